@@ -1,0 +1,198 @@
+/*
+ * The validated configuration: plain data that the rest of the program only reads.
+ *
+ * config_load() is the only way to make one, and it gives either a whole valid configuration or every error of
+ * every file at once, each with its place. This directory knows nothing of GPU and daemon: names of stages,
+ * parameters, pixel formats and element types come in as a vocabulary, and a hook checks what only the caller
+ * can judge (formats that fit each other, memory). Keys, types, defaults, bounds and help stand in keys.def.
+ */
+#ifndef FRAMED_CONFIG_CONFIG_H
+#define FRAMED_CONFIG_CONFIG_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <sys/types.h>
+
+/* Where something stands in a file, for messages; line and column count from 1, 0 means nowhere (a default). */
+struct config_mark {
+  const char *file; /* owned by the configuration or its errors */
+  unsigned line, column;
+};
+
+/* -- what the caller knows -------------------------------------------------------------------------------- */
+
+enum { CONFIG_MAX_PARAMETERS = 8, CONFIG_MAX_NUMBERS = 4, CONFIG_MAX_RANK = 4, CONFIG_MAX_SLOTS = 16, CONFIG_MAX_STAGES = 16 };
+
+enum config_parameter_type { CONFIG_NUMBER, CONFIG_INTEGER, CONFIG_CHOICE, CONFIG_NUMBERS };
+
+struct config_parameter {
+  const char *name;
+  enum config_parameter_type type;
+  bool required;
+  double minimum, maximum, fallback;
+  const char *const *choices; /* NULL terminated */
+  const char *help;
+};
+
+struct config_stage_type {
+  const char *name, *help;
+  const struct config_parameter *parameters;
+  unsigned parameter_count;
+};
+
+struct config_vocabulary {
+  const char *const *pixels; /* NULL terminated; a format stores the index */
+  const char *const *dtypes; /* likewise */
+  const struct config_stage_type *stages;
+  unsigned stage_count;
+};
+
+/* -- the configuration ------------------------------------------------------------------------------------- */
+
+enum config_log_level { CONFIG_LOG_ERROR, CONFIG_LOG_WARNING, CONFIG_LOG_INFO, CONFIG_LOG_DEBUG };
+enum config_backend { CONFIG_BACKEND_AUTO, CONFIG_BACKEND_CUDA, CONFIG_BACKEND_CPU };
+enum config_protocol { CONFIG_PROTOCOL_RAW, CONFIG_PROTOCOL_Y4M };
+enum config_completion { CONFIG_COMPLETION_CALLBACK, CONFIG_COMPLETION_SPIN };
+enum config_overload { CONFIG_OVERLOAD_BLOCK, CONFIG_OVERLOAD_DROP_OLDEST, CONFIG_OVERLOAD_DROP_NEWEST };
+enum config_sink_overload { CONFIG_SINK_DROP, CONFIG_SINK_BLOCK };
+enum config_endpoint { CONFIG_SOCKET, CONFIG_FILE, CONFIG_REPLY };
+
+struct config_format {
+  struct config_mark at;
+  bool is_tensor;
+  unsigned pixels; /* index into the vocabulary; of an image */
+  uint32_t width, height;
+  unsigned dtype; /* index into the vocabulary; of a tensor */
+  unsigned rank;
+  uint64_t shape[CONFIG_MAX_RANK];
+};
+
+struct config_allow { /* empty lists: whoever the file mode lets in */
+  uid_t *users;
+  unsigned user_count;
+  gid_t *groups;
+  unsigned group_count;
+};
+
+struct config_socket_access {
+  mode_t mode;
+  uid_t owner; /* (uid_t)-1: as created */
+  gid_t group; /* (gid_t)-1: as created */
+  struct config_allow allow;
+};
+
+struct config_source {
+  struct config_mark at;
+  enum config_endpoint endpoint; /* CONFIG_SOCKET or CONFIG_FILE */
+  char *path;                    /* "-" is standard input (a file) */
+  enum config_protocol protocol;
+  struct config_format format;
+  unsigned clients;
+  int64_t timeout_ns; /* for the rest of a frame that has begun */
+  struct config_socket_access access;
+  double rate; /* files: frames a second; 0: as fast as they go */
+  bool loop;   /* files */
+};
+
+struct config_stage {
+  struct config_mark at;
+  unsigned type; /* index into the vocabulary */
+  struct {
+    bool given;
+    unsigned count;
+    double numbers[CONFIG_MAX_NUMBERS];
+  } values[CONFIG_MAX_PARAMETERS];
+};
+
+struct config_sink {
+  struct config_mark at;
+  enum config_endpoint endpoint;
+  char *path; /* NULL with CONFIG_REPLY; "-" is standard output */
+  enum config_protocol protocol;
+  enum config_sink_overload overload; /* CONFIG_SINK_BLOCK with CONFIG_REPLY and for files */
+  struct config_socket_access access;
+};
+
+struct config_pipeline {
+  struct config_mark at;
+  char *name; /* letters, digits, '_', '-', '.'; at most 64 */
+  unsigned device;
+  struct config_source source;
+  unsigned slots;
+  enum config_completion completion;
+  int64_t spin_for_ns;
+  enum config_overload overload;
+  int64_t deadline_ns; /* 0: none */
+  struct config_stage stages[CONFIG_MAX_STAGES];
+  unsigned stage_count;
+  struct config_sink sink;
+  char *text; /* canonical text of this pipeline with every default: equal texts, equal pipelines */
+};
+
+struct config {
+  enum config_log_level log_level;
+  unsigned lanes; /* 0: auto */
+  int64_t drain_timeout_ns;
+  struct {
+    char *socket; /* path of the status socket */
+    char *http;   /* "host:port", or NULL */
+  } status;
+  struct {
+    enum config_backend backend;
+    unsigned device;
+    int64_t timeout_ns;
+  } gpu;
+  struct config_pipeline *pipelines; /* in the order of the files */
+  unsigned pipeline_count;
+  char *text; /* canonical YAML of everything, as --print-config prints it */
+};
+
+/* -- loading ------------------------------------------------------------------------------------------------ */
+
+/* Errors in order of file and line. One error as text is up to four lines:
+ *   /etc/framed/framed.yaml:12:5: unknown key 'slot' in pipeline 'cam0'
+ *       slot: 3
+ *       ^~~~
+ *     did you mean 'slots'?                                                                                    */
+struct config_errors;
+
+struct config_errors *config_errors_new(void);
+struct config_errors *config_errors_free(struct config_errors *errors);
+/* Adds one with a printf text; `remedy` (or NULL) is the last line. The file's own line is quoted if it is known. */
+__attribute__((format(printf, 4, 5))) void config_errors_add(struct config_errors *errors, struct config_mark at,
+                                                             const char *remedy, const char *format, ...);
+unsigned config_errors_count(const struct config_errors *errors);
+/* The whole report; owned by errors, valid until the next call with them. */
+const char *config_errors_text(struct config_errors *errors);
+
+struct config_hooks {
+  const struct config_vocabulary *vocabulary;
+  /* Called for each pipeline that is valid in itself; adds errors for what the caller alone can judge. */
+  void (*check)(const struct config *config, const struct config_pipeline *pipeline, struct config_errors *errors,
+                void *context);
+  void *context;
+};
+
+/* Reads `path` and, beside it, conf.d/NAME.yaml in the order of their names (later files add pipelines and
+ * override scalar keys; the same pipeline twice is an error). NULL if there was any error. */
+struct config *config_load(const char *path, const struct config_hooks *hooks, struct config_errors *errors);
+/* The same from memory, for tests and fuzzing; `name` stands in the messages. No conf.d. */
+struct config *config_parse(const char *name, const char *text, size_t length, const struct config_hooks *hooks,
+                            struct config_errors *errors);
+struct config *config_free(struct config *config);
+
+/* The JSON schema of the file for this vocabulary, for editors. */
+void config_print_schema(FILE *out, const struct config_vocabulary *vocabulary);
+/* The table of keys as roff for framed.yaml(5): names, types, defaults, help. */
+void config_print_manual(FILE *out, const struct config_vocabulary *vocabulary);
+
+extern const char *const config_backend_names[];
+extern const char *const config_protocol_names[];
+extern const char *const config_completion_names[];
+extern const char *const config_overload_names[];
+extern const char *const config_sink_overload_names[];
+extern const char *const config_log_level_names[];
+
+#endif

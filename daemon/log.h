@@ -1,0 +1,34 @@
+/*
+ * The daemon's log: one line an event, each of a kind that has a MESSAGE_ID of its own (log_kinds.def).
+ *
+ * Under systemd (JOURNAL_STREAM names our stderr) entries go to the journal with fields; elsewhere to stderr as
+ * text with time and level. Only the control loop and set-up code before it call these; lanes send events instead.
+ * Kinds marked as limited are written at most `LOG_BURST` times in ten seconds for each pipeline, and the next line
+ * of that kind says how many were left out.
+ */
+#ifndef FRAMED_DAEMON_LOG_H
+#define FRAMED_DAEMON_LOG_H
+
+#include <stdbool.h>
+
+#include "config/config.h"
+
+enum log_kind {
+#define X(name, level, limited, id, catalog) LOG_##name,
+#include "daemon/log_kinds.def"
+#undef X
+  LOG_KIND_COUNT
+};
+
+enum { LOG_BURST = 5 };
+
+void log_open(enum config_log_level level);
+void log_set_level(enum config_log_level level);
+
+/* `pipeline` may be NULL. The text is one line without a full stop; "remedy" sentences are part of it. */
+__attribute__((format(printf, 3, 4))) void log_event(enum log_kind kind, const char *pipeline, const char *format, ...);
+
+/* Writes the counts of limited lines that were left out and not yet said; called every ten seconds and at the end. */
+void log_flush(void);
+
+#endif

@@ -1,0 +1,114 @@
+/*
+ * A session: one producer's place on a pipeline, with its slots, its sequence and its ledger.
+ *
+ * The place is permanent (its memory is pinned when the pipeline starts), the producers in it come and go: each
+ * is a descriptor that session_attach() hands in and that comes back in a SESSION_DETACHED event, for the control
+ * loop to close. The lane owns everything in between. A session never opens, closes, logs or prints; what is
+ * worth knowing goes to the control loop as an event.
+ */
+#ifndef FRAMED_DAEMON_SESSION_H
+#define FRAMED_DAEMON_SESSION_H
+
+#include "config/config.h"
+#include "daemon/failure.h"
+#include "daemon/histogram.h"
+#include "daemon/lane.h"
+#include "daemon/ledger.h"
+#include "gpu/gpu.h"
+
+struct session;
+struct sink;
+
+enum descriptor_kind {
+  DESCRIPTOR_STREAM, /* socket, pipe, FIFO, terminal: read and written when ready */
+  DESCRIPTOR_FILE    /* regular file or block device: through uv_fs, one request at a time */
+};
+
+/* The kind that a descriptor needs, by fstat. */
+enum descriptor_kind descriptor_kind(int fd);
+
+enum session_event_kind {
+  SESSION_DETACHED, /* the producer's descriptor is given back */
+  SESSION_IDLE,     /* held (see session_hold) and nothing is in flight any more */
+  SESSION_STOPPED,  /* session_stop() is done; session_free() may follow */
+  SESSION_GPU_FAULT /* the device is dead; frames on it are counted as gpu_fault */
+};
+
+enum detach_reason {
+  DETACH_END,         /* the producer ended between two frames */
+  DETACH_TRUNCATED,   /* it ended within a frame: that one is invalid */
+  DETACH_MALFORMED,   /* it broke its protocol: `text` says how */
+  DETACH_TIMEOUT,     /* the rest of a frame did not come in time */
+  DETACH_ERROR,       /* read or write failed: `text` says why */
+  DETACH_CLIENT_GONE, /* reply: it no longer takes its results */
+  DETACH_STOPPED      /* session_stop() */
+};
+
+struct session_event {
+  enum session_event_kind kind;
+  struct session *session;
+  int fd;                    /* DETACHED: now the receiver's, to close */
+  enum detach_reason reason; /* DETACHED */
+  uint64_t frames;           /* DETACHED: frames that had come in over this descriptor */
+  char text[256];            /* DETACHED, GPU_FAULT: one sentence, or empty */
+};
+
+/* Runs on the control loop. */
+typedef void session_listener(void *context, const struct session_event *event);
+
+struct session_setup {
+  const struct config_pipeline *config; /* outlives the session */
+  unsigned index;                       /* 0 to clients - 1 */
+  struct lane *lane;
+  struct mailbox *control; /* where events go */
+  session_listener *listener;
+  void *context;
+  struct gpu_device *device;
+  const struct gpu_chain *chain; /* outlives the session */
+  int64_t gpu_timeout_ns;
+  struct sink *sink; /* on the same lane; NULL with a `reply` sink: the session makes its own */
+};
+
+/* Makes arena, device program and slots, and runs a warm-up frame through each. Blocks: for a set-up thread. */
+struct session *session_new(const struct session_setup *setup, struct failure *failure);
+/* After SESSION_STOPPED, or if nothing was ever posted to it. Blocks (unpins memory). Returns NULL. */
+struct session *session_free(struct session *session);
+
+/* -- from the control loop; each is posted to the lane, in order --------------------------------------------- */
+
+/* Gives the session a producer; it must have none. The descriptor is the session's until SESSION_DETACHED. */
+void session_attach(struct session *session, int fd);
+/* Stops taking frames at the next frame boundary and tells SESSION_IDLE once nothing is in flight; the producer
+ * stays connected. Calling it again asks for another SESSION_IDLE. */
+void session_hold(struct session *session);
+void session_resume(struct session *session);
+/* Ends now: the producer is detached and every unfinished frame gets the fate `shutdown` (frames on the device are
+ * waited for, not counted as anything else). Then SESSION_STOPPED. For a gentle end, hold first. */
+void session_stop(struct session *session);
+
+/* -- from any thread ---------------------------------------------------------------------------------------------- */
+
+enum session_waiting {
+  WAITING_FOR_NOTHING,  /* frames move */
+  WAITING_FOR_PRODUCER, /* nobody is connected */
+  WAITING_FOR_FRAMES,   /* connected, and no byte came for a while */
+  WAITING_FOR_GPU,      /* all slots are on the device */
+  WAITING_FOR_READER,   /* results wait for somebody to take them */
+  WAITING_FOR_RESUME    /* held */
+};
+
+struct session_view { /* balanced: read under the lane's sequence lock */
+  struct ledger ledger;
+  bool attached;
+  enum session_waiting waiting;
+  uint64_t submitted, completed; /* frames handed to the device and come back, ever */
+  int64_t last_completion;       /* CLOCK_MONOTONIC ns of the last completion, or of the first submit before it */
+};
+
+void session_read(const struct session *session, struct session_view *view);
+const struct histogram *session_histogram(const struct session *session, enum step step);
+
+/* Pinned host memory and slots' frame sizes that a session of this shape takes, in bytes; for --check. */
+size_t session_pinned_bytes(const struct config_pipeline *config, const struct gpu_chain *chain, size_t input_bytes);
+
+#endif

@@ -1,0 +1,67 @@
+/*
+ * A sink: where a session's results go, in order. Three kinds behind one interface: any number of readers of a
+ * socket, one stream (standard output, a FIFO, the producer's own connection), one file.
+ *
+ * A sink lives on its session's lane. It is offered slots in EMITTING and gives each back through two calls: the
+ * result has its fate (once), the slot's memory is no longer needed (once). Readers are descriptors that
+ * sink_attach() hands in and that come back in SINK_DETACHED, for the control loop to close.
+ */
+#ifndef FRAMED_DAEMON_SINK_H
+#define FRAMED_DAEMON_SINK_H
+
+#include "daemon/session.h"
+
+struct sink;
+struct reader; /* one attached descriptor; freed after SINK_DETACHED by reader_free() */
+
+enum sink_event_kind {
+  SINK_DETACHED,  /* a reader's descriptor is given back */
+  SINK_FAILED,    /* the file cannot be written: results are lost until SINK_RECOVERED */
+  SINK_RECOVERED, /* it can be written again */
+  SINK_STOPPED    /* sink_stop() is done; sink_free() may follow */
+};
+
+struct sink_event {
+  enum sink_event_kind kind;
+  struct sink *sink;
+  struct reader *reader;    /* DETACHED: now the receiver's, to free */
+  int fd;                   /* DETACHED: now the receiver's, to close */
+  uint64_t emitted, missed; /* DETACHED: results this reader took whole, and missed whole; FAILED, RECOVERED: lost */
+  char text[256];           /* why, or empty */
+};
+
+typedef void sink_listener(void *context, const struct sink_event *event); /* runs on the control loop */
+
+struct sink_setup {
+  const struct config_pipeline *config; /* outlives the sink */
+  struct lane *lane;
+  struct mailbox *control;
+  sink_listener *listener;
+  void *context;
+  const struct frame_format *output;
+};
+
+/* Makes the sink of a pipeline (not for `reply`). */
+struct sink *sink_new(const struct sink_setup *setup, struct failure *failure);
+struct sink *sink_free(struct sink *sink); /* after SINK_STOPPED, or if nothing was posted to it; returns NULL */
+
+/* -- from the control loop -------------------------------------------------------------------------------------- */
+
+/* Allocates what a reader may need (with `drop`, a buffer of one result). NULL if there is no memory. */
+struct reader *reader_new(const struct sink *sink, int fd, struct failure *failure);
+struct reader *reader_free(struct reader *reader);
+/* Results this reader took and missed so far; any thread. */
+void reader_read(const struct reader *reader, uint64_t *emitted, uint64_t *missed);
+
+/* Adds a reader; a file or stream sink takes exactly one. A regular file is continued at its end: see
+ * sink_prepare_file(). */
+void sink_attach(struct sink *sink, struct reader *reader);
+/* Detaches every reader; results still waiting get `shutdown` from their session first. Then SINK_STOPPED. */
+void sink_stop(struct sink *sink);
+
+/* Makes a regular file fit to be continued: a y4m file must be empty or start with this stream's header; a torn
+ * last result is refused with a sentence that says so. Blocks: for a set-up thread. */
+bool sink_prepare_file(const struct config_pipeline *config, const struct frame_format *output, int fd,
+                       struct failure *failure);
+
+#endif

@@ -1,0 +1,22 @@
+/*
+ * The status socket: HTTP on the control loop, through libmicrohttpd. It only reads snapshots and passes commands
+ * on; nothing a client does here can hold up a lane.
+ */
+#ifndef FRAMED_DAEMON_STATUS_H
+#define FRAMED_DAEMON_STATUS_H
+
+#include "daemon/server.h"
+
+struct status;
+
+/* Serves on the listening socket `fd`, which is the caller's and outlives the status. A `read_only` server knows no
+ * POST (the TCP address). NULL on error. */
+struct status *status_new(struct server *server, int fd, bool read_only, struct failure *failure);
+/* Ends it on the loop: answers what is open with 503, then calls `done`. */
+void status_close(struct status *status, void (*done)(void *context), void *context);
+
+/* The documents themselves, without HTTP; for tests, and for the state dump. The caller frees. */
+json_t *status_document(struct server *server);
+char *metrics_text(struct server *server);
+
+#endif

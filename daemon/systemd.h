@@ -1,0 +1,30 @@
+/*
+ * Everything the daemon says to systemd and takes from it; the only user of libsystemd. Each call does nothing
+ * where the daemon was not started by systemd.
+ */
+#ifndef FRAMED_DAEMON_SYSTEMD_H
+#define FRAMED_DAEMON_SYSTEMD_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/uio.h>
+
+void systemd_ready(const char *status);
+void systemd_status(const char *status);
+void systemd_reloading(void); /* with MONOTONIC_USEC; systemd_ready() ends it */
+void systemd_stopping(const char *status);
+void systemd_watchdog(void);
+/* Interval in which systemd wants to hear systemd_watchdog(), in ns; 0: it does not. */
+int64_t systemd_watchdog_interval(void);
+
+/* Takes the listening socket whose FileDescriptorName= is `name` (or, failing that, whose address is `path`). Each is
+ * taken once; -1: there is none. systemd_unclaimed() then names the first passed socket nobody took, or NULL. */
+int systemd_take_listener(const char *name, const char *path);
+const char *systemd_unclaimed(void);
+
+/* Whether stderr is the journal, and one entry to it. */
+bool systemd_has_journal(void);
+void systemd_journal(const struct iovec *fields, int count);
+
+#endif

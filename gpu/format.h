@@ -1,0 +1,58 @@
+/*
+ * What one frame is made of: an image in a pixel format, or a tensor of a fixed shape.
+ *
+ * Every size in the project comes from format_bytes(), which refuses what overflows; a format that passed it
+ * once may be multiplied without further checks. Images are packed without padding between rows, as
+ * `ffmpeg -f rawvideo` writes them; chroma of odd sizes is rounded up.
+ */
+#ifndef FRAMED_GPU_FORMAT_H
+#define FRAMED_GPU_FORMAT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum pixel_format {
+  PIXELS_NONE, /* a tensor */
+  PIXELS_GRAY,
+  PIXELS_RGB24,
+  PIXELS_BGR24,
+  PIXELS_NV12,
+  PIXELS_YUV420P,
+  PIXELS_YUYV422,
+  PIXELS_GRAYF32LE,
+  PIXELS_COUNT
+};
+
+enum element_type { ELEMENT_UINT8, ELEMENT_FLOAT32, ELEMENT_COUNT };
+
+enum { FORMAT_MAX_RANK = 4, FORMAT_MAX_SIDE = 65536, FORMAT_TEXT = 64 };
+
+struct frame_format {
+  enum pixel_format pixels; /* PIXELS_NONE: `dtype`, `rank` and `shape` say what it is */
+  uint32_t width, height;   /* pixels; 0 for a tensor */
+  enum element_type dtype;  /* of a tensor; set for images too (type of one sample) */
+  uint32_t rank;
+  uint64_t shape[FORMAT_MAX_RANK];
+};
+
+/* An image or tensor format; dtype is derived from `pixels`. Sizes are checked by format_bytes(). */
+struct frame_format format_image(enum pixel_format pixels, uint32_t width, uint32_t height);
+struct frame_format format_tensor(enum element_type dtype, const uint64_t *shape, uint32_t rank);
+
+/* Bytes of one frame. False if a side is 0 or over FORMAT_MAX_SIDE, or if the product leaves 1 TiB. */
+bool format_bytes(const struct frame_format *format, size_t *bytes);
+
+/* Number of samples (elements of type dtype) in one frame, chroma included. */
+size_t format_samples(const struct frame_format *format);
+
+bool format_equal(const struct frame_format *a, const struct frame_format *b);
+
+/* "gray 640x480" or "float32[3,480,640]"; always terminated. Returns text. */
+const char *format_describe(const struct frame_format *format, char text[FORMAT_TEXT]);
+
+/* Names as ffmpeg and numpy have them; indexes are the enums, [0] of the pixel formats is NULL. */
+extern const char *const pixel_format_names[PIXELS_COUNT];
+extern const char *const element_type_names[ELEMENT_COUNT];
+
+#endif

@@ -1,0 +1,121 @@
+/*
+ * The C interface to whatever executes frames: CUDA, or a pool of CPU workers behind the same calls.
+ *
+ * No CUDA type appears here. A device is opened once; a chain is the negotiated list of stages of a pipeline; a
+ * program is a chain made ready for one session: for each slot a stream, device buffers, events, and one state
+ * shared by the slots in frame order. What always holds:
+ *   - at most one frame is on a slot's stream at a time, between gpu_submit() and the poll that says DONE;
+ *   - calls marked [lane] never block and never allocate; all others are for the set-up threads;
+ *   - a device that said DEAD once is dead for good: only a new process gets it back.
+ */
+#ifndef FRAMED_GPU_GPU_H
+#define FRAMED_GPU_GPU_H
+
+#include "gpu/stage.h"
+
+enum { GPU_TEXT = 256, GPU_MAX_SLOTS = 16, GPU_MAX_STAGES = 16 };
+
+struct gpu_error {
+  int code;              /* cudaError_t, errno or 0 */
+  bool no_device;        /* there is no usable device: status 69, or the CPU backend */
+  int stage;             /* index of the stage concerned, or -1 */
+  char text[GPU_TEXT];   /* what and where */
+  char remedy[GPU_TEXT]; /* what to do about it; may be empty */
+};
+
+enum gpu_backend_choice { GPU_BACKEND_AUTO, GPU_BACKEND_CUDA, GPU_BACKEND_CPU };
+
+struct gpu_device;
+
+/* Opens device `index`. AUTO takes CUDA where an NVIDIA device node exists and CPU only where none does: a
+ * present but unusable GPU is an error, not a silent fall back. `workers` is the size of the CPU pool (0: one a
+ * processor). Call before any thread that may use CUDA is started. Returns NULL on error. */
+struct gpu_device *gpu_open(enum gpu_backend_choice choice, unsigned index, unsigned workers, struct gpu_error *error);
+/* Programs must be gone. Returns NULL. */
+struct gpu_device *gpu_close(struct gpu_device *device);
+
+const char *gpu_backend_name(const struct gpu_device *device); /* "cuda" or "cpu" */
+const char *gpu_device_name(const struct gpu_device *device);  /* "NVIDIA H200", or the processor's name */
+/* Free and total memory of the device in bytes; of the host for the CPU backend. */
+bool gpu_memory(const struct gpu_device *device, size_t *available, size_t *total);
+
+/* Relates the device's clock to CLOCK_MONOTONIC anew. Call every few seconds from one thread that may wait some
+ * microseconds; false if the device is dead. */
+bool gpu_anchor(struct gpu_device *device, struct gpu_error *error);
+
+/* Registers memory with the device, so that copies run at the link's rate. Nothing to do for the CPU. */
+bool gpu_pin(struct gpu_device *device, void *base, size_t bytes, struct gpu_error *error);
+void gpu_unpin(struct gpu_device *device, void *base);
+
+/* -- chains: formats negotiated, nothing allocated on a device ------------------------------------------- */
+
+struct gpu_stage_request {
+  const struct stage_descriptor *stage;
+  struct stage_value values[STAGE_MAX_PARAMETERS];
+};
+
+struct gpu_chain;
+
+/* Negotiates the formats from stage to stage; error->stage names the one that does not fit. No stage at all is
+ * a chain too: frames pass through the device unchanged. Returns NULL on error. */
+struct gpu_chain *gpu_chain_new(const struct frame_format *input, const struct gpu_stage_request *requests, unsigned count,
+                                struct gpu_error *error);
+struct gpu_chain *gpu_chain_free(struct gpu_chain *chain); /* NULL is fine; returns NULL */
+const struct frame_format *gpu_chain_output(const struct gpu_chain *chain);
+unsigned gpu_chain_length(const struct gpu_chain *chain);
+const struct stage_plan *gpu_chain_stage(const struct gpu_chain *chain, unsigned index);
+/* Device memory that one program with `slots` slots takes, in bytes. */
+size_t gpu_chain_device_bytes(const struct gpu_chain *chain, unsigned slots);
+
+/* -- programs: a chain ready to run for one session ------------------------------------------------------- */
+
+struct gpu_program;
+
+struct gpu_buffers {
+  const void *input; /* pinned; input bytes of the chain */
+  void *output;      /* pinned; output bytes of the chain */
+};
+
+/* What is told when a frame that asked for it has left its stream; called from any thread, must only wake. */
+typedef void gpu_wake(void *context);
+
+/* Makes streams, buffers and events for `count` slots. The chain must outlive the program. NULL on error. */
+struct gpu_program *gpu_program_new(struct gpu_device *device, const struct gpu_chain *chain, const struct gpu_buffers *slots,
+                                    unsigned count, gpu_wake *wake, void *context, struct gpu_error *error);
+/* Runs one frame through every slot and waits for it, so that no first launch ever stalls a lane. */
+bool gpu_program_warm_up(struct gpu_program *program, struct gpu_error *error);
+/* Waits for what is on the streams (not on a dead device). NULL is fine; returns NULL. */
+struct gpu_program *gpu_program_free(struct gpu_program *program);
+
+struct gpu_frame {
+  uint64_t sequence;
+  bool restart; /* first frame of a session: state starts anew */
+  bool notify;  /* call wake() when it is done (the `callback` completion) */
+};
+
+/* [lane] Enqueues copy in, stages, copy out and completion on the slot's stream. False: the device is dead. */
+bool gpu_submit(struct gpu_program *program, unsigned slot, const struct gpu_frame *frame, struct gpu_error *error);
+
+enum gpu_progress { GPU_PENDING, GPU_DONE, GPU_DEAD };
+
+/* [lane] Whether the slot's frame is done, as far as its callback has told: one atomic read. Never says DEAD. */
+enum gpu_progress gpu_told(struct gpu_program *program, unsigned slot);
+/* [lane] The same, asking the device: what `spin` polls, and the only way to find a fault. */
+enum gpu_progress gpu_ask(struct gpu_program *program, unsigned slot, struct gpu_error *error);
+/* [lane] Makes sure that wake() is called once the slot's frame is done, although it was submitted without
+ * `notify`. Ask once more after arming: what was done before it may or may not wake. False: the device is dead. */
+bool gpu_arm(struct gpu_program *program, unsigned slot, struct gpu_error *error);
+
+/* When the frame passed each step, in ns of CLOCK_MONOTONIC as the device's anchor gives it, and for how long the
+ * steps served it: a copy's service time excludes the wait for the copy before it on the same engine. */
+struct gpu_times {
+  int64_t begin, copied_in, computed, copied_out;
+  int64_t h2d, kernel, d2h; /* ns of service */
+  int64_t wait;             /* ns between begin and copied_out in none of the three */
+  int64_t told;             /* when the callback ran, or 0 */
+};
+
+/* [lane] Valid once the slot's frame is DONE and before its next submit. False if the device has no times. */
+bool gpu_times(struct gpu_program *program, unsigned slot, struct gpu_times *times);
+
+#endif

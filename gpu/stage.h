@@ -1,0 +1,101 @@
+/*
+ * What a stage is: one step on the GPU, described by one constant table and run by either backend.
+ *
+ * A descriptor is complete before the first frame: prepare() has turned parameters and input format into a
+ * struct stage_plan, and from then on running a frame only reads that plan. The arithmetic is written once, in
+ * stages/NAME.h, as inline functions that the C compiler and nvcc both take; it is compiled without contraction
+ * of multiply and add on both sides, so that both backends compute the same bits wherever libm does.
+ */
+#ifndef FRAMED_GPU_STAGE_H
+#define FRAMED_GPU_STAGE_H
+
+#include "gpu/format.h"
+
+enum {
+  STAGE_MAX_PARAMETERS = 8,
+  STAGE_MAX_NUMBERS = 4, /* length of a list of numbers, one for each channel */
+  STAGE_CONSTANTS = 256, /* bytes of prepared constants, passed to a kernel by value */
+  STAGE_TEXT = 240
+};
+
+enum stage_parameter_type {
+  STAGE_NUMBER,  /* a finite double */
+  STAGE_INTEGER, /* a whole number */
+  STAGE_CHOICE,  /* one of `choices`; the value is its index */
+  STAGE_NUMBERS  /* a number, or a list of 1 to STAGE_MAX_NUMBERS numbers */
+};
+
+struct stage_parameter {
+  const char *name;
+  enum stage_parameter_type type;
+  bool required;
+  double minimum, maximum;    /* inclusive; of each number in a list */
+  double fallback;            /* the default of a number, integer or choice (index); each element of a list */
+  const char *const *choices; /* NULL terminated */
+  const char *help;           /* one sentence, shown in the manual page and the schema */
+};
+
+/* One value for each parameter of the descriptor, in its order. */
+struct stage_value {
+  bool given; /* false: `numbers[0]` holds the default */
+  unsigned count;
+  double numbers[STAGE_MAX_NUMBERS];
+};
+
+struct stage_plan {
+  const struct stage_descriptor *stage;
+  struct frame_format input, output;
+  size_t input_bytes, output_bytes;
+  size_t state_bytes;   /* kept from frame to frame for one session, zeroed at its start; 0: none */
+  size_t scratch_bytes; /* device memory of the slot that the stage may use during a frame */
+  _Alignas(16) unsigned char constants[STAGE_CONSTANTS]; /* of a type that stages/NAME.h defines */
+};
+
+/* One run of one stage on one frame. Pointers are 256 byte aligned; input and output never overlap. */
+struct stage_call {
+  const void *input;
+  void *output;
+  void *state;       /* NULL if state_bytes is 0 */
+  void *scratch;     /* NULL if scratch_bytes is 0 */
+  uint64_t sequence; /* the frame's number within its session */
+  bool restart;      /* first frame of a session: `state` must be taken as empty */
+};
+
+struct stage_descriptor {
+  const char *name;
+  const char *help; /* one sentence */
+  const struct stage_parameter *parameters;
+  unsigned parameter_count;
+
+  /* Fills output format, sizes and constants of the plan (stage and input are set). On false, `problem` says
+   * in one sentence, without a full stop, what does not fit and what would. */
+  bool (*prepare)(struct stage_plan *plan, const struct stage_value *values, char problem[STAGE_TEXT]);
+
+  /* Runs on one thread of the CPU pool. */
+  void (*run)(const struct stage_plan *plan, const struct stage_call *call);
+
+  /* Enqueues on a CUDA stream (cudaStream_t as void *); returns a cudaError_t. Enqueues only: no allocation, no
+   * synchronisation, nothing on the default stream; works under stream capture. NULL without CUDA. */
+  int (*enqueue)(const struct stage_plan *plan, const struct stage_call *call, void *stream);
+};
+
+/* All stages of this build, NULL terminated, in the order of the documentation. */
+extern const struct stage_descriptor *const stage_descriptors[];
+
+const struct stage_descriptor *stage_find(const char *name);
+
+/* Declares the descriptor's launcher where the build has CUDA, and stands for NULL elsewhere. */
+#ifdef FRAMED_CUDA
+#define STAGE_ENQUEUE(function) (function)
+#else
+#define STAGE_ENQUEUE(function) NULL
+#endif
+
+/* Marks arithmetic that both compilers take. */
+#ifdef __CUDACC__
+#define STAGE_INLINE static __host__ __device__ __forceinline__
+#else
+#define STAGE_INLINE static inline
+#endif
+
+#endif
