@@ -18,7 +18,7 @@ bin := $(if $(filter release,$(VARIANT)),build,$(out))
 # -- flags -------------------------------------------------------------------------------------------------------
 warnings := -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wstrict-prototypes -Wmissing-prototypes -Wvla \
             $(if $(WERROR),-Werror)
-common   := -std=c11 -D_GNU_SOURCE -I. -pthread -fno-common -ffp-contract=off -fno-math-errno $(warnings) \
+common   := -std=c11 -D_GNU_SOURCE -I. -pthread -fno-common -ffp-contract=off -fno-math-errno -fno-trapping-math $(warnings) \
             -DFRAMED_VERSION='"$(VERSION)"' -MMD -MP -g
 hardening := -fstack-protector-strong -D_FORTIFY_SOURCE=2 -fPIE
 libraries := libuv yaml-0.1 libsystemd libmicrohttpd jansson

@@ -1,0 +1,21 @@
+/*
+ * Arithmetic that several stages share; each function gives the same bits on both backends.
+ *
+ * No function branches on data: comparisons are written as selections, which both compilers turn into minimum,
+ * maximum and mask instructions, so that the C compiler can vectorise the loops around them.
+ */
+#ifndef FRAMED_GPU_STAGES_ARITHMETIC_H
+#define FRAMED_GPU_STAGES_ARITHMETIC_H
+
+#include "gpu/stage.h"
+
+/* Limits a value to [low, high]; what is not a number becomes `low`. */
+STAGE_INLINE float arithmetic_clamp(float value, float low, float high) {
+  float above = value > low ? value : low;
+  return above < high ? above : high;
+}
+
+/* The nearest 8 bit level, halves upwards, saturating; what is not a number becomes 0. */
+STAGE_INLINE uint8_t arithmetic_level(float value) { return (uint8_t)(int32_t)(arithmetic_clamp(value, 0.0F, 255.0F) + 0.5F); }
+
+#endif
