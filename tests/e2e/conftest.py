@@ -1,0 +1,32 @@
+"""A short directory and a hard time limit for every test."""
+
+import pathlib
+import shutil
+import signal
+import tempfile
+
+import pytest
+
+from harness import limit
+
+LIMIT_S = 60
+
+
+@pytest.fixture(autouse=True)
+def time_limit(request):
+    """Ends a test that hangs, with the place where it hung."""
+    def give_up(_number, _frame):
+        raise TimeoutError(f"{request.node.name} took more than {limit(LIMIT_S):g} s")
+    before = signal.signal(signal.SIGALRM, give_up)
+    signal.setitimer(signal.ITIMER_REAL, limit(LIMIT_S))
+    yield
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    signal.signal(signal.SIGALRM, before)
+
+
+@pytest.fixture
+def place():
+    """A directory whose path leaves room for socket names within sun_path."""
+    path = pathlib.Path(tempfile.mkdtemp(prefix="framed-", dir="/tmp"))
+    yield path
+    shutil.rmtree(path, ignore_errors=True)

@@ -1,0 +1,21 @@
+"""What the end-to-end tests share: the daemon under test, its clients, frames and the arithmetic to expect.
+
+Nothing here sleeps for a fixed time: whatever takes time is polled for until a deadline, and FRAMED_SLOW scales
+the deadlines (sanitizers, busy machines). Needs Python 3.9, pytest and numpy, so that the tests also run on a bare
+machine with a GPU.
+
+FRAMED_BINARY   the daemon (default: build/check/framed)
+FRAMEDCTL       framectl (default: beside the daemon)
+FRAMED_BACKEND  cpu (default) or cuda
+FRAMED_SLOW     factor for every deadline (default 1)
+"""
+
+from harness.clients import Producer, Reader
+from harness.daemon import BACKEND, BINARY, FRAMECTL, Daemon, complete, pipeline, run_framed
+from harness.frames import numbered, read_y4m, require_whole, whole, y4m_stream
+from harness.waiting import Background, limit, wait_until
+
+__all__ = [
+    "BACKEND", "BINARY", "FRAMECTL", "Background", "Daemon", "Producer", "Reader", "complete", "limit", "numbered",
+    "pipeline", "read_y4m", "require_whole", "run_framed", "wait_until", "whole", "y4m_stream",
+]

@@ -1,0 +1,52 @@
+"""Deadlines instead of sleeps, and threads whose errors are not lost."""
+
+import os
+import threading
+import time
+
+SLOW = float(os.environ.get("FRAMED_SLOW", "1"))
+
+
+def limit(seconds):
+    """A deadline for something that takes far less on a healthy machine."""
+    return seconds * SLOW
+
+
+def wait_until(condition, what, seconds=15):
+    """Polls until `condition()` is true and returns what it gave; `what` says what did not happen."""
+    end = time.monotonic() + limit(seconds)
+    while True:
+        value = condition()
+        if value:
+            return value
+        if time.monotonic() >= end:
+            raise TimeoutError(f"not within {limit(seconds):g} s: {what() if callable(what) else what}")
+        time.sleep(0.005)
+
+
+class Background:
+    """Runs a function on a thread; join() gives its result or raises its error."""
+
+    def __init__(self, function, *arguments):
+        self.function, self.arguments = function, arguments
+        self.result = self.error = None
+        self.thread = threading.Thread(target=self._run, daemon=True)
+        self.thread.start()
+
+    def _run(self):
+        try:
+            self.result = self.function(*self.arguments)
+        except BaseException as error:  # handed over to whoever joins
+            self.error = error
+
+    @property
+    def done(self):
+        return not self.thread.is_alive()
+
+    def join(self, seconds=30):
+        self.thread.join(limit(seconds))
+        if self.thread.is_alive():
+            raise TimeoutError(f"{self.function.__name__} goes on after {limit(seconds):g} s")
+        if self.error is not None:
+            raise self.error
+        return self.result
