@@ -1,0 +1,210 @@
+/*
+ * One event becomes one journal entry or one line on stderr, and never holds up the control loop.
+ *
+ * A line is dropped where stderr would block (a full pipe that nobody reads), and the next line that gets through is
+ * preceded by how many were. Lines go out in pieces that a writable pipe takes whole (PIPE_BUF), so that poll() and
+ * write() agree.
+ */
+#include "daemon/log.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <poll.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/uio.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "daemon/clock.h"
+#include "daemon/log_limit.h"
+#include "daemon/log_text.h"
+#include "daemon/systemd.h"
+
+struct kind {
+  const char *name;
+  enum config_log_level level;
+  bool limited;
+  const char *message_id;
+};
+
+static const struct kind kinds[LOG_KIND_COUNT] = {
+#define X(name, level, limited, id, catalog) [LOG_##name] = {#name, level, limited, id},
+#include "daemon/log_kinds.def"
+#undef X
+};
+
+static const int priorities[] = {
+    [CONFIG_LOG_ERROR] = 3, [CONFIG_LOG_WARNING] = 4, [CONFIG_LOG_INFO] = 6, [CONFIG_LOG_DEBUG] = 7};
+
+static struct {
+  enum config_log_level level;
+  bool to_journal;
+  bool is_torn;  /* the last line on stderr ended in the middle */
+  uint64_t lost; /* lines that stderr did not take and nobody has been told of */
+  struct log_limit limit;
+} state = {.level = CONFIG_LOG_INFO, .limit = LOG_LIMIT_NULL(LOG_BURST)};
+
+void log_open(enum config_log_level level) {
+  state.level = level;
+  state.to_journal = systemd_has_journal();
+}
+
+void log_set_level(enum config_log_level level) { state.level = level; }
+
+/* -- the journal -------------------------------------------------------------------------------------------------- */
+
+enum { FIELD_MAX = 8 };
+
+struct entry {
+  struct iovec fields[FIELD_MAX];
+  int count;
+};
+
+/* A field that cannot be made for want of memory is left out; the entry still goes. */
+__attribute__((format(printf, 2, 3))) static void add_field(struct entry *entry, const char *format, ...) {
+  char *field = NULL;
+  va_list arguments;
+  va_start(arguments, format);
+  int length = vasprintf(&field, format, arguments);
+  va_end(arguments);
+  if (length >= 0) {
+    entry->fields[entry->count++] = (struct iovec){.iov_base = field, .iov_len = (size_t)length};
+  }
+}
+
+static void write_journal(const struct kind *kind, const char *pipeline, const char *text) {
+  struct entry entry = {.count = 0};
+  add_field(&entry, "MESSAGE=%s%s%s", pipeline ? pipeline : "", pipeline ? ": " : "", text);
+  add_field(&entry, "MESSAGE_ID=%s", kind->message_id);
+  add_field(&entry, "PRIORITY=%d", priorities[kind->level]);
+  add_field(&entry, "SYSLOG_IDENTIFIER=framed");
+  add_field(&entry, "FRAMED_KIND=%s", kind->name);
+  if (pipeline) {
+    add_field(&entry, "FRAMED_PIPELINE=%s", pipeline);
+  }
+  systemd_journal(entry.fields, entry.count);
+  for (int i = 0; i < entry.count; i++) {
+    free(entry.fields[i].iov_base);
+  }
+}
+
+/* -- stderr ------------------------------------------------------------------------------------------------------- */
+
+static bool would_take(int fd) {
+  struct pollfd poll_fd = {.fd = fd, .events = POLLOUT};
+  return poll(&poll_fd, 1, 0) == 1 && poll_fd.revents == POLLOUT;
+}
+
+/* Whether all of it went out; `*written` says how much did. */
+static bool write_pieces(const char *line, size_t length, size_t *written) {
+  *written = 0;
+  while (*written < length && would_take(STDERR_FILENO)) {
+    size_t rest = length - *written;
+    ssize_t taken = write(STDERR_FILENO, line + *written, rest < PIPE_BUF ? rest : PIPE_BUF);
+    if (taken < 0 && errno != EINTR) {
+      break;
+    }
+    *written += taken > 0 ? (size_t)taken : 0;
+  }
+  return *written == length;
+}
+
+static size_t format_time(char *out, size_t size) {
+  struct timespec now;
+  struct tm utc;
+  clock_gettime(CLOCK_REALTIME, &now);
+  gmtime_r(&now.tv_sec, &utc);
+  size_t length = strftime(out, size, "%Y-%m-%dT%H:%M:%S", &utc);
+  return length + (size_t)snprintf(out + length, size - length, ".%03ldZ", now.tv_nsec / NS_PER_MS);
+}
+
+/* Whether the line went out whole. */
+static bool write_line(const struct kind *kind, const char *pipeline, const char *text) {
+  char stamp[48];
+  format_time(stamp, sizeof stamp);
+  char *line = NULL;
+  int length = asprintf(&line, "%s%s %s %s%s%s\n", state.is_torn ? "\n" : "", stamp, config_log_level_names[kind->level],
+                        pipeline ? pipeline : "", pipeline ? ": " : "", text);
+  if (length < 0) {
+    return false;
+  }
+  size_t written;
+  bool whole = write_pieces(line, (size_t)length, &written);
+  if (written > 0) {
+    state.is_torn = !whole;
+  }
+  free(line);
+  return whole;
+}
+
+static void write_stderr(const struct kind *kind, const char *pipeline, const char *text) {
+  if (state.lost > 0) {
+    char count[80];
+    snprintf(count, sizeof count, "%" PRIu64 " lines were lost because stderr was not read", state.lost);
+    if (write_line(&kinds[LOG_SUPPRESSED], NULL, count)) {
+      state.lost = 0;
+    }
+  }
+  if (!write_line(kind, pipeline, text)) {
+    state.lost++;
+  }
+}
+
+/* -- events ------------------------------------------------------------------------------------------------------- */
+
+static void write_entry(const struct kind *kind, const char *pipeline, const char *text) {
+  if (state.to_journal) {
+    write_journal(kind, pipeline, text);
+  } else {
+    write_stderr(kind, pipeline, text);
+  }
+}
+
+/* Makes the text: the caller's, escaped, and what was left out before it. NULL without memory. The caller frees. */
+static char *make_text(uint64_t left_out, const char *format, va_list arguments) {
+  char *raw = NULL;
+  if (vasprintf(&raw, format, arguments) < 0) {
+    return NULL;
+  }
+  enum { SUFFIX = 64 };
+  size_t size = log_text_bound(raw) + SUFFIX;
+  char *text = malloc(size);
+  if (text) {
+    size_t length = log_text_escape(text, size, raw);
+    if (left_out > 0) {
+      snprintf(text + length, size - length, " (%" PRIu64 " more like this were left out)", left_out);
+    }
+  }
+  free(raw);
+  return text;
+}
+
+void log_event(enum log_kind number, const char *pipeline, const char *format, ...) {
+  const struct kind *kind = &kinds[number];
+  uint64_t left_out = 0;
+  if (kind->level > state.level ||
+      (kind->limited && !log_limit_admit(&state.limit, number, pipeline, clock_now(), &left_out))) {
+    return;
+  }
+  int saved = errno;
+  va_list arguments;
+  va_start(arguments, format);
+  char *text = make_text(left_out, format, arguments);
+  va_end(arguments);
+  write_entry(kind, pipeline, text ? text : format); /* without memory the bare format says at least what it is about */
+  free(text);
+  errno = saved;
+}
+
+static void tell_left_out(void *context, unsigned number, const char *pipeline, uint64_t left_out) {
+  (void)context;
+  char text[96];
+  snprintf(text, sizeof text, "%" PRIu64 " lines of kind %s were left out", left_out, kinds[number].name);
+  write_entry(&kinds[LOG_SUPPRESSED], pipeline, text);
+}
+
+void log_flush(void) { log_limit_settle(&state.limit, clock_now(), tell_left_out, NULL); }

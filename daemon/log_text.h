@@ -1,0 +1,16 @@
+/*
+ * Text for the log that came from outside (paths, what clients sent, what a driver said) made safe for a terminal
+ * and for one line: control characters, C1 included, and bytes that are no UTF-8 become \n, \t or \xNN.
+ */
+#ifndef FRAMED_DAEMON_LOG_TEXT_H
+#define FRAMED_DAEMON_LOG_TEXT_H
+
+#include <stddef.h>
+
+/* Writes at most `size` bytes, terminated, whole escapes only. Returns the length that was written. */
+size_t log_text_escape(char *out, size_t size, const char *text);
+
+/* Bytes that the escaped form of `text` may take at most, terminator included. */
+size_t log_text_bound(const char *text);
+
+#endif

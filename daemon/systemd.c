@@ -1,0 +1,116 @@
+/*
+ * The only user of libsystemd. Passed listeners are looked up once, at the first question, and each leaves the list
+ * when it is taken; the environment variables are cleared then, so that no child takes them for its own.
+ */
+#define SD_JOURNAL_SUPPRESS_LOCATION /* every entry comes from log.c, so its place says nothing */
+
+#include "daemon/systemd.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <systemd/sd-daemon.h>
+#include <systemd/sd-journal.h>
+#include <unistd.h>
+
+#include "daemon/clock.h"
+
+/* -- notifications ------------------------------------------------------------------------------------------------ */
+
+/* A line break would begin another assignment, so the text ends there. */
+static int line_length(const char *text) { return (int)strcspn(text, "\n"); }
+
+void systemd_ready(const char *status) { sd_notifyf(0, "READY=1\nSTATUS=%.*s", line_length(status), status); }
+
+void systemd_status(const char *status) { sd_notifyf(0, "STATUS=%.*s", line_length(status), status); }
+
+void systemd_reloading(void) { sd_notifyf(0, "RELOADING=1\nMONOTONIC_USEC=%" PRId64, clock_now() / NS_PER_US); }
+
+void systemd_stopping(const char *status) { sd_notifyf(0, "STOPPING=1\nSTATUS=%.*s", line_length(status), status); }
+
+void systemd_watchdog(void) { sd_notify(0, "WATCHDOG=1"); }
+
+int64_t systemd_watchdog_interval(void) {
+  uint64_t microseconds = 0;
+  bool wanted = sd_watchdog_enabled(0, &microseconds) > 0 && microseconds <= INT64_MAX / NS_PER_US;
+  return wanted ? (int64_t)microseconds * NS_PER_US : 0;
+}
+
+/* -- socket activation -------------------------------------------------------------------------------------------- */
+
+static struct {
+  bool asked;
+  int count;
+  char **names; /* of descriptor SD_LISTEN_FDS_START + index; NULL once taken */
+} passed;
+
+static void ask_once(void) {
+  if (passed.asked) {
+    return;
+  }
+  passed.asked = true;
+  int count = sd_listen_fds_with_names(1, &passed.names);
+  passed.count = count > 0 ? count : 0;
+}
+
+static bool is_listener(int fd) { return sd_is_socket(fd, AF_UNSPEC, SOCK_STREAM, 1) > 0; }
+
+static int find_listener(const char *name, const char *path) {
+  for (int i = 0; name && i < passed.count; i++) {
+    if (passed.names[i] && strcmp(passed.names[i], name) == 0 && is_listener(SD_LISTEN_FDS_START + i)) {
+      return i;
+    }
+  }
+  for (int i = 0; path && i < passed.count; i++) {
+    if (passed.names[i] && sd_is_socket_unix(SD_LISTEN_FDS_START + i, SOCK_STREAM, 1, path, 0) > 0) {
+      return i;
+    }
+  }
+  return -1;
+}
+
+int systemd_take_listener(const char *name, const char *path) {
+  ask_once();
+  int index = find_listener(name, path);
+  if (index < 0) {
+    return -1;
+  }
+  int fd = SD_LISTEN_FDS_START + index;
+  int flags = fcntl(fd, F_GETFL);
+  if (flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) < 0) {
+    return -1; /* stays in the list, so systemd_unclaimed() names it */
+  }
+  free(passed.names[index]);
+  passed.names[index] = NULL;
+  return fd;
+}
+
+const char *systemd_unclaimed(void) {
+  ask_once();
+  for (int i = 0; i < passed.count; i++) {
+    if (passed.names[i]) {
+      return passed.names[i];
+    }
+  }
+  return NULL;
+}
+
+/* -- journal ------------------------------------------------------------------------------------------------------ */
+
+bool systemd_has_journal(void) {
+  const char *stream = getenv("JOURNAL_STREAM");
+  uintmax_t device = 0;
+  uintmax_t inode = 0;
+  char rest = 0;
+  struct stat status;
+  /* Redirected stderr keeps the variable, so only the same device and inode mean the journal. */
+  return stream && sscanf(stream, "%ju:%ju%c", &device, &inode, &rest) == 2 && fstat(STDERR_FILENO, &status) == 0 &&
+         device == (uintmax_t)status.st_dev && inode == (uintmax_t)status.st_ino;
+}
+
+void systemd_journal(const struct iovec *fields, int count) { sd_journal_sendv(fields, count); }
