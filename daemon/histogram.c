@@ -41,7 +41,6 @@ int64_t histogram_value(unsigned bucket) { return (lower_edge(bucket) + histogra
 void histogram_record(struct histogram *histogram, int64_t ns) {
   int64_t value = ns > 0 ? ns : 0;
   BUMP(histogram->counts[histogram_bucket(value)], 1U);
-  BUMP(histogram->count, 1U);
   BUMP(histogram->sum_ns, (uint64_t)value);
 }
 
@@ -49,12 +48,11 @@ void histogram_read(const struct histogram *histogram, struct histogram_view *vi
   for (unsigned i = 0; i < HISTOGRAM_BUCKETS; i++) {
     view->counts[i] += atomic_load_explicit(&histogram->counts[i], memory_order_relaxed);
   }
-  view->count += atomic_load_explicit(&histogram->count, memory_order_relaxed);
   view->sum_ns += atomic_load_explicit(&histogram->sum_ns, memory_order_relaxed);
 }
 
 /* The value below which `share` of the counts lie, in microseconds. */
-static double quantile(const uint32_t *counts, uint64_t total, double share) {
+static double quantile(const uint64_t *counts, uint64_t total, double share) {
   uint64_t rank = (uint64_t)ceil(share * (double)total);
   uint64_t seen = 0;
   unsigned last = 0;
@@ -72,7 +70,7 @@ static double quantile(const uint32_t *counts, uint64_t total, double share) {
 }
 
 struct histogram_summary histogram_summarize(const struct histogram_view *now, const struct histogram_view *before) {
-  uint32_t counts[HISTOGRAM_BUCKETS];
+  uint64_t counts[HISTOGRAM_BUCKETS];
   uint64_t total = 0;
   for (unsigned i = 0; i < HISTOGRAM_BUCKETS; i++) {
     counts[i] = now->counts[i] - (before ? before->counts[i] : 0);
@@ -82,9 +80,8 @@ struct histogram_summary histogram_summarize(const struct histogram_view *now, c
   if (total == 0) {
     return summary;
   }
-  uint64_t recorded = now->count - (before ? before->count : 0);
   uint64_t sum = now->sum_ns - (before ? before->sum_ns : 0);
-  summary.mean = recorded ? (double)sum / (double)recorded / 1e3 : 0;
+  summary.mean = (double)sum / (double)total / 1e3;
   summary.p50 = quantile(counts, total, 0.50);
   summary.p90 = quantile(counts, total, 0.90);
   summary.p99 = quantile(counts, total, 0.99);

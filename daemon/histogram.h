@@ -15,14 +15,14 @@ enum {
 };
 
 struct histogram {
-  _Atomic uint32_t counts[HISTOGRAM_BUCKETS]; /* wrap; differences are taken modulo 2^32 */
-  _Atomic uint64_t count, sum_ns;
+  _Atomic uint64_t counts[HISTOGRAM_BUCKETS];
+  _Atomic uint64_t sum_ns;
 };
 
 /* What was read of one or more histograms at one moment; plain numbers. */
 struct histogram_view {
-  uint32_t counts[HISTOGRAM_BUCKETS];
-  uint64_t count, sum_ns;
+  uint64_t counts[HISTOGRAM_BUCKETS];
+  uint64_t sum_ns;
 };
 
 struct histogram_summary { /* microseconds; all 0 if nothing was recorded */

@@ -41,6 +41,7 @@ struct pipeline_snapshot {
   struct histogram_summary latency[STEP_COUNT]; /* over the window */
   struct histogram_view cumulative[STEP_COUNT]; /* since the start */
   char input[FORMAT_TEXT], output[FORMAT_TEXT]; /* formats */
+  size_t input_bytes, output_bytes;             /* of one frame, of one result */
 };
 
 /* Fills `snapshot` (large: allocate it). Control loop only. */

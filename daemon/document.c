@@ -1,0 +1,120 @@
+/*
+ * /v1/status as one JSON document.
+ *
+ * What always holds: every pipeline's frames come from one snapshot and so balance; a key is always there, with 0
+ * where nothing happened yet, so that a reader needs no case for it.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/status.h"
+
+static const char *const waiting_names[] = {
+    [WAITING_FOR_NOTHING] = "nothing", [WAITING_FOR_PRODUCER] = "producer", [WAITING_FOR_FRAMES] = "frames",
+    [WAITING_FOR_GPU] = "gpu",         [WAITING_FOR_READER] = "reader",     [WAITING_FOR_RESUME] = "resume",
+};
+
+/* Three decimals are more than any of these figures is worth. */
+static json_t *number(double value) { return json_real(isfinite(value) ? round(value * 1e3) / 1e3 : 0); }
+
+static json_t *count(uint64_t value) { return json_integer((json_int_t)value); }
+
+static json_t *frames_document(const struct ledger *ledger) {
+  json_t *dropped = json_object();
+  for (int fate = FATE_EMITTED + 1; fate < FATE_COUNT; fate++) {
+    json_object_set_new(dropped, fate_names[fate], count(ledger->fates[fate]));
+  }
+  return json_pack("{s:o, s:o, s:o, s:o}", "in", count(ledger->in), "emitted", count(ledger->fates[FATE_EMITTED]), "in_flight",
+                   count(ledger->in_flight), "dropped", dropped);
+}
+
+static json_t *step_document(const struct histogram_summary *summary) {
+  return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}", "p50", number(summary->p50), "p99", number(summary->p99), "p999",
+                   number(summary->p999), "max", number(summary->max), "mean", number(summary->mean), "count",
+                   count(summary->count));
+}
+
+static json_t *latency_document(const struct histogram_summary latency[STEP_COUNT]) {
+  json_t *steps = json_object();
+  json_object_set_new(steps, step_names[STEP_TOTAL], step_document(&latency[STEP_TOTAL]));
+  for (int step = 0; step < STEP_TOTAL; step++) {
+    json_object_set_new(steps, step_names[step], step_document(&latency[step]));
+  }
+  return steps;
+}
+
+static json_t *throughput_document(const struct pipeline_snapshot *snapshot) {
+  return json_pack("{s:o, s:o, s:o, s:o}", "fps", number(snapshot->fps), "in_bytes_per_s", number(snapshot->in_bytes_per_s),
+                   "out_bytes_per_s", number(snapshot->out_bytes_per_s), "window_s", number(snapshot->seconds));
+}
+
+/* Where frames go in or results come out: {"socket": path} or {"file": path} or {"reply": true}, and what they are. */
+static json_t *end_document(enum config_endpoint endpoint, const char *path, enum config_protocol protocol, size_t bytes) {
+  json_t *document = json_pack("{s:s, s:o}", "protocol", config_protocol_names[protocol], "frame_bytes", count(bytes));
+  switch (endpoint) {
+  case CONFIG_SOCKET:
+    json_object_set_new(document, "socket", json_string(path));
+    break;
+  case CONFIG_FILE:
+    json_object_set_new(document, "file", json_string(path));
+    break;
+  case CONFIG_REPLY:
+    json_object_set_new(document, "reply", json_true());
+    break;
+  }
+  return document;
+}
+
+static const struct config_pipeline *find_config(const struct config *config, const char *name) {
+  for (unsigned i = 0; config && i < config->pipeline_count; i++) {
+    if (strcmp(config->pipelines[i].name, name) == 0) {
+      return &config->pipelines[i];
+    }
+  }
+  return NULL;
+}
+
+static void add_ends(json_t *document, const struct pipeline_snapshot *snapshot, const struct config_pipeline *config) {
+  if (!config) { /* removed by a reload and on its way out */
+    return;
+  }
+  json_object_set_new(
+      document, "source",
+      end_document(config->source.endpoint, config->source.path, config->source.protocol, snapshot->input_bytes));
+  json_object_set_new(document, "sink",
+                      end_document(config->sink.endpoint, config->sink.path, config->sink.protocol, snapshot->output_bytes));
+}
+
+static json_t *pipeline_document(const struct pipeline_snapshot *snapshot, const struct config_pipeline *config) {
+  json_t *document =
+      json_pack("{s:s, s:s, s:i, s:i, s:i, s:o, s:o, s:{s:s, s:s}}", "state", pipeline_state_names[snapshot->state], "waiting",
+                waiting_names[snapshot->waiting], "sessions", (int)snapshot->sessions, "clients", (int)snapshot->clients,
+                "readers", (int)snapshot->readers, "missed", count(snapshot->missed), "refused", count(snapshot->refused),
+                "formats", "input", snapshot->input, "output", snapshot->output);
+  json_object_set_new(document, "frames", frames_document(&snapshot->ledger));
+  json_object_set_new(document, "throughput", throughput_document(snapshot));
+  json_object_set_new(document, "latency_us", latency_document(snapshot->latency));
+  add_ends(document, snapshot, config);
+  return document;
+}
+
+json_t *status_document(struct server *server) {
+  struct pipeline_snapshot *snapshot = malloc(sizeof *snapshot);
+  if (!snapshot) {
+    return NULL;
+  }
+  struct server_view view;
+  server_read(server, &view);
+  json_t *pipelines = json_object();
+  for (unsigned i = 0; i < view.pipeline_count; i++) {
+    memset(snapshot, 0, sizeof *snapshot);
+    pipeline_snapshot(server_pipeline(server, i), snapshot);
+    json_object_set_new(pipelines, snapshot->name, pipeline_document(snapshot, find_config(view.config, snapshot->name)));
+  }
+  free(snapshot);
+  return json_pack("{s:s, s:o, s:s, s:s, s:i, s:b, s:{s:o, s:o}, s:o}", "version", view.version, "uptime_s",
+                   number(view.uptime_s), "backend", view.backend, "device", view.device, "lanes", (int)view.lanes, "stopping",
+                   view.stopping, "reloads", "done", count(view.reloads), "failed", count(view.reload_failures), "pipelines",
+                   pipelines);
+}

@@ -1,0 +1,57 @@
+/*
+ * A small HTTP server on a libuv loop, by libmicrohttpd in its external epoll mode; the only user of that library.
+ *
+ * Everything happens on the loop's thread. Clients are bounded in number, in bytes and in time, so that slow or
+ * hostile ones cost a connection for a while and nothing else; where the process has no free descriptor, they
+ * wait in the listener's backlog until there is one. A request may be answered long after it was asked.
+ */
+#ifndef FRAMED_DAEMON_HTTP_H
+#define FRAMED_DAEMON_HTTP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <uv.h>
+
+#include "daemon/failure.h"
+
+struct http;
+struct http_request;
+
+/* Called once for each whole request; a body was read and thrown away. Must lead to exactly one http_answer(), at
+ * once or later, on the loop; until then the request is valid, also when its client or the server has gone. */
+typedef void http_handler(void *context, struct http_request *request);
+
+struct http_limits {
+  unsigned connections;  /* at once; more wait in the backlog */
+  unsigned waiting;      /* of these, POSTs whose answer comes later; one more gets 503 */
+  unsigned idle_seconds; /* without a byte either way, then the connection is closed */
+  unsigned seconds;      /* from one answer to the end of the next, not counting the wait for http_answer() */
+};
+
+struct http_setup {
+  uv_loop_t *loop;
+  int fd; /* listening; stays the caller's and must outlive the server */
+  struct http_limits limits;
+  http_handler *handler;
+  void *context;
+};
+
+struct http *http_new(const struct http_setup *setup, struct failure *failure);
+/* Takes no more requests, answers those that wait with 503, and frees itself; then `done`, on the loop. */
+void http_close(struct http *http, void (*done)(void *context), void *context);
+
+const char *http_method(const struct http_request *request); /* as sent: "GET" */
+const char *http_path(const struct http_request *request);   /* unescaped, without the query */
+bool http_is(const struct http_request *request, const char *method);
+
+struct http_answer {
+  unsigned status;
+  const char *type;  /* Content-Type */
+  const char *allow; /* the Allow header, or NULL */
+  char *body;        /* from malloc(), taken; NULL: there was no memory for it */
+  size_t length;
+};
+
+void http_answer(struct http_request *request, struct http_answer *answer);
+
+#endif

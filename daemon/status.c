@@ -1,0 +1,200 @@
+/*
+ * The routes of the status socket and what each of them answers.
+ *
+ * What always holds: a request is answered once, with JSON {"error", "remedy"} if it failed; only the Unix socket
+ * takes commands; a route asks the server and never a pipeline's sessions.
+ */
+#include "daemon/status.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/http.h"
+#include "daemon/page.h"
+
+enum { NAME_LIMIT = 64, JSON_FORM = JSON_INDENT(1) | JSON_REAL_PRECISION(15) };
+
+static const struct http_limits limits = {.connections = 64, .waiting = 32, .idle_seconds = 30, .seconds = 60};
+
+struct status {
+  struct server *server;
+  struct http *http;
+  bool read_only;
+  void (*done)(void *context);
+  void *done_context;
+};
+
+struct route {
+  const char *method, *path; /* NAME stands for one segment */
+  void (*answer)(struct status *status, struct http_request *request, const struct route *route, const char *name);
+  enum pipeline_command command;
+};
+
+/* -- answers -------------------------------------------------------------------------------------------------------- */
+
+static void answer_text(struct http_request *request, unsigned code, const char *type, char *text, const char *allow) {
+  struct http_answer answer = {.status = code, .type = type, .allow = allow, .body = text, .length = text ? strlen(text) : 0};
+  http_answer(request, &answer);
+}
+
+/* Takes `document`; NULL means that there was no memory for it, and so no answer. */
+static void answer_json(struct http_request *request, unsigned code, json_t *document, const char *allow) {
+  char *text = document ? json_dumps(document, JSON_FORM) : NULL;
+  json_decref(document);
+  answer_text(request, code, "application/json", text, allow);
+}
+
+static json_t *error_document(const char *error, const char *remedy) {
+  return json_pack("{s:s, s:s}", "error", error, "remedy", remedy);
+}
+
+static void on_server_answer(void *context, int code, json_t *body) { answer_json(context, (unsigned)code, body, NULL); }
+
+static void answer_page(struct status *status, struct http_request *request, const struct route *route, const char *name) {
+  (void)status, (void)route, (void)name;
+  answer_text(request, 200, "text/html; charset=utf-8", strdup(status_page), NULL);
+}
+
+static void answer_status(struct status *status, struct http_request *request, const struct route *route, const char *name) {
+  (void)route, (void)name;
+  answer_json(request, 200, status_document(status->server), NULL);
+}
+
+static void answer_metrics(struct status *status, struct http_request *request, const struct route *route, const char *name) {
+  (void)route, (void)name;
+  answer_text(request, 200, "text/plain; version=0.0.4; charset=utf-8", metrics_text(status->server), NULL);
+}
+
+static void answer_config(struct status *status, struct http_request *request, const struct route *route, const char *name) {
+  (void)route, (void)name;
+  struct server_view view;
+  server_read(status->server, &view);
+  answer_text(request, 200, "text/plain; charset=utf-8", strdup(view.config->text), NULL);
+}
+
+static void do_reload(struct status *status, struct http_request *request, const struct route *route, const char *name) {
+  (void)route, (void)name;
+  server_reload(status->server, on_server_answer, request);
+}
+
+static void do_command(struct status *status, struct http_request *request, const struct route *route, const char *name) {
+  server_command(status->server, name, route->command, on_server_answer, request);
+}
+
+static const struct route routes[] = {
+    {"GET", "/", answer_page, 0},
+    {"GET", "/v1/status", answer_status, 0},
+    {"GET", "/metrics", answer_metrics, 0},
+    {"GET", "/v1/config", answer_config, 0},
+    {"POST", "/v1/reload", do_reload, 0},
+    {"POST", "/v1/pipelines/NAME/pause", do_command, PIPELINE_COMMAND_PAUSE},
+    {"POST", "/v1/pipelines/NAME/resume", do_command, PIPELINE_COMMAND_RESUME},
+    {"POST", "/v1/pipelines/NAME/drain", do_command, PIPELINE_COMMAND_DRAIN},
+};
+enum { ROUTE_COUNT = sizeof routes / sizeof routes[0] };
+
+/* -- routing -------------------------------------------------------------------------------------------------------- */
+
+/* Whether the path is the route's; `name` gets what stands where the route says NAME, or "". */
+static bool matches(const struct route *route, const char *path, char name[NAME_LIMIT + 1]) {
+  const char *hole = strstr(route->path, "NAME");
+  name[0] = '\0';
+  if (!hole) {
+    return strcmp(path, route->path) == 0;
+  }
+  size_t prefix = (size_t)(hole - route->path);
+  if (strncmp(path, route->path, prefix) != 0) {
+    return false;
+  }
+  size_t length = strcspn(path + prefix, "/");
+  if (length == 0 || length > NAME_LIMIT || strcmp(path + prefix + length, hole + strlen("NAME")) != 0) {
+    return false;
+  }
+  memcpy(name, path + prefix, length);
+  name[length] = '\0';
+  return true;
+}
+
+static void answer_unknown(struct http_request *request) {
+  json_t *document = error_document("there is nothing at this path", "ask for one of the routes listed here");
+  json_t *list = json_array();
+  for (int i = 0; i < ROUTE_COUNT; i++) {
+    json_array_append_new(list, json_sprintf("%s %s", routes[i].method, routes[i].path));
+  }
+  json_object_set_new(document, "routes", list);
+  answer_json(request, 404, document, NULL);
+}
+
+static void answer_wrong_method(struct http_request *request, const struct route *route) {
+  bool is_post = strcmp(route->method, "POST") == 0;
+  json_t *document = json_pack("{s:o, s:s}", "error", json_sprintf("%s does not take this method", route->path), "remedy",
+                               is_post ? "send POST" : "send GET or HEAD");
+  answer_json(request, 405, document, is_post ? "POST" : "GET, HEAD");
+}
+
+static void answer_read_only(struct status *status, struct http_request *request) {
+  struct server_view view;
+  server_read(status->server, &view);
+  json_t *remedy = json_sprintf("send it to the Unix socket %s, for example by framectl", view.config->status.socket);
+  answer_json(request, 403,
+              json_pack("{s:s, s:o}", "error", "this address is read-only and takes no commands", "remedy", remedy), NULL);
+}
+
+static bool takes(const struct route *route, const struct http_request *request) {
+  return http_is(request, route->method) || (http_is(request, "HEAD") && strcmp(route->method, "GET") == 0);
+}
+
+static void on_request(void *context, struct http_request *request) {
+  struct status *status = context;
+  for (const struct route *route = routes; route < routes + ROUTE_COUNT; route++) {
+    char name[NAME_LIMIT + 1];
+    if (!matches(route, http_path(request), name)) {
+      continue;
+    }
+    if (!takes(route, request)) {
+      answer_wrong_method(request, route);
+    } else if (status->read_only && http_is(request, "POST")) {
+      answer_read_only(status, request);
+    } else {
+      route->answer(status, request, route, name);
+    }
+    return;
+  }
+  answer_unknown(request);
+}
+
+/* -- life ----------------------------------------------------------------------------------------------------------- */
+
+struct status *status_new(struct server *server, int fd, bool read_only, struct failure *failure) {
+  struct status *status = calloc(1, sizeof *status);
+  if (!status) {
+    failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "no memory for the status server");
+    return NULL;
+  }
+  status->server = server;
+  status->read_only = read_only;
+  const struct http_setup setup = {
+      .loop = server_loop(server), .fd = fd, .limits = limits, .handler = on_request, .context = status};
+  status->http = http_new(&setup, failure);
+  if (!status->http) {
+    free(status);
+    return NULL;
+  }
+  return status;
+}
+
+static void on_closed(void *context) {
+  struct status *status = context;
+  void (*done)(void *) = status->done;
+  void *done_context = status->done_context;
+  free(status);
+  if (done) {
+    done(done_context);
+  }
+}
+
+void status_close(struct status *status, void (*done)(void *context), void *context) {
+  status->done = done;
+  status->done_context = context;
+  http_close(status->http, on_closed, status);
+}
