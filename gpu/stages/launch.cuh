@@ -36,33 +36,32 @@ static __device__ __forceinline__ uint64_t launch_stride() { return uint64_t(gri
 /* `Count` values of a type that move as one aligned load or store. */
 template <typename Value, int Count> struct alignas(sizeof(Value) * Count) launch_pack { Value values[Count]; };
 
-/* out[i] = operation(in[i]) for i < count; 16 bytes of the wider type a thread and step, then the tail. */
-template <typename In, typename Out, typename Operation>
+/* Values that one thread takes in a step so that the wider type moves 16 bytes at a time. */
+template <typename In, typename Out> constexpr int launch_width = 16 / (sizeof(In) > sizeof(Out) ? sizeof(In) : sizeof(Out));
+
+/* out[i] = operation(in[i]) for i < count; `Width` values a thread and step, then the tail. */
+template <typename In, typename Out, int Width, typename Operation>
 __global__ void launch_map_kernel(const In *__restrict__ in, Out *__restrict__ out, uint64_t count, Operation operation) {
-  constexpr int width = 16 / (sizeof(In) > sizeof(Out) ? sizeof(In) : sizeof(Out));
-  using in_pack = launch_pack<In, width>;
-  using out_pack = launch_pack<Out, width>;
-  const uint64_t packs = count / width;
+  const uint64_t packs = count / Width;
   for (uint64_t pack = launch_first(); pack < packs; pack += launch_stride()) {
-    const in_pack source = reinterpret_cast<const in_pack *>(in)[pack];
-    out_pack target;
+    const auto source = reinterpret_cast<const launch_pack<In, Width> *>(in)[pack];
+    launch_pack<Out, Width> target;
 #pragma unroll
-    for (int i = 0; i < width; i++) {
+    for (int i = 0; i < Width; i++) {
       target.values[i] = operation(source.values[i]);
     }
-    reinterpret_cast<out_pack *>(out)[pack] = target;
+    reinterpret_cast<launch_pack<Out, Width> *>(out)[pack] = target;
   }
-  const uint64_t last = packs * width + launch_first();
+  const uint64_t last = packs * Width + launch_first();
   if (last < count) {
     out[last] = operation(in[last]);
   }
 }
 
-template <typename In, typename Out, typename Operation>
+template <typename In, typename Out, int Width = launch_width<In, Out>, typename Operation>
 static int launch_map(const void *in, void *out, uint64_t count, Operation operation, void *stream) {
-  constexpr int width = 16 / (sizeof(In) > sizeof(Out) ? sizeof(In) : sizeof(Out));
-  const unsigned blocks = launch_blocks(count / width + 1);
-  launch_map_kernel<In, Out><<<blocks, LAUNCH_THREADS, 0, static_cast<cudaStream_t>(stream)>>>(
+  const unsigned blocks = launch_blocks(count / Width + 1);
+  launch_map_kernel<In, Out, Width><<<blocks, LAUNCH_THREADS, 0, static_cast<cudaStream_t>(stream)>>>(
       static_cast<const In *>(in), static_cast<Out *>(out), count, operation);
   return cudaGetLastError();
 }
