@@ -1,19 +1,31 @@
 # framed: build, test, install. `make help` lists the targets.
 #
 # Objects live in build/VARIANT/, one directory for each set of compiler flags; the release programs are linked to
-# build/ itself. Sources are found by directory, so a new file needs no line here.
+# build/ itself. Sources are found by directory, so a new file needs no line here. V=1 shows whole commands,
+# WERROR=1 makes warnings errors, NO_CUDA=1 leaves out the GPU backend.
 
 VARIANT ?= release
 VERSION := 0.1.0
 
-CC      ?= gcc
+ifeq ($(origin CC),default)
+CC := gcc
+endif
 NVCC    ?= $(firstword $(wildcard /usr/local/cuda/bin/nvcc) $(shell command -v nvcc 2>/dev/null))
 CUDA    ?= $(patsubst %/bin/nvcc,%,$(NVCC))
 PYTHON  ?= /usr/bin/python3
 PREFIX  ?= /usr/local
+SYSCONFDIR ?= /etc
+DESTDIR ?=
+export PYTHON NVCC
 
 out := build/$(VARIANT)
 bin := $(if $(filter release,$(VARIANT)),build,$(out))
+unit_folder := $(out)/tests
+ifdef PORTABLE
+bin := build/portable$(if $(filter check,$(VARIANT)),/check)
+unit_folder := build/portable/tests
+endif
+quiet = $(if $(V),,@printf '  %-5s %s\n' $(1) $@;)
 
 # -- flags -------------------------------------------------------------------------------------------------------
 warnings := -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wstrict-prototypes -Wmissing-prototypes -Wvla \
@@ -23,13 +35,15 @@ common   := -std=c11 -D_GNU_SOURCE -I. -pthread -fno-common -ffp-contract=off -f
 hardening := -fstack-protector-strong -D_FORTIFY_SOURCE=2 -fPIE
 libraries := libuv yaml-0.1 libsystemd libmicrohttpd jansson
 ncurses  := ncursesw
+testing  := -DFRAMED_FAULTS -DFRAMED_CHECK
 
 flags_release  := -O3 $(hardening)
-flags_check    := -O1 -DFRAMED_FAULTS -DFRAMED_CHECK $(hardening)
-flags_asan     := -O1 -DFRAMED_FAULTS -DFRAMED_CHECK -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
-flags_tsan     := -O1 -DFRAMED_FAULTS -DFRAMED_CHECK -fsanitize=thread -fno-omit-frame-pointer
-flags_coverage := -O0 -DFRAMED_FAULTS -DFRAMED_CHECK --coverage -fprofile-update=atomic
-flags_fuzz     := -O1 -DFRAMED_FAULTS -DFRAMED_CHECK -fsanitize=fuzzer-no-link,address,undefined -fno-omit-frame-pointer
+flags_check    := -O1 $(testing) $(hardening)
+flags_asan     := -O1 $(testing) -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
+flags_tsan     := -O1 $(testing) -fsanitize=thread -fno-omit-frame-pointer
+flags_coverage := -O0 $(testing) --coverage -fprofile-update=atomic
+flags_fuzz     := -O1 $(testing) -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined \
+                  -fno-omit-frame-pointer
 ifeq ($(VARIANT),fuzz)
 CC := clang
 endif
@@ -37,11 +51,24 @@ ifndef flags_$(VARIANT)
 $(error unknown VARIANT '$(VARIANT)': one of release check asan tsan coverage fuzz)
 endif
 
-flags   := $(common) $(flags_$(VARIANT)) $(CFLAGS)
-pie     := -pie -Wl,-z,relro,-z,now
-link    := -pthread $(filter -fsanitize% --coverage,$(flags_$(VARIANT))) $(if $(filter -fPIE,$(flags)),$(pie)) $(LDFLAGS)
-packages = $(shell pkg-config --cflags $(libraries) $(ncurses) 2>/dev/null)
-libs     = $(shell pkg-config --libs $(libraries)) -lm
+# Targets that install what is missing, or need nothing, come first; everything else needs the headers.
+needs_nothing := help setup clean check check-gpu demo lint coverage fuzz portable uninstall
+packages := $(shell pkg-config --cflags $(libraries) $(ncurses) 2>/dev/null || echo missing)
+ifeq ($(lastword $(packages)),missing)
+ifneq ($(filter-out $(needs_nothing),$(or $(MAKECMDGOALS),all)),)
+$(error libraries are missing: run 'make setup' (it says what it installs), then make again)
+endif
+endif
+
+flags := $(common) $(flags_$(VARIANT)) $(CFLAGS)
+pie   := -pie -Wl,-z,relro,-z,now
+# Portable programs find their libraries relative to themselves, and those find each other the same way.
+portable_link := -Wl,--strip-debug,--disable-new-dtags,-rpath,'$$ORIGIN/lib:$$ORIGIN/../lib'
+link  := -pthread $(filter -fsanitize% --coverage,$(flags_$(VARIANT))) $(if $(filter -fPIE,$(flags)),$(pie)) $(if $(PORTABLE),$(portable_link)) \
+         $(LDFLAGS)
+libs  := $(shell pkg-config --libs $(libraries) 2>/dev/null) -lm
+framectl_libs := $(shell pkg-config --libs jansson $(ncurses) 2>/dev/null) -lm
+unit_libs := $(shell pkg-config --libs check $(ncurses) 2>/dev/null)
 
 # -- sources -----------------------------------------------------------------------------------------------------
 config_sources := $(wildcard config/*.c)
@@ -53,10 +80,13 @@ with_cuda := $(if $(and $(NVCC),$(filter release check,$(VARIANT)),$(if $(NO_CUD
 ifeq ($(with_cuda),yes)
 gpu_sources  += $(wildcard gpu/cuda*.c)
 cuda_kernels := $(wildcard gpu/stages/*.cu)
-cuda_flags   := -DFRAMED_CUDA -isystem $(CUDA)/include
-cuda_libs    := -L$(CUDA)/lib64 -lcudart_static -ldl -lrt -static-libgcc -Wl,-Bstatic -lstdc++ -Wl,-Bdynamic
-architectures ?= -gencode arch=compute_75,code=sm_75 -gencode arch=compute_80,code=sm_80 \
-                 -gencode arch=compute_90,code=[sm_90,compute_90]
+cuda_folder  := $(filter-out /usr,$(CUDA))
+cuda_flags   := -DFRAMED_CUDA $(cuda_folder:%=-isystem %/include)
+cuda_libs    := $(cuda_folder:%=-L%/lib64) -lcudart_static -ldl -lrt -static-libgcc -Wl,-Bstatic -lstdc++ -Wl,-Bdynamic
+# Of Turing, Ampere and Hopper those that this nvcc knows, and PTX of the newest for what comes after them.
+cuda_known   := $(filter 75 80 90,$(patsubst compute_%,%,$(shell $(NVCC) --list-gpu-arch)))
+architectures ?= $(foreach arch,$(cuda_known),-gencode arch=compute_$(arch),code=sm_$(arch)) \
+                 -gencode arch=compute_$(lastword $(cuda_known)),code=compute_$(lastword $(cuda_known))
 nvcc_flags   := -std=c++17 -O3 --fmad=false -I. -DFRAMED_CUDA $(filter -DFRAMED_FAULTS,$(flags)) $(architectures) --threads 2 \
                 -Xcompiler -fPIE,-Wall,-Wextra
 endif
@@ -68,34 +98,48 @@ daemon_objects := $(call objects,$(daemon_sources))
 framectl_objects := $(call objects,$(wildcard tools/framectl/*.c))
 
 # -- programs ----------------------------------------------------------------------------------------------------
-.PHONY: all help setup programs unit check demo lint coverage fuzz install uninstall portable check-gpu clean
+.PHONY: all help setup programs unit unit-programs e2e check demo lint coverage fuzz fuzz-programs install uninstall portable \
+        check-gpu clean FORCE
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
 .SECONDARY:
 
-all: programs
+all: programs ## builds build/framed and build/framectl (the default)
 programs: $(bin)/framed $(bin)/framectl
-	@$(if $(with_cuda),,echo "note: no nvcc found (or not wanted): this build has the CPU backend only")
+	@$(if $(filter release,$(VARIANT)),tools/setup.sh backend)
+
+setup: ## installs the packages that are missing, and says which
+	@tools/setup.sh
+	@tools/setup.sh backend
 
 $(bin)/framed: $(call objects,daemon/main.c) $(daemon_objects) $(gpu_objects) $(config_objects)
-	$(CC) $(link) -o $@ $^ $(libs) $(cuda_libs)
+	@mkdir -p $(@D)
+	$(call quiet,LINK)$(CC) $(link) -o $@ $^ $(libs) $(cuda_libs)
 
 $(bin)/framectl: $(framectl_objects) $(out)/obj/daemon/ledger.c.o
-	$(CC) $(link) -o $@ $^ $(shell pkg-config --libs jansson $(ncurses)) -lm
-
-$(out)/obj/%.c.o: %.c
 	@mkdir -p $(@D)
-	$(CC) $(flags) $(packages) $(cuda_flags) -c -o $@ $<
+	$(call quiet,LINK)$(CC) $(link) -o $@ $^ $(framectl_libs)
 
-$(out)/obj/%.cu.o: %.cu
+FORCE:
+
+# Objects depend on the flags they were made with, so that NO_CUDA or CFLAGS never mix two kinds.
+$(out)/flags: FORCE
 	@mkdir -p $(@D)
-	$(NVCC) $(nvcc_flags) -MMD -MP -MF $(@:.o=.d) -c -o $@ $<
+	@printf '%s\n' '$(subst ','\'',$(CC) $(flags) $(cuda_flags) $(nvcc_flags))' | cmp -s - $@ || \
+	 printf '%s\n' '$(subst ','\'',$(CC) $(flags) $(cuda_flags) $(nvcc_flags))' > $@
+
+$(out)/obj/%.c.o: %.c $(out)/flags
+	@mkdir -p $(@D)
+	$(call quiet,CC)$(CC) $(flags) $(packages) $(cuda_flags) -c -o $@ $<
+
+$(out)/obj/%.cu.o: %.cu $(out)/flags
+	@mkdir -p $(@D)
+	$(call quiet,NVCC)$(NVCC) $(nvcc_flags) -MMD -MP -MF $(@:.o=.d) -c -o $@ $<
 
 # -- unit tests: one program for each directory of tests/unit, linked with the layers below it ----------------------
 # tests/unit/DIR/test_NAME.c defines `Suite *NAME_suite(void)`; the list of suites is generated.
 unit_dirs := $(notdir $(patsubst %/,%,$(wildcard tests/unit/*/)))
-unit_programs := $(patsubst %,$(out)/tests/unit-%,$(unit_dirs))
-unit_libs := $(shell pkg-config --libs check 2>/dev/null)
+unit_programs := $(patsubst %,$(unit_folder)/unit-%,$(unit_dirs))
 unit_layers_config := $(config_objects)
 unit_layers_gpu    := $(gpu_objects)
 unit_layers_daemon := $(config_objects) $(gpu_objects) $(daemon_objects)
@@ -110,19 +154,111 @@ $(out)/obj/tests/unit/%/suites.c: tests/unit/%
 	   echo '    {0, 0}};'; } > $@
 
 $(out)/obj/tests/unit/%/suites.o: $(out)/obj/tests/unit/%/suites.c
-	$(CC) $(flags) -c -o $@ $<
+	$(call quiet,CC)$(CC) $(flags) -c -o $@ $<
 
 define unit_program
-$(out)/tests/unit-$(1): $(call objects,tests/unit/runner.c $(wildcard tests/unit/$(1)/*.c)) $(out)/obj/tests/unit/$(1)/suites.o $$(unit_layers_$(1))
+$(unit_folder)/unit-$(1): $(call objects,tests/unit/runner.c $(wildcard tests/unit/$(1)/*.c)) $(out)/obj/tests/unit/$(1)/suites.o $$(unit_layers_$(1))
 	@mkdir -p $$(@D)
-	$$(CC) $$(link) -o $$@ $$^ $$(libs) $$(unit_libs) $$(shell pkg-config --libs $$(ncurses)) $$(cuda_libs)
+	$$(call quiet,LINK)$$(CC) $$(link) -o $$@ $$^ $$(libs) $$(unit_libs) $$(cuda_libs)
 endef
 $(foreach dir,$(unit_dirs),$(eval $(call unit_program,$(dir))))
 
-unit: $(unit_programs)
+unit-programs: $(unit_programs)
+
+unit: $(unit_programs) ## runs the unit tests of VARIANT (best with VARIANT=check, asan or tsan)
 	@for program in $^; do echo "== $$program"; $$program || exit 1; done
 
-clean:
+# -- the tests with real programs ----------------------------------------------------------------------------------
+slow_asan := 3
+slow_tsan := 6
+slow_coverage := 2
+e2e: programs ## runs the end-to-end tests with the programs of VARIANT; PYTEST='-k raw' chooses
+	@PATH="$$PATH:$(CURDIR)/build" PYTHONDONTWRITEBYTECODE=1 FRAMED_SLOW=$${FRAMED_SLOW:-$(or $(slow_$(VARIANT)),1)} \
+	 FRAMED_BINARY=$(CURDIR)/$(bin)/framed FRAMECTL=$(CURDIR)/$(bin)/framectl \
+	 $(PYTHON) -m pytest tests/e2e -q $(PYTEST)
+
+check: ## sets up and runs every test that needs no GPU
+	@tools/setup.sh build check
+	@tests/check.sh
+
+check-gpu: ## runs the tests that need an NVIDIA GPU, with build/portable where nvcc is absent
+	@tests/gpu/check.sh
+
+fuzz_names := $(patsubst tests/fuzz/fuzz_%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
+fuzz_programs := $(fuzz_names:%=build/fuzz/fuzz_%)
+build/fuzz/fuzz_%: build/fuzz/obj/tests/fuzz/fuzz_%.c.o $(daemon_objects) $(gpu_objects) $(config_objects)
+	$(call quiet,LINK)$(CC) $(subst fuzzer-no-link,fuzzer,$(link)) -o $@ $^ $(libs)
+fuzz-programs: $(fuzz_programs)
+
+fuzz: ## runs each fuzz target for FUZZ_SECONDS (30) over a copy of its corpus
+	@tools/setup.sh build check
+	@+$(MAKE) --no-print-directory VARIANT=fuzz fuzz-programs
+	@tests/fuzz/run.sh $(fuzz_names)
+
+coverage: ## says which lines of daemon/, config/ and gpu/ the tests reach, and fails under 85 %
+	@tools/setup.sh build check lint
+	@tests/coverage.sh
+
+# -- lint: each file has a stamp, so that only what changed is looked at again ---------------------------------------
+lint_c := $(filter-out $(if $(with_cuda),,gpu/cuda%),\
+            $(wildcard config/*.c gpu/*.c gpu/stages/*.c daemon/*.c tools/*/*.c packaging/*/*.c tests/*/*.c tests/unit/*/*.c))
+lint_headers := $(filter-out %.cuh,$(wildcard config/*.h gpu/*.h gpu/stages/*.h daemon/*.h tools/*/*.h tests/unit/*.h))
+lint_format := $(lint_c) $(lint_headers) $(wildcard gpu/stages/*.cu gpu/stages/*.cuh)
+lint_scripts := $(shell git ls-files '*.sh' .ci/run 2>/dev/null)
+lint_flags = $(filter-out -MMD -MP,$(common)) $(testing) $(packages) $(cuda_flags) -Werror
+lint_tidy := $(filter-out tests/%,$(lint_c))
+lint_stamps := $(lint_c:%=build/lint/%.syntax) $(lint_headers:%=build/lint/%.alone) $(lint_format:%=build/lint/%.format) \
+               $(lint_tidy:%=build/lint/%.tidy) $(lint_scripts:%=build/lint/%.script)
+
+lint: ## checks form, warnings of clang, clang-tidy, headers alone in C and C++, and scripts
+	@tools/setup.sh build check lint
+	@+$(MAKE) --no-print-directory lint-stamps
+	@echo "lint: nothing to complain about"
+.PHONY: lint-stamps
+lint-stamps: $(lint_stamps)
+
+build/lint/%.format: % .clang-format
+	@mkdir -p $(@D)
+	@clang-format --dry-run -Werror $< && touch $@
+build/lint/%.syntax: % $(lint_headers)
+	@mkdir -p $(@D)
+	@clang $(lint_flags) -fsyntax-only $< && touch $@
+build/lint/%.alone: % $(lint_headers)
+	@mkdir -p $(@D)
+	@clang $(lint_flags) -fsyntax-only -x c -include $< /dev/null
+	@clang++ $(filter-out -std=c11 -Wstrict-prototypes -Wmissing-prototypes -Wpedantic,$(lint_flags)) -std=c++17 \
+	  -Wno-c99-extensions -fsyntax-only -x c++ -include $< /dev/null && touch $@
+build/lint/%.tidy: % .clang-tidy $(lint_headers)
+	@mkdir -p $(@D)
+	@clang-tidy --quiet $< -- $(lint_flags) 2>&1 | grep -v 'warnings\? generated' ; test $${PIPESTATUS[0]} -eq 0 && touch $@
+build/lint/%.script: %
+	@mkdir -p $(@D)
+	@shellcheck -x $< && touch $@
+lint-stamps: SHELL := /bin/bash
+
+# -- the demonstration ------------------------------------------------------------------------------------------------
+demo: ## sets up, builds, and runs a video through the daemon
+	@tools/setup.sh build demo
+	@+$(MAKE) --no-print-directory programs
+	@tools/demo/demo.sh
+
+# -- installation -----------------------------------------------------------------------------------------------------
+bindir  := $(DESTDIR)$(PREFIX)/bin
+unitdir := $(DESTDIR)$(PREFIX)/lib/systemd/system
+pages   := framed.8 framectl.1 framed.yaml.5
+
+# -- a folder that runs elsewhere -------------------------------------------------------------------------------------
+portable: ## makes build/portable/, which runs on another x86-64 Linux without installing anything
+	@tools/setup.sh build check
+	@rm -rf build/portable
+	@+$(MAKE) --no-print-directory PORTABLE=1 programs
+	@+$(MAKE) --no-print-directory PORTABLE=1 VARIANT=check programs unit-programs
+	@tools/portable.sh
+
+help: ## lists the targets
+	@sed -n 's/^\([a-z0-9-]*\):.* ## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
+
+clean: ## removes everything that was built
 	rm -rf build
 
 -include $(shell find $(out)/obj -name '*.d' 2>/dev/null)

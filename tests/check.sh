@@ -1,0 +1,54 @@
+#!/bin/bash
+# Every test that needs no GPU, from a clean checkout: what `make check` runs. At most two processes work at a time.
+# The order puts what breaks most often first and the summaries of Check and pytest last.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+export WERROR=1
+exec </dev/null
+started=$SECONDS
+logs=$(mktemp -d)
+trap 'rm -rf "$logs"' EXIT
+
+make=(make --no-print-directory)
+step() { printf '\n== %s (after %d s)\n' "$1" $((SECONDS - started)); }
+
+# Runs two commands side by side and shows their output one after the other.
+both() {
+  local status=0
+  bash -c "$1" >"$logs/first" 2>&1 &
+  local first=$!
+  bash -c "$2" >"$logs/second" 2>&1 || status=$?
+  wait $first || status=$?
+  cat "$logs/first" "$logs/second"
+  return $status
+}
+
+# The sanitizers of older compilers do not bear the address randomisation of newer kernels.
+steady=
+if setarch -R true 2>/dev/null; then steady="setarch -R"; fi
+variant() { echo "$steady make --no-print-directory NO_CUDA=1 VARIANT=$1 $2"; }
+
+step "release build, warnings are errors"
+"${make[@]}" -j2 programs
+for name in check asan tsan; do
+  step "build of the $name variant"
+  "${make[@]}" -j2 NO_CUDA=1 VARIANT=$name programs unit-programs
+done
+step "build of the fuzz targets"
+"${make[@]}" -j2 NO_CUDA=1 VARIANT=fuzz fuzz-programs
+
+step "installation"
+tests/install.sh
+step "unit tests under ASan with UBSan, and under TSan"
+both "$(variant asan unit)" "$(variant tsan unit)"
+step "end-to-end tests under ASan with UBSan, and under TSan"
+both "$(variant asan "e2e PYTEST='-m \"not slow\"'")" "$(variant tsan "e2e PYTEST='-m \"not slow\"'")"
+step "fuzzing"
+mapfile -t targets < <(find tests/fuzz -name 'fuzz_*.c' -printf '%f\n' | sed 's/^fuzz_//; s/\.c$//' | sort)
+$steady tests/fuzz/run.sh "${targets[@]}"
+step "systemd"
+tests/systemd/run.sh
+step "unit tests"
+"${make[@]}" NO_CUDA=1 VARIANT=check unit
+step "end-to-end tests"
+"${make[@]}" NO_CUDA=1 VARIANT=check e2e

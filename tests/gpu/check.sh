@@ -1,0 +1,60 @@
+#!/bin/bash
+# The tests that need an NVIDIA GPU: parity of the stages, the end-to-end tests on the CUDA backend, and
+# compute-sanitizer where it is installed. Builds here where that is possible; else it needs the folder that
+# `make portable` made on another machine, and runs from within that too.
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+python=${PYTHON:-python3}
+
+fail() {
+  echo "check-gpu: $*" >&2
+  exit 1
+}
+
+if ! [ -e /dev/nvidiactl ] && ! nvidia-smi >/dev/null 2>&1; then
+  fail "there is no NVIDIA GPU here (neither /dev/nvidiactl nor nvidia-smi)"
+fi
+can_compile() { command -v nvcc >/dev/null || [ -x /usr/local/cuda/bin/nvcc ]; }
+has_libraries() { pkg-config --exists libuv yaml-0.1 libsystemd libmicrohttpd jansson ncursesw check 2>/dev/null; }
+
+use_folder() { # FOLDER: the portable one
+  programs=$1/check units=$1/tests
+  # Machines for computing seldom have pytest; the folder brings it.
+  "$python" -c 'import pytest' 2>/dev/null || export PYTHONPATH=$1/tests/python${PYTHONPATH:+:$PYTHONPATH}
+}
+
+if [ -x "$here/framed" ]; then
+  use_folder "$here"
+  e2e=$here/tests/e2e
+else
+  cd "$here/../.."
+  e2e=$PWD/tests/e2e
+  if [ -x build/portable/framed ] && ! { can_compile && has_libraries; }; then
+    use_folder "$PWD/build/portable"
+  elif can_compile; then
+    tools/setup.sh build check
+    make --no-print-directory -j"$(nproc)" VARIANT=check programs unit-programs
+    programs=$PWD/build/check units=$PWD/build/check/tests
+  else
+    fail "no nvcc here, and no build/portable: run 'make portable' on a machine with nvcc and copy that folder here"
+  fi
+fi
+nvidia-smi --query-gpu=name,driver_version --format=csv,noheader 2>/dev/null || true
+
+# Without a usable device the tests of the CUDA backend would be skipped; here that is a failure.
+export FRAMED_REQUIRE_GPU=1 FRAMED_BACKEND=cuda
+export FRAMED_BINARY=$programs/framed FRAMECTL=$programs/framectl PYTHONDONTWRITEBYTECODE=1
+
+echo "== unit tests of gpu/ on the device"
+"$units/unit-gpu"
+sanitizer=$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer 2>/dev/null || true)
+if [ -n "$sanitizer" ]; then
+  for tool in memcheck racecheck; do
+    echo "== compute-sanitizer $tool"
+    CK_FORK=no "$sanitizer" --tool "$tool" --error-exitcode 9 --target-processes all "$units/unit-gpu" parity
+  done
+else
+  echo "== compute-sanitizer is not installed here: left out"
+fi
+echo "== end-to-end tests on the CUDA backend"
+"$python" -m pytest "$e2e" -q "$@"

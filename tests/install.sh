@@ -1,0 +1,34 @@
+#!/bin/bash
+# `make install` into an empty folder, twice, and `make uninstall`: everything is there, a changed configuration is
+# kept, and what is left in the end is that configuration alone.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+root=$(mktemp -d)
+trap 'rm -rf "$root"' EXIT
+make=(make --no-print-directory DESTDIR="$root" PREFIX=/usr)
+
+fail() {
+  echo "install test: $*" >&2
+  exit 1
+}
+
+"${make[@]}" install >/dev/null
+for file in usr/bin/framed usr/bin/framectl usr/lib/systemd/system/framed.service usr/lib/systemd/system/framed.socket.example \
+  usr/lib/sysusers.d/framed.conf usr/lib/systemd/catalog/framed.catalog usr/share/man/man8/framed.8.gz \
+  usr/share/man/man1/framectl.1.gz usr/share/man/man5/framed.yaml.5.gz usr/share/bash-completion/completions/framectl \
+  usr/share/zsh/site-functions/_framectl etc/framed/framed.yaml; do
+  [ -s "$root/$file" ] || fail "$file is not installed"
+done
+if grep -rIl '@[A-Z]*@' "$root"; then fail "placeholders are left in the files above"; fi
+"$root/usr/bin/framed" --version >/dev/null
+"$root/usr/bin/framed" --check -c "$root/etc/framed/framed.yaml" >/dev/null || fail "the default configuration is not valid"
+complaints=$(systemd-analyze verify --man=no --root="$root" framed.service 2>&1 | grep -v 'sysinit\|basic.target\|shutdown.target') || true
+[ -z "$complaints" ] || fail "systemd-analyze complains: $complaints"
+
+echo "# mine" >>"$root/etc/framed/framed.yaml"
+"${make[@]}" install >/dev/null
+grep -q '^# mine' "$root/etc/framed/framed.yaml" || fail "a changed configuration was overwritten"
+"${make[@]}" uninstall >/dev/null
+left=$(find "$root" ! -type d)
+[ "$left" = "$root/etc/framed/framed.yaml" ] || fail "uninstall leaves: $left"
+echo "install: everything in its place, and gone again"

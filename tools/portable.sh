@@ -1,0 +1,33 @@
+#!/bin/bash
+# Completes build/portable after the programs were linked into it: their libraries go beside them, glibc's excepted
+# (the machine's own is used, which must be new enough), and so do the tests that need a GPU, with pytest.
+set -euo pipefail
+cd "$(dirname "$0")/../build/portable"
+
+# Parts of glibc, and the loader: these must come from the machine itself.
+system='linux-vdso|ld-linux|lib(c|m|dl|rt|pthread|resolv|util)\.so'
+
+mkdir -p lib
+mapfile -t programs < <(find . -type f -perm -u+x ! -name '*.so*' ! -path './tests/e2e/*' ! -name '*.sh')
+for program in "${programs[@]}"; do
+  LD_LIBRARY_PATH=$PWD/lib ldd "$program"
+done | awk '$2 == "=>" && $3 ~ "^/" {print $1, $3}' | sort -u | while read -r name path; do
+  if ! [[ $name =~ ^($system) ]] && [ ! -e "lib/$name" ]; then
+    cp -L "$path" "lib/$name"
+  fi
+done
+chmod u+w lib/*
+
+cp ../../tests/gpu/check.sh check-gpu.sh
+rm -rf tests/e2e
+cp -r ../../tests/e2e tests/e2e
+mkdir -p tests/python
+for module in pytest _pytest pluggy iniconfig packaging attr attrs py exceptiongroup tomli; do
+  for found in /usr/lib/python3/dist-packages/"$module"{,.py}; do
+    if [ -e "$found" ]; then cp -r "$found" tests/python/; fi
+  done
+done
+find tests -name __pycache__ -prune -exec rm -r {} +
+
+needed=$(objdump -T "${programs[@]}" lib/* 2>/dev/null | grep -o 'GLIBC_[0-9.]*' | sort -uV | tail -n 1)
+echo "build/portable: $(du -sh . | cut -f1), needs $needed or later; run ./framed, or ./check-gpu.sh on a machine with a GPU"

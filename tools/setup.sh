@@ -1,0 +1,135 @@
+#!/bin/sh
+# Installs what is missing to build, demonstrate and test framed, on Debian 12 and Ubuntu 22.04 or later.
+#
+#   tools/setup.sh [build] [demo] [check] [lint]     default: all of them
+#   tools/setup.sh backend                           only says which GPU backends this machine can build
+#
+# Says what it installs, and nothing if nothing is missing. Uses sudo where it is not run as root.
+set -eu
+cd "$(dirname "$0")/.."
+python=${PYTHON:-/usr/bin/python3}
+missing=
+
+# need PACKAGE TEST...: the package is missing if the test fails.
+need() {
+  package=$1
+  shift
+  "$@" >/dev/null 2>&1 || missing="$missing $package"
+}
+
+can_fuzz() { echo 'int LLVMFuzzerTestOneInput(void) { return 0; }' | clang -x c -fsanitize=fuzzer,address -o /dev/null -; }
+
+need_build() {
+  need gcc command -v gcc
+  need libc6-dev test -e /usr/include/stdio.h
+  need make command -v make
+  need pkg-config command -v pkg-config
+  need libuv1-dev pkg-config --exists libuv
+  need libyaml-dev pkg-config --exists yaml-0.1
+  need libsystemd-dev pkg-config --exists libsystemd
+  need libmicrohttpd-dev pkg-config --exists libmicrohttpd
+  need libjansson-dev pkg-config --exists jansson
+  need libncurses-dev pkg-config --exists ncursesw
+}
+
+need_demo() {
+  need ffmpeg command -v ffmpeg
+}
+
+need_check() {
+  need check pkg-config --exists check
+  need clang command -v clang
+  if command -v clang >/dev/null && ! can_fuzz; then
+    need "libclang-rt-$(clang -dumpversion | cut -d. -f1)-dev" false
+  fi
+  need ffmpeg command -v ffmpeg
+  need socat command -v socat
+  need python3 test -x "$python"
+  need python3-pytest "$python" -c 'import pytest'
+  need python3-numpy "$python" -c 'import numpy'
+  need gstreamer1.0-tools command -v gst-launch-1.0
+  need gstreamer1.0-plugins-base gst-inspect-1.0 videotestsrc
+  need gstreamer1.0-plugins-good gst-inspect-1.0 y4menc
+  need systemd command -v systemd-analyze
+}
+
+need_lint() {
+  need clang command -v clang
+  need clang-format command -v clang-format
+  need clang-tidy command -v clang-tidy
+  need shellcheck command -v shellcheck
+  need gcovr command -v gcovr
+}
+
+as_root() {
+  if [ "$(id -u)" = 0 ]; then
+    "$@"
+  elif command -v sudo >/dev/null; then
+    sudo "$@"
+  else
+    echo "setup: no root and no sudo here; as root, run: $*" >&2
+    exit 1
+  fi
+}
+
+apt() { as_root env DEBIAN_FRONTEND=noninteractive apt-get -q -y -o Dpkg::Use-Pty=0 "$@" </dev/null; }
+
+# An index that is absent or too old shows in a package that is unknown or cannot be fetched.
+install_packages() {
+  # shellcheck disable=SC2086 # a list of names
+  if apt-cache show $1 >/dev/null 2>&1 && apt install --no-install-recommends $1; then
+    return
+  fi
+  apt update
+  # shellcheck disable=SC2086
+  apt install --no-install-recommends $1
+}
+
+# promtool's package also starts a Prometheus server, which nobody asked for: only the tool is taken out of it.
+fetch_promtool() {
+  if command -v promtool >/dev/null || [ -x build/promtool ]; then
+    return
+  fi
+  echo "setup: fetching promtool (out of the package prometheus, which is not installed)"
+  apt-cache show prometheus >/dev/null 2>&1 || apt update
+  folder=$(mktemp -d)
+  if (cd "$folder" && apt-get -q download prometheus && dpkg-deb --fsys-tarfile ./*.deb | tar -x ./usr/bin/promtool); then
+    mkdir -p build
+    mv "$folder/usr/bin/promtool" build/promtool
+  else
+    echo "setup: promtool could not be fetched; the check of /metrics with it will be left out" >&2
+  fi
+  rm -rf "$folder"
+}
+
+say_backend() {
+  nvcc=${NVCC:-$(command -v nvcc || command -v /usr/local/cuda/bin/nvcc || true)}
+  if [ -n "$nvcc" ]; then
+    echo "backends: cuda and cpu (nvcc $("$nvcc" --version | sed -n 's/.*release \([0-9.]*\).*/\1/p') found at $nvcc)"
+    return
+  fi
+  echo "backends: cpu only, since there is no nvcc on this machine"
+  if [ -e /dev/nvidiactl ] || grep -qs 0x10de /sys/bus/pci/devices/*/vendor; then
+    echo "          but there is an NVIDIA device: install the CUDA toolkit (nvcc in PATH or in /usr/local/cuda/bin)" \
+      "and run make again to use it"
+  fi
+}
+
+[ $# -gt 0 ] || set -- build demo check lint
+for part in "$@"; do
+  case $part in
+    build | demo | check | lint) "need_$part" ;;
+    backend) say_backend ;;
+    *) sed -n '2,8s/^# \{0,1\}//p' "$0" >&2; exit 64 ;;
+  esac
+done
+missing=$(echo "$missing" | tr ' ' '\n' | sort -u | paste -sd' ' | sed 's/^ *//')
+if [ -n "$missing" ]; then
+  if ! command -v apt-get >/dev/null; then
+    echo "setup: this is no Debian or Ubuntu. Install what these Debian packages stand for, then try again: $missing" >&2
+    exit 1
+  fi
+  echo "setup: installing $missing"
+  install_packages "$missing"
+fi
+case " $* " in *" check "*) fetch_promtool ;; esac
