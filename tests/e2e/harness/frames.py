@@ -48,3 +48,13 @@ def read_y4m(data, size):
         frames.append(np.frombuffer(rest[:size], np.uint8))
         rest = rest[size:]
     return words[1:], np.array(frames)
+
+
+def slow_stage(milliseconds):
+    """A stage of test builds in which every frame spends that long on the device."""
+    return {"fault": {"kind": "delay", "ms": milliseconds}}
+
+
+def fault_stage(kind, at):
+    """A stage of test builds that fails on frame `at`: illegal or hang."""
+    return {"fault": {"kind": kind, "at": at}}

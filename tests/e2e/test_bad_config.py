@@ -1,0 +1,272 @@
+"""What a wrong configuration gets: every error at once, each with its place and what to do, and status 78."""
+
+import os
+import pathlib
+import pwd
+import re
+import subprocess
+
+import pytest
+
+from harness import BACKEND, BINARY, Daemon, pipeline, run_framed
+
+GOOD = """\
+status: {{socket: {place}/status.sock}}
+gpu: {{backend: cpu}}
+pipelines:
+  cam0:
+    source:
+      socket: {place}/cam0.sock
+      format: {{pixels: gray, width: 64, height: 48}}
+    slots: 2
+    stages:
+      - affine: {{scale: 2.0, offset: 1.0}}
+    sink:
+      socket: {place}/cam0.out.sock
+"""
+
+
+def check(place, text, *arguments):
+    file = place / "framed.yaml"
+    file.write_text(text)
+    return run_framed("-c", file, *arguments)
+
+
+def good(place):
+    return GOOD.format(place=place)
+
+
+def changed(place, old, new):
+    text = good(place)
+    assert old in text
+    return text.replace(old, new.format(place=place))
+
+
+def test_a_good_file_passes_and_says_what_it_takes(place):
+    done = check(place, good(place), "--check")
+    assert done.returncode == 0, done.stderr
+    said = done.stdout + done.stderr
+    assert "cam0" in said and re.search(r"\d+(\.\d+)? ?([KMG]i)?B", said), said
+    assert not list(place.glob("*.sock")), "--check leaves no socket behind"
+
+
+# (what is changed, into what, what the message must say)
+MISTAKES = {
+    "unknown key": ("slots: 2", "slot: 2", ["slot", "did you mean", "slots"]),
+    "unknown key at the top": ("gpu: {backend: cpu}", "gpus: {{backend: cpu}}", ["gpus", "did you mean", "gpu"]),
+    "unknown stage": ("affine:", "afine:", ["afine", "did you mean", "affine"]),
+    "unknown parameter": ("scale: 2.0", "scal: 2.0", ["scal", "did you mean", "scale"]),
+    "unknown unit": ("slots: 2", "deadline: 50lightyears", ["50lightyears", "ms"]),
+    "missing unit": ("slots: 2", "deadline: 50", ["deadline", "50", "ms"]),
+    "wrong type": ("slots: 2", "slots: two", ["two"]),
+    "list for a mapping": ("slots: 2", "slots: [2]", ["slots"]),
+    "too few slots": ("slots: 2", "slots: 0", ["slots", "1", "16"]),
+    "too many slots": ("slots: 2", "slots: 17", ["slots", "1", "16"]),
+    "unknown choice": ("slots: 2", "overload: blok", ["blok", "did you mean", "block"]),
+    "unknown pixel format": ("gray", "grey", ["grey", "did you mean", "gray"]),
+    "size overflow": ("width: 64, height: 48", "width: 4294967295, height: 4294967295", ["width"]),
+    "number overflow": ("width: 64", "width: 99999999999999999999", ["99999999999999999999"]),
+    "negative size": ("width: 64", "width: -1", ["width"]),
+    "zero size": ("width: 64", "width: 0", ["width"]),
+    "not a number": ("scale: 2.0", "scale: .nan", ["scale"]),
+    "missing format": ("      format: {pixels: gray, width: 64, height: 48}\n", "", ["format"]),
+    "two sources": ("slots: 2", "slots: 2\n    source: {{file: '-'}}", ["source"]),
+    "socket and file": ("      format:", "      file: '-'\n      format:", ["socket", "file"]),
+    "no endpoint": ("      socket: {place}/cam0.out.sock", "      protocol: raw", ["sink", "socket"]),
+    "rate on a socket": ("      format:", "      rate: 30\n      format:", ["rate"]),
+    "drop-oldest with two slots": ("slots: 2", "slots: 2\n    overload: drop-oldest", ["drop-oldest", "slots", "3"]),
+    "y4m of a format it has not": ("socket: {place}/cam0.out.sock",
+                                   "socket: {place}/cam0.out.sock\n      protocol: y4m", None),
+    "several producers on one sink": ("      format:", "      clients: 2\n      format:", ["clients", "reply"]),
+    "path too long for sun_path": ("socket: {place}/cam0.sock", "socket: /tmp/" + "x" * 120, ["107", "x" * 20]),
+    "same socket twice": ("cam0.out.sock", "cam0.sock", ["cam0.sock"]),
+    "more pinned memory than allowed": ("width: 64, height: 48", "width: 65536, height: 65536", ["pin", "memory"]),
+    "stage that is for other formats": ("affine: {scale: 2.0, offset: 1.0}", "convert: {{to: nonsense}}", ["nonsense"]),
+    "tab": ("    slots: 2", "\tslots: 2", ["framed.yaml:8"]),
+    "key twice": ("slots: 2", "slots: 2\n    slots: 3", ["slots"]),
+    "anchor to nowhere": ("slots: 2", "slots: *two", ["framed.yaml:8"]),
+    "native protocol is not there yet": ("      format:", "      protocol: native\n      format:", ["native"]),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+@pytest.mark.parametrize("how", ["--check", "start"])
+def test_a_mistake_is_named_with_place_and_remedy(place, mistake, how):
+    old, new, expected = MISTAKES[mistake]
+    if expected is None:  # float images have no Y4M
+        text = good(place).replace("pixels: gray", "pixels: grayf32le").replace(
+            old.format(place=place), new.format(place=place))
+        expected = ["y4m", "grayf32le"]
+    else:
+        text = changed(place, old.format(place=place) if "{place}" in old else old, new)
+    done = check(place, text, *(["--check"] if how == "--check" else []))
+    assert done.returncode == 78, (done.returncode, done.stdout, done.stderr)
+    assert re.search(r"framed\.yaml:\d+:\d+: ", done.stderr), done.stderr
+    for word in expected:
+        assert word in done.stderr, f"{word!r} is not in:\n{done.stderr}"
+    assert not list(place.glob("*.sock"))
+
+
+def test_stages_that_do_not_fit_are_both_named(place):
+    """normalize gives a float tensor, of which motion makes nothing."""
+    text = changed(place, "      - affine: {scale: 2.0, offset: 1.0}",
+                   "      - normalize: {{mean: 0.5, std: 0.5}}\n      - motion: {{}}")
+    done = check(place, text, "--check")
+    assert done.returncode == 78, done.stderr
+    assert "normalize" in done.stderr and "motion" in done.stderr, done.stderr
+
+
+def test_all_errors_come_at_once_in_the_order_of_their_lines(place):
+    text = good(place).replace("backend: cpu", "backend: gpu").replace("slots: 2", "slot: 2").replace("scale:", "scal:")
+    done = check(place, text, "--check")
+    assert done.returncode == 78
+    lines = [int(number) for number in re.findall(r"framed\.yaml:(\d+):\d+: ", done.stderr)]
+    assert len(lines) >= 3 and lines == sorted(lines) and {2, 8, 10} <= set(lines), done.stderr
+
+
+def test_the_offending_text_is_marked(place):
+    done = check(place, changed(place, "slots: 2", "slot: 2"), "--check")
+    quoted, marked = re.search(r"\n( *slot: 2)\n( *\^~*)\n", done.stderr).groups()
+    assert marked.index("^") == quoted.index("slot"), done.stderr
+
+
+def test_a_deeply_nested_file_is_refused(place):
+    done = check(place, "pipelines: " + "[" * 5000, "--check")
+    assert done.returncode == 78 and "framed.yaml:1:" in done.stderr, done.stderr
+
+
+def test_a_huge_file_is_refused(place):
+    done = check(place, good(place) + "# comment\n" * 200000, "--check")
+    assert done.returncode == 78 and "1 MiB" in done.stderr, done.stderr
+
+
+def test_binary_garbage_is_refused(place):
+    (place / "framed.yaml").write_bytes(bytes(range(256)) * 4)
+    done = run_framed("-c", place / "framed.yaml", "--check")
+    assert done.returncode == 78 and "framed.yaml" in done.stderr, done.stderr
+
+
+def test_a_missing_file_is_named(place):
+    done = run_framed("-c", place / "nothing.yaml")
+    assert done.returncode == 78 and "nothing.yaml" in done.stderr and "No such file" in done.stderr, done.stderr
+
+
+def test_drop_ins_are_read_and_their_errors_name_their_file(place):
+    (place / "conf.d").mkdir()
+    (place / "conf.d/20-rear.yaml").write_text(good(place).split("pipelines:\n")[1].replace("cam0", "rear").join(
+        ["pipelines:\n", ""]))
+    (place / "conf.d/10-log.yaml").write_text("log: {level: debug}\n")
+    done = check(place, good(place), "--print-config")
+    assert done.returncode == 0, done.stderr
+    assert "rear" in done.stdout and "level: debug" in done.stdout, done.stdout
+    (place / "conf.d/20-rear.yaml").write_text("pipelines: {rear: {slot: 2}}\n")
+    done = check(place, good(place), "--check")
+    assert done.returncode == 78 and re.search(r"20-rear\.yaml:1:\d+: .*slot", done.stderr), done.stderr
+
+
+def test_print_config_is_a_configuration_that_means_the_same(place):
+    first = check(place, good(place), "--print-config")
+    assert first.returncode == 0, first.stderr
+    second = check(place, first.stdout, "--print-config")
+    assert second.returncode == 0, second.stderr
+    assert second.stdout == first.stdout
+
+
+@pytest.mark.parametrize("arguments", [["--nonsense"], ["-c"], ["-c", "a", "b"]], ids=str)
+def test_wrong_usage_is_64(arguments):
+    done = run_framed(*arguments)
+    assert done.returncode == 64 and done.stderr, done
+
+
+def test_help_and_version():
+    for argument, text in (("--help", "--check"), ("--version", "0.1.0")):
+        done = run_framed(argument)
+        assert done.returncode == 0 and text in done.stdout and not done.stderr, done
+
+
+# -- what only shows at the start ----------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(BACKEND == "cuda" or bool(list(pathlib.Path("/dev").glob("nvidia[0-9]*"))), reason="there is a GPU")
+def test_cuda_without_a_gpu_is_69(place):
+    done = check(place, changed(place, "backend: cpu", "backend: cuda"))
+    assert done.returncode == 69, (done.returncode, done.stderr)
+    assert "backend: cpu" in done.stderr or "backend: auto" in done.stderr, done.stderr  # the remedy
+
+
+def test_a_socket_of_a_live_daemon_is_refused(place):
+    with Daemon(place, {"cam0": pipeline({"pixels": "gray", "width": 64, "height": 48})}) as daemon:
+        other = place / "other.yaml"
+        other.write_text(good(place).replace("status.sock", "status2.sock"))
+        done = run_framed("-c", other)
+        assert done.returncode == 78, (done.returncode, done.stderr)
+        assert "cam0.sock" in done.stderr and "in use" in done.stderr, done.stderr
+        with daemon.producer(), daemon.reader():  # and the live one still has them
+            pass
+
+
+def test_a_status_socket_of_a_live_daemon_is_refused(place):
+    with Daemon(place, {"cam0": pipeline({"pixels": "gray", "width": 64, "height": 48})}) as daemon:
+        other = place / "other.yaml"
+        other.write_text(good(place).replace("cam0", "cam1"))
+        done = run_framed("-c", other)
+        assert done.returncode == 78 and "status.sock" in done.stderr, (done.returncode, done.stderr)
+        assert daemon.view()["state"] == "running"
+
+
+def test_sockets_of_a_dead_daemon_are_taken_over(place):
+    entry = pipeline({"dtype": "uint8", "shape": [4]})
+    with Daemon(place, {"cam0": entry}) as daemon:
+        daemon.process.kill()
+        daemon.process.wait()
+        assert os.path.exists(daemon.path("cam0", "source"))
+        daemon.settled = True
+        with Daemon(place, {"cam0": pipeline({"dtype": "uint8", "shape": [4]})}) as heir:
+            with heir.reader() as reader, heir.producer() as producer:
+                producer.send(b"abcd")
+                assert reader.read(4) == b"abcd"
+
+
+def test_a_file_where_a_socket_should_be_is_not_removed(place):
+    (place / "cam0.sock").write_text("precious")
+    done = check(place, good(place))
+    assert done.returncode == 78 and "cam0.sock" in done.stderr, (done.returncode, done.stderr)
+    assert (place / "cam0.sock").read_text() == "precious"
+
+
+def test_no_permission_is_said_with_the_path(place):
+    """As an ordinary user, also where the tests run as root."""
+    locked = place / "locked"
+    locked.mkdir(mode=0o755)
+    file = place / "framed.yaml"
+    file.write_text(good(place).replace("cam0.sock", "locked/cam0.sock"))
+    os.chmod(place, 0o777)
+    demote = None
+    if os.geteuid() == 0:
+        locked.chmod(0o700)
+        if subprocess.run([BINARY, "--version"], user=65534, stdout=subprocess.DEVNULL, check=False).returncode != 0:
+            pytest.skip("the binary is out of an ordinary user's reach")
+        demote = 65534
+    else:
+        locked.chmod(0o500)
+    done = run_framed("-c", file, user=demote) if demote else run_framed("-c", file)
+    assert done.returncode in (77, 78), (done.returncode, done.stderr)
+    assert "locked/cam0.sock" in done.stderr and "ermission denied" in done.stderr, done.stderr
+
+
+def test_sockets_have_the_configured_mode(place):
+    entry = pipeline({"dtype": "uint8", "shape": [4]}, source={"mode": "0600"}, sink={"mode": "0666"})
+    with Daemon(place, {"cam0": entry}) as daemon:
+        assert os.stat(daemon.path("cam0", "source")).st_mode & 0o7777 == 0o600
+        assert os.stat(daemon.path("cam0", "sink")).st_mode & 0o7777 == 0o666
+
+
+def test_who_is_not_allowed_is_refused_and_said(place):
+    other = next(entry.pw_name for entry in pwd.getpwall() if entry.pw_uid not in (os.geteuid(), 0))
+    entry = pipeline({"dtype": "uint8", "shape": [4]}, source={"allow": {"users": [other]}})
+    with Daemon(place, {"cam0": entry}) as daemon:
+        with daemon.producer() as producer:
+            producer.rest()
+        daemon.wait_log("allow")
+        daemon.account(came=0)
+        assert daemon.view()["refused"] == 1

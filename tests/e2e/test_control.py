@@ -1,0 +1,349 @@
+"""Pause, drain, resume and reload, while frames move."""
+
+import itertools
+import os
+import signal
+import threading
+
+import numpy as np
+import pytest
+
+from harness import Background, Daemon, numbered, pipeline, wait_until, whole
+
+SIZE = 512
+FORMAT = {"dtype": "uint8", "shape": [SIZE]}
+GRAY = {"pixels": "gray", "width": 32, "height": 16}
+
+
+def scaled(scale, offset):
+    return [{"affine": {"scale": scale, "offset": offset}}]
+
+
+class Stream:
+    """A producer and a reader that check a lossless pipeline without end, until they are told to stop."""
+
+    LAST = b"\xff" * SIZE
+
+    def __init__(self, daemon, name="cam0"):
+        self.producer, self.reader = daemon.producer(name), daemon.reader(name)
+        self.stop = threading.Event()
+        self.sending, self.taking = Background(self._send), Background(self._take)
+
+    def _send(self):
+        for number in itertools.count():
+            if self.stop.is_set():
+                self.producer.send(self.LAST)
+                return number + 1
+            self.producer.send(whole(number, SIZE).tobytes())
+
+    def _take(self):
+        for number in itertools.count():
+            frame = self.reader.read(SIZE)
+            if frame == self.LAST:
+                return number + 1
+            assert frame == whole(number, SIZE).tobytes(), f"frame {number} is not what was sent"
+
+    def end(self):
+        """Ends it and returns how many frames went through; any loss or disturbance raises."""
+        self.stop.set()
+        sent, taken = self.sending.join(), self.taking.join()
+        assert sent == taken
+        self.producer.close()
+        self.reader.close()
+        return sent
+
+
+# -- pause, drain, resume ------------------------------------------------------------------------------------------------
+
+
+def test_pause_stops_at_a_frame_and_resume_goes_on(place):
+    with Daemon(place, {"cam0": pipeline(FORMAT)}) as daemon:
+        with daemon.reader() as reader, daemon.producer() as producer:
+            producer.send(numbered(5, SIZE).tobytes())
+            np.testing.assert_array_equal(reader.frames(5, SIZE), numbered(5, SIZE))
+            daemon.command("/v1/pipelines/cam0/pause")
+            assert daemon.view()["state"] == "paused"
+            producer.send(numbered(5, SIZE, first=5).tobytes())
+            daemon.quiet()
+            view = daemon.view()
+            assert view["frames"]["in"] == 5 and view["sessions"] == 1, view
+            daemon.command("/v1/pipelines/cam0/resume")
+            np.testing.assert_array_equal(reader.frames(5, SIZE), numbered(5, SIZE, first=5))
+            daemon.account(came=10, emitted=10)
+            assert daemon.view()["state"] == "running"
+
+
+def test_pause_finishes_the_frame_that_has_begun(place):
+    frame = whole(0, SIZE).tobytes()
+    with Daemon(place, {"cam0": pipeline(FORMAT)}) as daemon:
+        with daemon.reader() as reader, daemon.producer() as producer:
+            producer.send(frame[:100])
+            daemon.wait_view("it has begun", lambda view: view["frames"]["in"] == 1)
+            daemon.command("/v1/pipelines/cam0/pause")
+            producer.send(frame[100:] + whole(1, SIZE).tobytes())
+            assert reader.read(SIZE) == frame
+            daemon.account(came=1, emitted=1)
+            daemon.command("/v1/pipelines/cam0/resume")
+            assert reader.read(SIZE) == whole(1, SIZE).tobytes()
+
+
+def test_pausing_and_resuming_twice_is_no_error(place):
+    with Daemon(place, {"cam0": pipeline(FORMAT)}) as daemon:
+        for command in ("resume", "pause", "pause", "resume", "resume"):
+            daemon.command(f"/v1/pipelines/cam0/{command}")
+        with daemon.reader() as reader, daemon.producer() as producer:
+            producer.send(whole(0, SIZE).tobytes())
+            assert reader.read(SIZE) == whole(0, SIZE).tobytes()
+
+
+def test_one_pipeline_pauses_without_the_other(place):
+    with Daemon(place, {"cam0": pipeline(FORMAT), "cam1": pipeline(FORMAT)}) as daemon:
+        daemon.command("/v1/pipelines/cam0/pause")
+        with daemon.reader("cam1") as reader, daemon.producer("cam1") as producer:
+            producer.send(numbered(20, SIZE).tobytes())
+            np.testing.assert_array_equal(reader.frames(20, SIZE), numbered(20, SIZE))
+        daemon.account("cam1", came=20, emitted=20)
+        assert daemon.view("cam0")["state"] == "paused"
+
+
+def test_pausing_under_load_loses_nothing(place):
+    with Daemon(place, {"cam0": pipeline(FORMAT, slots=4)}) as daemon:
+        stream = Stream(daemon)
+        for _ in range(10):
+            daemon.command("/v1/pipelines/cam0/pause")
+            before = daemon.frames()["in"]
+            daemon.command("/v1/pipelines/cam0/resume")
+            daemon.wait_view("it goes on", lambda view: view["frames"]["in"] > before)
+        count = stream.end()
+        daemon.account(came=count, emitted=count)
+
+
+def test_drain_answers_when_nothing_is_in_flight(place):
+    with Daemon(place, {"cam0": pipeline(FORMAT)}) as daemon:
+        with daemon.producer() as producer:
+            producer.send(numbered(2, SIZE).tobytes())
+            daemon.wait_view("results wait", lambda view: view["waiting"] == "reader")
+            draining = Background(daemon.post, "/v1/pipelines/cam0/drain")
+            daemon.wait_view("it drains", lambda view: view["state"] == "draining")
+            assert not draining.done
+            with daemon.reader() as reader:
+                np.testing.assert_array_equal(reader.frames(2, SIZE), numbered(2, SIZE))
+                code, answer = draining.join()
+                assert (code, answer["ok"]) == (200, True), answer
+                view = daemon.view()
+                assert view["frames"]["in_flight"] == 0 and view["state"] == "drained", view
+                assert view["sessions"] == 1 and view["readers"] == 1, view  # connections stay
+                producer.send(whole(2, SIZE).tobytes())
+                daemon.command("/v1/pipelines/cam0/resume")
+                assert reader.read(SIZE) == whole(2, SIZE).tobytes()
+        daemon.account(came=3, emitted=3)
+
+
+def test_drain_under_load_leaves_nothing_in_flight(place):
+    with Daemon(place, {"cam0": pipeline(FORMAT, slots=4)}) as daemon:
+        stream = Stream(daemon)
+        for _ in range(5):
+            daemon.wait_view("frames move", lambda view: view["frames"]["in"] > 0)
+            daemon.command("/v1/pipelines/cam0/drain")
+            frames = daemon.frames()
+            assert frames["in_flight"] == 0, frames
+            assert daemon.frames()["in"] == frames["in"]
+            daemon.command("/v1/pipelines/cam0/resume")
+        count = stream.end()
+        daemon.account(came=count, emitted=count)
+
+
+def test_drain_says_what_it_waits_for_after_its_limit(place):
+    with Daemon(place, {"cam0": pipeline(FORMAT)}, drain_timeout="200ms") as daemon:
+        with daemon.producer() as producer:
+            producer.send(whole(0, SIZE).tobytes())
+            daemon.wait_view("it waits", lambda view: view["waiting"] == "reader")
+            code, answer = daemon.post("/v1/pipelines/cam0/drain")
+            assert code == 504 and "reader" in answer["error"], (code, answer)
+            daemon.command("/v1/pipelines/cam0/resume")
+            with daemon.reader() as reader:
+                assert reader.read(SIZE) == whole(0, SIZE).tobytes()
+        daemon.account(came=1, emitted=1)
+
+
+@pytest.mark.parametrize("command", ["pause", "resume", "drain"])
+def test_an_unknown_pipeline_is_404_with_the_names_there_are(place, command):
+    with Daemon(place, {"front": pipeline(FORMAT), "rear": pipeline(FORMAT)}) as daemon:
+        code, answer = daemon.post(f"/v1/pipelines/side/{command}")
+        assert code == 404, answer
+        text = answer["error"] + answer.get("remedy", "")
+        assert "side" in text and "front" in text and "rear" in text, answer
+
+
+def test_an_unknown_command_is_404(place):
+    with Daemon(place, {"cam0": pipeline(FORMAT)}) as daemon:
+        code, _ = daemon.request("POST", "/v1/pipelines/cam0/explode")
+        assert code == 404
+
+
+# -- reload ----------------------------------------------------------------------------------------------------------------
+
+
+def test_reload_leaves_an_unchanged_pipeline_undisturbed(place):
+    with Daemon(place, {"cam0": pipeline(FORMAT)}) as daemon:
+        stream = Stream(daemon)
+        for _ in range(5):
+            before = daemon.frames()["in"]
+            daemon.command("/v1/reload")
+            daemon.wait_view("it goes on", lambda view: view["frames"]["in"] > before)
+        count = stream.end()
+        daemon.account(came=count, emitted=count)
+
+
+def test_reload_changes_one_pipeline_beside_another(place):
+    """cam1 changes many times in a row, lossless cam0 runs on without losing its connection or a frame."""
+    def entries(offset):
+        return {"cam0": pipeline(FORMAT, slots=3), "cam1": pipeline(FORMAT, stages=scaled(1.0, offset))}
+
+    with Daemon(place, entries(0)) as daemon:
+        stream = Stream(daemon)
+        for offset in range(1, 11):
+            daemon.write(entries(offset))
+            daemon.command("/v1/reload")
+            with daemon.reader("cam1") as reader, daemon.producer("cam1") as producer:
+                producer.send(bytes(SIZE))
+                assert reader.read(SIZE) == bytes([offset]) * SIZE
+        count = stream.end()
+        daemon.account(came=count, emitted=count)
+
+
+def test_reload_adds_and_removes_pipelines(place):
+    with Daemon(place, {"cam0": pipeline(FORMAT)}) as daemon:
+        first = daemon.config["pipelines"]["cam0"]["source"]["socket"]
+        daemon.write({"cam1": pipeline(FORMAT)})
+        daemon.command("/v1/reload")
+        assert list(daemon.status()["pipelines"]) == ["cam1"]
+        assert not os.path.exists(first)
+        with daemon.reader("cam1") as reader, daemon.producer("cam1") as producer:
+            producer.send(whole(0, SIZE).tobytes())
+            assert reader.read(SIZE) == whole(0, SIZE).tobytes()
+        daemon.write({"cam0": pipeline(FORMAT), "cam1": pipeline(FORMAT)})
+        daemon.command("/v1/reload")
+        daemon.account("cam1", came=1, emitted=1)  # unchanged: its account goes on
+        with daemon.reader("cam0") as reader, daemon.producer("cam0") as producer:
+            producer.send(whole(1, SIZE).tobytes())
+            assert reader.read(SIZE) == whole(1, SIZE).tobytes()
+
+
+def test_reload_ends_the_clients_of_a_removed_pipeline(place):
+    with Daemon(place, {"cam0": pipeline(FORMAT), "cam1": pipeline(FORMAT)}) as daemon:
+        with daemon.reader("cam0") as reader, daemon.producer("cam0") as producer:
+            producer.send(numbered(3, SIZE).tobytes())
+            np.testing.assert_array_equal(reader.frames(3, SIZE), numbered(3, SIZE))
+            daemon.write({"cam1": pipeline(FORMAT)})
+            daemon.command("/v1/reload")
+            assert reader.rest() == b"" and producer.rest() == b""
+
+
+@pytest.mark.parametrize("text, problem", [
+    ("pipelines: {cam0: {sorce: {}}}", "sorce"),
+    ("pipelines: [", "framed.yaml:"),
+    ("", "pipelines"),
+], ids=["unknown key", "syntax", "empty"])
+def test_reload_of_an_invalid_file_keeps_the_old_one_and_says_why(place, text, problem):
+    with Daemon(place, {"cam0": pipeline(FORMAT)}) as daemon:
+        stream = Stream(daemon)
+        daemon.file.write_text(text)
+        code, answer = daemon.post("/v1/reload")
+        assert code in (400, 409, 422), (code, answer)
+        assert problem in answer["error"], answer
+        assert daemon.view()["state"] == "running"
+        count = stream.end()
+        daemon.account(came=count, emitted=count)
+
+
+def test_reload_with_a_socket_that_cannot_be_made_keeps_the_old_one(place):
+    """What only shows when the new pipeline is set up is refused as a whole too."""
+    with Daemon(place, {"cam0": pipeline(FORMAT)}) as daemon:
+        entries = {"cam0": pipeline(FORMAT, stages=scaled(1.0, 1.0)),
+                   "cam1": pipeline(FORMAT, source={"socket": str(place / "missing" / "a.sock")})}
+        old = daemon.config
+        daemon.write(entries)
+        code, answer = daemon.post("/v1/reload")
+        daemon.config = old
+        assert code >= 400 and "missing" in answer["error"], (code, answer)
+        assert list(daemon.status()["pipelines"]) == ["cam0"]
+        with daemon.reader() as reader, daemon.producer() as producer:
+            producer.send(whole(5, SIZE).tobytes())
+            assert reader.read(SIZE) == whole(5, SIZE).tobytes()
+
+
+def test_sighup_reloads(place):
+    with Daemon(place, {"cam0": pipeline(FORMAT)}) as daemon:
+        daemon.write({"cam0": pipeline(FORMAT), "cam1": pipeline(FORMAT)})
+        daemon.signal(signal.SIGHUP)
+        wait_until(lambda: "cam1" in daemon.status()["pipelines"], "cam1 is there")
+
+
+def test_sighup_with_an_invalid_file_is_logged(place):
+    with Daemon(place, {"cam0": pipeline(FORMAT)}) as daemon:
+        daemon.file.write_text("pipelines: {cam0: {sorce: {}}}")
+        daemon.signal(signal.SIGHUP)
+        daemon.wait_log("sorce")
+        assert list(daemon.status()["pipelines"]) == ["cam0"]
+
+
+def test_sigusr1_dumps_the_state_to_the_log(place):
+    with Daemon(place, {"cam0": pipeline(FORMAT)}) as daemon:
+        daemon.signal(signal.SIGUSR1)
+        daemon.wait_log('"cam0"')
+        assert daemon.view()["state"] == "running"
+
+
+# -- the end ---------------------------------------------------------------------------------------------------------------
+
+
+def test_sigterm_under_load_finishes_what_came(place):
+    """What the reader got is all that the daemon had taken: the final account has nothing but emitted frames."""
+    with Daemon(place, {"cam0": pipeline(FORMAT, slots=4)}) as daemon:
+        with daemon.reader() as reader, daemon.producer() as producer:
+            def flood():
+                try:
+                    for number in itertools.count():
+                        producer.send(whole(number, SIZE).tobytes())
+                except OSError:
+                    return
+            sending, taking = Background(flood), Background(reader.rest)
+            daemon.wait_view("frames move", lambda view: view["frames"]["emitted"] > 100)
+            daemon.signal(signal.SIGTERM)
+            daemon.ends(0)
+            sending.join()
+            received = np.frombuffer(taking.join(), np.uint8).reshape(-1, SIZE)
+    np.testing.assert_array_equal(received, numbered(len(received), SIZE))
+    account = daemon.final_account()
+    assert account["emitted"] == len(received), account
+    assert account["in"] - account["emitted"] == account.get("invalid", 0) + account.get("shutdown", 0), account
+    assert account["in"] - account["emitted"] <= 1, account  # the frame within which the end came
+
+
+def test_sigterm_gives_up_after_the_drain_limit(place):
+    with Daemon(place, {"cam0": pipeline(FORMAT, slots=2)}, drain_timeout="200ms") as daemon:
+        daemon.leaves_frames = True
+        with daemon.producer() as producer:
+            producer.send(numbered(2, SIZE).tobytes())
+            daemon.wait_view("results wait", lambda view: view["frames"]["in_flight"] == 2)
+            daemon.signal(signal.SIGTERM)
+            daemon.ends(0)
+    account = daemon.final_account()
+    assert account == {"in": 2, "emitted": 0, "shutdown": 2}, account
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_second_signal_ends_at_once(place, number):
+    """The drain would wait for a reader for an hour."""
+    with Daemon(place, {"cam0": pipeline(FORMAT)}, drain_timeout="1h") as daemon:
+        daemon.leaves_frames = True
+        with daemon.producer() as producer:
+            producer.send(whole(0, SIZE).tobytes())
+            daemon.wait_view("the result waits", lambda view: view["waiting"] == "reader")
+            daemon.signal(number)
+            daemon.wait_log("stop")
+            daemon.signal(number)
+            daemon.ends(0)
+    account = daemon.final_account()
+    assert account == {"in": 1, "emitted": 0, "shutdown": 1}, account

@@ -1,0 +1,192 @@
+"""Files, FIFOs and standard streams as source and sink."""
+
+import os
+
+import numpy as np
+import pytest
+
+from harness import Background, Daemon, complete, numbered, pipeline, read_y4m, require_whole, run_framed, y4m_stream
+
+GRAY = {"pixels": "gray", "width": 32, "height": 16}
+SIZE = 512
+INVERT = {"affine": {"scale": -1.0, "offset": 255.0}}
+
+
+def write_config(place, entries, **keys):
+    import json
+
+    file = place / "filter.yaml"
+    file.write_text(json.dumps(complete(place, entries, **keys)))
+    return file
+
+
+def filtered(place, entry, data):
+    """Runs framed as a filter and returns its output; it must end by itself with 0."""
+    done = run_framed("-c", write_config(place, {"cam0": entry}), input=data)
+    assert done.returncode == 0, done.stderr.decode()
+    return done.stdout, done.stderr.decode()
+
+
+# -- standard input and output -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 300])
+def test_filter_ends_with_its_input(place, count):
+    frames = np.random.default_rng(7).integers(0, 256, (count, SIZE), np.uint8)
+    entry = pipeline(GRAY, source={"file": "-"}, sink={"file": "-"}, stages=[INVERT])
+    output, _ = filtered(place, entry, frames.tobytes())
+    assert output == (255 - frames).tobytes()
+
+
+def test_filter_turns_raw_into_y4m(place):
+    frames = numbered(20, SIZE)
+    entry = pipeline(GRAY, source={"file": "-"}, sink={"file": "-", "protocol": "y4m"})
+    output, _ = filtered(place, entry, frames.tobytes())
+    words, results = read_y4m(output, SIZE)
+    assert {"W32", "H16", "Cmono"} <= set(words)
+    np.testing.assert_array_equal(results, frames)
+
+
+def test_filter_turns_y4m_into_raw(place):
+    frames = numbered(20, SIZE)
+    entry = pipeline(GRAY, source={"file": "-", "protocol": "y4m"}, sink={"file": "-"})
+    output, _ = filtered(place, entry, y4m_stream(frames, 32, 16))
+    assert output == frames.tobytes()
+
+
+def test_filter_drops_a_truncated_last_frame(place):
+    frames = numbered(3, SIZE)
+    entry = pipeline(GRAY, source={"file": "-"}, sink={"file": "-"})
+    output, log = filtered(place, entry, frames.tobytes()[:-1])
+    assert output == frames[:2].tobytes()
+    assert "invalid" in log, log
+
+
+def test_filter_between_regular_files(place):
+    """Standard input and output may be files as well as pipes."""
+    import subprocess
+
+    frames = numbered(200, SIZE)
+    (place / "in").write_bytes(frames.tobytes())
+    file = write_config(place, {"cam0": pipeline(GRAY, source={"file": "-"}, sink={"file": "-"}, stages=[INVERT])})
+    from harness.daemon import BINARY, environment
+    with open(place / "in", "rb") as source, open(place / "out", "wb") as sink:
+        subprocess.run([BINARY, "-c", file], stdin=source, stdout=sink, check=True, env=environment(), timeout=60)
+    assert (place / "out").read_bytes() == (255 - frames).tobytes()
+
+
+# -- regular files ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("slots", [1, 3])
+def test_file_to_file(place, slots):
+    frames = numbered(100, SIZE)
+    (place / "in").write_bytes(frames.tobytes())
+    entry = pipeline(GRAY, source={"file": str(place / "in")}, sink={"file": str(place / "out")}, stages=[INVERT], slots=slots)
+    keeper = pipeline(GRAY)  # a listening pipeline: the daemon goes on after the file's end
+    with Daemon(place, {"cam0": entry, "cam1": keeper}) as daemon:
+        daemon.account(came=100, emitted=100)
+    assert (place / "out").read_bytes() == (255 - frames).tobytes()
+
+
+def test_a_file_sink_goes_on_where_it_ended(place):
+    sink = {"file": str(place / "out")}
+    for turn in range(2):
+        with Daemon(place, {"cam0": pipeline(GRAY, sink=dict(sink))}) as daemon:
+            with daemon.producer() as producer:
+                producer.send(numbered(10, SIZE, first=10 * turn).tobytes())
+            daemon.account(came=10, emitted=10)
+    assert require_whole((place / "out").read_bytes(), SIZE) == list(range(20))
+
+
+def test_truncated_last_frame_of_a_file(place):
+    (place / "in").write_bytes(numbered(3, SIZE).tobytes() + b"x" * 100)
+    entry = pipeline(GRAY, source={"file": str(place / "in")}, sink={"file": str(place / "out")})
+    with Daemon(place, {"cam0": entry, "cam1": pipeline(GRAY)}) as daemon:
+        daemon.account(came=4, emitted=3, invalid=1)
+    assert require_whole((place / "out").read_bytes(), SIZE) == [0, 1, 2]
+
+
+def test_loop_repeats_the_file_in_order(place):
+    (place / "in").write_bytes(numbered(5, SIZE).tobytes())
+    entry = pipeline(GRAY, source={"file": str(place / "in"), "loop": True})
+    with Daemon(place, {"cam0": entry}) as daemon:
+        with daemon.reader() as reader:
+            results = reader.frames(23, SIZE)
+            np.testing.assert_array_equal(results, numbered(5, SIZE)[np.arange(23) % 5])
+            daemon.command("/v1/pipelines/cam0/pause")
+            rest = Background(reader.rest)
+            daemon.quiet()
+            daemon.finish()
+            rest.join()
+
+
+def test_y4m_loop_reads_the_header_each_time(place):
+    (place / "in").write_bytes(y4m_stream(numbered(5, SIZE), 32, 16))
+    entry = pipeline(GRAY, source={"file": str(place / "in"), "loop": True, "protocol": "y4m"})
+    with Daemon(place, {"cam0": entry}) as daemon:
+        with daemon.reader() as reader:
+            np.testing.assert_array_equal(reader.frames(17, SIZE), numbered(5, SIZE)[np.arange(17) % 5])
+            daemon.command("/v1/pipelines/cam0/pause")
+            rest = Background(reader.rest)
+            daemon.quiet()
+            daemon.finish()
+            rest.join()
+
+
+def test_rate_paces_a_file(place):
+    """At 5 frames a second two frames cannot both have come before the second status answer is asked for: the
+    file's 1,000 frames would be through long before. Only the order of events is compared, not the time."""
+    (place / "in").write_bytes(numbered(1000, SIZE).tobytes())
+    entry = pipeline(GRAY, source={"file": str(place / "in"), "rate": 50}, sink={"file": str(place / "out")})
+    with Daemon(place, {"cam0": entry}) as daemon:
+        seen = daemon.wait_view("frames come", lambda view: view["frames"]["emitted"] >= 5)["frames"]["in"]
+        assert seen < 1000
+        daemon.wait_view("more frames come", lambda view: view["frames"]["emitted"] > seen)
+    numbers = require_whole((place / "out").read_bytes(), SIZE)
+    assert numbers == list(range(len(numbers))) and len(numbers) < 1000
+
+
+def test_file_into_a_socket_waits_for_its_reader(place):
+    (place / "in").write_bytes(numbered(50, SIZE).tobytes())
+    entry = pipeline(GRAY, source={"file": str(place / "in")})
+    with Daemon(place, {"cam0": entry}) as daemon:
+        daemon.wait_view("results wait", lambda view: view["waiting"] == "reader")
+        with daemon.reader() as reader:
+            np.testing.assert_array_equal(reader.frames(50, SIZE), numbered(50, SIZE))
+        daemon.account(came=50, emitted=50)
+
+
+def test_missing_source_file_is_an_error_with_its_name(place):
+    entry = pipeline(GRAY, source={"file": str(place / "nothing")}, sink={"file": str(place / "out")})
+    done = run_framed("-c", write_config(place, {"cam0": entry}))
+    assert done.returncode == 78, done.stderr
+    assert str(place / "nothing") in done.stderr and "No such file" in done.stderr, done.stderr
+
+
+# -- FIFOs -------------------------------------------------------------------------------------------------------------
+
+
+def test_fifo_takes_writers_one_after_the_other(place):
+    os.mkfifo(place / "fifo")
+    entry = pipeline(GRAY, source={"file": str(place / "fifo")})
+    with Daemon(place, {"cam0": entry}) as daemon:
+        with daemon.reader() as reader:
+            for turn in range(4):
+                frames = numbered(10, SIZE, first=10 * turn)
+                with open(place / "fifo", "wb") as fifo:
+                    fifo.write(frames.tobytes())
+                np.testing.assert_array_equal(reader.frames(10, SIZE), frames)
+        daemon.account(came=40, emitted=40)
+
+
+def test_fifo_as_sink(place):
+    os.mkfifo(place / "fifo")
+    entry = pipeline(GRAY, sink={"file": str(place / "fifo")}, stages=[INVERT])
+    with Daemon(place, {"cam0": entry}, ready=False) as daemon:
+        with open(place / "fifo", "rb") as fifo:
+            daemon.wait_ready()
+            with daemon.producer() as producer:
+                producer.send(numbered(10, SIZE).tobytes())
+            assert fifo.read(10 * SIZE) == (255 - numbered(10, SIZE)).tobytes()
+            daemon.account(came=10, emitted=10)
