@@ -47,6 +47,10 @@ bool gpu_anchor(struct gpu_device *device, struct gpu_error *error);
 bool gpu_pin(struct gpu_device *device, void *base, size_t bytes, struct gpu_error *error);
 void gpu_unpin(struct gpu_device *device, void *base);
 
+/* Declares the device dead, for a reason that only the caller can see (a frame that does not finish in time), so
+ * that nothing waits for it any more, gpu_program_free() included. Any thread; never blocks. */
+void gpu_abandon(struct gpu_device *device, const char *reason);
+
 /* -- chains: formats negotiated, nothing allocated on a device ------------------------------------------- */
 
 struct gpu_stage_request {
@@ -64,7 +68,8 @@ struct gpu_chain *gpu_chain_free(struct gpu_chain *chain); /* NULL is fine; retu
 const struct frame_format *gpu_chain_output(const struct gpu_chain *chain);
 unsigned gpu_chain_length(const struct gpu_chain *chain);
 const struct stage_plan *gpu_chain_stage(const struct gpu_chain *chain, unsigned index);
-/* Device memory that one program with `slots` slots takes, in bytes. */
+/* Device memory that one program with `slots` slots takes, in bytes. (The CPU backend takes less: it works on the
+ * pinned buffers themselves.) */
 size_t gpu_chain_device_bytes(const struct gpu_chain *chain, unsigned slots);
 
 /* -- programs: a chain ready to run for one session ------------------------------------------------------- */
@@ -72,8 +77,8 @@ size_t gpu_chain_device_bytes(const struct gpu_chain *chain, unsigned slots);
 struct gpu_program;
 
 struct gpu_buffers {
-  const void *input; /* pinned; input bytes of the chain */
-  void *output;      /* pinned; output bytes of the chain */
+  const void *input; /* pinned, 256 byte aligned; input bytes of the chain */
+  void *output;      /* the same; output bytes of the chain */
 };
 
 /* What is told when a frame that asked for it has left its stream; called from any thread, must only wake. */

@@ -51,6 +51,9 @@ struct stage_plan {
   _Alignas(16) unsigned char constants[STAGE_CONSTANTS]; /* of a type that stages/NAME.h defines */
 };
 
+/* The sequence of the frames that warm a program up: they are nobody's, and no session ever counts that far. */
+#define STAGE_WARM_UP UINT64_MAX
+
 /* One run of one stage on one frame. Pointers are 256 byte aligned; input and output never overlap. */
 struct stage_call {
   const void *input;

@@ -1,0 +1,104 @@
+/*
+ * What the two backends and gpu.c share; nobody else includes this.
+ *
+ * A backend is one table of functions. Its device and program structs begin with struct gpu_device and struct
+ * gpu_program, so that gpu.c, which owns everything common (opening, the cause of death, warm-up), needs no cast
+ * into them. gpu.c has checked "is the device dead" before it calls submit, arm, anchor and pin.
+ */
+#ifndef FRAMED_GPU_BACKEND_H
+#define FRAMED_GPU_BACKEND_H
+
+#include "gpu/gpu.h"
+
+#include <stdatomic.h>
+#include <time.h>
+
+enum { GPU_ALIGNMENT = 256, GPU_NAME = 128 };
+
+struct gpu_backend {
+  const char *name;
+  void (*close)(struct gpu_device *device);
+  bool (*memory)(const struct gpu_device *device, size_t *available, size_t *total);
+  bool (*anchor)(struct gpu_device *device, struct gpu_error *error);
+  bool (*pin)(struct gpu_device *device, void *base, size_t bytes, struct gpu_error *error);
+  void (*unpin)(struct gpu_device *device, void *base);
+  struct gpu_program *(*program_new)(struct gpu_device *device, const struct gpu_chain *chain, const struct gpu_buffers *slots,
+                                     unsigned count, struct gpu_error *error);
+  void (*program_free)(struct gpu_program *program);
+  bool (*submit)(struct gpu_program *program, unsigned slot, const struct gpu_frame *frame, struct gpu_error *error);
+  enum gpu_progress (*told)(struct gpu_program *program, unsigned slot);
+  /* Says PENDING on a device that is dead without its own knowledge; gpu.c turns that into DEAD. */
+  enum gpu_progress (*ask)(struct gpu_program *program, unsigned slot, struct gpu_error *error);
+  bool (*arm)(struct gpu_program *program, unsigned slot, struct gpu_error *error);
+  bool (*times)(struct gpu_program *program, unsigned slot, struct gpu_times *times);
+};
+
+/* Dying is the moment in which one thread writes the cause; nobody reads it before the device is dead. */
+enum gpu_condition { GPU_ALIVE, GPU_DYING, GPU_LOST };
+
+struct gpu_device {
+  const struct gpu_backend *backend;
+  char name[GPU_NAME];
+  _Atomic enum gpu_condition condition;
+  struct gpu_error cause;
+};
+
+struct gpu_program {
+  struct gpu_device *device;
+  const struct gpu_chain *chain;
+  unsigned slot_count;
+  gpu_wake *wake; /* set once, before the first submit */
+  void *context;
+};
+
+struct gpu_device *cpu_open(unsigned workers, struct gpu_error *error);
+#ifdef FRAMED_CUDA
+struct gpu_device *cuda_open(unsigned index, struct gpu_error *error);
+#endif
+
+/* Whether `directory` (really /dev) has a node of an NVIDIA device or driver. */
+bool gpu_nvidia_present(const char *directory);
+
+/* -- errors ----------------------------------------------------------------------------------------------------- */
+
+/* Fills `error` with stage -1 and no_device false. Returns false. */
+__attribute__((format(printf, 4, 5))) bool gpu_error_set(struct gpu_error *error, int code, const char *remedy,
+                                                         const char *format, ...);
+
+/* The device is dead from now on, for the reason in `error`; the first reason stays. Any thread. */
+void gpu_device_die(struct gpu_device *device, const struct gpu_error *error);
+/* Whether it is dead; fills `error` (may be NULL) with the reason. */
+bool gpu_device_is_dead(const struct gpu_device *device, struct gpu_error *error);
+
+/* -- chains ----------------------------------------------------------------------------------------------------- */
+
+struct gpu_chain {
+  struct frame_format input;
+  size_t input_bytes, output_bytes;
+  unsigned length;
+  /* Stages with state run in frame order from the first of them to the last; -1 where there is none. */
+  int first_stateful, last_stateful;
+  struct stage_plan plans[]; /* `length` of them */
+};
+
+/*
+ * Where a program's memory lies. Stage k of n reads buffer k % 2 and writes the other one, so two buffers hold a
+ * chain of any length: buffer 0 begins as the input and buffer n % 2 ends as the output. All offsets are aligned.
+ */
+struct chain_layout {
+  size_t buffer[2], scratch;       /* offsets within a slot */
+  size_t slot_bytes;               /* of each slot */
+  size_t state[GPU_MAX_STAGES];    /* offsets within the state, which the slots share */
+  size_t state_bytes, total_bytes; /* total: all slots and one state */
+};
+
+/* `ends`: input and output are buffers of the device too; without, only what lies between stages is. */
+void chain_layout(const struct gpu_chain *chain, bool ends, unsigned slots, struct chain_layout *layout);
+
+static inline int64_t gpu_now(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+#endif

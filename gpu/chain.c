@@ -1,0 +1,121 @@
+/* Chains: formats negotiated from stage to stage, and where a program's memory lies. Nothing touches a device. */
+#include "gpu/backend.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+static bool refuse(const struct gpu_chain *chain, unsigned index, const char *problem, struct gpu_error *error) {
+  const struct stage_plan *plan = &chain->plans[index];
+  char format[FORMAT_TEXT];
+  format_describe(&plan->input, format);
+  if (index == 0) {
+    gpu_error_set(error, 0, "change this stage, or the source's format", "stages[0] (%s), given %s by the source: %s",
+                  plan->stage->name, format, problem);
+  } else {
+    gpu_error_set(error, 0, "change one of the two, or put a stage between them that gives what the later one takes",
+                  "stages[%u] (%s), given %s by stages[%u] (%s): %s", index, plan->stage->name, format, index - 1,
+                  plan[-1].stage->name, problem);
+  }
+  error->stage = (int)index;
+  return false;
+}
+
+/* Fills the plan at `index` for a frame of `input`, whose size is known to be good. */
+static bool negotiate(struct gpu_chain *chain, unsigned index, const struct frame_format *input,
+                      const struct gpu_stage_request *request, struct gpu_error *error) {
+  struct stage_plan *plan = &chain->plans[index];
+  char problem[STAGE_TEXT] = "";
+  *plan = (struct stage_plan){.stage = request->stage, .input = *input, .output = *input};
+  if (!request->stage->prepare(plan, request->values, problem)) {
+    return refuse(chain, index, problem, error);
+  }
+  if (!format_bytes(&plan->input, &plan->input_bytes) || !format_bytes(&plan->output, &plan->output_bytes)) {
+    return refuse(chain, index, "its result would be too large", error);
+  }
+  if (plan->state_bytes > 0) {
+    chain->last_stateful = (int)index;
+    chain->first_stateful = chain->first_stateful < 0 ? (int)index : chain->first_stateful;
+  }
+  return true;
+}
+
+static bool negotiate_all(struct gpu_chain *chain, const struct gpu_stage_request *requests, struct gpu_error *error) {
+  const struct frame_format *format = &chain->input;
+  for (unsigned i = 0; i < chain->length; i++) {
+    if (!negotiate(chain, i, format, &requests[i], error)) {
+      return false;
+    }
+    format = &chain->plans[i].output;
+  }
+  return format_bytes(format, &chain->output_bytes);
+}
+
+struct gpu_chain *gpu_chain_new(const struct frame_format *input, const struct gpu_stage_request *requests, unsigned count,
+                                struct gpu_error *error) {
+  char text[FORMAT_TEXT];
+  size_t input_bytes;
+  if (!format_bytes(input, &input_bytes)) {
+    gpu_error_set(error, 0, "give sides of 1 to 65536 pixels, or a smaller shape", "a frame of %s is empty or too large",
+                  format_describe(input, text));
+    return NULL;
+  }
+  if (count > GPU_MAX_STAGES) {
+    gpu_error_set(error, 0, "split the pipeline in two", "%u stages are more than the %d that a pipeline takes", count,
+                  GPU_MAX_STAGES);
+    return NULL;
+  }
+  struct gpu_chain *chain = calloc(1, sizeof *chain + count * sizeof chain->plans[0]);
+  if (!chain) {
+    gpu_error_set(error, 0, NULL, "no memory for a chain of %u stages", count);
+    return NULL;
+  }
+  chain->input = *input;
+  chain->input_bytes = input_bytes;
+  chain->length = count;
+  chain->first_stateful = chain->last_stateful = -1;
+  return negotiate_all(chain, requests, error) ? chain : gpu_chain_free(chain);
+}
+
+struct gpu_chain *gpu_chain_free(struct gpu_chain *chain) {
+  free(chain);
+  return NULL;
+}
+
+const struct frame_format *gpu_chain_output(const struct gpu_chain *chain) {
+  return chain->length == 0 ? &chain->input : &chain->plans[chain->length - 1].output;
+}
+
+unsigned gpu_chain_length(const struct gpu_chain *chain) { return chain->length; }
+
+const struct stage_plan *gpu_chain_stage(const struct gpu_chain *chain, unsigned index) {
+  return index < chain->length ? &chain->plans[index] : NULL;
+}
+
+static size_t align(size_t bytes) { return (bytes + GPU_ALIGNMENT - 1) / GPU_ALIGNMENT * GPU_ALIGNMENT; }
+
+static void grow(size_t *size, size_t needed) { *size = *size > needed ? *size : needed; }
+
+void chain_layout(const struct gpu_chain *chain, bool ends, unsigned slots, struct chain_layout *layout) {
+  size_t sizes[2] = {ends ? chain->input_bytes : 0, 0};
+  size_t scratch = 0;
+  *layout = (struct chain_layout){0};
+  for (unsigned i = 0; i < chain->length; i++) {
+    const struct stage_plan *plan = &chain->plans[i];
+    if (ends || i + 1 < chain->length) {
+      grow(&sizes[(i + 1) % 2], plan->output_bytes);
+    }
+    grow(&scratch, plan->scratch_bytes);
+    layout->state[i] = layout->state_bytes;
+    layout->state_bytes += align(plan->state_bytes);
+  }
+  layout->buffer[1] = align(sizes[0]);
+  layout->scratch = layout->buffer[1] + align(sizes[1]);
+  layout->slot_bytes = layout->scratch + align(scratch);
+  layout->total_bytes = slots * layout->slot_bytes + layout->state_bytes;
+}
+
+size_t gpu_chain_device_bytes(const struct gpu_chain *chain, unsigned slots) {
+  struct chain_layout layout;
+  chain_layout(chain, true, slots, &layout);
+  return layout.total_bytes;
+}

@@ -1,0 +1,421 @@
+/*
+ * The CPU backend: a slot's stream is its one job in the pool, so frames of a slot run in order and those of
+ * different slots on as many workers as there are.
+ *
+ * Nothing is copied: the first stage reads the pinned input, the last writes the pinned output, and what lies
+ * between is two buffers of the slot. Frames pass the stages with state in the order of their submission, one
+ * after the other: each has a ticket, and one whose turn it is not is parked and costs no worker; the frame before
+ * it puts it back into the queue. So no worker ever waits for a frame, and one is enough for any number of slots: of
+ * the frames of a program that are not done, the one with the lowest ticket is never parked.
+ *
+ * What a worker writes to a slot happens before `state` says that it is done, and after that it touches only the
+ * program, which gpu_program_free() keeps until `busy` is 0.
+ */
+#include "gpu/backend.h"
+#include "gpu/cpu_fault.h"
+#include "gpu/pool.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum slot_state {
+  SLOT_IDLE,
+  SLOT_RUNNING,
+  SLOT_RUNNING_NOTIFY, /* the same, and wake() is to be called */
+  SLOT_DONE,
+  SLOT_TOLD /* done, and wake() was called or is just about to be */
+};
+
+struct cpu_device {
+  struct gpu_device base;
+  struct pool *pool;
+};
+
+struct cpu_slot {
+  struct pool_job job; /* first, so that a job is its slot */
+  struct cpu_program *program;
+  struct gpu_buffers buffers;
+  unsigned char *memory;
+  _Atomic enum slot_state state;
+  struct gpu_frame frame;
+  uint64_t ticket;
+  unsigned next_stage;
+  bool parked; /* guarded by the program's lock */
+  int64_t submitted, started, resumed, finished;
+  int64_t kernel;
+};
+
+struct cpu_program {
+  struct gpu_program base;
+  struct pool *pool;
+  struct chain_layout layout;
+  unsigned char *memory; /* of all slots, then the state */
+  uint64_t next_ticket;  /* of whoever submits */
+  atomic_bool lost;      /* a frame was given up: no other may go on */
+  pthread_mutex_t lock;  /* guards what follows */
+  pthread_cond_t changed;
+  unsigned busy; /* frames in the queue or on a worker; parked ones are not */
+  uint64_t turn; /* ticket of the frame that may use the state */
+  bool freeing;
+  struct cpu_slot slots[];
+};
+
+/* -- frame order -------------------------------------------------------------------------------------------------- */
+
+/* Whether the frame may use the state now. If not, it is parked and no longer the caller's. */
+static bool take_turn(struct cpu_slot *slot) {
+  struct cpu_program *program = slot->program;
+  pthread_mutex_lock(&program->lock);
+  bool mine = program->turn == slot->ticket;
+  if (!mine) {
+    slot->kernel += gpu_now() - slot->resumed;
+    slot->parked = true;
+    program->busy--;
+  }
+  pthread_mutex_unlock(&program->lock);
+  if (mine && slot->frame.restart) {
+    memset(program->memory + program->base.slot_count * program->layout.slot_bytes, 0, program->layout.state_bytes);
+  }
+  return mine;
+}
+
+static void pass_turn(struct cpu_program *program) {
+  struct cpu_slot *next = NULL;
+  pthread_mutex_lock(&program->lock);
+  program->turn++;
+  for (unsigned i = 0; i < program->base.slot_count && !next; i++) {
+    struct cpu_slot *slot = &program->slots[i];
+    next = slot->parked && slot->ticket == program->turn ? slot : NULL;
+  }
+  if (next) {
+    next->parked = false;
+    program->busy++;
+  }
+  pthread_mutex_unlock(&program->lock);
+  if (next) {
+    pool_push(program->pool, &next->job, POOL_FRONT);
+  }
+}
+
+/* -- running a frame ---------------------------------------------------------------------------------------------- */
+
+static bool given_up(const struct cpu_program *program) {
+  return atomic_load(&program->lost) || gpu_device_is_dead(program->base.device, NULL);
+}
+
+static void run_stage(struct cpu_slot *slot, unsigned index) {
+  const struct cpu_program *program = slot->program;
+  const struct gpu_chain *chain = program->base.chain;
+  const struct chain_layout *layout = &program->layout;
+  const struct stage_plan *plan = &chain->plans[index];
+  unsigned char *state = program->memory + program->base.slot_count * layout->slot_bytes + layout->state[index];
+  const struct stage_call call = {
+      .input = index == 0 ? slot->buffers.input : slot->memory + layout->buffer[index % 2],
+      .output = index + 1 == chain->length ? slot->buffers.output : slot->memory + layout->buffer[(index + 1) % 2],
+      .state = plan->state_bytes > 0 ? state : NULL,
+      .scratch = plan->scratch_bytes > 0 ? slot->memory + layout->scratch : NULL,
+      .sequence = slot->frame.sequence,
+      .restart = slot->frame.restart,
+  };
+  plan->stage->run(plan, &call);
+}
+
+enum outcome { OUTCOME_DONE, OUTCOME_PARKED, OUTCOME_LOST };
+
+/* Runs the stages that are left, as far as they may run now. */
+static enum outcome run_stages(struct cpu_slot *slot) {
+  struct cpu_program *program = slot->program;
+  const struct gpu_chain *chain = program->base.chain;
+  if (chain->length == 0) {
+    memcpy(slot->buffers.output, slot->buffers.input, chain->input_bytes);
+  }
+  while (slot->next_stage < chain->length) {
+    unsigned index = slot->next_stage;
+    if (given_up(program)) {
+      return OUTCOME_LOST;
+    }
+    if ((int)index == chain->first_stateful && !take_turn(slot)) {
+      return OUTCOME_PARKED;
+    }
+    run_stage(slot, index);
+    slot->next_stage = index + 1;
+    if ((int)index == chain->last_stateful && !given_up(program)) {
+      pass_turn(program);
+    }
+  }
+  return given_up(program) ? OUTCOME_LOST : OUTCOME_DONE;
+}
+
+/* Marks the slot done and wakes whoever asked for it. From the mark on, the slot may be submitted again. */
+static void finish(struct cpu_slot *slot) {
+  struct cpu_program *program = slot->program;
+  slot->finished = gpu_now();
+  slot->kernel += slot->finished - slot->resumed;
+  enum slot_state running = SLOT_RUNNING;
+  if (atomic_compare_exchange_strong(&slot->state, &running, SLOT_DONE)) {
+    return;
+  }
+  atomic_store(&slot->state, SLOT_TOLD);
+  /* libuv before 1.53 can lose a wake-up without this fence. */
+  atomic_thread_fence(memory_order_seq_cst);
+  program->base.wake(program->base.context);
+}
+
+#ifdef FRAMED_FAULTS
+static _Thread_local struct cpu_slot *running_slot;
+
+void cpu_fault_illegal(void) {
+  if (running_slot) {
+    struct gpu_error error;
+    gpu_error_set(&error, EFAULT, "start the process again; if the stage is not under test, report it",
+                  "stages[%u] (fault) made an illegal memory access", running_slot->next_stage);
+    error.stage = (int)running_slot->next_stage;
+    gpu_device_die(running_slot->program->base.device, &error);
+  }
+}
+
+void cpu_fault_hang(void) {
+  if (running_slot) {
+    struct cpu_program *program = running_slot->program;
+    pthread_mutex_lock(&program->lock);
+    while (!program->freeing) {
+      pthread_cond_wait(&program->changed, &program->lock);
+    }
+    atomic_store(&program->lost, true);
+    pthread_mutex_unlock(&program->lock);
+  }
+}
+#endif
+
+static void run_frame(struct pool_job *job) {
+  struct cpu_slot *slot = (struct cpu_slot *)job;
+  struct cpu_program *program = slot->program;
+#ifdef FRAMED_FAULTS
+  running_slot = slot;
+#endif
+  slot->resumed = gpu_now();
+  slot->started = slot->started ? slot->started : slot->resumed;
+  enum outcome outcome = run_stages(slot);
+  if (outcome == OUTCOME_PARKED) {
+    return;
+  }
+  if (outcome == OUTCOME_DONE) {
+    finish(slot);
+  }
+  pthread_mutex_lock(&program->lock);
+  program->busy--;
+  if (program->busy == 0 && program->freeing) {
+    pthread_cond_broadcast(&program->changed);
+  }
+  pthread_mutex_unlock(&program->lock);
+}
+
+/* -- calls of a lane ---------------------------------------------------------------------------------------------- */
+
+static bool submit(struct gpu_program *base, unsigned index, const struct gpu_frame *frame, struct gpu_error *error) {
+  (void)error;
+  struct cpu_program *program = (struct cpu_program *)base;
+  struct cpu_slot *slot = &program->slots[index];
+  slot->frame = *frame;
+  slot->next_stage = 0;
+  slot->started = slot->kernel = 0;
+  slot->submitted = gpu_now();
+  slot->ticket = program->next_ticket++;
+  atomic_store(&slot->state, frame->notify ? SLOT_RUNNING_NOTIFY : SLOT_RUNNING);
+  pthread_mutex_lock(&program->lock);
+  program->busy++;
+  pthread_mutex_unlock(&program->lock);
+  pool_push(program->pool, &slot->job, POOL_BACK);
+  return true;
+}
+
+static enum gpu_progress told(struct gpu_program *base, unsigned index) {
+  struct cpu_program *program = (struct cpu_program *)base;
+  enum slot_state state = atomic_load_explicit(&program->slots[index].state, memory_order_acquire);
+  return state == SLOT_DONE || state == SLOT_TOLD ? GPU_DONE : GPU_PENDING;
+}
+
+static enum gpu_progress ask(struct gpu_program *base, unsigned index, struct gpu_error *error) {
+  (void)error;
+  return told(base, index);
+}
+
+static bool arm(struct gpu_program *base, unsigned index, struct gpu_error *error) {
+  (void)error;
+  struct cpu_program *program = (struct cpu_program *)base;
+  enum slot_state running = SLOT_RUNNING;
+  atomic_compare_exchange_strong(&program->slots[index].state, &running, SLOT_RUNNING_NOTIFY);
+  return true;
+}
+
+static bool times(struct gpu_program *base, unsigned index, struct gpu_times *result) {
+  struct cpu_program *program = (struct cpu_program *)base;
+  const struct cpu_slot *slot = &program->slots[index];
+  *result = (struct gpu_times){
+      .begin = slot->submitted,
+      .copied_in = slot->started,
+      .computed = slot->finished,
+      .copied_out = slot->finished,
+      .kernel = slot->kernel,
+      .wait = slot->finished - slot->submitted - slot->kernel,
+      .told = atomic_load(&slot->state) == SLOT_TOLD ? slot->finished : 0,
+  };
+  return true;
+}
+
+/* -- programs ----------------------------------------------------------------------------------------------------- */
+
+static struct gpu_program *program_new(struct gpu_device *device, const struct gpu_chain *chain,
+                                       const struct gpu_buffers *slots, unsigned count, struct gpu_error *error) {
+  struct cpu_program *program = calloc(1, sizeof *program + count * sizeof program->slots[0]);
+  if (!program) {
+    gpu_error_set(error, ENOMEM, NULL, "no memory for a program of %u slots", count);
+    return NULL;
+  }
+  chain_layout(chain, false, count, &program->layout);
+  /* Never of size 0, so that a program without memory needs no case of its own. */
+  if (posix_memalign((void **)&program->memory, GPU_ALIGNMENT, program->layout.total_bytes + GPU_ALIGNMENT) != 0) {
+    gpu_error_set(error, ENOMEM, "use fewer slots or clients, or smaller frames", "no %zu bytes of memory for %u slots",
+                  program->layout.total_bytes, count);
+    free(program);
+    return NULL;
+  }
+  program->base = (struct gpu_program){.device = device, .chain = chain, .slot_count = count};
+  program->pool = ((struct cpu_device *)device)->pool;
+  pthread_mutex_init(&program->lock, NULL);
+  pthread_cond_init(&program->changed, NULL);
+  for (unsigned i = 0; i < count; i++) {
+    program->slots[i] = (struct cpu_slot){
+        .job = {.run = run_frame},
+        .program = program,
+        .buffers = slots[i],
+        .memory = program->memory + i * program->layout.slot_bytes,
+    };
+  }
+  return &program->base;
+}
+
+static void program_free(struct gpu_program *base) {
+  struct cpu_program *program = (struct cpu_program *)base;
+  pthread_mutex_lock(&program->lock);
+  program->freeing = true;
+  pthread_cond_broadcast(&program->changed);
+  while (program->busy > 0) {
+    pthread_cond_wait(&program->changed, &program->lock);
+  }
+  pthread_mutex_unlock(&program->lock);
+  pthread_cond_destroy(&program->changed);
+  pthread_mutex_destroy(&program->lock);
+  free(program->memory);
+  free(program);
+}
+
+/* -- the device --------------------------------------------------------------------------------------------------- */
+
+static bool memory(const struct gpu_device *device, size_t *available, size_t *total) {
+  (void)device;
+  FILE *file = fopen("/proc/meminfo", "re");
+  if (!file) {
+    return false;
+  }
+  char line[128];
+  size_t kilobytes;
+  *available = *total = 0;
+  while (fgets(line, sizeof line, file)) {
+    if (sscanf(line, "MemTotal: %zu kB", &kilobytes) == 1) {
+      *total = kilobytes * 1024;
+    } else if (sscanf(line, "MemAvailable: %zu kB", &kilobytes) == 1) {
+      *available = kilobytes * 1024;
+    }
+  }
+  fclose(file);
+  return *total > 0;
+}
+
+static bool anchor(struct gpu_device *device, struct gpu_error *error) {
+  (void)device;
+  (void)error;
+  return true; /* its clock is CLOCK_MONOTONIC already */
+}
+
+static bool pin(struct gpu_device *device, void *base, size_t bytes, struct gpu_error *error) {
+  (void)device;
+  (void)base;
+  (void)bytes;
+  (void)error;
+  return true;
+}
+
+static void unpin(struct gpu_device *device, void *base) {
+  (void)device;
+  (void)base;
+}
+
+static void close_device(struct gpu_device *base) {
+  struct cpu_device *device = (struct cpu_device *)base;
+  pool_free(device->pool);
+  free(device);
+}
+
+static const struct gpu_backend cpu_backend = {
+    .name = "cpu",
+    .close = close_device,
+    .memory = memory,
+    .anchor = anchor,
+    .pin = pin,
+    .unpin = unpin,
+    .program_new = program_new,
+    .program_free = program_free,
+    .submit = submit,
+    .told = told,
+    .ask = ask,
+    .arm = arm,
+    .times = times,
+};
+
+/* The processor's name as the kernel gives it, or "CPU". */
+static void read_name(char name[GPU_NAME]) {
+  snprintf(name, GPU_NAME, "CPU");
+  FILE *file = fopen("/proc/cpuinfo", "re");
+  char line[256];
+  while (file && fgets(line, sizeof line, file)) {
+    if (sscanf(line, "model name : %127[^\n]", name) == 1) {
+      break;
+    }
+  }
+  if (file) {
+    fclose(file);
+  }
+}
+
+/* Processors that this process may run on. */
+static unsigned count_processors(void) {
+  cpu_set_t set;
+  int count = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+  return count < 1 ? 1 : (unsigned)count;
+}
+
+struct gpu_device *cpu_open(unsigned workers, struct gpu_error *error) {
+  struct cpu_device *device = calloc(1, sizeof *device);
+  if (!device) {
+    gpu_error_set(error, ENOMEM, NULL, "no memory for the CPU backend");
+    return NULL;
+  }
+  device->base.backend = &cpu_backend;
+  read_name(device->base.name);
+  workers = workers ? workers : count_processors();
+  int code;
+  device->pool = pool_new(workers, &code);
+  if (!device->pool) {
+    char reason[64];
+    gpu_error_set(error, code, "raise the limit on threads (ulimit -u, TasksMax=)", "cannot start %u workers: %s", workers,
+                  strerror_r(code, reason, sizeof reason));
+    free(device);
+    return NULL;
+  }
+  return &device->base;
+}

@@ -1,0 +1,204 @@
+/*
+ * The front of both backends: which one is opened, what a device died of, and what needs no device at all.
+ *
+ * Once a device is dead, every call that can fail says so with the first cause, and no backend is asked to start
+ * anything on it.
+ */
+#include "gpu/backend.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+/* A first launch may compile for seconds; a frame that takes longer than this never ends. */
+#define WARM_UP_LIMIT_NS INT64_C(30000000000)
+
+/* -- opening ------------------------------------------------------------------------------------------------------ */
+
+bool gpu_nvidia_present(const char *directory) {
+  static const char *const nodes[] = {"nvidiactl", "nvidia0"};
+  for (size_t i = 0; i < sizeof nodes / sizeof nodes[0]; i++) {
+    char path[512];
+    snprintf(path, sizeof path, "%s/%s", directory, nodes[i]);
+    if (access(path, F_OK) == 0) {
+      return true;
+    }
+  }
+  return false;
+}
+
+#ifndef FRAMED_CUDA
+static struct gpu_device *cuda_open(unsigned index, struct gpu_error *error) {
+  gpu_error_set(error, 0, "build it again where nvcc (CUDA 13) is installed, or set gpu.backend to cpu",
+                "device %u cannot be used: this build of framed has no CUDA backend", index);
+  error->no_device = true;
+  return NULL;
+}
+#endif
+
+struct gpu_device *gpu_open(enum gpu_backend_choice choice, unsigned index, unsigned workers, struct gpu_error *error) {
+  bool cuda = choice == GPU_BACKEND_CUDA || (choice == GPU_BACKEND_AUTO && gpu_nvidia_present("/dev"));
+  return cuda ? cuda_open(index, error) : cpu_open(workers, error);
+}
+
+struct gpu_device *gpu_close(struct gpu_device *device) {
+  if (device) {
+    device->backend->close(device);
+  }
+  return NULL;
+}
+
+const char *gpu_backend_name(const struct gpu_device *device) { return device->backend->name; }
+
+const char *gpu_device_name(const struct gpu_device *device) { return device->name; }
+
+bool gpu_memory(const struct gpu_device *device, size_t *available, size_t *total) {
+  return !gpu_device_is_dead(device, NULL) && device->backend->memory(device, available, total);
+}
+
+/* -- errors and death --------------------------------------------------------------------------------------------------------
+ */
+
+bool gpu_error_set(struct gpu_error *error, int code, const char *remedy, const char *format, ...) {
+  *error = (struct gpu_error){.code = code, .stage = -1};
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(error->text, sizeof error->text, format, arguments);
+  va_end(arguments);
+  snprintf(error->remedy, sizeof error->remedy, "%s", remedy ? remedy : "");
+  return false;
+}
+
+void gpu_device_die(struct gpu_device *device, const struct gpu_error *error) {
+  enum gpu_condition alive = GPU_ALIVE;
+  if (atomic_compare_exchange_strong(&device->condition, &alive, GPU_DYING)) {
+    device->cause = *error;
+    atomic_store(&device->condition, GPU_LOST);
+  }
+}
+
+bool gpu_device_is_dead(const struct gpu_device *device, struct gpu_error *error) {
+  if (atomic_load_explicit(&device->condition, memory_order_acquire) != GPU_LOST) {
+    return false;
+  }
+  if (error) {
+    *error = device->cause;
+  }
+  return true;
+}
+
+void gpu_abandon(struct gpu_device *device, const char *reason) {
+  struct gpu_error error;
+  gpu_error_set(&error, 0, "start the process again", "%s", reason);
+  gpu_device_die(device, &error);
+}
+
+/* -- the device --------------------------------------------------------------------------------------------------- */
+
+bool gpu_anchor(struct gpu_device *device, struct gpu_error *error) {
+  return !gpu_device_is_dead(device, error) && device->backend->anchor(device, error);
+}
+
+bool gpu_pin(struct gpu_device *device, void *base, size_t bytes, struct gpu_error *error) {
+  return !gpu_device_is_dead(device, error) && device->backend->pin(device, base, bytes, error);
+}
+
+void gpu_unpin(struct gpu_device *device, void *base) {
+  if (!gpu_device_is_dead(device, NULL)) {
+    device->backend->unpin(device, base);
+  }
+}
+
+/* -- programs ----------------------------------------------------------------------------------------------------- */
+
+static bool buffers_aligned(const struct gpu_buffers *slots, unsigned count) {
+  for (unsigned i = 0; i < count; i++) {
+    if ((uintptr_t)slots[i].input % GPU_ALIGNMENT != 0 || (uintptr_t)slots[i].output % GPU_ALIGNMENT != 0) {
+      return false;
+    }
+  }
+  return true;
+}
+
+struct gpu_program *gpu_program_new(struct gpu_device *device, const struct gpu_chain *chain, const struct gpu_buffers *slots,
+                                    unsigned count, gpu_wake *wake, void *context, struct gpu_error *error) {
+  if (gpu_device_is_dead(device, error)) {
+    return NULL;
+  }
+  if (count == 0 || count > GPU_MAX_SLOTS) {
+    gpu_error_set(error, 0, NULL, "a program takes 1 to %d slots, not %u", GPU_MAX_SLOTS, count);
+    return NULL;
+  }
+  if (!buffers_aligned(slots, count)) {
+    gpu_error_set(error, 0, NULL, "the buffers of a slot are not aligned to %d bytes", GPU_ALIGNMENT);
+    return NULL;
+  }
+  struct gpu_program *program = device->backend->program_new(device, chain, slots, count, error);
+  if (program) {
+    program->wake = wake;
+    program->context = context;
+  }
+  return program;
+}
+
+struct gpu_program *gpu_program_free(struct gpu_program *program) {
+  if (program) {
+    program->device->backend->program_free(program);
+  }
+  return NULL;
+}
+
+bool gpu_submit(struct gpu_program *program, unsigned slot, const struct gpu_frame *frame, struct gpu_error *error) {
+  return !gpu_device_is_dead(program->device, error) && program->device->backend->submit(program, slot, frame, error);
+}
+
+enum gpu_progress gpu_told(struct gpu_program *program, unsigned slot) { return program->device->backend->told(program, slot); }
+
+enum gpu_progress gpu_ask(struct gpu_program *program, unsigned slot, struct gpu_error *error) {
+  enum gpu_progress progress = gpu_told(program, slot);
+  if (progress == GPU_DONE) {
+    return GPU_DONE;
+  }
+  if (gpu_device_is_dead(program->device, error)) {
+    return GPU_DEAD;
+  }
+  return program->device->backend->ask(program, slot, error);
+}
+
+bool gpu_arm(struct gpu_program *program, unsigned slot, struct gpu_error *error) {
+  return !gpu_device_is_dead(program->device, error) && program->device->backend->arm(program, slot, error);
+}
+
+bool gpu_times(struct gpu_program *program, unsigned slot, struct gpu_times *times) {
+  return program->device->backend->times(program, slot, times);
+}
+
+/* Waits for one warm-up frame by asking, with naps, since no lane is in a hurry yet. */
+static bool warm_up_slot(struct gpu_program *program, unsigned slot, struct gpu_error *error) {
+  const struct gpu_frame frame = {.sequence = STAGE_WARM_UP, .restart = true};
+  const struct timespec nap = {.tv_nsec = 50000};
+  if (!gpu_submit(program, slot, &frame, error)) {
+    return false;
+  }
+  int64_t limit = gpu_now() + WARM_UP_LIMIT_NS;
+  for (;;) {
+    enum gpu_progress progress = gpu_ask(program, slot, error);
+    if (progress != GPU_PENDING) {
+      return progress == GPU_DONE;
+    }
+    if (gpu_now() > limit) {
+      gpu_abandon(program->device, "a warm-up frame did not finish within 30 s");
+    }
+    nanosleep(&nap, NULL);
+  }
+}
+
+bool gpu_program_warm_up(struct gpu_program *program, struct gpu_error *error) {
+  for (unsigned slot = 0; slot < program->slot_count; slot++) {
+    if (!warm_up_slot(program, slot, error)) {
+      return false;
+    }
+  }
+  return true;
+}

@@ -1,0 +1,157 @@
+/*
+ * The worker pool; see pool.h.
+ *
+ * Waking a sleeping thread costs more than a small frame, so a worker that runs out of jobs looks for the next one
+ * for some microseconds before it sleeps. Never more than one does that, and none on one or two processors, where it
+ * would only keep the lane from running. What makes skipping the wake-up safe: `spinning` changes under the lock, and
+ * a worker that stops spinning looks at the queue under the same lock before it sleeps.
+ */
+#include "gpu/pool.h"
+
+#include "gpu/backend.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#define SPIN_NS INT64_C(20000)
+
+struct pool {
+  pthread_mutex_t lock;
+  pthread_cond_t work;
+  struct pool_job *first, **last;
+  _Atomic unsigned length; /* changes under the lock; read without it by the worker that spins */
+  unsigned sleeping;
+  bool may_spin, spinning, stopping;
+  unsigned count;
+  pthread_t threads[];
+};
+
+static void relax(void) {
+#if defined(__x86_64__) || defined(__i386__)
+  __builtin_ia32_pause();
+#endif
+}
+
+static void spin(struct pool *pool) {
+  int64_t end = gpu_now() + SPIN_NS;
+  while (atomic_load_explicit(&pool->length, memory_order_relaxed) == 0 && gpu_now() < end) {
+    relax();
+  }
+}
+
+/* Waits until there may be something to do. Called and left with the lock held. */
+static void wait_for_work(struct pool *pool, bool *spun) {
+  if (pool->may_spin && !pool->spinning && !*spun) {
+    pool->spinning = true;
+    pthread_mutex_unlock(&pool->lock);
+    spin(pool);
+    pthread_mutex_lock(&pool->lock);
+    pool->spinning = false;
+    *spun = true;
+    return;
+  }
+  pool->sleeping++;
+  pthread_cond_wait(&pool->work, &pool->lock);
+  pool->sleeping--;
+}
+
+/* The oldest job, or NULL when the pool stops and none is left. */
+static struct pool_job *take(struct pool *pool) {
+  bool spun = false;
+  pthread_mutex_lock(&pool->lock);
+  while (!pool->first && !pool->stopping) {
+    wait_for_work(pool, &spun);
+  }
+  struct pool_job *job = pool->first;
+  if (job) {
+    pool->first = job->next;
+    pool->last = pool->first ? pool->last : &pool->first;
+    atomic_fetch_sub_explicit(&pool->length, 1, memory_order_relaxed);
+  }
+  pthread_mutex_unlock(&pool->lock);
+  return job;
+}
+
+static void *work(void *argument) {
+  struct pool *pool = argument;
+  struct pool_job *job;
+  while ((job = take(pool))) {
+    job->run(job);
+  }
+  return NULL;
+}
+
+void pool_push(struct pool *pool, struct pool_job *job, enum pool_end end) {
+  pthread_mutex_lock(&pool->lock);
+  if (end == POOL_FRONT) {
+    job->next = pool->first;
+    pool->last = pool->first ? pool->last : &job->next;
+    pool->first = job;
+  } else {
+    job->next = NULL;
+    *pool->last = job;
+    pool->last = &job->next;
+  }
+  bool only = atomic_fetch_add_explicit(&pool->length, 1, memory_order_relaxed) == 0;
+  bool wake = pool->sleeping > 0 && !(only && pool->spinning);
+  pthread_mutex_unlock(&pool->lock);
+  if (wake) {
+    pthread_cond_signal(&pool->work);
+  }
+}
+
+/* Workers take no signals: those belong to the threads of the daemon. */
+static int start_worker(struct pool *pool) {
+  sigset_t all, before;
+  sigfillset(&all);
+  int code = pthread_sigmask(SIG_SETMASK, &all, &before);
+  if (code != 0) {
+    return code;
+  }
+  code = pthread_create(&pool->threads[pool->count], NULL, work, pool);
+  if (code == 0) {
+    pthread_setname_np(pool->threads[pool->count], "framed-worker");
+    pool->count++;
+  }
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  return code;
+}
+
+struct pool *pool_new(unsigned workers, int *code) {
+  struct pool *pool = calloc(1, sizeof *pool + workers * sizeof pool->threads[0]);
+  if (!pool) {
+    *code = ENOMEM;
+    return NULL;
+  }
+  pthread_mutex_init(&pool->lock, NULL);
+  pthread_cond_init(&pool->work, NULL);
+  pool->last = &pool->first;
+  pool->may_spin = sysconf(_SC_NPROCESSORS_ONLN) > 2;
+  for (unsigned i = 0; i < workers; i++) {
+    *code = start_worker(pool);
+    if (*code != 0) {
+      return pool_free(pool);
+    }
+  }
+  return pool;
+}
+
+struct pool *pool_free(struct pool *pool) {
+  if (!pool) {
+    return NULL;
+  }
+  pthread_mutex_lock(&pool->lock);
+  pool->stopping = true;
+  pthread_mutex_unlock(&pool->lock);
+  pthread_cond_broadcast(&pool->work);
+  for (unsigned i = 0; i < pool->count; i++) {
+    pthread_join(pool->threads[i], NULL);
+  }
+  pthread_cond_destroy(&pool->work);
+  pthread_mutex_destroy(&pool->lock);
+  free(pool);
+  return NULL;
+}

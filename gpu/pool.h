@@ -1,0 +1,27 @@
+/*
+ * A pool of worker threads that run jobs from one queue, oldest first.
+ *
+ * A job is embedded in what it belongs to, so pushing never allocates; it is in the queue at most once, and may be
+ * pushed again as soon as its run() has begun. Workers hold no lock while they run a job and take no signals.
+ */
+#ifndef FRAMED_GPU_POOL_H
+#define FRAMED_GPU_POOL_H
+
+struct pool_job {
+  struct pool_job *next;
+  void (*run)(struct pool_job *job);
+};
+
+struct pool;
+
+/* Starts `workers` threads, at least 1. NULL with an errno in `code`. */
+struct pool *pool_new(unsigned workers, int *code);
+/* Runs what is queued, then ends the workers. NULL is fine; returns NULL. */
+struct pool *pool_free(struct pool *pool);
+
+enum pool_end { POOL_BACK, POOL_FRONT };
+
+/* Any thread; takes about a microsecond, most of it waking a worker that sleeps. */
+void pool_push(struct pool *pool, struct pool_job *job, enum pool_end end);
+
+#endif

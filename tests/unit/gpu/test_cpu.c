@@ -1,0 +1,376 @@
+/* The CPU backend: order, overlap, completion, ends. */
+#include "tests/unit/gpu/rig.h"
+
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+static struct rig rig;
+
+static const struct stage_descriptor *const nothing[] = {NULL};
+static const struct stage_descriptor *const gated[] = {&rig_gate, NULL};
+
+static uint64_t first_number(const unsigned char *bytes) {
+  uint64_t number;
+  memcpy(&number, bytes, sizeof number);
+  return number;
+}
+
+/* -- order and overlap -------------------------------------------------------------------------------------------- */
+
+START_TEST(no_stage_passes_frames_unchanged) {
+  rig_open(&rig, 1);
+  rig_program(&rig, 1, nothing);
+  memset(rig.input[0], 77, rig.input_bytes);
+  rig_submit(&rig, 0, 0, false);
+  rig_finish(&rig, 0);
+  ck_assert_mem_eq(rig.output[0], rig.input[0], rig.input_bytes);
+  rig_close(&rig);
+}
+END_TEST
+
+/* Any number of stages: the result lies in the output whichever buffer they end in, and the input is untouched. */
+START_TEST(stages_run_one_after_the_other) {
+  const struct stage_descriptor *stages[GPU_MAX_STAGES + 1] = {NULL};
+  for (int i = 0; i < _i; i++) {
+    stages[i] = &rig_increment;
+  }
+  rig_open(&rig, 2);
+  rig_program(&rig, 2, stages);
+  for (unsigned slot = 0; slot < 2; slot++) {
+    memset(rig.input[slot], (int)(100 * slot), rig.input_bytes);
+    rig_submit(&rig, slot, slot, false);
+  }
+  for (unsigned slot = 0; slot < 2; slot++) {
+    rig_finish(&rig, slot);
+    ck_assert_uint_eq(rig.input[slot][RIG_WIDTH - 1], 100 * slot);
+    ck_assert_uint_eq(rig.output[slot][0], 100 * slot + (unsigned)_i);
+    ck_assert_uint_eq(rig.output[slot][RIG_WIDTH - 1], 100 * slot + (unsigned)_i);
+  }
+  rig_close(&rig);
+}
+END_TEST
+
+/* Each of the two frames ends only if the other one runs at the same time. */
+START_TEST(slots_overlap) {
+  const struct stage_descriptor *const stages[] = {&rig_meet, NULL};
+  rig_open(&rig, 2);
+  rig_program(&rig, 2, stages);
+  rig_submit(&rig, 0, 0, false);
+  rig_submit(&rig, 1, 1, false);
+  rig_finish(&rig, 0);
+  rig_finish(&rig, 1);
+  rig_close(&rig);
+}
+END_TEST
+
+/* Frames enter the stage with state at odd moments, and still count up without a gap. _i is the number of workers. */
+START_TEST(state_is_used_in_frame_order) {
+  const struct stage_descriptor *const stages[] = {&rig_jitter, &rig_count, &rig_jitter, NULL};
+  enum { SLOTS = 4, FRAMES = 400 };
+  rig_open(&rig, (unsigned)_i);
+  rig_program(&rig, SLOTS, stages);
+  for (uint64_t frame = 0; frame < FRAMES + SLOTS; frame++) {
+    unsigned slot = frame % SLOTS;
+    if (frame >= SLOTS) {
+      rig_finish(&rig, slot);
+      ck_assert_uint_eq(first_number(rig.output[slot]), frame - SLOTS);
+    }
+    if (frame < FRAMES) {
+      rig_submit(&rig, slot, frame, frame % 3 == 0);
+    }
+  }
+  rig_close(&rig);
+}
+END_TEST
+
+START_TEST(restart_empties_the_state) {
+  const struct stage_descriptor *const stages[] = {&rig_count, &rig_jitter, &rig_count, NULL};
+  rig_open(&rig, 2);
+  rig_program(&rig, 2, stages);
+  for (int session = 0; session < 3; session++) {
+    for (uint64_t frame = 0; frame < 10; frame++) {
+      rig_submit(&rig, frame % 2, frame, false);
+      rig_finish(&rig, frame % 2);
+      ck_assert_uint_eq(first_number(rig.output[frame % 2]), frame);
+    }
+  }
+  rig_close(&rig);
+}
+END_TEST
+
+/* Of two workers one is stuck in the first frame; the second frame waits for its turn, and takes none. */
+START_TEST(parked_frames_take_no_worker) {
+  const struct stage_descriptor *const ordered[] = {&rig_gate, &rig_count, NULL};
+  const struct stage_descriptor *const other[] = {&rig_increment, NULL};
+  struct rig second = {0};
+  rig_open(&rig, 2);
+  rig_program(&rig, 3, ordered);
+  second.device = rig.device;
+  rig_program(&second, 1, other);
+  for (unsigned slot = 0; slot < 3; slot++) {
+    rig_submit(&rig, slot, slot, false);
+  }
+  rig_submit(&second, 0, 0, false);
+  rig_finish(&second, 0);
+  rig_gate_set(true);
+  for (unsigned slot = 0; slot < 3; slot++) {
+    rig_finish(&rig, slot);
+    ck_assert_uint_eq(first_number(rig.output[slot]), slot);
+  }
+  rig_free_program(&second);
+  rig_close(&rig);
+}
+END_TEST
+
+START_TEST(many_programs_share_the_workers) {
+  enum { PROGRAMS = 12, SLOTS = 3, FRAMES = 60 };
+  static struct rig rigs[PROGRAMS];
+  const struct stage_descriptor *const stages[] = {&rig_increment, &rig_count, &rig_increment, NULL};
+  rig_open(&rig, 2);
+  for (int i = 0; i < PROGRAMS; i++) {
+    rigs[i] = (struct rig){.device = rig.device};
+    rig_program(&rigs[i], SLOTS, stages);
+  }
+  for (unsigned frame = 0; frame < FRAMES; frame++) {
+    for (int i = 0; i < PROGRAMS; i++) {
+      if (frame >= SLOTS) {
+        rig_finish(&rigs[i], frame % SLOTS);
+      }
+      memset(rigs[i].input[frame % SLOTS], i, RIG_WIDTH);
+      rig_submit(&rigs[i], frame % SLOTS, frame, false);
+    }
+  }
+  for (int i = 0; i < PROGRAMS; i++) {
+    for (unsigned slot = 0; slot < SLOTS; slot++) {
+      rig_finish(&rigs[i], slot);
+      ck_assert_uint_eq(rigs[i].output[slot][RIG_WIDTH - 1], (unsigned)i + 2);
+    }
+    rig_free_program(&rigs[i]);
+  }
+  rig_close(&rig);
+}
+END_TEST
+
+/* -- completion --------------------------------------------------------------------------------------------------- */
+
+START_TEST(wakes_once_for_each_frame_that_asked) {
+  enum { FRAMES = 200 };
+  rig_open(&rig, 2);
+  rig_program(&rig, 2, nothing);
+  for (int frame = 0; frame < FRAMES; frame++) {
+    rig_submit(&rig, (unsigned)frame % 2, (uint64_t)frame, frame % 4 == 0);
+    rig_finish(&rig, (unsigned)frame % 2);
+  }
+  rig_wait_for_wakes(&rig, FRAMES / 4);
+  rig_free_program(&rig); /* waits for wakes under way */
+  ck_assert_int_eq(atomic_load(&rig.wakes), FRAMES / 4);
+  rig_close(&rig);
+}
+END_TEST
+
+/* Check, arm, check, sleep: the wake comes although the frame did not ask for one. */
+START_TEST(arming_a_running_frame_wakes) {
+  rig_open(&rig, 1);
+  rig_program(&rig, 1, gated);
+  struct gpu_error error;
+  rig_submit(&rig, 0, 0, false);
+  ck_assert_int_eq(gpu_ask(rig.program, 0, &error), GPU_PENDING);
+  ck_assert(gpu_arm(rig.program, 0, &error));
+  ck_assert(gpu_arm(rig.program, 0, &error)); /* once more changes nothing */
+  ck_assert_int_eq(gpu_ask(rig.program, 0, &error), GPU_PENDING);
+  ck_assert_int_eq(atomic_load(&rig.wakes), 0);
+  rig_gate_set(true);
+  rig_wait_for_wakes(&rig, 1);
+  ck_assert_int_eq(gpu_told(rig.program, 0), GPU_DONE);
+  rig_free_program(&rig);
+  ck_assert_int_eq(atomic_load(&rig.wakes), 1);
+  rig_close(&rig);
+}
+END_TEST
+
+/* Whoever arms and then asks never sleeps for good: either asking says DONE, or a wake comes. */
+START_TEST(arming_never_loses_a_frame) {
+  enum { FRAMES = 3000 };
+  int expected = 0;
+  rig_open(&rig, 1);
+  rig_program(&rig, 1, nothing);
+  for (uint64_t frame = 0; frame < FRAMES; frame++) {
+    struct gpu_error error;
+    rig_submit(&rig, 0, frame, false);
+    for (volatile uint64_t spin = 0; spin < frame % 300; spin++) {
+    }
+    int before = atomic_load(&rig.wakes);
+    ck_assert(gpu_arm(rig.program, 0, &error));
+    if (gpu_ask(rig.program, 0, &error) == GPU_PENDING) {
+      expected++;
+      rig_wait_for_wakes(&rig, before + 1);
+    }
+    rig_finish(&rig, 0);
+  }
+  rig_free_program(&rig);
+  ck_assert_int_ge(atomic_load(&rig.wakes), expected);
+  rig_close(&rig);
+}
+END_TEST
+
+START_TEST(times_follow_the_frame) {
+  const struct stage_descriptor *const stages[] = {&rig_jitter, &rig_count, &rig_jitter, NULL};
+  rig_open(&rig, 2);
+  rig_program(&rig, 3, stages);
+  for (unsigned slot = 0; slot < 3; slot++) {
+    rig_submit(&rig, slot, slot, slot == 1);
+  }
+  for (unsigned slot = 0; slot < 3; slot++) {
+    struct gpu_times times;
+    rig_finish(&rig, slot);
+    ck_assert(gpu_times(rig.program, slot, &times));
+    ck_assert_int_gt(times.begin, 0);
+    ck_assert_int_ge(times.copied_in, times.begin);
+    ck_assert_int_ge(times.computed, times.copied_in);
+    ck_assert_int_ge(times.copied_out, times.computed);
+    ck_assert_int_ge(times.kernel, 0);
+    ck_assert_int_ge(times.wait, 0);
+    ck_assert_int_eq(times.h2d + times.d2h, 0);
+    ck_assert_int_eq(times.kernel + times.wait, times.copied_out - times.begin);
+  }
+  rig_close(&rig);
+}
+END_TEST
+
+/* -- ends --------------------------------------------------------------------------------------------------------- */
+
+START_TEST(freeing_finishes_what_is_under_way) {
+  const struct stage_descriptor *const stages[] = {&rig_jitter, &rig_count, &rig_increment, NULL};
+  for (int round = 0; round < 20; round++) {
+    rig_open(&rig, 2);
+    rig_program(&rig, 4, stages);
+    for (unsigned slot = 0; slot < 4; slot++) {
+      rig_submit(&rig, slot, slot, true);
+    }
+    rig.program = gpu_program_free(rig.program);
+    ck_assert_int_eq(atomic_load(&rig.wakes), 4);
+    for (unsigned slot = 0; slot < 4; slot++) {
+      ck_assert_uint_eq(rig.output[slot][RIG_WIDTH - 1], 1);
+    }
+    rig_close(&rig);
+  }
+}
+END_TEST
+
+START_TEST(warming_up_leaves_no_trace) {
+  const struct stage_descriptor *const stages[] = {&rig_count, NULL};
+  struct gpu_error error;
+  rig_open(&rig, 2);
+  rig_program(&rig, 3, stages);
+  ck_assert(gpu_program_warm_up(rig.program, &error));
+  ck_assert_int_eq(atomic_load(&rig.wakes), 0);
+  rig_submit(&rig, 0, 0, false);
+  rig_finish(&rig, 0);
+  ck_assert_uint_eq(first_number(rig.output[0]), 0);
+  rig_close(&rig);
+}
+END_TEST
+
+/* The lane gives a device up: nothing is done on it any more, and freeing waits only for what runs. */
+START_TEST(an_abandoned_device_is_dead) {
+  struct gpu_error error;
+  struct gpu_frame frame = {.sequence = 2};
+  rig_open(&rig, 1);
+  rig_program(&rig, 2, gated);
+  rig_submit(&rig, 0, 0, true);
+  rig_submit(&rig, 1, 1, true);
+  gpu_abandon(rig.device, "no completion for 2 s");
+  gpu_abandon(rig.device, "a second reason");
+  ck_assert_int_eq(gpu_ask(rig.program, 0, &error), GPU_DEAD);
+  ck_assert_str_eq(error.text, "no completion for 2 s");
+  ck_assert_int_eq(gpu_told(rig.program, 0), GPU_PENDING);
+  ck_assert(!gpu_submit(rig.program, 0, &frame, &error));
+  ck_assert_str_eq(error.text, "no completion for 2 s");
+  ck_assert(!gpu_arm(rig.program, 1, &error));
+  ck_assert(!gpu_anchor(rig.device, &error));
+  ck_assert(!gpu_pin(rig.device, rig.input[0], RIG_WIDTH, &error));
+  ck_assert(!gpu_program_warm_up(rig.program, &error));
+  ck_assert_ptr_null(gpu_program_new(rig.device, rig.chain, &(struct gpu_buffers){0}, 1, NULL, NULL, &error));
+  rig_gate_set(true);
+  rig_free_program(&rig);
+  ck_assert_int_eq(atomic_load(&rig.wakes), 0);
+  rig_close(&rig);
+}
+END_TEST
+
+/* -- the device --------------------------------------------------------------------------------------------------- */
+
+START_TEST(the_device_describes_itself) {
+  struct gpu_error error;
+  size_t available, total;
+  rig_open(&rig, 0);
+  ck_assert_str_eq(gpu_backend_name(rig.device), "cpu");
+  ck_assert_uint_gt(strlen(gpu_device_name(rig.device)), 0);
+  ck_assert(gpu_memory(rig.device, &available, &total));
+  ck_assert_uint_gt(available, 0);
+  ck_assert_uint_ge(total, available);
+  ck_assert(gpu_anchor(rig.device, &error));
+  unsigned char byte;
+  ck_assert(gpu_pin(rig.device, &byte, 1, &error));
+  gpu_unpin(rig.device, &byte);
+  rig_close(&rig);
+}
+END_TEST
+
+START_TEST(programs_that_cannot_be_are_refused) {
+  struct gpu_error error;
+  struct gpu_buffers buffers[GPU_MAX_SLOTS + 1];
+  rig_open(&rig, 1);
+  rig_program(&rig, 1, nothing);
+  for (int i = 0; i <= GPU_MAX_SLOTS; i++) {
+    buffers[i] = (struct gpu_buffers){.input = rig.input[0], .output = rig.output[0]};
+  }
+  ck_assert_ptr_null(gpu_program_new(rig.device, rig.chain, buffers, 0, NULL, NULL, &error));
+  ck_assert_ptr_null(gpu_program_new(rig.device, rig.chain, buffers, GPU_MAX_SLOTS + 1, NULL, NULL, &error));
+  ck_assert_ptr_nonnull(strstr(error.text, "17"));
+  buffers[1].output = rig.output[0] + 8;
+  ck_assert_ptr_null(gpu_program_new(rig.device, rig.chain, buffers, 2, NULL, NULL, &error));
+  ck_assert_ptr_nonnull(strstr(error.text, "aligned"));
+  rig_close(&rig);
+}
+END_TEST
+
+START_TEST(freeing_nothing_is_fine) {
+  ck_assert_ptr_null(gpu_program_free(NULL));
+  ck_assert_ptr_null(gpu_chain_free(NULL));
+  ck_assert_ptr_null(gpu_close(NULL));
+}
+END_TEST
+
+Suite *cpu_suite(void);
+
+static void add(Suite *suite, const char *name, const TTest *const *tests) {
+  TCase *group = tcase_create(name);
+  tcase_set_timeout(group, RIG_PATIENCE_S + 60);
+  for (; *tests; tests++) {
+    tcase_add_test(group, *tests);
+  }
+  suite_add_tcase(suite, group);
+}
+
+Suite *cpu_suite(void) {
+  Suite *suite = suite_create("cpu");
+  add(suite, "order",
+      (const TTest *const[]){no_stage_passes_frames_unchanged, slots_overlap, restart_empties_the_state,
+                             parked_frames_take_no_worker, many_programs_share_the_workers, NULL});
+  add(suite, "completion",
+      (const TTest *const[]){wakes_once_for_each_frame_that_asked, arming_a_running_frame_wakes, arming_never_loses_a_frame,
+                             times_follow_the_frame, NULL});
+  add(suite, "ends",
+      (const TTest *const[]){freeing_finishes_what_is_under_way, warming_up_leaves_no_trace, an_abandoned_device_is_dead,
+                             NULL});
+  add(suite, "device",
+      (const TTest *const[]){the_device_describes_itself, programs_that_cannot_be_are_refused, freeing_nothing_is_fine, NULL});
+  TCase *loops = tcase_create("loops");
+  tcase_set_timeout(loops, RIG_PATIENCE_S + 60);
+  tcase_add_loop_test(loops, stages_run_one_after_the_other, 0, GPU_MAX_STAGES + 1);
+  tcase_add_loop_test(loops, state_is_used_in_frame_order, 1, 5);
+  suite_add_tcase(suite, loops);
+  return suite;
+}
