@@ -13,11 +13,11 @@
  */
 #include "gpu/backend.h"
 #include "gpu/cpu_fault.h"
+#include "gpu/cpu_host.h"
 #include "gpu/pool.h"
 
 #include <errno.h>
 #include <pthread.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -316,26 +316,6 @@ static void program_free(struct gpu_program *base) {
 
 /* -- the device --------------------------------------------------------------------------------------------------- */
 
-static bool memory(const struct gpu_device *device, size_t *available, size_t *total) {
-  (void)device;
-  FILE *file = fopen("/proc/meminfo", "re");
-  if (!file) {
-    return false;
-  }
-  char line[128];
-  size_t kilobytes;
-  *available = *total = 0;
-  while (fgets(line, sizeof line, file)) {
-    if (sscanf(line, "MemTotal: %zu kB", &kilobytes) == 1) {
-      *total = kilobytes * 1024;
-    } else if (sscanf(line, "MemAvailable: %zu kB", &kilobytes) == 1) {
-      *available = kilobytes * 1024;
-    }
-  }
-  fclose(file);
-  return *total > 0;
-}
-
 static bool anchor(struct gpu_device *device, struct gpu_error *error) {
   (void)device;
   (void)error;
@@ -364,7 +344,7 @@ static void close_device(struct gpu_device *base) {
 static const struct gpu_backend cpu_backend = {
     .name = "cpu",
     .close = close_device,
-    .memory = memory,
+    .memory = cpu_host_memory,
     .anchor = anchor,
     .pin = pin,
     .unpin = unpin,
@@ -377,28 +357,6 @@ static const struct gpu_backend cpu_backend = {
     .times = times,
 };
 
-/* The processor's name as the kernel gives it, or "CPU". */
-static void read_name(char name[GPU_NAME]) {
-  snprintf(name, GPU_NAME, "CPU");
-  FILE *file = fopen("/proc/cpuinfo", "re");
-  char line[256];
-  while (file && fgets(line, sizeof line, file)) {
-    if (sscanf(line, "model name : %127[^\n]", name) == 1) {
-      break;
-    }
-  }
-  if (file) {
-    fclose(file);
-  }
-}
-
-/* Processors that this process may run on. */
-static unsigned count_processors(void) {
-  cpu_set_t set;
-  int count = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
-  return count < 1 ? 1 : (unsigned)count;
-}
-
 struct gpu_device *cpu_open(unsigned workers, struct gpu_error *error) {
   struct cpu_device *device = calloc(1, sizeof *device);
   if (!device) {
@@ -406,8 +364,8 @@ struct gpu_device *cpu_open(unsigned workers, struct gpu_error *error) {
     return NULL;
   }
   device->base.backend = &cpu_backend;
-  read_name(device->base.name);
-  workers = workers ? workers : count_processors();
+  cpu_host_name(device->base.name);
+  workers = workers ? workers : cpu_host_processors();
   int code;
   device->pool = pool_new(workers, &code);
   if (!device->pool) {

@@ -1,0 +1,78 @@
+/* fault: descriptor and what the CPU backend does; see fault.h. */
+#include "gpu/stages/fault.h"
+
+#ifdef FRAMED_FAULTS
+
+#include "gpu/cpu_fault.h"
+#include "gpu/stages/prepare.h"
+
+#include <errno.h>
+#include <time.h>
+
+#define MAX_SEQUENCE 9007199254740992.0 /* what a double counts exactly */
+
+static const char *const kinds[] = {"illegal", "hang", "delay", NULL}; /* in the order of enum fault_kind */
+
+static const struct stage_parameter parameters[] = {
+    {.name = "kind",
+     .type = STAGE_CHOICE,
+     .required = true,
+     .maximum = FAULT_DELAY,
+     .choices = kinds,
+     .help = "What strikes: an illegal access, a kernel that never ends, or a delay."},
+    {.name = "at", .type = STAGE_INTEGER, .maximum = MAX_SEQUENCE, .help = "Number of the first frame that is struck."},
+    {.name = "every",
+     .type = STAGE_INTEGER,
+     .maximum = MAX_SEQUENCE,
+     .fallback = 1,
+     .help = "Strikes every so many frames from there on; 0: only that one."},
+    {.name = "ms", .type = STAGE_NUMBER, .maximum = 60000, .fallback = 10, .help = "Length of a delay in milliseconds."},
+};
+
+static bool prepare(struct stage_plan *plan, const struct stage_value *values, char problem[STAGE_TEXT]) {
+  struct fault_constants constants = {
+      .kind = (enum fault_kind)values[0].numbers[0],
+      .at = (uint64_t)values[1].numbers[0],
+      .every = (uint64_t)values[2].numbers[0],
+      .delay_ns = (uint64_t)(values[3].numbers[0] * 1e6),
+  };
+  STAGE_SET_CONSTANTS(plan, &constants);
+  return stage_keep_format(plan, problem);
+}
+
+static void delay(uint64_t ns) {
+  struct timespec rest = {.tv_sec = (time_t)(ns / 1000000000), .tv_nsec = (long)(ns % 1000000000)};
+  while (nanosleep(&rest, &rest) != 0 && errno == EINTR) {
+  }
+}
+
+static void run(const struct stage_plan *plan, const struct stage_call *call) {
+  struct fault_constants constants;
+  STAGE_GET_CONSTANTS(plan, &constants);
+  if (fault_strikes(constants, call->sequence)) {
+    switch (constants.kind) {
+    case FAULT_ILLEGAL:
+      cpu_fault_illegal();
+      break;
+    case FAULT_HANG:
+      cpu_fault_hang();
+      break;
+    case FAULT_DELAY:
+      delay(constants.delay_ns);
+      break;
+    }
+  }
+  memcpy(call->output, call->input, plan->input_bytes);
+}
+
+const struct stage_descriptor fault_stage = {
+    .name = "fault",
+    .help = "Passes frames on and strikes some of them, to test what the daemon does then.",
+    .parameters = parameters,
+    .parameter_count = STAGE_PARAMETER_COUNT(parameters),
+    .prepare = prepare,
+    .run = run,
+    .enqueue = STAGE_ENQUEUE(fault_enqueue),
+};
+
+#endif

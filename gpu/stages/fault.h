@@ -1,0 +1,32 @@
+/*
+ * fault: passes frames on, but strikes some of them: an illegal access, a kernel that never ends, or a delay.
+ *
+ * It exists in test builds only (FRAMED_FAULTS). It strikes frame `at`, and every `every`th one after that; frames
+ * that warm a program up are spared, so that a session starts whatever `at` says.
+ */
+#ifndef FRAMED_GPU_STAGES_FAULT_H
+#define FRAMED_GPU_STAGES_FAULT_H
+
+#include "gpu/stage.h"
+
+enum fault_kind { FAULT_ILLEGAL, FAULT_HANG, FAULT_DELAY };
+
+struct fault_constants {
+  enum fault_kind kind;
+  uint64_t at, every; /* every 0: only the frame `at` */
+  uint64_t delay_ns;
+};
+
+extern const struct stage_descriptor fault_stage;
+
+int fault_enqueue(const struct stage_plan *plan, const struct stage_call *call, void *stream);
+
+STAGE_INLINE bool fault_strikes(struct fault_constants constants, uint64_t sequence) {
+  if (sequence == STAGE_WARM_UP || sequence < constants.at) {
+    return false;
+  }
+  uint64_t distance = sequence - constants.at;
+  return distance == 0 || (constants.every > 0 && distance % constants.every == 0);
+}
+
+#endif
