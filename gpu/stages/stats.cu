@@ -1,0 +1,224 @@
+/*
+ * stats: kernels and launcher. A block counts in shared memory, a column of counters for each lane of a warp, so
+ * that lanes never meet at one counter whatever the image shows; blocks then add to the slot's scratch memory,
+ * and one last block turns the totals into the result.
+ */
+#include "gpu/stages/launch.cuh"
+
+extern "C" {
+#include "gpu/stages/stats.h"
+}
+
+namespace {
+
+enum { WARP = 32, WARPS = STATS_LANES / WARP, COUNT_BLOCKS = 132 * 6 };
+constexpr unsigned all_lanes = 0xffffffffU;
+
+static_assert(sizeof(stats_totals) % sizeof(double) == 0, "chunk sums follow the totals");
+static_assert(STATS_BINS == STATS_LANES, "a thread for each bin");
+
+struct stats_columns {
+  uint32_t counts[STATS_BINS][WARP];
+
+  __device__ void clear() {
+    for (uint32_t lane = 0; lane < WARP; lane++) {
+      counts[threadIdx.x][(lane + threadIdx.x) % WARP] = 0;
+    }
+    __syncthreads();
+  }
+  __device__ void count(uint32_t bin) { atomicAdd(&counts[bin][threadIdx.x % WARP], 1U); }
+  __device__ void flush(stats_totals *totals) {
+    __syncthreads();
+    unsigned long long sum = 0;
+    for (uint32_t lane = 0; lane < WARP; lane++) {
+      sum += counts[threadIdx.x][(lane + threadIdx.x) % WARP];
+    }
+    if (sum != 0) {
+      atomicAdd(&totals->bins[threadIdx.x], sum);
+    }
+  }
+};
+
+/* The sum of all threads' values in the order that stats.h prescribes, for thread 0. */
+__device__ double add_lanes(double value) {
+  __shared__ double lanes[STATS_LANES];
+  lanes[threadIdx.x] = value;
+  __syncthreads();
+  for (uint32_t width = STATS_LANES / 2; width >= WARP; width /= 2) {
+    if (threadIdx.x < width) {
+      lanes[threadIdx.x] += lanes[threadIdx.x + width];
+    }
+    __syncthreads();
+  }
+  double sum = lanes[threadIdx.x % WARP];
+  for (uint32_t width = WARP / 2; width > 0; width /= 2) {
+    sum += __shfl_down_sync(all_lanes, sum, width);
+  }
+  __syncthreads(); /* the lanes may be written again */
+  return sum;
+}
+
+__device__ uint32_t warp_greatest(uint32_t value) {
+  for (uint32_t width = WARP / 2; width > 0; width /= 2) {
+    const uint32_t other = __shfl_down_sync(all_lanes, value, width);
+    value = other > value ? other : value;
+  }
+  return value;
+}
+
+__global__ void __launch_bounds__(STATS_LANES)
+    stats_count_bytes(const uint8_t *__restrict__ in, stats_totals *totals, uint64_t count) {
+  __shared__ stats_columns columns;
+  columns.clear();
+  constexpr int width = launch_width<uint8_t, uint8_t>;
+  for (uint64_t pack = launch_first(); pack < count / width; pack += launch_stride()) {
+    const auto source = reinterpret_cast<const launch_pack<uint8_t, width> *>(in)[pack];
+#pragma unroll
+    for (int i = 0; i < width; i++) {
+      columns.count(source.values[i]);
+    }
+  }
+  const uint64_t last = count / width * width + launch_first();
+  if (last < count) {
+    columns.count(in[last]);
+  }
+  columns.flush(totals);
+}
+
+__global__ void __launch_bounds__(STATS_LANES)
+    stats_count_floats(const float *__restrict__ in, stats_totals *totals, double *sums, stats_constants constants) {
+  __shared__ stats_columns columns;
+  columns.clear();
+  uint32_t lowest = 0;
+  uint32_t highest = 0;
+  for (uint64_t chunk = blockIdx.x; chunk < stats_chunks(constants.samples); chunk += gridDim.x) {
+    double sum = 0;
+#pragma unroll 8
+    for (uint32_t row = 0; row < STATS_CHUNK / STATS_LANES; row++) {
+      const uint64_t index = chunk * STATS_CHUNK + row * STATS_LANES + threadIdx.x;
+      const float value = index < constants.samples ? in[index] : nanf("");
+      if (stats_is_counted(value)) {
+        sum += double(value);
+        columns.count(stats_bin(value, constants));
+        lowest = max(lowest, ~stats_key(value));
+        highest = max(highest, stats_key(value));
+      }
+    }
+    sum = add_lanes(sum);
+    if (threadIdx.x == 0) {
+      sums[chunk] = sum;
+    }
+  }
+  lowest = warp_greatest(lowest);
+  highest = warp_greatest(highest);
+  if (threadIdx.x % WARP == 0) {
+    atomicMax(&totals->lowest, lowest);
+    atomicMax(&totals->highest, highest);
+  }
+  columns.flush(totals);
+}
+
+/* The sum of whole numbers does not depend on the order. */
+__device__ unsigned long long add_counts(unsigned long long value) {
+  __shared__ unsigned long long sum;
+  if (threadIdx.x == 0) {
+    sum = 0;
+  }
+  __syncthreads();
+  atomicAdd(&sum, value);
+  __syncthreads();
+  const unsigned long long result = sum;
+  __syncthreads(); /* the sum may be written again */
+  return result;
+}
+
+__global__ void __launch_bounds__(STATS_LANES)
+    stats_finish_bytes(const stats_totals *totals, float *out, stats_constants constants) {
+  __shared__ unsigned long long bins[STATS_BINS];
+  __shared__ uint32_t lowest, highest;
+  const uint32_t level = threadIdx.x;
+  const unsigned long long count = totals->bins[level];
+  bins[level] = 0;
+  if (level == 0) {
+    lowest = STATS_BINS - 1;
+    highest = 0;
+  }
+  __syncthreads();
+  if (count != 0) {
+    atomicAdd(&bins[stats_bin(float(level), constants)], count);
+    atomicMin(&lowest, level);
+    atomicMax(&highest, level);
+  }
+  const unsigned long long sum = add_counts(level * count);
+  out[STATS_HISTOGRAM + level] = stats_ratio(double(bins[level]), double(constants.samples));
+  if (level == 0) {
+    out[STATS_MINIMUM] = float(lowest);
+    out[STATS_MAXIMUM] = float(highest);
+    out[STATS_MEAN] = stats_ratio(double(sum), double(constants.samples));
+    out[STATS_COUNTED] = 1;
+  }
+}
+
+__global__ void __launch_bounds__(STATS_LANES)
+    stats_finish_floats(const stats_totals *totals, const double *sums, float *out, stats_constants constants) {
+  const unsigned long long count = totals->bins[threadIdx.x];
+  const unsigned long long counted = add_counts(count);
+  double sum = 0;
+  for (uint64_t chunk = threadIdx.x; chunk < stats_chunks(constants.samples); chunk += STATS_LANES) {
+    sum += sums[chunk];
+  }
+  sum = add_lanes(sum);
+  out[STATS_HISTOGRAM + threadIdx.x] = stats_ratio(double(count), double(counted));
+  if (threadIdx.x == 0) {
+    out[STATS_MINIMUM] = counted != 0 ? stats_from_key(~totals->lowest) : 0.0F;
+    out[STATS_MAXIMUM] = counted != 0 ? stats_from_key(totals->highest) : 0.0F;
+    out[STATS_MEAN] = stats_ratio(sum, double(counted));
+    out[STATS_COUNTED] = stats_ratio(double(counted), double(constants.samples));
+  }
+}
+
+unsigned count_blocks(uint64_t steps) {
+  return steps == 0 ? 1 : steps < COUNT_BLOCKS ? unsigned(steps) : unsigned(COUNT_BLOCKS);
+}
+
+int enqueue_floats(const stage_call *call, stats_totals *totals, const stats_constants &constants, cudaStream_t stream) {
+  const auto *in = static_cast<const float *>(call->input);
+  auto *out = static_cast<float *>(call->output);
+  auto *sums = reinterpret_cast<double *>(totals + 1);
+  stats_count_floats<<<count_blocks(stats_chunks(constants.samples)), STATS_LANES, 0, stream>>>(in, totals, sums, constants);
+  const cudaError_t error = cudaGetLastError();
+  if (error != cudaSuccess) {
+    return error;
+  }
+  stats_finish_floats<<<1, STATS_LANES, 0, stream>>>(totals, sums, out, constants);
+  return cudaGetLastError();
+}
+
+int enqueue_bytes(const stage_call *call, stats_totals *totals, const stats_constants &constants, cudaStream_t stream) {
+  const auto *in = static_cast<const uint8_t *>(call->input);
+  auto *out = static_cast<float *>(call->output);
+  const uint64_t packs_of_block = STATS_LANES * launch_width<uint8_t, uint8_t>;
+  stats_count_bytes<<<count_blocks(constants.samples / packs_of_block + 1), STATS_LANES, 0, stream>>>(in, totals,
+                                                                                                      constants.samples);
+  const cudaError_t error = cudaGetLastError();
+  if (error != cudaSuccess) {
+    return error;
+  }
+  stats_finish_bytes<<<1, STATS_LANES, 0, stream>>>(totals, out, constants);
+  return cudaGetLastError();
+}
+
+} // namespace
+
+extern "C" int stats_enqueue(const stage_plan *plan, const stage_call *call, void *stream) {
+  stats_constants constants;
+  STAGE_GET_CONSTANTS(plan, &constants);
+  auto *totals = static_cast<stats_totals *>(call->scratch);
+  const auto on = static_cast<cudaStream_t>(stream);
+  const cudaError_t error = cudaMemsetAsync(totals, 0, sizeof *totals, on);
+  if (error != cudaSuccess) {
+    return error;
+  }
+  return plan->input.dtype == ELEMENT_FLOAT32 ? enqueue_floats(call, totals, constants, on)
+                                              : enqueue_bytes(call, totals, constants, on);
+}
