@@ -1,11 +1,14 @@
 """Files, FIFOs and standard streams as source and sink."""
 
+import json
 import os
+import subprocess
 
 import numpy as np
 import pytest
 
-from harness import Background, Daemon, complete, numbered, pipeline, read_y4m, require_whole, run_framed, y4m_stream
+from harness import (BINARY, Background, Daemon, complete, environment, limit, numbered, pipeline, read_y4m, require_whole,
+                     run_framed, y4m_stream)
 
 GRAY = {"pixels": "gray", "width": 32, "height": 16}
 SIZE = 512
@@ -13,8 +16,6 @@ INVERT = {"affine": {"scale": -1.0, "offset": 255.0}}
 
 
 def write_config(place, entries, **keys):
-    import json
-
     file = place / "filter.yaml"
     file.write_text(json.dumps(complete(place, entries, **keys)))
     return file
@@ -64,14 +65,11 @@ def test_filter_drops_a_truncated_last_frame(place):
 
 def test_filter_between_regular_files(place):
     """Standard input and output may be files as well as pipes."""
-    import subprocess
-
     frames = numbered(200, SIZE)
     (place / "in").write_bytes(frames.tobytes())
     file = write_config(place, {"cam0": pipeline(GRAY, source={"file": "-"}, sink={"file": "-"}, stages=[INVERT])})
-    from harness.daemon import BINARY, environment
     with open(place / "in", "rb") as source, open(place / "out", "wb") as sink:
-        subprocess.run([BINARY, "-c", file], stdin=source, stdout=sink, check=True, env=environment(), timeout=60)
+        subprocess.run([BINARY, "-c", file], stdin=source, stdout=sink, check=True, env=environment(), timeout=limit(30))
     assert (place / "out").read_bytes() == (255 - frames).tobytes()
 
 

@@ -1,0 +1,302 @@
+"""What the status socket says, and what it does with nonsense."""
+
+import itertools
+import json
+import os
+import shutil
+import socket
+import subprocess
+import threading
+import time
+import urllib.error
+import urllib.request
+
+import pytest
+
+from harness import BACKEND, Background, Daemon, limit, numbered, pipeline, whole
+
+SIZE = 512
+FORMAT = {"dtype": "uint8", "shape": [SIZE]}
+FATES = {"oldest", "newest", "late", "invalid", "gpu_fault", "client_gone", "unread", "sink_error", "shutdown"}
+STEPS = {"total", "receive", "queue", "gpu_wait", "h2d", "kernel", "d2h", "wake", "emit"}
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def run_frames(daemon, count=50, name="cam0"):
+    with daemon.reader(name) as reader, daemon.producer(name) as producer:
+        producer.send(numbered(count, SIZE).tobytes())
+        reader.frames(count, SIZE)
+        daemon.account(name, came=count, emitted=count)
+
+
+def test_the_document_has_every_key(place):
+    with Daemon(place, {"cam0": pipeline(FORMAT)}) as daemon:
+        idle = daemon.status()
+        run_frames(daemon)
+        document = daemon.status()
+        for answer in (idle, document):
+            assert {"version", "uptime_s", "backend", "device", "pipelines"} <= answer.keys()
+            assert answer["version"] == "0.1.0" and answer["backend"] == BACKEND and answer["device"]
+            view = answer["pipelines"]["cam0"]
+            assert view["state"] == "running"
+            assert set(view["frames"]) == {"in", "emitted", "in_flight", "dropped"}
+            assert set(view["frames"]["dropped"]) == FATES
+            assert {"fps", "in_bytes_per_s", "out_bytes_per_s"} <= view["throughput"].keys()
+            assert set(view["latency_us"]) == STEPS
+            for step in view["latency_us"].values():
+                assert {"p50", "p99", "p999", "max"} <= step.keys()
+    assert document["uptime_s"] >= idle["uptime_s"]
+
+
+def test_every_step_of_every_frame_is_timed(place):
+    with Daemon(place, {"cam0": pipeline(FORMAT, stages=[{"work": {"rounds": 2}}])}) as daemon:
+        run_frames(daemon, 200)
+        view = daemon.view()
+        for name, step in view["latency_us"].items():
+            assert step["count"] == 200, (name, step)
+            assert 0 <= step["p50"] <= step["p99"] <= step["p999"] <= step["max"], (name, step)
+        latency = view["latency_us"]
+        assert latency["total"]["max"] >= max(step["p50"] for step in latency.values())
+        parts = sum(step["mean"] for name, step in latency.items() if name != "total")
+        assert parts <= latency["total"]["mean"] * 1.1 + 5, latency  # the steps do not overlap
+        assert view["throughput"]["fps"] > 0
+
+
+def test_sessions_and_readers_are_counted(place):
+    with Daemon(place, {"cam0": pipeline(FORMAT, source={"clients": 3}, sink={"reply": True}), "cam1": pipeline(FORMAT)}) as daemon:
+        clients = [daemon.producer("cam0") for _ in range(3)]
+        daemon.wait_view("three producers", lambda view: view["sessions"] == 3)
+        readers = [daemon.reader("cam1") for _ in range(2)]
+        assert daemon.view("cam1")["readers"] == 2
+        for client in clients + readers:
+            client.close()
+        daemon.wait_view("no producer", lambda view: view["sessions"] == 0)
+        daemon.wait_view("no reader", lambda view: view["readers"] == 0, "cam1")
+
+
+def test_what_a_pipeline_waits_for(place):
+    with Daemon(place, {"cam0": pipeline(FORMAT)}) as daemon:
+        daemon.wait_view("nobody is there", lambda view: view["waiting"] == "producer")
+        with daemon.producer() as producer:
+            daemon.wait_view("no frame comes", lambda view: view["waiting"] == "frames")
+            producer.send(whole(0, SIZE).tobytes())
+            daemon.wait_view("nobody reads", lambda view: view["waiting"] == "reader")
+            with daemon.reader() as reader:
+                reader.frames(1, SIZE)
+            daemon.command("/v1/pipelines/cam0/pause")
+            daemon.wait_view("it is paused", lambda view: view["waiting"] == "resume")
+            daemon.command("/v1/pipelines/cam0/resume")
+
+
+def test_the_ledger_balances_under_load_for_many_pollers(place):
+    """Daemon.status() asserts the balance of each answer; counters never go back."""
+    entries = {
+        "cam0": pipeline(FORMAT, slots=4),
+        "cam1": pipeline(FORMAT, sink={"overload": "drop"}, overload="drop-newest"),
+    }
+    stop = threading.Event()
+
+    def produce(producer):
+        for number in itertools.count():
+            if stop.is_set():
+                return
+            producer.send(whole(number % 100, SIZE).tobytes())
+
+    def poll():
+        before, answers = 0, 0
+        while not stop.is_set():
+            frames = daemon.status()["pipelines"]["cam0"]["frames"]
+            assert frames["in"] >= before
+            before, answers = frames["in"], answers + 1
+        return answers
+
+    def drain(reader):
+        while reader.socket.recv(1 << 16):
+            pass
+
+    with Daemon(place, entries, lanes=2) as daemon:
+        clients = [daemon.producer("cam0"), daemon.producer("cam1")]
+        reader = daemon.reader("cam0")
+        draining = Background(drain, reader)
+        producing = [Background(produce, client) for client in clients]
+        polling = [Background(poll) for _ in range(4)]
+        daemon.wait_view("it is under load", lambda view: view["frames"]["emitted"] > 3000, seconds=30)
+        stop.set()
+        assert sum(thread.join() for thread in polling) > 10
+        for thread in producing:
+            thread.join()
+        for client in clients:
+            client.close()
+        daemon.finish()
+        draining.join()
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed")
+def test_promtool_has_nothing_to_say(place):
+    with Daemon(place, {"cam0": pipeline(FORMAT), "rear-2.x_y": pipeline(FORMAT)}) as daemon:
+        for moment in range(2):
+            if moment:
+                run_frames(daemon)
+            done = subprocess.run(["promtool", "check", "metrics"], input=daemon.metrics(), text=True, capture_output=True,
+                                  timeout=limit(20), check=False)
+            assert (done.returncode, done.stdout, done.stderr) == (0, "", ""), done
+
+
+def parse_metrics(text):
+    samples = {}
+    for line in text.splitlines():
+        if line and not line.startswith("#"):
+            key, _, value = line.rpartition(" ")
+            assert key not in samples, f"twice: {key}"
+            samples[key] = float(value)
+    return samples
+
+
+def test_metrics_agree_with_status(place):
+    with Daemon(place, {"cam0": pipeline(FORMAT)}) as daemon:
+        run_frames(daemon)
+        frames, samples = daemon.frames(), parse_metrics(daemon.metrics())
+        assert samples['framed_frames_in_total{pipeline="cam0"}'] == frames["in"] == 50
+        assert samples['framed_frames_total{pipeline="cam0",fate="emitted"}'] == frames["emitted"]
+        for fate, count in frames["dropped"].items():
+            assert samples[f'framed_frames_total{{pipeline="cam0",fate="{fate}"}}'] == count
+        for step in STEPS:
+            key = f'{{pipeline="cam0",step="{step}"'
+            assert samples[f'framed_latency_seconds_count{key}}}'] == 50
+            buckets = [value for name, value in samples.items() if name.startswith(f"framed_latency_seconds_bucket{key}")]
+            assert buckets == sorted(buckets) and buckets[-1] == 50
+
+
+def test_the_configuration_in_force_round_trips(place):
+    with Daemon(place, {"cam0": pipeline(FORMAT, stages=[{"affine": {"scale": 3.0}}])}) as daemon:
+        code, text = daemon.request("GET", "/v1/config")
+        assert code == 200 and "affine" in text
+        daemon.file.write_text(text)
+        daemon.command("/v1/reload")
+        assert daemon.request("GET", "/v1/config") == (200, text)
+
+
+# -- TCP -------------------------------------------------------------------------------------------------------------------
+
+
+def test_tcp_is_read_only(place):
+    port = free_port()
+    keys = {"status": {"socket": str(place / "status.sock"), "http": f"127.0.0.1:{port}"}}
+    with Daemon(place, {"cam0": pipeline(FORMAT)}, **keys) as daemon:
+        def get(path, method="GET"):
+            request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", method=method)
+            with urllib.request.urlopen(request, timeout=limit(20)) as answer:
+                return answer.read()
+        assert json.loads(get("/v1/status"))["pipelines"]["cam0"]["state"] == "running"
+        assert b"framed_frames_in_total" in get("/metrics")
+        for path in ("/v1/reload", "/v1/pipelines/cam0/pause"):
+            with pytest.raises(urllib.error.HTTPError) as refused:
+                get(path, "POST")
+            assert refused.value.code in (403, 405)
+        assert daemon.view()["state"] == "running"
+
+
+def test_a_tcp_port_in_use_is_an_error(place):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        keys = {"status": {"socket": str(place / "status.sock"), "http": f"127.0.0.1:{port}"}}
+        with Daemon(place, {"cam0": pipeline(FORMAT)}, ready=False, **keys) as daemon:
+            daemon.ends(78)
+            assert str(port) in daemon.log and "in use" in daemon.log, daemon.log
+
+
+# -- nonsense --------------------------------------------------------------------------------------------------------------
+
+
+GARBAGE = {
+    "nothing": b"",
+    "binary": bytes(range(256)) * 20,
+    "no request": b"\r\n\r\n\r\n",
+    "half a request": b"GET /v1/sta",
+    "unknown method": b"BREW /v1/status HTTP/1.1\r\nHost: framed\r\n\r\n",
+    "unknown version": b"GET /v1/status HTTP/9.9\r\nHost: framed\r\n\r\n",
+    "long path": b"GET /" + b"a" * 200000 + b" HTTP/1.1\r\nHost: framed\r\n\r\n",
+    "many headers": b"GET / HTTP/1.1\r\n" + b"X-A: b\r\n" * 20000 + b"\r\n",
+    "wrong length": b"POST /v1/reload HTTP/1.1\r\nHost: framed\r\nContent-Length: -5\r\n\r\n",
+    "huge length": b"POST /v1/pipelines/cam0/resume HTTP/1.1\r\nHost: framed\r\nContent-Length: 99999999999999999999\r\n\r\nx",
+    "traversal": b"GET /v1/../../etc/passwd HTTP/1.1\r\nHost: framed\r\nConnection: close\r\n\r\n",
+    "name with zero": b"POST /v1/pipelines/cam%000/pause HTTP/1.1\r\nHost: framed\r\nConnection: close\r\n\r\n",
+    "format string": b"POST /v1/pipelines/%25n%25s/pause HTTP/1.1\r\nHost: framed\r\nConnection: close\r\n\r\n",
+}
+
+
+@pytest.mark.parametrize("name", GARBAGE)
+def test_garbage_is_survived(place, name):
+    with Daemon(place, {"cam0": pipeline(FORMAT)}) as daemon:
+        with socket.socket(socket.AF_UNIX) as client:
+            client.settimeout(limit(20))
+            client.connect(str(daemon.socket))
+            try:
+                client.sendall(GARBAGE[name])
+                client.shutdown(socket.SHUT_WR)
+                while client.recv(65536):
+                    pass
+            except OSError:
+                pass  # cut off
+        assert daemon.view()["state"] == "running"
+        run_frames(daemon)
+
+
+@pytest.mark.parametrize("method, path, code", [
+    ("GET", "/nothing", 404), ("GET", "/v1/reload", 405), ("POST", "/v1/status", 405), ("DELETE", "/v1/status", 405),
+    ("GET", "/v1/pipelines/cam0/pause", 405), ("GET", "/v1/status/", 404), ("GET", "/v1/trace", 404),
+])
+def test_wrong_routes(place, method, path, code):
+    with Daemon(place, {"cam0": pipeline(FORMAT)}) as daemon:
+        got, body = daemon.request(method, path)
+        assert got == code and json.loads(body)["error"], (got, body)
+        assert daemon.view()["state"] == "running"
+
+
+def test_head_has_no_body(place):
+    with Daemon(place, {"cam0": pipeline(FORMAT)}) as daemon:
+        assert daemon.request("HEAD", "/v1/status") == (200, "")
+
+
+def test_slow_clients_of_status_hold_nobody_up(place):
+    """Forty connections that never finish their request."""
+    with Daemon(place, {"cam0": pipeline(FORMAT)}) as daemon:
+        before = daemon.open_files()
+        clients = []
+        for _ in range(40):
+            client = socket.socket(socket.AF_UNIX)
+            client.connect(str(daemon.socket))
+            client.sendall(b"GET /v1/st")
+            clients.append(client)
+        run_frames(daemon)
+        for client in clients:
+            client.close()
+        deadline = time.monotonic() + limit(15)
+        while daemon.open_files() > before and time.monotonic() < deadline:
+            daemon.status()
+        assert daemon.open_files() <= before
+
+
+def test_an_answer_that_nobody_reads_does_no_harm(place):
+    with Daemon(place, {"cam0": pipeline(FORMAT)}) as daemon:
+        with socket.socket(socket.AF_UNIX) as client:
+            client.connect(str(daemon.socket))
+            client.setblocking(False)
+            try:
+                for _ in range(2000):
+                    client.send(b"GET /metrics HTTP/1.1\r\nHost: framed\r\n\r\n")
+            except BlockingIOError:
+                pass  # it has stopped to read: enough
+            run_frames(daemon)
+
+
+def test_the_status_socket_is_the_owners(place):
+    with Daemon(place, {"cam0": pipeline(FORMAT)}) as daemon:
+        assert os.stat(daemon.socket).st_mode & 0o007 == 0
