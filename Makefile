@@ -143,6 +143,8 @@ unit_programs := $(patsubst %,$(unit_folder)/unit-%,$(unit_dirs))
 unit_layers_config := $(config_objects)
 unit_layers_gpu    := $(gpu_objects)
 unit_layers_daemon := $(config_objects) $(gpu_objects) $(daemon_objects)
+unit_layers_status := $(config_objects) $(call objects,$(addprefix daemon/,status.c document.c metrics.c page.c http.c \
+                      histogram.c ledger.c failure.c))
 unit_layers_tools  := $(filter-out %/main.c.o,$(framectl_objects)) $(out)/obj/daemon/ledger.c.o
 
 $(out)/obj/tests/unit/%/suites.c: tests/unit/%

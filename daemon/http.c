@@ -55,6 +55,8 @@ struct http {
   void *done_context;
 };
 
+static void on_timer(uv_timer_t *timer);
+
 static bool is_post(const char *method) { return strcmp(method, MHD_HTTP_METHOD_POST) == 0; }
 
 /* -- requests ----------------------------------------------------------------------------------------------------- */
@@ -113,6 +115,7 @@ static void resume(struct http_request *request) {
   *request->link = request->next;
   if (request->next) {
     request->next->link = request->link;
+    uv_timer_start(&http->timer, on_timer, 0, 0); /* a resume does not wake the library's epoll descriptor */
   }
   http->waiting_count--;
   request->suspended = request->connection->suspended = false;
@@ -287,8 +290,6 @@ static void update(struct http *http) {
     http->accepting = false;
   }
 }
-
-static void on_timer(uv_timer_t *timer);
 
 /* Runs the library's state machine and asks when it wants to run next. */
 static void pump(struct http *http) {

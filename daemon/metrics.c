@@ -143,7 +143,7 @@ static void write_histogram(FILE *out, const char *pipeline, const char *step, c
       below += view->counts[fine];
     }
     char edge[32];
-    snprintf(edge, sizeof edge, "%.9g", (double)histogram_upper_edge(end - 1) / 1e9);
+    snprintf(edge, sizeof edge, "%.10g", (double)histogram_upper_edge(end - 1) / 1e9);
     write_count(out, "framed_latency_seconds_bucket",
                 (struct label[]){{"pipeline", pipeline}, {"step", step}, {"le", edge}, {0}}, below);
   }

@@ -1,0 +1,117 @@
+#include "tests/unit/status/fake_server.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *const pipeline_state_names[] = {"starting", "running", "paused", "draining", "drained", "stopping", "stopped"};
+
+static char name_cam0[] = "cam0", name_idle[] = "idle", socket_in[] = "/run/framed/cam0.sock", socket_idle[] = "/run/idle.sock",
+            socket_out[] = "/run/framed/cam0.out.sock", status_socket[] = "/run/framed/status.sock",
+            config_text[] = "pipelines:\n  cam0: {}\n";
+
+static void fill_config(struct server *server) {
+  server->entries[0] = (struct config_pipeline){
+      .name = name_cam0,
+      .source = {.endpoint = CONFIG_SOCKET, .path = socket_in, .protocol = CONFIG_PROTOCOL_RAW},
+      .sink = {.endpoint = CONFIG_SOCKET, .path = socket_out, .protocol = CONFIG_PROTOCOL_RAW},
+  };
+  server->entries[1] = (struct config_pipeline){
+      .name = name_idle,
+      .source = {.endpoint = CONFIG_SOCKET, .path = socket_idle, .protocol = CONFIG_PROTOCOL_Y4M},
+      .sink = {.endpoint = CONFIG_REPLY, .protocol = CONFIG_PROTOCOL_Y4M},
+  };
+  server->config.status.socket = status_socket;
+  server->config.pipelines = server->entries;
+  server->config.pipeline_count = FAKE_PIPELINES;
+  server->config.text = config_text;
+}
+
+static void fill_cam0(struct pipeline_snapshot *snapshot) {
+  snapshot->state = PIPELINE_RUNNING;
+  snapshot->sessions = snapshot->clients = 1;
+  snapshot->readers = 3;
+  snapshot->missed = 5;
+  snapshot->refused = 7;
+  snapshot->ledger = (struct ledger){.in = 1000, .in_flight = 2, .in_bytes = 307200000, .out_bytes = 306278400};
+  snapshot->ledger.fates[FATE_EMITTED] = 997;
+  snapshot->ledger.fates[FATE_LATE] = 1;
+  snapshot->seconds = 10;
+  snapshot->fps = 59.9;
+  snapshot->in_bytes_per_s = 18400000;
+  snapshot->out_bytes_per_s = 18400000;
+  snapshot->latency[STEP_TOTAL] =
+      (struct histogram_summary){.count = 599, .mean = 320.1, .p50 = 310, .p99 = 480, .p999 = 900, .max = 1200};
+  snapshot->cumulative[STEP_TOTAL].counts[histogram_bucket(310000)] = 900;
+  snapshot->cumulative[STEP_TOTAL].counts[histogram_bucket(1200000)] = 97;
+  snapshot->cumulative[STEP_TOTAL].sum_ns = UINT64_C(900) * 310000 + UINT64_C(97) * 1200000;
+  snprintf(snapshot->input, sizeof snapshot->input, "gray 640x480");
+  snprintf(snapshot->output, sizeof snapshot->output, "gray 640x480");
+  snapshot->input_bytes = snapshot->output_bytes = 307200;
+}
+
+struct server *fake_server_new(void) {
+  struct server *server = calloc(1, sizeof *server);
+  if (!server || uv_loop_init(&server->loop) != 0) {
+    free(server);
+    return NULL;
+  }
+  fill_config(server);
+  fill_cam0(&server->pipelines[0].snapshot);
+  server->pipelines[0].snapshot.name = name_cam0;
+  server->pipelines[1].snapshot.name = name_idle;
+  server->pipelines[1].snapshot.waiting = WAITING_FOR_PRODUCER;
+  server->pipelines[1].snapshot.clients = 4;
+  server->view = (struct server_view){.version = "0.1.0",
+                                      .uptime_s = 12.5,
+                                      .backend = "cpu",
+                                      .device = "a \"processor\"",
+                                      .config = &server->config,
+                                      .pipeline_count = FAKE_PIPELINES,
+                                      .lanes = 2,
+                                      .reloads = 3,
+                                      .reload_failures = 1};
+  return server;
+}
+
+bool fake_server_free(struct server *server) {
+  bool empty = uv_loop_close(&server->loop) == 0;
+  free(server);
+  return empty;
+}
+
+static void answer_ok(server_answer *answer, void *context) { answer(context, 200, json_pack("{s:b}", "ok", 1)); }
+
+void fake_server_answer(struct server *server) {
+  while (server->pending_count > 0) {
+    struct fake_pending pending = server->pending[--server->pending_count];
+    answer_ok(pending.answer, pending.context);
+  }
+}
+
+void server_reload(struct server *server, server_answer *answer, void *context) {
+  server->reloads++;
+  answer_ok(answer, context);
+}
+
+void server_command(struct server *server, const char *pipeline, enum pipeline_command command, server_answer *answer,
+                    void *context) {
+  server->commands++;
+  server->command = command;
+  snprintf(server->command_pipeline, sizeof server->command_pipeline, "%s", pipeline);
+  if (server->answer_later && server->pending_count < FAKE_PENDING) {
+    server->pending[server->pending_count++] = (struct fake_pending){answer, context};
+  } else {
+    answer_ok(answer, context);
+  }
+}
+
+void server_read(const struct server *server, struct server_view *view) { *view = server->view; }
+
+struct pipeline *server_pipeline(const struct server *server, unsigned index) {
+  return (struct pipeline *)&server->pipelines[index];
+}
+
+uv_loop_t *server_loop(struct server *server) { return &server->loop; }
+
+void pipeline_snapshot(struct pipeline *pipeline, struct pipeline_snapshot *snapshot) { *snapshot = pipeline->snapshot; }

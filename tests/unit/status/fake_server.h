@@ -1,0 +1,43 @@
+/*
+ * A server and pipelines that only pretend: they stand in for daemon/server.c and daemon/pipeline.c where status,
+ * metrics and HTTP are tested or fuzzed. A test sets what is to be read and sees what was asked.
+ */
+#ifndef FRAMED_TESTS_FAKE_SERVER_H
+#define FRAMED_TESTS_FAKE_SERVER_H
+
+#include "daemon/server.h"
+
+enum { FAKE_PIPELINES = 2, FAKE_PENDING = 64 };
+
+struct pipeline {
+  struct pipeline_snapshot snapshot;
+};
+
+struct fake_pending {
+  server_answer *answer;
+  void *context;
+};
+
+struct server {
+  uv_loop_t loop;
+  struct config config;
+  struct config_pipeline entries[FAKE_PIPELINES];
+  struct server_view view;
+  struct pipeline pipelines[FAKE_PIPELINES];
+
+  bool answer_later; /* keep a command's answer until fake_server_answer() */
+  struct fake_pending pending[FAKE_PENDING];
+  unsigned pending_count;
+  unsigned reloads, commands; /* asked so far */
+  char command_pipeline[80];  /* of the last one */
+  enum pipeline_command command;
+};
+
+/* Two pipelines: cam0, which moves frames, from a socket to a socket; idle, a reply pipeline that never saw one. */
+struct server *fake_server_new(void);
+/* Closes the loop, which must be empty; gives false if a handle was left. */
+bool fake_server_free(struct server *server);
+/* Answers everything that waits with {"ok": true}. */
+void fake_server_answer(struct server *server);
+
+#endif

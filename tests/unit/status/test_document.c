@@ -1,0 +1,130 @@
+/* /v1/status: every key is there, figures stand where they belong, and the ledger balances. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/status.h"
+#include "tests/unit/runner.h"
+#include "tests/unit/status/fake_server.h"
+
+static json_t *at(json_t *document, const char *path) {
+  char keys[128];
+  snprintf(keys, sizeof keys, "%s", path);
+  for (char *rest = keys, *key; (key = strsep(&rest, "/"));) {
+    document = json_object_get(document, key);
+    ck_assert_msg(document != NULL, "no %s of %s", key, path);
+  }
+  return document;
+}
+
+static const char *text_at(json_t *document, const char *path) { return json_string_value(at(document, path)); }
+static double number_at(json_t *document, const char *path) { return json_number_value(at(document, path)); }
+
+static void expect_balance(json_t *document, const char *name) {
+  json_t *frames = at(at(at(document, "pipelines"), name), "frames"), *value;
+  json_int_t sum = json_integer_value(at(frames, "emitted")) + json_integer_value(at(frames, "in_flight"));
+  const char *key;
+  unsigned fates = 0;
+  json_object_foreach(at(frames, "dropped"), key, value) {
+    sum += json_integer_value(value);
+    fates++;
+  }
+  ck_assert_uint_eq(fates, FATE_COUNT - 1);
+  ck_assert_int_eq(json_integer_value(at(frames, "in")), sum);
+}
+
+START_TEST(says_what_the_daemon_is) {
+  struct server *server = fake_server_new();
+  json_t *document = status_document(server);
+  ck_assert_str_eq(text_at(document, "version"), "0.1.0");
+  ck_assert_str_eq(text_at(document, "backend"), "cpu");
+  ck_assert_str_eq(text_at(document, "device"), "a \"processor\"");
+  ck_assert_double_eq(number_at(document, "uptime_s"), 12.5);
+  ck_assert_double_eq(number_at(document, "lanes"), 2);
+  ck_assert_double_eq(number_at(document, "reloads/done"), 3);
+  ck_assert_double_eq(number_at(document, "reloads/failed"), 1);
+  ck_assert(json_is_false(at(document, "stopping")));
+  json_decref(document);
+  ck_assert(fake_server_free(server));
+}
+END_TEST
+
+START_TEST(says_what_a_pipeline_does) {
+  struct server *server = fake_server_new();
+  json_t *document = status_document(server), *cam0 = at(document, "pipelines/cam0");
+  ck_assert_str_eq(text_at(cam0, "state"), "running");
+  ck_assert_str_eq(text_at(cam0, "waiting"), "nothing");
+  ck_assert_double_eq(number_at(cam0, "sessions"), 1);
+  ck_assert_double_eq(number_at(cam0, "readers"), 3);
+  ck_assert_double_eq(number_at(cam0, "missed"), 5);
+  ck_assert_double_eq(number_at(cam0, "refused"), 7);
+  ck_assert_double_eq(number_at(cam0, "frames/dropped/late"), 1);
+  ck_assert_double_eq(number_at(cam0, "throughput/fps"), 59.9);
+  ck_assert_double_eq(number_at(cam0, "latency_us/total/p99"), 480);
+  ck_assert_double_eq(number_at(cam0, "latency_us/total/count"), 599);
+  ck_assert_double_eq(number_at(cam0, "latency_us/gpu_wait/max"), 0);
+  ck_assert_str_eq(text_at(cam0, "formats/input"), "gray 640x480");
+  ck_assert_str_eq(text_at(cam0, "source/socket"), "/run/framed/cam0.sock");
+  ck_assert_str_eq(text_at(cam0, "source/protocol"), "raw");
+  ck_assert_double_eq(number_at(cam0, "source/frame_bytes"), 307200);
+  ck_assert_str_eq(text_at(cam0, "sink/socket"), "/run/framed/cam0.out.sock");
+  ck_assert(json_is_true(at(document, "pipelines/idle/sink/reply")));
+  expect_balance(document, "cam0");
+  json_decref(document);
+  ck_assert(fake_server_free(server));
+}
+END_TEST
+
+START_TEST(is_whole_before_the_first_frame) {
+  struct server *server = fake_server_new();
+  json_t *document = status_document(server), *idle = at(document, "pipelines/idle");
+  ck_assert_str_eq(text_at(idle, "state"), "starting");
+  ck_assert_str_eq(text_at(idle, "waiting"), "producer");
+  ck_assert_double_eq(number_at(idle, "frames/in"), 0);
+  ck_assert_double_eq(number_at(idle, "throughput/fps"), 0);
+  for (int step = 0; step < STEP_COUNT; step++) {
+    json_t *summary = at(at(idle, "latency_us"), step_names[step]);
+    ck_assert_double_eq(number_at(summary, "p50"), 0);
+    ck_assert_double_eq(number_at(summary, "p999"), 0);
+  }
+  expect_balance(document, "idle");
+  json_decref(document);
+  ck_assert(fake_server_free(server));
+}
+END_TEST
+
+/* A pipeline that a reload removed still runs down, without an entry in the configuration in force. */
+START_TEST(shows_a_pipeline_without_configuration) {
+  struct server *server = fake_server_new();
+  server->config.pipeline_count = 1;
+  json_t *document = status_document(server), *idle = at(document, "pipelines/idle");
+  ck_assert_ptr_null(json_object_get(idle, "source"));
+  ck_assert_double_eq(number_at(idle, "frames/in"), 0);
+  json_decref(document);
+  ck_assert(fake_server_free(server));
+}
+END_TEST
+
+START_TEST(never_says_what_json_cannot) {
+  struct server *server = fake_server_new();
+  server->pipelines[0].snapshot.fps = 1.0 / 0.0;
+  server->pipelines[0].snapshot.latency[STEP_EMIT].p50 = 0.0 / 0.0;
+  json_t *document = status_document(server);
+  ck_assert_double_eq(number_at(document, "pipelines/cam0/throughput/fps"), 0);
+  ck_assert_double_eq(number_at(document, "pipelines/cam0/latency_us/emit/p50"), 0);
+  json_decref(document);
+  ck_assert(fake_server_free(server));
+}
+END_TEST
+
+Suite *document_suite(void);
+Suite *document_suite(void) {
+  Suite *suite = suite_create("document");
+  TCase *cases = tcase_create("document");
+  tcase_add_test(cases, says_what_the_daemon_is);
+  tcase_add_test(cases, says_what_a_pipeline_does);
+  tcase_add_test(cases, is_whole_before_the_first_frame);
+  tcase_add_test(cases, shows_a_pipeline_without_configuration);
+  tcase_add_test(cases, never_says_what_json_cannot);
+  suite_add_tcase(suite, cases);
+  return suite;
+}

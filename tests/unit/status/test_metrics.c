@@ -1,0 +1,124 @@
+/* /metrics: lines that Prometheus takes, with values that agree with the ledger and among themselves. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/status.h"
+#include "tests/unit/runner.h"
+#include "tests/unit/status/fake_server.h"
+
+static void expect_line(const char *text, const char *line) {
+  size_t length = strlen(line);
+  for (const char *found = text; (found = strstr(found, line)); found += length) {
+    if ((found == text || found[-1] == '\n') && found[length] == '\n') {
+      return;
+    }
+  }
+  ck_abort_msg("no line '%s'", line);
+}
+
+START_TEST(has_counters_of_each_pipeline) {
+  struct server *server = fake_server_new();
+  char *text = metrics_text(server);
+  expect_line(text, "framed_frames_in_total{pipeline=\"cam0\"} 1000");
+  expect_line(text, "framed_frames_in_total{pipeline=\"idle\"} 0");
+  expect_line(text, "framed_frames_total{pipeline=\"cam0\",fate=\"emitted\"} 997");
+  expect_line(text, "framed_frames_total{pipeline=\"cam0\",fate=\"late\"} 1");
+  expect_line(text, "framed_frames_total{pipeline=\"idle\",fate=\"shutdown\"} 0");
+  expect_line(text, "framed_frames_in_flight{pipeline=\"cam0\"} 2");
+  expect_line(text, "framed_received_bytes_total{pipeline=\"cam0\"} 307200000");
+  expect_line(text, "framed_emitted_bytes_total{pipeline=\"cam0\"} 306278400");
+  expect_line(text, "framed_readers{pipeline=\"cam0\"} 3");
+  expect_line(text, "framed_missed_results_total{pipeline=\"cam0\"} 5");
+  expect_line(text, "framed_refused_clients_total{pipeline=\"cam0\"} 7");
+  expect_line(text, "framed_pipeline_state{pipeline=\"cam0\",state=\"running\"} 1");
+  expect_line(text, "framed_pipeline_state{pipeline=\"cam0\",state=\"paused\"} 0");
+  expect_line(text, "framed_reloads_total{result=\"failed\"} 1");
+  expect_line(text, "framed_uptime_seconds 12.500");
+  free(text);
+  ck_assert(fake_server_free(server));
+}
+END_TEST
+
+START_TEST(escapes_label_values) {
+  struct server *server = fake_server_new();
+  server->view.device = "a\\b\"c\nd";
+  char *text = metrics_text(server);
+  expect_line(text, "framed_info{version=\"0.1.0\",backend=\"cpu\",device=\"a\\\\b\\\"c\\nd\"} 1");
+  free(text);
+  ck_assert(fake_server_free(server));
+}
+END_TEST
+
+/* 310 us lies under 2^19 ns, 1.2 ms under 2^21 ns: exact, since the edges are edges of the fine buckets too. */
+START_TEST(histogram_is_cumulative) {
+  struct server *server = fake_server_new();
+  char *text = metrics_text(server);
+  expect_line(text, "framed_latency_seconds_bucket{pipeline=\"cam0\",step=\"total\",le=\"4.096e-06\"} 0");
+  expect_line(text, "framed_latency_seconds_bucket{pipeline=\"cam0\",step=\"total\",le=\"0.000262144\"} 0");
+  expect_line(text, "framed_latency_seconds_bucket{pipeline=\"cam0\",step=\"total\",le=\"0.000524288\"} 900");
+  expect_line(text, "framed_latency_seconds_bucket{pipeline=\"cam0\",step=\"total\",le=\"0.001048576\"} 900");
+  expect_line(text, "framed_latency_seconds_bucket{pipeline=\"cam0\",step=\"total\",le=\"0.002097152\"} 997");
+  expect_line(text, "framed_latency_seconds_bucket{pipeline=\"cam0\",step=\"total\",le=\"2.147483648\"} 997");
+  expect_line(text, "framed_latency_seconds_bucket{pipeline=\"cam0\",step=\"total\",le=\"+Inf\"} 997");
+  expect_line(text, "framed_latency_seconds_count{pipeline=\"cam0\",step=\"total\"} 997");
+  expect_line(text, "framed_latency_seconds_sum{pipeline=\"cam0\",step=\"total\"} 0.395400000");
+  expect_line(text, "framed_latency_seconds_count{pipeline=\"idle\",step=\"h2d\"} 0");
+  free(text);
+  ck_assert(fake_server_free(server));
+}
+END_TEST
+
+/* What is slower than the last edge is in +Inf alone. */
+START_TEST(histogram_keeps_what_is_off_the_scale) {
+  struct server *server = fake_server_new();
+  server->pipelines[1].snapshot.cumulative[STEP_EMIT].counts[histogram_bucket(INT64_C(100000000000))] = 4;
+  char *text = metrics_text(server);
+  expect_line(text, "framed_latency_seconds_bucket{pipeline=\"idle\",step=\"emit\",le=\"2.147483648\"} 0");
+  expect_line(text, "framed_latency_seconds_bucket{pipeline=\"idle\",step=\"emit\",le=\"+Inf\"} 4");
+  expect_line(text, "framed_latency_seconds_count{pipeline=\"idle\",step=\"emit\"} 4");
+  free(text);
+  ck_assert(fake_server_free(server));
+}
+END_TEST
+
+START_TEST(works_without_any_pipeline) {
+  struct server *server = fake_server_new();
+  server->view.pipeline_count = 0;
+  char *text = metrics_text(server);
+  expect_line(text, "# TYPE framed_frames_total counter");
+  expect_line(text, "framed_lanes 2");
+  free(text);
+  ck_assert(fake_server_free(server));
+}
+END_TEST
+
+/* promtool is Prometheus' own judge of form and names; where it is installed it must have nothing to say. */
+START_TEST(promtool_has_nothing_to_say) {
+  if (system("command -v promtool >/dev/null") != 0) {
+    return;
+  }
+  struct server *server = fake_server_new();
+  char *text = metrics_text(server);
+  FILE *promtool = popen("said=$(promtool check metrics 2>&1) && test -z \"$said\" || { echo \"$said\"; exit 1; }", "w");
+  ck_assert_ptr_nonnull(promtool);
+  fputs(text, promtool);
+  ck_assert_int_eq(pclose(promtool), 0);
+  free(text);
+  ck_assert(fake_server_free(server));
+}
+END_TEST
+
+Suite *metrics_suite(void);
+Suite *metrics_suite(void) {
+  Suite *suite = suite_create("metrics");
+  TCase *cases = tcase_create("metrics");
+  tcase_set_timeout(cases, 60);
+  tcase_add_test(cases, has_counters_of_each_pipeline);
+  tcase_add_test(cases, escapes_label_values);
+  tcase_add_test(cases, histogram_is_cumulative);
+  tcase_add_test(cases, histogram_keeps_what_is_off_the_scale);
+  tcase_add_test(cases, works_without_any_pipeline);
+  tcase_add_test(cases, promtool_has_nothing_to_say);
+  suite_add_tcase(suite, cases);
+  return suite;
+}

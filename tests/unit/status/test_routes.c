@@ -1,0 +1,135 @@
+/* The routes as a client sees them: what is answered to whom, by which status, and what a refusal says. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/unit/runner.h"
+#include "tests/unit/status/client.h"
+
+static void expect(const char *answer, const char *status, const char *part) {
+  char line[64];
+  snprintf(line, sizeof line, "HTTP/1.1 %s", status);
+  ck_assert_msg(strncmp(answer, line, strlen(line)) == 0, "not %s: %s", status, answer);
+  ck_assert_msg(strstr(answer, part) != NULL, "no '%s' in %s", part, answer);
+}
+
+static void ask_and_expect(struct site *site, const char *method, const char *path, const char *status, const char *part) {
+  char *answer = site_ask(site, method, path);
+  expect(answer, status, part);
+  free(answer);
+}
+
+START_TEST(documents) {
+  struct site site;
+  site_open(&site, false);
+  ask_and_expect(&site, "GET", "/v1/status", "200", "Content-Type: application/json");
+  ask_and_expect(&site, "GET", "/v1/status", "200", "\"cam0\"");
+  ask_and_expect(&site, "GET", "/v1/status?pretty", "200", "\"cam0\"");
+  ask_and_expect(&site, "GET", "/metrics", "200", "Content-Type: text/plain; version=0.0.4");
+  ask_and_expect(&site, "GET", "/metrics", "200", "framed_frames_in_total{pipeline=\"cam0\"} 1000");
+  ask_and_expect(&site, "GET", "/v1/config", "200", "\r\n\r\npipelines:\n  cam0: {}\n");
+  ask_and_expect(&site, "GET", "/", "200", "Content-Type: text/html");
+  site_close(&site);
+}
+END_TEST
+
+START_TEST(head_has_no_body) {
+  struct site site;
+  site_open(&site, false);
+  char *get = site_ask(&site, "GET", "/v1/config"), *head = site_ask(&site, "HEAD", "/v1/config");
+  expect(head, "200", "Content-Length: 22");
+  ck_assert_str_eq(body_of(head), "");
+  ck_assert_uint_eq(strlen(body_of(get)), 22);
+  free(get);
+  free(head);
+  site_close(&site);
+}
+END_TEST
+
+START_TEST(commands_reach_the_server) {
+  struct site site;
+  site_open(&site, false);
+  ask_and_expect(&site, "POST", "/v1/reload", "200", "\"ok\": true");
+  ck_assert_uint_eq(site.server->reloads, 1);
+  ask_and_expect(&site, "POST", "/v1/pipelines/cam0/pause", "200", "\"ok\": true");
+  ck_assert_int_eq(site.server->command, PIPELINE_COMMAND_PAUSE);
+  ck_assert_str_eq(site.server->command_pipeline, "cam0");
+  ask_and_expect(&site, "POST", "/v1/pipelines/idle/resume", "200", "\"ok\": true");
+  ck_assert_int_eq(site.server->command, PIPELINE_COMMAND_RESUME);
+  ck_assert_str_eq(site.server->command_pipeline, "idle");
+  ask_and_expect(&site, "POST", "/v1/pipelines/cam0/drain", "200", "\"ok\": true");
+  ck_assert_int_eq(site.server->command, PIPELINE_COMMAND_DRAIN);
+  ck_assert_uint_eq(site.server->commands, 3);
+  site_close(&site);
+}
+END_TEST
+
+START_TEST(unknown_paths_list_the_routes) {
+  static const char *const paths[] = {"/v1",
+                                      "/v1/statusx",
+                                      "/v1/pipelines/cam0",
+                                      "/v1/pipelines//pause",
+                                      "/v1/pipelines/a/b/pause",
+                                      "/v1/pipelines/cam0/pause/",
+                                      "/v1/pipelines/cam0/stop",
+                                      "/%2e%2e/etc/passwd",
+                                      "/.",
+                                      "//"};
+  struct site site;
+  site_open(&site, false);
+  for (size_t i = 0; i < sizeof paths / sizeof paths[0]; i++) {
+    ask_and_expect(&site, "POST", paths[i], "404", "\"POST /v1/pipelines/NAME/drain\"");
+    ask_and_expect(&site, "GET", paths[i], "404", "\"remedy\"");
+  }
+  ck_assert_uint_eq(site.server->commands, 0);
+  site_close(&site);
+}
+END_TEST
+
+START_TEST(names_are_limited) {
+  struct site site;
+  char path[256];
+  site_open(&site, false);
+  snprintf(path, sizeof path, "/v1/pipelines/%064d/pause", 7);
+  ask_and_expect(&site, "POST", path, "200", "true");
+  snprintf(path, sizeof path, "/v1/pipelines/%065d/pause", 7);
+  ask_and_expect(&site, "POST", path, "404", "error");
+  site_close(&site);
+}
+END_TEST
+
+START_TEST(wrong_methods_say_which_is_right) {
+  struct site site;
+  site_open(&site, false);
+  ask_and_expect(&site, "POST", "/v1/status", "405", "Allow: GET, HEAD\r\n");
+  ask_and_expect(&site, "GET", "/v1/reload", "405", "Allow: POST\r\n");
+  ask_and_expect(&site, "DELETE", "/v1/pipelines/cam0/drain", "405", "\"remedy\": \"send POST\"");
+  ck_assert_uint_eq(site.server->commands + site.server->reloads, 0);
+  site_close(&site);
+}
+END_TEST
+
+START_TEST(read_only_takes_no_command) {
+  struct site site;
+  site_open(&site, true);
+  ask_and_expect(&site, "GET", "/v1/status", "200", "\"cam0\"");
+  ask_and_expect(&site, "POST", "/v1/reload", "403", "/run/framed/status.sock");
+  ask_and_expect(&site, "POST", "/v1/pipelines/cam0/drain", "403", "read-only");
+  ck_assert_uint_eq(site.server->commands + site.server->reloads, 0);
+  site_close(&site);
+}
+END_TEST
+
+Suite *routes_suite(void);
+Suite *routes_suite(void) {
+  Suite *suite = suite_create("routes");
+  TCase *cases = tcase_create("routes");
+  tcase_add_test(cases, documents);
+  tcase_add_test(cases, head_has_no_body);
+  tcase_add_test(cases, commands_reach_the_server);
+  tcase_add_test(cases, unknown_paths_list_the_routes);
+  tcase_add_test(cases, names_are_limited);
+  tcase_add_test(cases, wrong_methods_say_which_is_right);
+  tcase_add_test(cases, read_only_takes_no_command);
+  suite_add_tcase(suite, cases);
+  return suite;
+}
