@@ -245,9 +245,51 @@ demo: ## sets up, builds, and runs a video through the daemon
 	@tools/demo/demo.sh
 
 # -- installation -----------------------------------------------------------------------------------------------------
-bindir  := $(DESTDIR)$(PREFIX)/bin
-unitdir := $(DESTDIR)$(PREFIX)/lib/systemd/system
-pages   := framed.8 framectl.1 framed.yaml.5
+# What is installed where, FROM:TO:MODE. The configuration is apart: one that is there already is kept.
+filled  := build/installed
+installed_files := build/framed:bin/framed:755 build/framectl:bin/framectl:755 \
+  $(filled)/framed.service:lib/systemd/system/framed.service:644 \
+  packaging/systemd/framed@.socket:lib/systemd/system/framed@.socket:644 \
+  packaging/systemd/framed.sysusers:lib/sysusers.d/framed.conf:644 \
+  $(filled)/framed.catalog:lib/systemd/catalog/framed.catalog:644 \
+  $(filled)/framed.8.gz:share/man/man8/framed.8.gz:644 \
+  $(filled)/framectl.1.gz:share/man/man1/framectl.1.gz:644 \
+  $(filled)/framed.yaml.5.gz:share/man/man5/framed.yaml.5.gz:644 \
+  packaging/completions/framed.bash:share/bash-completion/completions/framed:644 \
+  packaging/completions/framectl.bash:share/bash-completion/completions/framectl:644 \
+  packaging/completions/framed.zsh:share/zsh/site-functions/_framed:644 \
+  packaging/completions/framectl.zsh:share/zsh/site-functions/_framectl:644
+part = $(word $(2),$(subst :, ,$(1)))
+configuration := $(DESTDIR)$(SYSCONFDIR)/framed/framed.yaml
+
+install: programs $(filter $(filled)/%,$(foreach file,$(installed_files),$(call part,$(file),1))) ## installs to DESTDIR, PREFIX (/usr/local) and SYSCONFDIR (/etc); keeps an existing configuration
+	@$(foreach file,$(installed_files),install -D -m $(call part,$(file),3) $(call part,$(file),1) \
+	  '$(DESTDIR)$(PREFIX)/$(call part,$(file),2)' &&) true
+	@install -d '$(dir $(configuration))conf.d'
+	@test -e '$(configuration)' || install -m 644 config/framed.yaml '$(configuration)'
+	@test -n '$(DESTDIR)' || { systemd-sysusers '$(PREFIX)/lib/sysusers.d/framed.conf' && journalctl --update-catalog; } || true
+	@echo "installed. Next: edit $(SYSCONFDIR)/framed/framed.yaml, then: systemctl daemon-reload && systemctl enable --now framed"
+
+uninstall: ## removes what install put there, but not the configuration
+	@rm -f $(foreach file,$(installed_files),'$(DESTDIR)$(PREFIX)/$(call part,$(file),2)')
+
+$(filled)/framed.service: packaging/systemd/framed.service.in FORCE
+	@mkdir -p $(@D)
+	@sed 's,@BINDIR@,$(PREFIX)/bin,; s,@SYSCONFDIR@,$(SYSCONFDIR),' $< > $@
+
+$(filled)/framed.catalog: packaging/systemd/catalog.c daemon/log_kinds.def
+	@mkdir -p $(@D)
+	@$(CC) -I. -o $(filled)/catalog $< && $(filled)/catalog > $@
+
+# The keys in framed.yaml(5) come from the program's own table.
+$(filled)/framed.yaml.5.gz: packaging/man/framed.yaml.5 build/framed
+	@mkdir -p $(@D)
+	@build/framed --print-manual > $(filled)/keys
+	@sed -e '/^@KEYS@$$/{r $(filled)/keys' -e 'd}' $< | gzip -9n > $@
+
+$(filled)/%.gz: packaging/man/%
+	@mkdir -p $(@D)
+	@gzip -9n < $< > $@
 
 # -- a folder that runs elsewhere -------------------------------------------------------------------------------------
 portable: ## makes build/portable/, which runs on another x86-64 Linux without installing anything

@@ -1,0 +1,30 @@
+#compdef framectl
+# Names of pipelines come from the daemon itself, where one answers.
+
+_framectl_pipelines() {
+  local -a names
+  names=(${(f)"$(framectl ${opt_args[-s]:+-s} ${opt_args[-s]} --json status 2>/dev/null |
+    tr -d ' \n' | sed 's/.*"pipelines":{//' | grep -o '"[A-Za-z0-9_.-]*":{"state"' | cut -d'"' -f2)"})
+  _describe pipeline names
+}
+
+_framectl() {
+  local state line
+  typeset -A opt_args
+  _arguments -C \
+    '-s[status socket of the daemon]:socket:_files' \
+    '--json[print JSON]' \
+    '(- *)--help[print a summary]' \
+    '(- *)--version[print the version]' \
+    '1:command:((status\:"the state of all pipelines, or of one" metrics\:"metrics as Prometheus reads them"
+      top\:"a live table" reload\:"read the configuration again" drain\:"finish what is in flight, take nothing new"
+      pause\:"take no frames until resume" resume\:"take frames again" check\:"check a configuration file"
+      push\:"send standard input to a pipeline" pull\:"write results to standard output"))' \
+    '*::argument:->argument'
+  [[ $state == argument ]] || return
+  case $line[1] in
+    check) _files ;;
+    status|top|drain|pause|resume|push|pull) _framectl_pipelines ;;
+  esac
+}
+_framectl "$@"

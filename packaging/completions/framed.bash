@@ -1,0 +1,10 @@
+# Completion of framed for bash.
+_framed() {
+  local word=${COMP_WORDS[COMP_CWORD]}
+  if [ "${COMP_WORDS[COMP_CWORD - 1]}" = -c ]; then
+    mapfile -t COMPREPLY < <(compgen -f -- "$word")
+  else
+    mapfile -t COMPREPLY < <(compgen -W "-c --check --print-config --print-schema --print-manual --version --help" -- "$word")
+  fi
+}
+complete -o filenames -F _framed framed

@@ -1,0 +1,9 @@
+#compdef framed
+_arguments \
+  '-c[read this configuration]:file:_files -g "*.y(a|)ml"' \
+  '(- *)--check[say every error, or what will be pinned]' \
+  '(- *)--print-config[print the configuration with all defaults]' \
+  '(- *)--print-schema[print a JSON schema of the file]' \
+  '(- *)--print-manual[print the table of keys]' \
+  '(- *)--version[print version and backends]' \
+  '(- *)--help[print a summary]'
