@@ -1,0 +1,104 @@
+/*
+ * Arithmetic of `convert`: from any pixel format to any other, in whole numbers.
+ *
+ * What the formats mean, as ffmpeg has it: gray, grayf32le and RGB use the full range, so luma is expanded on its
+ * way to gray; the YUV formats use the range that the parameter says. grayf32le is gray / 255; on its way to any other
+ * format it is rounded to 8 bits first. Chroma sits in the
+ * middle of the pixels it covers: it is repeated for each of them on the way up, and their average on the way down
+ * (pixels that an odd size lacks count as copies of the last). From one YUV format to another no level changes.
+ *
+ * Levels are kept in 1/32 (int16_t), coefficients as parts of 8192, and each product is rounded to 1/32 once. Against
+ * swscale (`accurate_rnd+full_chroma_int+full_chroma_inp`, with `neighbor` where chroma goes up and `area` where it goes
+ * down) no level differs by more than 2, nor the mean of a picture by more than 0.5; tests/e2e/test_images.py asserts
+ * that for each pair.
+ */
+#ifndef FRAMED_GPU_STAGES_CONVERT_H
+#define FRAMED_GPU_STAGES_CONVERT_H
+
+#include "gpu/stage.h"
+
+enum { CONVERT_ONE = 32 /* one level */, CONVERT_WHITE = 255 * CONVERT_ONE };
+
+/* All coefficients are k * 8192 and fit int16_t; offsets are in levels. */
+struct convert_constants {
+  int16_t gray[3]; /* RGB to gray */
+  int16_t luma[3]; /* RGB to luma */
+  int16_t cb[3];   /* RGB to the chromas */
+  int16_t cr[3];
+  int16_t compress; /* gray to luma */
+  int16_t expand;   /* luma to gray */
+  int16_t red_cr, green_cb, green_cr, blue_cb;
+  int16_t black; /* luma of black: 16 or 0 */
+};
+
+/* Level (0 to 255, or a difference of levels) times coefficient, in 1/32 of a level. The level comes times 128;
+ * written so that compilers find the instruction for a rounded high product. */
+STAGE_INLINE int16_t convert_multiply(int16_t level128, int16_t coefficient) {
+  return (int16_t)(((((int32_t)level128 * coefficient) >> 14) + 1) >> 1);
+}
+
+/* From 1/32 of a level to a level, saturating. */
+STAGE_INLINE uint8_t convert_level(int16_t value) {
+  int16_t level = (int16_t)((int16_t)(value + CONVERT_ONE / 2) >> 5);
+  level = level < 0 ? (int16_t)0 : level;
+  return (uint8_t)(level > 255 ? 255 : level);
+}
+
+/* Three levels times 128, weighted. */
+STAGE_INLINE int16_t convert_weigh(const int16_t weights[3], int16_t red, int16_t green, int16_t blue) {
+  return (int16_t)(convert_multiply(red, weights[0]) + convert_multiply(green, weights[1]) +
+                   convert_multiply(blue, weights[2]));
+}
+
+STAGE_INLINE int16_t convert_rgb_to_gray(const struct convert_constants *k, uint8_t red, uint8_t green, uint8_t blue) {
+  return convert_weigh(k->gray, (int16_t)(red * 128), (int16_t)(green * 128), (int16_t)(blue * 128));
+}
+
+STAGE_INLINE uint8_t convert_rgb_to_luma(const struct convert_constants *k, uint8_t red, uint8_t green, uint8_t blue) {
+  int16_t luma = convert_weigh(k->luma, (int16_t)(red * 128), (int16_t)(green * 128), (int16_t)(blue * 128));
+  return convert_level((int16_t)(luma + k->black * CONVERT_ONE));
+}
+
+/* One chroma (weights: cb or cr) of the average colour of some pixels, given times 128. */
+STAGE_INLINE uint8_t convert_rgb_to_chroma(const int16_t weights[3], int16_t red, int16_t green, int16_t blue) {
+  return convert_level((int16_t)(convert_weigh(weights, red, green, blue) + 128 * CONVERT_ONE));
+}
+
+STAGE_INLINE int16_t convert_luma_to_gray(const struct convert_constants *k, uint8_t luma) {
+  return convert_multiply((int16_t)((luma - k->black) * 128), k->expand);
+}
+
+STAGE_INLINE uint8_t convert_gray_to_luma(const struct convert_constants *k, uint8_t gray) {
+  return convert_level((int16_t)(convert_multiply((int16_t)(gray * 128), k->compress) + k->black * CONVERT_ONE));
+}
+
+/* Chroma, times 128, as the other functions of this group want it. */
+STAGE_INLINE int16_t convert_chroma(uint8_t chroma) { return (int16_t)((chroma - 128) * 128); }
+
+STAGE_INLINE uint8_t convert_red(const struct convert_constants *k, int16_t gray, int16_t cr) {
+  return convert_level((int16_t)(gray + convert_multiply(cr, k->red_cr)));
+}
+
+STAGE_INLINE uint8_t convert_green(const struct convert_constants *k, int16_t gray, int16_t cb, int16_t cr) {
+  return convert_level((int16_t)(gray - convert_multiply(cb, k->green_cb) - convert_multiply(cr, k->green_cr)));
+}
+
+STAGE_INLINE uint8_t convert_blue(const struct convert_constants *k, int16_t gray, int16_t cb) {
+  return convert_level((int16_t)(gray + convert_multiply(cb, k->blue_cb)));
+}
+
+/* Gray in 1/32 of a level to 0..1. */
+STAGE_INLINE float convert_gray_to_float(int16_t gray) {
+  int16_t floor = gray < 0 ? (int16_t)0 : gray;
+  return (float)(floor > CONVERT_WHITE ? CONVERT_WHITE : floor) / (float)CONVERT_WHITE;
+}
+
+/* 0..1 to a level; what is no number is black. */
+STAGE_INLINE uint8_t convert_float_to_gray(float value) {
+  float floor = value > 0.0F ? value : 0.0F;
+  return (uint8_t)(int32_t)((floor < 1.0F ? floor : 1.0F) * 255.0F + 0.5F);
+}
+
+extern const struct stage_descriptor convert_stage;
+
+#endif

@@ -1,0 +1,150 @@
+/* The loops of `convert`; see convert_rows.h. Nothing is decided here, so that every loop vectorises. */
+#include "gpu/stages/convert_rows.h"
+#include "gpu/stages/vector.h"
+
+STAGE_VECTOR void convert_split2(const uint8_t *restrict in, size_t count, uint8_t *restrict a, uint8_t *restrict b) {
+  for (size_t i = 0; i < count; i++) {
+    a[i] = in[2 * i];
+    b[i] = in[2 * i + 1];
+  }
+}
+
+STAGE_VECTOR void convert_join2(const uint8_t *restrict a, const uint8_t *restrict b, size_t count, uint8_t *restrict out) {
+  for (size_t i = 0; i < count; i++) {
+    out[2 * i] = a[i];
+    out[2 * i + 1] = b[i];
+  }
+}
+
+STAGE_VECTOR void convert_split3(const uint8_t *restrict in, size_t count, uint8_t *restrict a, uint8_t *restrict b,
+                                 uint8_t *restrict c) {
+  for (size_t i = 0; i < count; i++) {
+    a[i] = in[3 * i];
+    b[i] = in[3 * i + 1];
+    c[i] = in[3 * i + 2];
+  }
+}
+
+STAGE_VECTOR void convert_join3(const uint8_t *restrict a, const uint8_t *restrict b, const uint8_t *restrict c, size_t count,
+                                uint8_t *restrict out) {
+  for (size_t i = 0; i < count; i++) {
+    out[3 * i] = a[i];
+    out[3 * i + 1] = b[i];
+    out[3 * i + 2] = c[i];
+  }
+}
+
+STAGE_VECTOR void convert_split_yuyv(const uint8_t *restrict in, size_t pairs, uint8_t *restrict luma, uint8_t *restrict cb,
+                                     uint8_t *restrict cr) {
+  for (size_t i = 0; i < pairs; i++) {
+    luma[2 * i] = in[4 * i];
+    luma[2 * i + 1] = in[4 * i + 2];
+    cb[i] = in[4 * i + 1];
+    cr[i] = in[4 * i + 3];
+  }
+}
+
+STAGE_VECTOR void convert_join_yuyv(const uint8_t *restrict luma, const uint8_t *restrict cb, const uint8_t *restrict cr,
+                                    size_t pairs, uint8_t *restrict out) {
+  for (size_t i = 0; i < pairs; i++) {
+    out[4 * i] = luma[2 * i];
+    out[4 * i + 1] = cb[i];
+    out[4 * i + 2] = luma[2 * i + 1];
+    out[4 * i + 3] = cr[i];
+  }
+}
+
+STAGE_VECTOR void convert_row_float_to_gray(const float *restrict in, size_t count, uint8_t *restrict out) {
+  for (size_t i = 0; i < count; i++) {
+    out[i] = convert_float_to_gray(in[i]);
+  }
+}
+
+STAGE_VECTOR void convert_row_gray_to_float(const uint8_t *restrict in, size_t count, float *restrict out) {
+  for (size_t i = 0; i < count; i++) {
+    out[i] = convert_gray_to_float((int16_t)(in[i] * CONVERT_ONE));
+  }
+}
+
+STAGE_VECTOR void convert_row_luma_to_gray(const struct convert_constants *restrict k, const uint8_t *restrict in, size_t count,
+                                           uint8_t *restrict out) {
+  for (size_t i = 0; i < count; i++) {
+    out[i] = convert_level(convert_luma_to_gray(k, in[i]));
+  }
+}
+
+STAGE_VECTOR void convert_row_luma_to_float(const struct convert_constants *restrict k, const uint8_t *restrict in,
+                                            size_t count, float *restrict out) {
+  for (size_t i = 0; i < count; i++) {
+    out[i] = convert_gray_to_float(convert_luma_to_gray(k, in[i]));
+  }
+}
+
+STAGE_VECTOR void convert_row_gray_to_luma(const struct convert_constants *restrict k, const uint8_t *restrict in, size_t count,
+                                           uint8_t *restrict out) {
+  for (size_t i = 0; i < count; i++) {
+    out[i] = convert_gray_to_luma(k, in[i]);
+  }
+}
+
+STAGE_VECTOR void convert_row_rgb_to_gray(const struct convert_constants *restrict k, struct convert_colors in, size_t count,
+                                          uint8_t *restrict out) {
+  for (size_t i = 0; i < count; i++) {
+    out[i] = convert_level(convert_rgb_to_gray(k, in.red[i], in.green[i], in.blue[i]));
+  }
+}
+
+STAGE_VECTOR void convert_row_rgb_to_float(const struct convert_constants *restrict k, struct convert_colors in, size_t count,
+                                           float *restrict out) {
+  for (size_t i = 0; i < count; i++) {
+    out[i] = convert_gray_to_float(convert_rgb_to_gray(k, in.red[i], in.green[i], in.blue[i]));
+  }
+}
+
+STAGE_VECTOR void convert_row_rgb_to_luma(const struct convert_constants *restrict k, struct convert_colors in, size_t count,
+                                          uint8_t *restrict out) {
+  for (size_t i = 0; i < count; i++) {
+    out[i] = convert_rgb_to_luma(k, in.red[i], in.green[i], in.blue[i]);
+  }
+}
+
+/* The sum of a block of two by two samples times 32: their average times 128. */
+static inline int16_t block(const uint8_t *top, const uint8_t *bottom, size_t i) {
+  return (int16_t)((top[2 * i] + top[2 * i + 1] + bottom[2 * i] + bottom[2 * i + 1]) * 32);
+}
+
+STAGE_VECTOR void convert_row_rgb_to_chroma(const struct convert_constants *restrict k, struct convert_colors top,
+                                            struct convert_colors bottom, size_t pairs, uint8_t *restrict cb,
+                                            uint8_t *restrict cr) {
+  for (size_t i = 0; i < pairs; i++) {
+    int16_t red = block(top.red, bottom.red, i);
+    int16_t green = block(top.green, bottom.green, i);
+    int16_t blue = block(top.blue, bottom.blue, i);
+    cb[i] = convert_rgb_to_chroma(k->cb, red, green, blue);
+    cr[i] = convert_rgb_to_chroma(k->cr, red, green, blue);
+  }
+}
+
+STAGE_VECTOR void convert_row_yuv_to_rgb(const struct convert_constants *restrict k, const uint8_t *restrict luma,
+                                         const uint8_t *restrict cb, const uint8_t *restrict cr, size_t pairs,
+                                         uint8_t *restrict red, uint8_t *restrict green, uint8_t *restrict blue) {
+  for (size_t i = 0; i < pairs; i++) {
+    int16_t b = convert_chroma(cb[i]);
+    int16_t r = convert_chroma(cr[i]);
+    int16_t left = convert_luma_to_gray(k, luma[2 * i]);
+    int16_t right = convert_luma_to_gray(k, luma[2 * i + 1]);
+    red[2 * i] = convert_red(k, left, r);
+    red[2 * i + 1] = convert_red(k, right, r);
+    green[2 * i] = convert_green(k, left, b, r);
+    green[2 * i + 1] = convert_green(k, right, b, r);
+    blue[2 * i] = convert_blue(k, left, b);
+    blue[2 * i + 1] = convert_blue(k, right, b);
+  }
+}
+
+STAGE_VECTOR void convert_row_average(const uint8_t *restrict a, const uint8_t *restrict b, size_t count,
+                                      uint8_t *restrict out) {
+  for (size_t i = 0; i < count; i++) {
+    out[i] = (uint8_t)((a[i] + b[i] + 1) >> 1);
+  }
+}
