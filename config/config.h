@@ -87,6 +87,7 @@ struct config_source {
   struct config_mark at;
   enum config_endpoint endpoint; /* CONFIG_SOCKET or CONFIG_FILE */
   char *path;                    /* "-" is standard input (a file) */
+  struct config_mark path_at;
   enum config_protocol protocol;
   struct config_format format;
   unsigned clients;
@@ -110,6 +111,7 @@ struct config_sink {
   struct config_mark at;
   enum config_endpoint endpoint;
   char *path; /* NULL with CONFIG_REPLY; "-" is standard output */
+  struct config_mark path_at;
   enum config_protocol protocol;
   enum config_sink_overload overload; /* CONFIG_SINK_BLOCK with CONFIG_REPLY and for files */
   struct config_socket_access access;
@@ -137,7 +139,8 @@ struct config {
   int64_t drain_timeout_ns;
   struct {
     char *socket; /* path of the status socket */
-    char *http;   /* "host:port", or NULL */
+    struct config_mark socket_at;
+    char *http; /* "host:port", or NULL */
   } status;
   struct {
     enum config_backend backend;
@@ -146,7 +149,9 @@ struct config {
   } gpu;
   struct config_pipeline *pipelines; /* in the order of the files */
   unsigned pipeline_count;
-  char *text; /* canonical YAML of everything, as --print-config prints it */
+  char *text;   /* canonical YAML of everything, as --print-config prints it */
+  char **files; /* names of the files read, to which marks point */
+  unsigned file_count;
 };
 
 /* -- loading ------------------------------------------------------------------------------------------------ */

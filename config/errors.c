@@ -1,0 +1,201 @@
+/*
+ * A list of errors with their places, made into one report.
+ *
+ * It owns copies of all it was given, so that errors outlive the configuration that failed. The report is sorted
+ * by file and line, quotes each line once with a caret, and is bounded: a hostile file gets at most ERRORS_SHOWN
+ * errors of bounded length back. If memory runs out the report says only that, from a constant.
+ */
+#include "config/errors.h"
+
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "config/memory.h"
+#include "config/quote.h"
+
+enum { ERRORS_SHOWN = 64, MESSAGE_SIZE = 640 };
+
+struct source {
+  char *name, *text;
+  size_t length;
+};
+
+struct entry {
+  unsigned source; /* index + 1, or 0: not in a file */
+  unsigned line, column, order;
+  char *message, *remedy;
+};
+
+struct config_errors {
+  struct source *sources;
+  unsigned source_count;
+  struct entry *entries;
+  unsigned stored, count;
+  char *report;
+  bool exhausted;
+};
+
+struct config_errors *config_errors_new(void) {
+  return memory_new(1, sizeof(struct config_errors));
+}
+
+struct config_errors *config_errors_free(struct config_errors *errors) {
+  if (!errors) {
+    return NULL;
+  }
+  for (unsigned i = 0; i < errors->source_count; i++) {
+    free(errors->sources[i].name);
+    free(errors->sources[i].text);
+  }
+  for (unsigned i = 0; i < errors->stored; i++) {
+    free(errors->entries[i].message);
+    free(errors->entries[i].remedy);
+  }
+  free(errors->sources);
+  free(errors->entries);
+  free(errors->report);
+  free(errors);
+  return NULL;
+}
+
+void errors_set_exhausted(struct config_errors *errors) {
+  errors->exhausted = true;
+  errors->count++;
+}
+
+/* Index + 1 of the file called `name`, or 0. */
+static unsigned find_source(const struct config_errors *errors, const char *name) {
+  for (unsigned i = 0; name && i < errors->source_count; i++) {
+    if (strcmp(errors->sources[i].name, name) == 0) {
+      return i + 1;
+    }
+  }
+  return 0;
+}
+
+static bool add_source(struct config_errors *errors, const struct source *source) {
+  struct source *sources = memory_grow(errors->sources, errors->source_count, sizeof *sources);
+  if (!sources) {
+    return false;
+  }
+  errors->sources = sources;
+  sources[errors->source_count++] = *source;
+  return true;
+}
+
+bool errors_add_file(struct config_errors *errors, const char *name, const char *text, size_t length) {
+  struct source source = {.name = memory_copy(name, strlen(name)), .text = text ? memory_copy(text, length) : NULL};
+  source.length = source.text ? length : 0;
+  if (!source.name || (text && !source.text) || !add_source(errors, &source)) {
+    free(source.name);
+    free(source.text);
+    errors_set_exhausted(errors);
+    return false;
+  }
+  return true;
+}
+
+static bool set_texts(struct entry *entry, const char *remedy, const char *message) {
+  entry->message = memory_copy(message, strlen(message));
+  entry->remedy = remedy ? memory_copy(remedy, strlen(remedy)) : NULL;
+  if (!entry->message || (remedy && !entry->remedy)) {
+    free(entry->message);
+    free(entry->remedy);
+    return false;
+  }
+  quote_make_printable(entry->message);
+  if (entry->remedy) {
+    quote_make_printable(entry->remedy);
+  }
+  return true;
+}
+
+/* False if there was no memory for it. */
+static bool add_entry(struct config_errors *errors, struct config_mark at, const char *remedy, const char *message) {
+  unsigned source = find_source(errors, at.file);
+  if (at.file && source == 0) {
+    if (!errors_add_file(errors, at.file, NULL, 0)) {
+      return false;
+    }
+    source = errors->source_count;
+  }
+  struct entry *entries = memory_grow(errors->entries, errors->stored, sizeof *entries);
+  if (!entries) {
+    return false;
+  }
+  errors->entries = entries;
+  struct entry entry = {.source = source, .line = at.line, .column = at.column, .order = errors->stored};
+  if (!set_texts(&entry, remedy, message)) {
+    return false;
+  }
+  entries[errors->stored++] = entry;
+  return true;
+}
+
+void config_errors_add(struct config_errors *errors, struct config_mark at, const char *remedy, const char *format, ...) {
+  errors->count++;
+  if (errors->stored >= ERRORS_SHOWN) {
+    return;
+  }
+  char message[MESSAGE_SIZE];
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(message, sizeof message, format, arguments);
+  va_end(arguments);
+  if (!add_entry(errors, at, remedy, message)) {
+    errors->exhausted = true;
+  }
+}
+
+unsigned config_errors_count(const struct config_errors *errors) { return errors->count; }
+
+static int compare_entries(const void *left, const void *right) {
+  const struct entry *a = left;
+  const struct entry *b = right;
+  unsigned keys[][2] = {{a->source, b->source}, {a->line, b->line}, {a->column, b->column}, {a->order, b->order}};
+  for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
+    if (keys[i][0] != keys[i][1]) {
+      return keys[i][0] < keys[i][1] ? -1 : 1;
+    }
+  }
+  return 0;
+}
+
+static void print_entry(FILE *out, const struct config_errors *errors, const struct entry *entry) {
+  const struct source *source = entry->source > 0 ? &errors->sources[entry->source - 1] : NULL;
+  if (source && entry->line > 0) {
+    fprintf(out, "%s:%u:%u: ", source->name, entry->line, entry->column);
+  } else if (source) {
+    fprintf(out, "%s: ", source->name);
+  }
+  fprintf(out, "%s\n", entry->message);
+  if (source && source->text && entry->line > 0) {
+    quote_print(out, source->text, source->length, entry->line, entry->column);
+  }
+  if (entry->remedy) {
+    fprintf(out, "  %s\n", entry->remedy);
+  }
+}
+
+const char *config_errors_text(struct config_errors *errors) {
+  static const char *const exhausted = "out of memory while reading the configuration\n";
+  free(errors->report);
+  errors->report = NULL;
+  size_t length = 0;
+  FILE *out = errors->exhausted ? NULL : open_memstream(&errors->report, &length);
+  if (!out) {
+    return exhausted;
+  }
+  if (errors->stored > 0) {
+    qsort(errors->entries, errors->stored, sizeof *errors->entries, compare_entries);
+  }
+  for (unsigned i = 0; i < errors->stored; i++) {
+    print_entry(out, errors, &errors->entries[i]);
+  }
+  if (errors->count > errors->stored) {
+    fprintf(out, "and %u more errors, not shown\n", errors->count - errors->stored);
+  }
+  bool written = ferror(out) == 0;
+  return fclose(out) == 0 && written ? errors->report : exhausted;
+}

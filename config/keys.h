@@ -1,0 +1,87 @@
+/*
+ * The table of keys: what the file may hold, from which the reader, the canonical text, the schema and the manual
+ * page come. It is constant; keys.def holds its rows.
+ *
+ * A section is a mapping of fixed keys that fills one structure. Some sections have variants: the key that
+ * `selects` names the variant (a source's `socket` or `file`), and other keys may apply to some variants only.
+ */
+#ifndef FRAMED_CONFIG_KEYS_H
+#define FRAMED_CONFIG_KEYS_H
+
+#include "config/config.h"
+
+enum key_section {
+  SECTION_ROOT,
+  SECTION_LOG,
+  SECTION_STATUS,
+  SECTION_GPU,
+  SECTION_PIPELINE,
+  SECTION_SOURCE,
+  SECTION_FORMAT,
+  SECTION_ALLOW,
+  SECTION_SINK,
+  SECTION_COUNT
+};
+
+enum key_type {
+  KEY_SECTION,   /* `child`, at its own structure */
+  KEY_PIPELINES, /* the mapping of names to pipelines */
+  KEY_STAGES,    /* the list of stages */
+  KEY_CHOICE,    /* enum; one of `choices` */
+  KEY_COUNT,     /* unsigned */
+  KEY_LANES,     /* unsigned; "auto" is 0 */
+  KEY_DEVICE,    /* unsigned; KEYS_NO_DEVICE until gpu.device is known */
+  KEY_DURATION,  /* int64_t, nanoseconds */
+  KEY_RATE,      /* double */
+  KEY_FLAG,      /* bool */
+  KEY_TRUE,      /* nothing is stored: `true` alone makes sense */
+  KEY_SOCKET,    /* char *, a path that fits into sun_path */
+  KEY_FILE,      /* char *, a path or "-" */
+  KEY_ADDRESS,   /* char *, "address:port" */
+  KEY_MODE,      /* mode_t */
+  KEY_USER,      /* uid_t */
+  KEY_GROUP,     /* gid_t */
+  KEY_USERS,     /* struct config_allow, its users */
+  KEY_GROUPS,    /* struct config_allow, its groups */
+  KEY_PIXELS,    /* unsigned, index into the vocabulary */
+  KEY_DTYPE,     /* unsigned, index into the vocabulary */
+  KEY_SHAPE      /* struct config_format, its rank and shape */
+};
+
+enum { KEYS_NO_DEVICE = 0xFFFF, KEYS_SOCKET_PATH = 107, KEYS_FILE_PATH = 4095 };
+
+struct config_key {
+  enum key_section section;
+  const char *name;
+  enum key_type type;
+  size_t offset;            /* within the section's structure */
+  const char *fallback;     /* the default as it would stand in the file, or NULL */
+  const char *absent;       /* what its absence means, where no text can say it */
+  int64_t minimum, maximum; /* of numbers and durations (ns) */
+  const char *const *choices;
+  enum key_section child;
+  unsigned applies; /* set of variants, 1 << variant; 0: all */
+  bool selects;     /* its presence chooses its variant */
+  bool required;    /* in the variants to which it applies */
+  bool inline_;     /* its section is written on one line */
+  const char *help;
+};
+
+extern const struct config_key config_keys[]; /* ends with a NULL name; in the order of the canonical text */
+
+/* All keys of a section: for (key = keys_first(section); key; key = keys_next(key)) */
+const struct config_key *keys_first(enum key_section section);
+const struct config_key *keys_next(const struct config_key *key);
+const struct config_key *keys_find(enum key_section section, const char *name);
+
+/* What a section is called in messages. */
+const char *keys_section_name(enum key_section section);
+bool keys_has_variants(enum key_section section);
+/* The variant of a filled structure, and setting it; 0 for sections without variants. */
+unsigned keys_variant(enum key_section section, const void *structure);
+void keys_set_variant(enum key_section section, void *structure, unsigned variant);
+static inline bool keys_applies(const struct config_key *key, unsigned variant) {
+  return key->applies == 0 || (key->applies & (1U << variant)) != 0;
+}
+
+#endif

@@ -1,0 +1,252 @@
+/*
+ * Makes a configuration of files, or none: everything between config_load() and the finished, constant structure.
+ *
+ * Files are read one after the other into one configuration. Only when all are read is it known whether it is
+ * valid; then the caller's hook is asked, then it gets its canonical texts.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "config/errors.h"
+#include "config/memory.h"
+#include "config/reader.h"
+#include "config/text.h"
+
+/* -- life -------------------------------------------------------------------------------------------------------- */
+
+static void free_access(struct config_socket_access *access) {
+  free(access->allow.users);
+  free(access->allow.groups);
+}
+
+static void free_pipeline(struct config_pipeline *pipeline) {
+  free_access(&pipeline->source.access);
+  free_access(&pipeline->sink.access);
+  free(pipeline->source.path);
+  free(pipeline->sink.path);
+  free(pipeline->name);
+  free(pipeline->text);
+}
+
+struct config *config_free(struct config *config) {
+  if (!config) {
+    return NULL;
+  }
+  for (unsigned i = 0; i < config->pipeline_count; i++) {
+    free_pipeline(&config->pipelines[i]);
+  }
+  for (unsigned i = 0; i < config->file_count; i++) {
+    free(config->files[i]);
+  }
+  free(config->pipelines);
+  free(config->files);
+  free(config->status.socket);
+  free(config->status.http);
+  free(config->text);
+  free(config);
+  return NULL;
+}
+
+static bool begin(struct reader *reader, const struct config_hooks *hooks, struct config_errors *errors) {
+  *reader = (struct reader){.vocabulary = hooks->vocabulary, .errors = errors};
+  reader->config = memory_new(1, sizeof *reader->config);
+  if (!reader->config) {
+    errors_set_exhausted(errors);
+    return false;
+  }
+  if (!reader_set_defaults(reader)) {
+    reader->config = config_free(reader->config);
+  }
+  return reader->config != NULL;
+}
+
+static void resolve_devices(struct config *config) {
+  for (unsigned i = 0; i < config->pipeline_count; i++) {
+    if (config->pipelines[i].device == KEYS_NO_DEVICE) {
+      config->pipelines[i].device = config->gpu.device;
+    }
+  }
+}
+
+static void ask_caller(const struct reader *reader, const struct config_hooks *hooks) {
+  for (unsigned i = 0; hooks->check && i < reader->config->pipeline_count; i++) {
+    if (reader->valid[i]) {
+      hooks->check(reader->config, &reader->config->pipelines[i], reader->errors, hooks->context);
+    }
+  }
+}
+
+static void add_texts(struct reader *reader) {
+  struct config *config = reader->config;
+  config->text = text_of_config(config, reader->vocabulary);
+  bool written = config->text != NULL;
+  for (unsigned i = 0; i < config->pipeline_count; i++) {
+    config->pipelines[i].text = text_of_pipeline(&config->pipelines[i], reader->vocabulary);
+    written = written && config->pipelines[i].text;
+  }
+  if (!written) {
+    errors_set_exhausted(reader->errors);
+  }
+}
+
+/* The finished configuration, or NULL if there was any error. */
+static struct config *finish(struct reader *reader, const struct config_hooks *hooks) {
+  if (reader->config) {
+    resolve_devices(reader->config);
+    validate_config(reader);
+    ask_caller(reader, hooks);
+  }
+  if (config_errors_count(reader->errors) == 0) {
+    add_texts(reader);
+  }
+  free(reader->valid);
+  return config_errors_count(reader->errors) == 0 ? reader->config : config_free(reader->config);
+}
+
+/* -- one file ---------------------------------------------------------------------------------------------------- */
+
+/* A copy of the name that lives as long as the configuration, or NULL. */
+static const char *keep_name(struct reader *reader, const char *name) {
+  struct config *config = reader->config;
+  char **files = memory_grow(config->files, config->file_count, sizeof *files);
+  config->files = files ? files : config->files;
+  char *copy = files ? memory_copy(name, strlen(name)) : NULL;
+  if (!copy) {
+    errors_set_exhausted(reader->errors);
+    return NULL;
+  }
+  files[config->file_count++] = copy;
+  return copy;
+}
+
+static void read_text(struct reader *reader, const char *name, const char *text, size_t length) {
+  const char *kept = keep_name(reader, name);
+  if (!kept || !errors_add_file(reader->errors, name, text, length)) {
+    return;
+  }
+  unsigned errors = config_errors_count(reader->errors);
+  struct node *root = yaml_read(kept, text, length, reader->errors);
+  reader->sound = config_errors_count(reader->errors) == errors;
+  if (root) {
+    reader_read_file(reader, root);
+  }
+  node_free(root);
+}
+
+/* Reads until the end or until the limit is passed; the number of bytes, or -1 with errno. */
+static ssize_t read_all(int fd, char *text, size_t room) {
+  size_t length = 0;
+  while (length < room) {
+    ssize_t part = read(fd, text + length, room - length);
+    if (part < 0 && errno == EINTR) {
+      continue;
+    }
+    if (part <= 0) {
+      return part < 0 ? -1 : (ssize_t)length;
+    }
+    length += (size_t)part;
+  }
+  return (ssize_t)length;
+}
+
+static const char *remedy_for(int error) {
+  switch (error) {
+  case ENOENT:
+    return "name another file with -c FILE, or copy the commented default framed.yaml there";
+  case EACCES:
+    return "let the daemon's user read it, for example chmod 0644";
+  case EISDIR:
+    return "name the file in that directory";
+  default:
+    return NULL;
+  }
+}
+
+static void report_unreadable(struct reader *reader, const char *path, int error) {
+  config_errors_add(reader->errors, (struct config_mark){.file = path}, remedy_for(error), "cannot read it: %s",
+                    strerror(error));
+}
+
+static void read_file(struct reader *reader, const char *path) {
+  enum { ROOM = YAML_MAX_BYTES + 1 }; /* one more, so that yaml_read sees the excess */
+  char *text = memory_new(ROOM, 1);
+  if (!text) {
+    errors_set_exhausted(reader->errors);
+    return;
+  }
+  int fd = open(path, O_RDONLY | O_CLOEXEC);
+  ssize_t length = fd >= 0 ? read_all(fd, text, ROOM) : -1;
+  int error = errno;
+  if (fd >= 0) {
+    close(fd);
+  }
+  if (length >= 0) {
+    read_text(reader, path, text, (size_t)length);
+  } else {
+    report_unreadable(reader, path, error);
+  }
+  free(text);
+}
+
+/* -- drop-ins ---------------------------------------------------------------------------------------------------- */
+
+static int is_drop_in(const struct dirent *entry) {
+  static const char suffix[] = ".yaml";
+  size_t length = strlen(entry->d_name);
+  return entry->d_name[0] != '.' && length > sizeof suffix - 1 &&
+         strcmp(entry->d_name + length - (sizeof suffix - 1), suffix) == 0;
+}
+
+/* By bytes, whatever the locale. */
+static int compare_entries(const struct dirent **left, const struct dirent **right) {
+  return strcmp((*left)->d_name, (*right)->d_name);
+}
+
+static void read_drop_ins(struct reader *reader, const char *directory) {
+  struct dirent **entries = NULL;
+  int count = scandir(directory, &entries, is_drop_in, compare_entries);
+  if (count < 0 && errno != ENOENT) {
+    report_unreadable(reader, directory, errno);
+  }
+  for (int i = 0; i < count; i++) {
+    char path[PATH_MAX];
+    int length = snprintf(path, sizeof path, "%s/%s", directory, entries[i]->d_name);
+    if (length < (int)sizeof path) {
+      read_file(reader, path);
+    } else {
+      report_unreadable(reader, directory, ENAMETOOLONG);
+    }
+    free(entries[i]);
+  }
+  free(entries);
+}
+
+/* -- the two ways in --------------------------------------------------------------------------------------------- */
+
+struct config *config_parse(const char *name, const char *text, size_t length, const struct config_hooks *hooks,
+                            struct config_errors *errors) {
+  struct reader reader;
+  if (begin(&reader, hooks, errors)) {
+    read_text(&reader, name, text, length);
+  }
+  return finish(&reader, hooks);
+}
+
+struct config *config_load(const char *path, const struct config_hooks *hooks, struct config_errors *errors) {
+  struct reader reader;
+  const char *slash = strrchr(path, '/');
+  char directory[PATH_MAX];
+  int length = snprintf(directory, sizeof directory, "%.*sconf.d", slash ? (int)(slash - path + 1) : 0, path);
+  if (begin(&reader, hooks, errors)) {
+    read_file(&reader, path);
+    if (length < (int)sizeof directory) {
+      read_drop_ins(&reader, directory);
+    }
+  }
+  return finish(&reader, hooks);
+}

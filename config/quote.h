@@ -1,0 +1,16 @@
+/*
+ * Quotes one line of a file under an error, with a caret below the place. Only printable text comes out, whatever
+ * the file held, and long lines are cut to a window around the place.
+ */
+#ifndef FRAMED_CONFIG_QUOTE_H
+#define FRAMED_CONFIG_QUOTE_H
+
+#include <stddef.h>
+#include <stdio.h>
+
+/* Line and column count from 1, columns in characters. Prints nothing if there is no such line. */
+void quote_print(FILE *out, const char *text, size_t length, unsigned line, unsigned column);
+/* Replaces control characters, which could disturb a terminal or forge a log line. */
+void quote_make_printable(char *text);
+
+#endif

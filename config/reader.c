@@ -1,0 +1,308 @@
+#include "config/reader.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "config/errors.h"
+#include "config/memory.h"
+#include "config/suggest.h"
+
+enum { NAME_LENGTH = 64, MOST_PIPELINES = 1024 };
+
+#define NAME_CHARACTERS "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-"
+
+const char *reader_where(const struct reader *reader, enum key_section section, char text[READER_WHERE]) {
+  if (!reader->pipeline) {
+    snprintf(text, READER_WHERE, "%s", keys_section_name(section));
+  } else if (section == SECTION_PIPELINE) {
+    snprintf(text, READER_WHERE, "pipeline '%.64s'", reader->pipeline);
+  } else {
+    snprintf(text, READER_WHERE, "%s of pipeline '%.64s'", keys_section_name(section), reader->pipeline);
+  }
+  return text;
+}
+
+/* -- defaults ---------------------------------------------------------------------------------------------------- */
+
+static void set_default(struct reader *reader, const struct config_key *key, void *target) {
+  if (key->fallback) {
+    char fallback[64];
+    snprintf(fallback, sizeof fallback, "%s", key->fallback);
+    struct node node = {.kind = NODE_TEXT, .text = fallback, .quoted = key->type == KEY_MODE};
+    value_read(reader, key, &node, target);
+  } else if (key->type == KEY_USER) {
+    *(uid_t *)target = (uid_t)-1;
+  } else if (key->type == KEY_GROUP) {
+    *(gid_t *)target = (gid_t)-1;
+  } else if (key->type == KEY_DEVICE) {
+    *(unsigned *)target = KEYS_NO_DEVICE;
+  }
+}
+
+static void set_defaults(struct reader *reader, enum key_section section, void *structure) {
+  for (const struct config_key *key = keys_first(section); key; key = keys_next(key)) {
+    void *target = (char *)structure + key->offset;
+    if (key->type == KEY_SECTION) {
+      set_defaults(reader, key->child, target);
+    } else {
+      set_default(reader, key, target);
+    }
+  }
+}
+
+bool reader_set_defaults(struct reader *reader) {
+  unsigned errors = config_errors_count(reader->errors);
+  set_defaults(reader, SECTION_ROOT, reader->config);
+  return config_errors_count(reader->errors) == errors;
+}
+
+/* -- sections ---------------------------------------------------------------------------------------------------- */
+
+/* Says in `text` where else the key would be right, or which keys there are. */
+static const char *list_keys(enum key_section section, const char *name, char text[READER_WHERE * 2]) {
+  for (const struct config_key *key = config_keys; key->name; key++) {
+    if (strcmp(key->name, name) == 0 && key->section != SECTION_ROOT && key->section != SECTION_PIPELINE) {
+      snprintf(text, READER_WHERE * 2, "'%s' belongs into %s", name, keys_section_name(key->section));
+      return text;
+    }
+  }
+  int used = snprintf(text, READER_WHERE * 2, "keys are ");
+  for (const struct config_key *key = keys_first(section); key && used < READER_WHERE * 2; key = keys_next(key)) {
+    used += snprintf(text + used, (size_t)(READER_WHERE * 2 - used), "%s%s", key->name, keys_next(key) ? ", " : "");
+  }
+  return text;
+}
+
+static void report_unknown(struct reader *reader, enum key_section section, const struct node *node) {
+  struct suggestion suggestion = suggest_begin(node->name);
+  for (const struct config_key *key = keys_first(section); key; key = keys_next(key)) {
+    suggest_offer(&suggestion, key->name);
+  }
+  char where[READER_WHERE];
+  char near[SUGGEST_TEXT];
+  char keys[READER_WHERE * 2];
+  const char *remedy = suggest_text(&suggestion, NULL, near);
+  config_errors_add(reader->errors, node->name_at, remedy ? remedy : list_keys(section, node->name, keys),
+                    "unknown key '%.80s' in %s", node->name, reader_where(reader, section, where));
+}
+
+/* The keys that select a variant among `applies` (0: any), as "'socket' or 'file'". */
+static const char *list_selectors(enum key_section section, unsigned applies, char text[READER_WHERE]) {
+  int used = 0;
+  text[0] = '\0';
+  for (const struct config_key *key = keys_first(section); key; key = keys_next(key)) {
+    if (key->selects && (applies == 0 || (applies & key->applies) != 0)) {
+      used += snprintf(text + used, (size_t)(READER_WHERE - used), "%s'%s'", used > 0 ? " or " : "", key->name);
+    }
+  }
+  return text;
+}
+
+static unsigned variant_of(const struct config_key *selector) { return (unsigned)__builtin_ctz(selector->applies); }
+
+/* The child that selects the variant; NULL if there is none or, which is an error, more than one. */
+static const struct config_key *find_selector(struct reader *reader, enum key_section section, const struct node *node) {
+  const struct config_key *found = NULL;
+  char where[READER_WHERE];
+  char selectors[READER_WHERE];
+  for (const struct node *child = node->first; child; child = child->next) {
+    const struct config_key *key = keys_find(section, child->name);
+    if (!key || !key->selects || key == found) {
+      continue;
+    }
+    if (found) {
+      config_errors_add(reader->errors, child->name_at, "keep one of the two", "'%s' and '%s' exclude each other in %s",
+                        found->name, key->name, reader_where(reader, section, where));
+      return NULL;
+    }
+    found = key;
+  }
+  if (!found) {
+    config_errors_add(reader->errors, node->at, NULL, "%s needs %s", reader_where(reader, section, where),
+                      list_selectors(section, 0, selectors));
+  }
+  return found;
+}
+
+static void check_required(struct reader *reader, enum key_section section, const struct node *node, unsigned variant) {
+  char where[READER_WHERE];
+  for (const struct config_key *key = keys_first(section); key; key = keys_next(key)) {
+    if (key->required && keys_applies(key, variant) && !node_find(node, key->name)) {
+      config_errors_add(reader->errors, section == SECTION_PIPELINE ? node->name_at : node->at, key->help, "%s needs '%s'",
+                        reader_where(reader, section, where), key->name);
+    }
+  }
+}
+
+static void check_applies(struct reader *reader, enum key_section section, const struct node *node, unsigned variant) {
+  char where[READER_WHERE];
+  char selectors[READER_WHERE];
+  for (const struct node *child = node->first; child; child = child->next) {
+    const struct config_key *key = keys_find(section, child->name);
+    if (key && !keys_applies(key, variant)) {
+      config_errors_add(reader->errors, child->name_at, "remove it", "'%s' goes only with %s in %s", key->name,
+                        list_selectors(section, key->applies, selectors), reader_where(reader, section, where));
+    }
+  }
+}
+
+/* False, with an error if it is no mapping and not empty either. */
+static bool is_mapping(struct reader *reader, const char *name, const struct node *node) {
+  if (node->kind == NODE_MAPPING) {
+    return true;
+  }
+  if (node->kind != NODE_INVALID && !node_is_nothing(node)) {
+    char text[READER_WHERE];
+    config_errors_add(reader->errors, node->at, NULL, "'%.80s' must be a mapping of keys, not %s", name,
+                      value_describe(node, text));
+  }
+  return false;
+}
+
+static void read_section(struct reader *reader, enum key_section section, const struct node *node, void *structure);
+static void read_pipelines(struct reader *reader, const struct node *node);
+
+static void read_key(struct reader *reader, const struct config_key *key, const struct node *node, void *structure) {
+  void *target = (char *)structure + key->offset;
+  switch (key->type) {
+  case KEY_SECTION:
+    if (is_mapping(reader, key->name, node) || (key->required && node_is_nothing(node))) {
+      read_section(reader, key->child, node, target);
+    }
+    break;
+  case KEY_PIPELINES:
+    read_pipelines(reader, node);
+    break;
+  case KEY_STAGES:
+    stages_read(reader, node, structure);
+    break;
+  default:
+    value_read(reader, key, node, target);
+    break;
+  }
+}
+
+/* Where the paths of sockets and files stand, for what is only found out later. */
+static void note_place(enum key_section section, const struct config_key *key, const struct node *node, void *structure) {
+  if (section == SECTION_SOURCE && key->selects) {
+    ((struct config_source *)structure)->path_at = node->at;
+  } else if (section == SECTION_SINK && key->selects) {
+    ((struct config_sink *)structure)->path_at = node->at;
+  } else if (section == SECTION_STATUS && key->type == KEY_SOCKET) {
+    ((struct config *)structure)->status.socket_at = node->at;
+  } else if (key->child == SECTION_SOURCE) {
+    ((struct config_pipeline *)structure)->source.at = node->name_at;
+  } else if (key->child == SECTION_SINK) {
+    ((struct config_pipeline *)structure)->sink.at = node->name_at;
+  } else if (key->child == SECTION_FORMAT) {
+    ((struct config_source *)structure)->format.at = node->at;
+  }
+}
+
+static void read_section(struct reader *reader, enum key_section section, const struct node *node, void *structure) {
+  for (const struct node *child = node->first; child; child = child->next) {
+    const struct config_key *key = keys_find(section, child->name);
+    if (key) {
+      note_place(section, key, child, structure);
+      read_key(reader, key, child, structure);
+    } else {
+      report_unknown(reader, section, child);
+    }
+  }
+  unsigned variant = 0;
+  if (keys_has_variants(section)) {
+    const struct config_key *selector = find_selector(reader, section, node);
+    if (!selector) {
+      return;
+    }
+    variant = variant_of(selector);
+    keys_set_variant(section, structure, variant);
+    check_applies(reader, section, node, variant);
+  }
+  check_required(reader, section, node, variant);
+}
+
+/* -- pipelines --------------------------------------------------------------------------------------------------- */
+
+static const struct config_pipeline *find_pipeline(const struct config *config, const char *name) {
+  for (unsigned i = 0; i < config->pipeline_count; i++) {
+    if (strcmp(config->pipelines[i].name, name) == 0) {
+      return &config->pipelines[i];
+    }
+  }
+  return NULL;
+}
+
+static bool is_name_free(struct reader *reader, const struct node *node) {
+  size_t length = strlen(node->name);
+  if (length == 0 || length > NAME_LENGTH || strspn(node->name, NAME_CHARACTERS) != length) {
+    config_errors_add(reader->errors, node->name_at, "use 1 to 64 letters, digits, '_', '-' and '.'",
+                      "'%.80s' is not a name for a pipeline", node->name);
+    return false;
+  }
+  const struct config_pipeline *other = find_pipeline(reader->config, node->name);
+  if (other) {
+    config_errors_add(reader->errors, node->name_at, "remove or rename one of the two",
+                      "pipeline '%s' is defined twice; the first is at %s:%u:%u", node->name, other->at.file, other->at.line,
+                      other->at.column);
+  }
+  return !other;
+}
+
+static bool make_room(struct reader *reader) {
+  struct config *config = reader->config;
+  bool *valid = memory_grow(reader->valid, config->pipeline_count, sizeof *valid);
+  reader->valid = valid ? valid : reader->valid;
+  struct config_pipeline *pipelines = memory_grow(config->pipelines, config->pipeline_count, sizeof *pipelines);
+  config->pipelines = pipelines ? pipelines : config->pipelines;
+  return valid && pipelines;
+}
+
+static struct config_pipeline *add_pipeline(struct reader *reader, const struct node *node) {
+  char *name = make_room(reader) ? memory_copy(node->name, strlen(node->name)) : NULL;
+  if (!name) {
+    errors_set_exhausted(reader->errors);
+    return NULL;
+  }
+  struct config_pipeline *pipeline = &reader->config->pipelines[reader->config->pipeline_count++];
+  *pipeline = (struct config_pipeline){.at = node->name_at, .name = name};
+  return pipeline;
+}
+
+static void read_pipeline(struct reader *reader, const struct node *node) {
+  struct config_pipeline *pipeline = is_name_free(reader, node) ? add_pipeline(reader, node) : NULL;
+  if (!pipeline) {
+    return;
+  }
+  unsigned errors = config_errors_count(reader->errors);
+  reader->pipeline = pipeline->name;
+  set_defaults(reader, SECTION_PIPELINE, pipeline);
+  if (is_mapping(reader, node->name, node) || node_is_nothing(node)) {
+    read_section(reader, SECTION_PIPELINE, node, pipeline);
+  }
+  if (pipeline->sink.endpoint != CONFIG_SOCKET) {
+    pipeline->sink.overload = CONFIG_SINK_BLOCK;
+  }
+  bool whole = reader->sound && config_errors_count(reader->errors) == errors;
+  reader->valid[pipeline - reader->config->pipelines] = whole && validate_pipeline(reader, node, pipeline);
+  reader->pipeline = NULL;
+}
+
+static void read_pipelines(struct reader *reader, const struct node *node) {
+  if (!is_mapping(reader, "pipelines", node)) {
+    return;
+  }
+  for (const struct node *child = node->first; child; child = child->next) {
+    if (reader->config->pipeline_count == MOST_PIPELINES) {
+      config_errors_add(reader->errors, child->name_at, NULL, "more than %d pipelines", MOST_PIPELINES);
+      return;
+    }
+    read_pipeline(reader, child);
+  }
+}
+
+void reader_read_file(struct reader *reader, const struct node *root) {
+  if (is_mapping(reader, "the file", root)) {
+    read_section(reader, SECTION_ROOT, root, reader->config);
+  }
+}

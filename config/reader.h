@@ -1,0 +1,50 @@
+/*
+ * From nodes to the configuration, by the table of keys. Reading goes on behind an error, so that one report holds
+ * them all; what a reader function could not read keeps its default.
+ */
+#ifndef FRAMED_CONFIG_READER_H
+#define FRAMED_CONFIG_READER_H
+
+#include "config/config.h"
+#include "config/keys.h"
+#include "config/yaml.h"
+
+enum { READER_WHERE = 128 };
+
+struct reader {
+  struct config *config;
+  const struct config_vocabulary *vocabulary;
+  struct config_errors *errors;
+  const char *pipeline; /* name of the one that is read, or NULL */
+  bool sound;           /* the file that is read had no error as YAML, so that nothing in it is missing by mistake */
+  bool *valid;          /* a flag for each pipeline: no error in it alone */
+};
+
+/* Sets every default. False if there is no memory. */
+bool reader_set_defaults(struct reader *reader);
+/* Reads one file into the configuration, over what earlier files said. */
+void reader_read_file(struct reader *reader, const struct node *root);
+
+/* "'source' of pipeline 'cam0'" in `text`. */
+const char *reader_where(const struct reader *reader, enum key_section section, char text[READER_WHERE]);
+
+/* values.c: reads one value into `target`, which is the key's place in its structure. */
+void value_read(struct reader *reader, const struct config_key *key, const struct node *node, void *target);
+/* "a list", "a mapping", "nothing", "'abc'" in `text`. */
+const char *value_describe(const struct node *node, char text[READER_WHERE]);
+/* A number of a stage's parameter; false if an error was added. */
+bool value_read_number(struct reader *reader, const char *name, const struct node *node, bool whole, double *number);
+
+/* Index of the word in a NULL terminated list; false if an error was added. */
+bool value_read_word(struct reader *reader, const char *name, const struct node *node, const char *const *words,
+                     unsigned *index);
+
+/* stages.c: reads the list of stages of a pipeline. */
+void stages_read(struct reader *reader, const struct node *list, struct config_pipeline *pipeline);
+
+/* validate.c: what keys of one pipeline mean for each other; `node` is its mapping. False if an error was added. */
+bool validate_pipeline(struct reader *reader, const struct node *node, const struct config_pipeline *pipeline);
+/* What pipelines mean for each other, after the last file. */
+void validate_config(struct reader *reader);
+
+#endif

@@ -1,0 +1,260 @@
+#include "config/text.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "config/keys.h"
+#include "config/units.h"
+
+enum { STEP = 2 };
+
+struct writer {
+  FILE *out;
+  const struct config_vocabulary *vocabulary;
+};
+
+/* -- texts ------------------------------------------------------------------------------------------------------- */
+
+static bool is_word(const char *text) {
+  static const char *const reserved[] = {"null", "true", "false", "yes", "no", "on", "off", "y", "n", NULL};
+  for (const char *const *word = reserved; *word; word++) {
+    if (strcasecmp(text, *word) == 0) {
+      return false;
+    }
+  }
+  return (text[0] >= 'A' && text[0] <= 'Z') || (text[0] >= 'a' && text[0] <= 'z');
+}
+
+/* Paths and names that every YAML reader takes for a text stand as they are; all others in quotes. */
+static void write_text(const struct writer *writer, const char *text) {
+  static const char *const plain = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_./-";
+  if (strspn(text, plain) == strlen(text) && (text[0] == '/' || is_word(text))) {
+    fputs(text, writer->out);
+    return;
+  }
+  fputc('"', writer->out);
+  for (const char *at = text; *at; at++) {
+    fprintf(writer->out, *at == '"' || *at == '\\' ? "\\%c" : "%c", *at);
+  }
+  fputc('"', writer->out);
+}
+
+static void write_indent(const struct writer *writer, int indent) { fprintf(writer->out, "%*s", indent, ""); }
+
+/* -- values ------------------------------------------------------------------------------------------------------ */
+
+static void write_ids(const struct writer *writer, const unsigned *ids, unsigned count) {
+  fputc('[', writer->out);
+  for (unsigned i = 0; i < count; i++) {
+    fprintf(writer->out, "%s%u", i > 0 ? ", " : "", ids[i]);
+  }
+  fputc(']', writer->out);
+}
+
+static void write_shape(const struct writer *writer, const struct config_format *format) {
+  for (unsigned i = 0; i < format->rank; i++) {
+    fprintf(writer->out, "%s%" PRIu64, i > 0 ? ", " : "[", format->shape[i]);
+  }
+  fputc(']', writer->out);
+}
+
+static void write_value(const struct writer *writer, const struct config_key *key, const void *value) {
+  const struct config_allow *allow = value;
+  char text[UNITS_TEXT];
+  switch (key->type) {
+  case KEY_CHOICE:
+    fputs(key->choices[*(const unsigned *)value], writer->out);
+    break;
+  case KEY_LANES:
+    if (*(const unsigned *)value == 0) {
+      fputs("auto", writer->out);
+      break;
+    }
+    /* fall through */
+  case KEY_COUNT:
+  case KEY_DEVICE:
+  case KEY_USER:
+  case KEY_GROUP:
+    fprintf(writer->out, "%u", *(const unsigned *)value);
+    break;
+  case KEY_DURATION:
+    fputs(units_describe_duration(*(const int64_t *)value, text), writer->out);
+    break;
+  case KEY_RATE:
+    fputs(units_describe_number(*(const double *)value, text), writer->out);
+    break;
+  case KEY_FLAG:
+    fputs(*(const bool *)value ? "true" : "false", writer->out);
+    break;
+  case KEY_TRUE:
+    fputs("true", writer->out);
+    break;
+  case KEY_SOCKET:
+  case KEY_FILE:
+  case KEY_ADDRESS:
+    write_text(writer, *(char *const *)value);
+    break;
+  case KEY_MODE:
+    fprintf(writer->out, "\"%04o\"", (unsigned)*(const mode_t *)value);
+    break;
+  case KEY_USERS:
+    write_ids(writer, allow->users, allow->user_count);
+    break;
+  case KEY_GROUPS:
+    write_ids(writer, allow->groups, allow->group_count);
+    break;
+  case KEY_PIXELS:
+    fputs(writer->vocabulary->pixels[*(const unsigned *)value], writer->out);
+    break;
+  case KEY_DTYPE:
+    fputs(writer->vocabulary->dtypes[*(const unsigned *)value], writer->out);
+    break;
+  case KEY_SHAPE:
+    write_shape(writer, value);
+    break;
+  case KEY_SECTION:
+  case KEY_PIPELINES:
+  case KEY_STAGES:
+    break;
+  }
+}
+
+/* Whether there is anything to say: some keys have a value that only their absence means. */
+static bool is_present(const struct config_key *key, const void *value) {
+  const struct config_allow *allow = value;
+  switch (key->type) {
+  case KEY_ADDRESS:
+    return *(char *const *)value != NULL;
+  case KEY_USER:
+    return *(const uid_t *)value != (uid_t)-1;
+  case KEY_GROUP:
+    return *(const gid_t *)value != (gid_t)-1;
+  case KEY_DURATION:
+    return key->fallback || *(const int64_t *)value != 0;
+  case KEY_SECTION:
+    return key->child != SECTION_ALLOW || allow->user_count + allow->group_count > 0;
+  default:
+    return true;
+  }
+}
+
+/* -- stages ------------------------------------------------------------------------------------------------------ */
+
+static void write_parameter(const struct writer *writer, const struct config_parameter *parameter, const double *numbers,
+                            unsigned count) {
+  char text[UNITS_TEXT];
+  fprintf(writer->out, "%s: ", parameter->name);
+  if (parameter->type == CONFIG_CHOICE) {
+    fputs(parameter->choices[(size_t)numbers[0]], writer->out);
+    return;
+  }
+  for (unsigned i = 0; i < count; i++) {
+    fprintf(writer->out, "%s%s", i > 0 ? ", " : count > 1 ? "[" : "", units_describe_number(numbers[i], text));
+  }
+  fputs(count > 1 ? "]" : "", writer->out);
+}
+
+/* Only parameters that were given: to some stages it matters whether one was. */
+static void write_stage(const struct writer *writer, const struct config_stage *stage) {
+  const struct config_stage_type *type = &writer->vocabulary->stages[stage->type];
+  const char *separator = "";
+  fprintf(writer->out, "- %s: {", type->name);
+  for (unsigned i = 0; i < type->parameter_count; i++) {
+    if (stage->values[i].given) {
+      fputs(separator, writer->out);
+      write_parameter(writer, &type->parameters[i], stage->values[i].numbers, stage->values[i].count);
+      separator = ", ";
+    }
+  }
+  fputs("}\n", writer->out);
+}
+
+static void write_stages(const struct writer *writer, const struct config_pipeline *pipeline, int indent) {
+  fputs(pipeline->stage_count > 0 ? "stages:\n" : "stages: []\n", writer->out);
+  for (unsigned i = 0; i < pipeline->stage_count; i++) {
+    write_indent(writer, indent + STEP);
+    write_stage(writer, &pipeline->stages[i]);
+  }
+}
+
+/* -- sections ---------------------------------------------------------------------------------------------------- */
+
+static void write_section(const struct writer *writer, enum key_section section, const void *structure, int indent);
+
+static void write_inline(const struct writer *writer, enum key_section section, const void *structure) {
+  unsigned variant = keys_variant(section, structure);
+  const char *separator = "{";
+  for (const struct config_key *key = keys_first(section); key; key = keys_next(key)) {
+    const void *value = (const char *)structure + key->offset;
+    if (keys_applies(key, variant) && is_present(key, value)) {
+      fprintf(writer->out, "%s%s: ", separator, key->name);
+      write_value(writer, key, value);
+      separator = ", ";
+    }
+  }
+  fputs("}\n", writer->out);
+}
+
+static void write_pipelines(const struct writer *writer, const struct config *config, int indent) {
+  fputs(config->pipeline_count > 0 ? "pipelines:\n" : "pipelines: {}\n", writer->out);
+  for (unsigned i = 0; i < config->pipeline_count; i++) {
+    write_indent(writer, indent + STEP);
+    write_text(writer, config->pipelines[i].name);
+    fputs(":\n", writer->out);
+    write_section(writer, SECTION_PIPELINE, &config->pipelines[i], indent + 2 * STEP);
+  }
+}
+
+static void write_key(const struct writer *writer, const struct config_key *key, const void *structure, int indent) {
+  const void *value = (const char *)structure + key->offset;
+  write_indent(writer, indent);
+  if (key->type == KEY_STAGES) {
+    write_stages(writer, structure, indent);
+  } else if (key->type == KEY_PIPELINES) {
+    write_pipelines(writer, structure, indent);
+  } else if (key->type == KEY_SECTION && key->inline_) {
+    fprintf(writer->out, "%s: ", key->name);
+    write_inline(writer, key->child, value);
+  } else if (key->type == KEY_SECTION) {
+    fprintf(writer->out, "%s:\n", key->name);
+    write_section(writer, key->child, value, indent + STEP);
+  } else {
+    fprintf(writer->out, "%s: ", key->name);
+    write_value(writer, key, value);
+    fputc('\n', writer->out);
+  }
+}
+
+static void write_section(const struct writer *writer, enum key_section section, const void *structure, int indent) {
+  unsigned variant = keys_variant(section, structure);
+  for (const struct config_key *key = keys_first(section); key; key = keys_next(key)) {
+    if (keys_applies(key, variant) && is_present(key, (const char *)structure + key->offset)) {
+      write_key(writer, key, structure, indent);
+    }
+  }
+}
+
+static char *text_of(enum key_section section, const void *structure, const struct config_vocabulary *vocabulary) {
+  char *text = NULL;
+  size_t length = 0;
+  struct writer writer = {.out = open_memstream(&text, &length), .vocabulary = vocabulary};
+  if (!writer.out) {
+    return NULL;
+  }
+  write_section(&writer, section, structure, 0);
+  bool written = ferror(writer.out) == 0;
+  if (fclose(writer.out) != 0 || !written) {
+    free(text);
+    text = NULL;
+  }
+  return text;
+}
+
+char *text_of_config(const struct config *config, const struct config_vocabulary *vocabulary) {
+  return text_of(SECTION_ROOT, config, vocabulary);
+}
+
+char *text_of_pipeline(const struct config_pipeline *pipeline, const struct config_vocabulary *vocabulary) {
+  return text_of(SECTION_PIPELINE, pipeline, vocabulary);
+}

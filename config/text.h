@@ -1,0 +1,11 @@
+/* The canonical text: YAML of a whole configuration with every default, which reads back as the same. */
+#ifndef FRAMED_CONFIG_TEXT_H
+#define FRAMED_CONFIG_TEXT_H
+
+#include "config/config.h"
+
+/* Allocated texts, or NULL if there is no memory. */
+char *text_of_config(const struct config *config, const struct config_vocabulary *vocabulary);
+char *text_of_pipeline(const struct config_pipeline *pipeline, const struct config_vocabulary *vocabulary);
+
+#endif

@@ -1,0 +1,186 @@
+/*
+ * What keys mean for each other: combinations that are each fine alone and impossible together. Only pipelines that
+ * are whole come here. What a single key allows stands in keys.def.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "config/errors.h"
+#include "config/memory.h"
+#include "config/reader.h"
+
+/* -- within one pipeline ----------------------------------------------------------------------------------------- */
+
+/* Where the value of `section`.`key` stands (section NULL: the pipeline's own key), or the pipeline's name. */
+static struct config_mark place(const struct node *pipeline, const char *section, const char *key) {
+  const struct node *node = node_find(section ? node_find(pipeline, section) : pipeline, key);
+  return node ? node->at : pipeline->name_at;
+}
+
+static bool is_stream(const char *path) { return path && strcmp(path, "-") == 0; }
+
+static void check_clients(struct reader *reader, const struct node *node, const struct config_pipeline *pipeline) {
+  if (pipeline->source.clients > 1 && pipeline->sink.endpoint != CONFIG_REPLY) {
+    config_errors_add(reader->errors, place(node, "source", "clients"), "write sink: {reply: true}, or clients: 1",
+                      "more than 1 client of pipeline '%s' needs a sink that replies to each", pipeline->name);
+  }
+}
+
+static void check_reply(struct reader *reader, const struct node *node, const struct config_pipeline *pipeline) {
+  if (pipeline->sink.endpoint == CONFIG_REPLY && pipeline->source.endpoint != CONFIG_SOCKET) {
+    config_errors_add(reader->errors, place(node, "sink", "reply"),
+                      "use a socket as the source, or a file or socket as the sink", "pipeline '%s' cannot reply to a file",
+                      pipeline->name);
+  }
+}
+
+static void check_loop(struct reader *reader, const struct node *node, const struct config_pipeline *pipeline) {
+  if (pipeline->source.loop && is_stream(pipeline->source.path)) {
+    config_errors_add(reader->errors, place(node, "source", "loop"), "name a file, or remove 'loop'",
+                      "standard input cannot be read in a loop");
+  }
+}
+
+static void check_overload(struct reader *reader, const struct node *node, const struct config_pipeline *pipeline) {
+  enum { SLOTS_NEEDED = 3 };
+  if (pipeline->overload == CONFIG_OVERLOAD_DROP_OLDEST && pipeline->slots < SLOTS_NEEDED) {
+    config_errors_add(
+        reader->errors, place(node, NULL, "overload"), "write slots: 3, or slots: 4 so that copies overlap kernels",
+        "'drop-oldest' needs at least 3 slots (one waits, one fills); pipeline '%s' has %u", pipeline->name, pipeline->slots);
+  }
+}
+
+/* y4m has a header for these two of the pixel formats that a source can have. */
+static void check_y4m_source(struct reader *reader, const struct node *node, const struct config_pipeline *pipeline) {
+  const struct config_format *format = &pipeline->source.format;
+  const char *pixels = format->is_tensor ? "a tensor" : reader->vocabulary->pixels[format->pixels];
+  if (pipeline->source.protocol == CONFIG_PROTOCOL_Y4M && strcmp(pixels, "gray") != 0 && strcmp(pixels, "yuv420p") != 0) {
+    config_errors_add(reader->errors, place(node, "source", "protocol"), "use pixels: yuv420p or gray, or protocol: raw",
+                      "y4m cannot carry %s", pixels);
+  }
+}
+
+bool validate_pipeline(struct reader *reader, const struct node *node, const struct config_pipeline *pipeline) {
+  unsigned errors = config_errors_count(reader->errors);
+  check_clients(reader, node, pipeline);
+  check_reply(reader, node, pipeline);
+  check_loop(reader, node, pipeline);
+  check_overload(reader, node, pipeline);
+  check_y4m_source(reader, node, pipeline);
+  return config_errors_count(reader->errors) == errors;
+}
+
+/* -- between pipelines ------------------------------------------------------------------------------------------- */
+
+/* One path that must be its user's alone. */
+struct claim {
+  const char *path;            /* without "./" and doubled slashes */
+  const char *user, *pipeline; /* "source" of pipeline "cam0" */
+  struct config_mark at;
+};
+
+struct claims {
+  struct claim *list;
+  size_t count;
+};
+
+/* Removes "./" and doubled slashes, so that spellings of one path come out the same; links are not followed. */
+static void simplify(char *path) {
+  const char *from = path;
+  char *to = path;
+  while (*from) {
+    bool begins = to == path || to[-1] == '/';
+    if (begins && from[0] == '.' && from[1] == '/') {
+      from += 2;
+    } else if (*from == '/' && to > path && to[-1] == '/') {
+      from++;
+    } else {
+      *to++ = *from++;
+    }
+  }
+  *to = '\0';
+}
+
+static bool claim(struct reader *reader, struct claims *claims, const struct claim *wanted) {
+  struct claim *grown = memory_grow(claims->list, claims->count, sizeof *grown);
+  claims->list = grown ? grown : claims->list;
+  char *path = grown ? memory_copy(wanted->path, strlen(wanted->path)) : NULL;
+  if (!path) {
+    errors_set_exhausted(reader->errors);
+    return false;
+  }
+  simplify(path);
+  grown[claims->count] = *wanted;
+  grown[claims->count++].path = path;
+  return true;
+}
+
+/* Devices such as /dev/null may be written by many. */
+static bool is_exclusive_file(const char *path) { return strncmp(path, "/dev/", 5) != 0; }
+
+static bool claim_pipeline(struct reader *reader, struct claims *claims, const struct config_pipeline *pipeline) {
+  const struct config_source *source = &pipeline->source;
+  const struct config_sink *sink = &pipeline->sink;
+  struct claim in = {.path = source->path, .user = "source", .pipeline = pipeline->name, .at = source->path_at};
+  struct claim out = {.path = sink->path, .user = "sink", .pipeline = pipeline->name, .at = sink->path_at};
+  in.path = is_stream(in.path) ? "/dev/stdin" : in.path;
+  bool one_reader = source->endpoint == CONFIG_SOCKET || is_stream(source->path);
+  bool one_writer = sink->endpoint == CONFIG_SOCKET || (sink->endpoint == CONFIG_FILE && is_exclusive_file(sink->path));
+  out.path = one_writer && is_stream(out.path) ? "/dev/stdout" : out.path;
+  return (!one_reader || claim(reader, claims, &in)) && (!one_writer || claim(reader, claims, &out));
+}
+
+static bool claim_all(struct reader *reader, struct claims *claims) {
+  const struct config *config = reader->config;
+  struct claim status = {.path = config->status.socket, .user = "'status'", .at = config->status.socket_at};
+  bool claimed = claim(reader, claims, &status);
+  for (unsigned i = 0; claimed && i < config->pipeline_count; i++) {
+    claimed = !reader->valid[i] || claim_pipeline(reader, claims, &config->pipelines[i]);
+  }
+  return claimed;
+}
+
+static int compare_claims(const void *left, const void *right) {
+  const struct claim *a = *(const struct claim *const *)left;
+  const struct claim *b = *(const struct claim *const *)right;
+  int order = strcmp(a->path, b->path);
+  return order != 0 ? order : (a > b) - (a < b);
+}
+
+static void report_conflict(struct reader *reader, const struct claim *first, const struct claim *second) {
+  /* a default has no place of its own: then the other one is at fault */
+  struct config_mark at = second->at.line > 0 ? second->at : first->at;
+  char remedy[READER_WHERE];
+  snprintf(remedy, sizeof remedy, first->pipeline ? "it is also the %s of pipeline '%s'" : "it is also the socket of %s",
+           first->user, first->pipeline ? first->pipeline : "");
+  config_errors_add(reader->errors, at, remedy, "'%.200s' is used twice", second->path);
+}
+
+static void check_claims(struct reader *reader, const struct claims *claims) {
+  const struct claim **sorted = memory_new(claims->count, sizeof *sorted);
+  if (!sorted) {
+    errors_set_exhausted(reader->errors);
+    return;
+  }
+  for (size_t i = 0; i < claims->count; i++) {
+    sorted[i] = &claims->list[i];
+  }
+  qsort(sorted, claims->count, sizeof *sorted, compare_claims);
+  for (size_t i = 1; i < claims->count; i++) {
+    if (strcmp(sorted[i - 1]->path, sorted[i]->path) == 0) {
+      report_conflict(reader, sorted[i - 1], sorted[i]);
+    }
+  }
+  free(sorted);
+}
+
+void validate_config(struct reader *reader) {
+  struct claims claims = {0};
+  if (claim_all(reader, &claims)) {
+    check_claims(reader, &claims);
+  }
+  for (size_t i = 0; i < claims.count; i++) {
+    free((char *)claims.list[i].path);
+  }
+  free(claims.list);
+}

@@ -1,0 +1,378 @@
+/*
+ * Reads single values: each type of key has a function, which stores the value or adds one error.
+ */
+#include <arpa/inet.h>
+#include <grp.h>
+#include <inttypes.h>
+#include <pwd.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "config/errors.h"
+#include "config/memory.h"
+#include "config/reader.h"
+#include "config/suggest.h"
+#include "config/units.h"
+
+typedef void value_reader(struct reader *reader, const struct config_key *key, const struct node *node, void *target);
+
+const char *value_describe(const struct node *node, char text[READER_WHERE]) {
+  if (node->kind == NODE_LIST) {
+    return "a list";
+  }
+  if (node->kind == NODE_MAPPING) {
+    return "a mapping";
+  }
+  if (node_is_nothing(node)) {
+    return "nothing";
+  }
+  snprintf(text, READER_WHERE, node->quoted ? "the text \"%.80s\"" : "'%.80s'", node->text);
+  return text;
+}
+
+static void expect(struct reader *reader, const char *name, const struct node *node, const char *remedy, const char *expected) {
+  char text[READER_WHERE];
+  config_errors_add(reader->errors, node->at, remedy, "'%s' must be %s, not %s", name, expected, value_describe(node, text));
+}
+
+/* A text that YAML takes for a text, too. */
+static bool is_text(const struct node *node) {
+  double number;
+  return node->kind == NODE_TEXT &&
+         (node->quoted || (!node_is_nothing(node) && strcmp(node->text, "true") != 0 && strcmp(node->text, "false") != 0 &&
+                           units_number(node->text, &number) == UNITS_MALFORMED));
+}
+
+/* -- numbers ----------------------------------------------------------------------------------------------------- */
+
+bool value_read_number(struct reader *reader, const char *name, const struct node *node, bool whole, double *number) {
+  int64_t integer = 0;
+  enum units_result result = UNITS_MALFORMED;
+  if (node->kind == NODE_TEXT && !node->quoted) {
+    result = whole ? units_whole(node->text, &integer) : units_number(node->text, number);
+  }
+  if (result == UNITS_MALFORMED) {
+    bool in_quotes = node->kind == NODE_TEXT && node->quoted && units_number(node->text, number) == UNITS_OK;
+    expect(reader, name, node, in_quotes ? "remove the quotes" : NULL, whole ? "a whole number" : "a number");
+  } else if (result != UNITS_OK) {
+    config_errors_add(reader->errors, node->at, NULL, "'%s' is too large: %.80s", name, node->text);
+  } else if (whole) {
+    *number = (double)integer;
+  }
+  return result == UNITS_OK;
+}
+
+static bool in_bounds(struct reader *reader, const struct config_key *key, const struct node *node, double value) {
+  if (value >= (double)key->minimum && value <= (double)key->maximum) {
+    return true;
+  }
+  config_errors_add(reader->errors, node->at, NULL, "'%s' must be between %" PRId64 " and %" PRId64 ", not %.80s", key->name,
+                    key->minimum, key->maximum, node->text);
+  return false;
+}
+
+static void read_count(struct reader *reader, const struct config_key *key, const struct node *node, void *target) {
+  double number;
+  if (value_read_number(reader, key->name, node, true, &number) && in_bounds(reader, key, node, number)) {
+    *(unsigned *)target = (unsigned)number;
+  }
+}
+
+static void read_lanes(struct reader *reader, const struct config_key *key, const struct node *node, void *target) {
+  if (node->kind == NODE_TEXT && strcmp(node->text, "auto") == 0) {
+    *(unsigned *)target = 0;
+  } else if (node->kind != NODE_TEXT || is_text(node)) {
+    expect(reader, key->name, node, NULL, "'auto' or a whole number");
+  } else {
+    read_count(reader, key, node, target);
+  }
+}
+
+static void read_rate(struct reader *reader, const struct config_key *key, const struct node *node, void *target) {
+  double number;
+  if (value_read_number(reader, key->name, node, false, &number) && in_bounds(reader, key, node, number)) {
+    *(double *)target = number;
+  }
+}
+
+static void check_duration(struct reader *reader, const struct config_key *key, const struct node *node, int64_t ns,
+                           int64_t *target) {
+  if (ns >= key->minimum && ns <= key->maximum) {
+    *target = ns;
+    return;
+  }
+  char least[UNITS_TEXT];
+  char most[UNITS_TEXT];
+  config_errors_add(reader->errors, node->at, NULL, "'%s' must be between %s and %s, not %.80s", key->name,
+                    units_describe_duration(key->minimum, least), units_describe_duration(key->maximum, most), node->text);
+}
+
+static void read_duration(struct reader *reader, const struct config_key *key, const struct node *node, void *target) {
+  int64_t ns = 0;
+  const char *unit = "";
+  enum units_result result = node->kind == NODE_TEXT ? units_duration(node->text, &ns, &unit) : UNITS_MALFORMED;
+  char hint[READER_WHERE];
+  switch (result) {
+  case UNITS_OK:
+    check_duration(reader, key, node, ns, target);
+    break;
+  case UNITS_NO_UNIT:
+    snprintf(hint, sizeof hint, "write for example %.20sms or %.20ss; units are " UNITS_OF_TIME, node->text, node->text);
+    config_errors_add(reader->errors, node->at, hint, "'%s' needs a unit", key->name);
+    break;
+  case UNITS_UNKNOWN_UNIT:
+    config_errors_add(reader->errors, node->at, "units are " UNITS_OF_TIME, "unknown unit '%.40s' in '%s'", unit, key->name);
+    break;
+  case UNITS_TOO_LARGE:
+    config_errors_add(reader->errors, node->at, NULL, "'%s' is too large: %.80s", key->name, node->text);
+    break;
+  case UNITS_MALFORMED:
+    expect(reader, key->name, node, NULL, "a duration such as 50ms");
+    break;
+  }
+}
+
+/* -- words ------------------------------------------------------------------------------------------------------- */
+
+bool value_read_word(struct reader *reader, const char *name, const struct node *node, const char *const *words,
+                     unsigned *index) {
+  struct suggestion suggestion = suggest_begin(node->kind == NODE_TEXT ? node->text : "");
+  char list[SUGGEST_TEXT] = "";
+  size_t used = 0;
+  for (unsigned i = 0; words[i]; i++) {
+    if (node->kind == NODE_TEXT && strcmp(node->text, words[i]) == 0) {
+      *index = i;
+      return true;
+    }
+    suggest_offer(&suggestion, words[i]);
+    int length = snprintf(list + used, sizeof list - used, "%s%s", i > 0 ? ", " : "", words[i]);
+    used += (size_t)length < sizeof list - used ? (size_t)length : 0;
+  }
+  char remedy[SUGGEST_TEXT];
+  char expected[SUGGEST_TEXT + 16];
+  snprintf(expected, sizeof expected, "one of: %s", list);
+  expect(reader, name, node, suggest_text(&suggestion, NULL, remedy), expected);
+  return false;
+}
+
+static void read_choice(struct reader *reader, const struct config_key *key, const struct node *node, void *target) {
+  value_read_word(reader, key->name, node, key->choices, target);
+}
+
+static void read_pixels(struct reader *reader, const struct config_key *key, const struct node *node, void *target) {
+  value_read_word(reader, key->name, node, reader->vocabulary->pixels, target);
+}
+
+static void read_dtype(struct reader *reader, const struct config_key *key, const struct node *node, void *target) {
+  value_read_word(reader, key->name, node, reader->vocabulary->dtypes, target);
+}
+
+static bool is_flag(const struct node *node, const char *word) {
+  return node->kind == NODE_TEXT && !node->quoted && strcmp(node->text, word) == 0;
+}
+
+static void read_flag(struct reader *reader, const struct config_key *key, const struct node *node, void *target) {
+  if (is_flag(node, "true") || is_flag(node, "false")) {
+    *(bool *)target = is_flag(node, "true");
+  } else {
+    expect(reader, key->name, node, NULL, "true or false");
+  }
+}
+
+static void read_true(struct reader *reader, const struct config_key *key, const struct node *node, void *target) {
+  (void)target;
+  if (!is_flag(node, "true")) {
+    expect(reader, key->name, node, "leave the key out, and name a socket or a file", "true");
+  }
+}
+
+/* -- texts ------------------------------------------------------------------------------------------------------- */
+
+/* Replaces the text at `target`, keeping the old one if there is no memory. */
+static void store_text(struct reader *reader, const char *text, char **target) {
+  char *copy = memory_copy(text, strlen(text));
+  if (!copy) {
+    errors_set_exhausted(reader->errors);
+    return;
+  }
+  free(*target);
+  *target = copy;
+}
+
+static void read_path(struct reader *reader, const struct config_key *key, const struct node *node, size_t limit,
+                      void *target) {
+  size_t length = node->kind == NODE_TEXT ? strlen(node->text) : 0;
+  if (!is_text(node) || length == 0) {
+    bool plain = node->kind == NODE_TEXT && !node->quoted && !node_is_nothing(node);
+    expect(reader, key->name, node, plain ? "put it in quotes if it is the name of a file" : NULL, "a path");
+  } else if (length > limit) {
+    config_errors_add(reader->errors, node->at, "choose a shorter path", "the path of '%s' has %zu bytes; the limit is %zu",
+                      key->name, length, limit);
+  } else {
+    store_text(reader, node->text, target);
+  }
+}
+
+static void read_socket(struct reader *reader, const struct config_key *key, const struct node *node, void *target) {
+  if (node->kind == NODE_TEXT && strcmp(node->text, "-") == 0) {
+    expect(reader, key->name, node, "write file: \"-\" for standard input or output", "a path");
+    return;
+  }
+  read_path(reader, key, node, KEYS_SOCKET_PATH, target);
+}
+
+static void read_file(struct reader *reader, const struct config_key *key, const struct node *node, void *target) {
+  read_path(reader, key, node, KEYS_FILE_PATH, target);
+}
+
+/* "127.0.0.1:9464" or "[::1]:9464"; names are not looked up. */
+static bool is_address(const char *text) {
+  const char *colon = strrchr(text, ':');
+  size_t length = colon ? (size_t)(colon - text) : 0;
+  char host[INET6_ADDRSTRLEN + 2] = "";
+  int64_t port;
+  if (length == 0 || length >= sizeof host || units_whole(colon + 1, &port) != UNITS_OK || port < 1 || port > 65535) {
+    return false;
+  }
+  memcpy(host, text, length);
+  struct in6_addr address;
+  if (host[0] == '[' && host[length - 1] == ']') {
+    host[length - 1] = '\0';
+    return inet_pton(AF_INET6, host + 1, &address) == 1;
+  }
+  return inet_pton(AF_INET, host, &address) == 1;
+}
+
+static void read_address(struct reader *reader, const struct config_key *key, const struct node *node, void *target) {
+  if (is_text(node) && is_address(node->text)) {
+    store_text(reader, node->text, target);
+  } else {
+    expect(reader, key->name, node, "write 127.0.0.1:9464 for this machine only, or 0.0.0.0:9464 for all networks",
+           "a numeric address and a port");
+  }
+}
+
+static void read_mode(struct reader *reader, const struct config_key *key, const struct node *node, void *target) {
+  size_t length = node->kind == NODE_TEXT && node->quoted ? strlen(node->text) : 0;
+  if ((length == 3 || length == 4) && strspn(node->text, "01234567") == length && strtoul(node->text, NULL, 8) <= 0777) {
+    *(mode_t *)target = (mode_t)strtoul(node->text, NULL, 8);
+  } else {
+    expect(reader, key->name, node, "write it in quotes: \"0660\"", "an octal file mode in quotes");
+  }
+}
+
+/* -- users and groups -------------------------------------------------------------------------------------------- */
+
+static bool find_user(const char *name, unsigned *id) {
+  const struct passwd *entry = getpwnam(name);
+  *id = entry ? entry->pw_uid : 0;
+  return entry != NULL;
+}
+
+static bool find_group(const char *name, unsigned *id) {
+  const struct group *entry = getgrnam(name);
+  *id = entry ? entry->gr_gid : 0;
+  return entry != NULL;
+}
+
+/* A name that the system knows, or a number; false if an error was added. */
+static bool read_id(struct reader *reader, const struct config_key *key, const struct node *node, bool is_user, unsigned *id) {
+  const char *kind = is_user ? "user" : "group";
+  int64_t number;
+  if (node->kind == NODE_TEXT && units_whole(node->text, &number) == UNITS_OK && number >= 0 && number < UINT32_MAX) {
+    *id = (unsigned)number;
+    return true;
+  }
+  if (!is_text(node) || !*node->text) {
+    expect(reader, key->name, node, NULL, is_user ? "the name or number of a user" : "the name or number of a group");
+    return false;
+  }
+  if (is_user ? find_user(node->text, id) : find_group(node->text, id)) {
+    return true;
+  }
+  char remedy[READER_WHERE];
+  snprintf(remedy, sizeof remedy, "make the %s, or name one that `getent %s` lists", kind, is_user ? "passwd" : "group");
+  config_errors_add(reader->errors, node->at, remedy, "there is no %s '%.80s' on this system", kind, node->text);
+  return false;
+}
+
+static void read_user(struct reader *reader, const struct config_key *key, const struct node *node, void *target) {
+  read_id(reader, key, node, true, target);
+}
+
+static void read_group(struct reader *reader, const struct config_key *key, const struct node *node, void *target) {
+  read_id(reader, key, node, false, target);
+}
+
+/* Appends the ids of a list of names to `*ids`. */
+static void read_ids(struct reader *reader, const struct config_key *key, const struct node *node, bool is_user, unsigned **ids,
+                     unsigned *count) {
+  if (node->kind != NODE_LIST && !node_is_nothing(node)) {
+    expect(reader, key->name, node, "write it in brackets: [name]", "a list");
+    return;
+  }
+  for (const struct node *child = node->first; child; child = child->next) {
+    unsigned id;
+    if (child->kind == NODE_INVALID || !read_id(reader, key, child, is_user, &id)) {
+      continue;
+    }
+    unsigned *grown = memory_grow(*ids, *count, sizeof *grown);
+    if (!grown) {
+      errors_set_exhausted(reader->errors);
+      return;
+    }
+    *ids = grown;
+    grown[(*count)++] = id;
+  }
+}
+
+static void read_users(struct reader *reader, const struct config_key *key, const struct node *node, void *target) {
+  struct config_allow *allow = target;
+  read_ids(reader, key, node, true, &allow->users, &allow->user_count);
+}
+
+static void read_groups(struct reader *reader, const struct config_key *key, const struct node *node, void *target) {
+  struct config_allow *allow = target;
+  read_ids(reader, key, node, false, &allow->groups, &allow->group_count);
+}
+
+/* -- shapes ------------------------------------------------------------------------------------------------------ */
+
+static void read_shape(struct reader *reader, const struct config_key *key, const struct node *node, void *target) {
+  struct config_format *format = target;
+  uint64_t product = 1;
+  if (node->kind != NODE_LIST || !node->first) {
+    expect(reader, key->name, node, "write it in brackets: [3, 480, 640]", "a list of 1 to 4 sizes");
+    return;
+  }
+  for (const struct node *child = node->first; child; child = child->next) {
+    double size;
+    if (format->rank == CONFIG_MAX_RANK) {
+      config_errors_add(reader->errors, child->at, NULL, "'shape' has more than %d sizes", CONFIG_MAX_RANK);
+      return;
+    }
+    if (child->kind == NODE_INVALID || !value_read_number(reader, key->name, child, true, &size) ||
+        !in_bounds(reader, key, child, size)) {
+      return;
+    }
+    if (__builtin_mul_overflow(product, (uint64_t)size, &product) || product > (uint64_t)key->maximum) {
+      config_errors_add(reader->errors, node->at, NULL, "a tensor of this shape has more than %" PRId64 " elements",
+                        key->maximum);
+      return;
+    }
+    format->shape[format->rank++] = (uint64_t)size;
+  }
+}
+
+void value_read(struct reader *reader, const struct config_key *key, const struct node *node, void *target) {
+  static value_reader *const readers[] = {
+      [KEY_CHOICE] = read_choice,     [KEY_COUNT] = read_count, [KEY_LANES] = read_lanes,     [KEY_DEVICE] = read_count,
+      [KEY_DURATION] = read_duration, [KEY_RATE] = read_rate,   [KEY_FLAG] = read_flag,       [KEY_TRUE] = read_true,
+      [KEY_SOCKET] = read_socket,     [KEY_FILE] = read_file,   [KEY_ADDRESS] = read_address, [KEY_MODE] = read_mode,
+      [KEY_USER] = read_user,         [KEY_GROUP] = read_group, [KEY_USERS] = read_users,     [KEY_GROUPS] = read_groups,
+      [KEY_PIXELS] = read_pixels,     [KEY_DTYPE] = read_dtype, [KEY_SHAPE] = read_shape,
+  };
+  if (node->kind != NODE_INVALID) {
+    readers[key->type](reader, key, node, target);
+  }
+}
