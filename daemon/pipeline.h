@@ -8,6 +8,8 @@
 #ifndef FRAMED_DAEMON_PIPELINE_H
 #define FRAMED_DAEMON_PIPELINE_H
 
+#include "daemon/answer.h"
+#include "daemon/engine.h"
 #include "daemon/session.h"
 #include "daemon/sink.h"
 
@@ -24,6 +26,75 @@ enum pipeline_state {
 extern const char *const pipeline_state_names[];
 
 struct pipeline;
+
+/* -- life ----------------------------------------------------------------------------------------------------- */
+
+enum pipeline_event {
+  PIPELINE_QUIET,        /* after pipeline_quiesce(): nothing is in flight */
+  PIPELINE_GONE,         /* after pipeline_stop(): it may be released */
+  PIPELINE_SOURCE_ENDED, /* a file or standard input was read to its end; no frame will come again */
+  PIPELINE_SINK_ENDED,   /* standard output was closed by its reader */
+  PIPELINE_GPU_FAULT     /* its device is dead; `text` says how */
+};
+
+typedef void pipeline_listener(void *context, struct pipeline *pipeline, enum pipeline_event event, const char *text);
+
+struct pipeline_setup {
+  uv_loop_t *loop;
+  struct mailbox *control;
+  struct engine *engine;
+  int64_t gpu_timeout_ns;
+  pipeline_listener *listener;
+  void *context;
+};
+
+/* Negotiates the formats and chooses the lanes. `config` outlives the pipeline, `setup` is copied. NULL on error. */
+struct pipeline *pipeline_new(const struct pipeline_setup *setup, const struct config_pipeline *config,
+                              struct failure *failure);
+
+/* What another pipeline still has and hands over later: see pipeline_inherit(). */
+struct pipeline_inheritance {
+  struct pipeline *source, *sink; /* who has the path of this end; NULL: nobody */
+};
+
+/* Takes memory and device and opens everything that is not inherited. Set-up thread. */
+bool pipeline_prepare(struct pipeline *pipeline, const struct pipeline_inheritance *inheritance, struct failure *failure);
+/* Opens the file that another one wrote to until now, and gives inherited sockets their new access rights. Set-up thread,
+ * while the others are quiet. */
+bool pipeline_prepare_inherited(struct pipeline *pipeline, const struct pipeline_inheritance *inheritance,
+                                struct failure *failure);
+/* Gives back what pipeline_prepare() took. Set-up thread, before the start or after PIPELINE_GONE. */
+void pipeline_release(struct pipeline *pipeline);
+/* After pipeline_release(). NULL is fine; returns NULL. */
+struct pipeline *pipeline_free(struct pipeline *pipeline);
+
+/* Takes over the listeners, before the start. */
+void pipeline_inherit(struct pipeline *pipeline, const struct pipeline_inheritance *inheritance);
+bool pipeline_start(struct pipeline *pipeline, struct failure *failure);
+/* Takes no more producers and frames; PIPELINE_QUIET follows once nothing is in flight. With `for_good` its source socket
+ * goes at once; otherwise pipeline_unquiesce() may take it all back. */
+void pipeline_quiesce(struct pipeline *pipeline, bool for_good);
+void pipeline_unquiesce(struct pipeline *pipeline);
+/* Ends it now; what is in flight gets the fate `shutdown`. PIPELINE_GONE follows. */
+void pipeline_stop(struct pipeline *pipeline);
+
+/* -- commands ------------------------------------------------------------------------------------------------- */
+
+enum pipeline_command { PIPELINE_COMMAND_PAUSE, PIPELINE_COMMAND_RESUME, PIPELINE_COMMAND_DRAIN };
+/* `limit_ns` is for DRAIN. */
+void pipeline_command(struct pipeline *pipeline, enum pipeline_command command, int64_t limit_ns, server_answer *answer,
+                      void *context);
+
+/* -- questions ------------------------------------------------------------------------------------------------ */
+
+const struct config_pipeline *pipeline_config(const struct pipeline *pipeline);
+/* No frame will ever come again: a file or standard input at its end. */
+bool pipeline_has_ended(const struct pipeline *pipeline);
+/* Whether its device completed a frame since `then` (CLOCK_MONOTONIC ns), or had nothing to do. */
+bool pipeline_progressed_since(const struct pipeline *pipeline, int64_t then);
+void pipeline_ledger(const struct pipeline *pipeline, struct ledger *ledger);
+/* Keeps a reading for the rates of the next ten seconds; called every METER_INTERVAL_MS. */
+void pipeline_tick(struct pipeline *pipeline);
 
 /* What status and metrics say of a pipeline: taken at one moment, balanced, plain data. */
 struct pipeline_snapshot {

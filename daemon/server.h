@@ -5,20 +5,14 @@
 #ifndef FRAMED_DAEMON_SERVER_H
 #define FRAMED_DAEMON_SERVER_H
 
-#include <jansson.h>
-
 #include "config/config.h"
+#include "daemon/answer.h"
 #include "daemon/pipeline.h"
 
 struct server;
 
-/* How a request ended: an HTTP status and a body, {"ok": true, ...} or {"error": "...", "remedy": "..."}. The body is
- * the receiver's. Called once, at once or later, on the control loop. */
-typedef void server_answer(void *context, int http_status, json_t *body);
-
 void server_reload(struct server *server, server_answer *answer, void *context);
 
-enum pipeline_command { PIPELINE_COMMAND_PAUSE, PIPELINE_COMMAND_RESUME, PIPELINE_COMMAND_DRAIN };
 /* DRAIN answers when nothing is in flight, or with 504 and what it waits for after `drain_timeout`. 404 with the
  * names there are, for a name that is not. */
 void server_command(struct server *server, const char *pipeline, enum pipeline_command command, server_answer *answer,

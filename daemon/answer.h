@@ -1,0 +1,14 @@
+/* How a request to the daemon ends: an HTTP status and a JSON body, at once or later, exactly once. */
+#ifndef FRAMED_DAEMON_ANSWER_H
+#define FRAMED_DAEMON_ANSWER_H
+
+#include <jansson.h>
+
+/* Called on the control loop. The body, {"ok": true, ...} or {"error": "...", "remedy": "..."}, is the receiver's. */
+typedef void server_answer(void *context, int http_status, json_t *body);
+
+/* Answers with an error; `remedy` may be NULL. */
+__attribute__((format(printf, 5, 6))) void answer_error(server_answer *answer, void *context, int http_status,
+                                                        const char *remedy, const char *format, ...);
+
+#endif

@@ -1,0 +1,28 @@
+/*
+ * Opens what a pipeline reads from and writes to where that is not a socket: files, FIFOs, devices, standard input and
+ * output. Nothing here ever waits for the other side of a FIFO.
+ */
+#ifndef FRAMED_DAEMON_ENDPOINT_H
+#define FRAMED_DAEMON_ENDPOINT_H
+
+#include "config/config.h"
+#include "daemon/failure.h"
+
+enum endpoint_kind {
+  ENDPOINT_FILE,   /* has an end, which is final */
+  ENDPOINT_STREAM, /* standard input or output, a terminal, a device: ends once */
+  ENDPOINT_FIFO    /* named: the other side comes and goes */
+};
+
+struct endpoint {
+  int fd; /* not blocking unless it is a regular file; -1 for a FIFO to write to that nobody reads yet */
+  enum endpoint_kind kind;
+};
+
+bool endpoint_open_source(const struct config_source *source, struct endpoint *endpoint, struct failure *failure);
+/* Makes a regular file that does not exist. */
+bool endpoint_open_sink(const struct config_sink *sink, struct endpoint *endpoint, struct failure *failure);
+/* Closes it if it is open; idempotent. */
+void endpoint_close(struct endpoint *endpoint);
+
+#endif

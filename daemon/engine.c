@@ -1,0 +1,161 @@
+#include "daemon/engine.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "daemon/placement.h"
+
+struct opened {
+  unsigned index;
+  struct gpu_device *device;
+};
+
+struct engine {
+  struct opened *devices; /* the first is gpu.device */
+  unsigned device_count;
+  struct lane **lanes;
+  size_t *loads; /* bytes a frame of the sessions on each lane */
+  unsigned lane_count;
+};
+
+bool engine_failure(struct failure *failure, const struct gpu_error *error) {
+  return failure_set(failure, error->no_device ? EXIT_STATUS_NO_GPU : EXIT_STATUS_INTERNAL, error->remedy, "%s", error->text);
+}
+
+static bool out_of_memory(struct failure *failure) {
+  return failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "not enough memory to start");
+}
+
+/* -- devices ------------------------------------------------------------------------------------------------- */
+
+struct gpu_device *engine_device(const struct engine *engine, unsigned index) {
+  for (unsigned i = 0; i < engine->device_count; i++) {
+    if (engine->devices[i].index == index) {
+      return engine->devices[i].device;
+    }
+  }
+  return NULL;
+}
+
+struct gpu_device *engine_main_device(const struct engine *engine) {
+  return engine->devices[0].device;
+}
+
+static enum gpu_backend_choice backend_choice(enum config_backend backend) {
+  switch (backend) {
+  case CONFIG_BACKEND_CUDA:
+    return GPU_BACKEND_CUDA;
+  case CONFIG_BACKEND_CPU:
+    return GPU_BACKEND_CPU;
+  case CONFIG_BACKEND_AUTO:
+    break;
+  }
+  return GPU_BACKEND_AUTO;
+}
+
+static bool open_device(struct engine *engine, const struct config *config, unsigned index, struct failure *failure) {
+  if (engine_device(engine, index)) {
+    return true;
+  }
+  struct gpu_error error = {.stage = -1};
+  struct gpu_device *device = gpu_open(backend_choice(config->gpu.backend), index, 0, &error);
+  if (!device) {
+    return engine_failure(failure, &error);
+  }
+  engine->devices[engine->device_count++] = (struct opened){index, device};
+  return true;
+}
+
+static bool open_devices(struct engine *engine, const struct config *config, struct failure *failure) {
+  engine->devices = calloc(config->pipeline_count + 1, sizeof *engine->devices);
+  if (!engine->devices) {
+    return out_of_memory(failure);
+  }
+  if (!open_device(engine, config, config->gpu.device, failure)) {
+    return false;
+  }
+  for (unsigned i = 0; i < config->pipeline_count; i++) {
+    if (!open_device(engine, config, config->pipelines[i].device, failure)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+bool engine_anchor(struct engine *engine, struct gpu_error *error) {
+  for (unsigned i = 0; i < engine->device_count; i++) {
+    if (!gpu_anchor(engine->devices[i].device, error)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+/* -- lanes --------------------------------------------------------------------------------------------------- */
+
+static bool open_lanes(struct engine *engine, unsigned count, struct failure *failure) {
+  engine->lanes = calloc(count, sizeof(struct lane *));
+  engine->loads = calloc(count, sizeof *engine->loads);
+  if (!engine->lanes || !engine->loads) {
+    return out_of_memory(failure);
+  }
+  for (unsigned i = 0; i < count; i++) {
+    engine->lanes[i] = lane_new(i, failure);
+    if (!engine->lanes[i]) {
+      return false;
+    }
+    engine->lane_count++;
+  }
+  return true;
+}
+
+unsigned engine_lanes(const struct engine *engine) { return engine->lane_count; }
+
+struct lane *engine_place(struct engine *engine, size_t bytes) {
+  unsigned index = placement_choose(engine->loads, engine->lane_count);
+  engine->loads[index] += bytes;
+  return engine->lanes[index];
+}
+
+void engine_unplace(struct engine *engine, const struct lane *lane, size_t bytes) { engine->loads[lane_index(lane)] -= bytes; }
+
+bool engine_beats_since(const struct engine *engine, int64_t then) {
+  for (unsigned i = 0; i < engine->lane_count; i++) {
+    if (lane_heartbeat(engine->lanes[i]) < then) {
+      return false;
+    }
+  }
+  return true;
+}
+
+/* -- both ---------------------------------------------------------------------------------------------------- */
+
+struct engine *engine_open(const struct config *config, struct failure *failure) {
+  struct engine *engine = calloc(1, sizeof *engine);
+  if (!engine) {
+    out_of_memory(failure);
+    return NULL;
+  }
+  unsigned lanes = config->lanes ? config->lanes : placement_lanes(sysconf(_SC_NPROCESSORS_ONLN));
+  if (!open_devices(engine, config, failure) || !open_lanes(engine, lanes, failure)) {
+    return engine_close(engine);
+  }
+  return engine;
+}
+
+struct engine *engine_close(struct engine *engine) {
+  if (!engine) {
+    return NULL;
+  }
+  while (engine->lane_count > 0) {
+    lane_free(engine->lanes[--engine->lane_count]);
+  }
+  while (engine->device_count > 0) {
+    gpu_close(engine->devices[--engine->device_count].device);
+  }
+  free(engine->lanes);
+  free(engine->loads);
+  free(engine->devices);
+  free(engine);
+  return NULL;
+}

@@ -1,0 +1,38 @@
+/*
+ * What pipelines run on: the GPU devices and the lanes. Opened before the first pipeline, closed after the last.
+ *
+ * Devices come first, since CUDA must be started before any thread that may use it. Everything here belongs to the
+ * control loop, except where it says otherwise.
+ */
+#ifndef FRAMED_DAEMON_ENGINE_H
+#define FRAMED_DAEMON_ENGINE_H
+
+#include "config/config.h"
+#include "daemon/lane.h"
+#include "gpu/gpu.h"
+
+struct engine;
+
+/* Opens the devices that the configuration names, then starts the lanes. Blocks. NULL on error. */
+struct engine *engine_open(const struct config *config, struct failure *failure);
+/* Ends the lanes and closes the devices; nothing may be left on them. NULL is fine; returns NULL. */
+struct engine *engine_close(struct engine *engine);
+
+/* NULL if it was not opened at the start. */
+struct gpu_device *engine_device(const struct engine *engine, unsigned index);
+struct gpu_device *engine_main_device(const struct engine *engine); /* gpu.device */
+unsigned engine_lanes(const struct engine *engine);
+
+/* Chooses the lane for a session of that many bytes a frame, and takes it off again. */
+struct lane *engine_place(struct engine *engine, size_t bytes);
+void engine_unplace(struct engine *engine, const struct lane *lane, size_t bytes);
+
+/* Sets every device's clock anew. May wait for a device: for a worker thread. False if one is dead. */
+bool engine_anchor(struct engine *engine, struct gpu_error *error);
+/* Whether every lane has finished a turn since `then` (CLOCK_MONOTONIC ns). */
+bool engine_beats_since(const struct engine *engine, int64_t then);
+
+/* An error of the GPU as a failure of the daemon. Returns false. */
+bool engine_failure(struct failure *failure, const struct gpu_error *error);
+
+#endif

@@ -1,0 +1,399 @@
+#include "daemon/intake.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "daemon/acceptor.h"
+#include "daemon/endpoint.h"
+#include "daemon/log.h"
+#include "daemon/loop.h"
+
+struct producer {
+  int fd; /* -1: nobody */
+  pid_t pid;
+  uid_t uid;
+};
+
+struct seat {
+  struct session *session;
+  struct producer producer;
+  bool idle, stopped;
+};
+
+struct intake {
+  uv_loop_t *loop;
+  const struct config_pipeline *config;
+  struct seat *seats;
+  unsigned count;
+  struct producer *waiting; /* for seats whose producers have hung up; in order, at most `count` */
+  unsigned waiting_count;
+  struct listener *listener;
+  struct acceptor *acceptor;
+  struct endpoint endpoint; /* of a file; its descriptor until the session gets it */
+  struct loop_watch *fifo;  /* until a writer comes */
+  uint64_t refused;
+  bool closed, ended;
+};
+
+/* -- making it ------------------------------------------------------------------------------------------------- */
+
+static bool out_of_memory(struct failure *failure) {
+  return failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "not enough memory for the sessions of a pipeline");
+}
+
+static bool open_source(struct intake *intake, bool inherits, struct failure *failure) {
+  const struct config_source *source = &intake->config->source;
+  if (source->endpoint == CONFIG_FILE) {
+    return endpoint_open_source(source, &intake->endpoint, failure);
+  }
+  if (!inherits) {
+    intake->listener = listener_open(intake->config->name, source->path, &source->access, failure);
+  }
+  return inherits || intake->listener;
+}
+
+static bool make_sessions(struct intake *intake, const struct intake_setup *setup, struct failure *failure) {
+  struct session_setup session = setup->session;
+  for (unsigned i = 0; i < intake->count; i++) {
+    session.index = i;
+    session.lane = setup->lanes[i];
+    intake->seats[i].producer.fd = -1;
+    intake->seats[i].session = session_new(&session, failure);
+    if (!intake->seats[i].session) {
+      return false;
+    }
+  }
+  return true;
+}
+
+struct intake *intake_new(const struct intake_setup *setup, struct failure *failure) {
+  struct intake *intake = calloc(1, sizeof *intake);
+  if (!intake) {
+    out_of_memory(failure);
+    return NULL;
+  }
+  intake->loop = setup->loop;
+  intake->config = setup->session.config;
+  intake->count = intake->config->source.clients;
+  intake->endpoint.fd = -1;
+  intake->seats = calloc(intake->count, sizeof *intake->seats);
+  intake->waiting = calloc(intake->count, sizeof *intake->waiting);
+  if (!intake->seats || !intake->waiting) {
+    out_of_memory(failure);
+    return intake_free(intake);
+  }
+  if (!open_source(intake, setup->inherits, failure) || !make_sessions(intake, setup, failure)) {
+    return intake_free(intake);
+  }
+  return intake;
+}
+
+struct intake *intake_free(struct intake *intake) {
+  if (!intake) {
+    return NULL;
+  }
+  for (unsigned i = 0; intake->seats && i < intake->count; i++) {
+    if (intake->seats[i].session) {
+      intake->seats[i].session = session_free(intake->seats[i].session);
+    }
+  }
+  intake->listener = listener_close(intake->listener);
+  endpoint_close(&intake->endpoint);
+  free(intake->seats);
+  free(intake->waiting);
+  free(intake);
+  return NULL;
+}
+
+/* -- producers ------------------------------------------------------------------------------------------------- */
+
+static struct seat *free_seat(struct intake *intake) {
+  for (unsigned i = 0; i < intake->count; i++) {
+    if (intake->seats[i].producer.fd < 0) {
+      return &intake->seats[i];
+    }
+  }
+  return NULL;
+}
+
+static unsigned hung_up_seats(const struct intake *intake) {
+  unsigned count = 0;
+  for (unsigned i = 0; i < intake->count; i++) {
+    count += peer_hung_up(intake->seats[i].producer.fd);
+  }
+  return count;
+}
+
+static void sit_down(struct intake *intake, struct seat *seat, const struct producer *producer) {
+  seat->producer = *producer;
+  if (intake->listener) {
+    log_event(LOG_CONNECTED, intake->config->name, "producer pid %d (user %u) connected", (int)producer->pid,
+              (unsigned)producer->uid);
+  }
+  session_attach(seat->session, producer->fd);
+}
+
+static void refuse(struct intake *intake, const struct producer *producer) {
+  const char *name = intake->config->name;
+  const char *plural = intake->count == 1 ? "" : "s";
+  peer_tell(producer->fd, "pipeline %s already has its %u producer%s", name, intake->count, plural);
+  log_event(LOG_REFUSED, name, "producer pid %d (user %u) was refused: the pipeline already has its %u producer%s",
+            (int)producer->pid, (unsigned)producer->uid, intake->count, plural);
+  close(producer->fd);
+  intake->refused++;
+}
+
+static void on_accepted(void *context, int fd, const struct peer *peer) {
+  struct intake *intake = context;
+  const struct producer producer = {.fd = fd, .pid = peer->pid, .uid = peer->uid};
+  struct seat *seat = free_seat(intake);
+  if (seat) {
+    sit_down(intake, seat, &producer);
+  } else if (intake->waiting_count < hung_up_seats(intake)) {
+    intake->waiting[intake->waiting_count++] = producer;
+  } else {
+    refuse(intake, &producer);
+  }
+}
+
+static void on_refused(void *context) { ((struct intake *)context)->refused++; }
+
+static void seat_next(struct intake *intake, struct seat *seat) {
+  if (intake->waiting_count == 0) {
+    return;
+  }
+  struct producer next = intake->waiting[0];
+  intake->waiting_count--;
+  memmove(intake->waiting, intake->waiting + 1, intake->waiting_count * sizeof *intake->waiting);
+  sit_down(intake, seat, &next);
+}
+
+/* -- files ----------------------------------------------------------------------------------------------------- */
+
+static void attach_file(struct intake *intake) {
+  const struct producer file = {.fd = intake->endpoint.fd};
+  intake->endpoint.fd = -1;
+  sit_down(intake, &intake->seats[0], &file);
+}
+
+static void on_writer(void *context) {
+  struct intake *intake = context;
+  intake->fifo = loop_watch_close(intake->fifo);
+  attach_file(intake);
+}
+
+/* A FIFO that nobody has opened for writing reads as ended, so it is left alone until a writer comes. */
+static bool wait_for_writer(struct intake *intake, struct failure *failure) {
+  intake->fifo = loop_watch_new(intake->loop, intake->endpoint.fd, on_writer, intake);
+  if (!intake->fifo) {
+    return failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "cannot watch the FIFO '%s'", intake->config->source.path);
+  }
+  loop_watch_start(intake->fifo);
+  return true;
+}
+
+/* The next writer needs a reader at all times, or it would get SIGPIPE: the FIFO is opened anew before it is closed. */
+static void await_next_writer(struct intake *intake) {
+  struct failure failure;
+  if (!endpoint_open_source(&intake->config->source, &intake->endpoint, &failure) || !wait_for_writer(intake, &failure)) {
+    log_event(LOG_CLIENT_ERROR, intake->config->name, "no more writers can come: %s", failure.text);
+    intake->ended = true;
+  }
+}
+
+/* -- control --------------------------------------------------------------------------------------------------- */
+
+static bool start_accepting(struct intake *intake, struct failure *failure) {
+  const struct acceptor_setup setup = {.loop = intake->loop,
+                                       .fd = listener_fd(intake->listener),
+                                       .allow = &intake->config->source.access.allow,
+                                       .pipeline = intake->config->name,
+                                       .role = "producer",
+                                       .accepted = on_accepted,
+                                       .refused = on_refused,
+                                       .context = intake};
+  intake->acceptor = acceptor_new(&setup, failure);
+  return intake->acceptor;
+}
+
+bool intake_start(struct intake *intake, struct failure *failure) {
+  if (intake->listener) {
+    return start_accepting(intake, failure);
+  }
+  if (intake->endpoint.kind == ENDPOINT_FIFO) {
+    return wait_for_writer(intake, failure);
+  }
+  attach_file(intake);
+  return true;
+}
+
+void intake_suspend(struct intake *intake) {
+  if (intake->acceptor) {
+    acceptor_suspend(intake->acceptor);
+  }
+}
+
+void intake_unsuspend(struct intake *intake) {
+  if (intake->acceptor) {
+    acceptor_resume(intake->acceptor);
+  }
+}
+
+void intake_close(struct intake *intake) {
+  intake->closed = true;
+  intake->acceptor = acceptor_close(intake->acceptor);
+  intake->fifo = loop_watch_close(intake->fifo);
+  intake->listener = listener_close(intake->listener);
+  endpoint_close(&intake->endpoint);
+  for (unsigned i = 0; i < intake->waiting_count; i++) {
+    peer_tell(intake->waiting[i].fd, "pipeline %s is stopping", intake->config->name);
+    close(intake->waiting[i].fd);
+  }
+  intake->waiting_count = 0;
+}
+
+struct listener *intake_take_listener(struct intake *intake) {
+  struct listener *listener = intake->listener;
+  intake->acceptor = acceptor_close(intake->acceptor);
+  intake->listener = NULL;
+  return listener;
+}
+
+void intake_give_listener(struct intake *intake, struct listener *listener) { intake->listener = listener; }
+
+struct listener *intake_listener(struct intake *intake) { return intake->listener; }
+
+void intake_hold(struct intake *intake) {
+  for (unsigned i = 0; i < intake->count; i++) {
+    intake->seats[i].idle = false;
+    session_hold(intake->seats[i].session);
+  }
+}
+
+void intake_resume(struct intake *intake) {
+  for (unsigned i = 0; i < intake->count; i++) {
+    intake->seats[i].idle = false;
+    session_resume(intake->seats[i].session);
+  }
+}
+
+void intake_stop(struct intake *intake) {
+  for (unsigned i = 0; i < intake->count; i++) {
+    session_stop(intake->seats[i].session);
+  }
+}
+
+/* -- events ---------------------------------------------------------------------------------------------------- */
+
+static const struct {
+  enum log_kind kind;
+  bool tell; /* the producer may not know */
+  const char *text;
+} detachments[] = {
+    [DETACH_END] = {LOG_DISCONNECTED, false, "left"},
+    [DETACH_TRUNCATED] = {LOG_TRUNCATED, true, "ended within a frame"},
+    [DETACH_MALFORMED] = {LOG_MALFORMED, true, "broke its protocol"},
+    [DETACH_TIMEOUT] = {LOG_TIMED_OUT, true, "did not send the rest of a frame in time"},
+    [DETACH_ERROR] = {LOG_CLIENT_ERROR, false, "failed"},
+    [DETACH_CLIENT_GONE] = {LOG_DISCONNECTED, false, "no longer takes its results"},
+    [DETACH_STOPPED] = {LOG_DISCONNECTED, false, "was disconnected"},
+};
+
+static void log_detached(const struct intake *intake, const struct producer *producer, const struct session_event *event) {
+  const char *name = intake->config->name;
+  const char *what = detachments[event->reason].text;
+  const char *colon = event->text[0] ? ": " : "";
+  enum log_kind kind = detachments[event->reason].kind;
+  if (intake->config->source.endpoint == CONFIG_SOCKET) {
+    log_event(kind, name, "producer pid %d (user %u) %s after %" PRIu64 " frames%s%s", (int)producer->pid,
+              (unsigned)producer->uid, what, event->frames, colon, event->text);
+  } else {
+    log_event(kind, name, "source '%s' %s after %" PRIu64 " frames%s%s", intake->config->source.path,
+              event->reason == DETACH_END ? "ended" : what, event->frames, colon, event->text);
+  }
+}
+
+/* Results go to a replying client's connection, and no other text may follow them. */
+static void tell_why(const struct intake *intake, const struct session_event *event) {
+  if (intake->config->source.endpoint == CONFIG_SOCKET && intake->config->sink.endpoint != CONFIG_REPLY &&
+      detachments[event->reason].tell) {
+    peer_tell(event->fd, "%s", event->text[0] ? event->text : detachments[event->reason].text);
+  }
+}
+
+static struct seat *seat_of(struct intake *intake, const struct session *session) {
+  unsigned i = 0;
+  while (intake->seats[i].session != session) {
+    i++;
+  }
+  return &intake->seats[i];
+}
+
+static void on_detached(struct intake *intake, struct seat *seat, const struct session_event *event) {
+  struct producer producer = seat->producer;
+  seat->producer.fd = -1;
+  log_detached(intake, &producer, event);
+  tell_why(intake, event);
+  if (!intake->closed && intake->config->source.endpoint == CONFIG_SOCKET) {
+    seat_next(intake, seat);
+  } else if (!intake->closed && intake->endpoint.kind == ENDPOINT_FIFO) {
+    await_next_writer(intake);
+  } else {
+    intake->ended = true;
+  }
+  close(event->fd);
+}
+
+void intake_on_event(struct intake *intake, const struct session_event *event) {
+  struct seat *seat = seat_of(intake, event->session);
+  switch (event->kind) {
+  case SESSION_DETACHED:
+    on_detached(intake, seat, event);
+    break;
+  case SESSION_IDLE:
+    seat->idle = true;
+    break;
+  case SESSION_STOPPED:
+    seat->stopped = true;
+    break;
+  case SESSION_GPU_FAULT:
+    break;
+  }
+}
+
+/* -- questions ------------------------------------------------------------------------------------------------- */
+
+bool intake_idle(const struct intake *intake) {
+  bool idle = true;
+  for (unsigned i = 0; i < intake->count; i++) {
+    idle = idle && intake->seats[i].idle;
+  }
+  return idle;
+}
+
+bool intake_stopped(const struct intake *intake) {
+  bool stopped = true;
+  for (unsigned i = 0; i < intake->count; i++) {
+    stopped = stopped && intake->seats[i].stopped;
+  }
+  return stopped;
+}
+
+bool intake_ended(const struct intake *intake) { return intake->ended; }
+
+unsigned intake_seats(const struct intake *intake) { return intake->count; }
+
+struct session *intake_session(const struct intake *intake, unsigned seat) { return intake->seats[seat].session; }
+
+unsigned intake_producers(const struct intake *intake) {
+  unsigned count = 0;
+  for (unsigned i = 0; i < intake->count; i++) {
+    count += intake->seats[i].producer.fd >= 0;
+  }
+  return count;
+}
+
+uint64_t intake_refused(const struct intake *intake) { return intake->refused; }

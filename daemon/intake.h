@@ -1,0 +1,56 @@
+/*
+ * The source side of a pipeline: its sessions, and the producers that come to them.
+ *
+ * A seat is a session with the producer that has it. The intake opens and closes every producer's descriptor; between
+ * session_attach() and SESSION_DETACHED the session has it. A producer that finds no free seat is turned away, unless an
+ * earlier one has hung up and only needs to be read to its end: then it waits, and takes that seat.
+ */
+#ifndef FRAMED_DAEMON_INTAKE_H
+#define FRAMED_DAEMON_INTAKE_H
+
+#include "daemon/listener.h"
+#include "daemon/session.h"
+
+struct intake;
+
+struct intake_setup {
+  uv_loop_t *loop;
+  struct session_setup session; /* of each session, but for `index` and `lane` */
+  struct lane **lanes;          /* one for each seat; copied */
+  bool inherits;                /* the listener comes later, from another intake */
+};
+
+/* Makes the sessions and opens the source. Set-up thread; NULL on error. */
+struct intake *intake_new(const struct intake_setup *setup, struct failure *failure);
+/* After intake_close(), and after every session stopped or before the start. Blocks: set-up thread. Returns NULL. */
+struct intake *intake_free(struct intake *intake);
+
+/* -- control loop ---------------------------------------------------------------------------------------------- */
+
+/* Lets producers in. */
+bool intake_start(struct intake *intake, struct failure *failure);
+void intake_suspend(struct intake *intake); /* new producers wait in the kernel's queue */
+void intake_unsuspend(struct intake *intake);
+/* No more producers: closes the listener and whoever waits. Idempotent. */
+void intake_close(struct intake *intake);
+/* Moves the listener out and in, around a reload. */
+struct listener *intake_take_listener(struct intake *intake);
+void intake_give_listener(struct intake *intake, struct listener *listener);
+struct listener *intake_listener(struct intake *intake);
+
+void intake_hold(struct intake *intake);
+void intake_resume(struct intake *intake);
+void intake_stop(struct intake *intake);
+/* Takes note of an event of one of its sessions; the descriptor of a DETACHED one is closed. */
+void intake_on_event(struct intake *intake, const struct session_event *event);
+
+bool intake_idle(const struct intake *intake);    /* all sessions were idle since intake_hold() */
+bool intake_stopped(const struct intake *intake); /* all sessions have stopped */
+bool intake_ended(const struct intake *intake);   /* a file or standard input that has been read to its end */
+
+unsigned intake_seats(const struct intake *intake);
+struct session *intake_session(const struct intake *intake, unsigned seat);
+unsigned intake_producers(const struct intake *intake); /* connected */
+uint64_t intake_refused(const struct intake *intake);
+
+#endif

@@ -1,0 +1,266 @@
+#include "daemon/listener.h"
+
+#include <errno.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "daemon/systemd.h"
+
+struct listener {
+  int fd;
+  char *path;
+  bool created; /* the file at `path` is ours, as long as it is this one: */
+  dev_t device;
+  ino_t inode;
+};
+
+static struct listener *make(const char *path) {
+  struct listener *listener = calloc(1, sizeof *listener);
+  if (!listener) {
+    return NULL;
+  }
+  listener->fd = -1;
+  listener->path = strdup(path);
+  return listener->path ? listener : listener_close(listener);
+}
+
+static void remove_file(const struct listener *listener) {
+  struct stat now;
+  if (lstat(listener->path, &now) == 0 && now.st_dev == listener->device && now.st_ino == listener->inode) {
+    unlink(listener->path);
+  }
+}
+
+struct listener *listener_close(struct listener *listener) {
+  if (!listener) {
+    return NULL;
+  }
+  if (listener->created) {
+    remove_file(listener);
+  }
+  if (listener->fd >= 0) {
+    close(listener->fd);
+  }
+  free(listener->path);
+  free(listener);
+  return NULL;
+}
+
+int listener_fd(const struct listener *listener) { return listener->fd; }
+const char *listener_path(const struct listener *listener) { return listener->path; }
+
+static bool out_of_memory(struct failure *failure) {
+  return failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "not enough memory for a listening socket");
+}
+
+/* -- the path ------------------------------------------------------------------------------------------------- */
+
+static bool set_address(struct sockaddr_un *address, const char *path, struct failure *failure) {
+  *address = (struct sockaddr_un){.sun_family = AF_UNIX};
+  size_t length = strlen(path);
+  if (length == 0 || length >= sizeof address->sun_path) {
+    return failure_set(failure, EXIT_STATUS_CONFIG, "choose a shorter path, such as one in /run/framed",
+                       "the socket path '%s' has %zu bytes, and a Unix socket takes at most %zu", path, length,
+                       sizeof address->sun_path - 1);
+  }
+  memcpy(address->sun_path, path, length + 1);
+  return true;
+}
+
+/* Whether a socket file has somebody behind it: 0 if not, EADDRINUSE if so, otherwise why this cannot be told. */
+static int probe(const struct sockaddr_un *address) {
+  int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  if (fd < 0) {
+    return errno;
+  }
+  int status = connect(fd, (const struct sockaddr *)address, sizeof *address) == 0 ? EADDRINUSE : errno;
+  close(fd);
+  switch (status) {
+  case ECONNREFUSED:
+  case ENOENT:
+    return 0;
+  case EAGAIN:     /* its queue of connections is full */
+  case EPROTOTYPE: /* a datagram socket somebody listens on */
+    return EADDRINUSE;
+  default:
+    return status;
+  }
+}
+
+/* Makes the path free: nothing is there, or the socket of a daemon that is dead. */
+static bool clear_path(const struct sockaddr_un *address, struct failure *failure) {
+  const char *path = address->sun_path;
+  struct stat there;
+  if (lstat(path, &there) != 0) {
+    return true; /* bind() says what else may be wrong */
+  }
+  if (!S_ISSOCK(there.st_mode)) {
+    return failure_set(failure, EXIT_STATUS_CONFIG, "remove that file, or choose another path",
+                       "'%s' exists and is not a socket", path);
+  }
+  int status = probe(address);
+  if (status == EADDRINUSE) {
+    return failure_set(failure, EXIT_STATUS_CONFIG, "stop the other daemon, or choose another path",
+                       "the socket '%s' is in use by another process", path);
+  }
+  if (status != 0) {
+    return failure_set(failure, EXIT_STATUS_CONFIG, "remove the file if nobody needs it, or choose another path",
+                       "cannot tell whether the socket '%s' is in use: %s", path, strerror(status));
+  }
+  if (unlink(path) != 0 && errno != ENOENT) {
+    return failure_set(failure, EXIT_STATUS_CONFIG, "give the daemon's user write access to the directory",
+                       "cannot replace the left over socket '%s': %s", path, strerror(errno));
+  }
+  return true;
+}
+
+static bool cannot_bind(const char *path, int error, struct failure *failure) {
+  const char *remedy = "check the directory of the path";
+  if (error == ENOENT) {
+    remedy = "create the directory, or let systemd do so with RuntimeDirectory=";
+  } else if (error == EACCES || error == EPERM || error == EROFS) {
+    remedy = "give the daemon's user write access to the directory, or choose another path";
+  } else if (error == EADDRINUSE) {
+    remedy = "another daemon took the path at this moment; choose another one";
+  }
+  return failure_set(failure, EXIT_STATUS_CONFIG, remedy, "cannot make the socket '%s': %s", path, strerror(error));
+}
+
+/* Binds with no access for others, whatever the umask is: Linux takes the file's mode from the socket's. */
+static bool bind_closed(struct listener *listener, const struct sockaddr_un *address, struct failure *failure) {
+  if (fchmod(listener->fd, S_IRUSR | S_IWUSR) != 0 ||
+      bind(listener->fd, (const struct sockaddr *)address, sizeof *address) != 0) {
+    return cannot_bind(listener->path, errno, failure);
+  }
+  struct stat made;
+  if (lstat(listener->path, &made) != 0) {
+    return cannot_bind(listener->path, errno, failure);
+  }
+  listener->device = made.st_dev;
+  listener->inode = made.st_ino;
+  listener->created = true;
+  return true;
+}
+
+bool listener_set_access(struct listener *listener, const struct config_socket_access *access, struct failure *failure) {
+  if (!listener->created) {
+    return true; /* systemd's unit says who may connect */
+  }
+  if ((access->owner != (uid_t)-1 || access->group != (gid_t)-1) && lchown(listener->path, access->owner, access->group) != 0) {
+    return failure_set(failure, EXIT_STATUS_CONFIG,
+                       "run the daemon as root or as a member of that group, or leave out 'owner' and 'group'",
+                       "cannot give the socket '%s' to user %d, group %d: %s", listener->path, (int)access->owner,
+                       (int)access->group, strerror(errno));
+  }
+  if (chmod(listener->path, access->mode) != 0) {
+    return failure_set(failure, EXIT_STATUS_CONFIG, NULL, "cannot set the mode of the socket '%s': %s", listener->path,
+                       strerror(errno));
+  }
+  return true;
+}
+
+static bool start_listening(struct listener *listener, struct failure *failure) {
+  if (listen(listener->fd, SOMAXCONN) != 0) {
+    return failure_set(failure, EXIT_STATUS_CONFIG, NULL, "cannot listen on '%s': %s", listener->path, strerror(errno));
+  }
+  return true;
+}
+
+static bool make_socket(struct listener *listener, int domain, struct failure *failure) {
+  listener->fd = socket(domain, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  if (listener->fd < 0) {
+    return failure_set(failure, EXIT_STATUS_INTERNAL, "raise the limit of open files (LimitNOFILE=)",
+                       "cannot make a socket for '%s': %s", listener->path, strerror(errno));
+  }
+  return true;
+}
+
+static bool create(struct listener *listener, const struct config_socket_access *access, struct failure *failure) {
+  struct sockaddr_un address;
+  return set_address(&address, listener->path, failure) && clear_path(&address, failure) &&
+         make_socket(listener, AF_UNIX, failure) && bind_closed(listener, &address, failure) &&
+         listener_set_access(listener, access, failure) && start_listening(listener, failure);
+}
+
+struct listener *listener_open(const char *name, const char *path, const struct config_socket_access *access,
+                               struct failure *failure) {
+  struct listener *listener = make(path);
+  if (!listener) {
+    out_of_memory(failure);
+    return NULL;
+  }
+  listener->fd = systemd_take_listener(name, path);
+  if (listener->fd >= 0) {
+    return listener;
+  }
+  return create(listener, access, failure) ? listener : listener_close(listener);
+}
+
+/* -- TCP ------------------------------------------------------------------------------------------------------- */
+
+/* Splits "host:port" in place. */
+static bool split_address(char *text, char **host, char **port) {
+  char *colon = strrchr(text, ':');
+  if (!colon || colon == text || colon[1] == '\0') {
+    return false;
+  }
+  *colon = '\0';
+  *port = colon + 1;
+  *host = text;
+  size_t length = strlen(text);
+  if (text[0] == '[' && text[length - 1] == ']') {
+    text[length - 1] = '\0';
+    *host = text + 1;
+  }
+  return true;
+}
+
+static struct addrinfo *resolve(const char *address, struct failure *failure) {
+  char *text = strdup(address);
+  char *host, *port;
+  struct addrinfo *result = NULL;
+  const struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICHOST | AI_NUMERICSERV | AI_PASSIVE};
+  if (!text || !split_address(text, &host, &port) ||
+      getaddrinfo(strcmp(host, "localhost") == 0 ? "127.0.0.1" : host, port, &hints, &result) != 0) {
+    failure_set(failure, EXIT_STATUS_CONFIG, "write it as 127.0.0.1:9464 or [::1]:9464",
+                "'%s' is not a numeric address with a port", address);
+    result = NULL;
+  }
+  free(text);
+  return result;
+}
+
+static bool bind_tcp(struct listener *listener, const struct addrinfo *target, struct failure *failure) {
+  if (!make_socket(listener, target->ai_family, failure)) {
+    return false;
+  }
+  int on = 1;
+  setsockopt(listener->fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on); /* a restart need not wait for TIME_WAIT */
+  if (bind(listener->fd, target->ai_addr, target->ai_addrlen) != 0) {
+    return failure_set(failure, EXIT_STATUS_CONFIG, "stop what uses the port, or choose another one", "cannot listen on %s: %s",
+                       listener->path, strerror(errno));
+  }
+  return start_listening(listener, failure);
+}
+
+struct listener *listener_open_tcp(const char *address, struct failure *failure) {
+  struct addrinfo *target = resolve(address, failure);
+  if (!target) {
+    return NULL;
+  }
+  struct listener *listener = make(address);
+  if (!listener) {
+    out_of_memory(failure);
+  } else if (!bind_tcp(listener, target, failure)) {
+    listener = listener_close(listener);
+  }
+  freeaddrinfo(target);
+  return listener;
+}

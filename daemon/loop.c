@@ -1,0 +1,116 @@
+#include "daemon/loop.h"
+
+#include <stdlib.h>
+
+struct loop_timer {
+  uv_timer_t handle; /* first: its close callback frees the whole */
+  loop_callback *callback;
+  void *context;
+};
+
+struct loop_watch {
+  uv_poll_t handle; /* first, likewise */
+  loop_callback *callback;
+  void *context;
+};
+
+struct job {
+  uv_work_t request;
+  loop_callback *run, *done;
+  void *context;
+};
+
+static void on_closed(uv_handle_t *handle) { free(handle); }
+
+/* -- timers -------------------------------------------------------------------------------------------------- */
+
+static void on_timer(uv_timer_t *handle) {
+  struct loop_timer *timer = (struct loop_timer *)handle;
+  timer->callback(timer->context);
+}
+
+struct loop_timer *loop_timer_new(uv_loop_t *loop, loop_callback *callback, void *context) {
+  struct loop_timer *timer = calloc(1, sizeof *timer);
+  if (!timer) {
+    return NULL;
+  }
+  uv_timer_init(loop, &timer->handle); /* cannot fail */
+  timer->callback = callback;
+  timer->context = context;
+  return timer;
+}
+
+void loop_timer_start(struct loop_timer *timer, uint64_t first, uint64_t repeat) {
+  uv_update_time(timer->handle.loop); /* so that a long callback does not shorten the wait */
+  uv_timer_start(&timer->handle, on_timer, first, repeat);
+}
+
+void loop_timer_stop(struct loop_timer *timer) { uv_timer_stop(&timer->handle); }
+
+struct loop_timer *loop_timer_close(struct loop_timer *timer) {
+  if (timer) {
+    uv_close((uv_handle_t *)&timer->handle, on_closed);
+  }
+  return NULL;
+}
+
+/* -- watches ------------------------------------------------------------------------------------------------- */
+
+static void on_readable(uv_poll_t *handle, int status, int events) {
+  struct loop_watch *watch = (struct loop_watch *)handle;
+  (void)status; /* an error shows in the call that the callback makes */
+  (void)events;
+  watch->callback(watch->context);
+}
+
+struct loop_watch *loop_watch_new(uv_loop_t *loop, int fd, loop_callback *callback, void *context) {
+  struct loop_watch *watch = calloc(1, sizeof *watch);
+  if (!watch) {
+    return NULL;
+  }
+  if (uv_poll_init(loop, &watch->handle, fd) != 0) {
+    free(watch);
+    return NULL;
+  }
+  watch->callback = callback;
+  watch->context = context;
+  return watch;
+}
+
+void loop_watch_start(struct loop_watch *watch) { uv_poll_start(&watch->handle, UV_READABLE, on_readable); }
+
+void loop_watch_stop(struct loop_watch *watch) { uv_poll_stop(&watch->handle); }
+
+struct loop_watch *loop_watch_close(struct loop_watch *watch) {
+  if (watch) {
+    uv_close((uv_handle_t *)&watch->handle, on_closed);
+  }
+  return NULL;
+}
+
+/* -- jobs ---------------------------------------------------------------------------------------------------- */
+
+static void run_job(uv_work_t *request) {
+  struct job *job = request->data;
+  job->run(job->context);
+}
+
+static void end_job(uv_work_t *request, int status) {
+  (void)status; /* jobs are never cancelled */
+  struct job *job = request->data;
+  loop_callback *done = job->done;
+  void *context = job->context;
+  free(job);
+  done(context);
+}
+
+bool loop_job(uv_loop_t *loop, loop_callback *run, loop_callback *done, void *context) {
+  struct job *job = calloc(1, sizeof *job);
+  if (!job) {
+    return false;
+  }
+  *job = (struct job){.run = run, .done = done, .context = context};
+  job->request.data = job;
+  uv_queue_work(loop, &job->request, run_job, end_job);
+  return true;
+}

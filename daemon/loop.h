@@ -1,0 +1,35 @@
+/*
+ * What the control loop's code uses of libuv: timers, watched descriptors and jobs for a worker thread.
+ *
+ * Each owns its handle and frees itself once libuv has let go of it, so that whoever holds one may be freed right after
+ * closing it. After close() the callback is never called again. Control loop only.
+ */
+#ifndef FRAMED_DAEMON_LOOP_H
+#define FRAMED_DAEMON_LOOP_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <uv.h>
+
+typedef void loop_callback(void *context);
+
+struct loop_timer;
+/* NULL if there is no memory. */
+struct loop_timer *loop_timer_new(uv_loop_t *loop, loop_callback *callback, void *context);
+/* Milliseconds from now, then every `repeat` (0: once). Starting anew replaces what was started. */
+void loop_timer_start(struct loop_timer *timer, uint64_t first, uint64_t repeat);
+void loop_timer_stop(struct loop_timer *timer);
+struct loop_timer *loop_timer_close(struct loop_timer *timer); /* NULL is fine; returns NULL */
+
+struct loop_watch;
+/* Watches a descriptor for input, stopped at first. The descriptor is the caller's, and must be closed after the watch.
+ * NULL if it cannot be watched. */
+struct loop_watch *loop_watch_new(uv_loop_t *loop, int fd, loop_callback *callback, void *context);
+void loop_watch_start(struct loop_watch *watch);
+void loop_watch_stop(struct loop_watch *watch);
+struct loop_watch *loop_watch_close(struct loop_watch *watch); /* NULL is fine; returns NULL */
+
+/* Calls run(context) on a worker thread and then done(context) on the loop. False if there is no memory. */
+bool loop_job(uv_loop_t *loop, loop_callback *run, loop_callback *done, void *context);
+
+#endif

@@ -1,0 +1,41 @@
+#include "daemon/meter.h"
+
+#include <stdlib.h>
+
+struct meter {
+  unsigned count, next;
+  struct reading readings[METER_READINGS];
+};
+
+struct meter *meter_new(void) {
+  return calloc(1, sizeof(struct meter));
+}
+
+struct meter *meter_free(struct meter *meter) {
+  free(meter);
+  return NULL;
+}
+
+struct reading *meter_next(struct meter *meter) {
+  struct reading *reading = &meter->readings[meter->next];
+  meter->next = (meter->next + 1) % METER_READINGS;
+  if (meter->count < METER_READINGS) {
+    meter->count++;
+  }
+  return reading;
+}
+
+const struct reading *meter_oldest(const struct meter *meter) {
+  return &meter->readings[meter->count < METER_READINGS ? 0 : meter->next];
+}
+
+struct meter_rates meter_rates(const struct reading *now, const struct reading *before) {
+  struct meter_rates rates = {.seconds = (double)(now->at - before->at) / (double)NS_PER_S};
+  if (rates.seconds <= 0) {
+    return (struct meter_rates){0};
+  }
+  rates.fps = (double)(now->ledger.fates[FATE_EMITTED] - before->ledger.fates[FATE_EMITTED]) / rates.seconds;
+  rates.in_bytes_per_s = (double)(now->ledger.in_bytes - before->ledger.in_bytes) / rates.seconds;
+  rates.out_bytes_per_s = (double)(now->ledger.out_bytes - before->ledger.out_bytes) / rates.seconds;
+  return rates;
+}

@@ -1,0 +1,40 @@
+/*
+ * A pipeline's readings over the last ten seconds, from which status takes rates and latencies.
+ *
+ * Counters and histograms only ever grow; a reading is a copy of them with its time, and what happened lately is the
+ * difference between now and the oldest reading kept. The control loop takes one every two seconds.
+ */
+#ifndef FRAMED_DAEMON_METER_H
+#define FRAMED_DAEMON_METER_H
+
+#include "daemon/clock.h"
+#include "daemon/histogram.h"
+#include "daemon/ledger.h"
+
+enum { METER_INTERVAL_MS = 2000, METER_READINGS = 5 }; /* ten seconds */
+
+struct reading {
+  int64_t at; /* CLOCK_MONOTONIC ns */
+  struct ledger ledger;
+  struct histogram_view steps[STEP_COUNT];
+};
+
+struct meter;
+
+/* NULL if there is no memory. */
+struct meter *meter_new(void);
+struct meter *meter_free(struct meter *meter); /* NULL is fine; returns NULL */
+
+/* Where to put the next reading; it takes the place of the oldest. */
+struct reading *meter_next(struct meter *meter);
+/* The oldest one kept; before the first, one without anything. */
+const struct reading *meter_oldest(const struct meter *meter);
+
+struct meter_rates {
+  double seconds, fps, in_bytes_per_s, out_bytes_per_s;
+};
+
+/* What happened between two readings; all 0 if no time has passed. */
+struct meter_rates meter_rates(const struct reading *now, const struct reading *before);
+
+#endif

@@ -1,0 +1,292 @@
+#include "daemon/outlet.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "daemon/acceptor.h"
+#include "daemon/endpoint.h"
+#include "daemon/log.h"
+#include "daemon/loop.h"
+
+enum { RETRY_MS = 100 }; /* how often a FIFO is tried for a reader */
+
+struct place { /* one reader */
+  struct place *next;
+  struct reader *reader;
+  pid_t pid;
+  uid_t uid;
+};
+
+struct outlet {
+  uv_loop_t *loop;
+  const struct config_pipeline *config;
+  struct frame_format format;
+  struct sink *sink;
+  struct listener *listener;
+  struct acceptor *acceptor;
+  struct endpoint endpoint; /* of a file; its descriptor until the sink gets it */
+  struct loop_timer *retry; /* of a FIFO */
+  struct place *places;
+  unsigned count;
+  uint64_t missed; /* by readers that left */
+  uint64_t refused;
+  bool closed, ended;
+};
+
+/* -- making it ------------------------------------------------------------------------------------------------- */
+
+static bool is_socket(const struct outlet *outlet) { return outlet->config->sink.endpoint == CONFIG_SOCKET; }
+
+bool outlet_open_file(struct outlet *outlet, struct failure *failure) {
+  if (is_socket(outlet) || outlet->endpoint.fd >= 0) {
+    return true;
+  }
+  if (!endpoint_open_sink(&outlet->config->sink, &outlet->endpoint, failure)) {
+    return false;
+  }
+  return outlet->endpoint.kind != ENDPOINT_FILE ||
+         sink_prepare_file(outlet->config, &outlet->format, outlet->endpoint.fd, failure);
+}
+
+static bool open_listener(struct outlet *outlet, struct failure *failure) {
+  char name[128];
+  snprintf(name, sizeof name, "%s.out", outlet->config->name);
+  outlet->listener = listener_open(name, outlet->config->sink.path, &outlet->config->sink.access, failure);
+  return outlet->listener;
+}
+
+static bool make(struct outlet *outlet, const struct outlet_setup *setup, struct failure *failure) {
+  outlet->sink = sink_new(&setup->sink, failure);
+  if (!outlet->sink) {
+    return false;
+  }
+  if (setup->inherits) {
+    return true;
+  }
+  return is_socket(outlet) ? open_listener(outlet, failure) : outlet_open_file(outlet, failure);
+}
+
+struct outlet *outlet_new(const struct outlet_setup *setup, struct failure *failure) {
+  struct outlet *outlet = calloc(1, sizeof *outlet);
+  if (!outlet) {
+    failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "not enough memory for the sink of a pipeline");
+    return NULL;
+  }
+  outlet->loop = setup->loop;
+  outlet->config = setup->sink.config;
+  outlet->format = *setup->sink.output;
+  outlet->endpoint.fd = -1;
+  return make(outlet, setup, failure) ? outlet : outlet_free(outlet);
+}
+
+struct outlet *outlet_free(struct outlet *outlet) {
+  if (!outlet) {
+    return NULL;
+  }
+  if (outlet->sink) {
+    outlet->sink = sink_free(outlet->sink);
+  }
+  outlet->listener = listener_close(outlet->listener);
+  endpoint_close(&outlet->endpoint);
+  free(outlet);
+  return NULL;
+}
+
+struct sink *outlet_sink(const struct outlet *outlet) {
+  return outlet->sink;
+}
+
+/* -- readers --------------------------------------------------------------------------------------------------- */
+
+/* Gives the sink a descriptor; it stays the caller's on failure. */
+static bool attach(struct outlet *outlet, int fd, const struct peer *peer, struct failure *failure) {
+  struct place *place = calloc(1, sizeof *place);
+  if (!place) {
+    return failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "not enough memory for one more reader");
+  }
+  place->reader = reader_new(outlet->sink, fd, failure);
+  if (!place->reader) {
+    free(place);
+    return false;
+  }
+  place->pid = peer ? peer->pid : 0;
+  place->uid = peer ? peer->uid : 0;
+  place->next = outlet->places;
+  outlet->places = place;
+  outlet->count++;
+  sink_attach(outlet->sink, place->reader);
+  return true;
+}
+
+static void on_accepted(void *context, int fd, const struct peer *peer) {
+  struct outlet *outlet = context;
+  const char *name = outlet->config->name;
+  struct failure failure;
+  if (attach(outlet, fd, peer, &failure)) {
+    log_event(LOG_CONNECTED, name, "reader pid %d (user %u) connected", (int)peer->pid, (unsigned)peer->uid);
+    return;
+  }
+  peer_tell(fd, "%s", failure.text);
+  log_event(LOG_REFUSED, name, "reader pid %d (user %u) was refused: %s", (int)peer->pid, (unsigned)peer->uid, failure.text);
+  close(fd);
+  outlet->refused++;
+}
+
+static void on_refused(void *context) { ((struct outlet *)context)->refused++; }
+
+/* -- files ----------------------------------------------------------------------------------------------------- */
+
+static bool attach_file(struct outlet *outlet, struct failure *failure) {
+  if (!attach(outlet, outlet->endpoint.fd, NULL, failure)) {
+    return false;
+  }
+  outlet->endpoint.fd = -1;
+  return true;
+}
+
+/* Whatever goes wrong here may be over at the next try. */
+static void on_retry(void *context) {
+  struct outlet *outlet = context;
+  struct failure failure;
+  if (outlet->endpoint.fd < 0) {
+    endpoint_open_sink(&outlet->config->sink, &outlet->endpoint, &failure);
+  }
+  if (outlet->endpoint.fd >= 0 && attach_file(outlet, &failure)) {
+    loop_timer_stop(outlet->retry);
+  }
+}
+
+static bool start_fifo(struct outlet *outlet, struct failure *failure) {
+  outlet->retry = loop_timer_new(outlet->loop, on_retry, outlet);
+  if (!outlet->retry) {
+    return failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "not enough memory to wait for a reader of '%s'",
+                       outlet->config->sink.path);
+  }
+  loop_timer_start(outlet->retry, 0, RETRY_MS);
+  return true;
+}
+
+/* -- control --------------------------------------------------------------------------------------------------- */
+
+static bool start_accepting(struct outlet *outlet, struct failure *failure) {
+  const struct acceptor_setup setup = {.loop = outlet->loop,
+                                       .fd = listener_fd(outlet->listener),
+                                       .allow = &outlet->config->sink.access.allow,
+                                       .pipeline = outlet->config->name,
+                                       .role = "reader",
+                                       .accepted = on_accepted,
+                                       .refused = on_refused,
+                                       .context = outlet};
+  outlet->acceptor = acceptor_new(&setup, failure);
+  return outlet->acceptor;
+}
+
+bool outlet_start(struct outlet *outlet, struct failure *failure) {
+  if (outlet->listener) {
+    return start_accepting(outlet, failure);
+  }
+  return outlet->endpoint.kind == ENDPOINT_FIFO ? start_fifo(outlet, failure) : attach_file(outlet, failure);
+}
+
+void outlet_close(struct outlet *outlet) {
+  outlet->closed = true;
+  outlet->acceptor = acceptor_close(outlet->acceptor);
+  outlet->retry = loop_timer_close(outlet->retry);
+  outlet->listener = listener_close(outlet->listener);
+  endpoint_close(&outlet->endpoint);
+}
+
+struct listener *outlet_take_listener(struct outlet *outlet) {
+  struct listener *listener = outlet->listener;
+  outlet->acceptor = acceptor_close(outlet->acceptor);
+  outlet->listener = NULL;
+  return listener;
+}
+
+void outlet_give_listener(struct outlet *outlet, struct listener *listener) { outlet->listener = listener; }
+
+struct listener *outlet_listener(struct outlet *outlet) {
+  return outlet->listener;
+}
+
+void outlet_stop(struct outlet *outlet) { sink_stop(outlet->sink); }
+
+/* -- events ---------------------------------------------------------------------------------------------------- */
+
+static struct place *take_place(struct outlet *outlet, const struct reader *reader) {
+  struct place **link = &outlet->places;
+  while ((*link)->reader != reader) {
+    link = &(*link)->next;
+  }
+  struct place *place = *link;
+  *link = place->next;
+  outlet->count--;
+  return place;
+}
+
+static void log_detached(const struct outlet *outlet, const struct place *place, const struct sink_event *event) {
+  const char *colon = event->text[0] ? ": " : "";
+  enum log_kind kind = event->text[0] ? LOG_CLIENT_ERROR : LOG_DISCONNECTED;
+  if (is_socket(outlet)) {
+    log_event(kind, outlet->config->name, "reader pid %d (user %u) left after %" PRIu64 " results, %" PRIu64 " missed%s%s",
+              (int)place->pid, (unsigned)place->uid, event->emitted, event->missed, colon, event->text);
+  } else {
+    log_event(kind, outlet->config->name, "sink '%s' ended after %" PRIu64 " results, %" PRIu64 " missed%s%s",
+              outlet->config->sink.path, event->emitted, event->missed, colon, event->text);
+  }
+}
+
+static void on_detached(struct outlet *outlet, const struct sink_event *event) {
+  struct place *place = take_place(outlet, event->reader);
+  log_detached(outlet, place, event);
+  outlet->missed += event->missed;
+  reader_free(place->reader);
+  free(place);
+  close(event->fd);
+  if (outlet->closed || is_socket(outlet)) {
+    return;
+  }
+  if (outlet->endpoint.kind == ENDPOINT_FIFO) {
+    loop_timer_start(outlet->retry, 0, RETRY_MS);
+  } else {
+    outlet->ended = true;
+  }
+}
+
+void outlet_on_event(struct outlet *outlet, const struct sink_event *event) {
+  const char *name = outlet->config->name;
+  const char *path = outlet->config->sink.path;
+  switch (event->kind) {
+  case SINK_DETACHED:
+    on_detached(outlet, event);
+    break;
+  case SINK_FAILED:
+    log_event(LOG_SINK_FAILED, name, "cannot write to '%s': %s; results are lost until there is room", path, event->text);
+    break;
+  case SINK_RECOVERED:
+    log_event(LOG_SINK_RECOVERED, name, "'%s' can be written again, %" PRIu64 " results were lost", path, event->missed);
+    break;
+  case SINK_STOPPED:
+    break;
+  }
+}
+
+/* -- questions ------------------------------------------------------------------------------------------------- */
+
+bool outlet_ended(const struct outlet *outlet) { return outlet->ended; }
+
+unsigned outlet_readers(const struct outlet *outlet) { return outlet->count; }
+
+uint64_t outlet_missed(const struct outlet *outlet) {
+  uint64_t sum = outlet->missed;
+  for (const struct place *place = outlet->places; place; place = place->next) {
+    uint64_t emitted, missed;
+    reader_read(place->reader, &emitted, &missed);
+    sum += missed;
+  }
+  return sum;
+}
+
+uint64_t outlet_refused(const struct outlet *outlet) { return outlet->refused; }

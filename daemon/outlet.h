@@ -1,0 +1,47 @@
+/*
+ * The far side of a pipeline: its sink, and the readers, file or stream that take the results.
+ *
+ * The outlet opens and closes every descriptor; between sink_attach() and SINK_DETACHED the sink has it. A FIFO without a
+ * reader is tried again until there is one, so a reader always starts at a whole result. Pipelines that reply have none.
+ */
+#ifndef FRAMED_DAEMON_OUTLET_H
+#define FRAMED_DAEMON_OUTLET_H
+
+#include "daemon/listener.h"
+#include "daemon/sink.h"
+
+struct outlet;
+
+struct outlet_setup {
+  uv_loop_t *loop;
+  struct sink_setup sink;
+  bool inherits; /* the listener or the file is another outlet's for now: see outlet_give_listener(), outlet_open_file() */
+};
+
+/* Makes the sink and opens where it goes. Set-up thread; NULL on error. */
+struct outlet *outlet_new(const struct outlet_setup *setup, struct failure *failure);
+/* Opens a file that was left out in outlet_new(). Set-up thread. */
+bool outlet_open_file(struct outlet *outlet, struct failure *failure);
+/* After outlet_close(), and after it stopped or before the start. Set-up thread. NULL is fine; returns NULL. */
+struct outlet *outlet_free(struct outlet *outlet);
+
+/* -- control loop ---------------------------------------------------------------------------------------------- */
+
+struct sink *outlet_sink(const struct outlet *outlet);
+bool outlet_start(struct outlet *outlet, struct failure *failure);
+/* No more readers: closes the listener. Idempotent. */
+void outlet_close(struct outlet *outlet);
+struct listener *outlet_take_listener(struct outlet *outlet);
+void outlet_give_listener(struct outlet *outlet, struct listener *listener);
+struct listener *outlet_listener(struct outlet *outlet);
+/* Detaches all readers; SINK_STOPPED follows. */
+void outlet_stop(struct outlet *outlet);
+void outlet_on_event(struct outlet *outlet, const struct sink_event *event);
+
+/* Standard output, or another stream that cannot come back, was closed by its reader. */
+bool outlet_ended(const struct outlet *outlet);
+unsigned outlet_readers(const struct outlet *outlet);
+uint64_t outlet_missed(const struct outlet *outlet); /* whole results, readers that left included */
+uint64_t outlet_refused(const struct outlet *outlet);
+
+#endif

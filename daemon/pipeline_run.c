@@ -1,0 +1,214 @@
+/*
+ * A pipeline while it runs: its states, what its sessions and its sink tell, and what it is told.
+ */
+#include <inttypes.h>
+
+#include "daemon/log.h"
+#include "daemon/pipeline_state.h"
+
+/* -- life, on the control loop ----------------------------------------------------------------------------------- */
+
+bool pipeline_start(struct pipeline *pipeline, struct failure *failure) {
+  if ((pipeline->outlet && !outlet_start(pipeline->outlet, failure)) || !intake_start(pipeline->intake, failure)) {
+    return false;
+  }
+  pipeline->state = PIPELINE_RUNNING;
+  pipeline_tick(pipeline);
+  return true;
+}
+
+static void answer_drains(struct pipeline *pipeline, const char *why) {
+  server_answer *answer;
+  void *context;
+  while (drains_take(&pipeline->drains, &answer, &context)) {
+    answer_error(answer, context, 409, NULL, "pipeline '%s' %s before it was drained", pipeline->config->name, why);
+  }
+}
+
+void pipeline_quiesce(struct pipeline *pipeline, bool for_good) {
+  if (pipeline->state < PIPELINE_STOPPING) {
+    pipeline->before = pipeline->state;
+    pipeline->state = PIPELINE_STOPPING;
+  }
+  answer_drains(pipeline, "was stopped");
+  if (for_good) {
+    intake_close(pipeline->intake);
+  } else {
+    intake_suspend(pipeline->intake);
+  }
+  intake_hold(pipeline->intake);
+}
+
+void pipeline_unquiesce(struct pipeline *pipeline) {
+  pipeline->state = pipeline->before;
+  if (pipeline->state == PIPELINE_DRAINING && intake_idle(pipeline->intake)) {
+    pipeline->state = PIPELINE_DRAINED;
+  }
+  if (pipeline->state == PIPELINE_RUNNING) {
+    intake_resume(pipeline->intake);
+  }
+  intake_unsuspend(pipeline->intake);
+}
+
+void pipeline_stop(struct pipeline *pipeline) {
+  if (pipeline->cut) {
+    return;
+  }
+  pipeline->cut = true;
+  pipeline->state = PIPELINE_STOPPING;
+  answer_drains(pipeline, "was stopped");
+  intake_close(pipeline->intake);
+  intake_stop(pipeline->intake);
+}
+
+/* -- events ------------------------------------------------------------------------------------------------------ */
+
+static void tell(struct pipeline *pipeline, enum pipeline_event event, const char *text) {
+  pipeline->setup.listener(pipeline->setup.context, pipeline, event, text);
+}
+
+static json_t *state_document(const struct pipeline *pipeline) {
+  return json_pack("{s:b, s:s, s:s}", "ok", 1, "pipeline", pipeline->config->name, "state",
+                   pipeline_state_names[pipeline->state]);
+}
+
+static void become_drained(struct pipeline *pipeline) {
+  pipeline->state = PIPELINE_DRAINED;
+  log_event(LOG_PAUSED, pipeline->config->name, "drained: nothing is in flight");
+  server_answer *answer;
+  void *context;
+  while (drains_take(&pipeline->drains, &answer, &context)) {
+    answer(context, 200, state_document(pipeline));
+  }
+}
+
+static void on_idle(struct pipeline *pipeline) {
+  if (!intake_idle(pipeline->intake)) {
+    return;
+  }
+  if (pipeline->state == PIPELINE_DRAINING) {
+    become_drained(pipeline);
+  } else if (pipeline->state == PIPELINE_STOPPING && !pipeline->cut) {
+    tell(pipeline, PIPELINE_QUIET, "");
+  }
+}
+
+static void become_stopped(struct pipeline *pipeline) {
+  pipeline->state = PIPELINE_STOPPED;
+  tell(pipeline, PIPELINE_GONE, "");
+}
+
+static void on_stopped(struct pipeline *pipeline) {
+  if (!intake_stopped(pipeline->intake)) {
+    return;
+  }
+  if (pipeline->outlet) {
+    outlet_close(pipeline->outlet);
+    outlet_stop(pipeline->outlet);
+  } else {
+    become_stopped(pipeline);
+  }
+}
+
+void pipeline_on_session_event(void *context, const struct session_event *event) {
+  struct pipeline *pipeline = context;
+  bool had_ended = intake_ended(pipeline->intake);
+  intake_on_event(pipeline->intake, event);
+  switch (event->kind) {
+  case SESSION_DETACHED:
+    if (!had_ended && pipeline_has_ended(pipeline) && !pipeline->cut) {
+      tell(pipeline, PIPELINE_SOURCE_ENDED, "");
+    }
+    break;
+  case SESSION_IDLE:
+    on_idle(pipeline);
+    break;
+  case SESSION_STOPPED:
+    on_stopped(pipeline);
+    break;
+  case SESSION_GPU_FAULT:
+    tell(pipeline, PIPELINE_GPU_FAULT, event->text);
+    break;
+  }
+}
+
+void pipeline_on_sink_event(void *context, const struct sink_event *event) {
+  struct pipeline *pipeline = context;
+  bool had_ended = outlet_ended(pipeline->outlet);
+  outlet_on_event(pipeline->outlet, event);
+  if (event->kind == SINK_STOPPED) {
+    become_stopped(pipeline);
+  } else if (!had_ended && outlet_ended(pipeline->outlet)) {
+    tell(pipeline, PIPELINE_SINK_ENDED, event->text);
+  }
+}
+
+/* -- commands ---------------------------------------------------------------------------------------------------- */
+
+static const char *const waiting_texts[] = {
+    [WAITING_FOR_NOTHING] = "",
+    [WAITING_FOR_PRODUCER] = "",
+    [WAITING_FOR_FRAMES] = ": it waits for the rest of a frame",
+    [WAITING_FOR_GPU] = ": it waits for the GPU",
+    [WAITING_FOR_READER] = ": it waits for a reader to take its results",
+    [WAITING_FOR_RESUME] = "",
+};
+
+static void hold(struct pipeline *pipeline) {
+  if (pipeline->state == PIPELINE_RUNNING) {
+    pipeline->state = PIPELINE_PAUSED;
+    intake_hold(pipeline->intake);
+    log_event(LOG_PAUSED, pipeline->config->name, "paused: no frames are taken until it is resumed");
+  }
+}
+
+static void resume(struct pipeline *pipeline) {
+  if (pipeline->state != PIPELINE_RUNNING) {
+    pipeline->state = PIPELINE_RUNNING;
+    intake_resume(pipeline->intake);
+    log_event(LOG_RESUMED, pipeline->config->name, "resumed");
+    answer_drains(pipeline, "was resumed");
+  }
+}
+
+static void drain(struct pipeline *pipeline, int64_t limit_ns, server_answer *answer, void *context) {
+  drains_add(&pipeline->drains, limit_ns, answer, context);
+  if (pipeline->state != PIPELINE_DRAINING) {
+    pipeline->state = PIPELINE_DRAINING;
+    intake_hold(pipeline->intake);
+    log_event(LOG_PAUSED, pipeline->config->name, "draining: no frames are taken until it is resumed");
+  }
+}
+
+void pipeline_on_drain_expired(void *owner, server_answer *answer, void *context) {
+  struct pipeline *pipeline = owner;
+  struct ledger ledger;
+  pipeline_ledger(pipeline, &ledger);
+  const char *reason = waiting_texts[pipeline_waiting(pipeline)];
+  answer_error(answer, context, 504, "it goes on draining; ask again, or resume it",
+               "pipeline '%s' still has %" PRIu64 " frames in flight%s", pipeline->config->name, ledger.in_flight, reason);
+}
+
+void pipeline_command(struct pipeline *pipeline, enum pipeline_command command, int64_t limit_ns, server_answer *answer,
+                      void *context) {
+  if (pipeline->state == PIPELINE_STARTING || pipeline->state >= PIPELINE_STOPPING) {
+    answer_error(answer, context, 409, "try again when it is running", "pipeline '%s' is %s", pipeline->config->name,
+                 pipeline_state_names[pipeline->state]);
+    return;
+  }
+  switch (command) {
+  case PIPELINE_COMMAND_PAUSE:
+    hold(pipeline);
+    break;
+  case PIPELINE_COMMAND_RESUME:
+    resume(pipeline);
+    break;
+  case PIPELINE_COMMAND_DRAIN:
+    if (pipeline->state != PIPELINE_DRAINED) {
+      drain(pipeline, limit_ns, answer, context);
+      return;
+    }
+    break;
+  }
+  answer(context, 200, state_document(pipeline));
+}

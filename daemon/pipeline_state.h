@@ -1,0 +1,39 @@
+/*
+ * A pipeline's own state, for the three files that make it up: pipeline.c takes and gives back what it needs,
+ * pipeline_run.c owns its state while it runs, snapshot.c reads it.
+ */
+#ifndef FRAMED_DAEMON_PIPELINE_STATE_H
+#define FRAMED_DAEMON_PIPELINE_STATE_H
+
+#include "daemon/drain.h"
+#include "daemon/intake.h"
+#include "daemon/meter.h"
+#include "daemon/outlet.h"
+#include "daemon/pipeline.h"
+
+struct pipeline {
+  struct pipeline_setup setup;
+  const struct config_pipeline *config;
+  enum pipeline_state state;
+  enum pipeline_state before; /* STOPPING: where pipeline_unquiesce() goes back to */
+  struct gpu_chain *chain;
+  struct frame_format input;
+  size_t frame_bytes;  /* in and out, for the load of its lanes */
+  struct lane **lanes; /* one for each seat */
+  struct intake *intake;
+  struct outlet *outlet; /* NULL: it replies */
+  struct drains drains;
+  struct meter *meter;
+  struct reading now; /* for pipeline_snapshot(), too large for a stack */
+  bool cut;           /* sessions were told to stop */
+};
+
+/* pipeline_run.c: what the sessions, the sink and waiting requests call. */
+void pipeline_on_session_event(void *context, const struct session_event *event);
+void pipeline_on_sink_event(void *context, const struct sink_event *event);
+void pipeline_on_drain_expired(void *owner, server_answer *answer, void *context);
+
+/* snapshot.c: what the session that is furthest down the road waits for. */
+enum session_waiting pipeline_waiting(const struct pipeline *pipeline);
+
+#endif
