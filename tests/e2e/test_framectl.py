@@ -1,0 +1,274 @@
+"""framectl: every command against a real daemon, its errors and its exit status."""
+
+import fcntl
+import json
+import os
+import pty
+import select
+import shutil
+import signal
+import struct
+import subprocess
+import termios
+import time
+
+import numpy as np
+import pytest
+
+from harness import FRAMECTL, Background, Daemon, environment, limit, numbered, pipeline, wait_until, whole
+
+SIZE = 512
+FORMAT = {"dtype": "uint8", "shape": [SIZE]}
+
+
+def framectl(place, *arguments, input=None, seconds=20):
+    """Runs framectl on the status socket in `place`, to its end."""
+    return subprocess.run([FRAMECTL, "-s", place / "status.sock", *map(str, arguments)], input=input, capture_output=True,
+                          text=not isinstance(input, bytes), env=environment(), timeout=limit(seconds), check=False)
+
+
+def succeeds(place, *arguments, **options):
+    done = framectl(place, *arguments, **options)
+    assert done.returncode == 0 and not done.stderr, (arguments, done)
+    return done.stdout
+
+
+def test_status_for_people_and_for_machines(place):
+    with Daemon(place, {"front": pipeline(FORMAT), "rear": pipeline(FORMAT)}) as daemon:
+        with daemon.reader("front") as reader, daemon.producer("front") as producer:
+            producer.send(numbered(42, SIZE).tobytes())
+            reader.frames(42, SIZE)
+            daemon.account("front", came=42, emitted=42)
+            text = succeeds(place, "status")
+            assert "front" in text and "rear" in text and "42" in text and "running" in text, text
+            document = json.loads(succeeds(place, "--json", "status"))
+            assert document["pipelines"]["front"]["frames"]["emitted"] == 42
+            one = succeeds(place, "status", "front")
+            assert "front" in one and "rear" not in one, one
+
+
+def test_metrics_are_the_daemons(place):
+    with Daemon(place, {"cam0": pipeline(FORMAT)}):
+        assert 'framed_frames_in_total{pipeline="cam0"} 0' in succeeds(place, "metrics")
+
+
+def test_pause_drain_and_resume(place):
+    with Daemon(place, {"cam0": pipeline(FORMAT)}) as daemon:
+        succeeds(place, "pause", "cam0")
+        assert daemon.view()["state"] == "paused"
+        succeeds(place, "resume", "cam0")
+        assert daemon.view()["state"] == "running"
+        succeeds(place, "drain", "cam0")
+        assert daemon.view()["state"] == "drained"
+        assert json.loads(succeeds(place, "--json", "resume", "cam0"))["ok"] is True
+
+
+def test_drain_that_takes_too_long_says_what_it_waits_for(place):
+    with Daemon(place, {"cam0": pipeline(FORMAT)}, drain_timeout="200ms") as daemon:
+        with daemon.producer() as producer:
+            producer.send(whole(0, SIZE).tobytes())
+            daemon.wait_view("it waits", lambda view: view["waiting"] == "reader")
+            done = framectl(place, "drain", "cam0")
+            assert done.returncode != 0 and "reader" in done.stderr, done
+            daemon.command("/v1/pipelines/cam0/resume")
+            with daemon.reader() as reader:
+                reader.frames(1, SIZE)
+            daemon.quiet()
+
+
+def test_reload_and_its_errors(place):
+    with Daemon(place, {"cam0": pipeline(FORMAT)}) as daemon:
+        succeeds(place, "reload")
+        daemon.file.write_text("pipelines: {cam0: {sorce: {}}}\n")
+        done = framectl(place, "reload")
+        assert done.returncode != 0 and "sorce" in done.stderr and "framed.yaml:1:" in done.stderr, done
+        assert daemon.view()["state"] == "running"
+
+
+def test_check_needs_no_daemon(place):
+    config = json.dumps({"status": {"socket": str(place / "s")}, "gpu": {"backend": "cpu"}, "pipelines": {"cam0": {
+        "source": {"socket": str(place / "a"), "format": FORMAT}, "sink": {"socket": str(place / "b")}}}})
+    (place / "good.yaml").write_text(config)
+    (place / "bad.yaml").write_text(config.replace("cam0", "cam 0").replace("source", "sorce"))
+    done = framectl(place, "check", place / "good.yaml")
+    assert done.returncode == 0, done
+    done = framectl(place, "check", place / "bad.yaml")
+    assert done.returncode == 78 and "sorce" in done.stderr, done
+
+
+# -- push and pull ---------------------------------------------------------------------------------------------------
+
+
+def test_push_and_pull_carry_every_byte(place):
+    frames = np.random.default_rng(9).integers(0, 256, (400, SIZE), np.uint8)
+    with Daemon(place, {"cam0": pipeline(FORMAT, stages=[{"affine": {"scale": -1, "offset": 255}}])}) as daemon:
+        with subprocess.Popen([FRAMECTL, "-s", daemon.socket, "pull", "cam0"], stdout=subprocess.PIPE, env=environment()) as pull:
+            daemon.wait_view("it pulls", lambda view: view["readers"] == 1)
+            taking = Background(pull.stdout.read)
+            done = framectl(place, "push", "cam0", input=frames.tobytes())
+            assert done.returncode == 0, done
+            daemon.account(came=400, emitted=400)
+            daemon.finish()
+            assert taking.join() == (255 - frames).tobytes()
+            assert pull.wait(limit(10)) == 0
+
+
+def test_push_that_is_refused_says_why(place):
+    with Daemon(place, {"cam0": pipeline(FORMAT)}) as daemon:
+        with daemon.producer():
+            daemon.wait_view("the place is taken", lambda view: view["sessions"] == 1)
+            done = framectl(place, "push", "cam0", input=bytes(SIZE * 1000))
+            assert done.returncode != 0 and b"already has its 1 producer" in done.stderr, done
+
+
+def test_push_of_half_a_frame_says_so(place):
+    with Daemon(place, {"cam0": pipeline(FORMAT)}) as daemon:
+        with daemon.reader() as reader:
+            framectl(place, "push", "cam0", input=bytes(SIZE + 10))
+            reader.frames(1, SIZE)
+            daemon.account(came=2, emitted=1, invalid=1)
+
+
+def test_pull_ends_quietly_when_its_reader_does(place):
+    with Daemon(place, {"cam0": pipeline(FORMAT, sink={"overload": "drop"})}) as daemon:
+        with daemon.producer() as producer:
+            pull = subprocess.Popen([FRAMECTL, "-s", daemon.socket, "pull", "cam0"], stdout=subprocess.PIPE,
+                                    stderr=subprocess.PIPE, env=environment())
+            daemon.wait_view("it pulls", lambda view: view["readers"] == 1)
+            producer.send(whole(0, SIZE).tobytes())
+            assert pull.stdout.read(SIZE) == whole(0, SIZE).tobytes()
+            pull.stdout.close()
+
+            def feed():
+                producer.send(whole(1, SIZE).tobytes())
+                return pull.poll() is not None
+            wait_until(feed, "it notices that nobody reads")
+            assert pull.stderr.read() == b""
+            pull.stderr.close()
+        daemon.quiet()
+
+
+# -- errors --------------------------------------------------------------------------------------------------------------
+
+
+def test_no_daemon_is_said_with_a_remedy(place):
+    done = framectl(place, "status")
+    assert done.returncode == 69 and str(place / "status.sock") in done.stderr, done
+    assert len(done.stderr.strip().splitlines()) >= 2 or "-s" in done.stderr, done
+
+
+@pytest.mark.parametrize("command", ["status", "pause", "resume", "drain", "push", "pull"])
+def test_an_unknown_pipeline_is_named_with_those_there_are(place, command):
+    with Daemon(place, {"front": pipeline(FORMAT), "rear": pipeline(FORMAT)}):
+        done = framectl(place, command, "side", input="")
+        assert done.returncode not in (0, 64), done
+        assert "side" in done.stderr and "front" in done.stderr and "rear" in done.stderr, done
+
+
+@pytest.mark.parametrize("arguments", [[], ["explode"], ["pause"], ["push"], ["pull"], ["--nonsense"], ["pause", "a", "b"]], ids=str)
+def test_wrong_usage_is_64(place, arguments):
+    done = framectl(place, *arguments)
+    assert done.returncode == 64 and done.stderr, done
+
+
+def test_help_and_version(place):
+    for argument, text in (("--help", "drain"), ("--version", "0.1.0")):
+        done = framectl(place, argument)
+        assert done.returncode == 0 and text in done.stdout and not done.stderr, done
+
+
+# -- top -------------------------------------------------------------------------------------------------------------------
+
+
+class Terminal:
+    """framectl top on a terminal of its own."""
+
+    def __init__(self, *command):
+        self.master, slave = pty.openpty()
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 100, 0, 0))
+        self.process = subprocess.Popen(command, stdin=slave, stdout=slave, stderr=slave, start_new_session=True,
+                                        env=environment({"TERM": "xterm"}))
+        os.close(slave)
+        self.screen = b""
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+        os.close(self.master)
+
+    def read(self):
+        while select.select([self.master], [], [], 0.05)[0]:
+            try:
+                part = os.read(self.master, 65536)
+            except OSError:
+                return  # the other end is closed
+            if not part:
+                return
+            self.screen += part
+
+    def shows(self, text):
+        def seen():
+            self.read()
+            return text in self.screen
+        wait_until(seen, lambda: f"the screen shows {text!r}: {self.screen[-2000:]!r}")
+
+    def resize(self, rows, columns):
+        fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+        os.kill(self.process.pid, signal.SIGWINCH)
+
+    def ends(self):
+        deadline = time.monotonic() + limit(10)
+        while self.process.poll() is None and time.monotonic() < deadline:
+            self.read()
+        return self.process.poll()
+
+
+def test_top_shows_pipelines_and_ends_at_q(place):
+    with Daemon(place, {"front": pipeline(FORMAT), "rear": pipeline(FORMAT)}) as daemon:
+        with Terminal(FRAMECTL, "-s", daemon.socket, "top") as terminal:
+            terminal.shows(b"front")
+            terminal.shows(b"rear")
+            for size in ((5, 20), (1, 1), (50, 200)):  # also where there is hardly any room
+                terminal.resize(*size)
+                terminal.read()
+            os.write(terminal.master, b"q")
+            assert terminal.ends() == 0
+
+
+def test_top_survives_the_end_of_its_daemon(place):
+    with Daemon(place, {"front": pipeline(FORMAT)}) as daemon:
+        with Terminal(FRAMECTL, "-s", daemon.socket, "top") as terminal:
+            terminal.shows(b"front")
+            daemon.finish()
+            terminal.read()
+            os.write(terminal.master, b"q")
+            assert terminal.ends() is not None
+
+
+def test_top_without_a_terminal_is_an_error(place):
+    with Daemon(place, {"cam0": pipeline(FORMAT)}):
+        done = framectl(place, "top", input="")
+        assert done.returncode != 0 and "terminal" in done.stderr, done
+
+
+@pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not installed")
+def test_top_in_a_real_terminal_leaves_it_clean(place):
+    """tmux interprets every escape sequence: what is shown is text in columns, and the shell's screen comes back."""
+    tmux = ["tmux", "-S", str(place / "tmux"), "-f", "/dev/null"]
+
+    def screen():
+        return subprocess.run([*tmux, "capture-pane", "-p"], capture_output=True, text=True, check=False).stdout
+
+    with Daemon(place, {"front": pipeline(FORMAT)}) as daemon:
+        subprocess.run([*tmux, "new-session", "-d", "-x", "100", "-y", "24", "sh"], check=True)
+        try:
+            subprocess.run([*tmux, "send-keys", f"echo before; {FRAMECTL} -s {daemon.socket} top; echo status=$?", "Enter"], check=True)
+            wait_until(lambda: "front" in screen() and "before" not in screen(), lambda: f"top is shown: {screen()}")
+            subprocess.run([*tmux, "send-keys", "q"], check=True)
+            wait_until(lambda: "status=0" in screen() and "before" in screen(), lambda: f"the shell is back: {screen()}")
+        finally:
+            subprocess.run([*tmux, "kill-server"], check=False)
