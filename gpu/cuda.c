@@ -1,0 +1,218 @@
+/*
+ * CUDA devices: opening with a diagnosis, pinned memory, and every CUDA error as a value with a remedy.
+ *
+ * The runtime is linked statically and works without a driver as far as cudaGetDeviceCount(), which says so. What
+ * an error means for the device is decided in one place, cuda_check(): some errors belong to a call, the others to
+ * the process, which is lost then whatever it does.
+ */
+#include "gpu/cuda.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* -- errors ------------------------------------------------------------------------------------------------------- */
+
+/* Errors after which no call in this process succeeds any more, or the device is in an unknown state. */
+static bool is_fatal(cudaError_t status) {
+  switch (status) {
+  case cudaErrorECCUncorrectable:
+  case cudaErrorNvlinkUncorrectable:
+  case cudaErrorContained:
+  case cudaErrorIllegalAddress:
+  case cudaErrorLaunchTimeout:
+  case cudaErrorAssert:
+  case cudaErrorHardwareStackError:
+  case cudaErrorIllegalInstruction:
+  case cudaErrorMisalignedAddress:
+  case cudaErrorInvalidAddressSpace:
+  case cudaErrorInvalidPc:
+  case cudaErrorLaunchFailure:
+  case cudaErrorTensorMemoryLeak:
+  case cudaErrorExternalDevice:
+  case cudaErrorContextIsDestroyed:
+  case cudaErrorUnknown:
+    return true;
+  default:
+    return false;
+  }
+}
+
+static const char *remedy_for(cudaError_t status) {
+  if (is_fatal(status)) {
+    return "start the process again; `dmesg | grep Xid` says what the driver saw";
+  }
+  switch (status) {
+  case cudaErrorMemoryAllocation:
+    return "use fewer slots or clients or smaller frames, or free memory on the device";
+  case cudaErrorHostMemoryAlreadyRegistered:
+    return "this memory is pinned already";
+  case cudaErrorNoKernelImageForDevice:
+    return "build again for this GPU: make architectures='-gencode arch=compute_XX,code=sm_XX'";
+  case cudaErrorUnsupportedPtxVersion:
+  case cudaErrorInsufficientDriver:
+    return "install a driver that is as new as CUDA 13 needs (580 or later)";
+  default:
+    return "";
+  }
+}
+
+bool cuda_check(struct gpu_device *device, cudaError_t status, const char *what, struct gpu_error *error) {
+  if (status == cudaSuccess) {
+    return true;
+  }
+  (void)cudaGetLastError(); /* so that a later launch is not blamed for it */
+  gpu_error_set(error, (int)status, remedy_for(status), "%s failed on device %d (%s): %s, %s", what,
+                ((struct cuda_device *)device)->index, device->name, cudaGetErrorName(status), cudaGetErrorString(status));
+  if (is_fatal(status)) {
+    gpu_device_die(device, error);
+  }
+  return false;
+}
+
+bool cuda_enter(struct gpu_device *base, struct gpu_error *error) {
+  static _Thread_local int current = -1;
+  const struct cuda_device *device = (struct cuda_device *)base;
+  if (current == device->index) {
+    return true;
+  }
+  if (!CUDA_CALL(base, error, cudaSetDevice, device->index)) {
+    return false;
+  }
+  current = device->index;
+  return true;
+}
+
+/* -- the device --------------------------------------------------------------------------------------------------- */
+
+static bool memory(const struct gpu_device *device, size_t *available, size_t *total) {
+  struct gpu_error error;
+  struct gpu_device *base = (struct gpu_device *)device; /* only its condition may change */
+  return cuda_enter(base, &error) && CUDA_CALL(base, &error, cudaMemGetInfo, available, total);
+}
+
+static bool pin(struct gpu_device *device, void *base, size_t bytes, struct gpu_error *error) {
+  return cuda_enter(device, error) && CUDA_CALL(device, error, cudaHostRegister, base, bytes, cudaHostRegisterDefault);
+}
+
+static void unpin(struct gpu_device *device, void *base) {
+  struct gpu_error error;
+  if (cuda_enter(device, &error)) {
+    (void)CUDA_CALL(device, &error, cudaHostUnregister, base); /* fails only on memory that is not pinned, or dead */
+  }
+}
+
+static void close_device(struct gpu_device *base) {
+  struct gpu_error error;
+  struct cuda_device *device = (struct cuda_device *)base;
+  if (!gpu_device_is_dead(base, NULL) && cuda_enter(base, &error)) {
+    cuda_clock_close(device);
+  }
+  free(device);
+}
+
+static const struct gpu_backend cuda_backend = {
+    .name = "cuda",
+    .close = close_device,
+    .memory = memory,
+    .anchor = cuda_clock_anchor,
+    .pin = pin,
+    .unpin = unpin,
+    .program_new = cuda_program_new,
+    .program_free = cuda_program_free,
+    .submit = cuda_submit,
+    .told = cuda_told,
+    .ask = cuda_ask,
+    .arm = cuda_arm,
+    .times = cuda_clock_times,
+};
+
+/* -- opening ------------------------------------------------------------------------------------------------------ */
+
+/* What the device nodes say about why a device cannot be used. */
+static void advise(unsigned index, cudaError_t status, char remedy[GPU_TEXT]) {
+  char device[32];
+  snprintf(device, sizeof device, "/dev/nvidia%u", index);
+  const char *nodes[] = {"/dev/nvidiactl", device, "/dev/nvidia-uvm"};
+  if (!gpu_nvidia_present("/dev")) {
+    snprintf(remedy, GPU_TEXT, "install the NVIDIA driver (there is no /dev/nvidiactl), or set gpu.backend to cpu");
+    return;
+  }
+  for (size_t i = 0; i < sizeof nodes / sizeof nodes[0]; i++) {
+    if (access(nodes[i], R_OK | W_OK) == 0) {
+      continue;
+    }
+    snprintf(remedy, GPU_TEXT,
+             errno == ENOENT ? "%s is missing: run nvidia-modprobe -c%u -u as root"
+                             : "%s may not be opened by this user: add it to the node's group (ls -l /dev/nvidia%u)",
+             nodes[i], index);
+    return;
+  }
+  snprintf(remedy, GPU_TEXT, "%s",
+           *remedy_for(status) ? remedy_for(status) : "see what nvidia-smi says, and whether CUDA_VISIBLE_DEVICES hides it");
+}
+
+static bool refuse(unsigned index, const char *reason, cudaError_t status, struct gpu_error *error) {
+  gpu_error_set(error, (int)status, NULL, "CUDA device %u cannot be used: %s", index, reason);
+  error->no_device = true;
+  advise(index, status, error->remedy);
+  return false;
+}
+
+/* Each is read by the driver at its first call; what the user has set stays. */
+static bool set_environment(void) {
+  /* Streams beyond the number of hardware queues would wait for each other. */
+  return setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0) == 0 &&
+         /* No kernel is loaded at its first launch, on a lane. */
+         setenv("CUDA_MODULE_LOADING", "EAGER", 0) == 0;
+}
+
+static bool count_devices(unsigned index, struct gpu_error *error) {
+  int count = 0;
+  cudaError_t status = cudaGetDeviceCount(&count);
+  if (status != cudaSuccess) {
+    return refuse(index, gpu_nvidia_present("/dev") ? cudaGetErrorString(status) : "no NVIDIA driver is loaded", status, error);
+  }
+  if (index >= (unsigned)count) {
+    gpu_error_set(error, 0, "set gpu.device to one that nvidia-smi lists", "there is no CUDA device %u: this machine has %d",
+                  index, count);
+    error->no_device = true;
+    return false;
+  }
+  return true;
+}
+
+static bool prepare(struct cuda_device *device, struct gpu_error *error) {
+  struct cudaDeviceProp properties;
+  if (!cuda_enter(&device->base, error) ||
+      !CUDA_CALL(&device->base, error, cudaGetDeviceProperties, &properties, device->index)) {
+    return false;
+  }
+  snprintf(device->base.name, sizeof device->base.name, "%.*s", GPU_NAME - 1, properties.name);
+  return cuda_clock_open(device, error);
+}
+
+struct gpu_device *cuda_open(unsigned index, struct gpu_error *error) {
+  struct cuda_device *device = calloc(1, sizeof *device);
+  if (!device || !set_environment()) {
+    gpu_error_set(error, ENOMEM, NULL, "no memory for CUDA device %u", index);
+    free(device);
+    return NULL;
+  }
+  device->base.backend = &cuda_backend;
+  device->index = (int)index;
+  snprintf(device->base.name, sizeof device->base.name, "not yet opened");
+  if (!count_devices(index, error)) {
+    free(device);
+    return NULL;
+  }
+  if (!prepare(device, error)) {
+    error->no_device = true;
+    advise(index, (cudaError_t)error->code, error->remedy);
+    close_device(&device->base);
+    return NULL;
+  }
+  return &device->base;
+}

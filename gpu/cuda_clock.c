@@ -1,0 +1,177 @@
+/*
+ * When things happened on a CUDA device.
+ *
+ * CUDA gives only the time between two events, as a float of milliseconds, so every few seconds an event is recorded
+ * on a stream of its own and the host's clock read around it: an anchor. A frame uses the anchor that was in force
+ * when it was submitted, so the elapsed times stay short and exact. Anchors are made by one thread, in turn; a lane
+ * only reads the one whose index is published, which is not written again before CUDA_ANCHORS - 1 others were.
+ */
+#include "gpu/cuda.h"
+
+/* An event is seen some microseconds after it is recorded; when it took longer, a better moment is looked for. */
+#define GOOD_NS INT64_C(30000)
+enum { ANCHOR_TRIES = 8 };
+/* How long a busy device may keep the caller waiting. The first anchor is worth more. */
+#define PATIENCE_NS       INT64_C(2000000)
+#define FIRST_PATIENCE_NS INT64_C(5000000000)
+
+static int64_t from_ms(float ms) { return (int64_t)((double)ms * 1e6); }
+
+const struct cuda_anchor *cuda_clock_current(const struct cuda_device *device) {
+  return &device->anchors[atomic_load_explicit(&device->anchor, memory_order_acquire)];
+}
+
+/* -- anchors ------------------------------------------------------------------------------------------------------ */
+
+/* Polls until the event has happened (DONE) or the limit has passed (PENDING). */
+static enum gpu_progress poll(struct cuda_device *device, cudaEvent_t event, int64_t limit, struct gpu_error *error) {
+  cudaError_t status;
+  do {
+    status = cudaEventQuery(event);
+  } while (status == cudaErrorNotReady && gpu_now() < limit);
+  if (status == cudaErrorNotReady) {
+    (void)cudaGetLastError();
+    return GPU_PENDING;
+  }
+  return cuda_check(&device->base, status, "cudaEventQuery", error) ? GPU_DONE : GPU_DEAD;
+}
+
+/* Records the anchor's event, and gives the host's time of it in `host`. */
+static enum gpu_progress measure(struct cuda_device *device, struct cuda_anchor *anchor, int64_t patience, int64_t *host,
+                                 struct gpu_error *error) {
+  int64_t limit = gpu_now() + patience;
+  enum gpu_progress progress = GPU_PENDING;
+  for (int i = 0; i < ANCHOR_TRIES; i++) {
+    int64_t before = gpu_now();
+    if (!CUDA_CALL(&device->base, error, cudaEventRecord, anchor->event, device->clock)) {
+      return GPU_DEAD;
+    }
+    progress = poll(device, anchor->event, limit, error);
+    int64_t after = gpu_now();
+    *host = before + (after - before) / 2;
+    if (progress != GPU_DONE || after - before < GOOD_NS) {
+      break;
+    }
+  }
+  return progress;
+}
+
+bool cuda_clock_anchor(struct gpu_device *base, struct gpu_error *error) {
+  struct cuda_device *device = (struct cuda_device *)base;
+  if (!cuda_enter(base, error)) {
+    return false;
+  }
+  const struct cuda_anchor *current = cuda_clock_current(device);
+  unsigned index = (unsigned)(current - device->anchors + 1) % CUDA_ANCHORS;
+  struct cuda_anchor *next = &device->anchors[index];
+  int64_t host;
+  float ms;
+  enum gpu_progress progress = measure(device, next, PATIENCE_NS, &host, error);
+  if (progress != GPU_DONE) {
+    return progress == GPU_PENDING; /* too busy now: the anchor in force goes on */
+  }
+  if (!CUDA_CALL(base, error, cudaEventElapsedTime, &ms, current->event, next->event)) {
+    return false;
+  }
+  next->device_ns = current->device_ns + from_ms(ms);
+  next->offset = host - next->device_ns;
+  atomic_store_explicit(&device->anchor, index, memory_order_release);
+  return true;
+}
+
+bool cuda_clock_open(struct cuda_device *device, struct gpu_error *error) {
+  struct gpu_device *base = &device->base;
+  if (!CUDA_CALL(base, error, cudaStreamCreateWithFlags, &device->clock, cudaStreamNonBlocking)) {
+    return false;
+  }
+  for (unsigned i = 0; i < CUDA_ANCHORS; i++) {
+    if (!CUDA_CALL(base, error, cudaEventCreate, &device->anchors[i].event)) {
+      return false;
+    }
+  }
+  int64_t host;
+  enum gpu_progress progress = measure(device, &device->anchors[0], FIRST_PATIENCE_NS, &host, error);
+  if (progress == GPU_PENDING) {
+    gpu_error_set(error, 0, "see with nvidia-smi what else runs on it", "%s does not answer", base->name);
+  }
+  device->anchors[0].offset = host;
+  return progress == GPU_DONE;
+}
+
+void cuda_clock_close(struct cuda_device *device) {
+  struct gpu_error error;
+  for (unsigned i = 0; i < CUDA_ANCHORS; i++) {
+    if (device->anchors[i].event) {
+      (void)CUDA_CALL(&device->base, &error, cudaEventDestroy, device->anchors[i].event);
+      device->anchors[i].event = NULL;
+    }
+  }
+  if (device->clock) {
+    (void)CUDA_CALL(&device->base, &error, cudaStreamDestroy, device->clock);
+    device->clock = NULL;
+  }
+}
+
+/* -- times of a frame --------------------------------------------------------------------------------------------- */
+
+/* How long an engine served [begin, end] after what it did before. Where lanes read their frames in another order than
+ * the engine had them, the earlier frame's service counts as waiting: too little, never too much. */
+static int64_t serve(_Atomic int64_t *last_end, int64_t begin, int64_t end) {
+  int64_t last = atomic_load(last_end);
+  while (last < end && !atomic_compare_exchange_weak(last_end, &last, end)) {
+  }
+  int64_t start = begin > last ? begin : last;
+  return end > start ? end - start : 0;
+}
+
+/* Device times of the four events relative to the anchor, in ns. */
+static bool read_events(struct gpu_device *device, const struct cuda_slot *slot, int64_t ns[4], struct gpu_error *error) {
+  const cudaEvent_t events[] = {slot->begin, slot->copied_in, slot->computed, slot->copied_out};
+  float ms;
+  if (!CUDA_CALL(device, error, cudaEventElapsedTime, &ms, slot->anchor->event, slot->begin)) {
+    return false;
+  }
+  ns[0] = from_ms(ms);
+  for (int i = 1; i < 4; i++) {
+    if (!CUDA_CALL(device, error, cudaEventElapsedTime, &ms, events[i - 1], events[i])) {
+      return false;
+    }
+    ns[i] = ns[i - 1] + from_ms(ms);
+  }
+  return true;
+}
+
+static bool read_times(struct cuda_device *device, const struct cuda_slot *slot, struct gpu_times *times) {
+  struct gpu_error error;
+  int64_t ns[4];
+  if (!cuda_enter(&device->base, &error) || !read_events(&device->base, slot, ns, &error)) {
+    return false;
+  }
+  int64_t axis = slot->anchor->device_ns;
+  int64_t host = axis + slot->anchor->offset;
+  *times = (struct gpu_times){
+      .begin = host + ns[0],
+      .copied_in = host + ns[1],
+      .computed = host + ns[2],
+      .copied_out = host + ns[3],
+      .h2d = serve(&device->h2d_end, axis + ns[0], axis + ns[1]),
+      .kernel = serve(&device->kernel_end, axis + ns[1], axis + ns[2]),
+      .d2h = serve(&device->d2h_end, axis + ns[2], axis + ns[3]),
+  };
+  times->wait = ns[3] - ns[0] - times->h2d - times->kernel - times->d2h;
+  return true;
+}
+
+bool cuda_clock_times(struct gpu_program *base, unsigned index, struct gpu_times *times) {
+  struct cuda_program *program = (struct cuda_program *)base;
+  struct cuda_slot *slot = &program->slots[index];
+  if (!slot->timed) { /* once: reading moves the ends of the engines */
+    if (gpu_device_is_dead(base->device, NULL) || !read_times((struct cuda_device *)base->device, slot, &slot->times)) {
+      return false;
+    }
+    slot->timed = true;
+  }
+  *times = slot->times;
+  times->told = cuda_told(base, index) == GPU_DONE ? atomic_load(&slot->told) : 0;
+  return true;
+}
