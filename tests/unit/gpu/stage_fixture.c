@@ -30,7 +30,7 @@ static void set_values(const struct stage_descriptor *stage, const struct settin
       i++;
     }
     ck_assert_msg(i < stage->parameter_count, "%s has no parameter `%s`", stage->name, settings->name);
-    values[i] = (struct stage_value){.given = true, .count = settings->count ? settings->count : 1};
+    values[i] = (struct stage_value){.given = true, .count = settings->count};
     memcpy(values[i].numbers, settings->numbers, sizeof settings->numbers);
   }
 }

@@ -10,12 +10,17 @@
 
 #include "gpu/stage.h"
 
-/* A parameter as a configuration would give it; a choice is given by its index. Lists of them end with {0}. */
+/* A parameter as a configuration would give it; a choice is given by its index. Lists of them end with {0};
+ * SETTINGS(SET("mean", 1, 2, 3), SET("scale", 0.5)) is one. */
 struct setting {
   const char *name;
   double numbers[STAGE_MAX_NUMBERS];
-  unsigned count; /* 0 means one number */
+  unsigned count;
 };
+
+#define SET(parameter, ...)                                                                                                    \
+  { (parameter), {__VA_ARGS__}, sizeof((double[]){__VA_ARGS__}) / sizeof(double) }
+#define SETTINGS(...) ((const struct setting[]){__VA_ARGS__, {0}})
 
 struct stage_fixture {
   struct stage_plan plan;
