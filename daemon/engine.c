@@ -8,6 +8,7 @@
 struct opened {
   unsigned index;
   struct gpu_device *device;
+  _Atomic int64_t completion; /* written by the lanes */
 };
 
 struct engine {
@@ -28,13 +29,23 @@ static bool out_of_memory(struct failure *failure) {
 
 /* -- devices ------------------------------------------------------------------------------------------------- */
 
-struct gpu_device *engine_device(const struct engine *engine, unsigned index) {
+static struct opened *find_device(const struct engine *engine, unsigned index) {
   for (unsigned i = 0; i < engine->device_count; i++) {
     if (engine->devices[i].index == index) {
-      return engine->devices[i].device;
+      return &engine->devices[i];
     }
   }
   return NULL;
+}
+
+struct gpu_device *engine_device(const struct engine *engine, unsigned index) {
+  const struct opened *opened = find_device(engine, index);
+  return opened ? opened->device : NULL;
+}
+
+_Atomic int64_t *engine_completion(const struct engine *engine, unsigned index) {
+  struct opened *opened = find_device(engine, index);
+  return opened ? &opened->completion : NULL;
 }
 
 struct gpu_device *engine_main_device(const struct engine *engine) {
@@ -62,7 +73,9 @@ static bool open_device(struct engine *engine, const struct config *config, unsi
   if (!device) {
     return engine_failure(failure, &error);
   }
-  engine->devices[engine->device_count++] = (struct opened){index, device};
+  struct opened *opened = &engine->devices[engine->device_count++];
+  opened->index = index;
+  opened->device = device;
   return true;
 }
 

@@ -20,6 +20,8 @@ struct engine *engine_close(struct engine *engine);
 
 /* NULL if it was not opened at the start. */
 struct gpu_device *engine_device(const struct engine *engine, unsigned index);
+/* Where the lanes note the time of that device's last completion (CLOCK_MONOTONIC ns); NULL if it was not opened. */
+_Atomic int64_t *engine_completion(const struct engine *engine, unsigned index);
 struct gpu_device *engine_main_device(const struct engine *engine); /* gpu.device */
 unsigned engine_lanes(const struct engine *engine);
 

@@ -7,13 +7,26 @@
 #ifndef FRAMED_DAEMON_LANE_H
 #define FRAMED_DAEMON_LANE_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <uv.h>
 
 #include "daemon/failure.h"
 #include "daemon/mailbox.h"
 
 struct lane;
+
+/* What lives on a lane: it gets a turn when it asked for one, and a tick ten times a second. */
+struct runner {
+  bool (*turn)(struct runner *runner);              /* true: another turn at once */
+  void (*tick)(struct runner *runner, int64_t now); /* CLOCK_MONOTONIC ns */
+  struct lane *lane;                                /* NULL: not on a lane */
+  bool scheduled;
+  _Atomic bool woken; /* by lane_wake() */
+  struct runner *next_scheduled;
+  struct runner *next, **link; /* all runners of the lane */
+};
 
 /* Starts the thread. NULL on error. */
 struct lane *lane_new(unsigned index, struct failure *failure);
@@ -25,7 +38,17 @@ unsigned lane_index(const struct lane *lane);
 void lane_post(struct lane *lane, struct message *message);
 /* From any thread: CLOCK_MONOTONIC ns of the last finished turn; a lane beats at least ten times a second. */
 int64_t lane_heartbeat(const struct lane *lane);
-/* Bytes a frame of the sessions placed here, for placing the next one; control loop only. */
-size_t *lane_load(struct lane *lane);
+
+/* -- on the lane ---------------------------------------------------------------------------------------------- */
+
+uv_loop_t *lane_loop(struct lane *lane);
+void lane_join(struct lane *lane, struct runner *runner);
+/* Takes it off; neither turn nor tick follows. Does nothing if it is on no lane. */
+void lane_leave(struct runner *runner);
+/* Asks for a turn in this iteration of the loop, or in the next if its turns are over. */
+void lane_schedule(struct runner *runner);
+
+/* -- from any thread: a turn soon. Only marks and wakes, so that a stream callback may call it. ------------------ */
+void lane_wake(struct lane *lane, struct runner *runner);
 
 #endif

@@ -87,17 +87,19 @@ static bool make_outlet(struct pipeline *pipeline, bool inherits, struct failure
 }
 
 static bool make_intake(struct pipeline *pipeline, struct gpu_device *device, bool inherits, struct failure *failure) {
-  const struct intake_setup setup = {.loop = pipeline->setup.loop,
-                                     .session = {.config = pipeline->config,
-                                                 .control = pipeline->setup.control,
-                                                 .listener = pipeline_on_session_event,
-                                                 .context = pipeline,
-                                                 .device = device,
-                                                 .chain = pipeline->chain,
-                                                 .gpu_timeout_ns = pipeline->setup.gpu_timeout_ns,
-                                                 .sink = pipeline->outlet ? outlet_sink(pipeline->outlet) : NULL},
-                                     .lanes = pipeline->lanes,
-                                     .inherits = inherits};
+  const struct intake_setup setup = {
+      .loop = pipeline->setup.loop,
+      .session = {.config = pipeline->config,
+                  .control = pipeline->setup.control,
+                  .listener = pipeline_on_session_event,
+                  .context = pipeline,
+                  .device = device,
+                  .chain = pipeline->chain,
+                  .gpu_timeout_ns = pipeline->setup.gpu_timeout_ns,
+                  .device_completion = engine_completion(pipeline->setup.engine, pipeline->config->device),
+                  .sink = pipeline->outlet ? outlet_sink(pipeline->outlet) : NULL},
+      .lanes = pipeline->lanes,
+      .inherits = inherits};
   pipeline->intake = intake_new(&setup, failure);
   return pipeline->intake;
 }

@@ -81,6 +81,8 @@ struct gpu_chain *gpu_chain_free(struct gpu_chain *chain) {
   return NULL;
 }
 
+const struct frame_format *gpu_chain_input(const struct gpu_chain *chain) { return &chain->input; }
+
 const struct frame_format *gpu_chain_output(const struct gpu_chain *chain) {
   return chain->length == 0 ? &chain->input : &chain->plans[chain->length - 1].output;
 }

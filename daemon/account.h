@@ -1,0 +1,34 @@
+/*
+ * A session's books: the ledger and the histograms, written by its lane, read by anyone at any time.
+ *
+ * The lane changes `now` as frames move and publishes it once a turn under a sequence lock: the writer never waits, a
+ * reader tries again when it met the writer, and what it gets balances.
+ */
+#ifndef FRAMED_DAEMON_ACCOUNT_H
+#define FRAMED_DAEMON_ACCOUNT_H
+
+#include <stdatomic.h>
+
+#include "daemon/session.h"
+#include "daemon/slot.h"
+
+enum { ACCOUNT_WORDS = (sizeof(struct session_view) + 7) / 8 };
+
+struct account {
+  struct session_view now; /* the lane's own */
+  struct histogram steps[STEP_COUNT];
+  _Atomic uint32_t sequence;
+  _Atomic uint64_t published[ACCOUNT_WORDS];
+};
+
+/* [lane] Makes `now` what account_read() gives. */
+void account_publish(struct account *account);
+/* [any thread] The last published state. */
+void account_read(const struct account *account, struct session_view *view);
+
+/* [lane] A frame came in. */
+void account_open(struct account *account, struct frame *frame);
+/* [lane] An open frame gets its fate; emitted frames are recorded in the histograms of emit and total. */
+void account_settle(struct account *account, struct frame *frame, enum fate fate, int64_t now);
+
+#endif

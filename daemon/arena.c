@@ -1,0 +1,63 @@
+#include "daemon/arena.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+enum { PAGE = 4096 };
+
+size_t arena_stride(size_t frame_bytes) { return (frame_bytes + PAGE - 1) / PAGE * PAGE; }
+
+size_t arena_bytes(size_t frame_bytes, unsigned slots) { return arena_stride(frame_bytes) * slots; }
+
+static bool map(struct arena *arena, const char *name, struct failure *failure) {
+  arena->fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  if (arena->fd < 0) {
+    return failure_set(failure, EXIT_STATUS_INTERNAL, "raise the limit of open files (LimitNOFILE)",
+                       "cannot create memory '%s': %s", name, strerror(errno));
+  }
+  if (ftruncate(arena->fd, (off_t)arena->bytes) != 0 ||
+      fcntl(arena->fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
+    return failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "cannot size memory '%s' to %zu bytes: %s", name, arena->bytes,
+                       strerror(errno));
+  }
+  void *base = mmap(NULL, arena->bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, arena->fd, 0);
+  if (base == MAP_FAILED) {
+    return failure_set(failure, EXIT_STATUS_INTERNAL, "use fewer slots or clients, or smaller frames",
+                       "cannot map %zu bytes for '%s': %s", arena->bytes, name, strerror(errno));
+  }
+  arena->base = base;
+  return true;
+}
+
+bool arena_make(struct arena *arena, const char *name, size_t bytes, struct gpu_device *device, struct failure *failure) {
+  *arena = ARENA_NONE;
+  arena->bytes = bytes;
+  if (!map(arena, name, failure)) {
+    arena_drop(arena);
+    return false;
+  }
+  struct gpu_error error = {0};
+  if (!gpu_pin(device, arena->base, bytes, &error)) {
+    arena_drop(arena);
+    return failure_set(failure, EXIT_STATUS_INTERNAL, error.remedy, "cannot pin %zu bytes for '%s': %s", bytes, name,
+                       error.text);
+  }
+  arena->device = device;
+  return true;
+}
+
+void arena_drop(struct arena *arena) {
+  if (arena->device) {
+    gpu_unpin(arena->device, arena->base);
+  }
+  if (arena->base) {
+    munmap(arena->base, arena->bytes);
+  }
+  if (arena->fd >= 0) {
+    close(arena->fd);
+  }
+  *arena = ARENA_NONE;
+}

@@ -1,0 +1,29 @@
+/*
+ * An arena: a sealed memfd, mapped, filled with pages and registered with the device, in which the inputs or the
+ * outputs of one session's slots lie. Sealed against shrinking and growing, so that nothing can make an access to it
+ * fault. Made and freed on set-up threads only.
+ */
+#ifndef FRAMED_DAEMON_ARENA_H
+#define FRAMED_DAEMON_ARENA_H
+
+#include "daemon/failure.h"
+#include "gpu/gpu.h"
+
+struct arena {
+  int fd; /* -1: none */
+  unsigned char *base;
+  size_t bytes;
+  struct gpu_device *device; /* that has it registered, or NULL */
+};
+
+#define ARENA_NONE ((struct arena){.fd = -1})
+
+/* Distance of two slots with frames of this size: whole pages, so that no two slots share one. */
+size_t arena_stride(size_t frame_bytes);
+/* Bytes of an arena of `slots` slots. */
+size_t arena_bytes(size_t frame_bytes, unsigned slots);
+
+bool arena_make(struct arena *arena, const char *name, size_t bytes, struct gpu_device *device, struct failure *failure);
+void arena_drop(struct arena *arena); /* idempotent */
+
+#endif

@@ -1,0 +1,97 @@
+#include "daemon/completion.h"
+
+#include <stdio.h>
+
+static void record_times(struct road *road, const struct slot *slot, int64_t now) {
+  struct histogram *steps = road->account->steps;
+  struct gpu_times times;
+  if (!gpu_times(road->program, slot->index, &times)) {
+    return;
+  }
+  histogram_record(&steps[STEP_GPU_WAIT],
+                   times.wait + (times.begin > slot->frame.dispatched ? times.begin - slot->frame.dispatched : 0));
+  histogram_record(&steps[STEP_H2D], times.h2d);
+  histogram_record(&steps[STEP_KERNEL], times.kernel);
+  histogram_record(&steps[STEP_D2H], times.d2h);
+  histogram_record(&steps[STEP_WAKE], now - times.copied_out);
+}
+
+static void complete(struct road *road, struct slot *slot, int64_t now) {
+  slot->frame.seen = now;
+  record_times(road, slot, now);
+  slot_move(&road->ring, slot, SLOT_DONE);
+  road->account->now.completed++;
+  road->account->now.last_completion = now;
+  road->active = now;
+  road->armed = false;
+}
+
+static enum gpu_progress progress(struct road *road, const struct slot *slot) {
+  return road->spin ? gpu_ask(road->program, slot->index, &road->device_error) : gpu_told(road->program, slot->index);
+}
+
+bool completion_turn(struct road *road, int64_t now) {
+  bool moved = false;
+  struct slot *slot = slot_oldest(&road->ring, SLOT_RUNNING);
+  while (slot && !road->device_dead) {
+    enum gpu_progress state = progress(road, slot);
+    if (state == GPU_DEAD) {
+      road->device_dead = true;
+    }
+    if (state != GPU_DONE) {
+      break;
+    }
+    complete(road, slot, now);
+    moved = true;
+    slot = slot_oldest(&road->ring, SLOT_RUNNING);
+  }
+  return moved;
+}
+
+void completion_check(struct road *road, int64_t device_completion, int64_t timeout_ns, int64_t now) {
+  struct slot *slot = slot_oldest(&road->ring, SLOT_RUNNING);
+  if (!slot || road->device_dead) {
+    return;
+  }
+  /* Only DEAD counts here: that a frame is done is the callback's to say, which may still be on its way. */
+  if (gpu_ask(road->program, slot->index, &road->device_error) == GPU_DEAD) {
+    road->device_dead = true;
+    return;
+  }
+  int64_t last = road->account->now.last_completion;
+  if (device_completion > last) {
+    last = device_completion;
+  }
+  if (now - last > timeout_ns && gpu_told(road->program, slot->index) == GPU_PENDING) {
+    road->device_dead = true;
+    road->device_error = (struct gpu_error){.stage = -1};
+    snprintf(road->device_error.text, sizeof road->device_error.text,
+             "no completion for %.3g s while frame %llu is on the device: a kernel hangs", (double)timeout_ns / 1e9,
+             (unsigned long long)slot->frame.sequence);
+    snprintf(road->device_error.remedy, sizeof road->device_error.remedy,
+             "if the stages may really take that long, raise gpu.timeout");
+  }
+}
+
+unsigned completion_fail(struct road *road, int64_t now) {
+  unsigned failed = 0;
+  for (struct slot *slot = slot_oldest(&road->ring, SLOT_RUNNING); slot; slot = slot_oldest(&road->ring, SLOT_RUNNING)) {
+    account_settle(road->account, &slot->frame, FATE_GPU_FAULT, now);
+    slot_move(&road->ring, slot, SLOT_FAILED);
+    failed++;
+  }
+  return failed;
+}
+
+bool completion_arm(struct road *road) {
+  struct slot *slot = slot_oldest(&road->ring, SLOT_RUNNING);
+  if (!slot || road->armed || road->device_dead) {
+    return true;
+  }
+  if (!gpu_arm(road->program, slot->index, &road->device_error)) {
+    road->device_dead = true;
+    return false;
+  }
+  road->armed = true;
+  return false;
+}

@@ -1,0 +1,24 @@
+/*
+ * Completion: takes notice of frames that left their streams, in the order in which they came, also where a later stream
+ * finishes first. `callback` reads flags that stream callbacks set and sleeps in between; `spin` asks the device.
+ * A fault is not reported by any callback, so the device is asked ten times a second in any case.
+ */
+#ifndef FRAMED_DAEMON_COMPLETION_H
+#define FRAMED_DAEMON_COMPLETION_H
+
+#include "daemon/road.h"
+
+/* RUNNING frames that are done become DONE. True if one did. */
+bool completion_turn(struct road *road, int64_t now);
+
+/* The question that no callback answers: is the device alive? Also finds a hang: nothing completed for `timeout_ns` on
+ * the device (`device_completion`: its last completion of any session) while a frame runs. */
+void completion_check(struct road *road, int64_t device_completion, int64_t timeout_ns, int64_t now);
+
+/* After device_dead: frames on the device get the fate `gpu_fault`. Returns how many. */
+unsigned completion_fail(struct road *road, int64_t now);
+
+/* spin, before the lane sleeps: makes sure the oldest running frame will wake it. True: sleep, false: look again. */
+bool completion_arm(struct road *road);
+
+#endif

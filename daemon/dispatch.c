@@ -1,0 +1,44 @@
+#include "daemon/dispatch.h"
+
+static bool is_late(const struct road *road, const struct frame *frame, int64_t now) {
+  return road->deadline_ns > 0 && now - frame->first_byte > road->deadline_ns;
+}
+
+static void submit(struct road *road, struct slot *slot, int64_t now) {
+  struct gpu_frame frame = {.sequence = slot->frame.sequence, .restart = slot->frame.restart, .notify = !road->spin};
+  struct session_view *view = &road->account->now;
+  if (view->submitted == view->completed) {
+    view->last_completion = now; /* the device had nothing to do until now */
+  }
+  slot->frame.dispatched = now;
+  slot_move(&road->ring, slot, SLOT_RUNNING);
+  view->submitted++;
+  histogram_record(&road->account->steps[STEP_QUEUE], now - slot->frame.complete);
+  if (!gpu_submit(road->program, slot->index, &frame, &road->device_error)) {
+    road->device_dead = true; /* the completion settles what is running, this frame included */
+  }
+}
+
+/* Under drop-oldest one frame waits at most: the newest. That also leaves a slot to fill. */
+static bool drop_overtaken(struct road *road, int64_t now) {
+  bool moved = false;
+  while (road->overload == CONFIG_OVERLOAD_DROP_OLDEST && slot_count(&road->ring, SLOT_READY) > 1) {
+    road_drop(road, slot_oldest(&road->ring, SLOT_READY), FATE_OLDEST, now);
+    moved = true;
+  }
+  return moved;
+}
+
+bool dispatch_turn(struct road *road, int64_t now) {
+  bool moved = false;
+  while (slot_count(&road->ring, SLOT_READY) > 0 && road_taken(road) < road->depth && !road->device_dead) {
+    struct slot *slot = slot_oldest(&road->ring, SLOT_READY);
+    if (is_late(road, &slot->frame, now)) {
+      road_drop(road, slot, FATE_LATE, now);
+    } else {
+      submit(road, slot, now);
+    }
+    moved = true;
+  }
+  return drop_overtaken(road, now) || moved;
+}

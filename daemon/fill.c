@@ -1,0 +1,242 @@
+#include "daemon/fill.h"
+
+#include <assert.h>
+#include <string.h>
+
+void fill_init(struct fill *fill, struct road *road, enum config_protocol protocol, const struct frame_format *format,
+               unsigned char *discard) {
+  memset(fill, 0, sizeof *fill);
+  fill->road = road;
+  fill->protocol = protocol;
+  fill->format = *format;
+  fill->discard = discard;
+  fill_start(fill);
+}
+
+void fill_start(struct fill *fill) {
+  assert(!fill->begun);
+  fill->sequence = 0;
+  fill->restart = true;
+  fill_rewind(fill);
+}
+
+void fill_rewind(struct fill *fill) {
+  framing_start(&fill->framing, fill->protocol, &fill->format);
+  fill->since = 0;
+  fill->staged_at = fill->staged_end = 0;
+  fill->discard_next = false;
+}
+
+/* -- frames ---------------------------------------------------------------------------------------------------- */
+
+/* Whether a frame that begins now has somewhere to go. With drop-oldest the dispatch keeps a slot free. */
+static bool may_begin(const struct fill *fill) {
+  const struct road *road = fill->road;
+  return !fill->held && (slot_count(&road->ring, SLOT_FREE) > 0 || road->overload == CONFIG_OVERLOAD_DROP_NEWEST);
+}
+
+static void begin_frame(struct fill *fill, int64_t now) {
+  struct frame frame = {.sequence = fill->sequence++, .restart = fill->restart, .first_byte = now};
+  account_open(fill->road->account, &frame);
+  fill->begun = true;
+  fill->filled = 0;
+  fill->since = now;
+  fill->filling = fill->discard_next ? NULL : slot_oldest(&fill->road->ring, SLOT_FREE);
+  fill->discard_next = false;
+  if (!fill->filling) {
+    assert(fill->road->overload == CONFIG_OVERLOAD_DROP_NEWEST);
+    account_settle(fill->road->account, &frame, FATE_NEWEST, now);
+    return;
+  }
+  fill->restart = false;
+  fill->filling->frame = frame;
+  slot_move(&fill->road->ring, fill->filling, SLOT_FILLING);
+}
+
+static void finish_frame(struct fill *fill, int64_t now) {
+  struct slot *slot = fill->filling;
+  fill->filling = NULL;
+  fill->begun = false;
+  fill->since = 0;
+  framing_next(&fill->framing);
+  if (!slot) {
+    return;
+  }
+  slot->frame.complete = now;
+  histogram_record(&fill->road->account->steps[STEP_RECEIVE], now - slot->frame.first_byte);
+  slot_move(&fill->road->ring, slot, SLOT_READY);
+  fill->road->active = now;
+}
+
+/* -- bytes ------------------------------------------------------------------------------------------------------- */
+
+static size_t payload_left(const struct fill *fill) { return fill->road->input_bytes - fill->filled; }
+
+static void add(struct iovec *vector, int *count, void *base, size_t length) {
+  vector[*count] = (struct iovec){.iov_base = base, .iov_len = length};
+  (*count)++;
+}
+
+/* A dropped frame is read through the discard buffer, and what comes after it is decided then. */
+static int discard_vector(struct fill *fill, struct iovec *vector) {
+  size_t left = fill->begun ? payload_left(fill) : fill->road->input_bytes;
+  int count = 0;
+  fill->discard_next = !fill->begun;
+  add(vector, &count, fill->discard, left < FILL_DISCARD ? left : FILL_DISCARD);
+  return count;
+}
+
+/* The payload that is due, in the slot it has or will have. Frames without preambles may fill several free slots. */
+static int payload_vector(struct fill *fill, struct iovec *vector) {
+  struct slot_ring *ring = &fill->road->ring;
+  int count = 0;
+  unsigned next_free = 0;
+  if (fill->begun && fill->filling) {
+    add(vector, &count, fill->filling->input + fill->filled, payload_left(fill));
+  } else if (fill->begun || slot_count(ring, SLOT_FREE) == 0) {
+    return discard_vector(fill, vector);
+  } else {
+    add(vector, &count, slot_at(ring, SLOT_FREE, next_free++)->input, fill->road->input_bytes);
+  }
+  bool more = fill->protocol == CONFIG_PROTOCOL_RAW && !fill->held && !fill->one_by_one;
+  while (more && count < FILL_VECTORS && next_free < slot_count(ring, SLOT_FREE)) {
+    add(vector, &count, slot_at(ring, SLOT_FREE, next_free++)->input, fill->road->input_bytes);
+  }
+  return count;
+}
+
+/* How much to read of preambles: enough for a whole one as a rule, and never so much that a payload would have to be
+ * copied for it. */
+static size_t staging_wanted(const struct fill *fill) {
+  size_t shortest = framing_shortest(&fill->framing);
+  if (fill->framing.state == FRAMING_FRAME && fill->framing.length < shortest) {
+    return shortest - fill->framing.length;
+  }
+  return fill->framing.state == FRAMING_FRAME ? 16 : FILL_STAGING;
+}
+
+/* What may be read behind this payload without touching the next one; nothing if the next frame would have no slot. */
+static size_t lookahead(const struct fill *fill) {
+  bool whole = payload_left(fill) == fill->direct;
+  bool room = slot_count(&fill->road->ring, SLOT_FREE) > 0 && !fill->held && !fill->one_by_one;
+  return whole && room ? framing_shortest(&fill->framing) : 0;
+}
+
+static bool take_staged(struct fill *fill, int64_t now);
+
+int fill_vector(struct fill *fill, struct iovec vector[FILL_VECTORS], int64_t now) {
+  int count = 0;
+  fill->direct = 0;
+  fill->discard_next = false;
+  if (!take_staged(fill, now)) {
+    return -1;
+  }
+  if (fill->staged_at < fill->staged_end || (!fill->begun && !may_begin(fill))) {
+    return 0;
+  }
+  if (fill->framing.state != FRAMING_PAYLOAD) {
+    add(vector, &count, fill->staging, staging_wanted(fill));
+    return count;
+  }
+  count = payload_vector(fill, vector);
+  for (int i = 0; i < count; i++) {
+    fill->direct += vector[i].iov_len;
+  }
+  size_t behind = lookahead(fill);
+  if (behind > 0) {
+    add(vector, &count, fill->staging, behind);
+  }
+  return count;
+}
+
+/* Payload bytes that are in place already. */
+static void take_direct(struct fill *fill, size_t count, int64_t now) {
+  while (count > 0) {
+    if (!fill->begun) {
+      begin_frame(fill, now);
+    }
+    size_t part = count < payload_left(fill) ? count : payload_left(fill);
+    fill->filled += part;
+    count -= part;
+    if (payload_left(fill) == 0) {
+      finish_frame(fill, now);
+    }
+  }
+}
+
+static size_t copy_payload(struct fill *fill, const unsigned char *bytes, size_t count) {
+  size_t part = count < payload_left(fill) ? count : payload_left(fill);
+  if (fill->filling) {
+    memcpy(fill->filling->input + fill->filled, bytes, part);
+  }
+  fill->filled += part;
+  return part;
+}
+
+/* The header ends alone, so that the first frame begins with a byte of its own. */
+static size_t preamble_part(const struct fill *fill, const unsigned char *bytes, size_t count) {
+  const unsigned char *end = fill->framing.state == FRAMING_STREAM ? memchr(bytes, '\n', count) : NULL;
+  return end ? (size_t)(end - bytes) + 1 : count;
+}
+
+static bool take_preamble(struct fill *fill, const unsigned char *bytes, size_t *count) {
+  bool in_header = fill->framing.state == FRAMING_STREAM;
+  size_t part = preamble_part(fill, bytes, *count);
+  *count = framing_take(&fill->framing, (const char *)bytes, part, fill->problem);
+  if (in_header && fill->framing.state != FRAMING_STREAM) {
+    fill->since = 0;
+  }
+  return *count != SIZE_MAX;
+}
+
+/* Begins what the next staged byte begins; false: a frame, and it has to wait. The stream's header is timed like a
+ * frame: a producer that never ended it would hold its place for ever. */
+static bool note_beginning(struct fill *fill, int64_t now) {
+  if (fill->framing.state == FRAMING_STREAM) {
+    fill->since = fill->since == 0 ? now : fill->since;
+  } else if (!fill->begun) {
+    if (!may_begin(fill)) {
+      return false;
+    }
+    begin_frame(fill, now);
+  }
+  return true;
+}
+
+/* Takes as many staged bytes as there are slots for. False: malformed. */
+static bool take_staged(struct fill *fill, int64_t now) {
+  while (fill->staged_at < fill->staged_end && note_beginning(fill, now)) {
+    const unsigned char *bytes = fill->staging + fill->staged_at;
+    size_t count = fill->staged_end - fill->staged_at;
+    if (fill->framing.state == FRAMING_PAYLOAD) {
+      count = copy_payload(fill, bytes, count);
+    } else if (!take_preamble(fill, bytes, &count)) {
+      return false;
+    }
+    fill->staged_at += (unsigned)count;
+    if (fill->begun && fill->framing.state == FRAMING_PAYLOAD && payload_left(fill) == 0) {
+      finish_frame(fill, now);
+    }
+  }
+  return true;
+}
+
+bool fill_advance(struct fill *fill, size_t count, int64_t now) {
+  fill->road->account->now.ledger.in_bytes += count;
+  size_t direct = count < fill->direct ? count : fill->direct;
+  take_direct(fill, direct, now);
+  fill->staged_at = 0;
+  fill->staged_end = (unsigned)(count - direct);
+  return take_staged(fill, now);
+}
+
+bool fill_end(struct fill *fill, enum fate fate, int64_t now) {
+  bool clean = !fill->begun && fill->framing.length == 0 && fill->staged_at == fill->staged_end;
+  if (fill->begun && fill->filling) {
+    road_drop(fill->road, fill->filling, fate, now);
+  }
+  fill->begun = false;
+  fill->filling = NULL;
+  fill->since = 0;
+  return clean;
+}

@@ -1,0 +1,233 @@
+#include "daemon/lane.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/clock.h"
+
+enum { TICK_MS = 100 };
+
+struct lane {
+  unsigned index;
+  uv_thread_t thread;
+  uv_loop_t loop;
+  struct mailbox mailbox;
+  uv_async_t wake; /* stream callbacks */
+  uv_timer_t tick;
+  uv_check_t check; /* turns run after the poll */
+  uv_idle_t idle;   /* active while turns are due, so that the poll does not sleep */
+  struct runner *runners;
+  struct runner *first, **last; /* scheduled */
+  unsigned scheduled;
+  _Atomic int64_t heartbeat;
+};
+
+struct stop_message {
+  struct message message;
+  struct lane *lane;
+};
+
+static void beat(struct lane *lane, int64_t now) { atomic_store_explicit(&lane->heartbeat, now, memory_order_relaxed); }
+
+/* The idle handle only has to be active; turns run in on_check(). */
+static void on_idle(uv_idle_t *idle) { (void)idle; }
+
+static struct runner *take_first(struct lane *lane) {
+  struct runner *runner = lane->first;
+  lane->first = runner->next_scheduled;
+  if (!lane->first) {
+    lane->last = &lane->first;
+  }
+  lane->scheduled--;
+  runner->scheduled = false;
+  return runner;
+}
+
+static void on_check(uv_check_t *check) {
+  struct lane *lane = check->data;
+  /* Whoever is scheduled from here on has its turn in the next iteration: descriptors are polled in between. */
+  for (unsigned due = lane->scheduled; due > 0 && lane->first; due--) {
+    struct runner *runner = take_first(lane);
+    if (runner->turn(runner)) {
+      lane_schedule(runner);
+    }
+  }
+  if (!lane->first) {
+    uv_idle_stop(&lane->idle);
+  }
+  beat(lane, clock_now());
+}
+
+static void on_wake(uv_async_t *wake) {
+  struct lane *lane = wake->data;
+  for (struct runner *runner = lane->runners; runner; runner = runner->next) {
+    if (atomic_exchange_explicit(&runner->woken, false, memory_order_acquire)) {
+      lane_schedule(runner);
+    }
+  }
+}
+
+static void on_tick(uv_timer_t *timer) {
+  struct lane *lane = timer->data;
+  int64_t now = clock_now();
+  struct runner *next = NULL;
+  for (struct runner *runner = lane->runners; runner; runner = next) {
+    next = runner->next;
+    if (runner->tick) {
+      runner->tick(runner, now);
+    }
+  }
+  beat(lane, now);
+}
+
+static void run(void *argument) {
+  struct lane *lane = argument;
+  uv_run(&lane->loop, UV_RUN_DEFAULT);
+}
+
+static bool set_up_loop(struct lane *lane) {
+  lane->last = &lane->first;
+  if (uv_loop_init(&lane->loop) != 0) {
+    return false;
+  }
+  if (mailbox_open(&lane->mailbox, &lane->loop, lane) != 0) {
+    uv_loop_close(&lane->loop);
+    return false;
+  }
+  if (uv_async_init(&lane->loop, &lane->wake, on_wake) != 0) {
+    mailbox_close(&lane->mailbox);
+    uv_run(&lane->loop, UV_RUN_DEFAULT);
+    uv_loop_close(&lane->loop);
+    return false;
+  }
+  uv_timer_init(&lane->loop, &lane->tick);
+  uv_check_init(&lane->loop, &lane->check);
+  uv_idle_init(&lane->loop, &lane->idle);
+  lane->wake.data = lane->tick.data = lane->check.data = lane->idle.data = lane;
+  uv_timer_start(&lane->tick, on_tick, TICK_MS, TICK_MS);
+  uv_check_start(&lane->check, on_check);
+  beat(lane, clock_now());
+  return true;
+}
+
+static void close_handles(struct lane *lane) {
+  uv_close((uv_handle_t *)&lane->wake, NULL);
+  uv_close((uv_handle_t *)&lane->tick, NULL);
+  uv_close((uv_handle_t *)&lane->check, NULL);
+  uv_close((uv_handle_t *)&lane->idle, NULL);
+  mailbox_close(&lane->mailbox);
+}
+
+static void on_stop(struct message *message) {
+  struct stop_message *stop = (struct stop_message *)message;
+  assert(!stop->lane->runners);
+  close_handles(stop->lane);
+}
+
+struct lane *lane_new(unsigned index, struct failure *failure) {
+  struct lane *lane = calloc(1, sizeof *lane);
+  if (!lane || !set_up_loop(lane)) {
+    failure_set(failure, EXIT_STATUS_INTERNAL, "raise the limit of open files (LimitNOFILE)",
+                "cannot set up the loop of lane %u", index);
+    free(lane);
+    return NULL;
+  }
+  lane->index = index;
+  int status = uv_thread_create(&lane->thread, run, lane);
+  if (status != 0) {
+    failure_set(failure, EXIT_STATUS_INTERNAL, "raise the limit of threads (TasksMax)", "cannot start lane %u: %s", index,
+                uv_strerror(status));
+    close_handles(lane);
+    uv_run(&lane->loop, UV_RUN_DEFAULT);
+    uv_loop_close(&lane->loop);
+    free(lane);
+    return NULL;
+  }
+  return lane;
+}
+
+struct lane *lane_free(struct lane *lane) {
+  if (!lane) {
+    return NULL;
+  }
+  struct stop_message stop = {.message.run = on_stop, .lane = lane};
+  lane_post(lane, &stop.message);
+  uv_thread_join(&lane->thread);
+  int status = uv_loop_close(&lane->loop);
+  assert(status == 0);
+  (void)status;
+  free(lane);
+  return NULL;
+}
+
+unsigned lane_index(const struct lane *lane) { return lane->index; }
+
+void lane_post(struct lane *lane, struct message *message) { mailbox_post(&lane->mailbox, message); }
+
+int64_t lane_heartbeat(const struct lane *lane) { return atomic_load_explicit(&lane->heartbeat, memory_order_relaxed); }
+
+uv_loop_t *lane_loop(struct lane *lane) { return &lane->loop; }
+
+void lane_join(struct lane *lane, struct runner *runner) {
+  runner->lane = lane;
+  runner->next = lane->runners;
+  runner->link = &lane->runners;
+  if (runner->next) {
+    runner->next->link = &runner->next;
+  }
+  lane->runners = runner;
+}
+
+static void unschedule(struct lane *lane, struct runner *runner) {
+  struct runner **at = &lane->first;
+  while (*at && *at != runner) {
+    at = &(*at)->next_scheduled;
+  }
+  if (*at) {
+    *at = runner->next_scheduled;
+    if (lane->last == &runner->next_scheduled) {
+      lane->last = at;
+    }
+  }
+  lane->scheduled--;
+  runner->scheduled = false;
+}
+
+void lane_leave(struct runner *runner) {
+  struct lane *lane = runner->lane;
+  if (!lane) {
+    return;
+  }
+  if (runner->scheduled) {
+    unschedule(lane, runner);
+  }
+  *runner->link = runner->next;
+  if (runner->next) {
+    runner->next->link = runner->link;
+  }
+  runner->lane = NULL;
+}
+
+void lane_schedule(struct runner *runner) {
+  struct lane *lane = runner->lane;
+  if (!lane || runner->scheduled) {
+    return;
+  }
+  if (!lane->first) {
+    uv_idle_start(&lane->idle, on_idle);
+  }
+  lane->scheduled++;
+  runner->scheduled = true;
+  runner->next_scheduled = NULL;
+  *lane->last = runner;
+  lane->last = &runner->next_scheduled;
+}
+
+void lane_wake(struct lane *lane, struct runner *runner) {
+  atomic_store_explicit(&runner->woken, true, memory_order_release);
+  /* libuv before 1.53 can lose a wake-up without this fence. */
+  atomic_thread_fence(memory_order_seq_cst);
+  uv_async_send(&lane->wake);
+}

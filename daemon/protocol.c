@@ -1,0 +1,80 @@
+#include "daemon/protocol.h"
+
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+static const char frame_word[] = "FRAME";
+enum { FRAME_WORD = sizeof frame_word - 1 };
+
+void framing_start(struct framing *framing, enum config_protocol protocol, const struct frame_format *format) {
+  framing->protocol = protocol;
+  framing->format = *format;
+  framing->state = protocol == CONFIG_PROTOCOL_Y4M ? FRAMING_STREAM : FRAMING_PAYLOAD;
+  framing->length = 0;
+}
+
+void framing_next(struct framing *framing) {
+  framing->state = framing->protocol == CONFIG_PROTOCOL_Y4M ? FRAMING_FRAME : FRAMING_PAYLOAD;
+  framing->length = 0;
+}
+
+bool framing_at_boundary(const struct framing *framing) { return framing->state != FRAMING_STREAM && framing->length == 0; }
+
+size_t framing_shortest(const struct framing *framing) { return framing->protocol == CONFIG_PROTOCOL_Y4M ? FRAME_WORD + 1 : 0; }
+
+/* A frame's line is FRAME, alone or followed by parameters, which concern interlacing and are not looked at. */
+static bool check_frame_line(const struct framing *framing, char problem[PROTOCOL_PROBLEM]) {
+  if (framing->length >= FRAME_WORD && memcmp(framing->line, frame_word, FRAME_WORD) == 0 &&
+      (framing->length == FRAME_WORD || framing->line[FRAME_WORD] == ' ')) {
+    return true;
+  }
+  snprintf(problem, PROTOCOL_PROBLEM, "the line before a frame must begin with FRAME: is the frame size right?");
+  return false;
+}
+
+static bool end_line(struct framing *framing, char problem[PROTOCOL_PROBLEM]) {
+  if (framing->state == FRAMING_STREAM) {
+    if (!y4m_check_header(framing->line, framing->length, &framing->format, problem)) {
+      return false;
+    }
+    framing->state = FRAMING_FRAME;
+  } else {
+    if (!check_frame_line(framing, problem)) {
+      return false;
+    }
+    framing->state = FRAMING_PAYLOAD;
+  }
+  framing->length = 0;
+  return true;
+}
+
+/* Garbage is refused at its first byte that differs, not when a line's worth of it has come. */
+static bool add_byte(struct framing *framing, char byte, char problem[PROTOCOL_PROBLEM]) {
+  static const char magic[] = "YUV4MPEG2 ";
+  const char *expected = framing->state == FRAMING_STREAM ? magic : frame_word;
+  if (framing->length < strlen(expected) && byte != expected[framing->length]) {
+    snprintf(problem, PROTOCOL_PROBLEM,
+             framing->state == FRAMING_STREAM ? "a y4m stream must begin with 'YUV4MPEG2 ': is the producer sending raw frames?"
+                                              : "the line before a frame must begin with FRAME: is the frame size right?");
+    return false;
+  }
+  if (framing->length == PROTOCOL_LINE) {
+    snprintf(problem, PROTOCOL_PROBLEM, "a y4m %s is longer than %d bytes",
+             framing->state == FRAMING_STREAM ? "header" : "FRAME line", PROTOCOL_LINE);
+    return false;
+  }
+  framing->line[framing->length++] = byte;
+  return true;
+}
+
+size_t framing_take(struct framing *framing, const char *bytes, size_t count, char problem[PROTOCOL_PROBLEM]) {
+  size_t taken = 0;
+  while (taken < count && framing->state != FRAMING_PAYLOAD) {
+    char byte = bytes[taken++];
+    if (!(byte == '\n' ? end_line(framing, problem) : add_byte(framing, byte, problem))) {
+      return SIZE_MAX;
+    }
+  }
+  return taken;
+}

@@ -1,0 +1,58 @@
+/*
+ * How frames stand in a stream of bytes: what comes before the first, and before each.
+ *
+ * A framing is a parser of preambles only. Payloads never pass through it: the fill step reads them straight into slots.
+ * raw has no preambles; y4m has one line for the stream and one for each frame. A parser takes its input in pieces of
+ * any size and gives the same result. It depends on nothing but its bytes, so that it can be tested and fuzzed alone.
+ */
+#ifndef FRAMED_DAEMON_PROTOCOL_H
+#define FRAMED_DAEMON_PROTOCOL_H
+
+#include "config/config.h"
+#include "gpu/format.h"
+
+enum {
+  PROTOCOL_LINE = 1024, /* longest preamble line that is taken */
+  PROTOCOL_PROBLEM = 200
+};
+
+enum framing_state {
+  FRAMING_STREAM, /* within the stream's header */
+  FRAMING_FRAME,  /* within a frame's line; no byte of it may have come yet */
+  FRAMING_PAYLOAD /* the next byte is payload */
+};
+
+struct framing {
+  enum config_protocol protocol;
+  struct frame_format format; /* what a header must agree with */
+  enum framing_state state;
+  size_t length; /* of the line so far */
+  char line[PROTOCOL_LINE];
+};
+
+/* At the start of a stream of frames of this format. */
+void framing_start(struct framing *framing, enum config_protocol protocol, const struct frame_format *format);
+
+/* Takes preamble bytes up to the start of a payload; returns how many. SIZE_MAX: malformed, `problem` says how, in one
+ * sentence without a full stop. In state FRAMING_PAYLOAD it takes nothing. */
+size_t framing_take(struct framing *framing, const char *bytes, size_t count, char problem[PROTOCOL_PROBLEM]);
+
+/* After a payload: the next frame begins. */
+void framing_next(struct framing *framing);
+
+/* Whether the stream may end here without a loss. */
+bool framing_at_boundary(const struct framing *framing);
+
+/* How many bytes one frame's shortest preamble has: what may be read behind a payload without touching the next one. */
+size_t framing_shortest(const struct framing *framing);
+
+/* -- y4m, both ways -------------------------------------------------------------------------------------------- */
+
+/* Whether y4m can carry the format: gray and yuv420p. */
+bool y4m_carries(const struct frame_format *format);
+/* Checks a header line (without its end) against the format. */
+bool y4m_check_header(const char *line, size_t length, const struct frame_format *format, char problem[PROTOCOL_PROBLEM]);
+/* Writes the header of a stream with its end of line, 25 frames a second unless something else is known; returns its length. */
+size_t y4m_write_header(const struct frame_format *format, char line[PROTOCOL_LINE]);
+
+#endif

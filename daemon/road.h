@@ -1,0 +1,50 @@
+/*
+ * The road: what the steps of a frame's way share, and the only place where they meet.
+ *
+ *   source -> fill -> dispatch -> (stream and stages) -> completion -> emit -> sink
+ *
+ * Each step moves slots from one state to the next and knows no other step. The road belongs to its session's lane.
+ * What always holds between turns: the frames that came in are exactly those with a fate, plus the open ones in slots,
+ * plus the open ones that the sink has taken over.
+ */
+#ifndef FRAMED_DAEMON_ROAD_H
+#define FRAMED_DAEMON_ROAD_H
+
+#include "daemon/account.h"
+#include "daemon/clock.h"
+#include "daemon/slot.h"
+
+struct road {
+  struct slot_ring ring;
+  struct account *account;
+  struct gpu_program *program;
+  size_t input_bytes, output_bytes; /* of one frame */
+  unsigned depth;                   /* slots that may be past READY */
+  unsigned at_sink;                 /* open frames that the sink took over from their slots */
+  enum config_overload overload;
+  int64_t deadline_ns; /* 0: none */
+  bool spin;           /* completion: spin */
+  bool armed;          /* spin: the newest running frame will wake the lane */
+  bool device_dead;
+  struct gpu_error device_error;
+  int64_t active;              /* when a frame last moved, for spin_for and for what the session waits for */
+  void (*wake)(void *session); /* [lane] asks for a turn: a slot came back from the sink */
+  void *session;
+};
+
+/* How many slots may be past READY: frames must wait where they can still be dropped. */
+unsigned road_depth(enum config_overload overload, unsigned slots, bool has_deadline);
+
+/* Slots past READY now. */
+static inline unsigned road_taken(const struct road *road) {
+  return slot_count(&road->ring, SLOT_RUNNING) + slot_count(&road->ring, SLOT_DONE) + slot_count(&road->ring, SLOT_EMITTING) +
+         slot_count(&road->ring, SLOT_FAILED);
+}
+
+/* Gives the frame in the slot its fate and frees the slot. */
+void road_drop(struct road *road, struct slot *slot, enum fate fate, int64_t now);
+
+/* Open frames, counted where they are. */
+unsigned road_in_flight(const struct road *road);
+
+#endif

@@ -1,0 +1,214 @@
+/* What all kinds of sinks share: set-up, the queue of results, messages from and to the control loop. */
+#include "daemon/sink.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "daemon/sink_results.h"
+
+static bool run_turn(struct runner *runner) {
+  struct sink *sink = (struct sink *)runner;
+  return sink->operations->turn(sink, clock_now());
+}
+
+void sink_init(struct sink *sink, const struct sink_operations *operations, const struct sink_setup *setup) {
+  sink->runner.turn = run_turn;
+  sink->operations = operations;
+  sink->lane = setup->lane;
+  sink->control = setup->control;
+  sink->listener = setup->listener;
+  sink->context = setup->context;
+  sink->block = setup->config->sink.overload == CONFIG_SINK_BLOCK || setup->config->sink.endpoint != CONFIG_SOCKET;
+  sink->format = *setup->output;
+  sink->protocol = setup->config->sink.protocol;
+  format_bytes(setup->output, &sink->result_bytes);
+  sink->prefix = "";
+  if (sink->protocol == CONFIG_PROTOCOL_Y4M) {
+    sink->header_bytes = y4m_write_header(setup->output, sink->header);
+    sink->prefix = "FRAME\n";
+    sink->prefix_bytes = strlen(sink->prefix);
+  }
+}
+
+/* A file sink may name a pipe or a terminal, which is written when it is ready. */
+static const struct sink_operations *kind_of(const struct config_sink *config) {
+  struct stat status;
+  bool is_standard_output = config->endpoint == CONFIG_FILE && strcmp(config->path, "-") == 0;
+  if (config->endpoint != CONFIG_FILE) {
+    return &sink_stream_operations;
+  }
+  if ((is_standard_output ? fstat(STDOUT_FILENO, &status) : stat(config->path, &status)) != 0) {
+    return &sink_file_operations; /* not there yet: it will be a regular file */
+  }
+  bool is_terminal = is_standard_output && isatty(STDOUT_FILENO);
+  bool is_stream = S_ISFIFO(status.st_mode) || S_ISSOCK(status.st_mode) || (S_ISCHR(status.st_mode) && is_terminal);
+  return is_stream ? &sink_stream_operations : &sink_file_operations;
+}
+
+struct sink *sink_new(const struct sink_setup *setup, struct failure *failure) {
+  struct sink *sink = calloc(1, sizeof *sink);
+  if (!sink) {
+    failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "no memory for the sink of pipeline '%s'", setup->config->name);
+    return NULL;
+  }
+  sink_init(sink, kind_of(&setup->config->sink), setup);
+  return sink;
+}
+
+struct sink *sink_new_reply(const struct sink_setup *setup, void (*gone)(void *session, const char *why), void *session,
+                            struct failure *failure) {
+  struct sink *sink = sink_new(setup, failure);
+  if (sink) {
+    sink->gone = gone;
+    sink->session = session;
+  }
+  return sink;
+}
+
+struct sink *sink_free(struct sink *sink) {
+  if (sink) {
+    assert(!sink->readers && sink->count == 0);
+    free(sink);
+  }
+  return NULL;
+}
+
+/* -- messages --------------------------------------------------------------------------------------------------- */
+
+static void join(struct sink *sink) {
+  if (!sink->runner.lane) {
+    lane_join(sink->lane, &sink->runner);
+  }
+}
+
+static void run_attach(struct message *message) {
+  struct reader *reader = (struct reader *)message;
+  join(reader->sink);
+  reader->sink->operations->attach(reader->sink, reader);
+}
+
+void sink_attach(struct sink *sink, struct reader *reader) {
+  reader->message.run = run_attach;
+  lane_post(sink->lane, &reader->message);
+}
+
+void sink_attach_here(struct sink *sink, struct reader *reader) {
+  join(sink);
+  sink->operations->attach(sink, reader);
+}
+
+static void run_stop(struct message *message) {
+  struct sink *sink = (struct sink *)((char *)message - offsetof(struct sink, stop_message));
+  join(sink);
+  sink->stopping = true;
+  sink->operations->stop(sink);
+}
+
+void sink_stop(struct sink *sink) {
+  sink->stop_message.run = run_stop;
+  lane_post(sink->lane, &sink->stop_message);
+}
+
+static void deliver(struct message *message) {
+  struct sink_notice *notice = (struct sink_notice *)message;
+  struct sink *sink = notice->event.sink;
+  struct sink_event event = notice->event; /* the receiver may free what the notice is embedded in */
+  if (notice == &sink->trouble_notice) {
+    atomic_store(&sink->trouble_posted, false);
+  }
+  sink->listener(sink->context, &event);
+}
+
+void sink_post(struct sink *sink, struct sink_notice *notice) {
+  notice->message.run = deliver;
+  notice->event.sink = sink;
+  mailbox_post(sink->control, &notice->message);
+}
+
+void sink_stopped(struct sink *sink) {
+  lane_leave(&sink->runner);
+  sink->stopped_notice.event = (struct sink_event){.kind = SINK_STOPPED};
+  sink_post(sink, &sink->stopped_notice);
+}
+
+/* -- readers ------------------------------------------------------------------------------------------------------ */
+
+struct reader *reader_new(const struct sink *sink, int fd, struct failure *failure) {
+  struct reader *reader = calloc(1, sizeof *reader);
+  if (reader && !sink->block) {
+    reader->buffer = malloc(sink->prefix_bytes + sink->result_bytes);
+    reader->spare = calloc(1, sizeof *reader->spare);
+  }
+  if (!reader || (!sink->block && (!reader->buffer || !reader->spare))) {
+    failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "no memory for a reader's buffer of %zu bytes", sink->result_bytes);
+    return reader_free(reader);
+  }
+  reader->sink = (struct sink *)(uintptr_t)sink; /* only changed on the lane */
+  reader->fd = fd;
+  return reader;
+}
+
+struct reader *reader_free(struct reader *reader) {
+  if (reader) {
+    free(reader->buffer);
+    free(reader->spare);
+    free(reader);
+  }
+  return NULL;
+}
+
+void reader_read(const struct reader *reader, uint64_t *emitted, uint64_t *missed) {
+  *emitted = atomic_load_explicit(&reader->emitted, memory_order_relaxed);
+  *missed = atomic_load_explicit(&reader->missed, memory_order_relaxed);
+}
+
+/* -- the queue ---------------------------------------------------------------------------------------------------- */
+
+void sink_offer(struct sink *sink, struct road *road, struct slot *slot) {
+  assert(sink->count < GPU_MAX_SLOTS && slot->state == SLOT_EMITTING);
+  join(sink);
+  struct result *result = sink_result(sink, sink_tail(sink));
+  *result = (struct result){.road = road, .slot = slot, .frame = slot->frame};
+  slot->frame.open = false;
+  road->at_sink++;
+  sink->count++;
+  sink->operations->offered(sink);
+}
+
+void result_settle(struct result *result, enum fate fate, int64_t now) {
+  struct road *road = result->road;
+  if (fate == FATE_EMITTED) {
+    road->account->now.ledger.out_bytes += road->output_bytes;
+  }
+  account_settle(road->account, &result->frame, fate, now);
+  road->at_sink--;
+  road->active = now;
+  road->wake(road->session);
+}
+
+void sink_release_first(struct sink *sink) {
+  struct result *result = sink_result(sink, sink->first);
+  struct road *road = result->road;
+  assert(sink->count > 0 && !result->frame.open);
+  slot_move(&road->ring, result->slot, SLOT_FREE);
+  result->slot = NULL;
+  sink->first++;
+  sink->count--;
+  road->wake(road->session);
+}
+
+bool sink_turn(struct sink *sink, int64_t now) { return sink->operations->turn(sink, now); }
+
+bool sink_reclaim(struct sink *sink, int64_t now) {
+  return !sink->block && sink->count > 0 && sink->operations->reclaim(sink, now);
+}
+
+void sink_discard(struct sink *sink, enum fate fate, int64_t now) { sink->operations->discard(sink, fate, now); }
+
+bool sink_waits(const struct sink *sink) { return sink->count > 0 || sink->failed; }
+
+bool sink_is_empty(const struct sink *sink) { return !sink->readers && sink->departing == 0; }

@@ -1,0 +1,234 @@
+/*
+ * A file of results: written through uv_fs at positions of our own, one request at a time.
+ *
+ * The file always ends with a whole result as far as this sink is concerned: what was written of a result that failed is
+ * cut off again, the result is counted as sink_error, and the next one is tried as if nothing had been.
+ */
+#include <assert.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "daemon/sink_results.h"
+
+static void write_more(struct sink *sink);
+
+static void offered(struct sink *sink) { (void)sink; }
+
+/* What goes before the result under way: the stream's header too, at the beginning of the file. */
+static size_t preamble(const struct sink *sink, uv_buf_t buffers[2], int *count) {
+  *count = 0;
+  size_t total = 0;
+  if (sink->position == 0 && sink->header_bytes > 0) {
+    buffers[(*count)++] = uv_buf_init((char *)(uintptr_t)sink->header, (unsigned)sink->header_bytes);
+    total += sink->header_bytes;
+  }
+  if (sink->prefix_bytes > 0) {
+    buffers[(*count)++] = uv_buf_init((char *)(uintptr_t)sink->prefix, (unsigned)sink->prefix_bytes);
+    total += sink->prefix_bytes;
+  }
+  return total;
+}
+
+/* The buffers of the result under way, less what is written already. Returns their bytes. */
+static size_t buffers_left(struct sink *sink, uv_buf_t buffers[3], unsigned *count) {
+  int before = 0;
+  size_t left = preamble(sink, buffers, &before) + sink->result_bytes - sink->written;
+  buffers[before] = uv_buf_init((char *)sink_result(sink, sink->first)->slot->output, (unsigned)sink->result_bytes);
+  *count = (unsigned)before + 1;
+  size_t skip = sink->written;
+  while (skip > 0) {
+    if (skip < buffers[0].len) {
+      buffers[0].base += skip;
+      buffers[0].len -= skip;
+      break;
+    }
+    skip -= buffers[0].len;
+    (*count)--;
+    memmove(buffers, buffers + 1, *count * sizeof buffers[0]);
+  }
+  return left;
+}
+
+static void tell_trouble(struct sink *sink, enum sink_event_kind kind, const char *text) {
+  if (atomic_exchange(&sink->trouble_posted, true)) {
+    return; /* the last one is still on its way; the counts say the rest */
+  }
+  sink->trouble_notice.event = (struct sink_event){.kind = kind, .missed = sink->lost};
+  snprintf(sink->trouble_notice.event.text, sizeof sink->trouble_notice.event.text, "%s", text);
+  sink_post(sink, &sink->trouble_notice);
+}
+
+/* Results that got their fate while they waited. */
+static void release_closed(struct sink *sink) {
+  while (sink->count > 0 && !sink_result(sink, sink->first)->frame.open) {
+    sink_release_first(sink);
+  }
+}
+
+static void go_on(struct sink *sink) {
+  release_closed(sink);
+  if (sink->stopping) {
+    sink->operations->stop(sink);
+  } else if (sink->count > 0 && sink->readers) {
+    write_more(sink);
+  }
+}
+
+static void finish(struct sink *sink, enum fate fate) {
+  result_settle(sink_result(sink, sink->first), fate, clock_now());
+  sink_release_first(sink);
+  sink->written = 0;
+}
+
+static void finish_whole(struct sink *sink) {
+  sink->position += (int64_t)sink->written;
+  finish(sink, FATE_EMITTED);
+  if (sink->readers) {
+    atomic_fetch_add_explicit(&sink->readers->emitted, 1, memory_order_relaxed);
+  }
+  if (sink->failed) {
+    sink->failed = false;
+    tell_trouble(sink, SINK_RECOVERED, "");
+  }
+}
+
+static void finish_lost(struct sink *sink, int error) {
+  sink->lost++;
+  finish(sink, FATE_SINK_ERROR);
+  if (!sink->failed) {
+    sink->failed = true;
+    tell_trouble(sink, SINK_FAILED, uv_strerror(error));
+  }
+}
+
+static void on_cut(uv_fs_t *request) {
+  struct sink *sink = request->data;
+  uv_fs_req_cleanup(request);
+  sink->writing = false;
+  go_on(sink);
+}
+
+/* Cuts off what was written of a result that failed. That may fail too (a pipe cannot be cut): the next whole result is
+ * written over it in any case. */
+static bool cut(struct sink *sink) {
+  sink->request.data = sink;
+  return uv_fs_ftruncate(lane_loop(sink->lane), &sink->request, sink->readers->fd, sink->position, on_cut) == 0;
+}
+
+static void on_written(uv_fs_t *request) {
+  struct sink *sink = request->data;
+  ssize_t written = request->result;
+  uv_fs_req_cleanup(request);
+  uv_buf_t buffers[3];
+  unsigned count = 0;
+  size_t left = buffers_left(sink, buffers, &count);
+  if (written > 0 && (size_t)written < left) {
+    sink->written += (size_t)written; /* the next write says why, or goes on */
+    write_more(sink);
+    return;
+  }
+  sink->writing = false;
+  if (written > 0) {
+    sink->written += (size_t)written;
+    finish_whole(sink);
+  } else {
+    bool torn = sink->written > 0;
+    finish_lost(sink, written < 0 ? (int)written : UV_EIO);
+    sink->writing = torn && cut(sink);
+  }
+  if (!sink->writing) {
+    go_on(sink);
+  }
+}
+
+static void write_more(struct sink *sink) {
+  uv_buf_t buffers[3];
+  unsigned count = 0;
+  buffers_left(sink, buffers, &count);
+  sink->request.data = sink;
+  sink->writing = true;
+  int status = uv_fs_write(lane_loop(sink->lane), &sink->request, sink->readers->fd, buffers, count,
+                           sink->position + (int64_t)sink->written, on_written);
+  if (status != 0) {
+    sink->writing = false;
+    finish_lost(sink, status);
+  }
+}
+
+static bool turn(struct sink *sink, int64_t now) {
+  (void)now;
+  if (!sink->writing && !sink->stopping && sink->count > 0 && sink->readers) {
+    write_more(sink);
+  }
+  return false;
+}
+
+static void attach(struct sink *sink, struct reader *reader) {
+  assert(!sink->readers);
+  off_t position = lseek(reader->fd, 0, SEEK_CUR);
+  sink->position = position > 0 ? position : 0;
+  sink->readers = reader;
+  lane_schedule(&sink->runner);
+}
+
+static void stop(struct sink *sink) {
+  if (sink->writing) {
+    return; /* go_on() comes back here */
+  }
+  struct reader *reader = sink->readers;
+  sink->readers = NULL;
+  if (reader) {
+    reader->departure.event = (struct sink_event){.kind = SINK_DETACHED, .fd = reader->fd, .reader = reader};
+    reader_read(reader, &reader->departure.event.emitted, &reader->departure.event.missed);
+    reader->departure.event.missed = sink->lost;
+    sink_post(sink, &reader->departure);
+  }
+  sink_stopped(sink);
+}
+
+/* The result under way is waited for, since its slot is being read; the others behind it are let go of then. */
+static void discard(struct sink *sink, enum fate fate, int64_t now) {
+  for (uint64_t at = sink->first + (sink->writing ? 1 : 0); at < sink_tail(sink); at++) {
+    if (sink_result(sink, at)->frame.open) {
+      result_settle(sink_result(sink, at), fate, now);
+    }
+  }
+  if (!sink->writing) {
+    release_closed(sink);
+  }
+}
+
+const struct sink_operations sink_file_operations = {
+    .offered = offered,
+    .turn = turn,
+    .stop = stop,
+    .attach = attach,
+    .discard = discard,
+};
+
+bool sink_prepare_file(const struct config_pipeline *config, const struct frame_format *output, int fd,
+                       struct failure *failure) {
+  char header[PROTOCOL_LINE];
+  char found[PROTOCOL_LINE];
+  struct stat status;
+  if (fstat(fd, &status) != 0 || !S_ISREG(status.st_mode) || status.st_size == 0) {
+    return true;
+  }
+  if (config->sink.protocol == CONFIG_PROTOCOL_Y4M) {
+    size_t length = y4m_write_header(output, header);
+    ssize_t got = pread(fd, found, length, 0);
+    if (got != (ssize_t)length || memcmp(header, found, length) != 0) {
+      return failure_set(failure, EXIT_STATUS_CONFIG, "move the file away, or name another one",
+                         "the file '%s' of pipeline '%s' exists and is no y4m file of this format", config->sink.path,
+                         config->name);
+    }
+  }
+  if (lseek(fd, 0, SEEK_END) < 0) {
+    return failure_set(failure, EXIT_STATUS_CONFIG, NULL, "cannot go to the end of '%s': %s", config->sink.path,
+                       strerror(errno));
+  }
+  return true;
+}

@@ -1,0 +1,153 @@
+/*
+ * What a session sees of its sink, and what the kinds of sinks share: the queue of results on their way out.
+ *
+ * A result is a slot in EMITTING with the frame that was taken out of it. Results are released strictly in order: the
+ * slot goes back to its road when nobody needs its memory any more, and its frame gets its fate once, here or, when a slow
+ * reader took the rest into its own buffer, when that reader is done.
+ */
+#ifndef FRAMED_DAEMON_SINK_RESULTS_H
+#define FRAMED_DAEMON_SINK_RESULTS_H
+
+#include <stdatomic.h>
+
+#include "daemon/protocol.h"
+#include "daemon/road.h"
+#include "daemon/sink.h"
+
+struct result {
+  struct road *road;
+  struct slot *slot;
+  struct frame frame; /* closed once it has its fate */
+};
+
+/* A frame whose slot was taken back while readers still have its rest to send. */
+struct pending {
+  struct road *road;
+  struct frame frame;
+  unsigned holders;
+  struct pending *next;
+};
+
+struct sink_operations {
+  /* Another result is in the queue. */
+  void (*offered)(struct sink *sink);
+  /* Moves bytes; true: there may be more to do at once. */
+  bool (*turn)(struct sink *sink, int64_t now);
+  /* Ends for good, at once or later: sink_stopped() when it is done. */
+  void (*stop)(struct sink *sink);
+  void (*attach)(struct sink *sink, struct reader *reader);
+  /* `drop` only: frees the oldest result's slot now, at the expense of its readers. False: nothing to free. */
+  bool (*reclaim)(struct sink *sink, int64_t now);
+  /* Lets go of every result and gives the open ones this fate. */
+  void (*discard)(struct sink *sink, enum fate fate, int64_t now);
+};
+
+/* An event on its way to the control loop; embedded in what it is about, so that it needs no memory of its own. */
+struct sink_notice {
+  struct message message;
+  struct sink_event event;
+};
+
+/* One attached descriptor. The stream and the file sink use what they need of it. */
+struct reader {
+  struct message message; /* sink_attach() */
+  struct sink *sink;
+  struct sink_notice departure;
+  int fd;
+  _Atomic uint64_t emitted, missed;
+  struct reader *next, **link; /* all readers of the sink */
+  /* a stream */
+  uv_poll_t poll;
+  bool is_socket;
+  bool writable;    /* as far as is known */
+  bool half_closed; /* it will send nothing more, and says so at every poll */
+  bool leaving;     /* its poll handle is closing */
+  int polled;       /* events that are polled for */
+  size_t header_at; /* bytes of the stream's header that were sent */
+  uint64_t at;      /* the result it is on */
+  size_t sent;      /* bytes of that result, prefix included */
+  /* drop: the rest of a result whose slot was needed */
+  unsigned char *buffer;
+  size_t rest_at, rest_end;
+  struct pending *rest_of; /* NULL: that frame has its fate */
+  struct pending *spare;   /* what this reader lends to the sink while it is attached */
+};
+
+struct sink {
+  struct runner runner; /* first */
+  const struct sink_operations *operations;
+  struct lane *lane;
+  struct mailbox *control;
+  sink_listener *listener;
+  void *context;
+  bool block; /* lossless */
+  bool stopping;
+  size_t result_bytes;
+  struct frame_format format;
+  enum config_protocol protocol;
+  char header[PROTOCOL_LINE]; /* before the first result, for each reader */
+  size_t header_bytes;
+  const char *prefix; /* before each result */
+  size_t prefix_bytes;
+  /* The queue: results first to first + count - 1, counted since the start. */
+  struct result results[GPU_MAX_SLOTS];
+  uint64_t first;
+  unsigned count;
+  struct reader *readers;
+  struct message stop_message;
+  struct sink_notice stopped_notice;
+  /* streams */
+  struct pending *spares;
+  unsigned departing;                           /* readers whose handles are closing */
+  void (*gone)(void *session, const char *why); /* reply */
+  void *session;
+  /* the file */
+  struct sink_notice trouble_notice;
+  atomic_bool trouble_posted;
+  bool failed, writing, cutting;
+  int64_t position; /* where the next whole result begins */
+  size_t written;   /* bytes of the result under way */
+  uint64_t lost;
+  uv_fs_t request;
+};
+
+/* Sets what all kinds share, from the configuration. */
+void sink_init(struct sink *sink, const struct sink_operations *operations, const struct sink_setup *setup);
+
+static inline uint64_t sink_tail(const struct sink *sink) { return sink->first + sink->count; }
+static inline struct result *sink_result(struct sink *sink, uint64_t index) { return &sink->results[index % GPU_MAX_SLOTS]; }
+
+/* The frame's fate, once. */
+void result_settle(struct result *result, enum fate fate, int64_t now);
+/* The oldest result's slot goes back to its road; its frame must have its fate, or have been taken over. */
+void sink_release_first(struct sink *sink);
+
+void sink_post(struct sink *sink, struct sink_notice *notice);
+/* Leaves the lane and posts SINK_STOPPED; the last thing that a sink does there. */
+void sink_stopped(struct sink *sink);
+
+/* The kinds. */
+extern const struct sink_operations sink_stream_operations; /* any number of readers, or the one of `reply` */
+extern const struct sink_operations sink_file_operations;
+
+/* -- for the session ------------------------------------------------------------------------------------------- */
+
+/* The sink of a `reply` session: its one reader is attached and detached by the session itself, which is told of its
+ * loss by `gone` instead of an event. */
+struct sink *sink_new_reply(const struct sink_setup *setup, void (*gone)(void *session, const char *why), void *session,
+                            struct failure *failure);
+/* [lane] Takes over a slot in EMITTING. */
+void sink_offer(struct sink *sink, struct road *road, struct slot *slot);
+/* [lane] True: it may do more at once. */
+bool sink_turn(struct sink *sink, int64_t now);
+bool sink_reclaim(struct sink *sink, int64_t now);
+void sink_discard(struct sink *sink, enum fate fate, int64_t now);
+/* [lane] `reply`: its reader comes and goes with the producer. The reader's descriptor is closed by the sink. */
+void sink_attach_here(struct sink *sink, struct reader *reader);
+void sink_detach_here(struct sink *sink);
+/* [lane] `reply`: true once the reader's handle is closed; then sink_free() may follow after lane_leave(). */
+bool sink_is_empty(const struct sink *sink);
+/* [lane] Whether results wait that no reader takes at the moment. */
+bool sink_waits(const struct sink *sink);
+
+#endif

@@ -1,0 +1,62 @@
+/*
+ * A slot: one buffer set of a session, and the frame in it.
+ *
+ * FREE -> FILLING -> READY -> RUNNING -> DONE -> EMITTING -> FREE, and RUNNING -> FAILED. All transitions stand in
+ * one table in slot.c and happen only in slot_move(), which moves the slot between the queues of its road as well: a slot
+ * is on exactly the queue that its state names. Queues keep the order in which frames came.
+ */
+#ifndef FRAMED_DAEMON_SLOT_H
+#define FRAMED_DAEMON_SLOT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "gpu/gpu.h"
+
+enum slot_state { SLOT_FREE, SLOT_FILLING, SLOT_READY, SLOT_RUNNING, SLOT_DONE, SLOT_EMITTING, SLOT_FAILED, SLOT_STATES };
+
+extern const char *const slot_state_names[SLOT_STATES];
+
+/* One frame on its road. Times are CLOCK_MONOTONIC ns, 0 before it got there. */
+struct frame {
+  uint64_t sequence;
+  bool open;    /* it came in and has no fate yet */
+  bool restart; /* the first of its producer: state of stages starts anew */
+  int64_t first_byte, complete, dispatched, seen;
+};
+
+struct slot {
+  enum slot_state state;
+  unsigned index; /* of its stream in the program */
+  unsigned char *input, *output;
+  struct frame frame;
+};
+
+/* The slots of one session, each on the queue of its state, oldest first. */
+struct slot_ring {
+  struct slot slots[GPU_MAX_SLOTS];
+  unsigned count;
+  struct slot_queue {
+    struct slot *items[GPU_MAX_SLOTS];
+    unsigned count;
+  } queues[SLOT_STATES];
+};
+
+/* All slots FREE, in order of their index. Buffers are the caller's to set. */
+void slot_ring_init(struct slot_ring *ring, unsigned count);
+
+static inline unsigned slot_count(const struct slot_ring *ring, enum slot_state state) { return ring->queues[state].count; }
+
+/* The n-th oldest slot in a state, or NULL. */
+static inline struct slot *slot_at(struct slot_ring *ring, enum slot_state state, unsigned n) {
+  return n < ring->queues[state].count ? ring->queues[state].items[n] : NULL;
+}
+
+static inline struct slot *slot_oldest(struct slot_ring *ring, enum slot_state state) { return slot_at(ring, state, 0); }
+
+/* Whether the table has this transition. */
+bool slot_may_move(enum slot_state from, enum slot_state to);
+/* Puts the slot behind those that are in `to` already. A transition that is not in the table is a bug and asserts. */
+void slot_move(struct slot_ring *ring, struct slot *slot, enum slot_state to);
+
+#endif

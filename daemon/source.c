@@ -1,0 +1,95 @@
+#include "daemon/source.h"
+
+#include <assert.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <sys/stat.h>
+
+enum descriptor_kind descriptor_kind(int fd) {
+  struct stat status;
+  bool is_file = fstat(fd, &status) == 0 && (S_ISREG(status.st_mode) || S_ISBLK(status.st_mode));
+  return is_file ? DESCRIPTOR_FILE : DESCRIPTOR_STREAM;
+}
+
+void source_open(struct source *source, struct lane *lane, int fd) {
+  assert(source->state == SOURCE_NONE);
+  source->fd = fd;
+  source->kind = descriptor_kind(fd);
+  source->state = SOURCE_OPEN;
+  source->reason = DETACH_END;
+  source->text[0] = 0;
+  fill_start(source->fill);
+  if (source->kind == DESCRIPTOR_FILE) {
+    source_file_open(source, lane);
+  } else {
+    source_stream_open(source, lane);
+  }
+}
+
+bool source_turn(struct source *source, int64_t now) {
+  if (source->state != SOURCE_OPEN) {
+    return false;
+  }
+  return source->kind == DESCRIPTOR_FILE ? source_file_turn(source, now) : source_stream_turn(source, now);
+}
+
+void source_tick(struct source *source, int64_t now) {
+  int64_t since = source->fill->since;
+  if (source->state == SOURCE_OPEN && since != 0 && now - since > source->timeout_ns) {
+    source_end(source, DETACH_TIMEOUT, "the rest of a %s did not come within %.3g s: %zu of %zu bytes are there",
+               source->fill->begun ? "frame" : "y4m header", (double)source->timeout_ns / 1e9, source->fill->filled,
+               source->fill->road->input_bytes);
+  }
+}
+
+void source_poke(struct source *source) {
+  source->readable |= source->state == SOURCE_OPEN && source->kind == DESCRIPTOR_STREAM;
+}
+
+bool source_waits(const struct source *source) {
+  return source->state == SOURCE_OPEN && (source->readable || source->kind == DESCRIPTOR_FILE);
+}
+
+void source_end(struct source *source, enum detach_reason reason, const char *format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(source->text, sizeof source->text, format, arguments);
+  va_end(arguments);
+  enum fate fate = reason == DETACH_STOPPED ? FATE_SHUTDOWN : reason == DETACH_CLIENT_GONE ? FATE_CLIENT_GONE : FATE_INVALID;
+  fill_end(source->fill, fate, clock_now());
+  source->reason = reason;
+  source->state = SOURCE_ENDED;
+  lane_schedule(source->runner);
+}
+
+void source_end_of_stream(struct source *source) {
+  struct fill *fill = source->fill;
+  bool in_header = fill->framing.state == FRAMING_STREAM && fill->framing.length > 0;
+  size_t filled = fill->filled;
+  if (fill->begun) {
+    source_end(source, DETACH_TRUNCATED, "it ended within frame %llu, after %zu of %zu bytes; is the frame size right?",
+               (unsigned long long)(fill->sequence - 1), filled, fill->road->input_bytes);
+  } else if (in_header) {
+    source_end(source, DETACH_TRUNCATED, "it ended within the y4m header");
+  } else {
+    source_end(source, DETACH_END, "%s", "");
+  }
+}
+
+void source_close(struct source *source) {
+  assert(source->state == SOURCE_OPEN || source->state == SOURCE_ENDED);
+  source->state = SOURCE_CLOSING;
+  if (source->kind == DESCRIPTOR_FILE) {
+    source_file_close(source);
+  } else {
+    source_stream_close(source);
+  }
+}
+
+void source_on_handle_closed(uv_handle_t *handle) {
+  struct source *source = handle->data;
+  if (--source->closing == 0) {
+    source->state = SOURCE_NONE;
+    source->closed(source);
+  }
+}

@@ -1,0 +1,76 @@
+/*
+ * A source: where a producer's bytes come from. It reads straight to where the fill step says, and stops reading when the
+ * fill has no place: the producer feels it, and nothing is buffered in between.
+ *
+ * Two kinds: a stream (socket, pipe, FIFO, terminal) is read when it is ready, without blocking; a file through uv_fs,
+ * one request at a time. Lives on its session's lane.
+ */
+#ifndef FRAMED_DAEMON_SOURCE_H
+#define FRAMED_DAEMON_SOURCE_H
+
+#include "daemon/fill.h"
+#include "daemon/lane.h"
+
+enum source_state {
+  SOURCE_NONE, /* no descriptor */
+  SOURCE_OPEN,
+  SOURCE_ENDED, /* nothing more comes; `reason` and `text` say why */
+  SOURCE_CLOSING
+};
+
+struct source {
+  enum source_state state;
+  enum descriptor_kind kind;
+  struct runner *runner; /* of the session: asked for a turn when there is something to read */
+  struct fill *fill;
+  int fd;
+  int64_t timeout_ns;
+  double rate; /* frames a second; 0: as they come */
+  bool loop;
+  enum detach_reason reason;
+  char text[256];
+  void (*closed)(struct source *source); /* source_close() is done; the descriptor is the receiver's */
+
+  /* a stream */
+  bool is_socket;
+  bool readable; /* as far as is known */
+  uv_poll_t poll;
+
+  /* a file */
+  bool reading;
+  int64_t offset;
+  uint64_t rewound_at; /* sequence at the last return to the beginning */
+  uv_fs_t request;
+  uv_timer_t pace;
+  int64_t due; /* when the next frame may begin */
+
+  unsigned closing; /* handles whose close callback is to come */
+};
+
+void source_open(struct source *source, struct lane *lane, int fd);
+/* Reads what there is, within a budget; true: there may be more to do at once. */
+bool source_turn(struct source *source, int64_t now);
+/* spin: look at the stream in the next turn, whatever the poll says. */
+void source_poke(struct source *source);
+/* Ends the source if the frame that has begun is overdue. */
+void source_tick(struct source *source, int64_t now);
+/* Whether bytes wait that the fill step has no place for. */
+bool source_waits(const struct source *source);
+/* Gives the descriptor back through `closed`, at once or when the request under way is done. */
+void source_close(struct source *source);
+
+/* What both kinds use: ends the source; the fill's unfinished frame becomes invalid. */
+__attribute__((format(printf, 3, 4))) void source_end(struct source *source, enum detach_reason reason, const char *format,
+                                                      ...);
+/* The producer's bytes are over. */
+void source_end_of_stream(struct source *source);
+
+void source_stream_open(struct source *source, struct lane *lane);
+bool source_stream_turn(struct source *source, int64_t now);
+void source_stream_close(struct source *source);
+void source_file_open(struct source *source, struct lane *lane);
+bool source_file_turn(struct source *source, int64_t now);
+void source_file_close(struct source *source);
+void source_on_handle_closed(uv_handle_t *handle);
+
+#endif

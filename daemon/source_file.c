@@ -1,0 +1,118 @@
+/*
+ * Files: read through uv_fs at positions of our own, one request at a time, straight into slots; at a pace and in a
+ * loop where the configuration says so.
+ */
+#include <string.h>
+
+#include "daemon/source.h"
+
+/* A frame that is late by more than this starts the schedule anew, instead of a burst that catches up. */
+#define PACE_SLACK (20 * NS_PER_MS)
+
+static void on_pace(uv_timer_t *timer) {
+  struct source *source = timer->data;
+  lane_schedule(source->runner);
+}
+
+void source_file_open(struct source *source, struct lane *lane) {
+  source->offset = 0;
+  source->due = 0;
+  source->reading = false;
+  source->rewound_at = 0;
+  source->fill->one_by_one = source->rate > 0;
+  uv_timer_init(lane_loop(lane), &source->pace);
+  source->pace.data = source;
+  source->request.data = source;
+}
+
+static void at_end(struct source *source) {
+  bool clean = !source->fill->begun && framing_at_boundary(&source->fill->framing);
+  bool had_frames = source->fill->sequence > source->rewound_at; /* or it would turn round for ever */
+  if (source->loop && had_frames && clean) {
+    source->offset = 0;
+    source->rewound_at = source->fill->sequence;
+    fill_rewind(source->fill);
+    return;
+  }
+  source_end_of_stream(source);
+}
+
+static void on_read(uv_fs_t *request) {
+  struct source *source = request->data;
+  ssize_t got = request->result;
+  uv_fs_req_cleanup(request);
+  source->reading = false;
+  if (source->state == SOURCE_CLOSING) {
+    source_file_close(source);
+    return;
+  }
+  if (source->state == SOURCE_OPEN) {
+    if (got < 0) {
+      source_end(source, DETACH_ERROR, "reading failed: %s", uv_strerror((int)got));
+    } else if (got == 0) {
+      at_end(source);
+    } else {
+      source->offset += got;
+      if (!fill_advance(source->fill, (size_t)got, clock_now())) {
+        source_end(source, DETACH_MALFORMED, "%s", source->fill->problem);
+      }
+    }
+  }
+  lane_schedule(source->runner);
+}
+
+/* Whether the next frame may begin; else the timer asks for a turn when it may. */
+static bool is_due(struct source *source, int64_t now) {
+  if (source->rate <= 0 || source->fill->begun || !framing_at_boundary(&source->fill->framing)) {
+    return true;
+  }
+  if (now < source->due) {
+    uv_timer_start(&source->pace, on_pace, (uint64_t)((source->due - now + NS_PER_MS - 1) / NS_PER_MS), 0);
+    return false;
+  }
+  return true;
+}
+
+static void schedule_next(struct source *source, int64_t now) {
+  int64_t period = (int64_t)(1e9 / source->rate);
+  int64_t slack = period > PACE_SLACK ? period : PACE_SLACK;
+  bool on_time = source->due != 0 && now - source->due < slack;
+  source->due = (on_time ? source->due : now) + period;
+}
+
+bool source_file_turn(struct source *source, int64_t now) {
+  if (source->reading || !is_due(source, now)) {
+    return false;
+  }
+  bool paced_begin = source->rate > 0 && !source->fill->begun && framing_at_boundary(&source->fill->framing);
+  struct iovec vector[FILL_VECTORS];
+  int count = fill_vector(source->fill, vector, now);
+  if (count < 0) {
+    source_end(source, DETACH_MALFORMED, "%s", source->fill->problem);
+  }
+  if (count <= 0) {
+    return false;
+  }
+  uv_buf_t buffers[FILL_VECTORS];
+  for (int i = 0; i < count; i++) {
+    buffers[i] = uv_buf_init(vector[i].iov_base, (unsigned)vector[i].iov_len);
+  }
+  if (paced_begin) {
+    schedule_next(source, now);
+  }
+  int status = uv_fs_read(source->pace.loop, &source->request, source->fd, buffers, (unsigned)count, source->offset, on_read);
+  if (status != 0) {
+    source_end(source, DETACH_ERROR, "reading failed: %s", uv_strerror(status));
+    return false;
+  }
+  source->reading = true;
+  return false;
+}
+
+void source_file_close(struct source *source) {
+  if (source->reading) {
+    return; /* on_read() comes back here */
+  }
+  source->closing = 1;
+  uv_close((uv_handle_t *)&source->pace, source_on_handle_closed);
+}
