@@ -80,6 +80,8 @@ bool keys_has_variants(enum key_section section);
 /* The variant of a filled structure, and setting it; 0 for sections without variants. */
 unsigned keys_variant(enum key_section section, const void *structure);
 void keys_set_variant(enum key_section section, void *structure, unsigned variant);
+/* The variant that a key with `selects` chooses. */
+static inline unsigned keys_variant_of(const struct config_key *selector) { return (unsigned)__builtin_ctz(selector->applies); }
 static inline bool keys_applies(const struct config_key *key, unsigned variant) {
   return key->applies == 0 || (key->applies & (1U << variant)) != 0;
 }

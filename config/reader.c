@@ -98,8 +98,6 @@ static const char *list_selectors(enum key_section section, unsigned applies, ch
   return text;
 }
 
-static unsigned variant_of(const struct config_key *selector) { return (unsigned)__builtin_ctz(selector->applies); }
-
 /* The child that selects the variant; NULL if there is none or, which is an error, more than one. */
 static const struct config_key *find_selector(struct reader *reader, enum key_section section, const struct node *node) {
   const struct config_key *found = NULL;
@@ -215,7 +213,7 @@ static void read_section(struct reader *reader, enum key_section section, const 
     if (!selector) {
       return;
     }
-    variant = variant_of(selector);
+    variant = keys_variant_of(selector);
     keys_set_variant(section, structure, variant);
     check_applies(reader, section, node, variant);
   }
@@ -289,6 +287,7 @@ static void read_pipeline(struct reader *reader, const struct node *node) {
 }
 
 static void read_pipelines(struct reader *reader, const struct node *node) {
+  reader->saw_pipelines = true;
   if (!is_mapping(reader, "pipelines", node)) {
     return;
   }

@@ -17,6 +17,7 @@ struct reader {
   struct config_errors *errors;
   const char *pipeline; /* name of the one that is read, or NULL */
   bool sound;           /* the file that is read had no error as YAML, so that nothing in it is missing by mistake */
+  bool saw_pipelines;   /* some file has the key, if only to say that there are none */
   bool *valid;          /* a flag for each pipeline: no error in it alone */
 };
 

@@ -174,7 +174,16 @@ static void check_claims(struct reader *reader, const struct claims *claims) {
   free(sorted);
 }
 
+/* An empty file is more often a mistake than a wish to stop everything. */
+static void check_pipelines(struct reader *reader) {
+  if (!reader->saw_pipelines && config_errors_count(reader->errors) == 0) {
+    config_errors_add(reader->errors, (struct config_mark){.file = reader->config->files[0]},
+                      "add a pipeline, or write pipelines: {} if there shall be none", "'pipelines' is missing");
+  }
+}
+
 void validate_config(struct reader *reader) {
+  check_pipelines(reader);
   struct claims claims = {0};
   if (claim_all(reader, &claims)) {
     check_claims(reader, &claims);

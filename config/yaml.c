@@ -339,7 +339,8 @@ static struct node *read_document(struct loader *loader) {
 struct node *yaml_read(const char *file, const char *text, size_t length, struct config_errors *errors) {
   struct loader loader = {.errors = errors, .file = file};
   if (length > YAML_MAX_BYTES) {
-    config_errors_add(errors, (struct config_mark){.file = file}, NULL, "larger than %d bytes", YAML_MAX_BYTES);
+    config_errors_add(errors, (struct config_mark){.file = file}, "spread it over several files in conf.d",
+                      "a configuration file may have at most %d MiB", YAML_MAX_BYTES >> 20);
     return NULL;
   }
   if (!yaml_parser_initialize(&loader.parser)) {

@@ -1,0 +1,205 @@
+/*
+ * The table of keys and stages as roff, for framed.yaml(5).
+ */
+#include <inttypes.h>
+#include <string.h>
+
+#include "config/keys.h"
+#include "config/units.h"
+
+/* -- roff -------------------------------------------------------------------------------------------------------- */
+
+/* Text that roff prints as it is, also where it begins a line. */
+static void put(FILE *out, const char *text) {
+  fputs(*text == '.' || *text == '\'' ? "\\&" : "", out);
+  for (const char *at = text; *at; at++) {
+    if (*at == '\\') {
+      fputs("\\e", out);
+    } else if (*at == '-') {
+      fputs("\\-", out);
+    } else {
+      fputc(*at, out);
+    }
+  }
+}
+
+static void put_term(FILE *out, const char *name) {
+  fputs(".TP\n\\fB", out);
+  put(out, name);
+  fputs("\\fR: ", out);
+}
+
+static void put_words(FILE *out, const char *const *words) {
+  for (size_t i = 0; words[i]; i++) {
+    fputs(i > 0 ? " | " : "", out);
+    put(out, words[i]);
+  }
+}
+
+/* -- keys -------------------------------------------------------------------------------------------------------- */
+
+static void put_range(FILE *out, const struct config_key *key) {
+  fprintf(out, "%" PRId64 " to %" PRId64, key->minimum, key->maximum);
+}
+
+static void put_duration_range(FILE *out, const struct config_key *key) {
+  char least[UNITS_TEXT];
+  char most[UNITS_TEXT];
+  fprintf(out, "duration, %s to %s", units_describe_duration(key->minimum, least), units_describe_duration(key->maximum, most));
+}
+
+static void put_type(FILE *out, const struct config_key *key, const struct config_vocabulary *vocabulary) {
+  switch (key->type) {
+  case KEY_CHOICE:
+    put_words(out, key->choices);
+    break;
+  case KEY_PIXELS:
+    put_words(out, vocabulary->pixels);
+    break;
+  case KEY_DTYPE:
+    put_words(out, vocabulary->dtypes);
+    break;
+  case KEY_LANES:
+    fputs("auto | ", out);
+    put_range(out, key);
+    break;
+  case KEY_COUNT:
+  case KEY_DEVICE:
+  case KEY_RATE:
+    put_range(out, key);
+    break;
+  case KEY_DURATION:
+    put_duration_range(out, key);
+    break;
+  case KEY_FLAG:
+    fputs("true | false", out);
+    break;
+  case KEY_TRUE:
+    fputs("true", out);
+    break;
+  case KEY_SOCKET:
+    fprintf(out, "path of at most %d bytes", KEYS_SOCKET_PATH);
+    break;
+  case KEY_FILE:
+    fputs("path", out);
+    break;
+  case KEY_ADDRESS:
+    fputs("address:port", out);
+    break;
+  case KEY_MODE:
+    fputs("octal number in quotes", out);
+    break;
+  case KEY_USER:
+  case KEY_GROUP:
+    fputs("name | number", out);
+    break;
+  case KEY_USERS:
+  case KEY_GROUPS:
+    fputs("list of names and numbers", out);
+    break;
+  case KEY_SHAPE:
+    fputs("list of sizes", out);
+    break;
+  case KEY_STAGES:
+    fputs("list of stages", out);
+    break;
+  case KEY_SECTION:
+  case KEY_PIPELINES:
+    break;
+  }
+}
+
+/* "Only with socket or file." for keys of some variants. */
+static void put_applies(FILE *out, const struct config_key *key) {
+  const char *separator = " Only with ";
+  for (const struct config_key *other = keys_first(key->section); other; other = keys_next(other)) {
+    if (!key->selects && other->selects && (key->applies & other->applies) != 0) {
+      fprintf(out, "%s%s", separator, other->name);
+      separator = " or ";
+    }
+  }
+  fputs(key->applies != 0 && !key->selects ? "." : "", out);
+}
+
+static void put_key(FILE *out, const struct config_key *key, const struct config_vocabulary *vocabulary) {
+  put_term(out, key->name);
+  put_type(out, key, vocabulary);
+  fputc('\n', out);
+  put(out, key->help);
+  put_applies(out, key);
+  if (key->fallback || key->absent) {
+    fputs(" Default: ", out);
+    put(out, key->fallback ? key->fallback : key->absent);
+    fputc('.', out);
+  } else if (key->required) {
+    fputs(" Required.", out);
+  }
+  fputc('\n', out);
+}
+
+/* A section's own keys under its path, then the sections within. */
+static void put_section(FILE *out, enum key_section section, const char *path, const char *help,
+                        const struct config_vocabulary *vocabulary) {
+  fprintf(out, ".SS %s\n", path);
+  put(out, help);
+  fputc('\n', out);
+  for (const struct config_key *key = keys_first(section); key; key = keys_next(key)) {
+    if (key->type != KEY_SECTION && key->type != KEY_PIPELINES) {
+      put_key(out, key, vocabulary);
+    }
+  }
+  for (const struct config_key *key = keys_first(section); key; key = keys_next(key)) {
+    char below[128];
+    const char *base = section == SECTION_ROOT ? "" : path;
+    bool pipelines = key->type == KEY_PIPELINES;
+    if (key->type == KEY_SECTION || pipelines) {
+      snprintf(below, sizeof below, "%s%s%s%s", base, *base ? "." : "", key->name, pipelines ? ".NAME" : "");
+      put_section(out, pipelines ? SECTION_PIPELINE : key->child, below, key->help, vocabulary);
+    }
+  }
+}
+
+/* -- stages ------------------------------------------------------------------------------------------------------ */
+
+static void put_parameter(FILE *out, const struct config_parameter *parameter) {
+  char least[UNITS_TEXT];
+  char most[UNITS_TEXT];
+  put_term(out, parameter->name);
+  if (parameter->type == CONFIG_CHOICE) {
+    put_words(out, parameter->choices);
+  } else {
+    put(out, units_describe_number(parameter->minimum, least));
+    fputs(" to ", out);
+    put(out, units_describe_number(parameter->maximum, most));
+    fputs(parameter->type == CONFIG_NUMBERS ? ", or a list of such numbers" : "", out);
+  }
+  fputc('\n', out);
+  put(out, parameter->help);
+  if (parameter->required) {
+    fputs(" Required.", out);
+  } else {
+    fputs(" Default: ", out);
+    put(out, parameter->type == CONFIG_CHOICE ? parameter->choices[(size_t)parameter->fallback]
+                                              : units_describe_number(parameter->fallback, least));
+    fputc('.', out);
+  }
+  fputc('\n', out);
+}
+
+static void put_stage(FILE *out, const struct config_stage_type *type) {
+  fprintf(out, ".SS %s\n", type->name);
+  put(out, type->help);
+  fputc('\n', out);
+  for (unsigned i = 0; i < type->parameter_count; i++) {
+    put_parameter(out, &type->parameters[i]);
+  }
+}
+
+void config_print_manual(FILE *out, const struct config_vocabulary *vocabulary) {
+  fputs(".SH KEYS\n", out);
+  put_section(out, SECTION_ROOT, "top level", "Keys of the whole daemon.", vocabulary);
+  fputs(".SH STAGES\n", out);
+  for (unsigned i = 0; i < vocabulary->stage_count; i++) {
+    put_stage(out, &vocabulary->stages[i]);
+  }
+}

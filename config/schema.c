@@ -1,0 +1,380 @@
+/*
+ * The JSON schema (draft 2020-12) of the file, from the table of keys and the vocabulary.
+ *
+ * Sections with variants become a choice of closed objects, so that an editor knows as well as the reader which
+ * keys go together.
+ */
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+#include "config/keys.h"
+#include "config/units.h"
+
+struct schema {
+  FILE *out;
+  const struct config_vocabulary *vocabulary;
+  int depth;
+  bool follows; /* something stands before at this depth */
+};
+
+/* -- JSON -------------------------------------------------------------------------------------------------------- */
+
+static void put_text(struct schema *schema, const char *text) {
+  fputc('"', schema->out);
+  for (const char *at = text; *at; at++) {
+    fprintf(schema->out, *at == '"' || *at == '\\' ? "\\%c" : "%c", *at);
+  }
+  fputc('"', schema->out);
+}
+
+static void put_name(struct schema *schema, const char *name) {
+  fprintf(schema->out, "%s\n%*s", schema->follows ? "," : "", 2 * schema->depth, "");
+  schema->follows = true;
+  if (name) {
+    put_text(schema, name);
+    fputs(": ", schema->out);
+  }
+}
+
+static void open_with(struct schema *schema, const char *name, char bracket) {
+  put_name(schema, name);
+  fputc(bracket, schema->out);
+  schema->depth++;
+  schema->follows = false;
+}
+
+static void close_with(struct schema *schema, char bracket) {
+  schema->depth--;
+  fprintf(schema->out, "\n%*s%c", 2 * schema->depth, "", bracket);
+  schema->follows = true;
+}
+
+static void put(struct schema *schema, const char *name, const char *text) {
+  put_name(schema, name);
+  put_text(schema, text);
+}
+
+/* Numbers, truth values, and whatever else is JSON already. */
+static void put_raw(struct schema *schema, const char *name, const char *json) {
+  put_name(schema, name);
+  fputs(json, schema->out);
+}
+
+static void put_whole(struct schema *schema, const char *name, int64_t value) {
+  put_name(schema, name);
+  fprintf(schema->out, "%" PRId64, value);
+}
+
+static void put_words(struct schema *schema, const char *const *words) {
+  open_with(schema, "enum", '[');
+  for (; *words; words++) {
+    put(schema, NULL, *words);
+  }
+  close_with(schema, ']');
+}
+
+/* -- values ------------------------------------------------------------------------------------------------------ */
+
+static void put_bounds(struct schema *schema, const struct config_key *key) {
+  put_whole(schema, "minimum", key->minimum);
+  put_whole(schema, "maximum", key->maximum);
+}
+
+static void put_string(struct schema *schema, const char *pattern) {
+  put(schema, "type", "string");
+  put(schema, "pattern", pattern);
+}
+
+static void put_path(struct schema *schema, int64_t longest) {
+  put(schema, "type", "string");
+  put_whole(schema, "minLength", 1);
+  put_whole(schema, "maxLength", longest);
+}
+
+static void put_id(struct schema *schema) {
+  put_raw(schema, "type", "[\"string\", \"integer\"]");
+  put_whole(schema, "minimum", 0);
+}
+
+static void put_list(struct schema *schema, const struct config_key *key) {
+  put(schema, "type", "array");
+  open_with(schema, "items", '{');
+  if (key->type == KEY_SHAPE) {
+    put(schema, "type", "integer");
+    put_bounds(schema, key);
+  } else {
+    put_id(schema);
+  }
+  close_with(schema, '}');
+  if (key->type == KEY_SHAPE) {
+    put_whole(schema, "minItems", 1);
+    put_whole(schema, "maxItems", CONFIG_MAX_RANK);
+  }
+}
+
+static void put_lanes(struct schema *schema, const struct config_key *key) {
+  open_with(schema, "oneOf", '[');
+  open_with(schema, NULL, '{');
+  put(schema, "const", key->fallback);
+  close_with(schema, '}');
+  open_with(schema, NULL, '{');
+  put(schema, "type", "integer");
+  put_bounds(schema, key);
+  close_with(schema, '}');
+  close_with(schema, ']');
+}
+
+static void put_number_type(struct schema *schema, const struct config_key *key, const char *type) {
+  put(schema, "type", type);
+  put_bounds(schema, key);
+}
+
+static void put_section(struct schema *schema, enum key_section section);
+static void put_pipelines(struct schema *schema);
+static void put_stages(struct schema *schema);
+
+static void put_type(struct schema *schema, const struct config_key *key) {
+  switch (key->type) {
+  case KEY_SECTION:
+    put_section(schema, key->child);
+    break;
+  case KEY_PIPELINES:
+    put_pipelines(schema);
+    break;
+  case KEY_STAGES:
+    put_stages(schema);
+    break;
+  case KEY_CHOICE:
+    put_words(schema, key->choices);
+    break;
+  case KEY_COUNT:
+  case KEY_DEVICE:
+    put_number_type(schema, key, "integer");
+    break;
+  case KEY_LANES:
+    put_lanes(schema, key);
+    break;
+  case KEY_DURATION:
+    put_string(schema, "^[0-9]+(\\.[0-9]+)? *(ns|us|ms|s|min|h)$");
+    break;
+  case KEY_RATE:
+    put_number_type(schema, key, "number");
+    break;
+  case KEY_FLAG:
+    put(schema, "type", "boolean");
+    break;
+  case KEY_TRUE:
+    put_raw(schema, "const", "true");
+    break;
+  case KEY_SOCKET:
+    put_path(schema, KEYS_SOCKET_PATH);
+    break;
+  case KEY_FILE:
+    put_path(schema, KEYS_FILE_PATH);
+    break;
+  case KEY_ADDRESS:
+    put_string(schema, "^([0-9.]+|\\[[0-9a-fA-F:.]+\\]):[0-9]+$");
+    break;
+  case KEY_MODE:
+    put_string(schema, "^0?[0-7]{3}$");
+    break;
+  case KEY_USER:
+  case KEY_GROUP:
+    put_id(schema);
+    break;
+  case KEY_USERS:
+  case KEY_GROUPS:
+  case KEY_SHAPE:
+    put_list(schema, key);
+    break;
+  case KEY_PIXELS:
+    put_words(schema, schema->vocabulary->pixels);
+    break;
+  case KEY_DTYPE:
+    put_words(schema, schema->vocabulary->dtypes);
+    break;
+  }
+}
+
+static void put_key(struct schema *schema, const struct config_key *key) {
+  bool is_json = key->type == KEY_COUNT || key->type == KEY_RATE || key->type == KEY_FLAG;
+  open_with(schema, key->name, '{');
+  put(schema, "description", key->help);
+  put_type(schema, key);
+  if (key->fallback && is_json) {
+    put_raw(schema, "default", key->fallback);
+  } else if (key->fallback) {
+    put(schema, "default", key->fallback);
+  }
+  close_with(schema, '}');
+}
+
+/* -- sections ---------------------------------------------------------------------------------------------------- */
+
+/* The members of one closed object: those keys of the section that apply to the variant. */
+static void put_object(struct schema *schema, enum key_section section, unsigned variant) {
+  put(schema, "type", "object");
+  open_with(schema, "properties", '{');
+  for (const struct config_key *key = keys_first(section); key; key = keys_next(key)) {
+    if (keys_applies(key, variant)) {
+      put_key(schema, key);
+    }
+  }
+  close_with(schema, '}');
+  open_with(schema, "required", '[');
+  for (const struct config_key *key = keys_first(section); key; key = keys_next(key)) {
+    if (keys_applies(key, variant) && (key->required || key->selects)) {
+      put(schema, NULL, key->name);
+    }
+  }
+  close_with(schema, ']');
+  put_raw(schema, "additionalProperties", "false");
+}
+
+static void put_section(struct schema *schema, enum key_section section) {
+  if (!keys_has_variants(section)) {
+    put_object(schema, section, 0);
+    return;
+  }
+  open_with(schema, "oneOf", '[');
+  for (const struct config_key *key = keys_first(section); key; key = keys_next(key)) {
+    if (key->selects) {
+      open_with(schema, NULL, '{');
+      put_object(schema, section, keys_variant_of(key));
+      close_with(schema, '}');
+    }
+  }
+  close_with(schema, ']');
+}
+
+static void put_pipelines(struct schema *schema) {
+  put(schema, "type", "object");
+  open_with(schema, "patternProperties", '{');
+  open_with(schema, "^[A-Za-z0-9_.-]{1,64}$", '{');
+  put_section(schema, SECTION_PIPELINE);
+  close_with(schema, '}');
+  close_with(schema, '}');
+  put_raw(schema, "additionalProperties", "false");
+}
+
+/* -- stages ------------------------------------------------------------------------------------------------------ */
+
+static void put_double(struct schema *schema, const char *name, double value) {
+  char text[UNITS_TEXT];
+  if (isfinite(value)) {
+    put_raw(schema, name, units_describe_number(value, text));
+  }
+}
+
+static void put_number(struct schema *schema, const struct config_parameter *parameter) {
+  put(schema, "type", parameter->type == CONFIG_INTEGER ? "integer" : "number");
+  put_double(schema, "minimum", parameter->minimum);
+  put_double(schema, "maximum", parameter->maximum);
+}
+
+static void put_numbers(struct schema *schema, const struct config_parameter *parameter) {
+  open_with(schema, "oneOf", '[');
+  open_with(schema, NULL, '{');
+  put_number(schema, parameter);
+  close_with(schema, '}');
+  open_with(schema, NULL, '{');
+  put(schema, "type", "array");
+  open_with(schema, "items", '{');
+  put_number(schema, parameter);
+  close_with(schema, '}');
+  put_whole(schema, "minItems", 1);
+  put_whole(schema, "maxItems", CONFIG_MAX_NUMBERS);
+  close_with(schema, '}');
+  close_with(schema, ']');
+}
+
+static void put_parameter(struct schema *schema, const struct config_parameter *parameter) {
+  open_with(schema, parameter->name, '{');
+  put(schema, "description", parameter->help);
+  if (parameter->type == CONFIG_CHOICE) {
+    put_words(schema, parameter->choices);
+  } else if (parameter->type == CONFIG_NUMBERS) {
+    put_numbers(schema, parameter);
+  } else {
+    put_number(schema, parameter);
+  }
+  if (!parameter->required && parameter->type == CONFIG_CHOICE) {
+    put(schema, "default", parameter->choices[(size_t)parameter->fallback]);
+  } else if (!parameter->required) {
+    put_double(schema, "default", parameter->fallback);
+  }
+  close_with(schema, '}');
+}
+
+static bool needs_parameters(const struct config_stage_type *type) {
+  unsigned i = 0;
+  while (i < type->parameter_count && !type->parameters[i].required) {
+    i++;
+  }
+  return i < type->parameter_count;
+}
+
+static void put_stage(struct schema *schema, const struct config_stage_type *type) {
+  open_with(schema, type->name, '{');
+  put(schema, "description", type->help);
+  put_raw(schema, "type", needs_parameters(type) ? "\"object\"" : "[\"object\", \"null\"]");
+  open_with(schema, "properties", '{');
+  for (unsigned i = 0; i < type->parameter_count; i++) {
+    put_parameter(schema, &type->parameters[i]);
+  }
+  close_with(schema, '}');
+  open_with(schema, "required", '[');
+  for (unsigned i = 0; i < type->parameter_count; i++) {
+    if (type->parameters[i].required) {
+      put(schema, NULL, type->parameters[i].name);
+    }
+  }
+  close_with(schema, ']');
+  put_raw(schema, "additionalProperties", "false");
+  close_with(schema, '}');
+}
+
+/* Names alone, for stages that need no parameter. */
+static void put_bare_stages(struct schema *schema) {
+  open_with(schema, NULL, '{');
+  open_with(schema, "enum", '[');
+  for (unsigned i = 0; i < schema->vocabulary->stage_count; i++) {
+    if (!needs_parameters(&schema->vocabulary->stages[i])) {
+      put(schema, NULL, schema->vocabulary->stages[i].name);
+    }
+  }
+  close_with(schema, ']');
+  close_with(schema, '}');
+}
+
+static void put_stages(struct schema *schema) {
+  put(schema, "type", "array");
+  put_whole(schema, "maxItems", CONFIG_MAX_STAGES);
+  open_with(schema, "items", '{');
+  open_with(schema, "oneOf", '[');
+  put_bare_stages(schema);
+  open_with(schema, NULL, '{');
+  put(schema, "type", "object");
+  open_with(schema, "properties", '{');
+  for (unsigned i = 0; i < schema->vocabulary->stage_count; i++) {
+    put_stage(schema, &schema->vocabulary->stages[i]);
+  }
+  close_with(schema, '}');
+  put_whole(schema, "minProperties", 1);
+  put_whole(schema, "maxProperties", 1);
+  put_raw(schema, "additionalProperties", "false");
+  close_with(schema, '}');
+  close_with(schema, ']');
+  close_with(schema, '}');
+}
+
+void config_print_schema(FILE *out, const struct config_vocabulary *vocabulary) {
+  struct schema schema = {.out = out, .vocabulary = vocabulary};
+  open_with(&schema, NULL, '{');
+  put(&schema, "$schema", "https://json-schema.org/draft/2020-12/schema");
+  put(&schema, "title", "Configuration of framed");
+  put_section(&schema, SECTION_ROOT);
+  close_with(&schema, '}');
+  fputc('\n', out);
+}
