@@ -227,9 +227,9 @@ build/lint/%.syntax: % $(lint_headers)
 	@clang $(lint_flags) -fsyntax-only $< && touch $@
 build/lint/%.alone: % $(lint_headers)
 	@mkdir -p $(@D)
-	@clang $(lint_flags) -fsyntax-only -x c -include $< /dev/null
+	@clang $(lint_flags) -Wno-empty-translation-unit -fsyntax-only -x c -include $< /dev/null
 	@clang++ $(filter-out -std=c11 -Wstrict-prototypes -Wmissing-prototypes -Wpedantic,$(lint_flags)) -std=c++17 \
-	  -Wno-c99-extensions -fsyntax-only -x c++ -include $< /dev/null && touch $@
+	  -Wno-c99-extensions -Drestrict=__restrict -fsyntax-only -x c++ -include $< /dev/null && touch $@
 build/lint/%.tidy: % .clang-tidy $(lint_headers)
 	@mkdir -p $(@D)
 	@clang-tidy --quiet $< -- $(lint_flags) 2>&1 | grep -v 'warnings\? generated' ; test $${PIPESTATUS[0]} -eq 0 && touch $@
