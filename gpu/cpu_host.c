@@ -3,6 +3,18 @@
 
 #include <sched.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Whether the line of /proc/meminfo gives `key`; fills in its bytes. */
+static bool read_bytes(const char *line, const char *key, size_t *bytes) {
+  size_t length = strlen(key);
+  if (strncmp(line, key, length) != 0) {
+    return false;
+  }
+  *bytes = strtoul(line + length, NULL, 10) * 1024;
+  return true;
+}
 
 bool cpu_host_memory(const struct gpu_device *device, size_t *available, size_t *total) {
   (void)device;
@@ -11,17 +23,12 @@ bool cpu_host_memory(const struct gpu_device *device, size_t *available, size_t 
     return false;
   }
   char line[128];
-  size_t kilobytes;
-  *available = *total = 0;
+  unsigned found = 0;
   while (fgets(line, sizeof line, file)) {
-    if (sscanf(line, "MemTotal: %zu kB", &kilobytes) == 1) {
-      *total = kilobytes * 1024;
-    } else if (sscanf(line, "MemAvailable: %zu kB", &kilobytes) == 1) {
-      *available = kilobytes * 1024;
-    }
+    found += read_bytes(line, "MemTotal:", total) || read_bytes(line, "MemAvailable:", available);
   }
   fclose(file);
-  return *total > 0;
+  return found == 2;
 }
 
 void cpu_host_name(char name[GPU_NAME]) {

@@ -2,9 +2,10 @@
 
 #include <check.h>
 #include <pthread.h>
-#include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
+#include <unistd.h>
 
 /* -- device and program ------------------------------------------------------------------------------------------- */
 
@@ -18,31 +19,43 @@ static void nap(long ns) { nanosleep(&(struct timespec){.tv_nsec = ns}, NULL); }
 
 static void count_wake(void *context) { atomic_fetch_add(&((struct rig *)context)->wakes, 1); }
 
-void rig_open(struct rig *rig, unsigned workers) {
+void rig_open_backend(struct rig *rig, enum gpu_backend_choice choice, unsigned workers) {
   struct gpu_error error;
   *rig = (struct rig){0};
-  rig->device = gpu_open(GPU_BACKEND_CPU, 0, workers, &error);
-  ck_assert_msg(rig->device != NULL, "%s", error.text);
+  rig->device = gpu_open(choice, 0, workers, &error);
+  ck_assert_msg(rig->device != NULL, "%s: %s", error.text, error.remedy);
 }
 
-static unsigned char *new_buffer(size_t bytes) {
-  size_t rounded = (bytes + 255) / 256 * 256;
-  unsigned char *buffer = aligned_alloc(256, rounded);
-  ck_assert_ptr_nonnull(buffer);
-  return memset(buffer, 0, rounded);
+void rig_open(struct rig *rig, unsigned workers) { rig_open_backend(rig, GPU_BACKEND_CPU, workers); }
+
+static size_t whole(size_t bytes) { return (bytes + 4095) / 4096 * 4096; }
+
+/* All inputs, then all outputs, in one pinned memfd, as a session has them. */
+static void map_memory(struct rig *rig) {
+  struct gpu_error error;
+  int fd = memfd_create("rig", MFD_CLOEXEC);
+  rig->memory_bytes = rig->slots * (whole(rig->input_bytes) + whole(rig->output_bytes));
+  ck_assert_int_ge(fd, 0);
+  ck_assert_int_eq(ftruncate(fd, (off_t)rig->memory_bytes), 0);
+  void *memory = mmap(NULL, rig->memory_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0);
+  ck_assert_ptr_ne(memory, MAP_FAILED);
+  close(fd);
+  rig->memory = memory;
+  ck_assert_msg(gpu_pin(rig->device, rig->memory, rig->memory_bytes, &error), "%s", error.text);
 }
 
 void rig_program_of(struct rig *rig, unsigned slots, struct gpu_chain *chain) {
   struct gpu_error error;
   struct gpu_buffers buffers[GPU_MAX_SLOTS];
-  struct frame_format input = chain && gpu_chain_length(chain) ? gpu_chain_stage(chain, 0)->input : *gpu_chain_output(chain);
+  struct frame_format input = gpu_chain_length(chain) ? gpu_chain_stage(chain, 0)->input : *gpu_chain_output(chain);
   rig->chain = chain;
   rig->slots = slots;
   ck_assert(format_bytes(&input, &rig->input_bytes));
   ck_assert(format_bytes(gpu_chain_output(chain), &rig->output_bytes));
+  map_memory(rig);
   for (unsigned i = 0; i < slots; i++) {
-    rig->input[i] = new_buffer(rig->input_bytes);
-    rig->output[i] = new_buffer(rig->output_bytes);
+    rig->input[i] = rig->memory + i * whole(rig->input_bytes);
+    rig->output[i] = rig->memory + slots * whole(rig->input_bytes) + i * whole(rig->output_bytes);
     buffers[i] = (struct gpu_buffers){.input = rig->input[i], .output = rig->output[i]};
   }
   rig->program = gpu_program_new(rig->device, chain, buffers, slots, count_wake, rig, &error);
@@ -66,11 +79,11 @@ void rig_program(struct rig *rig, unsigned slots, const struct stage_descriptor 
 void rig_free_program(struct rig *rig) {
   rig->program = gpu_program_free(rig->program);
   rig->chain = gpu_chain_free(rig->chain);
-  for (unsigned i = 0; i < rig->slots; i++) {
-    free(rig->input[i]);
-    free(rig->output[i]);
+  if (rig->memory) {
+    gpu_unpin(rig->device, rig->memory);
+    munmap(rig->memory, rig->memory_bytes);
+    rig->memory = NULL;
   }
-  rig->slots = 0;
 }
 
 void rig_close(struct rig *rig) {

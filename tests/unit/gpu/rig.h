@@ -18,6 +18,8 @@ struct rig {
   struct gpu_chain *chain;
   struct gpu_program *program;
   unsigned slots;
+  unsigned char *memory; /* a memfd, pinned */
+  size_t memory_bytes;
   unsigned char *input[GPU_MAX_SLOTS], *output[GPU_MAX_SLOTS];
   size_t input_bytes, output_bytes;
   atomic_int wakes;
@@ -25,6 +27,7 @@ struct rig {
 
 /* Opens a CPU device with so many workers. */
 void rig_open(struct rig *rig, unsigned workers);
+void rig_open_backend(struct rig *rig, enum gpu_backend_choice choice, unsigned workers);
 /* Makes the program: `stages` ends with NULL, and their parameters are all 0. Frames are uint8[RIG_WIDTH]. */
 void rig_program(struct rig *rig, unsigned slots, const struct stage_descriptor *const *stages);
 /* The same for a chain that the caller made; it is the rig's now. */
