@@ -136,6 +136,14 @@ $(out)/obj/%.cu.o: %.cu $(out)/flags
 	@mkdir -p $(@D)
 	$(call quiet,NVCC)$(NVCC) $(nvcc_flags) -MMD -MP -MF $(@:.o=.d) -c -o $@ $<
 
+# -- GPU tests: programs that need a device; tests/gpu/check.sh runs them ------------------------------------------
+ifeq ($(with_cuda) $(VARIANT),yes check)
+gpu_tests := $(unit_folder)/gpu-backend
+$(gpu_tests): $(call objects,tests/gpu/test_backend.c tests/unit/gpu/rig.c) $(gpu_objects)
+	@mkdir -p $(@D)
+	$(call quiet,LINK)$(CC) $(link) -o $@ $^ $(libs) $(unit_libs) $(cuda_libs)
+endif
+
 # -- unit tests: one program for each directory of tests/unit, linked with the layers below it ----------------------
 # tests/unit/DIR/test_NAME.c defines `Suite *NAME_suite(void)`; the list of suites is generated.
 unit_dirs := $(notdir $(patsubst %/,%,$(wildcard tests/unit/*/)))
@@ -165,7 +173,7 @@ $(unit_folder)/unit-$(1): $(call objects,tests/unit/runner.c $(wildcard tests/un
 endef
 $(foreach dir,$(unit_dirs),$(eval $(call unit_program,$(dir))))
 
-unit-programs: $(unit_programs)
+unit-programs: $(unit_programs) $(gpu_tests)
 
 unit: $(unit_programs) ## runs the unit tests of VARIANT (best with VARIANT=check, asan or tsan)
 	@for program in $^; do echo "== $$program"; $$program || exit 1; done
@@ -202,7 +210,7 @@ coverage: ## says which lines of daemon/, config/ and gpu/ the tests reach, and 
 	@tests/coverage.sh
 
 # -- lint: each file has a stamp, so that only what changed is looked at again ---------------------------------------
-lint_c := $(filter-out $(if $(with_cuda),,gpu/cuda%),\
+lint_c := $(filter-out $(if $(with_cuda),,gpu/cuda% tests/gpu/%),\
             $(wildcard config/*.c gpu/*.c gpu/stages/*.c daemon/*.c tools/*/*.c packaging/*/*.c tests/*/*.c tests/unit/*/*.c))
 lint_headers := $(filter-out %.cuh $(if $(with_cuda),,gpu/cuda%),$(wildcard config/*.h gpu/*.h gpu/stages/*.h daemon/*.h tools/*/*.h tests/unit/*.h))
 lint_format := $(lint_c) $(lint_headers) $(wildcard gpu/stages/*.cu gpu/stages/*.cuh)

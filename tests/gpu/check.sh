@@ -47,6 +47,8 @@ export FRAMED_BINARY=$programs/framed FRAMECTL=$programs/framectl PYTHONDONTWRIT
 
 echo "== unit tests of gpu/ on the device"
 "$units/unit-gpu"
+echo "== the CUDA backend"
+"$units/gpu-backend"
 sanitizer=$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer 2>/dev/null || true)
 if [ -n "$sanitizer" ]; then
   for tool in memcheck racecheck; do
