@@ -53,8 +53,9 @@ void completion_check(struct road *road, int64_t device_completion, int64_t time
   if (!slot || road->device_dead) {
     return;
   }
-  /* Only DEAD counts here: that a frame is done is the callback's to say, which may still be on its way. */
-  if (gpu_ask(road->program, slot->index, &road->device_error) == GPU_DEAD) {
+  /* That a frame is done is not taken from here: its callback may still be on its way. */
+  enum gpu_progress state = gpu_ask(road->program, slot->index, &road->device_error);
+  if (state == GPU_DEAD) {
     road->device_dead = true;
     return;
   }
@@ -62,7 +63,7 @@ void completion_check(struct road *road, int64_t device_completion, int64_t time
   if (device_completion > last) {
     last = device_completion;
   }
-  if (now - last > timeout_ns && gpu_told(road->program, slot->index) == GPU_PENDING) {
+  if (state == GPU_PENDING && now - last > timeout_ns) {
     road->device_dead = true;
     road->device_error = (struct gpu_error){.stage = -1};
     snprintf(road->device_error.text, sizeof road->device_error.text,
