@@ -40,7 +40,7 @@ testing  := -DFRAMED_FAULTS -DFRAMED_CHECK
 flags_release  := -O3 $(hardening)
 flags_check    := -O1 $(testing) $(hardening)
 flags_asan     := -O1 $(testing) -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
-flags_tsan     := -O1 $(testing) -fsanitize=thread -fno-omit-frame-pointer
+flags_tsan     := -O1 $(testing) -fsanitize=thread -Wno-tsan -fno-omit-frame-pointer
 flags_coverage := -O0 $(testing) --coverage -fprofile-update=atomic
 flags_fuzz     := -O1 $(testing) -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined \
                   -fno-omit-frame-pointer
