@@ -321,6 +321,52 @@ def test_sigterm_under_load_finishes_what_came(place):
     assert account["in"] - account["emitted"] <= 1, account  # the frame within which the end came
 
 
+def test_sigterm_waits_for_the_slowest_lossless_reader(place):
+    """A frame is emitted once one reader took it; with `block` the others must get it too before the end."""
+    size = 256 << 10
+    with Daemon(place, {"cam0": pipeline({"dtype": "uint8", "shape": [size]}, slots=4)}) as daemon:
+        with daemon.reader() as quick, daemon.reader(buffer=4096) as slow, daemon.producer() as producer:
+            producer.send(numbered(4, size).tobytes())
+            np.testing.assert_array_equal(quick.frames(4, size), numbered(4, size))
+            daemon.account(came=4, emitted=4)
+            daemon.signal(signal.SIGTERM)
+            daemon.wait_log("stop")
+            np.testing.assert_array_equal(slow.frames(4, size), numbered(4, size))
+            assert slow.rest() == b""
+            daemon.ends(0)
+
+
+def test_drain_waits_for_the_slowest_lossless_reader(place):
+    size = 256 << 10
+    with Daemon(place, {"cam0": pipeline({"dtype": "uint8", "shape": [size]}, slots=4)}) as daemon:
+        with daemon.reader() as quick, daemon.reader(buffer=4096) as slow, daemon.producer() as producer:
+            producer.send(numbered(4, size).tobytes())
+            np.testing.assert_array_equal(quick.frames(4, size), numbered(4, size))
+            daemon.account(came=4, emitted=4)
+            draining = Background(daemon.post, "/v1/pipelines/cam0/drain")
+            daemon.wait_view("it drains", lambda view: view["state"] in ("draining", "drained"))
+            assert daemon.view()["state"] == "draining"
+            np.testing.assert_array_equal(slow.frames(4, size), numbered(4, size))
+            code, answer = draining.join()
+            assert code == 200, answer
+
+
+def test_drain_of_a_file_source_stops_at_a_frame(place):
+    """Reads under way when the drain comes belong to it."""
+    (place / "in").write_bytes(numbered(100, SIZE).tobytes())
+    entry = pipeline(FORMAT, source={"file": str(place / "in"), "loop": True}, sink={"file": str(place / "out")}, slots=4)
+    with Daemon(place, {"cam0": entry}) as daemon:
+        for _ in range(10):
+            before = daemon.frames()["in"]
+            daemon.wait_view("frames move", lambda view: view["frames"]["in"] > before)
+            daemon.command("/v1/pipelines/cam0/drain")
+            frames = daemon.frames()
+            assert frames["in_flight"] == 0, frames
+            assert daemon.frames()["in"] == frames["in"]
+            daemon.command("/v1/pipelines/cam0/resume")
+        daemon.command("/v1/pipelines/cam0/drain")
+
+
 def test_sigterm_gives_up_after_the_drain_limit(place):
     with Daemon(place, {"cam0": pipeline(FORMAT, slots=2)}, drain_timeout="200ms") as daemon:
         daemon.leaves_frames = True
