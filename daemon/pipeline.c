@@ -143,6 +143,14 @@ bool pipeline_prepare_inherited(struct pipeline *pipeline, const struct pipeline
          outlet_open_file(pipeline->outlet, failure);
 }
 
+void pipeline_restore_access(struct pipeline *pipeline) {
+  struct failure ignored; /* the reload that failed has its reason already */
+  pass_on(intake_listener(pipeline->intake), &pipeline->config->source.access, &ignored);
+  if (pipeline->outlet) {
+    pass_on(outlet_listener(pipeline->outlet), &pipeline->config->sink.access, &ignored);
+  }
+}
+
 static struct listener *take_listener(struct pipeline *owner, const char *path) {
   struct listener *listener = find_listener(owner, path);
   return listener == intake_listener(owner->intake) ? intake_take_listener(owner->intake) : outlet_take_listener(owner->outlet);

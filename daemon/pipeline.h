@@ -30,11 +30,10 @@ struct pipeline;
 /* -- life ----------------------------------------------------------------------------------------------------- */
 
 enum pipeline_event {
-  PIPELINE_QUIET,        /* after pipeline_quiesce(): nothing is in flight */
-  PIPELINE_GONE,         /* after pipeline_stop(): it may be released */
-  PIPELINE_SOURCE_ENDED, /* a file or standard input was read to its end; no frame will come again */
-  PIPELINE_SINK_ENDED,   /* standard output was closed by its reader */
-  PIPELINE_GPU_FAULT     /* its device is dead; `text` says how */
+  PIPELINE_QUIET,    /* after pipeline_quiesce(): nothing is in flight */
+  PIPELINE_GONE,     /* after pipeline_stop(): it may be released */
+  PIPELINE_ENDED,    /* see pipeline_has_ended() */
+  PIPELINE_GPU_FAULT /* its device is dead; `text` says how */
 };
 
 typedef void pipeline_listener(void *context, struct pipeline *pipeline, enum pipeline_event event, const char *text);
@@ -63,6 +62,8 @@ bool pipeline_prepare(struct pipeline *pipeline, const struct pipeline_inheritan
  * while the others are quiet. */
 bool pipeline_prepare_inherited(struct pipeline *pipeline, const struct pipeline_inheritance *inheritance,
                                 struct failure *failure);
+/* Gives its sockets back the access rights of its own configuration, as far as that can be done. */
+void pipeline_restore_access(struct pipeline *pipeline);
 /* Gives back what pipeline_prepare() took. Set-up thread, before the start or after PIPELINE_GONE. */
 void pipeline_release(struct pipeline *pipeline);
 /* After pipeline_release(). NULL is fine; returns NULL. */
@@ -72,11 +73,13 @@ struct pipeline *pipeline_free(struct pipeline *pipeline);
 void pipeline_inherit(struct pipeline *pipeline, const struct pipeline_inheritance *inheritance);
 bool pipeline_start(struct pipeline *pipeline, struct failure *failure);
 /* Takes no more producers and frames; PIPELINE_QUIET follows once nothing is in flight. With `for_good` its source socket
- * goes at once; otherwise pipeline_unquiesce() may take it all back. */
+ * goes at once, and PIPELINE_GONE follows instead; otherwise pipeline_unquiesce() may take it all back. */
 void pipeline_quiesce(struct pipeline *pipeline, bool for_good);
 void pipeline_unquiesce(struct pipeline *pipeline);
 /* Ends it now; what is in flight gets the fate `shutdown`. PIPELINE_GONE follows. */
 void pipeline_stop(struct pipeline *pipeline);
+/* Closes its sockets and removes their files, where the device is dead and nobody may wait for it. */
+void pipeline_abandon(struct pipeline *pipeline);
 
 /* -- commands ------------------------------------------------------------------------------------------------- */
 
@@ -88,11 +91,14 @@ void pipeline_command(struct pipeline *pipeline, enum pipeline_command command, 
 /* -- questions ------------------------------------------------------------------------------------------------ */
 
 const struct config_pipeline *pipeline_config(const struct pipeline *pipeline);
-/* No frame will ever come again: a file or standard input at its end. */
+enum pipeline_state pipeline_state(const struct pipeline *pipeline);
+/* No frame will ever come through again: its file or standard input is at its end, or nobody reads standard output. */
 bool pipeline_has_ended(const struct pipeline *pipeline);
 /* Whether its device completed a frame since `then` (CLOCK_MONOTONIC ns), or had nothing to do. */
 bool pipeline_progressed_since(const struct pipeline *pipeline, int64_t then);
-void pipeline_ledger(const struct pipeline *pipeline, struct ledger *ledger);
+/* Text of the form "in 10 = emitted 9 + in flight 0 + dropped 1 (late 1)", sums since its start. */
+enum { PIPELINE_ACCOUNT = 512 };
+const char *pipeline_account(const struct pipeline *pipeline, char text[PIPELINE_ACCOUNT]);
 /* Keeps a reading for the rates of the next ten seconds; called every METER_INTERVAL_MS. */
 void pipeline_tick(struct pipeline *pipeline);
 

@@ -25,12 +25,28 @@ static void answer_drains(struct pipeline *pipeline, const char *why) {
   }
 }
 
+static bool sink_has_ended(const struct pipeline *pipeline) { return pipeline->outlet && outlet_ended(pipeline->outlet); }
+
+bool pipeline_has_ended(const struct pipeline *pipeline) { return intake_ended(pipeline->intake) || sink_has_ended(pipeline); }
+
+const struct config_pipeline *pipeline_config(const struct pipeline *pipeline) { return pipeline->config; }
+
+enum pipeline_state pipeline_state(const struct pipeline *pipeline) { return pipeline->state; }
+
 void pipeline_quiesce(struct pipeline *pipeline, bool for_good) {
+  if (pipeline->cut) {
+    return;
+  }
   if (pipeline->state < PIPELINE_STOPPING) {
     pipeline->before = pipeline->state;
     pipeline->state = PIPELINE_STOPPING;
   }
+  pipeline->for_good = for_good;
   answer_drains(pipeline, "was stopped");
+  if (for_good && sink_has_ended(pipeline)) {
+    pipeline_stop(pipeline);
+    return;
+  }
   if (for_good) {
     intake_close(pipeline->intake);
   } else {
@@ -88,6 +104,8 @@ static void on_idle(struct pipeline *pipeline) {
   }
   if (pipeline->state == PIPELINE_DRAINING) {
     become_drained(pipeline);
+  } else if (pipeline->state == PIPELINE_STOPPING && pipeline->for_good) {
+    pipeline_stop(pipeline);
   } else if (pipeline->state == PIPELINE_STOPPING && !pipeline->cut) {
     tell(pipeline, PIPELINE_QUIET, "");
   }
@@ -110,14 +128,22 @@ static void on_stopped(struct pipeline *pipeline) {
   }
 }
 
+static void on_ended(struct pipeline *pipeline) {
+  if (pipeline->state != PIPELINE_STOPPING) {
+    tell(pipeline, PIPELINE_ENDED, "");
+  } else if (pipeline->for_good && sink_has_ended(pipeline)) {
+    pipeline_stop(pipeline); /* nobody will take what is in flight */
+  }
+}
+
 void pipeline_on_session_event(void *context, const struct session_event *event) {
   struct pipeline *pipeline = context;
-  bool had_ended = intake_ended(pipeline->intake);
+  bool had_ended = pipeline_has_ended(pipeline);
   intake_on_event(pipeline->intake, event);
   switch (event->kind) {
   case SESSION_DETACHED:
-    if (!had_ended && pipeline_has_ended(pipeline) && !pipeline->cut) {
-      tell(pipeline, PIPELINE_SOURCE_ENDED, "");
+    if (!had_ended && pipeline_has_ended(pipeline)) {
+      on_ended(pipeline);
     }
     break;
   case SESSION_IDLE:
@@ -134,12 +160,19 @@ void pipeline_on_session_event(void *context, const struct session_event *event)
 
 void pipeline_on_sink_event(void *context, const struct sink_event *event) {
   struct pipeline *pipeline = context;
-  bool had_ended = outlet_ended(pipeline->outlet);
+  bool had_ended = sink_has_ended(pipeline);
   outlet_on_event(pipeline->outlet, event);
   if (event->kind == SINK_STOPPED) {
     become_stopped(pipeline);
-  } else if (!had_ended && outlet_ended(pipeline->outlet)) {
-    tell(pipeline, PIPELINE_SINK_ENDED, event->text);
+  } else if (!had_ended && sink_has_ended(pipeline)) {
+    on_ended(pipeline);
+  }
+}
+
+void pipeline_abandon(struct pipeline *pipeline) {
+  intake_close(pipeline->intake);
+  if (pipeline->outlet) {
+    outlet_close(pipeline->outlet);
   }
 }
 

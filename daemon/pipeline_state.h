@@ -25,6 +25,7 @@ struct pipeline {
   struct drains drains;
   struct meter *meter;
   struct reading now; /* for pipeline_snapshot(), too large for a stack */
+  bool for_good;      /* STOPPING: stops as soon as it is quiet */
   bool cut;           /* sessions were told to stop */
 };
 
@@ -33,7 +34,8 @@ void pipeline_on_session_event(void *context, const struct session_event *event)
 void pipeline_on_sink_event(void *context, const struct sink_event *event);
 void pipeline_on_drain_expired(void *owner, server_answer *answer, void *context);
 
-/* snapshot.c: what the session that is furthest down the road waits for. */
+/* snapshot.c: sums over all sessions, and what the session that is furthest down the road waits for. */
+void pipeline_ledger(const struct pipeline *pipeline, struct ledger *ledger);
 enum session_waiting pipeline_waiting(const struct pipeline *pipeline);
 
 #endif

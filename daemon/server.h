@@ -11,10 +11,15 @@
 
 struct server;
 
+/* Runs the daemon with `config`, which it takes and which `path` may replace on a reload. Returns when it has ended. */
+enum exit_status server_run(const char *path, struct config *config);
+
+/* Reads the configuration file again and changes what differs, or nothing: 400 with the report of its errors, 409 while
+ * the daemon starts, stops or reloads. 200 names the pipelines "added", "removed", "changed" and "unchanged". */
 void server_reload(struct server *server, server_answer *answer, void *context);
 
-/* DRAIN answers when nothing is in flight, or with 504 and what it waits for after `drain_timeout`. 404 with the
- * names there are, for a name that is not. */
+/* PAUSE and RESUME answer at once. DRAIN answers when nothing is in flight, or with 504 and what it waits for after
+ * `drain_timeout`, or with 409 if it is resumed before. 404 with the names there are, for a name that is not. */
 void server_command(struct server *server, const char *pipeline, enum pipeline_command command, server_answer *answer,
                     void *context);
 

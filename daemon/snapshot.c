@@ -2,7 +2,8 @@
  * What can be read of a pipeline: its sums over all sessions, and what happened lately. Each session's ledger is read
  * under its lane's sequence lock and balances, and so their sum does.
  */
-#include <stdlib.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "daemon/pipeline_state.h"
@@ -32,6 +33,38 @@ void pipeline_ledger(const struct pipeline *pipeline, struct ledger *ledger) {
     session_read(intake_session(pipeline->intake, i), &view);
     ledger_add(ledger, &view.ledger);
   }
+}
+
+static uint64_t dropped(const struct ledger *ledger) {
+  uint64_t sum = 0;
+  for (enum fate fate = FATE_EMITTED + 1; fate < FATE_COUNT; fate++) {
+    sum += ledger->fates[fate];
+  }
+  return sum;
+}
+
+/* " (late 1, unread 2)", or nothing. */
+static void append_fates(const struct ledger *ledger, char *text, size_t size) {
+  const char *before = " (";
+  size_t length = strlen(text);
+  for (enum fate fate = FATE_EMITTED + 1; fate < FATE_COUNT; fate++) {
+    if (ledger->fates[fate] > 0 && length < size) {
+      length += (size_t)snprintf(text + length, size - length, "%s%s %" PRIu64, before, fate_names[fate], ledger->fates[fate]);
+      before = ", ";
+    }
+  }
+  if (before[0] == ',' && length < size) {
+    snprintf(text + length, size - length, ")");
+  }
+}
+
+const char *pipeline_account(const struct pipeline *pipeline, char text[PIPELINE_ACCOUNT]) {
+  struct ledger ledger;
+  pipeline_ledger(pipeline, &ledger);
+  snprintf(text, PIPELINE_ACCOUNT, "in %" PRIu64 " = emitted %" PRIu64 " + in flight %" PRIu64 " + dropped %" PRIu64, ledger.in,
+           ledger.fates[FATE_EMITTED], ledger.in_flight, dropped(&ledger));
+  append_fates(&ledger, text, PIPELINE_ACCOUNT);
+  return text;
 }
 
 bool pipeline_progressed_since(const struct pipeline *pipeline, int64_t then) {

@@ -1,0 +1,127 @@
+/*
+ * framed: reads options, and does what they say. Errors of options and configuration are printed here; everything later
+ * goes through the log.
+ */
+#include <getopt.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+
+#include "daemon/footprint.h"
+#include "daemon/server.h"
+#include "daemon/vocabulary.h"
+
+#define DEFAULT_PATH "/etc/framed/framed.yaml"
+
+static const char help[] =
+    "Usage: framed [-c FILE]                  run the daemon\n"
+    "       framed [-c FILE] --check          say whether the configuration is valid and what it takes\n"
+    "       framed [-c FILE] --print-config   print it with all defaults\n"
+    "       framed --print-schema             print its JSON schema, for editors\n"
+    "\n"
+    "  -c, --config FILE   the configuration, with the drop-ins of conf.d/ beside it [" DEFAULT_PATH "]\n"
+    "      --version       print the version\n"
+    "      --help          print this\n"
+    "\n"
+    "SIGTERM finishes what is in flight and ends; SIGHUP reloads; SIGUSR1 writes the state to the log.\n"
+    "Exit status: 0 ended when asked, 64 wrong options, 69 no usable GPU, 70 internal error, 71 GPU lost,\n"
+    "78 wrong configuration.\n";
+
+enum action { RUN, CHECK, PRINT_CONFIG, PRINT_SCHEMA, PRINT_MANUAL, PRINT_VERSION, PRINT_HELP, MISUSE };
+
+struct options {
+  enum action action;
+  const char *path;
+};
+
+static struct options parse(int argc, char **argv) {
+  static const struct option long_options[] = {
+      {"config", required_argument, NULL, 'c'},          {"check", no_argument, NULL, CHECK},
+      {"print-config", no_argument, NULL, PRINT_CONFIG}, {"print-schema", no_argument, NULL, PRINT_SCHEMA},
+      {"print-manual", no_argument, NULL, PRINT_MANUAL}, {"version", no_argument, NULL, PRINT_VERSION},
+      {"help", no_argument, NULL, PRINT_HELP},           {0}};
+  struct options options = {.action = RUN, .path = DEFAULT_PATH};
+  int option;
+  while ((option = getopt_long(argc, argv, "c:", long_options, NULL)) != -1) {
+    if (option == 'c') {
+      options.path = optarg;
+    } else {
+      options.action = option == '?' ? MISUSE : (enum action)option;
+    }
+    if (options.action == MISUSE) {
+      return options;
+    }
+  }
+  if (optind < argc) {
+    fprintf(stderr, "framed: unexpected argument '%s'\n", argv[optind]);
+    options.action = MISUSE;
+  }
+  return options;
+}
+
+static enum exit_status run(const char *path, struct config *config) {
+  signal(SIGPIPE, SIG_IGN);
+  umask(umask(022) | 022); /* what it makes is never writable for others, unless the configuration says so */
+  struct rlimit files;
+  if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
+    files.rlim_cur = files.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &files);
+  }
+  return server_run(path, config);
+}
+
+static enum exit_status with_config(const struct options *options) {
+  struct config_errors *errors = config_errors_new();
+  struct config *config = errors ? footprint_load(options->path, errors) : NULL;
+  if (!config) {
+    fputs(errors ? config_errors_text(errors) : "framed: not enough memory\n", stderr);
+    config_errors_free(errors);
+    return EXIT_STATUS_CONFIG;
+  }
+  config_errors_free(errors);
+  if (options->action == RUN) {
+    return run(options->path, config);
+  }
+  if (options->action == CHECK) {
+    footprint_print(stdout, options->path, config);
+  } else {
+    fputs(config->text, stdout);
+  }
+  config_free(config);
+  return EXIT_STATUS_OK;
+}
+
+static enum exit_status with_vocabulary(void (*print)(FILE *out, const struct config_vocabulary *words)) {
+  struct vocabulary *vocabulary = vocabulary_new();
+  if (!vocabulary) {
+    return EXIT_STATUS_INTERNAL;
+  }
+  print(stdout, vocabulary_words(vocabulary));
+  vocabulary_free(vocabulary);
+  return EXIT_STATUS_OK;
+}
+
+int main(int argc, char **argv) {
+  struct options options = parse(argc, argv);
+  switch (options.action) {
+  case RUN:
+  case CHECK:
+  case PRINT_CONFIG:
+    return with_config(&options);
+  case PRINT_SCHEMA:
+    return with_vocabulary(config_print_schema);
+  case PRINT_MANUAL:
+    return with_vocabulary(config_print_manual);
+  case PRINT_VERSION:
+    puts("framed " FRAMED_VERSION);
+    return EXIT_STATUS_OK;
+  case PRINT_HELP:
+    fputs(help, stdout);
+    return EXIT_STATUS_OK;
+  case MISUSE:
+    break;
+  }
+  fputs("Try 'framed --help'.\n", stderr);
+  return EXIT_STATUS_USAGE;
+}

@@ -1,0 +1,287 @@
+/*
+ * A reload: the running configuration becomes another one, or stays as it is.
+ *
+ *   load      the file is read and checked
+ *   prepare   pipelines that come take memory and device and open what is not in use
+ *   quiesce   pipelines that leave finish what they have, for at most `drain_timeout`
+ *   inherit   what those used until now is opened: the last step that may fail
+ *   replace   they stop, their listeners move over, and the new ones start
+ *   release   what they took is given back
+ *
+ * Whatever may block runs on a worker thread. Until `replace` every step can be taken back, so that a failure leaves things
+ * as they were. Pipelines whose canonical text is the same are never touched.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/difference.h"
+#include "daemon/footprint.h"
+#include "daemon/log.h"
+#include "daemon/replacement.h"
+#include "daemon/server_state.h"
+#include "daemon/systemd.h"
+
+enum reload_step { RELOAD_PREPARING, RELOAD_QUIESCING, RELOAD_INHERITING, RELOAD_REPLACING, RELOAD_RELEASING };
+
+struct reload {
+  struct server *server;
+  server_answer *answer;
+  void *context;
+  enum reload_step step;
+  struct config_errors *errors;
+  struct generation *generation; /* with the new configuration, until it is in force */
+  struct replacement *replacement;
+  struct loop_timer *limit;
+  bool cancelled;
+  bool worked;            /* what the last worker's job gave, */
+  struct failure failure; /* and why it failed */
+};
+
+/* After a GPU fault the process only waits for its lanes, and nothing goes on here. */
+static bool is_dead(const struct reload *reload) { return reload->server->phase == SERVER_FAULTED; }
+
+/* -- the end ----------------------------------------------------------------------------------------------------- */
+
+static void end(struct reload *reload, int http_status, json_t *body) {
+  struct server *server = reload->server;
+  server->reload = NULL;
+  replacement_free(reload->replacement);
+  server_sweep(server);
+  generation_free(reload->generation);
+  config_errors_free(reload->errors);
+  loop_timer_close(reload->limit);
+  reload->answer(reload->context, http_status, body);
+  free(reload);
+  if (!server->stop_wanted) {
+    systemd_ready("ready");
+  }
+  server_on_reloaded(server);
+}
+
+/* `text` may have many lines, of which the log gets the first. */
+static void refuse(struct reload *reload, int http_status, const char *text, const char *remedy) {
+  reload->server->reload_failures++;
+  log_event(LOG_RELOAD_REFUSED, NULL, "nothing was changed: %.*s%s%s", (int)strcspn(text, "\n"), text, remedy[0] ? "; " : "",
+            remedy);
+  json_t *body = json_pack("{s:s}", "error", text);
+  if (remedy[0]) {
+    json_object_set_new(body, "remedy", json_string(remedy));
+  }
+  end(reload, http_status, body);
+}
+
+static void refuse_failure(struct reload *reload) {
+  if (reload->cancelled) {
+    refuse(reload, 503, "the daemon is stopping", "");
+  } else {
+    refuse(reload, reload->failure.status == EXIT_STATUS_CONFIG ? 400 : 500, reload->failure.text, reload->failure.remedy);
+  }
+}
+
+/* Runs `work` on a worker thread if that can be, then `done` here. */
+static void work_on(struct reload *reload, loop_callback *work, loop_callback *done) {
+  if (!loop_job(&reload->server->loop, work, done, reload)) {
+    work(reload);
+    done(reload);
+  }
+}
+
+static void release(void *context) { replacement_release(((struct reload *)context)->replacement); }
+
+static void on_taken_back(void *context) {
+  struct reload *reload = context;
+  if (!is_dead(reload)) {
+    refuse_failure(reload);
+  }
+}
+
+static void take_back(struct reload *reload) {
+  if (reload->step > RELOAD_PREPARING) {
+    replacement_unquiesce(reload->replacement);
+  }
+  reload->step = RELOAD_RELEASING;
+  work_on(reload, release, on_taken_back);
+}
+
+/* -- replace and release ------------------------------------------------------------------------------------------- */
+
+static void on_released(void *context) {
+  struct reload *reload = context;
+  if (is_dead(reload)) {
+    return;
+  }
+  if (!reload->worked) {
+    refuse_failure(reload);
+    return;
+  }
+  json_t *document = replacement_document(reload->replacement);
+  reload->server->reloads++;
+  log_event(LOG_RELOADED, NULL, "configuration reloaded: pipelines %zu added, %zu removed, %zu changed, %zu unchanged",
+            json_array_size(json_object_get(document, "added")), json_array_size(json_object_get(document, "removed")),
+            json_array_size(json_object_get(document, "changed")), json_array_size(json_object_get(document, "unchanged")));
+  end(reload, 200, document);
+}
+
+static void replace_if_gone(struct reload *reload) {
+  if (!replacement_old_is_gone(reload->replacement)) {
+    return;
+  }
+  reload->step = RELOAD_RELEASING;
+  server_adopt(reload->server, reload->generation);
+  reload->generation = NULL;
+  log_set_level(reload->server->config->log_level);
+  reload->worked = replacement_start_new(reload->replacement, &reload->failure);
+  work_on(reload, release, on_released);
+}
+
+static void replace(struct reload *reload) {
+  reload->step = RELOAD_REPLACING;
+  replacement_stop_old(reload->replacement);
+  replace_if_gone(reload);
+}
+
+/* -- inherit ------------------------------------------------------------------------------------------------------- */
+
+static void prepare_inherited(void *context) {
+  struct reload *reload = context;
+  reload->worked = replacement_prepare_inherited(reload->replacement, &reload->failure);
+}
+
+static void on_inherited(void *context) {
+  struct reload *reload = context;
+  if (is_dead(reload)) {
+    return;
+  }
+  if (reload->worked && !reload->cancelled) {
+    replace(reload);
+  } else {
+    take_back(reload);
+  }
+}
+
+static void inherit(struct reload *reload) {
+  reload->step = RELOAD_INHERITING;
+  loop_timer_stop(reload->limit);
+  work_on(reload, prepare_inherited, on_inherited);
+}
+
+/* -- quiesce ------------------------------------------------------------------------------------------------------- */
+
+static void on_limit(void *context) { inherit(context); }
+
+static void quiesce(struct reload *reload) {
+  reload->step = RELOAD_QUIESCING;
+  replacement_quiesce(reload->replacement);
+  if (replacement_is_quiet(reload->replacement)) {
+    inherit(reload);
+  } else {
+    loop_timer_start(reload->limit, (uint64_t)(reload->server->config->drain_timeout_ns / NS_PER_MS), 0);
+  }
+}
+
+void reload_on_pipeline(struct reload *reload, struct pipeline *pipeline, enum pipeline_event event) {
+  if (event == PIPELINE_QUIET && reload->step == RELOAD_QUIESCING) {
+    replacement_on_quiet(reload->replacement, pipeline);
+    if (replacement_is_quiet(reload->replacement)) {
+      inherit(reload);
+    }
+  } else if (event == PIPELINE_GONE && reload->step == RELOAD_REPLACING) {
+    replace_if_gone(reload);
+  }
+}
+
+void reload_cancel(struct reload *reload) {
+  reload->cancelled = true;
+  if (reload->step == RELOAD_QUIESCING) {
+    take_back(reload);
+  }
+}
+
+/* -- prepare ------------------------------------------------------------------------------------------------------- */
+
+static void prepare(void *context) {
+  struct reload *reload = context;
+  reload->worked = replacement_prepare(reload->replacement, &reload->failure);
+}
+
+static void on_prepared(void *context) {
+  struct reload *reload = context;
+  if (is_dead(reload)) {
+    return;
+  }
+  if (reload->worked && !reload->cancelled) {
+    quiesce(reload);
+  } else {
+    take_back(reload);
+  }
+}
+
+/* -- load ---------------------------------------------------------------------------------------------------------- */
+
+static void load(void *context) {
+  struct reload *reload = context;
+  reload->generation->config = footprint_load(reload->server->path, reload->errors);
+}
+
+static void on_loaded(void *context) {
+  struct reload *reload = context;
+  const struct config *config = reload->generation->config;
+  char keys[256];
+  if (is_dead(reload)) {
+    return;
+  }
+  if (reload->cancelled) {
+    refuse_failure(reload);
+  } else if (!config) {
+    refuse(reload, 400, config_errors_text(reload->errors), "");
+  } else if (difference_fixed_keys(reload->server->config, config, keys, sizeof keys)) {
+    failure_set(&reload->failure, EXIT_STATUS_CONFIG, "restart the daemon, or put them back as they were",
+                "these keys cannot change while the daemon runs: %s", keys);
+    refuse_failure(reload);
+  } else {
+    reload->replacement = replacement_new(reload->server, config, &reload->failure);
+    if (reload->replacement) {
+      work_on(reload, prepare, on_prepared);
+    } else {
+      refuse_failure(reload);
+    }
+  }
+}
+
+static struct reload *make(struct server *server, server_answer *answer, void *context) {
+  struct reload *reload = calloc(1, sizeof *reload);
+  if (!reload) {
+    return NULL;
+  }
+  *reload = (struct reload){.server = server, .answer = answer, .context = context};
+  reload->generation = generation_new(NULL);
+  reload->errors = config_errors_new();
+  reload->limit = loop_timer_new(&server->loop, on_limit, reload);
+  if (reload->generation && reload->errors && reload->limit) {
+    return reload;
+  }
+  generation_free(reload->generation);
+  config_errors_free(reload->errors);
+  loop_timer_close(reload->limit);
+  free(reload);
+  return NULL;
+}
+
+void server_reload(struct server *server, server_answer *answer, void *context) {
+  const char *obstacle = server->reload                                          ? "another reload is under way"
+                         : server->stop_wanted || server->phase > SERVER_RUNNING ? "the daemon is stopping"
+                         : server->phase == SERVER_STARTING                      ? "the daemon is still starting"
+                                                                                 : NULL;
+  if (obstacle) {
+    log_event(LOG_RELOAD_REFUSED, NULL, "nothing was changed: %s", obstacle);
+    answer_error(answer, context, 409, "try again later", "%s", obstacle);
+    return;
+  }
+  server->reload = make(server, answer, context);
+  if (!server->reload) {
+    answer_error(answer, context, 503, "try again later", "not enough memory to reload");
+    return;
+  }
+  systemd_reloading();
+  work_on(server->reload, load, on_loaded);
+}

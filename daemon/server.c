@@ -1,0 +1,173 @@
+#include "daemon/server.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/log.h"
+#include "daemon/server_state.h"
+
+/* -- questions and commands -------------------------------------------------------------------------------------- */
+
+void server_read(const struct server *server, struct server_view *view) {
+  struct gpu_device *device = engine_main_device(server->engine);
+  *view = (struct server_view){.version = FRAMED_VERSION,
+                               .uptime_s = (double)(clock_now() - server->started) / (double)NS_PER_S,
+                               .backend = gpu_backend_name(device),
+                               .device = gpu_device_name(device),
+                               .config = server->config,
+                               .pipeline_count = server->pipeline_count,
+                               .lanes = engine_lanes(server->engine),
+                               .reloads = server->reloads,
+                               .reload_failures = server->reload_failures,
+                               .stopping = server->stop_wanted || server->phase >= SERVER_STOPPING};
+}
+
+struct pipeline *server_pipeline(const struct server *server, unsigned index) {
+  return server->pipelines[index];
+}
+
+uv_loop_t *server_loop(struct server *server) { return &server->loop; }
+
+static void list_names(const struct server *server, char *text, size_t size) {
+  size_t length = (size_t)snprintf(text, size, "%s", server->pipeline_count > 0 ? "there are: " : "there is none");
+  for (unsigned i = 0; i < server->pipeline_count && length < size; i++) {
+    length +=
+        (size_t)snprintf(text + length, size - length, "%s%s", i > 0 ? ", " : "", pipeline_config(server->pipelines[i])->name);
+  }
+}
+
+void server_command(struct server *server, const char *pipeline, enum pipeline_command command, server_answer *answer,
+                    void *context) {
+  for (unsigned i = 0; i < server->pipeline_count; i++) {
+    if (strcmp(pipeline_config(server->pipelines[i])->name, pipeline) == 0) {
+      pipeline_command(server->pipelines[i], command, server->config->drain_timeout_ns, answer, context);
+      return;
+    }
+  }
+  char names[512];
+  list_names(server, names, sizeof names);
+  answer_error(answer, context, 404, names, "there is no pipeline '%s'", pipeline);
+}
+
+/* -- for the files beside this one ------------------------------------------------------------------------------- */
+
+struct pipeline_setup server_pipeline_setup(struct server *server) {
+  return (struct pipeline_setup){.loop = &server->loop,
+                                 .control = &server->control,
+                                 .engine = server->engine,
+                                 .gpu_timeout_ns = server->config->gpu.timeout_ns,
+                                 .listener = server_on_pipeline,
+                                 .context = server};
+}
+
+static bool in_use(const struct server *server, const struct config *config) {
+  for (unsigned i = 0; i < server->pipeline_count; i++) {
+    const struct config_pipeline *used = pipeline_config(server->pipelines[i]);
+    if (used >= config->pipelines && used < config->pipelines + config->pipeline_count) {
+      return true;
+    }
+  }
+  return false;
+}
+
+struct generation *generation_new(struct config *config) {
+  struct generation *generation = calloc(1, sizeof *generation);
+  if (generation) {
+    generation->config = config;
+  }
+  return generation;
+}
+
+struct generation *generation_free(struct generation *generation) {
+  if (generation) {
+    config_free(generation->config);
+    free(generation);
+  }
+  return NULL;
+}
+
+void server_adopt(struct server *server, struct generation *generation) {
+  generation->next = server->generation;
+  server->generation = generation;
+  server->config = generation->config;
+}
+
+void server_sweep(struct server *server) {
+  struct generation **link = &server->generation->next;
+  while (*link) {
+    struct generation *generation = *link;
+    if (in_use(server, generation->config)) {
+      link = &generation->next;
+    } else {
+      *link = generation->next;
+      generation_free(generation);
+    }
+  }
+}
+
+/* -- from begin to end ------------------------------------------------------------------------------------------- */
+
+static bool open_loop(struct server *server, struct failure *failure) {
+  int status = uv_loop_init(&server->loop);
+  if (status == 0) {
+    server->loop_open = true;
+    status = mailbox_open(&server->control, &server->loop, server);
+  }
+  return status == 0 ||
+         failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "cannot make the control loop: %s", uv_strerror(status));
+}
+
+static void run(struct server *server) {
+  struct failure failure;
+  if (!open_loop(server, &failure)) {
+    log_event(LOG_FAILED, NULL, "%s", failure.text);
+    server->exit_status = failure.status;
+    return;
+  }
+  if (!server_start(server, &failure)) {
+    server_fail(server, &failure);
+  }
+  uv_run(&server->loop, UV_RUN_DEFAULT);
+}
+
+/* The loop has ended, and with it every handle. */
+static void close_server(struct server *server) {
+  for (unsigned i = 0; i < server->pipeline_count; i++) {
+    pipeline_release(server->pipelines[i]);
+    pipeline_free(server->pipelines[i]);
+  }
+  free(server->pipelines);
+  engine_close(server->engine);
+  listener_close(server->status_listener);
+  listener_close(server->http_listener);
+  if (server->loop_open && uv_loop_close(&server->loop) != 0) {
+    log_event(LOG_FAILED, NULL, "the control loop ended with open handles");
+    server->exit_status = EXIT_STATUS_INTERNAL;
+  }
+  while (server->generation) {
+    struct generation *generation = server->generation;
+    server->generation = generation->next;
+    generation_free(generation);
+  }
+}
+
+enum exit_status server_run(const char *path, struct config *config) {
+  struct server *server = calloc(1, sizeof *server);
+  struct generation *generation = server ? generation_new(config) : NULL;
+  if (!generation) {
+    free(server);
+    config_free(config);
+    return EXIT_STATUS_INTERNAL;
+  }
+  log_open(config->log_level);
+  server->path = path;
+  server->started = clock_now();
+  server_adopt(server, generation);
+  run(server);
+  close_server(server);
+  log_flush();
+  enum exit_status status = server->exit_status;
+  free(server);
+  return status;
+}

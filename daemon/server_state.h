@@ -1,0 +1,93 @@
+/*
+ * The server's own state, for the files that make it up: server.c (opening, closing, questions, commands), shutdown.c
+ * (every way to end), supervise.c (what happens every few seconds), signals.c and reload.c.
+ */
+#ifndef FRAMED_DAEMON_SERVER_STATE_H
+#define FRAMED_DAEMON_SERVER_STATE_H
+
+#include "daemon/clock.h"
+#include "daemon/engine.h"
+#include "daemon/listener.h"
+#include "daemon/loop.h"
+#include "daemon/server.h"
+#include "daemon/status.h"
+
+enum phase {
+  SERVER_STARTING, /* pipelines are being prepared on a worker thread */
+  SERVER_RUNNING,
+  SERVER_STOPPING, /* pipelines finish what they have */
+  SERVER_FAULTED,  /* the GPU is dead: ends at once, without waiting for anything on it */
+  SERVER_ENDING    /* pipelines are gone; handles are being closed */
+};
+
+/* A configuration, and those it replaced that pipelines without a change still read. */
+struct generation {
+  struct generation *next; /* older */
+  struct config *config;
+};
+
+struct reload;
+struct signals;
+struct supervision;
+
+struct server {
+  uv_loop_t loop;
+  bool loop_open, control_open;
+  struct mailbox control;
+  const char *path;
+  const struct config *config; /* of the newest generation */
+  struct generation *generation;
+  struct engine *engine;
+  struct pipeline **pipelines; /* in order of the configuration */
+  unsigned pipeline_count;
+  struct listener *status_listener, *http_listener;
+  struct status *status, *http;
+  struct signals *signals;
+  struct supervision *supervision;
+  struct loop_timer *limit; /* of a stop */
+  struct reload *reload;    /* the one under way, or NULL */
+  enum phase phase;
+  bool stop_wanted;
+  bool anchoring; /* a worker thread is at it */
+  enum exit_status exit_status;
+  int64_t started;
+  uint64_t reloads, reload_failures;
+};
+
+/* server.c */
+struct pipeline_setup server_pipeline_setup(struct server *server);
+struct generation *generation_new(struct config *config); /* takes it; NULL, without taking it, if there is no memory */
+struct generation *generation_free(struct generation *generation); /* the older ones stay; NULL is fine; returns NULL */
+/* Puts a configuration in force. */
+void server_adopt(struct server *server, struct generation *generation);
+/* Frees the replaced configurations that no pipeline reads any more. */
+void server_sweep(struct server *server);
+
+/* startup.c: false if there is nothing to wait for. */
+bool server_start(struct server *server, struct failure *failure);
+
+/* shutdown.c */
+void server_on_pipeline(void *context, struct pipeline *pipeline, enum pipeline_event event, const char *text);
+/* Finishes what is in flight, within `drain_timeout`, and ends; the second time it ends without finishing. */
+void server_stop(struct server *server, const char *why);
+/* Ends at once, since the GPU is dead. */
+void server_fault(struct server *server, const char *pipeline, const char *text);
+/* The start failed: ends whatever has been started, with that exit status. */
+void server_fail(struct server *server, const struct failure *failure);
+/* A reload is over; goes on with a stop that waited for it. */
+void server_on_reloaded(struct server *server);
+
+/* supervise.c */
+bool supervision_start(struct server *server);
+void supervision_stop(struct server *server); /* idempotent */
+
+/* signals.c */
+bool signals_open(struct server *server, struct failure *failure);
+void signals_close(struct server *server); /* idempotent */
+
+/* reload.c */
+void reload_on_pipeline(struct reload *reload, struct pipeline *pipeline, enum pipeline_event event);
+/* Gives a reload up, if it has not replaced anything yet; server_on_reloaded() follows in any case. */
+void reload_cancel(struct reload *reload);
+
+#endif

@@ -1,0 +1,206 @@
+/*
+ * Every way in which the daemon ends: when it is asked to, when all its sources have ended, when its start failed, and
+ * when the GPU is dead. Each begins once; a stop that meets a reload waits for it.
+ */
+#include <unistd.h>
+
+#include "daemon/log.h"
+#include "daemon/server_state.h"
+#include "daemon/systemd.h"
+
+enum { FAULT_LIMIT_MS = 2000 }; /* for the lanes to account for their frames after a fault */
+
+/* -- the end --------------------------------------------------------------------------------------------------- */
+
+static void log_accounts(const struct server *server) {
+  char text[PIPELINE_ACCOUNT];
+  for (unsigned i = 0; i < server->pipeline_count; i++) {
+    const struct pipeline *pipeline = server->pipelines[i];
+    log_event(LOG_STOPPED, pipeline_config(pipeline)->name, "stopped: %s", pipeline_account(pipeline, text));
+  }
+}
+
+static bool all_stopped(const struct server *server) {
+  for (unsigned i = 0; i < server->pipeline_count; i++) {
+    if (pipeline_state(server->pipelines[i]) != PIPELINE_STOPPED) {
+      return false;
+    }
+  }
+  return true;
+}
+
+static void on_http_closed(void *context) {
+  struct server *server = context;
+  server->http = NULL;
+}
+
+static void on_status_closed(void *context) {
+  struct server *server = context;
+  server->status = NULL;
+}
+
+/* Closes every handle; the loop, and so the program, ends when libuv has let go of them. */
+static void close_handles(struct server *server) {
+  server->phase = SERVER_ENDING;
+  if (server->status) {
+    status_close(server->status, on_status_closed, server);
+  }
+  if (server->http) {
+    status_close(server->http, on_http_closed, server);
+  }
+  supervision_stop(server);
+  signals_close(server);
+  server->limit = loop_timer_close(server->limit);
+  mailbox_close(&server->control);
+}
+
+static void end(struct server *server) {
+  if (server->phase == SERVER_STOPPING) {
+    log_accounts(server);
+  }
+  close_handles(server);
+}
+
+/* -- stopping -------------------------------------------------------------------------------------------------- */
+
+static void cut(void *context) {
+  struct server *server = context;
+  for (unsigned i = 0; i < server->pipeline_count; i++) {
+    pipeline_stop(server->pipelines[i]);
+  }
+}
+
+/* Calls `act` if it is not over by then. */
+static void limit(struct server *server, loop_callback *act, uint64_t milliseconds) {
+  loop_timer_close(server->limit);
+  server->limit = loop_timer_new(&server->loop, act, server);
+  if (server->limit) {
+    loop_timer_start(server->limit, milliseconds, 0);
+  } else {
+    act(server);
+  }
+}
+
+static void stop_pipelines(struct server *server) {
+  server->phase = SERVER_STOPPING;
+  if (all_stopped(server)) {
+    end(server);
+    return;
+  }
+  for (unsigned i = 0; i < server->pipeline_count; i++) {
+    pipeline_quiesce(server->pipelines[i], true);
+  }
+}
+
+void server_stop(struct server *server, const char *why) {
+  if (server->stop_wanted) {
+    if (server->phase == SERVER_STOPPING) {
+      log_event(LOG_STOPPING, NULL, "%s again: stopping without finishing", why);
+      cut(server);
+    }
+    return;
+  }
+  server->stop_wanted = true;
+  log_event(LOG_STOPPING, NULL, "%s: finishing what is in flight, for at most %.3g s", why,
+            (double)server->config->drain_timeout_ns / (double)NS_PER_S);
+  systemd_stopping("finishing what is in flight");
+  if (server->phase == SERVER_STARTING) {
+    return; /* on_prepared() ends it */
+  }
+  limit(server, cut, (uint64_t)(server->config->drain_timeout_ns / NS_PER_MS));
+  if (server->reload) {
+    reload_cancel(server->reload);
+  } else if (server->phase == SERVER_RUNNING) {
+    stop_pipelines(server);
+  }
+}
+
+static bool all_ended(const struct server *server) {
+  for (unsigned i = 0; i < server->pipeline_count; i++) {
+    if (!pipeline_has_ended(server->pipelines[i])) {
+      return false;
+    }
+  }
+  return server->pipeline_count > 0;
+}
+
+/* All input has come: results are finished however long that takes, since nobody asked for an end. */
+static void end_of_input(struct server *server) {
+  if (server->phase == SERVER_RUNNING && !server->reload && all_ended(server)) {
+    log_event(LOG_STOPPING, NULL, "all sources have ended: finishing what is in flight");
+    systemd_stopping("all sources have ended");
+    stop_pipelines(server);
+  }
+}
+
+void server_on_reloaded(struct server *server) {
+  if (server->phase == SERVER_RUNNING && server->stop_wanted) {
+    stop_pipelines(server);
+  } else {
+    end_of_input(server);
+  }
+}
+
+/* -- failures -------------------------------------------------------------------------------------------------- */
+
+void server_fail(struct server *server, const struct failure *failure) {
+  log_event(LOG_FAILED, NULL, "%s%s%s", failure->text, failure->remedy[0] ? "; " : "", failure->remedy);
+  server->exit_status = failure->status;
+  server->stop_wanted = true;
+  if (server->phase == SERVER_STARTING) {
+    close_handles(server);
+  } else {
+    server->phase = SERVER_STOPPING;
+    cut(server);
+  }
+}
+
+/* Nothing may wait for a dead device, and freeing what is on it may, so this process just ends. */
+static void end_after_fault(void *context) {
+  struct server *server = context;
+  log_accounts(server);
+  for (unsigned i = 0; i < server->pipeline_count; i++) {
+    pipeline_abandon(server->pipelines[i]);
+  }
+  listener_close(server->status_listener);
+  listener_close(server->http_listener);
+  log_flush();
+  _exit(EXIT_STATUS_GPU_LOST);
+}
+
+void server_fault(struct server *server, const char *pipeline, const char *text) {
+  if (server->phase == SERVER_FAULTED || server->phase == SERVER_ENDING) {
+    return;
+  }
+  log_event(LOG_GPU_FAULT, pipeline, "the GPU failed: %s; ending, so that a new process gets it back", text);
+  systemd_stopping("the GPU failed");
+  server->phase = SERVER_FAULTED;
+  cut(server);
+  limit(server, end_after_fault, FAULT_LIMIT_MS);
+}
+
+/* -- events of pipelines ----------------------------------------------------------------------------------------- */
+
+static void on_gone(struct server *server) {
+  if (!all_stopped(server)) {
+    return;
+  }
+  if (server->phase == SERVER_STOPPING) {
+    end(server);
+  } else if (server->phase == SERVER_FAULTED) {
+    end_after_fault(server);
+  }
+}
+
+void server_on_pipeline(void *context, struct pipeline *pipeline, enum pipeline_event event, const char *text) {
+  struct server *server = context;
+  if (event == PIPELINE_GPU_FAULT) {
+    server_fault(server, pipeline_config(pipeline)->name, text);
+  } else if (server->reload && server->phase == SERVER_RUNNING) {
+    reload_on_pipeline(server->reload, pipeline, event);
+  } else if (event == PIPELINE_GONE) {
+    on_gone(server);
+  } else if (event == PIPELINE_ENDED) {
+    end_of_input(server);
+  }
+}

@@ -1,0 +1,133 @@
+/*
+ * The start of the daemon, in the order in which things may fail: the status sockets show a second daemon before any
+ * memory is taken; the devices come before the lanes; the pipelines are prepared on a worker thread, so that signals are
+ * heard; and only when all of them are ready does anybody get an answer.
+ */
+#include <stdlib.h>
+
+#include "daemon/log.h"
+#include "daemon/server_state.h"
+#include "daemon/systemd.h"
+
+static bool out_of_memory(struct failure *failure) {
+  return failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "not enough memory to start");
+}
+
+static bool open_status_listeners(struct server *server, struct failure *failure) {
+  static const struct config_socket_access access = {.mode = 0660, .owner = (uid_t)-1, .group = (gid_t)-1};
+  server->status_listener = listener_open("status", server->config->status.socket, &access, failure);
+  if (!server->status_listener) {
+    return false;
+  }
+  if (server->config->status.http) {
+    server->http_listener = listener_open_tcp(server->config->status.http, failure);
+  }
+  return !server->config->status.http || server->http_listener;
+}
+
+static bool make_pipelines(struct server *server, struct failure *failure) {
+  const struct config *config = server->config;
+  const struct pipeline_setup setup = server_pipeline_setup(server);
+  server->pipelines = calloc(config->pipeline_count + 1, sizeof(struct pipeline *));
+  if (!server->pipelines) {
+    return out_of_memory(failure);
+  }
+  for (unsigned i = 0; i < config->pipeline_count; i++) {
+    server->pipelines[i] = pipeline_new(&setup, &config->pipelines[i], failure);
+    if (!server->pipelines[i]) {
+      return false;
+    }
+    server->pipeline_count++;
+  }
+  return true;
+}
+
+/* -- pipelines, on a worker thread ------------------------------------------------------------------------------- */
+
+struct preparation {
+  struct server *server;
+  bool done;
+  struct failure failure;
+};
+
+static void prepare(void *context) {
+  static const struct pipeline_inheritance nothing;
+  struct preparation *preparation = context;
+  struct server *server = preparation->server;
+  preparation->done = true;
+  for (unsigned i = 0; i < server->pipeline_count && preparation->done; i++) {
+    preparation->done = pipeline_prepare(server->pipelines[i], &nothing, &preparation->failure);
+  }
+}
+
+static bool start_status(struct server *server, struct failure *failure) {
+  server->status = status_new(server, listener_fd(server->status_listener), false, failure);
+  if (server->status && server->http_listener) {
+    server->http = status_new(server, listener_fd(server->http_listener), true, failure);
+  }
+  return server->status && (!server->http_listener || server->http);
+}
+
+static bool start_all(struct server *server, struct failure *failure) {
+  for (unsigned i = 0; i < server->pipeline_count; i++) {
+    if (!pipeline_start(server->pipelines[i], failure)) {
+      return false;
+    }
+  }
+  return start_status(server, failure) && (supervision_start(server) || out_of_memory(failure));
+}
+
+static void say_ready(const struct server *server) {
+  const char *unclaimed = systemd_unclaimed();
+  if (unclaimed) {
+    log_event(LOG_UNCLAIMED, NULL,
+              "systemd passed the socket '%s', which no pipeline names; call it like the pipeline, or "
+              "NAME.out for its sink",
+              unclaimed);
+  }
+  struct gpu_device *device = engine_main_device(server->engine);
+  log_event(LOG_STARTED, NULL, "framed %s is ready: %u pipelines on %s (%s), %u lanes", FRAMED_VERSION, server->pipeline_count,
+            gpu_device_name(device), gpu_backend_name(device), engine_lanes(server->engine));
+  systemd_ready("ready");
+}
+
+static void on_prepared(void *context) {
+  struct preparation *preparation = context;
+  struct server *server = preparation->server;
+  struct failure failure = preparation->failure;
+  bool prepared = preparation->done;
+  free(preparation);
+  if (!prepared) {
+    server_fail(server, &failure);
+    return;
+  }
+  server->phase = SERVER_RUNNING;
+  if (!start_all(server, &failure)) {
+    server_fail(server, &failure);
+  } else if (server->stop_wanted) {
+    server_on_reloaded(server); /* a signal came meanwhile */
+  } else {
+    say_ready(server);
+  }
+}
+
+static bool start_preparing(struct server *server, struct failure *failure) {
+  struct preparation *preparation = calloc(1, sizeof *preparation);
+  if (!preparation) {
+    return out_of_memory(failure);
+  }
+  preparation->server = server;
+  if (!loop_job(&server->loop, prepare, on_prepared, preparation)) {
+    free(preparation);
+    return out_of_memory(failure);
+  }
+  return true;
+}
+
+bool server_start(struct server *server, struct failure *failure) {
+  if (!signals_open(server, failure) || !open_status_listeners(server, failure)) {
+    return false;
+  }
+  server->engine = engine_open(server->config, failure);
+  return server->engine && make_pipelines(server, failure) && start_preparing(server, failure);
+}

@@ -1,0 +1,148 @@
+/*
+ * What happens every few seconds while the daemon runs: readings for rates, the devices' clocks, the log's counts of
+ * what it left out, the status line of systemd, and its watchdog, which is fed as long as there is progress.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/log.h"
+#include "daemon/meter.h"
+#include "daemon/server_state.h"
+#include "daemon/systemd.h"
+
+enum { FLUSH_MS = 10000 };
+
+struct supervision {
+  struct loop_timer *tick, *flush, *watchdog;
+  int64_t interval; /* of systemd's watchdog, ns */
+  char status[256];
+};
+
+/* -- the devices' clocks --------------------------------------------------------------------------------------- */
+
+/* Lives on its own: its worker thread may wait for a device for longer than the server lives. */
+struct anchoring {
+  struct server *server;
+  bool alive;
+  struct gpu_error error;
+};
+
+static void anchor(void *context) {
+  struct anchoring *anchoring = context;
+  anchoring->alive = engine_anchor(anchoring->server->engine, &anchoring->error);
+}
+
+static void on_anchored(void *context) {
+  struct anchoring *anchoring = context;
+  struct server *server = anchoring->server;
+  server->anchoring = false;
+  if (!anchoring->alive) {
+    server_fault(server, NULL, anchoring->error.text);
+  }
+  free(anchoring);
+}
+
+static void start_anchoring(struct server *server) {
+  struct anchoring *anchoring = server->anchoring ? NULL : calloc(1, sizeof *anchoring);
+  if (!anchoring) {
+    return; /* the next tick tries again */
+  }
+  anchoring->server = server;
+  server->anchoring = loop_job(&server->loop, anchor, on_anchored, anchoring);
+  if (!server->anchoring) {
+    free(anchoring);
+  }
+}
+
+/* -- readings -------------------------------------------------------------------------------------------------- */
+
+static void say_status(struct server *server) {
+  char text[sizeof server->supervision->status];
+  unsigned running = 0;
+  for (unsigned i = 0; i < server->pipeline_count; i++) {
+    running += pipeline_state(server->pipelines[i]) == PIPELINE_RUNNING;
+  }
+  snprintf(text, sizeof text, "%u of %u pipelines running on %s", running, server->pipeline_count,
+           gpu_device_name(engine_main_device(server->engine)));
+  if (strcmp(text, server->supervision->status) != 0) {
+    strcpy(server->supervision->status, text);
+    systemd_status(text);
+  }
+}
+
+static void on_tick(void *context) {
+  struct server *server = context;
+  for (unsigned i = 0; i < server->pipeline_count; i++) {
+    pipeline_tick(server->pipelines[i]);
+  }
+  start_anchoring(server);
+  if (server->phase == SERVER_RUNNING && !server->reload) {
+    say_status(server);
+  }
+}
+
+static void on_flush(void *context) {
+  (void)context;
+  log_flush();
+}
+
+/* -- the watchdog ---------------------------------------------------------------------------------------------- */
+
+/* A frame may take as long as `gpu.timeout` says; only where even that is not noticed does the watchdog bite. */
+static bool devices_progress(const struct server *server, int64_t now) {
+  int64_t patience = server->supervision->interval / 2;
+  if (patience < 2 * server->config->gpu.timeout_ns) {
+    patience = 2 * server->config->gpu.timeout_ns;
+  }
+  for (unsigned i = 0; i < server->pipeline_count; i++) {
+    if (!pipeline_progressed_since(server->pipelines[i], now - patience)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+static void on_watchdog(void *context) {
+  struct server *server = context;
+  int64_t now = clock_now();
+  if (engine_beats_since(server->engine, now - server->supervision->interval / 2) && devices_progress(server, now)) {
+    systemd_watchdog();
+  }
+}
+
+/* -- all of it ------------------------------------------------------------------------------------------------- */
+
+bool supervision_start(struct server *server) {
+  struct supervision *supervision = calloc(1, sizeof *supervision);
+  server->supervision = supervision;
+  if (!supervision) {
+    return false;
+  }
+  supervision->interval = systemd_watchdog_interval();
+  supervision->tick = loop_timer_new(&server->loop, on_tick, server);
+  supervision->flush = loop_timer_new(&server->loop, on_flush, NULL);
+  supervision->watchdog = loop_timer_new(&server->loop, on_watchdog, server);
+  if (!supervision->tick || !supervision->flush || !supervision->watchdog) {
+    return false;
+  }
+  loop_timer_start(supervision->tick, METER_INTERVAL_MS, METER_INTERVAL_MS);
+  loop_timer_start(supervision->flush, FLUSH_MS, FLUSH_MS);
+  if (supervision->interval > 0) {
+    uint64_t quarter = (uint64_t)(supervision->interval / 4 / NS_PER_MS);
+    loop_timer_start(supervision->watchdog, 0, quarter > 0 ? quarter : 1);
+  }
+  return true;
+}
+
+void supervision_stop(struct server *server) {
+  struct supervision *supervision = server->supervision;
+  if (!supervision) {
+    return;
+  }
+  loop_timer_close(supervision->tick);
+  loop_timer_close(supervision->flush);
+  loop_timer_close(supervision->watchdog);
+  free(supervision);
+  server->supervision = NULL;
+}
