@@ -8,6 +8,8 @@
 
 #include "daemon/pipeline_state.h"
 
+const char *const pipeline_state_names[] = {"starting", "running", "paused", "draining", "drained", "stopping", "stopped"};
+
 /* Which of several sessions' answers stands for the pipeline: lower comes first. */
 static const int precedence[] = {
     [WAITING_FOR_READER] = 0,  [WAITING_FOR_GPU] = 1,    [WAITING_FOR_RESUME] = 2,
