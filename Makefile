@@ -136,13 +136,16 @@ $(out)/obj/%.cu.o: %.cu $(out)/flags
 	@mkdir -p $(@D)
 	$(call quiet,NVCC)$(NVCC) $(nvcc_flags) -MMD -MP -MF $(@:.o=.d) -c -o $@ $<
 
-# -- GPU tests: programs that need a device; tests/gpu/check.sh runs them ------------------------------------------
+# -- GPU tests: tests/gpu/check.sh runs them on a device; gpu-parity also takes --cpu --------------------------------
+gpu_tests := $(unit_folder)/gpu-parity
+$(unit_folder)/gpu-parity: $(call objects,tests/gpu/parity.c tests/gpu/cases.c) $(gpu_objects)
 ifeq ($(with_cuda) $(VARIANT),yes check)
-gpu_tests := $(unit_folder)/gpu-backend
-$(gpu_tests): $(call objects,tests/gpu/test_backend.c tests/unit/gpu/rig.c) $(gpu_objects)
+gpu_tests += $(unit_folder)/gpu-backend
+$(unit_folder)/gpu-backend: $(call objects,tests/gpu/test_backend.c tests/unit/gpu/rig.c) $(gpu_objects)
+endif
+$(gpu_tests):
 	@mkdir -p $(@D)
 	$(call quiet,LINK)$(CC) $(link) -o $@ $^ $(libs) $(unit_libs) $(cuda_libs)
-endif
 
 # -- unit tests: one program for each directory of tests/unit, linked with the layers below it ----------------------
 # tests/unit/DIR/test_NAME.c defines `Suite *NAME_suite(void)`; the list of suites is generated.
@@ -178,8 +181,8 @@ $(foreach dir,$(unit_dirs),$(eval $(call unit_program,$(dir))))
 
 unit-programs: $(unit_programs) $(gpu_tests)
 
-unit: $(unit_programs) ## runs the unit tests of VARIANT (best with VARIANT=check, asan or tsan)
-	@for program in $^; do echo "== $$program"; $$program || exit 1; done
+unit: $(unit_programs) $(unit_folder)/gpu-parity ## runs the unit tests of VARIANT (best with VARIANT=check, asan or tsan)
+	@for program in $(unit_programs) '$(unit_folder)/gpu-parity --cpu --small'; do echo "== $$program"; $$program || exit 1; done
 
 # -- the tests with real programs ----------------------------------------------------------------------------------
 slow_asan := 3

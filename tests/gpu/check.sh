@@ -49,11 +49,13 @@ echo "== unit tests of gpu/ on the device"
 "$units/unit-gpu"
 echo "== the CUDA backend"
 "$units/gpu-backend"
+echo "== parity of the stages on both backends"
+"$units/gpu-parity"
 sanitizer=$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer 2>/dev/null || true)
 if [ -n "$sanitizer" ]; then
   for tool in memcheck racecheck; do
     echo "== compute-sanitizer $tool"
-    CK_FORK=no "$sanitizer" --tool "$tool" --error-exitcode 9 --target-processes all "$units/unit-gpu" parity
+    "$sanitizer" --tool "$tool" --error-exitcode 9 "$units/gpu-parity" --small
   done
 else
   echo "== compute-sanitizer is not installed here: left out"

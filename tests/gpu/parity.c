@@ -1,0 +1,390 @@
+/*
+ * Whether both backends compute the same: every stage, every format it takes, many sizes and parameters.
+ *
+ * Each case runs run() of the stage directly, and the same frames through a program of a device, as the daemon
+ * does it; so `--cpu` tests the CPU backend's slots and, under a sanitizer, the loops of all stages. 8
+ * bit results may differ by one level, floats by 1e-5 of their size, or by 1e-7 of the largest value of the
+ * frame: a sum of values of that size that nearly cancel cannot be better known in single precision.
+ *
+ * Exit status: 0, 1 if anything differs or fails, 77 if there is no GPU (1 with FRAMED_REQUIRE_GPU=1).
+ */
+#include "gpu/gpu.h"
+#include "tests/gpu/cases.h"
+
+#include <math.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+enum { SLOTS = 2, FRAMES_WITH_STATE = 5, SKIPPED = 77, ALIGNMENT = 256 };
+
+#define RELATIVE 1e-5
+#define CANCELS  1e-7
+
+struct options {
+  enum gpu_backend_choice backend;
+  bool small; /* small frames only, for tools that slow everything down */
+  int first_stage, count;
+  char **names;
+};
+
+/* Memory for all cases, taken once, because registering it with a device takes long. */
+struct arena {
+  unsigned char *base;
+  size_t bytes, used;
+};
+
+struct difference {
+  double worst;            /* levels, or as a share of the value */
+  size_t unequal, samples; /* in all */
+  size_t first;            /* sample beyond the tolerance */
+  bool beyond;
+};
+
+struct tally {
+  unsigned cases, refused, left_out, failed;
+  struct difference bytes, floats;
+};
+
+struct test {
+  struct gpu_device *device;
+  struct arena arena;
+  struct tally tally; /* of the current stage */
+  struct stage_value values[STAGE_MAX_PARAMETERS];
+};
+
+static size_t aligned(size_t bytes) { return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT; }
+
+static void *take(struct arena *arena, size_t bytes) {
+  if (aligned(bytes) > arena->bytes - arena->used) {
+    return NULL;
+  }
+  void *memory = arena->base + arena->used;
+  arena->used += aligned(bytes);
+  return memory;
+}
+
+/* -- comparing ----------------------------------------------------------------------------------------------------- */
+
+static void note(struct difference *difference, size_t index, double distance, bool within) {
+  difference->unequal += distance != 0;
+  difference->worst = fmax(difference->worst, distance);
+  if (!within && !difference->beyond) {
+    difference->beyond = true;
+    difference->first = index;
+  }
+}
+
+static void compare_bytes(struct difference *difference, const uint8_t *a, const uint8_t *b, size_t count) {
+  difference->samples += count;
+  if (memcmp(a, b, count) == 0) {
+    return;
+  }
+  for (size_t i = 0; i < count; i++) {
+    int distance = abs(a[i] - b[i]);
+    note(difference, i, distance, distance <= 1);
+  }
+}
+
+static double largest_of(const float *values, size_t count) {
+  double largest = 0;
+  for (size_t i = 0; i < count; i++) {
+    double size = fabs((double)values[i]);
+    largest = isfinite(size) && size > largest ? size : largest;
+  }
+  return largest;
+}
+
+static bool both_special(float a, float b) { return (isnan(a) && isnan(b)) || (isinf(a) && a == b); }
+
+static void compare_floats(struct difference *difference, const float *a, const float *b, size_t count) {
+  difference->samples += count;
+  if (memcmp(a, b, count * sizeof *a) == 0) {
+    return;
+  }
+  const double floor = largest_of(a, count) * CANCELS;
+  for (size_t i = 0; i < count; i++) {
+    double distance = fabs((double)a[i] - (double)b[i]);
+    if (a[i] == b[i] || both_special(a[i], b[i])) {
+      continue;
+    }
+    double size = fmax(fabs((double)a[i]), fabs((double)b[i]));
+    note(difference, i, distance / size, distance <= fmax(size * RELATIVE, floor));
+  }
+}
+
+/* -- one case ------------------------------------------------------------------------------------------------------ */
+
+struct scene {
+  struct gpu_chain *chain;
+  const struct stage_plan *plan;
+  struct gpu_program *program;
+  struct gpu_buffers buffers[SLOTS];
+  void *input[SLOTS];
+  void *expected, *state, *scratch;
+  unsigned slots;
+};
+
+static void complain(struct test *test, const struct stage_plan *plan, const char *what) {
+  char parameters[256];
+  char format[FORMAT_TEXT];
+  test->tally.failed++;
+  printf("%s of %s {%s}: %s\n", plan->stage->name, format_describe(&plan->input, format),
+         cases_describe(plan->stage, test->values, parameters, sizeof parameters), what);
+}
+
+/* False if the arena is too small for the case. */
+static bool lay_out(struct test *test, struct scene *scene) {
+  const struct stage_plan *plan = scene->plan;
+  test->arena.used = 0;
+  scene->slots = plan->state_bytes ? SLOTS : 1;
+  for (unsigned slot = 0; slot < scene->slots; slot++) {
+    scene->input[slot] = take(&test->arena, plan->input_bytes);
+    scene->buffers[slot] = (struct gpu_buffers){scene->input[slot], take(&test->arena, plan->output_bytes)};
+    if (!scene->input[slot] || !scene->buffers[slot].output) {
+      return false;
+    }
+  }
+  scene->expected = take(&test->arena, plan->output_bytes);
+  scene->state = take(&test->arena, plan->state_bytes);
+  scene->scratch = take(&test->arena, plan->scratch_bytes);
+  if (!scene->expected || !scene->state || !scene->scratch) {
+    return false;
+  }
+  memset(scene->state, 0, plan->state_bytes);
+  return true;
+}
+
+static bool run_on_device(struct scene *scene, unsigned frame, struct gpu_error *error) {
+  const unsigned slot = frame % scene->slots;
+  enum gpu_progress progress = GPU_PENDING;
+  memset(scene->buffers[slot].output, 0xa5, scene->plan->output_bytes);
+  if (!gpu_submit(scene->program, slot, &(struct gpu_frame){.sequence = frame, .restart = frame == 0}, error)) {
+    return false;
+  }
+  while ((progress = gpu_ask(scene->program, slot, error)) == GPU_PENDING) {
+    sched_yield();
+  }
+  return progress == GPU_DONE;
+}
+
+static void run_here(struct scene *scene, unsigned frame) {
+  const struct stage_plan *plan = scene->plan;
+  plan->stage->run(plan, &(struct stage_call){.input = scene->input[frame % scene->slots],
+                                              .output = scene->expected,
+                                              .state = plan->state_bytes ? scene->state : NULL,
+                                              .scratch = plan->scratch_bytes ? scene->scratch : NULL,
+                                              .sequence = frame,
+                                              .restart = frame == 0});
+}
+
+static void compare_frame(struct test *test, const struct scene *scene, unsigned frame) {
+  const void *output = scene->buffers[frame % scene->slots].output;
+  const size_t samples = format_samples(&scene->plan->output);
+  const bool floats = scene->plan->output.dtype == ELEMENT_FLOAT32;
+  struct difference *difference = floats ? &test->tally.floats : &test->tally.bytes;
+  difference->beyond = false;
+  if (floats) {
+    compare_floats(difference, scene->expected, output, samples);
+  } else {
+    compare_bytes(difference, scene->expected, output, samples);
+  }
+  if (difference->beyond) {
+    char text[128];
+    size_t i = difference->first;
+    double expected = floats ? (double)((const float *)scene->expected)[i] : ((const uint8_t *)scene->expected)[i];
+    double result = floats ? (double)((const float *)output)[i] : ((const uint8_t *)output)[i];
+    snprintf(text, sizeof text, "frame %u, sample %zu is %.9g and not %.9g", frame, i, result, expected);
+    complain(test, scene->plan, text);
+  }
+}
+
+static bool run_frames(struct test *test, struct scene *scene, uint64_t seed) {
+  struct gpu_error error = {0};
+  const unsigned frames = scene->plan->state_bytes ? FRAMES_WITH_STATE : 1;
+  scene->program = gpu_program_new(test->device, scene->chain, scene->buffers, scene->slots, NULL, NULL, &error);
+  bool good = scene->program != NULL;
+  for (unsigned frame = 0; good && frame < frames; frame++) {
+    cases_fill(&scene->plan->input, scene->input[frame % scene->slots], seed, frame);
+    good = run_on_device(scene, frame, &error);
+    if (good) {
+      run_here(scene, frame);
+      compare_frame(test, scene, frame);
+    }
+  }
+  if (!good) {
+    complain(test, scene->plan, error.text);
+  }
+  scene->program = gpu_program_free(scene->program);
+  return good;
+}
+
+/* False if the device is of no more use. */
+static bool run_case(struct test *test, const struct stage_descriptor *stage, const struct frame_format *format,
+                     uint64_t seed) {
+  struct gpu_error error = {0};
+  struct gpu_stage_request request = {.stage = stage};
+  struct scene scene = {0};
+  memcpy(request.values, test->values, sizeof request.values);
+  scene.chain = gpu_chain_new(format, &request, 1, &error);
+  if (!scene.chain) {
+    test->tally.refused++;
+    return true;
+  }
+  scene.plan = gpu_chain_stage(scene.chain, 0);
+  bool good = true;
+  if (!lay_out(test, &scene)) {
+    test->tally.left_out++;
+  } else {
+    test->tally.cases++;
+    good = run_frames(test, &scene, seed);
+  }
+  gpu_chain_free(scene.chain);
+  return good;
+}
+
+/* -- all cases ----------------------------------------------------------------------------------------------------- */
+
+static bool run_size(struct test *test, const struct stage_descriptor *stage, const struct cases_size *size, uint64_t *seed) {
+  static struct stage_value sets[CASES_MAX_SETS][STAGE_MAX_PARAMETERS];
+  struct frame_format formats[CASES_MAX_FORMATS];
+  unsigned format_count = cases_formats(size, formats);
+  for (unsigned f = 0; f < format_count; f++) {
+    unsigned set_count = cases_values(stage, size->effort, *seed, sets);
+    for (unsigned s = 0; s < set_count; s++) {
+      memcpy(test->values, sets[s], sizeof test->values);
+      if (!run_case(test, stage, formats + f, ++*seed)) {
+        return false;
+      }
+    }
+  }
+  return true;
+}
+
+static void report(const struct stage_descriptor *stage, const struct tally *tally) {
+  const struct difference *bytes = &tally->bytes;
+  const struct difference *floats = &tally->floats;
+  printf("%-10s %5u cases, %5u refused, %3u too large here", stage->name, tally->cases, tally->refused, tally->left_out);
+  if (bytes->samples) {
+    printf("; 8 bit: at most %g apart, %.4g %% unequal", bytes->worst, 100.0 * (double)bytes->unequal / (double)bytes->samples);
+  }
+  if (floats->samples) {
+    printf("; float: at most %.2g apart, %.4g %% unequal", floats->worst,
+           100.0 * (double)floats->unequal / (double)floats->samples);
+  }
+  printf("%s\n", tally->failed ? "  FAILED" : "");
+  fflush(stdout);
+}
+
+static bool run_stage(struct test *test, const struct stage_descriptor *stage, bool small) {
+  uint64_t seed = 1;
+  bool good = true;
+  test->tally = (struct tally){0};
+  for (const struct cases_size *size = cases_sizes; good && size->width; size++) {
+    if (size->effort <= CASES_SMALL || !small) {
+      good = run_size(test, stage, size, &seed);
+    }
+  }
+  if (test->tally.cases == 0) {
+    printf("%s: no case that the stage takes\n", stage->name);
+    test->tally.failed++;
+  }
+  report(stage, &test->tally);
+  return good;
+}
+
+static bool is_wanted(const struct options *options, const char *name) {
+  for (int i = options->first_stage; i < options->count; i++) {
+    if (strcmp(options->names[i], name) == 0) {
+      return true;
+    }
+  }
+  /* `fault` kills the device, and is tested where that is expected. */
+  return options->first_stage == options->count && strcmp(name, "fault") != 0;
+}
+
+static int run_all(struct test *test, const struct options *options) {
+  unsigned checks = 0;
+  unsigned failures = 0;
+  bool good = true;
+  for (const struct stage_descriptor *const *stage = stage_descriptors; good && *stage; stage++) {
+    if (is_wanted(options, (*stage)->name)) {
+      good = run_stage(test, *stage, options->small);
+      checks += test->tally.cases;
+      failures += test->tally.failed;
+    }
+  }
+  unsigned passed = checks > failures ? checks - failures : 0;
+  printf("%u%%: Checks: %u, Failures: %u, Errors: %u\n", checks ? 100 * passed / checks : 0, checks, failures, good ? 0 : 1);
+  return checks > 0 && failures == 0 && good ? EXIT_SUCCESS : EXIT_FAILURE;
+}
+
+/* -- set-up -------------------------------------------------------------------------------------------------------- */
+
+static bool parse(struct options *options, int argc, char **argv) {
+  *options = (struct options){.backend = GPU_BACKEND_CUDA, .first_stage = 1, .count = argc, .names = argv};
+  while (options->first_stage < argc && argv[options->first_stage][0] == '-') {
+    const char *option = argv[options->first_stage++];
+    if (strcmp(option, "--small") == 0) {
+      options->small = true;
+    } else if (strcmp(option, "--cpu") == 0) {
+      options->backend = GPU_BACKEND_CPU;
+    } else {
+      fprintf(stderr, "usage: %s [--cpu] [--small] [STAGE...]\n", argv[0]);
+      return false;
+    }
+  }
+  for (int i = options->first_stage; i < argc; i++) {
+    if (!stage_find(argv[i])) {
+      fprintf(stderr, "there is no stage `%s`\n", argv[i]);
+      return false;
+    }
+  }
+  return true;
+}
+
+static int say(const char *what, const struct gpu_error *error) {
+  fprintf(stderr, "%s: %s%s%s\n", what, error->text, error->remedy[0] ? "; " : "", error->remedy);
+  return EXIT_FAILURE;
+}
+
+static int with_device(struct test *test, const struct options *options) {
+  struct gpu_error error = {0};
+  struct arena *arena = &test->arena;
+  arena->bytes = (size_t)(options->small ? 1 : 64) << 24;
+  arena->base = mmap(NULL, arena->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (arena->base == MAP_FAILED) {
+    perror("memory for the frames");
+    return EXIT_FAILURE;
+  }
+  printf("%s: %s\n", gpu_backend_name(test->device), gpu_device_name(test->device));
+  int status = EXIT_FAILURE;
+  if (gpu_pin(test->device, arena->base, arena->bytes, &error)) {
+    status = run_all(test, options);
+    gpu_unpin(test->device, arena->base);
+  } else {
+    say("pinned memory", &error);
+  }
+  munmap(arena->base, arena->bytes);
+  return status;
+}
+
+int main(int argc, char **argv) {
+  static struct test test;
+  struct options options;
+  struct gpu_error error = {0};
+  const char *required = getenv("FRAMED_REQUIRE_GPU");
+  if (!parse(&options, argc, argv)) {
+    return EXIT_FAILURE;
+  }
+  test.device = gpu_open(options.backend, 0, 1, &error);
+  if (!test.device) {
+    say("no device", &error);
+    return error.no_device && !(required && strcmp(required, "1") == 0) ? SKIPPED : EXIT_FAILURE;
+  }
+  int status = with_device(&test, &options);
+  gpu_close(test.device);
+  return status;
+}
