@@ -17,5 +17,6 @@ from harness.waiting import Background, limit, wait_until
 
 __all__ = [
     "BACKEND", "BINARY", "FRAMECTL", "Background", "Daemon", "Producer", "Reader", "complete", "environment",
-    "fault_stage", "limit", "numbered", "pipeline", "read_y4m", "require_whole", "run_framed", "slow_stage", "wait_until", "whole", "y4m_stream",
+    "fault_stage", "limit", "numbered", "pipeline", "read_y4m", "require_whole", "run_framed", "slow_stage", "wait_until",
+    "whole", "y4m_stream",
 ]
