@@ -133,9 +133,11 @@ static bool add_entry(struct config_errors *errors, struct config_mark at, const
   return true;
 }
 
+bool errors_are_full(const struct config_errors *errors) { return errors->stored >= ERRORS_SHOWN; }
+
 void config_errors_add(struct config_errors *errors, struct config_mark at, const char *remedy, const char *format, ...) {
   errors->count++;
-  if (errors->stored >= ERRORS_SHOWN) {
+  if (errors_are_full(errors)) {
     return;
   }
   char message[MESSAGE_SIZE];

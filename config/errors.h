@@ -9,4 +9,7 @@ bool errors_add_file(struct config_errors *errors, const char *name, const char 
 /* Says that memory ran out: the report is then that alone, and there is at least one error. */
 void errors_set_exhausted(struct config_errors *errors);
 
+/* Whether further errors are only counted, so that suggestions for them need not be sought. */
+bool errors_are_full(const struct config_errors *errors);
+
 #endif

@@ -1,6 +1,7 @@
 #include "config/quote.h"
 
 #include <stdbool.h>
+#include <stdint.h>
 #include <string.h>
 
 enum { WINDOW_BEFORE = 60, WINDOW = 100 }; /* characters shown before the place and in all */
@@ -64,72 +65,103 @@ static unsigned word_length(const char *at, const char *end) {
   return length > 0 ? length : 1;
 }
 
-static bool is_control(char byte) { return (unsigned char)byte < 0x20 || byte == 0x7F; }
+/* Bytes of the UTF-8 character that begins with `lead`; 0 if none does. */
+static size_t length_by_lead(unsigned char lead) {
+  if (lead < 0x80) {
+    return 1;
+  }
+  if (lead >= 0xC2 && lead <= 0xDF) {
+    return 2;
+  }
+  if (lead >= 0xE0 && lead <= 0xEF) {
+    return 3;
+  }
+  return lead >= 0xF0 && lead <= 0xF4 ? 4 : 0;
+}
 
-/* U+0080 to U+009F: control characters of two bytes. */
-static bool is_long_control(const char *at) { return (unsigned char)at[0] == 0xC2 && (unsigned char)at[1] < 0xA0; }
+/* Bytes of the character at `at`; 0 if it is a control character or not UTF-8. */
+static size_t printable_length(const char *at, const char *end) {
+  static const uint32_t least[] = {0, 0x20, 0xA0, 0x800, 0x10000};
+  size_t length = length_by_lead((unsigned char)*at);
+  if (length == 0 || (size_t)(end - at) < length) {
+    return 0;
+  }
+  uint32_t code = length == 1 ? (unsigned char)*at : (unsigned char)*at & (0x7FU >> length);
+  for (size_t i = 1; i < length; i++) {
+    if (!is_continuation(at[i])) {
+      return 0;
+    }
+    code = code << 6 | ((unsigned char)at[i] & 0x3FU);
+  }
+  bool control = code < least[length] || code == 0x7F || code == 0x2028 || code == 0x2029;
+  bool surrogate = code >= 0xD800 && code <= 0xDFFF;
+  return control || surrogate || code > 0x10FFFF ? 0 : length;
+}
 
 void quote_make_printable(char *text) {
-  for (char *at = text; *at; at++) {
-    if (is_long_control(at) && at[1]) {
-      *at++ = '?';
-      *at = '?';
-    } else if (is_control(*at)) {
+  const char *end = text + strlen(text);
+  for (char *at = text; at < end;) {
+    size_t length = printable_length(at, end);
+    if (length == 0) {
       *at = '?';
     }
+    at += length > 0 ? length : 1;
   }
 }
 
 static void print_characters(FILE *out, struct span shown) {
-  for (const char *at = shown.begin; at < shown.end; at = next_character(at, shown.end)) {
-    size_t length = (size_t)(next_character(at, shown.end) - at);
-    bool control = is_control(*at) || (length == 2 && is_long_control(at));
-    if (*at == '\t') {
-      fputc(' ', out);
-    } else if (control) {
-      fputc('?', out);
-    } else {
+  for (const char *at = shown.begin; at < shown.end;) {
+    size_t length = printable_length(at, shown.end);
+    if (length > 0) {
       fwrite(at, 1, length, out);
+    } else {
+      fputc(*at == '\t' ? ' ' : '?', out);
     }
+    at += length > 0 ? length : 1;
   }
 }
 
-static void repeat(FILE *out, char character, unsigned count) {
-  for (unsigned i = 0; i < count; i++) {
-    fputc(character, out);
+static unsigned count_characters(struct span span) {
+  unsigned count = 0;
+  for (const char *at = span.begin; at < span.end; at = next_character(at, span.end)) {
+    count++;
   }
+  return count;
 }
+
+static const char *skip_characters(const char *at, const char *end, unsigned count) {
+  for (; count > 0 && at < end; count--) {
+    at = next_character(at, end);
+  }
+  return at;
+}
+
+static unsigned smaller(unsigned a, unsigned b) { return a < b ? a : b; }
 
 void quote_print(FILE *out, const char *text, size_t length, unsigned line, unsigned column) {
   struct span found;
   if (!find_line((struct span){text, text + length}, line, &found)) {
     return;
   }
-  const char *at = found.begin;
-  while (at < found.end && (*at == ' ' || *at == '\t')) {
-    at++;
+  const char *begin = found.begin;
+  while (begin < found.end && (*begin == ' ' || *begin == '\t')) {
+    begin++;
   }
-  unsigned indent = (unsigned)(at - found.begin);
-  unsigned before = column > indent + 1 ? column - 1 - indent : 0;
+  unsigned indent = (unsigned)(begin - found.begin) + 1;
+  unsigned before = smaller(column > indent ? column - indent : 0, count_characters((struct span){begin, found.end}));
   bool cut = before > WINDOW_BEFORE;
-  for (unsigned skipped = 0; cut && skipped < before - WINDOW_BEFORE && at < found.end; skipped++) {
-    at = next_character(at, found.end);
+  if (cut) {
+    begin = skip_characters(begin, found.end, before - WINDOW_BEFORE);
+    before = WINDOW_BEFORE;
   }
-  before = cut ? WINDOW_BEFORE : before;
-  struct span shown = {at, at};
-  const char *word = found.end;
-  unsigned characters = 0;
-  for (; characters < WINDOW && shown.end < found.end; characters++) {
-    word = characters == before ? shown.end : word;
-    shown.end = next_character(shown.end, found.end);
-  }
-  unsigned width = word_length(word, found.end);
-  unsigned room = characters > before ? characters - before : 1;
-  fprintf(out, "    %s", cut ? "..." : "");
+  struct span shown = {begin, skip_characters(begin, found.end, WINDOW)};
+  const char *word = skip_characters(begin, found.end, before);
+  unsigned width = smaller(word_length(word, found.end), count_characters((struct span){word, shown.end}));
+  fputs(cut ? "    ..." : "    ", out);
   print_characters(out, shown);
-  fprintf(out, "%s\n    %s", shown.end < found.end ? "..." : "", cut ? "   " : "");
-  repeat(out, ' ', before);
-  fputc('^', out);
-  repeat(out, '~', (width < room ? width : room) - 1);
+  fprintf(out, "%s\n%*s^", shown.end < found.end ? "..." : "", (int)before + (cut ? 7 : 4), "");
+  for (unsigned i = 1; i < width; i++) {
+    fputc('~', out);
+  }
   fputc('\n', out);
 }

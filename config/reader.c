@@ -59,31 +59,45 @@ bool reader_set_defaults(struct reader *reader) {
 /* -- sections ---------------------------------------------------------------------------------------------------- */
 
 /* Says in `text` where else the key would be right, or which keys there are. */
-static const char *list_keys(enum key_section section, const char *name, char text[READER_WHERE * 2]) {
+static void list_keys(enum key_section section, const char *name, char text[READER_WHERE * 2]) {
   for (const struct config_key *key = config_keys; key->name; key++) {
     if (strcmp(key->name, name) == 0 && key->section != SECTION_ROOT && key->section != SECTION_PIPELINE) {
       snprintf(text, READER_WHERE * 2, "'%s' belongs into %s", name, keys_section_name(key->section));
-      return text;
+      return;
     }
   }
   int used = snprintf(text, READER_WHERE * 2, "keys are ");
   for (const struct config_key *key = keys_first(section); key && used < READER_WHERE * 2; key = keys_next(key)) {
     used += snprintf(text + used, (size_t)(READER_WHERE * 2 - used), "%s%s", key->name, keys_next(key) ? ", " : "");
   }
-  return text;
+}
+
+/* The key that a misspelt name may mean, or NULL. */
+static const struct config_key *nearest_key(const struct reader *reader, enum key_section section, const char *name) {
+  struct suggestion suggestion = suggest_begin(name);
+  for (const struct config_key *key = keys_first(section); key && !errors_are_full(reader->errors); key = keys_next(key)) {
+    suggest_offer(&suggestion, key->name);
+  }
+  return suggestion.best ? keys_find(section, suggestion.best) : NULL;
+}
+
+/* The key of a child, also of a misspelt one: what is there, only misspelt, is not missing. */
+static const struct config_key *meant_key(const struct reader *reader, enum key_section section, const struct node *child) {
+  const struct config_key *key = keys_find(section, child->name);
+  return key ? key : nearest_key(reader, section, child->name);
 }
 
 static void report_unknown(struct reader *reader, enum key_section section, const struct node *node) {
-  struct suggestion suggestion = suggest_begin(node->name);
-  for (const struct config_key *key = keys_first(section); key; key = keys_next(key)) {
-    suggest_offer(&suggestion, key->name);
-  }
   char where[READER_WHERE];
-  char near[SUGGEST_TEXT];
-  char keys[READER_WHERE * 2];
-  const char *remedy = suggest_text(&suggestion, NULL, near);
-  config_errors_add(reader->errors, node->name_at, remedy ? remedy : list_keys(section, node->name, keys),
-                    "unknown key '%.80s' in %s", node->name, reader_where(reader, section, where));
+  char remedy[READER_WHERE * 2];
+  const struct config_key *near = nearest_key(reader, section, node->name);
+  if (near) {
+    snprintf(remedy, sizeof remedy, "did you mean '%s'?", near->name);
+  } else {
+    list_keys(section, node->name, remedy);
+  }
+  config_errors_add(reader->errors, node->name_at, remedy, "unknown key '%.80s' in %s", node->name,
+                    reader_where(reader, section, where));
 }
 
 /* The keys that select a variant among `applies` (0: any), as "'socket' or 'file'". */
@@ -104,7 +118,7 @@ static const struct config_key *find_selector(struct reader *reader, enum key_se
   char where[READER_WHERE];
   char selectors[READER_WHERE];
   for (const struct node *child = node->first; child; child = child->next) {
-    const struct config_key *key = keys_find(section, child->name);
+    const struct config_key *key = meant_key(reader, section, child);
     if (!key || !key->selects || key == found) {
       continue;
     }
@@ -122,10 +136,18 @@ static const struct config_key *find_selector(struct reader *reader, enum key_se
   return found;
 }
 
+static bool is_there(const struct reader *reader, const struct config_key *key, const struct node *node) {
+  const struct node *child = node->first;
+  while (child && meant_key(reader, key->section, child) != key) {
+    child = child->next;
+  }
+  return child != NULL;
+}
+
 static void check_required(struct reader *reader, enum key_section section, const struct node *node, unsigned variant) {
   char where[READER_WHERE];
   for (const struct config_key *key = keys_first(section); key; key = keys_next(key)) {
-    if (key->required && keys_applies(key, variant) && !node_find(node, key->name)) {
+    if (key->required && keys_applies(key, variant) && !is_there(reader, key, node)) {
       config_errors_add(reader->errors, section == SECTION_PIPELINE ? node->name_at : node->at, key->help, "%s needs '%s'",
                         reader_where(reader, section, where), key->name);
     }
@@ -268,7 +290,8 @@ static struct config_pipeline *add_pipeline(struct reader *reader, const struct 
 }
 
 static void read_pipeline(struct reader *reader, const struct node *node) {
-  struct config_pipeline *pipeline = is_name_free(reader, node) ? add_pipeline(reader, node) : NULL;
+  bool usable = node->kind != NODE_INVALID && is_name_free(reader, node);
+  struct config_pipeline *pipeline = usable ? add_pipeline(reader, node) : NULL;
   if (!pipeline) {
     return;
   }

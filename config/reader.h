@@ -31,7 +31,7 @@ const char *reader_where(const struct reader *reader, enum key_section section, 
 
 /* values.c: reads one value into `target`, which is the key's place in its structure. */
 void value_read(struct reader *reader, const struct config_key *key, const struct node *node, void *target);
-/* "a list", "a mapping", "nothing", "'abc'" in `text`. */
+/* "a list", "an empty value", "'abc'" in `text`. */
 const char *value_describe(const struct node *node, char text[READER_WHERE]);
 /* A number of a stage's parameter; false if an error was added. */
 bool value_read_number(struct reader *reader, const char *name, const struct node *node, bool whole, double *number);

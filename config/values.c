@@ -18,13 +18,13 @@ typedef void value_reader(struct reader *reader, const struct config_key *key, c
 
 const char *value_describe(const struct node *node, char text[READER_WHERE]) {
   if (node->kind == NODE_LIST) {
-    return "a list";
+    return node->first ? "a list" : "an empty list";
   }
   if (node->kind == NODE_MAPPING) {
-    return "a mapping";
+    return node->first ? "a mapping" : "an empty mapping";
   }
   if (node_is_nothing(node)) {
-    return "nothing";
+    return "an empty value";
   }
   snprintf(text, READER_WHERE, node->quoted ? "the text \"%.80s\"" : "'%.80s'", node->text);
   return text;
@@ -206,8 +206,8 @@ static void read_path(struct reader *reader, const struct config_key *key, const
     bool plain = node->kind == NODE_TEXT && !node->quoted && !node_is_nothing(node);
     expect(reader, key->name, node, plain ? "put it in quotes if it is the name of a file" : NULL, "a path");
   } else if (length > limit) {
-    config_errors_add(reader->errors, node->at, "choose a shorter path", "the path of '%s' has %zu bytes; the limit is %zu",
-                      key->name, length, limit);
+    config_errors_add(reader->errors, node->at, "choose a shorter path, or one relative to the working directory",
+                      "the path of '%s' has %zu bytes; the limit is %zu", key->name, length, limit);
   } else {
     store_text(reader, node->text, target);
   }

@@ -116,7 +116,7 @@ static void report_problem(struct loader *loader) {
                       "the file must be UTF-8 text without control characters", "not valid YAML: %s", parser->problem);
   } else if (parser->context) {
     config_errors_add(loader->errors, mark_at(loader, parser->problem_mark), remedy_of(loader),
-                      "not valid YAML: %s (%s that begins on line %zu)", parser->problem, parser->context,
+                      "not valid YAML: %s (%s from line %zu on)", parser->problem, parser->context,
                       parser->context_mark.line + 1);
   } else {
     config_errors_add(loader->errors, mark_at(loader, parser->problem_mark), remedy_of(loader), "not valid YAML: %s",
