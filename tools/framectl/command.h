@@ -1,0 +1,23 @@
+/* What a command is given, and the commands there are. Each prints its result and gives false with a problem. */
+#ifndef FRAMED_TOOLS_FRAMECTL_COMMAND_H
+#define FRAMED_TOOLS_FRAMECTL_COMMAND_H
+
+#include <stdint.h>
+
+#include "tools/framectl/problem.h"
+
+struct invocation {
+  const char *socket;  /* of the daemon */
+  const char *operand; /* a pipeline's name or a file; NULL: none */
+  bool json;           /* print JSON */
+  bool colour;         /* standard output is a terminal that shows colours */
+  bool force;          /* binary data to a terminal */
+  uint64_t frames;     /* stop after that many; 0: go on */
+};
+
+typedef bool command_run(const struct invocation *invocation, struct problem *problem);
+
+command_run command_status, command_metrics, command_top, command_reload, command_drain, command_pause, command_resume,
+    command_check, command_push, command_pull;
+
+#endif

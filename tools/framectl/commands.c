@@ -1,0 +1,77 @@
+/* The short commands: each asks the daemon one thing. */
+#include <errno.h>
+#include <libgen.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tools/framectl/command.h"
+#include "tools/framectl/daemon.h"
+
+bool command_metrics(const struct invocation *invocation, struct problem *problem) {
+  char *text = daemon_text(invocation->socket, "/metrics", problem);
+  if (!text) {
+    return false;
+  }
+  fputs(text, stdout);
+  free(text);
+  return true;
+}
+
+/* `done` is what a person reads after success; %s stands for the pipeline. */
+static bool give_command(const struct invocation *invocation, const char *command, const char *done, struct problem *problem) {
+  json_t *answer = daemon_command(invocation->socket, invocation->operand, command, problem);
+  if (!answer) {
+    return false;
+  }
+  if (invocation->json) {
+    json_dumpf(answer, stdout, JSON_INDENT(2));
+    putchar('\n');
+  } else {
+    printf("%s%s%s\n", invocation->operand ? invocation->operand : "", invocation->operand ? " " : "", done);
+  }
+  json_decref(answer);
+  return true;
+}
+
+bool command_reload(const struct invocation *invocation, struct problem *problem) {
+  return give_command(invocation, "reload", "the new configuration is in force", problem);
+}
+
+bool command_drain(const struct invocation *invocation, struct problem *problem) {
+  return give_command(invocation, "drain", "is drained: nothing is in flight; `framectl resume` ends it", problem);
+}
+
+bool command_pause(const struct invocation *invocation, struct problem *problem) {
+  return give_command(invocation, "pause", "is paused; `framectl resume` ends it", problem);
+}
+
+bool command_resume(const struct invocation *invocation, struct problem *problem) {
+  return give_command(invocation, "resume", "takes frames again", problem);
+}
+
+/* The daemon's program: the one beside this one if there is one, so that an unpacked build works as it lies. */
+static const char *find_framed(char path[PATH_MAX]) {
+  char own[PATH_MAX];
+  ssize_t length = readlink("/proc/self/exe", own, sizeof own - 1);
+  if (length > 0) {
+    own[length] = '\0';
+    int needed = snprintf(path, PATH_MAX, "%s/framed", dirname(own));
+    if (needed > 0 && needed < PATH_MAX && access(path, X_OK) == 0) {
+      return path;
+    }
+  }
+  return "framed";
+}
+
+bool command_check(const struct invocation *invocation, struct problem *problem) {
+  char path[PATH_MAX];
+  const char *framed = find_framed(path);
+  const char *arguments[] = {framed, "--check", invocation->operand ? "-c" : NULL, invocation->operand, NULL};
+  fflush(stdout);
+  execvp(framed, (char *const *)arguments);
+  return problem_set(problem, EXIT_STATUS_INTERNAL, "install framed, or put it beside framectl or into PATH",
+                     "cannot run framed: %s", strerror(errno));
+}

@@ -1,0 +1,90 @@
+#include "tools/framectl/daemon.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "tools/framectl/http.h"
+
+static json_t *parse(const struct question *question, const struct reply *reply, struct problem *problem) {
+  json_error_t error;
+  json_t *document = json_loadb(reply->body ? reply->body : "", reply->length, 0, &error);
+  if (!document) {
+    problem_set(problem, EXIT_STATUS_NO_DAEMON, "is it framed's status socket?", "what answers at %s is not framed",
+                question->socket);
+  }
+  return document;
+}
+
+/* Turns an answer with {"error", "remedy"} into a problem. */
+static bool report_refusal(const struct question *question, const struct reply *reply, struct problem *problem) {
+  json_t *document = parse(question, reply, problem);
+  if (document) {
+    const char *error = json_string_value(json_object_get(document, "error"));
+    const char *remedy = json_string_value(json_object_get(document, "remedy"));
+    problem_set(problem, EXIT_STATUS_REFUSED, remedy, "%s", error ? error : "the daemon refuses");
+    json_decref(document);
+  }
+  return false;
+}
+
+static bool ask(const struct question *question, struct reply *reply, struct problem *problem) {
+  if (!http_ask(question, reply, problem)) {
+    return false;
+  }
+  return reply->status / 100 == 2 || report_refusal(question, reply, problem);
+}
+
+static json_t *ask_json(const struct question *question, struct problem *problem) {
+  struct reply reply = {0};
+  json_t *document = ask(question, &reply, problem) ? parse(question, &reply, problem) : NULL;
+  reply_clear(&reply);
+  return document;
+}
+
+char *daemon_text(const char *socket, const char *path, struct problem *problem) {
+  const struct question question = {.socket = socket, .method = "GET", .path = path, .timeout_ms = DAEMON_PATIENCE_MS};
+  struct reply reply = {0};
+  char *text = NULL;
+  if (ask(&question, &reply, problem)) {
+    text = strdup(reply.body ? reply.body : "");
+  }
+  reply_clear(&reply);
+  return text;
+}
+
+json_t *daemon_status(const char *socket, int timeout_ms, struct problem *problem) {
+  const struct question question = {.socket = socket, .method = "GET", .path = "/v1/status", .timeout_ms = timeout_ms};
+  json_t *document = ask_json(&question, problem);
+  if (document && !json_is_object(json_object_get(document, "pipelines"))) {
+    json_decref(document);
+    document = NULL;
+    problem_set(problem, EXIT_STATUS_NO_DAEMON, "is it framed's status socket?", "what answers at %s is not framed", socket);
+  }
+  return document;
+}
+
+/* Names go into a path: what a name cannot hold is no pipeline, and needs no question. */
+static bool is_name(const char *text) {
+  size_t length = strlen(text);
+  for (size_t i = 0; i < length; i++) {
+    if (!isalnum((unsigned char)text[i]) && !strchr("_-.", text[i])) {
+      return false;
+    }
+  }
+  return length > 0 && length <= 64;
+}
+
+json_t *daemon_command(const char *socket, const char *pipeline, const char *command, struct problem *problem) {
+  char path[128] = "/v1/reload";
+  if (pipeline) {
+    if (!is_name(pipeline)) {
+      problem_set(problem, EXIT_STATUS_USAGE, "`framectl status` lists the pipelines", "'%s' cannot be the name of a pipeline",
+                  pipeline);
+      return NULL;
+    }
+    snprintf(path, sizeof path, "/v1/pipelines/%s/%s", pipeline, command);
+  }
+  const struct question question = {.socket = socket, .method = "POST", .path = path, .timeout_ms = -1};
+  return ask_json(&question, problem);
+}

@@ -1,0 +1,18 @@
+/* The daemon as commands see it: documents that it gives, and commands that it takes. */
+#ifndef FRAMED_TOOLS_FRAMECTL_DAEMON_H
+#define FRAMED_TOOLS_FRAMECTL_DAEMON_H
+
+#include <jansson.h>
+
+#include "tools/framectl/problem.h"
+
+enum { DAEMON_PATIENCE_MS = 10000 };
+
+/* A document as text, to free; NULL with a problem. */
+char *daemon_text(const char *socket, const char *path, struct problem *problem);
+/* /v1/status, to release with json_decref(); NULL with a problem. */
+json_t *daemon_status(const char *socket, int timeout_ms, struct problem *problem);
+/* POST /v1/reload if `pipeline` is NULL, else its command. Waits as long as the daemon does. */
+json_t *daemon_command(const char *socket, const char *pipeline, const char *command, struct problem *problem);
+
+#endif

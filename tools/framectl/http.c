@@ -1,0 +1,135 @@
+#include "tools/framectl/http.h"
+
+#include <errno.h>
+#include <grp.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+static bool report_no_permission(const char *path, const char *what, struct problem *problem) {
+  struct stat info;
+  const struct group *group = stat(path, &info) == 0 ? getgrgid(info.st_gid) : NULL;
+  char remedy[256] = "use sudo, or join the group that owns the socket";
+  if (group) {
+    snprintf(remedy, sizeof remedy,
+             "use sudo, or join the group '%s' that owns the socket (sudo adduser $USER %s, then log in again)", group->gr_name,
+             group->gr_name);
+  }
+  return problem_set(problem, EXIT_STATUS_NO_DAEMON, remedy, "no permission to talk to %s at %s", what, path);
+}
+
+static bool report_unreachable(const char *path, const char *what, int error, struct problem *problem) {
+  if (error == EACCES || error == EPERM) {
+    return report_no_permission(path, what, problem);
+  }
+  return problem_set(problem, EXIT_STATUS_NO_DAEMON,
+                     "is it running? See `systemctl status framed`; another socket is named by -s SOCKET or $FRAMED_SOCKET",
+                     "%s does not answer at %s: %s", what, path, strerror(error));
+}
+
+int unix_connect(const char *path, const char *what, struct problem *problem) {
+  struct sockaddr_un address = {.sun_family = AF_UNIX};
+  if (strlen(path) >= sizeof address.sun_path) {
+    problem_set(problem, EXIT_STATUS_USAGE, "name it by a shorter path, for example through a symbolic link",
+                "the path of the socket is longer than %zu bytes: %s", sizeof address.sun_path - 1, path);
+    return -1;
+  }
+  memcpy(address.sun_path, path, strlen(path));
+  int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (fd < 0) {
+    problem_set(problem, EXIT_STATUS_INTERNAL, NULL, "no socket: %s", strerror(errno));
+    return -1;
+  }
+  if (connect(fd, (const struct sockaddr *)&address, sizeof address) != 0) {
+    report_unreachable(path, what, errno, problem);
+    close(fd);
+    return -1;
+  }
+  return fd;
+}
+
+static int64_t now_ms(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+/* False when `deadline` (0: none) passes first. */
+static bool wait_for(int fd, short events, int64_t deadline) {
+  for (;;) {
+    int64_t left = deadline ? deadline - now_ms() : -1;
+    if (deadline && left <= 0) {
+      return false;
+    }
+    struct pollfd ready = {.fd = fd, .events = events};
+    int count = poll(&ready, 1, (int)left);
+    if (count > 0 || (count < 0 && errno != EINTR)) {
+      return true;
+    }
+  }
+}
+
+static bool report_silence(const struct question *question, struct problem *problem) {
+  return problem_set(problem, EXIT_STATUS_NO_DAEMON, "see `systemctl status framed` and `journalctl -u framed`",
+                     "framed at %s does not answer", question->socket);
+}
+
+static bool send_question(int fd, const struct question *question, int64_t deadline, struct problem *problem) {
+  char text[512];
+  int length = snprintf(text, sizeof text, "%s %s HTTP/1.1\r\nHost: framed\r\nConnection: close\r\nContent-Length: 0\r\n\r\n",
+                        question->method, question->path);
+  if (length < 0 || (size_t)length >= sizeof text) {
+    return problem_set(problem, EXIT_STATUS_USAGE, NULL, "the name is too long");
+  }
+  for (size_t sent = 0; sent < (size_t)length;) {
+    if (!wait_for(fd, POLLOUT, deadline)) {
+      return report_silence(question, problem);
+    }
+    ssize_t count = send(fd, text + sent, (size_t)length - sent, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (count > 0) {
+      sent += (size_t)count;
+    } else if (errno != EAGAIN && errno != EINTR) {
+      return report_unreachable(question->socket, "framed", errno, problem);
+    }
+  }
+  return true;
+}
+
+static bool receive_reply(int fd, const struct question *question, int64_t deadline, struct reply *reply,
+                          struct problem *problem) {
+  char bytes[65536];
+  while (reply->state < REPLY_DONE) {
+    if (!wait_for(fd, POLLIN, deadline)) {
+      return report_silence(question, problem);
+    }
+    ssize_t count = recv(fd, bytes, sizeof bytes, MSG_DONTWAIT);
+    if (count > 0) {
+      reply_feed(reply, bytes, (size_t)count);
+    } else if (count == 0) {
+      reply_end(reply);
+    } else if (errno != EAGAIN && errno != EINTR) {
+      return report_unreachable(question->socket, "framed", errno, problem);
+    }
+  }
+  if (reply->state == REPLY_BAD) {
+    return problem_set(problem, EXIT_STATUS_NO_DAEMON, "is it framed's status socket, and did it just end?",
+                       "what answers at %s cannot be understood: %s", question->socket, reply->problem);
+  }
+  return true;
+}
+
+bool http_ask(const struct question *question, struct reply *reply, struct problem *problem) {
+  int64_t deadline = question->timeout_ms < 0 ? 0 : now_ms() + question->timeout_ms;
+  int fd = unix_connect(question->socket, "framed", problem);
+  if (fd < 0) {
+    return false;
+  }
+  bool fine = send_question(fd, question, deadline, problem) && receive_reply(fd, question, deadline, reply, problem);
+  close(fd);
+  return fine;
+}

@@ -1,0 +1,20 @@
+/* Asks the daemon something over its Unix socket: one connection a question. */
+#ifndef FRAMED_TOOLS_FRAMECTL_HTTP_H
+#define FRAMED_TOOLS_FRAMECTL_HTTP_H
+
+#include "tools/framectl/problem.h"
+#include "tools/framectl/reply.h"
+
+/* Connects to a Unix stream socket, or gives -1 and a problem whose remedy fits the reason. `what` is who should
+ * listen there: "framed". */
+int unix_connect(const char *path, const char *what, struct problem *problem);
+
+struct question {
+  const char *socket, *method, *path;
+  int timeout_ms; /* for the whole answer; -1: none */
+};
+
+/* True with a whole answer of any HTTP status in `reply`, which the caller clears in any case. */
+bool http_ask(const struct question *question, struct reply *reply, struct problem *problem);
+
+#endif

@@ -1,0 +1,246 @@
+/* framectl: asks and commands a running framed over its status socket. Only this file reads the command line. */
+#include <errno.h>
+#include <getopt.h>
+#include <jansson.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tools/framectl/command.h"
+
+#define DEFAULT_SOCKET "/run/framed/status.sock"
+
+enum option_id { OPTION_JSON = 1, OPTION_FORCE = 2, OPTION_FRAMES = 4 }; /* bits: those that not every command takes */
+
+static const struct command {
+  const char *name, *operand; /* NULL: takes none; in brackets: may be left out */
+  unsigned options;
+  const char *summary, *help;
+  command_run *run;
+} commands[] = {
+    {"status", "[PIPELINE]", OPTION_JSON, "show all pipelines, or one with its ledger and latencies",
+     "Shows for each pipeline its state, what it waits for, frames and bytes a second, the latency of frames from first\n"
+     "byte in to last byte out, and how many were dropped for which reason. With PIPELINE: where its frames come from and\n"
+     "go to, the account of all frames, and the latency of each step of their road over the last ten seconds.",
+     command_status},
+    {"metrics", NULL, 0, "print the metrics that Prometheus reads", "Prints /metrics, in Prometheus' text format.",
+     command_metrics},
+    {"top", NULL, 0, "watch the pipelines live",
+     "Shows the pipelines every second until q is pressed; ? lists the keys. Pipelines can be paused and resumed.",
+     command_top},
+    {"reload", NULL, OPTION_JSON, "put the changed configuration in force",
+     "Makes the daemon read its configuration again. With an error in it the old one stays in force, the error is\n"
+     "printed, and the exit status is 1.",
+     command_reload},
+    {"drain", "PIPELINE", OPTION_JSON, "stop taking frames and wait until none is in flight",
+     "Answers when nothing is in flight, or with exit status 1 after `drain_timeout`. Clients stay connected.\n"
+     "`framectl resume PIPELINE` ends it.",
+     command_drain},
+    {"pause", "PIPELINE", OPTION_JSON, "stop taking frames", "Answers at once. `framectl resume PIPELINE` ends it.",
+     command_pause},
+    {"resume", "PIPELINE", OPTION_JSON, "take frames again", "Ends pause and drain.", command_resume},
+    {"check", "[FILE]", 0, "check a configuration file without using it",
+     "Runs `framed --check` on FILE (default: framed's own), and exits as that does: 0 if the file is valid, 78 if not.",
+     command_check},
+    {"push", "PIPELINE", OPTION_FORCE, "send frames from standard input to a pipeline",
+     "Copies standard input to the pipeline's source socket and waits where the pipeline pushes back. If its sink is\n"
+     "`reply`, writes the results to standard output. Says on standard error how much it was.\n"
+     "  --force        also with a terminal in place of a file or pipe",
+     command_push},
+    {"pull", "PIPELINE", OPTION_FORCE | OPTION_FRAMES, "write a pipeline's results to standard output",
+     "Reads from the pipeline's sink socket until it ends. Says on standard error how much it was.\n"
+     "  --frames N     stop after N whole results\n"
+     "  --force        also to a terminal",
+     command_pull},
+};
+enum { COMMAND_COUNT = sizeof commands / sizeof commands[0] };
+
+struct command_line {
+  struct invocation invocation;
+  const struct command *command;
+  unsigned options; /* given, of enum option_id */
+  bool wants_help, wants_version;
+};
+
+static void print_help(void) {
+  printf("usage: framectl [-s SOCKET] COMMAND [ARGUMENT]\n\n"
+         "Asks and commands a running framed.\n\n");
+  for (const struct command *command = commands; command < commands + COMMAND_COUNT; command++) {
+    char usage[32];
+    snprintf(usage, sizeof usage, "%s %s", command->name, command->operand ? command->operand : "");
+    printf("  %-18s  %s\n", usage, command->summary);
+  }
+  printf("\n"
+         "  -s, --socket SOCKET  the daemon's status socket (default: $FRAMED_SOCKET, or " DEFAULT_SOCKET ")\n"
+         "  --json               print JSON: status, reload, drain, pause, resume\n"
+         "  -h, --help           this, or with a command what it does\n"
+         "  --version            print the version\n\n"
+         "Exit status: 0 fine, 1 the daemon said no, 64 usage, 69 no daemon there, 70 internal error.\n");
+}
+
+static void print_command_help(const struct command *command) {
+  printf("usage: framectl [-s SOCKET] %s%s%s%s%s\n\n%s\n", command->name, command->options & OPTION_JSON ? " [--json]" : "",
+         command->options & OPTION_FRAMES ? " [--frames N]" : "", command->operand ? " " : "",
+         command->operand ? command->operand : "", command->help);
+}
+
+/* -- reading the command line ------------------------------------------------------------------------------------- */
+
+static bool find_command(const char *name, const struct command **found, struct problem *problem) {
+  for (const struct command *command = commands; command < commands + COMMAND_COUNT; command++) {
+    if (strcmp(name, command->name) == 0) {
+      *found = command;
+      return true;
+    }
+  }
+  return problem_set(problem, EXIT_STATUS_USAGE, "`framectl --help` lists the commands", "there is no command '%s'", name);
+}
+
+static bool parse_frames(const char *text, uint64_t *frames, struct problem *problem) {
+  char *end;
+  errno = 0;
+  unsigned long long value = strtoull(text, &end, 10);
+  if (text[strspn(text, "0123456789")] != '\0' || end == text || errno != 0 || value == 0 || value > UINT32_MAX) {
+    return problem_set(problem, EXIT_STATUS_USAGE, "give a whole number from 1", "--frames does not take '%s'", text);
+  }
+  *frames = value;
+  return true;
+}
+
+static bool take_option(int option, struct command_line *line, char **arguments, struct problem *problem) {
+  switch (option) {
+  case 's':
+    line->invocation.socket = optarg;
+    return true;
+  case 'h':
+    line->wants_help = true;
+    return true;
+  case 'V':
+    line->wants_version = true;
+    return true;
+  case 'j':
+    line->invocation.json = true;
+    line->options |= OPTION_JSON;
+    return true;
+  case 'f':
+    line->invocation.force = true;
+    line->options |= OPTION_FORCE;
+    return true;
+  case 'n':
+    line->options |= OPTION_FRAMES;
+    return parse_frames(optarg, &line->invocation.frames, problem);
+  case ':':
+    return problem_set(problem, EXIT_STATUS_USAGE, "see `framectl --help`", "%s needs a value", arguments[optind - 1]);
+  default:
+    return problem_set(problem, EXIT_STATUS_USAGE, "see `framectl --help`", "there is no option %s", arguments[optind - 1]);
+  }
+}
+
+static bool read_options(int count, char **arguments, struct command_line *line, struct problem *problem) {
+  static const struct option options[] = {{"socket", required_argument, NULL, 's'},
+                                          {"json", no_argument, NULL, 'j'},
+                                          {"force", no_argument, NULL, 'f'},
+                                          {"frames", required_argument, NULL, 'n'},
+                                          {"help", no_argument, NULL, 'h'},
+                                          {"version", no_argument, NULL, 'V'},
+                                          {NULL, 0, NULL, 0}};
+  opterr = 0;
+  int option;
+  while ((option = getopt_long(count, arguments, ":s:h", options, NULL)) != -1) {
+    if (!take_option(option, line, arguments, problem)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+static bool read_operands(int count, char **operands, struct command_line *line, struct problem *problem) {
+  const struct command *command = line->command;
+  if (line->options & ~command->options) {
+    return problem_set(problem, EXIT_STATUS_USAGE, NULL, "'%s' does not take %s", command->name,
+                       line->options & ~command->options & OPTION_JSON     ? "--json"
+                       : line->options & ~command->options & OPTION_FRAMES ? "--frames"
+                                                                           : "--force");
+  }
+  if (count > (command->operand ? 1 : 0)) {
+    return problem_set(problem, EXIT_STATUS_USAGE, NULL, "'%s' takes nothing more: %s", command->name, operands[count - 1]);
+  }
+  if (count == 0 && command->operand && command->operand[0] != '[') {
+    return problem_set(problem, EXIT_STATUS_USAGE, "`framectl status` lists the pipelines", "'%s' needs the name of a pipeline",
+                       command->name);
+  }
+  line->invocation.operand = count > 0 ? operands[0] : NULL;
+  return true;
+}
+
+static bool read_command_line(int count, char **arguments, struct command_line *line, struct problem *problem) {
+  if (!read_options(count, arguments, line, problem)) {
+    return false;
+  }
+  if (optind < count && !find_command(arguments[optind], &line->command, problem)) {
+    return false;
+  }
+  if (line->wants_help || line->wants_version) {
+    return true;
+  }
+  if (!line->command) {
+    return problem_set(problem, EXIT_STATUS_USAGE, "`framectl --help` lists the commands", "no command given");
+  }
+  return read_operands(count - optind - 1, arguments + optind + 1, line, problem);
+}
+
+/* -- running -------------------------------------------------------------------------------------------------------- */
+
+static const char *default_socket(void) {
+  const char *socket = getenv("FRAMED_SOCKET");
+  return socket && *socket ? socket : DEFAULT_SOCKET;
+}
+
+static bool shows_colours(void) {
+  const char *unwanted = getenv("NO_COLOR"), *terminal = getenv("TERM");
+  return isatty(STDOUT_FILENO) && !(unwanted && *unwanted) && terminal && strcmp(terminal, "dumb") != 0;
+}
+
+static void print_problem(const struct problem *problem, bool json) {
+  const char *text = problem->text ? problem->text : "no memory";
+  if (!json) {
+    fprintf(stderr, "framectl: %s\n", text);
+    if (problem->remedy) {
+      fprintf(stderr, "  %s\n", problem->remedy);
+    }
+    return;
+  }
+  json_t *document = json_pack("{s:s, s:s}", "error", text, "remedy", problem->remedy ? problem->remedy : "");
+  json_dumpf(document, stdout, JSON_INDENT(2));
+  putchar('\n');
+  json_decref(document);
+}
+
+static bool run(struct command_line *line, struct problem *problem) {
+  if (line->wants_version) {
+    printf("framectl %s\n", FRAMED_VERSION);
+  } else if (line->wants_help && line->command) {
+    print_command_help(line->command);
+  } else if (line->wants_help) {
+    print_help();
+  } else if (!line->command->run(&line->invocation, problem)) {
+    return false;
+  }
+  return fflush(stdout) == 0 ||
+         problem_set(problem, EXIT_STATUS_INTERNAL, NULL, "cannot write to standard output: %s", strerror(errno));
+}
+
+int main(int count, char **arguments) {
+  struct command_line line = {.invocation = {.socket = default_socket(), .colour = shows_colours()}};
+  struct problem problem = {0};
+  signal(SIGPIPE, SIG_IGN);
+  if (read_command_line(count, arguments, &line, &problem) && run(&line, &problem)) {
+    return EXIT_STATUS_OK;
+  }
+  print_problem(&problem, line.invocation.json);
+  int status = problem.status;
+  problem_clear(&problem);
+  return status;
+}

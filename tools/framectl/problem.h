@@ -1,0 +1,26 @@
+/* An error as a value: the exit status it means, what failed, and what to do about it. Only main prints it. */
+#ifndef FRAMED_TOOLS_FRAMECTL_PROBLEM_H
+#define FRAMED_TOOLS_FRAMECTL_PROBLEM_H
+
+#include <stdbool.h>
+
+enum exit_status {
+  EXIT_STATUS_OK = 0,
+  EXIT_STATUS_REFUSED = 1, /* the daemon said no */
+  EXIT_STATUS_USAGE = 64,
+  EXIT_STATUS_NO_DAEMON = 69,
+  EXIT_STATUS_INTERNAL = 70
+};
+
+struct problem { /* zero before use; problem_clear() after */
+  enum exit_status status;
+  char *text;   /* may have several lines */
+  char *remedy; /* NULL: none */
+};
+
+/* Fills `problem` (what was in it goes) and returns false, so that a function can end in `return problem_set(...)`. */
+__attribute__((format(printf, 4, 5))) bool problem_set(struct problem *problem, enum exit_status status, const char *remedy,
+                                                       const char *format, ...);
+void problem_clear(struct problem *problem);
+
+#endif

@@ -1,0 +1,270 @@
+/*
+ * Lines from top to bottom: title, pipelines, the selected pipeline's frames and latencies, keys. A low terminal
+ * loses the latencies first, then the graph; a narrow one cuts lines at its edge.
+ */
+#include "tools/framectl/screen.h"
+
+#include <curses.h>
+#include <langinfo.h>
+#include <locale.h>
+#include <string.h>
+
+#include "tools/framectl/text.h"
+
+enum { PAIR_GOOD = 1, PAIR_WARNING, PAIR_BAD, PAIR_DIM };
+enum { FRAME_LINES = 5, LATENCY_LINES = STEP_COUNT + 1 };
+
+static SCREEN *terminal;
+
+bool screen_open(bool colour) {
+  setlocale(LC_CTYPE, "");
+  terminal = newterm(NULL, stdout, stdin);
+  if (!terminal) {
+    return false;
+  }
+  cbreak();
+  noecho();
+  curs_set(0);
+  keypad(stdscr, TRUE);
+  if (colour && has_colors() && start_color() == OK) {
+    use_default_colors();
+    init_pair(PAIR_GOOD, COLOR_GREEN, -1);
+    init_pair(PAIR_WARNING, COLOR_YELLOW, -1);
+    init_pair(PAIR_BAD, COLOR_RED, -1);
+    init_pair(PAIR_DIM, COLOR_CYAN, -1);
+  }
+  return true;
+}
+
+void screen_close(void) {
+  endwin();
+  delscreen(terminal);
+  terminal = NULL;
+}
+
+/* -- pieces ----------------------------------------------------------------------------------------------------------- */
+
+static chtype pair_of_state(const char *state) {
+  if (strcmp(state, "running") == 0) {
+    return (chtype)COLOR_PAIR(PAIR_GOOD);
+  }
+  return (chtype)COLOR_PAIR(strcmp(state, "stopped") == 0 ? PAIR_BAD : PAIR_WARNING);
+}
+
+/* Text at a place, cut at the right edge. */
+__attribute__((format(printf, 4, 5))) static void put(int y, int x, chtype attributes, const char *format, ...) {
+  char text[512];
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(text, sizeof text, format, arguments);
+  va_end(arguments);
+  if (y >= 0 && y < LINES && x < COLS) {
+    attrset((int)attributes);
+    mvaddnstr(y, x, text, COLS - x);
+    attrset(A_NORMAL);
+  }
+}
+
+static void draw_title(const struct scene *scene) {
+  struct daemon_view view;
+  char uptime[TEXT_ROOM];
+  if (!scene->document) {
+    put(0, 0, A_BOLD, "framed");
+    return;
+  }
+  view_daemon(scene->document, &view);
+  put(0, 0, A_BOLD, "framed %s", view.version);
+  put(0, (int)strlen(view.version) + 9, A_NORMAL, "up %s, %s on %s, %llu lane%s", text_uptime(uptime, view.uptime_s),
+      view.backend, view.device, (unsigned long long)view.lanes, view.lanes == 1 ? "" : "s");
+}
+
+/* -- the table ------------------------------------------------------------------------------------------------------- */
+
+static void draw_heading(int y) {
+  put(y, 0, A_REVERSE, "%-15s %-8s %-8s %7s %10s %10s %7s %8s%*s", "PIPELINE", "STATE", "WAITS", "FPS", "IN/S", "OUT/S", "P99",
+      "DROPPED", COLS > 80 ? COLS - 80 : 0, "");
+}
+
+static void draw_row(int y, const struct pipeline_view *view, const struct history_line *line, bool selected) {
+  char fps[TEXT_ROOM], in[TEXT_ROOM], out[TEXT_ROOM], p99[TEXT_ROOM] = "-";
+  double rate = line ? history_rate(line, 0) : -1;
+  chtype bold = selected ? A_BOLD : A_NORMAL;
+  if (view->latency[STEP_TOTAL].count > 0) {
+    text_duration(p99, view->latency[STEP_TOTAL].p99);
+  }
+  put(y, 0, selected ? A_REVERSE : A_NORMAL, "%-15.15s", view->name);
+  put(y, 16, bold | pair_of_state(view->state), "%-8.8s", view->state);
+  put(y, 25, bold, "%-8.8s %7s %10s %10s %7s", strcmp(view->waiting, "nothing") == 0 ? "-" : view->waiting,
+      text_rate(fps, rate < 0 ? view->fps : rate), text_bytes(in, view->in_bytes_per_s), text_bytes(out, view->out_bytes_per_s),
+      p99);
+  uint64_t drops = view_dropped(view);
+  chtype colour = drops == 0 ? A_NORMAL : (chtype)COLOR_PAIR(line && line->fresh_drops > 0 ? PAIR_BAD : PAIR_WARNING);
+  put(y, 72, bold | colour, "%8llu", (unsigned long long)drops);
+}
+
+/* Moves the window so that the selected pipeline, which stands at `index`, is inside. */
+static void scroll_to(struct scene *scene, unsigned index, unsigned rows, unsigned count) {
+  if (index < scene->top) {
+    scene->top = index;
+  } else if (rows > 0 && index >= scene->top + rows) {
+    scene->top = index - rows + 1;
+  }
+  if (scene->top + rows > count) {
+    scene->top = count > rows ? count - rows : 0;
+  }
+}
+
+static void draw_table(struct scene *scene, int y, unsigned rows) {
+  json_t *pipelines = json_object_get(scene->document, "pipelines"), *pipeline;
+  unsigned index = 0;
+  const char *name;
+  json_object_foreach(pipelines, name, pipeline) {
+    if (strcmp(name, scene->selected) == 0) {
+      scroll_to(scene, index, rows, (unsigned)json_object_size(pipelines));
+    }
+    index++;
+  }
+  draw_heading(y++);
+  index = 0;
+  json_object_foreach(pipelines, name, pipeline) {
+    if (index >= scene->top && index < scene->top + rows) {
+      struct pipeline_view view;
+      view_pipeline(name, pipeline, &view);
+      draw_row(y++, &view, history_find(scene->history, name), strcmp(name, scene->selected) == 0);
+    }
+    index++;
+  }
+}
+
+/* -- the selected pipeline ----------------------------------------------------------------------------------------- */
+
+static void draw_graph(int y, const struct history_line *line) {
+  static const char *const blocks[] = {" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
+  static const char *const letters[] = {" ", "_", ".", "-", "=", "+", "*", "%", "#"};
+  const char *const *marks = strcmp(nl_langinfo(CODESET), "UTF-8") == 0 ? blocks : letters;
+  int width = COLS - 22 < HISTORY_LENGTH ? COLS - 22 : HISTORY_LENGTH;
+  double highest = 0;
+  for (int age = 0; age < width; age++) {
+    double rate = history_rate(line, (unsigned)age);
+    highest = rate > highest ? rate : highest;
+  }
+  char text[TEXT_ROOM];
+  put(y, 0, A_NORMAL, "fps, up to %-8s", text_rate(text, highest));
+  for (int x = 0; x < width; x++) {
+    double rate = history_rate(line, (unsigned)(width - 1 - x));
+    int level = rate <= 0 || highest <= 0 ? 0 : 1 + (int)(rate / highest * 7);
+    put(y, 20 + x, (chtype)COLOR_PAIR(PAIR_GOOD), "%s", marks[level]);
+  }
+}
+
+static void draw_drops(int y, const struct pipeline_view *view) {
+  int x = 0;
+  put(y, x, A_NORMAL, "dropped ");
+  x += 8;
+  if (view_dropped(view) == 0) {
+    put(y, x, A_NORMAL, "none");
+  }
+  for (int fate = FATE_EMITTED + 1; fate < FATE_COUNT; fate++) {
+    if (view->fates[fate] > 0) {
+      char text[TEXT_ROOM];
+      int length = snprintf(text, sizeof text, "%s %llu  ", fate_names[fate], (unsigned long long)view->fates[fate]);
+      put(y, x, (chtype)COLOR_PAIR(PAIR_BAD), "%s", text);
+      x += length;
+    }
+  }
+}
+
+static void draw_frames(int y, const struct pipeline_view *view, const struct history_line *line) {
+  put(y, 0, A_BOLD, "%s", view->name);
+  put(y, (int)strlen(view->name) + 2, (chtype)COLOR_PAIR(PAIR_DIM), "%s -> %s", view->source.format, view->sink.format);
+  put(y + 1, 0, A_NORMAL, "%llu of %llu producers, %llu readers, %llu clients refused, %llu results missed",
+      (unsigned long long)view->sessions, (unsigned long long)view->clients, (unsigned long long)view->readers,
+      (unsigned long long)view->refused, (unsigned long long)view->missed);
+  put(y + 2, 0, A_NORMAL, "frames in %llu, emitted %llu, in flight %llu", (unsigned long long)view->in,
+      (unsigned long long)view->fates[FATE_EMITTED], (unsigned long long)view->in_flight);
+  draw_drops(y + 3, view);
+  if (line) {
+    draw_graph(y + 4, line);
+  }
+}
+
+static void draw_latencies(int y, const struct pipeline_view *view) {
+  put(y++, 0, A_REVERSE, "%-9s %8s %8s %8s %8s  %-*s", "STEP", "P50", "P99", "P99.9", "MAX", COLS > 47 ? COLS - 47 : 0,
+      "LAST 10 SECONDS");
+  for (int step = 0; step < STEP_COUNT; step++) {
+    const struct latency_view *latency = &view->latency[step];
+    char p50[TEXT_ROOM] = "-", p99[TEXT_ROOM] = "-", p999[TEXT_ROOM] = "-", max[TEXT_ROOM] = "-";
+    if (latency->count > 0) {
+      text_duration(p50, latency->p50);
+      text_duration(p99, latency->p99);
+      text_duration(p999, latency->p999);
+      text_duration(max, latency->max);
+    }
+    chtype bold = step == STEP_TOTAL ? A_BOLD : A_NORMAL;
+    put(y, 0, bold, "%-9s %8s %8s %8s %8s", step_names[step], p50, p99, p999, max);
+    put(y++, 47, (chtype)COLOR_PAIR(PAIR_DIM), "%s", step_help[step]);
+  }
+}
+
+static void draw_selected(const struct scene *scene, int y, int lines) {
+  json_t *pipeline = json_object_get(json_object_get(scene->document, "pipelines"), scene->selected);
+  if (!pipeline || lines < FRAME_LINES) {
+    return;
+  }
+  struct pipeline_view view;
+  view_pipeline(scene->selected, pipeline, &view);
+  draw_frames(y, &view, history_find(scene->history, scene->selected));
+  if (lines >= FRAME_LINES + LATENCY_LINES) {
+    draw_latencies(y + FRAME_LINES, &view);
+  }
+}
+
+/* -- the whole ---------------------------------------------------------------------------------------------------------- */
+
+static void draw_help(void) {
+  static const char *const lines[] = {"up, down   select a pipeline",
+                                      "space      pause or resume the selected pipeline",
+                                      "p          freeze the display",
+                                      "?          this help",
+                                      "q          quit",
+                                      "",
+                                      "FPS is of the last second; bytes and latencies are of the last ten.",
+                                      "Red drops happened within the last second, yellow ones before."};
+  for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
+    put(2 + (int)i, 2, A_NORMAL, "%s", lines[i]);
+  }
+}
+
+static void draw_footer(const struct scene *scene) {
+  int y = LINES - 1;
+  if (scene->problem) {
+    put(y, 0, A_BOLD | (chtype)COLOR_PAIR(PAIR_BAD), "no daemon: %s, trying again", scene->problem);
+  } else if (scene->message[0]) {
+    put(y, 0, (chtype)COLOR_PAIR(PAIR_WARNING), "%s", scene->message);
+  } else {
+    put(y, 0, (chtype)COLOR_PAIR(PAIR_DIM), "q quit   arrows select   space pause, resume   p freeze   ? help%s",
+        scene->frozen ? "   (frozen)" : "");
+  }
+}
+
+/* How many pipelines are in sight: all of them if the selected one's details still fit below. */
+static int rows_for(int room, int count) {
+  int beside_all = room - 1 - FRAME_LINES - LATENCY_LINES, beside_frames = room - 1 - FRAME_LINES;
+  int rows = beside_all > 0 ? beside_all : beside_frames > 0 ? beside_frames : room;
+  return rows < 0 ? 0 : rows < count ? rows : count;
+}
+
+void screen_draw(struct scene *scene) {
+  erase();
+  draw_title(scene);
+  if (scene->help) {
+    draw_help();
+  } else if (scene->document) {
+    int room = LINES - 3; /* all but title, heading and footer */
+    int rows = rows_for(room, (int)json_object_size(json_object_get(scene->document, "pipelines")));
+    draw_table(scene, 1, (unsigned)rows);
+    draw_selected(scene, rows + 3, room - rows - 1);
+  }
+  draw_footer(scene);
+  refresh();
+}

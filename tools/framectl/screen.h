@@ -1,0 +1,23 @@
+/* What `framectl top` shows, and how it is drawn; knows the terminal and neither keys nor daemon. */
+#ifndef FRAMED_TOOLS_FRAMECTL_SCREEN_H
+#define FRAMED_TOOLS_FRAMECTL_SCREEN_H
+
+#include "tools/framectl/history.h"
+
+struct scene {
+  const char *socket;
+  json_t *document;    /* the last answer; NULL: none yet */
+  const char *problem; /* why there is no newer answer; NULL: there is one */
+  const struct history *history;
+  char selected[65]; /* a pipeline's name; "": none */
+  unsigned top;      /* index of the first pipeline in sight */
+  bool frozen, help;
+  char message[128]; /* about the last key; "": none */
+};
+
+/* False if the terminal cannot do it. */
+bool screen_open(bool colour);
+void screen_close(void);
+void screen_draw(struct scene *scene);
+
+#endif

@@ -1,0 +1,191 @@
+/* `framectl status`: all pipelines as one table, or one pipeline with its ledger and the steps of its road. */
+#include <stdio.h>
+#include <string.h>
+
+#include "tools/framectl/command.h"
+#include "tools/framectl/daemon.h"
+#include "tools/framectl/text.h"
+#include "tools/framectl/view.h"
+
+static bool report_no_memory(struct problem *problem) { return problem_set(problem, EXIT_STATUS_INTERNAL, NULL, "no memory"); }
+
+static enum text_colour colour_of_state(const char *state) {
+  if (strcmp(state, "running") == 0) {
+    return COLOUR_GREEN;
+  }
+  return strcmp(state, "stopped") == 0 ? COLOUR_RED : COLOUR_YELLOW;
+}
+
+/* "late 1, unread 20", or "-". */
+static void describe_drops(const struct pipeline_view *view, char *text, size_t room) {
+  size_t length = 0;
+  snprintf(text, room, "-");
+  for (int fate = FATE_EMITTED + 1; fate < FATE_COUNT && length < room; fate++) {
+    if (view->fates[fate] > 0) {
+      int added = snprintf(text + length, room - length, "%s%s %llu", length > 0 ? ", " : "", fate_names[fate],
+                           (unsigned long long)view->fates[fate]);
+      length += added > 0 ? (size_t)added : 0;
+    }
+  }
+}
+
+static void print_daemon(const json_t *document, bool colour) {
+  struct daemon_view view;
+  char uptime[TEXT_ROOM];
+  view_daemon(document, &view);
+  text_colour_begin(stdout, COLOUR_BOLD, colour);
+  printf("framed %s", view.version);
+  text_colour_end(stdout, COLOUR_BOLD, colour);
+  printf(": up %s, %s on %s, %llu lane%s\n\n", text_uptime(uptime, view.uptime_s), view.backend, view.device,
+         (unsigned long long)view.lanes, view.lanes == 1 ? "" : "s");
+}
+
+/* -- all pipelines ------------------------------------------------------------------------------------------------- */
+
+static void add_row(struct table *table, const struct pipeline_view *view) {
+  char text[TEXT_ROOM], drops[256];
+  const struct latency_view *total = &view->latency[STEP_TOTAL];
+  table_cell(table, COLOUR_BOLD, "%s", view->name);
+  table_cell(table, colour_of_state(view->state), "%s", view->state);
+  table_cell(table, COLOUR_NONE, "%s", strcmp(view->waiting, "nothing") == 0 ? "-" : view->waiting);
+  table_cell(table, COLOUR_NONE, "%llu", (unsigned long long)view->fates[FATE_EMITTED]);
+  table_cell(table, COLOUR_NONE, "%s", text_rate(text, view->fps));
+  table_cell(table, COLOUR_NONE, "%s/s", text_bytes(text, view->in_bytes_per_s));
+  table_cell(table, COLOUR_NONE, "%s/s", text_bytes(text, view->out_bytes_per_s));
+  table_cell(table, COLOUR_NONE, "%s", total->count ? text_duration(text, total->p50) : "-");
+  table_cell(table, COLOUR_NONE, "%s", total->count ? text_duration(text, total->p99) : "-");
+  describe_drops(view, drops, sizeof drops);
+  table_cell(table, view_dropped(view) ? COLOUR_RED : COLOUR_NONE, "%s", drops);
+}
+
+static bool print_all(json_t *document, bool colour, struct problem *problem) {
+  struct table *table = table_new("PIPELINE|STATE|WAITS FOR|>EMITTED|>FPS|>IN|>OUT|>P50|>P99|DROPPED");
+  if (!table) {
+    return report_no_memory(problem);
+  }
+  const char *name;
+  json_t *pipeline;
+  json_object_foreach(json_object_get(document, "pipelines"), name, pipeline) {
+    struct pipeline_view view;
+    view_pipeline(name, pipeline, &view);
+    add_row(table, &view);
+  }
+  print_daemon(document, colour);
+  bool fine = table_print(table, stdout, "", colour);
+  table_free(table);
+  return fine || report_no_memory(problem);
+}
+
+/* -- one pipeline --------------------------------------------------------------------------------------------------- */
+
+static void print_end(const char *label, const struct end_view *end) {
+  char bytes[TEXT_ROOM];
+  printf("  %-8s  ", label);
+  if (end->reply) {
+    printf("reply to the producer");
+  } else {
+    printf("%s %s", end->socket ? "socket" : "file", end->socket ? end->socket : end->file ? end->file : "unknown");
+  }
+  printf(", %s, %s, %s a frame\n", end->protocol, end->format, text_bytes(bytes, (double)end->frame_bytes));
+}
+
+static void print_pipeline(const struct pipeline_view *view, bool colour) {
+  char rate[TEXT_ROOM], in[TEXT_ROOM], out[TEXT_ROOM];
+  text_colour_begin(stdout, COLOUR_BOLD, colour);
+  printf("%s", view->name);
+  text_colour_end(stdout, COLOUR_BOLD, colour);
+  printf(": ");
+  text_colour_begin(stdout, colour_of_state(view->state), colour);
+  printf("%s", view->state);
+  text_colour_end(stdout, colour_of_state(view->state), colour);
+  printf(strcmp(view->waiting, "nothing") == 0 ? ", frames move\n" : ", waits for %s\n", view->waiting);
+  print_end("source", &view->source);
+  print_end("sink", &view->sink);
+  printf("  clients   %llu of %llu producers, %llu readers; %llu refused, %llu results missed by slow readers\n",
+         (unsigned long long)view->sessions, (unsigned long long)view->clients, (unsigned long long)view->readers,
+         (unsigned long long)view->refused, (unsigned long long)view->missed);
+  printf("  rate      %s frames/s, %s/s in, %s/s out over %.0f s\n\n", text_rate(rate, view->fps),
+         text_bytes(in, view->in_bytes_per_s), text_bytes(out, view->out_bytes_per_s), view->window_s);
+}
+
+static void add_frames(struct table *table, enum text_colour colour, const char *what, uint64_t count, const char *meaning) {
+  table_cell(table, colour, "%s", what);
+  table_cell(table, colour, "%llu", (unsigned long long)count);
+  table_cell(table, COLOUR_DIM, "%s", meaning);
+}
+
+static struct table *ledger_table(const struct pipeline_view *view) {
+  struct table *table = table_new("FRAMES|>COUNT|MEANING");
+  if (table) {
+    add_frames(table, COLOUR_NONE, "in", view->in, "their first byte came");
+    add_frames(table, COLOUR_NONE, fate_names[FATE_EMITTED], view->fates[FATE_EMITTED], fate_meanings[FATE_EMITTED]);
+    for (int fate = FATE_EMITTED + 1; fate < FATE_COUNT; fate++) {
+      if (view->fates[fate] > 0) {
+        add_frames(table, COLOUR_RED, fate_names[fate], view->fates[fate], fate_meanings[fate]);
+      }
+    }
+    add_frames(table, COLOUR_NONE, "in flight", view->in_flight, "no fate yet");
+  }
+  return table;
+}
+
+static struct table *latency_table(const struct pipeline_view *view) {
+  struct table *table = table_new("STEP|>P50|>P99|>P99.9|>MAX|MEANING");
+  for (int step = 0; table && step < STEP_COUNT; step++) {
+    const struct latency_view *latency = &view->latency[step];
+    const double values[] = {latency->p50, latency->p99, latency->p999, latency->max};
+    table_cell(table, step == STEP_TOTAL ? COLOUR_BOLD : COLOUR_NONE, "%s", step_names[step]);
+    for (size_t i = 0; i < sizeof values / sizeof values[0]; i++) {
+      char text[TEXT_ROOM];
+      table_cell(table, COLOUR_NONE, "%s", latency->count ? text_duration(text, values[i]) : "-");
+    }
+    table_cell(table, COLOUR_DIM, "%s", step_help[step]);
+  }
+  return table;
+}
+
+static bool print_one(json_t *document, const char *name, bool colour, struct problem *problem) {
+  struct pipeline_view view;
+  if (!view_find(document, name, &view, problem)) {
+    return false;
+  }
+  struct table *ledger = ledger_table(&view), *latency = latency_table(&view);
+  bool fine = ledger && latency;
+  if (fine) {
+    print_pipeline(&view, colour);
+    fine = table_print(ledger, stdout, "  ", colour);
+    putchar('\n');
+    fine = table_print(latency, stdout, "  ", colour) && fine;
+  }
+  table_free(ledger);
+  table_free(latency);
+  return fine || report_no_memory(problem);
+}
+
+static bool print_json(json_t *document, const char *name, struct problem *problem) {
+  struct pipeline_view view;
+  if (name && !view_find(document, name, &view, problem)) {
+    return false;
+  }
+  json_t *part = name ? json_object_get(json_object_get(document, "pipelines"), name) : document;
+  json_dumpf(part, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(15));
+  putchar('\n');
+  return true;
+}
+
+bool command_status(const struct invocation *invocation, struct problem *problem) {
+  json_t *document = daemon_status(invocation->socket, DAEMON_PATIENCE_MS, problem);
+  if (!document) {
+    return false;
+  }
+  bool fine;
+  if (invocation->json) {
+    fine = print_json(document, invocation->operand, problem);
+  } else if (invocation->operand) {
+    fine = print_one(document, invocation->operand, invocation->colour, problem);
+  } else {
+    fine = print_all(document, invocation->colour, problem);
+  }
+  json_decref(document);
+  return fine;
+}

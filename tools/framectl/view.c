@@ -1,0 +1,108 @@
+#include "tools/framectl/view.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const char *text_of(const json_t *object, const char *key) {
+  const char *text = json_string_value(json_object_get(object, key));
+  return text ? text : "";
+}
+
+static uint64_t count_of(const json_t *object, const char *key) {
+  json_int_t value = json_integer_value(json_object_get(object, key));
+  return value > 0 ? (uint64_t)value : 0;
+}
+
+static double number_of(const json_t *object, const char *key) { return json_number_value(json_object_get(object, key)); }
+
+void view_daemon(const json_t *document, struct daemon_view *view) {
+  *view = (struct daemon_view){.version = text_of(document, "version"),
+                               .backend = text_of(document, "backend"),
+                               .device = text_of(document, "device"),
+                               .uptime_s = number_of(document, "uptime_s"),
+                               .lanes = count_of(document, "lanes")};
+}
+
+static struct end_view view_end(const json_t *end, const char *format) {
+  return (struct end_view){.socket = json_string_value(json_object_get(end, "socket")),
+                           .file = json_string_value(json_object_get(end, "file")),
+                           .reply = json_is_true(json_object_get(end, "reply")),
+                           .protocol = text_of(end, "protocol"),
+                           .format = format,
+                           .frame_bytes = count_of(end, "frame_bytes")};
+}
+
+static void view_frames(const json_t *frames, struct pipeline_view *view) {
+  const json_t *dropped = json_object_get(frames, "dropped");
+  view->in = count_of(frames, "in");
+  view->in_flight = count_of(frames, "in_flight");
+  view->fates[FATE_EMITTED] = count_of(frames, "emitted");
+  for (int fate = FATE_EMITTED + 1; fate < FATE_COUNT; fate++) {
+    view->fates[fate] = count_of(dropped, fate_names[fate]);
+  }
+}
+
+static void view_latency(const json_t *steps, struct pipeline_view *view) {
+  for (int step = 0; step < STEP_COUNT; step++) {
+    const json_t *summary = json_object_get(steps, step_names[step]);
+    view->latency[step] = (struct latency_view){.p50 = number_of(summary, "p50"),
+                                                .p99 = number_of(summary, "p99"),
+                                                .p999 = number_of(summary, "p999"),
+                                                .max = number_of(summary, "max"),
+                                                .mean = number_of(summary, "mean"),
+                                                .count = count_of(summary, "count")};
+  }
+}
+
+void view_pipeline(const char *name, const json_t *document, struct pipeline_view *view) {
+  const json_t *formats = json_object_get(document, "formats"), *throughput = json_object_get(document, "throughput");
+  *view = (struct pipeline_view){.name = name,
+                                 .state = text_of(document, "state"),
+                                 .waiting = text_of(document, "waiting"),
+                                 .sessions = count_of(document, "sessions"),
+                                 .clients = count_of(document, "clients"),
+                                 .readers = count_of(document, "readers"),
+                                 .missed = count_of(document, "missed"),
+                                 .refused = count_of(document, "refused"),
+                                 .source = view_end(json_object_get(document, "source"), text_of(formats, "input")),
+                                 .sink = view_end(json_object_get(document, "sink"), text_of(formats, "output")),
+                                 .fps = number_of(throughput, "fps"),
+                                 .in_bytes_per_s = number_of(throughput, "in_bytes_per_s"),
+                                 .out_bytes_per_s = number_of(throughput, "out_bytes_per_s"),
+                                 .window_s = number_of(throughput, "window_s")};
+  view_frames(json_object_get(document, "frames"), view);
+  view_latency(json_object_get(document, "latency_us"), view);
+}
+
+static bool report_unknown(json_t *pipelines, const char *name, struct problem *problem) {
+  char names[512] = "";
+  size_t length = 0;
+  const char *key;
+  json_t *value;
+  json_object_foreach(pipelines, key, value) {
+    int added = snprintf(names + length, sizeof names - length, "%s%s", length > 0 ? ", " : "there are: ", key);
+    if (added < 0 || (size_t)added >= sizeof names - length) {
+      break;
+    }
+    length += (size_t)added;
+  }
+  return problem_set(problem, EXIT_STATUS_REFUSED, length > 0 ? names : "the configuration has no pipeline",
+                     "there is no pipeline '%s'", name);
+}
+
+bool view_find(json_t *document, const char *name, struct pipeline_view *view, struct problem *problem) {
+  json_t *pipelines = json_object_get(document, "pipelines"), *pipeline = json_object_get(pipelines, name);
+  if (!pipeline) {
+    return report_unknown(pipelines, name, problem);
+  }
+  view_pipeline(json_object_iter_key(json_object_iter_at(pipelines, name)), pipeline, view);
+  return true;
+}
+
+uint64_t view_dropped(const struct pipeline_view *view) {
+  uint64_t sum = 0;
+  for (int fate = FATE_EMITTED + 1; fate < FATE_COUNT; fate++) {
+    sum += view->fates[fate];
+  }
+  return sum;
+}

@@ -1,0 +1,46 @@
+/*
+ * /v1/status as plain figures. Strings belong to the document. What a document lacks is 0 or "": a newer or older
+ * daemon is shown as far as it is understood.
+ */
+#ifndef FRAMED_TOOLS_FRAMECTL_VIEW_H
+#define FRAMED_TOOLS_FRAMECTL_VIEW_H
+
+#include <jansson.h>
+#include <stdint.h>
+
+#include "daemon/ledger.h"
+#include "tools/framectl/problem.h"
+
+struct end_view { /* where frames come from, or results go */
+  const char *socket, *file, *protocol, *format;
+  bool reply;
+  uint64_t frame_bytes;
+};
+
+struct latency_view { /* microseconds */
+  double p50, p99, p999, max, mean;
+  uint64_t count;
+};
+
+struct pipeline_view {
+  const char *name, *state, *waiting;
+  uint64_t sessions, clients, readers, missed, refused;
+  struct end_view source, sink;
+  uint64_t in, in_flight, fates[FATE_COUNT];
+  double fps, in_bytes_per_s, out_bytes_per_s, window_s;
+  struct latency_view latency[STEP_COUNT];
+};
+
+struct daemon_view {
+  const char *version, *backend, *device;
+  double uptime_s;
+  uint64_t lanes;
+};
+
+void view_daemon(const json_t *document, struct daemon_view *view);
+void view_pipeline(const char *name, const json_t *document, struct pipeline_view *view);
+/* The pipeline of that name; false with a problem that lists the names there are. */
+bool view_find(json_t *document, const char *name, struct pipeline_view *view, struct problem *problem);
+uint64_t view_dropped(const struct pipeline_view *view); /* all fates but emitted */
+
+#endif
