@@ -1,0 +1,100 @@
+/*
+ * Arithmetic of `resize`: which samples of the source one sample of the result is made of, and how.
+ *
+ * Pixels are squares: sample x of a row of n covers x/n to (x+1)/n of it, and its centre is half a pixel in, as in
+ * OpenCV. On each axis by itself,
+ *   nearest   takes the sample that the centre falls into (cv2.INTER_NEAREST_EXACT),
+ *   bilinear  mixes the two samples whose centres it falls between, the edge being repeated (cv2.INTER_LINEAR),
+ *   area      averages all that it covers, parts of samples counting in part (cv2.INTER_AREA).
+ * Positions are quotients of whole numbers and so exact. Bilinear bytes are mixed with weights of 1/2048 and rounded
+ * once; averages and floats are formed in single precision, down the columns first, then along the row, each in the
+ * order of the samples. Against OpenCV no level differs by more than 1; against swscale see tests/e2e/test_images.py.
+ */
+#ifndef FRAMED_GPU_STAGES_RESIZE_H
+#define FRAMED_GPU_STAGES_RESIZE_H
+
+#include "gpu/stages/arithmetic.h"
+
+enum resize_filter { RESIZE_NEAREST, RESIZE_BILINEAR, RESIZE_AREA };
+
+enum { RESIZE_ONE = 2048 /* weight of a whole sample */, RESIZE_MAX_PLANES = 3 };
+
+/* One plane of the image: samples of `channels` interleaved, read whole, written into a window of the result. */
+struct resize_plane {
+  uint64_t in_offset, out_offset; /* samples from the start of the frame */
+  uint32_t channels;
+  uint32_t in_width, in_height;   /* pixels */
+  uint32_t out_width, out_height; /* of the plane with its bars */
+  uint32_t x, y, width, height;   /* the window that shows the image */
+  float fill;                     /* outside it */
+};
+
+struct resize_constants {
+  uint32_t filter; /* enum resize_filter */
+  uint32_t planes;
+  struct resize_plane plane[RESIZE_MAX_PLANES];
+};
+
+STAGE_INLINE uint32_t resize_nearest(uint32_t x, uint32_t in, uint32_t out) {
+  return (uint32_t)((2 * (uint64_t)x + 1) * in / (2 * (uint64_t)out));
+}
+
+/* Two samples, and the weight of the second, which is part / whole. */
+struct resize_pair {
+  uint32_t first, second;
+  uint64_t part, whole;
+};
+
+STAGE_INLINE struct resize_pair resize_pair_at(uint32_t x, uint32_t in, uint32_t out) {
+  struct resize_pair pair = {0, 0, 0, 2 * (uint64_t)out};
+  uint64_t centre = (2 * (uint64_t)x + 1) * in; /* in units of 1 / whole of a sample */
+  if (centre > out) {
+    pair.first = (uint32_t)((centre - out) / pair.whole);
+    pair.part = (centre - out) % pair.whole;
+  }
+  pair.second = pair.first + 1 < in ? pair.first + 1 : pair.first;
+  return pair;
+}
+
+/* Weight of the second sample in 1/2048, rounded, and as a float. */
+STAGE_INLINE uint32_t resize_weight(struct resize_pair pair) {
+  return (uint32_t)((pair.part * RESIZE_ONE + pair.whole / 2) / pair.whole);
+}
+STAGE_INLINE float resize_weight_float(struct resize_pair pair) { return (float)pair.part / (float)pair.whole; }
+
+STAGE_INLINE uint32_t resize_mix_rows(uint8_t upper, uint8_t lower, uint32_t weight) {
+  return upper * (RESIZE_ONE - weight) + lower * weight;
+}
+STAGE_INLINE uint8_t resize_mix_columns(uint32_t left, uint32_t right, uint32_t weight) {
+  return (uint8_t)((left * (RESIZE_ONE - weight) + right * weight + RESIZE_ONE * RESIZE_ONE / 2) / (RESIZE_ONE * RESIZE_ONE));
+}
+STAGE_INLINE float resize_mix_floats(float first, float second, float weight) {
+  return first * (1.0F - weight) + second * weight;
+}
+
+/* Samples first to last, with the weights of the first, of each between, and of the last where it is another. */
+struct resize_span {
+  uint32_t first, last;
+  float head, body, tail;
+};
+
+STAGE_INLINE struct resize_span resize_span_at(uint32_t x, uint32_t in, uint32_t out) {
+  uint64_t begin = (uint64_t)x * in; /* in units of 1 / out of a sample */
+  uint64_t end = begin + in;
+  uint64_t first = begin / out;
+  uint64_t last = (end - 1) / out;
+  uint64_t head = (first == last ? end : (first + 1) * out) - begin;
+  uint64_t tail = end - last * out;
+  struct resize_span span = {(uint32_t)first, (uint32_t)last, (float)head / (float)in, (float)out / (float)in,
+                             (float)tail / (float)in};
+  return span;
+}
+
+/* Weight of sample `index` of a span. */
+STAGE_INLINE float resize_span_weight(const struct resize_span *span, uint32_t index) {
+  return index == span->first ? span->head : index == span->last ? span->tail : span->body;
+}
+
+extern const struct stage_descriptor resize_stage;
+
+#endif
