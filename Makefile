@@ -39,10 +39,10 @@ testing  := -DFRAMED_FAULTS -DFRAMED_CHECK
 
 flags_release  := -O3 $(hardening)
 flags_check    := -O1 $(testing) $(hardening)
-flags_asan     := -O1 $(testing) -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
-flags_tsan     := -O1 $(testing) -fsanitize=thread -Wno-tsan -fno-omit-frame-pointer
+flags_asan     := -O2 $(testing) -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
+flags_tsan     := -O2 $(testing) -fsanitize=thread -Wno-tsan -fno-omit-frame-pointer
 flags_coverage := -O0 $(testing) --coverage -fprofile-update=atomic
-flags_fuzz     := -O1 $(testing) -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined \
+flags_fuzz     := -O2 $(testing) -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined \
                   -fno-omit-frame-pointer
 ifeq ($(VARIANT),fuzz)
 CC := clang

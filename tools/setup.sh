@@ -93,7 +93,7 @@ fetch_promtool() {
   echo "setup: fetching promtool (out of the package prometheus, which is not installed)"
   apt-cache show prometheus >/dev/null 2>&1 || apt update
   folder=$(mktemp -d)
-  if (cd "$folder" && apt-get -q download prometheus && dpkg-deb --fsys-tarfile ./*.deb | tar -x ./usr/bin/promtool); then
+  if (cd "$folder" && apt-get -q -o APT::Sandbox::User=root download prometheus && dpkg-deb --fsys-tarfile ./*.deb | tar -x ./usr/bin/promtool); then
     mkdir -p build
     mv "$folder/usr/bin/promtool" build/promtool
   else
