@@ -74,6 +74,10 @@ static void draw_title(const struct scene *scene) {
   }
   view_daemon(scene->document, &view);
   put(0, 0, A_BOLD, "framed %s", view.version);
+  if (scene->problem) {
+    put(0, (int)strlen(view.version) + 9, (chtype)COLOR_PAIR(PAIR_BAD), "gone; these are its last figures");
+    return;
+  }
   put(0, (int)strlen(view.version) + 9, A_NORMAL, "up %s, %s on %s, %llu lane%s", text_uptime(uptime, view.uptime_s),
       view.backend, view.device, (unsigned long long)view.lanes, view.lanes == 1 ? "" : "s");
 }
@@ -238,7 +242,7 @@ static void draw_help(void) {
 static void draw_footer(const struct scene *scene) {
   int y = LINES - 1;
   if (scene->problem) {
-    put(y, 0, A_BOLD | (chtype)COLOR_PAIR(PAIR_BAD), "no daemon: %s, trying again", scene->problem);
+    put(y, 0, A_BOLD | (chtype)COLOR_PAIR(PAIR_BAD), "no daemon, trying again: %s", scene->problem);
   } else if (scene->message[0]) {
     put(y, 0, (chtype)COLOR_PAIR(PAIR_WARNING), "%s", scene->message);
   } else {
