@@ -204,6 +204,8 @@ fuzz_names := $(patsubst tests/fuzz/fuzz_%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
 fuzz_programs := $(fuzz_names:%=build/fuzz/fuzz_%)
 build/fuzz/fuzz_%: build/fuzz/obj/tests/fuzz/fuzz_%.c.o $(daemon_objects) $(gpu_objects) $(config_objects)
 	$(call quiet,LINK)$(CC) $(subst fuzzer-no-link,fuzzer,$(link)) -o $@ $^ $(libs)
+build/fuzz/fuzz_http: build/fuzz/obj/tests/fuzz/fuzz_http.c.o build/fuzz/obj/tests/unit/status/fake_server.c.o $(unit_layers_status)
+	$(call quiet,LINK)$(CC) $(subst fuzzer-no-link,fuzzer,$(link)) -o $@ $^ $(libs)
 fuzz-programs: $(fuzz_programs)
 
 fuzz: ## runs each fuzz target for FUZZ_SECONDS (30) over a copy of its corpus

@@ -115,12 +115,12 @@ static void resume(struct http_request *request) {
   *request->link = request->next;
   if (request->next) {
     request->next->link = request->link;
-    uv_timer_start(&http->timer, on_timer, 0, 0); /* a resume does not wake the library's epoll descriptor */
   }
   http->waiting_count--;
   request->suspended = request->connection->suspended = false;
   request->connection->since = uv_now(http->setup.loop);
   MHD_resume_connection(request->handle);
+  uv_timer_start(&http->timer, on_timer, 0, 0); /* a resume does not wake the library's epoll descriptor */
 }
 
 static struct MHD_Response *make_response(struct http_answer *answer) {

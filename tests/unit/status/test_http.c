@@ -48,6 +48,18 @@ START_TEST(late_answers_arrive) {
 }
 END_TEST
 
+/* Nothing else happens on the loop that could move it. */
+START_TEST(a_late_answer_arrives_by_itself) {
+  struct site site;
+  site_open(&site, false);
+  int fd = start_drain(&site);
+  shutdown(fd, SHUT_WR); /* it has said all it wants to say, and still listens */
+  fake_server_answer(site.server);
+  expect_status(&site, fd, "200");
+  site_close(&site);
+}
+END_TEST
+
 START_TEST(client_leaves_before_its_answer) {
   struct site site;
   site_open(&site, false);
@@ -266,6 +278,7 @@ Suite *http_suite(void) {
   TCase *cases = tcase_create("http");
   tcase_set_timeout(cases, 60);
   tcase_add_test(cases, late_answers_arrive);
+  tcase_add_test(cases, a_late_answer_arrives_by_itself);
   tcase_add_test(cases, client_leaves_before_its_answer);
   tcase_add_test(cases, closing_answers_what_waits);
   tcase_add_test(cases, waiting_commands_are_limited);
