@@ -100,7 +100,7 @@ static void finish_lost(struct sink *sink, int error) {
   finish(sink, FATE_SINK_ERROR);
   if (!sink->failed) {
     sink->failed = true;
-    tell_trouble(sink, SINK_FAILED, uv_strerror(error));
+    tell_trouble(sink, SINK_FAILED, strerror(-error));
   }
 }
 
