@@ -1,0 +1,209 @@
+/* framectl's side of the status socket, against a server of one canned answer, and against none. */
+#include "tools/framectl/daemon.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "tests/unit/runner.h"
+#include "tools/framectl/http.h"
+
+static char path[64];
+static int listener;
+static struct problem problem;
+
+static struct canned {
+  const char *answer; /* NULL: close without one */
+  char request[512];
+  pthread_t thread;
+} canned;
+
+static void *serve(void *context) {
+  struct canned *server = context;
+  int fd = accept(listener, NULL, NULL);
+  size_t length = 0;
+  ssize_t count;
+  while (!strstr(server->request, "\r\n\r\n") &&
+         (count = read(fd, server->request + length, sizeof server->request - 1 - length)) > 0) {
+    length += (size_t)count;
+  }
+  if (server->answer && write(fd, server->answer, strlen(server->answer)) < 0) {
+    server->request[0] = '\0';
+  }
+  close(fd);
+  return NULL;
+}
+
+static void setup(void) {
+  struct sockaddr_un address = {.sun_family = AF_UNIX};
+  snprintf(path, sizeof path, "/tmp/framectl-test-%d.sock", (int)getpid());
+  snprintf(address.sun_path, sizeof address.sun_path, "%s", path);
+  unlink(path);
+  listener = socket(AF_UNIX, SOCK_STREAM, 0);
+  ck_assert_int_eq(bind(listener, (struct sockaddr *)&address, sizeof address), 0);
+  ck_assert_int_eq(listen(listener, 4), 0);
+  problem = (struct problem){0};
+}
+
+static void teardown(void) {
+  problem_clear(&problem);
+  close(listener);
+  unlink(path);
+}
+
+static void start(const char *answer) {
+  canned = (struct canned){.answer = answer};
+  ck_assert_int_eq(pthread_create(&canned.thread, NULL, serve, &canned), 0);
+}
+
+static void finish(void) { pthread_join(canned.thread, NULL); }
+
+static void expect_request(const char *start_of_it) {
+  ck_assert_msg(strncmp(canned.request, start_of_it, strlen(start_of_it)) == 0, "%s", canned.request);
+}
+
+START_TEST(documents_are_asked_for) {
+  start("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\na_total 1");
+  char *text = daemon_text(path, "/metrics", &problem);
+  finish();
+  ck_assert_str_eq(text, "a_total 1");
+  expect_request("GET /metrics HTTP/1.1\r\nHost: framed\r\n");
+  free(text);
+}
+END_TEST
+
+START_TEST(status_is_parsed) {
+  start("HTTP/1.1 200 OK\r\n\r\n{\"pipelines\": {\"cam0\": {}}}");
+  json_t *document = daemon_status(path, 10000, &problem);
+  finish();
+  ck_assert_uint_eq(json_object_size(json_object_get(document, "pipelines")), 1);
+  json_decref(document);
+}
+END_TEST
+
+START_TEST(commands_are_posts) {
+  start("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nC\r\n{\"ok\": true}\r\n0\r\n\r\n");
+  json_t *answer = daemon_command(path, "rear-2.x_y", "drain", &problem);
+  finish();
+  ck_assert(json_is_true(json_object_get(answer, "ok")));
+  expect_request("POST /v1/pipelines/rear-2.x_y/drain HTTP/1.1\r\n");
+  json_decref(answer);
+  start("HTTP/1.1 200 OK\r\n\r\n{}");
+  answer = daemon_command(path, NULL, NULL, &problem);
+  finish();
+  expect_request("POST /v1/reload HTTP/1.1\r\n");
+  json_decref(answer);
+}
+END_TEST
+
+START_TEST(refusals_keep_their_remedy) {
+  start("HTTP/1.1 504 Gateway Timeout\r\n\r\n{\"error\": \"3 frames wait\", \"remedy\": \"attach a reader\"}");
+  ck_assert_ptr_null(daemon_command(path, "cam0", "drain", &problem));
+  finish();
+  ck_assert_int_eq(problem.status, EXIT_STATUS_REFUSED);
+  ck_assert_str_eq(problem.text, "3 frames wait");
+  ck_assert_str_eq(problem.remedy, "attach a reader");
+}
+END_TEST
+
+START_TEST(names_that_cannot_be_are_not_asked_for) {
+  static const char *const names[] = {
+      "", "a/b", "a b", "a\r\nb", "%41", "..?", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"};
+  for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+    ck_assert_ptr_null(daemon_command("/nowhere", names[i], "pause", &problem));
+    ck_assert_int_eq(problem.status, EXIT_STATUS_USAGE);
+  }
+}
+END_TEST
+
+static void expect_no_daemon(const char *part) {
+  ck_assert_int_eq(problem.status, EXIT_STATUS_NO_DAEMON);
+  ck_assert_ptr_nonnull(strstr(problem.text, part));
+  ck_assert_ptr_nonnull(problem.remedy);
+  problem_clear(&problem);
+}
+
+static const char *const strangers[] = {
+    NULL,
+    "SSH-2.0\r\n",
+    "HTTP/1.1 200 OK\r\n\r\nnot json",
+    "HTTP/1.1 200 OK\r\n\r\n[]",
+    "HTTP/1.1 200 OK\r\n\r\n{}",
+    "HTTP/1.1 500 No\r\n\r\n<html>",
+    "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{}",
+};
+
+START_TEST(whatever_is_not_framed_is_not_believed) {
+  start(strangers[_i]);
+  ck_assert_ptr_null(daemon_status(path, 10000, &problem));
+  finish();
+  expect_no_daemon(path);
+}
+END_TEST
+
+START_TEST(nobody_there) {
+  ck_assert_ptr_null(daemon_status("/nonexistent/framed.sock", 10000, &problem));
+  expect_no_daemon("No such file");
+  close(listener); /* a dead daemon's socket */
+  ck_assert_ptr_null(daemon_status(path, 10000, &problem));
+  expect_no_daemon("refused");
+}
+END_TEST
+
+START_TEST(silence_ends) {
+  ck_assert_ptr_null(daemon_status(path, 50, &problem)); /* connects through the backlog */
+  expect_no_daemon("does not answer");
+}
+END_TEST
+
+START_TEST(no_permission_names_the_group) {
+  bool is_root = geteuid() == 0; /* who has every permission */
+  ck_assert(!is_root || seteuid(65534) == 0);
+  ck_assert_int_eq(unix_connect("/root/framed.sock", "framed", &problem), -1);
+  ck_assert(!is_root || seteuid(0) == 0);
+  expect_no_daemon("no permission");
+}
+END_TEST
+
+START_TEST(long_paths_are_never_cut) {
+  char long_path[200];
+  memset(long_path, 'a', sizeof long_path - 1);
+  long_path[sizeof long_path - 1] = '\0';
+  ck_assert_int_eq(unix_connect(long_path, "framed", &problem), -1);
+  ck_assert_int_eq(problem.status, EXIT_STATUS_USAGE);
+}
+END_TEST
+
+START_TEST(problems_may_be_built_from_themselves) {
+  problem_set(&problem, EXIT_STATUS_REFUSED, "wait", "inner");
+  ck_assert(!problem_set(&problem, EXIT_STATUS_INTERNAL, problem.remedy, "outer: %s", problem.text));
+  ck_assert_str_eq(problem.text, "outer: inner");
+  ck_assert_str_eq(problem.remedy, "wait");
+  problem_set(&problem, EXIT_STATUS_INTERNAL, "", "no advice");
+  ck_assert_ptr_null(problem.remedy);
+}
+END_TEST
+
+Suite *daemon_suite(void);
+Suite *daemon_suite(void) {
+  Suite *suite = suite_create("daemon");
+  TCase *cases = tcase_create("daemon");
+  tcase_add_checked_fixture(cases, setup, teardown);
+  tcase_set_timeout(cases, 60);
+  tcase_add_test(cases, documents_are_asked_for);
+  tcase_add_test(cases, status_is_parsed);
+  tcase_add_test(cases, commands_are_posts);
+  tcase_add_test(cases, refusals_keep_their_remedy);
+  tcase_add_test(cases, names_that_cannot_be_are_not_asked_for);
+  tcase_add_loop_test(cases, whatever_is_not_framed_is_not_believed, 0, sizeof strangers / sizeof strangers[0]);
+  tcase_add_test(cases, nobody_there);
+  tcase_add_test(cases, silence_ends);
+  tcase_add_test(cases, no_permission_names_the_group);
+  tcase_add_test(cases, long_paths_are_never_cut);
+  tcase_add_test(cases, problems_may_be_built_from_themselves);
+  suite_add_tcase(suite, cases);
+  return suite;
+}

@@ -1,0 +1,115 @@
+/* /v1/status as framectl understands it, also from a daemon that is older or newer. */
+#include "tools/framectl/view.h"
+
+#include <string.h>
+
+#include "tests/unit/runner.h"
+
+static const char document_text[] =
+    "{'version': '0.1.0', 'uptime_s': 12.5, 'backend': 'cpu', 'device': 'a cpu', 'lanes': 2, 'pipelines': {'cam0': {"
+    "'state': 'running', 'waiting': 'reader', 'sessions': 1, 'clients': 2, 'readers': 3, 'missed': 4, 'refused': 5,"
+    "'formats': {'input': 'gray 640x480', 'output': 'gray 320x240'},"
+    "'source': {'socket': '/a', 'protocol': 'raw', 'frame_bytes': 307200},"
+    "'sink': {'reply': true, 'protocol': 'y4m', 'frame_bytes': 76800},"
+    "'frames': {'in': 10, 'emitted': 6, 'in_flight': 1, 'dropped': {'late': 1, 'unread': 2, 'of_tomorrow': 7}},"
+    "'throughput': {'fps': 59.9, 'in_bytes_per_s': 18.5, 'out_bytes_per_s': 4, 'window_s': 10},"
+    "'latency_us': {'total': {'p50': 310, 'p99': 480.5, 'p999': 900, 'max': 1200, 'mean': 320, 'count': 599}}}, 'cam1': {}}}";
+
+static json_t *document;
+
+static void setup(void) {
+  char text[sizeof document_text];
+  memcpy(text, document_text, sizeof text);
+  for (char *quote = text; (quote = strchr(quote, '\'')); quote++) {
+    *quote = '"';
+  }
+  document = json_loads(text, 0, NULL);
+  ck_assert_ptr_nonnull(document);
+}
+
+static void teardown(void) { json_decref(document); }
+
+START_TEST(figures_come_from_their_keys) {
+  struct daemon_view daemon;
+  view_daemon(document, &daemon);
+  ck_assert_str_eq(daemon.version, "0.1.0");
+  ck_assert_str_eq(daemon.device, "a cpu");
+  ck_assert_uint_eq(daemon.lanes, 2);
+  struct pipeline_view view;
+  struct problem problem = {0};
+  ck_assert(view_find(document, "cam0", &view, &problem));
+  ck_assert_str_eq(view.name, "cam0");
+  ck_assert_str_eq(view.waiting, "reader");
+  ck_assert_uint_eq(view.sessions * 1000 + view.clients * 100 + view.readers * 10 + view.missed, 1234);
+  ck_assert_uint_eq(view.refused, 5);
+  ck_assert_str_eq(view.source.socket, "/a");
+  ck_assert_str_eq(view.source.format, "gray 640x480");
+  ck_assert_uint_eq(view.source.frame_bytes, 307200);
+  ck_assert_ptr_null(view.sink.socket);
+  ck_assert(view.sink.reply && !view.source.reply);
+  ck_assert_uint_eq(view.in, 10);
+  ck_assert_uint_eq(view.in_flight, 1);
+  ck_assert_uint_eq(view.fates[FATE_EMITTED], 6);
+  ck_assert_uint_eq(view.fates[FATE_UNREAD], 2);
+  ck_assert_uint_eq(view_dropped(&view), 3);
+  ck_assert_double_eq(view.fps, 59.9);
+  ck_assert_double_eq(view.latency[STEP_TOTAL].p99, 480.5);
+  ck_assert_uint_eq(view.latency[STEP_TOTAL].count, 599);
+  ck_assert_uint_eq(view.latency[STEP_H2D].count, 0);
+}
+END_TEST
+
+START_TEST(what_is_missing_is_nothing) {
+  struct pipeline_view view;
+  struct problem problem = {0};
+  ck_assert(view_find(document, "cam1", &view, &problem));
+  ck_assert_str_eq(view.state, "");
+  ck_assert_ptr_null(view.source.socket);
+  ck_assert_str_eq(view.source.protocol, "");
+  ck_assert_uint_eq(view.in, 0);
+  json_t *wrong = json_pack("{s:i, s:[], s:s}", "state", 5, "frames", "throughput", "fast");
+  view_pipeline("wrong", wrong, &view);
+  ck_assert_str_eq(view.state, "");
+  ck_assert_double_eq(view.fps, 0);
+  json_decref(wrong);
+}
+END_TEST
+
+START_TEST(an_unknown_name_lists_those_there_are) {
+  struct pipeline_view view;
+  struct problem problem = {0};
+  ck_assert(!view_find(document, "cam2", &view, &problem));
+  ck_assert_int_eq(problem.status, EXIT_STATUS_REFUSED);
+  ck_assert_str_eq(problem.text, "there is no pipeline 'cam2'");
+  ck_assert_str_eq(problem.remedy, "there are: cam0, cam1");
+  problem_clear(&problem);
+}
+END_TEST
+
+START_TEST(many_names_do_not_overflow) {
+  struct pipeline_view view;
+  struct problem problem = {0};
+  json_t *pipelines = json_object_get(document, "pipelines");
+  for (int i = 0; i < 200; i++) {
+    char name[32];
+    snprintf(name, sizeof name, "pipeline-%d", i);
+    json_object_set_new(pipelines, name, json_object());
+  }
+  ck_assert(!view_find(document, "cam2", &view, &problem));
+  ck_assert_uint_lt(strlen(problem.remedy), 512);
+  problem_clear(&problem);
+}
+END_TEST
+
+Suite *view_suite(void);
+Suite *view_suite(void) {
+  Suite *suite = suite_create("view");
+  TCase *cases = tcase_create("view");
+  tcase_add_checked_fixture(cases, setup, teardown);
+  tcase_add_test(cases, figures_come_from_their_keys);
+  tcase_add_test(cases, what_is_missing_is_nothing);
+  tcase_add_test(cases, an_unknown_name_lists_those_there_are);
+  tcase_add_test(cases, many_names_do_not_overflow);
+  suite_add_tcase(suite, cases);
+  return suite;
+}
