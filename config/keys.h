@@ -48,7 +48,7 @@ enum key_type {
   KEY_SHAPE      /* struct config_format, its rank and shape */
 };
 
-enum { KEYS_NO_DEVICE = 0xFFFF, KEYS_SOCKET_PATH = 107, KEYS_FILE_PATH = 4095 };
+enum { KEYS_NO_DEVICE = 0xFFFF, KEYS_SOCKET_PATH = 107, KEYS_FILE_PATH = 4095, KEYS_MOST_IDS = 256 };
 
 struct config_key {
   enum key_section section;

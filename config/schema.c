@@ -107,10 +107,8 @@ static void put_list(struct schema *schema, const struct config_key *key) {
     put_id(schema);
   }
   close_with(schema, '}');
-  if (key->type == KEY_SHAPE) {
-    put_whole(schema, "minItems", 1);
-    put_whole(schema, "maxItems", CONFIG_MAX_RANK);
-  }
+  put_whole(schema, "minItems", key->type == KEY_SHAPE ? 1 : 0);
+  put_whole(schema, "maxItems", key->type == KEY_SHAPE ? CONFIG_MAX_RANK : KEYS_MOST_IDS);
 }
 
 static void put_lanes(struct schema *schema, const struct config_key *key) {

@@ -197,8 +197,9 @@ void stages_read(struct reader *reader, const struct node *list, struct config_p
     }
     return;
   }
+  unsigned count = 0;
   for (const struct node *item = list->first; item; item = item->next) {
-    if (pipeline->stage_count == CONFIG_MAX_STAGES) {
+    if (count++ == CONFIG_MAX_STAGES) {
       config_errors_add(reader->errors, item->at, NULL, "more than %d stages in pipeline '%s'", CONFIG_MAX_STAGES,
                         reader->pipeline);
       return;

@@ -304,25 +304,36 @@ static void read_group(struct reader *reader, const struct config_key *key, cons
   read_id(reader, key, node, false, target);
 }
 
-/* Appends the ids of a list of names to `*ids`. */
+static bool append_id(struct reader *reader, unsigned **ids, unsigned *count, unsigned id) {
+  unsigned *grown = memory_grow(*ids, *count, sizeof *grown);
+  if (!grown) {
+    errors_set_exhausted(reader->errors);
+    return false;
+  }
+  *ids = grown;
+  grown[(*count)++] = id;
+  return true;
+}
+
+/* Appends the ids of a list of names to `*ids`. Each may take a look-up, so there is a limit. */
 static void read_ids(struct reader *reader, const struct config_key *key, const struct node *node, bool is_user, unsigned **ids,
                      unsigned *count) {
   if (node->kind != NODE_LIST && !node_is_nothing(node)) {
     expect(reader, key->name, node, "write it in brackets: [name]", "a list");
     return;
   }
+  unsigned entries = 0;
   for (const struct node *child = node->first; child; child = child->next) {
     unsigned id;
-    if (child->kind == NODE_INVALID || !read_id(reader, key, child, is_user, &id)) {
-      continue;
-    }
-    unsigned *grown = memory_grow(*ids, *count, sizeof *grown);
-    if (!grown) {
-      errors_set_exhausted(reader->errors);
+    if (entries++ == KEYS_MOST_IDS) {
+      config_errors_add(reader->errors, child->at, "allow a group instead", "'%s' has more than %d entries", key->name,
+                        KEYS_MOST_IDS);
       return;
     }
-    *ids = grown;
-    grown[(*count)++] = id;
+    bool known = child->kind != NODE_INVALID && read_id(reader, key, child, is_user, &id);
+    if (known && !append_id(reader, ids, count, id)) {
+      return;
+    }
   }
 }
 

@@ -189,6 +189,23 @@ START_TEST(a_path_may_have_all_bytes_that_sun_path_has) {
 }
 END_TEST
 
+/* One entry more is an error: each may cost a look-up. */
+START_TEST(up_to_256_users_are_allowed) {
+  for (int count = 256; count <= 257; count++) {
+    char list[2048] = "";
+    for (int i = 0; i < count; i++) {
+      strcat(list, "7, ");
+    }
+    char text[4096];
+    snprintf(text, sizeof text, SOURCE("socket: in, allow: {users: [%s]}, " FORMAT, SINK), list);
+    struct reading reading = fixture_read(text);
+    ck_assert_msg((reading.config != NULL) == (count == 256), "%s", reading.report);
+    ck_assert(count == 256 || strstr(reading.report, "'users' has more than 256 entries"));
+    fixture_end(&reading);
+  }
+}
+END_TEST
+
 START_TEST(devices_may_be_written_by_many) {
   config_free(fixture_config("pipelines:\n  a: {source: {socket: a, " FORMAT "}, sink: {file: /dev/null}}\n"
                              "  b: {source: {socket: b, " FORMAT "}, sink: {file: /dev/null}}\n"));
@@ -218,6 +235,7 @@ Suite *values_suite(void) {
   tcase_add_test(meaning, empty_sections_mean_their_defaults);
   tcase_add_test(meaning, no_pipelines_can_be_said);
   tcase_add_test(meaning, a_path_may_have_all_bytes_that_sun_path_has);
+  tcase_add_test(meaning, up_to_256_users_are_allowed);
   tcase_add_test(meaning, devices_may_be_written_by_many);
   tcase_add_test(meaning, a_file_may_be_read_by_many);
   suite_add_tcase(suite, meaning);
