@@ -62,6 +62,7 @@ static struct options parse(int argc, char **argv) {
 
 static enum exit_status run(const char *path, struct config *config) {
   signal(SIGPIPE, SIG_IGN);
+  signal(SIGXFSZ, SIG_IGN); /* a file at its size limit is an error of that write */
   umask(umask(022) | 022); /* what it makes is never writable for others, unless the configuration says so */
   struct rlimit files;
   if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
