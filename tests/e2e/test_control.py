@@ -330,7 +330,7 @@ def test_sigterm_waits_for_the_slowest_lossless_reader(place):
             np.testing.assert_array_equal(quick.frames(4, size), numbered(4, size))
             daemon.account(came=4, emitted=4)
             daemon.signal(signal.SIGTERM)
-            daemon.wait_log("stop")
+            daemon.wait_log("finishing what is in flight")
             np.testing.assert_array_equal(slow.frames(4, size), numbered(4, size))
             assert slow.rest() == b""
             daemon.ends(0)
@@ -388,7 +388,7 @@ def test_a_second_signal_ends_at_once(place, number):
             producer.send(whole(0, SIZE).tobytes())
             daemon.wait_view("the result waits", lambda view: view["waiting"] == "reader")
             daemon.signal(number)
-            daemon.wait_log("stop")
+            daemon.wait_log("finishing what is in flight")
             daemon.signal(number)
             daemon.ends(0)
     account = daemon.final_account()

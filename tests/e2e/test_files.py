@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from harness import (BINARY, Background, Daemon, complete, environment, limit, numbered, pipeline, read_y4m, require_whole,
-                     run_framed, y4m_stream)
+                     run_framed, wait_until, y4m_stream)
 
 GRAY = {"pixels": "gray", "width": 32, "height": 16}
 SIZE = 512
@@ -148,11 +148,26 @@ def test_rate_paces_a_file(place):
 def test_file_into_a_socket_waits_for_its_reader(place):
     (place / "in").write_bytes(numbered(50, SIZE).tobytes())
     entry = pipeline(GRAY, source={"file": str(place / "in")})
-    with Daemon(place, {"cam0": entry}) as daemon:
+    with Daemon(place, {"cam0": entry, "cam1": pipeline(GRAY)}) as daemon:
         daemon.wait_view("results wait", lambda view: view["waiting"] == "reader")
         with daemon.reader() as reader:
             np.testing.assert_array_equal(reader.frames(50, SIZE), numbered(50, SIZE))
         daemon.account(came=50, emitted=50)
+
+
+def test_the_end_of_all_files_is_the_end_of_the_daemon(place):
+    """Whatever its readers still have to take, they take it: nobody asked for an end within a limit."""
+    (place / "in").write_bytes(numbered(3, SIZE).tobytes())
+    entry = pipeline(GRAY, source={"file": str(place / "in")}, slots=4)
+    with Daemon(place, {"cam0": entry}, drain_timeout="1ms") as daemon:
+        daemon.wait_log("all sources have ended")
+        begun = daemon.status()["uptime_s"]
+        wait_until(lambda: daemon.status()["uptime_s"] > begun + 0.1, "the limit would have passed")
+        with daemon.reader() as reader:
+            np.testing.assert_array_equal(reader.frames(3, SIZE), numbered(3, SIZE))
+            assert reader.rest() == b""
+        daemon.ends(0)
+        assert daemon.final_account() == {"in": 3, "emitted": 3}
 
 
 def test_missing_source_file_is_an_error_with_its_name(place):

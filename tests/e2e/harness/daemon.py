@@ -1,13 +1,15 @@
 """The daemon under test, held to its promises whenever a test lets go of it.
 
 Every status answer must balance. At the end nothing may be in flight, SIGTERM must end the daemon with status 0,
-no sanitizer may have complained, no process may be left, and the sockets must be gone.
+no sanitizer may have complained, the account in its last log lines must balance, no process may be left, and the
+sockets must be gone.
 """
 
 import http.client
 import json
 import os
 import pathlib
+import re
 import signal
 import socket
 import subprocess
@@ -164,9 +166,23 @@ class Daemon:
         log = self.log
         assert not any(complaint in log for complaint in COMPLAINTS), f"a sanitizer complains:\n{log}"
         assert not self.session_members(), "processes are left"
+        if self.process.returncode in (0, 71):
+            for name in re.findall(r" (\S+): stopped: in ", log):
+                self.final_account(name)
         left = [path for path in self.socket_paths() if os.path.exists(path)]
         assert not left, f"sockets are left: {left}"
         self.settled = True
+
+    def final_account(self, name="cam0"):
+        """What the last log line of a pipeline says: {"in": 5, "emitted": 4, "late": 1}, and no more than it names."""
+        line = re.findall(rf" {re.escape(name)}: stopped: (.*)$", self.log, re.MULTILINE)[-1]
+        came, emitted, in_flight, dropped, fates = re.fullmatch(
+            r"in (\d+) = emitted (\d+) \+ in flight (\d+) \+ dropped (\d+)(?: \((.*)\))?", line).groups()
+        account = {"in": int(came), "emitted": int(emitted)}
+        account.update({fate: int(count) for fate, count in (part.split(" ") for part in (fates or "").split(", ") if part)})
+        lost = sum(account.values()) - account["in"] - account["emitted"]
+        assert int(in_flight) == 0 and lost == int(dropped) and account["in"] == account["emitted"] + lost, line
+        return account
 
     def session_members(self):
         """Processes of the daemon's own session that are still alive."""
