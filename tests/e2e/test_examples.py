@@ -1,0 +1,56 @@
+"""Every configuration that comes with the daemon is valid, for the daemon and for its schema."""
+
+import json
+import pathlib
+
+import pytest
+
+from harness import run_framed
+
+CONFIG = pathlib.Path(__file__).resolve().parents[2] / "config"
+EXAMPLES = [CONFIG / "framed.yaml", *sorted((CONFIG / "examples").glob("*.yaml"))]
+
+
+@pytest.fixture(name="schema", scope="module")
+def fixture_schema():
+    """Left out on a bare machine with a GPU, which has no package for it."""
+    jsonschema = pytest.importorskip("jsonschema")
+    done = run_framed("--print-schema")
+    assert done.returncode == 0, done.stderr
+    schema = json.loads(done.stdout)
+    jsonschema.Draft202012Validator.check_schema(schema)
+    return jsonschema.Draft202012Validator(schema)
+
+
+def read_yaml(text):
+    return pytest.importorskip("yaml").safe_load(text)
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.name)
+def test_example_is_valid(example):
+    done = run_framed("-c", example, "--check")
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.name)
+def test_example_fits_the_schema(example, schema):
+    schema.validate(read_yaml(example.read_text()))
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.name)
+def test_what_is_printed_fits_the_schema(example, schema):
+    done = run_framed("-c", example, "--print-config")
+    assert done.returncode == 0, done.stderr
+    schema.validate(read_yaml(done.stdout))
+
+
+@pytest.mark.parametrize("mistake", [
+    {"slot": 2}, {"slots": 17}, {"slots": "2"}, {"deadline": 50}, {"overload": "drop"}, {"stages": [{"nothing": {}}]},
+    {"stages": [{"affine": {"scal": 2}}]}, {"stages": [{"convert": {}}]}, {"sink": {"socket": "a", "file": "b"}},
+    {"sink": {"reply": True, "overload": "drop"}}, {"sink": {}},
+], ids=str)
+def test_mistakes_do_not_fit_the_schema(mistake, schema):
+    good = read_yaml((CONFIG / "framed.yaml").read_text())
+    assert schema.is_valid(good)
+    good["pipelines"]["cam0"].update(mistake)
+    assert not schema.is_valid(good)
