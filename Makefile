@@ -179,7 +179,13 @@ $(unit_folder)/unit-$(1): $(call objects,tests/unit/runner.c $(wildcard tests/un
 endef
 $(foreach dir,$(unit_dirs),$(eval $(call unit_program,$(dir))))
 
-unit-programs: $(unit_programs) $(gpu_tests)
+# -- test tools -----------------------------------------------------------------------------------------------------
+run_stage := $(unit_folder)/run-stage
+$(run_stage): $(call objects,tests/gpu/run_stage.c) $(gpu_objects)
+	@mkdir -p $(@D)
+	$(call quiet,LINK)$(CC) $(link) -o $@ $^ $(libs) $(cuda_libs)
+
+unit-programs: $(unit_programs) $(gpu_tests) $(run_stage)
 
 unit: $(unit_programs) $(unit_folder)/gpu-parity ## runs the unit tests of VARIANT (best with VARIANT=check, asan or tsan)
 	@for program in $(unit_programs) '$(unit_folder)/gpu-parity --cpu --small'; do echo "== $$program"; $$program || exit 1; done
@@ -188,9 +194,10 @@ unit: $(unit_programs) $(unit_folder)/gpu-parity ## runs the unit tests of VARIA
 slow_asan := 3
 slow_tsan := 6
 slow_coverage := 2
-e2e: programs ## runs the end-to-end tests with the programs of VARIANT; PYTEST='-k raw' chooses
+e2e: programs $(run_stage) ## runs the end-to-end tests with the programs of VARIANT; PYTEST='-k raw' chooses
 	@PATH="$$PATH:$(CURDIR)/build" PYTHONDONTWRITEBYTECODE=1 FRAMED_SLOW=$${FRAMED_SLOW:-$(or $(slow_$(VARIANT)),1)} \
 	 FRAMED_BINARY=$(CURDIR)/$(bin)/framed FRAMECTL=$(CURDIR)/$(bin)/framectl \
+	 FRAMED_RUN_STAGE=$(CURDIR)/$(run_stage) \
 	 $(PYTHON) -m pytest tests/e2e -q $(PYTEST)
 
 check: ## sets up and runs every test that needs no GPU

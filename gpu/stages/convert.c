@@ -13,6 +13,8 @@
 enum { TILE = 1024 /* pixels across; even */ };
 
 enum parameter { TO, MATRIX, RANGE };
+enum matrix { MATRIX_BT601, MATRIX_BT709 };
+enum range { RANGE_LIMITED, RANGE_FULL };
 enum family { GRAY, RGB, YUV };
 
 static const char *const targets[] = {"gray", "rgb24", "bgr24", "nv12", "yuv420p", "yuyv422", "grayf32le", NULL};
@@ -23,14 +25,17 @@ static const struct stage_parameter parameters[] = {
     [TO] = {.name = "to",
             .type = STAGE_CHOICE,
             .required = true,
+            .maximum = sizeof targets / sizeof targets[0] - 2,
             .choices = targets,
             .help = "Pixel format of the result, under ffmpeg's name."},
     [MATRIX] = {.name = "matrix",
                 .type = STAGE_CHOICE,
+                .maximum = MATRIX_BT709,
                 .choices = matrices,
                 .help = "Weights of red, green and blue in luma and gray: bt601 for standard, bt709 for high definition."},
     [RANGE] = {.name = "range",
                .type = STAGE_CHOICE,
+               .maximum = RANGE_FULL,
                .choices = ranges,
                .help = "Levels of the YUV formats: limited (luma 16 to 235) or full (0 to 255); gray and RGB are always full."},
 };
@@ -46,7 +51,9 @@ static void set_weights(int16_t weights[3], double red, double green, double blu
   weights[1] = (int16_t)(coefficient(red + green + blue) - weights[0] - weights[2]);
 }
 
-static struct convert_constants make_constants(bool bt709, bool full) {
+static struct convert_constants make_constants(enum matrix matrix, enum range range) {
+  bool bt709 = matrix == MATRIX_BT709;
+  bool full = range == RANGE_FULL;
   double red = bt709 ? 0.2126 : 0.299;
   double blue = bt709 ? 0.0722 : 0.114;
   double green = 1 - red - blue;
@@ -81,7 +88,8 @@ static bool prepare(struct stage_plan *plan, const struct stage_value *values, c
     return stage_refuse(plan, problem, "an image", "put `convert` before the stage that makes a tensor of it");
   }
   plan->output = format_image(target(&values[TO]), plan->input.width, plan->input.height);
-  struct convert_constants constants = make_constants(values[MATRIX].numbers[0] != 0, values[RANGE].numbers[0] != 0);
+  struct convert_constants constants =
+      make_constants((enum matrix)values[MATRIX].numbers[0], (enum range)values[RANGE].numbers[0]);
   STAGE_SET_CONSTANTS(plan, &constants);
   return stage_fill_sizes(plan, problem);
 }

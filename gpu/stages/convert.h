@@ -3,14 +3,15 @@
  *
  * What the formats mean, as ffmpeg has it: gray, grayf32le and RGB use the full range, so luma is expanded on its
  * way to gray; the YUV formats use the range that the parameter says. grayf32le is gray / 255; on its way to any other
- * format it is rounded to 8 bits first. Chroma sits in the
- * middle of the pixels it covers: it is repeated for each of them on the way up, and their average on the way down
- * (pixels that an odd size lacks count as copies of the last). From one YUV format to another no level changes.
+ * format it is rounded to 8 bits first. Chroma sits in the middle of the pixels it covers: it is repeated for each of
+ * them on the way up, and their average on the way down (pixels that an odd size lacks count as copies of the last).
+ * From one YUV format to another no level changes.
  *
- * Levels are kept in 1/32 (int16_t), coefficients as parts of 8192, and each product is rounded to 1/32 once. Against
- * swscale (`accurate_rnd+full_chroma_int+full_chroma_inp`, with `neighbor` where chroma goes up and `area` where it goes
- * down) no level differs by more than 2, nor the mean of a picture by more than 0.5; tests/e2e/test_images.py asserts
- * that for each pair.
+ * Levels are kept in 1/32 (int16_t), coefficients as parts of 8192, and each product is rounded to 1/32 once. No level
+ * differs from swscale's by more than 1, nor the mean of a picture by more than 0.1, with the flags
+ * `accurate_rnd+full_chroma_int+full_chroma_inp` and `neighbor` where chroma goes up, `area` where it goes down. Three
+ * things it does otherwise: chroma of odd sizes it scales by a little more or less than 2; colours that RGB cannot hold it
+ * lets wrap around; and floats it makes of limited luma, unless they go through gray.
  */
 #ifndef FRAMED_GPU_STAGES_CONVERT_H
 #define FRAMED_GPU_STAGES_CONVERT_H

@@ -3,12 +3,13 @@
  *
  * Pixels are squares: sample x of a row of n covers x/n to (x+1)/n of it, and its centre is half a pixel in, as in
  * OpenCV. On each axis by itself,
- *   nearest   takes the sample that the centre falls into (cv2.INTER_NEAREST_EXACT),
+ *   nearest   takes the sample that the centre falls into, the first of two (cv2.INTER_NEAREST_EXACT),
  *   bilinear  mixes the two samples whose centres it falls between, the edge being repeated (cv2.INTER_LINEAR),
  *   area      averages all that it covers, parts of samples counting in part (cv2.INTER_AREA).
  * Positions are quotients of whole numbers and so exact. Bilinear bytes are mixed with weights of 1/2048 and rounded
  * once; averages and floats are formed in single precision, down the columns first, then along the row, each in the
- * order of the samples. Against OpenCV no level differs by more than 1; against swscale see tests/e2e/test_images.py.
+ * order of the samples. No level differs from OpenCV's by more than 1; nor from swscale's (`neighbor`, equal;
+ * `bilinear` enlarging, `area` reducing, with `accurate_rnd`), the mean of a picture by no more than 0.2.
  */
 #ifndef FRAMED_GPU_STAGES_RESIZE_H
 #define FRAMED_GPU_STAGES_RESIZE_H
@@ -36,7 +37,7 @@ struct resize_constants {
 };
 
 STAGE_INLINE uint32_t resize_nearest(uint32_t x, uint32_t in, uint32_t out) {
-  return (uint32_t)((2 * (uint64_t)x + 1) * in / (2 * (uint64_t)out));
+  return (uint32_t)(((2 * (uint64_t)x + 1) * in - 1) / (2 * (uint64_t)out));
 }
 
 /* Two samples, and the weight of the second, which is part / whole. */

@@ -11,6 +11,7 @@ static const char *const outputs[] = {"magnitude", "x", "y", NULL};
 static const struct stage_parameter parameters[] = {
     [OUTPUT] = {.name = "output",
                 .type = STAGE_CHOICE,
+                .maximum = SOBEL_Y,
                 .choices = outputs,
                 .help = "What is given for each pixel: the length of the gradient, or the size of its x or y component."},
     [SCALE] = {.name = "scale",

@@ -85,7 +85,7 @@ static double expected(const struct channel *in, int filter, int64_t x, int64_t 
   double across = (double)in->width / (double)width;
   double down = (double)in->height / (double)height;
   if (filter == RESIZE_NEAREST) {
-    return sample(in, (2 * x + 1) * in->width / (2 * width), (2 * y + 1) * in->height / (2 * height));
+    return sample(in, (int64_t)ceil(((double)x + 0.5) * across) - 1, (int64_t)ceil(((double)y + 0.5) * down) - 1);
   }
   if (filter == RESIZE_BILINEAR) {
     return bilinear(in, ((double)x + 0.5) * across - 0.5, ((double)y + 0.5) * down - 0.5);
