@@ -266,9 +266,15 @@ static void on_client_gone(void *context, const char *why) {
   lane_schedule(&session->runner);
 }
 
+/* Nothing is left of any frame: not in a read under way, nor, where nothing may be lost, before the slowest reader. */
+static bool is_idle(const struct session *session) {
+  bool emitting = session->sink->block && slot_count(&session->road.ring, SLOT_EMITTING) > 0;
+  return session->fill.held && !session->fill.begun && !session->source.reading && !emitting &&
+         road_in_flight(&session->road) == 0;
+}
+
 static void finish_hold(struct session *session) {
-  bool idle = session->fill.held && !session->fill.begun && road_in_flight(&session->road) == 0;
-  if (session->idle_owed && idle && !atomic_exchange(&session->idle_posted, true)) {
+  if (session->idle_owed && is_idle(session) && !atomic_exchange(&session->idle_posted, true)) {
     session->idle_owed = false;
     tell(session, &session->idle, SESSION_IDLE);
   }
