@@ -219,7 +219,8 @@ void pipeline_on_drain_expired(void *owner, server_answer *answer, void *context
   pipeline_ledger(pipeline, &ledger);
   const char *reason = waiting_texts[pipeline_waiting(pipeline)];
   answer_error(answer, context, 504, "it goes on draining; ask again, or resume it",
-               "pipeline '%s' still has %" PRIu64 " frames in flight%s", pipeline->config->name, ledger.in_flight, reason);
+               "pipeline '%s' still has %" PRIu64 " frame%s in flight%s", pipeline->config->name, ledger.in_flight,
+               ledger.in_flight == 1 ? "" : "s", reason);
 }
 
 void pipeline_command(struct pipeline *pipeline, enum pipeline_command command, int64_t limit_ns, server_answer *answer,

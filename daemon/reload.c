@@ -58,11 +58,16 @@ static void end(struct reload *reload, int http_status, json_t *body) {
   server_on_reloaded(server);
 }
 
-/* `text` may have many lines, of which the log gets the first. */
+/* Of many errors in the file the log gets the first line of the first one, and how many there are. */
 static void refuse(struct reload *reload, int http_status, const char *text, const char *remedy) {
+  char more[64] = "";
+  unsigned errors = config_errors_count(reload->errors);
+  if (errors > 1) {
+    snprintf(more, sizeof more, " (the first of %u errors, see framed --check)", errors);
+  }
   reload->server->reload_failures++;
-  log_event(LOG_RELOAD_REFUSED, NULL, "nothing was changed: %.*s%s%s", (int)strcspn(text, "\n"), text, remedy[0] ? "; " : "",
-            remedy);
+  log_event(LOG_RELOAD_REFUSED, NULL, "nothing was changed: %.*s%s%s%s", (int)strcspn(text, "\n"), text, more,
+            remedy[0] ? "; " : "", remedy);
   json_t *body = json_pack("{s:s}", "error", text);
   if (remedy[0]) {
     json_object_set_new(body, "remedy", json_string(remedy));
