@@ -7,7 +7,7 @@ import subprocess
 import numpy as np
 import pytest
 
-from harness import (BINARY, Background, Daemon, complete, environment, limit, numbered, pipeline, read_y4m, require_whole,
+from harness import (BINARY, Background, Daemon, Reader, complete, environment, limit, numbered, pipeline, read_y4m, require_whole,
                      run_framed, wait_until, y4m_stream)
 
 GRAY = {"pixels": "gray", "width": 32, "height": 16}
@@ -163,7 +163,7 @@ def test_the_end_of_all_files_is_the_end_of_the_daemon(place):
         daemon.wait_log("all sources have ended")
         begun = daemon.status()["uptime_s"]
         wait_until(lambda: daemon.status()["uptime_s"] > begun + 0.1, "the limit would have passed")
-        with daemon.reader() as reader:
+        with Reader(daemon.path("cam0", "sink")) as reader:
             np.testing.assert_array_equal(reader.frames(3, SIZE), numbered(3, SIZE))
             assert reader.rest() == b""
         daemon.ends(0)

@@ -64,7 +64,7 @@ def test_pause_drain_and_resume(place):
 
 
 def test_drain_that_takes_too_long_says_what_it_waits_for(place):
-    with Daemon(place, {"cam0": pipeline(FORMAT)}, drain_timeout="200ms") as daemon:
+    with Daemon(place, {"cam0": pipeline(FORMAT)}, drain_timeout="500ms") as daemon:
         with daemon.producer() as producer:
             producer.send(whole(0, SIZE).tobytes())
             daemon.wait_view("it waits", lambda view: view["waiting"] == "reader")
