@@ -151,6 +151,9 @@ $(gpu_tests):
 # tests/unit/DIR/test_NAME.c defines `Suite *NAME_suite(void)`; the list of suites is generated.
 unit_dirs := $(notdir $(patsubst %/,%,$(wildcard tests/unit/*/)))
 unit_programs := $(patsubst %,$(unit_folder)/unit-%,$(unit_dirs))
+# The CUDA backend against a fake runtime, which its header finds before the real one.
+unit_layers_cuda := $(call objects,$(addprefix gpu/,gpu.c chain.c format.c cpu.c cpu_host.c pool.c))
+$(out)/obj/tests/unit/cuda/%.o: private flags += -Itests/unit/cuda/fake
 unit_layers_config := $(config_objects)
 unit_layers_gpu    := $(gpu_objects)
 unit_layers_daemon := $(config_objects) $(gpu_objects) $(daemon_objects)
@@ -232,6 +235,7 @@ lint_format := $(lint_c) $(lint_headers) $(wildcard gpu/stages/*.cu gpu/stages/*
 lint_scripts := $(shell git ls-files '*.sh' .ci/run 2>/dev/null)
 lint_flags = $(filter-out -MMD -MP,$(common)) $(testing) $(packages) $(cuda_flags) -Werror
 lint_tidy := $(filter-out tests/%,$(lint_c))
+$(patsubst %,build/lint/%.syntax,$(wildcard tests/unit/cuda/*.c)): lint_flags += -Itests/unit/cuda/fake
 lint_stamps := $(lint_c:%=build/lint/%.syntax) $(lint_headers:%=build/lint/%.alone) $(lint_format:%=build/lint/%.format) \
                $(lint_tidy:%=build/lint/%.tidy) $(lint_scripts:%=build/lint/%.script)
 

@@ -72,6 +72,15 @@ bool cuda_check(struct gpu_device *device, cudaError_t status, const char *what,
   return false;
 }
 
+enum gpu_progress cuda_query(struct gpu_device *device, cudaEvent_t event, const char *what, struct gpu_error *error) {
+  cudaError_t status = cudaEventQuery(event);
+  if (status == cudaErrorNotReady) {
+    (void)cudaGetLastError();
+    return GPU_PENDING;
+  }
+  return cuda_check(device, status, what, error) ? GPU_DONE : GPU_DEAD;
+}
+
 bool cuda_enter(struct gpu_device *base, struct gpu_error *error) {
   static _Thread_local int current = -1;
   const struct cuda_device *device = (struct cuda_device *)base;
@@ -110,6 +119,7 @@ static void close_device(struct gpu_device *base) {
   if (!gpu_device_is_dead(base, NULL) && cuda_enter(base, &error)) {
     cuda_clock_close(device);
   }
+  cuda_program_free_lost(device);
   free(device);
 }
 

@@ -30,6 +30,7 @@ struct cuda_device {
   _Atomic unsigned anchor; /* index of the one in force */
   /* Until when each engine was busy with frames whose times were read, on the device's axis. */
   _Atomic int64_t h2d_end, kernel_end, d2h_end;
+  _Atomic(struct cuda_program *) lost; /* freed when the device was dead already; list by `next_lost` */
 };
 
 struct cuda_slot {
@@ -55,6 +56,7 @@ struct cuda_program {
   struct chain_layout layout;
   unsigned char *memory;           /* of all slots, then the state; one allocation on the device */
   const struct cuda_slot *ordered; /* slot of the last frame submitted, which has the state */
+  struct cuda_program *next_lost;
   struct cuda_slot slots[];
 };
 
@@ -67,6 +69,9 @@ bool cuda_enter(struct gpu_device *device, struct gpu_error *error);
  * dead if the error is one that no process survives. */
 bool cuda_check(struct gpu_device *device, cudaError_t status, const char *what, struct gpu_error *error);
 
+/* Whether the event has happened; PENDING leaves no error behind for a later launch to be blamed for. */
+enum gpu_progress cuda_query(struct gpu_device *device, cudaEvent_t event, const char *what, struct gpu_error *error);
+
 /* Calls a function of CUDA and checks it. */
 #define CUDA_CALL(device, error, function, ...) cuda_check((device), function(__VA_ARGS__), #function, (error))
 
@@ -75,6 +80,8 @@ bool cuda_check(struct gpu_device *device, cudaError_t status, const char *what,
 struct gpu_program *cuda_program_new(struct gpu_device *device, const struct gpu_chain *chain, const struct gpu_buffers *slots,
                                      unsigned count, struct gpu_error *error);
 void cuda_program_free(struct gpu_program *program);
+/* Frees the host memory of programs that were freed on a dead device. */
+void cuda_program_free_lost(struct cuda_device *device);
 bool cuda_submit(struct gpu_program *program, unsigned slot, const struct gpu_frame *frame, struct gpu_error *error);
 enum gpu_progress cuda_told(struct gpu_program *program, unsigned slot);
 enum gpu_progress cuda_ask(struct gpu_program *program, unsigned slot, struct gpu_error *error);

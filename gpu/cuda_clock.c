@@ -8,6 +8,8 @@
  */
 #include "gpu/cuda.h"
 
+#include <math.h>
+
 /* An event is seen some microseconds after it is recorded; when it took longer, a better moment is looked for. */
 #define GOOD_NS INT64_C(30000)
 enum { ANCHOR_TRIES = 8 };
@@ -15,7 +17,7 @@ enum { ANCHOR_TRIES = 8 };
 #define PATIENCE_NS       INT64_C(2000000)
 #define FIRST_PATIENCE_NS INT64_C(5000000000)
 
-static int64_t from_ms(float ms) { return (int64_t)((double)ms * 1e6); }
+static int64_t from_ms(float ms) { return llround((double)ms * 1e6); }
 
 const struct cuda_anchor *cuda_clock_current(const struct cuda_device *device) {
   return &device->anchors[atomic_load_explicit(&device->anchor, memory_order_acquire)];
@@ -24,16 +26,12 @@ const struct cuda_anchor *cuda_clock_current(const struct cuda_device *device) {
 /* -- anchors ------------------------------------------------------------------------------------------------------ */
 
 /* Polls until the event has happened (DONE) or the limit has passed (PENDING). */
-static enum gpu_progress poll(struct cuda_device *device, cudaEvent_t event, int64_t limit, struct gpu_error *error) {
-  cudaError_t status;
+static enum gpu_progress poll_until(struct cuda_device *device, cudaEvent_t event, int64_t limit, struct gpu_error *error) {
+  enum gpu_progress progress;
   do {
-    status = cudaEventQuery(event);
-  } while (status == cudaErrorNotReady && gpu_now() < limit);
-  if (status == cudaErrorNotReady) {
-    (void)cudaGetLastError();
-    return GPU_PENDING;
-  }
-  return cuda_check(&device->base, status, "cudaEventQuery", error) ? GPU_DONE : GPU_DEAD;
+    progress = cuda_query(&device->base, event, "cudaEventQuery", error);
+  } while (progress == GPU_PENDING && gpu_now() < limit);
+  return progress;
 }
 
 /* Records the anchor's event, and gives the host's time of it in `host`. */
@@ -46,7 +44,7 @@ static enum gpu_progress measure(struct cuda_device *device, struct cuda_anchor 
     if (!CUDA_CALL(&device->base, error, cudaEventRecord, anchor->event, device->clock)) {
       return GPU_DEAD;
     }
-    progress = poll(device, anchor->event, limit, error);
+    progress = poll_until(device, anchor->event, limit, error);
     int64_t after = gpu_now();
     *host = before + (after - before) / 2;
     if (progress != GPU_DONE || after - before < GOOD_NS) {

@@ -47,23 +47,46 @@ static void close_slot(struct gpu_device *device, struct cuda_slot *slot) {
   }
 }
 
-/* On a dead device nothing is waited for, so a host function may be running still: the host memory stays its. */
-void cuda_program_free(struct gpu_program *base) {
-  struct cuda_program *program = (struct cuda_program *)base;
+/* On a dead device nothing is waited for, so a host function may be running still: the program stays until the
+ * device is closed. What it has on the device goes with the process. */
+static void keep_lost(struct cuda_device *device, struct cuda_program *program) {
+  program->next_lost = atomic_load(&device->lost);
+  while (!atomic_compare_exchange_weak(&device->lost, &program->next_lost, program)) {
+  }
+}
+
+void cuda_program_free_lost(struct cuda_device *device) {
+  struct cuda_program *program = atomic_exchange(&device->lost, NULL);
+  while (program) {
+    struct cuda_program *next = program->next_lost;
+    free(program);
+    program = next;
+  }
+}
+
+/* Gives everything on the device back; false if it is or becomes dead. */
+static bool close_slots(struct cuda_program *program) {
+  struct gpu_device *device = program->base.device;
   struct gpu_error error;
-  if (gpu_device_is_dead(base->device, NULL) || !cuda_enter(base->device, &error)) {
-    return;
+  if (gpu_device_is_dead(device, NULL) || !cuda_enter(device, &error)) {
+    return false;
   }
-  for (unsigned i = 0; i < base->slot_count; i++) {
-    close_slot(base->device, &program->slots[i]);
-  }
-  if (gpu_device_is_dead(base->device, NULL)) {
-    return;
+  for (unsigned i = 0; i < program->base.slot_count; i++) {
+    close_slot(device, &program->slots[i]);
   }
   if (program->memory) {
-    (void)CUDA_CALL(base->device, &error, cudaFree, program->memory);
+    (void)CUDA_CALL(device, &error, cudaFree, program->memory);
   }
-  free(program);
+  return !gpu_device_is_dead(device, NULL);
+}
+
+void cuda_program_free(struct gpu_program *base) {
+  struct cuda_program *program = (struct cuda_program *)base;
+  if (close_slots(program)) {
+    free(program);
+  } else {
+    keep_lost((struct cuda_device *)base->device, program);
+  }
 }
 
 static bool check_stages(const struct gpu_chain *chain, struct gpu_error *error) {
@@ -238,18 +261,13 @@ enum gpu_progress cuda_ask(struct gpu_program *base, unsigned index, struct gpu_
     gpu_device_die(base->device, error);
     return GPU_DEAD;
   }
-  cudaError_t status = cudaEventQuery(slot->copied_out);
-  if (status == cudaErrorNotReady) {
-    (void)cudaGetLastError(); /* or the next launch would be blamed for it */
-    return GPU_PENDING;
-  }
   char what[64];
   snprintf(what, sizeof what, "frame %llu in slot %u", (unsigned long long)slot->sequence, index);
-  if (cuda_check(base->device, status, what, error)) {
-    return GPU_DONE;
+  enum gpu_progress progress = cuda_query(base->device, slot->copied_out, what, error);
+  if (progress == GPU_DEAD) {
+    gpu_device_die(base->device, error);
   }
-  gpu_device_die(base->device, error);
-  return GPU_DEAD;
+  return progress;
 }
 
 bool cuda_arm(struct gpu_program *base, unsigned index, struct gpu_error *error) {

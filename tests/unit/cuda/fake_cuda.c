@@ -1,0 +1,420 @@
+#include "tests/unit/cuda/fake_cuda.h"
+
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum operation_kind { OPERATION_COPY, OPERATION_SET, OPERATION_RECORD, OPERATION_WAIT, OPERATION_FUNCTION, OPERATION_KERNEL };
+
+struct operation {
+  struct operation *next;
+  enum operation_kind kind;
+  void *to;
+  const void *from;
+  size_t bytes;
+  int value;
+  struct fake_event *event;
+  unsigned generation; /* of the event: which record is meant */
+  void (*run)(void *argument);
+  void *argument;
+  int64_t ns;
+};
+
+struct fake_stream {
+  struct fake_stream *next;
+  struct operation *first, **last;
+};
+
+struct fake_event {
+  unsigned recorded, happened; /* how often it was put on a stream, and reached */
+  int64_t at;
+  bool timed;
+};
+
+enum { MAX_OBJECTS = 1024 };
+
+static int current_device = -1; /* of the one thread there is; the backend remembers it too */
+
+static struct {
+  struct fake_stream *streams;
+  void *objects[MAX_OBJECTS]; /* streams, events, allocations */
+  unsigned alive, calls, functions;
+  unsigned seed;
+  bool polling;
+  int64_t now, copy_ns;
+  unsigned fail_in;
+  cudaError_t fail_with;
+  bool sticky;
+  cudaError_t dead, last_error;
+  void *pinned;
+} fake;
+
+static void *keep(void *object) {
+  unsigned i = 0;
+  ck_assert_ptr_nonnull(object);
+  while (fake.objects[i]) {
+    i++;
+    ck_assert_uint_lt(i, MAX_OBJECTS);
+  }
+  fake.objects[i] = object;
+  fake.alive++;
+  return object;
+}
+
+static void release(void *object) {
+  unsigned i = 0;
+  while (fake.objects[i] != object) {
+    i++;
+    ck_assert_msg(i < MAX_OBJECTS, "an object ends twice");
+  }
+  fake.objects[i] = NULL;
+  fake.alive--;
+  free(object);
+}
+
+void fake_reset(void) {
+  for (struct fake_stream *stream = fake.streams; stream; stream = stream->next) {
+    while (stream->first) {
+      struct operation *operation = stream->first;
+      stream->first = operation->next;
+      free(operation);
+    }
+  }
+  for (unsigned i = 0; i < MAX_OBJECTS; i++) {
+    free(fake.objects[i]);
+  }
+  memset(&fake, 0, sizeof fake);
+  fake.polling = true;
+  fake.now = 1000000;
+  fake.copy_ns = 1000;
+}
+
+void fake_set_polling(bool runs) { fake.polling = runs; }
+void fake_set_copy_ns(int64_t ns) { fake.copy_ns = ns; }
+unsigned fake_calls(void) { return fake.calls; }
+unsigned fake_alive(void) { return fake.alive; }
+unsigned fake_host_functions(void) { return fake.functions; }
+
+void fake_fail(unsigned calls, cudaError_t status, bool sticky) {
+  fake.fail_in = calls + 1;
+  fake.fail_with = status;
+  fake.sticky = sticky;
+}
+
+void fake_heal(void) { fake.fail_in = 0; }
+
+void fake_set_seed(unsigned seed) { fake.seed = seed; }
+
+void fake_die(cudaError_t status) { fake.dead = status; }
+
+static cudaError_t failed(cudaError_t status) {
+  fake.last_error = status;
+  return status;
+}
+
+/* What every call that may fail begins with. */
+static cudaError_t begin(void) {
+  fake.calls++;
+  if (fake.fail_in > 0 && --fake.fail_in == 0) {
+    fake.dead = fake.sticky ? fake.fail_with : cudaSuccess;
+    return failed(fake.fail_with);
+  }
+  return fake.dead ? failed(fake.dead) : cudaSuccess;
+}
+
+static cudaError_t begin_on_device(void) {
+  ck_assert_msg(current_device >= 0, "a call without a current device");
+  return begin();
+}
+
+static cudaError_t begin_on_stream(const struct fake_stream *stream) {
+  ck_assert_msg(stream != NULL, "a call on the default stream");
+  return begin_on_device();
+}
+
+/* -- running ------------------------------------------------------------------------------------------------------ */
+
+static bool may_run(const struct operation *operation) {
+  return operation->kind != OPERATION_WAIT || operation->event->happened >= operation->generation;
+}
+
+static void execute(const struct operation *operation) {
+  fake.now += operation->ns;
+  switch (operation->kind) {
+  case OPERATION_COPY:
+    memcpy(operation->to, operation->from, operation->bytes);
+    break;
+  case OPERATION_SET:
+    memset(operation->to, operation->value, operation->bytes);
+    break;
+  case OPERATION_RECORD:
+    operation->event->happened = operation->generation;
+    operation->event->at = fake.now;
+    break;
+  case OPERATION_WAIT:
+    break;
+  case OPERATION_FUNCTION:
+  case OPERATION_KERNEL:
+    operation->run(operation->argument);
+    break;
+  }
+}
+
+unsigned fake_run_stream(cudaStream_t stream, unsigned count) {
+  unsigned done = 0;
+  while (done < count && !fake.dead && stream->first && may_run(stream->first)) {
+    struct operation *operation = stream->first;
+    stream->first = operation->next;
+    stream->last = stream->first ? stream->last : &stream->first;
+    execute(operation);
+    free(operation);
+    done++;
+  }
+  return done;
+}
+
+void fake_run_all(void) {
+  bool left, progress;
+  do {
+    left = progress = false;
+    for (struct fake_stream *stream = fake.streams; stream; stream = stream->next) {
+      progress = fake_run_stream(stream, 1) > 0 || progress;
+      left = left || stream->first;
+    }
+    ck_assert_msg(progress || !left || fake.dead, "streams wait for each other");
+  } while (left && !fake.dead);
+}
+
+static unsigned pick(unsigned below) { return below ? (unsigned)rand_r(&fake.seed) % below : 0; }
+
+static void run_some(void) {
+  for (struct fake_stream *stream = fake.streams; fake.polling && stream; stream = stream->next) {
+    fake_run_stream(stream, pick(3));
+  }
+}
+
+static struct operation *push(struct fake_stream *stream, enum operation_kind kind) {
+  struct operation *operation = calloc(1, sizeof *operation);
+  ck_assert_ptr_nonnull(operation);
+  operation->kind = kind;
+  *stream->last = operation;
+  stream->last = &operation->next;
+  return operation;
+}
+
+void fake_launch(cudaStream_t stream, void (*run)(void *argument), void *argument, int64_t ns) {
+  ck_assert_ptr_nonnull(stream);
+  ck_assert_msg(fake.last_error == cudaSuccess, "a launch would be blamed for an earlier error");
+  struct operation *operation = push(stream, OPERATION_KERNEL);
+  operation->run = run;
+  operation->argument = argument;
+  operation->ns = ns;
+}
+
+/* -- errors and devices ------------------------------------------------------------------------------------------- */
+
+cudaError_t cudaGetLastError(void) {
+  cudaError_t status = fake.last_error;
+  fake.last_error = cudaSuccess;
+  return status;
+}
+
+const char *cudaGetErrorName(cudaError_t status) {
+  static char name[32];
+  snprintf(name, sizeof name, "cudaError%d", (int)status);
+  return name;
+}
+
+const char *cudaGetErrorString(cudaError_t status) { return status == cudaSuccess ? "no error" : "as the test wants it"; }
+
+cudaError_t cudaGetDeviceCount(int *count) {
+  *count = 2;
+  return begin();
+}
+
+cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int device) {
+  snprintf(properties->name, sizeof properties->name, "Fake %d", device);
+  return begin();
+}
+
+cudaError_t cudaSetDevice(int device) {
+  cudaError_t status = begin();
+  current_device = status == cudaSuccess ? device : current_device;
+  return status;
+}
+
+cudaError_t cudaMemGetInfo(size_t *available, size_t *total) {
+  *available = 1000;
+  *total = 2000;
+  return begin_on_device();
+}
+
+cudaError_t cudaHostRegister(void *base, size_t bytes, unsigned flags) {
+  cudaError_t status = begin_on_device();
+  (void)flags;
+  if (status == cudaSuccess) {
+    ck_assert_uint_gt(bytes, 0);
+    fake.pinned = base;
+    fake.alive++;
+  }
+  return status;
+}
+
+cudaError_t cudaHostUnregister(void *base) {
+  cudaError_t status = begin_on_device();
+  if (status == cudaSuccess) {
+    ck_assert_ptr_eq(base, fake.pinned);
+    fake.alive--;
+  }
+  return status;
+}
+
+cudaError_t cudaMalloc(void **memory, size_t bytes) {
+  cudaError_t status = begin_on_device();
+  if (status == cudaSuccess) {
+    ck_assert_int_eq(posix_memalign(memory, 256, bytes), 0);
+    memset(keep(*memory), 0xaa, bytes);
+  }
+  return status;
+}
+
+cudaError_t cudaFree(void *memory) {
+  cudaError_t status = begin_on_device();
+  if (status == cudaSuccess) {
+    release(memory);
+  }
+  return status;
+}
+
+/* -- streams ------------------------------------------------------------------------------------------------------ */
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned flags) {
+  cudaError_t status = begin_on_device();
+  ck_assert_uint_eq(flags, cudaStreamNonBlocking);
+  if (status == cudaSuccess) {
+    *stream = keep(calloc(1, sizeof **stream));
+    (*stream)->last = &(*stream)->first;
+    (*stream)->next = fake.streams;
+    fake.streams = *stream;
+  }
+  return status;
+}
+
+cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  cudaError_t status = begin_on_stream(stream);
+  if (status == cudaSuccess) {
+    struct fake_stream **link = &fake.streams;
+    fake_run_all(); /* what is on a stream outlives it */
+    while (*link != stream) {
+      link = &(*link)->next;
+    }
+    *link = stream->next;
+    release(stream);
+  }
+  return status;
+}
+
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  cudaError_t status = begin_on_stream(stream);
+  if (status == cudaSuccess) {
+    fake_run_all();
+  }
+  return fake.dead ? failed(fake.dead) : status;
+}
+
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags) {
+  cudaError_t status = begin_on_stream(stream);
+  (void)flags;
+  if (status == cudaSuccess) {
+    struct operation *operation = push(stream, OPERATION_WAIT);
+    ck_assert_msg(event->recorded > 0, "a wait for an event that was never recorded waits for nothing");
+    operation->event = event;
+    operation->generation = event->recorded;
+  }
+  return status;
+}
+
+cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind, cudaStream_t stream) {
+  cudaError_t status = begin_on_stream(stream);
+  (void)kind;
+  if (status == cudaSuccess) {
+    struct operation *operation = push(stream, OPERATION_COPY);
+    operation->to = to;
+    operation->from = from;
+    operation->bytes = bytes;
+    operation->ns = fake.copy_ns;
+  }
+  return status;
+}
+
+cudaError_t cudaMemsetAsync(void *memory, int value, size_t bytes, cudaStream_t stream) {
+  cudaError_t status = begin_on_stream(stream);
+  if (status == cudaSuccess) {
+    struct operation *operation = push(stream, OPERATION_SET);
+    operation->to = memory;
+    operation->value = value;
+    operation->bytes = bytes;
+  }
+  return status;
+}
+
+cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void *argument) {
+  cudaError_t status = begin_on_stream(stream);
+  if (status == cudaSuccess) {
+    struct operation *operation = push(stream, OPERATION_FUNCTION);
+    operation->run = function;
+    operation->argument = argument;
+    fake.functions++;
+  }
+  return status;
+}
+
+/* -- events ------------------------------------------------------------------------------------------------------- */
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags) {
+  cudaError_t status = begin_on_device();
+  if (status == cudaSuccess) {
+    *event = keep(calloc(1, sizeof **event));
+    (*event)->timed = flags != cudaEventDisableTiming;
+  }
+  return status;
+}
+
+cudaError_t cudaEventCreate(cudaEvent_t *event) { return cudaEventCreateWithFlags(event, 0); }
+
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  cudaError_t status = begin_on_device();
+  if (status == cudaSuccess) {
+    release(event);
+  }
+  return status;
+}
+
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  cudaError_t status = begin_on_stream(stream);
+  if (status == cudaSuccess) {
+    struct operation *operation = push(stream, OPERATION_RECORD);
+    operation->event = event;
+    operation->generation = ++event->recorded;
+  }
+  return status;
+}
+
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+  cudaError_t status = begin_on_device();
+  run_some();
+  if (status == cudaSuccess && event->happened < event->recorded) {
+    return failed(fake.dead ? fake.dead : cudaErrorNotReady);
+  }
+  return status;
+}
+
+cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t start, cudaEvent_t end) {
+  cudaError_t status = begin_on_device();
+  ck_assert(start->timed && end->timed);
+  ck_assert_msg(start->recorded > 0 && start->happened == start->recorded, "the time of an event that has not happened");
+  ck_assert_msg(end->recorded > 0 && end->happened == end->recorded, "the time of an event that has not happened");
+  *ms = (float)((double)(end->at - start->at) / 1e6);
+  return status;
+}

@@ -1,0 +1,45 @@
+/*
+ * A CUDA runtime that runs nothing by itself: operations lie on their streams until a test lets them run, in any order
+ * that streams and events allow. It fails the test on whatever must never happen: a call on the default stream or by a
+ * thread that has no current device, an object used after its end, a device-side wait for what never comes.
+ *
+ * Its clock stands still but for the operations it runs. cudaEventQuery() lets a few operations run in random
+ * streams, so that polling gets on.
+ */
+#ifndef FRAMED_TESTS_UNIT_CUDA_FAKE_CUDA_H
+#define FRAMED_TESTS_UNIT_CUDA_FAKE_CUDA_H
+
+#include "tests/unit/cuda/fake/cuda_runtime_api.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+void fake_reset(void);             /* forgets everything */
+void fake_set_seed(unsigned seed); /* decides in which order streams run */
+
+/* Whether queries let operations run by themselves (they do at first). */
+void fake_set_polling(bool runs);
+/* Runs up to `count` operations of one stream, as far as it may go; gives how many. */
+unsigned fake_run_stream(cudaStream_t stream, unsigned count);
+/* Runs everything, and fails the test if something can never run. */
+void fake_run_all(void);
+
+/* A kernel: `run(argument)` after `ns` of work. */
+void fake_launch(cudaStream_t stream, void (*run)(void *argument), void *argument, int64_t ns);
+
+/* How long a copy takes. */
+void fake_set_copy_ns(int64_t ns);
+
+/* The call after `calls` more ones fails, once (or for ever, with sticky). */
+void fake_fail(unsigned calls, cudaError_t status, bool sticky);
+void fake_heal(void); /* no call fails any more */
+/* Every call fails from now on, and nothing runs any more: what an illegal access does. */
+void fake_die(cudaError_t status);
+/* Calls that could have failed since the reset. */
+unsigned fake_calls(void);
+
+/* Streams, events, allocations and registrations that are alive. */
+unsigned fake_alive(void);
+unsigned fake_host_functions(void); /* launched since the reset */
+
+#endif

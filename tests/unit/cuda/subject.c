@@ -1,0 +1,7 @@
+/* The CUDA backend, compiled against the fake runtime whether this machine has CUDA or not. */
+#ifndef FRAMED_CUDA
+#define FRAMED_CUDA
+#endif
+#include "gpu/cuda.c"
+#include "gpu/cuda_clock.c"
+#include "gpu/cuda_program.c"

@@ -1,0 +1,494 @@
+/* The CUDA backend's logic against the fake runtime: every call failing in turn, order, completion, times. */
+#ifndef FRAMED_CUDA
+#define FRAMED_CUDA
+#endif
+#include "gpu/backend.h"
+#include "tests/unit/cuda/fake_cuda.h"
+
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { WIDTH = 16, MAX_TRIES = 200, KERNEL_NS = 5000, COPY_NS = 1000, FRAME_OPERATIONS = 7 };
+
+/* -- a stage ------------------------------------------------------------------------------------------------------ */
+
+struct work {
+  struct stage_call call;
+  size_t bytes;
+};
+
+static struct work works[GPU_MAX_SLOTS];
+static cudaStream_t streams[GPU_MAX_SLOTS]; /* of the slots, learned when a stage is enqueued */
+static unsigned enqueuing_slot;             /* set before each submit */
+
+static bool keep(struct stage_plan *plan, const struct stage_value *values, char problem[STAGE_TEXT]) {
+  (void)problem;
+  plan->output = plan->input;
+  plan->state_bytes = (size_t)values[0].numbers[0];
+  return true;
+}
+
+/* out = in + 1; with state, byte 0 becomes byte 1 of the frame before. */
+static void increment(void *argument) {
+  const struct work *work = argument;
+  const unsigned char *input = work->call.input;
+  unsigned char *output = work->call.output;
+  for (size_t i = 0; i < work->bytes; i++) {
+    output[i] = (unsigned char)(input[i] + 1);
+  }
+  if (work->call.state) {
+    output[0] = *(unsigned char *)work->call.state;
+    *(unsigned char *)work->call.state = input[1];
+  }
+}
+
+static int enqueue(const struct stage_plan *plan, const struct stage_call *call, void *stream) {
+  works[enqueuing_slot] = (struct work){.call = *call, .bytes = plan->input_bytes};
+  streams[enqueuing_slot] = stream;
+  fake_launch(stream, increment, &works[enqueuing_slot], KERNEL_NS);
+  return cudaSuccess;
+}
+
+static int enqueue_badly(const struct stage_plan *plan, const struct stage_call *call, void *stream) {
+  (void)plan;
+  (void)stream;
+  return call->sequence == STAGE_WARM_UP ? cudaSuccess : cudaErrorInvalidConfiguration;
+}
+
+static const struct stage_descriptor plus_one = {.name = "plus_one", .prepare = keep, .enqueue = enqueue};
+static const struct stage_descriptor broken = {.name = "broken", .prepare = keep, .enqueue = enqueue_badly};
+static const struct stage_descriptor cpu_only = {.name = "cpu_only", .prepare = keep};
+
+/* -- a device and a program of it ---------------------------------------------------------------------------------- */
+
+static struct gpu_device *device;
+static struct gpu_chain *chain;
+static struct gpu_program *program;
+static struct gpu_error error;
+static _Alignas(256) unsigned char inputs[GPU_MAX_SLOTS][256], outputs[GPU_MAX_SLOTS][256];
+static struct gpu_buffers buffers[GPU_MAX_SLOTS];
+static unsigned wakes;
+
+static void wake(void *context) { ++*(unsigned *)context; }
+
+static void set_up(void) {
+  fake_reset();
+  wakes = 0;
+  device = cuda_open(0, &error);
+  ck_assert_msg(device != NULL, "%s", error.text);
+  for (int i = 0; i < GPU_MAX_SLOTS; i++) {
+    buffers[i] = (struct gpu_buffers){.input = inputs[i], .output = outputs[i]};
+  }
+}
+
+static void make_chain(const struct stage_descriptor *stage, unsigned state_bytes) {
+  struct frame_format format = format_tensor(ELEMENT_UINT8, (uint64_t[]){WIDTH}, 1);
+  struct gpu_stage_request request = {.stage = stage, .values[0].numbers[0] = state_bytes};
+  chain = gpu_chain_new(&format, &request, stage ? 1 : 0, &error);
+  ck_assert_ptr_nonnull(chain);
+}
+
+static void make_program(unsigned slots, const struct stage_descriptor *stage, unsigned state_bytes) {
+  make_chain(stage, state_bytes);
+  program = gpu_program_new(device, chain, buffers, slots, wake, &wakes, &error);
+  ck_assert_msg(program != NULL, "%s", error.text);
+}
+
+static void tear_down(void) {
+  program = gpu_program_free(program);
+  chain = gpu_chain_free(chain);
+  device = gpu_close(device);
+  fake_reset();
+}
+
+static bool submit(unsigned slot, uint64_t sequence, bool notify) {
+  struct gpu_frame frame = {.sequence = sequence, .restart = sequence == 0, .notify = notify};
+  enqueuing_slot = slot;
+  return gpu_submit(program, slot, &frame, &error);
+}
+
+static void finish(unsigned slot) {
+  enum gpu_progress progress;
+  do {
+    progress = gpu_ask(program, slot, &error);
+  } while (progress == GPU_PENDING);
+  ck_assert_msg(progress == GPU_DONE, "%s", error.text);
+}
+
+/* -- life --------------------------------------------------------------------------------------------------------- */
+
+START_TEST(everything_is_given_back) {
+  make_program(3, &plus_one, 1);
+  ck_assert(gpu_program_warm_up(program, &error));
+  ck_assert(submit(0, 0, true));
+  ck_assert(submit(1, 1, false));
+  program = gpu_program_free(program); /* finishes both */
+  ck_assert_uint_eq(wakes, 1);
+  chain = gpu_chain_free(chain);
+  device = gpu_close(device);
+  ck_assert_uint_eq(fake_alive(), 0);
+}
+END_TEST
+
+/* Whichever call fails while a device is opened, nothing is left behind and the error says what to do. */
+START_TEST(opening_fails_cleanly_at_every_call) {
+  struct gpu_device *opened = NULL;
+  unsigned tries = 0;
+  tear_down();
+  while (!opened) {
+    fake_reset();
+    fake_fail(tries, cudaErrorInvalidValue, false);
+    opened = cuda_open(1, &error);
+    ck_assert_uint_lt(tries++, MAX_TRIES);
+    if (!opened) {
+      ck_assert(error.no_device);
+      ck_assert_str_ne(error.text, "");
+      ck_assert_str_ne(error.remedy, "");
+    }
+  }
+  ck_assert_uint_gt(tries, 5);
+  ck_assert_str_eq(gpu_device_name(opened), "Fake 1");
+  fake_heal();
+  gpu_close(opened);
+  ck_assert_uint_eq(fake_alive(), 0);
+  ck_assert_ptr_null(cuda_open(2, &error));
+  ck_assert_ptr_nonnull(strstr(error.text, "no CUDA device 2"));
+  set_up();
+}
+END_TEST
+
+/* The same for programs: the device stays alive, and the next attempt may succeed. */
+START_TEST(programs_fail_cleanly_at_every_call) {
+  unsigned alive = fake_alive(), tries = 0;
+  make_chain(&plus_one, 1);
+  do {
+    fake_fail(tries, cudaErrorMemoryAllocation, false);
+    program = gpu_program_new(device, chain, buffers, 3, wake, &wakes, &error);
+    ck_assert_uint_lt(tries++, MAX_TRIES);
+    if (!program) {
+      ck_assert_uint_eq(fake_alive(), alive);
+      ck_assert_int_eq(error.code, cudaErrorMemoryAllocation);
+      ck_assert_ptr_nonnull(strstr(error.text, "Fake 0"));
+      ck_assert_str_ne(error.remedy, "");
+      ck_assert(!gpu_device_is_dead(device, NULL));
+    }
+  } while (!program);
+  ck_assert_uint_gt(tries, 3 * 6);
+  fake_heal();
+}
+END_TEST
+
+START_TEST(a_stage_without_a_kernel_is_refused) {
+  make_chain(&cpu_only, 0);
+  ck_assert_ptr_null(gpu_program_new(device, chain, buffers, 1, wake, &wakes, &error));
+  ck_assert_int_eq(error.stage, 0);
+  ck_assert_ptr_nonnull(strstr(error.text, "cpu_only"));
+}
+END_TEST
+
+START_TEST(memory_is_pinned_and_unpinned) {
+  size_t available, total;
+  ck_assert(gpu_pin(device, inputs, sizeof inputs, &error));
+  gpu_unpin(device, inputs);
+  fake_fail(0, cudaErrorHostMemoryAlreadyRegistered, false);
+  ck_assert(!gpu_pin(device, inputs, sizeof inputs, &error));
+  ck_assert_ptr_nonnull(strstr(error.text, "cudaHostRegister"));
+  ck_assert(gpu_memory(device, &available, &total));
+  ck_assert_uint_eq(available, 1000);
+  ck_assert_uint_eq(total, 2000);
+}
+END_TEST
+
+/* -- death -------------------------------------------------------------------------------------------------------- */
+
+/* A frame that is half on its stream is the device's end, whatever the error. */
+START_TEST(submitting_fails_for_good_at_every_call) {
+  unsigned tries = 0;
+  bool submitted = false;
+  while (!submitted) {
+    make_program(2, &plus_one, 1);
+    ck_assert(submit(0, 0, false)); /* so that the second one waits for its state */
+    fake_fail(tries, cudaErrorInvalidValue, false);
+    submitted = submit(1, 1, true);
+    ck_assert_uint_lt(tries++, MAX_TRIES);
+    if (!submitted) {
+      unsigned calls = fake_calls();
+      ck_assert_int_eq(gpu_ask(program, 0, &error), GPU_DEAD);
+      ck_assert_ptr_nonnull(strstr(error.text, "cudaError1"));
+      ck_assert(!submit(0, 2, true));
+      ck_assert(!gpu_arm(program, 0, &error));
+      ck_assert(!gpu_anchor(device, &error));
+      ck_assert(!gpu_pin(device, inputs, sizeof inputs, &error));
+      ck_assert_uint_eq(fake_calls(), calls); /* nothing is asked of a dead device */
+      tear_down();
+      set_up();
+    }
+  }
+  ck_assert_uint_gt(tries, 8);
+  fake_heal();
+}
+END_TEST
+
+START_TEST(a_bad_launch_names_its_stage) {
+  make_program(1, &broken, 0);
+  ck_assert(gpu_program_warm_up(program, &error));
+  ck_assert(!submit(0, 0, false));
+  ck_assert_int_eq(error.stage, 0);
+  ck_assert_ptr_nonnull(strstr(error.text, "stages[0] (broken)"));
+}
+END_TEST
+
+/* Every error that a process does not survive, found by asking; freeing asks nothing more of the device. */
+START_TEST(asking_finds_every_fatal_error) {
+  static const cudaError_t fatal[] = {214, 220, 226, 700, 702, 710, 714, 715, 716, 717, 718, 719, 721, 911};
+  make_program(2, &plus_one, 0);
+  ck_assert(submit(0, 0, true));
+  ck_assert(submit(1, 1, true));
+  fake_set_polling(false);
+  ck_assert_int_eq(gpu_ask(program, 0, &error), GPU_PENDING);
+  fake_die(fatal[_i]);
+  ck_assert_int_eq(gpu_ask(program, 1, &error), GPU_DEAD);
+  ck_assert_int_eq(error.code, (int)fatal[_i]);
+  ck_assert_ptr_nonnull(strstr(error.text, "frame 1 in slot 1"));
+  ck_assert_str_ne(error.remedy, "");
+  ck_assert_int_eq(gpu_told(program, 0), GPU_PENDING);
+  ck_assert(gpu_device_is_dead(device, NULL));
+  unsigned calls = fake_calls();
+  tear_down();
+  ck_assert_uint_eq(fake_calls(), 0); /* of the reset; none came between */
+  ck_assert_uint_gt(calls, 0);
+  set_up();
+}
+END_TEST
+
+/* What else finds a fatal error, with no frame of its own in flight. */
+START_TEST(a_fatal_error_kills_wherever_it_is_met) {
+  size_t available, total;
+  fake_die(cudaErrorIllegalAddress);
+  if (_i == 0) {
+    ck_assert(!gpu_anchor(device, &error));
+  } else if (_i == 1) {
+    ck_assert(!gpu_memory(device, &available, &total));
+  } else {
+    ck_assert(!gpu_pin(device, inputs, sizeof inputs, &error));
+  }
+  ck_assert(gpu_device_is_dead(device, &error));
+  ck_assert_int_eq(error.code, cudaErrorIllegalAddress);
+}
+END_TEST
+
+/* A host function that still runs when its program was freed on a dead device finds the program there. */
+START_TEST(host_functions_outlive_a_program_that_was_given_up) {
+  make_program(1, &plus_one, 0);
+  ck_assert(submit(0, 0, true));
+  gpu_abandon(device, "no completion for 2 s");
+  program = gpu_program_free(program);
+  fake_run_all();
+  ck_assert_uint_eq(wakes, 1);
+}
+END_TEST
+
+/* -- completion --------------------------------------------------------------------------------------------------- */
+
+START_TEST(a_late_function_tells_nothing_of_the_next_frame) {
+  fake_set_polling(false);
+  make_program(1, &plus_one, 0);
+  ck_assert(submit(0, 0, true));
+  ck_assert_uint_eq(fake_run_stream(streams[0], FRAME_OPERATIONS), FRAME_OPERATIONS);
+  ck_assert_int_eq(gpu_told(program, 0), GPU_PENDING);
+  ck_assert_int_eq(gpu_ask(program, 0, &error), GPU_DONE);
+  ck_assert(submit(0, 1, true));
+  ck_assert_uint_eq(fake_run_stream(streams[0], 1), 1); /* the function of frame 0 */
+  ck_assert_uint_eq(wakes, 1);
+  ck_assert_int_eq(gpu_told(program, 0), GPU_PENDING);
+  ck_assert_int_eq(gpu_ask(program, 0, &error), GPU_PENDING);
+  fake_run_all();
+  ck_assert_uint_eq(wakes, 2);
+  ck_assert_int_eq(gpu_told(program, 0), GPU_DONE);
+}
+END_TEST
+
+START_TEST(arming_launches_one_function) {
+  fake_set_polling(false);
+  make_program(1, &plus_one, 0);
+  ck_assert(submit(0, 0, false));
+  ck_assert_uint_eq(fake_host_functions(), 0);
+  ck_assert(gpu_arm(program, 0, &error));
+  ck_assert(gpu_arm(program, 0, &error));
+  ck_assert_uint_eq(fake_host_functions(), 1);
+  fake_run_all();
+  ck_assert_int_eq(gpu_told(program, 0), GPU_DONE);
+  ck_assert(submit(0, 1, true));
+  ck_assert(gpu_arm(program, 0, &error)); /* it has asked already */
+  ck_assert_uint_eq(fake_host_functions(), 2);
+  fake_run_all();
+  ck_assert_uint_eq(wakes, 2);
+  ck_assert(submit(0, 2, false));
+  fake_run_all();
+  ck_assert_int_eq(gpu_told(program, 0), GPU_PENDING); /* it asked for nothing */
+  ck_assert_int_eq(gpu_ask(program, 0, &error), GPU_DONE);
+}
+END_TEST
+
+/* A lane at random: slots in order, frames submitted with and without asking, armed, polled; streams at random. Each
+ * frame has the right result, uses the state of the one before it, and wakes exactly as often as was asked. */
+START_TEST(any_order_of_streams_gives_the_same_frames) {
+  enum { SLOTS = 4, FRAMES = 5000 };
+  unsigned expected_wakes = 0, seed = (unsigned)_i;
+  fake_set_seed(seed);
+  make_program(SLOTS, &plus_one, 1);
+  for (unsigned frame = 0; frame < FRAMES + SLOTS; frame++) {
+    unsigned slot = frame % SLOTS, done = frame - SLOTS;
+    if (frame >= SLOTS) {
+      finish(slot);
+      ck_assert_uint_eq(outputs[slot][1], (done + 1) % 256);
+      ck_assert_uint_eq(outputs[slot][WIDTH - 1], (done + 1) % 256);
+      ck_assert_uint_eq(outputs[slot][0], done % 1000 == 0 ? 0 : (done - 1) % 256);
+    }
+    if (frame < FRAMES) {
+      bool notify = rand_r(&seed) % 2 == 0, arm = rand_r(&seed) % 3 == 0;
+      memset(inputs[slot], (int)frame, WIDTH);
+      ck_assert_msg(submit(slot, frame % 1000, notify), "%s", error.text); /* a session of 1000 frames */
+      ck_assert(!arm || gpu_arm(program, slot, &error));
+      expected_wakes += notify || arm;
+    }
+  }
+  program = gpu_program_free(program);
+  ck_assert_uint_eq(wakes, expected_wakes);
+}
+END_TEST
+
+START_TEST(no_stage_copies_in_and_out) {
+  make_program(1, NULL, 0);
+  memset(inputs[0], 7, WIDTH);
+  memset(outputs[0], 0, WIDTH);
+  ck_assert(submit(0, 0, true));
+  finish(0);
+  ck_assert_mem_eq(inputs[0], outputs[0], WIDTH);
+}
+END_TEST
+
+/* -- times -------------------------------------------------------------------------------------------------------- */
+
+static struct gpu_times times_of(unsigned slot) {
+  struct gpu_times times = {0};
+  ck_assert_int_eq(gpu_ask(program, slot, &error), GPU_DONE);
+  ck_assert(gpu_times(program, slot, &times));
+  ck_assert_int_eq(times.h2d + times.kernel + times.d2h + times.wait, times.copied_out - times.begin);
+  return times;
+}
+
+START_TEST(a_frame_alone_waits_for_nothing) {
+  fake_set_polling(false);
+  make_program(1, &plus_one, 0);
+  ck_assert(submit(0, 0, true));
+  fake_run_all();
+  struct gpu_times times = times_of(0);
+  ck_assert_int_eq(times.h2d, COPY_NS);
+  ck_assert_int_eq(times.kernel, KERNEL_NS);
+  ck_assert_int_eq(times.d2h, COPY_NS);
+  ck_assert_int_eq(times.wait, 0);
+  ck_assert_int_eq(times.copied_in - times.begin, COPY_NS);
+  ck_assert_int_gt(times.told, 0);
+  struct gpu_times again = times_of(0); /* reading once more gives the same */
+  ck_assert_int_eq(again.h2d, COPY_NS);
+}
+END_TEST
+
+/* Both begin at 0; the second one's copy waits for the first one's, and its kernel for the first one's kernel. */
+START_TEST(waiting_for_an_engine_is_not_service) {
+  fake_set_polling(false);
+  make_program(2, &plus_one, 0);
+  ck_assert(submit(0, 0, false));
+  ck_assert(submit(1, 1, false));
+  fake_run_stream(streams[0], 1); /* both begin */
+  fake_run_stream(streams[1], 1);
+  fake_run_stream(streams[0], 2); /* first copy, until 1000 */
+  fake_run_stream(streams[1], 2); /* second copy, until 2000 */
+  fake_run_stream(streams[0], 2); /* first kernel, 1000 to 7000 with the copy before it */
+  fake_run_stream(streams[1], 2); /* second kernel, until 12000 */
+  fake_run_all();
+  struct gpu_times first = times_of(0), second = times_of(1);
+  ck_assert_int_eq(first.h2d, COPY_NS);
+  ck_assert_int_eq(second.h2d, COPY_NS);
+  ck_assert_int_eq(second.copied_in - second.begin, 2 * COPY_NS);
+  ck_assert_int_eq(first.kernel, COPY_NS + KERNEL_NS);
+  ck_assert_int_eq(second.kernel, KERNEL_NS);
+  ck_assert_int_ge(second.wait, COPY_NS);
+}
+END_TEST
+
+/* A frame keeps the anchor of its submission while newer ones are made, and the axis goes on without a jump. */
+START_TEST(new_anchors_change_no_interval) {
+  make_program(1, &plus_one, 0);
+  for (unsigned frame = 0; frame < 40; frame++) {
+    fake_set_polling(true);
+    ck_assert(gpu_anchor(device, &error));
+    ck_assert(submit(0, frame, false));
+    ck_assert(gpu_anchor(device, &error));
+    fake_set_polling(false);
+    fake_run_all();
+    struct gpu_times times = times_of(0);
+    ck_assert_int_eq(times.copied_out - times.begin, 2 * COPY_NS + KERNEL_NS);
+    ck_assert_int_eq(times.wait, 0);
+  }
+}
+END_TEST
+
+/* An anchor whose event does not come in time is left for later: the device may only be busy. */
+START_TEST(a_busy_device_keeps_its_anchor) {
+  fake_set_polling(false);
+  ck_assert(gpu_anchor(device, &error));
+  ck_assert(gpu_anchor(device, &error));
+  ck_assert(!gpu_device_is_dead(device, NULL));
+  make_program(1, &plus_one, 0);
+  ck_assert(submit(0, 0, false));
+  fake_run_all();
+  ck_assert_int_eq(times_of(0).h2d, COPY_NS);
+}
+END_TEST
+
+START_TEST(anchoring_fails_cleanly_at_every_call) {
+  unsigned tries = 0;
+  fake_fail(tries, cudaErrorInvalidValue, false);
+  while (!gpu_anchor(device, &error)) {
+    ck_assert_ptr_nonnull(strstr(error.text, "cudaEvent"));
+    ck_assert_uint_lt(tries++, MAX_TRIES);
+    fake_fail(tries, cudaErrorInvalidValue, false);
+  }
+  ck_assert_uint_ge(tries, 2);
+  fake_heal();
+  ck_assert(!gpu_device_is_dead(device, NULL));
+}
+END_TEST
+
+Suite *cuda_suite(void);
+
+Suite *cuda_suite(void) {
+  Suite *suite = suite_create("cuda");
+  TCase *group = tcase_create("fake");
+  tcase_add_checked_fixture(group, set_up, tear_down);
+  tcase_set_timeout(group, 120);
+  tcase_add_test(group, everything_is_given_back);
+  tcase_add_test(group, opening_fails_cleanly_at_every_call);
+  tcase_add_test(group, programs_fail_cleanly_at_every_call);
+  tcase_add_test(group, a_stage_without_a_kernel_is_refused);
+  tcase_add_test(group, memory_is_pinned_and_unpinned);
+  tcase_add_test(group, submitting_fails_for_good_at_every_call);
+  tcase_add_test(group, a_bad_launch_names_its_stage);
+  tcase_add_loop_test(group, asking_finds_every_fatal_error, 0, 14);
+  tcase_add_loop_test(group, a_fatal_error_kills_wherever_it_is_met, 0, 3);
+  tcase_add_test(group, host_functions_outlive_a_program_that_was_given_up);
+  tcase_add_test(group, a_late_function_tells_nothing_of_the_next_frame);
+  tcase_add_test(group, arming_launches_one_function);
+  tcase_add_loop_test(group, any_order_of_streams_gives_the_same_frames, 1, 6);
+  tcase_add_test(group, no_stage_copies_in_and_out);
+  tcase_add_test(group, a_frame_alone_waits_for_nothing);
+  tcase_add_test(group, waiting_for_an_engine_is_not_service);
+  tcase_add_test(group, new_anchors_change_no_interval);
+  tcase_add_test(group, a_busy_device_keeps_its_anchor);
+  tcase_add_test(group, anchoring_fails_cleanly_at_every_call);
+  suite_add_tcase(suite, group);
+  return suite;
+}
