@@ -221,10 +221,10 @@ static void print_problem(const struct problem *problem, bool json) {
 static bool run(struct command_line *line, struct problem *problem) {
   if (line->wants_version) {
     printf("framectl %s\n", FRAMED_VERSION);
-  } else if (line->wants_help && line->command) {
-    print_command_help(line->command);
-  } else if (line->wants_help) {
+  } else if (!line->command) { /* then it is --help */
     print_help();
+  } else if (line->wants_help) {
+    print_command_help(line->command);
   } else if (!line->command->run(&line->invocation, problem)) {
     return false;
   }
@@ -240,7 +240,7 @@ int main(int count, char **arguments) {
     return EXIT_STATUS_OK;
   }
   print_problem(&problem, line.invocation.json);
-  int status = problem.status;
+  int status = (int)problem.status;
   problem_clear(&problem);
   return status;
 }

@@ -7,6 +7,7 @@
 #include <curses.h>
 #include <langinfo.h>
 #include <locale.h>
+#include <stdarg.h>
 #include <string.h>
 
 #include "tools/framectl/text.h"
