@@ -41,9 +41,9 @@ const struct config_key *keys_find(enum key_section section, const char *name) {
 
 const char *keys_section_name(enum key_section section) {
   static const char *const names[SECTION_COUNT] = {
-      [SECTION_ROOT] = "the file",   [SECTION_LOG] = "'log'",     [SECTION_STATUS] = "'status'",
-      [SECTION_GPU] = "'gpu'",       [SECTION_PIPELINE] = "",     [SECTION_SOURCE] = "'source'",
-      [SECTION_FORMAT] = "'format'", [SECTION_ALLOW] = "'allow'", [SECTION_SINK] = "'sink'",
+      [SECTION_ROOT] = "the file",   [SECTION_LOG] = "'log'",           [SECTION_STATUS] = "'status'",
+      [SECTION_GPU] = "'gpu'",       [SECTION_PIPELINE] = "a pipeline", [SECTION_SOURCE] = "'source'",
+      [SECTION_FORMAT] = "'format'", [SECTION_ALLOW] = "'allow'",       [SECTION_SINK] = "'sink'",
   };
   return names[section];
 }

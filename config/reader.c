@@ -58,14 +58,20 @@ bool reader_set_defaults(struct reader *reader) {
 
 /* -- sections ---------------------------------------------------------------------------------------------------- */
 
-/* Says in `text` where else the key would be right, or which keys there are. */
-static void list_keys(enum key_section section, const char *name, char text[READER_WHERE * 2]) {
-  for (const struct config_key *key = config_keys; key->name; key++) {
-    if (strcmp(key->name, name) == 0 && key->section != SECTION_ROOT && key->section != SECTION_PIPELINE) {
-      snprintf(text, READER_WHERE * 2, "'%s' belongs into %s", name, keys_section_name(key->section));
-      return;
+/* Says in `text` which sections have the key, if any does. */
+static bool list_homes(const char *name, char text[READER_WHERE * 2]) {
+  int used = 0;
+  for (const struct config_key *key = config_keys; key->name && used < READER_WHERE * 2; key++) {
+    if (strcmp(key->name, name) == 0) {
+      const char *home = keys_section_name(key->section);
+      size_t room = (size_t)(READER_WHERE * 2 - used);
+      used += used == 0 ? snprintf(text, room, "'%s' is a key of %s", name, home) : snprintf(text + used, room, ", %s", home);
     }
   }
+  return used > 0;
+}
+
+static void list_keys(enum key_section section, char text[READER_WHERE * 2]) {
   int used = snprintf(text, READER_WHERE * 2, "keys are ");
   for (const struct config_key *key = keys_first(section); key && used < READER_WHERE * 2; key = keys_next(key)) {
     used += snprintf(text + used, (size_t)(READER_WHERE * 2 - used), "%s%s", key->name, keys_next(key) ? ", " : "");
@@ -93,8 +99,8 @@ static void report_unknown(struct reader *reader, enum key_section section, cons
   const struct config_key *near = nearest_key(reader, section, node->name);
   if (near) {
     snprintf(remedy, sizeof remedy, "did you mean '%s'?", near->name);
-  } else {
-    list_keys(section, node->name, remedy);
+  } else if (!list_homes(node->name, remedy)) {
+    list_keys(section, remedy);
   }
   config_errors_add(reader->errors, node->name_at, remedy, "unknown key '%.80s' in %s", node->name,
                     reader_where(reader, section, where));

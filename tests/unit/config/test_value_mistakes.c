@@ -11,7 +11,17 @@ static const struct mistake mistakes[] = {
      "t.yaml:5:5: unknown key 'width' in pipeline 'cam0'\n"
      "    width: 3\n"
      "    ^~~~~\n"
-     "  'width' belongs into 'format'\n"},
+     "  'width' is a key of 'format'\n"},
+    {"unknown key of several sections", PIPELINE("    socket: in\n"),
+     "t.yaml:5:5: unknown key 'socket' in pipeline 'cam0'\n"
+     "    socket: in\n"
+     "    ^~~~~~\n"
+     "  'socket' is a key of 'status', 'source', 'sink'\n"},
+    {"unknown key of a pipeline", PIPELINE("") "deadline: 1s\n",
+     "t.yaml:5:1: unknown key 'deadline' in the file\n"
+     "    deadline: 1s\n"
+     "    ^~~~~~~~\n"
+     "  'deadline' is a key of a pipeline\n"},
     {"unknown key like none", PIPELINE("    zebra: 3\n"),
      "t.yaml:5:5: unknown key 'zebra' in pipeline 'cam0'\n"
      "    zebra: 3\n"
