@@ -63,7 +63,7 @@ struct config_key {
   unsigned applies; /* set of variants, 1 << variant; 0: all */
   bool selects;     /* its presence chooses its variant */
   bool required;    /* in the variants to which it applies */
-  bool inline_;     /* its section is written on one line */
+  bool on_one_line; /* its section is written on one line */
   const char *help;
 };
 

@@ -79,7 +79,7 @@ static size_t length_by_lead(unsigned char lead) {
   return lead >= 0xF0 && lead <= 0xF4 ? 4 : 0;
 }
 
-/* Bytes of the character at `at`; 0 if it is a control character or not UTF-8. */
+/* Bytes of the character at `at`; 0 if it is not UTF-8, or a control character, line break, byte order mark or none. */
 static size_t printable_length(const char *at, const char *end) {
   static const uint32_t least[] = {0, 0x20, 0xA0, 0x800, 0x10000};
   size_t length = length_by_lead((unsigned char)*at);
@@ -93,9 +93,18 @@ static size_t printable_length(const char *at, const char *end) {
     }
     code = code << 6 | ((unsigned char)at[i] & 0x3FU);
   }
-  bool control = code < least[length] || code == 0x7F || code == 0x2028 || code == 0x2029;
-  bool surrogate = code >= 0xD800 && code <= 0xDFFF;
-  return control || surrogate || code > 0x10FFFF ? 0 : length;
+  bool control = code < least[length] || code == 0x7F || code == 0x2028 || code == 0x2029 || code == 0xFEFF;
+  bool none = (code >= 0xD800 && code <= 0xDFFF) || code == 0xFFFE || code == 0xFFFF || code > 0x10FFFF;
+  return control || none ? 0 : length;
+}
+
+bool quote_is_printable(const char *text, size_t length) {
+  const char *end = text + length;
+  size_t step = 1;
+  for (const char *at = text; at < end && step > 0; at += step) {
+    step = printable_length(at, end);
+  }
+  return step > 0;
 }
 
 void quote_make_printable(char *text) {

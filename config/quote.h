@@ -5,6 +5,7 @@
 #ifndef FRAMED_CONFIG_QUOTE_H
 #define FRAMED_CONFIG_QUOTE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
 
@@ -12,5 +13,8 @@
 void quote_print(FILE *out, const char *text, size_t length, unsigned line, unsigned column);
 /* Replaces control characters, which could disturb a terminal or forge a log line, and what is not UTF-8. */
 void quote_make_printable(char *text);
+
+/* Whether there is nothing to replace. Such a text can stand raw in a YAML file. */
+bool quote_is_printable(const char *text, size_t length);
 
 #endif

@@ -213,7 +213,7 @@ static void write_key(const struct writer *writer, const struct config_key *key,
     write_stages(writer, structure, indent);
   } else if (key->type == KEY_PIPELINES) {
     write_pipelines(writer, structure, indent);
-  } else if (key->type == KEY_SECTION && key->inline_) {
+  } else if (key->type == KEY_SECTION && key->on_one_line) {
     fprintf(writer->out, "%s: ", key->name);
     write_inline(writer, key->child, value);
   } else if (key->type == KEY_SECTION) {

@@ -6,6 +6,7 @@
 
 #include "config/errors.h"
 #include "config/memory.h"
+#include "config/quote.h"
 
 struct loader {
   yaml_parser_t parser;
@@ -134,16 +135,6 @@ static bool next_event(struct loader *loader, yaml_event_t *event) {
 
 /* -- the tree ---------------------------------------------------------------------------------------------------- */
 
-static bool has_control_character(const char *text, size_t length) {
-  for (size_t i = 0; i < length; i++) {
-    unsigned char byte = (unsigned char)text[i];
-    if (byte < 0x20 || byte == 0x7F || (byte == 0xC2 && (unsigned char)text[i + 1] < 0xA0)) {
-      return true;
-    }
-  }
-  return false;
-}
-
 static struct node *read_text(struct loader *loader, const yaml_event_t *event) {
   const char *text = (const char *)event->data.scalar.value;
   size_t length = event->data.scalar.length;
@@ -151,7 +142,7 @@ static struct node *read_text(struct loader *loader, const yaml_event_t *event) 
   if (!node) {
     return NULL;
   }
-  if (has_control_character(text, length)) {
+  if (!quote_is_printable(text, length)) {
     node->kind = NODE_INVALID;
     config_errors_add(loader->errors, node->at, "write it on one line, without escapes", "a text holds a control character");
   }

@@ -49,6 +49,15 @@ static const struct mistake mistakes[] = {
      "    slots: \"a\\e[31m\"\n"
      "           ^~~~~~~~~\n"
      "  write it on one line, without escapes\n"},
+    {"text that could not be printed raw", "status: {socket: \"a\\uFFFF\", http: \"\\u2028\"}\n" PIPELINE(""),
+     "t.yaml:1:18: a text holds a control character\n"
+     "    status: {socket: \"a\\uFFFF\", http: \"\\u2028\"}\n"
+     "                     ^~~~~~~~~\n"
+     "  write it on one line, without escapes\n"
+     "t.yaml:1:35: a text holds a control character\n"
+     "    status: {socket: \"a\\uFFFF\", http: \"\\u2028\"}\n"
+     "                                      ^~~~~~~~\n"
+     "  write it on one line, without escapes\n"},
     {"standard input without quotes", "pipelines:\n  cam0:\n    source:\n      file: -\n",
      "t.yaml:4:13: not valid YAML: block sequence entries are not allowed in this context\n"
      "    file: -\n"
