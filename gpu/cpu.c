@@ -278,7 +278,8 @@ static struct gpu_program *program_new(struct gpu_device *device, const struct g
   }
   chain_layout(chain, false, count, &program->layout);
   /* Never of size 0, so that a program without memory needs no case of its own. */
-  if (posix_memalign((void **)&program->memory, GPU_ALIGNMENT, program->layout.total_bytes + GPU_ALIGNMENT) != 0) {
+  program->memory = aligned_alloc(GPU_ALIGNMENT, program->layout.total_bytes + GPU_ALIGNMENT);
+  if (!program->memory) {
     gpu_error_set(error, ENOMEM, "use fewer slots or clients, or smaller frames", "no %zu bytes of memory for %u slots",
                   program->layout.total_bytes, count);
     free(program);
@@ -367,7 +368,8 @@ struct gpu_device *cpu_open(unsigned workers, struct gpu_error *error) {
   cpu_host_name(device->base.name);
   workers = workers ? workers : cpu_host_processors();
   int code;
-  device->pool = pool_new(workers, &code);
+  /* On one or two processors a worker that spins would only keep a lane from running. */
+  device->pool = pool_new(workers, cpu_host_processors() > 2, &code);
   if (!device->pool) {
     char reason[64];
     gpu_error_set(error, code, "raise the limit on threads (ulimit -u, TasksMax=)", "cannot start %u workers: %s", workers,

@@ -2,9 +2,9 @@
  * The worker pool; see pool.h.
  *
  * Waking a sleeping thread costs more than a small frame, so a worker that runs out of jobs looks for the next one
- * for some microseconds before it sleeps. Never more than one does that, and none on one or two processors, where it
- * would only keep the lane from running. What makes skipping the wake-up safe: `spinning` changes under the lock, and
- * a worker that stops spinning looks at the queue under the same lock before it sleeps.
+ * for some microseconds before it sleeps, if the pool's owner wants that. Never more than one does. What makes skipping the
+ * wake-up safe: `spinning` changes under the lock, and a worker that stops spinning looks at the queue under the same lock
+ * before it sleeps.
  */
 #include "gpu/pool.h"
 
@@ -14,7 +14,6 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #define SPIN_NS INT64_C(20000)
 
@@ -24,7 +23,7 @@ struct pool {
   struct pool_job *first, **last;
   _Atomic unsigned length; /* changes under the lock; read without it by the worker that spins */
   unsigned sleeping;
-  bool may_spin, spinning, stopping;
+  bool spins, spinning, stopping;
   unsigned count;
   pthread_t threads[];
 };
@@ -44,7 +43,7 @@ static void spin(struct pool *pool) {
 
 /* Waits until there may be something to do. Called and left with the lock held. */
 static void wait_for_work(struct pool *pool, bool *spun) {
-  if (pool->may_spin && !pool->spinning && !*spun) {
+  if (pool->spins && !pool->spinning && !*spun) {
     pool->spinning = true;
     pthread_mutex_unlock(&pool->lock);
     spin(pool);
@@ -120,7 +119,7 @@ static int start_worker(struct pool *pool) {
   return code;
 }
 
-struct pool *pool_new(unsigned workers, int *code) {
+struct pool *pool_new(unsigned workers, bool spins, int *code) {
   struct pool *pool = calloc(1, sizeof *pool + workers * sizeof pool->threads[0]);
   if (!pool) {
     *code = ENOMEM;
@@ -129,7 +128,7 @@ struct pool *pool_new(unsigned workers, int *code) {
   pthread_mutex_init(&pool->lock, NULL);
   pthread_cond_init(&pool->work, NULL);
   pool->last = &pool->first;
-  pool->may_spin = sysconf(_SC_NPROCESSORS_ONLN) > 2;
+  pool->spins = spins;
   for (unsigned i = 0; i < workers; i++) {
     *code = start_worker(pool);
     if (*code != 0) {

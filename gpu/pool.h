@@ -7,6 +7,8 @@
 #ifndef FRAMED_GPU_POOL_H
 #define FRAMED_GPU_POOL_H
 
+#include <stdbool.h>
+
 struct pool_job {
   struct pool_job *next;
   void (*run)(struct pool_job *job);
@@ -14,9 +16,10 @@ struct pool_job {
 
 struct pool;
 
-/* Starts `workers` threads, at least 1. NULL with an errno in `code`. */
-struct pool *pool_new(unsigned workers, int *code);
-/* Runs what is queued, then ends the workers. NULL is fine; returns NULL. */
+/* Starts `workers` threads, at least 1. NULL with an errno in `code`. `spins`: a worker without a job looks for the
+ * next one for some microseconds before it sleeps. */
+struct pool *pool_new(unsigned workers, bool spins, int *code);
+/* Lets all jobs run that are queued, then ends the workers. NULL is fine; returns NULL. */
 struct pool *pool_free(struct pool *pool);
 
 enum pool_end { POOL_BACK, POOL_FRONT };
