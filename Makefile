@@ -128,6 +128,7 @@ $(out)/flags: FORCE
 	@printf '%s\n' '$(subst ','\'',$(CC) $(flags) $(cuda_flags) $(nvcc_flags))' | cmp -s - $@ || \
 	 printf '%s\n' '$(subst ','\'',$(CC) $(flags) $(cuda_flags) $(nvcc_flags))' > $@
 
+$(out)/obj/daemon/page.c.o: daemon/page.html
 $(out)/obj/%.c.o: %.c $(out)/flags
 	@mkdir -p $(@D)
 	$(call quiet,CC)$(CC) $(flags) $(packages) $(cuda_flags) -c -o $@ $<

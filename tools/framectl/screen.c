@@ -182,7 +182,7 @@ static void draw_drops(int y, const struct pipeline_view *view) {
 static void draw_frames(int y, const struct pipeline_view *view, const struct history_line *line) {
   put(y, 0, A_BOLD, "%s", view->name);
   put(y, (int)strlen(view->name) + 2, (chtype)COLOR_PAIR(PAIR_DIM), "%s -> %s", view->source.format, view->sink.format);
-  put(y + 1, 0, A_NORMAL, "%llu of %llu producers, %llu readers, %llu clients refused, %llu results missed",
+  put(y + 1, 0, A_NORMAL, "producers %llu of %llu, readers %llu, clients refused %llu, results missed %llu",
       (unsigned long long)view->sessions, (unsigned long long)view->clients, (unsigned long long)view->readers,
       (unsigned long long)view->refused, (unsigned long long)view->missed);
   put(y + 2, 0, A_NORMAL, "frames in %llu, emitted %llu, in flight %llu", (unsigned long long)view->in,

@@ -101,7 +101,7 @@ static void print_pipeline(const struct pipeline_view *view, bool colour) {
   printf(strcmp(view->waiting, "nothing") == 0 ? ", frames move\n" : ", waits for %s\n", view->waiting);
   print_end("source", &view->source);
   print_end("sink", &view->sink);
-  printf("  clients   %llu of %llu producers, %llu readers; %llu refused, %llu results missed by slow readers\n",
+  printf("  clients   producers: %llu of %llu, readers: %llu; refused: %llu, results missed by slow readers: %llu\n",
          (unsigned long long)view->sessions, (unsigned long long)view->clients, (unsigned long long)view->readers,
          (unsigned long long)view->refused, (unsigned long long)view->missed);
   printf("  rate      %s frames/s, %s/s in, %s/s out over %.0f s\n\n", text_rate(rate, view->fps),
