@@ -491,6 +491,7 @@ struct session *session_new(const struct session_setup *setup, struct failure *f
   session->source.timeout_ns = setup->config->source.timeout_ns;
   session->source.rate = setup->config->source.rate;
   session->source.loop = setup->config->source.loop;
+  session->account.now.waiting = WAITING_FOR_PRODUCER;
   account_publish(&session->account);
   return session;
 }
