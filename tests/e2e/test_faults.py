@@ -47,8 +47,7 @@ def test_a_fault_ends_the_daemon_with_an_account(place, kind, timeout, slots, co
     assert numbers == list(range(len(numbers))) and len(numbers) <= 5 + slots, numbers
     assert account["in"] == account["emitted"] + sum(
         count for fate, count in account.items() if fate not in ("in", "emitted")), account
-    line = next(line for line in daemon.log.splitlines() if "gpu_fault" in line or "GPU" in line or "device" in line)
-    assert line, daemon.log
+    assert "the GPU failed" in daemon.log
 
 
 def test_the_log_says_what_happened_and_what_to_do(place):
@@ -64,7 +63,7 @@ def test_a_hang_is_named_with_its_limit(place):
     with Daemon(place, {"cam0": entry}, gpu=gpu(timeout="300ms")) as daemon:
         drive_into_fault(daemon, 5)
     log = daemon.log
-    assert "300" in log and "timeout" in log, log
+    assert "no completion for 0.3 s" in log and "raise gpu.timeout" in log, log
 
 
 def test_frames_of_another_pipeline_are_accounted_for_too(place):

@@ -236,7 +236,7 @@ GARBAGE = {
 def test_garbage_is_survived(place, name):
     with Daemon(place, {"cam0": pipeline(FORMAT)}) as daemon:
         with socket.socket(socket.AF_UNIX) as client:
-            client.settimeout(limit(20))
+            client.settimeout(limit(0.5))
             client.connect(str(daemon.socket))
             try:
                 client.sendall(GARBAGE[name])
@@ -244,7 +244,7 @@ def test_garbage_is_survived(place, name):
                 while client.recv(65536):
                     pass
             except OSError:
-                pass  # cut off
+                pass  # cut off, or left waiting for the rest
         assert daemon.view()["state"] == "running"
         run_frames(daemon)
 

@@ -29,6 +29,10 @@ class Client:
     def close(self):
         self.socket.close()
 
+    @property
+    def closed(self):
+        return self.socket.fileno() < 0
+
     def send(self, data):
         self.socket.sendall(data)
 

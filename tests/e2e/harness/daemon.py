@@ -95,6 +95,7 @@ class Daemon:
         self.leaves_frames = False
         self.process = None
         self.last = {}
+        self.readers = {}  # those from reader(), by pipeline
         if pipelines is None:
             self.file.write_text(text)
         else:
@@ -298,7 +299,8 @@ class Daemon:
 
     def reader(self, name="cam0", **options):
         """A reader that the daemon knows of: it gets every result from now on."""
-        before = self.view(name)["readers"]
         reader = Reader(self.path(name, "sink"), **options)
-        self.wait_view("the reader is attached", lambda view: view["readers"] > before, name)
+        known = self.readers.setdefault(name, [])
+        known[:] = [other for other in known if not other.closed] + [reader]
+        self.wait_view("the reader is attached", lambda view: view["readers"] == len(known), name)
         return reader
