@@ -19,7 +19,7 @@ _framectl() {
     esac
   done
   case $command in
-    "") mapfile -t COMPREPLY < <(compgen -W "status metrics top reload drain pause resume check push pull -s --json --help --version" -- "$word") ;;
+    "") mapfile -t COMPREPLY < <(compgen -W "status metrics top reload drain pause resume check push pull -s --json --frames --force --help --version" -- "$word") ;;
     check) mapfile -t COMPREPLY < <(compgen -f -- "$word") ;;
     status | top | drain | pause | resume | push | pull)
       mapfile -t COMPREPLY < <(compgen -W "$(_framectl_pipelines "${socket[@]}")" -- "$word")

@@ -14,6 +14,8 @@ _framectl() {
   _arguments -C \
     '-s[status socket of the daemon]:socket:_files' \
     '--json[print JSON]' \
+    '--frames[pull\: end after that many results]:number' \
+    '--force[push, pull\: also with a terminal]' \
     '(- *)--help[print a summary]' \
     '(- *)--version[print the version]' \
     '1:command:((status\:"the state of all pipelines, or of one" metrics\:"metrics as Prometheus reads them"

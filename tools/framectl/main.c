@@ -27,8 +27,9 @@ static const struct command {
      command_status},
     {"metrics", NULL, 0, "print the metrics that Prometheus reads", "Prints /metrics, in Prometheus' text format.",
      command_metrics},
-    {"top", NULL, 0, "watch the pipelines live",
-     "Shows the pipelines every second until q is pressed; ? lists the keys. Pipelines can be paused and resumed.",
+    {"top", "[PIPELINE]", 0, "watch the pipelines live",
+     "Shows the pipelines every second until q is pressed; ? lists the keys. Pipelines can be paused and resumed.\n"
+     "PIPELINE is the one selected at first.",
      command_top},
     {"reload", NULL, OPTION_JSON, "put the changed configuration in force",
      "Makes the daemon read its configuration again. With an error in it the old one stays in force, the error is\n"

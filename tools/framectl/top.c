@@ -162,6 +162,7 @@ bool command_top(const struct invocation *invocation, struct problem *problem) {
   top->invocation = invocation;
   top->scene.socket = invocation->socket;
   top->scene.history = &top->history;
+  select_name(top, invocation->operand ? invocation->operand : "");
   bool fine = screen_open(invocation->colour);
   if (fine) {
     run(top);
