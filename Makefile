@@ -106,7 +106,7 @@ framectl_objects := $(call objects,$(wildcard tools/framectl/*.c))
 
 all: programs ## builds build/framed and build/framectl (the default)
 programs: $(bin)/framed $(bin)/framectl
-	@$(if $(filter release,$(VARIANT)),tools/setup.sh backend)
+	@$(if $(filter release,$(VARIANT)),NO_CUDA=$(NO_CUDA) tools/setup.sh backend)
 
 setup: ## installs the packages that are missing, and says which
 	@tools/setup.sh

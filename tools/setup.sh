@@ -105,6 +105,10 @@ fetch_promtool() {
 }
 
 say_backend() {
+  if [ -n "${NO_CUDA:-}" ]; then
+    echo "backends: cpu only, as NO_CUDA asks"
+    return
+  fi
   nvcc=${NVCC:-$(command -v nvcc || command -v /usr/local/cuda/bin/nvcc || true)}
   if [ -n "$nvcc" ]; then
     echo "backends: cuda and cpu (nvcc $("$nvcc" --version | sed -n 's/.*release \([0-9.]*\).*/\1/p') found at $nvcc)"

@@ -99,7 +99,7 @@ def test_reload_with_an_invalid_file_changes_nothing(service):
     service.configure({"cam0": pipeline("cam0")})
     service.start()
     pid = service.pid
-    CONFIG.write_text("pipelines: {cam0: {sauce: {}}}\n")
+    service.configure({"cam0": pipeline("cam0", sauce=1)})
     systemctl("reload", "framed.service")
     entry = service.wait_entry("RELOAD_REFUSED", pid)
     assert entry["PRIORITY"] == "3"

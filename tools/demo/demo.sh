@@ -67,7 +67,7 @@ reader=
 echo
 framectl status camera || fail "framectl could not read the status"
 ffmpeg -nostdin -v error -y -i $here/camera.y4m -i $here/results.mkv -filter_complex \
-  "[0]select='eq(n,180)'[before];[1]select='eq(n,180)',format=yuv420p[after];[before][after]hstack,scale=960:-1" \
+  "[0]select='eq(n,180)'[before];[1]select='eq(n,180)',format=yuv420p[after];[before][after]hstack,scale=800:-1" \
   -frames:v 1 $here/before-after.png || fail "the picture could not be made"
 
 kill -TERM $framed
