@@ -29,6 +29,13 @@ static const struct stage_parameter parameters[] = {
                 .help = "Pixels that count on each side; 0 takes 3 times sigma for 8 bits and 4 times for floats, rounded up."},
 };
 
+/* The CPU keeps one row with its margins there, the GPU a whole frame when the radius is large. */
+static size_t scratch_bytes(const struct frame_format *format, const struct blur_constants *constants) {
+  size_t row = (format->width + 2 * (size_t)constants->radius) * constants->channels;
+  bool whole = constants->radius > BLUR_TILE_RADIUS && format->height > 1;
+  return (whole ? row * format->height : row) * sizeof(float);
+}
+
 static bool prepare(struct stage_plan *plan, const struct stage_value *values, char problem[STAGE_TEXT]) {
   unsigned channels = stage_channels(&plan->input);
   if (channels == 0) {
@@ -42,7 +49,7 @@ static bool prepare(struct stage_plan *plan, const struct stage_value *values, c
   }
   struct blur_constants constants = {(uint32_t)radius, channels, exp(-1 / (2 * sigma * sigma))};
   STAGE_SET_CONSTANTS(plan, &constants);
-  plan->scratch_bytes = (plan->input.width + 2 * (size_t)constants.radius) * channels * sizeof(float);
+  plan->scratch_bytes = scratch_bytes(&plan->input, &constants);
   return stage_keep_format(plan, problem);
 }
 
@@ -183,4 +190,5 @@ const struct stage_descriptor blur_stage = {
     .parameter_count = STAGE_PARAMETER_COUNT(parameters),
     .prepare = prepare,
     .run = run,
+    .enqueue = STAGE_ENQUEUE(blur_enqueue),
 };

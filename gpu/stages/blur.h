@@ -10,7 +10,8 @@
 
 #include "gpu/stages/arithmetic.h"
 
-enum { BLUR_MAX_RADIUS = 256 };
+/* Up to the second radius the GPU needs no scratch memory. */
+enum { BLUR_MAX_RADIUS = 256, BLUR_TILE_RADIUS = 12 };
 
 struct blur_constants {
   uint32_t radius;
@@ -44,5 +45,7 @@ static inline struct blur_weights blur_make_weights(const struct blur_constants 
 STAGE_INLINE float blur_add(float sum, float before, float after, float weight) { return sum + weight * (before + after); }
 
 extern const struct stage_descriptor blur_stage;
+
+int blur_enqueue(const struct stage_plan *plan, const struct stage_call *call, void *stream);
 
 #endif

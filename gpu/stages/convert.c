@@ -386,4 +386,5 @@ const struct stage_descriptor convert_stage = {
     .parameter_count = STAGE_PARAMETER_COUNT(parameters),
     .prepare = prepare,
     .run = run,
+    .enqueue = STAGE_ENQUEUE(convert_enqueue),
 };

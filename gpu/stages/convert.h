@@ -91,7 +91,7 @@ STAGE_INLINE uint8_t convert_blue(const struct convert_constants *k, int16_t gra
 /* Gray in 1/32 of a level to 0..1. */
 STAGE_INLINE float convert_gray_to_float(int16_t gray) {
   int16_t floor = gray < 0 ? (int16_t)0 : gray;
-  return (float)(floor > CONVERT_WHITE ? CONVERT_WHITE : floor) / (float)CONVERT_WHITE;
+  return (float)(floor > CONVERT_WHITE ? (int16_t)CONVERT_WHITE : floor) / (float)CONVERT_WHITE;
 }
 
 /* 0..1 to a level; what is no number is black. */
@@ -101,5 +101,7 @@ STAGE_INLINE uint8_t convert_float_to_gray(float value) {
 }
 
 extern const struct stage_descriptor convert_stage;
+
+int convert_enqueue(const struct stage_plan *plan, const struct stage_call *call, void *stream);
 
 #endif

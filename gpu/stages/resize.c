@@ -218,4 +218,5 @@ const struct stage_descriptor resize_stage = {
     .parameter_count = STAGE_PARAMETER_COUNT(parameters),
     .prepare = prepare,
     .run = run,
+    .enqueue = STAGE_ENQUEUE(resize_enqueue),
 };

@@ -98,4 +98,6 @@ STAGE_INLINE float resize_span_weight(const struct resize_span *span, uint32_t i
 
 extern const struct stage_descriptor resize_stage;
 
+int resize_enqueue(const struct stage_plan *plan, const struct stage_call *call, void *stream);
+
 #endif

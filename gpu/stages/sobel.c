@@ -113,4 +113,5 @@ const struct stage_descriptor sobel_stage = {
     .parameter_count = STAGE_PARAMETER_COUNT(parameters),
     .prepare = prepare,
     .run = run,
+    .enqueue = STAGE_ENQUEUE(sobel_enqueue),
 };

@@ -49,4 +49,6 @@ STAGE_INLINE float sobel_float(int32_t output, float scale, struct sobel_floats 
 
 extern const struct stage_descriptor sobel_stage;
 
+int sobel_enqueue(const struct stage_plan *plan, const struct stage_call *call, void *stream);
+
 #endif

@@ -1,0 +1,148 @@
+/*
+ * blur: kernels and launcher.
+ *
+ * Up to a radius of TILE_RADIUS one kernel does both passes: a block lays its tile with margins into shared memory as
+ * floats, sums down the columns into a second array, and along that into the output. Margins grow faster than the
+ * tile, so wider blurs are two kernels with the frame's columns summed in scratch memory between them; these are
+ * bound by arithmetic, not by that traffic. Weights travel as a kernel parameter.
+ */
+#include "gpu/stages/launch.cuh"
+
+extern "C" {
+#include "gpu/stages/blur.h"
+#include "gpu/stages/border.h"
+}
+
+namespace {
+
+enum { THREADS_X = 32, THREADS_Y = 8, TILE_X = 128, TILE_Y = 16, TILE_RADIUS = BLUR_TILE_RADIUS };
+
+struct geometry {
+  int32_t width, height, channels, radius;
+  __device__ __host__ int32_t row() const { return width * channels; }
+};
+
+/* Index within a row of what stands at sample `index`, which may lie beyond its ends. */
+__device__ __forceinline__ int32_t sample_at(const geometry &image, int32_t index) {
+  if (index >= 0 && index < image.row()) {
+    return index;
+  }
+  const int32_t shifted = index + image.radius * image.channels; /* never negative, so division rounds down */
+  const int32_t pixel = shifted / image.channels - image.radius;
+  return border_reflect(pixel, image.width) * image.channels + shifted % image.channels;
+}
+
+__device__ __forceinline__ float rounded(float sum, float) { return sum; }
+__device__ __forceinline__ uint8_t rounded(float sum, uint8_t) { return arithmetic_level(sum); }
+
+/* The weighted sum around `middle`, whose neighbours are `step` apart. */
+__device__ __forceinline__ float weigh(const float *middle, int32_t step, int32_t radius, const blur_weights &weights) {
+  float sum = middle[0] * weights.at[0];
+  for (int32_t k = 1; k <= radius; k++) {
+    sum = blur_add(sum, middle[-k * step], middle[k * step], weights.at[k]);
+  }
+  return sum;
+}
+
+template <typename Sample>
+__global__ void __launch_bounds__(THREADS_X *THREADS_Y)
+    blur_tile(const Sample *__restrict__ in, Sample *__restrict__ out, geometry image, blur_weights weights) {
+  extern __shared__ float shared[];
+  const int32_t margin = image.radius * image.channels;
+  const int32_t columns = TILE_X + 2 * margin;
+  const int32_t left = int32_t(blockIdx.x) * TILE_X;
+  const int32_t top = int32_t(blockIdx.y) * TILE_Y;
+  float *source = shared;
+  float *summed = shared + (TILE_Y + 2 * image.radius) * columns;
+
+  for (int32_t y = threadIdx.y; y < TILE_Y + 2 * image.radius; y += THREADS_Y) {
+    const Sample *row = in + uint64_t(border_reflect(top - image.radius + y, image.height)) * image.row();
+    for (int32_t x = threadIdx.x; x < columns; x += THREADS_X) {
+      source[y * columns + x] = float(row[sample_at(image, min(left - margin + x, image.row() - 1 + margin))]);
+    }
+  }
+  __syncthreads();
+  for (int32_t y = threadIdx.y; y < TILE_Y; y += THREADS_Y) {
+    for (int32_t x = threadIdx.x; x < columns; x += THREADS_X) {
+      summed[y * columns + x] = weigh(source + (y + image.radius) * columns + x, columns, image.radius, weights);
+    }
+  }
+  __syncthreads();
+  for (int32_t y = threadIdx.y; y < TILE_Y && top + y < image.height; y += THREADS_Y) {
+    for (int32_t x = threadIdx.x; x < TILE_X && left + x < image.row(); x += THREADS_X) {
+      const float sum = weigh(summed + y * columns + margin + x, image.channels, image.radius, weights);
+      out[uint64_t(top + y) * image.row() + left + x] = rounded(sum, Sample());
+    }
+  }
+}
+
+template <typename Sample>
+__global__ void __launch_bounds__(THREADS_X *THREADS_Y)
+    blur_down(const Sample *__restrict__ in, float *__restrict__ summed, geometry image, blur_weights weights) {
+  const int32_t x = int32_t(blockIdx.x * THREADS_X + threadIdx.x);
+  const int32_t y = int32_t(blockIdx.y * THREADS_Y + threadIdx.y);
+  if (x >= image.row() || y >= image.height) {
+    return;
+  }
+  const auto at = [&](int32_t row) { return float(in[uint64_t(border_reflect(row, image.height)) * image.row() + x]); };
+  float sum = at(y) * weights.at[0];
+  for (int32_t k = 1; k <= image.radius; k++) {
+    sum = blur_add(sum, at(y - k), at(y + k), weights.at[k]);
+  }
+  summed[uint64_t(y) * image.row() + x] = sum;
+}
+
+template <typename Sample>
+__global__ void __launch_bounds__(THREADS_X *THREADS_Y)
+    blur_along(const float *__restrict__ summed, Sample *__restrict__ out, geometry image, blur_weights weights) {
+  const int32_t x = int32_t(blockIdx.x * THREADS_X + threadIdx.x);
+  const int32_t y = int32_t(blockIdx.y * THREADS_Y + threadIdx.y);
+  if (x >= image.row() || y >= image.height) {
+    return;
+  }
+  const float *row = summed + uint64_t(y) * image.row();
+  float sum = row[x] * weights.at[0];
+  for (int32_t k = 1; k <= image.radius; k++) {
+    const int32_t distance = k * image.channels;
+    sum = blur_add(sum, row[sample_at(image, x - distance)], row[sample_at(image, x + distance)], weights.at[k]);
+  }
+  out[uint64_t(y) * image.row() + x] = rounded(sum, Sample());
+}
+
+dim3 blocks_of(const geometry &image, uint32_t across, uint32_t down) {
+  return dim3((uint32_t(image.row()) + across - 1) / across, (uint32_t(image.height) + down - 1) / down);
+}
+
+template <typename Sample>
+int launch(const stage_call *call, const geometry &image, const blur_weights &weights, cudaStream_t stream) {
+  const dim3 threads(THREADS_X, THREADS_Y);
+  const Sample *in = static_cast<const Sample *>(call->input);
+  Sample *out = static_cast<Sample *>(call->output);
+  if (image.radius <= TILE_RADIUS) {
+    const size_t columns = TILE_X + 2 * size_t(image.radius) * image.channels;
+    const size_t bytes = (2 * TILE_Y + 2 * size_t(image.radius)) * columns * sizeof(float);
+    blur_tile<Sample><<<blocks_of(image, TILE_X, TILE_Y), threads, bytes, stream>>>(in, out, image, weights);
+    return cudaGetLastError();
+  }
+  float *summed = static_cast<float *>(call->scratch);
+  blur_down<Sample><<<blocks_of(image, THREADS_X, THREADS_Y), threads, 0, stream>>>(in, summed, image, weights);
+  const cudaError_t error = cudaGetLastError();
+  if (error != cudaSuccess) {
+    return error;
+  }
+  blur_along<Sample><<<blocks_of(image, THREADS_X, THREADS_Y), threads, 0, stream>>>(summed, out, image, weights);
+  return cudaGetLastError();
+}
+
+} // namespace
+
+extern "C" int blur_enqueue(const stage_plan *plan, const stage_call *call, void *stream) {
+  blur_constants constants;
+  STAGE_GET_CONSTANTS(plan, &constants);
+  const blur_weights weights = blur_make_weights(&constants);
+  const geometry image = {int32_t(plan->input.width), int32_t(plan->input.height), int32_t(constants.channels),
+                          int32_t(constants.radius)};
+  const cudaStream_t target = static_cast<cudaStream_t>(stream);
+  return plan->input.dtype == ELEMENT_FLOAT32 ? launch<float>(call, image, weights, target)
+                                              : launch<uint8_t>(call, image, weights, target);
+}

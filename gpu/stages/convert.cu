@@ -1,0 +1,405 @@
+/*
+ * convert: one kernel for all pairs of formats.
+ *
+ * A thread turns a block of 8 by 2 pixels: load_row() and load_chroma() part the input into planes, translate() computes
+ * the output's planes, store_row() and store_chroma() join them. Which formats these are is the same for all threads,
+ * so branching on it costs little beside memory. Where the width is a multiple of 8 every access is aligned and 4
+ * to 16 bytes wide; elsewhere samples move one by one. Pixels beyond the edges are copies of the last ones.
+ */
+#include "gpu/stages/launch.cuh"
+
+extern "C" {
+#include "gpu/stages/convert.h"
+}
+
+namespace {
+
+enum { ACROSS = 8, PAIRS = ACROSS / 2, THREADS_X = 32, THREADS_Y = 8 };
+enum family { GRAY, RGB, YUV };
+
+struct image {
+  pixel_format pixels;
+  family kind;
+  uint32_t width, height, half_width, half_height;
+  bool aligned;
+};
+
+/* Red, green, blue | luma, Cb, Cr | gray, of two rows. Rows of chroma have half as many samples. */
+struct block {
+  uint8_t row[3][2][ACROSS];
+};
+
+/* Where a block is, and the second row's distance: 0 where there is none. */
+struct place {
+  uint32_t x, y, below;
+};
+
+image image_of(const frame_format &format) {
+  image result = {};
+  result.pixels = format.pixels;
+  result.kind = format.pixels == PIXELS_RGB24 || format.pixels == PIXELS_BGR24      ? RGB
+                : format.pixels == PIXELS_GRAY || format.pixels == PIXELS_GRAYF32LE ? GRAY
+                                                                                    : YUV;
+  result.width = format.width;
+  result.height = format.height;
+  result.half_width = (format.width + 1) / 2;
+  result.half_height = (format.height + 1) / 2;
+  result.aligned = format.width % ACROSS == 0;
+  return result;
+}
+
+__device__ __forceinline__ bool shares_chroma(const image &image) {
+  return image.pixels == PIXELS_NV12 || image.pixels == PIXELS_YUV420P;
+}
+
+/* -- rows of interleaved samples ------------------------------------------------------------------------------------ */
+
+/* Gives samples[i] = in[i * Step + offset] for `Count` pixels or pairs of which `left` are there, and repeats the last. */
+template <int Step, int Count>
+__device__ __forceinline__ void take(const uint8_t *in, uint32_t left, int offset, uint8_t *samples) {
+#pragma unroll
+  for (int i = 0; i < Count; i++) {
+    samples[i] = in[(i < left ? i : left - 1) * Step + offset];
+  }
+}
+
+template <int Step, int Count>
+__device__ __forceinline__ void give(uint8_t *out, uint32_t left, int offset, const uint8_t *samples) {
+#pragma unroll
+  for (int i = 0; i < Count; i++) {
+    if (i < left) {
+      out[i * Step + offset] = samples[i];
+    }
+  }
+}
+
+/* All bytes of a block's row at once, `Wide` of them a load. */
+template <int Bytes, int Wide> __device__ __forceinline__ void read(const uint8_t *in, uint8_t *bytes) {
+#pragma unroll
+  for (int i = 0; i < Bytes / Wide; i++) {
+    const auto pack = reinterpret_cast<const launch_pack<uint8_t, Wide> *>(in)[i];
+#pragma unroll
+    for (int j = 0; j < Wide; j++) {
+      bytes[i * Wide + j] = pack.values[j];
+    }
+  }
+}
+
+template <int Bytes, int Wide> __device__ __forceinline__ void write(uint8_t *out, const uint8_t *bytes) {
+#pragma unroll
+  for (int i = 0; i < Bytes / Wide; i++) {
+    launch_pack<uint8_t, Wide> pack;
+#pragma unroll
+    for (int j = 0; j < Wide; j++) {
+      pack.values[j] = bytes[i * Wide + j];
+    }
+    reinterpret_cast<launch_pack<uint8_t, Wide> *>(out)[i] = pack;
+  }
+}
+
+/* `Count` groups of `Step` samples; planes[k] gets sample k of each. */
+template <int Step, int Count, int Wide>
+__device__ __forceinline__ void split(const uint8_t *in, bool aligned, uint32_t left, uint8_t *const (&planes)[Step]) {
+  if (aligned) {
+    uint8_t bytes[Step * Count];
+    read<Step * Count, Wide>(in, bytes);
+#pragma unroll
+    for (int i = 0; i < Step * Count; i++) {
+      planes[i % Step][i / Step] = bytes[i];
+    }
+  } else {
+#pragma unroll
+    for (int k = 0; k < Step; k++) {
+      take<Step, Count>(in, left, k, planes[k]);
+    }
+  }
+}
+
+template <int Step, int Count, int Wide>
+__device__ __forceinline__ void join(uint8_t *out, bool aligned, uint32_t left, const uint8_t *const (&planes)[Step]) {
+  if (aligned) {
+    uint8_t bytes[Step * Count];
+#pragma unroll
+    for (int i = 0; i < Step * Count; i++) {
+      bytes[i] = planes[i % Step][i / Step];
+    }
+    write<Step * Count, Wide>(out, bytes);
+  } else {
+#pragma unroll
+    for (int k = 0; k < Step; k++) {
+      give<Step, Count>(out, left, k, planes[k]);
+    }
+  }
+}
+
+/* -- from the frame to planes --------------------------------------------------------------------------------------- */
+
+__device__ __forceinline__ void load_floats(const float *in, bool aligned, uint32_t left, uint8_t *gray) {
+  float values[ACROSS];
+  if (aligned) {
+    const auto *packs = reinterpret_cast<const launch_pack<float, 4> *>(in);
+    const launch_pack<float, 4> halves[2] = {packs[0], packs[1]};
+#pragma unroll
+    for (int i = 0; i < ACROSS; i++) {
+      values[i] = halves[i / 4].values[i % 4];
+    }
+  } else {
+#pragma unroll
+    for (int i = 0; i < ACROSS; i++) {
+      values[i] = in[i < left ? i : left - 1];
+    }
+  }
+#pragma unroll
+  for (int i = 0; i < ACROSS; i++) {
+    gray[i] = convert_float_to_gray(values[i]);
+  }
+}
+
+/* Row 0 or 1 of the block, without chroma that rows share. */
+__device__ __forceinline__ void load_row(const image &image, const uint8_t *in, const place &at, int row, block &block) {
+  const uint64_t y = at.y + (row == 0 ? 0 : at.below);
+  const uint64_t pixel = y * image.width + at.x;
+  const uint32_t left = image.width - at.x;
+  uint8_t *const rgb[3] = {block.row[0][row], block.row[1][row], block.row[2][row]};
+  switch (image.pixels) {
+  case PIXELS_RGB24:
+    split<3, ACROSS, 8>(in + pixel * 3, image.aligned, left, rgb);
+    break;
+  case PIXELS_BGR24:
+    split<3, ACROSS, 8>(in + pixel * 3, image.aligned, left, {rgb[2], rgb[1], rgb[0]});
+    break;
+  case PIXELS_YUYV422: {
+    uint8_t even[PAIRS];
+    uint8_t odd[PAIRS];
+    split<4, PAIRS, 16>(in + (y * image.half_width + at.x / 2) * 4, image.aligned, (left + 1) / 2, {even, rgb[1], odd, rgb[2]});
+#pragma unroll
+    for (int i = 0; i < PAIRS; i++) {
+      rgb[0][2 * i] = even[i];
+      rgb[0][2 * i + 1] = odd[i];
+    }
+    break;
+  }
+  case PIXELS_GRAYF32LE:
+    load_floats(reinterpret_cast<const float *>(in) + pixel, image.aligned, left, rgb[0]);
+    break;
+  default:
+    split<1, ACROSS, 8>(in + pixel, image.aligned, left, {rgb[0]});
+    break;
+  }
+}
+
+/* Where the block's chroma begins: of nv12, both; of yuv420p, the one of the two. */
+__device__ __forceinline__ uint64_t chroma_offset(const image &image, const place &at, int which) {
+  const uint64_t sample = uint64_t(at.y / 2) * image.half_width + at.x / 2;
+  const uint64_t start = uint64_t(image.width) * image.height;
+  return image.pixels == PIXELS_NV12 ? start + 2 * sample
+                                     : start + which * uint64_t(image.half_width) * image.half_height + sample;
+}
+
+__device__ __forceinline__ void load_chroma(const image &image, const uint8_t *in, const place &at, block &block) {
+  const uint32_t left = image.half_width - at.x / 2;
+  if (image.pixels == PIXELS_NV12) {
+    split<2, PAIRS, 8>(in + chroma_offset(image, at, 0), image.aligned, left, {block.row[1][0], block.row[2][0]});
+  } else {
+    split<1, PAIRS, 4>(in + chroma_offset(image, at, 0), image.aligned, left, {block.row[1][0]});
+    split<1, PAIRS, 4>(in + chroma_offset(image, at, 1), image.aligned, left, {block.row[2][0]});
+  }
+#pragma unroll
+  for (int i = 0; i < PAIRS; i++) {
+    block.row[1][1][i] = block.row[1][0][i];
+    block.row[2][1][i] = block.row[2][0][i];
+  }
+}
+
+/* -- from planes to planes ------------------------------------------------------------------------------------------ */
+
+/* Gray in 1/32 of a level. */
+__device__ __forceinline__ int16_t gray_at(const convert_constants &k, family from, const block &in, int row, int i) {
+  if (from == RGB) {
+    return convert_rgb_to_gray(&k, in.row[0][row][i], in.row[1][row][i], in.row[2][row][i]);
+  }
+  return from == YUV ? convert_luma_to_gray(&k, in.row[0][row][i]) : int16_t(in.row[0][row][i] * CONVERT_ONE);
+}
+
+__device__ __forceinline__ void to_rgb(const convert_constants &k, family from, const block &in, int row, block &out) {
+#pragma unroll
+  for (int i = 0; i < ACROSS; i++) {
+    if (from == YUV) {
+      const int16_t gray = convert_luma_to_gray(&k, in.row[0][row][i]);
+      const int16_t cb = convert_chroma(in.row[1][row][i / 2]);
+      const int16_t cr = convert_chroma(in.row[2][row][i / 2]);
+      out.row[0][row][i] = convert_red(&k, gray, cr);
+      out.row[1][row][i] = convert_green(&k, gray, cb, cr);
+      out.row[2][row][i] = convert_blue(&k, gray, cb);
+    } else {
+      out.row[0][row][i] = in.row[0][row][i];
+      out.row[1][row][i] = from == RGB ? in.row[1][row][i] : in.row[0][row][i];
+      out.row[2][row][i] = from == RGB ? in.row[2][row][i] : in.row[0][row][i];
+    }
+  }
+}
+
+__device__ __forceinline__ void to_luma(const convert_constants &k, family from, const block &in, int row, block &out) {
+#pragma unroll
+  for (int i = 0; i < ACROSS; i++) {
+    const uint8_t first = in.row[0][row][i];
+    out.row[0][row][i] = from == RGB   ? convert_rgb_to_luma(&k, first, in.row[1][row][i], in.row[2][row][i])
+                         : from == YUV ? first
+                                       : convert_gray_to_luma(&k, first);
+  }
+}
+
+/* The sum of a block of two by two samples times 32: their average times 128. */
+__device__ __forceinline__ int16_t sum(const uint8_t *top, const uint8_t *bottom, int i) {
+  return int16_t((top[2 * i] + top[2 * i + 1] + bottom[2 * i] + bottom[2 * i + 1]) * 32);
+}
+
+/* Chroma of one row of the output from rows `top` and `bottom` of the input, which may be one and the same. */
+__device__ __forceinline__ void to_chroma(const convert_constants &k, family from, const block &in, int top, int bottom,
+                                          int row, block &out) {
+#pragma unroll
+  for (int i = 0; i < PAIRS; i++) {
+    uint8_t cb = 128;
+    uint8_t cr = 128;
+    if (from == RGB) {
+      const int16_t red = sum(in.row[0][top], in.row[0][bottom], i);
+      const int16_t green = sum(in.row[1][top], in.row[1][bottom], i);
+      const int16_t blue = sum(in.row[2][top], in.row[2][bottom], i);
+      cb = convert_rgb_to_chroma(k.cb, red, green, blue);
+      cr = convert_rgb_to_chroma(k.cr, red, green, blue);
+    } else if (from == YUV) {
+      cb = uint8_t((in.row[1][top][i] + in.row[1][bottom][i] + 1) >> 1);
+      cr = uint8_t((in.row[2][top][i] + in.row[2][bottom][i] + 1) >> 1);
+    }
+    out.row[1][row][i] = cb;
+    out.row[2][row][i] = cr;
+  }
+}
+
+/* -- from planes to the frame --------------------------------------------------------------------------------------- */
+
+__device__ __forceinline__ void store_floats(const convert_constants &k, family from, const block &in, int row, bool aligned,
+                                             uint32_t left, float *out) {
+  launch_pack<float, 4> halves[2];
+#pragma unroll
+  for (int i = 0; i < ACROSS; i++) {
+    halves[i / 4].values[i % 4] = convert_gray_to_float(gray_at(k, from, in, row, i));
+  }
+  if (aligned) {
+    reinterpret_cast<launch_pack<float, 4> *>(out)[0] = halves[0];
+    reinterpret_cast<launch_pack<float, 4> *>(out)[1] = halves[1];
+  } else {
+#pragma unroll
+    for (int i = 0; i < ACROSS; i++) {
+      if (i < left) {
+        out[i] = halves[i / 4].values[i % 4];
+      }
+    }
+  }
+}
+
+__device__ __forceinline__ void store_gray(const convert_constants &k, family from, const block &in, int row, bool aligned,
+                                           uint32_t left, uint8_t *out) {
+  uint8_t gray[ACROSS];
+#pragma unroll
+  for (int i = 0; i < ACROSS; i++) {
+    gray[i] = convert_level(gray_at(k, from, in, row, i));
+  }
+  join<1, ACROSS, 8>(out, aligned, left, {gray});
+}
+
+__device__ __forceinline__ void store_yuyv(const block &block, int row, bool aligned, uint32_t pairs, uint8_t *out) {
+  uint8_t even[PAIRS];
+  uint8_t odd[PAIRS];
+#pragma unroll
+  for (int i = 0; i < PAIRS; i++) {
+    even[i] = block.row[0][row][2 * i];
+    odd[i] = block.row[0][row][2 * i + 1];
+  }
+  join<4, PAIRS, 16>(out, aligned, pairs, {even, block.row[1][row], odd, block.row[2][row]});
+}
+
+__device__ __forceinline__ void store_row(const convert_constants &k, family from, const block &in, const image &image,
+                                          const place &at, int row, uint8_t *out) {
+  const uint64_t y = at.y + row;
+  const uint64_t pixel = y * image.width + at.x;
+  const uint32_t left = image.width - at.x;
+  block result;
+  if (image.pixels == PIXELS_GRAYF32LE) {
+    store_floats(k, from, in, row, image.aligned, left, reinterpret_cast<float *>(out) + pixel);
+  } else if (image.pixels == PIXELS_GRAY) {
+    store_gray(k, from, in, row, image.aligned, left, out + pixel);
+  } else if (image.kind == RGB) {
+    to_rgb(k, from, in, row, result);
+    const bool swap = image.pixels == PIXELS_BGR24;
+    uint8_t first[ACROSS];
+    uint8_t last[ACROSS];
+#pragma unroll
+    for (int i = 0; i < ACROSS; i++) {
+      first[i] = swap ? result.row[2][row][i] : result.row[0][row][i];
+      last[i] = swap ? result.row[0][row][i] : result.row[2][row][i];
+    }
+    join<3, ACROSS, 8>(out + pixel * 3, image.aligned, left, {first, result.row[1][row], last});
+  } else if (image.pixels == PIXELS_YUYV422) {
+    to_luma(k, from, in, row, result);
+    to_chroma(k, from, in, row, row, row, result);
+    store_yuyv(result, row, image.aligned, (left + 1) / 2, out + (y * image.half_width + at.x / 2) * 4);
+  } else {
+    to_luma(k, from, in, row, result);
+    join<1, ACROSS, 8>(out + pixel, image.aligned, left, {result.row[0][row]});
+  }
+}
+
+__device__ __forceinline__ void store_chroma(const convert_constants &k, family from, const block &in, const image &image,
+                                             const place &at, uint8_t *out) {
+  const uint32_t left = image.half_width - at.x / 2;
+  block result;
+  to_chroma(k, from, in, 0, 1, 0, result);
+  if (image.pixels == PIXELS_NV12) {
+    join<2, PAIRS, 8>(out + chroma_offset(image, at, 0), image.aligned, left, {result.row[1][0], result.row[2][0]});
+  } else {
+    join<1, PAIRS, 4>(out + chroma_offset(image, at, 0), image.aligned, left, {result.row[1][0]});
+    join<1, PAIRS, 4>(out + chroma_offset(image, at, 1), image.aligned, left, {result.row[2][0]});
+  }
+}
+
+__global__ void __launch_bounds__(THREADS_X *THREADS_Y)
+    convert_kernel(const uint8_t *__restrict__ in, uint8_t *__restrict__ out, image from, image to, convert_constants k) {
+  const uint32_t x = (blockIdx.x * THREADS_X + threadIdx.x) * ACROSS;
+  const uint32_t y = (blockIdx.y * THREADS_Y + threadIdx.y) * 2;
+  if (x >= from.width || y >= from.height) {
+    return;
+  }
+  const place at = {x, y, y + 1 < from.height ? 1U : 0U};
+  block source;
+  load_row(from, in, at, 0, source);
+  load_row(from, in, at, 1, source);
+  if (shares_chroma(from) && to.kind != GRAY) {
+    load_chroma(from, in, at, source);
+  }
+  store_row(k, from.kind, source, to, at, 0, out);
+  if (at.below) {
+    store_row(k, from.kind, source, to, at, 1, out);
+  }
+  if (shares_chroma(to)) {
+    store_chroma(k, from.kind, source, to, at, out);
+  }
+}
+
+} // namespace
+
+extern "C" int convert_enqueue(const stage_plan *plan, const stage_call *call, void *stream) {
+  const cudaStream_t target = static_cast<cudaStream_t>(stream);
+  if (plan->input.pixels == plan->output.pixels) {
+    return cudaMemcpyAsync(call->output, call->input, plan->input_bytes, cudaMemcpyDeviceToDevice, target);
+  }
+  convert_constants constants;
+  STAGE_GET_CONSTANTS(plan, &constants);
+  const dim3 threads(THREADS_X, THREADS_Y);
+  const dim3 blocks((plan->input.width + THREADS_X * ACROSS - 1) / (THREADS_X * ACROSS),
+                    (plan->input.height + THREADS_Y * 2 - 1) / (THREADS_Y * 2));
+  convert_kernel<<<blocks, threads, 0, target>>>(static_cast<const uint8_t *>(call->input),
+                                                 static_cast<uint8_t *>(call->output), image_of(plan->input),
+                                                 image_of(plan->output), constants);
+  return cudaGetLastError();
+}

@@ -1,0 +1,126 @@
+/*
+ * resize: one kernel for all planes of a frame (blockIdx.z), one instance for each filter and type of sample.
+ *
+ * A block makes a tile of THREADS columns by ROWS rows. Positions are quotients of 64 bit numbers, so they are worked
+ * out once: that of its column by each thread, those of the rows by the first threads for all. What lies outside the
+ * window gets the bars' level.
+ */
+#include "gpu/stages/launch.cuh"
+
+extern "C" {
+#include "gpu/stages/resize.h"
+}
+
+namespace {
+
+enum { THREADS = 128, ROWS = 16 };
+
+/* A filter is a position, found once for each column and row, and a sample made at the two. */
+struct nearest {
+  using position = uint32_t;
+  static __device__ position find(uint32_t x, uint32_t in, uint32_t out) { return resize_nearest(x, in, out); }
+};
+
+struct bilinear {
+  struct position {
+    uint32_t first, second, weight;
+    float part;
+  };
+  static __device__ position find(uint32_t x, uint32_t in, uint32_t out) {
+    const resize_pair pair = resize_pair_at(x, in, out);
+    return {pair.first, pair.second, resize_weight(pair), resize_weight_float(pair)};
+  }
+};
+
+struct area {
+  using position = resize_span;
+  static __device__ position find(uint32_t x, uint32_t in, uint32_t out) { return resize_span_at(x, in, out); }
+};
+
+/* The samples of one channel of a plane. */
+template <typename Sample> struct source {
+  const Sample *samples;
+  uint64_t row;
+  uint32_t step;
+  __device__ Sample at(uint32_t x, uint32_t y) const { return samples[y * row + uint64_t(x) * step]; }
+};
+
+template <typename Sample> __device__ Sample make(const source<Sample> &in, uint32_t x, uint32_t y) { return in.at(x, y); }
+
+__device__ uint8_t make(const source<uint8_t> &in, const bilinear::position &x, const bilinear::position &y) {
+  return resize_mix_columns(resize_mix_rows(in.at(x.first, y.first), in.at(x.first, y.second), y.weight),
+                            resize_mix_rows(in.at(x.second, y.first), in.at(x.second, y.second), y.weight), x.weight);
+}
+
+__device__ float make(const source<float> &in, const bilinear::position &x, const bilinear::position &y) {
+  return resize_mix_floats(resize_mix_floats(in.at(x.first, y.first), in.at(x.first, y.second), y.part),
+                           resize_mix_floats(in.at(x.second, y.first), in.at(x.second, y.second), y.part), x.part);
+}
+
+__device__ float round_to(float value, float) { return value; }
+__device__ uint8_t round_to(float value, uint8_t) { return arithmetic_level(value); }
+
+template <typename Sample> __device__ Sample make(const source<Sample> &in, const resize_span &x, const resize_span &y) {
+  float sum = 0.0F;
+  for (uint32_t column = x.first; column <= x.last; column++) {
+    float down = float(in.at(column, y.first)) * y.head;
+    for (uint32_t row = y.first + 1; row <= y.last; row++) {
+      down += float(in.at(column, row)) * resize_span_weight(&y, row);
+    }
+    down *= resize_span_weight(&x, column);
+    sum = column == x.first ? down : sum + down;
+  }
+  return round_to(sum, Sample());
+}
+
+__device__ float bar(float fill, float) { return fill; }
+__device__ uint8_t bar(float fill, uint8_t) { return arithmetic_level(fill); }
+
+template <typename Sample, typename Filter>
+__global__ void __launch_bounds__(THREADS)
+    resize_kernel(const Sample *__restrict__ in, Sample *__restrict__ out, resize_constants constants) {
+  __shared__ typename Filter::position rows[ROWS];
+  const resize_plane &plane = constants.plane[blockIdx.z];
+  const uint32_t first = blockIdx.y * ROWS;
+  const uint32_t x = blockIdx.x * THREADS + threadIdx.x;
+  const auto inside = [&](uint32_t y) { return y >= plane.y && y - plane.y < plane.height; };
+  if (threadIdx.x < ROWS && inside(first + threadIdx.x)) {
+    rows[threadIdx.x] = Filter::find(first + threadIdx.x - plane.y, plane.in_height, plane.height);
+  }
+  __syncthreads();
+  if (x >= plane.out_width) {
+    return;
+  }
+  const bool in_window = x >= plane.x && x - plane.x < plane.width;
+  const typename Filter::position column = Filter::find(in_window ? x - plane.x : 0, plane.in_width, plane.width);
+  for (uint32_t y = first; y < first + ROWS && y < plane.out_height; y++) {
+    Sample *target = out + plane.out_offset + (uint64_t(y) * plane.out_width + x) * plane.channels;
+    for (uint32_t c = 0; c < plane.channels; c++) {
+      const source<Sample> from = {in + plane.in_offset + c, uint64_t(plane.in_width) * plane.channels, plane.channels};
+      target[c] = in_window && inside(y) ? make(from, column, rows[y - first]) : bar(plane.fill, Sample());
+    }
+  }
+}
+
+template <typename Sample> int launch(const stage_plan *plan, const stage_call *call, void *stream) {
+  resize_constants constants;
+  STAGE_GET_CONSTANTS(plan, &constants);
+  const dim3 blocks((plan->output.width + THREADS - 1) / THREADS, (plan->output.height + ROWS - 1) / ROWS, constants.planes);
+  const cudaStream_t target = static_cast<cudaStream_t>(stream);
+  const Sample *in = static_cast<const Sample *>(call->input);
+  Sample *out = static_cast<Sample *>(call->output);
+  if (constants.filter == RESIZE_NEAREST) {
+    resize_kernel<Sample, nearest><<<blocks, THREADS, 0, target>>>(in, out, constants);
+  } else if (constants.filter == RESIZE_BILINEAR) {
+    resize_kernel<Sample, bilinear><<<blocks, THREADS, 0, target>>>(in, out, constants);
+  } else {
+    resize_kernel<Sample, area><<<blocks, THREADS, 0, target>>>(in, out, constants);
+  }
+  return cudaGetLastError();
+}
+
+} // namespace
+
+extern "C" int resize_enqueue(const stage_plan *plan, const stage_call *call, void *stream) {
+  return plan->input.dtype == ELEMENT_FLOAT32 ? launch<float>(plan, call, stream) : launch<uint8_t>(plan, call, stream);
+}
