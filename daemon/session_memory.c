@@ -1,0 +1,139 @@
+/* How a session is made and freed: its arenas, its program on the device, its road. For set-up threads; may block. */
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "daemon/session_state.h"
+
+/* Called by stream callbacks, from any thread. */
+static void wake_from_device(void *context) {
+  struct session *session = context;
+  lane_wake(session->setup.lane, &session->runner);
+}
+
+static void wake_from_sink(void *context) {
+  struct session *session = context;
+  lane_schedule(&session->runner);
+}
+
+static bool make_memory(struct session *session, struct gpu_buffers *buffers, struct failure *failure) {
+  const struct session_setup *setup = &session->setup;
+  struct road *road = &session->road;
+  char name[96];
+  snprintf(name, sizeof name, "framed:%s.%u:in", setup->config->name, setup->index);
+  if (!arena_make(&session->inputs, name, arena_bytes(road->input_bytes, road->ring.count), setup->device, failure)) {
+    return false;
+  }
+  snprintf(name, sizeof name, "framed:%s.%u:out", setup->config->name, setup->index);
+  if (!arena_make(&session->outputs, name, arena_bytes(road->output_bytes, road->ring.count), setup->device, failure)) {
+    return false;
+  }
+  for (unsigned i = 0; i < road->ring.count; i++) {
+    road->ring.slots[i].input = session->inputs.base + i * arena_stride(road->input_bytes);
+    road->ring.slots[i].output = session->outputs.base + i * arena_stride(road->output_bytes);
+    buffers[i] = (struct gpu_buffers){.input = road->ring.slots[i].input, .output = road->ring.slots[i].output};
+  }
+  if (road->overload == CONFIG_OVERLOAD_DROP_NEWEST) {
+    session->discard = malloc(FILL_DISCARD);
+    return session->discard ||
+           failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "no memory for a session of '%s'", setup->config->name);
+  }
+  return true;
+}
+
+static bool make_program(struct session *session, const struct gpu_buffers *buffers, struct failure *failure) {
+  const struct session_setup *setup = &session->setup;
+  struct road *road = &session->road;
+  struct gpu_error error = {0};
+  road->program = gpu_program_new(setup->device, setup->chain, buffers, road->ring.count, wake_from_device, session, &error);
+  if (!road->program || !gpu_program_warm_up(road->program, &error)) {
+    return failure_set(failure, EXIT_STATUS_INTERNAL, error.remedy, "pipeline '%s': %s", setup->config->name, error.text);
+  }
+  return true;
+}
+
+static bool make_sink(struct session *session, const struct frame_format *output, struct failure *failure) {
+  const struct session_setup *setup = &session->setup;
+  session->sink = setup->sink;
+  session->is_reply = setup->sink == NULL;
+  if (session->is_reply) {
+    struct sink_setup own = {.config = setup->config, .lane = setup->lane, .control = setup->control, .output = output};
+    session->sink = sink_new_reply(&own, session_on_client_gone, session, failure);
+  }
+  return session->sink != NULL;
+}
+
+static void set_up_road(struct session *session) {
+  const struct config_pipeline *config = session->setup.config;
+  struct road *road = &session->road;
+  slot_ring_init(&road->ring, config->slots);
+  road->account = &session->account;
+  road->depth = road_depth(config->overload, config->slots, config->deadline_ns > 0);
+  road->overload = config->overload;
+  road->deadline_ns = config->deadline_ns;
+  road->spin = config->completion == CONFIG_COMPLETION_SPIN;
+  road->wake = wake_from_sink;
+  road->session = session;
+}
+
+struct session *session_new(const struct session_setup *setup, struct failure *failure) {
+  const struct frame_format *input = gpu_chain_input(setup->chain);
+  struct gpu_buffers buffers[GPU_MAX_SLOTS];
+  struct session *session = calloc(1, sizeof *session);
+  if (!session) {
+    failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "no memory for a session of '%s'", setup->config->name);
+    return NULL;
+  }
+  session->setup = *setup;
+  session->inputs = session->outputs = ARENA_NONE;
+  session->runner = (struct runner){.turn = session_turn, .tick = session_tick};
+  set_up_road(session);
+  if (!format_bytes(input, &session->road.input_bytes) ||
+      !format_bytes(gpu_chain_output(setup->chain), &session->road.output_bytes)) {
+    failure_set(failure, EXIT_STATUS_CONFIG, NULL, "the frames of '%s' have no size", setup->config->name);
+    return session_free(session);
+  }
+  if (!make_memory(session, buffers, failure) || !make_program(session, buffers, failure) ||
+      !make_sink(session, gpu_chain_output(setup->chain), failure)) {
+    return session_free(session);
+  }
+  fill_init(&session->fill, &session->road, setup->config->source.protocol, input, session->discard);
+  session->source.runner = &session->runner;
+  session->source.fill = &session->fill;
+  session->source.closed = session_on_source_closed;
+  session->source.timeout_ns = setup->config->source.timeout_ns;
+  session->source.rate = setup->config->source.rate;
+  session->source.loop = setup->config->source.loop;
+  session->account.now.waiting = WAITING_FOR_PRODUCER;
+  account_publish(&session->account);
+  return session;
+}
+
+struct session *session_free(struct session *session) {
+  if (!session) {
+    return NULL;
+  }
+  assert(!session->runner.lane);
+  gpu_program_free(session->road.program);
+  if (session->is_reply) {
+    sink_free(session->sink);
+  }
+  reader_free(session->attach_reader);
+  arena_drop(&session->inputs);
+  arena_drop(&session->outputs);
+  free(session->discard);
+  free(session);
+  return NULL;
+}
+
+size_t session_pinned_bytes(const struct config_pipeline *config, const struct gpu_chain *chain, size_t input_bytes) {
+  size_t output_bytes = 0;
+  format_bytes(gpu_chain_output(chain), &output_bytes);
+  return arena_bytes(input_bytes, config->slots) + arena_bytes(output_bytes, config->slots);
+}
+
+void session_read(const struct session *session, struct session_view *view) { account_read(&session->account, view); }
+
+const struct histogram *session_histogram(const struct session *session, enum step step) {
+  return &session->account.steps[step];
+}

@@ -1,0 +1,142 @@
+/*
+ * What a session hears from the control loop, and what it says: messages embedded in the session, each with one use at a
+ * time, so that talking never needs memory.
+ */
+#include <fcntl.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "daemon/session_state.h"
+
+/* -- events ------------------------------------------------------------------------------------------------------- */
+
+static void deliver(struct message *message) {
+  struct notice *notice = (struct notice *)message;
+  struct session *session = notice->event.session;
+  struct session_event event = notice->event; /* the receiver may free what the notice is embedded in */
+  if (notice == &session->idle) {
+    atomic_store(&session->idle_posted, false);
+  }
+  session->setup.listener(session->setup.context, &event);
+}
+
+static void tell(struct session *session, struct notice *notice, enum session_event_kind kind) {
+  notice->message.run = deliver;
+  notice->event.kind = kind;
+  notice->event.session = session;
+  mailbox_post(session->setup.control, &notice->message);
+}
+
+void session_tell_detached(struct session *session, enum detach_reason reason, const char *text) {
+  struct session_event *event = &session->detached.event;
+  event->fd = session->attach_fd;
+  event->reason = reason;
+  event->frames = session->fill.sequence;
+  snprintf(event->text, sizeof event->text, "%s", text);
+  session->account.now.attached = false;
+  tell(session, &session->detached, SESSION_DETACHED);
+}
+
+void session_tell_fault(struct session *session, unsigned failed) {
+  const struct gpu_error *error = &session->road.device_error;
+  struct session_event *event = &session->fault.event;
+  session->fault_told = true;
+  event->frames = failed;
+  snprintf(event->text, sizeof event->text, "%.190s%s%.60s", error->text, error->remedy[0] ? "; " : "", error->remedy);
+  tell(session, &session->fault, SESSION_GPU_FAULT);
+}
+
+void session_tell_idle(struct session *session) { tell(session, &session->idle, SESSION_IDLE); }
+
+void session_tell_stopped(struct session *session) { tell(session, &session->stopped, SESSION_STOPPED); }
+
+/* -- orders of the control loop ------------------------------------------------------------------------------------ */
+
+static struct session *ordered(struct message *message) {
+  struct session *session = ((struct order *)message)->session;
+  if (!session->runner.lane) {
+    lane_join(session->setup.lane, &session->runner);
+  }
+  lane_schedule(&session->runner);
+  return session;
+}
+
+static void post(struct session *session, struct order *order, void (*run)(struct message *message)) {
+  order->message.run = run;
+  order->session = session;
+  lane_post(session->setup.lane, &order->message);
+}
+
+static void run_attach(struct message *message) {
+  struct session *session = ordered(message);
+  session->account.now.attached = true;
+  session->road.active = clock_now();
+  session->fill.sequence = 0;
+  if (session->is_reply && !session->attach_reader) {
+    session_tell_detached(session, DETACH_ERROR, "no memory or descriptor for its results");
+    return;
+  }
+  source_open(&session->source, session->setup.lane, session->attach_fd);
+  if (session->is_reply) {
+    struct reader *reader = session->attach_reader;
+    session->attach_reader = NULL;
+    sink_attach_here(session->sink, reader);
+  }
+  if (session->stopping) {
+    source_end(&session->source, DETACH_STOPPED, "the pipeline ends");
+  }
+}
+
+/* Two handles cannot poll one descriptor: with `reply` the results go through a duplicate. */
+static struct reader *reply_reader(struct session *session, int fd) {
+  struct failure failure;
+  int duplicate = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+  if (duplicate < 0) {
+    return NULL;
+  }
+  struct reader *reader = reader_new(session->sink, duplicate, &failure);
+  if (!reader) {
+    close(duplicate);
+  }
+  return reader;
+}
+
+void session_attach(struct session *session, int fd) {
+  session->attach_fd = fd;
+  if (session->is_reply) {
+    session->attach_reader = reply_reader(session, fd);
+  }
+  post(session, &session->attach_order, run_attach);
+}
+
+static void run_hold(struct message *message) {
+  struct session *session = ordered(message);
+  atomic_store(&session->hold_posted, false);
+  bool held = atomic_load(&session->hold_wanted);
+  session->fill.held = held || session->stopping || session->road.device_dead;
+  session->idle_owed = held;
+  session->road.active = clock_now();
+}
+
+static void want_hold(struct session *session, bool hold) {
+  atomic_store(&session->hold_wanted, hold);
+  if (!atomic_exchange(&session->hold_posted, true)) {
+    post(session, &session->hold_order, run_hold);
+  }
+}
+
+void session_hold(struct session *session) { want_hold(session, true); }
+
+void session_resume(struct session *session) { want_hold(session, false); }
+
+static void run_stop(struct message *message) {
+  struct session *session = ordered(message);
+  session->stopping = true;
+  session->fill.held = true;
+  if (session->source.state == SOURCE_OPEN) {
+    source_end(&session->source, DETACH_STOPPED, "the pipeline ends");
+  }
+  sink_discard(session->sink, FATE_SHUTDOWN, clock_now());
+}
+
+void session_stop(struct session *session) { post(session, &session->stop_order, run_stop); }

@@ -1,0 +1,64 @@
+/*
+ * What a session is made of; private to session.c (its turns and its end), session_orders.c (what it hears from and says to
+ * the control loop) and session_memory.c (how it is made and freed).
+ */
+#ifndef FRAMED_DAEMON_SESSION_STATE_H
+#define FRAMED_DAEMON_SESSION_STATE_H
+
+#include <stdatomic.h>
+
+#include "daemon/arena.h"
+#include "daemon/fill.h"
+#include "daemon/session.h"
+#include "daemon/sink_results.h"
+#include "daemon/source.h"
+
+/* Embedded messages: nothing is allocated to talk. */
+struct order {
+  struct message message;
+  struct session *session;
+};
+
+struct notice {
+  struct message message;
+  struct session_event event;
+};
+
+struct session {
+  struct runner runner; /* first */
+  struct session_setup setup;
+  struct road road;
+  struct account account;
+  struct fill fill;
+  struct source source;
+  struct sink *sink;
+  bool is_reply;
+  bool client_gone; /* reply: the client takes no more results */
+  bool idle_owed;   /* held, and SESSION_IDLE was not told yet */
+  bool stopping;
+  bool fault_told;
+  struct arena inputs, outputs;
+  unsigned char *discard;
+
+  struct order attach_order, hold_order, stop_order;
+  int attach_fd;
+  struct reader *attach_reader;
+  atomic_bool hold_wanted, hold_posted, idle_posted;
+  struct notice detached, idle, stopped, fault;
+};
+
+/* [lane] The turn and the tick of the session's runner. */
+bool session_turn(struct runner *runner);
+void session_tick(struct runner *runner, int64_t now);
+
+/* [lane] The source has given its descriptor back; the client of `reply` left, or its handle is closed now. */
+void session_on_source_closed(struct source *source);
+void session_on_client_gone(void *session, const char *why);
+
+/* [lane] Events for the control loop. */
+void session_tell_detached(struct session *session, enum detach_reason reason, const char *text);
+void session_tell_fault(struct session *session, unsigned failed);
+void session_tell_idle(struct session *session);
+void session_tell_stopped(struct session *session);
+
+#endif
