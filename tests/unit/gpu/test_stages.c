@@ -1,0 +1,85 @@
+/* The table of stages: what every descriptor must be for the configuration, the manual and the backends. */
+#include "gpu/stage.h"
+
+#include <check.h>
+#include <ctype.h>
+#include <string.h>
+
+/* What an option and a YAML key may look like. */
+static bool is_word(const char *name) {
+  for (const char *c = name; *c; c++) {
+    if (!islower((unsigned char)*c) && *c != '_' && (c == name || !isdigit((unsigned char)*c))) {
+      return false;
+    }
+  }
+  return *name != '\0';
+}
+
+/* It may begin with the name of a choice. */
+static bool is_sentence(const char *text) { return text && text[0] && text[strlen(text) - 1] == '.'; }
+
+static unsigned count_choices(const struct stage_parameter *parameter) {
+  unsigned count = 0;
+  while (parameter->choices[count]) {
+    ck_assert(is_word(parameter->choices[count]) || strpbrk(parameter->choices[count], "0123456789"));
+    count++;
+  }
+  return count;
+}
+
+static void check_parameter(const struct stage_descriptor *stage, const struct stage_parameter *parameter) {
+  ck_assert_msg(is_word(parameter->name), "%s: '%s'", stage->name, parameter->name);
+  ck_assert_msg(is_sentence(parameter->help), "%s.%s: help is no sentence", stage->name, parameter->name);
+  ck_assert_msg((parameter->type == STAGE_CHOICE) == (parameter->choices != NULL), "%s.%s: choices", stage->name,
+                parameter->name);
+  if (parameter->choices) {
+    unsigned count = count_choices(parameter);
+    ck_assert_uint_gt(count, 1);
+    ck_assert_msg(parameter->fallback < count, "%s.%s: no such default", stage->name, parameter->name);
+    return;
+  }
+  ck_assert_msg(parameter->minimum < parameter->maximum, "%s.%s: bounds", stage->name, parameter->name);
+  ck_assert_msg(parameter->required || (parameter->fallback >= parameter->minimum && parameter->fallback <= parameter->maximum),
+                "%s.%s: the default is out of bounds", stage->name, parameter->name);
+}
+
+START_TEST(descriptors_are_complete) {
+  for (const struct stage_descriptor *const *entry = stage_descriptors; *entry; entry++) {
+    const struct stage_descriptor *stage = *entry;
+    ck_assert_msg(is_word(stage->name), "'%s'", stage->name);
+    ck_assert_msg(is_sentence(stage->help), "%s: help is no sentence", stage->name);
+    ck_assert(stage->prepare && stage->run);
+#ifdef FRAMED_CUDA
+    ck_assert_msg(stage->enqueue != NULL, "%s has no kernel", stage->name);
+#endif
+    ck_assert_uint_le(stage->parameter_count, STAGE_MAX_PARAMETERS);
+    for (unsigned i = 0; i < stage->parameter_count; i++) {
+      check_parameter(stage, &stage->parameters[i]);
+      for (unsigned j = 0; j < i; j++) {
+        ck_assert_str_ne(stage->parameters[i].name, stage->parameters[j].name);
+      }
+    }
+  }
+}
+END_TEST
+
+START_TEST(stages_are_found_by_name) {
+  for (const struct stage_descriptor *const *entry = stage_descriptors; *entry; entry++) {
+    ck_assert_msg(stage_find((*entry)->name) == *entry, "there are two stages %s", (*entry)->name);
+  }
+  ck_assert_ptr_nonnull(stage_find("affine"));
+  ck_assert_ptr_null(stage_find("affin"));
+  ck_assert_ptr_null(stage_find(""));
+}
+END_TEST
+
+Suite *stages_suite(void);
+
+Suite *stages_suite(void) {
+  Suite *suite = suite_create("stages");
+  TCase *group = tcase_create("table");
+  tcase_add_test(group, descriptors_are_complete);
+  tcase_add_test(group, stages_are_found_by_name);
+  suite_add_tcase(suite, group);
+  return suite;
+}
