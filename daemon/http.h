@@ -40,9 +40,8 @@ struct http *http_new(const struct http_setup *setup, struct failure *failure);
 /* Takes no more requests, answers those that wait with 503, and frees itself; then `done`, on the loop. */
 void http_close(struct http *http, void (*done)(void *context), void *context);
 
-const char *http_method(const struct http_request *request); /* as sent: "GET" */
-const char *http_path(const struct http_request *request);   /* unescaped, without the query */
-bool http_is(const struct http_request *request, const char *method);
+const char *http_path(const struct http_request *request);            /* unescaped, without the query */
+bool http_is(const struct http_request *request, const char *method); /* "GET" */
 
 struct http_answer {
   unsigned status;

@@ -5,7 +5,6 @@
 #include "tools/framectl/history.h"
 
 struct scene {
-  const char *socket;
   json_t *document;    /* the last answer; NULL: none yet */
   const char *problem; /* why there is no newer answer; NULL: there is one */
   const struct history *history;

@@ -160,7 +160,6 @@ bool command_top(const struct invocation *invocation, struct problem *problem) {
     return problem_set(problem, EXIT_STATUS_INTERNAL, NULL, "no memory");
   }
   top->invocation = invocation;
-  top->scene.socket = invocation->socket;
   top->scene.history = &top->history;
   select_name(top, invocation->operand ? invocation->operand : "");
   bool fine = screen_open(invocation->colour);
