@@ -40,7 +40,7 @@ const char *gpu_device_name(const struct gpu_device *device);  /* "NVIDIA H200",
 bool gpu_memory(const struct gpu_device *device, size_t *available, size_t *total);
 
 /* Relates the device's clock to CLOCK_MONOTONIC anew. Call every few seconds from one thread that may wait some
- * microseconds; false if the device is dead. */
+ * microseconds (2 ms at most, on a device too busy for it); false if the device is dead. */
 bool gpu_anchor(struct gpu_device *device, struct gpu_error *error);
 
 /* Registers memory with the device, so that copies run at the link's rate. Nothing to do for the CPU. */
@@ -90,7 +90,8 @@ struct gpu_program *gpu_program_new(struct gpu_device *device, const struct gpu_
                                     unsigned count, gpu_wake *wake, void *context, struct gpu_error *error);
 /* Runs one frame through every slot and waits for it, so that no first launch ever stalls a lane. */
 bool gpu_program_warm_up(struct gpu_program *program, struct gpu_error *error);
-/* Waits for what is on the streams (not on a dead device). NULL is fine; returns NULL. */
+/* Waits for what is on the streams, but not on a dead device: one that hangs must be abandoned first. NULL is fine;
+ * returns NULL. */
 struct gpu_program *gpu_program_free(struct gpu_program *program);
 
 struct gpu_frame {
