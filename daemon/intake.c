@@ -264,7 +264,9 @@ struct listener *intake_take_listener(struct intake *intake) {
 
 void intake_give_listener(struct intake *intake, struct listener *listener) { intake->listener = listener; }
 
-struct listener *intake_listener(struct intake *intake) { return intake->listener; }
+struct listener *intake_listener(struct intake *intake) {
+  return intake->listener;
+}
 
 void intake_hold(struct intake *intake) {
   for (unsigned i = 0; i < intake->count; i++) {
@@ -347,6 +349,16 @@ static void on_detached(struct intake *intake, struct seat *seat, const struct s
   close(event->fd);
 }
 
+/* What it told may be from before it was resumed and held again: then it is asked once more. */
+static void on_idle(struct seat *seat) {
+  struct session_view view;
+  session_read(seat->session, &view);
+  seat->idle = view.ledger.in_flight == 0;
+  if (!seat->idle) {
+    session_hold(seat->session);
+  }
+}
+
 void intake_on_event(struct intake *intake, const struct session_event *event) {
   struct seat *seat = seat_of(intake, event->session);
   switch (event->kind) {
@@ -354,7 +366,7 @@ void intake_on_event(struct intake *intake, const struct session_event *event) {
     on_detached(intake, seat, event);
     break;
   case SESSION_IDLE:
-    seat->idle = true;
+    on_idle(seat);
     break;
   case SESSION_STOPPED:
     seat->stopped = true;
@@ -386,7 +398,9 @@ bool intake_ended(const struct intake *intake) { return intake->ended; }
 
 unsigned intake_seats(const struct intake *intake) { return intake->count; }
 
-struct session *intake_session(const struct intake *intake, unsigned seat) { return intake->seats[seat].session; }
+struct session *intake_session(const struct intake *intake, unsigned seat) {
+  return intake->seats[seat].session;
+}
 
 unsigned intake_producers(const struct intake *intake) {
   unsigned count = 0;

@@ -2,11 +2,13 @@
  * framed: reads options, and does what they say. Errors of options and configuration are printed here; everything later
  * goes through the log.
  */
+#include <fcntl.h>
 #include <getopt.h>
 #include <signal.h>
 #include <stdio.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "daemon/footprint.h"
 #include "daemon/server.h"
@@ -60,10 +62,21 @@ static struct options parse(int argc, char **argv) {
   return options;
 }
 
+/* Whoever started us may have closed these, and then the next descriptor made would be taken for one of them. */
+static void fill_standard_descriptors(void) {
+  int fd = open("/dev/null", O_RDWR);
+  while (fd >= 0 && fd <= STDERR_FILENO) {
+    fd = open("/dev/null", O_RDWR);
+  }
+  if (fd >= 0) {
+    close(fd);
+  }
+}
+
 static enum exit_status run(const char *path, struct config *config) {
   signal(SIGPIPE, SIG_IGN);
   signal(SIGXFSZ, SIG_IGN); /* a file at its size limit is an error of that write */
-  umask(umask(022) | 022); /* what it makes is never writable for others, unless the configuration says so */
+  umask(umask(022) | 022);  /* what it makes is never writable for others, unless the configuration says so */
   struct rlimit files;
   if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
     files.rlim_cur = files.rlim_max;
@@ -104,6 +117,7 @@ static enum exit_status with_vocabulary(void (*print)(FILE *out, const struct co
 }
 
 int main(int argc, char **argv) {
+  fill_standard_descriptors();
   struct options options = parse(argc, argv);
   switch (options.action) {
   case RUN:

@@ -116,7 +116,9 @@ static void on_released(void *context) {
     return;
   }
   if (!reload->worked) {
-    refuse_failure(reload);
+    log_event(LOG_FAILED, NULL, "the configuration was reloaded, but not all of it runs: %s", reload->failure.text);
+    json_t *body = json_pack("{s:s, s:s}", "error", reload->failure.text, "remedy", "restart the daemon");
+    end(reload, 500, body);
     return;
   }
   json_t *document = replacement_document(reload->replacement);

@@ -172,7 +172,7 @@ void server_fault(struct server *server, const char *pipeline, const char *text)
   if (server->phase == SERVER_FAULTED || server->phase == SERVER_ENDING) {
     return;
   }
-  log_event(LOG_GPU_FAULT, pipeline, "the GPU failed: %s; ending, so that a new process gets it back", text);
+  log_event(LOG_GPU_FAULT, pipeline, "the GPU failed and the daemon ends: %s", text);
   systemd_stopping("the GPU failed");
   server->phase = SERVER_FAULTED;
   cut(server);

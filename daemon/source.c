@@ -1,13 +1,30 @@
 #include "daemon/source.h"
 
 #include <assert.h>
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <sys/epoll.h>
 #include <sys/stat.h>
+#include <unistd.h>
+
+/* Devices such as /dev/zero are always ready and know no polling: they are read as files are. */
+static bool can_be_polled(int fd) {
+  int epoll = epoll_create1(EPOLL_CLOEXEC);
+  struct epoll_event event = {.events = EPOLLIN};
+  bool refused = epoll >= 0 && epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event) != 0 && errno == EPERM;
+  if (epoll >= 0) {
+    close(epoll);
+  }
+  return !refused;
+}
 
 enum descriptor_kind descriptor_kind(int fd) {
   struct stat status;
-  bool is_file = fstat(fd, &status) == 0 && (S_ISREG(status.st_mode) || S_ISBLK(status.st_mode));
+  if (fstat(fd, &status) != 0) {
+    return DESCRIPTOR_STREAM;
+  }
+  bool is_file = S_ISREG(status.st_mode) || S_ISBLK(status.st_mode) || (S_ISCHR(status.st_mode) && !can_be_polled(fd));
   return is_file ? DESCRIPTOR_FILE : DESCRIPTOR_STREAM;
 }
 

@@ -1,0 +1,137 @@
+"""What a reload hands over from the pipelines that leave to those that come, and what it takes back when it fails."""
+
+import os
+import stat
+
+import numpy as np
+
+from harness import Daemon, numbered, pipeline
+
+GRAY = {"pixels": "gray", "width": 32, "height": 16}
+INVERT = {"affine": {"scale": -1.0, "offset": 255.0}}
+SIZE = 512
+
+
+def reload_with(daemon, pipelines, **keys):
+    daemon.write(pipelines, **keys)
+    return daemon.post("/v1/reload")
+
+
+def passes(daemon, name, expected, first=0):
+    """Sends frames through a pipeline and compares what comes out."""
+    frames = numbered(5, SIZE, first=first)
+    with daemon.reader(name) as reader, daemon.producer(name) as producer:
+        producer.send(frames.tobytes())
+        np.testing.assert_array_equal(reader.frames(5, SIZE), expected(frames))
+
+
+def test_a_changed_pipeline_keeps_its_sockets(place):
+    with Daemon(place, {"cam0": pipeline(GRAY)}) as daemon:
+        paths = [place / "cam0.sock", place / "cam0.out.sock"]
+        before = [os.stat(path).st_ino for path in paths]
+        passes(daemon, "cam0", lambda frames: frames)
+        code, answer = reload_with(daemon, {"cam0": pipeline(GRAY, stages=[INVERT])})
+        assert (code, answer["changed"]) == (200, ["cam0"])
+        assert [os.stat(path).st_ino for path in paths] == before
+        passes(daemon, "cam0", lambda frames: 255 - frames)
+
+
+def test_a_socket_gets_its_new_mode(place):
+    with Daemon(place, {"cam0": pipeline(GRAY)}) as daemon:
+        code, answer = reload_with(daemon, {"cam0": pipeline(GRAY, source={"mode": "0600"})})
+        assert (code, answer["changed"]) == (200, ["cam0"])
+        assert stat.S_IMODE(os.stat(place / "cam0.sock").st_mode) == 0o600
+        passes(daemon, "cam0", lambda frames: frames)
+
+
+def test_two_pipelines_swap_their_sockets(place):
+    def swapped(first, second):
+        return {name: pipeline(GRAY, stages=stages, source={"socket": str(place / f"{path}.sock")},
+                               sink={"socket": str(place / f"{path}.out.sock")})
+                for name, path, stages in (("cam0", first, []), ("cam1", second, [INVERT]))}
+    with Daemon(place, swapped("cam0", "cam1")) as daemon:
+        passes(daemon, "cam0", lambda frames: frames)
+        code, answer = reload_with(daemon, swapped("cam1", "cam0"))
+        assert (code, sorted(answer["changed"])) == (200, ["cam0", "cam1"])
+        with daemon.reader("cam0") as reader, daemon.producer("cam0") as producer:
+            producer.send(bytes(SIZE))
+            assert reader.read(SIZE) == bytes(SIZE)
+        daemon.account("cam0", came=1, emitted=1)
+
+
+def test_frames_in_flight_are_finished_before_the_change(place):
+    frames = numbered(4, SIZE)
+    with Daemon(place, {"cam0": pipeline(GRAY, stages=[INVERT])}) as daemon:
+        with daemon.reader() as reader, daemon.producer() as producer:
+            producer.send(frames.tobytes())
+            np.testing.assert_array_equal(reader.frames(1, SIZE), 255 - frames[:1])
+            assert reload_with(daemon, {"cam0": pipeline(GRAY)})[0] == 200
+            rest = np.frombuffer(reader.rest(), np.uint8).reshape(-1, SIZE)
+            np.testing.assert_array_equal(rest, 255 - frames[1:1 + len(rest)])
+        passes(daemon, "cam0", lambda frames: frames)
+
+
+def test_a_file_goes_on_after_the_change(place):
+    def entries(stages):
+        return {"cam0": pipeline(GRAY, stages=stages, sink={"file": str(place / "results")})}
+    frames = numbered(3, SIZE)
+    with Daemon(place, entries([])) as daemon:
+        for stages in ([], [INVERT]):
+            assert reload_with(daemon, entries(stages))[0] == 200
+            with daemon.producer() as producer:
+                producer.send(frames.tobytes())
+            daemon.wait_view("the results are written", lambda view: view["frames"]["emitted"] == 3)
+    assert (place / "results").read_bytes() == frames.tobytes() + (255 - frames).tobytes()
+
+
+def test_a_file_that_does_not_fit_the_new_frames_changes_nothing(place):
+    """The file is looked at when the old pipeline has written its last result: the last step that may fail."""
+    def entries(width):
+        return {"cam0": pipeline({**GRAY, "width": width}, sink={"file": str(place / "results"), "protocol": "y4m"}),
+                "cam1": pipeline(GRAY)}
+    frames = numbered(3, SIZE)
+    with Daemon(place, entries(32)) as daemon, daemon.producer("cam1") as other:
+        with daemon.producer() as producer:
+            producer.send(frames.tobytes())
+            daemon.account("cam0", came=3, emitted=3)
+            code, answer = reload_with(daemon, entries(31))
+            assert code == 400 and "results" in answer["error"], answer
+            producer.send(frames.tobytes())
+            daemon.account("cam0", came=6, emitted=6)
+        assert daemon.view("cam0")["state"] == "running"
+        daemon.write(entries(32))
+        other.send(frames.tobytes())
+        with daemon.reader("cam1") as reader:
+            np.testing.assert_array_equal(reader.frames(3, SIZE), frames)
+        daemon.account("cam1", came=3, emitted=3)
+
+
+def test_keys_that_need_a_restart_are_named(place):
+    entries = {"cam0": pipeline(GRAY)}
+    with Daemon(place, entries) as daemon:
+        code, answer = reload_with(daemon, {"cam0": pipeline(GRAY)}, lanes=3)
+        assert code == 400 and "lanes" in answer["error"] and "restart" in answer["remedy"], answer
+        assert daemon.status()["reloads"]["failed"] == 1
+        daemon.write({"cam0": pipeline(GRAY)})
+
+
+def test_a_paused_pipeline_that_changes_runs_again(place):
+    with Daemon(place, {"cam0": pipeline(GRAY)}) as daemon:
+        daemon.command("/v1/pipelines/cam0/pause")
+        assert reload_with(daemon, {"cam0": pipeline(GRAY, stages=[INVERT])})[0] == 200
+        assert daemon.view()["state"] == "running"
+        passes(daemon, "cam0", lambda frames: 255 - frames)
+
+
+def test_sigterm_during_a_reload_ends_the_daemon(place):
+    """A frame that never ends keeps the reload waiting until the signal comes."""
+    with Daemon(place, {"cam0": pipeline(GRAY)}, drain_timeout="1s") as daemon, daemon.producer() as producer:
+        producer.send(bytes(100))
+        daemon.wait_view("half a frame has come", lambda view: view["frames"]["in"] == 1)
+        daemon.write({"cam0": pipeline(GRAY, stages=[INVERT])}, drain_timeout="60s")
+        daemon.signal(1)
+        daemon.wait_view("the pipeline waits for the frame", lambda view: view["state"] == "stopping")
+        daemon.signal(15)
+        daemon.ends(0)
+        daemon.leaves_frames = True
+    assert daemon.final_account()["shutdown"] == 1
