@@ -313,11 +313,11 @@ $(filled)/framed.catalog: packaging/systemd/catalog.c daemon/log_kinds.def
 $(filled)/framed.yaml.5.gz: packaging/man/framed.yaml.5 build/framed
 	@mkdir -p $(@D)
 	@build/framed --print-manual > $(filled)/keys
-	@sed -e '/^@KEYS@$$/{r $(filled)/keys' -e 'd}' $< | gzip -9n > $@
+	@sed -e '/^@KEYS@$$/{r $(filled)/keys' -e 'd}' -e 's/@VERSION@/$(VERSION)/' $< | gzip -9n > $@
 
 $(filled)/%.gz: packaging/man/%
 	@mkdir -p $(@D)
-	@gzip -9n < $< > $@
+	@sed 's/@VERSION@/$(VERSION)/' $< | gzip -9n > $@
 
 # -- a folder that runs elsewhere -------------------------------------------------------------------------------------
 portable: ## makes build/portable/, which runs on another x86-64 Linux without installing anything

@@ -29,6 +29,15 @@ for file in usr/bin/framed usr/bin/framectl usr/lib/systemd/system/framed.servic
   [ -s "$root/$file" ] || fail "$file is not installed"
 done
 if grep -rIl '@[A-Z]*@' "$root"; then fail "placeholders are left in the files above"; fi
+# Every command and option of the programs is in their completions, and in the manual pages.
+for program in framed framectl; do
+  page=$(zcat "$root"/usr/share/man/man?/$program.?.gz | sed 's/\\-/-/g')
+  for word in $("$root/usr/bin/$program" --help | grep -oE '^  [a-z]+ |--[a-z-]+' | sort -u); do
+    grep -q -e "$word" <<<"$page" || fail "$word is not in the manual page of $program"
+    grep -q -e "$word" packaging/completions/$program.bash || fail "$word is not in the bash completion of $program"
+    grep -q -e "$word" packaging/completions/$program.zsh || fail "$word is not in the zsh completion of $program"
+  done
+done
 "$root/usr/bin/framed" --version >/dev/null
 "$root/usr/bin/framed" --check -c "$root/etc/framed/framed.yaml" >/dev/null || fail "the default configuration is not valid"
 complaints=$(verify)

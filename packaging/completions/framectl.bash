@@ -1,7 +1,7 @@
 # Completion of framectl for bash. Names of pipelines come from the daemon itself, where one answers.
 
 _framectl_pipelines() {
-  framectl "$@" --json status 2>/dev/null |
+  framectl "$@" status --json 2>/dev/null |
     tr -d ' \n' | sed 's/.*"pipelines":{//' | grep -o '"[A-Za-z0-9_.-]*":{"state"' | cut -d'"' -f2
 }
 
@@ -9,11 +9,11 @@ _framectl() {
   local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]} command="" i
   local -a socket=()
   case $before in
-    -s) mapfile -t COMPREPLY < <(compgen -f -- "$word"); return ;;
+    -s | --socket) mapfile -t COMPREPLY < <(compgen -f -- "$word"); return ;;
   esac
   for ((i = 1; i < COMP_CWORD; i++)); do
     case ${COMP_WORDS[i]} in
-      -s) socket=(-s "${COMP_WORDS[++i]}") ;;
+      -s | --socket) socket=(-s "${COMP_WORDS[++i]}") ;;
       -*) ;;
       *) command=${COMP_WORDS[i]}; break ;;
     esac
@@ -22,7 +22,7 @@ _framectl() {
     "") mapfile -t COMPREPLY < <(compgen -W "status metrics top reload drain pause resume check push pull -s --json --frames --force --help --version" -- "$word") ;;
     check) mapfile -t COMPREPLY < <(compgen -f -- "$word") ;;
     status | top | drain | pause | resume | push | pull)
-      mapfile -t COMPREPLY < <(compgen -W "$(_framectl_pipelines "${socket[@]}")" -- "$word")
+      mapfile -t COMPREPLY < <(compgen -W "--json $(_framectl_pipelines "${socket[@]}")" -- "$word")
       ;;
   esac
 }

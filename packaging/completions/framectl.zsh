@@ -3,7 +3,8 @@
 
 _framectl_pipelines() {
   local -a names
-  names=(${(f)"$(framectl ${opt_args[-s]:+-s} ${opt_args[-s]} --json status 2>/dev/null |
+  local socket=${opt_args[-s]:-${opt_args[--socket]}}
+  names=(${(f)"$(framectl ${socket:+-s} $socket status --json 2>/dev/null |
     tr -d ' \n' | sed 's/.*"pipelines":{//' | grep -o '"[A-Za-z0-9_.-]*":{"state"' | cut -d'"' -f2)"})
   _describe pipeline names
 }
@@ -12,7 +13,7 @@ _framectl() {
   local state line
   typeset -A opt_args
   _arguments -C \
-    '-s[status socket of the daemon]:socket:_files' \
+    '(-s --socket)'{-s,--socket}'[status socket of the daemon]:socket:_files' \
     '--json[print JSON]' \
     '--frames[pull\: end after that many results]:number' \
     '--force[push, pull\: also with a terminal]' \

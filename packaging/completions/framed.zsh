@@ -1,6 +1,6 @@
 #compdef framed
 _arguments \
-  '-c[read this configuration]:file:_files -g "*.y(a|)ml"' \
+  '(-c --config)'{-c,--config}'[read this configuration]:file:_files -g "*.y(a|)ml"' \
   '(- *)--check[say every error, or what will be pinned]' \
   '(- *)--print-config[print the configuration with all defaults]' \
   '(- *)--print-schema[print a JSON schema of the file]' \
