@@ -113,6 +113,36 @@ def test_push_and_pull_carry_every_byte(place):
             assert pull.wait(limit(10)) == 0
 
 
+@pytest.mark.parametrize("protocol", ["raw", "y4m"])
+def test_pull_ends_after_so_many_frames(place, protocol):
+    """Whole frames and no byte more, although more are there."""
+    image = {"pixels": "gray", "width": 32, "height": 16}
+    header = b"" if protocol == "raw" else b"YUV4MPEG2 W32 H16 F30:1 Ip A1:1 Cmono\n"
+    marker = b"" if protocol == "raw" else b"FRAME\n"
+    source = header + b"".join(marker + bytes([number]) * SIZE for number in range(30))
+    ends = {"source": {"protocol": protocol}, "sink": {"protocol": protocol}}
+    with Daemon(place, {"cam0": pipeline(image, **ends)}) as daemon:
+        with daemon.reader(), subprocess.Popen([FRAMECTL, "-s", daemon.socket, "pull", "--frames", "7", "cam0"],
+                                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment()) as pull:
+            daemon.wait_view("both read", lambda view: view["readers"] == 2)
+            with daemon.producer() as producer:
+                producer.send(source)
+                got, said = pull.communicate(timeout=limit(20))
+                assert pull.returncode == 0, said
+                lines = got.split(b"\n", 1)[1] if header else got
+                assert lines == b"".join(marker + bytes([number]) * SIZE for number in range(7)), said
+                assert not header or got.startswith(b"YUV4MPEG2 W32 H16 "), got[:80]
+                daemon.wait_view("all came through", lambda view: view["frames"]["emitted"] == 30)
+
+
+def test_binary_data_stays_off_terminals(place):
+    with Daemon(place, {"cam0": pipeline(FORMAT), "echo": pipeline(FORMAT, sink={"reply": True})}) as daemon:
+        for command in (["pull", "cam0"], ["push", "cam0"], ["push", "echo"]):
+            with Terminal(FRAMECTL, "-s", daemon.socket, *command) as terminal:
+                terminal.shows(b"is a terminal")
+                assert terminal.ends() == 64
+
+
 def test_push_that_is_refused_says_why(place):
     with Daemon(place, {"cam0": pipeline(FORMAT)}) as daemon:
         with daemon.producer():
