@@ -111,8 +111,15 @@ static void on_idle(struct pipeline *pipeline) {
   }
 }
 
+void pipeline_log_account(const struct pipeline *pipeline) {
+  char text[PIPELINE_ACCOUNT];
+  log_event(LOG_STOPPED, pipeline->config->name, "stopped: %s", pipeline_account(pipeline, text));
+}
+
+/* Its account goes to the log here, since after a reload nobody can ask for it any more. */
 static void become_stopped(struct pipeline *pipeline) {
   pipeline->state = PIPELINE_STOPPED;
+  pipeline_log_account(pipeline);
   tell(pipeline, PIPELINE_GONE, "");
 }
 

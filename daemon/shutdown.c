@@ -12,14 +12,6 @@ enum { FAULT_LIMIT_MS = 2000 }; /* for the lanes to account for their frames aft
 
 /* -- the end --------------------------------------------------------------------------------------------------- */
 
-static void log_accounts(const struct server *server) {
-  char text[PIPELINE_ACCOUNT];
-  for (unsigned i = 0; i < server->pipeline_count; i++) {
-    const struct pipeline *pipeline = server->pipelines[i];
-    log_event(LOG_STOPPED, pipeline_config(pipeline)->name, "stopped: %s", pipeline_account(pipeline, text));
-  }
-}
-
 static bool all_stopped(const struct server *server) {
   for (unsigned i = 0; i < server->pipeline_count; i++) {
     if (pipeline_state(server->pipelines[i]) != PIPELINE_STOPPED) {
@@ -54,13 +46,6 @@ static void close_handles(struct server *server) {
   mailbox_close(&server->control);
 }
 
-static void end(struct server *server) {
-  if (server->phase == SERVER_STOPPING) {
-    log_accounts(server);
-  }
-  close_handles(server);
-}
-
 /* -- stopping -------------------------------------------------------------------------------------------------- */
 
 static void cut(void *context) {
@@ -84,7 +69,7 @@ static void limit(struct server *server, loop_callback *act, uint64_t millisecon
 static void stop_pipelines(struct server *server) {
   server->phase = SERVER_STOPPING;
   if (all_stopped(server)) {
-    end(server);
+    close_handles(server);
     return;
   }
   for (unsigned i = 0; i < server->pipeline_count; i++) {
@@ -158,8 +143,10 @@ void server_fail(struct server *server, const struct failure *failure) {
 /* Nothing may wait for a dead device, and freeing what is on it may, so this process just ends. */
 static void end_after_fault(void *context) {
   struct server *server = context;
-  log_accounts(server);
   for (unsigned i = 0; i < server->pipeline_count; i++) {
+    if (pipeline_state(server->pipelines[i]) != PIPELINE_STOPPED) {
+      pipeline_log_account(server->pipelines[i]);
+    }
     pipeline_abandon(server->pipelines[i]);
   }
   listener_close(server->status_listener);
@@ -186,7 +173,7 @@ static void on_gone(struct server *server) {
     return;
   }
   if (server->phase == SERVER_STOPPING) {
-    end(server);
+    close_handles(server);
   } else if (server->phase == SERVER_FAULTED) {
     end_after_fault(server);
   }

@@ -6,7 +6,7 @@ import time
 import numpy as np
 import pytest
 
-from harness import Background, Daemon, Producer, Reader, numbered, pipeline, wait_until, whole, y4m_stream
+from harness import Daemon, Producer, Reader, numbered, pipeline, wait_until, whole, y4m_stream
 
 SIZE = 512
 FORMAT = {"dtype": "uint8", "shape": [SIZE]}

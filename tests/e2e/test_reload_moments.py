@@ -1,0 +1,191 @@
+"""Reloads in odd moments: changes of every kind under load, at once, in a pause, and at the end."""
+
+import itertools
+import signal
+
+import pytest
+
+from harness import Background, Daemon, Producer, Reader, numbered, pipeline, require_whole, wait_until, whole
+
+SIZE = 512
+FORMAT = {"dtype": "uint8", "shape": [SIZE]}
+
+
+def shifted(offset, **keys):
+    return pipeline(FORMAT, stages=[{"affine": {"scale": 1.0, "offset": offset}}], **keys)
+
+
+def answers_with(daemon, offset, name="cam0"):
+    """A frame through the pipeline comes back as this version of it makes it."""
+    with daemon.reader(name) as reader, daemon.producer(name) as producer:
+        producer.send(bytes(SIZE))
+        assert reader.read(SIZE) == bytes([offset]) * SIZE
+
+
+def test_a_changed_pipeline_finishes_what_it_had(place):
+    """Its producer is cut off at some frame; each frame that was taken comes out of the old version, whole."""
+    with Daemon(place, {"cam0": pipeline(FORMAT, slots=4), "cam1": pipeline(FORMAT)}) as daemon:
+        with daemon.reader() as reader, daemon.producer() as producer:
+            def flood():
+                try:
+                    for number in itertools.count():
+                        producer.send(whole(number, SIZE).tobytes())
+                except OSError:
+                    return
+            sending, taking = Background(flood), Background(reader.rest)
+            daemon.wait_view("frames move", lambda view: view["frames"]["emitted"] > 100)
+            daemon.write({"cam0": shifted(7), "cam1": pipeline(FORMAT)})
+            daemon.command("/v1/reload")
+            sending.join()
+            numbers = require_whole(taking.join(), SIZE)
+        assert numbers == list(range(len(numbers)))
+        account = daemon.final_account()  # of the old version
+        assert account["emitted"] == len(numbers), account
+        assert account["in"] - account["emitted"] <= 1, account  # the frame within which it was cut off
+        answers_with(daemon, 7)
+
+
+@pytest.mark.parametrize("change", [
+    {"slots": 5}, {"completion": "spin"}, {"overload": "drop-newest"}, {"deadline": "10s"},
+    {"sink": {"overload": "drop"}}, {"source": {"timeout": "3s"}}, {"source": {"mode": "0600"}},
+], ids=str)
+def test_every_key_can_change(place, change):
+    def changed():
+        entry = shifted(1)
+        for key, value in change.items():
+            entry[key] = {**entry[key], **value} if isinstance(value, dict) else value
+        return entry
+    with Daemon(place, {"cam0": shifted(1)}) as daemon:
+        answers_with(daemon, 1)
+        daemon.write({"cam0": changed()})
+        assert daemon.command("/v1/reload")["changed"] == ["cam0"]
+        answers_with(daemon, 1)
+        daemon.write({"cam0": shifted(1)})
+        daemon.command("/v1/reload")
+        answers_with(daemon, 1)
+
+
+def test_a_pipeline_can_get_another_name_and_keep_its_socket(place):
+    def entry(offset):
+        return shifted(offset, source={"socket": str(place / "in")}, sink={"socket": str(place / "out")})
+    with Daemon(place, {"old": entry(1)}) as daemon:
+        daemon.write({"new": entry(2)})
+        daemon.command("/v1/reload")
+        answers_with(daemon, 2, "new")
+
+
+def test_source_and_sink_can_swap_paths(place):
+    def entry(source, sink):
+        return shifted(3, source={"socket": str(place / source)}, sink={"socket": str(place / sink)})
+    with Daemon(place, {"cam0": entry("a", "b")}) as daemon:
+        daemon.write({"cam0": entry("b", "a")})
+        daemon.command("/v1/reload")
+        answers_with(daemon, 3)
+
+
+def test_clients_that_connect_during_a_reload_are_served_by_the_new_version(place):
+    """The listening socket never goes away: no connection is refused, each gets a result of one version."""
+    def entry(offset):
+        return shifted(offset, source={"clients": 4}, sink={"reply": True})
+    with Daemon(place, {"cam0": entry(0)}) as daemon:
+        seen, stop = set(), []
+
+        def knock():
+            while not stop:
+                with Producer(daemon.path("cam0", "source")) as client:
+                    try:
+                        client.send(bytes(SIZE))
+                        answer = client.read(SIZE)
+                    except (EOFError, BrokenPipeError, ConnectionResetError):
+                        continue  # it was cut off by the change
+                    assert len(set(answer)) == 1
+                    seen.add(answer[0])
+        knocking = [Background(knock) for _ in range(3)]
+        for offset in range(1, 8):
+            daemon.write({"cam0": entry(offset)})
+            daemon.command("/v1/reload")
+            wait_until(lambda: offset in seen or any(thread.done for thread in knocking), f"version {offset} answers")
+        stop.append(True)
+        for thread in knocking:
+            thread.join()
+
+
+def test_a_paused_pipeline_stays_paused(place):
+    with Daemon(place, {"cam0": pipeline(FORMAT), "cam1": shifted(1)}) as daemon:
+        daemon.command("/v1/pipelines/cam0/pause")
+        daemon.write({"cam0": pipeline(FORMAT), "cam1": shifted(2)})
+        daemon.command("/v1/reload")
+        assert daemon.view("cam0")["state"] == "paused"
+        answers_with(daemon, 2, "cam1")
+        daemon.command("/v1/pipelines/cam0/resume")
+        with daemon.reader("cam0") as reader, daemon.producer("cam0") as producer:
+            producer.send(whole(1, SIZE).tobytes())
+            assert reader.read(SIZE) == whole(1, SIZE).tobytes()
+
+
+def test_two_reloads_at_once(place):
+    """One is done, the other is done or told to wait; the daemon is in one piece after it."""
+    with Daemon(place, {"cam0": shifted(1)}) as daemon:
+        for offset in range(2, 7):
+            daemon.write({"cam0": shifted(offset)})
+            threads = [Background(daemon.post, "/v1/reload") for _ in range(3)]
+            codes = [thread.join()[0] for thread in threads]
+            assert 200 in codes and set(codes) <= {200, 409}, codes
+            answers_with(daemon, offset)
+
+
+def test_a_changed_pipeline_with_a_stalled_reader_is_cut_at_the_limit(place):
+    with Daemon(place, {"cam0": pipeline(FORMAT)}, drain_timeout="200ms") as daemon:
+        with daemon.producer() as producer:
+            producer.send(numbered(2, SIZE).tobytes())
+            daemon.wait_view("results wait", lambda view: view["frames"]["in_flight"] == 2)
+            daemon.write({"cam0": shifted(1)}, drain_timeout="200ms")
+            daemon.command("/v1/reload")
+            assert daemon.final_account() == {"in": 2, "emitted": 0, "shutdown": 2}
+        answers_with(daemon, 1)
+
+
+@pytest.mark.parametrize("moment", range(4))
+def test_sigterm_during_a_reload(place, moment):
+    """Whatever the reload is at, the daemon ends with every account settled."""
+    with Daemon(place, {"cam0": shifted(1), "cam1": shifted(1)}) as daemon:
+        with daemon.producer("cam0") as producer:
+            producer.send(numbered(2, SIZE).tobytes())
+            daemon.wait_view("results wait", lambda view: view["frames"]["in_flight"] == 2)
+            daemon.write({"cam0": shifted(2), "cam1": shifted(2)})
+            reloading = Background(daemon.post, "/v1/reload")
+            for _ in range(moment):
+                daemon.status()
+            daemon.signal(signal.SIGTERM)
+            with Reader(daemon.path("cam0", "sink")) as reader:
+                assert len(reader.rest()) in (0, 2 * SIZE)
+            daemon.ends(0)
+            try:
+                code, _ = reloading.join()
+                assert code in (200, 409, 503), code
+            except (OSError, EOFError):
+                pass  # the daemon was gone before it could answer
+        for name in ("cam0", "cam1"):
+            daemon.final_account(name)
+
+
+def test_many_pipelines_come_and_go(place):
+    with Daemon(place, {f"cam{index}": shifted(index) for index in range(20)}, lanes=3) as daemon:
+        before = daemon.open_files()
+        for turn in range(3):
+            daemon.write({f"cam{index}": shifted(index + turn) for index in range(10 * (turn % 2), 40, 2)}, lanes=3)
+            daemon.command("/v1/reload")
+        daemon.write({f"cam{index}": shifted(index) for index in range(20)}, lanes=3)
+        daemon.command("/v1/reload")
+        wait_until(lambda: daemon.open_files() <= before, lambda: f"{before} files before, {daemon.open_files()} now")
+        for index in (0, 7, 19):
+            answers_with(daemon, index, f"cam{index}")
+
+
+def test_the_log_level_changes_at_once(place):
+    with Daemon(place, {"cam0": shifted(1)}) as daemon:
+        daemon.write({"cam0": shifted(1)}, log={"level": "error"})
+        daemon.command("/v1/reload")
+        before = daemon.log
+        answers_with(daemon, 1)
+        assert daemon.log == before
