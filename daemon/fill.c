@@ -36,7 +36,7 @@ static bool may_begin(const struct fill *fill) {
 }
 
 static void begin_frame(struct fill *fill, int64_t now) {
-  struct frame frame = {.sequence = fill->sequence++, .restart = fill->restart, .first_byte = now};
+  struct frame frame = {.sequence = fill->sequence++, .restart = fill->restart, .first_byte = fill->read_began};
   account_open(fill->road->account, &frame);
   fill->begun = true;
   fill->filled = 0;
@@ -128,6 +128,7 @@ int fill_vector(struct fill *fill, struct iovec vector[FILL_VECTORS], int64_t no
   int count = 0;
   fill->direct = 0;
   fill->discard_next = false;
+  fill->read_began = now;
   if (!take_staged(fill, now)) {
     return -1;
   }
@@ -221,7 +222,8 @@ static bool take_staged(struct fill *fill, int64_t now) {
   return true;
 }
 
-bool fill_advance(struct fill *fill, size_t count, int64_t now) {
+bool fill_advance(struct fill *fill, size_t count, int64_t began, int64_t now) {
+  fill->read_began = began;
   fill->road->account->now.ledger.in_bytes += count;
   size_t direct = count < fill->direct ? count : fill->direct;
   take_direct(fill, direct, now);

@@ -29,6 +29,7 @@ struct fill {
   bool begun;           /* within a frame */
   struct slot *filling; /* the slot of that frame, or NULL: it is being discarded */
   size_t filled;        /* payload bytes of that frame that have come */
+  int64_t read_began;   /* of the read whose bytes are being taken: a frame that begins in it came no later */
   int64_t since;        /* when the frame, or the stream's header, began; 0: neither */
   uint64_t sequence;    /* of the next frame */
   bool restart;         /* the next frame is the first of its producer */
@@ -51,8 +52,8 @@ void fill_rewind(struct fill *fill);
 
 /* Where the next bytes go; returns how many vectors, 0: nowhere now (no slot is free, or held), -1: malformed. */
 int fill_vector(struct fill *fill, struct iovec vector[FILL_VECTORS], int64_t now);
-/* `count` bytes were put there. False: malformed; `problem` says how. */
-bool fill_advance(struct fill *fill, size_t count, int64_t now);
+/* `count` bytes were put there, by a read that began and ended at these times. False: malformed; `problem` says how. */
+bool fill_advance(struct fill *fill, size_t count, int64_t began, int64_t now);
 /* The producer ended or is cut off: an unfinished frame gets this fate. True if there was none. */
 bool fill_end(struct fill *fill, enum fate fate, int64_t now);
 

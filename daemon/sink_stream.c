@@ -178,7 +178,7 @@ static void watch(struct reader *reader, bool wants_room) {
 }
 
 /* Writes what there is; true: the budget ended first. */
-static bool serve(struct sink *sink, struct reader *reader, int64_t now) {
+static bool serve(struct sink *sink, struct reader *reader) {
   for (int writes = 0; writes < WRITES_A_TURN; writes++) {
     struct iovec vector[VECTORS];
     int count = vector_for(sink, reader, vector);
@@ -188,7 +188,7 @@ static bool serve(struct sink *sink, struct reader *reader, int64_t now) {
     }
     ssize_t written = write_some(reader, vector, count);
     if (written >= 0) {
-      advance(sink, reader, (size_t)written, now);
+      advance(sink, reader, (size_t)written, clock_now());
     } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
       reader->writable = false;
       watch(reader, true);
@@ -207,7 +207,7 @@ static bool turn(struct sink *sink, int64_t now) {
   for (struct reader *reader = sink->readers; reader; reader = next) {
     next = reader->next;
     if (reader->writable) {
-      more |= serve(sink, reader, now);
+      more |= serve(sink, reader);
     }
   }
   release(sink, now);

@@ -38,6 +38,7 @@ struct source {
 
   /* a file */
   bool reading;
+  int64_t read_began;
   int64_t offset;
   uint64_t rewound_at; /* sequence at the last return to the beginning */
   uv_fs_t request;

@@ -53,7 +53,7 @@ static void on_read(uv_fs_t *request) {
       at_end(source);
     } else {
       source->offset += got;
-      if (!fill_advance(source->fill, (size_t)got, clock_now())) {
+      if (!fill_advance(source->fill, (size_t)got, source->read_began, clock_now())) {
         source_end(source, DETACH_MALFORMED, "%s", source->fill->problem);
       }
     }
@@ -106,6 +106,7 @@ bool source_file_turn(struct source *source, int64_t now) {
     return false;
   }
   source->reading = true;
+  source->read_began = now;
   return false;
 }
 

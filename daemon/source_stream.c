@@ -87,6 +87,7 @@ static size_t read_once(struct source *source, int64_t now) {
     return 0;
   }
   size_t wanted = vector_bytes(vector, count);
+  int64_t began = clock_now();
   ssize_t got = read_some(source, vector, count);
   if (got <= 0) {
     if (got == 0) {
@@ -99,7 +100,7 @@ static size_t read_once(struct source *source, int64_t now) {
   if ((size_t)got < wanted) {
     arm(source); /* it is empty: the poll reports what comes from here on */
   }
-  if (source->state == SOURCE_OPEN && !fill_advance(source->fill, (size_t)got, now)) {
+  if (source->state == SOURCE_OPEN && !fill_advance(source->fill, (size_t)got, began, clock_now())) {
     source_end(source, DETACH_MALFORMED, "%s", source->fill->problem);
   }
   return (size_t)got;

@@ -55,7 +55,7 @@ static struct outcome pass(const uint8_t *data, size_t size, size_t piece) {
       given += part;
     }
     if (count > 0 && given > 0) {
-      outcome.malformed = !fill_advance(&fill, given, 1);
+      outcome.malformed = !fill_advance(&fill, given, 1, 1);
     }
     bool stuck = count == 0 && slot_count(&road.ring, SLOT_READY) == 0;
     assert(!stuck);

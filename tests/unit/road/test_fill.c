@@ -40,7 +40,7 @@ static int give(const char *bytes, size_t count) {
     memcpy(vector[i].iov_base, bytes + given, part);
     given += part;
   }
-  return given == 0 || fill_advance(&fill, given, 1) ? (int)given : -1;
+  return given == 0 || fill_advance(&fill, given, 1, 1) ? (int)given : -1;
 }
 
 static bool give_all(const char *bytes, size_t count, size_t at_once) {

@@ -176,7 +176,7 @@ static void feed(int64_t now) {
     }
   }
   if (bytes > 0) {
-    CHECK(fill_advance(&fill, bytes, now));
+    CHECK(fill_advance(&fill, bytes, now, now));
   }
 }
 
