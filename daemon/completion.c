@@ -30,7 +30,7 @@ static enum gpu_progress progress(struct road *road, const struct slot *slot) {
   return road->spin ? gpu_ask(road->program, slot->index, &road->device_error) : gpu_told(road->program, slot->index);
 }
 
-bool completion_turn(struct road *road, int64_t now) {
+bool completion_turn(struct road *road) {
   bool moved = false;
   struct slot *slot = slot_oldest(&road->ring, SLOT_RUNNING);
   while (slot && !road->device_dead) {
@@ -41,7 +41,7 @@ bool completion_turn(struct road *road, int64_t now) {
     if (state != GPU_DONE) {
       break;
     }
-    complete(road, slot, now);
+    complete(road, slot, clock_now());
     moved = true;
     slot = slot_oldest(&road->ring, SLOT_RUNNING);
   }

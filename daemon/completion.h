@@ -9,7 +9,7 @@
 #include "daemon/road.h"
 
 /* RUNNING frames that are done become DONE. True if one did. */
-bool completion_turn(struct road *road, int64_t now);
+bool completion_turn(struct road *road);
 
 /* The question that no callback answers: is the device alive? Also finds a hang: nothing completed for `timeout_ns` on
  * the device (`device_completion`: its last completion of any session) while a frame runs. */

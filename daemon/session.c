@@ -55,7 +55,7 @@ static bool emit(struct session *session, int64_t now) {
 /* Downstream first, so that what a step frees is there for the one before it. */
 static bool turn_once(struct session *session, int64_t now) {
   struct road *road = &session->road;
-  bool moved = completion_turn(road, now);
+  bool moved = completion_turn(road);
   if (moved) {
     atomic_store_explicit(session->setup.device_completion, now, memory_order_relaxed);
   }

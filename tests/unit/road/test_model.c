@@ -273,7 +273,7 @@ static void one_step(int64_t now) {
     complete_one();
     break;
   case 4:
-    completion_turn(&road, now);
+    completion_turn(&road);
     model_complete();
     break;
   case 5:
