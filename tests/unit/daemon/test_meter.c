@@ -1,0 +1,64 @@
+/* Which readings a meter keeps, and what it makes of two of them. */
+#include "daemon/meter.h"
+
+#include "tests/unit/runner.h"
+
+static struct meter *meter;
+
+static void make(void) { meter = meter_new(); }
+static void clear(void) { meter = meter_free(meter); }
+
+static void keep(int64_t at) { meter_next(meter)->at = at; }
+
+START_TEST(the_first_reading_stays_until_there_are_enough) {
+  for (int64_t at = 1; at <= METER_READINGS; at++) {
+    keep(at);
+    ck_assert_int_eq(meter_oldest(meter)->at, 1);
+  }
+}
+END_TEST
+
+START_TEST(then_the_oldest_makes_room) {
+  for (int64_t at = 1; at <= 3 * METER_READINGS + 1; at++) {
+    keep(at);
+  }
+  ck_assert_int_eq(meter_oldest(meter)->at, 2 * METER_READINGS + 2);
+}
+END_TEST
+
+START_TEST(a_new_meter_has_an_empty_reading) { ck_assert_uint_eq(meter_oldest(meter)->ledger.in, 0); }
+END_TEST
+
+START_TEST(rates_are_differences_over_time) {
+  static struct reading before, now;
+  before = (struct reading){.at = NS_PER_S, .ledger = {.in_bytes = 100, .out_bytes = 10, .fates = {[FATE_EMITTED] = 5}}};
+  now = (struct reading){.at = 3 * NS_PER_S, .ledger = {.in_bytes = 300, .out_bytes = 50, .fates = {[FATE_EMITTED] = 65}}};
+  struct meter_rates rates = meter_rates(&now, &before);
+  ck_assert_double_eq(rates.seconds, 2);
+  ck_assert_double_eq(rates.fps, 30);
+  ck_assert_double_eq(rates.in_bytes_per_s, 100);
+  ck_assert_double_eq(rates.out_bytes_per_s, 20);
+}
+END_TEST
+
+START_TEST(without_time_there_are_no_rates) {
+  static struct reading moment = {.at = 5, .ledger = {.in_bytes = 9}};
+  struct meter_rates rates = meter_rates(&moment, &moment);
+  ck_assert_double_eq(rates.fps, 0);
+  ck_assert_double_eq(rates.seconds, 0);
+}
+END_TEST
+
+Suite *meter_suite(void);
+Suite *meter_suite(void) {
+  Suite *suite = suite_create("meter");
+  TCase *all = tcase_create("all");
+  tcase_add_checked_fixture(all, make, clear);
+  tcase_add_test(all, the_first_reading_stays_until_there_are_enough);
+  tcase_add_test(all, then_the_oldest_makes_room);
+  tcase_add_test(all, a_new_meter_has_an_empty_reading);
+  tcase_add_test(all, rates_are_differences_over_time);
+  tcase_add_test(all, without_time_there_are_no_rates);
+  suite_add_tcase(suite, all);
+  return suite;
+}
