@@ -4,12 +4,18 @@
 # `make portable` made on another machine, and runs from within that too.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
-python=${PYTHON:-python3}
 
 fail() {
   echo "check-gpu: $*" >&2
   exit 1
 }
+
+# The end-to-end tests need numpy, which on machines for computing is often another Python's than the system's.
+python=
+for candidate in "${PYTHON:-python3}" python3 /usr/bin/python3; do
+  if [ -z "$python" ] && "$candidate" -c 'import numpy' 2>/dev/null; then python=$candidate; fi
+done
+[ -n "$python" ] || fail "no Python with numpy here; set PYTHON to one"
 
 if ! [ -e /dev/nvidiactl ] && ! nvidia-smi >/dev/null 2>&1; then
   fail "there is no NVIDIA GPU here (neither /dev/nvidiactl nor nvidia-smi)"
