@@ -2,9 +2,10 @@
  * Streams of results: any number of readers of a socket, or one that is standard output, a FIFO, or a `reply` client.
  *
  * Each reader walks the queue of results at its own pace, so that the slowest never delays another's bytes. A result is
- * released when no reader is on it any more. Under `block` it also needs one reader that took it; under `drop` the session
- * may reclaim the oldest slot: readers in mid-result take the rest into their own buffer and miss whole results
- * until that is empty, the others miss this one.
+ * released when no reader is on it any more. Under `block` it also needs one reader that took it, and a reader starts at
+ * the first that nobody took, so that no reader is ever past an open one. Under `drop` the session may reclaim the oldest
+ * slot: readers in mid-result take the rest into their own buffer and miss whole results until that is empty, the others
+ * miss this one.
  */
 #include <assert.h>
 #include <errno.h>
@@ -327,6 +328,16 @@ static void make_nonblocking(int fd) {
   }
 }
 
+/* Where a reader starts under `block`: what nobody has taken yet may be left to this one alone, so that no result may
+ * wait before all readers. */
+static uint64_t first_untaken(struct sink *sink) {
+  uint64_t at = sink->first;
+  while (at < sink_tail(sink) && !sink_result(sink, at)->frame.open) {
+    at++;
+  }
+  return at;
+}
+
 static void attach(struct sink *sink, struct reader *reader) {
   struct stat status;
   reader->is_socket = fstat(reader->fd, &status) == 0 && S_ISSOCK(status.st_mode);
@@ -341,8 +352,7 @@ static void attach(struct sink *sink, struct reader *reader) {
     return;
   }
   reader->poll.data = reader;
-  /* A reader starts at the next result; what waits for any reader at all waits for this one. */
-  reader->at = sink->block && !sink->readers ? sink->first : sink_tail(sink);
+  reader->at = sink->block ? first_untaken(sink) : sink_tail(sink);
   reader->writable = true;
   link_reader(sink, reader);
   watch(reader, false);
