@@ -1,6 +1,12 @@
 """Producers that break every rule, and what they may not disturb."""
 
+import fcntl
+import os
+import re
 import resource
+import signal
+import socket
+import struct
 import time
 
 import numpy as np
@@ -289,6 +295,52 @@ def test_an_idle_daemon_without_free_descriptors_sleeps(place):
         for client in crowd:
             client.close()
         daemon.wait_ready()
+
+
+def test_descriptors_that_a_client_passes_vanish(place):
+    with Daemon(place, {"cam0": pipeline(FORMAT)}) as daemon:
+        with daemon.reader() as reader, daemon.producer() as producer, open("/dev/null", "rb") as gift:
+            daemon.wait_view("it is connected", lambda view: view["sessions"] == 1)
+            before = daemon.open_files()
+            rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack("4i", *[gift.fileno()] * 4))]
+            for number in range(20):
+                data = whole(number, SIZE).tobytes()
+                assert producer.socket.sendmsg([data], rights) == SIZE
+                reader.socket.sendmsg([b"x"], rights)
+                assert reader.read(SIZE) == data
+            assert daemon.open_files() <= before
+        daemon.account(came=20, emitted=20)
+
+
+def test_log_lines_that_were_left_out_are_counted(place):
+    with Daemon(place, {"cam0": pipeline(FORMAT)}) as daemon:
+        with daemon.producer():
+            for _ in range(100):
+                with Producer(daemon.path("cam0", "source")) as refused:
+                    ended(refused)
+            daemon.wait_view("all were refused", lambda view: view["refused"] == 100)
+        daemon.finish()
+        said = daemon.log.count("was refused")
+        left_out = re.search(r"(\d+) [^\n]*left out", daemon.log)
+        assert 0 < said < 20 and left_out and said + int(left_out.group(1)) in (100, 101), daemon.log
+
+
+def test_a_log_that_nobody_reads_holds_up_no_frame(place):
+    """Standard error is a full pipe; more lines come than it takes."""
+    end, full = os.pipe()
+    fcntl.fcntl(full, fcntl.F_SETPIPE_SZ, 4096)
+    with Daemon(place, {"cam0": pipeline(FORMAT)}, stderr=full) as daemon:
+        os.close(full)
+        with daemon.reader() as reader:
+            for number in range(200):
+                with daemon.producer() as producer:
+                    producer.send(whole(number, SIZE).tobytes())
+                    assert reader.read(SIZE) == whole(number, SIZE).tobytes()
+                daemon.signal(signal.SIGUSR1)  # its lines are not limited
+                daemon.wait_view("it has left", lambda view: view["sessions"] == 0)
+        daemon.account(came=200, emitted=200)
+        daemon.finish()
+    os.close(end)
 
 
 def test_random_bytes_never_disturb_another_pipeline(place):

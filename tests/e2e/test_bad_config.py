@@ -228,6 +228,14 @@ def test_sockets_of_a_dead_daemon_are_taken_over(place):
                 assert reader.read(4) == b"abcd"
 
 
+def test_the_longest_path_that_fits_works(place):
+    path = str(place / "s").ljust(107, "s")
+    with Daemon(place, {"cam0": pipeline({"dtype": "uint8", "shape": [4]}, source={"socket": path})}) as daemon:
+        with daemon.reader() as reader, daemon.producer() as producer:
+            producer.send(b"abcd")
+            assert reader.read(4) == b"abcd"
+
+
 def test_a_file_where_a_socket_should_be_is_not_removed(place):
     (place / "cam0.sock").write_text("precious")
     done = check(place, good(place))

@@ -203,3 +203,28 @@ def test_fifo_as_sink(place):
                 producer.send(numbered(10, SIZE).tobytes())
             assert fifo.read(10 * SIZE) == (255 - numbered(10, SIZE)).tobytes()
             daemon.account(came=10, emitted=10)
+
+
+def test_a_writer_that_leaves_a_fifo_within_a_frame(place):
+    """Its part is invalid and never becomes a part of the next writer's first frame."""
+    os.mkfifo(place / "fifo")
+    with Daemon(place, {"cam0": pipeline(GRAY, source={"file": str(place / "fifo")})}) as daemon:
+        with daemon.reader() as reader:
+            with open(place / "fifo", "wb") as fifo:
+                fifo.write(numbered(2, SIZE).tobytes() + b"torn")
+            daemon.wait_view("the part is dropped", lambda view: view["frames"]["dropped"]["invalid"] == 1)
+            with open(place / "fifo", "wb") as fifo:
+                fifo.write(numbered(2, SIZE, first=2).tobytes())
+            np.testing.assert_array_equal(reader.frames(4, SIZE), numbered(4, SIZE))
+        daemon.account(came=5, emitted=4, invalid=1)
+
+
+def test_a_fifo_sink_waits_for_its_next_reader(place):
+    os.mkfifo(place / "fifo")
+    with Daemon(place, {"cam0": pipeline(GRAY, sink={"file": str(place / "fifo")})}) as daemon:
+        with daemon.producer() as producer:
+            for turn in range(3):
+                producer.send(numbered(5, SIZE, first=5 * turn).tobytes())
+                with open(place / "fifo", "rb") as fifo:
+                    assert fifo.read(5 * SIZE) == numbered(5, SIZE, first=5 * turn).tobytes()
+                    daemon.account(came=5 * (turn + 1), emitted=5 * (turn + 1))

@@ -56,6 +56,18 @@ def test_every_policy_beside_the_others(place, slots, completion):
         assert accounts["oldest"]["dropped"]["oldest"] > 0 and received["oldest"][-1] == COUNT - 1
 
 
+@pytest.mark.parametrize("completion", ["callback", "spin"])
+def test_results_leave_in_order_where_a_later_frame_is_done_first(place, completion):
+    """Every third frame takes long, and those behind it are done long before it."""
+    stage = {"fault": {"kind": "delay", "ms": 20, "every": 3}}
+    frames = numbered(40, SIZE)
+    with Daemon(place, {"cam0": pipeline(FORMAT, slots=4, completion=completion, stages=[stage])}) as daemon:
+        with daemon.reader() as reader, daemon.producer() as producer:
+            producer.send(frames.tobytes())
+            np.testing.assert_array_equal(reader.frames(40, SIZE), frames)
+        daemon.account(came=40, emitted=40)
+
+
 def test_drop_newest_drops_the_frame_that_comes_not_those_that_are_in(place):
     """Results do not leave (no reader, lossless), so that the slots fill up with the first frames."""
     slots = 3

@@ -125,6 +125,20 @@ def test_a_late_y4m_reader_gets_the_header_first(place):
     np.testing.assert_array_equal(results, frames)
 
 
+def test_y4m_both_ways_on_one_connection(place):
+    entry = pipeline(GRAY, source={"protocol": "y4m"}, sink={"reply": True, "protocol": "y4m"}, stages=[INVERT])
+    frames = numbered(20, GRAY_BYTES)
+    with Daemon(place, {"cam0": entry}) as daemon:
+        for turn in range(2):  # the header comes anew for the next client
+            with daemon.producer() as client:
+                client.send(y4m_stream(frames, WIDTH, HEIGHT))
+                client.finish()
+                words, results = read_y4m(client.rest(), GRAY_BYTES)
+            assert {"W32", "H16", "Cmono"} <= set(words)
+            np.testing.assert_array_equal(results, 255 - frames)
+            daemon.account(came=20 * (turn + 1), emitted=20 * (turn + 1))
+
+
 # -- real clients ------------------------------------------------------------------------------------------------------
 
 

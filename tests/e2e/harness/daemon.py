@@ -85,7 +85,7 @@ class Daemon:
     """Runs framed on `pipelines` (see pipeline()) or, as `text`, on a whole configuration file."""
 
     def __init__(self, place, pipelines=None, *, text=None, env=None, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                 before=None, ready=True, **keys):
+                 stderr=None, before=None, ready=True, **keys):
         self.place = pathlib.Path(place)
         self.file = self.place / "framed.yaml"
         self.log_file = self.place / "log"
@@ -100,7 +100,7 @@ class Daemon:
             self.file.write_text(text)
         else:
             self.write(pipelines, **keys)
-        self.options = {"env": environment(env), "stdin": stdin, "stdout": stdout, "preexec_fn": before}
+        self.options = {"env": environment(env), "stdin": stdin, "stdout": stdout, "stderr": stderr, "preexec_fn": before}
         self.wants_ready = ready
 
     # -- life ------------------------------------------------------------------------------------------------------
@@ -112,7 +112,8 @@ class Daemon:
 
     def __enter__(self):
         with open(self.log_file, "ab") as log:
-            self.process = subprocess.Popen([BINARY, "-c", self.file], stderr=log, start_new_session=True, **self.options)
+            self.options["stderr"] = self.options["stderr"] or log
+            self.process = subprocess.Popen([BINARY, "-c", self.file], start_new_session=True, **self.options)
         try:
             if self.wants_ready:
                 self.wait_ready()
