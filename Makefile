@@ -128,7 +128,13 @@ $(out)/flags: FORCE
 	@printf '%s\n' '$(subst ','\'',$(CC) $(flags) $(cuda_flags) $(nvcc_flags))' | cmp -s - $@ || \
 	 printf '%s\n' '$(subst ','\'',$(CC) $(flags) $(cuda_flags) $(nvcc_flags))' > $@
 
+# The loops of the stages are tested as they are shipped: vectorised.
+ifeq ($(VARIANT),check)
+$(out)/obj/gpu/stages/%.c.o: flags += -O3
+endif
+
 $(out)/obj/daemon/page.c.o: daemon/page.html
+
 $(out)/obj/%.c.o: %.c $(out)/flags
 	@mkdir -p $(@D)
 	$(call quiet,CC)$(CC) $(flags) $(packages) $(cuda_flags) -c -o $@ $<

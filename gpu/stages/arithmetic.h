@@ -9,6 +9,24 @@
 
 #include "gpu/stage.h"
 
+/* A float and its bits. (No memcpy: its checked form keeps the C compiler from vectorising the loop around it.) */
+union arithmetic_word {
+  float number;
+  uint32_t bits;
+};
+
+STAGE_INLINE uint32_t arithmetic_bits(float number) {
+  union arithmetic_word word;
+  word.number = number;
+  return word.bits;
+}
+
+STAGE_INLINE float arithmetic_from_bits(uint32_t bits) {
+  union arithmetic_word word;
+  word.bits = bits;
+  return word.number;
+}
+
 /* Limits a value to [low, high]; what is not a number becomes `low`. */
 STAGE_INLINE float arithmetic_clamp(float value, float low, float high) {
   float above = value > low ? value : low;

@@ -21,9 +21,9 @@ extern "C" {
 #undef _Static_assert
 #undef _Alignas
 
-enum { LAUNCH_THREADS = 256, LAUNCH_MAX_BLOCKS = 132 * 32 };
+enum { LAUNCH_THREADS = 256, LAUNCH_MAX_BLOCKS = 1 << 16 };
 
-/* Blocks for `items` units of work, one a thread, as far as a large device runs at once. At least 1. */
+/* Blocks for `items` units of work, one a thread until there are enough to keep any device busy. At least 1. */
 static inline unsigned launch_blocks(uint64_t items) {
   uint64_t blocks = (items + LAUNCH_THREADS - 1) / LAUNCH_THREADS;
   return blocks == 0 ? 1 : blocks > LAUNCH_MAX_BLOCKS ? unsigned(LAUNCH_MAX_BLOCKS) : unsigned(blocks);

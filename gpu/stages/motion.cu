@@ -66,22 +66,28 @@ __global__ void motion_mark(const uint8_t *__restrict__ in, float *__restrict__ 
   }
 }
 
-/* Other threads change parents meanwhile, always towards the first cell, so any value read is on the way there. */
+/*
+ * The first cell of the tree that a cell is in, halving the way for the next search. Other threads change parents
+ * meanwhile, always to a cell of the same group further to the front, so any value read or written here is on
+ * the way there.
+ */
 __device__ uint32_t find_first(motion_cell *cells, uint32_t cell) {
   for (;;) {
-    const uint32_t parent = *static_cast<volatile uint32_t *>(&cells[cell].parent);
+    volatile uint32_t *at = &cells[cell].parent;
+    const uint32_t parent = *at;
     if (parent == cell) {
       return cell;
     }
-    cell = parent;
+    const uint32_t next = *static_cast<volatile uint32_t *>(&cells[parent].parent);
+    if (next != parent) {
+      *at = next;
+    }
+    cell = next;
   }
 }
 
 /* Hangs the later root below the earlier one; where another thread was faster, joins with what it hung there. */
 __device__ void join(motion_cell *cells, uint32_t a, uint32_t b) {
-  if (cells[b].parent == MOTION_INACTIVE) {
-    return;
-  }
   for (;;) {
     a = find_first(cells, a);
     b = find_first(cells, b);
@@ -119,40 +125,61 @@ __global__ void motion_begin_groups(motion_scratch scratch, motion_constants con
 }
 
 __global__ void motion_join(motion_scratch scratch, motion_constants constants) {
-  for (uint64_t at = launch_first(); at < scratch.count; at += launch_stride()) {
-    const uint32_t index = uint32_t(at);
-    const uint32_t column = index % constants.columns;
-    const uint32_t above = index - constants.columns;
-    if (scratch.cells[index].parent == MOTION_INACTIVE) {
-      continue;
-    }
-    if (column > 0) {
-      join(scratch.cells, index, index - 1);
-    }
-    if (index >= constants.columns) {
-      join(scratch.cells, index, above);
-      if (column > 0) {
-        join(scratch.cells, index, above - 1);
-      }
-      if (column + 1 < constants.columns) {
-        join(scratch.cells, index, above + 1);
-      }
+  for (uint64_t index = launch_first(); index < scratch.count; index += launch_stride()) {
+    const motion_neighbours neighbours = motion_neighbours_of(&constants, scratch.cells, uint32_t(index));
+    for (uint32_t i = 0; i < neighbours.count; i++) {
+      join(scratch.cells, uint32_t(index), neighbours.cells[i]);
     }
   }
 }
 
+/* What cells add to their group. */
+struct motion_part {
+  uint32_t left, right, bottom, changed;
+};
+
+__device__ motion_part merge_warp(motion_part part) {
+  for (uint32_t width = WARP / 2; width > 0; width /= 2) {
+    part.left = min(part.left, __shfl_down_sync(all_lanes, part.left, width));
+    part.right = max(part.right, __shfl_down_sync(all_lanes, part.right, width));
+    part.bottom = max(part.bottom, __shfl_down_sync(all_lanes, part.bottom, width));
+    part.changed += __shfl_down_sync(all_lanes, part.changed, width);
+  }
+  return part;
+}
+
+__device__ void add_to_group(motion_cell &group, const motion_part &part) {
+  atomicMin(&group.left, part.left);
+  atomicMax(&group.right, part.right);
+  atomicMax(&group.bottom, part.bottom);
+  atomicAdd(&group.group_changed, static_cast<unsigned long long>(part.changed));
+}
+
+/* Adds each cell to its group. A warp whose active cells are all of one group, as in large groups, adds them
+ * together first; so warps stay whole, and the loop counts their first cells. */
 __global__ void motion_sum_groups(motion_scratch scratch, motion_constants constants) {
-  for (uint64_t at = launch_first(); at < scratch.count; at += launch_stride()) {
-    const uint32_t index = uint32_t(at);
-    if (scratch.cells[index].parent == MOTION_INACTIVE) {
+  const uint32_t lane = threadIdx.x % WARP;
+  for (uint64_t base = launch_first() - lane; base < scratch.count; base += launch_stride()) {
+    const uint32_t index = uint32_t(base) + lane;
+    uint32_t group = MOTION_INACTIVE;
+    motion_part part = {UINT32_MAX, 0, 0, 0};
+    if (index < scratch.count && scratch.cells[index].parent != MOTION_INACTIVE) {
+      const uint32_t column = index % constants.columns;
+      group = find_first(scratch.cells, index);
+      part = {column, column, index / constants.columns, scratch.cells[index].changed};
+    }
+    const unsigned active = __ballot_sync(all_lanes, group != MOTION_INACTIVE);
+    if (active == 0) {
       continue;
     }
-    const uint32_t column = index % constants.columns;
-    motion_cell &group = scratch.cells[find_first(scratch.cells, index)];
-    atomicMin(&group.left, column);
-    atomicMax(&group.right, column);
-    atomicMax(&group.bottom, index / constants.columns);
-    atomicAdd(&group.group_changed, static_cast<unsigned long long>(scratch.cells[index].changed));
+    const uint32_t common = __shfl_sync(all_lanes, group, __ffs(int(active)) - 1);
+    if (__all_sync(all_lanes, group == common || group == MOTION_INACTIVE)) {
+      part = merge_warp(part);
+      group = lane == 0 ? common : MOTION_INACTIVE;
+    }
+    if (group != MOTION_INACTIVE) {
+      add_to_group(scratch.cells[group], part);
+    }
   }
 }
 

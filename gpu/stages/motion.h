@@ -100,6 +100,39 @@ STAGE_INLINE bool motion_is_active(const struct motion_constants *constants, uin
   return changed > 0 && (float)changed >= constants->fill * (float)(width * height);
 }
 
+/* Active cells that an active cell must be joined with. Each cell only looks at those before it in reading order,
+ * left and the three above; what an active cell between them touches is joined by that one. */
+struct motion_neighbours {
+  uint32_t count;
+  uint32_t cells[2];
+};
+
+STAGE_INLINE struct motion_neighbours motion_neighbours_of(const struct motion_constants *constants,
+                                                           const struct motion_cell *cells, uint32_t index) {
+  struct motion_neighbours neighbours = {0, {0, 0}};
+  const uint32_t column = index % constants->columns;
+  const uint32_t above = index - constants->columns;
+  const bool has_above = index >= constants->columns;
+  const bool has_left = column > 0;
+  const bool has_right = column + 1 < constants->columns;
+  if (cells[index].parent == MOTION_INACTIVE) {
+    return neighbours;
+  }
+  if (has_above && cells[above].parent != MOTION_INACTIVE) {
+    neighbours.cells[neighbours.count++] = above; /* touches the three others */
+    return neighbours;
+  }
+  if (has_above && has_left && cells[above - 1].parent != MOTION_INACTIVE) {
+    neighbours.cells[neighbours.count++] = above - 1; /* touches the one to the left */
+  } else if (has_left && cells[index - 1].parent != MOTION_INACTIVE) {
+    neighbours.cells[neighbours.count++] = index - 1;
+  }
+  if (has_above && has_right && cells[above + 1].parent != MOTION_INACTIVE) {
+    neighbours.cells[neighbours.count++] = above + 1;
+  }
+  return neighbours;
+}
+
 /* Orders groups: more changed pixels first, then the lower first cell. A frame has under 2^33 pixels and, at 4
  * pixels or more a side, at most 2^28 cells. Never 0, since a group has a changed pixel. */
 STAGE_INLINE unsigned long long motion_key(unsigned long long changed, uint32_t first_cell) {

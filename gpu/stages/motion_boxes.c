@@ -18,9 +18,6 @@ static uint32_t find_first(struct motion_cell *cells, uint32_t cell) {
 }
 
 static void join(struct motion_cell *cells, uint32_t a, uint32_t b) {
-  if (cells[a].parent == MOTION_INACTIVE || cells[b].parent == MOTION_INACTIVE) {
-    return;
-  }
   a = find_first(cells, a);
   b = find_first(cells, b);
   if (a < b) {
@@ -44,24 +41,12 @@ static void begin_groups(const struct motion_constants *constants, const struct 
   }
 }
 
-/* Joins each cell with its four neighbours that come before it in reading order. */
 static void join_all(const struct motion_constants *constants, struct motion_cell *cells) {
-  uint32_t index = 0;
-  for (uint32_t row = 0; row < constants->rows; row++) {
-    for (uint32_t column = 0; column < constants->columns; column++, index++) {
-      const uint32_t above = index - constants->columns;
-      if (column > 0) {
-        join(cells, index, index - 1);
-      }
-      if (row > 0) {
-        join(cells, index, above);
-      }
-      if (row > 0 && column > 0) {
-        join(cells, index, above - 1);
-      }
-      if (row > 0 && column + 1 < constants->columns) {
-        join(cells, index, above + 1);
-      }
+  const uint32_t count = constants->columns * constants->rows;
+  for (uint32_t index = 0; index < count; index++) {
+    const struct motion_neighbours neighbours = motion_neighbours_of(constants, cells, index);
+    for (uint32_t i = 0; i < neighbours.count; i++) {
+      join(cells, index, neighbours.cells[i]);
     }
   }
 }

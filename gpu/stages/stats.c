@@ -90,8 +90,8 @@ static void run_bytes(const uint8_t *in, float *out, struct stats_constants cons
 
 /* -- floats ---------------------------------------------------------------------------------------------- */
 
-static double add_lanes(double lanes[restrict STATS_LANES]) {
-  for (size_t width = STATS_LANES / 2; width > 0; width /= 2) {
+static double add_lanes(double *lanes, size_t count) {
+  for (size_t width = count / 2; width > 0; width /= 2) {
     for (size_t lane = 0; lane < width; lane++) {
       lanes[lane] += lanes[lane + width];
     }
@@ -110,15 +110,15 @@ static double add_chunk(const float *in, size_t count) {
   for (size_t first = 0; first < count; first += STATS_LANES) {
     add_floats(lanes, in + first, count - first < STATS_LANES ? count - first : STATS_LANES);
   }
-  return add_lanes(lanes);
+  return add_lanes(lanes, STATS_LANES);
 }
 
 static double add_sums(const double *restrict sums, size_t count) {
-  double lanes[STATS_LANES] = {0};
+  double lanes[STATS_SUM_LANES] = {0};
   for (size_t i = 0; i < count; i++) {
-    lanes[i % STATS_LANES] += sums[i];
+    lanes[i % STATS_SUM_LANES] += sums[i];
   }
-  return add_lanes(lanes);
+  return add_lanes(lanes, STATS_SUM_LANES);
 }
 
 /* Bins of up to STATS_CHUNK samples; what is not counted has the bin after the last. */

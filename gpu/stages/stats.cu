@@ -11,11 +11,11 @@ extern "C" {
 
 namespace {
 
-enum { WARP = 32, WARPS = STATS_LANES / WARP, COUNT_BLOCKS = 132 * 6 };
+enum { WARP = 32, THREADS = STATS_BINS, WARPS = THREADS / WARP, COUNT_BLOCKS = 132 * 6 };
 constexpr unsigned all_lanes = 0xffffffffU;
 
 static_assert(sizeof(stats_totals) % sizeof(double) == 0, "chunk sums follow the totals");
-static_assert(STATS_BINS == STATS_LANES, "a thread for each bin");
+static_assert(int(STATS_LANES) == WARP, "a warp adds up a chunk");
 
 struct stats_columns {
   uint32_t counts[STATS_BINS][WARP];
@@ -39,23 +39,26 @@ struct stats_columns {
   }
 };
 
-/* The sum of all threads' values in the order that stats.h prescribes, for thread 0. */
-__device__ double add_lanes(double value) {
-  __shared__ double lanes[STATS_LANES];
+/* The sum of a warp's values in the order that stats.h prescribes, for its first lane. */
+__device__ double add_lanes(double sum) {
+  for (uint32_t width = WARP / 2; width > 0; width /= 2) {
+    sum += __shfl_down_sync(all_lanes, sum, width);
+  }
+  return sum;
+}
+
+/* The same over the STATS_SUM_LANES threads of a block, for its first thread. */
+__device__ double add_sum_lanes(double value) {
+  __shared__ double lanes[STATS_SUM_LANES];
   lanes[threadIdx.x] = value;
   __syncthreads();
-  for (uint32_t width = STATS_LANES / 2; width >= WARP; width /= 2) {
+  for (uint32_t width = STATS_SUM_LANES / 2; width >= WARP; width /= 2) {
     if (threadIdx.x < width) {
       lanes[threadIdx.x] += lanes[threadIdx.x + width];
     }
     __syncthreads();
   }
-  double sum = lanes[threadIdx.x % WARP];
-  for (uint32_t width = WARP / 2; width > 0; width /= 2) {
-    sum += __shfl_down_sync(all_lanes, sum, width);
-  }
-  __syncthreads(); /* the lanes may be written again */
-  return sum;
+  return threadIdx.x < WARP ? add_lanes(lanes[threadIdx.x]) : 0;
 }
 
 __device__ uint32_t warp_greatest(uint32_t value) {
@@ -66,7 +69,7 @@ __device__ uint32_t warp_greatest(uint32_t value) {
   return value;
 }
 
-__global__ void __launch_bounds__(STATS_LANES)
+__global__ void __launch_bounds__(THREADS)
     stats_count_bytes(const uint8_t *__restrict__ in, stats_totals *totals, uint64_t count) {
   __shared__ stats_columns columns;
   columns.clear();
@@ -85,17 +88,19 @@ __global__ void __launch_bounds__(STATS_LANES)
   columns.flush(totals);
 }
 
-__global__ void __launch_bounds__(STATS_LANES)
+/* Each warp takes a chunk at a time. */
+__global__ void __launch_bounds__(THREADS)
     stats_count_floats(const float *__restrict__ in, stats_totals *totals, double *sums, stats_constants constants) {
   __shared__ stats_columns columns;
   columns.clear();
+  const uint32_t lane = threadIdx.x % WARP;
   uint32_t lowest = 0;
   uint32_t highest = 0;
-  for (uint64_t chunk = blockIdx.x; chunk < stats_chunks(constants.samples); chunk += gridDim.x) {
+  for (uint64_t chunk = launch_first() / WARP; chunk < stats_chunks(constants.samples); chunk += launch_stride() / WARP) {
     double sum = 0;
-#pragma unroll 8
+#pragma unroll 16
     for (uint32_t row = 0; row < STATS_CHUNK / STATS_LANES; row++) {
-      const uint64_t index = chunk * STATS_CHUNK + row * STATS_LANES + threadIdx.x;
+      const uint64_t index = chunk * STATS_CHUNK + row * STATS_LANES + lane;
       const float value = index < constants.samples ? in[index] : nanf("");
       if (stats_is_counted(value)) {
         sum += double(value);
@@ -105,13 +110,13 @@ __global__ void __launch_bounds__(STATS_LANES)
       }
     }
     sum = add_lanes(sum);
-    if (threadIdx.x == 0) {
+    if (lane == 0) {
       sums[chunk] = sum;
     }
   }
   lowest = warp_greatest(lowest);
   highest = warp_greatest(highest);
-  if (threadIdx.x % WARP == 0) {
+  if (lane == 0) {
     atomicMax(&totals->lowest, lowest);
     atomicMax(&totals->highest, highest);
   }
@@ -127,12 +132,10 @@ __device__ unsigned long long add_counts(unsigned long long value) {
   __syncthreads();
   atomicAdd(&sum, value);
   __syncthreads();
-  const unsigned long long result = sum;
-  __syncthreads(); /* the sum may be written again */
-  return result;
+  return sum;
 }
 
-__global__ void __launch_bounds__(STATS_LANES)
+__global__ void __launch_bounds__(THREADS)
     stats_finish_bytes(const stats_totals *totals, float *out, stats_constants constants) {
   __shared__ unsigned long long bins[STATS_BINS];
   __shared__ uint32_t lowest, highest;
@@ -159,16 +162,20 @@ __global__ void __launch_bounds__(STATS_LANES)
   }
 }
 
-__global__ void __launch_bounds__(STATS_LANES)
+__global__ void __launch_bounds__(STATS_SUM_LANES)
     stats_finish_floats(const stats_totals *totals, const double *sums, float *out, stats_constants constants) {
-  const unsigned long long count = totals->bins[threadIdx.x];
+  const unsigned long long count = threadIdx.x < STATS_BINS ? totals->bins[threadIdx.x] : 0;
   const unsigned long long counted = add_counts(count);
+  const uint64_t chunks = stats_chunks(constants.samples);
   double sum = 0;
-  for (uint64_t chunk = threadIdx.x; chunk < stats_chunks(constants.samples); chunk += STATS_LANES) {
+#pragma unroll 8
+  for (uint64_t chunk = threadIdx.x; chunk < chunks; chunk += STATS_SUM_LANES) {
     sum += sums[chunk];
   }
-  sum = add_lanes(sum);
-  out[STATS_HISTOGRAM + threadIdx.x] = stats_ratio(double(count), double(counted));
+  sum = add_sum_lanes(sum);
+  if (threadIdx.x < STATS_BINS) {
+    out[STATS_HISTOGRAM + threadIdx.x] = stats_ratio(double(count), double(counted));
+  }
   if (threadIdx.x == 0) {
     out[STATS_MINIMUM] = counted != 0 ? stats_from_key(~totals->lowest) : 0.0F;
     out[STATS_MAXIMUM] = counted != 0 ? stats_from_key(totals->highest) : 0.0F;
@@ -177,34 +184,33 @@ __global__ void __launch_bounds__(STATS_LANES)
   }
 }
 
-unsigned count_blocks(uint64_t steps) {
-  return steps == 0 ? 1 : steps < COUNT_BLOCKS ? unsigned(steps) : unsigned(COUNT_BLOCKS);
-}
+unsigned count_blocks(uint64_t wanted) { return wanted < COUNT_BLOCKS ? unsigned(wanted) : unsigned(COUNT_BLOCKS); }
 
 int enqueue_floats(const stage_call *call, stats_totals *totals, const stats_constants &constants, cudaStream_t stream) {
   const auto *in = static_cast<const float *>(call->input);
   auto *out = static_cast<float *>(call->output);
   auto *sums = reinterpret_cast<double *>(totals + 1);
-  stats_count_floats<<<count_blocks(stats_chunks(constants.samples)), STATS_LANES, 0, stream>>>(in, totals, sums, constants);
+  stats_count_floats<<<count_blocks(stats_chunks(constants.samples) / WARPS + 1), THREADS, 0, stream>>>(in, totals, sums,
+                                                                                                        constants);
   const cudaError_t error = cudaGetLastError();
   if (error != cudaSuccess) {
     return error;
   }
-  stats_finish_floats<<<1, STATS_LANES, 0, stream>>>(totals, sums, out, constants);
+  stats_finish_floats<<<1, STATS_SUM_LANES, 0, stream>>>(totals, sums, out, constants);
   return cudaGetLastError();
 }
 
 int enqueue_bytes(const stage_call *call, stats_totals *totals, const stats_constants &constants, cudaStream_t stream) {
   const auto *in = static_cast<const uint8_t *>(call->input);
   auto *out = static_cast<float *>(call->output);
-  const uint64_t packs_of_block = STATS_LANES * launch_width<uint8_t, uint8_t>;
-  stats_count_bytes<<<count_blocks(constants.samples / packs_of_block + 1), STATS_LANES, 0, stream>>>(in, totals,
-                                                                                                      constants.samples);
+  const uint64_t packs_of_block = THREADS * launch_width<uint8_t, uint8_t>;
+  stats_count_bytes<<<count_blocks(constants.samples / packs_of_block + 1), THREADS, 0, stream>>>(in, totals,
+                                                                                                  constants.samples);
   const cudaError_t error = cudaGetLastError();
   if (error != cudaSuccess) {
     return error;
   }
-  stats_finish_bytes<<<1, STATS_LANES, 0, stream>>>(totals, out, constants);
+  stats_finish_bytes<<<1, THREADS, 0, stream>>>(totals, out, constants);
   return cudaGetLastError();
 }
 

@@ -10,19 +10,18 @@
  *
  * Results do not depend on how many threads run: counts are integers, and sums of floats are formed in double
  * precision in one fixed order. A chunk of STATS_CHUNK samples is added up in STATS_LANES lanes (lane l takes
- * samples l, l + STATS_LANES, ...), the lanes are added pairwise, l with l + width for width = half the lanes
- * down to 1, and the sums of the chunks are added up in the same way.
+ * samples l, l + STATS_LANES, ...), and the lanes are added pairwise, l with l + width for width = half the lanes
+ * down to 1. The sums of the chunks are added up in the same way, in STATS_SUM_LANES lanes.
  */
 #ifndef FRAMED_GPU_STAGES_STATS_H
 #define FRAMED_GPU_STAGES_STATS_H
 
 #include "gpu/stages/arithmetic.h"
 
-#include <string.h>
-
 enum {
-  STATS_LANES = 256,
-  STATS_CHUNK = 4096,
+  STATS_LANES = 32,
+  STATS_CHUNK = 1024,
+  STATS_SUM_LANES = 1024,
   STATS_BINS = 256,
   STATS_MINIMUM = 0,
   STATS_MAXIMUM,
@@ -56,26 +55,15 @@ STAGE_INLINE uint32_t stats_bin(float value, struct stats_constants constants) {
   return (uint32_t)(int32_t)arithmetic_clamp((value - constants.low) * constants.bins_per_unit, 0.0F, 255.0F);
 }
 
-STAGE_INLINE uint32_t stats_bits(float value) {
-  uint32_t bits;
-  memcpy(&bits, &value, sizeof bits);
-  return bits;
-}
-
-STAGE_INLINE bool stats_is_counted(float value) { return (stats_bits(value) & 0x7f800000U) != 0x7f800000U; }
+STAGE_INLINE bool stats_is_counted(float value) { return (arithmetic_bits(value) & 0x7f800000U) != 0x7f800000U; }
 
 /* An integer that orders as the finite floats do, never 0; both zeros have one key. */
 STAGE_INLINE uint32_t stats_key(float value) {
-  uint32_t bits = stats_bits(value + 0.0F);
+  uint32_t bits = arithmetic_bits(value + 0.0F);
   return bits & 0x80000000U ? ~bits : bits | 0x80000000U;
 }
 
-STAGE_INLINE float stats_from_key(uint32_t key) {
-  uint32_t bits = key & 0x80000000U ? key & 0x7fffffffU : ~key;
-  float value;
-  memcpy(&value, &bits, sizeof value);
-  return value;
-}
+STAGE_INLINE float stats_from_key(uint32_t key) { return arithmetic_from_bits(key & 0x80000000U ? key & 0x7fffffffU : ~key); }
 
 STAGE_INLINE float stats_ratio(double part, double whole) { return whole > 0 ? (float)(part / whole) : 0.0F; }
 

@@ -11,8 +11,6 @@
 
 #include "gpu/stages/arithmetic.h"
 
-#include <string.h>
-
 struct work_constants {
   uint32_t rounds;
 };
@@ -35,13 +33,8 @@ STAGE_INLINE float work_round(float v) {
   const float cosine =
       1.0F + square * (-0.5F + square * (4.16666667e-2F + square * (-1.38888889e-3F + square * 2.48015873e-5F)));
   const float product = sine * cosine;
-  uint32_t count, bits;
-  memcpy(&count, &shifted, sizeof count);
-  memcpy(&bits, &product, sizeof bits);
-  bits ^= count << 31;
-  float signed_product;
-  memcpy(&signed_product, &bits, sizeof signed_product);
-  return signed_product + v;
+  const uint32_t sign = arithmetic_bits(shifted) << 31;
+  return arithmetic_from_bits(arithmetic_bits(product) ^ sign) + v;
 }
 
 STAGE_INLINE float work_from_byte(uint8_t value) { return (float)value * (1.0F / 255.0F); }

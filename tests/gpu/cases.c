@@ -81,22 +81,6 @@ static double random_number(const struct stage_parameter *parameter, enum cases_
   return low + next_unit(random) * (high - low);
 }
 
-static void set_random(const struct stage_descriptor *stage, enum cases_effort effort, uint64_t *random,
-                       struct stage_value *values) {
-  for (unsigned i = 0; i < stage->parameter_count; i++) {
-    const struct stage_parameter *parameter = stage->parameters + i;
-    values[i] = (struct stage_value){.count = 1, .numbers = {parameter->fallback}};
-    if (!parameter->required && next_unit(random) < 0.4) {
-      continue;
-    }
-    values[i].given = true;
-    values[i].count = parameter->type == STAGE_NUMBERS && next_unit(random) < 0.5 ? 3 : 1;
-    for (unsigned n = 0; n < values[i].count; n++) {
-      values[i].numbers[n] = random_number(parameter, effort, random);
-    }
-  }
-}
-
 /* What is not given has its default; but where frames are not small, things are not repeated as often. */
 static void set_defaults(const struct stage_descriptor *stage, enum cases_effort effort, uint64_t *random,
                          struct stage_value *values) {
@@ -109,6 +93,22 @@ static void set_defaults(const struct stage_descriptor *stage, enum cases_effort
     } else if (repeats(parameter) && effort >= CASES_MEDIUM) {
       values[i].given = true;
       values[i].numbers[0] = usual_maximum(parameter, effort);
+    }
+  }
+}
+
+static void set_random(const struct stage_descriptor *stage, enum cases_effort effort, uint64_t *random,
+                       struct stage_value *values) {
+  set_defaults(stage, effort, random, values);
+  for (unsigned i = 0; i < stage->parameter_count; i++) {
+    const struct stage_parameter *parameter = stage->parameters + i;
+    if (!parameter->required && next_unit(random) < 0.4) {
+      continue;
+    }
+    values[i].given = true;
+    values[i].count = parameter->type == STAGE_NUMBERS && next_unit(random) < 0.5 ? 3 : 1;
+    for (unsigned n = 0; n < values[i].count; n++) {
+      values[i].numbers[n] = random_number(parameter, effort, random);
     }
   }
 }
