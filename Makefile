@@ -130,7 +130,7 @@ $(out)/flags: FORCE
 
 # The loops of the stages are tested as they are shipped: vectorised.
 ifeq ($(VARIANT),check)
-$(out)/obj/gpu/stages/%.c.o: flags += -O3
+$(out)/obj/gpu/stages/%.c.o: private flags += -O3
 endif
 
 $(out)/obj/daemon/page.c.o: daemon/page.html
