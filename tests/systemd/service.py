@@ -73,6 +73,10 @@ class Service:
         wait_until(lambda: self.show(name) == value,
                    lambda: f"{name} is {value!r} (it is {self.show(name)!r})\n{journal_text()}", seconds)
 
+    def wait_change(self, name, seconds=20):
+        before = self.show(name)
+        wait_until(lambda: self.show(name) != before, lambda: f"{name} changes from {before}\n{journal_text()}", seconds)
+
     def start(self):
         systemctl("start", "framed.service")
 

@@ -3,7 +3,7 @@
 import os
 import pathlib
 import signal
-import time
+import subprocess
 
 import numpy as np
 
@@ -54,6 +54,17 @@ def test_journal_entries_have_ids_levels_and_fields(service):
     assert entry["FRAMED_PIPELINE"] == "cam0"
     assert entry["PRIORITY"] == "4"
     assert len(set(message_ids().values())) == len(message_ids())
+
+
+def test_the_journal_explains_entries(service):
+    subprocess.run(["journalctl", "--update-catalog"], check=True)
+    service.configure({"cam0": pipeline("cam0")})
+    service.start()
+    service.wait_entry("STARTED", service.pid)
+    told = subprocess.run(["journalctl", "--no-pager", "-x", f"MESSAGE_ID={message_ids()['STARTED']}"], capture_output=True,
+                          text=True, check=True).stdout
+    assert "Subject: The daemon is ready" in told
+    assert "Documentation: man:framed(8)" in told
 
 
 def test_sockets_of_systemd_are_served_by_name(service):
@@ -114,7 +125,8 @@ def test_a_stopped_process_is_replaced_by_the_watchdog(service):
     service.configure({"cam0": pipeline("cam0")})
     service.start()
     first = service.pid
-    time.sleep(5)  # idle for more than two intervals: that is healthy, and no restart may come of it
+    for _ in range(4):  # idle is healthy: the watchdog is fed, over more than one interval
+        service.wait_change("WatchdogTimestampMonotonic")
     assert service.pid == first
     os.kill(first, signal.SIGSTOP)
     service.wait_for("NRestarts", "1")
