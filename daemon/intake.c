@@ -1,12 +1,11 @@
 #include "daemon/intake.h"
 
-#include <errno.h>
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "daemon/acceptor.h"
+#include "daemon/departure.h"
 #include "daemon/endpoint.h"
 #include "daemon/log.h"
 #include "daemon/loop.h"
@@ -290,42 +289,6 @@ void intake_stop(struct intake *intake) {
 
 /* -- events ---------------------------------------------------------------------------------------------------- */
 
-static const struct {
-  enum log_kind kind;
-  bool tell; /* the producer may not know */
-  const char *text;
-} detachments[] = {
-    [DETACH_END] = {LOG_DISCONNECTED, false, "left"},
-    [DETACH_TRUNCATED] = {LOG_TRUNCATED, true, "ended within a frame"},
-    [DETACH_MALFORMED] = {LOG_MALFORMED, true, "broke its protocol"},
-    [DETACH_TIMEOUT] = {LOG_TIMED_OUT, true, "did not send the rest of a frame in time"},
-    [DETACH_ERROR] = {LOG_CLIENT_ERROR, false, "failed"},
-    [DETACH_CLIENT_GONE] = {LOG_DISCONNECTED, false, "no longer takes its results"},
-    [DETACH_STOPPED] = {LOG_DISCONNECTED, false, "was disconnected"},
-};
-
-static void log_detached(const struct intake *intake, const struct producer *producer, const struct session_event *event) {
-  const char *name = intake->config->name;
-  const char *what = detachments[event->reason].text;
-  const char *colon = event->text[0] ? ": " : "";
-  enum log_kind kind = detachments[event->reason].kind;
-  if (intake->config->source.endpoint == CONFIG_SOCKET) {
-    log_event(kind, name, "producer pid %d (user %u) %s after %" PRIu64 " frames%s%s", (int)producer->pid,
-              (unsigned)producer->uid, what, event->frames, colon, event->text);
-  } else {
-    log_event(kind, name, "source '%s' %s after %" PRIu64 " frames%s%s", intake->config->source.path,
-              event->reason == DETACH_END ? "ended" : what, event->frames, colon, event->text);
-  }
-}
-
-/* Results go to a replying client's connection, and no other text may follow them. */
-static void tell_why(const struct intake *intake, const struct session_event *event) {
-  if (intake->config->source.endpoint == CONFIG_SOCKET && intake->config->sink.endpoint != CONFIG_REPLY &&
-      detachments[event->reason].tell) {
-    peer_tell(event->fd, "%s", event->text[0] ? event->text : detachments[event->reason].text);
-  }
-}
-
 static struct seat *seat_of(struct intake *intake, const struct session *session) {
   unsigned i = 0;
   while (intake->seats[i].session != session) {
@@ -335,10 +298,9 @@ static struct seat *seat_of(struct intake *intake, const struct session *session
 }
 
 static void on_detached(struct intake *intake, struct seat *seat, const struct session_event *event) {
-  struct producer producer = seat->producer;
+  departure_log(intake->config, event, seat->producer.pid, seat->producer.uid);
+  departure_tell(intake->config, event);
   seat->producer.fd = -1;
-  log_detached(intake, &producer, event);
-  tell_why(intake, event);
   if (!intake->closed && intake->config->source.endpoint == CONFIG_SOCKET) {
     seat_next(intake, seat);
   } else if (!intake->closed && intake->endpoint.kind == ENDPOINT_FIFO) {

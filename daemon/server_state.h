@@ -74,6 +74,8 @@ void server_stop(struct server *server, const char *why);
 void server_fault(struct server *server, const char *pipeline, const char *text);
 /* The start failed: ends whatever has been started, with that exit status. */
 void server_fail(struct server *server, const struct failure *failure);
+/* No pipeline runs: closes every handle. The loop, and so the program, ends when libuv has let go of them. */
+void server_end(struct server *server);
 /* A reload is over; goes on with a stop that waited for it. */
 void server_on_reloaded(struct server *server);
 

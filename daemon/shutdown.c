@@ -31,8 +31,7 @@ static void on_status_closed(void *context) {
   server->status = NULL;
 }
 
-/* Closes every handle; the loop, and so the program, ends when libuv has let go of them. */
-static void close_handles(struct server *server) {
+void server_end(struct server *server) {
   server->phase = SERVER_ENDING;
   if (server->status) {
     status_close(server->status, on_status_closed, server);
@@ -69,7 +68,7 @@ static void limit(struct server *server, loop_callback *act, uint64_t millisecon
 static void stop_pipelines(struct server *server) {
   server->phase = SERVER_STOPPING;
   if (all_stopped(server)) {
-    close_handles(server);
+    server_end(server);
     return;
   }
   for (unsigned i = 0; i < server->pipeline_count; i++) {
@@ -133,7 +132,7 @@ void server_fail(struct server *server, const struct failure *failure) {
   server->exit_status = failure->status;
   server->stop_wanted = true;
   if (server->phase == SERVER_STARTING) {
-    close_handles(server);
+    server_end(server);
   } else {
     server->phase = SERVER_STOPPING;
     cut(server);
@@ -173,7 +172,7 @@ static void on_gone(struct server *server) {
     return;
   }
   if (server->phase == SERVER_STOPPING) {
-    close_handles(server);
+    server_end(server);
   } else if (server->phase == SERVER_FAULTED) {
     end_after_fault(server);
   }

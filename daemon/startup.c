@@ -86,8 +86,9 @@ static void say_ready(const struct server *server) {
               unclaimed);
   }
   struct gpu_device *device = engine_main_device(server->engine);
-  log_event(LOG_STARTED, NULL, "framed %s is ready: %u pipelines on %s (%s), %u lanes", FRAMED_VERSION, server->pipeline_count,
-            gpu_device_name(device), gpu_backend_name(device), engine_lanes(server->engine));
+  log_event(LOG_STARTED, NULL, "framed %s is ready: %u pipeline%s on %s (%s), %u lane%s", FRAMED_VERSION,
+            server->pipeline_count, server->pipeline_count == 1 ? "" : "s", gpu_device_name(device), gpu_backend_name(device),
+            engine_lanes(server->engine), engine_lanes(server->engine) == 1 ? "" : "s");
   systemd_ready("ready");
 }
 
@@ -101,13 +102,15 @@ static void on_prepared(void *context) {
     server_fail(server, &failure);
     return;
   }
+  if (server->stop_wanted) {
+    server_end(server); /* a signal came meanwhile, and nothing has begun */
+    return;
+  }
   server->phase = SERVER_RUNNING;
-  if (!start_all(server, &failure)) {
-    server_fail(server, &failure);
-  } else if (server->stop_wanted) {
-    server_on_reloaded(server); /* a signal came meanwhile */
-  } else {
+  if (start_all(server, &failure)) {
     say_ready(server);
+  } else {
+    server_fail(server, &failure);
   }
 }
 

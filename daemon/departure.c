@@ -1,0 +1,41 @@
+#include "daemon/departure.h"
+
+#include <inttypes.h>
+
+#include "daemon/log.h"
+#include "daemon/peer.h"
+
+/* The event's text, where there is one, says more. */
+static const struct {
+  enum log_kind kind;
+  bool tell; /* the producer may not know */
+  const char *text;
+} reasons[] = {
+    [DETACH_END] = {LOG_DISCONNECTED, false, "left"},
+    [DETACH_TRUNCATED] = {LOG_TRUNCATED, true, "ended too early"},
+    [DETACH_MALFORMED] = {LOG_MALFORMED, true, "broke its protocol"},
+    [DETACH_TIMEOUT] = {LOG_TIMED_OUT, true, "was too slow"},
+    [DETACH_ERROR] = {LOG_CLIENT_ERROR, false, "failed"},
+    [DETACH_CLIENT_GONE] = {LOG_DISCONNECTED, false, "no longer takes its results"},
+    [DETACH_STOPPED] = {LOG_DISCONNECTED, false, "was disconnected"},
+};
+
+void departure_log(const struct config_pipeline *pipeline, const struct session_event *event, pid_t pid, uid_t uid) {
+  enum log_kind kind = reasons[event->reason].kind;
+  const char *what = reasons[event->reason].text;
+  const char *colon = event->text[0] ? ": " : "";
+  if (pipeline->source.endpoint == CONFIG_SOCKET) {
+    log_event(kind, pipeline->name, "producer pid %d (user %u) %s after %" PRIu64 " frames%s%s", (int)pid, (unsigned)uid, what,
+              event->frames, colon, event->text);
+  } else {
+    log_event(kind, pipeline->name, "source '%s' %s after %" PRIu64 " frames%s%s", pipeline->source.path,
+              event->reason == DETACH_END ? "ended" : what, event->frames, colon, event->text);
+  }
+}
+
+/* Results go to a replying client's connection, and no other text may follow them. */
+void departure_tell(const struct config_pipeline *pipeline, const struct session_event *event) {
+  if (pipeline->source.endpoint == CONFIG_SOCKET && pipeline->sink.endpoint != CONFIG_REPLY && reasons[event->reason].tell) {
+    peer_tell(event->fd, "%s", event->text[0] ? event->text : reasons[event->reason].text);
+  }
+}

@@ -1,0 +1,13 @@
+/*
+ * How it is told that a producer left: to the log, and to the producer itself where it may not know why.
+ */
+#ifndef FRAMED_DAEMON_DEPARTURE_H
+#define FRAMED_DAEMON_DEPARTURE_H
+
+#include "daemon/session.h"
+
+/* `event` is a SESSION_DETACHED of a session of this pipeline, whose descriptor is still open. */
+void departure_log(const struct config_pipeline *pipeline, const struct session_event *event, pid_t pid, uid_t uid);
+void departure_tell(const struct config_pipeline *pipeline, const struct session_event *event);
+
+#endif
