@@ -11,7 +11,7 @@ extern "C" {
 
 namespace {
 
-enum { WARP = 32, THREADS = STATS_BINS, WARPS = THREADS / WARP, COUNT_BLOCKS = 132 * 6 };
+enum { WARP = 32, THREADS = STATS_BINS, WARPS = THREADS / WARP, BATCH = 16, COUNT_BLOCKS = 132 * 6 };
 constexpr unsigned all_lanes = 0xffffffffU;
 
 static_assert(sizeof(stats_totals) % sizeof(double) == 0, "chunk sums follow the totals");
@@ -88,34 +88,49 @@ __global__ void __launch_bounds__(THREADS)
   columns.flush(totals);
 }
 
-/* Each warp takes a chunk at a time. */
+/* What one thread has seen of float samples. */
+struct stats_seen {
+  double sum; /* of the current chunk */
+  uint32_t lowest, highest;
+
+  __device__ void add(float value, const stats_constants &constants, stats_columns &columns) {
+    if (stats_is_counted(value)) {
+      sum += double(value);
+      lowest = max(lowest, ~stats_key(value));
+      highest = max(highest, stats_key(value));
+      columns.count(stats_bin(value, constants));
+    }
+  }
+};
+
+/* Each warp takes a chunk at a time. A batch of loads is under way together; beyond the end there are NaNs. */
 __global__ void __launch_bounds__(THREADS)
     stats_count_floats(const float *__restrict__ in, stats_totals *totals, double *sums, stats_constants constants) {
   __shared__ stats_columns columns;
   columns.clear();
   const uint32_t lane = threadIdx.x % WARP;
-  uint32_t lowest = 0;
-  uint32_t highest = 0;
+  stats_seen seen = {0, 0, 0};
   for (uint64_t chunk = launch_first() / WARP; chunk < stats_chunks(constants.samples); chunk += launch_stride() / WARP) {
-    double sum = 0;
-#pragma unroll 16
-    for (uint32_t row = 0; row < STATS_CHUNK / STATS_LANES; row++) {
-      const uint64_t index = chunk * STATS_CHUNK + row * STATS_LANES + lane;
-      const float value = index < constants.samples ? in[index] : nanf("");
-      if (stats_is_counted(value)) {
-        sum += double(value);
-        columns.count(stats_bin(value, constants));
-        lowest = max(lowest, ~stats_key(value));
-        highest = max(highest, stats_key(value));
+    seen.sum = 0;
+    for (uint32_t row = 0; row < STATS_CHUNK / STATS_LANES; row += BATCH) {
+      const uint64_t first = chunk * STATS_CHUNK + row * STATS_LANES + lane;
+      float values[BATCH];
+#pragma unroll
+      for (uint32_t i = 0; i < BATCH; i++) {
+        values[i] = first + i * STATS_LANES < constants.samples ? in[first + i * STATS_LANES] : nanf("");
+      }
+#pragma unroll
+      for (uint32_t i = 0; i < BATCH; i++) {
+        seen.add(values[i], constants, columns);
       }
     }
-    sum = add_lanes(sum);
+    const double sum = add_lanes(seen.sum);
     if (lane == 0) {
       sums[chunk] = sum;
     }
   }
-  lowest = warp_greatest(lowest);
-  highest = warp_greatest(highest);
+  const uint32_t lowest = warp_greatest(seen.lowest);
+  const uint32_t highest = warp_greatest(seen.highest);
   if (lane == 0) {
     atomicMax(&totals->lowest, lowest);
     atomicMax(&totals->highest, highest);

@@ -18,6 +18,13 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/asan_interface.h>
+#else
+#define ASAN_POISON_MEMORY_REGION(address, size)   ((void)(address), (void)(size))
+#define ASAN_UNPOISON_MEMORY_REGION(address, size) ((void)(address), (void)(size))
+#endif
+
 enum { SLOTS = 2, FRAMES_WITH_STATE = 5, SKIPPED = 77, ALIGNMENT = 256 };
 
 #define RELATIVE 1e-5
@@ -57,12 +64,16 @@ struct test {
 
 static size_t aligned(size_t bytes) { return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT; }
 
+/* Memory with a fence behind it, which AddressSanitizer watches. NULL if there is not enough left. */
 static void *take(struct arena *arena, size_t bytes) {
-  if (aligned(bytes) > arena->bytes - arena->used) {
+  const size_t span = aligned(bytes) + ALIGNMENT;
+  if (span > arena->bytes - arena->used) {
     return NULL;
   }
-  void *memory = arena->base + arena->used;
-  arena->used += aligned(bytes);
+  unsigned char *memory = arena->base + arena->used;
+  arena->used += span;
+  ASAN_UNPOISON_MEMORY_REGION(memory, bytes);
+  ASAN_POISON_MEMORY_REGION(memory + bytes, span - bytes);
   return memory;
 }
 
