@@ -161,9 +161,12 @@ static ssize_t write_some(const struct reader *reader, struct iovec *vector, int
 static void on_ready(uv_poll_t *poll, int status, int events);
 static void depart(struct sink *sink, struct reader *reader, const char *why);
 
-/* Polls for room only while there is something to send, and for the reader's end always. */
+/* Polls for room only while there is something to send, and for the reader's end always. One that has half-closed says so
+ * at every poll for that; then only its full end is of interest, which shows whatever is polled for: urgent data, as
+ * long as it sends none. */
 static void watch(struct reader *reader, bool wants_room) {
-  int events = (wants_room ? UV_WRITABLE : 0) | (reader->half_closed ? 0 : UV_DISCONNECT);
+  int end = !reader->half_closed ? UV_DISCONNECT : !reader->urgent ? UV_PRIORITIZED : 0;
+  int events = (wants_room ? UV_WRITABLE : 0) | end;
   if (events == reader->polled) {
     return;
   }
@@ -236,12 +239,13 @@ static void on_ready(uv_poll_t *poll, int status, int events) {
   if (status < 0) {
     reader->polled = 0; /* libuv stopped it */
   }
-  if (status < 0 || (events & UV_DISCONNECT) != 0) {
+  if (status < 0 || (events & (UV_DISCONNECT | UV_PRIORITIZED)) != 0) {
     if (has_hung_up(reader->fd)) {
       depart(sink, reader, "");
       return;
     }
     reader->half_closed = true;
+    reader->urgent |= (events & UV_PRIORITIZED) != 0;
     watch(reader, !reader->writable);
   }
   if ((events & UV_WRITABLE) != 0) {
