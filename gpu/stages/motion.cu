@@ -125,10 +125,11 @@ __global__ void motion_begin_groups(motion_scratch scratch, motion_constants con
 }
 
 __global__ void motion_join(motion_scratch scratch, motion_constants constants) {
-  for (uint64_t index = launch_first(); index < scratch.count; index += launch_stride()) {
-    const motion_neighbours neighbours = motion_neighbours_of(&constants, scratch.cells, uint32_t(index));
+  for (uint64_t at = launch_first(); at < scratch.count; at += launch_stride()) {
+    const uint32_t index = uint32_t(at);
+    const motion_neighbours neighbours = motion_neighbours_of(&constants, scratch.cells, index, index % constants.columns);
     for (uint32_t i = 0; i < neighbours.count; i++) {
-      join(scratch.cells, uint32_t(index), neighbours.cells[i]);
+      join(scratch.cells, index, neighbours.cells[i]);
     }
   }
 }

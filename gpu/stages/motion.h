@@ -108,9 +108,8 @@ struct motion_neighbours {
 };
 
 STAGE_INLINE struct motion_neighbours motion_neighbours_of(const struct motion_constants *constants,
-                                                           const struct motion_cell *cells, uint32_t index) {
+                                                           const struct motion_cell *cells, uint32_t index, uint32_t column) {
   struct motion_neighbours neighbours = {0, {0, 0}};
-  const uint32_t column = index % constants->columns;
   const uint32_t above = index - constants->columns;
   const bool has_above = index >= constants->columns;
   const bool has_left = column > 0;

@@ -42,11 +42,13 @@ static void begin_groups(const struct motion_constants *constants, const struct 
 }
 
 static void join_all(const struct motion_constants *constants, struct motion_cell *cells) {
-  const uint32_t count = constants->columns * constants->rows;
-  for (uint32_t index = 0; index < count; index++) {
-    const struct motion_neighbours neighbours = motion_neighbours_of(constants, cells, index);
-    for (uint32_t i = 0; i < neighbours.count; i++) {
-      join(cells, index, neighbours.cells[i]);
+  uint32_t index = 0;
+  for (uint32_t row = 0; row < constants->rows; row++) {
+    for (uint32_t column = 0; column < constants->columns; column++, index++) {
+      const struct motion_neighbours neighbours = motion_neighbours_of(constants, cells, index, column);
+      for (uint32_t i = 0; i < neighbours.count; i++) {
+        join(cells, index, neighbours.cells[i]);
+      }
     }
   }
 }
