@@ -39,7 +39,7 @@ __device__ __forceinline__ uint8_t rounded(float sum, uint8_t) { return arithmet
 __device__ __forceinline__ float weigh(const float *middle, int32_t step, int32_t radius, const blur_weights &weights) {
   float sum = middle[0] * weights.at[0];
   for (int32_t k = 1; k <= radius; k++) {
-    sum = blur_add(sum, middle[-k * step], middle[k * step], weights.at[k]);
+    sum = blur_add(sum, middle[-k * step] + middle[k * step], weights.at[k]);
   }
   return sum;
 }
@@ -87,7 +87,7 @@ __global__ void __launch_bounds__(THREADS_X *THREADS_Y)
   const auto at = [&](int32_t row) { return float(in[uint64_t(border_reflect(row, image.height)) * image.row() + x]); };
   float sum = at(y) * weights.at[0];
   for (int32_t k = 1; k <= image.radius; k++) {
-    sum = blur_add(sum, at(y - k), at(y + k), weights.at[k]);
+    sum = blur_add(sum, at(y - k) + at(y + k), weights.at[k]);
   }
   summed[uint64_t(y) * image.row() + x] = sum;
 }
@@ -104,7 +104,7 @@ __global__ void __launch_bounds__(THREADS_X *THREADS_Y)
   float sum = row[x] * weights.at[0];
   for (int32_t k = 1; k <= image.radius; k++) {
     const int32_t distance = k * image.channels;
-    sum = blur_add(sum, row[sample_at(image, x - distance)], row[sample_at(image, x + distance)], weights.at[k]);
+    sum = blur_add(sum, row[sample_at(image, x - distance)] + row[sample_at(image, x + distance)], weights.at[k]);
   }
   out[uint64_t(y) * image.row() + x] = rounded(sum, Sample());
 }

@@ -41,8 +41,8 @@ static inline struct blur_weights blur_make_weights(const struct blur_constants 
   return weights;
 }
 
-/* Adds the two samples at one distance to what the nearer ones gave. */
-STAGE_INLINE float blur_add(float sum, float before, float after, float weight) { return sum + weight * (before + after); }
+/* Adds the sum of the two samples at one distance to what the nearer ones gave. */
+STAGE_INLINE float blur_add(float sum, float both, float weight) { return sum + weight * both; }
 
 extern const struct stage_descriptor blur_stage;
 

@@ -10,8 +10,6 @@
 
 #include <math.h>
 
-enum { TILE = 1024 /* pixels across; even */ };
-
 enum parameter { TO, MATRIX, RANGE };
 enum matrix { MATRIX_BT601, MATRIX_BT709 };
 enum range { RANGE_LIMITED, RANGE_FULL };
@@ -120,12 +118,12 @@ struct span {
  * share their chroma have it in row[][0] alone. */
 struct source {
   const uint8_t *row[3][2];
-  uint8_t space[3][2][TILE];
+  uint8_t space[3][2][CONVERT_TILE];
 };
 
 struct result {
   uint8_t *row[3][2];
-  uint8_t space[3][2][TILE];
+  uint8_t space[3][2][CONVERT_TILE];
 };
 
 /* Geometry of one frame. */
@@ -255,8 +253,8 @@ static void to_gray(const struct convert_constants *k, enum family from, const s
 static void to_rgb(const struct convert_constants *k, enum family from, const struct source *in, size_t row,
                    const struct span *at, struct result *out) {
   if (from == YUV) {
-    convert_row_yuv_to_rgb(k, in->row[0][row], in->row[1][row], in->row[2][row], at->pairs, out->row[0][row], out->row[1][row],
-                           out->row[2][row]);
+    convert_row_yuv_to_rgb(k, in->row[0][row], in->row[1][row], in->row[2][row], at->columns, out->row[0][row],
+                           out->row[1][row], out->row[2][row]);
     return;
   }
   for (size_t i = 0; i < 3; i++) {
@@ -368,8 +366,8 @@ static void run(const struct stage_plan *plan, const struct stage_call *call) {
   struct source source;
   struct result result;
   for (size_t y = 0; y < in.height; y += 2) {
-    for (size_t x = 0; x < in.width; x += TILE) {
-      size_t columns = in.width - x < TILE ? in.width - x : TILE;
+    for (size_t x = 0; x < in.width; x += CONVERT_TILE) {
+      size_t columns = in.width - x < CONVERT_TILE ? in.width - x : CONVERT_TILE;
       struct span at = {x, y, columns, (columns + 1) / 2, in.height - y < 2 ? 1 : 2};
       load(&in, call->input, &at, &source);
       aim(&out, call->output, &at, &result);

@@ -228,9 +228,9 @@ __device__ __forceinline__ void to_rgb(const convert_constants &k, family from, 
       const int16_t gray = convert_luma_to_gray(&k, in.row[0][row][i]);
       const int16_t cb = convert_chroma(in.row[1][row][i / 2]);
       const int16_t cr = convert_chroma(in.row[2][row][i / 2]);
-      out.row[0][row][i] = convert_red(&k, gray, cr);
-      out.row[1][row][i] = convert_green(&k, gray, cb, cr);
-      out.row[2][row][i] = convert_blue(&k, gray, cb);
+      out.row[0][row][i] = convert_level(int16_t(gray + convert_red_shift(&k, cr)));
+      out.row[1][row][i] = convert_level(int16_t(gray + convert_green_shift(&k, cb, cr)));
+      out.row[2][row][i] = convert_level(int16_t(gray + convert_blue_shift(&k, cb)));
     } else {
       out.row[0][row][i] = in.row[0][row][i];
       out.row[1][row][i] = from == RGB ? in.row[1][row][i] : in.row[0][row][i];

@@ -76,16 +76,17 @@ STAGE_INLINE uint8_t convert_gray_to_luma(const struct convert_constants *k, uin
 /* Chroma, times 128, as the other functions of this group want it. */
 STAGE_INLINE int16_t convert_chroma(uint8_t chroma) { return (int16_t)((chroma - 128) * 128); }
 
-STAGE_INLINE uint8_t convert_red(const struct convert_constants *k, int16_t gray, int16_t cr) {
-  return convert_level((int16_t)(gray + convert_multiply(cr, k->red_cr)));
+/* What chroma adds to gray, all in 1/32 of a level. */
+STAGE_INLINE int16_t convert_red_shift(const struct convert_constants *k, int16_t cr) {
+  return convert_multiply(cr, k->red_cr);
 }
 
-STAGE_INLINE uint8_t convert_green(const struct convert_constants *k, int16_t gray, int16_t cb, int16_t cr) {
-  return convert_level((int16_t)(gray - convert_multiply(cb, k->green_cb) - convert_multiply(cr, k->green_cr)));
+STAGE_INLINE int16_t convert_green_shift(const struct convert_constants *k, int16_t cb, int16_t cr) {
+  return (int16_t)(-convert_multiply(cb, k->green_cb) - convert_multiply(cr, k->green_cr));
 }
 
-STAGE_INLINE uint8_t convert_blue(const struct convert_constants *k, int16_t gray, int16_t cb) {
-  return convert_level((int16_t)(gray + convert_multiply(cb, k->blue_cb)));
+STAGE_INLINE int16_t convert_blue_shift(const struct convert_constants *k, int16_t cb) {
+  return convert_multiply(cb, k->blue_cb);
 }
 
 /* Gray in 1/32 of a level to 0..1. */

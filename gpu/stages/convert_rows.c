@@ -125,21 +125,34 @@ STAGE_VECTOR void convert_row_rgb_to_chroma(const struct convert_constants *rest
   }
 }
 
-STAGE_VECTOR void convert_row_yuv_to_rgb(const struct convert_constants *restrict k, const uint8_t *restrict luma,
-                                         const uint8_t *restrict cb, const uint8_t *restrict cr, size_t pairs,
-                                         uint8_t *restrict red, uint8_t *restrict green, uint8_t *restrict blue) {
+/* What the chroma of each pair adds to red, green and blue, written twice, so that the loop over pixels has no pairs. */
+STAGE_VECTOR static void spread_chroma(const struct convert_constants *restrict k, const uint8_t *restrict cb,
+                                       const uint8_t *restrict cr, size_t pairs, int16_t *restrict red, int16_t *restrict green,
+                                       int16_t *restrict blue) {
   for (size_t i = 0; i < pairs; i++) {
     int16_t b = convert_chroma(cb[i]);
     int16_t r = convert_chroma(cr[i]);
-    int16_t left = convert_luma_to_gray(k, luma[2 * i]);
-    int16_t right = convert_luma_to_gray(k, luma[2 * i + 1]);
-    red[2 * i] = convert_red(k, left, r);
-    red[2 * i + 1] = convert_red(k, right, r);
-    green[2 * i] = convert_green(k, left, b, r);
-    green[2 * i + 1] = convert_green(k, right, b, r);
-    blue[2 * i] = convert_blue(k, left, b);
-    blue[2 * i + 1] = convert_blue(k, right, b);
+    red[2 * i] = red[2 * i + 1] = convert_red_shift(k, r);
+    green[2 * i] = green[2 * i + 1] = convert_green_shift(k, b, r);
+    blue[2 * i] = blue[2 * i + 1] = convert_blue_shift(k, b);
   }
+}
+
+STAGE_VECTOR static void add_luma(const struct convert_constants *restrict k, const uint8_t *restrict luma,
+                                  const int16_t *restrict shift, size_t count, uint8_t *restrict out) {
+  for (size_t i = 0; i < count; i++) {
+    out[i] = convert_level((int16_t)(convert_luma_to_gray(k, luma[i]) + shift[i]));
+  }
+}
+
+void convert_row_yuv_to_rgb(const struct convert_constants *restrict k, const uint8_t *restrict luma,
+                            const uint8_t *restrict cb, const uint8_t *restrict cr, size_t count, uint8_t *restrict red,
+                            uint8_t *restrict green, uint8_t *restrict blue) {
+  int16_t shift[3][CONVERT_TILE];
+  spread_chroma(k, cb, cr, (count + 1) / 2, shift[0], shift[1], shift[2]);
+  add_luma(k, luma, shift[0], count, red);
+  add_luma(k, luma, shift[1], count, green);
+  add_luma(k, luma, shift[2], count, blue);
 }
 
 STAGE_VECTOR void convert_row_average(const uint8_t *restrict a, const uint8_t *restrict b, size_t count,

@@ -2,12 +2,14 @@
  * The loops of `convert` on the CPU: one row each, over pointers that never overlap, so that they vectorise.
  *
  * Rows of chroma have half as many samples as their rows of pixels, rounded up. Lengths called `pairs` count
- * pairs of pixels: their rows must have room for an even number of pixels.
+ * pairs of pixels: their rows must have room for an even number of pixels. No row is longer than CONVERT_TILE.
  */
 #ifndef FRAMED_GPU_STAGES_CONVERT_ROWS_H
 #define FRAMED_GPU_STAGES_CONVERT_ROWS_H
 
 #include "gpu/stages/convert.h"
+
+enum { CONVERT_TILE = 1024 /* pixels; even, and few enough for the first-level cache */ };
 
 /* Interleaved to planar and back. */
 void convert_split2(const uint8_t *restrict in, size_t count, uint8_t *restrict a, uint8_t *restrict b);
@@ -46,7 +48,7 @@ void convert_row_rgb_to_luma(const struct convert_constants *restrict k, struct 
 void convert_row_rgb_to_chroma(const struct convert_constants *restrict k, struct convert_colors top,
                                struct convert_colors bottom, size_t pairs, uint8_t *restrict cb, uint8_t *restrict cr);
 void convert_row_yuv_to_rgb(const struct convert_constants *restrict k, const uint8_t *restrict luma,
-                            const uint8_t *restrict cb, const uint8_t *restrict cr, size_t pairs, uint8_t *restrict red,
+                            const uint8_t *restrict cb, const uint8_t *restrict cr, size_t count, uint8_t *restrict red,
                             uint8_t *restrict green, uint8_t *restrict blue);
 
 /* The average of two rows, halves upwards. */

@@ -132,13 +132,11 @@ static struct resize_constants make_constants(const struct stage_plan *plan, con
   return constants;
 }
 
-/* What the largest plane takes: its table of columns, and one row of the source as floats or words. */
+/* What the largest plane takes. */
 static size_t scratch_bytes(const struct resize_constants *constants) {
   size_t most = 0;
   for (uint32_t i = 0; i < constants->planes; i++) {
-    const struct resize_plane *plane = &constants->plane[i];
-    size_t bytes = resize_columns_bytes((size_t)plane->width * plane->channels) +
-                   (size_t)plane->in_width * plane->channels * sizeof(float);
+    size_t bytes = resize_columns_bytes(&constants->plane[i]);
     most = bytes > most ? bytes : most;
   }
   return most;

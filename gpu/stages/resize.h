@@ -6,10 +6,11 @@
  *   nearest   takes the sample that the centre falls into, the first of two (cv2.INTER_NEAREST_EXACT),
  *   bilinear  mixes the two samples whose centres it falls between, the edge being repeated (cv2.INTER_LINEAR),
  *   area      averages all that it covers, parts of samples counting in part (cv2.INTER_AREA).
- * Positions are quotients of whole numbers and so exact. Bilinear bytes are mixed with weights of 1/2048 and rounded
- * once; averages and floats are formed in single precision, down the columns first, then along the row, each in the
- * order of the samples. No level differs from OpenCV's by more than 1; nor from swscale's (`neighbor`, equal;
- * `bilinear` enlarging, `area` reducing, with `accurate_rnd`), the mean of a picture by no more than 0.2.
+ * Positions are quotients of whole numbers and so exact. Bilinear bytes are mixed with weights of 1/2048, down
+ * the columns to 1/256 of a level, then along the row; averages and floats are formed in single precision, down the columns
+ * first, then along the row, each in the order of the samples. No level differs from OpenCV's by more than 1; nor from
+ * swscale's (`neighbor`, equal; `bilinear` enlarging, `area` reducing, with `accurate_rnd`), the mean of a picture by no more
+ * than 0.2.
  */
 #ifndef FRAMED_GPU_STAGES_RESIZE_H
 #define FRAMED_GPU_STAGES_RESIZE_H
@@ -63,11 +64,12 @@ STAGE_INLINE uint32_t resize_weight(struct resize_pair pair) {
 }
 STAGE_INLINE float resize_weight_float(struct resize_pair pair) { return (float)pair.part / (float)pair.whole; }
 
+/* Two rows mixed, in 1/256 of a level, and two columns of that mixed to a level. */
 STAGE_INLINE uint32_t resize_mix_rows(uint8_t upper, uint8_t lower, uint32_t weight) {
-  return upper * (RESIZE_ONE - weight) + lower * weight;
+  return (upper * (RESIZE_ONE - weight) + lower * weight + RESIZE_ONE / 512) / (RESIZE_ONE / 256);
 }
 STAGE_INLINE uint8_t resize_mix_columns(uint32_t left, uint32_t right, uint32_t weight) {
-  return (uint8_t)((left * (RESIZE_ONE - weight) + right * weight + RESIZE_ONE * RESIZE_ONE / 2) / (RESIZE_ONE * RESIZE_ONE));
+  return (uint8_t)((left * (RESIZE_ONE - weight) + right * weight + RESIZE_ONE * 128) / (RESIZE_ONE * 256));
 }
 STAGE_INLINE float resize_mix_floats(float first, float second, float weight) {
   return first * (1.0F - weight) + second * weight;

@@ -9,21 +9,25 @@
 
 #include "gpu/stages/resize.h"
 
+enum { RESIZE_TAPS = 4 /* longest span of area that has a weight for each sample in the table */ };
+
 struct resize_columns {
   enum resize_filter filter;
-  size_t count;     /* samples of a row of the window */
-  uint32_t *first;  /* sample of the source row */
-  uint32_t *second; /* the other one (bilinear), the last one (area) */
-  uint32_t *weight; /* of the other one, for bytes */
-  float *part;      /* the same for floats; of the first one (area) */
-  float *tail;      /* of the last one (area) */
-  float body;       /* of those between (area) */
+  size_t count;            /* samples of a row of the window */
+  int32_t *first;          /* sample of the source row */
+  int32_t *second;         /* the other one (bilinear of floats), the last one (area) */
+  uint32_t *weight;        /* of the other one (bilinear of bytes) */
+  float *part;             /* the same for floats; of the first one (area) */
+  float *tail;             /* of the last one (area) */
+  float body;              /* of those between (area) */
+  float *tap[RESIZE_TAPS]; /* instead of all these: of each sample from the first on (area of bytes, short spans) */
+  uint32_t taps;           /* how many of them; 0: spans are too long */
 };
 
-/* Memory that the table takes for rows of at most so many samples. */
-size_t resize_columns_bytes(size_t samples);
+/* Memory that resizing a plane takes: its table and a row of the source. */
+size_t resize_columns_bytes(const struct resize_plane *plane);
 
-/* Fills the table for a plane. Returns the rest of the memory, which is room for one row of the source as floats. */
+/* Fills the table for a plane. Returns the rest of the memory, where rows of the source are mixed. */
 void *resize_columns_make(struct resize_columns *columns, const struct resize_plane *plane, enum resize_filter filter,
                           bool floats, void *memory);
 
