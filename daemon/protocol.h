@@ -48,6 +48,9 @@ size_t framing_shortest(const struct framing *framing);
 
 /* -- y4m, both ways -------------------------------------------------------------------------------------------- */
 
+/* What stands before each frame that is written. */
+#define Y4M_FRAME_LINE "FRAME\n"
+
 /* Whether y4m can carry the format: gray and yuv420p. */
 bool y4m_carries(const struct frame_format *format);
 /* Checks a header line (without its end) against the format. */

@@ -29,7 +29,7 @@ void sink_init(struct sink *sink, const struct sink_operations *operations, cons
   sink->prefix = "";
   if (sink->protocol == CONFIG_PROTOCOL_Y4M) {
     sink->header_bytes = y4m_write_header(setup->output, sink->header);
-    sink->prefix = "FRAME\n";
+    sink->prefix = Y4M_FRAME_LINE;
     sink->prefix_bytes = strlen(sink->prefix);
   }
 }

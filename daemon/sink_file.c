@@ -6,6 +6,7 @@
  */
 #include <assert.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -209,22 +210,42 @@ const struct sink_operations sink_file_operations = {
     .discard = discard,
 };
 
+/* How many bytes of a file of that size belong to no whole result. */
+static uint64_t torn_bytes(const struct config_pipeline *config, const struct frame_format *output, uint64_t header_bytes,
+                           off_t size) {
+  size_t result_bytes = 0;
+  if (!format_bytes(output, &result_bytes)) {
+    return 0;
+  }
+  size_t prefix = config->sink.protocol == CONFIG_PROTOCOL_Y4M ? sizeof Y4M_FRAME_LINE - 1 : 0;
+  return ((uint64_t)size - header_bytes) % (prefix + result_bytes);
+}
+
 bool sink_prepare_file(const struct config_pipeline *config, const struct frame_format *output, int fd,
                        struct failure *failure) {
+  static const char remedy[] = "move the file away, or name another one";
   char header[PROTOCOL_LINE];
   char found[PROTOCOL_LINE];
+  size_t length = 0;
   struct stat status;
   if (fstat(fd, &status) != 0 || !S_ISREG(status.st_mode) || status.st_size == 0) {
     return true;
   }
   if (config->sink.protocol == CONFIG_PROTOCOL_Y4M) {
-    size_t length = y4m_write_header(output, header);
+    length = y4m_write_header(output, header);
     ssize_t got = pread(fd, found, length, 0);
     if (got != (ssize_t)length || memcmp(header, found, length) != 0) {
-      return failure_set(failure, EXIT_STATUS_CONFIG, "move the file away, or name another one",
+      return failure_set(failure, EXIT_STATUS_CONFIG, remedy,
                          "the file '%s' of pipeline '%s' exists and is no y4m file of this format", config->sink.path,
                          config->name);
     }
+  }
+  uint64_t torn = torn_bytes(config, output, length, status.st_size);
+  if (torn > 0) {
+    return failure_set(failure, EXIT_STATUS_CONFIG, remedy,
+                       "the file '%s' of pipeline '%s' ends within a result of this format, %" PRIu64
+                       " bytes after the last whole one",
+                       config->sink.path, config->name, torn);
   }
   if (lseek(fd, 0, SEEK_END) < 0) {
     return failure_set(failure, EXIT_STATUS_CONFIG, NULL, "cannot go to the end of '%s': %s", config->sink.path,

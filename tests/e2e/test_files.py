@@ -97,6 +97,23 @@ def test_a_file_sink_goes_on_where_it_ended(place):
     assert require_whole((place / "out").read_bytes(), SIZE) == list(range(20))
 
 
+@pytest.mark.parametrize("protocol", ["raw", "y4m"])
+def test_a_file_that_ends_within_a_result_is_not_continued(place, protocol):
+    """What followed would be torn for whoever reads it; the file stays as it is."""
+    whole_file = numbered(2, SIZE).tobytes()
+    if protocol == "y4m":
+        with Daemon(place, {"cam0": pipeline(GRAY, sink={"file": str(place / "out"), "protocol": "y4m"})}) as daemon:
+            with daemon.producer() as producer:
+                producer.send(whole_file)
+            daemon.account(came=2, emitted=2)
+        whole_file = (place / "out").read_bytes()
+    (place / "out").write_bytes(whole_file + b"torn")
+    entry = pipeline(GRAY, sink={"file": str(place / "out"), "protocol": protocol})
+    done = run_framed("-c", write_config(place, {"cam0": entry}))
+    assert done.returncode == 78 and "4 bytes after the last whole one" in done.stderr, (done.returncode, done.stderr)
+    assert (place / "out").read_bytes() == whole_file + b"torn"
+
+
 def test_truncated_last_frame_of_a_file(place):
     (place / "in").write_bytes(numbered(3, SIZE).tobytes() + b"x" * 100)
     entry = pipeline(GRAY, source={"file": str(place / "in")}, sink={"file": str(place / "out")})

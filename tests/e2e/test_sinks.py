@@ -179,6 +179,16 @@ def test_what_a_reader_sends_does_no_harm(place):
         daemon.account(came=5, emitted=5)
 
 
+def test_a_reader_that_shut_its_writing_side_down_leaves_unseen_by_nobody(place):
+    with Daemon(place, {"cam0": pipeline(SMALL)}) as daemon:
+        with daemon.reader() as reader, daemon.producer() as producer:
+            reader.finish()
+            producer.send(numbered(5, 512).tobytes())
+            np.testing.assert_array_equal(reader.frames(5, 512), numbered(5, 512))
+        daemon.wait_view("it is gone", lambda view: view["readers"] == 0)
+        daemon.account(came=5, emitted=5)
+
+
 # -- reply ---------------------------------------------------------------------------------------------------------------
 
 
