@@ -13,6 +13,7 @@
 
 #define SPIN_A_TURN (50 * NS_PER_US)
 #define QUIET_AFTER (200 * NS_PER_MS) /* then status says what a session waits for */
+#define STANDSTILL  (300 * NS_PER_MS) /* a tick that comes so late: the whole process was stopped */
 
 enum { ROUNDS_A_TURN = 8 };
 
@@ -134,11 +135,23 @@ bool session_turn(struct runner *runner) {
   return !finish_stop(session) && again;
 }
 
+/* While the process was stopped (SIGSTOP, a frozen machine) neither device nor producer was looked at: no limit counts
+ * that time. */
+static void excuse_standstill(struct session *session, int64_t now) {
+  if (session->ticked != 0 && now - session->ticked > STANDSTILL) {
+    session->went_on = now;
+    session->fill.since = session->fill.since != 0 ? now : 0;
+  }
+  session->ticked = now;
+}
+
 void session_tick(struct runner *runner, int64_t now) {
   struct session *session = (struct session *)runner;
-  int64_t device_completion = atomic_load_explicit(session->setup.device_completion, memory_order_relaxed);
+  int64_t progress = atomic_load_explicit(session->setup.device_completion, memory_order_relaxed);
+  excuse_standstill(session, now);
+  progress = progress > session->went_on ? progress : session->went_on;
   source_tick(&session->source, now);
-  completion_check(&session->road, device_completion, session->setup.gpu_timeout_ns, now);
+  completion_check(&session->road, progress, session->setup.gpu_timeout_ns, now);
   if (session->road.device_dead && !session->fault_told) {
     lane_schedule(&session->runner);
   }

@@ -37,6 +37,8 @@ struct session {
   bool idle_owed;   /* held, and SESSION_IDLE was not told yet */
   bool stopping;
   bool fault_told;
+  int64_t ticked;
+  int64_t went_on; /* when the last standstill of the process ended */
   struct arena inputs, outputs;
   unsigned char *discard;
 
