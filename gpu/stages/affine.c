@@ -1,6 +1,7 @@
 /* affine: descriptor and CPU loop. Any format goes through unchanged in shape; see affine.h for the rounding. */
 #include "gpu/stages/affine.h"
 #include "gpu/stages/prepare.h"
+#include "gpu/stages/vector.h"
 
 /* Beyond this, 8 bit products would leave what a float counts exactly, and nobody means it. */
 #define LIMIT 1e6
@@ -26,12 +27,14 @@ static bool prepare(struct stage_plan *plan, const struct stage_value *values, c
   return stage_keep_format(plan, problem);
 }
 
+STAGE_VECTOR
 static void run_bytes(const uint8_t *restrict in, uint8_t *restrict out, size_t count, struct affine_constants constants) {
   for (size_t i = 0; i < count; i++) {
     out[i] = affine_byte(in[i], constants);
   }
 }
 
+STAGE_VECTOR
 static void run_floats(const float *restrict in, float *restrict out, size_t count, struct affine_constants constants) {
   for (size_t i = 0; i < count; i++) {
     out[i] = affine_float(in[i], constants);

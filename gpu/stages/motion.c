@@ -1,6 +1,7 @@
 /* motion: descriptor, background and mask on the CPU; motion_boxes.c groups what changed. */
 #include "gpu/stages/motion.h"
 #include "gpu/stages/prepare.h"
+#include "gpu/stages/vector.h"
 
 #include <stdio.h>
 
@@ -96,6 +97,7 @@ static bool prepare(struct stage_plan *plan, const struct stage_value *values, c
   return true;
 }
 
+STAGE_VECTOR
 static void mark(const uint8_t *restrict in, float *restrict background, uint8_t *restrict mask, size_t count, bool restart,
                  float rate, float threshold) {
   for (size_t i = 0; i < count; i++) {
@@ -103,6 +105,7 @@ static void mark(const uint8_t *restrict in, float *restrict background, uint8_t
   }
 }
 
+STAGE_VECTOR
 static uint32_t count_changed(const uint8_t *restrict mask, size_t count) {
   uint32_t changed = 0;
   for (size_t i = 0; i < count; i++) {

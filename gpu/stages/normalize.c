@@ -1,6 +1,7 @@
 /* normalize: descriptor and CPU loop. Interleaved channels are parted block by block, then each is computed. */
 #include "gpu/stages/normalize.h"
 #include "gpu/stages/prepare.h"
+#include "gpu/stages/vector.h"
 
 #define LIMIT 1e6
 
@@ -50,12 +51,14 @@ static bool prepare(struct stage_plan *plan, const struct stage_value *values, c
   return stage_fill_sizes(plan, problem);
 }
 
+STAGE_VECTOR
 static void run_plane(const uint8_t *restrict in, float *restrict out, size_t count, struct normalize_channel channel) {
   for (size_t i = 0; i < count; i++) {
     out[i] = normalize_sample(in[i], channel);
   }
 }
 
+STAGE_VECTOR
 static void gather(const uint8_t *restrict in, uint8_t *restrict out, size_t count, size_t channels) {
   for (size_t i = 0; i < count; i++) {
     out[i] = in[i * channels];

@@ -1,6 +1,7 @@
 /* stats: descriptor and CPU loops; stats.h says what is given and in which order floats are added. */
 #include "gpu/stages/stats.h"
 #include "gpu/stages/prepare.h"
+#include "gpu/stages/vector.h"
 
 #include <float.h>
 #include <stdio.h>
@@ -99,6 +100,7 @@ static double add_lanes(double *lanes, size_t count) {
   return lanes[0];
 }
 
+STAGE_VECTOR
 static void add_floats(double *restrict lanes, const float *restrict in, size_t count) {
   for (size_t lane = 0; lane < count; lane++) {
     lanes[lane] += (double)(stats_is_counted(in[lane]) ? in[lane] : 0.0F);
@@ -122,6 +124,7 @@ static double add_sums(const double *restrict sums, size_t count) {
 }
 
 /* Bins of up to STATS_CHUNK samples; what is not counted has the bin after the last. */
+STAGE_VECTOR
 static void find_bins(const float *restrict in, uint32_t *restrict bins, size_t count, struct stats_constants constants) {
   for (size_t i = 0; i < count; i++) {
     bins[i] = stats_is_counted(in[i]) ? stats_bin(in[i], constants) : STATS_BINS;
@@ -133,6 +136,7 @@ struct limits {
   uint32_t lowest, highest;
 };
 
+STAGE_VECTOR
 static struct limits find_limits(const float *restrict in, size_t count, struct limits limits) {
   for (size_t i = 0; i < count; i++) {
     uint32_t counted = stats_is_counted(in[i]) ? UINT32_MAX : 0;

@@ -1,6 +1,7 @@
 /* threshold: descriptor and CPU loop. Single-channel images and tensors go through in their own format. */
 #include "gpu/stages/threshold.h"
 #include "gpu/stages/prepare.h"
+#include "gpu/stages/vector.h"
 
 #include <stdio.h>
 
@@ -80,12 +81,14 @@ static bool prepare(struct stage_plan *plan, const struct stage_value *values, c
   return stage_keep_format(plan, problem);
 }
 
+STAGE_VECTOR
 static void run_bytes(const uint8_t *restrict in, uint8_t *restrict out, size_t count, struct threshold_constants constants) {
   for (size_t i = 0; i < count; i++) {
     out[i] = threshold_byte(in[i], constants);
   }
 }
 
+STAGE_VECTOR
 static void run_floats(const float *restrict in, float *restrict out, size_t count, struct threshold_constants constants) {
   for (size_t i = 0; i < count; i++) {
     out[i] = threshold_float(in[i], constants);

@@ -1,6 +1,7 @@
 /* work: descriptor and CPU loop. Samples go through their rounds in blocks that stay in the first-level cache. */
 #include "gpu/stages/work.h"
 #include "gpu/stages/prepare.h"
+#include "gpu/stages/vector.h"
 
 enum { BLOCK = 1024 };
 
@@ -19,6 +20,7 @@ static bool prepare(struct stage_plan *plan, const struct stage_value *values, c
   return stage_keep_format(plan, problem);
 }
 
+STAGE_VECTOR
 static void run_block(float *restrict block, size_t count, uint32_t rounds) {
   for (uint32_t round = 0; round < rounds; round++) {
     for (size_t i = 0; i < count; i++) {
