@@ -13,18 +13,18 @@ static bool find(const struct config *config, const char *name, unsigned *index)
   return false;
 }
 
-bool difference_make(struct difference *difference, const struct config *old, const struct config *new) {
-  difference->new_count = new->pipeline_count;
+bool difference_make(struct difference *difference, const struct config *old, const struct config *now) {
+  difference->new_count = now->pipeline_count;
   difference->old_count = old->pipeline_count;
-  difference->now = calloc(new->pipeline_count + 1, sizeof *difference->now);
+  difference->now = calloc(now->pipeline_count + 1, sizeof *difference->now);
   difference->removed = calloc(old->pipeline_count + 1, sizeof *difference->removed);
   if (!difference->now || !difference->removed) {
     difference_clear(difference);
     return false;
   }
   unsigned index;
-  for (unsigned i = 0; i < new->pipeline_count; i++) {
-    const struct config_pipeline *pipeline = &new->pipelines[i];
+  for (unsigned i = 0; i < now->pipeline_count; i++) {
+    const struct config_pipeline *pipeline = &now->pipelines[i];
     if (!find(old, pipeline->name, &index)) {
       difference->now[i].change = CHANGE_ADDED;
       continue;
@@ -33,7 +33,7 @@ bool difference_make(struct difference *difference, const struct config *old, co
     difference->now[i].change = strcmp(old->pipelines[index].text, pipeline->text) == 0 ? CHANGE_NONE : CHANGE_CHANGED;
   }
   for (unsigned i = 0; i < old->pipeline_count; i++) {
-    difference->removed[i] = !find(new, old->pipelines[i].name, &index);
+    difference->removed[i] = !find(now, old->pipelines[i].name, &index);
   }
   return true;
 }
@@ -46,17 +46,17 @@ void difference_clear(struct difference *difference) {
 
 static bool same_text(const char *a, const char *b) { return a == b || (a && b && strcmp(a, b) == 0); }
 
-bool difference_fixed_keys(const struct config *old, const struct config *new, char *text, size_t size) {
+bool difference_fixed_keys(const struct config *old, const struct config *now, char *text, size_t size) {
   const struct {
     const char *key;
     bool same;
   } keys[] = {
-      {"lanes", old->lanes == new->lanes},
-      {"status.socket", same_text(old->status.socket, new->status.socket)},
-      {"status.http", same_text(old->status.http, new->status.http)},
-      {"gpu.backend", old->gpu.backend == new->gpu.backend},
-      {"gpu.device", old->gpu.device == new->gpu.device},
-      {"gpu.timeout", old->gpu.timeout_ns == new->gpu.timeout_ns},
+      {"lanes", old->lanes == now->lanes},
+      {"status.socket", same_text(old->status.socket, now->status.socket)},
+      {"status.http", same_text(old->status.http, now->status.http)},
+      {"gpu.backend", old->gpu.backend == now->gpu.backend},
+      {"gpu.device", old->gpu.device == now->gpu.device},
+      {"gpu.timeout", old->gpu.timeout_ns == now->gpu.timeout_ns},
   };
   size_t length = 0;
   text[0] = '\0';

@@ -22,10 +22,10 @@ struct difference {
 };
 
 /* False if there is no memory. */
-bool difference_make(struct difference *difference, const struct config *old, const struct config *new);
+bool difference_make(struct difference *difference, const struct config *old, const struct config *now);
 void difference_clear(struct difference *difference); /* idempotent */
 
 /* Writes the keys that differ and cannot change at run time, as "lanes, gpu.backend". False if there is none. */
-bool difference_fixed_keys(const struct config *old, const struct config *new, char *text, size_t size);
+bool difference_fixed_keys(const struct config *old, const struct config *now, char *text, size_t size);
 
 #endif

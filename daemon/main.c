@@ -123,11 +123,11 @@ int main(int argc, char **argv) {
   case RUN:
   case CHECK:
   case PRINT_CONFIG:
-    return with_config(&options);
+    return (int)with_config(&options);
   case PRINT_SCHEMA:
-    return with_vocabulary(config_print_schema);
+    return (int)with_vocabulary(config_print_schema);
   case PRINT_MANUAL:
-    return with_vocabulary(config_print_manual);
+    return (int)with_vocabulary(config_print_manual);
   case PRINT_VERSION:
     puts("framed " FRAMED_VERSION);
     return EXIT_STATUS_OK;

@@ -66,7 +66,7 @@ static void say_status(struct server *server) {
   snprintf(text, sizeof text, "%u of %u pipelines running on %s", running, server->pipeline_count,
            gpu_device_name(engine_main_device(server->engine)));
   if (strcmp(text, server->supervision->status) != 0) {
-    strcpy(server->supervision->status, text);
+    memcpy(server->supervision->status, text, sizeof text);
     systemd_status(text);
   }
 }
