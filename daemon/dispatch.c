@@ -5,11 +5,13 @@ static bool is_late(const struct road *road, const struct frame *frame, int64_t 
 }
 
 static void submit(struct road *road, struct slot *slot, int64_t now) {
-  struct gpu_frame frame = {.sequence = slot->frame.sequence, .restart = slot->frame.restart, .notify = !road->spin};
+  bool restart = slot->frame.restart || road->restart_owed;
+  struct gpu_frame frame = {.sequence = slot->frame.sequence, .restart = restart, .notify = !road->spin};
   struct session_view *view = &road->account->now;
   if (view->submitted == view->completed) {
     view->last_completion = now; /* the device had nothing to do until now */
   }
+  road->restart_owed = false;
   slot->frame.dispatched = now;
   slot_move(&road->ring, slot, SLOT_RUNNING);
   view->submitted++;
@@ -19,11 +21,17 @@ static void submit(struct road *road, struct slot *slot, int64_t now) {
   }
 }
 
+/* The first frame of a producer may be dropped; the state of stages then starts anew with the first that is not. */
+static void drop(struct road *road, struct slot *slot, enum fate fate, int64_t now) {
+  road->restart_owed |= slot->frame.restart;
+  road_drop(road, slot, fate, now);
+}
+
 /* Under drop-oldest one frame waits at most: the newest. That also leaves a slot to fill. */
 static bool drop_overtaken(struct road *road, int64_t now) {
   bool moved = false;
   while (road->overload == CONFIG_OVERLOAD_DROP_OLDEST && slot_count(&road->ring, SLOT_READY) > 1) {
-    road_drop(road, slot_oldest(&road->ring, SLOT_READY), FATE_OLDEST, now);
+    drop(road, slot_oldest(&road->ring, SLOT_READY), FATE_OLDEST, now);
     moved = true;
   }
   return moved;
@@ -34,7 +42,7 @@ bool dispatch_turn(struct road *road, int64_t now) {
   while (slot_count(&road->ring, SLOT_READY) > 0 && road_taken(road) < road->depth && !road->device_dead) {
     struct slot *slot = slot_oldest(&road->ring, SLOT_READY);
     if (is_late(road, &slot->frame, now)) {
-      road_drop(road, slot, FATE_LATE, now);
+      drop(road, slot, FATE_LATE, now);
     } else {
       submit(road, slot, now);
     }

@@ -24,7 +24,8 @@ struct road {
   enum config_overload overload;
   int64_t deadline_ns; /* 0: none */
   bool spin;           /* completion: spin */
-  bool armed;          /* spin: the newest running frame will wake the lane */
+  bool armed;          /* spin: the oldest running frame will wake the lane */
+  bool restart_owed;   /* the first frame of a producer was dropped before the device had it */
   bool device_dead;
   struct gpu_error device_error;
   int64_t active;              /* when a frame last moved, for spin_for and for what the session waits for */

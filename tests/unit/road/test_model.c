@@ -38,9 +38,12 @@ static bool device_done[GPU_MAX_SLOTS];
 static struct road road;
 static struct account account;
 
+static bool begins_anew(uint64_t number);
+
 bool gpu_submit(struct gpu_program *program, unsigned slot, const struct gpu_frame *frame, struct gpu_error *error) {
   (void)program, (void)error;
   CHECK(frame->sequence == road.ring.slots[slot].frame.sequence);
+  CHECK(frame->restart == begins_anew(frame->sequence));
   device_done[slot] = false;
   memcpy(road.ring.slots[slot].output, road.ring.slots[slot].input, FRAME_BYTES);
   return true;
@@ -74,9 +77,12 @@ static struct {
   enum place place;
   uint64_t number;
   int64_t first_byte;
+  unsigned producer;
   bool done_on_device;
 } frames[MAX_FRAMES];
 static unsigned frame_count;
+static unsigned producer;  /* counted from 1 */
+static unsigned on_device; /* the producer whose frame was submitted last */
 static uint64_t fates[FATE_COUNT];
 static unsigned counts[GONE + 1];
 
@@ -100,17 +106,25 @@ static void model_fate(unsigned frame, enum fate fate) {
   place(frame, GONE);
 }
 
+/* State on the device starts anew with the first frame of a producer that gets there, whichever that is. */
+static bool begins_anew(uint64_t number) {
+  bool anew = frames[number].producer != on_device;
+  on_device = frames[number].producer;
+  return anew;
+}
+
 static unsigned model_free(void) {
   return road.ring.count - counts[FILLING] - counts[READY] - counts[RUNNING] - counts[DONE] - counts[AT_SINK];
 }
 
 static void model_begin(uint64_t number, int64_t now) {
   unsigned frame = frame_count++;
-  CHECK(frame < MAX_FRAMES);
+  CHECK(frame < MAX_FRAMES && number == frame);
   bool fits = model_free() > 0;
   frames[frame].place = fits ? FILLING : DISCARDING;
   frames[frame].number = number;
   frames[frame].first_byte = now;
+  frames[frame].producer = producer;
   counts[frames[frame].place]++;
   if (!fits) {
     CHECK(road.overload == CONFIG_OVERLOAD_DROP_NEWEST);
@@ -192,6 +206,7 @@ static void end_producer(int64_t now) {
     next_number++;
   }
   sent = 0;
+  producer++;
   bool held = fill.held;
   fill_start(&fill);
   fill.held = held;
@@ -310,6 +325,8 @@ static void set_up(void) {
   memset(fates, 0, sizeof fates);
   memset(&sink, 0, sizeof sink);
   frame_count = 0;
+  producer = 1;
+  on_device = 0;
   sent = 0;
   next_number = 0;
   slot_ring_init(&road.ring, slots);
