@@ -15,7 +15,7 @@
 #include "daemon/road.h"
 
 enum {
-  FILL_VECTORS = 6,
+  FILL_VECTORS = 4, /* as many as libuv takes in a request without allocating */
   FILL_STAGING = 128,
   FILL_DISCARD = 64 * 1024 /* a dropped frame is read through a buffer of this size */
 };

@@ -5,6 +5,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "daemon/protocol.h"
 #include "daemon/session.h"
 #include "daemon/vocabulary.h"
 
@@ -42,17 +43,10 @@ struct check {
   size_t limit;  /* half of the memory of this machine */
 };
 
-static bool fits_y4m(const struct frame_format *format) {
-  return format->pixels == PIXELS_GRAY || format->pixels == PIXELS_YUV420P;
-}
-
+/* What a source sends is known to the configuration; what the last stage gives only to us. */
 static void check_y4m(const struct config_pipeline *pipeline, const struct footprint *footprint, struct config_errors *errors) {
   char text[FORMAT_TEXT];
-  if (pipeline->source.protocol == CONFIG_PROTOCOL_Y4M && !fits_y4m(&footprint->input)) {
-    config_errors_add(errors, pipeline->source.format.at, "use pixels gray or yuv420p, or protocol raw",
-                      "pipeline '%s': y4m does not carry %s", pipeline->name, format_describe(&footprint->input, text));
-  }
-  if (pipeline->sink.protocol == CONFIG_PROTOCOL_Y4M && !fits_y4m(&footprint->output)) {
+  if (pipeline->sink.protocol == CONFIG_PROTOCOL_Y4M && !y4m_carries(&footprint->output)) {
     config_errors_add(errors, pipeline->sink.at,
                       "end the stages with 'convert: {to: gray}' or 'convert: {to: yuv420p}', or use protocol raw",
                       "pipeline '%s': y4m does not carry %s, which the last stage gives", pipeline->name,

@@ -92,7 +92,7 @@ static bool set_up_loop(struct lane *lane) {
   if (uv_loop_init(&lane->loop) != 0) {
     return false;
   }
-  if (mailbox_open(&lane->mailbox, &lane->loop, lane) != 0) {
+  if (mailbox_open(&lane->mailbox, &lane->loop) != 0) {
     uv_loop_close(&lane->loop);
     return false;
   }

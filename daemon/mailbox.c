@@ -17,8 +17,7 @@ static void run_all(struct mailbox *mailbox) {
 
 static void on_wake(uv_async_t *wake) { run_all(wake->data); }
 
-int mailbox_open(struct mailbox *mailbox, uv_loop_t *loop, void *owner) {
-  mailbox->owner = owner;
+int mailbox_open(struct mailbox *mailbox, uv_loop_t *loop) {
   mailbox->first = NULL;
   mailbox->last = &mailbox->first;
   int status = uv_mutex_init(&mailbox->lock);

@@ -20,11 +20,10 @@ struct mailbox {
   uv_async_t wake;
   uv_mutex_t lock;
   struct message *first, **last;
-  void *owner;
 };
 
-/* Returns 0 or a libuv error. `owner` is for the receiver's own use. */
-int mailbox_open(struct mailbox *mailbox, uv_loop_t *loop, void *owner);
+/* Returns 0 or a libuv error. */
+int mailbox_open(struct mailbox *mailbox, uv_loop_t *loop);
 /* From any thread, in order; wakes the loop. */
 void mailbox_post(struct mailbox *mailbox, struct message *message);
 /* On the receiving loop: runs what is left, then closes the handle. Nobody may post any more. */

@@ -112,7 +112,7 @@ static bool open_loop(struct server *server, struct failure *failure) {
   int status = uv_loop_init(&server->loop);
   if (status == 0) {
     server->loop_open = true;
-    status = mailbox_open(&server->control, &server->loop, server);
+    status = mailbox_open(&server->control, &server->loop);
   }
   return status == 0 ||
          failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "cannot make the control loop: %s", uv_strerror(status));

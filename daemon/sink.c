@@ -15,7 +15,7 @@ static bool run_turn(struct runner *runner) {
   return sink->operations->turn(sink, clock_now());
 }
 
-void sink_init(struct sink *sink, const struct sink_operations *operations, const struct sink_setup *setup) {
+static void set_up(struct sink *sink, const struct sink_operations *operations, const struct sink_setup *setup) {
   sink->runner.turn = run_turn;
   sink->operations = operations;
   sink->lane = setup->lane;
@@ -55,7 +55,7 @@ struct sink *sink_new(const struct sink_setup *setup, struct failure *failure) {
     failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "no memory for the sink of pipeline '%s'", setup->config->name);
     return NULL;
   }
-  sink_init(sink, kind_of(&setup->config->sink), setup);
+  set_up(sink, kind_of(&setup->config->sink), setup);
   return sink;
 }
 
@@ -208,7 +208,5 @@ bool sink_reclaim(struct sink *sink, int64_t now) {
 }
 
 void sink_discard(struct sink *sink, enum fate fate, int64_t now) { sink->operations->discard(sink, fate, now); }
-
-bool sink_waits(const struct sink *sink) { return sink->count > 0 || sink->failed; }
 
 bool sink_is_empty(const struct sink *sink) { return !sink->readers && sink->departing == 0; }

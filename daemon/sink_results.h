@@ -112,9 +112,6 @@ struct sink {
   uv_fs_t request;
 };
 
-/* Sets what all kinds share, from the configuration. */
-void sink_init(struct sink *sink, const struct sink_operations *operations, const struct sink_setup *setup);
-
 static inline uint64_t sink_tail(const struct sink *sink) { return sink->first + sink->count; }
 static inline struct result *sink_result(struct sink *sink, uint64_t index) { return &sink->results[index % GPU_MAX_SLOTS]; }
 
@@ -148,7 +145,5 @@ void sink_attach_here(struct sink *sink, struct reader *reader);
 void sink_detach_here(struct sink *sink);
 /* [lane] `reply`: true once the reader's handle is closed; then sink_free() may follow after lane_leave(). */
 bool sink_is_empty(const struct sink *sink);
-/* [lane] Whether results wait that no reader takes at the moment. */
-bool sink_waits(const struct sink *sink);
 
 #endif

@@ -9,6 +9,8 @@
 /* A frame that is late by more than this starts the schedule anew, instead of a burst that catches up. */
 #define PACE_SLACK (20 * NS_PER_MS)
 
+_Static_assert(FILL_VECTORS <= sizeof((uv_fs_t *)0)->bufsml / sizeof(uv_buf_t), "a read of a file would allocate");
+
 static void on_pace(uv_timer_t *timer) {
   struct source *source = timer->data;
   lane_schedule(source->runner);
