@@ -2,6 +2,9 @@
 
 #include <stdio.h>
 
+/* A frame may wait behind those of others, but not for ever: a kernel that hangs can leave room for theirs. */
+enum { OTHERS_EXCUSE = 5 };
+
 static void record_times(struct road *road, const struct slot *slot, int64_t now) {
   struct histogram *steps = road->account->steps;
   struct gpu_times times;
@@ -48,6 +51,16 @@ bool completion_turn(struct road *road) {
   return moved;
 }
 
+static void say_hang(struct road *road, const struct slot *slot, const char *what, int64_t waited_ns) {
+  road->device_dead = true;
+  road->device_error = (struct gpu_error){.stage = -1};
+  snprintf(road->device_error.text, sizeof road->device_error.text,
+           "%s for %.3g s while frame %llu is on the device: a kernel hangs", what, (double)waited_ns / 1e9,
+           (unsigned long long)slot->frame.sequence);
+  snprintf(road->device_error.remedy, sizeof road->device_error.remedy,
+           "if the stages may really take that long, raise gpu.timeout");
+}
+
 void completion_check(struct road *road, int64_t device_completion, int64_t timeout_ns, int64_t now) {
   struct slot *slot = slot_oldest(&road->ring, SLOT_RUNNING);
   if (!slot || road->device_dead) {
@@ -59,18 +72,12 @@ void completion_check(struct road *road, int64_t device_completion, int64_t time
     road->device_dead = true;
     return;
   }
-  int64_t last = road->account->now.last_completion;
-  if (device_completion > last) {
-    last = device_completion;
-  }
+  int64_t own = road->account->now.last_completion;
+  int64_t last = device_completion > own ? device_completion : own;
   if (state == GPU_PENDING && now - last > timeout_ns) {
-    road->device_dead = true;
-    road->device_error = (struct gpu_error){.stage = -1};
-    snprintf(road->device_error.text, sizeof road->device_error.text,
-             "no completion for %.3g s while frame %llu is on the device: a kernel hangs", (double)timeout_ns / 1e9,
-             (unsigned long long)slot->frame.sequence);
-    snprintf(road->device_error.remedy, sizeof road->device_error.remedy,
-             "if the stages may really take that long, raise gpu.timeout");
+    say_hang(road, slot, "no completion", timeout_ns);
+  } else if (state == GPU_PENDING && now - own > OTHERS_EXCUSE * timeout_ns) {
+    say_hang(road, slot, "only others' completions", OTHERS_EXCUSE * timeout_ns);
   }
 }
 

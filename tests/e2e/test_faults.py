@@ -6,7 +6,7 @@ The `fault` stage of test builds makes it fail on a frame of choice.
 import numpy as np
 import pytest
 
-from harness import BACKEND, Background, Daemon, fault_stage, numbered, pipeline, require_whole
+from harness import BACKEND, Background, Daemon, fault_stage, limit, numbered, pipeline, require_whole, slow_stage
 
 SIZE = 512
 FORMAT = {"dtype": "uint8", "shape": [SIZE]}
@@ -64,6 +64,28 @@ def test_a_hang_is_named_with_its_limit(place):
         drive_into_fault(daemon, 5)
     log = daemon.log
     assert "no completion for 0.3 s" in log and "raise gpu.timeout" in log, log
+
+
+def test_a_hang_beside_a_busy_pipeline_is_found(place):
+    """Frames of others that go on completing excuse one that hangs only for a while."""
+    hang = {"fault": {"kind": "hang", "at": 5, "every": 0}}  # one worker of the CPU backend; another goes on
+    entries = {"cam0": pipeline(FORMAT, stages=[hang]), "cam1": pipeline(FORMAT, stages=[slow_stage(2)])}
+
+    def flood(producer):
+        try:
+            while True:
+                producer.send(numbered(1, SIZE).tobytes())
+        except OSError:
+            pass  # the daemon has ended
+
+    with Daemon(place, entries, lanes=2, gpu=gpu(timeout=f"{limit(100):.0f}ms")) as daemon:
+        with daemon.reader("cam1") as reader, daemon.producer("cam1") as producer:
+            busy = [Background(flood, producer), Background(reader.rest)]
+            drive_into_fault(daemon, 6)
+            for thread in busy:
+                thread.join()
+        assert "while frame 5 is on the device: a kernel hangs" in daemon.log
+    assert daemon.final_account("cam0")["gpu_fault"] == 1
 
 
 def test_frames_of_another_pipeline_are_accounted_for_too(place):
