@@ -15,7 +15,11 @@ extern "C" {
 
 namespace {
 
-enum { THREADS_X = 32, THREADS_Y = 8, TILE_X = 128, TILE_Y = 16, TILE_RADIUS = BLUR_TILE_RADIUS };
+enum { THREADS_X = 32, THREADS_Y = 8, TILE_Y = 16, TILE_RADIUS = BLUR_TILE_RADIUS };
+
+/* Sums that a thread makes at once: down the columns, and along the rows, where an odd number has the threads of a warp
+ * read from different banks. A tile is as wide as its threads make it, in whole pixels. */
+enum { SUMS_DOWN = 4, SUMS_ALONG = 5 };
 
 struct geometry {
   int32_t width, height, channels, radius;
@@ -35,43 +39,86 @@ __device__ __forceinline__ int32_t sample_at(const geometry &image, int32_t inde
 __device__ __forceinline__ float rounded(float sum, float) { return sum; }
 __device__ __forceinline__ uint8_t rounded(float sum, uint8_t) { return arithmetic_level(sum); }
 
-/* The weighted sum around `middle`, whose neighbours are `step` apart. */
-__device__ __forceinline__ float weigh(const float *middle, int32_t step, int32_t radius, const blur_weights &weights) {
-  float sum = middle[0] * weights.at[0];
-  for (int32_t k = 1; k <= radius; k++) {
-    sum = blur_add(sum, middle[-k * step] + middle[k * step], weights.at[k]);
+/* The weighted sums around `Count` samples `step` apart, of which `middle` is the first. All move away from their middles
+ * together, so that each step outwards takes two more samples, whatever the count. */
+template <int Count>
+__device__ __forceinline__ void weigh(const float *middle, int32_t step, int32_t radius, const blur_weights &weights,
+                                      float (&sums)[Count]) {
+  float before[Count];
+  float after[Count];
+#pragma unroll
+  for (int i = 0; i < Count; i++) {
+    before[i] = after[i] = middle[i * step];
+    sums[i] = before[i] * weights.at[0];
   }
-  return sum;
+#pragma unroll 4
+  for (int32_t k = 1; k <= radius; k++) {
+#pragma unroll
+    for (int i = Count - 1; i > 0; i--) {
+      before[i] = before[i - 1];
+      after[Count - 1 - i] = after[Count - i];
+    }
+    before[0] = middle[-k * step];
+    after[Count - 1] = middle[(Count - 1 + k) * step];
+#pragma unroll
+    for (int i = 0; i < Count; i++) {
+      sums[i] = blur_add(sums[i], before[i] + after[i], weights.at[k]);
+    }
+  }
 }
 
+/* Lays the tile and its margins into `source`. */
 template <typename Sample>
-__global__ void __launch_bounds__(THREADS_X *THREADS_Y)
-    blur_tile(const Sample *__restrict__ in, Sample *__restrict__ out, geometry image, blur_weights weights) {
-  extern __shared__ float shared[];
+__device__ __forceinline__ void fetch(const Sample *in, const geometry &image, int32_t left, int32_t top, int32_t columns,
+                                      float *source) {
   const int32_t margin = image.radius * image.channels;
-  const int32_t columns = TILE_X + 2 * margin;
-  const int32_t left = int32_t(blockIdx.x) * TILE_X;
-  const int32_t top = int32_t(blockIdx.y) * TILE_Y;
-  float *source = shared;
-  float *summed = shared + (TILE_Y + 2 * image.radius) * columns;
-
   for (int32_t y = threadIdx.y; y < TILE_Y + 2 * image.radius; y += THREADS_Y) {
     const Sample *row = in + uint64_t(border_reflect(top - image.radius + y, image.height)) * image.row();
     for (int32_t x = threadIdx.x; x < columns; x += THREADS_X) {
       source[y * columns + x] = float(row[sample_at(image, min(left - margin + x, image.row() - 1 + margin))]);
     }
   }
+}
+
+template <typename Sample>
+__global__ void __launch_bounds__(THREADS_X *THREADS_Y)
+    blur_tile(const Sample *__restrict__ in, Sample *__restrict__ out, geometry image, int32_t width, blur_weights weights) {
+  extern __shared__ float shared[];
+  const int32_t margin = image.radius * image.channels;
+  const int32_t columns = width + 2 * margin;
+  const int32_t left = int32_t(blockIdx.x) * width;
+  const int32_t top = int32_t(blockIdx.y) * TILE_Y;
+  float *source = shared;
+  float *summed = shared + (TILE_Y + 2 * image.radius) * columns;
+
+  fetch(in, image, left, top, columns, source);
+  __syncthreads();
+  const int32_t thread = threadIdx.y * THREADS_X + threadIdx.x;
+  for (int32_t i = thread; i < TILE_Y / SUMS_DOWN * columns; i += THREADS_X * THREADS_Y) {
+    const int32_t y = i / columns * SUMS_DOWN;
+    float sums[SUMS_DOWN];
+    weigh(source + (y + image.radius) * columns + i % columns, columns, image.radius, weights, sums);
+#pragma unroll
+    for (int j = 0; j < SUMS_DOWN; j++) {
+      summed[(y + j) * columns + i % columns] = sums[j];
+    }
+  }
   __syncthreads();
   for (int32_t y = threadIdx.y; y < TILE_Y; y += THREADS_Y) {
-    for (int32_t x = threadIdx.x; x < columns; x += THREADS_X) {
-      summed[y * columns + x] = weigh(source + (y + image.radius) * columns + x, columns, image.radius, weights);
+    for (int32_t i = threadIdx.x; i < width / SUMS_ALONG; i += THREADS_X) {
+      const int32_t x = i / image.channels * image.channels * SUMS_ALONG + i % image.channels;
+      float sums[SUMS_ALONG];
+      weigh(summed + y * columns + margin + x, image.channels, image.radius, weights, sums);
+#pragma unroll
+      for (int j = 0; j < SUMS_ALONG; j++) {
+        source[y * width + x + j * image.channels] = sums[j];
+      }
     }
   }
   __syncthreads();
   for (int32_t y = threadIdx.y; y < TILE_Y && top + y < image.height; y += THREADS_Y) {
-    for (int32_t x = threadIdx.x; x < TILE_X && left + x < image.row(); x += THREADS_X) {
-      const float sum = weigh(summed + y * columns + margin + x, image.channels, image.radius, weights);
-      out[uint64_t(top + y) * image.row() + left + x] = rounded(sum, Sample());
+    for (int32_t x = threadIdx.x; x < width && left + x < image.row(); x += THREADS_X) {
+      out[uint64_t(top + y) * image.row() + left + x] = rounded(source[y * width + x], Sample());
     }
   }
 }
@@ -119,9 +166,10 @@ int launch(const stage_call *call, const geometry &image, const blur_weights &we
   const Sample *in = static_cast<const Sample *>(call->input);
   Sample *out = static_cast<Sample *>(call->output);
   if (image.radius <= TILE_RADIUS) {
-    const size_t columns = TILE_X + 2 * size_t(image.radius) * image.channels;
+    const int32_t width = THREADS_X / image.channels * image.channels * SUMS_ALONG;
+    const size_t columns = size_t(width) + 2 * size_t(image.radius) * image.channels;
     const size_t bytes = (2 * TILE_Y + 2 * size_t(image.radius)) * columns * sizeof(float);
-    blur_tile<Sample><<<blocks_of(image, TILE_X, TILE_Y), threads, bytes, stream>>>(in, out, image, weights);
+    blur_tile<Sample><<<blocks_of(image, width, TILE_Y), threads, bytes, stream>>>(in, out, image, width, weights);
     return cudaGetLastError();
   }
   float *summed = static_cast<float *>(call->scratch);

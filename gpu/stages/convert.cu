@@ -1,10 +1,11 @@
 /*
- * convert: one kernel for all pairs of formats.
+ * convert: one kernel, an instance for each pair of formats.
  *
- * A thread turns a block of 8 by 2 pixels: load_row() and load_chroma() part the input into planes, translate() computes
- * the output's planes, store_row() and store_chroma() join them. Which formats these are is the same for all threads,
- * so branching on it costs little beside memory. Where the width is a multiple of 8 every access is aligned and 4
- * to 16 bytes wide; elsewhere samples move one by one. Pixels beyond the edges are copies of the last ones.
+ * A thread turns a block of 8 by 2 pixels: load_row() and load_chroma() part the input into planes, store_row() and
+ * store_chroma() compute the output's planes and join them. Within an instance both formats are constants, so that no
+ * branch on them remains, and no register is kept for a plane that they do not have. Where the width is a multiple of 8 every
+ * access is aligned and 4 to 16 bytes wide; elsewhere samples move one by one. Pixels beyond the edges are copies of the last
+ * ones.
  */
 #include "gpu/stages/launch.cuh"
 
@@ -17,6 +18,7 @@ namespace {
 enum { ACROSS = 8, PAIRS = ACROSS / 2, THREADS_X = 32, THREADS_Y = 8 };
 enum family { GRAY, RGB, YUV };
 
+/* Geometry of a frame; `pixels` and `kind` are set where they are constants. */
 struct image {
   pixel_format pixels;
   family kind;
@@ -34,12 +36,14 @@ struct place {
   uint32_t x, y, below;
 };
 
+__host__ __device__ constexpr family family_of(pixel_format pixels) {
+  return pixels == PIXELS_RGB24 || pixels == PIXELS_BGR24      ? RGB
+         : pixels == PIXELS_GRAY || pixels == PIXELS_GRAYF32LE ? GRAY
+                                                               : YUV;
+}
+
 image image_of(const frame_format &format) {
   image result = {};
-  result.pixels = format.pixels;
-  result.kind = format.pixels == PIXELS_RGB24 || format.pixels == PIXELS_BGR24      ? RGB
-                : format.pixels == PIXELS_GRAY || format.pixels == PIXELS_GRAYF32LE ? GRAY
-                                                                                    : YUV;
   result.width = format.width;
   result.height = format.height;
   result.half_width = (format.width + 1) / 2;
@@ -363,14 +367,21 @@ __device__ __forceinline__ void store_chroma(const convert_constants &k, family 
   }
 }
 
+template <pixel_format From, pixel_format To>
 __global__ void __launch_bounds__(THREADS_X *THREADS_Y)
-    convert_kernel(const uint8_t *__restrict__ in, uint8_t *__restrict__ out, image from, image to, convert_constants k) {
+    convert_kernel(const uint8_t *__restrict__ in, uint8_t *__restrict__ out, image size, convert_constants k) {
   const uint32_t x = (blockIdx.x * THREADS_X + threadIdx.x) * ACROSS;
   const uint32_t y = (blockIdx.y * THREADS_Y + threadIdx.y) * 2;
-  if (x >= from.width || y >= from.height) {
+  if (x >= size.width || y >= size.height) {
     return;
   }
-  const place at = {x, y, y + 1 < from.height ? 1U : 0U};
+  image from = size;
+  from.pixels = From;
+  from.kind = family_of(From);
+  image to = size;
+  to.pixels = To;
+  to.kind = family_of(To);
+  const place at = {x, y, y + 1 < size.height ? 1U : 0U};
   block source;
   load_row(from, in, at, 0, source);
   load_row(from, in, at, 1, source);
@@ -386,6 +397,46 @@ __global__ void __launch_bounds__(THREADS_X *THREADS_Y)
   }
 }
 
+using kernel = void (*)(const uint8_t *, uint8_t *, image, convert_constants);
+
+template <pixel_format From> kernel kernel_to(pixel_format to) {
+  switch (to) {
+  case PIXELS_GRAY:
+    return convert_kernel<From, PIXELS_GRAY>;
+  case PIXELS_RGB24:
+    return convert_kernel<From, PIXELS_RGB24>;
+  case PIXELS_BGR24:
+    return convert_kernel<From, PIXELS_BGR24>;
+  case PIXELS_NV12:
+    return convert_kernel<From, PIXELS_NV12>;
+  case PIXELS_YUV420P:
+    return convert_kernel<From, PIXELS_YUV420P>;
+  case PIXELS_YUYV422:
+    return convert_kernel<From, PIXELS_YUYV422>;
+  default:
+    return convert_kernel<From, PIXELS_GRAYF32LE>;
+  }
+}
+
+kernel kernel_of(pixel_format from, pixel_format to) {
+  switch (from) {
+  case PIXELS_GRAY:
+    return kernel_to<PIXELS_GRAY>(to);
+  case PIXELS_RGB24:
+    return kernel_to<PIXELS_RGB24>(to);
+  case PIXELS_BGR24:
+    return kernel_to<PIXELS_BGR24>(to);
+  case PIXELS_NV12:
+    return kernel_to<PIXELS_NV12>(to);
+  case PIXELS_YUV420P:
+    return kernel_to<PIXELS_YUV420P>(to);
+  case PIXELS_YUYV422:
+    return kernel_to<PIXELS_YUYV422>(to);
+  default:
+    return kernel_to<PIXELS_GRAYF32LE>(to);
+  }
+}
+
 } // namespace
 
 extern "C" int convert_enqueue(const stage_plan *plan, const stage_call *call, void *stream) {
@@ -398,8 +449,7 @@ extern "C" int convert_enqueue(const stage_plan *plan, const stage_call *call, v
   const dim3 threads(THREADS_X, THREADS_Y);
   const dim3 blocks((plan->input.width + THREADS_X * ACROSS - 1) / (THREADS_X * ACROSS),
                     (plan->input.height + THREADS_Y * 2 - 1) / (THREADS_Y * 2));
-  convert_kernel<<<blocks, threads, 0, target>>>(static_cast<const uint8_t *>(call->input),
-                                                 static_cast<uint8_t *>(call->output), image_of(plan->input),
-                                                 image_of(plan->output), constants);
+  kernel_of(plan->input.pixels, plan->output.pixels)<<<blocks, threads, 0, target>>>(
+      static_cast<const uint8_t *>(call->input), static_cast<uint8_t *>(call->output), image_of(plan->input), constants);
   return cudaGetLastError();
 }

@@ -41,6 +41,15 @@ static void make_bilinear(struct resize_columns *columns, const struct resize_pl
   }
 }
 
+static uint32_t longest_span(const struct resize_plane *plane) {
+  uint32_t longest = 0;
+  for (uint32_t x = 0; x < plane->width; x++) {
+    struct resize_span span = resize_span_at(x, plane->in_width, plane->width);
+    longest = span.last - span.first >= longest ? span.last - span.first + 1 : longest;
+  }
+  return longest;
+}
+
 /* A weight for each of the longest span's samples; shorter spans have 0 behind their end. */
 static void make_short_spans(struct resize_columns *columns, const struct resize_plane *plane) {
   size_t entry = 0;
@@ -82,7 +91,7 @@ void *resize_columns_make(struct resize_columns *columns, const struct resize_pl
       .tail = numbers + 4 * count,
       .tap = {numbers + count, numbers + 2 * count, numbers + 3 * count, numbers + 4 * count},
   };
-  uint32_t longest = (plane->in_width + plane->width - 1) / plane->width + 1;
+  uint32_t longest = filter == RESIZE_AREA ? longest_span(plane) : 0;
   if (filter == RESIZE_NEAREST) {
     make_nearest(columns, plane);
   } else if (filter == RESIZE_BILINEAR) {
@@ -257,7 +266,7 @@ static void area_bytes(const struct resize_plane *plane, const struct resize_col
                        float *mixed, uint8_t *out) {
   struct resize_span span = resize_span_at(y, plane->in_height, plane->height);
   sum_rows(&span, in, (size_t)plane->in_width * plane->channels, mixed);
-  if (columns->taps == 2) {
+  if (columns->taps > 0 && columns->taps <= 2) {
     average_of_two(mixed, plane->channels, columns, out);
     return;
   }
