@@ -1,0 +1,135 @@
+"""Commands, signals and reloads all at once, while clients come, go and stay."""
+
+import itertools
+import json
+import random
+import signal
+import threading
+
+import pytest
+
+from harness import Background, Daemon, Producer, Reader, pipeline, wait_until, whole
+
+SIZE = 2048
+FORMAT = {"dtype": "uint8", "shape": [SIZE]}
+
+
+def entries(turn, place):
+    """cam0 never changes; cam1 changes each time, cam2 comes and goes, cam1 and cam2 swap their sockets."""
+    swap = turn % 2
+    first, second = place / f"a{swap}.sock", place / f"a{1 - swap}.sock"
+    result = {
+        "cam0": pipeline(FORMAT, slots=3),
+        "cam1": pipeline(FORMAT, slots=turn % 3 + 1, source={"socket": str(first)},
+                         sink={"overload": ("drop", "block")[turn % 2]}),
+        "file": pipeline(FORMAT, source={"file": "/dev/zero"}, sink={"file": str(place / "results")}, slots=turn % 2 + 1),
+    }
+    if turn % 3:
+        result["cam2"] = pipeline(FORMAT, source={"socket": str(second)}, sink={"reply": True})
+    if turn % 5 == 4:
+        del result["file"]
+    return result
+
+
+class Life:
+    """Clients that connect to whatever is there and never mind what happens to them."""
+
+    def __init__(self, place, stop, seed):
+        self.place, self.stop, self.chance = place, stop, random.Random(seed)
+
+    def produce(self):
+        while not self.stop.is_set():
+            try:
+                with Producer(self.place / self.chance.choice(["a0.sock", "a1.sock"])) as producer:
+                    producer.socket.settimeout(0.3)
+                    for number in range(self.chance.randrange(50)):
+                        producer.send(whole(number, SIZE).tobytes()[: self.chance.choice([SIZE, SIZE, SIZE, 100])])
+            except OSError:
+                pass
+
+    def read(self):
+        while not self.stop.is_set():
+            try:
+                with Reader(self.place / "cam1.out.sock") as reader:
+                    reader.socket.settimeout(0.3)
+                    for _ in range(self.chance.randrange(50)):
+                        reader.read(SIZE)
+            except (OSError, EOFError):
+                pass
+
+
+def lossless(daemon, stop):
+    """A stream through cam0 that must not be disturbed by anything; returns how many frames went through."""
+    count = 0
+    with daemon.producer() as producer, daemon.reader() as reader:
+        while not stop.is_set() or count < 10:
+            producer.send(whole(count, SIZE).tobytes())
+            assert reader.read(SIZE) == whole(count, SIZE).tobytes()
+            count += 1
+    return count
+
+
+@pytest.mark.parametrize("lanes", [1, 4])
+def test_a_storm_of_reloads(place, lanes):
+    with Daemon(place, entries(0, place), lanes=lanes, drain_timeout="200ms") as daemon:
+        before = daemon.open_files()
+        stop = threading.Event()
+        stream = Background(lossless, daemon, stop)
+        lives = [Background(getattr(Life(place, stop, seed), kind)) for seed, kind in enumerate(["produce", "read"] * 2)]
+        chance = random.Random(lanes)
+        try:
+            for turn in itertools.chain(range(1, 25), [0]):
+                daemon.write(entries(turn, place), lanes=lanes, drain_timeout="200ms")
+                commands = [Background(daemon.post, f"/v1/pipelines/{name}/{command}") for name, command in
+                            zip(("cam1", "cam2", "file"), chance.choices(["pause", "drain", "resume"], k=3))]
+                if chance.random() < 0.5:
+                    daemon.signal(signal.SIGHUP)
+                wait_until(lambda: daemon.post("/v1/reload")[0] == 200, lambda: f"it reloads:\n{daemon.log}")
+                for command in commands:
+                    code, answer = command.join()
+                    assert code in (200, 404, 409, 504), (code, answer)
+                assert set(daemon.status()["pipelines"]) == set(entries(turn, place))
+        finally:
+            stop.set()
+        count = stream.join()
+        for life in lives:
+            life.join()
+        daemon.account(came=count, emitted=count)
+        daemon.command("/v1/pipelines/file/pause")
+        daemon.command("/v1/pipelines/cam1/resume")
+        daemon.wait_view("all have left", lambda view: view["sessions"] == 0 and view["readers"] == 0, "cam1")
+        with daemon.reader("cam1") as reader, daemon.producer("cam1") as producer:
+            producer.send(whole(5, SIZE).tobytes())
+            assert reader.read(SIZE) == whole(5, SIZE).tobytes()
+        daemon.quiet()
+        wait_until(lambda: daemon.open_files() <= before,
+                   lambda: f"descriptors come back: {before} before, {daemon.open_files()} now")
+    assert (place / "results").stat().st_size % SIZE == 0
+
+
+@pytest.mark.parametrize("moment", range(6))
+def test_sigterm_in_the_middle_of_it_all(place, moment):
+    """While a reload, a drain and a pause are on their way, with clients of every kind connected."""
+    with Daemon(place, entries(1, place), drain_timeout="500ms") as daemon:
+        stop = threading.Event()
+        lives = [Background(getattr(Life(place, stop, seed), kind)) for seed, kind in enumerate(["produce", "read"] * 2)]
+
+        def command(path):
+            try:
+                daemon.post(path)
+            except (OSError, EOFError, json.JSONDecodeError):
+                pass  # it has ended
+        daemon.wait_view("frames move", lambda view: view["frames"]["in"] > 10 * moment, "cam1")
+        old = daemon.config
+        daemon.write(entries(2, place), drain_timeout="500ms")
+        paths = ["/v1/reload", "/v1/pipelines/cam1/drain", "/v1/pipelines/cam0/drain", "/v1/pipelines/file/pause"]
+        commands = [Background(command, path) for path in paths[moment % 2:]]
+        for _ in range(moment):
+            daemon.signal(signal.SIGHUP)
+        daemon.signal(signal.SIGTERM)
+        daemon.ends(0)
+        stop.set()
+        for thread in commands + lives:
+            thread.join()
+        daemon.config = old
+        daemon.check_remains()
