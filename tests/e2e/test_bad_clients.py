@@ -14,6 +14,8 @@ import pytest
 
 from harness import Daemon, Producer, Reader, numbered, pipeline, wait_until, whole, y4m_stream
 
+pytestmark = pytest.mark.host
+
 SIZE = 512
 FORMAT = {"dtype": "uint8", "shape": [SIZE]}
 GRAY = {"pixels": "gray", "width": 32, "height": 16}

@@ -15,8 +15,8 @@ def entries(version):
     return {
         "steady": pipeline(FORMAT, slots=3),
         "spinning": pipeline(FORMAT, slots=2, completion="spin"),
-        "changing": pipeline(FORMAT, stages=[{"affine": {"offset": version}}], sink={"overload": "drop"}, slots=1 + version % 4,
-                             overload="drop-newest"),
+        "changing": pipeline(FORMAT, stages=[{"affine": {"offset": version}}], sink={"overload": "drop"},
+                             slots=1 + version % 4, overload="drop-newest"),
         f"version-{version % 3}": pipeline(FORMAT, source={"clients": 2}, sink={"reply": True}),
     }
 

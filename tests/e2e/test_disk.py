@@ -9,6 +9,8 @@ import pytest
 
 from harness import Background, Daemon, complete, numbered, pipeline, read_y4m, require_whole, run_framed, whole
 
+pytestmark = pytest.mark.host
+
 SIZE = 64 << 10
 FORMAT = {"dtype": "uint8", "shape": [SIZE]}
 

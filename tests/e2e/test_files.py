@@ -7,8 +7,8 @@ import subprocess
 import numpy as np
 import pytest
 
-from harness import (BINARY, Background, Daemon, Reader, complete, environment, limit, numbered, pipeline, read_y4m, require_whole,
-                     run_framed, wait_until, y4m_stream)
+from harness import (BINARY, Background, Daemon, Reader, complete, environment, limit, numbered, pipeline, read_y4m,
+                     require_whole, run_framed, wait_until, y4m_stream)
 
 GRAY = {"pixels": "gray", "width": 32, "height": 16}
 SIZE = 512
@@ -80,7 +80,8 @@ def test_filter_between_regular_files(place):
 def test_file_to_file(place, slots):
     frames = numbered(100, SIZE)
     (place / "in").write_bytes(frames.tobytes())
-    entry = pipeline(GRAY, source={"file": str(place / "in")}, sink={"file": str(place / "out")}, stages=[INVERT], slots=slots)
+    entry = pipeline(GRAY, source={"file": str(place / "in")}, sink={"file": str(place / "out")}, slots=slots,
+                     stages=[INVERT])
     keeper = pipeline(GRAY)  # a listening pipeline: the daemon goes on after the file's end
     with Daemon(place, {"cam0": entry, "cam1": keeper}) as daemon:
         daemon.account(came=100, emitted=100)

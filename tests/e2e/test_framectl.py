@@ -17,6 +17,8 @@ import pytest
 
 from harness import FRAMECTL, Background, Daemon, environment, limit, numbered, pipeline, wait_until, whole
 
+pytestmark = pytest.mark.host
+
 SIZE = 512
 FORMAT = {"dtype": "uint8", "shape": [SIZE]}
 
@@ -102,7 +104,8 @@ def test_check_needs_no_daemon(place):
 def test_push_and_pull_carry_every_byte(place):
     frames = np.random.default_rng(9).integers(0, 256, (400, SIZE), np.uint8)
     with Daemon(place, {"cam0": pipeline(FORMAT, stages=[{"affine": {"scale": -1, "offset": 255}}])}) as daemon:
-        with subprocess.Popen([FRAMECTL, "-s", daemon.socket, "pull", "cam0"], stdout=subprocess.PIPE, env=environment()) as pull:
+        command = [FRAMECTL, "-s", daemon.socket, "pull", "cam0"]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment()) as pull:
             daemon.wait_view("it pulls", lambda view: view["readers"] == 1)
             taking = Background(pull.stdout.read)
             done = framectl(place, "push", "cam0", input=frames.tobytes())
@@ -195,7 +198,9 @@ def test_an_unknown_pipeline_is_named_with_those_there_are(place, command):
         assert "side" in done.stderr and "front" in done.stderr and "rear" in done.stderr, done
 
 
-@pytest.mark.parametrize("arguments", [[], ["explode"], ["pause"], ["push"], ["pull"], ["--nonsense"], ["pause", "a", "b"]], ids=str)
+@pytest.mark.parametrize("arguments", [
+    [], ["explode"], ["pause"], ["push"], ["pull"], ["--nonsense"], ["pause", "a", "b"],
+], ids=str)
 def test_wrong_usage_is_64(place, arguments):
     done = framectl(place, *arguments)
     assert done.returncode == 64 and done.stderr, done
@@ -296,7 +301,8 @@ def test_top_in_a_real_terminal_leaves_it_clean(place):
     with Daemon(place, {"front": pipeline(FORMAT)}) as daemon:
         subprocess.run([*tmux, "new-session", "-d", "-x", "100", "-y", "24", "sh"], check=True)
         try:
-            subprocess.run([*tmux, "send-keys", f"echo before; {FRAMECTL} -s {daemon.socket} top; echo status=$?", "Enter"], check=True)
+            command = f"echo before; {FRAMECTL} -s {daemon.socket} top; echo status=$?"
+            subprocess.run([*tmux, "send-keys", command, "Enter"], check=True)
             wait_until(lambda: "front" in screen() and "before" not in screen(), lambda: f"top is shown: {screen()}")
             subprocess.run([*tmux, "send-keys", "q"], check=True)
             wait_until(lambda: "status=0" in screen() and "before" in screen(), lambda: f"the shell is back: {screen()}")

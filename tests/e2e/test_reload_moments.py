@@ -7,6 +7,8 @@ import pytest
 
 from harness import Background, Daemon, Producer, Reader, numbered, pipeline, require_whole, wait_until, whole
 
+pytestmark = pytest.mark.host
+
 SIZE = 512
 FORMAT = {"dtype": "uint8", "shape": [SIZE]}
 

@@ -68,7 +68,8 @@ def test_every_step_of_every_frame_is_timed(place):
 
 
 def test_sessions_and_readers_are_counted(place):
-    with Daemon(place, {"cam0": pipeline(FORMAT, source={"clients": 3}, sink={"reply": True}), "cam1": pipeline(FORMAT)}) as daemon:
+    entries = {"cam0": pipeline(FORMAT, source={"clients": 3}, sink={"reply": True}), "cam1": pipeline(FORMAT)}
+    with Daemon(place, entries) as daemon:
         clients = [daemon.producer("cam0") for _ in range(3)]
         daemon.wait_view("three producers", lambda view: view["sessions"] == 3)
         readers = [daemon.reader("cam1") for _ in range(2)]
@@ -225,7 +226,7 @@ GARBAGE = {
     "long path": b"GET /" + b"a" * 200000 + b" HTTP/1.1\r\nHost: framed\r\n\r\n",
     "many headers": b"GET / HTTP/1.1\r\n" + b"X-A: b\r\n" * 20000 + b"\r\n",
     "wrong length": b"POST /v1/reload HTTP/1.1\r\nHost: framed\r\nContent-Length: -5\r\n\r\n",
-    "huge length": b"POST /v1/pipelines/cam0/resume HTTP/1.1\r\nHost: framed\r\nContent-Length: 99999999999999999999\r\n\r\nx",
+    "huge length": b"POST /v1/reload HTTP/1.1\r\nHost: framed\r\nContent-Length: 99999999999999999999\r\n\r\nx",
     "traversal": b"GET /v1/../../etc/passwd HTTP/1.1\r\nHost: framed\r\nConnection: close\r\n\r\n",
     "name with zero": b"POST /v1/pipelines/cam%000/pause HTTP/1.1\r\nHost: framed\r\nConnection: close\r\n\r\n",
     "format string": b"POST /v1/pipelines/%25n%25s/pause HTTP/1.1\r\nHost: framed\r\nConnection: close\r\n\r\n",

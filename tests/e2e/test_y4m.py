@@ -213,7 +213,8 @@ def test_gstreamer_through_socat(place, protocol, tail):
 def test_socat_on_both_sides(place):
     frames = numbered(50, GRAY_BYTES)
     with Daemon(place, {"cam0": pipeline(GRAY)}) as daemon:
-        reader = subprocess.Popen(["socat", "-u", f"UNIX-CONNECT:{daemon.path('cam0', 'sink')}", "-"], stdout=subprocess.PIPE)
+        command = ["socat", "-u", f"UNIX-CONNECT:{daemon.path('cam0', 'sink')}", "-"]
+        reader = subprocess.Popen(command, stdout=subprocess.PIPE)
         subprocess.run(["socat", "-u", "-", f"UNIX-CONNECT:{daemon.path('cam0', 'source')}"], input=frames.tobytes(),
                        check=True, timeout=limit(30))
         assert reader.stdout.read(frames.nbytes) == frames.tobytes()

@@ -5,18 +5,18 @@ the deadlines (sanitizers, busy machines). Needs Python 3.9, pytest and numpy, s
 machine with a GPU.
 
 FRAMED_BINARY   the daemon (default: build/check/framed)
-FRAMEDCTL       framectl (default: beside the daemon)
+FRAMECTL        framectl (default: beside the daemon)
 FRAMED_BACKEND  cpu (default) or cuda
 FRAMED_SLOW     factor for every deadline (default 1)
 """
 
-from harness.clients import Producer, Reader
+from harness.clients import Client, Producer, Reader
 from harness.daemon import BACKEND, BINARY, FRAMECTL, Daemon, complete, environment, pipeline, run_framed
 from harness.frames import fault_stage, numbered, read_y4m, require_whole, slow_stage, whole, y4m_stream
 from harness.waiting import Background, limit, wait_until
 
 __all__ = [
-    "BACKEND", "BINARY", "FRAMECTL", "Background", "Daemon", "Producer", "Reader", "complete", "environment",
+    "BACKEND", "BINARY", "FRAMECTL", "Background", "Client", "Daemon", "Producer", "Reader", "complete", "environment",
     "fault_stage", "limit", "numbered", "pipeline", "read_y4m", "require_whole", "run_framed", "slow_stage", "wait_until",
     "whole", "y4m_stream",
 ]
