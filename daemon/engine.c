@@ -1,6 +1,7 @@
 #include "daemon/engine.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "daemon/placement.h"

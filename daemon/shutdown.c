@@ -77,6 +77,9 @@ static void stop_pipelines(struct server *server) {
 }
 
 void server_stop(struct server *server, const char *why) {
+  if (server->phase == SERVER_FAULTED) {
+    return; /* it ends as fast as it can */
+  }
   if (server->stop_wanted) {
     if (server->phase == SERVER_STOPPING) {
       log_event(LOG_STOPPING, NULL, "%s again: stopping without finishing", why);

@@ -22,7 +22,7 @@ static void ignore_answer(void *context, int http_status, json_t *body) {
 }
 
 static void dump_pipeline(const char *name, json_t *document) {
-  char *text = json_dumps(document, JSON_COMPACT);
+  char *text = json_dumps(document, JSON_COMPACT | JSON_REAL_PRECISION(9));
   log_event(LOG_STATE_DUMP, name, "%s", text ? text : "not enough memory to write the state");
   free(text);
 }

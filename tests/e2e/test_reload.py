@@ -1,6 +1,7 @@
 """What a reload hands over from the pipelines that leave to those that come, and what it takes back when it fails."""
 
 import os
+import signal
 import stat
 
 import numpy as np
@@ -129,9 +130,9 @@ def test_sigterm_during_a_reload_ends_the_daemon(place):
         producer.send(bytes(100))
         daemon.wait_view("half a frame has come", lambda view: view["frames"]["in"] == 1)
         daemon.write({"cam0": pipeline(GRAY, stages=[INVERT])}, drain_timeout="60s")
-        daemon.signal(1)
+        daemon.signal(signal.SIGHUP)
         daemon.wait_view("the pipeline waits for the frame", lambda view: view["state"] == "stopping")
-        daemon.signal(15)
+        daemon.signal(signal.SIGTERM)
         daemon.ends(0)
         daemon.leaves_frames = True
     assert daemon.final_account()["shutdown"] == 1

@@ -1,0 +1,88 @@
+"""What a service manager hears of the daemon: notifications on a socket of our own, as systemd would listen."""
+
+import signal
+import socket
+
+import pytest
+
+from harness import Daemon, limit, numbered, pipeline, wait_until
+
+GRAY = {"pixels": "gray", "width": 32, "height": 16}
+
+
+class Manager:
+    """Receives notifications; each is a dictionary."""
+
+    def __init__(self, place, watchdog_us=0):
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.socket.bind(str(place / "notify"))
+        self.socket.settimeout(limit(20))
+        self.environment = {"NOTIFY_SOCKET": str(place / "notify")}
+        if watchdog_us:
+            self.environment["WATCHDOG_USEC"] = str(watchdog_us)
+
+    def next(self):
+        return dict(line.split("=", 1) for line in self.socket.recv(4096).decode().splitlines())
+
+    def wait_for(self, key):
+        """The next notification that has this key."""
+        while True:
+            notification = self.next()
+            if key in notification:
+                return notification
+
+
+@pytest.fixture
+def manager(place):
+    manager = Manager(place, watchdog_us=400_000)
+    yield manager
+    manager.socket.close()
+
+
+def test_ready_reloading_and_stopping_are_told_in_this_order(place, manager):
+    with Daemon(place, {"cam0": pipeline(GRAY)}, env=manager.environment) as daemon:
+        assert manager.wait_for("READY")["READY"] == "1"
+        assert daemon.post("/v1/reload")[0] == 200
+        assert int(manager.wait_for("RELOADING")["MONOTONIC_USEC"]) > 0
+        assert manager.wait_for("READY")["READY"] == "1"
+        daemon.file.write_text("nonsense: [")
+        assert daemon.post("/v1/reload")[0] == 400
+        manager.wait_for("RELOADING")
+        manager.wait_for("READY")  # a refused reload has ended too
+        daemon.write(daemon.config["pipelines"])
+    assert "finishing" in manager.wait_for("STOPPING")["STATUS"]
+
+
+def test_the_status_line_says_what_runs(place, manager):
+    with Daemon(place, {"cam0": pipeline(GRAY), "cam1": pipeline(GRAY)}, env=manager.environment) as daemon:
+        manager.wait_for("READY")
+        daemon.command("/v1/pipelines/cam1/pause")
+        wait_until(lambda: manager.wait_for("STATUS")["STATUS"].startswith("1 of 2 pipelines running on "), "the status line")
+
+
+def test_the_watchdog_is_fed_while_frames_move_and_while_they_wait(place, manager):
+    entry = pipeline(GRAY, sink={"overload": "block"})
+    with Daemon(place, {"cam0": entry}, env=manager.environment) as daemon:
+        manager.wait_for("READY")
+        for _ in range(5):  # idle
+            manager.wait_for("WATCHDOG")
+        with daemon.producer() as producer:
+            producer.send(numbered(2, 512).tobytes())
+            daemon.wait_view("results wait for a reader", lambda view: view["waiting"] == "reader")
+            for _ in range(5):  # blocked
+                manager.wait_for("WATCHDOG")
+            with daemon.reader() as reader:
+                reader.frames(2, 512)
+
+
+def test_the_watchdog_starves_when_the_loop_stands_still(place, manager):
+    with Daemon(place, {"cam0": pipeline(GRAY)}, env=manager.environment) as daemon:
+        manager.wait_for("WATCHDOG")
+        daemon.signal(signal.SIGSTOP)
+        manager.socket.settimeout(limit(1))
+        with pytest.raises(TimeoutError):
+            for _ in range(1000):  # what was sent before
+                manager.next()
+        daemon.signal(signal.SIGCONT)
+        manager.socket.settimeout(limit(20))
+        manager.wait_for("WATCHDOG")
