@@ -39,14 +39,14 @@ static const struct sink_operations *kind_of(const struct config_sink *config) {
   struct stat status;
   bool is_standard_output = config->endpoint == CONFIG_FILE && strcmp(config->path, "-") == 0;
   if (config->endpoint != CONFIG_FILE) {
-    return &sink_stream_operations;
+    return &sink_readers_operations;
   }
   if ((is_standard_output ? fstat(STDOUT_FILENO, &status) : stat(config->path, &status)) != 0) {
     return &sink_file_operations; /* not there yet: it will be a regular file */
   }
   bool is_terminal = is_standard_output && isatty(STDOUT_FILENO);
   bool is_stream = S_ISFIFO(status.st_mode) || S_ISSOCK(status.st_mode) || (S_ISCHR(status.st_mode) && is_terminal);
-  return is_stream ? &sink_stream_operations : &sink_file_operations;
+  return is_stream ? &sink_readers_operations : &sink_file_operations;
 }
 
 struct sink *sink_new(const struct sink_setup *setup, struct failure *failure) {

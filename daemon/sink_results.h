@@ -105,7 +105,7 @@ struct sink {
   /* the file */
   struct sink_notice trouble_notice;
   atomic_bool trouble_posted;
-  bool failed, writing, cutting;
+  bool failed, writing;
   int64_t position; /* where the next whole result begins */
   size_t written;   /* bytes of the result under way */
   uint64_t lost;
@@ -125,7 +125,7 @@ void sink_post(struct sink *sink, struct sink_notice *notice);
 void sink_stopped(struct sink *sink);
 
 /* The kinds. */
-extern const struct sink_operations sink_stream_operations; /* any number of readers, or the one of `reply` */
+extern const struct sink_operations sink_readers_operations; /* any number of readers, or the one of `reply` */
 extern const struct sink_operations sink_file_operations;
 
 /* -- for the session ------------------------------------------------------------------------------------------- */

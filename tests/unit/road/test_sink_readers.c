@@ -356,7 +356,7 @@ static void walk(void) {
 START_TEST(test_readers_at_random) {
   struct failure failure;
   ck_assert_int_eq(uv_loop_init(&loop), 0);
-  ck_assert_int_eq(mailbox_open(&control, &loop, NULL), 0);
+  ck_assert_int_eq(mailbox_open(&control, &loop), 0);
   lane = lane_new(0, &failure);
   ck_assert_ptr_nonnull(lane);
   for (run = 0; run < RUNS; run++) {
@@ -370,10 +370,10 @@ START_TEST(test_readers_at_random) {
 }
 END_TEST
 
-Suite *sink_stream_suite(void);
+Suite *sink_readers_suite(void);
 
-Suite *sink_stream_suite(void) {
-  Suite *suite = suite_create("sink_stream");
+Suite *sink_readers_suite(void) {
+  Suite *suite = suite_create("sink_readers");
   TCase *tests = tcase_create("readers");
   tcase_set_timeout(tests, 120);
   tcase_add_test(tests, test_readers_at_random);

@@ -1,0 +1,38 @@
+/*
+ * What the three files of a sink with readers share: sink_readers.c has the queue and writes, sink_arrival.c lets readers
+ * come and go, sink_rest.c makes room before slow ones. Nobody else includes this. All of it runs on the sink's lane.
+ */
+#ifndef FRAMED_DAEMON_SINK_READERS_H
+#define FRAMED_DAEMON_SINK_READERS_H
+
+#include "daemon/sink_results.h"
+
+/* A reader's counts have one writer and are read by other threads. */
+#define READER_COUNT(counter, by)                                                                                              \
+  atomic_store_explicit(&(counter), atomic_load_explicit(&(counter), memory_order_relaxed) + (by), memory_order_relaxed)
+
+/* The reader sends the rest of a result from its own buffer, and is on none in the queue. */
+static inline bool reader_has_rest(const struct reader *reader) { return reader->rest_at < reader->rest_end; }
+
+/* -- sink_readers.c ------------------------------------------------------------------------------------------------ */
+
+/* Releases what no reader is on; under `block` only what one has taken. */
+void readers_release(struct sink *sink, int64_t now);
+
+/* -- sink_arrival.c ------------------------------------------------------------------------------------------------ */
+
+void readers_attach(struct sink *sink, struct reader *reader);
+void readers_stop(struct sink *sink);
+/* Takes the reader off the queue and closes its handle; what it had not taken goes on without it. */
+void reader_depart(struct sink *sink, struct reader *reader, const char *why);
+/* Polls for the reader's end, and for room if that is wanted: while there is something to send. */
+void reader_watch(struct reader *reader, bool wants_room);
+
+/* -- sink_rest.c --------------------------------------------------------------------------------------------------- */
+
+bool readers_reclaim(struct sink *sink, int64_t now);
+void readers_discard(struct sink *sink, enum fate fate, int64_t now);
+/* The reader has sent its rest (`taken`), or leaves it. */
+void readers_drop_rest(struct sink *sink, struct reader *reader, bool taken, int64_t now);
+
+#endif

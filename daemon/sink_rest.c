@@ -1,0 +1,102 @@
+/*
+ * Making room under `drop`: a slot that only slow readers hold goes back to its session.
+ *
+ * Readers in the middle of its result move the rest to their own buffers. The frame lives on without its slot, as pending,
+ * until the last of them is done or one has taken it whole. Each reader lends the sink one pending, and can be in one.
+ */
+#include "daemon/sink_readers.h"
+
+#include <assert.h>
+#include <string.h>
+
+/* -- frames without a slot --------------------------------------------------------------------------------------------- */
+
+static void settle_pending(struct pending *pending, enum fate fate, int64_t now) {
+  if (pending->frame.open) {
+    struct result result = {.road = pending->road, .frame = pending->frame};
+    result_settle(&result, fate, now);
+    pending->frame = result.frame;
+  }
+}
+
+void readers_drop_rest(struct sink *sink, struct reader *reader, bool taken, int64_t now) {
+  struct pending *pending = reader->rest_of;
+  reader->rest_at = reader->rest_end = 0;
+  reader->rest_of = NULL;
+  if (!pending) {
+    return;
+  }
+  pending->holders--;
+  if (taken || pending->holders == 0) {
+    settle_pending(pending, taken ? FATE_EMITTED : FATE_UNREAD, now);
+  }
+  if (pending->holders == 0) {
+    pending->next = sink->spares;
+    sink->spares = pending;
+  }
+}
+
+/* -- making room ------------------------------------------------------------------------------------------------------ */
+
+/* The reader is in the middle of the oldest result: what it still needs of it moves to its own buffer. */
+static void keep_rest(struct sink *sink, struct reader *reader, const struct result *result, struct pending *pending) {
+  size_t prefix_left = reader->sent < sink->prefix_bytes ? sink->prefix_bytes - reader->sent : 0;
+  size_t payload_at = reader->sent + prefix_left - sink->prefix_bytes;
+  memcpy(reader->buffer, sink->prefix + (sink->prefix_bytes - prefix_left), prefix_left);
+  memcpy(reader->buffer + prefix_left, result->slot->output + payload_at, sink->result_bytes - payload_at);
+  reader->rest_at = 0;
+  reader->rest_end = prefix_left + sink->result_bytes - payload_at;
+  reader->rest_of = pending;
+  if (pending) {
+    pending->holders++;
+  }
+  READER_COUNT(reader->missed, sink_tail(sink) - reader->at - 1); /* it misses what waits behind, too */
+  reader->sent = 0;
+}
+
+static struct pending *take_over(struct sink *sink, struct result *result) {
+  struct pending *pending = sink->spares;
+  assert(pending);
+  sink->spares = pending->next;
+  *pending = (struct pending){.road = result->road, .frame = result->frame};
+  result->frame.open = false;
+  return pending;
+}
+
+bool readers_reclaim(struct sink *sink, int64_t now) {
+  struct result *result = sink_result(sink, sink->first);
+  struct pending *pending = NULL;
+  for (struct reader *reader = sink->readers; reader; reader = reader->next) {
+    if (reader_has_rest(reader) || reader->at != sink->first) {
+      continue;
+    }
+    if (reader->sent == 0) {
+      reader->at++;
+      READER_COUNT(reader->missed, 1U);
+      continue;
+    }
+    if (result->frame.open) {
+      pending = take_over(sink, result);
+    }
+    keep_rest(sink, reader, result, pending);
+  }
+  readers_release(sink, now);
+  return true;
+}
+
+void readers_discard(struct sink *sink, enum fate fate, int64_t now) {
+  for (struct reader *reader = sink->readers; reader; reader = reader->next) {
+    if (reader->rest_of) {
+      settle_pending(reader->rest_of, fate, now);
+    }
+    reader->at = sink_tail(sink);
+    reader->sent = 0;
+  }
+  while (sink->count > 0) {
+    struct result *result = sink_result(sink, sink->first);
+    if (result->frame.open) {
+      result_settle(result, fate, now);
+    }
+    sink_release_first(sink);
+  }
+}
