@@ -145,7 +145,7 @@ $(out)/obj/%.cu.o: %.cu $(out)/flags
 
 # -- GPU tests: tests/gpu/check.sh runs them on a device; gpu-parity also takes --cpu --------------------------------
 gpu_tests := $(unit_folder)/gpu-parity
-$(unit_folder)/gpu-parity: $(call objects,tests/gpu/parity.c tests/gpu/cases.c) $(gpu_objects)
+$(unit_folder)/gpu-parity: $(call objects,tests/gpu/parity.c tests/gpu/cases.c tests/gpu/compare.c) $(gpu_objects)
 ifeq ($(with_cuda) $(VARIANT),yes check)
 gpu_tests += $(unit_folder)/gpu-backend
 $(unit_folder)/gpu-backend: $(call objects,tests/gpu/test_backend.c tests/unit/gpu/rig.c) $(gpu_objects)
@@ -162,7 +162,7 @@ unit_programs := $(patsubst %,$(unit_folder)/unit-%,$(unit_dirs))
 unit_layers_cuda := $(call objects,$(addprefix gpu/,gpu.c chain.c format.c cpu.c cpu_host.c pool.c))
 $(out)/obj/tests/unit/cuda/%.o: private flags += -Itests/unit/cuda/fake
 unit_layers_config := $(config_objects)
-unit_layers_gpu    := $(gpu_objects)
+unit_layers_gpu    := $(gpu_objects) $(call objects,tests/gpu/cases.c tests/gpu/compare.c)
 unit_layers_daemon := $(config_objects) $(gpu_objects) $(daemon_objects)
 unit_layers_status := $(config_objects) $(call objects,$(addprefix daemon/,status.c document.c metrics.c page.c http.c \
                       http_request.c histogram.c ledger.c failure.c))

@@ -2,16 +2,15 @@
  * Whether both backends compute the same: every stage, every format it takes, many sizes and parameters.
  *
  * Each case runs run() of the stage directly, and the same frames through a program of a device, as the daemon
- * does it; so `--cpu` tests the CPU backend's slots and, under a sanitizer, the loops of all stages. 8
- * bit results may differ by one level, floats by 1e-5 of their size, or by 1e-7 of the largest value of the
- * frame: a sum of values of that size that nearly cancel cannot be better known in single precision.
+ * does it; so `--cpu` tests the CPU backend's slots and, under a sanitizer, the loops of all stages. How far
+ * results may be apart is in compare.h.
  *
  * Exit status: 0, 1 if anything differs or fails, 77 if there is no GPU (1 with FRAMED_REQUIRE_GPU=1).
  */
 #include "gpu/gpu.h"
 #include "tests/gpu/cases.h"
+#include "tests/gpu/compare.h"
 
-#include <math.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,9 +26,6 @@
 
 enum { SLOTS = 2, FRAMES_WITH_STATE = 5, SKIPPED = 77, ALIGNMENT = 256 };
 
-#define RELATIVE 1e-5
-#define CANCELS  1e-7
-
 struct options {
   enum gpu_backend_choice backend;
   bool small; /* small frames only, for tools that slow everything down */
@@ -41,13 +37,6 @@ struct options {
 struct arena {
   unsigned char *base;
   size_t bytes, used;
-};
-
-struct difference {
-  double worst;            /* levels, or as a share of the value */
-  size_t unequal, samples; /* in all */
-  size_t first;            /* sample beyond the tolerance */
-  bool beyond;
 };
 
 struct tally {
@@ -75,55 +64,6 @@ static void *take(struct arena *arena, size_t bytes) {
   ASAN_UNPOISON_MEMORY_REGION(memory, bytes);
   ASAN_POISON_MEMORY_REGION(memory + bytes, span - bytes);
   return memory;
-}
-
-/* -- comparing ----------------------------------------------------------------------------------------------------- */
-
-static void note(struct difference *difference, size_t index, double distance, bool within) {
-  difference->unequal += distance != 0;
-  difference->worst = fmax(difference->worst, distance);
-  if (!within && !difference->beyond) {
-    difference->beyond = true;
-    difference->first = index;
-  }
-}
-
-static void compare_bytes(struct difference *difference, const uint8_t *a, const uint8_t *b, size_t count) {
-  difference->samples += count;
-  if (memcmp(a, b, count) == 0) {
-    return;
-  }
-  for (size_t i = 0; i < count; i++) {
-    int distance = abs(a[i] - b[i]);
-    note(difference, i, distance, distance <= 1);
-  }
-}
-
-static double largest_of(const float *values, size_t count) {
-  double largest = 0;
-  for (size_t i = 0; i < count; i++) {
-    double size = fabs((double)values[i]);
-    largest = isfinite(size) && size > largest ? size : largest;
-  }
-  return largest;
-}
-
-static bool both_special(float a, float b) { return (isnan(a) && isnan(b)) || (isinf(a) && a == b); }
-
-static void compare_floats(struct difference *difference, const float *a, const float *b, size_t count) {
-  difference->samples += count;
-  if (memcmp(a, b, count * sizeof *a) == 0) {
-    return;
-  }
-  const double floor = largest_of(a, count) * CANCELS;
-  for (size_t i = 0; i < count; i++) {
-    double distance = fabs((double)a[i] - (double)b[i]);
-    if (a[i] == b[i] || both_special(a[i], b[i])) {
-      continue;
-    }
-    double size = fmax(fabs((double)a[i]), fabs((double)b[i]));
-    note(difference, i, distance / size, distance <= fmax(size * RELATIVE, floor));
-  }
 }
 
 /* -- one case ------------------------------------------------------------------------------------------------------ */
