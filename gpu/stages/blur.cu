@@ -21,6 +21,8 @@ enum { THREADS_X = 32, THREADS_Y = 8, TILE_Y = 16, TILE_RADIUS = BLUR_TILE_RADIU
  * read from different banks. A tile is as wide as its threads make it, in whole pixels. */
 enum { SUMS_DOWN = 4, SUMS_ALONG = 5 };
 
+enum { SHARED_BYTES = 48 * 1024 /* of a block, without asking for more */ };
+
 struct geometry {
   int32_t width, height, channels, radius;
   __device__ __host__ int32_t row() const { return width * channels; }
@@ -166,7 +168,10 @@ int launch(const stage_call *call, const geometry &image, const blur_weights &we
   const Sample *in = static_cast<const Sample *>(call->input);
   Sample *out = static_cast<Sample *>(call->output);
   if (image.radius <= TILE_RADIUS) {
-    const int32_t width = THREADS_X / image.channels * image.channels * SUMS_ALONG;
+    const int32_t width = (image.channels == 1 ? 32 : 24) * SUMS_ALONG;
+    static_assert((2 * TILE_Y + 2 * TILE_RADIUS) * (32 * SUMS_ALONG + 2 * TILE_RADIUS) * sizeof(float) <= SHARED_BYTES &&
+                      (2 * TILE_Y + 2 * TILE_RADIUS) * (24 * SUMS_ALONG + 2 * TILE_RADIUS * 3) * sizeof(float) <= SHARED_BYTES,
+                  "a tile must fit what every device has");
     const size_t columns = size_t(width) + 2 * size_t(image.radius) * image.channels;
     const size_t bytes = (2 * TILE_Y + 2 * size_t(image.radius)) * columns * sizeof(float);
     blur_tile<Sample><<<blocks_of(image, width, TILE_Y), threads, bytes, stream>>>(in, out, image, width, weights);

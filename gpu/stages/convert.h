@@ -42,7 +42,8 @@ STAGE_INLINE int16_t convert_multiply(int16_t level128, int16_t coefficient) {
 STAGE_INLINE uint8_t convert_level(int16_t value) {
   int16_t level = (int16_t)((int16_t)(value + CONVERT_ONE / 2) >> 5);
   level = level < 0 ? (int16_t)0 : level;
-  return (uint8_t)(level > 255 ? 255 : level);
+  level = level > 255 ? (int16_t)255 : level;
+  return (uint8_t)level;
 }
 
 /* Three levels times 128, weighted. */

@@ -1,8 +1,8 @@
 /*
  * sobel: kernel and launcher.
  *
- * A thread makes a block of ROWS rows and 8 columns of bytes or 4 of floats. It loads all the rows it needs before it
- * computes, so that many loads are on their way at once. Where the width is a multiple of the
+ * A thread goes down a strip of columns, 8 for bytes and 4 for floats, and keeps three rows of it in registers, so that
+ * a row is loaded once for each strip of ROWS rows and twice where two strips meet. Where the width is a multiple of the
  * strip's, and it does not touch the edge, loads and stores are as wide as the strip.
  */
 #include "gpu/stages/launch.cuh"
@@ -14,7 +14,7 @@ extern "C" {
 
 namespace {
 
-enum { THREADS_X = 32, THREADS_Y = 4, ROWS = 4 };
+enum { THREADS_X = 32, THREADS_Y = 4, ROWS = 8 };
 
 template <typename Sample> constexpr int across = sizeof(Sample) == 1 ? 8 : 4;
 
@@ -56,28 +56,6 @@ __device__ __forceinline__ float edge(const sobel_constants &k, const strip_row<
                       down.sample[i + 1], down.sample[i + 2]});
 }
 
-/* Makes one row from three, and stores as much of it as the image has. */
-template <typename Sample>
-__device__ __forceinline__ void store(Sample *out, const sobel_constants &k, const strip_row<Sample> *rows, bool aligned,
-                                      uint32_t left) {
-  constexpr int count = across<Sample>;
-  launch_pack<Sample, count> result;
-#pragma unroll
-  for (int i = 0; i < count; i++) {
-    result.values[i] = edge(k, rows[0], rows[1], rows[2], i);
-  }
-  if (aligned) {
-    *reinterpret_cast<launch_pack<Sample, count> *>(out) = result;
-    return;
-  }
-#pragma unroll
-  for (int i = 0; i < count; i++) {
-    if (i < left) {
-      out[i] = result.values[i];
-    }
-  }
-}
-
 template <typename Sample>
 __global__ void __launch_bounds__(THREADS_X *THREADS_Y)
     sobel_kernel(const Sample *__restrict__ in, Sample *__restrict__ out, int32_t width, int32_t height, sobel_constants k) {
@@ -90,16 +68,28 @@ __global__ void __launch_bounds__(THREADS_X *THREADS_Y)
   const bool aligned = width % count == 0;
   const bool wide = aligned && x > 0 && x + count < width;
   const auto row = [&](int32_t y) { return in + uint64_t(border_reflect(y, height)) * width; };
-  strip_row<Sample> rows[ROWS + 2];
+  strip_row<Sample> up = load(row(first - 1), x, width, wide);
+  strip_row<Sample> middle = load(row(first), x, width, wide);
+  for (int32_t y = first; y < first + ROWS && y < height; y++) {
+    const strip_row<Sample> down = load(row(y + 1), x, width, wide);
+    launch_pack<Sample, count> result;
 #pragma unroll
-  for (int i = 0; i < ROWS + 2; i++) {
-    rows[i] = load(row(first - 1 + i), x, width, wide);
-  }
-#pragma unroll
-  for (int i = 0; i < ROWS; i++) {
-    if (first + i < height) {
-      store(out + uint64_t(first + i) * width + x, k, rows + i, aligned, uint32_t(width) - x);
+    for (int i = 0; i < count; i++) {
+      result.values[i] = edge(k, up, middle, down, i);
     }
+    Sample *target = out + uint64_t(y) * width + x;
+    if (aligned) {
+      *reinterpret_cast<launch_pack<Sample, count> *>(target) = result;
+    } else {
+#pragma unroll
+      for (int i = 0; i < count; i++) {
+        if (x + i < width) {
+          target[i] = result.values[i];
+        }
+      }
+    }
+    up = middle;
+    middle = down;
   }
 }
 
