@@ -17,7 +17,7 @@ static struct config_mark place(const struct node *pipeline, const char *section
   return node ? node->at : pipeline->name_at;
 }
 
-static bool is_stream(const char *path) { return path && strcmp(path, "-") == 0; }
+static bool is_standard(const char *path) { return path && strcmp(path, "-") == 0; }
 
 static void check_clients(struct reader *reader, const struct node *node, const struct config_pipeline *pipeline) {
   if (pipeline->source.clients > 1 && pipeline->sink.endpoint != CONFIG_REPLY) {
@@ -35,7 +35,7 @@ static void check_reply(struct reader *reader, const struct node *node, const st
 }
 
 static void check_loop(struct reader *reader, const struct node *node, const struct config_pipeline *pipeline) {
-  if (pipeline->source.loop && is_stream(pipeline->source.path)) {
+  if (pipeline->source.loop && is_standard(pipeline->source.path)) {
     config_errors_add(reader->errors, place(node, "source", "loop"), "name a file, or remove 'loop'",
                       "standard input cannot be read in a loop");
   }
@@ -123,10 +123,10 @@ static bool claim_pipeline(struct reader *reader, struct claims *claims, const s
   const struct config_sink *sink = &pipeline->sink;
   struct claim in = {.path = source->path, .user = "source", .pipeline = pipeline->name, .at = source->path_at};
   struct claim out = {.path = sink->path, .user = "sink", .pipeline = pipeline->name, .at = sink->path_at};
-  in.path = is_stream(in.path) ? "/dev/stdin" : in.path;
-  bool one_reader = source->endpoint == CONFIG_SOCKET || is_stream(source->path);
+  in.path = is_standard(in.path) ? "/dev/stdin" : in.path;
+  bool one_reader = source->endpoint == CONFIG_SOCKET || is_standard(source->path);
   bool one_writer = sink->endpoint == CONFIG_SOCKET || (sink->endpoint == CONFIG_FILE && is_exclusive_file(sink->path));
-  out.path = one_writer && is_stream(out.path) ? "/dev/stdout" : out.path;
+  out.path = one_writer && is_standard(out.path) ? "/dev/stdout" : out.path;
   return (!one_reader || claim(reader, claims, &in)) && (!one_writer || claim(reader, claims, &out));
 }
 

@@ -43,7 +43,7 @@ static bool standard(int number, int flags, const char *name, struct endpoint *e
     return cannot_open(name, errno, failure);
   }
   struct stat status;
-  endpoint->kind = fstat(endpoint->fd, &status) == 0 && S_ISREG(status.st_mode) ? ENDPOINT_FILE : ENDPOINT_STREAM;
+  endpoint->kind = fstat(endpoint->fd, &status) == 0 && S_ISREG(status.st_mode) ? ENDPOINT_FILE : ENDPOINT_ONCE;
   return true;
 }
 
@@ -65,7 +65,7 @@ static bool open_path(const char *path, int flags, struct endpoint *endpoint, st
   }
   endpoint->kind = S_ISFIFO(status.st_mode)                             ? ENDPOINT_FIFO
                    : S_ISREG(status.st_mode) || S_ISBLK(status.st_mode) ? ENDPOINT_FILE
-                                                                        : ENDPOINT_STREAM;
+                                                                        : ENDPOINT_ONCE;
   return true;
 }
 

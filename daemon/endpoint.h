@@ -9,9 +9,9 @@
 #include "daemon/failure.h"
 
 enum endpoint_kind {
-  ENDPOINT_FILE,   /* has an end, which is final */
-  ENDPOINT_STREAM, /* standard input or output, a terminal, a device: ends once */
-  ENDPOINT_FIFO    /* named: the other side comes and goes */
+  ENDPOINT_FILE, /* has an end, which is final */
+  ENDPOINT_ONCE, /* standard input or output, a terminal, a device: ends once */
+  ENDPOINT_FIFO  /* named: the other side comes and goes */
 };
 
 struct endpoint {

@@ -176,24 +176,24 @@ static size_t copy_payload(struct fill *fill, const unsigned char *bytes, size_t
 
 /* The header ends alone, so that the first frame begins with a byte of its own. */
 static size_t preamble_part(const struct fill *fill, const unsigned char *bytes, size_t count) {
-  const unsigned char *end = fill->framing.state == FRAMING_STREAM ? memchr(bytes, '\n', count) : NULL;
+  const unsigned char *end = fill->framing.state == FRAMING_HEADER ? memchr(bytes, '\n', count) : NULL;
   return end ? (size_t)(end - bytes) + 1 : count;
 }
 
 static bool take_preamble(struct fill *fill, const unsigned char *bytes, size_t *count) {
-  bool in_header = fill->framing.state == FRAMING_STREAM;
+  bool in_header = fill->framing.state == FRAMING_HEADER;
   size_t part = preamble_part(fill, bytes, *count);
   *count = framing_take(&fill->framing, (const char *)bytes, part, fill->problem);
-  if (in_header && fill->framing.state != FRAMING_STREAM) {
+  if (in_header && fill->framing.state != FRAMING_HEADER) {
     fill->since = 0;
   }
   return *count != SIZE_MAX;
 }
 
-/* Begins what the next staged byte begins; false: a frame, and it has to wait. The stream's header is timed like a
+/* Begins what the next staged byte begins; false: a frame, and it has to wait. The y4m header is timed like a
  * frame: a producer that never ended it would hold its place for ever. */
 static bool note_beginning(struct fill *fill, int64_t now) {
-  if (fill->framing.state == FRAMING_STREAM) {
+  if (fill->framing.state == FRAMING_HEADER) {
     fill->since = fill->since == 0 ? now : fill->since;
   } else if (!fill->begun) {
     if (!may_begin(fill)) {

@@ -30,7 +30,7 @@ struct fill {
   struct slot *filling; /* the slot of that frame, or NULL: it is being discarded */
   size_t filled;        /* payload bytes of that frame that have come */
   int64_t read_began;   /* of the read whose bytes are being taken: a frame that begins in it came no later */
-  int64_t since;        /* when the frame, or the stream's header, began; 0: neither */
+  int64_t since;        /* when the frame, or the y4m header, began; 0: neither */
   uint64_t sequence;    /* of the next frame */
   bool restart;         /* the next frame is the first of its producer */
   char problem[PROTOCOL_PROBLEM];

@@ -1,5 +1,5 @@
 /*
- * The far side of a pipeline: its sink, and the readers, file or stream that take the results.
+ * The far side of a pipeline: its sink, and the readers or the file that take the results.
  *
  * The outlet opens and closes every descriptor; between sink_attach() and SINK_DETACHED the sink has it. A FIFO without a
  * reader is tried again until there is one, so a reader always starts at a whole result. Pipelines that reply have none.
@@ -38,7 +38,7 @@ struct listener *outlet_listener(struct outlet *outlet);
 void outlet_stop(struct outlet *outlet);
 void outlet_on_event(struct outlet *outlet, const struct sink_event *event);
 
-/* Standard output, or another stream that cannot come back, was closed by its reader. */
+/* Standard output, or another reader that cannot come back, was closed by its reader. */
 bool outlet_ended(const struct outlet *outlet);
 unsigned outlet_readers(const struct outlet *outlet);
 uint64_t outlet_missed(const struct outlet *outlet); /* whole results, readers that left included */

@@ -10,7 +10,7 @@ enum { FRAME_WORD = sizeof frame_word - 1 };
 void framing_start(struct framing *framing, enum config_protocol protocol, const struct frame_format *format) {
   framing->protocol = protocol;
   framing->format = *format;
-  framing->state = protocol == CONFIG_PROTOCOL_Y4M ? FRAMING_STREAM : FRAMING_PAYLOAD;
+  framing->state = protocol == CONFIG_PROTOCOL_Y4M ? FRAMING_HEADER : FRAMING_PAYLOAD;
   framing->length = 0;
 }
 
@@ -19,7 +19,7 @@ void framing_next(struct framing *framing) {
   framing->length = 0;
 }
 
-bool framing_at_boundary(const struct framing *framing) { return framing->state != FRAMING_STREAM && framing->length == 0; }
+bool framing_at_boundary(const struct framing *framing) { return framing->state != FRAMING_HEADER && framing->length == 0; }
 
 size_t framing_shortest(const struct framing *framing) { return framing->protocol == CONFIG_PROTOCOL_Y4M ? FRAME_WORD + 1 : 0; }
 
@@ -34,7 +34,7 @@ static bool check_frame_line(const struct framing *framing, char problem[PROTOCO
 }
 
 static bool end_line(struct framing *framing, char problem[PROTOCOL_PROBLEM]) {
-  if (framing->state == FRAMING_STREAM) {
+  if (framing->state == FRAMING_HEADER) {
     if (!y4m_check_header(framing->line, framing->length, &framing->format, problem)) {
       return false;
     }
@@ -52,16 +52,16 @@ static bool end_line(struct framing *framing, char problem[PROTOCOL_PROBLEM]) {
 /* Garbage is refused at its first byte that differs, not when a line's worth of it has come. */
 static bool add_byte(struct framing *framing, char byte, char problem[PROTOCOL_PROBLEM]) {
   static const char magic[] = "YUV4MPEG2 ";
-  const char *expected = framing->state == FRAMING_STREAM ? magic : frame_word;
+  const char *expected = framing->state == FRAMING_HEADER ? magic : frame_word;
   if (framing->length < strlen(expected) && byte != expected[framing->length]) {
     snprintf(problem, PROTOCOL_PROBLEM,
-             framing->state == FRAMING_STREAM ? "a y4m stream must begin with 'YUV4MPEG2 ': is the producer sending raw frames?"
+             framing->state == FRAMING_HEADER ? "a y4m stream must begin with 'YUV4MPEG2 ': is the producer sending raw frames?"
                                               : "the line before a frame must begin with FRAME: is the frame size right?");
     return false;
   }
   if (framing->length == PROTOCOL_LINE) {
     snprintf(problem, PROTOCOL_PROBLEM, "a y4m %s is longer than %d bytes",
-             framing->state == FRAMING_STREAM ? "header" : "FRAME line", PROTOCOL_LINE);
+             framing->state == FRAMING_HEADER ? "header" : "FRAME line", PROTOCOL_LINE);
     return false;
   }
   framing->line[framing->length++] = byte;

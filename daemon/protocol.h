@@ -17,7 +17,7 @@ enum {
 };
 
 enum framing_state {
-  FRAMING_STREAM, /* within the stream's header */
+  FRAMING_HEADER, /* within the line before the first frame */
   FRAMING_FRAME,  /* within a frame's line; no byte of it may have come yet */
   FRAMING_PAYLOAD /* the next byte is payload */
 };

@@ -20,7 +20,7 @@ struct session;
 struct sink;
 
 enum descriptor_kind {
-  DESCRIPTOR_STREAM, /* socket, pipe, FIFO, terminal: read and written when ready */
+  DESCRIPTOR_POLLED, /* socket, pipe, FIFO, terminal: read and written when ready */
   DESCRIPTOR_FILE    /* regular file or block device: through uv_fs, one request at a time */
 };
 

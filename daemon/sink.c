@@ -45,8 +45,8 @@ static const struct sink_operations *kind_of(const struct config_sink *config) {
     return &sink_file_operations; /* not there yet: it will be a regular file */
   }
   bool is_terminal = is_standard_output && isatty(STDOUT_FILENO);
-  bool is_stream = S_ISFIFO(status.st_mode) || S_ISSOCK(status.st_mode) || (S_ISCHR(status.st_mode) && is_terminal);
-  return is_stream ? &sink_readers_operations : &sink_file_operations;
+  bool is_polled = S_ISFIFO(status.st_mode) || S_ISSOCK(status.st_mode) || (S_ISCHR(status.st_mode) && is_terminal);
+  return is_polled ? &sink_readers_operations : &sink_file_operations;
 }
 
 struct sink *sink_new(const struct sink_setup *setup, struct failure *failure) {

@@ -1,6 +1,6 @@
 /*
  * A sink: where a session's results go, in order. Three kinds behind one interface: any number of readers of a
- * socket, one stream (standard output, a FIFO, the producer's own connection), one file.
+ * socket, just one (standard output, a FIFO, the producer's own connection), a file.
  *
  * A sink lives on its session's lane. It is offered slots in EMITTING and gives each back through two calls: the
  * result has its fate (once), the slot's memory is no longer needed (once). Readers are descriptors that
@@ -53,13 +53,13 @@ struct reader *reader_free(struct reader *reader);
 /* Results this reader took and missed so far; any thread. */
 void reader_read(const struct reader *reader, uint64_t *emitted, uint64_t *missed);
 
-/* Adds a reader; a file or stream sink takes exactly one. A regular file is continued at its end: see
+/* Adds a reader; all but a socket take exactly one. A regular file is continued at its end: see
  * sink_prepare_file(). */
 void sink_attach(struct sink *sink, struct reader *reader);
 /* Detaches every reader; results still waiting get `shutdown` from their session first. Then SINK_STOPPED. */
 void sink_stop(struct sink *sink);
 
-/* Makes a regular file fit to be continued: a y4m file must be empty or start with this stream's header; a torn
+/* Makes a regular file fit to be continued: a y4m file must be empty or start with the header of these results; a torn
  * last result is refused with a sentence that says so. Blocks: for a set-up thread. */
 bool sink_prepare_file(const struct config_pipeline *config, const struct frame_format *output, int fd,
                        struct failure *failure);

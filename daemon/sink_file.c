@@ -18,7 +18,7 @@ static void write_more(struct sink *sink);
 
 static void offered(struct sink *sink) { (void)sink; }
 
-/* What goes before the result under way: the stream's header too, at the beginning of the file. */
+/* What goes before the result under way: the y4m header too, at the beginning of the file. */
 static size_t preamble(const struct sink *sink, uv_buf_t buffers[2], int *count) {
   *count = 0;
   size_t total = 0;

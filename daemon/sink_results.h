@@ -48,7 +48,7 @@ struct sink_notice {
   struct sink_event event;
 };
 
-/* One attached descriptor. The stream and the file sink use what they need of it. */
+/* One attached descriptor. A file uses the least of it. */
 struct reader {
   struct message message; /* sink_attach() */
   struct sink *sink;
@@ -56,7 +56,7 @@ struct reader {
   int fd;
   _Atomic uint64_t emitted, missed;
   struct reader *next, **link; /* all readers of the sink */
-  /* a stream */
+  /* polled: all but a file */
   uv_poll_t poll;
   bool is_socket;
   bool writable;    /* as far as is known */
@@ -64,7 +64,7 @@ struct reader {
   bool urgent;      /* it has sent urgent data, and says that at every poll for it */
   bool leaving;     /* its poll handle is closing */
   int polled;       /* events that are polled for */
-  size_t header_at; /* bytes of the stream's header that were sent */
+  size_t header_at; /* bytes of the y4m header that were sent */
   uint64_t at;      /* the result it is on */
   size_t sent;      /* bytes of that result, prefix included */
   /* drop: the rest of a result whose slot was needed */
@@ -97,7 +97,7 @@ struct sink {
   struct reader *readers;
   struct message stop_message;
   struct sink_notice stopped_notice;
-  /* streams */
+  /* with readers */
   struct pending *spares;
   unsigned departing;                           /* readers whose handles are closing */
   void (*gone)(void *session, const char *why); /* reply */

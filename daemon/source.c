@@ -22,10 +22,10 @@ static bool can_be_polled(int fd) {
 enum descriptor_kind descriptor_kind(int fd) {
   struct stat status;
   if (fstat(fd, &status) != 0) {
-    return DESCRIPTOR_STREAM;
+    return DESCRIPTOR_POLLED;
   }
   bool is_file = S_ISREG(status.st_mode) || S_ISBLK(status.st_mode) || (S_ISCHR(status.st_mode) && !can_be_polled(fd));
-  return is_file ? DESCRIPTOR_FILE : DESCRIPTOR_STREAM;
+  return is_file ? DESCRIPTOR_FILE : DESCRIPTOR_POLLED;
 }
 
 void source_open(struct source *source, struct lane *lane, int fd) {
@@ -39,7 +39,7 @@ void source_open(struct source *source, struct lane *lane, int fd) {
   if (source->kind == DESCRIPTOR_FILE) {
     source_file_open(source, lane);
   } else {
-    source_stream_open(source, lane);
+    source_polled_open(source, lane);
   }
 }
 
@@ -47,7 +47,7 @@ bool source_turn(struct source *source, int64_t now) {
   if (source->state != SOURCE_OPEN) {
     return false;
   }
-  return source->kind == DESCRIPTOR_FILE ? source_file_turn(source, now) : source_stream_turn(source, now);
+  return source->kind == DESCRIPTOR_FILE ? source_file_turn(source, now) : source_polled_turn(source, now);
 }
 
 void source_tick(struct source *source, int64_t now) {
@@ -60,7 +60,7 @@ void source_tick(struct source *source, int64_t now) {
 }
 
 void source_poke(struct source *source) {
-  source->readable |= source->state == SOURCE_OPEN && source->kind == DESCRIPTOR_STREAM;
+  source->readable |= source->state == SOURCE_OPEN && source->kind == DESCRIPTOR_POLLED;
 }
 
 bool source_waits(const struct source *source) {
@@ -79,9 +79,9 @@ void source_end(struct source *source, enum detach_reason reason, const char *fo
   lane_schedule(source->runner);
 }
 
-void source_end_of_stream(struct source *source) {
+void source_end_of_input(struct source *source) {
   struct fill *fill = source->fill;
-  bool in_header = fill->framing.state == FRAMING_STREAM && fill->framing.length > 0;
+  bool in_header = fill->framing.state == FRAMING_HEADER && fill->framing.length > 0;
   size_t filled = fill->filled;
   if (fill->begun) {
     source_end(source, DETACH_TRUNCATED, "it ended within frame %llu, after %zu of %zu bytes; is the frame size right?",
@@ -99,7 +99,7 @@ void source_close(struct source *source) {
   if (source->kind == DESCRIPTOR_FILE) {
     source_file_close(source);
   } else {
-    source_stream_close(source);
+    source_polled_close(source);
   }
 }
 

@@ -2,8 +2,8 @@
  * A source: where a producer's bytes come from. It reads straight to where the fill step says, and stops reading when the
  * fill has no place: the producer feels it, and nothing is buffered in between.
  *
- * Two kinds: a stream (socket, pipe, FIFO, terminal) is read when it is ready, without blocking; a file through uv_fs,
- * one request at a time. Lives on its session's lane.
+ * Two kinds: one that is polled (socket, pipe, FIFO, terminal) is read when it is ready, without blocking; a file through
+ * uv_fs, one request at a time. Lives on its session's lane.
  */
 #ifndef FRAMED_DAEMON_SOURCE_H
 #define FRAMED_DAEMON_SOURCE_H
@@ -31,7 +31,7 @@ struct source {
   char text[256];
   void (*closed)(struct source *source); /* source_close() is done; the descriptor is the receiver's */
 
-  /* a stream */
+  /* polled */
   bool is_socket;
   bool readable; /* as far as is known */
   uv_poll_t poll;
@@ -51,7 +51,7 @@ struct source {
 void source_open(struct source *source, struct lane *lane, int fd);
 /* Reads what there is, within a budget; true: there may be more to do at once. */
 bool source_turn(struct source *source, int64_t now);
-/* spin: look at the stream in the next turn, whatever the poll says. */
+/* spin: try to read in the next turn, whatever the poll says. */
 void source_poke(struct source *source);
 /* Ends the source if the frame that has begun is overdue. */
 void source_tick(struct source *source, int64_t now);
@@ -64,11 +64,11 @@ void source_close(struct source *source);
 __attribute__((format(printf, 3, 4))) void source_end(struct source *source, enum detach_reason reason, const char *format,
                                                       ...);
 /* The producer's bytes are over. */
-void source_end_of_stream(struct source *source);
+void source_end_of_input(struct source *source);
 
-void source_stream_open(struct source *source, struct lane *lane);
-bool source_stream_turn(struct source *source, int64_t now);
-void source_stream_close(struct source *source);
+void source_polled_open(struct source *source, struct lane *lane);
+bool source_polled_turn(struct source *source, int64_t now);
+void source_polled_close(struct source *source);
 void source_file_open(struct source *source, struct lane *lane);
 bool source_file_turn(struct source *source, int64_t now);
 void source_file_close(struct source *source);

@@ -36,7 +36,7 @@ static void at_end(struct source *source) {
     fill_rewind(source->fill);
     return;
   }
-  source_end_of_stream(source);
+  source_end_of_input(source);
 }
 
 static void on_read(uv_fs_t *request) {

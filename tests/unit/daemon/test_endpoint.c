@@ -99,10 +99,10 @@ END_TEST
 
 START_TEST(a_device_is_a_stream) {
   ck_assert(open_source("/dev/zero"));
-  ck_assert_int_eq(endpoint.kind, ENDPOINT_STREAM);
+  ck_assert_int_eq(endpoint.kind, ENDPOINT_ONCE);
   endpoint_close(&endpoint);
   ck_assert(open_sink("/dev/null"));
-  ck_assert_int_eq(endpoint.kind, ENDPOINT_STREAM);
+  ck_assert_int_eq(endpoint.kind, ENDPOINT_ONCE);
 }
 END_TEST
 
@@ -113,7 +113,7 @@ START_TEST(standard_input_stops_blocking_for_us_only) {
   int before = dup(STDIN_FILENO);
   ck_assert_int_eq(dup2(ends[0], STDIN_FILENO), STDIN_FILENO);
   ck_assert(open_source("-"));
-  ck_assert_int_eq(endpoint.kind, ENDPOINT_STREAM);
+  ck_assert_int_eq(endpoint.kind, ENDPOINT_ONCE);
   ck_assert_int_ne(fcntl(endpoint.fd, F_GETFL) & O_NONBLOCK, 0);
   ck_assert_int_eq(fcntl(STDIN_FILENO, F_GETFL) & O_NONBLOCK, 0);
   ck_assert_int_eq(write(ends[1], "x", 1), 1);

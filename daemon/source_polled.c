@@ -1,8 +1,8 @@
 /*
- * Streams: sockets, pipes, FIFOs and terminals, read without blocking.
+ * Sockets, pipes, FIFOs and terminals: polled, and read without blocking.
  *
  * The poll handle stays armed while bytes flow. Reading is tried first and waited for only when there was nothing, and
- * a stream that is ready while the fill step has no place is taken off the poll at its second report, so that a slow
+ * one that is ready while the fill step has no place is taken off the poll at its second report, so that a slow
  * pipeline costs neither a busy loop nor two system calls a frame.
  */
 #include <errno.h>
@@ -36,7 +36,7 @@ static void arm(struct source *source) {
   }
 }
 
-void source_stream_open(struct source *source, struct lane *lane) {
+void source_polled_open(struct source *source, struct lane *lane) {
   struct stat status;
   source->is_socket = fstat(source->fd, &status) == 0 && S_ISSOCK(status.st_mode);
   source->readable = true;
@@ -69,7 +69,7 @@ static void fail(struct source *source, int error) {
   if (error == EAGAIN || error == EWOULDBLOCK) {
     arm(source);
   } else if (error == ECONNRESET) {
-    source_end_of_stream(source); /* it closed without reading what we sent */
+    source_end_of_input(source); /* it closed without reading what we sent */
   } else if (error != EINTR) {
     source_end(source, DETACH_ERROR, "reading failed: %s", strerror(error));
   }
@@ -91,7 +91,7 @@ static size_t read_once(struct source *source, int64_t now) {
   ssize_t got = read_some(source, vector, count);
   if (got <= 0) {
     if (got == 0) {
-      source_end_of_stream(source);
+      source_end_of_input(source);
     } else {
       fail(source, errno);
     }
@@ -106,7 +106,7 @@ static size_t read_once(struct source *source, int64_t now) {
   return (size_t)got;
 }
 
-bool source_stream_turn(struct source *source, int64_t now) {
+bool source_polled_turn(struct source *source, int64_t now) {
   size_t total = 0;
   for (int reads = 0; reads < READS_A_TURN && total < BYTES_A_TURN; reads++) {
     size_t got = source->readable ? read_once(source, now) : 0;
@@ -118,7 +118,7 @@ bool source_stream_turn(struct source *source, int64_t now) {
   return true;
 }
 
-void source_stream_close(struct source *source) {
+void source_polled_close(struct source *source) {
   if (!source->poll.data) { /* it was never made */
     source->state = SOURCE_NONE;
     source->closed(source);
