@@ -47,11 +47,17 @@ void server_end(struct server *server) {
 
 /* -- stopping -------------------------------------------------------------------------------------------------- */
 
-static void cut(void *context) {
-  struct server *server = context;
+static void cut(struct server *server) {
   for (unsigned i = 0; i < server->pipeline_count; i++) {
     pipeline_stop(server->pipelines[i]);
   }
+}
+
+/* The limit stays NULL from here on, for a reload that is over only now: see server_on_reloaded(). */
+static void on_limit(void *context) {
+  struct server *server = context;
+  server->limit = loop_timer_close(server->limit);
+  cut(server);
 }
 
 /* Calls `act` if it is not over by then. */
@@ -94,7 +100,7 @@ void server_stop(struct server *server, const char *why) {
   if (server->phase == SERVER_STARTING) {
     return; /* on_prepared() ends it */
   }
-  limit(server, cut, (uint64_t)(server->config->drain_timeout_ns / NS_PER_MS));
+  limit(server, on_limit, (uint64_t)(server->config->drain_timeout_ns / NS_PER_MS));
   if (server->reload) {
     reload_cancel(server->reload);
   } else if (server->phase == SERVER_RUNNING) {
@@ -123,6 +129,9 @@ static void end_of_input(struct server *server) {
 void server_on_reloaded(struct server *server) {
   if (server->phase == SERVER_RUNNING && server->stop_wanted) {
     stop_pipelines(server);
+    if (!server->limit) {
+      cut(server); /* the time was over before the reload was: what it has started has none left */
+    }
   } else {
     end_of_input(server);
   }
@@ -139,6 +148,9 @@ void server_fail(struct server *server, const struct failure *failure) {
   } else {
     server->phase = SERVER_STOPPING;
     cut(server);
+    if (all_stopped(server)) { /* none has started, or there is none */
+      server_end(server);
+    }
   }
 }
 
