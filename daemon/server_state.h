@@ -1,6 +1,6 @@
 /*
- * The server's own state, for the files that make it up: server.c (opening, closing, questions, commands), shutdown.c
- * (every way to end), supervise.c (what happens every few seconds), signals.c and reload.c.
+ * The server's own state, for the files that make it up: server.c (from begin to end, questions, commands), startup.c,
+ * shutdown.c (every way to end), supervise.c (what happens every few seconds), signals.c and reload.c.
  */
 #ifndef FRAMED_DAEMON_SERVER_STATE_H
 #define FRAMED_DAEMON_SERVER_STATE_H
