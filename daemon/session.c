@@ -138,8 +138,8 @@ bool session_turn(struct runner *runner) {
 /* While the process was stopped (SIGSTOP, a frozen machine) neither device nor producer was looked at: no limit counts
  * that time. */
 static void excuse_standstill(struct session *session, int64_t now) {
-  if (session->ticked != 0 && now - session->ticked > STANDSTILL) {
-    session->went_on = now;
+  if (now - session->ticked > STANDSTILL) {
+    session->account.now.last_completion = now;
     session->fill.since = session->fill.since != 0 ? now : 0;
   }
   session->ticked = now;
@@ -149,7 +149,6 @@ void session_tick(struct runner *runner, int64_t now) {
   struct session *session = (struct session *)runner;
   int64_t progress = atomic_load_explicit(session->setup.device_completion, memory_order_relaxed);
   excuse_standstill(session, now);
-  progress = progress > session->went_on ? progress : session->went_on;
   source_tick(&session->source, now);
   completion_check(&session->road, progress, session->setup.gpu_timeout_ns, now);
   if (session->road.device_dead && !session->fault_told) {

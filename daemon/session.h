@@ -103,7 +103,8 @@ struct session_view { /* balanced: read under the lane's sequence lock */
   bool attached;
   enum session_waiting waiting;
   uint64_t submitted, completed; /* frames handed to the device and come back, ever */
-  int64_t last_completion;       /* CLOCK_MONOTONIC ns of the last completion, or of the first submit before it */
+  int64_t last_completion;       /* CLOCK_MONOTONIC ns of the last completion, or of what excuses one until then: the first
+                                  * submit to an idle device, the end of a standstill */
 };
 
 void session_read(const struct session *session, struct session_view *view);

@@ -55,6 +55,7 @@ void session_tell_stopped(struct session *session) { tell(session, &session->sto
 static struct session *ordered(struct message *message) {
   struct session *session = ((struct order *)message)->session;
   if (!session->runner.lane) {
+    session->ticked = clock_now();
     lane_join(session->setup.lane, &session->runner);
   }
   lane_schedule(&session->runner);

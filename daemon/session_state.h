@@ -38,7 +38,6 @@ struct session {
   bool stopping;
   bool fault_told;
   int64_t ticked;
-  int64_t went_on; /* when the last standstill of the process ended */
   struct arena inputs, outputs;
   unsigned char *discard;
 
