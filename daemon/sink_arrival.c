@@ -17,7 +17,7 @@
 static void on_ready(uv_poll_t *poll, int status, int events);
 
 /* A reader that has half-closed says so at every poll for its end; then only its full end is of interest, which shows
- * whatever is polled for: urgent data, as long as it sends none. */
+ * whatever is polled for: urgent data, of which there is none any more. */
 void reader_watch(struct reader *reader, bool wants_room) {
   int end = !reader->half_closed ? UV_DISCONNECT : !reader->urgent ? UV_PRIORITIZED : 0;
   int events = (wants_room ? UV_WRITABLE : 0) | end;
@@ -40,6 +40,12 @@ static bool has_hung_up(int fd) {
   return poll(&check, 1, 0) > 0 && (check.revents & (POLLHUP | POLLERR | POLLNVAL)) != 0;
 }
 
+/* Takes a byte of urgent data out of the way, which would go on waking us; true if there was none to take. */
+static bool stays_urgent(int fd) {
+  char byte;
+  return recv(fd, &byte, sizeof byte, MSG_OOB | MSG_DONTWAIT) < 0;
+}
+
 static void on_ready(uv_poll_t *poll, int status, int events) {
   struct reader *reader = poll->data;
   struct sink *sink = reader->sink;
@@ -52,7 +58,7 @@ static void on_ready(uv_poll_t *poll, int status, int events) {
       return;
     }
     reader->half_closed = true;
-    reader->urgent |= (events & UV_PRIORITIZED) != 0;
+    reader->urgent |= (events & UV_PRIORITIZED) != 0 && stays_urgent(reader->fd);
     reader_watch(reader, !reader->writable);
   }
   if ((events & UV_WRITABLE) != 0) {

@@ -61,7 +61,7 @@ struct reader {
   bool is_socket;
   bool writable;    /* as far as is known */
   bool half_closed; /* it will send nothing more, and says so at every poll */
-  bool urgent;      /* it has sent urgent data, and says that at every poll for it */
+  bool urgent;      /* it has urgent data that cannot be taken, and says so at every poll for it */
   bool leaving;     /* its poll handle is closing */
   int polled;       /* events that are polled for */
   size_t header_at; /* bytes of the y4m header that were sent */
