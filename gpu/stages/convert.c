@@ -19,11 +19,13 @@ static const char *const targets[] = {"gray", "rgb24", "bgr24", "nv12", "yuv420p
 static const char *const matrices[] = {"bt601", "bt709", NULL};
 static const char *const ranges[] = {"limited", "full", NULL};
 
+enum { LAST_TARGET = sizeof targets / sizeof targets[0] - 2 };
+
 static const struct stage_parameter parameters[] = {
     [TO] = {.name = "to",
             .type = STAGE_CHOICE,
             .required = true,
-            .maximum = sizeof targets / sizeof targets[0] - 2,
+            .maximum = LAST_TARGET,
             .choices = targets,
             .help = "Pixel format of the result, under ffmpeg's name."},
     [MATRIX] = {.name = "matrix",

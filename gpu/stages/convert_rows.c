@@ -141,6 +141,7 @@ STAGE_VECTOR static void spread_chroma(const struct convert_constants *restrict 
 STAGE_VECTOR static void add_luma(const struct convert_constants *restrict k, const uint8_t *restrict luma,
                                   const int16_t *restrict shift, size_t count, uint8_t *restrict out) {
   for (size_t i = 0; i < count; i++) {
+    /* NOLINTNEXTLINE(clang-analyzer-core.UndefinedBinaryOperatorResult): each pixel's pair was spread */
     out[i] = convert_level((int16_t)(convert_luma_to_gray(k, luma[i]) + shift[i]));
   }
 }

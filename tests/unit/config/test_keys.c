@@ -37,7 +37,7 @@ START_TEST(choices_and_sections_have_theirs) {
 END_TEST
 
 START_TEST(each_variant_has_one_selector) {
-  for (int section = 0; section < SECTION_COUNT; section++) {
+  for (enum key_section section = 0; section < SECTION_COUNT; section++) {
     unsigned variants = 0;
     for (const struct config_key *key = keys_first(section); key; key = keys_next(key)) {
       ck_assert(!key->selects || keys_has_variants(section));
