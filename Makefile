@@ -17,6 +17,8 @@ PREFIX  ?= /usr/local
 SYSCONFDIR ?= /etc
 DESTDIR ?=
 export PYTHON NVCC
+# Tests find promtool there, if tools/setup.sh had to fetch it.
+export PATH := $(PATH):$(CURDIR)/build
 
 out := build/$(VARIANT)
 bin := $(if $(filter release,$(VARIANT)),build,$(out))
@@ -206,7 +208,7 @@ slow_asan := 3
 slow_tsan := 6
 slow_coverage := 2
 e2e: programs $(run_stage) ## runs the end-to-end tests with the programs of VARIANT; PYTEST='-k raw' chooses
-	@PATH="$$PATH:$(CURDIR)/build" PYTHONDONTWRITEBYTECODE=1 FRAMED_SLOW=$${FRAMED_SLOW:-$(or $(slow_$(VARIANT)),1)} \
+	@PYTHONDONTWRITEBYTECODE=1 FRAMED_SLOW=$${FRAMED_SLOW:-$(or $(slow_$(VARIANT)),1)} \
 	 FRAMED_BINARY=$(CURDIR)/$(bin)/framed FRAMECTL=$(CURDIR)/$(bin)/framectl \
 	 FRAMED_RUN_STAGE=$(CURDIR)/$(run_stage) \
 	 $(PYTHON) -m pytest tests/e2e -q $(PYTEST)
