@@ -21,7 +21,8 @@ extern "C" {
 #undef _Static_assert
 #undef _Alignas
 
-enum { LAUNCH_THREADS = 256, LAUNCH_MAX_BLOCKS = 1 << 16 };
+enum { LAUNCH_THREADS = 256, LAUNCH_MAX_BLOCKS = 1 << 16, LAUNCH_WARP = 32 };
+constexpr unsigned launch_all_lanes = 0xffffffffU;
 
 /* Blocks for `items` units of work, one a thread until there are enough to keep any device busy. At least 1. */
 static inline unsigned launch_blocks(uint64_t items) {

@@ -10,8 +10,7 @@ extern "C" {
 
 namespace {
 
-enum { PIXELS = 4, SELECT_THREADS = 1024, WARP = 32 };
-constexpr unsigned all_lanes = 0xffffffffU;
+enum { PIXELS = 4, SELECT_THREADS = 1024 };
 
 /* Adds the changed ones of `count` pixels from `first` on to their cells, one addition for each cell they touch. */
 __device__ void count_changed(const uint8_t *mask, uint32_t count, uint64_t first, const motion_constants &constants,
@@ -116,10 +115,10 @@ __global__ void motion_begin_groups(motion_scratch scratch, motion_constants con
     cell.top = cell.bottom = row;
     changed += cell.changed;
   }
-  for (uint32_t width = WARP / 2; width > 0; width /= 2) {
-    changed += __shfl_down_sync(all_lanes, changed, width);
+  for (uint32_t width = LAUNCH_WARP / 2; width > 0; width /= 2) {
+    changed += __shfl_down_sync(launch_all_lanes, changed, width);
   }
-  if (threadIdx.x % WARP == 0 && changed != 0) {
+  if (threadIdx.x % LAUNCH_WARP == 0 && changed != 0) {
     atomicAdd(&scratch.totals->changed, changed);
   }
 }
@@ -140,11 +139,11 @@ struct motion_part {
 };
 
 __device__ motion_part merge_warp(motion_part part) {
-  for (uint32_t width = WARP / 2; width > 0; width /= 2) {
-    part.left = min(part.left, __shfl_down_sync(all_lanes, part.left, width));
-    part.right = max(part.right, __shfl_down_sync(all_lanes, part.right, width));
-    part.bottom = max(part.bottom, __shfl_down_sync(all_lanes, part.bottom, width));
-    part.changed += __shfl_down_sync(all_lanes, part.changed, width);
+  for (uint32_t width = LAUNCH_WARP / 2; width > 0; width /= 2) {
+    part.left = min(part.left, __shfl_down_sync(launch_all_lanes, part.left, width));
+    part.right = max(part.right, __shfl_down_sync(launch_all_lanes, part.right, width));
+    part.bottom = max(part.bottom, __shfl_down_sync(launch_all_lanes, part.bottom, width));
+    part.changed += __shfl_down_sync(launch_all_lanes, part.changed, width);
   }
   return part;
 }
@@ -159,7 +158,7 @@ __device__ void add_to_group(motion_cell &group, const motion_part &part) {
 /* Adds each cell to its group. A warp whose active cells are all of one group, as in large groups, adds them
  * together first; so warps stay whole, and the loop counts their first cells. */
 __global__ void motion_sum_groups(motion_scratch scratch, motion_constants constants) {
-  const uint32_t lane = threadIdx.x % WARP;
+  const uint32_t lane = threadIdx.x % LAUNCH_WARP;
   for (uint64_t base = launch_first() - lane; base < scratch.count; base += launch_stride()) {
     const uint32_t index = uint32_t(base) + lane;
     uint32_t group = MOTION_INACTIVE;
@@ -169,12 +168,12 @@ __global__ void motion_sum_groups(motion_scratch scratch, motion_constants const
       group = find_first(scratch.cells, index);
       part = {column, column, index / constants.columns, scratch.cells[index].changed};
     }
-    const unsigned active = __ballot_sync(all_lanes, group != MOTION_INACTIVE);
+    const unsigned active = __ballot_sync(launch_all_lanes, group != MOTION_INACTIVE);
     if (active == 0) {
       continue;
     }
-    const uint32_t common = __shfl_sync(all_lanes, group, __ffs(int(active)) - 1);
-    if (__all_sync(all_lanes, group == common || group == MOTION_INACTIVE)) {
+    const uint32_t common = __shfl_sync(launch_all_lanes, group, __ffs(int(active)) - 1);
+    if (__all_sync(launch_all_lanes, group == common || group == MOTION_INACTIVE)) {
       part = merge_warp(part);
       group = lane == 0 ? common : MOTION_INACTIVE;
     }

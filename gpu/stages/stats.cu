@@ -11,27 +11,26 @@ extern "C" {
 
 namespace {
 
-enum { WARP = 32, THREADS = STATS_BINS, WARPS = THREADS / WARP, BATCH = 16, COUNT_BLOCKS = 132 * 6 };
-constexpr unsigned all_lanes = 0xffffffffU;
+enum { THREADS = STATS_BINS, WARPS = int(THREADS) / LAUNCH_WARP, BATCH = 16, COUNT_BLOCKS = 132 * 6 };
 
 static_assert(sizeof(stats_totals) % sizeof(double) == 0, "chunk sums follow the totals");
-static_assert(int(STATS_LANES) == WARP, "a warp adds up a chunk");
+static_assert(int(STATS_LANES) == int(LAUNCH_WARP), "a warp adds up a chunk");
 
 struct stats_columns {
-  uint32_t counts[STATS_BINS][WARP];
+  uint32_t counts[STATS_BINS][LAUNCH_WARP];
 
   __device__ void clear() {
-    for (uint32_t lane = 0; lane < WARP; lane++) {
-      counts[threadIdx.x][(lane + threadIdx.x) % WARP] = 0;
+    for (uint32_t lane = 0; lane < LAUNCH_WARP; lane++) {
+      counts[threadIdx.x][(lane + threadIdx.x) % LAUNCH_WARP] = 0;
     }
     __syncthreads();
   }
-  __device__ void count(uint32_t bin) { atomicAdd(&counts[bin][threadIdx.x % WARP], 1U); }
+  __device__ void count(uint32_t bin) { atomicAdd(&counts[bin][threadIdx.x % LAUNCH_WARP], 1U); }
   __device__ void flush(stats_totals *totals) {
     __syncthreads();
     unsigned long long sum = 0;
-    for (uint32_t lane = 0; lane < WARP; lane++) {
-      sum += counts[threadIdx.x][(lane + threadIdx.x) % WARP];
+    for (uint32_t lane = 0; lane < LAUNCH_WARP; lane++) {
+      sum += counts[threadIdx.x][(lane + threadIdx.x) % LAUNCH_WARP];
     }
     if (sum != 0) {
       atomicAdd(&totals->bins[threadIdx.x], sum);
@@ -41,8 +40,8 @@ struct stats_columns {
 
 /* The sum of a warp's values in the order that stats.h prescribes, for its first lane. */
 __device__ double add_lanes(double sum) {
-  for (uint32_t width = WARP / 2; width > 0; width /= 2) {
-    sum += __shfl_down_sync(all_lanes, sum, width);
+  for (uint32_t width = LAUNCH_WARP / 2; width > 0; width /= 2) {
+    sum += __shfl_down_sync(launch_all_lanes, sum, width);
   }
   return sum;
 }
@@ -52,18 +51,18 @@ __device__ double add_sum_lanes(double value) {
   __shared__ double lanes[STATS_SUM_LANES];
   lanes[threadIdx.x] = value;
   __syncthreads();
-  for (uint32_t width = STATS_SUM_LANES / 2; width >= WARP; width /= 2) {
+  for (uint32_t width = STATS_SUM_LANES / 2; width >= LAUNCH_WARP; width /= 2) {
     if (threadIdx.x < width) {
       lanes[threadIdx.x] += lanes[threadIdx.x + width];
     }
     __syncthreads();
   }
-  return threadIdx.x < WARP ? add_lanes(lanes[threadIdx.x]) : 0;
+  return threadIdx.x < LAUNCH_WARP ? add_lanes(lanes[threadIdx.x]) : 0;
 }
 
 __device__ uint32_t warp_greatest(uint32_t value) {
-  for (uint32_t width = WARP / 2; width > 0; width /= 2) {
-    const uint32_t other = __shfl_down_sync(all_lanes, value, width);
+  for (uint32_t width = LAUNCH_WARP / 2; width > 0; width /= 2) {
+    const uint32_t other = __shfl_down_sync(launch_all_lanes, value, width);
     value = other > value ? other : value;
   }
   return value;
@@ -108,9 +107,10 @@ __global__ void __launch_bounds__(THREADS)
     stats_count_floats(const float *__restrict__ in, stats_totals *totals, double *sums, stats_constants constants) {
   __shared__ stats_columns columns;
   columns.clear();
-  const uint32_t lane = threadIdx.x % WARP;
+  const uint32_t lane = threadIdx.x % LAUNCH_WARP;
   stats_seen seen = {0, 0, 0};
-  for (uint64_t chunk = launch_first() / WARP; chunk < stats_chunks(constants.samples); chunk += launch_stride() / WARP) {
+  for (uint64_t chunk = launch_first() / LAUNCH_WARP; chunk < stats_chunks(constants.samples);
+       chunk += launch_stride() / LAUNCH_WARP) {
     seen.sum = 0;
     for (uint32_t row = 0; row < STATS_CHUNK / STATS_LANES; row += BATCH) {
       const uint64_t first = chunk * STATS_CHUNK + row * STATS_LANES + lane;
