@@ -41,16 +41,15 @@ __device__ __forceinline__ int32_t sample_at(const geometry &image, int32_t inde
 __device__ __forceinline__ float rounded(float sum, float) { return sum; }
 __device__ __forceinline__ uint8_t rounded(float sum, uint8_t) { return arithmetic_level(sum); }
 
-/* The weighted sums around `Count` samples `step` apart, of which `middle` is the first. All move away from their middles
- * together, so that each step outwards takes two more samples, whatever the count. */
-template <int Count>
-__device__ __forceinline__ void weigh(const float *middle, int32_t step, int32_t radius, const blur_weights &weights,
-                                      float (&sums)[Count]) {
+/* The weighted sums around `Count` neighbouring samples: at(i) is the one i after the first, or before it. All sums move
+ * away from their middles together, so that each step outwards takes two more samples, whatever the count. */
+template <int Count, typename At>
+__device__ __forceinline__ void weigh(const At &at, int32_t radius, const blur_weights &weights, float (&sums)[Count]) {
   float before[Count];
   float after[Count];
 #pragma unroll
   for (int i = 0; i < Count; i++) {
-    before[i] = after[i] = middle[i * step];
+    before[i] = after[i] = at(i);
     sums[i] = before[i] * weights.at[0];
   }
 #pragma unroll 4
@@ -60,8 +59,8 @@ __device__ __forceinline__ void weigh(const float *middle, int32_t step, int32_t
       before[i] = before[i - 1];
       after[Count - 1 - i] = after[Count - i];
     }
-    before[0] = middle[-k * step];
-    after[Count - 1] = middle[(Count - 1 + k) * step];
+    before[0] = at(-k);
+    after[Count - 1] = at(Count - 1 + k);
 #pragma unroll
     for (int i = 0; i < Count; i++) {
       sums[i] = blur_add(sums[i], before[i] + after[i], weights.at[k]);
@@ -99,7 +98,8 @@ __global__ void __launch_bounds__(THREADS_X *THREADS_Y)
   for (int32_t i = thread; i < TILE_Y / SUMS_DOWN * columns; i += THREADS_X * THREADS_Y) {
     const int32_t y = i / columns * SUMS_DOWN;
     float sums[SUMS_DOWN];
-    weigh(source + (y + image.radius) * columns + i % columns, columns, image.radius, weights, sums);
+    const float *middle = source + (y + image.radius) * columns + i % columns;
+    weigh([&](int32_t row) { return middle[row * columns]; }, image.radius, weights, sums);
 #pragma unroll
     for (int j = 0; j < SUMS_DOWN; j++) {
       summed[(y + j) * columns + i % columns] = sums[j];
@@ -110,7 +110,8 @@ __global__ void __launch_bounds__(THREADS_X *THREADS_Y)
     for (int32_t i = threadIdx.x; i < width / SUMS_ALONG; i += THREADS_X) {
       const int32_t x = i / image.channels * image.channels * SUMS_ALONG + i % image.channels;
       float sums[SUMS_ALONG];
-      weigh(summed + y * columns + margin + x, image.channels, image.radius, weights, sums);
+      const float *middle = summed + y * columns + margin + x;
+      weigh([&](int32_t pixel) { return middle[pixel * image.channels]; }, image.radius, weights, sums);
 #pragma unroll
       for (int j = 0; j < SUMS_ALONG; j++) {
         source[y * width + x + j * image.channels] = sums[j];
@@ -129,38 +130,44 @@ template <typename Sample>
 __global__ void __launch_bounds__(THREADS_X *THREADS_Y)
     blur_down(const Sample *__restrict__ in, float *__restrict__ summed, geometry image, blur_weights weights) {
   const int32_t x = int32_t(blockIdx.x * THREADS_X + threadIdx.x);
-  const int32_t y = int32_t(blockIdx.y * THREADS_Y + threadIdx.y);
+  const int32_t y = int32_t(blockIdx.y * THREADS_Y + threadIdx.y) * SUMS_DOWN;
   if (x >= image.row() || y >= image.height) {
     return;
   }
-  const auto at = [&](int32_t row) { return float(in[uint64_t(border_reflect(row, image.height)) * image.row() + x]); };
-  float sum = at(y) * weights.at[0];
-  for (int32_t k = 1; k <= image.radius; k++) {
-    sum = blur_add(sum, at(y - k) + at(y + k), weights.at[k]);
+  float sums[SUMS_DOWN];
+  weigh([&](int32_t row) { return float(in[uint64_t(border_reflect(y + row, image.height)) * image.row() + x]); }, image.radius,
+        weights, sums);
+#pragma unroll
+  for (int i = 0; i < SUMS_DOWN; i++) {
+    if (y + i < image.height) {
+      summed[uint64_t(y + i) * image.row() + x] = sums[i];
+    }
   }
-  summed[uint64_t(y) * image.row() + x] = sum;
 }
 
+/* A thread makes SUMS_ALONG pixels of one channel. */
 template <typename Sample>
 __global__ void __launch_bounds__(THREADS_X *THREADS_Y)
     blur_along(const float *__restrict__ summed, Sample *__restrict__ out, geometry image, blur_weights weights) {
-  const int32_t x = int32_t(blockIdx.x * THREADS_X + threadIdx.x);
+  const int32_t thread = int32_t(blockIdx.x * THREADS_X + threadIdx.x);
+  const int32_t pixel = thread / image.channels * SUMS_ALONG;
+  const int32_t channel = thread % image.channels;
   const int32_t y = int32_t(blockIdx.y * THREADS_Y + threadIdx.y);
-  if (x >= image.row() || y >= image.height) {
+  if (pixel >= image.width || y >= image.height) {
     return;
   }
-  const float *row = summed + uint64_t(y) * image.row();
-  float sum = row[x] * weights.at[0];
-  for (int32_t k = 1; k <= image.radius; k++) {
-    const int32_t distance = k * image.channels;
-    sum = blur_add(sum, row[sample_at(image, x - distance)] + row[sample_at(image, x + distance)], weights.at[k]);
+  const float *row = summed + uint64_t(y) * image.row() + channel;
+  float sums[SUMS_ALONG];
+  weigh([&](int32_t i) { return row[border_reflect(pixel + i, image.width) * image.channels]; }, image.radius, weights, sums);
+#pragma unroll
+  for (int i = 0; i < SUMS_ALONG; i++) {
+    if (pixel + i < image.width) {
+      out[uint64_t(y) * image.row() + (pixel + i) * image.channels + channel] = rounded(sums[i], Sample());
+    }
   }
-  out[uint64_t(y) * image.row() + x] = rounded(sum, Sample());
 }
 
-dim3 blocks_of(const geometry &image, uint32_t across, uint32_t down) {
-  return dim3((uint32_t(image.row()) + across - 1) / across, (uint32_t(image.height) + down - 1) / down);
-}
+uint32_t parts(int32_t whole, uint32_t part) { return (uint32_t(whole) + part - 1) / part; }
 
 template <typename Sample>
 int launch(const stage_call *call, const geometry &image, const blur_weights &weights, cudaStream_t stream) {
@@ -174,16 +181,19 @@ int launch(const stage_call *call, const geometry &image, const blur_weights &we
                   "a tile must fit what every device has");
     const size_t columns = size_t(width) + 2 * size_t(image.radius) * image.channels;
     const size_t bytes = (2 * TILE_Y + 2 * size_t(image.radius)) * columns * sizeof(float);
-    blur_tile<Sample><<<blocks_of(image, width, TILE_Y), threads, bytes, stream>>>(in, out, image, width, weights);
+    const dim3 tiles(parts(image.row(), width), parts(image.height, TILE_Y));
+    blur_tile<Sample><<<tiles, threads, bytes, stream>>>(in, out, image, width, weights);
     return cudaGetLastError();
   }
   float *summed = static_cast<float *>(call->scratch);
-  blur_down<Sample><<<blocks_of(image, THREADS_X, THREADS_Y), threads, 0, stream>>>(in, summed, image, weights);
+  const dim3 strips(parts(image.row(), THREADS_X), parts(image.height, THREADS_Y * SUMS_DOWN));
+  blur_down<Sample><<<strips, threads, 0, stream>>>(in, summed, image, weights);
   const cudaError_t error = cudaGetLastError();
   if (error != cudaSuccess) {
     return error;
   }
-  blur_along<Sample><<<blocks_of(image, THREADS_X, THREADS_Y), threads, 0, stream>>>(summed, out, image, weights);
+  const dim3 runs(parts(int32_t(parts(image.width, SUMS_ALONG)) * image.channels, THREADS_X), parts(image.height, THREADS_Y));
+  blur_along<Sample><<<runs, threads, 0, stream>>>(summed, out, image, weights);
   return cudaGetLastError();
 }
 
