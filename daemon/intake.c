@@ -10,6 +10,8 @@
 #include "daemon/log.h"
 #include "daemon/loop.h"
 
+enum { MOST_WAITING = 64 };
+
 struct producer {
   int fd; /* -1: nobody */
   pid_t pid;
@@ -27,7 +29,7 @@ struct intake {
   const struct config_pipeline *config;
   struct seat *seats;
   unsigned count;
-  struct producer *waiting; /* for seats whose producers have hung up; in order, at most `count` */
+  struct producer waiting[MOST_WAITING]; /* for seats of producers that have hung up; in order */
   unsigned waiting_count;
   struct listener *listener;
   struct acceptor *acceptor;
@@ -79,8 +81,7 @@ struct intake *intake_new(const struct intake_setup *setup, struct failure *fail
   intake->count = intake->config->source.clients;
   intake->endpoint.fd = -1;
   intake->seats = calloc(intake->count, sizeof *intake->seats);
-  intake->waiting = calloc(intake->count, sizeof *intake->waiting);
-  if (!intake->seats || !intake->waiting) {
+  if (!intake->seats) {
     out_of_memory(failure);
     return intake_free(intake);
   }
@@ -102,7 +103,6 @@ struct intake *intake_free(struct intake *intake) {
   intake->listener = listener_close(intake->listener);
   endpoint_close(&intake->endpoint);
   free(intake->seats);
-  free(intake->waiting);
   free(intake);
   return NULL;
 }
@@ -118,12 +118,16 @@ static struct seat *free_seat(struct intake *intake) {
   return NULL;
 }
 
-static unsigned hung_up_seats(const struct intake *intake) {
-  unsigned count = 0;
+/* Producers that have not hung up: the others only need to be read to their ends. */
+static unsigned live_producers(const struct intake *intake) {
+  unsigned live = 0;
   for (unsigned i = 0; i < intake->count; i++) {
-    count += peer_hung_up(intake->seats[i].producer.fd);
+    live += intake->seats[i].producer.fd >= 0 && !peer_hung_up(intake->seats[i].producer.fd);
   }
-  return count;
+  for (unsigned i = 0; i < intake->waiting_count; i++) {
+    live += !peer_hung_up(intake->waiting[i].fd);
+  }
+  return live;
 }
 
 static void sit_down(struct intake *intake, struct seat *seat, const struct producer *producer) {
@@ -151,7 +155,7 @@ static void on_accepted(void *context, int fd, const struct peer *peer) {
   struct seat *seat = free_seat(intake);
   if (seat) {
     sit_down(intake, seat, &producer);
-  } else if (intake->waiting_count < hung_up_seats(intake)) {
+  } else if (intake->waiting_count < MOST_WAITING && live_producers(intake) < intake->count) {
     intake->waiting[intake->waiting_count++] = producer;
   } else {
     refuse(intake, &producer);

@@ -2,8 +2,8 @@
  * The source side of a pipeline: its sessions, and the producers that come to them.
  *
  * A seat is a session with the producer that has it. The intake opens and closes every producer's descriptor; between
- * session_attach() and SESSION_DETACHED the session has it. A producer that finds no free seat is turned away, unless an
- * earlier one has hung up and only needs to be read to its end: then it waits, and takes that seat.
+ * session_attach() and SESSION_DETACHED the session has it. A producer that finds no free seat is turned away, unless
+ * enough earlier ones have hung up and only need to be read to their ends: then it waits for its turn.
  */
 #ifndef FRAMED_DAEMON_INTAKE_H
 #define FRAMED_DAEMON_INTAKE_H
