@@ -39,14 +39,20 @@ struct outlet {
 
 static bool is_socket(const struct outlet *outlet) { return outlet->config->sink.endpoint == CONFIG_SOCKET; }
 
-bool outlet_open_file(struct outlet *outlet, struct failure *failure) {
+/* A sink of the same format may be in the middle of a result there, and will end with a whole one. */
+static bool is_continued(const struct outlet *outlet, const struct outlet *before) {
+  return before && before->config->sink.protocol == outlet->config->sink.protocol &&
+         format_equal(&before->format, &outlet->format);
+}
+
+bool outlet_open_file(struct outlet *outlet, const struct outlet *before, struct failure *failure) {
   if (is_socket(outlet) || outlet->endpoint.fd >= 0) {
     return true;
   }
   if (!endpoint_open_sink(&outlet->config->sink, &outlet->endpoint, failure)) {
     return false;
   }
-  return outlet->endpoint.kind != ENDPOINT_FILE ||
+  return outlet->endpoint.kind != ENDPOINT_FILE || is_continued(outlet, before) ||
          sink_prepare_file(outlet->config, &outlet->format, outlet->endpoint.fd, failure);
 }
 
@@ -65,7 +71,7 @@ static bool make(struct outlet *outlet, const struct outlet_setup *setup, struct
   if (setup->inherits) {
     return true;
   }
-  return is_socket(outlet) ? open_listener(outlet, failure) : outlet_open_file(outlet, failure);
+  return is_socket(outlet) ? open_listener(outlet, failure) : outlet_open_file(outlet, NULL, failure);
 }
 
 struct outlet *outlet_new(const struct outlet_setup *setup, struct failure *failure) {

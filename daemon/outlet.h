@@ -20,8 +20,8 @@ struct outlet_setup {
 
 /* Makes the sink and opens where it goes. Set-up thread; NULL on error. */
 struct outlet *outlet_new(const struct outlet_setup *setup, struct failure *failure);
-/* Opens a file that was left out in outlet_new(). Set-up thread. */
-bool outlet_open_file(struct outlet *outlet, struct failure *failure);
+/* Opens a file that was left out in outlet_new(); `before` is whose it is until then. Set-up thread. */
+bool outlet_open_file(struct outlet *outlet, const struct outlet *before, struct failure *failure);
 /* After outlet_close(), and after it stopped or before the start. Set-up thread. NULL is fine; returns NULL. */
 struct outlet *outlet_free(struct outlet *outlet);
 

@@ -140,7 +140,7 @@ bool pipeline_prepare_inherited(struct pipeline *pipeline, const struct pipeline
     return true;
   }
   return pass_on(find_listener(inheritance->sink, sink->path), &sink->access, failure) &&
-         outlet_open_file(pipeline->outlet, failure);
+         outlet_open_file(pipeline->outlet, inheritance->sink->outlet, failure);
 }
 
 void pipeline_restore_access(struct pipeline *pipeline) {

@@ -3,9 +3,11 @@
 import itertools
 import json
 import random
+import re
 import signal
 import threading
 
+import numpy as np
 import pytest
 
 from harness import Background, Daemon, Producer, Reader, pipeline, wait_until, whole
@@ -133,3 +135,30 @@ def test_sigterm_in_the_middle_of_it_all(place, moment):
             thread.join()
         daemon.config = old
         daemon.check_remains()
+
+
+def test_a_file_passes_from_one_pipeline_to_the_next_without_a_torn_result(place):
+    """With no time to finish: what the old one is still writing is neither cut nor written over."""
+    size = 16 << 20
+    source = place / "in"
+    source.write_bytes(bytes(size // 2) + bytes([255]) * (size // 2))
+
+    def entry(offset):
+        return {"cam0": pipeline({"dtype": "uint8", "shape": [size]}, stages=[{"affine": {"scale": 1.0, "offset": offset}}],
+                                 source={"file": str(source), "loop": True}, sink={"file": str(place / "out")}, slots=2)}
+
+    with Daemon(place, entry(0), drain_timeout="0s") as daemon:
+        for turn in range(1, 9):
+            daemon.wait_view("results are written", lambda view: view["frames"]["emitted"] > 0)
+            daemon.write(entry(turn), drain_timeout="0s")
+            daemon.command("/v1/reload")
+            if (place / "out").stat().st_size > 1 << 29:
+                break
+        daemon.command("/v1/pipelines/cam0/pause")
+    emitted = sum(int(count) for count in re.findall(r"cam0: stopped: in \d+ = emitted (\d+)", daemon.log))
+    data = np.memmap(place / "out", np.uint8, "r").reshape(-1, size)
+    assert len(data) == emitted
+    offsets = [int(frame[0]) for frame in data]
+    assert offsets == sorted(offsets)
+    for frame, offset in zip(data, offsets):
+        assert (frame[: size // 2] == offset).all() and (frame[size // 2:] == 255).all()

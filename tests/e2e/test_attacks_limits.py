@@ -1,0 +1,194 @@
+"""Too few descriptors, sinks that fail in every way, and a daemon that must sleep when there is nothing to do."""
+
+import os
+import resource
+import signal
+import time
+
+import pytest
+
+from harness import Background, Daemon, limit, numbered, pipeline, require_whole, wait_until, whole
+
+SIZE = 2048
+FORMAT = {"dtype": "uint8", "shape": [SIZE]}
+LARGE_BYTES = 256 << 10
+LARGE = {"dtype": "uint8", "shape": [LARGE_BYTES]}
+
+
+@pytest.mark.parametrize("kind", ["socket", "reply"])
+def test_a_start_with_any_number_of_descriptors(place, kind):
+    """It starts and serves, or it says that descriptors are too few; nothing in between, and no crash."""
+    entry = pipeline(FORMAT, sink={"reply": True} if kind == "reply" else {})
+    outcomes = set()
+    for count in range(8, 60, 2):
+        def before(count=count):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (count, count))
+        daemon = Daemon(place, {"cam0": entry}, before=before, ready=False)
+        with daemon:
+            wait_until(lambda: daemon.process.poll() is not None or "is ready" in daemon.log,
+                       lambda: f"{count} descriptors: it is ready or it ends:\n{daemon.log}")
+            if daemon.process.poll() is None:
+                daemon.signal(signal.SIGTERM)
+                daemon.ends(0)
+                outcomes.add("ready")
+            else:
+                assert daemon.process.returncode in (70, 78), (count, daemon.log)
+                assert "open files" in daemon.log, (count, daemon.log)
+                outcomes.add("refused")
+                daemon.settled = True
+        daemon.log_file.unlink()
+    assert outcomes == {"ready", "refused"}
+
+
+def test_a_reload_without_descriptors_changes_nothing(place):
+    """What runs goes on; once there are descriptors again, the same reload succeeds."""
+    with Daemon(place, {"cam0": pipeline(FORMAT)}) as daemon:
+        with daemon.reader() as reader, daemon.producer() as producer:
+            before = daemon.open_files()
+            soft, hard = resource.prlimit(daemon.process.pid, resource.RLIMIT_NOFILE)
+            old = daemon.config
+            daemon.write({"cam0": pipeline(FORMAT), "cam1": pipeline(FORMAT), "cam2": pipeline(FORMAT)})
+            new, daemon.config = daemon.config, old
+            for spare in range(2, 12):
+                resource.prlimit(daemon.process.pid, resource.RLIMIT_NOFILE, (before + spare, hard))
+                code, answer = daemon.post("/v1/reload")
+                if code == 200:
+                    break
+                assert code in (400, 500), (spare, code, answer)
+                assert set(daemon.status()["pipelines"]) == {"cam0"}
+                producer.send(whole(spare, SIZE).tobytes())
+                assert reader.read(SIZE) == whole(spare, SIZE).tobytes()
+                assert not os.path.exists(new["pipelines"]["cam1"]["source"]["socket"]), answer
+            resource.prlimit(daemon.process.pid, resource.RLIMIT_NOFILE, (soft, hard))
+            daemon.config = new
+            daemon.command("/v1/reload")
+        for name in ("cam0", "cam1", "cam2"):
+            with daemon.reader(name) as reader, daemon.producer(name) as producer:
+                producer.send(whole(1, SIZE).tobytes())
+                assert reader.read(SIZE) == whole(1, SIZE).tobytes()
+
+
+# -- files as sinks --------------------------------------------------------------------------------------------------------
+
+
+def filter_into(place, data, stdout, **sink):
+    """framed as a filter from a file into the given standard output."""
+    (place / "in").write_bytes(data)
+    entry = pipeline(FORMAT, source={"file": str(place / "in")}, sink={"file": "-", **sink})
+    return Daemon(place, {"cam0": entry}, stdout=stdout, ready=False)
+
+
+def test_what_standard_output_was_appended_to_stays(place):
+    """`framed >> file`, with a limit of size that fails some results: what was there before is never cut off."""
+    before = numbered(2, SIZE, first=90).tobytes()
+    (place / "out").write_bytes(before)
+
+    def limited():
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (7 * SIZE + 100, 7 * SIZE + 100))
+    with open(place / "out", "ab") as out:
+        daemon = filter_into(place, numbered(10, SIZE).tobytes(), out)
+        daemon.log_file = place / "log"
+        daemon.options["preexec_fn"] = limited
+        with daemon:
+            daemon.ends(0)
+    assert (place / "out").read_bytes() == before + numbered(5, SIZE).tobytes()
+    assert daemon.final_account() == {"in": 10, "emitted": 5, "sink_error": 5}
+
+
+def test_a_file_that_is_removed_or_renamed_while_it_is_written(place):
+    entry = pipeline(FORMAT, sink={"file": str(place / "out")})
+    with Daemon(place, {"cam0": entry}) as daemon, daemon.producer() as producer:
+        producer.send(numbered(5, SIZE).tobytes())
+        daemon.account(came=5, emitted=5)
+        os.rename(place / "out", place / "moved")
+        producer.send(numbered(5, SIZE, first=5).tobytes())
+        daemon.account(came=10, emitted=10)
+        os.unlink(place / "moved")
+        producer.send(numbered(5, SIZE, first=10).tobytes())
+        daemon.account(came=15, emitted=15)
+
+
+def test_fifo_readers_that_come_and_go_get_whole_results_to_begin_with(place):
+    """The first bytes that each gets begin a result, also when the one before it left within one."""
+    fifo = place / "out"
+    os.mkfifo(fifo)
+    with Daemon(place, {"cam0": pipeline(LARGE, sink={"file": str(fifo)}, slots=2)}) as daemon:
+        before = daemon.open_files()
+        with daemon.producer() as producer:
+            sending = Background(producer.send, numbered(30, LARGE_BYTES).tobytes())
+            last = -1
+            for turn in range(10):
+                with open(fifo, "rb", buffering=0) as reader:
+                    data = b""
+                    while len(data) < LARGE_BYTES + 5000 * turn:
+                        data += reader.read(min(1 << 16, LARGE_BYTES + 5000 * turn - len(data)))
+                numbers = require_whole(data[:LARGE_BYTES], LARGE_BYTES)
+                assert numbers[0] > last, (turn, numbers, last)
+                last = numbers[0]
+                daemon.wait_view("it is gone", lambda view: view["readers"] == 0)
+            with open(fifo, "rb", buffering=0) as reader:
+                taking = Background(reader.readall)
+                sending.join()
+                daemon.account(came=30, emitted=30)
+                daemon.finish()
+                numbers = require_whole(taking.join(), LARGE_BYTES)
+    assert numbers == list(range(numbers[0], 30))
+
+
+def test_a_sink_in_a_directory_without_permission_is_an_error(place):
+    (place / "closed").mkdir(mode=0o555)
+    entry = pipeline(FORMAT, sink={"file": "/proc/version_of_nothing/out"})
+    with Daemon(place, {"cam0": entry}, ready=False) as daemon:
+        daemon.settled = True
+        assert daemon.process.wait(limit(20)) == 78, daemon.log
+        assert "/proc/version_of_nothing/out" in daemon.log
+
+
+# -- sleeping --------------------------------------------------------------------------------------------------------------
+
+
+def test_nothing_to_do_takes_no_processor(place):
+    """Idle, paused, blocked by a reader, without a reader, half-closed, with `spin`: the daemon sleeps."""
+    fifo = place / "fifo"
+    os.mkfifo(fifo)
+    entries = {
+        "idle": pipeline(FORMAT, completion="spin"),
+        "paused": pipeline(FORMAT, completion="spin"),
+        "blocked": pipeline(LARGE, completion="spin"),
+        "alone": pipeline(FORMAT, completion="spin"),
+        "stalled": pipeline(LARGE, sink={"overload": "drop"}, overload="drop-newest"),
+        "reply": pipeline(LARGE, sink={"reply": True}),
+        "fifo": pipeline(FORMAT, source={"file": str(fifo)}, sink={"file": str(place / "no-reader")}),
+    }
+    os.mkfifo(place / "no-reader")
+    with Daemon(place, entries, lanes=2, drain_timeout="200ms") as daemon:
+        clients = [daemon.producer("idle"), daemon.reader("idle")]
+        daemon.command("/v1/pipelines/paused/pause")
+        for name in ("paused", "alone"):
+            clients.append(daemon.producer(name))
+            clients[-1].send(numbered(10, SIZE).tobytes())
+            clients[-1].finish()
+        for name in ("blocked", "stalled", "reply"):
+            producer = daemon.producer(name)
+            producer.socket.settimeout(0.5)
+            clients.append(producer)
+            if name != "reply":
+                clients.append(daemon.reader(name, buffer=4096))
+                clients[-1].finish()
+            try:
+                producer.send(numbered(20, LARGE_BYTES).tobytes())
+            except TimeoutError:
+                pass
+        clients[-1].finish()  # of `reply`, which has not read anything
+        with open(fifo, "wb", buffering=0) as writer:
+            writer.write(numbered(5, SIZE).tobytes())
+            time.sleep(limit(0.5))
+            before = daemon.cpu_seconds()
+            time.sleep(2)
+            used = daemon.cpu_seconds() - before
+        for client in clients:
+            client.close()
+        daemon.command("/v1/pipelines/paused/resume")
+        daemon.leaves_frames = True
+        assert used < 0.2, f"{used} s of processor time in 2 s"
