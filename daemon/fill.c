@@ -224,6 +224,7 @@ static bool take_staged(struct fill *fill, int64_t now) {
 
 bool fill_advance(struct fill *fill, size_t count, int64_t began, int64_t now) {
   fill->read_began = began;
+  fill->road->active = now;
   fill->road->account->now.ledger.in_bytes += count;
   size_t direct = count < fill->direct ? count : fill->direct;
   take_direct(fill, direct, now);

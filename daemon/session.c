@@ -151,7 +151,7 @@ void session_tick(struct runner *runner, int64_t now) {
   excuse_standstill(session, now);
   source_tick(&session->source, now);
   completion_check(&session->road, progress, session->setup.gpu_timeout_ns, now);
-  if (session->road.device_dead && !session->fault_told) {
+  if ((session->road.device_dead && !session->fault_told) || session->idle_owed) {
     lane_schedule(&session->runner);
   }
   publish(session, now);
@@ -204,8 +204,7 @@ static bool is_idle(const struct session *session) {
 }
 
 static void finish_hold(struct session *session) {
-  if (session->idle_owed && is_idle(session) && !atomic_exchange(&session->idle_posted, true)) {
-    session->idle_owed = false;
+  if (session->idle_owed && is_idle(session)) {
     session_tell_idle(session);
   }
 }

@@ -101,7 +101,8 @@ struct session *session_new(const struct session_setup *setup, struct failure *f
   session->source.runner = &session->runner;
   session->source.fill = &session->fill;
   session->source.closed = session_on_source_closed;
-  session->source.timeout_ns = setup->config->source.timeout_ns;
+  /* A stalled file or standard input keeps nobody else away. */
+  session->source.timeout_ns = setup->config->source.endpoint == CONFIG_SOCKET ? setup->config->source.timeout_ns : 0;
   session->source.rate = setup->config->source.rate;
   session->source.loop = setup->config->source.loop;
   session->account.now.waiting = WAITING_FOR_PRODUCER;

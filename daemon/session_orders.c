@@ -3,6 +3,7 @@
  * time, so that talking never needs memory.
  */
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <unistd.h>
 
@@ -15,7 +16,11 @@ static void deliver(struct message *message) {
   struct session *session = notice->event.session;
   struct session_event event = notice->event; /* the receiver may free what the notice is embedded in */
   if (notice == &session->idle) {
+    unsigned hold = session->idle_hold;
     atomic_store(&session->idle_posted, false);
+    if (hold != atomic_load(&session->hold_wanted)) {
+      return; /* it was resumed since: that idleness is over */
+    }
   }
   session->setup.listener(session->setup.context, &event);
 }
@@ -46,7 +51,14 @@ void session_tell_fault(struct session *session, unsigned failed) {
   tell(session, &session->fault, SESSION_GPU_FAULT);
 }
 
-void session_tell_idle(struct session *session) { tell(session, &session->idle, SESSION_IDLE); }
+void session_tell_idle(struct session *session) {
+  if (atomic_exchange(&session->idle_posted, true)) {
+    return; /* the last one is still on its way: the tick tries again */
+  }
+  session->idle_owed = false;
+  session->idle_hold = session->hold;
+  tell(session, &session->idle, SESSION_IDLE);
+}
 
 void session_tell_stopped(struct session *session) { tell(session, &session->stopped, SESSION_STOPPED); }
 
@@ -113,22 +125,26 @@ void session_attach(struct session *session, int fd) {
 static void run_hold(struct message *message) {
   struct session *session = ordered(message);
   atomic_store(&session->hold_posted, false);
-  bool held = atomic_load(&session->hold_wanted);
-  session->fill.held = held || session->stopping || session->road.device_dead;
-  session->idle_owed = held;
+  session->hold = atomic_load(&session->hold_wanted);
+  session->fill.held = session->hold != 0 || session->stopping || session->road.device_dead;
+  session->idle_owed = session->hold != 0;
   session->road.active = clock_now();
 }
 
-static void want_hold(struct session *session, bool hold) {
-  atomic_store(&session->hold_wanted, hold);
+/* Each hold has a number, so that an answer to an earlier one is not taken for an answer to this one; 0: none. */
+static void want_hold(struct session *session, unsigned number) {
+  atomic_store(&session->hold_wanted, number);
   if (!atomic_exchange(&session->hold_posted, true)) {
     post(session, &session->hold_order, run_hold);
   }
 }
 
-void session_hold(struct session *session) { want_hold(session, true); }
+void session_hold(struct session *session) {
+  session->holds = session->holds == UINT_MAX ? 1 : session->holds + 1;
+  want_hold(session, session->holds);
+}
 
-void session_resume(struct session *session) { want_hold(session, false); }
+void session_resume(struct session *session) { want_hold(session, 0); }
 
 static void run_stop(struct message *message) {
   struct session *session = ordered(message);

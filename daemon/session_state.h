@@ -44,7 +44,11 @@ struct session {
   struct order attach_order, hold_order, stop_order;
   int attach_fd;
   struct reader *attach_reader;
-  atomic_bool hold_wanted, hold_posted, idle_posted;
+  unsigned holds;          /* the control loop's: how many there were */
+  atomic_uint hold_wanted; /* the number of the hold in force, 0: none */
+  unsigned hold;           /* the same, as far as the lane knows */
+  unsigned idle_hold;      /* which one the idle notice under way answers */
+  atomic_bool hold_posted, idle_posted;
   struct notice detached, idle, stopped, fault;
 };
 

@@ -52,7 +52,7 @@ bool source_turn(struct source *source, int64_t now) {
 
 void source_tick(struct source *source, int64_t now) {
   int64_t since = source->fill->since;
-  if (source->state == SOURCE_OPEN && since != 0 && now - since > source->timeout_ns) {
+  if (source->state == SOURCE_OPEN && source->timeout_ns > 0 && since != 0 && now - since > source->timeout_ns) {
     source_end(source, DETACH_TIMEOUT, "the rest of a %s did not come within %.3g s: %zu of %zu bytes are there",
                source->fill->begun ? "frame" : "y4m header", (double)source->timeout_ns / 1e9, source->fill->filled,
                source->fill->road->input_bytes);

@@ -24,8 +24,8 @@ struct source {
   struct runner *runner; /* of the session: asked for a turn when there is something to read */
   struct fill *fill;
   int fd;
-  int64_t timeout_ns;
-  double rate; /* frames a second; 0: as they come */
+  int64_t timeout_ns; /* for the rest of a frame that has begun; 0: none */
+  double rate;        /* frames a second; 0: as they come */
   bool loop;
   enum detach_reason reason;
   char text[256];
