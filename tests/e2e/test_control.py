@@ -257,6 +257,14 @@ def test_reload_of_an_invalid_file_keeps_the_old_one_and_says_why(place, text, p
         daemon.account(came=count, emitted=count)
 
 
+def test_reload_without_a_file_keeps_the_old_one(place):
+    with Daemon(place, {"cam0": pipeline(FORMAT)}) as daemon:
+        daemon.file.unlink()
+        code, answer = daemon.post("/v1/reload")
+        assert code == 400 and "framed.yaml" in answer["error"] and "No such file" in answer["error"], (code, answer)
+        assert daemon.view()["state"] == "running"
+
+
 def test_reload_with_a_socket_that_cannot_be_made_keeps_the_old_one(place):
     """What only shows when the new pipeline is set up is refused as a whole too."""
     with Daemon(place, {"cam0": pipeline(FORMAT)}) as daemon:

@@ -150,6 +150,31 @@ def test_y4m_loop_reads_the_header_each_time(place):
             rest.join()
 
 
+@pytest.mark.parametrize("data, account", [
+    (b"", {"in": 0, "emitted": 0}),
+    (b"torn", {"in": 1, "emitted": 0, "invalid": 1}),
+    (numbered(2, SIZE).tobytes() + b"torn", {"in": 3, "emitted": 2, "invalid": 1}),
+], ids=["empty", "too short", "torn end"])
+@pytest.mark.parametrize("rate", [0, 1000])
+def test_a_loop_over_a_file_without_a_whole_end_is_over(place, data, account, rate):
+    """It would go round for ever, or join a torn frame with the first."""
+    (place / "in").write_bytes(data)
+    source = {"file": str(place / "in"), "loop": True, **({"rate": rate} if rate else {})}
+    with Daemon(place, {"cam0": pipeline(GRAY, source=source, sink={"file": str(place / "out")})}, ready=False) as daemon:
+        daemon.ends(0)
+        assert daemon.final_account() == account
+
+
+def test_what_cannot_be_a_source_or_sink_is_refused_by_name(place):
+    (place / "folder").mkdir()
+    (place / "in").write_bytes(b"")
+    for source, sink in (("folder", "out"), ("in", "missing/out")):
+        entry = pipeline(GRAY, source={"file": str(place / source)}, sink={"file": str(place / sink)})
+        done = run_framed("-c", write_config(place, {"cam0": entry}))
+        wrong = source if source == "folder" else sink
+        assert done.returncode == 78 and str(place / wrong) in done.stderr, (done.returncode, done.stderr)
+
+
 def test_rate_paces_a_file(place):
     """At 5 frames a second two frames cannot both have come before the second status answer is asked for: the
     file's 1,000 frames would be through long before. Only the order of events is compared, not the time."""
