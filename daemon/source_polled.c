@@ -97,8 +97,9 @@ static size_t read_once(struct source *source, int64_t now) {
     }
     return 0;
   }
-  if ((size_t)got < wanted) {
-    arm(source); /* it is empty: the poll reports what comes from here on */
+  /* A socket is empty then: the poll reports what comes from here on. Of a FIFO it may not report the end. */
+  if ((size_t)got < wanted && source->is_socket) {
+    arm(source);
   }
   if (source->state == SOURCE_OPEN && !fill_advance(source->fill, (size_t)got, began, clock_now())) {
     source_end(source, DETACH_MALFORMED, "%s", source->fill->problem);

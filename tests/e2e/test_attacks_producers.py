@@ -140,6 +140,19 @@ def test_fifo_writers_that_come_and_go(place):
         wait_until(lambda: daemon.open_files() <= before, "descriptors come back")
 
 
+def test_what_a_fifo_held_when_its_writer_was_gone_already(place):
+    """No hang-up is reported to whoever opens a FIFO after the last writer left, but its end can be read."""
+    fifo = place / "in"
+    os.mkfifo(fifo)
+    keeps_it = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
+    with open(fifo, "wb", buffering=0) as writer:
+        writer.write(numbered(2, SIZE).tobytes() + b"part")
+    entry = pipeline(FORMAT, source={"file": str(fifo)}, sink={"overload": "drop"})
+    with Daemon(place, {"cam0": entry}) as daemon:
+        os.close(keeps_it)
+        daemon.account(came=3, unread=2, invalid=1, seconds=5)  # not by the time limit of 10 s
+
+
 @pytest.mark.parametrize("content, protocol", [(b"", "raw"), (b"", "y4m"), (b"YUV4MPEG2 W64 H32 Cmono\n", "y4m"),
                                                (b"x" * 100, "raw"), (b"YUV4MPEG2 W64 H32 Cmono\nFRA", "y4m")])
 def test_a_file_without_a_frame_does_not_loop_for_ever(place, content, protocol):
