@@ -7,7 +7,7 @@
  * access is aligned and 4 to 16 bytes wide; elsewhere samples move one by one. Pixels beyond the edges are copies of the last
  * ones.
  */
-#include "gpu/stages/launch.cuh"
+#include "gpu/stages/interleave.cuh"
 
 extern "C" {
 #include "gpu/stages/convert.h"
@@ -56,86 +56,6 @@ __device__ __forceinline__ bool shares_chroma(const image &image) {
   return image.pixels == PIXELS_NV12 || image.pixels == PIXELS_YUV420P;
 }
 
-/* -- rows of interleaved samples ------------------------------------------------------------------------------------ */
-
-/* Gives samples[i] = in[i * Step + offset] for `Count` pixels or pairs of which `left` are there, and repeats the last. */
-template <int Step, int Count>
-__device__ __forceinline__ void take(const uint8_t *in, uint32_t left, int offset, uint8_t *samples) {
-#pragma unroll
-  for (int i = 0; i < Count; i++) {
-    samples[i] = in[(i < left ? i : left - 1) * Step + offset];
-  }
-}
-
-template <int Step, int Count>
-__device__ __forceinline__ void give(uint8_t *out, uint32_t left, int offset, const uint8_t *samples) {
-#pragma unroll
-  for (int i = 0; i < Count; i++) {
-    if (i < left) {
-      out[i * Step + offset] = samples[i];
-    }
-  }
-}
-
-/* All bytes of a block's row at once, `Wide` of them a load. */
-template <int Bytes, int Wide> __device__ __forceinline__ void read(const uint8_t *in, uint8_t *bytes) {
-#pragma unroll
-  for (int i = 0; i < Bytes / Wide; i++) {
-    const auto pack = reinterpret_cast<const launch_pack<uint8_t, Wide> *>(in)[i];
-#pragma unroll
-    for (int j = 0; j < Wide; j++) {
-      bytes[i * Wide + j] = pack.values[j];
-    }
-  }
-}
-
-template <int Bytes, int Wide> __device__ __forceinline__ void write(uint8_t *out, const uint8_t *bytes) {
-#pragma unroll
-  for (int i = 0; i < Bytes / Wide; i++) {
-    launch_pack<uint8_t, Wide> pack;
-#pragma unroll
-    for (int j = 0; j < Wide; j++) {
-      pack.values[j] = bytes[i * Wide + j];
-    }
-    reinterpret_cast<launch_pack<uint8_t, Wide> *>(out)[i] = pack;
-  }
-}
-
-/* `Count` groups of `Step` samples; planes[k] gets sample k of each. */
-template <int Step, int Count, int Wide>
-__device__ __forceinline__ void split(const uint8_t *in, bool aligned, uint32_t left, uint8_t *const (&planes)[Step]) {
-  if (aligned) {
-    uint8_t bytes[Step * Count];
-    read<Step * Count, Wide>(in, bytes);
-#pragma unroll
-    for (int i = 0; i < Step * Count; i++) {
-      planes[i % Step][i / Step] = bytes[i];
-    }
-  } else {
-#pragma unroll
-    for (int k = 0; k < Step; k++) {
-      take<Step, Count>(in, left, k, planes[k]);
-    }
-  }
-}
-
-template <int Step, int Count, int Wide>
-__device__ __forceinline__ void join(uint8_t *out, bool aligned, uint32_t left, const uint8_t *const (&planes)[Step]) {
-  if (aligned) {
-    uint8_t bytes[Step * Count];
-#pragma unroll
-    for (int i = 0; i < Step * Count; i++) {
-      bytes[i] = planes[i % Step][i / Step];
-    }
-    write<Step * Count, Wide>(out, bytes);
-  } else {
-#pragma unroll
-    for (int k = 0; k < Step; k++) {
-      give<Step, Count>(out, left, k, planes[k]);
-    }
-  }
-}
-
 /* -- from the frame to planes --------------------------------------------------------------------------------------- */
 
 __device__ __forceinline__ void load_floats(const float *in, bool aligned, uint32_t left, uint8_t *gray) {
@@ -167,15 +87,16 @@ __device__ __forceinline__ void load_row(const image &image, const uint8_t *in, 
   uint8_t *const rgb[3] = {block.row[0][row], block.row[1][row], block.row[2][row]};
   switch (image.pixels) {
   case PIXELS_RGB24:
-    split<3, ACROSS, 8>(in + pixel * 3, image.aligned, left, rgb);
+    interleave_split<3, ACROSS, 8>(in + pixel * 3, image.aligned, left, rgb);
     break;
   case PIXELS_BGR24:
-    split<3, ACROSS, 8>(in + pixel * 3, image.aligned, left, {rgb[2], rgb[1], rgb[0]});
+    interleave_split<3, ACROSS, 8>(in + pixel * 3, image.aligned, left, {rgb[2], rgb[1], rgb[0]});
     break;
   case PIXELS_YUYV422: {
     uint8_t even[PAIRS];
     uint8_t odd[PAIRS];
-    split<4, PAIRS, 16>(in + (y * image.half_width + at.x / 2) * 4, image.aligned, (left + 1) / 2, {even, rgb[1], odd, rgb[2]});
+    interleave_split<4, PAIRS, 16>(in + (y * image.half_width + at.x / 2) * 4, image.aligned, (left + 1) / 2,
+                                   {even, rgb[1], odd, rgb[2]});
 #pragma unroll
     for (int i = 0; i < PAIRS; i++) {
       rgb[0][2 * i] = even[i];
@@ -187,7 +108,7 @@ __device__ __forceinline__ void load_row(const image &image, const uint8_t *in, 
     load_floats(reinterpret_cast<const float *>(in) + pixel, image.aligned, left, rgb[0]);
     break;
   default:
-    split<1, ACROSS, 8>(in + pixel, image.aligned, left, {rgb[0]});
+    interleave_split<1, ACROSS, 8>(in + pixel, image.aligned, left, {rgb[0]});
     break;
   }
 }
@@ -203,10 +124,10 @@ __device__ __forceinline__ uint64_t chroma_offset(const image &image, const plac
 __device__ __forceinline__ void load_chroma(const image &image, const uint8_t *in, const place &at, block &block) {
   const uint32_t left = image.half_width - at.x / 2;
   if (image.pixels == PIXELS_NV12) {
-    split<2, PAIRS, 8>(in + chroma_offset(image, at, 0), image.aligned, left, {block.row[1][0], block.row[2][0]});
+    interleave_split<2, PAIRS, 8>(in + chroma_offset(image, at, 0), image.aligned, left, {block.row[1][0], block.row[2][0]});
   } else {
-    split<1, PAIRS, 4>(in + chroma_offset(image, at, 0), image.aligned, left, {block.row[1][0]});
-    split<1, PAIRS, 4>(in + chroma_offset(image, at, 1), image.aligned, left, {block.row[2][0]});
+    interleave_split<1, PAIRS, 4>(in + chroma_offset(image, at, 0), image.aligned, left, {block.row[1][0]});
+    interleave_split<1, PAIRS, 4>(in + chroma_offset(image, at, 1), image.aligned, left, {block.row[2][0]});
   }
 #pragma unroll
   for (int i = 0; i < PAIRS; i++) {
@@ -309,7 +230,7 @@ __device__ __forceinline__ void store_gray(const convert_constants &k, family fr
   for (int i = 0; i < ACROSS; i++) {
     gray[i] = convert_level(gray_at(k, from, in, row, i));
   }
-  join<1, ACROSS, 8>(out, aligned, left, {gray});
+  interleave_join<1, ACROSS, 8>(out, aligned, left, {gray});
 }
 
 __device__ __forceinline__ void store_yuyv(const block &block, int row, bool aligned, uint32_t pairs, uint8_t *out) {
@@ -320,7 +241,7 @@ __device__ __forceinline__ void store_yuyv(const block &block, int row, bool ali
     even[i] = block.row[0][row][2 * i];
     odd[i] = block.row[0][row][2 * i + 1];
   }
-  join<4, PAIRS, 16>(out, aligned, pairs, {even, block.row[1][row], odd, block.row[2][row]});
+  interleave_join<4, PAIRS, 16>(out, aligned, pairs, {even, block.row[1][row], odd, block.row[2][row]});
 }
 
 __device__ __forceinline__ void store_row(const convert_constants &k, family from, const block &in, const image &image,
@@ -343,14 +264,14 @@ __device__ __forceinline__ void store_row(const convert_constants &k, family fro
       first[i] = swap ? result.row[2][row][i] : result.row[0][row][i];
       last[i] = swap ? result.row[0][row][i] : result.row[2][row][i];
     }
-    join<3, ACROSS, 8>(out + pixel * 3, image.aligned, left, {first, result.row[1][row], last});
+    interleave_join<3, ACROSS, 8>(out + pixel * 3, image.aligned, left, {first, result.row[1][row], last});
   } else if (image.pixels == PIXELS_YUYV422) {
     to_luma(k, from, in, row, result);
     to_chroma(k, from, in, row, row, row, result);
     store_yuyv(result, row, image.aligned, (left + 1) / 2, out + (y * image.half_width + at.x / 2) * 4);
   } else {
     to_luma(k, from, in, row, result);
-    join<1, ACROSS, 8>(out + pixel, image.aligned, left, {result.row[0][row]});
+    interleave_join<1, ACROSS, 8>(out + pixel, image.aligned, left, {result.row[0][row]});
   }
 }
 
@@ -360,10 +281,10 @@ __device__ __forceinline__ void store_chroma(const convert_constants &k, family 
   block result;
   to_chroma(k, from, in, 0, 1, 0, result);
   if (image.pixels == PIXELS_NV12) {
-    join<2, PAIRS, 8>(out + chroma_offset(image, at, 0), image.aligned, left, {result.row[1][0], result.row[2][0]});
+    interleave_join<2, PAIRS, 8>(out + chroma_offset(image, at, 0), image.aligned, left, {result.row[1][0], result.row[2][0]});
   } else {
-    join<1, PAIRS, 4>(out + chroma_offset(image, at, 0), image.aligned, left, {result.row[1][0]});
-    join<1, PAIRS, 4>(out + chroma_offset(image, at, 1), image.aligned, left, {result.row[2][0]});
+    interleave_join<1, PAIRS, 4>(out + chroma_offset(image, at, 0), image.aligned, left, {result.row[1][0]});
+    interleave_join<1, PAIRS, 4>(out + chroma_offset(image, at, 1), image.aligned, left, {result.row[2][0]});
   }
 }
 

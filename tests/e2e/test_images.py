@@ -27,7 +27,9 @@ needs_ffmpeg = pytest.mark.skipif(not shutil.which("ffmpeg"), reason="ffmpeg is 
 def run_stage_program():
     folder = pathlib.Path(BINARY).parent
     places = [os.environ.get("FRAMED_RUN_STAGE"), folder / "tests/run-stage", folder / "../tests/run-stage"]
-    return str(next(place for place in places if place and pathlib.Path(place).exists()))
+    found = next((place for place in places if place and pathlib.Path(place).exists()), None)
+    assert found, "run-stage is not built; `make e2e` does that, or set FRAMED_RUN_STAGE"
+    return str(found)
 
 
 def run_stage(frame, pixels, width, height, *stages):
