@@ -138,10 +138,14 @@ __device__ __forceinline__ void load_chroma(const image &image, const uint8_t *i
 
 /* -- from planes to planes ------------------------------------------------------------------------------------------ */
 
+__device__ __forceinline__ int16_t level128(const block &in, int plane, int row, int i) {
+  return int16_t(in.row[plane][row][i] * 128);
+}
+
 /* Gray in 1/32 of a level. */
 __device__ __forceinline__ int16_t gray_at(const convert_constants &k, family from, const block &in, int row, int i) {
   if (from == RGB) {
-    return convert_rgb_to_gray(&k, in.row[0][row][i], in.row[1][row][i], in.row[2][row][i]);
+    return convert_rgb_to_gray(&k, level128(in, 0, row, i), level128(in, 1, row, i), level128(in, 2, row, i));
   }
   return from == YUV ? convert_luma_to_gray(&k, in.row[0][row][i]) : int16_t(in.row[0][row][i] * CONVERT_ONE);
 }
@@ -168,9 +172,10 @@ __device__ __forceinline__ void to_luma(const convert_constants &k, family from,
 #pragma unroll
   for (int i = 0; i < ACROSS; i++) {
     const uint8_t first = in.row[0][row][i];
-    out.row[0][row][i] = from == RGB   ? convert_rgb_to_luma(&k, first, in.row[1][row][i], in.row[2][row][i])
-                         : from == YUV ? first
-                                       : convert_gray_to_luma(&k, first);
+    out.row[0][row][i] =
+        from == RGB   ? convert_rgb_to_luma(&k, level128(in, 0, row, i), level128(in, 1, row, i), level128(in, 2, row, i))
+        : from == YUV ? first
+                      : convert_gray_to_luma(&k, first);
   }
 }
 

@@ -52,16 +52,16 @@ STAGE_INLINE int16_t convert_weigh(const int16_t weights[3], int16_t red, int16_
                    convert_multiply(blue, weights[2]));
 }
 
-STAGE_INLINE int16_t convert_rgb_to_gray(const struct convert_constants *k, uint8_t red, uint8_t green, uint8_t blue) {
-  return convert_weigh(k->gray, (int16_t)(red * 128), (int16_t)(green * 128), (int16_t)(blue * 128));
+/* Levels times 128, here and below. */
+STAGE_INLINE int16_t convert_rgb_to_gray(const struct convert_constants *k, int16_t red, int16_t green, int16_t blue) {
+  return convert_weigh(k->gray, red, green, blue);
 }
 
-STAGE_INLINE uint8_t convert_rgb_to_luma(const struct convert_constants *k, uint8_t red, uint8_t green, uint8_t blue) {
-  int16_t luma = convert_weigh(k->luma, (int16_t)(red * 128), (int16_t)(green * 128), (int16_t)(blue * 128));
-  return convert_level((int16_t)(luma + k->black * CONVERT_ONE));
+STAGE_INLINE uint8_t convert_rgb_to_luma(const struct convert_constants *k, int16_t red, int16_t green, int16_t blue) {
+  return convert_level((int16_t)(convert_weigh(k->luma, red, green, blue) + k->black * CONVERT_ONE));
 }
 
-/* One chroma (weights: cb or cr) of the average colour of some pixels, given times 128. */
+/* One chroma (weights: cb or cr) of the average colour of some pixels. */
 STAGE_INLINE uint8_t convert_rgb_to_chroma(const int16_t weights[3], int16_t red, int16_t green, int16_t blue) {
   return convert_level((int16_t)(convert_weigh(weights, red, green, blue) + 128 * CONVERT_ONE));
 }

@@ -87,42 +87,89 @@ STAGE_VECTOR void convert_row_gray_to_luma(const struct convert_constants *restr
   }
 }
 
-STAGE_VECTOR void convert_row_rgb_to_gray(const struct convert_constants *restrict k, struct convert_colors in, size_t count,
-                                          uint8_t *restrict out) {
+/* Colours times 128. They go through memory, lest the compiler merge the factor with the weights, which would make
+ * products too wide for its 16 bit instructions. */
+struct wide_colors {
+  int16_t red[CONVERT_TILE], green[CONVERT_TILE], blue[CONVERT_TILE];
+};
+
+STAGE_VECTOR static void widen_row(const uint8_t *restrict in, size_t count, int16_t *restrict out) {
   for (size_t i = 0; i < count; i++) {
-    out[i] = convert_level(convert_rgb_to_gray(k, in.red[i], in.green[i], in.blue[i]));
+    out[i] = (int16_t)(in[i] * 128);
   }
 }
 
-STAGE_VECTOR void convert_row_rgb_to_float(const struct convert_constants *restrict k, struct convert_colors in, size_t count,
-                                           float *restrict out) {
+static void widen(struct convert_colors in, size_t count, struct wide_colors *out) {
+  widen_row(in.red, count, out->red);
+  widen_row(in.green, count, out->green);
+  widen_row(in.blue, count, out->blue);
+}
+
+STAGE_VECTOR static void wide_to_gray(const struct convert_constants *restrict k, const struct wide_colors *restrict in,
+                                      size_t count, uint8_t *restrict out) {
   for (size_t i = 0; i < count; i++) {
-    out[i] = convert_gray_to_float(convert_rgb_to_gray(k, in.red[i], in.green[i], in.blue[i]));
+    out[i] = convert_level(convert_rgb_to_gray(k, in->red[i], in->green[i], in->blue[i]));
   }
 }
 
-STAGE_VECTOR void convert_row_rgb_to_luma(const struct convert_constants *restrict k, struct convert_colors in, size_t count,
-                                          uint8_t *restrict out) {
+STAGE_VECTOR static void wide_to_float(const struct convert_constants *restrict k, const struct wide_colors *restrict in,
+                                       size_t count, float *restrict out) {
   for (size_t i = 0; i < count; i++) {
-    out[i] = convert_rgb_to_luma(k, in.red[i], in.green[i], in.blue[i]);
+    out[i] = convert_gray_to_float(convert_rgb_to_gray(k, in->red[i], in->green[i], in->blue[i]));
   }
 }
 
-/* The sum of a block of two by two samples times 32: their average times 128. */
-static inline int16_t block(const uint8_t *top, const uint8_t *bottom, size_t i) {
-  return (int16_t)((top[2 * i] + top[2 * i + 1] + bottom[2 * i] + bottom[2 * i + 1]) * 32);
+STAGE_VECTOR static void wide_to_luma(const struct convert_constants *restrict k, const struct wide_colors *restrict in,
+                                      size_t count, uint8_t *restrict out) {
+  for (size_t i = 0; i < count; i++) {
+    out[i] = convert_rgb_to_luma(k, in->red[i], in->green[i], in->blue[i]);
+  }
 }
 
-STAGE_VECTOR void convert_row_rgb_to_chroma(const struct convert_constants *restrict k, struct convert_colors top,
-                                            struct convert_colors bottom, size_t pairs, uint8_t *restrict cb,
-                                            uint8_t *restrict cr) {
+STAGE_VECTOR static void wide_to_chroma(const struct convert_constants *restrict k, const struct wide_colors *restrict in,
+                                        size_t count, uint8_t *restrict cb, uint8_t *restrict cr) {
+  for (size_t i = 0; i < count; i++) {
+    cb[i] = convert_rgb_to_chroma(k->cb, in->red[i], in->green[i], in->blue[i]);
+    cr[i] = convert_rgb_to_chroma(k->cr, in->red[i], in->green[i], in->blue[i]);
+  }
+}
+
+void convert_row_rgb_to_gray(const struct convert_constants *restrict k, struct convert_colors in, size_t count,
+                             uint8_t *restrict out) {
+  struct wide_colors wide;
+  widen(in, count, &wide);
+  wide_to_gray(k, &wide, count, out);
+}
+
+void convert_row_rgb_to_float(const struct convert_constants *restrict k, struct convert_colors in, size_t count,
+                              float *restrict out) {
+  struct wide_colors wide;
+  widen(in, count, &wide);
+  wide_to_float(k, &wide, count, out);
+}
+
+void convert_row_rgb_to_luma(const struct convert_constants *restrict k, struct convert_colors in, size_t count,
+                             uint8_t *restrict out) {
+  struct wide_colors wide;
+  widen(in, count, &wide);
+  wide_to_luma(k, &wide, count, out);
+}
+
+/* The sums of blocks of two by two samples times 32: their averages times 128. */
+STAGE_VECTOR static void average_blocks(const uint8_t *restrict top, const uint8_t *restrict bottom, size_t pairs,
+                                        int16_t *restrict out) {
   for (size_t i = 0; i < pairs; i++) {
-    int16_t red = block(top.red, bottom.red, i);
-    int16_t green = block(top.green, bottom.green, i);
-    int16_t blue = block(top.blue, bottom.blue, i);
-    cb[i] = convert_rgb_to_chroma(k->cb, red, green, blue);
-    cr[i] = convert_rgb_to_chroma(k->cr, red, green, blue);
+    out[i] = (int16_t)((top[2 * i] + top[2 * i + 1] + bottom[2 * i] + bottom[2 * i + 1]) * 32);
   }
+}
+
+void convert_row_rgb_to_chroma(const struct convert_constants *restrict k, struct convert_colors top,
+                               struct convert_colors bottom, size_t pairs, uint8_t *restrict cb, uint8_t *restrict cr) {
+  struct wide_colors wide;
+  average_blocks(top.red, bottom.red, pairs, wide.red);
+  average_blocks(top.green, bottom.green, pairs, wide.green);
+  average_blocks(top.blue, bottom.blue, pairs, wide.blue);
+  wide_to_chroma(k, &wide, pairs, cb, cr);
 }
 
 /* What the chroma of each pair adds to red, green and blue, written twice, so that the loop over pixels has no pairs. */
