@@ -39,7 +39,7 @@ need_demo() {
 need_check() {
   need check pkg-config --exists check
   need clang command -v clang
-  if command -v clang >/dev/null && ! can_fuzz; then
+  if command -v clang >/dev/null && ! can_fuzz 2>/dev/null; then
     need "libclang-rt-$(clang -dumpversion | cut -d. -f1)-dev" false
   fi
   need ffmpeg command -v ffmpeg
@@ -121,21 +121,35 @@ say_backend() {
   fi
 }
 
+find_missing() {
+  missing=
+  for part in "$@"; do
+    [ "$part" = backend ] || "need_$part"
+  done
+  missing=$(echo "$missing" | tr ' ' '\n' | sort -u | paste -sd' ' | sed 's/^ *//')
+}
+
 [ $# -gt 0 ] || set -- build demo check lint
 for part in "$@"; do
   case $part in
-    build | demo | check | lint) "need_$part" ;;
+    build | demo | check | lint) ;;
     backend) say_backend ;;
     *) sed -n '2,8s/^# \{0,1\}//p' "$0" >&2; exit 64 ;;
   esac
 done
-missing=$(echo "$missing" | tr ' ' '\n' | sort -u | paste -sd' ' | sed 's/^ *//')
-if [ -n "$missing" ]; then
+# What clang lacks shows only once clang is there, hence a second round.
+for round in first second last; do
+  find_missing "$@"
+  [ -n "$missing" ] || break
   if ! command -v apt-get >/dev/null; then
     echo "setup: this is no Debian or Ubuntu. Install what these Debian packages stand for, then try again: $missing" >&2
     exit 1
   fi
+  if [ "$round" = last ]; then
+    echo "setup: installed, and yet not usable: $missing" >&2
+    exit 1
+  fi
   echo "setup: installing $missing"
   install_packages "$missing"
-fi
+done
 case " $* " in *" check "*) fetch_promtool ;; esac
