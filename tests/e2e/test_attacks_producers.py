@@ -3,6 +3,7 @@
 import os
 import random
 import socket
+import threading
 
 import numpy as np
 import pytest
@@ -116,6 +117,35 @@ def test_fifty_clients_of_reply_at_random(place, slots, lanes, completion):
         assert not refused, refused[0]
         daemon.quiet()
         wait_until(lambda: daemon.open_files() <= before, "descriptors come back")
+
+
+@pytest.mark.parametrize("completion", ["callback", "spin"])
+def test_clients_of_reply_while_it_is_paused_and_drained(place, completion):
+    """No order of commands and departures may lose a reply, or leave a place taken."""
+    entry = pipeline(FORMAT, slots=2, completion=completion, source={"clients": 8}, sink={"reply": True},
+                     stages=[slow_stage(1)])
+    with Daemon(place, {"cam0": entry}, lanes=2, drain_timeout="300ms") as daemon:
+        stop = threading.Event()
+
+        def command():
+            chance = random.Random(7)
+            while not stop.is_set():
+                code, answer = daemon.post(f"/v1/pipelines/cam0/{chance.choice(['pause', 'drain', 'resume', 'resume'])}")
+                assert code in (200, 409, 504), answer
+                if answer.get("state") == "drained":
+                    assert daemon.frames()["in_flight"] == 0
+            daemon.command("/v1/pipelines/cam0/resume")
+
+        commanding = Background(command)
+        refused = []
+        for round in range(8):
+            lives = [Background(echo_life, daemon.path("cam0", "source"), round * 8 + seed, refused) for seed in range(8)]
+            for life in lives:
+                life.join()
+        stop.set()
+        commanding.join()
+        daemon.wait_view("all have left", lambda view: view["sessions"] == 0)
+        daemon.quiet()
 
 
 # -- files and FIFOs --------------------------------------------------------------------------------------------------------
