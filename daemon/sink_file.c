@@ -22,11 +22,11 @@ static size_t preamble(const struct sink *sink, uv_buf_t buffers[2], int *count)
   *count = 0;
   size_t total = 0;
   if (sink->position == 0 && sink->header_bytes > 0) {
-    buffers[(*count)++] = uv_buf_init((char *)(uintptr_t)sink->header, (unsigned)sink->header_bytes);
+    buffers[(*count)++] = (uv_buf_t){.base = (char *)(uintptr_t)sink->header, .len = sink->header_bytes};
     total += sink->header_bytes;
   }
   if (sink->prefix_bytes > 0) {
-    buffers[(*count)++] = uv_buf_init((char *)(uintptr_t)sink->prefix, (unsigned)sink->prefix_bytes);
+    buffers[(*count)++] = (uv_buf_t){.base = (char *)(uintptr_t)sink->prefix, .len = sink->prefix_bytes};
     total += sink->prefix_bytes;
   }
   return total;
@@ -36,7 +36,7 @@ static size_t preamble(const struct sink *sink, uv_buf_t buffers[2], int *count)
 static size_t buffers_left(struct sink *sink, uv_buf_t buffers[3], unsigned *count) {
   int before = 0;
   size_t left = preamble(sink, buffers, &before) + sink->result_bytes - sink->written;
-  buffers[before] = uv_buf_init((char *)sink_result(sink, sink->first)->slot->output, (unsigned)sink->result_bytes);
+  buffers[before] = (uv_buf_t){.base = (char *)sink_result(sink, sink->first)->slot->output, .len = sink->result_bytes};
   *count = (unsigned)before + 1;
   size_t skip = sink->written;
   while (skip > 0) {

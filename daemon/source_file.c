@@ -97,7 +97,7 @@ bool source_file_turn(struct source *source, int64_t now) {
   }
   uv_buf_t buffers[FILL_VECTORS];
   for (int i = 0; i < count; i++) {
-    buffers[i] = uv_buf_init(vector[i].iov_base, (unsigned)vector[i].iov_len);
+    buffers[i] = (uv_buf_t){.base = vector[i].iov_base, .len = vector[i].iov_len};
   }
   if (paced_begin) {
     schedule_next(source, now);

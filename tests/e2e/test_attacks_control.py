@@ -137,6 +137,7 @@ def test_sigterm_in_the_middle_of_it_all(place, moment):
         daemon.check_remains()
 
 
+@pytest.mark.slow
 def test_a_file_passes_from_one_pipeline_to_the_next_without_a_torn_result(place):
     """With no time to finish: what the old one is still writing is neither cut nor written over."""
     size = 8 << 20
