@@ -283,11 +283,21 @@ static void turn_and_look(void) {
   in_flight = sink->count > 0 || road_in_flight(&road) > 0;
 }
 
+/* What moved to a reader's own buffer is no longer in flight, and waits for the loop to find the reader writable. */
+static bool is_anybody_within_a_result(void) {
+  for (unsigned i = 0; i < READERS; i++) {
+    if (peers[i].fd >= 0 && peers[i].at != 0) {
+      return true;
+    }
+  }
+  return false;
+}
+
 /* Everybody who is there reads on until no result is on its way to anybody. */
 static void read_to_the_end(void) {
   bool moved = true;
   in_flight = true;
-  for (unsigned round = 0; moved || in_flight; round++) {
+  for (unsigned round = 0; moved || in_flight || is_anybody_within_a_result(); round++) {
     CHECK(round < ROUNDS_TO_END);
     on_lane(turn_and_look);
     moved = false;
