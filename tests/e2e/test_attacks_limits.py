@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from harness import Background, Daemon, limit, numbered, pipeline, require_whole, wait_until, whole
+from harness import Background, Daemon, Producer as Client, limit, numbered, pipeline, require_whole, wait_until, whole
 
 SIZE = 2048
 FORMAT = {"dtype": "uint8", "shape": [SIZE]}
@@ -66,6 +66,38 @@ def test_a_reload_without_descriptors_changes_nothing(place):
             with daemon.reader(name) as reader, daemon.producer(name) as producer:
                 producer.send(whole(1, SIZE).tobytes())
                 assert reader.read(SIZE) == whole(1, SIZE).tobytes()
+
+
+@pytest.mark.parametrize("kind", ["reply", "socket"])
+def test_clients_beside_any_number_of_free_descriptors(place, kind):
+    """Each is served or closed, none is left hanging, and what was short comes back."""
+    entry = pipeline(FORMAT, **({"sink": {"reply": True}, "source": {"clients": 4}} if kind == "reply" else {}))
+    with Daemon(place, {"cam0": entry}) as daemon:
+        daemon.status()
+        before = daemon.open_files()
+        soft, hard = resource.prlimit(daemon.process.pid, resource.RLIMIT_NOFILE)
+        served = 0
+        for spare in range(10):
+            resource.prlimit(daemon.process.pid, resource.RLIMIT_NOFILE, (before + spare, hard))
+            clients = [Client(daemon.path("cam0", "source" if kind == "reply" or number == 0 else "sink"))
+                       for number in range(4)]
+            try:
+                clients[0].send(whole(spare, SIZE).tobytes())
+            except OSError:
+                pass  # it was closed at once
+            clients[0].finish()
+            got = clients[0].rest() if kind == "reply" else b""
+            assert got in (b"", whole(spare, SIZE).tobytes()) or got.startswith(b"framed: "), got
+            served += got == whole(spare, SIZE).tobytes()
+            for client in clients:
+                client.close()
+            resource.prlimit(daemon.process.pid, resource.RLIMIT_NOFILE, (soft, hard))
+            if kind == "socket":
+                with daemon.reader():
+                    daemon.quiet()
+            daemon.wait_view("all have left", lambda view: view["sessions"] == 0 and view["readers"] == 0)
+            wait_until(lambda: daemon.open_files() <= before, "descriptors come back")
+        assert served > 0 or kind == "socket"
 
 
 # -- files as sinks --------------------------------------------------------------------------------------------------------
