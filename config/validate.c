@@ -115,8 +115,15 @@ static bool claim(struct reader *reader, struct claims *claims, const struct cla
   return true;
 }
 
-/* Devices such as /dev/null may be written by many. */
-static bool is_exclusive_file(const char *path) { return strncmp(path, "/dev/", 5) != 0; }
+/* Devices such as /dev/null may be written by many; what is in /dev/shm are files. */
+static bool is_exclusive_file(const char *path) { return strncmp(path, "/dev/", 5) != 0 || strncmp(path, "/dev/shm/", 9) == 0; }
+
+/* A file may have many readers, but a pipeline that reads its own results never ends. */
+static bool reads_own_results(const struct config_pipeline *pipeline) {
+  return pipeline->source.endpoint == CONFIG_FILE && pipeline->sink.endpoint == CONFIG_FILE &&
+         !is_standard(pipeline->source.path) && is_exclusive_file(pipeline->source.path) &&
+         strcmp(pipeline->source.path, pipeline->sink.path) == 0;
+}
 
 static bool claim_pipeline(struct reader *reader, struct claims *claims, const struct config_pipeline *pipeline) {
   const struct config_source *source = &pipeline->source;
@@ -124,7 +131,7 @@ static bool claim_pipeline(struct reader *reader, struct claims *claims, const s
   struct claim in = {.path = source->path, .user = "source", .pipeline = pipeline->name, .at = source->path_at};
   struct claim out = {.path = sink->path, .user = "sink", .pipeline = pipeline->name, .at = sink->path_at};
   in.path = is_standard(in.path) ? "/dev/stdin" : in.path;
-  bool one_reader = source->endpoint == CONFIG_SOCKET || is_standard(source->path);
+  bool one_reader = source->endpoint == CONFIG_SOCKET || is_standard(source->path) || reads_own_results(pipeline);
   bool one_writer = sink->endpoint == CONFIG_SOCKET || (sink->endpoint == CONFIG_FILE && is_exclusive_file(sink->path));
   out.path = one_writer && is_standard(out.path) ? "/dev/stdout" : out.path;
   return (!one_reader || claim(reader, claims, &in)) && (!one_writer || claim(reader, claims, &out));

@@ -125,6 +125,11 @@ static const struct mistake mistakes[] = {
      "    b: {source: {file: '-', format: {pixels: gray, width: 4, height: 2}}, sink: {file: /dev/null}}\n"
      "                       ^~~\n"
      "  it is also the source of pipeline 'a'\n"},
+    {"file that is read and written", SOURCE("file: /dev/shm/data, " FORMAT, "    sink: {file: /dev/shm/data}\n"),
+     "t.yaml:4:18: '/dev/shm/data' is used twice\n"
+     "    sink: {file: /dev/shm/data}\n"
+     "                 ^~~~~~~~~~~~~\n"
+     "  it is also the source of pipeline 'cam0'\n"},
     {"file that two sinks write",
      "pipelines:\n  a: {source: {socket: a, " FORMAT "}, sink: {file: out}}\n  b: {source: {socket: b, " FORMAT
      "}, sink: {file: ./out}}\n",

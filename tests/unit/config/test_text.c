@@ -86,7 +86,7 @@ START_TEST(awkward_words_read_back_as_themselves) {
                                       ",",    "|",    ">",    "?",  "'",   "\xE2\x82\xAC", " a "};
   for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
     char text[512];
-    snprintf(text, sizeof text, SOURCE("file: \"%s\", " FORMAT, "    sink: {file: \"%s\"}\n"), words[i],
+    snprintf(text, sizeof text, SOURCE("file: \"%s\", " FORMAT, "    sink: {socket: \"%s\"}\n"), words[i],
              strcmp(words[i], "-") == 0 ? "other" : words[i]);
     struct config *first = fixture_config(text);
     ck_assert_str_eq(first->pipelines[0].source.path, words[i]);
