@@ -37,9 +37,22 @@ static void answer_text(struct http_request *request, unsigned code, const char 
   http_answer(request, &answer);
 }
 
+/* With an end of line behind it, so that the shell's prompt is not glued to what curl shows. */
+static char *json_text(json_t *document) {
+  char *text = document ? json_dumps(document, JSON_FORM) : NULL;
+  size_t length = text ? strlen(text) : 0;
+  char *line = text ? realloc(text, length + sizeof "\n") : NULL;
+  if (!line) {
+    free(text);
+    return NULL;
+  }
+  memcpy(line + length, "\n", sizeof "\n");
+  return line;
+}
+
 /* Takes `document`; NULL means that there was no memory for it, and so no answer. */
 static void answer_json(struct http_request *request, unsigned code, json_t *document, const char *allow) {
-  char *text = document ? json_dumps(document, JSON_FORM) : NULL;
+  char *text = json_text(document);
   json_decref(document);
   answer_text(request, code, "application/json", text, allow);
 }
