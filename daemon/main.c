@@ -21,6 +21,7 @@ static const char help[] =
     "       framed [-c FILE] --check          say whether the configuration is valid and what it takes\n"
     "       framed [-c FILE] --print-config   print it with all defaults\n"
     "       framed --print-schema             print its JSON schema, for editors\n"
+    "       framed --print-manual             print the keys as framed.yaml(5) has them, in man's markup\n"
     "\n"
     "  -c, --config FILE   the configuration, with the drop-ins of conf.d/ beside it [" DEFAULT_PATH "]\n"
     "      --version       print the version\n"
