@@ -3,14 +3,17 @@
  *
  * Pixels are squares: sample x of a row of n covers x/n to (x+1)/n of it, and its centre is half a pixel in, as in
  * OpenCV. On each axis by itself,
- *   nearest   takes the sample that the centre falls into, the first of two (cv2.INTER_NEAREST_EXACT),
+ *   nearest   takes the sample that the centre falls into (cv2.INTER_NEAREST_EXACT); between two it takes the first,
+ *             where versions of OpenCV differ,
  *   bilinear  mixes the two samples whose centres it falls between, the edge being repeated (cv2.INTER_LINEAR),
- *   area      averages all that it covers, parts of samples counting in part (cv2.INTER_AREA).
- * Positions are quotients of whole numbers and so exact. Bilinear bytes are mixed with weights of 1/2048, down
- * the columns to 1/256 of a level, then along the row; averages and floats are formed in single precision, down the columns
- * first, then along the row, each in the order of the samples. No level differs from OpenCV's by more than 1; nor from
- * swscale's (`neighbor`, equal; `bilinear` enlarging, `area` reducing, with `accurate_rnd`), the mean of a picture by no more
- * than 0.2.
+ *   area      averages all that it covers, parts of samples counting in part (cv2.INTER_AREA, which does so only where
+ *             both sides shrink or both grow).
+ * Positions are quotients of whole numbers and so exact. Bilinear bytes are mixed with weights of 1/2048, down the
+ * columns to 1/256 of a level, then along the row; averages and floats are formed in single precision, down the columns
+ * first, then along the row, each in the order of the samples.
+ *
+ * No level differs from OpenCV's by more than 1; nor from swscale's (flags `neighbor`, equal; `bilinear` where it enlarges,
+ * `area` where it reduces, with `accurate_rnd`), the mean of a picture by no more than 0.2.
  */
 #ifndef FRAMED_GPU_STAGES_RESIZE_H
 #define FRAMED_GPU_STAGES_RESIZE_H

@@ -181,6 +181,8 @@ def test_resize_agrees_with_opencv(pixels, name, code):
     for before, after in [*SIZES, ((190, 122), ENLARGED[name])]:
         if name == "area" and (after[0] > before[0]) != (after[1] > before[1]):
             continue  # where one side grows and the other shrinks, OpenCV takes no areas
+        if name == "nearest" and after == (95, 61):
+            continue  # each centre lies between two samples, and versions of OpenCV differ in which they take
         frame = picture(pixels, *before)
         expected = cv2.resize(image(frame, pixels, *before), after, interpolation=code)
         result = image(resize(frame, pixels, before, after, f"filter={name}"), pixels, *after)
