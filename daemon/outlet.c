@@ -32,6 +32,7 @@ struct outlet {
   unsigned count;
   uint64_t missed; /* by readers that left */
   uint64_t refused;
+  bool follows; /* a FIFO that another pipeline wrote to until now */
   bool closed, ended;
 };
 
@@ -51,6 +52,10 @@ bool outlet_open_file(struct outlet *outlet, const struct outlet *before, struct
   }
   if (!endpoint_open_sink(&outlet->config->sink, &outlet->endpoint, failure)) {
     return false;
+  }
+  if (before && outlet->endpoint.kind == ENDPOINT_FIFO) {
+    endpoint_close(&outlet->endpoint); /* its reader is to see the end of the stream before */
+    outlet->follows = true;
   }
   return outlet->endpoint.kind != ENDPOINT_FILE || is_continued(outlet, before) ||
          sink_prepare_file(outlet->config, &outlet->format, outlet->endpoint.fd, failure);
@@ -170,7 +175,7 @@ static bool start_fifo(struct outlet *outlet, struct failure *failure) {
     return failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "not enough memory to wait for a reader of '%s'",
                        outlet->config->sink.path);
   }
-  loop_timer_start(outlet->retry, 0, RETRY_MS);
+  loop_timer_start(outlet->retry, outlet->follows ? RETRY_MS : 0, RETRY_MS);
   return true;
 }
 

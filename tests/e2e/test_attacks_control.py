@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import os
 import random
 import re
 import signal
@@ -10,7 +11,7 @@ import threading
 import numpy as np
 import pytest
 
-from harness import Background, Daemon, Producer, Reader, pipeline, wait_until, whole
+from harness import Background, Daemon, Producer, Reader, pipeline, read_y4m, wait_until, whole
 
 SIZE = 2048
 FORMAT = {"dtype": "uint8", "shape": [SIZE]}
@@ -164,3 +165,25 @@ def test_a_file_passes_from_one_pipeline_to_the_next_without_a_torn_result(place
     assert offsets == sorted(offsets)
     for frame, offset in zip(data, offsets):
         assert (frame[: size // 2] == offset).all() and (frame[size // 2:] == 255).all()
+
+
+def test_a_fifo_ends_with_its_pipeline_when_another_takes_it_over(place):
+    """Its reader sees one whole y4m stream and its end, not the next one's header in the middle."""
+    fifo = place / "out"
+    os.mkfifo(fifo)
+
+    def entry(offset):
+        return {"cam0": pipeline({"pixels": "gray", "width": 64, "height": 32}, sink={"file": str(fifo), "protocol": "y4m"},
+                                 stages=[{"affine": {"scale": 1.0, "offset": offset}}])}
+
+    with Daemon(place, entry(0)) as daemon:
+        for turn in range(3):
+            with open(fifo, "rb", buffering=0) as reader:
+                taking = Background(reader.readall)
+                with daemon.producer() as producer:
+                    producer.send(bytes(5 * SIZE))
+                    daemon.account(came=5, emitted=5)
+                daemon.write(entry(turn + 1))
+                daemon.command("/v1/reload")
+                _, frames = read_y4m(taking.join(), SIZE)
+            assert len(frames) == 5 and (frames == turn).all()
