@@ -15,6 +15,7 @@ LARGE_BYTES = 256 << 10
 LARGE = {"dtype": "uint8", "shape": [LARGE_BYTES]}
 
 
+@pytest.mark.host  # a driver wants descriptors of its own
 @pytest.mark.parametrize("kind", ["socket", "reply"])
 def test_a_start_with_any_number_of_descriptors(place, kind):
     """It starts and serves, or it says that descriptors are too few; nothing in between, and no crash."""
