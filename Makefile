@@ -217,8 +217,8 @@ check: ## sets up and runs every test that needs no GPU
 	@tools/setup.sh build check
 	@tests/check.sh
 
-check-gpu: ## runs the tests that need an NVIDIA GPU, with build/portable where nvcc is absent
-	@tests/gpu/check.sh
+check-gpu: ## runs the tests that need an NVIDIA GPU, with build/portable where nvcc is absent; PARTS='e2e -k raw' chooses
+	@tests/gpu/check.sh $(PARTS)
 
 fuzz_names := $(patsubst tests/fuzz/fuzz_%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
 fuzz_programs := $(fuzz_names:%=build/fuzz/fuzz_%)

@@ -1,7 +1,12 @@
 #!/bin/bash
-# The tests that need an NVIDIA GPU: parity of the stages, the end-to-end tests on the CUDA backend, and
-# compute-sanitizer where it is installed. Builds here where that is possible; else it needs the folder that
-# `make portable` made on another machine, and runs from within that too.
+# The tests that need an NVIDIA GPU. Builds here where that is possible; else it needs the folder that `make portable`
+# made on another machine, and runs from within that too.
+#
+#   check-gpu.sh [unit] [parity] [sanitizer] [e2e] [PYTEST ARGUMENT...]     default: every part
+#
+# unit: tests of gpu/ and of the CUDA backend; parity: the stages on both backends; sanitizer: parity under
+# compute-sanitizer, left out where that is not installed, unless it is asked for; e2e: the end-to-end tests on the
+# CUDA backend, to which the remaining arguments go (-k raw).
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 
@@ -9,6 +14,23 @@ fail() {
   echo "check-gpu: $*" >&2
   exit 1
 }
+
+parts=()
+while [[ ${1:-} =~ ^(unit|parity|sanitizer|e2e)$ ]]; do
+  parts+=("$1")
+  shift
+done
+asked=${parts[*]:-}
+[ -n "$asked" ] || parts=(unit parity sanitizer e2e)
+case ${1:-} in
+  -h | --help) sed -n '2,10s/^# \{0,1\}//p' "$0"; exit ;;
+  '' | -* | */*) ;;
+  *) fail "there is no part '$1': one of unit, parity, sanitizer, e2e, then the arguments of pytest" ;;
+esac
+case " ${parts[*]} " in
+  *" e2e "*) ;;
+  *) [ $# = 0 ] || fail "only e2e takes arguments, so nobody would read: $*" ;;
+esac
 
 # The end-to-end tests need numpy, which on machines for computing is often another Python's than the system's.
 python=
@@ -51,20 +73,38 @@ nvidia-smi --query-gpu=name,driver_version --format=csv,noheader 2>/dev/null || 
 export FRAMED_REQUIRE_GPU=1 FRAMED_BACKEND=cuda
 export FRAMED_BINARY=$programs/framed FRAMECTL=$programs/framectl PYTHONDONTWRITEBYTECODE=1
 
-echo "== unit tests of gpu/ on the device"
-"$units/unit-gpu"
-echo "== the CUDA backend"
-"$units/gpu-backend"
-echo "== parity of the stages on both backends"
-"$units/gpu-parity"
-sanitizer=$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer 2>/dev/null || true)
-if [ -n "$sanitizer" ]; then
+run_unit() {
+  echo "== unit tests of gpu/ on the device"
+  "$units/unit-gpu"
+  echo "== the CUDA backend"
+  "$units/gpu-backend"
+}
+
+run_parity() {
+  echo "== parity of the stages on both backends"
+  "$units/gpu-parity"
+}
+
+run_sanitizer() {
+  local sanitizer tool
+  sanitizer=$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer 2>/dev/null || true)
+  if [ -z "$sanitizer" ]; then
+    [ -z "$asked" ] || fail "compute-sanitizer is not installed here"
+    echo "== compute-sanitizer is not installed here: left out"
+    return
+  fi
   for tool in memcheck racecheck; do
     echo "== compute-sanitizer $tool"
     "$sanitizer" --tool "$tool" --error-exitcode 9 "$units/gpu-parity" --small
   done
-else
-  echo "== compute-sanitizer is not installed here: left out"
-fi
-echo "== end-to-end tests on the CUDA backend"
-"$python" -m pytest "$e2e" -q -m "not host" "$@"
+}
+
+run_e2e() {
+  echo "== end-to-end tests on the CUDA backend"
+  "$python" -m pytest "$e2e" -q -m "not host" "$@"
+}
+
+for part in "${parts[@]}"; do
+  "run_$part" "$@"
+done
+echo "check-gpu: ${parts[*]}: no failure in $SECONDS s"
