@@ -98,6 +98,8 @@ config_objects := $(call objects,$(config_sources))
 gpu_objects    := $(call objects,$(gpu_sources) $(cuda_kernels))
 daemon_objects := $(call objects,$(daemon_sources))
 framectl_objects := $(call objects,$(wildcard tools/framectl/*.c))
+# The daemon's names and arithmetic that its tools use too.
+shared_objects := $(call objects,daemon/ledger.c daemon/overlap.c)
 
 # -- programs ----------------------------------------------------------------------------------------------------
 .PHONY: all help setup programs unit unit-programs e2e check demo lint coverage fuzz fuzz-programs install uninstall portable \
@@ -118,7 +120,7 @@ $(bin)/framed: $(call objects,daemon/main.c) $(daemon_objects) $(gpu_objects) $(
 	@mkdir -p $(@D)
 	$(call quiet,LINK)$(CC) $(link) -o $@ $^ $(libs) $(cuda_libs)
 
-$(bin)/framectl: $(framectl_objects) $(out)/obj/daemon/ledger.c.o
+$(bin)/framectl: $(framectl_objects) $(shared_objects)
 	@mkdir -p $(@D)
 	$(call quiet,LINK)$(CC) $(link) -o $@ $^ $(framectl_libs)
 
@@ -167,12 +169,12 @@ unit_layers_config := $(config_objects)
 unit_layers_gpu    := $(gpu_objects) $(call objects,tests/gpu/cases.c tests/gpu/compare.c)
 unit_layers_daemon := $(config_objects) $(gpu_objects) $(daemon_objects)
 unit_layers_status := $(config_objects) $(call objects,$(addprefix daemon/,status.c document.c metrics.c page.c http.c \
-                      http_request.c histogram.c ledger.c failure.c))
+                      http_request.c histogram.c ledger.c overlap.c failure.c))
 unit_layers_road   := $(call objects,$(addprefix daemon/,slot.c road.c account.c fill.c dispatch.c completion.c emit.c \
                       protocol.c protocol_y4m.c ledger.c histogram.c sink.c sink_readers.c sink_arrival.c sink_rest.c sink_file.c lane.c \
                       mailbox.c failure.c) \
                       gpu/format.c)
-unit_layers_tools  := $(filter-out %/main.c.o,$(framectl_objects)) $(out)/obj/daemon/ledger.c.o
+unit_layers_tools  := $(filter-out %/main.c.o,$(framectl_objects)) $(shared_objects)
 
 $(out)/obj/tests/unit/%/suites.c: tests/unit/%
 	@mkdir -p $(@D)

@@ -1,0 +1,94 @@
+/*
+ * The arithmetic of overlap: what a pipeline's slots can win from copies and kernels that run at once. The daemon's status,
+ * framectl and framebench all take it from here; nothing in it reads or writes anything.
+ *
+ * The model: three engines in a row (copy in, kernel, copy out), each serving one frame at a time, in order; the kernel's may
+ * serve several (CPU workers). A slot carries one frame at a time: its next copy in waits for its last copy out, and for the
+ * turnaround, in which the host takes notice. Frames take the slots in turn and are there from the start. Times are in any
+ * one unit, and never negative.
+ */
+#ifndef FRAMED_DAEMON_OVERLAP_H
+#define FRAMED_DAEMON_OVERLAP_H
+
+#include <stdint.h>
+
+#define OVERLAP_ENGINE_LIST(X)                                                                                                 \
+  X(H2D, "h2d", "copy in")                                                                                                     \
+  X(KERNEL, "kernel", "kernel")                                                                                                \
+  X(D2H, "d2h", "copy out")
+
+enum overlap_engine {
+#define X(name, key, title) OVERLAP_##name,
+  OVERLAP_ENGINE_LIST(X)
+#undef X
+      OVERLAP_ENGINES
+};
+
+extern const char *const overlap_engine_keys[OVERLAP_ENGINES];   /* "h2d" */
+extern const char *const overlap_engine_titles[OVERLAP_ENGINES]; /* "copy in" */
+
+enum { OVERLAP_MAX_SLOTS = 64, OVERLAP_UNLIMITED = 0 };
+
+struct overlap_work {
+  double service[OVERLAP_ENGINES]; /* of one frame, or of one chunk of it */
+  unsigned kernels;                /* that run at once; 0 counts as 1, more than OVERLAP_MAX_SLOTS as that */
+  double turnaround;               /* from a slot's copy out to its next copy in, at least */
+  unsigned slots;                  /* 1 to OVERLAP_MAX_SLOTS, or OVERLAP_UNLIMITED: no frame ever waits for a slot */
+};
+
+/* -- figures that need no timeline -------------------------------------------------------------------------------- */
+
+/* The service times of one frame together. */
+double overlap_sum(const struct overlap_work *work);
+/* The engine that can take the fewest frames a second: the one with the longest service, the first of equals. */
+enum overlap_engine overlap_longest(const struct overlap_work *work);
+/* The least time between two frames that any number of slots allows: the longest service, of kernels as many at once. */
+double overlap_period(const struct overlap_work *work);
+/* How much faster than one engine after the other many frames can go at best: sum / period. 1 if there is no work. */
+double overlap_ideal_speedup(const struct overlap_work *work);
+/* The share of the service times that was hidden behind others: 1 - wall / sum; 0 where nothing was, as when the wall also
+ * had pauses in it. */
+double overlap_ratio(double wall, double sum);
+
+/* -- the timeline --------------------------------------------------------------------------------------------------- */
+
+struct overlap_span {
+  double begin, end;
+};
+
+struct overlap_frame {
+  uint64_t number; /* from 0 */
+  unsigned slot;   /* with OVERLAP_UNLIMITED the frame's number modulo OVERLAP_MAX_SLOTS, for want of any */
+  struct overlap_span spans[OVERLAP_ENGINES];
+};
+
+struct overlap_timeline { /* to start by overlap_start(); its fields are overlap.c's own */
+  struct overlap_work work;
+  uint64_t next;
+  double copy_in_free, copy_out_free;
+  double kernel_free[OVERLAP_MAX_SLOTS], slot_free[OVERLAP_MAX_SLOTS];
+};
+
+void overlap_start(struct overlap_timeline *timeline, const struct overlap_work *work);
+/* When the next frame is served, frame by frame without end. */
+struct overlap_frame overlap_next(struct overlap_timeline *timeline);
+/* From the first copy in to the last copy out of so many frames. */
+double overlap_wall(const struct overlap_work *work, uint64_t frames);
+
+/* -- the plan ------------------------------------------------------------------------------------------------------- */
+
+struct overlap_plan {
+  double serial;            /* wall with one slot */
+  double wall;              /* wall with the work's slots */
+  double speedup;           /* serial / wall; 1 if there is no work */
+  double ratio;             /* overlap_ratio() of the wall */
+  double ideal_speedup;     /* of frames without end, without turnaround */
+  double bound;             /* wall that no number of slots beats */
+  double bound_speedup;     /* serial / bound */
+  unsigned slots_for_bound; /* the fewest that reach it; 0: more than OVERLAP_MAX_SLOTS */
+};
+
+/* `frames` is 1 or more. Takes time in proportion to frames x slots_for_bound. */
+struct overlap_plan overlap_plan(const struct overlap_work *work, uint64_t frames);
+
+#endif
