@@ -76,12 +76,14 @@ unit_libs := $(shell pkg-config --libs check $(ncurses) 2>/dev/null)
 config_sources := $(wildcard config/*.c)
 gpu_sources    := $(filter-out gpu/cuda%.c,$(wildcard gpu/*.c)) $(wildcard gpu/stages/*.c)
 daemon_sources := $(filter-out daemon/main.c,$(wildcard daemon/*.c))
+framebench_sources := $(filter-out tools/framebench/cuda%.c,$(wildcard tools/framebench/*.c))
 
 # The GPU backend needs nvcc; sanitizer and fuzzing builds leave it out, since their machines have no GPU.
 with_cuda := $(if $(and $(NVCC),$(filter release check,$(VARIANT)),$(if $(NO_CUDA),,yes)),yes)
 ifeq ($(with_cuda),yes)
 gpu_sources  += $(wildcard gpu/cuda*.c)
 cuda_kernels := $(wildcard gpu/stages/*.cu)
+framebench_sources += $(wildcard tools/framebench/cuda*.c tools/framebench/*.cu)
 cuda_folder  := $(filter-out /usr,$(CUDA))
 cuda_flags   := -DFRAMED_CUDA $(cuda_folder:%=-isystem %/include)
 cuda_libs    := $(cuda_folder:%=-L%/lib64) -lcudart_static -ldl -lrt -static-libgcc -Wl,-Bstatic -lstdc++ -Wl,-Bdynamic
@@ -100,6 +102,8 @@ daemon_objects := $(call objects,$(daemon_sources))
 framectl_objects := $(call objects,$(wildcard tools/framectl/*.c))
 # The daemon's names and arithmetic that its tools use too.
 shared_objects := $(call objects,daemon/ledger.c daemon/overlap.c)
+# Besides its own files, what framebench shares with framectl and the daemon.
+framebench_objects := $(call objects,$(framebench_sources) $(addprefix tools/framectl/,problem.c text.c)) $(shared_objects)
 
 # -- programs ----------------------------------------------------------------------------------------------------
 .PHONY: all help setup programs unit unit-programs e2e check demo lint coverage fuzz fuzz-programs install uninstall portable \
@@ -108,8 +112,8 @@ shared_objects := $(call objects,daemon/ledger.c daemon/overlap.c)
 .DELETE_ON_ERROR:
 .SECONDARY:
 
-all: programs ## builds build/framed and build/framectl (the default)
-programs: $(bin)/framed $(bin)/framectl
+all: programs ## builds build/framed, build/framectl and build/framebench (the default)
+programs: $(bin)/framed $(bin)/framectl $(bin)/framebench
 	@$(if $(filter release,$(VARIANT)),NO_CUDA=$(NO_CUDA) tools/setup.sh backend)
 
 setup: ## installs the packages that are missing, and says which
@@ -123,6 +127,10 @@ $(bin)/framed: $(call objects,daemon/main.c) $(daemon_objects) $(gpu_objects) $(
 $(bin)/framectl: $(framectl_objects) $(shared_objects)
 	@mkdir -p $(@D)
 	$(call quiet,LINK)$(CC) $(link) -o $@ $^ $(framectl_libs)
+
+$(bin)/framebench: $(framebench_objects) $(gpu_objects)
+	@mkdir -p $(@D)
+	$(call quiet,LINK)$(CC) $(link) -o $@ $^ $(libs) $(cuda_libs)
 
 FORCE:
 
@@ -212,6 +220,7 @@ slow_coverage := 2
 e2e: programs $(run_stage) ## runs the end-to-end tests with the programs of VARIANT; PYTEST='-k raw' chooses
 	@PYTHONDONTWRITEBYTECODE=1 FRAMED_SLOW=$${FRAMED_SLOW:-$(or $(slow_$(VARIANT)),1)} \
 	 FRAMED_BINARY=$(CURDIR)/$(bin)/framed FRAMECTL=$(CURDIR)/$(bin)/framectl \
+	 FRAMEBENCH=$(CURDIR)/$(bin)/framebench \
 	 FRAMED_RUN_STAGE=$(CURDIR)/$(run_stage) \
 	 $(PYTHON) -m pytest tests/e2e -q $(PYTEST)
 
@@ -240,10 +249,10 @@ coverage: ## says which lines of daemon/, config/ and gpu/ the tests reach, and 
 	@tests/coverage.sh
 
 # -- lint: each file has a stamp, so that only what changed is looked at again ---------------------------------------
-lint_c := $(filter-out $(if $(with_cuda),,gpu/cuda% tests/gpu/%),\
+lint_c := $(filter-out $(if $(with_cuda),,gpu/cuda% tools/framebench/cuda% tests/gpu/%),\
             $(wildcard config/*.c gpu/*.c gpu/stages/*.c daemon/*.c tools/*/*.c packaging/*/*.c tests/*/*.c tests/unit/*/*.c))
-lint_headers := $(filter-out %.cuh $(if $(with_cuda),,gpu/cuda%),$(wildcard config/*.h gpu/*.h gpu/stages/*.h daemon/*.h tools/*/*.h tests/unit/*.h))
-lint_format := $(lint_c) $(lint_headers) $(wildcard gpu/stages/*.cu gpu/stages/*.cuh)
+lint_headers := $(filter-out %.cuh $(if $(with_cuda),,gpu/cuda% tools/framebench/cuda%),$(wildcard config/*.h gpu/*.h gpu/stages/*.h daemon/*.h tools/*/*.h tests/unit/*.h))
+lint_format := $(lint_c) $(lint_headers) $(wildcard gpu/stages/*.cu gpu/stages/*.cuh tools/framebench/*.cu)
 lint_scripts := $(shell git ls-files '*.sh' .ci/run 2>/dev/null)
 lint_flags = $(filter-out -MMD -MP,$(common)) $(testing) $(packages) $(cuda_flags) -Werror
 lint_tidy := $(filter-out tests/%,$(lint_c))
@@ -286,7 +295,7 @@ demo: ## sets up, builds, and runs a video through the daemon
 # -- installation -----------------------------------------------------------------------------------------------------
 # What is installed where, FROM:TO:MODE. The configuration is apart: one that is there already is kept.
 filled  := build/installed
-installed_files := build/framed:bin/framed:755 build/framectl:bin/framectl:755 \
+installed_files := build/framed:bin/framed:755 build/framectl:bin/framectl:755 build/framebench:bin/framebench:755 \
   $(filled)/framed.service:lib/systemd/system/framed.service:644 \
   packaging/systemd/framed@.socket:lib/systemd/system/framed@.socket:644 \
   packaging/systemd/framed.sysusers:lib/sysusers.d/framed.conf:644 \

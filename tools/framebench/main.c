@@ -1,0 +1,89 @@
+/*
+ * framebench: measures what this machine allows, and what framed makes of it.
+ *
+ * Only this file knows the list of subcommands; each reads the rest of its command line itself, since they have
+ * little in common. A new one is a line in the table below and a declaration in command.h.
+ */
+#include "tools/framebench/command.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const struct command {
+  const char *name, *operands;
+  const char *summary; /* one line in the list */
+  const char *help;    /* the rest of `framebench NAME --help` */
+  command_run *run;
+} commands[] = {
+    {"limits", "[--json] [--quick] [--backend cpu|cuda] [--device N]", "what this machine's link, launches and sockets allow",
+     "Measures copies, launches, completion, sockets without a GPU, and frames back to back in a bare loop, with the\n"
+     "engine of framed beside it. --quick takes small sizes and few rounds, to see that it works.",
+     command_limits},
+};
+enum { COMMAND_COUNT = sizeof commands / sizeof commands[0] };
+
+static void print_help(void) {
+  printf("usage: framebench COMMAND [OPTION]...\n\nMeasures what this machine allows, and what framed makes of it.\n\n");
+  for (const struct command *command = commands; command < commands + COMMAND_COUNT; command++) {
+    printf("  %-10s  %s\n", command->name, command->summary);
+  }
+  printf("\n  -h, --help  this, or with a command what it does\n"
+         "  --version   print the version\n\n"
+         "Exit status: 0 fine, 1 it could not be measured, 64 usage, 69 no device or daemon, 70 internal error.\n");
+}
+
+static void print_command_help(const struct command *command) {
+  printf("usage: framebench %s %s\n\n%s\n", command->name, command->operands, command->help);
+}
+
+static const struct command *find_command(const char *name) {
+  for (const struct command *command = commands; command < commands + COMMAND_COUNT; command++) {
+    if (strcmp(name, command->name) == 0) {
+      return command;
+    }
+  }
+  return NULL;
+}
+
+static bool is_option(const char *argument, const char *name) { return argument && strcmp(argument, name) == 0; }
+
+static bool is_help(const char *argument) { return is_option(argument, "--help") || is_option(argument, "-h"); }
+
+static bool run(int count, char **arguments, struct problem *problem) {
+  if (count < 2) {
+    return problem_set(problem, EXIT_STATUS_USAGE, "`framebench --help` lists the commands", "no command given");
+  }
+  const struct command *command = find_command(arguments[1]);
+  if (is_help(arguments[1])) {
+    print_help();
+  } else if (is_option(arguments[1], "--version")) {
+    printf("framebench %s\n", FRAMED_VERSION);
+  } else if (!command) {
+    return problem_set(problem, EXIT_STATUS_USAGE, "`framebench --help` lists the commands", "there is no command '%s'",
+                       arguments[1]);
+  } else if (is_help(arguments[2])) {
+    print_command_help(command);
+  } else if (!command->run(count - 1, arguments + 1, problem)) {
+    return false;
+  }
+  return fflush(stdout) == 0 ||
+         problem_set(problem, EXIT_STATUS_INTERNAL, NULL, "cannot write to standard output: %s", strerror(errno));
+}
+
+int main(int count, char **arguments) {
+  struct problem problem = {0};
+  signal(SIGPIPE, SIG_IGN);
+  if (run(count, arguments, &problem)) {
+    return EXIT_STATUS_OK;
+  }
+  fprintf(stderr, "framebench: %s\n", problem.text ? problem.text : "no memory");
+  if (problem.remedy) {
+    fprintf(stderr, "  %s\n", problem.remedy);
+  }
+  int status = (int)problem.status;
+  problem_clear(&problem);
+  return status;
+}
