@@ -2,10 +2,14 @@
  * Runs stages on raw frames, for tests that compare them with other programs, and for measuring them.
  *
  *   run-stage [--backend cpu|cuda] [--repeat N] FORMAT WIDTHxHEIGHT 'NAME: KEY=VALUE,KEY=VALUE' ...
+ *   run-stage [--backend cpu|cuda] [--repeat N] --all WIDTHxHEIGHT
  *
  * Frames come from standard input and results go to standard output, until the input ends. Lists of numbers are
  * written 1:2:3. With --repeat each frame runs N times, and the shortest time of the stages alone goes to standard
  * error, in nanoseconds. The chain runs as in the daemon, through a program of a device.
+ *
+ * With --all a list of stages runs on one made frame each, and a table says what they took beside the floor: the time in
+ * which the device's memory could have given their input and taken their output, at the rate at which it copies a frame.
  */
 #include "gpu/gpu.h"
 
@@ -21,6 +25,7 @@ enum { USAGE = 64 };
 struct options {
   enum gpu_backend_choice backend;
   long repeat;
+  const char *all; /* size of the frames; NULL: one chain */
   struct frame_format format;
   struct gpu_stage_request requests[GPU_MAX_STAGES];
   unsigned count;
@@ -116,8 +121,24 @@ static bool parse_option(struct options *options, const char *name, const char *
     options->repeat = strtol(value, NULL, 10);
     return options->repeat > 0;
   }
+  if (strcmp(name, "--all") == 0) {
+    options->all = value;
+    return true;
+  }
   options->backend = strcmp(value, "cuda") == 0 ? GPU_BACKEND_CUDA : GPU_BACKEND_CPU;
   return strcmp(name, "--backend") == 0 && (strcmp(value, "cuda") == 0 || strcmp(value, "cpu") == 0);
+}
+
+/* The chain, cut up as parse_stage() does. */
+static bool parse_stages(struct options *options, int count, char **stages) {
+  for (options->count = 0; count > 0; count--, stages++, options->count++) {
+    if (options->count == GPU_MAX_STAGES || !parse_stage(*stages, &options->requests[options->count])) {
+      fprintf(stderr, "run-stage: stage %u (%s) is unknown, or one of its settings is unknown, missing or out of bounds\n",
+              options->count + 1, *stages);
+      return false;
+    }
+  }
+  return true;
 }
 
 static bool parse(struct options *options, int argc, char **argv) {
@@ -128,17 +149,11 @@ static bool parse(struct options *options, int argc, char **argv) {
       return false;
     }
   }
-  if (i + 1 >= argc || !parse_format(argv[i], argv[i + 1], &options->format)) {
-    return false;
+  if (options->all) {
+    return i == argc;
   }
-  for (i += 2; i < argc; i++, options->count++) {
-    if (options->count == GPU_MAX_STAGES || !parse_stage(argv[i], &options->requests[options->count])) {
-      fprintf(stderr, "run-stage: stage %u (%s) is unknown, or one of its settings is unknown, missing or out of bounds\n",
-              options->count + 1, argv[i]);
-      return false;
-    }
-  }
-  return true;
+  return i + 1 < argc && parse_format(argv[i], argv[i + 1], &options->format) &&
+         parse_stages(options, argc - i - 2, argv + i + 2);
 }
 
 /* -- running ------------------------------------------------------------------------------------------------------ */
@@ -238,12 +253,132 @@ static bool run_all(struct bench *bench, long repeat) {
   return fflush(stdout) == 0;
 }
 
+/* -- the table ---------------------------------------------------------------------------------------------------- */
+
+struct row {
+  const char *format, *stage;
+};
+
+/* The first copies a frame, and so says how fast the device's memory is. */
+static const struct row rows[] = {
+    {"rgb24", "convert: to=rgb24"},
+    {"yuv420p", "convert: to=rgb24"},
+    {"yuv420p", "convert: to=gray"},
+    {"yuv420p", "convert: to=grayf32le"},
+    {"yuv420p", "convert: to=nv12"},
+    {"nv12", "convert: to=rgb24"},
+    {"yuyv422", "convert: to=rgb24"},
+    {"yuyv422", "convert: to=gray"},
+    {"rgb24", "convert: to=gray"},
+    {"rgb24", "convert: to=grayf32le"},
+    {"rgb24", "convert: to=yuv420p"},
+    {"rgb24", "convert: to=nv12"},
+    {"rgb24", "convert: to=yuyv422"},
+    {"rgb24", "convert: to=bgr24"},
+    {"gray", "convert: to=rgb24"},
+    {"gray", "convert: to=yuv420p"},
+    {"gray", "convert: to=grayf32le"},
+    {"grayf32le", "convert: to=gray"},
+    {"gray", "affine: scale=2,offset=1"},
+    {"grayf32le", "affine: scale=2,offset=1"},
+    {"gray", "threshold"},
+    {"grayf32le", "threshold"},
+    {"gray", "normalize"},
+    {"rgb24", "normalize"},
+    {"gray", "sobel"},
+    {"gray", "sobel: output=x"},
+    {"grayf32le", "sobel"},
+    {"gray", "blur: sigma=1"},
+    {"gray", "blur: sigma=2"},
+    {"gray", "blur: sigma=4"},
+    {"gray", "blur: sigma=10"},
+    {"gray", "blur: sigma=64"},
+    {"rgb24", "blur: sigma=2"},
+    {"rgb24", "blur: sigma=10"},
+    {"grayf32le", "blur: sigma=2"},
+    {"gray", "resize: width=7680,height=4320"},
+    {"gray", "resize: width=3840,height=2160"},
+    {"rgb24", "resize: width=7680,height=4320"},
+    {"rgb24", "resize: width=3840,height=2160"},
+    {"nv12", "resize: width=7680,height=4320"},
+    {"grayf32le", "resize: width=7680,height=4320"},
+    {"gray", "resize: width=7680,height=4320,filter=nearest"},
+    {"rgb24", "resize: width=7680,height=4320,filter=nearest"},
+    {"gray", "resize: width=3840,height=2160,filter=area"},
+    {"gray", "resize: width=1920,height=1080,filter=area"},
+    {"rgb24", "resize: width=3840,height=2160,filter=area"},
+    {"gray", "motion"},
+    {"gray", "motion: output=boxes"},
+    {"gray", "stats"},
+    {"grayf32le", "stats"},
+    {"gray", "work: rounds=1"},
+};
+
+/* Any bytes will do, but floats are to be levels. */
+static void fill(const struct bench *bench, bool floats) {
+  uint32_t random = 1;
+  for (size_t i = 0; i < bench->input_bytes / sizeof random; i++) {
+    random = random * 1664525U + 1013904223U;
+    if (floats) {
+      ((float *)bench->memory)[i] = (float)(random >> 8) / 16777216.0F;
+    } else {
+      ((uint32_t *)bench->memory)[i] = random ^ random >> 13;
+    }
+  }
+}
+
+/* The shortest time of a row's stage in nanoseconds; `bytes` gets what it reads and writes. */
+static bool time_row(const struct options *options, const struct row *row, int64_t *shortest, size_t *bytes) {
+  struct options one = *options;
+  struct bench bench = {0};
+  char text[STAGE_TEXT];
+  char *stage = text;
+  snprintf(text, sizeof text, "%s", row->stage);
+  bool good = parse_format(row->format, options->all, &one.format) && parse_stages(&one, 1, &stage) && set_up(&bench, &one);
+  *shortest = INT64_MAX;
+  if (good) {
+    fill(&bench, one.format.dtype == ELEMENT_FLOAT32);
+  }
+  for (long i = 0; good && i < (options->repeat > 0 ? options->repeat : 1); i++) {
+    good = run_once(&bench, (uint64_t)i, shortest);
+  }
+  *bytes = bench.input_bytes + bench.output_bytes;
+  tear_down(&bench);
+  return good;
+}
+
+static bool print_table(const struct options *options) {
+  double rate = 0; /* bytes a nanosecond */
+  printf("%-10s %-48s %10s %10s %8s\n", "input", "stage", "floor us", "time us", "ratio");
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    int64_t shortest;
+    size_t bytes;
+    if (!time_row(options, &rows[i], &shortest, &bytes)) {
+      return false;
+    }
+    double nanoseconds = (double)(shortest > 0 ? shortest : 1);
+    rate = i == 0 ? (double)bytes / nanoseconds : rate;
+    double floor = (double)bytes / rate;
+    printf("%-10s %-48s %10.1f %10.1f %8.2f\n", rows[i].format, rows[i].stage, floor / 1e3, nanoseconds / 1e3,
+           floor / nanoseconds);
+    fflush(stdout);
+  }
+  printf("copied at %.0f GB/s, reading and writing together\n", rate);
+  return true;
+}
+
 int main(int argc, char **argv) {
   struct options options;
   struct bench bench = {0};
   if (!parse(&options, argc, argv)) {
-    fprintf(stderr, "usage: %s [--backend cpu|cuda] [--repeat N] FORMAT WIDTHxHEIGHT ['NAME: KEY=VALUE,...']...\n", argv[0]);
+    fprintf(stderr,
+            "usage: %s [--backend cpu|cuda] [--repeat N] FORMAT WIDTHxHEIGHT ['NAME: KEY=VALUE,...']...\n"
+            "       %s [--backend cpu|cuda] [--repeat N] --all WIDTHxHEIGHT\n",
+            argv[0], argv[0]);
     return USAGE;
+  }
+  if (options.all) {
+    return print_table(&options) ? EXIT_SUCCESS : EXIT_FAILURE;
   }
   bool good = set_up(&bench, &options) && run_all(&bench, options.repeat);
   tear_down(&bench);
