@@ -101,7 +101,10 @@ run_sanitizer() {
 
 run_e2e() {
   echo "== end-to-end tests on the CUDA backend"
-  "$python" -m pytest "$e2e" -q -m "not host" "$@"
+  # Three at once: what takes the time is making a CUDA context, and with many at once each takes longer.
+  local workers=()
+  if "$python" -c 'import xdist' 2>/dev/null; then workers=(-n 3); fi
+  "$python" -m pytest "$e2e" -q -m "not host" "${workers[@]}" "$@"
 }
 
 for part in "${parts[@]}"; do
