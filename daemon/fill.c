@@ -36,7 +36,10 @@ static bool may_begin(const struct fill *fill) {
 }
 
 static void begin_frame(struct fill *fill, int64_t now) {
-  struct frame frame = {.sequence = fill->sequence++, .restart = fill->restart, .first_byte = fill->read_began};
+  struct frame frame = {.sequence = fill->sequence++,
+                        .restart = fill->restart,
+                        .rate = fill->framing.rate.frames > 0 ? fill->framing.rate : fill->rate,
+                        .first_byte = fill->read_began};
   account_open(fill->road->account, &frame);
   fill->begun = true;
   fill->filled = 0;

@@ -25,14 +25,15 @@ struct fill {
   struct framing framing;
   enum config_protocol protocol;
   struct frame_format format;
-  bool held;            /* begin no frame */
-  bool begun;           /* within a frame */
-  struct slot *filling; /* the slot of that frame, or NULL: it is being discarded */
-  size_t filled;        /* payload bytes of that frame that have come */
-  int64_t read_began;   /* of the read whose bytes are being taken: a frame that begins in it came no later */
-  int64_t since;        /* when the frame, or the y4m header, began; 0: neither */
-  uint64_t sequence;    /* of the next frame */
-  bool restart;         /* the next frame is the first of its producer */
+  struct frame_rate rate; /* of frames whose producer does not say it */
+  bool held;              /* begin no frame */
+  bool begun;             /* within a frame */
+  struct slot *filling;   /* the slot of that frame, or NULL: it is being discarded */
+  size_t filled;          /* payload bytes of that frame that have come */
+  int64_t read_began;     /* of the read whose bytes are being taken: a frame that begins in it came no later */
+  int64_t since;          /* when the frame, or the y4m header, began; 0: neither */
+  uint64_t sequence;      /* of the next frame */
+  bool restart;           /* the next frame is the first of its producer */
   char problem[PROTOCOL_PROBLEM];
   size_t direct;                  /* bytes of the last vector that lie in slots or the discard buffer */
   bool discard_next;              /* the last vector meant a frame that had no slot, whatever is free by now */
@@ -42,7 +43,7 @@ struct fill {
   unsigned char *discard;
 };
 
-/* `discard` has FILL_DISCARD bytes; NULL unless overload is drop-newest. */
+/* `discard` has FILL_DISCARD bytes; NULL unless overload is drop-newest. The rate is not known. */
 void fill_init(struct fill *fill, struct road *road, enum config_protocol protocol, const struct frame_format *format,
                unsigned char *discard);
 /* A new producer begins: numbers start at 0, and the state of stages anew. */

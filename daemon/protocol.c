@@ -10,6 +10,7 @@ enum { FRAME_WORD = sizeof frame_word - 1 };
 void framing_start(struct framing *framing, enum config_protocol protocol, const struct frame_format *format) {
   framing->protocol = protocol;
   framing->format = *format;
+  framing->rate = (struct frame_rate){0};
   framing->state = protocol == CONFIG_PROTOCOL_Y4M ? FRAMING_HEADER : FRAMING_PAYLOAD;
   framing->length = 0;
 }
@@ -35,7 +36,7 @@ static bool check_frame_line(const struct framing *framing, char problem[PROTOCO
 
 static bool end_line(struct framing *framing, char problem[PROTOCOL_PROBLEM]) {
   if (framing->state == FRAMING_HEADER) {
-    if (!y4m_check_header(framing->line, framing->length, &framing->format, problem)) {
+    if (!y4m_check_header(framing->line, framing->length, &framing->format, &framing->rate, problem)) {
       return false;
     }
     framing->state = FRAMING_FRAME;

@@ -16,6 +16,11 @@ enum {
   PROTOCOL_PROBLEM = 200
 };
 
+/* `frames` in so many seconds, as y4m says it; 0 frames: not known. */
+struct frame_rate {
+  uint32_t frames, seconds;
+};
+
 enum framing_state {
   FRAMING_HEADER, /* within the line before the first frame */
   FRAMING_FRAME,  /* within a frame's line; no byte of it may have come yet */
@@ -25,6 +30,7 @@ enum framing_state {
 struct framing {
   enum config_protocol protocol;
   struct frame_format format; /* what a header must agree with */
+  struct frame_rate rate;     /* what the header said */
   enum framing_state state;
   size_t length; /* of the line so far */
   char line[PROTOCOL_LINE];
@@ -51,11 +57,17 @@ size_t framing_shortest(const struct framing *framing);
 /* What stands before each frame that is written. */
 #define Y4M_FRAME_LINE "FRAME\n"
 
+enum { Y4M_HEADER = 128 }; /* bytes of the longest header that is written */
+
 /* Whether y4m can carry the format: gray and yuv420p. */
 bool y4m_carries(const struct frame_format *format);
-/* Checks a header line (without its end) against the format. */
-bool y4m_check_header(const char *line, size_t length, const struct frame_format *format, char problem[PROTOCOL_PROBLEM]);
-/* Writes the header of a stream with its end of line, 25 frames a second unless something else is known; returns its length. */
-size_t y4m_write_header(const struct frame_format *format, char line[PROTOCOL_LINE]);
+/* Checks a header line (without its end) against the format, and takes the rate from it; one that cannot be read is as if
+ * it were not there. */
+bool y4m_check_header(const char *line, size_t length, const struct frame_format *format, struct frame_rate *rate,
+                      char problem[PROTOCOL_PROBLEM]);
+/* Writes the header of a stream with its end of line, 25 frames a second if the rate is not known; returns its length. */
+size_t y4m_write_header(const struct frame_format *format, const struct frame_rate *rate, char line[Y4M_HEADER]);
+/* The ratio that a number of frames a second stands for: 29.97 is 30000 in 1001 seconds. 0: not known. */
+struct frame_rate y4m_rate_of(double frames_a_second);
 
 #endif

@@ -1,5 +1,6 @@
 /* The y4m stream header: read in any order of parameters, as ffmpeg, GStreamer and mjpegtools write it. */
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -11,6 +12,7 @@ bool y4m_carries(const struct frame_format *format) {
 
 struct header {
   uint64_t width, height; /* 0: not said */
+  struct frame_rate rate;
   enum pixel_format pixels;
   char colour[24]; /* as it stood there */
 };
@@ -38,6 +40,28 @@ static bool read_side(const char *text, size_t length, uint64_t *side) {
   return value > 0 && value <= FORMAT_MAX_SIDE;
 }
 
+/* Digits up to `end`; 0: there are none, others, or too many. */
+static uint32_t read_count(const char *text, const char *end) {
+  uint64_t value = 0;
+  for (; text < end; text++) {
+    if (*text < '0' || *text > '9' || value > UINT32_MAX / 10) {
+      return 0;
+    }
+    value = value * 10 + (uint64_t)(*text - '0');
+  }
+  return value <= UINT32_MAX ? (uint32_t)value : 0;
+}
+
+/* "30000:1001"; "0:0" says that it is not known. */
+static struct frame_rate read_rate(const char *text, size_t length) {
+  const char *colon = memchr(text, ':', length);
+  if (!colon) {
+    return (struct frame_rate){0};
+  }
+  struct frame_rate rate = {.frames = read_count(text, colon), .seconds = read_count(colon + 1, text + length)};
+  return rate.frames > 0 && rate.seconds > 0 ? rate : (struct frame_rate){0};
+}
+
 static bool read_parameter(const char *text, size_t length, struct header *header, char problem[PROTOCOL_PROBLEM]) {
   switch (text[0]) {
   case 'W':
@@ -60,8 +84,11 @@ static bool read_parameter(const char *text, size_t length, struct header *heade
       return false;
     }
     return true;
+  case 'F':
+    header->rate = read_rate(text + 1, length - 1);
+    return true;
   default:
-    return true; /* frame rate, interlacing, aspect, comments: not our concern */
+    return true; /* interlacing, aspect, comments: not our concern */
   }
 }
 
@@ -79,7 +106,8 @@ static bool check_against(const struct header *header, const struct frame_format
   return true;
 }
 
-bool y4m_check_header(const char *line, size_t length, const struct frame_format *format, char problem[PROTOCOL_PROBLEM]) {
+bool y4m_check_header(const char *line, size_t length, const struct frame_format *format, struct frame_rate *rate,
+                      char problem[PROTOCOL_PROBLEM]) {
   static const char magic[] = "YUV4MPEG2";
   struct header header = {.pixels = PIXELS_YUV420P}; /* what no C parameter means */
   size_t at = sizeof magic - 1;
@@ -95,11 +123,28 @@ bool y4m_check_header(const char *line, size_t length, const struct frame_format
     }
     at = end + 1;
   }
+  *rate = header.rate;
   return check_against(&header, format, problem);
 }
 
-size_t y4m_write_header(const struct frame_format *format, char line[PROTOCOL_LINE]) {
-  int length = snprintf(line, PROTOCOL_LINE, "YUV4MPEG2 W%" PRIu32 " H%" PRIu32 " F25:1 Ip A1:1 C%s\n", format->width,
-                        format->height, format->pixels == PIXELS_GRAY ? "mono" : "420jpeg");
+size_t y4m_write_header(const struct frame_format *format, const struct frame_rate *rate, char line[Y4M_HEADER]) {
+  static const struct frame_rate usual = {.frames = 25, .seconds = 1};
+  const struct frame_rate *said = rate->frames > 0 ? rate : &usual;
+  int length =
+      snprintf(line, Y4M_HEADER, "YUV4MPEG2 W%" PRIu32 " H%" PRIu32 " F%" PRIu32 ":%" PRIu32 " Ip A1:1 C%s\n", format->width,
+               format->height, said->frames, said->seconds, format->pixels == PIXELS_GRAY ? "mono" : "420jpeg");
   return (size_t)length;
+}
+
+static bool is_whole(double number) { return number > 0.5 && fabs(number - round(number)) < 1e-4; }
+
+struct frame_rate y4m_rate_of(double frames_a_second) {
+  double ntsc = frames_a_second * 1.001; /* 23.976, 29.97, 59.94 are 24, 30 and 60 less one in 1001 */
+  if (is_whole(frames_a_second)) {
+    return (struct frame_rate){.frames = (uint32_t)round(frames_a_second), .seconds = 1};
+  }
+  if (is_whole(ntsc)) {
+    return (struct frame_rate){.frames = (uint32_t)round(ntsc) * 1000, .seconds = 1001};
+  }
+  return (struct frame_rate){.frames = (uint32_t)round(frames_a_second * 1000), .seconds = 1000};
 }

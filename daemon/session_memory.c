@@ -98,6 +98,7 @@ struct session *session_new(const struct session_setup *setup, struct failure *f
     return session_free(session);
   }
   fill_init(&session->fill, &session->road, setup->config->source.protocol, input, session->discard);
+  session->fill.rate = y4m_rate_of(setup->config->source.rate);
   session->source.runner = &session->runner;
   session->source.fill = &session->fill;
   session->source.closed = session_on_source_closed;

@@ -28,7 +28,6 @@ static void set_up(struct sink *sink, const struct sink_operations *operations, 
   format_bytes(setup->output, &sink->result_bytes);
   sink->prefix = "";
   if (sink->protocol == CONFIG_PROTOCOL_Y4M) {
-    sink->header_bytes = y4m_write_header(setup->output, sink->header);
     sink->prefix = Y4M_FRAME_LINE;
     sink->prefix_bytes = strlen(sink->prefix);
   }
@@ -159,6 +158,14 @@ struct reader *reader_free(struct reader *reader) {
     free(reader);
   }
   return NULL;
+}
+
+void reader_set_header(struct reader *reader, const struct result *result) {
+  const struct sink *sink = reader->sink;
+  reader->header_bytes = 0;
+  if (result && sink->protocol == CONFIG_PROTOCOL_Y4M) {
+    reader->header_bytes = y4m_write_header(&sink->format, &result->frame.rate, reader->header);
+  }
 }
 
 void reader_read(const struct reader *reader, uint64_t *emitted, uint64_t *missed) {

@@ -59,8 +59,8 @@ void sink_attach(struct sink *sink, struct reader *reader);
 /* Detaches every reader; results still waiting get `shutdown` from their session first. Then SINK_STOPPED. */
 void sink_stop(struct sink *sink);
 
-/* Makes a regular file fit to be continued: a y4m file must be empty or start with the header of these results; a torn
- * last result is refused with a sentence that says so. Blocks: for a set-up thread. */
+/* Makes a regular file fit to be continued: a y4m file must be empty or start with the header of these results, at any rate; a
+ * torn last result is refused with a sentence that says so. Blocks: for a set-up thread. */
 bool sink_prepare_file(const struct config_pipeline *config, const struct frame_format *output, int fd,
                        struct failure *failure);
 

@@ -21,9 +21,10 @@ static void offered(struct sink *sink) { (void)sink; }
 static size_t preamble(const struct sink *sink, uv_buf_t buffers[2], int *count) {
   *count = 0;
   size_t total = 0;
-  if (sink->position == 0 && sink->header_bytes > 0) {
-    buffers[(*count)++] = (uv_buf_t){.base = (char *)(uintptr_t)sink->header, .len = sink->header_bytes};
-    total += sink->header_bytes;
+  struct reader *reader = sink->readers;
+  if (sink->position == 0 && reader->header_bytes > 0) {
+    buffers[(*count)++] = (uv_buf_t){.base = reader->header, .len = reader->header_bytes};
+    total += reader->header_bytes;
   }
   if (sink->prefix_bytes > 0) {
     buffers[(*count)++] = (uv_buf_t){.base = (char *)(uintptr_t)sink->prefix, .len = sink->prefix_bytes};
@@ -147,6 +148,9 @@ static void on_written(uv_fs_t *request) {
 static void write_more(struct sink *sink) {
   uv_buf_t buffers[3];
   unsigned count = 0;
+  if (sink->written == 0) {
+    reader_set_header(sink->readers, sink_result(sink, sink->first));
+  }
   buffers_left(sink, buffers, &count);
   sink->request.data = sink;
   sink->writing = true;
@@ -220,20 +224,30 @@ static uint64_t torn_bytes(const struct config_pipeline *config, const struct fr
   return ((uint64_t)size - header_bytes) % (prefix + result_bytes);
 }
 
+/* The bytes of the header at the beginning of the file: the one that would be written, whatever rate it says; else 0. */
+static size_t own_header(int fd, const struct frame_format *output) {
+  char found[Y4M_HEADER], own[Y4M_HEADER], problem[PROTOCOL_PROBLEM];
+  struct frame_rate rate;
+  ssize_t got = pread(fd, found, sizeof found, 0);
+  const char *end = got > 0 ? memchr(found, '\n', (size_t)got) : NULL;
+  if (!end || !y4m_check_header(found, (size_t)(end - found), output, &rate, problem)) {
+    return 0;
+  }
+  size_t length = y4m_write_header(output, &rate, own);
+  return length == (size_t)(end - found) + 1 && memcmp(own, found, length) == 0 ? length : 0;
+}
+
 bool sink_prepare_file(const struct config_pipeline *config, const struct frame_format *output, int fd,
                        struct failure *failure) {
   static const char remedy[] = "move the file away, or name another one";
-  char header[PROTOCOL_LINE];
-  char found[PROTOCOL_LINE];
   size_t length = 0;
   struct stat status;
   if (fstat(fd, &status) != 0 || !S_ISREG(status.st_mode) || status.st_size == 0) {
     return true;
   }
   if (config->sink.protocol == CONFIG_PROTOCOL_Y4M) {
-    length = y4m_write_header(output, header);
-    ssize_t got = pread(fd, found, length, 0);
-    if (got != (ssize_t)length || memcmp(header, found, length) != 0) {
+    length = own_header(fd, output);
+    if (length == 0) {
       return failure_set(failure, EXIT_STATUS_CONFIG, remedy,
                          "the file '%s' of pipeline '%s' exists and is no y4m file of this format", config->sink.path,
                          config->name);

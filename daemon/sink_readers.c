@@ -62,9 +62,12 @@ static int add_result(const struct sink *sink, const struct result *result, size
   return add(vector, count, result->slot->output + (sent - sink->prefix_bytes), total_bytes(sink) - sent);
 }
 
-/* What this reader gets next: header, rest, then results. */
-static int vector_for(struct sink *sink, const struct reader *reader, struct iovec vector[VECTORS]) {
-  int count = add(vector, 0, sink->header + reader->header_at, sink->header_bytes - reader->header_at);
+/* What this reader gets next: header, rest, then results. The header waits for the first result, and says its rate. */
+static int vector_for(struct sink *sink, struct reader *reader, struct iovec vector[VECTORS]) {
+  if (reader->header_at == 0) {
+    reader_set_header(reader, reader->at < sink_tail(sink) ? sink_result(sink, reader->at) : NULL);
+  }
+  int count = add(vector, 0, reader->header + reader->header_at, reader->header_bytes - reader->header_at);
   if (reader_has_rest(reader)) {
     return add(vector, count, reader->buffer + reader->rest_at, reader->rest_end - reader->rest_at);
   }
@@ -86,7 +89,7 @@ static void finish_result(struct sink *sink, struct reader *reader, int64_t now)
 }
 
 static void advance(struct sink *sink, struct reader *reader, size_t written, int64_t now) {
-  size_t part = sink->header_bytes - reader->header_at;
+  size_t part = reader->header_bytes - reader->header_at;
   part = part < written ? part : written;
   reader->header_at += part;
   written -= part;

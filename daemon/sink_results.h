@@ -56,15 +56,17 @@ struct reader {
   int fd;
   _Atomic uint64_t emitted, missed;
   struct reader *next, **link; /* all readers of the sink */
+  char header[Y4M_HEADER];     /* before its first result, whose rate it says */
+  size_t header_bytes;
   /* polled: all but a file */
   uv_poll_t poll;
+  size_t header_at; /* bytes of the header that were sent */
   bool is_socket;
   bool writable;    /* as far as is known */
   bool half_closed; /* it will send nothing more, and says so at every poll */
   bool urgent;      /* it has urgent data that cannot be taken, and says so at every poll for it */
   bool leaving;     /* its poll handle is closing */
   int polled;       /* events that are polled for */
-  size_t header_at; /* bytes of the y4m header that were sent */
   uint64_t at;      /* the result it is on */
   size_t sent;      /* bytes of that result, prefix included */
   /* drop: the rest of a result whose slot was needed */
@@ -86,8 +88,6 @@ struct sink {
   size_t result_bytes;
   struct frame_format format;
   enum config_protocol protocol;
-  char header[PROTOCOL_LINE]; /* before the first result, for each reader */
-  size_t header_bytes;
   const char *prefix; /* before each result */
   size_t prefix_bytes;
   /* The queue: results first to first + count - 1, counted since the start. */
@@ -114,6 +114,9 @@ struct sink {
 
 static inline uint64_t sink_tail(const struct sink *sink) { return sink->first + sink->count; }
 static inline struct result *sink_result(struct sink *sink, uint64_t index) { return &sink->results[index % GPU_MAX_SLOTS]; }
+
+/* Writes the reader's header for a stream that begins with this result; none at all for NULL. */
+void reader_set_header(struct reader *reader, const struct result *result);
 
 /* The frame's fate, once. */
 void result_settle(struct result *result, enum fate fate, int64_t now);

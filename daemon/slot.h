@@ -11,6 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "daemon/protocol.h"
 #include "gpu/gpu.h"
 
 enum slot_state { SLOT_FREE, SLOT_FILLING, SLOT_READY, SLOT_RUNNING, SLOT_DONE, SLOT_EMITTING, SLOT_FAILED, SLOT_STATES };
@@ -20,8 +21,9 @@ extern const char *const slot_state_names[SLOT_STATES];
 /* One frame on its road. Times are CLOCK_MONOTONIC ns, 0 before it got there. */
 struct frame {
   uint64_t sequence;
-  bool open;    /* it came in and has no fate yet */
-  bool restart; /* the first of its producer: state of stages starts anew */
+  bool open;              /* it came in and has no fate yet */
+  bool restart;           /* the first of its producer: state of stages starts anew */
+  struct frame_rate rate; /* of its producer */
   int64_t first_byte, complete, dispatched, seen;
 };
 

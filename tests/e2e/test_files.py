@@ -98,6 +98,27 @@ def test_a_file_sink_goes_on_where_it_ended(place):
     assert require_whole((place / "out").read_bytes(), SIZE) == list(range(20))
 
 
+def test_a_y4m_file_is_continued_at_another_rate(place):
+    """Its header stays as it is. A file at a rate of its own says that one to its results."""
+    (place / "in").write_bytes(numbered(2, SIZE).tobytes())
+    sink = {"file": str(place / "out"), "protocol": "y4m"}
+    for rate in [1000, 2000]:
+        entry = pipeline(GRAY, source={"file": str(place / "in"), "rate": rate}, sink=dict(sink))
+        assert run_framed("-c", write_config(place, {"cam0": entry})).returncode == 0
+    words, results = read_y4m((place / "out").read_bytes(), SIZE)
+    assert "F1000:1" in words and len(results) == 4, words
+
+
+@pytest.mark.parametrize("header", ["YUV4MPEG2 W32 H17 F25:1 Ip A1:1 Cmono", "YUV4MPEG2 W32 H16 F25:1 It A1:1 Cmono", "YUV4MPEG2",
+                                    "x" * 2000])
+def test_a_file_that_begins_otherwise_is_not_continued(place, header):
+    (place / "out").write_text(header + "\n")
+    entry = pipeline(GRAY, sink={"file": str(place / "out"), "protocol": "y4m"})
+    done = run_framed("-c", write_config(place, {"cam0": entry}))
+    assert done.returncode == 78 and "is no y4m file of this format" in done.stderr, (done.returncode, done.stderr)
+    assert (place / "out").read_text() == header + "\n"
+
+
 @pytest.mark.parametrize("protocol", ["raw", "y4m"])
 def test_a_file_that_ends_within_a_result_is_not_continued(place, protocol):
     """What followed would be torn for whoever reads it; the file stays as it is."""

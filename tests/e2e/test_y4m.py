@@ -125,6 +125,46 @@ def test_a_late_y4m_reader_gets_the_header_first(place):
     np.testing.assert_array_equal(results, frames)
 
 
+def y4m_with_rate(frames, rate):
+    return y4m_stream(frames, WIDTH, HEIGHT, parameters=["W32", "H16", "Cmono"] + ([f"F{rate}"] if rate else []))
+
+
+@pytest.mark.parametrize("rate, said", [("30000:1001", "F30000:1001"), (None, "F25:1"), ("0:0", "F25:1")])
+def test_the_results_have_the_producers_rate(place, rate, said):
+    entry = pipeline(GRAY, source={"protocol": "y4m"}, sink={"protocol": "y4m"})
+    with Daemon(place, {"cam0": entry}) as daemon:
+        with daemon.reader() as reader:
+            with daemon.producer() as producer:
+                producer.send(y4m_with_rate(numbered(3, GRAY_BYTES), rate))
+            taking = Background(reader.rest)
+            daemon.account(came=3, emitted=3)
+            daemon.finish()
+            words, results = read_y4m(taking.join(), GRAY_BYTES)
+    assert said in words and len(results) == 3, words
+
+
+def test_each_reader_keeps_the_rate_of_its_first_result(place):
+    entry = pipeline(GRAY, source={"protocol": "y4m"}, sink={"protocol": "y4m", "overload": "drop"})
+    with Daemon(place, {"cam0": entry}) as daemon:
+        with daemon.reader() as early:
+            first = Background(early.rest)
+            daemon.wait_view("it is there", lambda view: view["readers"] == 1)
+            with daemon.producer() as producer:
+                producer.send(y4m_with_rate(numbered(2, GRAY_BYTES), "30:1"))
+            daemon.wait_view("the first producer's are out", lambda view: view["frames"]["emitted"] == 2)
+            with daemon.reader() as late:
+                second = Background(late.rest)
+                daemon.wait_view("both are there", lambda view: view["readers"] == 2)
+                with daemon.producer() as producer:
+                    producer.send(y4m_with_rate(numbered(2, GRAY_BYTES, first=2), "50:1"))
+                daemon.account(came=4, emitted=4)
+                daemon.finish()
+                early_words, early_results = read_y4m(first.join(), GRAY_BYTES)
+                late_words, late_results = read_y4m(second.join(), GRAY_BYTES)
+    assert "F30:1" in early_words and len(early_results) == 4
+    assert "F50:1" in late_words and len(late_results) == 2
+
+
 def test_y4m_both_ways_on_one_connection(place):
     entry = pipeline(GRAY, source={"protocol": "y4m"}, sink={"reply": True, "protocol": "y4m"}, stages=[INVERT])
     frames = numbered(20, GRAY_BYTES)

@@ -53,7 +53,7 @@ framed=$!
 wait_until framectl status || fail "framed did not come up"
 
 echo "-- reading results from $here/camera.out.sock into $here/results.mkv"
-ffmpeg -nostdin -v error -y -r 30 -f yuv4mpegpipe -i unix:$here/camera.out.sock -frames:v $frames -c:v mpeg4 -q:v 2 $here/results.mkv \
+ffmpeg -nostdin -v error -y -f yuv4mpegpipe -i unix:$here/camera.out.sock -frames:v $frames -c:v mpeg4 -q:v 2 $here/results.mkv \
   2>$here/reader.log &
 reader=$!
 

@@ -193,17 +193,73 @@ START_TEST(test_header_too_long) {
 END_TEST
 
 START_TEST(test_own_header_is_understood) {
-  char header[PROTOCOL_LINE];
+  char header[Y4M_HEADER];
   char problem[PROTOCOL_PROBLEM];
   static const enum pixel_format carried[] = {PIXELS_GRAY, PIXELS_YUV420P};
   for (size_t i = 0; i < 2; i++) {
     struct frame_format format = format_image(carried[i], 641, 479);
     ck_assert(y4m_carries(&format));
-    size_t length = y4m_write_header(&format, header);
-    ck_assert_msg(y4m_check_header(header, length - 1, &format, problem), "%s", problem);
+    struct frame_rate rate = {.frames = UINT32_MAX, .seconds = 1001};
+    struct frame_rate found;
+    size_t length = y4m_write_header(&format, &rate, header);
+    ck_assert_msg(y4m_check_header(header, length - 1, &format, &found, problem), "%s", problem);
+    ck_assert_uint_eq(found.frames, UINT32_MAX);
+    ck_assert_uint_eq(found.seconds, 1001);
   }
   struct frame_format other = format_image(PIXELS_RGB24, 4, 4);
   ck_assert(!y4m_carries(&other));
+}
+END_TEST
+
+static const struct {
+  const char *word;
+  uint32_t frames, seconds;
+} rates[] = {
+    {"F30:1", 30, 1},        {"F30000:1001", 30000, 1001},
+    {"F1:10", 1, 10},        {"F4294967295:4294967295", UINT32_MAX, UINT32_MAX},
+    {"F0:0", 0, 0},          {"F30:0", 0, 0},
+    {"F0:1", 0, 0},          {"F", 0, 0},
+    {"F30", 0, 0},           {"F:1", 0, 0},
+    {"F30:", 0, 0},          {"F-30:1", 0, 0},
+    {"F30:1:1", 0, 0},       {"F30.5:1", 0, 0},
+    {"F4294967296:1", 0, 0}, {"F30:99999999999999999999", 0, 0},
+    {"XF30:1", 0, 0},        {"Ip", 0, 0},
+};
+
+START_TEST(test_rate_of_a_header) {
+  char stream[200];
+  snprintf(stream, sizeof stream, "YUV4MPEG2 W3 %s H2 Cmono\nFRAME\nabcdef", rates[_i].word);
+  set_up(CONFIG_PROTOCOL_Y4M, CONFIG_OVERLOAD_BLOCK);
+  ck_assert(give_all(stream, strlen(stream), sizeof stream));
+  const struct slot *slot = slot_oldest(&road.ring, SLOT_READY);
+  ck_assert_uint_eq(slot->frame.rate.frames, rates[_i].frames);
+  ck_assert_uint_eq(slot->frame.rate.seconds, rates[_i].seconds);
+}
+END_TEST
+
+/* The header's word counts before the source's own, and only for the producer that said it. */
+START_TEST(test_rate_of_a_source) {
+  set_up(CONFIG_PROTOCOL_Y4M, CONFIG_OVERLOAD_BLOCK);
+  fill.rate = (struct frame_rate){.frames = 5, .seconds = 1};
+  ck_assert(give_all("YUV4MPEG2 W3 H2 Cmono F7:2\nFRAME\nabcdef", 39, 100));
+  ck_assert(fill_end(&fill, FATE_INVALID, 1));
+  fill_start(&fill);
+  ck_assert(give_all("YUV4MPEG2 W3 H2 Cmono\nFRAME\nabcdef", 34, 100));
+  ck_assert_uint_eq(slot_at(&road.ring, SLOT_READY, 0)->frame.rate.frames, 7);
+  ck_assert_uint_eq(slot_at(&road.ring, SLOT_READY, 1)->frame.rate.frames, 5);
+}
+END_TEST
+
+static const struct {
+  double frames_a_second;
+  uint32_t frames, seconds;
+} numbers[] = {{0, 0, 1000},          {30, 30, 1},          {1000000, 1000000, 1}, {29.97, 30000, 1001},
+               {23.976, 24000, 1001}, {59.94, 60000, 1001}, {12.5, 12500, 1000},   {0.1, 100, 1000}};
+
+START_TEST(test_rate_of_a_number) {
+  struct frame_rate rate = y4m_rate_of(numbers[_i].frames_a_second);
+  ck_assert_uint_eq(rate.frames, numbers[_i].frames);
+  ck_assert_uint_eq(rate.seconds, numbers[_i].seconds);
 }
 END_TEST
 
@@ -221,6 +277,9 @@ Suite *fill_suite(void) {
   tcase_add_loop_test(tests, test_malformed, 0, (int)(sizeof malformed / sizeof malformed[0]));
   tcase_add_test(tests, test_header_too_long);
   tcase_add_test(tests, test_own_header_is_understood);
+  tcase_add_loop_test(tests, test_rate_of_a_header, 0, (int)(sizeof rates / sizeof rates[0]));
+  tcase_add_test(tests, test_rate_of_a_source);
+  tcase_add_loop_test(tests, test_rate_of_a_number, 0, (int)(sizeof numbers / sizeof numbers[0]));
   suite_add_tcase(suite, tests);
   return suite;
 }

@@ -43,6 +43,11 @@ static struct frame_format format;
 static uint64_t offered; /* results so far; each has its number in its bytes */
 static bool stopped;
 
+/* A producer of another rate now and then. */
+static struct frame_rate rate_of(uint64_t number) {
+  return (struct frame_rate){.frames = (uint32_t)(number / 4), .seconds = 1};
+}
+
 static unsigned char byte_of(uint64_t number, size_t at) { return (unsigned char)(number * 37 + at * 11 + at / 251); }
 
 struct call {
@@ -74,7 +79,7 @@ static void offer(void) {
   if (!slot) {
     return;
   }
-  slot->frame = (struct frame){.sequence = offered};
+  slot->frame = (struct frame){.sequence = offered, .rate = rate_of(offered)};
   account_open(&account, &slot->frame);
   for (size_t at = 0; at < road.output_bytes; at++) {
     slot->output[at] = byte_of(offered, at);
@@ -111,7 +116,9 @@ static struct peer {
   uint64_t next;    /* the least number that may come */
   uint64_t current; /* the number under way */
   size_t at;        /* bytes of it, prefix included */
-  size_t header_at;
+  char header[Y4M_HEADER];
+  size_t header_bytes;
+  bool begun;     /* the header is whole */
   uint64_t taken; /* whole results */
 } peers[READERS];
 static bool seen[MOST_RESULTS];       /* by some reader, whole */
@@ -119,6 +126,24 @@ static uint64_t taken_unseen;         /* results that readers who left had taken
 static unsigned char buffer[1 << 16]; /* what is read at once */
 
 static size_t result_bytes(void) { return sink->prefix_bytes + sink->result_bytes; }
+
+/* A reader's header has the rate of its first result; under `drop` that one may be reclaimed when the header is out. */
+static void check_header(const struct peer *peer, uint64_t number) {
+  bool found = false;
+  for (uint64_t first = sink->block ? number : peer->joined; first <= number; first++) {
+    char header[Y4M_HEADER];
+    struct frame_rate rate = rate_of(first);
+    size_t length = y4m_write_header(&format, &rate, header);
+    found |= length == peer->header_bytes && memcmp(header, peer->header, length) == 0;
+  }
+  CHECK(found);
+}
+
+static void take_header(struct peer *peer, unsigned char byte) {
+  CHECK(peer->header_bytes < Y4M_HEADER);
+  peer->header[peer->header_bytes++] = (char)byte;
+  peer->begun = byte == '\n';
+}
 
 /* The number shows in the first bytes; among those that may come, the next that fits. */
 static void begin_result(struct peer *peer, unsigned char byte) {
@@ -128,12 +153,14 @@ static void begin_result(struct peer *peer, unsigned char byte) {
   }
   CHECK(number < offered);
   peer->current = number;
+  if (sink->protocol == CONFIG_PROTOCOL_Y4M && peer->taken == 0) {
+    check_header(peer, number);
+  }
 }
 
 static void take_byte(struct peer *peer, unsigned char byte) {
-  if (peer->header_at < sink->header_bytes) {
-    CHECK(byte == (unsigned char)sink->header[peer->header_at]);
-    peer->header_at++;
+  if (sink->protocol == CONFIG_PROTOCOL_Y4M && !peer->begun) {
+    take_header(peer, byte);
     return;
   }
   if (peer->at < sink->prefix_bytes) {
