@@ -33,6 +33,9 @@ void account_read(const struct account *account, struct session_view *view) {
 void account_open(struct account *account, struct frame *frame) {
   assert(!frame->open);
   frame->open = true;
+  if (account->now.ledger.in == 0) {
+    account->now.began = frame->first_byte;
+  }
   account->now.ledger.in++;
 }
 

@@ -29,8 +29,16 @@ const struct reading *meter_oldest(const struct meter *meter) {
   return &meter->readings[meter->count < METER_READINGS ? 0 : meter->next];
 }
 
+static int64_t window_begin(const struct reading *now, const struct reading *before) {
+  int64_t begin = before->at;
+  if (before->ledger.in == 0 && now->began > begin) {
+    begin = now->began < now->at - NS_PER_S ? now->began : now->at - NS_PER_S;
+  }
+  return begin > before->at ? begin : before->at;
+}
+
 struct meter_rates meter_rates(const struct reading *now, const struct reading *before) {
-  struct meter_rates rates = {.seconds = (double)(now->at - before->at) / (double)NS_PER_S};
+  struct meter_rates rates = {.seconds = (double)(now->at - window_begin(now, before)) / (double)NS_PER_S};
   if (rates.seconds <= 0) {
     return (struct meter_rates){0};
   }

@@ -14,7 +14,8 @@
 enum { METER_INTERVAL_MS = 2000, METER_READINGS = 5 }; /* ten seconds */
 
 struct reading {
-  int64_t at; /* CLOCK_MONOTONIC ns */
+  int64_t at;    /* CLOCK_MONOTONIC ns */
+  int64_t began; /* likewise, of the first frame ever; 0 before it */
   struct ledger ledger;
   struct histogram_view steps[STEP_COUNT];
 };
@@ -34,7 +35,8 @@ struct meter_rates {
   double seconds, fps, in_bytes_per_s, out_bytes_per_s;
 };
 
-/* What happened between two readings; all 0 if no time has passed. */
+/* What happened between two readings; all 0 if no time has passed. The time before the first frame ever does not count, but
+ * a second at least does: a single frame has no rate. */
 struct meter_rates meter_rates(const struct reading *now, const struct reading *before);
 
 #endif

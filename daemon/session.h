@@ -100,6 +100,7 @@ enum session_waiting {
 
 struct session_view { /* balanced: read under the lane's sequence lock */
   struct ledger ledger;
+  int64_t began; /* CLOCK_MONOTONIC ns of the first frame ever, 0 before it */
   bool attached;
   enum session_waiting waiting;
   uint64_t submitted, completed; /* frames handed to the device and come back, ever */

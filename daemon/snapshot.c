@@ -83,8 +83,13 @@ bool pipeline_progressed_since(const struct pipeline *pipeline, int64_t then) {
 static void read_now(const struct pipeline *pipeline, struct reading *reading) {
   memset(reading, 0, sizeof *reading);
   reading->at = clock_now();
-  pipeline_ledger(pipeline, &reading->ledger);
   for (unsigned i = 0; i < intake_seats(pipeline->intake); i++) {
+    struct session_view view;
+    session_read(intake_session(pipeline->intake, i), &view);
+    ledger_add(&reading->ledger, &view.ledger);
+    if (view.began != 0 && (reading->began == 0 || view.began < reading->began)) {
+      reading->began = view.began;
+    }
     for (enum step step = 0; step < STEP_COUNT; step++) {
       histogram_read(session_histogram(intake_session(pipeline->intake, i), step), &reading->steps[step]);
     }

@@ -92,7 +92,6 @@ static void draw_heading(int y) {
 
 static void draw_row(int y, const struct pipeline_view *view, const struct history_line *line, bool selected) {
   char fps[TEXT_ROOM], in[TEXT_ROOM], out[TEXT_ROOM], p99[TEXT_ROOM] = "-";
-  double rate = line ? history_rate(line, 0) : -1;
   chtype bold = selected ? A_BOLD : A_NORMAL;
   if (view->latency[STEP_TOTAL].count > 0) {
     text_duration(p99, view->latency[STEP_TOTAL].p99);
@@ -100,8 +99,7 @@ static void draw_row(int y, const struct pipeline_view *view, const struct histo
   put(y, 0, selected ? A_REVERSE : A_NORMAL, "%-15.15s", view->name);
   put(y, 16, bold | pair_of_state(view->state), "%-8.8s", view->state);
   put(y, 25, bold, "%-8.8s %7s %10s %10s %7s", strcmp(view->waiting, "nothing") == 0 ? "-" : view->waiting,
-      text_rate(fps, rate < 0 ? view->fps : rate), text_bytes(in, view->in_bytes_per_s), text_bytes(out, view->out_bytes_per_s),
-      p99);
+      text_rate(fps, view->fps), text_bytes(in, view->in_bytes_per_s), text_bytes(out, view->out_bytes_per_s), p99);
   uint64_t drops = view_dropped(view);
   chtype colour = drops == 0 ? A_NORMAL : (chtype)COLOR_PAIR(line && line->fresh_drops > 0 ? PAIR_BAD : PAIR_WARNING);
   put(y, 72, bold | colour, "%8llu", (unsigned long long)drops);
@@ -154,7 +152,7 @@ static void draw_graph(int y, const struct history_line *line) {
     highest = rate > highest ? rate : highest;
   }
   char text[TEXT_ROOM];
-  put(y, 0, A_NORMAL, "fps, up to %-8s", text_rate(text, highest));
+  put(y, 0, A_NORMAL, "1 s fps, max %-7s", text_rate(text, highest));
   for (int x = 0; x < width; x++) {
     double rate = history_rate(line, (unsigned)(width - 1 - x));
     int level = rate <= 0 || highest <= 0 ? 0 : 1 + (int)(rate / highest * 7);

@@ -49,6 +49,23 @@ START_TEST(without_time_there_are_no_rates) {
 }
 END_TEST
 
+/* Frames from the tenth second on, looked at in the given one. */
+static double fps_at(int64_t second, int64_t began, uint64_t frames_before) {
+  static struct reading before, now;
+  before = (struct reading){.at = 8 * NS_PER_S, .ledger = {.in = frames_before}};
+  now = (struct reading){.at = second * NS_PER_S, .began = began, .ledger = {.in = 60, .fates = {[FATE_EMITTED] = 60}}};
+  return meter_rates(&now, &before).fps;
+}
+
+START_TEST(the_time_before_the_first_frame_does_not_count) {
+  ck_assert_double_eq(fps_at(12, 10 * NS_PER_S, 0), 30);
+  ck_assert_double_eq(fps_at(12, 12 * NS_PER_S - 1, 0), 60); /* but a second does */
+  ck_assert_double_eq(fps_at(12, 7 * NS_PER_S, 0), 15);      /* it began in between: the reading had not seen it yet */
+  ck_assert_double_eq(fps_at(12, 10 * NS_PER_S, 1), 15);     /* frames of another producer: the silence since is real */
+  ck_assert_double_eq(fps_at(8, 8 * NS_PER_S, 0), 0);
+}
+END_TEST
+
 Suite *meter_suite(void);
 Suite *meter_suite(void) {
   Suite *suite = suite_create("meter");
@@ -58,6 +75,7 @@ Suite *meter_suite(void) {
   tcase_add_test(all, then_the_oldest_makes_room);
   tcase_add_test(all, a_new_meter_has_an_empty_reading);
   tcase_add_test(all, rates_are_differences_over_time);
+  tcase_add_test(all, the_time_before_the_first_frame_does_not_count);
   tcase_add_test(all, without_time_there_are_no_rates);
   suite_add_tcase(suite, all);
   return suite;
