@@ -5,7 +5,15 @@
 #include "tools/framebench/options.h"
 #include "tools/framebench/results.h"
 
+typedef bool limits_part(struct results *results, const struct options *options, struct problem *problem);
+
 /* Sockets, memory and wake-ups of the host. Forks: before any use of CUDA. */
-bool limits_host(struct results *results, const struct options *options, struct problem *problem);
+limits_part limits_host;
+
+/* With CUDA alone; the device is open and current. */
+limits_part limits_copies, limits_calls, limits_round_trips;
+
+/* The bare loop of CUDA, and beside it the engine; on the CPU the engine alone. */
+bool limits_loop(struct results *results, const struct options *options, struct gpu_device *device, struct problem *problem);
 
 #endif

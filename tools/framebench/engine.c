@@ -1,0 +1,252 @@
+#include "tools/framebench/engine.h"
+
+#include "tools/framebench/options.h"
+#include "tools/framebench/samples.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+enum { PAGE = 4096 };
+
+struct engine {
+  struct gpu_device *device;
+  struct gpu_program *program;
+  struct engine_setup setup;
+  unsigned char *memory; /* of all slots: inputs, then outputs */
+  size_t memory_bytes;
+  bool pinned;
+  int event, epoll;
+  uint64_t sequence; /* of the next frame */
+};
+
+/* -- making --------------------------------------------------------------------------------------------------------- */
+
+static size_t whole_pages(size_t bytes) { return (bytes + PAGE - 1) / PAGE * PAGE; }
+
+static bool take_memory(struct engine *engine, size_t bytes, struct problem *problem) {
+  int file = engine->setup.pageable ? -1 : memfd_create("framebench", MFD_CLOEXEC);
+  int flags = engine->setup.pageable ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED;
+  void *memory = MAP_FAILED;
+  if (engine->setup.pageable || (file >= 0 && ftruncate(file, (off_t)bytes) == 0)) {
+    memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, flags | MAP_POPULATE, file, 0);
+  }
+  int code = errno;
+  if (file >= 0) {
+    close(file);
+  }
+  if (memory == MAP_FAILED) {
+    return problem_set(problem, EXIT_STATUS_REFUSED, NULL, "%zu bytes for slots: %s", bytes, strerror(code));
+  }
+  engine->memory = memory;
+  engine->memory_bytes = bytes;
+  memset(memory, 0x3c, bytes); /* small floats everywhere */
+  return true;
+}
+
+static bool pin(struct engine *engine, struct problem *problem) {
+  struct gpu_error error;
+  engine->pinned = !engine->setup.pageable;
+  if (engine->pinned && !gpu_pin(engine->device, engine->memory, engine->memory_bytes, &error)) {
+    engine->pinned = false;
+    return options_gpu_problem(&error, problem);
+  }
+  return true;
+}
+
+static bool open_event(struct engine *engine, struct problem *problem) {
+  struct epoll_event interest = {.events = EPOLLIN};
+  engine->event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  engine->epoll = epoll_create1(EPOLL_CLOEXEC);
+  return (engine->event >= 0 && engine->epoll >= 0 && epoll_ctl(engine->epoll, EPOLL_CTL_ADD, engine->event, &interest) == 0) ||
+         problem_set(problem, EXIT_STATUS_INTERNAL, NULL, "an eventfd: %s", strerror(errno));
+}
+
+static void wake(void *context) {
+  const struct engine *engine = context;
+  const uint64_t one = 1;
+  while (write(engine->event, &one, sizeof one) < 0 && errno == EINTR) {
+  }
+}
+
+static bool make_program(struct engine *engine, size_t input_bytes, size_t output_bytes, struct problem *problem) {
+  struct gpu_buffers buffers[GPU_MAX_SLOTS];
+  struct gpu_error error;
+  unsigned slots = engine->setup.slots;
+  for (unsigned i = 0; i < slots; i++) {
+    buffers[i].input = engine->memory + i * whole_pages(input_bytes);
+    buffers[i].output = engine->memory + slots * whole_pages(input_bytes) + i * whole_pages(output_bytes);
+  }
+  engine->program = gpu_program_new(engine->device, engine->setup.chain, buffers, slots, wake, engine, &error);
+  return (engine->program && gpu_program_warm_up(engine->program, &error)) || options_gpu_problem(&error, problem);
+}
+
+static bool set_up(struct engine *engine, struct problem *problem) {
+  size_t input_bytes = 0, output_bytes = 0;
+  if (!format_bytes(gpu_chain_input(engine->setup.chain), &input_bytes) ||
+      !format_bytes(gpu_chain_output(engine->setup.chain), &output_bytes)) {
+    return problem_set(problem, EXIT_STATUS_INTERNAL, NULL, "a frame of that format is empty or too large");
+  }
+  return take_memory(engine, engine->setup.slots * (whole_pages(input_bytes) + whole_pages(output_bytes)), problem) &&
+         pin(engine, problem) && open_event(engine, problem) && make_program(engine, input_bytes, output_bytes, problem);
+}
+
+struct engine *engine_new(struct gpu_device *device, const struct engine_setup *setup, struct problem *problem) {
+  struct engine *engine = calloc(1, sizeof *engine);
+  if (!engine) {
+    problem_set(problem, EXIT_STATUS_INTERNAL, NULL, "no memory for an engine");
+    return NULL;
+  }
+  *engine = (struct engine){.device = device, .setup = *setup, .event = -1, .epoll = -1};
+  return set_up(engine, problem) ? engine : engine_free(engine);
+}
+
+struct engine *engine_free(struct engine *engine) {
+  if (!engine) {
+    return NULL;
+  }
+  gpu_program_free(engine->program);
+  if (engine->pinned) {
+    gpu_unpin(engine->device, engine->memory);
+  }
+  if (engine->memory) {
+    munmap(engine->memory, engine->memory_bytes);
+  }
+  if (engine->epoll >= 0) {
+    close(engine->epoll);
+  }
+  if (engine->event >= 0) {
+    close(engine->event);
+  }
+  free(engine);
+  return NULL;
+}
+
+/* -- running -------------------------------------------------------------------------------------------------------- */
+
+/* Sleeps until a callback has written. It may have been another slot's. */
+static bool sleep_until_woken(const struct engine *engine, struct problem *problem) {
+  struct epoll_event event;
+  uint64_t count;
+  int ready = epoll_wait(engine->epoll, &event, 1, -1);
+  if (ready < 0 && errno != EINTR) {
+    return problem_set(problem, EXIT_STATUS_INTERNAL, NULL, "epoll_wait: %s", strerror(errno));
+  }
+  return ready < 1 || read(engine->event, &count, sizeof count) == (ssize_t)sizeof count ||
+         problem_set(problem, EXIT_STATUS_INTERNAL, NULL, "reading an eventfd: %s", strerror(errno));
+}
+
+static bool await(const struct engine *engine, unsigned slot, struct problem *problem) {
+  struct gpu_error error;
+  if (engine->setup.completion == ENGINE_CALLBACK) {
+    while (gpu_told(engine->program, slot) != GPU_DONE) {
+      if (!sleep_until_woken(engine, problem)) {
+        return false;
+      }
+    }
+    return true;
+  }
+  enum gpu_progress progress;
+  while ((progress = gpu_ask(engine->program, slot, &error)) == GPU_PENDING) {
+  }
+  return progress == GPU_DONE || options_gpu_problem(&error, problem);
+}
+
+static struct overlap_span span_of(int64_t begin, int64_t end, int64_t start) {
+  return (struct overlap_span){(double)(begin - start) / 1e3, (double)(end - start) / 1e3};
+}
+
+/* A copy is served to its end, whenever its turn came; the kernel likewise. */
+static void note_times(const struct engine *engine, unsigned slot, int64_t start, struct overlap_frame *span,
+                       struct engine_figures *figures) {
+  struct gpu_times times;
+  if (!gpu_times(engine->program, slot, &times)) {
+    return;
+  }
+  figures->timed++;
+  figures->service[OVERLAP_H2D] += (double)times.h2d / 1e3;
+  figures->service[OVERLAP_KERNEL] += (double)times.kernel / 1e3;
+  figures->service[OVERLAP_D2H] += (double)times.d2h / 1e3;
+  if (span) {
+    span->spans[OVERLAP_H2D] = span_of(times.copied_in - times.h2d, times.copied_in, start);
+    span->spans[OVERLAP_KERNEL] = span_of(times.computed - times.kernel, times.computed, start);
+    span->spans[OVERLAP_D2H] = span_of(times.copied_out - times.d2h, times.copied_out, start);
+  }
+}
+
+bool engine_run(struct engine *engine, uint64_t frames, struct overlap_frame *spans, uint64_t span_frames,
+                struct engine_figures *figures, struct problem *problem) {
+  struct gpu_error error;
+  unsigned slots = engine->setup.slots;
+  *figures = (struct engine_figures){.frames = frames};
+  if (!gpu_anchor(engine->device, &error)) {
+    return options_gpu_problem(&error, problem);
+  }
+  int64_t start = samples_now();
+  for (uint64_t i = 0; i < frames + slots; i++) {
+    unsigned slot = (unsigned)(i % slots);
+    if (i >= slots && i - slots < frames) {
+      uint64_t done = i - slots;
+      if (!await(engine, slot, problem)) {
+        return false;
+      }
+      note_times(engine, slot, start, done < span_frames ? &spans[done] : NULL, figures);
+    }
+    const struct gpu_frame frame = {engine->sequence, engine->sequence == 0, engine->setup.completion == ENGINE_CALLBACK};
+    if (i < frames) {
+      if (!gpu_submit(engine->program, slot, &frame, &error)) {
+        return options_gpu_problem(&error, problem);
+      }
+      engine->sequence++;
+    }
+  }
+  figures->wall = (double)(samples_now() - start) / 1e3;
+  return true;
+}
+
+bool engine_run_for(struct engine *engine, double seconds, struct engine_figures *figures, struct problem *problem) {
+  uint64_t frames = 4 * (uint64_t)engine->setup.slots;
+  /* The second look is long enough to leave out what the first frames cost. */
+  for (int i = 0; i < 2; i++) {
+    if (!engine_run(engine, frames, NULL, 0, figures, problem)) {
+      return false;
+    }
+    double each = figures->wall / (double)frames;
+    double wanted = seconds * (i == 0 ? 0.1 : 1.0) * 1e6 / each;
+    frames = wanted > 8.0 * engine->setup.slots ? (uint64_t)wanted : 8 * (uint64_t)engine->setup.slots;
+  }
+  return engine_run(engine, frames, NULL, 0, figures, problem);
+}
+
+/* -- chains --------------------------------------------------------------------------------------------------------- */
+
+static void set_parameter(struct gpu_stage_request *request, const char *name, double value) {
+  for (unsigned i = 0; i < request->stage->parameter_count; i++) {
+    const struct stage_parameter *parameter = &request->stage->parameters[i];
+    bool named = name && strcmp(parameter->name, name) == 0;
+    request->values[i] = (struct stage_value){named, 1, {named ? value : parameter->fallback}};
+  }
+}
+
+struct gpu_chain *engine_chain(size_t frame_bytes, const char *stage, const char *parameter, double value,
+                               struct problem *problem) {
+  struct gpu_error error;
+  const uint64_t shape[] = {frame_bytes / sizeof(float)};
+  struct frame_format format = format_tensor(ELEMENT_FLOAT32, shape, 1);
+  struct gpu_stage_request request = {.stage = stage_find(stage)};
+  if (!request.stage) {
+    problem_set(problem, EXIT_STATUS_INTERNAL, NULL, "there is no stage '%s'", stage);
+    return NULL;
+  }
+  set_parameter(&request, parameter, value);
+  struct gpu_chain *chain = gpu_chain_new(&format, &request, 1, &error);
+  if (!chain) {
+    options_gpu_problem(&error, problem);
+  }
+  return chain;
+}

@@ -1,0 +1,51 @@
+/*
+ * Frames back to back through gpu/gpu.h, as a session of the daemon runs them, with no socket on either side.
+ *
+ * An engine has the slots, their pinned memfd and a program; it may run again and again. It is used by one thread.
+ */
+#ifndef FRAMED_TOOLS_FRAMEBENCH_ENGINE_H
+#define FRAMED_TOOLS_FRAMEBENCH_ENGINE_H
+
+#include "daemon/overlap.h"
+#include "gpu/gpu.h"
+#include "tools/framectl/problem.h"
+
+enum engine_completion {
+  ENGINE_SPIN,    /* asks the device until the oldest frame is done */
+  ENGINE_CALLBACK /* sleeps until the stream's callback has written to an eventfd */
+};
+
+struct engine_setup {
+  const struct gpu_chain *chain; /* must outlive the engine */
+  unsigned slots;
+  enum engine_completion completion;
+  bool graph;    /* one launch a frame instead of one a step */
+  bool pageable; /* memory that is not registered with the device */
+};
+
+struct engine_figures {
+  uint64_t frames;
+  double wall;                     /* microseconds, from the first submit to the last result seen */
+  double service[OVERLAP_ENGINES]; /* microseconds, of all frames together */
+  uint64_t timed;                  /* frames that have a share in `service` */
+};
+
+struct engine;
+
+/* Warms up too. NULL on a problem. */
+struct engine *engine_new(struct gpu_device *device, const struct engine_setup *setup, struct problem *problem);
+struct engine *engine_free(struct engine *engine); /* NULL is fine; returns NULL */
+
+/* Runs `frames` frames. The first `span_frames` of them leave their spans, in microseconds after the first submit, in
+ * `spans`, unless the device has no times for them: then they stay as they are. */
+bool engine_run(struct engine *engine, uint64_t frames, struct overlap_frame *spans, uint64_t span_frames,
+                struct engine_figures *figures, struct problem *problem);
+
+/* Runs as many frames as take about `seconds`, after some that tell how many that is. */
+bool engine_run_for(struct engine *engine, double seconds, struct engine_figures *figures, struct problem *problem);
+
+/* A chain of one stage with one parameter or none (`parameter` NULL) on a tensor of floats. NULL on a problem. */
+struct gpu_chain *engine_chain(size_t frame_bytes, const char *stage, const char *parameter, double value,
+                               struct problem *problem);
+
+#endif

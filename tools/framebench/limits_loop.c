@@ -1,0 +1,137 @@
+/*
+ * Frames back to back: the bare loop of CUDA and the engine of framed in turn, so that both see the same machine.
+ *
+ * Each figure is the median of some runs. The ratio is the engine's rate over that of the bare loop.
+ */
+#include "tools/framebench/engine.h"
+#include "tools/framebench/limits.h"
+#include "tools/framebench/samples.h"
+#ifdef FRAMED_CUDA
+#include "tools/framebench/cuda_bare.h"
+#endif
+
+#include <string.h>
+
+static const struct section loop_section = {"loop",
+                                            "Frames back to back, copy in, affine, copy out: CUDA alone, and framed's engine",
+                                            (const struct column[]){{"bytes", "FRAME", COLUMN_SIZE},
+                                                                    {"completion", "COMPLETION", COLUMN_TEXT},
+                                                                    {"graph", "GRAPH", COLUMN_TEXT},
+                                                                    {"slots", "SLOTS", COLUMN_COUNT},
+                                                                    {"bare_frames_per_s", "BARE FRAMES/s", COLUMN_RATE},
+                                                                    {"bare_gb_per_s", "BARE GB/s", COLUMN_BANDWIDTH},
+                                                                    {"engine_frames_per_s", "ENGINE FRAMES/s", COLUMN_RATE},
+                                                                    {"engine_gb_per_s", "ENGINE GB/s", COLUMN_BANDWIDTH},
+                                                                    {"ratio", "ENGINE/BARE", COLUMN_RATIO},
+                                                                    {0}}};
+
+enum { RUNS = 3 };
+
+struct contest {
+  struct gpu_device *device;
+  unsigned index; /* of the device */
+  bool cuda;
+  double seconds; /* a run */
+  size_t bytes;
+  struct engine_setup setup;
+};
+
+/* Both give microseconds a frame, or 0 where there is no such loop. */
+
+static bool run_bare(const struct contest *contest, double *each, struct problem *problem) {
+  *each = 0;
+#ifdef FRAMED_CUDA
+  if (contest->cuda) {
+    const struct bare_setup setup = {.chain = contest->setup.chain,
+                                     .device = contest->index,
+                                     .slots = contest->setup.slots,
+                                     .callback = contest->setup.completion == ENGINE_CALLBACK,
+                                     .graph = contest->setup.graph};
+    struct bare *bare = bare_new(&setup, problem);
+    bool done = bare && bare_run_for(bare, contest->seconds, each, problem);
+    bare_free(bare);
+    return done;
+  }
+#else
+  (void)contest;
+  (void)problem;
+#endif
+  return true;
+}
+
+static bool run_engine(const struct contest *contest, double *each, struct problem *problem) {
+  struct engine_figures figures = {0};
+  struct engine *engine = engine_new(contest->device, &contest->setup, problem);
+  bool done = engine && engine_run_for(engine, contest->seconds, &figures, problem);
+  *each = done ? figures.wall / (double)figures.frames : 0;
+  engine_free(engine);
+  return done;
+}
+
+static void set_rate(json_t *row, const char *prefix, double each, size_t bytes) {
+  char key[RESULTS_TEXT];
+  if (each > 0) {
+    snprintf(key, sizeof key, "%s_frames_per_s", prefix);
+    json_object_set_new(row, key, json_real(1e6 / each));
+    snprintf(key, sizeof key, "%s_gb_per_s", prefix);
+    json_object_set_new(row, key, json_real((double)bytes / each / 1e3));
+  }
+}
+
+static bool loop_row(struct results *results, const struct contest *contest, struct problem *problem) {
+  struct samples bare = {0}, engine = {0};
+  bool done = true;
+  for (int run = 0; run < RUNS && done; run++) {
+    double bare_each = 0, engine_each = 0;
+    done = run_bare(contest, &bare_each, problem) && run_engine(contest, &engine_each, problem) &&
+           ((samples_add(&bare, bare_each) && samples_add(&engine, engine_each)) ||
+            problem_set(problem, EXIT_STATUS_INTERNAL, NULL, "no memory for samples"));
+  }
+  double bare_each = samples_percentile(&bare, 0.5), engine_each = samples_percentile(&engine, 0.5);
+  json_t *row = json_pack("{s:I, s:s, s:s, s:i}", "bytes", (json_int_t)contest->bytes, "completion",
+                          contest->setup.completion == ENGINE_SPIN ? "spin" : "callback", "graph",
+                          contest->setup.graph ? "yes" : "no", "slots", (int)contest->setup.slots);
+  set_rate(row, "bare", bare_each, contest->bytes);
+  set_rate(row, "engine", engine_each, contest->bytes);
+  if (bare_each > 0 && engine_each > 0) {
+    json_object_set_new(row, "ratio", json_real(bare_each / engine_each));
+  }
+  results_row(results, row);
+  samples_free(&bare);
+  samples_free(&engine);
+  return done;
+}
+
+/* All ways to be told that frames of one size are done, with each number of slots. */
+static bool loop_rows(struct results *results, struct contest *contest, struct problem *problem) {
+  static const unsigned slots[] = {1, 2, 3, 4, 8};
+  for (int way = 0; way < (contest->cuda ? 4 : 2); way++) {
+    contest->setup.completion = way % 2 ? ENGINE_CALLBACK : ENGINE_SPIN;
+    contest->setup.graph = way / 2;
+    for (size_t i = 0; i < sizeof slots / sizeof slots[0]; i++) {
+      contest->setup.slots = slots[i];
+      if (!loop_row(results, contest, problem)) {
+        return false;
+      }
+    }
+  }
+  return true;
+}
+
+bool limits_loop(struct results *results, const struct options *options, struct gpu_device *device, struct problem *problem) {
+  static const size_t sizes[] = {4096, 65536, 4 << 20};
+  struct contest contest = {.device = device,
+                            .index = options->device,
+                            .cuda = strcmp(gpu_backend_name(device), "cuda") == 0,
+                            .seconds = options->quick ? 0.001 : 0.04};
+  bool done = true;
+  results_section(results, &loop_section);
+  for (size_t i = 0; i < sizeof sizes / sizeof sizes[0] - (options->quick ? 1 : 0) && done; i++) {
+    struct gpu_chain *chain = engine_chain(sizes[i], "affine", "scale", 2, problem);
+    contest.bytes = sizes[i];
+    contest.setup.chain = chain;
+    done = chain && loop_rows(results, &contest, problem);
+    gpu_chain_free(chain);
+  }
+  return done;
+}
