@@ -29,11 +29,36 @@ STAGE_INLINE float arithmetic_from_bits(uint32_t bits) {
 
 /* Limits a value to [low, high]; what is not a number becomes `low`. */
 STAGE_INLINE float arithmetic_clamp(float value, float low, float high) {
+#ifdef __CUDA_ARCH__
+  return fminf(fmaxf(value, low), high); /* the same, an instruction each */
+#else
   float above = value > low ? value : low;
   return above < high ? above : high;
+#endif
+}
+
+/* a * b + c where floats hold the product exactly, so that one rounding and two are the same. */
+STAGE_INLINE float arithmetic_add_exact(float a, float b, float c) {
+#ifdef __CUDA_ARCH__
+  return __fmaf_rn(a, b, c);
+#else
+  return a * b + c;
+#endif
+}
+
+/* The whole part of a number from 0 to 2^22. GPUs convert at an eighth of the rate at which they add: towards zero, what
+ * is added to 2^23 lands in the lowest bits of the sum. */
+STAGE_INLINE uint32_t arithmetic_whole(float value) {
+#ifdef __CUDA_ARCH__
+  return arithmetic_bits(__fadd_rz(value, 8388608.0F)) - 0x4b000000U;
+#else
+  return (uint32_t)(int32_t)value;
+#endif
 }
 
 /* The nearest 8 bit level, halves upwards, saturating; what is not a number becomes 0. */
-STAGE_INLINE uint8_t arithmetic_level(float value) { return (uint8_t)(int32_t)(arithmetic_clamp(value, 0.0F, 255.0F) + 0.5F); }
+STAGE_INLINE uint8_t arithmetic_level(float value) {
+  return (uint8_t)arithmetic_whole(arithmetic_clamp(value, 0.0F, 255.0F) + 0.5F);
+}
 
 #endif

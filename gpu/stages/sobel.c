@@ -43,15 +43,15 @@ struct float_rows {
 };
 
 static inline uint8_t byte_at(struct byte_rows r, size_t left, size_t x, size_t right, int32_t output, float scale) {
-  return sobel_byte(output, scale,
-                    (struct sobel_bytes){r.up[left], r.up[x], r.up[right], r.middle[left], r.middle[right], r.down[left],
-                                         r.down[x], r.down[right]});
+  int32_t across = (r.up[right] - r.up[left]) + 2 * (r.middle[right] - r.middle[left]) + (r.down[right] - r.down[left]);
+  int32_t down = (r.down[left] - r.up[left]) + 2 * (r.down[x] - r.up[x]) + (r.down[right] - r.up[right]);
+  return sobel_byte(output, scale, (float)across, (float)down);
 }
 
 static inline float float_at(struct float_rows r, size_t left, size_t x, size_t right, int32_t output, float scale) {
-  return sobel_float(output, scale,
-                     (struct sobel_floats){r.up[left], r.up[x], r.up[right], r.middle[left], r.middle[right], r.down[left],
-                                           r.down[x], r.down[right]});
+  float across = sobel_component(r.up[right] - r.up[left], r.middle[right] - r.middle[left], r.down[right] - r.down[left]);
+  float down = sobel_component(r.down[left] - r.up[left], r.down[x] - r.up[x], r.down[right] - r.up[right]);
+  return sobel_float(output, scale, across, down);
 }
 
 /* One loop for each output, all that is known beforehand being settled outside it. */

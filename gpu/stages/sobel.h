@@ -2,8 +2,8 @@
  * Arithmetic of `sobel`: the gradient of gray over 3 by 3 pixels, its components as cv2.Sobel gives them.
  *
  * `magnitude` is the Euclidean length of the gradient (L2); `x` and `y` are the sizes of its components. For 8 bits
- * the components are whole numbers, the root is rounded once, scaled once, and rounded to a level, halves upwards,
- * saturating. Beyond the edges lies the mirror image (border.h).
+ * the components are whole numbers and so are their squares' sums, which floats hold exactly; the root is rounded once,
+ * scaled once, and rounded to a level, halves upwards, saturating. Beyond the edges lies the mirror image (border.h).
  */
 #ifndef FRAMED_GPU_STAGES_SOBEL_H
 #define FRAMED_GPU_STAGES_SOBEL_H
@@ -19,28 +19,33 @@ struct sobel_constants {
   float scale;
 };
 
-/* The eight pixels around one, named as on a map. */
-struct sobel_bytes {
-  int32_t northwest, north, northeast, west, east, southwest, south, southeast;
-};
-
-struct sobel_floats {
-  float northwest, north, northeast, west, east, southwest, south, southeast;
-};
-
-STAGE_INLINE uint8_t sobel_byte(int32_t output, float scale, struct sobel_bytes p) {
-  int32_t x = (p.northeast - p.northwest) + 2 * (p.east - p.west) + (p.southeast - p.southwest);
-  int32_t y = (p.southwest - p.northwest) + 2 * (p.south - p.north) + (p.southeast - p.northeast);
-  if (output == SOBEL_MAGNITUDE) {
-    return arithmetic_level(sqrtf((float)(x * x + y * y)) * scale);
-  }
-  int32_t component = output == SOBEL_X ? x : y;
-  return arithmetic_level((float)(component < 0 ? -component : component) * scale);
+/* A component of the gradient, from the differences across three neighbouring rows or columns. */
+STAGE_INLINE float sobel_component(float first, float middle, float last) { return first + 2.0F * middle + last; }
+STAGE_INLINE float sobel_byte_component(float first, float middle, float last) {
+  return arithmetic_add_exact(2.0F, middle, first) + last;
 }
 
-STAGE_INLINE float sobel_float(int32_t output, float scale, struct sobel_floats p) {
-  float x = (p.northeast - p.northwest) + 2.0F * (p.east - p.west) + (p.southeast - p.southwest);
-  float y = (p.southwest - p.northwest) + 2.0F * (p.south - p.north) + (p.southeast - p.northeast);
+/* The root of a whole number below 2^24, rounded to nearest. On GPUs by the steps that their library takes, an
+ * approximation made exact, but without its case for what is not normal: 0. */
+STAGE_INLINE float sobel_root(float square) {
+#ifdef __CUDA_ARCH__
+  float inverse;
+  asm("rsqrt.approx.ftz.f32 %0, %1;" : "=f"(inverse) : "f"(fmaxf(square, 1.0F)));
+  const float root = square * inverse;
+  return __fmaf_rn(__fmaf_rn(-root, root, square), 0.5F * inverse, root);
+#else
+  return sqrtf(square);
+#endif
+}
+
+STAGE_INLINE uint8_t sobel_byte(int32_t output, float scale, float x, float y) {
+  if (output == SOBEL_MAGNITUDE) {
+    return arithmetic_level(sobel_root(arithmetic_add_exact(x, x, y * y)) * scale);
+  }
+  return arithmetic_level(fabsf(output == SOBEL_X ? x : y) * scale);
+}
+
+STAGE_INLINE float sobel_float(int32_t output, float scale, float x, float y) {
   if (output == SOBEL_MAGNITUDE) {
     return sqrtf(x * x + y * y) * scale;
   }
