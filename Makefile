@@ -297,7 +297,7 @@ demo: ## sets up, builds, and runs a video through the daemon
 filled  := build/installed
 installed_files := build/framed:bin/framed:755 build/framectl:bin/framectl:755 build/framebench:bin/framebench:755 \
   $(filled)/framed.service:lib/systemd/system/framed.service:644 \
-  packaging/systemd/framed@.socket:lib/systemd/system/framed@.socket:644 \
+  packaging/systemd/framed@.socket:lib/systemd/system/framed@.socket:644 config/framed.yaml:share/doc/framed/framed.yaml:644 \
   packaging/systemd/framed.sysusers:lib/sysusers.d/framed.conf:644 \
   $(filled)/framed.catalog:lib/systemd/catalog/framed.catalog:644 \
   $(filled)/framed.8.gz:share/man/man8/framed.8.gz:644 \

@@ -178,6 +178,7 @@ struct config_hooks {
   void (*check)(const struct config *config, const struct config_pipeline *pipeline, struct config_errors *errors,
                 void *context);
   void *context;
+  const char *example; /* path of a commented configuration to start from, or NULL */
 };
 
 /* Reads `path` and, beside it, conf.d/NAME.yaml in the order of their names (later files add pipelines and

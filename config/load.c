@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -53,7 +54,7 @@ struct config *config_free(struct config *config) {
 }
 
 static bool begin(struct reader *reader, const struct config_hooks *hooks, struct config_errors *errors) {
-  *reader = (struct reader){.vocabulary = hooks->vocabulary, .errors = errors};
+  *reader = (struct reader){.vocabulary = hooks->vocabulary, .example = hooks->example, .errors = errors};
   reader->config = memory_new(1, sizeof *reader->config);
   if (!reader->config) {
     errors_set_exhausted(errors);
@@ -157,7 +158,7 @@ static ssize_t read_all(int fd, char *text, size_t room) {
 static const char *remedy_for(int error) {
   switch (error) {
   case ENOENT:
-    return "name another file with -c FILE, or copy the commented default framed.yaml there";
+    return "name another file with -c FILE";
   case EACCES:
     return "let the daemon's user read it, for example chmod 0644";
   case EISDIR:
@@ -168,8 +169,13 @@ static const char *remedy_for(int error) {
 }
 
 static void report_unreadable(struct reader *reader, const char *path, int error) {
-  config_errors_add(reader->errors, (struct config_mark){.file = path}, remedy_for(error), "cannot read it: %s",
-                    strerror(error));
+  const char *remedy = remedy_for(error);
+  char offer[PATH_MAX + 128];
+  if (error == ENOENT && reader->example) {
+    snprintf(offer, sizeof offer, "%s, or start from the commented example: cp %s %s", remedy, reader->example, path);
+    remedy = offer;
+  }
+  config_errors_add(reader->errors, (struct config_mark){.file = path}, remedy, "cannot read it: %s", strerror(error));
 }
 
 static void read_file(struct reader *reader, const char *path) {

@@ -15,6 +15,7 @@ struct reader {
   struct config *config;
   const struct config_vocabulary *vocabulary;
   struct config_errors *errors;
+  const char *example;  /* of the hooks */
   const char *pipeline; /* name of the one that is read, or NULL */
   bool sound;           /* the file that is read had no error as YAML, so that nothing in it is missing by mistake */
   bool saw_pipelines;   /* some file has the key, if only to say that there are none */

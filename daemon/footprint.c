@@ -1,5 +1,7 @@
 #include "daemon/footprint.h"
 
+#include <libgen.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -94,6 +96,24 @@ static size_t half_of_memory(void) {
   return pages > 0 && page > 0 ? times((size_t)pages, (unsigned)page) / 2 : SIZE_MAX;
 }
 
+/* The commented configuration that came with this program, as it lies: built, installed or unpacked. NULL: none. */
+static const char *find_example(char path[PATH_MAX]) {
+  static const char *const places[] = {"../config/framed.yaml", "../../config/framed.yaml", "../share/doc/framed/framed.yaml",
+                                       "framed.yaml"};
+  char own[PATH_MAX];
+  ssize_t length = readlink("/proc/self/exe", own, sizeof own - 1);
+  own[length > 0 ? length : 0] = '\0';
+  const char *folder = dirname(own);
+  for (size_t i = 0; length > 0 && i < sizeof places / sizeof places[0]; i++) {
+    char place[2 * PATH_MAX];
+    snprintf(place, sizeof place, "%s/%s", folder, places[i]);
+    if (realpath(place, path)) {
+      return path;
+    }
+  }
+  return NULL;
+}
+
 struct config *footprint_load(const char *path, struct config_errors *errors) {
   struct vocabulary *vocabulary = vocabulary_new();
   if (!vocabulary) {
@@ -101,7 +121,9 @@ struct config *footprint_load(const char *path, struct config_errors *errors) {
     return NULL;
   }
   struct check check = {.limit = half_of_memory()};
-  struct config_hooks hooks = {.vocabulary = vocabulary_words(vocabulary), .check = check_pipeline, .context = &check};
+  char example[PATH_MAX];
+  struct config_hooks hooks = {
+      .vocabulary = vocabulary_words(vocabulary), .check = check_pipeline, .context = &check, .example = find_example(example)};
   struct config *config = config_load(path, &hooks, errors);
   vocabulary_free(vocabulary);
   return config;

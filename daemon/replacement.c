@@ -95,8 +95,9 @@ static json_t *make_document(const struct replacement *replacement) {
       json_array_append_new(removed, json_string(replacement->server->config->pipelines[i].name));
     }
   }
-  return json_pack("{s:b, s:o, s:o, s:o, s:o}", "ok", 1, "added", lists[CHANGE_ADDED], "removed", removed, "changed",
-                   lists[CHANGE_CHANGED], "unchanged", lists[CHANGE_NONE]);
+  bool same = strcmp(replacement->config->text, replacement->server->config->text) == 0;
+  return json_pack("{s:b, s:b, s:o, s:o, s:o, s:o}", "ok", 1, "same", same, "added", lists[CHANGE_ADDED], "removed", removed,
+                   "changed", lists[CHANGE_CHANGED], "unchanged", lists[CHANGE_NONE]);
 }
 
 static bool allocate(struct replacement *replacement) {

@@ -25,7 +25,7 @@ verify() {
 for file in usr/bin/framed usr/bin/framectl usr/lib/systemd/system/framed.service usr/lib/systemd/system/framed@.socket \
   usr/lib/sysusers.d/framed.conf usr/lib/systemd/catalog/framed.catalog usr/share/man/man8/framed.8.gz \
   usr/share/man/man1/framectl.1.gz usr/share/man/man5/framed.yaml.5.gz usr/share/bash-completion/completions/framectl \
-  usr/share/zsh/site-functions/_framectl etc/framed/framed.yaml; do
+  usr/share/zsh/site-functions/_framectl usr/share/doc/framed/framed.yaml etc/framed/framed.yaml; do
   [ -s "$root/$file" ] || fail "$file is not installed"
 done
 if grep -rIl '@[A-Z]*@' "$root"; then fail "placeholders are left in the files above"; fi
@@ -40,6 +40,8 @@ for program in framed framectl; do
 done
 "$root/usr/bin/framed" --version >/dev/null
 "$root/usr/bin/framed" --check -c "$root/etc/framed/framed.yaml" >/dev/null || fail "the default configuration is not valid"
+"$root/usr/bin/framed" -c "$root/none.yaml" 2>&1 | grep -q "cp $root/usr/share/doc/framed/framed.yaml $root/none.yaml" ||
+  fail "a missing configuration is not answered with the example's place"
 complaints=$(verify)
 [ -z "$complaints" ] || fail "systemd-analyze complains: $complaints"
 

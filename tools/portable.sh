@@ -19,6 +19,7 @@ done
 chmod u+w lib/*
 
 cp ../../tests/gpu/check.sh check-gpu.sh
+cp ../../config/framed.yaml framed.yaml
 rm -rf tests/e2e
 cp -r ../../tests/e2e tests/e2e
 mkdir -p tests/python

@@ -80,7 +80,11 @@ def test_drain_that_takes_too_long_says_what_it_waits_for(place):
 
 def test_reload_and_its_errors(place):
     with Daemon(place, {"cam0": pipeline(FORMAT)}) as daemon:
-        succeeds(place, "reload")
+        assert succeeds(place, "reload").strip() == "nothing changed: the configuration is as it was"
+        two = {"cam0": pipeline(FORMAT), "cam1": pipeline(FORMAT)}
+        for keys in ({}, {"drain_timeout": "7s"}):
+            daemon.write(two, **keys)
+            assert succeeds(place, "reload").strip() == "the new configuration is in force"
         daemon.file.write_text("pipelines: {cam0: {sorce: {}}}\n")
         done = framectl(place, "reload")
         assert done.returncode != 0 and "sorce" in done.stderr and "framed.yaml:1:" in done.stderr, done

@@ -20,8 +20,9 @@ bool command_metrics(const struct invocation *invocation, struct problem *proble
   return true;
 }
 
-/* `done` is what a person reads after success; %s stands for the pipeline. */
-static bool give_command(const struct invocation *invocation, const char *command, const char *done, struct problem *problem) {
+/* `done` is what a person reads after success, behind the pipeline's name; `same` instead if the answer says so. */
+static bool give_command(const struct invocation *invocation, const char *command, const char *done, const char *same,
+                         struct problem *problem) {
   json_t *answer = daemon_command(invocation->socket, invocation->operand, command, problem);
   if (!answer) {
     return false;
@@ -30,26 +31,28 @@ static bool give_command(const struct invocation *invocation, const char *comman
     json_dumpf(answer, stdout, JSON_INDENT(2));
     putchar('\n');
   } else {
-    printf("%s%s%s\n", invocation->operand ? invocation->operand : "", invocation->operand ? " " : "", done);
+    const char *text = json_is_true(json_object_get(answer, "same")) ? same : done;
+    printf("%s%s%s\n", invocation->operand ? invocation->operand : "", invocation->operand ? " " : "", text);
   }
   json_decref(answer);
   return true;
 }
 
 bool command_reload(const struct invocation *invocation, struct problem *problem) {
-  return give_command(invocation, "reload", "the new configuration is in force", problem);
+  return give_command(invocation, "reload", "the new configuration is in force",
+                      "nothing changed: the configuration is as it was", problem);
 }
 
 bool command_drain(const struct invocation *invocation, struct problem *problem) {
-  return give_command(invocation, "drain", "is drained: nothing is in flight; `framectl resume` ends it", problem);
+  return give_command(invocation, "drain", "is drained: nothing is in flight; `framectl resume` ends it", "", problem);
 }
 
 bool command_pause(const struct invocation *invocation, struct problem *problem) {
-  return give_command(invocation, "pause", "is paused; `framectl resume` ends it", problem);
+  return give_command(invocation, "pause", "is paused; `framectl resume` ends it", "", problem);
 }
 
 bool command_resume(const struct invocation *invocation, struct problem *problem) {
-  return give_command(invocation, "resume", "takes frames again", problem);
+  return give_command(invocation, "resume", "takes frames again", "", problem);
 }
 
 /* The daemon's program: the one beside this one if there is one, so that an unpacked build works as it lies. */

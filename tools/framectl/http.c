@@ -11,14 +11,18 @@
 #include <time.h>
 #include <unistd.h>
 
+/* Root's group is for nobody to join, and one that may not write is of no use. */
+static bool group_helps(const struct stat *info) { return info->st_gid != 0 && (info->st_mode & S_IWGRP) != 0; }
+
 static bool report_no_permission(const char *path, const char *what, struct problem *problem) {
   struct stat info;
-  const struct group *group = stat(path, &info) == 0 ? getgrgid(info.st_gid) : NULL;
-  char remedy[256] = "use sudo, or join the group that owns the socket";
-  if (group) {
+  char remedy[256] = "use sudo";
+  if (stat(path, &info) != 0) { /* its folder is closed to us */
+    snprintf(remedy, sizeof remedy, "use sudo, or join the group that owns the socket");
+  } else if (group_helps(&info) && getgrgid(info.st_gid)) {
+    const char *name = getgrgid(info.st_gid)->gr_name;
     snprintf(remedy, sizeof remedy,
-             "use sudo, or join the group '%s' that owns the socket (sudo adduser $USER %s, then log in again)", group->gr_name,
-             group->gr_name);
+             "use sudo, or join the group '%s' that owns the socket (sudo adduser $USER %s, then log in again)", name, name);
   }
   return problem_set(problem, EXIT_STATUS_NO_DAEMON, remedy, "no permission to talk to %s at %s", what, path);
 }

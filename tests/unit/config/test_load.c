@@ -131,7 +131,16 @@ END_TEST
 
 START_TEST(a_missing_file_is_named_with_a_remedy) {
   expect("nothing.yaml", "nothing.yaml: cannot read it: No such file or directory\n"
-                         "  name another file with -c FILE, or copy the commented default framed.yaml there\n");
+                         "  name another file with -c FILE\n");
+}
+END_TEST
+
+START_TEST(an_example_is_offered_in_its_place) {
+  const struct config_hooks hooks = {.vocabulary = &fixture_vocabulary, .example = "/usr/share/example.yaml"};
+  struct config_errors *errors = config_errors_new();
+  ck_assert_ptr_null(config_load("nothing.yaml", &hooks, errors));
+  ck_assert_ptr_nonnull(strstr(config_errors_text(errors), "cp /usr/share/example.yaml nothing.yaml\n"));
+  config_errors_free(errors);
 }
 END_TEST
 
@@ -194,6 +203,7 @@ Suite *load_suite(void) {
   tcase_add_test(files, a_pipeline_twice_names_both_places);
   tcase_add_test(files, errors_of_all_files_come_in_one_report);
   tcase_add_test(files, a_missing_file_is_named_with_a_remedy);
+  tcase_add_test(files, an_example_is_offered_in_its_place);
   tcase_add_test(files, a_folder_is_no_file);
   tcase_add_test(files, a_file_where_the_folder_should_be_is_an_error);
   tcase_add_test(files, a_drop_in_that_leads_nowhere_is_an_error);

@@ -1,10 +1,12 @@
 /* framectl's side of the status socket, against a server of one canned answer, and against none. */
 #include "tools/framectl/daemon.h"
 
+#include <grp.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -159,11 +161,38 @@ START_TEST(silence_ends) {
 }
 END_TEST
 
-START_TEST(no_permission_names_the_group) {
-  bool is_root = geteuid() == 0; /* who has every permission */
-  ck_assert(!is_root || seteuid(65534) == 0);
-  ck_assert_int_eq(unix_connect("/proc/1/fd/framed.sock", "framed", &problem), -1);
+/* As somebody who is not root and in none of its groups. */
+static void connect_without_rights(const char *where) {
+  bool is_root = geteuid() == 0;
+  ck_assert(!is_root || (setgroups(0, NULL) == 0 && setegid(65534) == 0 && seteuid(65534) == 0));
+  ck_assert_int_eq(unix_connect(where, "framed", &problem), -1);
   ck_assert(!is_root || seteuid(0) == 0);
+}
+
+START_TEST(no_permission_is_said) {
+  connect_without_rights("/proc/1/fd/framed.sock");
+  ck_assert_str_eq(problem.remedy, "use sudo, or join the group that owns the socket");
+  expect_no_daemon("no permission");
+}
+END_TEST
+
+/* Only root can give a socket away. */
+START_TEST(no_permission_names_a_group_that_helps) {
+  static const struct {
+    gid_t group;
+    mode_t mode;
+    bool helps;
+  } sockets[] = {{1, 0660, true}, {0, 0660, false}, {1, 0600, false}};
+  const struct group *group = getgrgid(sockets[_i].group);
+  if (geteuid() != 0 || !group) {
+    return;
+  }
+  char command[128];
+  snprintf(command, sizeof command, "sudo adduser $USER %s,", group->gr_name);
+  ck_assert(chown(path, 0, sockets[_i].group) == 0 && chmod(path, sockets[_i].mode) == 0);
+  connect_without_rights(path);
+  ck_assert_msg((strstr(problem.remedy, command) != NULL) == sockets[_i].helps, "%s", problem.remedy);
+  ck_assert_msg((strstr(problem.remedy, "join") != NULL) == sockets[_i].helps, "%s", problem.remedy);
   expect_no_daemon("no permission");
 }
 END_TEST
@@ -201,7 +230,8 @@ Suite *daemon_suite(void) {
   tcase_add_loop_test(cases, whatever_is_not_framed_is_not_believed, 0, sizeof strangers / sizeof strangers[0]);
   tcase_add_test(cases, nobody_there);
   tcase_add_test(cases, silence_ends);
-  tcase_add_test(cases, no_permission_names_the_group);
+  tcase_add_test(cases, no_permission_is_said);
+  tcase_add_loop_test(cases, no_permission_names_a_group_that_helps, 0, 3);
   tcase_add_test(cases, long_paths_are_never_cut);
   tcase_add_test(cases, problems_may_be_built_from_themselves);
   suite_add_tcase(suite, cases);
