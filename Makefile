@@ -179,7 +179,7 @@ unit_layers_daemon := $(config_objects) $(gpu_objects) $(daemon_objects)
 unit_layers_status := $(config_objects) $(call objects,$(addprefix daemon/,status.c document.c metrics.c page.c http.c \
                       http_request.c histogram.c ledger.c overlap.c failure.c))
 unit_layers_road   := $(call objects,$(addprefix daemon/,slot.c road.c account.c fill.c dispatch.c completion.c emit.c \
-                      protocol.c protocol_y4m.c ledger.c histogram.c sink.c sink_readers.c sink_arrival.c sink_rest.c sink_file.c lane.c \
+                      protocol.c protocol_y4m.c ledger.c histogram.c sink.c sink_readers.c sink_arrival.c sink_rest.c sink_file.c handoff.c ring.c lane.c \
                       mailbox.c failure.c) \
                       gpu/format.c)
 unit_layers_tools  := $(filter-out %/main.c.o,$(framectl_objects)) $(shared_objects)

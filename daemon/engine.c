@@ -125,10 +125,17 @@ static bool open_lanes(struct engine *engine, unsigned count, struct failure *fa
 
 unsigned engine_lanes(const struct engine *engine) { return engine->lane_count; }
 
-struct lane *engine_place(struct engine *engine, size_t bytes) {
-  unsigned index = placement_choose(engine->loads, engine->lane_count);
+static struct lane *load(struct engine *engine, unsigned index, size_t bytes) {
   engine->loads[index] += bytes;
   return engine->lanes[index];
+}
+
+struct lane *engine_place(struct engine *engine, size_t bytes) {
+  return load(engine, placement_choose(engine->loads, engine->lane_count), bytes);
+}
+
+struct lane *engine_place_apart(struct engine *engine, const struct lane *from, size_t bytes) {
+  return load(engine, placement_choose_other(engine->loads, engine->lane_count, lane_index(from)), bytes);
 }
 
 void engine_unplace(struct engine *engine, const struct lane *lane, size_t bytes) { engine->loads[lane_index(lane)] -= bytes; }

@@ -27,6 +27,8 @@ unsigned engine_lanes(const struct engine *engine);
 
 /* Chooses the lane for a session of that many bytes a frame, and takes it off again. */
 struct lane *engine_place(struct engine *engine, size_t bytes);
+/* The same for a sink that shall not be on its session's lane, of several. */
+struct lane *engine_place_apart(struct engine *engine, const struct lane *from, size_t bytes);
 void engine_unplace(struct engine *engine, const struct lane *lane, size_t bytes);
 
 /* Sets every device's clock anew. May wait for a device: for a worker thread. False if one is dead. */

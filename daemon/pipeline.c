@@ -5,6 +5,7 @@
 
 #include "daemon/footprint.h"
 #include "daemon/pipeline_state.h"
+#include "daemon/placement.h"
 #include "daemon/vocabulary.h"
 
 /* -- making it ------------------------------------------------------------------------------------------------- */
@@ -15,17 +16,25 @@ static bool out_of_memory(struct failure *failure) {
 
 static bool negotiate(struct pipeline *pipeline, struct failure *failure) {
   struct gpu_error error = {.stage = -1};
-  size_t input_bytes, output_bytes;
+  size_t input_bytes;
   pipeline->input = vocabulary_format(&pipeline->config->source.format);
   pipeline->chain = vocabulary_chain(pipeline->config, &error);
   if (!pipeline->chain) {
     return engine_failure(failure, &error);
   }
-  if (!format_bytes(&pipeline->input, &input_bytes) || !format_bytes(gpu_chain_output(pipeline->chain), &output_bytes)) {
+  if (!format_bytes(&pipeline->input, &input_bytes) ||
+      !format_bytes(gpu_chain_output(pipeline->chain), &pipeline->result_bytes)) {
     return failure_set(failure, EXIT_STATUS_CONFIG, NULL, "the frames of pipeline '%s' are too large", pipeline->config->name);
   }
-  pipeline->frame_bytes = input_bytes + output_bytes;
+  pipeline->frame_bytes = input_bytes;
   return true;
+}
+
+/* Large results that nobody may miss are written on a lane of their own choice. */
+static bool emits_apart(const struct pipeline *pipeline) {
+  const struct config_sink *sink = &pipeline->config->sink;
+  bool lossless = sink->endpoint == CONFIG_FILE || (sink->endpoint == CONFIG_SOCKET && sink->overload == CONFIG_SINK_BLOCK);
+  return lossless && placement_parts(pipeline->result_bytes, engine_lanes(pipeline->setup.engine));
 }
 
 static bool place(struct pipeline *pipeline, struct failure *failure) {
@@ -35,8 +44,13 @@ static bool place(struct pipeline *pipeline, struct failure *failure) {
   if (!pipeline->lanes || !pipeline->meter) {
     return out_of_memory(failure);
   }
+  bool apart = emits_apart(pipeline);
+  pipeline->frame_bytes += apart ? 0 : pipeline->result_bytes;
   for (unsigned i = 0; i < count; i++) {
     pipeline->lanes[i] = engine_place(pipeline->setup.engine, pipeline->frame_bytes);
+  }
+  if (apart) {
+    pipeline->sink_lane = engine_place_apart(pipeline->setup.engine, pipeline->lanes[0], pipeline->result_bytes);
   }
   return true;
 }
@@ -76,7 +90,7 @@ static bool make_outlet(struct pipeline *pipeline, bool inherits, struct failure
   }
   const struct outlet_setup setup = {.loop = pipeline->setup.loop,
                                      .sink = {.config = pipeline->config,
-                                              .lane = pipeline->lanes[0],
+                                              .lane = pipeline->sink_lane ? pipeline->sink_lane : pipeline->lanes[0],
                                               .control = pipeline->setup.control,
                                               .listener = pipeline_on_sink_event,
                                               .context = pipeline,
@@ -180,6 +194,9 @@ struct pipeline *pipeline_free(struct pipeline *pipeline) {
   }
   for (unsigned i = 0; pipeline->lanes && i < pipeline->config->source.clients && pipeline->lanes[i]; i++) {
     engine_unplace(pipeline->setup.engine, pipeline->lanes[i], pipeline->frame_bytes);
+  }
+  if (pipeline->sink_lane) {
+    engine_unplace(pipeline->setup.engine, pipeline->sink_lane, pipeline->result_bytes);
   }
   gpu_chain_free(pipeline->chain);
   meter_free(pipeline->meter);

@@ -18,8 +18,9 @@ struct pipeline {
   enum pipeline_state before; /* STOPPING: where pipeline_unquiesce() goes back to */
   struct gpu_chain *chain;
   struct frame_format input;
-  size_t frame_bytes;  /* in and out, for the load of its lanes */
-  struct lane **lanes; /* one for each seat */
+  size_t result_bytes, frame_bytes; /* of one result; what each seat's lane is loaded with for a frame */
+  struct lane **lanes;              /* one for each seat */
+  struct lane *sink_lane;           /* NULL: that of the first seat */
   struct intake *intake;
   struct outlet *outlet; /* NULL: it replies */
   struct drains drains;

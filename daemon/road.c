@@ -15,6 +15,17 @@ void road_drop(struct road *road, struct slot *slot, enum fate fate, int64_t now
   slot_move(&road->ring, slot, SLOT_FREE);
 }
 
+void road_settle(struct road *road, struct frame *frame, enum fate fate, int64_t now) {
+  if (fate == FATE_EMITTED) {
+    road->account->now.ledger.out_bytes += road->output_bytes;
+  }
+  account_settle(road->account, frame, fate, now);
+  road->at_sink--;
+  road->active = now;
+}
+
+void road_take_back(struct road *road, struct slot *slot) { slot_move(&road->ring, slot, SLOT_FREE); }
+
 unsigned road_in_flight(const struct road *road) {
   unsigned open = road->at_sink;
   for (unsigned i = 0; i < road->ring.count; i++) {

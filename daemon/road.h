@@ -5,7 +5,7 @@
  *
  * Each step moves slots from one state to the next and knows no other step. The road belongs to its session's lane.
  * What always holds between turns: the frames that came in are exactly those with a fate, plus the open ones in slots,
- * plus the open ones that the sink has taken over.
+ * plus the open ones that the sink has taken over. A sink on another lane gets and gives them through a hand-off.
  */
 #ifndef FRAMED_DAEMON_ROAD_H
 #define FRAMED_DAEMON_ROAD_H
@@ -13,6 +13,8 @@
 #include "daemon/account.h"
 #include "daemon/clock.h"
 #include "daemon/slot.h"
+
+struct handoff;
 
 struct road {
   struct slot_ring ring;
@@ -31,6 +33,7 @@ struct road {
   int64_t active;              /* when a frame last moved, for spin_for and for what the session waits for */
   void (*wake)(void *session); /* [lane] asks for a turn: a slot came back from the sink */
   void *session;
+  struct handoff *handoff; /* NULL: the sink is on this lane */
 };
 
 /* How many slots may be past READY: frames must wait where they can still be dropped. */
@@ -44,6 +47,11 @@ static inline unsigned road_taken(const struct road *road) {
 
 /* Gives the frame in the slot its fate and frees the slot. */
 void road_drop(struct road *road, struct slot *slot, enum fate fate, int64_t now);
+
+/* The frame that the sink took over has its fate. */
+void road_settle(struct road *road, struct frame *frame, enum fate fate, int64_t now);
+/* The sink needs the slot no longer: it is free. */
+void road_take_back(struct road *road, struct slot *slot);
 
 /* Open frames, counted where they are. */
 unsigned road_in_flight(const struct road *road);

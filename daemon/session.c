@@ -47,7 +47,7 @@ static bool emit(struct session *session, int64_t now) {
     return drop_all(session, SLOT_READY, fate, now) || moved;
   }
   bool moved = emit_turn(&session->road, session->sink);
-  if (moved && sink_turn(session->sink, now)) {
+  if (moved && !session->road.handoff && sink_turn(session->sink, now)) {
     lane_schedule(&session->sink->runner);
   }
   return moved;
@@ -60,6 +60,7 @@ static bool turn_once(struct session *session, int64_t now) {
   if (moved) {
     atomic_store_explicit(session->setup.device_completion, now, memory_order_relaxed);
   }
+  moved |= road->handoff && handoff_collect(road->handoff);
   moved |= emit(session, now);
   if (wants_slot(session)) {
     moved |= sink_reclaim(session->sink, now);
@@ -104,6 +105,11 @@ static void publish(struct session *session, int64_t now) {
   account_publish(&session->account);
 }
 
+/* Whether the sink's lane will ask for a turn when it has something for this session. */
+static bool may_wait(const struct session *session) {
+  return !session->road.handoff || handoff_may_wait(session->road.handoff);
+}
+
 /* Whether to look again without sleeping, although nothing moved. */
 static bool keep_spinning(struct session *session, int64_t now) {
   struct road *road = &session->road;
@@ -132,7 +138,7 @@ bool session_turn(struct runner *runner) {
   finish_source(session);
   finish_hold(session);
   publish(session, now);
-  return !finish_stop(session) && again;
+  return !finish_stop(session) && (again || !may_wait(session));
 }
 
 /* While the process was stopped (SIGSTOP, a frozen machine) neither device nor producer was looked at: no limit counts

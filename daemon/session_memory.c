@@ -59,6 +59,10 @@ static bool make_sink(struct session *session, const struct frame_format *output
   if (session->is_reply) {
     struct sink_setup own = {.config = setup->config, .lane = setup->lane, .control = setup->control, .output = output};
     session->sink = sink_new_reply(&own, session_on_client_gone, session, failure);
+  } else if (setup->sink->lane != setup->lane) {
+    handoff_init(&session->handoff, &session->road);
+    ring_init(&session->handoff.back, setup->lane, &session->runner);
+    sink_join_handoff(setup->sink, &session->handoff);
   }
   return session->sink != NULL;
 }

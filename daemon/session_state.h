@@ -9,6 +9,7 @@
 
 #include "daemon/arena.h"
 #include "daemon/fill.h"
+#include "daemon/handoff.h"
 #include "daemon/session.h"
 #include "daemon/sink_results.h"
 #include "daemon/source.h"
@@ -32,6 +33,7 @@ struct session {
   struct fill fill;
   struct source source;
   struct sink *sink;
+  struct handoff handoff; /* if the sink is on another lane */
   bool is_reply;
   bool client_gone; /* reply: the client takes no more results */
   bool idle_owed;   /* held, and SESSION_IDLE was not told yet */

@@ -8,11 +8,16 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "daemon/handoff.h"
 #include "daemon/sink_results.h"
+
+static void take_handed_over(struct sink *sink);
 
 static bool run_turn(struct runner *runner) {
   struct sink *sink = (struct sink *)runner;
-  return sink->operations->turn(sink, clock_now());
+  take_handed_over(sink);
+  bool more = sink->operations->turn(sink, clock_now());
+  return more || (sink->handoff && !handoff_may_rest(sink->handoff));
 }
 
 static void set_up(struct sink *sink, const struct sink_operations *operations, const struct sink_setup *setup) {
@@ -31,6 +36,12 @@ static void set_up(struct sink *sink, const struct sink_operations *operations, 
     sink->prefix = Y4M_FRAME_LINE;
     sink->prefix_bytes = strlen(sink->prefix);
   }
+}
+
+void sink_join_handoff(struct sink *sink, struct handoff *handoff) {
+  assert(!sink->handoff);
+  sink->handoff = handoff;
+  ring_init(&handoff->there, sink->lane, &sink->runner);
 }
 
 /* A file sink may name a pipe or a terminal, which is written when it is ready. */
@@ -175,25 +186,41 @@ void reader_read(const struct reader *reader, uint64_t *emitted, uint64_t *misse
 
 /* -- the queue ---------------------------------------------------------------------------------------------------- */
 
-void sink_offer(struct sink *sink, struct road *road, struct slot *slot) {
-  assert(sink->count < GPU_MAX_SLOTS && slot->state == SLOT_EMITTING);
-  join(sink);
-  struct result *result = sink_result(sink, sink_tail(sink));
-  *result = (struct result){.road = road, .slot = slot, .frame = slot->frame};
-  slot->frame.open = false;
-  road->at_sink++;
+static void take_in(struct sink *sink, struct road *road, struct slot *slot, const struct frame *frame) {
+  assert(sink->count < GPU_MAX_SLOTS);
+  *sink_result(sink, sink_tail(sink)) = (struct result){.road = road, .slot = slot, .frame = *frame};
   sink->count++;
   sink->operations->offered(sink);
 }
 
+static void take_handed_over(struct sink *sink) {
+  struct slot *slot;
+  struct frame frame;
+  while (sink->handoff && handoff_take(sink->handoff, &slot, &frame)) {
+    take_in(sink, sink->handoff->road, slot, &frame);
+  }
+}
+
+void sink_offer(struct sink *sink, struct road *road, struct slot *slot) {
+  assert(slot->state == SLOT_EMITTING);
+  road->at_sink++;
+  if (road->handoff) {
+    handoff_offer(road->handoff, slot);
+    return;
+  }
+  join(sink);
+  take_in(sink, road, slot, &slot->frame);
+  slot->frame.open = false;
+}
+
 void result_settle(struct result *result, enum fate fate, int64_t now) {
   struct road *road = result->road;
-  if (fate == FATE_EMITTED) {
-    road->account->now.ledger.out_bytes += road->output_bytes;
+  if (road->handoff) {
+    result->frame.open = false;
+    handoff_settle(road->handoff, result->slot, fate, now);
+    return;
   }
-  account_settle(road->account, &result->frame, fate, now);
-  road->at_sink--;
-  road->active = now;
+  road_settle(road, &result->frame, fate, now);
   road->wake(road->session);
 }
 
@@ -201,10 +228,15 @@ void sink_release_first(struct sink *sink) {
   struct result *result = sink_result(sink, sink->first);
   struct road *road = result->road;
   assert(sink->count > 0 && !result->frame.open);
-  slot_move(&road->ring, result->slot, SLOT_FREE);
+  struct slot *slot = result->slot;
   result->slot = NULL;
   sink->first++;
   sink->count--;
+  if (road->handoff) {
+    handoff_release(road->handoff, slot);
+    return;
+  }
+  road_take_back(road, slot);
   road->wake(road->session);
 }
 
@@ -214,6 +246,25 @@ bool sink_reclaim(struct sink *sink, int64_t now) {
   return !sink->block && sink->count > 0 && sink->operations->reclaim(sink, now);
 }
 
-void sink_discard(struct sink *sink, enum fate fate, int64_t now) { sink->operations->discard(sink, fate, now); }
+/* What was offered before the order is discarded too, whether or not it was taken. */
+static void run_discard(struct message *message) {
+  struct sink *sink = (struct sink *)((char *)message - offsetof(struct sink, discard_message));
+  atomic_store(&sink->discard_posted, false);
+  join(sink);
+  take_handed_over(sink);
+  sink->operations->discard(sink, atomic_load(&sink->discard_fate), clock_now());
+}
+
+void sink_discard(struct sink *sink, enum fate fate, int64_t now) {
+  if (!sink->handoff) {
+    sink->operations->discard(sink, fate, now);
+    return;
+  }
+  atomic_store(&sink->discard_fate, fate);
+  if (!atomic_exchange(&sink->discard_posted, true)) {
+    sink->discard_message.run = run_discard;
+    lane_post(sink->lane, &sink->discard_message);
+  }
+}
 
 bool sink_is_empty(const struct sink *sink) { return !sink->readers && sink->departing == 0; }

@@ -2,9 +2,9 @@
  * A sink: where a session's results go, in order. Three kinds behind one interface: any number of readers of a
  * socket, just one (standard output, a FIFO, the producer's own connection), a file.
  *
- * A sink lives on its session's lane. It is offered slots in EMITTING and gives each back through two calls: the
- * result has its fate (once), the slot's memory is no longer needed (once). Readers are descriptors that
- * sink_attach() hands in and that come back in SINK_DETACHED, for the control loop to close.
+ * A sink lives on its session's lane, or with large lossless results on another one. It is offered slots in EMITTING and gives
+ * each back through two calls: the result has its fate (once), the slot's memory is no longer needed (once). Readers are
+ * descriptors that sink_attach() hands in and that come back in SINK_DETACHED, for the control loop to close.
  */
 #ifndef FRAMED_DAEMON_SINK_H
 #define FRAMED_DAEMON_SINK_H

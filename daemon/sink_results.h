@@ -96,6 +96,10 @@ struct sink {
   unsigned count;
   struct reader *readers;
   struct message stop_message;
+  struct handoff *handoff; /* NULL: it lives on its session's lane */
+  struct message discard_message;
+  atomic_bool discard_posted;
+  _Atomic enum fate discard_fate;
   struct sink_notice stopped_notice;
   /* with readers */
   struct pending *spares;
@@ -137,11 +141,14 @@ extern const struct sink_operations sink_file_operations;
  * loss by `gone` instead of an event. */
 struct sink *sink_new_reply(const struct sink_setup *setup, void (*gone)(void *session, const char *why), void *session,
                             struct failure *failure);
-/* [lane] Takes over a slot in EMITTING. */
+/* A sink that lives on another lane than its session: before either lane knows of it. */
+void sink_join_handoff(struct sink *sink, struct handoff *handoff);
+/* [session's lane] Takes over a slot in EMITTING. */
 void sink_offer(struct sink *sink, struct road *road, struct slot *slot);
 /* [lane] True: it may do more at once. */
 bool sink_turn(struct sink *sink, int64_t now);
 bool sink_reclaim(struct sink *sink, int64_t now);
+/* [session's lane] Gives every result that was offered this fate; with a hand-off the slots come back later. */
 void sink_discard(struct sink *sink, enum fate fate, int64_t now);
 /* [lane] `reply`: its reader comes and goes with the producer. The reader's descriptor is closed by the sink. */
 void sink_attach_here(struct sink *sink, struct reader *reader);

@@ -1,6 +1,7 @@
 /*
  * The stream sink beside a simple model: readers with real sockets join, stall, read, half-close, talk and leave at random,
- * while results are offered and slots are reclaimed.
+ * while results are offered and slots are reclaimed. Every other time `block` has its session on another lane than the
+ * sink's, as far as the sink can tell: this thread is it.
  *
  * The model knows no queue. It holds each reader to what it may see (whole results, in order; under `block` without a gap)
  * and every frame to one fate: emitted if a reader took it, unread if none did.
@@ -12,6 +13,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "daemon/handoff.h"
 #include "daemon/sink_results.h"
 
 enum { RUNS = 100, STEPS = 250, READERS = 6, MOST_RESULTS = STEPS + 1, ROUNDS_TO_END = 100000 };
@@ -39,6 +41,8 @@ static struct lane *lane;
 static struct sink *sink;
 static struct road road;
 static struct account account;
+static struct handoff handoff;
+static struct runner session; /* never woken, since this thread never says that it sleeps */
 static struct frame_format format;
 static uint64_t offered; /* results so far; each has its number in its bytes */
 static bool stopped;
@@ -70,6 +74,15 @@ static void on_lane(void (*function)(void)) {
   uv_sem_destroy(&call.done);
 }
 
+/* Where the road is. */
+static void on_session(void (*function)(void)) {
+  if (road.handoff) {
+    function();
+  } else {
+    on_lane(function);
+  }
+}
+
 static void offer(void) {
   struct slot *slot = slot_oldest(&road.ring, SLOT_FREE);
   if (!slot && sink_reclaim(sink, clock_now())) {
@@ -99,12 +112,21 @@ static void check_account(void) {
   }
   CHECK(!sink->block || account.now.ledger.fates[FATE_UNREAD] == 0);
   CHECK(account.now.ledger.in == settled + road_in_flight(&road));
-  CHECK(slot_count(&road.ring, SLOT_EMITTING) == sink->count);
+  CHECK(road.handoff || slot_count(&road.ring, SLOT_EMITTING) == sink->count);
+}
+
+static void turn_sink(void) { sink->runner.turn(&sink->runner); }
+
+static void turn_session(void) {
+  if (road.handoff) {
+    handoff_collect(&handoff);
+  }
+  check_account();
 }
 
 static void turn(void) {
-  sink_turn(sink, clock_now());
-  check_account();
+  on_lane(turn_sink);
+  on_session(turn_session);
 }
 
 /* -- readers --------------------------------------------------------------------------------------------------------- */
@@ -190,8 +212,12 @@ static bool read_some(struct peer *peer, size_t most) {
 
 static struct peer *joining;
 
-/* Under `block` a reader starts at the first result that nobody took. Nothing moves between the look and the join. */
+/* Under `block` a reader starts at the first result that nobody took. Nothing moves between the look and the join: what was
+ * taken is collected here, while this session's thread waits. */
 static void attach_joining(void) {
+  if (road.handoff) {
+    handoff_collect(&handoff);
+  }
   joining->joined = offered;
   joining->next = sink->block ? account.now.ledger.fates[FATE_EMITTED] : offered;
   sink_attach_here(sink, joining->reader);
@@ -256,10 +282,10 @@ static void misbehave(struct peer *peer) {
 static void one_step(void) {
   struct peer *peer = &peers[chance(READERS)];
   if (chance(3) == 0) {
-    on_lane(offer);
+    on_session(offer);
   }
   if (chance(2) == 0) {
-    on_lane(turn);
+    turn();
   }
   if (peer->fd >= 0) {
     misbehave(peer);
@@ -271,7 +297,7 @@ static void one_step(void) {
 
 /* -- one run ----------------------------------------------------------------------------------------------------------- */
 
-static void no_wake(void *session) { (void)session; }
+static void no_wake(void *context) { (void)context; }
 
 static void set_up(void) {
   static const uint32_t widths[] = {1, 40, 1000, 5000, 60000};
@@ -295,6 +321,12 @@ static void set_up(void) {
   road.account = &account;
   road.output_bytes = sink->result_bytes;
   road.wake = no_wake;
+  if (sink->block && chance(2)) {
+    memset(&handoff, 0, sizeof handoff);
+    handoff_init(&handoff, &road);
+    ring_init(&handoff.back, lane, &session);
+    sink_join_handoff(sink, &handoff);
+  }
   for (unsigned i = 0; i < road.ring.count; i++) {
     road.ring.slots[i].output = malloc(sink->result_bytes);
   }
@@ -305,10 +337,7 @@ static void set_up(void) {
 
 static bool in_flight;
 
-static void turn_and_look(void) {
-  turn();
-  in_flight = sink->count > 0 || road_in_flight(&road) > 0;
-}
+static void look(void) { in_flight = slot_count(&road.ring, SLOT_EMITTING) > 0 || road_in_flight(&road) > 0; }
 
 /* What moved to a reader's own buffer is no longer in flight, and waits for the loop to find the reader writable. */
 static bool is_anybody_within_a_result(void) {
@@ -326,7 +355,8 @@ static void read_to_the_end(void) {
   in_flight = true;
   for (unsigned round = 0; moved || in_flight || is_anybody_within_a_result(); round++) {
     CHECK(round < ROUNDS_TO_END);
-    on_lane(turn_and_look);
+    turn();
+    on_session(look);
     moved = false;
     for (unsigned i = 0; i < READERS; i++) {
       while (peers[i].fd >= 0 && read_some(&peers[i], sizeof buffer)) {
