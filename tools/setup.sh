@@ -48,6 +48,7 @@ need_check() {
   need python3 test -x "$python"
   need python3-pytest "$python" -c 'import pytest'
   need python3-numpy "$python" -c 'import numpy'
+  need python3-opencv "$python" -c 'import cv2'
   need python3-jsonschema "$python" -c 'import jsonschema'
   need python3-yaml "$python" -c 'import yaml'
   need gstreamer1.0-tools command -v gst-launch-1.0

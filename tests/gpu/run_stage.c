@@ -3,6 +3,7 @@
  *
  *   run-stage [--backend cpu|cuda] [--repeat N] FORMAT WIDTHxHEIGHT 'NAME: KEY=VALUE,KEY=VALUE' ...
  *   run-stage [--backend cpu|cuda] [--repeat N] --all WIDTHxHEIGHT
+ *   run-stage [--backend cpu|cuda] --jobs
  *
  * Frames come from standard input and results go to standard output, until the input ends. Lists of numbers are
  * written 1:2:3. With --repeat each frame runs N times, and the shortest time of the stages alone goes to standard
@@ -10,6 +11,9 @@
  *
  * With --all a list of stages runs on one made frame each, and a table says what they took beside the floor: the time in
  * which the device's memory could have given their input and taken their output, at the rate at which it copies a frame.
+ *
+ * With --jobs standard input is a line of the same arguments, parted by tabs, and one frame, again and again; each is
+ * answered with a line that says how many bytes follow, and the result. So many chains cost one device to open.
  */
 #include "gpu/gpu.h"
 
@@ -26,6 +30,7 @@ struct options {
   enum gpu_backend_choice backend;
   long repeat;
   const char *all; /* size of the frames; NULL: one chain */
+  bool jobs;
   struct frame_format format;
   struct gpu_stage_request requests[GPU_MAX_STAGES];
   unsigned count;
@@ -148,6 +153,10 @@ static bool parse(struct options *options, int argc, char **argv) {
     if (!parse_option(options, argv[i], argv[i + 1])) {
       return false;
     }
+  }
+  if (i + 1 == argc && strcmp(argv[i], "--jobs") == 0) {
+    options->jobs = true;
+    return true;
   }
   if (options->all) {
     return i == argc;
@@ -367,15 +376,60 @@ static bool print_table(const struct options *options) {
   return true;
 }
 
+/* -- jobs --------------------------------------------------------------------------------------------------------- */
+
+static bool parse_job(struct options *options, char *line) {
+  char *arguments[2 + GPU_MAX_STAGES];
+  int count = 0;
+  char *rest = NULL;
+  for (char *part = strtok_r(line, "\t\n", &rest); part; part = strtok_r(NULL, "\t\n", &rest)) {
+    if (count == 2 + GPU_MAX_STAGES) {
+      return false;
+    }
+    arguments[count++] = part;
+  }
+  return count >= 2 && parse_format(arguments[0], arguments[1], &options->format) &&
+         parse_stages(options, count - 2, arguments + 2);
+}
+
+static bool answer_job(struct options *options, char *line) {
+  struct bench bench = {0};
+  int64_t unused = INT64_MAX;
+  bool good = parse_job(options, line) && set_up(&bench, options) && fread(bench.memory, bench.input_bytes, 1, stdin) == 1 &&
+              run_once(&bench, 0, &unused) && printf("%zu\n", bench.output_bytes) > 0 &&
+              fwrite((char *)bench.memory + bench.output_offset, bench.output_bytes, 1, stdout) == 1 && fflush(stdout) == 0;
+  tear_down(&bench);
+  return good;
+}
+
+/* The device stays open from the first job to the last. */
+static bool run_jobs(struct options *options) {
+  struct gpu_error error = {0};
+  struct gpu_device *device = gpu_open(options->backend, 0, 1, &error);
+  char *line = NULL;
+  size_t size = 0;
+  bool good = device || complain(&error);
+  while (good && getline(&line, &size, stdin) > 0) {
+    good = answer_job(options, line);
+  }
+  free(line);
+  gpu_close(device);
+  return good;
+}
+
 int main(int argc, char **argv) {
   struct options options;
   struct bench bench = {0};
   if (!parse(&options, argc, argv)) {
     fprintf(stderr,
             "usage: %s [--backend cpu|cuda] [--repeat N] FORMAT WIDTHxHEIGHT ['NAME: KEY=VALUE,...']...\n"
-            "       %s [--backend cpu|cuda] [--repeat N] --all WIDTHxHEIGHT\n",
-            argv[0], argv[0]);
+            "       %s [--backend cpu|cuda] [--repeat N] --all WIDTHxHEIGHT\n"
+            "       %s [--backend cpu|cuda] --jobs\n",
+            argv[0], argv[0], argv[0]);
     return USAGE;
+  }
+  if (options.jobs) {
+    return run_jobs(&options) ? EXIT_SUCCESS : EXIT_FAILURE;
   }
   if (options.all) {
     return print_table(&options) ? EXIT_SUCCESS : EXIT_FAILURE;
