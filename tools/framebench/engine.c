@@ -45,7 +45,6 @@ static bool take_memory(struct engine *engine, size_t bytes, struct problem *pro
   }
   engine->memory = memory;
   engine->memory_bytes = bytes;
-  memset(memory, 0x3c, bytes); /* small floats everywhere */
   return true;
 }
 
@@ -221,6 +220,15 @@ bool engine_run_for(struct engine *engine, double seconds, struct engine_figures
     frames = wanted > 8.0 * engine->setup.slots ? (uint64_t)wanted : 8 * (uint64_t)engine->setup.slots;
   }
   return engine_run(engine, frames, NULL, 0, figures, problem);
+}
+
+double engine_ideal(const struct engine_figures *figures, unsigned slots, unsigned kernels) {
+  enum { MANY = 500 }; /* so that the first and the last one's waiting hardly counts */
+  struct overlap_work work = {.kernels = kernels, .slots = slots};
+  for (int engine = 0; engine < OVERLAP_ENGINES && figures->timed > 0; engine++) {
+    work.service[engine] = figures->service[engine] / (double)figures->timed;
+  }
+  return overlap_wall(&work, MANY) / MANY;
 }
 
 /* -- chains --------------------------------------------------------------------------------------------------------- */

@@ -19,7 +19,6 @@ struct engine_setup {
   const struct gpu_chain *chain; /* must outlive the engine */
   unsigned slots;
   enum engine_completion completion;
-  bool graph;    /* one launch a frame instead of one a step */
   bool pageable; /* memory that is not registered with the device */
 };
 
@@ -43,6 +42,10 @@ bool engine_run(struct engine *engine, uint64_t frames, struct overlap_frame *sp
 
 /* Runs as many frames as take about `seconds`, after some that tell how many that is. */
 bool engine_run_for(struct engine *engine, double seconds, struct engine_figures *figures, struct problem *problem);
+
+/* The ideal of the figures' own service times with so many slots, in microseconds a frame; `kernels` as in
+ * struct overlap_work. */
+double engine_ideal(const struct engine_figures *figures, unsigned slots, unsigned kernels);
 
 /* A chain of one stage with one parameter or none (`parameter` NULL) on a tensor of floats. NULL on a problem. */
 struct gpu_chain *engine_chain(size_t frame_bytes, const char *stage, const char *parameter, double value,

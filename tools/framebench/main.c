@@ -22,6 +22,14 @@ static const struct command {
      "Measures copies, launches, completion, sockets without a GPU, and frames back to back in a bare loop, with the\n"
      "engine of framed beside it. --quick takes small sizes and few rounds, to see that it works.",
      command_limits},
+    {"overlap", "[--json] [--quick] [--backend cpu|cuda] [--device N] [--svg FILE] [--witness]",
+     "the same work serially and with 1 to 8 slots",
+     "Measures frames of 4 KiB to 24 MiB with kernels that take next to nothing, and half, as long and twice as long as\n"
+     "a copy: serially, and with 1, 2, 3, 4 and 8 slots, told by spin or callback; each beside what its own copies and\n"
+     "kernels allow. Then the programs that textbooks show, and a timeline of some frames.\n"
+     "  --svg FILE     write the timeline as a picture, too\n"
+     "  --witness      compare the engine's times with those that CUPTI records",
+     command_overlap},
 };
 enum { COMMAND_COUNT = sizeof commands / sizeof commands[0] };
 
