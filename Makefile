@@ -101,7 +101,7 @@ gpu_objects    := $(call objects,$(gpu_sources) $(cuda_kernels))
 daemon_objects := $(call objects,$(daemon_sources))
 framectl_objects := $(call objects,$(wildcard tools/framectl/*.c))
 # The daemon's names and arithmetic that its tools use too.
-shared_objects := $(call objects,daemon/ledger.c daemon/overlap.c)
+shared_objects := $(call objects,daemon/ledger.c daemon/overlap.c config/units.c)
 # Besides its own files, what framebench shares with framectl and the daemon.
 framebench_objects := $(call objects,$(framebench_sources) $(addprefix tools/framectl/,problem.c text.c)) $(shared_objects)
 
@@ -177,7 +177,7 @@ unit_layers_config := $(config_objects)
 unit_layers_gpu    := $(gpu_objects) $(call objects,tests/gpu/cases.c tests/gpu/compare.c)
 unit_layers_daemon := $(config_objects) $(gpu_objects) $(daemon_objects)
 unit_layers_status := $(config_objects) $(call objects,$(addprefix daemon/,status.c document.c metrics.c page.c http.c \
-                      http_request.c histogram.c ledger.c overlap.c failure.c))
+                      http_request.c histogram.c ledger.c overlap.c diagnosis.c failure.c))
 unit_layers_road   := $(call objects,$(addprefix daemon/,slot.c road.c account.c fill.c dispatch.c completion.c emit.c \
                       protocol.c protocol_y4m.c ledger.c histogram.c sink.c sink_readers.c sink_arrival.c sink_rest.c sink_file.c handoff.c ring.c lane.c \
                       mailbox.c failure.c) \

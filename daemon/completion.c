@@ -20,11 +20,16 @@ static void record_times(struct road *road, const struct slot *slot, int64_t now
 }
 
 static void complete(struct road *road, struct slot *slot, int64_t now) {
+  struct session_view *view = &road->account->now;
   slot->frame.seen = now;
   record_times(road, slot, now);
   slot_move(&road->ring, slot, SLOT_DONE);
-  road->account->now.completed++;
-  road->account->now.last_completion = now;
+  view->completed++;
+  view->last_completion = now;
+  if (view->submitted == view->completed) {
+    view->busy += now - view->busy_since;
+    view->busy_since = 0;
+  }
   road->active = now;
   road->armed = false;
 }

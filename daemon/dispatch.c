@@ -10,6 +10,7 @@ static void submit(struct road *road, struct slot *slot, int64_t now) {
   struct session_view *view = &road->account->now;
   if (view->submitted == view->completed) {
     view->last_completion = now; /* the device had nothing to do until now */
+    view->busy_since = now;
   }
   road->restart_owed = false;
   slot->frame.dispatched = now;

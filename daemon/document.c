@@ -49,6 +49,18 @@ static json_t *throughput_document(const struct pipeline_snapshot *snapshot) {
                    "out_bytes_per_s", number(snapshot->out_bytes_per_s), "window_s", number(snapshot->seconds));
 }
 
+/* What the slots win, what bounds the pipeline, and the figures behind that, from which `framectl plan` goes on. */
+static json_t *overlap_document(const struct pipeline_snapshot *snapshot) {
+  const struct diagnosis *diagnosis = &snapshot->diagnosis;
+  json_t *document = json_pack("{s:o, s:o, s:o, s:s, s:s, s:o}", "ratio", number(diagnosis->ratio), "speedup",
+                               number(diagnosis->speedup), "ideal_speedup", number(diagnosis->ideal_speedup), "bound_by",
+                               bound_names[diagnosis->bound_by], "advice", diagnosis->advice, "gain", number(diagnosis->gain));
+  json_object_set_new(document, "slots", json_integer(diagnosis->work.slots));
+  json_object_set_new(document, "kernels_at_once", json_integer(diagnosis->work.kernels));
+  json_object_set_new(document, "turnaround_us", number(diagnosis->work.turnaround));
+  return document;
+}
+
 /* Where frames go in or results come out: {"socket": path} or {"file": path} or {"reply": true}, and what they are. */
 static json_t *end_document(enum config_endpoint endpoint, const char *path, enum config_protocol protocol, size_t bytes) {
   json_t *document = json_pack("{s:s, s:o}", "protocol", config_protocol_names[protocol], "frame_bytes", count(bytes));
@@ -95,6 +107,7 @@ static json_t *pipeline_document(const struct pipeline_snapshot *snapshot, const
   json_object_set_new(document, "frames", frames_document(&snapshot->ledger));
   json_object_set_new(document, "throughput", throughput_document(snapshot));
   json_object_set_new(document, "latency_us", latency_document(snapshot->latency));
+  json_object_set_new(document, "overlap", overlap_document(snapshot));
   add_ends(document, snapshot, config);
   return document;
 }

@@ -2,6 +2,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -167,6 +168,15 @@ unsigned lane_index(const struct lane *lane) { return lane->index; }
 void lane_post(struct lane *lane, struct message *message) { mailbox_post(&lane->mailbox, message); }
 
 int64_t lane_heartbeat(const struct lane *lane) { return atomic_load_explicit(&lane->heartbeat, memory_order_relaxed); }
+
+int64_t lane_processor_time(const struct lane *lane) {
+  clockid_t clock;
+  struct timespec used;
+  if (pthread_getcpuclockid(lane->thread, &clock) != 0 || clock_gettime(clock, &used) != 0) {
+    return 0;
+  }
+  return (int64_t)used.tv_sec * NS_PER_S + used.tv_nsec;
+}
 
 uv_loop_t *lane_loop(struct lane *lane) { return &lane->loop; }
 

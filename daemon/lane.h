@@ -38,6 +38,8 @@ unsigned lane_index(const struct lane *lane);
 void lane_post(struct lane *lane, struct message *message);
 /* From any thread: CLOCK_MONOTONIC ns of the last finished turn; a lane beats at least ten times a second. */
 int64_t lane_heartbeat(const struct lane *lane);
+/* From any thread: the processor time that its thread has used, in ns; 0 where the system does not say. */
+int64_t lane_processor_time(const struct lane *lane);
 
 /* -- on the lane ---------------------------------------------------------------------------------------------- */
 

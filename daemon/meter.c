@@ -47,3 +47,12 @@ struct meter_rates meter_rates(const struct reading *now, const struct reading *
   rates.out_bytes_per_s = (double)(now->ledger.out_bytes - before->ledger.out_bytes) / rates.seconds;
   return rates;
 }
+
+double meter_lane_share(const struct reading *now, const struct reading *before) {
+  int64_t busiest = 0;
+  for (unsigned i = 0; i < METER_LANES; i++) {
+    int64_t used = before->lane_time[i] > 0 ? now->lane_time[i] - before->lane_time[i] : 0;
+    busiest = used > busiest ? used : busiest;
+  }
+  return now->at > before->at ? (double)busiest / (double)(now->at - before->at) : 0;
+}

@@ -11,13 +11,15 @@
 #include "daemon/histogram.h"
 #include "daemon/ledger.h"
 
-enum { METER_INTERVAL_MS = 2000, METER_READINGS = 5 }; /* ten seconds */
+enum { METER_INTERVAL_MS = 2000, METER_READINGS = 5, METER_LANES = 256 }; /* ten seconds */
 
 struct reading {
   int64_t at;    /* CLOCK_MONOTONIC ns */
   int64_t began; /* likewise, of the first frame ever; 0 before it */
   struct ledger ledger;
   struct histogram_view steps[STEP_COUNT];
+  int64_t busy;                   /* ns with frames on the device, of all sessions together */
+  int64_t lane_time[METER_LANES]; /* ns of processor that each of its lanes has used; 0: not one of its lanes */
 };
 
 struct meter;
@@ -38,5 +40,8 @@ struct meter_rates {
 /* What happened between two readings; all 0 if no time has passed. The time before the first frame ever does not count, but
  * a second at least does: a single frame has no rate. */
 struct meter_rates meter_rates(const struct reading *now, const struct reading *before);
+
+/* The share of the time between two readings in which its busiest lane used a processor; 0 if no time has passed. */
+double meter_lane_share(const struct reading *now, const struct reading *before);
 
 #endif

@@ -45,6 +45,24 @@ static const struct {
     {"framed_refused_clients_total", "counter", "Producers and readers that were turned away.", refused},
 };
 
+typedef double snapshot_measure(const struct pipeline_snapshot *snapshot);
+
+static double busy_seconds(const struct pipeline_snapshot *snapshot) { return snapshot->busy_s; }
+static double overlap_share(const struct pipeline_snapshot *snapshot) { return snapshot->diagnosis.ratio; }
+static double overlap_speedup(const struct pipeline_snapshot *snapshot) { return snapshot->diagnosis.speedup; }
+
+/* One measure a pipeline. */
+static const struct {
+  const char *name, *type, *help;
+  snapshot_measure *measure;
+} measures[] = {
+    {"framed_device_busy_seconds_total", "counter", "Time with frames on the device, of all sessions together.", busy_seconds},
+    {"framed_overlap_ratio", "gauge", "Share of the engines' work of the last ten seconds that was hidden behind other work.",
+     overlap_share},
+    {"framed_overlap_speedup", "gauge", "Work of the engines in the last ten seconds over the time with frames on the device.",
+     overlap_speedup},
+};
+
 /* -- the text format ------------------------------------------------------------------------------------------------ */
 
 static void write_head(FILE *out, const char *name, const char *type, const char *help) {
@@ -108,6 +126,28 @@ static void write_figures(const struct report *report) {
       const struct pipeline_snapshot *snapshot = &report->pipelines[p];
       write_count(report->out, figures[i].name, (struct label[]){{"pipeline", snapshot->name}, {0}},
                   figures[i].figure(snapshot));
+    }
+  }
+}
+
+static void write_measures(const struct report *report) {
+  for (size_t i = 0; i < sizeof measures / sizeof measures[0]; i++) {
+    write_head(report->out, measures[i].name, measures[i].type, measures[i].help);
+    for (unsigned p = 0; p < report->view.pipeline_count; p++) {
+      const struct pipeline_snapshot *snapshot = &report->pipelines[p];
+      write_labels(report->out, measures[i].name, (struct label[]){{"pipeline", snapshot->name}, {0}});
+      fprintf(report->out, "%.9g\n", measures[i].measure(snapshot));
+    }
+  }
+}
+
+static void write_bounds(const struct report *report) {
+  write_head(report->out, "framed_pipeline_bound", "gauge", "1 for what bounds a pipeline, 0 for all others.");
+  for (unsigned p = 0; p < report->view.pipeline_count; p++) {
+    const struct pipeline_snapshot *snapshot = &report->pipelines[p];
+    for (int bound = 0; bound < BOUND_COUNT; bound++) {
+      const struct label labels[] = {{"pipeline", snapshot->name}, {"by", bound_names[bound]}, {0}};
+      write_count(report->out, "framed_pipeline_bound", labels, (int)snapshot->diagnosis.bound_by == bound);
     }
   }
 }
@@ -185,7 +225,9 @@ char *metrics_text(struct server *server) {
   if (report.out) {
     write_daemon(&report);
     write_figures(&report);
+    write_measures(&report);
     write_states(&report);
+    write_bounds(&report);
     write_fates(&report);
     write_latencies(&report);
     if (fclose(report.out) != 0) {

@@ -9,6 +9,7 @@
 #define FRAMED_DAEMON_PIPELINE_H
 
 #include "daemon/answer.h"
+#include "daemon/diagnosis.h"
 #include "daemon/engine.h"
 #include "daemon/session.h"
 #include "daemon/sink.h"
@@ -117,6 +118,8 @@ struct pipeline_snapshot {
   struct ledger ledger;
   double seconds; /* length of the window behind the next lines, up to 10 s */
   double fps, in_bytes_per_s, out_bytes_per_s;
+  struct diagnosis diagnosis;                   /* of the window */
+  double busy_s;                                /* with frames on the device since the start; of all sessions the sum */
   struct histogram_summary latency[STEP_COUNT]; /* over the window */
   struct histogram_view cumulative[STEP_COUNT]; /* since the start */
   char input[FORMAT_TEXT], output[FORMAT_TEXT]; /* formats */

@@ -80,9 +80,24 @@ bool pipeline_progressed_since(const struct pipeline *pipeline, int64_t then) {
   return true;
 }
 
-static void read_now(const struct pipeline *pipeline, struct reading *reading) {
-  memset(reading, 0, sizeof *reading);
-  reading->at = clock_now();
+static void read_lane(const struct lane *lane, struct reading *reading) {
+  int64_t *time = &reading->lane_time[lane_index(lane) % METER_LANES];
+  if (*time == 0) {
+    *time = lane_processor_time(lane);
+  }
+}
+
+static void read_lanes(const struct pipeline *pipeline, struct reading *reading) {
+  for (unsigned i = 0; i < intake_seats(pipeline->intake); i++) {
+    read_lane(pipeline->lanes[i], reading);
+  }
+  if (pipeline->sink_lane) {
+    read_lane(pipeline->sink_lane, reading);
+  }
+}
+
+/* Ledgers, when it all began, and the time on the device, from one look at each session. */
+static void read_sessions(const struct pipeline *pipeline, struct reading *reading) {
   for (unsigned i = 0; i < intake_seats(pipeline->intake); i++) {
     struct session_view view;
     session_read(intake_session(pipeline->intake, i), &view);
@@ -90,6 +105,16 @@ static void read_now(const struct pipeline *pipeline, struct reading *reading) {
     if (view.began != 0 && (reading->began == 0 || view.began < reading->began)) {
       reading->began = view.began;
     }
+    reading->busy += view.busy + (view.busy_since != 0 && view.busy_since < reading->at ? reading->at - view.busy_since : 0);
+  }
+}
+
+static void read_now(const struct pipeline *pipeline, struct reading *reading) {
+  memset(reading, 0, sizeof *reading);
+  reading->at = clock_now();
+  read_sessions(pipeline, reading);
+  read_lanes(pipeline, reading);
+  for (unsigned i = 0; i < intake_seats(pipeline->intake); i++) {
     for (enum step step = 0; step < STEP_COUNT; step++) {
       histogram_read(session_histogram(intake_session(pipeline->intake, i), step), &reading->steps[step]);
     }
@@ -123,6 +148,42 @@ static void fill_clients(const struct pipeline *pipeline, struct pipeline_snapsh
   }
 }
 
+/* Frames that came too fast for what was behind. */
+static uint64_t overtaken(const struct ledger *ledger) {
+  return ledger->fates[FATE_OLDEST] + ledger->fates[FATE_NEWEST] + ledger->fates[FATE_LATE];
+}
+
+static enum standing standing_of(enum session_waiting waiting) {
+  static const enum standing standings[] = {
+      [WAITING_FOR_NOTHING] = STANDING_NOT, [WAITING_FOR_PRODUCER] = STANDING_SOURCE, [WAITING_FOR_FRAMES] = STANDING_SOURCE,
+      [WAITING_FOR_GPU] = STANDING_DEVICE,  [WAITING_FOR_READER] = STANDING_READER,   [WAITING_FOR_RESUME] = STANDING_RESUME,
+  };
+  return standings[waiting];
+}
+
+static void fill_diagnosis(const struct pipeline *pipeline, struct pipeline_snapshot *snapshot, const struct reading *now,
+                           const struct reading *before) {
+  const struct config_pipeline *config = pipeline->config;
+  struct diagnosis_figures figures = {
+      .seconds = snapshot->seconds,
+      .busy_s = (double)(now->busy - before->busy) / (double)NS_PER_S,
+      .frames = (double)snapshot->latency[STEP_QUEUE].count,
+      .dropped = (double)(overtaken(&now->ledger) - overtaken(&before->ledger)),
+      .slots = config->slots,
+      .sessions = snapshot->sessions,
+      .kernels = gpu_kernels_at_once(engine_device(pipeline->setup.engine, config->device)),
+      .lane_share = meter_lane_share(now, before),
+      .standing = standing_of(snapshot->waiting),
+      .spins = config->completion == CONFIG_COMPLETION_SPIN,
+      .lossless = config->sink.endpoint != CONFIG_SOCKET || config->sink.overload == CONFIG_SINK_BLOCK,
+  };
+  for (enum step step = 0; step < STEP_COUNT; step++) {
+    figures.step[step] = snapshot->latency[step].mean;
+  }
+  diagnose(&figures, &snapshot->diagnosis);
+  snapshot->busy_s = (double)now->busy / (double)NS_PER_S;
+}
+
 static void fill_figures(const struct pipeline *pipeline, struct pipeline_snapshot *snapshot, struct reading *now) {
   const struct reading *before = meter_oldest(pipeline->meter);
   struct meter_rates rates = meter_rates(now, before);
@@ -135,6 +196,7 @@ static void fill_figures(const struct pipeline *pipeline, struct pipeline_snapsh
     snapshot->latency[step] = histogram_summarize(&now->steps[step], &before->steps[step]);
     snapshot->cumulative[step] = now->steps[step];
   }
+  fill_diagnosis(pipeline, snapshot, now, before);
 }
 
 void pipeline_snapshot(struct pipeline *pipeline, struct pipeline_snapshot *snapshot) {

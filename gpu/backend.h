@@ -39,6 +39,7 @@ enum gpu_condition { GPU_ALIVE, GPU_DYING, GPU_LOST };
 struct gpu_device {
   const struct gpu_backend *backend;
   char name[GPU_NAME];
+  unsigned workers; /* 0: kernels run one after the other */
   _Atomic enum gpu_condition condition;
   struct gpu_error cause;
 };

@@ -367,6 +367,7 @@ struct gpu_device *cpu_open(unsigned workers, struct gpu_error *error) {
   device->base.backend = &cpu_backend;
   cpu_host_name(device->base.name);
   workers = workers ? workers : cpu_host_processors();
+  device->base.workers = workers;
   int code;
   /* On one or two processors a worker that spins would only keep a lane from running. */
   device->pool = pool_new(workers, cpu_host_processors() > 2, &code);

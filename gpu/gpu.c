@@ -53,6 +53,8 @@ const char *gpu_backend_name(const struct gpu_device *device) { return device->b
 
 const char *gpu_device_name(const struct gpu_device *device) { return device->name; }
 
+unsigned gpu_kernels_at_once(const struct gpu_device *device) { return device->workers > 0 ? device->workers : 1; }
+
 bool gpu_memory(const struct gpu_device *device, size_t *available, size_t *total) {
   return !gpu_device_is_dead(device, NULL) && device->backend->memory(device, available, total);
 }

@@ -36,6 +36,8 @@ struct gpu_device *gpu_close(struct gpu_device *device);
 
 const char *gpu_backend_name(const struct gpu_device *device); /* "cuda" or "cpu" */
 const char *gpu_device_name(const struct gpu_device *device);  /* "NVIDIA H200", or the processor's name */
+/* Of how many slots the device works on stages at once: 1 for a GPU, whose kernels take all of it, else the workers. */
+unsigned gpu_kernels_at_once(const struct gpu_device *device);
 /* Free and total memory of the device in bytes; of the host for the CPU backend. */
 bool gpu_memory(const struct gpu_device *device, size_t *available, size_t *total);
 

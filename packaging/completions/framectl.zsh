@@ -16,13 +16,21 @@ _framectl() {
     '(-s --socket)'{-s,--socket}'[status socket of the daemon]:socket:_files' \
     '--json[print JSON]' \
     '--frames[pull\: end after that many results]:number' \
+    '--h2d[plan\: time of the copy in]:time' \
+    '--kernel[plan\: time of the kernel]:time' \
+    '--d2h[plan\: time of the copy out]:time' \
+    '--turnaround[plan\: time of the host between two frames of a slot]:time' \
+    '--slots[plan\: number of slots]:number' \
+    '--chunks[plan\: pieces that the work is cut into]:number' \
+    '--from[plan\: pipeline whose measured times are taken]:pipeline:_framectl_pipelines' \
     '--force[push, pull\: also with a terminal]' \
     '(- *)--help[print a summary]' \
     '(- *)--version[print the version]' \
     '1:command:((status\:"the state of all pipelines, or of one" metrics\:"metrics as Prometheus reads them"
       top\:"a live table" reload\:"read the configuration again" drain\:"finish what is in flight, take nothing new"
       pause\:"take no frames until resume" resume\:"take frames again" check\:"check a configuration file"
-      push\:"send standard input to a pipeline" pull\:"write results to standard output"))' \
+      push\:"send standard input to a pipeline" pull\:"write results to standard output"
+      plan\:"say what slots would win"))' \
     '*::argument:->argument'
   [[ $state == argument ]] || return
   case $line[1] in

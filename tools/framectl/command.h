@@ -6,18 +6,22 @@
 
 #include "tools/framectl/problem.h"
 
+/* Options of `plan`, as they stand on the command line. */
+enum plan_option { PLAN_H2D, PLAN_KERNEL, PLAN_D2H, PLAN_TURNAROUND, PLAN_SLOTS, PLAN_CHUNKS, PLAN_FROM, PLAN_OPTIONS };
+
 struct invocation {
-  const char *socket;  /* of the daemon */
-  const char *operand; /* a pipeline's name or a file; NULL: none */
-  bool json;           /* print JSON */
-  bool colour;         /* standard output is a terminal that shows colours */
-  bool force;          /* binary data to a terminal */
-  uint64_t frames;     /* stop after that many; 0: go on */
+  const char *socket;             /* of the daemon */
+  const char *operand;            /* a pipeline's name or a file; NULL: none */
+  bool json;                      /* print JSON */
+  bool colour;                    /* standard output is a terminal that shows colours */
+  bool force;                     /* binary data to a terminal */
+  uint64_t frames;                /* stop after that many; 0: go on, or as many as the command thinks fit */
+  const char *plan[PLAN_OPTIONS]; /* NULL: not given */
 };
 
 typedef bool command_run(const struct invocation *invocation, struct problem *problem);
 
 command_run command_status, command_metrics, command_top, command_reload, command_drain, command_pause, command_resume,
-    command_check, command_push, command_pull;
+    command_check, command_push, command_pull, command_plan;
 
 #endif

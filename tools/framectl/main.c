@@ -12,15 +12,33 @@
 
 #define DEFAULT_SOCKET "/run/framed/status.sock"
 
-enum option_id { OPTION_JSON = 1, OPTION_FORCE = 2, OPTION_FRAMES = 4 }; /* bits: those that not every command takes */
+/* Options that not every command takes; those of `plan` follow in the order of enum plan_option. */
+enum option_id { OPTION_JSON, OPTION_FORCE, OPTION_FRAMES, OPTION_PLAN, OPTION_COUNT = OPTION_PLAN + PLAN_OPTIONS };
+#define TAKES(option)    (1U << (option))
+#define TAKES_PLAN_TIMES (((1U << PLAN_OPTIONS) - 1) << OPTION_PLAN)
+
+static const struct {
+  const char *name, *value; /* NULL: takes none */
+} option_table[OPTION_COUNT] = {
+    [OPTION_JSON] = {"json", NULL},
+    [OPTION_FORCE] = {"force", NULL},
+    [OPTION_FRAMES] = {"frames", "N"},
+    [OPTION_PLAN + PLAN_H2D] = {"h2d", "TIME"},
+    [OPTION_PLAN + PLAN_KERNEL] = {"kernel", "TIME"},
+    [OPTION_PLAN + PLAN_D2H] = {"d2h", "TIME"},
+    [OPTION_PLAN + PLAN_TURNAROUND] = {"turnaround", "TIME"},
+    [OPTION_PLAN + PLAN_SLOTS] = {"slots", "N"},
+    [OPTION_PLAN + PLAN_CHUNKS] = {"chunks", "N"},
+    [OPTION_PLAN + PLAN_FROM] = {"from", "PIPELINE"},
+};
 
 static const struct command {
   const char *name, *operand; /* NULL: takes none; in brackets: may be left out */
-  unsigned options;
+  unsigned options;           /* a bit for each of enum option_id */
   const char *summary, *help;
   command_run *run;
 } commands[] = {
-    {"status", "[PIPELINE]", OPTION_JSON, "show all pipelines, or one with its ledger and latencies",
+    {"status", "[PIPELINE]", TAKES(OPTION_JSON), "show all pipelines, or one with its ledger and latencies",
      "Shows for each pipeline its state, what it waits for, frames and bytes a second, the latency of frames from first\n"
      "byte in to last byte out, and how many were dropped for which reason. With PIPELINE: where its frames come from and\n"
      "go to, the account of all frames, and the latency of each step of their road over the last ten seconds.",
@@ -31,37 +49,48 @@ static const struct command {
      "Shows the pipelines every second until q is pressed; ? lists the keys. Pipelines can be paused and resumed.\n"
      "PIPELINE is the one selected at first.",
      command_top},
-    {"reload", NULL, OPTION_JSON, "put the changed configuration in force",
+    {"reload", NULL, TAKES(OPTION_JSON), "put the changed configuration in force",
      "Makes the daemon read its configuration again. With an error in it the old one stays in force, the error is\n"
      "printed, and the exit status is 1.",
      command_reload},
-    {"drain", "PIPELINE", OPTION_JSON, "stop taking frames and wait until none is in flight",
+    {"drain", "PIPELINE", TAKES(OPTION_JSON), "stop taking frames and wait until none is in flight",
      "Answers when nothing is in flight, or with exit status 1 after `drain_timeout`. Clients stay connected.\n"
      "`framectl resume PIPELINE` ends it.",
      command_drain},
-    {"pause", "PIPELINE", OPTION_JSON, "stop taking frames", "Answers at once. `framectl resume PIPELINE` ends it.",
+    {"pause", "PIPELINE", TAKES(OPTION_JSON), "stop taking frames", "Answers at once. `framectl resume PIPELINE` ends it.",
      command_pause},
-    {"resume", "PIPELINE", OPTION_JSON, "take frames again", "Ends pause and drain.", command_resume},
+    {"resume", "PIPELINE", TAKES(OPTION_JSON), "take frames again", "Ends pause and drain.", command_resume},
     {"check", "[FILE]", 0, "check a configuration file without using it",
      "Runs `framed --check` on FILE (default: framed's own), and exits as that does: 0 if the file is valid, 78 if not.",
      command_check},
-    {"push", "PIPELINE", OPTION_FORCE, "send frames from standard input to a pipeline",
+    {"push", "PIPELINE", TAKES(OPTION_FORCE), "send frames from standard input to a pipeline",
      "Copies standard input to the pipeline's source socket and waits where the pipeline pushes back. If its sink is\n"
      "`reply`, writes the results to standard output. Says on standard error how much it was.\n"
      "  --force        also with a terminal in place of a file or pipe",
      command_push},
-    {"pull", "PIPELINE", OPTION_FORCE | OPTION_FRAMES, "write a pipeline's results to standard output",
+    {"pull", "PIPELINE", TAKES(OPTION_FORCE) | TAKES(OPTION_FRAMES), "write a pipeline's results to standard output",
      "Reads from the pipeline's sink socket until it ends. Says on standard error how much it was.\n"
      "  --frames N     stop after N whole results\n"
      "  --force        also to a terminal",
      command_pull},
+    {"plan", NULL, TAKES(OPTION_JSON) | TAKES(OPTION_FRAMES) | TAKES_PLAN_TIMES,
+     "say what slots would win, from the times of copies and kernel",
+     "Says how long frames take on so many slots, draws when which engine serves which frame, and names the bound that no\n"
+     "number of slots beats. Each engine serves one frame at a time, and a slot's next copy in waits for its last copy out.\n"
+     "  --h2d TIME     copy in: 30ms, 7.5us; --kernel and --d2h (copy out) likewise\n"
+     "  --chunks N     the times are of one piece of work that is cut into N chunks\n"
+     "  --frames N     the times are of each of N frames (default: 1000)\n"
+     "  --slots N      2 is ping-pong (the default), up to 64\n"
+     "  --turnaround TIME   how long the host keeps a slot between its copy out and its next copy in (default: 0us)\n"
+     "  --from PIPELINE     take times, slots and turnaround as a running daemon measured them in the last ten seconds",
+     command_plan},
 };
 enum { COMMAND_COUNT = sizeof commands / sizeof commands[0] };
 
 struct command_line {
   struct invocation invocation;
   const struct command *command;
-  unsigned options; /* given, of enum option_id */
+  unsigned options; /* given; a bit for each of enum option_id */
   bool wants_help, wants_version;
 };
 
@@ -75,16 +104,21 @@ static void print_help(void) {
   }
   printf("\n"
          "  -s, --socket SOCKET  the daemon's status socket (default: $FRAMED_SOCKET, or " DEFAULT_SOCKET ")\n"
-         "  --json               print JSON: status, reload, drain, pause, resume\n"
+         "  --json               print JSON: status, reload, drain, pause, resume, plan\n"
          "  -h, --help           this, or with a command what it does\n"
          "  --version            print the version\n\n"
          "Exit status: 0 fine, 1 the daemon said no, 64 usage, 69 no daemon there, 70 internal error.\n");
 }
 
 static void print_command_help(const struct command *command) {
-  printf("usage: framectl [-s SOCKET] %s%s%s%s%s\n\n%s\n", command->name, command->options & OPTION_JSON ? " [--json]" : "",
-         command->options & OPTION_FRAMES ? " [--frames N]" : "", command->operand ? " " : "",
-         command->operand ? command->operand : "", command->help);
+  printf("usage: framectl [-s SOCKET] %s", command->name);
+  for (int option = 0; option < OPTION_COUNT; option++) {
+    if (command->options & TAKES(option)) {
+      const char *value = option_table[option].value;
+      printf(" [--%s%s%s]", option_table[option].name, value ? " " : "", value ? value : "");
+    }
+  }
+  printf("%s%s\n\n%s\n", command->operand ? " " : "", command->operand ? command->operand : "", command->help);
 }
 
 /* -- reading the command line ------------------------------------------------------------------------------------- */
@@ -110,6 +144,25 @@ static bool parse_frames(const char *text, uint64_t *frames, struct problem *pro
   return true;
 }
 
+enum { OPTION_VALUES = 256 }; /* getopt's answers for enum option_id begin there */
+
+static bool take_command_option(enum option_id option, struct command_line *line, struct problem *problem) {
+  line->options |= TAKES(option);
+  switch (option) {
+  case OPTION_JSON:
+    line->invocation.json = true;
+    return true;
+  case OPTION_FORCE:
+    line->invocation.force = true;
+    return true;
+  case OPTION_FRAMES:
+    return parse_frames(optarg, &line->invocation.frames, problem);
+  default:
+    line->invocation.plan[option - OPTION_PLAN] = optarg;
+    return true;
+  }
+}
+
 static bool take_option(int option, struct command_line *line, char **arguments, struct problem *problem) {
   switch (option) {
   case 's':
@@ -121,32 +174,22 @@ static bool take_option(int option, struct command_line *line, char **arguments,
   case 'V':
     line->wants_version = true;
     return true;
-  case 'j':
-    line->invocation.json = true;
-    line->options |= OPTION_JSON;
-    return true;
-  case 'f':
-    line->invocation.force = true;
-    line->options |= OPTION_FORCE;
-    return true;
-  case 'n':
-    line->options |= OPTION_FRAMES;
-    return parse_frames(optarg, &line->invocation.frames, problem);
   case ':':
     return problem_set(problem, EXIT_STATUS_USAGE, "see `framectl --help`", "%s needs a value", arguments[optind - 1]);
-  default:
+  case '?':
     return problem_set(problem, EXIT_STATUS_USAGE, "see `framectl --help`", "there is no option %s", arguments[optind - 1]);
+  default:
+    return take_command_option((enum option_id)(option - OPTION_VALUES), line, problem);
   }
 }
 
 static bool read_options(int count, char **arguments, struct command_line *line, struct problem *problem) {
-  static const struct option options[] = {{"socket", required_argument, NULL, 's'},
-                                          {"json", no_argument, NULL, 'j'},
-                                          {"force", no_argument, NULL, 'f'},
-                                          {"frames", required_argument, NULL, 'n'},
-                                          {"help", no_argument, NULL, 'h'},
-                                          {"version", no_argument, NULL, 'V'},
-                                          {NULL, 0, NULL, 0}};
+  struct option options[OPTION_COUNT + 4] = {
+      {"socket", required_argument, NULL, 's'}, {"help", no_argument, NULL, 'h'}, {"version", no_argument, NULL, 'V'}};
+  for (int option = 0; option < OPTION_COUNT; option++) {
+    int argument = option_table[option].value ? required_argument : no_argument;
+    options[option + 3] = (struct option){option_table[option].name, argument, NULL, OPTION_VALUES + option};
+  }
   opterr = 0;
   int option;
   while ((option = getopt_long(count, arguments, ":s:h", options, NULL)) != -1) {
@@ -157,13 +200,21 @@ static bool read_options(int count, char **arguments, struct command_line *line,
   return true;
 }
 
+static bool check_options(const struct command_line *line, struct problem *problem) {
+  unsigned foreign = line->options & ~line->command->options;
+  for (int option = 0; option < OPTION_COUNT; option++) {
+    if (foreign & TAKES(option)) {
+      return problem_set(problem, EXIT_STATUS_USAGE, NULL, "'%s' does not take --%s", line->command->name,
+                         option_table[option].name);
+    }
+  }
+  return true;
+}
+
 static bool read_operands(int count, char **operands, struct command_line *line, struct problem *problem) {
   const struct command *command = line->command;
-  if (line->options & ~command->options) {
-    return problem_set(problem, EXIT_STATUS_USAGE, NULL, "'%s' does not take %s", command->name,
-                       line->options & ~command->options & OPTION_JSON     ? "--json"
-                       : line->options & ~command->options & OPTION_FRAMES ? "--frames"
-                                                                           : "--force");
+  if (!check_options(line, problem)) {
+    return false;
   }
   if (count > (command->operand ? 1 : 0)) {
     return problem_set(problem, EXIT_STATUS_USAGE, NULL, "'%s' takes nothing more: %s", command->name, operands[count - 1]);

@@ -13,7 +13,7 @@
 #include "tools/framectl/text.h"
 
 enum { PAIR_GOOD = 1, PAIR_WARNING, PAIR_BAD, PAIR_DIM };
-enum { FRAME_LINES = 5, LATENCY_LINES = STEP_COUNT + 1 };
+enum { FRAME_LINES = 6, LATENCY_LINES = STEP_COUNT + 1 };
 
 static SCREEN *terminal;
 
@@ -186,8 +186,10 @@ static void draw_frames(int y, const struct pipeline_view *view, const struct hi
   put(y + 2, 0, A_NORMAL, "frames in %llu, emitted %llu, in flight %llu", (unsigned long long)view->in,
       (unsigned long long)view->fates[FATE_EMITTED], (unsigned long long)view->in_flight);
   draw_drops(y + 3, view);
+  put(y + 4, 0, A_NORMAL, "overlap %.2f times, %.2f at best; bound by %s: %s", view->overlap.speedup,
+      view->overlap.ideal_speedup, view->overlap.bound_by, view->overlap.advice);
   if (line) {
-    draw_graph(y + 4, line);
+    draw_graph(y + 5, line);
   }
 }
 

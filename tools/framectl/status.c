@@ -54,12 +54,13 @@ static void add_row(struct table *table, const struct pipeline_view *view) {
   table_cell(table, COLOUR_NONE, "%s/s", text_bytes(text, view->out_bytes_per_s));
   table_cell(table, COLOUR_NONE, "%s", total->count ? text_duration(text, total->p50) : "-");
   table_cell(table, COLOUR_NONE, "%s", total->count ? text_duration(text, total->p99) : "-");
+  table_cell(table, COLOUR_NONE, "%s", view->overlap.bound_by[0] ? view->overlap.bound_by : "-");
   describe_drops(view, drops, sizeof drops);
   table_cell(table, view_dropped(view) ? COLOUR_RED : COLOUR_NONE, "%s", drops);
 }
 
 static bool print_all(json_t *document, bool colour, struct problem *problem) {
-  struct table *table = table_new("PIPELINE|STATE|WAITS FOR|>EMITTED|>FPS|>IN|>OUT|>P50|>P99|DROPPED");
+  struct table *table = table_new("PIPELINE|STATE|WAITS FOR|>EMITTED|>FPS|>IN|>OUT|>P50|>P99|BOUND BY|DROPPED");
   if (!table) {
     return report_no_memory(problem);
   }
@@ -104,8 +105,18 @@ static void print_pipeline(const struct pipeline_view *view, bool colour) {
   printf("  clients   producers: %llu of %llu, readers: %llu; refused: %llu, results missed by slow readers: %llu\n",
          (unsigned long long)view->sessions, (unsigned long long)view->clients, (unsigned long long)view->readers,
          (unsigned long long)view->refused, (unsigned long long)view->missed);
-  printf("  rate      %s frames/s, %s/s in, %s/s out over %.0f s\n\n", text_rate(rate, view->fps),
+  printf("  rate      %s frames/s, %s/s in, %s/s out over %.0f s\n", text_rate(rate, view->fps),
          text_bytes(in, view->in_bytes_per_s), text_bytes(out, view->out_bytes_per_s), view->window_s);
+}
+
+static void print_overlap(const struct overlap_view *overlap) {
+  if (overlap->speedup > 0) {
+    printf("  overlap   %.2f times as fast as one after the other, %.2f at best; %.1f %% of the device's work is hidden\n",
+           overlap->speedup, overlap->ideal_speedup, overlap->ratio * 100);
+  }
+  if (overlap->bound_by[0]) {
+    printf("  bound     by %s: %s\n", overlap->bound_by, overlap->advice);
+  }
 }
 
 static void add_frames(struct table *table, enum text_colour colour, const char *what, uint64_t count, const char *meaning) {
@@ -153,6 +164,8 @@ static bool print_one(json_t *document, const char *name, bool colour, struct pr
   bool fine = ledger && latency;
   if (fine) {
     print_pipeline(&view, colour);
+    print_overlap(&view.overlap);
+    putchar('\n');
     fine = table_print(ledger, stdout, "  ", colour);
     putchar('\n');
     fine = table_print(latency, stdout, "  ", colour) && fine;

@@ -54,6 +54,18 @@ static void view_latency(const json_t *steps, struct pipeline_view *view) {
   }
 }
 
+static struct overlap_view view_overlap(const json_t *overlap) {
+  return (struct overlap_view){.ratio = number_of(overlap, "ratio"),
+                               .speedup = number_of(overlap, "speedup"),
+                               .ideal_speedup = number_of(overlap, "ideal_speedup"),
+                               .gain = number_of(overlap, "gain"),
+                               .turnaround_us = number_of(overlap, "turnaround_us"),
+                               .bound_by = text_of(overlap, "bound_by"),
+                               .advice = text_of(overlap, "advice"),
+                               .slots = count_of(overlap, "slots"),
+                               .kernels_at_once = count_of(overlap, "kernels_at_once")};
+}
+
 void view_pipeline(const char *name, const json_t *document, struct pipeline_view *view) {
   const json_t *formats = json_object_get(document, "formats"), *throughput = json_object_get(document, "throughput");
   *view = (struct pipeline_view){.name = name,
@@ -69,7 +81,8 @@ void view_pipeline(const char *name, const json_t *document, struct pipeline_vie
                                  .fps = number_of(throughput, "fps"),
                                  .in_bytes_per_s = number_of(throughput, "in_bytes_per_s"),
                                  .out_bytes_per_s = number_of(throughput, "out_bytes_per_s"),
-                                 .window_s = number_of(throughput, "window_s")};
+                                 .window_s = number_of(throughput, "window_s"),
+                                 .overlap = view_overlap(json_object_get(document, "overlap"))};
   view_frames(json_object_get(document, "frames"), view);
   view_latency(json_object_get(document, "latency_us"), view);
 }

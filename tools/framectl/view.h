@@ -22,6 +22,12 @@ struct latency_view { /* microseconds */
   uint64_t count;
 };
 
+struct overlap_view { /* of the last ten seconds */
+  double ratio, speedup, ideal_speedup, gain, turnaround_us;
+  const char *bound_by, *advice;
+  uint64_t slots, kernels_at_once;
+};
+
 struct pipeline_view {
   const char *name, *state, *waiting;
   uint64_t sessions, clients, readers, missed, refused;
@@ -29,6 +35,7 @@ struct pipeline_view {
   uint64_t in, in_flight, fates[FATE_COUNT];
   double fps, in_bytes_per_s, out_bytes_per_s, window_s;
   struct latency_view latency[STEP_COUNT];
+  struct overlap_view overlap;
 };
 
 struct daemon_view {

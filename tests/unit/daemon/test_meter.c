@@ -66,6 +66,15 @@ START_TEST(the_time_before_the_first_frame_does_not_count) {
 }
 END_TEST
 
+START_TEST(the_busiest_lane_counts) {
+  static struct reading before, now;
+  before = (struct reading){.at = NS_PER_S, .lane_time = {[3] = 5, [7] = 1}};
+  now = (struct reading){.at = 3 * NS_PER_S, .lane_time = {[0] = 9 * NS_PER_S, [3] = NS_PER_S + 5, [7] = NS_PER_S / 2}};
+  ck_assert_double_eq(meter_lane_share(&now, &before), 0.5); /* lane 0 was not there before */
+  ck_assert_double_eq(meter_lane_share(&now, &now), 0);
+}
+END_TEST
+
 Suite *meter_suite(void);
 Suite *meter_suite(void) {
   Suite *suite = suite_create("meter");
@@ -77,6 +86,7 @@ Suite *meter_suite(void) {
   tcase_add_test(all, rates_are_differences_over_time);
   tcase_add_test(all, the_time_before_the_first_frame_does_not_count);
   tcase_add_test(all, without_time_there_are_no_rates);
+  tcase_add_test(all, the_busiest_lane_counts);
   suite_add_tcase(suite, all);
   return suite;
 }

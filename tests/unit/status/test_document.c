@@ -62,6 +62,14 @@ START_TEST(says_what_a_pipeline_does) {
   ck_assert_double_eq(number_at(cam0, "latency_us/total/p99"), 480);
   ck_assert_double_eq(number_at(cam0, "latency_us/total/count"), 599);
   ck_assert_double_eq(number_at(cam0, "latency_us/gpu_wait/max"), 0);
+  ck_assert_double_eq(number_at(cam0, "overlap/ratio"), 0.48);
+  ck_assert_double_eq(number_at(cam0, "overlap/speedup"), 1.93);
+  ck_assert_double_eq(number_at(cam0, "overlap/ideal_speedup"), 1.96);
+  ck_assert_str_eq(text_at(cam0, "overlap/bound_by"), "d2h");
+  ck_assert_str_eq(text_at(cam0, "overlap/advice"), "another slot");
+  ck_assert_double_eq(number_at(cam0, "overlap/gain"), 1.25);
+  ck_assert_double_eq(number_at(cam0, "overlap/slots"), 3);
+  ck_assert_double_eq(number_at(cam0, "overlap/turnaround_us"), 12);
   ck_assert_str_eq(text_at(cam0, "formats/input"), "gray 640x480");
   ck_assert_str_eq(text_at(cam0, "source/socket"), "/run/framed/cam0.sock");
   ck_assert_str_eq(text_at(cam0, "source/protocol"), "raw");

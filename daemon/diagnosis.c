@@ -1,0 +1,223 @@
+#include "daemon/diagnosis.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+/* A change that wins less than this is not worth the advice. */
+#define WORTH 1.05
+/* Share of its lane's time from which on the lane is what holds everything up. */
+#define BUSY_LANE 0.9
+/* How long it takes a lane that polls to notice, at most; a callback takes some tens more. */
+#define SPIN_WAKE_US 10.0
+/* The model explains what was measured if it differs by less. */
+#define EXPLAINED 1.02
+
+const char *const bound_names[BOUND_COUNT] = {"h2d", "kernel", "d2h", "host", "source", "reader", "nothing"};
+
+static double larger(double a, double b) { return a > b ? a : b; }
+static double smaller(double a, double b) { return a < b ? a : b; }
+
+/* -- what bounds it ------------------------------------------------------------------------------------------------------- */
+
+static unsigned all_slots(const struct diagnosis_figures *figures) {
+  unsigned slots = figures->slots * (figures->sessions > 0 ? figures->sessions : 1);
+  return slots < OVERLAP_MAX_SLOTS ? slots : OVERLAP_MAX_SLOTS;
+}
+
+/* Slots that are in this step on average. */
+static double found_in(const struct diagnosis_figures *figures, enum step step) {
+  return figures->frames * figures->step[step] / (figures->seconds * 1e6);
+}
+
+/* A lane that polls is always busy. */
+static bool lane_is_full(const struct diagnosis_figures *figures) {
+  return !figures->spins && figures->lane_share >= BUSY_LANE;
+}
+
+static enum bound engine_of(const struct overlap_work *work) { return (enum bound)overlap_longest(work); }
+
+static enum bound bound_of_standstill(const struct diagnosis_figures *figures, const struct overlap_work *work) {
+  switch (figures->standing) {
+  case STANDING_SOURCE:
+    return BOUND_SOURCE;
+  case STANDING_READER:
+    return BOUND_READER;
+  case STANDING_DEVICE:
+    return overlap_sum(work) > 0 ? engine_of(work) : BOUND_KERNEL;
+  default:
+    return BOUND_NOTHING;
+  }
+}
+
+static enum bound bound_of_flow(const struct diagnosis_figures *figures, const struct overlap_work *work) {
+  double device = found_in(figures, STEP_GPU_WAIT) + found_in(figures, STEP_H2D) + found_in(figures, STEP_KERNEL) +
+                  found_in(figures, STEP_D2H);
+  double host = found_in(figures, STEP_WAKE);
+  double reader = figures->lossless ? found_in(figures, STEP_EMIT) : 0;
+  double slots = figures->slots * (figures->sessions > 0 ? figures->sessions : 1);
+  /* Free, or being filled. Frames that wait for dispatch wait for what comes after them, whatever that is. */
+  double source = figures->dropped > 0 ? 0 : slots - device - host - reader - found_in(figures, STEP_QUEUE);
+  double most = larger(larger(device, host), larger(reader, source));
+  if (most > device && lane_is_full(figures)) {
+    return BOUND_HOST;
+  }
+  if (most <= device) {
+    return engine_of(work);
+  }
+  return most <= reader ? BOUND_READER : most <= source ? BOUND_SOURCE : BOUND_HOST;
+}
+
+static enum bound find_bound(const struct diagnosis_figures *figures, const struct overlap_work *work) {
+  bool one_holds_all = figures->sessions <= 1 && figures->standing == STANDING_READER;
+  if (figures->frames <= 0 || figures->seconds <= 0 || one_holds_all) {
+    return bound_of_standstill(figures, work);
+  }
+  return bound_of_flow(figures, work);
+}
+
+/* -- the model --------------------------------------------------------------------------------------------------------------
+ */
+
+/* Time from frame to frame, for many frames: that of the longest engine, or of a slot's round shared by all slots. */
+static double pace(const struct overlap_work *work) {
+  return larger(overlap_period(work), (overlap_sum(work) + work->turnaround) / work->slots);
+}
+
+static double measured_pace(const struct diagnosis_figures *figures) { return figures->seconds * 1e6 / figures->frames; }
+
+/* Where the slots are what is short, a round takes as long as was measured, and the turnaround is what the engines leave
+ * of it; otherwise it is at least the time until the host takes notice. */
+static void find_turnaround(const struct diagnosis_figures *figures, enum bound bound, struct overlap_work *work) {
+  work->turnaround = figures->step[STEP_WAKE];
+  bool saturated = bound <= BOUND_HOST && figures->frames > 0 && figures->seconds > 0;
+  saturated = saturated && !(bound == BOUND_HOST && lane_is_full(figures));
+  if (saturated && measured_pace(figures) > pace(work) * EXPLAINED) {
+    work->turnaround = larger(work->turnaround, work->slots * measured_pace(figures) - overlap_sum(work));
+  }
+}
+
+static struct overlap_work work_of(const struct diagnosis_figures *figures) {
+  return (struct overlap_work){
+      .service = {figures->step[STEP_H2D], figures->step[STEP_KERNEL], figures->step[STEP_D2H]},
+      .kernels = figures->kernels,
+      .slots = all_slots(figures),
+  };
+}
+
+/* -- what would help ----------------------------------------------------------------------------------------------------------
+ */
+
+__attribute__((format(printf, 3, 4))) static void advise(struct diagnosis *diagnosis, double gain, const char *format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(diagnosis->advice, sizeof diagnosis->advice, format, arguments);
+  va_end(arguments);
+  diagnosis->gain = gain;
+}
+
+/* How many times as many frames would pass with another number of slots, or another turnaround. */
+static double gain_of(const struct overlap_work *now, unsigned slots, double turnaround) {
+  struct overlap_work other = *now;
+  other.slots = slots;
+  other.turnaround = turnaround;
+  return pace(&other) > 0 ? pace(now) / pace(&other) : 1;
+}
+
+/* A change of configuration, if one is worth it. */
+static bool advise_configuration(const struct diagnosis_figures *figures, struct diagnosis *diagnosis) {
+  const struct overlap_work *work = &diagnosis->work;
+  unsigned sessions = figures->sessions > 0 ? figures->sessions : 1;
+  bool has_room = figures->slots < 16 && work->slots + sessions <= OVERLAP_MAX_SLOTS;
+  double slot = has_room ? gain_of(work, work->slots + sessions, work->turnaround) : 1;
+  double saved = figures->spins ? 0 : larger(0, smaller(work->turnaround, figures->step[STEP_WAKE]) - SPIN_WAKE_US);
+  double spin = gain_of(work, work->slots, work->turnaround - saved);
+  if (slot < WORTH && spin < WORTH) {
+    return false;
+  }
+  if (slot >= spin) {
+    advise(diagnosis, slot, "another slot (slots: %u): %.2f times as many frames", figures->slots + 1, slot);
+  } else {
+    advise(diagnosis, spin, "completion: spin, which keeps a core busy: %.2f times as many frames", spin);
+  }
+  return true;
+}
+
+/* The engine itself is the bound: only less work for it helps. */
+static void advise_engine(struct diagnosis *diagnosis) {
+  static const char *const less[] = {
+      [BOUND_H2D] = "fewer bytes in (a smaller format); with half of them",
+      [BOUND_KERNEL] = "cheaper stages; in half the time",
+      [BOUND_D2H] = "fewer bytes out (a smaller result); with half of them",
+  };
+  struct overlap_work half = diagnosis->work;
+  half.service[diagnosis->bound_by] /= 2;
+  double gain = pace(&half) > 0 ? pace(&diagnosis->work) / pace(&half) : 1;
+  advise(diagnosis, gain, "%s %.2f times as many frames", less[diagnosis->bound_by], gain);
+}
+
+/* What the device could take, were it not for the rest: the gain if source or readers had no limit. */
+static double room_on_device(const struct diagnosis_figures *figures, const struct diagnosis *diagnosis) {
+  double least = pace(&diagnosis->work);
+  return figures->frames > 0 && least > 0 ? larger(1, measured_pace(figures) / least) : 1;
+}
+
+static void advise_outside(const struct diagnosis_figures *figures, struct diagnosis *diagnosis) {
+  double room = room_on_device(figures, diagnosis);
+  if (diagnosis->bound_by == BOUND_READER) {
+    advise(diagnosis, room, "a reader that takes results faster: up to %.3g times as many frames", room);
+  } else if (figures->frames > 0) {
+    advise(diagnosis, 1, "nothing here: the device could take %.3g times as many frames as the source brings", room);
+  } else {
+    advise(diagnosis, 1, "nothing here: the source brings no frames");
+  }
+}
+
+static void advise_lane(const struct diagnosis_figures *figures, struct diagnosis *diagnosis) {
+  double room = room_on_device(figures, diagnosis);
+  advise(diagnosis, room,
+         "fewer bytes for its lane to copy, which is busy %.0f %% of the time: up to %.3g times as many frames",
+         100 * figures->lane_share, room);
+}
+
+static void find_advice(const struct diagnosis_figures *figures, struct diagnosis *diagnosis) {
+  switch (diagnosis->bound_by) {
+  case BOUND_NOTHING:
+    advise(diagnosis, 1, figures->standing == STANDING_RESUME ? "resume it: it takes no frames" : "nothing was measured yet");
+    break;
+  case BOUND_SOURCE:
+  case BOUND_READER:
+    advise_outside(figures, diagnosis);
+    break;
+  case BOUND_HOST:
+    if (lane_is_full(figures)) {
+      advise_lane(figures, diagnosis);
+    } else if (!advise_configuration(figures, diagnosis)) {
+      advise(diagnosis, 1, "nothing in the configuration: the host needs this long to notice results");
+    }
+    break;
+  default:
+    if (!advise_configuration(figures, diagnosis)) {
+      advise_engine(diagnosis);
+    }
+  }
+}
+
+/* -- the whole
+ * ------------------------------------------------------------------------------------------------------------------ */
+
+static void find_overlap(const struct diagnosis_figures *figures, struct diagnosis *diagnosis) {
+  double sum = figures->frames * overlap_sum(&diagnosis->work), wall = smaller(figures->busy_s, figures->seconds) * 1e6;
+  if (sum > 0 && wall > 0) {
+    diagnosis->ratio = overlap_ratio(wall, sum);
+    diagnosis->speedup = sum / wall;
+    diagnosis->ideal_speedup = overlap_ideal_speedup(&diagnosis->work);
+  }
+}
+
+void diagnose(const struct diagnosis_figures *figures, struct diagnosis *diagnosis) {
+  *diagnosis = (struct diagnosis){.work = work_of(figures)};
+  diagnosis->bound_by = find_bound(figures, &diagnosis->work);
+  find_turnaround(figures, diagnosis->bound_by, &diagnosis->work);
+  find_overlap(figures, diagnosis);
+  find_advice(figures, diagnosis);
+}

@@ -1,0 +1,56 @@
+/*
+ * What bounds a pipeline, and the one change that would help most, from what was measured of it lately.
+ *
+ * The slots of a pipeline are customers that go round: taken by the source, served by the device, noticed by the host,
+ * emptied by the reader, free again. Where most of them are found is what everything else waits for. (Of a step that takes
+ * w of each frame's time at n frames a second, n x w slots are in it on average: Little's law.) What a change would win comes
+ * from the arithmetic of overlap.h. Nothing here reads or writes anything.
+ */
+#ifndef FRAMED_DAEMON_DIAGNOSIS_H
+#define FRAMED_DAEMON_DIAGNOSIS_H
+
+#include <stdbool.h>
+
+#include "daemon/ledger.h"
+#include "daemon/overlap.h"
+
+/* The first are the engines, in the order of enum overlap_engine. */
+enum bound { BOUND_H2D, BOUND_KERNEL, BOUND_D2H, BOUND_HOST, BOUND_SOURCE, BOUND_READER, BOUND_NOTHING, BOUND_COUNT };
+
+extern const char *const bound_names[BOUND_COUNT];
+
+enum standing { /* what the pipeline waits for at this moment */
+                STANDING_NOT,
+                STANDING_SOURCE,
+                STANDING_DEVICE,
+                STANDING_READER,
+                STANDING_RESUME
+};
+
+struct diagnosis_figures {
+  double seconds;           /* how long was measured */
+  double busy_s;            /* of these, with a frame on the device; of several sessions the sum */
+  double frames;            /* that were handed to the device */
+  double dropped;           /* oldest, newest or late: frames that came too fast */
+  double step[STEP_COUNT];  /* mean us a frame; of those frames that were timed, which need not be all */
+  unsigned slots, sessions; /* slots of each session; sessions: 0 counts as 1 */
+  unsigned kernels;         /* at once */
+  double lane_share;        /* of the lanes' time, that they used the processor; negative: unknown */
+  enum standing standing;
+  bool spins;    /* completion: spin; then a lane's processor time says nothing */
+  bool lossless; /* readers can hold the pipeline up */
+};
+
+enum { DIAGNOSIS_ADVICE = 256 };
+
+struct diagnosis {
+  double ratio, speedup, ideal_speedup; /* see overlap.h; 0 if nothing was on the device */
+  enum bound bound_by;
+  double gain;                   /* frames a second would be that many times as many with the change; 1: no change is known */
+  struct overlap_work work;      /* microseconds, slots and turnaround of the model that says so */
+  char advice[DIAGNOSIS_ADVICE]; /* one sentence, without a full stop */
+};
+
+void diagnose(const struct diagnosis_figures *figures, struct diagnosis *diagnosis);
+
+#endif

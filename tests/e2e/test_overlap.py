@@ -1,0 +1,166 @@
+"""What bounds a pipeline, as status and framectl tell it, and what framectl plan makes of times."""
+
+import itertools
+import json
+import subprocess
+import threading
+import time
+
+import pytest
+
+from harness import FRAMECTL, Background, Daemon, environment, limit, numbered, pipeline, whole
+
+SIZE = 65536
+FORMAT = {"dtype": "uint8", "shape": [SIZE]}
+KEYS = {"ratio", "speedup", "ideal_speedup", "bound_by", "advice", "gain", "slots", "kernels_at_once", "turnaround_us"}
+
+
+def framectl(place, *arguments, seconds=20):
+    return subprocess.run([FRAMECTL, "-s", place / "status.sock", *map(str, arguments)], capture_output=True, text=True,
+                          env=environment(), timeout=limit(seconds), check=False)
+
+
+def plan(place, *arguments):
+    done = framectl(place, "--json", "plan", *arguments)
+    assert done.returncode == 0 and not done.stderr, done
+    return json.loads(done.stdout)
+
+
+class Load:
+    """Frames without end into one pipeline, and its results read to their end, `pause` seconds after each piece."""
+
+    def __init__(self, daemon, pause=0.0):
+        self.stop = threading.Event()
+        self.daemon, self.pause = daemon, pause
+
+    def __enter__(self):
+        self.reader = self.daemon.reader()
+        self.producer = self.daemon.producer()
+        self.threads = [Background(self.produce), Background(self.drain)]
+        return self
+
+    def __exit__(self, *error):
+        self.stop.set()
+        self.threads[0].join()
+        self.producer.close()
+        if error[0] is None:
+            self.daemon.finish()
+        else:
+            self.daemon.kill()
+        self.threads[1].join()
+
+    def produce(self):
+        for number in itertools.count():
+            if self.stop.is_set():
+                return
+            self.producer.send(whole(number % 100, SIZE).tobytes())
+
+    def drain(self):
+        while self.reader.socket.recv(SIZE):
+            if not self.stop.is_set():
+                time.sleep(self.pause)
+
+
+def bound_by(name):
+    return lambda view: view["overlap"]["bound_by"] == name and view["frames"]["emitted"] > 20
+
+
+# -- status ------------------------------------------------------------------------------------------------------------------
+
+
+def test_heavy_stages_bound_by_the_kernel(place):
+    with Daemon(place, {"cam0": pipeline(FORMAT, stages=[{"work": {"rounds": 300}}], slots=4)}, lanes=1) as daemon:
+        with Load(daemon):
+            view = daemon.wait_view("the kernel bounds it", bound_by("kernel"), seconds=30)
+            overlap = view["overlap"]
+            assert set(overlap) == KEYS, overlap
+            assert overlap["slots"] == 4 and overlap["kernels_at_once"] >= 1, overlap
+            assert overlap["speedup"] > 0 and 0 <= overlap["ratio"] < 1 and overlap["gain"] >= 1, overlap
+            text = framectl(place, "status", "cam0").stdout
+            assert "by kernel" in text and overlap["advice"][:10] in text, text
+            assert 'framed_pipeline_bound{pipeline="cam0",by="kernel"} 1' in daemon.metrics()
+
+
+def test_a_slow_reader_bounds_by_the_reader(place):
+    with Daemon(place, {"cam0": pipeline(FORMAT, slots=3)}) as daemon:
+        with Load(daemon, pause=0.05):
+            view = daemon.wait_view("the reader bounds it", bound_by("reader"), seconds=30)
+            assert "reader" in view["overlap"]["advice"], view
+
+
+def test_a_paced_source_bounds_by_the_source(place):
+    (place / "frames").write_bytes(numbered(50, SIZE).tobytes())
+    source = {"file": str(place / "frames"), "rate": 50, "loop": True}
+    with Daemon(place, {"cam0": pipeline(FORMAT, source=source)}) as daemon:
+        with daemon.reader() as reader:
+            reading = Background(lambda: [reader.frames(10, SIZE) for _ in range(6)])
+            view = daemon.wait_view("the source bounds it", bound_by("source"), seconds=30)
+            assert "nothing here" in view["overlap"]["advice"] and view["overlap"]["gain"] == 1, view
+            reading.join()
+            daemon.command("/v1/pipelines/cam0/pause")
+            daemon.settled = daemon.leaves_frames = True
+
+
+def test_nobody_there_is_the_source_too(place):
+    with Daemon(place, {"cam0": pipeline(FORMAT)}) as daemon:
+        overlap = daemon.view()["overlap"]
+        assert set(overlap) == KEYS and overlap["bound_by"] == "source" and overlap["speedup"] == 0, overlap
+        daemon.command("/v1/pipelines/cam0/pause")
+        view = daemon.wait_view("nothing bounds it while it is paused", lambda view: view["overlap"]["bound_by"] == "nothing")
+        assert "resume" in view["overlap"]["advice"], view
+
+
+# -- plan --------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.host
+def test_plan_of_four_chunks(place):
+    """30, 20 and 30 ms in four chunks on two slots: the third chunk waits for a slot."""
+    times = ["--h2d", "30ms", "--kernel", "20ms", "--d2h", "30ms", "--chunks", "4"]
+    document = plan(place, *times, "--slots", "2")
+    assert document["serial_us"] == 80000 and document["wall_us"] == 47500 and document["bound_us"] == 42500, document
+    assert round(document["speedup"], 2) == 1.68 and round(document["bound_speedup"], 2) == 1.88
+    assert document["slots_for_bound"] == 3 and [entry["wall_us"] for entry in document["by_slots"]][:4] == [
+        80000, 47500, 42500, 42500]
+    assert [frame["h2d"] for frame in document["timeline"]] == [[0, 7500], [7500, 15000], [20000, 27500], [27500, 35000]]
+    done = framectl(place, "plan", *times)
+    for part in ("47.5 ms against 80.0 ms", "1.68 times", "bound: 42.5 ms, 1.88 times", "reached with 3 slots", "two streams"):
+        assert part in done.stdout, done
+    assert done.returncode == 0 and not done.stderr, done
+
+
+@pytest.mark.host
+def test_plan_of_two_frames(place):
+    done = framectl(place, "plan", "--h2d", "1s", "--kernel", "1s", "--d2h", "1s", "--frames", "2", "--slots", "2")
+    assert "4.00 s against 6.00 s, 1.50 times" in done.stdout, done
+    rows = {line[:10].strip(): line[10:] for line in done.stdout.splitlines() if line[:8] in ("copy in ", "kernel  ", "copy out")}
+    third = len(rows["kernel"]) // 4
+    assert rows["copy in"].startswith("0" * (third - 1)) and rows["copy out"].endswith("1" * (third - 1)), rows
+    assert rows["kernel"].strip(".").startswith("0") and rows["kernel"].strip(".").endswith("1"), rows
+
+
+@pytest.mark.host
+@pytest.mark.parametrize("arguments, said", [
+    ([], "--h2d"), (["--h2d", "1ms"], "--kernel"), (["--h2d", "30", "--kernel", "1s", "--d2h", "1s"], "30"),
+    (["--h2d", "1s", "--kernel", "1s", "--d2h", "1s", "--slots", "65"], "64"),
+    (["--h2d", "1s", "--kernel", "1s", "--d2h", "1s", "--chunks", "0"], "--chunks"),
+    (["--h2d", "1s", "--kernel", "1s", "--d2h", "1s", "--chunks", "2", "--frames", "2"], "exclude"),
+    (["--from", "cam0", "--chunks", "2"], "whole frames"), (["cam0"], "cam0"),
+], ids=str)
+def test_plan_names_what_is_wrong(place, arguments, said):
+    done = framectl(place, "plan", *arguments)
+    assert done.returncode == 64 and not done.stdout and said in done.stderr, done
+
+
+def test_plan_from_a_running_daemon(place):
+    with Daemon(place, {"cam0": pipeline(FORMAT, stages=[{"work": {"rounds": 300}}], slots=2)}) as daemon:
+        done = framectl(place, "plan", "--from", "cam0")
+        assert done.returncode == 1 and "no frame" in done.stderr, done
+        with Load(daemon):
+            daemon.wait_view("frames pass", lambda view: view["frames"]["emitted"] > 20)
+            document = plan(place, "--from", "cam0")
+            assert document["pipeline"] == "cam0" and document["work"]["slots"] == 2, document
+            assert document["work"]["kernel_us"] > 0 and len(document["by_slots"]) == 8, document
+            walls = [entry["wall_us"] for entry in document["by_slots"]]
+            assert walls == sorted(walls, reverse=True) and walls[0] > 0, walls
+            assert "cam0, measured" in framectl(place, "plan", "--from", "cam0").stdout

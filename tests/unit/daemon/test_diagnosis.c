@@ -1,0 +1,206 @@
+/* What bounds a pipeline, and what would help, on figures whose answer is known. */
+#include "daemon/diagnosis.h"
+
+#include <string.h>
+
+#include "tests/unit/runner.h"
+
+#define EPSILON 1e-6
+
+/* A pipeline that is always full: a frame every `pace` us for ten seconds, with the rest of a slot's round in gpu_wait. */
+static struct diagnosis_figures full(double h2d, double kernel, double d2h, unsigned slots, double pace) {
+  struct diagnosis_figures figures = {.seconds = 10, .busy_s = 10, .frames = 1e7 / pace, .slots = slots, .lossless = true};
+  figures.step[STEP_H2D] = h2d;
+  figures.step[STEP_KERNEL] = kernel;
+  figures.step[STEP_D2H] = d2h;
+  figures.step[STEP_GPU_WAIT] = slots * pace - h2d - kernel - d2h;
+  return figures;
+}
+
+static struct diagnosis diagnosis_of(const struct diagnosis_figures *figures) {
+  struct diagnosis diagnosis;
+  diagnose(figures, &diagnosis);
+  return diagnosis;
+}
+
+static void expect_advice(const struct diagnosis *diagnosis, const char *part, double gain) {
+  ck_assert_msg(strstr(diagnosis->advice, part) != NULL, "'%s' is not in '%s'", part, diagnosis->advice);
+  ck_assert_double_eq_tol(diagnosis->gain, gain, 0.005);
+}
+
+START_TEST(the_longest_engine_bounds_a_full_pipeline) {
+  const struct diagnosis_figures figures[] = {full(80, 20, 70, 3, 80), full(20, 80, 70, 3, 80), full(20, 70, 80, 3, 80)};
+  for (int engine = 0; engine < OVERLAP_ENGINES; engine++) {
+    struct diagnosis diagnosis = diagnosis_of(&figures[engine]);
+    ck_assert_int_eq(diagnosis.bound_by, engine);
+    ck_assert_double_eq_tol(diagnosis.speedup, 170.0 / 80, EPSILON);
+    ck_assert_double_eq_tol(diagnosis.ideal_speedup, 170.0 / 80, EPSILON);
+    ck_assert_double_eq_tol(diagnosis.ratio, 1 - 80.0 / 170, EPSILON);
+  }
+}
+END_TEST
+
+/* Half of 80 leaves 70 as the longest. */
+START_TEST(less_work_helps_an_engine_that_never_rests) {
+  struct diagnosis_figures figures = full(80, 20, 70, 3, 80);
+  struct diagnosis diagnosis = diagnosis_of(&figures);
+  expect_advice(&diagnosis, "fewer bytes in", 80.0 / 70);
+  figures = full(20, 80, 30, 3, 80);
+  diagnosis = diagnosis_of(&figures);
+  expect_advice(&diagnosis, "cheaper stages", 2);
+}
+END_TEST
+
+/* Two slots of a round of 3 units give a frame every 1.5 units, the third one every unit. */
+START_TEST(another_slot_helps_two_with_equal_stages) {
+  struct diagnosis_figures figures = full(100, 100, 100, 2, 150);
+  struct diagnosis diagnosis = diagnosis_of(&figures);
+  expect_advice(&diagnosis, "slots: 3", 1.5);
+}
+END_TEST
+
+/* 53 us until a callback is noticed, of a round of 93, on the most slots there can be. */
+START_TEST(polling_helps_where_callbacks_take_long) {
+  struct diagnosis_figures figures = full(1, 38, 1, 1, 93);
+  figures.step[STEP_GPU_WAIT] = 0;
+  figures.step[STEP_WAKE] = 53;
+  figures.slots = 1;
+  struct diagnosis diagnosis = diagnosis_of(&figures);
+  ck_assert_int_eq(diagnosis.bound_by, BOUND_HOST);
+  expect_advice(&diagnosis, "slots: 2", 2);
+  figures.slots = 16;
+  figures.frames = 16e7 / 9300;
+  figures.step[STEP_KERNEL] = 3800;
+  figures.step[STEP_WAKE] = 5300;
+  figures.step[STEP_GPU_WAIT] = 0;
+  figures.kernels = 16;
+  diagnosis = diagnosis_of(&figures);
+  expect_advice(&diagnosis, "completion: spin", 9302.0 / (9302 - 5290));
+}
+END_TEST
+
+/* Kernels of several workers: two at once, a frame each half of the time one takes. */
+START_TEST(workers_share_the_kernels) {
+  struct diagnosis_figures figures = full(0, 100, 0, 3, 50);
+  figures.kernels = 2;
+  struct diagnosis diagnosis = diagnosis_of(&figures);
+  ck_assert_int_eq(diagnosis.bound_by, BOUND_KERNEL);
+  ck_assert_double_eq_tol(diagnosis.speedup, 2, EPSILON);
+  ck_assert_double_eq_tol(diagnosis.ideal_speedup, 2, EPSILON);
+}
+END_TEST
+
+/* 25 frames a second of 170 us: slots are free nearly always. */
+START_TEST(a_slow_source_is_the_bound) {
+  struct diagnosis_figures figures = full(80, 20, 70, 3, 40000);
+  figures.busy_s = 250 * 170e-6;
+  figures.step[STEP_GPU_WAIT] = 0;
+  struct diagnosis diagnosis = diagnosis_of(&figures);
+  ck_assert_int_eq(diagnosis.bound_by, BOUND_SOURCE);
+  expect_advice(&diagnosis, "500 times", 1);
+  ck_assert_double_eq_tol(diagnosis.speedup, 1, EPSILON);
+  ck_assert_double_eq(diagnosis.ratio, 0);
+}
+END_TEST
+
+/* Frames that are dropped because they come too fast are no sign of a slow source, even if slots are kept free for them. */
+START_TEST(a_source_that_is_too_fast_is_not_the_bound) {
+  struct diagnosis_figures figures = full(10, 80, 10, 1, 100);
+  figures.slots = 3;
+  ck_assert_int_eq(diagnosis_of(&figures).bound_by, BOUND_SOURCE);
+  figures.dropped = 5;
+  ck_assert_int_eq(diagnosis_of(&figures).bound_by, BOUND_KERNEL);
+}
+END_TEST
+
+START_TEST(a_slow_reader_is_the_bound_if_it_can_hold_up) {
+  struct diagnosis_figures figures = full(80, 20, 70, 3, 1000);
+  figures.step[STEP_GPU_WAIT] = 0;
+  figures.step[STEP_EMIT] = 2500;
+  struct diagnosis diagnosis = diagnosis_of(&figures);
+  ck_assert_int_eq(diagnosis.bound_by, BOUND_READER);
+  expect_advice(&diagnosis, "reader", 1000 / 80.0);
+  figures.lossless = false;
+  ck_assert_int_eq(diagnosis_of(&figures).bound_by, BOUND_SOURCE);
+}
+END_TEST
+
+START_TEST(a_full_lane_is_the_host) {
+  struct diagnosis_figures figures = full(80, 20, 70, 3, 1000);
+  figures.step[STEP_GPU_WAIT] = 0;
+  figures.lane_share = 0.97;
+  struct diagnosis diagnosis = diagnosis_of(&figures);
+  ck_assert_int_eq(diagnosis.bound_by, BOUND_HOST);
+  expect_advice(&diagnosis, "busy 97 %", 1000 / 80.0);
+  figures.spins = true; /* then it would be busy in any case */
+  ck_assert_int_eq(diagnosis_of(&figures).bound_by, BOUND_SOURCE);
+}
+END_TEST
+
+START_TEST(without_frames_the_moment_decides) {
+  static const enum bound bounds[] = {[STANDING_NOT] = BOUND_NOTHING,
+                                      [STANDING_SOURCE] = BOUND_SOURCE,
+                                      [STANDING_DEVICE] = BOUND_KERNEL,
+                                      [STANDING_READER] = BOUND_READER,
+                                      [STANDING_RESUME] = BOUND_NOTHING};
+  for (enum standing standing = STANDING_NOT; standing <= STANDING_RESUME; standing++) {
+    const struct diagnosis_figures figures = {.seconds = 10, .slots = 2, .standing = standing};
+    struct diagnosis diagnosis = diagnosis_of(&figures);
+    ck_assert_int_eq(diagnosis.bound_by, bounds[standing]);
+    ck_assert_double_eq(diagnosis.speedup, 0);
+    ck_assert_double_eq(diagnosis.gain, 1);
+    ck_assert_uint_gt(strlen(diagnosis.advice), 10);
+  }
+  const struct diagnosis_figures none = {.slots = 2};
+  ck_assert_int_eq(diagnosis_of(&none).bound_by, BOUND_NOTHING);
+}
+END_TEST
+
+/* Means of one frame in ten stand for all of them. */
+START_TEST(timing_some_frames_is_enough) {
+  struct diagnosis_figures figures = full(80, 20, 70, 3, 80);
+  struct diagnosis all = diagnosis_of(&figures);
+  ck_assert_double_eq_tol(figures.frames, 125000, EPSILON); /* all frames, however few were timed */
+  ck_assert_double_eq_tol(all.speedup * 10, figures.frames * 170e-6, EPSILON);
+}
+END_TEST
+
+START_TEST(sessions_share_the_device) {
+  struct diagnosis_figures figures = full(80, 20, 70, 3, 80);
+  figures.slots = 1;
+  figures.sessions = 3;
+  figures.busy_s = 30;
+  struct diagnosis diagnosis = diagnosis_of(&figures);
+  ck_assert_int_eq(diagnosis.bound_by, BOUND_H2D);
+  ck_assert_double_eq_tol(diagnosis.speedup, 170.0 / 80, EPSILON);
+  ck_assert_uint_eq(diagnosis.work.slots, 3);
+}
+END_TEST
+
+START_TEST(names_are_those_of_the_engines) {
+  for (int engine = 0; engine < OVERLAP_ENGINES; engine++) {
+    ck_assert_str_eq(bound_names[engine], overlap_engine_keys[engine]);
+  }
+}
+END_TEST
+
+Suite *diagnosis_suite(void);
+Suite *diagnosis_suite(void) {
+  Suite *suite = suite_create("diagnosis");
+  TCase *cases = tcase_create("diagnosis");
+  tcase_add_test(cases, the_longest_engine_bounds_a_full_pipeline);
+  tcase_add_test(cases, less_work_helps_an_engine_that_never_rests);
+  tcase_add_test(cases, another_slot_helps_two_with_equal_stages);
+  tcase_add_test(cases, polling_helps_where_callbacks_take_long);
+  tcase_add_test(cases, workers_share_the_kernels);
+  tcase_add_test(cases, a_slow_source_is_the_bound);
+  tcase_add_test(cases, a_source_that_is_too_fast_is_not_the_bound);
+  tcase_add_test(cases, a_slow_reader_is_the_bound_if_it_can_hold_up);
+  tcase_add_test(cases, a_full_lane_is_the_host);
+  tcase_add_test(cases, without_frames_the_moment_decides);
+  tcase_add_test(cases, timing_some_frames_is_enough);
+  tcase_add_test(cases, sessions_share_the_device);
+  tcase_add_test(cases, names_are_those_of_the_engines);
+  suite_add_tcase(suite, cases);
+  return suite;
+}

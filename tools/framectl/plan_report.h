@@ -1,0 +1,21 @@
+/* What `framectl plan` says of a work: for people with a drawn timeline, for machines as JSON. */
+#ifndef FRAMED_TOOLS_FRAMECTL_PLAN_REPORT_H
+#define FRAMED_TOOLS_FRAMECTL_PLAN_REPORT_H
+
+#include <stdbool.h>
+#include <stdio.h>
+
+#include "daemon/overlap.h"
+
+struct plan_request {
+  struct overlap_work work; /* microseconds, of one frame or chunk */
+  uint64_t frames;          /* or chunks */
+  bool is_cut;              /* the frames are chunks of one piece of work */
+  const char *measured;     /* the pipeline that the times are of; NULL: they were given */
+};
+
+/* False if there is no memory. */
+bool plan_report_text(FILE *out, const struct plan_request *request, unsigned columns, bool colour);
+bool plan_report_json(FILE *out, const struct plan_request *request);
+
+#endif
