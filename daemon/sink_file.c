@@ -53,13 +53,24 @@ static size_t buffers_left(struct sink *sink, uv_buf_t buffers[3], unsigned *cou
   return left;
 }
 
-static void tell_trouble(struct sink *sink, enum sink_event_kind kind, const char *text) {
-  if (atomic_exchange(&sink->trouble_posted, true)) {
-    return; /* the last one is still on its way; the counts say the rest */
+/* Says whether the file can be written, once for each change. While the last word is still on its way, the next waits: for
+ * the tick. */
+static void tell_trouble(struct sink *sink) {
+  if (sink->failed == sink->told || atomic_exchange(&sink->trouble_posted, true)) {
+    return;
   }
-  sink->trouble_notice.event = (struct sink_event){.kind = kind, .missed = sink->lost};
-  snprintf(sink->trouble_notice.event.text, sizeof sink->trouble_notice.event.text, "%s", text);
+  struct sink_event *event = &sink->trouble_notice.event;
+  sink->told = sink->failed;
+  *event = (struct sink_event){.kind = sink->failed ? SINK_FAILED : SINK_RECOVERED, .missed = sink->lost};
+  if (sink->failed) {
+    snprintf(event->text, sizeof event->text, "%s", sink->trouble);
+  }
   sink_post(sink, &sink->trouble_notice);
+}
+
+static void tick(struct runner *runner, int64_t now) {
+  (void)now;
+  tell_trouble((struct sink *)runner);
 }
 
 /* Results that got their fate while they waited. */
@@ -86,37 +97,72 @@ static void finish(struct sink *sink, enum fate fate) {
 
 static void finish_whole(struct sink *sink) {
   sink->position += (int64_t)sink->written;
+  sink->torn = false; /* what there was is written over */
   finish(sink, FATE_EMITTED);
   if (sink->readers) {
     atomic_fetch_add_explicit(&sink->readers->emitted, 1, memory_order_relaxed);
   }
-  if (sink->failed) {
-    sink->failed = false;
-    tell_trouble(sink, SINK_RECOVERED, "");
-  }
+  sink->failed = false;
+  tell_trouble(sink);
 }
 
 static void finish_lost(struct sink *sink, int error) {
   sink->lost++;
+  sink->torn |= sink->written > 0;
   finish(sink, FATE_SINK_ERROR);
   if (!sink->failed) {
     sink->failed = true;
-    tell_trouble(sink, SINK_FAILED, strerror(-error));
+    snprintf(sink->trouble, sizeof sink->trouble, "%s", strerror(-error));
   }
+  tell_trouble(sink);
+}
+
+/* The next whole result is written over the torn one, and the end of the sink tries again; until then somebody should know.
+ * What is no regular file has no end to cut. */
+static void tell_torn(struct sink *sink, int error) {
+  if (error == UV_EINVAL) {
+    sink->torn = false;
+    return;
+  }
+  sink->failed = true;
+  sink->told = false;
+  snprintf(sink->trouble, sizeof sink->trouble, "the part of a result that is there cannot be cut off: %s", strerror(-error));
+  tell_trouble(sink);
 }
 
 static void on_cut(uv_fs_t *request) {
   struct sink *sink = request->data;
+  int status = (int)request->result;
   uv_fs_req_cleanup(request);
   sink->writing = false;
+  sink->torn = status != 0 && !sink->stopping;
+  if (status != 0) {
+    tell_torn(sink, status);
+  }
   go_on(sink);
 }
 
-/* Cuts off what was written of a result that failed. That may fail too (a pipe cannot be cut): the next whole result is
- * written over it in any case. */
+/* Cuts off what was written of a result that failed, if there is any. True: that is under way, and ends in go_on(). */
 static bool cut(struct sink *sink) {
+  if (!sink->torn) {
+    return false;
+  }
   sink->request.data = sink;
-  return uv_fs_ftruncate(lane_loop(sink->lane), &sink->request, sink->readers->fd, sink->position, on_cut) == 0;
+  int status = uv_fs_ftruncate(lane_loop(sink->lane), &sink->request, sink->readers->fd, sink->position, on_cut);
+  sink->writing = status == 0;
+  if (status != 0) {
+    sink->torn = !sink->stopping;
+    tell_torn(sink, status);
+  }
+  return sink->writing;
+}
+
+static void lose(struct sink *sink, int error) {
+  sink->writing = false;
+  finish_lost(sink, error);
+  if (!cut(sink)) {
+    go_on(sink);
+  }
 }
 
 static void on_written(uv_fs_t *request) {
@@ -126,23 +172,18 @@ static void on_written(uv_fs_t *request) {
   uv_buf_t buffers[3];
   unsigned count = 0;
   size_t left = buffers_left(sink, buffers, &count);
-  if (written > 0 && (size_t)written < left) {
-    sink->written += (size_t)written; /* the next write says why, or goes on */
-    write_more(sink);
+  if (written <= 0) {
+    lose(sink, written < 0 ? (int)written : UV_EIO);
+    return;
+  }
+  sink->written += (size_t)written;
+  if ((size_t)written < left) {
+    write_more(sink); /* it says why, or goes on */
     return;
   }
   sink->writing = false;
-  if (written > 0) {
-    sink->written += (size_t)written;
-    finish_whole(sink);
-  } else {
-    bool torn = sink->written > 0;
-    finish_lost(sink, written < 0 ? (int)written : UV_EIO);
-    sink->writing = torn && cut(sink);
-  }
-  if (!sink->writing) {
-    go_on(sink);
-  }
+  finish_whole(sink);
+  go_on(sink);
 }
 
 static void write_more(struct sink *sink) {
@@ -157,8 +198,7 @@ static void write_more(struct sink *sink) {
   int status = uv_fs_write(lane_loop(sink->lane), &sink->request, sink->readers->fd, buffers, count,
                            sink->position + (int64_t)sink->written, on_written);
   if (status != 0) {
-    sink->writing = false;
-    finish_lost(sink, status);
+    lose(sink, status);
   }
 }
 
@@ -175,11 +215,12 @@ static void attach(struct sink *sink, struct reader *reader) {
   off_t position = lseek(reader->fd, 0, SEEK_END); /* not before: another sink may have gone on with it until now */
   sink->position = position > 0 ? position : 0;
   sink->readers = reader;
+  sink->runner.tick = tick;
   lane_schedule(&sink->runner);
 }
 
 static void stop(struct sink *sink) {
-  if (sink->writing) {
+  if (sink->writing || (sink->readers && cut(sink))) {
     return; /* go_on() comes back here */
   }
   struct reader *reader = sink->readers;

@@ -109,7 +109,10 @@ struct sink {
   /* the file */
   struct sink_notice trouble_notice;
   atomic_bool trouble_posted;
-  bool failed, writing;
+  bool failed, told; /* that results are lost, and whether the control loop knows */
+  char trouble[160]; /* why */
+  bool writing;
+  bool torn;        /* part of a result stands behind `position` */
   int64_t position; /* where the next whole result begins */
   size_t written;   /* bytes of the result under way */
   uint64_t lost;
