@@ -1,0 +1,19 @@
+/* The stages that framebench measures, as text, and what the text stands for. */
+#ifndef FRAMED_TOOLS_FRAMEBENCH_STAGE_LIST_H
+#define FRAMED_TOOLS_FRAMEBENCH_STAGE_LIST_H
+
+#include "gpu/gpu.h"
+#include "tools/framectl/problem.h"
+
+struct stage_entry {
+  enum pixel_format pixels;
+  const char *stage; /* "NAME" or "NAME: KEY=VALUE,KEY=VALUE"; of width and height also full, half and double */
+};
+
+extern const struct stage_entry stage_list[];
+extern const unsigned stage_list_length;
+
+/* The chain of one stage on images of that size. NULL on a problem. */
+struct gpu_chain *stage_list_chain(const struct stage_entry *entry, uint32_t width, uint32_t height, struct problem *problem);
+
+#endif
