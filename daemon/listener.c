@@ -1,17 +1,24 @@
 #include "daemon/listener.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <libgen.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <time.h>
 #include <unistd.h>
 
+#include "daemon/clock.h"
 #include "daemon/systemd.h"
+
+enum { LOCK_TRIES = 100, LOCK_PAUSE_MS = 20 };
 
 struct listener {
   int fd;
@@ -182,11 +189,47 @@ static bool make_socket(struct listener *listener, int domain, struct failure *f
   return true;
 }
 
+/*
+ * Two daemons that find the same dead socket would each remove what the other made of it, and a socket that does not listen
+ * yet looks dead: so its folder is locked from the first look until it listens. The folder and not a file beside the socket,
+ * which would stay behind. Where there is no lock to be had (a folder that may not be read) it goes without; -1 then.
+ */
+static bool lock_folder(const struct sockaddr_un *address, int *lock, struct failure *failure) {
+  char path[sizeof address->sun_path];
+  memcpy(path, address->sun_path, sizeof path);
+  const char *folder = dirname(path);
+  *lock = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  int tries = 0;
+  while (*lock >= 0 && flock(*lock, LOCK_EX | LOCK_NB) != 0) {
+    bool taken = errno == EWOULDBLOCK;
+    if (!taken || ++tries == LOCK_TRIES) {
+      close(*lock);
+      *lock = -1;
+      return !taken || failure_set(failure, EXIT_STATUS_CONFIG, "find who holds it with lsof, or choose another directory",
+                                   "the directory '%s' stays locked by another process", folder);
+    }
+    nanosleep(&(struct timespec){.tv_nsec = LOCK_PAUSE_MS * NS_PER_MS}, NULL);
+  }
+  return true;
+}
+
+static bool create_locked(struct listener *listener, const struct sockaddr_un *address,
+                          const struct config_socket_access *access, struct failure *failure) {
+  return clear_path(address, failure) && make_socket(listener, AF_UNIX, failure) && bind_closed(listener, address, failure) &&
+         listener_set_access(listener, access, failure) && start_listening(listener, failure);
+}
+
 static bool create(struct listener *listener, const struct config_socket_access *access, struct failure *failure) {
   struct sockaddr_un address;
-  return set_address(&address, listener->path, failure) && clear_path(&address, failure) &&
-         make_socket(listener, AF_UNIX, failure) && bind_closed(listener, &address, failure) &&
-         listener_set_access(listener, access, failure) && start_listening(listener, failure);
+  int lock = -1;
+  if (!set_address(&address, listener->path, failure) || !lock_folder(&address, &lock, failure)) {
+    return false;
+  }
+  bool made = create_locked(listener, &address, access, failure);
+  if (lock >= 0) {
+    close(lock);
+  }
+  return made;
 }
 
 struct listener *listener_open(const char *name, const char *path, const struct config_socket_access *access,

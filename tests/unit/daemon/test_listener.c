@@ -1,10 +1,13 @@
 /* Socket files: who takes which path from whom, and whose file is removed at the end. */
 #include "daemon/listener.h"
 
+#include <fcntl.h>
 #include <netinet/in.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -86,6 +89,60 @@ START_TEST(a_dead_daemons_socket_is_taken_over) {
   int client = connect_to(path);
   ck_assert_int_ge(client, 0);
   close(client);
+  listener_close(listener);
+}
+END_TEST
+
+static int listen_there(void) {
+  struct sockaddr_un address = {.sun_family = AF_UNIX};
+  snprintf(address.sun_path, sizeof address.sun_path, "%s", path);
+  int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+  ck_assert_int_eq(bind(fd, (struct sockaddr *)&address, sizeof address), 0);
+  ck_assert_int_eq(listen(fd, 5), 0);
+  return fd;
+}
+
+static int lock_the_folder(void) {
+  int fd = open(folder, O_RDONLY | O_DIRECTORY);
+  ck_assert_int_eq(flock(fd, LOCK_EX), 0);
+  return fd;
+}
+
+static void *open_beside(void *context) {
+  (void)context;
+  return open_with(0600);
+}
+
+/* Both found the dead socket; the other one has the lock, and takes its time. */
+START_TEST(a_daemon_that_is_taking_the_path_is_waited_for) {
+  leave_a_dead_socket();
+  int lock = lock_the_folder();
+  pthread_t thread;
+  void *listener;
+  ck_assert_int_eq(pthread_create(&thread, NULL, open_beside, NULL), 0);
+  usleep(100 * 1000);
+  ck_assert_int_eq(unlink(path), 0);
+  int other = listen_there();
+  close(lock);
+  pthread_join(thread, &listener);
+  ck_assert_ptr_null(listener);
+  ck_assert_ptr_nonnull(strstr(failure.text, "in use"));
+  int client = connect_to(path); /* the other one still has it */
+  ck_assert_int_ge(client, 0);
+  close(client);
+  close(other);
+}
+END_TEST
+
+START_TEST(a_folder_that_stays_locked_is_an_error) {
+  int lock = lock_the_folder();
+  ck_assert_ptr_null(open_with(0600));
+  ck_assert_ptr_nonnull(strstr(failure.text, "stays locked"));
+  close(lock);
+  struct listener *listener = open_with(0600);
+  ck_assert_ptr_nonnull(listener);
+  lock = lock_the_folder(); /* it is free again while the socket is there */
+  close(lock);
   listener_close(listener);
 }
 END_TEST
@@ -217,6 +274,8 @@ Suite *listener_suite(void) {
   tcase_add_test(unix_case, listens_with_its_mode_and_is_gone_afterwards);
   tcase_add_test(unix_case, access_can_be_changed_later);
   tcase_add_test(unix_case, a_dead_daemons_socket_is_taken_over);
+  tcase_add_test(unix_case, a_daemon_that_is_taking_the_path_is_waited_for);
+  tcase_add_test(unix_case, a_folder_that_stays_locked_is_an_error);
   tcase_add_test(unix_case, a_live_daemons_socket_is_refused);
   tcase_add_test(unix_case, a_socket_with_a_full_queue_is_in_use);
   tcase_add_test(unix_case, what_is_not_a_socket_is_left_alone);
