@@ -54,7 +54,8 @@ struct stage_plan {
 /* The sequence of the frames that warm a program up: they are nobody's, and no session ever counts that far. */
 #define STAGE_WARM_UP UINT64_MAX
 
-/* One run of one stage on one frame. Pointers are 256 byte aligned; input and output never overlap. */
+/* One run of one stage on one frame. Pointers are 256 byte aligned, and what is behind a frame up to the next such address
+ * may be read on a GPU; input and output never overlap. */
 struct stage_call {
   const void *input;
   void *output;

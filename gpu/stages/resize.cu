@@ -5,11 +5,7 @@
  * out once: that of its column by each thread, those of the rows by the first threads for all. What lies outside the
  * window gets the bars' level.
  */
-#include "gpu/stages/launch.cuh"
-
-extern "C" {
-#include "gpu/stages/resize.h"
-}
+#include "gpu/stages/resize_words.cuh"
 
 namespace {
 
@@ -107,6 +103,9 @@ template <typename Sample> int launch(const stage_plan *plan, const stage_call *
   STAGE_GET_CONSTANTS(plan, &constants);
   const dim3 blocks((plan->output.width + THREADS - 1) / THREADS, (plan->output.height + ROWS - 1) / ROWS, constants.planes);
   const cudaStream_t target = static_cast<cudaStream_t>(stream);
+  if (sizeof(Sample) == 1 && resize_words_take(constants)) {
+    return resize_words(constants, call, target);
+  }
   const Sample *in = static_cast<const Sample *>(call->input);
   Sample *out = static_cast<Sample *>(call->output);
   if (constants.filter == RESIZE_NEAREST) {

@@ -40,8 +40,11 @@ struct resize_constants {
   struct resize_plane plane[RESIZE_MAX_PLANES];
 };
 
+/* a / b, which for numbers of 32 bits takes a tenth of the time. */
+STAGE_INLINE uint64_t resize_quotient(uint64_t a, uint64_t b) { return (a | b) >> 32 == 0 ? (uint32_t)a / (uint32_t)b : a / b; }
+
 STAGE_INLINE uint32_t resize_nearest(uint32_t x, uint32_t in, uint32_t out) {
-  return (uint32_t)(((2 * (uint64_t)x + 1) * in - 1) / (2 * (uint64_t)out));
+  return (uint32_t)resize_quotient((2 * (uint64_t)x + 1) * in - 1, 2 * (uint64_t)out);
 }
 
 /* Two samples, and the weight of the second, which is part / whole. */
@@ -54,8 +57,8 @@ STAGE_INLINE struct resize_pair resize_pair_at(uint32_t x, uint32_t in, uint32_t
   struct resize_pair pair = {0, 0, 0, 2 * (uint64_t)out};
   uint64_t centre = (2 * (uint64_t)x + 1) * in; /* in units of 1 / whole of a sample */
   if (centre > out) {
-    pair.first = (uint32_t)((centre - out) / pair.whole);
-    pair.part = (centre - out) % pair.whole;
+    pair.first = (uint32_t)resize_quotient(centre - out, pair.whole);
+    pair.part = centre - out - pair.first * pair.whole;
   }
   pair.second = pair.first + 1 < in ? pair.first + 1 : pair.first;
   return pair;
@@ -63,7 +66,7 @@ STAGE_INLINE struct resize_pair resize_pair_at(uint32_t x, uint32_t in, uint32_t
 
 /* Weight of the second sample in 1/2048, rounded, and as a float. */
 STAGE_INLINE uint32_t resize_weight(struct resize_pair pair) {
-  return (uint32_t)((pair.part * RESIZE_ONE + pair.whole / 2) / pair.whole);
+  return (uint32_t)resize_quotient(pair.part * RESIZE_ONE + pair.whole / 2, pair.whole);
 }
 STAGE_INLINE float resize_weight_float(struct resize_pair pair) { return (float)pair.part / (float)pair.whole; }
 
@@ -87,8 +90,8 @@ struct resize_span {
 STAGE_INLINE struct resize_span resize_span_at(uint32_t x, uint32_t in, uint32_t out) {
   uint64_t begin = (uint64_t)x * in; /* in units of 1 / out of a sample */
   uint64_t end = begin + in;
-  uint64_t first = begin / out;
-  uint64_t last = (end - 1) / out;
+  uint64_t first = resize_quotient(begin, out);
+  uint64_t last = resize_quotient(end - 1, out);
   uint64_t head = (first == last ? end : (first + 1) * out) - begin;
   uint64_t tail = end - last * out;
   struct resize_span span = {(uint32_t)first, (uint32_t)last, (float)head / (float)in, (float)out / (float)in,

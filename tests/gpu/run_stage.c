@@ -10,7 +10,8 @@
  * error, in nanoseconds. The chain runs as in the daemon, through a program of a device.
  *
  * With --all a list of stages runs on one made frame each, and a table says what they took beside the floor: the time in
- * which the device's memory could have given their input and taken their output, at the rate at which it copies a frame.
+ * which the device's memory could have given their input and taken their output (state: both), at the rate at which it copies a
+ * frame.
  *
  * With --jobs standard input is a line of the same arguments, parted by tabs, and one frame, again and again; each is
  * answered with a line that says how many bytes follow, and the result. So many chains cost one device to open.
@@ -352,6 +353,9 @@ static bool time_row(const struct options *options, const struct row *row, int64
     good = run_once(&bench, (uint64_t)i, shortest);
   }
   *bytes = bench.input_bytes + bench.output_bytes;
+  if (good) {
+    *bytes += 2 * gpu_chain_stage(bench.chain, 0)->state_bytes;
+  }
   tear_down(&bench);
   return good;
 }
