@@ -36,6 +36,7 @@ struct intake {
   struct endpoint endpoint; /* of a file; its descriptor until the session gets it */
   struct loop_watch *fifo;  /* until a writer comes */
   uint64_t refused;
+  bool for_readers; /* of the hold in force */
   bool closed, ended;
 };
 
@@ -271,10 +272,11 @@ struct listener *intake_listener(struct intake *intake) {
   return intake->listener;
 }
 
-void intake_hold(struct intake *intake) {
+void intake_hold(struct intake *intake, bool for_readers) {
+  intake->for_readers = for_readers;
   for (unsigned i = 0; i < intake->count; i++) {
     intake->seats[i].idle = false;
-    session_hold(intake->seats[i].session);
+    session_hold(intake->seats[i].session, for_readers);
   }
 }
 
@@ -316,12 +318,12 @@ static void on_detached(struct intake *intake, struct seat *seat, const struct s
 }
 
 /* What it told may be from before it was resumed and held again: then it is asked once more. */
-static void on_idle(struct seat *seat) {
+static void on_idle(const struct intake *intake, struct seat *seat) {
   struct session_view view;
   session_read(seat->session, &view);
   seat->idle = view.ledger.in_flight == 0;
   if (!seat->idle) {
-    session_hold(seat->session);
+    session_hold(seat->session, intake->for_readers);
   }
 }
 
@@ -332,7 +334,7 @@ void intake_on_event(struct intake *intake, const struct session_event *event) {
     on_detached(intake, seat, event);
     break;
   case SESSION_IDLE:
-    on_idle(seat);
+    on_idle(intake, seat);
     break;
   case SESSION_STOPPED:
     seat->stopped = true;

@@ -38,7 +38,7 @@ struct listener *intake_take_listener(struct intake *intake);
 void intake_give_listener(struct intake *intake, struct listener *listener);
 struct listener *intake_listener(struct intake *intake);
 
-void intake_hold(struct intake *intake);
+void intake_hold(struct intake *intake, bool for_readers); /* see session_hold() */
 void intake_resume(struct intake *intake);
 void intake_stop(struct intake *intake);
 /* Takes note of an event of one of its sessions; the descriptor of a DETACHED one is closed. */

@@ -52,7 +52,7 @@ void pipeline_quiesce(struct pipeline *pipeline, bool for_good) {
   } else {
     intake_suspend(pipeline->intake);
   }
-  intake_hold(pipeline->intake);
+  intake_hold(pipeline->intake, true);
 }
 
 void pipeline_unquiesce(struct pipeline *pipeline) {
@@ -197,7 +197,7 @@ static const char *const waiting_texts[] = {
 static void hold(struct pipeline *pipeline) {
   if (pipeline->state == PIPELINE_RUNNING) {
     pipeline->state = PIPELINE_PAUSED;
-    intake_hold(pipeline->intake);
+    intake_hold(pipeline->intake, false);
     log_event(LOG_PAUSED, pipeline->config->name, "paused: no frames are taken until it is resumed");
   }
 }
@@ -215,7 +215,7 @@ static void drain(struct pipeline *pipeline, int64_t limit_ns, server_answer *an
   drains_add(&pipeline->drains, limit_ns, answer, context);
   if (pipeline->state != PIPELINE_DRAINING) {
     pipeline->state = PIPELINE_DRAINING;
-    intake_hold(pipeline->intake);
+    intake_hold(pipeline->intake, false);
     log_event(LOG_PAUSED, pipeline->config->name, "draining: no frames are taken until it is resumed");
   }
 }

@@ -202,10 +202,17 @@ void session_on_client_gone(void *context, const char *why) {
   lane_schedule(&session->runner);
 }
 
-/* Nothing is left of any frame: not in a read under way, nor, where nothing may be lost, before the slowest reader. */
+/* Readers still take results: of interest where nothing may be lost, and before an end, which would cut them off. */
+static bool is_emitting(const struct session *session) {
+  if (session->sink->block) {
+    return slot_count(&session->road.ring, SLOT_EMITTING) > 0;
+  }
+  return atomic_load(&session->hold_for_readers) && sink_is_sending(session->sink);
+}
+
+/* Nothing is left of any frame, not even in a read under way. */
 static bool is_idle(const struct session *session) {
-  bool emitting = session->sink->block && slot_count(&session->road.ring, SLOT_EMITTING) > 0;
-  return session->fill.held && !session->fill.begun && !session->source.reading && !emitting &&
+  return session->fill.held && !session->fill.begun && !session->source.reading && !is_emitting(session) &&
          road_in_flight(&session->road) == 0;
 }
 

@@ -80,8 +80,9 @@ struct session *session_free(struct session *session);
 /* Gives the session a producer; it must have none. The descriptor is the session's until SESSION_DETACHED. */
 void session_attach(struct session *session, int fd);
 /* Stops taking frames at the next frame boundary and tells SESSION_IDLE once nothing is in flight; the producer
- * stays connected. Calling it again asks for another SESSION_IDLE. */
-void session_hold(struct session *session);
+ * stays connected. With `for_readers` that includes what slow readers under `drop` are in the middle of, although its frame
+ * has its fate: for a hold before the end. Calling it again asks for another SESSION_IDLE. */
+void session_hold(struct session *session, bool for_readers);
 void session_resume(struct session *session);
 /* Ends now: the producer is detached and every unfinished frame gets the fate `shutdown` (frames on the device are
  * waited for, not counted as anything else). Then SESSION_STOPPED. For a gentle end, hold first. */

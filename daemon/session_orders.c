@@ -139,7 +139,8 @@ static void want_hold(struct session *session, unsigned number) {
   }
 }
 
-void session_hold(struct session *session) {
+void session_hold(struct session *session, bool for_readers) {
+  atomic_store(&session->hold_for_readers, for_readers);
   session->holds = session->holds == UINT_MAX ? 1 : session->holds + 1;
   want_hold(session, session->holds);
 }

@@ -36,6 +36,14 @@ void readers_drop_rest(struct sink *sink, struct reader *reader, bool taken, int
   }
 }
 
+bool sink_is_sending(const struct sink *sink) {
+  bool sending = sink->count > 0;
+  for (const struct reader *reader = sink->readers; reader; reader = reader->next) {
+    sending = sending || reader_has_rest(reader);
+  }
+  return sending;
+}
+
 /* -- making room ------------------------------------------------------------------------------------------------------ */
 
 /* The reader is in the middle of the oldest result: what it still needs of it moves to its own buffer. */

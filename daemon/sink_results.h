@@ -151,6 +151,8 @@ void sink_offer(struct sink *sink, struct road *road, struct slot *slot);
 /* [lane] True: it may do more at once. */
 bool sink_turn(struct sink *sink, int64_t now);
 bool sink_reclaim(struct sink *sink, int64_t now);
+/* [lane] `drop`: some reader has yet to take results, or the rest of one. */
+bool sink_is_sending(const struct sink *sink);
 /* [session's lane] Gives every result that was offered this fate; with a hand-off the slots come back later. */
 void sink_discard(struct sink *sink, enum fate fate, int64_t now);
 /* [lane] `reply`: its reader comes and goes with the producer. The reader's descriptor is closed by the sink. */

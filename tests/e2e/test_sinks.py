@@ -1,6 +1,7 @@
 """Readers of all tempers: many, late, slow, stalled, leaving; and `reply`."""
 
 import itertools
+import signal
 import threading
 
 import numpy as np
@@ -33,6 +34,49 @@ def test_without_reader_results_are_unread(place):
         with daemon.producer() as producer:
             producer.send(numbered(30, 512).tobytes())
             daemon.account(came=30, unread=30)
+
+
+@pytest.mark.parametrize("count", [1, 6])  # its rest is in a slot, or in the reader's own buffer
+@pytest.mark.parametrize("how", ["stop", "reload"])
+def test_a_slow_reader_may_take_the_rest_of_its_result_before_the_end(place, count, how):
+    size = 4 << 20
+    with Daemon(place, {"cam0": pipeline({"dtype": "uint8", "shape": [size]}, sink={"overload": "drop"})}) as daemon:
+        with daemon.reader() as fast, daemon.reader(buffer=4096) as slow:
+            taking = Background(fast.rest)
+            daemon.wait_view("both are there", lambda view: view["readers"] == 2)
+            with daemon.producer() as producer:
+                for number in range(count):
+                    producer.send(whole(number, size).tobytes())
+                    daemon.wait_view("the fast one took it", lambda view: view["frames"]["emitted"] == number + 1)
+            daemon.wait_view("the producer left", lambda view: view["sessions"] == 0)
+            begun = slow.read(1000)
+            if how == "stop":
+                daemon.signal(signal.SIGTERM)
+                daemon.wait_log("finishing")
+            else:
+                daemon.write({})
+                reloading = Background(daemon.post, "/v1/reload")
+                daemon.wait_view("the reload has begun", lambda view: view["state"] == "stopping")
+            assert require_whole(begun + slow.rest(), size)[0] == 0
+            assert len(taking.join()) == count * size
+            if how == "reload":
+                assert reloading.join()[0] == 200
+            else:
+                daemon.ends(0)
+
+
+def test_a_reader_that_stalls_within_a_result_is_cut_off_at_the_limit(place):
+    entry = pipeline(LARGE, sink={"overload": "drop"})
+    with Daemon(place, {"cam0": entry}, drain_timeout="300ms") as daemon:
+        with daemon.reader() as fast, daemon.reader(buffer=4096):
+            taking = Background(fast.rest)
+            daemon.wait_view("both are there", lambda view: view["readers"] == 2)
+            with daemon.producer() as producer:
+                producer.send(whole(0, LARGE_BYTES).tobytes())
+            daemon.account(came=1, emitted=1)
+            daemon.signal(signal.SIGTERM)
+            daemon.ends(0)
+            assert len(taking.join()) == LARGE_BYTES
 
 
 def test_a_late_reader_starts_at_the_next_result(place):
