@@ -45,7 +45,8 @@ static bool make_program(struct session *session, const struct gpu_buffers *buff
   const struct session_setup *setup = &session->setup;
   struct road *road = &session->road;
   struct gpu_error error = {0};
-  road->program = gpu_program_new(setup->device, setup->chain, buffers, road->ring.count, wake_from_device, session, &error);
+  const struct gpu_options options = {.wake = wake_from_device, .context = session, .notify = !road->spin};
+  road->program = gpu_program_new(setup->device, setup->chain, buffers, road->ring.count, &options, &error);
   if (!road->program || !gpu_program_warm_up(road->program, &error)) {
     return failure_set(failure, EXIT_STATUS_INTERNAL, error.remedy, "pipeline '%s': %s", setup->config->name, error.text);
   }

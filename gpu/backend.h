@@ -23,7 +23,9 @@ struct gpu_backend {
   bool (*pin)(struct gpu_device *device, void *base, size_t bytes, struct gpu_error *error);
   void (*unpin)(struct gpu_device *device, void *base);
   struct gpu_program *(*program_new)(struct gpu_device *device, const struct gpu_chain *chain, const struct gpu_buffers *slots,
-                                     unsigned count, struct gpu_error *error);
+                                     unsigned count, const struct gpu_options *options, struct gpu_error *error);
+  /* After each slot had its first frame: makes graphs, and decides what the options leave open. */
+  bool (*prepare)(struct gpu_program *program, struct gpu_error *error);
   void (*program_free)(struct gpu_program *program);
   bool (*submit)(struct gpu_program *program, unsigned slot, const struct gpu_frame *frame, struct gpu_error *error);
   enum gpu_progress (*told)(struct gpu_program *program, unsigned slot);
@@ -48,9 +50,14 @@ struct gpu_program {
   struct gpu_device *device;
   const struct gpu_chain *chain;
   unsigned slot_count;
-  gpu_wake *wake; /* set once, before the first submit */
-  void *context;
+  struct gpu_options options;
+  bool graph;            /* what the warm-up decided */
+  unsigned timed_one_in; /* the same; 0: no frame is */
 };
+
+/* Fills what is common, before the first submit. */
+void gpu_program_init(struct gpu_program *program, struct gpu_device *device, const struct gpu_chain *chain, unsigned count,
+                      const struct gpu_options *options);
 
 struct gpu_device *cpu_open(unsigned workers, struct gpu_error *error);
 #ifdef FRAMED_CUDA

@@ -162,7 +162,7 @@ static void finish(struct cpu_slot *slot) {
   atomic_store(&slot->state, SLOT_TOLD);
   /* libuv before 1.53 can lose a wake-up without this fence. */
   atomic_thread_fence(memory_order_seq_cst);
-  program->base.wake(program->base.context);
+  program->base.options.wake(program->base.options.context);
 }
 
 #ifdef FRAMED_FAULTS
@@ -255,6 +255,9 @@ static bool arm(struct gpu_program *base, unsigned index, struct gpu_error *erro
 static bool times(struct gpu_program *base, unsigned index, struct gpu_times *result) {
   struct cpu_program *program = (struct cpu_program *)base;
   const struct cpu_slot *slot = &program->slots[index];
+  if (base->timed_one_in == 0) {
+    return false;
+  }
   *result = (struct gpu_times){
       .begin = slot->submitted,
       .copied_in = slot->started,
@@ -270,7 +273,8 @@ static bool times(struct gpu_program *base, unsigned index, struct gpu_times *re
 /* -- programs ----------------------------------------------------------------------------------------------------- */
 
 static struct gpu_program *program_new(struct gpu_device *device, const struct gpu_chain *chain,
-                                       const struct gpu_buffers *slots, unsigned count, struct gpu_error *error) {
+                                       const struct gpu_buffers *slots, unsigned count, const struct gpu_options *options,
+                                       struct gpu_error *error) {
   struct cpu_program *program = calloc(1, sizeof *program + count * sizeof program->slots[0]);
   if (!program) {
     gpu_error_set(error, ENOMEM, NULL, "no memory for a program of %u slots", count);
@@ -285,7 +289,7 @@ static struct gpu_program *program_new(struct gpu_device *device, const struct g
     free(program);
     return NULL;
   }
-  program->base = (struct gpu_program){.device = device, .chain = chain, .slot_count = count};
+  gpu_program_init(&program->base, device, chain, count, options);
   program->pool = ((struct cpu_device *)device)->pool;
   pthread_mutex_init(&program->lock, NULL);
   pthread_cond_init(&program->changed, NULL);
@@ -298,6 +302,13 @@ static struct gpu_program *program_new(struct gpu_device *device, const struct g
     };
   }
   return &program->base;
+}
+
+/* There are no graphs, and reading the clock costs nothing that could be spared. */
+static bool prepare(struct gpu_program *program, struct gpu_error *error) {
+  (void)error;
+  program->timed_one_in = program->timed_one_in > 0 ? 1 : 0;
+  return true;
 }
 
 static void program_free(struct gpu_program *base) {
@@ -350,6 +361,7 @@ static const struct gpu_backend cpu_backend = {
     .pin = pin,
     .unpin = unpin,
     .program_new = program_new,
+    .prepare = prepare,
     .program_free = program_free,
     .submit = submit,
     .told = told,

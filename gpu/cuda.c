@@ -131,6 +131,7 @@ static const struct gpu_backend cuda_backend = {
     .pin = pin,
     .unpin = unpin,
     .program_new = cuda_program_new,
+    .prepare = cuda_program_prepare,
     .program_free = cuda_program_free,
     .submit = cuda_submit,
     .told = cuda_told,

@@ -78,7 +78,8 @@ enum gpu_progress cuda_query(struct gpu_device *device, cudaEvent_t event, const
 /* -- cuda_program.c ----------------------------------------------------------------------------------------------- */
 
 struct gpu_program *cuda_program_new(struct gpu_device *device, const struct gpu_chain *chain, const struct gpu_buffers *slots,
-                                     unsigned count, struct gpu_error *error);
+                                     unsigned count, const struct gpu_options *options, struct gpu_error *error);
+bool cuda_program_prepare(struct gpu_program *program, struct gpu_error *error);
 void cuda_program_free(struct gpu_program *program);
 /* Frees the host memory of programs that were freed on a dead device. */
 void cuda_program_free_lost(struct cuda_device *device);

@@ -122,7 +122,7 @@ static bool fill(struct cuda_program *program, const struct gpu_buffers *slots, 
 }
 
 struct gpu_program *cuda_program_new(struct gpu_device *device, const struct gpu_chain *chain, const struct gpu_buffers *slots,
-                                     unsigned count, struct gpu_error *error) {
+                                     unsigned count, const struct gpu_options *options, struct gpu_error *error) {
   if (!check_stages(chain, error) || !cuda_enter(device, error)) {
     return NULL;
   }
@@ -131,13 +131,18 @@ struct gpu_program *cuda_program_new(struct gpu_device *device, const struct gpu
     gpu_error_set(error, ENOMEM, NULL, "no memory for a program of %u slots", count);
     return NULL;
   }
-  program->base = (struct gpu_program){.device = device, .chain = chain, .slot_count = count};
+  gpu_program_init(&program->base, device, chain, count, options);
   chain_layout(chain, true, count, &program->layout);
   if (!fill(program, slots, error)) {
     cuda_program_free(&program->base);
     return NULL;
   }
   return &program->base;
+}
+
+bool cuda_program_prepare(struct gpu_program *base, struct gpu_error *error) {
+  (void)base, (void)error;
+  return true;
 }
 
 /* -- submitting --------------------------------------------------------------------------------------------------- */
@@ -149,7 +154,7 @@ static void CUDART_CB on_done(void *argument) {
   atomic_fetch_add(&slot->returned, 1);
   /* libuv before 1.53 can lose a wake-up without this fence. */
   atomic_thread_fence(memory_order_seq_cst);
-  program->base.wake(program->base.context);
+  program->base.options.wake(program->base.options.context);
 }
 
 static bool notify(struct gpu_device *device, struct cuda_slot *slot, struct gpu_error *error) {

@@ -124,7 +124,7 @@ static bool buffers_aligned(const struct gpu_buffers *slots, unsigned count) {
 }
 
 struct gpu_program *gpu_program_new(struct gpu_device *device, const struct gpu_chain *chain, const struct gpu_buffers *slots,
-                                    unsigned count, gpu_wake *wake, void *context, struct gpu_error *error) {
+                                    unsigned count, const struct gpu_options *options, struct gpu_error *error) {
   if (gpu_device_is_dead(device, error)) {
     return NULL;
   }
@@ -136,13 +136,24 @@ struct gpu_program *gpu_program_new(struct gpu_device *device, const struct gpu_
     gpu_error_set(error, 0, NULL, "the buffers of a slot are not aligned to %d bytes", GPU_ALIGNMENT);
     return NULL;
   }
-  struct gpu_program *program = device->backend->program_new(device, chain, slots, count, error);
-  if (program) {
-    program->wake = wake;
-    program->context = context;
-  }
-  return program;
+  return device->backend->program_new(device, chain, slots, count, options, error);
 }
+
+void gpu_program_init(struct gpu_program *program, struct gpu_device *device, const struct gpu_chain *chain, unsigned count,
+                      const struct gpu_options *options) {
+  unsigned one_in = options->timed_one_in > 0 ? (unsigned)options->timed_one_in : 1;
+  *program = (struct gpu_program){
+      .device = device,
+      .chain = chain,
+      .slot_count = count,
+      .options = *options,
+      .timed_one_in = options->timed_one_in == GPU_TIMED_NEVER ? 0 : one_in,
+  };
+}
+
+bool gpu_program_graph(const struct gpu_program *program) { return program->graph; }
+
+unsigned gpu_program_timed_one_in(const struct gpu_program *program) { return program->timed_one_in; }
 
 struct gpu_program *gpu_program_free(struct gpu_program *program) {
   if (program) {
@@ -202,5 +213,5 @@ bool gpu_program_warm_up(struct gpu_program *program, struct gpu_error *error) {
       return false;
     }
   }
-  return true;
+  return program->device->backend->prepare(program, error);
 }

@@ -87,11 +87,29 @@ struct gpu_buffers {
 /* What is told when a frame that asked for it has left its stream; called from any thread, must only wake. */
 typedef void gpu_wake(void *context);
 
+enum gpu_graph_choice { GPU_GRAPH_AUTO, GPU_GRAPH_ON, GPU_GRAPH_OFF };
+
+enum { GPU_TIMED_AUTO = 0, GPU_TIMED_NEVER = -1 };
+
+/* What is zero or NULL is the default. */
+struct gpu_options {
+  gpu_wake *wake;
+  void *context;               /* for wake() */
+  bool notify;                 /* whether frames will ask for wake(), which is what the warm-up prepares for */
+  enum gpu_graph_choice graph; /* whether frames replay a captured sequence; AUTO: whichever the warm-up finds faster */
+  int timed_one_in;            /* 1: every frame has times, N: one in N while frames come fast, or one of GPU_TIMED_... */
+};
+
 /* Makes streams, buffers and events for `count` slots. The chain must outlive the program. NULL on error. */
 struct gpu_program *gpu_program_new(struct gpu_device *device, const struct gpu_chain *chain, const struct gpu_buffers *slots,
-                                    unsigned count, gpu_wake *wake, void *context, struct gpu_error *error);
-/* Runs one frame through every slot and waits for it, so that no first launch ever stalls a lane. */
+                                    unsigned count, const struct gpu_options *options, struct gpu_error *error);
+/* Runs frames through every slot and waits for them, so that no first launch ever stalls a lane; makes the graphs, and
+ * measures what AUTO leaves open. Calls wake() for none of them. */
 bool gpu_program_warm_up(struct gpu_program *program, struct gpu_error *error);
+/* After the warm-up: whether frames replay graphs (never on the CPU backend, which has none), and of how many frames one
+ * has times (0: none), which is 1 on the CPU backend unless times are off. Any thread. */
+bool gpu_program_graph(const struct gpu_program *program);
+unsigned gpu_program_timed_one_in(const struct gpu_program *program);
 /* Waits for what is on the streams, but not on a dead device: one that hangs must be abandoned first. NULL is fine;
  * returns NULL. */
 struct gpu_program *gpu_program_free(struct gpu_program *program);
@@ -100,6 +118,7 @@ struct gpu_frame {
   uint64_t sequence;
   bool restart; /* first frame of a session: state starts anew */
   bool notify;  /* call wake() when it is done (the `callback` completion) */
+  bool timed;   /* shall have times, whatever `timed_one_in` says, unless times are off */
 };
 
 /* [lane] Enqueues copy in, stages, copy out and completion on the slot's stream. False: the device is dead. */
@@ -124,7 +143,8 @@ struct gpu_times {
   int64_t told;             /* when the callback ran, or 0 */
 };
 
-/* [lane] Valid once the slot's frame is DONE and before its next submit. False if the device has no times. */
+/* [lane] Valid once the slot's frame is DONE and before its next submit. False if the frame has no times: it was not one
+ * of those that are timed, or the device is dead. */
 bool gpu_times(struct gpu_program *program, unsigned slot, struct gpu_times *times);
 
 #endif

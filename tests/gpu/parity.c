@@ -155,7 +155,8 @@ static void compare_frame(struct test *test, const struct scene *scene, unsigned
 static bool run_frames(struct test *test, struct scene *scene, uint64_t seed) {
   struct gpu_error error = {0};
   const unsigned frames = scene->plan->state_bytes ? FRAMES_WITH_STATE : 1;
-  scene->program = gpu_program_new(test->device, scene->chain, scene->buffers, scene->slots, NULL, NULL, &error);
+  const struct gpu_options options = {.graph = GPU_GRAPH_OFF};
+  scene->program = gpu_program_new(test->device, scene->chain, scene->buffers, scene->slots, &options, &error);
   bool good = scene->program != NULL;
   for (unsigned frame = 0; good && frame < frames; frame++) {
     cases_fill(&scene->plan->input, scene->input[frame % scene->slots], seed, frame);

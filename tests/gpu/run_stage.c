@@ -209,7 +209,8 @@ static bool set_up(struct bench *bench, const struct options *options) {
     return false;
   }
   struct gpu_buffers buffers = {bench->memory, (char *)bench->memory + bench->output_offset};
-  bench->program = gpu_program_new(bench->device, bench->chain, &buffers, 1, NULL, NULL, &error);
+  const struct gpu_options timed = {.graph = GPU_GRAPH_OFF, .timed_one_in = 1};
+  bench->program = gpu_program_new(bench->device, bench->chain, &buffers, 1, &timed, &error);
   return bench->program || complain(&error);
 }
 

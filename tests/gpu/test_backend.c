@@ -277,13 +277,13 @@ START_TEST(what_does_not_fit_leaves_the_device_alive) {
   open_with(1, 64, NULL, 0);
   struct gpu_chain *chain = chain_of(huge, NULL, 0);
   struct gpu_buffers buffers = {.input = rig.input[0], .output = rig.output[0]};
-  ck_assert_ptr_null(gpu_program_new(rig.device, chain, &buffers, 1, NULL, NULL, &error));
+  ck_assert_ptr_null(gpu_program_new(rig.device, chain, &buffers, 1, &(struct gpu_options){0}, &error));
   ck_assert_ptr_nonnull(strstr(error.text, "cudaMalloc"));
   ck_assert_ptr_nonnull(strstr(error.text, "cudaErrorMemoryAllocation"));
   ck_assert_str_ne(error.remedy, "");
   gpu_chain_free(chain);
   chain = chain_of(format_image(PIXELS_GRAY, 8, 8), &(struct gpu_stage_request){.stage = &cpu_only}, 1);
-  ck_assert_ptr_null(gpu_program_new(rig.device, chain, &buffers, 1, NULL, NULL, &error));
+  ck_assert_ptr_null(gpu_program_new(rig.device, chain, &buffers, 1, &(struct gpu_options){0}, &error));
   ck_assert_int_eq(error.stage, 0);
   ck_assert_ptr_nonnull(strstr(error.text, "cpu_only"));
   gpu_chain_free(chain);

@@ -168,7 +168,8 @@ static bool run(struct gpu_device *device, struct engine_figures *figures, struc
   struct gpu_chain *chain = workload_measure(device, RUN_BYTES, &costs, problem)
                                 ? workload_chain(WORKLOAD_EQUAL, RUN_BYTES, &costs, &rounds, problem)
                                 : NULL;
-  const struct engine_setup setup = {.chain = chain, .slots = RUN_SLOTS, .completion = ENGINE_SPIN};
+  const struct engine_setup setup = {
+      .chain = chain, .slots = RUN_SLOTS, .completion = ENGINE_SPIN, .graph = GPU_GRAPH_OFF, .timed_one_in = 1};
   struct engine *engine = chain ? engine_new(device, &setup, problem) : NULL;
   bool done = engine && start(problem) && engine_run(engine, RUN_FRAMES, NULL, 0, figures, problem) && stop(problem);
   engine_free(engine);

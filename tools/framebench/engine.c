@@ -81,7 +81,14 @@ static bool make_program(struct engine *engine, size_t input_bytes, size_t outpu
     buffers[i].input = engine->memory + i * whole_pages(input_bytes);
     buffers[i].output = engine->memory + slots * whole_pages(input_bytes) + i * whole_pages(output_bytes);
   }
-  engine->program = gpu_program_new(engine->device, engine->setup.chain, buffers, slots, wake, engine, &error);
+  const struct gpu_options options = {
+      .wake = wake,
+      .context = engine,
+      .notify = engine->setup.completion == ENGINE_CALLBACK,
+      .graph = engine->setup.graph,
+      .timed_one_in = engine->setup.timed_one_in,
+  };
+  engine->program = gpu_program_new(engine->device, engine->setup.chain, buffers, slots, &options, &error);
   return (engine->program && gpu_program_warm_up(engine->program, &error)) || options_gpu_problem(&error, problem);
 }
 
@@ -178,6 +185,10 @@ static void note_times(const struct engine *engine, unsigned slot, int64_t start
   }
 }
 
+bool engine_graph(const struct engine *engine) { return gpu_program_graph(engine->program); }
+
+unsigned engine_timed_one_in(const struct engine *engine) { return gpu_program_timed_one_in(engine->program); }
+
 bool engine_run(struct engine *engine, uint64_t frames, struct overlap_frame *spans, uint64_t span_frames,
                 struct engine_figures *figures, struct problem *problem) {
   struct gpu_error error;
@@ -196,7 +207,12 @@ bool engine_run(struct engine *engine, uint64_t frames, struct overlap_frame *sp
       }
       note_times(engine, slot, start, done < span_frames ? &spans[done] : NULL, figures);
     }
-    const struct gpu_frame frame = {engine->sequence, engine->sequence == 0, engine->setup.completion == ENGINE_CALLBACK};
+    const struct gpu_frame frame = {
+        .sequence = engine->sequence,
+        .restart = engine->sequence == 0,
+        .notify = engine->setup.completion == ENGINE_CALLBACK,
+        .timed = i < span_frames,
+    };
     if (i < frames) {
       if (!gpu_submit(engine->program, slot, &frame, &error)) {
         return options_gpu_problem(&error, problem);

@@ -20,6 +20,8 @@ struct engine_setup {
   unsigned slots;
   enum engine_completion completion;
   bool pageable; /* memory that is not registered with the device */
+  enum gpu_graph_choice graph;
+  int timed_one_in; /* as in struct gpu_options; frames with spans are timed in any case, unless times are off */
 };
 
 struct engine_figures {
@@ -34,6 +36,10 @@ struct engine;
 /* Warms up too. NULL on a problem. */
 struct engine *engine_new(struct gpu_device *device, const struct engine_setup *setup, struct problem *problem);
 struct engine *engine_free(struct engine *engine); /* NULL is fine; returns NULL */
+
+/* Whether it replays graphs, and of how many frames one is timed. */
+bool engine_graph(const struct engine *engine);
+unsigned engine_timed_one_in(const struct engine *engine);
 
 /* Runs `frames` frames. The first `span_frames` of them leave their spans, in microseconds after the first submit, in
  * `spans`, unless the device has no times for them: then they stay as they are. */

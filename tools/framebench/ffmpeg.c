@@ -83,7 +83,8 @@ static bool measure_engine(struct gpu_device *device, const struct pair *pair, u
   struct engine_figures figures;
   unsigned slots = threads + 1 > GPU_MAX_SLOTS ? GPU_MAX_SLOTS : threads + 1;
   struct gpu_chain *chain = stage_list_chain(&pair->entry, WIDTH, HEIGHT, problem);
-  const struct engine_setup setup = {.chain = chain, .slots = slots, .completion = ENGINE_CALLBACK};
+  const struct engine_setup setup = {
+      .chain = chain, .slots = slots, .completion = ENGINE_CALLBACK, .graph = GPU_GRAPH_OFF, .timed_one_in = 1};
   struct engine *engine = chain ? engine_new(device, &setup, problem) : NULL;
   bool done = engine && engine_run_for(engine, quick ? 0.01 : 0.3, &figures, problem);
   *rate = done ? (double)figures.frames / figures.wall * 1e6 : 0;

@@ -88,7 +88,8 @@ static bool run_slots(const struct bench *bench, const struct engine_setup *setu
 }
 
 static bool slots_row(const struct bench *bench, unsigned slots, enum engine_completion completion, struct problem *problem) {
-  const struct engine_setup setup = {.chain = bench->chain, .slots = slots, .completion = completion};
+  const struct engine_setup setup = {
+      .chain = bench->chain, .slots = slots, .completion = completion, .graph = GPU_GRAPH_OFF, .timed_one_in = 1};
   struct engine_figures figures;
   if (!run_slots(bench, &setup, &figures, problem)) {
     return false;
@@ -107,7 +108,12 @@ static bool run_serial(const struct bench *bench, bool pageable, double *each, s
     return overlap_cuda_serial(bench->chain, bench->options->device, pageable, bench->seconds, each, problem);
   }
 #endif
-  const struct engine_setup setup = {.chain = bench->chain, .slots = 1, .completion = ENGINE_SPIN, .pageable = pageable};
+  const struct engine_setup setup = {.chain = bench->chain,
+                                     .slots = 1,
+                                     .completion = ENGINE_SPIN,
+                                     .pageable = pageable,
+                                     .graph = GPU_GRAPH_OFF,
+                                     .timed_one_in = 1};
   struct engine_figures figures;
   bool done = run_slots(bench, &setup, &figures, problem);
   *each = done ? figures.wall / (double)figures.frames : 0;
@@ -229,7 +235,8 @@ static bool measure_timeline(struct bench *bench, struct problem *problem) {
   struct gpu_chain *chain = workload_measure(bench->device, bench->bytes, &costs, problem)
                                 ? workload_chain(WORKLOAD_EQUAL, bench->bytes, &costs, &bench->rounds, problem)
                                 : NULL;
-  const struct engine_setup setup = {.chain = chain, .slots = TIMELINE_SLOTS, .completion = ENGINE_SPIN};
+  const struct engine_setup setup = {
+      .chain = chain, .slots = TIMELINE_SLOTS, .completion = ENGINE_SPIN, .graph = GPU_GRAPH_OFF, .timed_one_in = 1};
   struct engine *engine = chain ? engine_new(bench->device, &setup, problem) : NULL;
   for (unsigned i = 0; i < TIMELINE_FRAMES; i++) {
     frames[i] = (struct overlap_frame){.number = i, .slot = i % TIMELINE_SLOTS};

@@ -45,7 +45,8 @@ struct bench {
 /* The shortest mean of some runs on one worker. */
 static bool time_on_cpu(const struct bench *bench, const struct gpu_chain *chain, double *each, struct problem *problem) {
   enum { RUNS = 3 };
-  const struct engine_setup setup = {.chain = chain, .slots = 1, .completion = ENGINE_SPIN};
+  const struct engine_setup setup = {
+      .chain = chain, .slots = 1, .completion = ENGINE_SPIN, .graph = GPU_GRAPH_OFF, .timed_one_in = 1};
   struct engine *engine = engine_new(bench->device, &setup, problem);
   bool done = engine;
   for (int run = 0; run < RUNS && done; run++) {

@@ -14,7 +14,8 @@ static bool try_rounds(struct gpu_device *device, size_t frame_bytes, unsigned r
                        struct problem *problem) {
   struct engine_figures figures;
   struct gpu_chain *chain = engine_chain(frame_bytes, "work", "rounds", rounds, problem);
-  const struct engine_setup setup = {.chain = chain, .slots = 1, .completion = ENGINE_SPIN};
+  const struct engine_setup setup = {
+      .chain = chain, .slots = 1, .completion = ENGINE_SPIN, .graph = GPU_GRAPH_OFF, .timed_one_in = 1};
   struct engine *engine = chain ? engine_new(device, &setup, problem) : NULL;
   bool done = engine && engine_run(engine, TRIAL_FRAMES, NULL, 0, &figures, problem);
   for (int i = 0; i < OVERLAP_ENGINES && done; i++) {

@@ -72,9 +72,12 @@ static unsigned wakes;
 
 static void wake(void *context) { ++*(unsigned *)context; }
 
+static struct gpu_options options;
+
 static void set_up(void) {
   fake_reset();
   wakes = 0;
+  options = (struct gpu_options){.wake = wake, .context = &wakes, .graph = GPU_GRAPH_OFF, .timed_one_in = 1};
   device = cuda_open(0, &error);
   ck_assert_msg(device != NULL, "%s", error.text);
   for (int i = 0; i < GPU_MAX_SLOTS; i++) {
@@ -91,7 +94,7 @@ static void make_chain(const struct stage_descriptor *stage, unsigned state_byte
 
 static void make_program(unsigned slots, const struct stage_descriptor *stage, unsigned state_bytes) {
   make_chain(stage, state_bytes);
-  program = gpu_program_new(device, chain, buffers, slots, wake, &wakes, &error);
+  program = gpu_program_new(device, chain, buffers, slots, &options, &error);
   ck_assert_msg(program != NULL, "%s", error.text);
 }
 
@@ -164,7 +167,7 @@ START_TEST(programs_fail_cleanly_at_every_call) {
   make_chain(&plus_one, 1);
   do {
     fake_fail(tries, cudaErrorMemoryAllocation, false);
-    program = gpu_program_new(device, chain, buffers, 3, wake, &wakes, &error);
+    program = gpu_program_new(device, chain, buffers, 3, &options, &error);
     ck_assert_uint_lt(tries++, MAX_TRIES);
     if (!program) {
       ck_assert_uint_eq(fake_alive(), alive);
@@ -181,7 +184,7 @@ END_TEST
 
 START_TEST(a_stage_without_a_kernel_is_refused) {
   make_chain(&cpu_only, 0);
-  ck_assert_ptr_null(gpu_program_new(device, chain, buffers, 1, wake, &wakes, &error));
+  ck_assert_ptr_null(gpu_program_new(device, chain, buffers, 1, &options, &error));
   ck_assert_int_eq(error.stage, 0);
   ck_assert_ptr_nonnull(strstr(error.text, "cpu_only"));
 }

@@ -58,7 +58,10 @@ void rig_program_of(struct rig *rig, unsigned slots, struct gpu_chain *chain) {
     rig->output[i] = rig->memory + slots * whole(rig->input_bytes) + i * whole(rig->output_bytes);
     buffers[i] = (struct gpu_buffers){.input = rig->input[i], .output = rig->output[i]};
   }
-  rig->program = gpu_program_new(rig->device, chain, buffers, slots, count_wake, rig, &error);
+  struct gpu_options options = rig->options;
+  options.wake = count_wake;
+  options.context = rig;
+  rig->program = gpu_program_new(rig->device, chain, buffers, slots, &options, &error);
   ck_assert_msg(rig->program != NULL, "%s", error.text);
 }
 

@@ -17,6 +17,7 @@ struct rig {
   struct gpu_device *device;
   struct gpu_chain *chain;
   struct gpu_program *program;
+  struct gpu_options options; /* of programs made from now on; wake() is the rig's */
   unsigned slots;
   unsigned char *memory; /* a memfd, pinned */
   size_t memory_bytes;

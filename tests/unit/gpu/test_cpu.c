@@ -291,7 +291,7 @@ START_TEST(an_abandoned_device_is_dead) {
   ck_assert(!gpu_anchor(rig.device, &error));
   ck_assert(!gpu_pin(rig.device, rig.input[0], RIG_WIDTH, &error));
   ck_assert(!gpu_program_warm_up(rig.program, &error));
-  ck_assert_ptr_null(gpu_program_new(rig.device, rig.chain, &(struct gpu_buffers){0}, 1, NULL, NULL, &error));
+  ck_assert_ptr_null(gpu_program_new(rig.device, rig.chain, &(struct gpu_buffers){0}, 1, &(struct gpu_options){0}, &error));
   rig_gate_set(true);
   rig_free_program(&rig);
   ck_assert_int_eq(atomic_load(&rig.wakes), 0);
@@ -326,11 +326,11 @@ START_TEST(programs_that_cannot_be_are_refused) {
   for (int i = 0; i <= GPU_MAX_SLOTS; i++) {
     buffers[i] = (struct gpu_buffers){.input = rig.input[0], .output = rig.output[0]};
   }
-  ck_assert_ptr_null(gpu_program_new(rig.device, rig.chain, buffers, 0, NULL, NULL, &error));
-  ck_assert_ptr_null(gpu_program_new(rig.device, rig.chain, buffers, GPU_MAX_SLOTS + 1, NULL, NULL, &error));
+  ck_assert_ptr_null(gpu_program_new(rig.device, rig.chain, buffers, 0, &(struct gpu_options){0}, &error));
+  ck_assert_ptr_null(gpu_program_new(rig.device, rig.chain, buffers, GPU_MAX_SLOTS + 1, &(struct gpu_options){0}, &error));
   ck_assert_ptr_nonnull(strstr(error.text, "17"));
   buffers[1].output = rig.output[0] + 8;
-  ck_assert_ptr_null(gpu_program_new(rig.device, rig.chain, buffers, 2, NULL, NULL, &error));
+  ck_assert_ptr_null(gpu_program_new(rig.device, rig.chain, buffers, 2, &(struct gpu_options){0}, &error));
   ck_assert_ptr_nonnull(strstr(error.text, "aligned"));
   rig_close(&rig);
 }
