@@ -47,4 +47,8 @@ void account_settle(struct account *account, struct frame *frame, enum fate fate
     histogram_record(&account->steps[STEP_EMIT], now - frame->seen);
     histogram_record(&account->steps[STEP_TOTAL], now - frame->first_byte);
   }
+  struct trace_ring *trace = atomic_load_explicit(&account->trace, memory_order_acquire);
+  if (trace) {
+    trace_ring_append(trace, frame, fate, now);
+  }
 }

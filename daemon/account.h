@@ -11,6 +11,7 @@
 
 #include "daemon/session.h"
 #include "daemon/slot.h"
+#include "daemon/trace_ring.h"
 
 enum { ACCOUNT_WORDS = (sizeof(struct session_view) + 7) / 8 };
 
@@ -19,6 +20,7 @@ struct account {
   struct histogram steps[STEP_COUNT];
   _Atomic uint32_t sequence;
   _Atomic uint64_t published[ACCOUNT_WORDS];
+  struct trace_ring *_Atomic trace; /* set by the control loop while a trace is taken, or NULL */
 };
 
 /* [lane] Makes `now` what account_read() gives. */
@@ -28,7 +30,8 @@ void account_read(const struct account *account, struct session_view *view);
 
 /* [lane] A frame came in. */
 void account_open(struct account *account, struct frame *frame);
-/* [lane] An open frame gets its fate; emitted frames are recorded in the histograms of emit and total. */
+/* [lane] An open frame gets its fate; emitted frames are recorded in the histograms of emit and total, and every frame in
+ * the trace that is being taken. */
 void account_settle(struct account *account, struct frame *frame, enum fate fate, int64_t now);
 
 #endif

@@ -5,12 +5,13 @@
 /* A frame may wait behind those of others, but not for ever: a kernel that hangs can leave room for theirs. */
 enum { OTHERS_EXCUSE = 5 };
 
-static void record_times(struct road *road, const struct slot *slot, int64_t now) {
+static void record_times(struct road *road, struct slot *slot, int64_t now) {
   struct histogram *steps = road->account->steps;
   struct gpu_times times;
   if (!gpu_times(road->program, slot->index, &times)) {
     return;
   }
+  slot->frame.device = times;
   histogram_record(&steps[STEP_GPU_WAIT],
                    times.wait + (times.begin > slot->frame.dispatched ? times.begin - slot->frame.dispatched : 0));
   histogram_record(&steps[STEP_H2D], times.h2d);

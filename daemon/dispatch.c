@@ -14,6 +14,7 @@ static void submit(struct road *road, struct slot *slot, int64_t now) {
   }
   road->restart_owed = false;
   slot->frame.dispatched = now;
+  slot->frame.stream = slot->index;
   slot_move(&road->ring, slot, SLOT_RUNNING);
   view->submitted++;
   histogram_record(&road->account->steps[STEP_QUEUE], now - slot->frame.complete);

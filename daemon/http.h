@@ -43,12 +43,25 @@ void http_close(struct http *http, void (*done)(void *context), void *context);
 const char *http_path(const struct http_request *request);            /* unescaped, without the query */
 bool http_is(const struct http_request *request, const char *method); /* "GET" */
 
+/* What the query says for `name`, "" without a value; NULL: nothing. Only within the handler. */
+const char *http_argument(const struct http_request *request, const char *name);
+/* Whether the client closed its connection; one that only ended its own side may still listen. */
+bool http_client_left(const struct http_request *request);
+
+/* A body that is made as the client takes it. */
+struct http_stream {
+  size_t (*read)(void *context, char *bytes, size_t room); /* on the loop; 0: the end */
+  void (*free)(void *context);
+  void *context;
+};
+
 struct http_answer {
   unsigned status;
   const char *type;  /* Content-Type */
   const char *allow; /* the Allow header, or NULL */
-  char *body;        /* from malloc(), taken; NULL: there was no memory for it */
+  char *body;        /* from malloc(), taken; NULL: there was no memory for it, or it is a stream */
   size_t length;
+  struct http_stream stream; /* taken, with or without a client; `read` is NULL: it is a body */
 };
 
 void http_answer(struct http_request *request, struct http_answer *answer);

@@ -3,12 +3,13 @@
  *   - a request is freed when it was both answered by its handler and completed by the library, in either order;
  *   - a suspended connection is on the `waiting` list, because the library cannot be stopped while there is one.
  */
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "daemon/http_private.h"
 
-enum { BODY_LIMIT = 64 * 1024 };
+enum { BODY_LIMIT = 64 * 1024, STREAM_BLOCK = 16 * 1024 };
 
 static const char stopping[] = "{\"error\": \"the daemon is stopping\", \"remedy\": \"ask again when it runs\"}\n";
 static const char crowded[] =
@@ -49,6 +50,23 @@ static struct http_request *request_new(struct http *http, struct MHD_Connection
 const char *http_path(const struct http_request *request) { return request->path; }
 bool http_is(const struct http_request *request, const char *method) { return strcmp(request->method, method) == 0; }
 
+const char *http_argument(const struct http_request *request, const char *name) {
+  const char *value = NULL;
+  size_t length = 0;
+  bool found =
+      MHD_lookup_connection_value_n(request->handle, MHD_GET_ARGUMENT_KIND, name, strlen(name), &value, &length) == MHD_YES;
+  return found && !value ? "" : value;
+}
+
+/* The library does not look at a suspended connection. */
+bool http_client_left(const struct http_request *request) {
+  if (!request->handle) {
+    return true;
+  }
+  struct pollfd state = {.fd = request->connection->fd};
+  return poll(&state, 1, 0) > 0 && (state.revents & (POLLHUP | POLLERR)) != 0;
+}
+
 static void suspend(struct http_request *request) {
   struct http *http = request->http;
   request->suspended = request->connection->suspended = true;
@@ -75,13 +93,49 @@ static void resume(struct http_request *request) {
   http_wake(http); /* a resume alone does not wake the library's epoll descriptor */
 }
 
-static struct MHD_Response *make_response(struct http_answer *answer) {
+/* A stream that is being sent; freed by the library. */
+static ssize_t read_stream(void *context, uint64_t position, char *bytes, size_t room) {
+  (void)position;
+  const struct http_stream *stream = context;
+  size_t count = stream->read(stream->context, bytes, room);
+  return count > 0 ? (ssize_t)count : MHD_CONTENT_READER_END_OF_STREAM;
+}
+
+static void free_stream(void *context) {
+  const struct http_stream *stream = context;
+  stream->free(stream->context);
+  free(context);
+}
+
+static struct MHD_Response *respond_with_stream(const struct http_stream *stream) {
+  struct http_stream *kept = malloc(sizeof *kept);
+  if (!kept) {
+    stream->free(stream->context);
+    return NULL;
+  }
+  *kept = *stream;
+  struct MHD_Response *response =
+      MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, STREAM_BLOCK, read_stream, kept, free_stream);
+  if (!response) {
+    free_stream(kept);
+  }
+  return response;
+}
+
+static struct MHD_Response *respond_with_body(const struct http_answer *answer) {
   if (!answer->body) {
     return NULL;
   }
   struct MHD_Response *response = MHD_create_response_from_buffer(answer->length, answer->body, MHD_RESPMEM_MUST_FREE);
   if (!response) {
     free(answer->body);
+  }
+  return response;
+}
+
+static struct MHD_Response *make_response(const struct http_answer *answer) {
+  struct MHD_Response *response = answer->stream.read ? respond_with_stream(&answer->stream) : respond_with_body(answer);
+  if (!response) {
     return NULL;
   }
   MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, answer->type);
@@ -99,17 +153,24 @@ static void set_response(struct http_request *request, struct http_answer *answe
   answer->body = NULL;
 }
 
+/* Nobody gets it. */
+static void drop(struct http_answer *answer) {
+  if (answer->stream.read) {
+    answer->stream.free(answer->stream.context);
+  }
+  free(answer->body);
+  answer->body = NULL;
+}
+
 void http_answer(struct http_request *request, struct http_answer *answer) {
   request->answered = true;
   if (!request->handle) {
-    free(answer->body);
-    answer->body = NULL;
+    drop(answer);
     request_free(request);
     return;
   }
   if (request->response) { /* http_close() came first */
-    free(answer->body);
-    answer->body = NULL;
+    drop(answer);
     return;
   }
   set_response(request, answer);

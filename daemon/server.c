@@ -6,6 +6,7 @@
 
 #include "daemon/log.h"
 #include "daemon/server_state.h"
+#include "daemon/tracer.h"
 
 /* -- questions and commands -------------------------------------------------------------------------------------- */
 
@@ -49,6 +50,8 @@ void server_command(struct server *server, const char *pipeline, enum pipeline_c
   list_names(server, names, sizeof names);
   answer_error(answer, context, 404, names, "there is no pipeline '%s'", pipeline);
 }
+
+void server_trace(struct server *server, const struct trace_order *order) { tracer_take(server->tracer, order); }
 
 /* -- for the files beside this one ------------------------------------------------------------------------------- */
 
@@ -138,6 +141,7 @@ static void close_server(struct server *server) {
     pipeline_free(server->pipelines[i]);
   }
   free(server->pipelines);
+  tracer_free(server->tracer);
   engine_close(server->engine);
   listener_close(server->status_listener);
   listener_close(server->http_listener);

@@ -23,6 +23,20 @@ void server_reload(struct server *server, server_answer *answer, void *context);
 void server_command(struct server *server, const char *pipeline, enum pipeline_command command, server_answer *answer,
                     void *context);
 
+struct trace;
+
+/* A trace that is asked for. One of `ready`, which takes the laid out trace, and `failed` is called once, at once or later. */
+struct trace_order {
+  int64_t duration_ns;
+  bool (*wanted)(void *context); /* asked now and then: false cancels it */
+  void (*ready)(void *context, struct trace *trace);
+  server_answer *failed;
+  void *context;
+};
+
+/* Takes a trace of all sessions. 503 if there are too many at once, or if the daemon ends first. */
+void server_trace(struct server *server, const struct trace_order *order);
+
 struct server_view {
   const char *version;
   double uptime_s;

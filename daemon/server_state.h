@@ -29,6 +29,7 @@ struct generation {
 struct reload;
 struct signals;
 struct supervision;
+struct tracer;
 
 struct server {
   uv_loop_t loop;
@@ -44,6 +45,7 @@ struct server {
   struct status *status, *http;
   struct signals *signals;
   struct supervision *supervision;
+  struct tracer *tracer;
   struct loop_timer *limit; /* of a stop */
   struct reload *reload;    /* the one under way, or NULL */
   enum phase phase;

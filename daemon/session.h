@@ -114,6 +114,15 @@ struct session_view { /* balanced: read under the lane's sequence lock */
 void session_read(const struct session *session, struct session_view *view);
 const struct histogram *session_histogram(const struct session *session, enum step step);
 
+/* -- from the control loop, for traces ------------------------------------------------------------------------------ */
+
+struct trace_ring;
+
+/* From now on every frame that gets its fate is recorded. The ring is made at the first call, for `frames` records, and
+ * stays the session's until it is freed. NULL if there is no memory. */
+struct trace_ring *session_trace(struct session *session, unsigned frames);
+void session_trace_end(struct session *session);
+
 /* Pinned host memory and slots' frame sizes that a session of this shape takes, in bytes; for --check. */
 size_t session_pinned_bytes(const struct config_pipeline *config, const struct gpu_chain *chain, size_t input_bytes);
 

@@ -128,6 +128,7 @@ struct session *session_free(struct session *session) {
   reader_free(session->attach_reader);
   arena_drop(&session->inputs);
   arena_drop(&session->outputs);
+  trace_ring_drop(session->trace);
   free(session->discard);
   free(session);
   return NULL;
@@ -144,3 +145,13 @@ void session_read(const struct session *session, struct session_view *view) { ac
 const struct histogram *session_histogram(const struct session *session, enum step step) {
   return &session->account.steps[step];
 }
+
+struct trace_ring *session_trace(struct session *session, unsigned frames) {
+  if (!session->trace) {
+    session->trace = trace_ring_new(frames);
+  }
+  atomic_store_explicit(&session->account.trace, session->trace, memory_order_release);
+  return session->trace;
+}
+
+void session_trace_end(struct session *session) { atomic_store_explicit(&session->account.trace, NULL, memory_order_relaxed); }

@@ -42,6 +42,7 @@ struct session {
   int64_t ticked;
   struct arena inputs, outputs;
   unsigned char *discard;
+  struct trace_ring *trace; /* the control loop's; the lane sees it through its account */
 
   struct order attach_order, hold_order, stop_order;
   int attach_fd;

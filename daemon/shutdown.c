@@ -7,6 +7,7 @@
 #include "daemon/log.h"
 #include "daemon/server_state.h"
 #include "daemon/systemd.h"
+#include "daemon/tracer.h"
 
 enum { FAULT_LIMIT_MS = 2000 }; /* for the lanes to account for their frames after a fault */
 
@@ -33,6 +34,7 @@ static void on_status_closed(void *context) {
 
 void server_end(struct server *server) {
   server->phase = SERVER_ENDING;
+  tracer_stop(server->tracer);
   if (server->status) {
     status_close(server->status, on_status_closed, server);
   }

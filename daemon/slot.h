@@ -25,6 +25,8 @@ struct frame {
   bool restart;           /* the first of its producer: state of stages starts anew */
   struct frame_rate rate; /* of its producer */
   int64_t first_byte, complete, dispatched, seen;
+  unsigned stream;         /* that of its slot, once dispatched */
+  struct gpu_times device; /* once seen; `begin` is 0 if that was not timed */
 };
 
 struct slot {

@@ -208,3 +208,13 @@ void pipeline_snapshot(struct pipeline *pipeline, struct pipeline_snapshot *snap
   read_now(pipeline, &pipeline->now);
   fill_figures(pipeline, snapshot, &pipeline->now);
 }
+
+/* -- traces ------------------------------------------------------------------------------------------------------ */
+
+unsigned pipeline_seats(const struct pipeline *pipeline) { return intake_seats(pipeline->intake); }
+
+struct trace_ring *pipeline_trace(struct pipeline *pipeline, unsigned seat, unsigned frames) {
+  return session_trace(intake_session(pipeline->intake, seat), frames);
+}
+
+void pipeline_trace_end(struct pipeline *pipeline, unsigned seat) { session_trace_end(intake_session(pipeline->intake, seat)); }

@@ -8,6 +8,7 @@
 #include "daemon/log.h"
 #include "daemon/server_state.h"
 #include "daemon/systemd.h"
+#include "daemon/tracer.h"
 
 static bool out_of_memory(struct failure *failure) {
   return failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "not enough memory to start");
@@ -61,6 +62,10 @@ static void prepare(void *context) {
 }
 
 static bool start_status(struct server *server, struct failure *failure) {
+  server->tracer = tracer_new(server);
+  if (!server->tracer) {
+    return out_of_memory(failure);
+  }
   server->status = status_new(server, listener_fd(server->status_listener), false, failure);
   if (server->status && server->http_listener) {
     server->http = status_new(server, listener_fd(server->http_listener), true, failure);

@@ -9,8 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/clock.h"
 #include "daemon/http.h"
 #include "daemon/page.h"
+#include "daemon/trace_text.h"
 
 enum { NAME_LIMIT = 64, JSON_FORM = JSON_INDENT(1) | JSON_REAL_PRECISION(15) };
 
@@ -85,6 +87,60 @@ static void answer_config(struct status *status, struct http_request *request, c
   answer_text(request, 200, "text/plain; charset=utf-8", strdup(view.config->text), NULL);
 }
 
+/* -- traces --------------------------------------------------------------------------------------------------------- */
+
+#define SHORTEST_TRACE 0.1
+#define LONGEST_TRACE  60.0
+#define USUAL_TRACE    2.0
+
+/* Digits with at most one point. False: that is no duration of a trace. */
+static bool parse_seconds(const char *text, double *seconds) {
+  char *end;
+  if (!text) {
+    *seconds = USUAL_TRACE;
+    return true;
+  }
+  if (strspn(text, "0123456789.") != strlen(text) || strlen(text) > NAME_LIMIT) {
+    return false;
+  }
+  *seconds = strtod(text, &end);
+  return end != text && *end == '\0' && *seconds >= SHORTEST_TRACE && *seconds <= LONGEST_TRACE;
+}
+
+static bool is_trace_wanted(void *context) { return !http_client_left(context); }
+
+static size_t read_trace(void *context, char *bytes, size_t room) { return trace_text_read(context, bytes, room); }
+
+static void free_trace(void *context) { trace_text_free(context); }
+
+static void on_trace(void *context, struct trace *trace) {
+  struct http_answer answer = {.status = 200, .type = "application/json"};
+  struct trace_text *text = trace_text_new(trace);
+  if (text) {
+    answer.stream = (struct http_stream){.read = read_trace, .free = free_trace, .context = text};
+  }
+  http_answer(context, &answer);
+}
+
+static void answer_trace(struct status *status, struct http_request *request, const struct route *route, const char *name) {
+  (void)route, (void)name;
+  double seconds;
+  if (!parse_seconds(http_argument(request, "seconds"), &seconds)) {
+    answer_json(request, 400, error_document("seconds is a number from 0.1 to 60", "ask for /v1/trace?seconds=2"), NULL);
+  } else if (http_is(request, "HEAD")) {
+    answer_text(request, 200, "application/json", strdup(""), NULL);
+  } else {
+    const struct trace_order order = {.duration_ns = (int64_t)(seconds * (double)NS_PER_S),
+                                      .wanted = is_trace_wanted,
+                                      .ready = on_trace,
+                                      .failed = on_server_answer,
+                                      .context = request};
+    server_trace(status->server, &order);
+  }
+}
+
+/* -- commands ------------------------------------------------------------------------------------------------------- */
+
 static void do_reload(struct status *status, struct http_request *request, const struct route *route, const char *name) {
   (void)route, (void)name;
   server_reload(status->server, on_server_answer, request);
@@ -99,6 +155,7 @@ static const struct route routes[] = {
     {"GET", "/v1/status", answer_status, 0},
     {"GET", "/metrics", answer_metrics, 0},
     {"GET", "/v1/config", answer_config, 0},
+    {"GET", "/v1/trace", answer_trace, 0},
     {"POST", "/v1/reload", do_reload, 0},
     {"POST", "/v1/pipelines/NAME/pause", do_command, PIPELINE_COMMAND_PAUSE},
     {"POST", "/v1/pipelines/NAME/resume", do_command, PIPELINE_COMMAND_RESUME},

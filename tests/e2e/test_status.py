@@ -252,7 +252,7 @@ def test_garbage_is_survived(place, name):
 
 @pytest.mark.parametrize("method, path, code", [
     ("GET", "/nothing", 404), ("GET", "/v1/reload", 405), ("POST", "/v1/status", 405), ("DELETE", "/v1/status", 405),
-    ("GET", "/v1/pipelines/cam0/pause", 405), ("GET", "/v1/status/", 404), ("GET", "/v1/trace", 404),
+    ("GET", "/v1/pipelines/cam0/pause", 405), ("GET", "/v1/status/", 404), ("POST", "/v1/trace", 405), ("GET", "/v1/trace?seconds=0", 400),
 ])
 def test_wrong_routes(place, method, path, code):
     with Daemon(place, {"cam0": pipeline(FORMAT)}) as daemon:

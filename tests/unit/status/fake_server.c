@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/trace.h"
+
 const char *const pipeline_state_names[] = {"starting", "running", "paused", "draining", "drained", "stopping", "stopped"};
 
 static char name_cam0[] = "cam0", name_idle[] = "idle", socket_in[] = "/run/framed/cam0.sock", socket_idle[] = "/run/idle.sock",
@@ -68,6 +70,8 @@ struct server *fake_server_new(void) {
   fill_cam0(&server->pipelines[0].snapshot);
   server->pipelines[0].snapshot.name = name_cam0;
   server->pipelines[1].snapshot.name = name_idle;
+  server->pipelines[0].config = &server->entries[0];
+  server->pipelines[1].config = &server->entries[1];
   server->pipelines[1].snapshot.waiting = WAITING_FOR_PRODUCER;
   server->pipelines[1].snapshot.clients = 4;
   server->view = (struct server_view){.version = "0.1.0",
@@ -84,13 +88,47 @@ struct server *fake_server_new(void) {
 
 bool fake_server_free(struct server *server) {
   bool empty = uv_loop_close(&server->loop) == 0;
+  for (int i = 0; i < FAKE_PIPELINES; i++) {
+    trace_ring_drop(server->pipelines[i].ring);
+  }
   free(server);
   return empty;
 }
 
 static void answer_ok(server_answer *answer, void *context) { answer(context, 200, json_pack("{s:b}", "ok", 1)); }
 
+static void answer_trace(const struct server *server, const struct trace_order *order) {
+  static const struct trace_subject subject = {.pipeline = "cam0", .sessions = 1};
+  struct trace *trace = trace_new(NULL);
+  trace->backend = server->view.backend;
+  bool made = trace_add_subject(trace, &subject);
+  for (unsigned i = 0; made && i < server->trace_frames; i++) {
+    const struct trace_record record = {.sequence = i, .first_byte = 1000 + i, .settled = 2000 + i, .fate = FATE_LATE};
+    made = trace_add_records(trace, 0, &record, 1);
+  }
+  if (made && trace_lay_out(trace)) {
+    order->ready(order->context, trace);
+  } else {
+    trace_free(trace);
+    answer_error(order->failed, order->context, 503, NULL, "no memory");
+  }
+}
+
+void server_trace(struct server *server, const struct trace_order *order) {
+  server->traced++;
+  server->trace_ns = order->duration_ns;
+  if (server->answer_later && server->traces_pending < FAKE_PENDING) {
+    server->traces[server->traces_pending++] = *order;
+  } else {
+    answer_trace(server, order);
+  }
+}
+
 void fake_server_answer(struct server *server) {
+  while (server->traces_pending > 0) {
+    struct trace_order order = server->traces[--server->traces_pending];
+    answer_trace(server, &order);
+  }
   while (server->pending_count > 0) {
     struct fake_pending pending = server->pending[--server->pending_count];
     answer_ok(pending.answer, pending.context);
@@ -123,3 +161,24 @@ struct pipeline *server_pipeline(const struct server *server, unsigned index) {
 uv_loop_t *server_loop(struct server *server) { return &server->loop; }
 
 void pipeline_snapshot(struct pipeline *pipeline, struct pipeline_snapshot *snapshot) { *snapshot = pipeline->snapshot; }
+
+const struct config_pipeline *pipeline_config(const struct pipeline *pipeline) { return pipeline->config; }
+
+unsigned pipeline_seats(const struct pipeline *pipeline) {
+  (void)pipeline;
+  return 1;
+}
+
+struct trace_ring *pipeline_trace(struct pipeline *pipeline, unsigned seat, unsigned frames) {
+  (void)seat;
+  if (!pipeline->ring) {
+    pipeline->ring = trace_ring_new(frames);
+  }
+  pipeline->traced = true;
+  return pipeline->ring;
+}
+
+void pipeline_trace_end(struct pipeline *pipeline, unsigned seat) {
+  (void)seat;
+  pipeline->traced = false;
+}

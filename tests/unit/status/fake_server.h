@@ -6,11 +6,15 @@
 #define FRAMED_TESTS_FAKE_SERVER_H
 
 #include "daemon/server.h"
+#include "daemon/trace_ring.h"
 
 enum { FAKE_PIPELINES = 2, FAKE_PENDING = 64 };
 
 struct pipeline {
   struct pipeline_snapshot snapshot;
+  const struct config_pipeline *config;
+  struct trace_ring *ring; /* of its one session, from the first pipeline_trace() on */
+  bool traced;             /* between pipeline_trace() and pipeline_trace_end() */
 };
 
 struct fake_pending {
@@ -28,8 +32,12 @@ struct server {
   bool answer_later; /* keep a command's answer until fake_server_answer() */
   struct fake_pending pending[FAKE_PENDING];
   unsigned pending_count;
-  unsigned reloads, commands; /* asked so far */
-  char command_pipeline[80];  /* of the last one */
+  struct trace_order traces[FAKE_PENDING]; /* likewise */
+  unsigned traces_pending;
+  int64_t trace_ns;                   /* of the last one */
+  unsigned trace_frames;              /* that each trace holds */
+  unsigned reloads, commands, traced; /* asked so far */
+  char command_pipeline[80];          /* of the last one */
   enum pipeline_command command;
 };
 
@@ -37,7 +45,7 @@ struct server {
 struct server *fake_server_new(void);
 /* Closes the loop, which must be empty; gives false if a handle was left. */
 bool fake_server_free(struct server *server);
-/* Answers everything that waits with {"ok": true}. */
+/* Answers everything that waits: commands with {"ok": true}, traces with one of `trace_frames` frames. */
 void fake_server_answer(struct server *server);
 
 #endif

@@ -87,6 +87,85 @@ START_TEST(closing_answers_what_waits) {
 }
 END_TEST
 
+static const char trace_request[] = "GET /v1/trace HTTP/1.1\r\nHost: framed\r\nConnection: close\r\n\r\n";
+
+static int start_trace(struct site *site) {
+  unsigned pending = site->server->traces_pending;
+  int fd = site_connect(site);
+  site->server->answer_later = true;
+  send_text(fd, trace_request);
+  while (site->server->traces_pending == pending) {
+    site_turn(site);
+  }
+  return fd;
+}
+
+START_TEST(streams_come_whole_and_late) {
+  struct site site;
+  site_open(&site, false);
+  site.server->trace_frames = 100;
+  int fd = start_trace(&site);
+  char *meanwhile = site_ask(&site, "GET", "/v1/status");
+  ck_assert_ptr_nonnull(strstr(meanwhile, "200 OK"));
+  free(meanwhile);
+  fake_server_answer(site.server);
+  char *answer = site_receive(&site, fd);
+  ck_assert_ptr_nonnull(strstr(answer, "\"frame\":99}}\n]\n"));
+  free(answer);
+  site_close(&site);
+}
+END_TEST
+
+START_TEST(a_client_that_left_is_noticed) {
+  struct site site;
+  site_open(&site, false);
+  int stays = start_trace(&site), ends = start_trace(&site), leaves = start_trace(&site);
+  shutdown(ends, SHUT_WR); /* it still listens */
+  close(leaves);
+  ck_assert(site.server->traces[0].wanted(site.server->traces[0].context));
+  ck_assert(site.server->traces[1].wanted(site.server->traces[1].context));
+  ck_assert(!site.server->traces[2].wanted(site.server->traces[2].context));
+  fake_server_answer(site.server);
+  expect_status(&site, stays, "200");
+  close(ends);
+  site_close(&site);
+}
+END_TEST
+
+/* Its trace is longer than any buffer between here and there; others are served, and closing does not wait for it. */
+START_TEST(a_stream_may_be_left_unread) {
+  struct site site;
+  site_open(&site, false);
+  site.server->trace_frames = 30000;
+  int slow = start_trace(&site), gone = start_trace(&site);
+  fake_server_answer(site.server);
+  char first[512];
+  while (recv(gone, first, sizeof first, MSG_DONTWAIT) <= 0) {
+    site_turn(&site);
+  }
+  close(gone);
+  char *meanwhile = site_ask(&site, "GET", "/v1/status");
+  ck_assert_ptr_nonnull(strstr(meanwhile, "200 OK"));
+  free(meanwhile);
+  site_stop(&site);
+  ck_assert_int_gt(recv(slow, first, sizeof first, MSG_DONTWAIT), 0);
+  close(slow);
+  site_close(&site);
+}
+END_TEST
+
+START_TEST(closing_drops_streams_that_come_later) {
+  struct site site;
+  site_open(&site, false);
+  int waiting = start_trace(&site);
+  site_stop(&site);
+  expect_status(&site, waiting, "503");
+  ck_assert(!site.server->traces[0].wanted(site.server->traces[0].context));
+  fake_server_answer(site.server);
+  site_close(&site);
+}
+END_TEST
+
 START_TEST(waiting_commands_are_limited) {
   struct site site;
   int fds[32];
@@ -281,6 +360,10 @@ Suite *http_suite(void) {
   tcase_add_test(cases, a_late_answer_arrives_by_itself);
   tcase_add_test(cases, client_leaves_before_its_answer);
   tcase_add_test(cases, closing_answers_what_waits);
+  tcase_add_test(cases, streams_come_whole_and_late);
+  tcase_add_test(cases, a_client_that_left_is_noticed);
+  tcase_add_test(cases, a_stream_may_be_left_unread);
+  tcase_add_test(cases, closing_drops_streams_that_come_later);
   tcase_add_test(cases, waiting_commands_are_limited);
   tcase_add_test(cases, bodies_are_read_and_ignored);
   tcase_add_test(cases, bodies_are_limited);

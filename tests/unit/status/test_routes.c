@@ -63,6 +63,29 @@ START_TEST(commands_reach_the_server) {
 }
 END_TEST
 
+START_TEST(traces_have_a_length_within_limits) {
+  static const char *const wrong[] = {"0", "0.09", "60.1", "-1", "1e1", "2x", "inf", "nan", "", "1.2.3", "+2", "%20"};
+  struct site site;
+  char path[64];
+  site_open(&site, false);
+  ask_and_expect(&site, "GET", "/v1/trace", "200", "Content-Type: application/json");
+  ck_assert_int_eq(site.server->trace_ns, 2000000000);
+  ask_and_expect(&site, "GET", "/v1/trace?seconds=0.1", "200", "\"frames\":0");
+  ck_assert_int_eq(site.server->trace_ns, 100000000);
+  ask_and_expect(&site, "GET", "/v1/trace?other&seconds=60", "200", "chunked");
+  ck_assert_int_eq(site.server->trace_ns, 60000000000);
+  ck_assert_uint_eq(site.server->traced, 3);
+  for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+    snprintf(path, sizeof path, "/v1/trace?seconds=%s", wrong[i]);
+    ask_and_expect(&site, "GET", path, "400", "from 0.1 to 60");
+  }
+  ask_and_expect(&site, "HEAD", "/v1/trace", "200", "Content-Type: application/json");
+  ask_and_expect(&site, "POST", "/v1/trace", "405", "Allow: GET, HEAD\r\n");
+  ck_assert_uint_eq(site.server->traced, 3);
+  site_close(&site);
+}
+END_TEST
+
 START_TEST(unknown_paths_list_the_routes) {
   static const char *const paths[] = {"/v1",
                                       "/v1/statusx",
@@ -126,6 +149,7 @@ Suite *routes_suite(void) {
   tcase_add_test(cases, documents);
   tcase_add_test(cases, head_has_no_body);
   tcase_add_test(cases, commands_reach_the_server);
+  tcase_add_test(cases, traces_have_a_length_within_limits);
   tcase_add_test(cases, unknown_paths_list_the_routes);
   tcase_add_test(cases, names_are_limited);
   tcase_add_test(cases, wrong_methods_say_which_is_right);
