@@ -132,7 +132,9 @@ static bool serve(struct sink *sink, struct reader *reader) {
     }
     ssize_t written = write_some(reader, vector, count);
     if (written >= 0) {
-      advance(sink, reader, (size_t)written, clock_now());
+      int64_t now = clock_now();
+      advance(sink, reader, (size_t)written, now);
+      readers_release(sink, now); /* the session may be waiting for the slot, on another lane */
     } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
       reader->writable = false;
       reader_watch(reader, true);
