@@ -79,6 +79,33 @@ __device__ __forceinline__ void load_floats(const float *in, bool aligned, uint3
   }
 }
 
+/* Both rows of the block. Three loads of 8 bytes at 24 apart would each touch all of a warp's bytes; so its lanes load
+ * what is next to each other, and exchange it. All lanes of the warp come here, those beyond the row too. */
+__device__ __forceinline__ void load_colors(const image &image, const uint8_t *in, const place &at, block &block) {
+  constexpr int bytes = 3 * ACROSS;
+  using pack = launch_pack<uint32_t, 2>;
+  __shared__ pack exchange[THREADS_Y][2][bytes * THREADS_X / sizeof(pack)];
+  const uint32_t start = at.x - threadIdx.x * ACROSS; /* of the warp */
+  const uint32_t packs = (image.width - start) * 3 / uint32_t(sizeof(pack));
+#pragma unroll
+  for (int row = 0; row < 2; row++) {
+    const uint64_t y = at.y + (row == 0 ? 0 : at.below);
+    const auto *source = reinterpret_cast<const pack *>(in + (y * image.width + start) * 3);
+#pragma unroll
+    for (uint32_t i = threadIdx.x; i < bytes * THREADS_X / sizeof(pack); i += THREADS_X) {
+      exchange[threadIdx.y][row][i] = source[min(i, packs - 1)];
+    }
+  }
+  __syncwarp();
+#pragma unroll
+  for (int row = 0; row < 2; row++) {
+    const auto *mine = reinterpret_cast<const uint8_t *>(exchange[threadIdx.y][row]) + threadIdx.x * bytes;
+    uint8_t *const first = block.row[image.pixels == PIXELS_RGB24 ? 0 : 2][row];
+    uint8_t *const last = block.row[image.pixels == PIXELS_RGB24 ? 2 : 0][row];
+    interleave_split<3, ACROSS, 8>(mine, true, ACROSS, {first, block.row[1][row], last});
+  }
+}
+
 /* Row 0 or 1 of the block, without chroma that rows share. */
 __device__ __forceinline__ void load_row(const image &image, const uint8_t *in, const place &at, int row, block &block) {
   const uint64_t y = at.y + (row == 0 ? 0 : at.below);
@@ -138,28 +165,28 @@ __device__ __forceinline__ void load_chroma(const image &image, const uint8_t *i
 
 /* -- from planes to planes ------------------------------------------------------------------------------------------ */
 
-__device__ __forceinline__ int16_t level128(const block &in, int plane, int row, int i) {
-  return int16_t(in.row[plane][row][i] * 128);
+__device__ __forceinline__ convert_value level128(const block &in, int plane, int row, int i) {
+  return convert_value(in.row[plane][row][i] * 128);
 }
 
 /* Gray in 1/32 of a level. */
-__device__ __forceinline__ int16_t gray_at(const convert_constants &k, family from, const block &in, int row, int i) {
+__device__ __forceinline__ convert_value gray_at(const convert_constants &k, family from, const block &in, int row, int i) {
   if (from == RGB) {
     return convert_rgb_to_gray(&k, level128(in, 0, row, i), level128(in, 1, row, i), level128(in, 2, row, i));
   }
-  return from == YUV ? convert_luma_to_gray(&k, in.row[0][row][i]) : int16_t(in.row[0][row][i] * CONVERT_ONE);
+  return from == YUV ? convert_luma_to_gray(&k, in.row[0][row][i]) : convert_value(in.row[0][row][i] * CONVERT_ONE);
 }
 
 __device__ __forceinline__ void to_rgb(const convert_constants &k, family from, const block &in, int row, block &out) {
 #pragma unroll
   for (int i = 0; i < ACROSS; i++) {
     if (from == YUV) {
-      const int16_t gray = convert_luma_to_gray(&k, in.row[0][row][i]);
-      const int16_t cb = convert_chroma(in.row[1][row][i / 2]);
-      const int16_t cr = convert_chroma(in.row[2][row][i / 2]);
-      out.row[0][row][i] = convert_level(int16_t(gray + convert_red_shift(&k, cr)));
-      out.row[1][row][i] = convert_level(int16_t(gray + convert_green_shift(&k, cb, cr)));
-      out.row[2][row][i] = convert_level(int16_t(gray + convert_blue_shift(&k, cb)));
+      const convert_value gray = convert_luma_to_gray(&k, in.row[0][row][i]);
+      const convert_value cb = convert_chroma(in.row[1][row][i / 2]);
+      const convert_value cr = convert_chroma(in.row[2][row][i / 2]);
+      out.row[0][row][i] = convert_level(convert_value(gray + convert_red_shift(&k, cr)));
+      out.row[1][row][i] = convert_level(convert_value(gray + convert_green_shift(&k, cb, cr)));
+      out.row[2][row][i] = convert_level(convert_value(gray + convert_blue_shift(&k, cb)));
     } else {
       out.row[0][row][i] = in.row[0][row][i];
       out.row[1][row][i] = from == RGB ? in.row[1][row][i] : in.row[0][row][i];
@@ -180,8 +207,8 @@ __device__ __forceinline__ void to_luma(const convert_constants &k, family from,
 }
 
 /* The sum of a block of two by two samples times 32: their average times 128. */
-__device__ __forceinline__ int16_t sum(const uint8_t *top, const uint8_t *bottom, int i) {
-  return int16_t((top[2 * i] + top[2 * i + 1] + bottom[2 * i] + bottom[2 * i + 1]) * 32);
+__device__ __forceinline__ convert_value sum(const uint8_t *top, const uint8_t *bottom, int i) {
+  return convert_value((top[2 * i] + top[2 * i + 1] + bottom[2 * i] + bottom[2 * i + 1]) * 32);
 }
 
 /* Chroma of one row of the output from rows `top` and `bottom` of the input, which may be one and the same. */
@@ -192,9 +219,9 @@ __device__ __forceinline__ void to_chroma(const convert_constants &k, family fro
     uint8_t cb = 128;
     uint8_t cr = 128;
     if (from == RGB) {
-      const int16_t red = sum(in.row[0][top], in.row[0][bottom], i);
-      const int16_t green = sum(in.row[1][top], in.row[1][bottom], i);
-      const int16_t blue = sum(in.row[2][top], in.row[2][bottom], i);
+      const convert_value red = sum(in.row[0][top], in.row[0][bottom], i);
+      const convert_value green = sum(in.row[1][top], in.row[1][bottom], i);
+      const convert_value blue = sum(in.row[2][top], in.row[2][bottom], i);
       cb = convert_rgb_to_chroma(k.cb, red, green, blue);
       cr = convert_rgb_to_chroma(k.cr, red, green, blue);
     } else if (from == YUV) {
@@ -298,7 +325,8 @@ __global__ void __launch_bounds__(THREADS_X *THREADS_Y)
     convert_kernel(const uint8_t *__restrict__ in, uint8_t *__restrict__ out, image size, convert_constants k) {
   const uint32_t x = (blockIdx.x * THREADS_X + threadIdx.x) * ACROSS;
   const uint32_t y = (blockIdx.y * THREADS_Y + threadIdx.y) * 2;
-  if (x >= size.width || y >= size.height) {
+  const bool together = family_of(From) == RGB && size.aligned;
+  if (y >= size.height || (x >= size.width && !together)) {
     return;
   }
   image from = size;
@@ -309,8 +337,15 @@ __global__ void __launch_bounds__(THREADS_X *THREADS_Y)
   to.kind = family_of(To);
   const place at = {x, y, y + 1 < size.height ? 1U : 0U};
   block source;
-  load_row(from, in, at, 0, source);
-  load_row(from, in, at, 1, source);
+  if (together) {
+    load_colors(from, in, at, source);
+    if (x >= size.width) {
+      return;
+    }
+  } else {
+    load_row(from, in, at, 0, source);
+    load_row(from, in, at, 1, source);
+  }
   if (shares_chroma(from) && to.kind != GRAY) {
     load_chroma(from, in, at, source);
   }

@@ -16,7 +16,7 @@
 #ifndef FRAMED_GPU_STAGES_CONVERT_H
 #define FRAMED_GPU_STAGES_CONVERT_H
 
-#include "gpu/stage.h"
+#include "gpu/stages/arithmetic.h"
 
 enum { CONVERT_ONE = 32 /* one level */, CONVERT_WHITE = 255 * CONVERT_ONE };
 
@@ -32,74 +32,91 @@ struct convert_constants {
   int16_t black; /* luma of black: 16 or 0 */
 };
 
+/* Levels times 128, or in 1/32: numbers of 16 bits, which the CPU takes as such, many at once, and a GPU as words. */
+#ifdef __CUDA_ARCH__
+typedef int32_t convert_value;
+#else
+typedef int16_t convert_value;
+#endif
+
 /* Level (0 to 255, or a difference of levels) times coefficient, in 1/32 of a level. The level comes times 128;
- * written so that compilers find the instruction for a rounded high product. */
-STAGE_INLINE int16_t convert_multiply(int16_t level128, int16_t coefficient) {
+ * for the CPU written so that compilers find the instruction for a rounded high product. */
+STAGE_INLINE convert_value convert_multiply(convert_value level128, int16_t coefficient) {
+#ifdef __CUDA_ARCH__
+  return (level128 * coefficient + (1 << 14)) >> 15;
+#else
   return (int16_t)(((((int32_t)level128 * coefficient) >> 14) + 1) >> 1);
+#endif
 }
 
 /* From 1/32 of a level to a level, saturating. */
-STAGE_INLINE uint8_t convert_level(int16_t value) {
+STAGE_INLINE uint8_t convert_level(convert_value value) {
+#ifdef __CUDA_ARCH__
+  return (uint8_t)__vimin_s32_relu((value + CONVERT_ONE / 2) >> 5, 255);
+#else
   int16_t level = (int16_t)((int16_t)(value + CONVERT_ONE / 2) >> 5);
   level = level < 0 ? (int16_t)0 : level;
   level = level > 255 ? (int16_t)255 : level;
   return (uint8_t)level;
+#endif
 }
 
 /* Three levels times 128, weighted. */
-STAGE_INLINE int16_t convert_weigh(const int16_t weights[3], int16_t red, int16_t green, int16_t blue) {
-  return (int16_t)(convert_multiply(red, weights[0]) + convert_multiply(green, weights[1]) +
-                   convert_multiply(blue, weights[2]));
+STAGE_INLINE convert_value convert_weigh(const int16_t weights[3], convert_value red, convert_value green, convert_value blue) {
+  return (convert_value)(convert_multiply(red, weights[0]) + convert_multiply(green, weights[1]) +
+                         convert_multiply(blue, weights[2]));
 }
 
 /* Levels times 128, here and below. */
-STAGE_INLINE int16_t convert_rgb_to_gray(const struct convert_constants *k, int16_t red, int16_t green, int16_t blue) {
+STAGE_INLINE convert_value convert_rgb_to_gray(const struct convert_constants *k, convert_value red, convert_value green,
+                                               convert_value blue) {
   return convert_weigh(k->gray, red, green, blue);
 }
 
-STAGE_INLINE uint8_t convert_rgb_to_luma(const struct convert_constants *k, int16_t red, int16_t green, int16_t blue) {
-  return convert_level((int16_t)(convert_weigh(k->luma, red, green, blue) + k->black * CONVERT_ONE));
+STAGE_INLINE uint8_t convert_rgb_to_luma(const struct convert_constants *k, convert_value red, convert_value green,
+                                         convert_value blue) {
+  return convert_level((convert_value)(convert_weigh(k->luma, red, green, blue) + k->black * CONVERT_ONE));
 }
 
 /* One chroma (weights: cb or cr) of the average colour of some pixels. */
-STAGE_INLINE uint8_t convert_rgb_to_chroma(const int16_t weights[3], int16_t red, int16_t green, int16_t blue) {
-  return convert_level((int16_t)(convert_weigh(weights, red, green, blue) + 128 * CONVERT_ONE));
+STAGE_INLINE uint8_t convert_rgb_to_chroma(const int16_t weights[3], convert_value red, convert_value green,
+                                           convert_value blue) {
+  return convert_level((convert_value)(convert_weigh(weights, red, green, blue) + 128 * CONVERT_ONE));
 }
 
-STAGE_INLINE int16_t convert_luma_to_gray(const struct convert_constants *k, uint8_t luma) {
-  return convert_multiply((int16_t)((luma - k->black) * 128), k->expand);
+STAGE_INLINE convert_value convert_luma_to_gray(const struct convert_constants *k, uint8_t luma) {
+  return convert_multiply((convert_value)((luma - k->black) * 128), k->expand);
 }
 
 STAGE_INLINE uint8_t convert_gray_to_luma(const struct convert_constants *k, uint8_t gray) {
-  return convert_level((int16_t)(convert_multiply((int16_t)(gray * 128), k->compress) + k->black * CONVERT_ONE));
+  return convert_level((convert_value)(convert_multiply((convert_value)(gray * 128), k->compress) + k->black * CONVERT_ONE));
 }
 
 /* Chroma, times 128, as the other functions of this group want it. */
-STAGE_INLINE int16_t convert_chroma(uint8_t chroma) { return (int16_t)((chroma - 128) * 128); }
+STAGE_INLINE convert_value convert_chroma(uint8_t chroma) { return (convert_value)((chroma - 128) * 128); }
 
 /* What chroma adds to gray, all in 1/32 of a level. */
-STAGE_INLINE int16_t convert_red_shift(const struct convert_constants *k, int16_t cr) {
+STAGE_INLINE convert_value convert_red_shift(const struct convert_constants *k, convert_value cr) {
   return convert_multiply(cr, k->red_cr);
 }
 
-STAGE_INLINE int16_t convert_green_shift(const struct convert_constants *k, int16_t cb, int16_t cr) {
-  return (int16_t)(-convert_multiply(cb, k->green_cb) - convert_multiply(cr, k->green_cr));
+STAGE_INLINE convert_value convert_green_shift(const struct convert_constants *k, convert_value cb, convert_value cr) {
+  return (convert_value)(-convert_multiply(cb, k->green_cb) - convert_multiply(cr, k->green_cr));
 }
 
-STAGE_INLINE int16_t convert_blue_shift(const struct convert_constants *k, int16_t cb) {
+STAGE_INLINE convert_value convert_blue_shift(const struct convert_constants *k, convert_value cb) {
   return convert_multiply(cb, k->blue_cb);
 }
 
 /* Gray in 1/32 of a level to 0..1. */
-STAGE_INLINE float convert_gray_to_float(int16_t gray) {
-  int16_t floor = gray < 0 ? (int16_t)0 : gray;
-  return (float)(floor > CONVERT_WHITE ? (int16_t)CONVERT_WHITE : floor) / (float)CONVERT_WHITE;
+STAGE_INLINE float convert_gray_to_float(convert_value gray) {
+  convert_value floor = gray < 0 ? (convert_value)0 : gray;
+  return (float)(floor > CONVERT_WHITE ? (convert_value)CONVERT_WHITE : floor) / (float)CONVERT_WHITE;
 }
 
 /* 0..1 to a level; what is no number is black. */
 STAGE_INLINE uint8_t convert_float_to_gray(float value) {
-  float floor = value > 0.0F ? value : 0.0F;
-  return (uint8_t)(int32_t)((floor < 1.0F ? floor : 1.0F) * 255.0F + 0.5F);
+  return (uint8_t)arithmetic_whole(arithmetic_clamp(value, 0.0F, 1.0F) * 255.0F + 0.5F);
 }
 
 extern const struct stage_descriptor convert_stage;
