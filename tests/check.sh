@@ -12,13 +12,27 @@ trap 'rm -rf "$logs"' EXIT
 make=(make --no-print-directory)
 step() { printf '\n== %s (after %d s)\n' "$1" $((SECONDS - started)); }
 
-# Runs two commands side by side and shows their output one after the other.
+# How far a run is, by its log: pytest's last percentage, or the last program of the unit tests.
+place() { { echo begun && grep -oE '\[ *[0-9]+%\]|^== .*' "$1"; } | tail -n 1 | sed 's,^== [^ ]*/,in ,'; }
+
+say_progress() { # until the logs are gone, if nobody ends it before
+  while sleep 15 >/dev/null 2>&1 && [ -d "$logs" ]; do
+    printf '   after %d s: ASan %s, TSan %s\n' $((SECONDS - started)) "$(place "$logs/first")" "$(place "$logs/second")"
+  done
+}
+
+# Runs two commands side by side, with a line now and then, and shows their output one after the other.
 both() {
   local status=0
+  touch "$logs/first" "$logs/second"
+  say_progress &
+  local progress=$!
   bash -c "$1" >"$logs/first" 2>&1 &
   local first=$!
   bash -c "$2" >"$logs/second" 2>&1 || status=$?
   wait $first || status=$?
+  kill $progress 2>/dev/null || true
+  wait $progress 2>/dev/null || true
   cat "$logs/first" "$logs/second"
   return $status
 }
