@@ -4,11 +4,14 @@
 #   tools/setup.sh [build] [demo] [check] [lint]     default: all of them
 #   tools/setup.sh backend                           only says which GPU backends this machine can build
 #
-# Says what it installs, and nothing if nothing is missing. Uses sudo where it is not run as root.
+# Says what it installs, and nothing if nothing is missing; what apt-get says goes to build/setup.log. Uses sudo where it
+# is not run as root.
 set -eu
 cd "$(dirname "$0")/.."
 python=${PYTHON:-/usr/bin/python3}
 missing=
+log=$PWD/build/setup.log
+exec 3>&2 # for our own words where the rest goes to the log
 
 # need PACKAGE TEST...: the package is missing if the test fails.
 need() {
@@ -71,12 +74,21 @@ as_root() {
   elif command -v sudo >/dev/null; then
     sudo "$@"
   else
-    echo "setup: no root and no sudo here; as root, run: $*" >&2
+    echo "setup: no root and no sudo here; as root, run: $*" >&3
     exit 1
   fi
 }
 
-apt() { as_root env DEBIAN_FRONTEND=noninteractive apt-get -q -y -o Dpkg::Use-Pty=0 "$@" </dev/null; }
+apt() {
+  echo "== apt-get $*" >>"$log"
+  as_root env DEBIAN_FRONTEND=noninteractive apt-get -q -y -o Dpkg::Use-Pty=0 "$@" </dev/null >>"$log" 2>&1
+}
+
+report_failure() {
+  tail -n 5 "$log" >&2
+  echo "setup: apt-get failed; all it said is in $log" >&2
+  exit 1
+}
 
 # An index that is absent or too old shows in a package that is unknown or cannot be fetched.
 install_packages() {
@@ -84,9 +96,9 @@ install_packages() {
   if apt-cache show $1 >/dev/null 2>&1 && apt install --no-install-recommends $1; then
     return
   fi
-  apt update
+  apt update || report_failure
   # shellcheck disable=SC2086
-  apt install --no-install-recommends $1
+  apt install --no-install-recommends $1 || report_failure
 }
 
 # promtool's package also starts a Prometheus server, which nobody asked for: only the tool is taken out of it.
@@ -94,14 +106,14 @@ fetch_promtool() {
   if command -v promtool >/dev/null || [ -x build/promtool ]; then
     return
   fi
+  mkdir -p build
   echo "setup: fetching promtool (out of the package prometheus, which is not installed)"
-  apt-cache show prometheus >/dev/null 2>&1 || apt update
+  apt-cache show prometheus >/dev/null 2>&1 || apt update || true
   folder=$(mktemp -d)
-  if (cd "$folder" && apt-get -q -o APT::Sandbox::User=root download prometheus && dpkg-deb --fsys-tarfile ./*.deb | tar -x ./usr/bin/promtool); then
-    mkdir -p build
+  if (cd "$folder" && apt-get -q -o APT::Sandbox::User=root download prometheus && dpkg-deb --fsys-tarfile ./*.deb | tar -x ./usr/bin/promtool) >>"$log" 2>&1; then
     mv "$folder/usr/bin/promtool" build/promtool
   else
-    echo "setup: promtool could not be fetched; the check of /metrics with it will be left out" >&2
+    echo "setup: promtool could not be fetched; the check of /metrics with it will be left out; why is in $log" >&2
   fi
   rm -rf "$folder"
 }
@@ -136,7 +148,7 @@ for part in "$@"; do
   case $part in
     build | demo | check | lint) ;;
     backend) say_backend ;;
-    *) sed -n '2,8s/^# \{0,1\}//p' "$0" >&2; exit 64 ;;
+    *) sed -n '2,9s/^# \{0,1\}//p' "$0" >&2; exit 64 ;;
   esac
 done
 # What clang lacks shows only once clang is there, hence a second round.
@@ -151,7 +163,8 @@ for round in first second last; do
     echo "setup: installed, and yet not usable: $missing" >&2
     exit 1
   fi
-  echo "setup: installing $missing"
+  mkdir -p build
+  echo "setup: installing $missing (what apt-get says goes to $log)"
   install_packages "$missing"
 done
 case " $* " in *" check "*) fetch_promtool ;; esac
