@@ -69,8 +69,8 @@ portable_link := -Wl,--strip-debug,--disable-new-dtags,-rpath,'$$ORIGIN/lib:$$OR
 link  := -pthread $(filter -fsanitize% --coverage,$(flags_$(VARIANT))) $(if $(filter -fPIE,$(flags)),$(pie)) $(if $(PORTABLE),$(portable_link)) \
          $(LDFLAGS)
 libs  := $(shell pkg-config --libs $(libraries) 2>/dev/null) -lm
-framectl_libs := $(shell pkg-config --libs jansson $(ncurses) 2>/dev/null) -lm
-unit_libs := $(shell pkg-config --libs check $(ncurses) 2>/dev/null)
+framectl_libs := $(shell pkg-config --libs jansson $(ncurses) 2>/dev/null) -lm -ldl
+unit_libs := $(shell pkg-config --libs check $(ncurses) 2>/dev/null) -ldl
 
 # -- sources -----------------------------------------------------------------------------------------------------
 config_sources := $(wildcard config/*.c)

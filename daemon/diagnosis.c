@@ -14,6 +14,9 @@
 
 const char *const bound_names[BOUND_COUNT] = {"h2d", "kernel", "d2h", "host", "source", "reader", "nothing"};
 
+const char *const improvement_names[IMPROVE_COUNT] = {"none",   "slots",     "spin",       "bytes_in",
+                                                      "stages", "bytes_out", "lane_bytes", "reader"};
+
 static double larger(double a, double b) { return a > b ? a : b; }
 static double smaller(double a, double b) { return a < b ? a : b; }
 
@@ -107,11 +110,13 @@ static struct overlap_work work_of(const struct diagnosis_figures *figures) {
 /* -- what would help ----------------------------------------------------------------------------------------------------------
  */
 
-__attribute__((format(printf, 3, 4))) static void advise(struct diagnosis *diagnosis, double gain, const char *format, ...) {
+__attribute__((format(printf, 4, 5))) static void advise(struct diagnosis *diagnosis, enum improvement improvement, double gain,
+                                                         const char *format, ...) {
   va_list arguments;
   va_start(arguments, format);
   vsnprintf(diagnosis->advice, sizeof diagnosis->advice, format, arguments);
   va_end(arguments);
+  diagnosis->improve = improvement;
   diagnosis->gain = gain;
 }
 
@@ -135,9 +140,9 @@ static bool advise_configuration(const struct diagnosis_figures *figures, struct
     return false;
   }
   if (slot >= spin) {
-    advise(diagnosis, slot, "another slot (slots: %u): %.2f times as many frames", figures->slots + 1, slot);
+    advise(diagnosis, IMPROVE_SLOTS, slot, "another slot (slots: %u): %.2f times as many frames", figures->slots + 1, slot);
   } else {
-    advise(diagnosis, spin, "completion: spin, which keeps a core busy: %.2f times as many frames", spin);
+    advise(diagnosis, IMPROVE_SPIN, spin, "completion: spin, which keeps a core busy: %.2f times as many frames", spin);
   }
   return true;
 }
@@ -149,10 +154,12 @@ static void advise_engine(struct diagnosis *diagnosis) {
       [BOUND_KERNEL] = "cheaper stages; in half the time",
       [BOUND_D2H] = "fewer bytes out (a smaller result); with half of them",
   };
+  static const enum improvement improvements[] = {
+      [BOUND_H2D] = IMPROVE_BYTES_IN, [BOUND_KERNEL] = IMPROVE_STAGES, [BOUND_D2H] = IMPROVE_BYTES_OUT};
   struct overlap_work half = diagnosis->work;
   half.service[diagnosis->bound_by] /= 2;
   double gain = pace(&half) > 0 ? pace(&diagnosis->work) / pace(&half) : 1;
-  advise(diagnosis, gain, "%s %.2f times as many frames", less[diagnosis->bound_by], gain);
+  advise(diagnosis, improvements[diagnosis->bound_by], gain, "%s %.2f times as many frames", less[diagnosis->bound_by], gain);
 }
 
 /* What the device could take, were it not for the rest: the gain if source or readers had no limit. */
@@ -164,17 +171,18 @@ static double room_on_device(const struct diagnosis_figures *figures, const stru
 static void advise_outside(const struct diagnosis_figures *figures, struct diagnosis *diagnosis) {
   double room = room_on_device(figures, diagnosis);
   if (diagnosis->bound_by == BOUND_READER) {
-    advise(diagnosis, room, "a reader that takes results faster: up to %.3g times as many frames", room);
+    advise(diagnosis, IMPROVE_READER, room, "a reader that takes results faster: up to %.3g times as many frames", room);
   } else if (figures->frames > 0) {
-    advise(diagnosis, 1, "nothing here: the device could take %.3g times as many frames as the source brings", room);
+    advise(diagnosis, IMPROVE_NONE, 1, "nothing here: the device could take %.3g times as many frames as the source brings",
+           room);
   } else {
-    advise(diagnosis, 1, "nothing here: the source brings no frames");
+    advise(diagnosis, IMPROVE_NONE, 1, "nothing here: the source brings no frames");
   }
 }
 
 static void advise_lane(const struct diagnosis_figures *figures, struct diagnosis *diagnosis) {
   double room = room_on_device(figures, diagnosis);
-  advise(diagnosis, room,
+  advise(diagnosis, IMPROVE_LANE_BYTES, room,
          "fewer bytes for its lane to copy, which is busy %.0f %% of the time: up to %.3g times as many frames",
          100 * figures->lane_share, room);
 }
@@ -182,7 +190,8 @@ static void advise_lane(const struct diagnosis_figures *figures, struct diagnosi
 static void find_advice(const struct diagnosis_figures *figures, struct diagnosis *diagnosis) {
   switch (diagnosis->bound_by) {
   case BOUND_NOTHING:
-    advise(diagnosis, 1, figures->standing == STANDING_RESUME ? "resume it: it takes no frames" : "nothing was measured yet");
+    advise(diagnosis, IMPROVE_NONE, 1,
+           figures->standing == STANDING_RESUME ? "resume it: it takes no frames" : "nothing was measured yet");
     break;
   case BOUND_SOURCE:
   case BOUND_READER:
@@ -192,7 +201,7 @@ static void find_advice(const struct diagnosis_figures *figures, struct diagnosi
     if (lane_is_full(figures)) {
       advise_lane(figures, diagnosis);
     } else if (!advise_configuration(figures, diagnosis)) {
-      advise(diagnosis, 1, "nothing in the configuration: the host needs this long to notice results");
+      advise(diagnosis, IMPROVE_NONE, 1, "nothing in the configuration: the host needs this long to notice results");
     }
     break;
   default:

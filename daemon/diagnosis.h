@@ -19,6 +19,21 @@ enum bound { BOUND_H2D, BOUND_KERNEL, BOUND_D2H, BOUND_HOST, BOUND_SOURCE, BOUND
 
 extern const char *const bound_names[BOUND_COUNT];
 
+/* What would help, for machines; the advice says it to people. */
+enum improvement {
+  IMPROVE_NONE,
+  IMPROVE_SLOTS,
+  IMPROVE_SPIN,
+  IMPROVE_BYTES_IN,
+  IMPROVE_STAGES,
+  IMPROVE_BYTES_OUT,
+  IMPROVE_LANE_BYTES,
+  IMPROVE_READER,
+  IMPROVE_COUNT
+};
+
+extern const char *const improvement_names[IMPROVE_COUNT];
+
 enum standing { /* what the pipeline waits for at this moment */
                 STANDING_NOT,
                 STANDING_SOURCE,
@@ -46,6 +61,7 @@ enum { DIAGNOSIS_ADVICE = 256 };
 struct diagnosis {
   double ratio, speedup, ideal_speedup; /* see overlap.h; 0 if nothing was on the device */
   enum bound bound_by;
+  enum improvement improve;
   double gain;                   /* frames a second would be that many times as many with the change; 1: no change is known */
   struct overlap_work work;      /* microseconds, slots and turnaround of the model that says so */
   char advice[DIAGNOSIS_ADVICE]; /* one sentence, without a full stop */

@@ -55,6 +55,7 @@ static json_t *overlap_document(const struct pipeline_snapshot *snapshot) {
   json_t *document = json_pack("{s:o, s:o, s:o, s:s, s:s, s:o}", "ratio", number(diagnosis->ratio), "speedup",
                                number(diagnosis->speedup), "ideal_speedup", number(diagnosis->ideal_speedup), "bound_by",
                                bound_names[diagnosis->bound_by], "advice", diagnosis->advice, "gain", number(diagnosis->gain));
+  json_object_set_new(document, "improve", json_string(improvement_names[diagnosis->improve]));
   json_object_set_new(document, "slots", json_integer(diagnosis->work.slots));
   json_object_set_new(document, "kernels_at_once", json_integer(diagnosis->work.kernels));
   json_object_set_new(document, "turnaround_us", number(diagnosis->work.turnaround));

@@ -19,7 +19,7 @@ _framectl() {
     esac
   done
   case $command in
-    "") mapfile -t COMPREPLY < <(compgen -W "status metrics top reload drain pause resume check push pull plan -s --json --frames --force --help --version" -- "$word") ;;
+    "") mapfile -t COMPREPLY < <(compgen -W "status metrics top reload drain pause resume check push pull plan doctor -s --json --frames --force --help --version" -- "$word") ;;
     plan)
       if [[ $before == --from ]]; then
         mapfile -t COMPREPLY < <(compgen -W "$(_framectl_pipelines "${socket[@]}")" -- "$word")
@@ -28,7 +28,7 @@ _framectl() {
       fi
       ;;
     check) mapfile -t COMPREPLY < <(compgen -f -- "$word") ;;
-    status | top | drain | pause | resume | push | pull)
+    status | top | doctor | drain | pause | resume | push | pull)
       mapfile -t COMPREPLY < <(compgen -W "--json $(_framectl_pipelines "${socket[@]}")" -- "$word")
       ;;
   esac

@@ -30,12 +30,12 @@ _framectl() {
       top\:"a live table" reload\:"read the configuration again" drain\:"finish what is in flight, take nothing new"
       pause\:"take no frames until resume" resume\:"take frames again" check\:"check a configuration file"
       push\:"send standard input to a pipeline" pull\:"write results to standard output"
-      plan\:"say what slots would win"))' \
+      plan\:"say what slots would win" doctor\:"say what could be better"))' \
     '*::argument:->argument'
   [[ $state == argument ]] || return
   case $line[1] in
     check) _files ;;
-    status|top|drain|pause|resume|push|pull) _framectl_pipelines ;;
+    status|top|doctor|drain|pause|resume|push|pull) _framectl_pipelines ;;
   esac
 }
 _framectl "$@"

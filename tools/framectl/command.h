@@ -22,6 +22,6 @@ struct invocation {
 typedef bool command_run(const struct invocation *invocation, struct problem *problem);
 
 command_run command_status, command_metrics, command_top, command_reload, command_drain, command_pause, command_resume,
-    command_check, command_push, command_pull, command_plan;
+    command_check, command_push, command_pull, command_plan, command_doctor;
 
 #endif

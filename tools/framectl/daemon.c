@@ -3,6 +3,8 @@
 #include <ctype.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include "tools/framectl/http.h"
 
@@ -87,4 +89,28 @@ json_t *daemon_command(const char *socket, const char *pipeline, const char *com
   }
   const struct question question = {.socket = socket, .method = "POST", .path = path, .timeout_ms = -1};
   return ask_json(&question, problem);
+}
+
+static bool is_framed(int pid) {
+  char path[64], name[32] = "";
+  snprintf(path, sizeof path, "/proc/%d/comm", pid);
+  FILE *file = fopen(path, "re");
+  bool found = file && fgets(name, sizeof name, file) && strcmp(name, "framed\n") == 0;
+  if (file) {
+    fclose(file);
+  }
+  return found;
+}
+
+int daemon_pid(const char *path) {
+  struct problem problem = {0};
+  struct ucred peer = {0};
+  socklen_t size = sizeof peer;
+  int fd = unix_connect(path, "framed", &problem);
+  bool known = fd >= 0 && getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && is_framed(peer.pid);
+  if (fd >= 0) {
+    close(fd);
+  }
+  problem_clear(&problem);
+  return known ? peer.pid : 0;
 }

@@ -15,4 +15,7 @@ json_t *daemon_status(const char *socket, int timeout_ms, struct problem *proble
 /* POST /v1/reload if `pipeline` is NULL, else its command. Waits as long as the daemon does. */
 json_t *daemon_command(const char *socket, const char *pipeline, const char *command, struct problem *problem);
 
+/* The process that listens at the socket, if it is framed on this machine; 0: unknown. */
+int daemon_pid(const char *socket);
+
 #endif

@@ -84,6 +84,13 @@ static const struct command {
      "  --turnaround TIME   how long the host keeps a slot between its copy out and its next copy in (default: 0us)\n"
      "  --from PIPELINE     take times, slots and turnaround as a running daemon measured them in the last ten seconds",
      command_plan},
+    {"doctor", "[PIPELINE]", TAKES(OPTION_JSON), "say what bounds the pipelines, and what could be better",
+     "Names for each pipeline what everything else waits for, and the one change that would help most with what it would win,\n"
+     "from the last ten seconds: ask while frames pass. Then looks at the machine: clocks that are held down, a PCIe link "
+     "below\n"
+     "its best, persistence mode, the limit of locked memory, the processors' governor, and lanes that may run far from the\n"
+     "GPU. Exit status 0: nothing to do; 2: something could be better.",
+     command_doctor},
 };
 enum { COMMAND_COUNT = sizeof commands / sizeof commands[0] };
 
@@ -104,10 +111,11 @@ static void print_help(void) {
   }
   printf("\n"
          "  -s, --socket SOCKET  the daemon's status socket (default: $FRAMED_SOCKET, or " DEFAULT_SOCKET ")\n"
-         "  --json               print JSON: status, reload, drain, pause, resume, plan\n"
+         "  --json               print JSON: status, reload, drain, pause, resume, plan, doctor\n"
          "  -h, --help           this, or with a command what it does\n"
          "  --version            print the version\n\n"
-         "Exit status: 0 fine, 1 the daemon said no, 64 usage, 69 no daemon there, 70 internal error.\n");
+         "Exit status: 0 fine, 1 the daemon said no, 2 doctor found something, 64 usage, 69 no daemon there, 70 internal "
+         "error.\n");
 }
 
 static void print_command_help(const struct command *command) {
@@ -277,11 +285,13 @@ static bool run(struct command_line *line, struct problem *problem) {
     print_help();
   } else if (line->wants_help) {
     print_command_help(line->command);
-  } else if (!line->command->run(&line->invocation, problem)) {
+  } else if (!line->command->run(&line->invocation, problem) && !problem->is_said) {
     return false;
   }
-  return fflush(stdout) == 0 ||
-         problem_set(problem, EXIT_STATUS_INTERNAL, NULL, "cannot write to standard output: %s", strerror(errno));
+  if (fflush(stdout) == 0) {
+    return !problem->is_said;
+  }
+  return problem_set(problem, EXIT_STATUS_INTERNAL, NULL, "cannot write to standard output: %s", strerror(errno));
 }
 
 int main(int count, char **arguments) {
@@ -291,7 +301,9 @@ int main(int count, char **arguments) {
   if (read_command_line(count, arguments, &line, &problem) && run(&line, &problem)) {
     return EXIT_STATUS_OK;
   }
-  print_problem(&problem, line.invocation.json);
+  if (!problem.is_said) {
+    print_problem(&problem, line.invocation.json);
+  }
   int status = (int)problem.status;
   problem_clear(&problem);
   return status;

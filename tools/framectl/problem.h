@@ -6,7 +6,8 @@
 
 enum exit_status {
   EXIT_STATUS_OK = 0,
-  EXIT_STATUS_REFUSED = 1, /* the daemon said no */
+  EXIT_STATUS_REFUSED = 1,  /* the daemon said no */
+  EXIT_STATUS_FINDINGS = 2, /* doctor: something could be better */
   EXIT_STATUS_USAGE = 64,
   EXIT_STATUS_NO_DAEMON = 69,
   EXIT_STATUS_INTERNAL = 70
@@ -16,6 +17,7 @@ struct problem { /* zero before use; problem_clear() after */
   enum exit_status status;
   char *text;   /* may have several lines */
   char *remedy; /* NULL: none */
+  bool is_said; /* the command's own output says it: only the status is left to tell */
 };
 
 /* Fills `problem` (what was in it goes) and returns false, so that a function can end in `return problem_set(...)`. */

@@ -62,6 +62,7 @@ static struct overlap_view view_overlap(const json_t *overlap) {
                                .turnaround_us = number_of(overlap, "turnaround_us"),
                                .bound_by = text_of(overlap, "bound_by"),
                                .advice = text_of(overlap, "advice"),
+                               .improve = text_of(overlap, "improve"),
                                .slots = count_of(overlap, "slots"),
                                .kernels_at_once = count_of(overlap, "kernels_at_once")};
 }

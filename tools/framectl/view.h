@@ -24,7 +24,7 @@ struct latency_view { /* microseconds */
 
 struct overlap_view { /* of the last ten seconds */
   double ratio, speedup, ideal_speedup, gain, turnaround_us;
-  const char *bound_by, *advice;
+  const char *bound_by, *advice, *improve;
   uint64_t slots, kernels_at_once;
 };
 

@@ -23,7 +23,8 @@ static struct diagnosis diagnosis_of(const struct diagnosis_figures *figures) {
   return diagnosis;
 }
 
-static void expect_advice(const struct diagnosis *diagnosis, const char *part, double gain) {
+static void expect_advice(const struct diagnosis *diagnosis, enum improvement improvement, const char *part, double gain) {
+  ck_assert_int_eq(diagnosis->improve, improvement);
   ck_assert_msg(strstr(diagnosis->advice, part) != NULL, "'%s' is not in '%s'", part, diagnosis->advice);
   ck_assert_double_eq_tol(diagnosis->gain, gain, 0.005);
 }
@@ -44,10 +45,10 @@ END_TEST
 START_TEST(less_work_helps_an_engine_that_never_rests) {
   struct diagnosis_figures figures = full(80, 20, 70, 3, 80);
   struct diagnosis diagnosis = diagnosis_of(&figures);
-  expect_advice(&diagnosis, "fewer bytes in", 80.0 / 70);
+  expect_advice(&diagnosis, IMPROVE_BYTES_IN, "fewer bytes in", 80.0 / 70);
   figures = full(20, 80, 30, 3, 80);
   diagnosis = diagnosis_of(&figures);
-  expect_advice(&diagnosis, "cheaper stages", 2);
+  expect_advice(&diagnosis, IMPROVE_STAGES, "cheaper stages", 2);
 }
 END_TEST
 
@@ -55,7 +56,7 @@ END_TEST
 START_TEST(another_slot_helps_two_with_equal_stages) {
   struct diagnosis_figures figures = full(100, 100, 100, 2, 150);
   struct diagnosis diagnosis = diagnosis_of(&figures);
-  expect_advice(&diagnosis, "slots: 3", 1.5);
+  expect_advice(&diagnosis, IMPROVE_SLOTS, "slots: 3", 1.5);
 }
 END_TEST
 
@@ -67,7 +68,7 @@ START_TEST(polling_helps_where_callbacks_take_long) {
   figures.slots = 1;
   struct diagnosis diagnosis = diagnosis_of(&figures);
   ck_assert_int_eq(diagnosis.bound_by, BOUND_HOST);
-  expect_advice(&diagnosis, "slots: 2", 2);
+  expect_advice(&diagnosis, IMPROVE_SLOTS, "slots: 2", 2);
   figures.slots = 16;
   figures.frames = 16e7 / 9300;
   figures.step[STEP_KERNEL] = 3800;
@@ -75,7 +76,7 @@ START_TEST(polling_helps_where_callbacks_take_long) {
   figures.step[STEP_GPU_WAIT] = 0;
   figures.kernels = 16;
   diagnosis = diagnosis_of(&figures);
-  expect_advice(&diagnosis, "completion: spin", 9302.0 / (9302 - 5290));
+  expect_advice(&diagnosis, IMPROVE_SPIN, "completion: spin", 9302.0 / (9302 - 5290));
 }
 END_TEST
 
@@ -97,7 +98,7 @@ START_TEST(a_slow_source_is_the_bound) {
   figures.step[STEP_GPU_WAIT] = 0;
   struct diagnosis diagnosis = diagnosis_of(&figures);
   ck_assert_int_eq(diagnosis.bound_by, BOUND_SOURCE);
-  expect_advice(&diagnosis, "500 times", 1);
+  expect_advice(&diagnosis, IMPROVE_NONE, "500 times", 1);
   ck_assert_double_eq_tol(diagnosis.speedup, 1, EPSILON);
   ck_assert_double_eq(diagnosis.ratio, 0);
 }
@@ -119,7 +120,7 @@ START_TEST(a_slow_reader_is_the_bound_if_it_can_hold_up) {
   figures.step[STEP_EMIT] = 2500;
   struct diagnosis diagnosis = diagnosis_of(&figures);
   ck_assert_int_eq(diagnosis.bound_by, BOUND_READER);
-  expect_advice(&diagnosis, "reader", 1000 / 80.0);
+  expect_advice(&diagnosis, IMPROVE_READER, "reader", 1000 / 80.0);
   figures.lossless = false;
   ck_assert_int_eq(diagnosis_of(&figures).bound_by, BOUND_SOURCE);
 }
@@ -131,7 +132,7 @@ START_TEST(a_full_lane_is_the_host) {
   figures.lane_share = 0.97;
   struct diagnosis diagnosis = diagnosis_of(&figures);
   ck_assert_int_eq(diagnosis.bound_by, BOUND_HOST);
-  expect_advice(&diagnosis, "busy 97 %", 1000 / 80.0);
+  expect_advice(&diagnosis, IMPROVE_LANE_BYTES, "busy 97 %", 1000 / 80.0);
   figures.spins = true; /* then it would be busy in any case */
   ck_assert_int_eq(diagnosis_of(&figures).bound_by, BOUND_SOURCE);
 }

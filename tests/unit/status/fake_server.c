@@ -46,6 +46,7 @@ static void fill_cam0(struct pipeline_snapshot *snapshot) {
                                            .ideal_speedup = 1.96,
                                            .bound_by = BOUND_D2H,
                                            .gain = 1.25,
+                                           .improve = IMPROVE_SLOTS,
                                            .work = {.service = {70, 20, 80}, .slots = 3, .kernels = 1, .turnaround = 12},
                                            .advice = "another slot"};
   snapshot->in_bytes_per_s = 18400000;

@@ -13,7 +13,8 @@ static const char document_text[] =
     "'sink': {'reply': true, 'protocol': 'y4m', 'frame_bytes': 76800},"
     "'frames': {'in': 10, 'emitted': 6, 'in_flight': 1, 'dropped': {'late': 1, 'unread': 2, 'of_tomorrow': 7}},"
     "'throughput': {'fps': 59.9, 'in_bytes_per_s': 18.5, 'out_bytes_per_s': 4, 'window_s': 10},"
-    "'overlap': {'ratio': 0.48, 'speedup': 1.93, 'ideal_speedup': 1.96, 'bound_by': 'd2h', 'advice': 'less', 'gain': 1.2,"
+    "'overlap': {'ratio': 0.48, 'speedup': 1.93, 'ideal_speedup': 1.96, 'bound_by': 'd2h', 'advice': 'less', 'gain': 1.2, "
+    "'improve': 'bytes_out',"
     "'slots': 3, 'kernels_at_once': 1, 'turnaround_us': 12.5},"
     "'latency_us': {'total': {'p50': 310, 'p99': 480.5, 'p999': 900, 'max': 1200, 'mean': 320, 'count': 599}}}, 'cam1': {}}}";
 
@@ -64,6 +65,7 @@ START_TEST(figures_come_from_their_keys) {
   ck_assert_uint_eq(view.overlap.slots * 10 + view.overlap.kernels_at_once, 31);
   ck_assert_str_eq(view.overlap.bound_by, "d2h");
   ck_assert_str_eq(view.overlap.advice, "less");
+  ck_assert_str_eq(view.overlap.improve, "bytes_out");
 }
 END_TEST
 
