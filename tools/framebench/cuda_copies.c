@@ -146,3 +146,11 @@ bool limits_copies(struct results *results, const struct options *options, struc
   }
   return done;
 }
+
+bool limits_both_ways(size_t bytes, double *rate, struct problem *problem) {
+  enum { COPIES = 500 };
+  struct copier copier = {.kind = MEMORY_PINNED, .bytes = bytes};
+  bool done = open_copier(&copier, problem) && time_copies(&copier, 3, bytes, COPIES, rate, problem);
+  close_copier(&copier);
+  return done;
+}

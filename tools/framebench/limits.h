@@ -16,4 +16,12 @@ limits_part limits_copies, limits_calls, limits_round_trips;
 /* The bare loop of CUDA, and beside it the engine; on the CPU the engine alone. */
 bool limits_loop(struct results *results, const struct options *options, struct gpu_device *device, struct problem *problem);
 
+/* What the engine is held to, from the rows of limits_loop(). */
+void limits_targets(struct results *results);
+
+#ifdef FRAMED_CUDA
+/* GB/s each way of pinned copies of that size when both directions run at once. */
+bool limits_both_ways(size_t bytes, double *rate, struct problem *problem);
+#endif
+
 #endif

@@ -6,6 +6,7 @@
 #include "tools/framebench/engine.h"
 #include "tools/framebench/limits.h"
 #include "tools/framebench/samples.h"
+#include "tools/framebench/targets.h"
 #ifdef FRAMED_CUDA
 #include "tools/framebench/cuda_bare.h"
 #endif
@@ -121,6 +122,43 @@ static bool loop_rows(struct results *results, struct contest *contest, struct p
     }
   }
   return true;
+}
+
+/* -- what the engine is held to ------------------------------------------------------------------------------------- */
+
+static const struct aim {
+  size_t bytes;
+  const char *completion, *graph;
+  unsigned slots;
+  double least;
+  const char *what, *limit;
+} aims[] = {
+    {4 << 20, "spin", "no", 3, 0.98, "engine, no socket, 4 MiB frames, 3 slots, spin", "bare CUDA loop, event polled"},
+    {65536, "spin", "yes", 4, 0.90, "engine, no socket, 64 KiB frames, 4 slots, graphs", "bare CUDA loop, event polled"},
+    {4 << 20, "callback", "no", 2, 0.97, "engine, no socket, 4 MiB frames, 2 slots, callback",
+     "bare CUDA loop, callback and eventfd"},
+};
+
+static bool is_aim(const struct aim *aim, const json_t *row) {
+  return (size_t)json_integer_value(json_object_get(row, "bytes")) == aim->bytes &&
+         strcmp(json_string_value(json_object_get(row, "completion")), aim->completion) == 0 &&
+         strcmp(json_string_value(json_object_get(row, "graph")), aim->graph) == 0 &&
+         (unsigned)json_integer_value(json_object_get(row, "slots")) == aim->slots;
+}
+
+void limits_targets(struct results *results) {
+  size_t index;
+  const json_t *row, *rows = results_rows(results, loop_section.name);
+  targets_begin(results);
+  for (const struct aim *aim = aims; aim < aims + sizeof aims / sizeof aims[0]; aim++) {
+    json_array_foreach(rows, index, row) {
+      if (is_aim(aim, row) && json_object_get(row, "ratio")) {
+        targets_add(results, &(struct target){aim->what, aim->limit, "frames/s",
+                                              json_number_value(json_object_get(row, "engine_frames_per_s")),
+                                              json_number_value(json_object_get(row, "bare_frames_per_s")), aim->least, false});
+      }
+    }
+  }
 }
 
 bool limits_loop(struct results *results, const struct options *options, struct gpu_device *device, struct problem *problem) {

@@ -35,6 +35,10 @@ static const struct command {
      "and takes the output once. With a GPU on both backends. Where ffmpeg is installed, its filters beside the stages\n"
      "of the cpu backend, too.",
      command_stages},
+    {"report", "FOLDER", "the table of README from the results in a folder",
+     "Reads every .json file in FOLDER, as measure.sh writes them, and prints the figures that framed is held to as a\n"
+     "table in Markdown, each beside its limit.",
+     command_report},
 };
 enum { COMMAND_COUNT = sizeof commands / sizeof commands[0] };
 

@@ -9,9 +9,11 @@
 #include "tools/framebench/options.h"
 #include "tools/framebench/picture.h"
 #include "tools/framebench/results.h"
+#include "tools/framebench/targets.h"
 #include "tools/framebench/workload.h"
 #ifdef FRAMED_CUDA
 #include "tools/framebench/cuda_overlap.h"
+#include "tools/framebench/limits.h"
 #endif
 
 #include <errno.h>
@@ -248,6 +250,67 @@ static bool measure_timeline(struct bench *bench, struct problem *problem) {
   return done;
 }
 
+/* -- what the engine is held to ------------------------------------------------------------------------------------- */
+
+static double number(const json_t *row, const char *key) { return json_number_value(json_object_get(row, key)); }
+
+/* Of the rows with three or more slots, those of one size of frame or more: the worst share of the ideal. */
+static void add_worst(struct results *results, const json_t *rows, size_t least_bytes, const char *what) {
+  size_t index;
+  const json_t *row, *worst = NULL;
+  json_array_foreach(rows, index, row) {
+    if (number(row, "slots") >= 3 && (size_t)number(row, "bytes") >= least_bytes && json_object_get(row, "of_ideal") &&
+        (!worst || number(row, "of_ideal") < number(worst, "of_ideal"))) {
+      worst = row;
+    }
+  }
+  if (worst) {
+    targets_add(results, &(struct target){what, "what its own copies and kernels allow", "frames/s", 1e6 / number(worst, "us"),
+                                          1e6 / number(worst, "ideal_us"), 0.95, false});
+  }
+}
+
+#ifdef FRAMED_CUDA
+static bool is_text(const json_t *row, const char *key, const char *text) {
+  return strcmp(json_string_value(json_object_get(row, key)), text) == 0;
+}
+
+/* Copies in, kernels and copies out of one length: what is left to win is what the link gives both directions at once. */
+static bool add_balanced(struct results *results, const json_t *rows, struct problem *problem) {
+  const size_t bytes = 4 << 20;
+  size_t index;
+  const json_t *row;
+  double rate = 0;
+  if (!limits_both_ways(bytes, &rate, problem)) {
+    return false;
+  }
+  json_array_foreach(rows, index, row) {
+    if ((size_t)number(row, "bytes") == bytes && number(row, "slots") == 3 && is_text(row, "way", "spin") &&
+        is_text(row, "kernel", workload_names[WORKLOAD_EQUAL])) {
+      double serial = number(row, "speedup") * number(row, "us"), allowed = (double)bytes / rate / 1e3;
+      targets_add(results, &(struct target){"balanced stages, 4 MiB frames, 3 slots: speedup over serial",
+                                            "what the link allows both ways at once", "times", number(row, "speedup"),
+                                            serial / allowed, 0.97, false});
+    }
+  }
+  return true;
+}
+#endif
+
+static bool add_targets(const struct bench *bench, struct problem *problem) {
+  const json_t *rows = results_rows(bench->results, rows_section.name);
+  (void)problem;
+  targets_begin(bench->results);
+#ifdef FRAMED_CUDA
+  if (bench->cuda && !add_balanced(bench->results, rows, problem)) {
+    return false;
+  }
+#endif
+  add_worst(bench->results, rows, 0, "overlap, worst of all rows with 3 or more slots");
+  add_worst(bench->results, rows, 1 << 20, "overlap, worst of those with frames of 1 MiB or more");
+  return true;
+}
+
 /* -- the command ---------------------------------------------------------------------------------------------------- */
 
 #ifdef FRAMED_CUDA
@@ -269,7 +332,8 @@ static bool measure(struct bench *bench, struct problem *problem) {
   }
   results_set(bench->results, "backend", json_string(gpu_backend_name(bench->device)));
   results_set(bench->results, "device", json_string(gpu_device_name(bench->device)));
-  return measure_rows(bench, problem) && measure_cuda(bench, problem) && measure_timeline(bench, problem);
+  return measure_rows(bench, problem) && measure_cuda(bench, problem) && measure_timeline(bench, problem) &&
+         add_targets(bench, problem);
 }
 
 bool command_overlap(int count, char **arguments, struct problem *problem) {

@@ -130,6 +130,10 @@ void results_section(struct results *results, const struct section *section) {
 
 void results_row(struct results *results, json_t *row) { results->failed |= json_array_append_new(results->rows, row) != 0; }
 
+const json_t *results_rows(const struct results *results, const char *section) {
+  return json_object_get(json_object_get(results->document, "sections"), section);
+}
+
 void results_set(struct results *results, const char *key, json_t *value) {
   results->failed |= json_object_set_new(results->document, key, value) != 0;
 }

@@ -44,6 +44,8 @@ struct results *results_free(struct results *results); /* returns NULL */
 void results_section(struct results *results, const struct section *section);
 /* Adds a row (taken) to the section last started. */
 void results_row(struct results *results, json_t *row);
+/* The rows of a section that was started before; borrowed. NULL if there was none of that name. */
+const json_t *results_rows(const struct results *results, const char *section);
 /* Sets a member of the document beside its sections; `value` is taken. */
 void results_set(struct results *results, const char *key, json_t *value);
 /* Prints what has not been printed. */

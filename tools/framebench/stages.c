@@ -11,6 +11,7 @@
 #include "tools/framebench/options.h"
 #include "tools/framebench/results.h"
 #include "tools/framebench/stage_list.h"
+#include "tools/framebench/targets.h"
 #ifdef FRAMED_CUDA
 #include "tools/framebench/cuda_stages.h"
 #endif
@@ -42,18 +43,20 @@ struct bench {
   double rate; /* bytes a microsecond, read and written together; 0: to be measured for each size of frame */
 };
 
-/* The shortest mean of some runs on one worker. */
+/* The shortest mean of some runs on one worker, of as many frames as take 20 ms. */
 static bool time_on_cpu(const struct bench *bench, const struct gpu_chain *chain, double *each, struct problem *problem) {
-  enum { RUNS = 3 };
+  enum { RUNS = 3, MOST_FRAMES = 50 };
+  uint64_t frames = 1;
   const struct engine_setup setup = {
       .chain = chain, .slots = 1, .completion = ENGINE_SPIN, .graph = GPU_GRAPH_OFF, .timed_one_in = 1};
   struct engine *engine = engine_new(bench->device, &setup, problem);
   bool done = engine;
   for (int run = 0; run < RUNS && done; run++) {
     struct engine_figures figures;
-    done = engine_run(engine, bench->options->quick ? 2 : 6, NULL, 0, &figures, problem);
+    done = engine_run(engine, frames, NULL, 0, &figures, problem);
     double now = done ? figures.service[OVERLAP_KERNEL] / (double)figures.timed : 0;
     *each = run == 0 || now < *each ? now : *each;
+    frames = bench->options->quick || now > 20e3 ? 1 : now * MOST_FRAMES < 20e3 ? MOST_FRAMES : (uint64_t)(20e3 / now);
   }
   engine_free(engine);
   return done;
@@ -140,6 +143,43 @@ static bool measure_backend(struct bench *bench, struct problem *problem) {
   return true;
 }
 
+/* The row whose ratio is the lowest, of those on that backend and of that size. NULL: none. */
+static const json_t *find_worst(const json_t *rows, const char *backend, const char *size) {
+  size_t index;
+  const json_t *row, *worst = NULL;
+  json_array_foreach(rows, index, row) {
+    bool fits = (!backend || strcmp(json_string_value(json_object_get(row, "backend")), backend) == 0) &&
+                (!size || strcmp(json_string_value(json_object_get(row, "size")), size) == 0);
+    if (fits &&
+        (!worst || json_number_value(json_object_get(row, "ratio")) < json_number_value(json_object_get(worst, "ratio")))) {
+      worst = row;
+    }
+  }
+  return worst;
+}
+
+static void add_targets(struct results *results) {
+  char what[256];
+  targets_begin(results);
+  const json_t *worst = find_worst(results_rows(results, stages_section.name), "cuda", "7680x4320");
+  if (worst) {
+    double time = json_number_value(json_object_get(worst, "us")),
+           floor = json_number_value(json_object_get(worst, "floor_us"));
+    snprintf(what, sizeof what, "slowest stage on 8K images: %s of %s", json_string_value(json_object_get(worst, "stage")),
+             json_string_value(json_object_get(worst, "pixels")));
+    targets_add(results,
+                &(struct target){what, "memory: bytes in and out once", "frames/s", 1e6 / time, 1e6 / floor, 0.6, false});
+  }
+  worst = find_worst(results_rows(results, "ffmpeg"), NULL, NULL);
+  if (worst) {
+    snprintf(what, sizeof what, "slowest stage on the CPU, 1080p: %s of %s", json_string_value(json_object_get(worst, "stage")),
+             json_string_value(json_object_get(worst, "pixels")));
+    targets_add(results, &(struct target){what, "ffmpeg's filter, as many threads", "frames/s",
+                                          json_number_value(json_object_get(worst, "frames_per_s")),
+                                          json_number_value(json_object_get(worst, "ffmpeg_frames_per_s")), 0.7, false});
+  }
+}
+
 /* The chosen backend's device is opened first, since it may be the reason that nothing can be measured. */
 static bool measure(struct bench *bench, struct problem *problem) {
   const struct options cpu = {.backend = GPU_BACKEND_CPU};
@@ -159,7 +199,11 @@ static bool measure(struct bench *bench, struct problem *problem) {
     done = bench->device && measure_backend(bench, problem);
     gpu_close(bench->device);
   }
-  return done && ffmpeg_rows(bench->results, bench->options, problem);
+  if (!done || !ffmpeg_rows(bench->results, bench->options, problem)) {
+    return false;
+  }
+  add_targets(bench->results);
+  return true;
 }
 
 bool command_stages(int count, char **arguments, struct problem *problem) {

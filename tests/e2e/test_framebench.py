@@ -1,0 +1,133 @@
+"""framebench: every measurement runs on the cpu backend, and says what it should about what it measured."""
+
+import json
+import os
+import pathlib
+import subprocess
+import xml.etree.ElementTree
+
+import pytest
+
+from harness import BINARY, environment, limit
+
+pytestmark = pytest.mark.host
+
+FRAMEBENCH = pathlib.Path(os.environ.get("FRAMEBENCH", BINARY.with_name("framebench"))).absolute()
+QUICK = ("--quick", "--backend", "cpu")
+
+
+def framebench(*arguments):
+    return subprocess.run([FRAMEBENCH, *map(str, arguments)], capture_output=True, text=True, env=environment(),
+                          timeout=limit(50), check=False)
+
+
+def measured(command, *arguments):
+    """The document of a quick run, and its sections."""
+    done = framebench(command, "--json", *QUICK, *arguments)
+    assert done.returncode == 0 and not done.stderr, done
+    document = json.loads(done.stdout)
+    assert document["command"] == command
+    assert document["backend"] == "cpu" and document["device"] and document["machine"]["processors"] > 0
+    return document, document["sections"]
+
+
+def test_limits():
+    _, sections = measured("limits")
+    assert {(row["bytes"], row["threads"], row["socket_buffer"]) for row in sections["relay"]} == {
+        (size, threads, buffer) for size in (4096, 65536, 4 << 20) for threads in (1, 2) for buffer in ("default", "1 MiB")}
+    assert all(row["gb_per_s"] > 0 for row in sections["relay"] + sections["memory"])
+    for row in sections["hops"] + sections["wake"]:
+        assert 0 < row["p50_us"] <= row["p99_us"], row
+    loops = {(row["bytes"], row["completion"], row["slots"]) for row in sections["loop"]}
+    assert loops == {(size, way, slots) for size in (4096, 65536) for way in ("spin", "callback") for slots in (1, 2, 3, 4, 8)}
+    for row in sections["loop"]:
+        assert row["engine_frames_per_s"] * row["bytes"] / 1e9 == pytest.approx(row["engine_gb_per_s"], rel=1e-3), row
+
+
+def test_overlap(place):
+    picture = place / "frames.svg"
+    _, sections = measured("overlap", "--svg", picture)
+    ways = {(row["way"], row.get("slots")) for row in sections["rows"]}
+    assert ways == {("serial, pageable", None), ("serial, pinned", None),
+                    *((way, slots) for way in ("spin", "callback") for slots in (1, 2, 3))}
+    for row in sections["rows"]:
+        assert row["us"] > 0 and row["gb_per_s"] == pytest.approx(row["bytes"] / row["us"] / 1e3, rel=1e-3), row
+        if "slots" in row:
+            assert row["of_ideal"] == pytest.approx(row["ideal_us"] / row["us"], rel=1e-3), row
+            assert 0 <= row["overlap"] < 1, row
+    serial = {(row["bytes"], row["kernel"]): row["us"] for row in sections["rows"] if row["way"] == "serial, pinned"}
+    for row in sections["rows"]:
+        assert row["speedup"] == pytest.approx(serial[row["bytes"], row["kernel"]] / row["us"], rel=1e-3), row
+    assert [row["frame"] for row in sections["timeline"]] == list(range(8))
+    assert min(row["h2d_begin"] for row in sections["timeline"]) == 0
+    texts = [text.text for text in xml.etree.ElementTree.parse(picture).iter("{http://www.w3.org/2000/svg}text")]
+    assert {"copy in", "kernel", "copy out"} <= set(texts), texts
+
+
+def test_stages():
+    _, sections = measured("stages")
+    names = {row["stage"].partition(":")[0] for row in sections["stages"]}
+    assert names == {"affine", "convert", "resize", "normalize", "blur", "sobel", "threshold", "motion", "stats", "work"}
+    for row in sections["stages"]:
+        assert row["backend"] == "cpu" and row["ratio"] == pytest.approx(row["floor_us"] / row["us"], rel=1e-3), row
+    sizes = {(row["pixels"], row["stage"]): row["bytes"] for row in sections["stages"]}
+    assert sizes["yuv420p", "convert: to=rgb24"] == 640 * 480 * 3 // 2 + 640 * 480 * 3
+    assert sizes["gray", "resize: width=half,height=half"] == 640 * 480 + 320 * 240
+
+
+def test_tables_for_people():
+    done = framebench("limits", *QUICK)
+    assert done.returncode == 0 and not done.stderr, done
+    assert "GB/s EACH WAY" in done.stdout and "4 MiB" in done.stdout and "ENGINE FRAMES/s" in done.stdout, done.stdout
+
+
+def test_report_collects_what_framed_is_held_to(place):
+    machine = {"processor": "A processor", "processors": 4, "kernel": "6.1", "driver": "580.1", "date": "2026-01-02 03:04"}
+    one = {"command": "limits", "version": "1.2.3", "backend": "cuda", "device": "A device", "machine": machine,
+           "sections": {"targets": [{"what": "frames", "limit": "a bare loop", "unit": "frames/s", "value": 90, "limit_value": 100,
+                                     "ratio": 0.9, "at_least": 0.98, "reached": "no"}]}}
+    two = {"command": "load", "version": "1.2.3", "backend": "cpu", "device": "Another", "machine": machine,
+           "sections": {"targets": [{"what": "added", "limit": "round trip and hops", "unit": "us", "value": 7.5, "at_most": 10,
+                                     "reached": "yes"}]}}
+    (place / "one.json").write_text(json.dumps(one))
+    (place / "two.json").write_text(json.dumps(two))
+    (place / "timeline.svg").write_text("<svg/>")
+    done = framebench("report", place)
+    assert done.returncode == 0 and not done.stderr, done
+    assert "A device (driver 580.1)" in done.stdout and "2026-01-02" in done.stdout
+    assert "| frames | 90.0 frames/s | a bare loop: 100 frames/s | 0.900 | 0.98 | no |" in done.stdout, done.stdout
+    assert "| added | 7.50 us | round trip and hops | | at most 10 us | yes |" in done.stdout, done.stdout
+
+
+@pytest.mark.parametrize("arguments, status, said", [
+    ((), 64, "no command"),
+    (("limit",), 64, "no command 'limit'"),
+    (("limits", "--fast"), 64, "--fast"),
+    (("limits", "--svg", "x"), 64, "--svg"),
+    (("limits", "--device", "one"), 64, "'one'"),
+    (("limits", "--backend", "gpu"), 64, "'gpu'"),
+    (("overlap", "more"), 64, "more"),
+    (("overlap", "--witness", *QUICK), 69, "CUPTI"),
+    (("overlap", "--svg", "/nonexistent/x.svg", *QUICK), 1, "/nonexistent/x.svg"),
+    (("report",), 64, "one folder"),
+    (("report", "/nonexistent"), 1, "/nonexistent"),
+])
+def test_errors_say_what_was_wrong(arguments, status, said):
+    done = framebench(*arguments)
+    assert done.returncode == status and said in done.stderr, done
+
+
+def test_broken_results_are_named(place):
+    (place / "broken.json").write_text('{"sections": ')
+    done = framebench("report", place)
+    assert done.returncode == 1 and "broken.json:1" in done.stderr, done
+    (place / "broken.json").unlink()
+    assert framebench("report", place).returncode == 1
+
+
+def test_help_names_every_command():
+    done = framebench("--help")
+    for command in ("limits", "overlap", "stages", "report"):
+        assert command in done.stdout
+        one = framebench(command, "--help")
+        assert one.returncode == 0 and one.stdout.startswith(f"usage: framebench {command} "), one
