@@ -87,8 +87,6 @@ const struct frame_format *gpu_chain_output(const struct gpu_chain *chain) {
   return chain->length == 0 ? &chain->input : &chain->plans[chain->length - 1].output;
 }
 
-unsigned gpu_chain_length(const struct gpu_chain *chain) { return chain->length; }
-
 const struct stage_plan *gpu_chain_stage(const struct gpu_chain *chain, unsigned index) {
   return index < chain->length ? &chain->plans[index] : NULL;
 }

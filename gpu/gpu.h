@@ -69,7 +69,6 @@ struct gpu_chain *gpu_chain_new(const struct frame_format *input, const struct g
 struct gpu_chain *gpu_chain_free(struct gpu_chain *chain); /* NULL is fine; returns NULL */
 const struct frame_format *gpu_chain_input(const struct gpu_chain *chain);
 const struct frame_format *gpu_chain_output(const struct gpu_chain *chain);
-unsigned gpu_chain_length(const struct gpu_chain *chain);
 const struct stage_plan *gpu_chain_stage(const struct gpu_chain *chain, unsigned index);
 /* Device memory that one program with `slots` slots takes, in bytes. (The CPU backend takes less: it works on the
  * pinned buffers themselves.) */

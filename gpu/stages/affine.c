@@ -1,7 +1,6 @@
 /* affine: descriptor and CPU loop. Any format goes through unchanged in shape; see affine.h for the rounding. */
 #include "gpu/stages/affine.h"
-#include "gpu/stages/prepare.h"
-#include "gpu/stages/vector.h"
+#include "gpu/stages/samples.h"
 
 /* Beyond this, 8 bit products would leave what a float counts exactly, and nobody means it. */
 #define LIMIT 1e6
@@ -27,30 +26,7 @@ static bool prepare(struct stage_plan *plan, const struct stage_value *values, c
   return stage_keep_format(plan, problem);
 }
 
-STAGE_VECTOR
-static void run_bytes(const uint8_t *restrict in, uint8_t *restrict out, size_t count, struct affine_constants constants) {
-  for (size_t i = 0; i < count; i++) {
-    out[i] = affine_byte(in[i], constants);
-  }
-}
-
-STAGE_VECTOR
-static void run_floats(const float *restrict in, float *restrict out, size_t count, struct affine_constants constants) {
-  for (size_t i = 0; i < count; i++) {
-    out[i] = affine_float(in[i], constants);
-  }
-}
-
-static void run(const struct stage_plan *plan, const struct stage_call *call) {
-  struct affine_constants constants;
-  STAGE_GET_CONSTANTS(plan, &constants);
-  size_t count = format_samples(&plan->input);
-  if (plan->input.dtype == ELEMENT_FLOAT32) {
-    run_floats(call->input, call->output, count, constants);
-  } else {
-    run_bytes(call->input, call->output, count, constants);
-  }
-}
+STAGE_EACH_SAMPLE(affine)
 
 const struct stage_descriptor affine_stage = {
     .name = "affine",

@@ -18,8 +18,5 @@ struct affine_operation {
 extern "C" int affine_enqueue(const stage_plan *plan, const stage_call *call, void *stream) {
   affine_operation operation;
   STAGE_GET_CONSTANTS(plan, &operation.constants);
-  const uint64_t count = format_samples(&plan->input);
-  return plan->input.dtype == ELEMENT_FLOAT32
-             ? launch_map<float, float>(call->input, call->output, count, operation, stream)
-             : launch_map<uint8_t, uint8_t>(call->input, call->output, count, operation, stream);
+  return launch_samples(plan, call, operation, stream);
 }

@@ -67,4 +67,13 @@ static int launch_map(const void *in, void *out, uint64_t count, Operation opera
   return cudaGetLastError();
 }
 
+/* The same for a stage that takes any format and keeps it. */
+template <int FloatWidth = launch_width<float, float>, int ByteWidth = launch_width<uint8_t, uint8_t>, typename Operation>
+static int launch_samples(const stage_plan *plan, const stage_call *call, Operation operation, void *stream) {
+  const uint64_t count = format_samples(&plan->input);
+  return plan->input.dtype == ELEMENT_FLOAT32
+             ? launch_map<float, float, FloatWidth>(call->input, call->output, count, operation, stream)
+             : launch_map<uint8_t, uint8_t, ByteWidth>(call->input, call->output, count, operation, stream);
+}
+
 #endif

@@ -1,7 +1,6 @@
 /* threshold: descriptor and CPU loop. Single-channel images and tensors go through in their own format. */
 #include "gpu/stages/threshold.h"
-#include "gpu/stages/prepare.h"
-#include "gpu/stages/vector.h"
+#include "gpu/stages/samples.h"
 
 #include <stdio.h>
 
@@ -81,30 +80,7 @@ static bool prepare(struct stage_plan *plan, const struct stage_value *values, c
   return stage_keep_format(plan, problem);
 }
 
-STAGE_VECTOR
-static void run_bytes(const uint8_t *restrict in, uint8_t *restrict out, size_t count, struct threshold_constants constants) {
-  for (size_t i = 0; i < count; i++) {
-    out[i] = threshold_byte(in[i], constants);
-  }
-}
-
-STAGE_VECTOR
-static void run_floats(const float *restrict in, float *restrict out, size_t count, struct threshold_constants constants) {
-  for (size_t i = 0; i < count; i++) {
-    out[i] = threshold_float(in[i], constants);
-  }
-}
-
-static void run(const struct stage_plan *plan, const struct stage_call *call) {
-  struct threshold_constants constants;
-  STAGE_GET_CONSTANTS(plan, &constants);
-  size_t count = format_samples(&plan->input);
-  if (plan->input.dtype == ELEMENT_FLOAT32) {
-    run_floats(call->input, call->output, count, constants);
-  } else {
-    run_bytes(call->input, call->output, count, constants);
-  }
-}
+STAGE_EACH_SAMPLE(threshold)
 
 const struct stage_descriptor threshold_stage = {
     .name = "threshold",

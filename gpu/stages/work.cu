@@ -24,8 +24,5 @@ struct work_operation {
 extern "C" int work_enqueue(const stage_plan *plan, const stage_call *call, void *stream) {
   work_operation operation;
   STAGE_GET_CONSTANTS(plan, &operation.constants);
-  const uint64_t count = format_samples(&plan->input);
-  return plan->input.dtype == ELEMENT_FLOAT32
-             ? launch_map<float, float, 4>(call->input, call->output, count, operation, stream)
-             : launch_map<uint8_t, uint8_t, 4>(call->input, call->output, count, operation, stream);
+  return launch_samples<4, 4>(plan, call, operation, stream);
 }

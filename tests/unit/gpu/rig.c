@@ -47,10 +47,10 @@ static void map_memory(struct rig *rig) {
 void rig_program_of(struct rig *rig, unsigned slots, struct gpu_chain *chain) {
   struct gpu_error error;
   struct gpu_buffers buffers[GPU_MAX_SLOTS];
-  struct frame_format input = gpu_chain_length(chain) ? gpu_chain_stage(chain, 0)->input : *gpu_chain_output(chain);
+  const struct frame_format *input = gpu_chain_input(chain);
   rig->chain = chain;
   rig->slots = slots;
-  ck_assert(format_bytes(&input, &rig->input_bytes));
+  ck_assert(format_bytes(input, &rig->input_bytes));
   ck_assert(format_bytes(gpu_chain_output(chain), &rig->output_bytes));
   map_memory(rig);
   for (unsigned i = 0; i < slots; i++) {

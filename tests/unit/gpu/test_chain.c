@@ -47,7 +47,6 @@ START_TEST(formats_go_from_stage_to_stage) {
   struct gpu_chain *chain = chain_of((struct gpu_stage_request[]){{.stage = &gray_only}, {.stage = &to_float}}, 2, &error);
   char text[FORMAT_TEXT];
   ck_assert_ptr_nonnull(chain);
-  ck_assert_uint_eq(gpu_chain_length(chain), 2);
   ck_assert_str_eq(format_describe(gpu_chain_output(chain), text), "float32[7,10]");
   ck_assert_ptr_eq(gpu_chain_stage(chain, 0)->stage, &gray_only);
   ck_assert_uint_eq(gpu_chain_stage(chain, 1)->input_bytes, 70);
@@ -61,7 +60,7 @@ START_TEST(no_stage_gives_what_comes) {
   struct gpu_error error;
   struct gpu_chain *chain = chain_of(NULL, 0, &error);
   ck_assert_ptr_nonnull(chain);
-  ck_assert_uint_eq(gpu_chain_length(chain), 0);
+  ck_assert_ptr_null(gpu_chain_stage(chain, 0));
   ck_assert_uint_eq(gpu_chain_output(chain)->width, 10);
   gpu_chain_free(chain);
 }
