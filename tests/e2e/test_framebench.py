@@ -42,6 +42,7 @@ def test_limits():
     assert loops == {(size, way, slots) for size in (4096, 65536) for way in ("spin", "callback") for slots in (1, 2, 3, 4, 8)}
     for row in sections["loop"]:
         assert row["engine_frames_per_s"] * row["bytes"] / 1e9 == pytest.approx(row["engine_gb_per_s"], rel=1e-3), row
+    assert [row["graph"] for row in sections["timing"]] == ["no"]
 
 
 def test_overlap(place):

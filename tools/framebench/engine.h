@@ -21,7 +21,7 @@ struct engine_setup {
   enum engine_completion completion;
   bool pageable; /* memory that is not registered with the device */
   enum gpu_graph_choice graph;
-  int timed_one_in; /* as in struct gpu_options; frames with spans are timed in any case, unless times are off */
+  int timed_one_in; /* as in struct gpu_options */
 };
 
 struct engine_figures {
@@ -41,12 +41,13 @@ struct engine *engine_free(struct engine *engine); /* NULL is fine; returns NULL
 bool engine_graph(const struct engine *engine);
 unsigned engine_timed_one_in(const struct engine *engine);
 
-/* Runs `frames` frames. The first `span_frames` of them leave their spans, in microseconds after the first submit, in
- * `spans`, unless the device has no times for them: then they stay as they are. */
+/* Runs `frames` frames. The first `span_frames` of them are timed in any case, and leave their spans, in microseconds after
+ * the first submit, in `spans`, if that is not NULL; where the device has no times for them they stay as they are. */
 bool engine_run(struct engine *engine, uint64_t frames, struct overlap_frame *spans, uint64_t span_frames,
                 struct engine_figures *figures, struct problem *problem);
 
-/* Runs as many frames as take about `seconds`, after some that tell how many that is. */
+/* Runs as many frames as take about `seconds`, after some that tell how many that is. Where only some frames are timed,
+ * the service times come from a further run in which all are, so that timing costs the wall nothing. */
 bool engine_run_for(struct engine *engine, double seconds, struct engine_figures *figures, struct problem *problem);
 
 /* The ideal of the figures' own service times with so many slots, in microseconds a frame; `kernels` as in

@@ -73,7 +73,8 @@ static bool measure(struct results *results, const struct options *options, stru
   }
   results_set(results, "backend", json_string(gpu_backend_name(device)));
   results_set(results, "device", json_string(gpu_device_name(device)));
-  bool done = measure_cuda(results, options, device, problem) && limits_loop(results, options, device, problem);
+  bool done = measure_cuda(results, options, device, problem) && limits_loop(results, options, device, problem) &&
+              limits_timing(results, options, device, problem);
   gpu_close(device);
   if (done) {
     limits_targets(results);

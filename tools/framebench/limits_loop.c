@@ -34,8 +34,7 @@ struct contest {
   bool cuda;
   double seconds; /* a run */
   size_t bytes;
-  struct engine_setup setup;
-  bool graph;
+  struct engine_setup setup; /* times of frames as the daemon takes them */
 };
 
 /* Both give microseconds a frame, or 0 where there is no such loop. */
@@ -48,7 +47,7 @@ static bool run_bare(const struct contest *contest, double *each, struct problem
                                      .device = contest->index,
                                      .slots = contest->setup.slots,
                                      .callback = contest->setup.completion == ENGINE_CALLBACK,
-                                     .graph = contest->graph};
+                                     .graph = contest->setup.graph == GPU_GRAPH_ON};
     struct bare *bare = bare_new(&setup, problem);
     bool done = bare && bare_run_for(bare, contest->seconds, each, problem);
     bare_free(bare);
@@ -64,12 +63,12 @@ static bool run_bare(const struct contest *contest, double *each, struct problem
 static bool run_engine(const struct contest *contest, double *each, struct problem *problem) {
   struct engine_figures figures = {0};
   *each = 0;
-  if (contest->graph) {
-    return true; /* the engine launches step by step */
-  }
   struct engine *engine = engine_new(contest->device, &contest->setup, problem);
-  bool done = engine && engine_run_for(engine, contest->seconds, &figures, problem);
-  *each = done ? figures.wall / (double)figures.frames : 0;
+  bool done = engine;
+  if (done && engine_graph(engine) == (contest->setup.graph == GPU_GRAPH_ON)) {
+    done = engine_run_for(engine, contest->seconds, &figures, problem);
+    *each = done ? figures.wall / (double)figures.frames : 0;
+  }
   engine_free(engine);
   return done;
 }
@@ -94,9 +93,14 @@ static bool loop_row(struct results *results, const struct contest *contest, str
             problem_set(problem, EXIT_STATUS_INTERNAL, NULL, "no memory for samples"));
   }
   double bare_each = samples_percentile(&bare, 0.5), engine_each = samples_percentile(&engine, 0.5);
+  if (bare_each <= 0 && engine_each <= 0) { /* graphs, on a backend that has none */
+    samples_free(&bare);
+    samples_free(&engine);
+    return done;
+  }
   json_t *row = json_pack("{s:I, s:s, s:s, s:i}", "bytes", (json_int_t)contest->bytes, "completion",
                           contest->setup.completion == ENGINE_SPIN ? "spin" : "callback", "graph",
-                          contest->graph ? "yes" : "no", "slots", (int)contest->setup.slots);
+                          contest->setup.graph == GPU_GRAPH_ON ? "yes" : "no", "slots", (int)contest->setup.slots);
   set_rate(row, "bare", bare_each, contest->bytes);
   set_rate(row, "engine", engine_each, contest->bytes);
   if (bare_each > 0 && engine_each > 0) {
@@ -111,9 +115,9 @@ static bool loop_row(struct results *results, const struct contest *contest, str
 /* All ways to be told that frames of one size are done, with each number of slots. */
 static bool loop_rows(struct results *results, struct contest *contest, struct problem *problem) {
   static const unsigned slots[] = {1, 2, 3, 4, 8};
-  for (int way = 0; way < (contest->cuda ? 4 : 2); way++) {
+  for (int way = 0; way < 4; way++) {
     contest->setup.completion = way % 2 ? ENGINE_CALLBACK : ENGINE_SPIN;
-    contest->graph = way / 2;
+    contest->setup.graph = way / 2 ? GPU_GRAPH_ON : GPU_GRAPH_OFF;
     for (size_t i = 0; i < sizeof slots / sizeof slots[0]; i++) {
       contest->setup.slots = slots[i];
       if (!loop_row(results, contest, problem)) {
@@ -159,6 +163,7 @@ void limits_targets(struct results *results) {
       }
     }
   }
+  limits_timing_targets(results);
 }
 
 bool limits_loop(struct results *results, const struct options *options, struct gpu_device *device, struct problem *problem) {

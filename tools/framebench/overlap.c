@@ -25,6 +25,7 @@ static const struct section rows_section = {"rows", "The same work serially and 
                                                                     {"kernel", "KERNEL", COLUMN_TEXT},
                                                                     {"way", "WAY", COLUMN_TEXT},
                                                                     {"slots", "SLOTS", COLUMN_COUNT},
+                                                                    {"graph", "GRAPH", COLUMN_TEXT},
                                                                     {"us", "A FRAME", COLUMN_TIME},
                                                                     {"speedup", "SPEEDUP", COLUMN_RATIO},
                                                                     {"ideal_us", "IDEAL", COLUMN_TIME},
@@ -81,23 +82,33 @@ static void add_ideal(const struct bench *bench, json_t *row, const struct engin
   json_object_set_new(row, "overlap", json_real(overlap_ratio(each, sum)));
 }
 
+/* No frame at all where the backend has no graphs and they are asked for. */
 static bool run_slots(const struct bench *bench, const struct engine_setup *setup, struct engine_figures *figures,
                       struct problem *problem) {
   struct engine *engine = engine_new(bench->device, setup, problem);
-  bool done = engine && engine_run_for(engine, bench->seconds, figures, problem);
+  bool done = engine;
+  *figures = (struct engine_figures){0};
+  if (done && engine_graph(engine) == (setup->graph == GPU_GRAPH_ON)) {
+    done = engine_run_for(engine, bench->seconds, figures, problem);
+  }
   engine_free(engine);
   return done;
 }
 
-static bool slots_row(const struct bench *bench, unsigned slots, enum engine_completion completion, struct problem *problem) {
+static bool slots_row(const struct bench *bench, unsigned slots, enum engine_completion completion, bool graph,
+                      struct problem *problem) {
   const struct engine_setup setup = {
-      .chain = bench->chain, .slots = slots, .completion = completion, .graph = GPU_GRAPH_OFF, .timed_one_in = 1};
+      .chain = bench->chain, .slots = slots, .completion = completion, .graph = graph ? GPU_GRAPH_ON : GPU_GRAPH_OFF};
   struct engine_figures figures;
   if (!run_slots(bench, &setup, &figures, problem)) {
     return false;
   }
+  if (figures.frames == 0) {
+    return true;
+  }
   json_t *row = new_row(bench, completion == ENGINE_SPIN ? "spin" : "callback", figures.wall / (double)figures.frames);
   json_object_set_new(row, "slots", json_integer(slots));
+  json_object_set_new(row, "graph", json_string(graph ? "yes" : "no"));
   add_ideal(bench, row, &figures, slots);
   results_row(bench->results, row);
   return true;
@@ -110,12 +121,8 @@ static bool run_serial(const struct bench *bench, bool pageable, double *each, s
     return overlap_cuda_serial(bench->chain, bench->options->device, pageable, bench->seconds, each, problem);
   }
 #endif
-  const struct engine_setup setup = {.chain = bench->chain,
-                                     .slots = 1,
-                                     .completion = ENGINE_SPIN,
-                                     .pageable = pageable,
-                                     .graph = GPU_GRAPH_OFF,
-                                     .timed_one_in = 1};
+  const struct engine_setup setup = {
+      .chain = bench->chain, .slots = 1, .completion = ENGINE_SPIN, .pageable = pageable, .graph = GPU_GRAPH_OFF};
   struct engine_figures figures;
   bool done = run_slots(bench, &setup, &figures, problem);
   *each = done ? figures.wall / (double)figures.frames : 0;
@@ -140,9 +147,11 @@ static bool kernel_rows(struct bench *bench, struct problem *problem) {
   if (!serial_rows(bench, problem)) {
     return false;
   }
-  for (int i = 0; i < 2 * count; i++) {
-    if (!slots_row(bench, slots[i % count], i < count ? ENGINE_SPIN : ENGINE_CALLBACK, problem)) {
-      return false;
+  for (int way = 0; way < 4; way++) {
+    for (int i = 0; i < count; i++) {
+      if (!slots_row(bench, slots[i], way % 2 ? ENGINE_CALLBACK : ENGINE_SPIN, way / 2, problem)) {
+        return false;
+      }
     }
   }
   return true;
@@ -286,7 +295,7 @@ static bool add_balanced(struct results *results, const json_t *rows, struct pro
   }
   json_array_foreach(rows, index, row) {
     if ((size_t)number(row, "bytes") == bytes && number(row, "slots") == 3 && is_text(row, "way", "spin") &&
-        is_text(row, "kernel", workload_names[WORKLOAD_EQUAL])) {
+        is_text(row, "graph", "no") && is_text(row, "kernel", workload_names[WORKLOAD_EQUAL])) {
       double serial = number(row, "speedup") * number(row, "us"), allowed = (double)bytes / rate / 1e3;
       targets_add(results, &(struct target){"balanced stages, 4 MiB frames, 3 slots: speedup over serial",
                                             "what the link allows both ways at once", "times", number(row, "speedup"),

@@ -1,0 +1,110 @@
+/*
+ * What times cost: the same small frames with the times of none taken, of as many as the daemon takes, and of all.
+ *
+ * The three take turns, and each figure is the median of its runs, since the difference is small.
+ */
+#include "tools/framebench/engine.h"
+#include "tools/framebench/limits.h"
+#include "tools/framebench/samples.h"
+#include "tools/framebench/targets.h"
+
+#include <string.h>
+
+static const struct section timing_section = {"timing", "What the times of frames cost: 64 KiB, affine, 4 slots, spin",
+                                              (const struct column[]){{"graph", "GRAPH", COLUMN_TEXT},
+                                                                      {"timed_one_in", "DAEMON TIMES ONE IN", COLUMN_COUNT},
+                                                                      {"none_frames_per_s", "NONE TIMED", COLUMN_RATE},
+                                                                      {"daemon_frames_per_s", "AS THE DAEMON", COLUMN_RATE},
+                                                                      {"all_frames_per_s", "ALL TIMED", COLUMN_RATE},
+                                                                      {"ratio", "DAEMON/NONE", COLUMN_RATIO},
+                                                                      {0}}};
+
+enum way { WAY_NONE, WAY_DAEMON, WAY_ALL, WAYS };
+enum { FRAME_BYTES = 65536, SLOTS = 4, RUNS = 5 };
+
+struct trial {
+  struct gpu_device *device;
+  const struct gpu_chain *chain;
+  bool graph;
+  double seconds; /* a run */
+};
+
+/* Microseconds a frame, 0 where the backend has no graphs and they are asked for; `one_in` gets of how many frames one was
+ * timed. */
+static bool run(const struct trial *trial, enum way way, double *each, unsigned *one_in, struct problem *problem) {
+  static const int timed[WAYS] = {GPU_TIMED_NEVER, GPU_TIMED_AUTO, 1};
+  struct engine_figures figures = {0};
+  const struct engine_setup setup = {.chain = trial->chain,
+                                     .slots = SLOTS,
+                                     .completion = ENGINE_SPIN,
+                                     .graph = trial->graph ? GPU_GRAPH_ON : GPU_GRAPH_OFF,
+                                     .timed_one_in = timed[way]};
+  struct engine *engine = engine_new(trial->device, &setup, problem);
+  bool done = engine;
+  if (done && engine_graph(engine) == trial->graph) {
+    done = engine_run_for(engine, trial->seconds, &figures, problem);
+    *each = done ? figures.wall / (double)figures.frames : 0;
+    *one_in = engine_timed_one_in(engine);
+  }
+  engine_free(engine);
+  return done;
+}
+
+static bool run_all(const struct trial *trial, struct samples samples[WAYS], unsigned *one_in, struct problem *problem) {
+  unsigned unused;
+  for (int i = 0; i < RUNS * WAYS; i++) {
+    enum way way = (enum way)(i % WAYS);
+    double each = 0;
+    if (!run(trial, way, &each, way == WAY_DAEMON ? one_in : &unused, problem)) {
+      return false;
+    }
+    if (!samples_add(&samples[way], each)) {
+      return problem_set(problem, EXIT_STATUS_INTERNAL, NULL, "no memory for samples");
+    }
+  }
+  return true;
+}
+
+static bool timing_row(struct results *results, const struct trial *trial, struct problem *problem) {
+  struct samples samples[WAYS] = {0};
+  unsigned one_in = 0;
+  bool done = run_all(trial, samples, &one_in, problem);
+  double each[WAYS];
+  for (int way = 0; way < WAYS; way++) {
+    each[way] = samples_percentile(&samples[way], 0.5);
+    samples_free(&samples[way]);
+  }
+  if (done && each[WAY_NONE] > 0) {
+    results_row(results,
+                json_pack("{s:s, s:i, s:f, s:f, s:f, s:f}", "graph", trial->graph ? "yes" : "no", "timed_one_in", (int)one_in,
+                          "none_frames_per_s", 1e6 / each[WAY_NONE], "daemon_frames_per_s", 1e6 / each[WAY_DAEMON],
+                          "all_frames_per_s", 1e6 / each[WAY_ALL], "ratio", each[WAY_NONE] / each[WAY_DAEMON]));
+  }
+  return done;
+}
+
+bool limits_timing(struct results *results, const struct options *options, struct gpu_device *device, struct problem *problem) {
+  struct gpu_chain *chain = engine_chain(FRAME_BYTES, "affine", "scale", 2, problem);
+  struct trial trial = {.device = device, .chain = chain, .seconds = options->quick ? 0.001 : 0.05};
+  bool done = chain;
+  results_section(results, &timing_section);
+  for (int graph = 0; graph < 2 && done; graph++) {
+    trial.graph = graph;
+    done = timing_row(results, &trial, problem);
+  }
+  gpu_chain_free(chain);
+  return done;
+}
+
+void limits_timing_targets(struct results *results) {
+  size_t index;
+  const json_t *row;
+  json_array_foreach(results_rows(results, timing_section.name), index, row) {
+    bool graph = strcmp(json_string_value(json_object_get(row, "graph")), "yes") == 0;
+    targets_add(results,
+                &(struct target){graph ? "times of frames taken, 64 KiB frames, 4 slots, graphs"
+                                       : "times of frames taken, 64 KiB frames, 4 slots",
+                                 "no times taken", "frames/s", json_number_value(json_object_get(row, "daemon_frames_per_s")),
+                                 json_number_value(json_object_get(row, "none_frames_per_s")), 0.98, false});
+  }
+}
