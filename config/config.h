@@ -53,7 +53,12 @@ struct config_vocabulary {
 
 enum config_log_level { CONFIG_LOG_ERROR, CONFIG_LOG_WARNING, CONFIG_LOG_INFO, CONFIG_LOG_DEBUG };
 enum config_backend { CONFIG_BACKEND_AUTO, CONFIG_BACKEND_CUDA, CONFIG_BACKEND_CPU };
-enum config_protocol { CONFIG_PROTOCOL_RAW, CONFIG_PROTOCOL_Y4M };
+enum config_protocol {
+  CONFIG_PROTOCOL_RAW,
+  CONFIG_PROTOCOL_Y4M,
+  CONFIG_PROTOCOL_NATIVE,
+  CONFIG_PROTOCOL_AUTO /* sources: native or y4m, by the first bytes */
+};
 enum config_completion { CONFIG_COMPLETION_CALLBACK, CONFIG_COMPLETION_SPIN };
 enum config_overload { CONFIG_OVERLOAD_BLOCK, CONFIG_OVERLOAD_DROP_OLDEST, CONFIG_OVERLOAD_DROP_NEWEST };
 enum config_sink_overload { CONFIG_SINK_DROP, CONFIG_SINK_BLOCK };
@@ -196,6 +201,7 @@ void config_print_manual(FILE *out, const struct config_vocabulary *vocabulary);
 
 extern const char *const config_backend_names[];
 extern const char *const config_protocol_names[];
+extern const char *const config_sink_protocol_names[];
 extern const char *const config_completion_names[];
 extern const char *const config_overload_names[];
 extern const char *const config_sink_overload_names[];

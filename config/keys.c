@@ -3,7 +3,8 @@
 #include <string.h>
 
 const char *const config_backend_names[] = {"auto", "cuda", "cpu", NULL};
-const char *const config_protocol_names[] = {"raw", "y4m", NULL};
+const char *const config_protocol_names[] = {"raw", "y4m", "native", "auto", NULL};
+const char *const config_sink_protocol_names[] = {"raw", "y4m", "native", NULL};
 const char *const config_completion_names[] = {"callback", "spin", NULL};
 const char *const config_overload_names[] = {"block", "drop-oldest", "drop-newest", NULL};
 const char *const config_sink_overload_names[] = {"drop", "block", NULL};

@@ -54,9 +54,29 @@ static void check_overload(struct reader *reader, const struct node *node, const
 static void check_y4m_source(struct reader *reader, const struct node *node, const struct config_pipeline *pipeline) {
   const struct config_format *format = &pipeline->source.format;
   const char *pixels = format->is_tensor ? "a tensor" : reader->vocabulary->pixels[format->pixels];
-  if (pipeline->source.protocol == CONFIG_PROTOCOL_Y4M && strcmp(pixels, "gray") != 0 && strcmp(pixels, "yuv420p") != 0) {
+  bool takes_y4m = pipeline->source.protocol == CONFIG_PROTOCOL_Y4M || pipeline->source.protocol == CONFIG_PROTOCOL_AUTO;
+  if (takes_y4m && strcmp(pixels, "gray") != 0 && strcmp(pixels, "yuv420p") != 0) {
     config_errors_add(reader->errors, place(node, "source", "protocol"), "use pixels: yuv420p or gray, or protocol: raw",
                       "y4m cannot carry %s", pixels);
+  }
+}
+
+/* A native client is greeted on its connection, which only a socket has. */
+static void check_native(struct reader *reader, const struct node *node, const struct config_pipeline *pipeline) {
+  const struct config_source *source = &pipeline->source;
+  const struct config_sink *sink = &pipeline->sink;
+  bool speaks = source->protocol == CONFIG_PROTOCOL_NATIVE || source->protocol == CONFIG_PROTOCOL_AUTO;
+  if (speaks && source->endpoint != CONFIG_SOCKET) {
+    config_errors_add(reader->errors, place(node, "source", "protocol"), "use a socket, or protocol: raw or y4m",
+                      "a file cannot speak the protocol '%s'", config_protocol_names[source->protocol]);
+  }
+  if (sink->protocol == CONFIG_PROTOCOL_NATIVE && sink->endpoint == CONFIG_FILE) {
+    config_errors_add(reader->errors, place(node, "sink", "protocol"), "use a socket, or protocol: raw or y4m",
+                      "a file cannot speak the protocol 'native'");
+  }
+  if (sink->protocol == CONFIG_PROTOCOL_NATIVE && sink->endpoint == CONFIG_REPLY && !speaks) {
+    config_errors_add(reader->errors, place(node, "sink", "protocol"), "write protocol: native in the source",
+                      "the replies of pipeline '%s' go to clients that do not speak native", pipeline->name);
   }
 }
 
@@ -67,6 +87,7 @@ bool validate_pipeline(struct reader *reader, const struct node *node, const str
   check_loop(reader, node, pipeline);
   check_overload(reader, node, pipeline);
   check_y4m_source(reader, node, pipeline);
+  check_native(reader, node, pipeline);
   return config_errors_count(reader->errors) == errors;
 }
 

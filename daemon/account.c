@@ -45,7 +45,7 @@ void account_settle(struct account *account, struct frame *frame, enum fate fate
   account->now.ledger.fates[fate]++;
   if (fate == FATE_EMITTED) {
     histogram_record(&account->steps[STEP_EMIT], now - frame->seen);
-    histogram_record(&account->steps[STEP_TOTAL], now - frame->first_byte);
+    histogram_record(&account->steps[STEP_TOTAL], now - frame->began);
   }
   struct trace_ring *trace = atomic_load_explicit(&account->trace, memory_order_acquire);
   if (trace) {

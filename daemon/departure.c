@@ -33,9 +33,11 @@ void departure_log(const struct config_pipeline *pipeline, const struct session_
   }
 }
 
-/* Results go to a replying client's connection, and no other text may follow them. */
-void departure_tell(const struct config_pipeline *pipeline, const struct session_event *event) {
-  if (pipeline->source.endpoint == CONFIG_SOCKET && pipeline->sink.endpoint != CONFIG_REPLY && reasons[event->reason].tell) {
-    peer_tell(event->fd, "%s", event->text[0] ? event->text : reasons[event->reason].text);
+/* Results go to a replying client's connection, and only where they are messages may another follow them. */
+void departure_tell(const struct config_pipeline *pipeline, const struct session_event *event, const struct guest *producer) {
+  bool takes_text = pipeline->source.endpoint == CONFIG_SOCKET && (producer->native || pipeline->sink.endpoint != CONFIG_REPLY);
+  enum native_error_code code = event->reason == DETACH_TIMEOUT ? NATIVE_E_TIMEOUT : NATIVE_E_PROTOCOL;
+  if (takes_text && reasons[event->reason].tell) {
+    guest_tell(producer, code, "%s", event->text[0] ? event->text : reasons[event->reason].text);
   }
 }

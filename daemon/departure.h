@@ -4,10 +4,11 @@
 #ifndef FRAMED_DAEMON_DEPARTURE_H
 #define FRAMED_DAEMON_DEPARTURE_H
 
+#include "daemon/greeter.h"
 #include "daemon/session.h"
 
 /* `event` is a SESSION_DETACHED of a session of this pipeline, whose descriptor is still open. */
 void departure_log(const struct config_pipeline *pipeline, const struct session_event *event, pid_t pid, uid_t uid);
-void departure_tell(const struct config_pipeline *pipeline, const struct session_event *event);
+void departure_tell(const struct config_pipeline *pipeline, const struct session_event *event, const struct guest *producer);
 
 #endif

@@ -1,7 +1,10 @@
 #include "daemon/dispatch.h"
 
 static bool is_late(const struct road *road, const struct frame *frame, int64_t now) {
-  return road->deadline_ns > 0 && now - frame->first_byte > road->deadline_ns;
+  if (frame->deadline != 0) {
+    return now > frame->deadline;
+  }
+  return road->deadline_ns > 0 && now - frame->began > road->deadline_ns;
 }
 
 static void submit(struct road *road, struct slot *slot, int64_t now) {

@@ -16,6 +16,7 @@ void fill_init(struct fill *fill, struct road *road, enum config_protocol protoc
 void fill_start(struct fill *fill) {
   assert(!fill->begun);
   fill->sequence = 0;
+  fill->producer++;
   fill->restart = true;
   fill_rewind(fill);
 }
@@ -37,11 +38,14 @@ static bool may_begin(const struct fill *fill) {
 
 static void begin_frame(struct fill *fill, int64_t now) {
   struct frame frame = {.sequence = fill->sequence++,
+                        .producer = fill->producer,
                         .restart = fill->restart,
                         .rate = fill->framing.rate.frames > 0 ? fill->framing.rate : fill->rate,
+                        .began = fill->read_began,
                         .first_byte = fill->read_began};
   account_open(fill->road->account, &frame);
   fill->begun = true;
+  fill->spoiled = false;
   fill->filled = 0;
   fill->since = now;
   fill->filling = fill->discard_next ? NULL : slot_oldest(&fill->road->ring, SLOT_FREE);
@@ -56,6 +60,23 @@ static void begin_frame(struct fill *fill, int64_t now) {
   slot_move(&fill->road->ring, fill->filling, SLOT_FILLING);
 }
 
+/* What a native producer says of its frame. A capture in the future is none. */
+static void stamp_frame(struct fill *fill, int64_t now) {
+  const struct frame_stamp *stamp = &fill->framing.stamp;
+  struct slot *slot = fill->filling;
+  fill->spoiled = stamp->taken > now || stamp->taken < 0 || stamp->deadline < 0;
+  if (slot && !fill->spoiled) {
+    slot->frame.tag = stamp->tag;
+    slot->frame.began = stamp->taken != 0 ? stamp->taken : slot->frame.first_byte;
+    slot->frame.deadline = stamp->deadline;
+  }
+}
+
+static void drop_spoiled(struct fill *fill, struct slot *slot, int64_t now) {
+  fill->restart |= slot->frame.restart;
+  road_drop(fill->road, slot, FATE_INVALID, now);
+}
+
 static void finish_frame(struct fill *fill, int64_t now) {
   struct slot *slot = fill->filling;
   fill->filling = NULL;
@@ -63,6 +84,10 @@ static void finish_frame(struct fill *fill, int64_t now) {
   fill->since = 0;
   framing_next(&fill->framing);
   if (!slot) {
+    return;
+  }
+  if (fill->spoiled) {
+    drop_spoiled(fill, slot, now);
     return;
   }
   slot->frame.complete = now;
@@ -183,12 +208,15 @@ static size_t preamble_part(const struct fill *fill, const unsigned char *bytes,
   return end ? (size_t)(end - bytes) + 1 : count;
 }
 
-static bool take_preamble(struct fill *fill, const unsigned char *bytes, size_t *count) {
+static bool take_preamble(struct fill *fill, const unsigned char *bytes, size_t *count, int64_t now) {
   bool in_header = fill->framing.state == FRAMING_HEADER;
   size_t part = preamble_part(fill, bytes, *count);
   *count = framing_take(&fill->framing, (const char *)bytes, part, fill->problem);
   if (in_header && fill->framing.state != FRAMING_HEADER) {
     fill->since = 0;
+  }
+  if (*count != SIZE_MAX && fill->protocol == CONFIG_PROTOCOL_NATIVE && fill->framing.state == FRAMING_PAYLOAD) {
+    stamp_frame(fill, now);
   }
   return *count != SIZE_MAX;
 }
@@ -214,7 +242,7 @@ static bool take_staged(struct fill *fill, int64_t now) {
     size_t count = fill->staged_end - fill->staged_at;
     if (fill->framing.state == FRAMING_PAYLOAD) {
       count = copy_payload(fill, bytes, count);
-    } else if (!take_preamble(fill, bytes, &count)) {
+    } else if (!take_preamble(fill, bytes, &count, now)) {
       return false;
     }
     fill->staged_at += (unsigned)count;

@@ -33,7 +33,9 @@ struct fill {
   int64_t read_began;     /* of the read whose bytes are being taken: a frame that begins in it came no later */
   int64_t since;          /* when the frame, or the y4m header, began; 0: neither */
   uint64_t sequence;      /* of the next frame */
+  unsigned producer;      /* counts them from 1 */
   bool restart;           /* the next frame is the first of its producer */
+  bool spoiled;           /* the frame that is being filled is invalid, though all of its bytes will come */
   char problem[PROTOCOL_PROBLEM];
   size_t direct;                  /* bytes of the last vector that lie in slots or the discard buffer */
   bool discard_next;              /* the last vector meant a frame that had no slot, whatever is free by now */

@@ -7,20 +7,16 @@
 #include "daemon/acceptor.h"
 #include "daemon/departure.h"
 #include "daemon/endpoint.h"
+#include "daemon/greeter.h"
 #include "daemon/log.h"
 #include "daemon/loop.h"
+#include "daemon/welcome.h"
 
 enum { MOST_WAITING = 64 };
 
-struct producer {
-  int fd; /* -1: nobody */
-  pid_t pid;
-  uid_t uid;
-};
-
 struct seat {
   struct session *session;
-  struct producer producer;
+  struct guest producer; /* fd -1: nobody */
   bool idle, stopped;
 };
 
@@ -29,10 +25,12 @@ struct intake {
   const struct config_pipeline *config;
   struct seat *seats;
   unsigned count;
-  struct producer waiting[MOST_WAITING]; /* for seats of producers that have hung up; in order */
+  struct guest waiting[MOST_WAITING]; /* for seats of producers that have hung up; in order */
   unsigned waiting_count;
   struct listener *listener;
   struct acceptor *acceptor;
+  struct greeter *greeter; /* NULL: its producers say nothing but frames */
+  struct native_welcome welcome;
   struct endpoint endpoint; /* of a file; its descriptor until the session gets it */
   struct loop_watch *fifo;  /* until a writer comes */
   uint64_t refused;
@@ -81,6 +79,8 @@ struct intake *intake_new(const struct intake_setup *setup, struct failure *fail
   intake->config = setup->session.config;
   intake->count = intake->config->source.clients;
   intake->endpoint.fd = -1;
+  intake->welcome = welcome_of(intake->config, gpu_chain_input(setup->session.chain), gpu_chain_output(setup->session.chain),
+                               intake->config->sink.endpoint == CONFIG_REPLY ? NATIVE_BOTH : NATIVE_PRODUCER);
   intake->seats = calloc(intake->count, sizeof *intake->seats);
   if (!intake->seats) {
     out_of_memory(failure);
@@ -101,6 +101,7 @@ struct intake *intake_free(struct intake *intake) {
       intake->seats[i].session = session_free(intake->seats[i].session);
     }
   }
+  intake->greeter = greeter_close(intake->greeter);
   intake->listener = listener_close(intake->listener);
   endpoint_close(&intake->endpoint);
   free(intake->seats);
@@ -131,35 +132,68 @@ static unsigned live_producers(const struct intake *intake) {
   return live;
 }
 
-static void sit_down(struct intake *intake, struct seat *seat, const struct producer *producer) {
+static enum config_protocol protocol_of(const struct intake *intake, const struct guest *producer) {
+  enum config_protocol configured = intake->config->source.protocol;
+  enum config_protocol otherwise = configured == CONFIG_PROTOCOL_AUTO ? CONFIG_PROTOCOL_Y4M : configured;
+  return producer->native ? CONFIG_PROTOCOL_NATIVE : otherwise;
+}
+
+static void sit_down(struct intake *intake, struct seat *seat, const struct guest *producer) {
   seat->producer = *producer;
   if (intake->listener) {
     log_event(LOG_CONNECTED, intake->config->name, "producer pid %d (user %u) connected", (int)producer->pid,
               (unsigned)producer->uid);
   }
-  session_attach(seat->session, producer->fd);
+  if (producer->native) {
+    intake->welcome.session++;
+    guest_welcome(producer, &intake->welcome);
+  }
+  session_attach(seat->session, producer->fd, protocol_of(intake, producer));
 }
 
-static void refuse(struct intake *intake, const struct producer *producer) {
+static void refuse(struct intake *intake, const struct guest *producer) {
   const char *name = intake->config->name;
   const char *plural = intake->count == 1 ? "" : "s";
-  peer_tell(producer->fd, "pipeline %s already has its %u producer%s", name, intake->count, plural);
+  guest_tell(producer, NATIVE_E_BUSY, "pipeline %s already has its %u producer%s", name, intake->count, plural);
   log_event(LOG_REFUSED, name, "producer pid %d (user %u) was refused: the pipeline already has its %u producer%s",
             (int)producer->pid, (unsigned)producer->uid, intake->count, plural);
   close(producer->fd);
   intake->refused++;
 }
 
-static void on_accepted(void *context, int fd, const struct peer *peer) {
-  struct intake *intake = context;
-  const struct producer producer = {.fd = fd, .pid = peer->pid, .uid = peer->uid};
+static void seat_or_refuse(struct intake *intake, const struct guest *producer) {
   struct seat *seat = free_seat(intake);
   if (seat) {
-    sit_down(intake, seat, &producer);
+    sit_down(intake, seat, producer);
   } else if (intake->waiting_count < MOST_WAITING && live_producers(intake) < intake->count) {
-    intake->waiting[intake->waiting_count++] = producer;
+    intake->waiting[intake->waiting_count++] = *producer;
   } else {
-    refuse(intake, &producer);
+    refuse(intake, producer);
+  }
+}
+
+static void on_greeted(void *context, const struct guest *guest) {
+  struct intake *intake = context;
+  if (!guest->native || guest->hello.role == intake->welcome.role) {
+    seat_or_refuse(intake, guest);
+    return;
+  }
+  const char *wanted = welcome_role_name(intake->welcome.role);
+  guest_tell(guest, NATIVE_E_ROLE, "the source of pipeline %s takes clients of the role '%s' only", intake->config->name,
+             wanted);
+  log_event(LOG_REFUSED, intake->config->name, "producer pid %d (user %u) was refused: its role is '%s', not '%s'",
+            (int)guest->pid, (unsigned)guest->uid, welcome_role_name(guest->hello.role), wanted);
+  close(guest->fd);
+  intake->refused++;
+}
+
+static void on_accepted(void *context, int fd, const struct peer *peer) {
+  struct intake *intake = context;
+  const struct guest producer = {.fd = fd, .pid = peer->pid, .uid = peer->uid};
+  if (intake->greeter) {
+    greeter_receive(intake->greeter, fd, peer);
+  } else {
+    seat_or_refuse(intake, &producer);
   }
 }
 
@@ -169,7 +203,7 @@ static void seat_next(struct intake *intake, struct seat *seat) {
   if (intake->waiting_count == 0) {
     return;
   }
-  struct producer next = intake->waiting[0];
+  struct guest next = intake->waiting[0];
   intake->waiting_count--;
   memmove(intake->waiting, intake->waiting + 1, intake->waiting_count * sizeof *intake->waiting);
   sit_down(intake, seat, &next);
@@ -178,7 +212,7 @@ static void seat_next(struct intake *intake, struct seat *seat) {
 /* -- files ----------------------------------------------------------------------------------------------------- */
 
 static void attach_file(struct intake *intake) {
-  const struct producer file = {.fd = intake->endpoint.fd};
+  const struct guest file = {.fd = intake->endpoint.fd};
   intake->endpoint.fd = -1;
   sit_down(intake, &intake->seats[0], &file);
 }
@@ -210,7 +244,27 @@ static void await_next_writer(struct intake *intake) {
 
 /* -- control --------------------------------------------------------------------------------------------------- */
 
+static bool start_greeting(struct intake *intake, struct failure *failure) {
+  enum config_protocol protocol = intake->config->source.protocol;
+  if (protocol != CONFIG_PROTOCOL_NATIVE && protocol != CONFIG_PROTOCOL_AUTO) {
+    return true;
+  }
+  const struct greeter_setup setup = {.loop = intake->loop,
+                                      .pipeline = intake->config->name,
+                                      .who = "producer",
+                                      .y4m_too = protocol == CONFIG_PROTOCOL_AUTO,
+                                      .timeout_ns = intake->config->source.timeout_ns,
+                                      .greeted = on_greeted,
+                                      .refused = on_refused,
+                                      .context = intake};
+  intake->greeter = greeter_new(&setup, failure);
+  return intake->greeter;
+}
+
 static bool start_accepting(struct intake *intake, struct failure *failure) {
+  if (!start_greeting(intake, failure)) {
+    return false;
+  }
   const struct acceptor_setup setup = {.loop = intake->loop,
                                        .fd = listener_fd(intake->listener),
                                        .allow = &intake->config->source.access.allow,
@@ -238,22 +292,29 @@ void intake_suspend(struct intake *intake) {
   if (intake->acceptor) {
     acceptor_suspend(intake->acceptor);
   }
+  if (intake->greeter) {
+    greeter_suspend(intake->greeter);
+  }
 }
 
 void intake_unsuspend(struct intake *intake) {
   if (intake->acceptor) {
     acceptor_resume(intake->acceptor);
   }
+  if (intake->greeter) {
+    greeter_resume(intake->greeter);
+  }
 }
 
 void intake_close(struct intake *intake) {
   intake->closed = true;
   intake->acceptor = acceptor_close(intake->acceptor);
+  intake->greeter = greeter_close(intake->greeter);
   intake->fifo = loop_watch_close(intake->fifo);
   intake->listener = listener_close(intake->listener);
   endpoint_close(&intake->endpoint);
   for (unsigned i = 0; i < intake->waiting_count; i++) {
-    peer_tell(intake->waiting[i].fd, "pipeline %s is stopping", intake->config->name);
+    guest_tell(&intake->waiting[i], NATIVE_E_STOPPING, "pipeline %s is stopping", intake->config->name);
     close(intake->waiting[i].fd);
   }
   intake->waiting_count = 0;
@@ -262,6 +323,7 @@ void intake_close(struct intake *intake) {
 struct listener *intake_take_listener(struct intake *intake) {
   struct listener *listener = intake->listener;
   intake->acceptor = acceptor_close(intake->acceptor);
+  intake->greeter = greeter_close(intake->greeter);
   intake->listener = NULL;
   return listener;
 }
@@ -305,7 +367,7 @@ static struct seat *seat_of(struct intake *intake, const struct session *session
 
 static void on_detached(struct intake *intake, struct seat *seat, const struct session_event *event) {
   departure_log(intake->config, event, seat->producer.pid, seat->producer.uid);
-  departure_tell(intake->config, event);
+  departure_tell(intake->config, event, &seat->producer);
   seat->producer.fd = -1;
   if (!intake->closed && intake->config->source.endpoint == CONFIG_SOCKET) {
     seat_next(intake, seat);

@@ -6,9 +6,14 @@
 #include <unistd.h>
 
 #include "daemon/acceptor.h"
+#include "daemon/clock.h"
 #include "daemon/endpoint.h"
+#include "daemon/greeter.h"
 #include "daemon/log.h"
 #include "daemon/loop.h"
+#include "daemon/welcome.h"
+
+#define HELLO_TIMEOUT (INT64_C(10000) * NS_PER_MS)
 
 enum { RETRY_MS = 100 }; /* how often a FIFO is tried for a reader */
 
@@ -26,6 +31,8 @@ struct outlet {
   struct sink *sink;
   struct listener *listener;
   struct acceptor *acceptor;
+  struct greeter *greeter; /* NULL: its readers say nothing */
+  struct native_welcome welcome;
   struct endpoint endpoint; /* of a file; its descriptor until the sink gets it */
   struct loop_timer *retry; /* of a FIFO */
   struct place *places;
@@ -88,6 +95,7 @@ struct outlet *outlet_new(const struct outlet_setup *setup, struct failure *fail
   outlet->loop = setup->loop;
   outlet->config = setup->sink.config;
   outlet->format = *setup->sink.output;
+  outlet->welcome = welcome_of(outlet->config, setup->sink.input, setup->sink.output, NATIVE_CONSUMER);
   outlet->endpoint.fd = -1;
   return make(outlet, setup, failure) ? outlet : outlet_free(outlet);
 }
@@ -99,6 +107,7 @@ struct outlet *outlet_free(struct outlet *outlet) {
   if (outlet->sink) {
     outlet->sink = sink_free(outlet->sink);
   }
+  outlet->greeter = greeter_close(outlet->greeter);
   outlet->listener = listener_close(outlet->listener);
   endpoint_close(&outlet->endpoint);
   free(outlet);
@@ -112,37 +121,56 @@ struct sink *outlet_sink(const struct outlet *outlet) {
 /* -- readers --------------------------------------------------------------------------------------------------- */
 
 /* Gives the sink a descriptor; it stays the caller's on failure. */
-static bool attach(struct outlet *outlet, int fd, const struct peer *peer, struct failure *failure) {
+static bool attach(struct outlet *outlet, const struct guest *guest, struct failure *failure) {
   struct place *place = calloc(1, sizeof *place);
   if (!place) {
     return failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "not enough memory for one more reader");
   }
-  place->reader = reader_new(outlet->sink, fd, failure);
+  place->reader = reader_new(outlet->sink, guest->fd, failure);
   if (!place->reader) {
     free(place);
     return false;
   }
-  place->pid = peer ? peer->pid : 0;
-  place->uid = peer ? peer->uid : 0;
+  place->pid = guest->pid;
+  place->uid = guest->uid;
   place->next = outlet->places;
   outlet->places = place;
   outlet->count++;
+  if (guest->native) {
+    outlet->welcome.session++;
+    guest_welcome(guest, &outlet->welcome);
+  }
   sink_attach(outlet->sink, place->reader);
   return true;
 }
 
+static void refuse(struct outlet *outlet, const struct guest *guest, enum native_error_code code, const char *problem) {
+  guest_tell(guest, code, "%s", problem);
+  log_event(LOG_REFUSED, outlet->config->name, "reader pid %d (user %u) was refused: %s", (int)guest->pid, (unsigned)guest->uid,
+            problem);
+  close(guest->fd);
+  outlet->refused++;
+}
+
+static void on_greeted(void *context, const struct guest *guest) {
+  struct outlet *outlet = context;
+  struct failure failure;
+  if (guest->native && guest->hello.role != NATIVE_CONSUMER) {
+    refuse(outlet, guest, NATIVE_E_ROLE, "a sink takes clients of the role 'consumer' only");
+  } else if (!attach(outlet, guest, &failure)) {
+    refuse(outlet, guest, NATIVE_E_INTERNAL, failure.text);
+  } else {
+    log_event(LOG_CONNECTED, outlet->config->name, "reader pid %d (user %u) connected", (int)guest->pid, (unsigned)guest->uid);
+  }
+}
+
 static void on_accepted(void *context, int fd, const struct peer *peer) {
   struct outlet *outlet = context;
-  const char *name = outlet->config->name;
-  struct failure failure;
-  if (attach(outlet, fd, peer, &failure)) {
-    log_event(LOG_CONNECTED, name, "reader pid %d (user %u) connected", (int)peer->pid, (unsigned)peer->uid);
-    return;
+  if (outlet->greeter) {
+    greeter_receive(outlet->greeter, fd, peer);
+  } else {
+    on_greeted(outlet, &(struct guest){.fd = fd, .pid = peer->pid, .uid = peer->uid});
   }
-  peer_tell(fd, "%s", failure.text);
-  log_event(LOG_REFUSED, name, "reader pid %d (user %u) was refused: %s", (int)peer->pid, (unsigned)peer->uid, failure.text);
-  close(fd);
-  outlet->refused++;
 }
 
 static void on_refused(void *context) { ((struct outlet *)context)->refused++; }
@@ -150,7 +178,7 @@ static void on_refused(void *context) { ((struct outlet *)context)->refused++; }
 /* -- files ----------------------------------------------------------------------------------------------------- */
 
 static bool attach_file(struct outlet *outlet, struct failure *failure) {
-  if (!attach(outlet, outlet->endpoint.fd, NULL, failure)) {
+  if (!attach(outlet, &(struct guest){.fd = outlet->endpoint.fd}, failure)) {
     return false;
   }
   outlet->endpoint.fd = -1;
@@ -181,7 +209,25 @@ static bool start_fifo(struct outlet *outlet, struct failure *failure) {
 
 /* -- control --------------------------------------------------------------------------------------------------- */
 
+static bool start_greeting(struct outlet *outlet, struct failure *failure) {
+  if (outlet->config->sink.protocol != CONFIG_PROTOCOL_NATIVE) {
+    return true;
+  }
+  const struct greeter_setup setup = {.loop = outlet->loop,
+                                      .pipeline = outlet->config->name,
+                                      .who = "reader",
+                                      .timeout_ns = HELLO_TIMEOUT,
+                                      .greeted = on_greeted,
+                                      .refused = on_refused,
+                                      .context = outlet};
+  outlet->greeter = greeter_new(&setup, failure);
+  return outlet->greeter;
+}
+
 static bool start_accepting(struct outlet *outlet, struct failure *failure) {
+  if (!start_greeting(outlet, failure)) {
+    return false;
+  }
   const struct acceptor_setup setup = {.loop = outlet->loop,
                                        .fd = listener_fd(outlet->listener),
                                        .allow = &outlet->config->sink.access.allow,
@@ -204,6 +250,7 @@ bool outlet_start(struct outlet *outlet, struct failure *failure) {
 void outlet_close(struct outlet *outlet) {
   outlet->closed = true;
   outlet->acceptor = acceptor_close(outlet->acceptor);
+  outlet->greeter = greeter_close(outlet->greeter);
   outlet->retry = loop_timer_close(outlet->retry);
   outlet->listener = listener_close(outlet->listener);
   endpoint_close(&outlet->endpoint);
@@ -212,6 +259,7 @@ void outlet_close(struct outlet *outlet) {
 struct listener *outlet_take_listener(struct outlet *outlet) {
   struct listener *listener = outlet->listener;
   outlet->acceptor = acceptor_close(outlet->acceptor);
+  outlet->greeter = greeter_close(outlet->greeter);
   outlet->listener = NULL;
   return listener;
 }

@@ -94,6 +94,7 @@ static bool make_outlet(struct pipeline *pipeline, bool inherits, struct failure
                                               .control = pipeline->setup.control,
                                               .listener = pipeline_on_sink_event,
                                               .context = pipeline,
+                                              .input = &pipeline->input,
                                               .output = gpu_chain_output(pipeline->chain)},
                                      .inherits = inherits};
   pipeline->outlet = outlet_new(&setup, failure);

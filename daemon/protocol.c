@@ -4,25 +4,37 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "daemon/protocol_native.h"
+
 static const char frame_word[] = "FRAME";
 enum { FRAME_WORD = sizeof frame_word - 1 };
+
+static enum framing_state state_between_frames(enum config_protocol protocol) {
+  return protocol == CONFIG_PROTOCOL_RAW ? FRAMING_PAYLOAD : FRAMING_FRAME;
+}
 
 void framing_start(struct framing *framing, enum config_protocol protocol, const struct frame_format *format) {
   framing->protocol = protocol;
   framing->format = *format;
   framing->rate = (struct frame_rate){0};
-  framing->state = protocol == CONFIG_PROTOCOL_Y4M ? FRAMING_HEADER : FRAMING_PAYLOAD;
+  framing->stamp = (struct frame_stamp){0};
+  framing->payload = 0;
+  format_bytes(format, &framing->payload);
+  framing->state = protocol == CONFIG_PROTOCOL_Y4M ? FRAMING_HEADER : state_between_frames(protocol);
   framing->length = 0;
 }
 
 void framing_next(struct framing *framing) {
-  framing->state = framing->protocol == CONFIG_PROTOCOL_Y4M ? FRAMING_FRAME : FRAMING_PAYLOAD;
+  framing->state = state_between_frames(framing->protocol);
   framing->length = 0;
 }
 
 bool framing_at_boundary(const struct framing *framing) { return framing->state != FRAMING_HEADER && framing->length == 0; }
 
-size_t framing_shortest(const struct framing *framing) { return framing->protocol == CONFIG_PROTOCOL_Y4M ? FRAME_WORD + 1 : 0; }
+size_t framing_shortest(const struct framing *framing) {
+  size_t native = framing->protocol == CONFIG_PROTOCOL_NATIVE ? NATIVE_FRAME_BYTES : 0;
+  return framing->protocol == CONFIG_PROTOCOL_Y4M ? FRAME_WORD + 1 : native;
+}
 
 /* A frame's line is FRAME, alone or followed by parameters, which concern interlacing and are not looked at. */
 static bool check_frame_line(const struct framing *framing, char problem[PROTOCOL_PROBLEM]) {
@@ -69,7 +81,27 @@ static bool add_byte(struct framing *framing, char byte, char problem[PROTOCOL_P
   return true;
 }
 
+static size_t take_native(struct framing *framing, const char *bytes, size_t count, char problem[PROTOCOL_PROBLEM]) {
+  struct native_frame frame;
+  size_t part = NATIVE_FRAME_BYTES - framing->length;
+  part = part < count ? part : count;
+  memcpy(framing->line + framing->length, bytes, part);
+  framing->length += part;
+  if (!native_read_frame((const unsigned char *)framing->line, framing->length, framing->payload, &frame, problem)) {
+    return SIZE_MAX;
+  }
+  if (framing->length == NATIVE_FRAME_BYTES) {
+    framing->stamp = (struct frame_stamp){.tag = frame.sequence, .taken = frame.timestamp, .deadline = frame.deadline};
+    framing->state = FRAMING_PAYLOAD;
+    framing->length = 0;
+  }
+  return part;
+}
+
 size_t framing_take(struct framing *framing, const char *bytes, size_t count, char problem[PROTOCOL_PROBLEM]) {
+  if (framing->protocol == CONFIG_PROTOCOL_NATIVE) {
+    return framing->state == FRAMING_PAYLOAD ? 0 : take_native(framing, bytes, count, problem);
+  }
   size_t taken = 0;
   while (taken < count && framing->state != FRAMING_PAYLOAD) {
     char byte = bytes[taken++];

@@ -2,7 +2,8 @@
  * How frames stand in a stream of bytes: what comes before the first, and before each.
  *
  * A framing is a parser of preambles only. Payloads never pass through it: the fill step reads them straight into slots.
- * raw has no preambles; y4m has one line for the stream and one for each frame. A parser takes its input in pieces of
+ * raw has no preambles; y4m has one line for the stream and one for each frame; native has a fixed part before each frame,
+ * and its client was greeted before (greeter.h). A parser takes its input in pieces of
  * any size and gives the same result. It depends on nothing but its bytes, so that it can be tested and fuzzed alone.
  */
 #ifndef FRAMED_DAEMON_PROTOCOL_H
@@ -27,9 +28,17 @@ enum framing_state {
   FRAMING_PAYLOAD /* the next byte is payload */
 };
 
+/* What a native producer says of a frame: see native_wire.h. */
+struct frame_stamp {
+  uint64_t tag;
+  int64_t taken, deadline;
+};
+
 struct framing {
   enum config_protocol protocol;
   struct frame_format format; /* what a header must agree with */
+  size_t payload;             /* bytes of a frame */
+  struct frame_stamp stamp;   /* native: of the frame whose payload follows */
   struct frame_rate rate;     /* what the header said */
   enum framing_state state;
   size_t length; /* of the line so far */

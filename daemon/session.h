@@ -78,7 +78,7 @@ struct session *session_free(struct session *session);
 /* -- from the control loop; each is posted to the lane, in order --------------------------------------------- */
 
 /* Gives the session a producer; it must have none. The descriptor is the session's until SESSION_DETACHED. */
-void session_attach(struct session *session, int fd);
+void session_attach(struct session *session, int fd, enum config_protocol protocol);
 /* Stops taking frames at the next frame boundary and tells SESSION_IDLE once nothing is in flight; the producer
  * stays connected. With `for_readers` that includes what slow readers under `drop` are in the middle of, although its frame
  * has its fate: for a hold before the end. Calling it again asks for another SESSION_IDLE. */

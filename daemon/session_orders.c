@@ -85,6 +85,7 @@ static void run_attach(struct message *message) {
   session->account.now.attached = true;
   session->road.active = clock_now();
   session->fill.sequence = 0;
+  session->fill.protocol = session->attach_protocol;
   if (session->is_reply && !session->attach_reader) {
     session_tell_detached(session, DETACH_ERROR, "no memory or descriptor for its results");
     return;
@@ -114,10 +115,14 @@ static struct reader *reply_reader(struct session *session, int fd) {
   return reader;
 }
 
-void session_attach(struct session *session, int fd) {
+void session_attach(struct session *session, int fd, enum config_protocol protocol) {
   session->attach_fd = fd;
+  session->attach_protocol = protocol;
   if (session->is_reply) {
     session->attach_reader = reply_reader(session, fd);
+  }
+  if (session->attach_reader && protocol == CONFIG_PROTOCOL_NATIVE) {
+    reader_speak(session->attach_reader, protocol);
   }
   post(session, &session->attach_order, run_attach);
 }

@@ -31,11 +31,10 @@ static void set_up(struct sink *sink, const struct sink_operations *operations, 
   sink->format = *setup->output;
   sink->protocol = setup->config->sink.protocol;
   format_bytes(setup->output, &sink->result_bytes);
-  sink->prefix = "";
-  if (sink->protocol == CONFIG_PROTOCOL_Y4M) {
-    sink->prefix = Y4M_FRAME_LINE;
-    sink->prefix_bytes = strlen(sink->prefix);
-  }
+  enum config_protocol source = setup->config->source.protocol;
+  bool replies = setup->config->sink.endpoint == CONFIG_REPLY;
+  sink->speaks_native = sink->protocol == CONFIG_PROTOCOL_NATIVE || (replies && source == CONFIG_PROTOCOL_NATIVE) ||
+                        (replies && source == CONFIG_PROTOCOL_AUTO);
 }
 
 void sink_join_handoff(struct sink *sink, struct handoff *handoff) {
@@ -150,7 +149,7 @@ void sink_stopped(struct sink *sink) {
 struct reader *reader_new(const struct sink *sink, int fd, struct failure *failure) {
   struct reader *reader = calloc(1, sizeof *reader);
   if (reader && !sink->block) {
-    reader->buffer = malloc(sink->prefix_bytes + sink->result_bytes);
+    reader->buffer = malloc(NATIVE_RESULT_BYTES + sink->result_bytes);
     reader->spare = calloc(1, sizeof *reader->spare);
   }
   if (!reader || (!sink->block && (!reader->buffer || !reader->spare))) {
@@ -159,6 +158,7 @@ struct reader *reader_new(const struct sink *sink, int fd, struct failure *failu
   }
   reader->sink = (struct sink *)(uintptr_t)sink; /* only changed on the lane */
   reader->fd = fd;
+  reader->protocol = sink->protocol;
   return reader;
 }
 
@@ -171,10 +171,12 @@ struct reader *reader_free(struct reader *reader) {
   return NULL;
 }
 
+void reader_speak(struct reader *reader, enum config_protocol protocol) { reader->protocol = protocol; }
+
 void reader_set_header(struct reader *reader, const struct result *result) {
   const struct sink *sink = reader->sink;
   reader->header_bytes = 0;
-  if (result && sink->protocol == CONFIG_PROTOCOL_Y4M) {
+  if (result && reader->protocol == CONFIG_PROTOCOL_Y4M) {
     reader->header_bytes = y4m_write_header(&sink->format, &result->frame.rate, reader->header);
   }
 }
@@ -186,9 +188,26 @@ void reader_read(const struct reader *reader, uint64_t *emitted, uint64_t *misse
 
 /* -- the queue ---------------------------------------------------------------------------------------------------- */
 
+size_t result_prefix(const struct result *result, enum config_protocol protocol, const unsigned char **prefix) {
+  if (protocol == CONFIG_PROTOCOL_NATIVE) {
+    *prefix = result->native;
+    return NATIVE_RESULT_BYTES;
+  }
+  *prefix = (const unsigned char *)Y4M_FRAME_LINE;
+  return protocol == CONFIG_PROTOCOL_Y4M ? sizeof Y4M_FRAME_LINE - 1 : 0;
+}
+
 static void take_in(struct sink *sink, struct road *road, struct slot *slot, const struct frame *frame) {
   assert(sink->count < GPU_MAX_SLOTS);
-  *sink_result(sink, sink_tail(sink)) = (struct result){.road = road, .slot = slot, .frame = *frame};
+  struct result *result = sink_result(sink, sink_tail(sink));
+  result->road = road;
+  result->slot = slot;
+  result->frame = *frame;
+  if (sink->speaks_native) {
+    struct native_result native = native_result_of(frame, &sink->last, clock_now());
+    native_write_result(&native, sink->result_bytes, result->native);
+    sink->last = *frame;
+  }
   sink->count++;
   sink->operations->offered(sink);
 }

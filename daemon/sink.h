@@ -38,7 +38,7 @@ struct sink_setup {
   struct mailbox *control;
   sink_listener *listener;
   void *context;
-  const struct frame_format *output;
+  const struct frame_format *input, *output;
 };
 
 /* Makes the sink of a pipeline (not for `reply`). */
@@ -49,6 +49,8 @@ struct sink *sink_free(struct sink *sink); /* after SINK_STOPPED, or if nothing 
 
 /* Allocates what a reader may need (with `drop`, a buffer of one result). NULL if there is no memory. */
 struct reader *reader_new(const struct sink *sink, int fd, struct failure *failure);
+/* Before it is attached: another protocol than the sink's. */
+void reader_speak(struct reader *reader, enum config_protocol protocol);
 struct reader *reader_free(struct reader *reader);
 /* Results this reader took and missed so far; any thread. */
 void reader_read(const struct reader *reader, uint64_t *emitted, uint64_t *missed);

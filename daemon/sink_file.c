@@ -18,7 +18,7 @@ static void write_more(struct sink *sink);
 static void offered(struct sink *sink) { (void)sink; }
 
 /* What goes before the result under way: the y4m header too, at the beginning of the file. */
-static size_t preamble(const struct sink *sink, uv_buf_t buffers[2], int *count) {
+static size_t preamble(struct sink *sink, uv_buf_t buffers[2], int *count) {
   *count = 0;
   size_t total = 0;
   struct reader *reader = sink->readers;
@@ -26,9 +26,11 @@ static size_t preamble(const struct sink *sink, uv_buf_t buffers[2], int *count)
     buffers[(*count)++] = (uv_buf_t){.base = reader->header, .len = reader->header_bytes};
     total += reader->header_bytes;
   }
-  if (sink->prefix_bytes > 0) {
-    buffers[(*count)++] = (uv_buf_t){.base = (char *)(uintptr_t)sink->prefix, .len = sink->prefix_bytes};
-    total += sink->prefix_bytes;
+  const unsigned char *prefix;
+  size_t prefix_bytes = result_prefix(sink_result(sink, sink->first), reader->protocol, &prefix);
+  if (prefix_bytes > 0) {
+    buffers[(*count)++] = (uv_buf_t){.base = (char *)(uintptr_t)prefix, .len = prefix_bytes};
+    total += prefix_bytes;
   }
   return total;
 }

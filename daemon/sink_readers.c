@@ -16,7 +16,10 @@
 
 enum { VECTORS = 16, WRITES_A_TURN = 16 };
 
-static size_t total_bytes(const struct sink *sink) { return sink->prefix_bytes + sink->result_bytes; }
+static size_t total_bytes(const struct reader *reader) {
+  const unsigned char *unused;
+  return result_prefix(&reader->sink->results[0], reader->protocol, &unused) + reader->sink->result_bytes;
+}
 
 /* -- the queue's end -------------------------------------------------------------------------------------------- */
 
@@ -54,12 +57,14 @@ static int add(struct iovec *vector, int count, const void *base, size_t length)
   return count;
 }
 
-static int add_result(const struct sink *sink, const struct result *result, size_t sent, struct iovec *vector, int count) {
-  if (sent < sink->prefix_bytes) {
-    count = add(vector, count, sink->prefix + sent, sink->prefix_bytes - sent);
-    sent = sink->prefix_bytes;
+static int add_result(const struct reader *reader, const struct result *result, size_t sent, struct iovec *vector, int count) {
+  const unsigned char *prefix;
+  size_t prefix_bytes = result_prefix(result, reader->protocol, &prefix);
+  if (sent < prefix_bytes) {
+    count = add(vector, count, prefix + sent, prefix_bytes - sent);
+    sent = prefix_bytes;
   }
-  return add(vector, count, result->slot->output + (sent - sink->prefix_bytes), total_bytes(sink) - sent);
+  return add(vector, count, result->slot->output + (sent - prefix_bytes), prefix_bytes + reader->sink->result_bytes - sent);
 }
 
 /* What this reader gets next: header, rest, then results. The header waits for the first result, and says its rate. */
@@ -73,7 +78,7 @@ static int vector_for(struct sink *sink, struct reader *reader, struct iovec vec
   }
   size_t sent = reader->sent;
   for (uint64_t at = reader->at; at < sink_tail(sink) && count + 2 <= VECTORS; at++, sent = 0) {
-    count = add_result(sink, sink_result(sink, at), sent, vector, count);
+    count = add_result(reader, sink_result(sink, at), sent, vector, count);
   }
   return count;
 }
@@ -103,11 +108,11 @@ static void advance(struct sink *sink, struct reader *reader, size_t written, in
     return;
   }
   while (written > 0) {
-    size_t left = total_bytes(sink) - reader->sent;
+    size_t left = total_bytes(reader) - reader->sent;
     part = left < written ? left : written;
     reader->sent += part;
     written -= part;
-    if (reader->sent == total_bytes(sink)) {
+    if (reader->sent == total_bytes(reader)) {
       finish_result(sink, reader, now);
     }
   }

@@ -48,9 +48,11 @@ bool sink_is_sending(const struct sink *sink) {
 
 /* The reader is in the middle of the oldest result: what it still needs of it moves to its own buffer. */
 static void keep_rest(struct sink *sink, struct reader *reader, const struct result *result, struct pending *pending) {
-  size_t prefix_left = reader->sent < sink->prefix_bytes ? sink->prefix_bytes - reader->sent : 0;
-  size_t payload_at = reader->sent + prefix_left - sink->prefix_bytes;
-  memcpy(reader->buffer, sink->prefix + (sink->prefix_bytes - prefix_left), prefix_left);
+  const unsigned char *prefix;
+  size_t prefix_bytes = result_prefix(result, reader->protocol, &prefix);
+  size_t prefix_left = reader->sent < prefix_bytes ? prefix_bytes - reader->sent : 0;
+  size_t payload_at = reader->sent + prefix_left - prefix_bytes;
+  memcpy(reader->buffer, prefix + (prefix_bytes - prefix_left), prefix_left);
   memcpy(reader->buffer + prefix_left, result->slot->output + payload_at, sink->result_bytes - payload_at);
   reader->rest_at = 0;
   reader->rest_end = prefix_left + sink->result_bytes - payload_at;

@@ -10,14 +10,15 @@
 
 #include <stdatomic.h>
 
-#include "daemon/protocol.h"
+#include "daemon/protocol_native.h"
 #include "daemon/road.h"
 #include "daemon/sink.h"
 
 struct result {
   struct road *road;
   struct slot *slot;
-  struct frame frame; /* closed once it has its fate */
+  struct frame frame;                        /* closed once it has its fate */
+  unsigned char native[NATIVE_RESULT_BYTES]; /* what stands before it for a native reader */
 };
 
 /* A frame whose slot was taken back while readers still have its rest to send. */
@@ -56,7 +57,8 @@ struct reader {
   int fd;
   _Atomic uint64_t emitted, missed;
   struct reader *next, **link; /* all readers of the sink */
-  char header[Y4M_HEADER];     /* before its first result, whose rate it says */
+  enum config_protocol protocol;
+  char header[Y4M_HEADER]; /* before its first result, whose rate it says */
   size_t header_bytes;
   /* polled: all but a file */
   uv_poll_t poll;
@@ -88,8 +90,8 @@ struct sink {
   size_t result_bytes;
   struct frame_format format;
   enum config_protocol protocol;
-  const char *prefix; /* before each result */
-  size_t prefix_bytes;
+  bool speaks_native; /* some reader may */
+  struct frame last;  /* of the last result that was offered */
   /* The queue: results first to first + count - 1, counted since the start. */
   struct result results[GPU_MAX_SLOTS];
   uint64_t first;
@@ -122,6 +124,8 @@ struct sink {
 static inline uint64_t sink_tail(const struct sink *sink) { return sink->first + sink->count; }
 static inline struct result *sink_result(struct sink *sink, uint64_t index) { return &sink->results[index % GPU_MAX_SLOTS]; }
 
+/* What stands before a result for readers of this protocol; how long it is depends on the protocol alone. */
+size_t result_prefix(const struct result *result, enum config_protocol protocol, const unsigned char **prefix);
 /* Writes the reader's header for a stream that begins with this result; none at all for NULL. */
 void reader_set_header(struct reader *reader, const struct result *result);
 

@@ -20,11 +20,15 @@ extern const char *const slot_state_names[SLOT_STATES];
 
 /* One frame on its road. Times are CLOCK_MONOTONIC ns, 0 before it got there. */
 struct frame {
-  uint64_t sequence;
+  uint64_t sequence;      /* counts the frames of its producer from 0 */
+  unsigned producer;      /* counts the producers of its session from 1 */
   bool open;              /* it came in and has no fate yet */
   bool restart;           /* the first of its producer: state of stages starts anew */
   struct frame_rate rate; /* of its producer */
+  int64_t began; /* its capture, if its producer said when, or its first byte: its latency and deadline run from here */
   int64_t first_byte, complete, dispatched, seen;
+  int64_t deadline;        /* its own; 0: the pipeline's */
+  uint64_t tag;            /* the number that its producer gave it */
   unsigned stream;         /* that of its slot, once dispatched */
   struct gpu_times device; /* once seen; `begin` is 0 if that was not timed */
 };

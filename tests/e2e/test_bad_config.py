@@ -87,7 +87,7 @@ MISTAKES = {
     "tab": ("    slots: 2", "\tslots: 2", ["framed.yaml:8"]),
     "key twice": ("slots: 2", "slots: 2\n    slots: 3", ["slots"]),
     "anchor to nowhere": ("slots: 2", "slots: *two", ["framed.yaml:8"]),
-    "native protocol is not there yet": ("      format:", "      protocol: native\n      format:", ["native"]),
+    "unknown protocol": ("      format:", "      protocol: mpegts\n      format:", ["mpegts", "native"]),
 }
 
 

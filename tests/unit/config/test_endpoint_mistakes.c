@@ -157,6 +157,26 @@ static const struct mistake mistakes[] = {
      "    source: {socket: in, protocol: y4m, format: {dtype: uint8, shape: [4]}}\n"
      "                                   ^~~\n"
      "  use pixels: yuv420p or gray, or protocol: raw\n"},
+    {"y4m of rgb under auto", SOURCE("socket: in, protocol: auto, format: {pixels: rgb24, width: 4, height: 4}", SINK),
+     "t.yaml:3:36: y4m cannot carry rgb24\n"
+     "    source: {socket: in, protocol: auto, format: {pixels: rgb24, width: 4, height: 4}}\n"
+     "                                   ^~~~\n"
+     "  use pixels: yuv420p or gray, or protocol: raw\n"},
+    {"native from a file", SOURCE("file: in, protocol: native, " FORMAT, SINK),
+     "t.yaml:3:34: a file cannot speak the protocol 'native'\n"
+     "    source: {file: in, protocol: native, format: {pixels: gray, width: 4, height: 2}}\n"
+     "                                 ^~~~~~\n"
+     "  use a socket, or protocol: raw or y4m\n"},
+    {"native to a file", SOURCE("socket: in, " FORMAT, "    sink: {file: out, protocol: native}\n"),
+     "t.yaml:4:33: a file cannot speak the protocol 'native'\n"
+     "    sink: {file: out, protocol: native}\n"
+     "                                ^~~~~~\n"
+     "  use a socket, or protocol: raw or y4m\n"},
+    {"native replies to a raw client", SOURCE("socket: in, " FORMAT, "    sink: {reply: true, protocol: native}\n"),
+     "t.yaml:4:35: the replies of pipeline 'cam0' go to clients that do not speak native\n"
+     "    sink: {reply: true, protocol: native}\n"
+     "                                  ^~~~~~\n"
+     "  write protocol: native in the source\n"},
     {"mode without quotes", SOURCE("socket: in, mode: 0660, " FORMAT, SINK),
      "t.yaml:3:32: 'mode' must be an octal file mode in quotes, not '0660'\n"
      "    source: {socket: in, mode: 0660, format: {pixels: gray, width: 4, height: 2}}\n"

@@ -42,9 +42,9 @@ static const struct mistake mistakes[] = {
      "    graph: auto\n"
      "    ^~~~~\n"
      "  keys are device, source, slots, completion, spin_for, overload, deadline, stages, sink\n"},
-    {"unknown protocol", SOURCE("socket: in, protocol: native, " FORMAT, SINK),
-     "t.yaml:3:36: 'protocol' must be one of: raw, y4m, not 'native'\n"
-     "    source: {socket: in, protocol: native, format: {pixels: gray, width: 4, height: 2}}\n"
+    {"unknown protocol", SOURCE("socket: in, protocol: mpegts, " FORMAT, SINK),
+     "t.yaml:3:36: 'protocol' must be one of: raw, y4m, native, auto, not 'mpegts'\n"
+     "    source: {socket: in, protocol: mpegts, format: {pixels: gray, width: 4, height: 2}}\n"
      "                                   ^~~~~~\n"},
     {"unknown choice", PIPELINE("    overload: drop-oldst\n"),
      "t.yaml:5:15: 'overload' must be one of: block, drop-oldest, drop-newest, not 'drop-oldst'\n"

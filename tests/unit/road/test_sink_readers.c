@@ -147,7 +147,12 @@ static bool seen[MOST_RESULTS];       /* by some reader, whole */
 static uint64_t taken_unseen;         /* results that readers who left had taken and not read */
 static unsigned char buffer[1 << 16]; /* what is read at once */
 
-static size_t result_bytes(void) { return sink->prefix_bytes + sink->result_bytes; }
+static size_t prefix_bytes(const unsigned char **prefix) { return result_prefix(&sink->results[0], sink->protocol, prefix); }
+
+static size_t result_bytes(void) {
+  const unsigned char *unused;
+  return prefix_bytes(&unused) + sink->result_bytes;
+}
 
 /* A reader's header has the rate of its first result; under `drop` that one may be reclaimed when the header is out. */
 static void check_header(const struct peer *peer, uint64_t number) {
@@ -185,13 +190,15 @@ static void take_byte(struct peer *peer, unsigned char byte) {
     take_header(peer, byte);
     return;
   }
-  if (peer->at < sink->prefix_bytes) {
-    CHECK(byte == (unsigned char)sink->prefix[peer->at]);
+  const unsigned char *prefix;
+  size_t prefix_length = prefix_bytes(&prefix);
+  if (peer->at < prefix_length) {
+    CHECK(byte == prefix[peer->at]);
   } else {
-    if (peer->at == sink->prefix_bytes) {
+    if (peer->at == prefix_length) {
       begin_result(peer, byte);
     }
-    CHECK(byte == byte_of(peer->current, peer->at - sink->prefix_bytes));
+    CHECK(byte == byte_of(peer->current, peer->at - prefix_length));
   }
   if (++peer->at == result_bytes()) {
     seen[peer->current] = true;

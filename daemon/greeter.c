@@ -1,0 +1,215 @@
+#include "daemon/greeter.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "daemon/clock.h"
+#include "daemon/log.h"
+#include "daemon/loop.h"
+
+enum { MOST_VISITORS = 64 };
+
+struct visitor { /* somebody who has not said HELLO yet */
+  struct greeter *greeter;
+  struct guest guest;
+  struct loop_watch *watch;
+  struct loop_timer *patience;
+  unsigned char bytes[NATIVE_HELLO_BYTES];
+  size_t count;
+  struct visitor *next;
+};
+
+struct greeter {
+  struct greeter_setup setup;
+  struct visitor *visitors;
+  unsigned count;
+  bool suspended;
+};
+
+struct greeter *greeter_new(const struct greeter_setup *setup, struct failure *failure) {
+  struct greeter *greeter = calloc(1, sizeof *greeter);
+  if (!greeter) {
+    failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "not enough memory to greet clients of pipeline '%s'", setup->pipeline);
+    return NULL;
+  }
+  greeter->setup = *setup;
+  return greeter;
+}
+
+/* -- saying ------------------------------------------------------------------------------------------------------ */
+
+void guest_tell(const struct guest *guest, enum native_error_code code, const char *format, ...) {
+  char text[NATIVE_ERROR];
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(text, sizeof text, format, arguments);
+  va_end(arguments);
+  if (!guest->native) {
+    peer_tell(guest->fd, "%s", text);
+    return;
+  }
+  unsigned char bytes[NATIVE_ERROR_BYTES];
+  size_t length = native_write_error(code, text, bytes);
+  (void)!send(guest->fd, bytes, length, MSG_DONTWAIT | MSG_NOSIGNAL); /* best effort: it may have gone, or never read */
+}
+
+void guest_welcome(const struct guest *guest, const struct native_welcome *welcome) {
+  unsigned char bytes[NATIVE_WELCOME_BYTES];
+  native_write_welcome(welcome, bytes);
+  /* It fits: nothing was sent on this connection before. Whether the client is still there shows in the next read. */
+  (void)!send(guest->fd, bytes, sizeof bytes, MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
+/* -- visitors ---------------------------------------------------------------------------------------------------- */
+
+/* The descriptor is the caller's from here on. */
+static void forget(struct visitor *visitor) {
+  struct visitor **link = &visitor->greeter->visitors;
+  while (*link != visitor) {
+    link = &(*link)->next;
+  }
+  *link = visitor->next;
+  visitor->greeter->count--;
+  visitor->watch = loop_watch_close(visitor->watch);
+  visitor->patience = loop_timer_close(visitor->patience);
+  free(visitor);
+}
+
+static void turn_away(struct visitor *visitor, enum native_error_code code, const char *problem) {
+  struct greeter *greeter = visitor->greeter;
+  struct guest guest = visitor->guest;
+  guest.native = true; /* whatever it is, it came to a native socket */
+  forget(visitor);
+  guest_tell(&guest, code, "%s", problem);
+  log_event(LOG_REFUSED, greeter->setup.pipeline, "%s pid %d (user %u) was refused: %s", greeter->setup.who, (int)guest.pid,
+            (unsigned)guest.uid, problem);
+  close(guest.fd);
+  greeter->setup.refused(greeter->setup.context);
+}
+
+static void hand_on(struct visitor *visitor) {
+  struct greeter *greeter = visitor->greeter;
+  struct guest guest = visitor->guest;
+  forget(visitor);
+  greeter->setup.greeted(greeter->setup.context, &guest);
+}
+
+static void finish_hello(struct visitor *visitor) {
+  enum native_error_code code;
+  char problem[PROTOCOL_PROBLEM];
+  if (native_read_hello(visitor->bytes, &visitor->guest.hello, &code, problem)) {
+    visitor->guest.native = true;
+    hand_on(visitor);
+  } else {
+    turn_away(visitor, code, problem);
+  }
+}
+
+/* The first byte tells a y4m producer, and stays its session's to read. True: the visitor was handed on. */
+static bool is_y4m(struct visitor *visitor) {
+  unsigned char first;
+  if (!visitor->greeter->setup.y4m_too || visitor->count > 0 ||
+      recv(visitor->guest.fd, &first, sizeof first, MSG_PEEK | MSG_DONTWAIT) != sizeof first || native_may_begin(&first, 1)) {
+    return false;
+  }
+  hand_on(visitor);
+  return true;
+}
+
+static void read_hello(struct visitor *visitor) {
+  size_t wanted = sizeof visitor->bytes - visitor->count;
+  ssize_t got = recv(visitor->guest.fd, visitor->bytes + visitor->count, wanted, MSG_DONTWAIT);
+  if (got < 0 && (errno == EAGAIN || errno == EINTR)) {
+    return;
+  }
+  if (got <= 0) {
+    turn_away(visitor, NATIVE_E_PROTOCOL, "it left without a HELLO");
+    return;
+  }
+  visitor->count += (size_t)got;
+  if (!native_may_begin(visitor->bytes, visitor->count)) {
+    turn_away(visitor, NATIVE_E_PROTOCOL, "a native client begins with FRMD: does it speak another protocol?");
+  } else if (visitor->count == sizeof visitor->bytes) {
+    finish_hello(visitor);
+  }
+}
+
+static void on_readable(void *context) {
+  struct visitor *visitor = context;
+  if (!is_y4m(visitor)) {
+    read_hello(visitor);
+  }
+}
+
+static void on_impatient(void *context) { turn_away(context, NATIVE_E_TIMEOUT, "it did not say HELLO in time"); }
+
+static void start(struct visitor *visitor) {
+  uint64_t patience_ms = (uint64_t)(visitor->greeter->setup.timeout_ns / NS_PER_MS);
+  loop_watch_start(visitor->watch);
+  loop_timer_start(visitor->patience, patience_ms > 0 ? patience_ms : 1, 0);
+}
+
+void greeter_receive(struct greeter *greeter, int fd, const struct peer *peer) {
+  struct guest guest = {.fd = fd, .pid = peer->pid, .uid = peer->uid, .native = true};
+  struct visitor *visitor = greeter->count < MOST_VISITORS ? calloc(1, sizeof *visitor) : NULL;
+  if (visitor) {
+    visitor->watch = loop_watch_new(greeter->setup.loop, fd, on_readable, visitor);
+    visitor->patience = loop_timer_new(greeter->setup.loop, on_impatient, visitor);
+  }
+  if (!visitor || !visitor->watch || !visitor->patience) {
+    if (visitor) {
+      loop_watch_close(visitor->watch);
+      loop_timer_close(visitor->patience);
+      free(visitor);
+    }
+    guest_tell(&guest, NATIVE_E_BUSY, "too many clients are waiting to be greeted; try again later");
+    log_event(LOG_REFUSED, greeter->setup.pipeline, "%s pid %d (user %u) was refused: %u clients wait to be greeted",
+              greeter->setup.who, (int)peer->pid, (unsigned)peer->uid, greeter->count);
+    close(fd);
+    greeter->setup.refused(greeter->setup.context);
+    return;
+  }
+  guest.native = false;
+  visitor->greeter = greeter;
+  visitor->guest = guest;
+  visitor->next = greeter->visitors;
+  greeter->visitors = visitor;
+  greeter->count++;
+  if (!greeter->suspended) {
+    start(visitor);
+  }
+}
+
+/* -- control ----------------------------------------------------------------------------------------------------- */
+
+void greeter_suspend(struct greeter *greeter) {
+  greeter->suspended = true;
+  for (struct visitor *visitor = greeter->visitors; visitor; visitor = visitor->next) {
+    loop_watch_stop(visitor->watch);
+    loop_timer_stop(visitor->patience);
+  }
+}
+
+void greeter_resume(struct greeter *greeter) {
+  greeter->suspended = false;
+  for (struct visitor *visitor = greeter->visitors; visitor; visitor = visitor->next) {
+    start(visitor);
+  }
+}
+
+struct greeter *greeter_close(struct greeter *greeter) {
+  while (greeter && greeter->visitors) {
+    struct guest guest = greeter->visitors->guest;
+    guest.native = true;
+    forget(greeter->visitors);
+    guest_tell(&guest, NATIVE_E_STOPPING, "pipeline %s is stopping", greeter->setup.pipeline);
+    close(guest.fd);
+  }
+  free(greeter);
+  return NULL;
+}

@@ -1,0 +1,55 @@
+/*
+ * Greets native clients between accepting and seating: waits for their HELLO and hands them on with it, told apart from
+ * y4m producers by the first byte where both may come. It reads the HELLO and not a byte more.
+ *
+ * Clients that say nothing, something else, or hang up are turned away here and never hold a seat. Control loop only.
+ */
+#ifndef FRAMED_DAEMON_GREETER_H
+#define FRAMED_DAEMON_GREETER_H
+
+#include <uv.h>
+
+#include "daemon/failure.h"
+#include "daemon/peer.h"
+#include "daemon/protocol_native.h"
+
+struct greeter;
+
+struct guest { /* a client that may be seated */
+  int fd;
+  pid_t pid;
+  uid_t uid;
+  bool native; /* false: a y4m producer, whose bytes have not been touched */
+  struct native_hello hello;
+};
+
+struct greeter_setup {
+  uv_loop_t *loop;
+  const char *pipeline; /* for the log, */
+  const char *who;      /* "producer" or "reader" */
+  bool y4m_too;
+  int64_t timeout_ns; /* for the whole HELLO */
+  /* The descriptor is now the receiver's. */
+  void (*greeted)(void *context, const struct guest *guest);
+  /* One that was turned away here; already closed and logged. */
+  void (*refused)(void *context);
+  void *context;
+};
+
+/* NULL if there is no memory; what `setup` points to must stay. */
+struct greeter *greeter_new(const struct greeter_setup *setup, struct failure *failure);
+/* Takes a connection over. */
+void greeter_receive(struct greeter *greeter, int fd, const struct peer *peer);
+/* While suspended nobody is handed on, and nobody's time runs. */
+void greeter_suspend(struct greeter *greeter);
+void greeter_resume(struct greeter *greeter);
+/* Turns away whoever waits. NULL is fine; returns NULL. */
+struct greeter *greeter_close(struct greeter *greeter);
+
+/* Tells the client in its own language why it is turned away, if it takes that at once. The descriptor stays open. */
+__attribute__((format(printf, 3, 4))) void guest_tell(const struct guest *guest, enum native_error_code code,
+                                                      const char *format, ...);
+/* Answers the HELLO. */
+void guest_welcome(const struct guest *guest, const struct native_welcome *welcome);
+
+#endif

@@ -1,0 +1,119 @@
+#include "daemon/protocol_native.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+
+static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the protocol is little-endian, and is copied as it lies in memory");
+
+static struct native_header header_of(enum native_type type, uint64_t length) {
+  return (struct native_header){.magic = NATIVE_MAGIC, .type = (uint16_t)type, .length = length};
+}
+
+/* -- in ---------------------------------------------------------------------------------------------------------- */
+
+bool native_may_begin(const void *bytes, size_t count) {
+  const uint32_t magic = NATIVE_MAGIC;
+  return memcmp(bytes, &magic, count < sizeof magic ? count : sizeof magic) == 0;
+}
+
+bool native_read_hello(const unsigned char bytes[NATIVE_HELLO_BYTES], struct native_hello *hello, enum native_error_code *code,
+                       char problem[PROTOCOL_PROBLEM]) {
+  const struct native_header expected = header_of(NATIVE_HELLO, sizeof *hello);
+  *code = NATIVE_E_PROTOCOL;
+  memcpy(hello, bytes + sizeof expected, sizeof *hello);
+  if (memcmp(bytes, &expected, sizeof expected) != 0 || hello->zero != 0) {
+    snprintf(problem, PROTOCOL_PROBLEM, "a native client begins with a HELLO of %zu bytes", sizeof *hello);
+    return false;
+  }
+  if (hello->version != NATIVE_VERSION) {
+    *code = NATIVE_E_VERSION;
+    snprintf(problem, PROTOCOL_PROBLEM, "this daemon speaks version %d of the protocol, the client version %u", NATIVE_VERSION,
+             hello->version);
+    return false;
+  }
+  if (hello->role < NATIVE_PRODUCER || hello->role > NATIVE_BOTH || hello->transport > NATIVE_SHARED) {
+    snprintf(problem, PROTOCOL_PROBLEM, "there is no role %u with transport %u", hello->role, hello->transport);
+    return false;
+  }
+  return true;
+}
+
+bool native_read_frame(const unsigned char *bytes, size_t count, uint64_t payload, struct native_frame *frame,
+                       char problem[PROTOCOL_PROBLEM]) {
+  const struct native_header expected = header_of(NATIVE_FRAME, sizeof *frame + payload);
+  size_t known = offsetof(struct native_header, length);
+  if (memcmp(bytes, &expected, count < known ? count : known) != 0) {
+    snprintf(problem, PROTOCOL_PROBLEM, "a FRAME must follow: is the frame size right?");
+    return false;
+  }
+  if (count < sizeof expected) {
+    return true;
+  }
+  if (memcmp(bytes, &expected, sizeof expected) != 0) {
+    struct native_header header;
+    memcpy(&header, bytes, sizeof header);
+    snprintf(problem, PROTOCOL_PROBLEM, "a FRAME of %llu bytes, where one of this pipeline has %llu",
+             (unsigned long long)header.length, (unsigned long long)expected.length);
+    return false;
+  }
+  if (count == NATIVE_FRAME_BYTES) {
+    memcpy(frame, bytes + sizeof expected, sizeof *frame);
+  }
+  return true;
+}
+
+/* -- out --------------------------------------------------------------------------------------------------------- */
+
+void native_write_welcome(const struct native_welcome *welcome, unsigned char bytes[NATIVE_WELCOME_BYTES]) {
+  const struct native_header header = header_of(NATIVE_WELCOME, sizeof *welcome);
+  memcpy(bytes, &header, sizeof header);
+  memcpy(bytes + sizeof header, welcome, sizeof *welcome);
+}
+
+static uint32_t clamp(int64_t ns) {
+  if (ns < 0) {
+    return 0;
+  }
+  return ns < UINT32_MAX ? (uint32_t)ns : UINT32_MAX;
+}
+
+/* Sequences count every frame that came in, from 0 for each producer. */
+static uint64_t dropped_between(const struct frame *last, const struct frame *frame) {
+  return last->producer == frame->producer ? frame->sequence - last->sequence - 1 : frame->sequence;
+}
+
+struct native_result native_result_of(const struct frame *frame, const struct frame *last, int64_t now) {
+  const struct gpu_times *device = &frame->device;
+  struct native_result result = {.sequence = frame->tag,
+                                 .dropped = dropped_between(last, frame),
+                                 .timestamp = frame->began,
+                                 .flags = frame->restart ? NATIVE_RESULT_STATE_RESTARTED : 0};
+  result.steps[NATIVE_RECEIVE] = clamp(frame->complete - frame->first_byte);
+  result.steps[NATIVE_QUEUE] = clamp(frame->dispatched - frame->complete);
+  result.steps[NATIVE_TOTAL] = clamp(now - frame->began);
+  if (device->begin != 0) {
+    result.steps[NATIVE_GPU_WAIT] = clamp(device->wait);
+    result.steps[NATIVE_H2D] = clamp(device->h2d);
+    result.steps[NATIVE_KERNEL] = clamp(device->kernel);
+    result.steps[NATIVE_D2H] = clamp(device->d2h);
+    result.steps[NATIVE_WAKE] = clamp(frame->seen - device->copied_out);
+  }
+  return result;
+}
+
+void native_write_result(const struct native_result *result, uint64_t payload, unsigned char bytes[NATIVE_RESULT_BYTES]) {
+  const struct native_header header = header_of(NATIVE_RESULT, sizeof *result + payload);
+  memcpy(bytes, &header, sizeof header);
+  memcpy(bytes + sizeof header, result, sizeof *result);
+}
+
+size_t native_write_error(enum native_error_code code, const char *sentence, unsigned char bytes[NATIVE_ERROR_BYTES]) {
+  const struct native_error error = {.code = (uint32_t)code};
+  size_t length = strlen(sentence) < NATIVE_ERROR ? strlen(sentence) : NATIVE_ERROR;
+  const struct native_header header = header_of(NATIVE_ERROR_SAID, sizeof error + length);
+  memcpy(bytes, &header, sizeof header);
+  memcpy(bytes + sizeof header, &error, sizeof error);
+  memcpy(bytes + sizeof header + sizeof error, sentence, length);
+  return sizeof header + sizeof error + length;
+}

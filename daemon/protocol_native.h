@@ -1,0 +1,43 @@
+/*
+ * The native protocol's messages as bytes: checked when they come in, made when they go out. It depends on nothing but
+ * those bytes, so that it can be tested and fuzzed alone; native_wire.h has the layout.
+ */
+#ifndef FRAMED_DAEMON_PROTOCOL_NATIVE_H
+#define FRAMED_DAEMON_PROTOCOL_NATIVE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "daemon/native_wire.h"
+#include "daemon/protocol.h"
+#include "daemon/slot.h"
+
+enum {
+  NATIVE_HELLO_BYTES = sizeof(struct native_header) + sizeof(struct native_hello),
+  NATIVE_WELCOME_BYTES = sizeof(struct native_header) + sizeof(struct native_welcome),
+  NATIVE_FRAME_BYTES = sizeof(struct native_header) + sizeof(struct native_frame),
+  NATIVE_RESULT_BYTES = sizeof(struct native_header) + sizeof(struct native_result),
+  NATIVE_ERROR_BYTES = sizeof(struct native_header) + sizeof(struct native_error) + NATIVE_ERROR
+};
+
+/* Whether so many first bytes may be a native client's. */
+bool native_may_begin(const void *bytes, size_t count);
+
+/* A whole HELLO. Otherwise the code and one sentence that say what is wrong with it. */
+bool native_read_hello(const unsigned char bytes[NATIVE_HELLO_BYTES], struct native_hello *hello, enum native_error_code *code,
+                       char problem[PROTOCOL_PROBLEM]);
+
+/* The fixed part of a FRAME whose payload has so many bytes. Only the first `count` bytes have come; false as soon as one
+ * of them is wrong. `frame` is set once all have. */
+bool native_read_frame(const unsigned char *bytes, size_t count, uint64_t payload, struct native_frame *frame,
+                       char problem[PROTOCOL_PROBLEM]);
+
+void native_write_welcome(const struct native_welcome *welcome, unsigned char bytes[NATIVE_WELCOME_BYTES]);
+/* What a result says of its frame; `last` is the frame of the result before it, all zero if there was none. */
+struct native_result native_result_of(const struct frame *frame, const struct frame *last, int64_t now);
+/* What stands before a result's payload. */
+void native_write_result(const struct native_result *result, uint64_t payload, unsigned char bytes[NATIVE_RESULT_BYTES]);
+/* A whole ERROR; returns its length. */
+size_t native_write_error(enum native_error_code code, const char *sentence, unsigned char bytes[NATIVE_ERROR_BYTES]);
+
+#endif
