@@ -17,7 +17,7 @@ static void record_times(struct road *road, struct slot *slot, int64_t now) {
   histogram_record(&steps[STEP_H2D], times.h2d);
   histogram_record(&steps[STEP_KERNEL], times.kernel);
   histogram_record(&steps[STEP_D2H], times.d2h);
-  histogram_record(&steps[STEP_WAKE], slot->frame.service.wake);
+  histogram_record(&steps[STEP_WAKE], now - times.copied_out);
 }
 
 static void complete(struct road *road, struct slot *slot, int64_t now) {
