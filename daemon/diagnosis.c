@@ -22,8 +22,11 @@ static double smaller(double a, double b) { return a < b ? a : b; }
 
 /* -- what bounds it ------------------------------------------------------------------------------------------------------- */
 
-static unsigned all_slots(const struct diagnosis_figures *figures) {
-  unsigned slots = figures->slots * (figures->sessions > 0 ? figures->sessions : 1);
+static unsigned sessions_of(const struct diagnosis_figures *figures) { return figures->sessions > 0 ? figures->sessions : 1; }
+
+/* Slots of all sessions that can be on the device at once. */
+static unsigned device_slots(const struct diagnosis_figures *figures) {
+  unsigned slots = (figures->depth > 0 ? figures->depth : figures->slots) * sessions_of(figures);
   return slots < OVERLAP_MAX_SLOTS ? slots : OVERLAP_MAX_SLOTS;
 }
 
@@ -57,7 +60,7 @@ static enum bound bound_of_flow(const struct diagnosis_figures *figures, const s
                   found_in(figures, STEP_D2H);
   double host = found_in(figures, STEP_WAKE);
   double reader = figures->lossless ? found_in(figures, STEP_EMIT) : 0;
-  double slots = figures->slots * (figures->sessions > 0 ? figures->sessions : 1);
+  double slots = figures->slots * sessions_of(figures);
   /* Free, or being filled. Frames that wait for dispatch wait for what comes after them, whatever that is. */
   double source = figures->dropped > 0 ? 0 : slots - device - host - reader - found_in(figures, STEP_QUEUE);
   double most = larger(larger(device, host), larger(reader, source));
@@ -91,7 +94,7 @@ static double measured_pace(const struct diagnosis_figures *figures) { return fi
 /* Where the slots are what is short, a round takes as long as was measured, and the turnaround is what the engines leave
  * of it; otherwise it is at least the time until the host takes notice. */
 static void find_turnaround(const struct diagnosis_figures *figures, enum bound bound, struct overlap_work *work) {
-  work->turnaround = figures->step[STEP_WAKE];
+  work->turnaround = figures->notice;
   bool saturated = bound <= BOUND_HOST && figures->frames > 0 && figures->seconds > 0;
   saturated = saturated && !(bound == BOUND_HOST && lane_is_full(figures));
   if (saturated && measured_pace(figures) > pace(work) * EXPLAINED) {
@@ -103,7 +106,7 @@ static struct overlap_work work_of(const struct diagnosis_figures *figures) {
   return (struct overlap_work){
       .service = {figures->step[STEP_H2D], figures->step[STEP_KERNEL], figures->step[STEP_D2H]},
       .kernels = figures->kernels,
-      .slots = all_slots(figures),
+      .slots = device_slots(figures),
   };
 }
 
@@ -131,10 +134,10 @@ static double gain_of(const struct overlap_work *now, unsigned slots, double tur
 /* A change of configuration, if one is worth it. */
 static bool advise_configuration(const struct diagnosis_figures *figures, struct diagnosis *diagnosis) {
   const struct overlap_work *work = &diagnosis->work;
-  unsigned sessions = figures->sessions > 0 ? figures->sessions : 1;
+  unsigned sessions = sessions_of(figures);
   bool has_room = figures->slots < 16 && work->slots + sessions <= OVERLAP_MAX_SLOTS;
   double slot = has_room ? gain_of(work, work->slots + sessions, work->turnaround) : 1;
-  double saved = figures->spins ? 0 : larger(0, smaller(work->turnaround, figures->step[STEP_WAKE]) - SPIN_WAKE_US);
+  double saved = figures->spins ? 0 : larger(0, smaller(work->turnaround, figures->notice) - SPIN_WAKE_US);
   double spin = gain_of(work, work->slots, work->turnaround - saved);
   if (slot < WORTH && spin < WORTH) {
     return false;

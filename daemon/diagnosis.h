@@ -48,7 +48,9 @@ struct diagnosis_figures {
   double frames;            /* that were handed to the device */
   double dropped;           /* oldest, newest or late: frames that came too fast */
   double step[STEP_COUNT];  /* mean us a frame; of those frames that were timed, which need not be all */
+  double notice;            /* us until the lane takes notice of a frame, as a rule (the mean has the wait for those before) */
   unsigned slots, sessions; /* slots of each session; sessions: 0 counts as 1 */
+  unsigned depth;           /* of these slots, how many may be past READY; 0 counts as all */
   unsigned kernels;         /* at once */
   double lane_share;        /* of the lanes' time, that they used the processor; negative: unknown */
   enum standing standing;

@@ -108,6 +108,7 @@ static json_t *pipeline_document(const struct pipeline_snapshot *snapshot, const
   json_object_set_new(document, "frames", frames_document(&snapshot->ledger));
   json_object_set_new(document, "throughput", throughput_document(snapshot));
   json_object_set_new(document, "latency_us", latency_document(snapshot->latency));
+  json_object_set_new(document, "slots", json_integer(snapshot->slots));
   json_object_set_new(document, "overlap", overlap_document(snapshot));
   add_ends(document, snapshot, config);
   return document;

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "daemon/pipeline_state.h"
+#include "daemon/road.h"
 
 const char *const pipeline_state_names[] = {"starting", "running", "paused", "draining", "drained", "stopping", "stopped"};
 
@@ -169,7 +170,9 @@ static void fill_diagnosis(const struct pipeline *pipeline, struct pipeline_snap
       .busy_s = (double)(now->busy - before->busy) / (double)NS_PER_S,
       .frames = (double)snapshot->latency[STEP_QUEUE].count,
       .dropped = (double)(overtaken(&now->ledger) - overtaken(&before->ledger)),
+      .notice = snapshot->latency[STEP_WAKE].p50,
       .slots = config->slots,
+      .depth = road_depth(config->overload, config->slots, config->deadline_ns > 0),
       .sessions = snapshot->sessions,
       .kernels = gpu_kernels_at_once(engine_device(pipeline->setup.engine, config->device)),
       .lane_share = meter_lane_share(now, before),
@@ -181,6 +184,7 @@ static void fill_diagnosis(const struct pipeline *pipeline, struct pipeline_snap
     figures.step[step] = snapshot->latency[step].mean;
   }
   diagnose(&figures, &snapshot->diagnosis);
+  snapshot->slots = config->slots;
   snapshot->busy_s = (double)now->busy / (double)NS_PER_S;
 }
 

@@ -49,8 +49,7 @@ static void count_change(struct examination *examination, const struct pipeline_
 /* `context` is the sum of bytes that all slots of all places take. */
 static void add_pinned(struct examination *examination, const struct pipeline_view *view, void *context) {
   (void)examination;
-  uint64_t slots = view->overlap.slots / (view->sessions > 0 ? view->sessions : 1);
-  *(uint64_t *)context += view->clients * slots * (view->source.frame_bytes + view->sink.frame_bytes);
+  *(uint64_t *)context += view->clients * view->slots * (view->source.frame_bytes + view->sink.frame_bytes);
 }
 
 static void examine_gpus(const struct probe *probe, const char *backend) {

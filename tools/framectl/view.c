@@ -72,6 +72,7 @@ void view_pipeline(const char *name, const json_t *document, struct pipeline_vie
   *view = (struct pipeline_view){.name = name,
                                  .state = text_of(document, "state"),
                                  .waiting = text_of(document, "waiting"),
+                                 .slots = count_of(document, "slots"),
                                  .sessions = count_of(document, "sessions"),
                                  .clients = count_of(document, "clients"),
                                  .readers = count_of(document, "readers"),

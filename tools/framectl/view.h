@@ -25,12 +25,13 @@ struct latency_view { /* microseconds */
 struct overlap_view { /* of the last ten seconds */
   double ratio, speedup, ideal_speedup, gain, turnaround_us;
   const char *bound_by, *advice, *improve;
-  uint64_t slots, kernels_at_once;
+  uint64_t slots; /* that can be on the device at once, of all sessions */
+  uint64_t kernels_at_once;
 };
 
 struct pipeline_view {
   const char *name, *state, *waiting;
-  uint64_t sessions, clients, readers, missed, refused;
+  uint64_t slots, sessions, clients, readers, missed, refused;
   struct end_view source, sink;
   uint64_t in, in_flight, fates[FATE_COUNT];
   double fps, in_bytes_per_s, out_bytes_per_s, window_s;

@@ -64,7 +64,7 @@ END_TEST
 START_TEST(polling_helps_where_callbacks_take_long) {
   struct diagnosis_figures figures = full(1, 38, 1, 1, 93);
   figures.step[STEP_GPU_WAIT] = 0;
-  figures.step[STEP_WAKE] = 53;
+  figures.step[STEP_WAKE] = figures.notice = 53;
   figures.slots = 1;
   struct diagnosis diagnosis = diagnosis_of(&figures);
   ck_assert_int_eq(diagnosis.bound_by, BOUND_HOST);
@@ -72,7 +72,7 @@ START_TEST(polling_helps_where_callbacks_take_long) {
   figures.slots = 16;
   figures.frames = 16e7 / 9300;
   figures.step[STEP_KERNEL] = 3800;
-  figures.step[STEP_WAKE] = 5300;
+  figures.step[STEP_WAKE] = figures.notice = 5300;
   figures.step[STEP_GPU_WAIT] = 0;
   figures.kernels = 16;
   diagnosis = diagnosis_of(&figures);
@@ -166,6 +166,18 @@ START_TEST(timing_some_frames_is_enough) {
 }
 END_TEST
 
+/* Of four slots two are kept back for frames that can still be dropped. */
+START_TEST(slots_that_are_kept_back_do_not_overlap) {
+  struct diagnosis_figures figures = full(100, 100, 100, 2, 150);
+  figures.slots = 4;
+  figures.depth = 2;
+  figures.dropped = 1;
+  struct diagnosis diagnosis = diagnosis_of(&figures);
+  ck_assert_uint_eq(diagnosis.work.slots, 2);
+  expect_advice(&diagnosis, IMPROVE_SLOTS, "slots: 5", 1.5);
+}
+END_TEST
+
 START_TEST(sessions_share_the_device) {
   struct diagnosis_figures figures = full(80, 20, 70, 3, 80);
   figures.slots = 1;
@@ -200,6 +212,7 @@ Suite *diagnosis_suite(void) {
   tcase_add_test(cases, a_full_lane_is_the_host);
   tcase_add_test(cases, without_frames_the_moment_decides);
   tcase_add_test(cases, timing_some_frames_is_enough);
+  tcase_add_test(cases, slots_that_are_kept_back_do_not_overlap);
   tcase_add_test(cases, sessions_share_the_device);
   tcase_add_test(cases, names_are_those_of_the_engines);
   suite_add_tcase(suite, cases);

@@ -40,6 +40,7 @@ static void fill_cam0(struct pipeline_snapshot *snapshot) {
   snapshot->ledger.fates[FATE_LATE] = 1;
   snapshot->seconds = 10;
   snapshot->fps = 59.9;
+  snapshot->slots = 4;
   snapshot->busy_s = 7.25;
   snapshot->diagnosis = (struct diagnosis){.ratio = 0.48,
                                            .speedup = 1.93,

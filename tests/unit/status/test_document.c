@@ -69,6 +69,7 @@ START_TEST(says_what_a_pipeline_does) {
   ck_assert_str_eq(text_at(cam0, "overlap/advice"), "another slot");
   ck_assert_double_eq(number_at(cam0, "overlap/gain"), 1.25);
   ck_assert_str_eq(text_at(cam0, "overlap/improve"), "slots");
+  ck_assert_double_eq(number_at(cam0, "slots"), 4);
   ck_assert_double_eq(number_at(cam0, "overlap/slots"), 3);
   ck_assert_double_eq(number_at(cam0, "overlap/turnaround_us"), 12);
   ck_assert_str_eq(text_at(cam0, "formats/input"), "gray 640x480");
