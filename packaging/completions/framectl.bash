@@ -19,12 +19,19 @@ _framectl() {
     esac
   done
   case $command in
-    "") mapfile -t COMPREPLY < <(compgen -W "status metrics top reload drain pause resume check push pull plan doctor -s --json --frames --force --help --version" -- "$word") ;;
+    "") mapfile -t COMPREPLY < <(compgen -W "status metrics top reload drain pause resume check push pull trace plan doctor -s --json --frames --force --help --version" -- "$word") ;;
     plan)
       if [[ $before == --from ]]; then
         mapfile -t COMPREPLY < <(compgen -W "$(_framectl_pipelines "${socket[@]}")" -- "$word")
       else
         mapfile -t COMPREPLY < <(compgen -W "--json --h2d --kernel --d2h --chunks --frames --slots --turnaround --from" -- "$word")
+      fi
+      ;;
+    trace)
+      if [[ $before == -o || $before == --output ]]; then
+        mapfile -t COMPREPLY < <(compgen -f -- "$word")
+      else
+        mapfile -t COMPREPLY < <(compgen -W "--output --seconds" -- "$word")
       fi
       ;;
     check) mapfile -t COMPREPLY < <(compgen -f -- "$word") ;;

@@ -16,6 +16,8 @@ _framectl() {
     '(-s --socket)'{-s,--socket}'[status socket of the daemon]:socket:_files' \
     '--json[print JSON]' \
     '--frames[pull\: end after that many results]:number' \
+    '(-o --output)'{-o,--output}'[trace\: file for it]:file:_files' \
+    '--seconds[trace\: how long it is taken]:number' \
     '--h2d[plan\: time of the copy in]:time' \
     '--kernel[plan\: time of the kernel]:time' \
     '--d2h[plan\: time of the copy out]:time' \
@@ -30,7 +32,7 @@ _framectl() {
       top\:"a live table" reload\:"read the configuration again" drain\:"finish what is in flight, take nothing new"
       pause\:"take no frames until resume" resume\:"take frames again" check\:"check a configuration file"
       push\:"send standard input to a pipeline" pull\:"write results to standard output"
-      plan\:"say what slots would win" doctor\:"say what could be better"))' \
+      trace\:"record when each frame was where" plan\:"say what slots would win" doctor\:"say what could be better"))' \
     '*::argument:->argument'
   [[ $state == argument ]] || return
   case $line[1] in

@@ -54,6 +54,46 @@ def test_metrics_are_the_daemons(place):
         assert 'framed_frames_in_total{pipeline="cam0"} 0' in succeeds(place, "metrics")
 
 
+def test_a_trace_goes_into_a_file(place):
+    file = place / "here.json"
+    with Daemon(place, {"cam0": pipeline(FORMAT)}) as daemon, daemon.reader() as reader, daemon.producer() as producer:
+        with subprocess.Popen([FRAMECTL, "-s", daemon.socket, "trace", "-o", file, "--seconds", str(limit(1))],
+                              stdout=subprocess.PIPE, text=True, env=environment()) as tracing:
+            time.sleep(limit(0.3))
+            producer.send(numbered(7, SIZE).tobytes())
+            reader.frames(7, SIZE)
+            text = tracing.communicate(timeout=limit(20))[0]
+        assert tracing.returncode == 0 and "7 frames" in text and str(file) in text and "perfetto" in text, text
+        assert json.loads(file.read_text())[0]["args"]["frames"] == 7
+        done = framectl(place, "trace", "--output", "-", "--seconds", "0.1")
+        assert done.returncode == 0 and json.loads(done.stdout)[0]["args"]["frames"] == 0
+        assert "0 frames" in done.stderr, done.stderr
+
+
+def test_a_trace_that_fails_leaves_no_half_of_it(place):
+    file = place / "here.json"
+    file.write_text("earlier")
+    with Daemon(place, {"cam0": pipeline(FORMAT)}):
+        done = framectl(place, "trace", "-o", place / "nowhere/here.json", "--seconds", "0.1")
+        assert done.returncode == 70 and "nowhere" in done.stderr and "-o" in done.stderr, done
+        done = framectl(place, "trace", "-o", "/dev/full", "--seconds", "0.1")
+        assert done.returncode == 70 and "No space left" in done.stderr and os.path.exists("/dev/full"), done
+        tracing = subprocess.Popen([FRAMECTL, "-s", place / "status.sock", "trace", "-o", file, "--seconds", "60"],
+                                   stderr=subprocess.PIPE, text=True, env=environment())
+        time.sleep(limit(0.2))
+    error = tracing.communicate(timeout=limit(20))[1]
+    assert tracing.returncode == 1 and "stopping" in error, error
+    assert file.read_text() == "earlier"
+    done = framectl(place, "trace", "-o", file)
+    assert done.returncode == 69 and file.read_text() == "earlier"
+
+
+@pytest.mark.parametrize("seconds", ["0", "61", "two", "", "1e1"])
+def test_traces_of_a_wrong_length(place, seconds):
+    done = framectl(place, "trace", "--seconds", seconds)
+    assert done.returncode == 64 and "from 0.1 to 60" in done.stderr, done
+
+
 def test_pause_drain_and_resume(place):
     with Daemon(place, {"cam0": pipeline(FORMAT)}) as daemon:
         succeeds(place, "pause", "cam0")

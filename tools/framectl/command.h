@@ -16,12 +16,14 @@ struct invocation {
   bool colour;                    /* standard output is a terminal that shows colours */
   bool force;                     /* binary data to a terminal */
   uint64_t frames;                /* stop after that many; 0: go on, or as many as the command thinks fit */
+  const char *output;             /* a file for the result; NULL: the command's usual one */
+  double seconds;                 /* 0: as many as the command thinks fit */
   const char *plan[PLAN_OPTIONS]; /* NULL: not given */
 };
 
 typedef bool command_run(const struct invocation *invocation, struct problem *problem);
 
 command_run command_status, command_metrics, command_top, command_reload, command_drain, command_pause, command_resume,
-    command_check, command_push, command_pull, command_plan, command_doctor;
+    command_check, command_push, command_pull, command_trace, command_plan, command_doctor;
 
 #endif

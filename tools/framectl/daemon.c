@@ -55,6 +55,15 @@ char *daemon_text(const char *socket, const char *path, struct problem *problem)
   return text;
 }
 
+bool daemon_stream(const char *socket, const char *path, int timeout_ms, reply_taker *taker, void *context,
+                   struct problem *problem) {
+  const struct question question = {.socket = socket, .method = "GET", .path = path, .timeout_ms = timeout_ms};
+  struct reply reply = {.taker = taker, .context = context};
+  bool fine = ask(&question, &reply, problem);
+  reply_clear(&reply);
+  return fine;
+}
+
 json_t *daemon_status(const char *socket, int timeout_ms, struct problem *problem) {
   const struct question question = {.socket = socket, .method = "GET", .path = "/v1/status", .timeout_ms = timeout_ms};
   json_t *document = ask_json(&question, problem);

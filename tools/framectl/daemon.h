@@ -5,11 +5,15 @@
 #include <jansson.h>
 
 #include "tools/framectl/problem.h"
+#include "tools/framectl/reply.h"
 
 enum { DAEMON_PATIENCE_MS = 10000 };
 
 /* A document as text, to free; NULL with a problem. */
 char *daemon_text(const char *socket, const char *path, struct problem *problem);
+/* A document that may be long, in pieces; false with a problem, which says little if it was the taker who gave up. */
+bool daemon_stream(const char *socket, const char *path, int timeout_ms, reply_taker *taker, void *context,
+                   struct problem *problem);
 /* /v1/status, to release with json_decref(); NULL with a problem. */
 json_t *daemon_status(const char *socket, int timeout_ms, struct problem *problem);
 /* POST /v1/reload if `pipeline` is NULL, else its command. Waits as long as the daemon does. */

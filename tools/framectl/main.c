@@ -13,7 +13,15 @@
 #define DEFAULT_SOCKET "/run/framed/status.sock"
 
 /* Options that not every command takes; those of `plan` follow in the order of enum plan_option. */
-enum option_id { OPTION_JSON, OPTION_FORCE, OPTION_FRAMES, OPTION_PLAN, OPTION_COUNT = OPTION_PLAN + PLAN_OPTIONS };
+enum option_id {
+  OPTION_JSON,
+  OPTION_FORCE,
+  OPTION_FRAMES,
+  OPTION_OUTPUT,
+  OPTION_SECONDS,
+  OPTION_PLAN,
+  OPTION_COUNT = OPTION_PLAN + PLAN_OPTIONS
+};
 #define TAKES(option)    (1U << (option))
 #define TAKES_PLAN_TIMES (((1U << PLAN_OPTIONS) - 1) << OPTION_PLAN)
 
@@ -23,6 +31,8 @@ static const struct {
     [OPTION_JSON] = {"json", NULL},
     [OPTION_FORCE] = {"force", NULL},
     [OPTION_FRAMES] = {"frames", "N"},
+    [OPTION_OUTPUT] = {"output", "FILE"},
+    [OPTION_SECONDS] = {"seconds", "N"},
     [OPTION_PLAN + PLAN_H2D] = {"h2d", "TIME"},
     [OPTION_PLAN + PLAN_KERNEL] = {"kernel", "TIME"},
     [OPTION_PLAN + PLAN_D2H] = {"d2h", "TIME"},
@@ -73,6 +83,12 @@ static const struct command {
      "  --frames N     stop after N whole results\n"
      "  --force        also to a terminal",
      command_pull},
+    {"trace", NULL, TAKES(OPTION_OUTPUT) | TAKES(OPTION_SECONDS), "record when each frame was where, for a trace viewer",
+     "Writes what became of every frame in the next seconds: each step of its road on a row, joined by arrows. Open the file\n"
+     "at https://ui.perfetto.dev or in chrome://tracing.\n"
+     "  -o, --output FILE   default: framed-trace.json; - is standard output\n"
+     "  --seconds N         0.1 to 60 (default: 2)",
+     command_trace},
     {"plan", NULL, TAKES(OPTION_JSON) | TAKES(OPTION_FRAMES) | TAKES_PLAN_TIMES,
      "say what slots would win, from the times of copies and kernel",
      "Says how long frames take on so many slots, draws when which engine serves which frame, and names the bound that no\n"
@@ -152,6 +168,15 @@ static bool parse_frames(const char *text, uint64_t *frames, struct problem *pro
   return true;
 }
 
+static bool parse_seconds(const char *text, double *seconds, struct problem *problem) {
+  char *end;
+  *seconds = strtod(text, &end);
+  if (text[strspn(text, "0123456789.")] != '\0' || end == text || *end != '\0' || *seconds < 0.1 || *seconds > 60) {
+    return problem_set(problem, EXIT_STATUS_USAGE, "give a number from 0.1 to 60", "--seconds does not take '%s'", text);
+  }
+  return true;
+}
+
 enum { OPTION_VALUES = 256 }; /* getopt's answers for enum option_id begin there */
 
 static bool take_command_option(enum option_id option, struct command_line *line, struct problem *problem) {
@@ -165,6 +190,11 @@ static bool take_command_option(enum option_id option, struct command_line *line
     return true;
   case OPTION_FRAMES:
     return parse_frames(optarg, &line->invocation.frames, problem);
+  case OPTION_OUTPUT:
+    line->invocation.output = optarg;
+    return true;
+  case OPTION_SECONDS:
+    return parse_seconds(optarg, &line->invocation.seconds, problem);
   default:
     line->invocation.plan[option - OPTION_PLAN] = optarg;
     return true;
@@ -176,6 +206,8 @@ static bool take_option(int option, struct command_line *line, char **arguments,
   case 's':
     line->invocation.socket = optarg;
     return true;
+  case 'o':
+    return take_command_option(OPTION_OUTPUT, line, problem);
   case 'h':
     line->wants_help = true;
     return true;
@@ -200,7 +232,7 @@ static bool read_options(int count, char **arguments, struct command_line *line,
   }
   opterr = 0;
   int option;
-  while ((option = getopt_long(count, arguments, ":s:h", options, NULL)) != -1) {
+  while ((option = getopt_long(count, arguments, ":s:o:h", options, NULL)) != -1) {
     if (!take_option(option, line, arguments, problem)) {
       return false;
     }

@@ -39,7 +39,11 @@ static bool grow(struct reply *reply, size_t count) {
 }
 
 static void append(struct reply *reply, const char *bytes, size_t count) {
-  if (grow(reply, count)) {
+  if (reply->taker && reply->status == 200) {
+    if (!reply->taker(reply->context, bytes, count)) {
+      fail(reply, "nobody takes the rest of it");
+    }
+  } else if (grow(reply, count)) {
     memcpy(reply->body + reply->length, bytes, count);
     reply->length += count;
     reply->body[reply->length] = '\0';

@@ -1,8 +1,8 @@
 /*
  * Takes an HTTP/1.1 response apart as its bytes come, in pieces of any size.
  *
- * Bodies end by Content-Length, by the last chunk or with the connection; heads and bodies are limited, so that
- * whatever answers at a socket cannot fill the memory.
+ * Bodies end by Content-Length, by the last chunk or with the connection; heads, and bodies that are kept, are limited,
+ * so that whatever answers at a socket cannot fill the memory.
  */
 #ifndef FRAMED_TOOLS_FRAMECTL_REPLY_H
 #define FRAMED_TOOLS_FRAMECTL_REPLY_H
@@ -25,7 +25,12 @@ enum reply_state {
   REPLY_BAD /* `problem` says why */
 };
 
-struct reply { /* zero before use; reply_clear() after */
+/* Takes bytes of a body as they come; false: it wants no more. */
+typedef bool reply_taker(void *context, const char *bytes, size_t count);
+
+struct reply {        /* zero before use, but for the next two; reply_clear() after */
+  reply_taker *taker; /* gets the body of a 200, which then is as long as it likes; NULL: it is kept */
+  void *context;
   enum reply_state state;
   int status;
   char *body; /* ends with a zero that `length` does not count; NULL: empty */
