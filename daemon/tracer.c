@@ -314,8 +314,8 @@ void tracer_stop(struct tracer *tracer) {
     return;
   }
   tracer->stopped = true;
-  while (tracer->jobs) {
-    struct job *job = tracer->jobs;
+  for (struct job *job = tracer->jobs, *next; job; job = next) {
+    next = job->next;
     detach(job);
     job_fail(job, STOPPED_REMEDY, STOPPED);
   }
