@@ -54,7 +54,7 @@ $(error unknown VARIANT '$(VARIANT)': one of release check asan tsan coverage fu
 endif
 
 # Targets that install what is missing, or need nothing, come first; everything else needs the headers.
-needs_nothing := help setup clean check check-gpu demo lint coverage fuzz portable uninstall
+needs_nothing := help setup clean check check-gpu bench demo lint coverage fuzz portable uninstall
 packages := $(shell pkg-config --cflags $(libraries) $(ncurses) 2>/dev/null || echo missing)
 ifeq ($(lastword $(packages)),missing)
 ifneq ($(filter-out $(needs_nothing),$(or $(MAKECMDGOALS),all)),)
@@ -107,7 +107,7 @@ framebench_objects := $(call objects,$(framebench_sources) $(addprefix tools/fra
 
 # -- programs ----------------------------------------------------------------------------------------------------
 .PHONY: all help setup programs unit unit-programs e2e check demo lint coverage fuzz fuzz-programs install uninstall portable \
-        check-gpu clean FORCE
+        check-gpu bench clean FORCE
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
 .SECONDARY:
@@ -292,6 +292,13 @@ demo: ## sets up, builds, and runs a video through the daemon
 	@tools/setup.sh build demo
 	@+$(MAKE) --no-print-directory programs
 	@tools/demo/demo.sh
+
+# -- measuring --------------------------------------------------------------------------------------------------------
+results ?= build/bench
+bench: ## measures what README's table shows into build/bench (results=FOLDER chooses), and prints the table
+	@tools/setup.sh build
+	@+$(MAKE) --no-print-directory programs
+	@tools/framebench/measure.sh $(results)
 
 # -- installation -----------------------------------------------------------------------------------------------------
 # What is installed where, FROM:TO:MODE. The configuration is apart: one that is there already is kept.

@@ -8,7 +8,7 @@ cd "$(dirname "$0")/../build/portable"
 system='linux-vdso|ld-linux|lib(c|m|dl|rt|pthread|resolv|util)\.so'
 
 mkdir -p lib
-mapfile -t programs < <(find . -type f -perm -u+x ! -name '*.so*' ! -path './tests/e2e/*' ! -name '*.sh')
+mapfile -t programs < <(find . -type f -perm -u+x ! -name '*.so*' ! -path './tests/e2e/*' ! -path './peers/*' ! -name '*.sh')
 for program in "${programs[@]}"; do
   LD_LIBRARY_PATH=$PWD/lib ldd "$program"
 done | awk '$2 == "=>" && $3 ~ "^/" {print $1, $3}' | sort -u | while read -r name path; do
@@ -19,6 +19,9 @@ done
 chmod u+w lib/*
 
 cp ../../tests/gpu/check.sh check-gpu.sh
+cp ../../tools/framebench/measure.sh measure.sh
+rm -rf peers
+cp -r ../../tools/framebench/peers peers
 cp ../../config/framed.yaml framed.yaml
 rm -rf tests/e2e
 cp -r ../../tests/e2e tests/e2e
@@ -28,7 +31,7 @@ for module in pytest _pytest pluggy iniconfig packaging attr attrs py exceptiong
     if [ -e "$found" ]; then cp -r "$found" tests/python/; fi
   done
 done
-find tests -name __pycache__ -prune -exec rm -r {} +
+find tests peers -name __pycache__ -prune -exec rm -r {} +
 
 needed=$(objdump -T "${programs[@]}" lib/* 2>/dev/null | grep -o 'GLIBC_[0-9.]*' | sort -uV | tail -n 1)
-echo "build/portable: $(du -sh . | cut -f1), needs $needed or later; run ./framed, or ./check-gpu.sh on a machine with a GPU"
+echo "build/portable: $(du -sh . | cut -f1), needs $needed or later; run ./framed, or ./check-gpu.sh and ./measure.sh FOLDER on a machine with a GPU"

@@ -100,6 +100,19 @@ def test_report_collects_what_framed_is_held_to(place):
     assert "| added | 7.50 us | round trip and hops | | at most 10 us | yes |" in done.stdout, done.stdout
 
 
+def test_measure_writes_a_folder_that_report_reads(place):
+    script = pathlib.Path(__file__).resolve().parents[2] / "tools/framebench/measure.sh"
+    script = script if script.exists() else script.parents[2] / "measure.sh"
+    done = subprocess.run([script, place / "results", *QUICK], capture_output=True, text=True, timeout=limit(50), check=False,
+                          env=environment({"PROGRAMS": str(FRAMEBENCH.parent)}))
+    # PyTorch is not everywhere; what needs it is left out, and said.
+    assert done.returncode == 0 or done.stderr.strip().endswith("left out: peers"), done
+    names = {path.name for path in (place / "results").iterdir()}
+    assert {"limits.json", "overlap.json", "stages.json", "timeline.svg"} <= names <= {
+        "limits.json", "overlap.json", "stages.json", "timeline.svg", "daemon.json", "peers.json"}
+    assert framebench("report", place / "results").stdout in done.stdout and "| reached |" in done.stdout
+
+
 @pytest.mark.parametrize("arguments, status, said", [
     ((), 64, "no command"),
     (("limit",), 64, "no command 'limit'"),

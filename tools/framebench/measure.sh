@@ -1,0 +1,66 @@
+#!/bin/bash
+# Measures everything that README's table needs, and writes it into a folder: one JSON document a measurement, a picture
+# of some frames, and what went wrong. About four minutes on a machine with a GPU.
+#
+#   measure.sh FOLDER [--quick] [--backend cpu|cuda]
+#
+# `framebench report FOLDER` makes the table of it. Programs are looked for beside this script (as in build/portable),
+# then in build/ above it; PROGRAMS names another folder. What cannot be measured here is said and left out; the exit status tells.
+set -uo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+
+fail() {
+  echo "measure: $*" >&2
+  exit 1
+}
+
+case ${1:-} in
+  '' | -h | --help) sed -n '2,9s/^# \{0,1\}//p' "$0"; exit ;;
+esac
+folder=$1
+shift
+options=("$@")
+mkdir -p "$folder" || fail "cannot make $folder"
+folder=$(cd "$folder" && pwd)
+
+programs=
+for candidate in "${PROGRAMS:-$here}" "$here" "$here/../../build"; do
+  if [ -z "$programs" ] && [ -x "$candidate/framebench" ]; then programs=$(cd "$candidate" && pwd); fi
+done
+[ -n "$programs" ] || fail "no framebench here: run make first"
+
+failed=()
+errors=$(mktemp)
+trap 'rm -f "$errors"' EXIT
+
+measure() { # NAME SECONDS COMMAND...: runs the command within so many seconds; its output becomes NAME.json
+  local name=$1 seconds=$2 began=$SECONDS
+  shift 2
+  if timeout --kill-after=5 "$seconds" "$@" >"$folder/$name.part" 2>"$errors"; then
+    mv "$folder/$name.part" "$folder/$name.json"
+    echo "measure: $name in $((SECONDS - began)) s"
+  else
+    rm -f "$folder/$name.part"
+    failed+=("$name")
+    echo "measure: $name cannot be measured here:" >&2
+    sed 's/^/  /' "$errors" >&2
+  fi
+}
+
+witness=()
+if [ -e /dev/nvidiactl ] && [[ " ${options[*]-} " != *" cpu "* ]]; then witness=(--witness); fi
+
+measure limits 90 "$programs/framebench" limits --json "${options[@]}"
+measure overlap 120 "$programs/framebench" overlap --json --svg "$folder/timeline.svg" "${witness[@]}" "${options[@]}"
+measure stages 90 "$programs/framebench" stages --json "${options[@]}"
+if "$programs/framebench" daemon --help >/dev/null 2>&1; then
+  measure daemon 90 "$programs/framebench" daemon --json "${options[@]}"
+fi
+peers=$here/peers
+if [ -e "$peers/compare.py" ]; then
+  measure peers 60 "${PYTHON:-python3}" "$peers/compare.py" --framed "$programs/framed" "${options[@]}"
+fi
+
+echo
+"$programs/framebench" report "$folder"
+[ ${#failed[@]} = 0 ] || fail "left out: ${failed[*]}"
