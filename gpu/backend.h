@@ -15,6 +15,10 @@
 
 enum { GPU_ALIGNMENT = 256, GPU_NAME = 128 };
 
+/* A first launch may compile for seconds; a frame that takes longer than this never ends. */
+#define GPU_WARM_UP_LIMIT_NS INT64_C(30000000000)
+#define GPU_WARM_UP_HANGS    "a warm-up frame did not finish within 30 s"
+
 struct gpu_backend {
   const char *name;
   void (*close)(struct gpu_device *device);
@@ -53,6 +57,7 @@ struct gpu_program {
   struct gpu_options options;
   bool graph;            /* what the warm-up decided */
   unsigned timed_one_in; /* the same; 0: no frame is */
+  struct gpu_measured measured;
 };
 
 /* Fills what is common, before the first submit. */

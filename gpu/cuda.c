@@ -72,8 +72,7 @@ bool cuda_check(struct gpu_device *device, cudaError_t status, const char *what,
   return false;
 }
 
-enum gpu_progress cuda_query(struct gpu_device *device, cudaEvent_t event, const char *what, struct gpu_error *error) {
-  cudaError_t status = cudaEventQuery(event);
+enum gpu_progress cuda_progress(struct gpu_device *device, cudaError_t status, const char *what, struct gpu_error *error) {
   if (status == cudaErrorNotReady) {
     (void)cudaGetLastError();
     return GPU_PENDING;
@@ -131,7 +130,7 @@ static const struct gpu_backend cuda_backend = {
     .pin = pin,
     .unpin = unpin,
     .program_new = cuda_program_new,
-    .prepare = cuda_program_prepare,
+    .prepare = cuda_warm_up,
     .program_free = cuda_program_free,
     .submit = cuda_submit,
     .told = cuda_told,

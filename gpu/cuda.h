@@ -1,9 +1,10 @@
 /*
  * What the files of the CUDA backend share; besides the kernels, nothing else includes the CUDA headers.
  *
- * cuda.c opens devices, pins memory and turns errors into values; cuda_program.c puts frames on streams and finds
- * them done; cuda_clock.c says when each step was. Every call is made by a thread that has entered the device, on a
- * stream of our own: nothing touches the default stream.
+ * cuda.c opens devices, pins memory and turns errors into values; cuda_program.c makes programs, puts frames on
+ * streams and finds them done; cuda_sequence.c is what one frame is on a stream, cuda_graph.c captures and replays
+ * that, and cuda_warm_up.c measures which is faster; cuda_clock.c says when each step was. Every call is made by a
+ * thread that has entered the device, on a stream of our own: nothing touches the default stream.
  */
 #ifndef FRAMED_GPU_CUDA_H
 #define FRAMED_GPU_CUDA_H
@@ -33,29 +34,54 @@ struct cuda_device {
   _Atomic(struct cuda_program *) lost; /* freed when the device was dead already; list by `next_lost` */
 };
 
+/*
+ * A frame lies on its stream in one part, or in three where stages have state: before the first of them, up to the last
+ * of them, and the rest. Between the parts the frame waits for the state and passes it on, by events that no graph has.
+ */
+enum { CUDA_PARTS = 3, CUDA_STATE_PART = 1 };
+
+/* How a frame is enqueued. */
+struct cuda_pass {
+  uint64_t sequence;
+  bool restart, notify;
+  bool timed;    /* with events around its steps */
+  bool captured; /* into a graph, and not to be run now */
+};
+
+/* Whether a frame has times: a reference has, but nobody gets them. It only says until when it kept the engines from
+ * the frames after it, as it may itself have waited for frames that were not timed. */
+enum cuda_timing { CUDA_UNTIMED, CUDA_REFERENCE, CUDA_TIMED };
+
 struct cuda_slot {
   struct cuda_program *program;
   struct gpu_buffers buffers;
   unsigned char *memory; /* of the device */
   cudaStream_t stream;
-  cudaEvent_t begin, copied_in, computed, copied_out;
-  cudaEvent_t state_done; /* without timing; NULL if the chain has no state */
+  cudaEvent_t begin, copied_in, computed, copied_out; /* NULL where no frame is timed */
+  cudaEvent_t finished;                               /* these two are without timing */
+  cudaEvent_t state_done;                             /* NULL if the chain has no state */
+  cudaGraphExec_t graphs[2][CUDA_PARTS];              /* of untimed and of timed frames; NULL where there is none */
   const struct cuda_anchor *anchor;
   uint64_t sequence;
+  cudaEvent_t last; /* what says that this frame is done; NULL: the stream itself */
+  bool seen;        /* it was found done */
+  enum cuda_timing timing;
   /* Host functions on the stream, of this frame and of earlier ones: the frame is told when all have run. */
   bool notified; /* this frame has one */
   unsigned launched;
   _Atomic unsigned returned;
   _Atomic int64_t told;
-  bool timed; /* `times` holds this frame's */
+  bool read; /* `times` holds this frame's */
   struct gpu_times times;
 };
 
 struct cuda_program {
   struct gpu_program base;
   struct chain_layout layout;
-  unsigned char *memory;           /* of all slots, then the state; one allocation on the device */
-  const struct cuda_slot *ordered; /* slot of the last frame submitted, which has the state */
+  unsigned char *memory;          /* of all slots, then the state; one allocation on the device */
+  const struct cuda_slot *latest; /* slot of the last frame submitted, which has the state */
+  bool silent;                    /* during the warm-up: host functions wake nobody */
+  bool differs;                   /* a stage enqueues some frames in another way than most */
   struct cuda_program *next_lost;
   struct cuda_slot slots[];
 };
@@ -69,8 +95,8 @@ bool cuda_enter(struct gpu_device *device, struct gpu_error *error);
  * dead if the error is one that no process survives. */
 bool cuda_check(struct gpu_device *device, cudaError_t status, const char *what, struct gpu_error *error);
 
-/* Whether the event has happened; PENDING leaves no error behind for a later launch to be blamed for. */
-enum gpu_progress cuda_query(struct gpu_device *device, cudaEvent_t event, const char *what, struct gpu_error *error);
+/* What the answer of a query means; PENDING leaves no error behind for a later launch to be blamed for. */
+enum gpu_progress cuda_progress(struct gpu_device *device, cudaError_t status, const char *what, struct gpu_error *error);
 
 /* Calls a function of CUDA and checks it. */
 #define CUDA_CALL(device, error, function, ...) cuda_check((device), function(__VA_ARGS__), #function, (error))
@@ -79,7 +105,6 @@ enum gpu_progress cuda_query(struct gpu_device *device, cudaEvent_t event, const
 
 struct gpu_program *cuda_program_new(struct gpu_device *device, const struct gpu_chain *chain, const struct gpu_buffers *slots,
                                      unsigned count, const struct gpu_options *options, struct gpu_error *error);
-bool cuda_program_prepare(struct gpu_program *program, struct gpu_error *error);
 void cuda_program_free(struct gpu_program *program);
 /* Frees the host memory of programs that were freed on a dead device. */
 void cuda_program_free_lost(struct cuda_device *device);
@@ -88,12 +113,36 @@ enum gpu_progress cuda_told(struct gpu_program *program, unsigned slot);
 enum gpu_progress cuda_ask(struct gpu_program *program, unsigned slot, struct gpu_error *error);
 bool cuda_arm(struct gpu_program *program, unsigned slot, struct gpu_error *error);
 
+/* -- cuda_sequence.c ---------------------------------------------------------------------------------------------- */
+
+/* How many parts the frames of the chain have: 1 or CUDA_PARTS. */
+unsigned cuda_sequence_parts(const struct gpu_chain *chain);
+/* Enqueues one part; the last one ends with the host function if the frame notifies. */
+bool cuda_sequence_enqueue(struct cuda_slot *slot, unsigned part, const struct cuda_pass *pass, struct gpu_error *error);
+/* Enqueues the host function alone. */
+bool cuda_sequence_notify(struct cuda_slot *slot, struct gpu_error *error);
+
+/* -- cuda_graph.c ------------------------------------------------------------------------------------------------- */
+
+/* Captures what the options allow, for every slot. For the thread that sets up; nothing may be on the streams. */
+bool cuda_graph_make(struct cuda_program *program, struct gpu_error *error);
+void cuda_graph_drop(struct gpu_device *device, struct cuda_slot *slot);
+/* Whether a graph stands for this frame. */
+bool cuda_graph_replays(const struct cuda_slot *slot, const struct cuda_pass *pass);
+bool cuda_graph_launch(const struct cuda_slot *slot, unsigned part, const struct cuda_pass *pass, struct gpu_error *error);
+
+/* -- cuda_warm_up.c ----------------------------------------------------------------------------------------------- */
+
+bool cuda_warm_up(struct gpu_program *program, struct gpu_error *error);
+
 /* -- cuda_clock.c ------------------------------------------------------------------------------------------------- */
 
 bool cuda_clock_open(struct cuda_device *device, struct gpu_error *error);
 void cuda_clock_close(struct cuda_device *device);
 bool cuda_clock_anchor(struct gpu_device *device, struct gpu_error *error);
 const struct cuda_anchor *cuda_clock_current(const struct cuda_device *device);
+/* Whether a frame that is submitted now is timed. `alone`: no other of its program is on the device. */
+enum cuda_timing cuda_clock_timing(const struct gpu_program *program, bool demanded, bool alone);
 bool cuda_clock_times(struct gpu_program *program, unsigned slot, struct gpu_times *times);
 
 #endif

@@ -29,7 +29,7 @@ const struct cuda_anchor *cuda_clock_current(const struct cuda_device *device) {
 static enum gpu_progress poll_until(struct cuda_device *device, cudaEvent_t event, int64_t limit, struct gpu_error *error) {
   enum gpu_progress progress;
   do {
-    progress = cuda_query(&device->base, event, "cudaEventQuery", error);
+    progress = cuda_progress(&device->base, cudaEventQuery(event), "cudaEventQuery", error);
   } while (progress == GPU_PENDING && gpu_now() < limit);
   return progress;
 }
@@ -110,6 +110,29 @@ void cuda_clock_close(struct cuda_device *device) {
   }
 }
 
+/* -- which frames are timed ---------------------------------------------------------------------------------------- */
+
+/*
+ * Where one frame in N is timed, it is all frames for a while and then none, at the same time for all programs of the
+ * device: what a copy waited for is known only from the end of the copy before it, whosever that was. In the first part
+ * of the while, frames may have waited for some that were not timed. It is a prime number of microseconds, so that
+ * hardly a producer keeps step with it.
+ */
+#define WINDOW_NS  INT64_C(7919000)
+#define LEAD_IN_NS INT64_C(1000000)
+
+enum cuda_timing cuda_clock_timing(const struct gpu_program *program, bool demanded, bool alone) {
+  unsigned one_in = program->timed_one_in;
+  if (one_in <= 1 || demanded) {
+    return one_in == 0 ? CUDA_UNTIMED : CUDA_TIMED;
+  }
+  int64_t at = gpu_now() % (WINDOW_NS * one_in);
+  if (at >= WINDOW_NS) {
+    return CUDA_UNTIMED;
+  }
+  return at >= LEAD_IN_NS || alone ? CUDA_TIMED : CUDA_REFERENCE;
+}
+
 /* -- times of a frame --------------------------------------------------------------------------------------------- */
 
 /* How long an engine served [begin, end] after what it did before. Where lanes read their frames in another order than
@@ -163,11 +186,17 @@ static bool read_times(struct cuda_device *device, const struct cuda_slot *slot,
 bool cuda_clock_times(struct gpu_program *base, unsigned index, struct gpu_times *times) {
   struct cuda_program *program = (struct cuda_program *)base;
   struct cuda_slot *slot = &program->slots[index];
-  if (!slot->timed) { /* once: reading moves the ends of the engines */
+  if (slot->timing == CUDA_UNTIMED) {
+    return false;
+  }
+  if (!slot->read) { /* once: reading moves the ends of the engines */
     if (gpu_device_is_dead(base->device, NULL) || !read_times((struct cuda_device *)base->device, slot, &slot->times)) {
       return false;
     }
-    slot->timed = true;
+    slot->read = true;
+  }
+  if (slot->timing == CUDA_REFERENCE) {
+    return false;
   }
   *times = slot->times;
   times->told = cuda_told(base, index) == GPU_DONE ? atomic_load(&slot->told) : 0;

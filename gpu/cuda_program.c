@@ -1,11 +1,12 @@
 /*
- * Frames on CUDA streams: one non-blocking stream a slot, four timed events around its steps, and an event more
- * where frames must pass stages with state in order.
+ * Programs on CUDA: one non-blocking stream a slot, the events and graphs of its frames, and an event more where frames
+ * must pass stages with state in order. Events and graphs are made once a slot and used for every frame.
  *
  * That a frame is done is known in two ways. Its host function, if it has one, counts up and wakes; functions of
  * earlier frames may still run when asking said DONE and the slot was used again, so a frame is told only when as
- * many have returned as were launched. And its last event can be asked for, which is the only thing that finds a
- * fault: after one, CUDA calls no host function any more.
+ * many have returned as were launched. And its last event, or the stream, can be asked, which is the only thing that
+ * finds a fault: after one, CUDA calls no host function any more. A frame that notifies has no such event: it is asked
+ * for so rarely that an event a frame would cost more.
  */
 #include "gpu/cuda.h"
 
@@ -18,10 +19,11 @@
 static bool open_slot(struct cuda_program *program, struct cuda_slot *slot, struct gpu_error *error) {
   struct gpu_device *device = program->base.device;
   cudaEvent_t *const timed[] = {&slot->begin, &slot->copied_in, &slot->computed, &slot->copied_out};
-  if (!CUDA_CALL(device, error, cudaStreamCreateWithFlags, &slot->stream, cudaStreamNonBlocking)) {
+  if (!CUDA_CALL(device, error, cudaStreamCreateWithFlags, &slot->stream, cudaStreamNonBlocking) ||
+      !CUDA_CALL(device, error, cudaEventCreateWithFlags, &slot->finished, cudaEventDisableTiming)) {
     return false;
   }
-  for (size_t i = 0; i < sizeof timed / sizeof timed[0]; i++) {
+  for (size_t i = 0; i < sizeof timed / sizeof timed[0] && program->base.timed_one_in > 0; i++) {
     if (!CUDA_CALL(device, error, cudaEventCreate, timed[i])) {
       return false;
     }
@@ -33,10 +35,12 @@ static bool open_slot(struct cuda_program *program, struct cuda_slot *slot, stru
 /* Waits for what is on the stream, host functions included. */
 static void close_slot(struct gpu_device *device, struct cuda_slot *slot) {
   struct gpu_error error;
-  cudaEvent_t const events[] = {slot->begin, slot->copied_in, slot->computed, slot->copied_out, slot->state_done};
+  cudaEvent_t const events[] = {slot->begin,      slot->copied_in, slot->computed,
+                                slot->copied_out, slot->finished,  slot->state_done};
   if (slot->stream) {
     (void)CUDA_CALL(device, &error, cudaStreamSynchronize, slot->stream);
   }
+  cuda_graph_drop(device, slot);
   for (size_t i = 0; i < sizeof events / sizeof events[0]; i++) {
     if (events[i]) {
       (void)CUDA_CALL(device, &error, cudaEventDestroy, events[i]);
@@ -133,6 +137,9 @@ struct gpu_program *cuda_program_new(struct gpu_device *device, const struct gpu
   }
   gpu_program_init(&program->base, device, chain, count, options);
   chain_layout(chain, true, count, &program->layout);
+  for (unsigned i = 0; i < chain->length; i++) {
+    program->differs = program->differs || chain->plans[i].stage->differs;
+  }
   if (!fill(program, slots, error)) {
     cuda_program_free(&program->base);
     return NULL;
@@ -140,98 +147,51 @@ struct gpu_program *cuda_program_new(struct gpu_device *device, const struct gpu
   return &program->base;
 }
 
-bool cuda_program_prepare(struct gpu_program *base, struct gpu_error *error) {
-  (void)base, (void)error;
-  return true;
-}
-
 /* -- submitting --------------------------------------------------------------------------------------------------- */
 
-static void CUDART_CB on_done(void *argument) {
-  struct cuda_slot *slot = argument;
-  struct cuda_program *program = slot->program;
-  atomic_store(&slot->told, gpu_now());
-  atomic_fetch_add(&slot->returned, 1);
-  /* libuv before 1.53 can lose a wake-up without this fence. */
-  atomic_thread_fence(memory_order_seq_cst);
-  program->base.options.wake(program->base.options.context);
-}
-
-static bool notify(struct gpu_device *device, struct cuda_slot *slot, struct gpu_error *error) {
-  if (!CUDA_CALL(device, error, cudaLaunchHostFunc, slot->stream, on_done, slot)) {
-    return false;
-  }
-  slot->launched++;
-  slot->notified = true;
-  return true;
-}
-
-static bool copy_in(struct gpu_device *device, struct cuda_slot *slot, size_t bytes, struct gpu_error *error) {
-  return CUDA_CALL(device, error, cudaEventRecord, slot->begin, slot->stream) &&
-         CUDA_CALL(device, error, cudaMemcpyAsync, slot->memory + slot->program->layout.buffer[0], slot->buffers.input, bytes,
-                   cudaMemcpyHostToDevice, slot->stream) &&
-         CUDA_CALL(device, error, cudaEventRecord, slot->copied_in, slot->stream);
-}
-
-static unsigned char *state_of(const struct cuda_program *program) {
-  return program->memory + program->base.slot_count * program->layout.slot_bytes;
-}
-
 /* Lets the stream wait until the frame before has left the state, and empties it where a session begins. */
-static bool take_state(struct cuda_program *program, struct cuda_slot *slot, bool restart, struct gpu_error *error) {
+static bool take_state(const struct cuda_slot *slot, bool restart, struct gpu_error *error) {
+  const struct cuda_program *program = slot->program;
   struct gpu_device *device = program->base.device;
-  const struct cuda_slot *before = program->ordered;
+  const struct cuda_slot *before = program->latest;
   if (before && before != slot && !CUDA_CALL(device, error, cudaStreamWaitEvent, slot->stream, before->state_done, 0)) {
     return false;
   }
-  return !restart || CUDA_CALL(device, error, cudaMemsetAsync, state_of(program), 0, program->layout.state_bytes, slot->stream);
+  unsigned char *state = program->memory + program->base.slot_count * program->layout.slot_bytes;
+  return !restart || CUDA_CALL(device, error, cudaMemsetAsync, state, 0, program->layout.state_bytes, slot->stream);
 }
 
-static bool pass_state(struct cuda_program *program, struct cuda_slot *slot, struct gpu_error *error) {
-  program->ordered = slot;
-  return CUDA_CALL(program->base.device, error, cudaEventRecord, slot->state_done, slot->stream);
+static bool pass_state(const struct cuda_slot *slot, struct gpu_error *error) {
+  return CUDA_CALL(slot->program->base.device, error, cudaEventRecord, slot->state_done, slot->stream);
 }
 
-static bool run_stage(struct cuda_program *program, struct cuda_slot *slot, unsigned index, bool restart,
-                      struct gpu_error *error) {
-  const struct chain_layout *layout = &program->layout;
-  const struct stage_plan *plan = &program->base.chain->plans[index];
-  const struct stage_call call = {
-      .input = slot->memory + layout->buffer[index % 2],
-      .output = slot->memory + layout->buffer[(index + 1) % 2],
-      .state = plan->state_bytes > 0 ? state_of(program) + layout->state[index] : NULL,
-      .scratch = plan->scratch_bytes > 0 ? slot->memory + layout->scratch : NULL,
-      .sequence = slot->sequence,
-      .restart = restart,
-  };
-  int status = plan->stage->enqueue(plan, &call, slot->stream);
-  if (status == cudaSuccess) {
-    return true;
-  }
-  char what[64];
-  snprintf(what, sizeof what, "stages[%u] (%s)", index, plan->stage->name);
-  cuda_check(program->base.device, (cudaError_t)status, what, error);
-  error->stage = (int)index;
-  return false;
-}
-
-static bool run_stages(struct cuda_program *program, struct cuda_slot *slot, bool restart, struct gpu_error *error) {
-  const struct gpu_chain *chain = program->base.chain;
-  for (unsigned i = 0; i < chain->length; i++) {
-    if (((int)i == chain->first_stateful && !take_state(program, slot, restart, error)) ||
-        !run_stage(program, slot, i, restart, error) || ((int)i == chain->last_stateful && !pass_state(program, slot, error))) {
+static bool enqueue(struct cuda_slot *slot, const struct cuda_pass *pass, bool replays, struct gpu_error *error) {
+  unsigned parts = cuda_sequence_parts(slot->program->base.chain);
+  for (unsigned part = 0; part < parts; part++) {
+    bool has_state = part == CUDA_STATE_PART;
+    if ((has_state && !take_state(slot, pass->restart, error)) ||
+        !(replays ? cuda_graph_launch(slot, part, pass, error) : cuda_sequence_enqueue(slot, part, pass, error)) ||
+        (has_state && !pass_state(slot, error))) {
       return false;
     }
   }
-  return CUDA_CALL(program->base.device, error, cudaEventRecord, slot->computed, slot->stream);
+  return true;
 }
 
-static bool copy_out(struct gpu_device *device, struct cuda_slot *slot, struct gpu_error *error) {
-  const struct gpu_chain *chain = slot->program->base.chain;
-  const unsigned char *result = slot->memory + slot->program->layout.buffer[chain->length % 2];
-  return CUDA_CALL(device, error, cudaMemcpyAsync, slot->buffers.output, result, chain->output_bytes, cudaMemcpyDeviceToHost,
-                   slot->stream) &&
-         CUDA_CALL(device, error, cudaEventRecord, slot->copied_out, slot->stream);
+/* Makes sure that the frame can be found done. An event within a graph cannot be asked for. */
+static bool mark_end(struct cuda_slot *slot, const struct cuda_pass *pass, bool replays, struct gpu_error *error) {
+  slot->notified = pass->notify;
+  if (pass->notify) {
+    slot->launched++;
+    slot->last = NULL;
+    return true;
+  }
+  if (pass->timed && !replays) {
+    slot->last = slot->copied_out;
+    return true;
+  }
+  slot->last = slot->finished;
+  return CUDA_CALL(slot->program->base.device, error, cudaEventRecord, slot->finished, slot->stream);
 }
 
 /* A frame that is half on its stream cannot be taken back, so any error here is the device's end. */
@@ -239,13 +199,20 @@ bool cuda_submit(struct gpu_program *base, unsigned index, const struct gpu_fram
   struct cuda_program *program = (struct cuda_program *)base;
   struct gpu_device *device = base->device;
   struct cuda_slot *slot = &program->slots[index];
+  bool alone = !program->latest || program->latest->seen;
+  slot->timing = cuda_clock_timing(base, frame->timed, alone);
   slot->anchor = cuda_clock_current((struct cuda_device *)device);
   slot->sequence = frame->sequence;
-  slot->notified = false;
-  slot->timed = false;
-  if (cuda_enter(device, error) && copy_in(device, slot, base->chain->input_bytes, error) &&
-      run_stages(program, slot, frame->restart, error) && copy_out(device, slot, error) &&
-      (!frame->notify || notify(device, slot, error))) {
+  slot->read = slot->seen = false;
+  const struct cuda_pass pass = {
+      .sequence = frame->sequence,
+      .restart = frame->restart,
+      .notify = frame->notify,
+      .timed = slot->timing != CUDA_UNTIMED,
+  };
+  bool replays = cuda_graph_replays(slot, &pass);
+  if (cuda_enter(device, error) && enqueue(slot, &pass, replays, error) && mark_end(slot, &pass, replays, error)) {
+    program->latest = slot;
     return true;
   }
   gpu_device_die(device, error);
@@ -255,20 +222,27 @@ bool cuda_submit(struct gpu_program *base, unsigned index, const struct gpu_fram
 /* -- completion --------------------------------------------------------------------------------------------------- */
 
 enum gpu_progress cuda_told(struct gpu_program *base, unsigned index) {
-  const struct cuda_slot *slot = &((struct cuda_program *)base)->slots[index];
-  return slot->notified && atomic_load_explicit(&slot->returned, memory_order_acquire) == slot->launched ? GPU_DONE
-                                                                                                         : GPU_PENDING;
+  struct cuda_slot *slot = &((struct cuda_program *)base)->slots[index];
+  if (!slot->notified || atomic_load_explicit(&slot->returned, memory_order_acquire) != slot->launched) {
+    return GPU_PENDING;
+  }
+  slot->seen = true;
+  return GPU_DONE;
 }
 
 enum gpu_progress cuda_ask(struct gpu_program *base, unsigned index, struct gpu_error *error) {
-  const struct cuda_slot *slot = &((struct cuda_program *)base)->slots[index];
+  struct cuda_slot *slot = &((struct cuda_program *)base)->slots[index];
   if (!cuda_enter(base->device, error)) {
     gpu_device_die(base->device, error);
     return GPU_DEAD;
   }
-  char what[64];
-  snprintf(what, sizeof what, "frame %llu in slot %u", (unsigned long long)slot->sequence, index);
-  enum gpu_progress progress = cuda_query(base->device, slot->copied_out, what, error);
+  cudaError_t status = slot->last ? cudaEventQuery(slot->last) : cudaStreamQuery(slot->stream);
+  char what[64] = "";
+  if (status != cudaSuccess && status != cudaErrorNotReady) { /* this is polled, and text takes its time */
+    snprintf(what, sizeof what, "frame %llu in slot %u", (unsigned long long)slot->sequence, index);
+  }
+  enum gpu_progress progress = cuda_progress(base->device, status, what, error);
+  slot->seen = progress == GPU_DONE;
   if (progress == GPU_DEAD) {
     gpu_device_die(base->device, error);
   }
@@ -277,7 +251,12 @@ enum gpu_progress cuda_ask(struct gpu_program *base, unsigned index, struct gpu_
 
 bool cuda_arm(struct gpu_program *base, unsigned index, struct gpu_error *error) {
   struct cuda_slot *slot = &((struct cuda_program *)base)->slots[index];
-  if (slot->notified || (cuda_enter(base->device, error) && notify(base->device, slot, error))) {
+  if (slot->notified) {
+    return true;
+  }
+  if (cuda_enter(base->device, error) && cuda_sequence_notify(slot, error)) {
+    slot->launched++;
+    slot->notified = true;
     return true;
   }
   gpu_device_die(base->device, error);

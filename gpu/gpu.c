@@ -11,9 +11,6 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* A first launch may compile for seconds; a frame that takes longer than this never ends. */
-#define WARM_UP_LIMIT_NS INT64_C(30000000000)
-
 /* -- opening ------------------------------------------------------------------------------------------------------ */
 
 bool gpu_nvidia_present(const char *directory) {
@@ -153,6 +150,8 @@ void gpu_program_init(struct gpu_program *program, struct gpu_device *device, co
 
 bool gpu_program_graph(const struct gpu_program *program) { return program->graph; }
 
+void gpu_program_measured(const struct gpu_program *program, struct gpu_measured *measured) { *measured = program->measured; }
+
 unsigned gpu_program_timed_one_in(const struct gpu_program *program) { return program->timed_one_in; }
 
 struct gpu_program *gpu_program_free(struct gpu_program *program) {
@@ -194,14 +193,14 @@ static bool warm_up_slot(struct gpu_program *program, unsigned slot, struct gpu_
   if (!gpu_submit(program, slot, &frame, error)) {
     return false;
   }
-  int64_t limit = gpu_now() + WARM_UP_LIMIT_NS;
+  int64_t limit = gpu_now() + GPU_WARM_UP_LIMIT_NS;
   for (;;) {
     enum gpu_progress progress = gpu_ask(program, slot, error);
     if (progress != GPU_PENDING) {
       return progress == GPU_DONE;
     }
     if (gpu_now() > limit) {
-      gpu_abandon(program->device, "a warm-up frame did not finish within 30 s");
+      gpu_abandon(program->device, GPU_WARM_UP_HANGS);
     }
     nanosleep(&nap, NULL);
   }

@@ -109,6 +109,14 @@ bool gpu_program_warm_up(struct gpu_program *program, struct gpu_error *error);
  * has times (0: none), which is 1 on the CPU backend unless times are off. Any thread. */
 bool gpu_program_graph(const struct gpu_program *program);
 unsigned gpu_program_timed_one_in(const struct gpu_program *program);
+
+/* What the warm-up measured to decide it, in ns from frame to frame with all slots busy; 0 where it did not. */
+struct gpu_measured {
+  int64_t plain, graph;   /* step by step, and replayed */
+  int64_t untimed, timed; /* in the way that was chosen */
+};
+
+void gpu_program_measured(const struct gpu_program *program, struct gpu_measured *measured);
 /* Waits for what is on the streams, but not on a dead device: one that hangs must be abandoned first. NULL is fine;
  * returns NULL. */
 struct gpu_program *gpu_program_free(struct gpu_program *program);

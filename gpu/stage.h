@@ -81,6 +81,10 @@ struct stage_descriptor {
   /* Enqueues on a CUDA stream (cudaStream_t as void *); returns a cudaError_t. Enqueues only: no allocation, no
    * synchronisation, nothing on the default stream; works under stream capture. NULL without CUDA. */
   int (*enqueue)(const struct stage_plan *plan, const struct stage_call *call, void *stream);
+
+  /* Whether the frame of that number is enqueued in another way than others, so that what was captured once cannot
+   * stand for it. NULL: none is. (The first frame of a session is where the stage has state, and is not asked for.) */
+  bool (*differs)(const struct stage_plan *plan, uint64_t sequence);
 };
 
 /* All stages of this build, NULL terminated, in the order of the documentation. */

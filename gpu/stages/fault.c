@@ -65,6 +65,12 @@ static void run(const struct stage_plan *plan, const struct stage_call *call) {
   memcpy(call->output, call->input, plan->input_bytes);
 }
 
+static bool differs(const struct stage_plan *plan, uint64_t sequence) {
+  struct fault_constants constants;
+  STAGE_GET_CONSTANTS(plan, &constants);
+  return fault_strikes(constants, sequence);
+}
+
 const struct stage_descriptor fault_stage = {
     .name = "fault",
     .help = "Passes frames on and strikes some of them, to test what the daemon does then.",
@@ -73,6 +79,7 @@ const struct stage_descriptor fault_stage = {
     .prepare = prepare,
     .run = run,
     .enqueue = STAGE_ENQUEUE(fault_enqueue),
+    .differs = differs,
 };
 
 #endif

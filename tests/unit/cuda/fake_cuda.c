@@ -21,9 +21,15 @@ struct operation {
   int64_t ns;
 };
 
+struct fake_graph {
+  struct fake_graph *next;
+  struct operation *first, **last;
+};
+
 struct fake_stream {
   struct fake_stream *next;
   struct operation *first, **last;
+  struct fake_graph *capture; /* what is enqueued goes there */
 };
 
 struct fake_event {
@@ -38,8 +44,9 @@ static int current_device = -1; /* of the one thread there is; the backend remem
 
 static struct {
   struct fake_stream *streams;
+  struct fake_graph *graphs;
   void *objects[MAX_OBJECTS]; /* streams, events, allocations */
-  unsigned alive, calls, functions;
+  unsigned alive, calls, functions, launches, records;
   unsigned seed;
   bool polling;
   int64_t now, copy_ns;
@@ -73,13 +80,20 @@ static void release(void *object) {
   free(object);
 }
 
+static void free_operations(struct operation **first) {
+  while (*first) {
+    struct operation *operation = *first;
+    *first = operation->next;
+    free(operation);
+  }
+}
+
 void fake_reset(void) {
   for (struct fake_stream *stream = fake.streams; stream; stream = stream->next) {
-    while (stream->first) {
-      struct operation *operation = stream->first;
-      stream->first = operation->next;
-      free(operation);
-    }
+    free_operations(&stream->first);
+  }
+  for (struct fake_graph *graph = fake.graphs; graph; graph = graph->next) {
+    free_operations(&graph->first);
   }
   for (unsigned i = 0; i < MAX_OBJECTS; i++) {
     free(fake.objects[i]);
@@ -95,6 +109,8 @@ void fake_set_copy_ns(int64_t ns) { fake.copy_ns = ns; }
 unsigned fake_calls(void) { return fake.calls; }
 unsigned fake_alive(void) { return fake.alive; }
 unsigned fake_host_functions(void) { return fake.functions; }
+unsigned fake_graph_launches(void) { return fake.launches; }
+unsigned fake_records(void) { return fake.records; }
 
 void fake_fail(unsigned calls, cudaError_t status, bool sticky) {
   fake.fail_in = calls + 1;
@@ -196,10 +212,11 @@ static void run_some(void) {
 
 static struct operation *push(struct fake_stream *stream, enum operation_kind kind) {
   struct operation *operation = calloc(1, sizeof *operation);
+  struct operation ***last = stream->capture ? &stream->capture->last : &stream->last;
   ck_assert_ptr_nonnull(operation);
   operation->kind = kind;
-  *stream->last = operation;
-  stream->last = &operation->next;
+  **last = operation;
+  *last = &operation->next;
   return operation;
 }
 
@@ -323,11 +340,19 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   return fake.dead ? failed(fake.dead) : status;
 }
 
+cudaError_t cudaStreamQuery(cudaStream_t stream) {
+  cudaError_t status = begin_on_stream(stream);
+  ck_assert_msg(!stream->capture, "a query during a capture");
+  run_some();
+  return status == cudaSuccess && stream->first ? failed(fake.dead ? fake.dead : cudaErrorNotReady) : status;
+}
+
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags) {
   cudaError_t status = begin_on_stream(stream);
   (void)flags;
   if (status == cudaSuccess) {
     struct operation *operation = push(stream, OPERATION_WAIT);
+    ck_assert_msg(!stream->capture, "what waits within a graph is not known to wait for the right record");
     ck_assert_msg(event->recorded > 0, "a wait for an event that was never recorded waits for nothing");
     operation->event = event;
     operation->generation = event->recorded;
@@ -365,7 +390,7 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void 
     struct operation *operation = push(stream, OPERATION_FUNCTION);
     operation->run = function;
     operation->argument = argument;
-    fake.functions++;
+    fake.functions += stream->capture ? 0 : 1;
   }
   return status;
 }
@@ -391,15 +416,118 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
   return status;
 }
 
-cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+/* A record takes its number where it is put on a stream: for one in a graph, at each launch. */
+static void enqueue_record(struct operation *operation) {
+  fake.records++;
+  operation->generation = ++operation->event->recorded;
+}
+
+cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned flags) {
   cudaError_t status = begin_on_stream(stream);
   if (status == cudaSuccess) {
     struct operation *operation = push(stream, OPERATION_RECORD);
+    ck_assert_msg((stream->capture != NULL) == (flags == cudaEventRecordExternal),
+                  "an event is external in graphs, and there alone");
     operation->event = event;
-    operation->generation = ++event->recorded;
+    if (!stream->capture) {
+      enqueue_record(operation);
+    }
   }
   return status;
 }
+
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) { return cudaEventRecordWithFlags(event, stream, 0); }
+
+/* -- graphs ------------------------------------------------------------------------------------------------------- */
+
+static cudaGraph_t new_graph(void) {
+  cudaGraph_t graph = keep(calloc(1, sizeof *graph));
+  graph->last = &graph->first;
+  graph->next = fake.graphs;
+  fake.graphs = graph;
+  return graph;
+}
+
+static void free_graph(struct fake_graph *graph) {
+  struct fake_graph **link = &fake.graphs;
+  while (*link != graph) {
+    ck_assert_msg(*link != NULL, "a graph ends twice");
+    link = &(*link)->next;
+  }
+  *link = graph->next;
+  free_operations(&graph->first);
+  release(graph);
+}
+
+static void copy_operations(const struct fake_graph *graph, struct fake_stream *stream) {
+  for (const struct operation *from = graph->first; from; from = from->next) {
+    struct operation *operation = push(stream, from->kind);
+    struct operation *next = operation->next;
+    *operation = *from;
+    operation->next = next;
+    if (!stream->capture && operation->kind == OPERATION_RECORD) {
+      enqueue_record(operation);
+    }
+    fake.functions += !stream->capture && operation->kind == OPERATION_FUNCTION;
+  }
+}
+
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, enum cudaStreamCaptureMode mode) {
+  cudaError_t status = begin_on_stream(stream);
+  ck_assert_int_eq(mode, cudaStreamCaptureModeThreadLocal);
+  if (status == cudaSuccess) {
+    ck_assert_ptr_null(stream->capture);
+    stream->capture = new_graph();
+  }
+  return status;
+}
+
+/* Ends the capture whether it fails or not, as CUDA does. */
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph) {
+  cudaError_t status = begin_on_stream(stream);
+  ck_assert_ptr_nonnull(stream->capture);
+  *graph = stream->capture;
+  stream->capture = NULL;
+  if (status != cudaSuccess) {
+    free_graph(*graph);
+    *graph = NULL;
+  }
+  return status;
+}
+
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t *result, cudaGraph_t graph, unsigned long long flags) {
+  cudaError_t status = begin_on_device();
+  ck_assert_uint_eq(flags, 0);
+  if (status == cudaSuccess) {
+    struct fake_stream whole = {.capture = new_graph()};
+    copy_operations(graph, &whole);
+    *result = whole.capture;
+  }
+  return status;
+}
+
+cudaError_t cudaGraphUpload(cudaGraphExec_t graph, cudaStream_t stream) {
+  ck_assert_ptr_nonnull(graph);
+  return begin_on_stream(stream);
+}
+
+cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t stream) {
+  cudaError_t status = begin_on_stream(stream);
+  ck_assert_ptr_nonnull(graph);
+  if (status == cudaSuccess) {
+    fake.launches++;
+    copy_operations(graph, stream);
+  }
+  return status;
+}
+
+cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
+  cudaError_t status = begin_on_device();
+  free_graph(graph); /* also where it fails: nobody can try again */
+  return status;
+}
+
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graph) { return cudaGraphDestroy(graph); }
 
 cudaError_t cudaEventQuery(cudaEvent_t event) {
   cudaError_t status = begin_on_device();

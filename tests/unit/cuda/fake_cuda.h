@@ -3,7 +3,8 @@
  * that streams and events allow. It fails the test on whatever must never happen: a call on the default stream or by a
  * thread that has no current device, an object used after its end, a device-side wait for what never comes.
  *
- * Its clock stands still but for the operations it runs. cudaEventQuery() lets a few operations run in random
+ * What is captured runs only where its graph is launched, and records external events alone. Its clock stands still but
+ * for the operations it runs. cudaEventQuery() lets a few operations run in random
  * streams, so that polling gets on.
  */
 #ifndef FRAMED_TESTS_UNIT_CUDA_FAKE_CUDA_H
@@ -40,6 +41,8 @@ unsigned fake_calls(void);
 
 /* Streams, events, allocations and registrations that are alive. */
 unsigned fake_alive(void);
-unsigned fake_host_functions(void); /* launched since the reset */
+unsigned fake_host_functions(void); /* launched since the reset, also by graphs */
+unsigned fake_graph_launches(void); /* since the reset */
+unsigned fake_records(void);        /* of events since the reset, also by graphs */
 
 #endif

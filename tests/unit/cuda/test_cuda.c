@@ -20,7 +20,6 @@ struct work {
 
 static struct work works[GPU_MAX_SLOTS];
 static cudaStream_t streams[GPU_MAX_SLOTS]; /* of the slots, learned when a stage is enqueued */
-static unsigned enqueuing_slot;             /* set before each submit */
 
 static bool keep(struct stage_plan *plan, const struct stage_value *values, char problem[STAGE_TEXT]) {
   (void)problem;
@@ -44,9 +43,13 @@ static void increment(void *argument) {
 }
 
 static int enqueue(const struct stage_plan *plan, const struct stage_call *call, void *stream) {
-  works[enqueuing_slot] = (struct work){.call = *call, .bytes = plan->input_bytes};
-  streams[enqueuing_slot] = stream;
-  fake_launch(stream, increment, &works[enqueuing_slot], KERNEL_NS);
+  unsigned slot = 0; /* they are met in order */
+  while (streams[slot] && streams[slot] != stream) {
+    slot++;
+  }
+  streams[slot] = stream;
+  works[slot] = (struct work){.call = *call, .bytes = plan->input_bytes};
+  fake_launch(stream, increment, &works[slot], KERNEL_NS);
   return cudaSuccess;
 }
 
@@ -56,7 +59,14 @@ static int enqueue_badly(const struct stage_plan *plan, const struct stage_call 
   return call->sequence == STAGE_WARM_UP ? cudaSuccess : cudaErrorInvalidConfiguration;
 }
 
+/* Every fifth frame is captured by nobody. */
+static bool differs(const struct stage_plan *plan, uint64_t sequence) {
+  (void)plan;
+  return sequence != STAGE_WARM_UP && sequence % 5 == 4;
+}
+
 static const struct stage_descriptor plus_one = {.name = "plus_one", .prepare = keep, .enqueue = enqueue};
+static const struct stage_descriptor fickle = {.name = "fickle", .prepare = keep, .enqueue = enqueue, .differs = differs};
 static const struct stage_descriptor broken = {.name = "broken", .prepare = keep, .enqueue = enqueue_badly};
 static const struct stage_descriptor cpu_only = {.name = "cpu_only", .prepare = keep};
 
@@ -94,6 +104,7 @@ static void make_chain(const struct stage_descriptor *stage, unsigned state_byte
 
 static void make_program(unsigned slots, const struct stage_descriptor *stage, unsigned state_bytes) {
   make_chain(stage, state_bytes);
+  memset(streams, 0, sizeof streams);
   program = gpu_program_new(device, chain, buffers, slots, &options, &error);
   ck_assert_msg(program != NULL, "%s", error.text);
 }
@@ -107,7 +118,6 @@ static void tear_down(void) {
 
 static bool submit(unsigned slot, uint64_t sequence, bool notify) {
   struct gpu_frame frame = {.sequence = sequence, .restart = sequence == 0, .notify = notify};
-  enqueuing_slot = slot;
   return gpu_submit(program, slot, &frame, &error);
 }
 
@@ -200,6 +210,39 @@ START_TEST(memory_is_pinned_and_unpinned) {
   ck_assert(gpu_memory(device, &available, &total));
   ck_assert_uint_eq(available, 1000);
   ck_assert_uint_eq(total, 2000);
+}
+END_TEST
+
+/* The same for the warm-up, which captures graphs and measures. */
+START_TEST(warm_ups_fail_cleanly_at_every_call) {
+  unsigned alive = fake_alive(), tries = 0;
+  bool warm = false;
+  options.graph = _i % 2 ? GPU_GRAPH_ON : GPU_GRAPH_AUTO;
+  options.timed_one_in = _i % 2 ? 1 : GPU_TIMED_AUTO;
+  options.notify = _i < 2;
+  make_chain(&plus_one, _i % 3 == 0);
+  while (!warm) {
+    memset(streams, 0, sizeof streams);
+    program = gpu_program_new(device, chain, buffers, 2, &options, &error);
+    ck_assert_msg(program != NULL, "%s", error.text);
+    fake_fail(tries++, cudaErrorMemoryAllocation, false);
+    warm = gpu_program_warm_up(program, &error);
+    fake_heal();
+    if (!warm) {
+      ck_assert_int_eq(error.code, cudaErrorMemoryAllocation);
+      ck_assert_str_ne(error.remedy, "");
+    }
+    program = gpu_program_free(program);
+    if (gpu_device_is_dead(device, NULL)) { /* it was a frame that failed: that is the end of it, as ever */
+      tear_down();
+      set_up();
+      make_chain(&plus_one, _i % 3 == 0);
+    } else {
+      ck_assert_uint_eq(fake_alive(), alive);
+    }
+    ck_assert_uint_eq(wakes, 0);
+  }
+  ck_assert_uint_gt(tries, 2 * 12);
 }
 END_TEST
 
@@ -297,7 +340,8 @@ END_TEST
 START_TEST(a_late_function_tells_nothing_of_the_next_frame) {
   fake_set_polling(false);
   make_program(1, &plus_one, 0);
-  ck_assert(submit(0, 0, true));
+  ck_assert(submit(0, 0, false));
+  ck_assert(gpu_arm(program, 0, &error));
   ck_assert_uint_eq(fake_run_stream(streams[0], FRAME_OPERATIONS), FRAME_OPERATIONS);
   ck_assert_int_eq(gpu_told(program, 0), GPU_PENDING);
   ck_assert_int_eq(gpu_ask(program, 0, &error), GPU_DONE);
@@ -334,13 +378,19 @@ START_TEST(arming_launches_one_function) {
 }
 END_TEST
 
-/* A lane at random: slots in order, frames submitted with and without asking, armed, polled; streams at random. Each
- * frame has the right result, uses the state of the one before it, and wakes exactly as often as was asked. */
+/* A lane at random: slots in order, frames submitted with and without asking, armed, polled; streams at random; with
+ * graphs and without, all, some and no frames timed. Each frame has the right result, uses the state of the one before
+ * it, and wakes exactly as often as was asked. */
 START_TEST(any_order_of_streams_gives_the_same_frames) {
-  enum { SLOTS = 4, FRAMES = 5000 };
-  unsigned expected_wakes = 0, seed = (unsigned)_i;
+  static const int timed_one_in[] = {1, GPU_TIMED_NEVER, 4, GPU_TIMED_AUTO};
+  enum { SLOTS = 4, FRAMES = 2000 };
+  unsigned expected_wakes = 0, seed = (unsigned)_i + 1;
   fake_set_seed(seed);
-  make_program(SLOTS, &plus_one, 1);
+  options.graph = (enum gpu_graph_choice)(_i % 3);
+  options.timed_one_in = timed_one_in[_i % 4];
+  options.notify = _i % 2 == 0;
+  make_program(SLOTS, _i % 5 ? &fickle : &plus_one, 1);
+  ck_assert_msg(gpu_program_warm_up(program, &error), "%s", error.text);
   for (unsigned frame = 0; frame < FRAMES + SLOTS; frame++) {
     unsigned slot = frame % SLOTS, done = frame - SLOTS;
     if (frame >= SLOTS) {
@@ -372,6 +422,81 @@ START_TEST(no_stage_copies_in_and_out) {
 }
 END_TEST
 
+/* -- graphs ------------------------------------------------------------------------------------------------------- */
+
+static void make_replaying(unsigned slots, const struct stage_descriptor *stage, unsigned state_bytes, bool notify) {
+  options.graph = GPU_GRAPH_ON;
+  options.notify = notify;
+  make_program(slots, stage, state_bytes);
+  ck_assert_msg(gpu_program_warm_up(program, &error), "%s", error.text);
+  ck_assert(gpu_program_graph(program));
+  ck_assert_uint_eq(wakes, 0);
+}
+
+static unsigned launches_of(uint64_t sequence, bool notify) {
+  unsigned before = fake_graph_launches();
+  ck_assert_msg(submit(0, sequence, notify), "%s", error.text);
+  finish(0);
+  return fake_graph_launches() - before;
+}
+
+/* One launch stands for a frame, and three where it waits for its state in between. */
+START_TEST(a_graph_stands_for_a_frame) {
+  bool notify = _i % 2, has_state = _i / 2;
+  make_replaying(2, &plus_one, has_state, notify);
+  for (unsigned frame = 0; frame < 10; frame++) {
+    inputs[0][1] = (unsigned char)frame;
+    unsigned launches = launches_of(frame, notify);
+    ck_assert_uint_eq(launches, has_state ? frame == 0 ? 0 : 3 : 1); /* the first one empties the state */
+    ck_assert_uint_eq(outputs[0][1], frame + 1);
+    ck_assert_uint_eq(outputs[0][0], !has_state ? inputs[0][0] + 1U : frame == 0 ? 0 : frame - 1);
+  }
+  ck_assert_uint_eq(wakes, notify ? 10 : 0);
+  ck_assert_uint_eq(launches_of(10, !notify), 0); /* it was captured for the other kind of completion */
+}
+END_TEST
+
+START_TEST(frames_that_differ_are_not_replayed) {
+  make_replaying(1, &fickle, 0, false);
+  for (unsigned frame = 0; frame < 20; frame++) {
+    ck_assert_uint_eq(launches_of(frame, false), frame % 5 != 4);
+  }
+}
+END_TEST
+
+START_TEST(what_is_not_replayed_has_no_graphs) {
+  make_program(2, &plus_one, 1);
+  unsigned alive = fake_alive();
+  ck_assert(gpu_program_warm_up(program, &error));
+  ck_assert_uint_eq(fake_alive(), alive);
+  ck_assert_uint_eq(fake_graph_launches(), 0);
+  ck_assert(!gpu_program_graph(program));
+  ck_assert_uint_eq(gpu_program_timed_one_in(program), 1);
+}
+END_TEST
+
+/* Whatever the warm-up found, frames go that way, and what it found is told. */
+START_TEST(the_warm_up_decides) {
+  struct gpu_measured measured;
+  options.graph = GPU_GRAPH_AUTO;
+  options.timed_one_in = GPU_TIMED_AUTO;
+  options.notify = _i;
+  make_program(3, &plus_one, 0);
+  ck_assert_msg(gpu_program_warm_up(program, &error), "%s", error.text);
+  gpu_program_measured(program, &measured);
+  bool is_measured = measured.plain > 0; /* or this machine is so busy that frames took long */
+  ck_assert((measured.graph > 0) == is_measured);
+  ck_assert((measured.untimed > 0) == is_measured);
+  ck_assert((measured.timed > 0) == is_measured);
+  ck_assert(is_measured || (!gpu_program_graph(program) && gpu_program_timed_one_in(program) == 1));
+  ck_assert_int_eq(measured.untimed, gpu_program_graph(program) ? measured.graph : measured.plain);
+  ck_assert(!gpu_program_graph(program) || measured.graph < measured.plain);
+  ck_assert_uint_eq(launches_of(0, _i), gpu_program_graph(program));
+  ck_assert_uint_ge(gpu_program_timed_one_in(program), 1);
+  ck_assert_uint_eq(wakes, (unsigned)_i);
+}
+END_TEST
+
 /* -- times -------------------------------------------------------------------------------------------------------- */
 
 static struct gpu_times times_of(unsigned slot) {
@@ -383,8 +508,11 @@ static struct gpu_times times_of(unsigned slot) {
 }
 
 START_TEST(a_frame_alone_waits_for_nothing) {
-  fake_set_polling(false);
+  options.graph = _i ? GPU_GRAPH_ON : GPU_GRAPH_OFF;
+  options.notify = true;
   make_program(1, &plus_one, 0);
+  ck_assert(gpu_program_warm_up(program, &error));
+  fake_set_polling(false);
   ck_assert(submit(0, 0, true));
   fake_run_all();
   struct gpu_times times = times_of(0);
@@ -396,6 +524,60 @@ START_TEST(a_frame_alone_waits_for_nothing) {
   ck_assert_int_gt(times.told, 0);
   struct gpu_times again = times_of(0); /* reading once more gives the same */
   ck_assert_int_eq(again.h2d, COPY_NS);
+}
+END_TEST
+
+/* How many events a frame records, which is what times cost: none where a callback tells. */
+START_TEST(frames_without_times_record_few_events) {
+  static const struct {
+    int timed_one_in;
+    bool notify;
+    enum gpu_graph_choice graph;
+    unsigned records;
+  } cases[] = {
+      {1, false, GPU_GRAPH_OFF, 4},
+      {1, true, GPU_GRAPH_OFF, 4},
+      {1, false, GPU_GRAPH_ON, 5}, /* those of a graph cannot be polled */
+      {1, true, GPU_GRAPH_ON, 4},
+      {GPU_TIMED_NEVER, false, GPU_GRAPH_OFF, 1},
+      {GPU_TIMED_NEVER, true, GPU_GRAPH_OFF, 0},
+      {GPU_TIMED_NEVER, false, GPU_GRAPH_ON, 1},
+      {GPU_TIMED_NEVER, true, GPU_GRAPH_ON, 0},
+  };
+  struct gpu_times times;
+  options.timed_one_in = cases[_i].timed_one_in;
+  options.graph = cases[_i].graph;
+  options.notify = cases[_i].notify;
+  make_program(1, &plus_one, 0);
+  ck_assert(gpu_program_warm_up(program, &error));
+  unsigned before = fake_records();
+  ck_assert(submit(0, 0, cases[_i].notify));
+  ck_assert_uint_eq(fake_records() - before, cases[_i].records);
+  finish(0);
+  ck_assert(gpu_times(program, 0, &times) == (cases[_i].timed_one_in == 1));
+  ck_assert_uint_eq(gpu_program_timed_one_in(program), cases[_i].timed_one_in == 1 ? 1 : 0);
+}
+END_TEST
+
+/* Some frames are timed and some are not, as time passes; but those for which it is demanded always are. */
+START_TEST(one_frame_in_some_is_timed) {
+  unsigned timed = 0, untimed = 0;
+  struct gpu_times times;
+  options.timed_one_in = 4;
+  make_program(2, &plus_one, 0);
+  ck_assert(gpu_program_warm_up(program, &error));
+  ck_assert_uint_eq(gpu_program_timed_one_in(program), 4);
+  for (uint64_t frame = 0; timed < 20 || untimed < 20; frame++) {
+    bool demanded = frame % 7 == 0;
+    struct gpu_frame request = {.sequence = frame, .timed = demanded};
+    ck_assert(gpu_submit(program, frame % 2, &request, &error));
+    finish(frame % 2);
+    bool has_times = gpu_times(program, frame % 2, &times);
+    ck_assert(has_times || !demanded);
+    ck_assert(!has_times || times.h2d == COPY_NS);
+    timed += has_times && !demanded;
+    untimed += !has_times;
+  }
 }
 END_TEST
 
@@ -476,6 +658,7 @@ Suite *cuda_suite(void) {
   tcase_add_test(group, everything_is_given_back);
   tcase_add_test(group, opening_fails_cleanly_at_every_call);
   tcase_add_test(group, programs_fail_cleanly_at_every_call);
+  tcase_add_loop_test(group, warm_ups_fail_cleanly_at_every_call, 0, 4);
   tcase_add_test(group, a_stage_without_a_kernel_is_refused);
   tcase_add_test(group, memory_is_pinned_and_unpinned);
   tcase_add_test(group, submitting_fails_for_good_at_every_call);
@@ -485,9 +668,15 @@ Suite *cuda_suite(void) {
   tcase_add_test(group, host_functions_outlive_a_program_that_was_given_up);
   tcase_add_test(group, a_late_function_tells_nothing_of_the_next_frame);
   tcase_add_test(group, arming_launches_one_function);
-  tcase_add_loop_test(group, any_order_of_streams_gives_the_same_frames, 1, 6);
+  tcase_add_loop_test(group, any_order_of_streams_gives_the_same_frames, 0, 24);
   tcase_add_test(group, no_stage_copies_in_and_out);
-  tcase_add_test(group, a_frame_alone_waits_for_nothing);
+  tcase_add_loop_test(group, a_graph_stands_for_a_frame, 0, 4);
+  tcase_add_test(group, frames_that_differ_are_not_replayed);
+  tcase_add_test(group, what_is_not_replayed_has_no_graphs);
+  tcase_add_loop_test(group, the_warm_up_decides, 0, 2);
+  tcase_add_loop_test(group, a_frame_alone_waits_for_nothing, 0, 2);
+  tcase_add_loop_test(group, frames_without_times_record_few_events, 0, 8);
+  tcase_add_test(group, one_frame_in_some_is_timed);
   tcase_add_test(group, waiting_for_an_engine_is_not_service);
   tcase_add_test(group, new_anchors_change_no_interval);
   tcase_add_test(group, a_busy_device_keeps_its_anchor);

@@ -1,0 +1,93 @@
+/*
+ * A slot's sequence as CUDA graphs: captured once, when its program is made, and replayed for each frame.
+ *
+ * Buffers, stages and events of a slot never change, so no graph is ever updated. A frame that is enqueued in another way
+ * than most is not replayed: the first one of a session where stages have state, and those that a stage names.
+ */
+#include "gpu/cuda.h"
+
+static bool instantiate(const struct cuda_slot *slot, cudaGraph_t graph, cudaGraphExec_t *result, struct gpu_error *error) {
+  struct gpu_device *device = slot->program->base.device;
+  struct gpu_error other;
+  bool made = CUDA_CALL(device, error, cudaGraphInstantiate, result, graph, 0);
+  bool freed = CUDA_CALL(device, made ? error : &other, cudaGraphDestroy, graph);
+  /* Uploaded now, the first launch on a lane finds it on the device. */
+  return made && freed && CUDA_CALL(device, error, cudaGraphUpload, *result, slot->stream);
+}
+
+/* A capture that has begun must end, or the stream is of no more use. */
+static bool capture(struct cuda_slot *slot, unsigned part, const struct cuda_pass *pass, cudaGraphExec_t *result,
+                    struct gpu_error *error) {
+  struct gpu_device *device = slot->program->base.device;
+  struct gpu_error other;
+  cudaGraph_t graph = NULL;
+  if (!CUDA_CALL(device, error, cudaStreamBeginCapture, slot->stream, cudaStreamCaptureModeThreadLocal)) {
+    return false;
+  }
+  bool enqueued = cuda_sequence_enqueue(slot, part, pass, error);
+  bool ended = CUDA_CALL(device, enqueued ? error : &other, cudaStreamEndCapture, slot->stream, &graph);
+  if (enqueued && ended) {
+    return instantiate(slot, graph, result, error);
+  }
+  if (graph) {
+    (void)CUDA_CALL(device, &other, cudaGraphDestroy, graph);
+  }
+  return false;
+}
+
+static bool capture_slot(struct cuda_slot *slot, bool timed, struct gpu_error *error) {
+  const struct gpu_program *program = &slot->program->base;
+  const struct cuda_pass pass = {
+      .sequence = STAGE_WARM_UP, .notify = program->options.notify, .timed = timed, .captured = true};
+  unsigned parts = cuda_sequence_parts(program->chain);
+  for (unsigned part = 0; part < parts; part++) {
+    if (!capture(slot, part, &pass, &slot->graphs[timed][part], error)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+bool cuda_graph_make(struct cuda_program *program, struct gpu_error *error) {
+  const int one_in = program->base.options.timed_one_in;
+  for (unsigned i = 0; i < program->base.slot_count; i++) {
+    struct cuda_slot *slot = &program->slots[i];
+    if ((one_in != 1 && !capture_slot(slot, false, error)) || (one_in != GPU_TIMED_NEVER && !capture_slot(slot, true, error))) {
+      return false;
+    }
+  }
+  return true;
+}
+
+void cuda_graph_drop(struct gpu_device *device, struct cuda_slot *slot) {
+  struct gpu_error error;
+  for (int timed = 0; timed < 2; timed++) {
+    for (int part = 0; part < CUDA_PARTS; part++) {
+      if (slot->graphs[timed][part]) {
+        (void)CUDA_CALL(device, &error, cudaGraphExecDestroy, slot->graphs[timed][part]);
+        slot->graphs[timed][part] = NULL;
+      }
+    }
+  }
+}
+
+static bool differs(const struct gpu_chain *chain, uint64_t sequence) {
+  for (unsigned i = 0; i < chain->length; i++) {
+    const struct stage_plan *plan = &chain->plans[i];
+    if (plan->stage->differs && plan->stage->differs(plan, sequence)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+bool cuda_graph_replays(const struct cuda_slot *slot, const struct cuda_pass *pass) {
+  const struct cuda_program *program = slot->program;
+  const struct gpu_chain *chain = program->base.chain;
+  return program->base.graph && pass->notify == program->base.options.notify &&
+         !(pass->restart && chain->first_stateful >= 0) && !(program->differs && differs(chain, pass->sequence));
+}
+
+bool cuda_graph_launch(const struct cuda_slot *slot, unsigned part, const struct cuda_pass *pass, struct gpu_error *error) {
+  return CUDA_CALL(slot->program->base.device, error, cudaGraphLaunch, slot->graphs[pass->timed][part], slot->stream);
+}

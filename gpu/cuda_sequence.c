@@ -1,0 +1,108 @@
+/*
+ * What one frame is on its stream, step by step: copy in, stages, copy out, and the host function that tells of it.
+ *
+ * The same steps run at once or are captured into a graph. Around them are events where the frame is timed; those of a
+ * graph are external, so that they are recorded anew at each launch, as outside of graphs.
+ */
+#include "gpu/cuda.h"
+
+#include <stdio.h>
+
+unsigned cuda_sequence_parts(const struct gpu_chain *chain) { return chain->first_stateful < 0 ? 1 : CUDA_PARTS; }
+
+/* The stages of a part are those from `from` up to, but not including, `to`. */
+static void find_stages(const struct gpu_chain *chain, unsigned part, unsigned *from, unsigned *to) {
+  if (chain->first_stateful < 0) {
+    *from = 0;
+    *to = chain->length;
+    return;
+  }
+  const unsigned edges[CUDA_PARTS + 1] = {0, (unsigned)chain->first_stateful, (unsigned)chain->last_stateful + 1,
+                                          chain->length};
+  *from = edges[part];
+  *to = edges[part + 1];
+}
+
+static bool record(const struct cuda_slot *slot, cudaEvent_t event, const struct cuda_pass *pass, struct gpu_error *error) {
+  struct gpu_device *device = slot->program->base.device;
+  if (!pass->timed) {
+    return true;
+  }
+  return pass->captured ? CUDA_CALL(device, error, cudaEventRecordWithFlags, event, slot->stream, cudaEventRecordExternal)
+                        : CUDA_CALL(device, error, cudaEventRecord, event, slot->stream);
+}
+
+static bool copy_in(const struct cuda_slot *slot, const struct cuda_pass *pass, struct gpu_error *error) {
+  const struct cuda_program *program = slot->program;
+  return record(slot, slot->begin, pass, error) &&
+         CUDA_CALL(program->base.device, error, cudaMemcpyAsync, slot->memory + program->layout.buffer[0], slot->buffers.input,
+                   program->base.chain->input_bytes, cudaMemcpyHostToDevice, slot->stream) &&
+         record(slot, slot->copied_in, pass, error);
+}
+
+static bool run_stage(const struct cuda_slot *slot, unsigned index, const struct cuda_pass *pass, struct gpu_error *error) {
+  const struct cuda_program *program = slot->program;
+  const struct chain_layout *layout = &program->layout;
+  const struct stage_plan *plan = &program->base.chain->plans[index];
+  unsigned char *state = program->memory + program->base.slot_count * layout->slot_bytes + layout->state[index];
+  const struct stage_call call = {
+      .input = slot->memory + layout->buffer[index % 2],
+      .output = slot->memory + layout->buffer[(index + 1) % 2],
+      .state = plan->state_bytes > 0 ? state : NULL,
+      .scratch = plan->scratch_bytes > 0 ? slot->memory + layout->scratch : NULL,
+      .sequence = pass->sequence,
+      .restart = pass->restart,
+  };
+  int status = plan->stage->enqueue(plan, &call, slot->stream);
+  if (status == cudaSuccess) {
+    return true;
+  }
+  char what[64];
+  snprintf(what, sizeof what, "stages[%u] (%s)", index, plan->stage->name);
+  cuda_check(program->base.device, (cudaError_t)status, what, error);
+  error->stage = (int)index;
+  return false;
+}
+
+static bool copy_out(const struct cuda_slot *slot, const struct cuda_pass *pass, struct gpu_error *error) {
+  const struct cuda_program *program = slot->program;
+  const struct gpu_chain *chain = program->base.chain;
+  const unsigned char *result = slot->memory + program->layout.buffer[chain->length % 2];
+  return record(slot, slot->computed, pass, error) &&
+         CUDA_CALL(program->base.device, error, cudaMemcpyAsync, slot->buffers.output, result, chain->output_bytes,
+                   cudaMemcpyDeviceToHost, slot->stream) &&
+         record(slot, slot->copied_out, pass, error);
+}
+
+static void CUDART_CB on_done(void *argument) {
+  struct cuda_slot *slot = argument;
+  struct cuda_program *program = slot->program;
+  bool silent = program->silent; /* read before anybody can know that the frame is done */
+  atomic_store(&slot->told, gpu_now());
+  atomic_fetch_add(&slot->returned, 1);
+  /* libuv before 1.53 can lose a wake-up without this fence. */
+  atomic_thread_fence(memory_order_seq_cst);
+  if (!silent) {
+    program->base.options.wake(program->base.options.context);
+  }
+}
+
+bool cuda_sequence_notify(struct cuda_slot *slot, struct gpu_error *error) {
+  return CUDA_CALL(slot->program->base.device, error, cudaLaunchHostFunc, slot->stream, on_done, slot);
+}
+
+bool cuda_sequence_enqueue(struct cuda_slot *slot, unsigned part, const struct cuda_pass *pass, struct gpu_error *error) {
+  const struct gpu_chain *chain = slot->program->base.chain;
+  bool is_last = part + 1 == cuda_sequence_parts(chain);
+  unsigned from, to;
+  find_stages(chain, part, &from, &to);
+  if (part == 0 && !copy_in(slot, pass, error)) {
+    return false;
+  }
+  for (unsigned i = from; i < to; i++) {
+    if (!run_stage(slot, i, pass, error)) {
+      return false;
+    }
+  }
+  return !is_last || (copy_out(slot, pass, error) && (!pass->notify || cuda_sequence_notify(slot, error)));
+}

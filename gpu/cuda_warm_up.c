@@ -1,0 +1,172 @@
+/*
+ * The end of a program's warm-up: graphs are made, and what the options leave to measurement is measured.
+ *
+ * Frames go through all slots back to back, as a saturated lane sends them: step by step and replayed, with events around
+ * the steps and without. Rounds of each take turns and the best one counts, so that other work on the device that comes
+ * and goes decides nothing. Frames that take long are not measured: nothing that is saved on them would show.
+ */
+#include "gpu/cuda.h"
+
+#include <sched.h>
+#include <string.h>
+
+#define ROUND_NS      INT64_C(2000000) /* what a round should take */
+#define LONG_FRAME_NS INT64_C(500000)
+enum { ROUNDS = 4, MAX_FRAMES = 256, POLLS = 64, MAX_ONE_IN = 64 };
+/* A graph is taken if it saves this share, and times may cost that share of the throughput. */
+#define WORTH_A_GRAPH  0.02
+#define TIMES_MAY_COST 0.02
+
+struct trials {
+  bool wanted[2][2]; /* [replayed][timed] */
+  int64_t best[2][2];
+};
+
+/* Callbacks are polled for, since nobody is woken; a fault is found by asking only. */
+static bool await(struct gpu_program *program, unsigned slot, struct gpu_error *error) {
+  int64_t limit = gpu_now() + GPU_WARM_UP_LIMIT_NS;
+  for (unsigned i = 1;; i++) {
+    bool ask = !program->options.notify || i % POLLS == 0;
+    enum gpu_progress progress = ask ? gpu_ask(program, slot, error) : gpu_told(program, slot);
+    if (progress != GPU_PENDING) {
+      return progress == GPU_DONE;
+    }
+    if (i % POLLS == 0 && gpu_now() > limit) {
+      gpu_abandon(program->device, GPU_WARM_UP_HANGS);
+    }
+    if (!ask) {
+      sched_yield();
+    }
+  }
+}
+
+/* Runs that many frames, and gives the time from frame to frame. */
+static bool run(struct gpu_program *program, unsigned frames, int64_t *each, struct gpu_error *error) {
+  const struct gpu_frame frame = {.sequence = STAGE_WARM_UP, .notify = program->options.notify};
+  struct gpu_times times;
+  int64_t begin = gpu_now();
+  for (unsigned i = 0; i < frames + program->slot_count; i++) {
+    unsigned slot = i % program->slot_count;
+    if (i >= program->slot_count && i - program->slot_count < frames) {
+      if (!await(program, slot, error)) {
+        return false;
+      }
+      (void)gpu_times(program, slot, &times); /* reading them is part of what they cost */
+    }
+    if (i < frames && !gpu_submit(program, slot, &frame, error)) {
+      return false;
+    }
+  }
+  *each = frames > 0 ? (gpu_now() - begin) / frames : 0;
+  return true;
+}
+
+static bool run_trial(struct gpu_program *program, bool replayed, bool timed, unsigned frames, struct trials *trials,
+                      struct gpu_error *error) {
+  int64_t each;
+  program->graph = replayed;
+  program->timed_one_in = timed ? 1 : 0;
+  if (!run(program, frames, &each, error)) {
+    return false;
+  }
+  int64_t *best = &trials->best[replayed][timed];
+  *best = *best == 0 || each < *best ? each : *best;
+  return true;
+}
+
+static bool run_round(struct gpu_program *program, unsigned frames, struct trials *trials, struct gpu_error *error) {
+  for (int i = 0; i < 4; i++) {
+    int replayed = i / 2, timed = i % 2;
+    if (trials->wanted[replayed][timed] && !run_trial(program, replayed, timed, frames, trials, error)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+static int64_t longest(const struct trials *trials) {
+  int64_t longest = 1;
+  for (int i = 0; i < 4; i++) {
+    int64_t best = trials->best[i / 2][i % 2];
+    longest = best > longest ? best : longest;
+  }
+  return longest;
+}
+
+static void forget(struct trials *trials) { memset(trials->best, 0, sizeof trials->best); }
+
+/* The first round only warms up, the second says how many frames the others take. */
+static bool measure_all(struct gpu_program *program, bool decides, struct trials *trials, struct gpu_error *error) {
+  unsigned least = 2 * program->slot_count;
+  bool good = run_round(program, program->slot_count, trials, error);
+  forget(trials);
+  if (!good || !decides) {
+    return good;
+  }
+  good = run_round(program, least, trials, error);
+  int64_t wanted = ROUND_NS / longest(trials);
+  bool is_long = longest(trials) > LONG_FRAME_NS;
+  unsigned frames = wanted > MAX_FRAMES ? MAX_FRAMES : wanted > least ? (unsigned)wanted : least;
+  forget(trials);
+  for (int i = 0; i < ROUNDS && good && !is_long; i++) {
+    good = run_round(program, frames, trials, error);
+  }
+  return good;
+}
+
+/* One frame in how many may be timed, so that times cost half of what they may. */
+static unsigned rarity(int64_t untimed, int64_t timed) {
+  double cost = untimed > 0 ? (double)(timed - untimed) / (double)untimed : 0;
+  unsigned one_in = 1;
+  while (cost > TIMES_MAY_COST && one_in < MAX_ONE_IN && cost / one_in > TIMES_MAY_COST / 2) {
+    one_in *= 2;
+  }
+  return one_in;
+}
+
+static void decide(struct gpu_program *program, const struct trials *trials) {
+  const struct gpu_options *options = &program->options;
+  bool timed = options->timed_one_in == 1; /* what most frames are */
+  int64_t plain = trials->best[0][timed], graph = trials->best[1][timed];
+  bool saves = graph > 0 && plain > 0 && (double)graph < (1 - WORTH_A_GRAPH) * (double)plain;
+  program->graph = options->graph == GPU_GRAPH_ON || (options->graph == GPU_GRAPH_AUTO && saves);
+  program->timed_one_in = options->timed_one_in > 0 ? (unsigned)options->timed_one_in : 0;
+  program->measured = (struct gpu_measured){.plain = plain, .graph = graph};
+  if (options->timed_one_in == GPU_TIMED_AUTO) {
+    program->measured.untimed = trials->best[program->graph][0];
+    program->measured.timed = trials->best[program->graph][1];
+    program->timed_one_in = rarity(program->measured.untimed, program->measured.timed);
+  }
+}
+
+static bool settle(struct cuda_program *program, struct gpu_error *error) {
+  struct gpu_program *base = &program->base;
+  const enum gpu_graph_choice graph = base->options.graph;
+  const int one_in = base->options.timed_one_in;
+  const bool graphs[] = {graph != GPU_GRAPH_ON, graph != GPU_GRAPH_OFF};
+  const bool timings[] = {one_in != 1, one_in != GPU_TIMED_NEVER};
+  struct trials trials = {0};
+  for (int i = 0; i < 4; i++) {
+    trials.wanted[i / 2][i % 2] = graphs[i / 2] && timings[i % 2];
+  }
+  bool decides = graph == GPU_GRAPH_AUTO || one_in == GPU_TIMED_AUTO;
+  if ((graphs[1] && !cuda_graph_make(program, error)) || !measure_all(base, decides, &trials, error)) {
+    return false;
+  }
+  decide(base, &trials);
+  for (unsigned i = 0; i < base->slot_count && !base->graph; i++) {
+    cuda_graph_drop(base->device, &program->slots[i]);
+  }
+  return true;
+}
+
+bool cuda_warm_up(struct gpu_program *base, struct gpu_error *error) {
+  struct cuda_program *program = (struct cuda_program *)base;
+  if (!cuda_enter(base->device, error)) {
+    return false;
+  }
+  program->silent = true;
+  bool settled = settle(program, error);
+  program->silent = false;
+  return settled;
+}
