@@ -85,20 +85,22 @@ static enum bound find_bound(const struct diagnosis_figures *figures, const stru
  */
 
 /* Time from frame to frame, for many frames: that of the longest engine, or of a slot's round shared by all slots. */
-static double pace(const struct overlap_work *work) {
-  return larger(overlap_period(work), (overlap_sum(work) + work->turnaround) / work->slots);
-}
+static double pace(const struct overlap_work *work) { return larger(overlap_period(work), overlap_round(work) / work->slots); }
 
 static double measured_pace(const struct diagnosis_figures *figures) { return figures->seconds * 1e6 / figures->frames; }
 
-/* Where the slots are what is short, a round takes as long as was measured, and the turnaround is what the engines leave
- * of it; otherwise it is at least the time until the host takes notice. */
+/* Where the slots are what is short, a round takes as long as was measured, and the turnaround is what engines and host
+ * leave of it; otherwise it is the time until the host takes notice. What the host works on a frame is known of lanes that
+ * sleep where there is nothing to do. */
 static void find_turnaround(const struct diagnosis_figures *figures, enum bound bound, struct overlap_work *work) {
+  bool flows = figures->frames > 0 && figures->seconds > 0;
   work->turnaround = figures->notice;
-  bool saturated = bound <= BOUND_HOST && figures->frames > 0 && figures->seconds > 0;
-  saturated = saturated && !(bound == BOUND_HOST && lane_is_full(figures));
+  if (flows && !figures->spins && figures->lane_share > 0) {
+    work->host = figures->lane_share * measured_pace(figures);
+  }
+  bool saturated = flows && bound <= BOUND_HOST && !(bound == BOUND_HOST && lane_is_full(figures));
   if (saturated && measured_pace(figures) > pace(work) * EXPLAINED) {
-    work->turnaround = larger(work->turnaround, work->slots * measured_pace(figures) - overlap_sum(work));
+    work->turnaround += work->slots * measured_pace(figures) - overlap_round(work);
   }
 }
 
@@ -165,18 +167,18 @@ static void advise_engine(struct diagnosis *diagnosis) {
   advise(diagnosis, improvements[diagnosis->bound_by], gain, "%s %.2f times as many frames", less[diagnosis->bound_by], gain);
 }
 
-/* What the device could take, were it not for the rest: the gain if source or readers had no limit. */
-static double room_on_device(const struct diagnosis_figures *figures, const struct diagnosis *diagnosis) {
-  double least = pace(&diagnosis->work);
+/* How many times as many frames this work allows, were it not for the rest. */
+static double room_for(const struct overlap_work *work, const struct diagnosis_figures *figures) {
+  double least = pace(work);
   return figures->frames > 0 && least > 0 ? larger(1, measured_pace(figures) / least) : 1;
 }
 
 static void advise_outside(const struct diagnosis_figures *figures, struct diagnosis *diagnosis) {
-  double room = room_on_device(figures, diagnosis);
+  double room = room_for(&diagnosis->work, figures);
   if (diagnosis->bound_by == BOUND_READER) {
     advise(diagnosis, IMPROVE_READER, room, "a reader that takes results faster: up to %.3g times as many frames", room);
   } else if (figures->frames > 0) {
-    advise(diagnosis, IMPROVE_NONE, 1, "nothing here: the device could take %.3g times as many frames as the source brings",
+    advise(diagnosis, IMPROVE_NONE, 1, "nothing here: the rest could take %.3g times as many frames as the source brings",
            room);
   } else {
     advise(diagnosis, IMPROVE_NONE, 1, "nothing here: the source brings no frames");
@@ -184,7 +186,9 @@ static void advise_outside(const struct diagnosis_figures *figures, struct diagn
 }
 
 static void advise_lane(const struct diagnosis_figures *figures, struct diagnosis *diagnosis) {
-  double room = room_on_device(figures, diagnosis);
+  struct overlap_work device = diagnosis->work;
+  device.host = 0;
+  double room = room_for(&device, figures);
   advise(diagnosis, IMPROVE_LANE_BYTES, room,
          "fewer bytes for its lane to copy, which is busy %.0f %% of the time: up to %.3g times as many frames",
          100 * figures->lane_share, room);

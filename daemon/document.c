@@ -58,6 +58,7 @@ static json_t *overlap_document(const struct pipeline_snapshot *snapshot) {
   json_object_set_new(document, "improve", json_string(improvement_names[diagnosis->improve]));
   json_object_set_new(document, "slots", json_integer(diagnosis->work.slots));
   json_object_set_new(document, "kernels_at_once", json_integer(diagnosis->work.kernels));
+  json_object_set_new(document, "host_us", number(diagnosis->work.host));
   json_object_set_new(document, "turnaround_us", number(diagnosis->work.turnaround));
   return document;
 }

@@ -45,9 +45,13 @@ enum overlap_engine overlap_longest(const struct overlap_work *work) {
   return longest;
 }
 
-double overlap_period(const struct overlap_work *work) { return occupied(work, overlap_longest(work)); }
+double overlap_period(const struct overlap_work *work) { return later(occupied(work, overlap_longest(work)), work->host); }
 
-double overlap_ideal_speedup(const struct overlap_work *work) { return share(overlap_sum(work), overlap_period(work)); }
+double overlap_round(const struct overlap_work *work) { return overlap_sum(work) + work->turnaround + work->host; }
+
+double overlap_ideal_speedup(const struct overlap_work *work) {
+  return share(overlap_sum(work), occupied(work, overlap_longest(work)));
+}
 
 double overlap_ratio(double wall, double sum) { return wall < sum ? 1 - wall / sum : 0; }
 
@@ -58,6 +62,12 @@ void overlap_start(struct overlap_timeline *timeline, const struct overlap_work 
   if (timeline->work.slots > OVERLAP_MAX_SLOTS) {
     timeline->work.slots = OVERLAP_MAX_SLOTS;
   }
+}
+
+/* When the host is ready with a frame that it may begin at `ready`. */
+static double prepare(double *host_free, double ready, double work) {
+  *host_free = later(*host_free, ready) + work;
+  return *host_free;
 }
 
 static double serve(double *engine_free, double ready, double service, struct overlap_span *span) {
@@ -83,6 +93,7 @@ struct overlap_frame overlap_next(struct overlap_timeline *timeline) {
   struct overlap_frame frame = {.number = timeline->next++};
   frame.slot = (unsigned)(frame.number % slots);
   double ready = work->slots != OVERLAP_UNLIMITED ? timeline->slot_free[frame.slot] : 0;
+  ready = prepare(&timeline->host_free, ready, work->host);
   ready = serve(&timeline->copy_in_free, ready, work->service[OVERLAP_H2D], &frame.spans[OVERLAP_H2D]);
   ready = serve(first_free(timeline->kernel_free, kernels_of(work)), ready, work->service[OVERLAP_KERNEL],
                 &frame.spans[OVERLAP_KERNEL]);

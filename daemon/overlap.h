@@ -4,8 +4,9 @@
  *
  * The model: three engines in a row (copy in, kernel, copy out), each serving one frame at a time, in order; the kernel's may
  * serve several (CPU workers). A slot carries one frame at a time: its next copy in waits for its last copy out, and for the
- * turnaround, in which the host takes notice. Frames take the slots in turn and are there from the start. Times are in any
- * one unit, and never negative.
+ * turnaround, in which the host takes notice. Before its copy in a frame takes some work of the host, whose one thread does
+ * that for one frame at a time. Frames take the slots in turn and are there from the start. Times are in any one unit, and
+ * never negative.
  */
 #ifndef FRAMED_DAEMON_OVERLAP_H
 #define FRAMED_DAEMON_OVERLAP_H
@@ -32,7 +33,8 @@ enum { OVERLAP_MAX_SLOTS = 64, OVERLAP_UNLIMITED = 0 };
 struct overlap_work {
   double service[OVERLAP_ENGINES]; /* of one frame, or of one chunk of it */
   unsigned kernels;                /* that run at once; 0 counts as 1, more than OVERLAP_MAX_SLOTS as that */
-  double turnaround;               /* from a slot's copy out to its next copy in, at least */
+  double turnaround;               /* from a slot's copy out until the host may take it again */
+  double host;                     /* the host's own work on a frame */
   unsigned slots;                  /* 1 to OVERLAP_MAX_SLOTS, or OVERLAP_UNLIMITED: no frame ever waits for a slot */
 };
 
@@ -42,9 +44,13 @@ struct overlap_work {
 double overlap_sum(const struct overlap_work *work);
 /* The engine that can take the fewest frames a second: the one with the longest service, the first of equals. */
 enum overlap_engine overlap_longest(const struct overlap_work *work);
-/* The least time between two frames that any number of slots allows: the longest service, of kernels as many at once. */
+/* The least time between two frames that any number of slots allows: the longest service, of kernels as many at once, or the
+ * host's work. */
 double overlap_period(const struct overlap_work *work);
-/* How much faster than one engine after the other many frames can go at best: sum / period. 1 if there is no work. */
+/* From a slot's copy in to its next one, if it waits for no engine: all service times, turnaround and host. */
+double overlap_round(const struct overlap_work *work);
+/* How much faster than one engine after the other many frames can go at best: the sum over the longest service, whatever
+ * the host does. 1 if there is no work. */
 double overlap_ideal_speedup(const struct overlap_work *work);
 /* The share of the service times that was hidden behind others: 1 - wall / sum; 0 where nothing was, as when the wall also
  * had pauses in it. */
@@ -65,7 +71,7 @@ struct overlap_frame {
 struct overlap_timeline { /* to start by overlap_start(); its fields are overlap.c's own */
   struct overlap_work work;
   uint64_t next;
-  double copy_in_free, copy_out_free;
+  double host_free, copy_in_free, copy_out_free;
   double kernel_free[OVERLAP_MAX_SLOTS], slot_free[OVERLAP_MAX_SLOTS];
 };
 

@@ -24,7 +24,7 @@ _framectl() {
       if [[ $before == --from ]]; then
         mapfile -t COMPREPLY < <(compgen -W "$(_framectl_pipelines "${socket[@]}")" -- "$word")
       else
-        mapfile -t COMPREPLY < <(compgen -W "--json --h2d --kernel --d2h --chunks --frames --slots --turnaround --from" -- "$word")
+        mapfile -t COMPREPLY < <(compgen -W "--json --h2d --kernel --d2h --chunks --frames --slots --turnaround --host --from" -- "$word")
       fi
       ;;
     trace)

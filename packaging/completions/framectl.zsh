@@ -22,6 +22,7 @@ _framectl() {
     '--kernel[plan\: time of the kernel]:time' \
     '--d2h[plan\: time of the copy out]:time' \
     '--turnaround[plan\: time of the host between two frames of a slot]:time' \
+    '--host[plan\: the host'\''s own work on a frame]:time' \
     '--slots[plan\: number of slots]:number' \
     '--chunks[plan\: pieces that the work is cut into]:number' \
     '--from[plan\: pipeline whose measured times are taken]:pipeline:_framectl_pipelines' \

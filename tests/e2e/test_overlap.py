@@ -12,7 +12,7 @@ from harness import FRAMECTL, Background, Daemon, environment, limit, numbered, 
 
 SIZE = 65536
 FORMAT = {"dtype": "uint8", "shape": [SIZE]}
-KEYS = {"ratio", "speedup", "ideal_speedup", "bound_by", "advice", "improve", "gain", "slots", "kernels_at_once", "turnaround_us"}
+KEYS = {"ratio", "speedup", "ideal_speedup", "bound_by", "advice", "improve", "gain", "slots", "kernels_at_once", "turnaround_us", "host_us"}
 
 
 def framectl(place, *arguments, seconds=20):

@@ -7,7 +7,17 @@
 #include "tools/framectl/problem.h"
 
 /* Options of `plan`, as they stand on the command line. */
-enum plan_option { PLAN_H2D, PLAN_KERNEL, PLAN_D2H, PLAN_TURNAROUND, PLAN_SLOTS, PLAN_CHUNKS, PLAN_FROM, PLAN_OPTIONS };
+enum plan_option {
+  PLAN_H2D,
+  PLAN_KERNEL,
+  PLAN_D2H,
+  PLAN_TURNAROUND,
+  PLAN_HOST,
+  PLAN_SLOTS,
+  PLAN_CHUNKS,
+  PLAN_FROM,
+  PLAN_OPTIONS
+};
 
 struct invocation {
   const char *socket;             /* of the daemon */

@@ -37,6 +37,7 @@ static const struct {
     [OPTION_PLAN + PLAN_KERNEL] = {"kernel", "TIME"},
     [OPTION_PLAN + PLAN_D2H] = {"d2h", "TIME"},
     [OPTION_PLAN + PLAN_TURNAROUND] = {"turnaround", "TIME"},
+    [OPTION_PLAN + PLAN_HOST] = {"host", "TIME"},
     [OPTION_PLAN + PLAN_SLOTS] = {"slots", "N"},
     [OPTION_PLAN + PLAN_CHUNKS] = {"chunks", "N"},
     [OPTION_PLAN + PLAN_FROM] = {"from", "PIPELINE"},
@@ -97,8 +98,9 @@ static const struct command {
      "  --chunks N     the times are of one piece of work that is cut into N chunks\n"
      "  --frames N     the times are of each of N frames (default: 1000)\n"
      "  --slots N      2 is ping-pong (the default), up to 64\n"
-     "  --turnaround TIME   how long the host keeps a slot between its copy out and its next copy in (default: 0us)\n"
-     "  --from PIPELINE     take times, slots and turnaround as a running daemon measured them in the last ten seconds",
+     "  --turnaround TIME   how long the host keeps a slot between its copy out and its next frame (default: 0us)\n"
+     "  --host TIME         the host's own work on a frame, by one thread (default: 0us)\n"
+     "  --from PIPELINE     take times and slots as a running daemon measured them in the last ten seconds",
      command_plan},
     {"doctor", "[PIPELINE]", TAKES(OPTION_JSON), "say what bounds the pipelines, and what could be better",
      "Names for each pipeline what everything else waits for, and the one change that would help most with what it would win,\n"

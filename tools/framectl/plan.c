@@ -17,8 +17,8 @@
 enum { MAX_FRAMES = 1000000, STEADY_FRAMES = 1000, DEFAULT_SLOTS = 2, DEFAULT_COLUMNS = 100, MAX_COLUMNS = 200 };
 
 static const char *const option_names[PLAN_OPTIONS] = {
-    [PLAN_H2D] = "--h2d",     [PLAN_KERNEL] = "--kernel", [PLAN_D2H] = "--d2h",   [PLAN_TURNAROUND] = "--turnaround",
-    [PLAN_SLOTS] = "--slots", [PLAN_CHUNKS] = "--chunks", [PLAN_FROM] = "--from",
+    [PLAN_H2D] = "--h2d",   [PLAN_KERNEL] = "--kernel", [PLAN_D2H] = "--d2h",       [PLAN_TURNAROUND] = "--turnaround",
+    [PLAN_HOST] = "--host", [PLAN_SLOTS] = "--slots",   [PLAN_CHUNKS] = "--chunks", [PLAN_FROM] = "--from",
 };
 
 /* -- the command line -------------------------------------------------------------------------------------------------- */
@@ -66,7 +66,8 @@ static bool read_times(const struct invocation *invocation, struct overlap_work 
       return false;
     }
   }
-  return read_time(invocation, PLAN_TURNAROUND, &work->turnaround, problem);
+  return read_time(invocation, PLAN_TURNAROUND, &work->turnaround, problem) &&
+         read_time(invocation, PLAN_HOST, &work->host, problem);
 }
 
 static bool read_frames(const struct invocation *invocation, struct plan_request *request, struct problem *problem) {
@@ -104,6 +105,7 @@ static bool take_measured(const struct pipeline_view *view, struct plan_request 
     request->work.service[engine] = view->latency[steps[engine]].mean;
   }
   request->work.turnaround = view->overlap.turnaround_us;
+  request->work.host = view->overlap.host_us;
   request->work.kernels = (unsigned)view->overlap.kernels_at_once;
   request->work.slots = view->overlap.slots < OVERLAP_MAX_SLOTS ? (unsigned)view->overlap.slots : OVERLAP_MAX_SLOTS;
   return true;

@@ -24,6 +24,9 @@ static void print_work(FILE *out, const struct plan_request *request) {
   if (work->turnaround > 0) {
     fprintf(out, "turnaround %s, ", text_duration(text, work->turnaround));
   }
+  if (work->host > 0) {
+    fprintf(out, "host %s, ", text_duration(text, work->host));
+  }
   fprintf(out, "each of %" PRIu64 " %s%s on %u slot%s\n\n", request->frames, unit_of(request), request->frames == 1 ? "" : "s",
           work->slots, work->slots == 1 ? "" : "s");
 }
@@ -102,10 +105,10 @@ bool plan_report_text(FILE *out, const struct plan_request *request, unsigned co
 
 static json_t *work_json(const struct plan_request *request) {
   const struct overlap_work *work = &request->work;
-  return json_pack("{s:f, s:f, s:f, s:f, s:i, s:i, s:I}", "h2d_us", work->service[OVERLAP_H2D], "kernel_us",
+  return json_pack("{s:f, s:f, s:f, s:f, s:f, s:i, s:i, s:I}", "h2d_us", work->service[OVERLAP_H2D], "kernel_us",
                    work->service[OVERLAP_KERNEL], "d2h_us", work->service[OVERLAP_D2H], "turnaround_us", work->turnaround,
-                   "kernels_at_once", work->kernels > 0 ? (int)work->kernels : 1, "slots", (int)work->slots,
-                   request->is_cut ? "chunks" : "frames", (json_int_t)request->frames);
+                   "host_us", work->host, "kernels_at_once", work->kernels > 0 ? (int)work->kernels : 1, "slots",
+                   (int)work->slots, request->is_cut ? "chunks" : "frames", (json_int_t)request->frames);
 }
 
 static json_t *slots_json(const struct plan_request *request) {

@@ -59,6 +59,7 @@ static struct overlap_view view_overlap(const json_t *overlap) {
                                .speedup = number_of(overlap, "speedup"),
                                .ideal_speedup = number_of(overlap, "ideal_speedup"),
                                .gain = number_of(overlap, "gain"),
+                               .host_us = number_of(overlap, "host_us"),
                                .turnaround_us = number_of(overlap, "turnaround_us"),
                                .bound_by = text_of(overlap, "bound_by"),
                                .advice = text_of(overlap, "advice"),

@@ -23,7 +23,7 @@ struct latency_view { /* microseconds */
 };
 
 struct overlap_view { /* of the last ten seconds */
-  double ratio, speedup, ideal_speedup, gain, turnaround_us;
+  double ratio, speedup, ideal_speedup, gain, turnaround_us, host_us;
   const char *bound_by, *advice, *improve;
   uint64_t slots; /* that can be on the device at once, of all sessions */
   uint64_t kernels_at_once;

@@ -166,6 +166,16 @@ START_TEST(timing_some_frames_is_enough) {
 }
 END_TEST
 
+/* Of each 150 us the lane works 120: with the third slot it is what is longest. */
+START_TEST(a_slot_wins_no_more_than_its_lane_can_carry) {
+  struct diagnosis_figures figures = full(60, 60, 60, 2, 150);
+  figures.lane_share = 0.8;
+  struct diagnosis diagnosis = diagnosis_of(&figures);
+  ck_assert_double_eq_tol(diagnosis.work.host, 120, EPSILON);
+  expect_advice(&diagnosis, IMPROVE_SLOTS, "slots: 3", 1.25);
+}
+END_TEST
+
 /* Of four slots two are kept back for frames that can still be dropped. */
 START_TEST(slots_that_are_kept_back_do_not_overlap) {
   struct diagnosis_figures figures = full(100, 100, 100, 2, 150);
@@ -212,6 +222,7 @@ Suite *diagnosis_suite(void) {
   tcase_add_test(cases, a_full_lane_is_the_host);
   tcase_add_test(cases, without_frames_the_moment_decides);
   tcase_add_test(cases, timing_some_frames_is_enough);
+  tcase_add_test(cases, a_slot_wins_no_more_than_its_lane_can_carry);
   tcase_add_test(cases, slots_that_are_kept_back_do_not_overlap);
   tcase_add_test(cases, sessions_share_the_device);
   tcase_add_test(cases, names_are_those_of_the_engines);

@@ -102,6 +102,22 @@ START_TEST(the_turnaround_is_part_of_a_slots_cycle) {
 }
 END_TEST
 
+/* The host's thread prepares one frame at a time, and is what is longest here. */
+START_TEST(the_host_serves_one_frame_at_a_time) {
+  struct overlap_work work = work_of(1, 1, 1, 4);
+  work.host = 2;
+  struct overlap_timeline timeline;
+  overlap_start(&timeline, &work);
+  expect_frame(&timeline, 0, (double[]){2, 3, 3, 4, 4, 5});
+  expect_frame(&timeline, 1, (double[]){4, 5, 5, 6, 6, 7});
+  expect_frame(&timeline, 2, (double[]){6, 7, 7, 8, 8, 9});
+  ck_assert_double_eq_tol(overlap_period(&work), 2, EPSILON);
+  ck_assert_double_eq_tol(overlap_round(&work), 5, EPSILON);
+  ck_assert_double_eq_tol(overlap_ideal_speedup(&work), 3, EPSILON);
+  ck_assert_uint_eq(overlap_plan(&work, 100).slots_for_bound, 3);
+}
+END_TEST
+
 START_TEST(many_frames_go_at_the_pace_of_the_longest_engine) {
   const struct overlap_work balanced = work_of(2, 2, 2, 3), unbalanced = work_of(1, 5, 1, 3);
   ck_assert_double_eq_tol(overlap_plan(&balanced, 1000).wall, 6 + 999 * 2, 1e-6);
@@ -170,6 +186,7 @@ Suite *overlap_suite(void) {
   tcase_add_test(cases, one_frame_cannot_overlap);
   tcase_add_test(cases, kernels_may_run_at_once);
   tcase_add_test(cases, the_turnaround_is_part_of_a_slots_cycle);
+  tcase_add_test(cases, the_host_serves_one_frame_at_a_time);
   tcase_add_test(cases, many_frames_go_at_the_pace_of_the_longest_engine);
   tcase_add_loop_test(cases, no_timeline_breaks_the_rules, 0, 84);
   tcase_add_test(cases, the_ratio_is_the_hidden_share);

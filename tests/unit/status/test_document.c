@@ -72,6 +72,7 @@ START_TEST(says_what_a_pipeline_does) {
   ck_assert_double_eq(number_at(cam0, "slots"), 4);
   ck_assert_double_eq(number_at(cam0, "overlap/slots"), 3);
   ck_assert_double_eq(number_at(cam0, "overlap/turnaround_us"), 12);
+  ck_assert_double_eq(number_at(cam0, "overlap/host_us"), 3);
   ck_assert_str_eq(text_at(cam0, "formats/input"), "gray 640x480");
   ck_assert_str_eq(text_at(cam0, "source/socket"), "/run/framed/cam0.sock");
   ck_assert_str_eq(text_at(cam0, "source/protocol"), "raw");

@@ -15,7 +15,7 @@ static const char document_text[] =
     "'throughput': {'fps': 59.9, 'in_bytes_per_s': 18.5, 'out_bytes_per_s': 4, 'window_s': 10},"
     "'overlap': {'ratio': 0.48, 'speedup': 1.93, 'ideal_speedup': 1.96, 'bound_by': 'd2h', 'advice': 'less', 'gain': 1.2, "
     "'improve': 'bytes_out',"
-    "'slots': 3, 'kernels_at_once': 1, 'turnaround_us': 12.5},"
+    "'slots': 3, 'kernels_at_once': 1, 'turnaround_us': 12.5, 'host_us': 4},"
     "'latency_us': {'total': {'p50': 310, 'p99': 480.5, 'p999': 900, 'max': 1200, 'mean': 320, 'count': 599}}}, 'cam1': {}}}";
 
 static json_t *document;
@@ -62,6 +62,7 @@ START_TEST(figures_come_from_their_keys) {
   ck_assert_uint_eq(view.latency[STEP_H2D].count, 0);
   ck_assert_double_eq(view.overlap.ratio + view.overlap.speedup + view.overlap.ideal_speedup, 0.48 + 1.93 + 1.96);
   ck_assert_double_eq(view.overlap.turnaround_us, 12.5);
+  ck_assert_double_eq(view.overlap.host_us, 4);
   ck_assert_double_eq(view.overlap.gain, 1.2);
   ck_assert_uint_eq(view.overlap.slots * 10 + view.overlap.kernels_at_once, 31);
   ck_assert_str_eq(view.overlap.bound_by, "d2h");
