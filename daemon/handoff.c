@@ -38,6 +38,10 @@ bool handoff_collect(struct handoff *handoff) {
 
 bool handoff_may_wait(struct handoff *handoff) { return ring_may_sleep(&handoff->back); }
 
+void handoff_order(struct handoff *handoff) { atomic_fetch_add(&handoff->orders, 1); }
+
+bool handoff_has_obeyed(const struct handoff *handoff) { return atomic_load(&handoff->orders) == 0; }
+
 /* -- the sink's lane ---------------------------------------------------------------------------------------------- */
 
 bool handoff_take(struct handoff *handoff, struct slot **slot, struct frame *frame) {
@@ -58,6 +62,11 @@ void handoff_settle(struct handoff *handoff, const struct slot *slot, enum fate 
 
 void handoff_release(struct handoff *handoff, const struct slot *slot) {
   ring_push(&handoff->back, slot->index * WORDS + RELEASED);
+}
+
+void handoff_obeyed(struct handoff *handoff) {
+  atomic_fetch_sub(&handoff->orders, 1);
+  lane_wake(handoff->back.lane, handoff->back.runner);
 }
 
 bool handoff_may_rest(struct handoff *handoff) { return ring_may_sleep(&handoff->there); }

@@ -24,6 +24,7 @@ struct handoff {
   struct road *road;
   struct parcel parcels[GPU_MAX_SLOTS]; /* by the slot's index */
   struct ring there, back;
+  atomic_uint orders; /* of the session to the sink, and not carried out yet */
 };
 
 /* Makes the road hand its results over. Before either lane knows of it. */
@@ -38,6 +39,10 @@ bool handoff_collect(struct handoff *handoff);
 /* Whether the session may go without a turn until the next one comes back. */
 bool handoff_may_wait(struct handoff *handoff);
 
+/* An order goes to the sink's lane. It is on its way until the sink has obeyed. */
+void handoff_order(struct handoff *handoff);
+bool handoff_has_obeyed(const struct handoff *handoff);
+
 /* -- [sink's lane] ---------------------------------------------------------------------------------------------- */
 
 /* The next slot and its frame; false: none now. */
@@ -46,6 +51,8 @@ bool handoff_take(struct handoff *handoff, struct slot **slot, struct frame *fra
 void handoff_settle(struct handoff *handoff, const struct slot *slot, enum fate fate, int64_t now);
 /* The slot's memory is no longer needed: once, after its frame's fate. */
 void handoff_release(struct handoff *handoff, const struct slot *slot);
+/* One order is carried out, which gives the session a turn. */
+void handoff_obeyed(struct handoff *handoff);
 /* Whether the sink may go without a turn until the next offer. */
 bool handoff_may_rest(struct handoff *handoff);
 

@@ -60,6 +60,7 @@ static bool make_sessions(struct intake *intake, const struct intake_setup *setu
   for (unsigned i = 0; i < intake->count; i++) {
     session.index = i;
     session.lane = setup->lanes[i];
+    session.sink_lane = setup->sink_lanes[i];
     intake->seats[i].producer.fd = -1;
     intake->seats[i].session = session_new(&session, failure);
     if (!intake->seats[i].session) {

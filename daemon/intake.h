@@ -15,8 +15,9 @@ struct intake;
 
 struct intake_setup {
   uv_loop_t *loop;
-  struct session_setup session; /* of each session, but for `index` and `lane` */
-  struct lane **lanes;          /* one for each seat; copied */
+  struct session_setup session; /* of each session, but for `index` and the lanes */
+  struct lane **lanes;          /* one for each seat, */
+  struct lane **sink_lanes;     /* and for its own sink, if it replies and that is on another one: else NULL */
   bool inherits;                /* the listener comes later, from another intake */
 };
 

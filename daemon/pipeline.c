@@ -30,27 +30,28 @@ static bool negotiate(struct pipeline *pipeline, struct failure *failure) {
   return true;
 }
 
-/* Large results that nobody may miss are written on a lane of their own choice. */
+/* Large results that nobody may miss are written on another lane. */
 static bool emits_apart(const struct pipeline *pipeline) {
   const struct config_sink *sink = &pipeline->config->sink;
-  bool lossless = sink->endpoint == CONFIG_FILE || (sink->endpoint == CONFIG_SOCKET && sink->overload == CONFIG_SINK_BLOCK);
+  bool lossless = sink->endpoint != CONFIG_SOCKET || sink->overload == CONFIG_SINK_BLOCK;
   return lossless && placement_parts(pipeline->result_bytes, engine_lanes(pipeline->setup.engine));
 }
 
 static bool place(struct pipeline *pipeline, struct failure *failure) {
   unsigned count = pipeline->config->source.clients;
   pipeline->lanes = calloc(count, sizeof(struct lane *));
+  pipeline->sink_lanes = calloc(count, sizeof(struct lane *));
   pipeline->meter = meter_new();
-  if (!pipeline->lanes || !pipeline->meter) {
+  if (!pipeline->lanes || !pipeline->sink_lanes || !pipeline->meter) {
     return out_of_memory(failure);
   }
   bool apart = emits_apart(pipeline);
   pipeline->frame_bytes += apart ? 0 : pipeline->result_bytes;
   for (unsigned i = 0; i < count; i++) {
     pipeline->lanes[i] = engine_place(pipeline->setup.engine, pipeline->frame_bytes);
-  }
-  if (apart) {
-    pipeline->sink_lane = engine_place_apart(pipeline->setup.engine, pipeline->lanes[0], pipeline->result_bytes);
+    if (apart) {
+      pipeline->sink_lanes[i] = engine_place_apart(pipeline->setup.engine, pipeline->lanes[i], pipeline->result_bytes);
+    }
   }
   return true;
 }
@@ -90,7 +91,7 @@ static bool make_outlet(struct pipeline *pipeline, bool inherits, struct failure
   }
   const struct outlet_setup setup = {.loop = pipeline->setup.loop,
                                      .sink = {.config = pipeline->config,
-                                              .lane = pipeline->sink_lane ? pipeline->sink_lane : pipeline->lanes[0],
+                                              .lane = pipeline->sink_lanes[0] ? pipeline->sink_lanes[0] : pipeline->lanes[0],
                                               .control = pipeline->setup.control,
                                               .listener = pipeline_on_sink_event,
                                               .context = pipeline,
@@ -114,6 +115,7 @@ static bool make_intake(struct pipeline *pipeline, struct gpu_device *device, bo
                   .device_completion = engine_completion(pipeline->setup.engine, pipeline->config->device),
                   .sink = pipeline->outlet ? outlet_sink(pipeline->outlet) : NULL},
       .lanes = pipeline->lanes,
+      .sink_lanes = pipeline->sink_lanes,
       .inherits = inherits};
   pipeline->intake = intake_new(&setup, failure);
   return pipeline->intake;
@@ -189,19 +191,25 @@ void pipeline_release(struct pipeline *pipeline) {
   pipeline->outlet = outlet_free(pipeline->outlet);
 }
 
+static void unplace(struct pipeline *pipeline) {
+  struct engine *engine = pipeline->setup.engine;
+  for (unsigned i = 0; pipeline->lanes && i < pipeline->config->source.clients && pipeline->lanes[i]; i++) {
+    engine_unplace(engine, pipeline->lanes[i], pipeline->frame_bytes);
+    if (pipeline->sink_lanes[i]) {
+      engine_unplace(engine, pipeline->sink_lanes[i], pipeline->result_bytes);
+    }
+  }
+}
+
 struct pipeline *pipeline_free(struct pipeline *pipeline) {
   if (!pipeline) {
     return NULL;
   }
-  for (unsigned i = 0; pipeline->lanes && i < pipeline->config->source.clients && pipeline->lanes[i]; i++) {
-    engine_unplace(pipeline->setup.engine, pipeline->lanes[i], pipeline->frame_bytes);
-  }
-  if (pipeline->sink_lane) {
-    engine_unplace(pipeline->setup.engine, pipeline->sink_lane, pipeline->result_bytes);
-  }
+  unplace(pipeline);
   gpu_chain_free(pipeline->chain);
   meter_free(pipeline->meter);
   free(pipeline->lanes);
+  free(pipeline->sink_lanes);
   free(pipeline);
   return NULL;
 }

@@ -20,7 +20,7 @@ struct pipeline {
   struct frame_format input;
   size_t result_bytes, frame_bytes; /* of one result; what each seat's lane is loaded with for a frame */
   struct lane **lanes;              /* one for each seat */
-  struct lane *sink_lane;           /* NULL: that of the first seat */
+  struct lane **sink_lanes;         /* the same for what a seat's results go to; NULL: its own lane */
   struct intake *intake;
   struct outlet *outlet; /* NULL: it replies */
   struct drains drains;

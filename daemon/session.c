@@ -174,9 +174,8 @@ static void finish_source(struct session *session) {
     if (road_in_flight(&session->road) > 0 && !session->stopping && !session->road.device_dead) {
       return;
     }
-    sink_detach_here(session->sink);
-    if (!sink_is_empty(session->sink)) {
-      return; /* session_on_client_gone() asks for a turn */
+    if (!session_detach_client(session)) {
+      return; /* there will be a turn when it is */
     }
   }
   source_close(&session->source);
@@ -186,19 +185,6 @@ void session_on_source_closed(struct source *source) {
   struct session *session = (struct session *)((char *)source - offsetof(struct session, source));
   session->client_gone = false;
   session_tell_detached(session, source->reason, source->text);
-  lane_schedule(&session->runner);
-}
-
-/* The client of a `reply` session left, or its handle is closed now. */
-void session_on_client_gone(void *context, const char *why) {
-  struct session *session = context;
-  if (session->source.state == SOURCE_OPEN || (session->source.state == SOURCE_ENDED && !sink_is_empty(session->sink))) {
-    if (session->source.state == SOURCE_OPEN) {
-      source_end(&session->source, DETACH_CLIENT_GONE, "it takes no more results%s%s", why[0] ? ": " : "", why);
-    }
-    session->client_gone = true;
-    sink_discard(session->sink, FATE_CLIENT_GONE, clock_now());
-  }
   lane_schedule(&session->runner);
 }
 
@@ -229,14 +215,9 @@ static bool finish_stop(struct session *session) {
       slot_count(ring, SLOT_RUNNING) > 0 || slot_count(ring, SLOT_EMITTING) > 0) {
     return false;
   }
-  if (session->is_reply) {
-    sink_detach_here(session->sink);
-    if (!sink_is_empty(session->sink)) {
-      return false;
-    }
-    lane_leave(&session->sink->runner);
+  if (session->is_reply && !session_detach_client(session)) {
+    return false;
   }
-  lane_leave(&session->runner);
-  session_tell_stopped(session);
+  session_leave(session);
   return true;
 }

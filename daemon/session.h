@@ -67,7 +67,8 @@ struct session_setup {
   const struct gpu_chain *chain; /* outlives the session */
   int64_t gpu_timeout_ns;
   _Atomic int64_t *device_completion; /* CLOCK_MONOTONIC ns of the device's last completion, shared by all its sessions */
-  struct sink *sink;                  /* on any lane; NULL with a `reply` sink: the session makes its own */
+  struct sink *sink;                  /* on any lane; NULL with a `reply` sink: the session makes its own, */
+  struct lane *sink_lane;             /* on this lane; NULL: on its own */
 };
 
 /* Makes arena, device program and slots, and runs a warm-up frame through each. Blocks: for a set-up thread. */

@@ -58,12 +58,14 @@ static bool make_sink(struct session *session, const struct frame_format *output
   session->sink = setup->sink;
   session->is_reply = setup->sink == NULL;
   if (session->is_reply) {
-    struct sink_setup own = {.config = setup->config, .lane = setup->lane, .control = setup->control, .output = output};
+    struct lane *lane = setup->sink_lane ? setup->sink_lane : setup->lane;
+    struct sink_setup own = {.config = setup->config, .lane = lane, .control = setup->control, .output = output};
     session->sink = sink_new_reply(&own, session_on_client_gone, session, failure);
-  } else if (setup->sink->lane != setup->lane) {
+  }
+  if (session->sink && session->sink->lane != setup->lane) {
     handoff_init(&session->handoff, &session->road);
     ring_init(&session->handoff.back, setup->lane, &session->runner);
-    sink_join_handoff(setup->sink, &session->handoff);
+    sink_join_handoff(session->sink, &session->handoff);
   }
   return session->sink != NULL;
 }

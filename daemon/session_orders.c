@@ -94,7 +94,7 @@ static void run_attach(struct message *message) {
   if (session->is_reply) {
     struct reader *reader = session->attach_reader;
     session->attach_reader = NULL;
-    sink_attach_here(session->sink, reader);
+    session_attach_client(session, reader);
   }
   if (session->stopping) {
     source_end(&session->source, DETACH_STOPPED, "the pipeline ends");

@@ -35,8 +35,13 @@ struct session {
   struct sink *sink;
   struct handoff handoff; /* if the sink is on another lane */
   bool is_reply;
-  bool client_gone; /* reply: the client takes no more results */
-  bool idle_owed;   /* held, and SESSION_IDLE was not told yet */
+  /* reply: see session_reply.c */
+  bool client_there;    /* its handle is not closed yet */
+  bool client_gone;     /* it takes no more results */
+  bool client_detached; /* the sink was told to let it go */
+  char client_text[128];
+  struct order client_left, client_closed, leave_order;
+  bool idle_owed; /* held, and SESSION_IDLE was not told yet */
   bool stopping;
   bool fault_told;
   int64_t ticked;
@@ -61,9 +66,19 @@ struct session {
 bool session_turn(struct runner *runner);
 void session_tick(struct runner *runner, int64_t now);
 
-/* [lane] The source has given its descriptor back; the client of `reply` left, or its handle is closed now. */
+/* [lane] The source has given its descriptor back. */
 void session_on_source_closed(struct source *source);
-void session_on_client_gone(void *session, const char *why);
+
+/* -- session_reply.c --------------------------------------------------------------------------------------------- */
+
+/* [sink's lane] The client of `reply` left, or its handle is closed now. */
+void session_on_client_gone(void *session, bool closed, const char *why);
+/* [lane] The client comes with its producer. */
+void session_attach_client(struct session *session, struct reader *reader);
+/* [lane] Lets it go; true once it is gone and all that the sink was told is done. Until then a turn will come. */
+bool session_detach_client(struct session *session);
+/* [lane] Takes the session and a sink of its own off their lanes and tells SESSION_STOPPED; it may be freed from then on. */
+void session_leave(struct session *session);
 
 /* [lane] Events for the control loop. */
 void session_tell_detached(struct session *session, enum detach_reason reason, const char *text);

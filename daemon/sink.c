@@ -68,8 +68,7 @@ struct sink *sink_new(const struct sink_setup *setup, struct failure *failure) {
   return sink;
 }
 
-struct sink *sink_new_reply(const struct sink_setup *setup, void (*gone)(void *session, const char *why), void *session,
-                            struct failure *failure) {
+struct sink *sink_new_reply(const struct sink_setup *setup, sink_gone *gone, void *session, struct failure *failure) {
   struct sink *sink = sink_new(setup, failure);
   if (sink) {
     sink->gone = gone;
@@ -109,6 +108,24 @@ void sink_attach_here(struct sink *sink, struct reader *reader) {
   join(sink);
   sink->operations->attach(sink, reader);
 }
+
+static void run_detach(struct message *message) {
+  struct sink *sink = (struct sink *)((char *)message - offsetof(struct sink, detach_message));
+  sink->operations->detach(sink);
+  handoff_obeyed(sink->handoff);
+}
+
+void sink_detach(struct sink *sink) {
+  if (!sink->handoff) {
+    sink->operations->detach(sink);
+    return;
+  }
+  handoff_order(sink->handoff);
+  sink->detach_message.run = run_detach;
+  lane_post(sink->lane, &sink->detach_message);
+}
+
+bool sink_has_obeyed(const struct sink *sink) { return !sink->handoff || handoff_has_obeyed(sink->handoff); }
 
 static void run_stop(struct message *message) {
   struct sink *sink = (struct sink *)((char *)message - offsetof(struct sink, stop_message));
@@ -272,6 +289,7 @@ static void run_discard(struct message *message) {
   join(sink);
   take_handed_over(sink);
   sink->operations->discard(sink, atomic_load(&sink->discard_fate), clock_now());
+  handoff_obeyed(sink->handoff);
 }
 
 void sink_discard(struct sink *sink, enum fate fate, int64_t now) {
@@ -281,9 +299,8 @@ void sink_discard(struct sink *sink, enum fate fate, int64_t now) {
   }
   atomic_store(&sink->discard_fate, fate);
   if (!atomic_exchange(&sink->discard_posted, true)) {
+    handoff_order(sink->handoff);
     sink->discard_message.run = run_discard;
     lane_post(sink->lane, &sink->discard_message);
   }
 }
-
-bool sink_is_empty(const struct sink *sink) { return !sink->readers && sink->departing == 0; }

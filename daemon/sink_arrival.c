@@ -95,7 +95,7 @@ static void finish_departure(struct sink *sink, struct reader *reader) {
     sink_post(sink, &reader->departure);
   }
   if (sink->gone) {
-    sink->gone(sink->session, ""); /* the session may be waiting for this */
+    sink->gone(sink->session, true, ""); /* the session may be waiting for this */
   } else if (sink->stopping && sink->departing == 0) {
     sink_stopped(sink);
   }
@@ -121,13 +121,13 @@ void reader_depart(struct sink *sink, struct reader *reader, const char *why) {
   sink->departing++;
   uv_close((uv_handle_t *)&reader->poll, on_reader_closed);
   if (sink->gone && !sink->stopping) {
-    sink->gone(sink->session, why);
+    sink->gone(sink->session, false, why);
   }
   readers_release(sink, now);
   lane_schedule(&sink->runner);
 }
 
-void sink_detach_here(struct sink *sink) {
+void readers_detach(struct sink *sink) {
   while (sink->readers) {
     reader_depart(sink, sink->readers, "");
   }
@@ -135,7 +135,7 @@ void sink_detach_here(struct sink *sink) {
 
 void readers_stop(struct sink *sink) {
   assert(sink->count == 0);
-  sink_detach_here(sink);
+  readers_detach(sink);
   if (sink->departing == 0) {
     sink_stopped(sink);
   }

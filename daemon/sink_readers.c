@@ -180,6 +180,7 @@ const struct sink_operations sink_readers_operations = {
     .turn = turn,
     .stop = readers_stop,
     .attach = readers_attach,
+    .detach = readers_detach,
     .reclaim = readers_reclaim,
     .discard = readers_discard,
 };

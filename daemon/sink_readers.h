@@ -23,6 +23,7 @@ void readers_release(struct sink *sink, int64_t now);
 
 void readers_attach(struct sink *sink, struct reader *reader);
 void readers_stop(struct sink *sink);
+void readers_detach(struct sink *sink); /* all of them */
 /* Takes the reader off the queue and closes its handle; what it had not taken goes on without it. */
 void reader_depart(struct sink *sink, struct reader *reader, const char *why);
 /* Polls for the reader's end, and for room if that is wanted: while there is something to send. */

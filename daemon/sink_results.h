@@ -29,6 +29,9 @@ struct pending {
   struct pending *next;
 };
 
+/* [sink's lane] The reader of a `reply` sink leaves, or with `closed` its handle is closed now: each once. */
+typedef void sink_gone(void *session, bool closed, const char *why);
+
 struct sink_operations {
   /* Another result is in the queue. */
   void (*offered)(struct sink *sink);
@@ -37,6 +40,8 @@ struct sink_operations {
   /* Ends for good, at once or later: sink_stopped() when it is done. */
   void (*stop)(struct sink *sink);
   void (*attach)(struct sink *sink, struct reader *reader);
+  /* `reply` only: lets go of its reader. */
+  void (*detach)(struct sink *sink);
   /* `drop` only: frees the oldest result's slot now, at the expense of its readers. False: nothing to free. */
   bool (*reclaim)(struct sink *sink, int64_t now);
   /* Lets go of every result and gives the open ones this fate. */
@@ -99,14 +104,14 @@ struct sink {
   struct reader *readers;
   struct message stop_message;
   struct handoff *handoff; /* NULL: it lives on its session's lane */
-  struct message discard_message;
+  struct message discard_message, detach_message;
   atomic_bool discard_posted;
   _Atomic enum fate discard_fate;
   struct sink_notice stopped_notice;
   /* with readers */
   struct pending *spares;
-  unsigned departing;                           /* readers whose handles are closing */
-  void (*gone)(void *session, const char *why); /* reply */
+  unsigned departing; /* readers whose handles are closing */
+  sink_gone *gone;    /* reply */
   void *session;
   /* the file */
   struct sink_notice trouble_notice;
@@ -146,8 +151,7 @@ extern const struct sink_operations sink_file_operations;
 
 /* The sink of a `reply` session: its one reader is attached and detached by the session itself, which is told of its
  * loss by `gone` instead of an event. */
-struct sink *sink_new_reply(const struct sink_setup *setup, void (*gone)(void *session, const char *why), void *session,
-                            struct failure *failure);
+struct sink *sink_new_reply(const struct sink_setup *setup, sink_gone *gone, void *session, struct failure *failure);
 /* A sink that lives on another lane than its session: before either lane knows of it. */
 void sink_join_handoff(struct sink *sink, struct handoff *handoff);
 /* [session's lane] Takes over a slot in EMITTING. */
@@ -159,10 +163,12 @@ bool sink_reclaim(struct sink *sink, int64_t now);
 bool sink_is_sending(const struct sink *sink);
 /* [session's lane] Gives every result that was offered this fate; with a hand-off the slots come back later. */
 void sink_discard(struct sink *sink, enum fate fate, int64_t now);
-/* [lane] `reply`: its reader comes and goes with the producer. The reader's descriptor is closed by the sink. */
+/* [lane] `reply`: its reader comes and goes with the producer, here or by sink_attach() from another lane. The reader's
+ * descriptor is closed by the sink. */
 void sink_attach_here(struct sink *sink, struct reader *reader);
-void sink_detach_here(struct sink *sink);
-/* [lane] `reply`: true once the reader's handle is closed; then sink_free() may follow after lane_leave(). */
-bool sink_is_empty(const struct sink *sink);
+/* [session's lane] `reply`: lets go of its reader, now or soon. Once for a reader. */
+void sink_detach(struct sink *sink);
+/* [session's lane] Whether every order to discard or detach is carried out; when one is, the session gets a turn. */
+bool sink_has_obeyed(const struct sink *sink);
 
 #endif

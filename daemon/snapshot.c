@@ -91,9 +91,9 @@ static void read_lane(const struct lane *lane, struct reading *reading) {
 static void read_lanes(const struct pipeline *pipeline, struct reading *reading) {
   for (unsigned i = 0; i < intake_seats(pipeline->intake); i++) {
     read_lane(pipeline->lanes[i], reading);
-  }
-  if (pipeline->sink_lane) {
-    read_lane(pipeline->sink_lane, reading);
+    if (pipeline->sink_lanes[i]) {
+      read_lane(pipeline->sink_lanes[i], reading);
+    }
   }
 }
 

@@ -126,3 +126,71 @@ def test_a_file_of_large_results(place, lanes):
             producer.send(numbered(20, BYTES).tobytes())
             daemon.account(came=20, emitted=20)
     assert file.read_bytes() == numbered(20, BYTES).tobytes()
+
+
+# -- reply ---------------------------------------------------------------------------------------------------------------
+
+
+def test_replies_to_several_clients_at_once(place, lanes):
+    entry = pipeline(FORMAT, source={"clients": 3}, sink={"reply": True}, slots=3)
+    with Daemon(place, {"cam0": entry}, lanes=lanes) as daemon:
+        clients = [daemon.producer() for _ in range(3)]
+        data = [numbered(20, BYTES, first=100 * i).tobytes() for i in range(3)]
+        sending = [Background(client.send, part) for client, part in zip(clients, data)]
+        taking = [Background(client.read, len(part)) for client, part in zip(clients, data)]
+        for thread, part in zip(taking, data):
+            assert thread.join() == part
+        for thread in sending:
+            thread.join()
+        for client in clients:
+            client.close()
+        daemon.account(came=60, emitted=60)
+
+
+def test_clients_that_leave_within_a_reply_follow_each_other(place, lanes):
+    """What was meant for one that left never reaches the next, who gets the first reply to a frame of its own."""
+    with Daemon(place, {"cam0": pipeline(FORMAT, sink={"reply": True}, slots=3)}, lanes=lanes) as daemon:
+        for number in range(0, 200, 10):
+            with daemon.producer() as client:
+                client.send(numbered(3, BYTES, first=number).tobytes())
+                assert client.read(BYTES) == whole(number, BYTES).tobytes()
+                if number % 20:
+                    client.read(1000)
+        daemon.wait_view("all are gone", lambda view: view["sessions"] == 0 and view["frames"]["in_flight"] == 0)
+        with daemon.producer() as client:
+            sending = Background(client.send, numbered(5, BYTES, first=900).tobytes())
+            assert client.read(5 * BYTES) == numbered(5, BYTES, first=900).tobytes()
+            sending.join()
+        frames = daemon.wait_view("all have their fate", lambda view: view["frames"]["in_flight"] == 0)["frames"]
+    assert frames["in"] == 65 and frames["emitted"] >= 25, frames
+    assert frames["emitted"] + frames["dropped"]["client_gone"] == 65, frames
+
+
+def test_a_client_that_finished_gets_its_last_reply(place, lanes):
+    with Daemon(place, {"cam0": pipeline(FORMAT, sink={"reply": True})}, lanes=lanes) as daemon:
+        for _ in range(5):
+            with daemon.producer() as client:
+                sending = Background(client.send, numbered(4, BYTES).tobytes())
+                replies = Background(client.rest)
+                sending.join()
+                client.finish()
+                assert replies.join() == numbered(4, BYTES).tobytes()
+        daemon.account(came=20, emitted=20)
+
+
+@pytest.mark.parametrize("order", [signal.SIGTERM, "reload"])
+def test_an_end_while_replies_wait(place, lanes, order):
+    with Daemon(place, {"cam0": pipeline(FORMAT, sink={"reply": True}, slots=3)}, lanes=lanes, drain_timeout="200ms") as daemon:
+        with daemon.producer() as client:
+            client.send(numbered(3, BYTES).tobytes())
+            daemon.wait_view("it waits for its reader", lambda view: view["waiting"] == "reader")
+            if order == "reload":
+                daemon.write({"cam0": pipeline(FORMAT, sink={"reply": True})}, lanes=lanes, drain_timeout="200ms")
+                assert daemon.post("/v1/reload")[0] == 200
+                daemon.wait_log("cam0: stopped: in 3")
+            else:
+                daemon.signal(order)
+                daemon.ends()
+    account = daemon.final_account()
+    if order != "reload":
+        assert account["in"] == 3 and account["emitted"] + account["shutdown"] == 3, account
