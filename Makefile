@@ -184,6 +184,7 @@ unit_layers_road   := $(call objects,$(addprefix daemon/,slot.c road.c account.c
                       mailbox.c failure.c) \
                       gpu/format.c)
 unit_layers_tools  := $(filter-out %/main.c.o,$(framectl_objects)) $(shared_objects)
+unit_layers_framebench := $(filter-out %/main.c.o,$(framebench_objects)) $(gpu_objects)
 
 $(out)/obj/tests/unit/%/suites.c: tests/unit/%
 	@mkdir -p $(@D)

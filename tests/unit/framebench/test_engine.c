@@ -1,0 +1,145 @@
+/* The engine and the relay, whose figures everything else is made of: they count right, and end as they should. */
+#include "tools/framebench/engine.h"
+#include "tools/framebench/relay.h"
+#include "tools/framebench/stage_list.h"
+#include "tools/framebench/targets.h"
+
+#include "tests/unit/runner.h"
+
+static struct gpu_device *open_device(unsigned workers) {
+  struct gpu_error error;
+  struct gpu_device *device = gpu_open(GPU_BACKEND_CPU, 0, workers, &error);
+  ck_assert_ptr_nonnull(device);
+  return device;
+}
+
+/* A kernel that sleeps does not exist, but `work` takes a time that grows with its rounds. */
+static void check_run(enum engine_completion completion, unsigned slots) {
+  struct problem problem = {0};
+  struct gpu_device *device = open_device(1);
+  struct gpu_chain *chain = engine_chain(65536, "work", "rounds", 50, &problem);
+  const struct engine_setup setup = {.chain = chain, .slots = slots, .completion = completion, .timed_one_in = 1};
+  struct engine *engine = engine_new(device, &setup, &problem);
+  struct engine_figures figures;
+  struct overlap_frame spans[10] = {0};
+  ck_assert_msg(engine && engine_run(engine, 10, spans, 10, &figures, &problem), "%s", problem.text);
+  ck_assert_uint_eq(figures.frames, 10);
+  ck_assert_uint_eq(figures.timed, 10);
+  double sum = 0;
+  for (int i = 0; i < 10; i++) {
+    const struct overlap_span *kernel = &spans[i].spans[OVERLAP_KERNEL];
+    ck_assert_double_gt(kernel->end, kernel->begin);
+    ck_assert_double_ge(kernel->begin, 0);
+    ck_assert_double_le(kernel->end, figures.wall);
+    sum += kernel->end - kernel->begin;
+  }
+  ck_assert_double_eq_tol(sum, figures.service[OVERLAP_KERNEL], 0.1);
+  ck_assert_double_le(sum, figures.wall); /* one worker serves one frame at a time */
+  engine_free(engine);
+  gpu_chain_free(chain);
+  gpu_close(device);
+}
+
+START_TEST(test_engine_accounts_for_its_frames) {
+  for (unsigned slots = 1; slots <= 4; slots++) {
+    check_run(ENGINE_SPIN, slots);
+    check_run(ENGINE_CALLBACK, slots);
+  }
+}
+END_TEST
+
+START_TEST(test_unknown_stage_is_a_problem) {
+  struct problem problem = {0};
+  ck_assert_ptr_null(engine_chain(4096, "nothing", NULL, 0, &problem));
+  ck_assert_ptr_nonnull(problem.text);
+  problem_clear(&problem);
+}
+END_TEST
+
+START_TEST(test_every_listed_stage_is_a_chain) {
+  for (unsigned i = 0; i < stage_list_length; i++) {
+    struct problem problem = {0};
+    struct gpu_chain *chain = stage_list_chain(&stage_list[i], 64, 48, &problem);
+    ck_assert_msg(chain, "%s: %s", stage_list[i].stage, problem.text);
+    gpu_chain_free(chain);
+  }
+}
+END_TEST
+
+START_TEST(test_shares_of_a_side) {
+  struct problem problem = {0};
+  const struct stage_entry entry = {PIXELS_GRAY, "resize: width=double,height=half,filter=area"};
+  struct gpu_chain *chain = stage_list_chain(&entry, 64, 48, &problem);
+  ck_assert_ptr_nonnull(chain);
+  ck_assert_uint_eq(gpu_chain_output(chain)->width, 128);
+  ck_assert_uint_eq(gpu_chain_output(chain)->height, 24);
+  gpu_chain_free(chain);
+}
+END_TEST
+
+START_TEST(test_wrong_settings_are_problems) {
+  static const char *const wrong[] = {"blur: sigma", "blur: sigmas=1", "sobel: output=both", "blur: sigma=x", "bluer"};
+  for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+    struct problem problem = {0};
+    const struct stage_entry entry = {PIXELS_GRAY, wrong[i]};
+    ck_assert_msg(!stage_list_chain(&entry, 64, 48, &problem), "%s", wrong[i]);
+    ck_assert_ptr_nonnull(problem.text);
+    problem_clear(&problem);
+  }
+}
+END_TEST
+
+START_TEST(test_relays_carry_frames) {
+  for (int kind = RELAY_ONE_THREAD; kind <= RELAY_POLLING; kind++) {
+    struct problem problem = {0};
+    struct samples samples = {0};
+    const struct relay_load load = {.kind = (enum relay_kind)kind, .frame_bytes = 5000, .seconds = 0.01};
+    double rate = 0;
+    ck_assert_msg(relay_throughput(&load, &rate, &problem), "%s", problem.text);
+    ck_assert_double_gt(rate, 0);
+    ck_assert_msg(relay_latency(&load, &samples, &problem), "%s", problem.text);
+    ck_assert_uint_gt(samples.count, 0);
+    samples_free(&samples);
+  }
+}
+END_TEST
+
+START_TEST(test_targets) {
+  struct target target = {"a", "b", "frames/s", 98, 100, 0.98, false};
+  ck_assert(targets_reached(&target));
+  target.value = 97.9;
+  ck_assert(!targets_reached(&target));
+  target.limit_value = 0; /* a limit that was not measured is never reached */
+  ck_assert(!targets_reached(&target));
+  target = (struct target){"a", "b", "us", 10, 0, 10, true};
+  ck_assert(targets_reached(&target));
+  target.value = 10.1;
+  ck_assert(!targets_reached(&target));
+}
+END_TEST
+
+START_TEST(test_sizes_for_people) {
+  char text[RESULTS_TEXT];
+  ck_assert_str_eq(results_size(text, 0), "0 B");
+  ck_assert_str_eq(results_size(text, 1000), "1000 B");
+  ck_assert_str_eq(results_size(text, 4096), "4 KiB");
+  ck_assert_str_eq(results_size(text, 1536 * 1024), "1536 KiB");
+  ck_assert_str_eq(results_size(text, (size_t)256 << 20), "256 MiB");
+}
+END_TEST
+
+Suite *engine_suite(void);
+Suite *engine_suite(void) {
+  Suite *suite = suite_create("engine");
+  TCase *cases = tcase_create("engine");
+  tcase_add_test(cases, test_engine_accounts_for_its_frames);
+  tcase_add_test(cases, test_unknown_stage_is_a_problem);
+  tcase_add_test(cases, test_every_listed_stage_is_a_chain);
+  tcase_add_test(cases, test_shares_of_a_side);
+  tcase_add_test(cases, test_wrong_settings_are_problems);
+  tcase_add_test(cases, test_relays_carry_frames);
+  tcase_add_test(cases, test_targets);
+  tcase_add_test(cases, test_sizes_for_people);
+  suite_add_tcase(suite, cases);
+  return suite;
+}

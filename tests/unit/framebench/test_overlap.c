@@ -1,0 +1,131 @@
+/* What a row calls its ideal, the choice of rounds, and pictures, against timelines made by hand. */
+#include "tools/framebench/engine.h"
+#include "tools/framebench/picture.h"
+#include "tools/framebench/workload.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/unit/runner.h"
+
+/* -- the ideal -------------------------------------------------------------------------------------------------------- */
+
+/* Ten frames whose copies and kernels took so long each. */
+static double ideal(double h2d, double kernel, double d2h, unsigned slots, unsigned kernels) {
+  const struct engine_figures figures = {
+      .frames = 1000, .wall = 1e6, .service = {10 * h2d, 10 * kernel, 10 * d2h}, .timed = 10};
+  return engine_ideal(&figures, slots, kernels);
+}
+
+START_TEST(test_ideal_of_slots) {
+  /* Of many frames the first one's start hardly counts: within 1 %. */
+  ck_assert_double_eq_tol(ideal(10, 10, 10, 1, 1), 30, 0.01); /* one after the other */
+  ck_assert_double_eq_tol(ideal(10, 10, 10, 2, 1), 15, 0.15); /* two frames in three steps */
+  ck_assert_double_eq_tol(ideal(10, 10, 10, 3, 1), 10, 0.1);  /* every engine is busy */
+  ck_assert_double_eq_tol(ideal(10, 10, 10, 8, 1), 10, 0.1);  /* and cannot be busier */
+  ck_assert_double_eq_tol(ideal(10, 40, 10, 4, 1), 40, 0.4);  /* the longest engine decides */
+  ck_assert_double_eq_tol(ideal(0, 40, 0, 4, 2), 20, 0.2);    /* or two of them, where there are two */
+  ck_assert_double_eq_tol(ideal(0, 40, 0, 1, 2), 40, 0.01);   /* which one slot cannot use */
+}
+END_TEST
+
+START_TEST(test_no_times_give_no_ideal) {
+  const struct engine_figures figures = {.frames = 10, .wall = 100};
+  ck_assert_double_eq(engine_ideal(&figures, 3, 1), 0);
+}
+END_TEST
+
+/* -- rounds ------------------------------------------------------------------------------------------------------------ */
+
+START_TEST(test_rounds_meet_a_time) {
+  const struct workload_costs costs = {.copy = 80, .base = 3, .round = 0.5};
+  ck_assert_uint_eq(workload_rounds(&costs, 43), 80);
+  ck_assert_uint_eq(workload_rounds(&costs, 43.2), 80);
+  ck_assert_uint_eq(workload_rounds(&costs, 43.3), 81);
+  ck_assert_uint_eq(workload_rounds(&costs, 1), 1);        /* under what the kernel takes in any case */
+  ck_assert_uint_eq(workload_rounds(&costs, 1e9), 100000); /* over what the stage takes */
+  const struct workload_costs none = {.copy = 80, .base = 3, .round = 0};
+  ck_assert_uint_eq(workload_rounds(&none, 43), 1);
+}
+END_TEST
+
+/* -- pictures ---------------------------------------------------------------------------------------------------------- */
+
+/* Two frames on two slots, every step 10 us, the second half a step late; the axis begins at 100. */
+static const struct overlap_frame two[] = {
+    {.number = 0, .slot = 0, .spans = {{100, 110}, {110, 120}, {120, 130}}},
+    {.number = 1, .slot = 1, .spans = {{110, 120}, {120, 130}, {130, 140}}},
+};
+
+static char *drawn(bool svg, const struct overlap_frame *frames, uint64_t count) {
+  char *text = NULL;
+  size_t size = 0;
+  FILE *out = open_memstream(&text, &size);
+  if (svg) {
+    picture_svg(out, frames, count, "two frames");
+  } else {
+    picture_text(out, frames, count, 50);
+  }
+  fclose(out);
+  return text;
+}
+
+START_TEST(test_extent) {
+  struct overlap_span extent = picture_extent(two, 2);
+  ck_assert_double_eq(extent.begin, 100);
+  ck_assert_double_eq(extent.end, 140);
+  extent = picture_extent(two, 0);
+  ck_assert_double_eq(extent.end - extent.begin, 0);
+}
+END_TEST
+
+START_TEST(test_text_has_a_row_an_engine) {
+  char *text = drawn(false, two, 2);
+  ck_assert_str_eq(text, "  copy in   00000000001111111111....................\n"
+                         "  kernel    ..........00000000001111111111..........\n"
+                         "  copy out  ....................00000000001111111111\n"
+                         "            0                                  40 us\n\n");
+  free(text);
+}
+END_TEST
+
+START_TEST(test_nothing_gives_no_picture) {
+  char *text = drawn(false, two, 0);
+  ck_assert_str_eq(text, "");
+  free(text);
+}
+END_TEST
+
+static unsigned occurrences(const char *text, const char *word) {
+  unsigned count = 0;
+  for (const char *at = strstr(text, word); at; at = strstr(at + 1, word)) {
+    count++;
+  }
+  return count;
+}
+
+START_TEST(test_svg_has_a_bar_for_each_step) {
+  char *text = drawn(true, two, 2);
+  ck_assert_uint_eq(occurrences(text, "<rect x="), 6);
+  ck_assert_uint_eq(occurrences(text, ">0</text>"), 3);
+  ck_assert_uint_eq(occurrences(text, ">1</text>"), 3);
+  ck_assert_uint_eq(occurrences(text, "width=\"250.0\""), 6); /* a quarter of the picture each */
+  ck_assert_ptr_nonnull(strstr(text, "</svg>"));
+  free(text);
+}
+END_TEST
+
+Suite *overlap_suite(void);
+Suite *overlap_suite(void) {
+  Suite *suite = suite_create("overlap");
+  TCase *cases = tcase_create("overlap");
+  tcase_add_test(cases, test_ideal_of_slots);
+  tcase_add_test(cases, test_no_times_give_no_ideal);
+  tcase_add_test(cases, test_rounds_meet_a_time);
+  tcase_add_test(cases, test_extent);
+  tcase_add_test(cases, test_text_has_a_row_an_engine);
+  tcase_add_test(cases, test_nothing_gives_no_picture);
+  tcase_add_test(cases, test_svg_has_a_bar_for_each_step);
+  suite_add_tcase(suite, cases);
+  return suite;
+}
