@@ -201,10 +201,11 @@ struct bare *bare_free(struct bare *bare) {
 /* -- measuring ------------------------------------------------------------------------------------------------------ */
 
 static bool run(struct bare *bare, uint64_t frames, double *each, struct problem *problem) {
-  unsigned slots = bare->setup.slots;
+  unsigned slots = bare->setup.slots, index = 0;
   int64_t start = samples_now();
   for (uint64_t i = 0; i < frames + slots; i++) {
-    struct bare_slot *slot = &bare->slots[i % slots];
+    struct bare_slot *slot = &bare->slots[index];
+    index = index + 1 < slots ? index + 1 : 0;
     if ((i >= slots && i - slots < frames && !await(slot, problem)) || (i < frames && !submit(slot, problem))) {
       return false;
     }

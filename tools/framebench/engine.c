@@ -192,14 +192,13 @@ unsigned engine_timed_one_in(const struct engine *engine) { return gpu_program_t
 bool engine_run(struct engine *engine, uint64_t frames, struct overlap_frame *spans, uint64_t span_frames,
                 struct engine_figures *figures, struct problem *problem) {
   struct gpu_error error;
-  unsigned slots = engine->setup.slots;
+  unsigned slots = engine->setup.slots, slot = 0;
   *figures = (struct engine_figures){.frames = frames};
   if (!gpu_anchor(engine->device, &error)) {
     return options_gpu_problem(&error, problem);
   }
   int64_t start = samples_now();
-  for (uint64_t i = 0; i < frames + slots; i++) {
-    unsigned slot = (unsigned)(i % slots);
+  for (uint64_t i = 0; i < frames + slots; i++, slot = slot + 1 < slots ? slot + 1 : 0) {
     if (i >= slots && i - slots < frames) {
       uint64_t done = i - slots;
       if (!await(engine, slot, problem)) {

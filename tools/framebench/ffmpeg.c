@@ -16,8 +16,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-extern char **environ;
-
 static const struct section ffmpeg_section = {"ffmpeg",
                                               "Stages of the cpu backend and ffmpeg's filters, 1920x1080, as many threads",
                                               (const struct column[]){{"pixels", "INPUT", COLUMN_TEXT},

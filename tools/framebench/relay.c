@@ -206,7 +206,7 @@ static bool read_for(int socket, char *frame, const struct relay_load *load, dou
 }
 
 bool relay_throughput(const struct relay_load *load, double *rate, struct problem *problem) {
-  struct wires wires;
+  struct wires wires = {-1, -1, -1, -1};
   char *frame = frame_memory(load->frame_bytes);
   if (!frame || !open_wires(&wires, load->socket_buffer, problem)) {
     return frame ? false : fail(problem, "memory for a frame");
@@ -246,7 +246,7 @@ static bool ping(const struct wires *wires, char *frame, const struct relay_load
 }
 
 bool relay_latency(const struct relay_load *load, struct samples *round_trips, struct problem *problem) {
-  struct wires wires;
+  struct wires wires = {-1, -1, -1, -1};
   char *frame = frame_memory(load->frame_bytes);
   if (!frame || !open_wires(&wires, load->socket_buffer, problem)) {
     return frame ? false : fail(problem, "memory for a frame");

@@ -103,7 +103,8 @@ static bool stage_row(const struct bench *bench, const struct stage_entry *entry
     results_row(bench->results,
                 json_pack("{s:s, s:s, s:s, s:s, s:f, s:f, s:f, s:I}", "backend", gpu_backend_name(bench->device), "size",
                           size->name, "pixels", pixel_format_names[entry->pixels], "stage", entry->stage, "floor_us", floor,
-                          "us", each, "ratio", floor / each, "bytes", (json_int_t)(plan->input_bytes + plan->output_bytes)));
+                          "us", each, "ratio", floor / each, "bytes",
+                          (json_int_t)plan->input_bytes + (json_int_t)plan->output_bytes));
   }
   gpu_chain_free(chain);
   return done;
