@@ -55,18 +55,6 @@ static bool prepare(struct stage_plan *plan, const struct stage_value *values, c
 
 /* -- loops over one block ----------------------------------------------------------------------------------------- */
 
-STAGE_VECTOR static void begin_bytes(const uint8_t *restrict in, float weight, size_t count, float *restrict sum) {
-  for (size_t i = 0; i < count; i++) {
-    sum[i] = (float)in[i] * weight;
-  }
-}
-
-STAGE_VECTOR static void begin_floats(const float *restrict in, float weight, size_t count, float *restrict sum) {
-  for (size_t i = 0; i < count; i++) {
-    sum[i] = in[i] * weight;
-  }
-}
-
 /* Samples at one distance, before and after the middle. */
 struct byte_pair {
   const uint8_t *before, *after;
@@ -76,38 +64,78 @@ struct float_pair {
   const float *before, *after;
 };
 
-STAGE_VECTOR static void add_bytes(struct byte_pair p, float weight, size_t count, float *restrict sum) {
-  for (size_t i = 0; i < count; i++) {
-    sum[i] = blur_add(sum[i], (float)(p.before[i] + p.after[i]), weight);
-  }
-}
+static inline float sum_byte_pair(struct byte_pair p, size_t i) { return (float)(p.before[i] + p.after[i]); }
+static inline float sum_float_pair(struct float_pair p, size_t i) { return p.before[i] + p.after[i]; }
 
-STAGE_VECTOR static void add_floats(struct float_pair p, float weight, size_t count, float *restrict sum) {
-  for (size_t i = 0; i < count; i++) {
-    sum[i] = blur_add(sum[i], p.before[i] + p.after[i], weight);
-  }
-}
+/* Each loop reads and writes the sums once, so the more distances it takes the better: the first loop takes the middle
+ * and as many distances as there are, up to FEW; the others as many again, and then what is left one by one. */
+enum { FEW = 4 };
 
-/* Two distances at once spare half of the traffic of the sums. */
-STAGE_VECTOR static void add_bytes_twice(struct byte_pair near, struct byte_pair far, const float *restrict weights,
-                                         size_t count, float *restrict sum) {
-  float first = weights[0];
-  float second = weights[1];
-  for (size_t i = 0; i < count; i++) {
-    float nearer = blur_add(sum[i], (float)(near.before[i] + near.after[i]), first);
-    sum[i] = blur_add(nearer, (float)(far.before[i] + far.after[i]), second);
+#define BLOCK_LOOPS(kind, sample, pair, both)                                                                                  \
+  STAGE_VECTOR static void begin_##kind(const sample *restrict in, const float *restrict weights, size_t count,                \
+                                        float *restrict sum) {                                                                 \
+    float weight = weights[0];                                                                                                 \
+    for (size_t i = 0; i < count; i++) {                                                                                       \
+      sum[i] = (float)in[i] * weight;                                                                                          \
+    }                                                                                                                          \
+  }                                                                                                                            \
+  STAGE_VECTOR static void begin_few_##kind(const sample *restrict in, const struct pair *pairs,                               \
+                                            const float *restrict weights, size_t count, float *restrict sum) {                \
+    const struct pair a = pairs[0], b = pairs[1], c = pairs[2], d = pairs[3];                                                  \
+    float w[] = {weights[0], weights[1], weights[2], weights[3], weights[4]};                                                  \
+    for (size_t i = 0; i < count; i++) {                                                                                       \
+      float near = blur_add(blur_add((float)in[i] * w[0], both(a, i), w[1]), both(b, i), w[2]);                                \
+      sum[i] = blur_add(blur_add(near, both(c, i), w[3]), both(d, i), w[4]);                                                   \
+    }                                                                                                                          \
+  }                                                                                                                            \
+  STAGE_VECTOR static void add_few_##kind(const struct pair *pairs, const float *restrict weights, size_t count,               \
+                                          float *restrict sum) {                                                               \
+    const struct pair a = pairs[0], b = pairs[1], c = pairs[2], d = pairs[3];                                                  \
+    float w[] = {weights[0], weights[1], weights[2], weights[3]};                                                              \
+    for (size_t i = 0; i < count; i++) {                                                                                       \
+      float near = blur_add(blur_add(sum[i], both(a, i), w[0]), both(b, i), w[1]);                                             \
+      sum[i] = blur_add(blur_add(near, both(c, i), w[2]), both(d, i), w[3]);                                                   \
+    }                                                                                                                          \
+  }                                                                                                                            \
+  STAGE_VECTOR static void add_two_##kind(const struct pair *pairs, const float *restrict weights, size_t count,               \
+                                          float *restrict sum) {                                                               \
+    const struct pair a = pairs[0], b = pairs[1];                                                                              \
+    float w[] = {weights[0], weights[1]};                                                                                      \
+    for (size_t i = 0; i < count; i++) {                                                                                       \
+      sum[i] = blur_add(blur_add(sum[i], both(a, i), w[0]), both(b, i), w[1]);                                                 \
+    }                                                                                                                          \
+  }                                                                                                                            \
+  STAGE_VECTOR static void add_##kind(const struct pair *pairs, const float *restrict weights, size_t count,                   \
+                                      float *restrict sum) {                                                                   \
+    const struct pair a = pairs[0];                                                                                            \
+    float weight = weights[0];                                                                                                 \
+    for (size_t i = 0; i < count; i++) {                                                                                       \
+      sum[i] = blur_add(sum[i], both(a, i), weight);                                                                           \
+    }                                                                                                                          \
+  }                                                                                                                            \
+  /* The weighted sums around `in`; the pairs are those at distance 1, 2 and so on up to the radius. */                        \
+  static void sum_##kind(const sample *in, const struct pair *pairs, const float *weights, uint32_t radius, size_t count,      \
+                         float *sum) {                                                                                         \
+    uint32_t k = radius < FEW ? 0 : FEW;                                                                                       \
+    if (k == 0) {                                                                                                              \
+      begin_##kind(in, weights, count, sum);                                                                                   \
+    } else {                                                                                                                   \
+      begin_few_##kind(in, pairs, weights, count, sum);                                                                        \
+    }                                                                                                                          \
+    for (; k + FEW <= radius; k += FEW) {                                                                                      \
+      add_few_##kind(pairs + k, weights + k + 1, count, sum);                                                                  \
+    }                                                                                                                          \
+    if (k + 2 <= radius) {                                                                                                     \
+      add_two_##kind(pairs + k, weights + k + 1, count, sum);                                                                  \
+      k += 2;                                                                                                                  \
+    }                                                                                                                          \
+    if (k < radius) {                                                                                                          \
+      add_##kind(pairs + k, weights + k + 1, count, sum);                                                                      \
+    }                                                                                                                          \
   }
-}
 
-STAGE_VECTOR static void add_floats_twice(struct float_pair near, struct float_pair far, const float *restrict weights,
-                                          size_t count, float *restrict sum) {
-  float first = weights[0];
-  float second = weights[1];
-  for (size_t i = 0; i < count; i++) {
-    float nearer = blur_add(sum[i], near.before[i] + near.after[i], first);
-    sum[i] = blur_add(nearer, far.before[i] + far.after[i], second);
-  }
-}
+BLOCK_LOOPS(bytes, uint8_t, byte_pair, sum_byte_pair)
+BLOCK_LOOPS(floats, float, float_pair, sum_float_pair)
 
 STAGE_VECTOR static void round_bytes(const float *restrict sum, size_t count, uint8_t *restrict out) {
   for (size_t i = 0; i < count; i++) {
@@ -128,44 +156,27 @@ struct job {
   float *padded; /* one row with a margin on each side */
 };
 
-/* Where a block of the rows at distance k from row y begins. */
-static struct byte_pair byte_rows(const struct job *job, int32_t y, int32_t k, size_t start) {
-  const uint8_t *in = (const uint8_t *)job->in + start;
-  return (struct byte_pair){in + (size_t)border_reflect(y - k, job->height) * job->row,
-                            in + (size_t)border_reflect(y + k, job->height) * job->row};
-}
-
-static struct float_pair float_rows(const struct job *job, int32_t y, int32_t k, size_t start) {
-  const float *in = (const float *)job->in + start;
-  return (struct float_pair){in + (size_t)border_reflect(y - k, job->height) * job->row,
-                             in + (size_t)border_reflect(y + k, job->height) * job->row};
-}
-
 /* Sums a block of the rows around row y into `sum`. */
 static void down_bytes(const struct job *job, int32_t y, size_t start, size_t count, float *sum) {
-  const float *weights = job->weights->at;
+  const uint8_t *in = (const uint8_t *)job->in + start;
+  struct byte_pair rows[BLUR_MAX_RADIUS];
   int32_t radius = (int32_t)job->constants->radius;
-  int32_t k = 1;
-  begin_bytes((const uint8_t *)job->in + (size_t)y * job->row + start, weights[0], count, sum);
-  for (; k < radius; k += 2) {
-    add_bytes_twice(byte_rows(job, y, k, start), byte_rows(job, y, k + 1, start), weights + k, count, sum);
+  for (int32_t k = 1; k <= radius; k++) {
+    rows[k - 1] = (struct byte_pair){in + (size_t)border_reflect(y - k, job->height) * job->row,
+                                     in + (size_t)border_reflect(y + k, job->height) * job->row};
   }
-  if (k == radius) {
-    add_bytes(byte_rows(job, y, k, start), weights[k], count, sum);
-  }
+  sum_bytes(in + (size_t)y * job->row, rows, job->weights->at, job->constants->radius, count, sum);
 }
 
 static void down_floats(const struct job *job, int32_t y, size_t start, size_t count, float *sum) {
-  const float *weights = job->weights->at;
+  const float *in = (const float *)job->in + start;
+  struct float_pair rows[BLUR_MAX_RADIUS];
   int32_t radius = (int32_t)job->constants->radius;
-  int32_t k = 1;
-  begin_floats((const float *)job->in + (size_t)y * job->row + start, weights[0], count, sum);
-  for (; k < radius; k += 2) {
-    add_floats_twice(float_rows(job, y, k, start), float_rows(job, y, k + 1, start), weights + k, count, sum);
+  for (int32_t k = 1; k <= radius; k++) {
+    rows[k - 1] = (struct float_pair){in + (size_t)border_reflect(y - k, job->height) * job->row,
+                                      in + (size_t)border_reflect(y + k, job->height) * job->row};
   }
-  if (k == radius) {
-    add_floats(float_rows(job, y, k, start), weights[k], count, sum);
-  }
+  sum_floats(in + (size_t)y * job->row, rows, job->weights->at, job->constants->radius, count, sum);
 }
 
 /* Fills the margins with the mirror image of the row between them. */
@@ -186,17 +197,12 @@ static void mirror(const struct job *job) {
 /* Sums a block of the padded row along into `sum`. */
 static void along(const struct job *job, size_t start, size_t count, float *sum) {
   const float *middle = job->padded + job->margin + start;
-  const float *weights = job->weights->at;
+  struct float_pair pairs[BLUR_MAX_RADIUS];
   size_t step = job->constants->channels;
-  size_t k = 1;
-  begin_floats(middle, weights[0], count, sum);
-  for (; k < job->constants->radius; k += 2) {
-    add_floats_twice((struct float_pair){middle - k * step, middle + k * step},
-                     (struct float_pair){middle - (k + 1) * step, middle + (k + 1) * step}, weights + k, count, sum);
+  for (size_t k = 1; k <= job->constants->radius; k++) {
+    pairs[k - 1] = (struct float_pair){middle - k * step, middle + k * step};
   }
-  if (k == job->constants->radius) {
-    add_floats((struct float_pair){middle - k * step, middle + k * step}, weights[k], count, sum);
-  }
+  sum_floats(middle, pairs, job->weights->at, job->constants->radius, count, sum);
 }
 
 static void blur_row(const struct job *job, int32_t y) {

@@ -70,12 +70,13 @@ STAGE_INLINE uint32_t resize_weight(struct resize_pair pair) {
 }
 STAGE_INLINE float resize_weight_float(struct resize_pair pair) { return (float)pair.part / (float)pair.whole; }
 
-/* Two rows mixed, in 1/256 of a level, and two columns of that mixed to a level. */
+/* Two rows mixed, in 1/256 of a level, and two columns of that mixed to a level. The weights are 2048 - w and w; so that one
+ * product will do, the sum is 2048 times the first sample, and w times what the second is more (or less: it wraps). */
 STAGE_INLINE uint32_t resize_mix_rows(uint8_t upper, uint8_t lower, uint32_t weight) {
-  return (upper * (RESIZE_ONE - weight) + lower * weight + RESIZE_ONE / 512) / (RESIZE_ONE / 256);
+  return ((uint32_t)upper * RESIZE_ONE + ((uint32_t)lower - upper) * weight + RESIZE_ONE / 512) / (RESIZE_ONE / 256);
 }
 STAGE_INLINE uint8_t resize_mix_columns(uint32_t left, uint32_t right, uint32_t weight) {
-  return (uint8_t)((left * (RESIZE_ONE - weight) + right * weight + RESIZE_ONE * 128) / (RESIZE_ONE * 256));
+  return (uint8_t)((left * RESIZE_ONE + (right - left) * weight + RESIZE_ONE * 128) / (RESIZE_ONE * 256));
 }
 STAGE_INLINE float resize_mix_floats(float first, float second, float weight) {
   return first * (1.0F - weight) + second * weight;

@@ -121,8 +121,7 @@ __device__ __forceinline__ mixed_pair mix_rows(uint32_t bytes, uint32_t weights)
           __dp2a_hi(weights, bytes, uint32_t(RESIZE_ONE / 512)) / (RESIZE_ONE / 256)};
 }
 
-/* resize_mix_columns() with everything times 32, which puts the level into the highest byte. The weights being
- * 2048 - w and w, the sum is 2048 times the left sample and w times what the right one is more. */
+/* resize_mix_columns() with everything times 32, which puts the level into the highest byte. */
 __device__ __forceinline__ uint32_t mix_columns(uint32_t left, uint32_t right, uint32_t weight32) {
   static_assert(RESIZE_ONE == 2048, "the level's place");
   return left * (RESIZE_ONE * 32U) + RESIZE_ONE * 128U * 32U + (right - left) * weight32;
