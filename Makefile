@@ -103,7 +103,8 @@ framectl_objects := $(call objects,$(wildcard tools/framectl/*.c))
 # The daemon's names and arithmetic that its tools use too.
 shared_objects := $(call objects,daemon/ledger.c daemon/overlap.c config/units.c)
 # Besides its own files, what framebench shares with framectl and the daemon.
-framebench_objects := $(call objects,$(framebench_sources) $(addprefix tools/framectl/,problem.c text.c)) $(shared_objects)
+framebench_objects := $(call objects,$(framebench_sources) $(addprefix tools/framectl/,problem.c text.c http.c reply.c daemon.c \
+                      view.c) $(addprefix daemon/,histogram.c protocol_y4m.c)) $(shared_objects)
 
 # -- programs ----------------------------------------------------------------------------------------------------
 .PHONY: all help setup programs unit unit-programs e2e check demo lint coverage fuzz fuzz-programs install uninstall portable \
@@ -183,6 +184,7 @@ unit_layers_road   := $(call objects,$(addprefix daemon/,slot.c road.c account.c
                       protocol.c protocol_y4m.c protocol_native.c ledger.c histogram.c sink.c sink_readers.c sink_arrival.c sink_rest.c sink_file.c handoff.c ring.c lane.c \
                       mailbox.c failure.c) \
                       gpu/format.c)
+unit_layers_bench  := $(filter-out %/main.c.o,$(framebench_objects)) $(gpu_objects)
 unit_layers_tools  := $(filter-out %/main.c.o,$(framectl_objects)) $(shared_objects)
 unit_layers_framebench := $(filter-out %/main.c.o,$(framebench_objects)) $(gpu_objects)
 

@@ -69,6 +69,14 @@ static double quantile(const uint64_t *counts, uint64_t total, double share) {
   return (double)histogram_value(last) / 1e3;
 }
 
+double histogram_quantile(const struct histogram_view *view, double share) {
+  uint64_t total = 0;
+  for (unsigned i = 0; i < HISTOGRAM_BUCKETS; i++) {
+    total += view->counts[i];
+  }
+  return total > 0 ? quantile(view->counts, total, share) : 0;
+}
+
 struct histogram_summary histogram_summarize(const struct histogram_view *now, const struct histogram_view *before) {
   uint64_t counts[HISTOGRAM_BUCKETS];
   uint64_t total = 0;

@@ -35,6 +35,21 @@ static const struct command {
      "and takes the output once. With a GPU on both backends. Where ffmpeg is installed, its filters beside the stages\n"
      "of the cpu backend, too.",
      command_stages},
+    {"load",
+     "[-s SOCKET] [--rate N|max] [--in-flight N] [--clients N] [--search GOAL] [--duration TIME] [--warm-up TIME] [--spin]\n"
+     "                       [--json] [PIPELINE]...",
+     "frames into a running daemon and results out of it",
+     "Sends frames to the sockets of these pipelines (all of them if none is named) and reads their results. With a rate,\n"
+     "frames are due by the clock and latency counts from then, so that a daemon that stalls cannot hide it. Nobody else\n"
+     "should use these pipelines meanwhile.\n"
+     "  -s, --socket SOCKET  the daemon's status socket (default: $FRAMED_SOCKET, or /run/framed/status.sock)\n"
+     "  --rate N             frames a second, of all clients together; max (the default) is what back pressure lets through\n"
+     "  --in-flight N        instead of a rate: each client sends as soon as fewer than N of its frames are under way\n"
+     "  --clients N          producers of each pipeline, which must then reply (default: 1)\n"
+     "  --search GOAL        the highest rate at which that holds: 'p99<5ms', 'p99.9<800us', 'max<20ms'\n"
+     "  --duration TIME      of each measurement (default: 10s), after --warm-up (1s)\n"
+     "  --spin               ask sockets and clock again and again instead of sleeping",
+     command_load},
     {"report", "FOLDER", "the table of README from the results in a folder",
      "Reads every .json file in FOLDER, as measure.sh writes them, and prints the figures that framed is held to as a\n"
      "table in Markdown, each beside its limit.",

@@ -123,6 +123,24 @@ START_TEST(a_difference_sees_only_what_came_between) {
 }
 END_TEST
 
+START_TEST(any_share_can_be_asked_of_a_view) {
+  struct histogram *histogram = calloc(1, sizeof *histogram);
+  for (int64_t us = 1; us <= 10000; us++) {
+    histogram_record(histogram, us * 1000);
+  }
+  struct histogram_view *view = look_at(histogram);
+  static const double shares[] = {0.0001, 0.25, 0.5, 0.9, 0.99, 0.999, 0.9999, 1};
+  for (size_t i = 0; i < sizeof shares / sizeof shares[0]; i++) {
+    double exact = shares[i] * 10000;
+    ck_assert_double_le(fabs(histogram_quantile(view, shares[i]) - exact), exact * 0.03);
+  }
+  *view = (struct histogram_view){0};
+  ck_assert_double_eq(histogram_quantile(view, 0.5), 0);
+  free(view);
+  free(histogram);
+}
+END_TEST
+
 START_TEST(reading_adds_to_a_view) {
   static struct histogram one, other;
   histogram_record(&one, 300);
@@ -180,6 +198,7 @@ Suite *histogram_suite(void) {
   tcase_add_test(cases, nothing_recorded_is_zero);
   tcase_add_test(cases, quantiles_agree_with_sorted_values);
   tcase_add_test(cases, a_difference_sees_only_what_came_between);
+  tcase_add_test(cases, any_share_can_be_asked_of_a_view);
   tcase_add_test(cases, reading_adds_to_a_view);
   tcase_add_test(cases, readers_need_no_lock);
   suite_add_tcase(suite, cases);

@@ -1,0 +1,171 @@
+"""framebench load: what it says of a daemon agrees with what the daemon and its configuration say."""
+
+import json
+import os
+import pathlib
+import subprocess
+
+import pytest
+
+from harness import BINARY, Daemon, environment, limit, pipeline, slow_stage
+
+pytestmark = pytest.mark.host
+
+FRAMEBENCH = pathlib.Path(os.environ.get("FRAMEBENCH", BINARY.with_name("framebench"))).absolute()
+SIZE = 16384
+FORMAT = {"dtype": "uint8", "shape": [SIZE]}
+SHORT = ("--duration", "300ms", "--warm-up", "100ms")
+
+
+def framebench(place, *arguments, seconds=40):
+    return subprocess.run([FRAMEBENCH, "load", "-s", place / "status.sock", *map(str, arguments)], capture_output=True,
+                          text=True, env=environment(), timeout=limit(seconds), check=False)
+
+
+def load(place, *arguments):
+    """(rows of the trials, frames by pipeline, whole document) of a short run."""
+    done = framebench(place, "--json", *SHORT, *arguments)
+    assert done.returncode == 0 and not done.stderr, done
+    document = json.loads(done.stdout)
+    sections = document["sections"]
+    return sections["load"], {row["pipeline"]: row for row in sections.get("frames", [])}, document
+
+
+def percentiles(row):
+    return [row[key] for key in ("p50_us", "p90_us", "p99_us", "p999_us", "p9999_us", "max_us")]
+
+
+def test_frames_by_the_clock(place):
+    with Daemon(place, {"cam0": pipeline(FORMAT)}) as daemon:
+        (row,), frames, document = load(place, "--rate", 200, "cam0")
+        assert row["offered"] == row["answered"] == 60 and row["lost"] == row["disordered"] == 0, row
+        assert row["rate"] == 200 and row["numbered"] == "by stamp", row
+        assert 0 < row["p50_us"] and percentiles(row) == sorted(percentiles(row)), row
+        assert frames["cam0"]["in"] == frames["cam0"]["emitted"] == 80, frames
+        assert document["daemon"]["pid"] == daemon.process.pid
+        daemon.account(came=80, emitted=80)
+
+
+def test_as_fast_as_frames_are_taken(place):
+    with Daemon(place, {"cam0": pipeline(FORMAT)}) as daemon:
+        (row,), frames, _ = load(place)
+        assert row["frames_per_s"] > 0 and row["lost"] == 0 and row["asked"] == "max", row
+        assert row["in_gb_per_s"] == pytest.approx(row["frames_per_s"] * SIZE / 1e9, rel=1e-3)
+        assert row["cpu_user_s"] + row["cpu_system_s"] >= 0
+        came = frames["cam0"]["in"]
+        assert came == frames["cam0"]["emitted"] >= row["answered"]
+        daemon.account(came=came, emitted=came)
+
+
+@pytest.mark.parametrize("spin", [(), ("--spin",)])
+def test_one_frame_in_flight(place, spin):
+    with Daemon(place, {"cam0": pipeline(FORMAT, completion="spin", sink={"reply": True})}):
+        (row,), _, _ = load(place, "--in-flight", 1, *spin)
+        assert row["in_flight"] == 1 and row["answered"] > 0 and row["lost"] == 0, row
+        assert row["frames_per_s"] * row["mean_us"] / 1e6 <= 1.5, row
+
+
+def test_many_clients_and_pipelines(place):
+    pipelines = {name: pipeline(FORMAT, source={"clients": 3}, sink={"reply": True}) for name in ("front", "rear")}
+    pipelines["other"] = pipeline(FORMAT)
+    with Daemon(place, pipelines) as daemon:
+        (row,), frames, _ = load(place, "--clients", 3, "--rate", 600, "front", "rear")
+        assert row["clients"] == 6 and row["pipelines"] == 2 and row["offered"] == row["answered"] == 180, row
+        assert {name: one["in"] for name, one in frames.items()} == {"front": 120, "rear": 120}
+        assert daemon.frames("other")["in"] == 0
+
+
+def test_y4m_and_results_of_another_size(place):
+    image = {"pixels": "yuv420p", "width": 64, "height": 48}
+    pipelines = {
+        "video": pipeline(image, source={"protocol": "y4m"}, sink={"protocol": "y4m"}),
+        "small": pipeline(image, stages=[{"resize": {"width": 32, "height": 24}}], sink={"reply": True}),
+    }
+    with Daemon(place, pipelines):
+        (row,), _, _ = load(place, "--rate", 200, "video")
+        assert row["answered"] == 60 and row["numbered"] == "by stamp", row
+        (row,), _, _ = load(place, "--rate", 200, "small")
+        assert row["answered"] == 60 and row["numbered"] == "by order", row
+        assert row["out_gb_per_s"] == pytest.approx(row["in_gb_per_s"] / 4, rel=1e-2)
+
+
+def test_what_a_full_pipeline_drops(place):
+    slow = pipeline(FORMAT, stages=[slow_stage(20)], slots=3, overload="drop-oldest")
+    with Daemon(place, {"cam0": slow}) as daemon:
+        (row,), frames, _ = load(place, "--rate", 500)
+        dropped = frames["cam0"]["dropped"]["oldest"]
+        assert row["offered"] == 150 and 0 < row["answered"] and row["lost"] == 150 - row["answered"] > 0, row
+        assert row["numbered"] == "by stamp" and row["disordered"] == 0, row
+        assert row["dropped"] == dropped > 0 and frames["cam0"]["in"] == 200 == frames["cam0"]["emitted"] + dropped
+        daemon.account(came=200, emitted=200 - dropped, oldest=dropped)
+
+
+def test_no_latency_where_results_cannot_be_told_apart(place):
+    stages = [slow_stage(20), {"affine": {"scale": 2.0, "offset": 1.0}}]
+    with Daemon(place, {"cam0": pipeline(FORMAT, stages=stages, slots=3, overload="drop-oldest")}):
+        (row,), _, _ = load(place, "--rate", 500)
+        assert row["dropped"] > 0 and row["numbered"] == "by order" and "p50_us" not in row, row
+        done = framebench(place, *SHORT, "--search", "p99<5ms")
+        assert done.returncode == 1 and "cannot be told apart" in done.stderr, done
+
+
+def test_a_slow_stage_shows_in_every_latency(place):
+    with Daemon(place, {"cam0": pipeline(FORMAT, stages=[slow_stage(20)], slots=1)}):
+        (row,), _, _ = load(place, "--in-flight", 1)
+        assert row["p50_us"] >= 0.97 * 20e3, row
+        (row,), _, _ = load(place, "--rate", 100)  # it does 50: a frame that is due after 300 ms comes after 800
+        assert row["max_us"] >= 0.97 * 350e3, row
+
+
+def test_the_search_ends_below_what_a_slow_stage_allows(place):
+    with Daemon(place, {"cam0": pipeline(FORMAT, stages=[slow_stage(10)], slots=1)}):
+        trials, _, document = load(place, "--search", "p50<60ms")
+        (found,) = document["sections"]["search"]
+        assert found["goal"] == "p50<60ms" and 0 <= found["frames_per_s"] <= 100, found
+        assert len(trials) >= 2 and trials[0]["asked"] == "max", trials
+        none, _, document = load(place, "--search", "p50<1ms")
+        assert document["sections"]["search"][0]["frames_per_s"] == 0 and len(none) > 5
+
+
+def test_tables_for_people(place):
+    with Daemon(place, {"cam0": pipeline(FORMAT)}):
+        done = framebench(place, *SHORT, "--rate", 100)
+        assert done.returncode == 0 and "P99.99" in done.stdout and "EMITTED" in done.stdout, done
+
+
+@pytest.mark.parametrize("arguments, status, words", [
+    (("nowhere",), 1, "there is no pipeline 'nowhere'"),
+    (("--clients", "2", "cam0"), 64, "takes one client"),
+    (("--clients", "2", "echo"), 1, "already"),
+    (("--rate", "0"), 64, "--rate does not take '0'"),
+    (("--rate", "5", "--search", "p99<5ms"), 64, "--rate does not go with it"),
+    (("--rate", "5", "--in-flight", "1"), 64, "--in-flight does not go with it"),
+    (("--in-flight", "0"), 64, "--in-flight does not take '0'"),
+    (("--duration", "5"), 64, "--duration does not take '5'"),
+    (("--warm-up", "1y"), 64, "--warm-up does not take '1y'"),
+    (("--search", "p99"), 64, "--search does not take 'p99'"),
+    (("--socket",), 64, "needs a value"),
+    (("--nonsense",), 64, "is no option"),
+    (("file",), 1, "writes its results to a file"),
+])
+def test_what_it_refuses(place, arguments, status, words):
+    pipelines = {"cam0": pipeline(FORMAT), "echo": pipeline(FORMAT, sink={"reply": True}),
+                 "file": pipeline(FORMAT, sink={"file": str(place / "results")})}
+    with Daemon(place, pipelines):
+        done = framebench(place, *SHORT, *arguments)
+        assert done.returncode == status and words in done.stderr, done
+
+
+def test_no_daemon(place):
+    done = framebench(place)
+    assert done.returncode == 69 and "does not answer" in done.stderr, done
+
+
+def test_a_daemon_that_goes_away(place):
+    with Daemon(place, {"cam0": pipeline(FORMAT)}, drain_timeout="0s") as daemon:
+        with subprocess.Popen([FRAMEBENCH, "load", "-s", place / "status.sock", "--rate", "100", "--duration", "30s"],
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment()) as load_process:
+            daemon.wait_view("frames come", lambda view: view["frames"]["emitted"] > 0)
+            daemon.signal(15)
+            _, said = load_process.communicate(timeout=limit(25))
+            assert load_process.returncode in (1, 69) and said.startswith("framebench: "), said

@@ -1,0 +1,124 @@
+#include "tools/framebench/load_report.h"
+
+#include <math.h>
+#include <stdio.h>
+
+const struct section load_section = {"load", "Frames through the daemon; latency from when a frame was due to its last byte",
+                                     (const struct column[]){{"asked", "ASKED", COLUMN_TEXT},
+                                                             {"frames_per_s", "FRAMES/s", COLUMN_RATE},
+                                                             {"in_gb_per_s", "GB/s IN", COLUMN_BANDWIDTH},
+                                                             {"out_gb_per_s", "GB/s OUT", COLUMN_BANDWIDTH},
+                                                             {"p50_us", "P50", COLUMN_TIME},
+                                                             {"p99_us", "P99", COLUMN_TIME},
+                                                             {"p999_us", "P99.9", COLUMN_TIME},
+                                                             {"p9999_us", "P99.99", COLUMN_TIME},
+                                                             {"max_us", "MAX", COLUMN_TIME},
+                                                             {"lost", "LOST", COLUMN_COUNT},
+                                                             {"cpus", "CPUS", COLUMN_BANDWIDTH},
+                                                             {"cpu_us_per_frame", "CPU/FRAME", COLUMN_TIME},
+                                                             {0}}};
+
+const struct section load_frames_section = {"frames", "What became of the frames, warm-up included",
+                                            (const struct column[]){{"pipeline", "PIPELINE", COLUMN_TEXT},
+                                                                    {"in", "IN", COLUMN_COUNT},
+                                                                    {"emitted", "EMITTED", COLUMN_COUNT},
+                                                                    {"dropped_sum", "DROPPED", COLUMN_COUNT},
+                                                                    {"missed", "MISSED", COLUMN_COUNT},
+                                                                    {"in_flight", "IN FLIGHT", COLUMN_COUNT},
+                                                                    {0}}};
+
+static void set(json_t *row, const char *key, double value) { json_object_set_new(row, key, json_real(value)); }
+
+static void set_count(json_t *row, const char *key, uint64_t value) {
+  json_object_set_new(row, key, json_integer((json_int_t)value));
+}
+
+static void set_latency(json_t *row, const struct load_figures *figures) {
+  static const struct {
+    const char *key;
+    double share;
+  } wanted[] = {{"p50_us", 0.5}, {"p90_us", 0.9}, {"p99_us", 0.99}, {"p999_us", 0.999}, {"p9999_us", 0.9999}};
+  for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++) {
+    double us = histogram_quantile(&figures->ns, wanted[i].share);
+    set(row, wanted[i].key, fmin(us, (double)figures->max_ns / 1e3)); /* a bucket's middle may lie above */
+  }
+  set(row, "mean_us", (double)figures->ns.sum_ns / (double)figures->answered / 1e3);
+  set(row, "max_us", (double)figures->max_ns / 1e3);
+}
+
+static void set_cpu(json_t *row, const struct load_outcome *outcome) {
+  double seconds = outcome->cpu.user + outcome->cpu.system;
+  set(row, "cpu_user_s", outcome->cpu.user);
+  set(row, "cpu_system_s", outcome->cpu.system);
+  set(row, "cpus", seconds / outcome->seconds);
+  if (outcome->figures.arrived > 0) {
+    set(row, "cpu_us_per_frame", seconds * 1e6 / (double)outcome->figures.arrived);
+  }
+}
+
+/* Means over the pipelines, which are all loaded alike. */
+static void set_rates(json_t *row, const struct load_target *target, const struct load_outcome *outcome) {
+  double rate = (double)outcome->figures.arrived / outcome->seconds, in = 0, out = 0;
+  for (unsigned i = 0; i < target->count; i++) {
+    in += (double)target->pipelines[i].in.frame_bytes / target->count;
+    out += (double)target->pipelines[i].out.frame_bytes / target->count;
+  }
+  set(row, "frames_per_s", rate);
+  set(row, "in_gb_per_s", rate * in / 1e9);
+  set(row, "out_gb_per_s", rate * out / 1e9);
+}
+
+static void set_asked(json_t *row, const struct load_plan *plan) {
+  char text[64];
+  if (plan->rate > 0) {
+    snprintf(text, sizeof text, "%.6g/s", plan->rate);
+    set(row, "rate", plan->rate);
+  } else if (plan->in_flight > 0) {
+    snprintf(text, sizeof text, "%u in flight", plan->in_flight);
+    set_count(row, "in_flight", plan->in_flight);
+  } else {
+    snprintf(text, sizeof text, "max");
+  }
+  json_object_set_new(row, "asked", json_string(text));
+}
+
+json_t *load_report_row(const struct load_target *target, const struct load_plan *plan, const struct load_outcome *outcome) {
+  const struct load_figures *figures = &outcome->figures;
+  json_t *row =
+      json_pack("{s:i, s:i, s:b, s:f, s:s}", "pipelines", (int)target->count, "clients", (int)(plan->clients * target->count),
+                "spin", plan->spin, "seconds", outcome->seconds, "numbered", figures->by_order ? "by order" : "by stamp");
+  set_asked(row, plan);
+  set_rates(row, target, outcome);
+  set_count(row, "offered", figures->offered);
+  set_count(row, "answered", figures->answered);
+  set_count(row, "lost", load_outcome_lost(outcome));
+  set_count(row, "dropped", outcome->dropped);
+  set_count(row, "missed", outcome->missed);
+  set_count(row, "disordered", figures->disordered);
+  if (figures->answered > 0 && load_outcome_is_sure(outcome)) {
+    set_latency(row, figures);
+  }
+  set(row, "generator_late_p99_us", histogram_quantile(&figures->lag_ns, 0.99));
+  if (outcome->cpu_known) {
+    set_cpu(row, outcome);
+  }
+  return row;
+}
+
+void load_report_frames(struct results *results, const struct load_target *target, const struct load_outcome *outcome) {
+  results_section(results, &load_frames_section);
+  for (unsigned i = 0; i < target->count; i++) {
+    const struct load_ledger *ledger = &outcome->ledgers[i];
+    json_t *row = json_pack("{s:s}", "pipeline", target->pipelines[i].name), *dropped = json_object();
+    set_count(row, "in", ledger->in);
+    set_count(row, "emitted", ledger->fates[FATE_EMITTED]);
+    set_count(row, "dropped_sum", load_ledger_dropped(ledger));
+    set_count(row, "missed", ledger->missed);
+    set_count(row, "in_flight", ledger->in_flight);
+    for (int fate = FATE_EMITTED + 1; fate < FATE_COUNT; fate++) {
+      set_count(dropped, fate_names[fate], ledger->fates[fate]);
+    }
+    json_object_set_new(row, "dropped", dropped);
+    results_row(results, row);
+  }
+}

@@ -1,0 +1,16 @@
+/* Trials as rows of results. */
+#ifndef FRAMED_TOOLS_FRAMEBENCH_LOAD_REPORT_H
+#define FRAMED_TOOLS_FRAMEBENCH_LOAD_REPORT_H
+
+#include "tools/framebench/load_trial.h"
+#include "tools/framebench/results.h"
+
+extern const struct section load_section, load_frames_section;
+
+/* A row for load_section, as a trial is seen from outside; to be released. NULL without memory. */
+json_t *load_report_row(const struct load_target *target, const struct load_plan *plan, const struct load_outcome *outcome);
+
+/* Adds a row for each pipeline: what became of its frames. */
+void load_report_frames(struct results *results, const struct load_target *target, const struct load_outcome *outcome);
+
+#endif
