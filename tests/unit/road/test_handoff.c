@@ -251,6 +251,35 @@ START_TEST(no_offer_slips_through_a_discard) {
 }
 END_TEST
 
+struct wait {
+  struct message message;
+  uv_sem_t until;
+};
+
+static void run_wait(struct message *message) { uv_sem_wait(&((struct wait *)message)->until); }
+
+/* A session that went on before would have its next client meet an order for the last one. */
+START_TEST(an_order_counts_until_it_is_carried_out) {
+  set_up();
+  struct wait wait = {.message.run = run_wait};
+  ck_assert_int_eq(uv_sem_init(&wait.until, 0), 0);
+  ck_assert(sink_has_obeyed(sink));
+  lane_post(lane, &wait.message);
+  offer_all();
+  sink_discard(sink, FATE_CLIENT_GONE, 1);
+  ck_assert(!sink_has_obeyed(sink));
+  ck_assert(!atomic_load(&session.woken));
+  uv_sem_post(&wait.until);
+  while (!atomic_load(&session.woken)) {
+    uv_sleep(1);
+  }
+  ck_assert(sink_has_obeyed(sink));
+  collect_all();
+  tear_down();
+  uv_sem_destroy(&wait.until);
+}
+END_TEST
+
 Suite *handoff_suite(void);
 
 Suite *handoff_suite(void) {
@@ -262,6 +291,7 @@ Suite *handoff_suite(void) {
   tcase_add_test(tests, a_full_ring_wraps_around);
   tcase_add_test(tests, what_was_offered_is_in_flight_until_its_fate_comes_back);
   tcase_add_test(tests, no_offer_slips_through_a_discard);
+  tcase_add_test(tests, an_order_counts_until_it_is_carried_out);
   suite_add_tcase(suite, tests);
   return suite;
 }
