@@ -8,7 +8,7 @@
 
 #define US INT64_C(1000)
 
-enum { MANY = 300 };
+enum { MANY = 100 };
 
 static struct trace *begin(unsigned subjects) {
   struct trace *trace = trace_new(NULL);
@@ -378,6 +378,7 @@ Suite *trace_suite(void);
 Suite *trace_suite(void) {
   Suite *suite = suite_create("trace");
   TCase *cases = tcase_create("trace");
+  tcase_set_timeout(cases, 60);
   tcase_add_test(cases, a_frame_has_every_span);
   tcase_add_test(cases, the_first_event_sums_up);
   tcase_add_test(cases, an_empty_trace_is_a_trace);
