@@ -79,33 +79,6 @@ __device__ __forceinline__ void load_floats(const float *in, bool aligned, uint3
   }
 }
 
-/* Both rows of the block. Three loads of 8 bytes at 24 apart would each touch all of a warp's bytes; so its lanes load
- * what is next to each other, and exchange it. All lanes of the warp come here, those beyond the row too. */
-__device__ __forceinline__ void load_colors(const image &image, const uint8_t *in, const place &at, block &block) {
-  constexpr int bytes = 3 * ACROSS;
-  using pack = launch_pack<uint32_t, 2>;
-  __shared__ pack exchange[THREADS_Y][2][bytes * THREADS_X / sizeof(pack)];
-  const uint32_t start = at.x - threadIdx.x * ACROSS; /* of the warp */
-  const uint32_t packs = (image.width - start) * 3 / uint32_t(sizeof(pack));
-#pragma unroll
-  for (int row = 0; row < 2; row++) {
-    const uint64_t y = at.y + (row == 0 ? 0 : at.below);
-    const auto *source = reinterpret_cast<const pack *>(in + (y * image.width + start) * 3);
-#pragma unroll
-    for (uint32_t i = threadIdx.x; i < bytes * THREADS_X / sizeof(pack); i += THREADS_X) {
-      exchange[threadIdx.y][row][i] = source[min(i, packs - 1)];
-    }
-  }
-  __syncwarp();
-#pragma unroll
-  for (int row = 0; row < 2; row++) {
-    const auto *mine = reinterpret_cast<const uint8_t *>(exchange[threadIdx.y][row]) + threadIdx.x * bytes;
-    uint8_t *const first = block.row[image.pixels == PIXELS_RGB24 ? 0 : 2][row];
-    uint8_t *const last = block.row[image.pixels == PIXELS_RGB24 ? 2 : 0][row];
-    interleave_split<3, ACROSS, 8>(mine, true, ACROSS, {first, block.row[1][row], last});
-  }
-}
-
 /* Row 0 or 1 of the block, without chroma that rows share. */
 __device__ __forceinline__ void load_row(const image &image, const uint8_t *in, const place &at, int row, block &block) {
   const uint64_t y = at.y + (row == 0 ? 0 : at.below);
@@ -325,8 +298,7 @@ __global__ void __launch_bounds__(THREADS_X *THREADS_Y)
     convert_kernel(const uint8_t *__restrict__ in, uint8_t *__restrict__ out, image size, convert_constants k) {
   const uint32_t x = (blockIdx.x * THREADS_X + threadIdx.x) * ACROSS;
   const uint32_t y = (blockIdx.y * THREADS_Y + threadIdx.y) * 2;
-  const bool together = family_of(From) == RGB && size.aligned;
-  if (y >= size.height || (x >= size.width && !together)) {
+  if (x >= size.width || y >= size.height) {
     return;
   }
   image from = size;
@@ -337,15 +309,8 @@ __global__ void __launch_bounds__(THREADS_X *THREADS_Y)
   to.kind = family_of(To);
   const place at = {x, y, y + 1 < size.height ? 1U : 0U};
   block source;
-  if (together) {
-    load_colors(from, in, at, source);
-    if (x >= size.width) {
-      return;
-    }
-  } else {
-    load_row(from, in, at, 0, source);
-    load_row(from, in, at, 1, source);
-  }
+  load_row(from, in, at, 0, source);
+  load_row(from, in, at, 1, source);
   if (shares_chroma(from) && to.kind != GRAY) {
     load_chroma(from, in, at, source);
   }

@@ -5,6 +5,7 @@
  * out once: that of its column by each thread, those of the rows by the first threads for all. What lies outside the
  * window gets the bars' level.
  */
+#include "gpu/stages/bytes.cuh"
 #include "gpu/stages/resize_words.cuh"
 
 namespace {
@@ -56,17 +57,28 @@ __device__ float make(const source<float> &in, const bilinear::position &x, cons
 __device__ float round_to(float value, float) { return value; }
 __device__ uint8_t round_to(float value, uint8_t) { return arithmetic_level(value); }
 
-template <typename Sample> __device__ Sample make(const source<Sample> &in, const resize_span &x, const resize_span &y) {
-  float sum = 0.0F;
-  for (uint32_t column = x.first; column <= x.last; column++) {
-    float down = float(in.at(column, y.first)) * y.head;
-    for (uint32_t row = y.first + 1; row <= y.last; row++) {
-      down += float(in.at(column, row)) * resize_span_weight(&y, row);
-    }
-    down *= resize_span_weight(&x, column);
-    sum = column == x.first ? down : sum + down;
+__device__ __forceinline__ float value(float sample) { return sample; }
+__device__ __forceinline__ float value(uint8_t sample) { return __uint_as_float(0x4b000000U | sample) - bytes_bias; }
+
+/* The weighted sum down a span, from its first sample on. */
+template <typename Sample>
+__device__ __forceinline__ float sum_down(const Sample *sample, uint64_t row, const resize_span &span) {
+  float sum = value(*sample) * span.head;
+  for (uint32_t y = span.first + 1; y < span.last; y++) {
+    sample += row;
+    sum += value(*sample) * span.body;
   }
-  return round_to(sum, Sample());
+  return span.first == span.last ? sum : sum + value(sample[row]) * span.tail;
+}
+
+template <typename Sample> __device__ Sample make(const source<Sample> &in, const resize_span &x, const resize_span &y) {
+  const Sample *sample = in.samples + y.first * in.row + uint64_t(x.first) * in.step;
+  float sum = sum_down(sample, in.row, y) * x.head;
+  for (uint32_t column = x.first + 1; column < x.last; column++) {
+    sample += in.step;
+    sum += sum_down(sample, in.row, y) * x.body;
+  }
+  return round_to(x.first == x.last ? sum : sum + sum_down(sample + in.step, in.row, y) * x.tail, Sample());
 }
 
 __device__ float bar(float fill, float) { return fill; }
