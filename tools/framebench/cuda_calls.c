@@ -85,6 +85,10 @@ static int64_t after_flag(struct caller *caller, struct problem *problem) {
   while (*caller->flag != value && samples_now() < limit) {
   }
   int64_t now = samples_now();
+  if (now >= limit) {
+    problem_set(problem, EXIT_STATUS_REFUSED, NULL, "a kernel's flag was not seen within 1 s");
+    return -1;
+  }
   return CUDA_TRY(problem, cudaStreamSynchronize, caller->stream) ? now : -1;
 }
 
@@ -96,7 +100,12 @@ static int64_t after_callback(struct caller *caller, struct problem *problem) {
   int64_t limit = samples_now() + INT64_C(1000000000);
   while (!atomic_load(&caller->called) && samples_now() < limit) {
   }
-  return samples_now();
+  int64_t now = samples_now();
+  if (now >= limit) {
+    problem_set(problem, EXIT_STATUS_REFUSED, NULL, "a stream's callback did not come within 1 s");
+    return -1;
+  }
+  return now;
 }
 
 static int64_t after_wake(struct caller *caller, struct problem *problem) {
