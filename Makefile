@@ -313,6 +313,7 @@ installed_files := build/framed:bin/framed:755 build/framectl:bin/framectl:755 b
   $(filled)/framed.catalog:lib/systemd/catalog/framed.catalog:644 \
   $(filled)/framed.8.gz:share/man/man8/framed.8.gz:644 \
   $(filled)/framectl.1.gz:share/man/man1/framectl.1.gz:644 \
+  $(filled)/framebench.1.gz:share/man/man1/framebench.1.gz:644 \
   $(filled)/framed.yaml.5.gz:share/man/man5/framed.yaml.5.gz:644 \
   packaging/completions/framed.bash:share/bash-completion/completions/framed:644 \
   packaging/completions/framectl.bash:share/bash-completion/completions/framectl:644 \

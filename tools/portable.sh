@@ -16,6 +16,10 @@ done | awk '$2 == "=>" && $3 ~ "^/" {print $1, $3}' | sort -u | while read -r na
     cp -L "$path" "lib/$name"
   fi
 done
+# framebench loads CUPTI by name, when it is asked to.
+nvcc=${NVCC:-/usr/local/cuda/bin/nvcc}
+cupti=${nvcc%/bin/nvcc}/lib64/libcupti.so.13
+if [ -e "$cupti" ]; then cp -L "$cupti" lib/; fi
 chmod u+w lib/*
 
 cp ../../tests/gpu/check.sh check-gpu.sh

@@ -47,8 +47,17 @@ measure() { # NAME SECONDS COMMAND...: runs the command within so many seconds; 
   fi
 }
 
+# CUPTI is not everywhere, and not everybody may use it.
 witness=()
-if [ -e /dev/nvidiactl ] && [[ " ${options[*]-} " != *" cpu "* ]]; then witness=(--witness); fi
+if [ -e /dev/nvidiactl ] && [[ " ${options[*]-} " != *" cpu "* ]]; then
+  if timeout 60 "$programs/framebench" overlap --quick --witness >/dev/null 2>"$errors"; then
+    witness=(--witness)
+  else
+    failed+=(witness)
+    echo "measure: CUPTI cannot witness here:" >&2
+    sed 's/^/  /' "$errors" >&2
+  fi
+fi
 
 measure limits 90 "$programs/framebench" limits --json "${options[@]}"
 measure overlap 120 "$programs/framebench" overlap --json --svg "$folder/timeline.svg" "${witness[@]}" "${options[@]}"

@@ -17,6 +17,7 @@
 #endif
 
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -306,6 +307,20 @@ static bool add_balanced(struct results *results, const json_t *rows, struct pro
 }
 #endif
 
+/* Of the engines, that whose busy time differs most from what CUPTI recorded. */
+static void add_witness(struct results *results) {
+  size_t index;
+  const json_t *row, *worst = NULL;
+  json_array_foreach(results_rows(results, "witness"), index, row) {
+    worst = !worst || fabs(number(row, "ratio") - 1) > fabs(number(worst, "ratio") - 1) ? row : worst;
+  }
+  if (worst) {
+    double own = number(worst, "own_us"), seen = number(worst, "cupti_us");
+    targets_add(results, &(struct target){"busy time of an engine, ours and CUPTI's, worst of three: the lesser one",
+                                          "the greater one", "us", fmin(own, seen), fmax(own, seen), 0.95, false});
+  }
+}
+
 static bool add_targets(const struct bench *bench, struct problem *problem) {
   const json_t *rows = results_rows(bench->results, rows_section.name);
   (void)problem;
@@ -317,6 +332,7 @@ static bool add_targets(const struct bench *bench, struct problem *problem) {
 #endif
   add_worst(bench->results, rows, 0, "overlap, worst of all rows with 3 or more slots");
   add_worst(bench->results, rows, 1 << 20, "overlap, worst of those with frames of 1 MiB or more");
+  add_witness(bench->results);
   return true;
 }
 
