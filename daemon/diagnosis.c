@@ -35,10 +35,7 @@ static double found_in(const struct diagnosis_figures *figures, enum step step) 
   return figures->frames * figures->step[step] / (figures->seconds * 1e6);
 }
 
-/* A lane that polls is always busy. */
-static bool lane_is_full(const struct diagnosis_figures *figures) {
-  return !figures->spins && figures->lane_share >= BUSY_LANE;
-}
+static bool lane_is_full(const struct diagnosis_figures *figures) { return figures->lane_share >= BUSY_LANE; }
 
 static enum bound engine_of(const struct overlap_work *work) { return (enum bound)overlap_longest(work); }
 
@@ -90,12 +87,11 @@ static double pace(const struct overlap_work *work) { return larger(overlap_peri
 static double measured_pace(const struct diagnosis_figures *figures) { return figures->seconds * 1e6 / figures->frames; }
 
 /* Where the slots are what is short, a round takes as long as was measured, and the turnaround is what engines and host
- * leave of it; otherwise it is the time until the host takes notice. What the host works on a frame is known of lanes that
- * sleep where there is nothing to do. */
+ * leave of it; otherwise it is the time until the host takes notice. */
 static void find_turnaround(const struct diagnosis_figures *figures, enum bound bound, struct overlap_work *work) {
   bool flows = figures->frames > 0 && figures->seconds > 0;
   work->turnaround = figures->notice;
-  if (flows && !figures->spins && figures->lane_share > 0) {
+  if (flows && figures->lane_share > 0) {
     work->host = figures->lane_share * measured_pace(figures);
   }
   bool saturated = flows && bound <= BOUND_HOST && !(bound == BOUND_HOST && lane_is_full(figures));

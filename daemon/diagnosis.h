@@ -52,9 +52,9 @@ struct diagnosis_figures {
   unsigned slots, sessions; /* slots of each session; sessions: 0 counts as 1 */
   unsigned depth;           /* of these slots, how many may be past READY; 0 counts as all */
   unsigned kernels;         /* at once */
-  double lane_share;        /* of the lanes' time, that they used the processor; negative: unknown */
+  double lane_share;        /* of its time, that the lane works; 0 or less: unknown */
   enum standing standing;
-  bool spins;    /* completion: spin; then a lane's processor time says nothing */
+  bool spins;    /* completion: spin */
   bool lossless; /* readers can hold the pipeline up */
 };
 

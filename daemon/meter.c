@@ -56,3 +56,12 @@ double meter_lane_share(const struct reading *now, const struct reading *before)
   }
   return now->at > before->at ? (double)busiest / (double)(now->at - before->at) : 0;
 }
+
+double meter_worked_share(const struct reading *now, const struct reading *before) {
+  unsigned lanes = 0;
+  for (unsigned i = 0; i < METER_LANES; i++) {
+    lanes += now->lane_time[i] > 0;
+  }
+  return now->at > before->at && lanes > 0 ? (double)(now->worked - before->worked) / (double)(now->at - before->at) / lanes
+                                           : 0;
+}

@@ -19,6 +19,7 @@ struct reading {
   struct ledger ledger;
   struct histogram_view steps[STEP_COUNT];
   int64_t busy;                   /* ns with frames on the device, of all sessions together */
+  int64_t worked;                 /* ns of its lanes in turns that moved a frame, all sessions together */
   int64_t lane_time[METER_LANES]; /* ns of processor that each of its lanes has used; 0: not one of its lanes */
 };
 
@@ -43,5 +44,7 @@ struct meter_rates meter_rates(const struct reading *now, const struct reading *
 
 /* The share of the time between two readings in which its busiest lane used a processor; 0 if no time has passed. */
 double meter_lane_share(const struct reading *now, const struct reading *before);
+/* The share in which its lanes moved its frames, on average: for lanes that poll and so always use a processor. */
+double meter_worked_share(const struct reading *now, const struct reading *before);
 
 #endif

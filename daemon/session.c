@@ -129,8 +129,11 @@ bool session_turn(struct runner *runner) {
   int64_t now = start;
   bool again = true;
   for (int round = 0; again && (round < ROUNDS_A_TURN || session->road.spin); round++) {
-    again = turn_once(session, now) || keep_spinning(session, now);
+    int64_t began = now;
+    bool moved = turn_once(session, now);
+    again = moved || keep_spinning(session, now);
     now = clock_now();
+    session->account.now.worked += moved ? now - began : 0;
     if (now - start > SPIN_A_TURN && round > 0) {
       break;
     }

@@ -106,6 +106,7 @@ struct session_view { /* balanced: read under the lane's sequence lock */
   bool attached;
   enum session_waiting waiting;
   int64_t busy;                  /* ns in which frames were on the device, up to `busy_since` */
+  int64_t worked;                /* ns of the lane in turns that moved a frame */
   int64_t busy_since;            /* CLOCK_MONOTONIC ns; 0: none is there now */
   uint64_t submitted, completed; /* frames handed to the device and come back, ever */
   int64_t last_completion;       /* CLOCK_MONOTONIC ns of the last completion, or of what excuses one until then: the first

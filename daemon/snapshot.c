@@ -106,6 +106,7 @@ static void read_sessions(const struct pipeline *pipeline, struct reading *readi
     if (view.began != 0 && (reading->began == 0 || view.began < reading->began)) {
       reading->began = view.began;
     }
+    reading->worked += view.worked;
     reading->busy += view.busy + (view.busy_since != 0 && view.busy_since < reading->at ? reading->at - view.busy_since : 0);
   }
 }
@@ -165,6 +166,7 @@ static enum standing standing_of(enum session_waiting waiting) {
 static void fill_diagnosis(const struct pipeline *pipeline, struct pipeline_snapshot *snapshot, const struct reading *now,
                            const struct reading *before) {
   const struct config_pipeline *config = pipeline->config;
+  bool spins = config->completion == CONFIG_COMPLETION_SPIN;
   struct diagnosis_figures figures = {
       .seconds = snapshot->seconds,
       .busy_s = (double)(now->busy - before->busy) / (double)NS_PER_S,
@@ -175,9 +177,9 @@ static void fill_diagnosis(const struct pipeline *pipeline, struct pipeline_snap
       .depth = road_depth(config->overload, config->slots, config->deadline_ns > 0),
       .sessions = snapshot->sessions,
       .kernels = gpu_kernels_at_once(engine_device(pipeline->setup.engine, config->device)),
-      .lane_share = meter_lane_share(now, before),
+      .lane_share = spins ? meter_worked_share(now, before) : meter_lane_share(now, before),
       .standing = standing_of(snapshot->waiting),
-      .spins = config->completion == CONFIG_COMPLETION_SPIN,
+      .spins = spins,
       .lossless = config->sink.endpoint != CONFIG_SOCKET || config->sink.overload == CONFIG_SINK_BLOCK,
   };
   for (enum step step = 0; step < STEP_COUNT; step++) {

@@ -75,6 +75,15 @@ START_TEST(the_busiest_lane_counts) {
 }
 END_TEST
 
+START_TEST(polling_is_no_work) {
+  static struct reading before, now;
+  before = (struct reading){.at = NS_PER_S, .worked = 7};
+  now = (struct reading){.at = 3 * NS_PER_S, .worked = NS_PER_S + 7, .lane_time = {[1] = 2 * NS_PER_S, [2] = 2 * NS_PER_S}};
+  ck_assert_double_eq(meter_worked_share(&now, &before), 0.25);
+  ck_assert_double_eq(meter_worked_share(&now, &now), 0);
+}
+END_TEST
+
 Suite *meter_suite(void);
 Suite *meter_suite(void) {
   Suite *suite = suite_create("meter");
@@ -87,6 +96,7 @@ Suite *meter_suite(void) {
   tcase_add_test(all, the_time_before_the_first_frame_does_not_count);
   tcase_add_test(all, without_time_there_are_no_rates);
   tcase_add_test(all, the_busiest_lane_counts);
+  tcase_add_test(all, polling_is_no_work);
   suite_add_tcase(suite, all);
   return suite;
 }
