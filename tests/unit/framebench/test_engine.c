@@ -132,6 +132,7 @@ Suite *engine_suite(void);
 Suite *engine_suite(void) {
   Suite *suite = suite_create("engine");
   TCase *cases = tcase_create("engine");
+  tcase_set_timeout(cases, 60); /* without optimisation, beside other work */
   tcase_add_test(cases, test_engine_accounts_for_its_frames);
   tcase_add_test(cases, test_unknown_stage_is_a_problem);
   tcase_add_test(cases, test_every_listed_stage_is_a_chain);
