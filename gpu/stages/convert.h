@@ -52,7 +52,7 @@ STAGE_INLINE convert_value convert_multiply(convert_value level128, int16_t coef
 /* From 1/32 of a level to a level, saturating. */
 STAGE_INLINE uint8_t convert_level(convert_value value) {
 #ifdef __CUDA_ARCH__
-  return (uint8_t)__vimin_s32_relu((value + CONVERT_ONE / 2) >> 5, 255);
+  return (uint8_t)max(0, min(255, (value + CONVERT_ONE / 2) >> 5));
 #else
   int16_t level = (int16_t)((int16_t)(value + CONVERT_ONE / 2) >> 5);
   level = level < 0 ? (int16_t)0 : level;
