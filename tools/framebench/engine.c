@@ -135,28 +135,38 @@ struct engine *engine_free(struct engine *engine) {
 
 /* -- running -------------------------------------------------------------------------------------------------------- */
 
-/* Sleeps until a callback has written. It may have been another slot's. */
-static bool sleep_until_woken(const struct engine *engine, struct problem *problem) {
+/* Asks the device, which is the only way to learn that it is dead. */
+static bool is_alive(const struct engine *engine, unsigned slot, struct problem *problem) {
+  struct gpu_error error;
+  return gpu_ask(engine->program, slot, &error) != GPU_DEAD || options_gpu_problem(&error, problem);
+}
+
+/* Sleeps until a callback has written, for this slot or another; a dead device calls none. */
+static bool sleep_until_woken(const struct engine *engine, unsigned slot, struct problem *problem) {
+  enum { PATIENCE_MS = 1000 };
   struct epoll_event event;
   uint64_t count;
-  int ready = epoll_wait(engine->epoll, &event, 1, -1);
+  int ready = epoll_wait(engine->epoll, &event, 1, PATIENCE_MS);
   if (ready < 0 && errno != EINTR) {
     return problem_set(problem, EXIT_STATUS_INTERNAL, NULL, "epoll_wait: %s", strerror(errno));
   }
-  return ready < 1 || read(engine->event, &count, sizeof count) == (ssize_t)sizeof count ||
+  if (ready == 0) {
+    return is_alive(engine, slot, problem);
+  }
+  return ready < 0 || read(engine->event, &count, sizeof count) == (ssize_t)sizeof count ||
          problem_set(problem, EXIT_STATUS_INTERNAL, NULL, "reading an eventfd: %s", strerror(errno));
 }
 
 static bool await(const struct engine *engine, unsigned slot, struct problem *problem) {
-  struct gpu_error error;
   if (engine->setup.completion == ENGINE_CALLBACK) {
     while (gpu_told(engine->program, slot) != GPU_DONE) {
-      if (!sleep_until_woken(engine, problem)) {
+      if (!sleep_until_woken(engine, slot, problem)) {
         return false;
       }
     }
     return true;
   }
+  struct gpu_error error;
   enum gpu_progress progress;
   while ((progress = gpu_ask(engine->program, slot, &error)) == GPU_PENDING) {
   }
