@@ -60,6 +60,7 @@ enum config_protocol {
   CONFIG_PROTOCOL_AUTO /* sources: native or y4m, by the first bytes */
 };
 enum config_completion { CONFIG_COMPLETION_CALLBACK, CONFIG_COMPLETION_SPIN };
+enum config_graph { CONFIG_GRAPH_AUTO, CONFIG_GRAPH_ON, CONFIG_GRAPH_OFF };
 enum config_overload { CONFIG_OVERLOAD_BLOCK, CONFIG_OVERLOAD_DROP_OLDEST, CONFIG_OVERLOAD_DROP_NEWEST };
 enum config_sink_overload { CONFIG_SINK_DROP, CONFIG_SINK_BLOCK };
 enum config_endpoint { CONFIG_SOCKET, CONFIG_FILE, CONFIG_REPLY };
@@ -130,6 +131,7 @@ struct config_pipeline {
   unsigned slots;
   enum config_completion completion;
   int64_t spin_for_ns;
+  enum config_graph graph;
   enum config_overload overload;
   int64_t deadline_ns; /* 0: none */
   struct config_stage stages[CONFIG_MAX_STAGES];
@@ -203,6 +205,7 @@ extern const char *const config_backend_names[];
 extern const char *const config_protocol_names[];
 extern const char *const config_sink_protocol_names[];
 extern const char *const config_completion_names[];
+extern const char *const config_graph_names[];
 extern const char *const config_overload_names[];
 extern const char *const config_sink_overload_names[];
 extern const char *const config_log_level_names[];

@@ -6,6 +6,7 @@ const char *const config_backend_names[] = {"auto", "cuda", "cpu", NULL};
 const char *const config_protocol_names[] = {"raw", "y4m", "native", "auto", NULL};
 const char *const config_sink_protocol_names[] = {"raw", "y4m", "native", NULL};
 const char *const config_completion_names[] = {"callback", "spin", NULL};
+const char *const config_graph_names[] = {"auto", "on", "off", NULL};
 const char *const config_overload_names[] = {"block", "drop-oldest", "drop-newest", NULL};
 const char *const config_sink_overload_names[] = {"drop", "block", NULL};
 const char *const config_log_level_names[] = {"error", "warning", "info", "debug", NULL};

@@ -28,6 +28,11 @@ void account_publish(struct account *account);
 /* [any thread] The last published state. */
 void account_read(const struct account *account, struct session_view *view);
 
+/* [lane] Whether a trace is being taken, for which every frame should have the times of its steps. */
+static inline bool account_is_traced(const struct account *account) {
+  return atomic_load_explicit(&account->trace, memory_order_relaxed) != NULL;
+}
+
 /* [lane] A frame came in. */
 void account_open(struct account *account, struct frame *frame);
 /* [lane] An open frame gets its fate; emitted frames are recorded in the histograms of emit and total, and every frame in

@@ -9,7 +9,12 @@ static bool is_late(const struct road *road, const struct frame *frame, int64_t 
 
 static void submit(struct road *road, struct slot *slot, int64_t now) {
   bool restart = slot->frame.restart || road->restart_owed;
-  struct gpu_frame frame = {.sequence = slot->frame.sequence, .restart = restart, .notify = !road->spin};
+  struct gpu_frame frame = {
+      .sequence = slot->frame.sequence,
+      .restart = restart,
+      .notify = !road->spin,
+      .timed = account_is_traced(road->account),
+  };
   struct session_view *view = &road->account->now;
   if (view->submitted == view->completed) {
     view->last_completion = now; /* the device had nothing to do until now */

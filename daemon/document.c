@@ -110,6 +110,8 @@ static json_t *pipeline_document(const struct pipeline_snapshot *snapshot, const
   json_object_set_new(document, "throughput", throughput_document(snapshot));
   json_object_set_new(document, "latency_us", latency_document(snapshot->latency));
   json_object_set_new(document, "slots", json_integer(snapshot->slots));
+  json_object_set_new(document, "graph", json_boolean(snapshot->graph));
+  json_object_set_new(document, "timed_one_in", json_integer(snapshot->timed_one_in));
   json_object_set_new(document, "overlap", overlap_document(snapshot));
   add_ends(document, snapshot, config);
   return document;

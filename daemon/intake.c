@@ -55,8 +55,28 @@ static bool open_source(struct intake *intake, bool inherits, struct failure *fa
   return inherits || intake->listener;
 }
 
+static enum gpu_graph_choice graph_choice(enum config_graph graph) {
+  switch (graph) {
+  case CONFIG_GRAPH_ON:
+    return GPU_GRAPH_ON;
+  case CONFIG_GRAPH_OFF:
+    return GPU_GRAPH_OFF;
+  case CONFIG_GRAPH_AUTO:
+    break;
+  }
+  return GPU_GRAPH_AUTO;
+}
+
+/* What the first session's warm-up has measured need not be measured again. */
+static void choose_alike(const struct session *first, struct session_setup *setup) {
+  const struct gpu_program *program = session_program(first);
+  setup->graph = gpu_program_graph(program) ? GPU_GRAPH_ON : GPU_GRAPH_OFF;
+  setup->timed_one_in = (int)gpu_program_timed_one_in(program);
+}
+
 static bool make_sessions(struct intake *intake, const struct intake_setup *setup, struct failure *failure) {
   struct session_setup session = setup->session;
+  session.graph = graph_choice(intake->config->graph);
   for (unsigned i = 0; i < intake->count; i++) {
     session.index = i;
     session.lane = setup->lanes[i];
@@ -66,6 +86,7 @@ static bool make_sessions(struct intake *intake, const struct intake_setup *setu
     if (!intake->seats[i].session) {
       return false;
     }
+    choose_alike(intake->seats[i].session, &session);
   }
   return true;
 }

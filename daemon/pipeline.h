@@ -124,6 +124,8 @@ struct pipeline_snapshot {
   double seconds; /* length of the window behind the next lines, up to 10 s */
   double fps, in_bytes_per_s, out_bytes_per_s;
   unsigned slots;                               /* of each session */
+  bool graph;                                   /* frames are replayed from CUDA graphs */
+  unsigned timed_one_in;                        /* of so many frames one has the times of its steps on the device */
   struct diagnosis diagnosis;                   /* of the window */
   double busy_s;                                /* with frames on the device since the start; of all sessions the sum */
   struct histogram_summary latency[STEP_COUNT]; /* over the window */

@@ -6,6 +6,23 @@
 #include "daemon/log.h"
 #include "daemon/pipeline_state.h"
 
+/* What the warm-up chose where there was a choice. */
+static void log_choice(const struct pipeline *pipeline) {
+  const struct gpu_program *program = session_program(intake_session(pipeline->intake, 0));
+  struct gpu_measured measured;
+  gpu_program_measured(program, &measured);
+  if (measured.plain > 0 && measured.graph > 0) {
+    log_event(LOG_MEASURED, pipeline->config->name, "a frame takes %.3g us when replayed from a graph, %.3g us without: %s",
+              (double)measured.graph / 1e3, (double)measured.plain / 1e3,
+              gpu_program_graph(program) ? "it is replayed" : "no graph");
+  }
+  if (gpu_program_timed_one_in(program) > 1) {
+    log_event(LOG_MEASURED, pipeline->config->name,
+              "times on the device would make a frame take %.3g us, and not %.3g: one frame in %u has them",
+              (double)measured.timed / 1e3, (double)measured.untimed / 1e3, gpu_program_timed_one_in(program));
+  }
+}
+
 /* -- life, on the control loop ----------------------------------------------------------------------------------- */
 
 bool pipeline_start(struct pipeline *pipeline, struct failure *failure) {
@@ -13,6 +30,7 @@ bool pipeline_start(struct pipeline *pipeline, struct failure *failure) {
     return false;
   }
   pipeline->state = PIPELINE_RUNNING;
+  log_choice(pipeline);
   pipeline_tick(pipeline);
   return true;
 }

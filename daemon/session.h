@@ -69,10 +69,14 @@ struct session_setup {
   _Atomic int64_t *device_completion; /* CLOCK_MONOTONIC ns of the device's last completion, shared by all its sessions */
   struct sink *sink;                  /* on any lane; NULL with a `reply` sink: the session makes its own, */
   struct lane *sink_lane;             /* on this lane; NULL: on its own */
+  enum gpu_graph_choice graph;        /* these two as in struct gpu_options */
+  int timed_one_in;
 };
 
 /* Makes arena, device program and slots, and runs a warm-up frame through each. Blocks: for a set-up thread. */
 struct session *session_new(const struct session_setup *setup, struct failure *failure);
+/* For what the warm-up decided. */
+const struct gpu_program *session_program(const struct session *session);
 /* After SESSION_STOPPED, or if nothing was ever posted to it. Blocks (unpins memory). Returns NULL. */
 struct session *session_free(struct session *session);
 

@@ -45,7 +45,13 @@ static bool make_program(struct session *session, const struct gpu_buffers *buff
   const struct session_setup *setup = &session->setup;
   struct road *road = &session->road;
   struct gpu_error error = {0};
-  const struct gpu_options options = {.wake = wake_from_device, .context = session, .notify = !road->spin};
+  const struct gpu_options options = {
+      .wake = wake_from_device,
+      .context = session,
+      .notify = !road->spin,
+      .graph = setup->graph,
+      .timed_one_in = setup->timed_one_in,
+  };
   road->program = gpu_program_new(setup->device, setup->chain, buffers, road->ring.count, &options, &error);
   if (!road->program || !gpu_program_warm_up(road->program, &error)) {
     return failure_set(failure, EXIT_STATUS_INTERNAL, error.remedy, "pipeline '%s': %s", setup->config->name, error.text);
@@ -117,6 +123,8 @@ struct session *session_new(const struct session_setup *setup, struct failure *f
   account_publish(&session->account);
   return session;
 }
+
+const struct gpu_program *session_program(const struct session *session) { return session->road.program; }
 
 struct session *session_free(struct session *session) {
   if (!session) {

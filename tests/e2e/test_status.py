@@ -11,6 +11,7 @@ import time
 import urllib.error
 import urllib.request
 
+import numpy as np
 import pytest
 
 from harness import BACKEND, Background, Daemon, limit, numbered, pipeline, whole
@@ -18,6 +19,7 @@ from harness import BACKEND, Background, Daemon, limit, numbered, pipeline, whol
 SIZE = 512
 FORMAT = {"dtype": "uint8", "shape": [SIZE]}
 FATES = {"oldest", "newest", "late", "invalid", "gpu_fault", "client_gone", "unread", "sink_error", "shutdown"}
+ON_DEVICE = {"gpu_wait", "h2d", "kernel", "d2h", "wake"}  # what only timed frames have
 STEPS = {"total", "receive", "queue", "gpu_wait", "h2d", "kernel", "d2h", "wake", "emit"}
 
 
@@ -57,14 +59,39 @@ def test_every_step_of_every_frame_is_timed(place):
     with Daemon(place, {"cam0": pipeline(FORMAT, stages=[{"work": {"rounds": 2}}])}) as daemon:
         run_frames(daemon, 200)
         view = daemon.view()
+        assert view["timed_one_in"] == 1 or BACKEND != "cpu", view
         for name, step in view["latency_us"].items():
-            assert step["count"] == 200, (name, step)
+            if name in ON_DEVICE and view["timed_one_in"] > 1:
+                assert step["count"] == view["latency_us"]["kernel"]["count"] <= 200, (name, step)
+            else:
+                assert step["count"] == 200, (name, step)
             assert 0 <= step["p50"] <= step["p99"] <= step["p999"] <= step["max"], (name, step)
         latency = view["latency_us"]
         assert latency["total"]["max"] >= max(step["p50"] for step in latency.values())
-        parts = sum(step["mean"] for name, step in latency.items() if name != "total")
-        assert parts <= latency["total"]["mean"] * 1.1 + 5, latency  # the steps do not overlap
         assert view["throughput"]["fps"] > 0
+        parts = sum(step["mean"] for name, step in latency.items() if name != "total")
+        # The steps do not overlap.
+        assert view["timed_one_in"] > 1 or parts <= latency["total"]["mean"] * 1.1 + 5, latency
+
+
+@pytest.mark.parametrize("completion", ["callback", "spin"])
+def test_graphs_change_nothing_but_the_status(place, completion):
+    """Also from one producer to the next, whose background is its own, and over reloads, which capture anew."""
+    entry = pipeline({"pixels": "gray", "width": 32, "height": 16}, stages=[{"motion": {"rate": 0}}], slots=3, completion=completion)
+    with Daemon(place, {"cam0": entry}) as daemon:
+        for graph in ("off", "on", "auto"):
+            daemon.write({"cam0": entry | {"graph": graph}})
+            assert daemon.post("/v1/reload")[0] == 200
+            shows = daemon.view()["graph"]
+            assert shows == (graph == "on") if BACKEND != "cpu" and graph != "auto" else shows in (False, BACKEND != "cpu")
+            for level in (0, 200):
+                with daemon.reader() as reader, daemon.producer() as producer:
+                    frames = np.full((10, SIZE), level, np.uint8)
+                    frames[5:, :7] = 100
+                    producer.send(frames.tobytes())
+                    masks = reader.frames(10, SIZE)
+                    assert not masks[:5].any() and (masks[5:, :7] == 255).all() and not masks[5:, 7:].any(), (graph, level)
+                daemon.wait_view("the producer left", lambda view: view["sessions"] == 0)
 
 
 def test_sessions_and_readers_are_counted(place):

@@ -26,7 +26,7 @@ static const struct mistake mistakes[] = {
      "t.yaml:5:5: unknown key 'zebra' in pipeline 'cam0'\n"
      "    zebra: 3\n"
      "    ^~~~~\n"
-     "  keys are device, source, slots, completion, spin_for, overload, deadline, stages, sink\n"},
+     "  keys are device, source, slots, completion, spin_for, graph, overload, deadline, stages, sink\n"},
     {"unknown key at the top", PIPELINE("") "piplines: {}\n",
      "t.yaml:5:1: unknown key 'piplines' in the file\n"
      "    piplines: {}\n"
@@ -37,11 +37,10 @@ static const struct mistake mistakes[] = {
      "    gpu: {backnd: cpu}\n"
      "          ^~~~~~\n"
      "  did you mean 'backend'?\n"},
-    {"unknown key that others have", PIPELINE("    graph: auto\n"),
-     "t.yaml:5:5: unknown key 'graph' in pipeline 'cam0'\n"
-     "    graph: auto\n"
-     "    ^~~~~\n"
-     "  keys are device, source, slots, completion, spin_for, overload, deadline, stages, sink\n"},
+    {"unknown choice of a graph", PIPELINE("    graph: yes\n"),
+     "t.yaml:5:12: 'graph' must be one of: auto, on, off, not 'yes'\n"
+     "    graph: yes\n"
+     "           ^~~\n"},
     {"unknown protocol", SOURCE("socket: in, protocol: mpegts, " FORMAT, SINK),
      "t.yaml:3:36: 'protocol' must be one of: raw, y4m, native, auto, not 'mpegts'\n"
      "    source: {socket: in, protocol: mpegts, format: {pixels: gray, width: 4, height: 2}}\n"

@@ -26,6 +26,7 @@ START_TEST(pipeline_defaults_are_those_of_the_manual) {
   ck_assert_uint_eq(pipeline->device, 0);
   ck_assert_uint_eq(pipeline->slots, 2);
   ck_assert_int_eq(pipeline->completion, CONFIG_COMPLETION_CALLBACK);
+  ck_assert_int_eq(pipeline->graph, CONFIG_GRAPH_AUTO);
   ck_assert_int_eq(pipeline->spin_for_ns, 200000);
   ck_assert_int_eq(pipeline->overload, CONFIG_OVERLOAD_BLOCK);
   ck_assert_int_eq(pipeline->deadline_ns, 0);
@@ -71,12 +72,14 @@ START_TEST(the_whole_daemon_is_set) {
 END_TEST
 
 START_TEST(a_pipeline_is_set) {
-  struct config *config = fixture_config(PIPELINE("    device: 2\n    slots: 16\n    completion: spin\n    spin_for: 1ms\n"
-                                                  "    overload: drop-oldest\n    deadline: 50ms\n") "gpu: {device: 1}\n");
+  struct config *config =
+      fixture_config(PIPELINE("    device: 2\n    slots: 16\n    completion: spin\n    spin_for: 1ms\n    graph: off\n"
+                              "    overload: drop-oldest\n    deadline: 50ms\n") "gpu: {device: 1}\n");
   const struct config_pipeline *pipeline = &config->pipelines[0];
   ck_assert_uint_eq(pipeline->device, 2);
   ck_assert_uint_eq(pipeline->slots, 16);
   ck_assert_int_eq(pipeline->completion, CONFIG_COMPLETION_SPIN);
+  ck_assert_int_eq(pipeline->graph, CONFIG_GRAPH_OFF);
   ck_assert_int_eq(pipeline->spin_for_ns, 1000000);
   ck_assert_int_eq(pipeline->overload, CONFIG_OVERLOAD_DROP_OLDEST);
   ck_assert_int_eq(pipeline->deadline_ns, 50000000);

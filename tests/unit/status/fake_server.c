@@ -41,6 +41,8 @@ static void fill_cam0(struct pipeline_snapshot *snapshot) {
   snapshot->seconds = 10;
   snapshot->fps = 59.9;
   snapshot->slots = 4;
+  snapshot->graph = true;
+  snapshot->timed_one_in = 8;
   snapshot->busy_s = 7.25;
   snapshot->diagnosis =
       (struct diagnosis){.ratio = 0.48,

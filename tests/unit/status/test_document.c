@@ -70,6 +70,8 @@ START_TEST(says_what_a_pipeline_does) {
   ck_assert_double_eq(number_at(cam0, "overlap/gain"), 1.25);
   ck_assert_str_eq(text_at(cam0, "overlap/improve"), "slots");
   ck_assert_double_eq(number_at(cam0, "slots"), 4);
+  ck_assert(json_is_true(at(cam0, "graph")));
+  ck_assert_double_eq(number_at(cam0, "timed_one_in"), 8);
   ck_assert_double_eq(number_at(cam0, "overlap/slots"), 3);
   ck_assert_double_eq(number_at(cam0, "overlap/turnaround_us"), 12);
   ck_assert_double_eq(number_at(cam0, "overlap/host_us"), 3);
