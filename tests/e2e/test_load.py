@@ -156,6 +156,37 @@ def test_what_it_refuses(place, arguments, status, words):
         assert done.returncode == status and words in done.stderr, done
 
 
+# -- framebench daemon ---------------------------------------------------------------------------------------------------
+
+
+def own_daemon(*arguments, **env):
+    return subprocess.run([FRAMEBENCH, "daemon", "--quick", *arguments], capture_output=True, text=True, env=environment(env),
+                          timeout=limit(50), check=False)
+
+
+def test_a_daemon_of_its_own_beside_its_limits():
+    done = own_daemon("--json", "--backend", "cpu", FRAMED_BINARY=str(BINARY))
+    assert done.returncode == 0 and not done.stderr, done
+    document = json.loads(done.stdout)
+    assert document["command"] == "daemon" and document["backend"] == "cpu" and document["device"], document
+    rows, targets = document["sections"]["daemon"], document["sections"]["targets"]
+    assert {row["bytes"] for row in rows} == {4096, 1 << 20, 4 << 20}
+    for row in rows:
+        assert row.get("lost", 0) == 0 and row.get("dropped", 0) == 0 and ("daemon" not in row["what"] or row["answered"] > 0), row
+    assert [target["unit"] for target in targets] == ["GB/s", "us", "frames/s"], targets
+    assert all(target["limit_value"] > 0 for target in targets), targets
+
+
+def test_a_daemon_that_does_not_start(place):
+    program = place / "framed"
+    program.write_text("#!/bin/sh\necho no such luck >&2\nexit 78\n")
+    program.chmod(0o755)
+    done = own_daemon(FRAMED_BINARY=str(program))
+    assert done.returncode == 1 and "the daemon ended" in done.stderr and "no such luck" in done.stderr, done
+    done = own_daemon(FRAMED_BINARY=str(place / "nothing"))
+    assert done.returncode == 1 and "no daemon to measure" in done.stderr and "FRAMED_BINARY" in done.stderr, done
+
+
 def test_no_daemon(place):
     done = framebench(place)
     assert done.returncode == 69 and "does not answer" in done.stderr, done

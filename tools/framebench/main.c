@@ -35,6 +35,11 @@ static const struct command {
      "and takes the output once. With a GPU on both backends. Where ffmpeg is installed, its filters beside the stages\n"
      "of the cpu backend, too.",
      command_stages},
+    {"daemon", "[--json] [--quick] [--backend cpu|cuda] [--device N]", "the daemon from socket to socket, beside sockets alone",
+     "Starts a daemon of its own (framed beside this program, or $FRAMED_BINARY) and measures 4 MiB frames through it\n"
+     "beside a plain relay of sockets, one 4 KiB frame at a time beside device and sockets alone, and 64 pipelines\n"
+     "beside one.",
+     command_daemon},
     {"load",
      "[-s SOCKET] [--rate N|max] [--in-flight N] [--clients N] [--search GOAL] [--duration TIME] [--warm-up TIME] [--spin]\n"
      "                       [--json] [PIPELINE]...",
