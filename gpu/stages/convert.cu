@@ -251,7 +251,7 @@ __device__ __forceinline__ void store_yuyv(const block &block, int row, bool ali
 
 __device__ __forceinline__ void store_row(const convert_constants &k, family from, const block &in, const image &image,
                                           const place &at, int row, uint8_t *out) {
-  const uint64_t y = at.y + row;
+  const uint64_t y = at.y + (row == 0 ? 0 : at.below);
   const uint64_t pixel = y * image.width + at.x;
   const uint32_t left = image.width - at.x;
   block result;
@@ -294,20 +294,14 @@ __device__ __forceinline__ void store_chroma(const convert_constants &k, family 
 }
 
 template <pixel_format From, pixel_format To>
-__global__ void __launch_bounds__(THREADS_X *THREADS_Y)
-    convert_kernel(const uint8_t *__restrict__ in, uint8_t *__restrict__ out, image size, convert_constants k) {
-  const uint32_t x = (blockIdx.x * THREADS_X + threadIdx.x) * ACROSS;
-  const uint32_t y = (blockIdx.y * THREADS_Y + threadIdx.y) * 2;
-  if (x >= size.width || y >= size.height) {
-    return;
-  }
+__device__ __forceinline__ void convert_block(const uint8_t *in, uint8_t *out, const image &size, const place &at,
+                                              const convert_constants &k) {
   image from = size;
   from.pixels = From;
   from.kind = family_of(From);
   image to = size;
   to.pixels = To;
   to.kind = family_of(To);
-  const place at = {x, y, y + 1 < size.height ? 1U : 0U};
   block source;
   load_row(from, in, at, 0, source);
   load_row(from, in, at, 1, source);
@@ -315,11 +309,29 @@ __global__ void __launch_bounds__(THREADS_X *THREADS_Y)
     load_chroma(from, in, at, source);
   }
   store_row(k, from.kind, source, to, at, 0, out);
-  if (at.below) {
-    store_row(k, from.kind, source, to, at, 1, out);
-  }
+  store_row(k, from.kind, source, to, at, 1, out);
   if (shares_chroma(to)) {
     store_chroma(k, from.kind, source, to, at, out);
+  }
+}
+
+/* Alignment is settled once, and a row that is not there is written as the one above it again, so that no branch keeps the
+ * loads of both rows from being under way together. */
+template <pixel_format From, pixel_format To>
+__global__ void __launch_bounds__(THREADS_X *THREADS_Y)
+    convert_kernel(const uint8_t *__restrict__ in, uint8_t *__restrict__ out, image size, convert_constants k) {
+  const uint32_t x = (blockIdx.x * THREADS_X + threadIdx.x) * ACROSS;
+  const uint32_t y = (blockIdx.y * THREADS_Y + threadIdx.y) * 2;
+  if (x >= size.width || y >= size.height) {
+    return;
+  }
+  const place at = {x, y, y + 1 < size.height ? 1U : 0U};
+  if (size.aligned) {
+    size.aligned = true;
+    convert_block<From, To>(in, out, size, at, k);
+  } else {
+    size.aligned = false;
+    convert_block<From, To>(in, out, size, at, k);
   }
 }
 
