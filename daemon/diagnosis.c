@@ -14,8 +14,8 @@
 
 const char *const bound_names[BOUND_COUNT] = {"h2d", "kernel", "d2h", "host", "source", "reader", "nothing"};
 
-const char *const improvement_names[IMPROVE_COUNT] = {"none",   "slots",     "spin",       "bytes_in",
-                                                      "stages", "bytes_out", "lane_bytes", "reader"};
+const char *const improvement_names[IMPROVE_COUNT] = {"none",      "slots",      "spin",  "bytes_in", "stages",
+                                                      "bytes_out", "lane_bytes", "graph", "reader"};
 
 static double larger(double a, double b) { return a > b ? a : b; }
 static double smaller(double a, double b) { return a < b ? a : b; }
@@ -182,6 +182,12 @@ static void advise_outside(const struct diagnosis_figures *figures, struct diagn
 }
 
 static void advise_lane(const struct diagnosis_figures *figures, struct diagnosis *diagnosis) {
+  if (figures->graphless) {
+    advise(diagnosis, IMPROVE_GRAPH, 1,
+           "graph: auto, which tries at the start whether graphs take less of its lane, busy %.0f %%",
+           100 * figures->lane_share);
+    return;
+  }
   struct overlap_work device = diagnosis->work;
   device.host = 0;
   double room = room_for(&device, figures);

@@ -28,6 +28,7 @@ enum improvement {
   IMPROVE_STAGES,
   IMPROVE_BYTES_OUT,
   IMPROVE_LANE_BYTES,
+  IMPROVE_GRAPH,
   IMPROVE_READER,
   IMPROVE_COUNT
 };
@@ -54,8 +55,9 @@ struct diagnosis_figures {
   unsigned kernels;         /* at once */
   double lane_share;        /* of its time, that the lane works; 0 or less: unknown */
   enum standing standing;
-  bool spins;    /* completion: spin */
-  bool lossless; /* readers can hold the pipeline up */
+  bool spins;     /* completion: spin */
+  bool graphless; /* graph: off, on a device that has graphs */
+  bool lossless;  /* readers can hold the pipeline up */
 };
 
 enum { DIAGNOSIS_ADVICE = 256 };
@@ -64,7 +66,7 @@ struct diagnosis {
   double ratio, speedup, ideal_speedup; /* see overlap.h; 0 if nothing was on the device */
   enum bound bound_by;
   enum improvement improve;
-  double gain;                   /* frames a second would be that many times as many with the change; 1: no change is known */
+  double gain;                   /* frames a second would be that many times as many with the change; 1: nothing is foretold */
   struct overlap_work work;      /* microseconds, slots and turnaround of the model that says so */
   char advice[DIAGNOSIS_ADVICE]; /* one sentence, without a full stop */
 };

@@ -166,6 +166,7 @@ static enum standing standing_of(enum session_waiting waiting) {
 static void fill_diagnosis(const struct pipeline *pipeline, struct pipeline_snapshot *snapshot, const struct reading *now,
                            const struct reading *before) {
   const struct config_pipeline *config = pipeline->config;
+  const struct gpu_device *device = engine_device(pipeline->setup.engine, config->device);
   bool spins = config->completion == CONFIG_COMPLETION_SPIN;
   struct diagnosis_figures figures = {
       .seconds = snapshot->seconds,
@@ -176,10 +177,11 @@ static void fill_diagnosis(const struct pipeline *pipeline, struct pipeline_snap
       .slots = config->slots,
       .depth = road_depth(config->overload, config->slots, config->deadline_ns > 0),
       .sessions = snapshot->sessions,
-      .kernels = gpu_kernels_at_once(engine_device(pipeline->setup.engine, config->device)),
+      .kernels = gpu_kernels_at_once(device),
       .lane_share = spins ? meter_worked_share(now, before) : meter_lane_share(now, before),
       .standing = standing_of(snapshot->waiting),
       .spins = spins,
+      .graphless = config->graph == CONFIG_GRAPH_OFF && strcmp(gpu_backend_name(device), "cuda") == 0,
       .lossless = config->sink.endpoint != CONFIG_SOCKET || config->sink.overload == CONFIG_SINK_BLOCK,
   };
   for (enum step step = 0; step < STEP_COUNT; step++) {

@@ -22,7 +22,7 @@ struct examination {
 /* A change that is worth making; less work for an engine that never rests is a matter of what is wanted. */
 static bool is_due(const struct overlap_view *overlap) {
   return strcmp(overlap->improve, "slots") == 0 || strcmp(overlap->improve, "spin") == 0 ||
-         strcmp(overlap->improve, "reader") == 0;
+         strcmp(overlap->improve, "graph") == 0 || strcmp(overlap->improve, "reader") == 0;
 }
 
 typedef void visit_pipeline(struct examination *examination, const struct pipeline_view *view, void *context);

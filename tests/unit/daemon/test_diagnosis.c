@@ -133,6 +133,9 @@ START_TEST(a_full_lane_is_the_host) {
   struct diagnosis diagnosis = diagnosis_of(&figures);
   ck_assert_int_eq(diagnosis.bound_by, BOUND_HOST);
   expect_advice(&diagnosis, IMPROVE_LANE_BYTES, "busy 97 %", 1000 / 80.0);
+  figures.graphless = true;
+  diagnosis = diagnosis_of(&figures);
+  expect_advice(&diagnosis, IMPROVE_GRAPH, "graph: auto", 1);
   figures.lane_share = 0.5;
   ck_assert_int_eq(diagnosis_of(&figures).bound_by, BOUND_SOURCE);
 }
