@@ -1,5 +1,6 @@
 /*
- * What times cost: the same small frames with the times of none taken, of as many as the daemon takes, and of all.
+ * What times cost: the same frames, small and large ones, with the times of none taken, of as many as the daemon takes, and of
+ * all.
  *
  * The three take turns, and each figure is the median of its runs, since the difference is small.
  */
@@ -10,8 +11,10 @@
 
 #include <string.h>
 
-static const struct section timing_section = {"timing", "What the times of frames cost: 64 KiB, affine, 4 slots, spin",
-                                              (const struct column[]){{"graph", "GRAPH", COLUMN_TEXT},
+static const struct section timing_section = {"timing", "What the times of frames cost: affine, spin",
+                                              (const struct column[]){{"bytes", "FRAME", COLUMN_SIZE},
+                                                                      {"slots", "SLOTS", COLUMN_COUNT},
+                                                                      {"graph", "GRAPH", COLUMN_TEXT},
                                                                       {"timed_one_in", "DAEMON TIMES ONE IN", COLUMN_COUNT},
                                                                       {"none_frames_per_s", "NONE TIMED", COLUMN_RATE},
                                                                       {"daemon_frames_per_s", "AS THE DAEMON", COLUMN_RATE},
@@ -20,11 +23,13 @@ static const struct section timing_section = {"timing", "What the times of frame
                                                                       {0}}};
 
 enum way { WAY_NONE, WAY_DAEMON, WAY_ALL, WAYS };
-enum { FRAME_BYTES = 65536, SLOTS = 4, RUNS = 5 };
+enum { SMALL_BYTES = 65536, RUNS = 5 };
 
 struct trial {
   struct gpu_device *device;
   const struct gpu_chain *chain;
+  size_t bytes;
+  unsigned slots;
   bool graph;
   double seconds; /* a run */
 };
@@ -35,7 +40,7 @@ static bool run(const struct trial *trial, enum way way, double *each, unsigned 
   static const int timed[WAYS] = {GPU_TIMED_NEVER, GPU_TIMED_AUTO, 1};
   struct engine_figures figures = {0};
   const struct engine_setup setup = {.chain = trial->chain,
-                                     .slots = SLOTS,
+                                     .slots = trial->slots,
                                      .completion = ENGINE_SPIN,
                                      .graph = trial->graph ? GPU_GRAPH_ON : GPU_GRAPH_OFF,
                                      .timed_one_in = timed[way]};
@@ -75,24 +80,33 @@ static bool timing_row(struct results *results, const struct trial *trial, struc
     samples_free(&samples[way]);
   }
   if (done && each[WAY_NONE] > 0) {
-    results_row(results,
-                json_pack("{s:s, s:i, s:f, s:f, s:f, s:f}", "graph", trial->graph ? "yes" : "no", "timed_one_in", (int)one_in,
-                          "none_frames_per_s", 1e6 / each[WAY_NONE], "daemon_frames_per_s", 1e6 / each[WAY_DAEMON],
-                          "all_frames_per_s", 1e6 / each[WAY_ALL], "ratio", each[WAY_NONE] / each[WAY_DAEMON]));
+    results_row(results, json_pack("{s:I, s:i, s:s, s:i, s:f, s:f, s:f, s:f}", "bytes", (json_int_t)trial->bytes, "slots",
+                                   (int)trial->slots, "graph", trial->graph ? "yes" : "no", "timed_one_in", (int)one_in,
+                                   "none_frames_per_s", 1e6 / each[WAY_NONE], "daemon_frames_per_s", 1e6 / each[WAY_DAEMON],
+                                   "all_frames_per_s", 1e6 / each[WAY_ALL], "ratio", each[WAY_NONE] / each[WAY_DAEMON]));
   }
   return done;
 }
 
 bool limits_timing(struct results *results, const struct options *options, struct gpu_device *device, struct problem *problem) {
-  struct gpu_chain *chain = engine_chain(FRAME_BYTES, "affine", "scale", 2, problem);
-  struct trial trial = {.device = device, .chain = chain, .seconds = options->quick ? 0.001 : 0.05};
-  bool done = chain;
+  static const struct {
+    size_t bytes;
+    unsigned slots;
+  } loads[] = {{SMALL_BYTES, 4}, {4 << 20, 3}};
+  bool done = true;
   results_section(results, &timing_section);
-  for (int graph = 0; graph < 2 && done; graph++) {
-    trial.graph = graph;
-    done = timing_row(results, &trial, problem);
+  for (size_t i = 0; i < (options->quick ? 2 : 4) && done; i++) {
+    const size_t bytes = loads[i / 2].bytes;
+    struct gpu_chain *chain = engine_chain(bytes, "affine", "scale", 2, problem);
+    const struct trial trial = {.device = device,
+                                .chain = chain,
+                                .bytes = bytes,
+                                .slots = loads[i / 2].slots,
+                                .graph = i % 2 == 1,
+                                .seconds = options->quick ? 0.001 : 0.05};
+    done = chain && timing_row(results, &trial, problem);
+    gpu_chain_free(chain);
   }
-  gpu_chain_free(chain);
   return done;
 }
 
@@ -100,6 +114,9 @@ void limits_timing_targets(struct results *results) {
   size_t index;
   const json_t *row;
   json_array_foreach(results_rows(results, timing_section.name), index, row) {
+    if (json_integer_value(json_object_get(row, "bytes")) != SMALL_BYTES) {
+      continue; /* only small ones are held to it */
+    }
     bool graph = strcmp(json_string_value(json_object_get(row, "graph")), "yes") == 0;
     targets_add(results,
                 &(struct target){graph ? "times of frames taken, 64 KiB frames, 4 slots, graphs"
