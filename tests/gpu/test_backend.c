@@ -17,6 +17,19 @@ enum { NO_GPU = 77, HANG_IS_OVER = 42, MILLION_PIXELS = 1024 };
 
 static struct rig rig;
 
+/* Ways in which frames go to the device: step by step and replayed, asked for and told. */
+static const struct gpu_options ways[] = {
+    {.graph = GPU_GRAPH_OFF, .timed_one_in = 1},
+    {.graph = GPU_GRAPH_OFF, .timed_one_in = GPU_TIMED_NEVER, .notify = true},
+    {.graph = GPU_GRAPH_ON, .timed_one_in = 1},
+    {.graph = GPU_GRAPH_ON, .timed_one_in = 1, .notify = true},
+    {.graph = GPU_GRAPH_ON, .timed_one_in = GPU_TIMED_NEVER},
+    {.graph = GPU_GRAPH_ON, .timed_one_in = 2, .notify = true},
+    {.graph = GPU_GRAPH_AUTO},
+    {.graph = GPU_GRAPH_AUTO, .notify = true},
+};
+enum { WAYS = sizeof ways / sizeof ways[0], PLAIN = 0 };
+
 /* -- stages of this test ------------------------------------------------------------------------------------------ */
 
 static bool keep_last(struct stage_plan *plan, const struct stage_value *values, char problem[STAGE_TEXT]) {
@@ -88,11 +101,18 @@ static struct gpu_chain *chain_of(struct frame_format format, const struct gpu_s
   return chain;
 }
 
-static void open_with(unsigned slots, unsigned side, const struct gpu_stage_request *requests, unsigned count) {
+static void open_in(int way, unsigned slots, unsigned side, const struct gpu_stage_request *requests, unsigned count) {
   struct gpu_error error;
   rig_open_backend(&rig, GPU_BACKEND_CUDA, 0);
+  rig.options = ways[way];
   rig_program_of(&rig, slots, chain_of(format_image(PIXELS_GRAY, side, side), requests, count));
   ck_assert_msg(gpu_program_warm_up(rig.program, &error), "%s", error.text);
+  ck_assert_int_eq(atomic_load(&rig.wakes), 0);
+  ck_assert(rig.options.graph == GPU_GRAPH_AUTO || gpu_program_graph(rig.program) == (rig.options.graph == GPU_GRAPH_ON));
+}
+
+static void open_with(unsigned slots, unsigned side, const struct gpu_stage_request *requests, unsigned count) {
+  open_in(PLAIN, slots, side, requests, count);
 }
 
 static uint64_t first_number(const unsigned char *bytes) {
@@ -122,9 +142,9 @@ END_TEST
 /* Odd and even numbers of stages, so that the result lies in either buffer; told by callback and by asking. */
 START_TEST(frames_are_computed) {
   const struct gpu_stage_request requests[] = {affine(2, 1), affine(1, 3), affine(1, 0)};
-  const unsigned count = (unsigned)_i;
+  const unsigned count = (unsigned)_i % 4;
   const unsigned add[] = {0, 1, 4, 4}, scale[] = {1, 2, 2, 2};
-  open_with(3, 37, requests, count);
+  open_in(_i / 4, 3, 37, requests, count);
   for (unsigned frame = 0; frame < 300; frame++) {
     unsigned slot = frame % 3;
     memset(rig.input[slot], (int)(frame % 100), rig.input_bytes);
@@ -141,7 +161,7 @@ END_TEST
 
 /* All slots full before the first is awaited, in order, as a lane does; told only. */
 START_TEST(callbacks_tell) {
-  open_with(GPU_MAX_SLOTS, 256, (struct gpu_stage_request[]){affine(1, 1)}, 1);
+  open_in(_i, GPU_MAX_SLOTS, 256, (struct gpu_stage_request[]){affine(1, 1)}, 1);
   for (unsigned round = 0; round < 50; round++) {
     for (unsigned slot = 0; slot < GPU_MAX_SLOTS; slot++) {
       memset(rig.input[slot], (int)(round + slot), rig.input_bytes);
@@ -152,8 +172,9 @@ START_TEST(callbacks_tell) {
       struct gpu_times times;
       ck_assert_int_eq(gpu_told(rig.program, slot), GPU_DONE);
       ck_assert_uint_eq(rig.output[slot][99], round + slot + 1);
-      ck_assert(gpu_times(rig.program, slot, &times));
-      ck_assert_int_gt(times.told, 0);
+      bool timed = gpu_times(rig.program, slot, &times);
+      ck_assert(gpu_program_timed_one_in(rig.program) == 1 ? timed : gpu_program_timed_one_in(rig.program) > 0 || !timed);
+      ck_assert(!timed || times.told > 0);
     }
   }
   rig_close(&rig);
@@ -162,10 +183,10 @@ END_TEST
 
 START_TEST(arming_wakes) {
   struct gpu_error error;
-  open_with(1, 64, (struct gpu_stage_request[]){fault(FAULT_DELAY, 0, 1, 20)}, 1);
+  open_in(_i, 1, 64, (struct gpu_stage_request[]){fault(FAULT_DELAY, 0, 2, 20)}, 1); /* every other one is replayed */
   for (unsigned frame = 0; frame < 10; frame++) {
     rig_submit(&rig, 0, frame, false);
-    ck_assert_int_eq(gpu_told(rig.program, 0), GPU_PENDING);
+    ck_assert_int_eq(gpu_told(rig.program, 0), GPU_PENDING); /* it was not asked to tell */
     ck_assert(gpu_arm(rig.program, 0, &error));
     ck_assert(gpu_arm(rig.program, 0, &error));
     rig_wait_for_wakes(&rig, (int)frame + 1);
@@ -180,10 +201,12 @@ END_TEST
 /* A frame found done by asking is followed at once by the next one in its slot, while its host function may still
  * run: that function must not tell of the later frame. The later frames take longer than any function. */
 START_TEST(late_callbacks_tell_nothing_of_the_next_frame) {
-  open_with(1, 64, (struct gpu_stage_request[]){fault(FAULT_DELAY, 1, 2, 5)}, 1);
+  struct gpu_error error;
+  open_in(_i, 1, 64, (struct gpu_stage_request[]){fault(FAULT_DELAY, 1, 2, 5)}, 1);
   for (unsigned frame = 0; frame < 100; frame += 2) {
     memset(rig.input[0], (int)frame, rig.input_bytes);
-    rig_submit(&rig, 0, frame, true);
+    rig_submit(&rig, 0, frame, false);
+    ck_assert(gpu_arm(rig.program, 0, &error));
     rig_finish(&rig, 0);
     memset(rig.input[0], (int)frame + 1, rig.input_bytes);
     memset(rig.output[0], 0xff, rig.output_bytes);
@@ -200,8 +223,8 @@ END_TEST
 START_TEST(state_is_used_in_frame_order) {
   const struct gpu_stage_request requests[] = {fault(FAULT_DELAY, 0, 3, 2), {.stage = &last}, affine(1, 0)};
   enum { SLOTS = 4, FRAMES = 200 };
-  open_with(SLOTS, 32, requests, 3);
-  for (int session = 0; session < 2; session++) {
+  open_in(_i, SLOTS, 32, requests, 3);
+  for (int session = 0; session < 3; session++) {
     for (uint64_t frame = 0; frame < FRAMES + SLOTS; frame++) {
       unsigned slot = frame % SLOTS;
       if (frame >= SLOTS) {
@@ -211,10 +234,47 @@ START_TEST(state_is_used_in_frame_order) {
       if (frame < FRAMES) {
         uint64_t tag = frame + 100;
         memcpy(rig.input[slot], &tag, sizeof tag);
-        rig_submit(&rig, slot, frame, false);
+        rig_submit(&rig, slot, frame, session == 2 ? !rig.options.notify : rig.options.notify);
       }
     }
   }
+  rig_close(&rig);
+}
+END_TEST
+
+/* Both of many frames are right, those with times and those without; and times are those of a frame alone. */
+START_TEST(one_frame_in_some_is_timed) {
+  unsigned timed = 0, untimed = 0;
+  struct gpu_times times;
+  open_in(5, 3, 256, (struct gpu_stage_request[]){affine(1, 1)}, 1);
+  for (uint64_t frame = 0; timed < 100 || untimed < 100; frame++) {
+    unsigned slot = (unsigned)(frame % 3);
+    memset(rig.input[slot], (int)(frame % 200), rig.input_bytes);
+    rig_submit(&rig, slot, frame, true);
+    rig_finish(&rig, slot);
+    ck_assert_uint_eq(rig.output[slot][rig.output_bytes - 1], frame % 200 + 1);
+    bool has_times = gpu_times(rig.program, slot, &times);
+    ck_assert(!has_times || (times.h2d > 0 && times.kernel > 0 && times.d2h > 0 && times.wait >= 0));
+    timed += has_times;
+    untimed += !has_times;
+  }
+  rig_close(&rig);
+}
+END_TEST
+
+/* What the daemon will do on this device, for whoever reads along. */
+START_TEST(the_warm_up_measures) {
+  static const unsigned sides[] = {64, 256, 1024, 2048};
+  struct gpu_measured measured;
+  unsigned side = sides[_i / 2];
+  open_in(_i % 2 ? 7 : 6, 3, side, (struct gpu_stage_request[]){affine(1, 1)}, 1);
+  gpu_program_measured(rig.program, &measured);
+  printf("%u bytes, 3 slots, %s: plain %.2f us, graph %.2f us, timed %.2f us and not %.2f us: graph %d, timed one in %u\n",
+         side * side, _i % 2 ? "callback" : "spin", (double)measured.plain / 1e3, (double)measured.graph / 1e3,
+         (double)measured.timed / 1e3, (double)measured.untimed / 1e3, gpu_program_graph(rig.program),
+         gpu_program_timed_one_in(rig.program));
+  ck_assert(!gpu_program_graph(rig.program) || measured.graph < measured.plain);
+  ck_assert_uint_ge(gpu_program_timed_one_in(rig.program), 1);
   rig_close(&rig);
 }
 END_TEST
@@ -225,12 +285,12 @@ END_TEST
 START_TEST(times_are_plausible) {
   const int64_t slack = 500000;
   struct gpu_error error;
-  open_with(2, MILLION_PIXELS, (struct gpu_stage_request[]){affine(1, 1)}, 1);
+  open_in(_i, 2, MILLION_PIXELS, (struct gpu_stage_request[]){affine(1, 1)}, 1);
   for (unsigned frame = 0; frame < 200; frame++) {
     struct gpu_times times, again;
     unsigned slot = frame % 2;
     int64_t before = gpu_now();
-    rig_submit(&rig, slot, frame, false);
+    rig_submit(&rig, slot, frame, rig.options.notify);
     ck_assert_msg(frame % 5 != 0 || gpu_anchor(rig.device, &error), "%s", error.text);
     rig_finish(&rig, slot);
     int64_t after = gpu_now();
@@ -320,7 +380,7 @@ START_TEST(an_illegal_access_is_found_by_asking) {
   struct gpu_error error;
   struct gpu_frame frame = {.sequence = 2, .notify = true};
   struct rig other = {0};
-  open_with(2, 64, (struct gpu_stage_request[]){fault(FAULT_ILLEGAL, 1, 0, 0)}, 1);
+  open_in(_i, 2, 64, (struct gpu_stage_request[]){fault(FAULT_ILLEGAL, 1, 0, 0)}, 1);
   other.device = rig.device;
   rig_program_of(&other, 1, chain_of(format_image(PIXELS_GRAY, 8, 8), NULL, 0));
   rig_submit(&rig, 0, 0, true);
@@ -347,7 +407,7 @@ END_TEST
  * without the runtime's own tear-down, as the daemon does, since that would wait for the kernel. */
 START_TEST(a_hang_is_given_up) {
   struct gpu_error error;
-  open_with(2, 64, (struct gpu_stage_request[]){fault(FAULT_HANG, 0, 0, 0)}, 1);
+  open_in(_i, 2, 64, (struct gpu_stage_request[]){fault(FAULT_HANG, 0, 0, 0)}, 1);
   rig_submit(&rig, 0, 0, true);
   for (int i = 0; i < 10000; i++) {
     ck_assert_int_eq(gpu_ask(rig.program, 0, &error), GPU_PENDING);
@@ -366,18 +426,21 @@ static Suite *backend_suite(void) {
   TCase *group = tcase_create("gpu");
   tcase_set_timeout(group, 2 * RIG_PATIENCE_S);
   tcase_add_test(group, the_device_describes_itself);
-  tcase_add_loop_test(group, frames_are_computed, 0, 4);
-  tcase_add_test(group, callbacks_tell);
-  tcase_add_test(group, arming_wakes);
-  tcase_add_test(group, late_callbacks_tell_nothing_of_the_next_frame);
-  tcase_add_test(group, state_is_used_in_frame_order);
-  tcase_add_test(group, times_are_plausible);
+  tcase_add_loop_test(group, frames_are_computed, 0, 4 * WAYS);
+  tcase_add_loop_test(group, callbacks_tell, 0, WAYS);
+  tcase_add_loop_test(group, arming_wakes, 0, WAYS);
+  tcase_add_loop_test(group, late_callbacks_tell_nothing_of_the_next_frame, 0, WAYS);
+  tcase_add_loop_test(group, state_is_used_in_frame_order, 0, WAYS);
+  tcase_add_test(group, one_frame_in_some_is_timed);
+  tcase_add_loop_test(group, the_warm_up_measures, 0, 8);
+  tcase_add_loop_test(group, times_are_plausible, 2, 4);
+  tcase_add_loop_test(group, times_are_plausible, PLAIN, 1);
   tcase_add_test(group, slots_overlap);
   tcase_add_test(group, what_does_not_fit_leaves_the_device_alive);
   tcase_add_test(group, a_device_that_is_not_there);
   tcase_add_test(group, a_launch_that_fails_is_the_end);
-  tcase_add_test(group, an_illegal_access_is_found_by_asking);
-  tcase_add_exit_test(group, a_hang_is_given_up, HANG_IS_OVER);
+  tcase_add_loop_test(group, an_illegal_access_is_found_by_asking, 0, 4);
+  tcase_add_loop_exit_test(group, a_hang_is_given_up, HANG_IS_OVER, 0, 4);
   suite_add_tcase(suite, group);
   return suite;
 }
