@@ -108,7 +108,7 @@ framebench_objects := $(call objects,$(framebench_sources) $(addprefix tools/fra
 
 # -- programs ----------------------------------------------------------------------------------------------------
 .PHONY: all help setup programs unit unit-programs e2e check demo lint coverage fuzz fuzz-programs install uninstall portable \
-        check-gpu bench clean FORCE
+        check-gpu bench bench-instructions clean FORCE
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
 .SECONDARY:
@@ -184,7 +184,6 @@ unit_layers_road   := $(call objects,$(addprefix daemon/,slot.c road.c account.c
                       protocol.c protocol_y4m.c protocol_native.c ledger.c histogram.c sink.c sink_readers.c sink_arrival.c sink_rest.c sink_file.c handoff.c ring.c lane.c \
                       mailbox.c failure.c) \
                       gpu/format.c)
-unit_layers_bench  := $(filter-out %/main.c.o,$(framebench_objects)) $(gpu_objects)
 unit_layers_tools  := $(filter-out %/main.c.o,$(framectl_objects)) $(shared_objects)
 unit_layers_framebench := $(filter-out %/main.c.o,$(framebench_objects)) $(gpu_objects)
 
@@ -302,6 +301,9 @@ bench: ## measures what README's table shows into build/bench (results=FOLDER ch
 	@tools/setup.sh build
 	@+$(MAKE) --no-print-directory programs
 	@tools/framebench/measure.sh $(results)
+
+bench-instructions: programs ## counts the instructions that a frame costs on its lane (needs valgrind)
+	@$(PYTHON) tools/framebench/instructions.py --programs $(bin)
 
 # -- installation -----------------------------------------------------------------------------------------------------
 # What is installed where, FROM:TO:MODE. The configuration is apart: one that is there already is kept.

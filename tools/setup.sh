@@ -48,6 +48,7 @@ need_check() {
   need ffmpeg command -v ffmpeg
   need socat command -v socat
   need tmux command -v tmux
+  need valgrind command -v valgrind
   need python3 test -x "$python"
   need python3-pytest "$python" -c 'import pytest'
   need python3-numpy "$python" -c 'import numpy'

@@ -109,7 +109,7 @@ def test_measure_writes_a_folder_that_report_reads(place):
     assert done.returncode == 0 or done.stderr.strip().endswith("left out: peers"), done
     names = {path.name for path in (place / "results").iterdir()}
     assert {"limits.json", "overlap.json", "stages.json", "timeline.svg"} <= names <= {
-        "limits.json", "overlap.json", "stages.json", "timeline.svg", "daemon.json", "peers.json"}
+        "limits.json", "overlap.json", "stages.json", "timeline.svg", "daemon.json", "peers.json", "instructions.json"}
     assert framebench("report", place / "results").stdout in done.stdout and "| reached |" in done.stdout
 
 

@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import subprocess
+import sys
 
 import pytest
 
@@ -11,7 +12,9 @@ from harness import BINARY, Daemon, environment, limit, pipeline, slow_stage
 
 pytestmark = pytest.mark.host
 
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 FRAMEBENCH = pathlib.Path(os.environ.get("FRAMEBENCH", BINARY.with_name("framebench"))).absolute()
+COUNT = ROOT / "tools/framebench/instructions.py"
 SIZE = 16384
 FORMAT = {"dtype": "uint8", "shape": [SIZE]}
 SHORT = ("--duration", "300ms", "--warm-up", "100ms")
@@ -185,6 +188,22 @@ def test_a_daemon_that_does_not_start(place):
     assert done.returncode == 1 and "the daemon ended" in done.stderr and "no such luck" in done.stderr, done
     done = own_daemon(FRAMED_BINARY=str(place / "nothing"))
     assert done.returncode == 1 and "no daemon to measure" in done.stderr and "FRAMED_BINARY" in done.stderr, done
+
+
+# -- instructions.py -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow  # valgrind does not run the programs of sanitizers
+def test_instructions_a_frame_on_the_lane():
+    done = subprocess.run([sys.executable, COUNT, "--json", "--quick", "--programs", BINARY.parent], capture_output=True,
+                          text=True, timeout=limit(50), check=False)
+    assert done.returncode == 0 and not done.stderr, done
+    document = json.loads(done.stdout)
+    rows, (target,) = document["sections"]["instructions"], document["sections"]["targets"]
+    assert [row["way"] for row in rows] == ["saturated", "one frame in flight"]
+    for row in rows:
+        assert row["instructions_per_frame"] == pytest.approx(row["instructions"] / row["frames"], rel=1e-3), row
+    assert target["value"] == rows[0]["instructions_per_frame"] > 500 and target["at_most"] == 5000, target
 
 
 def test_no_daemon(place):

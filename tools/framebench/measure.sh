@@ -69,6 +69,11 @@ peers=$here/peers
 if [ -e "$peers/compare.py" ]; then
   measure peers 60 "${PYTHON:-python3}" "$peers/compare.py" --framed "$programs/framed" "${options[@]}"
 fi
+if [ -e "$here/instructions.py" ] && command -v valgrind >/dev/null; then
+  quick=()
+  if [[ " ${options[*]-} " == *" --quick "* ]]; then quick=(--quick); fi
+  measure instructions 60 "${PYTHON:-python3}" "$here/instructions.py" --programs "$programs" --json "${quick[@]}"
+fi
 
 echo
 "$programs/framebench" report "$folder"
