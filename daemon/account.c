@@ -42,6 +42,7 @@ void account_open(struct account *account, struct frame *frame) {
 void account_settle(struct account *account, struct frame *frame, enum fate fate, int64_t now) {
   assert(frame->open);
   frame->open = false;
+  frame->fate = fate;
   account->now.ledger.fates[fate]++;
   if (fate == FATE_EMITTED) {
     histogram_record(&account->steps[STEP_EMIT], now - frame->seen);

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum { PAGE = 4096 };
@@ -18,7 +19,7 @@ static bool map(struct arena *arena, const char *name, struct failure *failure) 
     return failure_set(failure, EXIT_STATUS_INTERNAL, "raise the limit of open files (LimitNOFILE)",
                        "cannot create memory '%s': %s", name, strerror(errno));
   }
-  if (ftruncate(arena->fd, (off_t)arena->bytes) != 0 ||
+  if (fchmod(arena->fd, S_IRUSR | S_IWUSR) != 0 || ftruncate(arena->fd, (off_t)arena->bytes) != 0 ||
       fcntl(arena->fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
     return failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "cannot size memory '%s' to %zu bytes: %s", name, arena->bytes,
                        strerror(errno));
@@ -40,6 +41,9 @@ bool arena_make(struct arena *arena, const char *name, size_t bytes, struct gpu_
     return false;
   }
   struct gpu_error error = {0};
+  if (!device) {
+    return true;
+  }
   if (!gpu_pin(device, arena->base, bytes, &error)) {
     arena_drop(arena);
     return failure_set(failure, EXIT_STATUS_INTERNAL, error.remedy, "cannot pin %zu bytes for '%s': %s", bytes, name,

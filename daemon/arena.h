@@ -23,6 +23,7 @@ size_t arena_stride(size_t frame_bytes);
 /* Bytes of an arena of `slots` slots. */
 size_t arena_bytes(size_t frame_bytes, unsigned slots);
 
+/* `device` NULL: memory that no device gets to see. */
 bool arena_make(struct arena *arena, const char *name, size_t bytes, struct gpu_device *device, struct failure *failure);
 void arena_drop(struct arena *arena); /* idempotent */
 

@@ -1,5 +1,6 @@
 #include "daemon/greeter.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -58,11 +59,24 @@ void guest_tell(const struct guest *guest, enum native_error_code code, const ch
   (void)!send(guest->fd, bytes, length, MSG_DONTWAIT | MSG_NOSIGNAL); /* best effort: it may have gone, or never read */
 }
 
-void guest_welcome(const struct guest *guest, const struct native_welcome *welcome) {
+void guest_welcome(const struct guest *guest, const struct native_welcome *welcome, const int *descriptors, size_t count) {
   unsigned char bytes[NATIVE_WELCOME_BYTES];
+  _Alignas(struct cmsghdr) unsigned char control[CMSG_SPACE(GUEST_DESCRIPTORS * sizeof(int))] = {0};
+  struct iovec vector = {.iov_base = bytes, .iov_len = sizeof bytes};
+  struct msghdr message = {.msg_iov = &vector, .msg_iovlen = 1};
   native_write_welcome(welcome, bytes);
+  assert(count <= GUEST_DESCRIPTORS);
+  if (count > 0) {
+    message.msg_control = control;
+    message.msg_controllen = CMSG_SPACE(count * sizeof *descriptors);
+    struct cmsghdr *header = CMSG_FIRSTHDR(&message);
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN(count * sizeof *descriptors);
+    memcpy(CMSG_DATA(header), descriptors, count * sizeof *descriptors);
+  }
   /* It fits: nothing was sent on this connection before. Whether the client is still there shows in the next read. */
-  (void)!send(guest->fd, bytes, sizeof bytes, MSG_DONTWAIT | MSG_NOSIGNAL);
+  (void)!sendmsg(guest->fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
 /* -- visitors ---------------------------------------------------------------------------------------------------- */

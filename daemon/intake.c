@@ -18,6 +18,17 @@ struct seat {
   struct session *session;
   struct guest producer; /* fd -1: nobody */
   bool idle, stopped;
+  bool shares;   /* its producer sees its memory */
+  bool renewing; /* its memory, which a client that left may still see */
+  bool spoiled;  /* that failed: the seat is lost */
+};
+
+/* A seat whose session gets other memory, on a worker thread. */
+struct renewal {
+  struct intake *intake;
+  struct seat *seat;
+  struct failure failure;
+  bool done;
 };
 
 struct intake {
@@ -33,6 +44,8 @@ struct intake {
   struct native_welcome welcome;
   struct endpoint endpoint; /* of a file; its descriptor until the session gets it */
   struct loop_watch *fifo;  /* until a writer comes */
+  session_listener *listen; /* hears of sessions; */
+  void *context;            /* what it is told with it */
   uint64_t refused;
   bool for_readers; /* of the hold in force */
   bool closed, ended;
@@ -99,6 +112,8 @@ struct intake *intake_new(const struct intake_setup *setup, struct failure *fail
   }
   intake->loop = setup->loop;
   intake->config = setup->session.config;
+  intake->listen = setup->session.listener;
+  intake->context = setup->session.context;
   intake->count = intake->config->source.clients;
   intake->endpoint.fd = -1;
   intake->welcome = welcome_of(intake->config, gpu_chain_input(setup->session.chain), gpu_chain_output(setup->session.chain),
@@ -135,7 +150,8 @@ struct intake *intake_free(struct intake *intake) {
 
 static struct seat *free_seat(struct intake *intake) {
   for (unsigned i = 0; i < intake->count; i++) {
-    if (intake->seats[i].producer.fd < 0) {
+    const struct seat *seat = &intake->seats[i];
+    if (seat->producer.fd < 0 && !seat->renewing && !seat->spoiled) {
       return &intake->seats[i];
     }
   }
@@ -160,17 +176,50 @@ static enum config_protocol protocol_of(const struct intake *intake, const struc
   return producer->native ? CONFIG_PROTOCOL_NATIVE : otherwise;
 }
 
+/* Lends the seat's memory to a client that asked for it. False: it gets the stream transport instead. */
+static bool share_memory(struct intake *intake, struct seat *seat) {
+  struct session_share share;
+  struct failure failure;
+  if (seat->producer.hello.transport != NATIVE_SHARED) {
+    return false;
+  }
+  if (!session_share(seat->session, &share, &failure)) {
+    log_event(LOG_CLIENT_ERROR, intake->config->name, "%s; the producer sends frames over its socket instead", failure.text);
+    return false;
+  }
+  struct native_welcome welcome = intake->welcome;
+  welcome.transport = NATIVE_SHARED;
+  welcome.session = ++intake->welcome.session;
+  welcome.input_stride = share.input_stride;
+  welcome.output_stride = share.output_stride;
+  welcome.control_bytes = share.control_bytes;
+  const int memory[] = {share.input, share.output, share.control};
+  guest_welcome(&seat->producer, &welcome, memory, sizeof memory / sizeof *memory);
+  for (size_t i = 0; i < sizeof memory / sizeof *memory; i++) {
+    close(memory[i]);
+  }
+  seat->shares = true;
+  session_attach_shared(seat->session, seat->producer.fd);
+  return true;
+}
+
+static void welcome(struct intake *intake, const struct guest *producer) {
+  if (producer->native) {
+    intake->welcome.session++;
+    guest_welcome(producer, &intake->welcome, NULL, 0);
+  }
+}
+
 static void sit_down(struct intake *intake, struct seat *seat, const struct guest *producer) {
   seat->producer = *producer;
   if (intake->listener) {
     log_event(LOG_CONNECTED, intake->config->name, "producer pid %d (user %u) connected", (int)producer->pid,
               (unsigned)producer->uid);
   }
-  if (producer->native) {
-    intake->welcome.session++;
-    guest_welcome(producer, &intake->welcome);
+  if (!producer->native || !share_memory(intake, seat)) {
+    welcome(intake, producer);
+    session_attach(seat->session, producer->fd, protocol_of(intake, producer));
   }
-  session_attach(seat->session, producer->fd, protocol_of(intake, producer));
 }
 
 static void refuse(struct intake *intake, const struct guest *producer) {
@@ -356,6 +405,45 @@ struct listener *intake_listener(struct intake *intake) {
   return intake->listener;
 }
 
+/* -- memory that a client has seen --------------------------------------------------------------------------------- */
+
+static void run_renewal(void *context) {
+  struct renewal *renewal = context;
+  renewal->done = session_renew(renewal->seat->session, &renewal->failure);
+}
+
+static void on_renewed(void *context) {
+  struct renewal *renewal = context;
+  struct intake *intake = renewal->intake;
+  struct seat *seat = renewal->seat;
+  seat->renewing = false;
+  if (!renewal->done) {
+    seat->spoiled = true;
+    log_event(LOG_CLIENT_ERROR, intake->config->name, "there is a place for one producer less: %s", renewal->failure.text);
+  }
+  free(renewal);
+  if (seat->stopped) {
+    intake->listen(intake->context, &(struct session_event){.kind = SESSION_STOPPED, .session = seat->session});
+  } else if (!seat->spoiled && !intake->closed) {
+    seat_next(intake, seat);
+  }
+}
+
+/* False: there is no memory for it, and the seat is lost. */
+static bool renew(struct intake *intake, struct seat *seat) {
+  struct renewal *renewal = calloc(1, sizeof *renewal);
+  if (!renewal) {
+    return false;
+  }
+  *renewal = (struct renewal){.intake = intake, .seat = seat};
+  if (!loop_job(intake->loop, run_renewal, on_renewed, renewal)) {
+    free(renewal);
+    return false;
+  }
+  seat->renewing = true;
+  return true;
+}
+
 void intake_hold(struct intake *intake, bool for_readers) {
   intake->for_readers = for_readers;
   for (unsigned i = 0; i < intake->count; i++) {
@@ -391,7 +479,10 @@ static void on_detached(struct intake *intake, struct seat *seat, const struct s
   departure_log(intake->config, event, seat->producer.pid, seat->producer.uid);
   departure_tell(intake->config, event, &seat->producer);
   seat->producer.fd = -1;
-  if (!intake->closed && intake->config->source.endpoint == CONFIG_SOCKET) {
+  if (seat->shares) {
+    seat->shares = false;
+    seat->spoiled = !renew(intake, seat);
+  } else if (!intake->closed && intake->config->source.endpoint == CONFIG_SOCKET) {
     seat_next(intake, seat);
   } else if (!intake->closed && intake->endpoint.kind == ENDPOINT_FIFO) {
     await_next_writer(intake);
@@ -441,7 +532,7 @@ bool intake_idle(const struct intake *intake) {
 bool intake_stopped(const struct intake *intake) {
   bool stopped = true;
   for (unsigned i = 0; i < intake->count; i++) {
-    stopped = stopped && intake->seats[i].stopped;
+    stopped = stopped && intake->seats[i].stopped && !intake->seats[i].renewing;
   }
   return stopped;
 }

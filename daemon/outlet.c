@@ -138,7 +138,7 @@ static bool attach(struct outlet *outlet, const struct guest *guest, struct fail
   outlet->count++;
   if (guest->native) {
     outlet->welcome.session++;
-    guest_welcome(guest, &outlet->welcome);
+    guest_welcome(guest, &outlet->welcome, NULL, 0);
   }
   sink_attach(outlet->sink, place->reader);
   return true;

@@ -43,12 +43,21 @@ static bool wants_slot(const struct session *session) {
 static bool emit(struct session *session, int64_t now) {
   if (session->client_gone || session->stopping) {
     enum fate fate = session->stopping ? FATE_SHUTDOWN : FATE_CLIENT_GONE;
+    if (session->shares) {
+      channel_abandon(&session->channel, fate, now);
+    }
     bool moved = drop_all(session, SLOT_DONE, fate, now);
     return drop_all(session, SLOT_READY, fate, now) || moved;
+  }
+  if (session->shares && session->is_reply) {
+    return channel_give(&session->channel, now);
   }
   bool moved = emit_turn(&session->road, session->sink);
   if (moved && !session->road.handoff && sink_turn(session->sink, now)) {
     lane_schedule(&session->sink->runner);
+  }
+  if (session->shares) {
+    moved |= channel_give(&session->channel, now);
   }
   return moved;
 }
@@ -105,9 +114,10 @@ static void publish(struct session *session, int64_t now) {
   account_publish(&session->account);
 }
 
-/* Whether the sink's lane will ask for a turn when it has something for this session. */
-static bool may_wait(const struct session *session) {
-  return !session->road.handoff || handoff_may_wait(session->road.handoff);
+/* Whether the sink's lane, and a client with shared memory, will ask for a turn when they have something for us. */
+static bool may_wait(struct session *session) {
+  return (!session->road.handoff || handoff_may_wait(session->road.handoff)) &&
+         (!session->shares || session->source.state != SOURCE_OPEN || channel_may_sleep(&session->channel));
 }
 
 /* Whether to look again without sleeping, although nothing moved. */
@@ -160,7 +170,8 @@ void session_tick(struct runner *runner, int64_t now) {
   excuse_standstill(session, now);
   source_tick(&session->source, now);
   completion_check(&session->road, progress, session->setup.gpu_timeout_ns, now);
-  if ((session->road.device_dead && !session->fault_told) || session->idle_owed) {
+  bool owed = session->shares && channel_is_owed(&session->channel); /* what a client is done with, it does not ring for */
+  if ((session->road.device_dead && !session->fault_told) || session->idle_owed || owed) {
     lane_schedule(&session->runner);
   }
   publish(session, now);
@@ -168,9 +179,18 @@ void session_tick(struct runner *runner, int64_t now) {
 
 /* -- ends ---------------------------------------------------------------------------------------------------------- */
 
+/* Nothing of a client's memory is in use any more. */
+static bool finish_sharing(struct session *session) {
+  if (session->is_reply && !session->client_gone) {
+    session->client_gone = true; /* without its connection it takes nothing */
+    lane_schedule(&session->runner);
+  }
+  return slot_count(&session->road.ring, SLOT_FREE) == session->road.ring.count || session->road.device_dead;
+}
+
 /* The producer ended: its descriptor goes back, with `reply` when it got its last result. */
 static void finish_source(struct session *session) {
-  if (session->source.state != SOURCE_ENDED) {
+  if (session->source.state != SOURCE_ENDED || (session->shares && !finish_sharing(session))) {
     return;
   }
   if (session->is_reply) {
@@ -187,6 +207,8 @@ static void finish_source(struct session *session) {
 void session_on_source_closed(struct source *source) {
   struct session *session = (struct session *)((char *)source - offsetof(struct session, source));
   session->client_gone = false;
+  session->shares = false;
+  source->channel = NULL;
   session_tell_detached(session, source->reason, source->text);
   lane_schedule(&session->runner);
 }

@@ -21,7 +21,8 @@ struct sink;
 
 enum descriptor_kind {
   DESCRIPTOR_POLLED, /* socket, pipe, FIFO, terminal: read and written when ready */
-  DESCRIPTOR_FILE    /* regular file or block device: through uv_fs, one request at a time */
+  DESCRIPTOR_FILE,   /* regular file or block device: through uv_fs, one request at a time */
+  DESCRIPTOR_SHARED  /* a socket beside shared memory: rings when there is something there */
 };
 
 /* The kind that a descriptor needs, by fstat. */
@@ -84,6 +85,20 @@ struct session *session_free(struct session *session);
 
 /* Gives the session a producer; it must have none. The descriptor is the session's until SESSION_DETACHED. */
 void session_attach(struct session *session, int fd, enum config_protocol protocol);
+
+/* What a client gets of the session's memory; the descriptors are the receiver's, to close. */
+struct session_share {
+  int input, output, control; /* `output` can only be read */
+  size_t input_stride, output_stride, control_bytes;
+};
+
+/* Opens the memory for one client, before session_attach_shared(). False if there is no descriptor or memory left. */
+bool session_share(struct session *session, struct session_share *share, struct failure *failure);
+/* Gives the session a native producer that has its memory. */
+void session_attach_shared(struct session *session, int fd);
+/* After its SESSION_DETACHED: memory that no client knows. Set-up thread; until it is done the session may be held,
+ * resumed and stopped, but nothing else. */
+bool session_renew(struct session *session, struct failure *failure);
 /* Stops taking frames at the next frame boundary and tells SESSION_IDLE once nothing is in flight; the producer
  * stays connected. With `for_readers` that includes what slow readers under `drop` are in the middle of, although its frame
  * has its fate: for a hold before the end. Calling it again asks for another SESSION_IDLE. */

@@ -33,12 +33,16 @@ static bool make_memory(struct session *session, struct gpu_buffers *buffers, st
     road->ring.slots[i].output = session->outputs.base + i * arena_stride(road->output_bytes);
     buffers[i] = (struct gpu_buffers){.input = road->ring.slots[i].input, .output = road->ring.slots[i].output};
   }
-  if (road->overload == CONFIG_OVERLOAD_DROP_NEWEST) {
-    session->discard = malloc(FILL_DISCARD);
-    return session->discard ||
-           failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "no memory for a session of '%s'", setup->config->name);
-  }
   return true;
+}
+
+static bool make_discard(struct session *session, struct failure *failure) {
+  if (session->road.overload != CONFIG_OVERLOAD_DROP_NEWEST) {
+    return true;
+  }
+  session->discard = malloc(FILL_DISCARD);
+  return session->discard ||
+         failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "no memory for a session of '%s'", session->setup.config->name);
 }
 
 static bool make_program(struct session *session, const struct gpu_buffers *buffers, struct failure *failure) {
@@ -57,6 +61,18 @@ static bool make_program(struct session *session, const struct gpu_buffers *buff
     return failure_set(failure, EXIT_STATUS_INTERNAL, error.remedy, "pipeline '%s': %s", setup->config->name, error.text);
   }
   return true;
+}
+
+bool session_take_memory(struct session *session, struct failure *failure) {
+  struct gpu_buffers buffers[GPU_MAX_SLOTS];
+  return make_memory(session, buffers, failure) && make_program(session, buffers, failure);
+}
+
+void session_drop_memory(struct session *session) {
+  session->road.program = gpu_program_free(session->road.program);
+  arena_drop(&session->inputs);
+  arena_drop(&session->outputs);
+  arena_drop(&session->control);
 }
 
 static bool make_sink(struct session *session, const struct frame_format *output, struct failure *failure) {
@@ -91,14 +107,13 @@ static void set_up_road(struct session *session) {
 
 struct session *session_new(const struct session_setup *setup, struct failure *failure) {
   const struct frame_format *input = gpu_chain_input(setup->chain);
-  struct gpu_buffers buffers[GPU_MAX_SLOTS];
   struct session *session = calloc(1, sizeof *session);
   if (!session) {
     failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "no memory for a session of '%s'", setup->config->name);
     return NULL;
   }
   session->setup = *setup;
-  session->inputs = session->outputs = ARENA_NONE;
+  session->inputs = session->outputs = session->control = ARENA_NONE;
   session->runner = (struct runner){.turn = session_turn, .tick = session_tick};
   set_up_road(session);
   if (!format_bytes(input, &session->road.input_bytes) ||
@@ -106,7 +121,7 @@ struct session *session_new(const struct session_setup *setup, struct failure *f
     failure_set(failure, EXIT_STATUS_CONFIG, NULL, "the frames of '%s' have no size", setup->config->name);
     return session_free(session);
   }
-  if (!make_memory(session, buffers, failure) || !make_program(session, buffers, failure) ||
+  if (!session_take_memory(session, failure) || !make_discard(session, failure) ||
       !make_sink(session, gpu_chain_output(setup->chain), failure)) {
     return session_free(session);
   }
@@ -131,13 +146,11 @@ struct session *session_free(struct session *session) {
     return NULL;
   }
   assert(!session->runner.lane);
-  gpu_program_free(session->road.program);
+  session_drop_memory(session);
   if (session->is_reply) {
     sink_free(session->sink);
   }
   reader_free(session->attach_reader);
-  arena_drop(&session->inputs);
-  arena_drop(&session->outputs);
   trace_ring_drop(session->trace);
   free(session->discard);
   free(session);

@@ -86,12 +86,18 @@ static void run_attach(struct message *message) {
   session->road.active = clock_now();
   session->fill.sequence = 0;
   session->fill.protocol = session->attach_protocol;
-  if (session->is_reply && !session->attach_reader) {
+  session->source.channel = NULL;
+  if (session->shares) {
+    channel_open(&session->channel, (struct native_control *)session->control.base, &session->road, &session->fill,
+                 session->attach_fd, session->is_reply);
+    session->source.channel = &session->channel;
+  }
+  if (session->is_reply && !session->shares && !session->attach_reader) {
     session_tell_detached(session, DETACH_ERROR, "no memory or descriptor for its results");
     return;
   }
   source_open(&session->source, session->setup.lane, session->attach_fd);
-  if (session->is_reply) {
+  if (session->is_reply && !session->shares) {
     struct reader *reader = session->attach_reader;
     session->attach_reader = NULL;
     session_attach_client(session, reader);
@@ -116,6 +122,7 @@ static struct reader *reply_reader(struct session *session, int fd) {
 }
 
 void session_attach(struct session *session, int fd, enum config_protocol protocol) {
+  session->shares = false;
   session->attach_fd = fd;
   session->attach_protocol = protocol;
   if (session->is_reply) {
@@ -124,6 +131,13 @@ void session_attach(struct session *session, int fd, enum config_protocol protoc
   if (session->attach_reader && protocol == CONFIG_PROTOCOL_NATIVE) {
     reader_speak(session->attach_reader, protocol);
   }
+  post(session, &session->attach_order, run_attach);
+}
+
+void session_attach_shared(struct session *session, int fd) {
+  session->shares = true;
+  session->attach_fd = fd;
+  session->attach_protocol = CONFIG_PROTOCOL_NATIVE;
   post(session, &session->attach_order, run_attach);
 }
 

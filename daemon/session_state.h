@@ -8,6 +8,7 @@
 #include <stdatomic.h>
 
 #include "daemon/arena.h"
+#include "daemon/channel.h"
 #include "daemon/fill.h"
 #include "daemon/handoff.h"
 #include "daemon/session.h"
@@ -46,6 +47,9 @@ struct session {
   bool fault_told;
   int64_t ticked;
   struct arena inputs, outputs;
+  struct arena control;   /* that a client shares; none as a rule */
+  struct channel channel; /* to it */
+  bool shares;            /* the producer there is such a client */
   unsigned char *discard;
   struct trace_ring *trace; /* the control loop's; the lane sees it through its account */
 
@@ -79,6 +83,12 @@ void session_attach_client(struct session *session, struct reader *reader);
 bool session_detach_client(struct session *session);
 /* [lane] Takes the session and a sink of its own off their lanes and tells SESSION_STOPPED; it may be freed from then on. */
 void session_leave(struct session *session);
+
+/* -- session_memory.c -------------------------------------------------------------------------------------------- */
+
+/* Makes the arenas and the program that works in them. Set-up thread. */
+bool session_take_memory(struct session *session, struct failure *failure);
+void session_drop_memory(struct session *session);
 
 /* [lane] Events for the control loop. */
 void session_tell_detached(struct session *session, enum detach_reason reason, const char *text);

@@ -11,6 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "daemon/ledger.h"
 #include "daemon/protocol.h"
 #include "gpu/gpu.h"
 
@@ -23,6 +24,7 @@ struct frame {
   uint64_t sequence;      /* counts the frames of its producer from 0 */
   unsigned producer;      /* counts the producers of its session from 1 */
   bool open;              /* it came in and has no fate yet */
+  enum fate fate;         /* once it is not; of the copy that was settled */
   bool restart;           /* the first of its producer: state of stages starts anew */
   struct frame_rate rate; /* of its producer */
   int64_t began; /* its capture, if its producer said when, or its first byte: its latency and deadline run from here */

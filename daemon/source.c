@@ -31,13 +31,15 @@ enum descriptor_kind descriptor_kind(int fd) {
 void source_open(struct source *source, struct lane *lane, int fd) {
   assert(source->state == SOURCE_NONE);
   source->fd = fd;
-  source->kind = descriptor_kind(fd);
+  source->kind = source->channel ? DESCRIPTOR_SHARED : descriptor_kind(fd);
   source->state = SOURCE_OPEN;
   source->reason = DETACH_END;
   source->text[0] = 0;
   fill_start(source->fill);
   if (source->kind == DESCRIPTOR_FILE) {
     source_file_open(source, lane);
+  } else if (source->kind == DESCRIPTOR_SHARED) {
+    source_shared_open(source, lane);
   } else {
     source_polled_open(source, lane);
   }
@@ -47,7 +49,15 @@ bool source_turn(struct source *source, int64_t now) {
   if (source->state != SOURCE_OPEN) {
     return false;
   }
-  return source->kind == DESCRIPTOR_FILE ? source_file_turn(source, now) : source_polled_turn(source, now);
+  switch (source->kind) {
+  case DESCRIPTOR_FILE:
+    return source_file_turn(source, now);
+  case DESCRIPTOR_SHARED:
+    return source_shared_turn(source, now);
+  case DESCRIPTOR_POLLED:
+    break;
+  }
+  return source_polled_turn(source, now);
 }
 
 void source_tick(struct source *source, int64_t now) {
@@ -64,7 +74,8 @@ void source_poke(struct source *source) {
 }
 
 bool source_waits(const struct source *source) {
-  return source->state == SOURCE_OPEN && (source->readable || source->kind == DESCRIPTOR_FILE);
+  return source->state == SOURCE_OPEN && source->kind != DESCRIPTOR_SHARED &&
+         (source->readable || source->kind == DESCRIPTOR_FILE);
 }
 
 void source_end(struct source *source, enum detach_reason reason, const char *format, ...) {

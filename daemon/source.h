@@ -2,8 +2,8 @@
  * A source: where a producer's bytes come from. It reads straight to where the fill step says, and stops reading when the
  * fill has no place: the producer feels it, and nothing is buffered in between.
  *
- * Two kinds: one that is polled (socket, pipe, FIFO, terminal) is read when it is ready, without blocking; a file through
- * uv_fs, one request at a time. Lives on its session's lane.
+ * Three kinds: one that is polled (socket, pipe, FIFO, terminal) is read when it is ready, without blocking; a file through
+ * uv_fs, one request at a time; and a channel, whose frames are there already. Lives on its session's lane.
  */
 #ifndef FRAMED_DAEMON_SOURCE_H
 #define FRAMED_DAEMON_SOURCE_H
@@ -30,6 +30,8 @@ struct source {
   enum detach_reason reason;
   char text[256];
   void (*closed)(struct source *source); /* source_close() is done; the descriptor is the receiver's */
+
+  struct channel *channel; /* NULL: frames come as bytes */
 
   /* polled */
   bool is_socket;
@@ -69,6 +71,8 @@ void source_end_of_input(struct source *source);
 void source_polled_open(struct source *source, struct lane *lane);
 bool source_polled_turn(struct source *source, int64_t now);
 void source_polled_close(struct source *source);
+void source_shared_open(struct source *source, struct lane *lane);
+bool source_shared_turn(struct source *source, int64_t now);
 void source_file_open(struct source *source, struct lane *lane);
 bool source_file_turn(struct source *source, int64_t now);
 void source_file_close(struct source *source);

@@ -1,9 +1,14 @@
 """A native client written from the bytes in framed-protocol(7) alone, without the daemon's or the clients' code."""
 
+import mmap
+import os
+import socket
 import struct
+import threading
 from typing import NamedTuple
 
 from harness.clients import Client
+from harness.waiting import wait_until
 
 PRODUCER, CONSUMER, BOTH = 1, 2, 3
 HELLO, WELCOME, FRAME, RESULT, ERROR = 1, 2, 3, 4, 5
@@ -95,3 +100,77 @@ class Native(Client):
         assert kind == RESULT
         fields = struct.unpack("<QQq8III", body[:64])
         return Result(*fields[:3], fields[3:11], *fields[11:], body[64:])
+
+
+class Shared(Native):
+    """A producer, or both, with shared memory: the layout as in the manual page, each number at its offset."""
+
+    RING, SUBMISSIONS, COMPLETIONS = 16, 8192, 12288
+
+    def __init__(self, path, role=BOTH, **options):
+        Client.__init__(self, path, **options)
+        try:
+            self.send(hello(role, transport=1))
+            data, descriptors, _, _ = socket.recv_fds(self.socket, 16 + 256, 3)
+            assert len(data) == 16 + 256
+            fields = struct.unpack("<IIIIQQQQQQ64s64s64s", data[16:])
+            self.welcome = Welcome(*fields[:10], *map(text, fields[10:]))
+            self.descriptors = descriptors
+            assert self.welcome.transport == 1 and len(descriptors) == 3
+            slots, welcome = self.welcome.slots, self.welcome
+            self.input = mmap.mmap(descriptors[0], slots * welcome.input_stride)
+            self.output = mmap.mmap(descriptors[1], slots * welcome.output_stride, prot=mmap.PROT_READ)
+            self.control = mmap.mmap(descriptors[2], welcome.control_bytes)
+            self.cursors = memoryview(self.control).cast("I")
+            self.submitted = self.taken = 0
+            self.free = list(range(slots))
+        except BaseException:
+            self.close()
+            raise
+
+    def word(self, offset, value=None):
+        if value is not None:
+            self.cursors[offset // 4] = value & 0xFFFFFFFF
+        return self.cursors[offset // 4]
+
+    def ring(self):
+        """Wakes the daemon if it sleeps; taking a lock is the fence between the cursor and the flag."""
+        with threading.Lock():
+            sleeps = self.word(4096 + 64)
+        if sleeps:
+            self.word(4096 + 64, 0)
+            self.send(b"\0")
+
+    def submit(self, slot, payload=None, sequence=0, timestamp=0, deadline=0, ring=True):
+        if payload is not None:
+            at = slot * self.welcome.input_stride
+            self.input[at:at + len(payload)] = payload
+        at = self.SUBMISSIONS + self.submitted % self.RING * 40
+        self.control[at:at + 40] = struct.pack("<IIQqqQ", slot, 0, sequence, timestamp, deadline, 0)
+        self.submitted += 1
+        self.word(0, self.submitted)
+        if ring:
+            self.ring()
+
+    def completion(self, seconds=20):
+        """The next completion, waiting for it without sleeping: (slot, fate, result without payload)."""
+        def there():
+            return self.word(4096) != self.taken & 0xFFFFFFFF
+        wait_until(there, "a completion", seconds)
+        at = self.COMPLETIONS + self.taken % self.RING * 72
+        slot, fate, *fields = struct.unpack("<IIQQq8III", self.control[at:at + 72])
+        return slot, fate, Result(*fields[:3], tuple(fields[3:11]), *fields[11:], b"")
+
+    def payload(self, slot):
+        at = slot * self.welcome.output_stride
+        return self.output[at:at + self.welcome.output_bytes]
+
+    def take(self):
+        self.taken += 1
+        self.word(64, self.taken)
+
+    def close(self):
+        for descriptor in getattr(self, "descriptors", ()):
+            os.close(descriptor)
+        self.descriptors = ()
+        super().close()

@@ -1,0 +1,198 @@
+#include "daemon/channel.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "daemon/protocol_native.h"
+
+void channel_open(struct channel *channel, struct native_control *control, struct road *road, struct fill *fill, int fd,
+                  bool replies) {
+  memset(channel, 0, sizeof *channel);
+  channel->control = control;
+  channel->road = road;
+  channel->fill = fill;
+  channel->fd = fd;
+  channel->replies = replies;
+}
+
+static struct slot *slot_of(struct channel *channel, unsigned index) { return &channel->road->ring.slots[index]; }
+
+static bool is_broken(struct channel *channel, const char *what, uint32_t number) {
+  snprintf(channel->fill->problem, PROTOCOL_PROBLEM, "in shared memory it %s (%u)", what, number);
+  return false;
+}
+
+/* -- what the client is done with ------------------------------------------------------------------------------------ */
+
+static void take_back(struct channel *channel, enum fate fate, int64_t now) {
+  unsigned index = channel->told[channel->taken % NATIVE_RING];
+  struct slot *slot = slot_of(channel, index);
+  channel->taken++;
+  channel->owners[index] = CHANNEL_CLIENT;
+  if (slot->state == SLOT_EMITTING) {
+    if (fate == FATE_EMITTED) {
+      channel->road->account->now.ledger.out_bytes += channel->road->output_bytes;
+    }
+    road_drop(channel->road, slot, fate, now);
+    channel->road->active = now;
+  }
+}
+
+static bool take_all_back(struct channel *channel, uint32_t taken, int64_t now) {
+  if (taken - channel->taken > channel->completed - channel->taken) {
+    return is_broken(channel, "took results that it was not given", taken);
+  }
+  while (channel->taken != taken) {
+    take_back(channel, FATE_EMITTED, now);
+  }
+  return true;
+}
+
+/* -- what it submitted ------------------------------------------------------------------------------------------------ */
+
+static void begin(struct channel *channel, struct slot *slot, const struct native_frame *stamp, int64_t now) {
+  struct road *road = channel->road;
+  struct fill *fill = channel->fill;
+  slot->frame = (struct frame){.sequence = fill->sequence++,
+                               .producer = fill->producer,
+                               .restart = fill->restart,
+                               .rate = fill->rate,
+                               .began = stamp->timestamp != 0 ? stamp->timestamp : now,
+                               .first_byte = now,
+                               .complete = now,
+                               .deadline = stamp->deadline,
+                               .tag = stamp->sequence};
+  account_open(road->account, &slot->frame);
+  road->account->now.ledger.in_bytes += road->input_bytes;
+  slot_move(&road->ring, slot, SLOT_FILLING);
+  road->active = now;
+  if (stamp->timestamp > now || stamp->timestamp < 0 || stamp->deadline < 0) {
+    slot->frame.began = now;
+    road_drop(road, slot, FATE_INVALID, now);
+    return;
+  }
+  fill->restart = false;
+  histogram_record(&road->account->steps[STEP_RECEIVE], 0);
+  slot_move(&road->ring, slot, SLOT_READY);
+}
+
+static bool take_submission(struct channel *channel, int64_t now) {
+  struct native_submission submission;
+  memcpy(&submission, &channel->control->submissions[channel->submitted % NATIVE_RING], sizeof submission);
+  if (submission.slot >= channel->road->ring.count) {
+    return is_broken(channel, "submitted a slot that does not exist", submission.slot);
+  }
+  if (channel->owners[submission.slot] != CHANNEL_CLIENT) {
+    return is_broken(channel, "submitted a slot that is not its own", submission.slot);
+  }
+  if (submission.zero != 0 || submission.frame.zero != 0) {
+    return is_broken(channel, "submitted what this version does not know, with slot", submission.slot);
+  }
+  channel->submitted++;
+  channel->owners[submission.slot] = CHANNEL_DAEMON;
+  begin(channel, slot_of(channel, submission.slot), &submission.frame, now);
+  return true;
+}
+
+enum channel_progress channel_take(struct channel *channel, int64_t now) {
+  struct native_control *control = channel->control;
+  uint32_t before = channel->submitted + channel->taken;
+  /* In this order: a client is done with a slot before it submits it again. */
+  uint32_t submitted = atomic_load_explicit(&control->client.submitted, memory_order_acquire);
+  uint32_t taken = atomic_load_explicit(&control->client.taken, memory_order_acquire);
+  if (channel->asleep) {
+    channel->asleep = false;
+    atomic_store_explicit(&control->daemon.sleeps, 0, memory_order_relaxed);
+  }
+  if (!take_all_back(channel, taken, now)) {
+    return CHANNEL_BROKEN;
+  }
+  if (submitted - channel->submitted > NATIVE_RING) {
+    is_broken(channel, "submitted more frames than there are slots", submitted - channel->submitted);
+    return CHANNEL_BROKEN;
+  }
+  while (channel->submitted != submitted && !channel->fill->held) {
+    if (!take_submission(channel, now)) {
+      return CHANNEL_BROKEN;
+    }
+  }
+  return channel->submitted + channel->taken != before ? CHANNEL_MOVED : CHANNEL_QUIET;
+}
+
+/* -- what it is told -------------------------------------------------------------------------------------------------- */
+
+static void tell(struct channel *channel, const struct slot *slot, enum fate fate, int64_t now) {
+  struct native_completion completion = {.slot = slot->index, .fate = (uint32_t)fate};
+  completion.result = native_result_of(&slot->frame, &channel->last, now);
+  if (fate == FATE_EMITTED) {
+    channel->last = slot->frame;
+  }
+  memcpy(&channel->control->completions[channel->completed % NATIVE_RING], &completion, sizeof completion);
+  channel->told[channel->completed % NATIVE_RING] = (unsigned char)slot->index;
+  channel->owners[slot->index] = CHANNEL_TOLD;
+  channel->completed++;
+  atomic_store_explicit(&channel->control->daemon.completed, channel->completed, memory_order_release);
+}
+
+/* A client that sleeps has said so before it looked for the last time. */
+static void ring_doorbell(struct channel *channel) {
+  const unsigned char doorbell = NATIVE_DOORBELL;
+  atomic_thread_fence(memory_order_seq_cst);
+  if (atomic_load_explicit(&channel->control->client.sleeps, memory_order_relaxed) != 0) {
+    atomic_store_explicit(&channel->control->client.sleeps, 0, memory_order_relaxed);
+    /* If it does not fit, enough of them wait there already. */
+    (void)!send(channel->fd, &doorbell, sizeof doorbell, MSG_DONTWAIT | MSG_NOSIGNAL);
+  }
+}
+
+static bool give_results(struct channel *channel, int64_t now) {
+  struct slot_ring *ring = &channel->road->ring;
+  bool any = false;
+  for (struct slot *slot = slot_oldest(ring, SLOT_DONE); slot; slot = slot_oldest(ring, SLOT_DONE)) {
+    slot_move(ring, slot, SLOT_EMITTING);
+    tell(channel, slot, FATE_EMITTED, now);
+    any = true;
+  }
+  return any;
+}
+
+/* Dropped on their way, or, where results go elsewhere, through. */
+static bool give_free_slots(struct channel *channel, int64_t now) {
+  bool any = false;
+  for (unsigned i = 0; i < channel->road->ring.count; i++) {
+    struct slot *slot = slot_of(channel, i);
+    if (channel->owners[i] == CHANNEL_DAEMON && slot->state == SLOT_FREE) {
+      tell(channel, slot, slot->frame.fate, now);
+      any = true;
+    }
+  }
+  return any;
+}
+
+bool channel_give(struct channel *channel, int64_t now) {
+  bool any = channel->replies && give_results(channel, now);
+  any |= give_free_slots(channel, now);
+  if (any) {
+    ring_doorbell(channel);
+  }
+  return any;
+}
+
+void channel_abandon(struct channel *channel, enum fate fate, int64_t now) {
+  while (channel->taken != channel->completed) {
+    take_back(channel, fate, now);
+  }
+}
+
+/* -- sleeping --------------------------------------------------------------------------------------------------------- */
+
+bool channel_may_sleep(struct channel *channel) {
+  struct native_control *control = channel->control;
+  channel->asleep = true;
+  atomic_store_explicit(&control->daemon.sleeps, 1, memory_order_relaxed);
+  atomic_thread_fence(memory_order_seq_cst);
+  return channel->fill->held || atomic_load_explicit(&control->client.submitted, memory_order_relaxed) == channel->submitted;
+}
+
+bool channel_is_owed(const struct channel *channel) { return channel->taken != channel->completed; }

@@ -1,0 +1,58 @@
+/*
+ * How a session lends its memory to a client and gets memory anew afterwards.
+ *
+ * A client keeps what it has mapped for as long as it lives, so memory that one has seen is never another's: when the
+ * client has gone, the session gets other arenas and a program that works in them. What the client gets of the outputs it
+ * cannot write, as the file is the daemon's own; a client that runs as the daemon's user could open it again and is not
+ * kept apart.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "daemon/session_state.h"
+
+static int reopen(const struct arena *arena, int flags) {
+  char path[64];
+  snprintf(path, sizeof path, "/proc/self/fd/%d", arena->fd);
+  return open(path, flags | O_CLOEXEC);
+}
+
+static bool no_descriptor(const struct session *session, struct failure *failure) {
+  return failure_set(failure, EXIT_STATUS_INTERNAL, "raise the limit of open files (LimitNOFILE)",
+                     "cannot share the memory of pipeline '%s': %s", session->setup.config->name, strerror(errno));
+}
+
+bool session_share(struct session *session, struct session_share *share, struct failure *failure) {
+  char name[96];
+  *share = (struct session_share){.input = -1, .output = -1, .control = -1};
+  snprintf(name, sizeof name, "framed:%s.%u:control", session->setup.config->name, session->setup.index);
+  if (!arena_make(&session->control, name, NATIVE_CONTROL, NULL, failure)) {
+    return false;
+  }
+  share->input = reopen(&session->inputs, O_RDWR);
+  share->output = reopen(&session->outputs, O_RDONLY);
+  share->control = reopen(&session->control, O_RDWR);
+  if (share->input < 0 || share->output < 0 || share->control < 0) {
+    no_descriptor(session, failure);
+    const int opened[] = {share->input, share->output, share->control};
+    for (size_t i = 0; i < sizeof opened / sizeof *opened; i++) {
+      if (opened[i] >= 0) {
+        close(opened[i]);
+      }
+    }
+    arena_drop(&session->control);
+    return false;
+  }
+  share->input_stride = arena_stride(session->road.input_bytes);
+  share->output_stride = arena_stride(session->road.output_bytes);
+  share->control_bytes = NATIVE_CONTROL;
+  return true;
+}
+
+bool session_renew(struct session *session, struct failure *failure) {
+  session_drop_memory(session);
+  return session_take_memory(session, failure);
+}

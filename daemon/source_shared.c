@@ -1,0 +1,76 @@
+/*
+ * A producer with shared memory: its frames come by a channel, and its connection carries doorbells and its end.
+ *
+ * The connection is read only when it is ready, which is when the client has rung or gone. What it submitted before it
+ * went still counts.
+ */
+#include <errno.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "daemon/channel.h"
+#include "daemon/source.h"
+
+static void on_ready(uv_poll_t *poll, int status, int events) {
+  struct source *source = poll->data;
+  (void)events;
+  if (status < 0) {
+    uv_poll_stop(poll);
+  }
+  source->readable = true;
+  lane_schedule(source->runner);
+}
+
+void source_shared_open(struct source *source, struct lane *lane) {
+  source->poll.data = source;
+  source->readable = false;
+  int error = uv_poll_init(lane_loop(lane), &source->poll, source->fd);
+  if (error != 0) {
+    source->poll.data = NULL;
+  } else {
+    error = uv_poll_start(&source->poll, UV_READABLE, on_ready);
+  }
+  if (error != 0) {
+    source_end(source, DETACH_ERROR, "cannot wait for it: %s", uv_strerror(error));
+  }
+}
+
+/* False: the client has gone, or said what no client may say. */
+static bool hear_doorbells(struct source *source) {
+  unsigned char bytes[64];
+  ssize_t got;
+  do {
+    got = recv(source->fd, bytes, sizeof bytes, MSG_DONTWAIT);
+    for (ssize_t i = 0; i < got; i++) {
+      if (bytes[i] != NATIVE_DOORBELL) {
+        source_end(source, DETACH_MALFORMED, "with shared memory a connection carries doorbells only, bytes of %d",
+                   NATIVE_DOORBELL);
+        return false;
+      }
+    }
+  } while (got == (ssize_t)sizeof bytes);
+  source->readable = false;
+  if (got > 0 || (got < 0 && (errno == EAGAIN || errno == EINTR))) {
+    return true;
+  }
+  if (got == 0 || errno == ECONNRESET) {
+    source_end(source, DETACH_END, "%s", "");
+  } else {
+    source_end(source, DETACH_ERROR, "reading failed: %s", strerror(errno));
+  }
+  return false;
+}
+
+bool source_shared_turn(struct source *source, int64_t now) {
+  bool rang = source->readable;
+  bool there = !rang || hear_doorbells(source);
+  if (!there && source->reason == DETACH_MALFORMED) {
+    return true;
+  }
+  /* A client that has gone submitted what it submitted. */
+  enum channel_progress progress = channel_take(source->channel, now);
+  if (there && progress == CHANNEL_BROKEN) {
+    source_end(source, DETACH_MALFORMED, "%s", source->fill->problem);
+  }
+  return rang || progress != CHANNEL_QUIET;
+}
