@@ -2,7 +2,7 @@
 #
 # Objects live in build/VARIANT/, one directory for each set of compiler flags; the release programs are linked to
 # build/ itself. Sources are found by directory, so a new file needs no line here. V=1 shows whole commands,
-# WERROR=1 makes warnings errors, NO_CUDA=1 leaves out the GPU backend.
+# WERROR=1 makes warnings errors, NO_CUDA=1 leaves out the GPU backend, NVTX=1 names the lanes' steps for Nsight Systems.
 
 VARIANT ?= release
 VERSION := 0.1.0
@@ -32,8 +32,9 @@ quiet = $(if $(V),,@printf '  %-5s %s\n' $(1) $@;)
 # -- flags -------------------------------------------------------------------------------------------------------
 warnings := -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wstrict-prototypes -Wmissing-prototypes -Wvla \
             $(if $(WERROR),-Werror)
+nvtx     := $(if $(NVTX),-DFRAMED_NVTX $(patsubst %,-isystem %/include,$(filter-out /usr,$(CUDA))))
 common   := -std=c11 -D_GNU_SOURCE -I. -pthread -fno-common -ffp-contract=off -fno-math-errno -fno-trapping-math $(warnings) \
-            -DFRAMED_VERSION='"$(VERSION)"' -MMD -MP -g
+            -DFRAMED_VERSION='"$(VERSION)"' $(nvtx) -MMD -MP -g
 hardening := -fstack-protector-strong -D_FORTIFY_SOURCE=2 -fPIE
 libraries := libuv yaml-0.1 libsystemd libmicrohttpd jansson
 ncurses  := ncursesw

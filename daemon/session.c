@@ -9,6 +9,7 @@
 #include "daemon/completion.h"
 #include "daemon/dispatch.h"
 #include "daemon/emit.h"
+#include "daemon/range.h"
 #include "daemon/session_state.h"
 
 #define SPIN_A_TURN (50 * NS_PER_US)
@@ -65,17 +66,22 @@ static bool emit(struct session *session, int64_t now) {
 /* Downstream first, so that what a step frees is there for the one before it. */
 static bool turn_once(struct session *session, int64_t now) {
   struct road *road = &session->road;
+  range_begin("completion");
   bool moved = completion_turn(road);
   if (moved) {
     atomic_store_explicit(session->setup.device_completion, now, memory_order_relaxed);
   }
+  range_next("emit");
   moved |= road->handoff && handoff_collect(road->handoff);
   moved |= emit(session, now);
   if (wants_slot(session)) {
     moved |= sink_reclaim(session->sink, now);
   }
+  range_next("dispatch");
   moved |= dispatch_turn(road, now);
+  range_next("fill");
   moved |= source_turn(&session->source, now);
+  range_end();
   if (road->device_dead && !session->fault_told) {
     session->fill.held = true;
     session_tell_fault(session, completion_fail(road, now));
