@@ -10,16 +10,17 @@
 #include <sched.h>
 #include <string.h>
 
-#define ROUND_NS      INT64_C(2000000) /* what a round should take */
-#define LONG_FRAME_NS INT64_C(500000)
-enum { ROUNDS = 4, MAX_FRAMES = 256, POLLS = 64, MAX_ONE_IN = 64 };
-/* A graph is taken if it saves this share, and times may cost that share of the throughput. */
-#define WORTH_A_GRAPH  0.02
-#define TIMES_MAY_COST 0.02
+#define ROUND_NS      INT64_C(1000000) /* what a round should take */
+#define LONG_FRAME_NS INT64_C(200000)
+enum { ROUNDS = 3, MAX_FRAMES = 128, POLLS = 64, MAX_ONE_IN = 64 };
+/* Throughputs that differ by this share are equal. Times may cost half as much, since others have costs too. */
+#define EQUAL          0.02
+#define TIMES_MAY_COST 0.01
 
 struct trials {
-  bool wanted[2][2]; /* [replayed][timed] */
-  int64_t best[2][2];
+  bool wanted[2][2];    /* [replayed][timed] */
+  int64_t best[2][2];   /* time from frame to frame */
+  int64_t effort[2][2]; /* the lane's time to submit one */
 };
 
 /* Callbacks are polled for, since nobody is woken; a fault is found by asking only. */
@@ -40,11 +41,11 @@ static bool await(struct gpu_program *program, unsigned slot, struct gpu_error *
   }
 }
 
-/* Runs that many frames, and gives the time from frame to frame. */
-static bool run(struct gpu_program *program, unsigned frames, int64_t *each, struct gpu_error *error) {
+/* Runs that many frames, and gives the time from frame to frame, and that within gpu_submit(). */
+static bool run(struct gpu_program *program, unsigned frames, int64_t *each, int64_t *effort, struct gpu_error *error) {
   const struct gpu_frame frame = {.sequence = STAGE_WARM_UP, .notify = program->options.notify};
   struct gpu_times times;
-  int64_t begin = gpu_now();
+  int64_t begin = gpu_now(), within = 0;
   for (unsigned i = 0; i < frames + program->slot_count; i++) {
     unsigned slot = i % program->slot_count;
     if (i >= program->slot_count && i - program->slot_count < frames) {
@@ -53,24 +54,29 @@ static bool run(struct gpu_program *program, unsigned frames, int64_t *each, str
       }
       (void)gpu_times(program, slot, &times); /* reading them is part of what they cost */
     }
+    int64_t before = gpu_now();
     if (i < frames && !gpu_submit(program, slot, &frame, error)) {
       return false;
     }
+    within += gpu_now() - before;
   }
   *each = frames > 0 ? (gpu_now() - begin) / frames : 0;
+  *effort = frames > 0 ? within / frames : 0;
   return true;
 }
 
+static void lower(int64_t *best, int64_t ns) { *best = *best == 0 || ns < *best ? ns : *best; }
+
 static bool run_trial(struct gpu_program *program, bool replayed, bool timed, unsigned frames, struct trials *trials,
                       struct gpu_error *error) {
-  int64_t each;
+  int64_t each, effort;
   program->graph = replayed;
   program->timed_one_in = timed ? 1 : 0;
-  if (!run(program, frames, &each, error)) {
+  if (!run(program, frames, &each, &effort, error)) {
     return false;
   }
-  int64_t *best = &trials->best[replayed][timed];
-  *best = *best == 0 || each < *best ? each : *best;
+  lower(&trials->best[replayed][timed], each);
+  lower(&trials->effort[replayed][timed], effort);
   return true;
 }
 
@@ -93,7 +99,10 @@ static int64_t longest(const struct trials *trials) {
   return longest;
 }
 
-static void forget(struct trials *trials) { memset(trials->best, 0, sizeof trials->best); }
+static void forget(struct trials *trials) {
+  memset(trials->best, 0, sizeof trials->best);
+  memset(trials->effort, 0, sizeof trials->effort);
+}
 
 /* The first round only warms up, the second says how many frames the others take. */
 static bool measure_all(struct gpu_program *program, bool decides, struct trials *trials, struct gpu_error *error) {
@@ -124,14 +133,19 @@ static unsigned rarity(int64_t untimed, int64_t timed) {
   return one_in;
 }
 
+/* Of two ways that are equally fast, the one that leaves a lane more time for others. */
+static bool prefers_graph(const struct trials *trials, bool timed) {
+  double plain = (double)trials->best[0][timed], graph = (double)trials->best[1][timed];
+  bool is_lighter = trials->effort[1][timed] < trials->effort[0][timed];
+  return graph > 0 && plain > 0 && graph < plain * (is_lighter ? 1 + EQUAL : 1 - EQUAL);
+}
+
 static void decide(struct gpu_program *program, const struct trials *trials) {
   const struct gpu_options *options = &program->options;
   bool timed = options->timed_one_in == 1; /* what most frames are */
-  int64_t plain = trials->best[0][timed], graph = trials->best[1][timed];
-  bool saves = graph > 0 && plain > 0 && (double)graph < (1 - WORTH_A_GRAPH) * (double)plain;
-  program->graph = options->graph == GPU_GRAPH_ON || (options->graph == GPU_GRAPH_AUTO && saves);
+  program->graph = options->graph == GPU_GRAPH_ON || (options->graph == GPU_GRAPH_AUTO && prefers_graph(trials, timed));
   program->timed_one_in = options->timed_one_in > 0 ? (unsigned)options->timed_one_in : 0;
-  program->measured = (struct gpu_measured){.plain = plain, .graph = graph};
+  program->measured = (struct gpu_measured){.plain = trials->best[0][timed], .graph = trials->best[1][timed]};
   if (options->timed_one_in == GPU_TIMED_AUTO) {
     program->measured.untimed = trials->best[program->graph][0];
     program->measured.timed = trials->best[program->graph][1];
@@ -154,8 +168,14 @@ static bool settle(struct cuda_program *program, struct gpu_error *error) {
     return false;
   }
   decide(base, &trials);
-  for (unsigned i = 0; i < base->slot_count && !base->graph; i++) {
-    cuda_graph_drop(base->device, &program->slots[i]);
+  for (unsigned i = 0; i < base->slot_count; i++) {
+    /* What told of the last frame may not have returned yet. */
+    if (!CUDA_CALL(base->device, error, cudaStreamSynchronize, program->slots[i].stream)) {
+      return false;
+    }
+    if (!base->graph) {
+      cuda_graph_drop(base->device, &program->slots[i]);
+    }
   }
   return true;
 }

@@ -95,7 +95,7 @@ struct gpu_options {
   gpu_wake *wake;
   void *context;               /* for wake() */
   bool notify;                 /* whether frames will ask for wake(), which is what the warm-up prepares for */
-  enum gpu_graph_choice graph; /* whether frames replay a captured sequence; AUTO: whichever the warm-up finds faster */
+  enum gpu_graph_choice graph; /* whether frames replay a captured sequence; AUTO: whichever the warm-up finds better */
   int timed_one_in;            /* 1: every frame has times, N: one in N while frames come fast, or one of GPU_TIMED_... */
 };
 

