@@ -109,6 +109,18 @@ static void print_pipeline(const struct pipeline_view *view, bool colour) {
          text_bytes(in, view->in_bytes_per_s), text_bytes(out, view->out_bytes_per_s), view->window_s);
 }
 
+/* How frames go to the device, where that is not step by step with times for each. */
+static void print_device(const struct pipeline_view *view) {
+  if (view->graph || view->timed_one_in > 1) {
+    printf("  device    ");
+    fputs(view->graph ? "frames are replayed from CUDA graphs" : "frames go step by step", stdout);
+    if (view->timed_one_in > 1) {
+      printf(", one in %llu has times", (unsigned long long)view->timed_one_in);
+    }
+    putchar('\n');
+  }
+}
+
 static void print_overlap(const struct overlap_view *overlap) {
   if (overlap->speedup > 0) {
     printf("  overlap   %.2f times as fast as one after the other, %.2f at best; %.1f %% of the device's work is hidden\n",
@@ -164,6 +176,7 @@ static bool print_one(json_t *document, const char *name, bool colour, struct pr
   bool fine = ledger && latency;
   if (fine) {
     print_pipeline(&view, colour);
+    print_device(&view);
     print_overlap(&view.overlap);
     putchar('\n');
     fine = table_print(ledger, stdout, "  ", colour);

@@ -74,6 +74,8 @@ void view_pipeline(const char *name, const json_t *document, struct pipeline_vie
                                  .state = text_of(document, "state"),
                                  .waiting = text_of(document, "waiting"),
                                  .slots = count_of(document, "slots"),
+                                 .graph = json_is_true(json_object_get(document, "graph")),
+                                 .timed_one_in = count_of(document, "timed_one_in"),
                                  .sessions = count_of(document, "sessions"),
                                  .clients = count_of(document, "clients"),
                                  .readers = count_of(document, "readers"),

@@ -32,6 +32,8 @@ struct overlap_view { /* of the last ten seconds */
 struct pipeline_view {
   const char *name, *state, *waiting;
   uint64_t slots, sessions, clients, readers, missed, refused;
+  bool graph;
+  uint64_t timed_one_in;
   struct end_view source, sink;
   uint64_t in, in_flight, fates[FATE_COUNT];
   double fps, in_bytes_per_s, out_bytes_per_s, window_s;

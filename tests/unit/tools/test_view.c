@@ -7,7 +7,8 @@
 
 static const char document_text[] =
     "{'version': '0.1.0', 'uptime_s': 12.5, 'backend': 'cpu', 'device': 'a cpu', 'lanes': 2, 'pipelines': {'cam0': {"
-    "'state': 'running', 'slots': 6, 'waiting': 'reader', 'sessions': 1, 'clients': 2, 'readers': 3, 'missed': 4, 'refused': 5,"
+    "'state': 'running', 'slots': 6, 'graph': true, 'timed_one_in': 8, 'waiting': 'reader', 'sessions': 1, 'clients': 2, "
+    "'readers': 3, 'missed': 4, 'refused': 5,"
     "'formats': {'input': 'gray 640x480', 'output': 'gray 320x240'},"
     "'source': {'socket': '/a', 'protocol': 'raw', 'frame_bytes': 307200},"
     "'sink': {'reply': true, 'protocol': 'y4m', 'frame_bytes': 76800},"
@@ -46,6 +47,8 @@ START_TEST(figures_come_from_their_keys) {
   ck_assert_uint_eq(view.sessions * 1000 + view.clients * 100 + view.readers * 10 + view.missed, 1234);
   ck_assert_uint_eq(view.refused, 5);
   ck_assert_uint_eq(view.slots, 6);
+  ck_assert(view.graph);
+  ck_assert_uint_eq(view.timed_one_in, 8);
   ck_assert_str_eq(view.source.socket, "/a");
   ck_assert_str_eq(view.source.format, "gray 640x480");
   ck_assert_uint_eq(view.source.frame_bytes, 307200);
