@@ -191,12 +191,17 @@ static bool measure_shared(const struct measuring *measuring, struct samples fig
 static bool engine_alone(const struct measuring *measuring, struct gpu_device *device, const struct gpu_chain *chain,
                          double *us, struct problem *problem) {
   const struct engine_setup setup = {.chain = chain, .slots = 1, .completion = ENGINE_SPIN};
-  struct engine_figures figures;
+  struct samples samples = {0};
   struct engine *engine = engine_new(device, &setup, problem);
-  bool done = engine && engine_run_for(engine, seconds(measuring) / 2, &figures, problem);
-  *us = done ? figures.wall / (double)figures.frames : 0;
+  bool done = engine != NULL;
+  for (int i = 0; i < (measuring->options->quick ? 20 : 2000) && done; i++) {
+    struct engine_figures figures;
+    done = engine_run(engine, 1, NULL, 0, &figures, problem) && samples_add(&samples, figures.wall);
+  }
+  *us = samples_percentile(&samples, 0.5);
+  samples_free(&samples);
   engine_free(engine);
-  return done;
+  return done || problem->text || problem_set(problem, EXIT_STATUS_INTERNAL, NULL, "no memory");
 }
 
 #ifdef FRAMED_CUDA

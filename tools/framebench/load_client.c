@@ -12,7 +12,8 @@
 #include <unistd.h>
 
 enum {
-  READ_BYTES = 1 << 20,
+  READ_LEAST = 64 << 10,
+  READ_MOST = 1 << 20,
   SAYING = 256,                  /* of what a daemon says that turns a client away */
   LOOK_NS = 20 * 1000 * 1000,    /* how often a blocked call looks whether it should end */
   SILENCE_NS = 200 * 1000 * 1000 /* after which nothing is expected any more */
@@ -26,6 +27,7 @@ struct load_client {
   struct load_batch batch;
   struct load_parser parser;
   unsigned char *buffer; /* the reader's */
+  size_t buffer_bytes;
   pthread_t writer, reader;
   bool started;
   bool writing, reading; /* the threads are to be joined */
@@ -203,7 +205,7 @@ static void take_result(void *context, const unsigned char head[LOAD_STAMP]) {
 
 /* Bytes, 0 at the end of the connection, -1: none for now, -2: it broke. */
 static ssize_t receive(struct load_client *client) {
-  ssize_t count = recv(client->wire.from, client->buffer, READ_BYTES, client->pace.spin ? MSG_DONTWAIT : 0);
+  ssize_t count = recv(client->wire.from, client->buffer, client->buffer_bytes, client->pace.spin ? MSG_DONTWAIT : 0);
   if (count >= 0) {
     return count;
   }
@@ -267,6 +269,11 @@ static void close_wire(const struct load_wire *wire) {
   }
 }
 
+static size_t read_bytes(const struct load_form *form) {
+  size_t bytes = form->frame_bytes > READ_LEAST ? form->frame_bytes : READ_LEAST;
+  return bytes < READ_MOST ? bytes : READ_MOST;
+}
+
 struct load_client *load_client_new(const struct load_wire *wire, struct problem *problem) {
   struct load_client *client = calloc(1, sizeof *client);
   if (!client) {
@@ -278,12 +285,13 @@ struct load_client *load_client_new(const struct load_wire *wire, struct problem
   client->parser.form = wire->out;
   set_patience(wire->to);
   set_patience(wire->from);
-  client->buffer = malloc(READ_BYTES);
+  client->buffer_bytes = read_bytes(&wire->out);
+  client->buffer = malloc(client->buffer_bytes);
   if (!client->buffer || !load_batch_init(&client->batch, &wire->in)) {
     problem_set(problem, EXIT_STATUS_INTERNAL, NULL, "no memory for frames of %zu bytes", wire->in.frame_bytes);
     return load_client_free(client);
   }
-  memset(client->buffer, 0, READ_BYTES); /* touched, so that no page fault is measured */
+  memset(client->buffer, 0, client->buffer_bytes); /* touched, so that no page fault is measured */
   return client;
 }
 

@@ -12,7 +12,7 @@
 struct own_daemon;
 
 /* A pipeline for the configuration, with sockets at both ends: frames of so many bytes of floats through affine, lossless
- * both ways. To be released; `name` is its sockets' too. */
+ * both ways. `name` is its sockets' too. */
 struct own_pipeline {
   const char *name, *completion;
   size_t frame_bytes;
