@@ -82,9 +82,8 @@ static enum gpu_graph_choice graph_choice(enum config_graph graph) {
 
 /* What the first session's warm-up has measured need not be measured again. */
 static void choose_alike(const struct session *first, struct session_setup *setup) {
-  const struct gpu_program *program = session_program(first);
-  setup->graph = gpu_program_graph(program) ? GPU_GRAPH_ON : GPU_GRAPH_OFF;
-  setup->timed_one_in = (int)gpu_program_timed_one_in(program);
+  setup->graph = session_replays(first) ? GPU_GRAPH_ON : GPU_GRAPH_OFF;
+  setup->timed_one_in = (int)session_timed_one_in(first);
 }
 
 static bool make_sessions(struct intake *intake, const struct intake_setup *setup, struct failure *failure) {

@@ -78,6 +78,9 @@ struct session_setup {
 struct session *session_new(const struct session_setup *setup, struct failure *failure);
 /* For what the warm-up decided. */
 const struct gpu_program *session_program(const struct session *session);
+/* What its programs do: replay a graph, and time one frame in so many (0: none). */
+bool session_replays(const struct session *session);
+unsigned session_timed_one_in(const struct session *session);
 /* After SESSION_STOPPED, or if nothing was ever posted to it. Blocks (unpins memory). Returns NULL. */
 struct session *session_free(struct session *session);
 

@@ -105,6 +105,12 @@ static void set_up_road(struct session *session) {
   road->session = session;
 }
 
+/* What the first warm-up has measured holds for the session's programs after it. */
+static void keep_choices(struct session *session) {
+  session->setup.graph = gpu_program_graph(session->road.program) ? GPU_GRAPH_ON : GPU_GRAPH_OFF;
+  session->setup.timed_one_in = (int)gpu_program_timed_one_in(session->road.program);
+}
+
 struct session *session_new(const struct session_setup *setup, struct failure *failure) {
   const struct frame_format *input = gpu_chain_input(setup->chain);
   struct session *session = calloc(1, sizeof *session);
@@ -125,6 +131,7 @@ struct session *session_new(const struct session_setup *setup, struct failure *f
       !make_sink(session, gpu_chain_output(setup->chain), failure)) {
     return session_free(session);
   }
+  keep_choices(session);
   fill_init(&session->fill, &session->road, setup->config->source.protocol, input, session->discard);
   session->fill.rate = y4m_rate_of(setup->config->source.rate);
   session->source.runner = &session->runner;
@@ -138,6 +145,10 @@ struct session *session_new(const struct session_setup *setup, struct failure *f
   account_publish(&session->account);
   return session;
 }
+
+bool session_replays(const struct session *session) { return session->setup.graph == GPU_GRAPH_ON; }
+
+unsigned session_timed_one_in(const struct session *session) { return (unsigned)session->setup.timed_one_in; }
 
 const struct gpu_program *session_program(const struct session *session) { return session->road.program; }
 

@@ -86,6 +86,7 @@ static void run_attach(struct message *message) {
   session->road.active = clock_now();
   session->fill.sequence = 0;
   session->fill.protocol = session->attach_protocol;
+  session->shares = session->attach_shares;
   session->source.channel = NULL;
   if (session->shares) {
     channel_open(&session->channel, (struct native_control *)session->control.base, &session->road, &session->fill,
@@ -122,7 +123,7 @@ static struct reader *reply_reader(struct session *session, int fd) {
 }
 
 void session_attach(struct session *session, int fd, enum config_protocol protocol) {
-  session->shares = false;
+  session->attach_shares = false;
   session->attach_fd = fd;
   session->attach_protocol = protocol;
   if (session->is_reply) {
@@ -135,7 +136,7 @@ void session_attach(struct session *session, int fd, enum config_protocol protoc
 }
 
 void session_attach_shared(struct session *session, int fd) {
-  session->shares = true;
+  session->attach_shares = true;
   session->attach_fd = fd;
   session->attach_protocol = CONFIG_PROTOCOL_NATIVE;
   post(session, &session->attach_order, run_attach);

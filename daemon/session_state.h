@@ -56,6 +56,7 @@ struct session {
   struct order attach_order, hold_order, stop_order;
   int attach_fd;
   enum config_protocol attach_protocol;
+  bool attach_shares;
   struct reader *attach_reader;
   unsigned holds;          /* the control loop's: how many there were */
   atomic_uint hold_wanted; /* the number of the hold in force, 0: none */

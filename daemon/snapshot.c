@@ -188,10 +188,10 @@ static void fill_diagnosis(const struct pipeline *pipeline, struct pipeline_snap
     figures.step[step] = snapshot->latency[step].mean;
   }
   diagnose(&figures, &snapshot->diagnosis);
-  const struct gpu_program *program = session_program(intake_session(pipeline->intake, 0));
+  const struct session *session = intake_session(pipeline->intake, 0);
   snapshot->slots = config->slots;
-  snapshot->graph = gpu_program_graph(program);
-  snapshot->timed_one_in = gpu_program_timed_one_in(program);
+  snapshot->graph = session_replays(session);
+  snapshot->timed_one_in = session_timed_one_in(session);
   snapshot->busy_s = (double)now->busy / (double)NS_PER_S;
 }
 
