@@ -141,8 +141,9 @@ bool cuda_clock_open(struct cuda_device *device, struct gpu_error *error);
 void cuda_clock_close(struct cuda_device *device);
 bool cuda_clock_anchor(struct gpu_device *device, struct gpu_error *error);
 const struct cuda_anchor *cuda_clock_current(const struct cuda_device *device);
-/* Whether a frame that is submitted now is timed. `alone`: no other of its program is on the device. */
-enum cuda_timing cuda_clock_timing(const struct gpu_program *program, bool demanded, bool alone);
+/* Whether a frame is timed that is submitted at `now`, which matters only where one in some is. `alone`: no other of its
+ * program is on the device. */
+enum cuda_timing cuda_clock_timing(const struct gpu_program *program, bool demanded, bool alone, int64_t now);
 bool cuda_clock_times(struct gpu_program *program, unsigned slot, struct gpu_times *times);
 
 #endif

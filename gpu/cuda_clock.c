@@ -116,17 +116,17 @@ void cuda_clock_close(struct cuda_device *device) {
  * Where one frame in N is timed, it is all frames for a while and then none, at the same time for all programs of the
  * device: what a copy waited for is known only from the end of the copy before it, whosever that was. In the first part
  * of the while, frames may have waited for some that were not timed. It is a prime number of microseconds, so that
- * hardly a producer keeps step with it.
+ * hardly a producer keeps step with it; with powers of two for N, where a program is timed those with lower N are too.
  */
 #define WINDOW_NS  INT64_C(7919000)
-#define LEAD_IN_NS INT64_C(1000000)
+#define LEAD_IN_NS INT64_C(2000000)
 
-enum cuda_timing cuda_clock_timing(const struct gpu_program *program, bool demanded, bool alone) {
+enum cuda_timing cuda_clock_timing(const struct gpu_program *program, bool demanded, bool alone, int64_t now) {
   unsigned one_in = program->timed_one_in;
   if (one_in <= 1 || demanded) {
     return one_in == 0 ? CUDA_UNTIMED : CUDA_TIMED;
   }
-  int64_t at = gpu_now() % (WINDOW_NS * one_in);
+  int64_t at = now % (WINDOW_NS * one_in);
   if (at >= WINDOW_NS) {
     return CUDA_UNTIMED;
   }

@@ -200,7 +200,7 @@ bool cuda_submit(struct gpu_program *base, unsigned index, const struct gpu_fram
   struct gpu_device *device = base->device;
   struct cuda_slot *slot = &program->slots[index];
   bool alone = !program->latest || program->latest->seen;
-  slot->timing = cuda_clock_timing(base, frame->timed, alone);
+  slot->timing = cuda_clock_timing(base, frame->timed, alone, base->timed_one_in > 1 ? gpu_now() : 0);
   slot->anchor = cuda_clock_current((struct cuda_device *)device);
   slot->sequence = frame->sequence;
   slot->read = slot->seen = false;

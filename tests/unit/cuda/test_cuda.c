@@ -2,7 +2,7 @@
 #ifndef FRAMED_CUDA
 #define FRAMED_CUDA
 #endif
-#include "gpu/backend.h"
+#include "gpu/cuda.h"
 #include "tests/unit/cuda/fake_cuda.h"
 
 #include <check.h>
@@ -581,6 +581,30 @@ START_TEST(one_frame_in_some_is_timed) {
 }
 END_TEST
 
+/* One in N by the clock, whoever asks; no frame among others counts soon after one without times; and where a program
+ * with a higher N is timed, the others are too. */
+START_TEST(frames_are_timed_together) {
+  const int64_t step = 10000, period = 64 * INT64_C(7919000);
+  const unsigned one_in = 1U << _i;
+  struct gpu_program rare = {.timed_one_in = one_in}, rarer = {.timed_one_in = one_in * 2}, never = {0};
+  int64_t untimed = 0, alone = 0, among = 0;
+  for (int64_t now = 0; now < period; now += step) {
+    enum cuda_timing timing = cuda_clock_timing(&rare, false, false, now);
+    untimed = timing == CUDA_UNTIMED ? now : untimed;
+    alone += cuda_clock_timing(&rare, false, true, now) == CUDA_TIMED;
+    among += timing == CUDA_TIMED;
+    ck_assert(timing != CUDA_TIMED || one_in == 1 || now - untimed >= 1000000);
+    ck_assert(timing != CUDA_UNTIMED || cuda_clock_timing(&rarer, false, false, now) == CUDA_UNTIMED);
+    ck_assert_int_eq(cuda_clock_timing(&rare, true, false, now), CUDA_TIMED);
+    ck_assert_int_eq(cuda_clock_timing(&never, true, true, now), CUDA_UNTIMED);
+  }
+  double frames = (double)(period / step);
+  ck_assert_double_eq_tol((double)alone / frames, 1.0 / one_in, 0.001);
+  ck_assert_double_le((double)among / frames, 1.0 / one_in + 0.001);
+  ck_assert_double_ge((double)among / frames, 0.7 / one_in);
+}
+END_TEST
+
 /* Both begin at 0; the second one's copy waits for the first one's, and its kernel for the first one's kernel. */
 START_TEST(waiting_for_an_engine_is_not_service) {
   fake_set_polling(false);
@@ -677,6 +701,7 @@ Suite *cuda_suite(void) {
   tcase_add_loop_test(group, a_frame_alone_waits_for_nothing, 0, 2);
   tcase_add_loop_test(group, frames_without_times_record_few_events, 0, 8);
   tcase_add_test(group, one_frame_in_some_is_timed);
+  tcase_add_loop_test(group, frames_are_timed_together, 0, 7);
   tcase_add_test(group, waiting_for_an_engine_is_not_service);
   tcase_add_test(group, new_anchors_change_no_interval);
   tcase_add_test(group, a_busy_device_keeps_its_anchor);
