@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "daemon/greeter.h"
 #include "daemon/log.h"
 #include "daemon/loop.h"
 
@@ -40,7 +41,8 @@ static void admit(struct acceptor *acceptor, int fd) {
               acceptor->setup.role, strerror(errno));
     turn_away(acceptor, fd);
   } else if (!peer_allowed(&peer, acceptor->setup.allow)) {
-    peer_tell(fd, "user %u may not connect to pipeline %s", (unsigned)peer.uid, acceptor->setup.pipeline);
+    guest_tell(&(struct guest){.fd = fd, .native = acceptor->setup.native}, NATIVE_E_DENIED,
+               "user %u may not connect to pipeline %s", (unsigned)peer.uid, acceptor->setup.pipeline);
     log_event(LOG_REFUSED, acceptor->setup.pipeline, "%s pid %d was refused: 'allow' does not name user %u",
               acceptor->setup.role, (int)peer.pid, (unsigned)peer.uid);
     turn_away(acceptor, fd);
@@ -58,7 +60,8 @@ static enum outcome shed_one(struct acceptor *acceptor) {
   int fd = take(acceptor);
   enum outcome outcome = fd >= 0 ? TOOK_ONE : errno == EAGAIN ? NOTHING_LEFT : MUST_REST;
   if (fd >= 0) {
-    peer_tell(fd, "no free descriptor; try again later");
+    guest_tell(&(struct guest){.fd = fd, .native = acceptor->setup.native}, NATIVE_E_BUSY,
+               "no free descriptor; try again later");
     log_event(LOG_NO_DESCRIPTORS, acceptor->setup.pipeline,
               "a %s was refused: no free descriptor; raise LimitNOFILE=", acceptor->setup.role);
     turn_away(acceptor, fd);

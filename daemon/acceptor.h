@@ -21,6 +21,7 @@ struct acceptor_setup {
   const struct config_allow *allow;
   const char *pipeline; /* for the log */
   const char *role;     /* "producer" or "reader" */
+  bool native;          /* who is turned away is told so by an ERROR of the native protocol */
   /* A client that is let in; its descriptor is now the receiver's. */
   void (*accepted)(void *context, int fd, const struct peer *peer);
   /* One that was turned away here; already closed and logged. */

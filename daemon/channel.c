@@ -80,6 +80,7 @@ static void begin(struct channel *channel, struct slot *slot, const struct nativ
 static bool take_submission(struct channel *channel, int64_t now) {
   struct native_submission submission;
   memcpy(&submission, &channel->control->submissions[channel->submitted % NATIVE_RING], sizeof submission);
+  atomic_signal_fence(memory_order_seq_cst); /* the compiler must not read there again what was checked here */
   if (submission.slot >= channel->road->ring.count) {
     return is_broken(channel, "submitted a slot that does not exist", submission.slot);
   }

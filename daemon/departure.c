@@ -33,11 +33,25 @@ void departure_log(const struct config_pipeline *pipeline, const struct session_
   }
 }
 
-/* Results go to a replying client's connection, and only where they are messages may another follow them. */
-void departure_tell(const struct config_pipeline *pipeline, const struct session_event *event, const struct guest *producer) {
-  bool takes_text = pipeline->source.endpoint == CONFIG_SOCKET && (producer->native || pipeline->sink.endpoint != CONFIG_REPLY);
-  enum native_error_code code = event->reason == DETACH_TIMEOUT ? NATIVE_E_TIMEOUT : NATIVE_E_PROTOCOL;
-  if (takes_text && reasons[event->reason].tell) {
-    guest_tell(producer, code, "%s", event->text[0] ? event->text : reasons[event->reason].text);
+static enum native_error_code code_of(enum detach_reason reason) {
+  switch (reason) {
+  case DETACH_TIMEOUT:
+    return NATIVE_E_TIMEOUT;
+  case DETACH_STOPPED:
+    return NATIVE_E_STOPPING;
+  default:
+    return NATIVE_E_PROTOCOL;
+  }
+}
+
+/* Results go to a replying client's connection, and only where they are messages may another follow them: a whole one, which
+ * the last one is not if the client was cut off by a stop. */
+void departure_tell(const struct config_pipeline *pipeline, const struct session_event *event, const struct guest *producer,
+                    bool shared) {
+  bool no_results = pipeline->sink.endpoint != CONFIG_REPLY || shared;
+  bool takes_text = pipeline->source.endpoint == CONFIG_SOCKET && (producer->native || no_results);
+  bool tell = event->reason == DETACH_STOPPED ? producer->native && no_results : reasons[event->reason].tell;
+  if (takes_text && tell) {
+    guest_tell(producer, code_of(event->reason), "%s", event->text[0] ? event->text : reasons[event->reason].text);
   }
 }

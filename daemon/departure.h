@@ -9,6 +9,8 @@
 
 /* `event` is a SESSION_DETACHED of a session of this pipeline, whose descriptor is still open. */
 void departure_log(const struct config_pipeline *pipeline, const struct session_event *event, pid_t pid, uid_t uid);
-void departure_tell(const struct config_pipeline *pipeline, const struct session_event *event, const struct guest *producer);
+/* `shared`: its connection carries no results. */
+void departure_tell(const struct config_pipeline *pipeline, const struct session_event *event, const struct guest *producer,
+                    bool shared);
 
 #endif

@@ -7,33 +7,17 @@
 #include "daemon/acceptor.h"
 #include "daemon/departure.h"
 #include "daemon/endpoint.h"
-#include "daemon/greeter.h"
 #include "daemon/log.h"
 #include "daemon/loop.h"
+#include "daemon/seat.h"
 #include "daemon/welcome.h"
 
 enum { MOST_WAITING = 64 };
 
-struct seat {
-  struct session *session;
-  struct guest producer; /* fd -1: nobody */
-  bool idle, stopped;
-  bool shares;   /* its producer sees its memory */
-  bool renewing; /* its memory, which a client that left may still see */
-  bool spoiled;  /* that failed: the seat is lost */
-};
-
-/* A seat whose session gets other memory, on a worker thread. */
-struct renewal {
-  struct intake *intake;
-  struct seat *seat;
-  struct failure failure;
-  bool done;
-};
-
 struct intake {
   uv_loop_t *loop;
   const struct config_pipeline *config;
+  struct seat_setup seat_setup;
   struct seat *seats;
   unsigned count;
   struct guest waiting[MOST_WAITING]; /* for seats of producers that have hung up; in order */
@@ -86,13 +70,18 @@ static void choose_alike(const struct session *first, struct session_setup *setu
   setup->timed_one_in = (int)session_timed_one_in(first);
 }
 
+static void on_renewed(void *context, struct seat *seat);
+
 static bool make_sessions(struct intake *intake, const struct intake_setup *setup, struct failure *failure) {
   struct session_setup session = setup->session;
   session.graph = graph_choice(intake->config->graph);
+  intake->seat_setup =
+      (struct seat_setup){.loop = intake->loop, .pipeline = intake->config->name, .renewed = on_renewed, .context = intake};
   for (unsigned i = 0; i < intake->count; i++) {
     session.index = i;
     session.lane = setup->lanes[i];
     session.sink_lane = setup->sink_lanes[i];
+    intake->seats[i].setup = &intake->seat_setup;
     intake->seats[i].producer.fd = -1;
     intake->seats[i].session = session_new(&session, failure);
     if (!intake->seats[i].session) {
@@ -149,12 +138,20 @@ struct intake *intake_free(struct intake *intake) {
 
 static struct seat *free_seat(struct intake *intake) {
   for (unsigned i = 0; i < intake->count; i++) {
-    const struct seat *seat = &intake->seats[i];
-    if (seat->producer.fd < 0 && !seat->renewing && !seat->spoiled) {
+    if (seat_is_free(&intake->seats[i])) {
       return &intake->seats[i];
     }
   }
   return NULL;
+}
+
+/* Seats that are not lost for now. */
+static unsigned seats_left(const struct intake *intake) {
+  unsigned left = 0;
+  for (unsigned i = 0; i < intake->count; i++) {
+    left += !intake->seats[i].lost;
+  }
+  return left;
 }
 
 /* Producers that have not hung up: the others only need to be read to their ends. */
@@ -175,50 +172,20 @@ static enum config_protocol protocol_of(const struct intake *intake, const struc
   return producer->native ? CONFIG_PROTOCOL_NATIVE : otherwise;
 }
 
-/* Lends the seat's memory to a client that asked for it. False: it gets the stream transport instead. */
-static bool share_memory(struct intake *intake, struct seat *seat) {
-  struct session_share share;
-  struct failure failure;
-  if (seat->producer.hello.transport != NATIVE_SHARED) {
-    return false;
-  }
-  if (!session_share(seat->session, &share, &failure)) {
-    log_event(LOG_CLIENT_ERROR, intake->config->name, "%s; the producer sends frames over its socket instead", failure.text);
-    return false;
-  }
-  struct native_welcome welcome = intake->welcome;
-  welcome.transport = NATIVE_SHARED;
-  welcome.session = ++intake->welcome.session;
-  welcome.input_stride = share.input_stride;
-  welcome.output_stride = share.output_stride;
-  welcome.control_bytes = share.control_bytes;
-  const int memory[] = {share.input, share.output, share.control};
-  guest_welcome(&seat->producer, &welcome, memory, sizeof memory / sizeof *memory);
-  for (size_t i = 0; i < sizeof memory / sizeof *memory; i++) {
-    close(memory[i]);
-  }
-  seat->shares = true;
-  session_attach_shared(seat->session, seat->producer.fd);
-  return true;
-}
-
-static void welcome(struct intake *intake, const struct guest *producer) {
-  if (producer->native) {
-    intake->welcome.session++;
-    guest_welcome(producer, &intake->welcome, NULL, 0);
-  }
-}
-
 static void sit_down(struct intake *intake, struct seat *seat, const struct guest *producer) {
   seat->producer = *producer;
   if (intake->listener) {
     log_event(LOG_CONNECTED, intake->config->name, "producer pid %d (user %u) connected", (int)producer->pid,
               (unsigned)producer->uid);
   }
-  if (!producer->native || !share_memory(intake, seat)) {
-    welcome(intake, producer);
-    session_attach(seat->session, producer->fd, protocol_of(intake, producer));
+  intake->welcome.session += producer->native;
+  if (seat_share(seat, &intake->welcome)) {
+    return;
   }
+  if (producer->native) {
+    guest_welcome(producer, &intake->welcome, NULL, 0);
+  }
+  session_attach(seat->session, producer->fd, protocol_of(intake, producer));
 }
 
 static void refuse(struct intake *intake, const struct guest *producer) {
@@ -235,7 +202,7 @@ static void seat_or_refuse(struct intake *intake, const struct guest *producer) 
   struct seat *seat = free_seat(intake);
   if (seat) {
     sit_down(intake, seat, producer);
-  } else if (intake->waiting_count < MOST_WAITING && live_producers(intake) < intake->count) {
+  } else if (intake->waiting_count < MOST_WAITING && live_producers(intake) < seats_left(intake)) {
     intake->waiting[intake->waiting_count++] = *producer;
   } else {
     refuse(intake, producer);
@@ -277,6 +244,19 @@ static void seat_next(struct intake *intake, struct seat *seat) {
   intake->waiting_count--;
   memmove(intake->waiting, intake->waiting + 1, intake->waiting_count * sizeof *intake->waiting);
   sit_down(intake, seat, &next);
+}
+
+/* Its session has other memory than the last client's, or none for now. */
+static void on_renewed(void *context, struct seat *seat) {
+  struct intake *intake = context;
+  if (seat->stopped) {
+    intake->listen(intake->context, &(struct session_event){.kind = SESSION_STOPPED, .session = seat->session});
+  } else if (!intake->closed && seat_is_free(seat)) {
+    seat_next(intake, seat);
+  }
+  while (seats_left(intake) == 0 && intake->waiting_count > 0) { /* for nothing any more */
+    refuse(intake, &intake->waiting[--intake->waiting_count]);
+  }
 }
 
 /* -- files ----------------------------------------------------------------------------------------------------- */
@@ -340,6 +320,7 @@ static bool start_accepting(struct intake *intake, struct failure *failure) {
                                        .allow = &intake->config->source.access.allow,
                                        .pipeline = intake->config->name,
                                        .role = "producer",
+                                       .native = intake->greeter != NULL,
                                        .accepted = on_accepted,
                                        .refused = on_refused,
                                        .context = intake};
@@ -378,6 +359,9 @@ void intake_unsuspend(struct intake *intake) {
 
 void intake_close(struct intake *intake) {
   intake->closed = true;
+  for (unsigned i = 0; i < intake->count; i++) {
+    seat_close(&intake->seats[i]);
+  }
   intake->acceptor = acceptor_close(intake->acceptor);
   intake->greeter = greeter_close(intake->greeter);
   intake->fifo = loop_watch_close(intake->fifo);
@@ -402,45 +386,6 @@ void intake_give_listener(struct intake *intake, struct listener *listener) { in
 
 struct listener *intake_listener(struct intake *intake) {
   return intake->listener;
-}
-
-/* -- memory that a client has seen --------------------------------------------------------------------------------- */
-
-static void run_renewal(void *context) {
-  struct renewal *renewal = context;
-  renewal->done = session_renew(renewal->seat->session, &renewal->failure);
-}
-
-static void on_renewed(void *context) {
-  struct renewal *renewal = context;
-  struct intake *intake = renewal->intake;
-  struct seat *seat = renewal->seat;
-  seat->renewing = false;
-  if (!renewal->done) {
-    seat->spoiled = true;
-    log_event(LOG_CLIENT_ERROR, intake->config->name, "there is a place for one producer less: %s", renewal->failure.text);
-  }
-  free(renewal);
-  if (seat->stopped) {
-    intake->listen(intake->context, &(struct session_event){.kind = SESSION_STOPPED, .session = seat->session});
-  } else if (!seat->spoiled && !intake->closed) {
-    seat_next(intake, seat);
-  }
-}
-
-/* False: there is no memory for it, and the seat is lost. */
-static bool renew(struct intake *intake, struct seat *seat) {
-  struct renewal *renewal = calloc(1, sizeof *renewal);
-  if (!renewal) {
-    return false;
-  }
-  *renewal = (struct renewal){.intake = intake, .seat = seat};
-  if (!loop_job(intake->loop, run_renewal, on_renewed, renewal)) {
-    free(renewal);
-    return false;
-  }
-  seat->renewing = true;
-  return true;
 }
 
 void intake_hold(struct intake *intake, bool for_readers) {
@@ -476,11 +421,10 @@ static struct seat *seat_of(struct intake *intake, const struct session *session
 
 static void on_detached(struct intake *intake, struct seat *seat, const struct session_event *event) {
   departure_log(intake->config, event, seat->producer.pid, seat->producer.uid);
-  departure_tell(intake->config, event, &seat->producer);
+  departure_tell(intake->config, event, &seat->producer, seat->shares);
   seat->producer.fd = -1;
   if (seat->shares) {
-    seat->shares = false;
-    seat->spoiled = !renew(intake, seat);
+    seat_renew(seat);
   } else if (!intake->closed && intake->config->source.endpoint == CONFIG_SOCKET) {
     seat_next(intake, seat);
   } else if (!intake->closed && intake->endpoint.kind == ENDPOINT_FIFO) {

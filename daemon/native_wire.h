@@ -69,7 +69,7 @@ struct native_welcome {
   uint64_t input_bytes, output_bytes;   /* of one frame, of one result */
   uint64_t input_stride, output_stride; /* shared: slot n begins at n times the stride */
   uint64_t control_bytes;               /* shared */
-  uint64_t session;                     /* the number of this session in the daemon's life */
+  uint64_t session;                     /* counts the native clients of this socket from 1 */
   char pipeline[NATIVE_TEXT];
   char input_format[NATIVE_TEXT], output_format[NATIVE_TEXT]; /* as status writes them, such as "gray 640x480" */
 };
@@ -113,11 +113,12 @@ enum native_error_code {
   NATIVE_E_PROTOCOL = 1, /* the client broke the protocol */
   NATIVE_E_VERSION = 2,  /* of the protocol */
   NATIVE_E_ROLE = 3,     /* not on this socket */
-  NATIVE_E_BUSY = 4,     /* every seat is taken */
+  NATIVE_E_BUSY = 4,     /* every seat is taken; later there may be one */
   NATIVE_E_QUOTA = 5,    /* this user has what one user may have */
   NATIVE_E_TIMEOUT = 6,
   NATIVE_E_STOPPING = 7, /* the daemon or the pipeline ends */
-  NATIVE_E_INTERNAL = 8
+  NATIVE_E_INTERNAL = 8,
+  NATIVE_E_DENIED = 9 /* this user may not connect */
 };
 
 struct native_error {

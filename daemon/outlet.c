@@ -233,6 +233,7 @@ static bool start_accepting(struct outlet *outlet, struct failure *failure) {
                                        .allow = &outlet->config->sink.access.allow,
                                        .pipeline = outlet->config->name,
                                        .role = "reader",
+                                       .native = outlet->greeter != NULL,
                                        .accepted = on_accepted,
                                        .refused = on_refused,
                                        .context = outlet};

@@ -57,8 +57,13 @@ bool native_read_frame(const unsigned char *bytes, size_t count, uint64_t payloa
              (unsigned long long)header.length, (unsigned long long)expected.length);
     return false;
   }
-  if (count == NATIVE_FRAME_BYTES) {
-    memcpy(frame, bytes + sizeof expected, sizeof *frame);
+  if (count < NATIVE_FRAME_BYTES) {
+    return true;
+  }
+  memcpy(frame, bytes + sizeof expected, sizeof *frame);
+  if (frame->zero != 0) {
+    snprintf(problem, PROTOCOL_PROBLEM, "the last 8 bytes before a frame's payload must be zero in version %d", NATIVE_VERSION);
+    return false;
   }
   return true;
 }

@@ -2,13 +2,12 @@
 
 import os
 import pathlib
-import pwd
 import re
 import subprocess
 
 import pytest
 
-from harness import BACKEND, BINARY, Client, Daemon, pipeline, run_framed
+from harness import BACKEND, BINARY, NOBODY, Client, Daemon, as_nobody, pipeline, run_framed
 
 pytestmark = pytest.mark.host
 
@@ -277,33 +276,17 @@ def test_sockets_have_the_configured_mode(place):
 def test_who_is_not_allowed_is_refused_and_told(place):
     """The file mode lets everybody in; `allow` does not. Root always may."""
     os.chmod(place, 0o755)
-    nobody = pwd.getpwnam("nobody")
 
-    def said_to_nobody(path):
-        """What a process of that user reads from the socket; a fork, since this Python may be out of its reach."""
-        here, there = os.pipe()
-        child = os.fork()
-        if child == 0:
-            try:
-                os.setgroups([])
-                os.setgid(nobody.pw_gid)
-                os.setuid(nobody.pw_uid)
-                with Client(path) as client:
-                    os.write(there, client.rest())
-            finally:
-                os._exit(0)
-        os.close(there)
-        with open(here, "rb") as answer:
-            text = answer.read().decode()
-        os.waitpid(child, 0)
-        return text
+    def said(path):
+        with Client(path) as client:
+            return client.rest().decode()
 
     entry = pipeline({"dtype": "uint8", "shape": [4]}, source={"mode": "0666", "allow": {"users": ["daemon"]}},
                      sink={"mode": "0666", "allow": {"groups": ["daemon"]}})
     with Daemon(place, {"cam0": entry}) as daemon:
         for end in ("source", "sink"):
-            assert f"user {nobody.pw_uid} may not connect" in said_to_nobody(daemon.path("cam0", end))
-        daemon.wait_log(f"'allow' does not name user {nobody.pw_uid}")
+            assert f"user {NOBODY} may not connect" in as_nobody(said, daemon.path("cam0", end))
+        daemon.wait_log(f"'allow' does not name user {NOBODY}")
         assert daemon.view()["refused"] == 2
         with daemon.reader() as reader, daemon.producer() as producer:
             producer.send(b"abcd")

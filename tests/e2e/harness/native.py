@@ -1,5 +1,6 @@
 """A native client written from the bytes in framed-protocol(7) alone, without the daemon's or the clients' code."""
 
+import contextlib
 import mmap
 import os
 import socket
@@ -12,7 +13,7 @@ from harness.waiting import wait_until
 
 PRODUCER, CONSUMER, BOTH = 1, 2, 3
 HELLO, WELCOME, FRAME, RESULT, ERROR = 1, 2, 3, 4, 5
-E_PROTOCOL, E_VERSION, E_ROLE, E_BUSY, E_QUOTA, E_TIMEOUT, E_STOPPING = 1, 2, 3, 4, 5, 6, 7
+E_PROTOCOL, E_VERSION, E_ROLE, E_BUSY, E_QUOTA, E_TIMEOUT, E_STOPPING, E_INTERNAL, E_DENIED = range(1, 10)
 
 
 class Refused(Exception):
@@ -69,17 +70,27 @@ class Native(Client):
     def __init__(self, path, role, **options):
         super().__init__(path, **options)
         try:
-            self.send(hello(role))
+            self.greet(hello(role))
             self.welcome = self.read_welcome()
         except BaseException:
             self.close()
             raise
 
+    def greet(self, hello_message):
+        """One that was turned away at once cannot send, and finds the reason in what it reads."""
+        with contextlib.suppress(BrokenPipeError):
+            self.send(hello_message)
+
     def message(self):
         """The type and body of the next message."""
-        magic, kind, flags, length = struct.unpack("<4sHHQ", self.read(16))
+        return self.rest_of_message(self.read(16))
+
+    def rest_of_message(self, begun):
+        """The same, where its first bytes have come."""
+        begun += self.read(max(16 - len(begun), 0))
+        magic, kind, flags, length = struct.unpack("<4sHHQ", begun[:16])
         assert magic == b"FRMD" and flags == 0
-        body = self.read(length)
+        body = begun[16:] + self.read(16 + length - len(begun))
         if kind == ERROR:
             code, zero = struct.unpack("<II", body[:8])
             assert zero == 0
@@ -87,7 +98,10 @@ class Native(Client):
         return kind, body
 
     def read_welcome(self):
-        kind, body = self.message()
+        return self.welcome_of(*self.message())
+
+    @staticmethod
+    def welcome_of(kind, body):
         assert kind == WELCOME and len(body) == 256
         fields = struct.unpack("<IIIIQQQQQQ64s64s64s", body)
         return Welcome(*fields[:10], *map(text, fields[10:]))
@@ -110,12 +124,10 @@ class Shared(Native):
     def __init__(self, path, role=BOTH, **options):
         Client.__init__(self, path, **options)
         try:
-            self.send(hello(role, transport=1))
-            data, descriptors, _, _ = socket.recv_fds(self.socket, 16 + 256, 3)
-            assert len(data) == 16 + 256
-            fields = struct.unpack("<IIIIQQQQQQ64s64s64s", data[16:])
-            self.welcome = Welcome(*fields[:10], *map(text, fields[10:]))
-            self.descriptors = descriptors
+            self.greet(hello(role, transport=1))
+            begun, self.descriptors, _, _ = socket.recv_fds(self.socket, 16 + 256, 3)
+            self.welcome = self.welcome_of(*self.rest_of_message(begun))
+            descriptors = self.descriptors
             assert self.welcome.transport == 1 and len(descriptors) == 3
             slots, welcome = self.welcome.slots, self.welcome
             self.input = mmap.mmap(descriptors[0], slots * welcome.input_stride)
@@ -151,6 +163,17 @@ class Shared(Native):
         self.word(0, self.submitted)
         if ring:
             self.ring()
+
+    def sleep(self):
+        """Waits until the daemon rings, unless there is a completion by now."""
+        self.word(128, 1)
+        with threading.Lock():
+            there = self.word(4096) != self.taken & 0xFFFFFFFF
+        if not there:
+            heard = self.socket.recv(64)
+            if heard.strip(b"\0") or not heard:
+                raise EOFError(f"the daemon ends it: {heard!r}")
+        self.word(128, 0)
 
     def completion(self, seconds=20):
         """The next completion, waiting for it without sleeping: (slot, fate, result without payload)."""

@@ -1,0 +1,82 @@
+#include "daemon/seat.h"
+
+#include <unistd.h>
+
+#include "daemon/log.h"
+
+bool seat_is_free(const struct seat *seat) { return seat->producer.fd < 0 && !seat->renewing && !seat->lost; }
+
+/* -- lending it ---------------------------------------------------------------------------------------------------- */
+
+bool seat_share(struct seat *seat, const struct native_welcome *welcome) {
+  struct session_share share;
+  struct failure failure;
+  if (!seat->producer.native || seat->producer.hello.transport != NATIVE_SHARED) {
+    return false;
+  }
+  if (!session_share(seat->session, &share, &failure)) {
+    log_event(LOG_CLIENT_ERROR, seat->setup->pipeline, "%s; the producer sends frames over its socket instead", failure.text);
+    return false;
+  }
+  struct native_welcome shared = *welcome;
+  shared.transport = NATIVE_SHARED;
+  shared.input_stride = share.input_stride;
+  shared.output_stride = share.output_stride;
+  shared.control_bytes = share.control_bytes;
+  const int memory[] = {share.input, share.output, share.control};
+  guest_welcome(&seat->producer, &shared, memory, sizeof memory / sizeof *memory);
+  for (size_t i = 0; i < sizeof memory / sizeof *memory; i++) {
+    close(memory[i]);
+  }
+  seat->shares = true;
+  session_attach_shared(seat->session, seat->producer.fd);
+  return true;
+}
+
+/* -- making it anew ------------------------------------------------------------------------------------------------ */
+
+enum { AGAIN_MS = 1000 };
+
+static void work(void *context) {
+  struct seat *seat = context;
+  seat->renewed = session_renew(seat->session, &seat->failure);
+}
+
+static void try_again(void *context);
+
+static void on_worked(void *context) {
+  struct seat *seat = context;
+  if (!seat->renewed && !seat->lost) {
+    log_event(LOG_CLIENT_ERROR, seat->setup->pipeline, "there is a place for one producer less, until this has an end: %s",
+              seat->failure.text);
+  }
+  seat->renewing = false;
+  seat->lost = !seat->renewed;
+  if (seat->lost && !seat->closed && !seat->again) {
+    seat->again = loop_timer_new(seat->setup->loop, try_again, seat);
+  }
+  if (seat->lost && seat->again) {
+    loop_timer_start(seat->again, AGAIN_MS, 0);
+  }
+  seat->setup->renewed(seat->setup->context, seat);
+}
+
+static void try_again(void *context) {
+  struct seat *seat = context;
+  seat->renewing = true;
+  seat->renewed = false;
+  if (!loop_job(seat->setup->loop, work, on_worked, seat)) {
+    failure_set(&seat->failure, EXIT_STATUS_INTERNAL, NULL, "not enough memory");
+    on_worked(seat);
+  }
+}
+
+void seat_renew(struct seat *seat) {
+  seat->shares = false;
+  try_again(seat);
+}
+
+void seat_close(struct seat *seat) {
+  seat->closed = true;
+  seat->again = loop_timer_close(seat->again);
+}

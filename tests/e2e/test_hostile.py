@@ -1,0 +1,352 @@
+"""Native clients that mean harm: whatever one does to its own memory and connection, the client beside it gets its frames
+right, and the daemon keeps no slot, no descriptor and no lane of it."""
+
+import contextlib
+import ctypes
+import fcntl
+import os
+import random
+import resource
+import socket
+import struct
+import time
+
+import pytest
+
+from harness import NOBODY, Background, Client, Daemon, Forked, as_nobody, pipeline, wait_until
+from harness import native
+from harness.native import BOTH, CONSUMER, Native, Refused, Shared
+from harness.processes import FORK
+
+SIZE = 512
+GRAY = {"pixels": "gray", "width": 32, "height": 16}
+INVERT = {"affine": {"scale": -1.0, "offset": 255.0}}
+INVERTED = bytes(255 - n for n in range(256))
+PUNCH_HOLE, KEEP_SIZE = 2, 1
+LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+def replying(clients=1, **keys):
+    source = {"protocol": "native", "clients": clients, "mode": "0666", **keys.pop("source", {})}
+    return pipeline(GRAY, stages=[INVERT], source=source, sink={"reply": True, "protocol": "native"}, **keys)
+
+
+# -- the client beside it ------------------------------------------------------------------------------------------------------
+
+
+def exchange(client, n):
+    """One frame through a random slot, its result checked; how long it took."""
+    slot, payload = n % client.welcome.slots, random.Random(n).randbytes(SIZE)
+    began = time.monotonic_ns()
+    client.submit(slot, payload, sequence=n)
+    while client.word(4096) == client.taken & 0xFFFFFFFF:
+        client.sleep()
+    took = time.monotonic_ns() - began
+    assert client.completion()[:2] == (slot, 0)
+    assert client.payload(slot) == payload.translate(INVERTED), f"the result of frame {n} is wrong"
+    client.take()
+    return took
+
+
+def behave(path, stop, least=200):
+    """Frames, one after the other, until told to stop; (how many, median and 99th percentile of ns)."""
+    with Shared(path) as client:
+        times = []
+        while len(times) < least or not stop.is_set():
+            times.append(exchange(client, len(times)))
+    times.sort()
+    return len(times), times[len(times) // 2], times[len(times) * 99 // 100]
+
+
+class Good:
+    """A good client in a process of its own, as long as the context lasts."""
+
+    def __init__(self, path):
+        self.stop = FORK.Event()
+        self.process = Forked(behave, path, self.stop)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, *error):
+        self.stop.set()
+        if kind is None:
+            count, median, late = self.process.join()
+            print(f"the good client: {count} frames, p50 {median / 1e3:.0f} us, p99 {late / 1e3:.0f} us")
+        else:
+            self.process.kill()
+
+
+# -- what the hostile one does ---------------------------------------------------------------------------------------------------
+
+
+def scribble(client, chance):
+    """Any bytes anywhere in the control memory, also where the daemon writes."""
+    for _ in range(chance.randrange(1, 30)):
+        at = chance.randrange(client.welcome.control_bytes)
+        some = chance.randbytes(chance.choice([1, 4, 8, 64]))[:client.welcome.control_bytes - at]
+        client.control[at:at + len(some)] = some
+
+
+def scribble_all(client, chance):
+    client.control[:] = chance.randbytes(client.welcome.control_bytes)
+
+
+def lie_about_a_slot(client, chance):
+    client.submit(chance.choice([chance.randrange(2**32), client.welcome.slots, 0, 1]), ring=chance.random() < 0.5)
+
+
+def lie_in_every_field(client, chance):
+    at = client.SUBMISSIONS + client.submitted % client.RING * 40
+    client.control[at:at + 40] = struct.pack("<I", chance.randrange(3)) + chance.randbytes(36)
+    client.submitted += 1
+    client.word(0, client.submitted)
+
+
+def run_away(client, chance):
+    """Cursors anywhere."""
+    client.word(chance.choice([0, 64]), chance.choice([chance.randrange(2**32), client.submitted + chance.randrange(40)]))
+
+
+def flicker(client, chance):
+    """Sleeping flags of both sides that never stay, beside frames."""
+    for n in range(200):
+        client.word(128, n % 2)
+        client.word(4096 + 64, chance.randrange(2))
+        if n % 40 == 0 and client.free:
+            client.submit(client.free.pop(), ring=chance.random() < 0.5)
+
+
+def change_in_flight(client, chance):
+    """Frames and submissions that change while the daemon looks at them."""
+    if client.free:
+        client.submit(client.free.pop(), b"x" * SIZE)
+    for _ in range(100):
+        client.input[:SIZE] = chance.randbytes(1) * SIZE
+        at = client.SUBMISSIONS + chance.randrange(client.RING) * 40
+        client.control[at:at + 4] = chance.randbytes(4)
+
+
+def punch_holes(client, chance):
+    for descriptor in client.descriptors:
+        LIBC.fallocate(descriptor, PUNCH_HOLE | KEEP_SIZE, ctypes.c_long(0), ctypes.c_long(1 << 20))
+        if client.free:
+            client.submit(client.free.pop(), ring=chance.random() < 0.5)
+
+
+def resize(client, _chance):
+    for descriptor in client.descriptors:
+        for size in (0, 1 << 30):
+            with pytest.raises(OSError):
+                os.ftruncate(descriptor, size)
+        with pytest.raises(OSError):
+            fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_WRITE)
+
+
+def make_blocking(client, _chance):
+    """Clears O_NONBLOCK on whatever the two could share, and copies it."""
+    for descriptor in (*client.descriptors, client.socket.fileno()):
+        fcntl.fcntl(descriptor, fcntl.F_SETFL, fcntl.fcntl(descriptor, fcntl.F_GETFL) & ~os.O_NONBLOCK)
+        copy = os.dup(descriptor)
+        fcntl.fcntl(copy, fcntl.F_SETFL, os.O_APPEND)
+        os.close(copy)
+    client.socket.settimeout(0.1)
+    client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)
+    client.word(128, 1)
+    client.submit(0)
+
+
+def pass_descriptors(client, chance):
+    for _ in range(chance.randrange(1, 20)):
+        own = [chance.choice([*client.descriptors, client.socket.fileno(), 0]) for _ in range(chance.randrange(1, 200))]
+        socket.send_fds(client.socket, [b"\0"], own, socket.MSG_DONTWAIT)
+
+
+def flood(client, _chance):
+    client.socket.settimeout(0.2)
+    for _ in range(50):
+        client.send(bytes(1 << 16))
+
+
+def say_something(client, chance):
+    client.send(chance.choice([b"\1", b"FRMD", native.hello(BOTH, 1), native.frame(b"x" * SIZE), chance.randbytes(100)]))
+
+
+def say_urgently(client, _chance):
+    client.socket.send(b"\0", socket.MSG_OOB)
+
+
+def half_close(client, chance):
+    client.socket.shutdown(chance.choice([socket.SHUT_RD, socket.SHUT_WR, socket.SHUT_RDWR]))
+
+
+ACTS = [scribble, scribble_all, lie_about_a_slot, lie_in_every_field, run_away, flicker, change_in_flight, punch_holes, resize,
+        make_blocking, pass_descriptors, flood, say_something, say_urgently, half_close]
+
+
+def linger(path, seed, act=None):
+    """One life with shared memory: some acts, or the one given, until thrown out or tired of it."""
+    chance = random.Random(seed)
+    with contextlib.suppress(OSError, EOFError, Refused), Shared(path, buffer=chance.choice([None, 4096])) as client:
+        client.socket.settimeout(0.1)
+        for _ in range(chance.randrange(1, 6)):
+            (act or chance.choice(ACTS))(client, chance)
+        if chance.random() < 0.3:
+            client.rest()
+
+
+def knock(path, seed):
+    """One that does not come so far: half a HELLO, a wrong one, one with descriptors, or none."""
+    chance = random.Random(seed)
+    hello = bytearray(native.hello(BOTH, chance.randrange(2)))
+    hello[chance.randrange(32)] ^= chance.choice([0, 1 << chance.randrange(8)])
+    with contextlib.suppress(OSError), Client(path) as client:
+        client.socket.settimeout(0.1)
+        cut = chance.choice([0, 1, 3, 15, 16, 31, 32, 32])
+        if chance.random() < 0.3:
+            socket.send_fds(client.socket, [bytes(hello[:cut]) or b"F"], [0] * 100)
+        else:
+            client.send(bytes(hello[:cut]))
+        if chance.random() < 0.3:
+            client.socket.recv(1)
+
+
+def attack(path, seeds):
+    for seed in seeds:
+        (knock if seed % 4 == 0 else linger)(path, seed)
+
+
+# -- tests -----------------------------------------------------------------------------------------------------------------------
+
+
+def besiege(place, entry, lives, path_of_the_good):
+    """Lives of hostile clients on one pipeline from three processes, beside a good client on the same only lane."""
+    entries = {"cam0": entry, "quiet": replying()}
+    with Daemon(place, entries, lanes=1) as daemon:
+        daemon.status()
+        before = daemon.open_files()
+        with Good(daemon.path("quiet", "source")):
+            pass
+        daemon.wait_view("it has left", lambda view: view["sessions"] == 0, "quiet")
+        with Good(daemon.path(path_of_the_good, "source")):
+            crowd = [Forked(attack, daemon.path("cam0", "source"), range(first, lives, 3)) for first in range(3)]
+            for process in crowd:
+                process.join(55)
+        for name in entries:
+            daemon.wait_view("all have left", lambda view: view["sessions"] == 0, name)
+        wait_until(lambda: daemon.open_files() <= before, lambda: f"{before} descriptors before, {daemon.open_files()} now")
+        with Shared(daemon.path("cam0", "source")) as client:
+            for n in range(20):
+                exchange(client, n)
+
+
+@pytest.mark.parametrize("completion", ["callback", "spin"])
+@pytest.mark.parametrize("beside", ["quiet", "cam0"])
+def test_hostile_clients_beside_a_good_one(place, completion, beside):
+    """On another pipeline, and on the next seat of the same one."""
+    besiege(place, replying(clients=4, slots=3, completion=completion), 150, beside)
+
+
+@pytest.mark.slow
+def test_thousands_of_hostile_clients_beside_a_good_one(place):
+    besiege(place, replying(clients=4, slots=3), 3000, "cam0")
+
+
+@pytest.mark.parametrize("act", ACTS)
+def test_each_act_alone(place, act):
+    with Daemon(place, {"cam0": replying(clients=2, slots=3)}, lanes=1) as daemon:
+        with Shared(daemon.path("cam0", "source")) as good:
+            for turn in range(4):
+                linger(daemon.path("cam0", "source"), turn, act)
+                exchange(good, turn)
+        daemon.wait_view("all have left", lambda view: view["sessions"] == 0)
+
+
+def test_one_that_rings_all_the_time_gets_no_more_than_its_turns(place):
+    with Daemon(place, {"cam0": replying(clients=2)}, lanes=1) as daemon:
+        with Shared(daemon.path("cam0", "source")) as good, Shared(daemon.path("cam0", "source")) as bad:
+            bad.free = []  # what stops it
+
+            def ring():
+                while not bad.free:
+                    bad.send(bytes(1 << 18))
+            ringing = [Background(ring) for _ in range(2)]
+            for n in range(100):
+                exchange(good, n)
+            bad.free.append(True)
+            for thread in ringing:
+                thread.join()
+
+
+def test_what_a_renamed_output_gives_nobody_but_the_daemons_user_writes(place):
+    """The output is opened for reading, and who is somebody else cannot open it again; its user is not kept apart."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can be somebody else")
+    os.chmod(place, 0o755)
+
+    def open_again(path):
+        with Shared(path) as client:
+            for descriptor in client.descriptors:
+                with pytest.raises(PermissionError):
+                    os.open(f"/proc/self/fd/{descriptor}", os.O_RDWR)
+            exchange(client, 0)
+        return True
+
+    with Daemon(place, {"cam0": replying()}) as daemon:
+        assert as_nobody(open_again, daemon.path("cam0", "source"))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be somebody else")
+def test_who_is_not_allowed_is_told_so_in_the_protocol(place):
+    os.chmod(place, 0o755)
+
+    def refusal(path, role):
+        try:
+            Native(path, role)
+        except Refused as refused:
+            return refused.code, str(refused)
+        return None
+
+    entry = pipeline(GRAY, source={"protocol": "native", "mode": "0666", "allow": {"users": ["daemon"]}},
+                     sink={"protocol": "native", "mode": "0666", "allow": {"users": ["daemon"]}})
+    with Daemon(place, {"cam0": entry}) as daemon:
+        for end, role in (("source", native.PRODUCER), ("sink", CONSUMER)):
+            code, sentence = as_nobody(refusal, daemon.path("cam0", end), role)
+            assert code == native.E_DENIED and f"user {NOBODY} may not connect to pipeline cam0" in sentence
+
+
+def test_a_client_is_told_that_the_pipeline_stops(place):
+    with Daemon(place, {"cam0": replying(clients=2)}) as daemon:
+        with Shared(daemon.path("cam0", "source")) as client:
+            exchange(client, 0)
+            daemon.finish()
+            with pytest.raises(Refused) as refused:
+                client.message()
+            assert refused.value.code == native.E_STOPPING
+
+
+def test_the_words_of_a_frame_that_must_be_zero(place):
+    with Daemon(place, {"cam0": replying()}) as daemon:
+        with Native(daemon.path("cam0", "source"), BOTH) as client:
+            client.send(native.message(native.FRAME, struct.pack("<QqqQ", 0, 0, 0, 1), SIZE))
+            with pytest.raises(Refused, match="must be zero") as refused:
+                client.message()
+            assert refused.value.code == native.E_PROTOCOL
+        daemon.account(came=1, invalid=1)
+
+
+def test_a_seat_without_memory_comes_back_when_there_is_some(place):
+    """A client with shared memory leaves while no descriptor is left: its seat is closed, and then open again."""
+    with Daemon(place, {"cam0": replying()}) as daemon:
+        soft, hard = resource.prlimit(daemon.process.pid, resource.RLIMIT_NOFILE)
+        with Shared(daemon.path("cam0", "source")) as client:
+            exchange(client, 0)
+            resource.prlimit(daemon.process.pid, resource.RLIMIT_NOFILE, (6, hard))
+        daemon.wait_log("a place for one producer less")
+        resource.prlimit(daemon.process.pid, resource.RLIMIT_NOFILE, (soft, hard))
+
+        def seated():
+            with contextlib.suppress(Refused), Shared(daemon.path("cam0", "source")) as late:
+                return exchange(late, 1)
+        wait_until(seated, "there is a place again")
+        daemon.account(came=2, emitted=2)
