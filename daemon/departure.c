@@ -16,7 +16,7 @@ static const struct {
     [DETACH_MALFORMED] = {LOG_MALFORMED, true, "broke its protocol"},
     [DETACH_TIMEOUT] = {LOG_TIMED_OUT, true, "was too slow"},
     [DETACH_ERROR] = {LOG_CLIENT_ERROR, false, "failed"},
-    [DETACH_CLIENT_GONE] = {LOG_DISCONNECTED, false, "no longer takes its results"},
+    [DETACH_CLIENT_GONE] = {LOG_DISCONNECTED, false, "left"},
     [DETACH_STOPPED] = {LOG_DISCONNECTED, false, "was disconnected"},
 };
 

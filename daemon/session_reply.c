@@ -15,7 +15,7 @@ static void on_gone(struct session *session, bool closed, const char *why) {
   session->client_there = session->client_there && !closed;
   if (session->source.state == SOURCE_OPEN || (session->source.state == SOURCE_ENDED && session->client_there)) {
     if (session->source.state == SOURCE_OPEN) {
-      source_end(&session->source, DETACH_CLIENT_GONE, "it takes no more results%s%s", why[0] ? ": " : "", why);
+      source_end(&session->source, DETACH_CLIENT_GONE, "%s", why);
     }
     session->client_gone = true;
     sink_discard(session->sink, FATE_CLIENT_GONE, clock_now());

@@ -301,6 +301,15 @@ def test_reply_to_a_client_that_left_is_client_gone(place):
             assert client.read(LARGE_BYTES) == whole(77, LARGE_BYTES).tobytes()
 
 
+def test_a_client_that_has_all_its_replies_has_left(place):
+    with Daemon(place, {"cam0": pipeline(SMALL, sink={"reply": True})}) as daemon:
+        with daemon.producer() as client:
+            client.send(numbered(3, 512).tobytes())
+            assert client.read(3 * 512) == numbered(3, 512).tobytes()
+        daemon.wait_log("left after 3 frames\n")
+        daemon.account(came=3, emitted=3)
+
+
 def test_reply_to_two_clients_of_different_pace(place):
     """One never reads; the other is not held up by it."""
     with Daemon(place, {"cam0": pipeline(SMALL, source={"clients": 2}, sink={"reply": True})}) as daemon:
