@@ -9,6 +9,8 @@
 #define BUSY_LANE 0.9
 /* How long it takes a lane that polls to notice, at most; a callback takes some tens more. */
 #define SPIN_WAKE_US 10.0
+/* Where a smaller share of the frames is dropped, the source is not too fast: something stalled for a moment. */
+#define TOO_FAST 0.01
 /* The model explains what was measured if it differs by less. */
 #define EXPLAINED 1.02
 
@@ -59,7 +61,8 @@ static enum bound bound_of_flow(const struct diagnosis_figures *figures, const s
   double reader = figures->lossless ? found_in(figures, STEP_EMIT) : 0;
   double slots = figures->slots * sessions_of(figures);
   /* Free, or being filled. Frames that wait for dispatch wait for what comes after them, whatever that is. */
-  double source = figures->dropped > 0 ? 0 : slots - device - host - reader - found_in(figures, STEP_QUEUE);
+  bool too_fast = figures->dropped > TOO_FAST * figures->frames;
+  double source = too_fast ? 0 : slots - device - host - reader - found_in(figures, STEP_QUEUE);
   double most = larger(larger(device, host), larger(reader, source));
   if (most > device && lane_is_full(figures)) {
     return BOUND_HOST;
@@ -174,10 +177,13 @@ static void advise_outside(const struct diagnosis_figures *figures, struct diagn
   if (diagnosis->bound_by == BOUND_READER) {
     advise(diagnosis, IMPROVE_READER, room, "a reader that takes results faster: up to %.3g times as many frames", room);
   } else if (figures->frames > 0) {
-    advise(diagnosis, IMPROVE_NONE, 1, "nothing here: the rest could take %.3g times as many frames as the source brings",
+    advise(diagnosis, IMPROVE_NONE, 1, "nothing to change here: %.*f times as many frames could pass",
+           room < 10    ? 2
+           : room < 100 ? 1
+                        : 0,
            room);
   } else {
-    advise(diagnosis, IMPROVE_NONE, 1, "nothing here: the source brings no frames");
+    advise(diagnosis, IMPROVE_NONE, 1, "nothing to change here: the source brings no frames");
   }
 }
 

@@ -100,7 +100,7 @@ def test_a_paced_source_bounds_by_the_source(place):
         with daemon.reader() as reader:
             reading = Background(lambda: [reader.frames(10, SIZE) for _ in range(6)])
             view = daemon.wait_view("the source bounds it", bound_by("source"), seconds=30)
-            assert "nothing here" in view["overlap"]["advice"] and view["overlap"]["gain"] == 1, view
+            assert "nothing to change here" in view["overlap"]["advice"] and view["overlap"]["gain"] == 1, view
             reading.join()
             daemon.command("/v1/pipelines/cam0/pause")
             daemon.settled = daemon.leaves_frames = True

@@ -186,8 +186,11 @@ static void draw_frames(int y, const struct pipeline_view *view, const struct hi
   put(y + 2, 0, A_NORMAL, "frames in %llu, emitted %llu, in flight %llu", (unsigned long long)view->in,
       (unsigned long long)view->fates[FATE_EMITTED], (unsigned long long)view->in_flight);
   draw_drops(y + 3, view);
-  put(y + 4, 0, A_NORMAL, "overlap %.2f times, %.2f at best; bound by %s: %s", view->overlap.speedup,
-      view->overlap.ideal_speedup, view->overlap.bound_by, view->overlap.advice);
+  char won[TEXT_ROOM] = "";
+  if (view->overlap.ratio > 0) {
+    snprintf(won, sizeof won, "; overlap %.2f times, %.2f at best", view->overlap.speedup, view->overlap.ideal_speedup);
+  }
+  put(y + 4, 0, A_NORMAL, "bound by %s: %s%s", view->overlap.bound_by, view->overlap.advice, won);
   if (line) {
     draw_graph(y + 5, line);
   }

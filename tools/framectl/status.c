@@ -122,7 +122,10 @@ static void print_device(const struct pipeline_view *view) {
 }
 
 static void print_overlap(const struct overlap_view *overlap) {
-  if (overlap->speedup > 0) {
+  if (overlap->speedup > 0 && overlap->ratio <= 0) {
+    printf("  overlap   none: no work of the device is hidden behind other work; at best %.2f times as fast\n",
+           overlap->ideal_speedup);
+  } else if (overlap->speedup > 0) {
     printf("  overlap   %.2f times as fast as one after the other, %.2f at best; %.1f %% of the device's work is hidden\n",
            overlap->speedup, overlap->ideal_speedup, overlap->ratio * 100);
   }

@@ -109,8 +109,20 @@ START_TEST(a_source_that_is_too_fast_is_not_the_bound) {
   struct diagnosis_figures figures = full(10, 80, 10, 1, 100);
   figures.slots = 3;
   ck_assert_int_eq(diagnosis_of(&figures).bound_by, BOUND_SOURCE);
-  figures.dropped = 5;
+  figures.dropped = 5000;
   ck_assert_int_eq(diagnosis_of(&figures).bound_by, BOUND_KERNEL);
+}
+END_TEST
+
+/* A stall of a tick of the clock costs a frame now and then, whatever the source's pace. */
+START_TEST(a_single_drop_does_not_make_a_slow_source_too_fast) {
+  struct diagnosis_figures figures = full(10, 80, 10, 1, 40000);
+  figures.slots = 3;
+  figures.step[STEP_GPU_WAIT] = 0;
+  figures.dropped = 1;
+  struct diagnosis diagnosis = diagnosis_of(&figures);
+  ck_assert_int_eq(diagnosis.bound_by, BOUND_SOURCE);
+  expect_advice(&diagnosis, IMPROVE_NONE, "500 times", 1);
 }
 END_TEST
 
@@ -221,6 +233,7 @@ Suite *diagnosis_suite(void) {
   tcase_add_test(cases, workers_share_the_kernels);
   tcase_add_test(cases, a_slow_source_is_the_bound);
   tcase_add_test(cases, a_source_that_is_too_fast_is_not_the_bound);
+  tcase_add_test(cases, a_single_drop_does_not_make_a_slow_source_too_fast);
   tcase_add_test(cases, a_slow_reader_is_the_bound_if_it_can_hold_up);
   tcase_add_test(cases, a_full_lane_is_the_host);
   tcase_add_test(cases, without_frames_the_moment_decides);
