@@ -172,7 +172,7 @@ static void report_unreadable(struct reader *reader, const char *path, int error
   const char *remedy = remedy_for(error);
   char offer[PATH_MAX + 128];
   if (error == ENOENT && reader->example) {
-    snprintf(offer, sizeof offer, "%s, or start from the commented example: cp %s %s", remedy, reader->example, path);
+    snprintf(offer, sizeof offer, "%s, or start from the commented example, %s", remedy, reader->example);
     remedy = offer;
   }
   config_errors_add(reader->errors, (struct config_mark){.file = path}, remedy, "cannot read it: %s", strerror(error));

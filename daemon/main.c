@@ -17,7 +17,7 @@
 #define DEFAULT_PATH "/etc/framed/framed.yaml"
 
 static const char help[] =
-    "Usage: framed [-c FILE]                  run the daemon\n"
+    "usage: framed [-c FILE]                  run the daemon\n"
     "       framed [-c FILE] --check          say whether the configuration is valid and what it takes\n"
     "       framed [-c FILE] --print-config   print it with all defaults\n"
     "       framed --print-schema             print its JSON schema, for editors\n"
