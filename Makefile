@@ -107,6 +107,12 @@ shared_objects := $(call objects,daemon/ledger.c daemon/overlap.c config/units.c
 framebench_objects := $(call objects,$(framebench_sources) $(addprefix tools/framectl/,problem.c text.c http.c reply.c daemon.c \
                       view.c) $(addprefix daemon/,histogram.c protocol_y4m.c)) $(shared_objects)
 
+# -- the C client ------------------------------------------------------------------------------------------------
+# libframed is linked into other people's programs: position-independent, and nothing to be seen but the API.
+client_objects := $(call objects,$(filter-out tools/client/example.c,$(wildcard tools/client/*.c)))
+client_soname  := libframed.so.0
+$(out)/obj/tools/client/%.o: private flags += -fPIC -fvisibility=hidden -Itools/client
+
 # -- programs ----------------------------------------------------------------------------------------------------
 .PHONY: all help setup programs unit unit-programs e2e check demo lint coverage fuzz fuzz-programs install uninstall portable \
         check-gpu bench bench-instructions clean FORCE
@@ -115,7 +121,7 @@ framebench_objects := $(call objects,$(framebench_sources) $(addprefix tools/fra
 .SECONDARY:
 
 all: programs ## builds build/framed, build/framectl and build/framebench (the default)
-programs: $(bin)/framed $(bin)/framectl $(bin)/framebench
+programs: $(bin)/framed $(bin)/framectl $(bin)/framebench $(bin)/libframed.a $(bin)/libframed.so $(bin)/framed-example
 	@$(if $(filter release,$(VARIANT)),NO_CUDA=$(NO_CUDA) tools/setup.sh backend)
 
 setup: ## installs the packages that are missing, and says which
@@ -133,6 +139,22 @@ $(bin)/framectl: $(framectl_objects) $(shared_objects)
 $(bin)/framebench: $(framebench_objects) $(gpu_objects)
 	@mkdir -p $(@D)
 	$(call quiet,LINK)$(CC) $(link) -o $@ $^ $(libs) $(cuda_libs)
+
+$(bin)/libframed.a: $(client_objects)
+	@mkdir -p $(@D)
+	@rm -f $@
+	$(call quiet,AR)$(AR) rcs $@ $^
+
+$(bin)/$(client_soname): $(client_objects)
+	@mkdir -p $(@D)
+	$(call quiet,LINK)$(CC) -shared -Wl,-soname,$(client_soname) $(filter-out -pie,$(link)) -o $@ $^
+
+$(bin)/libframed.so: $(bin)/$(client_soname)
+	@ln -sf $(client_soname) $@
+
+$(bin)/framed-example: $(call objects,tools/client/example.c) $(bin)/libframed.a
+	@mkdir -p $(@D)
+	$(call quiet,LINK)$(CC) $(link) -o $@ $^
 
 FORCE:
 
@@ -212,7 +234,13 @@ $(run_stage): $(call objects,tests/gpu/run_stage.c) $(gpu_objects)
 	@mkdir -p $(@D)
 	$(call quiet,LINK)$(CC) $(link) -o $@ $^ $(libs) $(cuda_libs)
 
-unit-programs: $(unit_programs) $(gpu_tests) $(run_stage)
+# A client of libframed's for the end-to-end tests.
+drive_client := $(unit_folder)/drive-client
+$(drive_client): $(call objects,tests/client/drive.c) $(client_objects)
+	@mkdir -p $(@D)
+	$(call quiet,LINK)$(CC) $(link) -o $@ $^
+
+unit-programs: $(unit_programs) $(gpu_tests) $(run_stage) $(drive_client)
 
 unit: $(unit_programs) $(unit_folder)/gpu-parity ## runs the unit tests of VARIANT (best with VARIANT=check, asan or tsan)
 	@for program in $(unit_programs) '$(unit_folder)/gpu-parity --cpu --small'; do echo "== $$program"; $$program || exit 1; done
@@ -221,11 +249,12 @@ unit: $(unit_programs) $(unit_folder)/gpu-parity ## runs the unit tests of VARIA
 slow_asan := 3
 slow_tsan := 6
 slow_coverage := 2
-e2e: programs $(run_stage) ## runs the end-to-end tests with the programs of VARIANT; PYTEST='-k raw' chooses
+e2e: programs $(run_stage) $(drive_client) ## runs the end-to-end tests with the programs of VARIANT; PYTEST='-k raw' chooses
 	@PYTHONDONTWRITEBYTECODE=1 FRAMED_SLOW=$${FRAMED_SLOW:-$(or $(slow_$(VARIANT)),1)} \
 	 FRAMED_BINARY=$(CURDIR)/$(bin)/framed FRAMECTL=$(CURDIR)/$(bin)/framectl \
 	 FRAMEBENCH=$(CURDIR)/$(bin)/framebench \
 	 FRAMED_RUN_STAGE=$(CURDIR)/$(run_stage) \
+	 FRAMED_DRIVE_CLIENT=$(CURDIR)/$(drive_client) \
 	 $(PYTHON) -m pytest tests/e2e -q $(PYTEST)
 
 check: ## sets up and runs every test that needs no GPU
@@ -261,6 +290,7 @@ lint_scripts := $(shell git ls-files '*.sh' .ci/run 2>/dev/null)
 lint_flags = $(filter-out -MMD -MP,$(common)) $(testing) $(packages) $(cuda_flags) -Werror
 lint_tidy := $(filter-out tests/%,$(lint_c))
 $(patsubst %,build/lint/%.syntax,$(wildcard tests/unit/cuda/*.c)): lint_flags += -Itests/unit/cuda/fake
+$(patsubst %,build/lint/tools/client/example.c.%,syntax tidy): lint_flags += -Itools/client
 lint_stamps := $(lint_c:%=build/lint/%.syntax) $(lint_headers:%=build/lint/%.alone) $(lint_format:%=build/lint/%.format) \
                $(lint_tidy:%=build/lint/%.tidy) $(lint_scripts:%=build/lint/%.script)
 

@@ -1,0 +1,42 @@
+/* Sends a hundred frames of one grey after the other through a pipeline whose sink is `reply`, and looks at the results. */
+#include <framed.h>
+#include <stdio.h>
+#include <string.h>
+
+static void look_at(const struct framed_result *result) {
+  if (result->data) {
+    printf("frame %llu: first byte %u, %.1f us\n", (unsigned long long)result->sequence, *(const unsigned char *)result->data,
+           (double)result->steps[FRAMED_TOTAL] / 1e3);
+  } else {
+    printf("frame %llu: dropped (%s)\n", (unsigned long long)result->sequence, framed_fate_name(result->fate));
+  }
+}
+
+int main(int argc, char **argv) {
+  struct framed_error error;
+  struct framed_result result;
+  struct framed *client = framed_connect(argc > 1 ? argv[1] : "/run/framed/cam0.sock", NULL, &error);
+  if (!client) {
+    fprintf(stderr, "example: %s\n", error.text);
+    return 1;
+  }
+  int events = 0;
+  for (unsigned sent = 0; events >= 0 && !(events & FRAMED_END);) {
+    void *frame = sent < 100 ? framed_acquire(client) : NULL;
+    if (frame) {
+      memset(frame, (int)sent, framed_info(client)->input_bytes);
+      framed_submit(client, frame, sent++, 0, 0);
+      if (sent == 100) {
+        framed_finish(client);
+      }
+    }
+    while (framed_receive(client, &result) > 0) {
+      look_at(&result);
+      framed_release(client, &result);
+    }
+    events = framed_poll(client, sent < 100 ? FRAMED_RESULT | FRAMED_ROOM : FRAMED_RESULT, -1);
+  }
+  fprintf(stderr, "%s", events < 0 ? framed_problem(client)->text : "");
+  framed_close(client);
+  return events < 0;
+}
