@@ -18,6 +18,11 @@ static __device__ __forceinline__ float bytes_biased(uint32_t word, int index) {
 
 static __device__ __forceinline__ float bytes_float(uint32_t word, int index) { return bytes_biased(word, index) - bytes_bias; }
 
+/* The level of a number that is not below 0, as arithmetic_level() rounds it, in the lowest byte; the others are not 0. */
+static __device__ __forceinline__ uint32_t bytes_level(float value) {
+  return __float_as_uint(__fadd_rz(fminf(value, 255.0F) + 0.5F, bytes_bias));
+}
+
 /* The lowest bytes of four words as one. */
 static __device__ __forceinline__ uint32_t bytes_join(uint32_t a, uint32_t b, uint32_t c, uint32_t d) {
   return __byte_perm(__byte_perm(a, b, 0x0040U), __byte_perm(c, d, 0x0040U), 0x5410U);

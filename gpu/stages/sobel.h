@@ -21,9 +21,6 @@ struct sobel_constants {
 
 /* A component of the gradient, from the differences across three neighbouring rows or columns. */
 STAGE_INLINE float sobel_component(float first, float middle, float last) { return first + 2.0F * middle + last; }
-STAGE_INLINE float sobel_byte_component(float first, float middle, float last) {
-  return arithmetic_add_exact(2.0F, middle, first) + last;
-}
 
 /* The root of a whole number below 2^24, rounded to nearest. On GPUs by the steps that their library takes, an
  * approximation made exact, but without its case for what is not normal: 0. */
@@ -38,11 +35,16 @@ STAGE_INLINE float sobel_root(float square) {
 #endif
 }
 
-STAGE_INLINE uint8_t sobel_byte(int32_t output, float scale, float x, float y) {
+/* What is rounded to a level; at least 0. */
+STAGE_INLINE float sobel_size(int32_t output, float scale, float x, float y) {
   if (output == SOBEL_MAGNITUDE) {
-    return arithmetic_level(sobel_root(arithmetic_add_exact(x, x, y * y)) * scale);
+    return sobel_root(arithmetic_add_exact(x, x, y * y)) * scale;
   }
-  return arithmetic_level(fabsf(output == SOBEL_X ? x : y) * scale);
+  return fabsf(output == SOBEL_X ? x : y) * scale;
+}
+
+STAGE_INLINE uint8_t sobel_byte(int32_t output, float scale, float x, float y) {
+  return arithmetic_level(sobel_size(output, scale, x, y));
 }
 
 STAGE_INLINE float sobel_float(int32_t output, float scale, float x, float y) {
