@@ -13,11 +13,14 @@
 
 enum { MOST_RINGS = 256 }; /* that are taken at once */
 
+/* libuv stops at an error, but bytes may wait before the end of which it tells. */
 static void on_ready(uv_poll_t *poll, int status, int events) {
   struct source *source = poll->data;
   (void)events;
-  if (status < 0) {
-    uv_poll_stop(poll);
+  if (source->state != SOURCE_OPEN) {
+    uv_poll_stop(poll); /* its end has been heard, and would be told on and on */
+  } else if (status < 0) {
+    uv_poll_start(poll, UV_READABLE, on_ready);
   }
   source->readable = true;
   lane_schedule(source->runner);

@@ -7,6 +7,7 @@ import fcntl
 import os
 import random
 import resource
+import signal
 import socket
 import struct
 import time
@@ -333,6 +334,20 @@ def test_the_words_of_a_frame_that_must_be_zero(place):
                 client.message()
             assert refused.value.code == native.E_PROTOCOL
         daemon.account(came=1, invalid=1)
+
+
+def test_one_that_rings_reads_nothing_and_leaves(place):
+    """The daemon's end of such a connection is in error while bytes still wait there; only behind them is the end."""
+    with Daemon(place, {"cam0": replying()}) as daemon:
+        for _ in range(3):
+            with Client(daemon.path("cam0", "source")) as client:
+                client.send(native.hello(BOTH, 1))
+                assert client.socket.recv(1, socket.MSG_PEEK) == b"F"
+                daemon.wait_view("it is there", lambda view: view["sessions"] == 1)
+                daemon.signal(signal.SIGSTOP)
+                client.send(b"\0")
+            daemon.signal(signal.SIGCONT)
+            daemon.wait_view("it has left", lambda view: view["sessions"] == 0)
 
 
 def test_a_seat_without_memory_comes_back_when_there_is_some(place):
