@@ -348,6 +348,7 @@ installed_files := build/framed:bin/framed:755 build/framectl:bin/framectl:755 b
   $(filled)/framectl.1.gz:share/man/man1/framectl.1.gz:644 \
   $(filled)/framebench.1.gz:share/man/man1/framebench.1.gz:644 \
   $(filled)/framed.yaml.5.gz:share/man/man5/framed.yaml.5.gz:644 \
+  $(filled)/framed-protocol.7.gz:share/man/man7/framed-protocol.7.gz:644 \
   packaging/completions/framed.bash:share/bash-completion/completions/framed:644 \
   packaging/completions/framectl.bash:share/bash-completion/completions/framectl:644 \
   packaging/completions/framed.zsh:share/zsh/site-functions/_framed:644 \
