@@ -122,7 +122,7 @@ $(out)/obj/tools/client/%.o: private flags += -fPIC -fvisibility=hidden -Itools/
 
 all: programs ## builds build/framed, build/framectl and build/framebench (the default)
 programs: $(bin)/framed $(bin)/framectl $(bin)/framebench $(bin)/libframed.a $(bin)/libframed.so $(bin)/framed-example
-	@$(if $(filter release,$(VARIANT)),NO_CUDA=$(NO_CUDA) tools/setup.sh backend)
+	@$(if $(filter release,$(VARIANT)),mkdir -p $(filled) && NO_CUDA=$(NO_CUDA) tools/setup.sh backend)
 
 setup: ## installs the packages that are missing, and says which
 	@tools/setup.sh
@@ -338,6 +338,7 @@ bench-instructions: programs ## counts the instructions that a frame costs on it
 
 # -- installation -----------------------------------------------------------------------------------------------------
 # What is installed where, FROM:TO:MODE. The configuration is apart: one that is there already is kept.
+# The folder is made by the build: in one of their own, users can remove what `sudo make install` puts there.
 filled  := build/installed
 installed_files := build/framed:bin/framed:755 build/framectl:bin/framectl:755 build/framebench:bin/framebench:755 \
   $(filled)/framed.service:lib/systemd/system/framed.service:644 \

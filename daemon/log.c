@@ -203,7 +203,7 @@ void log_event(enum log_kind number, const char *pipeline, const char *format, .
 static void tell_left_out(void *context, unsigned number, const char *pipeline, uint64_t left_out) {
   (void)context;
   char text[96];
-  snprintf(text, sizeof text, "%" PRIu64 " lines of kind %s were left out", left_out, kinds[number].name);
+  snprintf(text, sizeof text, "%" PRIu64 " more of kind %s left out", left_out, kinds[number].name);
   write_entry(&kinds[LOG_SUPPRESSED], pipeline, text);
 }
 

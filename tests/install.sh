@@ -21,6 +21,9 @@ verify() {
   rm -r "$root/verified"
 }
 
+rm -rf build/installed
+"${make[@]}" programs >/dev/null
+[ -d build/installed ] || fail "the build leaves build/installed to root, whose files users cannot remove"
 "${make[@]}" install >/dev/null
 for file in usr/bin/framed usr/bin/framectl usr/lib/systemd/system/framed.service usr/lib/systemd/system/framed@.socket \
   usr/lib/sysusers.d/framed.conf usr/lib/systemd/catalog/framed.catalog usr/share/man/man8/framed.8.gz \
