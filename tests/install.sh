@@ -45,7 +45,7 @@ done
 "$root/usr/bin/framed" --version >/dev/null
 "$root/usr/bin/framed" --check -c "$root/etc/framed/framed.yaml" >/dev/null || fail "the default configuration is not valid"
 answer=$("$root/usr/bin/framed" -c "$root/none.yaml" 2>&1 || true)
-[[ $answer == *"cp $root/usr/share/doc/framed/framed.yaml $root/none.yaml"* ]] ||
+[[ $answer == *"commented example, $root/usr/share/doc/framed/framed.yaml"* ]] ||
   fail "a missing configuration is not answered with the example's place"
 complaints=$(verify)
 [ -z "$complaints" ] || fail "systemd-analyze complains: $complaints"
