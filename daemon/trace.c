@@ -78,10 +78,10 @@ static void make_device_spans(struct trace_frame *frame) {
   const struct trace_record *record = &frame->record;
   frame->parts[TRACE_STREAM] = span(record->begin, record->copied_out);
   frame->parts[TRACE_KERNEL] = span(record->computed - record->kernel, record->computed);
-  if (record->h2d > 0) {
+  if (record->copied_in > record->begin) { /* a copy that another hid entirely is there too */
     frame->parts[TRACE_COPY_IN] = span(record->copied_in - record->h2d, record->copied_in);
   }
-  if (record->d2h > 0) {
+  if (record->copied_out > record->computed) {
     frame->parts[TRACE_COPY_OUT] = span(record->copied_out - record->d2h, record->copied_out);
   }
   if (record->seen) {

@@ -45,7 +45,7 @@ struct cpu_slot {
   uint64_t ticket;
   unsigned next_stage;
   bool parked; /* guarded by the program's lock */
-  int64_t submitted, started, resumed, finished;
+  int64_t started, resumed, finished;
   int64_t kernel;
 };
 
@@ -223,7 +223,6 @@ static bool submit(struct gpu_program *base, unsigned index, const struct gpu_fr
   slot->frame = *frame;
   slot->next_stage = 0;
   slot->started = slot->kernel = 0;
-  slot->submitted = gpu_now();
   slot->ticket = program->next_ticket++;
   atomic_store(&slot->state, frame->notify ? SLOT_RUNNING_NOTIFY : SLOT_RUNNING);
   pthread_mutex_lock(&program->lock);
@@ -259,12 +258,12 @@ static bool times(struct gpu_program *base, unsigned index, struct gpu_times *re
     return false;
   }
   *result = (struct gpu_times){
-      .begin = slot->submitted,
+      .begin = slot->started, /* there is nothing to copy */
       .copied_in = slot->started,
       .computed = slot->finished,
       .copied_out = slot->finished,
       .kernel = slot->kernel,
-      .wait = slot->finished - slot->submitted - slot->kernel,
+      .wait = slot->finished - slot->started - slot->kernel,
       .told = atomic_load(&slot->state) == SLOT_TOLD ? slot->finished : 0,
   };
   return true;
