@@ -57,18 +57,19 @@ template <bool Wide> __device__ __forceinline__ samples<float> load(const float 
 
 template <bool Wide> __device__ __forceinline__ samples<uint8_t> load(const uint8_t *row, int32_t x, int32_t width) {
   constexpr int count = across<uint8_t>;
-  if (Wide) {
+  if constexpr (Wide) {
     const auto pack = *reinterpret_cast<const launch_pack<uint32_t, count / 4> *>(row + x);
     return {{pack.values[0], pack.values[1]}, row[x - 1], row[x + count]};
-  }
-  uint32_t bytes[count + 2];
+  } else {
+    uint32_t bytes[count + 2];
 #pragma unroll
-  for (int i = 0; i < count + 2; i++) {
-    bytes[i] = row[within(x - 1 + i, width)];
+    for (int i = 0; i < count + 2; i++) {
+      bytes[i] = row[within(x - 1 + i, width)];
+    }
+    return {{bytes_join(bytes[1], bytes[2], bytes[3], bytes[4]), bytes_join(bytes[5], bytes[6], bytes[7], bytes[8])},
+            bytes[0],
+            bytes[count + 1]};
   }
-  return {{bytes_join(bytes[1], bytes[2], bytes[3], bytes[4]), bytes_join(bytes[5], bytes[6], bytes[7], bytes[8])},
-          bytes[0],
-          bytes[count + 1]};
 }
 
 /* What one row gives: differences of the neighbours of each sample for the component x, and for y the weighted sum around
