@@ -1,11 +1,13 @@
 /*
- * resize: kernel for bytes that are picked or mixed where no side of a row shrinks.
+ * resize: kernel for bytes that are picked or mixed where rows shrink to no less than half.
  *
- * A thread makes a word of four neighbouring samples and goes down ROWS rows with it. The samples it takes from a row of
- * the source lie within eight bytes then: at most one pixel further for each pixel of the result. These come as
- * aligned words and are shifted into place, and one instruction picks the four first samples of them, one the four
- * others. Positions are quotients, so that of each column and row is worked out once for a block. Beyond the window, words
- * are filled from a mask.
+ * A thread makes a word of four neighbouring samples and goes down ROWS rows with it. The first samples that it takes from a
+ * row of the source lie within eight bytes then, at most two pixels further for each pixel of the result, and so do the
+ * second ones. These come as aligned words and are shifted into place, and one instruction picks four samples of them. Both
+ * lie within the same eight bytes unless pixels have three channels and the row shrinks. Rows are read in batches, so that
+ * the loads of several are under way together; where columns do not shrink, the lower row of one is the upper row of
+ * the next or of one soon after, and is not read again. Positions are quotients, so that of each column and row is worked
+ * out once for a block. Beyond the window, words are filled from a mask.
  */
 #include "gpu/stages/bytes.cuh"
 #include "gpu/stages/resize_words.cuh"
@@ -18,13 +20,14 @@ enum {
   SAMPLES = 4,
   WINDOW = 8,
   ROWS = 16,
+  BATCH = 4,
   COLUMNS = THREADS_X * SAMPLES,
   LINES = THREADS_Y * ROWS
 };
 
 static_assert(int(COLUMNS) + int(LINES) == int(THREADS_X) * int(THREADS_Y), "a thread finds one position");
 
-/* Of a column: its two samples of a row, the weight of the second times 32. Of a row: the two rows, and both weights. */
+/* Of a column: its two samples of a row, the weight of the second times 4. Of a row: the two rows, and both weights. */
 struct alignas(16) position {
   uint32_t first, second, weight;
   uint32_t inside; /* the window: all bits, or none */
@@ -42,7 +45,7 @@ template <bool Mixed> __device__ __forceinline__ position find_column(const resi
     return {first, first, 0, inside};
   }
   const resize_pair pair = resize_pair_at(x, plane.in_width, plane.width);
-  return {pair.first * plane.channels + channel, pair.second * plane.channels + channel, resize_weight(pair) * 32, inside};
+  return {pair.first * plane.channels + channel, pair.second * plane.channels + channel, resize_weight(pair) * 4, inside};
 }
 
 template <bool Mixed> __device__ __forceinline__ position find_row(const resize_plane &plane, uint32_t y) {
@@ -59,88 +62,104 @@ template <bool Mixed> __device__ __forceinline__ position find_row(const resize_
 
 /* What a thread needs to know of its four columns. */
 struct columns {
-  uint32_t base;            /* of the eight bytes in a row of the source */
-  uint32_t firsts, seconds; /* which of them the samples are, as __byte_perm() wants it */
+  uint32_t first_base, second_base; /* of the eight bytes in a row of the source */
+  uint32_t firsts, seconds;         /* which of them the samples are, as __byte_perm() wants it */
   uint32_t weights[SAMPLES];
   uint32_t inside; /* mask of the bytes that lie in the window */
 };
 
-__device__ __forceinline__ columns gather(const position *four, uint32_t in_row) {
-  const uint32_t least = min(min(four[0].first, four[1].first), min(four[2].first, four[3].first));
-  columns result = {min(least, in_row - WINDOW), 0, 0, {0, 0, 0, 0}, 0};
+template <bool Split> __device__ __forceinline__ columns gather(const position *four, uint32_t in_row) {
+  const uint32_t first = min(min(four[0].first, four[1].first), min(four[2].first, four[3].first));
+  const uint32_t second = min(min(four[0].second, four[1].second), min(four[2].second, four[3].second));
+  const uint32_t last = in_row - WINDOW;
+  columns result = {min(first, last), min(Split ? second : first, last), 0, 0, {0, 0, 0, 0}, 0};
 #pragma unroll
   for (int i = 0; i < SAMPLES; i++) {
-    result.firsts |= ((four[i].first - result.base) & 7U) << 4 * i;
-    result.seconds |= ((four[i].second - result.base) & 7U) << 4 * i;
+    result.firsts |= ((four[i].first - result.first_base) & 7U) << 4 * i;
+    result.seconds |= ((four[i].second - result.second_base) & 7U) << 4 * i;
     result.weights[i] = four[i].weight;
     result.inside |= four[i].inside & 0xffU << 8 * i;
   }
   return result;
 }
 
-struct eight_bytes {
-  uint32_t low, high;
+/* Words of a row as they were read, and how far the eight bytes lie behind their start. */
+struct raw_bytes {
+  uint32_t words[3];
+  uint32_t shift;
 };
 
 /* Where the eight bytes of a thread lie in each row. The third word is read only where they reach into it. */
-template <bool Aligned> struct reader;
-
-template <> struct reader<true> {
-  const uint32_t *start;
-  uint32_t third, shift, row;
-  __device__ reader(const uint8_t *plane, uint32_t in_row, uint32_t base)
-      : start(reinterpret_cast<const uint32_t *>(plane) + base / 4), third(base % 4 == 0 ? 1 : 2), shift(base % 4 * 8),
-        row(in_row / 4) {}
-  __device__ __forceinline__ eight_bytes at(uint32_t y) const {
-    const uint32_t *words = start + uint64_t(y) * row;
-    const uint32_t b = words[1];
-    return {__funnelshift_r(words[0], b, shift), __funnelshift_r(b, words[third], shift)};
-  }
-};
-
-template <> struct reader<false> {
+template <bool Aligned> struct reader {
   const uint8_t *start;
-  uint32_t row;
-  __device__ reader(const uint8_t *plane, uint32_t in_row, uint32_t base) : start(plane + base), row(in_row) {}
-  __device__ __forceinline__ eight_bytes at(uint32_t y) const {
-    const uintptr_t address = reinterpret_cast<uintptr_t>(start + uint64_t(y) * row);
-    const uint32_t *words = reinterpret_cast<const uint32_t *>(address - address % 4);
-    const uint32_t shift = uint32_t(address % 4) * 8;
-    const uint32_t b = words[1];
-    return {__funnelshift_r(words[0], b, shift), __funnelshift_r(b, words[shift == 0 ? 1 : 2], shift)};
+  uint32_t row, shift;
+  __device__ reader(const uint8_t *plane, uint32_t in_row, uint32_t base)
+      : start(plane + (Aligned ? base / 4 * 4 : base)), row(in_row), shift(base % 4 * 8) {}
+  __device__ __forceinline__ raw_bytes at(uint32_t y) const {
+    const uint8_t *place = start + uint64_t(y) * row;
+    const uint32_t beyond = Aligned ? 0 : uint32_t(reinterpret_cast<uintptr_t>(place) % 4);
+    const uint32_t *words = reinterpret_cast<const uint32_t *>(place - beyond);
+    const uint32_t bits = Aligned ? shift : beyond * 8;
+    return {{words[0], words[1], bits != 0 ? words[2] : 0}, bits};
   }
 };
 
-/* Two samples of each of two rows, in the order upper, lower, upper, lower: mixed to 1/256 of a level each. */
+__device__ __forceinline__ uint32_t pick(const raw_bytes &raw, uint32_t which) {
+  return __byte_perm(__funnelshift_r(raw.words[0], raw.words[1], raw.shift),
+                     __funnelshift_r(raw.words[1], raw.words[2], raw.shift), which);
+}
+
+/* The four first and the four second samples of a row. */
+struct picked {
+  uint32_t firsts, seconds;
+};
+
+/* Reads what a thread takes from a row: first all words of several rows, then samples. */
+template <bool Aligned, bool Split> struct row_reader {
+  reader<Aligned> first, second;
+  struct raw {
+    raw_bytes first, second;
+  };
+  __device__ row_reader(const uint8_t *plane, uint32_t in_row, const columns &at)
+      : first(plane, in_row, at.first_base), second(plane, in_row, at.second_base) {}
+  __device__ __forceinline__ raw read(uint32_t y) const {
+    raw result;
+    result.first = first.at(y);
+    result.second = Split ? second.at(y) : result.first;
+    return result;
+  }
+  static __device__ __forceinline__ picked take(const raw &from, const columns &at) {
+    return {pick(from.first, at.firsts), pick(from.second, at.seconds)};
+  }
+};
+
+/* Two samples of each of two rows, in the order upper, lower, upper, lower: mixed as resize_mix_rows() does, times 8, which
+ * leaves the bits where they are. */
 struct mixed_pair {
   uint32_t even, odd;
 };
 
 __device__ __forceinline__ mixed_pair mix_rows(uint32_t bytes, uint32_t weights) {
-  return {__dp2a_lo(weights, bytes, uint32_t(RESIZE_ONE / 512)) / (RESIZE_ONE / 256),
-          __dp2a_hi(weights, bytes, uint32_t(RESIZE_ONE / 512)) / (RESIZE_ONE / 256)};
+  constexpr uint32_t fraction = RESIZE_ONE / 256 - 1;
+  return {__dp2a_lo(weights, bytes, uint32_t(RESIZE_ONE / 512)) & ~fraction,
+          __dp2a_hi(weights, bytes, uint32_t(RESIZE_ONE / 512)) & ~fraction};
 }
 
-/* resize_mix_columns() with everything times 32, which puts the level into the highest byte. */
-__device__ __forceinline__ uint32_t mix_columns(uint32_t left, uint32_t right, uint32_t weight32) {
+/* resize_mix_columns() with everything times 32, which puts the level into the highest byte; the weight times 4. */
+__device__ __forceinline__ uint32_t mix_columns(uint32_t left, uint32_t right, uint32_t weight) {
   static_assert(RESIZE_ONE == 2048, "the level's place");
-  return left * (RESIZE_ONE * 32U) + RESIZE_ONE * 128U * 32U + (right - left) * weight32;
+  return left * (RESIZE_ONE * 4U - weight) + (right * weight + RESIZE_ONE * 128U * 32U);
 }
 
 __device__ __forceinline__ uint32_t join_highest(uint32_t a, uint32_t b, uint32_t c, uint32_t d) {
   return __byte_perm(__byte_perm(a, b, 0x0073U), __byte_perm(c, d, 0x0073U), 0x5410U);
 }
 
-__device__ __forceinline__ uint32_t mix(const columns &at, const eight_bytes &upper, const eight_bytes &lower,
-                                        uint32_t weights) {
-  const uint32_t upper_firsts = __byte_perm(upper.low, upper.high, at.firsts);
-  const uint32_t lower_firsts = __byte_perm(lower.low, lower.high, at.firsts);
-  const uint32_t upper_seconds = __byte_perm(upper.low, upper.high, at.seconds);
-  const uint32_t lower_seconds = __byte_perm(lower.low, lower.high, at.seconds);
-  const mixed_pair left[2] = {mix_rows(__byte_perm(upper_firsts, lower_firsts, 0x5140U), weights),
-                              mix_rows(__byte_perm(upper_firsts, lower_firsts, 0x7362U), weights)};
-  const mixed_pair right[2] = {mix_rows(__byte_perm(upper_seconds, lower_seconds, 0x5140U), weights),
-                               mix_rows(__byte_perm(upper_seconds, lower_seconds, 0x7362U), weights)};
+__device__ __forceinline__ uint32_t mix(const columns &at, const picked &upper, const picked &lower, uint32_t weights) {
+  const mixed_pair left[2] = {mix_rows(__byte_perm(upper.firsts, lower.firsts, 0x5140U), weights),
+                              mix_rows(__byte_perm(upper.firsts, lower.firsts, 0x7362U), weights)};
+  const mixed_pair right[2] = {mix_rows(__byte_perm(upper.seconds, lower.seconds, 0x5140U), weights),
+                               mix_rows(__byte_perm(upper.seconds, lower.seconds, 0x7362U), weights)};
   return join_highest(
       mix_columns(left[0].even, right[0].even, at.weights[0]), mix_columns(left[0].odd, right[0].odd, at.weights[1]),
       mix_columns(left[1].even, right[1].even, at.weights[2]), mix_columns(left[1].odd, right[1].odd, at.weights[3]));
@@ -159,41 +178,79 @@ template <bool Aligned> __device__ __forceinline__ void store(uint8_t *out, uint
   }
 }
 
-template <bool Mixed, bool Aligned>
+/* Two rows are read for each row of the result, or one where the upper one is known from before. */
+enum class way { nearest, overlapping, apart };
+
+/* What a thread keeps from row to row. */
+struct rows_before {
+  picked upper, lower;
+  uint32_t first; /* where the upper one is */
+};
+
+template <way Way>
+__device__ __forceinline__ uint32_t make(const columns &at, const position &rows, const picked &upper, const picked &lower,
+                                         rows_before &before) {
+  if (Way == way::nearest) {
+    return upper.firsts;
+  }
+  if (Way == way::apart) {
+    return mix(at, upper, lower, rows.weight);
+  }
+  before.upper = rows.first == before.first ? before.upper : before.lower;
+  before.lower = lower;
+  before.first = rows.first;
+  return mix(at, before.upper, lower, rows.weight);
+}
+
+template <way Way, bool Aligned, bool Split>
 __global__ void __launch_bounds__(THREADS_X *THREADS_Y)
     resize_words_kernel(const uint8_t *__restrict__ in, uint8_t *__restrict__ out, resize_constants constants) {
   __shared__ position found[COLUMNS + LINES];
   const resize_plane &plane = constants.plane[blockIdx.z];
   const uint32_t row = plane.out_width * plane.channels;
   const uint32_t thread = threadIdx.y * THREADS_X + threadIdx.x;
-  found[thread] = thread < COLUMNS ? find_column<Mixed>(plane, min(blockIdx.x * COLUMNS + thread, row - 1))
-                                   : find_row<Mixed>(plane, blockIdx.y * LINES + thread - COLUMNS);
+  found[thread] = thread < COLUMNS ? find_column<Way != way::nearest>(plane, min(blockIdx.x * COLUMNS + thread, row - 1))
+                                   : find_row<Way != way::nearest>(plane, blockIdx.y * LINES + thread - COLUMNS);
   __syncthreads();
   const uint32_t x = blockIdx.x * COLUMNS + threadIdx.x * SAMPLES;
-  if (x >= row) {
+  const uint32_t first = blockIdx.y * LINES + threadIdx.y * ROWS;
+  if (x >= row || first >= plane.out_height) {
     return;
   }
   const uint32_t in_row = plane.in_width * plane.channels;
-  const columns at = gather(found + threadIdx.x * SAMPLES, in_row);
-  const reader<Aligned> source(in + plane.in_offset, in_row, at.base);
+  const columns at = gather<Split>(found + threadIdx.x * SAMPLES, in_row);
+  const row_reader<Aligned, Split> source(in + plane.in_offset, in_row, at);
   const uint32_t bars = arithmetic_level(plane.fill) * 0x01010101U;
   const position *line = found + COLUMNS + threadIdx.y * ROWS;
-  const uint32_t first = blockIdx.y * LINES + threadIdx.y * ROWS;
   const uint32_t end = min(first + ROWS, plane.out_height);
   uint8_t *target = out + plane.out_offset + uint64_t(first) * row + x;
-#pragma unroll 4
-  for (uint32_t y = first; y < end; y++, line++, target += row) {
-    const position rows = *line;
-    const eight_bytes upper = source.at(rows.first);
-    const uint32_t word =
-        Mixed ? mix(at, upper, source.at(rows.second), rows.weight) : __byte_perm(upper.low, upper.high, at.firsts);
-    const uint32_t inside = at.inside & rows.inside;
-    store<Aligned>(target, row - x, (word & inside) | (bars & ~inside));
+  rows_before before = {{0, 0}, {0, 0}, line->first};
+  if (Way == way::overlapping) {
+    before.upper = source.take(source.read(line->first), at);
+  }
+#pragma unroll 1
+  for (uint32_t y = first; y < end; y += BATCH, line += BATCH) {
+    typename row_reader<Aligned, Split>::raw upper[BATCH], lower[BATCH];
+#pragma unroll
+    for (uint32_t i = 0; i < BATCH; i++) {
+      lower[i] = source.read(Way == way::nearest ? line[i].first : line[i].second);
+      upper[i] = Way == way::apart ? source.read(line[i].first) : lower[i];
+    }
+#pragma unroll
+    for (uint32_t i = 0; i < BATCH; i++, target += row) {
+      const uint32_t word = make<Way>(at, line[i], source.take(upper[i], at), source.take(lower[i], at), before);
+      const uint32_t inside = at.inside & line[i].inside;
+      if (y + i < end) {
+        store<Aligned>(target, row - x, (word & inside) | (bars & ~inside));
+      }
+    }
   }
 }
 
-template <bool Aligned> auto kernel_of(const resize_constants &constants) {
-  return constants.filter == RESIZE_BILINEAR ? resize_words_kernel<true, Aligned> : resize_words_kernel<false, Aligned>;
+template <bool Aligned, bool Split> auto kernel_of(const resize_constants &constants, bool overlapping) {
+  return constants.filter == RESIZE_NEAREST ? resize_words_kernel<way::nearest, Aligned, false>
+         : overlapping                      ? resize_words_kernel<way::overlapping, Aligned, Split>
+                                            : resize_words_kernel<way::apart, Aligned, Split>;
 }
 
 /* Whether all rows begin at words. */
@@ -207,13 +264,26 @@ bool is_aligned(const resize_constants &constants) {
   return all % SAMPLES == 0;
 }
 
+/* Whether the four second samples may lie elsewhere than the first ones. */
+bool is_split(const resize_constants &constants) {
+  return constants.plane[0].channels > 2 && constants.plane[0].in_width > constants.plane[0].width;
+}
+
+bool is_overlapping(const resize_constants &constants) {
+  bool all = true;
+  for (uint32_t i = 0; i < constants.planes; i++) {
+    all = all && constants.plane[i].in_height <= constants.plane[i].height;
+  }
+  return all;
+}
+
 } // namespace
 
 bool resize_words_take(const resize_constants &constants) {
   bool good = constants.filter != RESIZE_AREA;
   for (uint32_t i = 0; i < constants.planes; i++) {
     const resize_plane &plane = constants.plane[i];
-    good = good && plane.in_width <= plane.width && plane.in_width * plane.channels >= WINDOW;
+    good = good && plane.in_width <= 2 * plane.width && plane.in_width * plane.channels >= WINDOW;
   }
   return good;
 }
@@ -223,7 +293,12 @@ int resize_words(const resize_constants &constants, const stage_call *call, cuda
   const resize_plane &plane = constants.plane[0];
   const dim3 blocks((plane.out_width * plane.channels + COLUMNS - 1) / COLUMNS, (plane.out_height + LINES - 1) / LINES,
                     constants.planes);
-  const auto kernel = is_aligned(constants) ? kernel_of<true>(constants) : kernel_of<false>(constants);
+  const bool overlapping = is_overlapping(constants);
+  const bool split = is_split(constants);
+  const auto kernel = is_aligned(constants) ? split ? kernel_of<true, true>(constants, overlapping)
+                                                    : kernel_of<true, false>(constants, overlapping)
+                      : split ? kernel_of<false, true>(constants, overlapping)
+                                            : kernel_of<false, false>(constants, overlapping);
   kernel<<<blocks, threads, 0, stream>>>(static_cast<const uint8_t *>(call->input), static_cast<uint8_t *>(call->output),
                                          constants);
   return cudaGetLastError();

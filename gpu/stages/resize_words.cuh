@@ -1,5 +1,5 @@
 /*
- * resize: the way for bytes that are picked or mixed where no side of a row shrinks; resize.cu has all others.
+ * resize: the way for bytes that are picked or mixed where rows shrink to no less than half; resize.cu has all others.
  */
 #ifndef FRAMED_GPU_STAGES_RESIZE_WORDS_CUH
 #define FRAMED_GPU_STAGES_RESIZE_WORDS_CUH
@@ -10,7 +10,8 @@ extern "C" {
 #include "gpu/stages/resize.h"
 }
 
-/* Whether resize_words() takes such a frame: no plane loses width, and none is narrower than eight samples. */
+/* Whether resize_words() takes such a frame: no plane loses more than half of its width, and none is narrower than eight
+ * samples. */
 bool resize_words_take(const resize_constants &constants);
 
 /* Enqueues nearest or bilinear for bytes. */
