@@ -21,6 +21,10 @@ verify() {
   rm -r "$root/verified"
 }
 
+# The unit is verified with the options that it offers in comments, too, and is at most this much exposed, of 100.
+exposure=20
+offered() { sed -n 's/^#\(CPU[A-Za-z]*=\)/\1/p' "$root/usr/lib/systemd/system/framed.service"; }
+
 rm -rf build/installed
 "${make[@]}" programs >/dev/null
 [ -d build/installed ] || fail "the build leaves build/installed to root, whose files users cannot remove"
@@ -49,6 +53,14 @@ answer=$("$root/usr/bin/framed" -c "$root/none.yaml" 2>&1 || true)
   fail "a missing configuration is not answered with the example's place"
 complaints=$(verify)
 [ -z "$complaints" ] || fail "systemd-analyze complains: $complaints"
+[ "$(offered | wc -l)" = 3 ] || fail "the unit does not offer real-time priority and affinity: $(offered)"
+sed -i 's/^#CPU/CPU/' "$root/usr/lib/systemd/system/framed.service"
+complaints=$(verify)
+[ -z "$complaints" ] || fail "systemd-analyze complains of what the unit offers: $complaints"
+sed -i 's/^CPU/#CPU/' "$root/usr/lib/systemd/system/framed.service"
+systemd-analyze security --offline=true --no-pager --threshold=$exposure "$root/usr/lib/systemd/system/framed.service" \
+  >"$root/security" || fail "the unit is more exposed than $exposure of 100: $(tail -n 1 "$root/security")"
+rm "$root/security"
 
 echo "# mine" >>"$root/etc/framed/framed.yaml"
 "${make[@]}" install >/dev/null
