@@ -207,6 +207,7 @@ unit_layers_road   := $(call objects,$(addprefix daemon/,slot.c road.c account.c
                       protocol.c protocol_y4m.c protocol_native.c ledger.c histogram.c sink.c sink_readers.c sink_arrival.c sink_rest.c sink_file.c handoff.c ring.c lane.c \
                       mailbox.c failure.c) \
                       gpu/format.c)
+unit_layers_client := $(client_objects)
 unit_layers_tools  := $(filter-out %/main.c.o,$(framectl_objects)) $(shared_objects)
 unit_layers_framebench := $(filter-out %/main.c.o,$(framebench_objects)) $(gpu_objects)
 

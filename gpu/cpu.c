@@ -290,7 +290,7 @@ static struct gpu_program *program_new(struct gpu_device *device, const struct g
   }
   gpu_program_init(&program->base, device, chain, count, options);
   program->pool = ((struct cpu_device *)device)->pool;
-  pthread_mutex_init(&program->lock, NULL);
+  pool_init_lock(&program->lock);
   pthread_cond_init(&program->changed, NULL);
   for (unsigned i = 0; i < count; i++) {
     program->slots[i] = (struct cpu_slot){
@@ -369,6 +369,12 @@ static const struct gpu_backend cpu_backend = {
     .times = times,
 };
 
+/* Room is left for the lanes and their clients; on one or two processors a worker that spins would only be in their way. */
+static unsigned spinners(void) {
+  unsigned processors = cpu_host_processors();
+  return processors > 2 ? (processors - 1) / 2 : 0;
+}
+
 struct gpu_device *cpu_open(unsigned workers, struct gpu_error *error) {
   struct cpu_device *device = calloc(1, sizeof *device);
   if (!device) {
@@ -380,8 +386,7 @@ struct gpu_device *cpu_open(unsigned workers, struct gpu_error *error) {
   workers = workers ? workers : cpu_host_processors();
   device->base.workers = workers;
   int code;
-  /* On one or two processors a worker that spins would only keep a lane from running. */
-  device->pool = pool_new(workers, cpu_host_processors() > 2, &code);
+  device->pool = pool_new(workers, spinners(), &code);
   if (!device->pool) {
     char reason[64];
     gpu_error_set(error, code, "raise the limit on threads (ulimit -u, TasksMax=)", "cannot start %u workers: %s", workers,

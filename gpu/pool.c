@@ -2,9 +2,9 @@
  * The worker pool; see pool.h.
  *
  * Waking a sleeping thread costs more than a small frame, so a worker that runs out of jobs looks for the next one
- * for some microseconds before it sleeps, if the pool's owner wants that. Never more than one does. What makes skipping the
+ * for some microseconds before it sleeps, if the pool's owner wants that; so many at most as it wants. What makes skipping the
  * wake-up safe: `spinning` changes under the lock, and a worker that stops spinning looks at the queue under the same lock
- * before it sleeps.
+ * before it sleeps; so while there are no more jobs than workers that spin, each job has one that will find it.
  */
 #include "gpu/pool.h"
 
@@ -21,9 +21,9 @@ struct pool {
   pthread_mutex_t lock;
   pthread_cond_t work;
   struct pool_job *first, **last;
-  _Atomic unsigned length; /* changes under the lock; read without it by the worker that spins */
-  unsigned sleeping;
-  bool spins, spinning, stopping;
+  _Atomic unsigned length;               /* changes under the lock; read without it by workers that spin */
+  unsigned sleeping, spinning, spinners; /* of the workers: how many do, and how many at most may spin */
+  bool stopping;
   unsigned count;
   pthread_t threads[];
 };
@@ -34,22 +34,22 @@ static void relax(void) {
 #endif
 }
 
-static void spin(struct pool *pool) {
-  int64_t end = gpu_now() + SPIN_NS;
-  while (atomic_load_explicit(&pool->length, memory_order_relaxed) == 0 && gpu_now() < end) {
+static void spin(struct pool *pool, int64_t until) {
+  while (atomic_load_explicit(&pool->length, memory_order_relaxed) == 0 && gpu_now() < until) {
     relax();
   }
 }
 
-/* Waits until there may be something to do. Called and left with the lock held. */
-static void wait_for_work(struct pool *pool, bool *spun) {
-  if (pool->spins && !pool->spinning && !*spun) {
-    pool->spinning = true;
+/* Waits until there may be something to do. Called and left with the lock held. `until` is 0 at first; another may be
+ * quicker, and then what is left of the time is for the job after it. */
+static void wait_for_work(struct pool *pool, int64_t *until) {
+  if (pool->spinning < pool->spinners && (*until == 0 || gpu_now() < *until)) {
+    pool->spinning++;
     pthread_mutex_unlock(&pool->lock);
-    spin(pool);
+    *until = *until != 0 ? *until : gpu_now() + SPIN_NS;
+    spin(pool, *until);
     pthread_mutex_lock(&pool->lock);
-    pool->spinning = false;
-    *spun = true;
+    pool->spinning--;
     return;
   }
   pool->sleeping++;
@@ -59,10 +59,10 @@ static void wait_for_work(struct pool *pool, bool *spun) {
 
 /* The oldest job, or NULL when the pool stops and none is left. */
 static struct pool_job *take(struct pool *pool) {
-  bool spun = false;
+  int64_t until = 0;
   pthread_mutex_lock(&pool->lock);
   while (!pool->first && !pool->stopping) {
-    wait_for_work(pool, &spun);
+    wait_for_work(pool, &until);
   }
   struct pool_job *job = pool->first;
   if (job) {
@@ -94,8 +94,8 @@ void pool_push(struct pool *pool, struct pool_job *job, enum pool_end end) {
     *pool->last = job;
     pool->last = &job->next;
   }
-  bool only = atomic_fetch_add_explicit(&pool->length, 1, memory_order_relaxed) == 0;
-  bool wake = pool->sleeping > 0 && !(only && pool->spinning);
+  unsigned before = atomic_fetch_add_explicit(&pool->length, 1, memory_order_relaxed);
+  bool wake = pool->sleeping > 0 && before >= pool->spinning;
   pthread_mutex_unlock(&pool->lock);
   if (wake) {
     pthread_cond_signal(&pool->work);
@@ -119,16 +119,24 @@ static int start_worker(struct pool *pool) {
   return code;
 }
 
-struct pool *pool_new(unsigned workers, bool spins, int *code) {
+void pool_init_lock(pthread_mutex_t *lock) {
+  pthread_mutexattr_t attributes;
+  pthread_mutexattr_init(&attributes);
+  pthread_mutexattr_settype(&attributes, PTHREAD_MUTEX_ADAPTIVE_NP);
+  pthread_mutex_init(lock, &attributes);
+  pthread_mutexattr_destroy(&attributes);
+}
+
+struct pool *pool_new(unsigned workers, unsigned spinners, int *code) {
   struct pool *pool = calloc(1, sizeof *pool + workers * sizeof pool->threads[0]);
   if (!pool) {
     *code = ENOMEM;
     return NULL;
   }
-  pthread_mutex_init(&pool->lock, NULL);
+  pool_init_lock(&pool->lock);
   pthread_cond_init(&pool->work, NULL);
   pool->last = &pool->first;
-  pool->spins = spins;
+  pool->spinners = spinners;
   for (unsigned i = 0; i < workers; i++) {
     *code = start_worker(pool);
     if (*code != 0) {

@@ -7,7 +7,7 @@
 #ifndef FRAMED_GPU_POOL_H
 #define FRAMED_GPU_POOL_H
 
-#include <stdbool.h>
+#include <pthread.h>
 
 struct pool_job {
   struct pool_job *next;
@@ -16,9 +16,9 @@ struct pool_job {
 
 struct pool;
 
-/* Starts `workers` threads, at least 1. NULL with an errno in `code`. `spins`: a worker without a job looks for the
- * next one for some microseconds before it sleeps. */
-struct pool *pool_new(unsigned workers, bool spins, int *code);
+/* Starts `workers` threads, at least 1. NULL with an errno in `code`. Up to `spinners` workers
+ * without a job look for the next one for some microseconds before they sleep. */
+struct pool *pool_new(unsigned workers, unsigned spinners, int *code);
 /* Lets all jobs run that are queued, then ends the workers. NULL is fine; returns NULL. */
 struct pool *pool_free(struct pool *pool);
 
@@ -26,5 +26,8 @@ enum pool_end { POOL_BACK, POOL_FRONT };
 
 /* Any thread; takes about a microsecond, most of it waking a worker that sleeps. */
 void pool_push(struct pool *pool, struct pool_job *job, enum pool_end end);
+
+/* For a lock that is held for a few instructions only: who finds it taken tries again before it asks the system to wait. */
+void pool_init_lock(pthread_mutex_t *lock);
 
 #endif

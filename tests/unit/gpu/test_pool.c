@@ -4,6 +4,7 @@
 #include <check.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <time.h>
 
@@ -32,9 +33,9 @@ static void run(struct pool_job *base) {
   }
 }
 
-static struct pool *make(unsigned workers, bool spins) {
+static struct pool *make(unsigned workers, unsigned spinners) {
   int code;
-  struct pool *pool = pool_new(workers, spins, &code);
+  struct pool *pool = pool_new(workers, spinners, &code);
   ck_assert_ptr_nonnull(pool);
   for (int i = 0; i < PUSHERS * JOBS; i++) {
     struct job *job = &jobs[i / JOBS][i % JOBS];
@@ -61,7 +62,7 @@ static void *push_all(void *argument) {
 
 START_TEST(every_job_runs) {
   pthread_t pushers[PUSHERS];
-  struct pool *pool = make(1 + (unsigned)_i / 2, _i % 2 == 1);
+  struct pool *pool = make(1 + (unsigned)_i / 3, (unsigned)_i % 3);
   for (int i = 0; i < PUSHERS; i++) {
     ck_assert_int_eq(pthread_create(&pushers[i], NULL, push_all, jobs[i]), 0);
   }
@@ -127,7 +128,7 @@ Suite *pool_suite(void) {
   Suite *suite = suite_create("pool");
   TCase *group = tcase_create("jobs");
   tcase_set_timeout(group, 120);
-  tcase_add_loop_test(group, every_job_runs, 0, 8);
+  tcase_add_loop_test(group, every_job_runs, 0, 12);
   tcase_add_loop_test(group, jobs_run_in_order, 0, 2);
   tcase_add_loop_test(group, idle_pools_end, 0, 2);
   suite_add_tcase(suite, group);
