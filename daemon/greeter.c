@@ -217,10 +217,12 @@ void greeter_resume(struct greeter *greeter) {
 }
 
 struct greeter *greeter_close(struct greeter *greeter) {
-  while (greeter && greeter->visitors) {
-    struct guest guest = greeter->visitors->guest;
+  struct visitor *next;
+  for (struct visitor *visitor = greeter ? greeter->visitors : NULL; visitor; visitor = next) {
+    struct guest guest = visitor->guest;
     guest.native = true;
-    forget(greeter->visitors);
+    next = visitor->next;
+    forget(visitor);
     guest_tell(&guest, NATIVE_E_STOPPING, "pipeline %s is stopping", greeter->setup.pipeline);
     close(guest.fd);
   }

@@ -1,5 +1,6 @@
 #include "daemon/intake.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -137,6 +138,7 @@ struct intake *intake_free(struct intake *intake) {
 /* -- producers ------------------------------------------------------------------------------------------------- */
 
 static struct seat *free_seat(struct intake *intake) {
+  assert(intake->seats);
   for (unsigned i = 0; i < intake->count; i++) {
     if (seat_is_free(&intake->seats[i])) {
       return &intake->seats[i];
