@@ -184,4 +184,14 @@ def test_plan_from_a_running_daemon(place):
             assert document["work"]["kernel_us"] > 0 and len(document["by_slots"]) == 8, document
             walls = [entry["wall_us"] for entry in document["by_slots"]]
             assert walls == sorted(walls, reverse=True) and walls[0] > 0, walls
-            assert "cam0, measured" in framectl(place, "plan", "--from", "cam0").stdout
+            said = framectl(place, "plan", "--from", "cam0").stdout
+            assert "cam0, measured" in said and "has 2 more" not in said, said
+
+
+def test_plan_from_a_pipeline_that_keeps_slots_free(place):
+    entry = pipeline(FORMAT, stages=[HEAVY], slots=3, overload="drop-oldest")
+    with Daemon(place, {"cam0": entry}, gpu=PATIENT) as daemon:
+        with Load(daemon):
+            daemon.wait_view("frames pass", lambda view: view["frames"]["emitted"] > 5)
+            said = framectl(place, "plan", "--from", "cam0").stdout
+            assert "on 1 slot\n" in said and "the pipeline has 2 more" in said, said

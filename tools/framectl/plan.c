@@ -108,6 +108,8 @@ static bool take_measured(const struct pipeline_view *view, struct plan_request 
   request->work.host = view->overlap.host_us;
   request->work.kernels = (unsigned)view->overlap.kernels_at_once;
   request->work.slots = view->overlap.slots < OVERLAP_MAX_SLOTS ? (unsigned)view->overlap.slots : OVERLAP_MAX_SLOTS;
+  uint64_t slots = view->slots * (view->sessions > 0 ? view->sessions : 1);
+  request->kept_free = slots > view->overlap.slots && slots <= OVERLAP_MAX_SLOTS ? (unsigned)(slots - view->overlap.slots) : 0;
   return true;
 }
 
@@ -136,6 +138,7 @@ static bool read_request(const struct invocation *invocation, struct plan_reques
       !read_count(invocation, PLAN_SLOTS, OVERLAP_MAX_SLOTS, &slots, problem)) {
     return false;
   }
+  request->kept_free = slots == request->work.slots ? request->kept_free : 0;
   request->work.slots = (unsigned)slots;
   cut(request);
   return true;

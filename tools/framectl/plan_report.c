@@ -29,6 +29,10 @@ static void print_work(FILE *out, const struct plan_request *request) {
   }
   fprintf(out, "each of %" PRIu64 " %s%s on %u slot%s\n\n", request->frames, unit_of(request), request->frames == 1 ? "" : "s",
           work->slots, work->slots == 1 ? "" : "s");
+  if (request->kept_free > 0) {
+    fprintf(out, "(the pipeline has %u more, which overload and deadline keep for frames that may replace others)\n\n",
+            request->kept_free);
+  }
 }
 
 static bool print_timeline(FILE *out, const struct plan_request *request, unsigned columns, bool colour) {

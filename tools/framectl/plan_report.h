@@ -11,6 +11,7 @@ struct plan_request {
   struct overlap_work work; /* microseconds, of one frame or chunk */
   uint64_t frames;          /* or chunks */
   bool is_cut;              /* the frames are chunks of one piece of work */
+  unsigned kept_free;       /* more slots, which the pipeline keeps off the device for frames that may replace others */
   const char *measured;     /* the pipeline that the times are of; NULL: they were given */
 };
 
