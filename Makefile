@@ -204,7 +204,7 @@ unit_layers_status := $(config_objects) $(call objects,$(addprefix daemon/,statu
                       http_request.c histogram.c ledger.c overlap.c diagnosis.c failure.c \
                       answer.c loop.c trace.c trace_ring.c trace_text.c tracer.c))
 unit_layers_road   := $(call objects,$(addprefix daemon/,slot.c road.c account.c trace_ring.c fill.c dispatch.c completion.c emit.c \
-                      protocol.c protocol_y4m.c protocol_native.c ledger.c histogram.c sink.c sink_readers.c sink_arrival.c sink_rest.c sink_file.c handoff.c ring.c lane.c \
+                      protocol.c protocol_y4m.c protocol_native.c channel.c ledger.c histogram.c sink.c sink_readers.c sink_arrival.c sink_rest.c sink_file.c handoff.c ring.c lane.c \
                       mailbox.c failure.c) \
                       gpu/format.c)
 unit_layers_client := $(client_objects)
