@@ -115,7 +115,7 @@ void native_write_result(const struct native_result *result, uint64_t payload, u
 
 size_t native_write_error(enum native_error_code code, const char *sentence, unsigned char bytes[NATIVE_ERROR_BYTES]) {
   const struct native_error error = {.code = (uint32_t)code};
-  size_t length = strlen(sentence) < NATIVE_ERROR ? strlen(sentence) : NATIVE_ERROR;
+  size_t length = strnlen(sentence, NATIVE_ERROR);
   const struct native_header header = header_of(NATIVE_ERROR_SAID, sizeof error + length);
   memcpy(bytes, &header, sizeof header);
   memcpy(bytes + sizeof header, &error, sizeof error);
