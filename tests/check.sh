@@ -53,6 +53,8 @@ step "build of the fuzz targets"
 
 step "installation"
 tests/install.sh
+step "the unit's sandbox"
+tests/gpu/sandbox.sh cpu
 step "unit tests under ASan with UBSan, and under TSan"
 both "$(variant asan unit)" "$(variant tsan unit)"
 step "end-to-end tests under ASan with UBSan, and under TSan"

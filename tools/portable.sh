@@ -24,6 +24,11 @@ chmod u+w lib/*
 
 cp ../../tests/gpu/check.sh check-gpu.sh
 cp ../../tools/framebench/measure.sh measure.sh
+cp ../../tests/gpu/sandbox.sh sandbox.sh
+mkdir -p tests
+cp ../../tests/gpu/sandbox.py tests/sandbox.py
+"${PYTHON:-/usr/bin/python3}" tests/sandbox.py --save tests/system-calls.json
+cp ../../packaging/systemd/framed.service.in framed.service
 rm -rf peers
 cp -r ../../tools/framebench/peers peers
 cp ../../config/framed.yaml framed.yaml
@@ -38,4 +43,4 @@ done
 find tests peers -name __pycache__ -prune -exec rm -r {} +
 
 needed=$(objdump -T "${programs[@]}" lib/* 2>/dev/null | grep -o 'GLIBC_[0-9.]*' | sort -uV | tail -n 1)
-echo "build/portable: $(du -sh . | cut -f1), needs $needed or later; run ./framed, or ./check-gpu.sh and ./measure.sh FOLDER on a machine with a GPU"
+echo "build/portable: $(du -sh . | cut -f1), needs $needed or later; run ./framed, or ./check-gpu.sh, ./sandbox.sh and ./measure.sh FOLDER on a machine with a GPU"
