@@ -101,17 +101,15 @@ config_objects := $(call objects,$(config_sources))
 gpu_objects    := $(call objects,$(gpu_sources) $(cuda_kernels))
 daemon_objects := $(call objects,$(daemon_sources))
 framectl_objects := $(call objects,$(wildcard tools/framectl/*.c))
-# The daemon's names and arithmetic that its tools use too.
-shared_objects := $(call objects,daemon/ledger.c daemon/overlap.c config/units.c)
-# Besides its own files, what framebench shares with framectl and the daemon.
-framebench_objects := $(call objects,$(framebench_sources) $(addprefix tools/framectl/,problem.c text.c http.c reply.c daemon.c \
-                      view.c) $(addprefix daemon/,histogram.c protocol_y4m.c)) $(shared_objects)
-
-# -- the C client ------------------------------------------------------------------------------------------------
 # libframed is linked into other people's programs: position-independent, and nothing to be seen but the API.
 client_objects := $(call objects,$(filter-out tools/client/example.c,$(wildcard tools/client/*.c)))
 client_soname  := libframed.so.0
 $(out)/obj/tools/client/%.o: private flags += -fPIC -fvisibility=hidden -Itools/client
+# The daemon's names and arithmetic that its tools use too.
+shared_objects := $(call objects,daemon/ledger.c daemon/overlap.c config/units.c)
+# Besides its own files, what framebench shares with framectl and the daemon.
+framebench_objects := $(call objects,$(framebench_sources) $(addprefix tools/framectl/,problem.c text.c http.c reply.c daemon.c \
+                      view.c) $(addprefix daemon/,histogram.c protocol_y4m.c)) $(shared_objects) $(client_objects)
 
 # -- programs ----------------------------------------------------------------------------------------------------
 .PHONY: all help setup programs unit unit-programs e2e check demo lint coverage fuzz fuzz-programs install uninstall portable \

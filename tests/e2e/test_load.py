@@ -49,6 +49,42 @@ def test_frames_by_the_clock(place):
         daemon.account(came=80, emitted=80)
 
 
+def native(**source):
+    return pipeline(FORMAT, source={"protocol": "native", **source}, sink={"reply": True, "protocol": "native"})
+
+
+@pytest.mark.parametrize("transport", ["shm", "stream"])
+def test_native_pipelines_on_either_transport(place, transport):
+    with Daemon(place, {"cam0": native()}) as daemon:
+        (row,), frames, _ = load(place, "--transport", transport, "--rate", 200)
+        assert row["transport"] == transport and row["offered"] == row["answered"] == 60 and row["lost"] == 0, row
+        assert frames["cam0"]["in"] == frames["cam0"]["emitted"] == 80, frames
+        (row,), frames, _ = load(place, "--transport", transport)
+        assert row["transport"] == transport and row["frames_per_s"] > 0 and row["lost"] == row["disordered"] == 0, row
+        came = 80 + frames["cam0"]["in"]
+        (row,), frames, _ = load(place, "--in-flight", 1, "--spin")
+        assert row["transport"] == "shm" and row["p50_us"] > 0, row
+        came += frames["cam0"]["in"]
+        daemon.account(came=came, emitted=came)
+
+
+def test_native_pipelines_with_several_clients(place):
+    with Daemon(place, {"cam0": native(clients=3)}) as daemon:
+        (row,), frames, _ = load(place, "--clients", 3, "--rate", 300)
+        assert row["transport"] == "shm" and row["offered"] == row["answered"] == 90 and row["lost"] == 0, row
+        came = frames["cam0"]["in"]
+        daemon.account(came=came, emitted=came)
+
+
+def test_there_is_a_transport_to_choose_for_native_pipelines_only(place):
+    with Daemon(place, {"cam0": pipeline(FORMAT)}) as daemon:
+        done = framebench(place, *SHORT, "--transport", "shm")
+        assert done.returncode == 64 and "cam0 has no transport to choose" in done.stderr, done
+        done = framebench(place, *SHORT, "--transport", "pigeon")
+        assert done.returncode == 64 and "--transport does not take 'pigeon'" in done.stderr, done
+        daemon.account(came=0)
+
+
 def test_as_fast_as_frames_are_taken(place):
     with Daemon(place, {"cam0": pipeline(FORMAT)}) as daemon:
         (row,), frames, _ = load(place)

@@ -28,10 +28,22 @@ void *framed_acquire(struct framed *client) {
   return NULL;
 }
 
+static int held_place(const struct framed *client, const void *frame) {
+  int index = region_place(&client->inputs, places(client), frame);
+  return index >= 0 && client->frames[index] == PLACE_HELD ? index : -1;
+}
+
+void framed_cancel(struct framed *client, void *frame) {
+  int index = held_place(client, frame);
+  if (index >= 0) {
+    client->frames[index] = PLACE_FREE;
+  }
+}
+
 int framed_submit(struct framed *client, void *frame, uint64_t sequence, int64_t timestamp, int64_t deadline) {
   const struct native_frame stamp = {.sequence = sequence, .timestamp = timestamp, .deadline = deadline};
-  int index = region_place(&client->inputs, places(client), frame);
-  if (index < 0 || client->frames[index] != PLACE_HELD) {
+  int index = held_place(client, frame);
+  if (index < 0) {
     return client_misuse(client, "framed_submit: this frame was not acquired");
   }
   if (client->finished) {

@@ -123,6 +123,9 @@ FRAMED_API void *framed_acquire(struct framed *client);
  */
 FRAMED_API int framed_submit(struct framed *client, void *frame, uint64_t sequence, int64_t timestamp, int64_t deadline);
 
+/* Gives an acquired frame back without submitting it. */
+FRAMED_API void framed_cancel(struct framed *client, void *frame);
+
 /* No frame will follow: frames not submitted are given up. What is under way still is worth waiting for: FRAMED_END says
  * that nothing is. 0 or FRAMED_FAILED. */
 FRAMED_API int framed_finish(struct framed *client);

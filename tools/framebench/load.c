@@ -36,6 +36,7 @@ enum {
   WARM_UP = 'w',
   SEARCH = 'S',
   SPIN = 'p',
+  TRANSPORT = 't',
   JSON = 'j'
 };
 
@@ -47,6 +48,7 @@ static const struct option long_options[] = {{"socket", required_argument, NULL,
                                              {"warm-up", required_argument, NULL, WARM_UP},
                                              {"search", required_argument, NULL, SEARCH},
                                              {"spin", no_argument, NULL, SPIN},
+                                             {"transport", required_argument, NULL, TRANSPORT},
                                              {"json", no_argument, NULL, JSON},
                                              {NULL, 0, NULL, 0}};
 
@@ -76,6 +78,12 @@ static bool take_duration(const char *option, int64_t least, int64_t *ns, struct
          refuse(option, "give a duration with its unit, such as 10s or 500ms", problem);
 }
 
+static bool take_transport(struct load_options *options, struct problem *problem) {
+  options->plan.transport = strcmp(optarg, "shm") == 0 ? LOAD_SHARED : LOAD_STREAM;
+  return options->plan.transport == LOAD_SHARED || strcmp(optarg, "stream") == 0 ||
+         refuse("transport", "give shm or stream", problem);
+}
+
 static bool take(int option, char **arguments, struct load_options *options, struct problem *problem) {
   struct load_plan *plan = &options->plan;
   switch (option) {
@@ -99,6 +107,8 @@ static bool take(int option, char **arguments, struct load_options *options, str
   case SPIN:
     plan->spin = true;
     return true;
+  case TRANSPORT:
+    return take_transport(options, problem);
   case JSON:
     options->json = true;
     return true;

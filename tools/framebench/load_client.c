@@ -1,6 +1,7 @@
 #include "tools/framebench/load_client.h"
 
 #include "daemon/clock.h"
+#include "tools/framebench/load_native.h"
 #include "tools/framebench/load_window.h"
 
 #include <errno.h>
@@ -21,6 +22,7 @@ enum {
 #define PATIENCE_NS NS_PER_S /* for a window that is full: what has not come by then is lost */
 
 struct load_client {
+  struct load_native *native; /* does everything, if there is one */
   struct load_wire wire;
   struct load_pace pace;
   struct load_window window;
@@ -295,7 +297,24 @@ struct load_client *load_client_new(const struct load_wire *wire, struct problem
   return client;
 }
 
+struct load_client *load_client_new_native(const struct load_native_wire *wire, struct problem *problem) {
+  struct load_client *client = calloc(1, sizeof *client);
+  if (!client) {
+    problem_set(problem, EXIT_STATUS_INTERNAL, NULL, "no memory for a client");
+    return NULL;
+  }
+  client->native = load_native_new(wire, problem);
+  if (!client->native) {
+    free(client);
+    return NULL;
+  }
+  return client;
+}
+
 bool load_client_start(struct load_client *client, const struct load_pace *pace, struct problem *problem) {
+  if (client->native) {
+    return load_native_start(client->native, pace, problem);
+  }
   client->pace = *pace;
   client->started = true;
   load_window_init(&client->window, pace->in_flight > 0 ? pace->in_flight : LOAD_WINDOW_LIMIT, pace->spin);
@@ -309,6 +328,9 @@ bool load_client_start(struct load_client *client, const struct load_pace *pace,
 }
 
 void load_client_send_out(struct load_client *client, bool hurry) {
+  if (client->native) {
+    load_native_finish(client->native, hurry);
+  }
   if (hurry) {
     atomic_store(&client->hurry, true);
   }
@@ -327,14 +349,18 @@ void load_client_finish(struct load_client *client) {
 }
 
 bool load_client_is_broken(const struct load_client *client) {
-  return atomic_load(&client->write_error) || atomic_load(&client->read_error);
+  return client->native ? load_native_is_broken(client->native)
+                        : atomic_load(&client->write_error) || atomic_load(&client->read_error);
 }
 
 struct load_client *load_client_free(struct load_client *client) {
   if (client) {
     load_client_send_out(client, true);
     load_client_finish(client);
-    close_wire(&client->wire);
+    if (!client->native) {
+      close_wire(&client->wire);
+    }
+    client->native = load_native_free(client->native);
     if (client->started) {
       load_window_clear(&client->window);
     }
@@ -366,6 +392,9 @@ static bool report_saying(const struct load_client *client, struct problem *prob
 }
 
 bool load_client_figures(const struct load_client *client, struct load_figures *figures, struct problem *problem) {
+  if (client->native) {
+    return load_native_figures(client->native, figures, problem);
+  }
   if (load_client_is_broken(client)) {
     return report_saying(client, problem);
   }

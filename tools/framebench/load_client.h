@@ -20,6 +20,14 @@ struct load_wire {     /* descriptors are the client's from load_client_new() on
   struct load_form out;
 };
 
+enum load_transport { LOAD_ANY, LOAD_SHARED, LOAD_STREAM };
+
+struct load_native_wire { /* to a native pipeline that replies */
+  const char *path;
+  enum load_transport transport;
+  bool spin;
+};
+
 struct load_pace {
   double rate;        /* frames a second of this client; 0: as fast as they are taken */
   unsigned in_flight; /* without a rate: no more than so many at once; 0: as many as fit */
@@ -35,6 +43,7 @@ struct load_figures {
   uint64_t offered, answered;   /* those that are measured, and the results that came of them */
   uint64_t arrived;             /* results that came between `from` and `to` */
   uint64_t disordered;          /* results that came after a later one */
+  bool shared;                  /* some were in memory shared with the daemon */
   bool by_order;                /* some results bear no stamp, so that they were counted */
   struct histogram_view ns;     /* latency of the answered */
   struct histogram_view lag_ns; /* how late the writer itself woke up */
@@ -45,6 +54,8 @@ struct load_client;
 
 /* NULL on a problem; the descriptors are closed then. */
 struct load_client *load_client_new(const struct load_wire *wire, struct problem *problem);
+/* Connects by itself; see load_native.h. */
+struct load_client *load_client_new_native(const struct load_native_wire *wire, struct problem *problem);
 bool load_client_start(struct load_client *client, const struct load_pace *pace, struct problem *problem);
 /* Whether a connection broke, so that there is nothing to wait for. */
 bool load_client_is_broken(const struct load_client *client);

@@ -84,9 +84,9 @@ static void set_asked(json_t *row, const struct load_plan *plan) {
 
 json_t *load_report_row(const struct load_target *target, const struct load_plan *plan, const struct load_outcome *outcome) {
   const struct load_figures *figures = &outcome->figures;
-  json_t *row =
-      json_pack("{s:i, s:i, s:b, s:f, s:s}", "pipelines", (int)target->count, "clients", (int)(plan->clients * target->count),
-                "spin", plan->spin, "seconds", outcome->seconds, "numbered", figures->by_order ? "by order" : "by stamp");
+  json_t *row = json_pack("{s:i, s:i, s:b, s:f, s:s, s:s}", "pipelines", (int)target->count, "clients",
+                          (int)(plan->clients * target->count), "spin", plan->spin, "seconds", outcome->seconds, "numbered",
+                          figures->by_order ? "by order" : "by stamp", "transport", figures->shared ? "shm" : "stream");
   set_asked(row, plan);
   set_rates(row, target, outcome);
   set_count(row, "offered", figures->offered);

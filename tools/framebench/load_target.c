@@ -35,6 +35,13 @@ static bool read_form(const struct end_view *end, struct load_form *form) {
   return form->frame_bytes > 0 && (form->y4m || strcmp(end->protocol, "raw") == 0);
 }
 
+static bool speaks(const struct end_view *end, const char *protocol) { return strcmp(end->protocol, protocol) == 0; }
+
+/* Producers of `auto` are native ones if they want to be, and a reply is in the producer's own protocol. */
+static bool is_native(const struct pipeline_view *view) {
+  return view->sink.reply && (speaks(&view->source, "native") || speaks(&view->source, "auto"));
+}
+
 static bool refuse(struct problem *problem, const char *name, const char *remedy, const char *what) {
   return problem_set(problem, EXIT_STATUS_REFUSED, remedy, "the pipeline %s %s", name, what);
 }
@@ -50,6 +57,16 @@ static bool read_pipeline(const struct pipeline_view *view, struct load_pipeline
   }
   snprintf(pipeline->source, sizeof pipeline->source, "%s", view->source.socket);
   snprintf(pipeline->sink, sizeof pipeline->sink, "%s", view->sink.socket ? view->sink.socket : "");
+  pipeline->native = is_native(view);
+  if (pipeline->native) {
+    pipeline->in = (struct load_form){.frame_bytes = view->source.frame_bytes};
+    pipeline->out = (struct load_form){.frame_bytes = view->sink.frame_bytes};
+    return true;
+  }
+  if (speaks(&view->source, "native") || speaks(&view->sink, "native")) {
+    return refuse(problem, view->name, "let its sink reply, which framebench then speaks native with",
+                  "is native, and its results go elsewhere");
+  }
   if (!read_form(&view->source, &pipeline->in) || !read_form(&view->sink, &pipeline->out) ||
       (pipeline->in.y4m && !make_header(view->source.format, &pipeline->in))) {
     return refuse(problem, view->name, NULL, "speaks a protocol that framebench does not");

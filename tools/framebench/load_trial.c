@@ -69,8 +69,19 @@ static bool connect_to(const struct load_pipeline *pipeline, const char *path, c
   return *fd >= 0;
 }
 
+static bool keep(struct trial *trial, struct load_client *client) {
+  if (client) {
+    trial->clients[trial->count++] = client;
+  }
+  return client != NULL;
+}
+
 /* Takes `reader`, -1 if there is none. */
 static bool connect_client(struct trial *trial, const struct load_pipeline *pipeline, int reader, struct problem *problem) {
+  if (pipeline->native) {
+    const struct load_native_wire native = {pipeline->source, trial->plan->transport, trial->plan->spin};
+    return keep(trial, load_client_new_native(&native, problem));
+  }
   struct load_wire wire = {.from = reader, .in = pipeline->in, .out = pipeline->out};
   if (!connect_to(pipeline, pipeline->source, "source", &wire.to, problem)) {
     if (reader >= 0) {
@@ -79,12 +90,7 @@ static bool connect_client(struct trial *trial, const struct load_pipeline *pipe
     return false;
   }
   wire.from = reader >= 0 ? reader : wire.to;
-  struct load_client *client = load_client_new(&wire, problem);
-  if (!client) {
-    return false;
-  }
-  trial->clients[trial->count++] = client;
-  return true;
+  return keep(trial, load_client_new(&wire, problem));
 }
 
 /* Readers come first, so that they see every result; -1 where results come back on the producer's connection. */
@@ -227,6 +233,12 @@ static bool leave(struct trial *trial, struct problem *problem) {
 }
 
 static bool check_plan(const struct load_target *target, const struct load_plan *plan, struct problem *problem) {
+  for (unsigned i = 0; i < target->count && plan->transport != LOAD_ANY; i++) {
+    if (!target->pipelines[i].native) {
+      return problem_set(problem, EXIT_STATUS_USAGE, "give its source `protocol: native` and its sink `reply: true`",
+                         "%s has no transport to choose", target->pipelines[i].name);
+    }
+  }
   for (unsigned i = 0; i < target->count && plan->clients > 1; i++) {
     if (target->pipelines[i].sink[0] != '\0') {
       return problem_set(problem, EXIT_STATUS_USAGE, "results of several producers need `sink: {reply: true}`",

@@ -10,6 +10,7 @@ struct load_plan {
   unsigned in_flight; /* as in struct load_pace, of each client */
   unsigned clients;   /* of each pipeline; more than 1 need results that come back on the producer's connection */
   bool spin;
+  enum load_transport transport; /* of native pipelines; others have none but ANY */
   int64_t warm_up_ns, duration_ns;
 };
 

@@ -42,7 +42,7 @@ static const struct command {
      command_daemon},
     {"load",
      "[-s SOCKET] [--rate N|max] [--in-flight N] [--clients N] [--search GOAL] [--duration TIME] [--warm-up TIME] [--spin]\n"
-     "                       [--json] [PIPELINE]...",
+     "                       [--transport shm|stream] [--json] [PIPELINE]...",
      "frames into a running daemon and results out of it",
      "Sends frames to the sockets of these pipelines (all of them if none is named) and reads their results. With a rate,\n"
      "frames are due by the clock and latency counts from then, so that a daemon that stalls cannot hide it. Nobody else\n"
@@ -53,7 +53,9 @@ static const struct command {
      "  --clients N          producers of each pipeline, which must then reply (default: 1)\n"
      "  --search GOAL        the highest rate at which that holds: 'p99<5ms', 'p99.9<800us', 'max<20ms'\n"
      "  --duration TIME      of each measurement (default: 10s), after --warm-up (1s)\n"
-     "  --spin               ask sockets and clock again and again instead of sleeping",
+     "  --spin               ask sockets and clock again and again instead of sleeping\n"
+     "  --transport WHICH    of native pipelines that reply: shm, memory shared with the daemon, or stream, the connection\n"
+     "                       (default: what the daemon gives, which is shm wherever it can)",
      command_load},
     {"report", "FOLDER", "the table of README from the results in a folder",
      "Reads every .json file in FOLDER, as measure.sh writes them, and prints the figures that framed is held to as a\n"

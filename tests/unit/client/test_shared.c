@@ -225,6 +225,10 @@ START_TEST(mistakes_of_the_caller) {
   ck_assert_int_eq(framed_submit(client, frame + 1, 0, 0, 0), FRAMED_FAILED);
   ck_assert_int_eq(framed_submit(client, frame + FAKE_STRIDE, 0, 0, 0), FRAMED_FAILED);
   ck_assert_int_eq(framed_problem(client)->code, FRAMED_E_USAGE);
+  framed_cancel(client, stranger);
+  framed_cancel(client, frame);
+  ck_assert_int_eq(framed_submit(client, frame, 0, 0, 0), FRAMED_FAILED);
+  ck_assert_ptr_eq(framed_acquire(client), frame);
   ck_assert_int_eq(framed_submit(client, frame, 0, 0, 0), 0);
   ck_assert_int_eq(framed_submit(client, frame, 0, 0, 0), FRAMED_FAILED);
   frame = framed_acquire(client);

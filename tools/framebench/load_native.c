@@ -1,0 +1,208 @@
+#include "tools/framebench/load_native.h"
+
+#include "daemon/clock.h"
+#include "tools/client/framed.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+
+enum { NOTED = 1 << 14 /* more frames than can be under way */, LOOK_NS = 20 * 1000 * 1000 };
+
+struct load_native {
+  struct framed *client;
+  struct load_pace pace;
+  pthread_t thread;
+  bool running;
+  atomic_bool hurry, broken;
+  /* The thread's until it has ended. */
+  uint64_t sent, received, offered, answered, arrived, disordered, next, under_way;
+  int64_t sent_at[NOTED];
+  int64_t max_ns;
+  struct histogram ns, lag_ns;
+};
+
+static bool is_measured(const struct load_pace *pace, int64_t at) { return at >= pace->from && at < pace->to; }
+
+/* When a frame is due; without a rate that is as soon as it is taken. */
+static int64_t due(const struct load_native *native, uint64_t number, int64_t now) {
+  const struct load_pace *pace = &native->pace;
+  return pace->rate > 0 ? pace->start + (int64_t)((double)number * 1e9 / pace->rate) : now;
+}
+
+/* -- results ---------------------------------------------------------------------------------------------------------- */
+
+static void take(struct load_native *native, const struct framed_result *result, int64_t now) {
+  const struct load_pace *pace = &native->pace;
+  int64_t at = native->sent_at[result->sequence % NOTED];
+  native->received++;
+  native->arrived += is_measured(pace, now);
+  native->disordered += result->sequence < native->next;
+  native->next = result->sequence >= native->next ? result->sequence + 1 : native->next;
+  if (is_measured(pace, at)) {
+    native->answered++;
+    histogram_record(&native->ns, now - at);
+    native->max_ns = now - at > native->max_ns ? now - at : native->max_ns;
+  }
+}
+
+/* A frame that was dropped on the way tells by itself in shared memory, else with the next result. */
+static void receive_all(struct load_native *native, int64_t now) {
+  bool shared = framed_info(native->client)->transport == FRAMED_SHARED;
+  struct framed_result result;
+  while (framed_receive(native->client, &result) > 0) {
+    native->under_way -= shared ? 1 : 1 + result.dropped;
+    if (result.data) {
+      take(native, &result, now);
+    }
+    framed_release(native->client, &result);
+  }
+}
+
+/* -- frames ------------------------------------------------------------------------------------------------------------ */
+
+static bool may_send(const struct load_native *native) {
+  const struct load_pace *pace = &native->pace;
+  return pace->rate > 0 || pace->in_flight == 0 || native->under_way < pace->in_flight;
+}
+
+/* Those that are due, as far as there is room. Returns when the next one is due. */
+static int64_t send_all(struct load_native *native, int64_t now) {
+  int64_t at;
+  void *frame;
+  while (may_send(native) && (at = due(native, native->sent, now)) <= now && at < native->pace.to &&
+         (frame = framed_acquire(native->client))) {
+    if (native->pace.rate > 0) {
+      histogram_record(&native->lag_ns, now - at);
+    }
+    native->sent_at[native->sent % NOTED] = at;
+    native->offered += native->pace.rate > 0 ? 0 : is_measured(&native->pace, at);
+    native->under_way++;
+    framed_submit(native->client, frame, native->sent++, 0, 0);
+  }
+  return due(native, native->sent, now);
+}
+
+static int wait_for_more(struct load_native *native, int64_t next, bool more, int64_t now) {
+  bool early = more && next > now;
+  int64_t patience = early && next - now < LOOK_NS ? next - now : LOOK_NS;
+  return framed_poll(native->client, FRAMED_RESULT | (more && !early && may_send(native) ? FRAMED_ROOM : 0), patience);
+}
+
+static bool is_time_over(const struct load_native *native, int64_t now) {
+  return atomic_load(&native->hurry) || now >= native->pace.give_up;
+}
+
+/* With a rate those that could not be sent any more count too. */
+static uint64_t count_offered(const struct load_native *native) {
+  uint64_t count = 0;
+  int64_t at;
+  for (uint64_t number = 0; (at = due(native, number, 0)) < native->pace.to; number++) {
+    count += is_measured(&native->pace, at);
+  }
+  return count;
+}
+
+static void *run(void *argument) {
+  struct load_native *native = argument;
+  int events = 0;
+  bool more = true;
+  prctl(PR_SET_TIMERSLACK, 1UL); /* of this thread alone */
+  for (int64_t now = clock_now(); events >= 0 && !(events & FRAMED_END) && !is_time_over(native, now); now = clock_now()) {
+    receive_all(native, now);
+    int64_t next = send_all(native, now);
+    if (more && (now >= native->pace.to || next >= native->pace.to)) {
+      more = false;
+      framed_finish(native->client);
+    }
+    events = wait_for_more(native, next, more, now);
+  }
+  if (native->pace.rate > 0) {
+    native->offered = count_offered(native);
+  }
+  atomic_store(&native->broken, events < 0);
+  return NULL;
+}
+
+/* -- life --------------------------------------------------------------------------------------------------------------- */
+
+/* Every page is touched, so that no fault is measured. */
+static void fill_frames(struct framed *client) {
+  void *frames[FRAMED_MAX_SLOTS];
+  unsigned count = 0;
+  while (count < FRAMED_MAX_SLOTS && (frames[count] = framed_acquire(client))) {
+    memset(frames[count++], 1, framed_info(client)->input_bytes);
+  }
+  while (count > 0) {
+    framed_cancel(client, frames[--count]);
+  }
+}
+
+struct load_native *load_native_new(const struct load_native_wire *wire, struct problem *problem) {
+  const struct framed_options options = {
+      .role = FRAMED_BOTH, .stream_only = wire->transport == LOAD_STREAM, .spin_ns = wire->spin ? NS_PER_S : 0};
+  struct framed_error error = {.text = "no memory"};
+  struct load_native *native = calloc(1, sizeof *native);
+  if (native) {
+    native->client = framed_connect(wire->path, &options, &error);
+  }
+  if (!native || !native->client) {
+    free(native);
+    problem_set(problem, EXIT_STATUS_REFUSED, NULL, "%s", error.text);
+    return NULL;
+  }
+  if (wire->transport == LOAD_SHARED && framed_info(native->client)->transport != FRAMED_SHARED) {
+    problem_set(problem, EXIT_STATUS_REFUSED, "the log says why: journalctl -u framed", "the daemon lends no memory");
+    return load_native_free(native);
+  }
+  fill_frames(native->client);
+  return native;
+}
+
+bool load_native_start(struct load_native *native, const struct load_pace *pace, struct problem *problem) {
+  native->pace = *pace;
+  int code = pthread_create(&native->thread, NULL, run, native);
+  native->running = code == 0;
+  return code == 0 || problem_set(problem, EXIT_STATUS_INTERNAL, NULL, "no thread for a client: %s", strerror(code));
+}
+
+bool load_native_is_broken(const struct load_native *native) { return atomic_load(&native->broken); }
+
+void load_native_finish(struct load_native *native, bool hurry) {
+  if (hurry) {
+    atomic_store(&native->hurry, true);
+  }
+  if (native->running) {
+    pthread_join(native->thread, NULL);
+  }
+  native->running = false;
+}
+
+struct load_native *load_native_free(struct load_native *native) {
+  if (native) {
+    load_native_finish(native, true);
+    framed_close(native->client);
+    free(native);
+  }
+  return NULL;
+}
+
+bool load_native_figures(const struct load_native *native, struct load_figures *figures, struct problem *problem) {
+  if (load_native_is_broken(native)) {
+    return problem_set(problem, EXIT_STATUS_REFUSED, "the log says why: journalctl -u framed", "%s",
+                       framed_problem(native->client)->text);
+  }
+  figures->shared |= framed_info(native->client)->transport == FRAMED_SHARED;
+  figures->sent += native->sent;
+  figures->received += native->received;
+  figures->offered += native->offered;
+  figures->answered += native->answered;
+  figures->arrived += native->arrived;
+  figures->disordered += native->disordered;
+  figures->max_ns = native->max_ns > figures->max_ns ? native->max_ns : figures->max_ns;
+  histogram_read(&native->ns, &figures->ns);
+  histogram_read(&native->lag_ns, &figures->lag_ns);
+  return true;
+}
