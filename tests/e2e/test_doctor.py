@@ -10,7 +10,7 @@ import threading
 
 import pytest
 
-from harness import FRAMECTL, Background, Daemon, environment, limit, pipeline, slow_stage, whole
+from harness import FRAMECTL, Background, Daemon, environment, limit, numbered, pipeline, slow_stage, whole
 
 pytestmark = pytest.mark.host
 
@@ -123,6 +123,20 @@ def test_one_slot_wants_another(place):
         assert entry["bound_by"] == "kernel" and entry["gain"] > 1.05, entry
         assert entry["improve"] == ("slots" if view["overlap"]["kernels_at_once"] > 1 else "stages"), entry
         assert done.returncode == expected_status(json.loads(done.stdout)), done
+
+
+def test_results_that_nobody_reads_are_found(place):
+    with Daemon(place, {"cam0": pipeline(FORMAT, sink={"overload": "drop"})}) as daemon:
+        with daemon.producer() as producer:
+            producer.send(numbered(20, SIZE).tobytes())
+            daemon.wait_view("they are dropped", lambda view: view["frames"]["dropped"]["unread"] == 20 and
+                             view["throughput"]["in_bytes_per_s"] > 0)
+            done = doctor(place)
+            assert done.returncode == 2 and "nobody reads those of cam0: 20 were dropped" in done.stdout, done
+        with daemon.reader():
+            daemon.wait_view("somebody reads", lambda view: view["readers"] == 1)
+            assert "nobody reads" not in doctor(place).stdout
+        daemon.account(came=20, unread=20)
 
 
 def test_an_unknown_pipeline_is_refused(place):

@@ -52,6 +52,16 @@ static void add_pinned(struct examination *examination, const struct pipeline_vi
   *(uint64_t *)context += view->clients * view->slots * (view->source.frame_bytes + view->sink.frame_bytes);
 }
 
+/* Frames that take the device's time for nothing: no bound shows them. */
+static void examine_results(struct examination *examination, const struct pipeline_view *view, void *context) {
+  (void)context;
+  if (view->readers == 0 && view->in_bytes_per_s > 0 && view->fates[FATE_UNREAD] > 0) {
+    findings_add(
+        &examination->findings, "results", VERDICT_BETTER, "connect a reader, or let sink: {overload: block} wait for one",
+        "nobody reads those of %s: %llu were dropped as unread", view->name, (unsigned long long)view->fates[FATE_UNREAD]);
+  }
+}
+
 static void examine_gpus(const struct probe *probe, const char *backend) {
   struct nvml_gpu gpus[NVML_GPUS];
   char why[NVML_TEXT];
@@ -76,6 +86,7 @@ static void examine(struct examination *examination, const char *socket) {
   view_daemon(examination->document, &daemon);
   each_pipeline(examination, count_change, NULL);
   each_pipeline(examination, add_pinned, &pinned);
+  each_pipeline(examination, examine_results, NULL);
   probe_governor(&probe);
   if (strcmp(daemon.backend, "cpu") != 0) { /* which pins nothing */
     probe_memlock(&probe, pinned);
