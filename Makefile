@@ -303,15 +303,16 @@ lint-stamps: $(lint_stamps)
 build/lint/%.format: % .clang-format
 	@mkdir -p $(@D)
 	@clang-format --dry-run -Werror $< && touch $@
-build/lint/%.syntax: % $(lint_headers)
+# The syntax check writes down which headers a file takes; clang-tidy looks at it again when one of them changes.
+build/lint/%.syntax: %
 	@mkdir -p $(@D)
-	@clang $(lint_flags) -fsyntax-only $< && touch $@
+	@clang $(lint_flags) -fsyntax-only -MMD -MP -MF build/lint/$*.d -MT $@ -MT build/lint/$*.tidy $< && touch $@
 build/lint/%.alone: % $(lint_headers)
 	@mkdir -p $(@D)
 	@clang $(lint_flags) -Wno-empty-translation-unit -fsyntax-only -x c -include $< /dev/null
 	@clang++ $(filter-out -std=c11 -Wstrict-prototypes -Wmissing-prototypes -Wpedantic,$(lint_flags)) -std=c++17 \
 	  -Wno-c99-extensions -Drestrict=__restrict -fsyntax-only -x c++ -include $< /dev/null && touch $@
-build/lint/%.tidy: % .clang-tidy $(lint_headers)
+build/lint/%.tidy: % .clang-tidy
 	@mkdir -p $(@D)
 	@clang-tidy --quiet $< -- $(lint_flags) 2>&1 | grep -v 'warnings\? generated' ; test $${PIPESTATUS[0]} -eq 0 && touch $@
 build/lint/%.script: %
@@ -399,4 +400,4 @@ help: ## lists the targets
 clean: ## removes everything that was built
 	rm -rf build
 
--include $(shell find $(out)/obj -name '*.d' 2>/dev/null)
+-include $(shell find $(out)/obj build/lint -name '*.d' 2>/dev/null)
