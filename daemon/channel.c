@@ -4,6 +4,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#include "daemon/clock.h"
 #include "daemon/protocol_native.h"
 
 void channel_open(struct channel *channel, struct native_control *control, struct road *road, struct fill *fill, int fd,
@@ -54,6 +55,7 @@ static bool take_all_back(struct channel *channel, uint32_t taken, int64_t now) 
 static void begin(struct channel *channel, struct slot *slot, const struct native_frame *stamp, int64_t now) {
   struct road *road = channel->road;
   struct fill *fill = channel->fill;
+  now = stamp->timestamp > now ? clock_now() : now; /* it may have been taken after this turn began */
   slot->frame = (struct frame){.sequence = fill->sequence++,
                                .producer = fill->producer,
                                .restart = fill->restart,
@@ -125,10 +127,7 @@ enum channel_progress channel_take(struct channel *channel, int64_t now) {
 
 static void tell(struct channel *channel, const struct slot *slot, enum fate fate, int64_t now) {
   struct native_completion completion = {.slot = slot->index, .fate = (uint32_t)fate};
-  completion.result = native_result_of(&slot->frame, &channel->last, now);
-  if (fate == FATE_EMITTED) {
-    channel->last = slot->frame;
-  }
+  completion.result = native_result_of(&slot->frame, channel->road->seat, now);
   memcpy(&channel->control->completions[channel->completed % NATIVE_RING], &completion, sizeof completion);
   channel->told[channel->completed % NATIVE_RING] = (unsigned char)slot->index;
   channel->owners[slot->index] = CHANNEL_TOLD;
@@ -148,10 +147,8 @@ static void ring_doorbell(struct channel *channel) {
 }
 
 static bool give_results(struct channel *channel, int64_t now) {
-  struct slot_ring *ring = &channel->road->ring;
   bool any = false;
-  for (struct slot *slot = slot_oldest(ring, SLOT_DONE); slot; slot = slot_oldest(ring, SLOT_DONE)) {
-    slot_move(ring, slot, SLOT_EMITTING);
+  for (struct slot *slot = road_offer(channel->road); slot; slot = road_offer(channel->road)) {
     tell(channel, slot, FATE_EMITTED, now);
     any = true;
   }
@@ -194,6 +191,14 @@ bool channel_may_sleep(struct channel *channel) {
   atomic_store_explicit(&control->daemon.sleeps, 1, memory_order_relaxed);
   atomic_thread_fence(memory_order_seq_cst);
   return channel->fill->held || atomic_load_explicit(&control->client.submitted, memory_order_relaxed) == channel->submitted;
+}
+
+bool channel_is_starved(const struct channel *channel) {
+  bool starved = true;
+  for (unsigned i = 0; i < channel->road->ring.count; i++) {
+    starved = starved && channel->owners[i] == CHANNEL_DAEMON;
+  }
+  return starved;
 }
 
 bool channel_is_owed(const struct channel *channel) { return channel->taken != channel->completed; }

@@ -24,7 +24,6 @@ struct channel {
   uint32_t submitted, completed, taken;
   enum channel_owner owners[GPU_MAX_SLOTS];
   unsigned char told[NATIVE_RING]; /* slot of each completion */
-  struct frame last;               /* of the last result */
   bool asleep;
 };
 
@@ -41,6 +40,8 @@ bool channel_give(struct channel *channel, int64_t now);
 void channel_abandon(struct channel *channel, enum fate fate, int64_t now);
 /* Whether the lane may go without a turn until the client rings; it is said to the client. */
 bool channel_may_sleep(struct channel *channel);
+/* The client has no slot to put a frame in. */
+bool channel_is_starved(const struct channel *channel);
 /* The client was told of something that it may be done with by now. */
 bool channel_is_owed(const struct channel *channel);
 

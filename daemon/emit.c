@@ -4,8 +4,7 @@
 
 bool emit_turn(struct road *road, struct sink *sink) {
   bool moved = false;
-  for (struct slot *slot = slot_oldest(&road->ring, SLOT_DONE); slot; slot = slot_oldest(&road->ring, SLOT_DONE)) {
-    slot_move(&road->ring, slot, SLOT_EMITTING);
+  for (struct slot *slot = road_offer(road); slot; slot = road_offer(road)) {
     sink_offer(sink, road, slot);
     moved = true;
   }

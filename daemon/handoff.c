@@ -29,7 +29,7 @@ bool handoff_collect(struct handoff *handoff) {
     if (item % WORDS == SETTLED) {
       road_settle(handoff->road, &parcel->frame, parcel->fate, parcel->at);
     } else {
-      road_take_back(handoff->road, parcel->slot);
+      road_take_back(handoff->road, parcel->slot, parcel->fate);
     }
     any = true;
   }

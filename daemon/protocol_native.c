@@ -83,16 +83,12 @@ static uint32_t clamp(int64_t ns) {
   return ns < UINT32_MAX ? (uint32_t)ns : UINT32_MAX;
 }
 
-/* Sequences count every frame that came in, from 0 for each producer. */
-static uint64_t dropped_between(const struct frame *last, const struct frame *frame) {
-  return last->producer == frame->producer ? frame->sequence - last->sequence - 1 : frame->sequence;
-}
-
-struct native_result native_result_of(const struct frame *frame, const struct frame *last, int64_t now) {
+struct native_result native_result_of(const struct frame *frame, unsigned seat, int64_t now) {
   const struct gpu_times *device = &frame->device;
   struct native_result result = {.sequence = frame->tag,
-                                 .dropped = dropped_between(last, frame),
+                                 .dropped = frame->missing,
                                  .timestamp = frame->began,
+                                 .session = seat,
                                  .flags = frame->restart ? NATIVE_RESULT_STATE_RESTARTED : 0};
   result.steps[NATIVE_RECEIVE] = clamp(frame->complete - frame->first_byte);
   result.steps[NATIVE_QUEUE] = clamp(frame->dispatched - frame->complete);

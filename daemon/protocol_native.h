@@ -33,8 +33,8 @@ bool native_read_frame(const unsigned char *bytes, size_t count, uint64_t payloa
                        char problem[PROTOCOL_PROBLEM]);
 
 void native_write_welcome(const struct native_welcome *welcome, unsigned char bytes[NATIVE_WELCOME_BYTES]);
-/* What a result says of its frame; `last` is the frame of the result before it, all zero if there was none. */
-struct native_result native_result_of(const struct frame *frame, const struct frame *last, int64_t now);
+/* What a result says of its frame, which came to a session on this seat. */
+struct native_result native_result_of(const struct frame *frame, unsigned seat, int64_t now);
 /* What stands before a result's payload. */
 void native_write_result(const struct native_result *result, uint64_t payload, unsigned char bytes[NATIVE_RESULT_BYTES]);
 /* A whole ERROR; returns its length. */

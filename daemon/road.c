@@ -15,6 +15,19 @@ void road_drop(struct road *road, struct slot *slot, enum fate fate, int64_t now
   slot_move(&road->ring, slot, SLOT_FREE);
 }
 
+/* Sequences count every frame that came in, from 0 for each producer. */
+struct slot *road_offer(struct road *road) {
+  struct slot *slot = slot_oldest(&road->ring, SLOT_DONE);
+  if (slot) {
+    struct frame *frame = &slot->frame;
+    frame->missing = frame->sequence - (road->offered_producer == frame->producer ? road->offered_sequence + 1 : 0);
+    road->offered_producer = frame->producer;
+    road->offered_sequence = frame->sequence;
+    slot_move(&road->ring, slot, SLOT_EMITTING);
+  }
+  return slot;
+}
+
 void road_settle(struct road *road, struct frame *frame, enum fate fate, int64_t now) {
   if (fate == FATE_EMITTED) {
     road->account->now.ledger.out_bytes += road->output_bytes;
@@ -24,7 +37,10 @@ void road_settle(struct road *road, struct frame *frame, enum fate fate, int64_t
   road->active = now;
 }
 
-void road_take_back(struct road *road, struct slot *slot) { slot_move(&road->ring, slot, SLOT_FREE); }
+void road_take_back(struct road *road, struct slot *slot, enum fate fate) {
+  slot->frame.fate = fate;
+  slot_move(&road->ring, slot, SLOT_FREE);
+}
 
 unsigned road_in_flight(const struct road *road) {
   unsigned open = road->at_sink;

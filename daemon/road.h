@@ -21,6 +21,7 @@ struct road {
   struct account *account;
   struct gpu_program *program;
   size_t input_bytes, output_bytes; /* of one frame */
+  unsigned seat;                    /* of the session, on its pipeline */
   unsigned depth;                   /* slots that may be past READY */
   unsigned at_sink;                 /* open frames that the sink took over from their slots */
   enum config_overload overload;
@@ -30,6 +31,8 @@ struct road {
   bool restart_owed;   /* the first frame of a producer was dropped before the device had it */
   bool device_dead;
   struct gpu_error device_error;
+  unsigned offered_producer;   /* whose the last result was, 0: there was none, */
+  uint64_t offered_sequence;   /* and of which frame */
   int64_t active;              /* when a frame last moved, for spin_for and for what the session waits for */
   void (*wake)(void *session); /* [lane] asks for a turn: a slot came back from the sink */
   void *session;
@@ -48,10 +51,12 @@ static inline unsigned road_taken(const struct road *road) {
 /* Gives the frame in the slot its fate and frees the slot. */
 void road_drop(struct road *road, struct slot *slot, enum fate fate, int64_t now);
 
+/* The oldest result is on its way out: moves it to EMITTING. NULL: there is none. */
+struct slot *road_offer(struct road *road);
 /* The frame that the sink took over has its fate. */
 void road_settle(struct road *road, struct frame *frame, enum fate fate, int64_t now);
-/* The sink needs the slot no longer: it is free. */
-void road_take_back(struct road *road, struct slot *slot);
+/* The sink needs the slot no longer: it is free. Its frame's fate as far as the sink knows it by now. */
+void road_take_back(struct road *road, struct slot *slot, enum fate fate);
 
 /* Open frames, counted where they are. */
 unsigned road_in_flight(const struct road *road);

@@ -97,6 +97,7 @@ static void set_up_road(struct session *session) {
   struct road *road = &session->road;
   slot_ring_init(&road->ring, config->slots);
   road->account = &session->account;
+  road->seat = session->setup.index;
   road->depth = road_depth(config->overload, config->slots, config->deadline_ns > 0);
   road->overload = config->overload;
   road->deadline_ns = config->deadline_ns;

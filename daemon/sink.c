@@ -221,9 +221,8 @@ static void take_in(struct sink *sink, struct road *road, struct slot *slot, con
   result->slot = slot;
   result->frame = *frame;
   if (sink->speaks_native) {
-    struct native_result native = native_result_of(frame, &sink->last, clock_now());
+    struct native_result native = native_result_of(frame, road->seat, clock_now());
     native_write_result(&native, sink->result_bytes, result->native);
-    sink->last = *frame;
   }
   sink->count++;
   sink->operations->offered(sink);
@@ -265,6 +264,7 @@ void sink_release_first(struct sink *sink) {
   struct road *road = result->road;
   assert(sink->count > 0 && !result->frame.open);
   struct slot *slot = result->slot;
+  enum fate fate = result->frame.fate;
   result->slot = NULL;
   sink->first++;
   sink->count--;
@@ -272,7 +272,7 @@ void sink_release_first(struct sink *sink) {
     handoff_release(road->handoff, slot);
     return;
   }
-  road_take_back(road, slot);
+  road_take_back(road, slot, fate);
   road->wake(road->session);
 }
 

@@ -96,7 +96,6 @@ struct sink {
   struct frame_format format;
   enum config_protocol protocol;
   bool speaks_native; /* some reader may */
-  struct frame last;  /* of the last result that was offered */
   /* The queue: results first to first + count - 1, counted since the start. */
   struct result results[GPU_MAX_SLOTS];
   uint64_t first;

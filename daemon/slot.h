@@ -31,6 +31,7 @@ struct frame {
   int64_t first_byte, complete, dispatched, seen;
   int64_t deadline;        /* its own; 0: the pipeline's */
   uint64_t tag;            /* the number that its producer gave it */
+  uint64_t missing;        /* once its result is offered: how many frames before it have none, since the last that has */
   unsigned stream;         /* that of its slot, once dispatched */
   struct gpu_times device; /* once seen; `begin` is 0 if that was not timed */
 };

@@ -8,6 +8,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "daemon/channel.h"
+
 /* Devices such as /dev/zero are always ready and know no polling: they are read as files are. */
 static bool can_be_polled(int fd) {
   int epoll = epoll_create1(EPOLL_CLOEXEC);
@@ -74,8 +76,11 @@ void source_poke(struct source *source) {
 }
 
 bool source_waits(const struct source *source) {
-  return source->state == SOURCE_OPEN && source->kind != DESCRIPTOR_SHARED &&
-         (source->readable || source->kind == DESCRIPTOR_FILE);
+  if (source->state != SOURCE_OPEN) {
+    return false;
+  }
+  return source->kind == DESCRIPTOR_SHARED ? channel_is_starved(source->channel)
+                                           : source->readable || source->kind == DESCRIPTOR_FILE;
 }
 
 void source_end(struct source *source, enum detach_reason reason, const char *format, ...) {

@@ -103,7 +103,7 @@ static void model_submit(void) {
   model[slot].mine = false;
   model[slot].sequence = ++submitted;
   model[slot].invalid = chance(8) == 0;
-  submit(slot, &(struct native_frame){.sequence = submitted, .timestamp = model[slot].invalid ? now + 1000 : 0});
+  submit(slot, &(struct native_frame){.sequence = submitted, .timestamp = model[slot].invalid ? INT64_MAX : 0});
 }
 
 static void model_take(void) {
