@@ -32,7 +32,7 @@ static const struct stage_parameter parameters[] = {
 /* The CPU keeps one row with its margins there, the GPU a whole frame when the radius is large. */
 static size_t scratch_bytes(const struct frame_format *format, const struct blur_constants *constants) {
   size_t row = (format->width + 2 * (size_t)constants->radius) * constants->channels;
-  bool whole = constants->radius > BLUR_TILE_RADIUS && format->height > 1;
+  bool whole = blur_is_wide(constants) && format->height > 1;
   return (whole ? row * format->height : row) * sizeof(float);
 }
 
@@ -47,7 +47,12 @@ static bool prepare(struct stage_plan *plan, const struct stage_value *values, c
   if (radius == 0) {
     radius = ceil(sigma * (plan->input.dtype == ELEMENT_FLOAT32 ? 4 : 3));
   }
-  struct blur_constants constants = {(uint32_t)radius, channels, exp(-1 / (2 * sigma * sigma))};
+  struct blur_constants constants = {
+      .radius = (uint32_t)radius,
+      .channels = channels,
+      .ratio = exp(-1 / (2 * sigma * sigma)),
+      .floats = plan->input.dtype == ELEMENT_FLOAT32,
+  };
   STAGE_SET_CONSTANTS(plan, &constants);
   plan->scratch_bytes = scratch_bytes(&plan->input, &constants);
   return stage_keep_format(plan, problem);
@@ -143,6 +148,12 @@ STAGE_VECTOR static void round_bytes(const float *restrict sum, size_t count, ui
   }
 }
 
+STAGE_VECTOR static void round_sums(float *sum, size_t count) {
+  for (size_t i = 0; i < count; i++) {
+    sum[i] = blur_round_sum(sum[i]);
+  }
+}
+
 /* -- one row ------------------------------------------------------------------------------------------------------- */
 
 struct job {
@@ -166,6 +177,7 @@ static void down_bytes(const struct job *job, int32_t y, size_t start, size_t co
                                      in + (size_t)border_reflect(y + k, job->height) * job->row};
   }
   sum_bytes(in + (size_t)y * job->row, rows, job->weights->at, job->constants->radius, count, sum);
+  round_sums(sum, count);
 }
 
 static void down_floats(const struct job *job, int32_t y, size_t start, size_t count, float *sum) {

@@ -13,7 +13,7 @@ namespace {
 enum { COUNT = 8, THREADS_X = 32, THREADS_Y = 4, PITCH = COUNT + 1, LARGEST = 128 /* threads of a block along a row */ };
 
 /* What moves outwards: the samples before and after each middle, and what they have summed up to. */
-struct windows {
+template <typename Sample> struct windows {
   float low[COUNT], high[COUNT], sums[COUNT];
 
   __device__ __forceinline__ windows(const float (&samples)[COUNT], float weight) {
@@ -33,17 +33,17 @@ struct windows {
     high[COUNT - 1] = after;
 #pragma unroll
     for (int i = 0; i < COUNT; i++) {
-      sums[i] = blur_add(sums[i], low[i] + high[i], weight);
+      sums[i] = blur_next<Sample>(sums[i], low[i] + high[i], weight);
     }
   }
 };
 
 /* before() and after() give the next sample outwards, the first time that next to `samples`; they are told how far out it
  * is, as a multiple of COUNT and a rest. */
-template <typename Before, typename After>
+template <typename Sample, typename Before, typename After>
 __device__ __forceinline__ void weigh(const float (&samples)[COUNT], int32_t radius, const blur_weights &weights,
                                       const Before &before, const After &after, float (&sums)[COUNT]) {
-  windows windows(samples, weights.at[0]);
+  windows<Sample> windows(samples, weights.at[0]);
   int32_t first = 1;
   for (; first + COUNT - 1 <= radius; first += COUNT) {
 #pragma unroll
@@ -90,7 +90,7 @@ __global__ void __launch_bounds__(THREADS_X *THREADS_Y)
     }
     const auto up = [&](int32_t, int) { return value(*(above -= row)); };
     const auto down = [&](int32_t, int) { return value(*(below += row)); };
-    weigh(samples, image.radius, weights, up, down, sums);
+    weigh<Sample>(samples, image.radius, weights, up, down, sums);
   } else {
     const auto at = [&](int32_t line) { return value(column[reflect(line, image.height) * row]); };
     for (int i = 0; i < COUNT; i++) {
@@ -98,12 +98,12 @@ __global__ void __launch_bounds__(THREADS_X *THREADS_Y)
     }
     const auto up = [&](int32_t first, int step) { return at(y - first - step); };
     const auto down = [&](int32_t first, int step) { return at(y + COUNT - 1 + first + step); };
-    weigh(samples, image.radius, weights, up, down, sums);
+    weigh<Sample>(samples, image.radius, weights, up, down, sums);
   }
 #pragma unroll
   for (int i = 0; i < COUNT; i++) {
     if (y + i < image.height) {
-      summed[(y + i) * row + x] = sums[i];
+      summed[(y + i) * row + x] = blur_summed<Sample>(sums[i]);
     }
   }
 }
@@ -154,7 +154,7 @@ __global__ void __launch_bounds__(LARGEST) blur_along(const float *__restrict__ 
     after += step == 0 ? PITCH : 0;
     return after[step];
   };
-  weigh(samples, image.radius, weights, next_before, next_after, sums);
+  weigh<Sample>(samples, image.radius, weights, next_before, next_after, sums);
   __syncthreads();
   Sample *results = reinterpret_cast<Sample *>(planes);
 #pragma unroll
