@@ -352,8 +352,13 @@ installed_files := build/framed:bin/framed:755 build/framectl:bin/framectl:755 b
   $(filled)/framed-protocol.7.gz:share/man/man7/framed-protocol.7.gz:644 \
   packaging/completions/framed.bash:share/bash-completion/completions/framed:644 \
   packaging/completions/framectl.bash:share/bash-completion/completions/framectl:644 \
+  packaging/completions/framebench.bash:share/bash-completion/completions/framebench:644 \
   packaging/completions/framed.zsh:share/zsh/site-functions/_framed:644 \
-  packaging/completions/framectl.zsh:share/zsh/site-functions/_framectl:644
+  packaging/completions/framectl.zsh:share/zsh/site-functions/_framectl:644 \
+  packaging/completions/framebench.zsh:share/zsh/site-functions/_framebench:644 \
+  packaging/grafana/framed.json:share/framed/grafana/framed.json:644 \
+  packaging/prometheus/framed.rules.yml:share/framed/prometheus/framed.rules.yml:644 \
+  $(foreach file,$(wildcard config/examples/*.yaml),$(file):share/doc/framed/examples/$(notdir $(file)):644)
 part = $(word $(2),$(subst :, ,$(1)))
 configuration := $(DESTDIR)$(SYSCONFDIR)/framed/framed.yaml
 

@@ -33,14 +33,21 @@ for file in usr/bin/framed usr/bin/framectl usr/lib/systemd/system/framed.servic
   usr/lib/sysusers.d/framed.conf usr/lib/systemd/catalog/framed.catalog usr/share/man/man8/framed.8.gz \
   usr/share/man/man1/framectl.1.gz usr/share/man/man5/framed.yaml.5.gz usr/share/man/man7/framed-protocol.7.gz \
   usr/share/bash-completion/completions/framectl \
-  usr/share/zsh/site-functions/_framectl usr/share/doc/framed/framed.yaml etc/framed/framed.yaml; do
+  usr/share/zsh/site-functions/_framectl usr/share/framed/grafana/framed.json \
+  usr/share/framed/prometheus/framed.rules.yml usr/share/doc/framed/examples/many-clients.yaml usr/share/doc/framed/framed.yaml etc/framed/framed.yaml; do
   [ -s "$root/$file" ] || fail "$file is not installed"
 done
 if grep -rIl '@[A-Z]*@' "$root"; then fail "placeholders are left in the files above"; fi
 # Every command and option of the programs is in their completions, and in the manual pages.
-for program in framed framectl; do
+help_of() { # PROGRAM, with the help of each command where commands have one of their own
+  "$root/usr/bin/$1" --help
+  [ "$1" != framebench ] || for command in $("$root/usr/bin/$1" --help | sed -n 's/^  \([a-z]*\) .*/\1/p'); do
+    "$root/usr/bin/$1" "$command" --help
+  done
+}
+for program in framed framectl framebench; do
   page=$(zcat "$root"/usr/share/man/man?/$program.?.gz | sed 's/\\-/-/g')
-  for word in $("$root/usr/bin/$program" --help | grep -oE '^  [a-z]+ |--[a-z-]+' | sort -u); do
+  for word in $(help_of $program | grep -oE '^  [a-z]+ |--[a-z-]+' | sort -u); do
     grep -q -e "$word" <<<"$page" || fail "$word is not in the manual page of $program"
     grep -q -e "$word" packaging/completions/$program.bash || fail "$word is not in the bash completion of $program"
     grep -q -e "$word" packaging/completions/$program.zsh || fail "$word is not in the zsh completion of $program"

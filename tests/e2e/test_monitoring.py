@@ -1,0 +1,78 @@
+"""The Grafana dashboard and the alert rules ask only for metrics, labels and values that the daemon really has."""
+
+import json
+import re
+import shutil
+import subprocess
+
+import pytest
+
+from harness import Daemon, limit, pipeline
+from harness.daemon import ROOT
+
+yaml = pytest.importorskip("yaml")
+RULES = ROOT / "packaging/prometheus/framed.rules.yml"
+DASHBOARD = ROOT / "packaging/grafana/framed.json"
+OF_PROMETHEUS = {"up", "ALERTS"}
+OF_SCRAPING = {"instance", "job", "alertname", "severity"}
+
+needs_packaging = pytest.mark.skipif(not DASHBOARD.exists(), reason="packaging/ is not here")
+needs_promtool = pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed")
+
+
+def expressions(node):
+    """Every PromQL expression of a document, and every query of a dashboard's variable."""
+    if isinstance(node, dict):
+        for key, value in node.items():
+            if key in ("expr", "definition") and isinstance(value, str):
+                yield value
+            else:
+                yield from expressions(value)
+    elif isinstance(node, list):
+        for value in node:
+            yield from expressions(value)
+
+
+def samples(text):
+    """{metric: {label: set of values}} of /metrics."""
+    found = {}
+    for name, labels in re.findall(r"^(\w+)(?:\{(.*)\})? ", text, re.MULTILINE):
+        values = found.setdefault(name, {})
+        for label, value in re.findall(r'(\w+)="([^"]*)"', labels):
+            values.setdefault(label, set()).add(value)
+    return found
+
+
+def check(expression, metrics):
+    for name, selector in re.findall(r"\b(framed_\w+)(?:\{([^}]*)\})?", expression):
+        assert name in metrics, f"there is no metric {name}: {expression}"
+        for label, operator, value in re.findall(r'(\w+)(=~|!=|!~|=)"([^"]*)"', selector):
+            if label in OF_SCRAPING or value.startswith("$"):
+                continue
+            assert label in metrics[name], f"{name} has no label {label}: {expression}"
+            for wanted in value.split("|") if "~" in operator else [value]:
+                assert wanted in metrics[name][label], f"no {name} has {label}={wanted}: {expression}"
+    every_label = OF_SCRAPING | {"le"} | {label for labels in metrics.values() for label in labels}
+    for labels in re.findall(r"\bby \(([^)]*)\)", expression):
+        assert set(labels.split(", ")) <= every_label, expression
+
+
+@needs_packaging
+@pytest.mark.parametrize("document", [RULES, DASHBOARD], ids=lambda path: path.stem)
+def test_only_real_metrics_are_asked_for(place, document):
+    text = document.read_text()
+    asked = list(expressions(json.loads(text) if document is DASHBOARD else yaml.safe_load(text)))
+    assert len(asked) >= 9
+    with Daemon(place, {"cam0": pipeline({"dtype": "uint8", "shape": [64]})}) as daemon:
+        metrics = samples(daemon.metrics())
+        for expression in asked:
+            assert "framed_" in expression or expression.split("{")[0] in OF_PROMETHEUS, expression
+            check(expression, metrics)
+
+
+@needs_packaging
+@needs_promtool
+@pytest.mark.parametrize("task, file", [("check", RULES), ("test", ROOT / "tests/packaging/framed.rules.test.yml")])
+def test_promtool_takes_the_alert_rules(task, file):
+    done = subprocess.run(["promtool", task, "rules", str(file)], text=True, capture_output=True, timeout=limit(30), check=False)
+    assert done.returncode == 0 and "SUCCESS" in done.stdout, done
