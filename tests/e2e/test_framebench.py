@@ -77,6 +77,18 @@ def test_stages():
     assert sizes["gray", "resize: width=half,height=half"] == 640 * 480 + 320 * 240
 
 
+def test_transport():
+    _, sections = measured("transport")
+    assert {(row["bytes"], row["way"]) for row in sections["transport"]} == {
+        (4 << 20, "shm"), (4 << 20, "stream"), (4 << 20, "sockets"), (65536, "shm"), (4096, "shm"),
+        (4 << 20, "alone"), (65536, "alone"), (4096, "alone")}
+    for row in sections["transport"]:
+        assert row["p50_us"] > 0 if row["bytes"] == 4096 else row["frames_per_s"] > 0, row
+    assert [row.get("at_least", row.get("at_most")) for row in sections["targets"]] == [0.95, 6.5, 0.8, 1.4]
+    for row in sections["targets"]:
+        assert row["value"] > 0, row
+
+
 def test_tables_for_people():
     done = framebench("limits", *QUICK)
     assert done.returncode == 0 and not done.stderr, done
@@ -112,7 +124,7 @@ def test_measure_writes_a_folder_that_report_reads(place):
     assert done.returncode == 0 if not lacks else set(lacks.group(1).split()) <= may_lack, done
     names = {path.name for path in (place / "results").iterdir()}
     assert {"limits.json", "overlap.json", "stages.json", "timeline.svg"} <= names <= {
-        "limits.json", "overlap.json", "stages.json", "timeline.svg", "daemon.json", "peers.json", "instructions.json"}
+        "limits.json", "overlap.json", "stages.json", "timeline.svg", "daemon.json", "transport.json", "peers.json", "instructions.json"}
     assert framebench("report", place / "results").stdout in done.stdout and "| reached |" in done.stdout
 
 

@@ -10,8 +10,7 @@ import pytest
 from harness import BINARY, Background, Daemon, environment, limit, numbered, pipeline, wait_until
 from harness.native import BOTH, Shared
 
-DRIVE = pathlib.Path(os.environ.get("FRAMED_DRIVE_CLIENT", BINARY.parent / "tests/drive-client")).absolute()
-EXAMPLE = pathlib.Path(os.environ.get("FRAMED_EXAMPLE", BINARY.with_name("framed-example"))).absolute()
+EXAMPLE = BINARY.with_name("framed-example")
 GRAY = {"pixels": "gray", "width": 32, "height": 16}
 LARGE = {"pixels": "gray", "width": 1024, "height": 512}
 INVERT = {"affine": {"scale": -1.0, "offset": 255.0}}
@@ -25,8 +24,16 @@ def sunk(format=GRAY):
     return pipeline(format, stages=[INVERT], source={"protocol": "native"}, sink={"protocol": "native"})
 
 
+def drive_client():
+    folder = BINARY.parent
+    places = [os.environ.get("FRAMED_DRIVE_CLIENT"), folder / "tests/drive-client", folder / "../tests/drive-client"]
+    found = [place for place in places if place and os.path.exists(place)]
+    assert found, "drive-client is not built; `make e2e` does that, or set FRAMED_DRIVE_CLIENT"
+    return found[0]
+
+
 def start(path, role, transport, count, wait="sleep"):
-    return subprocess.Popen([DRIVE, path, role, transport, str(count), wait], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    return subprocess.Popen([drive_client(), path, role, transport, str(count), wait], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                             text=True, env=environment())
 
 

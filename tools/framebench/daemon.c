@@ -44,14 +44,18 @@ static const struct section rows_section = {"daemon", "Frames from socket to soc
 
 /* -- the daemon's pipelines ----------------------------------------------------------------------------------------- */
 
+static struct own_pipeline own_sockets(const char *name, const char *completion, size_t frame_bytes, unsigned slots) {
+  return (struct own_pipeline){.name = name, .completion = completion, .frame_bytes = frame_bytes, .slots = slots};
+}
+
 static void fill_pipelines(struct measuring *measuring) {
   struct own_pipeline *pipelines = measuring->pipelines;
-  pipelines[OWN_CALLBACK] = (struct own_pipeline){"callback", "callback", LARGE, SLOTS};
-  pipelines[OWN_SPIN] = (struct own_pipeline){"spin", "spin", LARGE, SLOTS};
-  pipelines[OWN_SMALL] = (struct own_pipeline){"small", "spin", SMALL, 2};
+  pipelines[OWN_CALLBACK] = own_sockets("callback", "callback", LARGE, SLOTS);
+  pipelines[OWN_SPIN] = own_sockets("spin", "spin", LARGE, SLOTS);
+  pipelines[OWN_SMALL] = own_sockets("small", "spin", SMALL, 2);
   for (unsigned i = 0; i < measuring->many; i++) {
     snprintf(measuring->names[i], sizeof measuring->names[i], "shared%u", i);
-    pipelines[OWN_FIRST + i] = (struct own_pipeline){measuring->names[i], "callback", SHARED, SLOTS};
+    pipelines[OWN_FIRST + i] = own_sockets(measuring->names[i], "callback", SHARED, SLOTS);
   }
 }
 

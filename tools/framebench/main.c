@@ -40,6 +40,11 @@ static const struct command {
      "beside a plain relay of sockets, one 4 KiB frame at a time beside device and sockets alone, and 64 pipelines\n"
      "beside one.",
      command_daemon},
+    {"transport", "[--json] [--quick] [--backend cpu|cuda] [--device N]", "client to daemon to client in shared memory",
+     "Starts a daemon of its own and sends frames through it by libframed, in memory that both share: 4 MiB and 64 KiB as\n"
+     "fast as they go, and 4 KiB one at a time, each beside the same work in one process without a daemon; and 4 MiB\n"
+     "beside the daemon's sockets.",
+     command_transport},
     {"load",
      "[-s SOCKET] [--rate N|max] [--in-flight N] [--clients N] [--search GOAL] [--duration TIME] [--warm-up TIME] [--spin]\n"
      "                       [--transport shm|stream] [--json] [PIPELINE]...",

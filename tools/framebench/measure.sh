@@ -65,6 +65,9 @@ measure stages 90 "$programs/framebench" stages --json "${options[@]}"
 if "$programs/framebench" daemon --help >/dev/null 2>&1; then
   measure daemon 90 "$programs/framebench" daemon --json "${options[@]}"
 fi
+if "$programs/framebench" transport --help >/dev/null 2>&1; then
+  measure transport 60 "$programs/framebench" transport --json "${options[@]}"
+fi
 peers=$here/peers
 if [ -e "$peers/compare.py" ]; then
   measure peers 60 "${PYTHON:-python3}" "$peers/compare.py" --framed "$programs/framed" "${options[@]}"

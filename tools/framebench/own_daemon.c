@@ -26,11 +26,14 @@ struct own_daemon {
 /* -- the configuration ---------------------------------------------------------------------------------------------- */
 
 static json_t *pipeline_config(const struct own_daemon *daemon, const struct own_pipeline *pipeline) {
-  return json_pack("{s:{s:o, s:{s:s, s:[I]}}, s:i, s:s, s:[{s:{s:i, s:i}}], s:{s:o, s:s}}", "source", "socket",
-                   json_sprintf("%s/%s", daemon->folder, pipeline->name), "format", "dtype", "float32", "shape",
-                   (json_int_t)(pipeline->frame_bytes / sizeof(float)), "slots", (int)pipeline->slots, "completion",
-                   pipeline->completion, "stages", "affine", "scale", 1, "offset", 0, "sink", "socket",
-                   json_sprintf("%s/%s.out", daemon->folder, pipeline->name), "overload", "block");
+  json_t *sink = pipeline->native ? json_pack("{s:b}", "reply", 1)
+                                  : json_pack("{s:o, s:s}", "socket", json_sprintf("%s/%s.out", daemon->folder, pipeline->name),
+                                              "overload", "block");
+  return json_pack("{s:{s:o, s:s, s:{s:s, s:[I]}}, s:i, s:s, s:s, s:[{s:{s:i, s:i}}], s:o}", "source", "socket",
+                   json_sprintf("%s/%s", daemon->folder, pipeline->name), "protocol", pipeline->native ? "native" : "raw",
+                   "format", "dtype", "float32", "shape", (json_int_t)(pipeline->frame_bytes / sizeof(float)), "slots",
+                   (int)pipeline->slots, "completion", pipeline->completion, "graph",
+                   pipeline->graph ? pipeline->graph : "auto", "stages", "affine", "scale", 1, "offset", 0, "sink", sink);
 }
 
 /* JSON is YAML. */

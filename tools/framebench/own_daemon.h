@@ -17,6 +17,8 @@ struct own_pipeline {
   const char *name, *completion;
   size_t frame_bytes;
   unsigned slots;
+  bool native;       /* on one socket, with shared memory if the client wants it */
+  const char *graph; /* NULL: the daemon's default */
 };
 
 /* Starts it and waits until it answers. `gpu` (taken) is that section of the configuration. NULL on a problem, which has

@@ -1,0 +1,269 @@
+/*
+ * framebench transport: frames from a client to the daemon and back in memory that both share, beside the same work in one
+ * process without a daemon, and beside the daemon's sockets.
+ *
+ * A daemon is started for it, before anything here uses the device. All take turns, since machines are faster at one time
+ * than at another, and the median of each counts.
+ */
+#include "tools/framebench/command.h"
+#include "tools/framebench/engine.h"
+#include "tools/framebench/load_report.h"
+#include "tools/framebench/load_trial.h"
+#include "tools/framebench/machine.h"
+#include "tools/framebench/options.h"
+#include "tools/framebench/own_daemon.h"
+#include "tools/framebench/samples.h"
+#include "tools/framebench/targets.h"
+#ifdef FRAMED_CUDA
+#include "tools/framebench/cuda_bare.h"
+#endif
+
+#include <string.h>
+
+enum { LARGE = 4 << 20, MEDIUM = 64 << 10, SMALL = 4096, RUNS = 3 };
+
+/* What is measured; each a size, and a way for its frames to go. */
+enum way { LARGE_SHM, LARGE_STREAM, LARGE_SOCKETS, LARGE_ALONE, MEDIUM_SHM, MEDIUM_ALONE, SMALL_SHM, SMALL_ALONE, WAYS };
+
+struct work {
+  const char *way;
+  size_t bytes;
+  unsigned slots;
+  const char *pipeline; /* NULL: without the daemon */
+  enum load_transport transport;
+  unsigned in_flight; /* 1: its latency counts, not its rate */
+};
+
+static const struct work works[WAYS] = {
+    [LARGE_SHM] = {"shm", LARGE, 3, "large", LOAD_SHARED, 0},
+    [LARGE_STREAM] = {"stream", LARGE, 3, "large", LOAD_STREAM, 0},
+    [LARGE_SOCKETS] = {"sockets", LARGE, 3, "sockets", LOAD_ANY, 0},
+    [LARGE_ALONE] = {"alone", LARGE, 3, NULL, LOAD_ANY, 0},
+    [MEDIUM_SHM] = {"shm", MEDIUM, 4, "medium", LOAD_SHARED, 0},
+    [MEDIUM_ALONE] = {"alone", MEDIUM, 4, NULL, LOAD_ANY, 0},
+    [SMALL_SHM] = {"shm", SMALL, 2, "small", LOAD_SHARED, 1},
+    [SMALL_ALONE] = {"alone", SMALL, 1, NULL, LOAD_ANY, 1},
+};
+
+static const struct own_pipeline pipelines[] = {
+    {"large", "spin", LARGE, 3, true, NULL},
+    {"sockets", "spin", LARGE, 3, false, NULL},
+    {"medium", "spin", MEDIUM, 4, true, "auto"},
+    {"small", "spin", SMALL, 2, true, NULL},
+};
+
+struct transport {
+  const struct options *options;
+  struct results *results;
+  const char *socket;
+  struct gpu_device *device;
+  bool cuda;
+  struct samples figures[WAYS]; /* frames a second, or microseconds */
+};
+
+static const struct section rows_section = {"transport", "From client to daemon to client, and without a daemon",
+                                            (const struct column[]){{"way", "WAY", COLUMN_TEXT},
+                                                                    {"bytes", "FRAME", COLUMN_SIZE},
+                                                                    {"slots", "SLOTS", COLUMN_COUNT},
+                                                                    {"frames_per_s", "FRAMES/s", COLUMN_RATE},
+                                                                    {"in_gb_per_s", "GB/s EACH WAY", COLUMN_BANDWIDTH},
+                                                                    {"p50_us", "P50", COLUMN_TIME},
+                                                                    {"p99_us", "P99", COLUMN_TIME},
+                                                                    {"cpus", "CPUS", COLUMN_BANDWIDTH},
+                                                                    {0}}};
+
+static double seconds(const struct transport *transport) { return transport->options->quick ? 0.1 : 1.0; }
+
+static bool keep(struct transport *transport, enum way way, double figure, json_t *row, struct problem *problem) {
+  json_object_set_new(row, "way", json_string(works[way].way));
+  json_object_set_new(row, "bytes", json_integer((json_int_t)works[way].bytes));
+  json_object_set_new(row, "slots", json_integer(works[way].slots));
+  results_row(transport->results, row);
+  return samples_add(&transport->figures[way], figure) ||
+         problem_set(problem, EXIT_STATUS_INTERNAL, NULL, "no memory for samples");
+}
+
+/* -- through the daemon ------------------------------------------------------------------------------------------------ */
+
+static bool go_through(struct transport *transport, enum way way, struct problem *problem) {
+  const struct work *work = &works[way];
+  struct load_plan plan = {
+      .clients = 1, .in_flight = work->in_flight, .transport = work->transport, .spin = work->transport != LOAD_ANY};
+  char *names[] = {(char *)work->pipeline}; /* only read */
+  struct load_target target;
+  struct load_outcome outcome;
+  plan.duration_ns = (int64_t)(seconds(transport) * 1e9);
+  plan.warm_up_ns = plan.duration_ns / 4;
+  if (!load_target_open(&target, transport->socket, names, 1, problem)) {
+    return false;
+  }
+  bool done = load_trial(&target, &plan, &outcome, problem);
+  if (done) {
+    json_t *row = load_report_row(&target, &plan, &outcome);
+    const char *key = work->in_flight > 0 ? "p50_us" : "frames_per_s";
+    done = keep(transport, way, json_number_value(json_object_get(row, key)), row, problem);
+  }
+  load_outcome_clear(&outcome);
+  load_target_close(&target);
+  return done;
+}
+
+/* -- without it -------------------------------------------------------------------------------------------------------- */
+
+/* `each`: microseconds from frame to frame, or of one frame alone. */
+static bool run_engine(const struct transport *transport, const struct work *work, const struct gpu_chain *chain, double *each,
+                       struct problem *problem) {
+  const struct engine_setup setup = {.chain = chain, .slots = work->slots, .completion = ENGINE_SPIN};
+  struct engine *engine = engine_new(transport->device, &setup, problem);
+  struct engine_figures figures;
+  struct samples alone = {0};
+  bool done = engine != NULL;
+  if (work->in_flight == 0) {
+    done = done && engine_run_for(engine, seconds(transport), &figures, problem);
+    *each = done ? figures.wall / (double)figures.frames : 0;
+  }
+  for (int i = 0; i < (transport->options->quick ? 20 : 2000) && work->in_flight > 0 && done; i++) {
+    done = engine_run(engine, 1, NULL, 0, &figures, problem) && samples_add(&alone, figures.wall);
+    *each = samples_percentile(&alone, 0.5);
+  }
+  samples_free(&alone);
+  engine_free(engine);
+  return done;
+}
+
+#ifdef FRAMED_CUDA
+static bool run_bare(const struct transport *transport, const struct work *work, const struct gpu_chain *chain, bool graph,
+                     double *each, struct problem *problem) {
+  const struct bare_setup setup = {.chain = chain, .device = transport->options->device, .slots = work->slots, .graph = graph};
+  struct bare *bare = bare_new(&setup, problem);
+  struct samples alone = {0};
+  bool done = bare != NULL;
+  if (work->in_flight == 0) {
+    done = done && bare_run_for(bare, seconds(transport), each, problem);
+  } else {
+    done = done && bare_round_trips(bare, transport->options->quick ? 20 : 2000, &alone, problem);
+    *each = samples_percentile(&alone, 0.5);
+  }
+  samples_free(&alone);
+  bare_free(bare);
+  return done;
+}
+
+/* The better of launches and graphs, whatever the size. */
+static bool run_best_bare(const struct transport *transport, const struct work *work, const struct gpu_chain *chain,
+                          double *each, struct problem *problem) {
+  double launched, replayed;
+  if (!run_bare(transport, work, chain, false, &launched, problem) ||
+      !run_bare(transport, work, chain, true, &replayed, problem)) {
+    return false;
+  }
+  *each = launched < replayed ? launched : replayed;
+  return true;
+}
+#endif
+
+/* On the CPU there is nothing more bare than the engine. */
+static bool go_alone(struct transport *transport, enum way way, struct problem *problem) {
+  const struct work *work = &works[way];
+  struct gpu_chain *chain = engine_chain(work->bytes, "affine", "scale", 1, problem);
+  double each = 0;
+#ifdef FRAMED_CUDA
+  bool done = chain && (transport->cuda ? run_best_bare(transport, work, chain, &each, problem)
+                                        : run_engine(transport, work, chain, &each, problem));
+#else
+  bool done = chain && run_engine(transport, work, chain, &each, problem);
+#endif
+  gpu_chain_free(chain);
+  if (!done) {
+    return false;
+  }
+  if (work->in_flight > 0) {
+    return keep(transport, way, each, json_pack("{s:f}", "p50_us", each), problem);
+  }
+  return keep(transport, way, 1e6 / each,
+              json_pack("{s:f, s:f}", "frames_per_s", 1e6 / each, "in_gb_per_s", (double)work->bytes / each / 1e3), problem);
+}
+
+/* -- what it is held to ------------------------------------------------------------------------------------------------ */
+
+static double median(struct transport *transport, enum way way) { return samples_percentile(&transport->figures[way], 0.5); }
+
+static void add_targets(struct transport *transport) {
+  double stream = median(transport, LARGE_STREAM), sockets = median(transport, LARGE_SOCKETS);
+  double alone = median(transport, SMALL_ALONE);
+  const struct target targets[] = {
+      {"client to daemon to client in shared memory, 4 MiB frames, 3 slots, spin",
+       transport->cuda ? "bare CUDA loop in one process" : "engine in one process", "frames/s", median(transport, LARGE_SHM),
+       median(transport, LARGE_ALONE), 0.95, false},
+      {"the same", stream > sockets ? "the daemon's native stream" : "the daemon's raw sockets, a client of two threads",
+       "frames/s", median(transport, LARGE_SHM), stream > sockets ? stream : sockets, 6.5, false},
+      {"client to daemon to client in shared memory, 64 KiB frames, 4 slots, spin",
+       transport->cuda ? "bare CUDA loop with graphs in one process" : "engine in one process", "frames/s",
+       median(transport, MEDIUM_SHM), median(transport, MEDIUM_ALONE), 0.80, false},
+      {"client to daemon to client in shared memory, 4 KiB frames, one at a time, spin: times the round trip without a daemon",
+       "", "", alone > 0 ? median(transport, SMALL_SHM) / alone : 0, 0, 1.4, true}};
+  targets_begin(transport->results);
+  for (size_t i = 0; i < sizeof targets / sizeof targets[0]; i++) {
+    targets_add(transport->results, &targets[i]);
+  }
+}
+
+/* -- all of it --------------------------------------------------------------------------------------------------------- */
+
+static bool measure_all(struct transport *transport, struct problem *problem) {
+  bool done = true;
+  results_section(transport->results, &rows_section);
+  for (int run = 0; run < RUNS; run++) {
+    for (int way = 0; way < WAYS && done; way++) {
+      done = works[way].pipeline ? go_through(transport, (enum way)way, problem) : go_alone(transport, (enum way)way, problem);
+    }
+  }
+  if (done) {
+    add_targets(transport);
+  }
+  return done;
+}
+
+static bool with_device(struct transport *transport, struct problem *problem) {
+  transport->device = options_open(transport->options, 0, problem);
+  if (!transport->device) {
+    return false;
+  }
+  transport->cuda = strcmp(gpu_backend_name(transport->device), "cuda") == 0;
+  results_set(transport->results, "backend", json_string(gpu_backend_name(transport->device)));
+  results_set(transport->results, "device", json_string(gpu_device_name(transport->device)));
+  bool done = measure_all(transport, problem);
+  gpu_close(transport->device);
+  return done;
+}
+
+static bool with_daemon(struct transport *transport, struct problem *problem) {
+  static const char *const backends[] = {[GPU_BACKEND_AUTO] = "auto", [GPU_BACKEND_CUDA] = "cuda", [GPU_BACKEND_CPU] = "cpu"};
+  json_t *gpu =
+      json_pack("{s:s, s:i}", "backend", backends[transport->options->backend], "device", (int)transport->options->device);
+  struct own_daemon *daemon = own_daemon_start(pipelines, sizeof pipelines / sizeof pipelines[0], gpu, problem);
+  if (!daemon) {
+    return false;
+  }
+  transport->socket = own_daemon_socket(daemon);
+  bool done = with_device(transport, problem);
+  own_daemon_stop(daemon);
+  return done;
+}
+
+bool command_transport(int count, char **arguments, struct problem *problem) {
+  struct options options;
+  if (!options_read(count, arguments, 0, &options, problem)) {
+    return false;
+  }
+  struct transport transport = {.options = &options, .results = results_new("transport", options.json, machine_describe())};
+  if (!transport.results) {
+    return problem_set(problem, EXIT_STATUS_INTERNAL, NULL, "no memory for the results");
+  }
+  bool done = with_daemon(&transport, problem) && results_finish(transport.results, problem);
+  for (int way = 0; way < WAYS; way++) {
+    samples_free(&transport.figures[way]);
+  }
+  results_free(transport.results);
+  return done;
+}
