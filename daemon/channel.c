@@ -201,4 +201,9 @@ bool channel_is_starved(const struct channel *channel) {
   return starved;
 }
 
+bool channel_is_held_up(const struct channel *channel) {
+  uint32_t submitted = atomic_load_explicit(&channel->control->client.submitted, memory_order_acquire);
+  return channel->fill->held && !channel->replies && submitted != channel->submitted;
+}
+
 bool channel_is_owed(const struct channel *channel) { return channel->taken != channel->completed; }

@@ -42,6 +42,8 @@ void channel_abandon(struct channel *channel, enum fate fate, int64_t now);
 bool channel_may_sleep(struct channel *channel);
 /* The client has no slot to put a frame in. */
 bool channel_is_starved(const struct channel *channel);
+/* It submitted what is not taken while the session is held, and would count although it left. */
+bool channel_is_held_up(const struct channel *channel);
 /* The client was told of something that it may be done with by now. */
 bool channel_is_owed(const struct channel *channel);
 

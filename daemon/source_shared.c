@@ -2,7 +2,7 @@
  * A producer with shared memory: its frames come by a channel, and its connection carries doorbells and its end.
  *
  * The connection is read only when it is ready, which is when the client has rung or gone. What it submitted before it
- * went still counts.
+ * went still counts, so that a producer that goes while its session is held keeps its place until that is taken.
  */
 #include <errno.h>
 #include <string.h>
@@ -52,6 +52,11 @@ static bool is_doorbells(const unsigned char *bytes, size_t count) {
 /* False: the client has gone, or said what no client may say. One that rings all the time costs a read a turn. */
 static bool hear_doorbells(struct source *source) {
   unsigned char bytes[MOST_RINGS];
+  int error = uv_is_active((uv_handle_t *)&source->poll) ? 0 : uv_poll_start(&source->poll, UV_READABLE, on_ready);
+  if (error != 0) {
+    source_end(source, DETACH_ERROR, "cannot wait for it: %s", uv_strerror(error));
+    return false;
+  }
   ssize_t got = recv(source->fd, bytes, sizeof bytes, MSG_DONTWAIT);
   source->readable = got == (ssize_t)sizeof bytes;
   if (got > 0 && !is_doorbells(bytes, (size_t)got)) {
@@ -71,7 +76,10 @@ static bool hear_doorbells(struct source *source) {
 }
 
 bool source_shared_turn(struct source *source, int64_t now) {
-  bool rang = source->readable;
+  bool rang = source->readable && !channel_is_held_up(source->channel);
+  if (source->readable && !rang) {
+    uv_poll_stop(&source->poll); /* until it is held no longer: that will ask for a turn */
+  }
   bool there = !rang || hear_doorbells(source);
   if (!there && source->reason == DETACH_MALFORMED) {
     return true;
