@@ -251,9 +251,11 @@ static void seat_next(struct intake *intake, struct seat *seat) {
 /* Its session has other memory than the last client's, or none for now. */
 static void on_renewed(void *context, struct seat *seat) {
   struct intake *intake = context;
-  if (seat->stopped) {
+  if (seat->stopped) { /* told again, and whoever hears it may free all of this */
     intake->listen(intake->context, &(struct session_event){.kind = SESSION_STOPPED, .session = seat->session});
-  } else if (!intake->closed && seat_is_free(seat)) {
+    return;
+  }
+  if (!intake->closed && seat_is_free(seat)) {
     seat_next(intake, seat);
   }
   while (seats_left(intake) == 0 && intake->waiting_count > 0) { /* for nothing any more */

@@ -73,7 +73,9 @@ static void try_again(void *context) {
 
 void seat_renew(struct seat *seat) {
   seat->shares = false;
-  try_again(seat);
+  if (!seat->closed) { /* else nobody else comes */
+    try_again(seat);
+  }
 }
 
 void seat_close(struct seat *seat) {

@@ -41,8 +41,8 @@ bool seat_is_free(const struct seat *seat);
  * gets the stream transport instead, and was not welcomed yet. `welcome` is as for that transport. */
 bool seat_share(struct seat *seat, const struct native_welcome *welcome);
 
-/* Gets a seat other memory once its client has left. Until that is done the session may be held, resumed and stopped, but
- * nothing else. */
+/* Gets a seat other memory once its client has left, unless nobody comes any more. Until that is done the session may be held,
+ * resumed and stopped, but nothing else. */
 void seat_renew(struct seat *seat);
 /* Tries nothing again; what is under way goes on. Idempotent. */
 void seat_close(struct seat *seat);
