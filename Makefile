@@ -340,6 +340,8 @@ bench-instructions: programs ## counts the instructions that a frame costs on it
 # What is installed where, FROM:TO:MODE. The configuration is apart: one that is there already is kept.
 # The folder is made by the build: in one of their own, users can remove what `sudo make install` puts there.
 filled  := build/installed
+# Calls of libframed whose manual page has another name.
+client_calls := $(addprefix framed_,close info problem acquire submit cancel finish receive release fate_name poll descriptor arm)
 installed_files := build/framed:bin/framed:755 build/framectl:bin/framectl:755 build/framebench:bin/framebench:755 \
   $(filled)/framed.service:lib/systemd/system/framed.service:644 \
   packaging/systemd/framed@.socket:lib/systemd/system/framed@.socket:644 config/framed.yaml:share/doc/framed/framed.yaml:644 \
@@ -350,6 +352,11 @@ installed_files := build/framed:bin/framed:755 build/framectl:bin/framectl:755 b
   $(filled)/framebench.1.gz:share/man/man1/framebench.1.gz:644 \
   $(filled)/framed.yaml.5.gz:share/man/man5/framed.yaml.5.gz:644 \
   $(filled)/framed-protocol.7.gz:share/man/man7/framed-protocol.7.gz:644 \
+  build/$(client_soname):lib/$(client_soname):755 build/libframed.a:lib/libframed.a:644 \
+  tools/client/framed.h:include/framed.h:644 $(filled)/framed.pc:lib/pkgconfig/framed.pc:644 \
+  tools/client/example.c:share/doc/framed/examples/example.c:644 $(filled)/libframed.3.gz:share/man/man3/libframed.3.gz:644 \
+  $(filled)/framed_connect.3.gz:share/man/man3/framed_connect.3.gz:644 \
+  $(foreach call,$(client_calls),$(filled)/calls/$(call).3.gz:share/man/man3/$(call).3.gz:644) \
   packaging/completions/framed.bash:share/bash-completion/completions/framed:644 \
   packaging/completions/framectl.bash:share/bash-completion/completions/framectl:644 \
   packaging/completions/framebench.bash:share/bash-completion/completions/framebench:644 \
@@ -365,13 +372,15 @@ configuration := $(DESTDIR)$(SYSCONFDIR)/framed/framed.yaml
 install: programs $(filter $(filled)/%,$(foreach file,$(installed_files),$(call part,$(file),1))) ## installs to DESTDIR, PREFIX (/usr/local) and SYSCONFDIR (/etc); keeps an existing configuration
 	@$(foreach file,$(installed_files),install -D -m $(call part,$(file),3) $(call part,$(file),1) \
 	  '$(DESTDIR)$(PREFIX)/$(call part,$(file),2)' &&) true
+	@ln -sf $(client_soname) '$(DESTDIR)$(PREFIX)/lib/libframed.so'
 	@install -d '$(dir $(configuration))conf.d'
 	@test -e '$(configuration)' || install -m 644 config/framed.yaml '$(configuration)'
+	@test -n '$(DESTDIR)' || ldconfig || true
 	@test -n '$(DESTDIR)' || { systemd-sysusers '$(PREFIX)/lib/sysusers.d/framed.conf' && journalctl --update-catalog; } || true
 	@echo "installed. Next: edit $(SYSCONFDIR)/framed/framed.yaml, then: systemctl daemon-reload && systemctl enable --now framed"
 
 uninstall: ## removes what install put there, but not the configuration
-	@rm -f $(foreach file,$(installed_files),'$(DESTDIR)$(PREFIX)/$(call part,$(file),2)')
+	@rm -f '$(DESTDIR)$(PREFIX)/lib/libframed.so' $(foreach file,$(installed_files),'$(DESTDIR)$(PREFIX)/$(call part,$(file),2)')
 
 $(filled)/framed.service: packaging/systemd/framed.service.in FORCE
 	@mkdir -p $(@D)
@@ -386,6 +395,20 @@ $(filled)/framed.yaml.5.gz: packaging/man/framed.yaml.5 build/framed
 	@mkdir -p $(@D)
 	@build/framed --print-manual > $(filled)/keys
 	@sed -e '/^@KEYS@$$/{r $(filled)/keys' -e 'd}' -e 's/@VERSION@/$(VERSION)/' $< | gzip -9n > $@
+
+$(filled)/framed.pc: packaging/framed.pc.in FORCE
+	@mkdir -p $(@D)
+	@sed 's,@PREFIX@,$(PREFIX),; s,@VERSION@,$(VERSION),' $< > $@
+
+# Backslashes are for roff to keep.
+$(filled)/libframed.3.gz: packaging/man/libframed.3 tools/client/example.c
+	@mkdir -p $(@D)
+	@sed 's/\\/\\e/g' tools/client/example.c > $(filled)/example
+	@sed -e '/^@EXAMPLE@$$/{r $(filled)/example' -e 'd}' -e 's/@VERSION@/$(VERSION)/' $< | gzip -9n > $@
+
+$(filled)/calls/%.3.gz:
+	@mkdir -p $(@D)
+	@echo '.so man3/framed_connect.3' | gzip -9n > $@
 
 $(filled)/%.gz: packaging/man/%
 	@mkdir -p $(@D)

@@ -45,6 +45,19 @@ help_of() { # PROGRAM, with the help of each command where commands have one of 
     "$root/usr/bin/$1" "$command" --help
   done
 }
+# A program finds the library by pkg-config, and each call in it has its manual page.
+export PKG_CONFIG_PATH=$root/usr/lib/pkgconfig PKG_CONFIG_SYSROOT_DIR=$root
+read -ra found < <(pkg-config --cflags --libs framed)
+"${CC:-gcc}" -o "$root/example" "$root/usr/share/doc/framed/examples/example.c" "${found[@]}" || fail "the example does not build"
+answer=$(LD_LIBRARY_PATH=$root/usr/lib "$root/example" "$root/none.sock" 2>&1 || true)
+[[ $answer == *"cannot connect to $root/none.sock"* ]] || fail "the example says: $answer"
+answer=$(LD_LIBRARY_PATH=$root/usr/lib ldd "$root/example")
+[[ $answer == *"$root/usr/lib/libframed.so.0"* ]] || fail "the example has not libframed.so.0"
+rm "$root/example"
+for call in $(nm -D --defined-only "$root/usr/lib/libframed.so" | awk '{print $3}') libframed; do
+  [[ $call == *framed* ]] || fail "libframed shows $call"
+  [ -s "$root/usr/share/man/man3/$call.3.gz" ] || fail "$call has no manual page"
+done
 for program in framed framectl framebench; do
   page=$(zcat "$root"/usr/share/man/man?/$program.?.gz | sed 's/\\-/-/g')
   for word in $(help_of $program | grep -oE '^  [a-z]+ |--[a-z-]+' | sort -u); do

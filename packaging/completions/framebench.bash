@@ -12,6 +12,7 @@ _framebench() {
   case $before in
     -s | --socket | --svg) mapfile -t COMPREPLY < <(compgen -f -- "$word"); return ;;
     --backend) mapfile -t COMPREPLY < <(compgen -W "cpu cuda" -- "$word"); return ;;
+    --transport) mapfile -t COMPREPLY < <(compgen -W "shm stream" -- "$word"); return ;;
     --rate) mapfile -t COMPREPLY < <(compgen -W "max" -- "$word"); return ;;
     --device | --in-flight | --clients | --search | --duration | --warm-up) return ;;
   esac
@@ -20,11 +21,11 @@ _framebench() {
   done
   if ((COMP_CWORD == 1)); then command=""; fi
   case $command in
-    "") words="limits overlap stages daemon load report --help --version" ;;
-    limits | stages | daemon) words=$measured ;;
+    "") words="limits overlap stages daemon transport load report --help --version" ;;
+    limits | stages | daemon | transport) words=$measured ;;
     overlap) words="$measured --svg --witness" ;;
     load)
-      words="-s --socket --rate --in-flight --clients --search --duration --warm-up --spin --json --help"
+      words="-s --socket --rate --in-flight --clients --search --duration --warm-up --spin --transport --json --help"
       [[ $word == -* ]] || words+=" $(_framebench_pipelines "${socket[@]}")"
       ;;
     report) mapfile -t COMPREPLY < <(compgen -d -- "$word"); return ;;

@@ -20,18 +20,19 @@ _framebench() {
     '(- *)--version[print the version]' \
     '1:command:((limits\:"what this machine allows" overlap\:"the same work serially and with 1 to 8 slots"
       stages\:"every stage beside what memory allows" daemon\:"the daemon from socket to socket"
+      transport\:"client to daemon to client in shared memory"
       load\:"frames into a running daemon" report\:"the table of results in a folder"))' \
     '*::argument:->argument'
   [[ $state == argument ]] || return
   case $line[1] in
-    limits|stages|daemon) _arguments $measured ;;
+    limits|stages|daemon|transport) _arguments $measured ;;
     overlap) _arguments $measured '--svg[write the timeline as a picture]:file:_files' '--witness[compare with CUPTI]' ;;
     load)
       _arguments '(-s --socket)'{-s,--socket}'[status socket of the daemon]:socket:_files' \
         '--rate[frames a second]:number or max:(max)' '--in-flight[frames under way of each client]:number' \
         '--clients[producers of each pipeline]:number' '--search[the highest rate at which it holds]:goal' \
         '--duration[of each measurement]:time' '--warm-up[before each measurement]:time' \
-        '--spin[never sleep]' '--json[print one JSON document]' '(- *)--help[say what the command does]' \
+        '--spin[never sleep]' '--transport[of native pipelines]:transport:(shm stream)' '--json[print one JSON document]' '(- *)--help[say what the command does]' \
         '*:pipeline:_framebench_pipelines'
       ;;
     report) _arguments '1:folder:_files -/' ;;
