@@ -83,7 +83,7 @@ framebench_sources := $(filter-out tools/framebench/cuda%.c,$(wildcard tools/fra
 with_cuda := $(if $(and $(NVCC),$(filter release check,$(VARIANT)),$(if $(NO_CUDA),,yes)),yes)
 ifeq ($(with_cuda),yes)
 gpu_sources  += $(wildcard gpu/cuda*.c)
-cuda_kernels := $(wildcard gpu/stages/*.cu)
+cuda_kernels := $(wildcard gpu/*.cu gpu/stages/*.cu)
 framebench_sources += $(wildcard tools/framebench/cuda*.c tools/framebench/*.cu)
 cuda_folder  := $(filter-out /usr,$(CUDA))
 cuda_flags   := -DFRAMED_CUDA $(cuda_folder:%=-isystem %/include)
@@ -284,7 +284,7 @@ coverage: ## says which lines of daemon/, config/ and gpu/ the tests reach, and 
 lint_c := $(filter-out $(if $(with_cuda),,gpu/cuda% tools/framebench/cuda% tests/gpu/%),\
             $(wildcard config/*.c gpu/*.c gpu/stages/*.c daemon/*.c tools/*/*.c packaging/*/*.c tests/*/*.c tests/unit/*/*.c))
 lint_headers := $(filter-out %.cuh $(if $(with_cuda),,gpu/cuda% tools/framebench/cuda%),$(wildcard config/*.h gpu/*.h gpu/stages/*.h daemon/*.h tools/*/*.h tests/unit/*.h))
-lint_format := $(lint_c) $(lint_headers) $(wildcard gpu/stages/*.cu gpu/stages/*.cuh tools/framebench/*.cu)
+lint_format := $(lint_c) $(lint_headers) $(wildcard gpu/*.cu gpu/stages/*.cu gpu/stages/*.cuh tools/framebench/*.cu)
 lint_scripts := $(shell git ls-files '*.sh' .ci/run 2>/dev/null)
 lint_flags = $(filter-out -MMD -MP,$(common)) $(testing) $(packages) $(cuda_flags) -Werror
 lint_tidy := $(filter-out tests/%,$(lint_c))

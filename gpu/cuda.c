@@ -117,6 +117,7 @@ static void close_device(struct gpu_device *base) {
   struct cuda_device *device = (struct cuda_device *)base;
   if (!gpu_device_is_dead(base, NULL) && cuda_enter(base, &error)) {
     cuda_clock_close(device);
+    cuda_order_close(device);
   }
   cuda_program_free_lost(device);
   free(device);
@@ -201,7 +202,7 @@ static bool prepare(struct cuda_device *device, struct gpu_error *error) {
     return false;
   }
   snprintf(device->base.name, sizeof device->base.name, "%.*s", GPU_NAME - 1, properties.name);
-  return cuda_clock_open(device, error);
+  return cuda_clock_open(device, error) && cuda_order_open(device, error) && cuda_overhead_measure(device, error);
 }
 
 struct gpu_device *cuda_open(unsigned index, struct gpu_error *error) {

@@ -3,7 +3,8 @@
  *
  * cuda.c opens devices, pins memory and turns errors into values; cuda_program.c makes programs, puts frames on
  * streams and finds them done; cuda_sequence.c is what one frame is on a stream, cuda_graph.c captures and replays
- * that, and cuda_warm_up.c measures which is faster; cuda_clock.c says when each step was. Every call is made by a
+ * that, and cuda_warm_up.c measures which is faster; cuda_order.c keeps large copies in order, cuda_clock.c says when each step
+ * was, and cuda_overhead.c what asking for that adds. Every call is made by a
  * thread that has entered the device, on a stream of our own: nothing touches the default stream.
  */
 #ifndef FRAMED_GPU_CUDA_H
@@ -13,8 +14,17 @@
 
 #include <cuda_runtime_api.h>
 
+/* What events add to each step, in ns. */
+struct cuda_overhead {
+  int64_t h2d, kernel, d2h;
+};
+
 /* An anchor may be used by a frame for as long as it takes to make this many new ones. */
 enum { CUDA_ANCHORS = 16 };
+
+/* The event of a copy's ticket is recorded anew after so many copies, so this is more than lanes submit at one moment. A
+ * power of two, as tickets wrap. */
+enum { CUDA_TICKETS = 64 };
 
 /* One moment on both clocks. All times of a device lie on one axis that begins at the first anchor. */
 struct cuda_anchor {
@@ -31,6 +41,10 @@ struct cuda_device {
   _Atomic unsigned anchor; /* index of the one in force */
   /* Until when each engine was busy with frames whose times were read, on the device's axis. */
   _Atomic int64_t h2d_end, kernel_end, d2h_end;
+  struct cuda_overhead overhead[2];  /* of frames enqueued step by step, and replayed */
+  atomic_bool held;                  /* while that is measured: a frame is not yet to begin */
+  cudaEvent_t tickets[CUDA_TICKETS]; /* without timing: the end of the copy in that has the ticket, modulo their number */
+  _Atomic unsigned next_ticket;
   _Atomic(struct cuda_program *) lost; /* freed when the device was dead already; list by `next_lost` */
 };
 
@@ -60,11 +74,14 @@ struct cuda_slot {
   cudaEvent_t begin, copied_in, computed, copied_out; /* NULL where no frame is timed */
   cudaEvent_t finished;                               /* these two are without timing */
   cudaEvent_t state_done;                             /* NULL if the chain has no state */
+  cudaEvent_t out_done;                               /* without timing; NULL if copies out are in no order */
+  bool ordered_out;                                   /* out_done is of the latest frame */
   cudaGraphExec_t graphs[2][CUDA_PARTS];              /* of untimed and of timed frames; NULL where there is none */
   const struct cuda_anchor *anchor;
   uint64_t sequence;
   cudaEvent_t last; /* what says that this frame is done; NULL: the stream itself */
   bool seen;        /* it was found done */
+  bool replays;     /* this frame does */
   enum cuda_timing timing;
   /* Host functions on the stream, of this frame and of earlier ones: the frame is told when all have run. */
   bool notified; /* this frame has one */
@@ -122,6 +139,19 @@ bool cuda_sequence_enqueue(struct cuda_slot *slot, unsigned part, const struct c
 /* Enqueues the host function alone. */
 bool cuda_sequence_notify(struct cuda_slot *slot, struct gpu_error *error);
 
+/* -- cuda_order.c ------------------------------------------------------------------------------------------------- */
+
+bool cuda_order_open(struct cuda_device *device, struct gpu_error *error);
+void cuda_order_close(struct cuda_device *device);
+/* Whether the program's copies in, and out, are ordered. */
+bool cuda_order_in(const struct gpu_program *program);
+bool cuda_order_out(const struct gpu_program *program);
+/* Around a copy that is. */
+bool cuda_order_begin_in(const struct cuda_slot *slot, unsigned *ticket, struct gpu_error *error);
+bool cuda_order_end_in(const struct cuda_slot *slot, unsigned ticket, struct gpu_error *error);
+bool cuda_order_begin_out(const struct cuda_slot *slot, struct gpu_error *error);
+bool cuda_order_end_out(struct cuda_slot *slot, struct gpu_error *error);
+
 /* -- cuda_graph.c ------------------------------------------------------------------------------------------------- */
 
 /* Captures what the options allow, for every slot. For the thread that sets up; nothing may be on the streams. */
@@ -145,5 +175,12 @@ const struct cuda_anchor *cuda_clock_current(const struct cuda_device *device);
  * program is on the device. */
 enum cuda_timing cuda_clock_timing(const struct gpu_program *program, bool demanded, bool alone, int64_t now);
 bool cuda_clock_times(struct gpu_program *program, unsigned slot, struct gpu_times *times);
+
+/* -- cuda_overhead.c ---------------------------------------------------------------------------------------------- */
+
+/* For an open device with nothing on it. */
+bool cuda_overhead_measure(struct cuda_device *device, struct gpu_error *error);
+/* Launches an empty kernel on a cudaStream_t; returns a cudaError_t. */
+int cuda_nothing(void *stream);
 
 #endif

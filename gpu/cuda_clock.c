@@ -170,14 +170,15 @@ static bool read_times(struct cuda_device *device, const struct cuda_slot *slot,
   }
   int64_t axis = slot->anchor->device_ns;
   int64_t host = axis + slot->anchor->offset;
+  const struct cuda_overhead *overhead = &device->overhead[slot->replays];
   *times = (struct gpu_times){
       .begin = host + ns[0],
       .copied_in = host + ns[1],
       .computed = host + ns[2],
       .copied_out = host + ns[3],
-      .h2d = serve(&device->h2d_end, axis + ns[0], axis + ns[1]),
-      .kernel = serve(&device->kernel_end, axis + ns[1], axis + ns[2]),
-      .d2h = serve(&device->d2h_end, axis + ns[2], axis + ns[3]),
+      .h2d = serve(&device->h2d_end, axis + ns[0] + overhead->h2d, axis + ns[1]),
+      .kernel = serve(&device->kernel_end, axis + ns[1] + overhead->kernel, axis + ns[2]),
+      .d2h = serve(&device->d2h_end, axis + ns[2] + overhead->d2h, axis + ns[3]),
   };
   times->wait = ns[3] - ns[0] - times->h2d - times->kernel - times->d2h;
   return true;

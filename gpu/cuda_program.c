@@ -28,15 +28,17 @@ static bool open_slot(struct cuda_program *program, struct cuda_slot *slot, stru
       return false;
     }
   }
-  return program->base.chain->first_stateful < 0 ||
-         CUDA_CALL(device, error, cudaEventCreateWithFlags, &slot->state_done, cudaEventDisableTiming);
+  return (program->base.chain->first_stateful < 0 ||
+          CUDA_CALL(device, error, cudaEventCreateWithFlags, &slot->state_done, cudaEventDisableTiming)) &&
+         (!cuda_order_out(&program->base) ||
+          CUDA_CALL(device, error, cudaEventCreateWithFlags, &slot->out_done, cudaEventDisableTiming));
 }
 
 /* Waits for what is on the stream, host functions included. */
 static void close_slot(struct gpu_device *device, struct cuda_slot *slot) {
   struct gpu_error error;
-  cudaEvent_t const events[] = {slot->begin,      slot->copied_in, slot->computed,
-                                slot->copied_out, slot->finished,  slot->state_done};
+  cudaEvent_t const events[] = {slot->begin,    slot->copied_in,  slot->computed, slot->copied_out,
+                                slot->finished, slot->state_done, slot->out_done};
   if (slot->stream) {
     (void)CUDA_CALL(device, &error, cudaStreamSynchronize, slot->stream);
   }
@@ -165,12 +167,12 @@ static bool pass_state(const struct cuda_slot *slot, struct gpu_error *error) {
   return CUDA_CALL(slot->program->base.device, error, cudaEventRecord, slot->state_done, slot->stream);
 }
 
-static bool enqueue(struct cuda_slot *slot, const struct cuda_pass *pass, bool replays, struct gpu_error *error) {
+static bool enqueue(struct cuda_slot *slot, const struct cuda_pass *pass, struct gpu_error *error) {
   unsigned parts = cuda_sequence_parts(slot->program->base.chain);
   for (unsigned part = 0; part < parts; part++) {
     bool has_state = part == CUDA_STATE_PART;
     if ((has_state && !take_state(slot, pass->restart, error)) ||
-        !(replays ? cuda_graph_launch(slot, part, pass, error) : cuda_sequence_enqueue(slot, part, pass, error)) ||
+        !(slot->replays ? cuda_graph_launch(slot, part, pass, error) : cuda_sequence_enqueue(slot, part, pass, error)) ||
         (has_state && !pass_state(slot, error))) {
       return false;
     }
@@ -179,14 +181,14 @@ static bool enqueue(struct cuda_slot *slot, const struct cuda_pass *pass, bool r
 }
 
 /* Makes sure that the frame can be found done. An event within a graph cannot be asked for. */
-static bool mark_end(struct cuda_slot *slot, const struct cuda_pass *pass, bool replays, struct gpu_error *error) {
+static bool mark_end(struct cuda_slot *slot, const struct cuda_pass *pass, struct gpu_error *error) {
   slot->notified = pass->notify;
   if (pass->notify) {
     slot->launched++;
     slot->last = NULL;
     return true;
   }
-  if (pass->timed && !replays) {
+  if (pass->timed && !slot->replays) {
     slot->last = slot->copied_out;
     return true;
   }
@@ -203,15 +205,15 @@ bool cuda_submit(struct gpu_program *base, unsigned index, const struct gpu_fram
   slot->timing = cuda_clock_timing(base, frame->timed, alone, base->timed_one_in > 1 ? gpu_now() : 0);
   slot->anchor = cuda_clock_current((struct cuda_device *)device);
   slot->sequence = frame->sequence;
-  slot->read = slot->seen = false;
+  slot->read = slot->seen = slot->ordered_out = false;
   const struct cuda_pass pass = {
       .sequence = frame->sequence,
       .restart = frame->restart,
       .notify = frame->notify,
       .timed = slot->timing != CUDA_UNTIMED,
   };
-  bool replays = cuda_graph_replays(slot, &pass);
-  if (cuda_enter(device, error) && enqueue(slot, &pass, replays, error) && mark_end(slot, &pass, replays, error)) {
+  slot->replays = cuda_graph_replays(slot, &pass);
+  if (cuda_enter(device, error) && enqueue(slot, &pass, error) && mark_end(slot, &pass, error)) {
     program->latest = slot;
     return true;
   }

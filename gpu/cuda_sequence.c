@@ -34,10 +34,12 @@ static bool record(const struct cuda_slot *slot, cudaEvent_t event, const struct
 
 static bool copy_in(const struct cuda_slot *slot, const struct cuda_pass *pass, struct gpu_error *error) {
   const struct cuda_program *program = slot->program;
-  return record(slot, slot->begin, pass, error) &&
+  bool ordered = !pass->captured && cuda_order_in(&program->base);
+  unsigned ticket = 0;
+  return record(slot, slot->begin, pass, error) && (!ordered || cuda_order_begin_in(slot, &ticket, error)) &&
          CUDA_CALL(program->base.device, error, cudaMemcpyAsync, slot->memory + program->layout.buffer[0], slot->buffers.input,
                    program->base.chain->input_bytes, cudaMemcpyHostToDevice, slot->stream) &&
-         record(slot, slot->copied_in, pass, error);
+         record(slot, slot->copied_in, pass, error) && (!ordered || cuda_order_end_in(slot, ticket, error));
 }
 
 static bool run_stage(const struct cuda_slot *slot, unsigned index, const struct cuda_pass *pass, struct gpu_error *error) {
@@ -64,14 +66,15 @@ static bool run_stage(const struct cuda_slot *slot, unsigned index, const struct
   return false;
 }
 
-static bool copy_out(const struct cuda_slot *slot, const struct cuda_pass *pass, struct gpu_error *error) {
+static bool copy_out(struct cuda_slot *slot, const struct cuda_pass *pass, struct gpu_error *error) {
   const struct cuda_program *program = slot->program;
   const struct gpu_chain *chain = program->base.chain;
   const unsigned char *result = slot->memory + program->layout.buffer[chain->length % 2];
-  return record(slot, slot->computed, pass, error) &&
+  bool ordered = !pass->captured && cuda_order_out(&program->base);
+  return record(slot, slot->computed, pass, error) && (!ordered || cuda_order_begin_out(slot, error)) &&
          CUDA_CALL(program->base.device, error, cudaMemcpyAsync, slot->buffers.output, result, chain->output_bytes,
                    cudaMemcpyDeviceToHost, slot->stream) &&
-         record(slot, slot->copied_out, pass, error);
+         record(slot, slot->copied_out, pass, error) && (!ordered || cuda_order_end_out(slot, error));
 }
 
 static void CUDART_CB on_done(void *argument) {

@@ -88,6 +88,10 @@ typedef void gpu_wake(void *context);
 
 enum gpu_graph_choice { GPU_GRAPH_AUTO, GPU_GRAPH_ON, GPU_GRAPH_OFF };
 
+/* Whether a frame's copies wait for those of the frame before, so that copies of one direction never share the link; AUTO:
+ * where they are large. Frames that replay a graph do not wait. */
+enum gpu_order_choice { GPU_ORDER_AUTO, GPU_ORDER_ON, GPU_ORDER_OFF };
+
 enum { GPU_TIMED_AUTO = 0, GPU_TIMED_NEVER = -1 };
 
 /* What is zero or NULL is the default. */
@@ -97,6 +101,7 @@ struct gpu_options {
   bool notify;                 /* whether frames will ask for wake(), which is what the warm-up prepares for */
   enum gpu_graph_choice graph; /* whether frames replay a captured sequence; AUTO: whichever the warm-up finds better */
   int timed_one_in;            /* 1: every frame has times, N: one in N while frames come fast, or one of GPU_TIMED_... */
+  enum gpu_order_choice order; /* of copies; the CPU backend makes none */
 };
 
 /* Makes streams, buffers and events for `count` slots. The chain must outlive the program. NULL on error. */
@@ -142,7 +147,8 @@ enum gpu_progress gpu_ask(struct gpu_program *program, unsigned slot, struct gpu
 bool gpu_arm(struct gpu_program *program, unsigned slot, struct gpu_error *error);
 
 /* When the frame passed each step, in ns of CLOCK_MONOTONIC as the device's anchor gives it, and for how long the
- * steps served it: a copy's service time excludes the wait for the copy before it on the same engine. */
+ * steps served it: a copy's service time excludes the wait for the copy before it on the same engine, and what the device
+ * takes from one step to the next where the frame is alone. */
 struct gpu_times {
   int64_t begin, copied_in, computed, copied_out;
   int64_t h2d, kernel, d2h; /* ns of service */

@@ -38,7 +38,7 @@ struct fake_event {
   bool timed;
 };
 
-enum { MAX_OBJECTS = 1024 };
+enum { MAX_OBJECTS = 1024, FEW_BYTES = 8 };
 
 static int current_device = -1; /* of the one thread there is; the backend remembers it too */
 
@@ -49,7 +49,7 @@ static struct {
   unsigned alive, calls, functions, launches, records;
   unsigned seed;
   bool polling;
-  int64_t now, copy_ns;
+  int64_t now, copy_ns, event_ns;
   unsigned fail_in;
   cudaError_t fail_with;
   bool sticky;
@@ -106,6 +106,7 @@ void fake_reset(void) {
 
 void fake_set_polling(bool runs) { fake.polling = runs; }
 void fake_set_copy_ns(int64_t ns) { fake.copy_ns = ns; }
+void fake_set_event_ns(int64_t ns) { fake.event_ns = ns; }
 unsigned fake_calls(void) { return fake.calls; }
 unsigned fake_alive(void) { return fake.alive; }
 unsigned fake_host_functions(void) { return fake.functions; }
@@ -227,6 +228,15 @@ void fake_launch(cudaStream_t stream, void (*run)(void *argument), void *argumen
   operation->run = run;
   operation->argument = argument;
   operation->ns = ns;
+}
+
+static void do_nothing(void *argument) { (void)argument; }
+
+/* Stands in for the backend's own kernel. */
+int cuda_nothing(void *stream);
+int cuda_nothing(void *stream) {
+  fake_launch(stream, do_nothing, NULL, 0);
+  return cudaSuccess;
 }
 
 /* -- errors and devices ------------------------------------------------------------------------------------------- */
@@ -368,7 +378,7 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaM
     operation->to = to;
     operation->from = from;
     operation->bytes = bytes;
-    operation->ns = fake.copy_ns;
+    operation->ns = bytes <= FEW_BYTES ? 0 : fake.copy_ns;
   }
   return status;
 }
@@ -429,6 +439,7 @@ cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, uns
     ck_assert_msg((stream->capture != NULL) == (flags == cudaEventRecordExternal),
                   "an event is external in graphs, and there alone");
     operation->event = event;
+    operation->ns = event->timed ? fake.event_ns : 0;
     if (!stream->capture) {
       enqueue_record(operation);
     }

@@ -28,8 +28,10 @@ void fake_run_all(void);
 /* A kernel: `run(argument)` after `ns` of work. */
 void fake_launch(cudaStream_t stream, void (*run)(void *argument), void *argument, int64_t ns);
 
-/* How long a copy takes. */
+/* How long a copy takes, and what an event with timing takes before it happens. A copy of a few bytes takes no time, and
+ * cuda_nothing() neither. */
 void fake_set_copy_ns(int64_t ns);
+void fake_set_event_ns(int64_t ns);
 
 /* The call after `calls` more ones fails, once (or for ever, with sticky). */
 void fake_fail(unsigned calls, cudaError_t status, bool sticky);

@@ -5,6 +5,8 @@
 #include "gpu/cuda.c"
 #include "gpu/cuda_clock.c"
 #include "gpu/cuda_graph.c"
+#include "gpu/cuda_order.c"
+#include "gpu/cuda_overhead.c"
 #include "gpu/cuda_program.c"
 #include "gpu/cuda_sequence.c"
 #include "gpu/cuda_warm_up.c"

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { WIDTH = 16, MAX_TRIES = 200, KERNEL_NS = 5000, COPY_NS = 1000, FRAME_OPERATIONS = 7 };
+enum { WIDTH = 16, MAX_TRIES = 1000, KERNEL_NS = 5000, COPY_NS = 1000, FRAME_OPERATIONS = 7 };
 
 /* -- a stage ------------------------------------------------------------------------------------------------------ */
 
@@ -253,6 +253,7 @@ START_TEST(submitting_fails_for_good_at_every_call) {
   unsigned tries = 0;
   bool submitted = false;
   while (!submitted) {
+    options.order = GPU_ORDER_ON;
     make_program(2, &plus_one, 1);
     ck_assert(submit(0, 0, false)); /* so that the second one waits for its state */
     fake_fail(tries, cudaErrorInvalidValue, false);
@@ -359,16 +360,17 @@ END_TEST
 START_TEST(arming_launches_one_function) {
   fake_set_polling(false);
   make_program(1, &plus_one, 0);
+  unsigned before = fake_host_functions();
   ck_assert(submit(0, 0, false));
-  ck_assert_uint_eq(fake_host_functions(), 0);
+  ck_assert_uint_eq(fake_host_functions() - before, 0);
   ck_assert(gpu_arm(program, 0, &error));
   ck_assert(gpu_arm(program, 0, &error));
-  ck_assert_uint_eq(fake_host_functions(), 1);
+  ck_assert_uint_eq(fake_host_functions() - before, 1);
   fake_run_all();
   ck_assert_int_eq(gpu_told(program, 0), GPU_DONE);
   ck_assert(submit(0, 1, true));
   ck_assert(gpu_arm(program, 0, &error)); /* it has asked already */
-  ck_assert_uint_eq(fake_host_functions(), 2);
+  ck_assert_uint_eq(fake_host_functions() - before, 2);
   fake_run_all();
   ck_assert_uint_eq(wakes, 2);
   ck_assert(submit(0, 2, false));
@@ -389,6 +391,7 @@ START_TEST(any_order_of_streams_gives_the_same_frames) {
   options.graph = (enum gpu_graph_choice)(_i % 3);
   options.timed_one_in = timed_one_in[_i % 4];
   options.notify = _i % 2 == 0;
+  options.order = (enum gpu_order_choice)(_i / 2 % 3);
   make_program(SLOTS, _i % 5 ? &fickle : &plus_one, 1);
   ck_assert_msg(gpu_program_warm_up(program, &error), "%s", error.text);
   for (unsigned frame = 0; frame < FRAMES + SLOTS; frame++) {
@@ -419,6 +422,101 @@ START_TEST(no_stage_copies_in_and_out) {
   ck_assert(submit(0, 0, true));
   finish(0);
   ck_assert_mem_eq(inputs[0], outputs[0], WIDTH);
+}
+END_TEST
+
+/* -- the order of copies ------------------------------------------------------------------------------------------ */
+
+enum { ALL = 100, UP_TO_COPY = 1 }; /* operations: of a frame, and of one whose copy in may not begin (its first event) */
+
+/* The second frame's copy in waits for the first one's, and its copy out likewise, whatever its own stream has done. */
+START_TEST(ordered_copies_wait_for_the_frame_before) {
+  options.order = GPU_ORDER_ON;
+  make_program(2, &plus_one, 0);
+  fake_set_polling(false);
+  ck_assert(submit(0, 0, false));
+  ck_assert(submit(1, 1, false));
+  ck_assert_uint_eq(fake_run_stream(streams[1], ALL), UP_TO_COPY);
+  ck_assert_uint_eq(fake_run_stream(streams[0], 4), 4);   /* event, copy in, event, and the one that the other waits for */
+  ck_assert_uint_eq(fake_run_stream(streams[1], ALL), 6); /* wait, copy in, two events, kernel, event */
+  ck_assert_int_eq(gpu_ask(program, 1, &error), GPU_PENDING);
+  fake_run_stream(streams[0], ALL);
+  ck_assert_uint_gt(fake_run_stream(streams[1], ALL), 0);
+  ck_assert_int_eq(gpu_ask(program, 1, &error), GPU_DONE);
+}
+END_TEST
+
+/* What waits only for its turn is not served yet. */
+START_TEST(waiting_for_the_order_is_not_service) {
+  options.order = GPU_ORDER_ON;
+  make_program(2, &plus_one, 0);
+  fake_set_polling(false);
+  ck_assert(submit(0, 0, false));
+  ck_assert(submit(1, 1, false));
+  fake_run_stream(streams[1], UP_TO_COPY);
+  fake_run_stream(streams[0], ALL);
+  fake_run_all();
+  struct gpu_times times = {0};
+  ck_assert_int_eq(gpu_ask(program, 0, &error), GPU_DONE);
+  ck_assert(gpu_times(program, 0, &times));
+  ck_assert_int_eq(gpu_ask(program, 1, &error), GPU_DONE);
+  ck_assert(gpu_times(program, 1, &times));
+  ck_assert_int_eq(times.h2d + times.wait, times.copied_in - times.begin);
+  ck_assert_int_ge(times.wait, COPY_NS);
+}
+END_TEST
+
+/* Of two programs, copies in keep one order; copies out do not, since one program's kernels are not the other's. */
+START_TEST(programs_share_the_order_of_copies_in) {
+  options.order = GPU_ORDER_ON;
+  make_program(1, &plus_one, 0);
+  struct gpu_program *other = gpu_program_new(device, chain, &buffers[1], 1, &options, &error);
+  ck_assert_ptr_nonnull(other);
+  fake_set_polling(false);
+  ck_assert(submit(0, 0, false));
+  ck_assert(gpu_submit(other, 0, &(struct gpu_frame){.sequence = 0}, &error));
+  ck_assert_uint_eq(fake_run_stream(streams[1], ALL), UP_TO_COPY);
+  ck_assert_uint_eq(fake_run_stream(streams[0], 4), 4);
+  ck_assert_uint_gt(fake_run_stream(streams[1], ALL), UP_TO_COPY);
+  ck_assert_int_eq(gpu_ask(other, 0, &error), GPU_DONE);
+  ck_assert_int_eq(gpu_ask(program, 0, &error), GPU_PENDING);
+  ck_assert_ptr_null(gpu_program_free(other));
+}
+END_TEST
+
+/* Without being told, large copies are ordered and small ones are not; and never, where it is off. */
+START_TEST(large_copies_are_ordered) {
+  static const struct {
+    uint64_t bytes;
+    enum gpu_order_choice order;
+    bool ordered;
+  } cases[] = {
+      {8 << 20, GPU_ORDER_AUTO, true},
+      {(8 << 20) - 1, GPU_ORDER_AUTO, false},
+      {8 << 20, GPU_ORDER_OFF, false},
+      {WIDTH, GPU_ORDER_ON, true},
+  };
+  struct frame_format format = format_tensor(ELEMENT_UINT8, (uint64_t[]){cases[_i].bytes}, 1);
+  struct gpu_stage_request request = {.stage = &plus_one};
+  chain = gpu_chain_new(&format, &request, 1, &error);
+  unsigned char *memory = aligned_alloc(256, 2 * (cases[_i].bytes + 255) / 256 * 256);
+  ck_assert(chain && memory);
+  memset(memory, 1, cases[_i].bytes);
+  for (int i = 0; i < 2; i++) {
+    buffers[i] = (struct gpu_buffers){.input = memory, .output = memory + (cases[_i].bytes + 255) / 256 * 256};
+  }
+  options.order = cases[_i].order;
+  memset(streams, 0, sizeof streams);
+  program = gpu_program_new(device, chain, buffers, 2, &options, &error);
+  ck_assert_msg(program != NULL, "%s", error.text);
+  fake_set_polling(false);
+  ck_assert(submit(0, 0, false));
+  ck_assert(submit(1, 1, false));
+  unsigned ran = fake_run_stream(streams[1], ALL);
+  ck_assert_msg(cases[_i].ordered ? ran == UP_TO_COPY : ran > UP_TO_COPY, "%u operations ran", ran);
+  fake_run_all();
+  program = gpu_program_free(program);
+  free(memory);
 }
 END_TEST
 
@@ -466,10 +564,10 @@ END_TEST
 
 START_TEST(what_is_not_replayed_has_no_graphs) {
   make_program(2, &plus_one, 1);
-  unsigned alive = fake_alive();
+  unsigned alive = fake_alive(), launches = fake_graph_launches();
   ck_assert(gpu_program_warm_up(program, &error));
   ck_assert_uint_eq(fake_alive(), alive);
-  ck_assert_uint_eq(fake_graph_launches(), 0);
+  ck_assert_uint_eq(fake_graph_launches(), launches);
   ck_assert(!gpu_program_graph(program));
   ck_assert_uint_eq(gpu_program_timed_one_in(program), 1);
 }
@@ -524,6 +622,45 @@ START_TEST(a_frame_alone_waits_for_nothing) {
   ck_assert_int_gt(times.told, 0);
   struct gpu_times again = times_of(0); /* reading once more gives the same */
   ck_assert_int_eq(again.h2d, COPY_NS);
+}
+END_TEST
+
+/* What the events of a frame take is part of no step, whichever way the frame goes. */
+START_TEST(events_are_not_service) {
+  const int64_t event_ns = 700;
+  tear_down();
+  fake_set_event_ns(event_ns);
+  device = cuda_open(0, &error);
+  ck_assert_msg(device != NULL, "%s", error.text);
+  options.graph = _i ? GPU_GRAPH_ON : GPU_GRAPH_OFF;
+  make_program(1, &plus_one, 0);
+  ck_assert(gpu_program_warm_up(program, &error));
+  fake_set_polling(false);
+  ck_assert(submit(0, 0, false));
+  fake_run_all();
+  struct gpu_times times = times_of(0);
+  ck_assert_int_eq(times.h2d, COPY_NS);
+  ck_assert_int_eq(times.kernel, KERNEL_NS);
+  ck_assert_int_eq(times.d2h, COPY_NS);
+  ck_assert_int_eq(times.wait, 3 * event_ns);
+}
+END_TEST
+
+/* A step shorter than what events take is no service, and never less. */
+START_TEST(no_service_is_negative) {
+  tear_down();
+  fake_set_event_ns(5 * COPY_NS);
+  device = cuda_open(0, &error);
+  ck_assert_msg(device != NULL, "%s", error.text);
+  fake_set_event_ns(0);
+  make_program(1, &plus_one, 0);
+  fake_set_polling(false);
+  ck_assert(submit(0, 0, false));
+  fake_run_all();
+  struct gpu_times times = times_of(0);
+  ck_assert_int_eq(times.h2d, 0);
+  ck_assert_int_eq(times.d2h, 0);
+  ck_assert_int_eq(times.wait, 2 * COPY_NS + KERNEL_NS);
 }
 END_TEST
 
@@ -694,11 +831,17 @@ Suite *cuda_suite(void) {
   tcase_add_test(group, arming_launches_one_function);
   tcase_add_loop_test(group, any_order_of_streams_gives_the_same_frames, 0, 24);
   tcase_add_test(group, no_stage_copies_in_and_out);
+  tcase_add_test(group, ordered_copies_wait_for_the_frame_before);
+  tcase_add_test(group, waiting_for_the_order_is_not_service);
+  tcase_add_test(group, programs_share_the_order_of_copies_in);
+  tcase_add_loop_test(group, large_copies_are_ordered, 0, 4);
   tcase_add_loop_test(group, a_graph_stands_for_a_frame, 0, 4);
   tcase_add_test(group, frames_that_differ_are_not_replayed);
   tcase_add_test(group, what_is_not_replayed_has_no_graphs);
   tcase_add_loop_test(group, the_warm_up_decides, 0, 2);
   tcase_add_loop_test(group, a_frame_alone_waits_for_nothing, 0, 2);
+  tcase_add_loop_test(group, events_are_not_service, 0, 2);
+  tcase_add_test(group, no_service_is_negative);
   tcase_add_loop_test(group, frames_without_times_record_few_events, 0, 8);
   tcase_add_test(group, one_frame_in_some_is_timed);
   tcase_add_loop_test(group, frames_are_timed_together, 0, 7);
