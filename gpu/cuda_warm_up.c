@@ -11,7 +11,7 @@
 #include <string.h>
 
 #define ROUND_NS      INT64_C(1000000) /* what a round should take */
-#define LONG_FRAME_NS INT64_C(200000)
+#define LONG_FRAME_NS INT64_C(400000)
 enum { ROUNDS = 3, MAX_FRAMES = 128, POLLS = 64, MAX_ONE_IN = 64 };
 /* Throughputs that differ by this share are equal. Times may cost half as much, since others have costs too. */
 #define EQUAL          0.02
