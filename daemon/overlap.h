@@ -5,8 +5,9 @@
  * The model: three engines in a row (copy in, kernel, copy out), each serving one frame at a time, in order; the kernel's may
  * serve several (CPU workers). A slot carries one frame at a time: its next copy in waits for its last copy out, and for the
  * turnaround, in which the host takes notice. Before its copy in a frame takes some work of the host, whose one thread does
- * that for one frame at a time. Frames take the slots in turn and are there from the start. Times are in any one unit, and
- * never negative.
+ * that for one frame at a time. A copy's service is what it takes while the other direction of the link is busy, which is
+ * longer than alone: framebench measures that, and counts no copy as shorter. Frames take the slots in turn and are there from
+ * the start. Times are in any one unit, and never negative.
  */
 #ifndef FRAMED_DAEMON_OVERLAP_H
 #define FRAMED_DAEMON_OVERLAP_H

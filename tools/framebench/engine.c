@@ -4,6 +4,7 @@
 #include "tools/framebench/samples.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -86,6 +87,7 @@ static bool make_program(struct engine *engine, size_t input_bytes, size_t outpu
       .context = engine,
       .notify = engine->setup.completion == ENGINE_CALLBACK,
       .graph = engine->setup.graph,
+      .order = engine->setup.order,
       .timed_one_in = engine->setup.timed_one_in,
   };
   engine->program = gpu_program_new(engine->device, engine->setup.chain, buffers, slots, &options, &error);
@@ -261,11 +263,19 @@ bool engine_run_for(struct engine *engine, double seconds, struct engine_figures
          (figures->timed == frames || time_all(engine, figures, problem));
 }
 
-double engine_ideal(const struct engine_figures *figures, unsigned slots, unsigned kernels) {
+static void raise_copies(struct overlap_work *work, double copy) {
+  work->service[OVERLAP_H2D] = fmax(work->service[OVERLAP_H2D], copy);
+  work->service[OVERLAP_D2H] = fmax(work->service[OVERLAP_D2H], copy);
+}
+
+double engine_ideal(const struct engine_figures *figures, unsigned slots, unsigned kernels, double copy) {
   enum { MANY = 500 }; /* so that the first and the last one's waiting hardly counts */
   struct overlap_work work = {.kernels = kernels, .slots = slots};
   for (int engine = 0; engine < OVERLAP_ENGINES && figures->timed > 0; engine++) {
     work.service[engine] = figures->service[engine] / (double)figures->timed;
+  }
+  if (slots > 1 && figures->timed > 0) {
+    raise_copies(&work, copy);
   }
   return overlap_wall(&work, MANY) / MANY;
 }

@@ -21,6 +21,7 @@ struct engine_setup {
   enum engine_completion completion;
   bool pageable; /* memory that is not registered with the device */
   enum gpu_graph_choice graph;
+  enum gpu_order_choice order;
   int timed_one_in; /* as in struct gpu_options */
 };
 
@@ -50,9 +51,10 @@ bool engine_run(struct engine *engine, uint64_t frames, struct overlap_frame *sp
  * the service times come from a further run in which all are, so that timing costs the wall nothing. */
 bool engine_run_for(struct engine *engine, double seconds, struct engine_figures *figures, struct problem *problem);
 
-/* The ideal of the figures' own service times with so many slots, in microseconds a frame; `kernels` as in
- * struct overlap_work. */
-double engine_ideal(const struct engine_figures *figures, unsigned slots, unsigned kernels);
+/* The ideal of the figures' own service times with so many slots, in microseconds a frame: overlap_wall() of many frames by
+ * their number. `kernels` as in struct overlap_work. `copy`: what a copy of a frame takes while both directions of the link
+ * are busy, or 0; with more than one slot, in which case the ideal has them busy, no copy's service counts as less. */
+double engine_ideal(const struct engine_figures *figures, unsigned slots, unsigned kernels, double copy);
 
 /* A chain of one stage with one parameter or none (`parameter` NULL) on a tensor of floats. NULL on a problem. */
 struct gpu_chain *engine_chain(size_t frame_bytes, const char *stage, const char *parameter, double value,

@@ -1,23 +1,25 @@
 /*
  * framebench overlap: the same work serially and with slots, each beside the ideal that its own copies and kernels allow.
  *
- * The ideal of a row comes from the service times of that very row, so that what both directions of the link cost each
- * other is in it. Speedups are over the serial program with pinned memory.
+ * The ideal of a row comes from the service times of that very row, but of copies no less than what they take alone while
+ * both directions of the link are busy: as one more slot would have it. Speedups are over the serial program with pinned
+ * memory. A row whose host sleeps until a callback wakes it is bound by the time that a thread takes to wake, which no ideal
+ * knows; beside it stands the bare loop, which sleeps as well.
  */
+#include "tools/framebench/overlap.h"
 #include "tools/framebench/command.h"
 #include "tools/framebench/machine.h"
 #include "tools/framebench/options.h"
 #include "tools/framebench/picture.h"
 #include "tools/framebench/results.h"
-#include "tools/framebench/targets.h"
 #include "tools/framebench/workload.h"
 #ifdef FRAMED_CUDA
+#include "tools/framebench/cuda_bare.h"
 #include "tools/framebench/cuda_overlap.h"
 #include "tools/framebench/limits.h"
 #endif
 
 #include <errno.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -31,6 +33,7 @@ static const struct section rows_section = {"rows", "The same work serially and 
                                                                     {"speedup", "SPEEDUP", COLUMN_RATIO},
                                                                     {"ideal_us", "IDEAL", COLUMN_TIME},
                                                                     {"of_ideal", "IDEAL/FRAME", COLUMN_RATIO},
+                                                                    {"bare_us", "BARE LOOP", COLUMN_TIME},
                                                                     {"overlap", "OVERLAP", COLUMN_RATIO},
                                                                     {"h2d_us", "COPY IN", COLUMN_TIME},
                                                                     {"kernel_us", "KERNEL", COLUMN_TIME},
@@ -50,6 +53,7 @@ struct bench {
   unsigned rounds;
   const struct gpu_chain *chain;
   double serial; /* microseconds a frame, serially from pinned memory */
+  double copy;   /* microseconds a copy while both directions are busy; 0 on the CPU */
 };
 
 /* -- rows ----------------------------------------------------------------------------------------------------------- */
@@ -77,7 +81,7 @@ static void add_ideal(const struct bench *bench, json_t *row, const struct engin
     snprintf(key, sizeof key, "%s_us", overlap_engine_keys[engine]);
     json_object_set_new(row, key, json_real(service));
   }
-  double ideal = engine_ideal(figures, slots, bench->kernels);
+  double ideal = engine_ideal(figures, slots, bench->kernels, bench->copy);
   json_object_set_new(row, "ideal_us", json_real(ideal));
   json_object_set_new(row, "of_ideal", json_real(ideal / each));
   json_object_set_new(row, "overlap", json_real(overlap_ratio(each, sum)));
@@ -96,6 +100,29 @@ static bool run_slots(const struct bench *bench, const struct engine_setup *setu
   return done;
 }
 
+/* For the fewest slots that targets look at; there is no bare loop on the CPU. */
+static bool add_bare(const struct bench *bench, json_t *row, unsigned slots, bool graph, struct problem *problem) {
+#ifdef FRAMED_CUDA
+  if (bench->cuda && slots == OVERLAP_ENOUGH_SLOTS) {
+    const struct bare_setup setup = {
+        .chain = bench->chain, .device = bench->options->device, .slots = slots, .callback = true, .graph = graph};
+    double each = 0;
+    struct bare *bare = bare_new(&setup, problem);
+    bool done = bare && bare_run_for(bare, bench->seconds, &each, problem);
+    bare_free(bare);
+    json_object_set_new(row, "bare_us", json_real(each));
+    return done;
+  }
+#else
+  (void)bench;
+  (void)row;
+  (void)slots;
+  (void)graph;
+  (void)problem;
+#endif
+  return true;
+}
+
 static bool slots_row(const struct bench *bench, unsigned slots, enum engine_completion completion, bool graph,
                       struct problem *problem) {
   const struct engine_setup setup = {
@@ -111,8 +138,9 @@ static bool slots_row(const struct bench *bench, unsigned slots, enum engine_com
   json_object_set_new(row, "slots", json_integer(slots));
   json_object_set_new(row, "graph", json_string(graph ? "yes" : "no"));
   add_ideal(bench, row, &figures, slots);
+  bool done = completion == ENGINE_SPIN || add_bare(bench, row, slots, graph, problem);
   results_row(bench->results, row);
-  return true;
+  return done;
 }
 
 /* On a GPU the host waits for each step; on the CPU there is one step, and nothing to pin. */
@@ -158,9 +186,24 @@ static bool kernel_rows(struct bench *bench, struct problem *problem) {
   return true;
 }
 
+static bool measure_copy(struct bench *bench, struct problem *problem) {
+#ifdef FRAMED_CUDA
+  double rate = 0;
+  if (bench->cuda) {
+    bool done = limits_both_ways(bench->bytes, &rate, problem);
+    bench->copy = done ? (double)bench->bytes / rate / 1e3 : 0;
+    return done;
+  }
+#else
+  (void)problem;
+#endif
+  bench->copy = 0;
+  return true;
+}
+
 static bool size_rows(struct bench *bench, struct problem *problem) {
   struct workload_costs costs;
-  if (!workload_measure(bench->device, bench->bytes, &costs, problem)) {
+  if (!measure_copy(bench, problem) || !workload_measure(bench->device, bench->bytes, &costs, problem)) {
     return false;
   }
   for (enum workload_kind kind = WORKLOAD_AFFINE; kind < WORKLOAD_KINDS; kind++) {
@@ -260,87 +303,12 @@ static bool measure_timeline(struct bench *bench, struct problem *problem) {
   return done;
 }
 
-/* -- what the engine is held to ------------------------------------------------------------------------------------- */
-
-static double number(const json_t *row, const char *key) { return json_number_value(json_object_get(row, key)); }
-
-/* Of the rows with three or more slots, those of one size of frame or more: the worst share of the ideal. */
-static void add_worst(struct results *results, const json_t *rows, size_t least_bytes, const char *what) {
-  size_t index;
-  const json_t *row, *worst = NULL;
-  json_array_foreach(rows, index, row) {
-    if (number(row, "slots") >= 3 && (size_t)number(row, "bytes") >= least_bytes && json_object_get(row, "of_ideal") &&
-        (!worst || number(row, "of_ideal") < number(worst, "of_ideal"))) {
-      worst = row;
-    }
-  }
-  if (worst) {
-    targets_add(results, &(struct target){what, "what its own copies and kernels allow", "frames/s", 1e6 / number(worst, "us"),
-                                          1e6 / number(worst, "ideal_us"), 0.95, false});
-  }
-}
-
-#ifdef FRAMED_CUDA
-static bool is_text(const json_t *row, const char *key, const char *text) {
-  return strcmp(json_string_value(json_object_get(row, key)), text) == 0;
-}
-
-/* Copies in, kernels and copies out of one length: what is left to win is what the link gives both directions at once. */
-static bool add_balanced(struct results *results, const json_t *rows, struct problem *problem) {
-  const size_t bytes = 4 << 20;
-  size_t index;
-  const json_t *row;
-  double rate = 0;
-  if (!limits_both_ways(bytes, &rate, problem)) {
-    return false;
-  }
-  json_array_foreach(rows, index, row) {
-    if ((size_t)number(row, "bytes") == bytes && number(row, "slots") == 3 && is_text(row, "way", "spin") &&
-        is_text(row, "graph", "no") && is_text(row, "kernel", workload_names[WORKLOAD_EQUAL])) {
-      double serial = number(row, "speedup") * number(row, "us"), allowed = (double)bytes / rate / 1e3;
-      targets_add(results, &(struct target){"balanced stages, 4 MiB frames, 3 slots: speedup over serial",
-                                            "what the link allows both ways at once", "times", number(row, "speedup"),
-                                            serial / allowed, 0.97, false});
-    }
-  }
-  return true;
-}
-#endif
-
-/* Of the engines, that whose busy time differs most from what CUPTI recorded. */
-static void add_witness(struct results *results) {
-  size_t index;
-  const json_t *row, *worst = NULL;
-  json_array_foreach(results_rows(results, "witness"), index, row) {
-    worst = !worst || fabs(number(row, "ratio") - 1) > fabs(number(worst, "ratio") - 1) ? row : worst;
-  }
-  if (worst) {
-    double own = number(worst, "own_us"), seen = number(worst, "cupti_us");
-    targets_add(results, &(struct target){"busy time of an engine, ours and CUPTI's, worst of three: the lesser one",
-                                          "the greater one", "us", fmin(own, seen), fmax(own, seen), 0.95, false});
-  }
-}
-
-static bool add_targets(const struct bench *bench, struct problem *problem) {
-  const json_t *rows = results_rows(bench->results, rows_section.name);
-  (void)problem;
-  targets_begin(bench->results);
-#ifdef FRAMED_CUDA
-  if (bench->cuda && !add_balanced(bench->results, rows, problem)) {
-    return false;
-  }
-#endif
-  add_worst(bench->results, rows, 0, "overlap, worst of all rows with 3 or more slots");
-  add_worst(bench->results, rows, 1 << 20, "overlap, worst of those with frames of 1 MiB or more");
-  add_witness(bench->results);
-  return true;
-}
-
 /* -- the command ---------------------------------------------------------------------------------------------------- */
 
 #ifdef FRAMED_CUDA
 static bool measure_cuda(const struct bench *bench, struct problem *problem) {
-  return !bench->cuda || (overlap_cuda_textbooks(bench->results, bench->device, problem) &&
+  return !bench->cuda || (overlap_order(bench->results, bench->device, bench->options->quick, bench->seconds, problem) &&
+                          overlap_cuda_textbooks(bench->results, bench->device, problem) &&
                           (!bench->options->witness || overlap_cuda_witness(bench->results, bench->device, problem)));
 }
 #else
@@ -358,7 +326,7 @@ static bool measure(struct bench *bench, struct problem *problem) {
   results_set(bench->results, "backend", json_string(gpu_backend_name(bench->device)));
   results_set(bench->results, "device", json_string(gpu_device_name(bench->device)));
   return measure_rows(bench, problem) && measure_cuda(bench, problem) && measure_timeline(bench, problem) &&
-         add_targets(bench, problem);
+         overlap_targets(bench->results, bench->cuda, problem);
 }
 
 bool command_overlap(int count, char **arguments, struct problem *problem) {

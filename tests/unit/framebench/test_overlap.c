@@ -14,7 +14,7 @@
 static double ideal(double h2d, double kernel, double d2h, unsigned slots, unsigned kernels) {
   const struct engine_figures figures = {
       .frames = 1000, .wall = 1e6, .service = {10 * h2d, 10 * kernel, 10 * d2h}, .timed = 10};
-  return engine_ideal(&figures, slots, kernels);
+  return engine_ideal(&figures, slots, kernels, 0);
 }
 
 START_TEST(test_ideal_of_slots) {
@@ -29,9 +29,18 @@ START_TEST(test_ideal_of_slots) {
 }
 END_TEST
 
+/* Copies that ran while the other direction was idle are not what the link gives when both are busy. */
+START_TEST(test_ideal_has_the_link_busy_both_ways) {
+  const struct engine_figures figures = {.frames = 1000, .wall = 1e6, .service = {100, 50, 110}, .timed = 10};
+  ck_assert_double_eq_tol(engine_ideal(&figures, 3, 1, 12), 12, 0.15);
+  ck_assert_double_eq_tol(engine_ideal(&figures, 3, 1, 10.5), 11, 0.15);
+  ck_assert_double_eq_tol(engine_ideal(&figures, 1, 1, 12), 26, 0.01); /* one slot never has both busy */
+}
+END_TEST
+
 START_TEST(test_no_times_give_no_ideal) {
   const struct engine_figures figures = {.frames = 10, .wall = 100};
-  ck_assert_double_eq(engine_ideal(&figures, 3, 1), 0);
+  ck_assert_double_eq(engine_ideal(&figures, 3, 1, 10), 0);
 }
 END_TEST
 
@@ -120,6 +129,7 @@ Suite *overlap_suite(void) {
   Suite *suite = suite_create("overlap");
   TCase *cases = tcase_create("overlap");
   tcase_add_test(cases, test_ideal_of_slots);
+  tcase_add_test(cases, test_ideal_has_the_link_busy_both_ways);
   tcase_add_test(cases, test_no_times_give_no_ideal);
   tcase_add_test(cases, test_rounds_meet_a_time);
   tcase_add_test(cases, test_extent);

@@ -1,0 +1,17 @@
+/* The parts of framebench overlap beside its rows. */
+#ifndef FRAMED_TOOLS_FRAMEBENCH_OVERLAP_H
+#define FRAMED_TOOLS_FRAMEBENCH_OVERLAP_H
+
+#include "gpu/gpu.h"
+#include "tools/framebench/results.h"
+
+/* Rows with fewer are there to show what slots win, and are held to nothing. */
+enum { OVERLAP_ENOUGH_SLOTS = 3 };
+
+/* Frames whose copies keep their order, and whose copies share the link, side by side; `seconds` each. */
+bool overlap_order(struct results *results, struct gpu_device *device, bool quick, double seconds, struct problem *problem);
+
+/* Adds the section of targets, from the rows of the other sections. */
+bool overlap_targets(struct results *results, bool cuda, struct problem *problem);
+
+#endif
