@@ -34,13 +34,16 @@ cp -r ../../tools/framebench/peers peers
 cp ../../config/framed.yaml framed.yaml
 rm -rf tests/e2e
 cp -r ../../tests/e2e tests/e2e
+rm -rf tools/client
+mkdir -p tools/client
+cp -r ../../tools/client/python tools/client/python
 mkdir -p tests/python
 for module in pytest _pytest pluggy iniconfig packaging attr attrs py exceptiongroup tomli; do
   for found in /usr/lib/python3/dist-packages/"$module"{,.py}; do
     if [ -e "$found" ]; then cp -r "$found" tests/python/; fi
   done
 done
-find tests peers -name __pycache__ -prune -exec rm -r {} +
+find tests tools peers -name __pycache__ -prune -exec rm -r {} +
 
 needed=$(objdump -T "${programs[@]}" lib/* 2>/dev/null | grep -o 'GLIBC_[0-9.]*' | sort -uV | tail -n 1)
 echo "build/portable: $(du -sh . | cut -f1), needs $needed or later; run ./framed, or ./check-gpu.sh, ./sandbox.sh and ./measure.sh FOLDER on a machine with a GPU"

@@ -27,12 +27,27 @@ def test_configurations_are_valid(place):
         assert done.returncode == 0, done.stderr
 
 
-def test_the_program_prints_what_is_shown(place):
-    (program,) = blocks("python")
-    shown = re.search(r"```\n\n((?:    \[.*\]\n)+)", README.read_text()).group(1)
-    text = next(text for text in blocks("yaml") if "numbers.sock" in text)
+PYTHON_CLIENT = README.with_name("tools") / "client/python/src"
+
+
+def prints_what_is_shown(place, program, text):
+    shown = README.read_text().partition(program + "```\n\n")[2].partition("\n\n")[0]
     with Daemon(place, text=text, before=lambda: os.chdir(place)) as daemon:
-        done = subprocess.run([sys.executable, "-c", program], cwd=place, capture_output=True, text=True,
-                              timeout=limit(30), check=True)
-        assert done.stdout == shown.replace("    ", "")
+        done = subprocess.run([sys.executable, "-c", program], cwd=place, capture_output=True, text=True, check=True,
+                              timeout=limit(30), env={**os.environ, "PYTHONPATH": str(PYTHON_CLIENT)})
+        assert done.stdout.splitlines() == [line.strip() for line in shown.splitlines()] != []
         daemon.account("numbers", came=3, emitted=3)
+
+
+def numbers():
+    return next(text for text in blocks("yaml") if "numbers.sock" in text)
+
+
+def test_the_program_prints_what_is_shown(place):
+    prints_what_is_shown(place, blocks("python")[0], numbers())
+
+
+def test_the_program_of_the_python_client_prints_what_is_shown(place):
+    text = re.sub(r"( +)(socket: numbers.sock|reply: true)", r"\1\2\n\1protocol: native", numbers())
+    assert text.count("protocol: native") == len(blocks("python")) == 2
+    prints_what_is_shown(place, blocks("python")[1], text)

@@ -1,0 +1,25 @@
+"""Client of the frame-processing daemon framed, over its native protocol.
+
+A producer writes frames where the daemon's device reads them and gets results where the device wrote them, in memory that
+the daemon lends; where it lends none, the same calls go over the connection:
+
+    with framed.connect("/run/framed/cam0.sock") as client:
+        for result in client.process(pictures):
+            print(result.sequence, result.array.mean(), result.steps.total)
+
+Only the standard library is needed. Where numpy can be imported, `array` of frames and results is a numpy view of their
+memory, with the type and shape of the pipeline's format, and else a memoryview of the same shape. Times are nanoseconds,
+points in time those of time.monotonic_ns(); time-outs are seconds.
+
+Calls of one client must not overlap in time. The package starts no thread. The protocol is in framed-protocol(7).
+"""
+
+from framed.client import Client, Event, Frame, Result, Steps
+from framed.connecting import connect
+from framed.version import __version__
+from framed.wire import STATE_RESTARTED, Code, Error, Fate, Role, Transport, Welcome
+
+__all__ = [
+    "STATE_RESTARTED", "Client", "Code", "Error", "Event", "Fate", "Frame", "Result", "Role", "Steps", "Transport", "Welcome",
+    "__version__", "connect",
+]

@@ -1,0 +1,205 @@
+"""The stream transport: frames are copied into the connection and results out of it, by memory of the client's own.
+
+Frames are sent in the order of their submission, and results are read to whatever place is free. Reading goes on while a
+frame waits to be sent, or the daemon, which waits for its results to be read, would never take that frame.
+"""
+
+import collections
+import mmap
+import select
+import socket
+import struct
+from typing import Deque, Optional, Sequence
+
+from framed import formats, wire
+from framed.client import AWAY, END, FREE, RESULT, ROOM, Client, Frame, Result, stamps_too_large
+from framed.wire import FRAME_FIXED, FRAME_FORM, HEADER_FORM, RESULT_FORM, Code, Fate, Welcome
+
+LARGE_FRAME, SEND_BUFFER = 64 * 1024, 512 * 1024
+HEAD = HEADER_FORM.size + RESULT_FORM.size
+EMITTED = int(Fate.EMITTED)
+WITHOUT_WAITING = socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL
+
+
+def places(count: int, size: int) -> "list[memoryview]":
+    return [memoryview(mmap.mmap(-1, size))[:size] for _ in range(count)]
+
+
+class StreamClient(Client):
+    def __init__(self, connection: socket.socket, welcome: Welcome) -> None:
+        super().__init__(connection, welcome, 0.0)
+        count = max(welcome.slots, 2)  # one fills while the other is on its way
+        if self._sends:
+            inputs = enumerate(places(count, welcome.input_bytes))
+            self._frames = [Frame(self, place, memory, self._input_layout) for place, memory in inputs]
+            self._free.extend(self._frames)
+            if welcome.input_bytes > LARGE_FRAME:  # fewer and larger pieces; the system may give less
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
+        self._outputs = places(count, welcome.output_bytes) if self._receives else []
+        self._arrays = [formats.view(memory, self._output_layout) for memory in self._outputs]
+        self._empty = collections.deque(range(len(self._outputs)))  # places for results
+        self._ready: Deque[Result] = collections.deque()
+        self._queue: "Deque[tuple[Frame, bytes]]" = collections.deque()  # frames to be sent, with what stands before each
+        self._sent = 0         # bytes of the first one
+        self._head = bytearray(HEAD + wire.LONGEST_SENTENCE)
+        self._head_bytes = 0   # of the message that is being read, up to its payload
+        self._filling = -1     # the place that a result is being read to
+        self._filled = 0       # bytes of it
+        self._fields: Sequence[int] = ()
+        self._unknown = 0      # frames submitted whose result or fate has not come
+        self._cannot_send = self._shut = self._ended = False
+
+    # -- frames out ---------------------------------------------------------------------------------------------------
+
+    def _send(self, frame: Frame, sequence: int, timestamp: int, deadline: int) -> None:
+        length = FRAME_FIXED + self.welcome.input_bytes
+        try:
+            head = FRAME_FORM.pack(wire.MAGIC, wire.FRAME, 0, length, sequence, timestamp, deadline, 0)
+        except struct.error:
+            raise stamps_too_large() from None
+        frame._place = AWAY
+        self._queue.append((frame, head))
+        self._unknown += 1
+        self._send_frames()
+
+    def _send_first(self) -> int:
+        frame, head = self._queue[0]
+        if self._sent < len(head):
+            return self._connection.sendmsg([head[self._sent:], frame.memory], [], WITHOUT_WAITING)
+        return self._connection.send(frame.memory[self._sent - len(head):], WITHOUT_WAITING)
+
+    def _send_frames(self) -> None:
+        while self._queue and not self._cannot_send and self._problem is None:
+            try:
+                self._sent += self._send_first()
+            except (BlockingIOError, InterruptedError):
+                return
+            except OSError:
+                self._cannot_send = True  # why, the daemon may have said: that is read next
+                return
+            frame, head = self._queue[0]
+            if self._sent == len(head) + self.welcome.input_bytes:
+                self._queue.popleft()
+                self._sent = 0
+                frame._place = FREE
+                self._free.append(frame)
+        self._finish()
+
+    def _finish(self) -> None:
+        """The connection ends one way once everything is sent."""
+        if self._finished and not self._queue and not self._shut:
+            self._shut = True
+            try:
+                self._connection.shutdown(socket.SHUT_WR)
+            except OSError:
+                self._cannot_send = True
+
+    def _under_way(self) -> int:
+        return self._unknown if not self._ready else 1
+
+    def _all_held(self) -> bool:
+        self._look()
+        stuck = self._receives and not self._may_read() and not self._ended
+        return not self._free and (stuck or not self._queue)
+
+    # -- results in ---------------------------------------------------------------------------------------------------
+
+    def _may_read(self) -> bool:
+        """Whether what is at hand is not in want of a place."""
+        placed = not self._receives or self._filling >= 0 or bool(self._empty)
+        return self._problem is None and not self._ended and placed
+
+    def _read_results(self) -> None:
+        try:
+            while self._may_read() and self._read_once():
+                pass
+        except (BlockingIOError, InterruptedError):
+            pass
+        except ConnectionResetError:
+            self._hear_end()
+        except OSError as error:
+            self._break(Code.CLOSED, f"the connection to pipeline {self.welcome.pipeline} broke: {error}")
+
+    def _read_once(self) -> bool:
+        """False: there is no more for now."""
+        if self._filling >= 0:
+            count = self._connection.recv_into(self._outputs[self._filling][self._filled:])
+            self._filled += count
+            if self._filled == self.welcome.output_bytes:
+                self._end_payload()
+        else:
+            count = self._connection.recv_into(memoryview(self._head)[self._head_bytes:self._wanted()])
+            self._head_bytes += count
+            if count and self._head_bytes == self._wanted():
+                self._take_head()
+        if count == 0:
+            self._hear_end()
+        return count > 0
+
+    def _wanted(self) -> int:
+        """Bytes of the message at hand up to its payload, as far as it is known; an ERROR has none."""
+        if self._head_bytes < HEADER_FORM.size:
+            return HEADER_FORM.size
+        magic, kind, flags, length = HEADER_FORM.unpack_from(self._head)
+        if wire.is_error(magic, kind, flags, length):
+            return HEADER_FORM.size + int(length)
+        return HEAD if self._is_result(magic, kind, flags, length) else HEADER_FORM.size
+
+    def _is_result(self, magic: bytes, kind: int, flags: int, length: int) -> bool:
+        return (self._receives and (magic, kind, flags) == (wire.MAGIC, wire.RESULT, 0)
+                and length == RESULT_FORM.size + self.welcome.output_bytes)
+
+    def _take_head(self) -> None:
+        header = HEADER_FORM.unpack_from(self._head)
+        if wire.is_error(*header):
+            error = wire.error_of(bytes(self._head[HEADER_FORM.size:self._head_bytes]))
+            self._break(int(error.code), error.sentence)
+        elif not self._is_result(*header):
+            self._break(Code.DAEMON, f"pipeline {self.welcome.pipeline} sent a message of type {header[1]} and {header[3]} bytes, "
+                        "which it may not here")
+        else:
+            self._fields = RESULT_FORM.unpack_from(self._head, HEADER_FORM.size)
+            self._filling, self._filled, self._head_bytes = self._empty.popleft(), 0, 0
+
+    def _end_payload(self) -> None:
+        place, self._filling = self._filling, -1
+        self._ready.append(Result(self, place, EMITTED, self._fields, self._outputs[place], self._arrays[place]))
+        self._unknown -= 1 + self._fields[1]
+
+    def _hear_end(self) -> None:
+        between = self._filling < 0 and self._head_bytes == 0
+        if between and (not self._sends or self._shut and not self._cannot_send):
+            self._ended = True
+        else:
+            self._break(Code.CLOSED, f"the daemon closed the connection to pipeline {self.welcome.pipeline}"
+                        + ("" if between else " within a result"))
+
+    def _next(self) -> Optional[Result]:
+        return self._ready.popleft() if self._ready else None
+
+    def _release(self, result: Result) -> None:
+        self._empty.append(result._place)
+
+    def _forget(self) -> None:
+        super()._forget()
+        self._queue.clear()
+        self._ready.clear()
+
+    # -- both ways ----------------------------------------------------------------------------------------------------
+
+    def _look(self) -> int:
+        self._send_frames()
+        self._read_results()
+        if self._cannot_send and not self._ready and not self._may_read():
+            self._break(Code.CLOSED, f"the daemon closed the connection to pipeline {self.welcome.pipeline}")
+        at_end = self._ended and not self._ready
+        return ((RESULT if self._ready else 0) | (ROOM if self._free and not self._finished else 0) | (END if at_end else 0))
+
+    def _arm(self) -> int:
+        sends = self._queue and not self._cannot_send
+        return (select.POLLIN if self._may_read() else 0) | (select.POLLOUT if sends else 0)
+
+    def _wake(self, conditions: int) -> None:
+        """An end that shows while there is no place to read what came before it."""
+        if conditions & (select.POLLHUP | select.POLLERR) and not self._may_read():
+            self._cannot_send = True
