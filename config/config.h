@@ -140,6 +140,11 @@ struct config_pipeline {
   char *text; /* canonical text of this pipeline with every default: equal texts, equal pipelines */
 };
 
+struct config_limits { /* 0: none */
+  unsigned sessions_per_user;
+  int64_t memory_per_user; /* bytes */
+};
+
 struct config {
   enum config_log_level log_level;
   unsigned lanes; /* 0: auto */
@@ -154,6 +159,7 @@ struct config {
     unsigned device;
     int64_t timeout_ns;
   } gpu;
+  struct config_limits limits;
   struct config_pipeline *pipelines; /* in the order of the files */
   unsigned pipeline_count;
   char *text;   /* canonical YAML of everything, as --print-config prints it */

@@ -46,6 +46,7 @@ const char *keys_section_name(enum key_section section) {
       [SECTION_ROOT] = "the file",   [SECTION_LOG] = "'log'",           [SECTION_STATUS] = "'status'",
       [SECTION_GPU] = "'gpu'",       [SECTION_PIPELINE] = "a pipeline", [SECTION_SOURCE] = "'source'",
       [SECTION_FORMAT] = "'format'", [SECTION_ALLOW] = "'allow'",       [SECTION_SINK] = "'sink'",
+      [SECTION_LIMITS] = "'limits'",
   };
   return names[section];
 }

@@ -15,6 +15,7 @@ enum key_section {
   SECTION_LOG,
   SECTION_STATUS,
   SECTION_GPU,
+  SECTION_LIMITS,
   SECTION_PIPELINE,
   SECTION_SOURCE,
   SECTION_FORMAT,
@@ -32,6 +33,7 @@ enum key_type {
   KEY_LANES,     /* unsigned; "auto" is 0 */
   KEY_DEVICE,    /* unsigned; KEYS_NO_DEVICE until gpu.device is known */
   KEY_DURATION,  /* int64_t, nanoseconds */
+  KEY_SIZE,      /* int64_t, bytes */
   KEY_RATE,      /* double */
   KEY_FLAG,      /* bool */
   KEY_TRUE,      /* nothing is stored: `true` alone makes sense */
@@ -57,7 +59,7 @@ struct config_key {
   size_t offset;            /* within the section's structure */
   const char *fallback;     /* the default as it would stand in the file, or NULL */
   const char *absent;       /* what its absence means, where no text can say it */
-  int64_t minimum, maximum; /* of numbers and durations (ns) */
+  int64_t minimum, maximum; /* of numbers, durations (ns) and sizes (bytes) */
   const char *const *choices;
   enum key_section child;
   unsigned applies; /* set of variants, 1 << variant; 0: all */

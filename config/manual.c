@@ -71,6 +71,9 @@ static void put_type(FILE *out, const struct config_key *key, const struct confi
   case KEY_DURATION:
     put_duration_range(out, key);
     break;
+  case KEY_SIZE:
+    fputs("size such as 64MiB", out);
+    break;
   case KEY_FLAG:
     fputs("true | false", out);
     break;

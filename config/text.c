@@ -81,6 +81,9 @@ static void write_value(const struct writer *writer, const struct config_key *ke
   case KEY_DURATION:
     fputs(units_describe_duration(*(const int64_t *)value, text), writer->out);
     break;
+  case KEY_SIZE:
+    fputs(units_describe_size(*(const int64_t *)value, text), writer->out);
+    break;
   case KEY_RATE:
     fputs(units_describe_number(*(const double *)value, text), writer->out);
     break;
@@ -131,6 +134,7 @@ static bool is_present(const struct config_key *key, const void *value) {
   case KEY_GROUP:
     return *(const gid_t *)value != (gid_t)-1;
   case KEY_DURATION:
+  case KEY_SIZE:
     return key->fallback || *(const int64_t *)value != 0;
   case KEY_SECTION:
     return key->child != SECTION_ALLOW || allow->user_count + allow->group_count > 0;

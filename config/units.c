@@ -8,13 +8,15 @@
 
 enum { FRACTION_DIGITS = 9, NUMBER_LENGTH = 64 };
 
-static const struct {
+struct unit { /* the last of a table has the worth 1 */
   const char *name;
-  int64_t ns;
-} units[] = {
-    {"h", INT64_C(3600000000000)}, {"min", INT64_C(60000000000)}, {"s", 1000000000}, {"ms", 1000000}, {"us", 1000}, {"ns", 1}};
+  int64_t worth;
+};
 
-enum { UNIT_COUNT = sizeof units / sizeof units[0] };
+static const struct unit times[] = {
+    {"h", INT64_C(3600000000000)}, {"min", INT64_C(60000000000)}, {"s", 1000000000}, {"ms", 1000000}, {"us", 1000}, {"ns", 1}};
+static const struct unit sizes[] = {
+    {"TiB", INT64_C(1) << 40}, {"GiB", INT64_C(1) << 30}, {"MiB", INT64_C(1) << 20}, {"KiB", INT64_C(1) << 10}, {"B", 1}};
 
 static bool is_digit(char character) { return character >= '0' && character <= '9'; }
 
@@ -75,8 +77,8 @@ enum units_result units_number(const char *text, double *value) {
   return isfinite(*value) ? UNITS_OK : UNITS_TOO_LARGE;
 }
 
-/* Nanoseconds of the fraction "125" of one unit; what is below a nanosecond does not count. */
-static int64_t fraction_ns(const char *at, const char *end, int64_t unit) {
+/* What the fraction "125" of one unit is worth; what is below the smallest unit does not count. */
+static int64_t fraction_worth(const char *at, const char *end, int64_t unit) {
   double share = 0;
   double scale = 1;
   for (int digit = 0; at < end && digit < FRACTION_DIGITS; at++, digit++) {
@@ -86,7 +88,7 @@ static int64_t fraction_ns(const char *at, const char *end, int64_t unit) {
   return llround(share * (double)unit / scale);
 }
 
-enum units_result units_duration(const char *text, int64_t *ns, const char **unit) {
+static enum units_result read_quantity(const struct unit *units, const char *text, int64_t *value, const char **unit) {
   const char *point = skip_digits(text);
   const char *end = *point == '.' ? skip_digits(point + 1) : point;
   if (point == text || end == point + 1) {
@@ -97,18 +99,26 @@ enum units_result units_duration(const char *text, int64_t *ns, const char **uni
     return UNITS_NO_UNIT;
   }
   size_t i = 0;
-  while (i < UNIT_COUNT && strcmp(units[i].name, *unit) != 0) {
+  while (strcmp(units[i].name, *unit) != 0) {
+    if (units[i].worth == 1) {
+      return UNITS_UNKNOWN_UNIT;
+    }
     i++;
   }
-  if (i == UNIT_COUNT) {
-    return UNITS_UNKNOWN_UNIT;
-  }
   int64_t whole;
-  if (!digits_value(text, point, &whole) || __builtin_mul_overflow(whole, units[i].ns, &whole) ||
-      __builtin_add_overflow(whole, fraction_ns(point + 1, end, units[i].ns), ns)) {
+  if (!digits_value(text, point, &whole) || __builtin_mul_overflow(whole, units[i].worth, &whole) ||
+      __builtin_add_overflow(whole, fraction_worth(point + 1, end, units[i].worth), value)) {
     return UNITS_TOO_LARGE;
   }
   return UNITS_OK;
+}
+
+enum units_result units_duration(const char *text, int64_t *ns, const char **unit) {
+  return read_quantity(times, text, ns, unit);
+}
+
+enum units_result units_size(const char *text, int64_t *bytes, const char **unit) {
+  return read_quantity(sizes, text, bytes, unit);
 }
 
 const char *units_describe_number(double value, char text[UNITS_TEXT]) {
@@ -121,12 +131,20 @@ const char *units_describe_number(double value, char text[UNITS_TEXT]) {
   return text;
 }
 
-const char *units_describe_duration(int64_t ns, char text[UNITS_TEXT]) {
+static const char *describe(const struct unit *units, int64_t value, char text[UNITS_TEXT]) {
   size_t i = 0;
-  while (ns != 0 && ns % units[i].ns != 0) {
+  while (value % units[i].worth != 0) {
     i++;
   }
-  i = ns == 0 ? 2 : i;
-  snprintf(text, UNITS_TEXT, "%" PRId64 "%s", ns / units[i].ns, units[i].name);
+  snprintf(text, UNITS_TEXT, "%" PRId64 "%s", value / units[i].worth, units[i].name);
   return text;
+}
+
+const char *units_describe_duration(int64_t ns, char text[UNITS_TEXT]) {
+  return describe(ns == 0 ? times + 2 : times, ns, text);
+}
+
+const char *units_describe_size(int64_t bytes, char text[UNITS_TEXT]) {
+  enum { BYTES_ALONE = sizeof sizes / sizeof *sizes - 1 };
+  return describe(bytes == 0 ? sizes + BYTES_ALONE : sizes, bytes, text);
 }

@@ -95,41 +95,66 @@ static void read_rate(struct reader *reader, const struct config_key *key, const
   }
 }
 
-static void check_duration(struct reader *reader, const struct config_key *key, const struct node *node, int64_t ns,
-                           int64_t *target) {
-  if (ns >= key->minimum && ns <= key->maximum) {
-    *target = ns;
+/* What durations and sizes have in common. */
+struct quantity {
+  enum units_result (*read)(const char *text, int64_t *value, const char **unit);
+  const char *(*describe)(int64_t value, char text[UNITS_TEXT]);
+  const char *expected;
+  const char *units;       /* their names, */
+  const char *examples[2]; /* and two that one may have meant */
+};
+
+static const struct quantity durations = {
+    units_duration, units_describe_duration, "a duration such as 50ms", UNITS_OF_TIME, {"ms", "s"}};
+static const struct quantity byte_sizes = {
+    units_size, units_describe_size, "a size such as 64MiB", UNITS_OF_SIZE, {"MiB", "GiB"}};
+
+static void check_quantity(struct reader *reader, const struct config_key *key, const struct node *node,
+                           const struct quantity *kind, int64_t value, int64_t *target) {
+  if (value >= key->minimum && value <= key->maximum) {
+    *target = value;
     return;
   }
   char least[UNITS_TEXT];
   char most[UNITS_TEXT];
   config_errors_add(reader->errors, node->at, NULL, "'%s' must be between %s and %s, not %.80s", key->name,
-                    units_describe_duration(key->minimum, least), units_describe_duration(key->maximum, most), node->text);
+                    kind->describe(key->minimum, least), kind->describe(key->maximum, most), node->text);
 }
 
-static void read_duration(struct reader *reader, const struct config_key *key, const struct node *node, void *target) {
-  int64_t ns = 0;
+static void read_quantity(struct reader *reader, const struct config_key *key, const struct node *node,
+                          const struct quantity *kind, int64_t *target) {
+  int64_t value = 0;
   const char *unit = "";
-  enum units_result result = node->kind == NODE_TEXT ? units_duration(node->text, &ns, &unit) : UNITS_MALFORMED;
+  enum units_result result = node->kind == NODE_TEXT ? kind->read(node->text, &value, &unit) : UNITS_MALFORMED;
   char hint[READER_WHERE];
   switch (result) {
   case UNITS_OK:
-    check_duration(reader, key, node, ns, target);
+    check_quantity(reader, key, node, kind, value, target);
     break;
   case UNITS_NO_UNIT:
-    snprintf(hint, sizeof hint, "write for example %.20sms or %.20ss; units are " UNITS_OF_TIME, node->text, node->text);
+    snprintf(hint, sizeof hint, "write for example %.20s%s or %.20s%s; units are %s", node->text, kind->examples[0], node->text,
+             kind->examples[1], kind->units);
     config_errors_add(reader->errors, node->at, hint, "'%s' needs a unit", key->name);
     break;
   case UNITS_UNKNOWN_UNIT:
-    config_errors_add(reader->errors, node->at, "units are " UNITS_OF_TIME, "unknown unit '%.40s' in '%s'", unit, key->name);
+    snprintf(hint, sizeof hint, "units are %s", kind->units);
+    config_errors_add(reader->errors, node->at, hint, "unknown unit '%.40s' in '%s'", unit, key->name);
     break;
   case UNITS_TOO_LARGE:
     config_errors_add(reader->errors, node->at, NULL, "'%s' is too large: %.80s", key->name, node->text);
     break;
   case UNITS_MALFORMED:
-    expect(reader, key->name, node, NULL, "a duration such as 50ms");
+    expect(reader, key->name, node, NULL, kind->expected);
     break;
   }
+}
+
+static void read_duration(struct reader *reader, const struct config_key *key, const struct node *node, void *target) {
+  read_quantity(reader, key, node, &durations, target);
+}
+
+static void read_size(struct reader *reader, const struct config_key *key, const struct node *node, void *target) {
+  read_quantity(reader, key, node, &byte_sizes, target);
 }
 
 /* -- words ------------------------------------------------------------------------------------------------------- */
@@ -377,11 +402,11 @@ static void read_shape(struct reader *reader, const struct config_key *key, cons
 
 void value_read(struct reader *reader, const struct config_key *key, const struct node *node, void *target) {
   static value_reader *const readers[] = {
-      [KEY_CHOICE] = read_choice,     [KEY_COUNT] = read_count, [KEY_LANES] = read_lanes,     [KEY_DEVICE] = read_count,
-      [KEY_DURATION] = read_duration, [KEY_RATE] = read_rate,   [KEY_FLAG] = read_flag,       [KEY_TRUE] = read_true,
-      [KEY_SOCKET] = read_socket,     [KEY_FILE] = read_file,   [KEY_ADDRESS] = read_address, [KEY_MODE] = read_mode,
-      [KEY_USER] = read_user,         [KEY_GROUP] = read_group, [KEY_USERS] = read_users,     [KEY_GROUPS] = read_groups,
-      [KEY_PIXELS] = read_pixels,     [KEY_DTYPE] = read_dtype, [KEY_SHAPE] = read_shape,
+      [KEY_CHOICE] = read_choice,     [KEY_COUNT] = read_count,   [KEY_LANES] = read_lanes, [KEY_DEVICE] = read_count,
+      [KEY_DURATION] = read_duration, [KEY_SIZE] = read_size,     [KEY_RATE] = read_rate,   [KEY_FLAG] = read_flag,
+      [KEY_TRUE] = read_true,         [KEY_SOCKET] = read_socket, [KEY_FILE] = read_file,   [KEY_ADDRESS] = read_address,
+      [KEY_MODE] = read_mode,         [KEY_USER] = read_user,     [KEY_GROUP] = read_group, [KEY_USERS] = read_users,
+      [KEY_GROUPS] = read_groups,     [KEY_PIXELS] = read_pixels, [KEY_DTYPE] = read_dtype, [KEY_SHAPE] = read_shape,
   };
   if (node->kind != NODE_INVALID) {
     readers[key->type](reader, key, node, target);

@@ -1,6 +1,7 @@
 #include "daemon/intake.h"
 
 #include <assert.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -17,6 +18,7 @@ enum { MOST_WAITING = 64 };
 
 struct intake {
   uv_loop_t *loop;
+  struct quota *quota;
   const struct config_pipeline *config;
   struct seat_setup seat_setup;
   struct seat *seats;
@@ -100,6 +102,7 @@ struct intake *intake_new(const struct intake_setup *setup, struct failure *fail
     return NULL;
   }
   intake->loop = setup->loop;
+  intake->quota = setup->quota;
   intake->config = setup->session.config;
   intake->listen = setup->session.listener;
   intake->context = setup->session.context;
@@ -123,6 +126,7 @@ struct intake *intake_free(struct intake *intake) {
     return NULL;
   }
   for (unsigned i = 0; intake->seats && i < intake->count; i++) {
+    quota_release(&intake->seats[i].charge);
     if (intake->seats[i].session) {
       intake->seats[i].session = session_free(intake->seats[i].session);
     }
@@ -174,9 +178,24 @@ static enum config_protocol protocol_of(const struct intake *intake, const struc
   return producer->native ? CONFIG_PROTOCOL_NATIVE : otherwise;
 }
 
+static void refuse(struct intake *intake, const struct guest *producer, enum native_error_code code, const char *problem) {
+  guest_tell(producer, code, "%s", problem);
+  log_event(LOG_REFUSED, intake->config->name, "producer pid %d (user %u) was refused: %s", (int)producer->pid,
+            (unsigned)producer->uid, problem);
+  close(producer->fd);
+  intake->refused++;
+}
+
+static void refuse_one_more(struct intake *intake, const struct guest *producer) {
+  char problem[160];
+  snprintf(problem, sizeof problem, "pipeline %s already has its %u producer%s", intake->config->name, intake->count,
+           intake->count == 1 ? "" : "s");
+  refuse(intake, producer, NATIVE_E_BUSY, problem);
+}
+
 static void sit_down(struct intake *intake, struct seat *seat, const struct guest *producer) {
   seat->producer = *producer;
-  if (intake->listener) {
+  if (intake->config->source.endpoint == CONFIG_SOCKET) {
     log_event(LOG_CONNECTED, intake->config->name, "producer pid %d (user %u) connected", (int)producer->pid,
               (unsigned)producer->uid);
   }
@@ -190,24 +209,24 @@ static void sit_down(struct intake *intake, struct seat *seat, const struct gues
   session_attach(seat->session, producer->fd, protocol_of(intake, producer));
 }
 
-static void refuse(struct intake *intake, const struct guest *producer) {
-  const char *name = intake->config->name;
-  const char *plural = intake->count == 1 ? "" : "s";
-  guest_tell(producer, NATIVE_E_BUSY, "pipeline %s already has its %u producer%s", name, intake->count, plural);
-  log_event(LOG_REFUSED, name, "producer pid %d (user %u) was refused: the pipeline already has its %u producer%s",
-            (int)producer->pid, (unsigned)producer->uid, intake->count, plural);
-  close(producer->fd);
-  intake->refused++;
+/* If its user may have what the seat's session takes. */
+static void sit_down_or_refuse(struct intake *intake, struct seat *seat, const struct guest *producer) {
+  char problem[QUOTA_PROBLEM];
+  if (quota_charge(intake->quota, producer->uid, session_memory(seat->session), &seat->charge, problem)) {
+    sit_down(intake, seat, producer);
+  } else {
+    refuse(intake, producer, NATIVE_E_QUOTA, problem);
+  }
 }
 
 static void seat_or_refuse(struct intake *intake, const struct guest *producer) {
   struct seat *seat = free_seat(intake);
   if (seat) {
-    sit_down(intake, seat, producer);
+    sit_down_or_refuse(intake, seat, producer);
   } else if (intake->waiting_count < MOST_WAITING && live_producers(intake) < seats_left(intake)) {
     intake->waiting[intake->waiting_count++] = *producer;
   } else {
-    refuse(intake, producer);
+    refuse_one_more(intake, producer);
   }
 }
 
@@ -217,13 +236,10 @@ static void on_greeted(void *context, const struct guest *guest) {
     seat_or_refuse(intake, guest);
     return;
   }
-  const char *wanted = welcome_role_name(intake->welcome.role);
-  guest_tell(guest, NATIVE_E_ROLE, "the source of pipeline %s takes clients of the role '%s' only", intake->config->name,
-             wanted);
-  log_event(LOG_REFUSED, intake->config->name, "producer pid %d (user %u) was refused: its role is '%s', not '%s'",
-            (int)guest->pid, (unsigned)guest->uid, welcome_role_name(guest->hello.role), wanted);
-  close(guest->fd);
-  intake->refused++;
+  char problem[160];
+  snprintf(problem, sizeof problem, "the source of pipeline %s takes clients of the role '%s' only, not '%s'",
+           intake->config->name, welcome_role_name(intake->welcome.role), welcome_role_name(guest->hello.role));
+  refuse(intake, guest, NATIVE_E_ROLE, problem);
 }
 
 static void on_accepted(void *context, int fd, const struct peer *peer) {
@@ -238,14 +254,14 @@ static void on_accepted(void *context, int fd, const struct peer *peer) {
 
 static void on_refused(void *context) { ((struct intake *)context)->refused++; }
 
+/* The first that waits and may have the seat. */
 static void seat_next(struct intake *intake, struct seat *seat) {
-  if (intake->waiting_count == 0) {
-    return;
+  while (intake->waiting_count > 0 && seat_is_free(seat)) {
+    struct guest next = intake->waiting[0];
+    intake->waiting_count--;
+    memmove(intake->waiting, intake->waiting + 1, intake->waiting_count * sizeof *intake->waiting);
+    sit_down_or_refuse(intake, seat, &next);
   }
-  struct guest next = intake->waiting[0];
-  intake->waiting_count--;
-  memmove(intake->waiting, intake->waiting + 1, intake->waiting_count * sizeof *intake->waiting);
-  sit_down(intake, seat, &next);
 }
 
 /* Its session has other memory than the last client's, or none for now. */
@@ -259,7 +275,7 @@ static void on_renewed(void *context, struct seat *seat) {
     seat_next(intake, seat);
   }
   while (seats_left(intake) == 0 && intake->waiting_count > 0) { /* for nothing any more */
-    refuse(intake, &intake->waiting[--intake->waiting_count]);
+    refuse_one_more(intake, &intake->waiting[--intake->waiting_count]);
   }
 }
 
@@ -427,6 +443,7 @@ static void on_detached(struct intake *intake, struct seat *seat, const struct s
   departure_log(intake->config, event, seat->producer.pid, seat->producer.uid);
   departure_tell(intake->config, event, &seat->producer, seat->shares);
   seat->producer.fd = -1;
+  quota_release(&seat->charge);
   if (seat->shares) {
     seat_renew(seat);
   } else if (!intake->closed && intake->config->source.endpoint == CONFIG_SOCKET) {

@@ -9,12 +9,14 @@
 #define FRAMED_DAEMON_INTAKE_H
 
 #include "daemon/listener.h"
+#include "daemon/quota.h"
 #include "daemon/session.h"
 
 struct intake;
 
 struct intake_setup {
   uv_loop_t *loop;
+  struct quota *quota;          /* of all users */
   struct session_setup session; /* of each session, but for `index` and the lanes */
   struct lane **lanes;          /* one for each seat, */
   struct lane **sink_lanes;     /* and for its own sink, if it replies and that is on another one: else NULL */

@@ -114,6 +114,7 @@ static bool make_intake(struct pipeline *pipeline, struct gpu_device *device, bo
                   .gpu_timeout_ns = pipeline->setup.gpu_timeout_ns,
                   .device_completion = engine_completion(pipeline->setup.engine, pipeline->config->device),
                   .sink = pipeline->outlet ? outlet_sink(pipeline->outlet) : NULL},
+      .quota = pipeline->setup.quota,
       .lanes = pipeline->lanes,
       .sink_lanes = pipeline->sink_lanes,
       .inherits = inherits};

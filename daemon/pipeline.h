@@ -11,6 +11,7 @@
 #include "daemon/answer.h"
 #include "daemon/diagnosis.h"
 #include "daemon/engine.h"
+#include "daemon/quota.h"
 #include "daemon/session.h"
 #include "daemon/sink.h"
 
@@ -43,6 +44,7 @@ struct pipeline_setup {
   uv_loop_t *loop;
   struct mailbox *control;
   struct engine *engine;
+  struct quota *quota;
   int64_t gpu_timeout_ns;
   pipeline_listener *listener;
   void *context;

@@ -9,6 +9,7 @@
 
 #include "daemon/greeter.h"
 #include "daemon/loop.h"
+#include "daemon/quota.h"
 #include "daemon/session.h"
 
 struct seat;
@@ -24,7 +25,8 @@ struct seat_setup {
 struct seat {
   const struct seat_setup *setup; /* stays */
   struct session *session;
-  struct guest producer; /* fd -1: nobody */
+  struct guest producer;      /* fd -1: nobody */
+  struct quota_charge charge; /* to its user */
   bool idle, stopped;
   bool shares;              /* its producer sees its memory */
   bool renewing;            /* its memory, which a client that left may still see */

@@ -59,6 +59,7 @@ struct pipeline_setup server_pipeline_setup(struct server *server) {
   return (struct pipeline_setup){.loop = &server->loop,
                                  .control = &server->control,
                                  .engine = server->engine,
+                                 .quota = server->quota,
                                  .gpu_timeout_ns = server->config->gpu.timeout_ns,
                                  .listener = server_on_pipeline,
                                  .context = server};
@@ -94,6 +95,7 @@ void server_adopt(struct server *server, struct generation *generation) {
   generation->next = server->generation;
   server->generation = generation;
   server->config = generation->config;
+  quota_limit(server->quota, &server->config->limits);
 }
 
 void server_sweep(struct server *server) {
@@ -143,6 +145,7 @@ static void close_server(struct server *server) {
   free(server->pipelines);
   tracer_free(server->tracer);
   engine_close(server->engine);
+  quota_free(server->quota);
   listener_close(server->status_listener);
   listener_close(server->http_listener);
   if (server->loop_open && uv_loop_close(&server->loop) != 0) {
@@ -159,13 +162,17 @@ static void close_server(struct server *server) {
 enum exit_status server_run(const char *path, struct config *config) {
   struct server *server = calloc(1, sizeof *server);
   struct generation *generation = server ? generation_new(config) : NULL;
-  if (!generation) {
+  struct quota *quota = quota_new();
+  if (!generation || !quota) {
+    quota_free(quota);
+    free(generation); /* without what it would have taken */
     free(server);
     config_free(config);
     return EXIT_STATUS_INTERNAL;
   }
   log_open(config->log_level);
   server->path = path;
+  server->quota = quota;
   server->started = clock_now();
   server_adopt(server, generation);
   run(server);

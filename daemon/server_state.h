@@ -9,6 +9,7 @@
 #include "daemon/engine.h"
 #include "daemon/listener.h"
 #include "daemon/loop.h"
+#include "daemon/quota.h"
 #include "daemon/server.h"
 #include "daemon/status.h"
 
@@ -39,6 +40,7 @@ struct server {
   const struct config *config; /* of the newest generation */
   struct generation *generation;
   struct engine *engine;
+  struct quota *quota;
   struct pipeline **pipelines; /* in order of the configuration */
   unsigned pipeline_count;
   struct listener *status_listener, *http_listener;

@@ -147,6 +147,8 @@ struct trace_ring;
 struct trace_ring *session_trace(struct session *session, unsigned frames);
 void session_trace_end(struct session *session);
 
+/* Bytes of the inputs and outputs that it has now. */
+size_t session_memory(const struct session *session);
 /* Pinned host memory and slots' frame sizes that a session of this shape takes, in bytes; for --check. */
 size_t session_pinned_bytes(const struct config_pipeline *config, const struct gpu_chain *chain, size_t input_bytes);
 

@@ -169,6 +169,8 @@ struct session *session_free(struct session *session) {
   return NULL;
 }
 
+size_t session_memory(const struct session *session) { return session->inputs.bytes + session->outputs.bytes; }
+
 size_t session_pinned_bytes(const struct config_pipeline *config, const struct gpu_chain *chain, size_t input_bytes) {
   size_t output_bytes = 0;
   format_bytes(gpu_chain_output(chain), &output_bytes);

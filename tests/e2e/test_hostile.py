@@ -365,3 +365,55 @@ def test_a_seat_without_memory_comes_back_when_there_is_some(place):
                 return exchange(late, 1)
         wait_until(seated, "there is a place again")
         daemon.account(came=2, emitted=2)
+
+
+# -- limits ----------------------------------------------------------------------------------------------------------------------
+
+
+def refusal(path, kind=Shared):
+    with pytest.raises(Refused) as refused:
+        kind(path, BOTH)
+    return refused.value.code, str(refused.value)
+
+
+def test_one_user_has_so_many_sessions_over_all_pipelines(place):
+    entries = {"cam0": replying(clients=2), "cam1": replying(clients=2)}
+    with Daemon(place, entries, limits={"sessions_per_user": 3}) as daemon:
+        paths = [daemon.path(name, "source") for name in ("cam0", "cam0", "cam1", "cam1")]
+        with Shared(paths[0]) as first, Shared(paths[1]) as second, Native(paths[2], BOTH):
+            code, sentence = refusal(paths[3])
+            assert code == native.E_QUOTA and f"user {os.geteuid()} already has its 3 sessions" in sentence
+            assert daemon.view("cam1")["refused"] == 1
+            if os.geteuid() == 0:
+                os.chmod(place, 0o755)
+                as_nobody(lambda: exchange(Shared(paths[3]), 0))
+            second.close()
+            wait_until(lambda: daemon.view("cam0")["sessions"] == 1, "one has left")
+            with Shared(paths[3]) as late:
+                exchange(late, 0)
+                exchange(first, 0)
+                daemon.write(entries, limits={"sessions_per_user": 1})  # takes nothing away
+                daemon.command("/v1/reload")
+                exchange(late, 1)
+                assert refusal(paths[1], Native)[0] == native.E_QUOTA
+        daemon.quiet()
+
+
+def test_one_user_has_so_much_memory(place):
+    """Two slots of one page for input and output each are 16 KiB a session."""
+    with Daemon(place, {"cam0": replying(clients=3)}, limits={"memory_per_user": "40KiB"}) as daemon:
+        path = daemon.path("cam0", "source")
+        with Shared(path), Shared(path):
+            code, sentence = refusal(path)
+            assert code == native.E_QUOTA and "would take 49152 bytes, more than its 40KiB" in sentence
+        wait_until(lambda: daemon.view("cam0")["sessions"] == 0, "they have left")
+        with Shared(path) as client:
+            exchange(client, 0)
+
+
+def test_a_raw_client_over_the_limit_is_told_in_a_line(place):
+    with Daemon(place, {"cam0": pipeline(GRAY), "cam1": pipeline(GRAY)}, limits={"sessions_per_user": 1}) as daemon:
+        with daemon.producer("cam0"):
+            daemon.wait_view("it is there", lambda view: view["sessions"] == 1)
+            with Client(daemon.path("cam1", "source")) as second:
+                assert second.rest() == f"framed: user {os.geteuid()} already has its 1 session\n".encode()

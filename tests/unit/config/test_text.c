@@ -7,6 +7,7 @@
 static const char *const rich =
     "log: {level: warning}\nlanes: 4\ndrain_timeout: 90s\nstatus: {socket: ./s, http: 127.0.0.1:9464}\n"
     "gpu: {backend: cpu, device: 1, timeout: 1500ms}\n"
+    "limits: {sessions_per_user: 3, memory_per_user: 1.5GiB}\n"
     "pipelines:\n"
     "  cam0:\n"
     "    source: {socket: /run/a b.sock, format: {pixels: gray, width: 640, height: 480}, owner: 0, group: 5,\n"
@@ -22,6 +23,7 @@ static const char *const rich =
 static const char *const canonical =
     "log:\n  level: warning\nlanes: 4\ndrain_timeout: 90s\nstatus:\n  socket: \"./s\"\n  http: \"127.0.0.1:9464\"\n"
     "gpu:\n  backend: cpu\n  device: 1\n  timeout: 1500ms\n"
+    "limits: {sessions_per_user: 3, memory_per_user: 1536MiB}\n"
     "pipelines:\n"
     "  cam0:\n"
     "    device: 1\n"

@@ -57,6 +57,38 @@ START_TEST(unknown_unit_is_pointed_at) {
 }
 END_TEST
 
+static const struct {
+  const char *text;
+  enum units_result result;
+  int64_t bytes;
+} sizes[] = {
+    {"0B", UNITS_OK, 0},
+    {"64MiB", UNITS_OK, 64 << 20},
+    {"1.5 GiB", UNITS_OK, INT64_C(3) << 29},
+    {"2KiB", UNITS_OK, 2048},
+    {"8388607TiB", UNITS_OK, INT64_C(8388607) << 40},
+    {"8388608TiB", UNITS_TOO_LARGE, 0},
+    {"64", UNITS_NO_UNIT, 0},
+    {"64MB", UNITS_UNKNOWN_UNIT, 0},
+    {"64mib", UNITS_UNKNOWN_UNIT, 0},
+    {"50ms", UNITS_UNKNOWN_UNIT, 0},
+    {"MiB", UNITS_MALFORMED, 0},
+    {"-1MiB", UNITS_MALFORMED, 0},
+};
+
+START_TEST(size_is_read) {
+  int64_t bytes = -1;
+  const char *unit;
+  ck_assert_int_eq(units_size(sizes[_i].text, &bytes, &unit), sizes[_i].result);
+  if (sizes[_i].result == UNITS_OK) {
+    char text[UNITS_TEXT];
+    ck_assert_int_eq(bytes, sizes[_i].bytes);
+    ck_assert_int_eq(units_size(units_describe_size(bytes, text), &bytes, &unit), UNITS_OK);
+    ck_assert_int_eq(bytes, sizes[_i].bytes);
+  }
+}
+END_TEST
+
 START_TEST(duration_survives_its_description) {
   static const int64_t values[] = {
       0,          1,           999,         1000,          1500,          200000,        50000000,
@@ -77,6 +109,8 @@ START_TEST(description_takes_the_largest_unit) {
   ck_assert_str_eq(units_describe_duration(1500000, text), "1500us");
   ck_assert_str_eq(units_describe_duration(90000000000, text), "90s");
   ck_assert_str_eq(units_describe_duration(7200000000000, text), "2h");
+  ck_assert_str_eq(units_describe_size(0, text), "0B");
+  ck_assert_str_eq(units_describe_size(INT64_C(3) << 29, text), "1536MiB");
 }
 END_TEST
 
@@ -145,6 +179,7 @@ Suite *units_suite(void) {
   TCase *both = tcase_create("both ways");
   tcase_add_loop_test(both, duration_is_read, 0, sizeof durations / sizeof durations[0]);
   tcase_add_test(both, unknown_unit_is_pointed_at);
+  tcase_add_loop_test(both, size_is_read, 0, sizeof sizes / sizeof sizes[0]);
   tcase_add_test(both, duration_survives_its_description);
   tcase_add_test(both, description_takes_the_largest_unit);
   tcase_add_loop_test(both, number_is_read, 0, sizeof numbers / sizeof numbers[0]);
