@@ -100,11 +100,11 @@ objects = $(addprefix $(out)/obj/,$(addsuffix .o,$(1)))
 config_objects := $(call objects,$(config_sources))
 gpu_objects    := $(call objects,$(gpu_sources) $(cuda_kernels))
 daemon_objects := $(call objects,$(daemon_sources))
-framectl_objects := $(call objects,$(wildcard tools/framectl/*.c))
 # libframed is linked into other people's programs: position-independent, and nothing to be seen but the API.
 client_objects := $(call objects,$(filter-out tools/client/example.c,$(wildcard tools/client/*.c)))
 client_soname  := libframed.so.0
 $(out)/obj/tools/client/%.o: private flags += -fPIC -fvisibility=hidden -Itools/client
+framectl_objects := $(call objects,$(wildcard tools/framectl/*.c)) $(client_objects)
 # The daemon's names and arithmetic that its tools use too.
 shared_objects := $(call objects,daemon/ledger.c daemon/overlap.c config/units.c)
 # Besides its own files, what framebench shares with framectl and the daemon.

@@ -19,7 +19,7 @@ _framectl() {
     esac
   done
   case $command in
-    "") mapfile -t COMPREPLY < <(compgen -W "status metrics top reload drain pause resume check push pull trace plan doctor -s --json --frames --force --help --version" -- "$word") ;;
+    "") mapfile -t COMPREPLY < <(compgen -W "status metrics top reload drain pause resume check push pull trace plan doctor -s --json --frames --shm --force --help --version" -- "$word") ;;
     plan)
       if [[ $before == --from ]]; then
         mapfile -t COMPREPLY < <(compgen -W "$(_framectl_pipelines "${socket[@]}")" -- "$word")

@@ -26,6 +26,7 @@ _framectl() {
     '--slots[plan\: number of slots]:number' \
     '--chunks[plan\: pieces that the work is cut into]:number' \
     '--from[plan\: pipeline whose measured times are taken]:pipeline:_framectl_pipelines' \
+    '--shm[push, pull\: in shared memory, on native pipelines]' \
     '--force[push, pull\: also with a terminal]' \
     '(- *)--help[print a summary]' \
     '(- *)--version[print the version]' \

@@ -190,6 +190,44 @@ def test_binary_data_stays_off_terminals(place):
                 assert terminal.ends() == 64
 
 
+@pytest.mark.parametrize("options", [(), ("--shm",)])
+def test_push_on_native_pipelines_carries_every_byte(place, options):
+    frames = np.random.default_rng(9).integers(0, 256, (400, SIZE), np.uint8)
+    entry = pipeline(FORMAT, stages=[{"affine": {"scale": -1, "offset": 255}}], source={"protocol": "native"},
+                     sink={"reply": True, "protocol": "native"})
+    with Daemon(place, {"cam0": entry}) as daemon:
+        done = framectl(place, "push", "cam0", *options, input=frames.tobytes())
+        assert done.returncode == 0, done.stderr
+        assert done.stdout == (255 - frames).tobytes()
+        assert (b"400 frames through shared memory" in done.stderr) == bool(options), done.stderr
+        done = framectl(place, "push", "cam0", *options, input=frames.tobytes()[:SIZE + 10])
+        assert done.returncode == 0 and len(done.stdout) == SIZE, done
+        assert b"standard input ended after 10 of %d bytes" % SIZE in done.stderr, done
+        daemon.account(came=401, emitted=401)
+
+
+@pytest.mark.parametrize("options", [(), ("--shm",)])
+def test_push_and_pull_on_native_sockets(place, options):
+    frames = np.random.default_rng(9).integers(0, 256, (50, SIZE), np.uint8)
+    with Daemon(place, {"cam0": pipeline(FORMAT, source={"protocol": "native"}, sink={"protocol": "native"})}) as daemon:
+        command = [FRAMECTL, "-s", daemon.socket, "pull", "cam0", "--frames", "50", *options]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment()) as pull:
+            daemon.wait_view("it pulls", lambda view: view["readers"] == 1)
+            done = framectl(place, "push", "cam0", *options, input=frames.tobytes())
+            assert done.returncode == 0, done.stderr
+            results, said = pull.communicate(timeout=limit(20))
+            assert pull.returncode == 0 and results == frames.tobytes(), said
+            assert b"pulled" in said and b"50 frames" in said, said
+        daemon.account(came=50, emitted=50)
+
+
+def test_push_says_that_a_pipeline_has_no_shared_memory(place):
+    with Daemon(place, {"cam0": pipeline(FORMAT)}) as daemon:
+        done = framectl(place, "push", "--shm", "cam0", input=b"")
+        assert done.returncode == 1 and b"cam0 speaks raw there, which has no shared memory" in done.stderr, done
+        daemon.account(came=0)
+
+
 def test_push_that_is_refused_says_why(place):
     with Daemon(place, {"cam0": pipeline(FORMAT)}) as daemon:
         with daemon.producer():

@@ -24,6 +24,7 @@ struct invocation {
   const char *operand;            /* a pipeline's name or a file; NULL: none */
   bool json;                      /* print JSON */
   bool colour;                    /* standard output is a terminal that shows colours */
+  bool shared;                    /* native frames in shared memory */
   bool force;                     /* binary data to a terminal */
   uint64_t frames;                /* stop after that many; 0: go on, or as many as the command thinks fit */
   const char *output;             /* a file for the result; NULL: the command's usual one */

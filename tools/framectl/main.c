@@ -16,6 +16,7 @@
 enum option_id {
   OPTION_JSON,
   OPTION_FORCE,
+  OPTION_SHM,
   OPTION_FRAMES,
   OPTION_OUTPUT,
   OPTION_SECONDS,
@@ -30,6 +31,7 @@ static const struct {
 } option_table[OPTION_COUNT] = {
     [OPTION_JSON] = {"json", NULL},
     [OPTION_FORCE] = {"force", NULL},
+    [OPTION_SHM] = {"shm", NULL},
     [OPTION_FRAMES] = {"frames", "N"},
     [OPTION_OUTPUT] = {"output", "FILE"},
     [OPTION_SECONDS] = {"seconds", "N"},
@@ -74,14 +76,17 @@ static const struct command {
     {"check", "[FILE]", 0, "check a configuration file without using it",
      "Runs `framed --check` on FILE (default: framed's own), and exits as that does: 0 if the file is valid, 78 if not.",
      command_check},
-    {"push", "PIPELINE", TAKES(OPTION_FORCE), "send frames from standard input to a pipeline",
+    {"push", "PIPELINE", TAKES(OPTION_FORCE) | TAKES(OPTION_SHM), "send frames from standard input to a pipeline",
      "Copies standard input to the pipeline's source socket and waits where the pipeline pushes back. If its sink is\n"
      "`reply`, writes the results to standard output. Says on standard error how much it was.\n"
+     "  --shm          with `protocol: native`: in memory shared with the daemon, if it lends some\n"
      "  --force        also with a terminal in place of a file or pipe",
      command_push},
-    {"pull", "PIPELINE", TAKES(OPTION_FORCE) | TAKES(OPTION_FRAMES), "write a pipeline's results to standard output",
+    {"pull", "PIPELINE", TAKES(OPTION_FORCE) | TAKES(OPTION_FRAMES) | TAKES(OPTION_SHM),
+     "write a pipeline's results to standard output",
      "Reads from the pipeline's sink socket until it ends. Says on standard error how much it was.\n"
      "  --frames N     stop after N whole results\n"
+     "  --shm          with `protocol: native`: in memory shared with the daemon, if it lends some\n"
      "  --force        also to a terminal",
      command_pull},
     {"trace", NULL, TAKES(OPTION_OUTPUT) | TAKES(OPTION_SECONDS), "record when each frame was where, for a trace viewer",
@@ -186,6 +191,9 @@ static bool take_command_option(enum option_id option, struct command_line *line
   switch (option) {
   case OPTION_JSON:
     line->invocation.json = true;
+    return true;
+  case OPTION_SHM:
+    line->invocation.shared = true;
     return true;
   case OPTION_FORCE:
     line->invocation.force = true;

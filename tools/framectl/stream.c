@@ -14,6 +14,7 @@
 #include "tools/framectl/command.h"
 #include "tools/framectl/daemon.h"
 #include "tools/framectl/http.h"
+#include "tools/framectl/native.h"
 #include "tools/framectl/relay.h"
 #include "tools/framectl/text.h"
 #include "tools/framectl/view.h"
@@ -96,6 +97,16 @@ static bool report_sentence(const struct transfer *transfer, const char *text, s
   return problem_set(problem, EXIT_STATUS_REFUSED, remedy, "%.*s", (int)strcspn(text + 8, "\n"), text + 8);
 }
 
+/* Producers of `auto` are native ones if they want to be. */
+static bool is_native(const struct end_view *end, bool shared) {
+  return strcmp(end->protocol, "native") == 0 || (shared && strcmp(end->protocol, "auto") == 0);
+}
+
+static bool refuse_shared(const struct transfer *transfer, const struct end_view *end, struct problem *problem) {
+  return problem_set(problem, EXIT_STATUS_REFUSED, "give it `protocol: native` in the configuration, or leave out --shm",
+                     "%s speaks %s there, which has no shared memory", transfer->name, end->protocol);
+}
+
 /* -- push ---------------------------------------------------------------------------------------------------------- */
 
 static bool judge_push(const struct transfer *transfer, const struct relay *in, const struct relay *out,
@@ -143,6 +154,14 @@ static bool push_to(const struct transfer *transfer, const struct invocation *in
   if (!refuse_terminal(STDIN_FILENO, invocation, problem) ||
       (transfer->sink.reply && !refuse_terminal(STDOUT_FILENO, invocation, problem))) {
     return false;
+  }
+  if (is_native(&transfer->source, invocation->shared)) {
+    const struct native_transfer native = {transfer->name, transfer->source.socket, transfer->sink.reply, invocation->shared,
+                                           0};
+    return native_push(&native, problem);
+  }
+  if (invocation->shared) {
+    return refuse_shared(transfer, &transfer->source, problem);
   }
   int fd = connect_end(transfer, "source", transfer->source.socket, problem);
   if (fd < 0) {
@@ -242,6 +261,14 @@ static bool pull_from(const struct transfer *transfer, const struct invocation *
   }
   if (!refuse_terminal(STDOUT_FILENO, invocation, problem)) {
     return false;
+  }
+  if (is_native(&transfer->sink, invocation->shared)) {
+    const struct native_transfer native = {transfer->name, transfer->sink.socket, false, invocation->shared,
+                                           invocation->frames};
+    return native_pull(&native, problem);
+  }
+  if (invocation->shared) {
+    return refuse_shared(transfer, &transfer->sink, problem);
   }
   int fd = connect_end(transfer, "sink", transfer->sink.socket, problem);
   if (fd < 0) {
