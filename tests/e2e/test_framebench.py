@@ -116,7 +116,7 @@ def test_report_collects_what_framed_is_held_to(place):
 def test_measure_writes_a_folder_that_report_reads(place):
     script = pathlib.Path(__file__).resolve().parents[2] / "tools/framebench/measure.sh"
     script = script if script.exists() else script.parents[2] / "measure.sh"
-    done = subprocess.run([script, place / "results", *QUICK], capture_output=True, text=True, timeout=limit(50), check=False,
+    done = subprocess.run([script, place / "results", *QUICK], capture_output=True, text=True, timeout=limit(120), check=False,
                           env=environment({"PROGRAMS": str(FRAMEBENCH.parent)}))
     # PyTorch is not everywhere, and valgrind runs nothing with ASan in it; what needs them is left out, and said.
     may_lack = {"peers", "instructions"} if b"__asan_init" in FRAMEBENCH.read_bytes() else {"peers"}
