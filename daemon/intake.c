@@ -206,6 +206,7 @@ static void sit_down(struct intake *intake, struct seat *seat, const struct gues
   if (producer->native) {
     guest_welcome(producer, &intake->welcome, NULL, 0);
   }
+  seat->used = true;
   session_attach(seat->session, producer->fd, protocol_of(intake, producer));
 }
 
@@ -219,9 +220,20 @@ static void sit_down_or_refuse(struct intake *intake, struct seat *seat, const s
   }
 }
 
+/* The producer waits, before all others, until the seat has memory that nobody has used. */
+static void wait_for_memory(struct intake *intake, struct seat *seat, const struct guest *producer) {
+  assert(intake->waiting_count < MOST_WAITING);
+  memmove(intake->waiting + 1, intake->waiting, intake->waiting_count * sizeof *intake->waiting);
+  intake->waiting[0] = *producer;
+  intake->waiting_count++;
+  seat_renew(seat);
+}
+
 static void seat_or_refuse(struct intake *intake, const struct guest *producer) {
   struct seat *seat = free_seat(intake);
-  if (seat) {
+  if (seat && seat_must_renew(seat, producer) && intake->waiting_count < MOST_WAITING) {
+    wait_for_memory(intake, seat, producer);
+  } else if (seat && !seat_must_renew(seat, producer)) {
     sit_down_or_refuse(intake, seat, producer);
   } else if (intake->waiting_count < MOST_WAITING && live_producers(intake) < seats_left(intake)) {
     intake->waiting[intake->waiting_count++] = *producer;
@@ -260,7 +272,11 @@ static void seat_next(struct intake *intake, struct seat *seat) {
     struct guest next = intake->waiting[0];
     intake->waiting_count--;
     memmove(intake->waiting, intake->waiting + 1, intake->waiting_count * sizeof *intake->waiting);
-    sit_down_or_refuse(intake, seat, &next);
+    if (seat_must_renew(seat, &next)) {
+      wait_for_memory(intake, seat, &next);
+    } else {
+      sit_down_or_refuse(intake, seat, &next);
+    }
   }
 }
 

@@ -6,6 +6,10 @@
 
 bool seat_is_free(const struct seat *seat) { return seat->producer.fd < 0 && !seat->renewing && !seat->lost; }
 
+bool seat_must_renew(const struct seat *seat, const struct guest *producer) {
+  return seat->used && producer->native && producer->hello.transport == NATIVE_SHARED;
+}
+
 /* -- lending it ---------------------------------------------------------------------------------------------------- */
 
 bool seat_share(struct seat *seat, const struct native_welcome *welcome) {
@@ -52,6 +56,7 @@ static void on_worked(void *context) {
   }
   seat->renewing = false;
   seat->lost = !seat->renewed;
+  seat->used = seat->lost;
   if (seat->lost && !seat->closed && !seat->again) {
     seat->again = loop_timer_new(seat->setup->loop, try_again, seat);
   }

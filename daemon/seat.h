@@ -29,6 +29,7 @@ struct seat {
   struct quota_charge charge; /* to its user */
   bool idle, stopped;
   bool shares;              /* its producer sees its memory */
+  bool used;                /* there are frames of earlier producers in its memory */
   bool renewing;            /* its memory, which a client that left may still see */
   bool closed;              /* nothing is tried again */
   bool lost;                /* that failed, and nobody can be seated here until it is done */
@@ -39,12 +40,15 @@ struct seat {
 
 bool seat_is_free(const struct seat *seat);
 
+/* Whether this producer wants memory that has others' frames in it: it needs seat_renew() before it sits down. */
+bool seat_must_renew(const struct seat *seat, const struct guest *producer);
+
 /* Lends the session's memory to the seat's producer, if that asked for it, and welcomes it with its descriptors. False: it
  * gets the stream transport instead, and was not welcomed yet. `welcome` is as for that transport. */
 bool seat_share(struct seat *seat, const struct native_welcome *welcome);
 
-/* Gets a seat other memory once its client has left, unless nobody comes any more. Until that is done the session may be held,
- * resumed and stopped, but nothing else. */
+/* Gets a seat other memory once its producer has left, unless nobody comes any more. Until that is done the session may be
+ * held, resumed and stopped, but nothing else. */
 void seat_renew(struct seat *seat);
 /* Tries nothing again; what is under way goes on. Idempotent. */
 void seat_close(struct seat *seat);

@@ -30,7 +30,13 @@ static bool drop_all(struct session *session, enum slot_state state, enum fate f
   return moved;
 }
 
-/* A frame waits for a slot that only slow readers hold. */
+/* Whether a client may be lent the memory, now or later. */
+static bool lends(const struct session *session) {
+  enum config_protocol protocol = session->setup.config->source.protocol;
+  return protocol == CONFIG_PROTOCOL_NATIVE || protocol == CONFIG_PROTOCOL_AUTO;
+}
+
+/* A frame waits for a slot that only slow readers hold, or the next producer does. */
 static bool wants_slot(const struct session *session) {
   const struct slot_ring *ring = &session->road.ring;
   if (slot_count(ring, SLOT_EMITTING) == 0) {
@@ -38,7 +44,7 @@ static bool wants_slot(const struct session *session) {
   }
   bool to_dispatch = slot_count(ring, SLOT_READY) > 0 && road_taken(&session->road) >= session->road.depth;
   bool to_fill = slot_count(ring, SLOT_FREE) == 0 && source_waits(&session->source) && !session->fill.held;
-  return to_dispatch || to_fill;
+  return to_dispatch || to_fill || (session->source.state == SOURCE_ENDED && lends(session));
 }
 
 static bool emit(struct session *session, int64_t now) {
@@ -185,16 +191,21 @@ void session_tick(struct runner *runner, int64_t now) {
 
 /* -- ends ---------------------------------------------------------------------------------------------------------- */
 
-/* Nothing of a client's memory is in use any more. */
+/* Nothing of what the session may lend is in use any more. */
+static bool is_empty(const struct session *session) {
+  return slot_count(&session->road.ring, SLOT_FREE) == session->road.ring.count || session->road.device_dead;
+}
+
 static bool finish_sharing(struct session *session) {
   if (session->is_reply && !session->client_gone) {
     session->client_gone = true; /* without its connection it takes nothing */
     lane_schedule(&session->runner);
   }
-  return slot_count(&session->road.ring, SLOT_FREE) == session->road.ring.count || session->road.device_dead;
+  return is_empty(session);
 }
 
-/* The producer ended: its descriptor goes back, with `reply` when it got its last result. */
+/* The producer ended: its descriptor goes back, with `reply` when it got its last result. Where memory is lent, frames do not
+ * outlive their producer: the next one may have all slots. */
 static void finish_source(struct session *session) {
   if (session->source.state != SOURCE_ENDED || (session->shares && !finish_sharing(session))) {
     return;
@@ -206,6 +217,9 @@ static void finish_source(struct session *session) {
     if (!session_detach_client(session)) {
       return; /* there will be a turn when it is */
     }
+  }
+  if (lends(session) && !is_empty(session)) {
+    return;
   }
   source_close(&session->source);
 }

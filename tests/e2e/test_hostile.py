@@ -367,6 +367,48 @@ def test_a_seat_without_memory_comes_back_when_there_is_some(place):
         daemon.account(came=2, emitted=2)
 
 
+# -- after another producer --------------------------------------------------------------------------------------------------------
+
+
+def test_memory_is_lent_without_the_frames_of_a_producer_before(place):
+    """Frames that came over a socket wait for a reader when the next producer comes, and asks for the memory they lie in."""
+    entry = pipeline(GRAY, stages=[INVERT], source={"protocol": "native"}, sink={"overload": "block"})
+    with Daemon(place, {"cam0": entry}, lanes=1) as daemon:
+        with Native(daemon.path("cam0", "source"), native.PRODUCER) as first:
+            for n in range(2):
+                first.send_frame(b"s" * SIZE)
+            daemon.wait_view("they came", lambda view: view["frames"]["in"] == 2)
+
+        def come():
+            with Shared(daemon.path("cam0", "source"), native.PRODUCER) as second:
+                seen = second.input[:], second.output[:]
+                for slot in range(2):
+                    second.submit(slot, b"t" * SIZE)
+                for _ in range(2):
+                    second.completion()
+                    second.take()
+                return seen
+        coming = Background(come)
+        with daemon.reader() as reader:
+            assert reader.read(4 * SIZE) == (b"s" * 2 * SIZE + b"t" * 2 * SIZE).translate(INVERTED)
+        for memory in coming.join():
+            assert b"s" not in memory and b"s".translate(INVERTED) not in memory
+        daemon.account(came=4, emitted=4)
+
+
+def test_a_reader_that_stalls_keeps_nobody_from_the_memory(place):
+    large = {"dtype": "uint8", "shape": [1 << 20]}
+    entry = pipeline(large, source={"protocol": "native"}, sink={"overload": "drop"}, slots=3)
+    with Daemon(place, {"cam0": entry}, lanes=1) as daemon, daemon.reader(buffer=4096):
+        for _ in range(3):
+            with Native(daemon.path("cam0", "source"), native.PRODUCER) as first:
+                first.send_frame(bytes(1 << 20))
+            with Shared(daemon.path("cam0", "source"), native.PRODUCER) as second:
+                second.submit(0)
+                second.completion()
+        daemon.leaves_frames = True
+
+
 # -- limits ----------------------------------------------------------------------------------------------------------------------
 
 
