@@ -15,6 +15,7 @@ CUDA    ?= $(patsubst %/bin/nvcc,%,$(NVCC))
 PYTHON  ?= /usr/bin/python3
 PREFIX  ?= /usr/local
 SYSCONFDIR ?= /etc
+LIBFOLDER ?= lib
 DESTDIR ?=
 export PYTHON NVCC
 # Tests find promtool there, if tools/setup.sh had to fetch it.
@@ -55,7 +56,7 @@ $(error unknown VARIANT '$(VARIANT)': one of release check asan tsan coverage fu
 endif
 
 # Targets that install what is missing, or need nothing, come first; everything else needs the headers.
-needs_nothing := help setup clean check check-gpu bench demo lint coverage fuzz portable uninstall
+needs_nothing := help setup clean check check-gpu bench demo lint coverage fuzz portable uninstall deb
 packages := $(shell pkg-config --cflags $(libraries) $(ncurses) 2>/dev/null || echo missing)
 ifeq ($(lastword $(packages)),missing)
 ifneq ($(filter-out $(needs_nothing),$(or $(MAKECMDGOALS),all)),)
@@ -113,7 +114,7 @@ framebench_objects := $(call objects,$(framebench_sources) $(addprefix tools/fra
 
 # -- programs ----------------------------------------------------------------------------------------------------
 .PHONY: all help setup programs unit unit-programs e2e check demo lint coverage fuzz fuzz-programs install uninstall portable \
-        check-gpu bench bench-instructions clean FORCE
+        deb check-gpu bench bench-instructions clean FORCE
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
 .SECONDARY:
@@ -353,8 +354,8 @@ installed_files := build/framed:bin/framed:755 build/framectl:bin/framectl:755 b
   $(filled)/framebench.1.gz:share/man/man1/framebench.1.gz:644 \
   $(filled)/framed.yaml.5.gz:share/man/man5/framed.yaml.5.gz:644 \
   $(filled)/framed-protocol.7.gz:share/man/man7/framed-protocol.7.gz:644 \
-  build/$(client_soname):lib/$(client_soname):755 build/libframed.a:lib/libframed.a:644 \
-  tools/client/framed.h:include/framed.h:644 $(filled)/framed.pc:lib/pkgconfig/framed.pc:644 \
+  build/$(client_soname):$(LIBFOLDER)/$(client_soname):644 build/libframed.a:$(LIBFOLDER)/libframed.a:644 \
+  tools/client/framed.h:include/framed.h:644 $(filled)/framed.pc:$(LIBFOLDER)/pkgconfig/framed.pc:644 \
   tools/client/example.c:share/doc/framed/examples/example.c:644 $(filled)/libframed.3.gz:share/man/man3/libframed.3.gz:644 \
   $(filled)/framed_connect.3.gz:share/man/man3/framed_connect.3.gz:644 \
   $(foreach call,$(client_calls),$(filled)/calls/$(call).3.gz:share/man/man3/$(call).3.gz:644) \
@@ -367,13 +368,15 @@ installed_files := build/framed:bin/framed:755 build/framectl:bin/framectl:755 b
   packaging/grafana/framed.json:share/framed/grafana/framed.json:644 \
   packaging/prometheus/framed.rules.yml:share/framed/prometheus/framed.rules.yml:644 \
   $(foreach file,$(wildcard config/examples/*.yaml),$(file):share/doc/framed/examples/$(notdir $(file)):644)
+# The link by which a linker finds the library.
+library_link := $(DESTDIR)$(PREFIX)/$(LIBFOLDER)/libframed.so
 part = $(word $(2),$(subst :, ,$(1)))
 configuration := $(DESTDIR)$(SYSCONFDIR)/framed/framed.yaml
 
 install: programs $(filter $(filled)/%,$(foreach file,$(installed_files),$(call part,$(file),1))) ## installs to DESTDIR, PREFIX (/usr/local) and SYSCONFDIR (/etc); keeps an existing configuration
 	@$(foreach file,$(installed_files),install -D -m $(call part,$(file),3) $(call part,$(file),1) \
 	  '$(DESTDIR)$(PREFIX)/$(call part,$(file),2)' &&) true
-	@ln -sf $(client_soname) '$(DESTDIR)$(PREFIX)/lib/libframed.so'
+	@ln -sf $(client_soname) '$(library_link)'
 	@install -d '$(dir $(configuration))conf.d'
 	@test -e '$(configuration)' || install -m 644 config/framed.yaml '$(configuration)'
 	@test -n '$(DESTDIR)' || ldconfig || true
@@ -381,7 +384,7 @@ install: programs $(filter $(filled)/%,$(foreach file,$(installed_files),$(call 
 	@echo "installed. Next: edit $(SYSCONFDIR)/framed/framed.yaml, then: systemctl daemon-reload && systemctl enable --now framed"
 
 uninstall: ## removes what install put there, but not the configuration
-	@rm -f '$(DESTDIR)$(PREFIX)/lib/libframed.so' $(foreach file,$(installed_files),'$(DESTDIR)$(PREFIX)/$(call part,$(file),2)')
+	@rm -f '$(library_link)' $(foreach file,$(installed_files),'$(DESTDIR)$(PREFIX)/$(call part,$(file),2)')
 
 $(filled)/framed.service: packaging/systemd/framed.service.in FORCE
 	@mkdir -p $(@D)
@@ -399,7 +402,7 @@ $(filled)/framed.yaml.5.gz: packaging/man/framed.yaml.5 build/framed
 
 $(filled)/framed.pc: packaging/framed.pc.in FORCE
 	@mkdir -p $(@D)
-	@sed 's,@PREFIX@,$(PREFIX),; s,@VERSION@,$(VERSION),' $< > $@
+	@sed 's,@PREFIX@,$(PREFIX),; s,@LIBFOLDER@,$(LIBFOLDER),; s,@VERSION@,$(VERSION),' $< > $@
 
 # Backslashes are for roff to keep.
 $(filled)/libframed.3.gz: packaging/man/libframed.3 tools/client/example.c
@@ -414,6 +417,20 @@ $(filled)/calls/%.3.gz:
 $(filled)/%.gz: packaging/man/%
 	@mkdir -p $(@D)
 	@sed 's/@VERSION@/$(VERSION)/' $< | gzip -9n > $@
+
+# -- Debian packages ------------------------------------------------------------------------------------------------
+# debhelper wants debian/ in its working folder, and writes beside that folder.
+deb: ## builds the Debian packages framed, libframed0 and libframed-dev into build/deb/
+	@tools/setup.sh build deb
+	@+$(MAKE) --no-print-directory programs
+	@test "$$(dpkg-parsechangelog -l packaging/debian/changelog -S Version)" = $(VERSION) || \
+	 { echo "packaging/debian/changelog is not about version $(VERSION)" >&2; exit 1; }
+	@rm -rf build/deb
+	@mkdir -p build/deb/framed
+	@cp -r packaging/debian build/deb/framed/debian
+	@cd build/deb/framed && FRAMED_BACKENDS='$(if $(with_cuda),both,the CPU backend alone)' \
+	 dpkg-buildpackage -b -us -uc >../log 2>&1 || { tail -n 30 ../log >&2; exit 1; }
+	@ls build/deb/*.deb
 
 # -- a folder that runs elsewhere -------------------------------------------------------------------------------------
 portable: ## makes build/portable/, which runs on another x86-64 Linux without installing anything

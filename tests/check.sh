@@ -64,6 +64,8 @@ mapfile -t targets < <(find tests/fuzz -name 'fuzz_*.c' -printf '%f\n' | sed 's/
 $steady tests/fuzz/run.sh "${targets[@]}"
 step "systemd"
 tests/systemd/run.sh
+step "packages"
+tests/packaging/run.sh
 step "unit tests"
 "${make[@]}" NO_CUDA=1 VARIANT=check unit
 step "end-to-end tests"

@@ -34,7 +34,8 @@ for file in usr/bin/framed usr/bin/framectl usr/lib/systemd/system/framed.servic
   usr/share/man/man1/framectl.1.gz usr/share/man/man5/framed.yaml.5.gz usr/share/man/man7/framed-protocol.7.gz \
   usr/share/bash-completion/completions/framectl \
   usr/share/zsh/site-functions/_framectl usr/share/framed/grafana/framed.json \
-  usr/share/framed/prometheus/framed.rules.yml usr/share/doc/framed/examples/many-clients.yaml usr/share/doc/framed/framed.yaml etc/framed/framed.yaml; do
+  usr/share/framed/prometheus/framed.rules.yml usr/lib/libframed.a usr/lib/libframed.so usr/lib/pkgconfig/framed.pc \
+  usr/include/framed.h usr/share/doc/framed/examples/many-clients.yaml usr/share/doc/framed/framed.yaml etc/framed/framed.yaml; do
   [ -s "$root/$file" ] || fail "$file is not installed"
 done
 if grep -rIl '@[A-Z]*@' "$root"; then fail "placeholders are left in the files above"; fi

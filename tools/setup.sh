@@ -1,7 +1,7 @@
 #!/bin/sh
 # Installs what is missing to build, demonstrate and test framed, on Debian 12 and Ubuntu 22.04 or later.
 #
-#   tools/setup.sh [build] [demo] [check] [lint]     default: all of them
+#   tools/setup.sh [build] [demo] [check] [lint] [deb]     default: all but deb
 #   tools/setup.sh backend                           only says which GPU backends this machine can build
 #
 # Says what it installs, and nothing if nothing is missing; what apt-get says goes to build/setup.log. Uses sudo where it
@@ -59,6 +59,8 @@ need_check() {
   need gstreamer1.0-plugins-base gst-inspect-1.0 videotestsrc
   need gstreamer1.0-plugins-good gst-inspect-1.0 y4menc
   need systemd command -v systemd-analyze
+  need lintian command -v lintian
+  need_deb
 }
 
 need_lint() {
@@ -67,6 +69,11 @@ need_lint() {
   need clang-tidy command -v clang-tidy
   need shellcheck command -v shellcheck
   need gcovr command -v gcovr
+}
+
+need_deb() {
+  need dpkg-dev command -v dpkg-buildpackage
+  need debhelper command -v dh
 }
 
 as_root() {
@@ -147,7 +154,7 @@ find_missing() {
 [ $# -gt 0 ] || set -- build demo check lint
 for part in "$@"; do
   case $part in
-    build | demo | check | lint) ;;
+    build | demo | check | lint | deb) ;;
     backend) say_backend ;;
     *) sed -n '2,9s/^# \{0,1\}//p' "$0" >&2; exit 64 ;;
   esac

@@ -2,7 +2,9 @@
 # Boots a real systemd as PID 1 of namespaces of its own, on an overlay over this machine's root that vanishes
 # afterwards, installs framed there, and runs tests/systemd/test_*.py inside as a unit whose end is PID 1's end.
 #
-#   tests/systemd/run.sh [PYTEST ARGUMENTS]
+#   tests/systemd/run.sh [--packages FOLDER] [PYTEST ARGUMENTS]
+#
+# With --packages nothing is installed: tests/packaging/test_*.py run instead, which install the packages in FOLDER.
 #
 # PID 1 sees only the units that boot() puts into its search path, so nothing of this machine's own starts. Where
 # that cannot be done (no root, no cgroup v2, no overlay) it says why and leaves the tests out.
@@ -34,14 +36,14 @@ outside() {
   cgroup=$root/framed-test-$$
   trap clean_up EXIT
   mkdir "$cgroup" 2>/dev/null || skip "the cgroup hierarchy cannot be written"
-  printf '#!/bin/sh\nexec %s -m pytest tests/systemd -q -p no:cacheprovider %s\n' "$python" "$*" >"$report/command"
+  printf '#!/bin/sh\nFRAMED_PACKAGES=%s exec %s -m pytest %s -q -p no:cacheprovider %s\n' "$packages" "$python" "$tests" "$*" >"$report/command"
   chmod +x "$report/command"
 
   local status=0
   (
     echo "$BASHPID" >"$cgroup/cgroup.procs"
     exec timeout --kill-after=5 300 unshare --mount --pid --fork --ipc --uts --net --cgroup --kill-child \
-      "$source/tests/systemd/run.sh" --boot "$report"
+      "$source/tests/systemd/run.sh" --boot "$report" "$packages"
   ) >"$report/boot" 2>&1 || status=$?
   if [ -e "$report/skip" ]; then skip "$(cat "$report/skip")"; fi
   if [ ! -s "$report/output" ]; then
@@ -65,13 +67,13 @@ clean_up() {
 # -- inside the namespaces, as PID 1, until systemd takes its place ------------------------------------------------------
 
 boot() {
-  report=$1
+  report=$1 packages=$2
   mount --make-rprivate /
   place=$report/place
   mkdir "$place"
   mount -t tmpfs tmpfs "$place"
   mkdir "$place"/{installed,upper,work,root}
-  make --no-print-directory DESTDIR="$place/installed" PREFIX=/usr install >/dev/null
+  [ -n "$packages" ] || make --no-print-directory DESTDIR="$place/installed" PREFIX=/usr install >/dev/null
   mount -t overlay overlay -o "lowerdir=$place/installed:/,upperdir=$place/upper,workdir=$place/work" "$place/root" ||
     { echo "overlay mounts are not allowed here" >"$report/skip"; exit 1; }
   cd "$place/root"
@@ -84,25 +86,44 @@ boot() {
   mkdir -p run/lock run/framed-report run/framed-source run/framed-units
   mount --bind "$report" run/framed-report
   mount --bind "$source" run/framed-source
-  systemd-sysusers --root="$PWD" framed.conf
   echo 00000000000000000000000000000001 >etc/machine-id
 
   cp "$source"/tests/systemd/units/* run/framed-units/
-  for unit in basic.target sockets.target shutdown.target systemd-journald.service systemd-journald.socket \
-    systemd-journald-dev-log.socket framed.service framed@.socket; do
-    cp "usr/lib/systemd/system/$unit" run/framed-units/
-  done
+  units=(basic.target sockets.target shutdown.target systemd-journald.service systemd-journald.socket
+    systemd-journald-dev-log.socket)
+  if [ -n "$packages" ]; then
+    # dpkg has its way: no policy of a container's against starting services, no manual pages to index.
+    rm -f usr/sbin/policy-rc.d var/lib/man-db/auto-update
+    searched=/run/framed-units:/etc/systemd/system:/lib/systemd/system
+    copy_units
+    mount -t tmpfs tmpfs usr/lib/systemd/system
+    mount -t tmpfs tmpfs etc/systemd/system
+  else
+    systemd-sysusers --root="$PWD" framed.conf
+    searched=/run/framed-units
+    units+=(framed.service framed@.socket)
+    copy_units
+  fi
   mkdir -p run/systemd/journald.conf.d
   printf '[Journal]\nReadKMsg=no\n' >run/systemd/journald.conf.d/test.conf
   hostname framed-test
   pivot_root . mnt
   umount -l /mnt
-  exec env -i container=framed-test SYSTEMD_UNIT_PATH=/run/framed-units PATH=/usr/sbin:/usr/bin:/sbin:/bin \
+  exec env -i container=framed-test SYSTEMD_UNIT_PATH=$searched PATH=/usr/sbin:/usr/bin:/sbin:/bin \
     /lib/systemd/systemd --system --unit=framed-test.target --log-target=null --show-status=no
 }
 
+copy_units() {
+  for unit in "${units[@]}"; do cp "usr/lib/systemd/system/$unit" run/framed-units/; done
+}
+
+packages='' tests=tests/systemd
 if [ "${1:-}" = --boot ]; then
-  boot "$2"
+  boot "$2" "$3"
 else
+  if [ "${1:-}" = --packages ]; then
+    packages=/run/framed-source/$2 tests=tests/packaging
+    shift 2
+  fi
   outside "$@"
 fi

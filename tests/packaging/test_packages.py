@@ -1,0 +1,171 @@
+"""The life of the packages under a real systemd: installed, fed, restarted, killed, upgraded, removed and purged."""
+
+import json
+import os
+import pathlib
+import pwd
+import signal
+import socket
+import subprocess
+
+import pytest
+
+from harness.clients import Reader
+from harness.waiting import Background, wait_until
+from service import CONFIG, Service, journal_text, message_ids, systemctl
+
+FRAME = 640 * 480
+COUNT = 30
+RUN = pathlib.Path("/run/framed")
+RECORDING = pathlib.Path("/var/lib/framed/recording")
+PACKAGES = pathlib.Path(os.environ["FRAMED_PACKAGES"])
+
+
+def run(*command, **options):
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, **options)
+    assert done.returncode == 0, f"{command}: {done.returncode}\n{done.stdout}{done.stderr}\n{journal_text()}"
+    return done.stdout
+
+
+def package(name):
+    found = list(PACKAGES.glob(f"{name}_*.deb"))
+    assert len(found) == 1, f"{name} in {PACKAGES}: {found}"
+    return found[0]
+
+
+def repacked(name, version, place):
+    """The same package under another version."""
+    run("dpkg-deb", "-R", str(package(name)), str(place / "tree"))
+    control = place / "tree/DEBIAN/control"
+    lines = [f"Version: {version}" if line.startswith("Version:") else line for line in control.read_text().splitlines()]
+    control.write_text("\n".join(lines) + "\n")
+    run("dpkg-deb", "-b", str(place / "tree"), str(place / "second.deb"))
+    return place / "second.deb"
+
+
+def frames(service):
+    return service.status()["pipelines"]["cam0"]["frames"]
+
+
+def feed(service):
+    """ffmpeg sends a test picture to the pipeline of the packaged configuration, and a reader gets what comes of it."""
+    before, shown = frames(service), None
+    with Reader(RUN / "cam0.out.sock") as reader:
+        wait_until(lambda: service.status()["pipelines"]["cam0"]["readers"], "the reader is seen")
+        reading = Background(reader.rest)
+        run("ffmpeg", "-v", "error", "-nostdin", "-re", "-f", "lavfi", "-i", "testsrc2=size=640x480:rate=60", "-frames:v", str(COUNT),
+            "-pix_fmt", "gray", "-f", "rawvideo", f"unix:{RUN}/cam0.sock")
+        wait_until(lambda: frames(service)["in_flight"] == 0 and frames(service)["in"] == before["in"] + COUNT,
+                   lambda: f"all frames came and went: {frames(service)}")
+        after = frames(service)
+        reader.socket.shutdown(socket.SHUT_RDWR)
+        shown = reading.join()
+    assert after["in"] == after["emitted"] + sum(after["dropped"].values())
+    assert after["dropped"]["invalid"] == 0
+    assert len(shown) == (after["emitted"] - before["emitted"]) * FRAME > 0
+    assert set(shown) <= {0, 255}, "motion gives a mask"
+
+
+def check_installed(service):
+    service.wait_for("ActiveState", "active")
+    assert service.show("UnitFileState") == "enabled"
+    assert pwd.getpwuid(pathlib.Path(f"/proc/{service.pid}").stat().st_uid).pw_name == "framed"
+    assert "Seccomp:\t2" in pathlib.Path(f"/proc/{service.pid}/status").read_text()
+    assert "cam0" in run("framectl", "status")
+    entry = f"MESSAGE_ID={message_ids()['STARTED']}"
+    assert "Subject: The daemon is ready" in run("journalctl", "--no-pager", "-x", entry), "the catalogue is not in the journal's"
+    assert run("dpkg", "--verify", "framed", "libframed0", "libframed-dev") == ""
+
+
+def check_library(place):
+    """A program is built with what libframed-dev installed, and finds the library."""
+    example = "/usr/share/doc/libframed-dev/examples/example.c"
+    flags = run("pkg-config", "--cflags", "--libs", "framed").split()
+    run("cc", "-o", str(place / "example"), example, *flags)
+    assert "libframed.so.0 => /" in run("ldd", str(place / "example"))
+
+
+def check_completions():
+    shown = run("bash", "-c", ". /usr/share/bash-completion/completions/framectl; COMP_WORDS=(framectl dra); COMP_CWORD=1; "
+                "_framectl; echo ${COMPREPLY[*]}")
+    assert shown.split() == ["drain"]
+
+
+def killed(service):
+    first, restarts = service.pid, int(service.show("NRestarts"))
+    os.kill(first, signal.SIGKILL)
+    service.wait_for("NRestarts", str(restarts + 1))
+    service.wait_for("ActiveState", "active")
+    assert service.pid != first
+
+
+def upgraded(service, place):
+    with CONFIG.open("a") as file:
+        file.write("# mine\n")
+    first = service.pid
+    run("dpkg", "-i", str(repacked("framed", "9:9.9", place)))
+    assert run("dpkg-query", "-W", "-f", "${Version} ${Status}", "framed") == "9:9.9 install ok installed"
+    service.wait_for("ActiveState", "active")
+    assert service.pid != first, "the old program runs on"
+    assert CONFIG.read_text().endswith("# mine\n"), "a changed configuration was overwritten"
+
+
+def held_by_systemd(service):
+    """As README says it: systemd refuses sockets of a service that runs."""
+    systemctl("stop", "framed.service")
+    systemctl("enable", "--now", "framed@cam0.socket", "framed@cam0.out.socket")
+    systemctl("start", "framed.service")
+    assert "framed.service" in run("systemctl", "show", "-P", "Triggers", "framed@cam0.socket")
+    feed(service)
+
+
+def removed(service):
+    run("dpkg", "-r", "framed")
+    assert service.show("LoadState") in ("not-found", "masked")
+    assert service.show("ActiveState") == "inactive"
+    assert not RUN.exists(), list(RUN.iterdir())
+    assert not pathlib.Path("/usr/bin/framed").exists()
+    assert CONFIG.read_text().endswith("# mine\n"), "the configuration went before it was purged"
+
+
+def purged():
+    run("dpkg", "-P", "framed")
+    for gone in ("/etc/framed", "/var/cache/framed", "/run/framed", "/usr/share/framed"):
+        assert not pathlib.Path(gone).exists(), gone
+    left = [path for path in pathlib.Path("/etc/systemd/system").rglob("framed*")]
+    assert left == [], f"enabled units are left: {left}"
+    assert RECORDING.read_text() == "kept", "a recording was purged"
+    run("dpkg", "-P", "libframed-dev", "libframed0")
+    assert run("dpkg", "--audit") == ""
+
+
+@pytest.fixture
+def place(tmp_path):
+    return tmp_path
+
+
+def test_life_of_the_packages(place):
+    service = Service()
+    installed = [str(package(name)) for name in ("framed", "libframed0", "libframed-dev")]
+    run("dpkg", "-i", *installed)
+    check_installed(service)
+    check_library(place)
+    check_completions()
+    feed(service)
+    systemctl("restart", "framed.service")
+    feed(service)
+    killed(service)
+    feed(service)
+    upgraded(service, place)
+    feed(service)
+    held_by_systemd(service)
+    RECORDING.write_text("kept")
+    removed(service)
+    purged()
+
+
+def test_the_packages_say_what_they_are():
+    for name in ("framed", "libframed0", "libframed-dev"):
+        fields = run("dpkg-deb", "-f", str(package(name)))
+        assert json.dumps(name)[1:-1] in fields
+        assert "${" not in fields, "a variable was not filled in"
