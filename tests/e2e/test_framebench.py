@@ -123,8 +123,9 @@ def test_measure_writes_a_folder_that_report_reads(place):
     lacks = re.search(r"left out: (.*)$", done.stderr.strip())
     assert done.returncode == 0 if not lacks else set(lacks.group(1).split()) <= may_lack, done
     names = {path.name for path in (place / "results").iterdir()}
-    assert {"limits.json", "overlap.json", "stages.json", "timeline.svg"} <= names <= {
-        "limits.json", "overlap.json", "stages.json", "timeline.svg", "daemon.json", "transport.json", "peers.json", "instructions.json"}
+    assert {"limits.json", "overlap.json", "stages.json", "timeline.svg", "python-client.json"} <= names <= {
+        "limits.json", "overlap.json", "stages.json", "timeline.svg", "daemon.json", "transport.json", "peers.json",
+        "python-client.json", "instructions.json"}
     assert framebench("report", place / "results").stdout in done.stdout and "| reached |" in done.stdout
 
 

@@ -72,6 +72,9 @@ peers=$here/peers
 if [ -e "$peers/compare.py" ]; then
   measure peers 60 "${PYTHON:-python3}" "$peers/compare.py" --framed "$programs/framed" "${options[@]}"
 fi
+if [ -e "$peers/python_client.py" ]; then
+  measure python-client 60 "${PYTHON:-python3}" "$peers/python_client.py" --programs "$programs" "${options[@]}"
+fi
 if [ -e "$here/instructions.py" ] && command -v valgrind >/dev/null; then
   quick=()
   if [[ " ${options[*]-} " == *" --quick "* ]]; then quick=(--quick); fi
