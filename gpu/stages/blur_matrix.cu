@@ -22,27 +22,28 @@ enum {
   WORD = 4,
   TILE = 8, /* columns of one product */
   TILES = 4,
+  PAIR = 2,             /* tiles made together */
   PIECE = TILE * TILES, /* columns of a warp */
   COLUMNS = WARPS * PIECE,
   PITCH = COLUMNS + 16, /* of a row in shared memory: rows of a warp's words begin at different banks */
   RESULT_PITCH = PIECE + 8,
-  STEPS = 4
+  STEPS = 8
 };
 
 /* sum += a * b: 16 rows of `a` with 16 bytes each, of which a thread has four of row lane / 4 and four of the row 8 further;
  * 8 columns of `b`, of which it has four bytes of column lane / 4. Of each row it gets two neighbouring sums. */
 __device__ __forceinline__ void multiply(int32_t (&sum)[4], const uint32_t (&a)[2], uint32_t b) {
 #if __CUDA_ARCH__ >= 800
-  asm volatile("mma.sync.aligned.m16n8k16.row.col.s32.u8.u8.s32 {%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};"
-               : "+r"(sum[0]), "+r"(sum[1]), "+r"(sum[2]), "+r"(sum[3])
-               : "r"(a[0]), "r"(a[1]), "r"(b));
+  asm("mma.sync.aligned.m16n8k16.row.col.s32.u8.u8.s32 {%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};"
+      : "+r"(sum[0]), "+r"(sum[1]), "+r"(sum[2]), "+r"(sum[3])
+      : "r"(a[0]), "r"(a[1]), "r"(b));
 #else
-  asm volatile("mma.sync.aligned.m8n8k16.row.col.s32.u8.u8.s32 {%0, %1}, {%2}, {%3}, {%0, %1};"
-               : "+r"(sum[0]), "+r"(sum[1])
-               : "r"(a[0]), "r"(b));
-  asm volatile("mma.sync.aligned.m8n8k16.row.col.s32.u8.u8.s32 {%0, %1}, {%2}, {%3}, {%0, %1};"
-               : "+r"(sum[2]), "+r"(sum[3])
-               : "r"(a[1]), "r"(b));
+  asm("mma.sync.aligned.m8n8k16.row.col.s32.u8.u8.s32 {%0, %1}, {%2}, {%3}, {%0, %1};"
+      : "+r"(sum[0]), "+r"(sum[1])
+      : "r"(a[0]), "r"(b));
+  asm("mma.sync.aligned.m8n8k16.row.col.s32.u8.u8.s32 {%0, %1}, {%2}, {%3}, {%0, %1};"
+      : "+r"(sum[2]), "+r"(sum[3])
+      : "r"(a[1]), "r"(b));
 #endif
 }
 
@@ -121,9 +122,13 @@ struct square {
 
 /* -- both passes ----------------------------------------------------------------------------------------------------- */
 
-/* Sums of 16 rows of columns in steps of 1 / BLUR_STEP, split into bytes. */
+/* Sums of 16 rows of columns in steps of 1 / BLUR_STEP, split into bytes. What the last columns of a warp read behind the end
+ * of a row decides nothing; behind the last row there is room for it. */
 struct planes {
-  alignas(16) uint8_t low[GROUP][PITCH], high[GROUP][PITCH];
+  enum { ROOM = 64 };
+  alignas(16) uint8_t bytes[2 * GROUP * PITCH + ROOM];
+  __device__ uint8_t *low(uint32_t row, uint32_t x) { return bytes + row * PITCH + x; }
+  __device__ uint8_t *high(uint32_t row, uint32_t x) { return low(row + GROUP, x); }
 };
 
 /* The lowest and the second bytes of four sums. */
@@ -138,29 +143,40 @@ template <int Spans>
 __device__ __forceinline__ void pass_down(const square (&source)[Spans], const uint32_t (&low)[Spans][2],
                                           const uint32_t (&high)[Spans][2], uint32_t warp, uint32_t lane, planes &out) {
   constexpr int32_t unit = int32_t(BLUR_UNIT / BLUR_STEP);
+  int32_t lows[WORD][4], highs[WORD][4];
+#pragma unroll
+  for (int column = 0; column < WORD; column++) {
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+      lows[column][i] = unit / 2;
+      highs[column][i] = 0;
+    }
+  }
+  /* A product waits for the last one that was added to the same sum, so that other sums come between. */
+#pragma unroll
+  for (int i = 0; i < Spans; i++) {
+#pragma unroll
+    for (int column = 0; column < WORD; column++) {
+      multiply(lows[column], low[i], source[i].words[column]);
+      multiply(highs[column], high[i], source[i].words[column]);
+    }
+  }
   uint32_t sums[2][2][WORD]; /* of each row, two neighbouring words */
 #pragma unroll
   for (int column = 0; column < WORD; column++) {
-    int32_t lows[4] = {unit / 2, unit / 2, unit / 2, unit / 2};
-    int32_t highs[4] = {0, 0, 0, 0};
-#pragma unroll
-    for (int i = 0; i < Spans; i++) {
-      multiply(lows, low[i], source[i].words[column]);
-      multiply(highs, high[i], source[i].words[column]);
-    }
 #pragma unroll
     for (int i = 0; i < 4; i++) {
-      sums[i / 2][i % 2][column] = uint32_t(highs[i] * 256 + lows[i]) / unit;
+      sums[i / 2][i % 2][column] = uint32_t(highs[column][i] * 256 + lows[column][i]) / unit;
     }
   }
   const uint32_t x = warp * PIECE + lane % 4 * TILE;
 #pragma unroll
   for (int i = 0; i < 2; i++) {
-    launch_pack<uint32_t, 2> lows, highs;
-    split(sums[i][0], lows.values[0], highs.values[0]);
-    split(sums[i][1], lows.values[1], highs.values[1]);
-    *reinterpret_cast<launch_pack<uint32_t, 2> *>(&out.low[lane / 4 + i * GROUP / 2][x]) = lows;
-    *reinterpret_cast<launch_pack<uint32_t, 2> *>(&out.high[lane / 4 + i * GROUP / 2][x]) = highs;
+    launch_pack<uint32_t, 2> least, most;
+    split(sums[i][0], least.values[0], most.values[0]);
+    split(sums[i][1], least.values[1], most.values[1]);
+    *reinterpret_cast<launch_pack<uint32_t, 2> *>(out.low(lane / 4 + i * GROUP / 2, x)) = least;
+    *reinterpret_cast<launch_pack<uint32_t, 2> *>(out.high(lane / 4 + i * GROUP / 2, x)) = most;
   }
 }
 
@@ -170,8 +186,8 @@ struct results {
 };
 
 template <int Stretches>
-__device__ __forceinline__ void pass_along(const planes &in, const uint32_t (&low)[Stretches],
-                                           const uint32_t (&high)[Stretches], uint32_t warp, uint32_t lane, results &out) {
+__device__ __forceinline__ void pass_along(planes &in, const uint32_t (&low)[Stretches], const uint32_t (&high)[Stretches],
+                                           uint32_t warp, uint32_t lane, results &out) {
   constexpr int words = TILES + 2 * (Stretches - 1);
   constexpr int32_t half = int32_t(BLUR_UNIT * BLUR_STEP) / 2;
   uint32_t lows[words][2], highs[words][2];
@@ -180,31 +196,42 @@ __device__ __forceinline__ void pass_along(const planes &in, const uint32_t (&lo
 #pragma unroll
     for (int j = 0; j < 2; j++) {
       const uint32_t x = warp * PIECE + i * TILE + lane % 4 * WORD;
-      lows[i][j] = *reinterpret_cast<const uint32_t *>(&in.low[lane / 4 + j * GROUP / 2][x]);
-      highs[i][j] = *reinterpret_cast<const uint32_t *>(&in.high[lane / 4 + j * GROUP / 2][x]);
+      lows[i][j] = *reinterpret_cast<const uint32_t *>(in.low(lane / 4 + j * GROUP / 2, x));
+      highs[i][j] = *reinterpret_cast<const uint32_t *>(in.high(lane / 4 + j * GROUP / 2, x));
     }
   }
 #pragma unroll
-  for (int tile = 0; tile < TILES; tile++) {
-    int32_t least[4] = {half, half, half, half};
-    int32_t middle[4] = {0, 0, 0, 0};
-    int32_t most[4] = {0, 0, 0, 0};
+  for (int first = 0; first < TILES; first += PAIR) {
+    int32_t least[PAIR][4], middle[PAIR][4] = {}, most[PAIR][4] = {};
+#pragma unroll
+    for (int i = 0; i < PAIR * 4; i++) {
+      least[i / 4][i % 4] = half;
+    }
 #pragma unroll
     for (int i = 0; i < Stretches; i++) {
-      multiply(least, lows[tile + 2 * i], low[i]);
-      multiply(middle, lows[tile + 2 * i], high[i]);
-      multiply(middle, highs[tile + 2 * i], low[i]);
-      multiply(most, highs[tile + 2 * i], high[i]);
-    }
-    uint32_t sums[4];
 #pragma unroll
-    for (int i = 0; i < 4; i++) {
-      sums[i] = uint32_t((most[i] * 256 + middle[i]) * 256 + least[i]); /* the level is the third byte */
+      for (int tile = 0; tile < PAIR; tile++) {
+        multiply(least[tile], lows[first + tile + 2 * i], low[i]);
+        multiply(middle[tile], lows[first + tile + 2 * i], high[i]);
+      }
+#pragma unroll
+      for (int tile = 0; tile < PAIR; tile++) {
+        multiply(most[tile], highs[first + tile + 2 * i], high[i]);
+        multiply(middle[tile], highs[first + tile + 2 * i], low[i]);
+      }
     }
 #pragma unroll
-    for (int i = 0; i < 2; i++) {
-      *reinterpret_cast<uint16_t *>(&out.rows[lane / 4 + i * GROUP / 2][tile * TILE + lane % 4 * 2]) =
-          uint16_t(__byte_perm(sums[2 * i], sums[2 * i + 1], 0x0062U));
+    for (int tile = 0; tile < PAIR; tile++) {
+      uint32_t sums[4];
+#pragma unroll
+      for (int i = 0; i < 4; i++) {
+        sums[i] = uint32_t((most[tile][i] * 256 + middle[tile][i]) * 256 + least[tile][i]); /* the level is the third byte */
+      }
+#pragma unroll
+      for (int i = 0; i < 2; i++) {
+        *reinterpret_cast<uint16_t *>(&out.rows[lane / 4 + i * GROUP / 2][(first + tile) * TILE + lane % 4 * 2]) =
+            uint16_t(__byte_perm(sums[2 * i], sums[2 * i + 1], 0x0062U));
+      }
     }
   }
 }

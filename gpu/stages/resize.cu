@@ -6,6 +6,7 @@
  * window gets the bars' level.
  */
 #include "gpu/stages/bytes.cuh"
+#include "gpu/stages/resize_squares.cuh"
 #include "gpu/stages/resize_words.cuh"
 
 namespace {
@@ -117,6 +118,9 @@ template <typename Sample> int launch(const stage_plan *plan, const stage_call *
   const cudaStream_t target = static_cast<cudaStream_t>(stream);
   if (sizeof(Sample) == 1 && resize_words_take(constants)) {
     return resize_words(constants, call, target);
+  }
+  if (sizeof(Sample) == 1 && resize_squares_take(constants)) {
+    return resize_squares(constants, call, target);
   }
   const Sample *in = static_cast<const Sample *>(call->input);
   Sample *out = static_cast<Sample *>(call->output);

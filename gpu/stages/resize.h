@@ -105,6 +105,22 @@ STAGE_INLINE float resize_span_weight(const struct resize_span *span, uint32_t i
   return index == span->first ? span->head : index == span->last ? span->tail : span->body;
 }
 
+/* The side of the squares of pixels that `area` averages, where it is 2, 4 or 8 and the same everywhere; 0 otherwise. All
+ * weights and sums are exact then, so that the average may be formed in whole numbers. */
+STAGE_INLINE uint32_t resize_square(const struct resize_plane *plane) {
+  for (uint32_t side = 2; side <= 8; side *= 2) {
+    if (plane->in_width == (uint64_t)plane->width * side && plane->in_height == (uint64_t)plane->height * side) {
+      return side;
+    }
+  }
+  return 0;
+}
+
+/* The average of side * side bytes from their sum, halves upwards. */
+STAGE_INLINE uint8_t resize_square_average(uint32_t sum, uint32_t side) {
+  return (uint8_t)((sum + side * side / 2) / (side * side));
+}
+
 extern const struct stage_descriptor resize_stage;
 
 int resize_enqueue(const struct stage_plan *plan, const struct stage_call *call, void *stream);

@@ -168,6 +168,20 @@ STAGE_VECTOR static void add_row_of_floats(const float *restrict in, float weigh
   }
 }
 
+/* The same in whole numbers, where all weights are equal. */
+STAGE_VECTOR static void begin_sums(const uint8_t *restrict a, const uint8_t *restrict b, size_t count,
+                                    uint16_t *restrict sum) {
+  for (size_t i = 0; i < count; i++) {
+    sum[i] = (uint16_t)(a[i] + b[i]);
+  }
+}
+
+STAGE_VECTOR static void add_sums(const uint8_t *restrict a, const uint8_t *restrict b, size_t count, uint16_t *restrict sum) {
+  for (size_t i = 0; i < count; i++) {
+    sum[i] = (uint16_t)(sum[i] + a[i] + b[i]);
+  }
+}
+
 /* -- along the row ------------------------------------------------------------------------------------------------ */
 
 STAGE_VECTOR static void pick(const uint8_t *restrict in, const int32_t *restrict first, size_t count, uint8_t *restrict out) {
@@ -222,6 +236,30 @@ STAGE_VECTOR static void average_of_four(const float *restrict mixed, size_t ste
   }
 }
 
+/* Averages of squares from the sums down their columns; a loop for each side and number of channels. */
+#define SQUARE_LOOP(side, channels)                                                                                            \
+  STAGE_VECTOR static void average_##side##_##channels(const uint16_t *restrict sum, size_t width, uint8_t *restrict out) {    \
+    for (size_t x = 0; x < width; x++) {                                                                                       \
+      for (size_t c = 0; c < (channels); c++) {                                                                                \
+        uint32_t total = 0;                                                                                                    \
+        for (size_t i = 0; i < (side); i++) {                                                                                  \
+          total += sum[(x * (side) + i) * (channels) + c];                                                                     \
+        }                                                                                                                      \
+        out[x * (channels) + c] = resize_square_average(total, side);                                                          \
+      }                                                                                                                        \
+    }                                                                                                                          \
+  }
+
+SQUARE_LOOP(2, 1)
+SQUARE_LOOP(2, 2)
+SQUARE_LOOP(2, 3)
+SQUARE_LOOP(4, 1)
+SQUARE_LOOP(4, 2)
+SQUARE_LOOP(4, 3)
+SQUARE_LOOP(8, 1)
+SQUARE_LOOP(8, 2)
+SQUARE_LOOP(8, 3)
+
 /* Entry x of the table of long spans applied to the channel that `mixed` begins with. */
 static inline float average(const float *mixed, const struct resize_columns *columns, size_t x, size_t channels) {
   size_t first = (size_t)columns->first[x];
@@ -262,8 +300,28 @@ static void sum_rows(const struct resize_span *span, const uint8_t *in, size_t r
   }
 }
 
+static void squares(const struct resize_plane *plane, uint32_t side, uint32_t y, const uint8_t *in, uint16_t *sum,
+                    uint8_t *out) {
+  static void (*const average[][3])(const uint16_t *restrict, size_t,
+                                    uint8_t *restrict) = {{average_2_1, average_2_2, average_2_3},
+                                                          {average_4_1, average_4_2, average_4_3},
+                                                          {average_8_1, average_8_2, average_8_3}};
+  size_t row = (size_t)plane->in_width * plane->channels;
+  const uint8_t *top = in + (size_t)y * side * row;
+  begin_sums(top, top + row, row, sum);
+  for (uint32_t i = 2; i < side; i += 2) {
+    add_sums(top + i * row, top + (i + 1) * row, row, sum);
+  }
+  average[side / 4][plane->channels - 1](sum, plane->width, out);
+}
+
 static void area_bytes(const struct resize_plane *plane, const struct resize_columns *columns, uint32_t y, const uint8_t *in,
                        float *mixed, uint8_t *out) {
+  uint32_t side = resize_square(plane);
+  if (side > 0) {
+    squares(plane, side, y, in, (uint16_t *)mixed, out);
+    return;
+  }
   struct resize_span span = resize_span_at(y, plane->in_height, plane->height);
   sum_rows(&span, in, (size_t)plane->in_width * plane->channels, mixed);
   if (columns->taps > 0 && columns->taps <= 2) {

@@ -143,6 +143,16 @@ START_TEST(every_filter_agrees_with_the_formula_between_small_sizes) {
 }
 END_TEST
 
+/* Squares of a power of two are averaged in whole numbers. */
+START_TEST(squares_of_pixels_agree_with_the_formula) {
+  static const uint32_t sides[] = {1, 2, 3, 4, 8, 16};
+  for (size_t i = 0; i < sizeof sides / sizeof sides[0]; i++) {
+    check(formats[_i], RESIZE_AREA, (uint32_t[]){48 * sides[i], 4 * sides[i]}, (uint32_t[]){48, 4});
+    check(formats[_i], RESIZE_AREA, (uint32_t[]){10 * sides[i], 6 * sides[i]}, (uint32_t[]){10, 6});
+  }
+}
+END_TEST
+
 START_TEST(large_odd_sizes_agree_with_the_formula) {
   for (int filter = RESIZE_NEAREST; filter <= RESIZE_AREA; filter++) {
     check(formats[_i], filter, (uint32_t[]){1281, 719}, (uint32_t[]){333, 517});
@@ -231,6 +241,7 @@ Suite *resize_suite(void) {
   TCase *test = tcase_create("resize");
   tcase_set_timeout(test, 120);
   tcase_add_loop_test(test, every_filter_agrees_with_the_formula_between_small_sizes, 0, FORMATS);
+  tcase_add_loop_test(test, squares_of_pixels_agree_with_the_formula, 0, FORMATS);
   tcase_add_loop_test(test, large_odd_sizes_agree_with_the_formula, 0, FORMATS);
   tcase_add_test(test, the_same_size_changes_nothing);
   tcase_add_test(test, letterbox_keeps_proportions_between_level_bars);
