@@ -420,7 +420,7 @@ $(filled)/%.gz: packaging/man/%
 
 # -- Debian packages ------------------------------------------------------------------------------------------------
 # debhelper wants debian/ in its working folder, and writes beside that folder.
-deb: ## builds the Debian packages framed, libframed0 and libframed-dev into build/deb/
+deb: ## builds the Debian packages framed, libframed0, libframed-dev and python3-framed into build/deb/
 	@tools/setup.sh build deb
 	@+$(MAKE) --no-print-directory programs
 	@test "$$(dpkg-parsechangelog -l packaging/debian/changelog -S Version)" = $(VERSION) || \

@@ -74,6 +74,7 @@ need_lint() {
 need_deb() {
   need dpkg-dev command -v dpkg-buildpackage
   need debhelper command -v dh
+  need dh-python command -v dh_python3
 }
 
 as_root() {

@@ -17,7 +17,15 @@ from service import CONFIG, Service, journal_text, message_ids, systemctl
 FRAME = 640 * 480
 COUNT = 30
 RUN = pathlib.Path("/run/framed")
+ADDED = CONFIG.parent / "conf.d/native.yaml"
 RECORDING = pathlib.Path("/var/lib/framed/recording")
+NAMES = ("framed", "libframed0", "libframed-dev", "python3-framed")
+PROGRAM = """
+import os, framed
+print(os.path.dirname(framed.__file__))
+with framed.connect("/run/framed/native.sock") as client:
+    print([bytes(result.memory) == bytes([255, 254, 253, 252]) for result in client.process([bytes(range(4))] * 20)])
+"""
 PACKAGES = pathlib.Path(os.environ["FRAMED_PACKAGES"])
 
 
@@ -74,7 +82,7 @@ def check_installed(service):
     assert "cam0" in run("framectl", "status")
     entry = f"MESSAGE_ID={message_ids()['STARTED']}"
     assert "Subject: The daemon is ready" in run("journalctl", "--no-pager", "-x", entry), "the catalogue is not in the journal's"
-    assert run("dpkg", "--verify", "framed", "libframed0", "libframed-dev") == ""
+    assert run("dpkg", "--verify", "framed", "libframed0", "libframed-dev", "python3-framed") == ""
 
 
 def check_library(place):
@@ -83,6 +91,27 @@ def check_library(place):
     flags = run("pkg-config", "--cflags", "--libs", "framed").split()
     run("cc", "-o", str(place / "example"), example, *flags)
     assert "libframed.so.0 => /" in run("ldd", str(place / "example"))
+
+
+def check_clients(service, place):
+    """Both libraries, out of their packages, with the daemon."""
+    format = {"dtype": "uint8", "shape": [4]}
+    added = {"source": {"socket": f"{RUN}/native.sock", "protocol": "native", "format": format},
+             "stages": [{"affine": {"scale": -1, "offset": 255}}], "sink": {"reply": True}}
+    ADDED.write_text(json.dumps({"pipelines": {"native": added}}))
+    systemctl("reload", "framed.service")
+    wait_until((RUN / "native.sock").is_socket, "the pipeline of the reload is there")
+    program = place / "program.py"
+    program.write_text(PROGRAM)
+    there, results = run("/usr/bin/python3", str(program), cwd="/").splitlines()
+    assert there == "/usr/lib/python3/dist-packages/framed"
+    assert json.loads(results.lower()) == [True] * 20
+    assert len(run(str(place / "example"), str(RUN / "native.sock")).splitlines()) == 100
+    assert run("/usr/bin/python3", "-c", "import importlib.metadata as m, framed; print(m.version('framed') == framed.__version__)",
+               cwd="/") == "True\n"
+    ADDED.unlink()
+    systemctl("reload", "framed.service")
+    wait_until(lambda: not (RUN / "native.sock").exists(), "the pipeline of the reload is gone")
 
 
 def check_completions():
@@ -135,7 +164,7 @@ def purged():
     left = [path for path in pathlib.Path("/etc/systemd/system").rglob("framed*")]
     assert left == [], f"enabled units are left: {left}"
     assert RECORDING.read_text() == "kept", "a recording was purged"
-    run("dpkg", "-P", "libframed-dev", "libframed0")
+    run("dpkg", "-P", "python3-framed", "libframed-dev", "libframed0")
     assert run("dpkg", "--audit") == ""
 
 
@@ -146,11 +175,12 @@ def place(tmp_path):
 
 def test_life_of_the_packages(place):
     service = Service()
-    installed = [str(package(name)) for name in ("framed", "libframed0", "libframed-dev")]
+    installed = [str(package(name)) for name in NAMES]
     run("dpkg", "-i", *installed)
     check_installed(service)
     check_library(place)
     check_completions()
+    check_clients(service, place)
     feed(service)
     systemctl("restart", "framed.service")
     feed(service)
@@ -165,7 +195,7 @@ def test_life_of_the_packages(place):
 
 
 def test_the_packages_say_what_they_are():
-    for name in ("framed", "libframed0", "libframed-dev"):
+    for name in NAMES:
         fields = run("dpkg-deb", "-f", str(package(name)))
         assert json.dumps(name)[1:-1] in fields
         assert "${" not in fields, "a variable was not filled in"
