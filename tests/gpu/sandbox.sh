@@ -59,7 +59,7 @@ send_through() { # BACKEND FOLDER COMMAND...
   local backend=$1 place=$2
   shift 2
   configure "$backend" "$place" >"$place/framed.yaml"
-  "$@" "$programs/framed" -c "$place/framed.yaml" >>"$folder/log" 2>&1 &
+  "$@" "$folder/programs/framed" -c "$place/framed.yaml" >>"$folder/log" 2>&1 &
   daemon=$!
   local framectl=("$programs/framectl" -s "$place/status.sock")
   for _ in $(seq 600); do
@@ -85,13 +85,19 @@ observe() { # PID: what the kernel says of it; without the filter there is nothi
 }
 
 head -c $((frames * 640 * 480)) /dev/urandom >"$folder/frames"
-mkdir "$folder/outside" "$folder/inside"
+mkdir "$folder/outside" "$folder/inside" "$folder/programs"
 chmod 755 "$folder"
+# The unit's user need not reach the folder from which this is run.
+cp "$programs/framed" "$folder/programs/"
+if [ -d "$programs/lib" ]; then
+  mkdir "$folder/programs/lib"
+  find "$programs/lib" -type f ! -name 'libcupti*' -exec cp -t "$folder/programs/lib" {} +
+fi
 send_through cpu "$folder/outside" env
 observe=yes
 echo "== in the sandbox, backend $backend${*:+, with $*}"
 send_through "$backend" "$folder/inside" "$python" "$sandbox" --unit "$unit" "${added[@]}" --writable "$folder/inside" \
-  --visible "$programs" --
+  --visible "$folder/programs" --
 grep '^sandbox:' "$folder/log" || true
 grep -oE '"(version|backend|device)": *"[^"]*"' "$folder/inside/status.json" | paste -sd' '
 cmp "$folder/outside/results" "$folder/inside/results" || fail "the results differ from those of the CPU backend outside"
