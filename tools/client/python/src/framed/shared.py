@@ -20,6 +20,7 @@ from framed.wire import (CLIENT_SLEEPS, COMPLETED, COMPLETION_FORM, COMPLETIONS,
                          SUBMISSION_FORM, SUBMISSIONS, SUBMITTED, TAKEN, Code, Error, Fate, Welcome)
 
 HEAR_EVERY = 0.1  # seconds
+HEAR_AT_ONCE = 1024  # bytes, more than one ERROR
 EMITTED = int(Fate.EMITTED)
 
 
@@ -191,18 +192,17 @@ class SharedClient(Client):
     def _hear(self) -> None:
         """Doorbells say nothing more; an ERROR may begin behind any of them."""
         self._heard = time.monotonic()
-        ended = False
+        heard = bytes(HEAR_AT_ONCE)
         try:
-            while not ended:
-                heard = self._connection.recv(1024)
-                ended = not heard
+            while len(heard) == HEAR_AT_ONCE:
+                heard = self._connection.recv(HEAR_AT_ONCE)
                 self._said += heard if self._said else heard.lstrip(wire.DOORBELL)
                 self._take_error()
         except (BlockingIOError, InterruptedError):
             pass
         except OSError as error:
             self._break(Code.CLOSED, f"the connection to pipeline {self.welcome.pipeline} broke: {error}")
-        if ended:
+        if not heard:
             self._break(Code.CLOSED, f"the daemon closed the connection to pipeline {self.welcome.pipeline}")
 
     def _take_error(self) -> None:
