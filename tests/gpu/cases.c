@@ -121,8 +121,44 @@ static void set_bounds(const struct stage_descriptor *stage, enum cases_effort e
   }
 }
 
-unsigned cases_values(const struct stage_descriptor *stage, enum cases_effort effort, uint64_t seed,
+/* A new size that is a whole part of the old one: not what random numbers meet, and done in ways of its own. */
+static bool set_share(const struct stage_descriptor *stage, const struct cases_size *size, uint32_t share,
+                      struct stage_value *values) {
+  bool sized = false;
+  for (unsigned i = 0; i < stage->parameter_count; i++) {
+    const struct stage_parameter *parameter = stage->parameters + i;
+    bool width = strcmp(parameter->name, "width") == 0;
+    if (parameter->required && (width || strcmp(parameter->name, "height") == 0)) {
+      uint32_t side = (width ? size->width : size->height) / share;
+      values[i].numbers[0] = side > 0 ? side : 1;
+      sized = true;
+    }
+  }
+  return sized;
+}
+
+/* Such sizes with each choice. */
+static unsigned add_shares(const struct stage_descriptor *stage, const struct cases_size *size, uint64_t *seed, unsigned count,
+                           struct stage_value sets[CASES_MAX_SETS][STAGE_MAX_PARAMETERS]) {
+  const uint32_t most = size->effort < CASES_MEDIUM ? 8 : 2;
+  for (uint32_t share = 1; share <= most; share *= 2) {
+    for (unsigned i = 0; i < stage->parameter_count; i++) {
+      const struct stage_parameter *parameter = stage->parameters + i;
+      for (unsigned choice = 0; parameter->type == STAGE_CHOICE && parameter->choices[choice]; choice++) {
+        if (count < CASES_MAX_SETS) {
+          set_defaults(stage, size->effort, seed, sets[count]);
+          sets[count][i] = (struct stage_value){.given = true, .count = 1, .numbers = {choice}};
+          count += set_share(stage, size, share, sets[count]);
+        }
+      }
+    }
+  }
+  return count;
+}
+
+unsigned cases_values(const struct stage_descriptor *stage, const struct cases_size *size, uint64_t seed,
                       struct stage_value sets[CASES_MAX_SETS][STAGE_MAX_PARAMETERS]) {
+  const enum cases_effort effort = size->effort;
   static const unsigned randoms[] = {[CASES_TINY] = 20, [CASES_SMALL] = 30, [CASES_MEDIUM] = 4, [CASES_LARGE] = 1};
   unsigned count = 0;
   set_defaults(stage, effort, &seed, sets[count++]);
@@ -139,6 +175,7 @@ unsigned cases_values(const struct stage_descriptor *stage, enum cases_effort ef
       }
     }
   }
+  count = add_shares(stage, size, &seed, count, sets);
   for (unsigned i = 0; i < randoms[effort] && count < CASES_MAX_SETS; i++) {
     set_random(stage, effort, &seed, sets[count++]);
   }

@@ -23,8 +23,9 @@ extern const struct cases_size cases_sizes[]; /* small to large, ended by 0 x 0 
  * formats alone. Returns how many. */
 unsigned cases_formats(const struct cases_size *size, struct frame_format formats[CASES_MAX_FORMATS]);
 
-/* Defaults, bounds, every choice, and random values. Not all combinations are ones that prepare() takes. */
-unsigned cases_values(const struct stage_descriptor *stage, enum cases_effort effort, uint64_t seed,
+/* Defaults, bounds, every choice, whole parts of the frame's size where there is a new one, and random values. Not all
+ * combinations are ones that prepare() takes. */
+unsigned cases_values(const struct stage_descriptor *stage, const struct cases_size *size, uint64_t seed,
                       struct stage_value sets[CASES_MAX_SETS][STAGE_MAX_PARAMETERS]);
 
 /* Random samples; frames after the first differ from it in places. Some floats are infinite, tiny or NaN. */

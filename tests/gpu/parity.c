@@ -206,7 +206,7 @@ static bool run_size(struct test *test, const struct stage_descriptor *stage, co
   struct frame_format formats[CASES_MAX_FORMATS];
   unsigned format_count = cases_formats(size, formats);
   for (unsigned f = 0; f < format_count; f++) {
-    unsigned set_count = cases_values(stage, size->effort, *seed, sets);
+    unsigned set_count = cases_values(stage, size, *seed, sets);
     for (unsigned s = 0; s < set_count; s++) {
       memcpy(test->values, sets[s], sizeof test->values);
       if (!run_case(test, stage, formats + f, ++*seed)) {

@@ -73,7 +73,7 @@ START_TEST(cases_reach_every_choice_of_every_stage) {
   const struct cases_size size = {64, 48, CASES_SMALL};
   unsigned format_count = cases_formats(&size, formats);
   for (const struct stage_descriptor *const *stage = stage_descriptors; *stage; stage++) {
-    unsigned set_count = cases_values(*stage, CASES_SMALL, 1, sets);
+    unsigned set_count = cases_values(*stage, &size, 1, sets);
     for (unsigned p = 0; p < (*stage)->parameter_count; p++) {
       const struct stage_parameter *parameter = (*stage)->parameters + p;
       uint64_t reached = 0;
@@ -91,14 +91,32 @@ START_TEST(cases_reach_every_choice_of_every_stage) {
 }
 END_TEST
 
+START_TEST(cases_have_whole_parts_of_the_size_with_every_filter) {
+  static struct stage_value sets[CASES_MAX_SETS][STAGE_MAX_PARAMETERS];
+  const struct cases_size size = {64, 48, CASES_SMALL};
+  unsigned count = cases_values(stage_find("resize"), &size, 1, sets);
+  unsigned seen[3] = {0};
+  for (unsigned i = 0; i < count; i++) {
+    unsigned share = (unsigned)(64 / sets[i][0].numbers[0]);
+    if (sets[i][0].numbers[0] * share == 64 && sets[i][1].numbers[0] * share == 48) {
+      seen[(unsigned)sets[i][2].numbers[0]] |= share;
+    }
+  }
+  for (unsigned filter = 0; filter < 3; filter++) {
+    ck_assert_uint_eq(seen[filter] & 15, 15);
+  }
+}
+END_TEST
+
 START_TEST(a_seed_always_gives_the_same_case) {
   static struct stage_value sets[3][CASES_MAX_SETS][STAGE_MAX_PARAMETERS];
   const struct stage_descriptor *stage = stage_find("affine");
+  const struct cases_size size = {64, 48, CASES_SMALL};
   struct frame_format format = format_tensor(ELEMENT_FLOAT32, (uint64_t[]){1000}, 1);
   float frames[3][1000];
   unsigned count = 0;
   for (size_t i = 0; i < 3; i++) {
-    count = cases_values(stage, CASES_SMALL, 5 + i / 2, sets[i]);
+    count = cases_values(stage, &size, 5 + i / 2, sets[i]);
     cases_fill(&format, frames[i], 5 + i / 2, 2);
   }
   ck_assert(same_values(&sets[0][count - 1][0], &sets[1][count - 1][0]));
@@ -116,6 +134,7 @@ Suite *parity_suite(void) {
   tcase_add_test(tcase, floats_may_be_apart_by_a_share);
   tcase_add_test(tcase, special_floats_equal_only_themselves);
   tcase_add_test(tcase, cases_reach_every_choice_of_every_stage);
+  tcase_add_test(tcase, cases_have_whole_parts_of_the_size_with_every_filter);
   tcase_add_test(tcase, a_seed_always_gives_the_same_case);
   suite_add_tcase(suite, tcase);
   return suite;
