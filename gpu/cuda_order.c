@@ -16,7 +16,7 @@
 #include "gpu/cuda.h"
 
 /* Smaller copies do not drift into step, and an event and a wait for each would cost them more than they win. */
-enum { LARGE_COPY = 8 << 20 };
+enum { LARGE_COPY = 24 << 20 };
 
 static bool is_ordered(enum gpu_order_choice choice, size_t bytes) {
   return choice == GPU_ORDER_ON || (choice == GPU_ORDER_AUTO && bytes >= LARGE_COPY);

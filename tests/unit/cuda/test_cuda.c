@@ -491,9 +491,9 @@ START_TEST(large_copies_are_ordered) {
     enum gpu_order_choice order;
     bool ordered;
   } cases[] = {
-      {8 << 20, GPU_ORDER_AUTO, true},
-      {(8 << 20) - 1, GPU_ORDER_AUTO, false},
-      {8 << 20, GPU_ORDER_OFF, false},
+      {24 << 20, GPU_ORDER_AUTO, true},
+      {(24 << 20) - 1, GPU_ORDER_AUTO, false},
+      {24 << 20, GPU_ORDER_OFF, false},
       {WIDTH, GPU_ORDER_ON, true},
   };
   struct frame_format format = format_tensor(ELEMENT_UINT8, (uint64_t[]){cases[_i].bytes}, 1);
