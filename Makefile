@@ -114,7 +114,7 @@ framebench_objects := $(call objects,$(framebench_sources) $(addprefix tools/fra
 
 # -- programs ----------------------------------------------------------------------------------------------------
 .PHONY: all help setup programs unit unit-programs e2e check demo lint coverage fuzz fuzz-programs install uninstall portable \
-        deb check-gpu bench bench-instructions clean FORCE
+        deb check-gpu bench bench-instructions bench-system-calls clean FORCE
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
 .SECONDARY:
@@ -337,6 +337,9 @@ bench: ## measures what README's table shows into build/bench (results=FOLDER ch
 
 bench-instructions: programs ## counts the instructions that a frame costs on its lane (needs valgrind)
 	@$(PYTHON) tools/framebench/instructions.py --programs $(bin)
+
+bench-system-calls: programs ## counts the system calls that a frame in shared memory costs both sides (needs strace)
+	@$(PYTHON) tools/framebench/system_calls.py --programs $(bin)
 
 # -- installation -----------------------------------------------------------------------------------------------------
 # What is installed where, FROM:TO:MODE. The configuration is apart: one that is there already is kept.

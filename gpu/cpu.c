@@ -22,6 +22,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* How long a worker looks for the next frame: about as long as waking it takes, or, where a lane that spins would have to do
+ * that, as long as such a lane itself goes on by default. */
+#define PATIENCE_NS          INT64_C(20000)
+#define PATIENCE_SPINNING_NS INT64_C(200000)
+
 enum slot_state {
   SLOT_IDLE,
   SLOT_RUNNING,
@@ -224,6 +229,7 @@ static bool submit(struct gpu_program *base, unsigned index, const struct gpu_fr
   slot->next_stage = 0;
   slot->started = slot->kernel = 0;
   slot->ticket = program->next_ticket++;
+  slot->job.patience_ns = frame->notify ? PATIENCE_NS : PATIENCE_SPINNING_NS;
   atomic_store(&slot->state, frame->notify ? SLOT_RUNNING_NOTIFY : SLOT_RUNNING);
   pthread_mutex_lock(&program->lock);
   program->busy++;

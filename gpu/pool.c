@@ -2,9 +2,9 @@
  * The worker pool; see pool.h.
  *
  * Waking a sleeping thread costs more than a small frame, so a worker that runs out of jobs looks for the next one
- * for some microseconds before it sleeps, if the pool's owner wants that; so many at most as it wants. What makes skipping the
- * wake-up safe: `spinning` changes under the lock, and a worker that stops spinning looks at the queue under the same lock
- * before it sleeps; so while there are no more jobs than workers that spin, each job has one that will find it.
+ * for a while before it sleeps, as long as its last job says; so many workers at most as the pool's owner wants. What makes
+ * skipping the wake-up safe: `spinning` changes under the lock, and a worker that stops spinning looks at the queue under the
+ * same lock before it sleeps; so while there are no more jobs than workers that spin, each job has one that will find it.
  */
 #include "gpu/pool.h"
 
@@ -14,8 +14,6 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
-
-#define SPIN_NS INT64_C(20000)
 
 struct pool {
   pthread_mutex_t lock;
@@ -40,14 +38,13 @@ static void spin(struct pool *pool, int64_t until) {
   }
 }
 
-/* Waits until there may be something to do. Called and left with the lock held. `until` is 0 at first; another may be
- * quicker, and then what is left of the time is for the job after it. */
-static void wait_for_work(struct pool *pool, int64_t *until) {
-  if (pool->spinning < pool->spinners && (*until == 0 || gpu_now() < *until)) {
+/* Waits until there may be something to do. Called and left with the lock held. Another may be quicker, and then what is
+ * left of the time is for the job after it. */
+static void wait_for_work(struct pool *pool, int64_t until) {
+  if (pool->spinning < pool->spinners && gpu_now() < until) {
     pool->spinning++;
     pthread_mutex_unlock(&pool->lock);
-    *until = *until != 0 ? *until : gpu_now() + SPIN_NS;
-    spin(pool, *until);
+    spin(pool, until);
     pthread_mutex_lock(&pool->lock);
     pool->spinning--;
     return;
@@ -58,11 +55,11 @@ static void wait_for_work(struct pool *pool, int64_t *until) {
 }
 
 /* The oldest job, or NULL when the pool stops and none is left. */
-static struct pool_job *take(struct pool *pool) {
-  int64_t until = 0;
+static struct pool_job *take(struct pool *pool, int64_t patience_ns) {
+  int64_t until = patience_ns > 0 ? gpu_now() + patience_ns : 0;
   pthread_mutex_lock(&pool->lock);
   while (!pool->first && !pool->stopping) {
-    wait_for_work(pool, &until);
+    wait_for_work(pool, until);
   }
   struct pool_job *job = pool->first;
   if (job) {
@@ -77,7 +74,9 @@ static struct pool_job *take(struct pool *pool) {
 static void *work(void *argument) {
   struct pool *pool = argument;
   struct pool_job *job;
-  while ((job = take(pool))) {
+  int64_t patience_ns = 0;
+  while ((job = take(pool, patience_ns))) {
+    patience_ns = job->patience_ns; /* afterwards it may be in the queue again */
     job->run(job);
   }
   return NULL;

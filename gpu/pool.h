@@ -9,15 +9,18 @@
 
 #include <pthread.h>
 
+#include <stdint.h>
+
 struct pool_job {
   struct pool_job *next;
+  int64_t patience_ns; /* how long a worker that spins looks for the next job after this one */
   void (*run)(struct pool_job *job);
 };
 
 struct pool;
 
 /* Starts `workers` threads, at least 1. NULL with an errno in `code`. Up to `spinners` workers
- * without a job look for the next one for some microseconds before they sleep. */
+ * without a job look for the next one for a while before they sleep. */
 struct pool *pool_new(unsigned workers, unsigned spinners, int *code);
 /* Lets all jobs run that are queued, then ends the workers. NULL is fine; returns NULL. */
 struct pool *pool_free(struct pool *pool);

@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 
@@ -240,6 +241,22 @@ def test_instructions_a_frame_on_the_lane():
     for row in rows:
         assert row["instructions_per_frame"] == pytest.approx(row["instructions"] / row["frames"], rel=1e-3), row
     assert target["value"] == rows[0]["instructions_per_frame"] > 500 and target["at_most"] == 5000, target
+
+
+@pytest.mark.skipif(not shutil.which("strace"), reason="needs strace")
+def test_system_calls_a_frame_in_shared_memory():
+    done = subprocess.run([sys.executable, COUNT.with_name("system_calls.py"), "--json", "--quick", "--programs", BINARY.parent],
+                          capture_output=True, text=True, timeout=limit(50), check=False)
+    if done.returncode != 0 and "strace cannot watch here" in done.stderr:
+        pytest.skip("tracing is not allowed here")
+    assert done.returncode == 0 and not done.stderr, done
+    document = json.loads(done.stdout)
+    rows, targets = document["sections"]["system_calls"], document["sections"]["targets"]
+    assert [row["side"] for row in rows] == ["daemon", "client"]
+    for row, target in zip(rows, targets):
+        assert row["calls_per_frame"] == pytest.approx(sum(row["calls"].values()) / row["frames"], abs=1e-4), row
+        assert "epoll_wait" not in row["calls"] and target["value"] == row["calls_per_frame"], row
+        assert target["at_most"] == 0.01 and target["reached"] in ("yes", "no"), target
 
 
 def test_no_daemon(place):

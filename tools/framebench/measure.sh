@@ -75,6 +75,11 @@ fi
 if [ -e "$peers/python_client.py" ]; then
   measure python-client 60 "${PYTHON:-python3}" "$peers/python_client.py" --programs "$programs" "${options[@]}"
 fi
+if [ -e "$here/system_calls.py" ] && command -v strace >/dev/null; then
+  quick=()
+  if [[ " ${options[*]-} " == *" --quick "* ]]; then quick=(--quick); fi
+  measure system_calls 60 "${PYTHON:-python3}" "$here/system_calls.py" --programs "$programs" --json "${quick[@]}"
+fi
 if [ -e "$here/instructions.py" ] && command -v valgrind >/dev/null; then
   quick=()
   if [[ " ${options[*]-} " == *" --quick "* ]]; then quick=(--quick); fi

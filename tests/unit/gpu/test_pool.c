@@ -40,6 +40,7 @@ static struct pool *make(unsigned workers, unsigned spinners) {
   for (int i = 0; i < PUSHERS * JOBS; i++) {
     struct job *job = &jobs[i / JOBS][i % JOBS];
     job->base.run = run;
+    job->base.patience_ns = i % 3 * 15000;
     job->pool = pool;
     job->again = i % 5;
   }
