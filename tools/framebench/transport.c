@@ -48,7 +48,7 @@ static const struct work works[WAYS] = {
 static const struct own_pipeline pipelines[] = {
     {"large", "spin", LARGE, 3, true, NULL},
     {"sockets", "spin", LARGE, 3, false, NULL},
-    {"medium", "spin", MEDIUM, 4, true, "auto"},
+    {"medium", "spin", MEDIUM, 4, true, "on"},
     {"small", "spin", SMALL, 2, true, NULL},
 };
 
@@ -197,7 +197,7 @@ static void add_targets(struct transport *transport) {
        median(transport, LARGE_ALONE), 0.95, false},
       {"the same", stream > sockets ? "the daemon's native stream" : "the daemon's raw sockets, a client of two threads",
        "frames/s", median(transport, LARGE_SHM), stream > sockets ? stream : sockets, 6.5, false},
-      {"client to daemon to client in shared memory, 64 KiB frames, 4 slots, spin",
+      {"client to daemon to client in shared memory, 64 KiB frames, 4 slots, graphs, spin",
        transport->cuda ? "bare CUDA loop with graphs in one process" : "engine in one process", "frames/s",
        median(transport, MEDIUM_SHM), median(transport, MEDIUM_ALONE), 0.80, false},
       {"client to daemon to client in shared memory, 4 KiB frames, one at a time, spin: times the round trip without a daemon",
