@@ -72,20 +72,38 @@ struct float_pair {
 static inline float sum_byte_pair(struct byte_pair p, size_t i) { return (float)(p.before[i] + p.after[i]); }
 static inline float sum_float_pair(struct float_pair p, size_t i) { return p.before[i] + p.after[i]; }
 
-/* Each loop reads and writes the sums once, so the more distances it takes the better: the first loop takes the middle
- * and as many distances as there are, up to FEW; the others as many again, and then what is left one by one. */
+/* Each loop reads and writes the sums once, so the more distances it takes the better: the first takes the middle and as many
+ * distances as fours leave over, at least one, and the others take FEW each. */
 enum { FEW = 4 };
 
-#define BLOCK_LOOPS(kind, sample, pair, both)                                                                                  \
-  STAGE_VECTOR static void begin_##kind(const sample *restrict in, const float *restrict weights, size_t count,                \
-                                        float *restrict sum) {                                                                 \
-    float weight = weights[0];                                                                                                 \
+#define BLOCK_LOOPS(vector, kind, sample, pair, both)                                                                          \
+  vector static void begin_1_##kind(const sample *restrict in, const struct pair *pairs, const float *restrict weights,        \
+                                    size_t count, float *restrict sum) {                                                       \
+    const struct pair a = pairs[0];                                                                                            \
+    float w[] = {weights[0], weights[1]};                                                                                      \
     for (size_t i = 0; i < count; i++) {                                                                                       \
-      sum[i] = (float)in[i] * weight;                                                                                          \
+      sum[i] = blur_add((float)in[i] * w[0], both(a, i), w[1]);                                                                \
     }                                                                                                                          \
   }                                                                                                                            \
-  STAGE_VECTOR static void begin_few_##kind(const sample *restrict in, const struct pair *pairs,                               \
-                                            const float *restrict weights, size_t count, float *restrict sum) {                \
+  vector static void begin_2_##kind(const sample *restrict in, const struct pair *pairs, const float *restrict weights,        \
+                                    size_t count, float *restrict sum) {                                                       \
+    const struct pair a = pairs[0], b = pairs[1];                                                                              \
+    float w[] = {weights[0], weights[1], weights[2]};                                                                          \
+    for (size_t i = 0; i < count; i++) {                                                                                       \
+      sum[i] = blur_add(blur_add((float)in[i] * w[0], both(a, i), w[1]), both(b, i), w[2]);                                    \
+    }                                                                                                                          \
+  }                                                                                                                            \
+  vector static void begin_3_##kind(const sample *restrict in, const struct pair *pairs, const float *restrict weights,        \
+                                    size_t count, float *restrict sum) {                                                       \
+    const struct pair a = pairs[0], b = pairs[1], c = pairs[2];                                                                \
+    float w[] = {weights[0], weights[1], weights[2], weights[3]};                                                              \
+    for (size_t i = 0; i < count; i++) {                                                                                       \
+      float near = blur_add(blur_add((float)in[i] * w[0], both(a, i), w[1]), both(b, i), w[2]);                                \
+      sum[i] = blur_add(near, both(c, i), w[3]);                                                                               \
+    }                                                                                                                          \
+  }                                                                                                                            \
+  vector static void begin_4_##kind(const sample *restrict in, const struct pair *pairs, const float *restrict weights,        \
+                                    size_t count, float *restrict sum) {                                                       \
     const struct pair a = pairs[0], b = pairs[1], c = pairs[2], d = pairs[3];                                                  \
     float w[] = {weights[0], weights[1], weights[2], weights[3], weights[4]};                                                  \
     for (size_t i = 0; i < count; i++) {                                                                                       \
@@ -93,8 +111,8 @@ enum { FEW = 4 };
       sum[i] = blur_add(blur_add(near, both(c, i), w[3]), both(d, i), w[4]);                                                   \
     }                                                                                                                          \
   }                                                                                                                            \
-  STAGE_VECTOR static void add_few_##kind(const struct pair *pairs, const float *restrict weights, size_t count,               \
-                                          float *restrict sum) {                                                               \
+  vector static void add_few_##kind(const struct pair *pairs, const float *restrict weights, size_t count,                     \
+                                    float *restrict sum) {                                                                     \
     const struct pair a = pairs[0], b = pairs[1], c = pairs[2], d = pairs[3];                                                  \
     float w[] = {weights[0], weights[1], weights[2], weights[3]};                                                              \
     for (size_t i = 0; i < count; i++) {                                                                                       \
@@ -102,45 +120,21 @@ enum { FEW = 4 };
       sum[i] = blur_add(blur_add(near, both(c, i), w[2]), both(d, i), w[3]);                                                   \
     }                                                                                                                          \
   }                                                                                                                            \
-  STAGE_VECTOR static void add_two_##kind(const struct pair *pairs, const float *restrict weights, size_t count,               \
-                                          float *restrict sum) {                                                               \
-    const struct pair a = pairs[0], b = pairs[1];                                                                              \
-    float w[] = {weights[0], weights[1]};                                                                                      \
-    for (size_t i = 0; i < count; i++) {                                                                                       \
-      sum[i] = blur_add(blur_add(sum[i], both(a, i), w[0]), both(b, i), w[1]);                                                 \
-    }                                                                                                                          \
-  }                                                                                                                            \
-  STAGE_VECTOR static void add_##kind(const struct pair *pairs, const float *restrict weights, size_t count,                   \
-                                      float *restrict sum) {                                                                   \
-    const struct pair a = pairs[0];                                                                                            \
-    float weight = weights[0];                                                                                                 \
-    for (size_t i = 0; i < count; i++) {                                                                                       \
-      sum[i] = blur_add(sum[i], both(a, i), weight);                                                                           \
-    }                                                                                                                          \
-  }                                                                                                                            \
   /* The weighted sums around `in`; the pairs are those at distance 1, 2 and so on up to the radius. */                        \
   static void sum_##kind(const sample *in, const struct pair *pairs, const float *weights, uint32_t radius, size_t count,      \
                          float *sum) {                                                                                         \
-    uint32_t k = radius < FEW ? 0 : FEW;                                                                                       \
-    if (k == 0) {                                                                                                              \
-      begin_##kind(in, weights, count, sum);                                                                                   \
-    } else {                                                                                                                   \
-      begin_few_##kind(in, pairs, weights, count, sum);                                                                        \
-    }                                                                                                                          \
-    for (; k + FEW <= radius; k += FEW) {                                                                                      \
+    static void (*const begin[])(const sample *restrict, const struct pair *, const float *restrict, size_t,                   \
+                                 float *restrict) = {begin_1_##kind, begin_2_##kind, begin_3_##kind, begin_4_##kind};          \
+    uint32_t first = (radius - 1) % FEW + 1;                                                                                   \
+    begin[first - 1](in, pairs, weights, count, sum);                                                                          \
+    for (uint32_t k = first; k < radius; k += FEW) {                                                                           \
       add_few_##kind(pairs + k, weights + k + 1, count, sum);                                                                  \
-    }                                                                                                                          \
-    if (k + 2 <= radius) {                                                                                                     \
-      add_two_##kind(pairs + k, weights + k + 1, count, sum);                                                                  \
-      k += 2;                                                                                                                  \
-    }                                                                                                                          \
-    if (k < radius) {                                                                                                          \
-      add_##kind(pairs + k, weights + k + 1, count, sum);                                                                      \
     }                                                                                                                          \
   }
 
-BLOCK_LOOPS(bytes, uint8_t, byte_pair, sum_byte_pair)
-BLOCK_LOOPS(floats, float, float_pair, sum_float_pair)
+BLOCK_LOOPS(STAGE_VECTOR_EXACT, bytes, uint8_t, byte_pair, sum_byte_pair)
+BLOCK_LOOPS(STAGE_VECTOR_EXACT, sums_of_bytes, float, float_pair, sum_float_pair)
+BLOCK_LOOPS(STAGE_VECTOR, floats, float, float_pair, sum_float_pair)
 
 STAGE_VECTOR static void round_bytes(const float *restrict sum, size_t count, uint8_t *restrict out) {
   for (size_t i = 0; i < count; i++) {
@@ -214,7 +208,7 @@ static void along(const struct job *job, size_t start, size_t count, float *sum)
   for (size_t k = 1; k <= job->constants->radius; k++) {
     pairs[k - 1] = (struct float_pair){middle - k * step, middle + k * step};
   }
-  sum_floats(middle, pairs, job->weights->at, job->constants->radius, count, sum);
+  (job->floats ? sum_floats : sum_sums_of_bytes)(middle, pairs, job->weights->at, job->constants->radius, count, sum);
 }
 
 static void blur_row(const struct job *job, int32_t y) {

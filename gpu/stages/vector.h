@@ -2,8 +2,8 @@
  * Marks the loops over rows of pixels that the compiler is to vectorise for the processor it runs on.
  *
  * Each marked function is compiled twice, for any x86-64 and for AVX2, and the dynamic loader picks one. Both
- * compute the same bits, since no stage lets multiply and add contract. Sanitizers run before their own
- * start-up in such a pick, so their builds take the plain version.
+ * compute the same bits, since no stage lets multiply and add contract unless that changes nothing. Sanitizers run before their
+ * own start-up in such a pick, so their builds take the plain version.
  */
 #ifndef FRAMED_GPU_STAGES_VECTOR_H
 #define FRAMED_GPU_STAGES_VECTOR_H
@@ -20,6 +20,13 @@
 #define STAGE_VECTOR __attribute__((target_clones("avx2", "default")))
 #else
 #define STAGE_VECTOR
+#endif
+
+/* For loops whose products and sums are all exact, so that multiply and add may contract where the processor can. */
+#if defined(__x86_64__) && defined(__linux__) && !defined(STAGE_SANITIZED) && !defined(__clang__) && __GNUC__ >= 12
+#define STAGE_VECTOR_EXACT __attribute__((target_clones("arch=x86-64-v3", "default"), optimize("fp-contract=fast")))
+#else
+#define STAGE_VECTOR_EXACT STAGE_VECTOR
 #endif
 
 #endif
