@@ -7,7 +7,7 @@ import threading
 import numpy as np
 import pytest
 
-from harness import Background, Daemon, numbered, pipeline, require_whole, whole
+from harness import Background, Daemon, numbered, pipeline, require_whole, wait_until, whole
 
 BYTES = 512 << 10
 FORMAT = {"dtype": "uint8", "shape": [BYTES]}
@@ -78,8 +78,13 @@ def test_a_drain_waits_for_the_reader_and_says_so(place, lanes):
             producer.send(numbered(3, BYTES).tobytes())
             view = daemon.wait_view("it waits for a reader", lambda view: view["waiting"] == "reader")
             assert view["frames"]["in_flight"] == 3 and view["frames"]["emitted"] == 0
-            code, answer = daemon.post("/v1/pipelines/cam0/drain")
-            assert code == 504 and "reader" in answer["error"], answer
+
+            def says_so():
+                code, answer = daemon.post("/v1/pipelines/cam0/drain")
+                assert code == 504 and "3 frames in flight" in answer["error"], answer
+                return "reader" in answer["error"]
+
+            wait_until(says_so, "what it waits for")  # a lane that moved something just now says nothing of it yet
             with daemon.reader() as reader:
                 np.testing.assert_array_equal(reader.frames(3, BYTES), numbered(3, BYTES))
             daemon.wait_view("it is drained", lambda view: view["state"] == "drained")
@@ -98,7 +103,7 @@ def test_what_nobody_takes_ends_with_the_daemon(place, lanes):
             daemon.signal(signal.SIGTERM)
             daemon.ends()
     account = daemon.final_account()
-    assert account["in"] == 5 and account["emitted"] in (2, 3), account
+    assert account["in"] == 5 and account["emitted"] in (2, 3, 4), account  # the socket takes up to two more
     assert account["emitted"] + account["shutdown"] == 5, account
 
 
