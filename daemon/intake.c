@@ -1,4 +1,4 @@
-#include "daemon/intake.h"
+#include "daemon/intake_state.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -6,37 +6,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "daemon/acceptor.h"
 #include "daemon/departure.h"
-#include "daemon/endpoint.h"
 #include "daemon/log.h"
-#include "daemon/loop.h"
-#include "daemon/seat.h"
 #include "daemon/welcome.h"
-
-enum { MOST_WAITING = 64 };
-
-struct intake {
-  uv_loop_t *loop;
-  struct quota *quota;
-  const struct config_pipeline *config;
-  struct seat_setup seat_setup;
-  struct seat *seats;
-  unsigned count;
-  struct guest waiting[MOST_WAITING]; /* for seats of producers that have hung up; in order */
-  unsigned waiting_count;
-  struct listener *listener;
-  struct acceptor *acceptor;
-  struct greeter *greeter; /* NULL: its producers say nothing but frames */
-  struct native_welcome welcome;
-  struct endpoint endpoint; /* of a file; its descriptor until the session gets it */
-  struct loop_watch *fifo;  /* until a writer comes */
-  session_listener *listen; /* hears of sessions; */
-  void *context;            /* what it is told with it */
-  uint64_t refused;
-  bool for_readers; /* of the hold in force */
-  bool closed, ended;
-};
 
 /* -- making it ------------------------------------------------------------------------------------------------- */
 
@@ -73,13 +45,11 @@ static void choose_alike(const struct session *first, struct session_setup *setu
   setup->timed_one_in = (int)session_timed_one_in(first);
 }
 
-static void on_renewed(void *context, struct seat *seat);
-
 static bool make_sessions(struct intake *intake, const struct intake_setup *setup, struct failure *failure) {
   struct session_setup session = setup->session;
   session.graph = graph_choice(intake->config->graph);
-  intake->seat_setup =
-      (struct seat_setup){.loop = intake->loop, .pipeline = intake->config->name, .renewed = on_renewed, .context = intake};
+  intake->seat_setup = (struct seat_setup){
+      .loop = intake->loop, .pipeline = intake->config->name, .renewed = intake_on_renewed, .context = intake};
   for (unsigned i = 0; i < intake->count; i++) {
     session.index = i;
     session.lane = setup->lanes[i];
@@ -139,168 +109,12 @@ struct intake *intake_free(struct intake *intake) {
   return NULL;
 }
 
-/* -- producers ------------------------------------------------------------------------------------------------- */
-
-static struct seat *free_seat(struct intake *intake) {
-  assert(intake->seats);
-  for (unsigned i = 0; i < intake->count; i++) {
-    if (seat_is_free(&intake->seats[i])) {
-      return &intake->seats[i];
-    }
-  }
-  return NULL;
-}
-
-/* Seats that are not lost for now. */
-static unsigned seats_left(const struct intake *intake) {
-  unsigned left = 0;
-  for (unsigned i = 0; i < intake->count; i++) {
-    left += !intake->seats[i].lost;
-  }
-  return left;
-}
-
-/* Producers that have not hung up: the others only need to be read to their ends. */
-static unsigned live_producers(const struct intake *intake) {
-  unsigned live = 0;
-  for (unsigned i = 0; i < intake->count; i++) {
-    live += intake->seats[i].producer.fd >= 0 && !peer_hung_up(intake->seats[i].producer.fd);
-  }
-  for (unsigned i = 0; i < intake->waiting_count; i++) {
-    live += !peer_hung_up(intake->waiting[i].fd);
-  }
-  return live;
-}
-
-static enum config_protocol protocol_of(const struct intake *intake, const struct guest *producer) {
-  enum config_protocol configured = intake->config->source.protocol;
-  enum config_protocol otherwise = configured == CONFIG_PROTOCOL_AUTO ? CONFIG_PROTOCOL_Y4M : configured;
-  return producer->native ? CONFIG_PROTOCOL_NATIVE : otherwise;
-}
-
-static void refuse(struct intake *intake, const struct guest *producer, enum native_error_code code, const char *problem) {
-  guest_tell(producer, code, "%s", problem);
-  log_event(LOG_REFUSED, intake->config->name, "producer pid %d (user %u) was refused: %s", (int)producer->pid,
-            (unsigned)producer->uid, problem);
-  close(producer->fd);
-  intake->refused++;
-}
-
-static void refuse_one_more(struct intake *intake, const struct guest *producer) {
-  char problem[160];
-  snprintf(problem, sizeof problem, "pipeline %s already has its %u producer%s", intake->config->name, intake->count,
-           intake->count == 1 ? "" : "s");
-  refuse(intake, producer, NATIVE_E_BUSY, problem);
-}
-
-static void sit_down(struct intake *intake, struct seat *seat, const struct guest *producer) {
-  seat->producer = *producer;
-  if (intake->config->source.endpoint == CONFIG_SOCKET) {
-    log_event(LOG_CONNECTED, intake->config->name, "producer pid %d (user %u) connected", (int)producer->pid,
-              (unsigned)producer->uid);
-  }
-  intake->welcome.session += producer->native;
-  if (seat_share(seat, &intake->welcome)) {
-    return;
-  }
-  if (producer->native) {
-    guest_welcome(producer, &intake->welcome, NULL, 0);
-  }
-  seat->used = true;
-  session_attach(seat->session, producer->fd, protocol_of(intake, producer));
-}
-
-/* If its user may have what the seat's session takes. */
-static void sit_down_or_refuse(struct intake *intake, struct seat *seat, const struct guest *producer) {
-  char problem[QUOTA_PROBLEM];
-  if (quota_charge(intake->quota, producer->uid, session_memory(seat->session), &seat->charge, problem)) {
-    sit_down(intake, seat, producer);
-  } else {
-    refuse(intake, producer, NATIVE_E_QUOTA, problem);
-  }
-}
-
-/* The producer waits, before all others, until the seat has memory that nobody has used. */
-static void wait_for_memory(struct intake *intake, struct seat *seat, const struct guest *producer) {
-  assert(intake->waiting_count < MOST_WAITING);
-  memmove(intake->waiting + 1, intake->waiting, intake->waiting_count * sizeof *intake->waiting);
-  intake->waiting[0] = *producer;
-  intake->waiting_count++;
-  seat_renew(seat);
-}
-
-static void seat_or_refuse(struct intake *intake, const struct guest *producer) {
-  struct seat *seat = free_seat(intake);
-  if (seat && seat_must_renew(seat, producer) && intake->waiting_count < MOST_WAITING) {
-    wait_for_memory(intake, seat, producer);
-  } else if (seat && !seat_must_renew(seat, producer)) {
-    sit_down_or_refuse(intake, seat, producer);
-  } else if (intake->waiting_count < MOST_WAITING && live_producers(intake) < seats_left(intake)) {
-    intake->waiting[intake->waiting_count++] = *producer;
-  } else {
-    refuse_one_more(intake, producer);
-  }
-}
-
-static void on_greeted(void *context, const struct guest *guest) {
-  struct intake *intake = context;
-  if (!guest->native || guest->hello.role == intake->welcome.role) {
-    seat_or_refuse(intake, guest);
-    return;
-  }
-  char problem[160];
-  snprintf(problem, sizeof problem, "the source of pipeline %s takes clients of the role '%s' only, not '%s'",
-           intake->config->name, welcome_role_name(intake->welcome.role), welcome_role_name(guest->hello.role));
-  refuse(intake, guest, NATIVE_E_ROLE, problem);
-}
-
-static void on_accepted(void *context, int fd, const struct peer *peer) {
-  struct intake *intake = context;
-  const struct guest producer = {.fd = fd, .pid = peer->pid, .uid = peer->uid};
-  if (intake->greeter) {
-    greeter_receive(intake->greeter, fd, peer);
-  } else {
-    seat_or_refuse(intake, &producer);
-  }
-}
-
-static void on_refused(void *context) { ((struct intake *)context)->refused++; }
-
-/* The first that waits and may have the seat. */
-static void seat_next(struct intake *intake, struct seat *seat) {
-  while (intake->waiting_count > 0 && seat_is_free(seat)) {
-    struct guest next = intake->waiting[0];
-    intake->waiting_count--;
-    memmove(intake->waiting, intake->waiting + 1, intake->waiting_count * sizeof *intake->waiting);
-    if (seat_must_renew(seat, &next)) {
-      wait_for_memory(intake, seat, &next);
-    } else {
-      sit_down_or_refuse(intake, seat, &next);
-    }
-  }
-}
-
-/* Its session has other memory than the last client's, or none for now. */
-static void on_renewed(void *context, struct seat *seat) {
-  struct intake *intake = context;
-  if (seat->stopped) { /* told again, and whoever hears it may free all of this */
-    intake->listen(intake->context, &(struct session_event){.kind = SESSION_STOPPED, .session = seat->session});
-    return;
-  }
-  if (!intake->closed && seat_is_free(seat)) {
-    seat_next(intake, seat);
-  }
-  while (seats_left(intake) == 0 && intake->waiting_count > 0) { /* for nothing any more */
-    refuse_one_more(intake, &intake->waiting[--intake->waiting_count]);
-  }
-}
-
 /* -- files ----------------------------------------------------------------------------------------------------- */
 
 static void attach_file(struct intake *intake) {
   const struct guest file = {.fd = intake->endpoint.fd};
   intake->endpoint.fd = -1;
-  sit_down(intake, &intake->seats[0], &file);
+  intake_seat_down(intake, &intake->seats[0], &file);
 }
 
 static void on_writer(void *context) {
@@ -340,8 +154,8 @@ static bool start_greeting(struct intake *intake, struct failure *failure) {
                                       .who = "producer",
                                       .y4m_too = protocol == CONFIG_PROTOCOL_AUTO,
                                       .timeout_ns = intake->config->source.timeout_ns,
-                                      .greeted = on_greeted,
-                                      .refused = on_refused,
+                                      .greeted = intake_on_greeted,
+                                      .refused = intake_on_refused,
                                       .context = intake};
   intake->greeter = greeter_new(&setup, failure);
   return intake->greeter;
@@ -357,8 +171,8 @@ static bool start_accepting(struct intake *intake, struct failure *failure) {
                                        .pipeline = intake->config->name,
                                        .role = "producer",
                                        .native = intake->greeter != NULL,
-                                       .accepted = on_accepted,
-                                       .refused = on_refused,
+                                       .accepted = intake_on_accepted,
+                                       .refused = intake_on_refused,
                                        .context = intake};
   intake->acceptor = acceptor_new(&setup, failure);
   return intake->acceptor;
@@ -463,7 +277,7 @@ static void on_detached(struct intake *intake, struct seat *seat, const struct s
   if (seat->shares) {
     seat_renew(seat);
   } else if (!intake->closed && intake->config->source.endpoint == CONFIG_SOCKET) {
-    seat_next(intake, seat);
+    intake_seat_next(intake, seat);
   } else if (!intake->closed && intake->endpoint.kind == ENDPOINT_FIFO) {
     await_next_writer(intake);
   } else {

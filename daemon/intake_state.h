@@ -1,0 +1,49 @@
+/*
+ * What an intake is made of; private to intake.c (its life, files and what it is told) and intake_seating.c (how producers
+ * that connect get their seats).
+ */
+#ifndef FRAMED_DAEMON_INTAKE_STATE_H
+#define FRAMED_DAEMON_INTAKE_STATE_H
+
+#include "daemon/acceptor.h"
+#include "daemon/endpoint.h"
+#include "daemon/intake.h"
+#include "daemon/loop.h"
+#include "daemon/seat.h"
+
+enum { MOST_WAITING = 64 };
+
+struct intake {
+  uv_loop_t *loop;
+  struct quota *quota;
+  const struct config_pipeline *config;
+  struct seat_setup seat_setup;
+  struct seat *seats;
+  unsigned count;
+  struct guest waiting[MOST_WAITING]; /* for seats of producers that have hung up; in order */
+  unsigned waiting_count;
+  struct listener *listener;
+  struct acceptor *acceptor;
+  struct greeter *greeter; /* NULL: its producers say nothing but frames */
+  struct native_welcome welcome;
+  struct endpoint endpoint; /* of a file; its descriptor until the session gets it */
+  struct loop_watch *fifo;  /* until a writer comes */
+  session_listener *listen; /* hears of sessions; */
+  void *context;            /* what it is told with it */
+  uint64_t refused;
+  bool for_readers; /* of the hold in force */
+  bool closed, ended;
+};
+
+/* -- intake_seating.c --------------------------------------------------------------------------------------------- */
+
+void intake_seat_down(struct intake *intake, struct seat *seat, const struct guest *producer);
+/* A producer that waits takes the seat, if there is one. */
+void intake_seat_next(struct intake *intake, struct seat *seat);
+/* What the acceptor, the greeter and a seat's renewal tell. */
+void intake_on_accepted(void *context, int fd, const struct peer *peer);
+void intake_on_refused(void *context);
+void intake_on_greeted(void *context, const struct guest *guest);
+void intake_on_renewed(void *context, struct seat *seat);
+
+#endif
