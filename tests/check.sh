@@ -58,7 +58,9 @@ tests/gpu/sandbox.sh cpu
 step "unit tests under ASan with UBSan, and under TSan"
 both "$(variant asan unit)" "$(variant tsan unit)"
 step "end-to-end tests under ASan with UBSan, and under TSan"
-both "$(variant asan "e2e PYTEST='-m \"not slow\"'")" "$(variant tsan "e2e PYTEST='-m \"not slow\"'")"
+# TSan, which slows everything down most, leaves out what is about programs of one thread, or stages alone.
+alone='framebench or test_load or python_client or bad_config or protocol_page or images or examples or doctor or overlap or monitoring'
+both "$(variant asan "e2e PYTEST='-m \"not slow\"'")" "$(variant tsan "e2e PYTEST='-m \"not slow\" -k \"not ($alone)\"'")"
 step "fuzzing"
 mapfile -t targets < <(find tests/fuzz -name 'fuzz_*.c' -printf '%f\n' | sed 's/^fuzz_//; s/\.c$//' | sort)
 $steady tests/fuzz/run.sh "${targets[@]}"
