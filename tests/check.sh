@@ -17,16 +17,14 @@ place() { { echo begun && grep -oE '\[ *[0-9]+%\]|^== .*' "$1"; } | tail -n 1 | 
 
 say_progress() { # until the logs are gone, if nobody ends it before
   while sleep 15 >/dev/null 2>&1 && [ -d "$logs" ]; do
-    printf '   after %d s: %s %s, %s %s\n' $((SECONDS - started)) "${names[0]}" "$(place "$logs/first")" "${names[1]}" "$(place "$logs/second")"
+    printf '   after %d s: ASan %s, TSan %s\n' $((SECONDS - started)) "$(place "$logs/first")" "$(place "$logs/second")"
   done
 }
 
 # Runs two commands side by side, with a line now and then, and shows their output one after the other.
-names=(ASan TSan)
 both() {
   local status=0
-  : >"$logs/first"
-  : >"$logs/second"
+  touch "$logs/first" "$logs/second"
   say_progress &
   local progress=$!
   bash -c "$1" >"$logs/first" 2>&1 &
@@ -60,15 +58,18 @@ tests/gpu/sandbox.sh cpu
 step "unit tests under ASan with UBSan, and under TSan"
 both "$(variant asan unit)" "$(variant tsan unit)"
 step "end-to-end tests under ASan with UBSan, and under TSan"
-# TSan, which slows everything down most, leaves out what is about programs of one thread, or stages alone.
+# They slow everything down: what is about programs of one thread, or about stages alone, is left to the last step.
 alone='framebench or test_load or python_client or bad_config or protocol_page or images or examples or doctor or overlap or monitoring'
-both "$(variant asan "e2e PYTEST='-m \"not slow\"'")" "$(variant tsan "e2e PYTEST='-m \"not slow\" -k \"not ($alone)\"'")"
+chosen="e2e PYTEST='-m \"not slow\" -k \"not ($alone)\"'"
+both "$(variant asan "$chosen")" "$(variant tsan "$chosen")"
+step "fuzzing"
+mapfile -t targets < <(find tests/fuzz -name 'fuzz_*.c' -printf '%f\n' | sed 's/^fuzz_//; s/\.c$//' | sort)
+$steady tests/fuzz/run.sh "${targets[@]}"
 step "systemd"
 tests/systemd/run.sh
 step "packages"
 tests/packaging/run.sh
-step "unit and end-to-end tests, with fuzzing beside them"
-mapfile -t targets < <(find tests/fuzz -name 'fuzz_*.c' -printf '%f\n' | sed 's/^fuzz_//; s/\.c$//' | sort)
-plain() { echo "make --no-print-directory NO_CUDA=1 VARIANT=check $1"; }
-names=(fuzzing tests)
-both "$steady tests/fuzz/run.sh ${targets[*]}" "$(plain unit) && $(plain e2e)"
+step "unit tests"
+"${make[@]}" NO_CUDA=1 VARIANT=check unit
+step "end-to-end tests"
+"${make[@]}" NO_CUDA=1 VARIANT=check e2e
