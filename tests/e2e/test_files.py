@@ -292,3 +292,5 @@ def test_a_fifo_sink_waits_for_its_next_reader(place):
                 with open(place / "fifo", "rb") as fifo:
                     assert fifo.read(5 * SIZE) == numbered(5, SIZE, first=5 * turn).tobytes()
                     daemon.account(came=5 * (turn + 1), emitted=5 * (turn + 1))
+                # Whoever opens it before the daemon has seen that nobody reads may meet the end of what it closes then.
+                daemon.wait_view("the reader is gone", lambda view: view["readers"] == 0)
