@@ -75,8 +75,11 @@ void guest_welcome(const struct guest *guest, const struct native_welcome *welco
     header->cmsg_len = CMSG_LEN(count * sizeof *descriptors);
     memcpy(CMSG_DATA(header), descriptors, count * sizeof *descriptors);
   }
-  /* It fits: nothing was sent on this connection before. Whether the client is still there shows in the next read. */
-  (void)!sendmsg(guest->fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+  /* It fits, since nothing was sent on this connection before; but the kernel may refuse to pass descriptors. A client that
+   * cannot be answered sees the end instead of waiting, and so does whoever reads from it. */
+  if (sendmsg(guest->fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL) != (ssize_t)sizeof bytes) {
+    shutdown(guest->fd, SHUT_RDWR);
+  }
 }
 
 /* -- visitors ---------------------------------------------------------------------------------------------------- */

@@ -49,7 +49,8 @@ struct greeter *greeter_close(struct greeter *greeter);
 /* Tells the client in its own language why it is turned away, if it takes that at once. The descriptor stays open. */
 __attribute__((format(printf, 3, 4))) void guest_tell(const struct guest *guest, enum native_error_code code,
                                                       const char *format, ...);
-/* Answers the HELLO, and passes descriptors along with the answer; they stay the caller's. */
+/* Answers the HELLO, and passes descriptors along with the answer; they stay the caller's. Where that cannot be done, the
+ * connection is at its end for both sides. */
 enum { GUEST_DESCRIPTORS = 3 };
 void guest_welcome(const struct guest *guest, const struct native_welcome *welcome, const int *descriptors, size_t count);
 
