@@ -185,6 +185,10 @@ $(unit_folder)/gpu-parity: $(call objects,tests/gpu/parity.c tests/gpu/cases.c t
 ifeq ($(with_cuda) $(VARIANT),yes check)
 gpu_tests += $(unit_folder)/gpu-backend
 $(unit_folder)/gpu-backend: $(call objects,tests/gpu/test_backend.c tests/unit/gpu/rig.c) $(gpu_objects)
+# What the start of a process costs on a device: with one kernel, and with all.
+gpu_tests += $(addprefix $(unit_folder)/start-,bare whole)
+$(unit_folder)/start-bare: $(call objects,tests/gpu/start_times.c tests/gpu/start_bare.c gpu/cuda_nothing.cu)
+$(unit_folder)/start-whole: $(call objects,tests/gpu/start_times.c tests/gpu/start_whole.c) $(gpu_objects)
 endif
 $(gpu_tests):
 	@mkdir -p $(@D)
