@@ -9,14 +9,14 @@ void start_work(unsigned char *memory, size_t bytes, unsigned programs) {
   cudaStream_t stream;
   void *device = NULL;
   (void)programs;
-  start_check(cudaHostRegister(memory, bytes, cudaHostRegisterDefault), "cudaHostRegister");
+  start_check((int)cudaHostRegister(memory, bytes, cudaHostRegisterDefault), "cudaHostRegister");
   start_phase("pin");
-  start_check(cudaMalloc(&device, bytes), "cudaMalloc");
+  start_check((int)cudaMalloc(&device, bytes), "cudaMalloc");
   start_phase("malloc");
-  start_check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+  start_check((int)cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
   start_check(cuda_nothing(stream), "a kernel");
-  start_check(cudaMemcpyAsync(device, memory, bytes, cudaMemcpyHostToDevice, stream), "cudaMemcpyAsync");
-  start_check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
+  start_check((int)cudaMemcpyAsync(device, memory, bytes, cudaMemcpyHostToDevice, stream), "cudaMemcpyAsync");
+  start_check((int)cudaStreamSynchronize(stream), "cudaStreamSynchronize");
   start_phase("frame");
 }
 

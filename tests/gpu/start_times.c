@@ -52,7 +52,7 @@ void start_check(int status, const char *what) {
   start_require(status == cudaSuccess, what, cudaGetErrorString((cudaError_t)status));
 }
 
-#define CHECK(function, ...) start_check(function(__VA_ARGS__), #function)
+#define CHECK(function, ...) start_check((int)function(__VA_ARGS__), #function)
 
 /* -- phases ------------------------------------------------------------------------------------------------------- */
 
