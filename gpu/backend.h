@@ -46,6 +46,7 @@ struct gpu_device {
   const struct gpu_backend *backend;
   char name[GPU_NAME];
   unsigned workers; /* 0: kernels run one after the other */
+  struct gpu_calibration calibration;
   _Atomic enum gpu_condition condition;
   struct gpu_error cause;
 };
@@ -66,7 +67,7 @@ void gpu_program_init(struct gpu_program *program, struct gpu_device *device, co
 
 struct gpu_device *cpu_open(unsigned workers, struct gpu_error *error);
 #ifdef FRAMED_CUDA
-struct gpu_device *cuda_open(unsigned index, struct gpu_error *error);
+struct gpu_device *cuda_open(unsigned index, const struct gpu_calibration *known, struct gpu_error *error);
 #endif
 
 /* Whether `directory` (really /dev) has a node of an NVIDIA device or driver. */

@@ -195,17 +195,24 @@ static bool count_devices(unsigned index, struct gpu_error *error) {
   return true;
 }
 
-static bool prepare(struct cuda_device *device, struct gpu_error *error) {
+static bool calibrate(struct cuda_device *device, const struct gpu_calibration *known, struct gpu_error *error) {
+  if (known) {
+    device->base.calibration = *known;
+  }
+  return known || cuda_overhead_measure(device, error);
+}
+
+static bool prepare(struct cuda_device *device, const struct gpu_calibration *known, struct gpu_error *error) {
   struct cudaDeviceProp properties;
   if (!cuda_enter(&device->base, error) ||
       !CUDA_CALL(&device->base, error, cudaGetDeviceProperties, &properties, device->index)) {
     return false;
   }
   snprintf(device->base.name, sizeof device->base.name, "%.*s", GPU_NAME - 1, properties.name);
-  return cuda_clock_open(device, error) && cuda_order_open(device, error) && cuda_overhead_measure(device, error);
+  return cuda_clock_open(device, error) && cuda_order_open(device, error) && calibrate(device, known, error);
 }
 
-struct gpu_device *cuda_open(unsigned index, struct gpu_error *error) {
+struct gpu_device *cuda_open(unsigned index, const struct gpu_calibration *known, struct gpu_error *error) {
   struct cuda_device *device = calloc(1, sizeof *device);
   if (!device || !set_environment()) {
     gpu_error_set(error, ENOMEM, NULL, "no memory for CUDA device %u", index);
@@ -219,7 +226,7 @@ struct gpu_device *cuda_open(unsigned index, struct gpu_error *error) {
     free(device);
     return NULL;
   }
-  if (!prepare(device, error)) {
+  if (!prepare(device, known, error)) {
     error->no_device = true;
     advise(index, (cudaError_t)error->code, error->remedy);
     close_device(&device->base);

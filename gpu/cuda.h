@@ -14,11 +14,6 @@
 
 #include <cuda_runtime_api.h>
 
-/* What events add to each step, in ns. */
-struct cuda_overhead {
-  int64_t h2d, kernel, d2h;
-};
-
 /* An anchor may be used by a frame for as long as it takes to make this many new ones. */
 enum { CUDA_ANCHORS = 16 };
 
@@ -41,8 +36,7 @@ struct cuda_device {
   _Atomic unsigned anchor; /* index of the one in force */
   /* Until when each engine was busy with frames whose times were read, on the device's axis. */
   _Atomic int64_t h2d_end, kernel_end, d2h_end;
-  struct cuda_overhead overhead[2];  /* of frames enqueued step by step, and replayed */
-  atomic_bool held;                  /* while that is measured: a frame is not yet to begin */
+  atomic_bool held;                  /* while its calibration is measured: a frame is not yet to begin */
   cudaEvent_t tickets[CUDA_TICKETS]; /* without timing: the end of the copy in that has the ticket, modulo their number */
   _Atomic unsigned next_ticket;
   _Atomic(struct cuda_program *) lost; /* freed when the device was dead already; list by `next_lost` */
@@ -178,7 +172,7 @@ bool cuda_clock_times(struct gpu_program *program, unsigned slot, struct gpu_tim
 
 /* -- cuda_overhead.c ---------------------------------------------------------------------------------------------- */
 
-/* For an open device with nothing on it. */
+/* Fills the device's calibration; nothing else may be on it. */
 bool cuda_overhead_measure(struct cuda_device *device, struct gpu_error *error);
 /* Launches an empty kernel on a cudaStream_t; returns a cudaError_t. */
 int cuda_nothing(void *stream);

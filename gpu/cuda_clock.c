@@ -170,7 +170,8 @@ static bool read_times(struct cuda_device *device, const struct cuda_slot *slot,
   }
   int64_t axis = slot->anchor->device_ns;
   int64_t host = axis + slot->anchor->offset;
-  const struct cuda_overhead *overhead = &device->overhead[slot->replays];
+  const struct gpu_calibration *calibration = &device->base.calibration;
+  const struct gpu_overhead *overhead = slot->replays ? &calibration->replayed : &calibration->plain;
   *times = (struct gpu_times){
       .begin = host + ns[0],
       .copied_in = host + ns[1],

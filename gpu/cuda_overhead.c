@@ -3,8 +3,9 @@
  *
  * An event takes its time where the stream has come to it. From there to the start of a copy or a kernel, and from its end
  * to the next event, some microseconds pass in which the engines hand the stream on: a tenth of a copy of 4 MiB, and more
- * than all of a small one. So when a device is opened, a program whose steps do next to nothing is timed, step by step and
- * replayed, and the least that it ever took is what every frame's steps begin later than the events before them say.
+ * than all of a small one. So when a device is opened for the first time, a program whose steps do next to nothing is timed,
+ * step by step and replayed, and the least that it ever took is what every frame's steps begin later than the events before
+ * them say.
  *
  * The program's frame is held back on its stream until all of it is there. Otherwise the intervals would tell how fast this
  * thread enqueues.
@@ -62,7 +63,7 @@ static bool await_empty(struct gpu_program *program, struct gpu_error *error) {
 
 static void take_least(int64_t *least, int64_t ns, bool first) { *least = first || ns < *least ? ns : *least; }
 
-static bool measure_rounds(struct cuda_device *device, struct gpu_program *program, struct cuda_overhead *overhead,
+static bool measure_rounds(struct cuda_device *device, struct gpu_program *program, struct gpu_overhead *overhead,
                            struct gpu_error *error) {
   for (int round = 0; round < EMPTY_FRAMES; round++) {
     struct gpu_times times;
@@ -80,7 +81,7 @@ static bool measure_rounds(struct cuda_device *device, struct gpu_program *progr
 }
 
 static bool measure_with(struct cuda_device *device, const struct gpu_chain *chain, const struct gpu_buffers *buffers,
-                         bool replays, struct cuda_overhead *overhead, struct gpu_error *error) {
+                         bool replays, struct gpu_overhead *overhead, struct gpu_error *error) {
   const struct gpu_options options = {.graph = replays ? GPU_GRAPH_ON : GPU_GRAPH_OFF, .timed_one_in = 1};
   struct gpu_program *program = gpu_program_new(&device->base, chain, buffers, 1, &options, error);
   bool done = program && gpu_program_warm_up(program, error) && measure_rounds(device, program, overhead, error);
@@ -88,19 +89,18 @@ static bool measure_with(struct cuda_device *device, const struct gpu_chain *cha
   return done;
 }
 
-/* Nothing is subtracted from what is measured here, since both are put in force at the end. */
+/* Nothing is subtracted from what is measured here, since it is put in force at the end. */
 static bool measure_both(struct cuda_device *device, const struct gpu_chain *chain, unsigned char *page,
                          struct gpu_error *error) {
   const struct gpu_buffers buffers = {.input = page, .output = page + OUTPUT_AT};
-  struct cuda_overhead plain = {0}, replayed = {0};
+  struct gpu_calibration measured = {0};
   if (!gpu_pin(&device->base, page, PAGE, error)) {
     return false;
   }
-  bool done = measure_with(device, chain, &buffers, false, &plain, error) &&
-              measure_with(device, chain, &buffers, true, &replayed, error);
+  bool done = measure_with(device, chain, &buffers, false, &measured.plain, error) &&
+              measure_with(device, chain, &buffers, true, &measured.replayed, error);
   gpu_unpin(&device->base, page);
-  device->overhead[false] = plain;
-  device->overhead[true] = replayed;
+  device->base.calibration = measured;
   return done;
 }
 

@@ -26,7 +26,8 @@ bool gpu_nvidia_present(const char *directory) {
 }
 
 #ifndef FRAMED_CUDA
-static struct gpu_device *cuda_open(unsigned index, struct gpu_error *error) {
+static struct gpu_device *cuda_open(unsigned index, const struct gpu_calibration *known, struct gpu_error *error) {
+  (void)known;
   gpu_error_set(error, 0, "build it again where nvcc (CUDA 13) is installed, or set gpu.backend to cpu",
                 "device %u cannot be used: this build of framed has no CUDA backend", index);
   error->no_device = true;
@@ -34,9 +35,18 @@ static struct gpu_device *cuda_open(unsigned index, struct gpu_error *error) {
 }
 #endif
 
-struct gpu_device *gpu_open(enum gpu_backend_choice choice, unsigned index, unsigned workers, struct gpu_error *error) {
+struct gpu_device *gpu_open_calibrated(enum gpu_backend_choice choice, unsigned index, unsigned workers,
+                                       const struct gpu_calibration *known, struct gpu_error *error) {
   bool cuda = choice == GPU_BACKEND_CUDA || (choice == GPU_BACKEND_AUTO && gpu_nvidia_present("/dev"));
-  return cuda ? cuda_open(index, error) : cpu_open(workers, error);
+  return cuda ? cuda_open(index, known, error) : cpu_open(workers, error);
+}
+
+struct gpu_device *gpu_open(enum gpu_backend_choice choice, unsigned index, unsigned workers, struct gpu_error *error) {
+  return gpu_open_calibrated(choice, index, workers, NULL, error);
+}
+
+void gpu_calibration(const struct gpu_device *device, struct gpu_calibration *calibration) {
+  *calibration = device->calibration;
 }
 
 struct gpu_device *gpu_close(struct gpu_device *device) {

@@ -31,6 +31,22 @@ struct gpu_device;
  * present but unusable GPU is an error, not a silent fall back. `workers` is the size of the CPU pool (0: one a
  * processor). Call before any thread that may use CUDA is started. Returns NULL on error. */
 struct gpu_device *gpu_open(enum gpu_backend_choice choice, unsigned index, unsigned workers, struct gpu_error *error);
+
+/* What opening a device measures: how many ns of each step are the events' around it, of frames that are enqueued step by
+ * step and of replayed ones. It holds for the process after this one too, which need not measure it again. All 0 on the
+ * CPU backend. */
+struct gpu_overhead {
+  int64_t h2d, kernel, d2h;
+};
+struct gpu_calibration {
+  struct gpu_overhead plain, replayed;
+};
+
+/* gpu_open() with what another process has measured; NULL: measure. */
+struct gpu_device *gpu_open_calibrated(enum gpu_backend_choice choice, unsigned index, unsigned workers,
+                                       const struct gpu_calibration *known, struct gpu_error *error);
+void gpu_calibration(const struct gpu_device *device, struct gpu_calibration *calibration);
+
 /* Programs must be gone. Returns NULL. */
 struct gpu_device *gpu_close(struct gpu_device *device);
 

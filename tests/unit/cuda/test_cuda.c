@@ -88,7 +88,7 @@ static void set_up(void) {
   fake_reset();
   wakes = 0;
   options = (struct gpu_options){.wake = wake, .context = &wakes, .graph = GPU_GRAPH_OFF, .timed_one_in = 1};
-  device = cuda_open(0, &error);
+  device = cuda_open(0, NULL, &error);
   ck_assert_msg(device != NULL, "%s", error.text);
   for (int i = 0; i < GPU_MAX_SLOTS; i++) {
     buffers[i] = (struct gpu_buffers){.input = inputs[i], .output = outputs[i]};
@@ -152,7 +152,7 @@ START_TEST(opening_fails_cleanly_at_every_call) {
   while (!opened) {
     fake_reset();
     fake_fail(tries, cudaErrorInvalidValue, false);
-    opened = cuda_open(1, &error);
+    opened = cuda_open(1, NULL, &error);
     ck_assert_uint_lt(tries++, MAX_TRIES);
     if (!opened) {
       ck_assert(error.no_device);
@@ -165,7 +165,7 @@ START_TEST(opening_fails_cleanly_at_every_call) {
   fake_heal();
   gpu_close(opened);
   ck_assert_uint_eq(fake_alive(), 0);
-  ck_assert_ptr_null(cuda_open(2, &error));
+  ck_assert_ptr_null(cuda_open(2, NULL, &error));
   ck_assert_ptr_nonnull(strstr(error.text, "no CUDA device 2"));
   set_up();
 }
@@ -630,7 +630,7 @@ START_TEST(events_are_not_service) {
   const int64_t event_ns = 700;
   tear_down();
   fake_set_event_ns(event_ns);
-  device = cuda_open(0, &error);
+  device = cuda_open(0, NULL, &error);
   ck_assert_msg(device != NULL, "%s", error.text);
   options.graph = _i ? GPU_GRAPH_ON : GPU_GRAPH_OFF;
   make_program(1, &plus_one, 0);
@@ -646,11 +646,32 @@ START_TEST(events_are_not_service) {
 }
 END_TEST
 
+/* What one process has measured serves the next one, which runs nothing to open the device. */
+START_TEST(a_calibration_is_taken_over) {
+  struct gpu_calibration measured, taken;
+  tear_down();
+  fake_set_event_ns(700);
+  device = cuda_open(0, NULL, &error);
+  ck_assert_msg(device != NULL, "%s", error.text);
+  gpu_calibration(device, &measured);
+  ck_assert_int_eq(measured.plain.h2d, 700);
+  ck_assert_int_eq(measured.replayed.kernel, 700);
+  ck_assert_uint_gt(fake_graph_launches(), 0);
+  gpu_close(device);
+  fake_reset();
+  device = cuda_open(0, &measured, &error);
+  ck_assert_msg(device != NULL, "%s", error.text);
+  gpu_calibration(device, &taken);
+  ck_assert_mem_eq(&taken, &measured, sizeof taken);
+  ck_assert_uint_eq(fake_host_functions() + fake_graph_launches(), 0);
+}
+END_TEST
+
 /* A step shorter than what events take is no service, and never less. */
 START_TEST(no_service_is_negative) {
   tear_down();
   fake_set_event_ns(5 * COPY_NS);
-  device = cuda_open(0, &error);
+  device = cuda_open(0, NULL, &error);
   ck_assert_msg(device != NULL, "%s", error.text);
   fake_set_event_ns(0);
   make_program(1, &plus_one, 0);
@@ -841,6 +862,7 @@ Suite *cuda_suite(void) {
   tcase_add_loop_test(group, the_warm_up_decides, 0, 2);
   tcase_add_loop_test(group, a_frame_alone_waits_for_nothing, 0, 2);
   tcase_add_loop_test(group, events_are_not_service, 0, 2);
+  tcase_add_test(group, a_calibration_is_taken_over);
   tcase_add_test(group, no_service_is_negative);
   tcase_add_loop_test(group, frames_without_times_record_few_events, 0, 8);
   tcase_add_test(group, one_frame_in_some_is_timed);
