@@ -9,6 +9,7 @@
 #include "gpu/stages/prepare.h"
 #include "gpu/stages/vector.h"
 
+#include <assert.h>
 #include <math.h>
 
 enum { SIGMA, RADIUS };
@@ -125,6 +126,7 @@ enum { FEW = 4 };
                          float *sum) {                                                                                         \
     static void (*const begin[])(const sample *restrict, const struct pair *, const float *restrict, size_t,                   \
                                  float *restrict) = {begin_1_##kind, begin_2_##kind, begin_3_##kind, begin_4_##kind};          \
+    assert(radius >= 1);                                                                                                       \
     uint32_t first = (radius - 1) % FEW + 1;                                                                                   \
     begin[first - 1](in, pairs, weights, count, sum);                                                                          \
     for (uint32_t k = first; k < radius; k += FEW) {                                                                           \
