@@ -34,7 +34,7 @@ enum fate {
 #define STEPS(X)                                                                                                               \
   X(RECEIVE, "receive", "from a frame's first byte to its last")                                                               \
   X(QUEUE, "queue", "from its last byte to its dispatch to the device")                                                        \
-  X(GPU_WAIT, "gpu_wait", "on the device, waiting for an engine")                                                              \
+  X(GPU_WAIT, "gpu_wait", "on the device, waiting for an engine or handed from one to the next")                               \
   X(H2D, "h2d", "copy to the device")                                                                                          \
   X(KERNEL, "kernel", "the stages on the device")                                                                              \
   X(D2H, "d2h", "copy from the device")                                                                                        \

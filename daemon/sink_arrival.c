@@ -181,6 +181,9 @@ void readers_attach(struct sink *sink, struct reader *reader) {
   reader->is_socket = fstat(reader->fd, &status) == 0 && S_ISSOCK(status.st_mode);
   int error = uv_poll_init(lane_loop(sink->lane), &reader->poll, reader->fd); /* from here on it never blocks */
   if (error != 0) {
+    if (sink->gone) {
+      sink->gone(sink->session, false, uv_strerror(error)); /* what waits for it must not go on waiting */
+    }
     reader->departure.event = (struct sink_event){.kind = SINK_DETACHED};
     snprintf(reader->departure.event.text, sizeof reader->departure.event.text, "%s", uv_strerror(error));
     finish_departure(sink, reader);

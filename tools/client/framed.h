@@ -135,7 +135,7 @@ FRAMED_API int framed_finish(struct framed *client);
 enum framed_step {
   FRAMED_RECEIVE,  /* from a frame's first byte to its last */
   FRAMED_QUEUE,    /* until its dispatch to the device */
-  FRAMED_GPU_WAIT, /* on the device, waiting for an engine */
+  FRAMED_GPU_WAIT, /* on the device, waiting for an engine or handed from one to the next */
   FRAMED_H2D,      /* copy to the device */
   FRAMED_KERNEL,   /* the stages */
   FRAMED_D2H,      /* copy from the device */

@@ -33,7 +33,7 @@ class Steps(NamedTuple):
 
     receive: int   # from a frame's first byte to its last
     queue: int     # until its dispatch to the device
-    gpu_wait: int  # on the device, waiting for an engine
+    gpu_wait: int  # on the device, waiting for an engine or handed from one to the next
     h2d: int       # copy to the device
     kernel: int    # the stages
     d2h: int       # copy from the device
