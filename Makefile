@@ -107,7 +107,7 @@ client_soname  := libframed.so.0
 $(out)/obj/tools/client/%.o: private flags += -fPIC -fvisibility=hidden -Itools/client
 framectl_objects := $(call objects,$(wildcard tools/framectl/*.c)) $(client_objects)
 # The daemon's names and arithmetic that its tools use too.
-shared_objects := $(call objects,daemon/ledger.c daemon/overlap.c config/units.c)
+shared_objects := $(call objects,daemon/ledger.c daemon/overlap.c config/units.c config/suggest.c)
 # Besides its own files, what framebench shares with framectl and the daemon.
 framebench_objects := $(call objects,$(framebench_sources) $(addprefix tools/framectl/,problem.c text.c http.c reply.c daemon.c \
                       view.c) $(addprefix daemon/,histogram.c protocol_y4m.c)) $(shared_objects) $(client_objects)

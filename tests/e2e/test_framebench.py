@@ -133,6 +133,7 @@ def test_measure_writes_a_folder_that_report_reads(place):
 @pytest.mark.parametrize("arguments, status, said", [
     ((), 64, "no command"),
     (("limit",), 64, "no command 'limit'"),
+    (("limit",), 64, "did you mean 'limits'?"),
     (("limits", "--fast"), 64, "--fast"),
     (("limits", "--svg", "x"), 64, "--svg"),
     (("limits", "--device", "one"), 64, "'one'"),

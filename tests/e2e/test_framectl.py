@@ -288,6 +288,11 @@ def test_wrong_usage_is_64(place, arguments):
     assert done.returncode == 64 and done.stderr, done
 
 
+def test_a_slip_in_a_command_is_answered_with_the_one_it_may_mean(place):
+    assert "did you mean 'status'?" in framectl(place, "statsu").stderr
+    assert "did you mean" not in framectl(place, "explode").stderr
+
+
 def test_help_and_version(place):
     for argument, text in (("--help", "drain"), ("--version", "0.1.0")):
         done = framectl(place, argument)

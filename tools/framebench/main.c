@@ -4,6 +4,7 @@
  * Only this file knows the list of subcommands; each reads the rest of its command line itself, since they have
  * little in common. A new one is a line in the table below and a declaration in command.h.
  */
+#include "config/suggest.h"
 #include "tools/framebench/command.h"
 
 #include <errno.h>
@@ -83,12 +84,18 @@ static void print_command_help(const struct command *command) {
   printf("usage: framebench %s %s\n\n%s\n", command->name, command->operands, command->help);
 }
 
-static const struct command *find_command(const char *name) {
+/* NULL: there is none, said as a problem. */
+static const struct command *find_command(const char *name, struct problem *problem) {
+  struct suggestion suggestion = suggest_begin(name);
   for (const struct command *command = commands; command < commands + COMMAND_COUNT; command++) {
     if (strcmp(name, command->name) == 0) {
       return command;
     }
+    suggest_offer(&suggestion, command->name);
   }
+  char remedy[SUGGEST_TEXT];
+  problem_set(problem, EXIT_STATUS_USAGE, suggest_text(&suggestion, "`framebench --help` lists the commands", remedy),
+              "there is no command '%s'", name);
   return NULL;
 }
 
@@ -96,21 +103,24 @@ static bool is_option(const char *argument, const char *name) { return argument 
 
 static bool is_help(const char *argument) { return is_option(argument, "--help") || is_option(argument, "-h"); }
 
+static bool run_command(int count, char **arguments, struct problem *problem) {
+  const struct command *command = find_command(arguments[1], problem);
+  if (command && is_help(arguments[2])) {
+    print_command_help(command);
+    return true;
+  }
+  return command && command->run(count - 1, arguments + 1, problem);
+}
+
 static bool run(int count, char **arguments, struct problem *problem) {
   if (count < 2) {
     return problem_set(problem, EXIT_STATUS_USAGE, "`framebench --help` lists the commands", "no command given");
   }
-  const struct command *command = find_command(arguments[1]);
   if (is_help(arguments[1])) {
     print_help();
   } else if (is_option(arguments[1], "--version")) {
     printf("framebench %s\n", FRAMED_VERSION);
-  } else if (!command) {
-    return problem_set(problem, EXIT_STATUS_USAGE, "`framebench --help` lists the commands", "there is no command '%s'",
-                       arguments[1]);
-  } else if (is_help(arguments[2])) {
-    print_command_help(command);
-  } else if (!command->run(count - 1, arguments + 1, problem)) {
+  } else if (!run_command(count, arguments, problem)) {
     return false;
   }
   return fflush(stdout) == 0 ||

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "config/suggest.h"
 #include "tools/framectl/command.h"
 
 #define DEFAULT_SOCKET "/run/framed/status.sock"
@@ -155,13 +156,17 @@ static void print_command_help(const struct command *command) {
 /* -- reading the command line ------------------------------------------------------------------------------------- */
 
 static bool find_command(const char *name, const struct command **found, struct problem *problem) {
+  struct suggestion suggestion = suggest_begin(name);
   for (const struct command *command = commands; command < commands + COMMAND_COUNT; command++) {
     if (strcmp(name, command->name) == 0) {
       *found = command;
       return true;
     }
+    suggest_offer(&suggestion, command->name);
   }
-  return problem_set(problem, EXIT_STATUS_USAGE, "`framectl --help` lists the commands", "there is no command '%s'", name);
+  char remedy[SUGGEST_TEXT];
+  return problem_set(problem, EXIT_STATUS_USAGE, suggest_text(&suggestion, "`framectl --help` lists the commands", remedy),
+                     "there is no command '%s'", name);
 }
 
 static bool parse_frames(const char *text, uint64_t *frames, struct problem *problem) {
