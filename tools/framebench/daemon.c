@@ -61,27 +61,14 @@ static void fill_pipelines(struct measuring *measuring) {
 
 static double seconds(const struct measuring *measuring) { return measuring->options->quick ? 0.1 : 1.0; }
 
-/* Loads `count` pipelines from `first` on; `row` gets what came of it. */
-static bool load_own(const struct measuring *measuring, unsigned first, unsigned count, const struct load_plan *wanted,
-                     json_t **row, struct problem *problem) {
-  char *names[MANY];
-  struct load_target target;
-  struct load_outcome outcome;
-  struct load_plan plan = *wanted;
+/* Loads `count` pipelines from `first` on: a row of what came of it, or NULL. */
+static json_t *load_own(const struct measuring *measuring, unsigned first, unsigned count, const struct load_plan *plan,
+                        struct problem *problem) {
+  const char *names[MANY];
   for (unsigned i = 0; i < count; i++) {
-    names[i] = (char *)measuring->pipelines[first + i].name; /* only read */
+    names[i] = measuring->pipelines[first + i].name;
   }
-  plan.clients = 1;
-  plan.duration_ns = (int64_t)(seconds(measuring) * 1e9);
-  plan.warm_up_ns = plan.duration_ns / 4;
-  if (!load_target_open(&target, measuring->socket, names, count, problem)) {
-    return false;
-  }
-  bool done = load_trial(&target, &plan, &outcome, problem);
-  *row = done ? load_report_row(&target, &plan, &outcome) : NULL;
-  load_outcome_clear(&outcome);
-  load_target_close(&target);
-  return done;
+  return load_report_measure(measuring->socket, names, count, plan, seconds(measuring), problem);
 }
 
 static double number(const json_t *row, const char *key) { return json_number_value(json_object_get(row, key)); }
@@ -103,10 +90,9 @@ static bool relay_once(const struct measuring *measuring, struct samples *rates,
 
 static bool large_once(const struct measuring *measuring, enum own own, const char *what, struct samples *rates,
                        struct problem *problem) {
-  const struct load_plan plan = {0};
-  json_t *row;
-  return load_own(measuring, own, 1, &plan, &row, problem) && samples_add(rates, number(row, "in_gb_per_s")) &&
-         add_row(measuring, what, LARGE, row);
+  const struct load_plan plan = {.clients = 1};
+  json_t *row = load_own(measuring, own, 1, &plan, problem);
+  return row && samples_add(rates, number(row, "in_gb_per_s")) && add_row(measuring, what, LARGE, row);
 }
 
 static bool measure_large(const struct measuring *measuring, struct samples figures[3], struct target *target,
@@ -143,9 +129,9 @@ static bool hops_once(const struct measuring *measuring, struct samples *medians
 }
 
 static bool small_once(const struct measuring *measuring, struct samples *medians, struct problem *problem) {
-  const struct load_plan plan = {.in_flight = 1, .spin = true};
-  json_t *row;
-  return load_own(measuring, OWN_SMALL, 1, &plan, &row, problem) && samples_add(medians, number(row, "p50_us")) &&
+  const struct load_plan plan = {.clients = 1, .in_flight = 1, .spin = true};
+  json_t *row = load_own(measuring, OWN_SMALL, 1, &plan, problem);
+  return row && samples_add(medians, number(row, "p50_us")) &&
          add_row(measuring, "daemon, 2 slots, spin, one in flight", SMALL, row);
 }
 
@@ -165,12 +151,11 @@ static bool measure_small(const struct measuring *measuring, struct samples figu
 /* -- many pipelines over one ---------------------------------------------------------------------------------------- */
 
 static bool shared_once(const struct measuring *measuring, unsigned count, struct samples *rates, struct problem *problem) {
-  const struct load_plan plan = {0};
+  const struct load_plan plan = {.clients = 1};
   char what[64];
-  json_t *row;
   snprintf(what, sizeof what, "daemon, %u pipeline%s, 4 slots, callback", count, count > 1 ? "s" : "");
-  return load_own(measuring, OWN_FIRST, count, &plan, &row, problem) && samples_add(rates, number(row, "frames_per_s")) &&
-         add_row(measuring, what, SHARED, row);
+  json_t *row = load_own(measuring, OWN_FIRST, count, &plan, problem);
+  return row && samples_add(rates, number(row, "frames_per_s")) && add_row(measuring, what, SHARED, row);
 }
 
 static bool measure_shared(const struct measuring *measuring, struct samples figures[2], struct target *target,
@@ -264,8 +249,7 @@ static bool measure_daemon(const struct measuring *measuring, struct target targ
 
 static bool describe(const struct measuring *measuring, struct problem *problem) {
   struct load_target target;
-  char *names[] = {(char *)measuring->pipelines[OWN_SMALL].name};
-  if (!load_target_open(&target, measuring->socket, names, 1, problem)) {
+  if (!load_target_open(&target, measuring->socket, &measuring->pipelines[OWN_SMALL].name, 1, problem)) {
     return false;
   }
   results_set(measuring->results, "backend", json_incref(json_object_get(target.daemon, "backend")));
@@ -277,9 +261,7 @@ static bool describe(const struct measuring *measuring, struct problem *problem)
 
 static bool with_daemon(struct measuring *measuring, struct target targets[2], double *hops, double *total,
                         struct problem *problem) {
-  static const char *const backends[] = {[GPU_BACKEND_AUTO] = "auto", [GPU_BACKEND_CUDA] = "cuda", [GPU_BACKEND_CPU] = "cpu"};
-  json_t *gpu =
-      json_pack("{s:s, s:i}", "backend", backends[measuring->options->backend], "device", (int)measuring->options->device);
+  json_t *gpu = options_gpu(measuring->options);
   struct own_daemon *daemon = own_daemon_start(measuring->pipelines, OWN_FIRST + measuring->many, gpu, problem);
   if (!daemon) {
     return false;

@@ -226,7 +226,7 @@ bool command_load(int count, char **arguments, struct problem *problem) {
   struct load_options options;
   struct load_target target;
   if (!read_options(count, arguments, &options, problem) ||
-      !load_target_open(&target, options.socket, options.names, options.name_count, problem)) {
+      !load_target_open(&target, options.socket, (const char *const *)options.names, options.name_count, problem)) {
     return false;
   }
   bool done = measure(&options, &target, problem);

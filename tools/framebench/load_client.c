@@ -2,6 +2,7 @@
 
 #include "daemon/clock.h"
 #include "tools/framebench/load_native.h"
+#include "tools/framebench/load_pace.h"
 #include "tools/framebench/load_window.h"
 
 #include <errno.h>
@@ -52,25 +53,6 @@ struct load_client {
 
 /* -- when frames are due -------------------------------------------------------------------------------------------- */
 
-static int64_t due(const struct load_pace *pace, uint64_t number) {
-  return pace->start + (int64_t)((double)number * 1e9 / pace->rate);
-}
-
-static bool is_measured(const struct load_pace *pace, int64_t at) { return at >= pace->from && at < pace->to; }
-
-/* How many of the frames from `first` on are due by now, and before the end. */
-static unsigned count_due(const struct load_client *client, uint64_t first, int64_t now) {
-  unsigned count = 0;
-  while (count < client->batch.frames) {
-    int64_t at = due(&client->pace, first + count);
-    if (at > now || at >= client->pace.to) {
-      break;
-    }
-    count++;
-  }
-  return count;
-}
-
 /* Sleeps to shortly before, if at all; the rest of the time is too short to sleep. */
 static void wait_until(struct load_client *client, int64_t at) {
   const struct timespec time = {.tv_sec = at / NS_PER_S, .tv_nsec = at % NS_PER_S};
@@ -116,26 +98,16 @@ static bool send_batch(struct load_client *client, uint64_t first, unsigned coun
 /* Frames that are due by now, several at once where the writer is behind. */
 static void write_by_clock(struct load_client *client) {
   int64_t at;
-  for (uint64_t number = 0; (at = due(&client->pace, number)) < client->pace.to && !atomic_load(&client->hurry);) {
+  for (uint64_t number = 0; (at = load_pace_due(&client->pace, number)) < client->pace.to && !atomic_load(&client->hurry);) {
     if (clock_now() < at) {
       wait_until(client, at);
     }
-    unsigned count = count_due(client, number, clock_now());
+    unsigned count = load_pace_count(&client->pace, number, client->batch.frames, clock_now());
     if (!send_batch(client, number, count)) {
       return;
     }
     number += count;
   }
-}
-
-/* Those that could not be sent any more count too. */
-static uint64_t count_offered(const struct load_pace *pace) {
-  uint64_t count = 0;
-  int64_t at;
-  for (uint64_t number = 0; (at = due(pace, number)) < pace->to; number++) {
-    count += is_measured(pace, at);
-  }
-  return count;
 }
 
 static unsigned least(uint64_t a, unsigned b) { return a < b ? (unsigned)a : b; }
@@ -155,7 +127,7 @@ static void write_as_taken(struct load_client *client) {
     if (!send_batch(client, number, count)) {
       return;
     }
-    client->offered += is_measured(&client->pace, now) ? count : 0;
+    client->offered += load_pace_measures(&client->pace, now) ? count : 0;
     number += count;
   }
 }
@@ -166,7 +138,7 @@ static void *write_frames(void *argument) {
   if (send_all(client, client->wire.in.header, strlen(client->wire.in.header))) {
     if (client->pace.rate > 0) {
       write_by_clock(client);
-      client->offered = count_offered(&client->pace);
+      client->offered = load_pace_offered(&client->pace);
     } else {
       write_as_taken(client);
     }
@@ -193,12 +165,12 @@ static void take_result(void *context, const unsigned char head[LOAD_STAMP]) {
   struct load_client *client = context;
   const struct load_pace *pace = &client->pace;
   uint64_t number = number_of(client, head);
-  int64_t at = pace->rate > 0 ? due(pace, number) : load_window_time(&client->window, number);
+  int64_t at = pace->rate > 0 ? load_pace_due(pace, number) : load_window_time(&client->window, number);
   client->received++;
-  client->arrived += is_measured(pace, client->now);
+  client->arrived += load_pace_measures(pace, client->now);
   client->disordered += number < client->next;
   client->next = number >= client->next ? number + 1 : client->next;
-  if (is_measured(pace, at)) {
+  if (load_pace_measures(pace, at)) {
     client->answered++;
     histogram_record(&client->ns, client->now - at);
     client->max_ns = client->now - at > client->max_ns ? client->now - at : client->max_ns;

@@ -12,6 +12,7 @@
 
 #include "daemon/histogram.h"
 #include "tools/framebench/load_frames.h"
+#include "tools/framebench/load_pace.h"
 #include "tools/framectl/problem.h"
 
 struct load_wire {     /* descriptors are the client's from load_client_new() on */
@@ -26,15 +27,6 @@ struct load_native_wire { /* to a native pipeline that replies */
   const char *path;
   enum load_transport transport;
   bool spin;
-};
-
-struct load_pace {
-  double rate;        /* frames a second of this client; 0: as fast as they are taken */
-  unsigned in_flight; /* without a rate: no more than so many at once; 0: as many as fit */
-  bool spin;          /* neither thread ever sleeps */
-  int64_t start;      /* CLOCK_MONOTONIC in ns: when frame 0 is due, */
-  int64_t from, to;   /* and those frames are measured that are due (without a rate: sent) in between */
-  int64_t give_up;    /* when the writer ends at the latest, if what it has begun is not taken */
 };
 
 /* What was seen; sums over several clients by load_client_figures(). */

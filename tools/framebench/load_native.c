@@ -2,6 +2,7 @@
 
 #include "daemon/clock.h"
 #include "tools/client/framed.h"
+#include "tools/framebench/load_pace.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -24,12 +25,9 @@ struct load_native {
   struct histogram ns, lag_ns;
 };
 
-static bool is_measured(const struct load_pace *pace, int64_t at) { return at >= pace->from && at < pace->to; }
-
 /* When a frame is due; without a rate that is as soon as it is taken. */
 static int64_t due(const struct load_native *native, uint64_t number, int64_t now) {
-  const struct load_pace *pace = &native->pace;
-  return pace->rate > 0 ? pace->start + (int64_t)((double)number * 1e9 / pace->rate) : now;
+  return native->pace.rate > 0 ? load_pace_due(&native->pace, number) : now;
 }
 
 /* -- results ---------------------------------------------------------------------------------------------------------- */
@@ -38,10 +36,10 @@ static void take(struct load_native *native, const struct framed_result *result,
   const struct load_pace *pace = &native->pace;
   int64_t at = native->sent_at[result->sequence % NOTED];
   native->received++;
-  native->arrived += is_measured(pace, now);
+  native->arrived += load_pace_measures(pace, now);
   native->disordered += result->sequence < native->next;
   native->next = result->sequence >= native->next ? result->sequence + 1 : native->next;
-  if (is_measured(pace, at)) {
+  if (load_pace_measures(pace, at)) {
     native->answered++;
     histogram_record(&native->ns, now - at);
     native->max_ns = now - at > native->max_ns ? now - at : native->max_ns;
@@ -78,7 +76,7 @@ static int64_t send_all(struct load_native *native, int64_t now) {
       histogram_record(&native->lag_ns, now - at);
     }
     native->sent_at[native->sent % NOTED] = at;
-    native->offered += native->pace.rate > 0 ? 0 : is_measured(&native->pace, at);
+    native->offered += native->pace.rate > 0 ? 0 : load_pace_measures(&native->pace, at);
     native->under_way++;
     framed_submit(native->client, frame, native->sent++, 0, 0);
   }
@@ -93,16 +91,6 @@ static int wait_for_more(struct load_native *native, int64_t next, bool more, in
 
 static bool is_time_over(const struct load_native *native, int64_t now) {
   return atomic_load(&native->hurry) || now >= native->pace.give_up;
-}
-
-/* With a rate those that could not be sent any more count too. */
-static uint64_t count_offered(const struct load_native *native) {
-  uint64_t count = 0;
-  int64_t at;
-  for (uint64_t number = 0; (at = due(native, number, 0)) < native->pace.to; number++) {
-    count += is_measured(&native->pace, at);
-  }
-  return count;
 }
 
 static void *run(void *argument) {
@@ -120,7 +108,7 @@ static void *run(void *argument) {
     events = wait_for_more(native, next, more, now);
   }
   if (native->pace.rate > 0) {
-    native->offered = count_offered(native);
+    native->offered = load_pace_offered(&native->pace);
   }
   atomic_store(&native->broken, events < 0);
   return NULL;

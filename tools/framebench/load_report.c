@@ -105,6 +105,28 @@ json_t *load_report_row(const struct load_target *target, const struct load_plan
   return row;
 }
 
+json_t *load_report_measure(const char *socket, const char *const *names, unsigned count, const struct load_plan *wanted,
+                            double seconds, struct problem *problem) {
+  struct load_target target;
+  struct load_outcome outcome;
+  struct load_plan plan = *wanted;
+  plan.duration_ns = (int64_t)(seconds * 1e9);
+  plan.warm_up_ns = plan.duration_ns / 4;
+  if (!load_target_open(&target, socket, names, count, problem)) {
+    return NULL;
+  }
+  json_t *row = NULL;
+  if (load_trial(&target, &plan, &outcome, problem)) {
+    row = load_report_row(&target, &plan, &outcome);
+    if (!row) {
+      problem_set(problem, EXIT_STATUS_INTERNAL, NULL, "no memory for the results");
+    }
+  }
+  load_outcome_clear(&outcome);
+  load_target_close(&target);
+  return row;
+}
+
 void load_report_frames(struct results *results, const struct load_target *target, const struct load_outcome *outcome) {
   results_section(results, &load_frames_section);
   for (unsigned i = 0; i < target->count; i++) {

@@ -74,7 +74,8 @@ static bool read_pipeline(const struct pipeline_view *view, struct load_pipeline
   return true;
 }
 
-static bool read_named(struct load_target *target, json_t *document, char **names, unsigned count, struct problem *problem) {
+static bool read_named(struct load_target *target, json_t *document, const char *const *names, unsigned count,
+                       struct problem *problem) {
   for (unsigned i = 0; i < count; i++) {
     struct pipeline_view view;
     if (!view_find(document, names[i], &view, problem) || !read_pipeline(&view, &target->pipelines[i], problem)) {
@@ -145,7 +146,8 @@ static bool read_daemon(struct load_target *target, json_t *document, struct pro
   return target->daemon || problem_set(problem, EXIT_STATUS_INTERNAL, NULL, "no memory");
 }
 
-bool load_target_open(struct load_target *target, const char *socket, char **names, unsigned count, struct problem *problem) {
+bool load_target_open(struct load_target *target, const char *socket, const char *const *names, unsigned count,
+                      struct problem *problem) {
   *target = (struct load_target){0};
   if (strlen(socket) >= sizeof target->socket) {
     return problem_set(problem, EXIT_STATUS_USAGE, NULL, "the path of the socket is too long: %s", socket);

@@ -41,7 +41,8 @@ struct load_cpu { /* of the whole process, in seconds */
 };
 
 /* Asks the daemon at `socket` about the pipelines of these names; all of them if `count` is 0. */
-bool load_target_open(struct load_target *target, const char *socket, char **names, unsigned count, struct problem *problem);
+bool load_target_open(struct load_target *target, const char *socket, const char *const *names, unsigned count,
+                      struct problem *problem);
 void load_target_close(struct load_target *target);
 
 /* Reads the ledger of each pipeline into `ledgers`. */

@@ -13,10 +13,11 @@ static const struct option long_options[] = {{"json", no_argument, NULL, 'j'},
                                              {"witness", no_argument, NULL, 'w'},
                                              {NULL, 0, NULL, 0}};
 
+static const char *const backends[] = {[GPU_BACKEND_AUTO] = "auto", [GPU_BACKEND_CUDA] = "cuda", [GPU_BACKEND_CPU] = "cpu"};
+
 static bool parse_backend(const char *text, struct options *options, struct problem *problem) {
-  static const char *const names[] = {[GPU_BACKEND_AUTO] = "auto", [GPU_BACKEND_CUDA] = "cuda", [GPU_BACKEND_CPU] = "cpu"};
-  for (unsigned i = 0; i < sizeof names / sizeof names[0]; i++) {
-    if (strcmp(text, names[i]) == 0) {
+  for (unsigned i = 0; i < sizeof backends / sizeof backends[0]; i++) {
+    if (strcmp(text, backends[i]) == 0) {
       options->backend = (enum gpu_backend_choice)i;
       return true;
     }
@@ -80,6 +81,10 @@ bool options_read(int count, char **arguments, unsigned takes, struct options *o
 bool options_gpu_problem(const struct gpu_error *error, struct problem *problem) {
   return problem_set(problem, error->no_device ? EXIT_STATUS_NO_DAEMON : EXIT_STATUS_REFUSED,
                      error->remedy[0] ? error->remedy : NULL, "%s", error->text);
+}
+
+json_t *options_gpu(const struct options *options) {
+  return json_pack("{s:s, s:i}", "backend", backends[options->backend], "device", (int)options->device);
 }
 
 struct gpu_device *options_open(const struct options *options, unsigned workers, struct problem *problem) {

@@ -2,6 +2,8 @@
 #ifndef FRAMED_TOOLS_FRAMEBENCH_OPTIONS_H
 #define FRAMED_TOOLS_FRAMEBENCH_OPTIONS_H
 
+#include <jansson.h>
+
 #include "gpu/gpu.h"
 #include "tools/framectl/problem.h"
 
@@ -17,6 +19,9 @@ struct options {
 
 /* `takes`: of enum option_id. */
 bool options_read(int count, char **arguments, unsigned takes, struct options *options, struct problem *problem);
+
+/* The same choice as a daemon's configuration says it; to be released. */
+json_t *options_gpu(const struct options *options);
 
 /* Opens the chosen device with a pool of `workers` on the CPU (0: one a processor). NULL on a problem. */
 struct gpu_device *options_open(const struct options *options, unsigned workers, struct problem *problem);

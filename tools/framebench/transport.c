@@ -87,25 +87,11 @@ static bool keep(struct transport *transport, enum way way, double figure, json_
 
 static bool go_through(struct transport *transport, enum way way, struct problem *problem) {
   const struct work *work = &works[way];
-  struct load_plan plan = {
+  const struct load_plan plan = {
       .clients = 1, .in_flight = work->in_flight, .transport = work->transport, .spin = work->transport != LOAD_ANY};
-  char *names[] = {(char *)work->pipeline}; /* only read */
-  struct load_target target;
-  struct load_outcome outcome;
-  plan.duration_ns = (int64_t)(seconds(transport) * 1e9);
-  plan.warm_up_ns = plan.duration_ns / 4;
-  if (!load_target_open(&target, transport->socket, names, 1, problem)) {
-    return false;
-  }
-  bool done = load_trial(&target, &plan, &outcome, problem);
-  if (done) {
-    json_t *row = load_report_row(&target, &plan, &outcome);
-    const char *key = work->in_flight > 0 ? "p50_us" : "frames_per_s";
-    done = keep(transport, way, json_number_value(json_object_get(row, key)), row, problem);
-  }
-  load_outcome_clear(&outcome);
-  load_target_close(&target);
-  return done;
+  json_t *row = load_report_measure(transport->socket, &work->pipeline, 1, &plan, seconds(transport), problem);
+  const char *key = work->in_flight > 0 ? "p50_us" : "frames_per_s";
+  return row && keep(transport, way, json_number_value(json_object_get(row, key)), row, problem);
 }
 
 /* -- without it -------------------------------------------------------------------------------------------------------- */
@@ -238,9 +224,7 @@ static bool with_device(struct transport *transport, struct problem *problem) {
 }
 
 static bool with_daemon(struct transport *transport, struct problem *problem) {
-  static const char *const backends[] = {[GPU_BACKEND_AUTO] = "auto", [GPU_BACKEND_CUDA] = "cuda", [GPU_BACKEND_CPU] = "cpu"};
-  json_t *gpu =
-      json_pack("{s:s, s:i}", "backend", backends[transport->options->backend], "device", (int)transport->options->device);
+  json_t *gpu = options_gpu(transport->options);
   struct own_daemon *daemon = own_daemon_start(pipelines, sizeof pipelines / sizeof pipelines[0], gpu, problem);
   if (!daemon) {
     return false;
