@@ -7,49 +7,20 @@ Runs framed under valgrind's callgrind, with framebench load as its clients, and
 space, without the stage's workers, from the thread's start to its end. As a document, `framebench report` reads it.
 """
 
-import argparse
 import json
-import os
 import pathlib
-import platform
 import re
-import shutil
 import signal
 import subprocess
-import sys
 import tempfile
-import time
 
-SIZE = 65536
+import counting
+
 MOST = 5000
-START_S = 60
 WAYS = (  # what people read, and what framebench load is told
     ("saturated", ["--rate", "max"]),
     ("one frame in flight", ["--in-flight", "1"]),
 )
-
-
-def configuration(folder):
-    """JSON is YAML. One lane, so that reading and writing count on one thread."""
-    return json.dumps({
-        "lanes": 1,
-        "status": {"socket": f"{folder}/status.sock"},
-        "gpu": {"backend": "cpu"},
-        "pipelines": {"frames": {
-            "source": {"socket": f"{folder}/in.sock", "format": {"dtype": "float32", "shape": [SIZE // 4]}},
-            "stages": [{"affine": {"scale": 2, "offset": 1}}],
-            "sink": {"socket": f"{folder}/out.sock", "overload": "block"},
-        }},
-    })
-
-
-def wait_ready(folder, programs, process):
-    end = time.monotonic() + START_S
-    command = [programs / "framectl", "-s", folder / "status.sock", "status"]
-    while subprocess.run(command, capture_output=True, check=False).returncode != 0:
-        if process.poll() is not None or time.monotonic() > end:
-            raise RuntimeError(f"framed does not start under valgrind:\n{(folder / 'log').read_text(errors='replace')}")
-        time.sleep(0.1)
 
 
 def load(folder, programs, options, seconds):
@@ -73,58 +44,41 @@ def lane_instructions(folder):
     return int(re.search(r"^totals: (\d+)", lanes[0], re.MULTILINE).group(1))
 
 
-def measure(programs, options, seconds):
+def count(programs, options, seconds):
     """(frames, instructions of the lane) of one life of the daemon."""
     with tempfile.TemporaryDirectory(prefix="framed-count-", dir="/tmp") as name:
         folder = pathlib.Path(name)
-        (folder / "framed.yaml").write_text(configuration(folder))
+        (folder / "framed.yaml").write_text(counting.configuration(
+            folder, {}, {"socket": f"{folder}/out.sock", "overload": "block"}))
         with open(folder / "log", "w", encoding="utf-8") as log, subprocess.Popen(
                 ["valgrind", "--tool=callgrind", "--separate-threads=yes", "--fair-sched=try",
                  f"--callgrind-out-file={folder}/callgrind.out", programs / "framed", "-c", folder / "framed.yaml"],
                 stdout=log, stderr=log) as process:
             try:
-                wait_ready(folder, programs, process)
+                counting.wait_ready(folder, programs, process)
                 frames = load(folder, programs, options, seconds)
                 process.send_signal(signal.SIGTERM)
-                process.wait(START_S)
+                process.wait(counting.START_S)
             finally:
                 process.kill()
         return frames, lane_instructions(folder)
 
 
-def document(rows):
-    """As framebench's own, so that its report takes it."""
-    value = rows[0]["instructions_per_frame"]
-    target = {"what": "user-space instructions a frame on the lane, 64 KiB, saturated, cpu backend, stage aside",
-              "limit": "", "unit": "", "value": value, "at_most": MOST, "reached": "yes" if value <= MOST else "no"}
-    machine = {"processor": platform.processor() or platform.machine(), "processors": len(os.sched_getaffinity(0)),
-               "kernel": platform.release(), "driver": "", "date": time.strftime("%Y-%m-%d %H:%M", time.gmtime())}
-    return {"command": "instructions", "machine": machine, "backend": "cpu",
-            "sections": {"instructions": rows, "targets": [target]}}
+def measure(programs, seconds):
+    for way, options in WAYS:
+        frames, instructions = count(programs, options, seconds)
+        yield {"way": way, "bytes": counting.SIZE, "frames": frames, "instructions": instructions,
+               "instructions_per_frame": round(instructions / frames, 1)}
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--programs", type=pathlib.Path, default=pathlib.Path("build"), help="the folder with framed in it")
-    parser.add_argument("--json", action="store_true")
-    parser.add_argument("--quick", action="store_true", help="few frames, to see that it works")
-    arguments = parser.parse_args()
-    if not shutil.which("valgrind"):
-        sys.exit("instructions.py: there is no valgrind here: install the package valgrind")
-    rows = []
-    try:
-        for way, options in WAYS:
-            frames, instructions = measure(arguments.programs.absolute(), options, 0.5 if arguments.quick else 5)
-            rows.append({"way": way, "bytes": SIZE, "frames": frames, "instructions": instructions,
-                         "instructions_per_frame": round(instructions / frames, 1)})
-            if not arguments.json:
-                print(f"{way}: {instructions / frames:.0f} instructions a frame on the lane, over {frames} frames")
-    except (RuntimeError, OSError, subprocess.TimeoutExpired) as error:
-        sys.exit(f"instructions.py: {error}")
-    if arguments.json:
-        json.dump(document(rows), sys.stdout, indent=1)
-        print()
+def targets(rows):
+    return [counting.target("user-space instructions a frame on the lane, 64 KiB, saturated, cpu backend, stage aside",
+                            rows[0]["instructions_per_frame"], MOST)]
+
+
+def say(row):
+    return f"{row['way']}: {row['instructions_per_frame']:.0f} instructions a frame on the lane, over {row['frames']} frames"
 
 
 if __name__ == "__main__":
-    main()
+    counting.run(__doc__, "valgrind", measure, targets, say)

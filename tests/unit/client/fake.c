@@ -117,6 +117,21 @@ struct framed *fake_connect(struct fake *fake) {
   return client;
 }
 
+struct framed *fake_client(struct fake *fake, int role, int transport) {
+  fake_open(fake, role, transport);
+  struct framed *client = fake_connect(fake);
+  ck_assert_msg(client != NULL, "%s", fake->problem.text);
+  return client;
+}
+
+void *fake_submit(struct framed *client, uint64_t sequence) {
+  void *frame = framed_acquire(client);
+  ck_assert_ptr_nonnull(frame);
+  memset(frame, (int)sequence, FAKE_INPUT);
+  ck_assert_int_eq(framed_submit(client, frame, sequence, 11, 22), 0);
+  return frame;
+}
+
 void fake_close(struct fake *fake) {
   const int all[] = {fake->listener, fake->fd, fake->memory[0], fake->memory[1], fake->memory[2]};
   for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {

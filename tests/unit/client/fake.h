@@ -34,7 +34,12 @@ struct fake {
 
 void fake_open(struct fake *fake, int role, int transport);
 struct framed *fake_connect(struct fake *fake); /* NULL: `problem` says why not */
+/* Both at once, where nothing is to go wrong. */
+struct framed *fake_client(struct fake *fake, int role, int transport);
 void fake_close(struct fake *fake);
+
+/* Submits a frame full of the lowest byte of its sequence, with timestamp 11 and deadline 22. */
+void *fake_submit(struct framed *client, uint64_t sequence);
 
 void fake_send(struct fake *fake, const void *bytes, size_t count);
 void fake_read(struct fake *fake, void *bytes, size_t count);

@@ -10,11 +10,7 @@
 static struct fake fake;
 static struct framed *client;
 
-static void open_as(int role) {
-  fake_open(&fake, role, FRAMED_SHARED);
-  client = fake_connect(&fake);
-  ck_assert_msg(client != NULL, "%s", fake.problem.text);
-}
+static void open_as(int role) { client = fake_client(&fake, role, FRAMED_SHARED); }
 
 static void make(void) { open_as(FRAMED_BOTH); }
 
@@ -23,21 +19,13 @@ static void clear(void) {
   fake_close(&fake);
 }
 
-static void *submit(uint64_t sequence) {
-  void *frame = framed_acquire(client);
-  ck_assert_ptr_nonnull(frame);
-  memset(frame, (int)sequence, FAKE_INPUT);
-  ck_assert_int_eq(framed_submit(client, frame, sequence, 11, 22), 0);
-  return frame;
-}
-
 static bool has_rung(void) {
   unsigned char byte;
   return recv(fake.fd, &byte, 1, MSG_DONTWAIT) == 1 && byte == NATIVE_DOORBELL;
 }
 
 START_TEST(a_frame_goes_and_its_result_comes) {
-  submit(5);
+  fake_submit(client, 5);
   struct native_submission *said = &fake.control->submissions[0];
   ck_assert_uint_eq(atomic_load(&fake.control->client.submitted), 1);
   ck_assert_uint_eq(said->frame.sequence, 5);
@@ -65,7 +53,7 @@ END_TEST
 START_TEST(slots_come_back_in_order) {
   struct framed_result results[FAKE_SLOTS];
   for (unsigned i = 0; i < FAKE_SLOTS; i++) {
-    submit(i);
+    fake_submit(client, i);
     fake_complete(&fake, i, FRAMED_EMITTED, i);
   }
   ck_assert_ptr_null(framed_acquire(client));
@@ -88,7 +76,7 @@ END_TEST
 START_TEST(many_frames) {
   for (unsigned i = 0; i < 1000; i++) {
     struct framed_result result;
-    submit(i);
+    fake_submit(client, i);
     fake_complete(&fake, fake.control->submissions[i % NATIVE_RING].slot, i % 5 == 0 ? FRAMED_LATE : FRAMED_EMITTED, i);
     ck_assert_int_eq(framed_receive(client, &result), 1);
     ck_assert_uint_eq(result.sequence, i);
@@ -101,11 +89,11 @@ START_TEST(many_frames) {
 END_TEST
 
 START_TEST(a_daemon_that_sleeps_is_woken_once) {
-  submit(0);
+  fake_submit(client, 0);
   ck_assert(!has_rung());
   atomic_store(&fake.control->daemon.sleeps, 1);
-  submit(1);
-  submit(2);
+  fake_submit(client, 1);
+  fake_submit(client, 2);
   ck_assert(has_rung());
   ck_assert(!has_rung());
   ck_assert_uint_eq(atomic_load(&fake.control->daemon.sleeps), 0);
@@ -114,7 +102,7 @@ END_TEST
 
 START_TEST(a_client_that_sleeps_is_woken) {
   short conditions;
-  submit(0);
+  fake_submit(client, 0);
   ck_assert_int_eq(framed_poll(client, FRAMED_RESULT, 1000000), 0);
   ck_assert_uint_eq(atomic_load(&fake.control->client.sleeps), 0);
   ck_assert_int_eq(framed_arm(client, FRAMED_RESULT, &conditions), 0);
@@ -131,7 +119,7 @@ START_TEST(a_producer_gets_its_slots_back) {
   clear();
   open_as(FRAMED_PRODUCER);
   for (unsigned i = 0; i < FAKE_SLOTS; i++) {
-    submit(i);
+    fake_submit(client, i);
   }
   ck_assert_int_eq(framed_poll(client, FRAMED_ROOM, 0), 0);
   fake_complete(&fake, 2, FRAMED_EMITTED, 0);
@@ -177,7 +165,7 @@ static void (*const lies[])(void) = {lie_wrong_slot, lie_free_slot, lie_cursor_a
 
 START_TEST(lies_break_the_client) {
   struct framed_result result;
-  submit(0);
+  fake_submit(client, 0);
   lies[_i]();
   int there = framed_poll(client, FRAMED_RESULT, -1);
   ck_assert_int_eq(there > 0 ? framed_receive(client, &result) : there, FRAMED_FAILED);
@@ -190,8 +178,8 @@ END_TEST
 
 START_TEST(a_slot_twice_breaks_the_client) {
   struct framed_result result;
-  submit(0);
-  submit(1);
+  fake_submit(client, 0);
+  fake_submit(client, 1);
   fake_complete(&fake, 0, FRAMED_EMITTED, 0);
   fake_complete(&fake, 0, FRAMED_EMITTED, 1);
   ck_assert_int_eq(framed_receive(client, &result), 1);
@@ -203,7 +191,7 @@ END_TEST
 /* The last words come behind doorbells, and results that came before are not lost. */
 START_TEST(an_error_at_the_end) {
   struct framed_result result;
-  submit(0);
+  fake_submit(client, 0);
   fake_complete(&fake, 0, FRAMED_EMITTED, 0);
   fake_send(&fake, "\0\0", 3);
   fake_error(&fake, NATIVE_E_STOPPING, "the daemon stops");

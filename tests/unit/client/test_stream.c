@@ -10,24 +10,13 @@
 static struct fake fake;
 static struct framed *client;
 
-static void open_as(int role) {
-  fake_open(&fake, role, FRAMED_STREAM);
-  client = fake_connect(&fake);
-  ck_assert_msg(client != NULL, "%s", fake.problem.text);
-}
+static void open_as(int role) { client = fake_client(&fake, role, FRAMED_STREAM); }
 
 static void make(void) { open_as(FRAMED_BOTH); }
 
 static void clear(void) {
   client = framed_close(client);
   fake_close(&fake);
-}
-
-static void submit(uint64_t sequence) {
-  void *frame = framed_acquire(client);
-  ck_assert_ptr_nonnull(frame);
-  memset(frame, (int)sequence, FAKE_INPUT);
-  ck_assert_int_eq(framed_submit(client, frame, sequence, 11, 22), 0);
 }
 
 static void expect_frame(uint64_t sequence) {
@@ -63,7 +52,7 @@ static void expect_result(uint64_t sequence, unsigned char byte) {
 
 START_TEST(frames_and_results) {
   for (unsigned i = 0; i < 100; i++) {
-    submit(i);
+    fake_submit(client, i);
     expect_frame(i);
     fake_result(&fake, i, (unsigned char)(255 - i));
     ck_assert_int_eq(framed_poll(client, FRAMED_RESULT, -1), FRAMED_RESULT | FRAMED_ROOM);
@@ -126,7 +115,7 @@ START_TEST(a_full_connection) {
   unsigned sent = 0;
   short conditions = 0;
   while (framed_poll(client, FRAMED_ROOM, 0) & FRAMED_ROOM) {
-    submit(sent++);
+    fake_submit(client, sent++);
   }
   ck_assert_int_eq(framed_arm(client, FRAMED_ROOM, &conditions), 0);
   ck_assert_int_eq(conditions, POLLIN | POLLOUT);
