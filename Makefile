@@ -245,7 +245,13 @@ $(drive_client): $(call objects,tests/client/drive.c) $(client_objects)
 	@mkdir -p $(@D)
 	$(call quiet,LINK)$(CC) $(link) -o $@ $^
 
-unit-programs: $(unit_programs) $(gpu_tests) $(run_stage) $(drive_client)
+# Preloaded into a daemon whose calls are to fail; never instrumented itself.
+fail_call := $(unit_folder)/fail-call.so
+$(fail_call): tests/injection/fail_call.c $(out)/flags
+	@mkdir -p $(@D)
+	$(call quiet,CC)$(CC) $(common) -O1 -fPIC -shared -MT $@ -MF $(out)/obj/fail-call.d -o $@ $< -ldl
+
+unit-programs: $(unit_programs) $(gpu_tests) $(run_stage) $(drive_client) $(fail_call)
 
 unit: $(unit_programs) $(unit_folder)/gpu-parity ## runs the unit tests of VARIANT (best with VARIANT=check, asan or tsan)
 	@for program in $(unit_programs) '$(unit_folder)/gpu-parity --cpu --small'; do echo "== $$program"; $$program || exit 1; done
@@ -254,12 +260,13 @@ unit: $(unit_programs) $(unit_folder)/gpu-parity ## runs the unit tests of VARIA
 slow_asan := 3
 slow_tsan := 6
 slow_coverage := 2
-e2e: programs $(run_stage) $(drive_client) ## runs the end-to-end tests with the programs of VARIANT; PYTEST='-k raw' chooses
+e2e: programs $(run_stage) $(drive_client) $(fail_call) ## runs the end-to-end tests with the programs of VARIANT; PYTEST='-k raw' chooses
 	@PYTHONDONTWRITEBYTECODE=1 FRAMED_SLOW=$${FRAMED_SLOW:-$(or $(slow_$(VARIANT)),1)} \
 	 FRAMED_BINARY=$(CURDIR)/$(bin)/framed FRAMECTL=$(CURDIR)/$(bin)/framectl \
 	 FRAMEBENCH=$(CURDIR)/$(bin)/framebench \
 	 FRAMED_RUN_STAGE=$(CURDIR)/$(run_stage) \
 	 FRAMED_DRIVE_CLIENT=$(CURDIR)/$(drive_client) \
+	 FRAMED_FAIL_CALL=$(CURDIR)/$(fail_call) \
 	 $(PYTHON) -m pytest tests/e2e -q $(PYTEST)
 
 check: ## sets up and runs every test that needs no GPU

@@ -1,5 +1,6 @@
 #include "daemon/channel.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -141,8 +142,11 @@ static void ring_doorbell(struct channel *channel) {
   atomic_thread_fence(memory_order_seq_cst);
   if (atomic_load_explicit(&channel->control->client.sleeps, memory_order_relaxed) != 0) {
     atomic_store_explicit(&channel->control->client.sleeps, 0, memory_order_relaxed);
-    /* If it does not fit, enough of them wait there already. */
-    (void)!send(channel->fd, &doorbell, sizeof doorbell, MSG_DONTWAIT | MSG_NOSIGNAL);
+    /* If it does not fit, enough of them wait there already. For any other reason the client goes on sleeping. */
+    if (send(channel->fd, &doorbell, sizeof doorbell, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 && errno != EAGAIN) {
+      atomic_store_explicit(&channel->control->client.sleeps, 1, memory_order_relaxed);
+      channel->unheard = true;
+    }
   }
 }
 
@@ -171,7 +175,8 @@ static bool give_free_slots(struct channel *channel, int64_t now) {
 bool channel_give(struct channel *channel, int64_t now) {
   bool any = channel->replies && give_results(channel, now);
   any |= give_free_slots(channel, now);
-  if (any) {
+  if (any || channel->unheard) {
+    channel->unheard = false;
     ring_doorbell(channel);
   }
   return any;

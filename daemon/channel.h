@@ -25,6 +25,7 @@ struct channel {
   enum channel_owner owners[GPU_MAX_SLOTS];
   unsigned char told[NATIVE_RING]; /* slot of each completion */
   bool asleep;
+  bool unheard; /* the client sleeps, and could not be rung for */
 };
 
 enum channel_progress { CHANNEL_QUIET, CHANNEL_MOVED, CHANNEL_BROKEN };

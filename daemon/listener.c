@@ -148,7 +148,9 @@ static bool bind_closed(struct listener *listener, const struct sockaddr_un *add
   }
   struct stat made;
   if (lstat(listener->path, &made) != 0) {
-    return cannot_bind(listener->path, errno, failure);
+    int error = errno;
+    unlink(listener->path); /* whose file it is cannot be told later */
+    return cannot_bind(listener->path, error, failure);
   }
   listener->device = made.st_dev;
   listener->inode = made.st_ino;

@@ -66,11 +66,11 @@ static size_t vector_bytes(const struct iovec *vector, int count) {
 }
 
 static void fail(struct source *source, int error) {
-  if (error == EAGAIN || error == EWOULDBLOCK) {
+  if (error == EAGAIN || error == EWOULDBLOCK || error == EINTR) {
     arm(source);
   } else if (error == ECONNRESET) {
     source_end_of_input(source); /* it closed without reading what we sent */
-  } else if (error != EINTR) {
+  } else {
     source_end(source, DETACH_ERROR, "reading failed: %s", strerror(error));
   }
 }

@@ -15,10 +15,13 @@ LIMIT_S = 60
 @pytest.fixture(autouse=True)
 def time_limit(request):
     """Ends a test that hangs, with the place where it hung."""
+    marker = request.node.get_closest_marker("takes")
+    seconds = limit(marker.args[0] if marker else LIMIT_S)
+
     def give_up(_number, _frame):
-        raise TimeoutError(f"{request.node.name} took more than {limit(LIMIT_S):g} s")
+        raise TimeoutError(f"{request.node.name} took more than {seconds:g} s")
     before = signal.signal(signal.SIGALRM, give_up)
-    signal.setitimer(signal.ITIMER_REAL, limit(LIMIT_S))
+    signal.setitimer(signal.ITIMER_REAL, seconds)
     yield
     signal.setitimer(signal.ITIMER_REAL, 0)
     signal.signal(signal.SIGALRM, before)

@@ -22,6 +22,10 @@ class Refused(Exception):
         self.code = code
 
 
+class NotLent(Exception):
+    """The daemon has no memory to lend at this moment; the client may send its frames over the socket."""
+
+
 class Welcome(NamedTuple):
     version: int
     role: int
@@ -128,7 +132,9 @@ class Shared(Native):
             begun, self.descriptors, _, _ = socket.recv_fds(self.socket, 16 + 256, 3)
             self.welcome = self.welcome_of(*self.rest_of_message(begun))
             descriptors = self.descriptors
-            assert self.welcome.transport == 1 and len(descriptors) == 3
+            if self.welcome.transport == 0:
+                raise NotLent
+            assert len(descriptors) == 3
             slots, welcome = self.welcome.slots, self.welcome
             self.input = mmap.mmap(descriptors[0], slots * welcome.input_stride)
             self.output = mmap.mmap(descriptors[1], slots * welcome.output_stride, prot=mmap.PROT_READ)

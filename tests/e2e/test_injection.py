@@ -1,0 +1,383 @@
+"""Each allocation and each system call of the daemon's fails in turn: nothing crashes, hangs, leaks or is shifted, and whoever
+comes after it is served as if nothing had been.
+
+Every place in the code that makes such a call is visited here with its first call, spread over SAMPLE runs a kind of call;
+with FRAMED_SOAK set, every single call is.
+"""
+
+import errno
+import itertools
+import os
+import re
+import socket
+import stat
+import struct
+import traceback
+
+import numpy as np
+import pytest
+
+from harness import limit, numbered, pipeline, require_whole, wait_until
+from harness import native
+from harness.clients import Client
+from harness.injection import SHORT, Injected, Injection
+
+WIDTH, HEIGHT, SIZE, COUNT = 32, 16, 512, 6
+INVERT = {"affine": {"scale": -1.0, "offset": 255.0}}
+GRAY = {"pixels": "gray", "width": WIDTH, "height": HEIGHT}
+SOAK = bool(os.environ.get("FRAMED_SOAK"))
+SAMPLE, MOST_RUNS = 5, 1500  # runs a kind of call
+pytestmark = [pytest.mark.host, pytest.mark.slow, pytest.mark.takes(7200 if SOAK else 60)]
+DOCUMENTED_ENDS = (69, 70, 78)
+
+ERRORS = {
+    "memory": [errno.ENOMEM], "mmap": [errno.ENOMEM], "memfd_create": [errno.EMFILE], "ftruncate": [errno.ENOSPC],
+    "read": [errno.EINTR, errno.EIO, SHORT], "readv": [errno.EINTR, errno.EIO, SHORT],
+    "recv": [errno.EINTR, errno.ECONNRESET, SHORT], "recvmsg": [errno.EINTR, errno.EAGAIN, errno.ENOMEM, SHORT],
+    "write": [errno.EINTR, errno.EPIPE, SHORT],
+    "send": [errno.EINTR, errno.ENOBUFS, SHORT], "sendmsg": [errno.EINTR, errno.EAGAIN, errno.ENOBUFS, SHORT],
+    "pread64": [errno.EIO], "pwrite64": [errno.ENOSPC, errno.EIO, SHORT],
+    "accept4": [errno.EMFILE, errno.ECONNABORTED, errno.EINTR], "socket": [errno.EMFILE], "bind": [errno.EACCES],
+    "listen": [errno.EADDRINUSE], "connect": [errno.EAGAIN], "getsockopt": [errno.ENOBUFS],
+    "open": [errno.EMFILE, errno.EACCES], "fcntl": [errno.EPERM], "flock": [errno.ENOLCK],
+    "fstat": [errno.EIO], "lstat": [errno.EIO], "stat": [errno.EIO], "chmod": [errno.EPERM], "fchmod": [errno.EPERM],
+    "unlink": [errno.EACCES], "epoll_create1": [errno.EMFILE], "epoll_ctl": [errno.ENOSPC], "eventfd": [errno.EMFILE],
+    "pipe2": [errno.EMFILE], "pthread_create": [errno.EAGAIN],
+}
+IN_LIBRARIES = {"memory": [errno.ENOMEM], "recv": [errno.EINTR, errno.ECONNRESET], "sendmsg": [errno.EINTR, errno.EPIPE], "epoll_ctl": [errno.ENOSPC]}
+FILES = {"file": "results", "fifo": "fifo.results", "recorded": "recorded.results"}  # what some of the sinks write
+DEAD = 0o604  # mode of the socket that a daemon before this one has left
+OF_WRITING = ("write", "writev", "send", "sendmsg")
+
+
+def entries(place, version=0):
+    """One pipeline of each kind; `version` changes one of them."""
+    return {
+        "raw": pipeline(GRAY, slots=3, stages=[INVERT], sink={"overload": "drop"}),
+        "y4m": pipeline(GRAY, source={"protocol": "y4m"}, sink={"protocol": "y4m"}),
+        "native": pipeline(GRAY, source={"protocol": "native"}, sink={"protocol": "native"}),
+        "shared": pipeline(GRAY, source={"protocol": "native"}, sink={"reply": True, "protocol": "native"}),
+        "file": pipeline(GRAY, sink={"file": str(place / FILES["file"])}, completion="spin"),
+        "fifo": pipeline(GRAY, source={"file": str(place / "fifo")}, sink={"file": str(place / FILES["fifo"])}),
+        "recorded": pipeline(GRAY, source={"file": str(place / "recorded")}, sink={"file": str(place / FILES["recorded"])}),
+        "other": pipeline(GRAY, stages=[INVERT] if version else []),
+    }
+
+
+# -- what goes in and comes out -------------------------------------------------------------------------------------------
+
+
+def encode(protocol, frames):
+    mark = {"raw": b"", "y4m": b"FRAME\n", "native": native.message(native.FRAME, bytes(32), SIZE)}[protocol]
+    head = {"raw": b"", "y4m": b"YUV4MPEG2 W%d H%d Cmono\n" % (WIDTH, HEIGHT), "native": native.hello(native.PRODUCER)}
+    return head[protocol] + b"".join(mark + frame.tobytes() for frame in frames)
+
+
+def split_y4m(data):
+    header, newline, rest = data.partition(b"\n")
+    if not newline:
+        return b"", data
+    assert header.startswith(b"YUV4MPEG2 "), header
+    results, unit = [], SIZE + 6
+    while len(rest) >= unit:
+        assert rest.startswith(b"FRAME\n"), rest[:6]
+        results.append(rest[6:unit])
+        rest = rest[unit:]
+    return b"".join(results), rest
+
+
+def split_native(data):
+    results = []
+    while len(data) >= 16:
+        magic, kind, _, length = struct.unpack("<4sHHQ", data[:16])
+        assert magic == b"FRMD" and kind in (native.WELCOME, native.RESULT, native.ERROR), data[:16]
+        if len(data) < 16 + length:
+            break
+        if kind == native.RESULT:
+            results.append(data[16 + 64:16 + length])
+        data = data[16 + length:]
+    return b"".join(results), data
+
+
+def decode(protocol, data):
+    """The results in what a reader got, and what is left of one that was cut off."""
+    if protocol == "raw":
+        end = len(data) - len(data) % SIZE
+        return data[:end], data[end:]
+    return (split_y4m if protocol == "y4m" else split_native)(data)
+
+
+class Taker:
+    """Reads a sink, and comes again when the daemon sends it away. Nothing in it waits."""
+
+    def __init__(self, path, greeting=b""):
+        self.path, self.greeting = path, greeting
+        self.ended, self.data, self.client = [], bytearray(), None
+
+    def take(self):
+        if self.client is None:
+            self.client = Client(self.path)
+            self.client.send(self.greeting)
+            self.client.socket.setblocking(False)
+        try:
+            while part := self.client.socket.recv(1 << 16):
+                self.data += part
+        except BlockingIOError:
+            return
+        except ConnectionResetError:
+            pass
+        self.client.close()
+        self.client = None
+        self.ended.append(bytes(self.data))
+        self.data.clear()
+
+    def streams(self):
+        self.client.close()
+        return [*self.ended, bytes(self.data)]
+
+
+def is_gone(client):
+    """Whether the daemon has ended a producer's connection; what it said before is of no interest."""
+    client.socket.setblocking(False)
+    try:
+        while client.socket.recv(4096):
+            pass
+        return True
+    except BlockingIOError:
+        return False
+    except ConnectionError:
+        return True
+
+
+def produce(path, data):
+    client = Client(path)
+    try:
+        client.send(data)
+    except ConnectionError:
+        pass  # is_gone() will tell
+    return client
+
+
+# -- the pipelines ------------------------------------------------------------------------------------------------------------
+
+
+def unchanged(frames):
+    return frames
+
+
+def inverted(frames):
+    return 255 - frames
+
+
+def through(daemon, name, protocol, first, transform=unchanged):
+    """Sends frames through a pipeline. Returns how many results came, after checking that each is whole and in its place."""
+    frames = numbered(COUNT, SIZE, first=first)
+    before = daemon.frames(name)
+    taker = None
+    if "socket" in daemon.config["pipelines"][name]["sink"]:
+        taker = Taker(daemon.path(name, "sink"), native.hello(native.CONSUMER) if protocol == "native" else b"")
+    if daemon.config["pipelines"][name]["sink"].get("overload") == "drop":
+        wait_until(lambda: daemon.view(name)["readers"] == 0, "the last reader has left")
+        wait_until(lambda: taker.take() or daemon.view(name)["readers"] == 1, "a reader is there")
+    producer = produce(daemon.path(name, "source"), encode(protocol, frames))
+
+    def has_settled():
+        if taker:
+            taker.take()
+        view = daemon.view(name)
+        if view["frames"]["in"] - before["in"] >= COUNT or is_gone(producer):
+            producer.close()
+        return producer.closed and view["sessions"] == 0 and view["frames"]["in_flight"] == 0
+    wait_until(has_settled, lambda: f"{name} has settled: {daemon.last['pipelines'][name]}\n{daemon.log}", 10)
+    emitted = daemon.frames(name)["emitted"] - before["emitted"]
+    if taker:
+        taker.take()
+        check_results(daemon, taker.streams(), protocol, transform(frames), emitted)
+    return emitted
+
+
+def check_results(daemon, streams, protocol, frames, emitted):
+    """Each result is whole, in order, and there as often as the ledger says."""
+    numbers = []
+    for index, stream in enumerate(streams):
+        results, rest = decode(protocol, stream)
+        assert not rest or rest.startswith(b"framed: ") or (
+            index + 1 < len(streams) and daemon.injection.call in OF_WRITING), rest
+        for result in np.frombuffer(results, np.uint8).reshape(-1, SIZE):
+            [where] = np.flatnonzero((frames == result).all(axis=1))
+            numbers.append(int(where))
+    assert numbers == sorted(set(numbers)), numbers
+    assert len(numbers) == emitted, (numbers, emitted)
+
+
+def through_shared(daemon, first):
+    """The same in shared memory, where the client sleeps until it is rung for."""
+    came = 0
+    try:
+        with native.Shared(daemon.path("shared", "source")) as client:
+            client.socket.settimeout(limit(5))
+            for number, frame in enumerate(numbered(COUNT, SIZE, first=first)):
+                client.word(128, 1)  # sleeps before it submits, so that the daemon always has to ring
+                client.submit(number % client.welcome.slots, frame.tobytes(), sequence=number)
+                while client.word(4096) == client.taken:
+                    client.sleep()
+                slot, fate, result = client.completion()
+                assert (fate, result.sequence, client.payload(slot)) == (0, number, frame.tobytes())
+                client.take()
+                came += 1
+    except TimeoutError:
+        raise
+    except (OSError, EOFError, native.Refused, native.NotLent):
+        assert daemon.injection.happened
+    daemon.wait_view("the client has left", lambda view: view["sessions"] == 0 and view["frames"]["in_flight"] == 0, "shared")
+    return came
+
+
+def through_fifo(daemon, first):
+    """A writer that does not hear what becomes of its frames."""
+    before = daemon.frames("fifo")
+    with open(daemon.place / "fifo", "wb", buffering=0) as fifo:
+        fifo.write(numbered(COUNT, SIZE, first=first).tobytes())
+
+    def has_settled():
+        view = daemon.view("fifo")
+        came = view["frames"]["in"] - before["in"] >= COUNT or daemon.injection.happened
+        return came and view["sessions"] == 0 and view["frames"]["in_flight"] == 0
+    wait_until(has_settled, lambda: f"the FIFO has settled: {daemon.last['pipelines']['fifo']}\n{daemon.log}", 10)
+    return daemon.frames("fifo")["emitted"] - before["emitted"]
+
+
+def drive(daemon, first):
+    """Frames through every pipeline; how many results came of each."""
+    return {
+        "raw": through(daemon, "raw", "raw", first, inverted),
+        "y4m": through(daemon, "y4m", "y4m", first),
+        "native": through(daemon, "native", "native", first),
+        "shared": through_shared(daemon, first),
+        "file": through(daemon, "file", "raw", first),
+        "fifo": through_fifo(daemon, first),
+        "other": through(daemon, "other", "raw", first, inverted if daemon.version else unchanged),
+    }
+
+
+def is_served(daemon, turns):
+    """Whether every pipeline passes every frame."""
+    return set(drive(daemon, 100 * next(turns)).values()) == {COUNT}
+
+
+def control(daemon, place):
+    """A command of each kind. One that fails says so, has changed nothing, and can be given again."""
+    daemon.metrics()
+    assert daemon.request("GET", "/v1/config")[0] == 200
+    for command in ("pause", "resume", "drain", "resume"):
+        daemon.command(f"/v1/pipelines/raw/{command}")
+    daemon.version = 1
+    daemon.write(entries(place, version=1))
+    code, answer = daemon.post("/v1/reload")
+    if code != 200:
+        assert daemon.injection.happened and answer["error"], answer
+        daemon.version = 0
+        through(daemon, "other", "raw", 50)
+        daemon.version = 1
+        code, answer = daemon.post("/v1/reload")
+    assert (code, answer["changed"]) in ((200, ["other"]), (200, [])), answer
+
+
+# -- one run --------------------------------------------------------------------------------------------------------------------
+
+
+def check_end(daemon):
+    """It ended before it was ready, by itself: as documented, and saying why."""
+    status = daemon.process.wait()
+    assert daemon.injection.happened, f"framed ended with {status}:\n{daemon.log}"
+    assert status in DOCUMENTED_ENDS, f"framed ended with {status}, {daemon.injection}:\n{daemon.log}"
+    assert re.search(r"\w+ \w+", daemon.log), "it ends without a word"
+    daemon.settled = True
+    dead = daemon.place / "raw.sock"
+    if dead.exists() and stat.S_IMODE(dead.stat().st_mode) == DEAD:
+        dead.unlink()  # it never came to look at it
+    daemon.check_remains()
+
+
+def lay_out(place):
+    """The files that a run finds."""
+    for name in ("log", *FILES.values()):
+        (place / name).unlink(missing_ok=True)
+    for path in place.glob("*.sock"):
+        path.unlink()
+    with socket.socket(socket.AF_UNIX) as dead:
+        dead.bind(str(place / "raw.sock"))
+    (place / "raw.sock").chmod(DEAD)
+    if not (place / "fifo").exists():
+        os.mkfifo(place / "fifo")
+        (place / "recorded").write_bytes(numbered(COUNT, SIZE).tobytes())
+
+
+def run(place, injection, most_files=None):
+    """Starts the daemon, drives everything, drives it again, and ends it. Returns how many files it had open at the end."""
+    lay_out(place)
+    with Injected(place, entries(place), injection) as daemon:
+        daemon.version = 0
+        if not daemon.starts():
+            check_end(daemon)
+            return None
+        came = drive(daemon, 0)
+        assert injection.happened or set(came.values()) == {COUNT}, came
+        control(daemon, place)
+        turns = itertools.count(1)
+        if injection.happened:
+            wait_until(lambda: is_served(daemon, turns), lambda: f"all is well again:\n{daemon.log}", 5)
+        else:
+            drive(daemon, 100)
+        if most_files:
+            wait_until(lambda: daemon.open_files() <= most_files, f"{most_files} files are open", 5)
+        files = daemon.open_files()
+        written = {name: daemon.frames(name)["emitted"] for name in FILES}
+        assert written["recorded"] == COUNT or injection.happened
+    for name, file in FILES.items():
+        assert len(require_whole((place / file).read_bytes(), SIZE)) == written[name], name
+    return files
+
+
+def spread(numbers, count):
+    """Some of them, evenly spread, or all if there are no more."""
+    step = max(len(numbers) / count, 1)
+    return [numbers[int(turn * step)] for turn in range(min(count, len(numbers)))]
+
+
+def sample(firsts, count, errors):
+    """Which calls fail: of some places in the code the first one; under FRAMED_SOAK the first of each place, and all others
+    as long as they are not thousands."""
+    if SOAK:
+        return sorted({*firsts, *spread(range(1, count + 1), MOST_RUNS // errors)})
+    return spread(firsts, SAMPLE)
+
+
+def fail_in_turn(place, call, errors, libraries=False):
+    """Runs with each call of the sample failing; what goes wrong is told of all of them together."""
+    counting = Injection(place, call, libraries=libraries)
+    files = run(place, counting)
+    numbers = sample(counting.firsts(), counting.count, len(errors))
+    assert counting.count > 0, "nothing can fail"
+    print(f"{call}: {counting.count} calls in {len(counting.firsts())} places, {len(numbers)} fail")
+    problems = []
+    for turn, number in enumerate(numbers):
+        for error in errors if SOAK else [errors[turn % len(errors)]]:
+            injection = Injection(place, call, number, error, libraries)
+            try:
+                run(place, injection, files)
+            except Exception as problem:
+                where = traceback.extract_tb(problem.__traceback__)
+                lines = ", ".join(f"{frame.name}:{frame.lineno}" for frame in where[1:])
+                problems.append(f"{injection} (at {injection.site()}): {lines}: {problem!r}")
+    assert not problems, "\n\n".join(problems)
+
+
+@pytest.mark.parametrize("call", ERRORS)
+def test_calls_of_the_daemon_fail_in_turn(place, call):
+    fail_in_turn(place, call, ERRORS[call])
+
+
+@pytest.mark.parametrize("call", IN_LIBRARIES)
+def test_calls_of_the_libraries_fail_in_turn(place, call):
+    fail_in_turn(place, call, IN_LIBRARIES[call], libraries=True)
