@@ -117,6 +117,40 @@ static json_t *pipeline_document(const struct pipeline_snapshot *snapshot, const
   return document;
 }
 
+/* -- health ---------------------------------------------------------------------------------------------------------- */
+
+static json_t *item_document(const struct health_item *item) {
+  json_t *document = json_pack("{s:b, s:s}", "ok", item->ok, "why", item->why);
+  if (item->kind == HEALTH_DEVICE) {
+    json_object_set_new(document, "canary_us", number(item->canary_s * 1e6));
+    json_object_set_new(document, "canary_age_s", number(item->canary_age_s));
+  }
+  return document;
+}
+
+json_t *health_document(const struct health *health) {
+  json_t *lanes = NULL, *devices = json_object(), *pipelines = json_object();
+  for (unsigned i = 0; i < health->count; i++) {
+    const struct health_item *item = &health->items[i];
+    if (item->kind == HEALTH_LANES) {
+      lanes = item_document(item);
+    } else {
+      json_object_set_new(item->kind == HEALTH_DEVICE ? devices : pipelines, item->name, item_document(item));
+    }
+  }
+  return json_pack("{s:b, s:s, s:o, s:o, s:o}", "ok", health->ok, "why", health->why, "lanes", lanes, "devices", devices,
+                   "pipelines", pipelines);
+}
+
+static json_t *current_health(const struct server *server) {
+  struct health *health = server_health(server);
+  json_t *document = health ? health_document(health) : NULL;
+  free(health);
+  return document;
+}
+
+/* -- all of it ------------------------------------------------------------------------------------------------------- */
+
 json_t *status_document(struct server *server) {
   struct pipeline_snapshot *snapshot = malloc(sizeof *snapshot);
   if (!snapshot) {
@@ -131,8 +165,8 @@ json_t *status_document(struct server *server) {
     json_object_set_new(pipelines, snapshot->name, pipeline_document(snapshot, find_config(view.config, snapshot->name)));
   }
   free(snapshot);
-  return json_pack("{s:s, s:o, s:s, s:s, s:i, s:b, s:{s:o, s:o}, s:o}", "version", view.version, "uptime_s",
+  return json_pack("{s:s, s:o, s:s, s:s, s:i, s:b, s:{s:o, s:o}, s:o, s:o}", "version", view.version, "uptime_s",
                    number(view.uptime_s), "backend", view.backend, "device", view.device, "lanes", (int)view.lanes, "stopping",
-                   view.stopping, "reloads", "done", count(view.reloads), "failed", count(view.reload_failures), "pipelines",
-                   pipelines);
+                   view.stopping, "reloads", "done", count(view.reloads), "failed", count(view.reload_failures), "health",
+                   current_health(server), "pipelines", pipelines);
 }

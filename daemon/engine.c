@@ -53,6 +53,10 @@ struct gpu_device *engine_main_device(const struct engine *engine) {
   return engine->devices[0].device;
 }
 
+unsigned engine_devices(const struct engine *engine) { return engine->device_count; }
+
+unsigned engine_device_number(const struct engine *engine, unsigned index) { return engine->devices[index].index; }
+
 static enum gpu_backend_choice backend_choice(enum config_backend backend) {
   switch (backend) {
   case CONFIG_BACKEND_CUDA:
@@ -140,13 +144,13 @@ struct lane *engine_place_apart(struct engine *engine, const struct lane *from, 
 
 void engine_unplace(struct engine *engine, const struct lane *lane, size_t bytes) { engine->loads[lane_index(lane)] -= bytes; }
 
-bool engine_beats_since(const struct engine *engine, int64_t then) {
-  for (unsigned i = 0; i < engine->lane_count; i++) {
-    if (lane_heartbeat(engine->lanes[i]) < then) {
-      return false;
-    }
+int64_t engine_beat(const struct engine *engine) {
+  int64_t oldest = lane_heartbeat(engine->lanes[0]);
+  for (unsigned i = 1; i < engine->lane_count; i++) {
+    int64_t beat = lane_heartbeat(engine->lanes[i]);
+    oldest = beat < oldest ? beat : oldest;
   }
-  return true;
+  return oldest;
 }
 
 /* -- both ---------------------------------------------------------------------------------------------------- */

@@ -23,6 +23,9 @@ struct gpu_device *engine_device(const struct engine *engine, unsigned index);
 /* Where the lanes note the time of that device's last completion (CLOCK_MONOTONIC ns); NULL if it was not opened. */
 _Atomic int64_t *engine_completion(const struct engine *engine, unsigned index);
 struct gpu_device *engine_main_device(const struct engine *engine); /* gpu.device */
+/* How many were opened, and the number of each. */
+unsigned engine_devices(const struct engine *engine);
+unsigned engine_device_number(const struct engine *engine, unsigned index);
 unsigned engine_lanes(const struct engine *engine);
 
 /* Chooses the lane for a session of that many bytes a frame, and takes it off again. */
@@ -33,8 +36,8 @@ void engine_unplace(struct engine *engine, const struct lane *lane, size_t bytes
 
 /* Sets every device's clock anew. May wait for a device: for a worker thread. False if one is dead. */
 bool engine_anchor(struct engine *engine, struct gpu_error *error);
-/* Whether every lane has finished a turn since `then` (CLOCK_MONOTONIC ns). */
-bool engine_beats_since(const struct engine *engine, int64_t then);
+/* When the lane that has gone without one for longest finished a turn (CLOCK_MONOTONIC ns). */
+int64_t engine_beat(const struct engine *engine);
 
 /* An error of the GPU as a failure of the daemon. Returns false. */
 bool engine_failure(struct failure *failure, const struct gpu_error *error);

@@ -17,6 +17,7 @@ struct report {
   FILE *out;
   struct server_view view;
   struct pipeline_snapshot *pipelines; /* view.pipeline_count of them */
+  struct health *health;
 };
 
 typedef uint64_t snapshot_figure(const struct pipeline_snapshot *snapshot);
@@ -123,6 +124,20 @@ static void write_daemon(const struct report *report) {
   write_count(out, "framed_reloads_total", (struct label[]){{"result", "failed"}, {0}}, view->reload_failures);
 }
 
+static void write_health(const struct report *report) {
+  FILE *out = report->out;
+  const struct health *health = report->health;
+  write_head(out, "framed_healthy", "gauge", "1 if /v1/health says that all is well, else 0.");
+  fprintf(out, "framed_healthy %d\n", health->ok);
+  write_head(out, "framed_canary_seconds", "gauge", "How long the last canary took through a device and back.");
+  for (unsigned i = 0; i < health->count; i++) {
+    if (health->items[i].kind == HEALTH_DEVICE) {
+      write_labels(out, "framed_canary_seconds", (struct label[]){{"device", health->items[i].name}, {0}});
+      fprintf(out, "%.9f\n", health->items[i].canary_s);
+    }
+  }
+}
+
 static void write_figures(const struct report *report) {
   for (size_t i = 0; i < sizeof figures / sizeof figures[0]; i++) {
     write_head(report->out, figures[i].name, figures[i].type, figures[i].help);
@@ -225,9 +240,11 @@ char *metrics_text(struct server *server) {
   struct report report;
   server_read(server, &report.view);
   report.pipelines = take_snapshots(server, report.view.pipeline_count);
-  report.out = report.pipelines ? open_memstream(&text, &length) : NULL;
+  report.health = server_health(server);
+  report.out = report.pipelines && report.health ? open_memstream(&text, &length) : NULL;
   if (report.out) {
     write_daemon(&report);
+    write_health(&report);
     write_figures(&report);
     write_measures(&report);
     write_states(&report);
@@ -240,5 +257,6 @@ char *metrics_text(struct server *server) {
     }
   }
   free(report.pipelines);
+  free(report.health);
   return text;
 }

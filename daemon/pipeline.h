@@ -11,6 +11,7 @@
 #include "daemon/answer.h"
 #include "daemon/diagnosis.h"
 #include "daemon/engine.h"
+#include "daemon/health.h"
 #include "daemon/quota.h"
 #include "daemon/session.h"
 #include "daemon/sink.h"
@@ -97,8 +98,8 @@ const struct config_pipeline *pipeline_config(const struct pipeline *pipeline);
 enum pipeline_state pipeline_state(const struct pipeline *pipeline);
 /* No frame will ever come through again: its file or standard input is at its end, or nobody reads standard output. */
 bool pipeline_has_ended(const struct pipeline *pipeline);
-/* Whether its device completed a frame since `then` (CLOCK_MONOTONIC ns), or had nothing to do. */
-bool pipeline_progressed_since(const struct pipeline *pipeline, int64_t then);
+/* What it has on its device. */
+void pipeline_work(const struct pipeline *pipeline, struct health_work *work);
 /* Text of the form "in 10 = emitted 9 + in flight 0 + dropped 1 (late 1)", sums since its start. */
 enum { PIPELINE_ACCOUNT = 512 };
 const char *pipeline_account(const struct pipeline *pipeline, char text[PIPELINE_ACCOUNT]);

@@ -143,6 +143,7 @@ static void close_server(struct server *server) {
     pipeline_free(server->pipelines[i]);
   }
   free(server->pipelines);
+  checkup_free(server);
   tracer_free(server->tracer);
   engine_close(server->engine);
   quota_free(server->quota);

@@ -49,6 +49,8 @@ struct server_view {
 };
 
 void server_read(const struct server *server, struct server_view *view);
+/* Whether all is well at this moment, to free(); NULL if there is no memory. */
+struct health *server_health(const struct server *server);
 struct pipeline *server_pipeline(const struct server *server, unsigned index); /* in order of the configuration */
 uv_loop_t *server_loop(struct server *server);
 

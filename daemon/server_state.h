@@ -1,6 +1,7 @@
 /*
  * The server's own state, for the files that make it up: server.c (from begin to end, questions, commands), startup.c,
- * shutdown.c (every way to end), supervise.c (what happens every few seconds), signals.c and reload.c.
+ * shutdown.c (every way to end), supervise.c (what happens every few seconds), checkup.c (whether all is well), signals.c and
+ * reload.c.
  */
 #ifndef FRAMED_DAEMON_SERVER_STATE_H
 #define FRAMED_DAEMON_SERVER_STATE_H
@@ -27,6 +28,7 @@ struct generation {
   struct config *config;
 };
 
+struct checkup;
 struct reload;
 struct signals;
 struct supervision;
@@ -47,12 +49,14 @@ struct server {
   struct status *status, *http;
   struct signals *signals;
   struct supervision *supervision;
+  struct checkup *checkup;
   struct tracer *tracer;
   struct loop_timer *limit; /* of a stop */
   struct reload *reload;    /* the one under way, or NULL */
   enum phase phase;
   bool stop_wanted;
-  bool anchoring; /* a worker thread is at it */
+  bool anchoring;             /* a worker thread is at it */
+  char fault[GPU_TEXT + 128]; /* FAULTED: what the GPU died of */
   enum exit_status exit_status;
   int64_t started;
   uint64_t reloads, reload_failures;
@@ -86,6 +90,13 @@ void server_on_reloaded(struct server *server);
 /* supervise.c */
 bool supervision_start(struct server *server);
 void supervision_stop(struct server *server); /* idempotent */
+
+/* checkup.c; see also server_health() */
+bool checkup_prepare(struct server *server, struct failure *failure); /* set-up thread: makes the canaries */
+bool checkup_start(struct server *server);
+void checkup_stop(struct server *server); /* idempotent */
+/* When the pipelines are gone, and before the devices. May wait for a device. */
+void checkup_free(struct server *server);
 
 /* signals.c */
 bool signals_open(struct server *server, struct failure *failure);

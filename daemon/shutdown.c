@@ -2,6 +2,7 @@
  * Every way in which the daemon ends: when it is asked to, when all its sources have ended, when its start failed, and
  * when the GPU is dead. Each begins once; a stop that meets a reload waits for it.
  */
+#include <stdio.h>
 #include <unistd.h>
 
 #include "daemon/log.h"
@@ -42,6 +43,7 @@ void server_end(struct server *server) {
     status_close(server->http, on_http_closed, server);
   }
   supervision_stop(server);
+  checkup_stop(server);
   signals_close(server);
   server->limit = loop_timer_close(server->limit);
   mailbox_close(&server->control);
@@ -177,6 +179,7 @@ void server_fault(struct server *server, const char *pipeline, const char *text)
   }
   log_event(LOG_GPU_FAULT, pipeline, "the GPU failed and the daemon ends: %s", text);
   systemd_stopping("the GPU failed");
+  snprintf(server->fault, sizeof server->fault, "%s", text);
   server->phase = SERVER_FAULTED;
   cut(server);
   limit(server, end_after_fault, FAULT_LIMIT_MS);

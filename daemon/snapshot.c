@@ -70,15 +70,16 @@ const char *pipeline_account(const struct pipeline *pipeline, char text[PIPELINE
   return text;
 }
 
-bool pipeline_progressed_since(const struct pipeline *pipeline, int64_t then) {
-  for (unsigned i = 0; i < intake_seats(pipeline->intake); i++) {
+void pipeline_work(const struct pipeline *pipeline, struct health_work *work) {
+  *work = (struct health_work){0};
+  for (unsigned i = 0; pipeline->intake && i < intake_seats(pipeline->intake); i++) {
     struct session_view view;
     session_read(intake_session(pipeline->intake, i), &view);
-    if (view.submitted != view.completed && view.last_completion < then) {
-      return false;
+    if (view.submitted != view.completed && (work->frames == 0 || view.last_completion < work->since)) {
+      work->since = view.last_completion;
     }
+    work->frames += view.submitted - view.completed;
   }
-  return true;
 }
 
 static void read_lane(const struct lane *lane, struct reading *reading) {

@@ -59,6 +59,7 @@ static void prepare(void *context) {
   for (unsigned i = 0; i < server->pipeline_count && preparation->done; i++) {
     preparation->done = pipeline_prepare(server->pipelines[i], &nothing, &preparation->failure);
   }
+  preparation->done = preparation->done && checkup_prepare(server, &preparation->failure);
 }
 
 static bool start_status(struct server *server, struct failure *failure) {
@@ -79,7 +80,7 @@ static bool start_all(struct server *server, struct failure *failure) {
       return false;
     }
   }
-  return start_status(server, failure) && (supervision_start(server) || out_of_memory(failure));
+  return start_status(server, failure) && ((checkup_start(server) && supervision_start(server)) || out_of_memory(failure));
 }
 
 static void say_ready(const struct server *server) {

@@ -75,6 +75,14 @@ static void answer_status(struct status *status, struct http_request *request, c
   answer_json(request, 200, status_document(status->server), NULL);
 }
 
+static void answer_health(struct status *status, struct http_request *request, const struct route *route, const char *name) {
+  (void)route, (void)name;
+  struct health *health = server_health(status->server);
+  unsigned code = health && !health->ok ? 503 : 200;
+  answer_json(request, code, health ? health_document(health) : NULL, NULL);
+  free(health);
+}
+
 static void answer_metrics(struct status *status, struct http_request *request, const struct route *route, const char *name) {
   (void)route, (void)name;
   answer_text(request, 200, "text/plain; version=0.0.4; charset=utf-8", metrics_text(status->server), NULL);
@@ -153,6 +161,7 @@ static void do_command(struct status *status, struct http_request *request, cons
 static const struct route routes[] = {
     {"GET", "/", answer_page, 0},
     {"GET", "/v1/status", answer_status, 0},
+    {"GET", "/v1/health", answer_health, 0},
     {"GET", "/metrics", answer_metrics, 0},
     {"GET", "/v1/config", answer_config, 0},
     {"GET", "/v1/trace", answer_trace, 0},

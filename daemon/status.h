@@ -17,6 +17,7 @@ void status_close(struct status *status, void (*done)(void *context), void *cont
 
 /* The documents themselves, without HTTP; for tests, and for the state dump. The caller frees. */
 json_t *status_document(struct server *server);
+json_t *health_document(const struct health *health);
 char *metrics_text(struct server *server);
 
 #endif

@@ -89,26 +89,14 @@ static void on_flush(void *context) {
 
 /* -- the watchdog ---------------------------------------------------------------------------------------------- */
 
-/* A frame may take as long as `gpu.timeout` says; only where even that is not noticed does the watchdog bite. */
-static bool devices_progress(const struct server *server, int64_t now) {
-  int64_t patience = server->supervision->interval / 2;
-  if (patience < 2 * server->config->gpu.timeout_ns) {
-    patience = 2 * server->config->gpu.timeout_ns;
-  }
-  for (unsigned i = 0; i < server->pipeline_count; i++) {
-    if (!pipeline_progressed_since(server->pipelines[i], now - patience)) {
-      return false;
-    }
-  }
-  return true;
-}
-
+/* It follows what /v1/health says. A fault of a device is found and seen to long before the watchdog bites. */
 static void on_watchdog(void *context) {
   struct server *server = context;
-  int64_t now = clock_now();
-  if (engine_beats_since(server->engine, now - server->supervision->interval / 2) && devices_progress(server, now)) {
+  struct health *health = server_health(server);
+  if (health && health->ok) {
     systemd_watchdog();
   }
+  free(health);
 }
 
 /* -- all of it ------------------------------------------------------------------------------------------------- */

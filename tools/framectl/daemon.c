@@ -75,6 +75,24 @@ json_t *daemon_status(const char *socket, int timeout_ms, struct problem *proble
   return document;
 }
 
+json_t *daemon_health(const char *socket, struct problem *problem) {
+  const struct question question = {.socket = socket, .method = "GET", .path = "/v1/health", .timeout_ms = DAEMON_PATIENCE_MS};
+  struct reply reply = {0};
+  json_t *document = NULL;
+  if (http_ask(&question, &reply, problem) && (reply.status == 200 || reply.status == 503)) {
+    document = parse(&question, &reply, problem);
+    if (document && !json_is_boolean(json_object_get(document, "ok"))) { /* it is stopping, or not framed */
+      json_decref(document);
+      document = NULL;
+      report_refusal(&question, &reply, problem);
+    }
+  } else if (reply.status != 0) {
+    report_refusal(&question, &reply, problem);
+  }
+  reply_clear(&reply);
+  return document;
+}
+
 /* Names go into a path: what a name cannot hold is no pipeline, and needs no question. */
 static bool is_name(const char *text) {
   size_t length = strlen(text);

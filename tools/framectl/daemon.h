@@ -16,6 +16,8 @@ bool daemon_stream(const char *socket, const char *path, int timeout_ms, reply_t
                    struct problem *problem);
 /* /v1/status, to release with json_decref(); NULL with a problem. */
 json_t *daemon_status(const char *socket, int timeout_ms, struct problem *problem);
+/* /v1/health, well or not, to release with json_decref(); NULL with a problem. */
+json_t *daemon_health(const char *socket, struct problem *problem);
 /* POST /v1/reload if `pipeline` is NULL, else its command. Waits as long as the daemon does. */
 json_t *daemon_command(const char *socket, const char *pipeline, const char *command, struct problem *problem);
 

@@ -57,6 +57,10 @@ static const struct command {
      "byte in to last byte out, and how many were dropped for which reason. With PIPELINE: where its frames come from and\n"
      "go to, the account of all frames, and the latency of each step of their road over the last ten seconds.",
      command_status},
+    {"health", NULL, TAKES(OPTION_JSON), "say whether all is well, also by the exit status",
+     "Says whether frames get through the GPU in time, or where none come, the daemon's canaries; if not, what is wrong with\n"
+     "which device or pipeline. Exit status 0: all is well (idle, paused and blocked are); 1: it is not.",
+     command_health},
     {"metrics", NULL, 0, "print the metrics that Prometheus reads", "Prints /metrics, in Prometheus' text format.",
      command_metrics},
     {"top", "[PIPELINE]", 0, "watch the pipelines live",
@@ -135,11 +139,11 @@ static void print_help(void) {
   }
   printf("\n"
          "  -s, --socket SOCKET  the daemon's status socket (default: $FRAMED_SOCKET, or " DEFAULT_SOCKET ")\n"
-         "  --json               print JSON: status, reload, drain, pause, resume, plan, doctor\n"
+         "  --json               print JSON: status, health, reload, drain, pause, resume, plan, doctor\n"
          "  -h, --help           this, or with a command what it does\n"
          "  --version            print the version\n\n"
-         "Exit status: 0 fine, 1 the daemon said no, 2 doctor found something, 64 usage, 69 no daemon there, 70 internal "
-         "error.\n");
+         "Exit status: 0 fine, 1 the daemon said no or is not well, 2 doctor found something, 64 usage, 69 no daemon there,\n"
+         "70 internal error.\n");
 }
 
 static void print_command_help(const struct command *command) {

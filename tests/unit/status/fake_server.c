@@ -159,6 +159,26 @@ void server_command(struct server *server, const char *pipeline, enum pipeline_c
 
 void server_read(const struct server *server, struct server_view *view) { *view = server->view; }
 
+struct health *server_health(const struct server *server) {
+  static const struct health_item items[] = {
+      {.kind = HEALTH_LANES, .ok = true},
+      {.kind = HEALTH_DEVICE, .name = "0", .ok = true, .canary_s = 0.000123, .canary_age_s = 0.5},
+      {.kind = HEALTH_PIPELINE, .name = "cam0", .ok = true},
+      {.kind = HEALTH_PIPELINE, .name = "idle", .ok = true},
+  };
+  struct health *health = calloc(1, sizeof *health + sizeof items);
+  if (health) {
+    *health = (struct health){.ok = !server->ill, .count = sizeof items / sizeof items[0]};
+    memcpy(health->items, items, sizeof items);
+    if (server->ill) {
+      health->items[1].ok = false;
+      snprintf(health->items[1].why, sizeof health->items[1].why, "it stands");
+      snprintf(health->why, sizeof health->why, "device 0: it stands");
+    }
+  }
+  return health;
+}
+
 struct pipeline *server_pipeline(const struct server *server, unsigned index) {
   return (struct pipeline *)&server->pipelines[index];
 }

@@ -36,6 +36,7 @@ struct server {
   unsigned traces_pending;
   int64_t trace_ns;                   /* of the last one */
   unsigned trace_frames;              /* that each trace holds */
+  bool ill;                           /* what server_health() says */
   unsigned reloads, commands, traced; /* asked so far */
   char command_pipeline[80];          /* of the last one */
   enum pipeline_command command;

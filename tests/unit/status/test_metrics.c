@@ -46,6 +46,17 @@ START_TEST(has_counters_of_each_pipeline) {
 }
 END_TEST
 
+START_TEST(says_whether_all_is_well) {
+  struct server *server = fake_server_new();
+  server->ill = _i == 1;
+  char *text = metrics_text(server);
+  expect_line(text, server->ill ? "framed_healthy 0" : "framed_healthy 1");
+  expect_line(text, "framed_canary_seconds{device=\"0\"} 0.000123000");
+  free(text);
+  ck_assert(fake_server_free(server));
+}
+END_TEST
+
 START_TEST(escapes_label_values) {
   struct server *server = fake_server_new();
   server->view.device = "a\\b\"c\nd";
@@ -121,6 +132,7 @@ Suite *metrics_suite(void) {
   TCase *cases = tcase_create("metrics");
   tcase_set_timeout(cases, 60);
   tcase_add_test(cases, has_counters_of_each_pipeline);
+  tcase_add_loop_test(cases, says_whether_all_is_well, 0, 2);
   tcase_add_test(cases, escapes_label_values);
   tcase_add_test(cases, histogram_is_cumulative);
   tcase_add_test(cases, histogram_keeps_what_is_off_the_scale);

@@ -32,6 +32,21 @@ START_TEST(documents) {
 }
 END_TEST
 
+START_TEST(health_is_told_by_the_status_code) {
+  struct site site;
+  site_open(&site, _i == 1); /* read-only answers too */
+  ask_and_expect(&site, "GET", "/v1/health", "200", "\"ok\": true");
+  ask_and_expect(&site, "GET", "/v1/health", "200", "\"canary_us\": 123.0");
+  ask_and_expect(&site, "HEAD", "/v1/health", "200", "Content-Type: application/json");
+  site.server->ill = true;
+  ask_and_expect(&site, "GET", "/v1/health", "503", "\"why\": \"device 0: it stands\"");
+  ask_and_expect(&site, "HEAD", "/v1/health", "503", "Content-Type: application/json");
+  ask_and_expect(&site, "GET", "/v1/status", "200", "\"why\": \"device 0: it stands\"");
+  ask_and_expect(&site, "POST", "/v1/health", "405", "Allow: GET, HEAD\r\n");
+  site_close(&site);
+}
+END_TEST
+
 START_TEST(head_has_no_body) {
   struct site site;
   site_open(&site, false);
@@ -147,6 +162,7 @@ Suite *routes_suite(void) {
   Suite *suite = suite_create("routes");
   TCase *cases = tcase_create("routes");
   tcase_add_test(cases, documents);
+  tcase_add_loop_test(cases, health_is_told_by_the_status_code, 0, 2);
   tcase_add_test(cases, head_has_no_body);
   tcase_add_test(cases, commands_reach_the_server);
   tcase_add_test(cases, traces_have_a_length_within_limits);
