@@ -16,6 +16,7 @@ enum { FLUSH_MS = 10000 };
 struct supervision {
   struct loop_timer *tick, *flush, *watchdog;
   int64_t interval; /* of systemd's watchdog, ns */
+  int64_t warned;   /* of which gpu.timeout was said that it is longer */
   char status[256];
 };
 
@@ -71,12 +72,26 @@ static void say_status(struct server *server) {
   }
 }
 
+/* What the file says of it may change with a reload. */
+static void compare_limits(struct server *server) {
+  struct supervision *supervision = server->supervision;
+  int64_t timeout = server->config->gpu.timeout_ns;
+  if (supervision->interval > 0 && timeout > supervision->interval && timeout != supervision->warned) {
+    supervision->warned = timeout;
+    log_event(LOG_WATCHDOG, NULL,
+              "gpu.timeout (%.3g s) is longer than WatchdogSec (%.3g s): systemd may kill the daemon for a frame that may take "
+              "that long; raise WatchdogSec, or lower gpu.timeout",
+              (double)timeout / (double)NS_PER_S, (double)supervision->interval / (double)NS_PER_S);
+  }
+}
+
 static void on_tick(void *context) {
   struct server *server = context;
   for (unsigned i = 0; i < server->pipeline_count; i++) {
     pipeline_tick(server->pipelines[i]);
   }
   start_anchoring(server);
+  compare_limits(server);
   if (server->phase == SERVER_RUNNING && !server->reload) {
     say_status(server);
   }
@@ -116,6 +131,7 @@ bool supervision_start(struct server *server) {
   }
   loop_timer_start(supervision->tick, METER_INTERVAL_MS, METER_INTERVAL_MS);
   loop_timer_start(supervision->flush, FLUSH_MS, FLUSH_MS);
+  compare_limits(server);
   if (supervision->interval > 0) {
     uint64_t quarter = (uint64_t)(supervision->interval / 4 / NS_PER_MS);
     loop_timer_start(supervision->watchdog, 0, quarter > 0 ? quarter : 1);

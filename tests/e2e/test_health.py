@@ -1,10 +1,13 @@
 """/v1/health, and systemd's watchdog after it: whether frames, or canaries where none come, get through the device in time."""
 
+import ctypes
 import json
 import os
+import pathlib
 import signal
 import socket
 import subprocess
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -155,6 +158,55 @@ def test_a_frame_that_hangs_is_told_before_the_device_is_given_up(place):
         stop_at_once(daemon)
 
 
+class Stopped:
+    """Holds some threads of a process, by their name, as a debugger does."""
+
+    SEIZE, INTERRUPT = 0x4206, 0x4207
+
+    def __init__(self, pid, name):
+        tasks = pathlib.Path(f"/proc/{pid}/task").iterdir()
+        self.threads = [int(task.name) for task in tasks if (task / "comm").read_text().strip() == name]
+        assert self.threads, f"no thread is called {name}"
+        self.holding, self.release = threading.Event(), threading.Event()
+
+    def hold(self):
+        """They run again when this thread ends."""
+        libc = ctypes.CDLL(None, use_errno=True)
+        try:
+            for thread in self.threads:
+                for request in (self.SEIZE, self.INTERRUPT):
+                    if libc.ptrace(request, thread, None, None) != 0:
+                        raise OSError(ctypes.get_errno(), f"ptrace {request:#x}")
+        finally:
+            self.holding.set()
+        self.release.wait(limit(60))
+
+    def __enter__(self):
+        self.holder = Background(self.hold)
+        assert self.holding.wait(limit(10))
+        return self
+
+    def __exit__(self, *error):
+        self.release.set()
+        self.holder.join()
+
+
+@pytest.mark.skipif(BACKEND != "cpu", reason="holds the workers of the CPU backend")
+def test_a_device_that_stands_still_is_found_by_its_canary(place):
+    """Where no frame comes: first health says so, and after gpu.timeout it is a fault."""
+    with Daemon(place, {"cam0": pipeline(FORMAT)}, gpu=gpu(4)) as daemon:
+        stays_healthy(daemon, canaries=1)
+        with Stopped(daemon.process.pid, "framed-worker"):
+            _, document = wait_until(lambda: not health(daemon)[0] and health(daemon), "health sees it")
+            assert "no frame is there, and the canary" in document["devices"]["0"]["why"], document
+            assert document["pipelines"]["cam0"]["ok"] and "the GPU failed" not in daemon.log, document
+            daemon.wait_log("the canary on device 0 failed: it has not come back for ")
+        daemon.kill()
+        for path in filter(os.path.exists, daemon.socket_paths()):
+            os.unlink(path)
+        daemon.settled = True
+
+
 def test_framectl_says_that_all_is_well(place):
     with Daemon(place, {"cam0": pipeline(FORMAT)}) as daemon:
         for arguments, begin in (([], "healthy; device 0: the last canary took "), (["--json"], "{")):
@@ -222,6 +274,15 @@ def test_the_watchdog_starves_while_a_frame_hangs(place, manager):
         assert not health(daemon)[0] and "the GPU failed" not in daemon.log
         producer.close()
         stop_at_once(daemon)
+
+
+@pytest.mark.parametrize("seconds, warned", [(0.2, False), (5, True)])
+def test_a_watchdog_that_is_too_quick_is_said_once(place, manager, seconds, warned):
+    """It would bite before a limit that is longer is over."""
+    with Daemon(place, {"cam0": pipeline(FORMAT)}, gpu=gpu(seconds), env=manager.environment) as daemon:
+        fed = manager.fed
+        wait_until(lambda: manager.fed > fed + 30, "some intervals have passed")
+        assert daemon.log.count("is longer than WatchdogSec") == warned
 
 
 def test_a_frame_that_comes_late_is_told_until_it_comes(place):
