@@ -110,6 +110,7 @@ static enum exit_status with_config(const struct options *options) {
 static enum exit_status with_vocabulary(void (*print)(FILE *out, const struct config_vocabulary *words)) {
   struct vocabulary *vocabulary = vocabulary_new();
   if (!vocabulary) {
+    fputs("framed: not enough memory\n", stderr);
     return EXIT_STATUS_INTERNAL;
   }
   print(stdout, vocabulary_words(vocabulary));

@@ -164,14 +164,15 @@ enum exit_status server_run(const char *path, struct config *config) {
   struct server *server = calloc(1, sizeof *server);
   struct generation *generation = server ? generation_new(config) : NULL;
   struct quota *quota = quota_new();
+  log_open(config->log_level);
   if (!generation || !quota) {
+    log_event(LOG_FAILED, NULL, "not enough memory to start");
     quota_free(quota);
     free(generation); /* without what it would have taken */
     free(server);
     config_free(config);
     return EXIT_STATUS_INTERNAL;
   }
-  log_open(config->log_level);
   server->path = path;
   server->quota = quota;
   server->started = clock_now();
