@@ -55,7 +55,7 @@ bool arena_make(struct arena *arena, const char *name, size_t bytes, struct gpu_
 
 void arena_drop(struct arena *arena) {
   if (arena->device) {
-    gpu_unpin(arena->device, arena->base);
+    gpu_unpin(arena->device, arena->base, arena->bytes);
   }
   if (arena->base) {
     munmap(arena->base, arena->bytes);

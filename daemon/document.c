@@ -149,6 +149,14 @@ static json_t *current_health(const struct server *server) {
   return document;
 }
 
+static json_t *usage_document(const struct server *server) {
+  struct usage usage;
+  server_usage(server, &usage);
+  return json_pack("{s:o, s:o, s:o, s:o}", "resident_bytes", count(usage.resident_bytes), "pinned_bytes",
+                   count(usage.pinned_bytes), "device_bytes", count(usage.device_bytes), "descriptors",
+                   count(usage.descriptors));
+}
+
 /* -- all of it ------------------------------------------------------------------------------------------------------- */
 
 json_t *status_document(struct server *server) {
@@ -165,8 +173,8 @@ json_t *status_document(struct server *server) {
     json_object_set_new(pipelines, snapshot->name, pipeline_document(snapshot, find_config(view.config, snapshot->name)));
   }
   free(snapshot);
-  return json_pack("{s:s, s:o, s:s, s:s, s:i, s:b, s:{s:o, s:o}, s:o, s:o}", "version", view.version, "uptime_s",
+  return json_pack("{s:s, s:o, s:s, s:s, s:i, s:b, s:{s:o, s:o}, s:o, s:o, s:o}", "version", view.version, "uptime_s",
                    number(view.uptime_s), "backend", view.backend, "device", view.device, "lanes", (int)view.lanes, "stopping",
                    view.stopping, "reloads", "done", count(view.reloads), "failed", count(view.reload_failures), "health",
-                   current_health(server), "pipelines", pipelines);
+                   current_health(server), "usage", usage_document(server), "pipelines", pipelines);
 }

@@ -100,6 +100,16 @@ static bool open_devices(struct engine *engine, const struct config *config, str
   return true;
 }
 
+void engine_usage(const struct engine *engine, struct gpu_usage *usage) {
+  *usage = (struct gpu_usage){0};
+  for (unsigned i = 0; i < engine->device_count; i++) {
+    struct gpu_usage one;
+    gpu_usage(engine->devices[i].device, &one);
+    usage->pinned += one.pinned;
+    usage->allocated += one.allocated;
+  }
+}
+
 bool engine_anchor(struct engine *engine, struct gpu_error *error) {
   for (unsigned i = 0; i < engine->device_count; i++) {
     if (!gpu_anchor(engine->devices[i].device, error)) {

@@ -22,6 +22,8 @@ struct engine *engine_close(struct engine *engine);
 struct gpu_device *engine_device(const struct engine *engine, unsigned index);
 /* Where the lanes note the time of that device's last completion (CLOCK_MONOTONIC ns); NULL if it was not opened. */
 _Atomic int64_t *engine_completion(const struct engine *engine, unsigned index);
+/* What all devices together have of the host's and of their own memory. */
+void engine_usage(const struct engine *engine, struct gpu_usage *usage);
 struct gpu_device *engine_main_device(const struct engine *engine); /* gpu.device */
 /* How many were opened, and the number of each. */
 unsigned engine_devices(const struct engine *engine);

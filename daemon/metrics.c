@@ -16,6 +16,7 @@ enum { FIRST_OCTAVE = 5, COARSE_BUCKETS = 20 };
 struct report {
   FILE *out;
   struct server_view view;
+  struct usage usage;
   struct pipeline_snapshot *pipelines; /* view.pipeline_count of them */
   struct health *health;
 };
@@ -122,6 +123,20 @@ static void write_daemon(const struct report *report) {
   write_head(out, "framed_reloads_total", "counter", "Reloads of the configuration, by result.");
   write_count(out, "framed_reloads_total", (struct label[]){{"result", "done"}, {0}}, view->reloads);
   write_count(out, "framed_reloads_total", (struct label[]){{"result", "failed"}, {0}}, view->reload_failures);
+}
+
+static void write_usage(FILE *out, const char *name, const char *help, size_t value) {
+  write_head(out, name, "gauge", help);
+  fprintf(out, "%s %zu\n", name, value);
+}
+
+/* What every process tells under names that Prometheus has for it, and what only this one has. */
+static void write_usages(const struct report *report) {
+  const struct usage *usage = &report->usage;
+  write_usage(report->out, "process_resident_memory_bytes", "Resident memory size in bytes.", usage->resident_bytes);
+  write_usage(report->out, "process_open_fds", "Number of open file descriptors.", usage->descriptors);
+  write_usage(report->out, "framed_pinned_bytes", "Host memory that is registered with devices.", usage->pinned_bytes);
+  write_usage(report->out, "framed_device_bytes", "Memory of devices that pipelines have.", usage->device_bytes);
 }
 
 static void write_health(const struct report *report) {
@@ -239,11 +254,13 @@ char *metrics_text(struct server *server) {
   size_t length = 0;
   struct report report;
   server_read(server, &report.view);
+  server_usage(server, &report.usage);
   report.pipelines = take_snapshots(server, report.view.pipeline_count);
   report.health = server_health(server);
   report.out = report.pipelines && report.health ? open_memstream(&text, &length) : NULL;
   if (report.out) {
     write_daemon(&report);
+    write_usages(&report);
     write_health(&report);
     write_figures(&report);
     write_measures(&report);

@@ -24,6 +24,14 @@ void server_read(const struct server *server, struct server_view *view) {
                                .stopping = server->stop_wanted || server->phase >= SERVER_STOPPING};
 }
 
+void server_usage(const struct server *server, struct usage *usage) {
+  struct gpu_usage of_devices;
+  engine_usage(server->engine, &of_devices);
+  usage_of_process(usage);
+  usage->pinned_bytes = of_devices.pinned;
+  usage->device_bytes = of_devices.allocated;
+}
+
 struct pipeline *server_pipeline(const struct server *server, unsigned index) {
   return server->pipelines[index];
 }

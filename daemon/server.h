@@ -8,6 +8,7 @@
 #include "config/config.h"
 #include "daemon/answer.h"
 #include "daemon/pipeline.h"
+#include "daemon/usage.h"
 
 struct server;
 
@@ -49,6 +50,7 @@ struct server_view {
 };
 
 void server_read(const struct server *server, struct server_view *view);
+void server_usage(const struct server *server, struct usage *usage);
 /* Whether all is well at this moment, to free(); NULL if there is no memory. */
 struct health *server_health(const struct server *server);
 struct pipeline *server_pipeline(const struct server *server, unsigned index); /* in order of the configuration */

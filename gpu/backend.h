@@ -49,6 +49,7 @@ struct gpu_device {
   struct gpu_calibration calibration;
   _Atomic enum gpu_condition condition;
   struct gpu_error cause;
+  _Atomic size_t pinned, allocated; /* bytes */
 };
 
 struct gpu_program {
@@ -59,6 +60,7 @@ struct gpu_program {
   bool graph;            /* what the warm-up decided */
   unsigned timed_one_in; /* the same; 0: no frame is */
   struct gpu_measured measured;
+  size_t device_bytes; /* what the backend has allocated on the device; 0 where the device is the host */
 };
 
 /* Fills what is common, before the first submit. */

@@ -99,7 +99,7 @@ static bool measure_both(struct cuda_device *device, const struct gpu_chain *cha
   }
   bool done = measure_with(device, chain, &buffers, false, &measured.plain, error) &&
               measure_with(device, chain, &buffers, true, &measured.replayed, error);
-  gpu_unpin(&device->base, page);
+  gpu_unpin(&device->base, page, PAGE);
   device->base.calibration = measured;
   return done;
 }

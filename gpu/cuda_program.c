@@ -115,6 +115,7 @@ static bool fill(struct cuda_program *program, const struct gpu_buffers *slots, 
     return false;
   }
   program->memory = memory;
+  program->base.device_bytes = program->layout.total_bytes;
   for (unsigned i = 0; i < program->base.slot_count; i++) {
     struct cuda_slot *slot = &program->slots[i];
     slot->program = program;

@@ -110,13 +110,23 @@ bool gpu_anchor(struct gpu_device *device, struct gpu_error *error) {
 }
 
 bool gpu_pin(struct gpu_device *device, void *base, size_t bytes, struct gpu_error *error) {
-  return !gpu_device_is_dead(device, error) && device->backend->pin(device, base, bytes, error);
+  if (gpu_device_is_dead(device, error) || !device->backend->pin(device, base, bytes, error)) {
+    return false;
+  }
+  atomic_fetch_add_explicit(&device->pinned, bytes, memory_order_relaxed);
+  return true;
 }
 
-void gpu_unpin(struct gpu_device *device, void *base) {
+void gpu_unpin(struct gpu_device *device, void *base, size_t bytes) {
   if (!gpu_device_is_dead(device, NULL)) {
     device->backend->unpin(device, base);
   }
+  atomic_fetch_sub_explicit(&device->pinned, bytes, memory_order_relaxed);
+}
+
+void gpu_usage(const struct gpu_device *device, struct gpu_usage *usage) {
+  usage->pinned = atomic_load_explicit(&device->pinned, memory_order_relaxed);
+  usage->allocated = atomic_load_explicit(&device->allocated, memory_order_relaxed);
 }
 
 /* -- programs ----------------------------------------------------------------------------------------------------- */
@@ -143,7 +153,11 @@ struct gpu_program *gpu_program_new(struct gpu_device *device, const struct gpu_
     gpu_error_set(error, 0, NULL, "the buffers of a slot are not aligned to %d bytes", GPU_ALIGNMENT);
     return NULL;
   }
-  return device->backend->program_new(device, chain, slots, count, options, error);
+  struct gpu_program *program = device->backend->program_new(device, chain, slots, count, options, error);
+  if (program) {
+    atomic_fetch_add_explicit(&device->allocated, program->device_bytes, memory_order_relaxed);
+  }
+  return program;
 }
 
 void gpu_program_init(struct gpu_program *program, struct gpu_device *device, const struct gpu_chain *chain, unsigned count,
@@ -166,6 +180,7 @@ unsigned gpu_program_timed_one_in(const struct gpu_program *program) { return pr
 
 struct gpu_program *gpu_program_free(struct gpu_program *program) {
   if (program) {
+    atomic_fetch_sub_explicit(&program->device->allocated, program->device_bytes, memory_order_relaxed);
     program->device->backend->program_free(program);
   }
   return NULL;

@@ -63,7 +63,14 @@ bool gpu_anchor(struct gpu_device *device, struct gpu_error *error);
 
 /* Registers memory with the device, so that copies run at the link's rate. Nothing to do for the CPU. */
 bool gpu_pin(struct gpu_device *device, void *base, size_t bytes, struct gpu_error *error);
-void gpu_unpin(struct gpu_device *device, void *base);
+void gpu_unpin(struct gpu_device *device, void *base, size_t bytes);
+
+/* What is registered with a device and what programs have allocated on it at this moment, in bytes. Any thread. */
+struct gpu_usage {
+  size_t pinned, allocated;
+};
+
+void gpu_usage(const struct gpu_device *device, struct gpu_usage *usage);
 
 /* Declares the device dead, for a reason that only the caller can see (a frame that does not finish in time), so
  * that nothing waits for it any more, gpu_program_free() included. Any thread; never blocks. */

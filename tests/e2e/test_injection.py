@@ -115,16 +115,16 @@ class Taker:
         self.ended, self.data, self.client = [], bytearray(), None
 
     def take(self):
-        if self.client is None:
-            self.client = Client(self.path)
-            self.client.send(self.greeting)
-            self.client.socket.setblocking(False)
         try:
+            if self.client is None:
+                self.client = Client(self.path)
+                self.client.send(self.greeting)
+                self.client.socket.setblocking(False)
             while part := self.client.socket.recv(1 << 16):
                 self.data += part
         except BlockingIOError:
             return
-        except ConnectionResetError:
+        except (BrokenPipeError, ConnectionResetError):
             pass
         self.client.close()
         self.client = None
@@ -184,10 +184,11 @@ def through(daemon, name, protocol, first, transform=unchanged):
     def has_settled():
         if taker:
             taker.take()
+        ended = producer.closed or is_gone(producer)  # and what the daemon says from here on is about what it took
         view = daemon.view(name)
-        if view["frames"]["in"] - before["in"] >= COUNT or is_gone(producer):
+        if ended or view["frames"]["in"] - before["in"] >= COUNT:
             producer.close()
-        return producer.closed and view["sessions"] == 0 and view["frames"]["in_flight"] == 0
+        return ended and view["sessions"] == 0 and view["frames"]["in_flight"] == 0
     wait_until(has_settled, lambda: f"{name} has settled: {daemon.last['pipelines'][name]}\n{daemon.log}", 10)
     emitted = daemon.frames(name)["emitted"] - before["emitted"]
     if taker:

@@ -14,7 +14,7 @@ import urllib.request
 import numpy as np
 import pytest
 
-from harness import BACKEND, Background, Daemon, limit, numbered, pipeline, whole
+from harness import BACKEND, Background, Daemon, limit, numbered, pipeline, wait_until, whole
 
 SIZE = 512
 FORMAT = {"dtype": "uint8", "shape": [SIZE]}
@@ -53,6 +53,25 @@ def test_the_document_has_every_key(place):
             for step in view["latency_us"].values():
                 assert {"p50", "p99", "p999", "max"} <= step.keys()
     assert document["uptime_s"] >= idle["uptime_s"]
+
+
+def test_usage_follows_what_pipelines_take(place):
+    with Daemon(place, {"cam0": pipeline(FORMAT)}) as daemon:
+        before = daemon.status()["usage"]
+        assert before["resident_bytes"] > 1 << 20
+        daemon.write({"cam0": pipeline(FORMAT), "cam1": pipeline(FORMAT, slots=5)})
+        daemon.command("/v1/reload")
+        with_more = daemon.status()["usage"]
+        assert with_more["pinned_bytes"] == before["pinned_bytes"] + 2 * 5 * 4096
+        assert with_more["device_bytes"] > before["device_bytes"] or BACKEND == "cpu"
+        assert with_more["descriptors"] >= before["descriptors"] + 5  # two sockets, two arenas, a spare or more
+        assert f"framed_pinned_bytes {with_more['pinned_bytes']}\n" in daemon.metrics()
+        daemon.write({"cam0": pipeline(FORMAT)})
+        daemon.command("/v1/reload")
+        after = daemon.status()["usage"]
+        assert (after["pinned_bytes"], after["device_bytes"]) == (before["pinned_bytes"], before["device_bytes"])
+        # Of a request before, the connection may still be open.
+        wait_until(lambda: daemon.status()["usage"]["descriptors"] <= before["descriptors"], "its descriptors are closed")
 
 
 def test_every_step_of_every_frame_is_timed(place):

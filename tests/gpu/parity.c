@@ -317,7 +317,7 @@ static int with_device(struct test *test, const struct options *options) {
   int status = EXIT_FAILURE;
   if (gpu_pin(test->device, arena->base, arena->bytes, &error)) {
     status = run_all(test, options);
-    gpu_unpin(test->device, arena->base);
+    gpu_unpin(test->device, arena->base, arena->bytes);
   } else {
     say("pinned memory", &error);
   }

@@ -217,7 +217,7 @@ static bool set_up(struct bench *bench, const struct options *options) {
 static void tear_down(struct bench *bench) {
   bench->program = gpu_program_free(bench->program);
   if (bench->memory) {
-    gpu_unpin(bench->device, bench->memory);
+    gpu_unpin(bench->device, bench->memory, bench->memory_bytes);
     munmap(bench->memory, bench->memory_bytes);
   }
   bench->device = gpu_close(bench->device);

@@ -120,7 +120,7 @@ struct engine *engine_free(struct engine *engine) {
   }
   gpu_program_free(engine->program);
   if (engine->pinned) {
-    gpu_unpin(engine->device, engine->memory);
+    gpu_unpin(engine->device, engine->memory, engine->memory_bytes);
   }
   if (engine->memory) {
     munmap(engine->memory, engine->memory_bytes);

@@ -39,7 +39,7 @@ static struct gpu_device *measure_opening(struct results *results, const struct 
   if (gpu_pin(device, memory, bytes, &error)) {
     opening_row(results, options->quick ? "1 MiB of touched memory registered" : "64 MiB of touched memory registered",
                 samples_now() - mapped);
-    gpu_unpin(device, memory);
+    gpu_unpin(device, memory, bytes);
   }
   munmap(memory, bytes);
   return device;

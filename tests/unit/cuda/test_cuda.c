@@ -136,7 +136,12 @@ START_TEST(everything_is_given_back) {
   ck_assert(gpu_program_warm_up(program, &error));
   ck_assert(submit(0, 0, true));
   ck_assert(submit(1, 1, false));
+  struct gpu_usage usage;
+  gpu_usage(device, &usage);
+  ck_assert_uint_eq(usage.allocated, gpu_chain_device_bytes(chain, 3));
   program = gpu_program_free(program); /* finishes both */
+  gpu_usage(device, &usage);
+  ck_assert_uint_eq(usage.allocated, 0);
   ck_assert_uint_eq(wakes, 1);
   chain = gpu_chain_free(chain);
   device = gpu_close(device);
@@ -202,8 +207,13 @@ END_TEST
 
 START_TEST(memory_is_pinned_and_unpinned) {
   size_t available, total;
+  struct gpu_usage usage;
   ck_assert(gpu_pin(device, inputs, sizeof inputs, &error));
-  gpu_unpin(device, inputs);
+  gpu_usage(device, &usage);
+  ck_assert_uint_eq(usage.pinned, sizeof inputs);
+  gpu_unpin(device, inputs, sizeof inputs);
+  gpu_usage(device, &usage);
+  ck_assert_uint_eq(usage.pinned, 0);
   fake_fail(0, cudaErrorHostMemoryAlreadyRegistered, false);
   ck_assert(!gpu_pin(device, inputs, sizeof inputs, &error));
   ck_assert_ptr_nonnull(strstr(error.text, "cudaHostRegister"));

@@ -83,7 +83,7 @@ void rig_free_program(struct rig *rig) {
   rig->program = gpu_program_free(rig->program);
   rig->chain = gpu_chain_free(rig->chain);
   if (rig->memory) {
-    gpu_unpin(rig->device, rig->memory);
+    gpu_unpin(rig->device, rig->memory, rig->memory_bytes);
     munmap(rig->memory, rig->memory_bytes);
     rig->memory = NULL;
   }

@@ -313,7 +313,13 @@ START_TEST(the_device_describes_itself) {
   ck_assert(gpu_anchor(rig.device, &error));
   unsigned char byte;
   ck_assert(gpu_pin(rig.device, &byte, 1, &error));
-  gpu_unpin(rig.device, &byte);
+  struct gpu_usage usage;
+  gpu_usage(rig.device, &usage);
+  ck_assert_uint_eq(usage.pinned, 1);
+  ck_assert_uint_eq(usage.allocated, 0); /* its memory is the host's */
+  gpu_unpin(rig.device, &byte, 1);
+  gpu_usage(rig.device, &usage);
+  ck_assert_uint_eq(usage.pinned, 0);
   rig_close(&rig);
 }
 END_TEST

@@ -43,6 +43,10 @@ START_TEST(says_what_the_daemon_is) {
   ck_assert_double_eq(number_at(document, "reloads/done"), 3);
   ck_assert_double_eq(number_at(document, "reloads/failed"), 1);
   ck_assert(json_is_false(at(document, "stopping")));
+  ck_assert_double_eq(number_at(document, "usage/resident_bytes"), 12000000);
+  ck_assert_double_eq(number_at(document, "usage/pinned_bytes"), 614400);
+  ck_assert_double_eq(number_at(document, "usage/device_bytes"), 1228800);
+  ck_assert_double_eq(number_at(document, "usage/descriptors"), 20);
   json_decref(document);
   ck_assert(fake_server_free(server));
 }

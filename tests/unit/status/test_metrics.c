@@ -36,6 +36,10 @@ START_TEST(has_counters_of_each_pipeline) {
   expect_line(text, "framed_pipeline_state{pipeline=\"cam0\",state=\"paused\"} 0");
   expect_line(text, "framed_reloads_total{result=\"failed\"} 1");
   expect_line(text, "framed_uptime_seconds 12.500");
+  expect_line(text, "process_resident_memory_bytes 12000000");
+  expect_line(text, "process_open_fds 20");
+  expect_line(text, "framed_pinned_bytes 614400");
+  expect_line(text, "framed_device_bytes 1228800");
   expect_line(text, "framed_device_busy_seconds_total{pipeline=\"cam0\"} 7.25");
   expect_line(text, "framed_overlap_ratio{pipeline=\"cam0\"} 0.48");
   expect_line(text, "framed_overlap_speedup{pipeline=\"idle\"} 0");
