@@ -158,6 +158,7 @@ struct config {
     enum config_backend backend;
     unsigned device;
     int64_t timeout_ns;
+    unsigned faults; /* a minute, from which the daemon recovers */
   } gpu;
   struct config_limits limits;
   struct config_pipeline *pipelines; /* in the order of the files */

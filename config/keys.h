@@ -35,6 +35,7 @@ enum key_type {
   KEY_DURATION,  /* int64_t, nanoseconds */
   KEY_SIZE,      /* int64_t, bytes */
   KEY_RATE,      /* double */
+  KEY_FREQUENCY, /* unsigned, so often a minute */
   KEY_FLAG,      /* bool */
   KEY_TRUE,      /* nothing is stored: `true` alone makes sense */
   KEY_SOCKET,    /* char *, a path that fits into sun_path */

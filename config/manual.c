@@ -68,6 +68,10 @@ static void put_type(FILE *out, const struct config_key *key, const struct confi
   case KEY_RATE:
     put_range(out, key);
     break;
+  case KEY_FREQUENCY:
+    put_range(out, key);
+    fputs(" a minute, such as 5/min", out);
+    break;
   case KEY_DURATION:
     put_duration_range(out, key);
     break;

@@ -159,6 +159,9 @@ static void put_type(struct schema *schema, const struct config_key *key) {
   case KEY_SIZE:
     put_string(schema, "^[0-9]+(\\.[0-9]+)? *(B|KiB|MiB|GiB|TiB)$");
     break;
+  case KEY_FREQUENCY:
+    put_string(schema, "^[0-9]+ */ *min$");
+    break;
   case KEY_RATE:
     put_number_type(schema, key, "number");
     break;

@@ -84,6 +84,9 @@ static void write_value(const struct writer *writer, const struct config_key *ke
   case KEY_SIZE:
     fputs(units_describe_size(*(const int64_t *)value, text), writer->out);
     break;
+  case KEY_FREQUENCY:
+    fprintf(writer->out, "%u/min", *(const unsigned *)value);
+    break;
   case KEY_RATE:
     fputs(units_describe_number(*(const double *)value, text), writer->out);
     break;

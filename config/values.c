@@ -91,6 +91,25 @@ static void read_rate(struct reader *reader, const struct config_key *key, const
   }
 }
 
+/* "5/min" */
+static void read_frequency(struct reader *reader, const struct config_key *key, const struct node *node, void *target) {
+  int64_t number;
+  char count[UNITS_TEXT];
+  const char *slash = node->kind == NODE_TEXT ? strchr(node->text, '/') : NULL;
+  size_t digits = slash ? strcspn(node->text, " /") : 0;
+  bool is_minute = slash && strcmp(slash + 1 + strspn(slash + 1, " "), "min") == 0;
+  if (!is_minute || digits == 0 || digits >= sizeof count || strspn(node->text + digits, " ") + node->text + digits != slash) {
+    value_expect(reader, key->name, node, NULL, "so many a minute, such as 5/min");
+    return;
+  }
+  snprintf(count, sizeof count, "%.*s", (int)digits, node->text);
+  if (units_whole(count, &number) != UNITS_OK) {
+    value_expect(reader, key->name, node, NULL, "so many a minute, such as 5/min");
+  } else if (in_bounds(reader, key, node, (double)number)) {
+    *(unsigned *)target = (unsigned)number;
+  }
+}
+
 /* What durations and sizes have in common. */
 struct quantity {
   enum units_result (*read)(const char *text, int64_t *value, const char **unit);
@@ -318,7 +337,7 @@ void value_read(struct reader *reader, const struct config_key *key, const struc
       [KEY_SOCKET] = read_socket,     [KEY_FILE] = read_file,           [KEY_ADDRESS] = read_address,
       [KEY_MODE] = read_mode,         [KEY_USER] = value_read_user,     [KEY_GROUP] = value_read_group,
       [KEY_USERS] = value_read_users, [KEY_GROUPS] = value_read_groups, [KEY_PIXELS] = read_pixels,
-      [KEY_DTYPE] = read_dtype,       [KEY_SHAPE] = read_shape,
+      [KEY_DTYPE] = read_dtype,       [KEY_SHAPE] = read_shape,         [KEY_FREQUENCY] = read_frequency,
   };
   if (node->kind != NODE_INVALID) {
     readers[key->type](reader, key, node, target);

@@ -13,17 +13,23 @@ size_t arena_stride(size_t frame_bytes) { return (frame_bytes + PAGE - 1) / PAGE
 
 size_t arena_bytes(size_t frame_bytes, unsigned slots) { return arena_stride(frame_bytes) * slots; }
 
-static bool map(struct arena *arena, const char *name, struct failure *failure) {
+enum { SEALS = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL };
+
+static bool create(struct arena *arena, const char *name, struct failure *failure) {
   arena->fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (arena->fd < 0) {
     return failure_set(failure, EXIT_STATUS_INTERNAL, "raise the limit of open files (LimitNOFILE)",
                        "cannot create memory '%s': %s", name, strerror(errno));
   }
   if (fchmod(arena->fd, S_IRUSR | S_IWUSR) != 0 || ftruncate(arena->fd, (off_t)arena->bytes) != 0 ||
-      fcntl(arena->fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
+      fcntl(arena->fd, F_ADD_SEALS, SEALS) != 0) {
     return failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "cannot size memory '%s' to %zu bytes: %s", name, arena->bytes,
                        strerror(errno));
   }
+  return true;
+}
+
+static bool map(struct arena *arena, const char *name, struct failure *failure) {
   void *base = mmap(NULL, arena->bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, arena->fd, 0);
   if (base == MAP_FAILED) {
     return failure_set(failure, EXIT_STATUS_INTERNAL, "use fewer slots or clients, or smaller frames",
@@ -33,24 +39,45 @@ static bool map(struct arena *arena, const char *name, struct failure *failure) 
   return true;
 }
 
-bool arena_make(struct arena *arena, const char *name, size_t bytes, struct gpu_device *device, struct failure *failure) {
-  *arena = ARENA_NONE;
-  arena->bytes = bytes;
-  if (!map(arena, name, failure)) {
-    arena_drop(arena);
-    return false;
-  }
+static bool pin(struct arena *arena, const char *name, struct gpu_device *device, struct failure *failure) {
   struct gpu_error error = {0};
   if (!device) {
     return true;
   }
-  if (!gpu_pin(device, arena->base, bytes, &error)) {
-    arena_drop(arena);
-    return failure_set(failure, EXIT_STATUS_INTERNAL, error.remedy, "cannot pin %zu bytes for '%s': %s", bytes, name,
+  if (!gpu_pin(device, arena->base, arena->bytes, &error)) {
+    return failure_set(failure, EXIT_STATUS_INTERNAL, error.remedy, "cannot pin %zu bytes for '%s': %s", arena->bytes, name,
                        error.text);
   }
   arena->device = device;
   return true;
+}
+
+bool arena_make(struct arena *arena, const char *name, size_t bytes, struct gpu_device *device, struct failure *failure) {
+  *arena = ARENA_NONE;
+  arena->bytes = bytes;
+  bool made = create(arena, name, failure) && map(arena, name, failure) && pin(arena, name, device, failure);
+  if (!made) {
+    arena_drop(arena);
+  }
+  return made;
+}
+
+static bool is_sealed(const struct arena *arena, const char *name, struct failure *failure) {
+  struct stat status;
+  bool fits = fstat(arena->fd, &status) == 0 && status.st_size == (off_t)arena->bytes &&
+              (fcntl(arena->fd, F_GET_SEALS) & SEALS) == SEALS;
+  return fits || failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "what was handed over as memory '%s' is not %zu sealed bytes",
+                             name, arena->bytes);
+}
+
+bool arena_adopt(struct arena *arena, const char *name, size_t bytes, int fd, struct gpu_device *device,
+                 struct failure *failure) {
+  *arena = (struct arena){.fd = fd, .bytes = bytes};
+  bool adopted = is_sealed(arena, name, failure) && map(arena, name, failure) && pin(arena, name, device, failure);
+  if (!adopted) {
+    arena_drop(arena);
+  }
+  return adopted;
 }
 
 void arena_drop(struct arena *arena) {

@@ -25,6 +25,9 @@ size_t arena_bytes(size_t frame_bytes, unsigned slots);
 
 /* `device` NULL: memory that no device gets to see. */
 bool arena_make(struct arena *arena, const char *name, size_t bytes, struct gpu_device *device, struct failure *failure);
+/* The same in memory that another process image made: `fd` is taken over, and must be sealed and of that size. */
+bool arena_adopt(struct arena *arena, const char *name, size_t bytes, int fd, struct gpu_device *device,
+                 struct failure *failure);
 void arena_drop(struct arena *arena); /* idempotent */
 
 #endif

@@ -18,6 +18,35 @@ void channel_open(struct channel *channel, struct native_control *control, struc
   channel->replies = replies;
 }
 
+void channel_open_again(struct channel *channel, struct native_control *control, struct road *road, struct fill *fill, int fd,
+                        bool replies) {
+  channel->control = control;
+  channel->road = road;
+  channel->fill = fill;
+  channel->fd = fd;
+  channel->replies = replies;
+  channel->asleep = true; /* if it was, the client may have seen it */
+}
+
+void channel_pass(struct channel *channel, struct tape *tape) {
+  TAPE_PASS(tape, channel->submitted);
+  TAPE_PASS(tape, channel->completed);
+  TAPE_PASS(tape, channel->taken);
+  for (unsigned i = 0; i < GPU_MAX_SLOTS; i++) {
+    unsigned owner = channel->owners[i];
+    tape_pass_below(tape, &owner, CHANNEL_TOLD + 1);
+    channel->owners[i] = (enum channel_owner)owner;
+  }
+  for (unsigned i = 0; i < NATIVE_RING; i++) {
+    unsigned told = channel->told[i];
+    tape_pass_below(tape, &told, GPU_MAX_SLOTS);
+    channel->told[i] = (unsigned char)told;
+  }
+  if (channel->completed - channel->taken > NATIVE_RING) {
+    tape_break(tape);
+  }
+}
+
 static struct slot *slot_of(struct channel *channel, unsigned index) { return &channel->road->ring.slots[index]; }
 
 static bool is_broken(struct channel *channel, const char *what, uint32_t number) {

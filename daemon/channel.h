@@ -33,6 +33,10 @@ enum channel_progress { CHANNEL_QUIET, CHANNEL_MOVED, CHANNEL_BROKEN };
 /* Begins with all slots the client's; the control memory is all zero. */
 void channel_open(struct channel *channel, struct native_control *control, struct road *road, struct fill *fill, int fd,
                   bool replies);
+/* The same for a client that another process image served: cursors and owners are passed over a tape. */
+void channel_pass(struct channel *channel, struct tape *tape);
+void channel_open_again(struct channel *channel, struct native_control *control, struct road *road, struct fill *fill, int fd,
+                        bool replies);
 /* Takes what the client submitted and what it is done with. BROKEN: `fill->problem` says what it did. */
 enum channel_progress channel_take(struct channel *channel, int64_t now);
 /* Tells the client of results (`replies`), and of every other slot that is free again. True if there was any. */

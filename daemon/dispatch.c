@@ -12,6 +12,7 @@ static void submit(struct road *road, struct slot *slot, int64_t now) {
   struct gpu_frame frame = {
       .sequence = slot->frame.sequence,
       .restart = restart,
+      .again = slot->frame.again,
       .notify = !road->spin,
       .timed = account_is_traced(road->account),
   };
@@ -21,13 +22,17 @@ static void submit(struct road *road, struct slot *slot, int64_t now) {
     view->busy_since = now;
   }
   road->restart_owed = false;
+  slot->frame.restart = restart;
   slot->frame.dispatched = now;
   slot->frame.stream = slot->index;
   slot_move(&road->ring, slot, SLOT_RUNNING);
   view->submitted++;
   histogram_record(&road->account->steps[STEP_QUEUE], now - slot->frame.complete);
-  if (!gpu_submit(road->program, slot->index, &frame, &road->device_error)) {
-    road->device_dead = true; /* the completion settles what is running, this frame included */
+  road_enter_device(road);
+  bool submitted = gpu_submit(road->program, slot->index, &frame, &road->device_error);
+  road_leave_device(road);
+  if (!submitted) {
+    road->device_dead = true; /* this frame is running, too, as far as anybody may know */
   }
 }
 
@@ -40,11 +45,20 @@ static void drop(struct road *road, struct slot *slot, enum fate fate, int64_t n
 /* Under drop-oldest one frame waits at most: the newest. That also leaves a slot to fill. */
 static bool drop_overtaken(struct road *road, int64_t now) {
   bool moved = false;
-  while (road->overload == CONFIG_OVERLOAD_DROP_OLDEST && slot_count(&road->ring, SLOT_READY) > 1) {
+  while (road->overload == CONFIG_OVERLOAD_DROP_OLDEST && slot_count(&road->ring, SLOT_READY) > 1 &&
+         !slot_oldest(&road->ring, SLOT_READY)->frame.again) {
     drop(road, slot_oldest(&road->ring, SLOT_READY), FATE_OLDEST, now);
     moved = true;
   }
   return moved;
+}
+
+/* False: a trial is under way, and this frame's turn comes later. */
+static bool is_admitted(struct road *road, const struct slot *slot) {
+  if (road->trial && trial_is_over(road->trial)) {
+    road->trial = NULL;
+  }
+  return !road->trial || trial_admits(road->trial, slot->frame.suspect);
 }
 
 bool dispatch_turn(struct road *road, int64_t now) {
@@ -53,6 +67,8 @@ bool dispatch_turn(struct road *road, int64_t now) {
     struct slot *slot = slot_oldest(&road->ring, SLOT_READY);
     if (is_late(road, &slot->frame, now)) {
       drop(road, slot, FATE_LATE, now);
+    } else if (!is_admitted(road, slot)) {
+      break;
     } else {
       submit(road, slot, now);
     }

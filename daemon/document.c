@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "daemon/status.h"
+#include "daemon/succession.h"
 
 static const char *const waiting_names[] = {
     [WAITING_FOR_NOTHING] = "nothing", [WAITING_FOR_PRODUCER] = "producer", [WAITING_FOR_FRAMES] = "frames",
@@ -159,6 +160,20 @@ static json_t *usage_document(const struct server *server) {
 
 /* -- all of it ------------------------------------------------------------------------------------------------------- */
 
+/* How often one process image followed another, and the last time. */
+static json_t *handovers_document(const struct succession *succession) {
+  json_t *document = json_object();
+  for (int cause = 0; cause < SUCCESSION_CAUSE_COUNT; cause++) {
+    json_object_set_new(document, succession_names[cause], count(succession->counts[cause]));
+  }
+  json_object_set_new(document, "longest_ms", number((double)succession->longest / 1e6));
+  json_object_set_new(document, "last",
+                      succession->gap == 0 ? json_null()
+                                           : json_pack("{s:s, s:s, s:o}", "cause", succession_names[succession->cause], "text",
+                                                       succession->text, "gap_ms", number((double)succession->gap / 1e6)));
+  return document;
+}
+
 json_t *status_document(struct server *server) {
   struct pipeline_snapshot *snapshot = malloc(sizeof *snapshot);
   if (!snapshot) {
@@ -173,8 +188,9 @@ json_t *status_document(struct server *server) {
     json_object_set_new(pipelines, snapshot->name, pipeline_document(snapshot, find_config(view.config, snapshot->name)));
   }
   free(snapshot);
-  return json_pack("{s:s, s:o, s:s, s:s, s:i, s:b, s:{s:o, s:o}, s:o, s:o, s:o}", "version", view.version, "uptime_s",
+  return json_pack("{s:s, s:o, s:s, s:s, s:i, s:b, s:{s:o, s:o}, s:o, s:o, s:o, s:o}", "version", view.version, "uptime_s",
                    number(view.uptime_s), "backend", view.backend, "device", view.device, "lanes", (int)view.lanes, "stopping",
-                   view.stopping, "reloads", "done", count(view.reloads), "failed", count(view.reload_failures), "health",
-                   current_health(server), "usage", usage_document(server), "pipelines", pipelines);
+                   view.stopping, "reloads", "done", count(view.reloads), "failed", count(view.reload_failures), "handovers",
+                   handovers_document(view.succession), "health", current_health(server), "usage", usage_document(server),
+                   "pipelines", pipelines);
 }

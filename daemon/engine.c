@@ -6,10 +6,13 @@
 
 #include "daemon/placement.h"
 
+enum { MOST_KNOWN = 64 }; /* devices */
+
 struct opened {
   unsigned index;
   struct gpu_device *device;
   _Atomic int64_t completion; /* written by the lanes */
+  struct trial trial;
 };
 
 struct engine {
@@ -49,6 +52,11 @@ _Atomic int64_t *engine_completion(const struct engine *engine, unsigned index) 
   return opened ? &opened->completion : NULL;
 }
 
+struct trial *engine_trial(struct engine *engine, unsigned index) {
+  struct opened *opened = find_device(engine, index);
+  return opened ? &opened->trial : NULL;
+}
+
 struct gpu_device *engine_main_device(const struct engine *engine) {
   return engine->devices[0].device;
 }
@@ -69,12 +77,55 @@ static enum gpu_backend_choice backend_choice(enum config_backend backend) {
   return GPU_BACKEND_AUTO;
 }
 
-static bool open_device(struct engine *engine, const struct config *config, unsigned index, struct failure *failure) {
+/* What a process before this one measured, by device. */
+struct known {
+  unsigned count;
+  struct {
+    unsigned index;
+    struct gpu_calibration calibration;
+  } devices[MOST_KNOWN];
+};
+
+static void take_known(struct known *known, struct tape *tape) {
+  known->count = 0;
+  if (!tape) {
+    return;
+  }
+  tape_pass_below(tape, &known->count, MOST_KNOWN + 1);
+  for (unsigned i = 0; i < known->count; i++) {
+    TAPE_PASS(tape, known->devices[i].index);
+    TAPE_PASS(tape, known->devices[i].calibration);
+  }
+}
+
+void engine_put(const struct engine *engine, struct tape *tape) {
+  unsigned count = engine->device_count < MOST_KNOWN ? engine->device_count : MOST_KNOWN;
+  TAPE_PASS(tape, count);
+  for (unsigned i = 0; i < count; i++) {
+    struct gpu_calibration calibration;
+    gpu_calibration(engine->devices[i].device, &calibration);
+    TAPE_PASS(tape, engine->devices[i].index);
+    TAPE_PASS(tape, calibration);
+  }
+}
+
+static const struct gpu_calibration *find_known(const struct known *known, unsigned index) {
+  for (unsigned i = 0; i < known->count; i++) {
+    if (known->devices[i].index == index) {
+      return &known->devices[i].calibration;
+    }
+  }
+  return NULL;
+}
+
+static bool open_device(struct engine *engine, const struct config *config, unsigned index, const struct known *known,
+                        struct failure *failure) {
   if (engine_device(engine, index)) {
     return true;
   }
   struct gpu_error error = {.stage = -1};
-  struct gpu_device *device = gpu_open(backend_choice(config->gpu.backend), index, 0, &error);
+  struct gpu_device *device =
+      gpu_open_calibrated(backend_choice(config->gpu.backend), index, 0, find_known(known, index), &error);
   if (!device) {
     return engine_failure(failure, &error);
   }
@@ -84,16 +135,17 @@ static bool open_device(struct engine *engine, const struct config *config, unsi
   return true;
 }
 
-static bool open_devices(struct engine *engine, const struct config *config, struct failure *failure) {
+static bool open_devices(struct engine *engine, const struct config *config, const struct known *known,
+                         struct failure *failure) {
   engine->devices = calloc(config->pipeline_count + 1, sizeof *engine->devices);
   if (!engine->devices) {
     return out_of_memory(failure);
   }
-  if (!open_device(engine, config, config->gpu.device, failure)) {
+  if (!open_device(engine, config, config->gpu.device, known, failure)) {
     return false;
   }
   for (unsigned i = 0; i < config->pipeline_count; i++) {
-    if (!open_device(engine, config, config->pipelines[i].device, failure)) {
+    if (!open_device(engine, config, config->pipelines[i].device, known, failure)) {
       return false;
     }
   }
@@ -163,16 +215,43 @@ int64_t engine_beat(const struct engine *engine) {
   return oldest;
 }
 
+bool engine_park(struct engine *engine, int64_t patience, int64_t limit) {
+  bool parked = true;
+  for (unsigned i = 0; i < engine->lane_count; i++) {
+    lane_park(engine->lanes[i]);
+  }
+  for (unsigned i = 0; i < engine->lane_count; i++) {
+    parked = lane_is_parked(engine->lanes[i], patience, limit) && parked;
+  }
+  return parked;
+}
+
+bool engine_run_messages(struct engine *engine) {
+  bool any = false;
+  for (unsigned i = 0; i < engine->lane_count; i++) {
+    any = lane_run_messages(engine->lanes[i]) || any;
+  }
+  return any;
+}
+
+void engine_unpark(struct engine *engine) {
+  for (unsigned i = 0; i < engine->lane_count; i++) {
+    lane_unpark(engine->lanes[i]);
+  }
+}
+
 /* -- both ---------------------------------------------------------------------------------------------------- */
 
-struct engine *engine_open(const struct config *config, struct failure *failure) {
+struct engine *engine_open(const struct config *config, struct tape *tape, struct failure *failure) {
+  struct known known;
+  take_known(&known, tape);
   struct engine *engine = calloc(1, sizeof *engine);
   if (!engine) {
     out_of_memory(failure);
     return NULL;
   }
   unsigned lanes = config->lanes ? config->lanes : placement_lanes(sysconf(_SC_NPROCESSORS_ONLN));
-  if (!open_devices(engine, config, failure) || !open_lanes(engine, lanes, failure)) {
+  if (!open_devices(engine, config, &known, failure) || !open_lanes(engine, lanes, failure)) {
     return engine_close(engine);
   }
   return engine;
@@ -186,7 +265,9 @@ struct engine *engine_close(struct engine *engine) {
     lane_free(engine->lanes[--engine->lane_count]);
   }
   while (engine->device_count > 0) {
-    gpu_close(engine->devices[--engine->device_count].device);
+    struct opened *opened = &engine->devices[--engine->device_count];
+    gpu_close(opened->device);
+    trial_clear(&opened->trial);
   }
   free(engine->lanes);
   free(engine->loads);

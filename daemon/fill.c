@@ -274,3 +274,51 @@ bool fill_end(struct fill *fill, enum fate fate, int64_t now) {
   fill->since = 0;
   return clean;
 }
+
+/* -- over a tape --------------------------------------------------------------------------------------------------- */
+
+static void pass_framing(struct framing *framing, struct tape *tape) {
+  TAPE_PASS(tape, framing->stamp);
+  TAPE_PASS(tape, framing->rate);
+  unsigned state = framing->state, length = (unsigned)framing->length;
+  tape_pass_below(tape, &state, FRAMING_PAYLOAD + 1);
+  tape_pass_below(tape, &length, PROTOCOL_LINE + 1);
+  tape_pass(tape, framing->line, length);
+  framing->state = (enum framing_state)state;
+  framing->length = length;
+}
+
+/* The slot that is being filled is the one that is FILLING; a frame without one is being discarded. */
+static bool is_sound(const struct fill *fill) {
+  unsigned filling = slot_count(&fill->road->ring, SLOT_FILLING);
+  return filling <= (fill->begun ? 1U : 0U) && (!fill->begun || filling == 1 || fill->discard) &&
+         fill->filled <= fill->road->input_bytes && fill->staged_at <= fill->staged_end;
+}
+
+void fill_pass(struct fill *fill, struct tape *tape) {
+  unsigned protocol = fill->protocol;
+  tape_pass_below(tape, &protocol, CONFIG_PROTOCOL_AUTO + 1);
+  if (!tape->writing) {
+    fill->protocol = (enum config_protocol)protocol;
+    framing_start(&fill->framing, fill->protocol, &fill->format);
+  }
+  pass_framing(&fill->framing, tape);
+  TAPE_PASS(tape, fill->rate);
+  TAPE_PASS(tape, fill->begun);
+  TAPE_PASS(tape, fill->filled);
+  TAPE_PASS(tape, fill->since);
+  TAPE_PASS(tape, fill->sequence);
+  TAPE_PASS(tape, fill->producer);
+  TAPE_PASS(tape, fill->restart);
+  TAPE_PASS(tape, fill->spoiled);
+  tape_pass_below(tape, &fill->staged_at, FILL_STAGING + 1);
+  tape_pass_below(tape, &fill->staged_end, FILL_STAGING + 1);
+  tape_pass(tape, fill->staging, fill->staged_end);
+  if (tape->writing) {
+    return;
+  }
+  fill->filling = slot_oldest(&fill->road->ring, SLOT_FILLING);
+  if (!is_sound(fill)) {
+    tape_break(tape);
+  }
+}

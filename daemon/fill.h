@@ -57,6 +57,8 @@ void fill_rewind(struct fill *fill);
 int fill_vector(struct fill *fill, struct iovec vector[FILL_VECTORS], int64_t now);
 /* `count` bytes were put there, by a read that began and ended at these times. False: malformed; `problem` says how. */
 bool fill_advance(struct fill *fill, size_t count, int64_t began, int64_t now);
+/* Passes where it is over a tape; slots have been passed before. `held` is the reader's to set. */
+void fill_pass(struct fill *fill, struct tape *tape);
 /* The producer ended or is cut off: an unfinished frame gets this fate. True if there was none. */
 bool fill_end(struct fill *fill, enum fate fate, int64_t now);
 

@@ -114,19 +114,28 @@ static const char *find_example(char path[PATH_MAX]) {
   return NULL;
 }
 
-struct config *footprint_load(const char *path, struct config_errors *errors) {
+/* A file, or the text. */
+static struct config *read_config(const char *name, const char *text, struct config_errors *errors) {
   struct vocabulary *vocabulary = vocabulary_new();
   if (!vocabulary) {
-    config_errors_add(errors, (struct config_mark){.file = path}, NULL, "not enough memory to read the configuration");
+    config_errors_add(errors, (struct config_mark){.file = name}, NULL, "not enough memory to read the configuration");
     return NULL;
   }
   struct check check = {.limit = half_of_memory()};
   char example[PATH_MAX];
   struct config_hooks hooks = {
       .vocabulary = vocabulary_words(vocabulary), .check = check_pipeline, .context = &check, .example = find_example(example)};
-  struct config *config = config_load(path, &hooks, errors);
+  struct config *config = text ? config_parse(name, text, strlen(text), &hooks, errors) : config_load(name, &hooks, errors);
   vocabulary_free(vocabulary);
   return config;
+}
+
+struct config *footprint_load(const char *path, struct config_errors *errors) {
+  return read_config(path, NULL, errors);
+}
+
+struct config *footprint_parse(const char *name, const char *text, struct config_errors *errors) {
+  return read_config(name, text, errors);
 }
 
 /* -- the table of --check ------------------------------------------------------------------------------------- */

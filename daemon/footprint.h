@@ -22,6 +22,9 @@ bool footprint_of(const struct config_pipeline *pipeline, struct footprint *foot
 /* Reads the configuration and checks all that can be checked without a device. NULL with errors. */
 struct config *footprint_load(const char *path, struct config_errors *errors);
 
+/* The same of a text; `name` is for the errors. */
+struct config *footprint_parse(const char *name, const char *text, struct config_errors *errors);
+
 /* "1.5 MiB"; returns text. */
 enum { FOOTPRINT_TEXT = 32 };
 const char *footprint_describe_bytes(size_t bytes, char text[FOOTPRINT_TEXT]);

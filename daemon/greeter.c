@@ -13,8 +13,6 @@
 #include "daemon/log.h"
 #include "daemon/loop.h"
 
-enum { MOST_VISITORS = 64 };
-
 struct visitor { /* somebody who has not said HELLO yet */
   struct greeter *greeter;
   struct guest guest;
@@ -171,9 +169,9 @@ static void start(struct visitor *visitor) {
   loop_timer_start(visitor->patience, patience_ms > 0 ? patience_ms : 1, 0);
 }
 
-void greeter_receive(struct greeter *greeter, int fd, const struct peer *peer) {
-  struct guest guest = {.fd = fd, .pid = peer->pid, .uid = peer->uid, .native = true};
-  struct visitor *visitor = greeter->count < MOST_VISITORS ? calloc(1, sizeof *visitor) : NULL;
+static struct visitor *receive(struct greeter *greeter, struct guest guest) {
+  int fd = guest.fd;
+  struct visitor *visitor = greeter->count < GREETER_MOST ? calloc(1, sizeof *visitor) : NULL;
   if (visitor) {
     visitor->watch = loop_watch_new(greeter->setup.loop, fd, on_readable, visitor);
     visitor->patience = loop_timer_new(greeter->setup.loop, on_impatient, visitor);
@@ -184,14 +182,14 @@ void greeter_receive(struct greeter *greeter, int fd, const struct peer *peer) {
       loop_timer_close(visitor->patience);
       free(visitor);
     }
+    guest.native = true;
     guest_tell(&guest, NATIVE_E_BUSY, "too many clients are waiting to be greeted; try again later");
     log_event(LOG_REFUSED, greeter->setup.pipeline, "%s pid %d (user %u) was refused: %u clients wait to be greeted",
-              greeter->setup.who, (int)peer->pid, (unsigned)peer->uid, greeter->count);
+              greeter->setup.who, (int)guest.pid, (unsigned)guest.uid, greeter->count);
     close(fd);
     greeter->setup.refused(greeter->setup.context);
-    return;
+    return NULL;
   }
-  guest.native = false;
   visitor->greeter = greeter;
   visitor->guest = guest;
   visitor->next = greeter->visitors;
@@ -200,6 +198,67 @@ void greeter_receive(struct greeter *greeter, int fd, const struct peer *peer) {
   if (!greeter->suspended) {
     start(visitor);
   }
+  return visitor;
+}
+
+void greeter_receive(struct greeter *greeter, int fd, const struct peer *peer) {
+  (void)receive(greeter, (struct guest){.fd = fd, .pid = peer->pid, .uid = peer->uid});
+}
+
+/* -- over a tape --------------------------------------------------------------------------------------------------- */
+
+void guest_pass(struct guest *guest, struct tape *tape) {
+  tape_pass_descriptor(tape, &guest->fd);
+  TAPE_PASS(tape, guest->pid);
+  TAPE_PASS(tape, guest->uid);
+  TAPE_PASS(tape, guest->native);
+  TAPE_PASS(tape, guest->hello);
+}
+
+static void pass_visit(struct greeter_visit *visit, struct tape *tape) {
+  guest_pass(&visit->guest, tape);
+  tape_pass_below(tape, &visit->length, NATIVE_HELLO_BYTES);
+  TAPE_PASS(tape, visit->bytes);
+}
+
+static void put_visitors(const struct greeter *greeter, struct tape *tape) {
+  unsigned count = greeter ? greeter->count : 0;
+  TAPE_PASS(tape, count);
+  for (const struct visitor *visitor = greeter ? greeter->visitors : NULL; visitor; visitor = visitor->next) {
+    struct greeter_visit visit = {.guest = visitor->guest, .length = (unsigned)visitor->count};
+    memcpy(visit.bytes, visitor->bytes, sizeof visit.bytes);
+    pass_visit(&visit, tape);
+  }
+}
+
+struct greeter_visits *greeter_pass(const struct greeter *greeter, struct tape *tape) {
+  unsigned count = 0;
+  if (tape->writing) {
+    put_visitors(greeter, tape);
+    return NULL;
+  }
+  tape_pass_below(tape, &count, GREETER_MOST + 1);
+  struct greeter_visits *visits = count > 0 ? calloc(1, sizeof *visits) : NULL;
+  if (!visits) {
+    tape->broken |= count > 0;
+    return NULL;
+  }
+  visits->count = count;
+  for (unsigned i = 0; i < count; i++) {
+    pass_visit(&visits->visits[i], tape);
+  }
+  return visits;
+}
+
+void greeter_receive_again(struct greeter *greeter, struct greeter_visits *visits) {
+  for (unsigned i = 0; visits && i < visits->count; i++) {
+    struct visitor *visitor = receive(greeter, visits->visits[i].guest);
+    if (visitor) {
+      memcpy(visitor->bytes, visits->visits[i].bytes, sizeof visitor->bytes);
+      visitor->count = visits->visits[i].length;
+    }
+  }
+  free(visits);
 }
 
 /* -- control ----------------------------------------------------------------------------------------------------- */

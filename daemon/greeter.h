@@ -12,6 +12,7 @@
 #include "daemon/failure.h"
 #include "daemon/peer.h"
 #include "daemon/protocol_native.h"
+#include "daemon/tape.h"
 
 struct greeter;
 
@@ -22,6 +23,24 @@ struct guest { /* a client that may be seated */
   bool native; /* false: a y4m producer, whose bytes have not been touched */
   struct native_hello hello;
 };
+
+/* Those that have not said their HELLO yet, on their way to the next process image. */
+enum { GREETER_MOST = 64 };
+struct greeter_visits {
+  unsigned count;
+  struct greeter_visit {
+    struct guest guest;
+    unsigned char bytes[NATIVE_HELLO_BYTES]; /* of the HELLO that have come, */
+    unsigned length;                         /* so many */
+  } visits[GREETER_MOST];
+};
+
+/* A guest over a tape, with its descriptor. */
+void guest_pass(struct guest *guest, struct tape *tape);
+/* Puts a greeter's visitors on a tape (NULL: none), or takes them from there; NULL: there is none, or the tape is broken. */
+struct greeter_visits *greeter_pass(const struct greeter *greeter, struct tape *tape);
+/* They are greeted on. Frees the list; NULL is fine. */
+void greeter_receive_again(struct greeter *greeter, struct greeter_visits *visits);
 
 struct greeter_setup {
   uv_loop_t *loop;

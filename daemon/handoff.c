@@ -21,6 +21,10 @@ void handoff_offer(struct handoff *handoff, struct slot *slot) {
   ring_push(&handoff->there, slot->index);
 }
 
+void handoff_restore(struct handoff *handoff, struct slot *slot, const struct frame *frame) {
+  handoff->parcels[slot->index] = (struct parcel){.slot = slot, .frame = *frame, .fate = frame->fate};
+}
+
 bool handoff_collect(struct handoff *handoff) {
   unsigned item;
   bool any = false;

@@ -32,6 +32,8 @@ void handoff_init(struct handoff *handoff, struct road *road);
 
 /* -- [session's lane] ------------------------------------------------------------------------------------------- */
 
+/* The sink has this slot already, since before this process; its frame may have its fate. Before the lanes start. */
+void handoff_restore(struct handoff *handoff, struct slot *slot, const struct frame *frame);
 /* Hands over a slot in EMITTING with its open frame. */
 void handoff_offer(struct handoff *handoff, struct slot *slot);
 /* Takes in fates and slots that came back; true if there were any. */

@@ -17,6 +17,9 @@ static bool out_of_memory(struct failure *failure) {
 }
 
 static bool open_source(struct intake *intake, bool inherits, struct failure *failure) {
+  if (intake->continues) {
+    return true;
+  }
   const struct config_source *source = &intake->config->source;
   if (source->endpoint == CONFIG_FILE) {
     return endpoint_open_source(source, &intake->endpoint, failure);
@@ -56,11 +59,18 @@ static bool make_sessions(struct intake *intake, const struct intake_setup *setu
     session.sink_lane = setup->sink_lanes[i];
     intake->seats[i].setup = &intake->seat_setup;
     intake->seats[i].producer.fd = -1;
+    if (setup->tape) {
+      intake_take_seat(&intake->seats[i], setup->tape);
+      session.tape = setup->tape;
+    }
     intake->seats[i].session = session_new(&session, failure);
     if (!intake->seats[i].session) {
       return false;
     }
     choose_alike(intake->seats[i].session, &session);
+  }
+  if (setup->tape) {
+    intake_take_waiting(intake, setup->tape);
   }
   return true;
 }
@@ -85,6 +95,9 @@ struct intake *intake_new(const struct intake_setup *setup, struct failure *fail
     out_of_memory(failure);
     return intake_free(intake);
   }
+  if (setup->tape) {
+    intake_take(intake, setup->tape);
+  }
   if (!open_source(intake, setup->inherits, failure) || !make_sessions(intake, setup, failure)) {
     return intake_free(intake);
   }
@@ -104,6 +117,7 @@ struct intake *intake_free(struct intake *intake) {
   intake->greeter = greeter_close(intake->greeter);
   intake->listener = listener_close(intake->listener);
   endpoint_close(&intake->endpoint);
+  free(intake->visits);
   free(intake->seats);
   free(intake);
   return NULL;
@@ -178,14 +192,27 @@ static bool start_accepting(struct intake *intake, struct failure *failure) {
   return intake->acceptor;
 }
 
-bool intake_start(struct intake *intake, struct failure *failure) {
+static bool start(struct intake *intake, struct failure *failure) {
   if (intake->listener) {
     return start_accepting(intake, failure);
+  }
+  if (intake->endpoint.fd < 0) {
+    return true; /* it was read before this process, or is at its end */
   }
   if (intake->endpoint.kind == ENDPOINT_FIFO) {
     return wait_for_writer(intake, failure);
   }
   attach_file(intake);
+  return true;
+}
+
+bool intake_start(struct intake *intake, struct failure *failure) {
+  if (!start(intake, failure)) {
+    return false;
+  }
+  if (intake->continues) {
+    intake_continue(intake);
+  }
   return true;
 }
 

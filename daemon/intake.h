@@ -21,6 +21,7 @@ struct intake_setup {
   struct lane **lanes;          /* one for each seat, */
   struct lane **sink_lanes;     /* and for its own sink, if it replies and that is on another one: else NULL */
   bool inherits;                /* the listener comes later, from another intake */
+  struct tape *tape;            /* what a process before this one left of it; NULL: nothing */
 };
 
 /* Makes the sessions and opens the source. Set-up thread; NULL on error. */
@@ -32,6 +33,8 @@ struct intake *intake_free(struct intake *intake);
 
 /* Lets producers in. */
 bool intake_start(struct intake *intake, struct failure *failure);
+/* Before the start of one that was taken from a tape: its sessions are held from the beginning. */
+void intake_start_held(struct intake *intake);
 void intake_suspend(struct intake *intake); /* new producers wait in the kernel's queue */
 void intake_unsuspend(struct intake *intake);
 /* No more producers: closes the listener and whoever waits. Idempotent. */
@@ -46,6 +49,14 @@ void intake_resume(struct intake *intake);
 void intake_stop(struct intake *intake);
 /* Takes note of an event of one of its sessions; the descriptor of a DETACHED one is closed. */
 void intake_on_event(struct intake *intake, const struct session_event *event);
+
+/* Puts all of it on a tape, while no lane runs. */
+void intake_put(struct intake *intake, struct tape *tape);
+/* Frames of its sessions that are on the device, and what is said of them: see session_suspect(). */
+unsigned intake_running(const struct intake *intake);
+void intake_suspect(struct intake *intake, bool failed, bool alone);
+/* See session_condemned(). */
+unsigned intake_condemned(const struct intake *intake);
 
 bool intake_idle(const struct intake *intake);    /* all sessions were idle since intake_hold() */
 bool intake_stopped(const struct intake *intake); /* all sessions have stopped */

@@ -42,7 +42,7 @@ static unsigned live_producers(const struct intake *intake) {
   return live;
 }
 
-static enum config_protocol protocol_of(const struct intake *intake, const struct guest *producer) {
+enum config_protocol intake_protocol(const struct intake *intake, const struct guest *producer) {
   enum config_protocol configured = intake->config->source.protocol;
   enum config_protocol otherwise = configured == CONFIG_PROTOCOL_AUTO ? CONFIG_PROTOCOL_Y4M : configured;
   return producer->native ? CONFIG_PROTOCOL_NATIVE : otherwise;
@@ -77,7 +77,7 @@ void intake_seat_down(struct intake *intake, struct seat *seat, const struct gue
     guest_welcome(producer, &intake->welcome, NULL, 0);
   }
   seat->used = true;
-  session_attach(seat->session, producer->fd, protocol_of(intake, producer));
+  session_attach(seat->session, producer->fd, intake_protocol(intake, producer));
 }
 
 /* If its user may have what the seat's session takes. */

@@ -33,11 +33,25 @@ struct intake {
   uint64_t refused;
   bool for_readers; /* of the hold in force */
   bool closed, ended;
+  bool continues; /* it was taken from a tape, */
+  bool starts_held;
+  struct greeter_visits *visits; /* with these on their way in; until the start */
 };
+
+/* -- intake_image.c ------------------------------------------------------------------------------------------------ */
+
+/* Takes what comes before the sessions, each seat before its session, and what comes after them. */
+void intake_take(struct intake *intake, struct tape *tape);
+void intake_take_seat(struct seat *seat, struct tape *tape);
+void intake_take_waiting(struct intake *intake, struct tape *tape);
+/* Everybody goes on where the process before this one stopped. */
+void intake_continue(struct intake *intake);
 
 /* -- intake_seating.c --------------------------------------------------------------------------------------------- */
 
 void intake_seat_down(struct intake *intake, struct seat *seat, const struct guest *producer);
+/* What this producer speaks. */
+enum config_protocol intake_protocol(const struct intake *intake, const struct guest *producer);
 /* A producer that waits takes the seat, if there is one. */
 void intake_seat_next(struct intake *intake, struct seat *seat);
 /* What the acceptor, the greeter and a seat's renewal tell. */

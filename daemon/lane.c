@@ -23,6 +23,14 @@ struct lane {
   struct runner *first, **last; /* scheduled */
   unsigned scheduled;
   _Atomic int64_t heartbeat;
+  /* parking */
+  struct message park_message;
+  atomic_bool park_wanted;
+  unsigned quiet;           /* iterations since nothing was under way */
+  uv_sem_t stands, goes_on; /* the lane posts one and waits for the other */
+  bool stood;               /* the other thread's: `stands` was waited for */
+  atomic_bool at_device;    /* within a call to one; */
+  atomic_bool held_there;   /* it shall go on no further than that */
 };
 
 struct stop_message {
@@ -46,8 +54,33 @@ static struct runner *take_first(struct lane *lane) {
   return runner;
 }
 
+static bool is_busy(const struct lane *lane) {
+  bool busy = false;
+  for (struct runner *runner = lane->runners; runner; runner = runner->next) {
+    busy = busy || (runner->busy && runner->busy(runner));
+  }
+  return busy;
+}
+
+/* The first iteration in which nothing is under way still closes handles behind this. */
+static void stand_still(struct lane *lane) {
+  lane->quiet = is_busy(lane) ? 0 : lane->quiet + 1;
+  if (lane->quiet > 1) {
+    uv_sem_post(&lane->stands);
+    while (atomic_load(&lane->park_wanted)) {
+      uv_sem_wait(&lane->goes_on);
+    }
+  } else if (lane->quiet > 0) {
+    uv_idle_start(&lane->idle, on_idle);
+  }
+}
+
 static void on_check(uv_check_t *check) {
   struct lane *lane = check->data;
+  if (atomic_load(&lane->park_wanted)) {
+    stand_still(lane);
+    return;
+  }
   /* Whoever is scheduled from here on has its turn in the next iteration: descriptors are polled in between. */
   for (unsigned due = lane->scheduled; due > 0 && lane->first; due--) {
     struct runner *runner = take_first(lane);
@@ -73,6 +106,9 @@ static void on_wake(uv_async_t *wake) {
 static void on_tick(uv_timer_t *timer) {
   struct lane *lane = timer->data;
   int64_t now = clock_now();
+  if (lane_is_parking(lane)) {
+    return;
+  }
   struct runner *next = NULL;
   for (struct runner *runner = lane->runners; runner; runner = next) {
     next = runner->next;
@@ -90,7 +126,7 @@ static void run(void *argument) {
 
 static bool set_up_loop(struct lane *lane) {
   lane->last = &lane->first;
-  if (uv_loop_init(&lane->loop) != 0) {
+  if (uv_sem_init(&lane->stands, 0) != 0 || uv_sem_init(&lane->goes_on, 0) != 0 || uv_loop_init(&lane->loop) != 0) {
     return false;
   }
   if (mailbox_open(&lane->mailbox, &lane->loop) != 0) {
@@ -159,6 +195,8 @@ struct lane *lane_free(struct lane *lane) {
   int status = uv_loop_close(&lane->loop);
   assert(status == 0);
   (void)status;
+  uv_sem_destroy(&lane->stands);
+  uv_sem_destroy(&lane->goes_on);
   free(lane);
   return NULL;
 }
@@ -177,6 +215,68 @@ int64_t lane_processor_time(const struct lane *lane) {
   }
   return (int64_t)used.tv_sec * NS_PER_S + used.tv_nsec;
 }
+
+/* -- parking --------------------------------------------------------------------------------------------------- */
+
+/* It only has to wake the loop. */
+static void on_park(struct message *message) { (void)message; }
+
+void lane_park(struct lane *lane) {
+  lane->quiet = 0;
+  lane->stood = false;
+  atomic_store(&lane->held_there, false);
+  while (uv_sem_trywait(&lane->stands) == 0) {
+  }
+  atomic_store(&lane->park_wanted, true);
+  lane->park_message.run = on_park;
+  lane_post(lane, &lane->park_message);
+}
+
+static void nap(void) { nanosleep(&(struct timespec){.tv_nsec = 20000}, NULL); }
+
+void lane_enter_device(struct lane *lane) { atomic_store_explicit(&lane->at_device, true, memory_order_relaxed); }
+
+/* Either this sees that it is held, or whoever holds it sees that it has left. */
+void lane_leave_device(struct lane *lane) {
+  atomic_store(&lane->at_device, false);
+  while (atomic_load(&lane->held_there)) {
+    nap();
+  }
+}
+
+static bool hold_at_device(struct lane *lane) {
+  atomic_store(&lane->held_there, true);
+  bool held = atomic_load(&lane->at_device);
+  if (!held) {
+    atomic_store(&lane->held_there, false);
+  }
+  return held;
+}
+
+bool lane_is_parked(struct lane *lane, int64_t patience, int64_t limit) {
+  while (!lane->stood && uv_sem_trywait(&lane->stands) != 0) {
+    int64_t now = clock_now();
+    if (now > patience && hold_at_device(lane)) {
+      return true;
+    }
+    if (now > limit) {
+      return false;
+    }
+    nap();
+  }
+  lane->stood = true;
+  return true;
+}
+
+bool lane_run_messages(struct lane *lane) { return lane->stood && mailbox_run(&lane->mailbox); }
+
+void lane_unpark(struct lane *lane) {
+  atomic_store(&lane->park_wanted, false);
+  atomic_store(&lane->held_there, false);
+  uv_sem_post(&lane->goes_on);
+}
+
+bool lane_is_parking(const struct lane *lane) { return atomic_load_explicit(&lane->park_wanted, memory_order_relaxed); }
 
 uv_loop_t *lane_loop(struct lane *lane) { return &lane->loop; }
 

@@ -19,7 +19,8 @@ struct lane;
 
 /* What lives on a lane: it gets a turn when it asked for one, and a tick ten times a second. */
 struct runner {
-  bool (*turn)(struct runner *runner);              /* true: another turn at once */
+  bool (*turn)(struct runner *runner); /* true: another turn at once */
+  bool (*busy)(struct runner *runner); /* NULL: never; a request of it is under way, which a lane that parks waits for */
   void (*tick)(struct runner *runner, int64_t now); /* CLOCK_MONOTONIC ns */
   struct lane *lane;                                /* NULL: not on a lane */
   bool scheduled;
@@ -41,6 +42,19 @@ int64_t lane_heartbeat(const struct lane *lane);
 /* From any thread: the processor time that its thread has used, in ns; 0 where the system does not say. */
 int64_t lane_processor_time(const struct lane *lane);
 
+/* -- parking, by one other thread ------------------------------------------------------------------------------- */
+
+/* Asks the lane to take no more turns, and to stand still once no request to a file is under way. */
+void lane_park(struct lane *lane);
+/* Waits until it does. After `patience` (CLOCK_MONOTONIC ns) one that is within a call to a device will do: it goes on no
+ * further than that call's end. True: what is the lane's belongs to the caller. False: it was `limit`, and the lane still runs.
+ */
+bool lane_is_parked(struct lane *lane, int64_t patience, int64_t limit);
+/* While it stands: runs the messages that wait for it; true if there were any. */
+bool lane_run_messages(struct lane *lane);
+/* It goes on as if nothing had been; also before it stands. */
+void lane_unpark(struct lane *lane);
+
 /* -- on the lane ---------------------------------------------------------------------------------------------- */
 
 uv_loop_t *lane_loop(struct lane *lane);
@@ -49,6 +63,11 @@ void lane_join(struct lane *lane, struct runner *runner);
 void lane_leave(struct runner *runner);
 /* Asks for a turn in this iteration of the loop, or in the next if its turns are over. */
 void lane_schedule(struct runner *runner);
+/* Around each call to a device, which may take for ever. */
+void lane_enter_device(struct lane *lane);
+void lane_leave_device(struct lane *lane);
+/* Whether it is about to stand still, so that nothing new may be begun outside turns. */
+bool lane_is_parking(const struct lane *lane);
 
 /* -- from any thread: a turn soon. Only marks and wakes, so that a stream callback may call it. ------------------ */
 void lane_wake(struct lane *lane, struct runner *runner);

@@ -60,6 +60,28 @@ struct listener *listener_close(struct listener *listener) {
   return NULL;
 }
 
+struct listener *listener_pass(struct listener *listener, struct tape *tape) {
+  bool there = listener != NULL;
+  TAPE_PASS(tape, there);
+  if (!there || tape->broken) {
+    return NULL;
+  }
+  struct listener *passed = tape->writing ? listener : calloc(1, sizeof *passed);
+  if (!passed) {
+    tape_break(tape);
+    return NULL;
+  }
+  tape_pass_descriptor(tape, &passed->fd);
+  tape_pass_text(tape, &passed->path);
+  TAPE_PASS(tape, passed->created);
+  TAPE_PASS(tape, passed->device);
+  TAPE_PASS(tape, passed->inode);
+  if (!passed->path || passed->fd < 0) {
+    tape_break(tape);
+  }
+  return passed;
+}
+
 int listener_fd(const struct listener *listener) { return listener->fd; }
 const char *listener_path(const struct listener *listener) { return listener->path; }
 

@@ -9,6 +9,7 @@
 
 #include "config/config.h"
 #include "daemon/failure.h"
+#include "daemon/tape.h"
 
 struct listener;
 
@@ -19,6 +20,9 @@ struct listener *listener_open(const char *name, const char *path, const struct 
 struct listener *listener_open_tcp(const char *address, struct failure *failure);
 /* Closes it and removes its file, if that is still the one it made. NULL is fine; returns NULL. */
 struct listener *listener_close(struct listener *listener);
+
+/* Puts it (or that there is none) on a tape, or takes it from there: the socket and its file stay. */
+struct listener *listener_pass(struct listener *listener, struct tape *tape);
 
 int listener_fd(const struct listener *listener);
 const char *listener_path(const struct listener *listener); /* or the TCP address */

@@ -2,20 +2,22 @@
 
 #include <stdatomic.h>
 
-static void run_all(struct mailbox *mailbox) {
+bool mailbox_run(struct mailbox *mailbox) {
   uv_mutex_lock(&mailbox->lock);
   struct message *message = mailbox->first;
   mailbox->first = NULL;
   mailbox->last = &mailbox->first;
   uv_mutex_unlock(&mailbox->lock);
+  bool any = message != NULL;
   while (message) {
     struct message *next = message->next;
     message->run(message);
     message = next;
   }
+  return any;
 }
 
-static void on_wake(uv_async_t *wake) { run_all(wake->data); }
+static void on_wake(uv_async_t *wake) { mailbox_run(wake->data); }
 
 int mailbox_open(struct mailbox *mailbox, uv_loop_t *loop) {
   mailbox->first = NULL;
@@ -50,6 +52,6 @@ static void on_closed(uv_handle_t *handle) {
 }
 
 void mailbox_close(struct mailbox *mailbox) {
-  run_all(mailbox);
+  mailbox_run(mailbox);
   uv_close((uv_handle_t *)&mailbox->wake, on_closed);
 }

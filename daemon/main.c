@@ -6,12 +6,17 @@
 #include <getopt.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "daemon/footprint.h"
+#include "daemon/handover.h"
+#include "daemon/log.h"
 #include "daemon/server.h"
+#include "daemon/state.h"
 #include "daemon/vocabulary.h"
 
 #define DEFAULT_PATH "/etc/framed/framed.yaml"
@@ -19,6 +24,7 @@
 static const char help[] =
     "usage: framed [-c FILE]                  run the daemon\n"
     "       framed [-c FILE] --check          say whether the configuration is valid and what it takes\n"
+    "       framed [-c FILE] --check --state VERSION   and whether this program can take over from one of that state version\n"
     "       framed [-c FILE] --print-config   print it with all defaults\n"
     "       framed --print-schema             print its JSON schema, for editors\n"
     "       framed --print-manual             print the keys as framed.yaml(5) has them, in man's markup\n"
@@ -27,7 +33,8 @@ static const char help[] =
     "      --version       print the version\n"
     "      --help          print this\n"
     "\n"
-    "SIGTERM finishes what is in flight and ends; SIGHUP reloads; SIGUSR1 writes the state to the log.\n"
+    "SIGTERM finishes what is in flight and ends; SIGHUP reloads; SIGUSR1 writes the state to the log;\n"
+    "SIGUSR2 lets the installed program take over, with all connections and frames.\n"
     "Exit status: 0 ended when asked, 64 wrong options, 69 no usable GPU, 70 internal error, 71 GPU lost,\n"
     "78 wrong configuration.\n";
 
@@ -35,20 +42,27 @@ enum action { RUN, CHECK, PRINT_CONFIG, PRINT_SCHEMA, PRINT_MANUAL, PRINT_VERSIO
 
 struct options {
   enum action action;
+  const char *state; /* NULL: not asked for */
   const char *path;
 };
 
 static struct options parse(int argc, char **argv) {
-  static const struct option long_options[] = {
-      {"config", required_argument, NULL, 'c'},          {"check", no_argument, NULL, CHECK},
-      {"print-config", no_argument, NULL, PRINT_CONFIG}, {"print-schema", no_argument, NULL, PRINT_SCHEMA},
-      {"print-manual", no_argument, NULL, PRINT_MANUAL}, {"version", no_argument, NULL, PRINT_VERSION},
-      {"help", no_argument, NULL, PRINT_HELP},           {0}};
+  static const struct option long_options[] = {{"config", required_argument, NULL, 'c'},
+                                               {"check", no_argument, NULL, CHECK},
+                                               {"state", required_argument, NULL, 's'},
+                                               {"print-config", no_argument, NULL, PRINT_CONFIG},
+                                               {"print-schema", no_argument, NULL, PRINT_SCHEMA},
+                                               {"print-manual", no_argument, NULL, PRINT_MANUAL},
+                                               {"version", no_argument, NULL, PRINT_VERSION},
+                                               {"help", no_argument, NULL, PRINT_HELP},
+                                               {0}};
   struct options options = {.action = RUN, .path = DEFAULT_PATH};
   int option;
   while ((option = getopt_long(argc, argv, "c:", long_options, NULL)) != -1) {
     if (option == 'c') {
       options.path = optarg;
+    } else if (option == 's') {
+      options.state = optarg;
     } else {
       options.action = option == '?' ? MISUSE : (enum action)option;
     }
@@ -74,7 +88,7 @@ static void fill_standard_descriptors(void) {
   }
 }
 
-static enum exit_status run(const char *path, struct config *config) {
+static enum exit_status run(const char *path, struct config *config, struct tape *tape) {
   signal(SIGPIPE, SIG_IGN);
   signal(SIGXFSZ, SIG_IGN); /* a file at its size limit is an error of that write */
   umask(umask(022) | 022);  /* what it makes is never writable for others, unless the configuration says so */
@@ -83,7 +97,16 @@ static enum exit_status run(const char *path, struct config *config) {
     files.rlim_cur = files.rlim_max;
     setrlimit(RLIMIT_NOFILE, &files);
   }
-  return server_run(path, config);
+  return server_run(path, config, tape);
+}
+
+static bool takes_state(const char *version) {
+  char own[STATE_VERSION_TEXT];
+  if (strcmp(version, state_version(own)) == 0) {
+    return true;
+  }
+  fprintf(stderr, "framed: this program takes over states of version %s, not %s\n", own, version);
+  return false;
 }
 
 static enum exit_status with_config(const struct options *options) {
@@ -96,7 +119,11 @@ static enum exit_status with_config(const struct options *options) {
   }
   config_errors_free(errors);
   if (options->action == RUN) {
-    return run(options->path, config);
+    return run(options->path, config, NULL);
+  }
+  if (options->action == CHECK && options->state && !takes_state(options->state)) {
+    config_free(config);
+    return EXIT_STATUS_INTERNAL;
   }
   if (options->action == CHECK) {
     footprint_print(stdout, options->path, config);
@@ -118,9 +145,42 @@ static enum exit_status with_vocabulary(void (*print)(FILE *out, const struct co
   return EXIT_STATUS_OK;
 }
 
+/* Goes on with what a process before this one left, in the configuration that it had. Returns if there is nothing of use. */
+static bool go_on(const struct options *options, enum exit_status *status) {
+  struct tape tape;
+  struct failure failure;
+  char *text = NULL;
+  enum handover_receipt receipt = handover_receive(&tape, &failure);
+  if (receipt == HANDOVER_NONE) {
+    return false;
+  }
+  struct config_errors *errors = receipt == HANDOVER_WHOLE ? config_errors_new() : NULL;
+  if (errors) {
+    server_pass_config(&text, &tape);
+  }
+  struct config *config = text ? footprint_parse("what was handed over", text, errors) : NULL;
+  free(text);
+  if (config) {
+    config_errors_free(errors);
+    *status = run(options->path, config, &tape);
+    return true;
+  }
+  handover_allow_signals();
+  log_open(CONFIG_LOG_INFO);
+  log_event(LOG_NOT_HANDED_OVER, NULL, "the daemon begins anew without its connections: the state that was left %s",
+            errors ? "has no valid configuration" : failure.text);
+  config_errors_free(errors);
+  return false;
+}
+
 int main(int argc, char **argv) {
+  enum exit_status status;
+  handover_remember(argv);
   fill_standard_descriptors();
   struct options options = parse(argc, argv);
+  if (options.action == RUN && go_on(&options, &status)) {
+    return (int)status;
+  }
   switch (options.action) {
   case RUN:
   case CHECK:

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "daemon/status.h"
+#include "daemon/succession.h"
 
 /* Buckets for Prometheus are the octaves of the fine histogram, so that they cost no accuracy: 4 us to 2 s. */
 enum { FIRST_OCTAVE = 5, COARSE_BUCKETS = 20 };
@@ -110,6 +111,19 @@ static void write_count(FILE *out, const char *metric, const struct label *label
 
 /* -- metrics ---------------------------------------------------------------------------------------------------------- */
 
+static void write_succession(FILE *out, const struct succession *succession) {
+  write_head(out, "framed_handovers_total", "counter",
+             "How often another process image took over with all connections, by cause.");
+  for (int cause = 0; cause < SUCCESSION_CAUSE_COUNT; cause++) {
+    write_count(out, "framed_handovers_total", (struct label[]){{"cause", succession_names[cause]}, {0}},
+                succession->counts[cause]);
+  }
+  write_head(out, "framed_handover_gap_seconds_total", "counter", "Time in which nothing moved because of that.");
+  fprintf(out, "framed_handover_gap_seconds_total %.6f\n", (double)succession->total / 1e9);
+  write_head(out, "framed_handover_gap_seconds_longest", "gauge", "The longest such time.");
+  fprintf(out, "framed_handover_gap_seconds_longest %.6f\n", (double)succession->longest / 1e9);
+}
+
 static void write_daemon(const struct report *report) {
   FILE *out = report->out;
   const struct server_view *view = &report->view;
@@ -123,6 +137,7 @@ static void write_daemon(const struct report *report) {
   write_head(out, "framed_reloads_total", "counter", "Reloads of the configuration, by result.");
   write_count(out, "framed_reloads_total", (struct label[]){{"result", "done"}, {0}}, view->reloads);
   write_count(out, "framed_reloads_total", (struct label[]){{"result", "failed"}, {0}}, view->reload_failures);
+  write_succession(out, view->succession);
 }
 
 static void write_usage(FILE *out, const char *name, const char *help, size_t value) {

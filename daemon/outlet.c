@@ -1,4 +1,4 @@
-#include "daemon/outlet.h"
+#include "daemon/outlet_state.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -7,41 +7,12 @@
 
 #include "daemon/acceptor.h"
 #include "daemon/clock.h"
-#include "daemon/endpoint.h"
-#include "daemon/greeter.h"
 #include "daemon/log.h"
-#include "daemon/loop.h"
 #include "daemon/welcome.h"
 
 #define HELLO_TIMEOUT (INT64_C(10000) * NS_PER_MS)
 
 enum { RETRY_MS = 100 }; /* how often a FIFO is tried for a reader */
-
-struct place { /* one reader */
-  struct place *next;
-  struct reader *reader;
-  pid_t pid;
-  uid_t uid;
-};
-
-struct outlet {
-  uv_loop_t *loop;
-  const struct config_pipeline *config;
-  struct frame_format format;
-  struct sink *sink;
-  struct listener *listener;
-  struct acceptor *acceptor;
-  struct greeter *greeter; /* NULL: its readers say nothing */
-  struct native_welcome welcome;
-  struct endpoint endpoint; /* of a file; its descriptor until the sink gets it */
-  struct loop_timer *retry; /* of a FIFO */
-  struct place *places;
-  unsigned count;
-  uint64_t missed; /* by readers that left */
-  uint64_t refused;
-  bool follows; /* a FIFO that another pipeline wrote to until now */
-  bool closed, ended;
-};
 
 /* -- making it ------------------------------------------------------------------------------------------------- */
 
@@ -80,7 +51,7 @@ static bool make(struct outlet *outlet, const struct outlet_setup *setup, struct
   if (!outlet->sink) {
     return false;
   }
-  if (setup->inherits) {
+  if (setup->inherits || setup->continues) {
     return true;
   }
   return is_socket(outlet) ? open_listener(outlet, failure) : outlet_open_file(outlet, NULL, failure);
@@ -110,6 +81,7 @@ struct outlet *outlet_free(struct outlet *outlet) {
   outlet->greeter = greeter_close(outlet->greeter);
   outlet->listener = listener_close(outlet->listener);
   endpoint_close(&outlet->endpoint);
+  free(outlet->visits);
   free(outlet);
   return NULL;
 }
@@ -119,6 +91,12 @@ struct sink *outlet_sink(const struct outlet *outlet) {
 }
 
 /* -- readers --------------------------------------------------------------------------------------------------- */
+
+void outlet_add(struct outlet *outlet, struct place *place) {
+  place->next = outlet->places;
+  outlet->places = place;
+  outlet->count++;
+}
 
 /* Gives the sink a descriptor; it stays the caller's on failure. */
 static bool attach(struct outlet *outlet, const struct guest *guest, struct failure *failure) {
@@ -133,9 +111,7 @@ static bool attach(struct outlet *outlet, const struct guest *guest, struct fail
   }
   place->pid = guest->pid;
   place->uid = guest->uid;
-  place->next = outlet->places;
-  outlet->places = place;
-  outlet->count++;
+  outlet_add(outlet, place);
   if (guest->native) {
     outlet->welcome.session++;
     guest_welcome(guest, &outlet->welcome, NULL, 0);
@@ -203,7 +179,9 @@ static bool start_fifo(struct outlet *outlet, struct failure *failure) {
     return failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "not enough memory to wait for a reader of '%s'",
                        outlet->config->sink.path);
   }
-  loop_timer_start(outlet->retry, outlet->follows ? RETRY_MS : 0, RETRY_MS);
+  if (outlet->count == 0) {
+    loop_timer_start(outlet->retry, outlet->follows ? RETRY_MS : 0, RETRY_MS);
+  }
   return true;
 }
 
@@ -241,11 +219,23 @@ static bool start_accepting(struct outlet *outlet, struct failure *failure) {
   return outlet->acceptor;
 }
 
-bool outlet_start(struct outlet *outlet, struct failure *failure) {
-  if (outlet->listener) {
-    return start_accepting(outlet, failure);
+/* Everybody goes on where the process before this one stopped. */
+static bool go_on(struct outlet *outlet) {
+  sink_continue(outlet->sink);
+  if (outlet->greeter) {
+    greeter_receive_again(outlet->greeter, outlet->visits);
+    outlet->visits = NULL;
   }
-  return outlet->endpoint.kind == ENDPOINT_FIFO ? start_fifo(outlet, failure) : attach_file(outlet, failure);
+  return true;
+}
+
+/* A file that was taken from a tape has its place already. */
+bool outlet_start(struct outlet *outlet, struct failure *failure) {
+  bool started = outlet->listener                         ? start_accepting(outlet, failure)
+                 : outlet->endpoint.kind == ENDPOINT_FIFO ? start_fifo(outlet, failure)
+                 : outlet->continues                      ? true
+                                                          : attach_file(outlet, failure);
+  return started && (!outlet->continues || go_on(outlet));
 }
 
 void outlet_close(struct outlet *outlet) {

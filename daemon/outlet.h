@@ -9,13 +9,15 @@
 
 #include "daemon/listener.h"
 #include "daemon/sink.h"
+#include "daemon/tape.h"
 
 struct outlet;
 
 struct outlet_setup {
   uv_loop_t *loop;
   struct sink_setup sink;
-  bool inherits; /* the listener or the file is another outlet's for now: see outlet_give_listener(), outlet_open_file() */
+  bool continues; /* everything comes from a tape: see outlet_take() */
+  bool inherits;  /* the listener or the file is another outlet's for now: see outlet_give_listener(), outlet_open_file() */
 };
 
 /* Makes the sink and opens where it goes. Set-up thread; NULL on error. */
@@ -24,6 +26,10 @@ struct outlet *outlet_new(const struct outlet_setup *setup, struct failure *fail
 bool outlet_open_file(struct outlet *outlet, const struct outlet *before, struct failure *failure);
 /* After outlet_close(), and after it stopped or before the start. Set-up thread. NULL is fine; returns NULL. */
 struct outlet *outlet_free(struct outlet *outlet);
+
+/* Puts all of it on a tape, while no lane runs, and takes it from there, once the sessions are there. Set-up thread. */
+void outlet_put(struct outlet *outlet, struct tape *tape);
+bool outlet_take(struct outlet *outlet, struct tape *tape, sink_road *road, void *context, struct failure *failure);
 
 /* -- control loop ---------------------------------------------------------------------------------------------- */
 

@@ -97,12 +97,14 @@ static bool make_outlet(struct pipeline *pipeline, bool inherits, struct failure
                                               .context = pipeline,
                                               .input = &pipeline->input,
                                               .output = gpu_chain_output(pipeline->chain)},
+                                     .continues = pipeline->continues,
                                      .inherits = inherits};
   pipeline->outlet = outlet_new(&setup, failure);
   return pipeline->outlet;
 }
 
-static bool make_intake(struct pipeline *pipeline, struct gpu_device *device, bool inherits, struct failure *failure) {
+static bool make_intake(struct pipeline *pipeline, struct gpu_device *device, const struct pipeline_inheritance *inheritance,
+                        struct failure *failure) {
   const struct intake_setup setup = {
       .loop = pipeline->setup.loop,
       .session = {.config = pipeline->config,
@@ -113,11 +115,13 @@ static bool make_intake(struct pipeline *pipeline, struct gpu_device *device, bo
                   .chain = pipeline->chain,
                   .gpu_timeout_ns = pipeline->setup.gpu_timeout_ns,
                   .device_completion = engine_completion(pipeline->setup.engine, pipeline->config->device),
-                  .sink = pipeline->outlet ? outlet_sink(pipeline->outlet) : NULL},
+                  .sink = pipeline->outlet ? outlet_sink(pipeline->outlet) : NULL,
+                  .trial = inheritance->tape ? engine_trial(pipeline->setup.engine, pipeline->config->device) : NULL},
       .quota = pipeline->setup.quota,
       .lanes = pipeline->lanes,
       .sink_lanes = pipeline->sink_lanes,
-      .inherits = inherits};
+      .inherits = inheritance->source,
+      .tape = inheritance->tape};
   pipeline->intake = intake_new(&setup, failure);
   return pipeline->intake;
 }
@@ -129,8 +133,12 @@ bool pipeline_prepare(struct pipeline *pipeline, const struct pipeline_inheritan
                        "pipeline '%s' wants device %u, which was not in use when the daemon started", pipeline->config->name,
                        pipeline->config->device);
   }
+  if (inheritance->tape) {
+    pipeline_take(pipeline, inheritance->tape);
+  }
   return fits_device(pipeline, device, failure) && make_outlet(pipeline, inheritance->sink, failure) &&
-         make_intake(pipeline, device, inheritance->source, failure);
+         make_intake(pipeline, device, inheritance, failure) &&
+         (!inheritance->tape || pipeline_take_outlet(pipeline, inheritance->tape, failure));
 }
 
 static bool pass_on(struct listener *listener, const struct config_socket_access *access, struct failure *failure) {

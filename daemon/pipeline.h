@@ -3,7 +3,7 @@
  *
  * It opens and closes every descriptor (listeners, connections, files) and hands them to its sessions and sink,
  * which live on lanes; it learns by their events. States: starting (set-up thread), running, paused, draining,
- * drained, stopping, stopped.
+ * drained, failed, stopping, stopped.
  */
 #ifndef FRAMED_DAEMON_PIPELINE_H
 #define FRAMED_DAEMON_PIPELINE_H
@@ -22,6 +22,7 @@ enum pipeline_state {
   PIPELINE_PAUSED,
   PIPELINE_DRAINING,
   PIPELINE_DRAINED,
+  PIPELINE_FAILED, /* its frames made the device fail too often: it takes none until it is resumed */
   PIPELINE_STOPPING,
   PIPELINE_STOPPED
 };
@@ -58,6 +59,7 @@ struct pipeline *pipeline_new(const struct pipeline_setup *setup, const struct c
 /* What another pipeline still has and hands over later: see pipeline_inherit(). */
 struct pipeline_inheritance {
   struct pipeline *source, *sink; /* who has the path of this end; NULL: nobody */
+  struct tape *tape;              /* what a process before this one left of it; NULL: nothing. Only for pipeline_prepare() */
 };
 
 /* Takes memory and device and opens everything that is not inherited. Set-up thread. */
@@ -84,6 +86,15 @@ void pipeline_unquiesce(struct pipeline *pipeline);
 void pipeline_stop(struct pipeline *pipeline);
 /* Closes its sockets and removes their files, where the device is dead and nobody may wait for it. */
 void pipeline_abandon(struct pipeline *pipeline);
+
+/* -- over a tape, while no lane runs ----------------------------------------------------------------------------- */
+
+/* Frames that are on its device, and that these are suspected after it failed (`alone`: there was but one). */
+unsigned pipeline_running_frames(const struct pipeline *pipeline);
+void pipeline_suspect(struct pipeline *pipeline, bool failed, bool alone);
+/* Whether it may be handed over: nothing of it is told to stop. */
+bool pipeline_may_be_put(const struct pipeline *pipeline);
+void pipeline_put(struct pipeline *pipeline, struct tape *tape);
 
 /* -- commands ------------------------------------------------------------------------------------------------- */
 

@@ -26,11 +26,21 @@ static void log_choice(const struct pipeline *pipeline) {
 /* -- life, on the control loop ----------------------------------------------------------------------------------- */
 
 bool pipeline_start(struct pipeline *pipeline, struct failure *failure) {
+  enum pipeline_state state = pipeline->continues ? pipeline->continues_as : PIPELINE_RUNNING;
+  if (state != PIPELINE_RUNNING) {
+    intake_start_held(pipeline->intake);
+  }
   if ((pipeline->outlet && !outlet_start(pipeline->outlet, failure)) || !intake_start(pipeline->intake, failure)) {
     return false;
   }
-  pipeline->state = PIPELINE_RUNNING;
-  log_choice(pipeline);
+  pipeline->state = state;
+  if (!pipeline->continues) {
+    log_choice(pipeline);
+  } else if (state == PIPELINE_FAILED) {
+    log_event(LOG_PIPELINE_FAILED, pipeline->config->name,
+              "%d of its frames made the GPU fail within a minute: it takes no more; mend its stages and reload, or resume it",
+              PIPELINE_TOO_MANY);
+  }
   pipeline_tick(pipeline);
   return true;
 }

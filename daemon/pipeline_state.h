@@ -11,6 +11,8 @@
 #include "daemon/outlet.h"
 #include "daemon/pipeline.h"
 
+enum { PIPELINE_TOO_MANY = 3 }; /* frames condemned within a minute */
+
 struct pipeline {
   struct pipeline_setup setup;
   const struct config_pipeline *config;
@@ -28,7 +30,15 @@ struct pipeline {
   struct reading now; /* for pipeline_snapshot(), too large for a stack */
   bool for_good;      /* STOPPING: stops as soon as it is quiet */
   bool cut;           /* sessions were told to stop */
+  bool continues;     /* it was taken from a tape, */
+  enum pipeline_state continues_as;
+  int64_t condemned[PIPELINE_TOO_MANY]; /* when its last frames were condemned: CLOCK_MONOTONIC ns; the latest first */
 };
+
+/* pipeline_image.c */
+void pipeline_take(struct pipeline *pipeline, struct tape *tape);
+/* Takes the outlet, after the sessions, and counts the frames that they condemned. */
+bool pipeline_take_outlet(struct pipeline *pipeline, struct tape *tape, struct failure *failure);
 
 /* pipeline_run.c: what the sessions, the sink and waiting requests call. */
 void pipeline_on_session_event(void *context, const struct session_event *event);

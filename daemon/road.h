@@ -13,6 +13,7 @@
 #include "daemon/account.h"
 #include "daemon/clock.h"
 #include "daemon/slot.h"
+#include "daemon/trial.h"
 
 struct handoff;
 
@@ -20,6 +21,7 @@ struct road {
   struct slot_ring ring;
   struct account *account;
   struct gpu_program *program;
+  struct lane *lane;                /* that it belongs to; NULL in tests */
   size_t input_bytes, output_bytes; /* of one frame */
   unsigned seat;                    /* of the session, on its pipeline */
   unsigned depth;                   /* slots that may be past READY */
@@ -37,7 +39,21 @@ struct road {
   void (*wake)(void *session); /* [lane] asks for a turn: a slot came back from the sink */
   void *session;
   struct handoff *handoff; /* NULL: the sink is on this lane */
+  struct trial *trial;     /* NULL: none is under way */
 };
+
+/* Around each call to the device, which may take for ever: see lane_enter_device(). */
+static inline void road_enter_device(const struct road *road) {
+  if (road->lane) {
+    lane_enter_device(road->lane);
+  }
+}
+
+static inline void road_leave_device(const struct road *road) {
+  if (road->lane) {
+    lane_leave_device(road->lane);
+  }
+}
 
 /* How many slots may be past READY: frames must wait where they can still be dropped. */
 unsigned road_depth(enum config_overload overload, unsigned slots, bool has_deadline);

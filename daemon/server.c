@@ -21,6 +21,7 @@ void server_read(const struct server *server, struct server_view *view) {
                                .lanes = engine_lanes(server->engine),
                                .reloads = server->reloads,
                                .reload_failures = server->reload_failures,
+                               .succession = &server->succession,
                                .stopping = server->stop_wanted || server->phase >= SERVER_STOPPING};
 }
 
@@ -168,7 +169,7 @@ static void close_server(struct server *server) {
   }
 }
 
-enum exit_status server_run(const char *path, struct config *config) {
+enum exit_status server_run(const char *path, struct config *config, struct tape *tape) {
   struct server *server = calloc(1, sizeof *server);
   struct generation *generation = server ? generation_new(config) : NULL;
   struct quota *quota = quota_new();
@@ -183,6 +184,7 @@ enum exit_status server_run(const char *path, struct config *config) {
   }
   server->path = path;
   server->quota = quota;
+  server->tape = tape;
   server->started = clock_now();
   server_adopt(server, generation);
   run(server);

@@ -11,9 +11,19 @@
 #include "daemon/usage.h"
 
 struct server;
+struct succession;
+struct tape;
+struct trace;
 
-/* Runs the daemon with `config`, which it takes and which `path` may replace on a reload. Returns when it has ended. */
-enum exit_status server_run(const char *path, struct config *config);
+/* Runs the daemon with `config`, which it takes and which `path` may replace on a reload. `tape` is what a process before this
+ * one left, behind the text of its configuration, or NULL. Returns when it has ended. */
+enum exit_status server_run(const char *path, struct config *config, struct tape *tape);
+/* Puts the text on a tape, or takes it from there. */
+void server_pass_config(char **text, struct tape *tape);
+
+/* Executes the installed program in place, once that has said that it can take over; answers before that, or with 409 and why
+ * not. */
+void server_upgrade(struct server *server, server_answer *answer, void *context);
 
 /* Reads the configuration file again and changes what differs, or nothing: 400 with the report of its errors, 409 while
  * the daemon starts, stops or reloads. 200 names the pipelines "added", "removed", "changed" and "unchanged". */
@@ -23,8 +33,6 @@ void server_reload(struct server *server, server_answer *answer, void *context);
  * `drain_timeout`, or with 409 if it is resumed before. 404 with the names there are, for a name that is not. */
 void server_command(struct server *server, const char *pipeline, enum pipeline_command command, server_answer *answer,
                     void *context);
-
-struct trace;
 
 /* A trace that is asked for. One of `ready`, which takes the laid out trace, and `failed` is called once, at once or later. */
 struct trace_order {
@@ -46,6 +54,7 @@ struct server_view {
   unsigned pipeline_count;
   unsigned lanes;
   uint64_t reloads, reload_failures;
+  const struct succession *succession;
   bool stopping;
 };
 

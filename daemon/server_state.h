@@ -1,7 +1,7 @@
 /*
  * The server's own state, for the files that make it up: server.c (from begin to end, questions, commands), startup.c,
- * shutdown.c (every way to end), supervise.c (what happens every few seconds), checkup.c (whether all is well), signals.c and
- * reload.c.
+ * shutdown.c (every way to end), inheritance.c (what goes over to the next process image, and comes from the one before),
+ * supervise.c (what happens every few seconds), checkup.c (whether all is well), signals.c, upgrade.c and reload.c.
  */
 #ifndef FRAMED_DAEMON_SERVER_STATE_H
 #define FRAMED_DAEMON_SERVER_STATE_H
@@ -13,6 +13,7 @@
 #include "daemon/quota.h"
 #include "daemon/server.h"
 #include "daemon/status.h"
+#include "daemon/succession.h"
 
 enum phase {
   SERVER_STARTING, /* pipelines are being prepared on a worker thread */
@@ -33,6 +34,7 @@ struct reload;
 struct signals;
 struct supervision;
 struct tracer;
+struct upgrade;
 
 struct server {
   uv_loop_t loop;
@@ -60,7 +62,29 @@ struct server {
   enum exit_status exit_status;
   int64_t started;
   uint64_t reloads, reload_failures;
+  struct succession succession;
+  struct tape *tape;       /* what a process before this one left, until it is taken; or NULL */
+  bool handing_over;       /* lanes stand still, and nothing new may begin */
+  bool stops_again;        /* the process before this one was stopping */
+  struct upgrade *upgrade; /* the one under way, or NULL */
 };
+
+/* inheritance.c */
+/* Takes what is the server's own from its tape. */
+void server_take(struct server *server);
+/* Hands everything over to `program` (NULL: this one), which goes on with it. Returns only if that cannot be, with all as it
+ * was. */
+bool server_hand_over(struct server *server, enum succession_cause cause, const char *text, unsigned failed_device,
+                      const char *program, struct failure *failure);
+/* What is left to do once everything that was taken runs. */
+void server_taken(struct server *server);
+/* What was left makes no sense, or does not fit: begins anew, without it. */
+void server_start_over(struct server *server, const char *why);
+enum { NO_DEVICE = 0xFFFF };
+
+/* upgrade.c */
+/* Gives up the one under way, if there is one. */
+void upgrade_cancel(struct server *server);
 
 /* server.c */
 struct pipeline_setup server_pipeline_setup(struct server *server);
@@ -78,12 +102,14 @@ bool server_start(struct server *server, struct failure *failure);
 void server_on_pipeline(void *context, struct pipeline *pipeline, enum pipeline_event event, const char *text);
 /* Finishes what is in flight, within `drain_timeout`, and ends; the second time it ends without finishing. */
 void server_stop(struct server *server, const char *why);
-/* Ends at once, since the GPU is dead. */
-void server_fault(struct server *server, const char *pipeline, const char *text);
+/* A device is dead: hands over to another image of this program, or ends at once if that happens too often or cannot be. */
+void server_fault(struct server *server, const char *pipeline, unsigned device, const char *text);
 /* The start failed: ends whatever has been started, with that exit status. */
 void server_fail(struct server *server, const struct failure *failure);
 /* No pipeline runs: closes every handle. The loop, and so the program, ends when libuv has let go of them. */
 void server_end(struct server *server);
+/* After a hand-over: goes on with an end that the process before this one had begun. */
+void server_go_on_ending(struct server *server);
 /* A reload is over; goes on with a stop that waited for it. */
 void server_on_reloaded(struct server *server);
 

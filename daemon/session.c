@@ -90,7 +90,10 @@ static bool turn_once(struct session *session, int64_t now) {
   range_end();
   if (road->device_dead && !session->fault_told) {
     session->fill.held = true;
-    session_tell_fault(session, completion_fail(road, now));
+    session_tell_fault(session);
+  }
+  if (road->device_dead && session->stopping) {
+    completion_fail(road, now);
   }
   return moved;
 }
@@ -188,6 +191,8 @@ void session_tick(struct runner *runner, int64_t now) {
   }
   publish(session, now);
 }
+
+bool session_is_busy(struct runner *runner) { return ((struct session *)runner)->source.reading; }
 
 /* -- ends ---------------------------------------------------------------------------------------------------------- */
 

@@ -18,6 +18,8 @@
 
 struct session;
 struct sink;
+struct tape;
+struct trial;
 
 enum descriptor_kind {
   DESCRIPTOR_POLLED, /* socket, pipe, FIFO, terminal: read and written when ready */
@@ -72,6 +74,8 @@ struct session_setup {
   struct lane *sink_lane;             /* on this lane; NULL: on its own */
   enum gpu_graph_choice graph;        /* these two as in struct gpu_options */
   int timed_one_in;
+  struct tape *tape;   /* what a process before this one left of the session; NULL: nothing. Not kept. */
+  struct trial *trial; /* of its device, for frames that were on it when it failed; NULL: none */
 };
 
 /* Makes arena, device program and slots, and runs a warm-up frame through each. Blocks: for a set-up thread. */
@@ -110,6 +114,22 @@ void session_resume(struct session *session);
 /* Ends now: the producer is detached and every unfinished frame gets the fate `shutdown` (frames on the device are
  * waited for, not counted as anything else). Then SESSION_STOPPED. For a gentle end, hold first. */
 void session_stop(struct session *session);
+
+/* -- over a tape: what is said of a session while no lane runs ------------------------------------------------------- */
+
+/* Frames that are on the device. */
+unsigned session_running(const struct session *session);
+/* They will run again; after its device failed they are suspected, `alone` if there was no other. */
+void session_suspect(struct session *session, bool failed, bool alone);
+/* Puts it on the tape; without `memory` (somebody else is at it) the next one makes its own. */
+void session_put(struct session *session, struct tape *tape, bool memory);
+/* Whether the producer on the tape was the session's already; otherwise it was never told of it. */
+bool session_has_source(const struct session *session);
+/* Goes on with that producer: like session_attach(). */
+void session_attach_again(struct session *session, int fd);
+/* Frames that were dropped because they made the device fail again and again. */
+unsigned session_condemned(const struct session *session);
+struct road *session_road(struct session *session);
 
 /* -- from any thread ---------------------------------------------------------------------------------------------- */
 

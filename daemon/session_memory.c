@@ -16,16 +16,27 @@ static void wake_from_sink(void *context) {
   lane_schedule(&session->runner);
 }
 
+/* One that has a descriptor comes from a process before this one. */
+static bool take_arena(struct arena *arena, const char *name, size_t bytes, struct gpu_device *device,
+                       struct failure *failure) {
+  return arena->fd >= 0 ? arena_adopt(arena, name, bytes, arena->fd, device, failure)
+                        : arena_make(arena, name, bytes, device, failure);
+}
+
 static bool make_memory(struct session *session, struct gpu_buffers *buffers, struct failure *failure) {
   const struct session_setup *setup = &session->setup;
   struct road *road = &session->road;
   char name[96];
   snprintf(name, sizeof name, "framed:%s.%u:in", setup->config->name, setup->index);
-  if (!arena_make(&session->inputs, name, arena_bytes(road->input_bytes, road->ring.count), setup->device, failure)) {
+  if (!take_arena(&session->inputs, name, arena_bytes(road->input_bytes, road->ring.count), setup->device, failure)) {
     return false;
   }
   snprintf(name, sizeof name, "framed:%s.%u:out", setup->config->name, setup->index);
-  if (!arena_make(&session->outputs, name, arena_bytes(road->output_bytes, road->ring.count), setup->device, failure)) {
+  if (!take_arena(&session->outputs, name, arena_bytes(road->output_bytes, road->ring.count), setup->device, failure)) {
+    return false;
+  }
+  snprintf(name, sizeof name, "framed:%s.%u:control", setup->config->name, setup->index);
+  if (session->control.fd >= 0 && !take_arena(&session->control, name, NATIVE_CONTROL, NULL, failure)) {
     return false;
   }
   for (unsigned i = 0; i < road->ring.count; i++) {
@@ -55,6 +66,7 @@ static bool make_program(struct session *session, const struct gpu_buffers *buff
       .notify = !road->spin,
       .graph = setup->graph,
       .timed_one_in = setup->timed_one_in,
+      .spared = session_spared(session),
   };
   road->program = gpu_program_new(setup->device, setup->chain, buffers, road->ring.count, &options, &error);
   if (!road->program || !gpu_program_warm_up(road->program, &error)) {
@@ -97,6 +109,7 @@ static void set_up_road(struct session *session) {
   struct road *road = &session->road;
   slot_ring_init(&road->ring, config->slots);
   road->account = &session->account;
+  road->lane = session->setup.lane;
   road->seat = session->setup.index;
   road->depth = road_depth(config->overload, config->slots, config->deadline_ns > 0);
   road->overload = config->overload;
@@ -121,18 +134,16 @@ struct session *session_new(const struct session_setup *setup, struct failure *f
   }
   session->setup = *setup;
   session->inputs = session->outputs = session->control = ARENA_NONE;
-  session->runner = (struct runner){.turn = session_turn, .tick = session_tick};
+  session->runner = (struct runner){.turn = session_turn, .tick = session_tick, .busy = session_is_busy};
   set_up_road(session);
   if (!format_bytes(input, &session->road.input_bytes) ||
       !format_bytes(gpu_chain_output(setup->chain), &session->road.output_bytes)) {
     failure_set(failure, EXIT_STATUS_CONFIG, NULL, "the frames of '%s' have no size", setup->config->name);
     return session_free(session);
   }
-  if (!session_take_memory(session, failure) || !make_discard(session, failure) ||
-      !make_sink(session, gpu_chain_output(setup->chain), failure)) {
+  if (!make_discard(session, failure) || !make_sink(session, gpu_chain_output(setup->chain), failure)) {
     return session_free(session);
   }
-  keep_choices(session);
   fill_init(&session->fill, &session->road, setup->config->source.protocol, input, session->discard);
   session->fill.rate = y4m_rate_of(setup->config->source.rate);
   session->source.runner = &session->runner;
@@ -143,6 +154,11 @@ struct session *session_new(const struct session_setup *setup, struct failure *f
   session->source.rate = setup->config->source.rate;
   session->source.loop = setup->config->source.loop;
   session->account.now.waiting = WAITING_FOR_PRODUCER;
+  session->setup.tape = NULL;
+  if ((setup->tape && !session_take(session, setup->tape, failure)) || !session_take_memory(session, failure)) {
+    return session_free(session);
+  }
+  keep_choices(session);
   account_publish(&session->account);
   return session;
 }
@@ -159,7 +175,8 @@ struct session *session_free(struct session *session) {
   }
   assert(!session->runner.lane);
   session_drop_memory(session);
-  if (session->is_reply) {
+  if (session->is_reply && session->sink) {
+    session->sink->count = 0; /* one that was taken from a tape and never ran may have results */
     sink_free(session->sink);
   }
   reader_free(session->attach_reader);

@@ -42,12 +42,26 @@ void session_tell_detached(struct session *session, enum detach_reason reason, c
   tell(session, &session->detached, SESSION_DETACHED);
 }
 
-void session_tell_fault(struct session *session, unsigned failed) {
+/* "frames 5 to 7 were on it", as far as is known. */
+static void describe_running(struct session *session, char *text, size_t size) {
+  struct slot_ring *ring = &session->road.ring;
+  unsigned count = slot_count(ring, SLOT_RUNNING);
+  text[0] = '\0';
+  if (count > 0) {
+    unsigned long long first = slot_oldest(ring, SLOT_RUNNING)->frame.sequence;
+    unsigned long long last = slot_at(ring, SLOT_RUNNING, count - 1)->frame.sequence;
+    snprintf(text, size, count > 1 ? "; frames %llu to %llu were on it" : "; frame %llu was on it", first, last);
+  }
+}
+
+void session_tell_fault(struct session *session) {
   const struct gpu_error *error = &session->road.device_error;
   struct session_event *event = &session->fault.event;
+  char running[80];
   session->fault_told = true;
-  event->frames = failed;
-  snprintf(event->text, sizeof event->text, "%.190s%s%.60s", error->text, error->remedy[0] ? "; " : "", error->remedy);
+  describe_running(session, running, sizeof running);
+  snprintf(event->text, sizeof event->text, "%.110s%s%s%.60s", error->text, running, error->remedy[0] ? "; " : "",
+           error->remedy);
   tell(session, &session->fault, SESSION_GPU_FAULT);
 }
 
@@ -80,10 +94,8 @@ static void post(struct session *session, struct order *order, void (*run)(struc
   lane_post(session->setup.lane, &order->message);
 }
 
-static void run_attach(struct message *message) {
-  struct session *session = ordered(message);
-  session->account.now.attached = true;
-  session->road.active = clock_now();
+/* False: it cannot be served, which is told. */
+static bool begin(struct session *session) {
   session->fill.sequence = 0;
   session->fill.protocol = session->attach_protocol;
   session->shares = session->attach_shares;
@@ -95,10 +107,32 @@ static void run_attach(struct message *message) {
   }
   if (session->is_reply && !session->shares && !session->attach_reader) {
     session_tell_detached(session, DETACH_ERROR, "no memory or descriptor for its results");
-    return;
+    return false;
   }
   source_open(&session->source, session->setup.lane, session->attach_fd);
-  if (session->is_reply && !session->shares) {
+  return true;
+}
+
+/* Everything is as a process before this one left it, but for what only a process has. */
+static void go_on(struct session *session) {
+  if (session->shares) {
+    channel_open_again(&session->channel, (struct native_control *)session->control.base, &session->road, &session->fill,
+                       session->attach_fd, session->is_reply);
+    session->source.channel = &session->channel;
+  }
+  source_open_again(&session->source, session->setup.lane, session->attach_fd);
+}
+
+static void run_attach(struct message *message) {
+  struct session *session = ordered(message);
+  session->account.now.attached = true;
+  session->road.active = clock_now();
+  if (session->attach_continues) {
+    go_on(session);
+  } else if (!begin(session)) {
+    return;
+  }
+  if (session->is_reply && !session->shares && session->attach_reader) {
     struct reader *reader = session->attach_reader;
     session->attach_reader = NULL;
     session_attach_client(session, reader);
@@ -123,7 +157,7 @@ static struct reader *reply_reader(struct session *session, int fd) {
 }
 
 void session_attach(struct session *session, int fd, enum config_protocol protocol) {
-  session->attach_shares = false;
+  session->attach_shares = session->attach_continues = false;
   session->attach_fd = fd;
   session->attach_protocol = protocol;
   if (session->is_reply) {
@@ -137,8 +171,15 @@ void session_attach(struct session *session, int fd, enum config_protocol protoc
 
 void session_attach_shared(struct session *session, int fd) {
   session->attach_shares = true;
+  session->attach_continues = false;
   session->attach_fd = fd;
   session->attach_protocol = CONFIG_PROTOCOL_NATIVE;
+  post(session, &session->attach_order, run_attach);
+}
+
+void session_attach_again(struct session *session, int fd) {
+  session->attach_continues = true;
+  session->attach_fd = fd;
   post(session, &session->attach_order, run_attach);
 }
 

@@ -50,6 +50,7 @@ struct session {
   struct arena control;   /* that a client shares; none as a rule */
   struct channel channel; /* to it */
   bool shares;            /* the producer there is such a client */
+  unsigned condemned;     /* see session_condemned() */
   unsigned char *discard;
   struct trace_ring *trace; /* the control loop's; the lane sees it through its account */
 
@@ -57,6 +58,7 @@ struct session {
   int attach_fd;
   enum config_protocol attach_protocol;
   bool attach_shares;
+  bool attach_continues; /* the producer was there before this process */
   struct reader *attach_reader;
   unsigned holds;          /* the control loop's: how many there were */
   atomic_uint hold_wanted; /* the number of the hold in force, 0: none */
@@ -70,6 +72,7 @@ struct session {
 /* [lane] The turn and the tick of the session's runner. */
 bool session_turn(struct runner *runner);
 void session_tick(struct runner *runner, int64_t now);
+bool session_is_busy(struct runner *runner);
 
 /* [lane] The source has given its descriptor back. */
 void session_on_source_closed(struct source *source);
@@ -85,6 +88,13 @@ bool session_detach_client(struct session *session);
 /* [lane] Takes the session and a sink of its own off their lanes and tells SESSION_STOPPED; it may be freed from then on. */
 void session_leave(struct session *session);
 
+/* -- session_image.c ---------------------------------------------------------------------------------------------- */
+
+/* Takes the session from its setup's tape: arenas have descriptors from then on. */
+bool session_take(struct session *session, struct tape *tape, struct failure *failure);
+/* A bit for each slot with a result, which no warm-up frame may overwrite. */
+unsigned session_spared(const struct session *session);
+
 /* -- session_memory.c -------------------------------------------------------------------------------------------- */
 
 /* Makes the arenas and the program that works in them. Set-up thread. */
@@ -93,7 +103,7 @@ void session_drop_memory(struct session *session);
 
 /* [lane] Events for the control loop. */
 void session_tell_detached(struct session *session, enum detach_reason reason, const char *text);
-void session_tell_fault(struct session *session, unsigned failed);
+void session_tell_fault(struct session *session);
 void session_tell_idle(struct session *session);
 void session_tell_stopped(struct session *session);
 

@@ -36,6 +36,7 @@ static void on_status_closed(void *context) {
 void server_end(struct server *server) {
   server->phase = SERVER_ENDING;
   tracer_stop(server->tracer);
+  upgrade_cancel(server);
   if (server->status) {
     status_close(server->status, on_status_closed, server);
   }
@@ -130,6 +131,14 @@ static void end_of_input(struct server *server) {
   }
 }
 
+void server_go_on_ending(struct server *server) {
+  if (server->stops_again) {
+    server_stop(server, "a signal before");
+  } else {
+    end_of_input(server);
+  }
+}
+
 void server_on_reloaded(struct server *server) {
   if (server->phase == SERVER_RUNNING && server->stop_wanted) {
     stop_pipelines(server);
@@ -173,16 +182,32 @@ static void end_after_fault(void *context) {
   _exit(EXIT_STATUS_GPU_LOST);
 }
 
-void server_fault(struct server *server, const char *pipeline, const char *text) {
-  if (server->phase == SERVER_FAULTED || server->phase == SERVER_ENDING) {
-    return;
-  }
-  log_event(LOG_GPU_FAULT, pipeline, "the GPU failed and the daemon ends: %s", text);
+static void end_by_fault(struct server *server, const char *pipeline, const char *text, const char *why) {
+  log_event(LOG_GPU_FAULT, pipeline, "the GPU failed and the daemon ends (%s): %s", why, text);
   systemd_stopping("the GPU failed");
   snprintf(server->fault, sizeof server->fault, "%s", text);
   server->phase = SERVER_FAULTED;
   cut(server);
   limit(server, end_after_fault, FAULT_LIMIT_MS);
+}
+
+/* The device is lost to this process, and only to this one: another image of it goes on with everything. */
+void server_fault(struct server *server, const char *pipeline, unsigned device, const char *text) {
+  struct failure failure;
+  char sentence[SUCCESSION_TEXT];
+  if (server->phase == SERVER_FAULTED || server->phase == SERVER_ENDING || server->handing_over) {
+    return;
+  }
+  if (succession_is_too_fast(&server->succession, server->config->gpu.faults, clock_now())) {
+    snprintf(failure.text, sizeof failure.text, "it did so more than %u times in a minute, see gpu.faults",
+             server->config->gpu.faults);
+    end_by_fault(server, pipeline, text, failure.text);
+    return;
+  }
+  log_event(LOG_GPU_FAULT, pipeline, "the GPU failed, and everything is taken up again: %s", text);
+  snprintf(sentence, sizeof sentence, "%s%s%s", pipeline ? pipeline : "", pipeline ? ": " : "", text);
+  server_hand_over(server, SUCCESSION_FAULT, sentence, device, NULL, &failure);
+  end_by_fault(server, pipeline, text, failure.text);
 }
 
 /* -- events of pipelines ----------------------------------------------------------------------------------------- */
@@ -200,8 +225,11 @@ static void on_gone(struct server *server) {
 
 void server_on_pipeline(void *context, struct pipeline *pipeline, enum pipeline_event event, const char *text) {
   struct server *server = context;
+  if (server->handing_over) {
+    return; /* the next image finds out by itself */
+  }
   if (event == PIPELINE_GPU_FAULT) {
-    server_fault(server, pipeline_config(pipeline)->name, text);
+    server_fault(server, pipeline_config(pipeline)->name, pipeline_config(pipeline)->device, text);
   } else if (server->reload && server->phase == SERVER_RUNNING) {
     reload_on_pipeline(server->reload, pipeline, event);
   } else if (event == PIPELINE_GONE) {

@@ -1,5 +1,5 @@
 /*
- * Signals as events of the control loop: TERM and INT end, HUP reloads, USR1 writes the state to the log.
+ * Signals as events of the control loop: TERM and INT end, HUP reloads, USR1 writes the state to the log, USR2 upgrades.
  */
 #include <signal.h>
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 #include "daemon/log.h"
 #include "daemon/server_state.h"
 
-static const int wanted[] = {SIGTERM, SIGINT, SIGHUP, SIGUSR1};
+static const int wanted[] = {SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2};
 enum { WANTED = sizeof wanted / sizeof *wanted };
 
 struct signals {
@@ -46,6 +46,9 @@ static void on_signal(uv_signal_t *handle, int number) {
   switch (number) {
   case SIGHUP:
     server_reload(server, ignore_answer, NULL);
+    break;
+  case SIGUSR2:
+    server_upgrade(server, ignore_answer, NULL);
     break;
   case SIGUSR1:
     dump_state(server);

@@ -11,11 +11,9 @@
 #include "daemon/handoff.h"
 #include "daemon/sink_results.h"
 
-static void take_handed_over(struct sink *sink);
-
 static bool run_turn(struct runner *runner) {
   struct sink *sink = (struct sink *)runner;
-  take_handed_over(sink);
+  sink_take_handed_over(sink);
   bool more = sink->operations->turn(sink, clock_now());
   return more || (sink->handoff && !handoff_may_rest(sink->handoff));
 }
@@ -102,6 +100,23 @@ static void run_attach(struct message *message) {
 void sink_attach(struct sink *sink, struct reader *reader) {
   reader->message.run = run_attach;
   lane_post(sink->lane, &reader->message);
+}
+
+/* No result may be released before all are there that may be on it. */
+static void run_continue(struct message *message) {
+  struct sink *sink = (struct sink *)((char *)message - offsetof(struct sink, continue_message));
+  join(sink);
+  while (sink->continuing) {
+    struct reader *reader = sink->continuing;
+    sink->continuing = reader->next;
+    sink->operations->attach(sink, reader);
+  }
+  lane_schedule(&sink->runner);
+}
+
+void sink_continue(struct sink *sink) {
+  sink->continue_message.run = run_continue;
+  lane_post(sink->lane, &sink->continue_message);
 }
 
 void sink_attach_here(struct sink *sink, struct reader *reader) {
@@ -228,7 +243,7 @@ static void take_in(struct sink *sink, struct road *road, struct slot *slot, con
   sink->operations->offered(sink);
 }
 
-static void take_handed_over(struct sink *sink) {
+void sink_take_handed_over(struct sink *sink) {
   struct slot *slot;
   struct frame frame;
   while (sink->handoff && handoff_take(sink->handoff, &slot, &frame)) {
@@ -287,7 +302,7 @@ static void run_discard(struct message *message) {
   struct sink *sink = (struct sink *)((char *)message - offsetof(struct sink, discard_message));
   atomic_store(&sink->discard_posted, false);
   join(sink);
-  take_handed_over(sink);
+  sink_take_handed_over(sink);
   sink->operations->discard(sink, atomic_load(&sink->discard_fate), clock_now());
   handoff_obeyed(sink->handoff);
 }

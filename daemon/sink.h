@@ -12,6 +12,10 @@
 #include "daemon/session.h"
 
 struct sink;
+struct tape;
+/* The road of the session on a seat; NULL: there is none. */
+struct road;
+typedef struct road *sink_road(void *context, unsigned seat);
 struct reader; /* one attached descriptor; freed after SINK_DETACHED by reader_free() */
 
 enum sink_event_kind {
@@ -58,6 +62,8 @@ void reader_read(const struct reader *reader, uint64_t *emitted, uint64_t *misse
 /* Adds a reader; all but a socket take exactly one. A regular file is continued at its end: see
  * sink_prepare_file(). */
 void sink_attach(struct sink *sink, struct reader *reader);
+/* A sink that was taken from a tape goes on with its readers. */
+void sink_continue(struct sink *sink);
 /* Detaches every reader; results still waiting get `shutdown` from their session first. Then SINK_STOPPED. */
 void sink_stop(struct sink *sink);
 

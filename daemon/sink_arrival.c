@@ -186,11 +186,14 @@ void readers_attach(struct sink *sink, struct reader *reader) {
     }
     reader->departure.event = (struct sink_event){.kind = SINK_DETACHED};
     snprintf(reader->departure.event.text, sizeof reader->departure.event.text, "%s", uv_strerror(error));
+    readers_drop_rest(sink, reader, false, clock_now());
     finish_departure(sink, reader);
     return;
   }
   reader->poll.data = reader;
-  reader->at = sink->block ? first_untaken(sink) : sink_tail(sink);
+  if (!reader->continues) {
+    reader->at = sink->block ? first_untaken(sink) : sink_tail(sink);
+  }
   reader->writable = true;
   make_room(sink, reader);
   link_reader(sink, reader);

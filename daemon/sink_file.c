@@ -86,7 +86,7 @@ static void go_on(struct sink *sink) {
   release_closed(sink);
   if (sink->stopping) {
     sink->operations->stop(sink);
-  } else if (sink->count > 0 && sink->readers) {
+  } else if (sink->count > 0 && sink->readers && !lane_is_parking(sink->lane)) {
     write_more(sink);
   }
 }
@@ -179,11 +179,14 @@ static void on_written(uv_fs_t *request) {
     return;
   }
   sink->written += (size_t)written;
-  if ((size_t)written < left) {
+  if ((size_t)written < left && !lane_is_parking(sink->lane)) {
     write_more(sink); /* it says why, or goes on */
     return;
   }
   sink->writing = false;
+  if ((size_t)written < left) {
+    return; /* whoever has the lane next goes on from here */
+  }
   finish_whole(sink);
   go_on(sink);
 }
@@ -212,10 +215,15 @@ static bool turn(struct sink *sink, int64_t now) {
   return false;
 }
 
+static bool is_writing(struct runner *runner) { return ((struct sink *)runner)->writing; }
+
 static void attach(struct sink *sink, struct reader *reader) {
   assert(!sink->readers);
-  off_t position = lseek(reader->fd, 0, SEEK_END); /* not before: another sink may have gone on with it until now */
-  sink->position = position > 0 ? position : 0;
+  if (!reader->continues) {
+    off_t position = lseek(reader->fd, 0, SEEK_END); /* not before: another sink may have gone on with it until now */
+    sink->position = position > 0 ? position : 0;
+  }
+  sink->runner.busy = is_writing;
   sink->readers = reader;
   sink->runner.tick = tick;
   lane_schedule(&sink->runner);

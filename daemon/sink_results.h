@@ -26,6 +26,7 @@ struct pending {
   struct road *road;
   struct frame frame;
   unsigned holders;
+  const struct tape *on_tape; /* it was put there */
   struct pending *next;
 };
 
@@ -62,6 +63,7 @@ struct reader {
   int fd;
   _Atomic uint64_t emitted, missed;
   struct reader *next, **link; /* all readers of the sink */
+  bool continues;              /* it was a reader of the process before this one, and is where it was */
   enum config_protocol protocol;
   char header[Y4M_HEADER]; /* before its first result, whose rate it says */
   size_t header_bytes;
@@ -102,7 +104,9 @@ struct sink {
   unsigned count;
   struct reader *readers;
   struct message stop_message;
-  struct handoff *handoff; /* NULL: it lives on its session's lane */
+  struct message continue_message;
+  struct reader *continuing; /* until they are attached, all at once */
+  struct handoff *handoff;   /* NULL: it lives on its session's lane */
   struct message discard_message, detach_message;
   atomic_bool discard_posted;
   _Atomic enum fate discard_fate;
@@ -141,6 +145,15 @@ void sink_release_first(struct sink *sink);
 void sink_post(struct sink *sink, struct sink_notice *notice);
 /* Leaves the lane and posts SINK_STOPPED; the last thing that a sink does there. */
 void sink_stopped(struct sink *sink);
+
+/* -- sink_image.c ------------------------------------------------------------------------------------------------- */
+
+/* Passes what it has on the way and where its file ends over a tape, after its sessions. Both ways no lane runs. */
+void sink_pass(struct sink *sink, struct tape *tape, sink_road *road, void *context);
+/* A reader: puts one there, or takes a new one from there (NULL: broken, or no memory), which continues when it is attached. */
+struct reader *reader_pass(struct reader *reader, struct sink *sink, struct tape *tape, sink_road *road, void *context);
+/* [no lane runs] Takes in what was handed over and not taken yet. */
+void sink_take_handed_over(struct sink *sink);
 
 /* The kinds. */
 extern const struct sink_operations sink_readers_operations; /* any number of readers, or the one of `reply` */

@@ -49,3 +49,60 @@ void slot_move(struct slot_ring *ring, struct slot *slot, enum slot_state to) {
   struct slot_queue *queue = &ring->queues[to];
   queue->items[queue->count++] = slot;
 }
+
+/* -- over a tape -------------------------------------------------------------------------------------------------- */
+
+/* The slots that will be in this state, in order. */
+static unsigned list_slots(const struct slot_ring *ring, enum slot_state state, unsigned list[GPU_MAX_SLOTS]) {
+  static const enum slot_state becomes[SLOT_STATES] = {
+      [SLOT_FREE] = SLOT_FREE, [SLOT_FILLING] = SLOT_FILLING,   [SLOT_READY] = SLOT_READY, [SLOT_RUNNING] = SLOT_READY,
+      [SLOT_DONE] = SLOT_DONE, [SLOT_EMITTING] = SLOT_EMITTING, [SLOT_FAILED] = SLOT_FREE,
+  };
+  unsigned count = 0;
+  for (int from = SLOT_STATES - 1; from >= 0; from--) { /* those that were on the device come first */
+    for (unsigned i = 0; becomes[from] == state && i < ring->queues[from].count; i++) {
+      list[count++] = ring->queues[from].items[i]->index;
+    }
+  }
+  return count;
+}
+
+static void pass_queue(struct slot_ring *ring, enum slot_state state, struct tape *tape, unsigned *seen) {
+  unsigned list[GPU_MAX_SLOTS] = {0};
+  unsigned count = tape->writing ? list_slots(ring, state, list) : 0;
+  tape_pass_below(tape, &count, GPU_MAX_SLOTS + 1);
+  for (unsigned i = 0; i < count; i++) {
+    tape_pass_below(tape, &list[i], ring->count);
+    if (!tape->writing && (*seen & 1U << list[i]) != 0) {
+      tape_break(tape);
+      return;
+    }
+    if (!tape->writing) {
+      struct slot *slot = &ring->slots[list[i]];
+      slot->state = state;
+      ring->queues[state].items[ring->queues[state].count++] = slot;
+    }
+    *seen |= 1U << list[i];
+  }
+}
+
+void slot_ring_pass(struct slot_ring *ring, struct tape *tape) {
+  unsigned seen = 0, count = ring->count;
+  TAPE_PASS(tape, count);
+  if (!tape->writing && count != ring->count) {
+    tape_break(tape);
+    return;
+  }
+  if (!tape->writing) {
+    memset(ring->queues, 0, sizeof ring->queues);
+  }
+  for (int state = 0; state < SLOT_STATES; state++) {
+    pass_queue(ring, (enum slot_state)state, tape, &seen);
+  }
+  for (unsigned i = 0; i < ring->count; i++) {
+    TAPE_PASS(tape, ring->slots[i].frame);
+  }
+  if (seen != (1U << ring->count) - 1) {
+    tape_break(tape);
+  }
+}

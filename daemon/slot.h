@@ -13,6 +13,7 @@
 
 #include "daemon/ledger.h"
 #include "daemon/protocol.h"
+#include "daemon/tape.h"
 #include "gpu/gpu.h"
 
 enum slot_state { SLOT_FREE, SLOT_FILLING, SLOT_READY, SLOT_RUNNING, SLOT_DONE, SLOT_EMITTING, SLOT_FAILED, SLOT_STATES };
@@ -34,6 +35,9 @@ struct frame {
   uint64_t missing;        /* once its result is offered: how many frames before it have none, since the last that has */
   unsigned stream;         /* that of its slot, once dispatched */
   struct gpu_times device; /* once seen; `begin` is 0 if that was not timed */
+  bool again;              /* it was on a device that was lost, and runs once more, */
+  bool suspect;            /* alone, since that device failed (trial.h) */
+  unsigned failures;       /* how many times it was alone on a device that failed */
 };
 
 struct slot {
@@ -69,5 +73,9 @@ static inline struct slot *slot_oldest(struct slot_ring *ring, enum slot_state s
 bool slot_may_move(enum slot_state from, enum slot_state to);
 /* Puts the slot behind those that are in `to` already. A transition that is not in the table is a bug and asserts. */
 void slot_move(struct slot_ring *ring, struct slot *slot, enum slot_state to);
+
+/* Passes states, frames and their order over a tape. Frames that are on the device, which is lost with the process, are READY
+ * again, before the others. What is read must have as many slots. */
+void slot_ring_pass(struct slot_ring *ring, struct tape *tape);
 
 #endif

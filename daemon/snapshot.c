@@ -9,7 +9,8 @@
 #include "daemon/pipeline_state.h"
 #include "daemon/road.h"
 
-const char *const pipeline_state_names[] = {"starting", "running", "paused", "draining", "drained", "stopping", "stopped"};
+const char *const pipeline_state_names[] = {"starting", "running", "paused",   "draining",
+                                            "drained",  "failed",  "stopping", "stopped"};
 
 /* Which of several sessions' answers stands for the pipeline: lower comes first. */
 static const int precedence[] = {

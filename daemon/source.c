@@ -30,20 +30,56 @@ enum descriptor_kind descriptor_kind(int fd) {
   return is_file ? DESCRIPTOR_FILE : DESCRIPTOR_POLLED;
 }
 
-void source_open(struct source *source, struct lane *lane, int fd) {
-  assert(source->state == SOURCE_NONE);
+static void open_kind(struct source *source, struct lane *lane, int fd) {
   source->fd = fd;
   source->kind = source->channel ? DESCRIPTOR_SHARED : descriptor_kind(fd);
   source->state = SOURCE_OPEN;
-  source->reason = DETACH_END;
-  source->text[0] = 0;
-  fill_start(source->fill);
   if (source->kind == DESCRIPTOR_FILE) {
     source_file_open(source, lane);
   } else if (source->kind == DESCRIPTOR_SHARED) {
     source_shared_open(source, lane);
   } else {
     source_polled_open(source, lane);
+  }
+}
+
+void source_open(struct source *source, struct lane *lane, int fd) {
+  assert(source->state == SOURCE_NONE);
+  source->reason = DETACH_END;
+  source->text[0] = 0;
+  source->offset = 0;
+  source->rewound_at = 0;
+  source->due = 0;
+  fill_start(source->fill);
+  open_kind(source, lane, fd);
+}
+
+/* One that had ended needs its handles too, to be closed. */
+void source_open_again(struct source *source, struct lane *lane, int fd) {
+  bool had_ended = source->state == SOURCE_ENDED;
+  enum detach_reason reason = source->reason;
+  open_kind(source, lane, fd);
+  if (had_ended) {
+    source->state = SOURCE_ENDED;
+    source->reason = reason;
+  } else if (source->fill->since != 0) {
+    source->fill->since = clock_now(); /* nobody looked at it meanwhile */
+  }
+}
+
+void source_pass(struct source *source, struct tape *tape) {
+  unsigned state = source->state == SOURCE_CLOSING ? SOURCE_ENDED : source->state;
+  unsigned reason = source->reason;
+  tape_pass_below(tape, &state, SOURCE_CLOSING);
+  tape_pass_below(tape, &reason, DETACH_STOPPED + 1);
+  tape_pass(tape, source->text, sizeof source->text);
+  TAPE_PASS(tape, source->offset);
+  TAPE_PASS(tape, source->rewound_at);
+  TAPE_PASS(tape, source->due);
+  if (!tape->writing) {
+    source->state = (enum source_state)state;
+    source->reason = (enum detach_reason)reason;
+    source->text[sizeof source->text - 1] = '\0';
   }
 }
 

@@ -51,6 +51,10 @@ struct source {
 };
 
 void source_open(struct source *source, struct lane *lane, int fd);
+/* The same for a descriptor that a process before this one read, from where it was: after source_pass(). */
+void source_open_again(struct source *source, struct lane *lane, int fd);
+/* Passes where it is over a tape, but for its descriptor. */
+void source_pass(struct source *source, struct tape *tape);
 /* Reads what there is, within a budget; true: there may be more to do at once. */
 bool source_turn(struct source *source, int64_t now);
 /* spin: try to read in the next turn, whatever the poll says. */

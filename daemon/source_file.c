@@ -17,10 +17,7 @@ static void on_pace(uv_timer_t *timer) {
 }
 
 void source_file_open(struct source *source, struct lane *lane) {
-  source->offset = 0;
-  source->due = 0;
   source->reading = false;
-  source->rewound_at = 0;
   source->fill->one_by_one = source->rate > 0;
   uv_timer_init(lane_loop(lane), &source->pace);
   source->pace.data = source;

@@ -5,6 +5,7 @@
  */
 #include <stdlib.h>
 
+#include "daemon/handover.h"
 #include "daemon/log.h"
 #include "daemon/server_state.h"
 #include "daemon/systemd.h"
@@ -16,6 +17,11 @@ static bool out_of_memory(struct failure *failure) {
 
 static bool open_status_listeners(struct server *server, struct failure *failure) {
   static const struct config_socket_access access = {.mode = 0660, .owner = (uid_t)-1, .group = (gid_t)-1};
+  if (server->tape) {
+    server_take(server);
+    return server->status_listener ||
+           failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "what was handed over of the status socket makes no sense");
+  }
   server->status_listener = listener_open("status", server->config->status.socket, &access, failure);
   if (!server->status_listener) {
     return false;
@@ -52,12 +58,12 @@ struct preparation {
 };
 
 static void prepare(void *context) {
-  static const struct pipeline_inheritance nothing;
   struct preparation *preparation = context;
   struct server *server = preparation->server;
+  const struct pipeline_inheritance inheritance = {.tape = server->tape};
   preparation->done = true;
   for (unsigned i = 0; i < server->pipeline_count && preparation->done; i++) {
-    preparation->done = pipeline_prepare(server->pipelines[i], &nothing, &preparation->failure);
+    preparation->done = pipeline_prepare(server->pipelines[i], &inheritance, &preparation->failure);
   }
   preparation->done = preparation->done && checkup_prepare(server, &preparation->failure);
 }
@@ -83,7 +89,12 @@ static bool start_all(struct server *server, struct failure *failure) {
   return start_status(server, failure) && ((checkup_start(server) && supervision_start(server)) || out_of_memory(failure));
 }
 
-static void say_ready(const struct server *server) {
+static void say_ready(struct server *server) {
+  if (server->tape) {
+    server_taken(server);
+    systemd_ready("ready");
+    return;
+  }
   const char *unclaimed = systemd_unclaimed();
   if (unclaimed) {
     log_event(LOG_UNCLAIMED, NULL,
@@ -104,6 +115,9 @@ static void on_prepared(void *context) {
   struct failure failure = preparation->failure;
   bool prepared = preparation->done;
   free(preparation);
+  if (!prepared && server->tape) {
+    server_start_over(server, failure.text);
+  }
   if (!prepared) {
     server_fail(server, &failure);
     return;
@@ -115,6 +129,7 @@ static void on_prepared(void *context) {
   server->phase = SERVER_RUNNING;
   if (start_all(server, &failure)) {
     say_ready(server);
+    server_go_on_ending(server);
   } else {
     server_fail(server, &failure);
   }
@@ -137,6 +152,9 @@ bool server_start(struct server *server, struct failure *failure) {
   if (!signals_open(server, failure) || !open_status_listeners(server, failure)) {
     return false;
   }
-  server->engine = engine_open(server->config, failure);
+  if (server->tape) {
+    handover_allow_signals();
+  }
+  server->engine = engine_open(server->config, server->tape, failure);
   return server->engine && make_pipelines(server, failure) && start_preparing(server, failure);
 }

@@ -154,6 +154,11 @@ static void do_reload(struct status *status, struct http_request *request, const
   server_reload(status->server, on_server_answer, request);
 }
 
+static void do_upgrade(struct status *status, struct http_request *request, const struct route *route, const char *name) {
+  (void)route, (void)name;
+  server_upgrade(status->server, on_server_answer, request);
+}
+
 static void do_command(struct status *status, struct http_request *request, const struct route *route, const char *name) {
   server_command(status->server, name, route->command, on_server_answer, request);
 }
@@ -166,6 +171,7 @@ static const struct route routes[] = {
     {"GET", "/v1/config", answer_config, 0},
     {"GET", "/v1/trace", answer_trace, 0},
     {"POST", "/v1/reload", do_reload, 0},
+    {"POST", "/v1/upgrade", do_upgrade, 0},
     {"POST", "/v1/pipelines/NAME/pause", do_command, PIPELINE_COMMAND_PAUSE},
     {"POST", "/v1/pipelines/NAME/resume", do_command, PIPELINE_COMMAND_RESUME},
     {"POST", "/v1/pipelines/NAME/drain", do_command, PIPELINE_COMMAND_DRAIN},

@@ -39,7 +39,7 @@ static void on_anchored(void *context) {
   struct server *server = anchoring->server;
   server->anchoring = false;
   if (!anchoring->alive) {
-    server_fault(server, NULL, anchoring->error.text);
+    server_fault(server, NULL, NO_DEVICE, anchoring->error.text);
   }
   free(anchoring);
 }

@@ -125,6 +125,7 @@ static void run_stage(struct cpu_slot *slot, unsigned index) {
       .scratch = plan->scratch_bytes > 0 ? slot->memory + layout->scratch : NULL,
       .sequence = slot->frame.sequence,
       .restart = slot->frame.restart,
+      .again = slot->frame.again,
   };
   plan->stage->run(plan, &call);
 }
@@ -176,7 +177,7 @@ static _Thread_local struct cpu_slot *running_slot;
 void cpu_fault_illegal(void) {
   if (running_slot) {
     struct gpu_error error;
-    gpu_error_set(&error, EFAULT, "start the process again; if the stage is not under test, report it",
+    gpu_error_set(&error, EFAULT, "unless the stage is under test, report it",
                   "stages[%u] (fault) made an illegal memory access", running_slot->next_stage);
     error.stage = (int)running_slot->next_stage;
     gpu_device_die(running_slot->program->base.device, &error);

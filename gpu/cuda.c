@@ -42,7 +42,7 @@ static bool is_fatal(cudaError_t status) {
 
 static const char *remedy_for(cudaError_t status) {
   if (is_fatal(status)) {
-    return "start the process again; `dmesg | grep Xid` says what the driver saw";
+    return "`dmesg | grep Xid` says what the driver saw";
   }
   switch (status) {
   case cudaErrorMemoryAllocation:

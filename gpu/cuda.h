@@ -51,7 +51,7 @@ enum { CUDA_PARTS = 3, CUDA_STATE_PART = 1 };
 /* How a frame is enqueued. */
 struct cuda_pass {
   uint64_t sequence;
-  bool restart, notify;
+  bool restart, again, notify;
   bool timed;    /* with events around its steps */
   bool captured; /* into a graph, and not to be run now */
 };

@@ -210,6 +210,7 @@ bool cuda_submit(struct gpu_program *base, unsigned index, const struct gpu_fram
   const struct cuda_pass pass = {
       .sequence = frame->sequence,
       .restart = frame->restart,
+      .again = frame->again,
       .notify = frame->notify,
       .timed = slot->timing != CUDA_UNTIMED,
   };

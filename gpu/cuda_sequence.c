@@ -54,6 +54,7 @@ static bool run_stage(const struct cuda_slot *slot, unsigned index, const struct
       .scratch = plan->scratch_bytes > 0 ? slot->memory + layout->scratch : NULL,
       .sequence = pass->sequence,
       .restart = pass->restart,
+      .again = pass->again,
   };
   int status = plan->stage->enqueue(plan, &call, slot->stream);
   if (status == cudaSuccess) {

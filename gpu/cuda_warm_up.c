@@ -107,7 +107,7 @@ static void forget(struct trials *trials) {
 /* The first round only warms up, the second says how many frames the others take. */
 static bool measure_all(struct gpu_program *program, bool decides, struct trials *trials, struct gpu_error *error) {
   unsigned least = 2 * program->slot_count;
-  bool good = run_round(program, program->slot_count, trials, error);
+  bool good = program->options.spared != 0 || run_round(program, program->slot_count, trials, error);
   forget(trials);
   if (!good || !decides) {
     return good;
@@ -163,7 +163,7 @@ static bool settle(struct cuda_program *program, struct gpu_error *error) {
   for (int i = 0; i < 4; i++) {
     trials.wanted[i / 2][i % 2] = graphs[i / 2] && timings[i % 2];
   }
-  bool decides = graph == GPU_GRAPH_AUTO || one_in == GPU_TIMED_AUTO;
+  bool decides = base->options.spared == 0 && (graph == GPU_GRAPH_AUTO || one_in == GPU_TIMED_AUTO);
   if ((graphs[1] && !cuda_graph_make(program, error)) || !measure_all(base, decides, &trials, error)) {
     return false;
   }

@@ -99,7 +99,7 @@ bool gpu_device_is_dead(const struct gpu_device *device, struct gpu_error *error
 
 void gpu_abandon(struct gpu_device *device, const char *reason) {
   struct gpu_error error;
-  gpu_error_set(&error, 0, "start the process again", "%s", reason);
+  gpu_error_set(&error, 0, NULL, "%s", reason);
   gpu_device_die(device, &error);
 }
 
@@ -233,7 +233,8 @@ static bool warm_up_slot(struct gpu_program *program, unsigned slot, struct gpu_
 
 bool gpu_program_warm_up(struct gpu_program *program, struct gpu_error *error) {
   for (unsigned slot = 0; slot < program->slot_count; slot++) {
-    if (!warm_up_slot(program, slot, error)) {
+    bool is_spared = (program->options.spared & 1U << slot) != 0;
+    if (!is_spared && !warm_up_slot(program, slot, error)) {
       return false;
     }
   }

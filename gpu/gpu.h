@@ -124,6 +124,8 @@ struct gpu_options {
   bool notify;                 /* whether frames will ask for wake(), which is what the warm-up prepares for */
   enum gpu_graph_choice graph; /* whether frames replay a captured sequence; AUTO: whichever the warm-up finds better */
   int timed_one_in;            /* 1: every frame has times, N: one in N while frames come fast, or one of GPU_TIMED_... */
+  unsigned spared; /* a bit for each slot whose output must stay as it is: no warm-up frame goes through it, and nothing is
+                    * measured that is decided by AUTO only */
   enum gpu_order_choice order; /* of copies; the CPU backend makes none */
 };
 
@@ -154,6 +156,7 @@ struct gpu_frame {
   bool restart; /* first frame of a session: state starts anew */
   bool notify;  /* call wake() when it is done (the `callback` completion) */
   bool timed;   /* shall have times, whatever `timed_one_in` says, unless times are off */
+  bool again;   /* it was on a device that failed, and runs once more */
 };
 
 /* [lane] Enqueues copy in, stages, copy out and completion on the slot's stream. False: the device is dead. */

@@ -63,6 +63,7 @@ struct stage_call {
   void *scratch;     /* NULL if scratch_bytes is 0 */
   uint64_t sequence; /* the frame's number within its session */
   bool restart;      /* first frame of a session: `state` must be taken as empty */
+  bool again;        /* the frame was on a device that failed, and runs once more */
 };
 
 struct stage_descriptor {

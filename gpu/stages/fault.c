@@ -11,6 +11,7 @@
 
 #define MAX_SEQUENCE 9007199254740992.0 /* what a double counts exactly */
 
+static const char *const no_yes[] = {"no", "yes", NULL};
 static const char *const kinds[] = {"illegal", "hang", "delay", NULL}; /* in the order of enum fault_kind */
 
 static const struct stage_parameter parameters[] = {
@@ -26,6 +27,12 @@ static const struct stage_parameter parameters[] = {
      .maximum = MAX_SEQUENCE,
      .fallback = 1,
      .help = "Strikes every so many frames from there on; 0: only that one."},
+    {.name = "again",
+     .type = STAGE_CHOICE,
+     .maximum = 1,
+     .fallback = 1,
+     .choices = no_yes,
+     .help = "Whether a frame is struck once more when it runs again after a fault."},
     {.name = "ms", .type = STAGE_NUMBER, .maximum = 60000, .fallback = 10, .help = "Length of a delay in milliseconds."},
 };
 
@@ -34,7 +41,8 @@ static bool prepare(struct stage_plan *plan, const struct stage_value *values, c
       .kind = (enum fault_kind)values[0].numbers[0],
       .at = (uint64_t)values[1].numbers[0],
       .every = (uint64_t)values[2].numbers[0],
-      .delay_ns = (uint64_t)(values[3].numbers[0] * 1e6),
+      .again = values[3].numbers[0] != 0,
+      .delay_ns = (uint64_t)(values[4].numbers[0] * 1e6),
   };
   STAGE_SET_CONSTANTS(plan, &constants);
   return stage_keep_format(plan, problem);
@@ -49,7 +57,7 @@ static void delay(uint64_t ns) {
 static void run(const struct stage_plan *plan, const struct stage_call *call) {
   struct fault_constants constants;
   STAGE_GET_CONSTANTS(plan, &constants);
-  if (fault_strikes(constants, call->sequence)) {
+  if (fault_strikes(constants, call->sequence, call->again)) {
     switch (constants.kind) {
     case FAULT_ILLEGAL:
       cpu_fault_illegal();
@@ -68,7 +76,7 @@ static void run(const struct stage_plan *plan, const struct stage_call *call) {
 static bool differs(const struct stage_plan *plan, uint64_t sequence) {
   struct fault_constants constants;
   STAGE_GET_CONSTANTS(plan, &constants);
-  return fault_strikes(constants, sequence);
+  return fault_strikes(constants, sequence, false);
 }
 
 const struct stage_descriptor fault_stage = {

@@ -1,8 +1,8 @@
 /*
  * fault: passes frames on, but strikes some of them: an illegal access, a kernel that never ends, or a delay.
  *
- * It exists in test builds only (FRAMED_FAULTS). It strikes frame `at`, and every `every`th one after that; frames
- * that warm a program up are spared, so that a session starts whatever `at` says.
+ * It exists in test builds only (FRAMED_FAULTS). It strikes frame `at`, and every `every`th one after that, also when that
+ * runs again unless `again` says no; frames that warm a program up are spared, so that a session starts whatever `at` says.
  */
 #ifndef FRAMED_GPU_STAGES_FAULT_H
 #define FRAMED_GPU_STAGES_FAULT_H
@@ -15,14 +15,15 @@ struct fault_constants {
   enum fault_kind kind;
   uint64_t at, every; /* every 0: only the frame `at` */
   uint64_t delay_ns;
+  bool again; /* frames that run again after a fault, too */
 };
 
 extern const struct stage_descriptor fault_stage;
 
 int fault_enqueue(const struct stage_plan *plan, const struct stage_call *call, void *stream);
 
-STAGE_INLINE bool fault_strikes(struct fault_constants constants, uint64_t sequence) {
-  if (sequence == STAGE_WARM_UP || sequence < constants.at) {
+STAGE_INLINE bool fault_strikes(struct fault_constants constants, uint64_t sequence, bool again) {
+  if ((again && !constants.again) || sequence == STAGE_WARM_UP || sequence < constants.at) {
     return false;
   }
   uint64_t distance = sequence - constants.at;

@@ -91,6 +91,14 @@ static const struct mistake mistakes[] = {
      "t.yaml:5:12: 'slots' must be between 1 and 16, not -2\n"
      "    slots: -2\n"
      "           ^~\n"},
+    {"faults without their time", "gpu: {faults: 5}\n",
+     "t.yaml:1:15: 'faults' must be so many a minute, such as 5/min, not '5'\n"
+     "    gpu: {faults: 5}\n"
+     "                  ^\n"},
+    {"too many faults", "gpu: {faults: 65/min}\n",
+     "t.yaml:1:15: 'faults' must be between 0 and 64, not 65/min\n"
+     "    gpu: {faults: 65/min}\n"
+     "                  ^~~~~~\n"},
     {"number that overflows", PIPELINE("    slots: 99999999999999999999\n"),
      "t.yaml:5:12: 'slots' is too large: 99999999999999999999\n"
      "    slots: 99999999999999999999\n"

@@ -32,13 +32,13 @@ static void open_faulty(enum fault_kind kind, unsigned at, unsigned every, const
 START_TEST(strikes_where_told) {
   struct fault_constants once = {.at = 5};
   struct fault_constants often = {.at = 5, .every = 3};
-  ck_assert(!fault_strikes(once, 4));
-  ck_assert(fault_strikes(once, 5));
-  ck_assert(!fault_strikes(once, 8));
-  ck_assert(!fault_strikes(often, 2));
-  ck_assert(!fault_strikes(often, 6));
-  ck_assert(fault_strikes(often, 8));
-  ck_assert(!fault_strikes((struct fault_constants){.every = 1}, STAGE_WARM_UP));
+  ck_assert(!fault_strikes(once, 4, false));
+  ck_assert(fault_strikes(once, 5, false));
+  ck_assert(!fault_strikes(once, 8, false));
+  ck_assert(!fault_strikes(often, 2, false));
+  ck_assert(!fault_strikes(often, 6, false));
+  ck_assert(fault_strikes(often, 8, false));
+  ck_assert(!fault_strikes((struct fault_constants){.every = 1}, STAGE_WARM_UP, false));
 }
 END_TEST
 

@@ -78,6 +78,7 @@ bool subject_prepare_file(const struct config_pipeline *config, const struct fra
 #define uv_fs_req_cleanup(request) ((void)(request))
 #define lane_loop(lane)            NULL
 #define lane_schedule(runner)      ((void)(runner))
+#define lane_is_parking(lane)      false
 #define sink_file_operations       subject
 #define sink_prepare_file          subject_prepare_file
 #include "daemon/sink_file.c"

@@ -4,9 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/succession.h"
 #include "daemon/trace.h"
 
-const char *const pipeline_state_names[] = {"starting", "running", "paused", "draining", "drained", "stopping", "stopped"};
+const char *const pipeline_state_names[] = {"starting", "running", "paused", "draining", "drained", "failed", "stopping", "stopped"};
 
 static char name_cam0[] = "cam0", name_idle[] = "idle", socket_in[] = "/run/framed/cam0.sock", socket_idle[] = "/run/idle.sock",
             socket_out[] = "/run/framed/cam0.out.sock", status_socket[] = "/run/framed/status.sock",
@@ -145,6 +146,11 @@ void server_reload(struct server *server, server_answer *answer, void *context) 
   answer_ok(answer, context);
 }
 
+void server_upgrade(struct server *server, server_answer *answer, void *context) {
+  server->upgrades++;
+  answer_ok(answer, context);
+}
+
 void server_command(struct server *server, const char *pipeline, enum pipeline_command command, server_answer *answer,
                     void *context) {
   server->commands++;
@@ -157,7 +163,11 @@ void server_command(struct server *server, const char *pipeline, enum pipeline_c
   }
 }
 
-void server_read(const struct server *server, struct server_view *view) { *view = server->view; }
+void server_read(const struct server *server, struct server_view *view) {
+  static const struct succession none;
+  *view = server->view;
+  view->succession = view->succession ? view->succession : &none;
+}
 
 void server_usage(const struct server *server, struct usage *usage) {
   (void)server;

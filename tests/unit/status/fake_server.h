@@ -34,11 +34,11 @@ struct server {
   unsigned pending_count;
   struct trace_order traces[FAKE_PENDING]; /* likewise */
   unsigned traces_pending;
-  int64_t trace_ns;                   /* of the last one */
-  unsigned trace_frames;              /* that each trace holds */
-  bool ill;                           /* what server_health() says */
-  unsigned reloads, commands, traced; /* asked so far */
-  char command_pipeline[80];          /* of the last one */
+  int64_t trace_ns;                             /* of the last one */
+  unsigned trace_frames;                        /* that each trace holds */
+  bool ill;                                     /* what server_health() says */
+  unsigned reloads, upgrades, commands, traced; /* asked so far */
+  char command_pipeline[80];                    /* of the last one */
   enum pipeline_command command;
 };
 

@@ -1,0 +1,114 @@
+#include "daemon/handover.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/close_range.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "daemon/state.h"
+
+#define VARIABLE "FRAMED_STATE"
+#define SELF     "/proc/self/exe"
+
+enum { FIRST = STDERR_FILENO + 1, PATH_ROOM = 4096 };
+
+static struct {
+  char **argv;
+  char program[PATH_ROOM];
+} call;
+
+void handover_remember(char **argv) {
+  static const char deleted[] = " (deleted)";
+  ssize_t length = readlink(SELF, call.program, sizeof call.program - 1);
+  call.argv = argv;
+  call.program[length > 0 ? length : 0] = '\0';
+  size_t whole = strlen(call.program), end = sizeof deleted - 1;
+  if (whole > end && strcmp(call.program + whole - end, deleted) == 0) {
+    call.program[whole - end] = '\0'; /* this is the one before an upgrade; the path is that of the next */
+  }
+}
+
+const char *handover_program(void) { return call.program[0] ? call.program : NULL; }
+
+/* -- in ------------------------------------------------------------------------------------------------------------ */
+
+enum handover_receipt handover_receive(struct tape *tape, struct failure *failure) {
+  const char *text = getenv(VARIABLE);
+  if (!text) {
+    return HANDOVER_NONE;
+  }
+  int fd = atoi(text);
+  bool whole = state_read(fd, tape, failure);
+  unsetenv(VARIABLE);
+  if (!whole) {
+    close_range(FIRST, ~0U, 0);
+    return HANDOVER_UNUSABLE;
+  }
+  close(fd);
+  close_range(FIRST, ~0U, CLOSE_RANGE_CLOEXEC);
+  return HANDOVER_WHOLE;
+}
+
+void handover_allow_signals(void) {
+  sigset_t none;
+  sigemptyset(&none);
+  pthread_sigmask(SIG_SETMASK, &none, NULL);
+}
+
+/* -- out ----------------------------------------------------------------------------------------------------------- */
+
+static void keep(int fd, bool kept) {
+  int flags = fcntl(fd, F_GETFD);
+  if (flags >= 0) {
+    fcntl(fd, F_SETFD, kept ? flags & ~FD_CLOEXEC : flags | FD_CLOEXEC);
+  }
+}
+
+static void keep_all(const struct tape *tape, int state, bool kept) {
+  keep(state, kept);
+  for (unsigned i = 0; i < tape->descriptor_count; i++) {
+    keep(tape->descriptors[i].now, kept);
+  }
+}
+
+static bool execute(const char *program, struct failure *failure) {
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  execv(program, call.argv);
+  int error = errno;
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  return failure_set(failure, EXIT_STATUS_INTERNAL, "check that the file is there and may be executed",
+                     "cannot execute '%s': %s", program, strerror(error));
+}
+
+bool handover_execute(const char *program, const struct tape *tape, struct failure *failure) {
+  char number[16];
+  int state = state_write(tape, failure);
+  if (state < 0) {
+    return false;
+  }
+  snprintf(number, sizeof number, "%d", state);
+  close_range(FIRST, ~0U, CLOSE_RANGE_CLOEXEC);
+  keep_all(tape, state, true);
+  if (setenv(VARIABLE, number, 1) != 0) {
+    failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "not enough memory to hand over");
+  } else {
+    execute(program ? program : SELF, failure);
+  }
+  unsetenv(VARIABLE);
+  keep_all(tape, state, false);
+  close(state);
+  return false;
+}
+
+void handover_start_over(void) {
+  struct failure ignored;
+  close_range(FIRST, ~0U, CLOSE_RANGE_CLOEXEC);
+  execute(SELF, &ignored);
+}

@@ -1,0 +1,32 @@
+/*
+ * The hand-over: this process executes a program in its place and leaves it a tape, with the descriptors that lie on it.
+ *
+ * The process number stays, so that whoever supervises it sees nothing; memory, threads and device contexts go. What comes
+ * after exec finds the tape by an environment variable. A tape that is not whole or of another version is as none: all
+ * descriptors are closed, and the daemon starts as after any other start.
+ */
+#ifndef FRAMED_DAEMON_HANDOVER_H
+#define FRAMED_DAEMON_HANDOVER_H
+
+#include "daemon/failure.h"
+#include "daemon/tape.h"
+
+/* First of all in main(): how this program was called, and where it was installed then. */
+void handover_remember(char **argv);
+/* Its path, or NULL if the system does not say. */
+const char *handover_program(void);
+
+enum handover_receipt { HANDOVER_NONE, HANDOVER_WHOLE, HANDOVER_UNUSABLE };
+
+/* Before anything is opened: what the process before left. UNUSABLE: with a sentence, and every descriptor is closed. */
+enum handover_receipt handover_receive(struct tape *tape, struct failure *failure);
+/* Signals wait from exec until now. */
+void handover_allow_signals(void);
+
+/* Executes the program (NULL: this one, even if its file is gone), which finds the tape. Returns only if that fails; then all
+ * is as before. No other thread may open a descriptor meanwhile. */
+bool handover_execute(const char *program, const struct tape *tape, struct failure *failure);
+/* Executes this program anew, with nothing. Returns only if that fails. */
+void handover_start_over(void);
+
+#endif

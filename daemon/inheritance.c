@@ -1,0 +1,134 @@
+/*
+ * What a server leaves to the next image of its process, and takes from the one before: its configuration as text, its
+ * listeners, its books, and every pipeline with all that is connected to it.
+ *
+ * To hand over, all lanes stand still first: from then on nothing touches a descriptor, and what is put on the tape is exactly
+ * where everything is.
+ */
+#include <stdlib.h>
+
+#include "daemon/handover.h"
+#include "daemon/log.h"
+#include "daemon/server_state.h"
+#include "daemon/tape.h"
+
+#define PATIENCE  (100 * NS_PER_MS) /* with a lane that may be within a call to a device */
+#define PARK_TIME (5 * NS_PER_S)    /* for a lane to finish a turn on a machine with too much to do */
+
+enum { ROUNDS = 64 };
+
+void server_pass_config(char **text, struct tape *tape) { tape_pass_text(tape, text); }
+
+static void pass_server(struct server *server, struct tape *tape) {
+  bool stops = server->stop_wanted;
+  TAPE_PASS(tape, server->started);
+  TAPE_PASS(tape, server->reloads);
+  TAPE_PASS(tape, server->reload_failures);
+  TAPE_PASS(tape, stops);
+  succession_pass(&server->succession, tape);
+  server->status_listener = listener_pass(server->status_listener, tape);
+  server->http_listener = listener_pass(server->http_listener, tape);
+  server->stops_again = stops;
+}
+
+/* -- out ------------------------------------------------------------------------------------------------------------ */
+
+/* Messages that are under way arrive, and those that they cause. */
+static void settle(struct server *server) {
+  bool any = true;
+  for (int round = 0; any && round < ROUNDS; round++) {
+    any = mailbox_run(&server->control);
+    any = engine_run_messages(server->engine) || any;
+  }
+}
+
+static bool is_on(const struct pipeline *pipeline, unsigned device) {
+  return device == NO_DEVICE || pipeline_config(pipeline)->device == device;
+}
+
+/* Frames on the device that failed are suspected of it, and one that was alone there even more. */
+static void suspect(struct server *server, bool fault, unsigned device) {
+  unsigned running = 0;
+  for (unsigned i = 0; i < server->pipeline_count; i++) {
+    running += is_on(server->pipelines[i], device) ? pipeline_running_frames(server->pipelines[i]) : 0;
+  }
+  for (unsigned i = 0; i < server->pipeline_count; i++) {
+    pipeline_suspect(server->pipelines[i], fault && is_on(server->pipelines[i], device), running == 1);
+  }
+}
+
+static void put(struct server *server, struct tape *tape) {
+  char *text = server->config->text;
+  server_pass_config(&text, tape);
+  pass_server(server, tape);
+  engine_put(server->engine, tape);
+  for (unsigned i = 0; i < server->pipeline_count; i++) {
+    pipeline_put(server->pipelines[i], tape);
+  }
+}
+
+static bool may_hand_over(const struct server *server, struct failure *failure) {
+  bool may = server->phase == SERVER_RUNNING || server->phase == SERVER_STOPPING;
+  for (unsigned i = 0; i < server->pipeline_count; i++) {
+    may = may && pipeline_may_be_put(server->pipelines[i]);
+  }
+  return may ||
+         failure_set(failure, EXIT_STATUS_INTERNAL, "try again later", "the daemon starts, stops or exchanges pipelines");
+}
+
+static bool execute(struct server *server, const char *program, struct failure *failure) {
+  struct tape tape;
+  tape_begin(&tape);
+  put(server, &tape);
+  log_flush();
+  bool executed = handover_execute(program, &tape, failure);
+  tape_clear(&tape);
+  return executed;
+}
+
+bool server_hand_over(struct server *server, enum succession_cause cause, const char *text, unsigned failed_device,
+                      const char *program, struct failure *failure) {
+  if (!may_hand_over(server, failure)) {
+    return false;
+  }
+  struct succession before = server->succession;
+  int64_t now = clock_now();
+  succession_end(&server->succession, cause, text, now);
+  server->handing_over = true;
+  if (engine_park(server->engine, now + PATIENCE, now + PARK_TIME)) {
+    settle(server);
+    suspect(server, cause == SUCCESSION_FAULT, failed_device);
+    execute(server, program, failure);
+  } else {
+    failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "a lane does not come to the end of its turn");
+  }
+  engine_unpark(server->engine);
+  server->handing_over = false;
+  server->succession = before;
+  return false;
+}
+
+/* -- in ------------------------------------------------------------------------------------------------------------- */
+
+void server_take(struct server *server) { pass_server(server, server->tape); }
+
+static void forget_tape(struct server *server) {
+  tape_close_rest(server->tape);
+  tape_clear(server->tape);
+  server->tape = NULL;
+}
+
+void server_taken(struct server *server) {
+  const struct succession *succession = &server->succession;
+  forget_tape(server);
+  succession_begin(&server->succession, clock_now());
+  log_event(LOG_HANDED_OVER, NULL, "everything goes on after %.0f ms, with all connections: %s",
+            (double)succession->gap / (double)NS_PER_MS, succession->text);
+}
+
+void server_start_over(struct server *server, const char *why) {
+  (void)server;
+  log_event(LOG_NOT_HANDED_OVER, NULL, "the daemon begins anew without its connections: %s", why);
+  log_flush();
+  handover_start_over();
+}

@@ -1,0 +1,134 @@
+/*
+ * An intake over a tape: its listener, its seats with their producers and sessions, and whoever is on the way to a seat. A
+ * producer keeps its connection, and a descriptor that the session was never told of is handed to it as any other.
+ */
+#include <string.h>
+
+#include "daemon/intake_state.h"
+#include "daemon/log.h"
+
+/* -- both ways ----------------------------------------------------------------------------------------------------- */
+
+static void pass_intake(struct intake *intake, struct tape *tape) {
+  unsigned kind = intake->endpoint.kind;
+  TAPE_PASS(tape, intake->refused);
+  TAPE_PASS(tape, intake->ended);
+  TAPE_PASS(tape, intake->welcome.session);
+  intake->listener = listener_pass(intake->listener, tape);
+  tape_pass_below(tape, &kind, ENDPOINT_FIFO + 1);
+  intake->endpoint.kind = (enum endpoint_kind)kind;
+  tape_pass_descriptor(tape, &intake->endpoint.fd);
+}
+
+static void pass_seat(struct seat *seat, struct tape *tape) {
+  guest_pass(&seat->producer, tape);
+  TAPE_PASS(tape, seat->shares);
+  TAPE_PASS(tape, seat->used);
+}
+
+static void pass_waiting(struct intake *intake, struct tape *tape) {
+  tape_pass_below(tape, &intake->waiting_count, MOST_WAITING + 1);
+  for (unsigned i = 0; i < intake->waiting_count; i++) {
+    guest_pass(&intake->waiting[i], tape);
+  }
+}
+
+/* -- out ------------------------------------------------------------------------------------------------------------ */
+
+/* A worker thread may be at the memory of a seat that gets other memory; the next process makes that anew. */
+static void put_seat(struct seat *seat, struct tape *tape) {
+  bool memory = !seat->renewing && !seat->lost;
+  struct seat put = *seat;
+  put.used = seat->used && memory;
+  pass_seat(&put, tape);
+  session_put(seat->session, tape, memory);
+}
+
+void intake_put(struct intake *intake, struct tape *tape) {
+  pass_intake(intake, tape);
+  for (unsigned i = 0; i < intake->count; i++) {
+    put_seat(&intake->seats[i], tape);
+  }
+  pass_waiting(intake, tape);
+  greeter_pass(intake->greeter, tape);
+}
+
+unsigned intake_running(const struct intake *intake) {
+  unsigned running = 0;
+  for (unsigned i = 0; i < intake->count; i++) {
+    running += session_running(intake->seats[i].session);
+  }
+  return running;
+}
+
+void intake_suspect(struct intake *intake, bool failed, bool alone) {
+  for (unsigned i = 0; i < intake->count; i++) {
+    session_suspect(intake->seats[i].session, failed, alone);
+  }
+}
+
+/* -- in ------------------------------------------------------------------------------------------------------------- */
+
+void intake_take(struct intake *intake, struct tape *tape) {
+  intake->continues = true;
+  pass_intake(intake, tape);
+}
+
+void intake_take_seat(struct seat *seat, struct tape *tape) { pass_seat(seat, tape); }
+
+void intake_take_waiting(struct intake *intake, struct tape *tape) {
+  pass_waiting(intake, tape);
+  intake->visits = greeter_pass(NULL, tape);
+}
+
+unsigned intake_condemned(const struct intake *intake) {
+  unsigned condemned = 0;
+  for (unsigned i = 0; i < intake->count; i++) {
+    condemned += session_condemned(intake->seats[i].session);
+  }
+  return condemned;
+}
+
+/* It has its seat already, so that what its user may have is not asked again. */
+static void charge(struct intake *intake, struct seat *seat) {
+  char problem[QUOTA_PROBLEM];
+  if (intake->config->source.endpoint == CONFIG_SOCKET &&
+      !quota_charge(intake->quota, seat->producer.uid, session_memory(seat->session), &seat->charge, problem)) {
+    log_event(LOG_CLIENT_ERROR, intake->config->name, "a producer keeps a seat that would not be given now: %s", problem);
+  }
+}
+
+/* Without a producer, what is left of frames goes on. */
+static void continue_seat(struct intake *intake, struct seat *seat) {
+  if (intake->starts_held) {
+    session_hold(seat->session, false);
+  } else {
+    session_resume(seat->session);
+  }
+  if (seat->producer.fd < 0) {
+    return;
+  }
+  charge(intake, seat);
+  if (session_has_source(seat->session)) {
+    session_attach_again(seat->session, seat->producer.fd);
+  } else if (seat->shares) {
+    session_attach_shared(seat->session, seat->producer.fd);
+  } else {
+    session_attach(seat->session, seat->producer.fd, intake_protocol(intake, &seat->producer));
+  }
+}
+
+void intake_start_held(struct intake *intake) { intake->starts_held = true; }
+
+void intake_continue(struct intake *intake) {
+  for (unsigned i = 0; i < intake->count; i++) {
+    continue_seat(intake, &intake->seats[i]);
+  }
+  if (intake->greeter) {
+    greeter_receive_again(intake->greeter, intake->visits);
+    intake->visits = NULL;
+  }
+  for (unsigned i = 0; i < intake->count && intake->config->source.endpoint == CONFIG_SOCKET; i++) {
+    intake_seat_next(intake, &intake->seats[i]);
+  }
+}

@@ -1,0 +1,80 @@
+/*
+ * An outlet over a tape: its listener or file, its readers, each at the byte where it is, and the sink's results. It is put
+ * after the sessions whose results these are.
+ */
+#include <stdlib.h>
+
+#include "daemon/outlet_state.h"
+#include "daemon/sink_results.h"
+
+static void pass_outlet(struct outlet *outlet, struct tape *tape) {
+  unsigned kind = outlet->endpoint.kind;
+  TAPE_PASS(tape, outlet->refused);
+  TAPE_PASS(tape, outlet->missed);
+  TAPE_PASS(tape, outlet->ended);
+  TAPE_PASS(tape, outlet->welcome.session);
+  outlet->listener = listener_pass(outlet->listener, tape);
+  tape_pass_below(tape, &kind, ENDPOINT_FIFO + 1);
+  outlet->endpoint.kind = (enum endpoint_kind)kind;
+  tape_pass_descriptor(tape, &outlet->endpoint.fd);
+}
+
+/* Whether the sink still has it; one whose handle is closing has gone, and its place goes with this process. */
+static bool is_there(const struct outlet *outlet, const struct place *place) {
+  for (const struct reader *reader = outlet->sink->readers; reader; reader = reader->next) {
+    if (reader == place->reader) {
+      return true;
+    }
+  }
+  return false;
+}
+
+void outlet_put(struct outlet *outlet, struct tape *tape) {
+  unsigned count = 0;
+  pass_outlet(outlet, tape);
+  sink_pass(outlet->sink, tape, NULL, NULL);
+  for (const struct place *place = outlet->places; place; place = place->next) {
+    count += is_there(outlet, place);
+  }
+  TAPE_PASS(tape, count);
+  for (struct place *place = outlet->places; place; place = place->next) {
+    if (is_there(outlet, place)) {
+      TAPE_PASS(tape, place->pid);
+      TAPE_PASS(tape, place->uid);
+      reader_pass(place->reader, outlet->sink, tape, NULL, NULL);
+    }
+  }
+  greeter_pass(outlet->greeter, tape);
+}
+
+static void take_place(struct outlet *outlet, struct tape *tape, sink_road *road, void *context) {
+  struct place *place = calloc(1, sizeof *place);
+  if (!place) {
+    tape_break(tape);
+    return;
+  }
+  TAPE_PASS(tape, place->pid);
+  TAPE_PASS(tape, place->uid);
+  place->reader = reader_pass(NULL, outlet->sink, tape, road, context);
+  if (!place->reader) {
+    free(place);
+    return;
+  }
+  outlet_add(outlet, place);
+  place->reader->next = outlet->sink->continuing;
+  outlet->sink->continuing = place->reader;
+}
+
+bool outlet_take(struct outlet *outlet, struct tape *tape, sink_road *road, void *context, struct failure *failure) {
+  unsigned count = 0;
+  outlet->continues = true;
+  pass_outlet(outlet, tape);
+  sink_pass(outlet->sink, tape, road, context);
+  TAPE_PASS(tape, count);
+  for (unsigned i = 0; i < count && !tape->broken; i++) {
+    take_place(outlet, tape, road, context);
+  }
+  outlet->visits = greeter_pass(NULL, tape);
+  return !tape->broken || failure_set(failure, EXIT_STATUS_INTERNAL, NULL,
+                                      "what was handed over of the readers of '%s' makes no sense", outlet->config->name);
+}

@@ -1,0 +1,43 @@
+/*
+ * What an outlet is made of; private to outlet.c (its life, readers and files) and outlet_image.c (its way over a tape).
+ */
+#ifndef FRAMED_DAEMON_OUTLET_STATE_H
+#define FRAMED_DAEMON_OUTLET_STATE_H
+
+#include "daemon/endpoint.h"
+#include "daemon/greeter.h"
+#include "daemon/loop.h"
+#include "daemon/outlet.h"
+
+struct place { /* one reader */
+  struct place *next;
+  struct reader *reader;
+  pid_t pid;
+  uid_t uid;
+};
+
+struct outlet {
+  uv_loop_t *loop;
+  const struct config_pipeline *config;
+  struct frame_format format;
+  struct sink *sink;
+  struct listener *listener;
+  struct acceptor *acceptor;
+  struct greeter *greeter; /* NULL: its readers say nothing */
+  struct native_welcome welcome;
+  struct endpoint endpoint; /* of a file; its descriptor until the sink gets it */
+  struct loop_timer *retry; /* of a FIFO */
+  struct place *places;
+  unsigned count;
+  uint64_t missed; /* by readers that left */
+  uint64_t refused;
+  bool follows; /* a FIFO that another pipeline wrote to until now */
+  bool closed, ended;
+  bool continues;                /* it was taken from a tape, */
+  struct greeter_visits *visits; /* with these on their way in; until the start */
+};
+
+/* One reader more. */
+void outlet_add(struct outlet *outlet, struct place *place);
+
+#endif

@@ -1,0 +1,74 @@
+/*
+ * A pipeline over a tape: its state, its source side with the sessions, then its sink side, whose results point to them. Here
+ * it is also decided that a pipeline whose frames make the device fail again and again takes no more.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/clock.h"
+#include "daemon/pipeline_state.h"
+#include "daemon/tape.h"
+
+#define MINUTE (60 * NS_PER_S)
+
+static void pass_pipeline(struct pipeline *pipeline, struct tape *tape) {
+  char *name = pipeline->config->name;
+  unsigned state = pipeline->state == PIPELINE_STOPPING ? pipeline->before : pipeline->state;
+  tape_pass_text(tape, &name);
+  tape_pass_below(tape, &state, PIPELINE_STOPPING);
+  TAPE_PASS(tape, pipeline->condemned);
+  if (!tape->writing) {
+    if (!name || strcmp(name, pipeline->config->name) != 0) {
+      tape_break(tape);
+    }
+    free(name);
+    pipeline->continues_as = (enum pipeline_state)state;
+  }
+}
+
+/* -- out ------------------------------------------------------------------------------------------------------------ */
+
+unsigned pipeline_running_frames(const struct pipeline *pipeline) { return intake_running(pipeline->intake); }
+
+void pipeline_suspect(struct pipeline *pipeline, bool failed, bool alone) { intake_suspect(pipeline->intake, failed, alone); }
+
+bool pipeline_may_be_put(const struct pipeline *pipeline) {
+  return pipeline->state > PIPELINE_STARTING && pipeline->state < PIPELINE_STOPPED && !pipeline->cut;
+}
+
+void pipeline_put(struct pipeline *pipeline, struct tape *tape) {
+  pass_pipeline(pipeline, tape);
+  intake_put(pipeline->intake, tape);
+  if (pipeline->outlet) {
+    outlet_put(pipeline->outlet, tape);
+  }
+}
+
+/* -- in ------------------------------------------------------------------------------------------------------------- */
+
+void pipeline_take(struct pipeline *pipeline, struct tape *tape) {
+  pass_pipeline(pipeline, tape);
+  pipeline->continues = true;
+}
+
+static void note_condemned(struct pipeline *pipeline, unsigned count) {
+  int64_t now = clock_now();
+  for (unsigned i = 0; i < count; i++) {
+    memmove(pipeline->condemned + 1, pipeline->condemned, sizeof pipeline->condemned - sizeof *pipeline->condemned);
+    pipeline->condemned[0] = now;
+  }
+  int64_t first = pipeline->condemned[PIPELINE_TOO_MANY - 1];
+  if (count > 0 && first != 0 && now - first < MINUTE) {
+    pipeline->continues_as = PIPELINE_FAILED;
+  }
+}
+
+static struct road *road_of(void *context, unsigned seat) {
+  const struct pipeline *pipeline = context;
+  return seat < intake_seats(pipeline->intake) ? session_road(intake_session(pipeline->intake, seat)) : NULL;
+}
+
+bool pipeline_take_outlet(struct pipeline *pipeline, struct tape *tape, struct failure *failure) {
+  note_condemned(pipeline, intake_condemned(pipeline->intake));
+  return !pipeline->outlet || outlet_take(pipeline->outlet, tape, road_of, pipeline, failure);
+}

@@ -1,0 +1,166 @@
+/*
+ * A session over a tape, for the next image of the program: its books, its slots with their frames, where its producer is in
+ * its bytes and its client in the rings. The memory goes along by descriptor, so that no byte of a frame is copied. Frames on
+ * the device, which is lost with the process, are run again; all others are where they were. While this runs no lane does.
+ */
+#include <string.h>
+
+#include "daemon/session_state.h"
+
+/* -- before it is put ----------------------------------------------------------------------------------------------- */
+
+unsigned session_running(const struct session *session) { return slot_count(&session->road.ring, SLOT_RUNNING); }
+
+void session_suspect(struct session *session, bool failed, bool alone) {
+  for (unsigned i = 0; i < session_running(session); i++) {
+    struct frame *frame = &slot_at(&session->road.ring, SLOT_RUNNING, i)->frame;
+    frame->again = true;
+    frame->suspect |= failed;
+    frame->failures += failed && alone;
+  }
+}
+
+/* What is between the session and a sink on another lane goes to either. */
+static void empty_handoff(struct session *session) {
+  if (session->road.handoff) {
+    sink_take_handed_over(session->sink);
+    handoff_collect(session->road.handoff);
+  }
+}
+
+/* -- parts --------------------------------------------------------------------------------------------------------- */
+
+static struct road *own_road(void *context, unsigned seat) {
+  struct session *session = context;
+  return seat == session->road.seat ? &session->road : NULL;
+}
+
+/* With `reply`: what its client has taken. One whose handle is closing has gone. */
+static void pass_client(struct session *session, struct tape *tape) {
+  bool there = tape->writing && session->client_there && session->sink->readers;
+  TAPE_PASS(tape, there);
+  TAPE_PASS(tape, session->client_gone);
+  sink_pass(session->sink, tape, own_road, session);
+  if (there) {
+    struct reader *reader = reader_pass(session->sink->readers, session->sink, tape, own_road, session);
+    session->attach_reader = tape->writing ? session->attach_reader : reader;
+  }
+}
+
+static void pass_memory(struct session *session, struct tape *tape, bool memory) {
+  TAPE_PASS(tape, memory);
+  if (memory) {
+    tape_pass_descriptor(tape, &session->inputs.fd);
+    tape_pass_descriptor(tape, &session->outputs.fd);
+    tape_pass_descriptor(tape, &session->control.fd);
+  }
+}
+
+static void pass_road(struct road *road, struct tape *tape) {
+  slot_ring_pass(&road->ring, tape);
+  TAPE_PASS(tape, road->restart_owed);
+  TAPE_PASS(tape, road->offered_producer);
+  TAPE_PASS(tape, road->offered_sequence);
+}
+
+static void pass_choices(struct session *session, struct tape *tape) {
+  unsigned graph = session->setup.graph;
+  tape_pass_below(tape, &graph, GPU_GRAPH_OFF + 1);
+  TAPE_PASS(tape, session->setup.timed_one_in);
+  session->setup.graph = (enum gpu_graph_choice)graph;
+}
+
+static void pass_session(struct session *session, struct tape *tape, bool memory) {
+  pass_memory(session, tape, memory);
+  pass_choices(session, tape);
+  TAPE_PASS(tape, session->account.now);
+  pass_road(&session->road, tape);
+  fill_pass(&session->fill, tape);
+  source_pass(&session->source, tape);
+  TAPE_PASS(tape, session->shares);
+  if (session->shares) {
+    channel_pass(&session->channel, tape);
+  }
+  if (session->is_reply) {
+    pass_client(session, tape);
+  }
+}
+
+void session_put(struct session *session, struct tape *tape, bool memory) {
+  empty_handoff(session);
+  pass_session(session, tape, memory);
+}
+
+/* -- after it was taken ---------------------------------------------------------------------------------------------- */
+
+/* A frame that was alone on the device each time it failed will not be tried once more. */
+static void condemn(struct session *session) {
+  struct slot_ring *ring = &session->road.ring;
+  unsigned at = 0;
+  for (struct slot *slot = slot_at(ring, SLOT_READY, at); slot; slot = slot_at(ring, SLOT_READY, at)) {
+    if (slot->frame.failures >= TRIAL_LIMIT) {
+      slot->frame.suspect = false;
+      road_drop(&session->road, slot, FATE_GPU_FAULT, clock_now());
+      session->condemned++;
+    } else {
+      at++;
+    }
+  }
+}
+
+static unsigned count_suspects(const struct session *session) {
+  unsigned suspects = 0;
+  for (unsigned i = 0; i < session->road.ring.count; i++) {
+    suspects += session->road.ring.slots[i].frame.suspect && session->road.ring.slots[i].state == SLOT_READY;
+  }
+  return suspects;
+}
+
+static bool join_trial(struct session *session, struct failure *failure) {
+  struct trial *trial = session->setup.trial;
+  if (!trial) {
+    return true;
+  }
+  session->road.trial = trial;
+  return trial_join(trial, session->setup.lane, &session->runner, count_suspects(session)) ||
+         failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "not enough memory to take up a session");
+}
+
+/* Nothing is on the device now, and the state of stages there begins anew. */
+static void forget_device(struct session *session) {
+  struct session_view *view = &session->account.now;
+  view->submitted = view->completed;
+  view->busy_since = 0;
+  view->last_completion = clock_now();
+  session->road.restart_owed |= session->fill.sequence > 0;
+  session->road.active = clock_now();
+}
+
+bool session_take(struct session *session, struct tape *tape, struct failure *failure) {
+  pass_session(session, tape, false);
+  if (tape->broken) {
+    return failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "what was handed over of a session of '%s' makes no sense",
+                       session->setup.config->name);
+  }
+  forget_device(session);
+  condemn(session);
+  session->account.now.ledger.in_flight = road_in_flight(&session->road);
+  return join_trial(session, failure);
+}
+
+unsigned session_spared(const struct session *session) {
+  unsigned spared = 0;
+  for (unsigned i = 0; i < session->road.ring.count; i++) {
+    enum slot_state state = session->road.ring.slots[i].state;
+    spared |= state == SLOT_DONE || state == SLOT_EMITTING ? 1U << i : 0;
+  }
+  return spared;
+}
+
+bool session_has_source(const struct session *session) { return session->source.state != SOURCE_NONE; }
+
+unsigned session_condemned(const struct session *session) { return session->condemned; }
+
+struct road *session_road(struct session *session) {
+  return &session->road;
+}

@@ -1,0 +1,28 @@
+/*
+ * The state memfd: a tape that outlives its process.
+ *
+ * Its header names the version of what is on the tape and holds checksums of itself and of the rest; a memory with one bit
+ * wrong, or of another version, is none. It is never registered with a device, since a wild kernel can write what is.
+ */
+#ifndef FRAMED_DAEMON_STATE_H
+#define FRAMED_DAEMON_STATE_H
+
+#include "daemon/failure.h"
+#include "daemon/tape.h"
+
+/* Raised with every change of what is on the tape, or of what it means. */
+enum { STATE_VERSION = 1 };
+
+/* Writes the tape to a new memory; returns its descriptor (closed on exec), or -1. */
+int state_write(const struct tape *tape, struct failure *failure);
+/* Loads what state_write() wrote. False, with a sentence, if it is not whole or not of this version. */
+bool state_read(int fd, struct tape *tape, struct failure *failure);
+
+/* What must be equal for a state to be understood, as text: the version, and the layout of what is passed whole. */
+enum { STATE_VERSION_TEXT = 32 };
+const char *state_version(char text[STATE_VERSION_TEXT]);
+
+/* [for tests] The checksum over bytes. */
+uint64_t state_checksum(const void *bytes, size_t length);
+
+#endif

@@ -1,0 +1,143 @@
+#include "daemon/tape.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { FIRST_ROOM = 64 * 1024, FIRST_DESCRIPTORS = 64, LONGEST_TEXT = 16 * 1024 * 1024 };
+
+void tape_begin(struct tape *tape) { *tape = (struct tape){.writing = true}; }
+
+void tape_load(struct tape *tape, unsigned char *bytes, size_t length) {
+  *tape = (struct tape){.bytes = bytes, .length = length, .room = length};
+}
+
+void tape_clear(struct tape *tape) {
+  free(tape->bytes);
+  free(tape->descriptors);
+  *tape = (struct tape){.broken = true};
+}
+
+void tape_break(struct tape *tape) { tape->broken = true; }
+
+static bool reserve(struct tape *tape, size_t size) {
+  size_t room = tape->room > 0 ? tape->room : FIRST_ROOM;
+  if (tape->room - tape->length >= size) {
+    return true;
+  }
+  while (room - tape->length < size) {
+    room *= 2;
+  }
+  unsigned char *bytes = realloc(tape->bytes, room);
+  if (!bytes) {
+    return false;
+  }
+  tape->bytes = bytes;
+  tape->room = room;
+  return true;
+}
+
+static void put(struct tape *tape, const void *value, size_t size) {
+  if (tape->broken || !reserve(tape, size)) {
+    tape->broken = true;
+    return;
+  }
+  memcpy(tape->bytes + tape->length, value, size);
+  tape->length += size;
+}
+
+static void take(struct tape *tape, void *value, size_t size) {
+  if (tape->broken || tape->length - tape->at < size) {
+    tape->broken = true;
+    memset(value, 0, size);
+    return;
+  }
+  memcpy(value, tape->bytes + tape->at, size);
+  tape->at += size;
+}
+
+void tape_pass(struct tape *tape, void *value, size_t size) {
+  if (size == 0) {
+    return;
+  }
+  if (tape->writing) {
+    put(tape, value, size);
+  } else {
+    take(tape, value, size);
+  }
+}
+
+void tape_pass_below(struct tape *tape, unsigned *number, unsigned limit) {
+  TAPE_PASS(tape, *number);
+  if (!tape->writing && *number >= limit) {
+    tape->broken = true;
+    *number = 0;
+  }
+}
+
+void tape_pass_text(struct tape *tape, char **text) {
+  uint64_t length = tape->writing && *text ? strlen(*text) + 1 : 0;
+  TAPE_PASS(tape, length);
+  if (tape->writing) {
+    tape_pass(tape, *text, (size_t)length);
+    return;
+  }
+  *text = length > 0 && length <= LONGEST_TEXT ? malloc((size_t)length) : NULL;
+  if (!*text) {
+    tape->broken |= length > 0;
+    return;
+  }
+  tape_pass(tape, *text, (size_t)length);
+  if ((*text)[length - 1] != '\0') {
+    tape->broken = true;
+    (*text)[length - 1] = '\0';
+  }
+}
+
+/* -- descriptors --------------------------------------------------------------------------------------------------- */
+
+static void list(struct tape *tape, int fd) {
+  if (tape->descriptor_count == tape->descriptor_room) {
+    unsigned room = tape->descriptor_room > 0 ? 2 * tape->descriptor_room : FIRST_DESCRIPTORS;
+    struct tape_descriptor *more = realloc(tape->descriptors, room * sizeof *more);
+    if (!more) {
+      tape->broken = true;
+      return;
+    }
+    tape->descriptors = more;
+    tape->descriptor_room = room;
+  }
+  tape->descriptors[tape->descriptor_count++] = (struct tape_descriptor){.before = fd, .now = fd};
+}
+
+static int find(struct tape *tape, int before) {
+  for (unsigned i = 0; i < tape->descriptor_count; i++) {
+    struct tape_descriptor *descriptor = &tape->descriptors[i];
+    if (descriptor->before == before && !descriptor->taken) {
+      descriptor->taken = true;
+      return descriptor->now;
+    }
+  }
+  return -1;
+}
+
+void tape_pass_descriptor(struct tape *tape, int *fd) {
+  TAPE_PASS(tape, *fd);
+  if (*fd < 0 || tape->broken) {
+    *fd = -1;
+  } else if (tape->writing) {
+    list(tape, *fd);
+  } else if (!tape->same_descriptors) {
+    *fd = find(tape, *fd);
+    tape->broken |= *fd < 0;
+  }
+}
+
+void tape_close_rest(struct tape *tape) {
+  for (unsigned i = 0; i < tape->descriptor_count; i++) {
+    if (!tape->descriptors[i].taken) {
+      close(tape->descriptors[i].now);
+    }
+  }
+  tape->descriptor_count = 0;
+}

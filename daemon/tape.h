@@ -1,0 +1,53 @@
+/*
+ * A tape: the values of a process, one after the other, for the next image of the same program.
+ *
+ * What lies on a tape is passed over it by one function for both ways, so that what is put is what is taken: while a tape is
+ * written, passing a value puts it there; while one is read, passing it takes it from there. Values lie as they do in
+ * memory, since only a program of the same state version ever reads them. Who takes more than there is, or a value that
+ * cannot be, has a broken tape: from then on all that is taken is zero, and one question at the end is enough.
+ *
+ * Descriptors are passed by number. The carrier says which number each has now (struct tape_map); the others are closed.
+ */
+#ifndef FRAMED_DAEMON_TAPE_H
+#define FRAMED_DAEMON_TAPE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct tape_descriptor {
+  int before, now; /* its number in the process that wrote, and in this one */
+  bool taken;
+};
+
+struct tape {
+  bool writing, broken;
+  unsigned char *bytes;
+  size_t length, room; /* written; `room` is what is allocated */
+  size_t at;           /* read so far */
+  struct tape_descriptor *descriptors;
+  unsigned descriptor_count, descriptor_room;
+  bool same_descriptors; /* reading: they have the numbers that they had */
+};
+
+/* For writing. It may allocate as it grows; without memory it breaks. */
+void tape_begin(struct tape *tape);
+/* For reading `length` bytes, which are taken over. */
+void tape_load(struct tape *tape, unsigned char *bytes, size_t length);
+/* Frees what it holds, but closes nothing. */
+void tape_clear(struct tape *tape);
+void tape_break(struct tape *tape);
+
+void tape_pass(struct tape *tape, void *value, size_t size);
+#define TAPE_PASS(tape, value) tape_pass(tape, &(value), sizeof(value))
+/* A number below `limit`; another one breaks the tape that is read, and is 0. */
+void tape_pass_below(struct tape *tape, unsigned *number, unsigned limit);
+/* Text on the heap, or NULL; what is read is the caller's to free. */
+void tape_pass_text(struct tape *tape, char **text);
+/* A descriptor, or -1; one that is read belongs to the caller. */
+void tape_pass_descriptor(struct tape *tape, int *fd);
+
+/* Closes the descriptors that came with it and nobody took. */
+void tape_close_rest(struct tape *tape);
+
+#endif

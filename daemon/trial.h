@@ -1,0 +1,39 @@
+/*
+ * A trial: after a device has failed, the frames that were on it run again one at a time, so that a frame that makes it fail
+ * is known. Until all have passed, nothing else runs on that device.
+ *
+ * It is shared by the sessions of one device, which are made known before their lanes start; from then on lanes only
+ * change its counters.
+ */
+#ifndef FRAMED_DAEMON_TRIAL_H
+#define FRAMED_DAEMON_TRIAL_H
+
+#include "daemon/lane.h"
+
+enum { TRIAL_LIMIT = 2 }; /* a frame that was alone on the device so many times when it failed runs no more */
+
+struct trial_member {
+  struct lane *lane;
+  struct runner *runner;
+};
+
+struct trial { /* all zero: nobody is suspected */
+  atomic_uint suspects;
+  atomic_bool busy; /* one of them is on the device */
+  struct trial_member *members;
+  unsigned count;
+};
+
+/* A session takes part, with so many suspected frames. Before any lane starts; false if there is no memory. */
+bool trial_join(struct trial *trial, struct lane *lane, struct runner *runner, unsigned suspects);
+/* After the lanes. */
+void trial_clear(struct trial *trial);
+
+/* [lane] Whether a frame may go to the device now. If not, its session will be woken. */
+bool trial_admits(struct trial *trial, bool suspect);
+/* [lane] Everybody has passed; stays so. */
+bool trial_is_over(struct trial *trial);
+/* [lane] A suspected frame came back from the device, or (not `ran`) will never go there. */
+void trial_pass(struct trial *trial, bool ran);
+
+#endif

@@ -1,0 +1,185 @@
+/*
+ * An upgrade: the program that is installed now takes over from the one that runs. It is asked first, in a child: whether it
+ * takes the running configuration, and states of this version. Only then is it executed in place; a program that cannot go on
+ * changes nothing.
+ */
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "daemon/handover.h"
+#include "daemon/log.h"
+#include "daemon/server_state.h"
+#include "daemon/state.h"
+
+enum { LIMIT_MS = 20000, ANSWER_MS = 50, SAID = 400, CONFIG_FD = 3 };
+
+struct upgrade {
+  struct server *server;
+  server_answer *answer;
+  void *context;
+  uv_process_t child;
+  int config, said; /* what the child reads, and writes what is wrong to */
+  struct loop_timer *timer;
+  bool running; /* the child */
+};
+
+static void free_when_closed(uv_handle_t *handle) { free(handle->data); }
+
+/* The child's handle, if there was one, outlives the rest. */
+static void end(struct upgrade *upgrade, bool has_child) {
+  upgrade->server->upgrade = NULL;
+  upgrade->timer = loop_timer_close(upgrade->timer);
+  if (upgrade->config >= 0) {
+    close(upgrade->config);
+  }
+  if (upgrade->said >= 0) {
+    close(upgrade->said);
+  }
+  if (has_child) {
+    upgrade->child.data = upgrade;
+    uv_close((uv_handle_t *)&upgrade->child, free_when_closed);
+  } else {
+    free(upgrade);
+  }
+}
+
+static void refuse(struct upgrade *upgrade, bool has_child, const char *why) {
+  log_event(LOG_UPGRADE_REFUSED, NULL, "no upgrade, the running program goes on: %s", why);
+  if (upgrade->answer) {
+    answer_error(upgrade->answer, upgrade->context, 409, "install a program that can take over, or restart the service", "%s",
+                 why);
+  }
+  end(upgrade, has_child);
+}
+
+/* -- taking over ----------------------------------------------------------------------------------------------------- */
+
+static void execute(void *context) {
+  struct upgrade *upgrade = context;
+  struct failure failure;
+  char text[SUCCESSION_TEXT];
+  snprintf(text, sizeof text, "%s took over", handover_program());
+  server_hand_over(upgrade->server, SUCCESSION_UPGRADE, text, NO_DEVICE, handover_program(), &failure);
+  refuse(upgrade, true, failure.text);
+}
+
+/* The answer needs a moment to leave. */
+static void on_willing(struct upgrade *upgrade) {
+  if (!upgrade->answer) {
+    execute(upgrade);
+    return;
+  }
+  upgrade->answer(upgrade->context, 200, json_pack("{s:b, s:s}", "ok", 1, "program", handover_program()));
+  upgrade->answer = NULL;
+  upgrade->timer = loop_timer_close(upgrade->timer);
+  upgrade->timer = loop_timer_new(&upgrade->server->loop, execute, upgrade);
+  if (upgrade->timer) {
+    loop_timer_start(upgrade->timer, ANSWER_MS, 0);
+  } else {
+    execute(upgrade);
+  }
+}
+
+/* -- asking it ------------------------------------------------------------------------------------------------------- */
+
+static void on_child_exit(uv_process_t *child, int64_t status, int signal) {
+  struct upgrade *upgrade = child->data;
+  char said[SAID + 1], why[SAID + 128];
+  ssize_t length = pread(upgrade->said, said, SAID, 0);
+  said[length > 0 ? length : 0] = '\0';
+  said[strcspn(said, "\n")] = '\0';
+  upgrade->running = false;
+  if (status == 0 && signal == 0) {
+    on_willing(upgrade);
+    return;
+  }
+  snprintf(why, sizeof why, "'%s' does not take over (%s %d)%s%s", handover_program(), signal != 0 ? "signal" : "status",
+           signal != 0 ? signal : (int)status, said[0] ? ": " : "", said);
+  refuse(upgrade, true, why);
+}
+
+static void on_limit(void *context) {
+  struct upgrade *upgrade = context;
+  uv_process_kill(&upgrade->child, SIGKILL);
+}
+
+static bool write_config(struct upgrade *upgrade) {
+  const char *text = upgrade->server->config->text;
+  size_t length = strlen(text);
+  upgrade->config = memfd_create("framed:config", MFD_CLOEXEC);
+  upgrade->said = memfd_create("framed:said", MFD_CLOEXEC);
+  return upgrade->config >= 0 && upgrade->said >= 0 && write(upgrade->config, text, length) == (ssize_t)length;
+}
+
+static int ask(struct upgrade *upgrade) {
+  char version[STATE_VERSION_TEXT], path[32];
+  snprintf(path, sizeof path, "/proc/self/fd/%d", CONFIG_FD);
+  state_version(version);
+  char *arguments[] = {(char *)(uintptr_t)handover_program(), "--check", "--state", version, "-c", path, NULL};
+  uv_stdio_container_t descriptors[] = {{.flags = UV_IGNORE},
+                                        {.flags = UV_IGNORE},
+                                        {.flags = UV_INHERIT_FD, .data.fd = upgrade->said},
+                                        {.flags = UV_INHERIT_FD, .data.fd = upgrade->config}};
+  const uv_process_options_t options = {.file = arguments[0],
+                                        .args = arguments,
+                                        .exit_cb = on_child_exit,
+                                        .stdio = descriptors,
+                                        .stdio_count = sizeof descriptors / sizeof *descriptors};
+  upgrade->child.data = upgrade;
+  return uv_spawn(&upgrade->server->loop, &upgrade->child, &options);
+}
+
+static void start(struct upgrade *upgrade) {
+  upgrade->timer = loop_timer_new(&upgrade->server->loop, on_limit, upgrade);
+  if (!upgrade->timer || !write_config(upgrade)) {
+    refuse(upgrade, false, "not enough memory");
+    return;
+  }
+  int status = handover_program() ? ask(upgrade) : UV_ENOENT;
+  if (status != 0) {
+    char why[SAID];
+    snprintf(why, sizeof why, "cannot ask '%s': %s", handover_program() ? handover_program() : "the program",
+             uv_strerror(status));
+    refuse(upgrade, handover_program() != NULL, why);
+    return;
+  }
+  upgrade->running = true;
+  loop_timer_start(upgrade->timer, LIMIT_MS, 0);
+}
+
+void server_upgrade(struct server *server, server_answer *answer, void *context) {
+  const char *obstacle = server->upgrade                                          ? "another upgrade is under way"
+                         : server->stop_wanted || server->phase != SERVER_RUNNING ? "the daemon starts or stops"
+                         : server->reload                                         ? "a reload is under way"
+                                                                                  : NULL;
+  struct upgrade *upgrade = obstacle ? NULL : calloc(1, sizeof *upgrade);
+  if (!upgrade) {
+    log_event(LOG_UPGRADE_REFUSED, NULL, "no upgrade, the running program goes on: %s",
+              obstacle ? obstacle : "not enough memory");
+    answer_error(answer, context, 409, "try again later", "%s", obstacle ? obstacle : "not enough memory");
+    return;
+  }
+  *upgrade = (struct upgrade){.server = server, .answer = answer, .context = context, .config = -1, .said = -1};
+  server->upgrade = upgrade;
+  start(upgrade);
+}
+
+void upgrade_cancel(struct server *server) {
+  struct upgrade *upgrade = server->upgrade;
+  if (!upgrade) {
+    return;
+  }
+  if (upgrade->answer) {
+    answer_error(upgrade->answer, upgrade->context, 409, NULL, "the daemon is stopping");
+    upgrade->answer = NULL;
+  }
+  if (upgrade->running) {
+    uv_process_kill(&upgrade->child, SIGKILL); /* on_child_exit() does the rest */
+  } else {
+    end(upgrade, true);
+  }
+}
