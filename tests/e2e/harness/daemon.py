@@ -224,7 +224,8 @@ class Daemon:
             try:
                 return self.request_once(method, path, body)
             except (http.client.RemoteDisconnected, ConnectionResetError, BrokenPipeError):
-                assert self.process.poll() is None, self.log
+                if self.process.poll() is not None:
+                    raise
         return self.request_once(method, path, body)
 
     def request_once(self, method, path, body=None):
