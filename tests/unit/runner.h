@@ -4,6 +4,14 @@
 
 #include <check.h>
 
+/* As ck_assert_msg(), for what is asked so often that the word which Check writes to its runner each time would count. */
+#define require(condition, ...)                                                                                                \
+  do {                                                                                                                         \
+    if (!(condition)) {                                                                                                        \
+      ck_abort_msg(__VA_ARGS__);                                                                                               \
+    }                                                                                                                          \
+  } while (0)
+
 struct unit_suite {
   const char *name;
   Suite *(*make)(void);

@@ -1,9 +1,11 @@
 #include "tests/unit/cuda/fake_cuda.h"
+#include "gpu/backend.h"
 
-#include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "tests/unit/runner.h"
 
 enum operation_kind { OPERATION_COPY, OPERATION_SET, OPERATION_RECORD, OPERATION_WAIT, OPERATION_FUNCTION, OPERATION_KERNEL };
 
@@ -50,6 +52,7 @@ static struct {
   unsigned seed;
   bool polling;
   int64_t now, copy_ns, event_ns;
+  int64_t host_now, host_step;
   unsigned fail_in;
   cudaError_t fail_with;
   bool sticky;
@@ -59,10 +62,10 @@ static struct {
 
 static void *keep(void *object) {
   unsigned i = 0;
-  ck_assert_ptr_nonnull(object);
+  require(object, "no memory");
   while (fake.objects[i]) {
     i++;
-    ck_assert_uint_lt(i, MAX_OBJECTS);
+    require(i < MAX_OBJECTS, "too many objects are alive");
   }
   fake.objects[i] = object;
   fake.alive++;
@@ -73,7 +76,7 @@ static void release(void *object) {
   unsigned i = 0;
   while (fake.objects[i] != object) {
     i++;
-    ck_assert_msg(i < MAX_OBJECTS, "an object ends twice");
+    require(i < MAX_OBJECTS, "an object ends twice");
   }
   fake.objects[i] = NULL;
   fake.alive--;
@@ -105,6 +108,13 @@ void fake_reset(void) {
 }
 
 void fake_set_polling(bool runs) { fake.polling = runs; }
+int64_t fake_host_now(void) {
+  fake.host_now += fake.host_step;
+  return fake.host_step > 0 ? fake.host_now : gpu_now();
+}
+
+void fake_set_host_step(int64_t ns) { fake.host_step = ns; }
+
 void fake_set_copy_ns(int64_t ns) { fake.copy_ns = ns; }
 void fake_set_event_ns(int64_t ns) { fake.event_ns = ns; }
 unsigned fake_calls(void) { return fake.calls; }
@@ -119,7 +129,11 @@ void fake_fail(unsigned calls, cudaError_t status, bool sticky) {
   fake.sticky = sticky;
 }
 
-void fake_heal(void) { fake.fail_in = 0; }
+bool fake_heal(void) {
+  bool to_come = fake.fail_in > 0;
+  fake.fail_in = 0;
+  return to_come;
+}
 
 void fake_set_seed(unsigned seed) { fake.seed = seed; }
 
@@ -141,12 +155,12 @@ static cudaError_t begin(void) {
 }
 
 static cudaError_t begin_on_device(void) {
-  ck_assert_msg(current_device >= 0, "a call without a current device");
+  require(current_device >= 0, "a call without a current device");
   return begin();
 }
 
 static cudaError_t begin_on_stream(const struct fake_stream *stream) {
-  ck_assert_msg(stream != NULL, "a call on the default stream");
+  require(stream != NULL, "a call on the default stream");
   return begin_on_device();
 }
 
@@ -199,7 +213,7 @@ void fake_run_all(void) {
       progress = fake_run_stream(stream, 1) > 0 || progress;
       left = left || stream->first;
     }
-    ck_assert_msg(progress || !left || fake.dead, "streams wait for each other");
+    require(progress || !left || fake.dead, "streams wait for each other");
   } while (left && !fake.dead);
 }
 
@@ -214,7 +228,7 @@ static void run_some(void) {
 static struct operation *push(struct fake_stream *stream, enum operation_kind kind) {
   struct operation *operation = calloc(1, sizeof *operation);
   struct operation ***last = stream->capture ? &stream->capture->last : &stream->last;
-  ck_assert_ptr_nonnull(operation);
+  require(operation, "no memory");
   operation->kind = kind;
   **last = operation;
   *last = &operation->next;
@@ -222,8 +236,8 @@ static struct operation *push(struct fake_stream *stream, enum operation_kind ki
 }
 
 void fake_launch(cudaStream_t stream, void (*run)(void *argument), void *argument, int64_t ns) {
-  ck_assert_ptr_nonnull(stream);
-  ck_assert_msg(fake.last_error == cudaSuccess, "a launch would be blamed for an earlier error");
+  require(stream, "a launch on the default stream");
+  require(fake.last_error == cudaSuccess, "a launch would be blamed for an earlier error");
   struct operation *operation = push(stream, OPERATION_KERNEL);
   operation->run = run;
   operation->argument = argument;
@@ -352,7 +366,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
 
 cudaError_t cudaStreamQuery(cudaStream_t stream) {
   cudaError_t status = begin_on_stream(stream);
-  ck_assert_msg(!stream->capture, "a query during a capture");
+  require(!stream->capture, "a query during a capture");
   run_some();
   return status == cudaSuccess && stream->first ? failed(fake.dead ? fake.dead : cudaErrorNotReady) : status;
 }
@@ -362,8 +376,8 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
   (void)flags;
   if (status == cudaSuccess) {
     struct operation *operation = push(stream, OPERATION_WAIT);
-    ck_assert_msg(!stream->capture, "what waits within a graph is not known to wait for the right record");
-    ck_assert_msg(event->recorded > 0, "a wait for an event that was never recorded waits for nothing");
+    require(!stream->capture, "what waits within a graph is not known to wait for the right record");
+    require(event->recorded > 0, "a wait for an event that was never recorded waits for nothing");
     operation->event = event;
     operation->generation = event->recorded;
   }
@@ -436,8 +450,7 @@ cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, uns
   cudaError_t status = begin_on_stream(stream);
   if (status == cudaSuccess) {
     struct operation *operation = push(stream, OPERATION_RECORD);
-    ck_assert_msg((stream->capture != NULL) == (flags == cudaEventRecordExternal),
-                  "an event is external in graphs, and there alone");
+    require((stream->capture != NULL) == (flags == cudaEventRecordExternal), "an event is external in graphs, and there alone");
     operation->event = event;
     operation->ns = event->timed ? fake.event_ns : 0;
     if (!stream->capture) {
@@ -462,7 +475,7 @@ static cudaGraph_t new_graph(void) {
 static void free_graph(struct fake_graph *graph) {
   struct fake_graph **link = &fake.graphs;
   while (*link != graph) {
-    ck_assert_msg(*link != NULL, "a graph ends twice");
+    require(*link != NULL, "a graph ends twice");
     link = &(*link)->next;
   }
   *link = graph->next;
@@ -524,7 +537,7 @@ cudaError_t cudaGraphUpload(cudaGraphExec_t graph, cudaStream_t stream) {
 
 cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t stream) {
   cudaError_t status = begin_on_stream(stream);
-  ck_assert_ptr_nonnull(graph);
+  require(graph, "a launch of no graph");
   if (status == cudaSuccess) {
     fake.launches++;
     copy_operations(graph, stream);
@@ -551,9 +564,9 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
 
 cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t start, cudaEvent_t end) {
   cudaError_t status = begin_on_device();
-  ck_assert(start->timed && end->timed);
-  ck_assert_msg(start->recorded > 0 && start->happened == start->recorded, "the time of an event that has not happened");
-  ck_assert_msg(end->recorded > 0 && end->happened == end->recorded, "the time of an event that has not happened");
+  require(start->timed && end->timed, "the time of an event that takes none");
+  require(start->recorded > 0 && start->happened == start->recorded, "the time of an event that has not happened");
+  require(end->recorded > 0 && end->happened == end->recorded, "the time of an event that has not happened");
   *ms = (float)((double)(end->at - start->at) / 1e6);
   return status;
 }

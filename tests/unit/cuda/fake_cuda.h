@@ -28,6 +28,10 @@ void fake_run_all(void);
 /* A kernel: `run(argument)` after `ns` of work. */
 void fake_launch(cudaStream_t stream, void (*run)(void *argument), void *argument, int64_t ns);
 
+/* The clock by which the warm-up measures: this machine's, or with a step one that goes on by so much whenever it is read. */
+int64_t fake_host_now(void);
+void fake_set_host_step(int64_t ns);
+
 /* How long a copy takes, and what an event with timing takes before it happens. A copy of a few bytes takes no time, and
  * cuda_nothing() neither. */
 void fake_set_copy_ns(int64_t ns);
@@ -35,7 +39,7 @@ void fake_set_event_ns(int64_t ns);
 
 /* The call after `calls` more ones fails, once (or for ever, with sticky). */
 void fake_fail(unsigned calls, cudaError_t status, bool sticky);
-void fake_heal(void); /* no call fails any more */
+bool fake_heal(void); /* no call fails any more; true: the one that was to fail had not come yet */
 /* Every call fails from now on, and nothing runs any more: what an illegal access does. */
 void fake_die(cudaError_t status);
 /* Calls that could have failed since the reset. */

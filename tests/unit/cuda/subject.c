@@ -9,4 +9,7 @@
 #include "gpu/cuda_overhead.c"
 #include "gpu/cuda_program.c"
 #include "gpu/cuda_sequence.c"
+
+#include "tests/unit/cuda/fake_cuda.h"
+#define gpu_now fake_host_now
 #include "gpu/cuda_warm_up.c"

@@ -7,10 +7,11 @@
  */
 #include "daemon/channel.h"
 
-#include <check.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
+
+#include "tests/unit/runner.h"
 
 enum { SLOTS = 5, STEPS_A_RUN = 2000, RUNS = 50 };
 
@@ -109,12 +110,13 @@ static void model_submit(void) {
 static void model_take(void) {
   while (taken != atomic_load(&control.daemon.completed)) {
     const struct native_completion *completion = &control.completions[taken % NATIVE_RING];
-    ck_assert_uint_lt(completion->slot, SLOTS);
-    ck_assert(!model[completion->slot].mine);
-    ck_assert_uint_eq(completion->result.sequence, model[completion->slot].sequence);
-    ck_assert_int_eq(completion->fate == FATE_INVALID, model[completion->slot].invalid);
+    require(completion->slot < SLOTS, "there is no slot %u", completion->slot);
+    require(!model[completion->slot].mine, "slot %u comes back twice", completion->slot);
+    require(completion->result.sequence == model[completion->slot].sequence, "slot %u has another frame", completion->slot);
+    require((completion->fate == FATE_INVALID) == model[completion->slot].invalid, "slot %u has another fate",
+            completion->slot);
     if (completion->fate == FATE_EMITTED) {
-      ck_assert_uint_gt(completion->result.sequence, last_result);
+      require(completion->result.sequence > last_result, "a result comes after a later one");
       last_result = completion->result.sequence;
     }
     model[completion->slot].mine = true;
@@ -135,7 +137,7 @@ static void random_step(bool replies) {
     model_submit();
     break;
   case 2:
-    ck_assert_int_ne(channel_take(&channel, now), CHANNEL_BROKEN);
+    require(channel_take(&channel, now) != CHANNEL_BROKEN, "an honest client is called a liar: %s", fill.problem);
     break;
   case 3:
     run_one(chance(5) == 0);
@@ -154,12 +156,12 @@ static void random_step(bool replies) {
   for (int fate = 0; fate < FATE_COUNT; fate++) {
     settled += account.now.ledger.fates[fate];
   }
-  ck_assert_uint_eq(account.now.ledger.in, settled + road_in_flight(&road));
+  require(account.now.ledger.in == settled + road_in_flight(&road), "the ledger does not balance");
 }
 
 static void finish(bool replies) {
   for (unsigned turn = 0; turn < 4 * SLOTS; turn++) {
-    ck_assert_int_ne(channel_take(&channel, now), CHANNEL_BROKEN);
+    require(channel_take(&channel, now) != CHANNEL_BROKEN, "an honest client is called a liar: %s", fill.problem);
     run_one(false);
     if (!replies) {
       emit_one();

@@ -4,9 +4,8 @@
  */
 #include "daemon/handoff.h"
 
-#include <check.h>
-
 #include "daemon/sink_results.h"
+#include "tests/unit/runner.h"
 
 /* -- the ring: one lane sends numbers, the other sends each back -------------------------------------------------------- */
 
@@ -30,7 +29,7 @@ static bool send_and_count(struct runner *runner) {
   struct end *end = (struct end *)runner;
   unsigned item;
   while (ring_pop(end->in, &item)) {
-    ck_assert_uint_eq(item, ROUNDS - end->left); /* each once, in order */
+    require(item == ROUNDS - end->left, "%u instead of %u: each once, in order", item, ROUNDS - end->left);
     end->left--;
     end->under_way--;
   }
@@ -220,7 +219,7 @@ static void collect_all(void) {
   while (slot_count(&road.ring, SLOT_FREE) < road.ring.count) {
     handoff_collect(&handoff);
     uint64_t settled = account.now.ledger.fates[FATE_CLIENT_GONE] + account.now.ledger.fates[FATE_SHUTDOWN];
-    ck_assert_uint_eq(account.now.ledger.in, settled + road_in_flight(&road));
+    require(account.now.ledger.in == settled + road_in_flight(&road), "the ledger does not balance");
   }
 }
 
