@@ -135,12 +135,27 @@ static bool open_device(struct engine *engine, const struct config *config, unsi
   return true;
 }
 
+/* The slots of the sessions on the device that has most of them. */
+static unsigned most_slots(const struct config *config) {
+  unsigned most = 0;
+  for (unsigned i = 0; i < config->pipeline_count; i++) {
+    unsigned slots = 0;
+    for (unsigned j = 0; j < config->pipeline_count; j++) {
+      const struct config_pipeline *other = &config->pipelines[j];
+      slots += other->device == config->pipelines[i].device ? other->slots * other->source.clients : 0;
+    }
+    most = slots > most ? slots : most;
+  }
+  return most;
+}
+
 static bool open_devices(struct engine *engine, const struct config *config, const struct known *known,
                          struct failure *failure) {
   engine->devices = calloc(config->pipeline_count + 1, sizeof *engine->devices);
   if (!engine->devices) {
     return out_of_memory(failure);
   }
+  gpu_expect(most_slots(config));
   if (!open_device(engine, config, config->gpu.device, known, failure)) {
     return false;
   }

@@ -69,6 +69,7 @@ void gpu_program_init(struct gpu_program *program, struct gpu_device *device, co
 
 struct gpu_device *cpu_open(unsigned workers, struct gpu_error *error);
 #ifdef FRAMED_CUDA
+void cuda_expect(unsigned slots);
 struct gpu_device *cuda_open(unsigned index, const struct gpu_calibration *known, struct gpu_error *error);
 #endif
 

@@ -172,10 +172,31 @@ static bool refuse(unsigned index, const char *reason, cudaError_t status, struc
   return false;
 }
 
+/* Besides those of the slots: the clock's and the canary's. Streams take the queues in turn, and the two streams that a
+ * calibration makes and gives back must not have moved on to the clock's. */
+enum { MOST_QUEUES = 32, OWN_QUEUES = 2, CALIBRATION_QUEUES = 2 };
+#define QUEUES      "CUDA_DEVICE_MAX_CONNECTIONS"
+#define QUEUES_OURS "FRAMED_DEVICE_MAX_CONNECTIONS" /* what we set and may change: a process that executes itself keeps it */
+
+static unsigned expected_slots;
+
+void cuda_expect(unsigned slots) { expected_slots = slots; }
+
+/* Streams beyond the number of queues wait for each other; but each queue costs time when the process begins and ends. */
+static bool set_queues(bool calibrates) {
+  const char *set = getenv(QUEUES), *ours = getenv(QUEUES_OURS);
+  if (expected_slots == 0 || (set && (!ours || strcmp(set, ours) != 0))) {
+    return true;
+  }
+  unsigned queues = expected_slots + OWN_QUEUES + (calibrates ? CALIBRATION_QUEUES : 0);
+  char text[16];
+  snprintf(text, sizeof text, "%u", queues < MOST_QUEUES ? queues : MOST_QUEUES);
+  return setenv(QUEUES, text, 1) == 0 && setenv(QUEUES_OURS, text, 1) == 0;
+}
+
 /* Each is read by the driver at its first call; what the user has set stays. */
-static bool set_environment(void) {
-  /* Streams beyond the number of hardware queues would wait for each other. */
-  return setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0) == 0 &&
+static bool set_environment(bool calibrates) {
+  return set_queues(calibrates) &&
          /* No kernel is loaded at its first launch, on a lane. */
          setenv("CUDA_MODULE_LOADING", "EAGER", 0) == 0;
 }
@@ -214,7 +235,7 @@ static bool prepare(struct cuda_device *device, const struct gpu_calibration *kn
 
 struct gpu_device *cuda_open(unsigned index, const struct gpu_calibration *known, struct gpu_error *error) {
   struct cuda_device *device = calloc(1, sizeof *device);
-  if (!device || !set_environment()) {
+  if (!device || !set_environment(!known)) {
     gpu_error_set(error, ENOMEM, NULL, "no memory for CUDA device %u", index);
     free(device);
     return NULL;

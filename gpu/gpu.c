@@ -26,6 +26,8 @@ bool gpu_nvidia_present(const char *directory) {
 }
 
 #ifndef FRAMED_CUDA
+static void cuda_expect(unsigned slots) { (void)slots; }
+
 static struct gpu_device *cuda_open(unsigned index, const struct gpu_calibration *known, struct gpu_error *error) {
   (void)known;
   gpu_error_set(error, 0, "build it again where nvcc (CUDA 13) is installed, or set gpu.backend to cpu",
@@ -34,6 +36,8 @@ static struct gpu_device *cuda_open(unsigned index, const struct gpu_calibration
   return NULL;
 }
 #endif
+
+void gpu_expect(unsigned slots) { cuda_expect(slots); }
 
 struct gpu_device *gpu_open_calibrated(enum gpu_backend_choice choice, unsigned index, unsigned workers,
                                        const struct gpu_calibration *known, struct gpu_error *error) {

@@ -89,6 +89,7 @@ json_t *options_gpu(const struct options *options) {
 
 struct gpu_device *options_open(const struct options *options, unsigned workers, struct problem *problem) {
   struct gpu_error error = {0};
+  gpu_expect(GPU_MAX_SLOTS);
   struct gpu_device *device = gpu_open(options->backend, options->device, workers, &error);
   if (!device) {
     options_gpu_problem(&error, problem);

@@ -180,6 +180,34 @@ START_TEST(opening_fails_cleanly_at_every_call) {
 }
 END_TEST
 
+/* A queue for each slot and for the daemon's own streams, chosen anew whenever a process executes itself. */
+START_TEST(as_many_queues_as_slots_are_expected) {
+  static const struct {
+    const char *user, *ours; /* in the environment */
+    unsigned slots;
+    bool known;
+    const char *queues;
+  } cases[] = {
+      {NULL, NULL, 0, false, NULL}, {NULL, NULL, 3, false, "7"}, {NULL, NULL, 3, true, "5"}, {NULL, NULL, 100, true, "32"},
+      {"4", NULL, 3, true, "4"},    {"7", "7", 3, true, "5"},    {"4", "7", 3, true, "4"},   {"7", "7", 0, true, "7"},
+  };
+  const struct gpu_calibration known = {0};
+  const char *const names[] = {"CUDA_DEVICE_MAX_CONNECTIONS", "FRAMED_DEVICE_MAX_CONNECTIONS"};
+  const char *const values[] = {cases[_i].user, cases[_i].ours};
+  gpu_close(device);
+  for (int i = 0; i < 2; i++) {
+    ck_assert_int_eq(values[i] ? setenv(names[i], values[i], 1) : unsetenv(names[i]), 0);
+  }
+  cuda_expect(cases[_i].slots);
+  device = cuda_open(0, cases[_i].known ? &known : NULL, &error);
+  ck_assert_pstr_eq(getenv(names[0]), cases[_i].queues);
+  for (int i = 0; i < 2; i++) {
+    unsetenv(names[i]);
+  }
+  cuda_expect(0);
+}
+END_TEST
+
 /* The same for programs: the device stays alive, and the next attempt may succeed. */
 START_TEST(programs_fail_cleanly_at_every_call) {
   unsigned alive = fake_alive(), tries = 0;
@@ -855,6 +883,7 @@ Suite *cuda_suite(void) {
   tcase_set_timeout(group, 120);
   tcase_add_test(group, everything_is_given_back);
   tcase_add_test(group, opening_fails_cleanly_at_every_call);
+  tcase_add_loop_test(group, as_many_queues_as_slots_are_expected, 0, 8);
   tcase_add_test(group, programs_fail_cleanly_at_every_call);
   tcase_add_loop_test(group, warm_ups_fail_cleanly_at_every_call, 0, 4);
   tcase_add_test(group, a_stage_without_a_kernel_is_refused);
