@@ -56,7 +56,7 @@ $(error unknown VARIANT '$(VARIANT)': one of release check asan tsan coverage fu
 endif
 
 # Targets that install what is missing, or need nothing, come first; everything else needs the headers.
-needs_nothing := help setup clean check check-gpu bench demo lint coverage fuzz portable uninstall deb
+needs_nothing := help setup clean check soak check-gpu bench demo lint coverage fuzz portable uninstall deb
 packages := $(shell pkg-config --cflags $(libraries) $(ncurses) 2>/dev/null || echo missing)
 ifeq ($(lastword $(packages)),missing)
 ifneq ($(filter-out $(needs_nothing),$(or $(MAKECMDGOALS),all)),)
@@ -113,7 +113,7 @@ framebench_objects := $(call objects,$(framebench_sources) $(addprefix tools/fra
                       view.c) $(addprefix daemon/,histogram.c protocol_y4m.c)) $(shared_objects) $(client_objects)
 
 # -- programs ----------------------------------------------------------------------------------------------------
-.PHONY: all help setup programs unit unit-programs e2e check demo lint coverage fuzz fuzz-programs install uninstall portable \
+.PHONY: all help setup programs unit unit-programs e2e soak check demo lint coverage fuzz fuzz-programs install uninstall portable \
         deb check-gpu bench bench-instructions bench-system-calls clean FORCE
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
@@ -268,6 +268,12 @@ e2e: programs $(run_stage) $(drive_client) $(fail_call) ## runs the end-to-end t
 	 FRAMED_DRIVE_CLIENT=$(CURDIR)/$(drive_client) \
 	 FRAMED_FAIL_CALL=$(CURDIR)/$(fail_call) \
 	 $(PYTHON) -m pytest tests/e2e -q $(PYTEST)
+
+soak_seconds ?= 900
+soak: ## runs the long tests, half an hour: load for soak_seconds (900), 1,000 reloads, every call failing in turn; figures into build/soak.json
+	@tools/setup.sh build check
+	@+FRAMED_SOAK=1 FRAMED_SOAK_SECONDS=$(soak_seconds) FRAMED_SOAK_RESULTS=$(CURDIR)/build/soak.json FRAMED_RELOADS=1000 \
+	  $(MAKE) --no-print-directory e2e PYTEST="-k 'test_soak or reloads_under_load or injection' $(PYTEST)"
 
 check: ## sets up and runs every test that needs no GPU
 	@tools/setup.sh build check

@@ -28,6 +28,15 @@ def time_limit(request):
 
 
 @pytest.fixture
+def say(capsys):
+    """Prints figures that are of interest when all is well, too."""
+    def past_capture(text):
+        with capsys.disabled():
+            print(f"\n{text}")
+    return past_capture
+
+
+@pytest.fixture
 def place():
     """A directory whose path leaves room for socket names within sun_path."""
     path = pathlib.Path(tempfile.mkdtemp(prefix="framed-", dir="/tmp"))

@@ -5,6 +5,7 @@ Every place in the code that makes such a call is visited here with its first ca
 with FRAMED_SOAK set, every single call is.
 """
 
+import contextlib
 import errno
 import itertools
 import os
@@ -107,6 +108,14 @@ def decode(protocol, data):
     return (split_y4m if protocol == "y4m" else split_native)(data)
 
 
+def produce(path, data):
+    """A client that has sent this, or as much of it as the daemon took before it ended the connection."""
+    client = Client(path)
+    with contextlib.suppress(ConnectionError):
+        client.send(data)
+    return client
+
+
 class Taker:
     """Reads a sink, and comes again when the daemon sends it away. Nothing in it waits."""
 
@@ -115,16 +124,15 @@ class Taker:
         self.ended, self.data, self.client = [], bytearray(), None
 
     def take(self):
+        if self.client is None:
+            self.client = produce(self.path, self.greeting)
+            self.client.socket.setblocking(False)
         try:
-            if self.client is None:
-                self.client = Client(self.path)
-                self.client.send(self.greeting)
-                self.client.socket.setblocking(False)
             while part := self.client.socket.recv(1 << 16):
                 self.data += part
         except BlockingIOError:
             return
-        except (BrokenPipeError, ConnectionResetError):
+        except ConnectionResetError:
             pass
         self.client.close()
         self.client = None
@@ -132,7 +140,8 @@ class Taker:
         self.data.clear()
 
     def streams(self):
-        self.client.close()
+        if self.client is not None:
+            self.client.close()
         return [*self.ended, bytes(self.data)]
 
 
@@ -147,15 +156,6 @@ def is_gone(client):
         return False
     except ConnectionError:
         return True
-
-
-def produce(path, data):
-    client = Client(path)
-    try:
-        client.send(data)
-    except ConnectionError:
-        pass  # is_gone() will tell
-    return client
 
 
 # -- the pipelines ------------------------------------------------------------------------------------------------------------
@@ -354,13 +354,14 @@ def sample(firsts, count, errors):
     return spread(firsts, SAMPLE)
 
 
-def fail_in_turn(place, call, errors, libraries=False):
+def fail_in_turn(place, say, call, errors, libraries=False):
     """Runs with each call of the sample failing; what goes wrong is told of all of them together."""
     counting = Injection(place, call, libraries=libraries)
     files = run(place, counting)
     numbers = sample(counting.firsts(), counting.count, len(errors))
     assert counting.count > 0, "nothing can fail"
-    print(f"{call}: {counting.count} calls in {len(counting.firsts())} places, {len(numbers)} fail")
+    if SOAK:
+        say(f"{call}: {counting.count} calls in {len(counting.firsts())} places, of which {len(numbers)} fail")
     problems = []
     for turn, number in enumerate(numbers):
         for error in errors if SOAK else [errors[turn % len(errors)]]:
@@ -375,10 +376,10 @@ def fail_in_turn(place, call, errors, libraries=False):
 
 
 @pytest.mark.parametrize("call", ERRORS)
-def test_calls_of_the_daemon_fail_in_turn(place, call):
-    fail_in_turn(place, call, ERRORS[call])
+def test_calls_of_the_daemon_fail_in_turn(place, say, call):
+    fail_in_turn(place, say, call, ERRORS[call])
 
 
 @pytest.mark.parametrize("call", IN_LIBRARIES)
-def test_calls_of_the_libraries_fail_in_turn(place, call):
-    fail_in_turn(place, call, IN_LIBRARIES[call], libraries=True)
+def test_calls_of_the_libraries_fail_in_turn(place, say, call):
+    fail_in_turn(place, say, call, IN_LIBRARIES[call], libraries=True)

@@ -164,7 +164,7 @@ def losses(log, name):
     return [sum(int(line[column]) for line in lines) for column in range(3)]
 
 
-def test_reloads_under_load(place):
+def test_reloads_under_load(place, say):
     stop, seen = [], []
     (place / "status.sock.file").write_text("not a socket")
     with Daemon(place, entries(0), **KEYS) as daemon:
@@ -201,4 +201,4 @@ def test_reloads_under_load(place):
     assert emitted == len(seen) > 0 and lost <= RELOADS // 2 + 1, (came, emitted, lost, len(seen))
     invalid = re.findall(r" flooded: stopped: .*dropped \d+ \((?!invalid 1\)|shutdown 1\))(.*)\)", daemon.log)
     assert not invalid, "only the frame within which a producer is cut off may be lost"
-    print(f"{RELOADS} reloads: {count} frames through the pipeline that stays, {answered} answers, {len(seen)} of a flood")
+    say(f"{RELOADS} reloads: {count} frames through the pipeline that stays, {answered} answers, {len(seen)} of a flood")

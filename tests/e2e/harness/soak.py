@@ -1,0 +1,194 @@
+"""A daemon near what one of its pipelines carries, while clients of all kinds come to the others and go.
+
+The good stream is framebench's, by the clock, a window after the other. What the daemon has of memory, descriptors and
+devices is taken where nobody is connected: after the first window, and at the end.
+"""
+
+import contextlib
+import itertools
+import json
+import os
+import pathlib
+import random
+import subprocess
+import time
+
+from harness import native
+from harness.clients import Producer, Reader
+from harness.daemon import BINARY, Daemon, environment, pipeline
+from harness.frames import whole
+from harness.waiting import Background, limit, wait_until
+
+FRAMEBENCH = pathlib.Path(os.environ.get("FRAMEBENCH", BINARY.with_name("framebench"))).absolute()
+VISITORS, PAUSE_S = 2, 0.02  # who come and go, and rest between their visits
+SIZE = 512
+TENSOR = {"dtype": "uint8", "shape": [SIZE]}
+GRAY = {"pixels": "gray", "width": 32, "height": 16}
+INVERT = {"affine": {"scale": -1.0, "offset": 255.0}}
+
+
+def entries(place):
+    return {
+        "good": pipeline({"pixels": "gray", "width": 320, "height": 240}, slots=3, stages=[INVERT]),
+        "raw": pipeline(TENSOR, slots=3, sink={"overload": "drop"}),
+        "reply": pipeline(TENSOR, source={"clients": 4}, sink={"reply": True}),
+        "y4m": pipeline(GRAY, source={"protocol": "y4m"}, sink={"overload": "drop", "protocol": "y4m"}, completion="spin"),
+        "native": pipeline(GRAY, source={"protocol": "native", "clients": 2}, sink={"reply": True, "protocol": "native"}),
+        "file": pipeline(TENSOR, overload="drop-newest", sink={"file": str(place / "results")}),
+    }
+
+
+# -- the good stream ----------------------------------------------------------------------------------------------------------
+
+
+def load(daemon, seconds, *arguments):
+    """What framebench says of that long; it is as short as it can be, as there may be many."""
+    done = subprocess.run(
+        [FRAMEBENCH, "load", "-s", daemon.socket, "--json", "--duration", f"{seconds * 1000:.0f}ms", "--warm-up", "500ms",
+         *map(str, arguments), "good"],
+        capture_output=True, text=True, env=environment(), timeout=seconds + limit(30), check=False)
+    assert done.returncode == 0, done
+    return json.loads(done.stdout)["sections"]["load"][0]
+
+
+# -- those who come and go -----------------------------------------------------------------------------------------------------
+
+
+def produce(path, chance, marks=(b"", b"")):
+    """Some frames, maybe not the whole of the last one, and off without a word."""
+    with Producer(path) as producer:
+        producer.socket.settimeout(0.2)
+        producer.send(marks[0])
+        for number in range(chance.randrange(10)):
+            producer.send(marks[1] + whole(number, SIZE).tobytes())
+        producer.send((marks[1] + bytes(SIZE))[:chance.choice([0, 0, 3, 200])])
+
+
+def read(path, chance):
+    with Reader(path, buffer=chance.choice([None, 4096])) as reader:
+        reader.socket.settimeout(0.05)
+        reader.socket.recv(chance.choice([1, SIZE, 100 * SIZE]))
+
+
+def share(path, chance):
+    """Frames in shared memory, of which some results may be left untaken."""
+    with native.Shared(path) as client:
+        for number in range(chance.randrange(1, 6)):
+            client.submit(number % client.welcome.slots, whole(number, SIZE).tobytes())
+            slot, fate, _ = client.completion(5)
+            assert fate == 0 and client.payload(slot) == whole(number, SIZE).tobytes()
+            client.take()
+
+
+def ask(path, chance):
+    with Producer(path) as client:
+        for number in range(chance.randrange(10)):
+            client.send(whole(number, SIZE).tobytes())
+            assert client.read(SIZE) == whole(number, SIZE).tobytes()
+
+
+def visit(daemon, chance):
+    """One short life of a client; that it is turned away, or that nobody takes what it sends, is part of it."""
+    y4m = (b"YUV4MPEG2 W32 H16 Cmono\n", b"FRAME\n")
+    life = chance.choice([
+        lambda: produce(daemon.path("raw", "source"), chance), lambda: produce(daemon.path("file", "source"), chance),
+        lambda: produce(daemon.path("y4m", "source"), chance, y4m), lambda: read(daemon.path("raw", "sink"), chance),
+        lambda: read(daemon.path("y4m", "sink"), chance), lambda: share(daemon.path("native", "source"), chance),
+        lambda: ask(daemon.path("reply", "source"), chance), daemon.status, daemon.metrics])
+    with contextlib.suppress(OSError, EOFError, native.Refused, native.NotLent):
+        life()
+
+
+def come_and_go(daemon, seed, stop):
+    """Visits until told to stop; returns how many."""
+    chance = random.Random(seed)
+    for count in itertools.count():
+        if stop:
+            return count
+        visit(daemon, chance)
+        time.sleep(PAUSE_S)
+
+
+# -- the soak -------------------------------------------------------------------------------------------------------------------
+
+
+class Soak:
+    """Runs for about `seconds`, in windows, with `share` of what the good stream's pipeline carries; then `windows`, `before`,
+    `after` and `visits` say what was seen."""
+
+    def __init__(self, place, seconds, share=0.8):
+        self.place, self.seconds, self.share = place, seconds, share
+        self.window_s = min(60, max(2, seconds / 6))
+        self.windows, self.before, self.after, self.visits = [], None, None, 0
+
+    def run(self):
+        with Daemon(self.place, entries(self.place), lanes=2) as daemon:
+            most = self.among_visitors(daemon, lambda: load(daemon, min(5, self.window_s / 2)))["frames_per_s"]
+            self.rate = max(int(self.share * most), 1)
+            self.add_window(daemon)
+            self.before = self.at_rest(daemon)
+            end = time.monotonic() + self.seconds - self.window_s
+            while time.monotonic() < end:
+                self.add_window(daemon)
+            self.after = self.at_rest(daemon)
+            self.frames = {name: view["frames"] for name, view in daemon.status()["pipelines"].items()}
+        return self
+
+    def add_window(self, daemon):
+        row = self.among_visitors(daemon, lambda: load(daemon, self.window_s, "--rate", self.rate))
+        row["resident_bytes"] = daemon.status()["usage"]["resident_bytes"]
+        self.windows.append(row)
+
+    def among_visitors(self, daemon, function):
+        stop, seed = [], len(self.windows) * VISITORS
+        visitors = [Background(come_and_go, daemon, seed + index, stop) for index in range(VISITORS)]
+        try:
+            return function()
+        finally:
+            stop.append(True)
+            self.visits += sum(visitor.join() for visitor in visitors)
+
+    @staticmethod
+    def at_rest(daemon):
+        """What it has once everybody has left, and after the connections of status have been closed, too."""
+        def is_alone():
+            views = daemon.status()["pipelines"]
+            present = {name: [view["sessions"], view["readers"] - ("file" in view["sink"]), view["frames"]["in_flight"]]
+                       for name, view in views.items()}
+            return present if not any(map(any, present.values())) else None
+        wait_until(is_alone, lambda: f"everybody has left: {daemon.last}")
+        lowest = daemon.open_files()
+        for _ in range(20):
+            time.sleep(0.01)
+            lowest = min(lowest, daemon.open_files())
+        return {**daemon.status()["usage"], "descriptors": lowest, **device_memory(daemon.process.pid)}
+
+    # -- what was seen -------------------------------------------------------------------------------------------------------
+
+    def document(self):
+        return {"seconds": self.seconds, "rate": self.rate, "visits": self.visits, "before": self.before, "after": self.after,
+                "frames": self.frames, "windows": self.windows}
+
+    def table(self):
+        lines = [f"good stream at {self.rate} frames/s ({self.share:.0%} of what its pipeline carries), {self.visits} visits beside it",
+                 "window      p50      p99    p99.9      max us    lost  resident MiB"]
+        for index, row in enumerate(self.windows):
+            lines.append(f"{index + 1:6} {row['p50_us']:8.0f} {row['p99_us']:8.0f} {row['p999_us']:8.0f} {row['max_us']:11.0f} "
+                         f"{row['lost']:7} {row['resident_bytes'] / 2**20:13.2f}")
+        first, last = self.windows[0]["p999_us"], self.windows[-1]["p999_us"]
+        lines.append(f"p99.9 of the last window is {last / first:.2f} times that of the first")
+        for key, before in self.before.items():
+            lines.append(f"{key:15} {before:12} -> {self.after[key]:12} ({self.after[key] - before:+})")
+        return "\n".join(lines)
+
+
+def device_memory(pid):
+    """What the driver says that the process has of the device, where there is a driver that says so."""
+    try:
+        done = subprocess.run(["nvidia-smi", "--query-compute-apps=pid,used_memory", "--format=csv,noheader,nounits"],
+                              capture_output=True, text=True, timeout=limit(10), check=True)
+    except (OSError, subprocess.SubprocessError):
+        return {}
+    rows = [line.split(",") for line in done.stdout.splitlines()]
+    used = [int(memory) for process, memory in rows if int(process) == pid and memory.strip().isdigit()]
+    return {"driver_bytes": sum(used) << 20} if used else {}
