@@ -440,7 +440,7 @@ $(filled)/%.gz: packaging/man/%
 
 # -- Debian packages ------------------------------------------------------------------------------------------------
 # debhelper wants debian/ in its working folder, and writes beside that folder.
-deb: ## builds the Debian packages framed, libframed0, libframed-dev and python3-framed into build/deb/
+deb: ## builds the Debian packages framed, libframed0, libframed-dev and python3-framed into build/deb/, maintained by DEBEMAIL
 	@tools/setup.sh build deb
 	@+$(MAKE) --no-print-directory programs
 	@test "$$(dpkg-parsechangelog -l packaging/debian/changelog -S Version)" = $(VERSION) || \
@@ -448,6 +448,8 @@ deb: ## builds the Debian packages framed, libframed0, libframed-dev and python3
 	@rm -rf build/deb
 	@mkdir -p build/deb/framed
 	@cp -r packaging/debian build/deb/framed/debian
+	@test -z "$$DEBEMAIL" || sed -i "s|The framed authors <.*>|$${DEBFULLNAME:-The builder} <$$DEBEMAIL>|" \
+	  build/deb/framed/debian/control build/deb/framed/debian/changelog
 	@cd build/deb/framed && FRAMED_BACKENDS='$(if $(with_cuda),both,the CPU backend alone)' \
 	 dpkg-buildpackage -b -us -uc >../log 2>&1 || { tail -n 30 ../log >&2; exit 1; }
 	@ls build/deb/*.deb
