@@ -69,6 +69,7 @@ def test_y4m_goes_on_within_its_stream(place):
             wait_handovers(daemon, "fault", 3)
             daemon.signal(signal.SIGTERM)
             words, got = read_y4m(taking.join(), 64 * 64)
+        daemon.ends()
         assert "F30:1" in words, words
         np.testing.assert_array_equal(got, frames)
 
