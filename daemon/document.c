@@ -161,8 +161,9 @@ static json_t *usage_document(const struct server *server) {
 /* -- all of it ------------------------------------------------------------------------------------------------------- */
 
 /* How often one process image followed another, and the last time. */
-static json_t *handovers_document(const struct succession *succession) {
-  json_t *document = json_object();
+static json_t *handovers_document(const struct server_view *view) {
+  const struct succession *succession = view->succession;
+  json_t *document = json_pack("{s:b, s:s?}", "upgrading", view->upgrading, "refused", view->refusal);
   for (int cause = 0; cause < SUCCESSION_CAUSE_COUNT; cause++) {
     json_object_set_new(document, succession_names[cause], count(succession->counts[cause]));
   }
@@ -191,6 +192,6 @@ json_t *status_document(struct server *server) {
   return json_pack("{s:s, s:o, s:s, s:s, s:i, s:b, s:{s:o, s:o}, s:o, s:o, s:o, s:o}", "version", view.version, "uptime_s",
                    number(view.uptime_s), "backend", view.backend, "device", view.device, "lanes", (int)view.lanes, "stopping",
                    view.stopping, "reloads", "done", count(view.reloads), "failed", count(view.reload_failures), "handovers",
-                   handovers_document(view.succession), "health", current_health(server), "usage", usage_document(server),
-                   "pipelines", pipelines);
+                   handovers_document(&view), "health", current_health(server), "usage", usage_document(server), "pipelines",
+                   pipelines);
 }

@@ -22,6 +22,8 @@ void server_read(const struct server *server, struct server_view *view) {
                                .reloads = server->reloads,
                                .reload_failures = server->reload_failures,
                                .succession = &server->succession,
+                               .upgrading = server->upgrade != NULL,
+                               .refusal = server->refusal[0] ? server->refusal : NULL,
                                .stopping = server->stop_wanted || server->phase >= SERVER_STOPPING};
 }
 

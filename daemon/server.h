@@ -55,6 +55,8 @@ struct server_view {
   unsigned lanes;
   uint64_t reloads, reload_failures;
   const struct succession *succession;
+  bool upgrading;
+  const char *refusal; /* why the last upgrade was none, or NULL */
   bool stopping;
 };
 

@@ -29,6 +29,8 @@ struct generation {
   struct config *config;
 };
 
+enum { UPGRADE_TEXT = 640 };
+
 struct checkup;
 struct reload;
 struct signals;
@@ -63,10 +65,11 @@ struct server {
   int64_t started;
   uint64_t reloads, reload_failures;
   struct succession succession;
-  struct tape *tape;       /* what a process before this one left, until it is taken; or NULL */
-  bool handing_over;       /* lanes stand still, and nothing new may begin */
-  bool stops_again;        /* the process before this one was stopping */
-  struct upgrade *upgrade; /* the one under way, or NULL */
+  struct tape *tape;          /* what a process before this one left, until it is taken; or NULL */
+  bool handing_over;          /* lanes stand still, and nothing new may begin */
+  bool stops_again;           /* the process before this one was stopping */
+  struct upgrade *upgrade;    /* the one under way, or NULL */
+  char refusal[UPGRADE_TEXT]; /* why the last upgrade was none, or empty */
 };
 
 /* inheritance.c */

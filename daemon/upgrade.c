@@ -47,8 +47,13 @@ static void end(struct upgrade *upgrade, bool has_child) {
   }
 }
 
-static void refuse(struct upgrade *upgrade, bool has_child, const char *why) {
+static void say_refusal(struct server *server, const char *why) {
   log_event(LOG_UPGRADE_REFUSED, NULL, "no upgrade, the running program goes on: %s", why);
+  snprintf(server->refusal, sizeof server->refusal, "%s", why);
+}
+
+static void refuse(struct upgrade *upgrade, bool has_child, const char *why) {
+  say_refusal(upgrade->server, why);
   if (upgrade->answer) {
     answer_error(upgrade->answer, upgrade->context, 409, "install a program that can take over, or restart the service", "%s",
                  why);
@@ -158,11 +163,12 @@ void server_upgrade(struct server *server, server_answer *answer, void *context)
                                                                                   : NULL;
   struct upgrade *upgrade = obstacle ? NULL : calloc(1, sizeof *upgrade);
   if (!upgrade) {
-    log_event(LOG_UPGRADE_REFUSED, NULL, "no upgrade, the running program goes on: %s",
-              obstacle ? obstacle : "not enough memory");
-    answer_error(answer, context, 409, "try again later", "%s", obstacle ? obstacle : "not enough memory");
+    obstacle = obstacle ? obstacle : "not enough memory";
+    say_refusal(server, obstacle);
+    answer_error(answer, context, 409, "try again later", "%s", obstacle);
     return;
   }
+  server->refusal[0] = '\0';
   *upgrade = (struct upgrade){.server = server, .answer = answer, .context = context, .config = -1, .said = -1};
   server->upgrade = upgrade;
   start(upgrade);

@@ -19,7 +19,7 @@ _framectl() {
     esac
   done
   case $command in
-    "") mapfile -t COMPREPLY < <(compgen -W "status health metrics top reload drain pause resume check push pull trace plan doctor -s --json --frames --shm --force --help --version" -- "$word") ;;
+    "") mapfile -t COMPREPLY < <(compgen -W "status health metrics top reload upgrade drain pause resume check push pull trace plan doctor -s --json --frames --shm --force --help --version" -- "$word") ;;
     plan)
       if [[ $before == --from ]]; then
         mapfile -t COMPREPLY < <(compgen -W "$(_framectl_pipelines "${socket[@]}")" -- "$word")
@@ -34,7 +34,7 @@ _framectl() {
         mapfile -t COMPREPLY < <(compgen -W "--output --seconds" -- "$word")
       fi
       ;;
-    health) mapfile -t COMPREPLY < <(compgen -W "--json" -- "$word") ;;
+    health | reload | upgrade) mapfile -t COMPREPLY < <(compgen -W "--json" -- "$word") ;;
     check) mapfile -t COMPREPLY < <(compgen -f -- "$word") ;;
     status | top | doctor | drain | pause | resume | push | pull)
       mapfile -t COMPREPLY < <(compgen -W "--json $(_framectl_pipelines "${socket[@]}")" -- "$word")

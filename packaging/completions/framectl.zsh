@@ -31,7 +31,8 @@ _framectl() {
     '(- *)--help[print a summary]' \
     '(- *)--version[print the version]' \
     '1:command:((status\:"the state of all pipelines, or of one" health\:"whether all is well"
-      metrics\:"metrics as Prometheus reads them" top\:"a live table" reload\:"read the configuration again" drain\:"finish what is in flight, take nothing new"
+      metrics\:"metrics as Prometheus reads them" top\:"a live table" reload\:"read the configuration again"
+      upgrade\:"have the installed program take over" drain\:"finish what is in flight, take nothing new"
       pause\:"take no frames until resume" resume\:"take frames again" check\:"check a configuration file"
       push\:"send standard input to a pipeline" pull\:"write results to standard output"
       trace\:"record when each frame was where" plan\:"say what slots would win" doctor\:"say what could be better"))' \

@@ -105,7 +105,8 @@ static bool is_name(const char *text) {
 }
 
 json_t *daemon_command(const char *socket, const char *pipeline, const char *command, struct problem *problem) {
-  char path[128] = "/v1/reload";
+  char path[128];
+  snprintf(path, sizeof path, "/v1/%s", command);
   if (pipeline) {
     if (!is_name(pipeline)) {
       problem_set(problem, EXIT_STATUS_USAGE, "`framectl status` lists the pipelines", "'%s' cannot be the name of a pipeline",

@@ -71,6 +71,11 @@ static const struct command {
      "Makes the daemon read its configuration again. With an error in it the old one stays in force, the error is\n"
      "printed, and the exit status is 1.",
      command_reload},
+    {"upgrade", NULL, TAKES(OPTION_JSON), "have the installed program take over from the running one",
+     "Makes the daemon execute the file that it was started from, which a newer version may have replaced, and waits until\n"
+     "that goes on with every connection and frame. A program that cannot take over is refused: the running one goes on, and\n"
+     "the exit status is 1.",
+     command_upgrade},
     {"drain", "PIPELINE", TAKES(OPTION_JSON), "stop taking frames and wait until none is in flight",
      "Answers when nothing is in flight, or with exit status 1 after `drain_timeout`. Clients stay connected.\n"
      "`framectl resume PIPELINE` ends it.",
@@ -139,7 +144,8 @@ static void print_help(void) {
   }
   printf("\n"
          "  -s, --socket SOCKET  the daemon's status socket (default: $FRAMED_SOCKET, or " DEFAULT_SOCKET ")\n"
-         "  --json               print JSON: status, health, reload, drain, pause, resume, plan, doctor\n"
+         "  --json               print JSON: status, health, reload, upgrade, drain, pause, resume, plan,\n"
+         "                       doctor\n"
          "  -h, --help           this, or with a command what it does\n"
          "  --version            print the version\n\n"
          "Exit status: 0 fine, 1 the daemon said no or is not well, 2 doctor found something, 64 usage, 69 no daemon there,\n"

@@ -79,8 +79,13 @@ static void draw_title(const struct scene *scene) {
     put(0, (int)strlen(view.version) + 9, (chtype)COLOR_PAIR(PAIR_BAD), "gone; these are its last figures");
     return;
   }
-  put(0, (int)strlen(view.version) + 9, A_NORMAL, "up %s, %s on %s, %llu lane%s", text_uptime(uptime, view.uptime_s),
-      view.backend, view.device, (unsigned long long)view.lanes, view.lanes == 1 ? "" : "s");
+  char handovers[TEXT_ROOM * 2] = "", gap[TEXT_ROOM];
+  if (view.handovers.total > 0) {
+    snprintf(handovers, sizeof handovers, ", handed over %llu time%s, by %s after %s", (unsigned long long)view.handovers.total,
+             view.handovers.total == 1 ? "" : "s", view.handovers.cause, text_duration(gap, view.handovers.gap_ms * 1000));
+  }
+  put(0, (int)strlen(view.version) + 9, A_NORMAL, "up %s, %s on %s, %llu lane%s%s", text_uptime(uptime, view.uptime_s),
+      view.backend, view.device, (unsigned long long)view.lanes, view.lanes == 1 ? "" : "s", handovers);
 }
 
 /* -- the table ------------------------------------------------------------------------------------------------------- */

@@ -29,6 +29,22 @@ static void describe_drops(const struct pipeline_view *view, char *text, size_t 
   }
 }
 
+static void print_handovers(const json_t *document, const struct handovers_view *handovers, bool colour) {
+  char causes[128], gap[TEXT_ROOM], longest[TEXT_ROOM];
+  if (handovers->total > 0) {
+    printf("handed over %llu time%s (%s), for %s at most; the last time, by %s, after %s: %s\n",
+           (unsigned long long)handovers->total, handovers->total == 1 ? "" : "s", view_causes(document, causes, sizeof causes),
+           text_duration(longest, handovers->longest_ms * 1000), handovers->cause, text_duration(gap, handovers->gap_ms * 1000),
+           handovers->text);
+  }
+  if (handovers->refused[0]) {
+    text_colour_begin(stdout, COLOUR_YELLOW, colour);
+    printf("the last upgrade was refused: %s", handovers->refused);
+    text_colour_end(stdout, COLOUR_YELLOW, colour);
+    putchar('\n');
+  }
+}
+
 static void print_daemon(const json_t *document, bool colour) {
   struct daemon_view view;
   char uptime[TEXT_ROOM];
@@ -36,8 +52,10 @@ static void print_daemon(const json_t *document, bool colour) {
   text_colour_begin(stdout, COLOUR_BOLD, colour);
   printf("framed %s", view.version);
   text_colour_end(stdout, COLOUR_BOLD, colour);
-  printf(": up %s, %s on %s, %llu lane%s\n\n", text_uptime(uptime, view.uptime_s), view.backend, view.device,
+  printf(": up %s, %s on %s, %llu lane%s\n", text_uptime(uptime, view.uptime_s), view.backend, view.device,
          (unsigned long long)view.lanes, view.lanes == 1 ? "" : "s");
+  print_handovers(document, &view.handovers, colour);
+  putchar('\n');
 }
 
 /* -- all pipelines ------------------------------------------------------------------------------------------------- */

@@ -15,12 +15,49 @@ static uint64_t count_of(const json_t *object, const char *key) {
 
 static double number_of(const json_t *object, const char *key) { return json_number_value(json_object_get(object, key)); }
 
+/* Each number that is whole counts a cause. */
+static uint64_t count_handovers(json_t *handovers) {
+  uint64_t total = 0;
+  const char *cause;
+  json_t *value;
+  json_object_foreach(handovers, cause, value) { total += json_is_integer(value) ? count_of(handovers, cause) : 0; }
+  return total;
+}
+
+static struct handovers_view view_handovers(json_t *handovers) {
+  const json_t *last = json_object_get(handovers, "last");
+  return (struct handovers_view){.total = count_handovers(handovers),
+                                 .upgrades = count_of(handovers, "upgrade"),
+                                 .cause = text_of(last, "cause"),
+                                 .text = text_of(last, "text"),
+                                 .gap_ms = number_of(last, "gap_ms"),
+                                 .longest_ms = number_of(handovers, "longest_ms"),
+                                 .upgrading = json_is_true(json_object_get(handovers, "upgrading")),
+                                 .refused = text_of(handovers, "refused")};
+}
+
+const char *view_causes(const json_t *document, char *text, size_t room) {
+  json_t *handovers = json_object_get(document, "handovers"), *value;
+  size_t length = 0;
+  const char *cause;
+  text[0] = '\0';
+  json_object_foreach(handovers, cause, value) {
+    if (json_is_integer(value) && json_integer_value(value) > 0 && length < room) {
+      int added = snprintf(text + length, room - length, "%s%s %" JSON_INTEGER_FORMAT, length > 0 ? ", " : "", cause,
+                           json_integer_value(value));
+      length += added > 0 ? (size_t)added : 0;
+    }
+  }
+  return text;
+}
+
 void view_daemon(const json_t *document, struct daemon_view *view) {
   *view = (struct daemon_view){.version = text_of(document, "version"),
                                .backend = text_of(document, "backend"),
                                .device = text_of(document, "device"),
                                .uptime_s = number_of(document, "uptime_s"),
-                               .lanes = count_of(document, "lanes")};
+                               .lanes = count_of(document, "lanes"),
+                               .handovers = view_handovers(json_object_get(document, "handovers"))};
 }
 
 static struct end_view view_end(const json_t *end, const char *format) {

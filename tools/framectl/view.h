@@ -41,16 +41,28 @@ struct pipeline_view {
   struct overlap_view overlap;
 };
 
+/* How often one process image took over from another, and the last time. */
+struct handovers_view {
+  uint64_t total, upgrades;
+  const char *cause, *text; /* of the last one; "": there was none */
+  double gap_ms, longest_ms;
+  bool upgrading;
+  const char *refused; /* why the last upgrade was none, or "" */
+};
+
 struct daemon_view {
   const char *version, *backend, *device;
   double uptime_s;
   uint64_t lanes;
+  struct handovers_view handovers;
 };
 
 void view_daemon(const json_t *document, struct daemon_view *view);
 void view_pipeline(const char *name, const json_t *document, struct pipeline_view *view);
 /* The pipeline of that name; false with a problem that lists the names there are. */
 bool view_find(json_t *document, const char *name, struct pipeline_view *view, struct problem *problem);
+/* "fault 2, upgrade 1": the causes there were. */
+const char *view_causes(const json_t *document, char *text, size_t room);
 uint64_t view_dropped(const struct pipeline_view *view); /* all fates but emitted */
 
 #endif

@@ -94,7 +94,7 @@ START_TEST(commands_are_posts) {
   expect_request("POST /v1/pipelines/rear-2.x_y/drain HTTP/1.1\r\n");
   json_decref(answer);
   start("HTTP/1.1 200 OK\r\n\r\n{}");
-  answer = daemon_command(path, NULL, NULL, &problem);
+  answer = daemon_command(path, NULL, "reload", &problem);
   finish();
   expect_request("POST /v1/reload HTTP/1.1\r\n");
   json_decref(answer);

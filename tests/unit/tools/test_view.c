@@ -6,7 +6,9 @@
 #include "tests/unit/runner.h"
 
 static const char document_text[] =
-    "{'version': '0.1.0', 'uptime_s': 12.5, 'backend': 'cpu', 'device': 'a cpu', 'lanes': 2, 'pipelines': {'cam0': {"
+    "{'version': '0.1.0', 'uptime_s': 12.5, 'backend': 'cpu', 'device': 'a cpu', 'lanes': 2, "
+    "'handovers': {'upgrading': true, 'refused': 'it is too old', 'fault': 2, 'upgrade': 1, 'of_tomorrow': 4, 'crash': 0, "
+    "'longest_ms': 30.5, 'last': {'cause': 'fault', 'text': 'cam0: it fell', 'gap_ms': 14.0}}, 'pipelines': {'cam0': {"
     "'state': 'running', 'slots': 6, 'graph': true, 'timed_one_in': 8, 'waiting': 'reader', 'sessions': 1, 'clients': 2, "
     "'readers': 3, 'missed': 4, 'refused': 5,"
     "'formats': {'input': 'gray 640x480', 'output': 'gray 320x240'},"
@@ -74,6 +76,26 @@ START_TEST(figures_come_from_their_keys) {
 }
 END_TEST
 
+START_TEST(hand_overs_are_counted_by_cause) {
+  struct daemon_view daemon;
+  char text[64], little[12];
+  view_daemon(document, &daemon);
+  const struct handovers_view *view = &daemon.handovers;
+  ck_assert_uint_eq(view->total * 10 + view->upgrades, 71);
+  ck_assert_str_eq(view_causes(document, text, sizeof text), "fault 2, upgrade 1, of_tomorrow 4");
+  ck_assert_str_eq(view_causes(document, little, sizeof little), "fault 2, up");
+  ck_assert_str_eq(view->cause, "fault");
+  ck_assert_str_eq(view->text, "cam0: it fell");
+  ck_assert_str_eq(view->refused, "it is too old");
+  ck_assert(view->upgrading);
+  ck_assert_double_eq(view->gap_ms * 100 + view->longest_ms, 1430.5);
+  json_object_del(document, "handovers");
+  view_daemon(document, &daemon);
+  ck_assert(view->total == 0 && !view->upgrading && !view->cause[0] && !view->refused[0]);
+  ck_assert_str_eq(view_causes(document, text, sizeof text), "");
+}
+END_TEST
+
 START_TEST(what_is_missing_is_nothing) {
   struct pipeline_view view;
   struct problem problem = {0};
@@ -122,6 +144,7 @@ Suite *view_suite(void) {
   TCase *cases = tcase_create("view");
   tcase_add_checked_fixture(cases, setup, teardown);
   tcase_add_test(cases, figures_come_from_their_keys);
+  tcase_add_test(cases, hand_overs_are_counted_by_cause);
   tcase_add_test(cases, what_is_missing_is_nothing);
   tcase_add_test(cases, an_unknown_name_lists_those_there_are);
   tcase_add_test(cases, many_names_do_not_overflow);

@@ -1,0 +1,116 @@
+/*
+ * `framectl upgrade`: has the installed program take over, and looks at the daemon until it has. The daemon answers before it
+ * executes the program, so what became of that is known only from the status of whoever answers afterwards.
+ */
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "tools/framectl/command.h"
+#include "tools/framectl/daemon.h"
+#include "tools/framectl/text.h"
+#include "tools/framectl/view.h"
+
+enum { LIMIT_MS = 30000, PAUSE_MS = 20, VERSION_ROOM = 64 };
+
+struct before {
+  char version[VERSION_ROOM];
+  double uptime_s;
+  uint64_t upgrades;
+};
+
+enum outcome { WAITING, DONE, REFUSED };
+
+static int64_t now_ms(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+static bool look_before(const struct invocation *invocation, struct before *before, struct problem *problem) {
+  json_t *document = daemon_status(invocation->socket, DAEMON_PATIENCE_MS, problem);
+  if (!document) {
+    return false;
+  }
+  struct daemon_view view;
+  view_daemon(document, &view);
+  snprintf(before->version, sizeof before->version, "%s", view.version);
+  before->uptime_s = view.uptime_s;
+  before->upgrades = view.handovers.upgrades;
+  json_decref(document);
+  return true;
+}
+
+/* A daemon that began anew counts from zero, so that its time tells more than its counts. */
+static enum outcome judge(const struct before *before, const struct daemon_view *view, struct problem *problem) {
+  if (view->uptime_s < before->uptime_s) {
+    problem_set(problem, EXIT_STATUS_REFUSED, "`journalctl -u framed -x` says why; producers and readers have to connect again",
+                "framed %s began anew, without the connections and frames of the one before", view->version);
+    return REFUSED;
+  }
+  if (view->handovers.upgrades > before->upgrades) {
+    return DONE;
+  }
+  if (!view->handovers.upgrading) {
+    problem_set(problem, EXIT_STATUS_REFUSED, "install a program that can take over, or restart the service",
+                "the running program goes on: %s", view->handovers.refused);
+    return REFUSED;
+  }
+  return WAITING;
+}
+
+/* /v1/status once the program has taken over, or NULL with a problem. Between two programs nobody answers. */
+static json_t *wait_for_it(const struct invocation *invocation, const struct before *before, struct problem *problem) {
+  enum outcome outcome = WAITING;
+  for (int64_t now = now_ms(), deadline = now + LIMIT_MS; outcome == WAITING && now < deadline; now = now_ms()) {
+    nanosleep(&(struct timespec){.tv_nsec = PAUSE_MS * 1000000}, NULL);
+    json_t *document = daemon_status(invocation->socket, (int)(deadline - now), problem);
+    if (document) {
+      struct daemon_view view;
+      view_daemon(document, &view);
+      problem_set(problem, EXIT_STATUS_REFUSED, "`journalctl -u framed -x` says more", "no other program took over within %d s",
+                  LIMIT_MS / 1000);
+      outcome = judge(before, &view, problem);
+      if (outcome == DONE) {
+        return document;
+      }
+      json_decref(document);
+    }
+  }
+  return NULL;
+}
+
+static void print(const struct before *before, const struct daemon_view *view, const char *program, bool json) {
+  if (json) {
+    json_t *document = json_pack("{s:b, s:s, s:s, s:s, s:f}", "ok", 1, "program", program, "version", view->version,
+                                 "version_before", before->version, "gap_ms", view->handovers.gap_ms);
+    json_dumpf(document, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(15));
+    putchar('\n');
+    json_decref(document);
+    return;
+  }
+  char gap[TEXT_ROOM];
+  bool same = strcmp(before->version, view->version) == 0;
+  printf("%s, framed %s, took over%s%s after %s, with all connections and frames\n", program, view->version,
+         same ? "" : " from ", same ? "" : before->version, text_duration(gap, view->handovers.gap_ms * 1000));
+}
+
+bool command_upgrade(const struct invocation *invocation, struct problem *problem) {
+  struct before before;
+  if (!look_before(invocation, &before, problem)) {
+    return false;
+  }
+  json_t *answer = daemon_command(invocation->socket, NULL, "upgrade", problem);
+  json_t *document = answer ? wait_for_it(invocation, &before, problem) : NULL;
+  if (document) {
+    const char *program = json_string_value(json_object_get(answer, "program"));
+    struct daemon_view view;
+    view_daemon(document, &view);
+    problem_clear(problem);
+    print(&before, &view, program ? program : "the installed program", invocation->json);
+  }
+  bool fine = document != NULL;
+  json_decref(document);
+  json_decref(answer);
+  return fine;
+}
