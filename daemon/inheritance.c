@@ -105,6 +105,7 @@ bool server_hand_over(struct server *server, enum succession_cause cause, const 
   engine_unpark(server->engine);
   server->handing_over = false;
   server->succession = before;
+  server_hear(server);
   return false;
 }
 

@@ -55,6 +55,8 @@ void intake_put(struct intake *intake, struct tape *tape);
 /* Frames of its sessions that are on the device, and what is said of them: see session_suspect(). */
 unsigned intake_running(const struct intake *intake);
 void intake_suspect(struct intake *intake, bool failed, bool alone);
+/* After the sink was taken, too: see session_taken(). */
+bool intake_taken(const struct intake *intake, struct failure *failure);
 /* See session_condemned(). */
 unsigned intake_condemned(const struct intake *intake);
 

@@ -81,6 +81,14 @@ void intake_take_waiting(struct intake *intake, struct tape *tape) {
   intake->visits = greeter_pass(NULL, tape);
 }
 
+bool intake_taken(const struct intake *intake, struct failure *failure) {
+  bool taken = true;
+  for (unsigned i = 0; i < intake->count && taken; i++) {
+    taken = session_taken(intake->seats[i].session, failure);
+  }
+  return taken;
+}
+
 unsigned intake_condemned(const struct intake *intake) {
   unsigned condemned = 0;
   for (unsigned i = 0; i < intake->count; i++) {

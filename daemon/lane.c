@@ -22,9 +22,9 @@ struct lane {
   struct runner *runners;
   struct runner *first, **last; /* scheduled */
   unsigned scheduled;
+  atomic_bool all_woken; /* by lane_wake_all() */
   _Atomic int64_t heartbeat;
   /* parking */
-  struct message park_message;
   atomic_bool park_wanted;
   unsigned quiet;           /* iterations since nothing was under way */
   uv_sem_t stands, goes_on; /* the lane posts one and waits for the other */
@@ -96,8 +96,9 @@ static void on_check(uv_check_t *check) {
 
 static void on_wake(uv_async_t *wake) {
   struct lane *lane = wake->data;
+  bool all = atomic_exchange(&lane->all_woken, false);
   for (struct runner *runner = lane->runners; runner; runner = runner->next) {
-    if (atomic_exchange_explicit(&runner->woken, false, memory_order_acquire)) {
+    if (atomic_exchange_explicit(&runner->woken, false, memory_order_acquire) || all) {
       lane_schedule(runner);
     }
   }
@@ -218,9 +219,6 @@ int64_t lane_processor_time(const struct lane *lane) {
 
 /* -- parking --------------------------------------------------------------------------------------------------- */
 
-/* It only has to wake the loop. */
-static void on_park(struct message *message) { (void)message; }
-
 void lane_park(struct lane *lane) {
   lane->quiet = 0;
   lane->stood = false;
@@ -228,8 +226,7 @@ void lane_park(struct lane *lane) {
   while (uv_sem_trywait(&lane->stands) == 0) {
   }
   atomic_store(&lane->park_wanted, true);
-  lane->park_message.run = on_park;
-  lane_post(lane, &lane->park_message);
+  lane_wake_all(lane);
 }
 
 static void nap(void) { nanosleep(&(struct timespec){.tv_nsec = 20000}, NULL); }
@@ -274,6 +271,7 @@ void lane_unpark(struct lane *lane) {
   atomic_store(&lane->park_wanted, false);
   atomic_store(&lane->held_there, false);
   uv_sem_post(&lane->goes_on);
+  lane_wake_all(lane); /* what was not begun while it was to stand still is begun now */
 }
 
 bool lane_is_parking(const struct lane *lane) { return atomic_load_explicit(&lane->park_wanted, memory_order_relaxed); }
@@ -339,5 +337,11 @@ void lane_wake(struct lane *lane, struct runner *runner) {
   atomic_store_explicit(&runner->woken, true, memory_order_release);
   /* libuv before 1.53 can lose a wake-up without this fence. */
   atomic_thread_fence(memory_order_seq_cst);
+  uv_async_send(&lane->wake);
+}
+
+void lane_wake_all(struct lane *lane) {
+  atomic_store(&lane->all_woken, true);
+  atomic_thread_fence(memory_order_seq_cst); /* as above */
   uv_async_send(&lane->wake);
 }

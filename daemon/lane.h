@@ -71,5 +71,7 @@ bool lane_is_parking(const struct lane *lane);
 
 /* -- from any thread: a turn soon. Only marks and wakes, so that a stream callback may call it. ------------------ */
 void lane_wake(struct lane *lane, struct runner *runner);
+/* The same for all that live there now. */
+void lane_wake_all(struct lane *lane);
 
 #endif

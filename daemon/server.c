@@ -142,6 +142,9 @@ static void run(struct server *server) {
     return;
   }
   if (!server_start(server, &failure)) {
+    if (server->tape) {
+      server_start_over(server, failure.text);
+    }
     server_fail(server, &failure);
   }
   uv_run(&server->loop, UV_RUN_DEFAULT);

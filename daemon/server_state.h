@@ -31,6 +31,14 @@ struct generation {
 
 enum { UPGRADE_TEXT = 640 };
 
+/* What a pipeline told while everything was being handed over. */
+struct unheard {
+  struct unheard *next; /* the later one */
+  struct pipeline *pipeline;
+  enum pipeline_event event;
+  char text[256];
+};
+
 struct checkup;
 struct reload;
 struct signals;
@@ -67,6 +75,7 @@ struct server {
   struct succession succession;
   struct tape *tape;          /* what a process before this one left, until it is taken; or NULL */
   bool handing_over;          /* lanes stand still, and nothing new may begin */
+  struct unheard *unheard;    /* meanwhile */
   bool stops_again;           /* the process before this one was stopping */
   struct upgrade *upgrade;    /* the one under way, or NULL */
   char refusal[UPGRADE_TEXT]; /* why the last upgrade was none, or empty */
@@ -103,6 +112,8 @@ bool server_start(struct server *server, struct failure *failure);
 
 /* shutdown.c */
 void server_on_pipeline(void *context, struct pipeline *pipeline, enum pipeline_event event, const char *text);
+/* Takes up what pipelines told while this process was to be handed over, and was not. */
+void server_hear(struct server *server);
 /* Finishes what is in flight, within `drain_timeout`, and ends; the second time it ends without finishing. */
 void server_stop(struct server *server, const char *why);
 /* A device is dead: hands over to another image of this program, or ends at once if that happens too often or cannot be. */
@@ -111,7 +122,7 @@ void server_fault(struct server *server, const char *pipeline, unsigned device, 
 void server_fail(struct server *server, const struct failure *failure);
 /* No pipeline runs: closes every handle. The loop, and so the program, ends when libuv has let go of them. */
 void server_end(struct server *server);
-/* After a hand-over: goes on with an end that the process before this one had begun. */
+/* After a hand-over: goes on with an end that the process before this one had begun, or that came during the start. */
 void server_go_on_ending(struct server *server);
 /* A reload is over; goes on with a stop that waited for it. */
 void server_on_reloaded(struct server *server);

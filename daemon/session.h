@@ -123,6 +123,8 @@ unsigned session_running(const struct session *session);
 void session_suspect(struct session *session, bool failed, bool alone);
 /* Puts it on the tape; without `memory` (somebody else is at it) the next one makes its own. */
 void session_put(struct session *session, struct tape *tape, bool memory);
+/* After its sink was taken, too: false if its books do not balance. */
+bool session_taken(struct session *session, struct failure *failure);
 /* Whether the producer on the tape was the session's already; otherwise it was never told of it. */
 bool session_has_source(const struct session *session);
 /* Goes on with that producer: like session_attach(). */

@@ -122,7 +122,7 @@ static bool join_trial(struct session *session, struct failure *failure) {
     return true;
   }
   session->road.trial = trial;
-  return trial_join(trial, session->setup.lane, &session->runner, count_suspects(session)) ||
+  return trial_join(trial, session->setup.lane, count_suspects(session)) ||
          failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "not enough memory to take up a session");
 }
 
@@ -144,8 +144,20 @@ bool session_take(struct session *session, struct tape *tape, struct failure *fa
   }
   forget_device(session);
   condemn(session);
-  session->account.now.ledger.in_flight = road_in_flight(&session->road);
   return join_trial(session, failure);
+}
+
+bool session_taken(struct session *session, struct failure *failure) {
+  struct ledger *ledger = &session->account.now.ledger;
+  uint64_t settled = 0;
+  for (int fate = 0; fate < FATE_COUNT; fate++) {
+    settled += ledger->fates[fate];
+  }
+  ledger->in_flight = road_in_flight(&session->road);
+  account_publish(&session->account);
+  return ledger->in == settled + ledger->in_flight ||
+         failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "the frames that were handed over of a session of '%s' do not add up",
+                     session->setup.config->name);
 }
 
 unsigned session_spared(const struct session *session) {

@@ -3,6 +3,7 @@
  * when the GPU is dead. Each begins once; a stop that meets a reload waits for it.
  */
 #include <stdio.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #include "daemon/log.h"
@@ -87,6 +88,15 @@ static void stop_pipelines(struct server *server) {
   }
 }
 
+static void begin_stop(struct server *server) {
+  limit(server, on_limit, (uint64_t)(server->config->drain_timeout_ns / NS_PER_MS));
+  if (server->reload) {
+    reload_cancel(server->reload);
+  } else if (server->phase == SERVER_RUNNING) {
+    stop_pipelines(server);
+  }
+}
+
 void server_stop(struct server *server, const char *why) {
   if (server->phase == SERVER_FAULTED) {
     return; /* it ends as fast as it can */
@@ -102,14 +112,8 @@ void server_stop(struct server *server, const char *why) {
   log_event(LOG_STOPPING, NULL, "%s: finishing what is in flight, for at most %.3g s", why,
             (double)server->config->drain_timeout_ns / (double)NS_PER_S);
   systemd_stopping("finishing what is in flight");
-  if (server->phase == SERVER_STARTING) {
-    return; /* on_prepared() ends it */
-  }
-  limit(server, on_limit, (uint64_t)(server->config->drain_timeout_ns / NS_PER_MS));
-  if (server->reload) {
-    reload_cancel(server->reload);
-  } else if (server->phase == SERVER_RUNNING) {
-    stop_pipelines(server);
+  if (server->phase != SERVER_STARTING) { /* else on_prepared() ends it, or server_go_on_ending() goes on from here */
+    begin_stop(server);
   }
 }
 
@@ -132,7 +136,9 @@ static void end_of_input(struct server *server) {
 }
 
 void server_go_on_ending(struct server *server) {
-  if (server->stops_again) {
+  if (server->stop_wanted) {
+    begin_stop(server);
+  } else if (server->stops_again) {
     server_stop(server, "a signal before");
   } else {
     end_of_input(server);
@@ -183,6 +189,9 @@ static void end_after_fault(void *context) {
 }
 
 static void end_by_fault(struct server *server, const char *pipeline, const char *text, const char *why) {
+  if (server->phase == SERVER_FAULTED) {
+    return; /* another device did, meanwhile */
+  }
   log_event(LOG_GPU_FAULT, pipeline, "the GPU failed and the daemon ends (%s): %s", why, text);
   systemd_stopping("the GPU failed");
   snprintf(server->fault, sizeof server->fault, "%s", text);
@@ -223,10 +232,33 @@ static void on_gone(struct server *server) {
   }
 }
 
+/* The next image finds out by itself; this one hears of it if there is none. */
+static void hear_later(struct server *server, struct pipeline *pipeline, enum pipeline_event event, const char *text) {
+  struct unheard **end = &server->unheard;
+  while (*end) {
+    end = &(*end)->next;
+  }
+  *end = calloc(1, sizeof **end);
+  if (*end) {
+    **end = (struct unheard){.pipeline = pipeline, .event = event};
+    snprintf((*end)->text, sizeof(*end)->text, "%s", text);
+  }
+}
+
+void server_hear(struct server *server) {
+  while (server->unheard) {
+    struct unheard *first = server->unheard;
+    server->unheard = first->next;
+    server_on_pipeline(server, first->pipeline, first->event, first->text);
+    free(first);
+  }
+}
+
 void server_on_pipeline(void *context, struct pipeline *pipeline, enum pipeline_event event, const char *text) {
   struct server *server = context;
   if (server->handing_over) {
-    return; /* the next image finds out by itself */
+    hear_later(server, pipeline, event, text);
+    return;
   }
   if (event == PIPELINE_GPU_FAULT) {
     server_fault(server, pipeline_config(pipeline)->name, pipeline_config(pipeline)->device, text);

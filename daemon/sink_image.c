@@ -38,8 +38,18 @@ static void pass_result(struct result *result, struct tape *tape, sink_road *roa
   }
 }
 
+/* There may have been a tape before that nobody took. */
+static void forget_tape(const struct sink *sink) {
+  for (const struct reader *reader = sink->readers; reader; reader = reader->next) {
+    if (reader->rest_of) {
+      reader->rest_of->on_tape = NULL;
+    }
+  }
+}
+
 void sink_pass(struct sink *sink, struct tape *tape, sink_road *road, void *context) {
   unsigned count = sink->count;
+  forget_tape(sink);
   TAPE_PASS(tape, sink->first);
   tape_pass_below(tape, &count, GPU_MAX_SLOTS + 1);
   for (unsigned i = 0; i < count && !tape->broken; i++) {

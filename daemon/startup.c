@@ -122,7 +122,7 @@ static void on_prepared(void *context) {
     server_fail(server, &failure);
     return;
   }
-  if (server->stop_wanted) {
+  if (server->stop_wanted && !server->tape) {
     server_end(server); /* a signal came meanwhile, and nothing has begun */
     return;
   }

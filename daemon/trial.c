@@ -2,19 +2,30 @@
 
 #include <stdlib.h>
 
-bool trial_join(struct trial *trial, struct lane *lane, struct runner *runner, unsigned suspects) {
-  struct trial_member *members = realloc(trial->members, (trial->count + 1) * sizeof *members);
-  if (!members) {
+static bool knows(const struct trial *trial, const struct lane *lane) {
+  unsigned at = 0;
+  while (at < trial->count && trial->lanes[at] != lane) {
+    at++;
+  }
+  return at < trial->count;
+}
+
+bool trial_join(struct trial *trial, struct lane *lane, unsigned suspects) {
+  atomic_fetch_add(&trial->suspects, suspects);
+  if (knows(trial, lane)) {
+    return true;
+  }
+  struct lane **lanes = realloc(trial->lanes, (trial->count + 1) * sizeof(struct lane *));
+  if (!lanes) {
     return false;
   }
-  members[trial->count++] = (struct trial_member){.lane = lane, .runner = runner};
-  trial->members = members;
-  atomic_fetch_add(&trial->suspects, suspects);
+  lanes[trial->count++] = lane;
+  trial->lanes = lanes;
   return true;
 }
 
 void trial_clear(struct trial *trial) {
-  free(trial->members);
+  free(trial->lanes);
   *trial = (struct trial){0};
 }
 
@@ -30,6 +41,6 @@ void trial_pass(struct trial *trial, bool ran) {
   }
   atomic_fetch_sub(&trial->suspects, 1);
   for (unsigned i = 0; i < trial->count; i++) {
-    lane_wake(trial->members[i].lane, trial->members[i].runner);
+    lane_wake_all(trial->lanes[i]);
   }
 }

@@ -2,8 +2,8 @@
  * A trial: after a device has failed, the frames that were on it run again one at a time, so that a frame that makes it fail
  * is known. Until all have passed, nothing else runs on that device.
  *
- * It is shared by the sessions of one device, which are made known before their lanes start; from then on lanes only
- * change its counters.
+ * It is shared by the sessions of one device. Their lanes are made known before they start, and outlive every session, which
+ * may be gone by the end of a trial; from then on lanes only change its counters.
  */
 #ifndef FRAMED_DAEMON_TRIAL_H
 #define FRAMED_DAEMON_TRIAL_H
@@ -12,20 +12,15 @@
 
 enum { TRIAL_LIMIT = 2 }; /* a frame that was alone on the device so many times when it failed runs no more */
 
-struct trial_member {
-  struct lane *lane;
-  struct runner *runner;
-};
-
 struct trial { /* all zero: nobody is suspected */
   atomic_uint suspects;
-  atomic_bool busy; /* one of them is on the device */
-  struct trial_member *members;
+  atomic_bool busy;    /* one of them is on the device */
+  struct lane **lanes; /* whose sessions are woken when one of them has passed */
   unsigned count;
 };
 
-/* A session takes part, with so many suspected frames. Before any lane starts; false if there is no memory. */
-bool trial_join(struct trial *trial, struct lane *lane, struct runner *runner, unsigned suspects);
+/* A session on that lane takes part, with so many suspected frames. Before any lane starts; false if there is no memory. */
+bool trial_join(struct trial *trial, struct lane *lane, unsigned suspects);
 /* After the lanes. */
 void trial_clear(struct trial *trial);
 
