@@ -54,6 +54,11 @@ enum handover_receipt handover_receive(struct tape *tape, struct failure *failur
   return HANDOVER_WHOLE;
 }
 
+void handover_discard(struct tape *tape) {
+  tape_clear(tape);
+  close_range(FIRST, ~0U, 0);
+}
+
 void handover_allow_signals(void) {
   sigset_t none;
   sigemptyset(&none);

@@ -20,13 +20,15 @@ enum handover_receipt { HANDOVER_NONE, HANDOVER_WHOLE, HANDOVER_UNUSABLE };
 
 /* Before anything is opened: what the process before left. UNUSABLE: with a sentence, and every descriptor is closed. */
 enum handover_receipt handover_receive(struct tape *tape, struct failure *failure);
+/* Gives up a whole tape: every descriptor is closed. */
+void handover_discard(struct tape *tape);
 /* Signals wait from exec until now. */
 void handover_allow_signals(void);
 
 /* Executes the program (NULL: this one, even if its file is gone), which finds the tape. Returns only if that fails; then all
  * is as before. No other thread may open a descriptor meanwhile. */
 bool handover_execute(const char *program, const struct tape *tape, struct failure *failure);
-/* Executes this program anew, with nothing. Returns only if that fails. */
+/* Executes this program anew, with nothing; signals wait as with a tape. Returns only if that fails. */
 void handover_start_over(void);
 
 #endif

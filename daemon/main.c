@@ -165,10 +165,13 @@ static bool go_on(const struct options *options, enum exit_status *status) {
     *status = run(options->path, config, &tape);
     return true;
   }
+  if (receipt == HANDOVER_WHOLE) {
+    handover_discard(&tape); /* its sockets would look like those of another daemon */
+  }
   handover_allow_signals();
   log_open(CONFIG_LOG_INFO);
   log_event(LOG_NOT_HANDED_OVER, NULL, "the daemon begins anew without its connections: the state that was left %s",
-            errors ? "has no valid configuration" : failure.text);
+            receipt == HANDOVER_WHOLE ? "has no valid configuration" : failure.text);
   config_errors_free(errors);
   return false;
 }

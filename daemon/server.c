@@ -137,6 +137,9 @@ static bool open_loop(struct server *server, struct failure *failure) {
 static void run(struct server *server) {
   struct failure failure;
   if (!open_loop(server, &failure)) {
+    if (server->tape) {
+      server_start_over(server, failure.text);
+    }
     log_event(LOG_FAILED, NULL, "%s", failure.text);
     server->exit_status = failure.status;
     return;

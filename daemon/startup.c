@@ -109,17 +109,22 @@ static void say_ready(struct server *server) {
   systemd_ready("ready");
 }
 
+/* What was left and cannot be taken up is worth less than a daemon. */
+static void fail(struct server *server, const struct failure *failure) {
+  if (server->tape) {
+    server_start_over(server, failure->text);
+  }
+  server_fail(server, failure);
+}
+
 static void on_prepared(void *context) {
   struct preparation *preparation = context;
   struct server *server = preparation->server;
   struct failure failure = preparation->failure;
   bool prepared = preparation->done;
   free(preparation);
-  if (!prepared && server->tape) {
-    server_start_over(server, failure.text);
-  }
   if (!prepared) {
-    server_fail(server, &failure);
+    fail(server, &failure);
     return;
   }
   if (server->stop_wanted && !server->tape) {
@@ -131,7 +136,7 @@ static void on_prepared(void *context) {
     say_ready(server);
     server_go_on_ending(server);
   } else {
-    server_fail(server, &failure);
+    fail(server, &failure);
   }
 }
 
@@ -152,9 +157,7 @@ bool server_start(struct server *server, struct failure *failure) {
   if (!signals_open(server, failure) || !open_status_listeners(server, failure)) {
     return false;
   }
-  if (server->tape) {
-    handover_allow_signals();
-  }
+  handover_allow_signals(); /* also where there is no tape: they wait while one image follows another */
   server->engine = engine_open(server->config, server->tape, failure);
   return server->engine && make_pipelines(server, failure) && start_preparing(server, failure);
 }

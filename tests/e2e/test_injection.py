@@ -7,25 +7,20 @@ with FRAMED_SOAK set, every single call is.
 
 import contextlib
 import errno
+import http.client
 import itertools
 import os
 import re
-import socket
 import stat
-import struct
 import traceback
 
-import numpy as np
 import pytest
 
-from harness import limit, numbered, pipeline, require_whole, wait_until
-from harness import native
+from harness import native, numbered, pipeline, require_whole, wait_until
 from harness.clients import Client
 from harness.injection import SHORT, Injected, Injection
+from harness.traffic import COUNT, DEAD, FILES, GRAY, SIZE, drive, entries, is_served, lay_out, through
 
-WIDTH, HEIGHT, SIZE, COUNT = 32, 16, 512, 6
-INVERT = {"affine": {"scale": -1.0, "offset": 255.0}}
-GRAY = {"pixels": "gray", "width": WIDTH, "height": HEIGHT}
 SOAK = bool(os.environ.get("FRAMED_SOAK"))
 SAMPLE, MOST_RUNS = 5, 1500  # runs a kind of call
 pytestmark = [pytest.mark.host, pytest.mark.slow, pytest.mark.takes(7200 if SOAK else 60)]
@@ -45,225 +40,14 @@ ERRORS = {
     "unlink": [errno.EACCES], "epoll_create1": [errno.EMFILE], "epoll_ctl": [errno.ENOSPC], "eventfd": [errno.EMFILE],
     "pipe2": [errno.EMFILE], "pthread_create": [errno.EAGAIN],
 }
-IN_LIBRARIES = {"memory": [errno.ENOMEM], "recv": [errno.EINTR, errno.ECONNRESET], "sendmsg": [errno.EINTR, errno.EPIPE], "epoll_ctl": [errno.ENOSPC]}
-FILES = {"file": "results", "fifo": "fifo.results", "recorded": "recorded.results"}  # what some of the sinks write
-DEAD = 0o604  # mode of the socket that a daemon before this one has left
-OF_WRITING = ("write", "writev", "send", "sendmsg")
-
-
-def entries(place, version=0):
-    """One pipeline of each kind; `version` changes one of them."""
-    return {
-        "raw": pipeline(GRAY, slots=3, stages=[INVERT], sink={"overload": "drop"}),
-        "y4m": pipeline(GRAY, source={"protocol": "y4m"}, sink={"protocol": "y4m"}),
-        "native": pipeline(GRAY, source={"protocol": "native"}, sink={"protocol": "native"}),
-        "shared": pipeline(GRAY, source={"protocol": "native"}, sink={"reply": True, "protocol": "native"}),
-        "file": pipeline(GRAY, sink={"file": str(place / FILES["file"])}, completion="spin"),
-        "fifo": pipeline(GRAY, source={"file": str(place / "fifo")}, sink={"file": str(place / FILES["fifo"])}),
-        "recorded": pipeline(GRAY, source={"file": str(place / "recorded")}, sink={"file": str(place / FILES["recorded"])}),
-        "other": pipeline(GRAY, stages=[INVERT] if version else []),
-    }
-
-
-# -- what goes in and comes out -------------------------------------------------------------------------------------------
-
-
-def encode(protocol, frames):
-    mark = {"raw": b"", "y4m": b"FRAME\n", "native": native.message(native.FRAME, bytes(32), SIZE)}[protocol]
-    head = {"raw": b"", "y4m": b"YUV4MPEG2 W%d H%d Cmono\n" % (WIDTH, HEIGHT), "native": native.hello(native.PRODUCER)}
-    return head[protocol] + b"".join(mark + frame.tobytes() for frame in frames)
-
-
-def split_y4m(data):
-    header, newline, rest = data.partition(b"\n")
-    if not newline:
-        return b"", data
-    assert header.startswith(b"YUV4MPEG2 "), header
-    results, unit = [], SIZE + 6
-    while len(rest) >= unit:
-        assert rest.startswith(b"FRAME\n"), rest[:6]
-        results.append(rest[6:unit])
-        rest = rest[unit:]
-    return b"".join(results), rest
-
-
-def split_native(data):
-    results = []
-    while len(data) >= 16:
-        magic, kind, _, length = struct.unpack("<4sHHQ", data[:16])
-        assert magic == b"FRMD" and kind in (native.WELCOME, native.RESULT, native.ERROR), data[:16]
-        if len(data) < 16 + length:
-            break
-        if kind == native.RESULT:
-            results.append(data[16 + 64:16 + length])
-        data = data[16 + length:]
-    return b"".join(results), data
-
-
-def decode(protocol, data):
-    """The results in what a reader got, and what is left of one that was cut off."""
-    if protocol == "raw":
-        end = len(data) - len(data) % SIZE
-        return data[:end], data[end:]
-    return (split_y4m if protocol == "y4m" else split_native)(data)
-
-
-def produce(path, data):
-    """A client that has sent this, or as much of it as the daemon took before it ended the connection."""
-    client = Client(path)
-    with contextlib.suppress(ConnectionError):
-        client.send(data)
-    return client
-
-
-class Taker:
-    """Reads a sink, and comes again when the daemon sends it away. Nothing in it waits."""
-
-    def __init__(self, path, greeting=b""):
-        self.path, self.greeting = path, greeting
-        self.ended, self.data, self.client = [], bytearray(), None
-
-    def take(self):
-        if self.client is None:
-            self.client = produce(self.path, self.greeting)
-            self.client.socket.setblocking(False)
-        try:
-            while part := self.client.socket.recv(1 << 16):
-                self.data += part
-        except BlockingIOError:
-            return
-        except ConnectionResetError:
-            pass
-        self.client.close()
-        self.client = None
-        self.ended.append(bytes(self.data))
-        self.data.clear()
-
-    def streams(self):
-        if self.client is not None:
-            self.client.close()
-        return [*self.ended, bytes(self.data)]
-
-
-def is_gone(client):
-    """Whether the daemon has ended a producer's connection; what it said before is of no interest."""
-    client.socket.setblocking(False)
-    try:
-        while client.socket.recv(4096):
-            pass
-        return True
-    except BlockingIOError:
-        return False
-    except ConnectionError:
-        return True
-
-
-# -- the pipelines ------------------------------------------------------------------------------------------------------------
-
-
-def unchanged(frames):
-    return frames
-
-
-def inverted(frames):
-    return 255 - frames
-
-
-def through(daemon, name, protocol, first, transform=unchanged):
-    """Sends frames through a pipeline. Returns how many results came, after checking that each is whole and in its place."""
-    frames = numbered(COUNT, SIZE, first=first)
-    before = daemon.frames(name)
-    taker = None
-    if "socket" in daemon.config["pipelines"][name]["sink"]:
-        taker = Taker(daemon.path(name, "sink"), native.hello(native.CONSUMER) if protocol == "native" else b"")
-    if daemon.config["pipelines"][name]["sink"].get("overload") == "drop":
-        wait_until(lambda: daemon.view(name)["readers"] == 0, "the last reader has left")
-        wait_until(lambda: taker.take() or daemon.view(name)["readers"] == 1, "a reader is there")
-    producer = produce(daemon.path(name, "source"), encode(protocol, frames))
-
-    def has_settled():
-        if taker:
-            taker.take()
-        ended = producer.closed or is_gone(producer)  # and what the daemon says from here on is about what it took
-        view = daemon.view(name)
-        if ended or view["frames"]["in"] - before["in"] >= COUNT:
-            producer.close()
-        return ended and view["sessions"] == 0 and view["frames"]["in_flight"] == 0
-    wait_until(has_settled, lambda: f"{name} has settled: {daemon.last['pipelines'][name]}\n{daemon.log}", 10)
-    emitted = daemon.frames(name)["emitted"] - before["emitted"]
-    if taker:
-        taker.take()
-        check_results(daemon, taker.streams(), protocol, transform(frames), emitted)
-    return emitted
-
-
-def check_results(daemon, streams, protocol, frames, emitted):
-    """Each result is whole, in order, and there as often as the ledger says."""
-    numbers = []
-    for index, stream in enumerate(streams):
-        results, rest = decode(protocol, stream)
-        assert not rest or rest.startswith(b"framed: ") or (
-            index + 1 < len(streams) and daemon.injection.call in OF_WRITING), rest
-        for result in np.frombuffer(results, np.uint8).reshape(-1, SIZE):
-            [where] = np.flatnonzero((frames == result).all(axis=1))
-            numbers.append(int(where))
-    assert numbers == sorted(set(numbers)), numbers
-    assert len(numbers) == emitted, (numbers, emitted)
-
-
-def through_shared(daemon, first):
-    """The same in shared memory, where the client sleeps until it is rung for."""
-    came = 0
-    try:
-        with native.Shared(daemon.path("shared", "source")) as client:
-            client.socket.settimeout(limit(5))
-            for number, frame in enumerate(numbered(COUNT, SIZE, first=first)):
-                client.word(128, 1)  # sleeps before it submits, so that the daemon always has to ring
-                client.submit(number % client.welcome.slots, frame.tobytes(), sequence=number)
-                while client.word(4096) == client.taken:
-                    client.sleep()
-                slot, fate, result = client.completion()
-                assert (fate, result.sequence, client.payload(slot)) == (0, number, frame.tobytes())
-                client.take()
-                came += 1
-    except TimeoutError:
-        raise
-    except (OSError, EOFError, native.Refused, native.NotLent):
-        assert daemon.injection.happened
-    daemon.wait_view("the client has left", lambda view: view["sessions"] == 0 and view["frames"]["in_flight"] == 0, "shared")
-    return came
-
-
-def through_fifo(daemon, first):
-    """A writer that does not hear what becomes of its frames."""
-    before = daemon.frames("fifo")
-    with open(daemon.place / "fifo", "wb", buffering=0) as fifo:
-        fifo.write(numbered(COUNT, SIZE, first=first).tobytes())
-
-    def has_settled():
-        view = daemon.view("fifo")
-        came = view["frames"]["in"] - before["in"] >= COUNT or daemon.injection.happened
-        return came and view["sessions"] == 0 and view["frames"]["in_flight"] == 0
-    wait_until(has_settled, lambda: f"the FIFO has settled: {daemon.last['pipelines']['fifo']}\n{daemon.log}", 10)
-    return daemon.frames("fifo")["emitted"] - before["emitted"]
-
-
-def drive(daemon, first):
-    """Frames through every pipeline; how many results came of each."""
-    return {
-        "raw": through(daemon, "raw", "raw", first, inverted),
-        "y4m": through(daemon, "y4m", "y4m", first),
-        "native": through(daemon, "native", "native", first),
-        "shared": through_shared(daemon, first),
-        "file": through(daemon, "file", "raw", first),
-        "fifo": through_fifo(daemon, first),
-        "other": through(daemon, "other", "raw", first, inverted if daemon.version else unchanged),
-    }
-
-
-def is_served(daemon, turns):
-    """Whether every pipeline passes every frame."""
-    return set(drive(daemon, 100 * next(turns)).values()) == {COUNT}
+IN_LIBRARIES = {"memory": [errno.ENOMEM], "recv": [errno.EINTR, errno.ECONNRESET], "sendmsg": [errno.EINTR, errno.EPIPE],
+                "epoll_ctl": [errno.ENOSPC]}
+IN_UPGRADES = {
+    "memory": [errno.ENOMEM], "mmap": [errno.ENOMEM], "memfd_create": [errno.EMFILE], "write": [errno.ENOSPC, SHORT, errno.EINTR],
+    "pread": [errno.EIO, SHORT], "execv": [errno.ENOENT], "fcntl": [errno.EBADF], "fstat": [errno.EIO],
+    "open": [errno.EMFILE], "epoll_create1": [errno.EMFILE], "epoll_ctl": [errno.ENOSPC], "eventfd": [errno.EMFILE],
+    "pipe2": [errno.EMFILE], "pthread_create": [errno.EAGAIN], "sendmsg": [errno.EAGAIN],
+}
 
 
 def control(daemon, place):
@@ -300,20 +84,6 @@ def check_end(daemon):
     daemon.check_remains()
 
 
-def lay_out(place):
-    """The files that a run finds."""
-    for name in ("log", *FILES.values()):
-        (place / name).unlink(missing_ok=True)
-    for path in place.glob("*.sock"):
-        path.unlink()
-    with socket.socket(socket.AF_UNIX) as dead:
-        dead.bind(str(place / "raw.sock"))
-    (place / "raw.sock").chmod(DEAD)
-    if not (place / "fifo").exists():
-        os.mkfifo(place / "fifo")
-        (place / "recorded").write_bytes(numbered(COUNT, SIZE).tobytes())
-
-
 def run(place, injection, most_files=None):
     """Starts the daemon, drives everything, drives it again, and ends it. Returns how many files it had open at the end."""
     lay_out(place)
@@ -340,46 +110,167 @@ def run(place, injection, most_files=None):
     return files
 
 
+# -- one run with an upgrade -----------------------------------------------------------------------------------------------------
+
+
+class Guest:
+    """A producer and a reader that stay: three and a half frames before an upgrade, the rest after it."""
+
+    BEFORE = 3 * SIZE + SIZE // 2
+
+    def __init__(self, daemon, name, first):
+        self.daemon, self.name = daemon, name
+        self.data = b"".join(frame.tobytes() for frame in numbered(COUNT, SIZE, first=first))
+        before = daemon.frames(name)["in"]
+        self.reader, self.producer = Client(daemon.path(name, "sink")), Client(daemon.path(name, "source"))
+        self.producer.send(self.data[:self.BEFORE])
+        daemon.wait_view("three and a half frames came", lambda view: view["frames"]["in"] == before + 4, name)
+
+    def finish(self):
+        """Whether everything came as if nothing had been; a cut connection is the other way."""
+        with self.reader, self.producer:
+            try:
+                self.producer.send(self.data[self.BEFORE:])
+                return self.reader.read(len(self.data)) == self.data
+            except (EOFError, ConnectionError):
+                return False
+
+
+class SharingGuest:
+    """The same in shared memory, where one result waits to be taken and one frame waits in a ring."""
+
+    def __init__(self, daemon, first):
+        self.frames = numbered(COUNT, SIZE, first=first)
+        self.client = native.Shared(daemon.path("shared", "source"))
+        self.client.submit(0, self.frames[0].tobytes())
+        wait_until(lambda: self.client.word(4096) == 1, "there is a result")
+        self.client.submit(1, self.frames[1].tobytes())
+
+    def take(self, number):
+        slot, fate, _ = self.client.completion(5)
+        assert (fate, self.client.payload(slot)) == (0, self.frames[number].tobytes())
+        self.client.take()
+
+    def finish(self):
+        with self.client as client:
+            client.socket.setblocking(False)
+            try:
+                if client.socket.recv(64) == b"":
+                    return False
+            except BlockingIOError:
+                pass
+            except ConnectionError:
+                return False
+            for number in range(COUNT):
+                if number >= 2:
+                    client.submit(number % 2, self.frames[number].tobytes())
+                self.take(number)
+            return True
+
+
+def said(daemon):
+    """How many upgrades have ended, by the log."""
+    return sum(daemon.log.count(text) for text in ("everything goes on after", "the running program goes on", "begins anew"))
+
+
+def upgrade(daemon, first):
+    """Guests of all kinds over an upgrade; whether it cost no connection. Afterwards the daemon is there or has ended."""
+    guests = [Guest(daemon, "other", first), Guest(daemon, "paced", first), SharingGuest(daemon, first)]
+    ended, done = said(daemon), daemon.status()["handovers"]["upgrade"]
+    daemon.calls_before = daemon.calls_before or daemon.injection.count
+    with contextlib.suppress(OSError, http.client.HTTPException):
+        daemon.post("/v1/upgrade")
+
+    def is_over():
+        if daemon.process.poll() is not None or said(daemon) > ended:
+            return True
+        try:
+            return daemon.status()["handovers"]["upgrade"] > done
+        except OSError:
+            return False
+    wait_until(is_over, lambda: f"the upgrade is over, one way or the other:\n{daemon.log}")
+    if not daemon.starts():
+        return False
+    kept = [guest.finish() for guest in guests]
+    daemon.wait_view("everybody has left", lambda view: view["sessions"] == 0, "shared")
+    return all(kept)
+
+
+def run_upgrade(place, injection):
+    """Two upgrades, in the first of which a call may fail. Returns how many calls there were before them."""
+    lay_out(place)
+    places = {**entries(place), "paced": pipeline(GRAY, slots=3, completion="spin")}
+    with Injected(place, places, injection) as daemon:
+        daemon.calls_before = 0
+        assert daemon.starts()
+        kept = upgrade(daemon, 0)
+        if daemon.process.poll() is not None:
+            check_end(daemon)
+            return None
+        assert kept or (injection.happened and "begins anew" in daemon.log), f"connections are lost:\n{daemon.log}"
+        if injection.happened:
+            done = daemon.status()["handovers"]["upgrade"]
+            assert upgrade(daemon, 100), "the next upgrade costs connections"
+            assert daemon.status()["handovers"]["upgrade"] == done + 1, "the next upgrade is none"
+        daemon.leaves_frames = True  # where the daemon began anew
+        return daemon.calls_before
+
+
 def spread(numbers, count):
     """Some of them, evenly spread, or all if there are no more."""
     step = max(len(numbers) / count, 1)
     return [numbers[int(turn * step)] for turn in range(min(count, len(numbers)))]
 
 
-def sample(firsts, count, errors):
+def sample(firsts, after, count, errors):
     """Which calls fail: of some places in the code the first one; under FRAMED_SOAK the first of each place, and all others
     as long as they are not thousands."""
     if SOAK:
-        return sorted({*firsts, *spread(range(1, count + 1), MOST_RUNS // errors)})
+        return sorted({*firsts, *spread(range(after + 1, count + 1), MOST_RUNS // errors)})
     return spread(firsts, SAMPLE)
 
 
-def fail_in_turn(place, say, call, errors, libraries=False):
-    """Runs with each call of the sample failing; what goes wrong is told of all of them together."""
-    counting = Injection(place, call, libraries=libraries)
-    files = run(place, counting)
-    numbers = sample(counting.firsts(), counting.count, len(errors))
-    assert counting.count > 0, "nothing can fail"
-    if SOAK:
-        say(f"{call}: {counting.count} calls in {len(counting.firsts())} places, of which {len(numbers)} fail")
+def fail_in_turn(run_one, injections):
+    """Runs with one failing call after the other; what goes wrong is told of all of them together."""
     problems = []
+    for injection in injections:
+        try:
+            run_one(injection)
+        except Exception as problem:
+            where = traceback.extract_tb(problem.__traceback__)
+            lines = ", ".join(f"{frame.name}:{frame.lineno}" for frame in where[1:])
+            problems.append(f"{injection} (at {injection.site()}): {lines}: {problem!r}")
+    assert not problems, "\n\n".join(problems)
+
+
+def plan(place, say, counting, after, errors):
+    """The injections for a kind of call, of which there were so many before it begins to count."""
+    firsts, count = counting.firsts(after), counting.count
+    assert count > after, "nothing can fail"
+    numbers = sample(firsts, after, count, len(errors))
+    if SOAK:
+        say(f"{counting.call}: {count - after} calls in {len(firsts)} places, of which {len(numbers)} fail")
     for turn, number in enumerate(numbers):
         for error in errors if SOAK else [errors[turn % len(errors)]]:
-            injection = Injection(place, call, number, error, libraries)
-            try:
-                run(place, injection, files)
-            except Exception as problem:
-                where = traceback.extract_tb(problem.__traceback__)
-                lines = ", ".join(f"{frame.name}:{frame.lineno}" for frame in where[1:])
-                problems.append(f"{injection} (at {injection.site()}): {lines}: {problem!r}")
-    assert not problems, "\n\n".join(problems)
+            yield Injection(place, counting.call, number, error, counting.libraries)
 
 
 @pytest.mark.parametrize("call", ERRORS)
 def test_calls_of_the_daemon_fail_in_turn(place, say, call):
-    fail_in_turn(place, say, call, ERRORS[call])
+    counting = Injection(place, call)
+    files = run(place, counting)
+    fail_in_turn(lambda injection: run(place, injection, files), plan(place, say, counting, 0, ERRORS[call]))
 
 
 @pytest.mark.parametrize("call", IN_LIBRARIES)
 def test_calls_of_the_libraries_fail_in_turn(place, say, call):
-    fail_in_turn(place, say, call, IN_LIBRARIES[call], libraries=True)
+    counting = Injection(place, call, libraries=True)
+    files = run(place, counting)
+    fail_in_turn(lambda injection: run(place, injection, files), plan(place, say, counting, 0, IN_LIBRARIES[call]))
+
+
+@pytest.mark.parametrize("call", IN_UPGRADES)
+def test_calls_during_an_upgrade_fail_in_turn(place, say, call):
+    counting = Injection(place, call)
+    before = run_upgrade(place, counting)
+    fail_in_turn(lambda injection: run_upgrade(place, injection), plan(place, say, counting, before, IN_UPGRADES[call]))

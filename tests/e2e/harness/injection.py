@@ -21,7 +21,7 @@ class Injection:
     """Call number `at` of those named `call` fails with `error`; 0: none does, and the calls are counted."""
 
     def __init__(self, place, call, at=0, error=errno.EIO, libraries=False):
-        self.call, self.at, self.error = call, at, error
+        self.call, self.at, self.error, self.libraries = call, at, error, libraries
         self.file = place / "calls"
         with open(self.file, "wb") as file:
             file.truncate(8 + 4 * MOST_SITES)
@@ -52,11 +52,11 @@ class Injection:
         count, sites = self.report()
         return hex(sites[self.at - 1]) if 0 < self.at <= min(count, MOST_SITES) else "nowhere"
 
-    def firsts(self):
-        """Of every place in the code, the number of its first call, in the order of the numbers."""
+    def firsts(self, after=0):
+        """Of every place in the code, the number of its first call after so many, in the order of the numbers."""
         count, sites = self.report()
         seen = {}
-        for number in range(min(count, MOST_SITES)):
+        for number in range(after, min(count, MOST_SITES)):
             seen.setdefault(sites[number], number + 1)
         return sorted(seen.values())
 
