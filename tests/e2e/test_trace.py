@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from harness import Daemon, limit, numbered, pipeline, slow_stage, wait_until
+from harness import Daemon, limit, numbered, pace, pipeline, slow_stage, wait_until
 from harness.daemon import UnixConnection
 
 SIZE = 512
@@ -119,7 +119,7 @@ def answer(client):
 
 def while_tracing(daemon, work, seconds=1.5):
     """Takes a trace within which all of `work` happens."""
-    asked = Asked(daemon, limit(seconds))
+    asked = Asked(daemon, pace(seconds))
     work()
     return asked.result()
 
@@ -193,9 +193,9 @@ def test_several_at_once_and_others_are_served_meanwhile(place):
             producer.send(numbered(count, SIZE).tobytes())
             reader.frames(count, SIZE)
             daemon.account(came=emitted, emitted=emitted)
-        longer = Asked(daemon, limit(3))
+        longer = Asked(daemon, pace(3))
         settle(3, 3)
-        shorter = Asked(daemon, limit(1))
+        shorter = Asked(daemon, pace(1))
         settle(4, 7)
         assert shorter.result().sums["frames"] == 4
         settle(2, 9)

@@ -14,10 +14,10 @@ from harness.clients import Client, Producer, Reader
 from harness.daemon import BACKEND, BINARY, FRAMECTL, Daemon, complete, environment, pipeline, run_framed
 from harness.frames import fault_stage, numbered, read_y4m, require_whole, slow_stage, whole, y4m_stream
 from harness.processes import NOBODY, Forked, as_nobody
-from harness.waiting import Background, limit, wait_until
+from harness.waiting import Background, limit, pace, wait_until
 
 __all__ = [
     "BACKEND", "BINARY", "FRAMECTL", "NOBODY", "Background", "Client", "Daemon", "Forked", "Producer", "Reader", "as_nobody",
-    "complete", "environment", "fault_stage", "limit", "numbered", "pipeline", "read_y4m", "require_whole", "run_framed", "slow_stage", "wait_until",
-    "whole", "y4m_stream",
+    "complete", "environment", "fault_stage", "limit", "numbered", "pace", "pipeline", "read_y4m", "require_whole", "run_framed",
+    "slow_stage", "wait_until", "whole", "y4m_stream",
 ]

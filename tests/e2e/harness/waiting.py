@@ -1,5 +1,6 @@
 """Deadlines instead of sleeps, and threads whose errors are not lost."""
 
+import math
 import os
 import threading
 import time
@@ -10,6 +11,12 @@ SLOW = float(os.environ.get("FRAMED_SLOW", "1"))
 def limit(seconds):
     """A deadline for something that takes far less on a healthy machine."""
     return seconds * SLOW
+
+
+def pace(seconds):
+    """A time that passes in any case, or that the daemon has to hold: longer where everything is slow, but not so much as a
+    deadline, which costs nothing where it is met."""
+    return seconds * math.sqrt(SLOW)
 
 
 def wait_until(condition, what, seconds=15):
