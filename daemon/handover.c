@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "daemon/keeper.h"
 #include "daemon/state.h"
 
 #define VARIABLE "FRAMED_STATE"
@@ -40,7 +41,7 @@ const char *handover_program(void) { return call.program[0] ? call.program : NUL
 enum handover_receipt handover_receive(struct tape *tape, struct failure *failure) {
   const char *text = getenv(VARIABLE);
   if (!text) {
-    return HANDOVER_NONE;
+    return keeper_receive(tape, failure) ? HANDOVER_WHOLE : failure->text[0] ? HANDOVER_UNUSABLE : HANDOVER_NONE;
   }
   int fd = atoi(text);
   bool whole = state_read(fd, tape, failure);

@@ -6,8 +6,10 @@
  * where everything is.
  */
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "daemon/handover.h"
+#include "daemon/keeper.h"
 #include "daemon/log.h"
 #include "daemon/server_state.h"
 #include "daemon/tape.h"
@@ -20,7 +22,7 @@ enum { ROUNDS = 64 };
 void server_pass_config(char **text, struct tape *tape) { tape_pass_text(tape, text); }
 
 static void pass_server(struct server *server, struct tape *tape) {
-  bool stops = server->stop_wanted;
+  bool stops = server->stop_wanted && !server->leaving;
   TAPE_PASS(tape, server->started);
   TAPE_PASS(tape, server->reloads);
   TAPE_PASS(tape, server->reload_failures);
@@ -86,19 +88,49 @@ static bool execute(struct server *server, const char *program, struct failure *
   return executed;
 }
 
-bool server_hand_over(struct server *server, enum succession_cause cause, const char *text, unsigned failed_device,
-                      const char *program, struct failure *failure) {
+/* Everything stands still. */
+static bool leave(struct server *server, struct failure *failure) {
+  struct tape tape;
+  tape_begin(&tape);
+  tape.by_manager = true;
+  put(server, &tape);
+  bool left = keeper_keep(&tape, failure);
+  for (unsigned i = 0; left && i < server->pipeline_count; i++) {
+    pipeline_log_account(server->pipelines[i]);
+  }
+  if (left) {
+    log_event(LOG_LEFT, NULL, "%u descriptors are left to the next process", tape.descriptor_count);
+    log_flush();
+    _exit(EXIT_STATUS_OK);
+  }
+  tape_clear(&tape);
+  return false;
+}
+
+/* What is done once everything stands still: with `program` it executes that, else (leaving) this process ends. */
+struct exchange {
+  enum succession_cause cause;
+  const char *text;
+  unsigned failed_device;
+  const char *program;
+};
+
+static bool exchange(struct server *server, const struct exchange *how, struct failure *failure) {
   if (!may_hand_over(server, failure)) {
     return false;
   }
   struct succession before = server->succession;
   int64_t now = clock_now();
-  succession_end(&server->succession, cause, text, now);
+  succession_end(&server->succession, how->cause, how->text, now);
   server->handing_over = true;
   if (engine_park(server->engine, now + PATIENCE, now + PARK_TIME)) {
     settle(server);
-    suspect(server, cause == SUCCESSION_FAULT, failed_device);
-    execute(server, program, failure);
+    suspect(server, how->cause == SUCCESSION_FAULT, how->failed_device);
+    if (how->cause == SUCCESSION_RESTART) {
+      leave(server, failure);
+    } else {
+      execute(server, how->program, failure);
+    }
   } else {
     failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "a lane does not come to the end of its turn");
   }
@@ -107,6 +139,63 @@ bool server_hand_over(struct server *server, enum succession_cause cause, const 
   server->succession = before;
   server_hear(server);
   return false;
+}
+
+bool server_hand_over(struct server *server, enum succession_cause cause, const char *text, unsigned failed_device,
+                      const char *program, struct failure *failure) {
+  const struct exchange how = {.cause = cause, .text = text, .failed_device = failed_device, .program = program};
+  return exchange(server, &how, failure);
+}
+
+bool server_leave(struct server *server, const char *text, struct failure *failure) {
+  const struct exchange how = {.cause = SUCCESSION_RESTART, .text = text, .failed_device = NO_DEVICE};
+  return exchange(server, &how, failure);
+}
+
+/* -- without a word ------------------------------------------------------------------------------------------------ */
+
+static void list_listener(struct listener **list, unsigned *count, struct listener *listener) {
+  if (listener) {
+    list[(*count)++] = listener;
+  }
+}
+
+void server_note(struct server *server) {
+  struct keeper_journal journal = {.succession = server->succession};
+  unsigned count = 0;
+  struct listener **listeners =
+      keeper_is_there() ? calloc(2 * (size_t)server->pipeline_count + 2, sizeof(struct listener *)) : NULL;
+  if (!listeners) {
+    return;
+  }
+  list_listener(listeners, &count, server->status_listener);
+  list_listener(listeners, &count, server->http_listener);
+  for (unsigned i = 0; i < server->pipeline_count; i++) {
+    const struct config_sink *sink = &pipeline_config(server->pipelines[i])->sink;
+    list_listener(listeners, &count, pipeline_source_listener(server->pipelines[i]));
+    list_listener(listeners, &count, pipeline_sink_listener(server->pipelines[i]));
+    if (sink->endpoint == CONFIG_FILE && journal.file_count < KEEPER_MOST_FILES) {
+      journal.files[journal.file_count++] = sink->path;
+    }
+  }
+  keeper_note(&journal, listeners, count);
+  free(listeners);
+}
+
+void server_recover(struct server *server) {
+  struct keeper_journal journal = {0};
+  int64_t last;
+  server->recovers = keeper_recover(&journal, &last);
+  if (server->recovers) {
+    server->succession = journal.succession;
+    succession_end(&server->succession, SUCCESSION_CRASH, "the process before ended without a word", last);
+  }
+}
+
+void server_recovered(struct server *server) {
+  succession_begin(&server->succession, clock_now());
+  log_event(LOG_RECOVERED, NULL, "the process before ended without a word %.0f ms ago; its connections and frames are lost",
+            (double)server->succession.gap / (double)NS_PER_MS);
 }
 
 /* -- in ------------------------------------------------------------------------------------------------------------- */

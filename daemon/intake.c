@@ -273,6 +273,13 @@ void intake_hold(struct intake *intake, bool for_readers) {
   }
 }
 
+void intake_leave_partial(struct intake *intake) {
+  intake->leaves_partial = true;
+  for (unsigned i = 0; i < intake->count; i++) {
+    session_leave_partial(intake->seats[i].session);
+  }
+}
+
 void intake_resume(struct intake *intake) {
   for (unsigned i = 0; i < intake->count; i++) {
     intake->seats[i].idle = false;
@@ -317,7 +324,7 @@ static void on_detached(struct intake *intake, struct seat *seat, const struct s
 static void on_idle(const struct intake *intake, struct seat *seat) {
   struct session_view view;
   session_read(seat->session, &view);
-  seat->idle = view.ledger.in_flight == 0;
+  seat->idle = view.ledger.in_flight == 0 || (intake->leaves_partial && view.ledger.in_flight == 1);
   if (!seat->idle) {
     session_hold(seat->session, intake->for_readers);
   }

@@ -45,6 +45,7 @@ void intake_give_listener(struct intake *intake, struct listener *listener);
 struct listener *intake_listener(struct intake *intake);
 
 void intake_hold(struct intake *intake, bool for_readers); /* see session_hold() */
+void intake_leave_partial(struct intake *intake);          /* see session_leave_partial() */
 void intake_resume(struct intake *intake);
 void intake_stop(struct intake *intake);
 /* Takes note of an event of one of its sessions; the descriptor of a DETACHED one is closed. */

@@ -31,7 +31,8 @@ struct intake {
   session_listener *listen; /* hears of sessions; */
   void *context;            /* what it is told with it */
   uint64_t refused;
-  bool for_readers; /* of the hold in force */
+  bool for_readers;    /* of the hold in force, */
+  bool leaves_partial; /* and frames that have begun may stay */
   bool closed, ended;
   bool continues; /* it was taken from a tape, */
   bool starts_held;

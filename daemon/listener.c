@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "daemon/clock.h"
+#include "daemon/keeper.h"
 #include "daemon/systemd.h"
 
 enum { LOCK_TRIES = 100, LOCK_PAUSE_MS = 20 };
@@ -23,6 +24,7 @@ enum { LOCK_TRIES = 100, LOCK_PAUSE_MS = 20 };
 struct listener {
   int fd;
   char *path;
+  bool passed;  /* systemd has it, and passes it at every start */
   bool created; /* the file at `path` is ours, as long as it is this one: */
   dev_t device;
   ino_t inode;
@@ -71,8 +73,13 @@ struct listener *listener_pass(struct listener *listener, struct tape *tape) {
     tape_break(tape);
     return NULL;
   }
-  tape_pass_descriptor(tape, &passed->fd);
   tape_pass_text(tape, &passed->path);
+  TAPE_PASS(tape, passed->passed);
+  if (!passed->passed || !tape->by_manager) {
+    tape_pass_descriptor(tape, &passed->fd);
+  } else if (!tape->writing && passed->path) {
+    passed->fd = systemd_take_listener(NULL, passed->path);
+  }
   TAPE_PASS(tape, passed->created);
   TAPE_PASS(tape, passed->device);
   TAPE_PASS(tape, passed->inode);
@@ -81,6 +88,8 @@ struct listener *listener_pass(struct listener *listener, struct tape *tape) {
   }
   return passed;
 }
+
+bool listener_is_passed(const struct listener *listener) { return listener->passed; }
 
 int listener_fd(const struct listener *listener) { return listener->fd; }
 const char *listener_path(const struct listener *listener) { return listener->path; }
@@ -256,6 +265,24 @@ static bool create(struct listener *listener, const struct config_socket_access 
   return made;
 }
 
+/* The one of a process that was killed, with the connections that wait there. */
+static bool take_kept(struct listener *listener) {
+  struct stat there;
+  listener->fd = keeper_take_listener(listener->path);
+  if (listener->fd < 0) {
+    return false;
+  }
+  if (lstat(listener->path, &there) != 0 || !S_ISSOCK(there.st_mode)) {
+    close(listener->fd); /* nobody can connect to it any more */
+    listener->fd = -1;
+    return false;
+  }
+  listener->created = true;
+  listener->device = there.st_dev;
+  listener->inode = there.st_ino;
+  return true;
+}
+
 struct listener *listener_open(const char *name, const char *path, const struct config_socket_access *access,
                                struct failure *failure) {
   struct listener *listener = make(path);
@@ -264,7 +291,8 @@ struct listener *listener_open(const char *name, const char *path, const struct 
     return NULL;
   }
   listener->fd = systemd_take_listener(name, path);
-  if (listener->fd >= 0) {
+  listener->passed = listener->fd >= 0;
+  if (listener->passed || take_kept(listener)) {
     return listener;
   }
   return create(listener, access, failure) ? listener : listener_close(listener);

@@ -24,6 +24,9 @@ struct listener *listener_close(struct listener *listener);
 /* Puts it (or that there is none) on a tape, or takes it from there: the socket and its file stay. */
 struct listener *listener_pass(struct listener *listener, struct tape *tape);
 
+/* Whether systemd holds it, and passes it at every start. */
+bool listener_is_passed(const struct listener *listener);
+
 int listener_fd(const struct listener *listener);
 const char *listener_path(const struct listener *listener); /* or the TCP address */
 /* Gives the file another owner, group and mode, as after a reload. */

@@ -7,6 +7,7 @@
 
 #include "daemon/acceptor.h"
 #include "daemon/clock.h"
+#include "daemon/keeper.h"
 #include "daemon/log.h"
 #include "daemon/welcome.h"
 
@@ -34,6 +35,9 @@ bool outlet_open_file(struct outlet *outlet, const struct outlet *before, struct
   if (before && outlet->endpoint.kind == ENDPOINT_FIFO) {
     endpoint_close(&outlet->endpoint); /* its reader is to see the end of the stream before */
     outlet->follows = true;
+  }
+  if (outlet->endpoint.kind == ENDPOINT_FILE && keeper_was_writing(outlet->config->sink.path)) {
+    outlet->cut = sink_cut_torn(outlet->config, &outlet->format, outlet->endpoint.fd);
   }
   return outlet->endpoint.kind != ENDPOINT_FILE || is_continued(outlet, before) ||
          sink_prepare_file(outlet->config, &outlet->format, outlet->endpoint.fd, failure);
@@ -231,6 +235,10 @@ static bool go_on(struct outlet *outlet) {
 
 /* A file that was taken from a tape has its place already. */
 bool outlet_start(struct outlet *outlet, struct failure *failure) {
+  if (outlet->cut > 0) {
+    log_event(LOG_CUT, outlet->config->name, "the last %" PRIu64 " bytes of '%s' were a torn result, and are cut off",
+              outlet->cut, outlet->config->sink.path);
+  }
   bool started = outlet->listener                         ? start_accepting(outlet, failure)
                  : outlet->endpoint.kind == ENDPOINT_FIFO ? start_fifo(outlet, failure)
                  : outlet->continues                      ? true

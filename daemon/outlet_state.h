@@ -31,6 +31,7 @@ struct outlet {
   unsigned count;
   uint64_t missed; /* by readers that left */
   uint64_t refused;
+  uint64_t cut; /* bytes of a torn result that a process before this one left in the file */
   bool follows; /* a FIFO that another pipeline wrote to until now */
   bool closed, ended;
   bool continues;                /* it was taken from a tape, */

@@ -145,6 +145,14 @@ static bool pass_on(struct listener *listener, const struct config_socket_access
   return !listener || listener_set_access(listener, access, failure);
 }
 
+struct listener *pipeline_source_listener(const struct pipeline *pipeline) {
+  return intake_listener(pipeline->intake);
+}
+
+struct listener *pipeline_sink_listener(const struct pipeline *pipeline) {
+  return pipeline->outlet ? outlet_listener(pipeline->outlet) : NULL;
+}
+
 /* The listener of `owner` at `path`: a pipeline's sink may become another one's source. */
 static struct listener *find_listener(struct pipeline *owner, const char *path) {
   struct listener *listener = intake_listener(owner->intake);

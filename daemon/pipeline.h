@@ -29,6 +29,7 @@ enum pipeline_state {
 
 extern const char *const pipeline_state_names[];
 
+struct listener;
 struct pipeline;
 
 /* -- life ----------------------------------------------------------------------------------------------------- */
@@ -81,6 +82,10 @@ bool pipeline_start(struct pipeline *pipeline, struct failure *failure);
 /* Takes no more producers and frames; PIPELINE_QUIET follows once nothing is in flight. With `for_good` its source socket
  * goes at once, and PIPELINE_GONE follows instead; otherwise pipeline_unquiesce() may take it all back. */
 void pipeline_quiesce(struct pipeline *pipeline, bool for_good);
+/* The same for an end that another process follows: frames of which only a part has come stay. PIPELINE_QUIET follows. */
+void pipeline_quiesce_to_leave(struct pipeline *pipeline);
+/* Whether PIPELINE_QUIET was told. */
+bool pipeline_is_quiet(const struct pipeline *pipeline);
 void pipeline_unquiesce(struct pipeline *pipeline);
 /* Ends it now; what is in flight gets the fate `shutdown`. PIPELINE_GONE follows. */
 void pipeline_stop(struct pipeline *pipeline);
@@ -102,6 +107,10 @@ enum pipeline_command { PIPELINE_COMMAND_PAUSE, PIPELINE_COMMAND_RESUME, PIPELIN
 /* `limit_ns` is for DRAIN. */
 void pipeline_command(struct pipeline *pipeline, enum pipeline_command command, int64_t limit_ns, server_answer *answer,
                       void *context);
+
+/* Of its ends that are sockets; else NULL. */
+struct listener *pipeline_source_listener(const struct pipeline *pipeline);
+struct listener *pipeline_sink_listener(const struct pipeline *pipeline);
 
 /* -- questions ------------------------------------------------------------------------------------------------ */
 

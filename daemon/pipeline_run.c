@@ -83,6 +83,15 @@ void pipeline_quiesce(struct pipeline *pipeline, bool for_good) {
   intake_hold(pipeline->intake, true);
 }
 
+void pipeline_quiesce_to_leave(struct pipeline *pipeline) {
+  intake_leave_partial(pipeline->intake);
+  pipeline_quiesce(pipeline, false);
+}
+
+bool pipeline_is_quiet(const struct pipeline *pipeline) {
+  return pipeline->state == PIPELINE_STOPPING && intake_idle(pipeline->intake);
+}
+
 void pipeline_unquiesce(struct pipeline *pipeline) {
   pipeline->state = pipeline->before;
   if (pipeline->state == PIPELINE_DRAINING && intake_idle(pipeline->intake)) {

@@ -123,6 +123,7 @@ static void on_released(void *context) {
   }
   json_t *document = replacement_document(reload->replacement);
   reload->server->reloads++;
+  server_note(reload->server);
   log_event(LOG_RELOADED, NULL, "configuration reloaded%s: pipelines %zu added, %zu removed, %zu changed, %zu unchanged",
             json_is_true(json_object_get(document, "same")) ? ", it is as it was" : "",
             json_array_size(json_object_get(document, "added")), json_array_size(json_object_get(document, "removed")),

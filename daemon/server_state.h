@@ -77,6 +77,8 @@ struct server {
   bool handing_over;          /* lanes stand still, and nothing new may begin */
   struct unheard *unheard;    /* meanwhile */
   bool stops_again;           /* the process before this one was stopping */
+  bool recovers;              /* the process before this one ended without a word */
+  bool leaving;               /* STOPPING: another process will go on with everything */
   struct upgrade *upgrade;    /* the one under way, or NULL */
   char refusal[UPGRADE_TEXT]; /* why the last upgrade was none, or empty */
 };
@@ -88,6 +90,14 @@ void server_take(struct server *server);
  * was. */
 bool server_hand_over(struct server *server, enum succession_cause cause, const char *text, unsigned failed_device,
                       const char *program, struct failure *failure);
+/* Leaves everything to the process that the service manager starts next, and ends this one. Returns only if that cannot be. */
+bool server_leave(struct server *server, const char *text, struct failure *failure);
+/* Tells the service manager's keeper what a process after this one should know if this one ends without a word. */
+void server_note(struct server *server);
+/* At the start, without a tape: whether the process before ended so, and what it left. */
+void server_recover(struct server *server);
+/* It serves again. */
+void server_recovered(struct server *server);
 /* What is left to do once everything that was taken runs. */
 void server_taken(struct server *server);
 /* What was left makes no sense, or does not fit: begins anew, without it. */

@@ -248,8 +248,10 @@ static bool is_emitting(const struct session *session) {
 
 /* Nothing is left of any frame, not even in a read under way. */
 static bool is_idle(const struct session *session) {
-  return session->fill.held && !session->fill.begun && !session->source.reading && !is_emitting(session) &&
-         road_in_flight(&session->road) == 0;
+  bool leaves = session->fill.begun && atomic_load(&session->hold_leaves_partial);
+  unsigned left = leaves && session->fill.filling ? 1 : 0;
+  return session->fill.held && (leaves || !session->fill.begun) && !session->source.reading && !is_emitting(session) &&
+         road_in_flight(&session->road) == left;
 }
 
 static void finish_hold(struct session *session) {

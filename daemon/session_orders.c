@@ -206,6 +206,8 @@ void session_hold(struct session *session, bool for_readers) {
   want_hold(session, session->holds);
 }
 
+void session_leave_partial(struct session *session) { atomic_store(&session->hold_leaves_partial, true); }
+
 void session_resume(struct session *session) { want_hold(session, 0); }
 
 static void run_stop(struct message *message) {

@@ -62,7 +62,7 @@ struct session {
   struct reader *attach_reader;
   unsigned holds;          /* the control loop's: how many there were */
   atomic_uint hold_wanted; /* the number of the hold in force, 0: none */
-  atomic_bool hold_for_readers;
+  atomic_bool hold_for_readers, hold_leaves_partial;
   unsigned hold;      /* the same, as far as the lane knows */
   unsigned idle_hold; /* which one the idle notice under way answers */
   atomic_bool hold_posted, idle_posted;

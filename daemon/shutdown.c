@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "daemon/keeper.h"
 #include "daemon/log.h"
 #include "daemon/server_state.h"
 #include "daemon/systemd.h"
@@ -88,14 +89,58 @@ static void stop_pipelines(struct server *server) {
   }
 }
 
+/* -- leaving: where another process goes on with everything ------------------------------------------------------- */
+
+static void leave(struct server *server) {
+  struct failure failure;
+  server->limit = loop_timer_close(server->limit);
+  server_leave(server, "the service was stopped or restarted", &failure);
+  log_event(LOG_FAILED, NULL, "connections cannot be left to the next process: %s", failure.text);
+  server->leaving = false;
+  cut(server);
+}
+
+static void on_leaving_limit(void *context) { leave(context); }
+
+static void leave_if_quiet(struct server *server) {
+  for (unsigned i = 0; i < server->pipeline_count; i++) {
+    if (!pipeline_is_quiet(server->pipelines[i])) {
+      return;
+    }
+  }
+  leave(server);
+}
+
+static void prepare_to_leave(struct server *server) {
+  server->phase = SERVER_STOPPING;
+  server->leaving = true;
+  limit(server, on_leaving_limit, (uint64_t)(server->config->drain_timeout_ns / NS_PER_MS));
+  for (unsigned i = 0; i < server->pipeline_count; i++) {
+    pipeline_quiesce_to_leave(server->pipelines[i]);
+  }
+  if (server->pipeline_count == 0) {
+    leave(server);
+  }
+}
+
+static void end_pipelines(struct server *server) {
+  if (keeper_is_there()) {
+    prepare_to_leave(server);
+  } else {
+    stop_pipelines(server);
+  }
+}
+
 static void begin_stop(struct server *server) {
   limit(server, on_limit, (uint64_t)(server->config->drain_timeout_ns / NS_PER_MS));
   if (server->reload) {
     reload_cancel(server->reload);
   } else if (server->phase == SERVER_RUNNING) {
-    stop_pipelines(server);
+    end_pipelines(server);
   }
 }
+
+/* -- being asked to ------------------------------------------------------------------------------------------------ */
 
 void server_stop(struct server *server, const char *why) {
   if (server->phase == SERVER_FAULTED) {
@@ -104,7 +149,11 @@ void server_stop(struct server *server, const char *why) {
   if (server->stop_wanted) {
     if (server->phase == SERVER_STOPPING) {
       log_event(LOG_STOPPING, NULL, "%s again: stopping without finishing", why);
-      cut(server);
+      if (server->leaving) {
+        leave(server);
+      } else {
+        cut(server);
+      }
     }
     return;
   }
@@ -147,8 +196,8 @@ void server_go_on_ending(struct server *server) {
 
 void server_on_reloaded(struct server *server) {
   if (server->phase == SERVER_RUNNING && server->stop_wanted) {
-    stop_pipelines(server);
-    if (!server->limit) {
+    end_pipelines(server);
+    if (!server->limit && !server->leaving) {
       cut(server); /* the time was over before the reload was: what it has started has none left */
     }
   } else {
@@ -262,6 +311,8 @@ void server_on_pipeline(void *context, struct pipeline *pipeline, enum pipeline_
   }
   if (event == PIPELINE_GPU_FAULT) {
     server_fault(server, pipeline_config(pipeline)->name, pipeline_config(pipeline)->device, text);
+  } else if (server->leaving && event == PIPELINE_QUIET) {
+    leave_if_quiet(server);
   } else if (server->reload && server->phase == SERVER_RUNNING) {
     reload_on_pipeline(server->reload, pipeline, event);
   } else if (event == PIPELINE_GONE) {

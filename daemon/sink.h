@@ -71,5 +71,8 @@ void sink_stop(struct sink *sink);
  * torn last result is refused with a sentence that says so. Blocks: for a set-up thread. */
 bool sink_prepare_file(const struct config_pipeline *config, const struct frame_format *output, int fd,
                        struct failure *failure);
+/* The same for a file that a process was writing when it was killed: a torn last result is cut off. Returns its bytes, 0 if
+ * there was none, or it is for sink_prepare_file() to say what is wrong. */
+uint64_t sink_cut_torn(const struct config_pipeline *config, const struct frame_format *output, int fd);
 
 #endif

@@ -288,6 +288,17 @@ static size_t own_header(int fd, const struct frame_format *output) {
   return length == (size_t)(end - found) + 1 && memcmp(own, found, length) == 0 ? length : 0;
 }
 
+uint64_t sink_cut_torn(const struct config_pipeline *config, const struct frame_format *output, int fd) {
+  struct stat status;
+  if (fstat(fd, &status) != 0 || !S_ISREG(status.st_mode) || status.st_size == 0) {
+    return 0;
+  }
+  size_t length = config->sink.protocol == CONFIG_PROTOCOL_Y4M ? own_header(fd, output) : 0;
+  bool is_own = config->sink.protocol != CONFIG_PROTOCOL_Y4M || length > 0;
+  uint64_t torn = is_own ? torn_bytes(config, output, length, status.st_size) : 0;
+  return torn > 0 && ftruncate(fd, status.st_size - (off_t)torn) == 0 ? torn : 0;
+}
+
 bool sink_prepare_file(const struct config_pipeline *config, const struct frame_format *output, int fd,
                        struct failure *failure) {
   static const char remedy[] = "move the file away, or name another one";

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "daemon/handover.h"
+#include "daemon/keeper.h"
 #include "daemon/log.h"
 #include "daemon/server_state.h"
 #include "daemon/systemd.h"
@@ -92,6 +93,7 @@ static bool start_all(struct server *server, struct failure *failure) {
 static void say_ready(struct server *server) {
   if (server->tape) {
     server_taken(server);
+    server_note(server);
     systemd_ready("ready");
     return;
   }
@@ -106,6 +108,11 @@ static void say_ready(struct server *server) {
   log_event(LOG_STARTED, NULL, "framed %s is ready: %u pipeline%s on %s (%s), %u lane%s", FRAMED_VERSION,
             server->pipeline_count, server->pipeline_count == 1 ? "" : "s", gpu_device_name(device), gpu_backend_name(device),
             engine_lanes(server->engine), engine_lanes(server->engine) == 1 ? "" : "s");
+  if (server->recovers) {
+    server_recovered(server);
+  }
+  keeper_forget_found();
+  server_note(server);
   systemd_ready("ready");
 }
 
@@ -154,6 +161,9 @@ static bool start_preparing(struct server *server, struct failure *failure) {
 }
 
 bool server_start(struct server *server, struct failure *failure) {
+  if (!server->tape) {
+    server_recover(server);
+  }
   if (!signals_open(server, failure) || !open_status_listeners(server, failure)) {
     return false;
   }

@@ -6,17 +6,19 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/keeper.h"
 #include "daemon/log.h"
 #include "daemon/meter.h"
 #include "daemon/server_state.h"
 #include "daemon/systemd.h"
 
-enum { FLUSH_MS = 10000 };
+enum { FLUSH_MS = 10000, PULSE_MS = 20 };
 
 struct supervision {
   struct loop_timer *tick, *flush, *watchdog;
-  int64_t interval; /* of systemd's watchdog, ns */
-  int64_t warned;   /* of which gpu.timeout was said that it is longer */
+  struct loop_timer *pulse; /* NULL: nobody feels it */
+  int64_t interval;         /* of systemd's watchdog, ns */
+  int64_t warned;           /* of which gpu.timeout was said that it is longer */
   char status[256];
 };
 
@@ -102,6 +104,11 @@ static void on_flush(void *context) {
   log_flush();
 }
 
+static void on_pulse(void *context) {
+  (void)context;
+  keeper_beat(clock_now());
+}
+
 /* -- the watchdog ---------------------------------------------------------------------------------------------- */
 
 /* It follows what /v1/health says. A fault of a device is found and seen to long before the watchdog bites. */
@@ -129,6 +136,12 @@ bool supervision_start(struct server *server) {
   if (!supervision->tick || !supervision->flush || !supervision->watchdog) {
     return false;
   }
+  if (keeper_is_there() && !(supervision->pulse = loop_timer_new(&server->loop, on_pulse, server))) {
+    return false;
+  }
+  if (supervision->pulse) {
+    loop_timer_start(supervision->pulse, 0, PULSE_MS);
+  }
   loop_timer_start(supervision->tick, METER_INTERVAL_MS, METER_INTERVAL_MS);
   loop_timer_start(supervision->flush, FLUSH_MS, FLUSH_MS);
   compare_limits(server);
@@ -147,6 +160,7 @@ void supervision_stop(struct server *server) {
   loop_timer_close(supervision->tick);
   loop_timer_close(supervision->flush);
   loop_timer_close(supervision->watchdog);
+  loop_timer_close(supervision->pulse);
   free(supervision);
   server->supervision = NULL;
 }

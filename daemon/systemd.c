@@ -43,6 +43,9 @@ int64_t systemd_watchdog_interval(void) {
 
 /* -- socket activation -------------------------------------------------------------------------------------------- */
 
+#define KEPT "framed-" /* begins the name of each descriptor that was kept for us */
+enum { BARRIER_US = 2000000 };
+
 static struct {
   bool asked;
   int count;
@@ -93,11 +96,44 @@ int systemd_take_listener(const char *name, const char *path) {
 const char *systemd_unclaimed(void) {
   ask_once();
   for (int i = 0; i < passed.count; i++) {
-    if (passed.names[i]) {
+    if (passed.names[i] && strncmp(passed.names[i], KEPT, strlen(KEPT)) != 0) {
       return passed.names[i];
     }
   }
   return NULL;
+}
+
+/* -- the descriptor store ------------------------------------------------------------------------------------------- */
+
+bool systemd_keeps(void) {
+  const char *limit = getenv("FDSTORE");
+  return getenv("NOTIFY_SOCKET") && limit && strtol(limit, NULL, 10) > 0;
+}
+
+/* Without FDPOLL=0 a connection whose client has gone would be dropped there, and its last frames with it. */
+void systemd_keep(int fd, const char *name) {
+  char text[128];
+  snprintf(text, sizeof text, "FDSTORE=1\nFDPOLL=0\nFDNAME=%s%s", KEPT, name);
+  sd_pid_notify_with_fds(0, 0, text, &fd, 1);
+}
+
+void systemd_forget(const char *name) { sd_notifyf(0, "FDSTOREREMOVE=1\nFDNAME=%s%s", KEPT, name); }
+
+bool systemd_has_read(void) { return sd_notify_barrier(0, BARRIER_US) >= 0; }
+
+int systemd_take_kept(const char *prefix, char *rest, size_t size) {
+  size_t kept = strlen(KEPT), length = strlen(prefix);
+  ask_once();
+  for (int i = 0; i < passed.count; i++) {
+    char *name = passed.names[i];
+    if (name && strncmp(name, KEPT, kept) == 0 && strncmp(name + kept, prefix, length) == 0) {
+      snprintf(rest, size, "%s", name + kept + length);
+      free(name);
+      passed.names[i] = NULL;
+      return SD_LISTEN_FDS_START + i;
+    }
+  }
+  return -1;
 }
 
 /* -- journal ------------------------------------------------------------------------------------------------------ */

@@ -23,6 +23,18 @@ int64_t systemd_watchdog_interval(void);
 int systemd_take_listener(const char *name, const char *path);
 const char *systemd_unclaimed(void);
 
+/* -- the descriptor store: what lies there survives this process, by name ------------------------------------------ */
+
+/* Whether the unit has one ($FDSTORE says for how many, which newer versions set by themselves). */
+bool systemd_keeps(void);
+/* Puts one there, or takes it away again. No answer comes: see systemd_has_read(). */
+void systemd_keep(int fd, const char *name);
+void systemd_forget(const char *name);
+/* Waits until systemd has read everything up to here, for at most two seconds. */
+bool systemd_has_read(void);
+/* Takes a descriptor that was kept under a name with this prefix; `rest` is what follows it. -1: there is no other. */
+int systemd_take_kept(const char *prefix, char *rest, size_t size);
+
 /* Whether stderr is the journal, and one entry to it. */
 bool systemd_has_journal(void);
 void systemd_journal(const struct iovec *fields, int count);

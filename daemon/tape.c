@@ -96,18 +96,18 @@ void tape_pass_text(struct tape *tape, char **text) {
 
 /* -- descriptors --------------------------------------------------------------------------------------------------- */
 
-static void list(struct tape *tape, int fd) {
+void tape_map(struct tape *tape, int before, int now) {
   if (tape->descriptor_count == tape->descriptor_room) {
     unsigned room = tape->descriptor_room > 0 ? 2 * tape->descriptor_room : FIRST_DESCRIPTORS;
     struct tape_descriptor *more = realloc(tape->descriptors, room * sizeof *more);
     if (!more) {
-      tape->broken = true;
+      tape->broken = true; /* a descriptor stays open for nothing, until the process ends */
       return;
     }
     tape->descriptors = more;
     tape->descriptor_room = room;
   }
-  tape->descriptors[tape->descriptor_count++] = (struct tape_descriptor){.before = fd, .now = fd};
+  tape->descriptors[tape->descriptor_count++] = (struct tape_descriptor){.before = before, .now = now};
 }
 
 static int find(struct tape *tape, int before) {
@@ -126,7 +126,7 @@ void tape_pass_descriptor(struct tape *tape, int *fd) {
   if (*fd < 0 || tape->broken) {
     *fd = -1;
   } else if (tape->writing) {
-    list(tape, *fd);
+    tape_map(tape, *fd, *fd);
   } else if (!tape->same_descriptors) {
     *fd = find(tape, *fd);
     tape->broken |= *fd < 0;

@@ -28,6 +28,7 @@ struct tape {
   struct tape_descriptor *descriptors;
   unsigned descriptor_count, descriptor_room;
   bool same_descriptors; /* reading: they have the numbers that they had */
+  bool by_manager;       /* it lies with the service manager, which also passes descriptors of its own */
 };
 
 /* For writing. It may allocate as it grows; without memory it breaks. */
@@ -47,6 +48,8 @@ void tape_pass_text(struct tape *tape, char **text);
 /* A descriptor, or -1; one that is read belongs to the caller. */
 void tape_pass_descriptor(struct tape *tape, int *fd);
 
+/* For reading: one that had that number has this one now. It is taken over. */
+void tape_map(struct tape *tape, int before, int now);
 /* Closes the descriptors that came with it and nobody took. */
 void tape_close_rest(struct tape *tape);
 

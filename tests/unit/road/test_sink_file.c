@@ -70,6 +70,7 @@ static void answer(ssize_t result) {
 
 static void answer_whole(void) { answer((ssize_t)pending.length); }
 
+uint64_t subject_cut_torn(const struct config_pipeline *config, const struct frame_format *output, int fd);
 bool subject_prepare_file(const struct config_pipeline *config, const struct frame_format *output, int fd,
                           struct failure *failure);
 
@@ -81,6 +82,7 @@ bool subject_prepare_file(const struct config_pipeline *config, const struct fra
 #define lane_is_parking(lane)      false
 #define sink_file_operations       subject
 #define sink_prepare_file          subject_prepare_file
+#define sink_cut_torn              subject_cut_torn
 #include "daemon/sink_file.c"
 
 /* -- the sink ------------------------------------------------------------------------------------------------------ */

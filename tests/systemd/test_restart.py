@@ -1,0 +1,156 @@
+"""The service restarted and killed under load: what systemd keeps, and what it cannot."""
+
+import hashlib
+import os
+import pathlib
+import signal
+
+import numpy as np
+
+from harness.clients import Producer, Reader
+from harness.waiting import Background, wait_until
+from service import message_ids, systemctl
+
+RESTARTS = 100 if os.environ.get("FRAMED_SOAK") else 5
+SIZE = 64 * 1024
+FORMAT = {"dtype": "uint8", "shape": [SIZE]}
+
+
+def pipeline(name, **sink):
+    return {
+        "source": {"socket": f"/run/framed/{name}.sock", "format": FORMAT},
+        "slots": 3,
+        "stages": [{"affine": {"scale": -1, "offset": 255}}],
+        "sink": sink or {"socket": f"/run/framed/{name}.out.sock", "overload": "block"},
+    }
+
+
+def frames(count, first=0):
+    random = np.random.Generator(np.random.PCG64(first))
+    return random.integers(0, 256, (count, SIZE), dtype=np.uint8)
+
+
+class Flow:
+    """One producer and one reader on connections that stay; blocks of frames go through them until it is told to stop."""
+
+    BLOCK = 16
+
+    def __init__(self, name):
+        self.reader = Reader(f"/run/framed/{name}.out.sock")
+        self.producer = Producer(f"/run/framed/{name}.sock")
+        self.wanted, self.got = hashlib.sha256(), hashlib.sha256()
+        self.blocks, self.stopped = 0, False
+        self.thread = Background(self.run)
+
+    def run(self):
+        while not self.stopped:
+            block = frames(self.BLOCK, self.blocks)
+            sending = Background(self.producer.send, block.tobytes())
+            self.wanted.update((255 - block).tobytes())
+            self.got.update(self.reader.read(self.BLOCK * SIZE))
+            sending.join()
+            self.blocks += 1
+
+    def stop(self):
+        self.stopped = True
+        self.thread.join()
+        self.producer.close()
+        self.reader.close()
+        assert self.got.hexdigest() == self.wanted.hexdigest()
+        return self.blocks * self.BLOCK
+
+
+def test_restarts_under_load_lose_nothing(service):
+    service.configure({"cam0": pipeline("cam0")})
+    service.start()
+    wait_until(lambda: pathlib.Path("/run/framed/cam0.sock").exists(), "the socket is there", 10)
+    flow = Flow("cam0")
+    for number in range(1, RESTARTS + 1):
+        before = flow.blocks
+        wait_until(lambda: flow.blocks > before, "frames flow", 20)
+        systemctl("reset-failed", "framed.service")  # so many starts a minute are not for a person to make
+        systemctl("restart", "framed.service")
+        assert service.status()["handovers"]["restart"] == number
+    count = flow.stop()
+    wait_until(lambda: service.status()["pipelines"]["cam0"]["frames"]["in_flight"] == 0, "all frames have their fate", 20)
+    taken = service.status()["pipelines"]["cam0"]["frames"]
+    assert taken["in"] == taken["emitted"] == count, taken
+
+
+def test_a_frame_of_which_only_a_part_has_come_is_kept(service):
+    service.configure({"cam0": pipeline("cam0")})
+    service.start()
+    data = frames(1)
+    with Reader("/run/framed/cam0.out.sock") as reader, Producer("/run/framed/cam0.sock") as producer:
+        producer.send(data.tobytes()[:1000])
+        wait_until(lambda: service.status()["pipelines"]["cam0"]["frames"]["in"] == 1, "it has begun", 10)
+        systemctl("restart", "framed.service")
+        producer.send(data.tobytes()[1000:])
+        np.testing.assert_array_equal(reader.frames(1, (SIZE,)), 255 - data)
+
+
+def test_a_stop_is_an_end_for_clients(service):
+    service.configure({"cam0": pipeline("cam0")})
+    service.start()
+    with Reader("/run/framed/cam0.out.sock") as reader, Producer("/run/framed/cam0.sock") as producer:
+        producer.send(frames(4).tobytes())
+        np.testing.assert_array_equal(reader.frames(4, (SIZE,)), 255 - frames(4))
+        systemctl("stop", "framed.service")
+        assert reader.rest() == b""
+    service.start()
+    assert service.status()["handovers"]["restart"] == 0
+    assert service.status()["pipelines"]["cam0"]["frames"]["in"] == 0
+
+
+def test_a_killed_daemon_never_shifts_a_frame_and_keeps_its_listeners(service):
+    service.configure({"cam0": pipeline("cam0")})
+    service.start()
+    for number in range(1, 4):
+        with Reader("/run/framed/cam0.out.sock") as reader, Producer("/run/framed/cam0.sock") as producer:
+            data = frames(400, number)
+
+            def send():
+                try:
+                    producer.send(data.tobytes())
+                except OSError:
+                    pass  # it was killed meanwhile
+            sending = Background(send)
+            got = reader.read(20 * SIZE)
+            os.kill(service.pid, signal.SIGKILL)
+            got += reader.rest()
+            sending.join()
+        whole = len(got) // SIZE
+        np.testing.assert_array_equal(np.frombuffer(got[:whole * SIZE], np.uint8).reshape(-1, SIZE), 255 - data[:whole])
+        # Whoever connects now waits until the next process takes it.
+        with Reader("/run/framed/cam0.out.sock") as reader, Producer("/run/framed/cam0.sock") as producer:
+            wait_until(lambda: service.show("SubState") == "running" and service.status(), "it runs again", 20)
+            wait_until(lambda: service.status()["pipelines"]["cam0"]["readers"] == 1, "the reader is there", 10)
+            producer.send(frames(3).tobytes())
+            np.testing.assert_array_equal(reader.frames(3, (SIZE,)), 255 - frames(3))
+        assert service.status()["handovers"]["crash"] == number
+
+
+def test_a_file_that_a_killed_daemon_wrote_ends_with_a_whole_result(service):
+    target = "/var/lib/framed/results"
+    service.configure({"cam0": pipeline("cam0", file=target)})
+    service.start()
+    with Producer("/run/framed/cam0.sock") as producer:
+        producer.send(frames(20).tobytes())
+        wait_until(lambda: service.status()["pipelines"]["cam0"]["frames"]["emitted"] == 20, "they are written", 20)
+    os.kill(service.pid, signal.SIGKILL)
+    with open(target, "ab") as file:  # as if it had come as far as this
+        file.write(b"torn")
+    service.wait_entry("CUT")
+    assert os.path.getsize(target) == 20 * SIZE
+    np.testing.assert_array_equal(np.fromfile(target, np.uint8).reshape(-1, SIZE), 255 - frames(20))
+
+
+def test_descriptors_do_not_pile_up_in_the_store(service):
+    service.configure({"cam0": pipeline("cam0")})
+    service.start()
+    before = int(service.show("NFileDescriptorStore"))
+    with Reader("/run/framed/cam0.out.sock"), Producer("/run/framed/cam0.sock"):
+        for _ in range(3):
+            systemctl("restart", "framed.service")
+    wait_until(lambda: int(service.show("NFileDescriptorStore")) == before, "nothing is kept but what was", 10)
+    assert message_ids()["LEFT"]
