@@ -1,11 +1,11 @@
 /*
  * Says where the time goes when a process comes to a GPU: one line, with milliseconds for each phase.
  *
- *   start-bare|start-whole [--programs N] [--then healthy|illegal|hang] [--keep nothing|nodes|helper:MS]
+ *   start-bare|start-whole [--programs N] [--then healthy|illegal|hang] [--keep nothing|nodes]
  *
  * With --then the process, once it has done all, lets a frame fail in that way and executes itself in place, so that a
- * second line tells what the start costs there; it has the memory of the first. What may outlive that is chosen by
- * --keep: descriptors of the device nodes, or everything the first had, which a helper holds for so many ms.
+ * second line tells what the start costs there; it has the memory of the first. With --keep nodes it has descriptors of the
+ * device nodes too, which matters where no persistence mode keeps the device up.
  *
  * START_NS in the environment is the CLOCK_MONOTONIC at which the process was started. start_times.py runs all this.
  */
@@ -14,17 +14,14 @@
 #include <cuda_runtime_api.h>
 #include <fcntl.h>
 #include <linux/close_range.h>
-#include <sched.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
-enum { MEMORY_BYTES = 32 << 20, EVENTS = 80, HELPER_STACK = 64 << 10 };
+enum { MEMORY_BYTES = 32 << 20, EVENTS = 80 };
 
 static double since, began;
 
@@ -93,36 +90,6 @@ static void open_context(void) {
 
 /* -- executing itself --------------------------------------------------------------------------------------------- */
 
-/* Runs in the memory of a process that has gone: no call of the C library. Returns to the caller in the other process. */
-static long hold_on(long ms) {
-  static _Alignas(16) unsigned char stack[HELPER_STACK];
-  static struct timespec wait;
-  wait = (struct timespec){.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000};
-  long child;
-#ifdef __x86_64__
-  register long ignored __asm__("r10") = 0;
-  register long nothing __asm__("r8") = 0;
-  __asm__ volatile("syscall\n\t"
-                   "test %%rax, %%rax\n\t"
-                   "jnz 1f\n\t"
-                   "mov %[wait], %%rdi\n\t"
-                   "xor %%rsi, %%rsi\n\t"
-                   "mov %[sleep], %%rax\n\t"
-                   "syscall\n\t"
-                   "xor %%rdi, %%rdi\n\t"
-                   "mov %[end], %%rax\n\t"
-                   "syscall\n\t"
-                   "1:"
-                   : "=a"(child)
-                   : "a"((long)SYS_clone), "D"((long)(CLONE_VM | CLONE_FILES)), "S"(stack + sizeof stack), "d"(0L),
-                     "r"(ignored), "r"(nothing), [wait] "b"(&wait), [sleep] "i"(SYS_nanosleep), [end] "i"(SYS_exit)
-                   : "rcx", "r11", "memory", "cc");
-#else
-  child = -1;
-#endif
-  return child;
-}
-
 static void keep(const char *what) {
   static const char *const nodes[] = {"/dev/nvidiactl", "/dev/nvidia0"};
   if (close_range(3, ~0U, CLOSE_RANGE_CLOEXEC) != 0 || fcntl(atoi(getenv("START_MEMORY")), F_SETFD, 0) != 0) {
@@ -130,9 +97,6 @@ static void keep(const char *what) {
   }
   for (size_t i = 0; i < sizeof nodes / sizeof nodes[0] && strcmp(what, "nodes") == 0; i++) {
     start_require(open(nodes[i], O_RDWR) >= 0, "open", nodes[i]);
-  }
-  if (strncmp(what, "helper:", 7) == 0) {
-    start_require(hold_on(atol(what + 7)) > 0, "clone", "refused");
   }
   start_phase("keep");
 }
