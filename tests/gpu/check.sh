@@ -2,11 +2,12 @@
 # The tests that need an NVIDIA GPU. Builds here where that is possible; else it needs the folder that `make portable`
 # made on another machine, and runs from within that too.
 #
-#   check-gpu.sh [unit] [parity] [sanitizer] [e2e] [PYTEST ARGUMENT...]     default: every part
+#   check-gpu.sh [unit] [parity] [sanitizer] [faults] [e2e] [PYTEST ARGUMENT...]     default: every part
 #
 # unit: tests of gpu/ and of the CUDA backend; parity: the stages on both backends; sanitizer: parity under
-# compute-sanitizer, left out where that is not installed, unless it is asked for; e2e: the end-to-end tests on the
-# CUDA backend, to which the remaining arguments go (-k raw).
+# compute-sanitizer, left out where that is not installed, unless it is asked for; faults: a device that fails 70 times
+# under load, and what clients notice of it; e2e: the end-to-end tests on the CUDA backend, to which the remaining
+# arguments go (-k raw).
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 
@@ -16,16 +17,16 @@ fail() {
 }
 
 parts=()
-while [[ ${1:-} =~ ^(unit|parity|sanitizer|e2e)$ ]]; do
+while [[ ${1:-} =~ ^(unit|parity|sanitizer|faults|e2e)$ ]]; do
   parts+=("$1")
   shift
 done
 asked=${parts[*]:-}
-[ -n "$asked" ] || parts=(unit parity sanitizer e2e)
+[ -n "$asked" ] || parts=(unit parity sanitizer faults e2e)
 case ${1:-} in
-  -h | --help) sed -n '2,10s/^# \{0,1\}//p' "$0"; exit ;;
+  -h | --help) sed -n '2,11s/^# \{0,1\}//p' "$0"; exit ;;
   '' | -* | */*) ;;
-  *) fail "there is no part '$1': one of unit, parity, sanitizer, e2e, then the arguments of pytest" ;;
+  *) fail "there is no part '$1': one of unit, parity, sanitizer, faults, e2e, then the arguments of pytest" ;;
 esac
 case " ${parts[*]} " in
   *" e2e "*) ;;
@@ -53,10 +54,10 @@ use_folder() { # FOLDER: the portable one
 
 if [ -x "$here/framed" ]; then
   use_folder "$here"
-  e2e=$here/tests/e2e
+  e2e=$here/tests/e2e tests=$here/tests
 else
   cd "$here/../.."
-  e2e=$PWD/tests/e2e
+  e2e=$PWD/tests/e2e tests=$PWD/tests/gpu
   if [ -x build/portable/framed ] && ! { can_compile && has_libraries; }; then
     use_folder "$PWD/build/portable"
   elif can_compile; then
@@ -97,6 +98,11 @@ run_sanitizer() {
     echo "== compute-sanitizer $tool"
     "$sanitizer" --tool "$tool" --error-exitcode 9 "$units/gpu-parity" --small
   done
+}
+
+run_faults() {
+  echo "== faults of the device under load"
+  "$python" "$tests/faults.py" --backend cuda ${FRAMED_FAULTS_JSON:+--json "$FRAMED_FAULTS_JSON"}
 }
 
 run_e2e() {
