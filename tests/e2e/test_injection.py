@@ -5,12 +5,11 @@ Every place in the code that makes such a call is visited here with its first ca
 with FRAMED_SOAK set, every single call is.
 """
 
-import contextlib
 import errno
-import http.client
 import itertools
 import os
 import re
+import signal
 import stat
 import traceback
 
@@ -178,8 +177,7 @@ def upgrade(daemon, first):
     guests = [Guest(daemon, "other", first), Guest(daemon, "paced", first), SharingGuest(daemon, first)]
     ended, done = said(daemon), daemon.status()["handovers"]["upgrade"]
     daemon.calls_before = daemon.calls_before or daemon.injection.count
-    with contextlib.suppress(OSError, http.client.HTTPException):
-        daemon.post("/v1/upgrade")
+    daemon.signal(signal.SIGUSR2)
 
     def is_over():
         if daemon.process.poll() is not None or said(daemon) > ended:
