@@ -23,14 +23,20 @@ void server_pass_config(char **text, struct tape *tape) { tape_pass_text(tape, t
 
 static void pass_server(struct server *server, struct tape *tape) {
   bool stops = server->stop_wanted && !server->leaving;
+  bool upgrades = server->upgrade && server->succession.cause == SUCCESSION_FAULT;
+  pid_t asked = upgrade_child(server);
   TAPE_PASS(tape, server->started);
   TAPE_PASS(tape, server->reloads);
   TAPE_PASS(tape, server->reload_failures);
   TAPE_PASS(tape, stops);
+  TAPE_PASS(tape, upgrades);
+  TAPE_PASS(tape, asked);
   succession_pass(&server->succession, tape);
   server->status_listener = listener_pass(server->status_listener, tape);
   server->http_listener = listener_pass(server->http_listener, tape);
   server->stops_again = stops;
+  server->upgrades_again = upgrades;
+  server->asked = asked;
 }
 
 /* -- out ------------------------------------------------------------------------------------------------------------ */

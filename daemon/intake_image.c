@@ -106,16 +106,7 @@ static void charge(struct intake *intake, struct seat *seat) {
   }
 }
 
-/* Without a producer, what is left of frames goes on. */
-static void continue_seat(struct intake *intake, struct seat *seat) {
-  if (intake->starts_held) {
-    session_hold(seat->session, false);
-  } else {
-    session_resume(seat->session);
-  }
-  if (seat->producer.fd < 0) {
-    return;
-  }
+static void attach(struct intake *intake, struct seat *seat) {
   charge(intake, seat);
   if (session_has_source(seat->session)) {
     session_attach_again(seat->session, seat->producer.fd);
@@ -123,6 +114,19 @@ static void continue_seat(struct intake *intake, struct seat *seat) {
     session_attach_shared(seat->session, seat->producer.fd);
   } else {
     session_attach(seat->session, seat->producer.fd, intake_protocol(intake, &seat->producer));
+  }
+}
+
+/* The session has its producer before its first turn, and no frame begins before it is known whether any may. Without a
+ * producer, what is left of frames goes on. */
+static void continue_seat(struct intake *intake, struct seat *seat) {
+  if (seat->producer.fd >= 0) {
+    attach(intake, seat);
+  }
+  if (intake->starts_held) {
+    session_hold(seat->session, false);
+  } else {
+    session_resume(seat->session);
   }
 }
 

@@ -80,6 +80,8 @@ struct server {
   bool recovers;              /* the process before this one ended without a word */
   bool leaving;               /* STOPPING: another process will go on with everything */
   struct upgrade *upgrade;    /* the one under way, or NULL */
+  bool upgrades_again;        /* one was under way in the process before this one, when it had to hand over, */
+  pid_t asked;                /* and this child of it runs yet; 0: none */
   char refusal[UPGRADE_TEXT]; /* why the last upgrade was none, or empty */
 };
 
@@ -105,6 +107,10 @@ void server_start_over(struct server *server, const char *why);
 enum { NO_DEVICE = 0xFFFF };
 
 /* upgrade.c */
+/* The child that is being asked, or 0. */
+pid_t upgrade_child(const struct server *server);
+/* After a hand-over: begins anew one that was under way before it. */
+void upgrade_go_on(struct server *server);
 /* Gives up the one under way, if there is one. */
 void upgrade_cancel(struct server *server);
 

@@ -144,6 +144,7 @@ bool session_take(struct session *session, struct tape *tape, struct failure *fa
   }
   forget_device(session);
   condemn(session);
+  session->fill.held = true; /* until it is held or resumed */
   return join_trial(session, failure);
 }
 

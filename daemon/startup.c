@@ -142,6 +142,7 @@ static void on_prepared(void *context) {
   if (start_all(server, &failure)) {
     say_ready(server);
     server_go_on_ending(server);
+    upgrade_go_on(server);
   } else {
     fail(server, &failure);
   }

@@ -4,10 +4,12 @@
  * changes nothing.
  */
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "daemon/handover.h"
@@ -172,6 +174,34 @@ void server_upgrade(struct server *server, server_answer *answer, void *context)
   *upgrade = (struct upgrade){.server = server, .answer = answer, .context = context, .config = -1, .said = -1};
   server->upgrade = upgrade;
   start(upgrade);
+}
+
+/* -- over a hand-over for another reason ------------------------------------------------------------------------------- */
+
+pid_t upgrade_child(const struct server *server) {
+  return server->upgrade && server->upgrade->running ? server->upgrade->child.pid : 0;
+}
+
+/* The one that asked is the same process, in its image before. */
+static void end_child(pid_t child) {
+  if (child > 0 && waitpid(child, NULL, WNOHANG) == 0) {
+    kill(child, SIGKILL);
+    waitpid(child, NULL, 0);
+  }
+}
+
+static void ignore_answer(void *context, int http_status, json_t *body) {
+  (void)context; /* whoever waited for one has lost its connection */
+  (void)http_status;
+  json_decref(body);
+}
+
+void upgrade_go_on(struct server *server) {
+  end_child(server->asked);
+  server->asked = 0;
+  if (server->upgrades_again) {
+    server_upgrade(server, ignore_answer, NULL);
+  }
 }
 
 void upgrade_cancel(struct server *server) {
