@@ -143,12 +143,16 @@ static void tend(struct server *server, struct probe *probe, const struct health
   canary_read(probe->canary, &view);
   read_device(server, probe, &device);
   if (view.failure) {
-    server_fault(server, NULL, probe->number, view.failure);
+    struct fault fault;
+    fault_of_device(&fault, probe->number, view.failure);
+    server_fault(server, &fault);
   } else if (is_stuck(server->checkup, probe, &view, &device, moment->now, patience)) {
+    struct fault fault;
     char text[GPU_TEXT];
     snprintf(text, sizeof text, "a call into device %u does not return, for %.3g s now", probe->number,
              (double)(patience + NO_RETURN) / (double)NS_PER_S);
-    server_fault(server, NULL, probe->number, text);
+    fault_of_device(&fault, probe->number, text);
+    server_fault(server, &fault);
   } else if (!server->reload && device.work.frames == 0 &&
              moment->now - later(device.completed, view.returned) >= moment->period) {
     probe->ordered = view.under_way ? probe->ordered : moment->now;

@@ -70,12 +70,11 @@ bool completion_turn(struct road *road) {
   return moved;
 }
 
-static void say_hang(struct road *road, const struct slot *slot, const char *what, int64_t waited_ns) {
+static void say_hang(struct road *road, const char *what, int64_t waited_ns) {
   road->device_dead = true;
   road->device_error = (struct gpu_error){.stage = -1};
-  snprintf(road->device_error.text, sizeof road->device_error.text,
-           "%s for %.3g s while frame %llu is on the device: a kernel hangs", what, (double)waited_ns / 1e9,
-           (unsigned long long)slot->frame.sequence);
+  snprintf(road->device_error.text, sizeof road->device_error.text, "%s for %.3g s: a kernel hangs", what,
+           (double)waited_ns / 1e9);
   snprintf(road->device_error.remedy, sizeof road->device_error.remedy,
            "if the stages may really take that long, raise gpu.timeout");
 }
@@ -94,9 +93,9 @@ void completion_check(struct road *road, int64_t device_completion, int64_t time
   int64_t own = road->account->now.last_completion;
   int64_t last = device_completion > own ? device_completion : own;
   if (state == GPU_PENDING && now - last > timeout_ns) {
-    say_hang(road, slot, "no completion", timeout_ns);
+    say_hang(road, "no completion", timeout_ns);
   } else if (state == GPU_PENDING && now - own > OTHERS_EXCUSE * timeout_ns) {
-    say_hang(road, slot, "only others' completions", OTHERS_EXCUSE * timeout_ns);
+    say_hang(road, "only others' completions", OTHERS_EXCUSE * timeout_ns);
   }
 }
 

@@ -218,8 +218,9 @@ void server_taken(struct server *server) {
   const struct succession *succession = &server->succession;
   forget_tape(server);
   succession_begin(&server->succession, clock_now());
-  log_event(LOG_HANDED_OVER, NULL, "everything goes on after %.0f ms, with all connections: %s",
-            (double)succession->gap / (double)NS_PER_MS, succession->text);
+  bool said = succession->cause == SUCCESSION_FAULT; /* in an entry of its own */
+  log_event(LOG_HANDED_OVER, NULL, "everything goes on after %.0f ms, with all connections%s%s",
+            (double)succession->gap / (double)NS_PER_MS, said ? "" : ": ", said ? "" : succession->text);
 }
 
 void server_start_over(struct server *server, const char *why) {

@@ -59,7 +59,7 @@ void intake_suspect(struct intake *intake, bool failed, bool alone);
 /* After the sink was taken, too: see session_taken(). */
 bool intake_taken(const struct intake *intake, struct failure *failure);
 /* See session_condemned(). */
-unsigned intake_condemned(const struct intake *intake);
+unsigned intake_condemned(const struct intake *intake, uint64_t *last);
 
 bool intake_idle(const struct intake *intake);    /* all sessions were idle since intake_hold() */
 bool intake_stopped(const struct intake *intake); /* all sessions have stopped */

@@ -89,10 +89,10 @@ bool intake_taken(const struct intake *intake, struct failure *failure) {
   return taken;
 }
 
-unsigned intake_condemned(const struct intake *intake) {
+unsigned intake_condemned(const struct intake *intake, uint64_t *last) {
   unsigned condemned = 0;
   for (unsigned i = 0; i < intake->count; i++) {
-    condemned += session_condemned(intake->seats[i].session);
+    condemned += session_condemned(intake->seats[i].session, last);
   }
   return condemned;
 }

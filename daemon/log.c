@@ -57,7 +57,7 @@ void log_set_level(enum config_log_level level) { state.level = level; }
 
 /* -- the journal -------------------------------------------------------------------------------------------------- */
 
-enum { FIELD_MAX = 8 };
+enum { FIELD_MAX = 6 + LOG_FIELDS };
 
 struct entry {
   struct iovec fields[FIELD_MAX];
@@ -76,7 +76,7 @@ __attribute__((format(printf, 2, 3))) static void add_field(struct entry *entry,
   }
 }
 
-static void write_journal(const struct kind *kind, const char *pipeline, const char *text) {
+static void write_journal(const struct kind *kind, const char *pipeline, const struct log_field *fields, const char *text) {
   struct entry entry = {.count = 0};
   add_field(&entry, "MESSAGE=%s%s%s", pipeline ? pipeline : "", pipeline ? ": " : "", text);
   add_field(&entry, "MESSAGE_ID=%s", kind->message_id);
@@ -85,6 +85,11 @@ static void write_journal(const struct kind *kind, const char *pipeline, const c
   add_field(&entry, "FRAMED_KIND=%s", kind->name);
   if (pipeline) {
     add_field(&entry, "FRAMED_PIPELINE=%s", pipeline);
+  }
+  for (const struct log_field *field = fields; field && field->name && entry.count < FIELD_MAX; field++) {
+    if (field->value[0]) {
+      add_field(&entry, "FRAMED_%s=%s", field->name, field->value);
+    }
   }
   systemd_journal(entry.fields, entry.count);
   for (int i = 0; i < entry.count; i++) {
@@ -156,9 +161,9 @@ static void write_stderr(const struct kind *kind, const char *pipeline, const ch
 
 /* -- events ------------------------------------------------------------------------------------------------------- */
 
-static void write_entry(const struct kind *kind, const char *pipeline, const char *text) {
+static void write_entry(const struct kind *kind, const char *pipeline, const struct log_field *fields, const char *text) {
   if (state.to_journal) {
-    write_journal(kind, pipeline, text);
+    write_journal(kind, pipeline, fields, text);
   } else {
     write_stderr(kind, pipeline, text);
   }
@@ -183,7 +188,8 @@ static char *make_text(uint64_t left_out, const char *format, va_list arguments)
   return text;
 }
 
-void log_event(enum log_kind number, const char *pipeline, const char *format, ...) {
+__attribute__((format(printf, 4, 0))) static void
+write_event(enum log_kind number, const char *pipeline, const struct log_field *fields, const char *format, va_list arguments) {
   const struct kind *kind = &kinds[number];
   uint64_t left_out = 0;
   if (kind->level > state.level ||
@@ -191,20 +197,31 @@ void log_event(enum log_kind number, const char *pipeline, const char *format, .
     return;
   }
   int saved = errno;
-  va_list arguments;
-  va_start(arguments, format);
   char *text = make_text(left_out, format, arguments);
-  va_end(arguments);
-  write_entry(kind, pipeline, text ? text : format); /* without memory the bare format says at least what it is about */
+  write_entry(kind, pipeline, fields, text ? text : format); /* without memory the format says at least what it is about */
   free(text);
   errno = saved;
+}
+
+void log_event(enum log_kind kind, const char *pipeline, const char *format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  write_event(kind, pipeline, NULL, format, arguments);
+  va_end(arguments);
+}
+
+void log_event_with(enum log_kind kind, const char *pipeline, const struct log_field *fields, const char *format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  write_event(kind, pipeline, fields, format, arguments);
+  va_end(arguments);
 }
 
 static void tell_left_out(void *context, unsigned number, const char *pipeline, uint64_t left_out) {
   (void)context;
   char text[96];
   snprintf(text, sizeof text, "%" PRIu64 " more of kind %s left out", left_out, kinds[number].name);
-  write_entry(&kinds[LOG_SUPPRESSED], pipeline, text);
+  write_entry(&kinds[LOG_SUPPRESSED], pipeline, NULL, text);
 }
 
 void log_flush(void) { log_limit_settle(&state.limit, clock_now(), tell_left_out, NULL); }

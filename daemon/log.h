@@ -28,6 +28,15 @@ void log_set_level(enum config_log_level level);
 /* `pipeline` may be NULL. The text is one line without a full stop; "remedy" sentences are part of it. */
 __attribute__((format(printf, 3, 4))) void log_event(enum log_kind kind, const char *pipeline, const char *format, ...);
 
+/* What else the journal's entry says, in FRAMED_NAME; a list of them ends with a name that is NULL. Empty ones are left out. */
+struct log_field {
+  const char *name, *value;
+};
+enum { LOG_FIELDS = 8 };
+
+__attribute__((format(printf, 4, 5))) void log_event_with(enum log_kind kind, const char *pipeline,
+                                                          const struct log_field *fields, const char *format, ...);
+
 /* Writes the counts of limited lines that were left out and not yet said; called every ten seconds and at the end. */
 void log_flush(void);
 

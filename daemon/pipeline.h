@@ -38,10 +38,10 @@ enum pipeline_event {
   PIPELINE_QUIET,    /* after pipeline_quiesce(): nothing is in flight */
   PIPELINE_GONE,     /* after pipeline_stop(): it may be released */
   PIPELINE_ENDED,    /* see pipeline_has_ended() */
-  PIPELINE_GPU_FAULT /* its device is dead; `text` says how */
+  PIPELINE_GPU_FAULT /* its device is dead; `fault` says how, and is NULL for others */
 };
 
-typedef void pipeline_listener(void *context, struct pipeline *pipeline, enum pipeline_event event, const char *text);
+typedef void pipeline_listener(void *context, struct pipeline *pipeline, enum pipeline_event event, const struct fault *fault);
 
 struct pipeline_setup {
   uv_loop_t *loop;

@@ -69,7 +69,8 @@ static struct road *road_of(void *context, unsigned seat) {
 }
 
 bool pipeline_take_outlet(struct pipeline *pipeline, struct tape *tape, struct failure *failure) {
-  note_condemned(pipeline, intake_condemned(pipeline->intake));
+  pipeline->now_condemned = intake_condemned(pipeline->intake, &pipeline->last_condemned);
+  note_condemned(pipeline, pipeline->now_condemned);
   return (!pipeline->outlet || outlet_take(pipeline->outlet, tape, road_of, pipeline, failure)) &&
          intake_taken(pipeline->intake, failure);
 }

@@ -2,9 +2,11 @@
  * A pipeline while it runs: its states, what its sessions and its sink tell, and what it is told.
  */
 #include <inttypes.h>
+#include <stdio.h>
 
 #include "daemon/log.h"
 #include "daemon/pipeline_state.h"
+#include "daemon/trial.h"
 
 /* What the warm-up chose where there was a choice. */
 static void log_choice(const struct pipeline *pipeline) {
@@ -23,6 +25,24 @@ static void log_choice(const struct pipeline *pipeline) {
   }
 }
 
+/* What became of it by the hand-over, where that is not as it was. */
+static void log_condemned(const struct pipeline *pipeline) {
+  const char *name = pipeline->config->name;
+  char sequence[24];
+  snprintf(sequence, sizeof sequence, "%" PRIu64, pipeline->last_condemned);
+  if (pipeline->now_condemned > 0) {
+    const struct log_field fields[] = {{"SEQUENCE", sequence}, {NULL, NULL}};
+    log_event_with(LOG_CONDEMNED, name, fields,
+                   "frame %s made the GPU fail %d times while it was alone there: it is dropped as gpu_fault", sequence,
+                   TRIAL_LIMIT);
+  }
+  if (pipeline->state == PIPELINE_FAILED && pipeline->now_condemned > 0) {
+    log_event(LOG_PIPELINE_FAILED, name,
+              "%d of its frames made the GPU fail within a minute: it takes no more; mend its stages and reload, or resume it",
+              PIPELINE_TOO_MANY);
+  }
+}
+
 /* -- life, on the control loop ----------------------------------------------------------------------------------- */
 
 bool pipeline_start(struct pipeline *pipeline, struct failure *failure) {
@@ -36,10 +56,8 @@ bool pipeline_start(struct pipeline *pipeline, struct failure *failure) {
   pipeline->state = state;
   if (!pipeline->continues) {
     log_choice(pipeline);
-  } else if (state == PIPELINE_FAILED) {
-    log_event(LOG_PIPELINE_FAILED, pipeline->config->name,
-              "%d of its frames made the GPU fail within a minute: it takes no more; mend its stages and reload, or resume it",
-              PIPELINE_TOO_MANY);
+  } else {
+    log_condemned(pipeline);
   }
   pipeline_tick(pipeline);
   return true;
@@ -116,8 +134,8 @@ void pipeline_stop(struct pipeline *pipeline) {
 
 /* -- events ------------------------------------------------------------------------------------------------------ */
 
-static void tell(struct pipeline *pipeline, enum pipeline_event event, const char *text) {
-  pipeline->setup.listener(pipeline->setup.context, pipeline, event, text);
+static void tell(struct pipeline *pipeline, enum pipeline_event event, const struct fault *fault) {
+  pipeline->setup.listener(pipeline->setup.context, pipeline, event, fault);
 }
 
 static json_t *state_document(const struct pipeline *pipeline) {
@@ -144,7 +162,7 @@ static void on_idle(struct pipeline *pipeline) {
   } else if (pipeline->state == PIPELINE_STOPPING && pipeline->for_good) {
     pipeline_stop(pipeline);
   } else if (pipeline->state == PIPELINE_STOPPING && !pipeline->cut) {
-    tell(pipeline, PIPELINE_QUIET, "");
+    tell(pipeline, PIPELINE_QUIET, NULL);
   }
 }
 
@@ -157,7 +175,7 @@ void pipeline_log_account(const struct pipeline *pipeline) {
 static void become_stopped(struct pipeline *pipeline) {
   pipeline->state = PIPELINE_STOPPED;
   pipeline_log_account(pipeline);
-  tell(pipeline, PIPELINE_GONE, "");
+  tell(pipeline, PIPELINE_GONE, NULL);
 }
 
 static void on_stopped(struct pipeline *pipeline) {
@@ -174,7 +192,7 @@ static void on_stopped(struct pipeline *pipeline) {
 
 static void on_ended(struct pipeline *pipeline) {
   if (pipeline->state != PIPELINE_STOPPING) {
-    tell(pipeline, PIPELINE_ENDED, "");
+    tell(pipeline, PIPELINE_ENDED, NULL);
   } else if (pipeline->for_good && sink_has_ended(pipeline)) {
     pipeline_stop(pipeline); /* nobody will take what is in flight */
   }
@@ -197,7 +215,7 @@ void pipeline_on_session_event(void *context, const struct session_event *event)
     on_stopped(pipeline);
     break;
   case SESSION_GPU_FAULT:
-    tell(pipeline, PIPELINE_GPU_FAULT, event->text);
+    tell(pipeline, PIPELINE_GPU_FAULT, event->fault);
     break;
   }
 }

@@ -32,6 +32,8 @@ struct pipeline {
   bool cut;           /* sessions were told to stop */
   bool continues;     /* it was taken from a tape, */
   enum pipeline_state continues_as;
+  unsigned now_condemned;               /* by the hand-over, one at most as a rule, */
+  uint64_t last_condemned;              /* and its sequence number */
   int64_t condemned[PIPELINE_TOO_MANY]; /* when its last frames were condemned: CLOCK_MONOTONIC ns; the latest first */
 };
 

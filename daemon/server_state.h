@@ -8,6 +8,7 @@
 
 #include "daemon/clock.h"
 #include "daemon/engine.h"
+#include "daemon/fault.h"
 #include "daemon/listener.h"
 #include "daemon/loop.h"
 #include "daemon/quota.h"
@@ -36,7 +37,7 @@ struct unheard {
   struct unheard *next; /* the later one */
   struct pipeline *pipeline;
   enum pipeline_event event;
-  char text[256];
+  const struct fault *fault; /* its session is there as long as the lanes stand still */
 };
 
 struct checkup;
@@ -67,8 +68,8 @@ struct server {
   struct reload *reload;    /* the one under way, or NULL */
   enum phase phase;
   bool stop_wanted;
-  bool anchoring;             /* a worker thread is at it */
-  char fault[GPU_TEXT + 128]; /* FAULTED: what the GPU died of */
+  bool anchoring;         /* a worker thread is at it */
+  char fault[FAULT_TEXT]; /* FAULTED: what the GPU died of */
   enum exit_status exit_status;
   int64_t started;
   uint64_t reloads, reload_failures;
@@ -104,7 +105,6 @@ void server_recovered(struct server *server);
 void server_taken(struct server *server);
 /* What was left makes no sense, or does not fit: begins anew, without it. */
 void server_start_over(struct server *server, const char *why);
-enum { NO_DEVICE = 0xFFFF };
 
 /* upgrade.c */
 /* The child that is being asked, or 0. */
@@ -127,13 +127,13 @@ void server_sweep(struct server *server);
 bool server_start(struct server *server, struct failure *failure);
 
 /* shutdown.c */
-void server_on_pipeline(void *context, struct pipeline *pipeline, enum pipeline_event event, const char *text);
+void server_on_pipeline(void *context, struct pipeline *pipeline, enum pipeline_event event, const struct fault *fault);
 /* Takes up what pipelines told while this process was to be handed over, and was not. */
 void server_hear(struct server *server);
 /* Finishes what is in flight, within `drain_timeout`, and ends; the second time it ends without finishing. */
 void server_stop(struct server *server, const char *why);
 /* A device is dead: hands over to another image of this program, or ends at once if that happens too often or cannot be. */
-void server_fault(struct server *server, const char *pipeline, unsigned device, const char *text);
+void server_fault(struct server *server, const struct fault *fault);
 /* The start failed: ends whatever has been started, with that exit status. */
 void server_fail(struct server *server, const struct failure *failure);
 /* No pipeline runs: closes every handle. The loop, and so the program, ends when libuv has let go of them. */

@@ -11,6 +11,7 @@
 
 #include "config/config.h"
 #include "daemon/failure.h"
+#include "daemon/fault.h"
 #include "daemon/histogram.h"
 #include "daemon/lane.h"
 #include "daemon/ledger.h"
@@ -53,7 +54,8 @@ struct session_event {
   int fd;                    /* DETACHED: now the receiver's, to close */
   enum detach_reason reason; /* DETACHED */
   uint64_t frames;           /* DETACHED: frames that had come in over this descriptor */
-  char text[256];            /* DETACHED, GPU_FAULT: one sentence, or empty */
+  char text[256];            /* DETACHED: one sentence, or empty */
+  const struct fault *fault; /* GPU_FAULT: lives as long as the session */
 };
 
 /* Runs on the control loop. */
@@ -132,8 +134,8 @@ bool session_taken(struct session *session, struct failure *failure);
 bool session_has_source(const struct session *session);
 /* Goes on with that producer: like session_attach(). */
 void session_attach_again(struct session *session, int fd);
-/* Frames that were dropped because they made the device fail again and again. */
-unsigned session_condemned(const struct session *session);
+/* Frames that were dropped because they made the device fail again and again; `last` gets the number of the last, if any. */
+unsigned session_condemned(const struct session *session, uint64_t *last);
 struct road *session_road(struct session *session);
 
 /* -- from any thread ---------------------------------------------------------------------------------------------- */

@@ -99,9 +99,11 @@ static void condemn(struct session *session) {
   unsigned at = 0;
   for (struct slot *slot = slot_at(ring, SLOT_READY, at); slot; slot = slot_at(ring, SLOT_READY, at)) {
     if (slot->frame.failures >= TRIAL_LIMIT) {
+      uint64_t sequence = slot->frame.sequence;
       slot->frame.suspect = false;
       road_drop(&session->road, slot, FATE_GPU_FAULT, clock_now());
       session->condemned++;
+      session->last_condemned = sequence;
     } else {
       at++;
     }
@@ -172,7 +174,10 @@ unsigned session_spared(const struct session *session) {
 
 bool session_has_source(const struct session *session) { return session->source.state != SOURCE_NONE; }
 
-unsigned session_condemned(const struct session *session) { return session->condemned; }
+unsigned session_condemned(const struct session *session, uint64_t *last) {
+  *last = session->condemned > 0 ? session->last_condemned : *last;
+  return session->condemned;
+}
 
 struct road *session_road(struct session *session) {
   return &session->road;

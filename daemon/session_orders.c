@@ -42,27 +42,26 @@ void session_tell_detached(struct session *session, enum detach_reason reason, c
   tell(session, &session->detached, SESSION_DETACHED);
 }
 
-/* "frames 5 to 7 were on it", as far as is known. */
-static void describe_running(struct session *session, char *text, size_t size) {
+static void describe_running(struct session *session, struct fault *fault) {
   struct slot_ring *ring = &session->road.ring;
-  unsigned count = slot_count(ring, SLOT_RUNNING);
-  text[0] = '\0';
-  if (count > 0) {
-    unsigned long long first = slot_oldest(ring, SLOT_RUNNING)->frame.sequence;
-    unsigned long long last = slot_at(ring, SLOT_RUNNING, count - 1)->frame.sequence;
-    snprintf(text, size, count > 1 ? "; frames %llu to %llu were on it" : "; frame %llu was on it", first, last);
+  fault->frames = slot_count(ring, SLOT_RUNNING);
+  if (fault->frames > 0) {
+    fault->first = slot_at(ring, SLOT_RUNNING, 0)->frame.sequence;
+    fault->last = slot_at(ring, SLOT_RUNNING, fault->frames - 1)->frame.sequence;
   }
 }
 
 void session_tell_fault(struct session *session) {
-  const struct gpu_error *error = &session->road.device_error;
-  struct session_event *event = &session->fault.event;
-  char running[80];
+  const struct config_pipeline *config = session->setup.config;
+  struct fault *fault = &session->fault;
   session->fault_told = true;
-  describe_running(session, running, sizeof running);
-  snprintf(event->text, sizeof event->text, "%.110s%s%s%.60s", error->text, running, error->remedy[0] ? "; " : "",
-           error->remedy);
-  tell(session, &session->fault, SESSION_GPU_FAULT);
+  *fault = (struct fault){.device = config->device, .pipeline = config->name, .error = session->road.device_error};
+  describe_running(session, fault);
+  for (unsigned i = 0; i < config->stage_count; i++) {
+    fault_add_stage(fault, gpu_chain_stage(session->setup.chain, i)->stage->name);
+  }
+  session->faulted.event.fault = fault;
+  tell(session, &session->faulted, SESSION_GPU_FAULT);
 }
 
 void session_tell_idle(struct session *session) {

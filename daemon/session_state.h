@@ -45,12 +45,14 @@ struct session {
   bool idle_owed; /* held, and SESSION_IDLE was not told yet */
   bool stopping;
   bool fault_told;
+  struct fault fault; /* once it is told */
   int64_t ticked;
   struct arena inputs, outputs;
   struct arena control;   /* that a client shares; none as a rule */
   struct channel channel; /* to it */
   bool shares;            /* the producer there is such a client */
-  unsigned condemned;     /* see session_condemned() */
+  unsigned condemned;     /* see session_condemned(), */
+  uint64_t last_condemned;
   unsigned char *discard;
   struct trace_ring *trace; /* the control loop's; the lane sees it through its account */
 
@@ -66,7 +68,7 @@ struct session {
   unsigned hold;      /* the same, as far as the lane knows */
   unsigned idle_hold; /* which one the idle notice under way answers */
   atomic_bool hold_posted, idle_posted;
-  struct notice detached, idle, stopped, fault;
+  struct notice detached, idle, stopped, faulted;
 };
 
 /* [lane] The turn and the tick of the session's runner. */

@@ -2,8 +2,10 @@
  * Every way in which the daemon ends: when it is asked to, when all its sources have ended, when its start failed, and
  * when the GPU is dead. Each begins once; a stop that meets a reload waits for it.
  */
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "daemon/keeper.h"
@@ -237,35 +239,62 @@ static void end_after_fault(void *context) {
   _exit(EXIT_STATUS_GPU_LOST);
 }
 
-static void end_by_fault(struct server *server, const char *pipeline, const char *text, const char *why) {
+__attribute__((format(printf, 3, 4))) static void end_by_fault(struct server *server, const struct fault *fault,
+                                                               const char *why, ...) {
   if (server->phase == SERVER_FAULTED) {
     return; /* another device did, meanwhile */
   }
-  log_event(LOG_GPU_FAULT, pipeline, "the GPU failed and the daemon ends (%s): %s", why, text);
+  char outcome[sizeof((struct failure *)NULL)->text + 80];
+  va_list arguments;
+  va_start(arguments, why);
+  vsnprintf(outcome, sizeof outcome, why, arguments);
+  va_end(arguments);
+  fault_log(fault, outcome);
   systemd_stopping("the GPU failed");
-  snprintf(server->fault, sizeof server->fault, "%s", text);
+  fault_describe(fault, server->fault);
   server->phase = SERVER_FAULTED;
   cut(server);
   limit(server, end_after_fault, FAULT_LIMIT_MS);
 }
 
-/* The device is lost to this process, and only to this one: another image of it goes on with everything. */
-void server_fault(struct server *server, const char *pipeline, unsigned device, const char *text) {
+/* Frames that others than the one that saw it have on the device, as far as their lanes have said. */
+static void add_others(const struct server *server, struct fault *fault) {
+  for (unsigned i = 0; i < server->pipeline_count; i++) {
+    const struct config_pipeline *config = pipeline_config(server->pipelines[i]);
+    struct health_work work;
+    pipeline_work(server->pipelines[i], &work);
+    uint64_t told = fault->pipeline && strcmp(fault->pipeline, config->name) == 0 ? fault->frames : 0;
+    if (work.frames > told && (fault->device == NO_DEVICE || fault->device == config->device)) {
+      fault_add_others(fault, work.frames - told, config->name);
+    }
+  }
+}
+
+static void take_up_again(struct server *server, const struct fault *fault) {
   struct failure failure;
-  char sentence[SUCCESSION_TEXT];
+  char text[FAULT_TEXT], sentence[SUCCESSION_TEXT];
+  fault_log(fault, "everything is taken up again");
+  snprintf(sentence, sizeof sentence, "%s%s%s", fault->pipeline ? fault->pipeline : "", fault->pipeline ? ": " : "",
+           fault_describe(fault, text));
+  server_hand_over(server, SUCCESSION_FAULT, sentence, fault->device, NULL, &failure);
+  end_by_fault(server, fault, "the daemon ends, since nothing could be taken up again (%s)", failure.text);
+}
+
+/* The device is lost to this process, and only to this one: another image of it goes on with everything. */
+void server_fault(struct server *server, const struct fault *seen) {
+  struct fault fault = *seen;
   if (server->phase == SERVER_FAULTED || server->phase == SERVER_ENDING || server->handing_over) {
     return;
   }
-  if (succession_is_too_fast(&server->succession, server->config->gpu.faults, clock_now())) {
-    snprintf(failure.text, sizeof failure.text, "it did so more than %u times in a minute, see gpu.faults",
-             server->config->gpu.faults);
-    end_by_fault(server, pipeline, text, failure.text);
-    return;
+  add_others(server, &fault);
+  unsigned limit_a_minute = server->config->gpu.faults;
+  if (limit_a_minute == 0) {
+    end_by_fault(server, &fault, "the daemon ends at once, as gpu.faults has it");
+  } else if (succession_is_too_fast(&server->succession, limit_a_minute, clock_now())) {
+    end_by_fault(server, &fault, "the daemon ends, since that was more than %u times in a minute (gpu.faults)", limit_a_minute);
+  } else {
+    take_up_again(server, &fault);
   }
-  log_event(LOG_GPU_FAULT, pipeline, "the GPU failed, and everything is taken up again: %s", text);
-  snprintf(sentence, sizeof sentence, "%s%s%s", pipeline ? pipeline : "", pipeline ? ": " : "", text);
-  server_hand_over(server, SUCCESSION_FAULT, sentence, device, NULL, &failure);
-  end_by_fault(server, pipeline, text, failure.text);
 }
 
 /* -- events of pipelines ----------------------------------------------------------------------------------------- */
@@ -282,15 +311,14 @@ static void on_gone(struct server *server) {
 }
 
 /* The next image finds out by itself; this one hears of it if there is none. */
-static void hear_later(struct server *server, struct pipeline *pipeline, enum pipeline_event event, const char *text) {
+static void hear_later(struct server *server, struct pipeline *pipeline, enum pipeline_event event, const struct fault *fault) {
   struct unheard **end = &server->unheard;
   while (*end) {
     end = &(*end)->next;
   }
   *end = calloc(1, sizeof **end);
   if (*end) {
-    **end = (struct unheard){.pipeline = pipeline, .event = event};
-    snprintf((*end)->text, sizeof(*end)->text, "%s", text);
+    **end = (struct unheard){.pipeline = pipeline, .event = event, .fault = fault};
   }
 }
 
@@ -298,19 +326,19 @@ void server_hear(struct server *server) {
   while (server->unheard) {
     struct unheard *first = server->unheard;
     server->unheard = first->next;
-    server_on_pipeline(server, first->pipeline, first->event, first->text);
+    server_on_pipeline(server, first->pipeline, first->event, first->fault);
     free(first);
   }
 }
 
-void server_on_pipeline(void *context, struct pipeline *pipeline, enum pipeline_event event, const char *text) {
+void server_on_pipeline(void *context, struct pipeline *pipeline, enum pipeline_event event, const struct fault *fault) {
   struct server *server = context;
   if (server->handing_over) {
-    hear_later(server, pipeline, event, text);
+    hear_later(server, pipeline, event, fault);
     return;
   }
   if (event == PIPELINE_GPU_FAULT) {
-    server_fault(server, pipeline_config(pipeline)->name, pipeline_config(pipeline)->device, text);
+    server_fault(server, fault);
   } else if (server->leaving && event == PIPELINE_QUIET) {
     leave_if_quiet(server);
   } else if (server->reload && server->phase == SERVER_RUNNING) {

@@ -41,7 +41,9 @@ static void on_anchored(void *context) {
   struct server *server = anchoring->server;
   server->anchoring = false;
   if (!anchoring->alive) {
-    server_fault(server, NULL, NO_DEVICE, anchoring->error.text);
+    struct fault fault;
+    fault_of_device(&fault, NO_DEVICE, anchoring->error.text);
+    server_fault(server, &fault);
   }
   free(anchoring);
 }

@@ -49,7 +49,7 @@ static chtype pair_of_state(const char *state) {
   if (strcmp(state, "running") == 0) {
     return (chtype)COLOR_PAIR(PAIR_GOOD);
   }
-  return (chtype)COLOR_PAIR(strcmp(state, "stopped") == 0 ? PAIR_BAD : PAIR_WARNING);
+  return (chtype)COLOR_PAIR(strcmp(state, "stopped") == 0 || strcmp(state, "failed") == 0 ? PAIR_BAD : PAIR_WARNING);
 }
 
 /* Text at a place, cut at the right edge. */

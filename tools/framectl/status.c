@@ -13,7 +13,7 @@ static enum text_colour colour_of_state(const char *state) {
   if (strcmp(state, "running") == 0) {
     return COLOUR_GREEN;
   }
-  return strcmp(state, "stopped") == 0 ? COLOUR_RED : COLOUR_YELLOW;
+  return strcmp(state, "stopped") == 0 || strcmp(state, "failed") == 0 ? COLOUR_RED : COLOUR_YELLOW;
 }
 
 /* "late 1, unread 20", or "-". */

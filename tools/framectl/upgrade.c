@@ -15,7 +15,7 @@ enum { LIMIT_MS = 30000, PAUSE_MS = 20, VERSION_ROOM = 64 };
 
 struct before {
   char version[VERSION_ROOM];
-  double uptime_s;
+  int64_t started_ms; /* not after that, by the clock of this machine */
   uint64_t upgrades;
 };
 
@@ -27,6 +27,8 @@ static int64_t now_ms(void) {
   return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
+static int64_t uptime_ms(const struct daemon_view *view) { return (int64_t)(view->uptime_s * 1000); }
+
 static bool look_before(const struct invocation *invocation, struct before *before, struct problem *problem) {
   json_t *document = daemon_status(invocation->socket, DAEMON_PATIENCE_MS, problem);
   if (!document) {
@@ -35,15 +37,15 @@ static bool look_before(const struct invocation *invocation, struct before *befo
   struct daemon_view view;
   view_daemon(document, &view);
   snprintf(before->version, sizeof before->version, "%s", view.version);
-  before->uptime_s = view.uptime_s;
+  before->started_ms = now_ms() + 2 - uptime_ms(&view);
   before->upgrades = view.handovers.upgrades;
   json_decref(document);
   return true;
 }
 
-/* A daemon that began anew counts from zero, so that its time tells more than its counts. */
-static enum outcome judge(const struct before *before, const struct daemon_view *view, struct problem *problem) {
-  if (view->uptime_s < before->uptime_s) {
+/* What the daemon says that was asked at `asked`. One that began anew counts from zero and knows of no upgrade. */
+static enum outcome judge(const struct before *before, const struct daemon_view *view, int64_t asked, struct problem *problem) {
+  if (asked - uptime_ms(view) > before->started_ms) {
     problem_set(problem, EXIT_STATUS_REFUSED, "`journalctl -u framed -x` says why; producers and readers have to connect again",
                 "framed %s began anew, without the connections and frames of the one before", view->version);
     return REFUSED;
@@ -52,8 +54,10 @@ static enum outcome judge(const struct before *before, const struct daemon_view 
     return DONE;
   }
   if (!view->handovers.upgrading) {
-    problem_set(problem, EXIT_STATUS_REFUSED, "install a program that can take over, or restart the service",
-                "the running program goes on: %s", view->handovers.refused);
+    const char *why = view->handovers.refused;
+    problem_set(problem, EXIT_STATUS_REFUSED,
+                why[0] ? "install a program that can take over, or restart the service" : "try again",
+                "the running program goes on: %s", why[0] ? why : "something else came between");
     return REFUSED;
   }
   return WAITING;
@@ -70,7 +74,7 @@ static json_t *wait_for_it(const struct invocation *invocation, const struct bef
       view_daemon(document, &view);
       problem_set(problem, EXIT_STATUS_REFUSED, "`journalctl -u framed -x` says more", "no other program took over within %d s",
                   LIMIT_MS / 1000);
-      outcome = judge(before, &view, problem);
+      outcome = judge(before, &view, now, problem);
       if (outcome == DONE) {
         return document;
       }
