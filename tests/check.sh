@@ -17,15 +17,17 @@ place() { { echo begun && grep -oE '\[ *[0-9]+%\]|^== .*' "$1"; } | tail -n 1 | 
 
 say_progress() { # until the logs are gone, if nobody ends it before
   while sleep 15 >/dev/null 2>&1 && [ -d "$logs" ]; do
-    printf '   after %d s: ASan %s, TSan %s\n' $((SECONDS - started)) "$(place "$logs/first")" "$(place "$logs/second")"
+    printf '   after %d s: %s %s, %s %s\n' $((SECONDS - started)) "$1" "$(place "$logs/first")" "$2" "$(place "$logs/second")"
   done
 }
 
-# Runs two commands side by side, with a line now and then, and shows their output one after the other.
+# both COMMAND COMMAND NAME NAME: runs two commands side by side, with a line now and then, and shows their output one after
+# the other.
 both() {
   local status=0
-  touch "$logs/first" "$logs/second"
-  say_progress &
+  : >"$logs/first"
+  : >"$logs/second"
+  say_progress "$3" "$4" &
   local progress=$!
   bash -c "$1" >"$logs/first" 2>&1 &
   local first=$!
@@ -56,20 +58,14 @@ tests/install.sh
 step "the unit's sandbox"
 tests/gpu/sandbox.sh cpu
 step "unit tests under ASan with UBSan, and under TSan"
-both "$(variant asan unit)" "$(variant tsan unit)"
+both "$(variant asan unit)" "$(variant tsan unit)" ASan TSan
 step "end-to-end tests under ASan with UBSan, and under TSan"
 # They slow everything down: what is about programs of one thread, or about stages alone, is left to the last step.
 alone='framebench or test_load or python_client or bad_config or protocol_page or images or examples or doctor or overlap or monitoring'
 chosen="e2e PYTEST='-m \"not slow\" -k \"not ($alone)\"'"
-both "$(variant asan "$chosen")" "$(variant tsan "$chosen")"
-step "fuzzing"
+both "$(variant asan "$chosen")" "$(variant tsan "$chosen")" ASan TSan
+step "fuzzing, systemd, packages and unit tests, beside the end-to-end tests"
 mapfile -t targets < <(find tests/fuzz -name 'fuzz_*.c' -printf '%f\n' | sed 's/^fuzz_//; s/\.c$//' | sort)
-$steady tests/fuzz/run.sh "${targets[@]}"
-step "systemd"
-tests/systemd/run.sh
-step "packages"
-tests/packaging/run.sh
-step "unit tests"
-"${make[@]}" NO_CUDA=1 VARIANT=check unit
-step "end-to-end tests"
-"${make[@]}" NO_CUDA=1 VARIANT=check e2e
+last="make --no-print-directory NO_CUDA=1 VARIANT=check"
+both "FUZZ_JOBS=1 $steady tests/fuzz/run.sh ${targets[*]} && tests/systemd/run.sh && tests/packaging/run.sh && $last unit" \
+  "FRAMED_SLOW=2 $last e2e" "fuzzing to unit tests" "end-to-end tests"

@@ -1,6 +1,6 @@
 #!/bin/bash
-# Runs the named fuzz targets, two at a time, each for FUZZ_SECONDS over a copy of its corpus. A crash, leak or hang
-# fails, and its input is kept and named.
+# Runs the named fuzz targets, FUZZ_JOBS (2) at a time, each for FUZZ_SECONDS (30) over a copy of its corpus. A crash, leak
+# or hang fails, and its input is kept and named.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 seconds=${FUZZ_SECONDS:-30}
@@ -26,7 +26,7 @@ run() {
 }
 
 for name in "$@"; do
-  while [ "$(jobs -rp | wc -l)" -ge 2 ]; do wait -n; done
+  while [ "$(jobs -rp | wc -l)" -ge "${FUZZ_JOBS:-2}" ]; do wait -n; done
   touch "$copies/$name.began"
   run "$name" &
 done
