@@ -42,11 +42,11 @@ def entries(place):
 
 
 def load(daemon, seconds, *arguments):
-    """What framebench says of that long; it is as short as it can be, as there may be many."""
+    """What framebench says of so many seconds. They may become more on a machine that cannot keep the rate."""
     done = subprocess.run(
         [FRAMEBENCH, "load", "-s", daemon.socket, "--json", "--duration", f"{seconds * 1000:.0f}ms", "--warm-up", "500ms",
          *map(str, arguments), "good"],
-        capture_output=True, text=True, env=environment(), timeout=seconds + limit(30), check=False)
+        capture_output=True, text=True, env=environment(), timeout=limit(4 * seconds + 30), check=False)
     assert done.returncode == 0, done
     return json.loads(done.stdout)["sections"]["load"][0]
 
@@ -123,7 +123,8 @@ class Soak:
 
     def run(self):
         with Daemon(self.place, entries(self.place), lanes=2) as daemon:
-            most = self.among_visitors(daemon, lambda: load(daemon, min(5, self.window_s / 2)))["frames_per_s"]
+            tries = [self.among_visitors(daemon, lambda: load(daemon, min(5, self.window_s / 4))) for _ in range(3)]
+            most = min(row["frames_per_s"] for row in tries)
             self.rate = max(int(self.share * most), 1)
             self.add_window(daemon)
             self.before = self.at_rest(daemon)
@@ -171,9 +172,9 @@ class Soak:
 
     def table(self):
         lines = [f"good stream at {self.rate} frames/s ({self.share:.0%} of what its pipeline carries), {self.visits} visits beside it",
-                 "window      p50      p99    p99.9      max us    lost  resident MiB"]
+                 "window  frames/s      p50      p99    p99.9      max us    lost  resident MiB"]
         for index, row in enumerate(self.windows):
-            lines.append(f"{index + 1:6} {row['p50_us']:8.0f} {row['p99_us']:8.0f} {row['p999_us']:8.0f} {row['max_us']:11.0f} "
+            lines.append(f"{index + 1:6} {row['frames_per_s']:9.0f} {row['p50_us']:8.0f} {row['p99_us']:8.0f} {row['p999_us']:8.0f} {row['max_us']:11.0f} "
                          f"{row['lost']:7} {row['resident_bytes'] / 2**20:13.2f}")
         first, last = self.windows[0]["p999_us"], self.windows[-1]["p999_us"]
         lines.append(f"p99.9 of the last window is {last / first:.2f} times that of the first")
