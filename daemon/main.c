@@ -170,8 +170,9 @@ static bool go_on(const struct options *options, enum exit_status *status) {
   }
   handover_allow_signals();
   log_open(CONFIG_LOG_INFO);
-  log_event(LOG_NOT_HANDED_OVER, NULL, "the daemon begins anew without its connections: the state that was left %s",
-            receipt == HANDOVER_WHOLE ? "has no valid configuration" : failure.text);
+  log_event(LOG_NOT_HANDED_OVER, NULL,
+            "the daemon begins anew without its connections: the state that was left is of no use: %s",
+            receipt == HANDOVER_WHOLE ? "it holds no valid configuration" : failure.text);
   config_errors_free(errors);
   return false;
 }

@@ -34,14 +34,21 @@ static bool open_slot(struct cuda_program *program, struct cuda_slot *slot, stru
           CUDA_CALL(device, error, cudaEventCreateWithFlags, &slot->out_done, cudaEventDisableTiming));
 }
 
-/* Waits for what is on the stream, host functions included. */
+/* Waits for what is on the streams, host functions included. False: something may be running still. */
+static bool finish_slots(struct cuda_program *program) {
+  struct gpu_error error;
+  bool finished = true;
+  for (unsigned i = 0; i < program->base.slot_count; i++) {
+    cudaStream_t stream = program->slots[i].stream;
+    finished = (!stream || CUDA_CALL(program->base.device, &error, cudaStreamSynchronize, stream)) && finished;
+  }
+  return finished;
+}
+
 static void close_slot(struct gpu_device *device, struct cuda_slot *slot) {
   struct gpu_error error;
   cudaEvent_t const events[] = {slot->begin,    slot->copied_in,  slot->computed, slot->copied_out,
                                 slot->finished, slot->state_done, slot->out_done};
-  if (slot->stream) {
-    (void)CUDA_CALL(device, &error, cudaStreamSynchronize, slot->stream);
-  }
   cuda_graph_drop(device, slot);
   for (size_t i = 0; i < sizeof events / sizeof events[0]; i++) {
     if (events[i]) {
@@ -53,8 +60,8 @@ static void close_slot(struct gpu_device *device, struct cuda_slot *slot) {
   }
 }
 
-/* On a dead device nothing is waited for, so a host function may be running still: the program stays until the
- * device is closed. What it has on the device goes with the process. */
+/* On a dead device nothing is waited for, and on another one waiting may fail, so a host function may be running still: the
+ * program stays until the device is closed. What it has on the device goes with the process. */
 static void keep_lost(struct cuda_device *device, struct cuda_program *program) {
   program->next_lost = atomic_load(&device->lost);
   while (!atomic_compare_exchange_weak(&device->lost, &program->next_lost, program)) {
@@ -70,11 +77,11 @@ void cuda_program_free_lost(struct cuda_device *device) {
   }
 }
 
-/* Gives everything on the device back; false if it is or becomes dead. */
+/* Gives everything on the device back; false if something there may still use the program. */
 static bool close_slots(struct cuda_program *program) {
   struct gpu_device *device = program->base.device;
   struct gpu_error error;
-  if (gpu_device_is_dead(device, NULL) || !cuda_enter(device, &error)) {
+  if (gpu_device_is_dead(device, NULL) || !cuda_enter(device, &error) || !finish_slots(program)) {
     return false;
   }
   for (unsigned i = 0; i < program->base.slot_count; i++) {

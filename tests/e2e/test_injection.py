@@ -213,10 +213,11 @@ def run_upgrade(place, injection):
         if daemon.process.poll() is not None:
             check_end(daemon)
             return None
-        assert kept or (injection.happened and "begins anew" in daemon.log), f"connections are lost:\n{daemon.log}"
+        told = "begins anew" in daemon.log or re.search(r"left after .*: no space left on device", daemon.log)
+        assert kept or (injection.happened and told), f"connections are lost:\n{daemon.log}"
         if injection.happened:
             done = daemon.status()["handovers"]["upgrade"]
-            assert upgrade(daemon, 100), "the next upgrade costs connections"
+            assert upgrade(daemon, 100), f"the next upgrade costs connections:\n{daemon.log}"
             assert daemon.status()["handovers"]["upgrade"] == done + 1, "the next upgrade is none"
         daemon.leaves_frames = True  # where the daemon began anew
         return daemon.calls_before

@@ -427,6 +427,65 @@ END_TEST
 /* A lane at random: slots in order, frames submitted with and without asking, armed, polled; streams at random; with
  * graphs and without, all, some and no frames timed. Each frame has the right result, uses the state of the one before
  * it, and wakes exactly as often as was asked. */
+START_TEST(arming_that_fails_is_the_end) {
+  fake_set_polling(false);
+  make_program(1, &plus_one, 0);
+  ck_assert(submit(0, 0, false));
+  fake_fail(0, cudaErrorInvalidValue, false);
+  ck_assert(!gpu_arm(program, 0, &error));
+  ck_assert_ptr_nonnull(strstr(error.text, "cudaLaunchHostFunc"));
+  ck_assert(gpu_device_is_dead(device, NULL));
+  ck_assert_int_eq(gpu_ask(program, 0, &error), GPU_DEAD);
+  fake_heal();
+}
+END_TEST
+
+/* Whichever call fails while a program and its device are given back, the others are made all the same. */
+START_TEST(giving_back_goes_on_after_every_call) {
+  bool over = false;
+  unsigned tries = 0;
+  while (!over) {
+    options.order = GPU_ORDER_ON;
+    options.graph = _i ? GPU_GRAPH_ON : GPU_GRAPH_OFF;
+    make_program(3, &plus_one, 1);
+    ck_assert(gpu_program_warm_up(program, &error));
+    ck_assert(gpu_pin(device, inputs, sizeof inputs, &error));
+    ck_assert(submit(0, 0, true));
+    ck_assert(submit(1, 1, false));
+    unsigned alive = fake_alive();
+    fake_fail(tries++, cudaErrorInvalidValue, false);
+    program = gpu_program_free(program);
+    gpu_unpin(device, inputs, sizeof inputs);
+    chain = gpu_chain_free(chain);
+    device = gpu_close(device);
+    over = fake_heal();
+    ck_assert_uint_lt(fake_alive(), over ? 1 : alive);
+    set_up();
+  }
+  ck_assert_uint_gt(tries, 20);
+}
+END_TEST
+
+/* A frame whose times cannot be had has none. */
+START_TEST(times_fail_at_every_call) {
+  struct gpu_times times;
+  bool over = false;
+  unsigned tries = 0;
+  while (!over) {
+    make_program(1, &plus_one, 0);
+    ck_assert(submit(0, 0, false));
+    finish(0);
+    fake_fail(tries++, cudaErrorInvalidValue, false);
+    bool has_times = gpu_times(program, 0, &times);
+    over = fake_heal();
+    ck_assert(has_times == over);
+    tear_down();
+    set_up();
+  }
+  ck_assert_uint_gt(tries, 3);
+}
+END_TEST
+
 START_TEST(any_order_of_streams_gives_the_same_frames) {
   static const int timed_one_in[] = {1, GPU_TIMED_NEVER, 4, GPU_TIMED_AUTO};
   enum { SLOTS = 4, FRAMES = 2000 };
@@ -895,6 +954,9 @@ Suite *cuda_suite(void) {
   tcase_add_test(group, host_functions_outlive_a_program_that_was_given_up);
   tcase_add_test(group, a_late_function_tells_nothing_of_the_next_frame);
   tcase_add_test(group, arming_launches_one_function);
+  tcase_add_test(group, arming_that_fails_is_the_end);
+  tcase_add_loop_test(group, giving_back_goes_on_after_every_call, 0, 2);
+  tcase_add_test(group, times_fail_at_every_call);
   tcase_add_loop_test(group, any_order_of_streams_gives_the_same_frames, 0, 24);
   tcase_add_test(group, no_stage_copies_in_and_out);
   tcase_add_test(group, ordered_copies_wait_for_the_frame_before);
