@@ -167,6 +167,7 @@ static json_t *handovers_document(const struct server_view *view) {
   for (int cause = 0; cause < SUCCESSION_CAUSE_COUNT; cause++) {
     json_object_set_new(document, succession_names[cause], count(succession->counts[cause]));
   }
+  json_object_set_new(document, "connections_lost", count(succession->closed));
   json_object_set_new(document, "longest_ms", number((double)succession->longest / 1e6));
   json_object_set_new(document, "last",
                       succession->gap == 0 ? json_null()

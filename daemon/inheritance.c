@@ -190,18 +190,20 @@ void server_note(struct server *server) {
 
 void server_recover(struct server *server) {
   struct keeper_journal journal = {0};
-  int64_t last;
-  server->recovers = keeper_recover(&journal, &last);
+  struct keeper_pulse pulse;
+  server->recovers = keeper_recover(&journal, &pulse);
   if (server->recovers) {
     server->succession = journal.succession;
-    succession_end(&server->succession, SUCCESSION_CRASH, "the process before ended without a word", last);
+    succession_end(&server->succession, SUCCESSION_CRASH, "the process before ended without a word", pulse.last);
+    server->succession.closed += pulse.clients;
+    server->lost_clients = pulse.clients;
   }
 }
 
 void server_recovered(struct server *server) {
   succession_begin(&server->succession, clock_now());
-  log_event(LOG_RECOVERED, NULL, "the process before ended without a word %.0f ms ago; its connections and frames are lost",
-            (double)server->succession.gap / (double)NS_PER_MS);
+  log_event(LOG_RECOVERED, NULL, "the process before ended without a word %.0f ms ago; its %llu connections were closed",
+            (double)server->succession.gap / (double)NS_PER_MS, (unsigned long long)server->lost_clients);
 }
 
 /* -- in ------------------------------------------------------------------------------------------------------------- */

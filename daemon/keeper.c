@@ -23,7 +23,7 @@ enum { NAME = 64, MOST_LISTENERS = 1024 };
 
 static struct {
   unsigned listeners;         /* that lie there, numbered from 0 */
-  _Atomic int64_t *pulse;     /* NULL: not yet */
+  struct keeper_pulse *pulse; /* NULL: not yet */
   struct keeper_journal last; /* of the process before this one, */
   int found[MOST_LISTENERS];  /* and its listeners; -1 once taken */
   unsigned found_count;
@@ -158,9 +158,10 @@ void keeper_note(struct keeper_journal *journal, struct listener *const *listene
   }
 }
 
-void keeper_beat(int64_t now) {
+void keeper_beat(int64_t now, uint64_t clients) {
   if (kept.pulse) {
-    *kept.pulse = now;
+    kept.pulse->clients = clients;
+    kept.pulse->last = now;
   }
 }
 
@@ -203,17 +204,17 @@ void keeper_forget_found(void) {
   kept.found_count = 0;
 }
 
-bool keeper_recover(struct keeper_journal *journal, int64_t *last) {
+bool keeper_recover(struct keeper_journal *journal, struct keeper_pulse *pulse) {
   char rest[NAME];
   struct tape tape = {0};
   struct failure failure;
-  int pulse = keeper_is_there() ? systemd_take_kept(PULSE, rest, sizeof rest) : -1;
+  int beaten = keeper_is_there() ? systemd_take_kept(PULSE, rest, sizeof rest) : -1;
   int noted = keeper_is_there() ? systemd_take_kept(JOURNAL, rest, sizeof rest) : -1;
-  *last = 0;
+  *pulse = (struct keeper_pulse){0};
   find_listeners();
-  if (pulse >= 0) {
-    (void)!pread(pulse, last, sizeof *last, 0);
-    close(pulse);
+  if (beaten >= 0) {
+    (void)!pread(beaten, pulse, sizeof *pulse, 0);
+    close(beaten);
   }
   bool whole = noted >= 0 && state_read(noted, &tape, &failure);
   if (noted >= 0) {
@@ -227,7 +228,7 @@ bool keeper_recover(struct keeper_journal *journal, int64_t *last) {
   if (whole) {
     kept.last = *journal;
   }
-  return whole && *last > 0;
+  return whole && pulse->last > 0;
 }
 
 bool keeper_was_writing(const char *file) {

@@ -33,13 +33,19 @@ struct keeper_journal {
   unsigned file_count;
 };
 
+/* What a process leaves that is killed. */
+struct keeper_pulse {
+  int64_t last;     /* CLOCK_MONOTONIC ns of its last beat, */
+  uint64_t clients; /* and how many it had then */
+};
+
 /* Replaces what lay there before. */
 void keeper_note(struct keeper_journal *journal, struct listener *const *listeners, unsigned listener_count);
-/* Says that this process still runs. */
-void keeper_beat(int64_t now);
-/* At the start: whether a process before this one ended without a word; `journal` and the time of its last beat
- * (CLOCK_MONOTONIC ns) are its own. From then on keeper_was_writing() and keeper_take_listener() know of it. */
-bool keeper_recover(struct keeper_journal *journal, int64_t *last);
+/* Says that this process still runs, with so many clients. */
+void keeper_beat(int64_t now, uint64_t clients);
+/* At the start: whether a process before this one ended without a word; `journal` and `pulse` are its own. From then on
+ * keeper_was_writing() and keeper_take_listener() know of it. */
+bool keeper_recover(struct keeper_journal *journal, struct keeper_pulse *pulse);
 bool keeper_was_writing(const char *file);
 /* Its listener at that path or address, or -1. */
 int keeper_take_listener(const char *path);

@@ -4,6 +4,7 @@
  * What always holds: all lines of a metric stand together under one HELP and TYPE; a label's value is escaped; a
  * histogram's last bucket equals its count, since both come from the same buckets.
  */
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -118,6 +119,9 @@ static void write_succession(FILE *out, const struct succession *succession) {
     write_count(out, "framed_handovers_total", (struct label[]){{"cause", succession_names[cause]}, {0}},
                 succession->counts[cause]);
   }
+  write_head(out, "framed_handover_lost_connections_total", "counter",
+             "Connections that ended with a process that was killed.");
+  fprintf(out, "framed_handover_lost_connections_total %" PRIu64 "\n", succession->closed);
   write_head(out, "framed_handover_gap_seconds_total", "counter", "Time in which nothing moved because of that.");
   fprintf(out, "framed_handover_gap_seconds_total %.6f\n", (double)succession->total / 1e9);
   write_head(out, "framed_handover_gap_seconds_longest", "gauge", "The longest such time.");

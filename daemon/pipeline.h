@@ -128,7 +128,8 @@ void pipeline_log_account(const struct pipeline *pipeline);
 /* Keeps a reading for the rates of the next ten seconds; called every METER_INTERVAL_MS. */
 void pipeline_tick(struct pipeline *pipeline);
 
-unsigned pipeline_seats(const struct pipeline *pipeline); /* sessions */
+unsigned pipeline_clients(const struct pipeline *pipeline); /* producers and readers that are connected */
+unsigned pipeline_seats(const struct pipeline *pipeline);   /* sessions */
 /* See session_trace(). */
 struct trace_ring *pipeline_trace(struct pipeline *pipeline, unsigned seat, unsigned frames);
 void pipeline_trace_end(struct pipeline *pipeline, unsigned seat);

@@ -78,7 +78,8 @@ struct server {
   bool handing_over;          /* lanes stand still, and nothing new may begin */
   struct unheard *unheard;    /* meanwhile */
   bool stops_again;           /* the process before this one was stopping */
-  bool recovers;              /* the process before this one ended without a word */
+  bool recovers;              /* the process before this one ended without a word, */
+  uint64_t lost_clients;      /* with so many connections */
   bool leaving;               /* STOPPING: another process will go on with everything */
   struct upgrade *upgrade;    /* the one under way, or NULL */
   bool upgrades_again;        /* one was under way in the process before this one, when it had to hand over, */

@@ -224,6 +224,10 @@ void pipeline_snapshot(struct pipeline *pipeline, struct pipeline_snapshot *snap
 
 /* -- traces ------------------------------------------------------------------------------------------------------ */
 
+unsigned pipeline_clients(const struct pipeline *pipeline) {
+  return intake_producers(pipeline->intake) + (pipeline->outlet ? outlet_readers(pipeline->outlet) : 0);
+}
+
 unsigned pipeline_seats(const struct pipeline *pipeline) { return intake_seats(pipeline->intake); }
 
 struct trace_ring *pipeline_trace(struct pipeline *pipeline, unsigned seat, unsigned frames) {

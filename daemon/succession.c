@@ -47,6 +47,7 @@ void succession_pass(struct succession *succession, struct tape *tape) {
   TAPE_PASS(tape, succession->stopped);
   TAPE_PASS(tape, succession->longest);
   TAPE_PASS(tape, succession->total);
+  TAPE_PASS(tape, succession->closed);
   TAPE_PASS(tape, succession->faults);
   succession->text[sizeof succession->text - 1] = '\0';
 }

@@ -36,6 +36,7 @@ struct succession {
   int64_t gap;                       /* and how many ns later this one served; 0: there was none */
   int64_t longest;                   /* gap of all */
   int64_t total;                     /* ns of all gaps */
+  uint64_t closed;                   /* connections that crashes cost */
   int64_t faults[SUCCESSION_FAULTS]; /* when devices failed lately: CLOCK_MONOTONIC ns, the latest first */
 };
 

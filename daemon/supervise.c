@@ -107,8 +107,12 @@ static void on_flush(void *context) {
 }
 
 static void on_pulse(void *context) {
-  (void)context;
-  keeper_beat(clock_now());
+  const struct server *server = context;
+  uint64_t clients = 0;
+  for (unsigned i = 0; i < server->pipeline_count; i++) {
+    clients += pipeline_clients(server->pipelines[i]);
+  }
+  keeper_beat(clock_now(), clients);
 }
 
 /* -- the watchdog ---------------------------------------------------------------------------------------------- */

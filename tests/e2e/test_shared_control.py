@@ -84,7 +84,7 @@ def test_the_end_beside_clients_that_come_and_go(place, moment, number):
     entries = replying(format=LARGE, clients=3, slots=4)
     with Daemon(place, entries, lanes=2, drain_timeout="100ms") as daemon:
         crowd = Crowd(daemon.path("cam0", "source"), LARGE_BYTES, 4)
-        daemon.wait_view("frames move", lambda view: view["frames"]["in"] > 20 * moment)
+        daemon.wait_view("frames move", lambda view: view["frames"]["in"] > 20 * moment and crowd.served > 0)
         daemon.signal(number)
         daemon.ends(0)
         crowd.end()

@@ -127,7 +127,9 @@ def test_a_killed_daemon_never_shifts_a_frame_and_keeps_its_listeners(service):
             wait_until(lambda: service.status()["pipelines"]["cam0"]["readers"] == 1, "the reader is there", 10)
             producer.send(frames(3).tobytes())
             np.testing.assert_array_equal(reader.frames(3, (SIZE,)), 255 - frames(3))
-        assert service.status()["handovers"]["crash"] == number
+        handovers = service.status()["handovers"]
+        assert handovers["crash"] == number and handovers["connections_lost"] == 2 * number, handovers
+        assert "its 2 connections were closed" in service.wait_entry("RECOVERED", service.pid)["MESSAGE"]
 
 
 def test_a_file_that_a_killed_daemon_wrote_ends_with_a_whole_result(service):

@@ -59,8 +59,13 @@ def complete(place, pipelines, **keys):
     }
 
 
+# A portable folder has the libraries beside its programs, where a copy of one would not find them.
+LIBRARIES = BINARY.parent.parent / "lib"
+PORTABLE = {"LD_LIBRARY_PATH": str(LIBRARIES)} if LIBRARIES.is_dir() else {}
+
+
 def environment(extra=None):
-    return {**SANITIZERS, **os.environ, **(extra or {})}
+    return {**SANITIZERS, **PORTABLE, **os.environ, **(extra or {})}
 
 
 def run_framed(*arguments, input=None, seconds=30, env=None, **options):
