@@ -10,6 +10,7 @@
 #include <stdatomic.h>
 
 #include "daemon/session.h"
+#include "daemon/settled.h"
 #include "daemon/slot.h"
 #include "daemon/trace_ring.h"
 
@@ -18,6 +19,7 @@ enum { ACCOUNT_WORDS = (sizeof(struct session_view) + 7) / 8 };
 struct account {
   struct session_view now; /* the lane's own */
   struct histogram steps[STEP_COUNT];
+  struct settled settled;
   _Atomic uint32_t sequence;
   _Atomic uint64_t published[ACCOUNT_WORDS];
   struct trace_ring *_Atomic trace; /* set by the control loop while a trace is taken, or NULL */

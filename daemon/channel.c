@@ -94,7 +94,8 @@ static void begin(struct channel *channel, struct slot *slot, const struct nativ
                                .first_byte = now,
                                .complete = now,
                                .deadline = stamp->deadline,
-                               .tag = stamp->sequence};
+                               .tag = stamp->sequence,
+                               .flags = stamp->flags};
   account_open(road->account, &slot->frame);
   road->account->now.ledger.in_bytes += road->input_bytes;
   slot_move(&road->ring, slot, SLOT_FILLING);
@@ -119,7 +120,7 @@ static bool take_submission(struct channel *channel, int64_t now) {
   if (channel->owners[submission.slot] != CHANNEL_CLIENT) {
     return is_broken(channel, "submitted a slot that is not its own", submission.slot);
   }
-  if (submission.zero != 0 || submission.frame.zero != 0) {
+  if (submission.zero != 0 || submission.frame.zero != 0 || (submission.frame.flags & ~NATIVE_FRAME_FLAGS) != 0) {
     return is_broken(channel, "submitted what this version does not know, with slot", submission.slot);
   }
   channel->submitted++;

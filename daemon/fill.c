@@ -67,6 +67,7 @@ static void stamp_frame(struct fill *fill, int64_t now) {
   fill->spoiled = stamp->taken > now || stamp->taken < 0 || stamp->deadline < 0;
   if (slot && !fill->spoiled) {
     slot->frame.tag = stamp->tag;
+    slot->frame.flags = stamp->flags;
     slot->frame.began = stamp->taken != 0 ? stamp->taken : slot->frame.first_byte;
     slot->frame.deadline = stamp->deadline;
   }

@@ -80,6 +80,14 @@ void guest_welcome(const struct guest *guest, const struct native_welcome *welco
   }
 }
 
+const char *guest_name(const struct guest *guest, char text[GUEST_NAME]) {
+  text[0] = '\0';
+  if (guest->native && guest->hello.token != 0) {
+    snprintf(text, GUEST_NAME, " as client %016llx", (unsigned long long)guest->hello.token);
+  }
+  return text;
+}
+
 /* -- visitors ---------------------------------------------------------------------------------------------------- */
 
 /* The descriptor is the caller's from here on. */
@@ -137,7 +145,7 @@ static bool is_y4m(struct visitor *visitor) {
 }
 
 static void read_hello(struct visitor *visitor) {
-  size_t wanted = sizeof visitor->bytes - visitor->count;
+  size_t wanted = native_hello_bytes(visitor->bytes, visitor->count) - visitor->count;
   ssize_t got = recv(visitor->guest.fd, visitor->bytes + visitor->count, wanted, MSG_DONTWAIT);
   if (got < 0 && (errno == EAGAIN || errno == EINTR)) {
     return;
@@ -149,7 +157,7 @@ static void read_hello(struct visitor *visitor) {
   visitor->count += (size_t)got;
   if (!native_may_begin(visitor->bytes, visitor->count)) {
     turn_away(visitor, NATIVE_E_PROTOCOL, "a native client begins with FRMD: does it speak another protocol?");
-  } else if (visitor->count == sizeof visitor->bytes) {
+  } else if (visitor->count == native_hello_bytes(visitor->bytes, visitor->count)) {
     finish_hello(visitor);
   }
 }

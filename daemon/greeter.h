@@ -35,6 +35,11 @@ struct greeter_visits {
   } visits[GREETER_MOST];
 };
 
+/* Whether it asked to be told which frames have their fate. */
+static inline bool guest_wants_acks(const struct guest *guest) {
+  return guest->native && (guest->hello.flags & NATIVE_HELLO_ACKS) != 0;
+}
+
 /* A guest over a tape, with its descriptor. */
 void guest_pass(struct guest *guest, struct tape *tape);
 /* Puts a greeter's visitors on a tape (NULL: none), or takes them from there; NULL: there is none, or the tape is broken. */
@@ -64,6 +69,10 @@ void greeter_suspend(struct greeter *greeter);
 void greeter_resume(struct greeter *greeter);
 /* Turns away whoever waits. NULL is fine; returns NULL. */
 struct greeter *greeter_close(struct greeter *greeter);
+
+/* " as client 0123456789abcdef", or nothing: what it calls itself whenever it connects. */
+enum { GUEST_NAME = 32 };
+const char *guest_name(const struct guest *guest, char text[GUEST_NAME]);
 
 /* Tells the client in its own language why it is turned away, if it takes that at once. The descriptor stays open. */
 __attribute__((format(printf, 3, 4))) void guest_tell(const struct guest *guest, enum native_error_code code,

@@ -113,7 +113,8 @@ static void attach(struct intake *intake, struct seat *seat) {
   } else if (seat->shares) {
     session_attach_shared(seat->session, seat->producer.fd);
   } else {
-    session_attach(seat->session, seat->producer.fd, intake_protocol(intake, &seat->producer));
+    session_attach(seat->session, seat->producer.fd, intake_protocol(intake, &seat->producer),
+                   guest_wants_acks(&seat->producer));
   }
 }
 

@@ -66,8 +66,9 @@ static void refuse_one_more(struct intake *intake, const struct guest *producer)
 void intake_seat_down(struct intake *intake, struct seat *seat, const struct guest *producer) {
   seat->producer = *producer;
   if (intake->config->source.endpoint == CONFIG_SOCKET) {
-    log_event(LOG_CONNECTED, intake->config->name, "producer pid %d (user %u) connected", (int)producer->pid,
-              (unsigned)producer->uid);
+    char client[GUEST_NAME];
+    log_event(LOG_CONNECTED, intake->config->name, "producer pid %d (user %u) connected%s", (int)producer->pid,
+              (unsigned)producer->uid, guest_name(producer, client));
   }
   intake->welcome.session += producer->native;
   if (seat_share(seat, &intake->welcome)) {
@@ -77,7 +78,7 @@ void intake_seat_down(struct intake *intake, struct seat *seat, const struct gue
     guest_welcome(producer, &intake->welcome, NULL, 0);
   }
   seat->used = true;
-  session_attach(seat->session, producer->fd, intake_protocol(intake, producer));
+  session_attach(seat->session, producer->fd, intake_protocol(intake, producer), guest_wants_acks(producer));
 }
 
 /* If its user may have what the seat's session takes. */

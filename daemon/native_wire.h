@@ -9,7 +9,7 @@
  *   HELLO                          ->
  *                                  <-    WELCOME, or ERROR and the end of the connection
  *   FRAME payload, FRAME payload   ->                                 stream transport
- *                                  <-    RESULT payload, RESULT payload
+ *                                  <-    RESULT payload, RESULT payload, and ACK where the client asked for it
  *
  * With the shared transport WELCOME carries three descriptors (input, output, control), and from then on the connection
  * carries doorbells only, NATIVE_DOORBELL bytes of no other meaning, and perhaps an ERROR at the end.
@@ -33,7 +33,8 @@ enum native_type {
   NATIVE_WELCOME = 2, /* the answer to it */
   NATIVE_FRAME = 3,   /* from a producer */
   NATIVE_RESULT = 4,  /* to a consumer */
-  NATIVE_ERROR_SAID = 5
+  NATIVE_ERROR_SAID = 5,
+  NATIVE_ACK = 6 /* to a producer on the stream transport that asked for it */
 };
 
 /* Before every message; `length` counts the bytes behind it. */
@@ -54,11 +55,14 @@ enum native_role {
 
 enum native_transport { NATIVE_STREAM = 0, NATIVE_SHARED = 1 };
 
+enum { NATIVE_HELLO_ACKS = 1 }; /* the client wants to know which of its frames have their fate */
+
 struct native_hello {
   uint32_t version;
   uint32_t role;
   uint32_t transport; /* the one it would like; WELCOME says which one it is */
-  uint32_t zero;
+  uint32_t flags;     /* 0 in the short form, which ends here */
+  uint64_t token;     /* made at random by the client, the same each time that it comes back; 0: none */
 };
 
 struct native_welcome {
@@ -80,7 +84,8 @@ struct native_frame {
   uint64_t sequence; /* the client's own number, given back in the result */
   int64_t timestamp; /* CLOCK_MONOTONIC ns of its capture, from which its latency and deadline run; 0: its arrival */
   int64_t deadline;  /* CLOCK_MONOTONIC ns after which it is of no use (`late`); 0: the pipeline's */
-  uint64_t zero;
+  uint32_t flags;    /* those of its result that are the client's to set */
+  uint32_t zero;
 };
 
 /* Steps of the road in ns, the largest value where one takes longer; device steps are 0 if they were not timed. */
@@ -98,6 +103,16 @@ enum native_step {
 
 enum { NATIVE_RESULT_STATE_RESTARTED = 1 }; /* the stages' state began anew with this frame */
 
+/*
+ * What a client sets in a frame's flags comes back in those of its result: whether it sends the frame again, having lost the
+ * connection before it knew its fate, and a mark by which who gets the results knows one that it has. framed-protocol(7) says
+ * how clients make it; the daemon never looks at it.
+ */
+#define NATIVE_AGAIN       UINT32_C(0x00000002)
+#define NATIVE_MARK        UINT32_C(0xFFFFFFF0)
+#define NATIVE_FRAME_FLAGS (NATIVE_AGAIN | NATIVE_MARK)
+enum { NATIVE_MARK_SHIFT = 4, NATIVE_MARK_NUMBER = 12, NATIVE_MARK_CLIENT = 16 }; /* bits: the frame's number, the client */
+
 struct native_result {
   uint64_t sequence;
   uint64_t dropped;  /* frames of this session without a result since its last one that had one */
@@ -105,6 +120,12 @@ struct native_result {
   uint32_t steps[NATIVE_STEPS];
   uint32_t session; /* seat of the producer: 0 to clients - 1 */
   uint32_t flags;
+};
+
+/* -- ACK --------------------------------------------------------------------------------------------------------------- */
+
+struct native_ack {
+  uint64_t frames; /* so many of this connection, from its first, have their fate, other than `client_gone` and `shutdown` */
 };
 
 /* -- ERROR: the header, this, and length - 8 bytes of one sentence --------------------------------------------------- */
@@ -176,10 +197,11 @@ struct native_control {
 };
 
 _Static_assert(sizeof(struct native_header) == 16, "layout");
-_Static_assert(sizeof(struct native_hello) == 16, "layout");
+_Static_assert(sizeof(struct native_hello) == 24, "layout");
 _Static_assert(sizeof(struct native_welcome) == 256, "layout");
 _Static_assert(sizeof(struct native_frame) == 32, "layout");
 _Static_assert(sizeof(struct native_result) == 64, "layout");
+_Static_assert(sizeof(struct native_ack) == 8, "layout");
 _Static_assert(sizeof(struct native_control) == NATIVE_CONTROL, "layout");
 
 #endif

@@ -140,7 +140,9 @@ static void on_greeted(void *context, const struct guest *guest) {
   } else if (!attach(outlet, guest, &failure)) {
     refuse(outlet, guest, NATIVE_E_INTERNAL, failure.text);
   } else {
-    log_event(LOG_CONNECTED, outlet->config->name, "reader pid %d (user %u) connected", (int)guest->pid, (unsigned)guest->uid);
+    char client[GUEST_NAME];
+    log_event(LOG_CONNECTED, outlet->config->name, "reader pid %d (user %u) connected%s", (int)guest->pid, (unsigned)guest->uid,
+              guest_name(guest, client));
   }
 }
 

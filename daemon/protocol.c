@@ -91,7 +91,8 @@ static size_t take_native(struct framing *framing, const char *bytes, size_t cou
     return SIZE_MAX;
   }
   if (framing->length == NATIVE_FRAME_BYTES) {
-    framing->stamp = (struct frame_stamp){.tag = frame.sequence, .taken = frame.timestamp, .deadline = frame.deadline};
+    framing->stamp =
+        (struct frame_stamp){.tag = frame.sequence, .flags = frame.flags, .taken = frame.timestamp, .deadline = frame.deadline};
     framing->state = FRAMING_PAYLOAD;
     framing->length = 0;
   }

@@ -31,6 +31,7 @@ enum framing_state {
 /* What a native producer says of a frame: see native_wire.h. */
 struct frame_stamp {
   uint64_t tag;
+  uint32_t flags;
   int64_t taken, deadline;
 };
 

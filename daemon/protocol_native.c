@@ -17,13 +17,26 @@ bool native_may_begin(const void *bytes, size_t count) {
   return memcmp(bytes, &magic, count < sizeof magic ? count : sizeof magic) == 0;
 }
 
+size_t native_hello_bytes(const unsigned char *bytes, size_t count) {
+  const struct native_header whole = header_of(NATIVE_HELLO, sizeof(struct native_hello));
+  return count >= sizeof whole && memcmp(bytes, &whole, sizeof whole) == 0 ? NATIVE_HELLO_BYTES : NATIVE_SHORT_HELLO_BYTES;
+}
+
 bool native_read_hello(const unsigned char bytes[NATIVE_HELLO_BYTES], struct native_hello *hello, enum native_error_code *code,
                        char problem[PROTOCOL_PROBLEM]) {
-  const struct native_header expected = header_of(NATIVE_HELLO, sizeof *hello);
+  const struct native_header shorter = header_of(NATIVE_HELLO, NATIVE_SHORT_HELLO);
+  bool whole = native_hello_bytes(bytes, NATIVE_HELLO_BYTES) == NATIVE_HELLO_BYTES;
   *code = NATIVE_E_PROTOCOL;
-  memcpy(hello, bytes + sizeof expected, sizeof *hello);
-  if (memcmp(bytes, &expected, sizeof expected) != 0 || hello->zero != 0) {
-    snprintf(problem, PROTOCOL_PROBLEM, "a native client begins with a HELLO of %zu bytes", sizeof *hello);
+  *hello = (struct native_hello){0};
+  memcpy(hello, bytes + sizeof shorter, whole ? sizeof *hello : (size_t)NATIVE_SHORT_HELLO);
+  if (!whole && (memcmp(bytes, &shorter, sizeof shorter) != 0 || hello->flags != 0)) {
+    snprintf(problem, PROTOCOL_PROBLEM, "a native client begins with a HELLO of %d or %zu bytes", NATIVE_SHORT_HELLO,
+             sizeof *hello);
+    return false;
+  }
+  if ((hello->flags & ~(uint32_t)NATIVE_HELLO_ACKS) != 0) {
+    snprintf(problem, PROTOCOL_PROBLEM, "its HELLO has flags %#x, of which version %d does not know all", hello->flags,
+             NATIVE_VERSION);
     return false;
   }
   if (hello->version != NATIVE_VERSION) {
@@ -61,8 +74,11 @@ bool native_read_frame(const unsigned char *bytes, size_t count, uint64_t payloa
     return true;
   }
   memcpy(frame, bytes + sizeof expected, sizeof *frame);
-  if (frame->zero != 0) {
-    snprintf(problem, PROTOCOL_PROBLEM, "the last 8 bytes before a frame's payload must be zero in version %d", NATIVE_VERSION);
+  if (frame->zero != 0 || (frame->flags & ~NATIVE_FRAME_FLAGS) != 0) {
+    snprintf(problem, PROTOCOL_PROBLEM,
+             "of the last 8 bytes before a frame's payload, some bit is set that must be zero in "
+             "version %d",
+             NATIVE_VERSION);
     return false;
   }
   return true;
@@ -89,7 +105,7 @@ struct native_result native_result_of(const struct frame *frame, unsigned seat, 
                                  .dropped = frame->missing,
                                  .timestamp = frame->began,
                                  .session = seat,
-                                 .flags = frame->restart ? NATIVE_RESULT_STATE_RESTARTED : 0};
+                                 .flags = frame->flags | (frame->restart ? NATIVE_RESULT_STATE_RESTARTED : 0)};
   result.steps[NATIVE_RECEIVE] = clamp(frame->complete - frame->first_byte);
   result.steps[NATIVE_QUEUE] = clamp(frame->dispatched - frame->complete);
   result.steps[NATIVE_TOTAL] = clamp(now - frame->began);
@@ -107,6 +123,13 @@ void native_write_result(const struct native_result *result, uint64_t payload, u
   const struct native_header header = header_of(NATIVE_RESULT, sizeof *result + payload);
   memcpy(bytes, &header, sizeof header);
   memcpy(bytes + sizeof header, result, sizeof *result);
+}
+
+void native_write_ack(uint64_t frames, unsigned char bytes[NATIVE_ACK_BYTES]) {
+  const struct native_ack ack = {.frames = frames};
+  const struct native_header header = header_of(NATIVE_ACK, sizeof ack);
+  memcpy(bytes, &header, sizeof header);
+  memcpy(bytes + sizeof header, &ack, sizeof ack);
 }
 
 size_t native_write_error(enum native_error_code code, const char *sentence, unsigned char bytes[NATIVE_ERROR_BYTES]) {

@@ -163,6 +163,7 @@ bool session_turn(struct runner *runner) {
       break;
     }
   }
+  session_acknowledge(session);
   finish_source(session);
   finish_hold(session);
   publish(session, now);
@@ -186,6 +187,7 @@ void session_tick(struct runner *runner, int64_t now) {
   source_tick(&session->source, now);
   completion_check(&session->road, progress, session->setup.gpu_timeout_ns, now);
   bool owed = session->shares && channel_is_owed(&session->channel); /* what a client is done with, it does not ring for */
+  owed |= session_owes_acknowledgement(session);
   if ((session->road.device_dead && !session->fault_told) || session->idle_owed || owed) {
     lane_schedule(&session->runner);
   }
@@ -226,6 +228,7 @@ static void finish_source(struct session *session) {
   if (lends(session) && !is_empty(session)) {
     return;
   }
+  session_acknowledge(session);
   source_close(&session->source);
 }
 

@@ -92,8 +92,9 @@ struct session *session_free(struct session *session);
 
 /* -- from the control loop; each is posted to the lane, in order --------------------------------------------- */
 
-/* Gives the session a producer; it must have none. The descriptor is the session's until SESSION_DETACHED. */
-void session_attach(struct session *session, int fd, enum config_protocol protocol);
+/* Gives the session a producer; it must have none. The descriptor is the session's until SESSION_DETACHED. A native one may
+ * want its frames acknowledged. */
+void session_attach(struct session *session, int fd, enum config_protocol protocol, bool acknowledges);
 
 /* What a client gets of the session's memory; the descriptors are the receiver's, to close. */
 struct session_share {

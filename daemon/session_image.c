@@ -78,6 +78,9 @@ static void pass_session(struct session *session, struct tape *tape, bool memory
   fill_pass(&session->fill, tape);
   source_pass(&session->source, tape);
   TAPE_PASS(tape, session->shares);
+  TAPE_PASS(tape, session->acknowledges);
+  TAPE_PASS(tape, session->acknowledged);
+  settled_pass(&session->account.settled, tape);
   if (session->shares) {
     channel_pass(&session->channel, tape);
   }

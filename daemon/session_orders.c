@@ -98,6 +98,8 @@ static bool begin(struct session *session) {
   session->fill.sequence = 0;
   session->fill.protocol = session->attach_protocol;
   session->shares = session->attach_shares;
+  session->acknowledges = session->attach_acknowledges && !session->shares;
+  session->acknowledged = 0;
   session->source.channel = NULL;
   if (session->shares) {
     channel_open(&session->channel, (struct native_control *)session->control.base, &session->road, &session->fill,
@@ -155,8 +157,9 @@ static struct reader *reply_reader(struct session *session, int fd) {
   return reader;
 }
 
-void session_attach(struct session *session, int fd, enum config_protocol protocol) {
+void session_attach(struct session *session, int fd, enum config_protocol protocol, bool acknowledges) {
   session->attach_shares = session->attach_continues = false;
+  session->attach_acknowledges = acknowledges;
   session->attach_fd = fd;
   session->attach_protocol = protocol;
   if (session->is_reply) {

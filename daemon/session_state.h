@@ -42,7 +42,9 @@ struct session {
   bool client_detached; /* the sink was told to let it go */
   char client_text[128];
   struct order client_left, client_closed, leave_order;
-  bool idle_owed; /* held, and SESSION_IDLE was not told yet */
+  bool acknowledges;     /* the producer wants to be told which frames have their fate: see session_acknowledge.c */
+  uint64_t acknowledged; /* it was told of so many */
+  bool idle_owed;        /* held, and SESSION_IDLE was not told yet */
   bool stopping;
   bool fault_told;
   struct fault fault; /* once it is told */
@@ -60,6 +62,7 @@ struct session {
   int attach_fd;
   enum config_protocol attach_protocol;
   bool attach_shares;
+  bool attach_acknowledges;
   bool attach_continues; /* the producer was there before this process */
   struct reader *attach_reader;
   unsigned holds;          /* the control loop's: how many there were */
@@ -89,6 +92,13 @@ void session_attach_client(struct session *session, struct reader *reader);
 bool session_detach_client(struct session *session);
 /* [lane] Takes the session and a sink of its own off their lanes and tells SESSION_STOPPED; it may be freed from then on. */
 void session_leave(struct session *session);
+
+/* -- session_acknowledge.c --------------------------------------------------------------------------------------- */
+
+/* [lane] Tells a producer that wants to know which frames have their fate, if it can be told now. */
+void session_acknowledge(struct session *session);
+/* [lane] It is to be told something. */
+bool session_owes_acknowledgement(const struct session *session);
 
 /* -- session_image.c ---------------------------------------------------------------------------------------------- */
 

@@ -2,22 +2,71 @@
  * A client for the end-to-end tests: drives libframed through a pipeline that turns every byte into 255 minus it, and says on
  * one line what came of it.
  *
- * drive-client PATH ROLE TRANSPORT COUNT WAIT: role producer, consumer or both; transport stream or shared; wait sleep,
- * spin, or own, a loop of its own around the descriptor. A consumer takes COUNT results. Frame n is full of byte n.
+ * drive-client PATH ROLE TRANSPORT COUNT WAIT [RECONNECT]: role producer, consumer or both; transport stream or shared; wait
+ * sleep, spin, or own, a loop of its own around the descriptor. A consumer takes COUNT results. Frame n is full of byte n. It
+ * connects again for RECONNECT seconds, 0 for none.
+ *
+ * COUNT 0: frames go on until SIGTERM, whose next frame is the last one and says so by the highest bit of its sequence; a
+ * consumer takes results up to that. What is said then includes the pauses between results, in microseconds.
  */
 #include <poll.h>
+#include <signal.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "tools/client/framed.h"
 
+#define LAST (UINT64_C(1) << 63)
+
+enum { PAUSES = 4096, PAUSE_US = 3000 };
+
 struct drive {
   struct framed *client;
-  unsigned long long count, sent, results, dropped, wrong, out_of_order;
+  unsigned long long count, sent, results, dropped, wrong, out_of_order, again;
   bool sends, own_loop;
+  bool endless, sent_last, took_last;
+  int64_t before_us; /* when the last result came */
+  int64_t pauses[PAUSES];
+  unsigned paused;
 };
+
+static volatile sig_atomic_t stop;
+
+static void on_signal(int number) {
+  (void)number;
+  stop = 1;
+}
+
+static int64_t clock_us(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
+}
+
+static void note_pause(struct drive *drive) {
+  int64_t now = clock_us();
+  if (drive->before_us != 0 && now - drive->before_us > PAUSE_US && drive->paused < PAUSES) {
+    drive->pauses[drive->paused++] = now - drive->before_us;
+  }
+  drive->before_us = now;
+}
+
+static int compare(const void *one, const void *other) {
+  int64_t a = *(const int64_t *)one, b = *(const int64_t *)other;
+  return (a > b) - (a < b);
+}
+
+static void say_pauses(struct drive *drive) {
+  if (drive->endless && drive->paused > 0) {
+    qsort(drive->pauses, drive->paused, sizeof *drive->pauses, compare);
+    printf("pauses %u p50 %lld p99 %lld longest %lld ", drive->paused, (long long)drive->pauses[drive->paused / 2],
+           (long long)drive->pauses[drive->paused * 99 / 100], (long long)drive->pauses[drive->paused - 1]);
+  }
+}
 
 static int role_of(const char *name) {
   return strcmp(name, "producer") == 0 ? FRAMED_PRODUCER : strcmp(name, "consumer") == 0 ? FRAMED_CONSUMER : FRAMED_BOTH;
@@ -26,20 +75,25 @@ static int role_of(const char *name) {
 static void check(struct drive *drive, const struct framed_result *result) {
   const unsigned char *bytes = result->data;
   unsigned char expected = (unsigned char)(255 - result->sequence % 256);
+  uint64_t sequence = result->sequence & ~LAST;
   for (size_t i = 0; i < result->size; i++) {
     if (bytes[i] != expected) {
       drive->wrong++;
       break;
     }
   }
-  drive->out_of_order += result->sequence != drive->results;
+  drive->out_of_order += sequence != drive->results;
+  drive->again += (result->flags & FRAMED_AGAIN) != 0;
+  drive->took_last |= (result->sequence & LAST) != 0;
+  note_pause(drive);
   drive->wrong += result->steps[FRAMED_TOTAL] == 0;
   drive->results++;
 }
 
 static void receive(struct drive *drive) {
   struct framed_result result;
-  while ((drive->sends || drive->results < drive->count) && framed_receive(drive->client, &result) > 0) {
+  while ((drive->sends || (drive->endless ? !drive->took_last : drive->results < drive->count)) &&
+         framed_receive(drive->client, &result) > 0) {
     if (result.data) {
       check(drive, &result);
     } else {
@@ -49,12 +103,16 @@ static void receive(struct drive *drive) {
   }
 }
 
+static bool has_more(const struct drive *drive) { return drive->sends && !drive->sent_last; }
+
 static void send_frames(struct drive *drive) {
   void *frame;
-  while (drive->sent < drive->count && (frame = framed_acquire(drive->client))) {
+  while (has_more(drive) && (frame = framed_acquire(drive->client))) {
+    drive->sent_last = drive->endless ? stop != 0 : drive->sent + 1 == drive->count;
     memset(frame, (int)(drive->sent % 256), framed_info(drive->client)->input_bytes);
-    framed_submit(drive->client, frame, drive->sent++, 0, 0);
-    if (drive->sent == drive->count) {
+    framed_submit(drive->client, frame, drive->sent | (drive->endless && drive->sent_last ? LAST : 0), 0, 0);
+    drive->sent++;
+    if (drive->sent_last) {
       framed_finish(drive->client);
     }
   }
@@ -73,7 +131,8 @@ static int wait_for(struct drive *drive, int wanted) {
 }
 
 static bool is_over(const struct drive *drive, int events) {
-  return events < 0 || (events & FRAMED_END) != 0 || (!drive->sends && drive->results == drive->count);
+  return events < 0 || (events & FRAMED_END) != 0 ||
+         (!drive->sends && (drive->endless ? drive->took_last : drive->results == drive->count));
 }
 
 static int run(struct drive *drive) {
@@ -86,20 +145,23 @@ static int run(struct drive *drive) {
       receive(drive);
     }
     if (!is_over(drive, events)) {
-      events = wait_for(drive, FRAMED_RESULT | (drive->sends && drive->sent < drive->count ? FRAMED_ROOM : 0));
+      events = wait_for(drive, FRAMED_RESULT | (has_more(drive) ? FRAMED_ROOM : 0));
     }
   }
   return events;
 }
 
 int main(int argc, char **argv) {
-  if (argc != 6) {
-    fprintf(stderr, "usage: drive-client PATH ROLE TRANSPORT COUNT WAIT\n");
+  if (argc != 6 && argc != 7) {
+    fprintf(stderr, "usage: drive-client PATH ROLE TRANSPORT COUNT WAIT [RECONNECT]\n");
     return 2;
   }
   const struct framed_options options = {.role = role_of(argv[2]),
                                          .stream_only = strcmp(argv[3], "stream") == 0,
-                                         .spin_ns = strcmp(argv[5], "spin") == 0 ? 1000000 : 0};
+                                         .spin_ns = strcmp(argv[5], "spin") == 0 ? 1000000 : 0,
+                                         .reconnect_for_ns = argc == 7 ? strtoll(argv[6], NULL, 10) * 1000000000 : -1};
+  const struct sigaction action = {.sa_handler = on_signal};
+  sigaction(SIGTERM, &action, NULL);
   struct framed_error error;
   struct drive drive = {.client = framed_connect(argv[1], &options, &error),
                         .count = strtoull(argv[4], NULL, 10),
@@ -109,10 +171,12 @@ int main(int argc, char **argv) {
     printf("code %d: %s\n", error.code, error.text);
     return 1;
   }
+  drive.endless = drive.count == 0;
   int end = run(&drive);
-  printf("transport %s sent %llu results %llu dropped %llu wrong %llu out_of_order %llu code %d: %s\n",
+  say_pauses(&drive);
+  printf("transport %s sent %llu results %llu dropped %llu wrong %llu out_of_order %llu again %llu code %d: %s\n",
          framed_info(drive.client)->transport == FRAMED_SHARED ? "shared" : "stream", drive.sent, drive.results, drive.dropped,
-         drive.wrong, drive.out_of_order, framed_problem(drive.client)->code, framed_problem(drive.client)->text);
+         drive.wrong, drive.out_of_order, drive.again, framed_problem(drive.client)->code, framed_problem(drive.client)->text);
   framed_close(drive.client);
   return end < 0;
 }

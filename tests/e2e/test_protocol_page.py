@@ -48,8 +48,9 @@ def without_times(data, times):
     return bytes(0 if at in times else byte for at, byte in enumerate(data))
 
 
-def test_the_exchange_over_the_stream(place):
-    steps = [step for step in exchanges() if step[0] in "<>"][:6]
+@pytest.mark.parametrize("first", [0, 6])
+def test_the_exchange_over_the_stream(place, first):
+    steps = [step for step in exchanges() if step[0] in "<>"][first:first + 6]
     assert [who for who, _, _ in steps] == [">", "<", ">", "<", ">", "<"]
     with Daemon(place, {"cam0": entry()}) as daemon:
         with Client(daemon.path("cam0", "source")) as client:
@@ -60,6 +61,7 @@ def test_the_exchange_over_the_stream(place):
                 got = client.read(len(data))
                 times = TIMES if data[4] == 4 else ()
                 assert without_times(got, times) == without_times(data, times), data.hex(" ")
+            client.finish()
             assert client.rest() == b""
         daemon.account(came=2, emitted=1, invalid=1)
 
@@ -104,7 +106,8 @@ def test_its_layout_is_the_headers(place):
     compiler = shutil.which("gcc") or shutil.which("clang")
     if not compiler:
         pytest.skip("no compiler")
-    structures = {"HELLO": "native_hello", "WELCOME": "native_welcome", "FRAME": "native_frame", "RESULT": "native_result"}
+    structures = {"HELLO": "native_hello", "WELCOME": "native_welcome", "FRAME": "native_frame", "RESULT": "native_result",
+                  "ACK": "native_ack"}
     steps = ("receive", "queue", "gpu_wait", "h2d", "kernel", "d2h", "wake", "total")
     expressions, offsets = [], []
     for name, structure in structures.items():
@@ -113,7 +116,7 @@ def test_its_layout_is_the_headers(place):
             member = f"steps[NATIVE_{field.upper()}]" if field in steps else field
             expressions.append(f"(int)(sizeof(struct native_header) + offsetof(struct {structure}, {member}))")
             offsets.append(int(offset))
-    assert len(offsets) == 4 + 13 + 4 + 3 + 8 + 2
+    assert len(offsets) == 5 + 13 + 5 + 3 + 8 + 2 + 1
     source = place / "offsets.c"
     source.write_text("#include <stddef.h>\n#include <stdio.h>\n#include \"daemon/native_wire.h\"\n"
                       f"int main(void) {{ const int of[] = {{{', '.join(expressions)}}};\n"

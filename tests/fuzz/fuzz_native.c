@@ -31,6 +31,8 @@ static void take_frames(struct road *road, struct outcome *outcome) {
   for (struct slot *slot = slot_oldest(&road->ring, SLOT_READY); slot; slot = slot_oldest(&road->ring, SLOT_READY)) {
     hash_in(&outcome->hash, slot->input, BYTES);
     hash_in(&outcome->hash, &slot->frame.tag, sizeof slot->frame.tag);
+    hash_in(&outcome->hash, &slot->frame.flags, sizeof slot->frame.flags);
+    assert((slot->frame.flags & ~NATIVE_FRAME_FLAGS) == 0);
     hash_in(&outcome->hash, &slot->frame.deadline, sizeof slot->frame.deadline);
     assert(slot->frame.began >= 0 && slot->frame.began <= 1);
     road_drop(road, slot, FATE_EMITTED, 1);
@@ -99,7 +101,7 @@ static void greet(const uint8_t *data, size_t size) {
   if (native_read_hello(bytes, &hello, &code, problem)) {
     assert(native_may_begin(bytes, sizeof bytes));
     assert(hello.version == NATIVE_VERSION && hello.role >= NATIVE_PRODUCER && hello.role <= NATIVE_BOTH);
-    assert(hello.transport <= NATIVE_SHARED && hello.zero == 0);
+    assert(hello.transport <= NATIVE_SHARED && (hello.flags & ~(uint32_t)NATIVE_HELLO_ACKS) == 0);
   } else {
     assert(problem[0] != '\0' && (code == NATIVE_E_PROTOCOL || code == NATIVE_E_VERSION));
   }

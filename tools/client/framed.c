@@ -7,43 +7,48 @@
 
 const struct framed_info *framed_info(const struct framed *client) { return &client->info; }
 
-int framed_descriptor(const struct framed *client) { return client->fd; }
+int framed_descriptor(const struct framed *client) { return client->keeps ? client->reconnect.descriptor : client->fd; }
 
 /* -- frames ------------------------------------------------------------------------------------------------------------ */
 
-static unsigned places(const struct framed *client) {
-  return client->info.transport == FRAMED_STREAM ? client->stream.places : client->info.slots;
-}
-
 void *framed_acquire(struct framed *client) {
-  if (client->broken || client->finished || client->info.role == FRAMED_CONSUMER) {
+  struct lot *lot = client->lot;
+  if (client->broken || client->finished || !client->transport->has_room(client)) {
     return NULL;
   }
-  for (unsigned i = 0; i < places(client); i++) {
-    if (client->frames[i] == PLACE_FREE) {
-      client->frames[i] = PLACE_HELD;
-      return client->inputs.base + i * client->inputs.stride;
+  for (unsigned i = 0; i < lot->places; i++) {
+    if (lot->frames[i] == PLACE_FREE) {
+      lot->frames[i] = PLACE_HELD;
+      return lot->inputs.base + i * lot->inputs.stride;
     }
   }
   return NULL;
 }
 
-static int held_place(const struct framed *client, const void *frame) {
-  int index = region_place(&client->inputs, places(client), frame);
-  return index >= 0 && client->frames[index] == PLACE_HELD ? index : -1;
+/* Where a frame of the caller's lies, as a lot and a place in it; NULL: it is none. */
+static struct lot *find_held(const struct framed *client, const void *frame, unsigned *index) {
+  for (struct lot *lot = client->lot; lot; lot = lot->older) {
+    int place = region_place(&lot->inputs, lot->places, frame);
+    if (place >= 0 && lot->frames[place] == PLACE_HELD) {
+      *index = (unsigned)place;
+      return lot;
+    }
+  }
+  return NULL;
 }
 
 void framed_cancel(struct framed *client, void *frame) {
-  int index = held_place(client, frame);
-  if (index >= 0) {
-    client->frames[index] = PLACE_FREE;
+  unsigned index;
+  struct lot *lot = find_held(client, frame, &index);
+  if (lot) {
+    lot->frames[index] = PLACE_FREE;
   }
 }
 
 int framed_submit(struct framed *client, void *frame, uint64_t sequence, int64_t timestamp, int64_t deadline) {
-  const struct native_frame stamp = {.sequence = sequence, .timestamp = timestamp, .deadline = deadline};
-  int index = held_place(client, frame);
-  if (index < 0) {
+  unsigned index;
+  struct lot *lot = find_held(client, frame, &index);
+  if (!lot) {
     return client_misuse(client, "framed_submit: this frame was not acquired");
   }
   if (client->finished) {
@@ -52,20 +57,24 @@ int framed_submit(struct framed *client, void *frame, uint64_t sequence, int64_t
   if (client->broken) {
     return FRAMED_FAILED;
   }
-  client->frames[index] = PLACE_AWAY;
-  client->transport->submit(client, (unsigned)index, &stamp);
-  return client->broken ? FRAMED_FAILED : 0;
+  const struct native_frame stamp = {
+      .sequence = sequence, .timestamp = timestamp, .deadline = deadline, .flags = reconnect_mark(client)};
+  lot->frames[index] = PLACE_AWAY;
+  client->transport->submit(client, lot, index, &stamp);
+  return client->broken && !reconnect_may_help(client) ? FRAMED_FAILED : 0;
 }
 
 int framed_finish(struct framed *client) {
   if (client->info.role == FRAMED_CONSUMER) {
     return client_misuse(client, "framed_finish: a consumer sends no frames");
   }
-  if (client->broken) {
+  if (client->broken && !reconnect_may_help(client)) {
     return FRAMED_FAILED;
   }
   client->finished = true;
-  client->transport->finish(client);
+  if (!client->broken && !client->paused) {
+    client->transport->finish(client);
+  }
   return 0;
 }
 
@@ -78,12 +87,12 @@ int framed_receive(struct framed *client, struct framed_result *result) {
   if (client->transport->receive(client, result)) {
     return 1;
   }
-  if (client->broken) {
+  if (client->broken && !reconnect_may_help(client)) {
     return FRAMED_FAILED;
   }
-  return client->transport->look(client) & FRAMED_RESULT && client->transport->receive(client, result) ? 1
-         : client->broken                                                                              ? FRAMED_FAILED
-                                                                                                       : 0;
+  return client_look(client) & FRAMED_RESULT && client->transport->receive(client, result) ? 1
+         : client->broken                                                                  ? FRAMED_FAILED
+                                                                                           : 0;
 }
 
 void framed_release(struct framed *client, const struct framed_result *result) {
@@ -96,7 +105,7 @@ void framed_release(struct framed *client, const struct framed_result *result) {
 
 /* The events that are there; a broken client has its results left. */
 static int look(struct framed *client) {
-  int there = (int)client->transport->look(client);
+  int there = (int)client_look(client);
   if (client->broken) {
     return there & FRAMED_RESULT ? FRAMED_RESULT : FRAMED_FAILED;
   }
@@ -114,31 +123,46 @@ static void relax(void) {
 /* What to say when nothing wanted is there any more. */
 static int nothing(int there) { return there == FRAMED_FAILED ? there : 0; }
 
+static void wake(struct framed *client, short conditions) {
+  if (!client->paused) {
+    client->transport->wake(client, conditions);
+  }
+}
+
+static short arm(struct framed *client) {
+  return client->paused ? (short)(client->fd >= 0 ? POLLIN : 0) : client->transport->arm(client);
+}
+
 int framed_arm(struct framed *client, int wanted, short *conditions) {
-  client->transport->wake(client, POLLIN);
+  wake(client, POLLIN);
   int there = look(client);
   if (!is_wanted(there, wanted)) {
-    *conditions = client->transport->arm(client);
+    *conditions = arm(client);
     there = look(client);
   }
   if (is_wanted(there, wanted)) {
     *conditions = 0;
-    client->transport->wake(client, 0);
+    wake(client, 0);
     return there;
+  }
+  if (client->keeps) {
+    *conditions = reconnect_watch(client, *conditions);
   }
   return nothing(there);
 }
 
-/* 0 at the end of the time or at a signal; else whether it may go on. */
+/* Whether it may go on: not at a signal, and at the end of the time only if that is not the caller's. */
 static bool sleep_for(struct framed *client, short conditions, int64_t left_ns) {
-  struct pollfd ready = {.fd = client->fd, .events = conditions};
-  const struct timespec timeout = {.tv_sec = left_ns / NS_PER_S, .tv_nsec = left_ns % NS_PER_S};
-  int count = ppoll(&ready, 1, left_ns < 0 ? NULL : &timeout, NULL);
+  bool nothing_to_hear = client->keeps && conditions == 0; /* but an end, which comes late enough later */
+  struct pollfd ready = {.fd = nothing_to_hear ? -1 : client->fd, .events = conditions};
+  int64_t patience_ns = reconnect_patience(client, left_ns);
+  const struct timespec timeout = {.tv_sec = patience_ns / NS_PER_S, .tv_nsec = patience_ns % NS_PER_S};
+  int count = ppoll(&ready, 1, patience_ns < 0 ? NULL : &timeout, NULL);
   if (count < 0 && errno != EINTR) {
     client_break(client, FRAMED_E_SYSTEM, errno, "cannot wait for pipeline %s", client->info.pipeline);
   }
-  client->transport->wake(client, count > 0 ? ready.revents : 0);
-  return count > 0;
+  wake(client, count > 0 ? ready.revents : 0);
+  return count > 0 || (count == 0 && patience_ns != left_ns);
 }
 
 static int spin(struct framed *client, int wanted, int64_t until) {
@@ -157,10 +181,10 @@ static int sleep_until(struct framed *client, int wanted, int64_t timeout_ns, in
     if (timeout_ns >= 0 && left <= 0) {
       return 0;
     }
-    short conditions = client->transport->arm(client);
+    short conditions = arm(client);
     int there = look(client);
     if (is_wanted(there, wanted)) {
-      client->transport->wake(client, 0);
+      wake(client, 0);
       return there;
     }
     goes_on = sleep_for(client, conditions, left);

@@ -7,7 +7,7 @@
  *
  * Calls of one client must not overlap in time, from whichever threads they come; different clients do not know of each
  * other. The library starts no thread, keeps nothing global, raises no signal, and allocates nothing after
- * framed_connect(). Except for framed_connect() and framed_poll(), no call waits.
+ * framed_connect(), except when it connects again. Except for framed_connect() and framed_poll(), no call waits.
  *
  * A call that can fail says so by its value, and framed_problem() says why. After FRAMED_FAILED from a call whose problem
  * is FRAMED_E_USAGE the client goes on as before; after any other it takes and gives no more frames and can only be closed,
@@ -82,7 +82,8 @@ struct framed_options {
   int stream_only;            /* not 0: do not ask for shared memory */
   int64_t spin_ns;            /* how long framed_poll() looks again and again before it sleeps */
   int64_t connect_timeout_ns; /* 0: ten seconds */
-  int64_t reserved[4];
+  int64_t reconnect_for_ns;   /* see "a daemon that goes"; 0: ten seconds; negative: the client does not connect again */
+  int64_t reserved[3];
 };
 
 /*
@@ -90,6 +91,21 @@ struct framed_options {
  * On failure NULL, and the reason in `error` unless that is NULL. framed_close() ends it.
  */
 FRAMED_API struct framed *framed_connect(const char *path, const struct framed_options *options, struct framed_error *error);
+
+/*
+ * A daemon that goes, killed or in good order, and is there again within `reconnect_for_ns` is a pause and nothing else. The
+ * client connects again, with the same role and to the same path, as soon as it can; until then calls do what they do with
+ * a daemon that is slow. It keeps each frame until it knows its fate, and sends those again of which it does not, in their
+ * order; a frame that the daemon gave up because it ended (FRAMED_CLIENT_GONE, FRAMED_SHUTDOWN) is such a one. Results come
+ * once: a client of the role FRAMED_BOTH gets each result once by this, and a FRAMED_CONSUMER leaves out what was sent again
+ * and it has. Frames and results that the caller holds stay where they are.
+ *
+ * What a pipeline drops by its configuration stays dropped, and a sink that drops results for want of a reader (`overload:
+ * drop`) does so while its readers are on their way back.
+ *
+ * If the daemon does not come back in time, the client fails with what it saw first, or, for a consumer, reaches FRAMED_END.
+ * It fails at once if the pipeline is there again with other formats, or if the daemon turns it away for good.
+ */
 
 /* Ends the connection at once and frees everything, pointers to frames and results with it. NULL is fine; returns NULL. */
 FRAMED_API struct framed *framed_close(struct framed *client);
@@ -99,7 +115,7 @@ struct framed_info {
   int role, transport;
   unsigned slots;                   /* of the session: how many frames may be under way */
   size_t input_bytes, output_bytes; /* of a frame, of a result */
-  uint64_t session;                 /* its number in the daemon's life */
+  uint64_t session;                 /* its number in the daemon's life: another one once it has connected again */
   char pipeline[FRAMED_NAME];
   char input_format[FRAMED_NAME], output_format[FRAMED_NAME]; /* such as "gray 640x480" */
 };
@@ -158,7 +174,11 @@ enum framed_fate {
   FRAMED_SHUTDOWN     /* unfinished when the daemon stopped */
 };
 
-enum { FRAMED_STATE_RESTARTED = 1 }; /* flag: the state of the pipeline's stages began anew with this frame */
+/* Flags of a result. */
+enum {
+  FRAMED_STATE_RESTARTED = 1, /* the state of the pipeline's stages began anew with this frame */
+  FRAMED_AGAIN = 2            /* the frame was sent again, since the connection by which it went first was lost */
+};
 
 struct framed_result {
   const void *data; /* `size` bytes until framed_release(); NULL: the frame has no result */
@@ -204,7 +224,8 @@ FRAMED_API int framed_poll(struct framed *client, int wanted, int64_t timeout_ns
 /*
  * For a loop of the caller's own: framed_arm() says as framed_poll() with a timeout of 0 does which events are there, and
  * if there is none of `wanted`, which conditions of the descriptor (POLLIN, POLLOUT) to wait for before the next call. The
- * descriptor is not to be read, written or closed.
+ * descriptor is not to be read, written or closed. It is the same one for the client's life, through every pause, and may stay
+ * in an epoll set.
  */
 FRAMED_API int framed_descriptor(const struct framed *client);
 FRAMED_API int framed_arm(struct framed *client, int wanted, short *conditions);

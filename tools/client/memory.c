@@ -1,6 +1,7 @@
 /* The memory of frames and results: the client's own for the stream transport, the daemon's for the shared one. */
 #include <errno.h>
 #include <fcntl.h>
+#include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -43,11 +44,35 @@ bool region_map(struct region *region, int fd, unsigned count, size_t bytes, siz
   return take(region, mmap(NULL, stride * count, access, MAP_SHARED | MAP_POPULATE, fd, 0), stride * count, stride);
 }
 
-void region_drop(struct region *region) {
+static void region_drop(struct region *region) {
   if (region->base) {
     munmap(region->base, region->bytes);
   }
   *region = (struct region){0};
+}
+
+struct lot *lot_new(struct framed *client, unsigned places) {
+  struct lot *lot = calloc(1, sizeof *lot);
+  if (!lot) {
+    client_break(client, FRAMED_E_SYSTEM, ENOMEM, "no memory for pipeline %s", client->info.pipeline);
+    return NULL;
+  }
+  lot->places = places;
+  lot->number = client->lot ? client->lot->number + 1 : 0;
+  lot->older = client->lot;
+  return lot;
+}
+
+struct lot *lot_free(struct lot *lot) {
+  while (lot) {
+    struct lot *older = lot->older;
+    region_drop(&lot->inputs);
+    region_drop(&lot->outputs);
+    region_drop(&lot->control);
+    free(lot);
+    lot = older;
+  }
+  return NULL;
 }
 
 int region_place(const struct region *region, unsigned count, const void *pointer) {

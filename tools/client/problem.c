@@ -62,6 +62,11 @@ static bool is_result(const struct framed *client, const struct native_header *h
          client->info.output_bytes > 0 && header->length == sizeof(struct native_result) + client->info.output_bytes;
 }
 
+static bool is_ack(const struct framed *client, const struct native_header *header) {
+  return header->type == NATIVE_ACK && client->info.transport == FRAMED_STREAM && client->info.role != FRAMED_CONSUMER &&
+         client->keeps && header->length == sizeof(struct native_ack);
+}
+
 static bool is_error(const struct native_header *header) {
   return header->type == NATIVE_ERROR_SAID && header->length >= sizeof(struct native_error) &&
          header->length <= sizeof(struct native_error) + NATIVE_ERROR;
@@ -76,6 +81,9 @@ size_t message_wanted(struct framed *client) {
   if (header.magic == NATIVE_MAGIC && header.flags == 0 && is_result(client, &header)) {
     return RESULT_BYTES;
   }
+  if (header.magic == NATIVE_MAGIC && header.flags == 0 && is_ack(client, &header)) {
+    return ACK_BYTES;
+  }
   if (header.magic == NATIVE_MAGIC && header.flags == 0 && is_error(&header)) {
     return sizeof header + (size_t)header.length;
   }
@@ -84,8 +92,8 @@ size_t message_wanted(struct framed *client) {
   return 0;
 }
 
-bool message_is_result(const struct framed *client) {
+enum native_type message_type(const struct framed *client) {
   struct native_header header;
   memcpy(&header, client->message.bytes, sizeof header);
-  return is_result(client, &header);
+  return (enum native_type)header.type;
 }

@@ -3,6 +3,9 @@
  *
  * Frames are sent in the order of their submission, and results are read to whatever place is free. Reading goes on while
  * a frame waits to be sent, or the daemon, which waits for its results to be read, would never take that frame.
+ *
+ * A client that may connect again keeps what it has sent until a RESULT or an ACK says that it has its fate. On another
+ * connection all that is kept is to be sent, and results begin with whole messages.
  */
 #include <errno.h>
 #include <poll.h>
@@ -15,16 +18,65 @@
 static bool takes_results(const struct framed *client) { return client->info.role != FRAMED_PRODUCER; }
 static bool sends_frames(const struct framed *client) { return client->info.role != FRAMED_CONSUMER; }
 
-bool stream_open(struct framed *client) {
+static bool stream_open(struct framed *client) {
   struct stream *stream = &client->stream;
-  client->transport = &stream_transport;
-  stream->places = client->info.slots > 1 ? client->info.slots : 2; /* one fills while the other is on its way */
+  unsigned slots = client->info.slots;
+  stream->result_places = slots > 1 ? slots : 2; /* one fills while the other is on its way */
   stream->filling = -1;
-  if ((sends_frames(client) && !region_make(&client->inputs, stream->places, client->info.input_bytes)) ||
-      (takes_results(client) && !region_make(&client->outputs, stream->places, client->info.output_bytes))) {
-    return client_break(client, FRAMED_E_SYSTEM, errno, "no memory for %u frames of pipeline %s", stream->places,
+  client->lot = lot_new(client, client->keeps ? slots + 2 : stream->result_places);
+  if (!client->lot) {
+    return false;
+  }
+  if ((sends_frames(client) && !region_make(&client->lot->inputs, client->lot->places, client->info.input_bytes)) ||
+      (takes_results(client) && !region_make(&client->lot->outputs, stream->result_places, client->info.output_bytes))) {
+    return client_break(client, FRAMED_E_SYSTEM, errno, "no memory for %u frames of pipeline %s", client->lot->places,
                         client->info.pipeline);
   }
+  return true;
+}
+
+/* -- what is kept ------------------------------------------------------------------------------------------------------ */
+
+static unsigned char *queued_at(struct stream *stream, unsigned n) { return &stream->queue[(stream->first + n) % MOST_PLACES]; }
+
+static void release_first(struct framed *client) {
+  struct stream *stream = &client->stream;
+  client->lot->frames[*queued_at(stream, 0)] = PLACE_FREE;
+  stream->first = (stream->first + 1) % MOST_PLACES;
+  stream->queued--;
+  stream->kept--;
+  stream->released++;
+}
+
+/* As the daemon said by now, but nothing that it cannot have. */
+static void release_kept(struct framed *client) {
+  struct stream *stream = &client->stream;
+  uint64_t fated = stream->told > stream->answered ? stream->told : stream->answered;
+  while (stream->kept > 0 && (!client->keeps || stream->released < fated)) {
+    release_first(client);
+  }
+}
+
+/* What was sent and has no fate is sent again by the next connection, on which everything is counted from 0. */
+static void lose(struct framed *client) {
+  struct stream *stream = &client->stream;
+  for (unsigned i = 0; i < stream->kept; i++) {
+    stream->stamps[*queued_at(stream, i)].flags |= NATIVE_AGAIN;
+  }
+  stream->kept = 0;
+  stream->sent = 0;
+  stream->released = stream->answered = stream->told = 0;
+  stream->cannot_send = stream->shut = false;
+  if (stream->filling >= 0) {
+    stream->results[stream->filling] = PLACE_FREE;
+    stream->filling = -1;
+  }
+}
+
+static void end(struct framed *client) { client->stream.ended = true; }
+
+static bool resume(struct framed *client) {
+  (void)client; /* nothing of the last connection's is left */
   return true;
 }
 
@@ -39,7 +91,7 @@ static struct iovec rest_of(void *bytes, size_t count, size_t *done) {
 /* As much of the first frame as the connection takes: -1 with errno, or so many bytes. */
 static ssize_t send_first(struct framed *client) {
   struct stream *stream = &client->stream;
-  unsigned index = stream->queue[stream->first];
+  unsigned index = *queued_at(stream, stream->kept);
   unsigned char head[FRAME_BYTES];
   const struct native_header header = {
       .magic = NATIVE_MAGIC, .type = NATIVE_FRAME, .length = sizeof(struct native_frame) + client->info.input_bytes};
@@ -48,14 +100,14 @@ static ssize_t send_first(struct framed *client) {
   size_t done = stream->sent;
   struct iovec parts[2];
   parts[0] = rest_of(head, sizeof head, &done);
-  parts[1] = rest_of(client->inputs.base + index * client->inputs.stride, client->info.input_bytes, &done);
+  parts[1] = rest_of(client->lot->inputs.base + index * client->lot->inputs.stride, client->info.input_bytes, &done);
   const struct msghdr message = {.msg_iov = parts, .msg_iovlen = 2};
   return sendmsg(client->fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
 static void shut_when_sent(struct framed *client) {
   struct stream *stream = &client->stream;
-  if (client->finished && stream->queued == 0 && !stream->shut) {
+  if (client->finished && !client->paused && stream->queued == stream->kept && !stream->shut) {
     shutdown(client->fd, SHUT_WR);
     stream->shut = true;
   }
@@ -63,7 +115,7 @@ static void shut_when_sent(struct framed *client) {
 
 static void send_frames(struct framed *client) {
   struct stream *stream = &client->stream;
-  while (stream->queued > 0 && !stream->cannot_send && !client->broken) {
+  while (stream->queued > stream->kept && !stream->cannot_send && !client->broken && !client->paused) {
     ssize_t count = send_first(client);
     if (count < 0) {
       if (errno == EPIPE || errno == ECONNRESET) {
@@ -75,19 +127,19 @@ static void send_frames(struct framed *client) {
     }
     stream->sent += (size_t)count;
     if (stream->sent == FRAME_BYTES + client->info.input_bytes) {
-      client->frames[stream->queue[stream->first]] = PLACE_FREE;
-      stream->first = (stream->first + 1) % FRAMED_MAX_SLOTS;
-      stream->queued--;
       stream->sent = 0;
+      stream->kept++;
+      release_kept(client);
     }
   }
   shut_when_sent(client);
 }
 
-static void submit(struct framed *client, unsigned index, const struct native_frame *stamp) {
+static void submit(struct framed *client, struct lot *lot, unsigned index, const struct native_frame *stamp) {
   struct stream *stream = &client->stream;
+  (void)lot; /* there is only one */
   stream->stamps[index] = *stamp;
-  stream->queue[(stream->first + stream->queued) % FRAMED_MAX_SLOTS] = (unsigned char)index;
+  *queued_at(stream, stream->queued) = (unsigned char)index;
   stream->queued++;
   send_frames(client);
 }
@@ -95,7 +147,7 @@ static void submit(struct framed *client, unsigned index, const struct native_fr
 /* -- results in -------------------------------------------------------------------------------------------------------- */
 
 static int free_place(const struct stream *stream) {
-  for (unsigned i = 0; i < stream->places; i++) {
+  for (unsigned i = 0; i < stream->result_places; i++) {
     if (stream->results[i] == PLACE_FREE) {
       return (int)i;
     }
@@ -113,12 +165,30 @@ static void begin_payload(struct framed *client) {
   client->message.count = 0;
 }
 
+/* A result says of its frame, and of those before it that have none, that they have their fate. */
 static void end_payload(struct framed *client) {
   struct stream *stream = &client->stream;
-  stream->results[stream->filling] = PLACE_READY;
-  stream->ready[(stream->first_ready + stream->count_ready) % FRAMED_MAX_SLOTS] = (unsigned char)stream->filling;
-  stream->count_ready++;
+  const struct native_result *head = &stream->heads[stream->filling];
+  if (reconnect_is_new(client, head->flags)) {
+    stream->results[stream->filling] = PLACE_READY;
+    stream->ready[(stream->first_ready + stream->count_ready) % FRAMED_MAX_SLOTS] = (unsigned char)stream->filling;
+    stream->count_ready++;
+  } else {
+    stream->results[stream->filling] = PLACE_FREE;
+  }
   stream->filling = -1;
+  stream->answered += head->dropped < UINT32_MAX ? head->dropped + 1 : 1;
+  release_kept(client);
+}
+
+static void take_ack(struct framed *client) {
+  struct native_ack ack;
+  struct message *message = &client->message;
+  memcpy(&ack, message->bytes + sizeof(struct native_header), sizeof ack);
+  message->count -= ACK_BYTES;
+  memmove(message->bytes, message->bytes + ACK_BYTES, message->count); /* of what follows, which was taken for a result */
+  client->stream.told = ack.frames;
+  release_kept(client);
 }
 
 static void take_in(struct framed *client, size_t count) {
@@ -142,7 +212,7 @@ static size_t plan_read(struct framed *client, size_t wanted, struct iovec parts
   size_t payload = 0;
   if (stream->filling >= 0) {
     payload = client->info.output_bytes - stream->filled;
-    parts[0].iov_base = client->outputs.base + (unsigned)stream->filling * client->outputs.stride + stream->filled;
+    parts[0].iov_base = client->lot->outputs.base + (unsigned)stream->filling * client->lot->outputs.stride + stream->filled;
   } else {
     parts[0].iov_base = message->bytes; /* of no bytes */
   }
@@ -154,9 +224,11 @@ static size_t plan_read(struct framed *client, size_t wanted, struct iovec parts
 static void hear_end(struct framed *client) {
   struct stream *stream = &client->stream;
   bool between = stream->filling < 0 && client->message.count == 0;
-  if (between && (!sends_frames(client) || (stream->shut && !stream->cannot_send))) {
+  bool done = sends_frames(client) ? stream->shut && !stream->cannot_send && stream->queued == 0 : !client->keeps;
+  if (between && done) {
     stream->ended = true;
   } else {
+    client->reconnect.quietly = between && !sends_frames(client);
     client_break(client, FRAMED_E_CLOSED, 0, "the daemon closed the connection to pipeline %s%s", client->info.pipeline,
                  between ? "" : " within a result");
   }
@@ -173,8 +245,12 @@ static bool take_head(struct framed *client, size_t wanted) {
   if (client->broken || client->message.count < wanted) {
     return false;
   }
-  if (wanted == RESULT_BYTES && message_is_result(client)) {
+  if (message_type(client) == NATIVE_RESULT) {
     begin_payload(client);
+    return true;
+  }
+  if (message_type(client) == NATIVE_ACK) {
+    take_ack(client);
     return true;
   }
   return client_told(client, &client->message);
@@ -189,7 +265,7 @@ static bool read_once(struct framed *client) {
   if (client->broken) {
     return false;
   }
-  /* A result is the rule, and an ERROR is the last that comes: so nothing is taken that belongs to something else. */
+  /* A result is the rule, an ERROR is the last that comes, and an ACK leaves what was read behind it. */
   size_t head = client->message.count < sizeof(struct native_header) && takes_results(client) ? RESULT_BYTES : wanted;
   struct iovec parts[2];
   size_t room = plan_read(client, head, parts);
@@ -222,20 +298,20 @@ static bool receive(struct framed *client, struct framed_result *result) {
   stream->first_ready = (stream->first_ready + 1) % FRAMED_MAX_SLOTS;
   stream->count_ready--;
   stream->results[place] = PLACE_HELD;
-  *result = (struct framed_result){.data = client->outputs.base + place * client->outputs.stride,
+  *result = (struct framed_result){.data = client->lot->outputs.base + place * client->lot->outputs.stride,
                                    .size = client->info.output_bytes,
                                    .sequence = head->sequence,
                                    .dropped = head->dropped,
                                    .timestamp = head->timestamp,
                                    .session = head->session,
-                                   .flags = head->flags,
+                                   .flags = head->flags & ~NATIVE_MARK,
                                    .place = place};
   memcpy(result->steps, head->steps, sizeof result->steps);
   return true;
 }
 
 static void release(struct framed *client, unsigned place) {
-  if (place < client->stream.places && client->stream.results[place] == PLACE_HELD) {
+  if (place < client->stream.result_places && client->stream.results[place] == PLACE_HELD) {
     client->stream.results[place] = PLACE_FREE;
   }
 }
@@ -243,12 +319,19 @@ static void release(struct framed *client, unsigned place) {
 /* -- both ways --------------------------------------------------------------------------------------------------------- */
 
 static bool has_room(const struct framed *client) {
-  for (unsigned i = 0; i < client->stream.places && sends_frames(client) && !client->finished; i++) {
-    if (client->frames[i] == PLACE_FREE) {
+  const struct lot *lot = client->lot;
+  for (unsigned i = 0; i < lot->places && sends_frames(client) && !client->finished; i++) {
+    if (lot->frames[i] == PLACE_FREE) {
       return true;
     }
   }
   return false;
+}
+
+static unsigned events(struct framed *client) {
+  const struct stream *stream = &client->stream;
+  return (stream->count_ready > 0 ? FRAMED_RESULT : 0U) | (has_room(client) ? FRAMED_ROOM : 0U) |
+         (stream->ended && stream->count_ready == 0 ? FRAMED_END : 0U);
 }
 
 static unsigned look(struct framed *client) {
@@ -258,20 +341,21 @@ static unsigned look(struct framed *client) {
   if (stream->cannot_send && stream->count_ready == 0 && !may_read(client)) {
     client_break(client, FRAMED_E_CLOSED, 0, "the daemon closed the connection to pipeline %s", client->info.pipeline);
   }
-  return (stream->count_ready > 0 ? FRAMED_RESULT : 0U) | (has_room(client) ? FRAMED_ROOM : 0U) |
-         (stream->ended && stream->count_ready == 0 ? FRAMED_END : 0U);
+  return events(client);
 }
 
 static short arm(struct framed *client) {
   const struct stream *stream = &client->stream;
-  return (short)((may_read(client) ? POLLIN : 0) | (stream->queued > 0 && !stream->cannot_send ? POLLOUT : 0));
+  return (short)((may_read(client) ? POLLIN : 0) | (stream->queued > stream->kept && !stream->cannot_send ? POLLOUT : 0));
 }
 
-/* An end that shows while there is no place to read what came before it. */
+/* An end that shows while there is no place to read what came before it. What a consumer does not read would be lost. */
 static void wake(struct framed *client, short conditions) {
-  if ((conditions & (POLLHUP | POLLERR)) != 0 && !may_read(client)) {
+  bool may_lose = sends_frames(client) || !client->keeps;
+  if ((conditions & (POLLHUP | POLLERR)) != 0 && !may_read(client) && may_lose) {
     client->stream.cannot_send = true;
   }
 }
 
-const struct transport stream_transport = {look, arm, wake, submit, receive, release, shut_when_sent};
+const struct transport stream_transport = {stream_open, look,    events,         arm,  wake, has_room, submit,
+                                           receive,     release, shut_when_sent, lose, end,  resume};

@@ -129,8 +129,10 @@ static void fill_frames(struct framed *client) {
 }
 
 struct load_native *load_native_new(const struct load_native_wire *wire, struct problem *problem) {
-  const struct framed_options options = {
-      .role = FRAMED_BOTH, .stream_only = wire->transport == LOAD_STREAM, .spin_ns = wire->spin ? NS_PER_S : 0};
+  const struct framed_options options = {.role = FRAMED_BOTH,
+                                         .stream_only = wire->transport == LOAD_STREAM,
+                                         .spin_ns = wire->spin ? NS_PER_S : 0,
+                                         .reconnect_for_ns = -1};
   struct framed_error error = {.text = "no memory"};
   struct load_native *native = calloc(1, sizeof *native);
   if (native) {

@@ -28,7 +28,7 @@ static bool report_client(const struct passage *passage, struct problem *problem
 }
 
 static bool open_passage(struct passage *passage, const struct native_transfer *transfer, int role, struct problem *problem) {
-  const struct framed_options options = {.role = role, .stream_only = !transfer->shared};
+  const struct framed_options options = {.role = role, .stream_only = !transfer->shared, .reconnect_for_ns = -1};
   struct framed_error error;
   *passage = (struct passage){.transfer = transfer, .client = framed_connect(transfer->path, &options, &error)};
   clock_gettime(CLOCK_MONOTONIC, &passage->start);

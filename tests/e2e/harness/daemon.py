@@ -119,9 +119,7 @@ class Daemon:
         self.file.write_text(json.dumps(self.config, indent=2) + "\n")
 
     def __enter__(self):
-        with open(self.log_file, "ab") as log:
-            self.options["stderr"] = self.options["stderr"] or log
-            self.process = subprocess.Popen([self.binary, "-c", self.file], start_new_session=True, **self.options)
+        self.start()
         try:
             if self.wants_ready:
                 self.wait_ready()
@@ -138,6 +136,12 @@ class Daemon:
         finally:
             self.kill()
             print(f"-- log of framed --\n{self.log}")
+
+    def start(self):
+        """A process, at once or in the place of one that has ended; its log goes on."""
+        with open(self.log_file, "ab") as log:
+            options = {**self.options, "stderr": self.options["stderr"] or log}
+            self.process = subprocess.Popen([self.binary, "-c", self.file], start_new_session=True, **options)
 
     def wait_ready(self):
         def answers():

@@ -2,6 +2,7 @@
 
 #include <check.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +14,7 @@
 
 void fake_open(struct fake *fake, int role, int transport) {
   struct sockaddr_un address = {.sun_family = AF_UNIX};
-  *fake = (struct fake){.options = {.role = role, .stream_only = transport == FRAMED_STREAM},
+  *fake = (struct fake){.options = {.role = role, .stream_only = transport == FRAMED_STREAM, .reconnect_for_ns = -1},
                         .welcome = {.version = NATIVE_VERSION,
                                     .role = (uint32_t)role,
                                     .transport = (uint32_t)transport,
@@ -89,12 +90,17 @@ static void say_welcome(struct fake *fake) {
   ck_assert_int_eq(sendmsg(fake->fd, &message, MSG_NOSIGNAL), sizeof said);
 }
 
+static void read_hello(struct fake *fake) {
+  struct native_header header;
+  fake_read(fake, &header, sizeof header);
+  fake->hello = (struct native_hello){0};
+  fake_read(fake, &fake->hello, (size_t)header.length);
+}
+
 static void *greet(void *argument) {
   struct fake *fake = argument;
-  struct native_header header;
   fake->fd = accept(fake->listener, NULL, NULL);
-  fake_read(fake, &header, sizeof header);
-  fake_read(fake, &fake->hello, sizeof fake->hello);
+  read_hello(fake);
   if (fake->error != 0) {
     fake_error(fake, fake->error, fake->text);
   } else if (fake->text) {
@@ -124,6 +130,52 @@ struct framed *fake_client(struct fake *fake, int role, int transport) {
   return client;
 }
 
+/* -- another life ------------------------------------------------------------------------------------------------------ */
+
+static void drop_memory(struct fake *fake) {
+  for (int i = 0; i < SHARED_DESCRIPTORS; i++) {
+    if (fake->memory[i] >= 0) {
+      close(fake->memory[i]);
+    }
+    fake->memory[i] = -1;
+  }
+  if (fake->control) {
+    munmap(fake->input, FAKE_SLOTS * FAKE_STRIDE);
+    munmap(fake->output, FAKE_SLOTS * FAKE_STRIDE);
+    munmap(fake->control, NATIVE_CONTROL);
+  }
+  fake->control = NULL;
+}
+
+void fake_die(struct fake *fake) {
+  if (fake->fd >= 0) {
+    close(fake->fd);
+  }
+  fake->fd = -1;
+  drop_memory(fake);
+}
+
+void fake_accept(struct fake *fake, struct framed *client) {
+  struct pollfd ready = {.fd = fake->listener, .events = POLLIN};
+  while (poll(&ready, 1, 0) == 0) {
+    ck_assert_int_ge(framed_poll(client, 0, 1000000), 0);
+  }
+  fake->fd = accept(fake->listener, NULL, NULL);
+  read_hello(fake);
+}
+
+void fake_welcome(struct fake *fake) {
+  make_all_memory(fake);
+  say_welcome(fake);
+}
+
+void fake_return(struct fake *fake, struct framed *client) {
+  fake_accept(fake, client);
+  fake->welcome.session++;
+  fake_welcome(fake);
+  ck_assert_int_ge(framed_poll(client, 0, 0), 0);
+}
+
 void *fake_submit(struct framed *client, uint64_t sequence) {
   void *frame = framed_acquire(client);
   ck_assert_ptr_nonnull(frame);
@@ -133,17 +185,10 @@ void *fake_submit(struct framed *client, uint64_t sequence) {
 }
 
 void fake_close(struct fake *fake) {
-  const int all[] = {fake->listener, fake->fd, fake->memory[0], fake->memory[1], fake->memory[2]};
-  for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
-    if (all[i] >= 0) {
-      close(all[i]);
-    }
+  if (fake->listener >= 0) {
+    close(fake->listener);
   }
-  if (fake->control) {
-    munmap(fake->input, FAKE_SLOTS * FAKE_STRIDE);
-    munmap(fake->output, FAKE_SLOTS * FAKE_STRIDE);
-    munmap(fake->control, NATIVE_CONTROL);
-  }
+  fake_die(fake);
   unlink(fake->path);
   rmdir(fake->folder);
 }
@@ -158,15 +203,28 @@ void fake_read(struct fake *fake, void *bytes, size_t count) {
   ck_assert_int_eq(recv(fake->fd, bytes, count, MSG_WAITALL), (ssize_t)count);
 }
 
+void fake_result_bytes(unsigned char bytes[FAKE_RESULT], const struct native_result *result, unsigned char byte) {
+  const struct native_header header = {
+      .magic = NATIVE_MAGIC, .type = NATIVE_RESULT, .length = sizeof *result + (uint64_t)FAKE_OUTPUT};
+  memcpy(bytes, &header, sizeof header);
+  memcpy(bytes + sizeof header, result, sizeof *result);
+  memset(bytes + RESULT_BYTES, byte, FAKE_OUTPUT);
+}
+
 void fake_result(struct fake *fake, uint64_t sequence, unsigned char byte) {
-  struct {
+  const struct native_result result = {
+      .sequence = sequence, .dropped = 3, .timestamp = 5, .session = 1, .steps = {[NATIVE_TOTAL] = 9}};
+  unsigned char bytes[FAKE_RESULT];
+  fake_result_bytes(bytes, &result, byte);
+  fake_send(fake, bytes, sizeof bytes);
+}
+
+void fake_ack(struct fake *fake, uint64_t frames) {
+  const struct {
     struct native_header header;
-    struct native_result result;
-    unsigned char payload[FAKE_OUTPUT];
-  } said = {.header = {.magic = NATIVE_MAGIC, .type = NATIVE_RESULT, .length = sizeof said.result + FAKE_OUTPUT},
-            .result = {.sequence = sequence, .dropped = 3, .timestamp = 5, .session = 1, .steps = {[NATIVE_TOTAL] = 9}}};
-  memset(said.payload, byte, sizeof said.payload);
-  fake_send(fake, &said, RESULT_BYTES + FAKE_OUTPUT);
+    struct native_ack ack;
+  } said = {{.magic = NATIVE_MAGIC, .type = NATIVE_ACK, .length = sizeof said.ack}, {.frames = frames}};
+  fake_send(fake, &said, sizeof said);
 }
 
 void fake_error(struct fake *fake, uint32_t code, const char *sentence) {

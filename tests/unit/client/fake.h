@@ -38,6 +38,15 @@ struct framed *fake_connect(struct fake *fake); /* NULL: `problem` says why not 
 struct framed *fake_client(struct fake *fake, int role, int transport);
 void fake_close(struct fake *fake);
 
+/* The daemon dies: its connection ends, and its memory stays the client's. */
+void fake_die(struct fake *fake);
+/* Another daemon is there. Takes the client's connection up to the HELLO, */
+void fake_accept(struct fake *fake, struct framed *client);
+/* and says WELCOME, with new memory for the shared transport. */
+void fake_welcome(struct fake *fake);
+/* All of this, until the client knows of it. */
+void fake_return(struct fake *fake, struct framed *client);
+
 /* Submits a frame full of the lowest byte of its sequence, with timestamp 11 and deadline 22. */
 void *fake_submit(struct framed *client, uint64_t sequence);
 
@@ -45,6 +54,10 @@ void fake_send(struct fake *fake, const void *bytes, size_t count);
 void fake_read(struct fake *fake, void *bytes, size_t count);
 /* A RESULT whose payload is full of `byte`. */
 void fake_result(struct fake *fake, uint64_t sequence, unsigned char byte);
+/* The same as bytes, with other words than those of fake_result(). */
+enum { FAKE_RESULT = RESULT_BYTES + FAKE_OUTPUT };
+void fake_result_bytes(unsigned char bytes[FAKE_RESULT], const struct native_result *result, unsigned char byte);
+void fake_ack(struct fake *fake, uint64_t frames);
 void fake_error(struct fake *fake, uint32_t code, const char *sentence);
 /* Moves the cursor of completions, and rings if the client sleeps: true if it did. */
 bool fake_complete(struct fake *fake, uint32_t slot, uint32_t fate, uint64_t sequence);

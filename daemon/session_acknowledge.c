@@ -1,0 +1,37 @@
+/*
+ * Tells a producer on the stream transport that asked for it which of its frames have their fate.
+ *
+ * One number a turn says it for all of them. With `reply` results go the same way, perhaps from another lane, so that nothing
+ * is said while one is on its way; a result says it for all frames before it, too. A client that does not read is told later.
+ */
+#include <errno.h>
+#include <sys/socket.h>
+
+#include "daemon/session_state.h"
+
+static bool is_between_messages(const struct session *session) {
+  return !session->is_reply || (session->road.at_sink == 0 && session->client_there && !session->client_gone);
+}
+
+bool session_owes_acknowledgement(const struct session *session) {
+  return session->acknowledges && session->source.state != SOURCE_NONE && session->source.state != SOURCE_CLOSING &&
+         settled_count(&session->account.settled, session->fill.producer) > session->acknowledged;
+}
+
+void session_acknowledge(struct session *session) {
+  const struct road *road = &session->road;
+  unsigned char bytes[NATIVE_ACK_BYTES];
+  if (!session_owes_acknowledgement(session) || !is_between_messages(session)) {
+    return;
+  }
+  uint64_t frames = settled_count(&session->account.settled, session->fill.producer);
+  if (session->is_reply && road->offered_producer == session->fill.producer && road->offered_sequence + 1 >= frames) {
+    session->acknowledged = frames; /* its last result said so */
+    return;
+  }
+  native_write_ack(frames, bytes);
+  /* So few bytes go as a whole or not at all. */
+  if (send(session->source.fd, bytes, sizeof bytes, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0 || (errno != EAGAIN && errno != EINTR)) {
+    session->acknowledged = frames;
+  }
+}

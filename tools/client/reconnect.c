@@ -1,0 +1,273 @@
+/*
+ * A daemon that goes and comes back: the client connects again, and what it keeps goes to the next connection.
+ *
+ * The end of a connection breaks a client as any problem does; whoever looks at the client next, client_look(), makes a pause
+ * of that if there is something to hope for. In a pause the connection is tried again and again, each time a little later,
+ * until the daemon has welcomed the client or its patience ends. Nothing here waits: a try is a step of client_look(), and who
+ * sleeps asks how long.
+ *
+ * To make results known to those who have them, each frame carries a mark: 16 bits of the client, taken from its random token,
+ * and the lowest 12 of the frame's number. A consumer gets each client's results in their order, so that it has what is
+ * sent again if its number is not above the last one.
+ */
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/random.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#include "tools/client/client.h"
+
+#define SHORTEST_WAIT (NS_PER_S / 1000)
+#define LONGEST_WAIT  (NS_PER_S / 20)
+
+enum { CLIENTS = 1 << NATIVE_MARK_CLIENT, NUMBERS = 1 << NATIVE_MARK_NUMBER, CONNECTION = 0, TIMER = 1 };
+
+/* -- beginning and end ------------------------------------------------------------------------------------------------- */
+
+static bool make_descriptor(struct framed *client) {
+  struct reconnect *reconnect = &client->reconnect;
+  struct epoll_event event = {.events = EPOLLIN, .data.u32 = TIMER};
+  reconnect->descriptor = epoll_create1(EPOLL_CLOEXEC);
+  reconnect->timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+  reconnect->watched = -1;
+  if (reconnect->descriptor < 0 || reconnect->timer < 0 ||
+      epoll_ctl(reconnect->descriptor, EPOLL_CTL_ADD, reconnect->timer, &event) != 0) {
+    return client_break(client, FRAMED_E_SYSTEM, errno, "cannot make what a client that connects again needs");
+  }
+  return true;
+}
+
+bool reconnect_open(struct framed *client, int64_t for_ns) {
+  struct reconnect *reconnect = &client->reconnect;
+  if (for_ns <= 0) {
+    return true;
+  }
+  client->keeps = true;
+  reconnect->for_ns = for_ns;
+  while (reconnect->token == 0) {
+    if (getrandom(&reconnect->token, sizeof reconnect->token, 0) != (ssize_t)sizeof reconnect->token) {
+      reconnect->token = (uint64_t)framed_clock() * UINT64_C(0x9e3779b97f4a7c15) ^ (uint64_t)getpid();
+    }
+  }
+  if (client->info.role == FRAMED_CONSUMER) {
+    reconnect->numbers = calloc(CLIENTS, sizeof *reconnect->numbers);
+    if (!reconnect->numbers) {
+      return client_break(client, FRAMED_E_SYSTEM, ENOMEM, "no memory for a consumer that connects again");
+    }
+  }
+  return make_descriptor(client);
+}
+
+void reconnect_close(struct framed *client) {
+  struct reconnect *reconnect = &client->reconnect;
+  if (reconnect->descriptor >= 0) {
+    close(reconnect->descriptor);
+  }
+  if (reconnect->timer >= 0) {
+    close(reconnect->timer);
+  }
+  free(reconnect->numbers);
+}
+
+/* -- marks --------------------------------------------------------------------------------------------------------------- */
+
+uint32_t reconnect_mark(struct framed *client) {
+  struct reconnect *reconnect = &client->reconnect;
+  if (!client->keeps) {
+    return 0;
+  }
+  uint32_t number = (uint32_t)(reconnect->numbered++ % NUMBERS);
+  return ((uint32_t)(reconnect->token % CLIENTS) << NATIVE_MARK_NUMBER | number) << NATIVE_MARK_SHIFT;
+}
+
+bool reconnect_is_new(struct framed *client, uint32_t flags) {
+  if (!client->reconnect.numbers) {
+    return true;
+  }
+  uint32_t number = flags >> NATIVE_MARK_SHIFT & (NUMBERS - 1U);
+  uint16_t *last = &client->reconnect.numbers[flags >> (NATIVE_MARK_SHIFT + NATIVE_MARK_NUMBER)];
+  if ((flags & NATIVE_AGAIN) != 0 && *last != 0 && (*last - 1U - number) % NUMBERS < NUMBERS / 2) {
+    return false;
+  }
+  *last = (uint16_t)(number + 1);
+  return true;
+}
+
+/* -- a pause ------------------------------------------------------------------------------------------------------------- */
+
+bool reconnect_may_help(const struct framed *client) {
+  int code = client->problem.code;
+  return client->keeps && client->transport && client->broken && !client->reconnect.over &&
+         (code == FRAMED_E_CLOSED || code == FRAMED_E_STOPPING);
+}
+
+static void disconnect(struct framed *client) {
+  if (client->fd >= 0) {
+    close(client->fd); /* which takes it out of the epoll, too */
+  }
+  client->fd = -1;
+  client->reconnect.watched = -1;
+  greeting_end(client);
+}
+
+static void forget_problem(struct framed *client) {
+  client->broken = false;
+  client->problem = (struct framed_error){0};
+}
+
+/* One that was there for a moment only is not asked at once again. */
+static void begin_pause(struct framed *client) {
+  struct reconnect *reconnect = &client->reconnect;
+  int64_t now = framed_clock();
+  reconnect->cause = client->problem;
+  forget_problem(client);
+  disconnect(client);
+  client->transport->lose(client);
+  client->paused = true;
+  bool was_there = now - reconnect->since > LONGEST_WAIT;
+  reconnect->wait = was_there ? SHORTEST_WAIT : reconnect->wait;
+  reconnect->next = was_there ? now : now + reconnect->wait;
+  reconnect->until = now + reconnect->for_ns;
+}
+
+/* The end, for what was seen first; for a consumer that was between two results, the end of the sink. */
+static void give_up(struct framed *client, const struct framed_error *last) {
+  struct reconnect *reconnect = &client->reconnect;
+  struct framed_error cause = reconnect->cause;
+  struct framed_error why = *last;
+  disconnect(client);
+  forget_problem(client);
+  reconnect->over = true;
+  client->paused = false;
+  if (reconnect->quietly) {
+    client->transport->end(client);
+  } else {
+    client_break(client, (enum framed_code)cause.code, 0, "%.*s; and it did not come back: %.*s", FRAMED_TEXT / 2 - 20,
+                 cause.text, FRAMED_TEXT / 2 - 20, why.text);
+  }
+}
+
+/* Turned away for good, or for now. */
+static bool is_final(int code) {
+  return code == FRAMED_E_PROTOCOL || code == FRAMED_E_VERSION || code == FRAMED_E_ROLE || code == NATIVE_E_DENIED ||
+         code == FRAMED_E_DAEMON;
+}
+
+static void try_later(struct framed *client) {
+  struct reconnect *reconnect = &client->reconnect;
+  int64_t now = framed_clock();
+  struct framed_error last = client->problem;
+  if (is_final(last.code)) {
+    disconnect(client);
+    client->paused = false;
+    reconnect->over = true;
+    return;
+  }
+  if (now >= reconnect->until) {
+    give_up(client, &last);
+    return;
+  }
+  disconnect(client);
+  forget_problem(client);
+  reconnect->next = now + reconnect->wait;
+  reconnect->wait = reconnect->wait * 2 < LONGEST_WAIT ? reconnect->wait * 2 : LONGEST_WAIT;
+}
+
+/* The pipeline is the one that the client knows. One without memory to lend has too little of it for now. */
+static bool check_pipeline(struct framed *client) {
+  const struct native_welcome *welcome = &client->greeting.welcome;
+  const struct framed_info *info = &client->info;
+  if (welcome->input_bytes != info->input_bytes || welcome->output_bytes != info->output_bytes ||
+      strncmp(welcome->input_format, info->input_format, FRAMED_NAME - 1) != 0 ||
+      strncmp(welcome->output_format, info->output_format, FRAMED_NAME - 1) != 0) {
+    return client_break(client, FRAMED_E_DAEMON, 0, "pipeline %s is there again with other formats: %.*s to %.*s",
+                        info->pipeline, FRAMED_NAME - 1, welcome->input_format, FRAMED_NAME - 1, welcome->output_format);
+  }
+  if ((int)welcome->transport != info->transport) {
+    return client_break(client, FRAMED_E_INTERNAL, 0, "pipeline %s lends no memory any more", info->pipeline);
+  }
+  return true;
+}
+
+static void end_pause(struct framed *client) {
+  client->info.session = client->greeting.welcome.session;
+  greeting_end(client);
+  connection_tune(client);
+  client->reconnect.since = framed_clock();
+  client->paused = false;
+}
+
+/* One step of a try; a welcome that takes too long is no welcome. */
+static void try_again(struct framed *client) {
+  struct reconnect *reconnect = &client->reconnect;
+  int64_t now = framed_clock();
+  if (client->fd < 0 && now < reconnect->next) {
+    return;
+  }
+  enum step step = client->fd >= 0 || greeting_begin(client, false) ? greeting_step(client) : STEP_FAILED;
+  if (step == STEP_WAIT && now >= reconnect->until) {
+    client_break(client, FRAMED_E_TIMEOUT, ETIMEDOUT, "no welcome came");
+    step = STEP_FAILED;
+  }
+  if (step == STEP_DONE && check_pipeline(client) && client->transport->resume(client)) {
+    end_pause(client);
+  } else if (step != STEP_WAIT) {
+    try_later(client);
+  }
+}
+
+unsigned client_look(struct framed *client) {
+  unsigned there = client->paused || reconnect_may_help(client) ? 0 : client->transport->look(client);
+  if (reconnect_may_help(client)) {
+    begin_pause(client);
+  }
+  if (client->paused) {
+    try_again(client);
+    there = client->paused || client->broken ? client->transport->events(client) : client->transport->look(client);
+  }
+  return there;
+}
+
+/* -- waiting ------------------------------------------------------------------------------------------------------------- */
+
+int64_t reconnect_patience(const struct framed *client, int64_t left_ns) {
+  const struct reconnect *reconnect = &client->reconnect;
+  if (!client->paused) {
+    return left_ns;
+  }
+  int64_t until = (client->fd >= 0 ? reconnect->until : reconnect->next) - framed_clock();
+  until = until > 0 ? until : 0;
+  return left_ns < 0 || until < left_ns ? until : left_ns;
+}
+
+static void watch_connection(struct framed *client, short conditions) {
+  struct reconnect *reconnect = &client->reconnect;
+  struct epoll_event event = {.data.u32 = CONNECTION};
+  event.events = (conditions & POLLIN ? (uint32_t)EPOLLIN : 0) | (conditions & POLLOUT ? (uint32_t)EPOLLOUT : 0);
+  if (client->fd < 0 || conditions == reconnect->watched) {
+    return;
+  }
+  if (epoll_ctl(reconnect->descriptor, reconnect->watched < 0 ? EPOLL_CTL_ADD : EPOLL_CTL_MOD, client->fd, &event) != 0) {
+    client_break(client, FRAMED_E_SYSTEM, errno, "cannot wait for pipeline %s", client->info.pipeline);
+  }
+  reconnect->watched = conditions;
+}
+
+short reconnect_watch(struct framed *client, short conditions) {
+  struct itimerspec when = {0};
+  if (client->paused) {
+    int64_t left = reconnect_patience(client, -1);
+    left = left > 0 ? left : 1;
+    when.it_value = (struct timespec){.tv_sec = left / NS_PER_S, .tv_nsec = left % NS_PER_S};
+  }
+  if (client->paused || client->reconnect.timed) {
+    timerfd_settime(client->reconnect.timer, 0, &when, NULL);
+    client->reconnect.timed = client->paused;
+  }
+  watch_connection(client, conditions);
+  return POLLIN;
+}
