@@ -1,7 +1,8 @@
 #compdef framed
 _arguments \
   '(-c --config)'{-c,--config}'[read this configuration]:file:_files -g "*.y(a|)ml"' \
-  '(- *)--check[say every error, or what will be pinned]' \
+  '--check[say every error, or what will be pinned]' \
+  '--state[with --check\: whether it can take over from a state of that version]:version' \
   '(- *)--print-config[print the configuration with all defaults]' \
   '(- *)--print-schema[print a JSON schema of the file]' \
   '(- *)--print-manual[print the table of keys]' \

@@ -7,7 +7,7 @@ import subprocess
 import numpy as np
 import pytest
 
-from harness import BACKEND, FRAMECTL, Background, Daemon, environment, limit, numbered, pipeline
+from harness import BACKEND, FRAMECTL, Background, Daemon, environment, limit, numbered, pipeline, wait_until
 from harness.daemon import BINARY
 
 pytestmark = pytest.mark.host
@@ -33,7 +33,7 @@ def install(place, script=None):
 
 
 def running(place, **keys):
-    return Daemon(place, {"cam0": pipeline(FORMAT, slots=3)}, gpu={"backend": BACKEND}, binary=install(place), **keys)
+    return Daemon(place, {"cam0": pipeline(FORMAT, slots=3, **keys)}, gpu={"backend": BACKEND}, binary=install(place))
 
 
 def test_the_installed_program_takes_over_under_load(place):
@@ -92,6 +92,23 @@ def test_a_program_that_begins_anew_is_told_of(place):
         install(place, f'case "$*" in *--check*) exit 0;; esac\nexport FRAMED_STATE=0\nexec {BINARY} "$@"')
         document = framectl(daemon, "--json", "upgrade")
         assert document.returncode == 1 and "began anew" in json.loads(document.stdout)["error"], document
+
+
+def test_an_upgrade_goes_on_over_a_fault(place):
+    """The GPU fails while the new program is asked: the answer never comes, the upgrade does."""
+    fault = {"fault": {"kind": "illegal", "at": 3, "every": 0, "again": "no"}}
+    with running(place, stages=[fault]) as daemon:
+        install(place, f'case "$*" in *--check*) sleep {limit(1)}; exit 0;; esac\nexec {BINARY} "$@"')
+        with daemon.reader() as reader, daemon.producer() as producer:
+            upgrading = Background(framectl, daemon, "upgrade")
+            wait_until(lambda: daemon.status()["handovers"]["upgrading"], "the new program is asked")
+            producer.send(numbered(10, SIZE).tobytes())
+            np.testing.assert_array_equal(reader.frames(10, SIZE), numbered(10, SIZE))
+            done = upgrading.join()
+        assert done.returncode == 0 and "took over after" in done.stdout, (done, daemon.log)
+        counts = daemon.status()["handovers"]
+        assert (counts["fault"], counts["upgrade"]) == (1, 1), counts
+        daemon.account(came=10, emitted=10)
 
 
 def test_no_daemon_is_said(place):

@@ -105,7 +105,8 @@ bool command_upgrade(const struct invocation *invocation, struct problem *proble
     return false;
   }
   json_t *answer = daemon_command(invocation->socket, NULL, "upgrade", problem);
-  json_t *document = answer ? wait_for_it(invocation, &before, problem) : NULL;
+  bool refused = !answer && problem->status == EXIT_STATUS_REFUSED; /* else a fault may have cut the answer off */
+  json_t *document = refused ? NULL : wait_for_it(invocation, &before, problem);
   if (document) {
     const char *program = json_string_value(json_object_get(answer, "program"));
     struct daemon_view view;
