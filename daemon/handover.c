@@ -68,18 +68,18 @@ void handover_allow_signals(void) {
 
 /* -- out ----------------------------------------------------------------------------------------------------------- */
 
-static void keep(int fd, bool kept) {
+static bool keep(int fd, bool kept) {
   int flags = fcntl(fd, F_GETFD);
-  if (flags >= 0) {
-    fcntl(fd, F_SETFD, kept ? flags & ~FD_CLOEXEC : flags | FD_CLOEXEC);
-  }
+  return flags >= 0 && fcntl(fd, F_SETFD, kept ? flags & ~FD_CLOEXEC : flags | FD_CLOEXEC) == 0;
 }
 
-static void keep_all(const struct tape *tape, int state, bool kept) {
-  keep(state, kept);
+/* One that is not kept would be missed by the next image, or be another one there. */
+static bool keep_all(const struct tape *tape, int state, bool kept) {
+  bool all = keep(state, kept);
   for (unsigned i = 0; i < tape->descriptor_count; i++) {
-    keep(tape->descriptors[i].now, kept);
+    all = keep(tape->descriptors[i].now, kept) && all;
   }
+  return all;
 }
 
 static bool execute(const char *program, struct failure *failure) {
@@ -101,8 +101,9 @@ bool handover_execute(const char *program, const struct tape *tape, struct failu
   }
   snprintf(number, sizeof number, "%d", state);
   close_range(FIRST, ~0U, CLOSE_RANGE_CLOEXEC);
-  keep_all(tape, state, true);
-  if (setenv(VARIABLE, number, 1) != 0) {
+  if (!keep_all(tape, state, true)) {
+    failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "a descriptor cannot be handed over: %s", strerror(errno));
+  } else if (setenv(VARIABLE, number, 1) != 0) {
     failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "not enough memory to hand over");
   } else {
     execute(program ? program : SELF, failure);
