@@ -37,6 +37,9 @@ static void print_handovers(const json_t *document, const struct handovers_view 
            text_duration(longest, handovers->longest_ms * 1000), handovers->cause, text_duration(gap, handovers->gap_ms * 1000),
            handovers->text);
   }
+  if (handovers->connections_lost > 0) {
+    printf("connections that ended with a process that was killed: %llu\n", (unsigned long long)handovers->connections_lost);
+  }
   if (handovers->refused[0]) {
     text_colour_begin(stdout, COLOUR_YELLOW, colour);
     printf("the last upgrade was refused: %s", handovers->refused);

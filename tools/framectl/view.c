@@ -3,6 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "daemon/succession.h"
+
 static const char *text_of(const json_t *object, const char *key) {
   const char *text = json_string_value(json_object_get(object, key));
   return text ? text : "";
@@ -15,16 +17,21 @@ static uint64_t count_of(const json_t *object, const char *key) {
 
 static double number_of(const json_t *object, const char *key) { return json_number_value(json_object_get(object, key)); }
 
-/* Each number that is whole counts a cause. */
-static uint64_t count_handovers(json_t *handovers) {
+static const char *const causes[SUCCESSION_CAUSE_COUNT] = {
+#define X(name, text, meaning) text,
+    SUCCESSION_CAUSES(X)
+#undef X
+};
+
+static uint64_t count_handovers(const json_t *handovers) {
   uint64_t total = 0;
-  const char *cause;
-  json_t *value;
-  json_object_foreach(handovers, cause, value) { total += json_is_integer(value) ? count_of(handovers, cause) : 0; }
+  for (int cause = 0; cause < SUCCESSION_CAUSE_COUNT; cause++) {
+    total += count_of(handovers, causes[cause]);
+  }
   return total;
 }
 
-static struct handovers_view view_handovers(json_t *handovers) {
+static struct handovers_view view_handovers(const json_t *handovers) {
   const json_t *last = json_object_get(handovers, "last");
   return (struct handovers_view){.total = count_handovers(handovers),
                                  .upgrades = count_of(handovers, "upgrade"),
@@ -32,19 +39,20 @@ static struct handovers_view view_handovers(json_t *handovers) {
                                  .text = text_of(last, "text"),
                                  .gap_ms = number_of(last, "gap_ms"),
                                  .longest_ms = number_of(handovers, "longest_ms"),
+                                 .connections_lost = count_of(handovers, "connections_lost"),
                                  .upgrading = json_is_true(json_object_get(handovers, "upgrading")),
                                  .refused = text_of(handovers, "refused")};
 }
 
 const char *view_causes(const json_t *document, char *text, size_t room) {
-  json_t *handovers = json_object_get(document, "handovers"), *value;
+  const json_t *handovers = json_object_get(document, "handovers");
   size_t length = 0;
-  const char *cause;
   text[0] = '\0';
-  json_object_foreach(handovers, cause, value) {
-    if (json_is_integer(value) && json_integer_value(value) > 0 && length < room) {
-      int added = snprintf(text + length, room - length, "%s%s %" JSON_INTEGER_FORMAT, length > 0 ? ", " : "", cause,
-                           json_integer_value(value));
+  for (int cause = 0; cause < SUCCESSION_CAUSE_COUNT && length < room; cause++) {
+    uint64_t count = count_of(handovers, causes[cause]);
+    if (count > 0) {
+      int added =
+          snprintf(text + length, room - length, "%s%s %llu", length > 0 ? ", " : "", causes[cause], (unsigned long long)count);
       length += added > 0 ? (size_t)added : 0;
     }
   }

@@ -46,6 +46,7 @@ struct handovers_view {
   uint64_t total, upgrades;
   const char *cause, *text; /* of the last one; "": there was none */
   double gap_ms, longest_ms;
+  uint64_t connections_lost; /* by processes that were killed */
   bool upgrading;
   const char *refused; /* why the last upgrade was none, or "" */
 };

@@ -7,7 +7,8 @@
 
 static const char document_text[] =
     "{'version': '0.1.0', 'uptime_s': 12.5, 'backend': 'cpu', 'device': 'a cpu', 'lanes': 2, "
-    "'handovers': {'upgrading': true, 'refused': 'it is too old', 'fault': 2, 'upgrade': 1, 'of_tomorrow': 4, 'crash': 0, "
+    "'handovers': {'of_tomorrow': 5, 'upgrading': true, 'refused': 'it is too old', 'fault': 2, 'upgrade': 1, 'restart': 4, "
+    "'crash': 0, 'connections_lost': 9, "
     "'longest_ms': 30.5, 'last': {'cause': 'fault', 'text': 'cam0: it fell', 'gap_ms': 14.0}}, 'pipelines': {'cam0': {"
     "'state': 'running', 'slots': 6, 'graph': true, 'timed_one_in': 8, 'waiting': 'reader', 'sessions': 1, 'clients': 2, "
     "'readers': 3, 'missed': 4, 'refused': 5,"
@@ -82,12 +83,13 @@ START_TEST(hand_overs_are_counted_by_cause) {
   view_daemon(document, &daemon);
   const struct handovers_view *view = &daemon.handovers;
   ck_assert_uint_eq(view->total * 10 + view->upgrades, 71);
-  ck_assert_str_eq(view_causes(document, text, sizeof text), "fault 2, upgrade 1, of_tomorrow 4");
+  ck_assert_str_eq(view_causes(document, text, sizeof text), "fault 2, upgrade 1, restart 4");
   ck_assert_str_eq(view_causes(document, little, sizeof little), "fault 2, up");
   ck_assert_str_eq(view->cause, "fault");
   ck_assert_str_eq(view->text, "cam0: it fell");
   ck_assert_str_eq(view->refused, "it is too old");
   ck_assert(view->upgrading);
+  ck_assert_uint_eq(view->connections_lost, 9);
   ck_assert_double_eq(view->gap_ms * 100 + view->longest_ms, 1430.5);
   json_object_del(document, "handovers");
   view_daemon(document, &daemon);
