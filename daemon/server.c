@@ -182,6 +182,9 @@ enum exit_status server_run(const char *path, struct config *config, struct tape
   struct generation *generation = server ? generation_new(config) : NULL;
   struct quota *quota = quota_new();
   log_open(config->log_level);
+  if ((!generation || !quota) && tape) {
+    server_start_over(server, "not enough memory");
+  }
   if (!generation || !quota) {
     log_event(LOG_FAILED, NULL, "not enough memory to start");
     quota_free(quota);

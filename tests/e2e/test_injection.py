@@ -198,7 +198,8 @@ def upgrade(daemon, first):
     if not daemon.starts():
         return False
     kept = [guest.finish() for guest in guests]
-    daemon.wait_view("everybody has left", lambda view: view["sessions"] == 0, "shared")
+    for name in ("other", "paced", "shared"):
+        daemon.wait_view("everybody has left", lambda view: view["sessions"] == view["readers"] == 0, name)
     return all(kept)
 
 
