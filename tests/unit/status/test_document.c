@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "daemon/status.h"
+#include "daemon/succession.h"
 #include "tests/unit/runner.h"
 #include "tests/unit/status/fake_server.h"
 
@@ -133,6 +134,33 @@ START_TEST(never_says_what_json_cannot) {
 }
 END_TEST
 
+START_TEST(counts_hand_overs_and_says_why_there_was_none) {
+  struct server *server = fake_server_new();
+  json_t *document = status_document(server);
+  ck_assert(json_is_null(at(document, "handovers/last")) && json_is_null(at(document, "handovers/refused")));
+  ck_assert(json_is_false(at(document, "handovers/upgrading")));
+  json_decref(document);
+  const struct succession succession = {.counts = {[SUCCESSION_FAULT] = 2, [SUCCESSION_CRASH] = 1},
+                                        .cause = SUCCESSION_FAULT,
+                                        .text = "cam0: it fell",
+                                        .gap = 14000000,
+                                        .longest = 20000000};
+  server->view.succession = &succession;
+  server->view.refusal = "it is too old";
+  server->view.upgrading = true;
+  document = status_document(server);
+  ck_assert_double_eq(number_at(document, "handovers/fault") * 10 + number_at(document, "handovers/crash"), 21);
+  ck_assert_double_eq(number_at(document, "handovers/longest_ms"), 20);
+  ck_assert_double_eq(number_at(document, "handovers/last/gap_ms"), 14);
+  ck_assert_str_eq(text_at(document, "handovers/last/cause"), "fault");
+  ck_assert_str_eq(text_at(document, "handovers/last/text"), "cam0: it fell");
+  ck_assert_str_eq(text_at(document, "handovers/refused"), "it is too old");
+  ck_assert(json_is_true(at(document, "handovers/upgrading")));
+  json_decref(document);
+  ck_assert(fake_server_free(server));
+}
+END_TEST
+
 Suite *document_suite(void);
 Suite *document_suite(void) {
   Suite *suite = suite_create("document");
@@ -141,6 +169,7 @@ Suite *document_suite(void) {
   tcase_add_test(cases, says_what_a_pipeline_does);
   tcase_add_test(cases, is_whole_before_the_first_frame);
   tcase_add_test(cases, shows_a_pipeline_without_configuration);
+  tcase_add_test(cases, counts_hand_overs_and_says_why_there_was_none);
   tcase_add_test(cases, never_says_what_json_cannot);
   suite_add_tcase(suite, cases);
   return suite;

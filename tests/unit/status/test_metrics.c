@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "daemon/status.h"
+#include "daemon/succession.h"
 #include "tests/unit/runner.h"
 #include "tests/unit/status/fake_server.h"
 
@@ -45,6 +46,22 @@ START_TEST(has_counters_of_each_pipeline) {
   expect_line(text, "framed_overlap_speedup{pipeline=\"idle\"} 0");
   expect_line(text, "framed_pipeline_bound{pipeline=\"cam0\",by=\"d2h\"} 1");
   expect_line(text, "framed_pipeline_bound{pipeline=\"cam0\",by=\"source\"} 0");
+  free(text);
+  ck_assert(fake_server_free(server));
+}
+END_TEST
+
+START_TEST(counts_hand_overs_by_cause) {
+  struct server *server = fake_server_new();
+  const struct succession succession = {
+      .counts = {[SUCCESSION_UPGRADE] = 3}, .gap = 14000000, .longest = 20000000, .total = 1500000000, .closed = 7};
+  server->view.succession = &succession;
+  char *text = metrics_text(server);
+  expect_line(text, "framed_handovers_total{cause=\"upgrade\"} 3");
+  expect_line(text, "framed_handovers_total{cause=\"fault\"} 0");
+  expect_line(text, "framed_handover_gap_seconds_total 1.500000");
+  expect_line(text, "framed_handover_gap_seconds_longest 0.020000");
+  expect_line(text, "framed_handover_lost_connections_total 7");
   free(text);
   ck_assert(fake_server_free(server));
 }
@@ -137,6 +154,7 @@ Suite *metrics_suite(void) {
   tcase_set_timeout(cases, 60);
   tcase_add_test(cases, has_counters_of_each_pipeline);
   tcase_add_loop_test(cases, says_whether_all_is_well, 0, 2);
+  tcase_add_test(cases, counts_hand_overs_by_cause);
   tcase_add_test(cases, escapes_label_values);
   tcase_add_test(cases, histogram_is_cumulative);
   tcase_add_test(cases, histogram_keeps_what_is_off_the_scale);
