@@ -74,7 +74,7 @@ struct cpu_program {
 /* Whether the frame may use the state now. If not, it is parked and no longer the caller's. */
 static bool take_turn(struct cpu_slot *slot) {
   struct cpu_program *program = slot->program;
-  pthread_mutex_lock(&program->lock);
+  pool_take_lock(&program->lock);
   bool mine = program->turn == slot->ticket;
   if (!mine) {
     slot->kernel += gpu_now() - slot->resumed;
@@ -90,7 +90,7 @@ static bool take_turn(struct cpu_slot *slot) {
 
 static void pass_turn(struct cpu_program *program) {
   struct cpu_slot *next = NULL;
-  pthread_mutex_lock(&program->lock);
+  pool_take_lock(&program->lock);
   program->turn++;
   for (unsigned i = 0; i < program->base.slot_count && !next; i++) {
     struct cpu_slot *slot = &program->slots[i];
@@ -187,7 +187,7 @@ void cpu_fault_illegal(void) {
 void cpu_fault_hang(void) {
   if (running_slot) {
     struct cpu_program *program = running_slot->program;
-    pthread_mutex_lock(&program->lock);
+    pool_take_lock(&program->lock);
     while (!program->freeing) {
       pthread_cond_wait(&program->changed, &program->lock);
     }
@@ -212,7 +212,7 @@ static void run_frame(struct pool_job *job) {
   if (outcome == OUTCOME_DONE) {
     finish(slot);
   }
-  pthread_mutex_lock(&program->lock);
+  pool_take_lock(&program->lock);
   program->busy--;
   if (program->busy == 0 && program->freeing) {
     pthread_cond_broadcast(&program->changed);
@@ -232,7 +232,7 @@ static bool submit(struct gpu_program *base, unsigned index, const struct gpu_fr
   slot->ticket = program->next_ticket++;
   slot->job.patience_ns = frame->notify ? PATIENCE_NS : PATIENCE_SPINNING_NS;
   atomic_store(&slot->state, frame->notify ? SLOT_RUNNING_NOTIFY : SLOT_RUNNING);
-  pthread_mutex_lock(&program->lock);
+  pool_take_lock(&program->lock);
   program->busy++;
   pthread_mutex_unlock(&program->lock);
   pool_push(program->pool, &slot->job, POOL_BACK);
@@ -297,7 +297,7 @@ static struct gpu_program *program_new(struct gpu_device *device, const struct g
   }
   gpu_program_init(&program->base, device, chain, count, options);
   program->pool = ((struct cpu_device *)device)->pool;
-  pool_init_lock(&program->lock);
+  pthread_mutex_init(&program->lock, NULL);
   pthread_cond_init(&program->changed, NULL);
   for (unsigned i = 0; i < count; i++) {
     program->slots[i] = (struct cpu_slot){
@@ -319,7 +319,7 @@ static bool prepare(struct gpu_program *program, struct gpu_error *error) {
 
 static void program_free(struct gpu_program *base) {
   struct cpu_program *program = (struct cpu_program *)base;
-  pthread_mutex_lock(&program->lock);
+  pool_take_lock(&program->lock);
   program->freeing = true;
   pthread_cond_broadcast(&program->changed);
   while (program->busy > 0) {

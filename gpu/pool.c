@@ -15,6 +15,8 @@
 #include <signal.h>
 #include <stdlib.h>
 
+enum { TRIES = 400 };
+
 struct pool {
   pthread_mutex_t lock;
   pthread_cond_t work;
@@ -32,6 +34,16 @@ static void relax(void) {
 #endif
 }
 
+void pool_take_lock(pthread_mutex_t *lock) {
+  for (int i = 0; i < TRIES; i++) {
+    if (pthread_mutex_trylock(lock) == 0) {
+      return;
+    }
+    relax();
+  }
+  pthread_mutex_lock(lock);
+}
+
 static void spin(struct pool *pool, int64_t until) {
   while (atomic_load_explicit(&pool->length, memory_order_relaxed) == 0 && gpu_now() < until) {
     relax();
@@ -45,7 +57,7 @@ static void wait_for_work(struct pool *pool, int64_t until) {
     pool->spinning++;
     pthread_mutex_unlock(&pool->lock);
     spin(pool, until);
-    pthread_mutex_lock(&pool->lock);
+    pool_take_lock(&pool->lock);
     pool->spinning--;
     return;
   }
@@ -57,7 +69,7 @@ static void wait_for_work(struct pool *pool, int64_t until) {
 /* The oldest job, or NULL when the pool stops and none is left. */
 static struct pool_job *take(struct pool *pool, int64_t patience_ns) {
   int64_t until = patience_ns > 0 ? gpu_now() + patience_ns : 0;
-  pthread_mutex_lock(&pool->lock);
+  pool_take_lock(&pool->lock);
   while (!pool->first && !pool->stopping) {
     wait_for_work(pool, until);
   }
@@ -83,7 +95,7 @@ static void *work(void *argument) {
 }
 
 void pool_push(struct pool *pool, struct pool_job *job, enum pool_end end) {
-  pthread_mutex_lock(&pool->lock);
+  pool_take_lock(&pool->lock);
   if (end == POOL_FRONT) {
     job->next = pool->first;
     pool->last = pool->first ? pool->last : &job->next;
@@ -118,21 +130,13 @@ static int start_worker(struct pool *pool) {
   return code;
 }
 
-void pool_init_lock(pthread_mutex_t *lock) {
-  pthread_mutexattr_t attributes;
-  pthread_mutexattr_init(&attributes);
-  pthread_mutexattr_settype(&attributes, PTHREAD_MUTEX_ADAPTIVE_NP);
-  pthread_mutex_init(lock, &attributes);
-  pthread_mutexattr_destroy(&attributes);
-}
-
 struct pool *pool_new(unsigned workers, unsigned spinners, int *code) {
   struct pool *pool = calloc(1, sizeof *pool + workers * sizeof pool->threads[0]);
   if (!pool) {
     *code = ENOMEM;
     return NULL;
   }
-  pool_init_lock(&pool->lock);
+  pthread_mutex_init(&pool->lock, NULL);
   pthread_cond_init(&pool->work, NULL);
   pool->last = &pool->first;
   pool->spinners = spinners;
@@ -149,7 +153,7 @@ struct pool *pool_free(struct pool *pool) {
   if (!pool) {
     return NULL;
   }
-  pthread_mutex_lock(&pool->lock);
+  pool_take_lock(&pool->lock);
   pool->stopping = true;
   pthread_mutex_unlock(&pool->lock);
   pthread_cond_broadcast(&pool->work);
