@@ -28,7 +28,31 @@ void channel_open_again(struct channel *channel, struct native_control *control,
   channel->asleep = true; /* if it was, the client may have seen it */
 }
 
-void channel_pass(struct channel *channel, struct tape *tape) {
+bool channel_has_told(const struct channel *channel, unsigned slot) {
+  for (uint32_t at = channel->taken; at != channel->completed; at++) {
+    if (channel->told[at % NATIVE_RING] == slot) {
+      return true;
+    }
+  }
+  return false;
+}
+
+/* A slot of the client's is free, one that it was told of is free or a result, and it was told of each once. */
+static bool is_sound(const struct channel *channel, const struct road *road, bool replies) {
+  unsigned told = 0;
+  for (unsigned i = 0; i < road->ring.count; i++) {
+    enum slot_state state = road->ring.slots[i].state;
+    enum channel_owner owner = channel->owners[i];
+    told += owner == CHANNEL_TOLD;
+    if ((owner == CHANNEL_TOLD) != channel_has_told(channel, i) || (owner == CHANNEL_CLIENT && state != SLOT_FREE) ||
+        (owner == CHANNEL_TOLD && state != SLOT_FREE && (state != SLOT_EMITTING || !replies))) {
+      return false;
+    }
+  }
+  return channel->completed - channel->taken == told;
+}
+
+void channel_pass(struct channel *channel, struct road *road, bool replies, struct tape *tape) {
   TAPE_PASS(tape, channel->submitted);
   TAPE_PASS(tape, channel->completed);
   TAPE_PASS(tape, channel->taken);
@@ -42,7 +66,7 @@ void channel_pass(struct channel *channel, struct tape *tape) {
     tape_pass_below(tape, &told, GPU_MAX_SLOTS);
     channel->told[i] = (unsigned char)told;
   }
-  if (channel->completed - channel->taken > NATIVE_RING) {
+  if (!tape->writing && (channel->completed - channel->taken > NATIVE_RING || !is_sound(channel, road, replies))) {
     tape_break(tape);
   }
 }

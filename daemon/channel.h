@@ -34,7 +34,9 @@ enum channel_progress { CHANNEL_QUIET, CHANNEL_MOVED, CHANNEL_BROKEN };
 void channel_open(struct channel *channel, struct native_control *control, struct road *road, struct fill *fill, int fd,
                   bool replies);
 /* The same for a client that another process image served: cursors and owners are passed over a tape. */
-void channel_pass(struct channel *channel, struct tape *tape);
+void channel_pass(struct channel *channel, struct road *road, bool replies, struct tape *tape);
+/* Whether the client was told of that slot, and is not done with it. */
+bool channel_has_told(const struct channel *channel, unsigned slot);
 void channel_open_again(struct channel *channel, struct native_control *control, struct road *road, struct fill *fill, int fd,
                         bool replies);
 /* Takes what the client submitted and what it is done with. BROKEN: `fill->problem` says what it did. */

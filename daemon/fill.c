@@ -3,6 +3,8 @@
 #include <assert.h>
 #include <string.h>
 
+#include "daemon/protocol_native.h"
+
 void fill_init(struct fill *fill, struct road *road, enum config_protocol protocol, const struct frame_format *format,
                unsigned char *discard) {
   memset(fill, 0, sizeof *fill);
@@ -283,7 +285,7 @@ static void pass_framing(struct framing *framing, struct tape *tape) {
   TAPE_PASS(tape, framing->rate);
   unsigned state = framing->state, length = (unsigned)framing->length;
   tape_pass_below(tape, &state, FRAMING_PAYLOAD + 1);
-  tape_pass_below(tape, &length, PROTOCOL_LINE + 1);
+  tape_pass_below(tape, &length, framing->protocol == CONFIG_PROTOCOL_NATIVE ? NATIVE_FRAME_BYTES : PROTOCOL_LINE + 1);
   tape_pass(tape, framing->line, length);
   framing->state = (enum framing_state)state;
   framing->length = length;
@@ -307,7 +309,7 @@ void fill_pass(struct fill *fill, struct tape *tape) {
   TAPE_PASS(tape, fill->rate);
   TAPE_PASS(tape, fill->begun);
   TAPE_PASS(tape, fill->filled);
-  TAPE_PASS(tape, fill->since);
+  tape_pass_time(tape, &fill->since);
   TAPE_PASS(tape, fill->sequence);
   TAPE_PASS(tape, fill->producer);
   TAPE_PASS(tape, fill->restart);

@@ -25,7 +25,7 @@ static void pass_server(struct server *server, struct tape *tape) {
   bool stops = server->stop_wanted && !server->leaving;
   bool upgrades = server->upgrade && server->succession.cause == SUCCESSION_FAULT;
   pid_t asked = upgrade_child(server);
-  TAPE_PASS(tape, server->started);
+  tape_pass_time(tape, &server->started);
   TAPE_PASS(tape, server->reloads);
   TAPE_PASS(tape, server->reload_failures);
   TAPE_PASS(tape, stops);

@@ -67,6 +67,9 @@ static bool make_sessions(struct intake *intake, const struct intake_setup *setu
     if (!intake->seats[i].session) {
       return false;
     }
+    if (setup->tape && !intake_seat_is_sound(&intake->seats[i])) {
+      tape_break(setup->tape);
+    }
     choose_alike(intake->seats[i].session, &session);
   }
   if (setup->tape) {

@@ -76,6 +76,14 @@ void intake_take(struct intake *intake, struct tape *tape) {
 
 void intake_take_seat(struct seat *seat, struct tape *tape) { pass_seat(seat, tape); }
 
+/* What is said of its producer and what its session has fit. */
+bool intake_seat_is_sound(const struct seat *seat) {
+  const struct session *session = seat->session;
+  bool has_source = session_has_source(session);
+  return (!has_source || (seat->producer.fd >= 0 && session_shares(session) == seat->shares)) &&
+         (!seat->shares || session_may_share(session));
+}
+
 void intake_take_waiting(struct intake *intake, struct tape *tape) {
   pass_waiting(intake, tape);
   intake->visits = greeter_pass(NULL, tape);

@@ -44,6 +44,7 @@ struct intake {
 /* Takes what comes before the sessions, each seat before its session, and what comes after them. */
 void intake_take(struct intake *intake, struct tape *tape);
 void intake_take_seat(struct seat *seat, struct tape *tape);
+bool intake_seat_is_sound(const struct seat *seat);
 void intake_take_waiting(struct intake *intake, struct tape *tape);
 /* Everybody goes on where the process before this one stopped. */
 void intake_continue(struct intake *intake);

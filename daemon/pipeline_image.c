@@ -16,9 +16,11 @@ static void pass_pipeline(struct pipeline *pipeline, struct tape *tape) {
   unsigned state = pipeline->state == PIPELINE_STOPPING ? pipeline->before : pipeline->state;
   tape_pass_text(tape, &name);
   tape_pass_below(tape, &state, PIPELINE_STOPPING);
-  TAPE_PASS(tape, pipeline->condemned);
+  for (unsigned i = 0; i < PIPELINE_TOO_MANY; i++) {
+    tape_pass_time(tape, &pipeline->condemned[i]);
+  }
   if (!tape->writing) {
-    if (!name || strcmp(name, pipeline->config->name) != 0) {
+    if (!name || strcmp(name, pipeline->config->name) != 0 || state == PIPELINE_STARTING) {
       tape_break(tape);
     }
     free(name);

@@ -133,6 +133,9 @@ void session_put(struct session *session, struct tape *tape, bool memory);
 bool session_taken(struct session *session, struct failure *failure);
 /* Whether the producer on the tape was the session's already; otherwise it was never told of it. */
 bool session_has_source(const struct session *session);
+/* Whether that producer shares its memory, and whether one can. */
+bool session_shares(const struct session *session);
+bool session_may_share(const struct session *session);
 /* Goes on with that producer: like session_attach(). */
 void session_attach_again(struct session *session, int fd);
 /* Frames that were dropped because they made the device fail again and again; `last` gets the number of the last, if any. */

@@ -67,13 +67,24 @@ static void pass_choices(struct session *session, struct tape *tape) {
   unsigned graph = session->setup.graph;
   tape_pass_below(tape, &graph, GPU_GRAPH_OFF + 1);
   TAPE_PASS(tape, session->setup.timed_one_in);
+  if (session->setup.timed_one_in < GPU_TIMED_NEVER) {
+    tape_break(tape);
+  }
   session->setup.graph = (enum gpu_graph_choice)graph;
+}
+
+static void pass_view(struct session_view *view, struct tape *tape) {
+  TAPE_PASS(tape, view->ledger);
+  tape_pass_time(tape, &view->began);
+  tape_pass_time(tape, &view->busy);
+  tape_pass_time(tape, &view->worked);
+  TAPE_PASS(tape, view->submitted);
 }
 
 static void pass_session(struct session *session, struct tape *tape, bool memory) {
   pass_memory(session, tape, memory);
   pass_choices(session, tape);
-  TAPE_PASS(tape, session->account.now);
+  pass_view(&session->account.now, tape);
   pass_road(&session->road, tape);
   fill_pass(&session->fill, tape);
   source_pass(&session->source, tape);
@@ -82,7 +93,7 @@ static void pass_session(struct session *session, struct tape *tape, bool memory
   TAPE_PASS(tape, session->acknowledged);
   settled_pass(&session->account.settled, tape);
   if (session->shares) {
-    channel_pass(&session->channel, tape);
+    channel_pass(&session->channel, &session->road, session->is_reply, tape);
   }
   if (session->is_reply) {
     pass_client(session, tape);
@@ -141,9 +152,16 @@ static void forget_device(struct session *session) {
   session->road.active = clock_now();
 }
 
+/* Where memory is shared, it is there, with a client at it. */
+static bool is_sound(const struct session *session) {
+  bool has_source = session_has_source(session);
+  return (!session->shares || (has_source && session->control.fd >= 0)) &&
+         (!has_source || session->fill.protocol != CONFIG_PROTOCOL_AUTO);
+}
+
 bool session_take(struct session *session, struct tape *tape, struct failure *failure) {
   pass_session(session, tape, false);
-  if (tape->broken) {
+  if (tape->broken || !is_sound(session)) {
     return failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "what was handed over of a session of '%s' makes no sense",
                        session->setup.config->name);
   }
@@ -151,6 +169,18 @@ bool session_take(struct session *session, struct tape *tape, struct failure *fa
   condemn(session);
   session->fill.held = true; /* until it is held or resumed */
   return join_trial(session, failure);
+}
+
+/* Each slot that is on its way out is so in one place. */
+static bool is_complete(const struct session *session) {
+  bool complete = true;
+  for (unsigned i = 0; i < session->road.ring.count; i++) {
+    const struct slot *slot = &session->road.ring.slots[i];
+    bool out =
+        sink_has_slot(session->sink, slot) || (session->shares && session->is_reply && channel_has_told(&session->channel, i));
+    complete = complete && (slot->state != SLOT_EMITTING || out);
+  }
+  return complete;
 }
 
 bool session_taken(struct session *session, struct failure *failure) {
@@ -161,7 +191,7 @@ bool session_taken(struct session *session, struct failure *failure) {
   }
   ledger->in_flight = road_in_flight(&session->road);
   account_publish(&session->account);
-  return ledger->in == settled + ledger->in_flight ||
+  return (is_complete(session) && ledger->in == settled + ledger->in_flight) ||
          failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "the frames that were handed over of a session of '%s' do not add up",
                      session->setup.config->name);
 }
@@ -174,6 +204,10 @@ unsigned session_spared(const struct session *session) {
   }
   return spared;
 }
+
+bool session_may_share(const struct session *session) { return session->control.fd >= 0; }
+
+bool session_shares(const struct session *session) { return session->shares; }
 
 bool session_has_source(const struct session *session) { return session->source.state != SOURCE_NONE; }
 

@@ -11,9 +11,19 @@
 
 /* -- results ------------------------------------------------------------------------------------------------------- */
 
+bool sink_has_slot(const struct sink *sink, const struct slot *slot) {
+  for (uint64_t at = sink->first; at < sink_tail(sink); at++) {
+    if (sink->results[at % GPU_MAX_SLOTS].slot == slot) {
+      return true;
+    }
+  }
+  return false;
+}
+
 /* The session's part of a result: its slot is EMITTING, and its frame is in flight at the sink if it has no fate. */
-static void restore_result(struct result *result, struct road *road, unsigned index, struct tape *tape) {
-  if (!road || index >= road->ring.count || road->ring.slots[index].state != SLOT_EMITTING) {
+static void restore_result(struct sink *sink, struct result *result, struct road *road, unsigned index, struct tape *tape) {
+  if (!road || index >= road->ring.count || road->ring.slots[index].state != SLOT_EMITTING ||
+      sink_has_slot(sink, &road->ring.slots[index])) {
     tape_break(tape);
     return;
   }
@@ -26,15 +36,15 @@ static void restore_result(struct result *result, struct road *road, unsigned in
   }
 }
 
-static void pass_result(struct result *result, struct tape *tape, sink_road *road, void *context) {
+static void pass_result(struct sink *sink, struct result *result, struct tape *tape, sink_road *road, void *context) {
   unsigned seat = tape->writing ? result->road->seat : 0;
   unsigned index = tape->writing ? result->slot->index : 0;
   TAPE_PASS(tape, seat);
   TAPE_PASS(tape, index);
-  TAPE_PASS(tape, result->frame);
+  frame_pass(&result->frame, tape);
   TAPE_PASS(tape, result->native);
   if (!tape->writing && !tape->broken) {
-    restore_result(result, road(context, seat), index, tape);
+    restore_result(sink, result, road(context, seat), index, tape);
   }
 }
 
@@ -53,10 +63,10 @@ void sink_pass(struct sink *sink, struct tape *tape, sink_road *road, void *cont
   TAPE_PASS(tape, sink->first);
   tape_pass_below(tape, &count, GPU_MAX_SLOTS + 1);
   for (unsigned i = 0; i < count && !tape->broken; i++) {
-    pass_result(sink_result(sink, sink->first + i), tape, road, context);
+    pass_result(sink, sink_result(sink, sink->first + i), tape, road, context);
     sink->count = i + 1;
   }
-  TAPE_PASS(tape, sink->position);
+  tape_pass_time(tape, &sink->position); /* in bytes, with the same bounds */
   TAPE_PASS(tape, sink->written);
   TAPE_PASS(tape, sink->torn);
   TAPE_PASS(tape, sink->lost);
@@ -74,7 +84,7 @@ static void put_rest_frame(struct reader *reader, struct tape *tape) {
   TAPE_PASS(tape, open);
   if (open) {
     TAPE_PASS(tape, pending->road->seat);
-    TAPE_PASS(tape, pending->frame);
+    frame_pass(&pending->frame, tape);
     pending->on_tape = tape;
   }
 }
@@ -82,15 +92,15 @@ static void put_rest_frame(struct reader *reader, struct tape *tape) {
 static void take_rest_frame(struct reader *reader, struct tape *tape, sink_road *road, void *context) {
   bool open = false;
   unsigned seat = 0;
-  struct frame frame;
+  struct frame frame = {0};
   TAPE_PASS(tape, open);
   if (!open || tape->broken) {
     return;
   }
   TAPE_PASS(tape, seat);
-  TAPE_PASS(tape, frame);
+  frame_pass(&frame, tape);
   struct road *of = tape->broken ? NULL : road(context, seat);
-  if (!of || !reader->spare) {
+  if (!of || !reader->spare || !frame.open || reader->rest_at == reader->rest_end) {
     tape_break(tape);
     return;
   }
@@ -119,16 +129,6 @@ static void pass_header(struct reader *reader, struct tape *tape) {
   reader->header_at = at;
 }
 
-static void pass_place(struct reader *reader, const struct sink *sink, struct tape *tape) {
-  uint64_t tail = sink_tail(sink);
-  TAPE_PASS(tape, reader->at);
-  TAPE_PASS(tape, reader->sent);
-  TAPE_PASS(tape, tail);
-  if (reader->at > tail || reader->sent > NATIVE_RESULT_BYTES + sink->result_bytes) {
-    tape_break(tape);
-  }
-}
-
 static void pass_rest(struct reader *reader, const struct sink *sink, struct tape *tape) {
   uint64_t rest = reader->rest_end - reader->rest_at;
   TAPE_PASS(tape, rest);
@@ -142,11 +142,37 @@ static void pass_rest(struct reader *reader, const struct sink *sink, struct tap
   reader->rest_end = reader->rest_at + (size_t)rest;
 }
 
+/* What was written of a file's first result is less than the whole. */
+static bool is_in_file(const struct reader *reader, const struct sink *sink, size_t whole) {
+  size_t before = sink->position == 0 ? reader->header_bytes : 0;
+  return sink->written == 0 || (sink->count > 0 && sink->written < before + whole);
+}
+
+/* It is on a result that is there or on the next one, and in the middle of one that is there. */
+static bool is_on_queue(const struct reader *reader, const struct sink *sink, size_t whole) {
+  bool is_there = reader->at >= sink->first && reader->at <= sink_tail(sink);
+  return (is_there || reader_has_rest(reader)) && reader->sent < whole && (reader->sent == 0 || reader->at < sink_tail(sink));
+}
+
+static bool is_in_place(const struct reader *reader, const struct sink *sink) {
+  const unsigned char *prefix;
+  size_t whole = result_prefix(&sink->results[0], reader->protocol, &prefix) + sink->result_bytes;
+  return sink->operations == &sink_file_operations ? is_in_file(reader, sink, whole) : is_on_queue(reader, sink, whole);
+}
+
+static void pass_place(struct reader *reader, const struct sink *sink, struct tape *tape) {
+  TAPE_PASS(tape, reader->at);
+  TAPE_PASS(tape, reader->sent);
+  pass_rest(reader, sink, tape);
+  if (!tape->writing && !is_in_place(reader, sink)) {
+    tape_break(tape);
+  }
+}
+
 static void pass(struct reader *reader, const struct sink *sink, struct tape *tape) {
   pass_counts(reader, tape);
   pass_header(reader, tape);
   pass_place(reader, sink, tape);
-  pass_rest(reader, sink, tape);
 }
 
 struct reader *reader_pass(struct reader *reader, struct sink *sink, struct tape *tape, sink_road *road, void *context) {

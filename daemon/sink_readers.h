@@ -11,9 +11,6 @@
 #define READER_COUNT(counter, by)                                                                                              \
   atomic_store_explicit(&(counter), atomic_load_explicit(&(counter), memory_order_relaxed) + (by), memory_order_relaxed)
 
-/* The reader sends the rest of a result from its own buffer, and is on none in the queue. */
-static inline bool reader_has_rest(const struct reader *reader) { return reader->rest_at < reader->rest_end; }
-
 /* -- sink_readers.c ------------------------------------------------------------------------------------------------ */
 
 /* Releases what no reader is on; under `block` only what one has taken. */

@@ -132,6 +132,9 @@ struct sink {
 static inline uint64_t sink_tail(const struct sink *sink) { return sink->first + sink->count; }
 static inline struct result *sink_result(struct sink *sink, uint64_t index) { return &sink->results[index % GPU_MAX_SLOTS]; }
 
+/* The reader sends the rest of a result from its own buffer, and is on none in the queue. */
+static inline bool reader_has_rest(const struct reader *reader) { return reader->rest_at < reader->rest_end; }
+
 /* What stands before a result for readers of this protocol; how long it is depends on the protocol alone. */
 size_t result_prefix(const struct result *result, enum config_protocol protocol, const unsigned char **prefix);
 /* Writes the reader's header for a stream that begins with this result; none at all for NULL. */
@@ -150,6 +153,8 @@ void sink_stopped(struct sink *sink);
 
 /* Passes what it has on the way and where its file ends over a tape, after its sessions. Both ways no lane runs. */
 void sink_pass(struct sink *sink, struct tape *tape, sink_road *road, void *context);
+/* Whether a result is in that slot. */
+bool sink_has_slot(const struct sink *sink, const struct slot *slot);
 /* A reader: puts one there, or takes a new one from there (NULL: broken, or no memory), which continues when it is attached. */
 struct reader *reader_pass(struct reader *reader, struct sink *sink, struct tape *tape, sink_road *road, void *context);
 /* [no lane runs] Takes in what was handed over and not taken yet. */

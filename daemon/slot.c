@@ -67,6 +67,46 @@ static unsigned list_slots(const struct slot_ring *ring, enum slot_state state, 
   return count;
 }
 
+static void pass_device_times(struct gpu_times *times, struct tape *tape) {
+  int64_t *const all[] = {&times->begin,  &times->copied_in, &times->computed, &times->copied_out, &times->h2d,
+                          &times->kernel, &times->d2h,       &times->wait,     &times->told};
+  for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+    tape_pass_time(tape, all[i]);
+  }
+}
+
+void frame_pass(struct frame *frame, struct tape *tape) {
+  int64_t *const times[] = {&frame->began, &frame->first_byte, &frame->complete, &frame->dispatched, &frame->seen};
+  unsigned fate = frame->fate;
+  TAPE_PASS(tape, frame->sequence);
+  TAPE_PASS(tape, frame->producer);
+  TAPE_PASS(tape, frame->open);
+  tape_pass_below(tape, &fate, FATE_COUNT);
+  frame->fate = (enum fate)fate;
+  TAPE_PASS(tape, frame->restart);
+  TAPE_PASS(tape, frame->rate);
+  for (size_t i = 0; i < sizeof times / sizeof *times; i++) {
+    tape_pass_time(tape, times[i]);
+  }
+  TAPE_PASS(tape, frame->deadline);
+  TAPE_PASS(tape, frame->tag);
+  TAPE_PASS(tape, frame->missing);
+  tape_pass_below(tape, &frame->stream, GPU_MAX_SLOTS);
+  pass_device_times(&frame->device, tape);
+  TAPE_PASS(tape, frame->again);
+  TAPE_PASS(tape, frame->suspect);
+  TAPE_PASS(tape, frame->failures);
+}
+
+/* A frame has no fate while it is on its way here, and none is suspected that will not run again. One that is being emitted is
+ * the sink's. */
+static bool is_sound(const struct slot *slot) {
+  if (slot->state == SLOT_EMITTING) {
+    return !slot->frame.suspect;
+  }
+  return slot->frame.open == (slot->state != SLOT_FREE) && (!slot->frame.suspect || slot->state == SLOT_READY);
+}
+
 static void pass_queue(struct slot_ring *ring, enum slot_state state, struct tape *tape, unsigned *seen) {
   unsigned list[GPU_MAX_SLOTS] = {0};
   unsigned count = tape->writing ? list_slots(ring, state, list) : 0;
@@ -100,7 +140,10 @@ void slot_ring_pass(struct slot_ring *ring, struct tape *tape) {
     pass_queue(ring, (enum slot_state)state, tape, &seen);
   }
   for (unsigned i = 0; i < ring->count; i++) {
-    TAPE_PASS(tape, ring->slots[i].frame);
+    frame_pass(&ring->slots[i].frame, tape);
+    if (!tape->writing && !is_sound(&ring->slots[i])) {
+      tape_break(tape);
+    }
   }
   if (seen != (1U << ring->count) - 1) {
     tape_break(tape);

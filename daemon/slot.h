@@ -75,6 +75,8 @@ bool slot_may_move(enum slot_state from, enum slot_state to);
 /* Puts the slot behind those that are in `to` already. A transition that is not in the table is a bug and asserts. */
 void slot_move(struct slot_ring *ring, struct slot *slot, enum slot_state to);
 
+/* Passes one frame over a tape. */
+void frame_pass(struct frame *frame, struct tape *tape);
 /* Passes states, frames and their order over a tape. Frames that are on the device, which is lost with the process, are READY
  * again, before the others. What is read must have as many slots. */
 void slot_ring_pass(struct slot_ring *ring, struct tape *tape);

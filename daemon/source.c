@@ -73,9 +73,9 @@ void source_pass(struct source *source, struct tape *tape) {
   tape_pass_below(tape, &state, SOURCE_CLOSING);
   tape_pass_below(tape, &reason, DETACH_STOPPED + 1);
   tape_pass(tape, source->text, sizeof source->text);
-  TAPE_PASS(tape, source->offset);
+  tape_pass_time(tape, &source->offset); /* in bytes, with the same bounds */
   TAPE_PASS(tape, source->rewound_at);
-  TAPE_PASS(tape, source->due);
+  tape_pass_time(tape, &source->due);
   if (!tape->writing) {
     source->state = (enum source_state)state;
     source->reason = (enum detach_reason)reason;

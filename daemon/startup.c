@@ -66,6 +66,9 @@ static void prepare(void *context) {
   for (unsigned i = 0; i < server->pipeline_count && preparation->done; i++) {
     preparation->done = pipeline_prepare(server->pipelines[i], &inheritance, &preparation->failure);
   }
+  if (preparation->done && server->tape && !tape_is_at_end(server->tape)) {
+    preparation->done = failure_set(&preparation->failure, EXIT_STATUS_INTERNAL, NULL, "what was handed over makes no sense");
+  }
   preparation->done = preparation->done && checkup_prepare(server, &preparation->failure);
 }
 

@@ -44,10 +44,12 @@ void succession_pass(struct succession *succession, struct tape *tape) {
   tape_pass_below(tape, &cause, SUCCESSION_CAUSE_COUNT);
   succession->cause = (enum succession_cause)cause;
   TAPE_PASS(tape, succession->text);
-  TAPE_PASS(tape, succession->stopped);
-  TAPE_PASS(tape, succession->longest);
-  TAPE_PASS(tape, succession->total);
+  tape_pass_time(tape, &succession->stopped);
+  tape_pass_time(tape, &succession->longest);
+  tape_pass_time(tape, &succession->total);
   TAPE_PASS(tape, succession->closed);
-  TAPE_PASS(tape, succession->faults);
+  for (unsigned i = 0; i < SUCCESSION_FAULTS; i++) {
+    tape_pass_time(tape, &succession->faults[i]);
+  }
   succession->text[sizeof succession->text - 1] = '\0';
 }

@@ -1,8 +1,11 @@
 #include "daemon/tape.h"
 
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+#define LATEST (INT64_MAX / 2) /* in ns: 146 years after the start of the machine */
 
 enum { FIRST_ROOM = 64 * 1024, FIRST_DESCRIPTORS = 64, LONGEST_TEXT = 16 * 1024 * 1024 };
 
@@ -67,6 +70,25 @@ void tape_pass(struct tape *tape, void *value, size_t size) {
   }
 }
 
+void tape_pass_flag(struct tape *tape, void *flag, size_t size) {
+  unsigned char byte = 0;
+  if (tape->writing) {
+    put(tape, flag, size);
+    return;
+  }
+  take(tape, &byte, sizeof byte);
+  tape->broken |= byte > 1;
+  memcpy(flag, &(bool){byte == 1}, size);
+}
+
+void tape_pass_time(struct tape *tape, int64_t *time) {
+  tape_pass(tape, time, sizeof *time);
+  if (!tape->writing && (*time < 0 || *time > LATEST)) {
+    tape->broken = true;
+    *time = 0;
+  }
+}
+
 void tape_pass_below(struct tape *tape, unsigned *number, unsigned limit) {
   TAPE_PASS(tape, *number);
   if (!tape->writing && *number >= limit) {
@@ -121,17 +143,33 @@ static int find(struct tape *tape, int before) {
   return -1;
 }
 
+/* One that has the number that it had. It is known as taken from then on. */
+static int take_same(struct tape *tape, int fd) {
+  for (unsigned i = 0; i < tape->descriptor_count; i++) {
+    if (tape->descriptors[i].now == fd) {
+      return -1;
+    }
+  }
+  if (fd <= STDERR_FILENO || fcntl(fd, F_GETFD) < 0) {
+    return -1;
+  }
+  tape_map(tape, fd, fd);
+  return tape->broken ? -1 : find(tape, fd);
+}
+
 void tape_pass_descriptor(struct tape *tape, int *fd) {
   TAPE_PASS(tape, *fd);
   if (*fd < 0 || tape->broken) {
     *fd = -1;
   } else if (tape->writing) {
     tape_map(tape, *fd, *fd);
-  } else if (!tape->same_descriptors) {
-    *fd = find(tape, *fd);
+  } else {
+    *fd = tape->same_descriptors ? take_same(tape, *fd) : find(tape, *fd);
     tape->broken |= *fd < 0;
   }
 }
+
+bool tape_is_at_end(const struct tape *tape) { return !tape->broken && tape->at == tape->length; }
 
 void tape_close_rest(struct tape *tape) {
   for (unsigned i = 0; i < tape->descriptor_count; i++) {

@@ -40,16 +40,22 @@ void tape_clear(struct tape *tape);
 void tape_break(struct tape *tape);
 
 void tape_pass(struct tape *tape, void *value, size_t size);
-#define TAPE_PASS(tape, value) tape_pass(tape, &(value), sizeof(value))
+void tape_pass_flag(struct tape *tape, void *flag, size_t size);
+/* A flag, which must be one, or bytes as they are. */
+#define TAPE_PASS(tape, value) _Generic((value), bool : tape_pass_flag, default : tape_pass)(tape, &(value), sizeof(value))
+/* Nanoseconds, of a clock or in between: of two of them, what is taken can be added and subtracted. */
+void tape_pass_time(struct tape *tape, int64_t *time);
 /* A number below `limit`; another one breaks the tape that is read, and is 0. */
 void tape_pass_below(struct tape *tape, unsigned *number, unsigned limit);
 /* Text on the heap, or NULL; what is read is the caller's to free. */
 void tape_pass_text(struct tape *tape, char **text);
-/* A descriptor, or -1; one that is read belongs to the caller. */
+/* A descriptor, or -1; one that is read is open, is taken once, and belongs to the caller. */
 void tape_pass_descriptor(struct tape *tape, int *fd);
 
 /* For reading: one that had that number has this one now. It is taken over. */
 void tape_map(struct tape *tape, int before, int now);
+/* Whether all of it was taken, and nothing more. */
+bool tape_is_at_end(const struct tape *tape);
 /* Closes the descriptors that came with it and nobody took. */
 void tape_close_rest(struct tape *tape);
 

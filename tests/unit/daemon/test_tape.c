@@ -131,6 +131,61 @@ START_TEST(descriptors_are_found_by_the_number_that_they_had) {
 }
 END_TEST
 
+START_TEST(a_descriptor_that_kept_its_number_is_open_and_taken_once) {
+  int pipes[2], closed;
+  ck_assert_int_eq(pipe2(pipes, O_CLOEXEC), 0);
+  closed = pipes[1];
+  tape_begin(&tape);
+  tape_pass_descriptor(&tape, &pipes[0]);
+  tape_pass_descriptor(&tape, &pipes[0]);
+  rewind_tape();
+  int taken = -1;
+  tape_pass_descriptor(&tape, &taken);
+  ck_assert(!tape.broken && taken == pipes[0]);
+  tape_pass_descriptor(&tape, &taken);
+  ck_assert(tape.broken && taken == -1);
+  tape_clear(&tape);
+  close(closed);
+  tape_begin(&tape);
+  TAPE_PASS(&tape, closed);
+  rewind_tape();
+  tape_pass_descriptor(&tape, &taken);
+  ck_assert(tape.broken && taken == -1);
+  tape_clear(&tape);
+  close(pipes[0]);
+}
+END_TEST
+
+START_TEST(a_flag_that_is_none_breaks_it) {
+  unsigned char bytes[] = {1, 0, 2};
+  bool flag = false;
+  tape_begin(&tape);
+  tape_pass(&tape, bytes, sizeof bytes);
+  rewind_tape();
+  TAPE_PASS(&tape, flag);
+  ck_assert(flag && !tape.broken);
+  TAPE_PASS(&tape, flag);
+  ck_assert(!flag && !tape.broken && !tape_is_at_end(&tape));
+  TAPE_PASS(&tape, flag);
+  ck_assert(!flag && tape.broken && !tape_is_at_end(&tape));
+  tape_clear(&tape);
+}
+END_TEST
+
+START_TEST(a_time_that_cannot_be_breaks_it) {
+  static const int64_t times[] = {0, INT64_MAX / 2, -1, INT64_MIN, INT64_MAX};
+  for (size_t i = 0; i < sizeof times / sizeof *times; i++) {
+    int64_t time = times[i];
+    tape_begin(&tape);
+    TAPE_PASS(&tape, time);
+    rewind_tape();
+    tape_pass_time(&tape, &time);
+    ck_assert(i < 2 ? tape_is_at_end(&tape) && time == times[i] : tape.broken && time == 0);
+    tape_clear(&tape);
+  }
+}
+END_TEST
+
 Suite *tape_suite(void);
 
 Suite *tape_suite(void) {
@@ -142,6 +197,9 @@ Suite *tape_suite(void) {
   tcase_add_test(all, a_text_without_an_end_breaks_it);
   tcase_add_test(all, it_grows_as_it_must);
   tcase_add_test(all, descriptors_are_found_by_the_number_that_they_had);
+  tcase_add_test(all, a_descriptor_that_kept_its_number_is_open_and_taken_once);
+  tcase_add_test(all, a_flag_that_is_none_breaks_it);
+  tcase_add_test(all, a_time_that_cannot_be_breaks_it);
   suite_add_tcase(suite, all);
   return suite;
 }

@@ -1,0 +1,117 @@
+#!/usr/bin/python3
+"""Takes over from framed like a program that is installed for an upgrade, and shows framed states that make no sense.
+
+Each is a copy of the state that was handed over to this program, changed at a few places, with checksums that are right. A framed
+of its own takes it, with all the descriptors, and must end as it is asked to: with the state or without it. What any other one did
+goes to the file OUTCOME, as JSON; `changes` there is what the environment's FRAMED_MUTATE asks for ("first:count").
+"""
+
+import json
+import os
+import random
+import signal
+import struct
+import subprocess
+import sys
+import time
+
+HEADER = struct.Struct("<8s32sQQQ")
+MASK = (1 << 64) - 1
+NUMBERS = [0, 1, 2, 7, 16, 64, 255, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF, 0x7FFFFFFFFFFFFFFF, 0x8000000000000000, MASK]
+SLOW = float(os.environ.get("FRAMED_SLOW", "1"))
+
+
+def checksum(data):
+    total = 0xCBF29CE484222325 ^ len(data)
+    whole = len(data) // 8 * 8
+    for (word,) in struct.iter_unpack("<Q", data[:whole]):
+        total = (total ^ word) * 0x9E3779B97F4A7C15 & MASK
+        total ^= total >> 29
+    if whole < len(data):
+        total = (total ^ int.from_bytes(data[whole:], "little")) * 0x9E3779B97F4A7C15 & MASK
+        total ^= total >> 29
+    total = total * 0xBF58476D1CE4E5B9 & MASK
+    return total ^ total >> 32
+
+
+def sealed(header, tape):
+    """The bytes of a state of this tape, with the version of that header."""
+    front = struct.pack("<8s32sQQ", header[0], header[1], len(tape), checksum(tape))
+    return front + struct.pack("<Q", checksum(front)) + tape
+
+
+def mutated(tape, chance, skip):
+    """One to three places are changed; the first `skip` bytes, the configuration's text, seldom."""
+    tape = bytearray(tape)
+    for _ in range(chance.choice([1, 1, 1, 2, 3])):
+        first = 0 if chance.random() < 0.02 else skip
+        at = chance.randrange(first, len(tape))
+        kind = chance.randrange(6)
+        if kind == 0:
+            tape[at] ^= 1 << chance.randrange(8)
+        elif kind == 1:
+            tape[at] = chance.randrange(256)
+        elif kind == 2:
+            tape[at:at + 4] = struct.pack("<I", chance.choice(NUMBERS) & 0xFFFFFFFF)[:len(tape) - at]
+        elif kind == 3:
+            tape[at:at + 8] = struct.pack("<Q", chance.choice(NUMBERS))[:len(tape) - at]
+        elif kind == 4:
+            del tape[at:at + chance.choice([1, 4, 8, 64])]
+        else:
+            other = chance.randrange(skip, len(tape))
+            length = chance.choice([1, 4, 8, 16])
+            tape[at:at + length] = tape[other:other + length]
+    return bytes(tape)
+
+
+def try_one(program, arguments, state, number):
+    fd = os.memfd_create("state")
+    os.write(fd, state)
+    log = os.memfd_create("log")
+    inherited = [int(name) for name in os.listdir("/proc/self/fd")]
+    kept = [other for other in inherited if other > 2 and other != log and os.path.exists(f"/proc/self/fd/{other}")]
+    environment = {**os.environ, "FRAMED_STATE": str(fd)}
+    process = subprocess.Popen([program, *arguments], env=environment, pass_fds=kept, stderr=log, start_new_session=True)
+    end, asked, outcome = time.monotonic() + 20 * SLOW, False, None
+    while process.poll() is None and time.monotonic() < end:
+        time.sleep(0.002)
+        said = os.pread(log, 1 << 20, 0)
+        if not asked and (b"everything goes on" in said or b"is ready" in said):
+            time.sleep(0.02 * SLOW)
+            process.send_signal(signal.SIGTERM)
+            asked = True
+    if process.poll() is None:
+        outcome = "hang"
+        process.send_signal(signal.SIGABRT)
+    status = process.wait()
+    said = os.pread(log, 1 << 20, 0).decode(errors="replace")
+    os.close(fd)
+    os.close(log)
+    if outcome is None and status not in (0, 78):
+        outcome = f"status {status}"
+    return outcome and {"number": number, "outcome": outcome, "log": said[-6000:]}, "everything goes on" in said
+
+
+def main():
+    if "--check" in sys.argv:
+        return 0
+    with open(f"/proc/self/fd/{os.environ['FRAMED_STATE']}", "rb") as file:
+        data = file.read()
+    header, tape = HEADER.unpack(data[:HEADER.size]), data[HEADER.size:]
+    skip = 8 + struct.unpack("<Q", tape[:8])[0]
+    first, count = map(int, os.environ["FRAMED_MUTATE"].split(":"))
+    outcome = {"tried": 0, "taken": 0, "wrong": []}
+    for number in range(first, first + count):
+        changed = mutated(tape, random.Random(number), skip) if number > 0 else tape
+        wrong, taken = try_one(os.environ["FRAMED_MUTATED"], sys.argv[1:], sealed(header, changed), number)
+        outcome["tried"] += 1
+        outcome["taken"] += taken
+        outcome["wrong"] += [wrong] if wrong else []
+        if len(outcome["wrong"]) >= 5:
+            break
+    with open(os.environ["FRAMED_OUTCOME"], "w") as file:
+        json.dump(outcome, file)
+    return 0
+
+
+sys.exit(main())
