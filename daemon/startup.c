@@ -90,7 +90,7 @@ static bool start_all(struct server *server, struct failure *failure) {
       return false;
     }
   }
-  return start_status(server, failure) && ((checkup_start(server) && supervision_start(server)) || out_of_memory(failure));
+  return ((checkup_start(server) && supervision_start(server)) || out_of_memory(failure)) && start_status(server, failure);
 }
 
 static void say_ready(struct server *server) {
