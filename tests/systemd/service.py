@@ -1,5 +1,6 @@
 """framed.service of the systemd that these tests run in: what systemctl, the journal and the status socket say."""
 
+import http.client
 import json
 import pathlib
 import re
@@ -95,9 +96,14 @@ class Service:
     # -- what it says of itself ----------------------------------------------------------------------------------------
 
     def status(self):
-        connection = UnixConnection(STATUS)
-        try:
-            connection.request("GET", "/v1/status")
-            return json.loads(connection.getresponse().read())
-        finally:
-            connection.close()
+        """Asked again if the daemon executes itself over the question."""
+        for _ in range(5):
+            connection = UnixConnection(STATUS)
+            try:
+                connection.request("GET", "/v1/status")
+                return json.loads(connection.getresponse().read())
+            except (http.client.RemoteDisconnected, ConnectionResetError, BrokenPipeError):
+                pass
+            finally:
+                connection.close()
+        raise AssertionError(f"no answer to five questions\n{journal_text()}")

@@ -156,3 +156,22 @@ def test_descriptors_do_not_pile_up_in_the_store(service):
             systemctl("restart", "framed.service")
     wait_until(lambda: int(service.show("NFileDescriptorStore")) == before, "nothing is kept but what was", 10)
     assert message_ids()["LEFT"]
+
+
+def test_an_upgrade_is_no_restart_for_systemd(service):
+    service.configure({"cam0": pipeline("cam0")})
+    service.start()
+    pid, flow = service.pid, Flow("cam0")
+    for number in range(1, 4):
+        before = flow.blocks
+        wait_until(lambda: flow.blocks > before, "frames flow", 20)
+        os.kill(pid, signal.SIGUSR2)
+        wait_until(lambda: service.status()["handovers"]["upgrade"] == number, "it has taken over", 20)
+    flow.stop()
+    assert service.pid == pid and service.show("NRestarts") == "0" and service.show("ActiveState") == "active"
+    # What systemd keeps for a crash is the new image's, and an orderly restart goes on as before.
+    systemctl("restart", "framed.service")
+    assert service.status()["handovers"]["upgrade"] == 3 and service.status()["handovers"]["restart"] == 1
+    os.kill(service.pid, signal.SIGKILL)
+    service.wait_entry("RECOVERED")
+    assert service.status()["handovers"]["crash"] == 1
