@@ -376,11 +376,13 @@ static bool has_room(const struct framed *client) {
   if (is_consumer(client) || client->finished || free_slot(newest) < 0) {
     return false;
   }
-  for (const struct lot *lot = newest; lot; lot = lot->older) {
+  const struct lot *lot = newest;
+  do {
     for (unsigned i = 0; i < lot->places; i++) {
       taken += lot->frames[i] == PLACE_HELD;
     }
-  }
+    lot = lot->older;
+  } while (lot);
   return !client->keeps || taken < newest->places;
 }
 
