@@ -2,9 +2,11 @@
 result comes twice or out of its order, nothing ends and nothing fails."""
 
 import os
+import pathlib
 import random
 import re
 import subprocess
+import sys
 
 import pytest
 
@@ -16,9 +18,56 @@ KILLS = 200 if SOAK else 5
 GRAY = {"pixels": "gray", "width": 64, "height": 32}
 LARGE = {"pixels": "gray", "width": 1024, "height": 512}
 NATIVE = {"protocol": "native"}
+PACKAGE = pathlib.Path(__file__).resolve().parents[2] / "tools/client/python/src"
+WITH_PYTHON = pytest.param("python", marks=pytest.mark.skipif(not PACKAGE.exists(), reason="the portable folder has no Python client"))
 PATIENCE = 60  # seconds, for machines on which a start takes long
 
 pytestmark = [pytest.mark.host, pytest.mark.takes(600 if SOAK else 60)]
+
+
+PYTHON = """
+import signal, sys, time
+import framed
+path, role, transport, seconds = sys.argv[1], framed.Role[sys.argv[2]], framed.Transport[sys.argv[3]], float(sys.argv[4])
+LAST = 1 << 63
+stop = []
+signal.signal(signal.SIGTERM, lambda *_: stop.append(1))
+sent = results = wrong = out_of_order = again = 0
+ended = last = False
+
+def take(result):
+    global results, wrong, out_of_order, again, last
+    sequence = result.sequence & ~LAST
+    wrong += bytes(result.memory) != bytes([255 - sequence % 256]) * len(result.memory)
+    out_of_order += sequence != results
+    again += bool(result.flags & framed.AGAIN)
+    last = last or bool(result.sequence & LAST)
+    results += 1
+    result.release()
+
+def send(client):
+    global sent, ended
+    frame = client.acquire()
+    frame.memory[:] = bytes([sent % 256]) * len(frame.memory)
+    ended = bool(stop)
+    client.submit(frame, sent | (LAST if ended else 0))
+    sent += 1
+    if ended:
+        client.finish()
+
+with framed.connect(path, role, transport=transport, reconnect_for=seconds) as client:
+    there = framed.Event(0)
+    while not there & framed.Event.END and not (role == framed.Role.CONSUMER and last):
+        wanted = framed.Event(0) if role == framed.Role.PRODUCER else framed.Event.RESULT
+        wanted |= framed.Event.ROOM if role != framed.Role.CONSUMER and not ended else framed.Event(0)
+        there = client.poll(wanted)
+        if there & framed.Event.RESULT:
+            take(client.receive())
+        if there & wanted & framed.Event.ROOM:
+            send(client)
+    said = f"sent {sent} results {results} dropped 0 wrong {wrong} out_of_order {out_of_order} again {again}"
+    print(f"transport {client.transport.name.lower()} {said} code 0: ")
+"""
 
 
 def replying(format):
@@ -30,19 +79,28 @@ def sunk(format):
 
 
 def start(path, role, transport, wait):
-    return subprocess.Popen([drive_client(), path, role, transport, "0", wait, str(int(limit(PATIENCE)))], stdout=subprocess.PIPE,
-                            stderr=subprocess.STDOUT, text=True, env=environment())
+    command = [drive_client(), path, role, transport, "0", wait, str(int(limit(PATIENCE)))]
+    if wait == "python":
+        command = [sys.executable, "-c", PYTHON, path, role.upper(), transport.upper(), str(limit(PATIENCE))]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                            env=environment({"PYTHONPATH": str(PACKAGE)}))
 
 
 def came(daemon):
     return daemon.status()["pipelines"]["cam0"]["frames"]["emitted"]
 
 
-def die_and_return(daemon, times, chance, alive):
+def alive(*processes):
+    for process in processes:
+        assert process.poll() is None, process.communicate()[0]
+    return True
+
+
+def die_and_return(daemon, times, chance, *clients):
     """What systemd does with a service that is killed, or restarted, at any moment while frames flow."""
     for turn in range(times):
         wanted = chance.choice([1, 10, 200])
-        wait_until(lambda: alive() and came(daemon) >= wanted, lambda: f"frames flow, in life {turn}\n{daemon.log}", 20)
+        wait_until(lambda: alive(*clients) and came(daemon) >= wanted, lambda: f"frames flow, in life {turn}\n{daemon.log}", 20)
         if turn % 5 == 4:
             daemon.signal(15)
             daemon.process.wait(limit(20))
@@ -61,25 +119,26 @@ def stop(process):
     return answer
 
 
-@pytest.mark.parametrize("wait", ["sleep", "own"])
+@pytest.mark.parametrize("wait", ["sleep", "own", WITH_PYTHON])
 @pytest.mark.parametrize("transport", ["stream", "shared"])
 @pytest.mark.parametrize("format", [GRAY, LARGE])
 def test_a_client_of_both_roles(place, format, transport, wait):
     with Daemon(place, replying(format)) as daemon:
         client = start(daemon.path("cam0", "source"), "both", transport, wait)
-        die_and_return(daemon, KILLS, random.Random(wait), lambda: client.poll() is None)
+        die_and_return(daemon, KILLS, random.Random(wait), client)
         answer = stop(client)
         assert answer["results"] == answer["sent"] > 0 and answer["again"] > 0 and answer["transport"] == transport
 
 
+@pytest.mark.parametrize("wait", ["sleep", WITH_PYTHON])
 @pytest.mark.parametrize("transport", ["stream", "shared"])
 @pytest.mark.parametrize("format", [GRAY, LARGE])
-def test_a_producer_and_a_consumer(place, format, transport):
+def test_a_producer_and_a_consumer(place, format, transport, wait):
     with Daemon(place, sunk(format)) as daemon:
-        consumer = start(daemon.path("cam0", "sink"), "consumer", "stream", "sleep")
+        consumer = start(daemon.path("cam0", "sink"), "consumer", "stream", wait)
         daemon.wait_view("the consumer is there", lambda view: view["readers"] == 1)
-        producer = start(daemon.path("cam0", "source"), "producer", transport, "sleep")
-        die_and_return(daemon, KILLS, random.Random(transport), lambda: producer.poll() is None and consumer.poll() is None)
+        producer = start(daemon.path("cam0", "source"), "producer", transport, wait)
+        die_and_return(daemon, KILLS, random.Random(transport), producer, consumer)
         sent = stop(producer)["sent"]
         said, _ = consumer.communicate(timeout=limit(60))
         print(said)

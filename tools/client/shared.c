@@ -402,7 +402,8 @@ static unsigned events(struct framed *client) {
     send_kept(client);
   }
   bool results = lot_with_results(client) != NULL;
-  return (results ? FRAMED_RESULT : 0U) | (has_room(client) ? FRAMED_ROOM : 0U) |
+  bool received = results && client->info.role != FRAMED_PRODUCER; /* whose completions only give room */
+  return (received ? FRAMED_RESULT : 0U) | (has_room(client) ? FRAMED_ROOM : 0U) |
          (is_at_end(client, results) ? FRAMED_END : 0U);
 }
 

@@ -11,15 +11,19 @@ Only the standard library is needed. Where numpy can be imported, `array` of fra
 memory, with the type and shape of the pipeline's format, and else a memoryview of the same shape. Times are nanoseconds,
 points in time those of time.monotonic_ns(); time-outs are seconds.
 
+A daemon that is killed, or stopped, and is there again within ten seconds (see connect()) is a pause and nothing else: the client
+connects again, sends what has no fate again, and leaves out what it has, so that no frame is lost and no result comes twice.
+
 Calls of one client must not overlap in time. The package starts no thread. The protocol is in framed-protocol(7).
 """
 
-from framed.client import Client, Event, Frame, Result, Steps
+from framed.client import Client
 from framed.connecting import connect
+from framed.frames import Event, Frame, Result, Steps
 from framed.version import __version__
-from framed.wire import STATE_RESTARTED, Code, Error, Fate, Role, Transport, Welcome
+from framed.wire import AGAIN, STATE_RESTARTED, Code, Error, Fate, Role, Transport, Welcome
 
 __all__ = [
-    "STATE_RESTARTED", "Client", "Code", "Error", "Event", "Fate", "Frame", "Result", "Role", "Steps", "Transport", "Welcome",
+    "AGAIN", "STATE_RESTARTED", "Client", "Code", "Error", "Event", "Fate", "Frame", "Result", "Role", "Steps", "Transport", "Welcome",
     "__version__", "connect",
 ]

@@ -1,127 +1,36 @@
 """What both transports have in common: frames, results, and waiting.
 
 A client has a `problem` from the moment at which it can take part in the protocol no more; results that came before are
-still given out, and then every call raises it.
+still given out, and then every call raises it. One that may connect again makes a pause of the end of a connection: there is none
+then, and calls do what they do with a daemon that is slow.
 """
 
 import collections
-import enum
 import select
 import socket
 import threading
 import time
-from typing import Any, Callable, Deque, Iterable, Iterator, NamedTuple, Optional, Sequence, Union
+from typing import Any, Callable, Deque, Iterable, Iterator, Optional
 
 from framed import formats
-from framed.wire import Code, Error, Fate, Role, Transport, Welcome
-
-# A frame's place: nobody's, the caller's, the daemon's or on its way there, and the caller's as a result.
-FREE, HELD, AWAY, GIVEN = range(4)
-
-
-class Event(enum.IntFlag):
-    RESULT = 1  # receive() has something
-    ROOM = 2    # acquire() has something
-    END = 4     # nothing will come any more: after finish(), or at the end of a sink
-
-
-RESULT, ROOM, END = 1, 2, 4  # the same as plain numbers, which cost less
-
-
-class Steps(NamedTuple):
-    """What took how long, in ns; 2^32 - 1 where one took longer, and 0 for steps on the device that were not timed."""
-
-    receive: int   # from a frame's first byte to its last
-    queue: int     # until its dispatch to the device
-    gpu_wait: int  # on the device, waiting for an engine or handed from one to the next
-    h2d: int       # copy to the device
-    kernel: int    # the stages
-    d2h: int       # copy from the device
-    wake: int      # until the daemon took notice
-    total: int     # from its first byte, or its timestamp, until the result was offered
-
-
-class Frame:
-    """Memory for one frame: the caller's from acquire() to submit(). It holds what it held before."""
-
-    __slots__ = ("_owner", "_place", "array", "memory", "slot")
-
-    def __init__(self, owner: "Client", slot: int, memory: memoryview, layout: formats.Layout) -> None:
-        self._owner = owner
-        self._place = FREE
-        self.slot = slot
-        self.memory = memory  # its bytes
-        self.array: Any = formats.view(memory, layout)
-
-    def fill(self, data: Any) -> None:
-        """Copies a whole frame in: an array of just this type and shape, or an object of as many bytes."""
-        if formats.is_array(data):
-            if data.shape != self.array.shape or data.dtype != self.array.dtype:
-                raise ValueError(f"a frame is {self.array.dtype}{list(self.array.shape)}, "
-                                 f"and this is {data.dtype}{list(data.shape)}")
-            self.array[...] = data
-        else:
-            given = memoryview(data).cast("B")
-            if given.nbytes != self.memory.nbytes:
-                raise ValueError(f"a frame has {self.memory.nbytes} bytes, and this has {given.nbytes}")
-            self.memory[:] = given
-
-    def cancel(self) -> None:
-        """Gives the frame back without submitting it."""
-        if self._place == HELD and not self._owner._closed:
-            self._place = FREE
-            self._owner._free.appendleft(self)
-
-
-class Result:
-    """A frame's result: the caller's until release(), or until the next one of an iterator. `with` releases it, too."""
-
-    __slots__ = ("_done", "_owner", "_place", "_steps", "array", "dropped", "fate", "flags", "memory", "sequence", "session",
-                 "timestamp")
-
-    def __init__(self, owner: "Client", place: int, fate: int, fields: Sequence[int], memory: Optional[memoryview],
-                 array: Any) -> None:
-        self._owner = owner
-        self._place = place
-        self._done = False
-        self._steps = fields[3:11]
-        self.fate: Union[Fate, int] = FATES.get(fate, fate)
-        self.sequence = fields[0]   # the frame's
-        self.dropped = fields[1]    # frames of this session without a result since the last that had one
-        self.timestamp = fields[2]  # the frame's; its arrival if it had none
-        self.session = fields[11]   # seat of the producer
-        self.flags = fields[12]
-        self.memory = memory  # None: the frame was dropped
-        self.array = array
-
-    @property
-    def steps(self) -> Steps:
-        return Steps(*self._steps)
-
-    def release(self) -> None:
-        """Gives the memory back, in any order, best in the order of the results. Once more is taken for nothing."""
-        if not self._done:
-            self._done = True
-            if not self._owner._closed:
-                self._owner._release(self)
-
-    def __enter__(self) -> "Result":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.release()
-
-
-FATES = {int(fate): fate for fate in Fate}
+from framed.comeback import Comeback, GaveUp
+from framed.frames import END, HELD, RESULT, ROOM, Event, Frame, Result
+from framed.greeting import Greeting
+from framed.wire import Code, Error, Role, Transport, Welcome
 
 
 class Client:
     """One connection to one pipeline, made by connect(). Leaving its `with` block closes it."""
 
-    def __init__(self, connection: socket.socket, welcome: Welcome, spin: float) -> None:
+    def __init__(self, connection: socket.socket, welcome: Welcome, comeback: Optional[Comeback], spin: float) -> None:
         connection.setblocking(False)
         self.welcome = welcome
         self._connection = connection
+        self._comeback = comeback  # None: it does not connect again
+        self._keeps = comeback is not None
+        self._paused = self._over = False
+        self._cause: Optional[Error] = None  # of the pause
+        self._quietly = False  # the connection ended as that of a sink does at its end
         self._spin = spin
         self._problem: Optional[Error] = None
         self._finished = False
@@ -132,6 +41,7 @@ class Client:
         self._outputs: "list[memoryview]" = []
         self._arrays: "list[Any]" = []
         self._free: Deque[Frame] = collections.deque()
+        self._spare: Deque[Frame] = collections.deque()  # taken only where no other is free
         self._input_layout = formats.layout_of(welcome.input_format, welcome.input_bytes)
         self._output_layout = formats.layout_of(welcome.output_format, welcome.output_bytes)
         self._poller = select.poll()
@@ -166,6 +76,28 @@ class Client:
     def _finish(self) -> None:
         raise NotImplementedError
 
+    def _take_back(self, frame: Frame) -> None:
+        self._free.appendleft(frame)
+
+    def _has_room(self) -> bool:
+        return bool(self._free or self._spare)
+
+    def _events(self) -> int:
+        """The events that are there without a look."""
+        raise NotImplementedError
+
+    def _lose(self) -> None:
+        """The connection is gone: what is not known to have a fate will be sent again."""
+        raise NotImplementedError
+
+    def _resume(self, greeting: Greeting) -> None:
+        """There is another."""
+        raise NotImplementedError
+
+    def _reach_end(self) -> None:
+        """There will be none, which is the end of a sink."""
+        raise NotImplementedError
+
     def _under_way(self) -> int:
         """Frames whose result or fate is not known yet; those that have not been sent count, too."""
         raise NotImplementedError
@@ -183,13 +115,13 @@ class Client:
     def acquire(self, timeout: Optional[float] = None) -> Frame:
         """Memory for a frame, waiting for it; several may be held. TimeoutError after `timeout` seconds."""
         self._check(self._sends and not self._finished, "no frames are sent by a consumer, or after finish()")
-        while not self._free:
-            if self._all_held():
-                raise Error(Code.USAGE, f"all {self.welcome.slots} slots are held by this program, as frames that were not "
-                            "submitted or results that were not received and released")
+        while not self._has_room():
+            if not self._paused and self._all_held():
+                raise Error(Code.USAGE, "all places for frames are held by this program, as frames that were not submitted or "
+                            "results that were not received and released")
             if not self._poll(ROOM, timeout) & ROOM:
                 raise TimeoutError(f"pipeline {self.welcome.pipeline} had no room for a frame within {timeout} s")
-        frame = self._free.popleft()
+        frame = (self._free or self._spare).popleft()
         frame._place = HELD
         return frame
 
@@ -211,7 +143,8 @@ class Client:
         self._check(True, "")
         if self._sends and not self._finished:
             self._finished = True
-            self._finish()
+            if not self._paused:
+                self._finish()
 
     # -- results ------------------------------------------------------------------------------------------------------
 
@@ -253,12 +186,12 @@ class Client:
         """
         for sequence, data in enumerate(frames):
             there = self._poll(ROOM | RESULT, 0)
-            while not self._free or there & RESULT:
+            while not self._has_room() or there & RESULT:
                 result = self._next()
                 if result is not None and result.memory is not None:
                     yield result
                     result.release()
-                there = self._poll(ROOM | RESULT, 0 if self._free else None)
+                there = self._poll(ROOM | RESULT, 0 if self._has_room() else None)
             frame = self.acquire()
             frame.fill(data)
             self.submit(frame, sequence)
@@ -280,19 +213,36 @@ class Client:
             raise TimeoutError(f"pipeline {self.welcome.pipeline} did not take all frames within {timeout} s")
 
     def fileno(self) -> int:
-        """The descriptor to wait for in a loop of the caller's own (see arm()); not to be read, written or closed."""
-        return self._connection.fileno()
+        """The descriptor to wait for in a loop of the caller's own (see arm()); not to be read, written or closed. It is the same
+        one for the client's life."""
+        return self._connection.fileno() if self._comeback is None else self._comeback.waiting().fileno()
 
     def arm(self, wanted: int = RESULT | ROOM) -> "tuple[Event, int]":
         """The events that are there; and if none is of `wanted`, which conditions (select.POLLIN, POLLOUT) of the descriptor
         to wait for before the next call."""
-        self._wake(select.POLLIN)
-        there = self._look_or_raise(wanted | END)
+        wanted |= END
+        if not self._paused:
+            self._wake(select.POLLIN)
+        there = self._look_or_raise(wanted)
         conditions = 0
-        if not there & (wanted | END):
-            conditions = self._arm()
-            there = self._look_or_raise(wanted | END)
-        return Event(there), 0 if there & (wanted | END) else conditions
+        if not there & wanted:
+            conditions = select.POLLIN if self._paused else self._arm()
+            there = self._look_or_raise(wanted)
+        if there & wanted:
+            return Event(there), 0
+        return Event(there), self._watch(conditions)
+
+    def _watch(self, conditions: int) -> int:
+        """What to wait for so that the connection has these conditions, or it is time for the next try."""
+        comeback = self._comeback
+        if comeback is None:
+            return conditions
+        if self._paused:
+            connection = comeback.greeting.connection if comeback.greeting else None
+            comeback.waiting().watch(connection, select.POLLIN, comeback.patience())
+        else:
+            comeback.waiting().watch(self._connection, conditions, 0)
+        return select.POLLIN
 
     def _poll(self, wanted: int, timeout: Optional[float]) -> int:
         wanted |= END
@@ -315,21 +265,93 @@ class Client:
                 return there
 
     def _sleep(self, wanted: int, seconds: Optional[float]) -> None:
+        if self._paused:
+            self._sleep_through_pause(seconds)
+            return
         conditions = self._arm()
         woken = 0
         try:
-            if not self._look_or_raise(wanted) & wanted:
+            if not self._look_or_raise(wanted) & wanted and not self._paused:
                 self._poller.register(self._connection, conditions)
                 ready = self._poller.poll(None if seconds is None else seconds * 1000 + 1)
                 woken = ready[0][1] if ready else 0
         finally:
-            self._wake(woken)
+            if not self._paused:
+                self._wake(woken)
+
+    def _sleep_through_pause(self, seconds: Optional[float]) -> None:
+        assert self._comeback is not None
+        patience = self._comeback.patience()
+        poller = select.poll()
+        if self._comeback.greeting is not None:
+            poller.register(self._comeback.greeting.connection, select.POLLIN)
+        poller.poll((patience if seconds is None else min(patience, seconds)) * 1000 + 1)
 
     def _look_or_raise(self, wanted: int) -> int:
-        there = self._look()
+        there = self._look_again() if self._paused else self._look()
+        if self._problem is not None and self._may_come_back():
+            self._begin_pause()
+            there = self._look_again()
         if self._problem is not None and not there & wanted & (RESULT | END):
             self._check(True, "")
         return there
+
+    # -- another connection -------------------------------------------------------------------------------------------
+
+    def _may_come_back(self) -> bool:
+        return (self._comeback is not None and not self._over and self._problem is not None
+                and self._problem.code in (Code.CLOSED, Code.STOPPING))
+
+    def _begin_pause(self) -> None:
+        assert self._comeback is not None
+        self._cause, self._problem = self._problem, None
+        self._disconnect()
+        self._lose()
+        self._paused = True
+        self._comeback.begin()
+
+    def _disconnect(self) -> None:
+        try:
+            self._poller.unregister(self._connection)
+        except (KeyError, ValueError):
+            pass  # it was never slept for, or is closed
+        self._connection.close()
+        if self._comeback is not None:
+            self._comeback.forget()
+
+    def _look_again(self) -> int:
+        """One step of a pause; the events that are there."""
+        comeback = self._comeback
+        assert comeback is not None
+        try:
+            welcome = comeback.step(self.welcome)
+            if welcome is not None:
+                self._take_up(welcome)
+        except Error as error:
+            self._end_for_good(error)
+        except GaveUp as problem:
+            cause = self._cause or Error(Code.CLOSED, "")
+            self._end_for_good(None if self._quietly else Error(cause.code, f"{cause.sentence}; and it did not come back: {problem}"))
+        return self._events() if self._paused or self._problem is not None else self._look()
+
+    def _take_up(self, welcome: Welcome) -> None:
+        comeback = self._comeback
+        assert comeback is not None and comeback.greeting is not None
+        with comeback.greeting as greeting:
+            comeback.greeting = None
+            self.welcome, self._connection = welcome, greeting.connection
+            self._paused = False
+            self._resume(greeting)
+
+    def _end_for_good(self, problem: Optional[Error]) -> None:
+        if self._comeback is not None:
+            self._comeback.drop()
+        self._paused = False
+        self._over = True
+        if problem is None:
+            self._reach_end()
+        else:
+            self._problem = problem
 
     # -- the end ------------------------------------------------------------------------------------------------------
 
@@ -350,12 +372,15 @@ class Client:
         if not self._closed:
             self._closed = True
             self._connection.close()
+            if self._comeback is not None:
+                self._comeback.close()
             self._forget()
 
     def _forget(self) -> None:
         """Keeps nothing that belongs to this client, so that its memory ends with the last array that the caller has."""
         self._frames, self._outputs, self._arrays = [], [], []
         self._free.clear()
+        self._spare.clear()
 
     def __enter__(self) -> "Client":
         return self

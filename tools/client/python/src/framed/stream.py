@@ -2,6 +2,9 @@
 
 Frames are sent in the order of their submission, and results are read to whatever place is free. Reading goes on while a
 frame waits to be sent, or the daemon, which waits for its results to be read, would never take that frame.
+
+A client that may connect again keeps what it has sent until a RESULT or an ACK says that it has its fate. On another connection all
+that is kept is to be sent, and results begin with whole messages.
 """
 
 import collections
@@ -12,11 +15,15 @@ import struct
 from typing import Deque, Optional, Sequence
 
 from framed import formats, wire
-from framed.client import AWAY, END, FREE, RESULT, ROOM, Client, Frame, Result, stamps_too_large
-from framed.wire import FRAME_FIXED, FRAME_FORM, HEADER_FORM, RESULT_FORM, Code, Fate, Welcome
+from framed.client import Client, stamps_too_large
+from framed.comeback import Comeback
+from framed.frames import AWAY, END, FREE, RESULT, ROOM, Frame, Result
+from framed.greeting import Greeting
+from framed.wire import ACK_FORM, AGAIN, FRAME_FIXED, FRAME_FORM, HEADER_FORM, RESULT_FORM, Code, Fate, Welcome
 
 LARGE_FRAME, SEND_BUFFER = 64 * 1024, 512 * 1024
 HEAD = HEADER_FORM.size + RESULT_FORM.size
+FLAGS_AT = HEADER_FORM.size + 24  # of a FRAME
 EMITTED = int(Fate.EMITTED)
 WITHOUT_WAITING = socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL
 
@@ -26,21 +33,23 @@ def places(count: int, size: int) -> "list[memoryview]":
 
 
 class StreamClient(Client):
-    def __init__(self, connection: socket.socket, welcome: Welcome) -> None:
-        super().__init__(connection, welcome, 0.0)
+    def __init__(self, connection: socket.socket, welcome: Welcome, comeback: Optional[Comeback]) -> None:
+        super().__init__(connection, welcome, comeback, 0.0)
         count = max(welcome.slots, 2)  # one fills while the other is on its way
         if self._sends:
-            inputs = enumerate(places(count, welcome.input_bytes))
+            inputs = enumerate(places(count + 2 if self._keeps else count, welcome.input_bytes))
             self._frames = [Frame(self, place, memory, self._input_layout) for place, memory in inputs]
-            self._free.extend(self._frames)
-            if welcome.input_bytes > LARGE_FRAME:  # fewer and larger pieces; the system may give less
-                connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
+            self._free.extend(self._frames[:count])
+            self._spare.extend(self._frames[count:])  # one fills and one is on its way while all others are kept
+        self._tune()
         self._outputs = places(count, welcome.output_bytes) if self._receives else []
         self._arrays = [formats.view(memory, self._output_layout) for memory in self._outputs]
         self._empty = collections.deque(range(len(self._outputs)))  # places for results
         self._ready: Deque[Result] = collections.deque()
         self._queue: "Deque[tuple[Frame, bytes]]" = collections.deque()  # frames to be sent, with what stands before each
         self._sent = 0         # bytes of the first one
+        self._kept: "Deque[tuple[Frame, bytes]]" = collections.deque()  # those that were sent and have no fate
+        self._released = self._answered = self._told = 0  # frames of this connection: not kept any more, told by a result, by ACK
         self._head = bytearray(HEAD + wire.LONGEST_SENTENCE)
         self._head_bytes = 0   # of the message that is being read, up to its payload
         self._filling = -1     # the place that a result is being read to
@@ -49,14 +58,20 @@ class StreamClient(Client):
         self._unknown = 0      # frames submitted whose result or fate has not come
         self._cannot_send = self._shut = self._ended = False
 
+    def _tune(self) -> None:
+        if self._sends and self.welcome.input_bytes > LARGE_FRAME:  # fewer and larger pieces; the system may give less
+            self._connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
+
     # -- frames out ---------------------------------------------------------------------------------------------------
 
     def _send(self, frame: Frame, sequence: int, timestamp: int, deadline: int) -> None:
         length = FRAME_FIXED + self.welcome.input_bytes
         try:
-            head = FRAME_FORM.pack(wire.MAGIC, wire.FRAME, 0, length, sequence, timestamp, deadline, 0)
+            head = FRAME_FORM.pack(wire.MAGIC, wire.FRAME, 0, length, sequence, timestamp, deadline, 0, 0)
         except struct.error:
             raise stamps_too_large() from None
+        if self._comeback is not None:
+            head = head[:FLAGS_AT] + struct.pack("<II", self._comeback.mark(), 0)
         frame._place = AWAY
         self._queue.append((frame, head))
         self._unknown += 1
@@ -69,7 +84,7 @@ class StreamClient(Client):
         return self._connection.send(frame.memory[self._sent - len(head):], WITHOUT_WAITING)
 
     def _send_frames(self) -> None:
-        while self._queue and not self._cannot_send and self._problem is None:
+        while self._queue and not self._cannot_send and self._problem is None and not self._paused:
             try:
                 self._sent += self._send_first()
             except (BlockingIOError, InterruptedError):
@@ -79,15 +94,23 @@ class StreamClient(Client):
                 return
             frame, head = self._queue[0]
             if self._sent == len(head) + self.welcome.input_bytes:
-                self._queue.popleft()
+                self._kept.append(self._queue.popleft())
                 self._sent = 0
-                frame._place = FREE
-                self._free.append(frame)
+                self._release_kept()
         self._finish()
+
+    def _release_kept(self) -> None:
+        """As the daemon said by now, but nothing that it cannot have."""
+        fated = max(self._told, self._answered)
+        while self._kept and (not self._keeps or self._released < fated):
+            frame = self._kept.popleft()[0]
+            self._released += 1
+            frame._place = FREE
+            self._free.append(frame)
 
     def _finish(self) -> None:
         """The connection ends one way once everything is sent."""
-        if self._finished and not self._queue and not self._shut:
+        if self._finished and not self._queue and not self._shut and not self._paused:
             self._shut = True
             try:
                 self._connection.shutdown(socket.SHUT_WR)
@@ -95,12 +118,12 @@ class StreamClient(Client):
                 self._cannot_send = True
 
     def _under_way(self) -> int:
-        return self._unknown if not self._ready else 1
+        return 1 if self._ready else len(self._queue) + len(self._kept) if self._keeps else self._unknown
 
     def _all_held(self) -> bool:
         self._look()
         stuck = self._receives and not self._may_read() and not self._ended
-        return not self._free and (stuck or not self._queue)
+        return not self._has_room() and (stuck or not self._queue and not self._kept)
 
     # -- results in ---------------------------------------------------------------------------------------------------
 
@@ -143,7 +166,12 @@ class StreamClient(Client):
         magic, kind, flags, length = HEADER_FORM.unpack_from(self._head)
         if wire.is_error(magic, kind, flags, length):
             return HEADER_FORM.size + int(length)
+        if self._is_ack(magic, kind, flags, length):
+            return HEADER_FORM.size + ACK_FORM.size
         return HEAD if self._is_result(magic, kind, flags, length) else HEADER_FORM.size
+
+    def _is_ack(self, magic: bytes, kind: int, flags: int, length: int) -> bool:
+        return self._sends and self._keeps and (magic, kind, flags, length) == (wire.MAGIC, wire.ACK, 0, ACK_FORM.size)
 
     def _is_result(self, magic: bytes, kind: int, flags: int, length: int) -> bool:
         return (self._receives and (magic, kind, flags) == (wire.MAGIC, wire.RESULT, 0)
@@ -154,6 +182,10 @@ class StreamClient(Client):
         if wire.is_error(*header):
             error = wire.error_of(bytes(self._head[HEADER_FORM.size:self._head_bytes]))
             self._break(int(error.code), error.sentence)
+        elif self._is_ack(*header):
+            self._told, = ACK_FORM.unpack_from(self._head, HEADER_FORM.size)
+            self._head_bytes = 0
+            self._release_kept()
         elif not self._is_result(*header):
             self._break(Code.DAEMON, f"pipeline {self.welcome.pipeline} sent a message of type {header[1]} and {header[3]} bytes, "
                         "which it may not here")
@@ -163,14 +195,21 @@ class StreamClient(Client):
 
     def _end_payload(self) -> None:
         place, self._filling = self._filling, -1
-        self._ready.append(Result(self, place, EMITTED, self._fields, self._outputs[place], self._arrays[place]))
+        if self._sends or self._comeback is None or self._comeback.is_new(self._fields[12]):
+            self._ready.append(Result(self, place, EMITTED, self._fields, self._outputs[place], self._arrays[place]))
+        else:
+            self._empty.append(place)
         self._unknown -= 1 + self._fields[1]
+        self._answered += 1 + self._fields[1]
+        self._release_kept()
 
     def _hear_end(self) -> None:
         between = self._filling < 0 and self._head_bytes == 0
-        if between and (not self._sends or self._shut and not self._cannot_send):
+        done = self._shut and not self._cannot_send and not self._queue and not self._kept if self._sends else not self._keeps
+        if between and done:
             self._ended = True
         else:
+            self._quietly = between and not self._sends
             self._break(Code.CLOSED, f"the daemon closed the connection to pipeline {self.welcome.pipeline}"
                         + ("" if between else " within a result"))
 
@@ -183,7 +222,28 @@ class StreamClient(Client):
     def _forget(self) -> None:
         super()._forget()
         self._queue.clear()
+        self._kept.clear()
         self._ready.clear()
+
+    # -- another connection ---------------------------------------------------------------------------------------------
+
+    def _lose(self) -> None:
+        """What was sent and has no fate goes before the others; on the next connection everything is counted from 0."""
+        for frame, head in reversed(self._kept):
+            flags, zero = struct.unpack_from("<II", head, FLAGS_AT)
+            self._queue.appendleft((frame, head[:FLAGS_AT] + struct.pack("<II", flags | AGAIN, zero)))
+        self._kept.clear()
+        self._sent = self._released = self._answered = self._told = self._head_bytes = 0
+        self._cannot_send = self._shut = False
+        if self._filling >= 0:
+            self._empty.append(self._filling)
+            self._filling = -1
+
+    def _resume(self, greeting: Greeting) -> None:
+        self._tune()
+
+    def _reach_end(self) -> None:
+        self._ended = True
 
     # -- both ways ----------------------------------------------------------------------------------------------------
 
@@ -192,6 +252,9 @@ class StreamClient(Client):
         self._read_results()
         if self._cannot_send and not self._ready and not self._may_read():
             self._break(Code.CLOSED, f"the daemon closed the connection to pipeline {self.welcome.pipeline}")
+        return self._events()
+
+    def _events(self) -> int:
         at_end = self._ended and not self._ready
         return ((RESULT if self._ready else 0) | (ROOM if self._free and not self._finished else 0) | (END if at_end else 0))
 
@@ -200,6 +263,7 @@ class StreamClient(Client):
         return (select.POLLIN if self._may_read() else 0) | (select.POLLOUT if sends else 0)
 
     def _wake(self, conditions: int) -> None:
-        """An end that shows while there is no place to read what came before it."""
-        if conditions & (select.POLLHUP | select.POLLERR) and not self._may_read():
+        """An end that shows while there is no place to read what came before it. What a consumer does not read would be lost."""
+        may_lose = self._sends or not self._keeps
+        if conditions & (select.POLLHUP | select.POLLERR) and not self._may_read() and may_lose:
             self._cannot_send = True

@@ -10,30 +10,36 @@ if sys.byteorder != "little":
 
 MAGIC = b"FRMD"
 VERSION = 1
-HELLO, WELCOME, FRAME, RESULT, ERROR = 1, 2, 3, 4, 5
+HELLO, WELCOME, FRAME, RESULT, ERROR, ACK = 1, 2, 3, 4, 5, 6
 MOST_SLOTS = 16
 LONGEST_SENTENCE = 512
 DOORBELL = b"\0"
 
 HEADER_FORM = struct.Struct("<4sHHQ")
 HELLO_FORM = struct.Struct("<4sHHQIIII")
+TOKEN_FORM = struct.Struct("<Q")
 WELCOME_FORM = struct.Struct("<IIIIQQQQQQ64s64s64s")
-FRAME_FORM = struct.Struct("<4sHHQQqqQ")
+FRAME_FORM = struct.Struct("<4sHHQQqqII")
 FRAME_FIXED = 32
 RESULT_FORM = struct.Struct("<QQq8III")
 ERROR_FORM = struct.Struct("<II")
+ACK_FORM = struct.Struct("<Q")
 
 # The control memory: cursors and flags as numbers of 32-bit words, rings in bytes.
 CONTROL_BYTES = 16384
 SUBMITTED, TAKEN, CLIENT_SLEEPS = 0, 64 // 4, 128 // 4
 COMPLETED, DAEMON_SLEEPS = 4096 // 4, 4160 // 4
 SUBMISSIONS, COMPLETIONS = 8192, 12288
-SUBMISSION_FORM = struct.Struct("<IIQqqQ")
+SUBMISSION_FORM = struct.Struct("<IIQqqII")
 COMPLETION_FORM = struct.Struct("<IIQQq8III")
 LAST_OF_RING = 15
 CURSOR = 0xFFFFFFFF
 
-STATE_RESTARTED = 1  # flag of a result: the state of the pipeline's stages began anew with this frame
+# Flags of a result, and in a frame those that are the client's to set.
+STATE_RESTARTED = 1  # the state of the pipeline's stages began anew with this frame
+AGAIN = 2            # the frame was sent again, since the connection by which it went first was lost
+MARK = 0xFFFFFFF0    # by which a consumer knows a result that it has: 16 bits of the client, 12 of the frame's number
+HELLO_ACKS = 1       # flag of a HELLO: the client wants to be told which frames have their fate
 
 
 class Role(enum.IntEnum):
@@ -117,8 +123,12 @@ class Welcome(NamedTuple):
     output_format: str
 
 
-def hello(role: int, transport: int) -> bytes:
-    return HELLO_FORM.pack(MAGIC, HELLO, 0, 16, VERSION, role, transport, 0)
+def hello(role: int, transport: int, token: int = 0) -> bytes:
+    """With a token it is that of a client that comes back."""
+    if not token:
+        return HELLO_FORM.pack(MAGIC, HELLO, 0, 16, VERSION, role, transport, 0)
+    flags = 0 if role == Role.CONSUMER else HELLO_ACKS
+    return HELLO_FORM.pack(MAGIC, HELLO, 0, 24, VERSION, role, transport, flags) + TOKEN_FORM.pack(token)
 
 
 def welcome_of(body: bytes) -> Welcome:

@@ -1,0 +1,182 @@
+"""How a client connects again to a daemon that goes and comes back: when it tries, and what it says.
+
+Nothing here waits: a try goes step by step, and who sleeps asks how long. For loops of the caller's own there is a descriptor that
+stays the same, through every pause.
+"""
+
+import ctypes
+import os
+import select
+import socket
+import struct
+import time
+from typing import Dict, Optional
+
+from framed.greeting import Greeting
+from framed.wire import AGAIN, Code, Error, Welcome
+
+SHORTEST_WAIT, LONGEST_WAIT = 0.001, 0.05  # seconds
+NUMBERS, NUMBER_SHIFT, CLIENT_SHIFT = 4096, 4, 16
+FINAL = {Code.PROTOCOL, Code.VERSION, Code.ROLE, Code.DENIED, Code.DAEMON}  # what turns a client away for good
+TIMER_FORM = struct.Struct("@llll")
+
+
+class GaveUp(Exception):
+    """The daemon has not come back in time."""
+
+
+class Timer:
+    """A timerfd, for which Python has no call before 3.13."""
+
+    def __init__(self) -> None:
+        self._libc = ctypes.CDLL(None, use_errno=True)
+        self.descriptor = self._libc.timerfd_create(time.CLOCK_MONOTONIC, os.O_CLOEXEC | os.O_NONBLOCK)
+        if self.descriptor < 0:
+            raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+
+    def set(self, seconds: float) -> None:
+        """0: never."""
+        ns = int(seconds * 1e9)
+        self._libc.timerfd_settime(self.descriptor, 0, TIMER_FORM.pack(0, 0, ns // 1000000000, ns % 1000000000), None)
+
+
+class Waiting:
+    """What a loop of the caller's own waits for: the connection, and the time of the next try."""
+
+    def __init__(self) -> None:
+        self._epoll = select.epoll()
+        self._timer = Timer()
+        self._epoll.register(self._timer.descriptor, select.EPOLLIN)
+        self._watched: Optional[socket.socket] = None
+
+    def fileno(self) -> int:
+        return self._epoll.fileno()
+
+    def watch(self, connection: Optional[socket.socket], conditions: int, patience: float) -> None:
+        self._timer.set(patience)
+        events = (select.EPOLLIN if conditions & select.POLLIN else 0) | (select.EPOLLOUT if conditions & select.POLLOUT else 0)
+        if connection is not None and connection is self._watched:
+            self._epoll.modify(connection.fileno(), events)
+        elif connection is not None:
+            self._epoll.register(connection.fileno(), events)
+        self._watched = connection
+
+    def forget(self) -> None:
+        """The connection is being closed, which takes it out."""
+        self._watched = None
+
+    def close(self) -> None:
+        self._epoll.close()
+        os.close(self._timer.descriptor)
+
+
+class Comeback:
+    def __init__(self, path: str, role: int, transport: int, seconds: float) -> None:
+        self.path, self.role, self.transport, self.seconds = path, role, transport, seconds
+        self.token = int.from_bytes(os.urandom(8), "little") or 1
+        self.greeting: Optional[Greeting] = None  # the try under way
+        self._numbered = 0
+        self._last: Dict[int, int] = {}  # a consumer's: the number of the last result of each client
+        self._since = self._until = self._next = 0.0
+        self._wait = SHORTEST_WAIT
+        self._waiting: Optional[Waiting] = None
+
+    # -- marks --------------------------------------------------------------------------------------------------------
+
+    def mark(self) -> int:
+        """What a frame says of itself, for those who get its result."""
+        number = self._numbered % NUMBERS
+        self._numbered += 1
+        return (self.token & 0xFFFF) << CLIENT_SHIFT | number << NUMBER_SHIFT
+
+    def is_new(self, flags: int) -> bool:
+        """A consumer has a result with these flags now; False: it had it before."""
+        client, number = flags >> CLIENT_SHIFT, flags >> NUMBER_SHIFT & NUMBERS - 1
+        last = self._last.get(client)
+        if flags & AGAIN and last is not None and (last - number) % NUMBERS < NUMBERS // 2:
+            return False
+        self._last[client] = number
+        return True
+
+    # -- tries --------------------------------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """One that was there for a moment only is not asked at once again."""
+        now = time.monotonic()
+        was_there = now - self._since > LONGEST_WAIT
+        self._wait = SHORTEST_WAIT if was_there else self._wait
+        self._next = now if was_there else now + self._wait
+        self._until = now + self.seconds
+
+    def patience(self) -> float:
+        """How long to sleep before the next step, unless the connection says something."""
+        until = self._until if self.greeting else self._next
+        return max(until - time.monotonic(), 1e-6)
+
+    def step(self, before: Welcome) -> Optional[Welcome]:
+        """The welcome of a connection that is there again, which is that of `greeting`; the caller ends it. Raises Error if the
+        daemon turns the client away for good, GaveUp at the end of the time."""
+        now = time.monotonic()
+        if self.greeting is None and now < self._next:
+            return None
+        try:
+            if self.greeting is None:
+                self._connect()
+            assert self.greeting is not None
+            welcome = self.greeting.step(self.role, self.transport)
+            if welcome is None and now >= self._until:
+                raise TimeoutError("no welcome came")
+            if welcome is not None:
+                same_pipeline(welcome, before)
+                self._since = now
+            return welcome
+        except (Error, OSError) as error:
+            self.drop()
+            if isinstance(error, Error) and error.code in FINAL:
+                raise
+            if now >= self._until:
+                raise GaveUp(str(error)) from None
+        self._next = now + self._wait
+        self._wait = min(2 * self._wait, LONGEST_WAIT)
+        return None
+
+    def _connect(self) -> None:
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+        connection.setblocking(False)
+        self.greeting = Greeting(connection)
+        connection.connect(self.path)
+        self.greeting.say_hello(self.role, self.transport, self.token)
+
+    def drop(self) -> None:
+        """Ends the try that is under way."""
+        if self.greeting is not None:
+            with self.greeting:
+                self.greeting.connection.close()
+        self.greeting = None
+        self.forget()
+
+    # -- loops of the caller's own --------------------------------------------------------------------------------------
+
+    def waiting(self) -> Waiting:
+        if self._waiting is None:
+            self._waiting = Waiting()
+        return self._waiting
+
+    def forget(self) -> None:
+        if self._waiting is not None:
+            self._waiting.forget()
+
+    def close(self) -> None:
+        self.drop()
+        if self._waiting is not None:
+            self._waiting.close()
+            self._waiting = None
+
+
+def same_pipeline(welcome: Welcome, before: Welcome) -> None:
+    formats = (welcome.input_bytes, welcome.output_bytes, welcome.input_format, welcome.output_format)
+    if formats != (before.input_bytes, before.output_bytes, before.input_format, before.output_format):
+        raise Error(Code.DAEMON, f"pipeline {before.pipeline} is there again with other formats: "
+                    f"{welcome.input_format} to {welcome.output_format}")
+    if welcome.transport != before.transport:
+        raise Error(Code.INTERNAL, f"pipeline {before.pipeline} lends no memory any more")
