@@ -21,7 +21,23 @@ enum { FIRST = STDERR_FILENO + 1, PATH_ROOM = 4096 };
 static struct {
   char **argv;
   char program[PATH_ROOM];
+  int reserve; /* descriptor; 0: none */
 } call;
+
+/* Who was started by a link gets what that names by the time of an upgrade. */
+static void follow_link(const char *name) {
+  char folder[PATH_ROOM / 2], path[PATH_ROOM];
+  char *real = strchr(name, '/') ? realpath(name, NULL) : NULL;
+  bool is_link = real && strcmp(real, call.program) == 0 && strcmp(real, name) != 0;
+  free(real);
+  if (!is_link || (name[0] != '/' && !getcwd(folder, sizeof folder))) {
+    return;
+  }
+  int length = snprintf(path, sizeof path, "%s%s%s", name[0] == '/' ? "" : folder, name[0] == '/' ? "" : "/", name);
+  if (length < (int)sizeof path) {
+    memcpy(call.program, path, (size_t)length + 1);
+  }
+}
 
 void handover_remember(char **argv) {
   static const char deleted[] = " (deleted)";
@@ -32,13 +48,27 @@ void handover_remember(char **argv) {
   if (whole > end && strcmp(call.program + whole - end, deleted) == 0) {
     call.program[whole - end] = '\0'; /* this is the one before an upgrade; the path is that of the next */
   }
+  follow_link(argv[0]);
+}
+
+/* The state needs a descriptor, also where clients have all others. */
+static void reserve(void) {
+  int fd = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, FIRST);
+  call.reserve = fd > 0 ? fd : 0;
+}
+
+static void use_reserve(void) {
+  if (call.reserve > 0) {
+    close(call.reserve);
+  }
+  call.reserve = 0;
 }
 
 const char *handover_program(void) { return call.program[0] ? call.program : NULL; }
 
 /* -- in ------------------------------------------------------------------------------------------------------------ */
 
-enum handover_receipt handover_receive(struct tape *tape, struct failure *failure) {
+static enum handover_receipt receive(struct tape *tape, struct failure *failure) {
   const char *text = getenv(VARIABLE);
   if (!text) {
     return keeper_receive(tape, failure) ? HANDOVER_WHOLE : failure->text[0] ? HANDOVER_UNUSABLE : HANDOVER_NONE;
@@ -53,6 +83,12 @@ enum handover_receipt handover_receive(struct tape *tape, struct failure *failur
   close(fd);
   close_range(FIRST, ~0U, CLOSE_RANGE_CLOEXEC);
   return HANDOVER_WHOLE;
+}
+
+enum handover_receipt handover_receive(struct tape *tape, struct failure *failure) {
+  enum handover_receipt receipt = receive(tape, failure);
+  reserve();
+  return receipt;
 }
 
 void handover_discard(struct tape *tape) {
@@ -95,8 +131,10 @@ static bool execute(const char *program, struct failure *failure) {
 
 bool handover_execute(const char *program, const struct tape *tape, struct failure *failure) {
   char number[16];
+  use_reserve();
   int state = state_write(tape, failure);
   if (state < 0) {
+    reserve();
     return false;
   }
   snprintf(number, sizeof number, "%d", state);
@@ -111,6 +149,7 @@ bool handover_execute(const char *program, const struct tape *tape, struct failu
   unsetenv(VARIABLE);
   keep_all(tape, state, false);
   close(state);
+  reserve();
   return false;
 }
 

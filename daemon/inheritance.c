@@ -78,7 +78,7 @@ static void put(struct server *server, struct tape *tape) {
 static bool may_hand_over(const struct server *server, struct failure *failure) {
   bool may = server->phase == SERVER_RUNNING || server->phase == SERVER_STOPPING;
   for (unsigned i = 0; i < server->pipeline_count; i++) {
-    may = may && pipeline_may_be_put(server->pipelines[i]);
+    may = may && pipeline_may_be_put(server->pipelines[i], server->stop_wanted);
   }
   return may ||
          failure_set(failure, EXIT_STATUS_INTERNAL, "try again later", "the daemon starts, stops or exchanges pipelines");

@@ -97,8 +97,8 @@ void pipeline_abandon(struct pipeline *pipeline);
 /* Frames that are on its device, and that these are suspected after it failed (`alone`: there was but one). */
 unsigned pipeline_running_frames(const struct pipeline *pipeline);
 void pipeline_suspect(struct pipeline *pipeline, bool failed, bool alone);
-/* Whether it may be handed over: nothing of it is told to stop. */
-bool pipeline_may_be_put(const struct pipeline *pipeline);
+/* Whether it may be handed over: it is not told to stop, or will be again by who takes it. */
+bool pipeline_may_be_put(const struct pipeline *pipeline, bool stops_again);
 void pipeline_put(struct pipeline *pipeline, struct tape *tape);
 
 /* -- commands ------------------------------------------------------------------------------------------------- */

@@ -13,7 +13,7 @@
 
 static void pass_pipeline(struct pipeline *pipeline, struct tape *tape) {
   char *name = pipeline->config->name;
-  unsigned state = pipeline->state == PIPELINE_STOPPING ? pipeline->before : pipeline->state;
+  unsigned state = pipeline->state >= PIPELINE_STOPPING ? pipeline->before : pipeline->state;
   tape_pass_text(tape, &name);
   tape_pass_below(tape, &state, PIPELINE_STOPPING);
   for (unsigned i = 0; i < PIPELINE_TOO_MANY; i++) {
@@ -34,8 +34,8 @@ unsigned pipeline_running_frames(const struct pipeline *pipeline) { return intak
 
 void pipeline_suspect(struct pipeline *pipeline, bool failed, bool alone) { intake_suspect(pipeline->intake, failed, alone); }
 
-bool pipeline_may_be_put(const struct pipeline *pipeline) {
-  return pipeline->state > PIPELINE_STARTING && pipeline->state < PIPELINE_STOPPED && !pipeline->cut;
+bool pipeline_may_be_put(const struct pipeline *pipeline, bool stops_again) {
+  return pipeline->state > PIPELINE_STARTING && (stops_again || (pipeline->state < PIPELINE_STOPPED && !pipeline->cut));
 }
 
 void pipeline_put(struct pipeline *pipeline, struct tape *tape) {

@@ -126,6 +126,7 @@ void pipeline_stop(struct pipeline *pipeline) {
     return;
   }
   pipeline->cut = true;
+  pipeline->before = pipeline->state < PIPELINE_STOPPING ? pipeline->state : pipeline->before;
   pipeline->state = PIPELINE_STOPPING;
   answer_drains(pipeline, "was stopped");
   intake_close(pipeline->intake);
