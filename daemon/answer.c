@@ -3,6 +3,12 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+void answer_nobody(void *context, int http_status, json_t *body) {
+  (void)context;
+  (void)http_status;
+  json_decref(body);
+}
+
 void answer_error(server_answer *answer, void *context, int http_status, const char *remedy, const char *format, ...) {
   char text[1024];
   va_list arguments;

@@ -7,6 +7,9 @@
 /* Called on the control loop. The body, {"ok": true, ...} or {"error": "...", "remedy": "..."}, is the receiver's. */
 typedef void server_answer(void *context, int http_status, json_t *body);
 
+/* For what nobody asked for: the log has been told. */
+void answer_nobody(void *context, int http_status, json_t *body);
+
 /* Answers with an error; `remedy` may be NULL. */
 __attribute__((format(printf, 5, 6))) void answer_error(server_answer *answer, void *context, int http_status,
                                                         const char *remedy, const char *format, ...);

@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "daemon/difference.h"
 #include "daemon/footprint.h"
 #include "daemon/handover.h"
 #include "daemon/log.h"
@@ -88,7 +89,7 @@ static void fill_standard_descriptors(void) {
   }
 }
 
-static enum exit_status run(const char *path, struct config *config, struct tape *tape) {
+static enum exit_status run(const char *path, struct config *config, struct tape *tape, bool reload) {
   signal(SIGPIPE, SIG_IGN);
   signal(SIGXFSZ, SIG_IGN); /* a file at its size limit is an error of that write */
   umask(umask(022) | 022);  /* what it makes is never writable for others, unless the configuration says so */
@@ -97,7 +98,7 @@ static enum exit_status run(const char *path, struct config *config, struct tape
     files.rlim_cur = files.rlim_max;
     setrlimit(RLIMIT_NOFILE, &files);
   }
-  return server_run(path, config, tape);
+  return server_run(path, config, tape, reload);
 }
 
 static bool takes_state(const char *version) {
@@ -119,7 +120,7 @@ static enum exit_status with_config(const struct options *options) {
   }
   config_errors_free(errors);
   if (options->action == RUN) {
-    return run(options->path, config, NULL);
+    return run(options->path, config, NULL, false);
   }
   if (options->action == CHECK && options->state && !takes_state(options->state)) {
     config_free(config);
@@ -145,6 +146,24 @@ static enum exit_status with_vocabulary(void (*print)(FILE *out, const struct co
   return EXIT_STATUS_OK;
 }
 
+enum file_change { FILE_SAME, FILE_CHANGED, FILE_NEEDS_START };
+
+/* What has become of the file since, which a restart of the service is expected to put in force. An invalid one is for the
+ * reload to complain about. */
+static enum file_change compare_file(const char *path, const struct config *config, char *keys, size_t size) {
+  struct config_errors *errors = config_errors_new();
+  struct config *file = errors ? footprint_load(path, errors) : NULL;
+  enum file_change change = FILE_CHANGED;
+  if (file && difference_fixed_keys(config, file, keys, size)) {
+    change = FILE_NEEDS_START;
+  } else if (file && strcmp(file->text, config->text) == 0) {
+    change = FILE_SAME;
+  }
+  config_free(file);
+  config_errors_free(errors);
+  return change;
+}
+
 /* Goes on with what a process before this one left, in the configuration that it had. Returns if there is nothing of use. */
 static bool go_on(const struct options *options, enum exit_status *status) {
   struct tape tape;
@@ -160,19 +179,25 @@ static bool go_on(const struct options *options, enum exit_status *status) {
   }
   struct config *config = text ? footprint_parse("what was handed over", text, errors) : NULL;
   free(text);
-  if (config) {
+  char keys[256] = "";
+  enum file_change change = config && tape.by_manager ? compare_file(options->path, config, keys, sizeof keys) : FILE_SAME;
+  if (config && change != FILE_NEEDS_START) {
     config_errors_free(errors);
-    *status = run(options->path, config, &tape);
+    *status = run(options->path, config, &tape, change == FILE_CHANGED);
     return true;
   }
+  config_free(config);
   if (receipt == HANDOVER_WHOLE) {
     handover_discard(&tape); /* its sockets would look like those of another daemon */
   }
   handover_allow_signals();
   log_open(CONFIG_LOG_INFO);
   log_event(LOG_NOT_HANDED_OVER, NULL,
-            "the daemon begins anew without its connections: the state that was left is of no use: %s",
-            receipt == HANDOVER_WHOLE ? "it holds no valid configuration" : failure.text);
+            "the daemon begins anew without its connections: the state that was left is of no use: %s%s",
+            change == FILE_NEEDS_START  ? "these keys have changed: "
+            : receipt == HANDOVER_WHOLE ? "it holds no valid configuration"
+                                        : failure.text,
+            keys);
   config_errors_free(errors);
   return false;
 }

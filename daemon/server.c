@@ -177,7 +177,7 @@ static void close_server(struct server *server) {
   }
 }
 
-enum exit_status server_run(const char *path, struct config *config, struct tape *tape) {
+enum exit_status server_run(const char *path, struct config *config, struct tape *tape, bool reload) {
   struct server *server = calloc(1, sizeof *server);
   struct generation *generation = server ? generation_new(config) : NULL;
   struct quota *quota = quota_new();
@@ -196,6 +196,7 @@ enum exit_status server_run(const char *path, struct config *config, struct tape
   server->path = path;
   server->quota = quota;
   server->tape = tape;
+  server->reload_at_once = reload;
   server->started = clock_now();
   server_adopt(server, generation);
   run(server);

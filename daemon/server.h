@@ -16,8 +16,9 @@ struct tape;
 struct trace;
 
 /* Runs the daemon with `config`, which it takes and which `path` may replace on a reload. `tape` is what a process before this
- * one left, behind the text of its configuration, or NULL. Returns when it has ended. */
-enum exit_status server_run(const char *path, struct config *config, struct tape *tape);
+ * one left, behind the text of its configuration, or NULL; `reload`: the file is to be reloaded at once. Returns when it has
+ * ended. */
+enum exit_status server_run(const char *path, struct config *config, struct tape *tape, bool reload);
 /* Puts the text on a tape, or takes it from there. */
 void server_pass_config(char **text, struct tape *tape);
 

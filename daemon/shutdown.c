@@ -194,6 +194,9 @@ void server_go_on_ending(struct server *server) {
   } else {
     end_of_input(server);
   }
+  if (server->reload_at_once && server->phase == SERVER_RUNNING && !server->stop_wanted) {
+    server_reload(server, answer_nobody, NULL);
+  }
 }
 
 void server_on_reloaded(struct server *server) {
@@ -280,6 +283,11 @@ static void take_up_again(struct server *server, const struct fault *fault) {
   end_by_fault(server, fault, "the daemon ends, since nothing could be taken up again (%s)", failure.text);
 }
 
+static bool is_on_trial(const struct server *server, unsigned device) {
+  const struct trial *trial = engine_trial(server->engine, device);
+  return trial && trial_is_on(trial);
+}
+
 /* The device is lost to this process, and only to this one: another image of it goes on with everything. */
 void server_fault(struct server *server, const struct fault *seen) {
   struct fault fault = *seen;
@@ -287,12 +295,17 @@ void server_fault(struct server *server, const struct fault *seen) {
     return;
   }
   add_others(server, &fault);
+  int64_t now = clock_now();
   unsigned limit_a_minute = server->config->gpu.faults;
+  bool is_known = is_on_trial(server, fault.device); /* then it is that frame's, and its pipeline's, and not the device's */
   if (limit_a_minute == 0) {
     end_by_fault(server, &fault, "the daemon ends at once, as gpu.faults has it");
-  } else if (succession_is_too_fast(&server->succession, limit_a_minute, clock_now())) {
+  } else if (!is_known && succession_is_too_fast(&server->succession, limit_a_minute, now)) {
     end_by_fault(server, &fault, "the daemon ends, since that was more than %u times in a minute (gpu.faults)", limit_a_minute);
   } else {
+    if (!is_known) {
+      succession_note_fault(&server->succession, now);
+    }
     take_up_again(server, &fault);
   }
 }

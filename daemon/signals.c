@@ -15,12 +15,6 @@ struct signals {
   unsigned open; /* handles that libuv still has */
 };
 
-static void ignore_answer(void *context, int http_status, json_t *body) {
-  (void)context; /* the reload has told the log */
-  (void)http_status;
-  json_decref(body);
-}
-
 static void dump_pipeline(const char *name, json_t *document) {
   char *text = json_dumps(document, JSON_COMPACT | JSON_REAL_PRECISION(9));
   log_event(LOG_STATE_DUMP, name, "%s", text ? text : "not enough memory to write the state");
@@ -45,10 +39,10 @@ static void on_signal(uv_signal_t *handle, int number) {
   struct server *server = handle->data;
   switch (number) {
   case SIGHUP:
-    server_reload(server, ignore_answer, NULL);
+    server_reload(server, answer_nobody, NULL);
     break;
   case SIGUSR2:
-    server_upgrade(server, ignore_answer, NULL);
+    server_upgrade(server, answer_nobody, NULL);
     break;
   case SIGUSR1:
     dump_state(server);

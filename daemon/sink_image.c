@@ -82,11 +82,12 @@ static void put_rest_frame(struct reader *reader, struct tape *tape) {
   struct pending *pending = reader->rest_of;
   bool open = pending && pending->frame.open && pending->on_tape != tape;
   TAPE_PASS(tape, open);
-  if (open) {
-    TAPE_PASS(tape, pending->road->seat);
-    frame_pass(&pending->frame, tape);
-    pending->on_tape = tape;
+  if (!pending || !open) {
+    return;
   }
+  TAPE_PASS(tape, pending->road->seat);
+  frame_pass(&pending->frame, tape);
+  pending->on_tape = tape;
 }
 
 static void take_rest_frame(struct reader *reader, struct tape *tape, sink_road *road, void *context) {

@@ -18,10 +18,11 @@ void succession_end(struct succession *succession, enum succession_cause cause, 
   succession->counts[cause]++;
   succession->stopped = now;
   snprintf(succession->text, sizeof succession->text, "%s", text);
-  if (cause == SUCCESSION_FAULT) {
-    memmove(succession->faults + 1, succession->faults, sizeof succession->faults - sizeof *succession->faults);
-    succession->faults[0] = now;
-  }
+}
+
+void succession_note_fault(struct succession *succession, int64_t now) {
+  memmove(succession->faults + 1, succession->faults, sizeof succession->faults - sizeof *succession->faults);
+  succession->faults[0] = now;
 }
 
 void succession_begin(struct succession *succession, int64_t now) {

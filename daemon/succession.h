@@ -42,6 +42,8 @@ struct succession {
 
 /* This image ends at `now`, because of that. */
 void succession_end(struct succession *succession, enum succession_cause cause, const char *text, int64_t now);
+/* A device failed at `now`, and nobody knows which frame it was. */
+void succession_note_fault(struct succession *succession, int64_t now);
 /* The next one serves at `now`. */
 void succession_begin(struct succession *succession, int64_t now);
 /* Whether a fault at `now` would be one more than `limit` within a minute. */

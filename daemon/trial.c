@@ -31,6 +31,8 @@ void trial_clear(struct trial *trial) {
 
 bool trial_is_over(struct trial *trial) { return atomic_load(&trial->suspects) == 0; }
 
+bool trial_is_on(const struct trial *trial) { return atomic_load(&trial->busy) && atomic_load(&trial->suspects) > 0; }
+
 bool trial_admits(struct trial *trial, bool suspect) {
   return trial_is_over(trial) || (suspect && !atomic_exchange(&trial->busy, true));
 }

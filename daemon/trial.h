@@ -28,6 +28,8 @@ void trial_clear(struct trial *trial);
 bool trial_admits(struct trial *trial, bool suspect);
 /* [lane] Everybody has passed; stays so. */
 bool trial_is_over(struct trial *trial);
+/* [any thread] A suspected frame is on the device, which nothing else is: it alone is to blame for what happens there now. */
+bool trial_is_on(const struct trial *trial);
 /* [lane] A suspected frame came back from the device, or (not `ran`) will never go there. */
 void trial_pass(struct trial *trial, bool ran);
 

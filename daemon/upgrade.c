@@ -190,17 +190,11 @@ static void end_child(pid_t child) {
   }
 }
 
-static void ignore_answer(void *context, int http_status, json_t *body) {
-  (void)context; /* whoever waited for one has lost its connection */
-  (void)http_status;
-  json_decref(body);
-}
-
 void upgrade_go_on(struct server *server) {
   end_child(server->asked);
   server->asked = 0;
   if (server->upgrades_again) {
-    server_upgrade(server, ignore_answer, NULL);
+    server_upgrade(server, answer_nobody, NULL);
   }
 }
 

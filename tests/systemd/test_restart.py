@@ -175,3 +175,19 @@ def test_an_upgrade_is_no_restart_for_systemd(service):
     os.kill(service.pid, signal.SIGKILL)
     service.wait_entry("RECOVERED")
     assert service.status()["handovers"]["crash"] == 1
+
+
+def test_a_restart_puts_a_changed_file_in_force(service):
+    service.configure({"cam0": pipeline("cam0")})
+    service.start()
+    with Reader("/run/framed/cam0.out.sock") as reader, Producer("/run/framed/cam0.sock") as producer:
+        service.configure({"cam0": pipeline("cam0"), "cam1": pipeline("cam1")})
+        systemctl("restart", "framed.service")
+        wait_until(lambda: "cam1" in service.status()["pipelines"], "the new pipeline is there", 10)
+        producer.send(frames(3).tobytes())
+        np.testing.assert_array_equal(reader.frames(3, (SIZE,)), 255 - frames(3))
+        service.configure({"cam0": pipeline("cam0")}, lanes=3)  # cannot change while connections stay
+        systemctl("restart", "framed.service")
+        assert reader.rest() == b""
+    assert service.status()["lanes"] == 3 and list(service.status()["pipelines"]) == ["cam0"]
+    assert "lanes" in service.wait_entry("NOT_HANDED_OVER", service.pid)["MESSAGE"]

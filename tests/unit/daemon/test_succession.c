@@ -23,7 +23,7 @@ START_TEST(so_many_faults_a_minute_are_too_many) {
   ck_assert(succession_is_too_fast(&succession, 0, now));
   for (int i = 0; i < 5; i++) {
     ck_assert(!succession_is_too_fast(&succession, 5, now));
-    succession_end(&succession, SUCCESSION_FAULT, "", now);
+    succession_note_fault(&succession, now);
     now += NS_PER_S;
   }
   ck_assert(succession_is_too_fast(&succession, 5, now));
