@@ -92,8 +92,12 @@ enum handover_receipt handover_receive(struct tape *tape, struct failure *failur
 }
 
 void handover_discard(struct tape *tape) {
+  if (tape->by_manager) {
+    tape_close_rest(tape); /* the others are sockets that the manager listens on for us */
+  } else {
+    close_range(FIRST, ~0U, 0);
+  }
   tape_clear(tape);
-  close_range(FIRST, ~0U, 0);
 }
 
 void handover_allow_signals(void) {

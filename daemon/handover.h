@@ -20,7 +20,7 @@ enum handover_receipt { HANDOVER_NONE, HANDOVER_WHOLE, HANDOVER_UNUSABLE };
 
 /* Before anything is opened: what the process before left. UNUSABLE: with a sentence, and every descriptor is closed. */
 enum handover_receipt handover_receive(struct tape *tape, struct failure *failure);
-/* Gives up a whole tape: every descriptor is closed. */
+/* Gives up a whole tape: every descriptor that came with it is closed. */
 void handover_discard(struct tape *tape);
 /* Signals wait from exec until now. */
 void handover_allow_signals(void);

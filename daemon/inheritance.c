@@ -22,7 +22,7 @@ enum { ROUNDS = 64 };
 void server_pass_config(char **text, struct tape *tape) { tape_pass_text(tape, text); }
 
 static void pass_server(struct server *server, struct tape *tape) {
-  bool stops = server->stop_wanted && !server->leaving;
+  bool stops = server->stop_wanted && server->succession.cause != SUCCESSION_RESTART; /* which is the stop itself */
   bool upgrades = server->upgrade && server->succession.cause == SUCCESSION_FAULT;
   pid_t asked = upgrade_child(server);
   tape_pass_time(tape, &server->started);

@@ -29,7 +29,7 @@ static struct {
   unsigned found_count;
 } kept;
 
-bool keeper_is_there(void) { return systemd_keeps(); }
+bool keeper_is_there(void) { return systemd_keeps() > 0; }
 
 static void forget_listeners(void) {
   char name[NAME];
@@ -42,12 +42,8 @@ static void forget_listeners(void) {
 
 /* -- an orderly end ------------------------------------------------------------------------------------------------- */
 
-bool keeper_keep(const struct tape *tape, struct failure *failure) {
+static void keep_carried(const struct tape *tape, int state) {
   char name[NAME];
-  int state = state_write(tape, failure);
-  if (state < 0) {
-    return false;
-  }
   forget_listeners(); /* what lies there once is not taken again under another name */
   systemd_forget(JOURNAL);
   systemd_forget(PULSE);
@@ -56,9 +52,35 @@ bool keeper_keep(const struct tape *tape, struct failure *failure) {
     systemd_keep(tape->descriptors[i].now, name);
   }
   systemd_keep(state, STATE);
+}
+
+/* It may have kept all of it, which the next process would take for where this one stopped. */
+static void forget_carried(const struct tape *tape) {
+  char name[NAME];
+  systemd_forget(STATE);
+  for (unsigned i = 0; i < tape->descriptor_count; i++) {
+    snprintf(name, sizeof name, CARRIED "%d", tape->descriptors[i].before);
+    systemd_forget(name);
+  }
+}
+
+bool keeper_keep(const struct tape *tape, struct failure *failure) {
+  unsigned needed = tape->descriptor_count + 1, room = systemd_keeps(); /* the state is one, too */
+  if (needed > room) { /* systemd would drop the last ones without a word to us */
+    return failure_set(failure, EXIT_STATUS_INTERNAL, "raise FileDescriptorStoreMax= and FDSTORE in the unit",
+                       "the service manager keeps %u descriptors (FileDescriptorStoreMax), and there are %u", room, needed);
+  }
+  int state = state_write(tape, failure);
+  if (state < 0) {
+    return false;
+  }
+  keep_carried(tape, state);
   close(state);
-  return systemd_has_read() ||
-         failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "the service manager does not say whether it kept everything");
+  if (!systemd_has_read()) {
+    forget_carried(tape);
+    return failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "the service manager does not say whether it kept everything");
+  }
+  return true;
 }
 
 /* The store would keep connections open that both sides have closed. */
@@ -162,6 +184,12 @@ void keeper_beat(int64_t now, uint64_t clients) {
   if (kept.pulse) {
     kept.pulse->clients = clients;
     kept.pulse->last = now;
+  }
+}
+
+void keeper_end(void) {
+  if (kept.pulse) {
+    kept.pulse->last = 0;
   }
 }
 

@@ -43,6 +43,8 @@ struct keeper_pulse {
 void keeper_note(struct keeper_journal *journal, struct listener *const *listeners, unsigned listener_count);
 /* Says that this process still runs, with so many clients. */
 void keeper_beat(int64_t now, uint64_t clients);
+/* This process ends by itself: the next one takes nobody for killed. */
+void keeper_end(void);
 /* At the start: whether a process before this one ended without a word; `journal` and `pulse` are its own. From then on
  * keeper_was_writing() and keeper_take_listener() know of it. */
 bool keeper_recover(struct keeper_journal *journal, struct keeper_pulse *pulse);

@@ -231,7 +231,8 @@ void lane_park(struct lane *lane) {
 
 static void nap(void) { nanosleep(&(struct timespec){.tv_nsec = 20000}, NULL); }
 
-void lane_enter_device(struct lane *lane) { atomic_store_explicit(&lane->at_device, true, memory_order_relaxed); }
+/* Whoever holds it there sees all that the lane wrote before. */
+void lane_enter_device(struct lane *lane) { atomic_store_explicit(&lane->at_device, true, memory_order_release); }
 
 /* Either this sees that it is held, or whoever holds it sees that it has left. */
 void lane_leave_device(struct lane *lane) {

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/keeper.h"
 #include "daemon/log.h"
 #include "daemon/server_state.h"
 #include "daemon/tracer.h"
@@ -201,6 +202,7 @@ enum exit_status server_run(const char *path, struct config *config, struct tape
   server_adopt(server, generation);
   run(server);
   close_server(server);
+  keeper_end();
   log_flush();
   enum exit_status status = server->exit_status;
   free(server);

@@ -97,7 +97,8 @@ static void leave(struct server *server) {
   struct failure failure;
   server->limit = loop_timer_close(server->limit);
   server_leave(server, "the service was stopped or restarted", &failure);
-  log_event(LOG_FAILED, NULL, "connections cannot be left to the next process: %s", failure.text);
+  log_event(LOG_FAILED, NULL, "connections cannot be left to the next process: %s%s%s", failure.text,
+            failure.remedy[0] ? "; " : "", failure.remedy);
   server->leaving = false;
   cut(server);
 }
@@ -238,6 +239,7 @@ static void end_after_fault(void *context) {
   }
   listener_close(server->status_listener);
   listener_close(server->http_listener);
+  keeper_end();
   log_flush();
   _exit(EXIT_STATUS_GPU_LOST);
 }

@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -105,9 +106,10 @@ const char *systemd_unclaimed(void) {
 
 /* -- the descriptor store ------------------------------------------------------------------------------------------- */
 
-bool systemd_keeps(void) {
+unsigned systemd_keeps(void) {
   const char *limit = getenv("FDSTORE");
-  return getenv("NOTIFY_SOCKET") && limit && strtol(limit, NULL, 10) > 0;
+  long room = getenv("NOTIFY_SOCKET") && limit ? strtol(limit, NULL, 10) : 0;
+  return room <= 0 ? 0 : room > INT_MAX ? INT_MAX : (unsigned)room;
 }
 
 /* Without FDPOLL=0 a connection whose client has gone would be dropped there, and its last frames with it. */

@@ -25,8 +25,8 @@ const char *systemd_unclaimed(void);
 
 /* -- the descriptor store: what lies there survives this process, by name ------------------------------------------ */
 
-/* Whether the unit has one ($FDSTORE says for how many, which newer versions set by themselves). */
-bool systemd_keeps(void);
+/* For how many descriptors the unit has one ($FDSTORE, which newer versions set by themselves); 0: it has none. */
+unsigned systemd_keeps(void);
 /* Puts one there, or takes it away again. No answer comes: see systemd_has_read(). */
 void systemd_keep(int fd, const char *name);
 void systemd_forget(const char *name);

@@ -1,0 +1,175 @@
+"""What is left to a service manager when the daemon is to end, where that cannot be as it should: the manager is the test."""
+
+import fcntl
+import json
+import os
+import re
+import signal
+import socket
+import struct
+import threading
+
+from harness import BACKEND, Daemon, complete, limit, numbered, pipeline, run_framed, wait_until
+from harness.daemon import BINARY
+
+SIZE = 4096
+FORMAT = {"dtype": "uint8", "shape": [SIZE]}
+
+
+class Keeper:
+    """Takes notifications and what comes with them at once, so that nobody waits for it; names are those that lie there."""
+
+    def __init__(self, place, room, answers=True):
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.socket.bind(str(place / "notify"))
+        self.environment = {"NOTIFY_SOCKET": str(place / "notify"), "FDSTORE": str(room)}
+        self.answers, self.barriers = answers, []
+        self.names, self.lost = set(), 0
+        self.room, self.pulse = room, None
+        self.thread = threading.Thread(target=self.run, daemon=True)
+        self.thread.start()
+
+    def run(self):
+        while True:
+            data, descriptors, _, _ = socket.recv_fds(self.socket, 4096, 16)
+            if data == b"end":
+                return
+            self.hear(dict(line.split("=", 1) for line in data.decode().splitlines()), descriptors)
+
+    def hear(self, said, descriptors):
+        name = said.get("FDNAME")
+        if "FDSTOREREMOVE" in said:
+            self.names.discard(name)
+        elif "FDSTORE" in said and len(self.names) == self.room:
+            self.lost += 1
+        elif "FDSTORE" in said:
+            self.names.add(name)
+            if name == "framed-pulse":
+                self.pulse = os.dup(descriptors[0])
+        elif "BARRIER" in said and not self.answers:
+            self.barriers += descriptors  # as long as somebody has these, the daemon waits
+            return
+        for descriptor in descriptors:
+            os.close(descriptor)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as to:
+            to.sendto(b"end", self.environment["NOTIFY_SOCKET"])
+        self.thread.join(limit(10))
+        self.socket.close()
+        for descriptor in [*self.barriers, self.pulse]:
+            os.close(descriptor)
+
+    @property
+    def last_beat(self):
+        return int.from_bytes(os.pread(self.pulse, 8, 0), "little")
+
+
+def carried(keeper):
+    return {name for name in keeper.names if name == "framed-state" or name.startswith("framed-carried")}
+
+
+def test_everything_is_left_where_there_is_room(place):
+    with Keeper(place, room=100) as keeper:
+        with Daemon(place, {"cam0": pipeline(FORMAT)}, env=keeper.environment) as daemon:
+            daemon.leaves_sockets = True
+            with daemon.reader(), daemon.producer():
+                daemon.signal(signal.SIGTERM)
+                daemon.ends(0)
+        assert "are left to the next process" in daemon.log
+        assert "framed-state" in keeper.names and len(carried(keeper)) >= 6, keeper.names
+
+
+def test_nothing_is_left_where_there_is_not_room_for_all(place):
+    with Keeper(place, room=6) as keeper:
+        with Daemon(place, {"cam0": pipeline(FORMAT)}, env=keeper.environment) as daemon:
+            with daemon.reader() as reader, daemon.producer() as producer:
+                producer.send(numbered(3, SIZE).tobytes())
+                reader.read(3 * SIZE)
+                wait_until(lambda: keeper.last_beat > 0, "it says that it lives")
+                daemon.signal(signal.SIGTERM)
+                daemon.ends(0)
+        assert "FileDescriptorStoreMax" in daemon.log
+        assert keeper.lost == 0 and not carried(keeper), keeper.names
+        assert keeper.last_beat == 0, "the next one would take this one for killed"
+
+
+def test_what_was_left_is_taken_back_where_nobody_says_that_it_is_there(place):
+    """Else the process after this one would go on with what is over."""
+    with Keeper(place, room=100, answers=False) as keeper:
+        with Daemon(place, {"cam0": pipeline(FORMAT)}, env=keeper.environment) as daemon:
+            with daemon.reader() as reader, daemon.producer():
+                daemon.signal(signal.SIGTERM)
+                assert reader.rest() == b""
+                daemon.ends(0)
+        assert "does not say whether it kept everything" in daemon.log
+        wait_until(lambda: not carried(keeper), lambda: f"nothing lies there: {keeper.names}")
+
+
+def test_a_stop_goes_on_over_a_fault(place):
+    entry = pipeline(FORMAT, stages=[{"fault": {"kind": "hang", "at": 1, "again": "no"}}])
+    gpu = {"backend": BACKEND, "timeout": "500ms"}
+    with Keeper(place, room=100) as keeper:
+        with Daemon(place, {"cam0": entry}, gpu=gpu, env=keeper.environment) as daemon:
+            daemon.leaves_sockets = True
+            with daemon.reader() as reader, daemon.producer() as producer:
+                producer.send(numbered(2, SIZE).tobytes())
+                daemon.wait_view("both have come", lambda view: view["frames"]["in"] == 2)
+                daemon.signal(signal.SIGTERM)
+                assert reader.read(2 * SIZE) == numbered(2, SIZE).tobytes()
+                daemon.ends(0)
+        assert "everything is taken up again" in daemon.log
+        assert "framed-state" in keeper.names, keeper.names
+
+
+# -- a state that cannot be taken up ----------------------------------------------------------------------------------
+
+
+def checksum(data):
+    total = 0xcbf29ce484222325 ^ len(data)
+    for (word,) in struct.iter_unpack("<Q", data + bytes(-len(data) % 8)):
+        total = (total ^ word) * 0x9e3779b97f4a7c15 % 2**64
+        total ^= total >> 29
+    total = total * 0xbf58476d1ce4e5b9 % 2**64
+    return total ^ (total >> 32)
+
+
+def state_with(place, config):
+    """A whole state of the program under test whose configuration is this text."""
+    valid = place / "valid.yaml"
+    valid.write_text(json.dumps(complete(place, {"cam0": pipeline(FORMAT)})))
+    refusal = run_framed("-c", valid, "--check", "--state", "none").stderr
+    version = re.search(r"states of version (\S+),", refusal).group(1).encode()
+    tape = struct.pack("<Q", len(config) + 1) + config + b"\0"
+    header = b"FRMDSTAT" + version.ljust(32, b"\0") + struct.pack("<QQ", len(tape), checksum(tape))
+    fd = os.memfd_create("state")
+    os.write(fd, header + struct.pack("<Q", checksum(header)) + tape)
+    return fd
+
+
+def test_sockets_of_the_manager_are_served_where_a_configuration_is_none_any_more(place):
+    """As after the installation of a program that has forgotten a key."""
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(str(place / "passed.sock"))
+    listener.listen()
+    state = state_with(place, b"nonsense: [")
+    passed = [fcntl.fcntl(fd, fcntl.F_DUPFD, 20) for fd in (state, listener.fileno())]
+    os.close(state)
+    listener.close()
+    program = place / "activated"
+    program.write_text(f"#!/bin/bash\nexec 3<&{passed[0]} 4<&{passed[1]} {passed[0]}<&- {passed[1]}<&-\n"
+                       f'export LISTEN_PID=$$ LISTEN_FDS=2 LISTEN_FDNAMES=framed-state:cam0\nexec {BINARY} "$@"\n')
+    program.chmod(0o755)
+    entry = pipeline(FORMAT, source={"socket": str(place / "passed.sock")})
+    with Keeper(place, room=100) as keeper:
+        with Daemon(place, {"cam0": entry}, env=keeper.environment, binary=program, inherits=passed) as daemon:
+            for fd in passed:
+                os.close(fd)
+            daemon.leaves_sockets = True
+            assert "it holds no valid configuration" in daemon.log
+            with daemon.reader() as reader, daemon.producer() as producer:
+                producer.send(numbered(3, SIZE).tobytes())
+                assert reader.read(3 * SIZE) == numbered(3, SIZE).tobytes()
