@@ -10,6 +10,8 @@
 #include "daemon/log.h"
 #include "daemon/welcome.h"
 
+enum { RETRY_MS = 1000 };
+
 /* -- making it ------------------------------------------------------------------------------------------------- */
 
 static bool out_of_memory(struct failure *failure) {
@@ -150,12 +152,36 @@ static bool wait_for_writer(struct intake *intake, struct failure *failure) {
   return true;
 }
 
+static bool open_fifo(struct intake *intake, struct failure *failure) {
+  if (!endpoint_open_source(&intake->config->source, &intake->endpoint, failure)) {
+    return false;
+  }
+  if (!wait_for_writer(intake, failure)) {
+    endpoint_close(&intake->endpoint);
+    return false;
+  }
+  return true;
+}
+
+static void on_retry(void *context) {
+  struct intake *intake = context;
+  struct failure failure;
+  if (open_fifo(intake, &failure)) {
+    intake->retry = loop_timer_close(intake->retry);
+  }
+}
+
 /* The next writer needs a reader at all times, or it would get SIGPIPE: the FIFO is opened anew before it is closed. */
 static void await_next_writer(struct intake *intake) {
   struct failure failure;
-  if (!endpoint_open_source(&intake->config->source, &intake->endpoint, &failure) || !wait_for_writer(intake, &failure)) {
-    log_event(LOG_CLIENT_ERROR, intake->config->name, "no more writers can come: %s", failure.text);
-    intake->ended = true;
+  if (open_fifo(intake, &failure)) {
+    return;
+  }
+  log_event(LOG_CLIENT_ERROR, intake->config->name, "no writer can come until this has an end: %s", failure.text);
+  intake->retry = loop_timer_new(intake->loop, on_retry, intake);
+  intake->ended = intake->retry == NULL;
+  if (intake->retry) {
+    loop_timer_start(intake->retry, RETRY_MS, RETRY_MS);
   }
 }
 
@@ -199,8 +225,11 @@ static bool start(struct intake *intake, struct failure *failure) {
   if (intake->listener) {
     return start_accepting(intake, failure);
   }
-  if (intake->endpoint.fd < 0) {
-    return true; /* it was read before this process, or is at its end */
+  if (intake->endpoint.fd < 0) { /* it was read before this process, or is at its end, or could not be opened again */
+    if (intake->endpoint.kind == ENDPOINT_FIFO && intake->seats[0].producer.fd < 0 && !intake->ended) {
+      await_next_writer(intake);
+    }
+    return true;
   }
   if (intake->endpoint.kind == ENDPOINT_FIFO) {
     return wait_for_writer(intake, failure);
@@ -245,6 +274,7 @@ void intake_close(struct intake *intake) {
   intake->acceptor = acceptor_close(intake->acceptor);
   intake->greeter = greeter_close(intake->greeter);
   intake->fifo = loop_watch_close(intake->fifo);
+  intake->retry = loop_timer_close(intake->retry);
   intake->listener = listener_close(intake->listener);
   endpoint_close(&intake->endpoint);
   for (unsigned i = 0; i < intake->waiting_count; i++) {

@@ -28,6 +28,7 @@ struct intake {
   struct native_welcome welcome;
   struct endpoint endpoint; /* of a file; its descriptor until the session gets it */
   struct loop_watch *fifo;  /* until a writer comes */
+  struct loop_timer *retry; /* while a FIFO cannot be opened for the next one */
   session_listener *listen; /* hears of sessions; */
   void *context;            /* what it is told with it */
   uint64_t refused;

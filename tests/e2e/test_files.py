@@ -257,6 +257,24 @@ def test_fifo_takes_writers_one_after_the_other(place):
         daemon.account(came=40, emitted=40)
 
 
+def test_a_fifo_that_cannot_be_opened_for_a_while_takes_writers_again(place):
+    fifo, away = place / "fifo", place / "away"
+    os.mkfifo(fifo)
+    with Daemon(place, {"cam0": pipeline(GRAY, source={"file": str(fifo)})}) as daemon:
+        with daemon.reader() as reader:
+            with open(fifo, "wb") as writer:
+                writer.write(numbered(2, SIZE).tobytes())
+                writer.flush()
+                np.testing.assert_array_equal(reader.frames(2, SIZE), numbered(2, SIZE))
+                fifo.rename(away)
+            daemon.wait_log("no writer can come until this has an end")
+            away.rename(fifo)
+            with open(fifo, "wb") as writer:
+                writer.write(numbered(2, SIZE).tobytes())
+            np.testing.assert_array_equal(reader.frames(2, SIZE), numbered(2, SIZE))
+        daemon.account(came=4, emitted=4)
+
+
 def test_fifo_as_sink(place):
     os.mkfifo(place / "fifo")
     entry = pipeline(GRAY, sink={"file": str(place / "fifo")}, stages=[INVERT])
