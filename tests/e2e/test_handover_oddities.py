@@ -10,7 +10,7 @@ import signal
 import numpy as np
 import pytest
 
-from harness import BACKEND, Background, Client, Daemon, Producer, numbered, pipeline, require_whole, slow_stage, wait_until
+from harness import BACKEND, Background, Client, Daemon, Producer, numbered, pipeline, read_y4m, require_whole, slow_stage, wait_until, y4m_stream
 from harness.daemon import BINARY
 
 SIZE = 4096
@@ -212,3 +212,75 @@ def test_with_a_trace_and_questions_under_way(place):
         for client in silent:
             client.close()
         wait_until(lambda: daemon.open_files() <= files, "the questions' descriptors are closed")
+
+
+def test_during_the_exchange_of_pipelines_a_fault_costs_no_frame(place):
+    """Reload after reload, while frames of a pipeline that stays strike; each is refused, given up or done."""
+    strike = {"fault": {"kind": "illegal", "at": 40, "every": 60, "again": "no"}}
+    count = 600
+    def entries(version):
+        return {"cam0": pipeline(FORMAT, slots=4, stages=[slow_stage(1), strike]),
+                "cam1": pipeline(FORMAT, stages=[{"affine": {"offset": version % 5}}], slots=1 + version % 3)}
+    keys = {"gpu": gpu(), "drain_timeout": "10s"}
+    with Daemon(place, entries(0), **keys) as daemon:
+        with daemon.reader() as reader, daemon.producer() as producer:
+            sending = Background(producer.send, numbered(count, SIZE).tobytes())
+            taking = Background(reader.frames, count, SIZE)
+            version = 0
+            while not taking.done:
+                version += 1
+                daemon.write(entries(version), **keys)
+                with contextlib.suppress(http.client.RemoteDisconnected, ConnectionResetError, BrokenPipeError):
+                    daemon.post("/v1/reload")
+            np.testing.assert_array_equal(taking.join(), numbered(count, SIZE))
+            sending.join()
+        daemon.account(came=count, emitted=count)
+        assert handovers(daemon) == 10
+
+
+def test_a_pipeline_that_goes_during_a_trial_is_not_woken_by_it(place):
+    """A frame that is tried alone keeps the device of another pipeline, which a reload removes meanwhile."""
+    strike = {"fault": {"kind": "illegal", "at": 3, "every": 0, "again": "no"}}
+    both = {"cam0": pipeline(FORMAT, slots=4, stages=[slow_stage(300), strike]), "cam1": pipeline(FORMAT)}
+    keys = {"gpu": gpu(), "lanes": 2, "drain_timeout": "10s"}
+    with Daemon(place, both, **keys) as daemon:
+        with daemon.reader() as reader, daemon.producer() as producer:
+            producer.send(numbered(8, SIZE).tobytes())
+            wait_until(lambda: handovers(daemon) == 1, "it strikes")
+            daemon.write({"cam0": both["cam0"]}, **keys)
+            daemon.command("/v1/reload")
+            np.testing.assert_array_equal(reader.frames(8, SIZE), numbered(8, SIZE))
+        daemon.account(came=8, emitted=8)
+
+
+@pytest.mark.parametrize("cut", [5, 30, 50, 54, 60, 5000])
+def test_within_a_header_or_a_line(place, cut):
+    entry = pipeline({"pixels": "gray", "width": 64, "height": 64}, source={"protocol": "y4m"}, sink={"protocol": "y4m"}, slots=3)
+    stream = y4m_stream(numbered(4, SIZE), 64, 64)
+    with Daemon(place, {"cam0": entry}, gpu=gpu()) as daemon:
+        with daemon.reader() as reader, daemon.producer() as producer:
+            taking = Background(reader.rest)
+            producer.send(stream[:cut])
+            upgrade(daemon)
+            producer.send(stream[cut:cut + 1])
+            upgrade(daemon)
+            producer.send(stream[cut + 1:])
+            daemon.account(came=4, emitted=4)
+            daemon.signal(signal.SIGTERM)
+            np.testing.assert_array_equal(read_y4m(taking.join(), SIZE)[1], numbered(4, SIZE))
+        daemon.ends(0)
+
+
+def test_who_waits_for_a_seat_gets_it(place):
+    """A producer that has gone is read to its end first, before and after another image takes over."""
+    entry = pipeline(FORMAT, slots=1)
+    with Daemon(place, {"cam0": entry}, gpu=gpu()) as daemon:
+        with daemon.producer() as first:
+            first.send(numbered(5, SIZE).tobytes())
+        with daemon.producer() as second:
+            second.send(numbered(5, SIZE, first=5).tobytes())
+            upgrade(daemon)
+            upgrade(daemon)
+            with daemon.reader() as reader:
+                np.testing.assert_array_equal(reader.frames(10, SIZE), numbered(10, SIZE))
+        daemon.account(came=10, emitted=10)
