@@ -5,6 +5,7 @@ import os
 import pathlib
 import random
 import re
+import signal
 import subprocess
 import sys
 
@@ -97,13 +98,18 @@ def alive(*processes):
 
 
 def die_and_return(daemon, times, chance, *clients):
-    """What systemd does with a service that is killed, or restarted, at any moment while frames flow."""
+    """What systemd does with a service that is killed, restarted or, with all connections, replaced at any moment."""
     for turn in range(times):
         wanted = chance.choice([1, 10, 200])
         wait_until(lambda: alive(*clients) and came(daemon) >= wanted, lambda: f"frames flow, in life {turn}\n{daemon.log}", 20)
         if turn % 5 == 4:
-            daemon.signal(15)
+            daemon.signal(signal.SIGTERM)
             daemon.process.wait(limit(20))
+        elif turn % 5 == 3:
+            gone_on = daemon.log.count("everything goes on")
+            daemon.signal(signal.SIGUSR2)
+            wait_until(lambda: daemon.log.count("everything goes on") > gone_on, lambda: f"it goes on\n{daemon.log}", 20)
+            continue
         else:
             daemon.kill()
         daemon.start()

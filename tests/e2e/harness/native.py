@@ -12,7 +12,8 @@ from harness.clients import Client
 from harness.waiting import wait_until
 
 PRODUCER, CONSUMER, BOTH = 1, 2, 3
-HELLO, WELCOME, FRAME, RESULT, ERROR = 1, 2, 3, 4, 5
+HELLO, WELCOME, FRAME, RESULT, ERROR, ACK = 1, 2, 3, 4, 5, 6
+AGAIN, MARKS = 2, 0xFFFFFFF0  # flags of a frame that come back in its result
 E_PROTOCOL, E_VERSION, E_ROLE, E_BUSY, E_QUOTA, E_TIMEOUT, E_STOPPING, E_INTERNAL, E_DENIED = range(1, 10)
 
 
@@ -60,8 +61,12 @@ def hello(role, transport=0, version=1):
     return message(HELLO, struct.pack("<IIII", version, role, transport, 0))
 
 
-def frame(payload, sequence=0, timestamp=0, deadline=0):
-    return message(FRAME, struct.pack("<QqqQ", sequence, timestamp, deadline, 0), len(payload)) + payload
+def long_hello(role, token, flags=1, transport=0):
+    return message(HELLO, struct.pack("<IIIIQ", 1, role, transport, flags, token))
+
+
+def frame(payload, sequence=0, timestamp=0, deadline=0, flags=0):
+    return message(FRAME, struct.pack("<QqqII", sequence, timestamp, deadline, flags, 0), len(payload)) + payload
 
 
 def text(field):
@@ -71,10 +76,10 @@ def text(field):
 class Native(Client):
     """Says HELLO and waits for the answer."""
 
-    def __init__(self, path, role, **options):
+    def __init__(self, path, role, token=0, **options):
         super().__init__(path, **options)
         try:
-            self.greet(hello(role))
+            self.greet(long_hello(role, token) if token else hello(role))
             self.welcome = self.read_welcome()
         except BaseException:
             self.close()
@@ -112,6 +117,12 @@ class Native(Client):
 
     def send_frame(self, payload, **stamps):
         self.send(frame(payload, **stamps))
+
+    def acknowledged(self):
+        """Of how many frames the next message, which is no result, says that they have their fate."""
+        kind, body = self.message()
+        assert kind == ACK and len(body) == 8
+        return struct.unpack("<Q", body)[0]
 
     def result(self):
         kind, body = self.message()
@@ -159,12 +170,12 @@ class Shared(Native):
             self.word(4096 + 64, 0)
             self.send(b"\0")
 
-    def submit(self, slot, payload=None, sequence=0, timestamp=0, deadline=0, ring=True):
+    def submit(self, slot, payload=None, sequence=0, timestamp=0, deadline=0, ring=True, flags=0):
         if payload is not None:
             at = slot * self.welcome.input_stride
             self.input[at:at + len(payload)] = payload
         at = self.SUBMISSIONS + self.submitted % self.RING * 40
-        self.control[at:at + 40] = struct.pack("<IIQqqQ", slot, 0, sequence, timestamp, deadline, 0)
+        self.control[at:at + 40] = struct.pack("<IIQqqII", slot, 0, sequence, timestamp, deadline, flags, 0)
         self.submitted += 1
         self.word(0, self.submitted)
         if ring:
