@@ -24,18 +24,21 @@ void server_pass_config(char **text, struct tape *tape) { tape_pass_text(tape, t
 static void pass_server(struct server *server, struct tape *tape) {
   bool stops = server->stop_wanted && server->succession.cause != SUCCESSION_RESTART; /* which is the stop itself */
   bool upgrades = server->upgrade && server->succession.cause == SUCCESSION_FAULT;
+  bool reloads = server->reload && server->succession.cause == SUCCESSION_FAULT;
   pid_t asked = upgrade_child(server);
   tape_pass_time(tape, &server->started);
   TAPE_PASS(tape, server->reloads);
   TAPE_PASS(tape, server->reload_failures);
   TAPE_PASS(tape, stops);
   TAPE_PASS(tape, upgrades);
+  TAPE_PASS(tape, reloads);
   TAPE_PASS(tape, asked);
   succession_pass(&server->succession, tape);
   server->status_listener = listener_pass(server->status_listener, tape);
   server->http_listener = listener_pass(server->http_listener, tape);
   server->stops_again = stops;
   server->upgrades_again = upgrades;
+  server->reload_at_once |= reloads;
   server->asked = asked;
 }
 

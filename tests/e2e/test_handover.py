@@ -245,3 +245,18 @@ def test_a_state_that_is_none_gives_a_clean_start(place, state):
         carry(daemon, 10)
         daemon.account(came=10, emitted=10)
     assert "begins anew without its connections" in daemon.log
+
+
+def test_a_reload_goes_on_over_a_fault(place):
+    """It waits for a frame that hangs; the process that takes over puts the file in force."""
+    entry = pipeline(FORMAT, slots=2, stages=[strike("hang", at=1)])
+    with Daemon(place, {"cam0": entry}, gpu=gpu(timeout="1s")) as daemon:
+        with daemon.reader() as reader, daemon.producer() as producer:
+            producer.send(numbered(2, SIZE).tobytes())
+            daemon.wait_view("both have come", lambda view: view["frames"]["in"] == 2)
+            daemon.write({"cam0": {**daemon.config["pipelines"]["cam0"], "slots": 4}}, gpu=gpu(timeout="1s"))
+            daemon.signal(signal.SIGHUP)
+            assert reader.read(2 * SIZE) == numbered(2, SIZE).tobytes()
+            daemon.wait_log("configuration reloaded")
+        assert daemon.status()["handovers"]["fault"] == 1
+        carry(daemon, 10)
