@@ -55,6 +55,9 @@ static enum outcome judge(const struct before *before, const struct daemon_view 
   }
   if (!view->handovers.upgrading) {
     const char *why = view->handovers.refused;
+    if (!why[0] && now_ms() - uptime_ms(view) > before->started_ms) {
+      return WAITING; /* it may have begun anew while it was being asked: the next answer comes sooner */
+    }
     problem_set(problem, EXIT_STATUS_REFUSED,
                 why[0] ? "install a program that can take over, or restart the service" : "try again",
                 "the running program goes on: %s", why[0] ? why : "something else came between");
@@ -68,13 +71,14 @@ static json_t *wait_for_it(const struct invocation *invocation, const struct bef
   enum outcome outcome = WAITING;
   for (int64_t now = now_ms(), deadline = now + LIMIT_MS; outcome == WAITING && now < deadline; now = now_ms()) {
     nanosleep(&(struct timespec){.tv_nsec = PAUSE_MS * 1000000}, NULL);
+    int64_t asked = now_ms();
     json_t *document = daemon_status(invocation->socket, (int)(deadline - now), problem);
     if (document) {
       struct daemon_view view;
       view_daemon(document, &view);
       problem_set(problem, EXIT_STATUS_REFUSED, "`journalctl -u framed -x` says more", "no other program took over within %d s",
                   LIMIT_MS / 1000);
-      outcome = judge(before, &view, now, problem);
+      outcome = judge(before, &view, asked, problem);
       if (outcome == DONE) {
         return document;
       }
