@@ -111,7 +111,7 @@ enum { NATIVE_RESULT_STATE_RESTARTED = 1 }; /* the stages' state began anew with
 #define NATIVE_AGAIN       UINT32_C(0x00000002)
 #define NATIVE_MARK        UINT32_C(0xFFFFFFF0)
 #define NATIVE_FRAME_FLAGS (NATIVE_AGAIN | NATIVE_MARK)
-enum { NATIVE_MARK_SHIFT = 4, NATIVE_MARK_NUMBER = 12, NATIVE_MARK_CLIENT = 16 }; /* bits: the frame's number, the client */
+enum { NATIVE_MARK_SHIFT = 4, NATIVE_MARK_NUMBER = 8, NATIVE_MARK_CLIENT = 20 }; /* bits: the frame's number, the client */
 
 struct native_result {
   uint64_t sequence;

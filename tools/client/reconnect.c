@@ -6,8 +6,8 @@
  * until the daemon has welcomed the client or its patience ends. Nothing here waits: a try is a step of client_look(), and who
  * sleeps asks how long.
  *
- * To make results known to those who have them, each frame carries a mark: 16 bits of the client, taken from its random token,
- * and the lowest 12 of the frame's number. A consumer gets each client's results in their order, so that it has what is
+ * To make results known to those who have them, each frame carries a mark: 20 bits of the client, taken from its random token,
+ * and the lowest 8 of the frame's number. A consumer gets each client's results in their order, so that it has what is
  * sent again if its number is not above the last one.
  */
 #include <errno.h>

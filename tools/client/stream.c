@@ -357,5 +357,18 @@ static void wake(struct framed *client, short conditions) {
   }
 }
 
-const struct transport stream_transport = {stream_open, look,    events,         arm,  wake, has_room, submit,
-                                           receive,     release, shut_when_sent, lose, end,  resume};
+const struct transport stream_transport = {
+    .open = stream_open,
+    .look = look,
+    .events = events,
+    .arm = arm,
+    .wake = wake,
+    .has_room = has_room,
+    .submit = submit,
+    .receive = receive,
+    .release = release,
+    .finish = shut_when_sent,
+    .lose = lose,
+    .end = end,
+    .resume = resume,
+};

@@ -78,7 +78,7 @@ START_TEST(what_has_no_result_is_sent_again) {
   for (unsigned i = 0; i < 3; i++) {
     fake_submit(client, i);
     marks[i] = expect_frame(i, false);
-    ck_assert_uint_eq(marks[i], ((uint32_t)(token % 65536) << 12 | i) << 4);
+    ck_assert_uint_eq(marks[i], ((uint32_t)(token % (1U << 20)) << 8 | i) << 4);
   }
   say_result(0, 0, marks[0]);
   fake_die(&fake);
@@ -216,13 +216,13 @@ END_TEST
 
 /* -- a consumer -------------------------------------------------------------------------------------------------------- */
 
-static uint32_t mark(uint32_t of, uint32_t number) { return (of << 12 | number % 4096) << 4; }
+static uint32_t mark(uint32_t of, uint32_t number) { return (of << 8 | number % 256) << 4; }
 
 START_TEST(a_consumer_leaves_out_what_it_has) {
   open_for(FRAMED_CONSUMER, FRAMED_STREAM, 5 * SECOND);
   ck_assert_uint_eq(fake.hello.flags, 0);
-  say_result(1, 0, mark(7, 4095));
-  say_result(2, 0, mark(7, 4096));
+  say_result(1, 0, mark(7, 255));
+  say_result(2, 0, mark(7, 256));
   say_result(5, 0, mark(8, 0));
   ck_assert_int_ge(framed_poll(client, FRAMED_RESULT, -1), FRAMED_RESULT);
   fake_die(&fake);
@@ -230,11 +230,11 @@ START_TEST(a_consumer_leaves_out_what_it_has) {
   expect_result(1);
   expect_result(2);
   expect_result(5);
-  say_result(1, 0, mark(7, 4095) | NATIVE_AGAIN);
-  say_result(2, 0, mark(7, 4096) | NATIVE_AGAIN);
-  say_result(3, 0, mark(7, 4097) | NATIVE_AGAIN);
-  say_result(4, 0, mark(9, 4095) | NATIVE_AGAIN); /* of whom nothing came before */
-  say_result(6, 0, mark(8, 0));                   /* a client of the same name, which does not send it again */
+  say_result(1, 0, mark(7, 255) | NATIVE_AGAIN);
+  say_result(2, 0, mark(7, 256) | NATIVE_AGAIN);
+  say_result(3, 0, mark(7, 257) | NATIVE_AGAIN);
+  say_result(4, 0, mark(9, 255) | NATIVE_AGAIN); /* of whom nothing came before */
+  say_result(6, 0, mark(8, 0));                  /* a client of the same name, which does not send it again */
   ck_assert_int_ge(framed_poll(client, FRAMED_RESULT, -1), FRAMED_RESULT);
   expect_result(3);
   expect_result(4);

@@ -16,7 +16,7 @@ from framed.greeting import Greeting
 from framed.wire import AGAIN, Code, Error, Welcome
 
 SHORTEST_WAIT, LONGEST_WAIT = 0.001, 0.05  # seconds
-NUMBERS, NUMBER_SHIFT, CLIENT_SHIFT = 4096, 4, 16
+NUMBERS, NUMBER_SHIFT, CLIENT_SHIFT, CLIENTS = 256, 4, 12, 1 << 20
 FINAL = {Code.PROTOCOL, Code.VERSION, Code.ROLE, Code.DENIED, Code.DAEMON}  # what turns a client away for good
 TIMER_FORM = struct.Struct("@llll")
 
@@ -87,7 +87,7 @@ class Comeback:
         """What a frame says of itself, for those who get its result."""
         number = self._numbered % NUMBERS
         self._numbered += 1
-        return (self.token & 0xFFFF) << CLIENT_SHIFT | number << NUMBER_SHIFT
+        return self.token % CLIENTS << CLIENT_SHIFT | number << NUMBER_SHIFT
 
     def is_new(self, flags: int) -> bool:
         """A consumer has a result with these flags now; False: it had it before."""

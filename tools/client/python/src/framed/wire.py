@@ -38,7 +38,7 @@ CURSOR = 0xFFFFFFFF
 # Flags of a result, and in a frame those that are the client's to set.
 STATE_RESTARTED = 1  # the state of the pipeline's stages began anew with this frame
 AGAIN = 2            # the frame was sent again, since the connection by which it went first was lost
-MARK = 0xFFFFFFF0    # by which a consumer knows a result that it has: 16 bits of the client, 12 of the frame's number
+MARK = 0xFFFFFFF0    # by which a consumer knows a result that it has: 20 bits of the client, 8 of the frame's number
 HELLO_ACKS = 1       # flag of a HELLO: the client wants to be told which frames have their fate
 
 

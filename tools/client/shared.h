@@ -1,0 +1,24 @@
+/* What the two files of the shared transport have in common: shared.c sends and waits, shared_completions.c takes what comes.
+ */
+#ifndef FRAMED_TOOLS_CLIENT_SHARED_H
+#define FRAMED_TOOLS_CLIENT_SHARED_H
+
+#include "tools/client/client.h"
+
+static inline bool is_consumer(const struct framed *client) { return client->info.role == FRAMED_CONSUMER; }
+
+/* -- shared_completions.c ---------------------------------------------------------------------------------------------- */
+
+/* Frees lots of daemons that are gone and of which nobody wants anything any more. */
+void shared_drop_spent(struct framed *client);
+/* The oldest lot with a completion that the caller, or a producer's slots, wait for; NULL: there is none. */
+struct lot *shared_with_results(struct framed *client);
+/* A producer only wants its slots back. */
+void shared_take_all(struct framed *client);
+
+/* Parts of the transport. */
+bool shared_receive(struct framed *client, struct framed_result *result);
+void shared_release(struct framed *client, unsigned place);
+void shared_lose(struct framed *client);
+
+#endif
