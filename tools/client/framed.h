@@ -47,7 +47,8 @@ enum framed_code {
   FRAMED_E_QUOTA = 5,    /* this user has what one user may have */
   FRAMED_E_TIMEOUT = 6,  /* the daemon, or this library while connecting, waited for too long */
   FRAMED_E_STOPPING = 7, /* the daemon or the pipeline ends */
-  FRAMED_E_INTERNAL = 8,
+  FRAMED_E_INTERNAL = 8, /* the daemon lacks memory or descriptors */
+  FRAMED_E_DENIED = 9,   /* this user may not connect */
   /* What this library found. */
   FRAMED_E_SYSTEM = 64, /* a system call failed: `system` is its errno */
   FRAMED_E_CLOSED = 65, /* the daemon closed the connection without a word */

@@ -52,7 +52,7 @@ bool client_told(struct framed *client, const struct message *message) {
   struct native_error said;
   memcpy(&header, message->bytes, sizeof header);
   memcpy(&said, message->bytes + sizeof(struct native_header), sizeof said);
-  bool known = said.code >= NATIVE_E_PROTOCOL && said.code <= NATIVE_E_INTERNAL;
+  bool known = said.code >= NATIVE_E_PROTOCOL && said.code <= NATIVE_E_DENIED;
   return client_break(client, known ? (enum framed_code)said.code : FRAMED_E_INTERNAL, 0, "%.*s",
                       (int)(header.length - sizeof said), (const char *)message->bytes + ERROR_BYTES);
 }

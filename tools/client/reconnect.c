@@ -153,7 +153,7 @@ static void give_up(struct framed *client, const struct framed_error *last) {
 
 /* Turned away for good, or for now. */
 static bool is_final(int code) {
-  return code == FRAMED_E_PROTOCOL || code == FRAMED_E_VERSION || code == FRAMED_E_ROLE || code == NATIVE_E_DENIED ||
+  return code == FRAMED_E_PROTOCOL || code == FRAMED_E_VERSION || code == FRAMED_E_ROLE || code == FRAMED_E_DENIED ||
          code == FRAMED_E_DAEMON;
 }
 
