@@ -42,9 +42,10 @@ struct meter_rates meter_rates(const struct reading *now, const struct reading *
   if (rates.seconds <= 0) {
     return (struct meter_rates){0};
   }
-  rates.fps = (double)(now->ledger.fates[FATE_EMITTED] - before->ledger.fates[FATE_EMITTED]) / rates.seconds;
-  rates.in_bytes_per_s = (double)(now->ledger.in_bytes - before->ledger.in_bytes) / rates.seconds;
-  rates.out_bytes_per_s = (double)(now->ledger.out_bytes - before->ledger.out_bytes) / rates.seconds;
+  double over = rates.seconds < 1 ? 1 : rates.seconds;
+  rates.fps = (double)(now->ledger.fates[FATE_EMITTED] - before->ledger.fates[FATE_EMITTED]) / over;
+  rates.in_bytes_per_s = (double)(now->ledger.in_bytes - before->ledger.in_bytes) / over;
+  rates.out_bytes_per_s = (double)(now->ledger.out_bytes - before->ledger.out_bytes) / over;
   return rates;
 }
 

@@ -66,6 +66,18 @@ START_TEST(the_time_before_the_first_frame_does_not_count) {
 }
 END_TEST
 
+START_TEST(a_burst_after_a_moment_is_no_rate) {
+  static struct reading before, now;
+  before = (struct reading){.at = NS_PER_S, .began = 1, .ledger = {.in = 100, .fates = {[FATE_EMITTED] = 100}}};
+  now = (struct reading){
+      .at = NS_PER_S + NS_PER_S / 128, .began = 1, .ledger = {.in = 102, .in_bytes = 8, .fates = {[FATE_EMITTED] = 102}}};
+  struct meter_rates rates = meter_rates(&now, &before);
+  ck_assert_double_eq(rates.fps, 2);
+  ck_assert_double_eq(rates.in_bytes_per_s, 8);
+  ck_assert_double_eq(rates.seconds, 1.0 / 128);
+}
+END_TEST
+
 START_TEST(the_busiest_lane_counts) {
   static struct reading before, now;
   before = (struct reading){.at = NS_PER_S, .lane_time = {[3] = 5, [7] = 1}};
@@ -95,6 +107,7 @@ Suite *meter_suite(void) {
   tcase_add_test(all, rates_are_differences_over_time);
   tcase_add_test(all, the_time_before_the_first_frame_does_not_count);
   tcase_add_test(all, without_time_there_are_no_rates);
+  tcase_add_test(all, a_burst_after_a_moment_is_no_rate);
   tcase_add_test(all, the_busiest_lane_counts);
   tcase_add_test(all, polling_is_no_work);
   suite_add_tcase(suite, all);
