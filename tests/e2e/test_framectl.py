@@ -122,9 +122,13 @@ def test_reload_and_its_errors(place):
     with Daemon(place, {"cam0": pipeline(FORMAT)}) as daemon:
         assert succeeds(place, "reload").strip() == "nothing changed: the configuration is as it was"
         two = {"cam0": pipeline(FORMAT), "cam1": pipeline(FORMAT)}
-        for keys in ({}, {"drain_timeout": "7s"}):
-            daemon.write(two, **keys)
-            assert succeeds(place, "reload").strip() == "the new configuration is in force"
+        daemon.write(two)
+        assert succeeds(place, "reload") == "the new configuration is in force\n  added: cam1\n"
+        daemon.write(two, drain_timeout="7s")
+        assert succeeds(place, "reload") == "the new configuration is in force\n"
+        daemon.write({"cam0": pipeline(FORMAT, slots=5)}, drain_timeout="7s")
+        assert succeeds(place, "reload").splitlines()[1:] == ["  removed, clients disconnected: cam1",
+                                                              "  begun anew as changed, clients disconnected: cam0"]
         daemon.file.write_text("pipelines: {cam0: {sorce: {}}}\n")
         done = framectl(place, "reload")
         assert done.returncode != 0 and "sorce" in done.stderr and "framed.yaml:1:" in done.stderr, done

@@ -20,9 +20,10 @@ bool command_metrics(const struct invocation *invocation, struct problem *proble
   return true;
 }
 
-/* `done` is what a person reads after success, behind the pipeline's name; `same` instead if the answer says so. */
+/* `done` is what a person reads after success, behind the pipeline's name; `same` instead if the answer says so.
+ * `print_more`, if there is one, prints what else the answer tells. */
 static bool give_command(const struct invocation *invocation, const char *command, const char *done, const char *same,
-                         struct problem *problem) {
+                         void (*print_more)(const json_t *answer), struct problem *problem) {
   json_t *answer = daemon_command(invocation->socket, invocation->operand, command, problem);
   if (!answer) {
     return false;
@@ -33,26 +34,44 @@ static bool give_command(const struct invocation *invocation, const char *comman
   } else {
     const char *text = json_is_true(json_object_get(answer, "same")) ? same : done;
     printf("%s%s%s\n", invocation->operand ? invocation->operand : "", invocation->operand ? " " : "", text);
+    if (print_more) {
+      print_more(answer);
+    }
   }
   json_decref(answer);
   return true;
 }
 
+static void print_names(const char *what, const json_t *names) {
+  size_t i;
+  const json_t *name;
+  json_array_foreach(names, i, name) { printf("%s%s", i == 0 ? what : ", ", json_string_value(name)); }
+  if (json_array_size(names) > 0) {
+    putchar('\n');
+  }
+}
+
+static void print_reload(const json_t *answer) {
+  print_names("  added: ", json_object_get(answer, "added"));
+  print_names("  removed, clients disconnected: ", json_object_get(answer, "removed"));
+  print_names("  begun anew as changed, clients disconnected: ", json_object_get(answer, "changed"));
+}
+
 bool command_reload(const struct invocation *invocation, struct problem *problem) {
   return give_command(invocation, "reload", "the new configuration is in force",
-                      "nothing changed: the configuration is as it was", problem);
+                      "nothing changed: the configuration is as it was", print_reload, problem);
 }
 
 bool command_drain(const struct invocation *invocation, struct problem *problem) {
-  return give_command(invocation, "drain", "is drained: nothing is in flight; `framectl resume` ends it", "", problem);
+  return give_command(invocation, "drain", "is drained: nothing is in flight; `framectl resume` ends it", "", NULL, problem);
 }
 
 bool command_pause(const struct invocation *invocation, struct problem *problem) {
-  return give_command(invocation, "pause", "is paused; `framectl resume` ends it", "", problem);
+  return give_command(invocation, "pause", "is paused; `framectl resume` ends it", "", NULL, problem);
 }
 
 bool command_resume(const struct invocation *invocation, struct problem *problem) {
-  return give_command(invocation, "resume", "takes frames again", "", problem);
+  return give_command(invocation, "resume", "takes frames again", "", NULL, problem);
 }
 
 /* The daemon's program: the one beside this one if there is one, so that an unpacked build works as it lies. */
