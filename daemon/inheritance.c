@@ -78,7 +78,7 @@ static void put(struct server *server, struct tape *tape) {
   }
 }
 
-static bool may_hand_over(const struct server *server, struct failure *failure) {
+bool server_may_hand_over(const struct server *server, struct failure *failure) {
   bool may = server->phase == SERVER_RUNNING || server->phase == SERVER_STOPPING;
   for (unsigned i = 0; i < server->pipeline_count; i++) {
     may = may && pipeline_may_be_put(server->pipelines[i], server->stop_wanted);
@@ -125,7 +125,7 @@ struct exchange {
 };
 
 static bool exchange(struct server *server, const struct exchange *how, struct failure *failure) {
-  if (!may_hand_over(server, failure)) {
+  if (!server_may_hand_over(server, failure)) {
     return false;
   }
   struct succession before = server->succession;

@@ -165,6 +165,7 @@ static void close_server(struct server *server) {
   tracer_free(server->tracer);
   engine_close(server->engine);
   quota_free(server->quota);
+  free(server->unanswered);
   listener_close(server->status_listener);
   listener_close(server->http_listener);
   if (server->loop_open && uv_loop_close(&server->loop) != 0) {

@@ -82,6 +82,7 @@ struct server {
   bool recovers;              /* the process before this one ended without a word, */
   uint64_t lost_clients;      /* with so many connections */
   bool leaving;               /* STOPPING: another process will go on with everything */
+  struct fault *unanswered;   /* of a device, until the reload under way is over; or NULL */
   struct upgrade *upgrade;    /* the one under way, or NULL */
   bool upgrades_again;        /* one was under way in the process before this one, when it had to hand over, */
   pid_t asked;                /* and this child of it runs yet; 0: none */
@@ -91,6 +92,8 @@ struct server {
 /* inheritance.c */
 /* Takes what is the server's own from its tape. */
 void server_take(struct server *server);
+/* Whether it is in a state in which everything can be handed over. */
+bool server_may_hand_over(const struct server *server, struct failure *failure);
 /* Hands everything over to `program` (NULL: this one), which goes on with it. Returns only if that cannot be, with all as it
  * was. */
 bool server_hand_over(struct server *server, enum succession_cause cause, const char *text, unsigned failed_device,

@@ -200,17 +200,6 @@ void server_go_on_ending(struct server *server) {
   }
 }
 
-void server_on_reloaded(struct server *server) {
-  if (server->phase == SERVER_RUNNING && server->stop_wanted) {
-    end_pipelines(server);
-    if (!server->limit && !server->leaving) {
-      cut(server); /* the time was over before the reload was: what it has started has none left */
-    }
-  } else {
-    end_of_input(server);
-  }
-}
-
 /* -- failures -------------------------------------------------------------------------------------------------- */
 
 void server_fail(struct server *server, const struct failure *failure) {
@@ -275,14 +264,69 @@ static void add_others(const struct server *server, struct fault *fault) {
   }
 }
 
+static void end_unanswered(void *context) {
+  struct server *server = context;
+  end_by_fault(server, server->unanswered, "the daemon ends, since a reload stands between two configurations");
+}
+
+/* A reload exchanges pipelines, of which nothing can be handed over; that will be over soon. */
+static void wait_for_reload(struct server *server, const struct fault *fault) {
+  if (server->unanswered) {
+    return;
+  }
+  server->unanswered = malloc(sizeof *fault);
+  if (!server->unanswered) {
+    end_by_fault(server, fault, "the daemon ends, since there is no memory to wait for a reload");
+    return;
+  }
+  *server->unanswered = *fault;
+  if (!server->limit) {
+    limit(server, end_unanswered, FAULT_LIMIT_MS);
+  }
+}
+
 static void take_up_again(struct server *server, const struct fault *fault) {
   struct failure failure;
   char text[FAULT_TEXT], sentence[SUCCESSION_TEXT];
+  if (server->reload && !server_may_hand_over(server, &failure)) {
+    wait_for_reload(server, fault);
+    return;
+  }
   fault_log(fault, "everything is taken up again");
   snprintf(sentence, sizeof sentence, "%s%s%s", fault->pipeline ? fault->pipeline : "", fault->pipeline ? ": " : "",
            fault_describe(fault, text));
   server_hand_over(server, SUCCESSION_FAULT, sentence, fault->device, NULL, &failure);
   end_by_fault(server, fault, "the daemon ends, since nothing could be taken up again (%s)", failure.text);
+}
+
+/* The pipeline that saw it may have gone with the reload. */
+static void answer_fault(struct server *server) {
+  struct fault fault = *server->unanswered;
+  bool is_there = false;
+  free(server->unanswered);
+  server->unanswered = NULL;
+  for (unsigned i = 0; i < server->pipeline_count; i++) {
+    is_there = is_there || pipeline_config(server->pipelines[i])->name == fault.pipeline;
+  }
+  fault.pipeline = is_there ? fault.pipeline : NULL;
+  if (!server->stop_wanted) {
+    server->limit = loop_timer_close(server->limit);
+  }
+  take_up_again(server, &fault);
+}
+
+void server_on_reloaded(struct server *server) {
+  if (server->phase == SERVER_RUNNING && server->stop_wanted) {
+    end_pipelines(server);
+    if (!server->limit && !server->leaving) {
+      cut(server); /* the time was over before the reload was: what it has started has none left */
+    }
+  } else {
+    end_of_input(server);
+  }
+  if (server->unanswered) {
+    answer_fault(server);
+  }
 }
 
 static bool is_on_trial(const struct server *server, unsigned device) {

@@ -284,3 +284,23 @@ def test_who_waits_for_a_seat_gets_it(place):
             with daemon.reader() as reader:
                 np.testing.assert_array_equal(reader.frames(10, SIZE), numbered(10, SIZE))
         daemon.account(came=10, emitted=10)
+
+
+def test_a_fault_waits_for_the_exchange_of_pipelines(place):
+    """What a reload removes is cut after drain_timeout, with a frame on the device; then another one's frame strikes."""
+    strike = {"fault": {"kind": "illegal", "at": 3, "every": 0, "again": "no"}}
+    cam0 = pipeline(FORMAT, slots=2, stages=[strike])
+    keys = {"gpu": gpu(timeout="20s"), "lanes": 2, "drain_timeout": "100ms"}
+    with Daemon(place, {"cam0": cam0, "cam1": pipeline(FORMAT, slots=1, stages=[slow_stage(3000)])}, **keys) as daemon:
+        with daemon.reader() as reader, daemon.producer() as producer:
+            gone = daemon.path("cam1", "source")
+            with Producer(gone) as other:
+                other.send(numbered(1, SIZE).tobytes())
+                daemon.wait_view("it is on the device", lambda view: view["frames"]["in_flight"] == 1, "cam1")
+                daemon.write({"cam0": cam0}, **keys)
+                daemon.signal(signal.SIGHUP)
+                carry(daemon, reader, producer, range(3))
+                wait_until(lambda: not os.path.exists(gone), "it is cut")
+                carry(daemon, reader, producer, range(3, 6))
+        daemon.account(came=6, emitted=6)
+        assert handovers(daemon) == 1
