@@ -12,6 +12,7 @@
 #include "daemon/keeper.h"
 #include "daemon/log.h"
 #include "daemon/server_state.h"
+#include "daemon/systemd.h"
 #include "daemon/tape.h"
 
 #define PATIENCE  (100 * NS_PER_MS) /* with a lane that may be within a call to a device */
@@ -230,7 +231,11 @@ void server_taken(struct server *server) {
 
 void server_start_over(struct server *server, const char *why) {
   (void)server;
-  log_event(LOG_NOT_HANDED_OVER, NULL, "the daemon begins anew without its connections: %s", why);
+  bool ends = systemd_has_passed();
+  log_event(LOG_NOT_HANDED_OVER, NULL, "%s: %s", ends ? HANDOVER_ENDS : HANDOVER_BEGINS_ANEW, why);
   log_flush();
+  if (ends) {
+    _exit(EXIT_STATUS_INTERNAL);
+  }
   handover_start_over();
 }

@@ -18,6 +18,7 @@
 #include "daemon/log.h"
 #include "daemon/server.h"
 #include "daemon/state.h"
+#include "daemon/systemd.h"
 #include "daemon/vocabulary.h"
 
 #define DEFAULT_PATH "/etc/framed/framed.yaml"
@@ -164,10 +165,21 @@ static enum file_change compare_file(const char *path, const struct config *conf
   return change;
 }
 
-/* Goes on with what a process before this one left, in the configuration that it had. Returns if there is nothing of use. */
+/* What was left is of no use. True: the process ends; else it begins anew. */
+static bool give_up(const char *why, const char *keys, bool ends, enum exit_status *status) {
+  handover_allow_signals();
+  log_open(CONFIG_LOG_INFO);
+  log_event(LOG_NOT_HANDED_OVER, NULL, "%s: the state that was left is of no use: %s%s",
+            ends ? HANDOVER_ENDS : HANDOVER_BEGINS_ANEW, why, keys);
+  *status = EXIT_STATUS_INTERNAL;
+  return ends;
+}
+
+/* Goes on with what a process before this one left, in the configuration that it had. False: there is nothing of use. */
 static bool go_on(const struct options *options, enum exit_status *status) {
   struct tape tape;
   struct failure failure;
+  bool had_passed = systemd_has_passed();
   char *text = NULL;
   enum handover_receipt receipt = handover_receive(&tape, &failure);
   if (receipt == HANDOVER_NONE) {
@@ -190,16 +202,11 @@ static bool go_on(const struct options *options, enum exit_status *status) {
   if (receipt == HANDOVER_WHOLE) {
     handover_discard(&tape); /* its sockets would look like those of another daemon */
   }
-  handover_allow_signals();
-  log_open(CONFIG_LOG_INFO);
-  log_event(LOG_NOT_HANDED_OVER, NULL,
-            "the daemon begins anew without its connections: the state that was left is of no use: %s%s",
-            change == FILE_NEEDS_START  ? "these keys have changed: "
-            : receipt == HANDOVER_WHOLE ? "it holds no valid configuration"
-                                        : failure.text,
-            keys);
   config_errors_free(errors);
-  return false;
+  const char *why = change == FILE_NEEDS_START  ? "these keys have changed: "
+                    : receipt == HANDOVER_WHOLE ? "it holds no valid configuration"
+                                                : failure.text;
+  return give_up(why, keys, had_passed, status);
 }
 
 int main(int argc, char **argv) {

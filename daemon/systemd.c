@@ -44,7 +44,8 @@ int64_t systemd_watchdog_interval(void) {
 
 /* -- socket activation -------------------------------------------------------------------------------------------- */
 
-#define KEPT "framed-" /* begins the name of each descriptor that was kept for us */
+#define KEPT   "framed-"       /* begins the name of each descriptor that was kept for us */
+#define PASSED "FRAMED_PASSED" /* a variable, which goes over to the next image: there were others */
 enum { BARRIER_US = 2000000 };
 
 static struct {
@@ -60,7 +61,12 @@ static void ask_once(void) {
   passed.asked = true;
   int count = sd_listen_fds_with_names(1, &passed.names);
   passed.count = count > 0 ? count : 0;
+  if (systemd_unclaimed()) {
+    setenv(PASSED, "1", 1);
+  }
 }
+
+bool systemd_has_passed(void) { return getenv(PASSED) != NULL; }
 
 static bool is_listener(int fd) { return sd_is_socket(fd, AF_UNSPEC, SOCK_STREAM, 1) > 0; }
 

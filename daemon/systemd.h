@@ -22,6 +22,9 @@ int64_t systemd_watchdog_interval(void);
  * taken once; -1: there is none. systemd_unclaimed() then names the first passed socket nobody took, or NULL. */
 int systemd_take_listener(const char *name, const char *path);
 const char *systemd_unclaimed(void);
+/* Whether it passed any, to this image of the process or to one before. It passes them again at the next start, and only there:
+ * until then it listens at their addresses itself. */
+bool systemd_has_passed(void);
 
 /* -- the descriptor store: what lies there survives this process, by name ------------------------------------------ */
 

@@ -4,10 +4,13 @@ import fcntl
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import struct
 import threading
+
+import pytest
 
 from harness import BACKEND, Daemon, complete, limit, numbered, pipeline, run_framed, wait_until
 from harness.daemon import BINARY
@@ -150,19 +153,34 @@ def state_with(place, config):
     return fd
 
 
+def high(fd):
+    """The same under a number that the daemon does not look at."""
+    moved = fcntl.fcntl(fd, fcntl.F_DUPFD, 20)
+    os.close(fd)
+    return moved
+
+
+def listening(path):
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(str(path))
+    listener.listen()
+    return high(listener.detach())
+
+
+def activated(place, binary, passed):
+    """A program that is `binary`, started by a manager that passes it these descriptors."""
+    program = place / "activated"
+    moves = " ".join(f"{number}<&{fd} {fd}<&-" for number, fd in enumerate(passed.values(), 3))
+    program.write_text(f"#!/bin/bash\nexec {moves}\nexport LISTEN_PID=$$ LISTEN_FDS={len(passed)} "
+                       f'LISTEN_FDNAMES={":".join(passed)}\nexec {binary} "$@"\n')
+    program.chmod(0o755)
+    return program
+
+
 def test_sockets_of_the_manager_are_served_where_a_configuration_is_none_any_more(place):
     """As after the installation of a program that has forgotten a key."""
-    listener = socket.socket(socket.AF_UNIX)
-    listener.bind(str(place / "passed.sock"))
-    listener.listen()
-    state = state_with(place, b"nonsense: [")
-    passed = [fcntl.fcntl(fd, fcntl.F_DUPFD, 20) for fd in (state, listener.fileno())]
-    os.close(state)
-    listener.close()
-    program = place / "activated"
-    program.write_text(f"#!/bin/bash\nexec 3<&{passed[0]} 4<&{passed[1]} {passed[0]}<&- {passed[1]}<&-\n"
-                       f'export LISTEN_PID=$$ LISTEN_FDS=2 LISTEN_FDNAMES=framed-state:cam0\nexec {BINARY} "$@"\n')
-    program.chmod(0o755)
+    passed = [high(state_with(place, b"nonsense: [")), listening(place / "passed.sock")]
+    program = activated(place, BINARY, dict(zip(["framed-state", "cam0"], passed)))
     entry = pipeline(FORMAT, source={"socket": str(place / "passed.sock")})
     with Keeper(place, room=100) as keeper:
         with Daemon(place, {"cam0": entry}, env=keeper.environment, binary=program, inherits=passed) as daemon:
@@ -173,3 +191,30 @@ def test_sockets_of_the_manager_are_served_where_a_configuration_is_none_any_mor
             with daemon.reader() as reader, daemon.producer() as producer:
                 producer.send(numbered(3, SIZE).tobytes())
                 assert reader.read(3 * SIZE) == numbered(3, SIZE).tobytes()
+
+
+@pytest.mark.parametrize("state", ["unusable", "too short"])
+def test_a_daemon_that_begins_anew_has_the_manager_start_it_where_that_has_its_sockets(place, state):
+    """It would find them in use by the manager, and take that for another daemon."""
+    own = place / "framed"
+    shutil.copy(BINARY, own)
+    fd = listening(place / "passed.sock")
+    program = activated(place, own, {"cam0": fd})
+    entry = pipeline(FORMAT, source={"socket": str(place / "passed.sock")})
+    with Daemon(place, {"cam0": entry}, binary=program, inherits=[fd]) as daemon:
+        daemon.leaves_sockets = True
+        with daemon.reader() as reader, daemon.producer() as producer:
+            producer.send(numbered(3, SIZE).tobytes())
+            assert reader.read(3 * SIZE) == numbered(3, SIZE).tobytes()
+        text = json.dumps(complete(place, {"cam0": entry})).encode()
+        left = os.dup(0) if state == "unusable" else state_with(place, text)
+        daemon.settled = True
+        own.unlink()
+        own.write_text(f'#!/bin/sh\ncase "$*" in *--check*) exit 0;; esac\nexport FRAMED_STATE=9\n'
+                       f'exec 9</proc/{os.getpid()}/fd/{left}\nexec {BINARY} "$@"\n')
+        own.chmod(0o755)
+        daemon.signal(signal.SIGUSR2)
+        daemon.ends(70)
+        os.close(left)
+    os.close(fd)  # until here the manager listens there, too
+    assert "starts it anew" in daemon.log
