@@ -176,15 +176,16 @@ static void pass(struct reader *reader, const struct sink *sink, struct tape *ta
   pass_place(reader, sink, tape);
 }
 
-struct reader *reader_pass(struct reader *reader, struct sink *sink, struct tape *tape, sink_road *road, void *context) {
-  int fd = reader ? reader->fd : -1;
+static void put(struct reader *reader, const struct sink *sink, struct tape *tape) {
+  tape_pass_descriptor(tape, &reader->fd);
+  pass(reader, sink, tape);
+  put_rest_frame(reader, tape);
+}
+
+static struct reader *take(struct sink *sink, struct tape *tape, sink_road *road, void *context) {
+  int fd = -1;
   struct failure failure;
   tape_pass_descriptor(tape, &fd);
-  if (tape->writing) {
-    pass(reader, sink, tape);
-    put_rest_frame(reader, tape);
-    return reader;
-  }
   struct reader *taken = fd >= 0 ? reader_new(sink, fd, &failure) : NULL;
   if (!taken) {
     tape_break(tape);
@@ -194,4 +195,12 @@ struct reader *reader_pass(struct reader *reader, struct sink *sink, struct tape
   pass(taken, sink, tape);
   take_rest_frame(taken, tape, road, context);
   return taken;
+}
+
+struct reader *reader_pass(struct reader *reader, struct sink *sink, struct tape *tape, sink_road *road, void *context) {
+  if (!reader) {
+    return take(sink, tape, road, context);
+  }
+  put(reader, sink, tape);
+  return reader;
 }
