@@ -5,6 +5,7 @@ import os
 import pathlib
 import random
 import re
+import select
 import signal
 import subprocess
 import sys
@@ -15,7 +16,7 @@ from harness import Daemon, limit, pipeline, wait_until
 from test_libframed import INVERT, drive_client, environment, finish
 
 SOAK = bool(os.environ.get("FRAMED_SOAK"))
-KILLS = 200 if SOAK else 5
+LIVES = 272 if SOAK else 8  # of the daemon: of eight six end by a kill, one is stopped, and one is replaced
 GRAY = {"pixels": "gray", "width": 64, "height": 32}
 LARGE = {"pixels": "gray", "width": 1024, "height": 512}
 NATIVE = {"protocol": "native"}
@@ -102,10 +103,10 @@ def die_and_return(daemon, times, chance, *clients):
     for turn in range(times):
         wanted = chance.choice([1, 10, 200])
         wait_until(lambda: alive(*clients) and came(daemon) >= wanted, lambda: f"frames flow, in life {turn}\n{daemon.log}", 20)
-        if turn % 5 == 4:
+        if turn % 8 == 6:
             daemon.signal(signal.SIGTERM)
             daemon.process.wait(limit(20))
-        elif turn % 5 == 3:
+        elif turn % 8 == 7:
             gone_on = daemon.log.count("everything goes on")
             daemon.signal(signal.SIGUSR2)
             wait_until(lambda: daemon.log.count("everything goes on") > gone_on, lambda: f"it goes on\n{daemon.log}", 20)
@@ -131,7 +132,7 @@ def stop(process):
 def test_a_client_of_both_roles(place, format, transport, wait):
     with Daemon(place, replying(format)) as daemon:
         client = start(daemon.path("cam0", "source"), "both", transport, wait)
-        die_and_return(daemon, KILLS, random.Random(wait), client)
+        die_and_return(daemon, LIVES, random.Random(wait), client)
         answer = stop(client)
         assert answer["results"] == answer["sent"] > 0 and answer["again"] > 0 and answer["transport"] == transport
 
@@ -144,10 +145,46 @@ def test_a_producer_and_a_consumer(place, format, transport, wait):
         consumer = start(daemon.path("cam0", "sink"), "consumer", "stream", wait)
         daemon.wait_view("the consumer is there", lambda view: view["readers"] == 1)
         producer = start(daemon.path("cam0", "source"), "producer", transport, wait)
-        die_and_return(daemon, KILLS, random.Random(transport), producer, consumer)
+        die_and_return(daemon, LIVES, random.Random(transport), producer, consumer)
         sent = stop(producer)["sent"]
         said, _ = consumer.communicate(timeout=limit(60))
         print(said)
         answer = {key: int(value) for key, value in re.findall(r"(\w+) (\d+)", said)}
         assert consumer.returncode == 0 and "code 0: " in said, said
         assert (answer["results"], answer["wrong"], answer["out_of_order"]) == (sent, 0, 0), said
+
+
+@pytest.mark.skipif(not PACKAGE.exists(), reason="the portable folder has no Python client")
+@pytest.mark.parametrize("transport", [0, 1], ids=["stream", "shared"])
+def test_a_loop_of_the_callers_own_in_python(place, transport):
+    """Its descriptor is put into the set once, and stays there through every pause; held frames and arrays stay, too."""
+    sys.path.insert(0, str(PACKAGE))
+    import framed
+    with Daemon(place, replying(GRAY)) as daemon, select.epoll() as loop:
+        with framed.connect(daemon.path("cam0", "source"), transport=transport, reconnect_for=limit(PATIENCE)) as client:
+            loop.register(client.fileno(), select.EPOLLIN)
+            before = len(os.listdir("/proc/self/fd"))
+            results, held = [], []
+            for life in range(3):
+                frame = client.acquire()
+                frame.memory[:] = bytes([life]) * len(frame.memory)
+                if life > 0:
+                    daemon.kill()
+                    assert client.arm()[0] in (0, framed.Event.ROOM)
+                    daemon.start()
+                client.submit(frame, life)
+                while len(results) <= life:
+                    there, conditions = client.arm(framed.Event.RESULT)
+                    if there & framed.Event.RESULT:
+                        results.append(client.receive())
+                        held.append(bytes(results[-1].memory))
+                    else:
+                        assert conditions == select.POLLIN and loop.poll(limit(20))
+            assert [result.sequence for result in results] == [0, 1, 2]
+            assert [bytes(result.memory) for result in results] == held == [bytes([255 - n]) * len(held[0]) for n in range(3)]
+            while results:
+                results.pop().release()
+            del frame
+            assert len(os.listdir("/proc/self/fd")) <= before  # nothing is left of what the daemons before lent
+        daemon.wait_ready()
+        daemon.account(came=1, emitted=1)

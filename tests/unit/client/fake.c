@@ -72,7 +72,7 @@ static void say_welcome(struct fake *fake) {
     struct native_welcome welcome;
   } said = {{.magic = NATIVE_MAGIC, .type = fake->type, .length = sizeof said.welcome}, fake->welcome};
   _Alignas(struct cmsghdr) unsigned char room[CMSG_SPACE(16 * sizeof(int))] = {0};
-  struct iovec vector = {.iov_base = &said, .iov_len = sizeof said};
+  struct iovec vector = {.iov_base = &said, .iov_len = fake->cut > 0 ? fake->cut : sizeof said};
   struct msghdr message = {.msg_iov = &vector, .msg_iovlen = 1};
   if (fake->descriptors > 0) {
     int descriptors[16];
@@ -87,7 +87,7 @@ static void say_welcome(struct fake *fake) {
     header->cmsg_len = CMSG_LEN(fake->descriptors * sizeof(int));
     memcpy(CMSG_DATA(header), descriptors, fake->descriptors * sizeof(int));
   }
-  ck_assert_int_eq(sendmsg(fake->fd, &message, MSG_NOSIGNAL), sizeof said);
+  ck_assert_int_eq(sendmsg(fake->fd, &message, MSG_NOSIGNAL), (ssize_t)vector.iov_len);
 }
 
 static void read_hello(struct fake *fake) {

@@ -21,6 +21,7 @@ struct fake {
   uint32_t error;   /* not 0: an ERROR with this code and `text` */
   unsigned descriptors;
   bool unsealed, silent;
+  size_t cut;                         /* not 0: of a WELCOME only so many bytes are said */
   size_t shorter[SHARED_DESCRIPTORS]; /* memory that much too small */
   /* The state of things. */
   struct native_hello hello; /* as it came */

@@ -1,4 +1,5 @@
 /* A daemon that dies and is there again: what is sent again, what comes once, and what stays where it is. */
+#include <fcntl.h>
 #include <poll.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -398,6 +399,41 @@ START_TEST(its_seat_is_taken_for_now) {
 }
 END_TEST
 
+static unsigned open_files(void) {
+  unsigned count = 0;
+  for (int fd = 0; fd < 256; fd++) {
+    count += fcntl(fd, F_GETFD) >= 0;
+  }
+  return count;
+}
+
+/* Once before it has read the HELLO, and then within each WELCOME; with the last whole one it is there. */
+START_TEST(it_dies_within_a_greeting) {
+  static const size_t cuts[] = {1, 15, 16, 17, 100, WELCOME_BYTES - 1};
+  open_for(FRAMED_BOTH, _i, 5 * SECOND);
+  fake_submit(client, 0);
+  unsigned before = open_files();
+  fake_die(&fake);
+  fake_accept(&fake, client);
+  for (size_t i = 0; i < sizeof cuts / sizeof cuts[0]; i++) {
+    fake_die(&fake);
+    fake_accept(&fake, client);
+    fake.cut = cuts[i];
+    fake_welcome(&fake);
+    ck_assert_int_eq(framed_poll(client, FRAMED_RESULT, 1000000), 0);
+  }
+  fake_die(&fake);
+  fake.cut = 0;
+  fake_return(&fake, client);
+  ck_assert_uint_eq(open_files(), before);
+  if (_i == FRAMED_STREAM) {
+    expect_frame(0, true);
+  } else {
+    expect_submission(0, 0, true);
+  }
+}
+END_TEST
+
 START_TEST(it_may_not_come_in) {
   open_for(FRAMED_BOTH, FRAMED_STREAM, 5 * SECOND);
   fake_die(&fake);
@@ -472,6 +508,7 @@ Suite *resume_suite(void) {
   tcase_add_loop_test(tests, nobody_comes, FRAMED_STREAM, FRAMED_SHARED + 1);
   tcase_add_loop_test(tests, other_formats, FRAMED_STREAM, FRAMED_SHARED + 1);
   tcase_add_test(tests, its_seat_is_taken_for_now);
+  tcase_add_loop_test(tests, it_dies_within_a_greeting, FRAMED_STREAM, FRAMED_SHARED + 1);
   tcase_add_loop_test(tests, it_may_not_come_in, 0, 2);
   tcase_add_test(tests, a_broken_protocol_is_no_pause);
   tcase_add_loop_test(tests, the_descriptor_stays, FRAMED_STREAM, FRAMED_SHARED + 1);
