@@ -12,7 +12,7 @@ import signal
 
 import pytest
 
-from harness import BACKEND, Background, Client, Daemon, numbered, pipeline, wait_until, y4m_stream
+from harness import Background, Client, Daemon, numbered, pipeline, y4m_stream
 from harness import native
 from harness.daemon import BINARY
 from harness.waiting import limit

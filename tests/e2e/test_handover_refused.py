@@ -7,7 +7,7 @@ import signal
 import numpy as np
 import pytest
 
-from harness import BACKEND, Background, Client, Daemon, numbered, pipeline, require_whole, slow_stage, wait_until
+from harness import BACKEND, Background, Daemon, numbered, pipeline, require_whole, slow_stage, wait_until
 from harness.daemon import BINARY
 
 SIZE = 4096
