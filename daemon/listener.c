@@ -66,7 +66,7 @@ struct listener *listener_pass(struct listener *listener, struct tape *tape) {
   bool there = listener != NULL;
   TAPE_PASS(tape, there);
   if (!there || tape->broken) {
-    return NULL;
+    return tape->writing ? listener : NULL;
   }
   struct listener *passed = tape->writing ? listener : calloc(1, sizeof *passed);
   if (!passed) {

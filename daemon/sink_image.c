@@ -64,7 +64,7 @@ void sink_pass(struct sink *sink, struct tape *tape, sink_road *road, void *cont
   tape_pass_below(tape, &count, GPU_MAX_SLOTS + 1);
   for (unsigned i = 0; i < count && !tape->broken; i++) {
     pass_result(sink, sink_result(sink, sink->first + i), tape, road, context);
-    sink->count = i + 1;
+    sink->count = tape->writing ? count : i + 1;
   }
   tape_pass_time(tape, &sink->position); /* in bytes, with the same bounds */
   TAPE_PASS(tape, sink->written);

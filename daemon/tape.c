@@ -159,10 +159,12 @@ static int take_same(struct tape *tape, int fd) {
 
 void tape_pass_descriptor(struct tape *tape, int *fd) {
   TAPE_PASS(tape, *fd);
-  if (*fd < 0 || tape->broken) {
+  if (tape->writing) {
+    if (*fd >= 0 && !tape->broken) {
+      tape_map(tape, *fd, *fd);
+    }
+  } else if (*fd < 0 || tape->broken) {
     *fd = -1;
-  } else if (tape->writing) {
-    tape_map(tape, *fd, *fd);
   } else {
     *fd = tape->same_descriptors ? take_same(tape, *fd) : find(tape, *fd);
     tape->broken |= *fd < 0;

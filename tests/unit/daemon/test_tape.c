@@ -186,6 +186,25 @@ START_TEST(a_time_that_cannot_be_breaks_it) {
 }
 END_TEST
 
+/* Who puts goes on with all of it where the tape has no room. */
+START_TEST(a_broken_tape_takes_nothing_from_who_puts) {
+  int pipes[2];
+  ck_assert_int_eq(pipe(pipes), 0);
+  int put = pipes[0];
+  unsigned number = 7;
+  tape_begin(&tape);
+  tape_break(&tape);
+  tape_pass_descriptor(&tape, &put);
+  tape_pass_below(&tape, &number, 8);
+  ck_assert_int_eq(put, pipes[0]);
+  ck_assert_uint_eq(number, 7);
+  ck_assert_uint_eq(tape.descriptor_count, 0);
+  close(pipes[0]);
+  close(pipes[1]);
+  tape_clear(&tape);
+}
+END_TEST
+
 Suite *tape_suite(void);
 
 Suite *tape_suite(void) {
@@ -199,6 +218,7 @@ Suite *tape_suite(void) {
   tcase_add_test(all, descriptors_are_found_by_the_number_that_they_had);
   tcase_add_test(all, a_descriptor_that_kept_its_number_is_open_and_taken_once);
   tcase_add_test(all, a_flag_that_is_none_breaks_it);
+  tcase_add_test(all, a_broken_tape_takes_nothing_from_who_puts);
   tcase_add_test(all, a_time_that_cannot_be_breaks_it);
   suite_add_tcase(suite, all);
   return suite;
