@@ -244,7 +244,8 @@ static void on_loaded(void *context) {
   } else if (!config) {
     refuse(reload, 400, config_errors_text(reload->errors), "");
   } else if (difference_fixed_keys(reload->server->config, config, keys, sizeof keys)) {
-    failure_set(&reload->failure, EXIT_STATUS_CONFIG, "restart the daemon, or put them back as they were",
+    failure_set(&reload->failure, EXIT_STATUS_CONFIG,
+                "restart the daemon, which closes its connections, or put them back as they were",
                 "these keys cannot change while the daemon runs: %s", keys);
     refuse_failure(reload);
   } else {

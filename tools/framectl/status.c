@@ -127,7 +127,8 @@ static void print_pipeline(const struct pipeline_view *view, bool colour) {
          (unsigned long long)view->sessions, (unsigned long long)view->clients, (unsigned long long)view->readers,
          (unsigned long long)view->refused, (unsigned long long)view->missed);
   printf("  rate      %s frames/s, %s/s in, %s/s out over %.0f s\n", text_rate(rate, view->fps),
-         text_bytes(in, view->in_bytes_per_s), text_bytes(out, view->out_bytes_per_s), view->window_s);
+         text_bytes(in, view->in_bytes_per_s), text_bytes(out, view->out_bytes_per_s),
+         view->window_s < 1 ? 1 : view->window_s); /* less counts as a second */
 }
 
 /* How frames go to the device, where that is not step by step with times for each. */
