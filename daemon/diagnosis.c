@@ -64,6 +64,9 @@ static enum bound bound_of_flow(const struct diagnosis_figures *figures, const s
   bool too_fast = figures->dropped > TOO_FAST * figures->frames;
   double source = too_fast ? 0 : slots - device - host - reader - found_in(figures, STEP_QUEUE);
   double most = larger(larger(device, host), larger(reader, source));
+  if (most <= 0) { /* the first frame is on its way */
+    return bound_of_standstill(figures, work);
+  }
   if (most > device && lane_is_full(figures)) {
     return BOUND_HOST;
   }

@@ -167,6 +167,9 @@ START_TEST(without_frames_the_moment_decides) {
     ck_assert_double_eq(diagnosis.gain, 1);
     ck_assert_uint_gt(strlen(diagnosis.advice), 10);
   }
+  /* A frame that has just come makes no difference, though another has given way to it. */
+  const struct diagnosis_figures first = {.seconds = 0.01, .slots = 3, .frames = 1, .dropped = 1, .standing = STANDING_NOT};
+  ck_assert_int_eq(diagnosis_of(&first).bound_by, BOUND_NOTHING);
   const struct diagnosis_figures none = {.slots = 2};
   ck_assert_int_eq(diagnosis_of(&none).bound_by, BOUND_NOTHING);
 }
