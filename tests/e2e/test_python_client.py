@@ -434,6 +434,35 @@ def test_results_that_lie_end_the_client(place, said):
     speaking.join()
 
 
+@pytest.mark.host
+def test_a_daemon_that_goes_at_once_is_asked_again(place):
+    """It has said its welcome and is gone before the client has looked, again and again."""
+    path = str(place / "flicker.sock")
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(path)
+        listener.listen(1)
+
+        def serve():
+            connection, _ = listener.accept()
+            assert len(connection.recv(40, socket.MSG_WAITALL)) == 40
+            connection.sendall(welcome())
+            return connection
+        serving = Background(serve)
+        with framed.connect(path, reconnect_for=limit(20)) as client:
+            connection = serving.join()
+            for n in range(4):
+                if n < 2:
+                    client.submit(client.acquire(), n)
+                connection.close()
+                while not select.select([listener], [], [], 0)[0]:
+                    assert not client.poll(framed.Event.RESULT, 0.001) & framed.Event.END
+                connection = serve()
+            client.poll(framed.Event.RESULT, 0.001)
+            sent = connection.recv(2 * 64, socket.MSG_WAITALL)
+            assert [struct.unpack_from("<Q", sent, at + 16)[0] for at in (0, 64)] == [0, 1]
+            connection.close()
+
+
 # -- views ---------------------------------------------------------------------------------------------------------------
 
 

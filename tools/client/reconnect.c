@@ -220,16 +220,23 @@ static void try_again(struct framed *client) {
   }
 }
 
-unsigned client_look(struct framed *client) {
-  unsigned there = client->paused || reconnect_may_help(client) ? 0 : client->transport->look(client);
+/* What is there, and if the connection proves to be lost by that, a pause has begun. */
+static unsigned look_once(struct framed *client) {
+  unsigned there = client->paused || client->broken ? 0 : client->transport->look(client);
   if (reconnect_may_help(client)) {
     begin_pause(client);
   }
-  if (client->paused) {
-    try_again(client);
-    there = client->paused || client->broken ? client->transport->events(client) : client->transport->look(client);
+  return client->paused || client->broken ? client->transport->events(client) : there;
+}
+
+/* A connection that was made just now may be lost already: that is for the next time. */
+unsigned client_look(struct framed *client) {
+  unsigned there = look_once(client);
+  if (!client->paused) {
+    return there;
   }
-  return there;
+  try_again(client);
+  return look_once(client);
 }
 
 /* -- waiting ------------------------------------------------------------------------------------------------------------- */

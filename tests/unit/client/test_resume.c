@@ -434,6 +434,27 @@ START_TEST(it_dies_within_a_greeting) {
 }
 END_TEST
 
+/* It has said WELCOME and is gone before the client has looked. */
+START_TEST(it_dies_at_once) {
+  open_for(FRAMED_BOTH, _i, 5 * SECOND);
+  fake_submit(client, 0);
+  fake_die(&fake);
+  for (unsigned i = 0; i < 3; i++) {
+    fake_accept(&fake, client);
+    fake_welcome(&fake);
+    fake_die(&fake);
+    ck_assert_int_eq(framed_poll(client, FRAMED_RESULT, 0), 0);
+    expect_no_result();
+  }
+  fake_return(&fake, client);
+  if (_i == FRAMED_STREAM) {
+    expect_frame(0, true);
+  } else {
+    expect_submission(0, 0, true);
+  }
+}
+END_TEST
+
 START_TEST(it_may_not_come_in) {
   open_for(FRAMED_BOTH, FRAMED_STREAM, 5 * SECOND);
   fake_die(&fake);
@@ -509,6 +530,7 @@ Suite *resume_suite(void) {
   tcase_add_loop_test(tests, other_formats, FRAMED_STREAM, FRAMED_SHARED + 1);
   tcase_add_test(tests, its_seat_is_taken_for_now);
   tcase_add_loop_test(tests, it_dies_within_a_greeting, FRAMED_STREAM, FRAMED_SHARED + 1);
+  tcase_add_loop_test(tests, it_dies_at_once, FRAMED_STREAM, FRAMED_SHARED + 1);
   tcase_add_loop_test(tests, it_may_not_come_in, 0, 2);
   tcase_add_test(tests, a_broken_protocol_is_no_pause);
   tcase_add_loop_test(tests, the_descriptor_stays, FRAMED_STREAM, FRAMED_SHARED + 1);

@@ -292,6 +292,9 @@ class Client:
         if self._problem is not None and self._may_come_back():
             self._begin_pause()
             there = self._look_again()
+            if self._problem is not None and self._may_come_back():  # it went again at once, which is for the next time
+                self._begin_pause()
+                there = self._events()
         if self._problem is not None and not there & wanted & (RESULT | END):
             self._check(True, "")
         return there
