@@ -68,7 +68,8 @@ bool keeper_keep(const struct tape *tape, struct failure *failure) {
   unsigned needed = tape->descriptor_count + 1, room = systemd_keeps(); /* the state is one, too */
   if (needed > room) { /* systemd would drop the last ones without a word to us */
     return failure_set(failure, EXIT_STATUS_INTERNAL, "raise FileDescriptorStoreMax= and FDSTORE in the unit",
-                       "the service manager keeps %u descriptors (FileDescriptorStoreMax), and there are %u", room, needed);
+                       "the service manager keeps fewer descriptors (FileDescriptorStoreMax=%u) than there are (%u)", room,
+                       needed);
   }
   int state = state_write(tape, failure);
   if (state < 0) {

@@ -96,10 +96,13 @@ static void stop_pipelines(struct server *server) {
 static void leave(struct server *server) {
   struct failure failure;
   server->limit = loop_timer_close(server->limit);
+  server->leaving = false; /* once: if it fails, what was told meanwhile does not begin it again */
   server_leave(server, "the service was stopped or restarted", &failure);
   log_event(LOG_FAILED, NULL, "connections cannot be left to the next process: %s%s%s", failure.text,
             failure.remedy[0] ? "; " : "", failure.remedy);
-  server->leaving = false;
+  if (server->pipeline_count == 0) {
+    server_end(server);
+  }
   cut(server);
 }
 

@@ -63,7 +63,7 @@ class Keeper:
             to.sendto(b"end", self.environment["NOTIFY_SOCKET"])
         self.thread.join(limit(10))
         self.socket.close()
-        for descriptor in [*self.barriers, self.pulse]:
+        for descriptor in self.barriers + ([self.pulse] if self.pulse else []):
             os.close(descriptor)
 
     @property
@@ -110,6 +110,14 @@ def test_what_was_left_is_taken_back_where_nobody_says_that_it_is_there(place):
                 daemon.ends(0)
         assert "does not say whether it kept everything" in daemon.log
         wait_until(lambda: not carried(keeper), lambda: f"nothing lies there: {keeper.names}")
+
+
+def test_a_daemon_without_pipelines_ends_where_nothing_can_be_left(place):
+    with Keeper(place, room=1) as keeper:
+        with Daemon(place, {}, env=keeper.environment) as daemon:
+            daemon.signal(signal.SIGTERM)
+            daemon.ends(0)
+        assert "FileDescriptorStoreMax" in daemon.log
 
 
 def test_a_stop_goes_on_over_a_fault(place):
