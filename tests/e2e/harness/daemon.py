@@ -61,11 +61,11 @@ def complete(place, pipelines, **keys):
 
 # A portable folder has the libraries beside its programs, where a copy of one would not find them.
 LIBRARIES = BINARY.parent.parent / "lib"
-PORTABLE = {"LD_LIBRARY_PATH": str(LIBRARIES)} if LIBRARIES.is_dir() else {}
+PORTABLE = {"LD_LIBRARY_PATH": f"{LIBRARIES}:{os.environ.get('LD_LIBRARY_PATH', '')}"} if LIBRARIES.is_dir() else {}
 
 
 def environment(extra=None):
-    return {**SANITIZERS, **PORTABLE, **os.environ, **(extra or {})}
+    return {**SANITIZERS, **os.environ, **PORTABLE, **(extra or {})}
 
 
 def run_framed(*arguments, input=None, seconds=30, env=None, **options):
