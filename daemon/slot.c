@@ -90,6 +90,7 @@ void frame_pass(struct frame *frame, struct tape *tape) {
   }
   TAPE_PASS(tape, frame->deadline);
   TAPE_PASS(tape, frame->tag);
+  TAPE_PASS(tape, frame->flags);
   TAPE_PASS(tape, frame->missing);
   tape_pass_below(tape, &frame->stream, GPU_MAX_SLOTS);
   pass_device_times(&frame->device, tape);

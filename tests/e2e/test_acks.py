@@ -171,6 +171,19 @@ def test_flags_come_back(place, flags):
         daemon.account(came=3, emitted=3)
 
 
+def test_flags_come_back_over_a_hand_over(place):
+    """Of frames that are on the device or wait for it when the next process begins."""
+    with Daemon(place, {"cam0": replying(slots=3, stages=[slow_stage(200)])}) as daemon:
+        with Native(daemon.path("cam0", "source"), BOTH) as client:
+            for n in range(3):
+                client.send_frame(bytes(SIZE), sequence=n, flags=AGAIN | 0x10 * n)
+            daemon.wait_view("they have come", lambda view: view["frames"]["in"] == 3)
+            daemon.signal(signal.SIGUSR2)
+            for n in range(3):
+                assert client.result().flags & ~1 == AGAIN | 0x10 * n
+        daemon.settled = True
+
+
 @pytest.mark.parametrize("flags", [1, 4, 8])
 def test_flags_that_mean_nothing_are_refused(place, flags):
     with Daemon(place, {"cam0": replying()}) as daemon:
