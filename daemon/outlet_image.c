@@ -19,26 +19,16 @@ static void pass_outlet(struct outlet *outlet, struct tape *tape) {
   tape_pass_descriptor(tape, &outlet->endpoint.fd);
 }
 
-/* Whether the sink still has it; one whose handle is closing has gone, and its place goes with this process. */
-static bool is_there(const struct outlet *outlet, const struct place *place) {
-  for (const struct reader *reader = outlet->sink->readers; reader; reader = reader->next) {
-    if (reader == place->reader) {
-      return true;
-    }
-  }
-  return false;
-}
-
 void outlet_put(struct outlet *outlet, struct tape *tape) {
   unsigned count = 0;
   pass_outlet(outlet, tape);
   sink_pass(outlet->sink, tape, NULL, NULL);
   for (const struct place *place = outlet->places; place; place = place->next) {
-    count += is_there(outlet, place);
+    count += !reader_has_gone(place->reader, outlet->sink);
   }
   TAPE_PASS(tape, count);
   for (struct place *place = outlet->places; place; place = place->next) {
-    if (is_there(outlet, place)) {
+    if (!reader_has_gone(place->reader, outlet->sink)) {
       TAPE_PASS(tape, place->pid);
       TAPE_PASS(tape, place->uid);
       reader_pass(place->reader, outlet->sink, tape, NULL, NULL);

@@ -176,8 +176,26 @@ static void pass(struct reader *reader, const struct sink *sink, struct tape *ta
   pass_place(reader, sink, tape);
 }
 
+static bool is_attached(const struct reader *reader, const struct sink *sink) {
+  const struct reader *other = sink->readers;
+  while (other && other != reader) {
+    other = other->next;
+  }
+  return other != NULL;
+}
+
+bool reader_has_gone(const struct reader *reader, const struct sink *sink) {
+  return !is_attached(reader, sink) && (reader->leaving || reader->link);
+}
+
+/* One whose attaching is still on its way to a lane that is held begins there as any other, with the next result. */
 static void put(struct reader *reader, const struct sink *sink, struct tape *tape) {
+  bool attached = is_attached(reader, sink);
   tape_pass_descriptor(tape, &reader->fd);
+  TAPE_PASS(tape, attached);
+  if (!attached) {
+    reader->at = sink_tail(sink);
+  }
   pass(reader, sink, tape);
   put_rest_frame(reader, tape);
 }
@@ -191,7 +209,7 @@ static struct reader *take(struct sink *sink, struct tape *tape, sink_road *road
     tape_break(tape);
     return NULL;
   }
-  taken->continues = true;
+  TAPE_PASS(tape, taken->continues);
   pass(taken, sink, tape);
   take_rest_frame(taken, tape, road, context);
   return taken;

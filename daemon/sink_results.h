@@ -155,6 +155,8 @@ void sink_stopped(struct sink *sink);
 void sink_pass(struct sink *sink, struct tape *tape, sink_road *road, void *context);
 /* Whether a result is in that slot. */
 bool sink_has_slot(const struct sink *sink, const struct slot *slot);
+/* Whether its handle is closing: its place goes with this process. */
+bool reader_has_gone(const struct reader *reader, const struct sink *sink);
 /* A reader: puts one there, or takes a new one from there (NULL: broken, or no memory), which continues when it is attached. */
 struct reader *reader_pass(struct reader *reader, struct sink *sink, struct tape *tape, sink_road *road, void *context);
 /* [no lane runs] Takes in what was handed over and not taken yet. */
