@@ -60,10 +60,12 @@ tests/gpu/sandbox.sh cpu
 step "unit tests under ASan with UBSan, and under TSan"
 both "$(variant asan unit)" "$(variant tsan unit)" ASan TSan
 step "end-to-end tests under ASan with UBSan, and under TSan"
-# They slow everything down: what is about programs of one thread, or about stages alone, is left to the last step.
+# They slow everything down: what is about programs of one thread, or about stages alone, is left to the last step, and to ASan
+# what is about calls that fail, states that make no sense, and clients that come back.
 alone='framebench or test_load or python_client or bad_config or protocol_page or images or examples or doctor or overlap or monitoring'
-chosen="e2e PYTEST='-m \"not slow\" -k \"not ($alone)\"'"
-both "$(variant asan "$chosen")" "$(variant tsan "$chosen")" ASan TSan
+memory='injection or nonsense or resume or soak or upgrade or journal or readme or bad_clients or attacks_http'
+chosen() { echo "e2e PYTEST='-m \"not slow\" -k \"not ($1)\"'"; }
+both "$(variant asan "$(chosen "$alone")")" "$(variant tsan "$(chosen "$alone or $memory")")" ASan TSan
 step "fuzzing, systemd, packages and unit tests, beside the end-to-end tests"
 mapfile -t targets < <(find tests/fuzz -name 'fuzz_*.c' -printf '%f\n' | sed 's/^fuzz_//; s/\.c$//' | sort)
 last="make --no-print-directory NO_CUDA=1 VARIANT=check"
