@@ -1,5 +1,5 @@
 #!/bin/bash
-# Every test that needs no GPU, from a clean checkout: what `make check` runs. At most two processes work at a time.
+# Every test that needs no GPU, from a clean checkout: what `make check` runs. At most two processes work at a time, or three where they mostly wait.
 # The order puts what breaks most often first and the summaries of Check and pytest last.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -65,9 +65,17 @@ step "end-to-end tests under ASan with UBSan, and under TSan"
 alone='framebench or test_load or python_client or bad_config or protocol_page or images or examples or doctor or overlap or monitoring'
 memory='injection or nonsense or resume or soak or upgrade or journal or readme or bad_clients or attacks_http'
 chosen() { echo "e2e PYTEST='-m \"not slow\" -k \"not ($1)\"'"; }
-both "$(variant asan "$(chosen "$alone")")" "$(variant tsan "$(chosen "$alone or $memory")")" ASan TSan
+# Most of their time they wait, so that two halves at once take little more than half of it.
+tough='handover or lanes or kill or hostile or shared or attacks or churn or chaos or reload or health or trace'
+halves() { # COMMAND COMMAND: the output of the first stands before that of the second
+  echo "$1 >$logs/half 2>&1 & half=\$!; status=0; $2 >$logs/rest 2>&1 || status=1; wait \$half || status=1; cat $logs/half $logs/rest; exit \$status"
+}
+both "$(variant asan "$(chosen "$alone")")" \
+  "$(halves "$(variant tsan "$(chosen "$alone or $memory or $tough")")" \
+            "$(variant tsan "e2e PYTEST='-m \"not slow\" -k \"($tough) and not ($alone or $memory)\"'")")" ASan TSan
 step "fuzzing, systemd, packages and unit tests, beside the end-to-end tests"
 mapfile -t targets < <(find tests/fuzz -name 'fuzz_*.c' -printf '%f\n' | sed 's/^fuzz_//; s/\.c$//' | sort)
 last="make --no-print-directory NO_CUDA=1 VARIANT=check"
 both "FUZZ_JOBS=1 $steady tests/fuzz/run.sh ${targets[*]} && tests/systemd/run.sh && tests/packaging/run.sh && $last unit" \
-  "FRAMED_SLOW=2 $last e2e" "fuzzing to unit tests" "end-to-end tests"
+  "$(halves "FRAMED_SLOW=2 $last e2e PYTEST='-k \"$tough\"'" "FRAMED_SLOW=2 $last e2e PYTEST='-k \"not ($tough)\"'")" \
+  "fuzzing to unit tests" "end-to-end tests"
