@@ -73,7 +73,7 @@ static enum handover_receipt receive(struct tape *tape, struct failure *failure)
   if (!text) {
     return keeper_receive(tape, failure) ? HANDOVER_WHOLE : failure->text[0] ? HANDOVER_UNUSABLE : HANDOVER_NONE;
   }
-  int fd = atoi(text);
+  int fd = (int)strtol(text, NULL, 10); /* what is no number is no state either */
   bool whole = state_read(fd, tape, failure);
   unsetenv(VARIABLE);
   if (!whole) {

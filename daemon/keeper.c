@@ -89,7 +89,7 @@ static void take_carried(struct tape *tape) {
   char number[NAME], name[NAME + sizeof CARRIED];
   for (int fd = systemd_take_kept(CARRIED, number, sizeof number); fd >= 0;
        fd = systemd_take_kept(CARRIED, number, sizeof number)) {
-    tape_map(tape, atoi(number), fd);
+    tape_map(tape, (int)strtol(number, NULL, 10), fd);
     snprintf(name, sizeof name, CARRIED "%s", number);
     systemd_forget(name);
   }
