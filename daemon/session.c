@@ -106,11 +106,12 @@ static void publish(struct session *session, int64_t now) {
   struct session_view *view = &session->account.now;
   const struct slot_ring *ring = &session->road.ring;
   bool quiet = now - session->road.active > QUIET_AFTER;
+  bool still = quiet || session->fill.held; /* where no frame begins, what is left is what it waits for */
   view->ledger.in_flight = road_in_flight(&session->road);
   view->waiting = WAITING_FOR_NOTHING;
-  if (slot_count(ring, SLOT_EMITTING) > 0 && quiet) {
+  if (slot_count(ring, SLOT_EMITTING) > 0 && still) {
     view->waiting = WAITING_FOR_READER;
-  } else if (slot_count(ring, SLOT_RUNNING) > 0 && quiet) {
+  } else if (slot_count(ring, SLOT_RUNNING) > 0 && still) {
     view->waiting = WAITING_FOR_GPU;
   } else if (session->fill.held) {
     view->waiting = WAITING_FOR_RESUME;

@@ -154,7 +154,7 @@ def test_drain_under_load_leaves_nothing_in_flight(place):
 
 
 def test_drain_says_what_it_waits_for_after_its_limit(place):
-    with Daemon(place, {"cam0": pipeline(FORMAT)}, drain_timeout="500ms") as daemon:
+    with Daemon(place, {"cam0": pipeline(FORMAT)}, drain_timeout="100ms") as daemon:
         with daemon.producer() as producer:
             producer.send(whole(0, SIZE).tobytes())
             daemon.wait_view("it waits", lambda view: view["waiting"] == "reader")
