@@ -2,12 +2,14 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/mempolicy.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
-enum { PAGE = 4096 };
+enum { PAGE = 4096, MOST_NODES = 1024, WORD = 8 * sizeof(unsigned long) };
 
 size_t arena_stride(size_t frame_bytes) { return (frame_bytes + PAGE - 1) / PAGE * PAGE; }
 
@@ -27,6 +29,25 @@ static bool create(struct arena *arena, const char *name, struct failure *failur
                        strerror(errno));
   }
   return true;
+}
+
+/*
+ * Has the pages that are yet to come taken from a node, as long as it has some. The kernel keeps this with the memory and not
+ * with the mapping, so it also holds for pages that come anew where a client has punched holes, and for the process after
+ * this one. Where there is one node, or a filter of system calls refuses, pages come from wherever they come.
+ */
+static void place(const struct arena *arena, int node) {
+  unsigned long nodes[MOST_NODES / WORD] = {0};
+  if (node < 0 || node >= MOST_NODES) {
+    return;
+  }
+  void *base = mmap(NULL, arena->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, arena->fd, 0);
+  if (base == MAP_FAILED) {
+    return; /* as map() is going to say */
+  }
+  nodes[(size_t)node / WORD] = 1UL << (size_t)node % WORD;
+  (void)syscall(SYS_mbind, base, arena->bytes, MPOL_PREFERRED, nodes, MOST_NODES + 1UL, 0U);
+  munmap(base, arena->bytes);
 }
 
 static bool map(struct arena *arena, const char *name, struct failure *failure) {
@@ -55,7 +76,11 @@ static bool pin(struct arena *arena, const char *name, struct gpu_device *device
 bool arena_make(struct arena *arena, const char *name, size_t bytes, struct gpu_device *device, struct failure *failure) {
   *arena = ARENA_NONE;
   arena->bytes = bytes;
-  bool made = create(arena, name, failure) && map(arena, name, failure) && pin(arena, name, device, failure);
+  bool made = create(arena, name, failure);
+  if (made && device) {
+    place(arena, gpu_node(device));
+  }
+  made = made && map(arena, name, failure) && pin(arena, name, device, failure);
   if (!made) {
     arena_drop(arena);
   }

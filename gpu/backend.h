@@ -45,6 +45,7 @@ enum gpu_condition { GPU_ALIVE, GPU_DYING, GPU_LOST };
 struct gpu_device {
   const struct gpu_backend *backend;
   char name[GPU_NAME];
+  int node;         /* of NUMA, or GPU_NO_NODE */
   unsigned workers; /* 0: kernels run one after the other */
   struct gpu_calibration calibration;
   _Atomic enum gpu_condition condition;
@@ -75,6 +76,10 @@ struct gpu_device *cuda_open(unsigned index, const struct gpu_calibration *known
 
 /* Whether `directory` (really /dev) has a node of an NVIDIA device or driver. */
 bool gpu_nvidia_present(const char *directory);
+
+/* The NUMA node of the PCI device with that address ("0000:18:00.0"), as the kernel tells under `directory` (really
+ * /sys/bus/pci/devices), or GPU_NO_NODE. */
+int gpu_pci_node(const char *directory, const char *address);
 
 /* -- errors ----------------------------------------------------------------------------------------------------- */
 

@@ -389,6 +389,7 @@ struct gpu_device *cpu_open(unsigned workers, struct gpu_error *error) {
     return NULL;
   }
   device->base.backend = &cpu_backend;
+  device->base.node = GPU_NO_NODE;
   cpu_host_name(device->base.name);
   workers = workers ? workers : cpu_host_processors();
   device->base.workers = workers;

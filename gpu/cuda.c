@@ -223,6 +223,14 @@ static bool calibrate(struct cuda_device *device, const struct gpu_calibration *
   return known || cuda_overhead_measure(device, error);
 }
 
+/* Where the kernel keeps what it knows of the device. A GPU is the first function of its PCI device. */
+static int find_node(const struct cudaDeviceProp *properties) {
+  char address[64];
+  snprintf(address, sizeof address, "%04x:%02x:%02x.0", (unsigned)properties->pciDomainID, (unsigned)properties->pciBusID,
+           (unsigned)properties->pciDeviceID);
+  return gpu_pci_node("/sys/bus/pci/devices", address);
+}
+
 static bool prepare(struct cuda_device *device, const struct gpu_calibration *known, struct gpu_error *error) {
   struct cudaDeviceProp properties;
   if (!cuda_enter(&device->base, error) ||
@@ -230,6 +238,7 @@ static bool prepare(struct cuda_device *device, const struct gpu_calibration *kn
     return false;
   }
   snprintf(device->base.name, sizeof device->base.name, "%.*s", GPU_NAME - 1, properties.name);
+  device->base.node = find_node(&properties);
   return cuda_clock_open(device, error) && cuda_order_open(device, error) && calibrate(device, known, error);
 }
 
@@ -241,6 +250,7 @@ struct gpu_device *cuda_open(unsigned index, const struct gpu_calibration *known
     return NULL;
   }
   device->base.backend = &cuda_backend;
+  device->base.node = GPU_NO_NODE;
   device->index = (int)index;
   snprintf(device->base.name, sizeof device->base.name, "not yet opened");
   if (!count_devices(index, error)) {

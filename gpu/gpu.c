@@ -6,6 +6,7 @@
  */
 #include "gpu/backend.h"
 
+#include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,6 +24,19 @@ bool gpu_nvidia_present(const char *directory) {
     }
   }
   return false;
+}
+
+int gpu_pci_node(const char *directory, const char *address) {
+  char path[512], line[32] = "";
+  snprintf(path, sizeof path, "%s/%s/numa_node", directory, address);
+  FILE *file = fopen(path, "re");
+  if (!file) {
+    return GPU_NO_NODE;
+  }
+  char *end = line;
+  long node = fgets(line, sizeof line, file) ? strtol(line, &end, 10) : GPU_NO_NODE;
+  fclose(file);
+  return end == line || node < 0 || node > INT_MAX ? GPU_NO_NODE : (int)node;
 }
 
 #ifndef FRAMED_CUDA
@@ -63,6 +77,8 @@ struct gpu_device *gpu_close(struct gpu_device *device) {
 const char *gpu_backend_name(const struct gpu_device *device) { return device->backend->name; }
 
 const char *gpu_device_name(const struct gpu_device *device) { return device->name; }
+
+int gpu_node(const struct gpu_device *device) { return device->node; }
 
 unsigned gpu_kernels_at_once(const struct gpu_device *device) { return device->workers > 0 ? device->workers : 1; }
 

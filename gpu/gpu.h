@@ -13,7 +13,7 @@
 
 #include "gpu/stage.h"
 
-enum { GPU_TEXT = 256, GPU_MAX_SLOTS = 16, GPU_MAX_STAGES = 16 };
+enum { GPU_TEXT = 256, GPU_MAX_SLOTS = 16, GPU_MAX_STAGES = 16, GPU_NO_NODE = -1 };
 
 struct gpu_error {
   int code;              /* cudaError_t, errno or 0 */
@@ -57,6 +57,9 @@ struct gpu_device *gpu_close(struct gpu_device *device);
 
 const char *gpu_backend_name(const struct gpu_device *device); /* "cuda" or "cpu" */
 const char *gpu_device_name(const struct gpu_device *device);  /* "NVIDIA H200", or the processor's name */
+/* The NUMA node whose memory is nearest to the device, or GPU_NO_NODE where the kernel names none and for the CPU backend,
+ * whose workers run anywhere. */
+int gpu_node(const struct gpu_device *device);
 /* Of how many slots the device works on stages at once: 1 for a GPU, whose kernels take all of it, else the workers. */
 unsigned gpu_kernels_at_once(const struct gpu_device *device);
 /* Free and total memory of the device in bytes; of the host for the CPU backend. */

@@ -77,6 +77,9 @@ static void examine_gpus(const struct probe *probe, const char *backend) {
   for (unsigned i = 0; i < count; i++) {
     probe_gpu(probe, &gpus[i]);
   }
+  if (count > 0) {
+    probe_slots(probe, gpus, count);
+  }
 }
 
 static void examine(struct examination *examination, const char *socket) {

@@ -121,8 +121,8 @@ static const struct command {
      "Names for each pipeline what everything else waits for, and the one change that would help most with what it would win,\n"
      "from the last ten seconds: ask while frames pass. Then looks at the machine: clocks that are held down, a PCIe link "
      "below\n"
-     "its best, persistence mode, the limit of locked memory, the processors' governor, and lanes that may run far from the\n"
-     "GPU. Exit status 0: nothing to do; 2: something could be better.",
+     "its best, persistence mode, the limit of locked memory, the processors' governor, lanes that may run far from the\n"
+     "GPU, and memory of slots that lies far from it. Exit status 0: nothing to do; 2: something could be better.",
      command_doctor},
 };
 enum { COMMAND_COUNT = sizeof commands / sizeof commands[0] };

@@ -9,20 +9,24 @@
 
 #include "tools/framectl/text.h"
 
-enum { LINE = 1024, MAX_PROCESSORS = 1024 };
+enum { LINE = 1024, MAX_PROCESSORS = 1024, MAX_NODES = 1024 };
 
 /* -- files of one line -------------------------------------------------------------------------------------------------- */
+
+__attribute__((format(printf, 2, 0))) static FILE *open_file(const struct probe *probe, const char *format, va_list arguments) {
+  char path[PATH_MAX];
+  int length = snprintf(path, sizeof path, "%s", probe->root);
+  vsnprintf(path + length, sizeof path - (size_t)length, format, arguments);
+  return fopen(path, "re");
+}
 
 /* The first line of a file that begins with `prefix`, without it and without its end; false if there is none. */
 __attribute__((format(printf, 4, 5))) static bool read_line(const struct probe *probe, const char *prefix, char line[LINE],
                                                             const char *format, ...) {
-  char path[PATH_MAX];
-  int length = snprintf(path, sizeof path, "%s", probe->root);
   va_list arguments;
   va_start(arguments, format);
-  vsnprintf(path + length, sizeof path - (size_t)length, format, arguments);
+  FILE *file = open_file(probe, format, arguments);
   va_end(arguments);
-  FILE *file = fopen(path, "re");
   bool found = false;
   while (file && !found && fgets(line, LINE, file)) {
     found = strncmp(line, prefix, strlen(prefix)) == 0;
@@ -169,10 +173,17 @@ static int is_within(const char *some, const char *all) {
   return 1;
 }
 
+/* -1: the kernel does not say. */
+static int node_of(const struct probe *probe, const struct nvml_gpu *gpu) {
+  char node[LINE];
+  bool knows = gpu->address[0] && read_line(probe, "", node, "/sys/bus/pci/devices/%s/numa_node", gpu->address);
+  return knows && atoi(node) >= 0 ? atoi(node) : -1;
+}
+
 static void probe_node(const struct probe *probe, const struct nvml_gpu *gpu) {
-  char node[LINE], near[LINE], allowed[LINE];
-  if (!gpu->address[0] || !read_line(probe, "", node, "/sys/bus/pci/devices/%s/numa_node", gpu->address) || atoi(node) < 0 ||
-      !read_line(probe, "", near, "/sys/devices/system/node/node%d/cpulist", atoi(node))) {
+  char near[LINE], allowed[LINE];
+  int node = node_of(probe, gpu);
+  if (node < 0 || !read_line(probe, "", near, "/sys/devices/system/node/node%d/cpulist", node)) {
     findings_add(probe->findings, "numa", VERDICT_UNKNOWN, NULL, "%s: the kernel does not say which processors are near",
                  gpu->name);
     return;
@@ -185,8 +196,73 @@ static void probe_node(const struct probe *probe, const struct nvml_gpu *gpu) {
   } else {
     findings_add(probe->findings, "numa", within ? VERDICT_FINE : VERDICT_BETTER,
                  "CPUAffinity= in the unit of the service, with the processors of that node",
-                 within ? "%s: the lanes run on its node %d" : "%s: the lanes may run far from its node %d", gpu->name,
-                 atoi(node));
+                 within ? "%s: the lanes run on its node %d" : "%s: the lanes may run far from its node %d", gpu->name, node);
+  }
+}
+
+/* -- the memory of the slots ---------------------------------------------------------------------------------------------- */
+
+struct spread {
+  double near, far; /* bytes, on nodes of GPUs and on others */
+};
+
+/* A line of the daemon's numa_maps: "7f00 prefer:1 file=/memfd:framed:cam0.0:in\\040(deleted) N0=2 N1=510 kernelpagesize_kB=4".
+ */
+static void add_mapping(const char *line, const bool near[MAX_NODES], struct spread *spread) {
+  const char *size = strstr(line, "kernelpagesize_kB=");
+  if (!size || !strstr(line, "/memfd:framed:") || (!strstr(line, ":in\\040") && !strstr(line, ":out\\040"))) {
+    return;
+  }
+  double page = 1024 * strtod(size + strlen("kernelpagesize_kB="), NULL);
+  for (const char *at = line; (at = strstr(at, " N")); at += strlen(" N")) {
+    char *end;
+    unsigned long node = strtoul(at + strlen(" N"), &end, 10);
+    if (*end == '=') {
+      *(node < MAX_NODES && near[node] ? &spread->near : &spread->far) += page * strtod(end + 1, NULL);
+    }
+  }
+}
+
+__attribute__((format(printf, 4, 5))) static bool read_spread(const struct probe *probe, const bool near[MAX_NODES],
+                                                              struct spread *spread, const char *format, ...) {
+  char line[LINE];
+  va_list arguments;
+  va_start(arguments, format);
+  FILE *file = open_file(probe, format, arguments);
+  va_end(arguments);
+  while (file && fgets(line, sizeof line, file)) {
+    add_mapping(line, near, spread);
+  }
+  if (file) {
+    fclose(file);
+  }
+  return spread->near + spread->far > 0;
+}
+
+void probe_slots(const struct probe *probe, const struct nvml_gpu *gpus, unsigned count) {
+  static const char remedy[] =
+      "free memory on the GPU's node and restart the daemon; let its unit's SystemCallFilter pass mbind";
+  bool near[MAX_NODES] = {false}, knows = false;
+  struct spread spread = {0, 0};
+  char all[TEXT_ROOM], far[TEXT_ROOM];
+  for (unsigned i = 0; i < count; i++) {
+    int node = node_of(probe, &gpus[i]);
+    if (node >= 0 && node < MAX_NODES) {
+      near[node] = knows = true;
+    }
+  }
+  if (!knows || probe->pid == 0 || !read_spread(probe, near, &spread, "/proc/%d/numa_maps", probe->pid)) {
+    findings_add(probe->findings, "slots", VERDICT_UNKNOWN,
+                 knows ? "run framectl on the daemon's machine, as its user or root" : NULL,
+                 "on which node their memory lies cannot be read");
+    return;
+  }
+  text_bytes(all, spread.near + spread.far);
+  if (spread.far > 0) {
+    findings_add(probe->findings, "slots", VERDICT_BETTER, remedy, "%s of their %s lie on a node far from the GPU",
+                 text_bytes(far, spread.far), all);
+  } else {
+    findings_add(probe->findings, "slots", VERDICT_FINE, NULL, "their %s lie on the GPU's node", all);
   }
 }
 

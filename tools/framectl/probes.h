@@ -22,5 +22,7 @@ void probe_governor(const struct probe *probe);
 void probe_memlock(const struct probe *probe, uint64_t pinned);
 /* Clocks, link and persistence of a GPU, and whether the daemon's threads may run far from it. */
 void probe_gpu(const struct probe *probe, const struct nvml_gpu *gpu);
+/* Whether the memory of the daemon's slots lies on a node of one of its GPUs. */
+void probe_slots(const struct probe *probe, const struct nvml_gpu *gpus, unsigned count);
 
 #endif

@@ -276,7 +276,15 @@ cudaError_t cudaGetDeviceCount(int *count) {
 
 cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int device) {
   snprintf(properties->name, sizeof properties->name, "Fake %d", device);
+  properties->pciDomainID = 1;
+  properties->pciBusID = 0xc8;
+  properties->pciDeviceID = device;
   return begin();
+}
+
+int fake_pci_node(const char *directory, const char *address) {
+  ck_assert_str_eq(directory, "/sys/bus/pci/devices");
+  return strcmp(address, "0001:c8:01.0") == 0 ? 3 : -1;
 }
 
 cudaError_t cudaSetDevice(int device) {

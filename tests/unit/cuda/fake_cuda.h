@@ -32,6 +32,9 @@ void fake_launch(cudaStream_t stream, void (*run)(void *argument), void *argumen
 int64_t fake_host_now(void);
 void fake_set_host_step(int64_t ns);
 
+/* What the kernel says of NUMA nodes: device 1 is near node 3. */
+int fake_pci_node(const char *directory, const char *address);
+
 /* How long a copy takes, and what an event with timing takes before it happens. A copy of a few bytes takes no time, and
  * cuda_nothing() neither. */
 void fake_set_copy_ns(int64_t ns);

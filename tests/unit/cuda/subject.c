@@ -2,6 +2,10 @@
 #ifndef FRAMED_CUDA
 #define FRAMED_CUDA
 #endif
+#include "gpu/backend.h"
+
+#include "tests/unit/cuda/fake_cuda.h"
+#define gpu_pci_node fake_pci_node
 #include "gpu/cuda.c"
 #include "gpu/cuda_clock.c"
 #include "gpu/cuda_graph.c"
@@ -10,6 +14,5 @@
 #include "gpu/cuda_program.c"
 #include "gpu/cuda_sequence.c"
 
-#include "tests/unit/cuda/fake_cuda.h"
 #define gpu_now fake_host_now
 #include "gpu/cuda_warm_up.c"

@@ -237,6 +237,15 @@ START_TEST(a_stage_without_a_kernel_is_refused) {
 }
 END_TEST
 
+START_TEST(a_device_knows_its_node) {
+  ck_assert_int_eq(gpu_node(device), GPU_NO_NODE);
+  struct gpu_device *other = cuda_open(1, NULL, &error);
+  ck_assert_ptr_nonnull(other);
+  ck_assert_int_eq(gpu_node(other), 3);
+  gpu_close(other);
+}
+END_TEST
+
 START_TEST(memory_is_pinned_and_unpinned) {
   size_t available, total;
   struct gpu_usage usage;
@@ -946,6 +955,7 @@ Suite *cuda_suite(void) {
   tcase_add_test(group, programs_fail_cleanly_at_every_call);
   tcase_add_loop_test(group, warm_ups_fail_cleanly_at_every_call, 0, 4);
   tcase_add_test(group, a_stage_without_a_kernel_is_refused);
+  tcase_add_test(group, a_device_knows_its_node);
   tcase_add_test(group, memory_is_pinned_and_unpinned);
   tcase_add_test(group, submitting_fails_for_good_at_every_call);
   tcase_add_test(group, a_bad_launch_names_its_stage);

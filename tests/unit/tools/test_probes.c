@@ -159,6 +159,39 @@ START_TEST(too_many_findings_are_left_out) {
 }
 END_TEST
 
+static void expect_slots(const struct nvml_gpu *gpus, unsigned count, enum verdict verdict, const char *part) {
+  findings = (struct findings){0};
+  probe_slots(&probe, gpus, count);
+  ck_assert_uint_eq(findings.count, 1);
+  expect("slots", verdict, part);
+}
+
+START_TEST(memory_of_the_slots) {
+  struct nvml_gpu gpus[2] = {good_gpu(), good_gpu()};
+  strcpy(gpus[1].address, "0000:19:00.0");
+  expect_slots(gpus, 2, VERDICT_UNKNOWN, "cannot be read");
+  write_file("/sys/bus/pci/devices/0000:18:00.0/numa_node", "1\n");
+  expect_slots(gpus, 2, VERDICT_UNKNOWN, "cannot be read");
+  write_file("/proc/42/numa_maps",
+             "7f00 default file=/usr/lib/libc.so.6 mapped=2 N0=2 kernelpagesize_kB=4\n"
+             "7f01 prefer:1 file=/memfd:framed:cam0.0:in\\040(deleted) dirty=100 N1=100 kernelpagesize_kB=4\n"
+             "7f02 prefer:1 file=/memfd:framed:cam0.0:out\\040(deleted) dirty=150 active=0 N1=150 kernelpagesize_kB=4\n"
+             "7f03 default file=/memfd:framed:cam0.0:control\\040(deleted) dirty=2 N0=2 kernelpagesize_kB=4\n"
+             "7f04 default\n");
+  expect_slots(gpus, 2, VERDICT_FINE, "their 1.0 MB lie on the GPU's node");
+  write_file("/proc/42/numa_maps",
+             "7f01 prefer:1 file=/memfd:framed:cam0.0:in\\040(deleted) dirty=100 N0=25 N1=100 kernelpagesize_kB=4\n"
+             "7f02 prefer:1 file=/memfd:framed:cam0.0:out\\040(deleted) dirty=150 N1=50 N12=75 kernelpagesize_kB=4\n");
+  expect_slots(gpus, 2, VERDICT_BETTER, "409.6 kB of their 1.0 MB lie on a node far");
+  write_file("/sys/bus/pci/devices/0000:19:00.0/numa_node", "12\n");
+  expect_slots(gpus, 2, VERDICT_BETTER, "102.4 kB of their 1.0 MB lie");
+  write_file("/proc/42/numa_maps", "7f04 default\n");
+  expect_slots(gpus, 2, VERDICT_UNKNOWN, "cannot be read");
+  probe.pid = 0;
+  expect_slots(gpus, 2, VERDICT_UNKNOWN, "cannot be read");
+}
+END_TEST
+
 Suite *probes_suite(void);
 Suite *probes_suite(void) {
   Suite *suite = suite_create("probes");
@@ -169,6 +202,7 @@ Suite *probes_suite(void) {
   tcase_add_test(cases, clocks_link_and_persistence);
   tcase_add_test(cases, near_and_far_processors);
   tcase_add_test(cases, too_many_findings_are_left_out);
+  tcase_add_test(cases, memory_of_the_slots);
   suite_add_tcase(suite, cases);
   return suite;
 }

@@ -53,6 +53,7 @@ typedef void (*cudaHostFn_t)(void *argument);
 
 struct cudaDeviceProp {
   char name[256];
+  int pciDomainID, pciBusID, pciDeviceID;
 };
 
 cudaError_t cudaGetLastError(void);
