@@ -114,7 +114,7 @@ framebench_objects := $(call objects,$(framebench_sources) $(addprefix tools/fra
 
 # -- programs ----------------------------------------------------------------------------------------------------
 .PHONY: all help setup programs unit unit-programs e2e soak check demo lint coverage fuzz fuzz-programs install uninstall portable \
-        deb check-gpu bench bench-instructions bench-system-calls clean FORCE
+        deb check-gpu bench bench-instructions bench-system-calls bench-hostile clean FORCE
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
 .SECONDARY:
@@ -358,6 +358,9 @@ bench-instructions: programs ## counts the instructions that a frame costs on it
 
 bench-system-calls: programs ## counts the system calls that a frame in shared memory costs both sides (needs strace)
 	@$(PYTHON) tools/framebench/system_calls.py --programs $(bin)
+
+bench-hostile: programs ## measures what hostile clients cost a good one beside them, in six minutes
+	@PYTHONDONTWRITEBYTECODE=1 $(PYTHON) tests/bench/hostile.py --programs $(bin)
 
 # -- installation -----------------------------------------------------------------------------------------------------
 # What is installed where, FROM:TO:MODE. The configuration is apart: one that is there already is kept.
