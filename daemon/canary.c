@@ -158,8 +158,14 @@ static bool make_program(struct canary *canary, struct failure *failure) {
   canary->output = canary->memory.base + arena_stride(SIZE);
   const struct gpu_buffers buffers = {.input = canary->input, .output = canary->output};
   canary->program = gpu_program_new(canary->setup.device, canary->chain, &buffers, 1, &options, &error);
-  bool made = canary->program && gpu_program_warm_up(canary->program, &error) && fly(canary, FIRST_PATIENCE, &error);
-  return made || gpu_failure(canary, &error, failure);
+  if (!canary->program || !gpu_program_warm_up(canary->program, &error)) {
+    return gpu_failure(canary, &error, failure);
+  }
+  if (!fly(canary, FIRST_PATIENCE, &error)) {
+    gpu_abandon(canary->setup.device, error.text); /* so that nobody waits for it */
+    return gpu_failure(canary, &error, failure);
+  }
+  return true;
 }
 
 /* It takes no signals: those belong to the control loop. */

@@ -61,6 +61,14 @@ struct gpu_device *engine_main_device(const struct engine *engine) {
   return engine->devices[0].device;
 }
 
+bool engine_has_lost(const struct engine *engine) {
+  bool lost = false;
+  for (unsigned i = 0; i < engine->device_count; i++) {
+    lost = lost || gpu_is_lost(engine->devices[i].device);
+  }
+  return lost;
+}
+
 unsigned engine_devices(const struct engine *engine) { return engine->device_count; }
 
 unsigned engine_device_number(const struct engine *engine, unsigned index) { return engine->devices[index].index; }
@@ -127,7 +135,9 @@ static bool open_device(struct engine *engine, const struct config *config, unsi
   struct gpu_device *device =
       gpu_open_calibrated(backend_choice(config->gpu.backend), index, 0, find_known(known, index), &error);
   if (!device) {
-    return engine_failure(failure, &error);
+    engine_failure(failure, &error);
+    failure->device = !error.no_device;
+    return false;
   }
   struct opened *opened = &engine->devices[engine->device_count++];
   opened->index = index;

@@ -32,6 +32,8 @@ void engine_usage(const struct engine *engine, struct gpu_usage *usage);
 struct gpu_device *engine_main_device(const struct engine *engine); /* gpu.device */
 /* How many were opened, and the number of each. */
 unsigned engine_devices(const struct engine *engine);
+/* Whether one of them has failed, and is of no more use to this process. */
+bool engine_has_lost(const struct engine *engine);
 unsigned engine_device_number(const struct engine *engine, unsigned index);
 unsigned engine_lanes(const struct engine *engine);
 

@@ -19,6 +19,7 @@ enum exit_status {
 
 struct failure {
   enum exit_status status;
+  bool device; /* a device failed, which another process may find well */
   char text[512];
   char remedy[256]; /* may be empty */
 };

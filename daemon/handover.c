@@ -1,5 +1,6 @@
 #include "daemon/handover.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/close_range.h>
@@ -8,20 +9,31 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "daemon/keeper.h"
 #include "daemon/state.h"
+#include "daemon/systemd.h"
 
 #define VARIABLE "FRAMED_STATE"
 #define SELF     "/proc/self/exe"
 
 enum { FIRST = STDERR_FILENO + 1, PATH_ROOM = 4096 };
 
+/* A descriptor that came with the tape, and what it was of. */
+struct given {
+  int fd;
+  dev_t device;
+  ino_t inode;
+};
+
 static struct {
   char **argv;
   char program[PATH_ROOM];
-  int reserve; /* descriptor; 0: none */
+  int reserve;         /* descriptor; 0: none */
+  struct given *given; /* NULL: nothing, or it is not known */
+  unsigned given_count, given_room;
 } call;
 
 /* Who was started by a link gets what that names by the time of an upgrade. */
@@ -85,8 +97,63 @@ static enum handover_receipt receive(struct tape *tape, struct failure *failure)
   return HANDOVER_WHOLE;
 }
 
+static bool note_given(int fd) {
+  struct stat status;
+  if (call.given_count == call.given_room) {
+    unsigned room = 2 * call.given_room + 64;
+    struct given *more = realloc(call.given, room * sizeof *more);
+    if (!more) {
+      return false;
+    }
+    call.given = more;
+    call.given_room = room;
+  }
+  if (fstat(fd, &status) == 0) {
+    call.given[call.given_count++] = (struct given){.fd = fd, .device = status.st_dev, .inode = status.st_ino};
+  }
+  return true;
+}
+
+/* All that is open by now but the state, which is in memory. */
+static void note_all_given(void) {
+  DIR *folder = opendir("/proc/self/fd");
+  bool known = folder != NULL;
+  const struct dirent *entry;
+  while (known && (entry = readdir(folder)) != NULL) {
+    int fd = (int)strtol(entry->d_name, NULL, 10); /* "." and ".." are 0 */
+    known = fd < FIRST || fd == dirfd(folder) || note_given(fd);
+  }
+  if (folder) {
+    closedir(folder);
+  }
+  if (!known) {
+    handover_settle();
+  }
+}
+
+/* A number that makes no sense may be that of a descriptor which this process opens for itself: only those that came are to be
+ * had. */
+static void map_given(struct tape *tape) {
+  tape->same_descriptors = call.given_count == 0;
+  for (unsigned i = 0; i < call.given_count; i++) {
+    tape_map(tape, call.given[i].fd, call.given[i].fd);
+  }
+}
+
+void handover_settle(void) {
+  free(call.given);
+  call.given = NULL;
+  call.given_count = call.given_room = 0;
+}
+
 enum handover_receipt handover_receive(struct tape *tape, struct failure *failure) {
   enum handover_receipt receipt = receive(tape, failure);
+  if (receipt == HANDOVER_WHOLE) {
+    note_all_given();
+  }
+  if (receipt == HANDOVER_WHOLE && tape->same_descriptors) {
+    map_given(tape);
+  }
   reserve();
   return receipt;
 }
@@ -154,6 +221,52 @@ bool handover_execute(const char *program, const struct tape *tape, struct failu
   keep_all(tape, state, false);
   close(state);
   reserve();
+  return false;
+}
+
+/* -- once more ------------------------------------------------------------------------------------------------------- */
+
+static bool is_there(const struct given *given) {
+  struct stat status;
+  return fstat(given->fd, &status) == 0 && status.st_dev == given->device && status.st_ino == given->inode;
+}
+
+static bool keep_given(void) {
+  bool all = call.given_count > 0;
+  for (unsigned i = 0; i < call.given_count; i++) {
+    all = all && is_there(&call.given[i]) && keep(call.given[i].fd, true);
+  }
+  return all;
+}
+
+/* It comes the way it came. */
+static bool pass_state(const struct tape *tape, int state) {
+  char number[16];
+  snprintf(number, sizeof number, "%d", state);
+  return tape->by_manager ? systemd_pass_again(KEEPER_STATE, state) : keep(state, true) && setenv(VARIABLE, number, 1) == 0;
+}
+
+bool handover_repeat(const struct tape *tape, bool stops, struct failure *failure) {
+  sigset_t all, before;
+  use_reserve();
+  close_range(FIRST, ~0U, CLOSE_RANGE_CLOEXEC);
+  int state = state_write(tape, failure);
+  if (state < 0) {
+    return false;
+  }
+  if (!keep_given() || !pass_state(tape, state)) {
+    failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "what was handed over is not as it came");
+  } else {
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    if (stops) {
+      raise(SIGTERM); /* waits for the next one */
+    }
+    execute(SELF, failure);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+  }
+  unsetenv(VARIABLE);
+  systemd_pass_nothing();
   return false;
 }
 

@@ -34,6 +34,7 @@ static void pass_server(struct server *server, struct tape *tape) {
   TAPE_PASS(tape, upgrades);
   TAPE_PASS(tape, reloads);
   TAPE_PASS(tape, asked);
+  server->succession_at = tape->at;
   succession_pass(&server->succession, tape);
   server->status_listener = listener_pass(server->status_listener, tape);
   server->http_listener = listener_pass(server->http_listener, tape);

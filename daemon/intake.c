@@ -104,7 +104,7 @@ struct intake *intake_new(const struct intake_setup *setup, struct failure *fail
     intake_take(intake, setup->tape);
   }
   if (!open_source(intake, setup->inherits, failure) || !make_sessions(intake, setup, failure)) {
-    return intake_free(intake);
+    return setup->tape ? NULL : intake_free(intake); /* what came with the tape stays as it is, for another try */
   }
   return intake;
 }

@@ -13,7 +13,7 @@
 #include "daemon/systemd.h"
 
 /* Names in the store. */
-#define STATE    "state"
+#define STATE    KEEPER_STATE
 #define CARRIED  "carried-" /* and the number that a descriptor had */
 #define LISTENER "listener-"
 #define JOURNAL  "journal"

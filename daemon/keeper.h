@@ -13,6 +13,8 @@
 
 struct listener;
 
+#define KEEPER_STATE "state" /* under which name the tape lies there */
+
 /* Whether there is a store. */
 bool keeper_is_there(void);
 

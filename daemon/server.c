@@ -146,10 +146,7 @@ static void run(struct server *server) {
     return;
   }
   if (!server_start(server, &failure)) {
-    if (server->tape) {
-      server_start_over(server, failure.text);
-    }
-    server_fail(server, &failure);
+    server_fail_start(server, &failure);
   }
   uv_run(&server->loop, UV_RUN_DEFAULT);
 }

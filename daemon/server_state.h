@@ -75,6 +75,7 @@ struct server {
   uint64_t reloads, reload_failures;
   struct succession succession;
   struct tape *tape;          /* what a process before this one left, until it is taken; or NULL */
+  size_t succession_at;       /* where its succession lies on it */
   bool handing_over;          /* lanes stand still, and nothing new may begin */
   struct unheard *unheard;    /* meanwhile */
   bool stops_again;           /* the process before this one was stopping */
@@ -110,6 +111,10 @@ void server_recovered(struct server *server);
 void server_taken(struct server *server);
 /* What was left makes no sense, or does not fit: begins anew, without it. */
 void server_start_over(struct server *server, const char *why);
+
+/* startup.c */
+/* It cannot be: takes up what was left once more, begins anew without it, or ends. */
+void server_fail_start(struct server *server, const struct failure *failure);
 
 /* upgrade.c */
 /* The child that is being asked, or 0. */

@@ -156,7 +156,7 @@ struct session *session_new(const struct session_setup *setup, struct failure *f
   session->account.now.waiting = WAITING_FOR_PRODUCER;
   session->setup.tape = NULL;
   if ((setup->tape && !session_take(session, setup->tape, failure)) || !session_take_memory(session, failure)) {
-    return session_free(session);
+    return setup->tape ? NULL : session_free(session); /* see intake_new() */
   }
   keep_choices(session);
   account_publish(&session->account);

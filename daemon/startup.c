@@ -3,7 +3,9 @@
  * memory is taken; the devices come before the lanes; the pipelines are prepared on a worker thread, so that signals are
  * heard; and only when all of them are ready does anybody get an answer.
  */
+#include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "daemon/handover.h"
 #include "daemon/keeper.h"
@@ -96,6 +98,7 @@ static bool start_all(struct server *server, struct failure *failure) {
 static void say_ready(struct server *server) {
   if (server->tape) {
     server_taken(server);
+    handover_settle();
     server_note(server);
     systemd_ready("ready");
     return;
@@ -119,10 +122,51 @@ static void say_ready(struct server *server) {
   systemd_ready("ready");
 }
 
+/* -- a start that cannot be ----------------------------------------------------------------------------------------- */
+
+static void end_by_faults(struct server *server, const struct fault *fault, unsigned limit) {
+  char outcome[128];
+  snprintf(outcome, sizeof outcome, "the daemon ends, since that was more than %u times in a minute (gpu.faults)", limit);
+  fault_log(fault, limit > 0 ? outcome : "the daemon ends at once, as gpu.faults has it");
+  listener_close(server->status_listener);
+  listener_close(server->http_listener);
+  keeper_end();
+  log_flush();
+  _exit(EXIT_STATUS_GPU_LOST);
+}
+
+/* Nothing has moved since it was handed over, so that all of it is there for another try, with a device that may be well then.
+ * Nothing moves until that serves: the gap goes on. */
+static void take_up_once_more(struct server *server, const struct failure *why, struct failure *failure) {
+  struct fault fault;
+  struct succession *succession = &server->succession;
+  int64_t now = clock_now();
+  unsigned limit = server->config->gpu.faults;
+  fault_of_device(&fault, NO_DEVICE, why->text);
+  snprintf(fault.error.remedy, sizeof fault.error.remedy, "%s", why->remedy);
+  if (succession_is_too_fast(succession, limit, now)) {
+    end_by_faults(server, &fault, limit);
+  }
+  fault_log(&fault, "what was handed over is taken up once more");
+  log_flush();
+  succession_note_fault(succession, now);
+  succession_end(succession, SUCCESSION_FAULT, why->text, succession->stopped);
+  if (succession_replace(succession, server->tape, server->succession_at)) {
+    handover_repeat(server->tape, server->stop_wanted, failure);
+  } else {
+    failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "not enough memory to take it up once more");
+  }
+}
+
 /* What was left and cannot be taken up is worth less than a daemon. */
-static void fail(struct server *server, const struct failure *failure) {
+void server_fail_start(struct server *server, const struct failure *failure) {
+  struct failure last = *failure;
+  bool device = failure->device || (server->engine && engine_has_lost(server->engine));
+  if (server->tape && device && !server->tape->broken) {
+    take_up_once_more(server, failure, &last);
+  }
   if (server->tape) {
-    server_start_over(server, failure->text);
+    server_start_over(server, last.text);
   }
   server_fail(server, failure);
 }
@@ -134,7 +178,7 @@ static void on_prepared(void *context) {
   bool prepared = preparation->done;
   free(preparation);
   if (!prepared) {
-    fail(server, &failure);
+    server_fail_start(server, &failure);
     return;
   }
   if (server->stop_wanted && !server->tape) {
@@ -147,7 +191,7 @@ static void on_prepared(void *context) {
     server_go_on_ending(server);
     upgrade_go_on(server);
   } else {
-    fail(server, &failure);
+    server_fail_start(server, &failure);
   }
 }
 

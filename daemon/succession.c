@@ -54,3 +54,15 @@ void succession_pass(struct succession *succession, struct tape *tape) {
   }
   succession->text[sizeof succession->text - 1] = '\0';
 }
+
+bool succession_replace(struct succession *succession, struct tape *tape, size_t at) {
+  struct tape part;
+  tape_begin(&part);
+  succession_pass(succession, &part);
+  bool fits = !part.broken && at <= tape->length && part.length <= tape->length - at;
+  if (fits) {
+    memcpy(tape->bytes + at, part.bytes, part.length);
+  }
+  tape_clear(&part);
+  return fits;
+}

@@ -49,5 +49,7 @@ void succession_begin(struct succession *succession, int64_t now);
 /* Whether a fault at `now` would be one more than `limit` within a minute. */
 bool succession_is_too_fast(const struct succession *succession, unsigned limit, int64_t now);
 void succession_pass(struct succession *succession, struct tape *tape);
+/* Puts it in the place, on a tape that was read, where it was taken from. */
+bool succession_replace(struct succession *succession, struct tape *tape, size_t at);
 
 #endif

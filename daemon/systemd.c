@@ -51,7 +51,8 @@ enum { BARRIER_US = 2000000 };
 static struct {
   bool asked;
   int count;
-  char **names; /* of descriptor SD_LISTEN_FDS_START + index; NULL once taken */
+  char **names;   /* of descriptor SD_LISTEN_FDS_START + index; NULL once taken */
+  char *as_given; /* all names, or NULL */
 } passed;
 
 static void ask_once(void) {
@@ -59,6 +60,8 @@ static void ask_once(void) {
     return;
   }
   passed.asked = true;
+  const char *names = getenv("LISTEN_FDNAMES");
+  passed.as_given = names ? strdup(names) : NULL;
   int count = sd_listen_fds_with_names(1, &passed.names);
   passed.count = count > 0 ? count : 0;
   if (systemd_unclaimed()) {
@@ -142,6 +145,40 @@ int systemd_take_kept(const char *prefix, char *rest, size_t size) {
     }
   }
   return -1;
+}
+
+static bool set_number(const char *variable, long number) {
+  char text[32];
+  snprintf(text, sizeof text, "%ld", number);
+  return setenv(variable, text, 1) == 0;
+}
+
+/* Where a descriptor that was kept under this name came; -1: there was none. */
+static int find_kept(const char *name) {
+  char whole[64];
+  int length = snprintf(whole, sizeof whole, "%s%s", KEPT, name);
+  const char *at = passed.as_given;
+  for (int i = 0; at && i < passed.count; i++) {
+    size_t end = strcspn(at, ":");
+    if (end == (size_t)length && strncmp(at, whole, end) == 0) {
+      return SD_LISTEN_FDS_START + i;
+    }
+    at += at[end] == ':' ? end + 1 : end;
+  }
+  return -1;
+}
+
+bool systemd_pass_again(const char *name, int fd) {
+  int place = find_kept(name);
+  bool there = place >= 0 && (fd == place || dup2(fd, place) >= 0) && fcntl(place, F_SETFD, 0) == 0;
+  return there && set_number("LISTEN_PID", getpid()) && set_number("LISTEN_FDS", passed.count) &&
+         setenv("LISTEN_FDNAMES", passed.as_given, 1) == 0;
+}
+
+void systemd_pass_nothing(void) {
+  unsetenv("LISTEN_PID");
+  unsetenv("LISTEN_FDS");
+  unsetenv("LISTEN_FDNAMES");
 }
 
 /* -- journal ------------------------------------------------------------------------------------------------------ */

@@ -117,6 +117,8 @@ bool gpu_device_is_dead(const struct gpu_device *device, struct gpu_error *error
   return true;
 }
 
+bool gpu_is_lost(const struct gpu_device *device) { return gpu_device_is_dead(device, NULL); }
+
 void gpu_abandon(struct gpu_device *device, const char *reason) {
   struct gpu_error error;
   gpu_error_set(&error, 0, NULL, "%s", reason);

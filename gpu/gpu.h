@@ -83,6 +83,8 @@ void gpu_usage(const struct gpu_device *device, struct gpu_usage *usage);
 /* Declares the device dead, for a reason that only the caller can see (a frame that does not finish in time), so
  * that nothing waits for it any more, gpu_program_free() included. Any thread; never blocks. */
 void gpu_abandon(struct gpu_device *device, const char *reason);
+/* Whether it is dead, for whatever reason. Any thread; never blocks. */
+bool gpu_is_lost(const struct gpu_device *device);
 
 /* -- chains: formats negotiated, nothing allocated on a device ------------------------------------------- */
 

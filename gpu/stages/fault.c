@@ -7,7 +7,10 @@
 #include "gpu/stages/prepare.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
 #include <time.h>
+#include <unistd.h>
 
 #define MAX_SEQUENCE 9007199254740992.0 /* what a double counts exactly */
 
@@ -48,6 +51,18 @@ static bool prepare(struct stage_plan *plan, const struct stage_value *values, c
   return stage_keep_format(plan, problem);
 }
 
+bool fault_strikes_warm_up(uint64_t sequence) {
+  const char *path = sequence == STAGE_WARM_UP ? getenv("FRAMED_FAULT_WARM_UPS") : NULL;
+  int fd = path ? open(path, O_RDWR | O_CLOEXEC) : -1;
+  if (fd < 0) {
+    return false;
+  }
+  off_t left = lseek(fd, 0, SEEK_END);
+  bool strikes = left > 0 && ftruncate(fd, left - 1) == 0;
+  close(fd);
+  return strikes;
+}
+
 static void delay(uint64_t ns) {
   struct timespec rest = {.tv_sec = (time_t)(ns / 1000000000), .tv_nsec = (long)(ns % 1000000000)};
   while (nanosleep(&rest, &rest) != 0 && errno == EINTR) {
@@ -57,7 +72,7 @@ static void delay(uint64_t ns) {
 static void run(const struct stage_plan *plan, const struct stage_call *call) {
   struct fault_constants constants;
   STAGE_GET_CONSTANTS(plan, &constants);
-  if (fault_strikes(constants, call->sequence, call->again)) {
+  if (fault_strikes(constants, call->sequence, call->again) || fault_strikes_warm_up(call->sequence)) {
     switch (constants.kind) {
     case FAULT_ILLEGAL:
       cpu_fault_illegal();

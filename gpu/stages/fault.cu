@@ -56,7 +56,8 @@ extern "C" int fault_enqueue(const stage_plan *plan, const stage_call *call, voi
   fault_constants constants;
   STAGE_GET_CONSTANTS(plan, &constants);
   cudaStream_t on = static_cast<cudaStream_t>(stream);
-  int status = fault_strikes(constants, call->sequence, call->again) ? strike(constants, on) : 0;
+  bool strikes = fault_strikes(constants, call->sequence, call->again) || fault_strikes_warm_up(call->sequence);
+  int status = strikes ? strike(constants, on) : 0;
   return status != 0 ? status : cudaMemcpyAsync(call->output, call->input, plan->input_bytes, cudaMemcpyDeviceToDevice, on);
 }
 

@@ -3,6 +3,7 @@
  *
  * It exists in test builds only (FRAMED_FAULTS). It strikes frame `at`, and every `every`th one after that, also when that
  * runs again unless `again` says no; frames that warm a program up are spared, so that a session starts whatever `at` says.
+ * Only where FRAMED_FAULT_WARM_UPS names a file is one of those struck for each byte in it, which takes the byte away.
  */
 #ifndef FRAMED_GPU_STAGES_FAULT_H
 #define FRAMED_GPU_STAGES_FAULT_H
@@ -19,6 +20,9 @@ struct fault_constants {
 };
 
 extern const struct stage_descriptor fault_stage;
+
+/* Whether this frame warms a program up, and a byte was there for it. */
+bool fault_strikes_warm_up(uint64_t sequence);
 
 int fault_enqueue(const struct stage_plan *plan, const struct stage_call *call, void *stream);
 

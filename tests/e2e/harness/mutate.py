@@ -40,13 +40,23 @@ def sealed(header, tape):
     return front + struct.pack("<Q", checksum(front)) + tape
 
 
+def descriptors():
+    """Those that this process has, which are those that were handed over."""
+    return [fd for fd in map(int, os.listdir("/proc/self/fd")) if fd > 2 and os.path.exists(f"/proc/self/fd/{fd}")]
+
+
+def places_of(tape, skip, numbers):
+    """Where four bytes are one of these numbers."""
+    return [at for at in range(skip, len(tape) - 3) if int.from_bytes(tape[at:at + 4], "little") in numbers]
+
+
 def mutated(tape, chance, skip):
     """One to three places are changed; the first `skip` bytes, the configuration's text, seldom."""
     tape = bytearray(tape)
     for _ in range(chance.choice([1, 1, 1, 2, 3])):
         first = 0 if chance.random() < 0.02 else skip
         at = chance.randrange(first, len(tape))
-        kind = chance.randrange(6)
+        kind = chance.randrange(7)
         if kind == 0:
             tape[at] ^= 1 << chance.randrange(8)
         elif kind == 1:
@@ -57,6 +67,10 @@ def mutated(tape, chance, skip):
             tape[at:at + 8] = struct.pack("<Q", chance.choice(NUMBERS))[:len(tape) - at]
         elif kind == 4:
             del tape[at:at + chance.choice([1, 4, 8, 64])]
+        elif kind == 5:  # what looks like a descriptor becomes another, or what the next process will have opened for itself
+            there = descriptors()
+            at = chance.choice(places_of(tape, skip, there))
+            tape[at:at + 4] = struct.pack("<I", chance.randrange(3, max(there) + 20))
         else:
             other = chance.randrange(skip, len(tape))
             length = chance.choice([1, 4, 8, 16])
@@ -68,8 +82,7 @@ def try_one(program, arguments, state, number):
     fd = os.memfd_create("state")
     os.write(fd, state)
     log = os.memfd_create("log")
-    inherited = [int(name) for name in os.listdir("/proc/self/fd")]
-    kept = [other for other in inherited if other > 2 and other != log and os.path.exists(f"/proc/self/fd/{other}")]
+    kept = [other for other in descriptors() if other != log]
     environment = {**os.environ, "FRAMED_STATE": str(fd)}
     process = subprocess.Popen([program, *arguments], env=environment, pass_fds=kept, stderr=log, start_new_session=True)
     end, asked, outcome = time.monotonic() + 20 * SLOW, False, None

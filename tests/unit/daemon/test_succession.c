@@ -39,6 +39,32 @@ START_TEST(upgrades_are_no_faults) {
 }
 END_TEST
 
+START_TEST(its_place_on_a_tape_can_take_another) {
+  struct tape tape;
+  uint32_t before = 7, after = 9;
+  struct succession succession = {0}, taken;
+  succession_end(&succession, SUCCESSION_UPGRADE, "it grew", 1000);
+  tape_begin(&tape);
+  TAPE_PASS(&tape, before);
+  size_t at = tape.length;
+  succession_pass(&succession, &tape);
+  TAPE_PASS(&tape, after);
+  succession_note_fault(&succession, 2000);
+  succession_end(&succession, SUCCESSION_FAULT, "it fell", succession.stopped);
+  ck_assert(!succession_replace(&succession, &tape, tape.length - 1));
+  ck_assert(succession_replace(&succession, &tape, at));
+  tape.writing = false;
+  before = after = 0;
+  TAPE_PASS(&tape, before);
+  succession_pass(&taken, &tape);
+  TAPE_PASS(&tape, after);
+  ck_assert(tape_is_at_end(&tape) && before == 7 && after == 9);
+  ck_assert(taken.counts[SUCCESSION_UPGRADE] == 1 && taken.counts[SUCCESSION_FAULT] == 1 && taken.faults[0] == 2000);
+  ck_assert(taken.stopped == 1000 && strcmp(taken.text, "it fell") == 0);
+  tape_clear(&tape);
+}
+END_TEST
+
 Suite *succession_suite(void);
 
 Suite *succession_suite(void) {
@@ -47,6 +73,7 @@ Suite *succession_suite(void) {
   tcase_add_test(all, gaps_are_summed);
   tcase_add_test(all, so_many_faults_a_minute_are_too_many);
   tcase_add_test(all, upgrades_are_no_faults);
+  tcase_add_test(all, its_place_on_a_tape_can_take_another);
   suite_add_tcase(suite, all);
   return suite;
 }

@@ -235,8 +235,35 @@ static int sockets_of_another_process_are_not_ours(void) {
   return systemd_take_listener("cam0", NULL) == -1 && systemd_unclaimed() == NULL ? 0 : 1;
 }
 
+/* What was taken is there again, and another descriptor in the place of one that was kept. */
+static int the_next_program_is_passed_the_same(void) {
+  char rest[8];
+  pass_unix(FIRST_PASSED, "a", SOCK_STREAM);
+  announce("3", "cam0:framed-stated:framed-state");
+  if (dup2(STDERR_FILENO, FIRST_PASSED + 1) < 0 || dup2(STDERR_FILENO, FIRST_PASSED + 2) < 0 ||
+      systemd_take_kept("state", rest, sizeof rest) != FIRST_PASSED + 1 ||
+      systemd_take_kept("state", rest, sizeof rest) != FIRST_PASSED + 2 ||
+      systemd_take_listener("cam0", NULL) != FIRST_PASSED) {
+    return 1;
+  }
+  if (systemd_pass_again("stat", STDERR_FILENO) || systemd_pass_again("other", STDERR_FILENO) || getenv("LISTEN_FDS")) {
+    return 2;
+  }
+  close(FIRST_PASSED + 2);
+  int fd = fcntl(FIRST_PASSED, F_DUPFD_CLOEXEC, FIRST_PASSED + 2); /* gets just that number */
+  if (fd != FIRST_PASSED + 2 || !systemd_pass_again("state", fd) || (fcntl(fd, F_GETFD) & FD_CLOEXEC)) {
+    return 3;
+  }
+  if (atoi(getenv("LISTEN_PID")) != getpid() || strcmp(getenv("LISTEN_FDS"), "3") != 0 ||
+      strcmp(getenv("LISTEN_FDNAMES"), "cam0:framed-stated:framed-state") != 0) {
+    return 4;
+  }
+  systemd_pass_nothing();
+  return getenv("LISTEN_PID") || getenv("LISTEN_FDS") || getenv("LISTEN_FDNAMES") ? 5 : 0;
+}
+
 static int (*const scenarios[])(void) = {listeners_are_taken_once, other_sockets_are_left_alone,
-                                         sockets_of_another_process_are_not_ours};
+                                         sockets_of_another_process_are_not_ours, the_next_program_is_passed_the_same};
 
 START_TEST(passed_sockets) { run_in_child(scenarios[_i]); }
 END_TEST
