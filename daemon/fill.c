@@ -249,6 +249,7 @@ static bool take_staged(struct fill *fill, int64_t now) {
       return false;
     }
     fill->staged_at += (unsigned)count;
+    fill->road->unnoted = true;
     if (fill->begun && fill->framing.state == FRAMING_PAYLOAD && payload_left(fill) == 0) {
       finish_frame(fill, now);
     }
@@ -259,6 +260,7 @@ static bool take_staged(struct fill *fill, int64_t now) {
 bool fill_advance(struct fill *fill, size_t count, int64_t began, int64_t now) {
   fill->read_began = began;
   fill->road->active = now;
+  fill->road->unnoted = true;
   fill->road->account->now.ledger.in_bytes += count;
   size_t direct = count < fill->direct ? count : fill->direct;
   take_direct(fill, direct, now);
@@ -268,6 +270,7 @@ bool fill_advance(struct fill *fill, size_t count, int64_t began, int64_t now) {
 }
 
 bool fill_end(struct fill *fill, enum fate fate, int64_t now) {
+  fill->road->unnoted = true;
   bool clean = !fill->begun && fill->framing.length == 0 && fill->staged_at == fill->staged_end;
   if (fill->begun && fill->filling) {
     road_drop(fill->road, fill->filling, fate, now);

@@ -23,6 +23,7 @@ void handoff_offer(struct handoff *handoff, struct slot *slot) {
 
 void handoff_restore(struct handoff *handoff, struct slot *slot, const struct frame *frame) {
   handoff->parcels[slot->index] = (struct parcel){.slot = slot, .frame = *frame, .fate = frame->fate};
+  slot->owed = frame->open;
 }
 
 bool handoff_collect(struct handoff *handoff) {
@@ -31,6 +32,7 @@ bool handoff_collect(struct handoff *handoff) {
   while (ring_pop(&handoff->back, &item)) {
     struct parcel *parcel = &handoff->parcels[item / WORDS];
     if (item % WORDS == SETTLED) {
+      parcel->slot->owed = false;
       road_settle(handoff->road, &parcel->frame, parcel->fate, parcel->at);
     } else {
       road_take_back(handoff->road, parcel->slot, parcel->fate);

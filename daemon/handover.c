@@ -160,6 +160,9 @@ enum handover_receipt handover_receive(struct tape *tape, struct failure *failur
 
 void handover_discard(struct tape *tape) {
   if (tape->by_manager) {
+    if (tape->live) {
+      keeper_find_listeners(tape);
+    }
     tape_close_rest(tape); /* the others are sockets that the manager listens on for us */
   } else {
     close_range(FIRST, ~0U, 0);

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "daemon/chronicle.h"
 #include "daemon/handover.h"
 #include "daemon/keeper.h"
 #include "daemon/log.h"
@@ -22,10 +23,23 @@ enum { ROUNDS = 64 };
 
 void server_pass_config(char **text, struct tape *tape) { tape_pass_text(tape, text); }
 
+/* Where lanes note how far they are. */
+static void pass_chronicle(struct tape *tape) {
+  int fd = tape->writing ? chronicle_fd() : -1;
+  tape_pass_descriptor(tape, &fd);
+  if (!tape->writing && (fd < 0 || !chronicle_look_into(fd))) {
+    tape_break(tape);
+  }
+  if (!tape->writing && fd >= 0) {
+    close(fd);
+  }
+}
+
 static void pass_server(struct server *server, struct tape *tape) {
-  bool stops = server->stop_wanted && server->succession.cause != SUCCESSION_RESTART; /* which is the stop itself */
+  /* A restart is the stop itself, and who is killed is not to stop again. */
+  bool stops = server->stop_wanted && server->succession.cause != SUCCESSION_RESTART && !tape->live;
   bool upgrades = server->upgrade && server->succession.cause == SUCCESSION_FAULT;
-  bool reloads = server->reload && server->succession.cause == SUCCESSION_FAULT;
+  bool reloads = server->reload && (server->succession.cause == SUCCESSION_FAULT || tape->live);
   pid_t asked = upgrade_child(server);
   tape_pass_time(tape, &server->started);
   TAPE_PASS(tape, server->reloads);
@@ -42,6 +56,11 @@ static void pass_server(struct server *server, struct tape *tape) {
   server->upgrades_again = upgrades;
   server->reload_at_once |= reloads;
   server->asked = asked;
+  if (tape->live) {
+    pass_chronicle(tape);
+  } else if (!tape->by_manager) {
+    keeper_pass(tape);
+  }
 }
 
 /* -- out ------------------------------------------------------------------------------------------------------------ */
@@ -165,32 +184,38 @@ bool server_leave(struct server *server, const char *text, struct failure *failu
 
 /* -- without a word ------------------------------------------------------------------------------------------------ */
 
-static void list_listener(struct listener **list, unsigned *count, struct listener *listener) {
-  if (listener) {
-    list[(*count)++] = listener;
-  }
-}
-
-void server_note(struct server *server) {
+static void note_journal(const struct server *server) {
   struct keeper_journal journal = {.succession = server->succession};
-  unsigned count = 0;
-  struct listener **listeners =
-      keeper_is_there() ? calloc(2 * (size_t)server->pipeline_count + 2, sizeof(struct listener *)) : NULL;
-  if (!listeners) {
-    return;
-  }
-  list_listener(listeners, &count, server->status_listener);
-  list_listener(listeners, &count, server->http_listener);
   for (unsigned i = 0; i < server->pipeline_count; i++) {
     const struct config_sink *sink = &pipeline_config(server->pipelines[i])->sink;
-    list_listener(listeners, &count, pipeline_source_listener(server->pipelines[i]));
-    list_listener(listeners, &count, pipeline_sink_listener(server->pipelines[i]));
     if (sink->endpoint == CONFIG_FILE && journal.file_count < KEEPER_MOST_FILES) {
       journal.files[journal.file_count++] = sink->path;
     }
   }
-  keeper_note(&journal, listeners, count);
-  free(listeners);
+  keeper_note(&journal);
+}
+
+void server_note(struct server *server) {
+  if (keeper_is_there()) {
+    note_journal(server);
+    keeper_mark();
+    server_note_roster(server);
+  }
+}
+
+/* While pipelines are exchanged the last one stands: of what is gone by then the chronicle says so. */
+void server_note_roster(struct server *server) {
+  struct failure later;
+  if (!keeper_is_marked() || !keeper_is_there() || !server_may_hand_over(server, &later)) {
+    return;
+  }
+  struct tape tape;
+  tape_begin(&tape);
+  tape.by_manager = true;
+  tape.live = true;
+  put(server, &tape);
+  keeper_keep_roster(&tape);
+  tape_clear(&tape);
 }
 
 void server_recover(struct server *server) {
@@ -213,17 +238,43 @@ void server_recovered(struct server *server) {
 
 /* -- in ------------------------------------------------------------------------------------------------------------- */
 
-void server_take(struct server *server) { pass_server(server, server->tape); }
+void server_take(struct server *server) {
+  pass_server(server, server->tape);
+  if (server->tape->live) {
+    struct keeper_pulse pulse = keeper_last_pulse();
+    succession_end(&server->succession, SUCCESSION_CRASH, "the process before ended without a word", pulse.last);
+    server->lost_clients = pulse.clients;
+  }
+}
 
 static void forget_tape(struct server *server) {
+  chronicle_look_away();
   tape_close_rest(server->tape);
   tape_clear(server->tape);
   server->tape = NULL;
 }
 
+/* Connections that were being made have gone, besides those that were cut off. */
+static void revived(struct server *server) {
+  uint64_t here = 0;
+  for (unsigned i = 0; i < server->pipeline_count; i++) {
+    here += pipeline_clients(server->pipelines[i]);
+  }
+  uint64_t lost = server->lost_clients > here ? server->lost_clients - here : 0;
+  server->succession.closed += lost;
+  succession_begin(&server->succession, clock_now());
+  log_event(LOG_RECOVERED, NULL, "the process before ended without a word %.0f ms ago: %llu connections go on, %llu were closed",
+            (double)server->succession.gap / (double)NS_PER_MS, (unsigned long long)here, (unsigned long long)lost);
+}
+
 void server_taken(struct server *server) {
   const struct succession *succession = &server->succession;
+  bool was_killed = server->tape->live;
   forget_tape(server);
+  if (was_killed) {
+    revived(server);
+    return;
+  }
   succession_begin(&server->succession, clock_now());
   bool said = succession->cause == SUCCESSION_FAULT; /* in an entry of its own */
   log_event(LOG_HANDED_OVER, NULL, "everything goes on after %.0f ms, with all connections%s%s",
@@ -231,12 +282,16 @@ void server_taken(struct server *server) {
 }
 
 void server_start_over(struct server *server, const char *why) {
-  (void)server;
   bool ends = systemd_has_passed();
   log_event(LOG_NOT_HANDED_OVER, NULL, "%s: %s", ends ? HANDOVER_ENDS : HANDOVER_BEGINS_ANEW, why);
   log_flush();
+  keeper_withdraw();
   if (ends) {
+    keeper_recall_again();
     _exit(EXIT_STATUS_INTERNAL);
+  }
+  if (server->tape && server->tape->live) {
+    keeper_expect_torn();
   }
   handover_start_over();
 }

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "daemon/departure.h"
+#include "daemon/keeper.h"
 #include "daemon/log.h"
 #include "daemon/welcome.h"
 
@@ -68,6 +69,9 @@ static bool make_sessions(struct intake *intake, const struct intake_setup *setu
     intake->seats[i].session = session_new(&session, failure);
     if (!intake->seats[i].session) {
       return false;
+    }
+    if (setup->tape && setup->tape->live) {
+      intake_revive_seat(&intake->seats[i]);
     }
     if (setup->tape && !intake_seat_is_sound(&intake->seats[i])) {
       tape_break(setup->tape);
@@ -239,6 +243,7 @@ static bool start(struct intake *intake, struct failure *failure) {
 }
 
 bool intake_start(struct intake *intake, struct failure *failure) {
+  intake_cut(intake);
   if (!start(intake, failure)) {
     return false;
   }
@@ -351,6 +356,7 @@ static void on_detached(struct intake *intake, struct seat *seat, const struct s
     intake->ended = true;
   }
   close(event->fd);
+  keeper_mark();
 }
 
 /* What it told may be from before it was resumed and held again: then it is asked once more. */

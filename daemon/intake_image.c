@@ -3,6 +3,7 @@
  * producer keeps its connection, and a descriptor that the session was never told of is handed to it as any other.
  */
 #include <string.h>
+#include <unistd.h>
 
 #include "daemon/intake_state.h"
 #include "daemon/log.h"
@@ -41,7 +42,11 @@ static void put_seat(struct seat *seat, struct tape *tape) {
   struct seat put = *seat;
   put.used = seat->used && memory;
   pass_seat(&put, tape);
-  session_put(seat->session, tape, memory);
+  if (tape->live) {
+    session_put_live(seat->session, tape);
+  } else {
+    session_put(seat->session, tape, memory);
+  }
 }
 
 void intake_put(struct intake *intake, struct tape *tape) {
@@ -67,6 +72,14 @@ void intake_suspect(struct intake *intake, bool failed, bool alone) {
   }
 }
 
+bool intake_is_noted(const struct intake *intake) {
+  bool noted = true;
+  for (unsigned i = 0; i < intake->count; i++) {
+    noted = noted && session_is_noted(intake->seats[i].session);
+  }
+  return noted;
+}
+
 /* -- in ------------------------------------------------------------------------------------------------------------- */
 
 void intake_take(struct intake *intake, struct tape *tape) {
@@ -82,6 +95,39 @@ bool intake_seat_is_sound(const struct seat *seat) {
   bool has_source = session_has_source(session);
   return (!has_source || (seat->producer.fd >= 0 && session_shares(session) == seat->shares)) &&
          (!seat->shares || session_may_share(session));
+}
+
+void intake_revive_seat(struct seat *seat) {
+  enum session_revival revival = session_revival(seat->session);
+  if (seat->producer.fd < 0 && session_has_source(seat->session)) {
+    session_lose_source(seat->session);
+  }
+  seat->cut = seat->producer.fd >= 0 && (revival == SESSION_CUT || revival == SESSION_ENDED);
+}
+
+static void log_cut(const struct intake *intake, const struct seat *seat) {
+  const char *name = intake->config->name;
+  if (session_revival(seat->session) == SESSION_ENDED) {
+    log_event(LOG_DISCONNECTED, name, "producer pid %d (user %u) had ended", (int)seat->producer.pid,
+              (unsigned)seat->producer.uid);
+  } else {
+    log_event(LOG_CUT_OFF, name,
+              "producer pid %d (user %u) is cut off: the process before was killed while it read from it",
+              (int)seat->producer.pid, (unsigned)seat->producer.uid);
+  }
+}
+
+void intake_cut(struct intake *intake) {
+  for (unsigned i = 0; i < intake->count; i++) {
+    struct seat *seat = &intake->seats[i];
+    if (seat->cut) {
+      log_cut(intake, seat);
+      close(seat->producer.fd);
+      seat->producer.fd = -1;
+      seat->cut = false;
+      intake->ended |= intake->config->source.endpoint != CONFIG_SOCKET && intake->endpoint.kind != ENDPOINT_FIFO;
+    }
+  }
 }
 
 void intake_take_waiting(struct intake *intake, struct tape *tape) {

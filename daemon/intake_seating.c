@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "daemon/intake_state.h"
+#include "daemon/keeper.h"
 #include "daemon/log.h"
 #include "daemon/welcome.h"
 
@@ -65,6 +66,7 @@ static void refuse_one_more(struct intake *intake, const struct guest *producer)
 
 void intake_seat_down(struct intake *intake, struct seat *seat, const struct guest *producer) {
   seat->producer = *producer;
+  keeper_mark();
   if (intake->config->source.endpoint == CONFIG_SOCKET) {
     char client[GUEST_NAME];
     log_event(LOG_CONNECTED, intake->config->name, "producer pid %d (user %u) connected%s", (int)producer->pid,
@@ -126,6 +128,7 @@ static void seat_or_refuse(struct intake *intake, const struct guest *producer) 
     sit_down_or_refuse(intake, seat, producer);
   } else if (intake->waiting_count < MOST_WAITING && live_producers(intake) < seats_left(intake)) {
     intake->waiting[intake->waiting_count++] = *producer;
+    keeper_mark();
   } else {
     refuse_one_more(intake, producer);
   }

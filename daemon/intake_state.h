@@ -47,6 +47,10 @@ void intake_take(struct intake *intake, struct tape *tape);
 void intake_take_seat(struct seat *seat, struct tape *tape);
 bool intake_seat_is_sound(const struct seat *seat);
 void intake_take_waiting(struct intake *intake, struct tape *tape);
+/* What became of its producer when the process before this one was killed. */
+void intake_revive_seat(struct seat *seat);
+/* Lets go of producers that cannot go on. */
+void intake_cut(struct intake *intake);
 /* Everybody goes on where the process before this one stopped. */
 void intake_continue(struct intake *intake);
 

@@ -1,71 +1,143 @@
 #include "daemon/keeper.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "daemon/listener.h"
 #include "daemon/state.h"
 #include "daemon/systemd.h"
 
 /* Names in the store. */
-#define STATE    KEEPER_STATE
-#define CARRIED  "carried-" /* and the number that a descriptor had */
-#define LISTENER "listener-"
-#define JOURNAL  "journal"
-#define PULSE    "pulse"
+#define STATE   KEEPER_STATE
+#define CARRIED "carried-" /* and the number that a descriptor has */
+#define ROSTER  "roster-"  /* and a number: the highest counts */
+#define JOURNAL "journal"
+#define PULSE   "pulse"
 
-enum { NAME = 64, MOST_LISTENERS = 1024 };
+#define TORN "FRAMED_TORN" /* a variable: an image before this one could make nothing of a roster */
+
+enum { NAME = 64, MOST_LISTENERS = 1024, OTHERS = 4 /* state or roster, twice for a moment; journal; pulse */ };
+
+/* A descriptor that lies there. Its number may mean another file by now. */
+struct stored {
+  bool there, wanted;
+  dev_t device;
+  ino_t inode;
+};
 
 static struct {
-  unsigned listeners;         /* that lie there, numbered from 0 */
+  struct stored *stored; /* by its number */
+  unsigned stored_room;
+  uint64_t roster; /* the number of the one that lies there; 0: none */
+  atomic_bool marked; /* also by whoever prepares pipelines */
   struct keeper_pulse *pulse; /* NULL: not yet */
-  struct keeper_journal last; /* of the process before this one, */
-  int found[MOST_LISTENERS];  /* and its listeners; -1 once taken */
+  /* Of the process before this one: */
+  bool journal_found;
+  struct keeper_journal last;
+  struct keeper_pulse last_pulse;
+  int found[MOST_LISTENERS]; /* listeners; -1 once taken */
   unsigned found_count;
 } kept;
 
 bool keeper_is_there(void) { return systemd_keeps() > 0; }
 
-static void forget_listeners(void) {
-  char name[NAME];
-  for (unsigned i = 0; i < kept.listeners; i++) {
-    snprintf(name, sizeof name, LISTENER "%u", i);
-    systemd_forget(name);
+/* -- descriptors in the store ---------------------------------------------------------------------------------------- */
+
+static bool make_room(unsigned number) {
+  unsigned room = kept.stored_room > 0 ? kept.stored_room : 64;
+  while (room <= number) {
+    room *= 2;
   }
-  kept.listeners = 0;
+  if (room == kept.stored_room) {
+    return true;
+  }
+  struct stored *stored = realloc(kept.stored, room * sizeof *stored);
+  if (!stored) {
+    return false;
+  }
+  memset(stored + kept.stored_room, 0, (room - kept.stored_room) * sizeof *stored);
+  kept.stored = stored;
+  kept.stored_room = room;
+  return true;
+}
+
+static void forget(unsigned number) {
+  char name[NAME];
+  snprintf(name, sizeof name, CARRIED "%u", number);
+  systemd_forget(name);
+  kept.stored[number] = (struct stored){0};
+}
+
+static void keep(int fd) {
+  char name[NAME];
+  struct stat status;
+  unsigned number = (unsigned)fd;
+  if (fd < 0 || !make_room(number) || fstat(fd, &status) != 0) {
+    return;
+  }
+  struct stored *stored = &kept.stored[number];
+  if (stored->there && (stored->device != status.st_dev || stored->inode != status.st_ino)) {
+    forget(number);
+  }
+  if (!stored->there) {
+    snprintf(name, sizeof name, CARRIED "%u", number);
+    systemd_keep(fd, name);
+  }
+  *stored = (struct stored){.there = true, .wanted = true, .device = status.st_dev, .inode = status.st_ino};
+}
+
+static bool listens(int fd) {
+  int answer = 0;
+  socklen_t length = sizeof answer;
+  return getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &answer, &length) == 0 && answer;
+}
+
+static void keep_all(const struct tape *tape, bool listeners_only) {
+  for (unsigned i = 0; i < tape->descriptor_count; i++) {
+    if (!listeners_only || listens(tape->descriptors[i].now)) {
+      keep(tape->descriptors[i].now);
+    }
+  }
+}
+
+/* Those that were not kept again since. */
+static void forget_unwanted(void) {
+  for (unsigned i = 0; i < kept.stored_room; i++) {
+    if (kept.stored[i].there && !kept.stored[i].wanted) {
+      forget(i);
+    }
+    kept.stored[i].wanted = false;
+  }
+}
+
+static void forget_roster(void) {
+  char name[NAME];
+  if (kept.roster > 0) {
+    snprintf(name, sizeof name, ROSTER "%llu", (unsigned long long)kept.roster);
+    systemd_forget(name);
+    kept.roster = 0;
+  }
 }
 
 /* -- an orderly end ------------------------------------------------------------------------------------------------- */
 
-static void keep_carried(const struct tape *tape, int state) {
-  char name[NAME];
-  forget_listeners(); /* what lies there once is not taken again under another name */
+static void keep_state(const struct tape *tape, int state) {
+  keep_all(tape, false);
+  forget_unwanted();
+  systemd_keep(state, STATE);
+  forget_roster();
   systemd_forget(JOURNAL);
   systemd_forget(PULSE);
-  for (unsigned i = 0; i < tape->descriptor_count; i++) {
-    snprintf(name, sizeof name, CARRIED "%d", tape->descriptors[i].before);
-    systemd_keep(tape->descriptors[i].now, name);
-  }
-  systemd_keep(state, STATE);
-}
-
-/* It may have kept all of it, which the next process would take for where this one stopped. */
-static void forget_carried(const struct tape *tape) {
-  char name[NAME];
-  systemd_forget(STATE);
-  for (unsigned i = 0; i < tape->descriptor_count; i++) {
-    snprintf(name, sizeof name, CARRIED "%d", tape->descriptors[i].before);
-    systemd_forget(name);
-  }
 }
 
 bool keeper_keep(const struct tape *tape, struct failure *failure) {
-  unsigned needed = tape->descriptor_count + 1, room = systemd_keeps(); /* the state is one, too */
+  unsigned needed = tape->descriptor_count + OTHERS, room = systemd_keeps();
   if (needed > room) { /* systemd would drop the last ones without a word to us */
     return failure_set(failure, EXIT_STATUS_INTERNAL, "raise FileDescriptorStoreMax= and FDSTORE in the unit",
                        "the service manager keeps fewer descriptors (FileDescriptorStoreMax=%u) than there are (%u)", room,
@@ -75,10 +147,11 @@ bool keeper_keep(const struct tape *tape, struct failure *failure) {
   if (state < 0) {
     return false;
   }
-  keep_carried(tape, state);
+  keep_state(tape, state);
   close(state);
-  if (!systemd_has_read()) {
-    forget_carried(tape);
+  if (!systemd_has_read()) { /* it may have kept all of it, which the next process would take for where this one stopped */
+    systemd_forget(STATE);
+    keeper_withdraw();
     return failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "the service manager does not say whether it kept everything");
   }
   return true;
@@ -95,28 +168,22 @@ static void take_carried(struct tape *tape) {
   }
 }
 
-bool keeper_receive(struct tape *tape, struct failure *failure) {
+static int take(const char *name) {
   char rest[NAME];
-  struct tape nothing = {0};
-  int state = keeper_is_there() ? systemd_take_kept(STATE, rest, sizeof rest) : -1;
-  failure->text[0] = '\0';
-  bool whole = state >= 0 && state_read(state, tape, failure);
-  if (state >= 0) {
-    close(state);
-    systemd_forget(STATE);
+  int fd = systemd_take_kept(name, rest, sizeof rest);
+  if (fd >= 0) {
+    systemd_forget(name);
   }
-  take_carried(whole ? tape : &nothing);
-  if (!whole) {
-    tape_close_rest(&nothing);
-    tape_clear(&nothing);
-    return false;
-  }
-  tape->same_descriptors = false;
-  tape->by_manager = true;
-  return true;
+  return fd;
 }
 
-/* -- the journal ----------------------------------------------------------------------------------------------------- */
+static void recall_pulse(void) {
+  int fd = take(PULSE);
+  if (fd >= 0) {
+    (void)!pread(fd, &kept.last_pulse, sizeof kept.last_pulse, 0);
+    close(fd);
+  }
+}
 
 static void pass_journal(struct keeper_journal *journal, struct tape *tape) {
   succession_pass(&journal->succession, tape);
@@ -126,34 +193,120 @@ static void pass_journal(struct keeper_journal *journal, struct tape *tape) {
   }
 }
 
-static void note_journal(struct keeper_journal *journal) {
-  struct tape tape;
-  struct failure failure; /* without a journal the next process knows less of this one, and nothing else */
-  tape_begin(&tape);
-  pass_journal(journal, &tape);
-  int fd = state_write(&tape, &failure);
-  systemd_forget(JOURNAL);
+static void recall_journal(void) {
+  struct tape tape = {0};
+  struct failure failure; /* without it less is known */
+  int fd = take(JOURNAL);
+  bool whole = fd >= 0 && state_read(fd, &tape, &failure);
   if (fd >= 0) {
-    systemd_keep(fd, JOURNAL);
     close(fd);
+  }
+  if (whole) {
+    pass_journal(&kept.last, &tape);
+  }
+  kept.journal_found = whole && !tape.broken;
+  if (!kept.journal_found) {
+    kept.last.file_count = 0;
   }
   tape_clear(&tape);
 }
 
-/* A TCP address can be taken again at once, and is not kept. */
-static bool is_kept(const struct listener *listener) {
-  return !listener_is_passed(listener) && listener_path(listener)[0] == '/';
+/* There are two for a moment when one follows the other. */
+static int take_roster(void) {
+  char number[NAME], name[NAME + sizeof ROSTER];
+  unsigned long long best = 0;
+  int roster = -1;
+  for (int fd = systemd_take_kept(ROSTER, number, sizeof number); fd >= 0;
+       fd = systemd_take_kept(ROSTER, number, sizeof number)) {
+    unsigned long long counted = strtoull(number, NULL, 10);
+    snprintf(name, sizeof name, ROSTER "%s", number);
+    systemd_forget(name);
+    if (roster >= 0) {
+      close(counted > best ? roster : fd);
+    }
+    roster = counted > best ? fd : roster;
+    best = counted > best ? counted : best;
+  }
+  return roster;
 }
 
-static void note_listeners(struct listener *const *listeners, unsigned count) {
-  char name[NAME];
-  forget_listeners();
-  for (unsigned i = 0; i < count && i < MOST_LISTENERS; i++) {
-    if (is_kept(listeners[i])) {
-      snprintf(name, sizeof name, LISTENER "%u", kept.listeners++);
-      systemd_keep(listener_fd(listeners[i]), name);
-    }
+static bool read_tape(int fd, struct tape *tape, struct failure *failure) {
+  struct tape carried = {0};
+  bool whole = fd >= 0 && state_read(fd, tape, failure);
+  if (fd >= 0) {
+    close(fd);
   }
+  take_carried(whole ? tape : &carried);
+  if (!whole) {
+    keeper_find_listeners(&carried);
+    tape_close_rest(&carried);
+    tape_clear(&carried);
+    return false;
+  }
+  tape->same_descriptors = false;
+  tape->by_manager = true;
+  return true;
+}
+
+/* One that was killed, and not one that ended. */
+static bool receive_roster(struct tape *tape, struct failure *failure) {
+  int roster = take_roster();
+  recall_pulse();
+  recall_journal();
+  if (roster >= 0 && kept.last_pulse.last == 0) {
+    close(roster);
+    roster = -1;
+  }
+  bool whole = read_tape(roster, tape, failure);
+  tape->live = whole;
+  return whole;
+}
+
+bool keeper_receive(struct tape *tape, struct failure *failure) {
+  failure->text[0] = '\0';
+  if (!keeper_is_there()) {
+    return false;
+  }
+  int state = take(STATE);
+  return state >= 0 ? read_tape(state, tape, failure) : receive_roster(tape, failure);
+}
+
+/* -- at all times ---------------------------------------------------------------------------------------------------- */
+
+void keeper_mark(void) { kept.marked = true; }
+
+bool keeper_is_marked(void) { return kept.marked; }
+
+/* The new one lies there before the old one goes. */
+static void keep_roster(const struct tape *tape) {
+  char name[NAME];
+  struct failure failure; /* without a roster the next process knows less of this one, and nothing else */
+  int fd = state_write(tape, &failure);
+  if (fd < 0) {
+    forget_roster();
+    return;
+  }
+  uint64_t number = kept.roster + 1;
+  snprintf(name, sizeof name, ROSTER "%llu", (unsigned long long)number);
+  systemd_keep(fd, name);
+  close(fd);
+  forget_roster();
+  kept.roster = number;
+}
+
+void keeper_keep_roster(const struct tape *tape) {
+  kept.marked = false;
+  if (!keeper_is_there()) {
+    return;
+  }
+  bool has_room = tape->descriptor_count + OTHERS <= systemd_keeps();
+  keep_all(tape, !has_room);
+  if (has_room) {
+    keep_roster(tape);
+  } else {
+    forget_roster();
+  }
+  forget_unwanted();
 }
 
 static void start_pulse(void) {
@@ -170,12 +323,21 @@ static void start_pulse(void) {
   close(fd);
 }
 
-void keeper_note(struct keeper_journal *journal, struct listener *const *listeners, unsigned listener_count) {
+void keeper_note(struct keeper_journal *journal) {
+  struct tape tape;
+  struct failure failure;
   if (!keeper_is_there()) {
     return;
   }
-  note_journal(journal);
-  note_listeners(listeners, listener_count);
+  tape_begin(&tape);
+  pass_journal(journal, &tape);
+  int fd = state_write(&tape, &failure);
+  systemd_forget(JOURNAL);
+  if (fd >= 0) {
+    systemd_keep(fd, JOURNAL);
+    close(fd);
+  }
+  tape_clear(&tape);
   if (!kept.pulse) {
     start_pulse();
   }
@@ -188,21 +350,55 @@ void keeper_beat(int64_t now, uint64_t clients) {
   }
 }
 
+void keeper_expect_torn(void) { setenv(TORN, "1", 1); }
+
+void keeper_withdraw(void) {
+  forget_roster();
+  for (unsigned i = 0; i < kept.stored_room; i++) {
+    kept.stored[i].wanted = false;
+  }
+  forget_unwanted();
+}
+
 void keeper_end(void) {
   if (kept.pulse) {
     kept.pulse->last = 0;
+  }
+  keeper_withdraw();
+}
+
+void keeper_pass(struct tape *tape) {
+  unsigned count = kept.stored_room;
+  TAPE_PASS(tape, kept.roster);
+  TAPE_PASS(tape, count);
+  if (!tape->writing && (tape->broken || (count > 0 && (count > 1U << 24 || !make_room(count - 1))))) {
+    tape_break(tape);
+    return;
+  }
+  for (unsigned i = 0; i < count; i++) {
+    TAPE_PASS(tape, kept.stored[i].there);
+    TAPE_PASS(tape, kept.stored[i].device);
+    TAPE_PASS(tape, kept.stored[i].inode);
   }
 }
 
 /* -- after the other kind of end ------------------------------------------------------------------------------------- */
 
-static void find_listeners(void) {
-  char number[NAME], name[NAME + sizeof LISTENER];
-  int fd;
-  while (kept.found_count < MOST_LISTENERS && (fd = systemd_take_kept(LISTENER, number, sizeof number)) >= 0) {
-    snprintf(name, sizeof name, LISTENER "%s", number);
-    systemd_forget(name);
+void keeper_found(int fd) {
+  if (kept.found_count < MOST_LISTENERS) {
     kept.found[kept.found_count++] = fd;
+  } else {
+    close(fd);
+  }
+}
+
+void keeper_find_listeners(struct tape *tape) {
+  for (unsigned i = 0; i < tape->descriptor_count; i++) {
+    struct tape_descriptor *descriptor = &tape->descriptors[i];
+    if (!descriptor->taken && listens(descriptor->now)) {
+      descriptor->taken = true;
+      keeper_found(descriptor->now);
+    }
   }
 }
 
@@ -234,33 +430,24 @@ void keeper_forget_found(void) {
 }
 
 bool keeper_recover(struct keeper_journal *journal, struct keeper_pulse *pulse) {
-  char rest[NAME];
-  struct tape tape = {0};
-  struct failure failure;
-  int beaten = keeper_is_there() ? systemd_take_kept(PULSE, rest, sizeof rest) : -1;
-  int noted = keeper_is_there() ? systemd_take_kept(JOURNAL, rest, sizeof rest) : -1;
-  *pulse = (struct keeper_pulse){0};
-  find_listeners();
-  if (beaten >= 0) {
-    (void)!pread(beaten, pulse, sizeof *pulse, 0);
-    close(beaten);
+  *journal = kept.last;
+  *pulse = kept.last_pulse;
+  return kept.journal_found && pulse->last > 0;
+}
+
+struct keeper_pulse keeper_last_pulse(void) { return kept.last_pulse; }
+
+void keeper_recall_again(void) {
+  if (kept.journal_found) {
+    keeper_note(&kept.last);
+    keeper_beat(kept.last_pulse.last, kept.last_pulse.clients);
   }
-  bool whole = noted >= 0 && state_read(noted, &tape, &failure);
-  if (noted >= 0) {
-    close(noted);
-  }
-  if (whole) {
-    pass_journal(journal, &tape);
-    whole = !tape.broken;
-  }
-  tape_clear(&tape);
-  if (whole) {
-    kept.last = *journal;
-  }
-  return whole && pulse->last > 0;
 }
 
 bool keeper_was_writing(const char *file) {
+  if (getenv(TORN)) {
+    return true;
+  }
   for (unsigned i = 0; i < kept.last.file_count; i++) {
     if (kept.last.files[i] && strcmp(kept.last.files[i], file) == 0) {
       return true;

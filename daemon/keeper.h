@@ -1,8 +1,9 @@
 /*
  * The keeper: the service manager's descriptor store, where what outlives a process lies until the next one.
  *
- * At an orderly end everything goes there, as it goes over exec in a hand-over. For the end that comes without a word, the
- * listeners lie there at all times, with a journal that says which files were being written, and a pulse that says until when.
+ * At an orderly end everything goes there, as it goes over exec in a hand-over. For the end that comes without a word, all
+ * descriptors lie there at all times, with a roster that says what each of them is (a tape that is live; the chronicle says how
+ * far each is), a journal that says which files were being written, and a pulse that says until when.
  */
 #ifndef FRAMED_DAEMON_KEEPER_H
 #define FRAMED_DAEMON_KEEPER_H
@@ -11,9 +12,7 @@
 #include "daemon/succession.h"
 #include "daemon/tape.h"
 
-struct listener;
-
-#define KEEPER_STATE "state" /* under which name the tape lies there */
+#define KEEPER_STATE "state" /* under which name the tape of an orderly end lies there */
 
 /* Whether there is a store. */
 bool keeper_is_there(void);
@@ -41,18 +40,41 @@ struct keeper_pulse {
   uint64_t clients; /* and how many it had then */
 };
 
-/* Replaces what lay there before. */
-void keeper_note(struct keeper_journal *journal, struct listener *const *listeners, unsigned listener_count);
+/* What is on the roster has changed, and keeper_keep_roster() is due. */
+void keeper_mark(void);
+bool keeper_is_marked(void);
+/* Replaces what lay there before by a tape that is live and all descriptors on it; where there is not room for all, by its
+ * listening sockets alone. */
+void keeper_keep_roster(const struct tape *roster);
+/* The same for the journal, which is for a process that can make nothing of the roster. */
+void keeper_note(struct keeper_journal *journal);
 /* Says that this process still runs, with so many clients. */
 void keeper_beat(int64_t now, uint64_t clients);
+/* Takes back everything that lies there. */
+void keeper_withdraw(void);
 /* This process ends by itself: the next one takes nobody for killed. */
 void keeper_end(void);
-/* At the start: whether a process before this one ended without a word; `journal` and `pulse` are its own. From then on
+/* What lies there by now, for the next image of this process. */
+void keeper_pass(struct tape *tape);
+
+/* -- after the other kind of end ------------------------------------------------------------------------------------- */
+
+/* Whether a process before this one ended without a word; `journal` and `pulse` are its own. From then on
  * keeper_was_writing() and keeper_take_listener() know of it. */
 bool keeper_recover(struct keeper_journal *journal, struct keeper_pulse *pulse);
+/* The pulse alone, where the roster tells the rest. */
+struct keeper_pulse keeper_last_pulse(void);
 bool keeper_was_writing(const char *file);
+/* This process ends without having made anything of it: the next one is to find it. */
+void keeper_recall_again(void);
+/* It executes itself anew, without the journal: files are to be looked after all the same. */
+void keeper_expect_torn(void);
 /* Its listener at that path or address, or -1. */
 int keeper_take_listener(const char *path);
+/* A listener of its that keeper_take_listener() may give. */
+void keeper_found(int fd);
+/* All that are on this tape, and nobody has taken. */
+void keeper_find_listeners(struct tape *tape);
 /* Closes those that nobody took. */
 void keeper_forget_found(void);
 

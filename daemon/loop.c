@@ -14,6 +14,12 @@ struct loop_watch {
   void *context;
 };
 
+struct loop_hook {
+  uv_prepare_t handle; /* first, likewise */
+  loop_callback *callback;
+  void *context;
+};
+
 struct job {
   uv_work_t request;
   loop_callback *run, *done;
@@ -50,6 +56,32 @@ void loop_timer_stop(struct loop_timer *timer) { uv_timer_stop(&timer->handle); 
 struct loop_timer *loop_timer_close(struct loop_timer *timer) {
   if (timer) {
     uv_close((uv_handle_t *)&timer->handle, on_closed);
+  }
+  return NULL;
+}
+
+/* -- hooks ---------------------------------------------------------------------------------------------------- */
+
+static void on_prepare(uv_prepare_t *handle) {
+  struct loop_hook *hook = (struct loop_hook *)handle;
+  hook->callback(hook->context);
+}
+
+struct loop_hook *loop_hook_new(uv_loop_t *loop, loop_callback *callback, void *context) {
+  struct loop_hook *hook = calloc(1, sizeof *hook);
+  if (!hook) {
+    return NULL;
+  }
+  uv_prepare_init(loop, &hook->handle); /* cannot fail, nor can the start */
+  hook->callback = callback;
+  hook->context = context;
+  uv_prepare_start(&hook->handle, on_prepare);
+  return hook;
+}
+
+struct loop_hook *loop_hook_close(struct loop_hook *hook) {
+  if (hook) {
+    uv_close((uv_handle_t *)&hook->handle, on_closed);
   }
   return NULL;
 }

@@ -21,6 +21,11 @@ void loop_timer_start(struct loop_timer *timer, uint64_t first, uint64_t repeat)
 void loop_timer_stop(struct loop_timer *timer);
 struct loop_timer *loop_timer_close(struct loop_timer *timer); /* NULL is fine; returns NULL */
 
+struct loop_hook;
+/* Called each time before the loop waits. NULL if there is no memory. */
+struct loop_hook *loop_hook_new(uv_loop_t *loop, loop_callback *callback, void *context);
+struct loop_hook *loop_hook_close(struct loop_hook *hook); /* NULL is fine; returns NULL */
+
 struct loop_watch;
 /* Watches a descriptor for input, stopped at first. The descriptor is the caller's, and must be closed after the watch.
  * NULL if it cannot be watched. */

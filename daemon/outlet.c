@@ -100,6 +100,7 @@ void outlet_add(struct outlet *outlet, struct place *place) {
   place->next = outlet->places;
   outlet->places = place;
   outlet->count++;
+  keeper_mark();
 }
 
 /* Gives the sink a descriptor; it stays the caller's on failure. */
@@ -241,6 +242,11 @@ bool outlet_start(struct outlet *outlet, struct failure *failure) {
     log_event(LOG_CUT, outlet->config->name, "the last %" PRIu64 " bytes of '%s' were a torn result, and are cut off",
               outlet->cut, outlet->config->sink.path);
   }
+  if (outlet->cut_off > 0) {
+    log_event(LOG_CUT_OFF, outlet->config->name,
+              "%u reader%s cut off: the process before was killed while it wrote to %s", outlet->cut_off,
+              outlet->cut_off == 1 ? " is" : "s are", outlet->cut_off == 1 ? "it" : "them");
+  }
   bool started = outlet->listener                         ? start_accepting(outlet, failure)
                  : outlet->endpoint.kind == ENDPOINT_FIFO ? start_fifo(outlet, failure)
                  : outlet->continues                      ? true
@@ -305,6 +311,7 @@ static void on_detached(struct outlet *outlet, const struct sink_event *event) {
   reader_free(place->reader);
   free(place);
   close(event->fd);
+  keeper_mark();
   if (outlet->closed || is_socket(outlet)) {
     return;
   }

@@ -19,9 +19,27 @@ static void pass_outlet(struct outlet *outlet, struct tape *tape) {
   tape_pass_descriptor(tape, &outlet->endpoint.fd);
 }
 
+/* Readers and results are in the chronicle; which of them are there is the control loop's to say. */
+static void put_live(struct outlet *outlet, struct tape *tape) {
+  uint64_t page = page_name(outlet->sink->page);
+  TAPE_PASS(tape, page);
+  TAPE_PASS(tape, outlet->count);
+  for (const struct place *place = outlet->places; place; place = place->next) {
+    pid_t pid = place->pid;
+    uid_t uid = place->uid;
+    TAPE_PASS(tape, pid);
+    TAPE_PASS(tape, uid);
+    reader_put_live(place->reader, tape);
+  }
+}
+
 void outlet_put(struct outlet *outlet, struct tape *tape) {
   unsigned count = 0;
   pass_outlet(outlet, tape);
+  if (tape->live) {
+    put_live(outlet, tape);
+    return;
+  }
   sink_pass(outlet->sink, tape, NULL, NULL);
   for (const struct place *place = outlet->places; place; place = place->next) {
     count += !reader_has_gone(place->reader, outlet->sink);
@@ -39,13 +57,16 @@ void outlet_put(struct outlet *outlet, struct tape *tape) {
 
 static void take_place(struct outlet *outlet, struct tape *tape, sink_road *road, void *context) {
   struct place *place = calloc(1, sizeof *place);
+  bool cut = false;
   if (!place) {
     tape_break(tape);
     return;
   }
   TAPE_PASS(tape, place->pid);
   TAPE_PASS(tape, place->uid);
-  place->reader = reader_pass(NULL, outlet->sink, tape, road, context);
+  place->reader = tape->live ? reader_take_live(outlet->sink, tape, &cut, &outlet->cut)
+                             : reader_pass(NULL, outlet->sink, tape, road, context);
+  outlet->cut_off += cut;
   if (!place->reader) {
     free(place);
     return;
@@ -55,16 +76,30 @@ static void take_place(struct outlet *outlet, struct tape *tape, sink_road *road
   outlet->sink->continuing = place->reader;
 }
 
+static void take_results(struct outlet *outlet, struct tape *tape, sink_road *road, void *context) {
+  struct sink_noted noted;
+  uint64_t page = 0;
+  TAPE_PASS(tape, page);
+  if (!sink_read_note(page, &noted) || !sink_take_noted(outlet->sink, &noted, road, context)) {
+    tape_break(tape);
+  }
+}
+
 bool outlet_take(struct outlet *outlet, struct tape *tape, sink_road *road, void *context, struct failure *failure) {
   unsigned count = 0;
   outlet->continues = true;
   pass_outlet(outlet, tape);
-  sink_pass(outlet->sink, tape, road, context);
+  if (tape->live) {
+    take_results(outlet, tape, road, context);
+  } else {
+    sink_pass(outlet->sink, tape, road, context);
+  }
   TAPE_PASS(tape, count);
   for (unsigned i = 0; i < count && !tape->broken; i++) {
     take_place(outlet, tape, road, context);
   }
-  outlet->visits = greeter_pass(NULL, tape);
+  outlet->visits = tape->live ? NULL : greeter_pass(NULL, tape);
+  outlet->ended |= tape->live && outlet->endpoint.kind != ENDPOINT_FIFO && !outlet->listener && outlet->count == 0;
   return !tape->broken || failure_set(failure, EXIT_STATUS_INTERNAL, NULL,
                                       "what was handed over of the readers of '%s' makes no sense", outlet->config->name);
 }

@@ -104,7 +104,7 @@ static bool make_outlet(struct pipeline *pipeline, bool inherits, struct failure
 }
 
 static bool make_intake(struct pipeline *pipeline, struct gpu_device *device, const struct pipeline_inheritance *inheritance,
-                        struct failure *failure) {
+                        struct tape *tape, struct failure *failure) {
   const struct intake_setup setup = {
       .loop = pipeline->setup.loop,
       .session = {.config = pipeline->config,
@@ -121,7 +121,7 @@ static bool make_intake(struct pipeline *pipeline, struct gpu_device *device, co
       .lanes = pipeline->lanes,
       .sink_lanes = pipeline->sink_lanes,
       .inherits = inheritance->source,
-      .tape = inheritance->tape};
+      .tape = tape};
   pipeline->intake = intake_new(&setup, failure);
   return pipeline->intake;
 }
@@ -136,9 +136,10 @@ bool pipeline_prepare(struct pipeline *pipeline, const struct pipeline_inheritan
   if (inheritance->tape) {
     pipeline_take(pipeline, inheritance->tape);
   }
+  struct tape *tape = pipeline->continues ? inheritance->tape : NULL;
   return fits_device(pipeline, device, failure) && make_outlet(pipeline, inheritance->sink, failure) &&
-         make_intake(pipeline, device, inheritance, failure) &&
-         (!inheritance->tape || pipeline_take_outlet(pipeline, inheritance->tape, failure));
+         make_intake(pipeline, device, inheritance, tape, failure) &&
+         (!tape || pipeline_take_outlet(pipeline, tape, failure));
 }
 
 static bool pass_on(struct listener *listener, const struct config_socket_access *access, struct failure *failure) {

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "daemon/clock.h"
+#include "daemon/keeper.h"
 #include "daemon/pipeline_state.h"
 #include "daemon/tape.h"
 
@@ -28,6 +29,26 @@ static void pass_pipeline(struct pipeline *pipeline, struct tape *tape) {
   }
 }
 
+/* One that notes nothing begins anew after a kill, at the sockets that it had. */
+static void pass_listener(const struct listener *listener, struct tape *tape) {
+  int fd = listener && !listener_is_passed(listener) ? listener_fd(listener) : -1;
+  tape_pass_descriptor(tape, &fd);
+  if (!tape->writing && fd >= 0) {
+    keeper_found(fd);
+  }
+}
+
+/* True: it is noted. */
+static bool pass_live(struct pipeline *pipeline, struct tape *tape) {
+  bool noted = tape->writing && intake_is_noted(pipeline->intake);
+  TAPE_PASS(tape, noted);
+  if (!noted) {
+    pass_listener(tape->writing ? pipeline_source_listener(pipeline) : NULL, tape);
+    pass_listener(tape->writing ? pipeline_sink_listener(pipeline) : NULL, tape);
+  }
+  return noted;
+}
+
 /* -- out ------------------------------------------------------------------------------------------------------------ */
 
 unsigned pipeline_running_frames(const struct pipeline *pipeline) { return intake_running(pipeline->intake); }
@@ -40,6 +61,9 @@ bool pipeline_may_be_put(const struct pipeline *pipeline, bool stops_again) {
 
 void pipeline_put(struct pipeline *pipeline, struct tape *tape) {
   pass_pipeline(pipeline, tape);
+  if (tape->live && !pass_live(pipeline, tape)) {
+    return;
+  }
   intake_put(pipeline->intake, tape);
   if (pipeline->outlet) {
     outlet_put(pipeline->outlet, tape);
@@ -50,7 +74,7 @@ void pipeline_put(struct pipeline *pipeline, struct tape *tape) {
 
 void pipeline_take(struct pipeline *pipeline, struct tape *tape) {
   pass_pipeline(pipeline, tape);
-  pipeline->continues = true;
+  pipeline->continues = !tape->live || pass_live(pipeline, tape);
 }
 
 static void note_condemned(struct pipeline *pipeline, unsigned count) {

@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "daemon/keeper.h"
 #include "daemon/log.h"
 #include "daemon/pipeline_state.h"
 #include "daemon/trial.h"
@@ -114,6 +115,7 @@ void pipeline_unquiesce(struct pipeline *pipeline) {
   pipeline->state = pipeline->before;
   if (pipeline->state == PIPELINE_DRAINING && intake_idle(pipeline->intake)) {
     pipeline->state = PIPELINE_DRAINED;
+  keeper_mark();
   }
   if (pipeline->state == PIPELINE_RUNNING) {
     intake_resume(pipeline->intake);
@@ -253,6 +255,7 @@ static const char *const waiting_texts[] = {
 static void hold(struct pipeline *pipeline) {
   if (pipeline->state == PIPELINE_RUNNING) {
     pipeline->state = PIPELINE_PAUSED;
+    keeper_mark();
     intake_hold(pipeline->intake, false);
     log_event(LOG_PAUSED, pipeline->config->name, "paused: no frames are taken until it is resumed");
   }
@@ -261,6 +264,7 @@ static void hold(struct pipeline *pipeline) {
 static void resume(struct pipeline *pipeline) {
   if (pipeline->state != PIPELINE_RUNNING) {
     pipeline->state = PIPELINE_RUNNING;
+    keeper_mark();
     intake_resume(pipeline->intake);
     log_event(LOG_RESUMED, pipeline->config->name, "resumed");
     answer_drains(pipeline, "was resumed");
@@ -271,6 +275,7 @@ static void drain(struct pipeline *pipeline, int64_t limit_ns, server_answer *an
   drains_add(&pipeline->drains, limit_ns, answer, context);
   if (pipeline->state != PIPELINE_DRAINING) {
     pipeline->state = PIPELINE_DRAINING;
+    keeper_mark();
     intake_hold(pipeline->intake, false);
     log_event(LOG_PAUSED, pipeline->config->name, "draining: no frames are taken until it is resumed");
   }

@@ -12,6 +12,7 @@ unsigned road_depth(enum config_overload overload, unsigned slots, bool has_dead
 
 void road_drop(struct road *road, struct slot *slot, enum fate fate, int64_t now) {
   account_settle(road->account, &slot->frame, fate, now);
+  road->unnoted = true;
   if (slot->frame.suspect && road->trial) {
     slot->frame.suspect = false;
     trial_pass(road->trial, false);

@@ -31,6 +31,7 @@ struct road {
   bool spin;           /* completion: spin */
   bool armed;          /* spin: the oldest running frame will wake the lane */
   bool restart_owed;   /* the first frame of a producer was dropped before the device had it */
+  bool unnoted;        /* frames came or went since the session's last note: see session_note() */
   bool device_dead;
   struct gpu_error device_error;
   unsigned offered_producer;   /* whose the last result was, 0: there was none, */

@@ -28,6 +28,7 @@ struct seat {
   struct guest producer;      /* fd -1: nobody */
   struct quota_charge charge; /* to its user */
   bool idle, stopped;
+  bool cut;                 /* it cannot go on with its producer, though that has it */
   bool shares;              /* its producer sees its memory */
   bool used;                /* there are frames of earlier producers in its memory */
   bool renewing;            /* its memory, which a client that left may still see */

@@ -103,6 +103,8 @@ bool server_hand_over(struct server *server, enum succession_cause cause, const 
 bool server_leave(struct server *server, const char *text, struct failure *failure);
 /* Tells the service manager's keeper what a process after this one should know if this one ends without a word. */
 void server_note(struct server *server);
+/* What of it changed since, once all that is to be said of it can be. */
+void server_note_roster(struct server *server);
 /* At the start, without a tape: whether the process before ended so, and what it left. */
 void server_recover(struct server *server);
 /* It serves again. */

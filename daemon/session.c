@@ -59,6 +59,9 @@ static bool emit(struct session *session, int64_t now) {
   if (session->shares && session->is_reply) {
     return channel_give(&session->channel, now);
   }
+  if (slot_count(&session->road.ring, SLOT_DONE) > 0) {
+    session_note(session); /* the sink is to have no frame that is not noted */
+  }
   bool moved = emit_turn(&session->road, session->sink);
   if (moved && !session->road.handoff && sink_turn(session->sink, now)) {
     lane_schedule(&session->sink->runner);
@@ -86,6 +89,7 @@ static bool turn_once(struct session *session, int64_t now) {
   range_next("dispatch");
   moved |= dispatch_turn(road, now);
   range_next("fill");
+  session_note(session); /* before anything comes into slots that were freed */
   moved |= source_turn(&session->source, now);
   range_end();
   if (road->device_dead && !session->fault_told) {
@@ -167,6 +171,7 @@ bool session_turn(struct runner *runner) {
   session_acknowledge(session);
   finish_source(session);
   finish_hold(session);
+  session_note(session);
   publish(session, now);
   return !finish_stop(session) && (again || !may_wait(session));
 }
@@ -237,6 +242,7 @@ void session_on_source_closed(struct source *source) {
   struct session *session = (struct session *)((char *)source - offsetof(struct session, source));
   session->client_gone = false;
   session->shares = false;
+  session->road.unnoted = true;
   source->channel = NULL;
   session_tell_detached(session, source->reason, source->text);
   lane_schedule(&session->runner);

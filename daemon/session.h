@@ -129,6 +129,21 @@ unsigned session_running(const struct session *session);
 void session_suspect(struct session *session, bool failed, bool alone);
 /* Puts it on the tape; without `memory` (somebody else is at it) the next one makes its own. */
 void session_put(struct session *session, struct tape *tape, bool memory);
+/* Whether it notes where it is as it goes, and what a tape that is live has of it then. */
+bool session_is_noted(const struct session *session);
+void session_put_live(struct session *session, struct tape *tape);
+
+/* What became of the producer that it was given last, when its process was killed. */
+enum session_revival {
+  SESSION_NEVER_BEGAN, /* the session had not begun with it */
+  SESSION_GOES_ON,     /* it goes on at the byte where it was */
+  SESSION_CUT,         /* nobody knows how much of it was read: it cannot go on */
+  SESSION_ENDED        /* it had ended */
+};
+enum session_revival session_revival(const struct session *session);
+/* Its producer is gone: a frame that had begun is invalid. */
+void session_lose_source(struct session *session);
+
 /* After its sink was taken, too: false if its books do not balance. */
 bool session_taken(struct session *session, struct failure *failure);
 /* Whether the producer on the tape was the session's already; otherwise it was never told of it. */

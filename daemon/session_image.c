@@ -47,7 +47,7 @@ static void pass_client(struct session *session, struct tape *tape) {
   }
 }
 
-static void pass_memory(struct session *session, struct tape *tape, bool memory) {
+void session_pass_memory(struct session *session, struct tape *tape, bool memory) {
   TAPE_PASS(tape, memory);
   if (memory) {
     tape_pass_descriptor(tape, &session->inputs.fd);
@@ -81,8 +81,7 @@ static void pass_view(struct session_view *view, struct tape *tape) {
   TAPE_PASS(tape, view->submitted);
 }
 
-static void pass_session(struct session *session, struct tape *tape, bool memory) {
-  pass_memory(session, tape, memory);
+void session_pass_books(struct session *session, struct tape *tape) {
   pass_choices(session, tape);
   pass_view(&session->account.now, tape);
   pass_road(&session->road, tape);
@@ -102,7 +101,8 @@ static void pass_session(struct session *session, struct tape *tape, bool memory
 
 void session_put(struct session *session, struct tape *tape, bool memory) {
   empty_handoff(session);
-  pass_session(session, tape, memory);
+  session_pass_memory(session, tape, memory);
+  session_pass_books(session, tape);
 }
 
 /* -- after it was taken ---------------------------------------------------------------------------------------------- */
@@ -159,16 +159,34 @@ static bool is_sound(const struct session *session) {
          (!has_source || session->fill.protocol != CONFIG_PROTOCOL_AUTO);
 }
 
-bool session_take(struct session *session, struct tape *tape, struct failure *failure) {
-  pass_session(session, tape, false);
-  if (tape->broken || !is_sound(session)) {
-    return failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "what was handed over of a session of '%s' makes no sense",
-                       session->setup.config->name);
+bool session_is_unsound(const struct session *session, struct failure *failure) {
+  if (is_sound(session)) {
+    return false;
   }
+  failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "what was handed over of a session of '%s' makes no sense",
+              session->setup.config->name);
+  return true;
+}
+
+bool session_begin_again(struct session *session, struct failure *failure) {
   forget_device(session);
   condemn(session);
   session->fill.held = true; /* until it is held or resumed */
   return join_trial(session, failure);
+}
+
+bool session_take(struct session *session, struct tape *tape, struct failure *failure) {
+  if (tape->live) {
+    return session_take_live(session, tape, failure);
+  }
+  session_pass_memory(session, tape, false);
+  session_pass_books(session, tape);
+  if (tape->broken) {
+    return failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "what was handed over ends within a session of '%s'",
+                       session->setup.config->name);
+  }
+  session->attached = session->attaches = session_has_source(session) ? 1 : 0;
+  return !session_is_unsound(session, failure) && session_begin_again(session, failure);
 }
 
 /* Each slot that is on its way out is so in one place. */
@@ -191,6 +209,8 @@ bool session_taken(struct session *session, struct failure *failure) {
   }
   ledger->in_flight = road_in_flight(&session->road);
   account_publish(&session->account);
+  session->road.unnoted = true;
+  session_note(session);
   return (is_complete(session) && ledger->in == settled + ledger->in_flight) ||
          failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "the frames that were handed over of a session of '%s' do not add up",
                      session->setup.config->name);

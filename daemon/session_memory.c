@@ -155,6 +155,9 @@ struct session *session_new(const struct session_setup *setup, struct failure *f
   session->source.loop = setup->config->source.loop;
   session->account.now.waiting = WAITING_FOR_PRODUCER;
   session->setup.tape = NULL;
+  session->page = session->sink->page ? page_new() : NULL;
+  session->source.page = session->page;
+  session->source.before_read = session_note_before_read;
   if ((setup->tape && !session_take(session, setup->tape, failure)) || !session_take_memory(session, failure)) {
     return setup->tape ? NULL : session_free(session); /* see intake_new() */
   }
@@ -179,6 +182,7 @@ struct session *session_free(struct session *session) {
     session->sink->count = 0; /* one that was taken from a tape and never ran may have results */
     sink_free(session->sink);
   }
+  page_free(session->page);
   reader_free(session->attach_reader);
   trace_ring_drop(session->trace);
   free(session->discard);

@@ -127,7 +127,9 @@ static void go_on(struct session *session) {
 static void run_attach(struct message *message) {
   struct session *session = ordered(message);
   session->account.now.attached = true;
+  session->attached = session->attaches;
   session->road.active = clock_now();
+  session->road.unnoted = true;
   if (session->attach_continues) {
     go_on(session);
   } else if (!begin(session)) {
@@ -141,6 +143,7 @@ static void run_attach(struct message *message) {
   if (session->stopping) {
     source_end(&session->source, DETACH_STOPPED, "the pipeline ends");
   }
+  session_note(session);
 }
 
 /* Two handles cannot poll one descriptor: with `reply` the results go through a duplicate. */
@@ -160,6 +163,7 @@ static struct reader *reply_reader(struct session *session, int fd) {
 void session_attach(struct session *session, int fd, enum config_protocol protocol, bool acknowledges) {
   session->attach_shares = session->attach_continues = false;
   session->attach_acknowledges = acknowledges;
+  session->attaches++;
   session->attach_fd = fd;
   session->attach_protocol = protocol;
   if (session->is_reply) {

@@ -65,6 +65,10 @@ struct session {
   bool attach_acknowledges;
   bool attach_continues; /* the producer was there before this process */
   struct reader *attach_reader;
+  uint64_t attaches;     /* the control loop's: how many producers there were, */
+  uint64_t attached;     /* the lane's: the number of the last it knows of, */
+  struct page *page;     /* and of the one there, how far it is: see session_note.c; or NULL */
+  enum session_revival revival;
   unsigned holds;          /* the control loop's: how many there were */
   atomic_uint hold_wanted; /* the number of the hold in force, 0: none */
   atomic_bool hold_for_readers, hold_leaves_partial;
@@ -100,10 +104,25 @@ void session_acknowledge(struct session *session);
 /* [lane] It is to be told something. */
 bool session_owes_acknowledgement(const struct session *session);
 
+/* -- session_note.c ----------------------------------------------------------------------------------------------- */
+
+/* [lane] Notes where everything is, if that has changed since the last note. */
+void session_note(struct session *session);
+void session_note_before_read(struct source *source);
+/* Takes what a session that was killed had noted. */
+bool session_take_live(struct session *session, struct tape *tape, struct failure *failure);
+
 /* -- session_image.c ---------------------------------------------------------------------------------------------- */
 
 /* Takes the session from its setup's tape: arenas have descriptors from then on. */
 bool session_take(struct session *session, struct tape *tape, struct failure *failure);
+/* Passes its descriptors, and everything that is not a descriptor. */
+void session_pass_memory(struct session *session, struct tape *tape, bool memory);
+void session_pass_books(struct session *session, struct tape *tape);
+/* What was passed makes no sense. */
+bool session_is_unsound(const struct session *session, struct failure *failure);
+/* Nothing of it is on a device now. */
+bool session_begin_again(struct session *session, struct failure *failure);
 /* A bit for each slot with a result, which no warm-up frame may overwrite. */
 unsigned session_spared(const struct session *session);
 

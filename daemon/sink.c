@@ -29,6 +29,7 @@ static void set_up(struct sink *sink, const struct sink_operations *operations, 
   sink->format = *setup->output;
   sink->protocol = setup->config->sink.protocol;
   format_bytes(setup->output, &sink->result_bytes);
+  sink->page = sink_is_noted(setup->config) ? page_new() : NULL;
   enum config_protocol source = setup->config->source.protocol;
   bool replies = setup->config->sink.endpoint == CONFIG_REPLY;
   sink->speaks_native = sink->protocol == CONFIG_PROTOCOL_NATIVE || (replies && source == CONFIG_PROTOCOL_NATIVE) ||
@@ -78,6 +79,7 @@ struct sink *sink_new_reply(const struct sink_setup *setup, sink_gone *gone, voi
 struct sink *sink_free(struct sink *sink) {
   if (sink) {
     assert(!sink->readers && sink->count == 0);
+    page_free(sink->page);
     free(sink);
   }
   return NULL;
@@ -190,12 +192,14 @@ struct reader *reader_new(const struct sink *sink, int fd, struct failure *failu
   }
   reader->sink = (struct sink *)(uintptr_t)sink; /* only changed on the lane */
   reader->fd = fd;
+  reader->page = sink->page && sink->operations == &sink_readers_operations ? page_new() : NULL;
   reader->protocol = sink->protocol;
   return reader;
 }
 
 struct reader *reader_free(struct reader *reader) {
   if (reader) {
+    page_free(reader->page);
     free(reader->buffer);
     free(reader->spare);
     free(reader);
@@ -232,9 +236,13 @@ size_t result_prefix(const struct result *result, enum config_protocol protocol,
 static void take_in(struct sink *sink, struct road *road, struct slot *slot, const struct frame *frame) {
   assert(sink->count < GPU_MAX_SLOTS);
   struct result *result = sink_result(sink, sink_tail(sink));
+  result->sink = sink;
   result->road = road;
   result->slot = slot;
+  result->index = slot->index;
+  result->moved = false;
   result->frame = *frame;
+  sink->unnoted = true;
   if (sink->speaks_native) {
     struct native_result native = native_result_of(frame, road->seat, clock_now());
     native_write_result(&native, sink->result_bytes, result->native);
@@ -254,6 +262,7 @@ void sink_take_handed_over(struct sink *sink) {
 void sink_offer(struct sink *sink, struct road *road, struct slot *slot) {
   assert(slot->state == SLOT_EMITTING);
   road->at_sink++;
+  slot->owed = true;
   if (road->handoff) {
     handoff_offer(road->handoff, slot);
     return;
@@ -265,11 +274,18 @@ void sink_offer(struct sink *sink, struct road *road, struct slot *slot) {
 
 void result_settle(struct result *result, enum fate fate, int64_t now) {
   struct road *road = result->road;
+  struct sink *sink = result->sink;
   if (road->handoff) {
     result->frame.open = false;
+    result->frame.fate = fate;
+    sink_note(sink); /* before the session knows */
     handoff_settle(road->handoff, result->slot, fate, now);
     return;
   }
+  if (result->slot) {
+    result->slot->owed = false;
+  }
+  sink->unnoted = true;
   road_settle(road, &result->frame, fate, now);
   road->wake(road->session);
 }
@@ -283,6 +299,8 @@ void sink_release_first(struct sink *sink) {
   result->slot = NULL;
   sink->first++;
   sink->count--;
+  sink->unnoted = true;
+  sink_note(sink); /* before anything else comes into that slot */
   if (road->handoff) {
     handoff_release(road->handoff, slot);
     return;

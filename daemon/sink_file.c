@@ -92,9 +92,9 @@ static void go_on(struct sink *sink) {
 }
 
 static void finish(struct sink *sink, enum fate fate) {
+  sink->written = 0;
   result_settle(sink_result(sink, sink->first), fate, clock_now());
   sink_release_first(sink);
-  sink->written = 0;
 }
 
 static void finish_whole(struct sink *sink) {
@@ -179,6 +179,7 @@ static void on_written(uv_fs_t *request) {
     return;
   }
   sink->written += (size_t)written;
+  sink->unnoted = true;
   if ((size_t)written < left && !lane_is_parking(sink->lane)) {
     write_more(sink); /* it says why, or goes on */
     return;

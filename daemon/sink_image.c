@@ -27,9 +27,12 @@ static void restore_result(struct sink *sink, struct result *result, struct road
     tape_break(tape);
     return;
   }
+  result->sink = sink;
   result->road = road;
   result->slot = &road->ring.slots[index];
+  result->index = index;
   result->slot->frame.open = false;
+  result->slot->owed = result->frame.open;
   road->at_sink += result->frame.open;
   if (road->handoff) {
     handoff_restore(road->handoff, result->slot, &result->frame);
@@ -61,6 +64,7 @@ void sink_pass(struct sink *sink, struct tape *tape, sink_road *road, void *cont
   unsigned count = sink->count;
   forget_tape(sink);
   TAPE_PASS(tape, sink->first);
+  sink->base = tape->writing ? sink->base : sink->first;
   tape_pass_below(tape, &count, GPU_MAX_SLOTS + 1);
   for (unsigned i = 0; i < count && !tape->broken; i++) {
     pass_result(sink, sink_result(sink, sink->first + i), tape, road, context);
@@ -155,24 +159,28 @@ static bool is_on_queue(const struct reader *reader, const struct sink *sink, si
   return (is_there || reader_has_rest(reader)) && reader->sent < whole && (reader->sent == 0 || reader->at < sink_tail(sink));
 }
 
-static bool is_in_place(const struct reader *reader, const struct sink *sink) {
+bool reader_is_in_place(const struct reader *reader, const struct sink *sink) {
   const unsigned char *prefix;
   size_t whole = result_prefix(&sink->results[0], reader->protocol, &prefix) + sink->result_bytes;
   return sink->operations == &sink_file_operations ? is_in_file(reader, sink, whole) : is_on_queue(reader, sink, whole);
+}
+
+void reader_pass_head(struct reader *reader, struct tape *tape) {
+  pass_counts(reader, tape);
+  pass_header(reader, tape);
 }
 
 static void pass_place(struct reader *reader, const struct sink *sink, struct tape *tape) {
   TAPE_PASS(tape, reader->at);
   TAPE_PASS(tape, reader->sent);
   pass_rest(reader, sink, tape);
-  if (!tape->writing && !is_in_place(reader, sink)) {
+  if (!tape->writing && !reader_is_in_place(reader, sink)) {
     tape_break(tape);
   }
 }
 
 static void pass(struct reader *reader, const struct sink *sink, struct tape *tape) {
-  pass_counts(reader, tape);
-  pass_header(reader, tape);
+  reader_pass_head(reader, tape);
   pass_place(reader, sink, tape);
 }
 

@@ -135,12 +135,17 @@ static bool serve(struct sink *sink, struct reader *reader) {
       reader_watch(reader, false);
       return false;
     }
+    page_touch(reader->page);
     ssize_t written = write_some(reader, vector, count);
     if (written >= 0) {
       int64_t now = clock_now();
       advance(sink, reader, (size_t)written, now);
       readers_release(sink, now); /* the session may be waiting for the slot, on another lane */
-    } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
+      reader_note(reader);
+      continue;
+    }
+    page_untouch(reader->page);
+    if (errno == EAGAIN || errno == EWOULDBLOCK) {
       reader->writable = false;
       reader_watch(reader, true);
       return false;

@@ -11,9 +11,9 @@
 
 /* -- frames without a slot --------------------------------------------------------------------------------------------- */
 
-static void settle_pending(struct pending *pending, enum fate fate, int64_t now) {
+static void settle_pending(struct sink *sink, struct pending *pending, enum fate fate, int64_t now) {
   if (pending->frame.open) {
-    struct result result = {.road = pending->road, .frame = pending->frame};
+    struct result result = {.sink = sink, .road = pending->road, .frame = pending->frame};
     result_settle(&result, fate, now);
     pending->frame = result.frame;
   }
@@ -28,7 +28,7 @@ void readers_drop_rest(struct sink *sink, struct reader *reader, bool taken, int
   }
   pending->holders--;
   if (taken || pending->holders == 0) {
-    settle_pending(pending, taken ? FATE_EMITTED : FATE_UNREAD, now);
+    settle_pending(sink, pending, taken ? FATE_EMITTED : FATE_UNREAD, now);
   }
   if (pending->holders == 0) {
     pending->next = sink->spares;
@@ -70,6 +70,8 @@ static struct pending *take_over(struct sink *sink, struct result *result) {
   sink->spares = pending->next;
   *pending = (struct pending){.road = result->road, .frame = result->frame};
   result->frame.open = false;
+  result->moved = true;
+  result->slot->owed = false;
   return pending;
 }
 
@@ -97,7 +99,7 @@ bool readers_reclaim(struct sink *sink, int64_t now) {
 void readers_discard(struct sink *sink, enum fate fate, int64_t now) {
   for (struct reader *reader = sink->readers; reader; reader = reader->next) {
     if (reader->rest_of) {
-      settle_pending(reader->rest_of, fate, now);
+      settle_pending(sink, reader->rest_of, fate, now);
     }
     reader->at = sink_tail(sink);
     reader->sent = 0;

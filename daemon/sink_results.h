@@ -10,13 +10,17 @@
 
 #include <stdatomic.h>
 
+#include "daemon/chronicle.h"
 #include "daemon/protocol_native.h"
 #include "daemon/road.h"
 #include "daemon/sink.h"
 
 struct result {
+  struct sink *sink;
   struct road *road;
-  struct slot *slot;
+  struct slot *slot; /* NULL once it is released; */
+  unsigned index;    /* its index stays known */
+  bool moved;                                /* its frame lives on without its slot: see sink_rest.c */
   struct frame frame;                        /* closed once it has its fate */
   unsigned char native[NATIVE_RESULT_BYTES]; /* what stands before it for a native reader */
 };
@@ -83,6 +87,7 @@ struct reader {
   size_t rest_at, rest_end;
   struct pending *rest_of; /* NULL: that frame has its fate */
   struct pending *spare;   /* what this reader lends to the sink while it is attached */
+  struct page *page;       /* where it notes how far it is; or NULL */
 };
 
 struct sink {
@@ -111,6 +116,9 @@ struct sink {
   atomic_bool discard_posted;
   _Atomic enum fate discard_fate;
   struct sink_notice stopped_notice;
+  struct page *page; /* where it notes which results it has; or NULL */
+  uint64_t base;     /* the first result of this process */
+  bool unnoted;
   /* with readers */
   struct pending *spares;
   unsigned departing; /* readers whose handles are closing */
@@ -149,6 +157,42 @@ void sink_post(struct sink *sink, struct sink_notice *notice);
 /* Leaves the lane and posts SINK_STOPPED; the last thing that a sink does there. */
 void sink_stopped(struct sink *sink);
 
+/* -- sink_note.c: what a sink and its readers note as they go --------------------------------------------------------- */
+
+/* Whether they do: only where every client is one that cannot come back by itself. */
+bool sink_is_noted(const struct config_pipeline *config);
+/* [lane] Which results it has, and what became of the last ones; before the session learns of it. */
+void sink_note(struct sink *sink);
+/* [lane] How far this reader is, and what sink_note() has. */
+void reader_note(struct reader *reader);
+
+/* What a sink that was killed had noted. */
+struct sink_noted {
+  uint64_t first; /* that it held */
+  unsigned count;
+  int64_t position;
+  size_t written;
+  bool torn;
+  uint64_t lost;
+  unsigned known; /* results before first + count, of which this is known, the last one last */
+  struct noted_result {
+    unsigned seat, slot;
+    bool moved;
+    struct frame frame; /* of one that it no longer held: only which it was, and its fate */
+  } results[GPU_MAX_SLOTS];
+};
+
+/* Reads it. False: it makes no sense. */
+bool sink_read_note(uint64_t page, struct sink_noted *noted);
+/* The frame that a slot had, if the sink knew it; `held`: it still had it. */
+const struct noted_result *sink_noted_find(const struct sink_noted *noted, unsigned seat, const struct slot *slot, bool *held);
+/* Takes what it held, whose slots are EMITTING by now. */
+bool sink_take_noted(struct sink *sink, const struct sink_noted *noted, sink_road *road, void *context);
+/* Puts where its reader's note is; takes a reader from there, or (`cut`) closes its descriptor, since nobody knows how far it is.
+ * `torn` gets how many bytes of a file were cut off. */
+void reader_put_live(const struct reader *reader, struct tape *tape);
+struct reader *reader_take_live(struct sink *sink, struct tape *tape, bool *cut, uint64_t *torn);
+
 /* -- sink_image.c ------------------------------------------------------------------------------------------------- */
 
 /* Passes what it has on the way and where its file ends over a tape, after its sessions. Both ways no lane runs. */
@@ -157,6 +201,10 @@ void sink_pass(struct sink *sink, struct tape *tape, sink_road *road, void *cont
 bool sink_has_slot(const struct sink *sink, const struct slot *slot);
 /* Whether its handle is closing: its place goes with this process. */
 bool reader_has_gone(const struct reader *reader, const struct sink *sink);
+/* Passes a reader's counts and the header before its first result. */
+void reader_pass_head(struct reader *reader, struct tape *tape);
+/* Whether it is on a result that is there or on the next one. */
+bool reader_is_in_place(const struct reader *reader, const struct sink *sink);
 /* A reader: puts one there, or takes a new one from there (NULL: broken, or no memory), which continues when it is attached. */
 struct reader *reader_pass(struct reader *reader, struct sink *sink, struct tape *tape, sink_road *road, void *context);
 /* [no lane runs] Takes in what was handed over and not taken yet. */

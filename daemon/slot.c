@@ -50,6 +50,28 @@ void slot_move(struct slot_ring *ring, struct slot *slot, enum slot_state to) {
   queue->items[queue->count++] = slot;
 }
 
+/* Slots further down the road hold older frames, and go before those that are in a state already. */
+void slot_ring_arrange(struct slot_ring *ring, const enum slot_state becomes[GPU_MAX_SLOTS],
+                       const unsigned emitting[GPU_MAX_SLOTS]) {
+  struct slot_ring before = *ring;
+  unsigned emitted = 0;
+  memset(ring->queues, 0, sizeof ring->queues);
+  for (int from = SLOT_STATES - 1; from >= 0; from--) {
+    for (unsigned i = 0; i < before.queues[from].count; i++) {
+      struct slot *slot = before.queues[from].items[i];
+      slot->state = becomes[slot->index];
+      emitted += slot->state == SLOT_EMITTING;
+      if (slot->state != SLOT_EMITTING) {
+        struct slot_queue *queue = &ring->queues[slot->state];
+        queue->items[queue->count++] = slot;
+      }
+    }
+  }
+  for (unsigned i = 0; i < emitted; i++) {
+    ring->queues[SLOT_EMITTING].items[ring->queues[SLOT_EMITTING].count++] = &ring->slots[emitting[i]];
+  }
+}
+
 /* -- over a tape -------------------------------------------------------------------------------------------------- */
 
 /* The slots that will be in this state, in order. */

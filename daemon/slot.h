@@ -46,6 +46,7 @@ struct slot {
   unsigned index; /* of its stream in the program */
   unsigned char *input, *output;
   struct frame frame;
+  bool owed; /* its frame is at the sink, which has not told its fate yet */
 };
 
 /* The slots of one session, each on the queue of its state, oldest first. */
@@ -74,6 +75,11 @@ static inline struct slot *slot_oldest(struct slot_ring *ring, enum slot_state s
 bool slot_may_move(enum slot_state from, enum slot_state to);
 /* Puts the slot behind those that are in `to` already. A transition that is not in the table is a bug and asserts. */
 void slot_move(struct slot_ring *ring, struct slot *slot, enum slot_state to);
+
+/* Puts slots into other states at once, for what became of them while nobody noted it: `becomes` by index. Within a state they keep
+ * their order, those that come back to it first; those that are to be EMITTING stand in `emitting`, in order. */
+void slot_ring_arrange(struct slot_ring *ring, const enum slot_state becomes[GPU_MAX_SLOTS],
+                       const unsigned emitting[GPU_MAX_SLOTS]);
 
 /* Passes one frame over a tape. */
 void frame_pass(struct frame *frame, struct tape *tape);

@@ -92,6 +92,7 @@ bool source_file_turn(struct source *source, int64_t now) {
   if (count <= 0) {
     return false;
   }
+  source->before_read(source);
   uv_buf_t buffers[FILL_VECTORS];
   for (int i = 0; i < count; i++) {
     buffers[i] = (uv_buf_t){.base = vector[i].iov_base, .len = vector[i].iov_len};

@@ -11,6 +11,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 
+#include "daemon/chronicle.h"
 #include "daemon/source.h"
 
 enum { READS_A_TURN = 16, BYTES_A_TURN = 4 * 1024 * 1024 };
@@ -87,9 +88,12 @@ static size_t read_once(struct source *source, int64_t now) {
     return 0;
   }
   size_t wanted = vector_bytes(vector, count);
+  source->before_read(source);
   int64_t began = clock_now();
+  page_touch(source->page);
   ssize_t got = read_some(source, vector, count);
   if (got <= 0) {
+    page_untouch(source->page);
     if (got == 0) {
       source_end_of_input(source);
     } else {

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "daemon/chronicle.h"
 #include "daemon/handover.h"
 #include "daemon/keeper.h"
 #include "daemon/log.h"
@@ -99,6 +100,7 @@ static void say_ready(struct server *server) {
   if (server->tape) {
     server_taken(server);
     handover_settle();
+    keeper_forget_found();
     server_note(server);
     systemd_ready("ready");
     return;
@@ -162,7 +164,8 @@ static void take_up_once_more(struct server *server, const struct failure *why, 
 void server_fail_start(struct server *server, const struct failure *failure) {
   struct failure last = *failure;
   bool device = failure->device || (server->engine && engine_has_lost(server->engine));
-  if (server->tape && device && !server->tape->broken) {
+  bool is_whole = server->tape && !server->tape->broken && !server->tape->live; /* what was noted is looked into once */
+  if (is_whole && device) {
     take_up_once_more(server, failure, &last);
   }
   if (server->tape) {
@@ -211,6 +214,9 @@ static bool start_preparing(struct server *server, struct failure *failure) {
 bool server_start(struct server *server, struct failure *failure) {
   if (!server->tape) {
     server_recover(server);
+  }
+  if (keeper_is_there()) {
+    chronicle_open(); /* without one, connections are closed should this process be killed */
   }
   if (!signals_open(server, failure) || !open_status_listeners(server, failure)) {
     return false;

@@ -16,7 +16,8 @@ enum { FLUSH_MS = 10000, PULSE_MS = 20 };
 
 struct supervision {
   struct loop_timer *tick, *flush, *watchdog;
-  struct loop_timer *pulse; /* NULL: nobody feels it */
+  struct loop_timer *pulse; /* NULL: nobody feels it, */
+  struct loop_hook *roster; /* nor reads this */
   int64_t interval;         /* of systemd's watchdog, ns */
   int64_t warned;           /* of which gpu.timeout was said that it is longer */
   char status[256];
@@ -115,6 +116,8 @@ static void on_pulse(void *context) {
   keeper_beat(clock_now(), clients);
 }
 
+static void on_turn(void *context) { server_note_roster(context); }
+
 /* -- the watchdog ---------------------------------------------------------------------------------------------- */
 
 /* It follows what /v1/health says. A fault of a device is found and seen to long before the watchdog bites. */
@@ -142,10 +145,12 @@ bool supervision_start(struct server *server) {
   if (!supervision->tick || !supervision->flush || !supervision->watchdog) {
     return false;
   }
-  if (keeper_is_there() && !(supervision->pulse = loop_timer_new(&server->loop, on_pulse, server))) {
-    return false;
-  }
-  if (supervision->pulse) {
+  if (keeper_is_there()) {
+    supervision->pulse = loop_timer_new(&server->loop, on_pulse, server);
+    supervision->roster = loop_hook_new(&server->loop, on_turn, server);
+    if (!supervision->pulse || !supervision->roster) {
+      return false;
+    }
     loop_timer_start(supervision->pulse, 0, PULSE_MS);
   }
   loop_timer_start(supervision->tick, METER_INTERVAL_MS, METER_INTERVAL_MS);
@@ -167,6 +172,7 @@ void supervision_stop(struct server *server) {
   loop_timer_close(supervision->flush);
   loop_timer_close(supervision->watchdog);
   loop_timer_close(supervision->pulse);
+  loop_hook_close(supervision->roster);
   free(supervision);
   server->supervision = NULL;
 }

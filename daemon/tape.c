@@ -11,6 +11,10 @@ enum { FIRST_ROOM = 64 * 1024, FIRST_DESCRIPTORS = 64, LONGEST_TEXT = 16 * 1024 
 
 void tape_begin(struct tape *tape) { *tape = (struct tape){.writing = true}; }
 
+void tape_begin_in(struct tape *tape, unsigned char *bytes, size_t room) {
+  *tape = (struct tape){.writing = true, .fixed = true, .bytes = bytes, .room = room};
+}
+
 void tape_load(struct tape *tape, unsigned char *bytes, size_t length) {
   *tape = (struct tape){.bytes = bytes, .length = length, .room = length};
 }
@@ -27,6 +31,9 @@ static bool reserve(struct tape *tape, size_t size) {
   size_t room = tape->room > 0 ? tape->room : FIRST_ROOM;
   if (tape->room - tape->length >= size) {
     return true;
+  }
+  if (tape->fixed) {
+    return false;
   }
   while (room - tape->length < size) {
     room *= 2;
@@ -160,14 +167,14 @@ static int take_same(struct tape *tape, int fd) {
 void tape_pass_descriptor(struct tape *tape, int *fd) {
   TAPE_PASS(tape, *fd);
   if (tape->writing) {
-    if (*fd >= 0 && !tape->broken) {
+    if (*fd >= 0 && !tape->broken && !tape->fixed) {
       tape_map(tape, *fd, *fd);
     }
   } else if (*fd < 0 || tape->broken) {
     *fd = -1;
   } else {
     *fd = tape->same_descriptors ? take_same(tape, *fd) : find(tape, *fd);
-    tape->broken |= *fd < 0;
+    tape->broken |= *fd < 0 && !tape->live;
   }
 }
 

@@ -22,6 +22,8 @@ struct tape_descriptor {
 
 struct tape {
   bool writing, broken;
+  bool fixed; /* writing: `bytes` is the caller's, and has no more room */
+  bool live;  /* of a process that goes on, or was killed: what lanes own lies in the chronicle, and descriptors may be gone */
   unsigned char *bytes;
   size_t length, room; /* written; `room` is what is allocated */
   size_t at;           /* read so far */
@@ -33,6 +35,8 @@ struct tape {
 
 /* For writing. It may allocate as it grows; without memory it breaks. */
 void tape_begin(struct tape *tape);
+/* For writing into `room` bytes of the caller's; without room it breaks. It must not be cleared. */
+void tape_begin_in(struct tape *tape, unsigned char *bytes, size_t room);
 /* For reading `length` bytes, which are taken over. */
 void tape_load(struct tape *tape, unsigned char *bytes, size_t length);
 /* Frees what it holds, but closes nothing. */
@@ -49,7 +53,8 @@ void tape_pass_time(struct tape *tape, int64_t *time);
 void tape_pass_below(struct tape *tape, unsigned *number, unsigned limit);
 /* Text on the heap, or NULL; what is read is the caller's to free. */
 void tape_pass_text(struct tape *tape, char **text);
-/* A descriptor, or -1; one that is read is open, is taken once, and belongs to the caller. */
+/* A descriptor, or -1; one that is read is open, is taken once, and belongs to the caller. On a tape that is live it may be -1,
+ * although there was one. */
 void tape_pass_descriptor(struct tape *tape, int *fd);
 
 /* For reading: one that had that number has this one now. It is taken over. */

@@ -146,7 +146,7 @@ static void offer(char letter) {
   for (enum slot_state state = SLOT_FILLING; state <= SLOT_EMITTING; state++) {
     slot_move(&road.ring, slot, state);
   }
-  *sink_result(sink, sink_tail(sink)) = (struct result){.road = &road, .slot = slot, .frame = slot->frame};
+  *sink_result(sink, sink_tail(sink)) = (struct result){.sink = sink, .road = &road, .slot = slot, .frame = slot->frame};
   slot->frame.open = false;
   road.at_sink++;
   sink->count++;

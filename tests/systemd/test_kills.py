@@ -1,0 +1,178 @@
+"""The service killed without a word, with clients that know nothing of framed: what goes on, and what never happens."""
+
+import os
+import signal
+import time
+
+import numpy as np
+import pytest
+
+from harness.clients import Producer, Reader
+from harness.waiting import Background, limit, wait_until
+from service import systemctl
+from test_restart import frames, pipeline
+
+KILLS = 200 if os.environ.get("FRAMED_SOAK") else 8
+MOST_GAP = 1.0  # seconds; only the long run is held to it
+
+
+def kill(service):
+    """Returns once the next process serves."""
+    before = service.status()["handovers"]["crash"]
+    systemctl("reset-failed", "framed.service")  # so many starts a minute are not for a person to make
+    os.kill(service.pid, signal.SIGKILL)
+    wait_until(lambda: served(service) > before, "it serves again", 20)
+
+
+def served(service):
+    try:
+        return service.status()["handovers"]["crash"]
+    except (OSError, AssertionError):
+        return -1
+
+
+def test_connections_that_stand_still_go_on_where_they_were(service):
+    size = 64 * 1024
+    data = frames(20)
+    service.configure({"cam0": pipeline("cam0")})
+    service.start()
+    with Reader("/run/framed/cam0.out.sock") as reader, Producer("/run/framed/cam0.sock") as producer:
+        sent = 0
+        for number in range(1, 6):
+            producer.send(data.tobytes()[sent:sent + 3 * size + 1000 * number])
+            sent += 3 * size + 1000 * number
+            whole = sent // size
+            np.testing.assert_array_equal(reader.frames(whole - (number - 1) * 3, (size,)), 255 - data[(number - 1) * 3:whole])
+            wait_until(lambda: service.status()["pipelines"]["cam0"]["frames"]["in_flight"] == 1, "a part waits", 10)
+            kill(service)
+        handovers = service.status()["handovers"]
+        assert handovers["crash"] == 5 and handovers["connections_lost"] == 0, handovers
+        taken = service.status()["pipelines"]["cam0"]["frames"]
+        assert taken["in"] == 16 and taken["emitted"] == 15, taken
+
+
+def test_results_that_nobody_took_yet_are_still_there(service):
+    size = 64 * 1024
+    data = frames(3)
+    service.configure({"cam0": pipeline("cam0")})
+    service.start()
+    with Producer("/run/framed/cam0.sock") as producer:
+        producer.send(data.tobytes())
+        wait_until(lambda: service.status()["pipelines"]["cam0"]["waiting"] == "reader", "they wait", 10)
+        kill(service)
+        with Reader("/run/framed/cam0.out.sock") as reader:
+            np.testing.assert_array_equal(reader.frames(3, (size,)), 255 - data)
+            producer.send(data.tobytes())
+            np.testing.assert_array_equal(reader.frames(3, (size,)), 255 - data)
+
+
+def test_a_file_goes_on_without_a_gap(service):
+    size = 64 * 1024
+    data = frames(30)
+    target = "/var/lib/framed/results"
+    service.configure({"cam0": pipeline("cam0", file=target)})
+    service.start()
+    with Producer("/run/framed/cam0.sock") as producer:
+        for number in range(1, 4):
+            producer.send(data.tobytes()[(number - 1) * 10 * size:number * 10 * size])
+            wait_until(lambda: service.status()["pipelines"]["cam0"]["frames"]["emitted"] == 10 * number, "they are written", 20)
+            kill(service)
+            assert os.path.getsize(target) == number * 10 * size
+        assert service.status()["handovers"]["connections_lost"] == 0
+    np.testing.assert_array_equal(np.fromfile(target, np.uint8).reshape(-1, size), 255 - data)
+
+
+# -- under load ---------------------------------------------------------------------------------------------------------
+
+
+def numbered(number, size):
+    """A frame that says which it is, in each of its bytes but for the first eight."""
+    frame = np.full(size, number % 251, np.uint8)
+    frame[:8] = np.frombuffer(number.to_bytes(8, "little"), np.uint8)
+    return frame
+
+
+class Camera:
+    """Sends numbered frames as fast as they are taken, and connects again when it is cut off."""
+
+    def __init__(self, size):
+        self.size, self.sent, self.connections, self.stopped = size, 0, 0, False
+        self.thread = Background(self.run)
+
+    def run(self):
+        while not self.stopped:
+            self.connections += 1
+            try:
+                with Producer("/run/framed/cam0.sock") as producer:
+                    while not self.stopped:
+                        frame = numbered(self.sent, self.size)
+                        self.sent += 1
+                        producer.send(frame.tobytes())
+            except OSError:
+                pass
+
+
+class Viewer:
+    """Takes results and looks at every byte of every whole one."""
+
+    def __init__(self, size):
+        self.size, self.got, self.last, self.connections, self.stopped = size, 0, -1, 0, False
+        self.twice = 0
+        self.thread = Background(self.run)
+
+    def run(self):
+        while not self.stopped:
+            self.connections += 1
+            try:
+                with Reader("/run/framed/cam0.out.sock") as reader:
+                    while not self.stopped:
+                        self.look(reader.read(self.size))
+            except (OSError, EOFError, AssertionError):
+                if self.bad:
+                    raise
+
+    bad = ""
+
+    def look(self, data):
+        frame = 255 - np.frombuffer(data, np.uint8)
+        number = int.from_bytes(frame[:8].tobytes(), "little")
+        if not np.array_equal(frame, numbered(number, self.size)):
+            self.bad = f"shifted after {self.last}: {frame[:16]}"
+            raise AssertionError(self.bad)
+        if number < self.last:
+            self.bad = f"{number} after {self.last}"
+            raise AssertionError(self.bad)
+        self.twice += number == self.last  # the result that a cut reader had not taken whole goes to the next one
+        self.last = number
+        self.got += 1
+
+
+@pytest.mark.parametrize("size", [4096, 64 * 1024, 4 * 1024 * 1024])
+def test_no_frame_is_ever_shifted_under_load(service, size):
+    entry = pipeline("cam0")
+    entry["source"]["format"] = {"dtype": "uint8", "shape": [size]}
+    service.configure({"cam0": entry})
+    service.start()
+    wait_until(lambda: os.path.exists("/run/framed/cam0.sock"), "the socket is there", 10)
+    viewer, camera = Viewer(size), Camera(size)
+    gaps = []
+    for number in range(KILLS):
+        before = viewer.got
+        wait_until(lambda: viewer.got > before + 2 or viewer.bad, "frames flow", 30)
+        assert not viewer.bad, viewer.bad
+        time.sleep(0.001 * (number * 37 % 50))
+        kill(service)
+        gaps.append(service.status()["handovers"]["last"]["gap_ms"] / 1e3)
+    handovers = service.status()["handovers"]
+    camera.stopped = True
+    camera.thread.join()
+    wait_until(lambda: service.status()["pipelines"]["cam0"]["frames"]["in_flight"] == 0, "all frames have their fate", 20)
+    viewer.stopped = True
+    systemctl("stop", "framed.service")
+    viewer.thread.join()
+    assert not viewer.bad, viewer.bad
+    gaps.sort()
+    print(f"\n{KILLS} kills, frames of {size} bytes: {camera.sent} sent, {viewer.got} results, {camera.connections} and "
+          f"{viewer.connections} connections, {viewer.twice} results taken twice; gap {gaps[len(gaps) // 2]:.3f} s median, "
+          f"{gaps[len(gaps) * 99 // 100]:.3f} s p99")
+    assert handovers["connections_lost"] <= camera.connections + viewer.connections
