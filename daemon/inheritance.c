@@ -52,10 +52,12 @@ static void pass_server(struct server *server, struct tape *tape) {
   succession_pass(&server->succession, tape);
   server->status_listener = listener_pass(server->status_listener, tape);
   server->http_listener = listener_pass(server->http_listener, tape);
-  server->stops_again = stops;
-  server->upgrades_again = upgrades;
-  server->reload_at_once |= reloads;
-  server->asked = asked;
+  if (!tape->writing) {
+    server->stops_again = stops;
+    server->upgrades_again = upgrades;
+    server->reload_at_once |= reloads;
+    server->asked = asked;
+  }
   if (tape->live) {
     pass_chronicle(tape);
   } else if (!tape->by_manager) {

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from harness.clients import Producer, Reader
-from harness.waiting import Background, limit, wait_until
+from harness.waiting import Background, wait_until
 from service import systemctl
 from test_restart import frames, pipeline
 
@@ -113,38 +113,52 @@ class Camera:
 
 
 class Viewer:
-    """Takes results and looks at every byte of every whole one."""
+    """Takes results and looks at every byte of every whole one. On one connection none comes twice; what a connection that was
+    cut off had taken of the last ones is not known, and so the next one gets them again."""
 
     def __init__(self, size):
-        self.size, self.got, self.last, self.connections, self.stopped = size, 0, -1, 0, False
-        self.twice = 0
+        self.size, self.got, self.connections, self.stopped = size, 0, 0, False
+        self.last, self.highest, self.again = -1, -1, 0
+        self.bad = ""
         self.thread = Background(self.run)
 
     def run(self):
-        while not self.stopped:
+        while not self.stopped and not self.bad:
             self.connections += 1
+            self.last = -1
             try:
                 with Reader("/run/framed/cam0.out.sock") as reader:
-                    while not self.stopped:
+                    while not self.stopped and not self.bad:
                         self.look(reader.read(self.size))
-            except (OSError, EOFError, AssertionError):
-                if self.bad:
-                    raise
-
-    bad = ""
+            except (OSError, EOFError):
+                pass
 
     def look(self, data):
         frame = 255 - np.frombuffer(data, np.uint8)
         number = int.from_bytes(frame[:8].tobytes(), "little")
         if not np.array_equal(frame, numbered(number, self.size)):
             self.bad = f"shifted after {self.last}: {frame[:16]}"
-            raise AssertionError(self.bad)
-        if number < self.last:
+        if number <= self.last:
             self.bad = f"{number} after {self.last}"
-            raise AssertionError(self.bad)
-        self.twice += number == self.last  # the result that a cut reader had not taken whole goes to the next one
-        self.last = number
+        self.again += number <= self.highest
+        self.last, self.highest = number, max(number, self.highest)
         self.got += 1
+
+
+class Load:
+    """A camera and a viewer, which end with the test."""
+
+    def __init__(self, size):
+        self.viewer, self.camera = Viewer(size), Camera(size)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, *error):
+        self.camera.stopped = self.viewer.stopped = True
+        systemctl("stop", "framed.service")
+        self.camera.thread.join()
+        self.viewer.thread.join()
 
 
 @pytest.mark.parametrize("size", [4096, 64 * 1024, 4 * 1024 * 1024])
@@ -154,25 +168,26 @@ def test_no_frame_is_ever_shifted_under_load(service, size):
     service.configure({"cam0": entry})
     service.start()
     wait_until(lambda: os.path.exists("/run/framed/cam0.sock"), "the socket is there", 10)
-    viewer, camera = Viewer(size), Camera(size)
     gaps = []
-    for number in range(KILLS):
-        before = viewer.got
-        wait_until(lambda: viewer.got > before + 2 or viewer.bad, "frames flow", 30)
-        assert not viewer.bad, viewer.bad
-        time.sleep(0.001 * (number * 37 % 50))
-        kill(service)
-        gaps.append(service.status()["handovers"]["last"]["gap_ms"] / 1e3)
-    handovers = service.status()["handovers"]
-    camera.stopped = True
-    camera.thread.join()
-    wait_until(lambda: service.status()["pipelines"]["cam0"]["frames"]["in_flight"] == 0, "all frames have their fate", 20)
-    viewer.stopped = True
-    systemctl("stop", "framed.service")
-    viewer.thread.join()
+    with Load(size) as load:
+        viewer, camera = load.viewer, load.camera
+        for number in range(KILLS):
+            before = viewer.got
+            wait_until(lambda: viewer.got > before + 2 or viewer.bad, "frames flow", 30)
+            assert not viewer.bad, viewer.bad
+            time.sleep(0.001 * (number * 37 % 50))
+            kill(service)
+            gaps.append(service.status()["handovers"]["last"]["gap_ms"] / 1e3)
+        handovers = service.status()["handovers"]
+        camera.stopped = True
+        camera.thread.join()
+        wait_until(lambda: service.status()["pipelines"]["cam0"]["frames"]["in_flight"] == 0, "all have their fate", 20)
     assert not viewer.bad, viewer.bad
     gaps.sort()
     print(f"\n{KILLS} kills, frames of {size} bytes: {camera.sent} sent, {viewer.got} results, {camera.connections} and "
-          f"{viewer.connections} connections, {viewer.twice} results taken twice; gap {gaps[len(gaps) // 2]:.3f} s median, "
+          f"{viewer.connections} connections, {viewer.again} results taken again; gap {gaps[len(gaps) // 2]:.3f} s median, "
           f"{gaps[len(gaps) * 99 // 100]:.3f} s p99")
+    assert handovers["crash"] == KILLS
     assert handovers["connections_lost"] <= camera.connections + viewer.connections
+    if KILLS >= 200:
+        assert gaps[KILLS * 99 // 100] <= MOST_GAP
