@@ -186,6 +186,16 @@ bool server_leave(struct server *server, const char *text, struct failure *failu
 
 /* -- without a word ------------------------------------------------------------------------------------------------ */
 
+static uint64_t count_clients(const struct server *server) {
+  uint64_t clients = 0;
+  for (unsigned i = 0; i < server->pipeline_count; i++) {
+    clients += pipeline_clients(server->pipelines[i]);
+  }
+  return clients;
+}
+
+void server_beat(const struct server *server) { keeper_beat(clock_now(), count_clients(server)); }
+
 static void note_journal(const struct server *server) {
   struct keeper_journal journal = {.succession = server->succession};
   for (unsigned i = 0; i < server->pipeline_count; i++) {
@@ -218,6 +228,7 @@ void server_note_roster(struct server *server) {
   put(server, &tape);
   keeper_keep_roster(&tape);
   tape_clear(&tape);
+  server_beat(server);
 }
 
 void server_recover(struct server *server) {
@@ -258,10 +269,7 @@ static void forget_tape(struct server *server) {
 
 /* Connections that were being made have gone, besides those that were cut off. */
 static void revived(struct server *server) {
-  uint64_t here = 0;
-  for (unsigned i = 0; i < server->pipeline_count; i++) {
-    here += pipeline_clients(server->pipelines[i]);
-  }
+  uint64_t here = count_clients(server);
   uint64_t lost = server->lost_clients > here ? server->lost_clients - here : 0;
   server->succession.closed += lost;
   succession_begin(&server->succession, clock_now());

@@ -105,6 +105,8 @@ bool server_leave(struct server *server, const char *text, struct failure *failu
 void server_note(struct server *server);
 /* What of it changed since, once all that is to be said of it can be. */
 void server_note_roster(struct server *server);
+/* That it still runs, and how many clients it has. */
+void server_beat(const struct server *server);
 /* At the start, without a tape: whether the process before ended so, and what it left. */
 void server_recover(struct server *server);
 /* It serves again. */

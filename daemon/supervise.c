@@ -107,14 +107,7 @@ static void on_flush(void *context) {
   log_flush();
 }
 
-static void on_pulse(void *context) {
-  const struct server *server = context;
-  uint64_t clients = 0;
-  for (unsigned i = 0; i < server->pipeline_count; i++) {
-    clients += pipeline_clients(server->pipelines[i]);
-  }
-  keeper_beat(clock_now(), clients);
-}
+static void on_pulse(void *context) { server_beat(context); }
 
 static void on_turn(void *context) { server_note_roster(context); }
 
