@@ -34,22 +34,24 @@ static void pass_results(struct sink_noted *noted, struct tape *tape) {
   }
 }
 
-static void pass_released(struct frame *frame, struct tape *tape) {
-  unsigned fate = frame->fate;
-  TAPE_PASS(tape, frame->producer);
-  TAPE_PASS(tape, frame->sequence);
-  tape_pass_below(tape, &fate, FATE_COUNT);
-  frame->fate = (enum fate)fate;
-}
+/* Which frame it was, in which slot, and what became of it. */
+struct identity {
+  uint64_t sequence;
+  unsigned producer, seat, slot, fate, moved, open;
+};
 
 static void put_result(struct result *result, bool held, struct tape *tape) {
-  TAPE_PASS(tape, result->road->seat);
-  tape_pass_below(tape, &result->index, GPU_MAX_SLOTS);
-  TAPE_PASS(tape, result->moved);
+  struct frame *frame = &result->frame;
+  struct identity identity = {.sequence = frame->sequence,
+                              .producer = frame->producer,
+                              .seat = result->road->seat,
+                              .slot = result->index,
+                              .fate = frame->fate,
+                              .moved = result->moved,
+                              .open = frame->open};
+  TAPE_PASS(tape, identity);
   if (held) {
-    frame_pass(&result->frame, tape);
-  } else {
-    pass_released(&result->frame, tape);
+    frame_pass(frame, tape);
   }
 }
 
@@ -114,14 +116,22 @@ void reader_note(struct reader *reader) {
 /* -- in ------------------------------------------------------------------------------------------------------------- */
 
 static void take_result(struct noted_result *result, bool held, struct tape *tape) {
-  TAPE_PASS(tape, result->seat);
-  tape_pass_below(tape, &result->slot, GPU_MAX_SLOTS);
-  TAPE_PASS(tape, result->moved);
+  struct identity identity = {0};
+  TAPE_PASS(tape, identity);
+  if (identity.slot >= GPU_MAX_SLOTS || identity.fate >= FATE_COUNT || identity.moved > 1 || identity.open > 1) {
+    tape_break(tape);
+    return;
+  }
+  result->seat = identity.seat;
+  result->slot = identity.slot;
+  result->moved = identity.moved == 1;
   if (held) {
     frame_pass(&result->frame, tape);
-  } else {
-    pass_released(&result->frame, tape);
   }
+  result->frame.sequence = identity.sequence;
+  result->frame.producer = identity.producer;
+  result->frame.fate = (enum fate)identity.fate;
+  result->frame.open = identity.open == 1;
 }
 
 bool sink_read_note(uint64_t page, struct sink_noted *noted) {

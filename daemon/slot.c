@@ -74,51 +74,36 @@ void slot_ring_arrange(struct slot_ring *ring, const enum slot_state becomes[GPU
 
 /* -- over a tape -------------------------------------------------------------------------------------------------- */
 
-/* The slots that will be in this state, in order. */
-static unsigned list_slots(const struct slot_ring *ring, enum slot_state state, unsigned list[GPU_MAX_SLOTS]) {
-  static const enum slot_state becomes[SLOT_STATES] = {
-      [SLOT_FREE] = SLOT_FREE, [SLOT_FILLING] = SLOT_FILLING,   [SLOT_READY] = SLOT_READY, [SLOT_RUNNING] = SLOT_READY,
-      [SLOT_DONE] = SLOT_DONE, [SLOT_EMITTING] = SLOT_EMITTING, [SLOT_FAILED] = SLOT_FREE,
-  };
-  unsigned count = 0;
-  for (int from = SLOT_STATES - 1; from >= 0; from--) { /* those that were on the device come first */
-    for (unsigned i = 0; becomes[from] == state && i < ring->queues[from].count; i++) {
-      list[count++] = ring->queues[from].items[i]->index;
-    }
-  }
-  return count;
-}
-
-static void pass_device_times(struct gpu_times *times, struct tape *tape) {
-  int64_t *const all[] = {&times->begin,  &times->copied_in, &times->computed, &times->copied_out, &times->h2d,
-                          &times->kernel, &times->d2h,       &times->wait,     &times->told};
-  for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
-    tape_pass_time(tape, all[i]);
-  }
-}
-
-void frame_pass(struct frame *frame, struct tape *tape) {
-  int64_t *const times[] = {&frame->began, &frame->first_byte, &frame->complete, &frame->dispatched, &frame->seen};
-  unsigned fate = frame->fate;
-  TAPE_PASS(tape, frame->sequence);
-  TAPE_PASS(tape, frame->producer);
-  TAPE_PASS(tape, frame->open);
-  tape_pass_below(tape, &fate, FATE_COUNT);
-  frame->fate = (enum fate)fate;
-  TAPE_PASS(tape, frame->restart);
-  TAPE_PASS(tape, frame->rate);
+static bool are_times(const struct frame *frame) {
+  const struct gpu_times *device = &frame->device;
+  const int64_t times[] = {frame->began,       frame->first_byte,   frame->complete, frame->dispatched, frame->seen,
+                           device->begin,      device->copied_in,   device->computed, device->copied_out, device->h2d,
+                           device->kernel,     device->d2h,         device->wait,     device->told};
+  bool are = true;
   for (size_t i = 0; i < sizeof times / sizeof *times; i++) {
-    tape_pass_time(tape, times[i]);
+    are = are && tape_is_time(times[i]);
   }
-  TAPE_PASS(tape, frame->deadline);
-  TAPE_PASS(tape, frame->tag);
-  TAPE_PASS(tape, frame->flags);
-  TAPE_PASS(tape, frame->missing);
-  tape_pass_below(tape, &frame->stream, GPU_MAX_SLOTS);
-  pass_device_times(&frame->device, tape);
-  TAPE_PASS(tape, frame->again);
-  TAPE_PASS(tape, frame->suspect);
-  TAPE_PASS(tape, frame->failures);
+  return are;
+}
+
+/* Looked at as bytes, since no other value may ever be read as a flag. */
+static bool are_flags(const struct frame *frame) {
+  const void *const flags[] = {&frame->open, &frame->restart, &frame->again, &frame->suspect};
+  bool are = true;
+  for (size_t i = 0; i < sizeof flags / sizeof *flags; i++) {
+    are = are && *(const unsigned char *)flags[i] <= 1;
+  }
+  return are;
+}
+
+/* All at once: this is done for every frame that is noted. */
+void frame_pass(struct frame *frame, struct tape *tape) {
+  tape_pass(tape, frame, sizeof *frame);
+  if (!tape->writing &&
+      (!are_flags(frame) || !are_times(frame) || (unsigned)frame->fate >= FATE_COUNT || frame->stream >= GPU_MAX_SLOTS)) {
+    memset(frame, 0, sizeof *frame);
+    tape_break(tape);
+  }
 }
 
 /* A frame has no fate while it is on its way here, and none is suspected that will not run again. One that is being emitted is
@@ -130,45 +115,73 @@ static bool is_sound(const struct slot *slot) {
   return slot->frame.open == (slot->state != SLOT_FREE) && (!slot->frame.suspect || slot->state == SLOT_READY);
 }
 
-static void pass_queue(struct slot_ring *ring, enum slot_state state, struct tape *tape, unsigned *seen) {
-  unsigned list[GPU_MAX_SLOTS] = {0};
-  unsigned count = tape->writing ? list_slots(ring, state, list) : 0;
-  tape_pass_below(tape, &count, GPU_MAX_SLOTS + 1);
-  for (unsigned i = 0; i < count; i++) {
-    tape_pass_below(tape, &list[i], ring->count);
-    if (!tape->writing && (*seen & 1U << list[i]) != 0) {
-      tape_break(tape);
-      return;
+/* Which slots are in each state, in order. */
+struct order {
+  unsigned char counts[SLOT_STATES], slots[GPU_MAX_SLOTS];
+};
+
+static void list(struct order *order, unsigned *at, enum slot_state becomes, const struct slot_queue *queue) {
+  order->counts[becomes] = (unsigned char)(order->counts[becomes] + queue->count);
+  for (unsigned i = 0; i < queue->count; i++) {
+    order->slots[(*at)++] = (unsigned char)queue->items[i]->index;
+  }
+}
+
+/* As they will be: those that were on the device are READY again, before the others. */
+static struct order list_order(const struct slot_ring *ring) {
+  struct order order = {0};
+  unsigned at = 0;
+  const struct slot_queue *queues = ring->queues;
+  list(&order, &at, SLOT_FREE, &queues[SLOT_FAILED]);
+  list(&order, &at, SLOT_FREE, &queues[SLOT_FREE]);
+  list(&order, &at, SLOT_FILLING, &queues[SLOT_FILLING]);
+  list(&order, &at, SLOT_READY, &queues[SLOT_RUNNING]);
+  list(&order, &at, SLOT_READY, &queues[SLOT_READY]);
+  list(&order, &at, SLOT_DONE, &queues[SLOT_DONE]);
+  list(&order, &at, SLOT_EMITTING, &queues[SLOT_EMITTING]);
+  return order;
+}
+
+/* False: it is not an order of these slots. */
+static bool put_in_order(struct slot_ring *ring, const struct order *order) {
+  unsigned at = 0, seen = 0;
+  memset(ring->queues, 0, sizeof ring->queues);
+  for (int state = 0; state < SLOT_STATES; state++) {
+    for (unsigned i = 0; i < order->counts[state]; i++) {
+      unsigned index = at < ring->count ? order->slots[at++] : ring->count;
+      if (index >= ring->count || (seen & 1U << index) != 0) {
+        return false;
+      }
+      seen |= 1U << index;
+      ring->slots[index].state = (enum slot_state)state;
+      ring->queues[state].items[i] = &ring->slots[index];
     }
-    if (!tape->writing) {
-      struct slot *slot = &ring->slots[list[i]];
-      slot->state = state;
-      ring->queues[state].items[ring->queues[state].count++] = slot;
-    }
-    *seen |= 1U << list[i];
+    ring->queues[state].count = order->counts[state];
+  }
+  return at == ring->count;
+}
+
+static void pass_order(struct slot_ring *ring, struct tape *tape) {
+  unsigned count = ring->count;
+  struct order order = tape->writing ? list_order(ring) : (struct order){0};
+  TAPE_PASS(tape, count);
+  TAPE_PASS(tape, order);
+  if (!tape->writing && !tape->broken && (count != ring->count || !put_in_order(ring, &order))) {
+    tape_break(tape);
   }
 }
 
 void slot_ring_pass(struct slot_ring *ring, struct tape *tape) {
-  unsigned seen = 0, count = ring->count;
-  TAPE_PASS(tape, count);
-  if (!tape->writing && count != ring->count) {
-    tape_break(tape);
-    return;
-  }
-  if (!tape->writing) {
-    memset(ring->queues, 0, sizeof ring->queues);
-  }
-  for (int state = 0; state < SLOT_STATES; state++) {
-    pass_queue(ring, (enum slot_state)state, tape, &seen);
-  }
-  for (unsigned i = 0; i < ring->count; i++) {
-    frame_pass(&ring->slots[i].frame, tape);
-    if (!tape->writing && !is_sound(&ring->slots[i])) {
+  pass_order(ring, tape);
+  for (unsigned i = 0; i < ring->count && !tape->broken; i++) {
+    struct slot *slot = &ring->slots[i];
+    if (slot->state != SLOT_FREE && slot->state != SLOT_FAILED) { /* what a failed one had goes with this process */
+      frame_pass(&slot->frame, tape);
+    } else if (!tape->writing) {
+      slot->frame = (struct frame){0};
+    }
+    if (!tape->writing && !is_sound(slot)) {
       tape_break(tape);
     }
-  }
-  if (seen != (1U << ring->count) - 1) {
-    tape_break(tape);
   }
 }

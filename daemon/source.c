@@ -72,7 +72,11 @@ void source_pass(struct source *source, struct tape *tape) {
   unsigned reason = source->reason;
   tape_pass_below(tape, &state, SOURCE_CLOSING);
   tape_pass_below(tape, &reason, DETACH_STOPPED + 1);
-  tape_pass(tape, source->text, sizeof source->text);
+  bool says_why = source->text[0] != '\0';
+  TAPE_PASS(tape, says_why);
+  if (says_why) {
+    tape_pass(tape, source->text, sizeof source->text);
+  }
   tape_pass_time(tape, &source->offset); /* in bytes, with the same bounds */
   TAPE_PASS(tape, source->rewound_at);
   tape_pass_time(tape, &source->due);

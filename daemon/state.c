@@ -26,18 +26,25 @@ struct header {
   uint64_t own_checksum; /* of the fields before */
 };
 
+static uint64_t mix(uint64_t sum, uint64_t word) {
+  sum = (sum ^ word) * UINT64_C(0x9e3779b97f4a7c15);
+  return sum ^ (sum >> 29);
+}
+
 /* FNV-1a by words of 8 bytes, and a last mix, so that every bit of the input changes half of those that come out. */
 uint64_t state_checksum(const void *bytes, size_t length) {
   const unsigned char *at = bytes;
   uint64_t sum = UINT64_C(0xcbf29ce484222325) ^ length;
-  while (length > 0) {
+  const unsigned char *end = at + length;
+  for (; (size_t)(end - at) >= sizeof sum; at += sizeof sum) {
+    uint64_t word;
+    memcpy(&word, at, sizeof word);
+    sum = mix(sum, word);
+  }
+  if (at < end) {
     uint64_t word = 0;
-    size_t part = length < sizeof word ? length : sizeof word;
-    memcpy(&word, at, part);
-    sum = (sum ^ word) * UINT64_C(0x9e3779b97f4a7c15);
-    sum ^= sum >> 29;
-    at += part;
-    length -= part;
+    memcpy(&word, at, (size_t)(end - at));
+    sum = mix(sum, word);
   }
   sum *= UINT64_C(0xbf58476d1ce4e5b9);
   return sum ^ (sum >> 32);

@@ -88,9 +88,11 @@ void tape_pass_flag(struct tape *tape, void *flag, size_t size) {
   memcpy(flag, &(bool){byte == 1}, size);
 }
 
+bool tape_is_time(int64_t time) { return time >= 0 && time <= LATEST; }
+
 void tape_pass_time(struct tape *tape, int64_t *time) {
   tape_pass(tape, time, sizeof *time);
-  if (!tape->writing && (*time < 0 || *time > LATEST)) {
+  if (!tape->writing && !tape_is_time(*time)) {
     tape->broken = true;
     *time = 0;
   }

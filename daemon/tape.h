@@ -47,6 +47,8 @@ void tape_pass(struct tape *tape, void *value, size_t size);
 void tape_pass_flag(struct tape *tape, void *flag, size_t size);
 /* A flag, which must be one, or bytes as they are. */
 #define TAPE_PASS(tape, value) _Generic((value), bool : tape_pass_flag, default : tape_pass)(tape, &(value), sizeof(value))
+/* Whether it can be a time on a tape. */
+bool tape_is_time(int64_t time);
 /* Nanoseconds, of a clock or in between: of two of them, what is taken can be added and subtracted. */
 void tape_pass_time(struct tape *tape, int64_t *time);
 /* A number below `limit`; another one breaks the tape that is read, and is 0. */

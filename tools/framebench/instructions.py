@@ -8,19 +8,39 @@ space, without the stage's workers, from the thread's start to its end. As a doc
 """
 
 import json
+import os
 import pathlib
 import re
 import signal
+import socket
 import subprocess
 import tempfile
+import threading
 
 import counting
 
 MOST = 5000
-WAYS = (  # what people read, and what framebench load is told
-    ("saturated", ["--rate", "max"]),
-    ("one frame in flight", ["--in-flight", "1"]),
+WAYS = (  # what people read, what framebench load is told, and whether a service manager keeps what a kill would lose
+    ("saturated", ["--rate", "max"], False),
+    ("one frame in flight", ["--in-flight", "1"], False),
+    ("saturated, noted for a kill", ["--rate", "max"], True),
+    ("one frame in flight, noted for a kill", ["--in-flight", "1"], True),
 )
+
+
+class Manager:
+    """Has room for descriptors, as a service manager with a store has, and throws them away."""
+
+    def __init__(self, folder):
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.socket.bind(str(folder / "notify"))
+        self.environment = {"NOTIFY_SOCKET": str(folder / "notify"), "FDSTORE": "100"}
+        threading.Thread(target=self.run, daemon=True).start()
+
+    def run(self):
+        while True:
+            for descriptor in socket.recv_fds(self.socket, 4096, 16)[1]:
+                os.close(descriptor)
 
 
 def load(folder, programs, options, seconds):
@@ -44,16 +64,17 @@ def lane_instructions(folder):
     return int(re.search(r"^totals: (\d+)", lanes[0], re.MULTILINE).group(1))
 
 
-def count(programs, options, seconds):
+def count(programs, options, kept, seconds):
     """(frames, instructions of the lane) of one life of the daemon."""
     with tempfile.TemporaryDirectory(prefix="framed-count-", dir="/tmp") as name:
         folder = pathlib.Path(name)
+        environment = {**os.environ, **(Manager(folder).environment if kept else {})}
         (folder / "framed.yaml").write_text(counting.configuration(
             folder, {}, {"socket": f"{folder}/out.sock", "overload": "block"}))
         with open(folder / "log", "w", encoding="utf-8") as log, subprocess.Popen(
                 ["valgrind", "--tool=callgrind", "--separate-threads=yes", "--fair-sched=try",
                  f"--callgrind-out-file={folder}/callgrind.out", programs / "framed", "-c", folder / "framed.yaml"],
-                stdout=log, stderr=log) as process:
+                stdout=log, stderr=log, env=environment) as process:
             try:
                 counting.wait_ready(folder, programs, process)
                 frames = load(folder, programs, options, seconds)
@@ -65,8 +86,8 @@ def count(programs, options, seconds):
 
 
 def measure(programs, seconds):
-    for way, options in WAYS:
-        frames, instructions = count(programs, options, seconds)
+    for way, options, kept in WAYS:
+        frames, instructions = count(programs, options, kept, seconds)
         yield {"way": way, "bytes": counting.SIZE, "frames": frames, "instructions": instructions,
                "instructions_per_frame": round(instructions / frames, 1)}
 
