@@ -69,7 +69,7 @@ def test_results_that_nobody_took_yet_are_still_there(service):
 def test_a_file_goes_on_without_a_gap(service):
     size = 64 * 1024
     data = frames(30)
-    target = "/var/lib/framed/results"
+    target = "/var/lib/framed/goes-on"
     service.configure({"cam0": pipeline("cam0", file=target)})
     service.start()
     with Producer("/run/framed/cam0.sock") as producer:

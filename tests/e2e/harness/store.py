@@ -1,0 +1,124 @@
+"""A service manager with a descriptor store, as far as the daemon can see one: what it is given outlives the daemon."""
+
+import fcntl
+import os
+import signal
+import socket
+import sys
+import threading
+
+from harness.daemon import BINARY
+from harness.waiting import limit
+
+FIRST = 3  # number of the first descriptor that is passed
+LOWEST = 200  # above all numbers that are
+
+# What a manager does between fork and exec.
+PROGRAM = f"""#!{sys.executable} -SsE
+import os, sys
+for number, descriptor in enumerate(os.environ.pop("MOVED", "").split(","), {FIRST}):
+    if descriptor:
+        os.dup2(int(descriptor), number)
+        os.close(int(descriptor))
+os.environ["LISTEN_PID"] = str(os.getpid())
+os.execv("{BINARY}", ["{BINARY}", *sys.argv[1:]])
+"""
+
+
+class Store:
+    """`program` runs the daemon with everything that lies there; kill() ends one without a word and starts the next."""
+
+    def __init__(self, place, room=200):
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.socket.bind(str(place / "notify"))
+        self.environment = {"NOTIFY_SOCKET": str(place / "notify"), "FDSTORE": str(room)}
+        self.room, self.lost = room, 0
+        self.kept = []  # (name, descriptor)
+        self.answered = threading.Event()
+        self.program = place / "managed"
+        self.program.write_text(PROGRAM)
+        self.program.chmod(0o755)
+        self.thread = threading.Thread(target=self.run, daemon=True)
+        self.thread.start()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        self.tell(b"end")
+        self.thread.join(limit(10))
+        self.socket.close()
+        self.clear()
+
+    def tell(self, word):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as to:
+            to.sendto(word, self.environment["NOTIFY_SOCKET"])
+
+    def clear(self):
+        for _, descriptor in self.kept:
+            os.close(descriptor)
+        self.kept.clear()
+
+    # -- what it hears -------------------------------------------------------------------------------------------------
+
+    def run(self):
+        while True:
+            data, descriptors, _, _ = socket.recv_fds(self.socket, 4096, 16)
+            if data == b"end":
+                return
+            if data == b"heard?":
+                self.answered.set()
+                continue
+            self.hear(dict(line.split("=", 1) for line in data.decode().splitlines()), descriptors)
+            for descriptor in descriptors:
+                os.close(descriptor)
+
+    def hear(self, said, descriptors):
+        name = said.get("FDNAME")
+        if "FDSTOREREMOVE" in said:
+            for kept in [kept for kept in self.kept if kept[0] == name]:
+                self.kept.remove(kept)
+                os.close(kept[1])
+        elif "FDSTORE" in said and len(self.kept) >= self.room:
+            self.lost += 1
+        elif "FDSTORE" in said and not any(same(kept, descriptors[0]) for _, kept in self.kept):
+            moved = fcntl.fcntl(descriptors[0], fcntl.F_DUPFD, LOWEST)
+            self.kept.append((name, moved))
+
+    def heard(self):
+        """Everything that was said until now."""
+        self.answered.clear()
+        self.tell(b"heard?")
+        assert self.answered.wait(limit(10))
+
+    @property
+    def names(self):
+        return {name for name, _ in self.kept}
+
+    def named(self, prefix):
+        return [descriptor for name, descriptor in self.kept if name.startswith(prefix)]
+
+    # -- what it does --------------------------------------------------------------------------------------------------
+
+    def start(self, daemon):
+        """The next process, with what lies there, which it has to take away by itself."""
+        kept = list(self.kept)
+        daemon.options["pass_fds"] = [descriptor for _, descriptor in kept]
+        daemon.options["env"].update(LISTEN_FDS=str(len(kept)), LISTEN_FDNAMES=":".join(name for name, _ in kept),
+                                     MOVED=",".join(str(descriptor) for _, descriptor in kept))
+        daemon.start()
+
+    def end(self, daemon):
+        daemon.signal(signal.SIGKILL)
+        daemon.process.wait(limit(10))
+        self.heard()
+
+    def kill(self, daemon):
+        self.end(daemon)
+        self.start(daemon)
+        daemon.wait_ready()
+
+
+def same(one, other):
+    first, second = os.fstat(one), os.fstat(other)
+    return (first.st_dev, first.st_ino) == (second.st_dev, second.st_ino)
