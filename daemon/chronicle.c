@@ -108,7 +108,7 @@ static struct note *place_of(struct page *page) { return &page->notes[page->last
 
 void page_begin(struct page *page, struct tape *tape) {
   struct note *note = place_of(page);
-  atomic_store_explicit(&note->number, 0, memory_order_release);
+  atomic_store_explicit(&note->number, NOTE_BEGUN, memory_order_release);
   atomic_signal_fence(memory_order_seq_cst);
   tape_begin_in(tape, note->bytes, sizeof note->bytes);
 }
@@ -161,15 +161,22 @@ static bool is_whole(const struct note *note) {
          state_checksum(note->bytes, note->length) == note->checksum;
 }
 
+/* No note is later than the last one. */
+static bool is_late(const struct note *note, uint64_t last) {
+  uint64_t number = atomic_load(&note->number);
+  return number != NOTE_BEGUN && number > last;
+}
+
 /* The last note; NULL, and `lost` if there was one that cannot be believed. A note that was being committed is none yet. */
 static const struct note *last_note(const struct page *page, bool *lost) {
   uint64_t last = page->last;
   const struct note *note = last > 0 ? &page->notes[(last - 1) % 2] : NULL;
-  if (note && atomic_load(&note->number) == 0) {
+  if (note && atomic_load(&note->number) == NOTE_BEGUN) {
     last--;
     note = last > 0 ? &page->notes[(last - 1) % 2] : NULL;
   }
-  *lost = note && (atomic_load(&note->number) != last || !is_whole(note));
+  *lost = is_late(&page->notes[0], page->last) || is_late(&page->notes[1], page->last) ||
+          (note && (atomic_load(&note->number) != last || !is_whole(note)));
   return *lost ? NULL : note;
 }
 

@@ -20,9 +20,11 @@
 
 enum { CHRONICLE_PAGES = 8192, PAGE_NOTE = 16 * 1024 - 64 /* bytes that a note may have */ };
 
+#define NOTE_BEGUN UINT64_MAX /* which no damage makes of a number by chance */
+
 /* One of the two notes of a page. */
 struct note {
-  _Atomic uint64_t number; /* counts the page's notes from 1; 0: there is none here */
+  _Atomic uint64_t number; /* counts the page's notes from 1; 0: there is none here, NOTE_BEGUN: it is being written */
   uint64_t checksum;       /* of its bytes */
   uint32_t length;
   unsigned char bytes[PAGE_NOTE];

@@ -35,6 +35,7 @@ struct pipeline;
 /* -- life ----------------------------------------------------------------------------------------------------- */
 
 enum pipeline_event {
+  PIPELINE_CHANGED,  /* it was paused, drained or resumed, which is about to be answered */
   PIPELINE_QUIET,    /* after pipeline_quiesce(): nothing is in flight */
   PIPELINE_GONE,     /* after pipeline_stop(): it may be released */
   PIPELINE_ENDED,    /* see pipeline_has_ended() */

@@ -149,6 +149,7 @@ static json_t *state_document(const struct pipeline *pipeline) {
 static void become_drained(struct pipeline *pipeline) {
   pipeline->state = PIPELINE_DRAINED;
   log_event(LOG_PAUSED, pipeline->config->name, "drained: nothing is in flight");
+  tell(pipeline, PIPELINE_CHANGED, NULL);
   server_answer *answer;
   void *context;
   while (drains_take(&pipeline->drains, &answer, &context)) {
@@ -312,5 +313,6 @@ void pipeline_command(struct pipeline *pipeline, enum pipeline_command command, 
     }
     break;
   }
+  tell(pipeline, PIPELINE_CHANGED, NULL);
   answer(context, 200, state_document(pipeline));
 }

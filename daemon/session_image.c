@@ -70,7 +70,9 @@ static void pass_choices(struct session *session, struct tape *tape) {
   if (session->setup.timed_one_in < GPU_TIMED_NEVER) {
     tape_break(tape);
   }
-  session->setup.graph = (enum gpu_graph_choice)graph;
+  if (!tape->writing) {
+    session->setup.graph = (enum gpu_graph_choice)graph;
+  }
 }
 
 static void pass_view(struct session_view *view, struct tape *tape) {

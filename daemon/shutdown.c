@@ -401,6 +401,8 @@ void server_on_pipeline(void *context, struct pipeline *pipeline, enum pipeline_
   }
   if (event == PIPELINE_GPU_FAULT) {
     server_fault(server, fault);
+  } else if (event == PIPELINE_CHANGED) {
+    server_note_roster(server);
   } else if (server->leaving && event == PIPELINE_QUIET) {
     leave_if_quiet(server);
   } else if (server->reload && server->phase == SERVER_RUNNING) {

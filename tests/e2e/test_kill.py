@@ -143,6 +143,7 @@ def test_what_is_paused_stays_paused_and_who_waits_waits(place, store):
             assert reader.read(2 * SIZE) == numbered(2, SIZE).tobytes()
             daemon.command("/v1/pipelines/cam0/pause")
             producer.send(numbered(2, SIZE, first=2).tobytes())
+            settle(daemon)
             store.kill(daemon)
             view = daemon.view()
             assert view["state"] == "paused" and view["frames"]["in"] == 2, view
@@ -177,6 +178,7 @@ def test_a_pipeline_of_clients_that_come_back_begins_anew_at_its_sockets(place, 
         with daemon.reader() as reader, daemon.producer() as producer, daemon.reader("native") as gone:
             producer.send(whole(0, SIZE).tobytes()[:100])
             daemon.wait_view("it has begun", lambda view: view["frames"]["in"] == 1)
+            settle(daemon)
             store.end(daemon)
             with socket.socket(socket.AF_UNIX) as early:
                 early.connect(daemon.path("native", "sink"))
