@@ -157,8 +157,7 @@ void chronicle_look_away(void) {
 }
 
 static bool is_whole(const struct note *note) {
-  return note->length <= sizeof note->bytes &&
-         state_checksum(note->bytes, note->length) == note->checksum;
+  return note->length <= sizeof note->bytes && state_checksum(note->bytes, note->length) == note->checksum;
 }
 
 /* No note is later than the last one. */

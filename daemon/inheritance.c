@@ -273,7 +273,8 @@ static void revived(struct server *server) {
   uint64_t lost = server->lost_clients > here ? server->lost_clients - here : 0;
   server->succession.closed += lost;
   succession_begin(&server->succession, clock_now());
-  log_event(LOG_RECOVERED, NULL, "the process before ended without a word %.0f ms ago: %llu connections go on, %llu were closed",
+  log_event(LOG_RECOVERED, NULL,
+            "the process before ended without a word %.0f ms ago: %llu connections go on, %llu were closed",
             (double)server->succession.gap / (double)NS_PER_MS, (unsigned long long)here, (unsigned long long)lost);
 }
 

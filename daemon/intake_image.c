@@ -111,8 +111,7 @@ static void log_cut(const struct intake *intake, const struct seat *seat) {
     log_event(LOG_DISCONNECTED, name, "producer pid %d (user %u) had ended", (int)seat->producer.pid,
               (unsigned)seat->producer.uid);
   } else {
-    log_event(LOG_CUT_OFF, name,
-              "producer pid %d (user %u) is cut off: the process before was killed while it read from it",
+    log_event(LOG_CUT_OFF, name, "producer pid %d (user %u) is cut off: the process before was killed while it read from it",
               (int)seat->producer.pid, (unsigned)seat->producer.uid);
   }
 }

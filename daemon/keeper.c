@@ -6,17 +6,16 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "daemon/kept.h"
 #include "daemon/state.h"
 #include "daemon/systemd.h"
 
 /* Names in the store. */
 #define STATE   KEEPER_STATE
-#define CARRIED "carried-" /* and the number that a descriptor has */
-#define ROSTER  "roster-"  /* and a number: the highest counts */
+#define ROSTER  "roster-" /* and a number: the highest counts */
 #define JOURNAL "journal"
 #define PULSE   "pulse"
 
@@ -24,18 +23,9 @@
 
 enum { NAME = 64, MOST_LISTENERS = 1024, OTHERS = 4 /* state or roster, twice for a moment; journal; pulse */ };
 
-/* A descriptor that lies there. Its number may mean another file by now. */
-struct stored {
-  bool there, wanted;
-  dev_t device;
-  ino_t inode;
-};
-
 static struct {
-  struct stored *stored; /* by its number */
-  unsigned stored_room;
-  uint64_t roster; /* the number of the one that lies there; 0: none */
-  atomic_bool marked; /* also by whoever prepares pipelines */
+  uint64_t roster;            /* the number of the one that lies there; 0: none */
+  atomic_bool marked;         /* also by whoever prepares pipelines */
   struct keeper_pulse *pulse; /* NULL: not yet */
   /* Of the process before this one: */
   bool journal_found;
@@ -47,74 +37,7 @@ static struct {
 
 bool keeper_is_there(void) { return systemd_keeps() > 0; }
 
-/* -- descriptors in the store ---------------------------------------------------------------------------------------- */
-
-static bool make_room(unsigned number) {
-  unsigned room = kept.stored_room > 0 ? kept.stored_room : 64;
-  while (room <= number) {
-    room *= 2;
-  }
-  if (room == kept.stored_room) {
-    return true;
-  }
-  struct stored *stored = realloc(kept.stored, room * sizeof *stored);
-  if (!stored) {
-    return false;
-  }
-  memset(stored + kept.stored_room, 0, (room - kept.stored_room) * sizeof *stored);
-  kept.stored = stored;
-  kept.stored_room = room;
-  return true;
-}
-
-static void forget(unsigned number) {
-  char name[NAME];
-  snprintf(name, sizeof name, CARRIED "%u", number);
-  systemd_forget(name);
-  kept.stored[number] = (struct stored){0};
-}
-
-static void keep(int fd) {
-  char name[NAME];
-  struct stat status;
-  unsigned number = (unsigned)fd;
-  if (fd < 0 || !make_room(number) || fstat(fd, &status) != 0) {
-    return;
-  }
-  struct stored *stored = &kept.stored[number];
-  if (stored->there && (stored->device != status.st_dev || stored->inode != status.st_ino)) {
-    forget(number);
-  }
-  if (!stored->there) {
-    snprintf(name, sizeof name, CARRIED "%u", number);
-    systemd_keep(fd, name);
-  }
-  *stored = (struct stored){.there = true, .wanted = true, .device = status.st_dev, .inode = status.st_ino};
-}
-
-static bool listens(int fd) {
-  int answer = 0;
-  socklen_t length = sizeof answer;
-  return getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &answer, &length) == 0 && answer;
-}
-
-static void keep_all(const struct tape *tape, bool listeners_only) {
-  for (unsigned i = 0; i < tape->descriptor_count; i++) {
-    if (!listeners_only || listens(tape->descriptors[i].now)) {
-      keep(tape->descriptors[i].now);
-    }
-  }
-}
-
-/* Those that were not kept again since. */
-static void forget_unwanted(void) {
-  for (unsigned i = 0; i < kept.stored_room; i++) {
-    if (kept.stored[i].there && !kept.stored[i].wanted) {
-      forget(i);
-    }
-    kept.stored[i].wanted = false;
-  }
-}
+/* -- the roster ------------------------------------------------------------------------------------------------------ */
 
 static void forget_roster(void) {
   char name[NAME];
@@ -128,8 +51,8 @@ static void forget_roster(void) {
 /* -- an orderly end ------------------------------------------------------------------------------------------------- */
 
 static void keep_state(const struct tape *tape, int state) {
-  keep_all(tape, false);
-  forget_unwanted();
+  kept_all(tape, false);
+  kept_forget_others();
   systemd_keep(state, STATE);
   forget_roster();
   systemd_forget(JOURNAL);
@@ -155,17 +78,6 @@ bool keeper_keep(const struct tape *tape, struct failure *failure) {
     return failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "the service manager does not say whether it kept everything");
   }
   return true;
-}
-
-/* The store would keep connections open that both sides have closed. */
-static void take_carried(struct tape *tape) {
-  char number[NAME], name[NAME + sizeof CARRIED];
-  for (int fd = systemd_take_kept(CARRIED, number, sizeof number); fd >= 0;
-       fd = systemd_take_kept(CARRIED, number, sizeof number)) {
-    tape_map(tape, (int)strtol(number, NULL, 10), fd);
-    snprintf(name, sizeof name, CARRIED "%s", number);
-    systemd_forget(name);
-  }
 }
 
 static int take(const char *name) {
@@ -236,7 +148,7 @@ static bool read_tape(int fd, struct tape *tape, struct failure *failure) {
   if (fd >= 0) {
     close(fd);
   }
-  take_carried(whole ? tape : &carried);
+  kept_take(whole ? tape : &carried);
   if (!whole) {
     keeper_find_listeners(&carried);
     tape_close_rest(&carried);
@@ -300,13 +212,13 @@ void keeper_keep_roster(const struct tape *tape) {
     return;
   }
   bool has_room = tape->descriptor_count + OTHERS <= systemd_keeps();
-  keep_all(tape, !has_room);
+  kept_all(tape, !has_room);
   if (has_room) {
     keep_roster(tape);
   } else {
     forget_roster();
   }
-  forget_unwanted();
+  kept_forget_others();
 }
 
 static void start_pulse(void) {
@@ -354,10 +266,7 @@ void keeper_expect_torn(void) { setenv(TORN, "1", 1); }
 
 void keeper_withdraw(void) {
   forget_roster();
-  for (unsigned i = 0; i < kept.stored_room; i++) {
-    kept.stored[i].wanted = false;
-  }
-  forget_unwanted();
+  kept_forget_others();
 }
 
 void keeper_end(void) {
@@ -368,18 +277,8 @@ void keeper_end(void) {
 }
 
 void keeper_pass(struct tape *tape) {
-  unsigned count = kept.stored_room;
   TAPE_PASS(tape, kept.roster);
-  TAPE_PASS(tape, count);
-  if (!tape->writing && (tape->broken || (count > 0 && (count > 1U << 24 || !make_room(count - 1))))) {
-    tape_break(tape);
-    return;
-  }
-  for (unsigned i = 0; i < count; i++) {
-    TAPE_PASS(tape, kept.stored[i].there);
-    TAPE_PASS(tape, kept.stored[i].device);
-    TAPE_PASS(tape, kept.stored[i].inode);
-  }
+  kept_pass(tape);
 }
 
 /* -- after the other kind of end ------------------------------------------------------------------------------------- */
@@ -395,7 +294,7 @@ void keeper_found(int fd) {
 void keeper_find_listeners(struct tape *tape) {
   for (unsigned i = 0; i < tape->descriptor_count; i++) {
     struct tape_descriptor *descriptor = &tape->descriptors[i];
-    if (!descriptor->taken && listens(descriptor->now)) {
+    if (!descriptor->taken && kept_is_listener(descriptor->now)) {
       descriptor->taken = true;
       keeper_found(descriptor->now);
     }
@@ -435,7 +334,9 @@ bool keeper_recover(struct keeper_journal *journal, struct keeper_pulse *pulse) 
   return kept.journal_found && pulse->last > 0;
 }
 
-struct keeper_pulse keeper_last_pulse(void) { return kept.last_pulse; }
+struct keeper_pulse keeper_last_pulse(void) {
+  return kept.last_pulse;
+}
 
 void keeper_recall_again(void) {
   if (kept.journal_found) {

@@ -243,9 +243,8 @@ bool outlet_start(struct outlet *outlet, struct failure *failure) {
               outlet->cut, outlet->config->sink.path);
   }
   if (outlet->cut_off > 0) {
-    log_event(LOG_CUT_OFF, outlet->config->name,
-              "%u reader%s cut off: the process before was killed while it wrote to %s", outlet->cut_off,
-              outlet->cut_off == 1 ? " is" : "s are", outlet->cut_off == 1 ? "it" : "them");
+    log_event(LOG_CUT_OFF, outlet->config->name, "%u reader%s cut off: the process before was killed while it wrote to %s",
+              outlet->cut_off, outlet->cut_off == 1 ? " is" : "s are", outlet->cut_off == 1 ? "it" : "them");
   }
   bool started = outlet->listener                         ? start_accepting(outlet, failure)
                  : outlet->endpoint.kind == ENDPOINT_FIFO ? start_fifo(outlet, failure)

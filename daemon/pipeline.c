@@ -138,8 +138,7 @@ bool pipeline_prepare(struct pipeline *pipeline, const struct pipeline_inheritan
   }
   struct tape *tape = pipeline->continues ? inheritance->tape : NULL;
   return fits_device(pipeline, device, failure) && make_outlet(pipeline, inheritance->sink, failure) &&
-         make_intake(pipeline, device, inheritance, tape, failure) &&
-         (!tape || pipeline_take_outlet(pipeline, tape, failure));
+         make_intake(pipeline, device, inheritance, tape, failure) && (!tape || pipeline_take_outlet(pipeline, tape, failure));
 }
 
 static bool pass_on(struct listener *listener, const struct config_socket_access *access, struct failure *failure) {

@@ -115,7 +115,7 @@ void pipeline_unquiesce(struct pipeline *pipeline) {
   pipeline->state = pipeline->before;
   if (pipeline->state == PIPELINE_DRAINING && intake_idle(pipeline->intake)) {
     pipeline->state = PIPELINE_DRAINED;
-  keeper_mark();
+    keeper_mark();
   }
   if (pipeline->state == PIPELINE_RUNNING) {
     intake_resume(pipeline->intake);

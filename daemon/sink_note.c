@@ -150,8 +150,7 @@ bool sink_read_note(uint64_t page, struct sink_noted *noted) {
   return whole;
 }
 
-const struct noted_result *sink_noted_find(const struct sink_noted *noted, unsigned seat, const struct slot *slot,
-                                           bool *held) {
+const struct noted_result *sink_noted_find(const struct sink_noted *noted, unsigned seat, const struct slot *slot, bool *held) {
   for (unsigned i = noted->known; i-- > 0;) {
     const struct noted_result *result = &noted->results[i];
     if (result->seat == seat && result->slot == slot->index && result->frame.producer == slot->frame.producer &&
@@ -211,8 +210,8 @@ void reader_put_live(const struct reader *reader, struct tape *tape) {
   TAPE_PASS(tape, missed);
 }
 
-/* A result that was waiting for it may have been dropped since its last write. Of one that it was in the middle of, the rest was in
- * memory that is gone. */
+/* A result that was waiting for it may have been dropped since its last write. Of one that it was in the middle of, the rest
+ * was in memory that is gone. */
 static bool is_placed(struct reader *reader, const struct sink *sink, bool has_rest) {
   if (!has_rest && reader->sent == 0 && reader->at < sink->first) {
     atomic_fetch_add(&reader->missed, sink->first - reader->at);

@@ -76,9 +76,9 @@ void slot_ring_arrange(struct slot_ring *ring, const enum slot_state becomes[GPU
 
 static bool are_times(const struct frame *frame) {
   const struct gpu_times *device = &frame->device;
-  const int64_t times[] = {frame->began,       frame->first_byte,   frame->complete, frame->dispatched, frame->seen,
-                           device->begin,      device->copied_in,   device->computed, device->copied_out, device->h2d,
-                           device->kernel,     device->d2h,         device->wait,     device->told};
+  const int64_t times[] = {frame->began,   frame->first_byte, frame->complete,  frame->dispatched,  frame->seen,
+                           device->begin,  device->copied_in, device->computed, device->copied_out, device->h2d,
+                           device->kernel, device->d2h,       device->wait,     device->told};
   bool are = true;
   for (size_t i = 0; i < sizeof times / sizeof *times; i++) {
     are = are && tape_is_time(times[i]);

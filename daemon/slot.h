@@ -76,8 +76,8 @@ bool slot_may_move(enum slot_state from, enum slot_state to);
 /* Puts the slot behind those that are in `to` already. A transition that is not in the table is a bug and asserts. */
 void slot_move(struct slot_ring *ring, struct slot *slot, enum slot_state to);
 
-/* Puts slots into other states at once, for what became of them while nobody noted it: `becomes` by index. Within a state they keep
- * their order, those that come back to it first; those that are to be EMITTING stand in `emitting`, in order. */
+/* Puts slots into other states at once, for what became of them while nobody noted it: `becomes` by index. Within a state they
+ * keep their order, those that come back to it first; those that are to be EMITTING stand in `emitting`, in order. */
 void slot_ring_arrange(struct slot_ring *ring, const enum slot_state becomes[GPU_MAX_SLOTS],
                        const unsigned emitting[GPU_MAX_SLOTS]);
 

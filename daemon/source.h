@@ -29,7 +29,7 @@ struct source {
   bool loop;
   enum detach_reason reason;
   char text[256];
-  void (*closed)(struct source *source); /* source_close() is done; the descriptor is the receiver's */
+  void (*closed)(struct source *source);      /* source_close() is done; the descriptor is the receiver's */
   void (*before_read)(struct source *source); /* it is going to read: what came before is to be noted by then */
   struct page *page;                          /* touched while it reads what cannot be read again; NULL: nobody cares */
 

@@ -1,0 +1,116 @@
+#include "daemon/kept.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+
+#include "daemon/systemd.h"
+
+#define CARRIED "carried-" /* the name there begins so, and ends with the number */
+
+enum { NAME = 64, FIRST_ROOM = 64, MOST = 1 << 24 };
+
+/* A descriptor that lies there. Its number may mean another file by now. */
+struct stored {
+  bool there, wanted;
+  dev_t device;
+  ino_t inode;
+};
+
+static struct {
+  struct stored *descriptors; /* by number */
+  unsigned room;
+} kept;
+
+static bool make_room(unsigned number) {
+  unsigned room = kept.room > 0 ? kept.room : FIRST_ROOM;
+  while (room <= number) {
+    room *= 2;
+  }
+  if (room == kept.room) {
+    return true;
+  }
+  struct stored *stored = realloc(kept.descriptors, room * sizeof *stored);
+  if (!stored) {
+    return false;
+  }
+  memset(stored + kept.room, 0, (room - kept.room) * sizeof *stored);
+  kept.descriptors = stored;
+  kept.room = room;
+  return true;
+}
+
+static void forget(unsigned number) {
+  char name[NAME];
+  snprintf(name, sizeof name, CARRIED "%u", number);
+  systemd_forget(name);
+  kept.descriptors[number] = (struct stored){0};
+}
+
+static void keep(int fd) {
+  char name[NAME];
+  struct stat status;
+  unsigned number = (unsigned)fd;
+  if (fd < 0 || !make_room(number) || fstat(fd, &status) != 0) {
+    return;
+  }
+  struct stored *stored = &kept.descriptors[number];
+  if (stored->there && (stored->device != status.st_dev || stored->inode != status.st_ino)) {
+    forget(number);
+  }
+  if (!stored->there) {
+    snprintf(name, sizeof name, CARRIED "%u", number);
+    systemd_keep(fd, name);
+  }
+  *stored = (struct stored){.there = true, .wanted = true, .device = status.st_dev, .inode = status.st_ino};
+}
+
+bool kept_is_listener(int fd) {
+  int answer = 0;
+  socklen_t length = sizeof answer;
+  return getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &answer, &length) == 0 && answer;
+}
+
+void kept_all(const struct tape *tape, bool listeners_only) {
+  for (unsigned i = 0; i < tape->descriptor_count; i++) {
+    if (!listeners_only || kept_is_listener(tape->descriptors[i].now)) {
+      keep(tape->descriptors[i].now);
+    }
+  }
+}
+
+void kept_forget_others(void) {
+  for (unsigned i = 0; i < kept.room; i++) {
+    if (kept.descriptors[i].there && !kept.descriptors[i].wanted) {
+      forget(i);
+    }
+    kept.descriptors[i].wanted = false;
+  }
+}
+
+void kept_pass(struct tape *tape) {
+  unsigned count = kept.room;
+  TAPE_PASS(tape, count);
+  if (!tape->writing && (tape->broken || (count > 0 && (count > MOST || !make_room(count - 1))))) {
+    tape_break(tape);
+    return;
+  }
+  for (unsigned i = 0; i < count; i++) {
+    TAPE_PASS(tape, kept.descriptors[i].there);
+    TAPE_PASS(tape, kept.descriptors[i].device);
+    TAPE_PASS(tape, kept.descriptors[i].inode);
+  }
+}
+
+/* The store would keep connections open that both sides have closed. */
+void kept_take(struct tape *tape) {
+  char number[NAME], name[NAME + sizeof CARRIED];
+  for (int fd = systemd_take_kept(CARRIED, number, sizeof number); fd >= 0;
+       fd = systemd_take_kept(CARRIED, number, sizeof number)) {
+    tape_map(tape, (int)strtol(number, NULL, 10), fd);
+    snprintf(name, sizeof name, CARRIED "%s", number);
+    systemd_forget(name);
+  }
+}

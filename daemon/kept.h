@@ -1,0 +1,25 @@
+/*
+ * Which descriptors of this process lie in the service manager's store, by their numbers.
+ *
+ * A number may come to mean another file between two looks, and the store would go on with the one before: so each is known by
+ * its device and inode, too.
+ */
+#ifndef FRAMED_DAEMON_KEPT_H
+#define FRAMED_DAEMON_KEPT_H
+
+#include <stdbool.h>
+
+#include "daemon/tape.h"
+
+bool kept_is_listener(int fd);
+/* Every descriptor on the tape lies there from then on, or every listener. */
+void kept_all(const struct tape *tape, bool listeners_only);
+/* Takes away those that have not been on such a tape since this was called last. */
+void kept_forget_others(void);
+/* What lies there, for the next image of this process. */
+void kept_pass(struct tape *tape);
+/* Takes what a process before this one left there onto its tape. The store would keep connections open that both sides have
+ * closed, and so it has none of it any more. */
+void kept_take(struct tape *tape);
+
+#endif
