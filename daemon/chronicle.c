@@ -111,6 +111,7 @@ void page_begin(struct page *page, struct tape *tape) {
   atomic_store_explicit(&note->number, NOTE_BEGUN, memory_order_release);
   atomic_signal_fence(memory_order_seq_cst);
   tape_begin_in(tape, note->bytes, sizeof note->bytes);
+  tape->live = true;
 }
 
 void page_end(struct page *page, const struct tape *tape) {
@@ -201,6 +202,7 @@ enum page_state chronicle_read(uint64_t name, struct tape *tape, bool *noted) {
   }
   memcpy(bytes, note->bytes, note->length);
   tape_load(tape, bytes, note->length);
+  tape->live = true;
   *noted = true;
   return touched ? PAGE_TOUCHED : PAGE_NOTED;
 }

@@ -30,7 +30,7 @@ static void empty_handoff(struct session *session) {
 
 /* -- parts --------------------------------------------------------------------------------------------------------- */
 
-static struct road *own_road(void *context, unsigned seat) {
+struct road *session_own_road(void *context, unsigned seat) {
   struct session *session = context;
   return seat == session->road.seat ? &session->road : NULL;
 }
@@ -40,9 +40,9 @@ static void pass_client(struct session *session, struct tape *tape) {
   bool there = tape->writing && session->client_there && session->sink->readers;
   TAPE_PASS(tape, there);
   TAPE_PASS(tape, session->client_gone);
-  sink_pass(session->sink, tape, own_road, session);
+  sink_pass(session->sink, tape, session_own_road, session);
   if (there) {
-    struct reader *reader = reader_pass(session->sink->readers, session->sink, tape, own_road, session);
+    struct reader *reader = reader_pass(session->sink->readers, session->sink, tape, session_own_road, session);
     session->attach_reader = tape->writing ? session->attach_reader : reader;
   }
 }
@@ -96,7 +96,9 @@ void session_pass_books(struct session *session, struct tape *tape) {
   if (session->shares) {
     channel_pass(&session->channel, &session->road, session->is_reply, tape);
   }
-  if (session->is_reply) {
+  if (session->is_reply && tape->live) {
+    TAPE_PASS(tape, session->client_gone); /* what it has taken is the sink's to note */
+  } else if (session->is_reply) {
     pass_client(session, tape);
   }
 }
@@ -188,6 +190,7 @@ bool session_take(struct session *session, struct tape *tape, struct failure *fa
                        session->setup.config->name);
   }
   session->attached = session->attaches = session_has_source(session) ? 1 : 0;
+  session->client_page = session->attach_reader ? page_name(session->attach_reader->page) : 0;
   return !session_is_unsound(session, failure) && session_begin_again(session, failure);
 }
 

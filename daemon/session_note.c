@@ -48,6 +48,7 @@ void session_put_live(struct session *session, struct tape *tape) {
   TAPE_PASS(tape, own);
   TAPE_PASS(tape, sink);
   TAPE_PASS(tape, session->attaches);
+  TAPE_PASS(tape, session->client_page);
   session_pass_memory(session, tape, true);
 }
 
@@ -183,6 +184,51 @@ static void revive_source(struct session *session, bool touched) {
   session->attached = session->attaches;
 }
 
+/* What is on the way to a client that is not there any more. */
+static void abandon(struct session *session) {
+  static const enum slot_state all_free[GPU_MAX_SLOTS] = {SLOT_FREE};
+  struct sink *sink = session->sink;
+  int64_t now = clock_now();
+  for (unsigned i = 0; i < sink->count; i++) {
+    struct frame *frame = &sink_result(sink, sink->first + i)->frame;
+    if (frame->open) {
+      account_settle(&session->account, frame, FATE_CLIENT_GONE, now);
+    }
+  }
+  sink->first += sink->count;
+  sink->count = session->road.at_sink = 0;
+  for (unsigned i = 0; i < session->road.ring.count; i++) {
+    struct slot *slot = &session->road.ring.slots[i];
+    if (slot->frame.open) {
+      account_settle(&session->account, &slot->frame, FATE_CLIENT_GONE, now);
+    }
+    slot->owed = false;
+  }
+  slot_ring_arrange(&session->road.ring, all_free, NULL);
+}
+
+/* With `reply`: what its client has taken goes along, or all of it goes. */
+static bool take_client(struct session *session, const struct sink_noted *noted) {
+  if (!sink_take_noted(session->sink, noted, session_own_road, session)) {
+    return false;
+  }
+  bool goes_on = session->revival == SESSION_GOES_ON;
+  if (goes_on && !session->client_gone) {
+    session->attach_reader = reader_take_noted(session->sink, session->client_page);
+    goes_on = session->attach_reader != NULL;
+    session->client_page = goes_on ? page_name(session->attach_reader->page) : 0;
+  }
+  if (!goes_on && session->revival == SESSION_GOES_ON) {
+    session->revival = SESSION_CUT;
+    session_lose_source(session);
+  }
+  if (!goes_on) {
+    session->client_gone = false;
+    abandon(session);
+  }
+  return true;
+}
+
 /* False: the notes are not to be believed. */
 static bool take_notes(struct session *session, uint64_t own, uint64_t sink) {
   struct tape tape;
@@ -199,7 +245,7 @@ static bool take_notes(struct session *session, uint64_t own, uint64_t sink) {
     return false;
   }
   revive_source(session, state == PAGE_TOUCHED);
-  return true;
+  return !session->is_reply || take_client(session, &noted);
 }
 
 bool session_take_live(struct session *session, struct tape *tape, struct failure *failure) {
@@ -207,6 +253,7 @@ bool session_take_live(struct session *session, struct tape *tape, struct failur
   TAPE_PASS(tape, own);
   TAPE_PASS(tape, sink);
   TAPE_PASS(tape, session->attaches);
+  TAPE_PASS(tape, session->client_page);
   session_pass_memory(session, tape, false);
   if (tape->broken || session->inputs.fd < 0 || session->outputs.fd < 0 || !take_notes(session, own, sink)) {
     return failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "what a session of '%s' noted makes no sense",

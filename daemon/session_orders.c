@@ -168,6 +168,7 @@ void session_attach(struct session *session, int fd, enum config_protocol protoc
   session->attach_protocol = protocol;
   if (session->is_reply) {
     session->attach_reader = reply_reader(session, fd);
+    session->client_page = session->attach_reader ? page_name(session->attach_reader->page) : 0;
   }
   if (session->attach_reader && protocol == CONFIG_PROTOCOL_NATIVE) {
     reader_speak(session->attach_reader, protocol);
@@ -186,6 +187,9 @@ void session_attach_shared(struct session *session, int fd) {
 void session_attach_again(struct session *session, int fd) {
   session->attach_continues = true;
   session->attach_fd = fd;
+  if (session->attach_reader && session->attach_reader->fd < 0) {
+    session->attach_reader->fd = fcntl(fd, F_DUPFD_CLOEXEC, 3); /* without one it leaves as soon as it comes */
+  }
   post(session, &session->attach_order, run_attach);
 }
 

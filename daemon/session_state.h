@@ -67,6 +67,7 @@ struct session {
   struct reader *attach_reader;
   uint64_t attaches;     /* the control loop's: how many producers there were, */
   uint64_t attached;     /* the lane's: the number of the last it knows of, */
+  uint64_t client_page;  /* reply: the control loop's, of its client's reader */
   struct page *page;     /* and of the one there, how far it is: see session_note.c; or NULL */
   enum session_revival revival;
   unsigned holds;          /* the control loop's: how many there were */
@@ -116,6 +117,8 @@ bool session_take_live(struct session *session, struct tape *tape, struct failur
 
 /* Takes the session from its setup's tape: arenas have descriptors from then on. */
 bool session_take(struct session *session, struct tape *tape, struct failure *failure);
+/* For a sink of its own. */
+struct road *session_own_road(void *session, unsigned seat);
 /* Passes its descriptors, and everything that is not a descriptor. */
 void session_pass_memory(struct session *session, struct tape *tape, bool memory);
 void session_pass_books(struct session *session, struct tape *tape);

@@ -16,7 +16,8 @@ static bool is_bytes(enum config_protocol protocol) {
 }
 
 bool sink_is_noted(const struct config_pipeline *config) {
-  return config->sink.endpoint != CONFIG_REPLY && is_bytes(config->source.protocol) && is_bytes(config->sink.protocol);
+  bool replies = config->sink.endpoint == CONFIG_REPLY;
+  return is_bytes(config->source.protocol) && (replies || is_bytes(config->sink.protocol));
 }
 
 /* -- out ------------------------------------------------------------------------------------------------------------ */
@@ -248,6 +249,18 @@ static bool take_file(struct reader *reader, struct sink *sink, uint64_t *torn) 
     return ftruncate(reader->fd, sink->position) == 0;
   }
   return true;
+}
+
+struct reader *reader_take_noted(struct sink *sink, uint64_t page) {
+  struct failure failure;
+  struct reader *reader = reader_new(sink, -1, &failure);
+  if (reader && !take_place(reader, sink, page)) {
+    return reader_free(reader);
+  }
+  if (reader && reader->continues) {
+    reader_note(reader);
+  }
+  return reader;
 }
 
 struct reader *reader_take_live(struct sink *sink, struct tape *tape, bool *cut, uint64_t *torn) {

@@ -188,6 +188,8 @@ bool sink_read_note(uint64_t page, struct sink_noted *noted);
 const struct noted_result *sink_noted_find(const struct sink_noted *noted, unsigned seat, const struct slot *slot, bool *held);
 /* Takes what it held, whose slots are EMITTING by now. */
 bool sink_take_noted(struct sink *sink, const struct sink_noted *noted, sink_road *road, void *context);
+/* The reader of that page, without its descriptor. NULL: nobody knows how far it is, or there is no memory. */
+struct reader *reader_take_noted(struct sink *sink, uint64_t page);
 /* Puts where its reader's note is; takes a reader from there, or (`cut`) closes its descriptor, since nobody knows how far it is.
  * `torn` gets how many bytes of a file were cut off. */
 void reader_put_live(const struct reader *reader, struct tape *tape);

@@ -191,6 +191,29 @@ def test_a_pipeline_of_clients_that_come_back_begins_anew_at_its_sockets(place, 
         assert connections(daemon) == 1
 
 
+@pytest.mark.parametrize("lanes", [1, 2])
+@pytest.mark.parametrize("size", [SIZE, LARGE])
+def test_whoever_is_replied_to_goes_on_both_ways(place, store, lanes, size):
+    frames = numbered(6, size)
+    entry = pipeline({"dtype": "uint8", "shape": [size]}, source={"clients": 3}, sink={"reply": True}, slots=3)
+    with start(place, store, {"cam0": entry}, lanes=lanes) as daemon:
+        clients = [daemon.producer() for _ in range(3)]
+        got = [b""] * 3
+        sendings = [Background(client.send, frames.tobytes()) for client in clients]
+        for _ in range(3):
+            for number, client in enumerate(clients):
+                got[number] += client.read(size + 1234 * number)
+            settle(daemon)
+            store.kill(daemon)
+        for number, client in enumerate(clients):
+            got[number] += client.read(6 * size - len(got[number]))
+            sendings[number].join()
+            assert got[number] == frames.tobytes()
+            client.close()
+        assert connections(daemon) == 0
+        daemon.account(came=18, emitted=18)
+
+
 # -- where something is lost -------------------------------------------------------------------------------------------
 
 
@@ -311,6 +334,61 @@ def test_no_result_is_torn_or_shifted_under_load(place, store, kind, size):
             daemon.quiet()
             reader.socket.shutdown(socket.SHUT_RDWR)
             resting.join()
+        assert daemon.status()["handovers"]["crash"] == KILLS
+
+
+class Replied(Stream):
+    """The same on one connection."""
+
+    def __init__(self, daemon, size):
+        self.daemon, self.size, self.stopped = daemon, size, False
+        self.sent, self.got = 0, 0
+        self.clients = {}
+        self.threads = [Background(self.again, Producer, daemon.path("cam0", "source"), self.both)]
+
+    def both(self, client):
+        sending = Background(self.try_to_send, client)
+        try:
+            self.read_on(client)
+        finally:
+            try:
+                client.socket.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass
+            sending.join()
+
+    def try_to_send(self, client):
+        try:
+            self.send_on(client)
+        except OSError:
+            pass
+
+    def stop(self):
+        self.stopped = True
+        try:
+            self.clients[Producer].socket.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass
+        self.threads[0].join()
+
+
+@pytest.mark.takes(120)
+@pytest.mark.parametrize("lanes", [1, 2])
+@pytest.mark.parametrize("size", [SIZE, LARGE])
+def test_no_answer_is_torn_or_shifted_under_load(place, store, lanes, size):
+    chance = random.Random(size + lanes)
+    entry = pipeline({"dtype": "uint8", "shape": [size]}, source={"clients": 2}, sink={"reply": True}, slots=3)
+    with start(place, store, {"cam0": entry}, lanes=lanes) as daemon:
+        streams = [Replied(daemon, size), Replied(daemon, size)]
+        for _ in range(KILLS):
+            before = [stream.got for stream in streams]
+            wait_until(lambda: all(stream.got > got or stream.threads[0].done for stream, got in zip(streams, before)),
+                       "results flow")
+            time.sleep(chance.random() / 50)
+            store.kill(daemon)
+        for stream in streams:
+            stream.stop()
+        daemon.quiet()
         assert daemon.status()["handovers"]["crash"] == KILLS
 
 
