@@ -195,8 +195,10 @@ static void abandon(struct session *session) {
       account_settle(&session->account, frame, FATE_CLIENT_GONE, now);
     }
   }
-  sink->first += sink->count;
+  sink->first = sink->base = sink_tail(sink);
   sink->count = session->road.at_sink = 0;
+  sink->unnoted = true;
+  sink_note(sink);
   for (unsigned i = 0; i < session->road.ring.count; i++) {
     struct slot *slot = &session->road.ring.slots[i];
     if (slot->frame.open) {
