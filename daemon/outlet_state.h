@@ -34,8 +34,8 @@ struct outlet {
   uint64_t cut; /* bytes of a torn result that a process before this one left in the file */
   bool follows; /* a FIFO that another pipeline wrote to until now */
   bool closed, ended;
-  unsigned cut_off;              /* readers that could not go on, since the process before this one was killed; until the start */
-  bool continues;                /* it was taken from a tape, */
+  unsigned cut_off; /* readers that could not go on, since the process before this one was killed; until the start */
+  bool continues;   /* it was taken from a tape, */
   struct greeter_visits *visits; /* with these on their way in; until the start */
 };
 

@@ -65,10 +65,10 @@ struct session {
   bool attach_acknowledges;
   bool attach_continues; /* the producer was there before this process */
   struct reader *attach_reader;
-  uint64_t attaches;     /* the control loop's: how many producers there were, */
-  uint64_t attached;     /* the lane's: the number of the last it knows of, */
-  uint64_t client_page;  /* reply: the control loop's, of its client's reader */
-  struct page *page;     /* and of the one there, how far it is: see session_note.c; or NULL */
+  uint64_t attaches;    /* the control loop's: how many producers there were, */
+  uint64_t attached;    /* the lane's: the number of the last it knows of, */
+  uint64_t client_page; /* reply: the control loop's, of its client's reader */
+  struct page *page;    /* and of the one there, how far it is: see session_note.c; or NULL */
   enum session_revival revival;
   unsigned holds;          /* the control loop's: how many there were */
   atomic_uint hold_wanted; /* the number of the hold in force, 0: none */

@@ -149,7 +149,8 @@ static bool serve(struct sink *sink, struct reader *reader) {
       reader->writable = false;
       reader_watch(reader, true);
       return false;
-    } else if (errno != EINTR) {
+    }
+    if (errno != EINTR) {
       reader_depart(sink, reader, errno == EPIPE || errno == ECONNRESET ? "" : strerror(errno));
       return false;
     }

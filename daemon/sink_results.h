@@ -18,8 +18,8 @@
 struct result {
   struct sink *sink;
   struct road *road;
-  struct slot *slot; /* NULL once it is released; */
-  unsigned index;    /* its index stays known */
+  struct slot *slot;                         /* NULL once it is released; */
+  unsigned index;                            /* its index stays known */
   bool moved;                                /* its frame lives on without its slot: see sink_rest.c */
   struct frame frame;                        /* closed once it has its fate */
   unsigned char native[NATIVE_RESULT_BYTES]; /* what stands before it for a native reader */
@@ -190,8 +190,8 @@ const struct noted_result *sink_noted_find(const struct sink_noted *noted, unsig
 bool sink_take_noted(struct sink *sink, const struct sink_noted *noted, sink_road *road, void *context);
 /* The reader of that page, without its descriptor. NULL: nobody knows how far it is, or there is no memory. */
 struct reader *reader_take_noted(struct sink *sink, uint64_t page);
-/* Puts where its reader's note is; takes a reader from there, or (`cut`) closes its descriptor, since nobody knows how far it is.
- * `torn` gets how many bytes of a file were cut off. */
+/* Puts where its reader's note is; takes a reader from there, or (`cut`) closes its descriptor, since nobody knows how far it
+ * is. `torn` gets how many bytes of a file were cut off. */
 void reader_put_live(const struct reader *reader, struct tape *tape);
 struct reader *reader_take_live(struct sink *sink, struct tape *tape, bool *cut, uint64_t *torn);
 
