@@ -10,6 +10,11 @@ sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "e2e"))
 from service import Service  # noqa: E402
 
 
+def pytest_configure(config):
+    for marker in ("host", "takes(seconds)"):
+        config.addinivalue_line("markers", f"{marker}: of the end-to-end tests that serve here")
+
+
 @pytest.fixture
 def service():
     service = Service()

@@ -11,6 +11,8 @@ from harness.clients import Producer, Reader
 from harness.waiting import Background, wait_until
 from service import systemctl
 from test_restart import frames, pipeline
+from test_resume import GRAY, INVERT, finish
+from test_resume import start as start_client
 
 KILLS = 200 if os.environ.get("FRAMED_SOAK") else 8
 MOST_GAP = 1.0  # seconds; only the long run is held to it
@@ -191,3 +193,29 @@ def test_no_frame_is_ever_shifted_under_load(service, size):
     assert handovers["connections_lost"] <= camera.connections + viewer.connections
     if KILLS >= 200:
         assert gaps[KILLS * 99 // 100] <= MOST_GAP
+
+
+@pytest.mark.parametrize("transport", ["stream", "shared"])
+@pytest.mark.parametrize("replies", [True, False])
+def test_users_of_libframed_see_a_pause_under_load(service, replies, transport):
+    """They come back by themselves, and know what to send again."""
+    sink = {"reply": True} if replies else {"socket": "/run/framed/cam0.out.sock", "overload": "block"}
+    service.configure({"cam0": {"source": {"socket": "/run/framed/cam0.sock", "format": GRAY, "protocol": "native"}, "slots": 3,
+                                "stages": [INVERT], "sink": {**sink, "protocol": "native"}}})
+    service.start()
+    if replies:
+        clients = [start_client("/run/framed/cam0.sock", "both", transport, "sleep")]
+    else:
+        consumer = start_client("/run/framed/cam0.out.sock", "consumer", "stream", "sleep")
+        wait_until(lambda: service.status()["pipelines"]["cam0"]["readers"] == 1, "the consumer is there", 20)
+        clients = [start_client("/run/framed/cam0.sock", "producer", transport, "sleep"), consumer]
+    for number in range(KILLS):
+        wait_until(lambda: service.status()["pipelines"]["cam0"]["frames"]["emitted"] > number * 37 % 200, "frames flow", 30)
+        kill(service)
+    clients[0].terminate()
+    answers = [finish(client) for client in clients]
+    print(f"\n{KILLS} kills, {transport}: {answers[0]['sent']} sent, {answers[-1]['results']} results")
+    for answer in answers:
+        assert answer["status"] == 0 and "code 0: " in answer["said"], answer["said"]
+        assert (answer["wrong"], answer["out_of_order"], answer["dropped"]) == (0, 0, 0), answer["said"]
+    assert answers[-1]["results"] == answers[0]["sent"] > 0
