@@ -83,6 +83,29 @@ static void pass_view(struct session_view *view, struct tape *tape) {
   TAPE_PASS(tape, view->submitted);
 }
 
+/* Few of its buckets have anything in them. */
+static void pass_histogram(struct histogram *histogram, struct tape *tape) {
+  unsigned count = 0, bucket = 0;
+  for (unsigned i = 0; tape->writing && i < HISTOGRAM_BUCKETS; i++) {
+    count += histogram->counts[i] > 0;
+  }
+  tape_pass_below(tape, &count, HISTOGRAM_BUCKETS + 1);
+  for (unsigned i = 0; i < count; i++, bucket++) {
+    while (tape->writing && histogram->counts[bucket] == 0) {
+      bucket++;
+    }
+    tape_pass_below(tape, &bucket, HISTOGRAM_BUCKETS);
+    TAPE_PASS(tape, histogram->counts[bucket]);
+  }
+  TAPE_PASS(tape, histogram->sum_ns);
+}
+
+static void pass_histograms(struct account *account, struct tape *tape) {
+  for (int step = 0; step < STEP_COUNT; step++) {
+    pass_histogram(&account->steps[step], tape);
+  }
+}
+
 void session_pass_books(struct session *session, struct tape *tape) {
   pass_choices(session, tape);
   pass_view(&session->account.now, tape);
@@ -107,6 +130,7 @@ void session_put(struct session *session, struct tape *tape, bool memory) {
   empty_handoff(session);
   session_pass_memory(session, tape, memory);
   session_pass_books(session, tape);
+  pass_histograms(&session->account, tape);
 }
 
 /* -- after it was taken ---------------------------------------------------------------------------------------------- */
@@ -185,6 +209,7 @@ bool session_take(struct session *session, struct tape *tape, struct failure *fa
   }
   session_pass_memory(session, tape, false);
   session_pass_books(session, tape);
+  pass_histograms(&session->account, tape);
   if (tape->broken) {
     return failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "what was handed over ends within a session of '%s'",
                        session->setup.config->name);

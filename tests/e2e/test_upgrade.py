@@ -9,6 +9,7 @@ import itertools
 import json
 import os
 import pathlib
+import re
 import select
 import shutil
 import statistics
@@ -67,6 +68,8 @@ def test_the_installed_program_takes_over_under_load(place):
             producer.send(numbered(1000, SIZE, first=2000).tobytes())
             np.testing.assert_array_equal(taking.join(), numbered(3000, SIZE))
         daemon.account(came=3000, emitted=3000)
+        counted = re.findall(r'^framed_latency_seconds_count\{.*step="total".*\} (\d+)', daemon.metrics(), re.MULTILINE)
+        assert counted == ["3000"], counted  # histograms go on as counters do
         assert daemon.status()["handovers"]["upgrade"] == 2 and daemon.process.pid == process
         text = framectl(daemon, "status").stdout
         assert "handed over 2 times (upgrade 2)" in text and "by upgrade, after" in text, text
