@@ -20,6 +20,7 @@
 #define SELF     "/proc/self/exe"
 
 enum { FIRST = STDERR_FILENO + 1, PATH_ROOM = 4096 };
+enum { RESERVE = 3 }; /* descriptors: of the state, and of a pipe for the service manager to say that it has it */
 
 /* A descriptor that came with the tape, and what it was of. */
 struct given {
@@ -31,8 +32,8 @@ struct given {
 static struct {
   char **argv;
   char program[PATH_ROOM];
-  int reserve;         /* descriptor; 0: none */
-  struct given *given; /* NULL: nothing, or it is not known */
+  int reserve[RESERVE]; /* 0: none */
+  struct given *given;  /* NULL: nothing, or it is not known */
   unsigned given_count, given_room;
 } call;
 
@@ -63,17 +64,22 @@ void handover_remember(char **argv) {
   follow_link(argv[0]);
 }
 
-/* The state needs a descriptor, also where clients have all others. */
-static void reserve(void) {
-  int fd = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, FIRST);
-  call.reserve = fd > 0 ? fd : 0;
+static void reserve(int count) {
+  for (int i = 0; i < count; i++) {
+    int fd = call.reserve[i] > 0 ? call.reserve[i] : fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, FIRST);
+    call.reserve[i] = fd > 0 ? fd : 0;
+  }
 }
 
-static void use_reserve(void) {
-  if (call.reserve > 0) {
-    close(call.reserve);
+void handover_reserve(void) { reserve(RESERVE); }
+
+void handover_use_reserve(void) {
+  for (int i = 0; i < RESERVE; i++) {
+    if (call.reserve[i] > 0) {
+      close(call.reserve[i]);
+    }
+    call.reserve[i] = 0;
   }
-  call.reserve = 0;
 }
 
 const char *handover_program(void) { return call.program[0] ? call.program : NULL; }
@@ -146,6 +152,14 @@ void handover_settle(void) {
   call.given_count = call.given_room = 0;
 }
 
+/* The manager keeps its own of each until it has read that it need not, and sockets of which it has one look like those of
+ * another daemon. */
+static void wait_for_manager(void) {
+  if (keeper_is_there()) {
+    (void)systemd_has_read(); /* if it does not say so in time, that is how they look */
+  }
+}
+
 enum handover_receipt handover_receive(struct tape *tape, struct failure *failure) {
   enum handover_receipt receipt = receive(tape, failure);
   if (receipt == HANDOVER_WHOLE) {
@@ -153,8 +167,10 @@ enum handover_receipt handover_receive(struct tape *tape, struct failure *failur
   }
   if (receipt == HANDOVER_WHOLE && tape->same_descriptors) {
     map_given(tape);
+  } else if (receipt == HANDOVER_UNUSABLE) {
+    wait_for_manager();
   }
-  reserve();
+  reserve(1); /* the start needs the others */
   return receipt;
 }
 
@@ -164,6 +180,7 @@ void handover_discard(struct tape *tape) {
       keeper_find_listeners(tape);
     }
     tape_close_rest(tape); /* the others are sockets that the manager listens on for us */
+    wait_for_manager();
   } else {
     close_range(FIRST, ~0U, 0);
   }
@@ -205,10 +222,10 @@ static bool execute(const char *program, struct failure *failure) {
 
 bool handover_execute(const char *program, const struct tape *tape, struct failure *failure) {
   char number[16];
-  use_reserve();
+  handover_use_reserve();
   int state = state_write(tape, failure);
   if (state < 0) {
-    reserve();
+    handover_reserve();
     return false;
   }
   snprintf(number, sizeof number, "%d", state);
@@ -223,7 +240,7 @@ bool handover_execute(const char *program, const struct tape *tape, struct failu
   unsetenv(VARIABLE);
   keep_all(tape, state, false);
   close(state);
-  reserve();
+  handover_reserve();
   return false;
 }
 
@@ -251,7 +268,7 @@ static bool pass_state(const struct tape *tape, int state) {
 
 bool handover_repeat(const struct tape *tape, bool stops, struct failure *failure) {
   sigset_t all, before;
-  use_reserve();
+  handover_use_reserve();
   close_range(FIRST, ~0U, CLOSE_RANGE_CLOEXEC);
   int state = state_write(tape, failure);
   if (state < 0) {

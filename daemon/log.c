@@ -1,9 +1,9 @@
 /*
  * One event becomes one journal entry or one line on stderr, and never holds up the control loop.
  *
- * A line is dropped where stderr would block (a full pipe that nobody reads), and the next line that gets through is
- * preceded by how many were. Lines go out in pieces that a writable pipe takes whole (PIPE_BUF), so that poll() and
- * write() agree.
+ * A line is dropped where stderr would block (a full pipe that nobody reads) or the journal takes no more, and the next line
+ * that gets through is preceded by how many were. Lines go out in pieces that a writable pipe takes whole (PIPE_BUF), so that
+ * poll() and write() agree.
  */
 #include "daemon/log.h"
 
@@ -44,7 +44,7 @@ static struct {
   enum config_log_level level;
   bool to_journal;
   bool is_torn;  /* the last line on stderr ended in the middle */
-  uint64_t lost; /* lines that stderr did not take and nobody has been told of */
+  uint64_t lost; /* lines that nobody took, of which nobody has been told */
   struct log_limit limit;
 } state = {.level = CONFIG_LOG_INFO, .limit = LOG_LIMIT_NULL(LOG_BURST)};
 
@@ -76,7 +76,8 @@ __attribute__((format(printf, 2, 3))) static void add_field(struct entry *entry,
   }
 }
 
-static void write_journal(const struct kind *kind, const char *pipeline, const struct log_field *fields, const char *text) {
+/* Whether the journal took it. */
+static bool write_journal(const struct kind *kind, const char *pipeline, const struct log_field *fields, const char *text) {
   struct entry entry = {.count = 0};
   add_field(&entry, "MESSAGE=%s%s%s", pipeline ? pipeline : "", pipeline ? ": " : "", text);
   add_field(&entry, "MESSAGE_ID=%s", kind->message_id);
@@ -91,10 +92,11 @@ static void write_journal(const struct kind *kind, const char *pipeline, const s
       add_field(&entry, "FRAMED_%s=%s", field->name, field->value);
     }
   }
-  systemd_journal(entry.fields, entry.count);
+  bool taken = systemd_journal(entry.fields, entry.count);
   for (int i = 0; i < entry.count; i++) {
     free(entry.fields[i].iov_base);
   }
+  return taken;
 }
 
 /* -- stderr ------------------------------------------------------------------------------------------------------- */
@@ -146,26 +148,25 @@ static bool write_line(const struct kind *kind, const char *pipeline, const char
   return whole;
 }
 
-static void write_stderr(const struct kind *kind, const char *pipeline, const char *text) {
-  if (state.lost > 0) {
-    char count[80];
-    snprintf(count, sizeof count, "%" PRIu64 " lines were lost because stderr was not read", state.lost);
-    if (write_line(&kinds[LOG_SUPPRESSED], NULL, count)) {
-      state.lost = 0;
-    }
-  }
-  if (!write_line(kind, pipeline, text)) {
-    state.lost++;
+/* -- events ------------------------------------------------------------------------------------------------------- */
+
+static bool write_somewhere(const struct kind *kind, const char *pipeline, const struct log_field *fields, const char *text) {
+  return state.to_journal ? write_journal(kind, pipeline, fields, text) : write_line(kind, pipeline, text);
+}
+
+static void tell_lost(void) {
+  char count[96];
+  snprintf(count, sizeof count, "%" PRIu64 " lines were lost because %s", state.lost,
+           state.to_journal ? "the journal did not take them" : "stderr was not read");
+  if (state.lost > 0 && write_somewhere(&kinds[LOG_SUPPRESSED], NULL, NULL, count)) {
+    state.lost = 0;
   }
 }
 
-/* -- events ------------------------------------------------------------------------------------------------------- */
-
 static void write_entry(const struct kind *kind, const char *pipeline, const struct log_field *fields, const char *text) {
-  if (state.to_journal) {
-    write_journal(kind, pipeline, fields, text);
-  } else {
-    write_stderr(kind, pipeline, text);
+  tell_lost();
+  if (!write_somewhere(kind, pipeline, fields, text)) {
+    state.lost++;
   }
 }
 
@@ -224,4 +225,7 @@ static void tell_left_out(void *context, unsigned number, const char *pipeline, 
   write_entry(&kinds[LOG_SUPPRESSED], pipeline, NULL, text);
 }
 
-void log_flush(void) { log_limit_settle(&state.limit, clock_now(), tell_left_out, NULL); }
+void log_flush(void) {
+  log_limit_settle(&state.limit, clock_now(), tell_left_out, NULL);
+  tell_lost();
+}

@@ -37,7 +37,8 @@ enum { LOG_FIELDS = 8 };
 __attribute__((format(printf, 4, 5))) void log_event_with(enum log_kind kind, const char *pipeline,
                                                           const struct log_field *fields, const char *format, ...);
 
-/* Writes the counts of limited lines that were left out and not yet said; called every ten seconds and at the end. */
+/* Writes the counts of limited lines that were left out, and of lines that nobody took, if not yet said; called every ten
+ * seconds and at the end. */
 void log_flush(void);
 
 #endif

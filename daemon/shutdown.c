@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "daemon/handover.h"
 #include "daemon/keeper.h"
 #include "daemon/log.h"
 #include "daemon/server_state.h"
@@ -97,7 +98,9 @@ static void leave(struct server *server) {
   struct failure failure;
   server->limit = loop_timer_close(server->limit);
   server->leaving = false; /* once: if it fails, what was told meanwhile does not begin it again */
+  handover_use_reserve();
   server_leave(server, "the service was stopped or restarted", &failure);
+  handover_reserve();
   log_event(LOG_FAILED, NULL, "connections cannot be left to the next process: %s%s%s", failure.text,
             failure.remedy[0] ? "; " : "", failure.remedy);
   if (server->pipeline_count == 0) {

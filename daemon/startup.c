@@ -99,7 +99,6 @@ static bool start_all(struct server *server, struct failure *failure) {
 static void say_ready(struct server *server) {
   if (server->tape) {
     server_taken(server);
-    handover_settle();
     keeper_forget_found();
     server_note(server);
     systemd_ready("ready");
@@ -191,6 +190,8 @@ static void on_prepared(void *context) {
   server->phase = SERVER_RUNNING;
   if (start_all(server, &failure)) {
     say_ready(server);
+    handover_settle();
+    handover_reserve();
     server_go_on_ending(server);
     upgrade_go_on(server);
   } else {

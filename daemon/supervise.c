@@ -96,6 +96,7 @@ static void on_tick(void *context) {
     pipeline_tick(server->pipelines[i]);
   }
   start_anchoring(server);
+  systemd_flush();
   compare_limits(server);
   if (server->phase == SERVER_RUNNING && !server->reload) {
     say_status(server);

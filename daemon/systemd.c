@@ -2,39 +2,81 @@
  * The only user of libsystemd. Passed listeners are looked up once, at the first question, and each leaves the list
  * when it is taken; the environment variables are cleared then, so that no child takes them for its own.
  */
-#define SD_JOURNAL_SUPPRESS_LOCATION /* every entry comes from log.c, so its place says nothing */
-
 #include "daemon/systemd.h"
 
+#include <endian.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <poll.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <systemd/sd-daemon.h>
-#include <systemd/sd-journal.h>
 #include <unistd.h>
 
 #include "daemon/clock.h"
+#include "daemon/datagram.h"
 
 /* -- notifications ------------------------------------------------------------------------------------------------ */
+
+enum { NOTIFICATION = 512 };
+
+/* What systemd did not take yet is replaced by what comes after it, so that the last word reaches it. */
+static struct {
+  struct datagram socket;
+  char state[NOTIFICATION], status[NOTIFICATION]; /* to be said; empty: nothing */
+} manager = {.socket = {.fd = -1}};
+
+/* Opened at the first use, and tried again where there was no descriptor for it. */
+static bool reach_manager(void) {
+  const char *address = getenv("NOTIFY_SOCKET");
+  return address && (manager.socket.fd >= 0 || datagram_open(&manager.socket, address));
+}
+
+static bool say(const char *text, int fd, bool waits) {
+  const struct iovec part = {.iov_base = (char *)(uintptr_t)text, .iov_len = strlen(text)};
+  return reach_manager() && datagram_send(&manager.socket, &part, 1, fd, waits);
+}
+
+void systemd_flush(void) {
+  if (manager.state[0] && say(manager.state, -1, false)) {
+    manager.state[0] = '\0';
+  }
+  if (manager.status[0] && !manager.state[0] && say(manager.status, -1, false)) {
+    manager.status[0] = '\0';
+  }
+}
 
 /* A line break would begin another assignment, so the text ends there. */
 static int line_length(const char *text) { return (int)strcspn(text, "\n"); }
 
-void systemd_ready(const char *status) { sd_notifyf(0, "READY=1\nSTATUS=%.*s", line_length(status), status); }
+/* With a status of its own, which is newer than the one before. */
+__attribute__((format(printf, 1, 2))) static void say_state(const char *format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(manager.state, sizeof manager.state, format, arguments);
+  va_end(arguments);
+  manager.status[0] = '\0';
+  systemd_flush();
+}
 
-void systemd_status(const char *status) { sd_notifyf(0, "STATUS=%.*s", line_length(status), status); }
+void systemd_ready(const char *status) { say_state("READY=1\nSTATUS=%.*s", line_length(status), status); }
 
-void systemd_reloading(void) { sd_notifyf(0, "RELOADING=1\nMONOTONIC_USEC=%" PRId64, clock_now() / NS_PER_US); }
+void systemd_status(const char *status) {
+  snprintf(manager.status, sizeof manager.status, "STATUS=%.*s", line_length(status), status);
+  systemd_flush();
+}
 
-void systemd_stopping(const char *status) { sd_notifyf(0, "STOPPING=1\nSTATUS=%.*s", line_length(status), status); }
+void systemd_reloading(void) { say_state("RELOADING=1\nMONOTONIC_USEC=%" PRId64, clock_now() / NS_PER_US); }
 
-void systemd_watchdog(void) { sd_notify(0, "WATCHDOG=1"); }
+void systemd_stopping(const char *status) { say_state("STOPPING=1\nSTATUS=%.*s", line_length(status), status); }
+
+void systemd_watchdog(void) { say("WATCHDOG=1", -1, false); }
 
 int64_t systemd_watchdog_interval(void) {
   uint64_t microseconds = 0;
@@ -44,9 +86,10 @@ int64_t systemd_watchdog_interval(void) {
 
 /* -- socket activation -------------------------------------------------------------------------------------------- */
 
-#define KEPT   "framed-"       /* begins the name of each descriptor that was kept for us */
-#define PASSED "FRAMED_PASSED" /* a variable, which goes over to the next image: there were others */
-enum { BARRIER_US = 2000000 };
+#define JOURNAL "/run/systemd/journal/socket"
+#define KEPT    "framed-"       /* begins the name of each descriptor that was kept for us */
+#define PASSED  "FRAMED_PASSED" /* a variable, which goes over to the next image: there were others */
+enum { BARRIER_MS = 2000 };
 
 static struct {
   bool asked;
@@ -125,12 +168,38 @@ unsigned systemd_keeps(void) {
 void systemd_keep(int fd, const char *name) {
   char text[128];
   snprintf(text, sizeof text, "FDSTORE=1\nFDPOLL=0\nFDNAME=%s%s", KEPT, name);
-  sd_pid_notify_with_fds(0, 0, text, &fd, 1);
+  say(text, fd, true);
 }
 
-void systemd_forget(const char *name) { sd_notifyf(0, "FDSTOREREMOVE=1\nFDNAME=%s%s", KEPT, name); }
+void systemd_forget(const char *name) {
+  char text[128];
+  snprintf(text, sizeof text, "FDSTOREREMOVE=1\nFDNAME=%s%s", KEPT, name);
+  say(text, -1, true);
+}
 
-bool systemd_has_read(void) { return sd_notify_barrier(0, BARRIER_US) >= 0; }
+/* Of a pipe whose other end went to systemd: it closes that once it has come to the message. */
+static bool is_closed_in_time(int fd) {
+  int64_t limit = clock_now() + BARRIER_MS * NS_PER_MS;
+  struct pollfd end = {.fd = fd};
+  int count;
+  do {
+    int64_t left = limit - clock_now();
+    count = poll(&end, 1, left > 0 ? (int)(left / NS_PER_MS) : 0);
+  } while (count < 0 && errno == EINTR);
+  return count == 1 && (end.revents & POLLHUP);
+}
+
+bool systemd_has_read(void) {
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) {
+    return false;
+  }
+  bool asked = say("BARRIER=1", ends[1], true);
+  close(ends[1]);
+  bool read = asked && is_closed_in_time(ends[0]);
+  close(ends[0]);
+  return read;
+}
 
 int systemd_take_kept(const char *prefix, char *rest, size_t size) {
   size_t kept = strlen(KEPT), length = strlen(prefix);
@@ -194,4 +263,38 @@ bool systemd_has_journal(void) {
          device == (uintmax_t)status.st_dev && inode == (uintmax_t)status.st_ino;
 }
 
-void systemd_journal(const struct iovec *fields, int count) { sd_journal_sendv(fields, count); }
+static struct datagram journal = {.fd = -1};
+
+enum { MOST_FIELDS = 32, PARTS = 5 };
+
+/* NAME=value and a line's end; or, where the value has such of its own: NAME, a line's end, its length, itself, a line's end.
+ */
+static int put_field(const struct iovec *field, uint64_t *length, struct iovec *parts) {
+  char *text = field->iov_base;
+  const char *equals = memchr(text, '=', field->iov_len);
+  static char line_end[] = "\n";
+  const struct iovec end = {.iov_base = line_end, .iov_len = 1};
+  if (!equals || !memchr(text, '\n', field->iov_len)) {
+    parts[0] = *field;
+    parts[1] = end;
+    return 2;
+  }
+  size_t name = (size_t)(equals - text);
+  *length = htole64(field->iov_len - name - 1);
+  parts[0] = (struct iovec){.iov_base = text, .iov_len = name};
+  parts[1] = end;
+  parts[2] = (struct iovec){.iov_base = length, .iov_len = sizeof *length};
+  parts[3] = (struct iovec){.iov_base = text + name + 1, .iov_len = field->iov_len - name - 1};
+  parts[4] = end;
+  return 5;
+}
+
+bool systemd_journal(const struct iovec *fields, int count) {
+  struct iovec parts[MOST_FIELDS * PARTS];
+  uint64_t lengths[MOST_FIELDS];
+  int used = 0;
+  for (int i = 0; i < count && i < MOST_FIELDS; i++) {
+    used += put_field(&fields[i], &lengths[i], parts + used);
+  }
+  return (journal.fd >= 0 || datagram_open(&journal, JOURNAL)) && datagram_send_large(&journal, parts, used);
+}

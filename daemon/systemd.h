@@ -10,6 +10,9 @@
 #include <stdint.h>
 #include <sys/uio.h>
 
+/* None of these waits: what systemd does not take at once is replaced by what is said later, and tried again by
+ * systemd_flush(), which is called every few seconds; only a sign of life that is late is none. */
+void systemd_flush(void);
 void systemd_ready(const char *status);
 void systemd_status(const char *status);
 void systemd_reloading(void); /* with MONOTONIC_USEC; systemd_ready() ends it */
@@ -30,7 +33,8 @@ bool systemd_has_passed(void);
 
 /* For how many descriptors the unit has one ($FDSTORE, which newer versions set by themselves); 0: it has none. */
 unsigned systemd_keeps(void);
-/* Puts one there, or takes it away again. No answer comes: see systemd_has_read(). */
+/* Puts one there, or takes it away again; waits until systemd has room for the message. No answer comes: see
+ * systemd_has_read(). */
 void systemd_keep(int fd, const char *name);
 void systemd_forget(const char *name);
 /* Waits until systemd has read everything up to here, for at most two seconds. */
@@ -43,8 +47,8 @@ bool systemd_pass_again(const char *name, int fd);
 /* It is not executed. */
 void systemd_pass_nothing(void);
 
-/* Whether stderr is the journal, and one entry to it. */
+/* Whether stderr is the journal, and one entry to it. False: the journal did not take it, and nobody waits for it. */
 bool systemd_has_journal(void);
-void systemd_journal(const struct iovec *fields, int count);
+bool systemd_journal(const struct iovec *fields, int count);
 
 #endif

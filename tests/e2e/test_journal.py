@@ -24,10 +24,10 @@ def may_mount():
 class Journal:
     """A directory's own journald; `entries` are those that came, as {field: value}."""
 
-    def __init__(self, place):
+    def __init__(self, place, reads=True):
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self.socket.bind(str(place / "journal"))
-        self.entries = []
+        self.entries, self.fillers = [], []
         log = place / "log"
         log.touch()
         program = place / "start"
@@ -35,13 +35,17 @@ class Journal:
                            f'ln -s {place}/journal /run/systemd/journal/socket && exec {BINARY} "$@"\' - "$@"\n')
         program.chmod(0o755)
         self.options = {"binary": program, "env": {"JOURNAL_STREAM": f"{os.stat(log).st_dev}:{os.stat(log).st_ino}"}}
+        if reads:
+            self.read()
 
+    def read(self):
         threading.Thread(target=self.take, daemon=True).start()
 
     def take(self):
         """As journald does, at once: its socket holds few entries."""
         while text := self.socket.recv(1 << 16).decode():
-            self.entries.append(dict(line.split("=", 1) for line in text.splitlines()))
+            entry = dict(line.split("=", 1) for line in text.splitlines())
+            (self.entries if "FRAMED_KIND" in entry else self.fillers).append(entry)
 
     def find(self, kind):
         return [entry for entry in self.entries if entry["FRAMED_KIND"] == kind]
