@@ -5,8 +5,6 @@
  * each read; so the last one is behind in nothing but frames' way through the device, which they then go again, and through the
  * sink, of which the sink's own note tells. What both say of a slot is put together by the number of the frame in it.
  */
-#include <unistd.h>
-
 #include "daemon/session_state.h"
 
 /* -- out ------------------------------------------------------------------------------------------------------------ */
@@ -169,14 +167,15 @@ void session_lose_source(struct session *session) {
   session->source.state = SOURCE_NONE;
 }
 
+/* The roster may be behind the session's note: then the producer there had ended, and another one has come since. */
 static void revive_source(struct session *session, bool touched) {
-  bool began = session->attached == session->attaches;
   if (touched) {
     session->revival = SESSION_CUT;
-  } else if (!began) {
+  } else if (session->attached < session->attaches) {
     session->revival = SESSION_NEVER_BEGAN;
   } else {
-    session->revival = session_has_source(session) ? SESSION_GOES_ON : SESSION_ENDED;
+    bool goes_on = session->attached == session->attaches && session_has_source(session);
+    session->revival = goes_on ? SESSION_GOES_ON : SESSION_ENDED;
   }
   if (session->revival != SESSION_GOES_ON) {
     session_lose_source(session);

@@ -275,6 +275,7 @@ void sink_offer(struct sink *sink, struct road *road, struct slot *slot) {
 void result_settle(struct result *result, enum fate fate, int64_t now) {
   struct road *road = result->road;
   struct sink *sink = result->sink;
+  sink->unnoted = true;
   if (road->handoff) {
     result->frame.open = false;
     result->frame.fate = fate;
@@ -285,7 +286,6 @@ void result_settle(struct result *result, enum fate fate, int64_t now) {
   if (result->slot) {
     result->slot->owed = false;
   }
-  sink->unnoted = true;
   road_settle(road, &result->frame, fate, now);
   road->wake(road->session);
 }
@@ -328,6 +328,7 @@ static void run_discard(struct message *message) {
 void sink_discard(struct sink *sink, enum fate fate, int64_t now) {
   if (!sink->handoff) {
     sink->operations->discard(sink, fate, now);
+    sink_note(sink); /* before the session notes that it knows */
     return;
   }
   atomic_store(&sink->discard_fate, fate);

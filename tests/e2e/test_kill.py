@@ -459,6 +459,33 @@ def test_a_kill_at_any_time_of_a_start(place, store):
             assert reader.read(SIZE) == whole(0, SIZE).tobytes()
 
 
+@pytest.mark.parametrize("reply", [False, True])
+def test_a_roster_that_is_behind_brings_nobody_back(place, store, reply):
+    """A producer was sent away in mid-frame and another one came, and the kill was before the roster said so: what the first one
+    sends on is no frame."""
+    entry = pipeline(FORMAT, source={"timeout": "3s"}, sink={"reply": True} if reply else {})
+    with start(place, store, {"cam0": entry}) as daemon:
+        with daemon.producer() as first:
+            first.send(whole(0, SIZE).tobytes()[:100])
+            daemon.wait_view("it has begun", lambda view: view["frames"]["in"] == 1)
+            store.heard()
+            before = [(name, os.dup(descriptor)) for name, descriptor in store.kept]
+            assert daemon.view()["sessions"] == 1
+            daemon.wait_view("it was sent away", lambda view: view["sessions"] == 0)
+            first.socket.send(whole(0, SIZE).tobytes()[100:] + whole(1, SIZE).tobytes()[:100])
+            with daemon.producer() as second:
+                second.send(whole(2, SIZE).tobytes()[:10])
+                daemon.wait_view("another one came", lambda view: view["frames"]["in"] == 2)
+                settle(daemon)
+                store.end(daemon)
+            store.clear()
+            store.kept = before
+            store.start(daemon)
+            daemon.wait_ready()
+            assert daemon.view()["frames"]["in"] == 2 and "anew" not in daemon.log
+        daemon.account(came=2, invalid=2)
+
+
 # -- a memory that is not to be believed ----------------------------------------------------------------------------------
 
 
