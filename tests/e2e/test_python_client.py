@@ -22,7 +22,7 @@ if not PACKAGE.exists():
     pytest.skip("the portable folder has no Python client", allow_module_level=True)
 sys.path.insert(0, str(PACKAGE / "src"))
 import framed  # noqa: E402
-from framed import formats  # noqa: E402
+from framed import formats, wire  # noqa: E402
 from framed.wire import Code, Fate, Role, Transport  # noqa: E402
 
 GRAY = {"pixels": "gray", "width": 32, "height": 16}
@@ -156,6 +156,20 @@ def test_a_producer_that_leaves_waits_for_its_frames(place, transport):
                 assert reader.read(512 * 1024) == bytes([255 - n]) * (512 * 1024)
             producing.join()
         daemon.account(came=10, emitted=10)
+
+
+def test_what_comes_at_the_last_moment_gives_a_producer_room(place):
+    """Between its look and its answer, completions come: then not all frames are held by the caller."""
+    with Daemon(place, {"cam0": pipeline(GRAY, source={"protocol": "native"}, sink={"overload": "drop"})}) as daemon:
+        with connect(daemon, Role.PRODUCER) as producer:
+            for n in range(producer.welcome.slots):
+                producer.submit(producer.acquire(), n)
+            daemon.account(came=2, unread=2)
+            wait_until(lambda: producer._words[wire.COMPLETED] == 2, "both are given back")
+            take_all, producer._take_all = producer._take_all, lambda: None
+            assert not producer._all_held()
+            producer._take_all = take_all
+            producer.acquire(limit(10)).cancel()
 
 
 def test_a_consumer_sees_the_end(place):

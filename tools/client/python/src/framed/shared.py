@@ -204,8 +204,8 @@ class SharedClient(Client):
         if not self._receives:
             self._take_all()
         self._send_kept()
-        if self._keeps:
-            return not self._has_room() and len(self._kept) <= self._waiting()
+        if self._keeps:  # what has come for a producer since gives room
+            return not self._has_room() and len(self._kept) <= (self._waiting() if self._receives else 0)
         done = self._words[COMPLETED] if self._receives else self._seen
         return not self._free and done == self._submitted
 
