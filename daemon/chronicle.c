@@ -70,7 +70,7 @@ static void clear(struct page *page, uint64_t serial) {
     memset(page->notes[i].bytes, 0, PREFAULTED);
   }
   page->last = 0;
-  atomic_store(&page->touched, false);
+  atomic_store(&page->touched, 0);
   page->serial = serial;
 }
 
@@ -189,7 +189,7 @@ enum page_state chronicle_read(uint64_t name, struct tape *tape, bool *noted) {
   }
   bool lost;
   const struct note *note = last_note(page, &lost);
-  bool touched = atomic_load(&page->touched);
+  bool touched = atomic_load(&page->touched) != 0;
   if (lost) {
     return PAGE_UNKNOWN;
   }

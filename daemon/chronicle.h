@@ -31,10 +31,10 @@ struct note {
 };
 
 struct page {
-  uint64_t serial;     /* of its owner, among all that ever were; 0: nobody has it */
-  uint64_t last;       /* number of the last note */
-  atomic_bool touched; /* the mark */
-  struct page *next;   /* while nobody has it; means something to this process only */
+  uint64_t serial;              /* of its owner, among all that ever were; 0: nobody has it */
+  uint64_t last;                /* number of the last note */
+  atomic_uint_least8_t touched; /* the mark: 1, or 0; any other value that is found there is one, too */
+  struct page *next;            /* while nobody has it; means something to this process only */
   struct note notes[2];
 };
 
@@ -53,7 +53,7 @@ uint64_t page_name(const struct page *page);
 /* [its owner's lane] From here on nobody knows where its descriptor is, until page_end() or page_untouch(). NULL is fine. */
 static inline void page_touch(struct page *page) {
   if (page) {
-    atomic_store_explicit(&page->touched, true, memory_order_release);
+    atomic_store_explicit(&page->touched, 1, memory_order_release);
     atomic_signal_fence(memory_order_seq_cst);
   }
 }
@@ -62,7 +62,7 @@ static inline void page_touch(struct page *page) {
 static inline void page_untouch(struct page *page) {
   if (page) {
     atomic_signal_fence(memory_order_seq_cst);
-    atomic_store_explicit(&page->touched, false, memory_order_release);
+    atomic_store_explicit(&page->touched, 0, memory_order_release);
   }
 }
 

@@ -292,6 +292,7 @@ bool handover_repeat(const struct tape *tape, bool stops, struct failure *failur
 
 void handover_start_over(void) {
   struct failure ignored;
+  wait_for_manager();
   close_range(FIRST, ~0U, CLOSE_RANGE_CLOEXEC);
   execute(SELF, &ignored);
 }

@@ -215,7 +215,7 @@ void server_note(struct server *server) {
   }
 }
 
-/* While pipelines are exchanged the last one stands: of what is gone by then the chronicle says so. */
+/* While pipelines are exchanged the last one stands: what it tells of is there until the next one. */
 void server_note_roster(struct server *server) {
   struct failure later;
   if (!keeper_is_marked() || !keeper_is_there() || !server_may_hand_over(server, &later)) {

@@ -9,6 +9,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "daemon/clock.h"
 #include "daemon/kept.h"
 #include "daemon/state.h"
 #include "daemon/systemd.h"
@@ -33,18 +34,16 @@ static struct {
   struct keeper_pulse last_pulse;
   int found[MOST_LISTENERS]; /* listeners; -1 once taken */
   unsigned found_count;
-} kept;
+} keeper;
 
 bool keeper_is_there(void) { return systemd_keeps() > 0; }
 
-/* -- the roster ------------------------------------------------------------------------------------------------------ */
-
 static void forget_roster(void) {
   char name[NAME];
-  if (kept.roster > 0) {
-    snprintf(name, sizeof name, ROSTER "%llu", (unsigned long long)kept.roster);
+  if (keeper.roster > 0) {
+    snprintf(name, sizeof name, ROSTER "%llu", (unsigned long long)keeper.roster);
     systemd_forget(name);
-    kept.roster = 0;
+    keeper.roster = 0;
   }
 }
 
@@ -89,12 +88,19 @@ static int take(const char *name) {
   return fd;
 }
 
+/* A beat that cannot have been was one: nobody knows when. */
 static void recall_pulse(void) {
+  struct keeper_pulse pulse = {0};
+  int64_t now = clock_now();
   int fd = take(PULSE);
-  if (fd >= 0) {
-    (void)!pread(fd, &kept.last_pulse, sizeof kept.last_pulse, 0);
-    close(fd);
+  if (fd < 0) {
+    return;
   }
+  if (pread(fd, &pulse, sizeof pulse, 0) != (ssize_t)sizeof pulse || pulse.last < 0 || pulse.last > now) {
+    pulse.last = now;
+  }
+  keeper.last_pulse = pulse;
+  close(fd);
 }
 
 static void pass_journal(struct keeper_journal *journal, struct tape *tape) {
@@ -114,11 +120,11 @@ static void recall_journal(void) {
     close(fd);
   }
   if (whole) {
-    pass_journal(&kept.last, &tape);
+    pass_journal(&keeper.last, &tape);
   }
-  kept.journal_found = whole && !tape.broken;
-  if (!kept.journal_found) {
-    kept.last.file_count = 0;
+  keeper.journal_found = whole && !tape.broken;
+  if (!keeper.journal_found) {
+    keeper.last.file_count = 0;
   }
   tape_clear(&tape);
 }
@@ -165,7 +171,7 @@ static bool receive_roster(struct tape *tape, struct failure *failure) {
   int roster = take_roster();
   recall_pulse();
   recall_journal();
-  if (roster >= 0 && kept.last_pulse.last == 0) {
+  if (roster >= 0 && keeper.last_pulse.last == 0) {
     close(roster);
     roster = -1;
   }
@@ -185,9 +191,9 @@ bool keeper_receive(struct tape *tape, struct failure *failure) {
 
 /* -- at all times ---------------------------------------------------------------------------------------------------- */
 
-void keeper_mark(void) { kept.marked = true; }
+void keeper_mark(void) { keeper.marked = true; }
 
-bool keeper_is_marked(void) { return kept.marked; }
+bool keeper_is_marked(void) { return keeper.marked; }
 
 /* The new one lies there before the old one goes. */
 static void keep_roster(const struct tape *tape) {
@@ -198,16 +204,16 @@ static void keep_roster(const struct tape *tape) {
     forget_roster();
     return;
   }
-  uint64_t number = kept.roster + 1;
+  uint64_t number = keeper.roster + 1;
   snprintf(name, sizeof name, ROSTER "%llu", (unsigned long long)number);
   systemd_keep(fd, name);
   close(fd);
   forget_roster();
-  kept.roster = number;
+  keeper.roster = number;
 }
 
 void keeper_keep_roster(const struct tape *tape) {
-  kept.marked = false;
+  keeper.marked = false;
   if (!keeper_is_there()) {
     return;
   }
@@ -223,12 +229,12 @@ void keeper_keep_roster(const struct tape *tape) {
 
 static void start_pulse(void) {
   int fd = memfd_create("framed:pulse", MFD_CLOEXEC);
-  if (fd < 0 || ftruncate(fd, sizeof *kept.pulse) != 0) {
+  if (fd < 0 || ftruncate(fd, sizeof *keeper.pulse) != 0) {
     return;
   }
-  void *pulse = mmap(NULL, sizeof *kept.pulse, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  void *pulse = mmap(NULL, sizeof *keeper.pulse, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   if (pulse != MAP_FAILED) {
-    kept.pulse = pulse;
+    keeper.pulse = pulse;
     systemd_forget(PULSE);
     systemd_keep(fd, PULSE);
   }
@@ -250,15 +256,15 @@ void keeper_note(struct keeper_journal *journal) {
     close(fd);
   }
   tape_clear(&tape);
-  if (!kept.pulse) {
+  if (!keeper.pulse) {
     start_pulse();
   }
 }
 
 void keeper_beat(int64_t now, uint64_t clients) {
-  if (kept.pulse) {
-    kept.pulse->clients = clients;
-    kept.pulse->last = now;
+  if (keeper.pulse) {
+    keeper.pulse->clients = clients;
+    keeper.pulse->last = now;
   }
 }
 
@@ -270,22 +276,22 @@ void keeper_withdraw(void) {
 }
 
 void keeper_end(void) {
-  if (kept.pulse) {
-    kept.pulse->last = 0;
+  if (keeper.pulse) {
+    keeper.pulse->last = 0;
   }
   keeper_withdraw();
 }
 
 void keeper_pass(struct tape *tape) {
-  TAPE_PASS(tape, kept.roster);
+  TAPE_PASS(tape, keeper.roster);
   kept_pass(tape);
 }
 
 /* -- after the other kind of end ------------------------------------------------------------------------------------- */
 
 void keeper_found(int fd) {
-  if (kept.found_count < MOST_LISTENERS) {
-    kept.found[kept.found_count++] = fd;
+  if (keeper.found_count < MOST_LISTENERS) {
+    keeper.found[keeper.found_count++] = fd;
   } else {
     close(fd);
   }
@@ -309,39 +315,44 @@ static bool is_at(int fd, const char *path) {
 }
 
 int keeper_take_listener(const char *path) {
-  for (unsigned i = 0; i < kept.found_count; i++) {
-    int fd = kept.found[i];
+  for (unsigned i = 0; i < keeper.found_count; i++) {
+    int fd = keeper.found[i];
     if (fd >= 0 && is_at(fd, path)) {
-      kept.found[i] = -1;
+      keeper.found[i] = -1;
       return fd;
     }
   }
   return -1;
 }
 
-void keeper_forget_found(void) {
-  for (unsigned i = 0; i < kept.found_count; i++) {
-    if (kept.found[i] >= 0) {
-      close(kept.found[i]);
+void keeper_forget_last(void) {
+  for (unsigned i = 0; i < keeper.found_count; i++) {
+    if (keeper.found[i] >= 0) {
+      close(keeper.found[i]);
     }
   }
-  kept.found_count = 0;
+  keeper.found_count = 0;
+  for (unsigned i = 0; i < keeper.last.file_count; i++) {
+    free(keeper.last.files[i]);
+  }
+  keeper.last.file_count = 0;
+  unsetenv(TORN);
 }
 
 bool keeper_recover(struct keeper_journal *journal, struct keeper_pulse *pulse) {
-  *journal = kept.last;
-  *pulse = kept.last_pulse;
-  return kept.journal_found && pulse->last > 0;
+  *journal = keeper.last;
+  *pulse = keeper.last_pulse;
+  return keeper.journal_found && pulse->last > 0;
 }
 
 struct keeper_pulse keeper_last_pulse(void) {
-  return kept.last_pulse;
+  return keeper.last_pulse;
 }
 
 void keeper_recall_again(void) {
-  if (kept.journal_found) {
-    keeper_note(&kept.last);
-    keeper_beat(kept.last_pulse.last, kept.last_pulse.clients);
+  if (keeper.journal_found) {
+    keeper_note(&keeper.last);
+    keeper_beat(keeper.last_pulse.last, keeper.last_pulse.clients);
   }
 }
 
@@ -349,8 +360,8 @@ bool keeper_was_writing(const char *file) {
   if (getenv(TORN)) {
     return true;
   }
-  for (unsigned i = 0; i < kept.last.file_count; i++) {
-    if (kept.last.files[i] && strcmp(kept.last.files[i], file) == 0) {
+  for (unsigned i = 0; i < keeper.last.file_count; i++) {
+    if (keeper.last.files[i] && strcmp(keeper.last.files[i], file) == 0) {
       return true;
     }
   }

@@ -64,6 +64,7 @@ void keeper_pass(struct tape *tape);
 bool keeper_recover(struct keeper_journal *journal, struct keeper_pulse *pulse);
 /* The pulse alone, where the roster tells the rest. */
 struct keeper_pulse keeper_last_pulse(void);
+/* Whether that process may have left the file with a part of a result at its end. */
 bool keeper_was_writing(const char *file);
 /* This process ends without having made anything of it: the next one is to find it. */
 void keeper_recall_again(void);
@@ -75,7 +76,7 @@ int keeper_take_listener(const char *path);
 void keeper_found(int fd);
 /* All that are on this tape, and nobody has taken. */
 void keeper_find_listeners(struct tape *tape);
-/* Closes those that nobody took. */
-void keeper_forget_found(void);
+/* This process serves: listeners that nobody took are closed, and its files are its own. */
+void keeper_forget_last(void);
 
 #endif

@@ -45,6 +45,7 @@ static bool is_dead(const struct reload *reload) { return reload->server->phase 
 static void end(struct reload *reload, int http_status, json_t *body) {
   struct server *server = reload->server;
   server->reload = NULL;
+  server_note(server); /* which says that it is under way */
   replacement_free(reload->replacement);
   server_sweep(server);
   generation_free(reload->generation);
@@ -123,7 +124,6 @@ static void on_released(void *context) {
   }
   json_t *document = replacement_document(reload->replacement);
   reload->server->reloads++;
-  server_note(reload->server);
   log_event(LOG_RELOADED, NULL, "configuration reloaded%s: pipelines %zu added, %zu removed, %zu changed, %zu unchanged",
             json_is_true(json_object_get(document, "same")) ? ", it is as it was" : "",
             json_array_size(json_object_get(document, "added")), json_array_size(json_object_get(document, "removed")),
@@ -140,6 +140,7 @@ static void replace_if_gone(struct reload *reload) {
   reload->generation = NULL;
   log_set_level(reload->server->config->log_level);
   reload->worked = replacement_start_new(reload->replacement, &reload->failure);
+  server_note(reload->server); /* before the memory of the old ones goes, of which the last roster tells */
   work_on(reload, release, on_released);
 }
 

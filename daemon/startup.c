@@ -99,7 +99,7 @@ static bool start_all(struct server *server, struct failure *failure) {
 static void say_ready(struct server *server) {
   if (server->tape) {
     server_taken(server);
-    keeper_forget_found();
+    keeper_forget_last();
     server_note(server);
     systemd_ready("ready");
     return;
@@ -118,7 +118,7 @@ static void say_ready(struct server *server) {
   if (server->recovers) {
     server_recovered(server);
   }
-  keeper_forget_found();
+  keeper_forget_last();
   server_note(server);
   systemd_ready("ready");
 }

@@ -6,6 +6,7 @@ import signal
 import socket
 import sys
 import threading
+import time
 
 from harness.daemon import BINARY
 from harness.waiting import limit
@@ -26,9 +27,11 @@ os.execv("{BINARY}", ["{BINARY}", *sys.argv[1:]])
 
 
 class Store:
-    """`program` runs the daemon with everything that lies there; kill() ends one without a word and starts the next."""
+    """`program` runs the daemon with everything that lies there; kill() ends one without a word and starts the next. A manager
+    that has much to do takes `pace` seconds for each message."""
 
-    def __init__(self, place, room=200):
+    def __init__(self, place, room=200, pace=0):
+        self.pace = pace
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self.socket.bind(str(place / "notify"))
         self.environment = {"NOTIFY_SOCKET": str(place / "notify"), "FDSTORE": str(room)}
@@ -66,6 +69,7 @@ class Store:
             data, descriptors, _, _ = socket.recv_fds(self.socket, 4096, 16)
             if data == b"end":
                 return
+            time.sleep(self.pace)
             if data == b"heard?":
                 self.answered.set()
                 continue
