@@ -46,6 +46,7 @@ class Warm(Daemon):
 def test_nobody_notices_but_by_a_pause(place, times):
     with Warm(place, {"cam0": pipeline(FORMAT, slots=3, stages=[STRIKE])}) as daemon:
         with daemon.reader() as reader, daemon.producer() as producer:
+            daemon.wait_view("both are there", lambda view: view["sessions"] == 1)
             process, files = daemon.process.pid, open_files(daemon)
             daemon.fail_warm_ups(times)
             sending = Background(producer.send, numbered(200, SIZE).tobytes())
