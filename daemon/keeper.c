@@ -49,13 +49,14 @@ static void forget_roster(void) {
 
 /* -- an orderly end ------------------------------------------------------------------------------------------------- */
 
-static void keep_state(const struct tape *tape, int state) {
-  kept_all(tape, false);
+static bool keep_state(const struct tape *tape, int state) {
+  bool all = kept_all(tape, false);
   kept_forget_others();
-  systemd_keep(state, STATE);
+  all = all && systemd_keep(state, STATE);
   forget_roster();
   systemd_forget(JOURNAL);
   systemd_forget(PULSE);
+  return all;
 }
 
 bool keeper_keep(const struct tape *tape, struct failure *failure) {
@@ -69,9 +70,10 @@ bool keeper_keep(const struct tape *tape, struct failure *failure) {
   if (state < 0) {
     return false;
   }
-  keep_state(tape, state);
+  bool kept = keep_state(tape, state);
   close(state);
-  if (!systemd_has_read()) { /* it may have kept all of it, which the next process would take for where this one stopped */
+  if (!kept ||
+      !systemd_has_read()) { /* it may have kept all of it, which the next process would take for where this one stopped */
     systemd_forget(STATE);
     keeper_withdraw();
     return failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "the service manager does not say whether it kept everything");
@@ -180,13 +182,27 @@ static bool receive_roster(struct tape *tape, struct failure *failure) {
   return whole;
 }
 
+static void discard(int fd) {
+  if (fd >= 0) {
+    close(fd);
+  }
+}
+
+/* It was killed in the middle of its orderly end: all that it noted before is older. */
+static bool receive_state(int state, struct tape *tape, struct failure *failure) {
+  discard(take_roster());
+  discard(take(JOURNAL));
+  discard(take(PULSE));
+  return read_tape(state, tape, failure);
+}
+
 bool keeper_receive(struct tape *tape, struct failure *failure) {
   failure->text[0] = '\0';
   if (!keeper_is_there()) {
     return false;
   }
   int state = take(STATE);
-  return state >= 0 ? read_tape(state, tape, failure) : receive_roster(tape, failure);
+  return state >= 0 ? receive_state(state, tape, failure) : receive_roster(tape, failure);
 }
 
 /* -- at all times ---------------------------------------------------------------------------------------------------- */
@@ -206,10 +222,10 @@ static void keep_roster(const struct tape *tape) {
   }
   uint64_t number = keeper.roster + 1;
   snprintf(name, sizeof name, ROSTER "%llu", (unsigned long long)number);
-  systemd_keep(fd, name);
+  bool kept = systemd_keep(fd, name);
   close(fd);
   forget_roster();
-  keeper.roster = number;
+  keeper.roster = kept ? number : 0;
 }
 
 void keeper_keep_roster(const struct tape *tape) {
@@ -218,8 +234,8 @@ void keeper_keep_roster(const struct tape *tape) {
     return;
   }
   bool has_room = tape->descriptor_count + OTHERS <= systemd_keeps();
-  kept_all(tape, !has_room);
-  if (has_room) {
+  bool all = kept_all(tape, !has_room) && has_room;
+  if (all) {
     keep_roster(tape);
   } else {
     forget_roster();
@@ -229,16 +245,17 @@ void keeper_keep_roster(const struct tape *tape) {
 
 static void start_pulse(void) {
   int fd = memfd_create("framed:pulse", MFD_CLOEXEC);
-  if (fd < 0 || ftruncate(fd, sizeof *keeper.pulse) != 0) {
-    return;
-  }
-  void *pulse = mmap(NULL, sizeof *keeper.pulse, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  void *pulse = fd >= 0 && ftruncate(fd, sizeof *keeper.pulse) == 0
+                    ? mmap(NULL, sizeof *keeper.pulse, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0)
+                    : MAP_FAILED;
   if (pulse != MAP_FAILED) {
     keeper.pulse = pulse;
     systemd_forget(PULSE);
     systemd_keep(fd, PULSE);
   }
-  close(fd);
+  if (fd >= 0) {
+    close(fd);
+  }
 }
 
 void keeper_note(struct keeper_journal *journal) {

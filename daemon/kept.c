@@ -49,12 +49,12 @@ static void forget(unsigned number) {
   kept.descriptors[number] = (struct stored){0};
 }
 
-static void keep(int fd) {
+static bool keep(int fd) {
   char name[NAME];
   struct stat status;
   unsigned number = (unsigned)fd;
   if (fd < 0 || !make_room(number) || fstat(fd, &status) != 0) {
-    return;
+    return false;
   }
   struct stored *stored = &kept.descriptors[number];
   if (stored->there && (stored->device != status.st_dev || stored->inode != status.st_ino)) {
@@ -62,9 +62,12 @@ static void keep(int fd) {
   }
   if (!stored->there) {
     snprintf(name, sizeof name, CARRIED "%u", number);
-    systemd_keep(fd, name);
+    if (!systemd_keep(fd, name)) {
+      return false;
+    }
   }
   *stored = (struct stored){.there = true, .wanted = true, .device = status.st_dev, .inode = status.st_ino};
+  return true;
 }
 
 bool kept_is_listener(int fd) {
@@ -73,12 +76,14 @@ bool kept_is_listener(int fd) {
   return getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &answer, &length) == 0 && answer;
 }
 
-void kept_all(const struct tape *tape, bool listeners_only) {
+bool kept_all(const struct tape *tape, bool listeners_only) {
+  bool all = true;
   for (unsigned i = 0; i < tape->descriptor_count; i++) {
     if (!listeners_only || kept_is_listener(tape->descriptors[i].now)) {
-      keep(tape->descriptors[i].now);
+      all = keep(tape->descriptors[i].now) && all;
     }
   }
+  return all;
 }
 
 void kept_forget_others(void) {
@@ -104,7 +109,6 @@ void kept_pass(struct tape *tape) {
   }
 }
 
-/* The store would keep connections open that both sides have closed. */
 void kept_take(struct tape *tape) {
   char number[NAME], name[NAME + sizeof CARRIED];
   for (int fd = systemd_take_kept(CARRIED, number, sizeof number); fd >= 0;

@@ -12,8 +12,8 @@
 #include "daemon/tape.h"
 
 bool kept_is_listener(int fd);
-/* Every descriptor on the tape lies there from then on, or every listener. */
-void kept_all(const struct tape *tape, bool listeners_only);
+/* Every descriptor on the tape lies there from then on, or every listener. False: not all of them do. */
+bool kept_all(const struct tape *tape, bool listeners_only);
 /* Takes away those that have not been on such a tape since this was called last. */
 void kept_forget_others(void);
 /* What lies there, for the next image of this process. */

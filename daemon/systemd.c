@@ -165,10 +165,10 @@ unsigned systemd_keeps(void) {
 }
 
 /* Without FDPOLL=0 a connection whose client has gone would be dropped there, and its last frames with it. */
-void systemd_keep(int fd, const char *name) {
+bool systemd_keep(int fd, const char *name) {
   char text[128];
   snprintf(text, sizeof text, "FDSTORE=1\nFDPOLL=0\nFDNAME=%s%s", KEPT, name);
-  say(text, fd, true);
+  return say(text, fd, true);
 }
 
 void systemd_forget(const char *name) {

@@ -33,9 +33,9 @@ bool systemd_has_passed(void);
 
 /* For how many descriptors the unit has one ($FDSTORE, which newer versions set by themselves); 0: it has none. */
 unsigned systemd_keeps(void);
-/* Puts one there, or takes it away again; waits until systemd has room for the message. No answer comes: see
- * systemd_has_read(). */
-void systemd_keep(int fd, const char *name);
+/* Puts one there, or takes it away again; waits until systemd has room for the message. False: it could not be sent. No answer
+ * comes: see systemd_has_read(). */
+bool systemd_keep(int fd, const char *name);
 void systemd_forget(const char *name);
 /* Waits until systemd has read everything up to here, for at most two seconds. */
 bool systemd_has_read(void);

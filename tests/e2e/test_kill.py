@@ -10,6 +10,7 @@ import pytest
 
 from harness import Background, Daemon, Producer, Reader, numbered, pipeline, require_whole, slow_stage, wait_until, whole
 from harness.store import Store
+from harness.waiting import limit
 
 SIZE = 4096
 FORMAT = {"dtype": "uint8", "shape": [SIZE]}
@@ -457,6 +458,30 @@ def test_a_kill_at_any_time_of_a_start(place, store):
             daemon.wait_view("they are there", lambda view: view["readers"] == 1 and view["sessions"] == 1)
             producer.send(whole(0, SIZE).tobytes())
             assert reader.read(SIZE) == whole(0, SIZE).tobytes()
+
+
+def test_a_kill_within_an_orderly_end_leaves_nothing_that_is_older(place, store):
+    """Both kinds of an end lie there: what the later one says counts, also at the kill after it."""
+    with start(place, store, {"cam0": pipeline(FORMAT)}) as daemon:
+        with daemon.reader() as reader, daemon.producer() as producer:
+            for number in range(3):  # so that its last roster has a higher number than the first of the next process
+                with daemon.reader():
+                    daemon.wait_view("it is there", lambda view: view["readers"] == 2)
+                daemon.wait_view("it has gone", lambda view: view["readers"] == 1)
+            store.heard()
+            older = [(name, os.dup(descriptor)) for name, descriptor in store.kept if not name.startswith("framed-carried-")]
+            assert {name.split("-")[1] for name, _ in older} == {"roster", "journal", "pulse"}
+            daemon.signal(signal.SIGTERM)
+            daemon.process.wait(limit(20))
+            store.heard()
+            assert "framed-state" in store.names
+            store.kept += older
+            store.start(daemon)
+            daemon.wait_ready()
+            store.kill(daemon)
+            producer.send(whole(0, SIZE).tobytes())
+            assert reader.read(SIZE) == whole(0, SIZE).tobytes()
+        assert connections(daemon) == 0 and "anew" not in daemon.log
 
 
 @pytest.mark.parametrize("reply", [False, True])
