@@ -19,6 +19,7 @@
 #define ROSTER  "roster-" /* and a number: the highest counts */
 #define JOURNAL "journal"
 #define PULSE   "pulse"
+#define UNSURE  "unsure" /* while one journal follows another: any file may be torn */
 
 #define TORN "FRAMED_TORN" /* a variable: an image before this one could make nothing of a roster */
 
@@ -29,7 +30,7 @@ static struct {
   atomic_bool marked;         /* also by whoever prepares pipelines */
   struct keeper_pulse *pulse; /* NULL: not yet */
   /* Of the process before this one: */
-  bool journal_found;
+  bool journal_found, unsure;
   struct keeper_journal last;
   struct keeper_pulse last_pulse;
   int found[MOST_LISTENERS]; /* listeners; -1 once taken */
@@ -54,8 +55,6 @@ static bool keep_state(const struct tape *tape, int state) {
   kept_forget_others();
   all = all && systemd_keep(state, STATE);
   forget_roster();
-  systemd_forget(JOURNAL);
-  systemd_forget(PULSE);
   return all;
 }
 
@@ -81,20 +80,26 @@ bool keeper_keep(const struct tape *tape, struct failure *failure) {
   return true;
 }
 
-static int take(const char *name) {
+/* It goes on lying there. */
+static int look_at(const char *name) {
   char rest[NAME];
-  int fd = systemd_take_kept(name, rest, sizeof rest);
+  return systemd_take_kept(name, rest, sizeof rest);
+}
+
+static int take(const char *name) {
+  int fd = look_at(name);
   if (fd >= 0) {
     systemd_forget(name);
   }
   return fd;
 }
 
-/* A beat that cannot have been was one: nobody knows when. */
+/* What is known of a process that was killed is known until there is one that is ready, which replaces it. A beat that cannot
+ * have been was one: nobody knows when. */
 static void recall_pulse(void) {
   struct keeper_pulse pulse = {0};
   int64_t now = clock_now();
-  int fd = take(PULSE);
+  int fd = look_at(PULSE);
   if (fd < 0) {
     return;
   }
@@ -116,7 +121,7 @@ static void pass_journal(struct keeper_journal *journal, struct tape *tape) {
 static void recall_journal(void) {
   struct tape tape = {0};
   struct failure failure; /* without it less is known */
-  int fd = take(JOURNAL);
+  int fd = look_at(JOURNAL);
   bool whole = fd >= 0 && state_read(fd, &tape, &failure);
   if (fd >= 0) {
     close(fd);
@@ -168,11 +173,20 @@ static bool read_tape(int fd, struct tape *tape, struct failure *failure) {
   return true;
 }
 
+static bool lies_there(const char *name) {
+  int fd = look_at(name);
+  if (fd >= 0) {
+    close(fd);
+  }
+  return fd >= 0;
+}
+
 /* One that was killed, and not one that ended. */
 static bool receive_roster(struct tape *tape, struct failure *failure) {
   int roster = take_roster();
   recall_pulse();
   recall_journal();
+  keeper.unsure = lies_there(UNSURE);
   if (roster >= 0 && keeper.last_pulse.last == 0) {
     close(roster);
     roster = -1;
@@ -182,17 +196,19 @@ static bool receive_roster(struct tape *tape, struct failure *failure) {
   return whole;
 }
 
-static void discard(int fd) {
+/* Its descriptor is among those that may be handed over once more until this process is ready. */
+static void put_aside(int fd) {
   if (fd >= 0) {
-    close(fd);
+    keeper_found(fd);
   }
 }
 
-/* It was killed in the middle of its orderly end: all that it noted before is older. */
+/* It may have been killed in the middle of its orderly end: all that it noted before is older, and the journal is for whoever
+ * comes next, should this process not become ready. */
 static bool receive_state(int state, struct tape *tape, struct failure *failure) {
-  discard(take_roster());
-  discard(take(JOURNAL));
-  discard(take(PULSE));
+  put_aside(take_roster());
+  put_aside(look_at(JOURNAL));
+  put_aside(look_at(PULSE));
   return read_tape(state, tape, failure);
 }
 
@@ -250,10 +266,19 @@ static void start_pulse(void) {
                     : MAP_FAILED;
   if (pulse != MAP_FAILED) {
     keeper.pulse = pulse;
+    keeper.pulse->last = clock_now();
     systemd_forget(PULSE);
     systemd_keep(fd, PULSE);
   }
   if (fd >= 0) {
+    close(fd);
+  }
+}
+
+static void say_unsure(void) {
+  int fd = memfd_create("framed:unsure", MFD_CLOEXEC);
+  if (fd >= 0) {
+    systemd_keep(fd, UNSURE);
     close(fd);
   }
 }
@@ -267,6 +292,7 @@ void keeper_note(struct keeper_journal *journal) {
   tape_begin(&tape);
   pass_journal(journal, &tape);
   int fd = state_write(&tape, &failure);
+  say_unsure();
   systemd_forget(JOURNAL);
   if (fd >= 0) {
     systemd_keep(fd, JOURNAL);
@@ -276,6 +302,7 @@ void keeper_note(struct keeper_journal *journal) {
   if (!keeper.pulse) {
     start_pulse();
   }
+  systemd_forget(UNSURE);
 }
 
 void keeper_beat(int64_t now, uint64_t clients) {
@@ -374,7 +401,7 @@ void keeper_recall_again(void) {
 }
 
 bool keeper_was_writing(const char *file) {
-  if (getenv(TORN)) {
+  if (getenv(TORN) || keeper.unsure) {
     return true;
   }
   for (unsigned i = 0; i < keeper.last.file_count; i++) {

@@ -71,11 +71,15 @@ void sink_pass(struct sink *sink, struct tape *tape, sink_road *road, void *cont
     sink->count = tape->writing ? count : i + 1;
   }
   tape_pass_time(tape, &sink->position); /* in bytes, with the same bounds */
+  TAPE_PASS(tape, sink->placed);
   TAPE_PASS(tape, sink->written);
   TAPE_PASS(tape, sink->torn);
   TAPE_PASS(tape, sink->lost);
   if (tape->broken && !tape->writing) {
     sink->count = 0; /* none of it is used */
+  } else if (!tape->writing) {
+    sink->unnoted = true;
+    sink_note(sink);
   }
 }
 
@@ -220,6 +224,9 @@ static struct reader *take(struct sink *sink, struct tape *tape, sink_road *road
   TAPE_PASS(tape, taken->continues);
   pass(taken, sink, tape);
   take_rest_frame(taken, tape, road, context);
+  if (taken->continues && !tape->broken) {
+    reader_note(taken);
+  }
   return taken;
 }
 

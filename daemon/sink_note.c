@@ -27,6 +27,7 @@ static void pass_results(struct sink_noted *noted, struct tape *tape) {
   tape_pass_below(tape, &noted->count, GPU_MAX_SLOTS + 1);
   tape_pass_below(tape, &noted->known, GPU_MAX_SLOTS + 1);
   tape_pass_time(tape, &noted->position); /* in bytes, with the same bounds */
+  TAPE_PASS(tape, noted->placed);
   TAPE_PASS(tape, noted->written);
   TAPE_PASS(tape, noted->torn);
   TAPE_PASS(tape, noted->lost);
@@ -83,6 +84,7 @@ void sink_note(struct sink *sink) {
                              .count = sink->count - gone,
                              .known = known_results(sink),
                              .position = sink->position,
+                             .placed = sink->placed,
                              .written = sink->written,
                              .torn = sink->torn,
                              .lost = sink->lost};
@@ -184,6 +186,7 @@ static bool take_held(struct sink *sink, const struct noted_result *held, struct
 bool sink_take_noted(struct sink *sink, const struct sink_noted *noted, sink_road *road, void *context) {
   sink->first = sink->base = noted->first;
   sink->position = noted->position;
+  sink->placed = noted->placed;
   sink->written = noted->written;
   sink->torn = noted->torn;
   sink->lost = noted->lost;
@@ -234,13 +237,17 @@ static bool take_place(struct reader *reader, const struct sink *sink, uint64_t 
   return taken;
 }
 
-/* A file is where the sink's note says; what of a result stands behind that is cut off, and written again. */
+/* A file is where the sink's note says; what of a result stands behind that is cut off, and written again. One that was never
+ * written to begins at its end. */
 static bool take_file(struct reader *reader, struct sink *sink, uint64_t *torn) {
   struct stat status;
-  reader->continues = true;
+  reader->continues = sink->placed;
   sink->written = 0;
   sink->torn = false;
   *torn = 0;
+  if (!sink->placed) {
+    return true;
+  }
   if (fstat(reader->fd, &status) != 0 || (S_ISREG(status.st_mode) && status.st_size < sink->position)) {
     return false; /* it is another one by now */
   }

@@ -131,7 +131,8 @@ struct sink {
   char trouble[160]; /* why */
   bool writing;
   bool torn;        /* part of a result stands behind `position` */
-  int64_t position; /* where the next whole result begins */
+  int64_t position; /* where the next whole result begins, */
+  bool placed;      /* once that is known */
   size_t written;   /* bytes of the result under way */
   uint64_t lost;
   uv_fs_t request;
@@ -171,6 +172,7 @@ struct sink_noted {
   uint64_t first; /* that it held */
   unsigned count;
   int64_t position;
+  bool placed;
   size_t written;
   bool torn;
   uint64_t lost;
