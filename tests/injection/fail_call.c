@@ -3,7 +3,9 @@
  *
  *   FAIL_CALL    read, accept4, ... as below, or memory (malloc, calloc, realloc, aligned_alloc, strdup)
  *   FAIL_AT      which one, from 1; 0: none, they are only counted
- *   FAIL_ERRNO   the number that errno gets; 0: half of what was asked for is done instead (read and write and their kin)
+ *   FAIL_ERRNO   the number that errno gets; 0: half of what was asked for is done instead (read and write and their kin);
+ *                -1: the process is killed instead, -2: as soon as bytes were moved
+ *   FAIL_WAIT    ms that the rest of the process goes on before it is killed
  *   FAIL_WHOSE   program: the daemon's own calls; libraries: those of the libraries below it
  *   FAIL_REPORT  a file as large as struct report, which outlives whatever happens to the process
  *
@@ -14,7 +16,9 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <link.h>
+#include <poll.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -31,6 +35,7 @@
 #include <unistd.h>
 
 enum { MOST_SITES = 1 << 16 };
+enum { KILL = -1, KILL_AFTER = -2 }; /* instead of an errno */
 
 struct report {
   _Atomic uint64_t count;
@@ -44,7 +49,7 @@ struct range {
 static struct {
   const char *call; /* NULL: not set up, or nothing to do */
   uint64_t at;
-  int error;
+  int error, wait_ms;
   bool libraries;
   struct report *report;
   struct range program, loop, sanitizer; /* where their code lies */
@@ -101,6 +106,7 @@ __attribute__((constructor)) static void set_up(void) {
   dl_iterate_phdr(look_at, &first);
   plan.at = number_from("FAIL_AT");
   plan.error = (int)number_from("FAIL_ERRNO");
+  plan.wait_ms = (int)number_from("FAIL_WAIT");
   plan.libraries = whose && strcmp(whose, "libraries") == 0;
   plan.report = report;
   plan.call = call;
@@ -119,6 +125,21 @@ static uint32_t site_of(const void *caller, bool own) {
              : UINT32_C(1) << 31 | (uint32_t)((uintptr_t)caller & INT32_MAX);
 }
 
+static _Thread_local bool dies; /* after the call that it is in */
+
+static void die(void) {
+  poll(NULL, 0, plan.wait_ms);
+  kill(getpid(), SIGKILL);
+  pause();
+}
+
+/* Of a call that moves bytes. */
+static void die_if_due(void) {
+  if (dies) {
+    die();
+  }
+}
+
 static bool is_turn(const char *call, const void *caller, bool libuv_too) {
   if (!is_chosen(call) || lies_in(caller, plan.sanitizer)) {
     return false;
@@ -132,7 +153,11 @@ static bool is_turn(const char *call, const void *caller, bool libuv_too) {
   if (number <= MOST_SITES) {
     plan.report->sites[number - 1] = site_of(caller, own);
   }
-  return number == plan.at;
+  if (number == plan.at && plan.error == KILL) {
+    die();
+  }
+  dies = number == plan.at && plan.error == KILL_AFTER;
+  return number == plan.at && !dies;
 }
 
 static bool is_file(int fd) {
@@ -195,14 +220,24 @@ static bool fails_vector(bool turn, const struct iovec **vector, int *count, str
 #define MOVING(name, parameters, arguments)                                                                                    \
   VISIBLE ssize_t name parameters {                                                                                            \
     NEXT(#name, ssize_t, parameters)                                                                                           \
-    return fails(is_turn_on(#name, CALLER, fd), &size) ? -1 : next arguments;                                                  \
+    if (fails(is_turn_on(#name, CALLER, fd), &size)) {                                                                         \
+      return -1;                                                                                                               \
+    }                                                                                                                          \
+    ssize_t moved = next arguments;                                                                                            \
+    die_if_due();                                                                                                              \
+    return moved;                                                                                                              \
   }
 
 #define MOVING_VECTOR(name)                                                                                                    \
   VISIBLE ssize_t name(int fd, const struct iovec *vector, int count) {                                                        \
     NEXT(#name, ssize_t, (int, const struct iovec *, int))                                                                     \
     struct iovec half;                                                                                                         \
-    return fails_vector(is_turn_on(#name, CALLER, fd), &vector, &count, &half) ? -1 : next(fd, vector, count);                 \
+    if (fails_vector(is_turn_on(#name, CALLER, fd), &vector, &count, &half)) {                                                 \
+      return -1;                                                                                                               \
+    }                                                                                                                          \
+    ssize_t moved = next(fd, vector, count);                                                                                   \
+    die_if_due();                                                                                                              \
+    return moved;                                                                                                              \
   }
 
 /* -- memory ---------------------------------------------------------------------------------------------------------- */
@@ -242,6 +277,7 @@ VISIBLE ssize_t recvmsg(int fd, struct msghdr *message, int flags) {
   message->msg_iov = (struct iovec *)vector;
   message->msg_iovlen = (size_t)count;
   ssize_t got = next(fd, message, flags);
+  die_if_due();
   message->msg_iov = asked.msg_iov;
   message->msg_iovlen = asked.msg_iovlen;
   return got;
@@ -258,7 +294,9 @@ VISIBLE ssize_t sendmsg(int fd, const struct msghdr *message, int flags) {
   }
   changed.msg_iov = (struct iovec *)vector;
   changed.msg_iovlen = (size_t)count;
-  return next(fd, &changed, flags);
+  ssize_t sent = next(fd, &changed, flags);
+  die_if_due();
+  return sent;
 }
 
 /* -- descriptors ------------------------------------------------------------------------------------------------------- */

@@ -13,26 +13,29 @@ from harness.daemon import ROOT, Daemon
 from harness.waiting import wait_until
 
 LIBRARY = pathlib.Path(os.environ.get("FRAMED_FAIL_CALL", ROOT / "build/check/tests/fail-call.so")).absolute()
-SHORT = 0  # instead of an errno: half of the bytes
+SHORT = 0  # instead of an errno: half of the bytes,
+KILL = -1  # or SIGKILL,
+KILL_AFTER = -2  # once bytes were moved
 MOST_SITES = 1 << 16
+OUTCOMES = {SHORT: "half the bytes", KILL: "SIGKILL", KILL_AFTER: "SIGKILL after it"}
 
 
 class Injection:
     """Call number `at` of those named `call` fails with `error`; 0: none does, and the calls are counted."""
 
-    def __init__(self, place, call, at=0, error=errno.EIO, libraries=False):
+    def __init__(self, place, call, at=0, error=errno.EIO, libraries=False, wait=0):
         self.call, self.at, self.error, self.libraries = call, at, error, libraries
         self.file = place / "calls"
         with open(self.file, "wb") as file:
             file.truncate(8 + 4 * MOST_SITES)
         self.environment = {
             "LD_PRELOAD": str(LIBRARY), "FAIL_CALL": call, "FAIL_AT": str(at), "FAIL_ERRNO": str(error),
-            "FAIL_WHOSE": "libraries" if libraries else "program", "FAIL_REPORT": str(self.file),
+            "FAIL_WHOSE": "libraries" if libraries else "program", "FAIL_REPORT": str(self.file), "FAIL_WAIT": str(wait),
             "ASAN_OPTIONS": "detect_leaks=1:exitcode=99:verify_asan_link_order=0",
         }
 
     def __str__(self):
-        return f"{self.call} number {self.at} with {errno.errorcode.get(self.error, 'half the bytes')}"
+        return f"{self.call} number {self.at} with {OUTCOMES.get(self.error) or errno.errorcode[self.error]}"
 
     def report(self):
         with open(self.file, "rb") as file, mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as bytes_:

@@ -22,6 +22,8 @@ for number, descriptor in enumerate(os.environ.pop("MOVED", "").split(","), {FIR
         os.dup2(int(descriptor), number)
         os.close(int(descriptor))
 os.environ["LISTEN_PID"] = str(os.getpid())
+if "MANAGED_PRELOAD" in os.environ:
+    os.environ["LD_PRELOAD"] = os.environ.pop("MANAGED_PRELOAD")
 os.execv("{BINARY}", ["{BINARY}", *sys.argv[1:]])
 """
 
@@ -111,6 +113,16 @@ class Store:
         daemon.options["env"].update(LISTEN_FDS=str(len(kept)), LISTEN_FDNAMES=":".join(name for name, _ in kept),
                                      MOVED=",".join(str(descriptor) for _, descriptor in kept))
         daemon.start()
+
+    def arm(self, daemon, injection=None):
+        """What is to befall the next process, and no other one; None: nothing."""
+        env = daemon.options["env"]
+        for name in [name for name in env if name.startswith("FAIL_") or name == "MANAGED_PRELOAD"]:
+            del env[name]
+        if injection:
+            given = dict(injection.environment)
+            given["MANAGED_PRELOAD"] = given.pop("LD_PRELOAD")
+            env.update(given)
 
     def end(self, daemon):
         daemon.signal(signal.SIGKILL)
