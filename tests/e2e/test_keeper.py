@@ -68,7 +68,7 @@ class Keeper:
 
     @property
     def last_beat(self):
-        return int.from_bytes(os.pread(self.pulse, 8, 0), "little")
+        return int.from_bytes(os.pread(self.pulse, 8, 0), "little") if self.pulse else 0
 
 
 def carried(keeper):
