@@ -1,17 +1,11 @@
 #include "daemon/intake_state.h"
 
-#include <assert.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "daemon/departure.h"
 #include "daemon/keeper.h"
-#include "daemon/log.h"
 #include "daemon/welcome.h"
-
-enum { RETRY_MS = 1000 };
 
 /* -- making it ------------------------------------------------------------------------------------------------- */
 
@@ -132,63 +126,6 @@ struct intake *intake_free(struct intake *intake) {
   return NULL;
 }
 
-/* -- files ----------------------------------------------------------------------------------------------------- */
-
-static void attach_file(struct intake *intake) {
-  const struct guest file = {.fd = intake->endpoint.fd};
-  intake->endpoint.fd = -1;
-  intake_seat_down(intake, &intake->seats[0], &file);
-}
-
-static void on_writer(void *context) {
-  struct intake *intake = context;
-  intake->fifo = loop_watch_close(intake->fifo);
-  attach_file(intake);
-}
-
-/* A FIFO that nobody has opened for writing reads as ended, so it is left alone until a writer comes. */
-static bool wait_for_writer(struct intake *intake, struct failure *failure) {
-  intake->fifo = loop_watch_new(intake->loop, intake->endpoint.fd, on_writer, intake);
-  if (!intake->fifo) {
-    return failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "cannot watch the FIFO '%s'", intake->config->source.path);
-  }
-  loop_watch_start(intake->fifo);
-  return true;
-}
-
-static bool open_fifo(struct intake *intake, struct failure *failure) {
-  if (!endpoint_open_source(&intake->config->source, &intake->endpoint, failure)) {
-    return false;
-  }
-  if (!wait_for_writer(intake, failure)) {
-    endpoint_close(&intake->endpoint);
-    return false;
-  }
-  return true;
-}
-
-static void on_retry(void *context) {
-  struct intake *intake = context;
-  struct failure failure;
-  if (open_fifo(intake, &failure)) {
-    intake->retry = loop_timer_close(intake->retry);
-  }
-}
-
-/* The next writer needs a reader at all times, or it would get SIGPIPE: the FIFO is opened anew before it is closed. */
-static void await_next_writer(struct intake *intake) {
-  struct failure failure;
-  if (open_fifo(intake, &failure)) {
-    return;
-  }
-  log_event(LOG_CLIENT_ERROR, intake->config->name, "no writer can come until this has an end: %s", failure.text);
-  intake->retry = loop_timer_new(intake->loop, on_retry, intake);
-  intake->ended = intake->retry == NULL;
-  if (intake->retry) {
-    loop_timer_start(intake->retry, RETRY_MS, RETRY_MS);
-  }
-}
-
 /* -- control --------------------------------------------------------------------------------------------------- */
 
 static bool start_greeting(struct intake *intake, struct failure *failure) {
@@ -231,14 +168,14 @@ static bool start(struct intake *intake, struct failure *failure) {
   }
   if (intake->endpoint.fd < 0) { /* it was read before this process, or is at its end, or could not be opened again */
     if (intake->endpoint.kind == ENDPOINT_FIFO && intake->seats[0].producer.fd < 0 && !intake->ended) {
-      await_next_writer(intake);
+      intake_await_next_writer(intake);
     }
     return true;
   }
   if (intake->endpoint.kind == ENDPOINT_FIFO) {
-    return wait_for_writer(intake, failure);
+    return intake_await_writer(intake, failure);
   }
-  attach_file(intake);
+  intake_attach_file(intake);
   return true;
 }
 
@@ -351,7 +288,7 @@ static void on_detached(struct intake *intake, struct seat *seat, const struct s
   } else if (!intake->closed && intake->config->source.endpoint == CONFIG_SOCKET) {
     intake_seat_next(intake, seat);
   } else if (!intake->closed && intake->endpoint.kind == ENDPOINT_FIFO) {
-    await_next_writer(intake);
+    intake_await_next_writer(intake);
   } else {
     intake->ended = true;
   }

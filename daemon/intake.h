@@ -53,9 +53,9 @@ void intake_on_event(struct intake *intake, const struct session_event *event);
 
 /* Puts all of it on a tape, while no lane runs. */
 void intake_put(struct intake *intake, struct tape *tape);
-/* Frames of its sessions that are on the device, and what is said of them: see session_suspect(). */
 /* Whether all its sessions note where they are. */
 bool intake_is_noted(const struct intake *intake);
+/* Frames of its sessions that are on the device, and what is said of them: see session_suspect(). */
 unsigned intake_running(const struct intake *intake);
 void intake_suspect(struct intake *intake, bool failed, bool alone);
 /* After the sink was taken, too: see session_taken(). */

@@ -111,8 +111,9 @@ static void log_cut(const struct intake *intake, const struct seat *seat) {
     log_event(LOG_DISCONNECTED, name, "producer pid %d (user %u) had ended", (int)seat->producer.pid,
               (unsigned)seat->producer.uid);
   } else {
-    log_event(LOG_CUT_OFF, name, "producer pid %d (user %u) is cut off: the process before was killed while it read from it",
-              (int)seat->producer.pid, (unsigned)seat->producer.uid);
+    log_event(LOG_CUT_OFF, name, "producer pid %d (user %u) is cut off: the process before was killed while it %s",
+              (int)seat->producer.pid, (unsigned)seat->producer.uid,
+              intake->config->sink.endpoint == CONFIG_REPLY ? "read from it or wrote to it" : "read from it");
   }
 }
 

@@ -1,6 +1,6 @@
 /*
- * What an intake is made of; private to intake.c (its life, files and what it is told) and intake_seating.c (how producers
- * that connect get their seats).
+ * What an intake is made of; private to intake.c (its life and what it is told), intake_file.c (producers that are files),
+ * intake_seating.c (how producers that connect get their seats) and intake_image.c (how it is handed over).
  */
 #ifndef FRAMED_DAEMON_INTAKE_STATE_H
 #define FRAMED_DAEMON_INTAKE_STATE_H
@@ -53,6 +53,15 @@ void intake_revive_seat(struct seat *seat);
 void intake_cut(struct intake *intake);
 /* Everybody goes on where the process before this one stopped. */
 void intake_continue(struct intake *intake);
+
+/* -- intake_file.c ------------------------------------------------------------------------------------------------- */
+
+/* The file's descriptor becomes the producer. */
+void intake_attach_file(struct intake *intake);
+/* A FIFO: once it has a writer. */
+bool intake_await_writer(struct intake *intake, struct failure *failure);
+/* Another one, now or as soon as the FIFO can be opened; with no memory for that the source has ended. */
+void intake_await_next_writer(struct intake *intake);
 
 /* -- intake_seating.c --------------------------------------------------------------------------------------------- */
 

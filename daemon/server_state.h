@@ -1,7 +1,8 @@
 /*
  * The server's own state, for the files that make it up: server.c (from begin to end, questions, commands), startup.c,
- * shutdown.c (every way to end), inheritance.c (what goes over to the next process image, and comes from the one before),
- * supervise.c (what happens every few seconds), checkup.c (whether all is well), signals.c, upgrade.c and reload.c.
+ * shutdown.c (every way to end), gpu_fault.c (what becomes of it when a GPU fails), inheritance.c (what goes over to the next
+ * process image, and comes from the one before), supervise.c (what happens every few seconds), checkup.c (whether all is well),
+ * signals.c, upgrade.c and reload.c.
  */
 #ifndef FRAMED_DAEMON_SERVER_STATE_H
 #define FRAMED_DAEMON_SERVER_STATE_H
@@ -146,8 +147,6 @@ void server_on_pipeline(void *context, struct pipeline *pipeline, enum pipeline_
 void server_hear(struct server *server);
 /* Finishes what is in flight, within `drain_timeout`, and ends; the second time it ends without finishing. */
 void server_stop(struct server *server, const char *why);
-/* A device is dead: hands over to another image of this program, or ends at once if that happens too often or cannot be. */
-void server_fault(struct server *server, const struct fault *fault);
 /* The start failed: ends whatever has been started, with that exit status. */
 void server_fail(struct server *server, const struct failure *failure);
 /* No pipeline runs: closes every handle. The loop, and so the program, ends when libuv has let go of them. */
@@ -156,6 +155,18 @@ void server_end(struct server *server);
 void server_go_on_ending(struct server *server);
 /* A reload is over; goes on with a stop that waited for it. */
 void server_on_reloaded(struct server *server);
+/* Every pipeline stops without finishing. */
+void server_cut(struct server *server);
+/* Calls `act` if the end under way is not over by then. */
+void server_limit(struct server *server, loop_callback *act, uint64_t milliseconds);
+
+/* gpu_fault.c */
+/* A device is dead: hands over to another image of this program, or ends at once if that happens too often or cannot be. */
+void server_fault(struct server *server, const struct fault *fault);
+/* The same for one that had to wait for a reload, which is over now. */
+void server_answer_fault(struct server *server);
+/* After a fault every pipeline has stopped, or was given up: the process ends. */
+void server_end_after_fault(void *context);
 
 /* supervise.c */
 bool supervision_start(struct server *server);

@@ -1,6 +1,8 @@
 /*
- * What a session is made of; private to session.c (its turns and its end), session_orders.c (what it hears from and says to
- * the control loop) and session_memory.c (how it is made and freed).
+ * What a session is made of; private to session.c (its turns and its end) and to those that follow here with what each tells
+ * the others: session_orders.c (what it hears from and says to the control loop), session_reply.c, session_acknowledge.c,
+ * session_note.c (what it notes for the case that it is killed), session_image.c (how it is handed over) and session_memory.c
+ * (how it is made and freed).
  */
 #ifndef FRAMED_DAEMON_SESSION_STATE_H
 #define FRAMED_DAEMON_SESSION_STATE_H

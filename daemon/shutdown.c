@@ -1,12 +1,8 @@
 /*
- * Every way in which the daemon ends: when it is asked to, when all its sources have ended, when its start failed, and
- * when the GPU is dead. Each begins once; a stop that meets a reload waits for it.
+ * Every way in which the daemon ends but for a dead GPU (gpu_fault.c): when it is asked to, when all its sources have ended,
+ * and when its start failed. Each begins once; a stop that meets a reload waits for it.
  */
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "daemon/handover.h"
 #include "daemon/keeper.h"
@@ -14,8 +10,6 @@
 #include "daemon/server_state.h"
 #include "daemon/systemd.h"
 #include "daemon/tracer.h"
-
-enum { FAULT_LIMIT_MS = 2000 }; /* for the lanes to account for their frames after a fault */
 
 /* -- the end --------------------------------------------------------------------------------------------------- */
 
@@ -57,7 +51,7 @@ void server_end(struct server *server) {
 
 /* -- stopping -------------------------------------------------------------------------------------------------- */
 
-static void cut(struct server *server) {
+void server_cut(struct server *server) {
   for (unsigned i = 0; i < server->pipeline_count; i++) {
     pipeline_stop(server->pipelines[i]);
   }
@@ -67,11 +61,10 @@ static void cut(struct server *server) {
 static void on_limit(void *context) {
   struct server *server = context;
   server->limit = loop_timer_close(server->limit);
-  cut(server);
+  server_cut(server);
 }
 
-/* Calls `act` if it is not over by then. */
-static void limit(struct server *server, loop_callback *act, uint64_t milliseconds) {
+void server_limit(struct server *server, loop_callback *act, uint64_t milliseconds) {
   loop_timer_close(server->limit);
   server->limit = loop_timer_new(&server->loop, act, server);
   if (server->limit) {
@@ -106,7 +99,7 @@ static void leave(struct server *server) {
   if (server->pipeline_count == 0) {
     server_end(server);
   }
-  cut(server);
+  server_cut(server);
 }
 
 static void on_leaving_limit(void *context) { leave(context); }
@@ -123,7 +116,7 @@ static void leave_if_quiet(struct server *server) {
 static void prepare_to_leave(struct server *server) {
   server->phase = SERVER_STOPPING;
   server->leaving = true;
-  limit(server, on_leaving_limit, (uint64_t)(server->config->drain_timeout_ns / NS_PER_MS));
+  server_limit(server, on_leaving_limit, (uint64_t)(server->config->drain_timeout_ns / NS_PER_MS));
   for (unsigned i = 0; i < server->pipeline_count; i++) {
     pipeline_quiesce_to_leave(server->pipelines[i]);
   }
@@ -141,7 +134,7 @@ static void end_pipelines(struct server *server) {
 }
 
 static void begin_stop(struct server *server) {
-  limit(server, on_limit, (uint64_t)(server->config->drain_timeout_ns / NS_PER_MS));
+  server_limit(server, on_limit, (uint64_t)(server->config->drain_timeout_ns / NS_PER_MS));
   if (server->reload) {
     reload_cancel(server->reload);
   } else if (server->phase == SERVER_RUNNING) {
@@ -161,7 +154,7 @@ void server_stop(struct server *server, const char *why) {
       if (server->leaving) {
         leave(server);
       } else {
-        cut(server);
+        server_cut(server);
       }
     }
     return;
@@ -216,149 +209,24 @@ void server_fail(struct server *server, const struct failure *failure) {
     server_end(server);
   } else {
     server->phase = SERVER_STOPPING;
-    cut(server);
+    server_cut(server);
     if (all_stopped(server)) { /* none has started, or there is none */
       server_end(server);
     }
   }
 }
 
-/* Nothing may wait for a dead device, and freeing what is on it may, so this process just ends. */
-static void end_after_fault(void *context) {
-  struct server *server = context;
-  for (unsigned i = 0; i < server->pipeline_count; i++) {
-    if (pipeline_state(server->pipelines[i]) != PIPELINE_STOPPED) {
-      pipeline_log_account(server->pipelines[i]);
-    }
-    pipeline_abandon(server->pipelines[i]);
-  }
-  listener_close(server->status_listener);
-  listener_close(server->http_listener);
-  keeper_end();
-  log_flush();
-  _exit(EXIT_STATUS_GPU_LOST);
-}
-
-__attribute__((format(printf, 3, 4))) static void end_by_fault(struct server *server, const struct fault *fault,
-                                                               const char *why, ...) {
-  if (server->phase == SERVER_FAULTED) {
-    return; /* another device did, meanwhile */
-  }
-  char outcome[sizeof((struct failure *)NULL)->text + 80];
-  va_list arguments;
-  va_start(arguments, why);
-  vsnprintf(outcome, sizeof outcome, why, arguments);
-  va_end(arguments);
-  fault_log(fault, outcome);
-  systemd_stopping("the GPU failed");
-  fault_describe(fault, server->fault);
-  server->phase = SERVER_FAULTED;
-  cut(server);
-  limit(server, end_after_fault, FAULT_LIMIT_MS);
-}
-
-/* Frames that others than the one that saw it have on the device, as far as their lanes have said. */
-static void add_others(const struct server *server, struct fault *fault) {
-  for (unsigned i = 0; i < server->pipeline_count; i++) {
-    const struct config_pipeline *config = pipeline_config(server->pipelines[i]);
-    struct health_work work;
-    pipeline_work(server->pipelines[i], &work);
-    uint64_t told = fault->pipeline && strcmp(fault->pipeline, config->name) == 0 ? fault->frames : 0;
-    if (work.frames > told && (fault->device == NO_DEVICE || fault->device == config->device)) {
-      fault_add_others(fault, work.frames - told, config->name);
-    }
-  }
-}
-
-static void end_unanswered(void *context) {
-  struct server *server = context;
-  end_by_fault(server, server->unanswered, "the daemon ends, since a reload stands between two configurations");
-}
-
-/* A reload exchanges pipelines, of which nothing can be handed over; that will be over soon. */
-static void wait_for_reload(struct server *server, const struct fault *fault) {
-  if (server->unanswered) {
-    return;
-  }
-  server->unanswered = malloc(sizeof *fault);
-  if (!server->unanswered) {
-    end_by_fault(server, fault, "the daemon ends, since there is no memory to wait for a reload");
-    return;
-  }
-  *server->unanswered = *fault;
-  if (!server->limit) {
-    limit(server, end_unanswered, FAULT_LIMIT_MS);
-  }
-}
-
-static void take_up_again(struct server *server, const struct fault *fault) {
-  struct failure failure;
-  char text[FAULT_TEXT], sentence[SUCCESSION_TEXT];
-  if (server->reload && !server_may_hand_over(server, &failure)) {
-    wait_for_reload(server, fault);
-    return;
-  }
-  fault_log(fault, "everything is taken up again");
-  snprintf(sentence, sizeof sentence, "%s%s%s", fault->pipeline ? fault->pipeline : "", fault->pipeline ? ": " : "",
-           fault_describe(fault, text));
-  server_hand_over(server, SUCCESSION_FAULT, sentence, fault->device, NULL, &failure);
-  end_by_fault(server, fault, "the daemon ends, since nothing could be taken up again (%s)", failure.text);
-}
-
-/* The pipeline that saw it may have gone with the reload. */
-static void answer_fault(struct server *server) {
-  struct fault fault = *server->unanswered;
-  bool is_there = false;
-  free(server->unanswered);
-  server->unanswered = NULL;
-  for (unsigned i = 0; i < server->pipeline_count; i++) {
-    is_there = is_there || pipeline_config(server->pipelines[i])->name == fault.pipeline;
-  }
-  fault.pipeline = is_there ? fault.pipeline : NULL;
-  if (!server->stop_wanted) {
-    server->limit = loop_timer_close(server->limit);
-  }
-  take_up_again(server, &fault);
-}
-
 void server_on_reloaded(struct server *server) {
   if (server->phase == SERVER_RUNNING && server->stop_wanted) {
     end_pipelines(server);
     if (!server->limit && !server->leaving) {
-      cut(server); /* the time was over before the reload was: what it has started has none left */
+      server_cut(server); /* the time was over before the reload was: what it has started has none left */
     }
   } else {
     end_of_input(server);
   }
   if (server->unanswered) {
-    answer_fault(server);
-  }
-}
-
-static bool is_on_trial(const struct server *server, unsigned device) {
-  const struct trial *trial = engine_trial(server->engine, device);
-  return trial && trial_is_on(trial);
-}
-
-/* The device is lost to this process, and only to this one: another image of it goes on with everything. */
-void server_fault(struct server *server, const struct fault *seen) {
-  struct fault fault = *seen;
-  if (server->phase == SERVER_FAULTED || server->phase == SERVER_ENDING || server->handing_over) {
-    return;
-  }
-  add_others(server, &fault);
-  int64_t now = clock_now();
-  unsigned limit_a_minute = server->config->gpu.faults;
-  bool is_known = is_on_trial(server, fault.device); /* then it is that frame's, and its pipeline's, and not the device's */
-  if (limit_a_minute == 0) {
-    end_by_fault(server, &fault, "the daemon ends at once, as gpu.faults has it");
-  } else if (!is_known && succession_is_too_fast(&server->succession, limit_a_minute, now)) {
-    end_by_fault(server, &fault, "the daemon ends, since that was more than %u times in a minute (gpu.faults)", limit_a_minute);
-  } else {
-    if (!is_known) {
-      succession_note_fault(&server->succession, now);
-    }
-    take_up_again(server, &fault);
+    server_answer_fault(server);
   }
 }
 
@@ -371,7 +239,7 @@ static void on_gone(struct server *server) {
   if (server->phase == SERVER_STOPPING) {
     server_end(server);
   } else if (server->phase == SERVER_FAULTED) {
-    end_after_fault(server);
+    server_end_after_fault(server);
   }
 }
 

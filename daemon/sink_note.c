@@ -172,7 +172,6 @@ static bool take_held(struct sink *sink, const struct noted_result *held, struct
   }
   struct result *result = sink_result(sink, sink_tail(sink));
   *result = (struct result){.sink = sink, .road = road, .slot = slot, .index = held->slot, .frame = held->frame};
-  result->frame.open = held->frame.open;
   slot->frame.open = false;
   slot->owed = held->frame.open;
   road->at_sink += held->frame.open;

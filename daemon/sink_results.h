@@ -3,7 +3,8 @@
  *
  * A result is a slot in EMITTING with the frame that was taken out of it. Results are released strictly in order: the
  * slot goes back to its road when nobody needs its memory any more, and its frame gets its fate once, here or, when a slow
- * reader took the rest into its own buffer, when that reader is done.
+ * reader took the rest into its own buffer, when that reader is done. Both are noted before the session notes that it knows,
+ * so that what the notes of a process that was killed say of a slot is true of its bytes.
  */
 #ifndef FRAMED_DAEMON_SINK_RESULTS_H
 #define FRAMED_DAEMON_SINK_RESULTS_H

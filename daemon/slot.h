@@ -77,7 +77,8 @@ bool slot_may_move(enum slot_state from, enum slot_state to);
 void slot_move(struct slot_ring *ring, struct slot *slot, enum slot_state to);
 
 /* Puts slots into other states at once, for what became of them while nobody noted it: `becomes` by index. Within a state they
- * keep their order, those that come back to it first; those that are to be EMITTING stand in `emitting`, in order. */
+ * keep their order, those that come back to it first; those that are to be EMITTING stand in `emitting`, in order (NULL: none
+ * is). */
 void slot_ring_arrange(struct slot_ring *ring, const enum slot_state becomes[GPU_MAX_SLOTS],
                        const unsigned emitting[GPU_MAX_SLOTS]);
 

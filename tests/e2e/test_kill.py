@@ -54,6 +54,7 @@ def test_a_frame_goes_on_at_its_next_byte(place, store, lanes, size):
                 partial = end % size > 0
                 daemon.wait_view("all has come", lambda view: view["frames"]["in"] == number + 1 + partial)
                 daemon.wait_view("all of it", lambda view: view["frames"]["in_flight"] == partial)
+                settle(daemon)
                 store.kill(daemon)
             sending = Background(producer.send, data[at:])
             assert reader.read(size) == frames[5].tobytes()
@@ -407,6 +408,7 @@ def test_a_kill_after_an_upgrade_and_an_upgrade_after_a_kill(place, store):
                     daemon.signal(signal.SIGUSR2)
                     wait_until(lambda: daemon.status()["handovers"]["upgrade"] == number // 2 + 1, "it has taken over", 30)
                     assert daemon.status()["handovers"]["fault"] == handovers
+                settle(daemon)
                 store.kill(daemon)
                 producer.send(whole(2 * number + 1, SIZE).tobytes()[50:])
                 assert reader.read(SIZE) == whole(2 * number + 1, SIZE).tobytes()

@@ -1,0 +1,62 @@
+/*
+ * Sources that are files. A regular one, standard input and the like are there from the start; a FIFO has one writer after the
+ * other. One that nobody has opened for writing reads as ended, so that it is left alone until a writer comes; and the next
+ * writer needs a reader at all times, or it would get SIGPIPE, so that it is opened anew before it is closed.
+ */
+#include "daemon/intake_state.h"
+#include "daemon/log.h"
+
+enum { RETRY_MS = 1000 };
+
+void intake_attach_file(struct intake *intake) {
+  const struct guest file = {.fd = intake->endpoint.fd};
+  intake->endpoint.fd = -1;
+  intake_seat_down(intake, &intake->seats[0], &file);
+}
+
+static void on_writer(void *context) {
+  struct intake *intake = context;
+  intake->fifo = loop_watch_close(intake->fifo);
+  intake_attach_file(intake);
+}
+
+bool intake_await_writer(struct intake *intake, struct failure *failure) {
+  intake->fifo = loop_watch_new(intake->loop, intake->endpoint.fd, on_writer, intake);
+  if (!intake->fifo) {
+    return failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "cannot watch the FIFO '%s'", intake->config->source.path);
+  }
+  loop_watch_start(intake->fifo);
+  return true;
+}
+
+static bool open_fifo(struct intake *intake, struct failure *failure) {
+  if (!endpoint_open_source(&intake->config->source, &intake->endpoint, failure)) {
+    return false;
+  }
+  if (!intake_await_writer(intake, failure)) {
+    endpoint_close(&intake->endpoint);
+    return false;
+  }
+  return true;
+}
+
+static void on_retry(void *context) {
+  struct intake *intake = context;
+  struct failure failure;
+  if (open_fifo(intake, &failure)) {
+    intake->retry = loop_timer_close(intake->retry);
+  }
+}
+
+void intake_await_next_writer(struct intake *intake) {
+  struct failure failure;
+  if (open_fifo(intake, &failure)) {
+    return;
+  }
+  log_event(LOG_CLIENT_ERROR, intake->config->name, "no writer can come until this has an end: %s", failure.text);
+  intake->retry = loop_timer_new(intake->loop, on_retry, intake);
+  intake->ended = intake->retry == NULL;
+  if (intake->retry) {
+    loop_timer_start(intake->retry, RETRY_MS, RETRY_MS);
+  }
+}
