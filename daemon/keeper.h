@@ -57,7 +57,7 @@ void keeper_end(void);
 /* What lies there by now, for the next image of this process. */
 void keeper_pass(struct tape *tape);
 
-/* -- after the other kind of end ------------------------------------------------------------------------------------- */
+/* -- after the other kind of end: keeper_recall.c, as is keeper_receive() ---------------------------------------------- */
 
 /* Whether a process before this one ended without a word; `journal` and `pulse` are its own. From then on
  * keeper_was_writing() and keeper_take_listener() know of it. */

@@ -1,0 +1,18 @@
+/* Under which name what lies in the store; private to keeper.c, which puts it there, and keeper_recall.c, which finds it. */
+#ifndef FRAMED_DAEMON_KEEPER_NAMES_H
+#define FRAMED_DAEMON_KEEPER_NAMES_H
+
+#include "daemon/keeper.h"
+
+#define STATE   KEEPER_STATE
+#define ROSTER  "roster-" /* and a number: the highest counts */
+#define JOURNAL "journal"
+#define PULSE   "pulse"
+#define UNSURE  "unsure" /* while one journal follows another: any file may be torn */
+
+enum { NAME = 64 };
+
+/* Over a tape, both ways. */
+void keeper_pass_journal(struct keeper_journal *journal, struct tape *tape);
+
+#endif

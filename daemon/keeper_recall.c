@@ -1,0 +1,249 @@
+/*
+ * What the keeper finds in the store of the process before this one: the tape of its end, or what it noted until it was killed.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "daemon/clock.h"
+#include "daemon/keeper_names.h"
+#include "daemon/kept.h"
+#include "daemon/state.h"
+#include "daemon/systemd.h"
+
+#define TORN "FRAMED_TORN" /* a variable: an image before this one could make nothing of a roster */
+
+enum { MOST_LISTENERS = 1024 };
+
+static struct {
+  bool has_journal;
+  bool unsure; /* which journal is the last: any file may be torn */
+  struct keeper_journal journal;
+  struct keeper_pulse pulse;
+  int listeners[MOST_LISTENERS]; /* -1 once taken */
+  unsigned listener_count;
+} last;
+
+/* -- out of the store -------------------------------------------------------------------------------------------------- */
+
+/* It goes on lying there. */
+static int look_at(const char *name) {
+  char rest[NAME];
+  return systemd_take_kept(name, rest, sizeof rest);
+}
+
+static int take(const char *name) {
+  int fd = look_at(name);
+  if (fd >= 0) {
+    systemd_forget(name);
+  }
+  return fd;
+}
+
+/* What is known of a process that was killed is known until there is one that is ready, which replaces it. A beat that cannot
+ * have been was one: nobody knows when. */
+static void recall_pulse(void) {
+  struct keeper_pulse pulse = {0};
+  int64_t now = clock_now();
+  int fd = look_at(PULSE);
+  if (fd < 0) {
+    return;
+  }
+  if (pread(fd, &pulse, sizeof pulse, 0) != (ssize_t)sizeof pulse || pulse.last < 0 || pulse.last > now) {
+    pulse.last = now;
+  }
+  last.pulse = pulse;
+  close(fd);
+}
+
+static void recall_journal(void) {
+  struct tape tape = {0};
+  struct failure failure; /* without it less is known */
+  int fd = look_at(JOURNAL);
+  bool whole = fd >= 0 && state_read(fd, &tape, &failure);
+  if (fd >= 0) {
+    close(fd);
+  }
+  if (whole) {
+    keeper_pass_journal(&last.journal, &tape);
+  }
+  last.has_journal = whole && !tape.broken;
+  if (!last.has_journal) {
+    last.journal.file_count = 0;
+  }
+  tape_clear(&tape);
+}
+
+/* There are two for a moment when one follows the other. */
+static int take_roster(void) {
+  char number[NAME], name[NAME + sizeof ROSTER];
+  unsigned long long best = 0;
+  int roster = -1;
+  for (int fd = systemd_take_kept(ROSTER, number, sizeof number); fd >= 0;
+       fd = systemd_take_kept(ROSTER, number, sizeof number)) {
+    unsigned long long counted = strtoull(number, NULL, 10);
+    snprintf(name, sizeof name, ROSTER "%s", number);
+    systemd_forget(name);
+    if (roster >= 0) {
+      close(counted > best ? roster : fd);
+    }
+    roster = counted > best ? fd : roster;
+    best = counted > best ? counted : best;
+  }
+  return roster;
+}
+
+static bool read_tape(int fd, struct tape *tape, struct failure *failure) {
+  struct tape carried = {0};
+  bool whole = fd >= 0 && state_read(fd, tape, failure);
+  if (fd >= 0) {
+    close(fd);
+  }
+  kept_take(whole ? tape : &carried);
+  if (!whole) {
+    keeper_find_listeners(&carried);
+    tape_close_rest(&carried);
+    tape_clear(&carried);
+    return false;
+  }
+  tape->same_descriptors = false;
+  tape->by_manager = true;
+  return true;
+}
+
+static bool lies_there(const char *name) {
+  int fd = look_at(name);
+  if (fd >= 0) {
+    close(fd);
+  }
+  return fd >= 0;
+}
+
+/* One that was killed, and not one that ended. */
+static bool receive_roster(struct tape *tape, struct failure *failure) {
+  int roster = take_roster();
+  recall_pulse();
+  recall_journal();
+  last.unsure = lies_there(UNSURE);
+  if (roster >= 0 && last.pulse.last == 0) {
+    close(roster);
+    roster = -1;
+  }
+  bool whole = read_tape(roster, tape, failure);
+  tape->live = whole;
+  return whole;
+}
+
+/* Its descriptor is among those that may be handed over once more until this process is ready. */
+static void put_aside(int fd) {
+  if (fd >= 0) {
+    keeper_found(fd);
+  }
+}
+
+/* It may have been killed in the middle of its orderly end: all that it noted before is older, and the journal is for whoever
+ * comes next, should this process not become ready. */
+static bool receive_state(int state, struct tape *tape, struct failure *failure) {
+  put_aside(take_roster());
+  put_aside(look_at(JOURNAL));
+  put_aside(look_at(PULSE));
+  return read_tape(state, tape, failure);
+}
+
+bool keeper_receive(struct tape *tape, struct failure *failure) {
+  failure->text[0] = '\0';
+  if (!keeper_is_there()) {
+    return false;
+  }
+  int state = take(STATE);
+  return state >= 0 ? receive_state(state, tape, failure) : receive_roster(tape, failure);
+}
+
+/* -- its listeners ------------------------------------------------------------------------------------------------------ */
+
+void keeper_found(int fd) {
+  if (last.listener_count < MOST_LISTENERS) {
+    last.listeners[last.listener_count++] = fd;
+  } else {
+    close(fd);
+  }
+}
+
+void keeper_find_listeners(struct tape *tape) {
+  for (unsigned i = 0; i < tape->descriptor_count; i++) {
+    struct tape_descriptor *descriptor = &tape->descriptors[i];
+    if (!descriptor->taken && kept_is_listener(descriptor->now)) {
+      descriptor->taken = true;
+      keeper_found(descriptor->now);
+    }
+  }
+}
+
+static bool is_at(int fd, const char *path) {
+  struct sockaddr_un address = {0};
+  socklen_t length = sizeof address - 1;
+  return getsockname(fd, (struct sockaddr *)&address, &length) == 0 && address.sun_family == AF_UNIX &&
+         strcmp(address.sun_path, path) == 0;
+}
+
+int keeper_take_listener(const char *path) {
+  for (unsigned i = 0; i < last.listener_count; i++) {
+    int fd = last.listeners[i];
+    if (fd >= 0 && is_at(fd, path)) {
+      last.listeners[i] = -1;
+      return fd;
+    }
+  }
+  return -1;
+}
+
+/* -- what it noted ------------------------------------------------------------------------------------------------------ */
+
+bool keeper_recover(struct keeper_journal *journal, struct keeper_pulse *pulse) {
+  *journal = last.journal;
+  *pulse = last.pulse;
+  return last.has_journal && pulse->last > 0;
+}
+
+struct keeper_pulse keeper_last_pulse(void) {
+  return last.pulse;
+}
+
+void keeper_recall_again(void) {
+  if (last.has_journal) {
+    keeper_note(&last.journal);
+    keeper_beat(last.pulse.last, last.pulse.clients);
+  }
+}
+
+bool keeper_was_writing(const char *file) {
+  if (getenv(TORN) || last.unsure) {
+    return true;
+  }
+  for (unsigned i = 0; i < last.journal.file_count; i++) {
+    if (last.journal.files[i] && strcmp(last.journal.files[i], file) == 0) {
+      return true;
+    }
+  }
+  return false;
+}
+
+void keeper_expect_torn(void) { setenv(TORN, "1", 1); }
+
+void keeper_forget_last(void) {
+  for (unsigned i = 0; i < last.listener_count; i++) {
+    if (last.listeners[i] >= 0) {
+      close(last.listeners[i]);
+    }
+  }
+  last.listener_count = 0;
+  for (unsigned i = 0; i < last.journal.file_count; i++) {
+    free(last.journal.files[i]);
+  }
+  last.journal.file_count = 0;
+  last.unsure = false;
+  unsetenv(TORN);
+}
