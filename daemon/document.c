@@ -21,10 +21,19 @@ static json_t *number(double value) { return json_real(isfinite(value) ? round(v
 
 static json_t *count(uint64_t value) { return json_integer((json_int_t)value); }
 
+/* A document with one key more, or NULL where there is no memory for both: half a document is none. */
+static json_t *with(json_t *document, const char *key, json_t *value) {
+  if (json_object_set_new(document, key, value) == 0) {
+    return document;
+  }
+  json_decref(document);
+  return NULL;
+}
+
 static json_t *frames_document(const struct ledger *ledger) {
   json_t *dropped = json_object();
   for (int fate = FATE_EMITTED + 1; fate < FATE_COUNT; fate++) {
-    json_object_set_new(dropped, fate_names[fate], count(ledger->fates[fate]));
+    dropped = with(dropped, fate_names[fate], count(ledger->fates[fate]));
   }
   return json_pack("{s:o, s:o, s:o, s:o}", "in", count(ledger->in), "emitted", count(ledger->fates[FATE_EMITTED]), "in_flight",
                    count(ledger->in_flight), "dropped", dropped);
@@ -38,9 +47,9 @@ static json_t *step_document(const struct histogram_summary *summary) {
 
 static json_t *latency_document(const struct histogram_summary latency[STEP_COUNT]) {
   json_t *steps = json_object();
-  json_object_set_new(steps, step_names[STEP_TOTAL], step_document(&latency[STEP_TOTAL]));
+  steps = with(steps, step_names[STEP_TOTAL], step_document(&latency[STEP_TOTAL]));
   for (int step = 0; step < STEP_TOTAL; step++) {
-    json_object_set_new(steps, step_names[step], step_document(&latency[step]));
+    steps = with(steps, step_names[step], step_document(&latency[step]));
   }
   return steps;
 }
@@ -56,11 +65,11 @@ static json_t *overlap_document(const struct pipeline_snapshot *snapshot) {
   json_t *document = json_pack("{s:o, s:o, s:o, s:s, s:s, s:o}", "ratio", number(diagnosis->ratio), "speedup",
                                number(diagnosis->speedup), "ideal_speedup", number(diagnosis->ideal_speedup), "bound_by",
                                bound_names[diagnosis->bound_by], "advice", diagnosis->advice, "gain", number(diagnosis->gain));
-  json_object_set_new(document, "improve", json_string(improvement_names[diagnosis->improve]));
-  json_object_set_new(document, "slots", json_integer(diagnosis->work.slots));
-  json_object_set_new(document, "kernels_at_once", json_integer(diagnosis->work.kernels));
-  json_object_set_new(document, "host_us", number(diagnosis->work.host));
-  json_object_set_new(document, "turnaround_us", number(diagnosis->work.turnaround));
+  document = with(document, "improve", json_string(improvement_names[diagnosis->improve]));
+  document = with(document, "slots", json_integer(diagnosis->work.slots));
+  document = with(document, "kernels_at_once", json_integer(diagnosis->work.kernels));
+  document = with(document, "host_us", number(diagnosis->work.host));
+  document = with(document, "turnaround_us", number(diagnosis->work.turnaround));
   return document;
 }
 
@@ -69,13 +78,13 @@ static json_t *end_document(enum config_endpoint endpoint, const char *path, enu
   json_t *document = json_pack("{s:s, s:o}", "protocol", config_protocol_names[protocol], "frame_bytes", count(bytes));
   switch (endpoint) {
   case CONFIG_SOCKET:
-    json_object_set_new(document, "socket", json_string(path));
+    document = with(document, "socket", json_string(path));
     break;
   case CONFIG_FILE:
-    json_object_set_new(document, "file", json_string(path));
+    document = with(document, "file", json_string(path));
     break;
   case CONFIG_REPLY:
-    json_object_set_new(document, "reply", json_true());
+    document = with(document, "reply", json_true());
     break;
   }
   return document;
@@ -90,15 +99,14 @@ static const struct config_pipeline *find_config(const struct config *config, co
   return NULL;
 }
 
-static void add_ends(json_t *document, const struct pipeline_snapshot *snapshot, const struct config_pipeline *config) {
+static json_t *with_ends(json_t *document, const struct pipeline_snapshot *snapshot, const struct config_pipeline *config) {
   if (!config) { /* removed by a reload and on its way out */
-    return;
+    return document;
   }
-  json_object_set_new(
-      document, "source",
-      end_document(config->source.endpoint, config->source.path, config->source.protocol, snapshot->input_bytes));
-  json_object_set_new(document, "sink",
-                      end_document(config->sink.endpoint, config->sink.path, config->sink.protocol, snapshot->output_bytes));
+  document = with(document, "source",
+                  end_document(config->source.endpoint, config->source.path, config->source.protocol, snapshot->input_bytes));
+  return with(document, "sink",
+              end_document(config->sink.endpoint, config->sink.path, config->sink.protocol, snapshot->output_bytes));
 }
 
 static json_t *pipeline_document(const struct pipeline_snapshot *snapshot, const struct config_pipeline *config) {
@@ -107,15 +115,14 @@ static json_t *pipeline_document(const struct pipeline_snapshot *snapshot, const
                 waiting_names[snapshot->waiting], "sessions", (int)snapshot->sessions, "clients", (int)snapshot->clients,
                 "readers", (int)snapshot->readers, "missed", count(snapshot->missed), "refused", count(snapshot->refused),
                 "formats", "input", snapshot->input, "output", snapshot->output);
-  json_object_set_new(document, "frames", frames_document(&snapshot->ledger));
-  json_object_set_new(document, "throughput", throughput_document(snapshot));
-  json_object_set_new(document, "latency_us", latency_document(snapshot->latency));
-  json_object_set_new(document, "slots", json_integer(snapshot->slots));
-  json_object_set_new(document, "graph", json_boolean(snapshot->graph));
-  json_object_set_new(document, "timed_one_in", json_integer(snapshot->timed_one_in));
-  json_object_set_new(document, "overlap", overlap_document(snapshot));
-  add_ends(document, snapshot, config);
-  return document;
+  document = with(document, "frames", frames_document(&snapshot->ledger));
+  document = with(document, "throughput", throughput_document(snapshot));
+  document = with(document, "latency_us", latency_document(snapshot->latency));
+  document = with(document, "slots", json_integer(snapshot->slots));
+  document = with(document, "graph", json_boolean(snapshot->graph));
+  document = with(document, "timed_one_in", json_integer(snapshot->timed_one_in));
+  document = with(document, "overlap", overlap_document(snapshot));
+  return with_ends(document, snapshot, config);
 }
 
 /* -- health ---------------------------------------------------------------------------------------------------------- */
@@ -123,8 +130,8 @@ static json_t *pipeline_document(const struct pipeline_snapshot *snapshot, const
 static json_t *item_document(const struct health_item *item) {
   json_t *document = json_pack("{s:b, s:s}", "ok", item->ok, "why", item->why);
   if (item->kind == HEALTH_DEVICE) {
-    json_object_set_new(document, "canary_us", number(item->canary_s * 1e6));
-    json_object_set_new(document, "canary_age_s", number(item->canary_age_s));
+    document = with(document, "canary_us", number(item->canary_s * 1e6));
+    document = with(document, "canary_age_s", number(item->canary_age_s));
   }
   return document;
 }
@@ -136,7 +143,8 @@ json_t *health_document(const struct health *health) {
     if (item->kind == HEALTH_LANES) {
       lanes = item_document(item);
     } else {
-      json_object_set_new(item->kind == HEALTH_DEVICE ? devices : pipelines, item->name, item_document(item));
+      json_t **list = item->kind == HEALTH_DEVICE ? &devices : &pipelines;
+      *list = with(*list, item->name, item_document(item));
     }
   }
   return json_pack("{s:b, s:s, s:o, s:o, s:o}", "ok", health->ok, "why", health->why, "lanes", lanes, "devices", devices,
@@ -165,14 +173,14 @@ static json_t *handovers_document(const struct server_view *view) {
   const struct succession *succession = view->succession;
   json_t *document = json_pack("{s:b, s:s?}", "upgrading", view->upgrading, "refused", view->refusal);
   for (int cause = 0; cause < SUCCESSION_CAUSE_COUNT; cause++) {
-    json_object_set_new(document, succession_names[cause], count(succession->counts[cause]));
+    document = with(document, succession_names[cause], count(succession->counts[cause]));
   }
-  json_object_set_new(document, "connections_lost", count(succession->closed));
-  json_object_set_new(document, "longest_ms", number((double)succession->longest / 1e6));
-  json_object_set_new(document, "last",
-                      succession->gap == 0 ? json_null()
-                                           : json_pack("{s:s, s:s, s:o}", "cause", succession_names[succession->cause], "text",
-                                                       succession->text, "gap_ms", number((double)succession->gap / 1e6)));
+  document = with(document, "connections_lost", count(succession->closed));
+  document = with(document, "longest_ms", number((double)succession->longest / 1e6));
+  document = with(document, "last",
+                  succession->gap == 0 ? json_null()
+                                       : json_pack("{s:s, s:s, s:o}", "cause", succession_names[succession->cause], "text",
+                                                   succession->text, "gap_ms", number((double)succession->gap / 1e6)));
   return document;
 }
 
@@ -187,7 +195,7 @@ json_t *status_document(struct server *server) {
   for (unsigned i = 0; i < view.pipeline_count; i++) {
     memset(snapshot, 0, sizeof *snapshot);
     pipeline_snapshot(server_pipeline(server, i), snapshot);
-    json_object_set_new(pipelines, snapshot->name, pipeline_document(snapshot, find_config(view.config, snapshot->name)));
+    pipelines = with(pipelines, snapshot->name, pipeline_document(snapshot, find_config(view.config, snapshot->name)));
   }
   free(snapshot);
   return json_pack("{s:s, s:o, s:s, s:s, s:i, s:b, s:{s:o, s:o}, s:o, s:o, s:o, s:o}", "version", view.version, "uptime_s",

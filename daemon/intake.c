@@ -146,7 +146,7 @@ static bool start_greeting(struct intake *intake, struct failure *failure) {
 }
 
 static bool start_accepting(struct intake *intake, struct failure *failure) {
-  if (!start_greeting(intake, failure)) {
+  if (!intake->greeter && !start_greeting(intake, failure)) {
     return false;
   }
   const struct acceptor_setup setup = {.loop = intake->loop,

@@ -170,6 +170,14 @@ static void write_entry(const struct kind *kind, const char *pipeline, const str
   }
 }
 
+/* Without memory: the beginning of it. */
+static const char *make_short_text(const char *format, va_list arguments) {
+  static char raw[256], text[4 * sizeof raw + 1];
+  vsnprintf(raw, sizeof raw, format, arguments);
+  log_text_escape(text, sizeof text, raw);
+  return text;
+}
+
 /* Makes the text: the caller's, escaped, and what was left out before it. NULL without memory. The caller frees. */
 static char *make_text(uint64_t left_out, const char *format, va_list arguments) {
   char *raw = NULL;
@@ -198,8 +206,11 @@ write_event(enum log_kind number, const char *pipeline, const struct log_field *
     return;
   }
   int saved = errno;
+  va_list again;
+  va_copy(again, arguments);
   char *text = make_text(left_out, format, arguments);
-  write_entry(kind, pipeline, fields, text ? text : format); /* without memory the format says at least what it is about */
+  write_entry(kind, pipeline, fields, text ? text : make_short_text(format, again));
+  va_end(again);
   free(text);
   errno = saved;
 }

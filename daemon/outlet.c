@@ -210,7 +210,7 @@ static bool start_greeting(struct outlet *outlet, struct failure *failure) {
 }
 
 static bool start_accepting(struct outlet *outlet, struct failure *failure) {
-  if (!start_greeting(outlet, failure)) {
+  if (!outlet->greeter && !start_greeting(outlet, failure)) {
     return false;
   }
   const struct acceptor_setup setup = {.loop = outlet->loop,

@@ -51,7 +51,8 @@ bool pipeline_start(struct pipeline *pipeline, struct failure *failure) {
   if (state != PIPELINE_RUNNING) {
     intake_start_held(pipeline->intake);
   }
-  if ((pipeline->outlet && !outlet_start(pipeline->outlet, failure)) || !intake_start(pipeline->intake, failure)) {
+  pipeline->outlet_started = pipeline->outlet_started || !pipeline->outlet || outlet_start(pipeline->outlet, failure);
+  if (!pipeline->outlet_started || !intake_start(pipeline->intake, failure)) {
     return false;
   }
   pipeline->state = state;

@@ -27,10 +27,11 @@ struct pipeline {
   struct outlet *outlet; /* NULL: it replies */
   struct drains drains;
   struct meter *meter;
-  struct reading now; /* for pipeline_snapshot(), too large for a stack */
-  bool for_good;      /* STOPPING: stops as soon as it is quiet */
-  bool cut;           /* sessions were told to stop */
-  bool continues;     /* it was taken from a tape, */
+  struct reading now;  /* for pipeline_snapshot(), too large for a stack */
+  bool for_good;       /* STOPPING: stops as soon as it is quiet */
+  bool cut;            /* sessions were told to stop */
+  bool outlet_started; /* while the intake may not be yet */
+  bool continues;      /* it was taken from a tape, */
   enum pipeline_state continues_as;
   unsigned now_condemned;               /* by the hand-over, one at most as a rule, */
   uint64_t last_condemned;              /* and its sequence number */

@@ -117,8 +117,10 @@ static void on_released(void *context) {
     return;
   }
   if (!reload->worked) {
-    log_event(LOG_FAILED, NULL, "the configuration was reloaded, but not all of it runs: %s", reload->failure.text);
-    json_t *body = json_pack("{s:s, s:s}", "error", reload->failure.text, "remedy", "restart the daemon");
+    log_event(LOG_FAILED, NULL, "the configuration was reloaded, but not all of it runs, which is tried again: %s",
+              reload->failure.text);
+    json_t *body =
+        json_pack("{s:s, s:s}", "error", reload->failure.text, "remedy", "wait until it runs: it is tried every two seconds");
     end(reload, 500, body);
     return;
   }

@@ -120,6 +120,8 @@ void server_start_over(struct server *server, const char *why);
 /* startup.c */
 /* It cannot be: takes up what was left once more, begins anew without it, or ends. */
 void server_fail_start(struct server *server, const struct failure *failure);
+/* Starts the pipelines that a reload could not start. */
+void server_start_late(struct server *server);
 
 /* upgrade.c */
 /* The child that is being asked, or 0. */

@@ -212,6 +212,18 @@ static bool start_preparing(struct server *server, struct failure *failure) {
   return true;
 }
 
+/* What a reload has put in force stays so: where there was not what a pipeline needs, it is tried until there is. */
+void server_start_late(struct server *server) {
+  struct failure failure;
+  for (unsigned i = 0; server->phase == SERVER_RUNNING && !server->reload && i < server->pipeline_count; i++) {
+    struct pipeline *pipeline = server->pipelines[i];
+    if (pipeline_state(pipeline) == PIPELINE_STARTING && pipeline_start(pipeline, &failure)) {
+      log_event(LOG_RESUMED, pipeline_config(pipeline)->name, "runs now");
+      server_note(server);
+    }
+  }
+}
+
 bool server_start(struct server *server, struct failure *failure) {
   if (!server->tape) {
     server_recover(server);

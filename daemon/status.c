@@ -39,17 +39,17 @@ static void answer_text(struct http_request *request, unsigned code, const char 
   http_answer(request, &answer);
 }
 
-/* With an end of line behind it, so that the shell's prompt is not glued to what curl shows. */
+/* Into memory that suffices, since a text that grows may lack a part where it could not. With an end of line behind it, so that
+ * the shell's prompt is not glued to what curl shows. */
 static char *json_text(json_t *document) {
-  char *text = document ? json_dumps(document, JSON_FORM) : NULL;
-  size_t length = text ? strlen(text) : 0;
-  char *line = text ? realloc(text, length + sizeof "\n") : NULL;
-  if (!line) {
+  size_t length = document ? json_dumpb(document, NULL, 0, JSON_FORM) : 0;
+  char *text = length > 0 ? malloc(length + sizeof "\n") : NULL;
+  if (!text || json_dumpb(document, text, length, JSON_FORM) != length) {
     free(text);
     return NULL;
   }
-  memcpy(line + length, "\n", sizeof "\n");
-  return line;
+  memcpy(text + length, "\n", sizeof "\n");
+  return text;
 }
 
 /* Takes `document`; NULL means that there was no memory for it, and so no answer. */

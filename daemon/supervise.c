@@ -97,6 +97,7 @@ static void on_tick(void *context) {
   }
   start_anchoring(server);
   systemd_flush();
+  server_start_late(server);
   compare_limits(server);
   if (server->phase == SERVER_RUNNING && !server->reload) {
     say_status(server);

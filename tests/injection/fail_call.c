@@ -9,6 +9,9 @@
  *   FAIL_WHOSE   program: the daemon's own calls; libraries: those of the libraries below it
  *   FAIL_REPORT  a file as large as struct report, which outlives whatever happens to the process
  *
+ * Nothing counts before main(): what runs there belongs to libraries that are linked into the program, CUDA's runtime for one,
+ * which ends the process where it cannot have memory.
+ *
  * What always holds: of libuv's calls, only those count (as the program's) that it makes for a file of the daemon's or whose
  * failure it hands to its caller. Where others fail, its memory or its wake-ups for instance, it aborts by itself.
  */
@@ -112,13 +115,34 @@ __attribute__((constructor)) static void set_up(void) {
   plan.call = call;
 }
 
+/* -- the beginning ------------------------------------------------------------------------------------------------- */
+
+typedef int main_function(int, char **, char **);
+static main_function *program_main;
+static bool has_begun;
+
+static int begin(int count, char **arguments, char **environment) {
+  has_begun = true;
+  return program_main(count, arguments, environment);
+}
+
+int __libc_start_main(main_function *main, int count, char **arguments, void (*init)(void), void (*fini)(void),
+                      void (*loader_fini)(void), void *stack);
+int __libc_start_main(main_function *main, int count, char **arguments, void (*init)(void), void (*fini)(void),
+                      void (*loader_fini)(void), void *stack) {
+  int (*next)(main_function *, int, char **, void (*)(void), void (*)(void), void (*)(void), void *);
+  *(void **)&next = dlsym(RTLD_NEXT, "__libc_start_main");
+  program_main = main;
+  return next(begin, count, arguments, init, fini, loader_fini, stack);
+}
+
 /* -- whether it is this call's turn --------------------------------------------------------------------------------- */
 
 static bool lies_in(const void *address, struct range range) {
   return (uintptr_t)address >= range.begin && (uintptr_t)address < range.end;
 }
 
-static bool is_chosen(const char *call) { return plan.call && strcmp(call, plan.call) == 0; }
+static bool is_chosen(const char *call) { return has_begun && plan.call && strcmp(call, plan.call) == 0; }
 
 static uint32_t site_of(const void *caller, bool own) {
   return own ? (uint32_t)((uintptr_t)caller - plan.program.begin)
