@@ -8,6 +8,7 @@ import tempfile
 import pytest
 
 from harness import limit
+from harness.store import Store
 
 LIMIT_S = 60
 
@@ -42,3 +43,10 @@ def place():
     path = pathlib.Path(tempfile.mkdtemp(prefix="framed-", dir="/tmp"))
     yield path
     shutil.rmtree(path, ignore_errors=True)
+
+
+@pytest.fixture
+def store(place):
+    """A service manager with a descriptor store."""
+    with Store(place) as kept:
+        yield kept

@@ -8,8 +8,8 @@ import sys
 import threading
 import time
 
-from harness.daemon import BINARY
-from harness.waiting import limit
+from harness.daemon import BINARY, Daemon
+from harness.waiting import limit, wait_until
 
 FIRST = 3  # number of the first descriptor that is passed
 LOWEST = 200  # above all numbers that are
@@ -138,3 +138,24 @@ class Store:
 def same(one, other):
     first, second = os.fstat(one), os.fstat(other)
     return (first.st_dev, first.st_ino) == (second.st_dev, second.st_ino)
+
+
+# -- a daemon with one ----------------------------------------------------------------------------------------------------
+
+
+def start(place, store, pipelines, **keys):
+    daemon = Daemon(place, pipelines, env=store.environment, binary=store.program, **keys)
+    daemon.leaves_sockets = True
+    return daemon
+
+
+def connections(daemon):
+    return daemon.status()["handovers"]["connections_lost"]
+
+
+def settle(daemon):
+    """The daemon has done what there is to do."""
+    for _ in range(2):
+        before = daemon.cpu_seconds()
+        wait_until(lambda: daemon.status(), "it answers")
+        time.sleep(0.05 if daemon.cpu_seconds() - before < 0.02 else 0.2)

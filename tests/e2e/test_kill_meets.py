@@ -1,0 +1,259 @@
+"""Kills that meet something else: an upgrade, a reload, another kill, an end, or damage in what was noted."""
+
+import os
+import random
+import signal
+import time
+
+import pytest
+
+from harness import numbered, pipeline, wait_until, whole
+from harness.store import Store, connections, settle, start
+from harness.waiting import limit
+
+SIZE = 4096
+FORMAT = {"dtype": "uint8", "shape": [SIZE]}
+KILLS = 60 if os.environ.get("FRAMED_SOAK") else 6
+
+
+# -- kills that meet something else ---------------------------------------------------------------------------------------
+
+
+def test_a_kill_after_an_upgrade_and_an_upgrade_after_a_kill(place, store):
+    with start(place, store, {"cam0": pipeline(FORMAT, slots=3)}) as daemon:
+        with daemon.reader() as reader, daemon.producer() as producer:
+            for number in range(4):
+                producer.send(whole(2 * number, SIZE).tobytes() + whole(2 * number + 1, SIZE).tobytes()[:50])
+                assert reader.read(SIZE) == whole(2 * number, SIZE).tobytes()
+                daemon.wait_view("a part is there", lambda view: view["frames"]["in"] == 2 * number + 2)
+                if number % 2 == 0:
+                    handovers = daemon.status()["handovers"]["fault"]
+                    daemon.signal(signal.SIGUSR2)
+                    wait_until(lambda: daemon.status()["handovers"]["upgrade"] == number // 2 + 1, "it has taken over", 30)
+                    assert daemon.status()["handovers"]["fault"] == handovers
+                settle(daemon)
+                store.kill(daemon)
+                producer.send(whole(2 * number + 1, SIZE).tobytes()[50:])
+                assert reader.read(SIZE) == whole(2 * number + 1, SIZE).tobytes()
+        daemon.account(came=8, emitted=8)
+        assert connections(daemon) == 0
+
+
+def test_a_kill_after_a_gpu_fault(place, store):
+    entry = pipeline(FORMAT, slots=3, stages=[{"fault": {"kind": "illegal", "at": 2, "again": "no"}}])
+    with start(place, store, {"cam0": entry}) as daemon:
+        with daemon.reader() as reader, daemon.producer() as producer:
+            producer.send(numbered(4, SIZE).tobytes())
+            assert reader.read(4 * SIZE) == numbered(4, SIZE).tobytes()
+            settle(daemon)
+            store.kill(daemon)
+            assert daemon.status()["handovers"]["fault"] == 1
+            assert connections(daemon) == 0
+
+
+def test_a_reload_and_then_a_kill(place, store):
+    with start(place, store, {"cam0": pipeline(FORMAT)}) as daemon:
+        with daemon.reader() as reader, daemon.producer() as producer:
+            daemon.write({"cam0": pipeline(FORMAT), "cam1": pipeline(FORMAT)})
+            daemon.command("/v1/reload")
+            with daemon.reader("cam1") as other:
+                producer.send(whole(0, SIZE).tobytes()[:7])
+                daemon.wait_view("it has begun", lambda view: view["frames"]["in"] == 1)
+                settle(daemon)
+                store.kill(daemon)
+                producer.send(whole(0, SIZE).tobytes()[7:])
+                assert reader.read(SIZE) == whole(0, SIZE).tobytes()
+                with daemon.producer("cam1") as second:
+                    second.send(whole(1, SIZE).tobytes())
+                    assert other.read(SIZE) == whole(1, SIZE).tobytes()
+        assert connections(daemon) == 0
+        assert daemon.log.count("configuration reloaded") == 1  # it was over
+
+
+def test_a_kill_at_any_time_of_a_start(place, store):
+    """Before it is ready a process has taken what lay there, and keeps it no longer: connections may go, but nothing else."""
+    with start(place, store, {"cam0": pipeline(FORMAT)}) as daemon:
+        for number in range(10):
+            with daemon.reader(), daemon.producer():
+                store.end(daemon)
+                store.start(daemon)
+                time.sleep(number * 0.002)
+                store.kill(daemon)
+        with daemon.reader() as reader, daemon.producer() as producer:
+            daemon.wait_view("they are there", lambda view: view["readers"] == 1 and view["sessions"] == 1)
+            producer.send(whole(0, SIZE).tobytes())
+            assert reader.read(SIZE) == whole(0, SIZE).tobytes()
+
+
+def test_a_kill_within_an_orderly_end_leaves_nothing_that_is_older(place, store):
+    """Both kinds of an end lie there: what the later one says counts, also at the kill after it."""
+    with start(place, store, {"cam0": pipeline(FORMAT)}) as daemon:
+        with daemon.reader() as reader, daemon.producer() as producer:
+            for number in range(3):  # so that its last roster has a higher number than the first of the next process
+                with daemon.reader():
+                    daemon.wait_view("it is there", lambda view: view["readers"] == 2)
+                daemon.wait_view("it has gone", lambda view: view["readers"] == 1)
+            store.heard()
+            older = [(name, os.dup(descriptor)) for name, descriptor in store.kept if not name.startswith("framed-carried-")]
+            assert {name.split("-")[1] for name, _ in older} == {"roster", "journal", "pulse"}
+            daemon.signal(signal.SIGTERM)
+            daemon.process.wait(limit(20))
+            store.heard()
+            assert "framed-state" in store.names
+            store.kept += older
+            store.start(daemon)
+            daemon.wait_ready()
+            store.kill(daemon)
+            producer.send(whole(0, SIZE).tobytes())
+            assert reader.read(SIZE) == whole(0, SIZE).tobytes()
+        assert connections(daemon) == 0 and "anew" not in daemon.log
+
+
+@pytest.mark.parametrize("reply", [False, True])
+def test_a_roster_that_is_behind_brings_nobody_back(place, store, reply):
+    """A producer was sent away in mid-frame and another one came, and the kill was before the roster said so: what the first one
+    sends on is no frame."""
+    entry = pipeline(FORMAT, source={"timeout": "3s"}, sink={"reply": True} if reply else {})
+    with start(place, store, {"cam0": entry}) as daemon:
+        with daemon.producer() as first:
+            first.send(whole(0, SIZE).tobytes()[:100])
+            daemon.wait_view("it has begun", lambda view: view["frames"]["in"] == 1)
+            store.heard()
+            before = [(name, os.dup(descriptor)) for name, descriptor in store.kept]
+            assert daemon.view()["sessions"] == 1
+            daemon.wait_view("it was sent away", lambda view: view["sessions"] == 0)
+            first.socket.send(whole(0, SIZE).tobytes()[100:] + whole(1, SIZE).tobytes()[:100])
+            with daemon.producer() as second:
+                second.send(whole(2, SIZE).tobytes()[:10])
+                daemon.wait_view("another one came", lambda view: view["frames"]["in"] == 2)
+                settle(daemon)
+                store.end(daemon)
+            store.clear()
+            store.kept = before
+            store.start(daemon)
+            daemon.wait_ready()
+            assert daemon.view()["frames"]["in"] == 2 and "anew" not in daemon.log
+        daemon.account(came=2, invalid=2)
+
+
+# -- a memory that is not to be believed ----------------------------------------------------------------------------------
+
+
+def spoil(descriptor, chance):
+    """Changes bytes where there are some."""
+    data = [at for at in range(0, os.fstat(descriptor).st_size, 4096) if os.pread(descriptor, 4096, at).strip(b"\0")]
+    for _ in range(chance.choice([1, 1, 4, 64])):
+        at = chance.choice(data) + chance.randrange(4096)
+        os.pwrite(descriptor, bytes([chance.randrange(256)]), at)
+
+
+@pytest.mark.takes(200)
+@pytest.mark.parametrize("what", ["framed-roster-", "chronicle", "framed-journal", "framed-pulse"])
+def test_what_is_damaged_costs_connections_at_most(place, store, what):
+    chance = random.Random(what)
+    with start(place, store, {"cam0": pipeline(FORMAT, slots=3)}) as daemon:
+        for _ in range(KILLS * 2):
+            with daemon.reader() as reader, daemon.producer() as producer:
+                producer.send(numbered(2, SIZE).tobytes() + b"part")
+                assert reader.read(2 * SIZE) == numbered(2, SIZE).tobytes()
+                settle(daemon)
+                store.end(daemon)
+                for descriptor in damaged(store, what):
+                    spoil(descriptor, chance)
+                store.start(daemon)
+                daemon.wait_ready()
+            with daemon.reader() as reader, daemon.producer() as producer:
+                daemon.wait_view("they are there", lambda view: view["readers"] == 1 and view["sessions"] == 1)
+                producer.send(whole(5, SIZE).tobytes())
+                assert reader.read(SIZE) == whole(5, SIZE).tobytes()
+
+
+@pytest.mark.parametrize("last", [-1, -2**63, 2**63 - 1])
+def test_a_pulse_that_cannot_have_been_costs_nothing(place, store, last):
+    with start(place, store, {"cam0": pipeline(FORMAT)}) as daemon:
+        with daemon.reader() as reader, daemon.producer() as producer:
+            for number in range(2):  # the second one sees what the first one made of it
+                producer.send(whole(number, SIZE).tobytes())
+                assert reader.read(SIZE) == whole(number, SIZE).tobytes()
+                settle(daemon)
+                store.end(daemon)
+                (pulse,) = store.named("framed-pulse")
+                if number == 0:
+                    os.pwrite(pulse, last.to_bytes(8, "little", signed=True), 0)
+                store.start(daemon)
+                daemon.wait_ready()
+                assert 0 <= daemon.status()["handovers"]["last"]["gap_ms"] < 60000
+        daemon.account(came=2, emitted=2)
+        assert connections(daemon) == 0 and "anew" not in daemon.log
+
+
+def test_what_may_be_torn_is_known_until_it_is_looked_after(place, store):
+    """A file that was written when what was noted is damaged is cut back; one that comes by a reload is somebody else's."""
+    entries = {"cam0": pipeline(FORMAT, sink={"file": str(place / "out")})}
+    with start(place, store, entries) as daemon:
+        with daemon.producer() as producer:
+            producer.send(numbered(2, SIZE).tobytes())
+            daemon.account(came=2, emitted=2)
+            settle(daemon)
+            store.end(daemon)
+            for descriptor in damaged(store, "chronicle"):
+                os.pwrite(descriptor, b"other", 0)
+            with open(place / "out", "ab") as out:
+                out.write(b"torn")
+            store.start(daemon)
+            daemon.wait_ready()
+        assert "anew" in daemon.log and (place / "out").read_bytes() == numbered(2, SIZE).tobytes()
+        (place / "other").write_bytes(b"of somebody")
+        daemon.write({**entries, "cam1": pipeline(FORMAT, sink={"file": str(place / "other")})})
+        status, answer = daemon.post("/v1/reload")
+        assert status == 400 and "ends within a result" in answer["error"]
+        assert (place / "other").read_bytes() == b"of somebody"
+
+
+def damaged(store, what):
+    if what != "chronicle":
+        return store.named(what)
+    return [fd for _, fd in store.kept if "framed:chronicle" in os.readlink(f"/proc/self/fd/{fd}")]
+
+
+def test_a_manager_that_is_slow_to_forget_is_waited_for(place):
+    """As long as it has the listening sockets, too, they look like those of another daemon."""
+    with Store(place) as store:
+        with start(place, store, {"cam0": pipeline(FORMAT)}) as daemon:
+            with daemon.reader() as reader, daemon.producer():
+                settle(daemon)
+                store.end(daemon)
+                for descriptor in damaged(store, "chronicle"):
+                    os.pwrite(descriptor, b"other", 0)
+                store.pace = 0.03
+                store.start(daemon)
+                daemon.wait_ready()
+                assert reader.rest() == b"" and "anew" in daemon.log
+                store.pace = 0
+
+
+@pytest.mark.parametrize("size", [None, SIZE, 4 * SIZE])
+def test_memory_that_is_gone_or_of_another_size_costs_connections_at_most(place, store, size):
+    with start(place, store, {"cam0": pipeline(FORMAT)}) as daemon:
+        with daemon.reader() as reader, daemon.producer() as producer:
+            settle(daemon)
+            store.end(daemon)
+            arenas = [kept for kept in store.kept if ":in" in os.readlink(f"/proc/self/fd/{kept[1]}")]
+            assert arenas
+            for name, descriptor in arenas:
+                store.kept.remove((name, descriptor))
+                os.close(descriptor)
+                if size is not None:
+                    store.kept.append((name, other_memory(size)))
+            store.start(daemon)
+            daemon.wait_ready()
+            assert reader.rest() == producer.rest() == b""
+        with daemon.reader() as reader, daemon.producer() as producer:
+            producer.send(whole(5, SIZE).tobytes())
+            assert reader.read(SIZE) == whole(5, SIZE).tobytes()
+
+
+def other_memory(size):
+    descriptor = os.memfd_create("other")
+    os.truncate(descriptor, size)
+    return descriptor
