@@ -133,12 +133,28 @@ static short arm(struct framed *client) {
   return client->paused ? (short)(client->fd >= 0 ? POLLIN : 0) : client->transport->arm(client);
 }
 
+/* Has the daemon wake us, and looks for the last time before that is relied on. If just that look has made another connection,
+ * or begun to, nobody would wake us for what it is told of: then all of it once more. */
+static int arm_and_look(struct framed *client, short *conditions) {
+  const struct reconnect *reconnect = &client->reconnect;
+  bool paused;
+  int there, fd;
+  int64_t since;
+  do {
+    paused = client->paused;
+    fd = client->fd;
+    since = reconnect->since;
+    *conditions = arm(client);
+    there = look(client);
+  } while (client->keeps && !client->broken && (client->paused != paused || client->fd != fd || reconnect->since != since));
+  return there;
+}
+
 int framed_arm(struct framed *client, int wanted, short *conditions) {
   wake(client, POLLIN);
   int there = look(client);
   if (!is_wanted(there, wanted)) {
-    *conditions = arm(client);
-    there = look(client);
+    there = arm_and_look(client, conditions);
   }
   if (is_wanted(there, wanted)) {
     *conditions = 0;
@@ -181,8 +197,8 @@ static int sleep_until(struct framed *client, int wanted, int64_t timeout_ns, in
     if (timeout_ns >= 0 && left <= 0) {
       return 0;
     }
-    short conditions = arm(client);
-    int there = look(client);
+    short conditions;
+    int there = arm_and_look(client, &conditions);
     if (is_wanted(there, wanted)) {
       wake(client, 0);
       return there;

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "tests/unit/client/fake.h"
@@ -306,6 +307,32 @@ START_TEST(memory_is_left_behind) {
 }
 END_TEST
 
+/* The client's look for its welcome before which that comes; 0: it comes when the test says. */
+static int welcome_at;
+
+ssize_t recvmsg(int fd, struct msghdr *message, int flags) {
+  if (welcome_at > 0 && --welcome_at == 0) {
+    fake_welcome(&fake);
+  }
+  return syscall(SYS_recvmsg, fd, message, flags);
+}
+
+/* Who sleeps has the new daemon wake him, whichever look it was that found it. */
+START_TEST(the_last_look_finds_the_daemon) {
+  short conditions = 0;
+  open_for(FRAMED_BOTH, FRAMED_SHARED, 5 * SECOND);
+  fake_submit(client, 0);
+  fake_die(&fake);
+  fake_accept(&fake, client);
+  welcome_at = _i;
+  ck_assert_int_eq(framed_arm(client, FRAMED_RESULT, &conditions), 0);
+  ck_assert_int_eq(welcome_at, 0);
+  ck_assert_int_eq(conditions, POLLIN);
+  expect_submission(0, 0, true);
+  ck_assert(fake_complete(&fake, submission(0)->slot, FRAMED_EMITTED, 0));
+}
+END_TEST
+
 /* Given up by a daemon that ends, some before it is gone and some at that moment. */
 START_TEST(what_a_stop_left_undone) {
   open_for(FRAMED_BOTH, FRAMED_SHARED, 5 * SECOND);
@@ -524,6 +551,7 @@ Suite *resume_suite(void) {
   tcase_add_test(tests, a_consumer_leaves_out_what_it_has);
   tcase_add_test(tests, a_consumer_comes_to_the_end_of_a_sink);
   tcase_add_test(tests, memory_is_left_behind);
+  tcase_add_loop_test(tests, the_last_look_finds_the_daemon, 1, 3);
   tcase_add_test(tests, what_a_stop_left_undone);
   tcase_add_test(tests, again_and_again);
   tcase_add_loop_test(tests, nobody_comes, FRAMED_STREAM, FRAMED_SHARED + 1);

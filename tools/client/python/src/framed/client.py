@@ -226,11 +226,20 @@ class Client:
         there = self._look_or_raise(wanted)
         conditions = 0
         if not there & wanted:
-            conditions = select.POLLIN if self._paused else self._arm()
-            there = self._look_or_raise(wanted)
+            there, conditions = self._arm_and_look(wanted)
         if there & wanted:
             return Event(there), 0
         return Event(there), self._watch(conditions)
+
+    def _arm_and_look(self, wanted: int) -> "tuple[int, int]":
+        """Has the daemon wake us, and looks for the last time before that is relied on. If just that look has made another
+        connection, nobody would wake us for what it is told of: then all of it once more."""
+        while True:
+            before = self._paused, self._connection
+            conditions = select.POLLIN if self._paused else self._arm()
+            there = self._look_or_raise(wanted)
+            if there & wanted or before == (self._paused, self._connection):
+                return there, conditions
 
     def _watch(self, conditions: int) -> int:
         """What to wait for so that the connection has these conditions, or it is time for the next try."""
@@ -268,10 +277,10 @@ class Client:
         if self._paused:
             self._sleep_through_pause(seconds)
             return
-        conditions = self._arm()
         woken = 0
         try:
-            if not self._look_or_raise(wanted) & wanted and not self._paused:
+            there, conditions = self._arm_and_look(wanted)
+            if not there & wanted and not self._paused:
                 self._poller.register(self._connection, conditions)
                 ready = self._poller.poll(None if seconds is None else seconds * 1000 + 1)
                 woken = ready[0][1] if ready else 0
