@@ -226,7 +226,7 @@ void server_note_roster(struct server *server) {
   tape.by_manager = true;
   tape.live = true;
   put(server, &tape);
-  keeper_keep_roster(&tape);
+  keeper_keep_roster(&tape, chronicle_fd() >= 0); /* without a chronicle it would be of no use */
   tape_clear(&tape);
   server_beat(server);
 }

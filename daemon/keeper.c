@@ -84,13 +84,13 @@ static void keep_roster(const struct tape *tape) {
   keeper.roster = kept ? number : 0;
 }
 
-void keeper_keep_roster(const struct tape *tape) {
+void keeper_keep_roster(const struct tape *tape, bool whole) {
   keeper.marked = false;
   if (!keeper_is_there()) {
     return;
   }
-  bool has_room = tape->descriptor_count + OTHERS <= systemd_keeps();
-  bool all = kept_all(tape, !has_room) && has_room;
+  bool all = whole && tape->descriptor_count + OTHERS <= systemd_keeps();
+  all = kept_all(tape, !all) && all;
   if (all) {
     keep_roster(tape);
   } else {

@@ -43,9 +43,9 @@ struct keeper_pulse {
 /* What is on the roster has changed, and keeper_keep_roster() is due. */
 void keeper_mark(void);
 bool keeper_is_marked(void);
-/* Replaces what lay there before by a tape that is live and all descriptors on it; where there is not room for all, by its
- * listening sockets alone. */
-void keeper_keep_roster(const struct tape *roster);
+/* Replaces what lay there before by a tape that is live and all descriptors on it; without `whole`, or where there is not room
+ * for all, by its listening sockets alone. */
+void keeper_keep_roster(const struct tape *roster, bool whole);
 /* The same for the journal, which is for a process that can make nothing of the roster. */
 void keeper_note(struct keeper_journal *journal);
 /* Says that this process still runs, with so many clients. */

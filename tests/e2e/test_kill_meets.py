@@ -1,14 +1,17 @@
 """Kills that meet something else: an upgrade, a reload, another kill, an end, or damage in what was noted."""
 
+import errno
 import os
 import random
 import signal
+import socket
 import time
 
 import pytest
 
 from harness import numbered, pipeline, wait_until, whole
-from harness.store import Store, connections, settle, start
+from harness.injection import Injection
+from harness.store import Store, connections, copy, settle, start
 from harness.waiting import limit
 
 SIZE = 4096
@@ -37,6 +40,23 @@ def test_a_kill_after_an_upgrade_and_an_upgrade_after_a_kill(place, store):
                 assert reader.read(SIZE) == whole(2 * number + 1, SIZE).tobytes()
         daemon.account(came=8, emitted=8)
         assert connections(daemon) == 0
+
+
+def test_where_nothing_can_be_noted_only_listeners_are_kept(place, store):
+    daemon = start(place, store, {"cam0": pipeline(FORMAT)})
+    store.arm(daemon, Injection(place, "memfd_create", at=1, error=errno.EMFILE))
+    with daemon:
+        with daemon.reader() as reader, daemon.producer():
+            settle(daemon)
+            store.end(daemon)
+            store.arm(daemon)
+            with socket.socket(socket.AF_UNIX) as early:
+                early.connect(daemon.path("cam0", "sink"))
+                store.start(daemon)
+                daemon.wait_ready()
+                assert reader.rest() == b""
+                daemon.wait_view("it waited", lambda view: view["readers"] == 1)
+        assert connections(daemon) == 2 and "anew" not in daemon.log
 
 
 def test_a_kill_after_a_gpu_fault(place, store):
@@ -94,7 +114,7 @@ def test_a_kill_within_an_orderly_end_leaves_nothing_that_is_older(place, store)
                     daemon.wait_view("it is there", lambda view: view["readers"] == 2)
                 daemon.wait_view("it has gone", lambda view: view["readers"] == 1)
             store.heard()
-            older = [(name, os.dup(descriptor)) for name, descriptor in store.kept if not name.startswith("framed-carried-")]
+            older = [(name, copy(descriptor)) for name, descriptor in store.kept if not name.startswith("framed-carried-")]
             assert {name.split("-")[1] for name, _ in older} == {"roster", "journal", "pulse"}
             daemon.signal(signal.SIGTERM)
             daemon.process.wait(limit(20))
@@ -119,7 +139,7 @@ def test_a_roster_that_is_behind_brings_nobody_back(place, store, reply):
             first.send(whole(0, SIZE).tobytes()[:100])
             daemon.wait_view("it has begun", lambda view: view["frames"]["in"] == 1)
             store.heard()
-            before = [(name, os.dup(descriptor)) for name, descriptor in store.kept]
+            before = [(name, copy(descriptor)) for name, descriptor in store.kept]
             assert daemon.view()["sessions"] == 1
             daemon.wait_view("it was sent away", lambda view: view["sessions"] == 0)
             first.socket.send(whole(0, SIZE).tobytes()[100:] + whole(1, SIZE).tobytes()[:100])
@@ -256,4 +276,6 @@ def test_memory_that_is_gone_or_of_another_size_costs_connections_at_most(place,
 def other_memory(size):
     descriptor = os.memfd_create("other")
     os.truncate(descriptor, size)
-    return descriptor
+    moved = copy(descriptor)
+    os.close(descriptor)
+    return moved

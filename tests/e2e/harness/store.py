@@ -88,8 +88,7 @@ class Store:
         elif "FDSTORE" in said and len(self.kept) >= self.room:
             self.lost += 1
         elif "FDSTORE" in said and not any(same(kept, descriptors[0]) for _, kept in self.kept):
-            moved = fcntl.fcntl(descriptors[0], fcntl.F_DUPFD, LOWEST)
-            self.kept.append((name, moved))
+            self.kept.append((name, copy(descriptors[0])))
 
     def heard(self):
         """Everything that was said until now."""
@@ -133,6 +132,11 @@ class Store:
         self.end(daemon)
         self.start(daemon)
         daemon.wait_ready()
+
+
+def copy(descriptor):
+    """Another one, with a number that a store may have."""
+    return fcntl.fcntl(descriptor, fcntl.F_DUPFD, LOWEST)
 
 
 def same(one, other):
