@@ -3,7 +3,8 @@
  *
  * FREE -> FILLING -> READY -> RUNNING -> DONE -> EMITTING -> FREE, and RUNNING -> FAILED. All transitions stand in
  * one table in slot.c and happen only in slot_move(), which moves the slot between the queues of its road as well: a slot
- * is on exactly the queue that its state names. Queues keep the order in which frames came.
+ * is on exactly the queue that its state names. Queues keep the order in which frames came. Only what a process before this
+ * one left takes its place by slot_ring_pass() and slot_ring_arrange(), before the first turn.
  */
 #ifndef FRAMED_DAEMON_SLOT_H
 #define FRAMED_DAEMON_SLOT_H
