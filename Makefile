@@ -270,11 +270,12 @@ e2e: programs $(run_stage) $(drive_client) $(fail_call) ## runs the end-to-end t
 	 $(PYTHON) -m pytest tests/e2e -q $(PYTEST)
 
 soak_seconds ?= 900
-soak: ## runs the long tests, an hour: load for soak_seconds (900), 1,000 reloads, 100 upgrades, every call failing in turn, 200 kills under each kind of client, 200 kills and 100 restarts by systemd; figures into build/soak.json
+soak: ## runs the long tests, two hours: load for soak_seconds (900), 1,000 reloads, 100 upgrades, every call failing in turn, 200 kills under each kind of client, 200 kills and 100 restarts by systemd, 10,000 states that make no sense; figures into build/soak.json
 	@tools/setup.sh build check
 	@+$(MAKE) --no-print-directory VARIANT=check programs
 	@+FRAMED_SOAK=1 FRAMED_OTHER_BINARY=$(CURDIR)/build/check/framed FRAMED_SOAK_SECONDS=$(soak_seconds) FRAMED_SOAK_RESULTS=$(CURDIR)/build/soak.json FRAMED_RELOADS=1000 \
 	  $(MAKE) --no-print-directory e2e PYTEST="-k 'test_soak or test_kill or reloads_under_load or upgrades_under_load or injection or test_resume' $(PYTEST)"
+	@+FRAMED_SOAK=1 FRAMED_MUTATE=0:10000 $(MAKE) --no-print-directory VARIANT=check e2e PYTEST="-k whatever_a_state"
 	@FRAMED_SOAK=1 tests/systemd/run.sh -k under_load -s
 
 check: ## sets up and runs every test that needs no GPU

@@ -18,7 +18,7 @@ import pytest
 from harness import native, numbered, pipeline, require_whole, wait_until
 from harness.clients import Client
 from harness.injection import SHORT, Injected, Injection
-from harness.traffic import COUNT, DEAD, FILES, GRAY, SIZE, drive, entries, is_served, lay_out, through
+from harness.traffic import COUNT, DEAD, FILES, GRAY, SIZE, drive, entries, inverted, is_served, lay_out, through
 
 SOAK = bool(os.environ.get("FRAMED_SOAK"))
 SAMPLE, MOST_RUNS = 5, 1500  # runs a kind of call
@@ -285,6 +285,29 @@ def test_calls_of_the_libraries_fail_in_turn(place, say, call):
     counting = Injection(place, call, libraries=True)
     files = run(place, counting)
     fail_in_turn(lambda injection: run(place, injection, files), plan(place, say, counting, 0, IN_LIBRARIES[call]))
+
+
+def reload_once(place, injection):
+    """How many calls there were before a reload that changes a pipeline and after it, and whether that could start."""
+    lay_out(place)
+    with Injected(place, {"other": entries(place)["other"]}, injection) as daemon:
+        assert daemon.starts()
+        before = injection.count
+        daemon.write({"other": entries(place, version=1)["other"]})
+        code, answer = daemon.request_once("POST", "/v1/reload")
+        after, could = injection.count, "not all of it runs" not in daemon.log
+        assert could or (code == 500 and "tried every two seconds" in answer), answer
+        assert through(daemon, "other", "raw", 0, inverted) == COUNT or not could
+        assert through(daemon, "other", "raw", 50, inverted) == COUNT
+        assert could or "other: runs now" in daemon.log, daemon.log
+        return before, after, could
+
+
+def test_a_pipeline_that_a_reload_could_not_start_is_started_later(place):
+    before, after, could = reload_once(place, Injection(place, "epoll_ctl"))
+    assert could
+    starts = [reload_once(place, Injection(place, "epoll_ctl", number, errno.ENOSPC))[2] for number in range(before + 1, after + 1)]
+    assert not all(starts)
 
 
 @pytest.mark.parametrize("call", IN_UPGRADES)
