@@ -196,7 +196,7 @@ static uint64_t count_clients(const struct server *server) {
 
 void server_beat(const struct server *server) { keeper_beat(clock_now(), count_clients(server)); }
 
-static void note_journal(const struct server *server) {
+void server_note_journal(const struct server *server) {
   struct keeper_journal journal = {.succession = server->succession};
   for (unsigned i = 0; i < server->pipeline_count; i++) {
     const struct config_sink *sink = &pipeline_config(server->pipelines[i])->sink;
@@ -209,7 +209,7 @@ static void note_journal(const struct server *server) {
 
 void server_note(struct server *server) {
   if (keeper_is_there()) {
-    note_journal(server);
+    server_note_journal(server);
     keeper_mark();
     server_note_roster(server);
   }

@@ -3,10 +3,13 @@
  * other. One that nobody has opened for writing reads as ended, so that it is left alone until a writer comes; and the next
  * writer needs a reader at all times, or it would get SIGPIPE, so that it is opened anew before it is closed.
  */
+#include <unistd.h>
+
 #include "daemon/intake_state.h"
+#include "daemon/keeper.h"
 #include "daemon/log.h"
 
-enum { RETRY_MS = 1000 };
+enum { RETRY_MS = 1000, DISCARD = 64 * 1024, DISCARDS_A_TURN = 64 };
 
 void intake_attach_file(struct intake *intake) {
   const struct guest file = {.fd = intake->endpoint.fd};
@@ -14,8 +17,37 @@ void intake_attach_file(struct intake *intake) {
   intake_seat_down(intake, &intake->seats[0], &file);
 }
 
+/* Throws away what there is; true: its writer has gone. */
+static bool discard(const struct intake *intake) {
+  char bytes[DISCARD];
+  ssize_t got = sizeof bytes;
+  for (int reads = 0; got > 0 && reads < DISCARDS_A_TURN; reads++) {
+    got = read(intake->endpoint.fd, bytes, sizeof bytes);
+  }
+  return got == 0;
+}
+
+/* A writer of which nobody knows how far it was read cannot be cut off, since the next one comes through the same FIFO: what it
+ * writes is thrown away until it ends. */
+static void on_discarded(struct intake *intake) {
+  if (!discard(intake)) {
+    return;
+  }
+  int fd = intake->endpoint.fd;
+  intake->discards = false;
+  intake->endpoint.fd = -1;
+  intake->fifo = loop_watch_close(intake->fifo);
+  intake_await_next_writer(intake);
+  close(fd);
+  keeper_mark();
+}
+
 static void on_writer(void *context) {
   struct intake *intake = context;
+  if (intake->discards) {
+    on_discarded(intake);
+    return;
+  }
   intake->fifo = loop_watch_close(intake->fifo);
   intake_attach_file(intake);
 }

@@ -14,6 +14,7 @@ static void pass_intake(struct intake *intake, struct tape *tape) {
   unsigned kind = intake->endpoint.kind;
   TAPE_PASS(tape, intake->refused);
   TAPE_PASS(tape, intake->ended);
+  TAPE_PASS(tape, intake->discards);
   TAPE_PASS(tape, intake->welcome.session);
   intake->listener = listener_pass(intake->listener, tape);
   tape_pass_below(tape, &kind, ENDPOINT_FIFO + 1);
@@ -102,30 +103,47 @@ void intake_revive_seat(struct seat *seat) {
   if (seat->producer.fd < 0 && session_has_source(seat->session)) {
     session_lose_source(seat->session);
   }
-  seat->cut = seat->producer.fd >= 0 && (revival == SESSION_CUT || revival == SESSION_ENDED);
+  seat->cut = seat->producer.fd >= 0 && revival != SESSION_NEVER_BEGAN && revival != SESSION_GOES_ON;
 }
 
 static void log_cut(const struct intake *intake, const struct seat *seat) {
   const char *name = intake->config->name;
-  if (session_revival(seat->session) == SESSION_ENDED) {
+  bool is_fifo = intake->endpoint.kind == ENDPOINT_FIFO;
+  if (session_revival(seat->session) != SESSION_CUT) {
     log_event(LOG_DISCONNECTED, name, "producer pid %d (user %u) had ended", (int)seat->producer.pid,
               (unsigned)seat->producer.uid);
   } else {
-    log_event(LOG_CUT_OFF, name, "producer pid %d (user %u) is cut off: the process before was killed while it %s",
+    log_event(LOG_CUT_OFF, name, "producer pid %d (user %u) is cut off: the process before was killed while it %s%s",
               (int)seat->producer.pid, (unsigned)seat->producer.uid,
-              intake->config->sink.endpoint == CONFIG_REPLY ? "read from it or wrote to it" : "read from it");
+              intake->config->sink.endpoint == CONFIG_REPLY ? "read from it or wrote to it" : "read from it",
+              is_fifo ? "; what it writes is thrown away until it closes the FIFO" : "");
   }
 }
 
+/* A FIFO stays open for the next writer. */
+static void cut(struct intake *intake, struct seat *seat) {
+  if (intake->endpoint.kind == ENDPOINT_FIFO) {
+    intake->endpoint.fd = seat->producer.fd;
+  } else {
+    close(seat->producer.fd);
+    intake->ended |= intake->config->source.endpoint != CONFIG_SOCKET;
+  }
+  seat->producer.fd = -1;
+  seat->cut = false;
+}
+
+/* Whoever comes next writes to the same FIFO, and may have been read already. */
+static bool is_amid(const struct intake *intake) {
+  enum session_revival revival = session_revival(intake->seats[0].session);
+  return intake->endpoint.kind == ENDPOINT_FIFO && (revival == SESSION_CUT || revival == SESSION_FOLLOWED);
+}
+
 void intake_cut(struct intake *intake) {
+  intake->discards |= is_amid(intake);
   for (unsigned i = 0; i < intake->count; i++) {
-    struct seat *seat = &intake->seats[i];
-    if (seat->cut) {
-      log_cut(intake, seat);
-      close(seat->producer.fd);
-      seat->producer.fd = -1;
-      seat->cut = false;
-      intake->ended |= intake->config->source.endpoint != CONFIG_SOCKET && intake->endpoint.kind != ENDPOINT_FIFO;
+    if (intake->seats[i].cut) {
+      log_cut(intake, &intake->seats[i]);
+      cut(intake, &intake->seats[i]);
     }
   }
 }

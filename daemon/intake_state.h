@@ -37,6 +37,7 @@ struct intake {
   bool closed, ended;
   bool continues; /* it was taken from a tape, */
   bool starts_held;
+  bool discards;                 /* the FIFO's writer is not to be understood any more: see intake_file.c */
   struct greeter_visits *visits; /* with these on their way in; until the start */
 };
 

@@ -1,8 +1,10 @@
 #include "daemon/outlet_state.h"
 
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "daemon/acceptor.h"
@@ -35,6 +37,10 @@ bool outlet_open_file(struct outlet *outlet, const struct outlet *before, struct
   if (before && outlet->endpoint.kind == ENDPOINT_FIFO) {
     endpoint_close(&outlet->endpoint); /* its reader is to see the end of the stream before */
     outlet->follows = true;
+  }
+  if (outlet->endpoint.kind == ENDPOINT_FIFO && !before && keeper_was_writing(outlet->config->sink.path)) {
+    endpoint_close(&outlet->endpoint);
+    outlet->awaits_end = true;
   }
   if (outlet->endpoint.kind == ENDPOINT_FILE && keeper_was_writing(outlet->config->sink.path)) {
     outlet->cut = sink_cut_torn(outlet->config, &outlet->format, outlet->endpoint.fd);
@@ -168,10 +174,25 @@ static bool attach_file(struct outlet *outlet, struct failure *failure) {
   return true;
 }
 
+/* Whoever reads there may have had a part of a result. It has had the rest of what was written when nothing is left, and then
+ * it finds the end, since nobody writes until the next try. Looked at from its side, which wakes nobody. */
+static void look_for_end(struct outlet *outlet) {
+  int left = 0;
+  int fd = open(outlet->config->sink.path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+  outlet->awaits_end = fd >= 0 && ioctl(fd, FIONREAD, &left) == 0 && left > 0;
+  if (fd >= 0) {
+    close(fd);
+  }
+}
+
 /* Whatever goes wrong here may be over at the next try. */
 static void on_retry(void *context) {
   struct outlet *outlet = context;
   struct failure failure;
+  if (outlet->awaits_end) {
+    look_for_end(outlet);
+    return;
+  }
   if (outlet->endpoint.fd < 0) {
     endpoint_open_sink(&outlet->config->sink, &outlet->endpoint, &failure);
   }
@@ -187,7 +208,7 @@ static bool start_fifo(struct outlet *outlet, struct failure *failure) {
                        outlet->config->sink.path);
   }
   if (outlet->count == 0) {
-    loop_timer_start(outlet->retry, outlet->follows ? RETRY_MS : 0, RETRY_MS);
+    loop_timer_start(outlet->retry, outlet->follows || outlet->awaits_end ? RETRY_MS : 0, RETRY_MS);
   }
   return true;
 }

@@ -12,6 +12,7 @@ static void pass_outlet(struct outlet *outlet, struct tape *tape) {
   TAPE_PASS(tape, outlet->refused);
   TAPE_PASS(tape, outlet->missed);
   TAPE_PASS(tape, outlet->ended);
+  TAPE_PASS(tape, outlet->awaits_end);
   TAPE_PASS(tape, outlet->welcome.session);
   outlet->listener = listener_pass(outlet->listener, tape);
   tape_pass_below(tape, &kind, ENDPOINT_FIFO + 1);
@@ -99,6 +100,7 @@ bool outlet_take(struct outlet *outlet, struct tape *tape, sink_road *road, void
     take_place(outlet, tape, road, context);
   }
   outlet->visits = tape->live ? NULL : greeter_pass(NULL, tape);
+  outlet->awaits_end |= tape->live && outlet->endpoint.kind == ENDPOINT_FIFO && outlet->count == 0;
   outlet->ended |= tape->live && outlet->endpoint.kind != ENDPOINT_FIFO && !outlet->listener && outlet->count == 0;
   return !tape->broken || failure_set(failure, EXIT_STATUS_INTERNAL, NULL,
                                       "what was handed over of the readers of '%s' makes no sense", outlet->config->name);

@@ -31,8 +31,9 @@ struct outlet {
   unsigned count;
   uint64_t missed; /* by readers that left */
   uint64_t refused;
-  uint64_t cut; /* bytes of a torn result that a process before this one left in the file */
-  bool follows; /* a FIFO that another pipeline wrote to until now */
+  uint64_t cut;    /* bytes of a torn result that a process before this one left in the file */
+  bool follows;    /* a FIFO that another pipeline wrote to until now */
+  bool awaits_end; /* a FIFO that a process wrote to which was killed: see outlet.c */
   bool closed, ended;
   unsigned cut_off; /* readers that could not go on, since the process before this one was killed; until the start */
   bool continues;   /* it was taken from a tape, */

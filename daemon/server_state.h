@@ -104,6 +104,8 @@ bool server_hand_over(struct server *server, enum succession_cause cause, const 
 bool server_leave(struct server *server, const char *text, struct failure *failure);
 /* Tells the service manager's keeper what a process after this one should know if this one ends without a word. */
 void server_note(struct server *server);
+/* Which files are written to, and who was there before this process. */
+void server_note_journal(const struct server *server);
 /* What of it changed since, once all that is to be said of it can be. */
 void server_note_roster(struct server *server);
 /* That it still runs, and how many clients it has. */

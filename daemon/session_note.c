@@ -173,9 +173,10 @@ static void revive_source(struct session *session, bool touched) {
     session->revival = SESSION_CUT;
   } else if (session->attached < session->attaches) {
     session->revival = SESSION_NEVER_BEGAN;
+  } else if (session->attached > session->attaches) {
+    session->revival = SESSION_FOLLOWED;
   } else {
-    bool goes_on = session->attached == session->attaches && session_has_source(session);
-    session->revival = goes_on ? SESSION_GOES_ON : SESSION_ENDED;
+    session->revival = session_has_source(session) ? SESSION_GOES_ON : SESSION_ENDED;
   }
   if (session->revival != SESSION_GOES_ON) {
     session_lose_source(session);

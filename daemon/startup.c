@@ -88,6 +88,7 @@ static bool start_status(struct server *server, struct failure *failure) {
 }
 
 static bool start_all(struct server *server, struct failure *failure) {
+  server_note_journal(server); /* before anything is written anywhere */
   for (unsigned i = 0; i < server->pipeline_count; i++) {
     if (!pipeline_start(server->pipelines[i], failure)) {
       return false;

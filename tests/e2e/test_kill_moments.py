@@ -1,15 +1,19 @@
 """A daemon killed at a chosen moment under a service manager that keeps what it was given."""
 
+import contextlib
 import os
+import select
 import signal
 import time
 
 import pytest
 
-from harness import Background, Daemon, numbered, pipeline, wait_until, whole
+from harness import Background, Daemon, Producer, Reader, numbered, pipeline, require_whole, wait_until, whole
+from harness.injection import KILL, KILL_AFTER, Injection
 from harness.store import Store
 
 SIZE = 4096
+LARGE = 4 * 1024 * 1024
 FORMAT = {"dtype": "uint8", "shape": [SIZE]}
 
 
@@ -23,6 +27,106 @@ def start(place, store, pipelines, **keys):
     daemon = Daemon(place, pipelines, env=store.environment, binary=store.program, **keys)
     daemon.leaves_sockets = True
     return daemon
+
+
+def killed(store, daemon, or_not=False):
+    """The process has met what was meant for it, and the next one is there."""
+    if or_not:
+        store.end(daemon)
+    wait_until(lambda: daemon.process.poll() is not None, "it is killed")
+    store.heard()
+    store.arm(daemon)
+    store.start(daemon)
+    daemon.wait_ready()
+
+
+def test_a_fifo_that_was_being_read_gives_no_shifted_frame(place, store):
+    """Its writer cannot be cut off, and goes on: not even an upgrade or another kill makes frames of that."""
+    os.mkfifo(place / "in")
+    daemon = start(place, store, {"cam0": pipeline(FORMAT, source={"file": str(place / "in")})})
+    store.arm(daemon, Injection(place, "readv", at=3, error=KILL_AFTER))
+    with daemon:
+        with daemon.reader() as reader:
+            with open(place / "in", "wb", buffering=0) as writer:
+                writer.write(whole(0, SIZE).tobytes())
+                assert reader.read(SIZE) == whole(0, SIZE).tobytes()
+                writer.write(whole(1, SIZE).tobytes()[:100])
+                killed(store, daemon)
+                writer.write(whole(1, SIZE).tobytes()[100:])
+                daemon.signal(signal.SIGUSR2)
+                wait_until(lambda: daemon.status()["handovers"]["upgrade"] == 1, "it has taken over", 30)
+                writer.write(whole(2, SIZE).tobytes() * 100)
+                store.kill(daemon)
+                writer.write(whole(3, SIZE).tobytes()[:1000])
+            wait_until(lambda: open_again(daemon, place / "in"), "it waits for the next writer")
+            with open(place / "in", "wb", buffering=0) as writer:
+                writer.write(whole(4, SIZE).tobytes())
+                assert reader.read(SIZE) == whole(4, SIZE).tobytes()
+        daemon.account(came=2, emitted=2)
+
+
+def test_a_fifo_of_which_no_roster_knows_that_it_is_read_gives_no_shifted_frame(place, store):
+    """A writer came while the roster was on its way, and frames have been read of it."""
+    os.mkfifo(place / "in")
+    entry = pipeline(FORMAT, source={"file": str(place / "in")}, sink={"file": str(place / "out")})
+    daemon = start(place, store, {"cam0": entry, "cam1": pipeline(FORMAT)})
+    counted = Injection(place, "sendmsg", error=KILL, wait=100)
+    store.arm(daemon, counted)
+    with daemon:
+        ready = counted.count
+        for after in range(1, 20):
+            wait_until(lambda: open_again(daemon, place / "in"), "it waits for the next writer")
+            store.end(daemon)
+            store.arm(daemon, Injection(place, "sendmsg", at=ready + after, error=KILL, wait=50))
+            store.start(daemon)
+            wait_until(lambda: store.named("framed-roster-") or daemon.process.poll() is not None, "there is a roster")
+            with open(place / "in", "wb", buffering=0) as writer:
+                if daemon.process.poll() is None:
+                    frame = whole(after, SIZE).tobytes()
+                    writer.write(frame + frame[:1000])
+                    time.sleep(0.1)
+                    killed(store, daemon, or_not=True)
+                    writer.write(frame[1000:] + frame * 3)
+                else:
+                    killed(store, daemon)
+    require_all_whole((place / "out").read_bytes())
+
+
+def require_all_whole(data):
+    assert len(data) % SIZE == 0
+    for at in range(0, len(data), SIZE):
+        number = int.from_bytes(data[at:at + 8], "little")
+        assert data[at:at + SIZE] == whole(number, SIZE).tobytes(), f"{at // SIZE} is torn"
+
+
+@pytest.mark.parametrize("late", [0, 0.6])
+def test_a_fifo_that_was_being_written_to_ends_within_no_next_result(place, store, late):
+    """Its reader sees the end of the stream before, also where it comes back to it late."""
+    os.mkfifo(place / "out")
+    entry = pipeline({"dtype": "uint8", "shape": [LARGE]}, sink={"file": str(place / "out")})
+    daemon = start(place, store, {"cam0": entry})
+    store.arm(daemon, Injection(place, "writev", at=1, error=KILL_AFTER))
+    with daemon:
+        with open(place / "out", "rb", buffering=0) as reader, daemon.producer() as producer:
+            sending = Background(producer.send, numbered(3, LARGE).tobytes())
+            part = reader.read(1000)
+            killed(store, daemon)
+            time.sleep(late)
+            part += reader.readall()
+            assert part == whole(0, LARGE).tobytes()[:len(part)]
+            with open(place / "out", "rb") as again:
+                assert again.read(3 * LARGE) == numbered(3, LARGE).tobytes()
+            sending.join()
+        daemon.account(came=3, emitted=3)
+
+
+def open_again(daemon, fifo):
+    """Nothing is left in it, and the daemon has it open."""
+    left = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        return not select.select([left], [], [], 0)[0]
+    finally:
+        os.close(left)
 
 
 def test_a_torn_file_is_mended_after_two_kills_in_a_row(place, store):
@@ -55,9 +159,6 @@ def test_what_a_file_held_before_is_left_alone_where_no_result_came(place, store
         assert (place / "out").read_bytes() == before + whole(3, SIZE).tobytes()
 
 
-LARGE = 4 * 1024 * 1024
-
-
 @pytest.mark.parametrize("lanes", [1, 2])
 @pytest.mark.parametrize("reply", [False, True])
 def test_a_result_goes_on_at_its_next_byte_after_an_upgrade_and_a_kill(place, store, lanes, reply):
@@ -79,3 +180,74 @@ def test_a_result_goes_on_at_its_next_byte_after_an_upgrade_and_a_kill(place, st
             sending.join()
         daemon.account(came=5, emitted=5)
         assert "anew" not in daemon.log
+
+
+class Flow:
+    """A producer whose every frame goes into a file, and that comes again when it is cut off."""
+
+    def __init__(self, daemon):
+        self.daemon, self.stopped, self.sent = daemon, False, 0
+        self.thread = Background(self.run)
+
+    def run(self):
+        while not self.stopped:
+            try:
+                with self.daemon.producer() as producer:
+                    while not self.stopped:
+                        producer.send(whole(self.sent, SIZE).tobytes())
+                        self.sent += 1
+                        time.sleep(0.0005)
+            except OSError:
+                time.sleep(0.005)
+
+    def stop(self):
+        self.stopped = True
+        self.thread.join()
+
+
+@pytest.mark.takes(200)
+@pytest.mark.parametrize("wait", [0, 30])
+def test_a_kill_at_each_word_to_the_manager(place, store, wait):
+    """Also where lanes have gone on meanwhile: no start fails, and the file has whole results, each at most once."""
+    daemon = start(place, store, {"cam0": pipeline(FORMAT, sink={"file": str(place / "out")}), "cam1": pipeline(FORMAT)})
+    with daemon:
+        flow = Flow(daemon)
+        at = 0
+        met = True
+        while met:
+            at += 1
+            store.end(daemon)
+            word = Injection(place, "sendmsg", at=at, error=KILL, wait=wait)
+            store.arm(daemon, word)
+            store.start(daemon)
+            wait_until(lambda: daemon.process.poll() is not None or has_no_more_to_say(word), "it is killed, or goes on")
+            with clients(daemon):
+                time.sleep(0.05)
+            met = word.happened
+            killed(store, daemon, or_not=True)
+            require_rising(place / "out")
+        assert at > 25
+        flow.stop()
+        daemon.wait_ready()
+    require_rising(place / "out")
+
+
+def has_no_more_to_say(word):
+    before = word.count
+    time.sleep(0.1)
+    return word.count == before > 0
+
+
+@contextlib.contextmanager
+def clients(daemon):
+    """Somebody who comes and goes, which is worth a word."""
+    try:
+        with Producer(daemon.path("cam1", "source")), Reader(daemon.path("cam1", "sink")):
+            yield
+    except OSError:
+        yield
+
+
+def require_rising(file):
+    data = file.read_bytes()
+    require_whole(data[:len(data) // SIZE * SIZE], SIZE)
