@@ -53,6 +53,7 @@ static void on_writer(void *context) {
 }
 
 bool intake_await_writer(struct intake *intake, struct failure *failure) {
+  intake->discards = intake->discards && !discard(intake); /* there may be none any more, and the next one is another */
   intake->fifo = loop_watch_new(intake->loop, intake->endpoint.fd, on_writer, intake);
   if (!intake->fifo) {
     return failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "cannot watch the FIFO '%s'", intake->config->source.path);
