@@ -208,7 +208,7 @@ unit_layers_status := $(config_objects) $(call objects,$(addprefix daemon/,statu
                       http_request.c histogram.c ledger.c overlap.c diagnosis.c failure.c succession.c tape.c \
                       answer.c loop.c trace.c trace_ring.c trace_text.c tracer.c))
 unit_layers_road   := $(call objects,$(addprefix daemon/,slot.c road.c account.c settled.c trace_ring.c fill.c dispatch.c completion.c emit.c \
-                      protocol.c protocol_y4m.c protocol_native.c channel.c ledger.c histogram.c sink.c sink_readers.c sink_arrival.c sink_rest.c sink_note.c sink_image.c chronicle.c state.c sink_file.c handoff.c ring.c lane.c \
+                      protocol.c protocol_y4m.c protocol_native.c channel.c ledger.c histogram.c sink.c sink_readers.c sink_arrival.c sink_rest.c sink_note.c sink_image.c sink_shared.c doorbell.c chronicle.c state.c sink_file.c handoff.c ring.c lane.c \
                       mailbox.c failure.c tape.c trial.c) \
                       gpu/format.c)
 unit_layers_client := $(client_objects)

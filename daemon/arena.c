@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/mempolicy.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -103,6 +104,17 @@ bool arena_adopt(struct arena *arena, const char *name, size_t bytes, int fd, st
     arena_drop(arena);
   }
   return adopted;
+}
+
+int arena_open(const struct arena *arena, int access, struct failure *failure) {
+  char path[64];
+  snprintf(path, sizeof path, "/proc/self/fd/%d", arena->fd);
+  int fd = open(path, access | O_CLOEXEC);
+  if (fd < 0) {
+    failure_set(failure, EXIT_STATUS_INTERNAL, "raise the limit of open files (LimitNOFILE)",
+                "cannot share %zu bytes of memory: %s", arena->bytes, strerror(errno));
+  }
+  return fd;
 }
 
 void arena_drop(struct arena *arena) {

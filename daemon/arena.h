@@ -28,6 +28,8 @@ bool arena_make(struct arena *arena, const char *name, size_t bytes, struct gpu_
 /* The same in memory that another process image made: `fd` is taken over, and must be sealed and of that size. */
 bool arena_adopt(struct arena *arena, const char *name, size_t bytes, int fd, struct gpu_device *device,
                  struct failure *failure);
+/* Another descriptor of the memory, for somebody else, with an access of its own (O_RDONLY, O_RDWR). -1 if there is none. */
+int arena_open(const struct arena *arena, int access, struct failure *failure);
 void arena_drop(struct arena *arena); /* idempotent */
 
 #endif

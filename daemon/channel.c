@@ -1,11 +1,10 @@
 #include "daemon/channel.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/socket.h>
 
 #include "daemon/clock.h"
+#include "daemon/doorbell.h"
 #include "daemon/protocol_native.h"
 
 void channel_open(struct channel *channel, struct native_control *control, struct road *road, struct fill *fill, int fd,
@@ -190,20 +189,6 @@ static void tell(struct channel *channel, const struct slot *slot, enum fate fat
   atomic_store_explicit(&channel->control->daemon.completed, channel->completed, memory_order_release);
 }
 
-/* A client that sleeps has said so before it looked for the last time. */
-static void ring_doorbell(struct channel *channel) {
-  const unsigned char doorbell = NATIVE_DOORBELL;
-  atomic_thread_fence(memory_order_seq_cst);
-  if (atomic_load_explicit(&channel->control->client.sleeps, memory_order_relaxed) != 0) {
-    atomic_store_explicit(&channel->control->client.sleeps, 0, memory_order_relaxed);
-    /* If it does not fit, enough of them wait there already. For any other reason the client goes on sleeping. */
-    if (send(channel->fd, &doorbell, sizeof doorbell, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 && errno != EAGAIN) {
-      atomic_store_explicit(&channel->control->client.sleeps, 1, memory_order_relaxed);
-      channel->unheard = true;
-    }
-  }
-}
-
 static bool give_results(struct channel *channel, int64_t now) {
   bool any = false;
   for (struct slot *slot = road_offer(channel->road); slot; slot = road_offer(channel->road)) {
@@ -230,8 +215,7 @@ bool channel_give(struct channel *channel, int64_t now) {
   bool any = channel->replies && give_results(channel, now);
   any |= give_free_slots(channel, now);
   if (any || channel->unheard) {
-    channel->unheard = false;
-    ring_doorbell(channel);
+    channel->unheard = !doorbell_ring(channel->control, channel->fd);
   }
   return any;
 }

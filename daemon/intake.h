@@ -67,6 +67,9 @@ bool intake_idle(const struct intake *intake);    /* all sessions were idle sinc
 bool intake_stopped(const struct intake *intake); /* all sessions have stopped */
 bool intake_ended(const struct intake *intake);   /* a file or standard input that has been read to its end */
 
+/* Opens the memory of its session for a reader, where it has just one; false if that is being made anew. */
+bool intake_lend(const struct intake *intake, struct session_lent *lent, struct failure *failure);
+
 unsigned intake_seats(const struct intake *intake);
 struct session *intake_session(const struct intake *intake, unsigned seat);
 unsigned intake_producers(const struct intake *intake); /* connected */

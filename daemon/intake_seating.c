@@ -186,3 +186,11 @@ void intake_on_renewed(void *context, struct seat *seat) {
     refuse_one_more(intake, &intake->waiting[--intake->waiting_count]);
   }
 }
+
+bool intake_lend(const struct intake *intake, struct session_lent *lent, struct failure *failure) {
+  assert(intake->count == 1 && intake->seats);
+  if (intake->seats[0].renewing || intake->seats[0].lost) {
+    return failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "the memory of pipeline '%s' is made anew", intake->config->name);
+  }
+  return session_lend(intake->seats[0].session, lent, failure);
+}

@@ -11,8 +11,8 @@
  *   FRAME payload, FRAME payload   ->                                 stream transport
  *                                  <-    RESULT payload, RESULT payload, and ACK where the client asked for it
  *
- * With the shared transport WELCOME carries three descriptors (input, output, control), and from then on the connection
- * carries doorbells only, NATIVE_DOORBELL bytes of no other meaning, and perhaps an ERROR at the end.
+ * With the shared transport WELCOME carries three descriptors (input, output, control; a consumer's: output, control), and from
+ * then on the connection carries doorbells only, NATIVE_DOORBELL bytes of no other meaning, and perhaps an ERROR at the end.
  */
 #ifndef FRAMED_DAEMON_NATIVE_WIRE_H
 #define FRAMED_DAEMON_NATIVE_WIRE_H
@@ -154,7 +154,8 @@ struct native_error {
  * and submits the slot, which is the daemon's from then on; the completion gives it back, with the result in its output
  * (`both`) or without (a dropped frame, or a producer). The client reads the output before it submits the slot again.
  *
- * A consumer's control memory has completions only: each lends it the output of a slot until it moves `taken` past it.
+ * A consumer's control memory has completions only: each lends it the output of a slot until it moves `taken` past it, for
+ * which it rings, too.
  *
  * Cursors count from 0 and wrap at 2^32; entry n lies in place n modulo NATIVE_RING. At most `slots` entries are under
  * way, so no ring can overflow; one that does shows a client that lies.

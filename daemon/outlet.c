@@ -78,6 +78,8 @@ struct outlet *outlet_new(const struct outlet_setup *setup, struct failure *fail
   outlet->format = *setup->sink.output;
   outlet->welcome = welcome_of(outlet->config, setup->sink.input, setup->sink.output, NATIVE_CONSUMER);
   outlet->endpoint.fd = -1;
+  outlet->lend = setup->lend;
+  outlet->context = setup->sink.context;
   return make(outlet, setup, failure) ? outlet : outlet_free(outlet);
 }
 
@@ -122,9 +124,10 @@ static bool attach(struct outlet *outlet, const struct guest *guest, struct fail
   }
   place->pid = guest->pid;
   place->uid = guest->uid;
+  place->control = ARENA_NONE;
   outlet_add(outlet, place);
-  if (guest->native) {
-    outlet->welcome.session++;
+  outlet->welcome.session += guest->native;
+  if (guest->native && !outlet_share(outlet, place, guest)) {
     guest_welcome(guest, &outlet->welcome, NULL, 0);
   }
   sink_attach(outlet->sink, place->reader);
@@ -324,11 +327,23 @@ static void log_detached(const struct outlet *outlet, const struct place *place,
   }
 }
 
+/* Where a reader has shared memory, its connection is free for a sentence. */
+static void say_farewell(const struct outlet *outlet, const struct sink_event *event) {
+  const struct guest guest = {.fd = event->fd, .native = true};
+  if (event->code != 0 && event->text[0]) {
+    guest_tell(&guest, (enum native_error_code)event->code, "%s", event->text);
+  } else if (event->code != 0) {
+    guest_tell(&guest, (enum native_error_code)event->code, "pipeline %s is stopping", outlet->config->name);
+  }
+}
+
 static void on_detached(struct outlet *outlet, const struct sink_event *event) {
   struct place *place = take_place(outlet, event->reader);
   log_detached(outlet, place, event);
   outlet->missed += event->missed;
+  say_farewell(outlet, event);
   reader_free(place->reader);
+  arena_drop(&place->control);
   free(place);
   close(event->fd);
   keeper_mark();

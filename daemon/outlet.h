@@ -13,9 +13,13 @@
 
 struct outlet;
 
+/* Opens the memory of the pipeline's results for a reader: see session_lend(). `context` is that of the sink's listener. */
+typedef bool outlet_lend(void *context, struct session_lent *lent, struct failure *failure);
+
 struct outlet_setup {
   uv_loop_t *loop;
   struct sink_setup sink;
+  outlet_lend *lend;
   bool continues; /* everything comes from a tape: see outlet_take() */
   bool inherits;  /* the listener or the file is another outlet's for now: see outlet_give_listener(), outlet_open_file() */
 };

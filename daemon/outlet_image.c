@@ -2,6 +2,7 @@
  * An outlet over a tape: its listener or file, its readers, each at the byte where it is, and the sink's results. It is put
  * after the sessions whose results these are.
  */
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "daemon/outlet_state.h"
@@ -50,24 +51,55 @@ void outlet_put(struct outlet *outlet, struct tape *tape) {
     if (!reader_has_gone(place->reader, outlet->sink)) {
       TAPE_PASS(tape, place->pid);
       TAPE_PASS(tape, place->uid);
+      bool shares = place->control.fd >= 0;
+      TAPE_PASS(tape, shares);
       reader_pass(place->reader, outlet->sink, tape, NULL, NULL);
+      if (shares) {
+        tape_pass_descriptor(tape, &place->control.fd);
+        reader_pass_loans(place->reader, tape);
+      }
     }
   }
   greeter_pass(outlet->greeter, tape);
 }
 
+/* The control memory of a reader that has results in shared memory. */
+static bool take_control(const struct outlet *outlet, struct place *place, struct tape *tape) {
+  struct failure failure;
+  char name[96];
+  int fd = -1;
+  snprintf(name, sizeof name, "framed:%s.reader:control", outlet->config->name);
+  tape_pass_descriptor(tape, &fd);
+  if (tape->broken || !arena_adopt(&place->control, name, NATIVE_CONTROL, fd, NULL, &failure) ||
+      !reader_share(place->reader, (struct native_control *)place->control.base, 0)) {
+    return false;
+  }
+  reader_pass_loans(place->reader, tape);
+  return !tape->broken;
+}
+
 static void take_place(struct outlet *outlet, struct tape *tape, sink_road *road, void *context) {
   struct place *place = calloc(1, sizeof *place);
   bool cut = false;
+  bool shares = false;
   if (!place) {
     tape_break(tape);
     return;
   }
+  place->control = ARENA_NONE;
   TAPE_PASS(tape, place->pid);
   TAPE_PASS(tape, place->uid);
+  if (!tape->live) {
+    TAPE_PASS(tape, shares);
+  }
   place->reader = tape->live ? reader_take_live(outlet->sink, tape, &cut, &outlet->cut)
                              : reader_pass(NULL, outlet->sink, tape, road, context);
   outlet->cut_off += cut;
+  if (place->reader && shares && !take_control(outlet, place, tape)) {
+    tape_break(tape);
+    arena_drop(&place->control);
+    place->reader = reader_free(place->reader);
+  }
   if (!place->reader) {
     free(place);
     return;

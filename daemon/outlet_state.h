@@ -4,6 +4,7 @@
 #ifndef FRAMED_DAEMON_OUTLET_STATE_H
 #define FRAMED_DAEMON_OUTLET_STATE_H
 
+#include "daemon/arena.h"
 #include "daemon/endpoint.h"
 #include "daemon/greeter.h"
 #include "daemon/loop.h"
@@ -14,6 +15,7 @@ struct place { /* one reader */
   struct reader *reader;
   pid_t pid;
   uid_t uid;
+  struct arena control; /* of one with shared memory */
 };
 
 struct outlet {
@@ -25,6 +27,8 @@ struct outlet {
   struct acceptor *acceptor;
   struct greeter *greeter; /* NULL: its readers say nothing */
   struct native_welcome welcome;
+  outlet_lend *lend;
+  void *context;            /* for lend() */
   struct endpoint endpoint; /* of a file; its descriptor until the sink gets it */
   struct loop_timer *retry; /* of a FIFO */
   struct place *places;
@@ -39,6 +43,9 @@ struct outlet {
   bool continues;   /* it was taken from a tape, */
   struct greeter_visits *visits; /* with these on their way in; until the start */
 };
+
+/* Gives a new reader shared memory, if it asked for it and can have it, and welcomes it. False: it was not welcomed yet. */
+bool outlet_share(struct outlet *outlet, struct place *place, const struct guest *guest);
 
 /* One reader more. */
 void outlet_add(struct outlet *outlet, struct place *place);

@@ -85,6 +85,10 @@ static bool fits_device(const struct pipeline *pipeline, struct gpu_device *devi
                      footprint_describe_bytes(available, available_text));
 }
 
+static bool lend_results(void *context, struct session_lent *lent, struct failure *failure) {
+  return intake_lend(((struct pipeline *)context)->intake, lent, failure);
+}
+
 static bool make_outlet(struct pipeline *pipeline, bool inherits, struct failure *failure) {
   if (pipeline->config->sink.endpoint == CONFIG_REPLY) {
     return true;
@@ -97,6 +101,7 @@ static bool make_outlet(struct pipeline *pipeline, bool inherits, struct failure
                                               .context = pipeline,
                                               .input = &pipeline->input,
                                               .output = gpu_chain_output(pipeline->chain)},
+                                     .lend = lend_results,
                                      .continues = pipeline->continues,
                                      .inherits = inherits};
   pipeline->outlet = outlet_new(&setup, failure);

@@ -24,6 +24,7 @@ struct road {
   struct lane *lane;                /* that it belongs to; NULL in tests */
   size_t input_bytes, output_bytes; /* of one frame */
   unsigned seat;                    /* of the session, on its pipeline */
+  _Atomic unsigned memory;          /* of the slots: another number each time that it is made anew */
   unsigned depth;                   /* slots that may be past READY */
   unsigned at_sink;                 /* open frames that the sink took over from their slots */
   enum config_overload overload;

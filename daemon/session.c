@@ -63,7 +63,7 @@ static bool emit(struct session *session, int64_t now) {
     session_note(session); /* the sink is to have no frame that is not noted */
   }
   bool moved = emit_turn(&session->road, session->sink);
-  if (moved && !session->road.handoff && sink_turn(session->sink, now)) {
+  if (!session->road.handoff && (moved || sink_is_lending(session->sink)) && sink_turn(session->sink, now)) {
     lane_schedule(&session->sink->runner);
   }
   if (session->shares) {

@@ -104,6 +104,15 @@ struct session_share {
 
 /* Opens the memory for one client, before session_attach_shared(). False if there is no descriptor or memory left. */
 bool session_share(struct session *session, struct session_share *share, struct failure *failure);
+struct session_lent {
+  int output; /* can only be read; the receiver's, to close */
+  size_t stride;
+  unsigned memory; /* its number: see road.h */
+};
+
+/* Opens the memory of its results for somebody who reads them. While it is not being renewed; false if there is no descriptor
+ * left. */
+bool session_lend(const struct session *session, struct session_lent *lent, struct failure *failure);
 /* Gives the session a native producer that has its memory. */
 void session_attach_shared(struct session *session, int fd);
 /* After its SESSION_DETACHED: memory that no client knows. Set-up thread; until it is done the session may be held,

@@ -48,7 +48,10 @@ static void pass_client(struct session *session, struct tape *tape) {
 }
 
 void session_pass_memory(struct session *session, struct tape *tape, bool memory) {
+  unsigned number = session->road.memory;
   TAPE_PASS(tape, memory);
+  TAPE_PASS(tape, number);
+  session->road.memory = number;
   if (memory) {
     tape_pass_descriptor(tape, &session->inputs.fd);
     tape_pass_descriptor(tape, &session->outputs.fd);

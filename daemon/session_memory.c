@@ -77,6 +77,7 @@ static bool make_program(struct session *session, const struct gpu_buffers *buff
 
 bool session_take_memory(struct session *session, struct failure *failure) {
   struct gpu_buffers buffers[GPU_MAX_SLOTS];
+  session->road.memory += session->outputs.fd < 0;
   return make_memory(session, buffers, failure) && make_program(session, buffers, failure);
 }
 

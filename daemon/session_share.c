@@ -6,24 +6,11 @@
  * cannot write, as the file is the daemon's own; a client that runs as the daemon's user could open it again and is not
  * kept apart.
  */
-#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "daemon/session_state.h"
-
-static int reopen(const struct arena *arena, int flags) {
-  char path[64];
-  snprintf(path, sizeof path, "/proc/self/fd/%d", arena->fd);
-  return open(path, flags | O_CLOEXEC);
-}
-
-static bool no_descriptor(const struct session *session, struct failure *failure) {
-  return failure_set(failure, EXIT_STATUS_INTERNAL, "raise the limit of open files (LimitNOFILE)",
-                     "cannot share the memory of pipeline '%s': %s", session->setup.config->name, strerror(errno));
-}
 
 bool session_share(struct session *session, struct session_share *share, struct failure *failure) {
   char name[96];
@@ -32,11 +19,10 @@ bool session_share(struct session *session, struct session_share *share, struct 
   if (!arena_make(&session->control, name, NATIVE_CONTROL, NULL, failure)) {
     return false;
   }
-  share->input = reopen(&session->inputs, O_RDWR);
-  share->output = reopen(&session->outputs, O_RDONLY);
-  share->control = reopen(&session->control, O_RDWR);
+  share->input = arena_open(&session->inputs, O_RDWR, failure);
+  share->output = arena_open(&session->outputs, O_RDONLY, failure);
+  share->control = arena_open(&session->control, O_RDWR, failure);
   if (share->input < 0 || share->output < 0 || share->control < 0) {
-    no_descriptor(session, failure);
     const int opened[] = {share->input, share->output, share->control};
     for (size_t i = 0; i < sizeof opened / sizeof *opened; i++) {
       if (opened[i] >= 0) {
@@ -50,6 +36,13 @@ bool session_share(struct session *session, struct session_share *share, struct 
   share->output_stride = arena_stride(session->road.output_bytes);
   share->control_bytes = NATIVE_CONTROL;
   return true;
+}
+
+bool session_lend(const struct session *session, struct session_lent *lent, struct failure *failure) {
+  *lent = (struct session_lent){.output = arena_open(&session->outputs, O_RDONLY, failure),
+                                .stride = arena_stride(session->road.output_bytes),
+                                .memory = session->road.memory};
+  return lent->output >= 0;
 }
 
 bool session_renew(struct session *session, struct failure *failure) {

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "daemon/handoff.h"
-#include "daemon/sink_results.h"
+#include "daemon/sink_shared.h"
 
 static bool run_turn(struct runner *runner) {
   struct sink *sink = (struct sink *)runner;
@@ -30,6 +30,7 @@ static void set_up(struct sink *sink, const struct sink_operations *operations, 
   sink->protocol = setup->config->sink.protocol;
   format_bytes(setup->output, &sink->result_bytes);
   sink->page = sink_is_noted(setup->config) ? page_new() : NULL;
+  sink->spin_ns = setup->config->completion == CONFIG_COMPLETION_SPIN ? setup->config->spin_for_ns : 0;
   enum config_protocol source = setup->config->source.protocol;
   bool replies = setup->config->sink.endpoint == CONFIG_REPLY;
   sink->speaks_native = sink->protocol == CONFIG_PROTOCOL_NATIVE || (replies && source == CONFIG_PROTOCOL_NATIVE) ||
@@ -200,6 +201,7 @@ struct reader *reader_new(const struct sink *sink, int fd, struct failure *failu
 struct reader *reader_free(struct reader *reader) {
   if (reader) {
     page_free(reader->page);
+    borrower_free(reader->borrower);
     free(reader->buffer);
     free(reader->spare);
     free(reader);
@@ -290,28 +292,35 @@ void result_settle(struct result *result, enum fate fate, int64_t now) {
   road->wake(road->session);
 }
 
+void result_release(const struct result *result) {
+  struct road *road = result->road;
+  assert(!result->frame.open);
+  if (road->handoff) {
+    handoff_release(road->handoff, result->slot);
+    return;
+  }
+  road_take_back(road, result->slot, result->frame.fate);
+  road->wake(road->session);
+}
+
 void sink_release_first(struct sink *sink) {
   struct result *result = sink_result(sink, sink->first);
-  struct road *road = result->road;
-  assert(sink->count > 0 && !result->frame.open);
-  struct slot *slot = result->slot;
-  enum fate fate = result->frame.fate;
+  const struct result released = *result;
+  assert(sink->count > 0);
   result->slot = NULL;
   sink->first++;
   sink->count--;
   sink->unnoted = true;
   sink_note(sink); /* before anything else comes into that slot */
-  if (road->handoff) {
-    handoff_release(road->handoff, slot);
-    return;
-  }
-  road_take_back(road, slot, fate);
-  road->wake(road->session);
+  result_release(&released);
 }
 
 bool sink_turn(struct sink *sink, int64_t now) { return sink->operations->turn(sink, now); }
 
 bool sink_reclaim(struct sink *sink, int64_t now) {
+  if (!sink->block && sink->count == 0) {
+    shared_want(sink);
+  }
   return !sink->block && sink->count > 0 && sink->operations->reclaim(sink, now);
 }
 

@@ -13,6 +13,7 @@
 
 struct sink;
 struct tape;
+struct native_control;
 /* The road of the session on a seat; NULL: there is none. */
 struct road;
 typedef struct road *sink_road(void *context, unsigned seat);
@@ -31,6 +32,7 @@ struct sink_event {
   struct reader *reader;    /* DETACHED: now the receiver's, to free */
   int fd;                   /* DETACHED: now the receiver's, to close */
   uint64_t emitted, missed; /* DETACHED: results this reader took whole, and missed whole; FAILED, RECOVERED: lost */
+  unsigned code;            /* DETACHED: the ERROR that this reader is still to be told, with `text`; 0: none */
   char text[256];           /* why, or empty */
 };
 
@@ -55,6 +57,9 @@ struct sink *sink_free(struct sink *sink); /* after SINK_STOPPED, or if nothing 
 struct reader *reader_new(const struct sink *sink, int fd, struct failure *failure);
 /* Before it is attached: another protocol than the sink's. */
 void reader_speak(struct reader *reader, enum config_protocol protocol);
+/* Before it is attached: it takes results where they lie, by completions in this control memory, which is all zero and stays
+ * until the reader is freed. `memory` says which of the session's it sees (see road.h). False if there is no memory. */
+bool reader_share(struct reader *reader, struct native_control *control, unsigned memory);
 struct reader *reader_free(struct reader *reader);
 /* Results this reader took and missed so far; any thread. */
 void reader_read(const struct reader *reader, uint64_t *emitted, uint64_t *missed);

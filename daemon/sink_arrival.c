@@ -12,6 +12,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "daemon/sink_shared.h"
+
 /* Bytes that a lossless reader of large results may leave in its socket. */
 enum { LEAST_ROOM = 256 * 1024, MOST_ROOM = 512 * 1024 };
 
@@ -91,6 +93,7 @@ static void finish_departure(struct sink *sink, struct reader *reader) {
   } else {
     reader->departure.event.fd = reader->fd;
     reader->departure.event.reader = reader;
+    reader->departure.event.code = reader_farewell(reader);
     reader_read(reader, &reader->departure.event.emitted, &reader->departure.event.missed);
     sink_post(sink, &reader->departure);
   }
@@ -117,6 +120,9 @@ void reader_depart(struct sink *sink, struct reader *reader, const char *why) {
   reader->departure.event = (struct sink_event){.kind = SINK_DETACHED};
   snprintf(reader->departure.event.text, sizeof reader->departure.event.text, "%s", why);
   readers_drop_rest(sink, reader, false, now);
+  if (reader->borrower) {
+    shared_leave(sink, reader, now);
+  }
   unlink_reader(sink, reader);
   sink->departing++;
   uv_close((uv_handle_t *)&reader->poll, on_reader_closed);
@@ -187,16 +193,27 @@ void readers_attach(struct sink *sink, struct reader *reader) {
     reader->departure.event = (struct sink_event){.kind = SINK_DETACHED};
     snprintf(reader->departure.event.text, sizeof reader->departure.event.text, "%s", uv_strerror(error));
     readers_drop_rest(sink, reader, false, clock_now());
+    if (reader->borrower) {
+      shared_leave(sink, reader, clock_now());
+    }
     finish_departure(sink, reader);
     return;
   }
   reader->poll.data = reader;
+  shared_look(sink, clock_now());
   if (!reader->continues) {
     reader->at = sink->block ? first_untaken(sink) : sink_tail(sink);
   }
   reader->writable = true;
   make_room(sink, reader);
   link_reader(sink, reader);
-  reader_watch(reader, false);
+  error = reader->borrower ? shared_attach(sink, reader) : 0;
+  if (error != 0) {
+    reader_depart(sink, reader, uv_strerror(error));
+    return;
+  }
+  if (!reader->borrower) {
+    reader_watch(reader, false);
+  }
   lane_schedule(&sink->runner);
 }

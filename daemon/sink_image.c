@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "daemon/handoff.h"
-#include "daemon/sink_results.h"
+#include "daemon/sink_shared.h"
 
 /* -- results ------------------------------------------------------------------------------------------------------- */
 
@@ -61,6 +61,7 @@ static void forget_tape(const struct sink *sink) {
 }
 
 void sink_pass(struct sink *sink, struct tape *tape, sink_road *road, void *context) {
+  shared_recall(sink);
   unsigned count = sink->count;
   forget_tape(sink);
   TAPE_PASS(tape, sink->first);

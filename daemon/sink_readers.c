@@ -14,6 +14,8 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 
+#include "daemon/sink_shared.h"
+
 enum { VECTORS = 16, WRITES_A_TURN = 16 };
 
 static size_t total_bytes(const struct reader *reader) {
@@ -38,8 +40,13 @@ void readers_release(struct sink *sink, int64_t now) {
   uint64_t needed = oldest_needed(sink);
   while (sink->count > 0 && sink->first < needed) {
     struct result *result = sink_result(sink, sink->first);
-    if (result->frame.open && sink->block) {
+    bool lent = shared_has(sink, result);
+    if ((result->frame.open || lent) && sink->block) {
       return; /* it waits for a reader */
+    }
+    if (lent) {
+      shared_set_aside(sink);
+      continue;
     }
     if (result->frame.open) {
       result_settle(result, FATE_UNREAD, now);
@@ -165,7 +172,9 @@ static bool turn(struct sink *sink, int64_t now) {
   struct reader *next = NULL;
   for (struct reader *reader = sink->readers; reader; reader = next) {
     next = reader->next;
-    if (reader->writable) {
+    if (reader->borrower) {
+      more |= shared_turn(sink, reader, now);
+    } else if (reader->writable) {
       more |= serve(sink, reader);
     }
   }

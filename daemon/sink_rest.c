@@ -5,6 +5,7 @@
  * until the last of them is done or one has taken it whole. Each reader lends the sink one pending, and can be in one.
  */
 #include "daemon/sink_readers.h"
+#include "daemon/sink_shared.h"
 
 #include <assert.h>
 #include <string.h>
@@ -37,7 +38,7 @@ void readers_drop_rest(struct sink *sink, struct reader *reader, bool taken, int
 }
 
 bool sink_is_sending(const struct sink *sink) {
-  bool sending = sink->count > 0;
+  bool sending = sink->count > 0 || shared_lends(sink);
   for (const struct reader *reader = sink->readers; reader; reader = reader->next) {
     sending = sending || reader_has_rest(reader);
   }
@@ -97,6 +98,7 @@ bool readers_reclaim(struct sink *sink, int64_t now) {
 }
 
 void readers_discard(struct sink *sink, enum fate fate, int64_t now) {
+  shared_discard(sink, fate, now);
   for (struct reader *reader = sink->readers; reader; reader = reader->next) {
     if (reader->rest_of) {
       settle_pending(sink, reader->rest_of, fate, now);

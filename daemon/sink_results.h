@@ -89,6 +89,18 @@ struct reader {
   struct pending *rest_of; /* NULL: that frame has its fate */
   struct pending *spare;   /* what this reader lends to the sink while it is attached */
   struct page *page;       /* where it notes how far it is; or NULL */
+  /* sink_shared.c */
+  struct borrower *borrower; /* it has shared memory; NULL: results go through its descriptor */
+};
+
+/* Slots that are lent to readers with shared memory, by index. */
+struct loans {
+  unsigned holders[GPU_MAX_SLOTS];    /* readers that have it */
+  unsigned count;                     /* slots that somebody has */
+  struct road *road;                  /* whose they are */
+  struct result aside[GPU_MAX_SLOTS]; /* `drop`: results that left the queue before their readers were done; slot NULL: none */
+  uint64_t order[GPU_MAX_SLOTS];      /* and their places in the queue */
+  bool wanted;                        /* `drop`: the session has had no other slots left since the last tick */
 };
 
 struct sink {
@@ -121,6 +133,8 @@ struct sink {
   uint64_t base;     /* the first result of this process */
   bool unnoted;
   /* with readers */
+  struct loans loans;
+  int64_t spin_ns; /* how long to look for what a reader with shared memory is done with before its lane sleeps */
   struct pending *spares;
   unsigned departing; /* readers whose handles are closing */
   sink_gone *gone;    /* reply */
@@ -152,7 +166,9 @@ void reader_set_header(struct reader *reader, const struct result *result);
 
 /* The frame's fate, once. */
 void result_settle(struct result *result, enum fate fate, int64_t now);
-/* The oldest result's slot goes back to its road; its frame must have its fate, or have been taken over. */
+/* A result's slot goes back to its road; its frame must have its fate, or have been taken over. */
+void result_release(const struct result *result);
+/* The same with the oldest one, which leaves the queue. */
 void sink_release_first(struct sink *sink);
 
 void sink_post(struct sink *sink, struct sink_notice *notice);
@@ -212,6 +228,8 @@ void reader_pass_head(struct reader *reader, struct tape *tape);
 bool reader_is_in_place(const struct reader *reader, const struct sink *sink);
 /* A reader: puts one there, or takes a new one from there (NULL: broken, or no memory), which continues when it is attached. */
 struct reader *reader_pass(struct reader *reader, struct sink *sink, struct tape *tape, sink_road *road, void *context);
+/* The same for what is lent to a reader with shared memory, behind it. */
+void reader_pass_loans(struct reader *reader, struct tape *tape);
 /* [no lane runs] Takes in what was handed over and not taken yet. */
 void sink_take_handed_over(struct sink *sink);
 
@@ -233,6 +251,8 @@ bool sink_turn(struct sink *sink, int64_t now);
 bool sink_reclaim(struct sink *sink, int64_t now);
 /* [lane] `drop`: some reader has yet to take results, or the rest of one. */
 bool sink_is_sending(const struct sink *sink);
+/* [lane] Some reader has results in shared memory that it may be done with by now. */
+bool sink_is_lending(const struct sink *sink);
 /* [session's lane] Gives every result that was offered this fate; with a hand-off the slots come back later. */
 void sink_discard(struct sink *sink, enum fate fate, int64_t now);
 /* [lane] `reply`: its reader comes and goes with the producer, here or by sink_attach() from another lane. The reader's

@@ -6,12 +6,10 @@
  */
 #include <errno.h>
 #include <string.h>
-#include <sys/socket.h>
 
 #include "daemon/channel.h"
+#include "daemon/doorbell.h"
 #include "daemon/source.h"
-
-enum { MOST_RINGS = 256 }; /* that are taken at once */
 
 /* libuv stops at an error, but bytes may wait before the end of which it tells. */
 static void on_ready(uv_poll_t *poll, int status, int events) {
@@ -40,39 +38,23 @@ void source_shared_open(struct source *source, struct lane *lane) {
   }
 }
 
-static bool is_doorbells(const unsigned char *bytes, size_t count) {
-  for (size_t i = 0; i < count; i++) {
-    if (bytes[i] != NATIVE_DOORBELL) {
-      return false;
-    }
-  }
-  return true;
-}
-
-/* False: the client has gone, or said what no client may say. One that rings all the time costs a read a turn. */
+/* False: the client has gone, or said what no client may say. */
 static bool hear_doorbells(struct source *source) {
-  unsigned char bytes[MOST_RINGS];
   int error = uv_is_active((uv_handle_t *)&source->poll) ? 0 : uv_poll_start(&source->poll, UV_READABLE, on_ready);
   if (error != 0) {
     source_end(source, DETACH_ERROR, "cannot wait for it: %s", uv_strerror(error));
     return false;
   }
-  ssize_t got = recv(source->fd, bytes, sizeof bytes, MSG_DONTWAIT);
-  source->readable = got == (ssize_t)sizeof bytes;
-  if (got > 0 && !is_doorbells(bytes, (size_t)got)) {
-    source_end(source, DETACH_MALFORMED, "with shared memory a connection carries doorbells only, bytes of %d",
-               NATIVE_DOORBELL);
-    return false;
-  }
-  if (got > 0 || (got < 0 && (errno == EAGAIN || errno == EINTR))) {
-    return true;
-  }
-  if (got == 0 || errno == ECONNRESET) {
+  enum doorbell_heard heard = doorbell_hear(source->fd);
+  source->readable = heard == DOORBELL_MORE;
+  if (heard == DOORBELL_NONSENSE) {
+    source_end(source, DETACH_MALFORMED, "%s", DOORBELL_COMPLAINT);
+  } else if (heard == DOORBELL_GONE) {
     source_end(source, DETACH_END, "%s", "");
-  } else {
+  } else if (heard == DOORBELL_ERROR) {
     source_end(source, DETACH_ERROR, "reading failed: %s", strerror(errno));
   }
-  return false;
+  return heard == DOORBELL_NOTHING || heard == DOORBELL_MORE;
 }
 
 bool source_shared_turn(struct source *source, int64_t now) {

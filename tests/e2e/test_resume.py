@@ -142,7 +142,7 @@ def test_a_client_of_both_roles(place, format, transport, wait):
 @pytest.mark.parametrize("format", [GRAY, LARGE])
 def test_a_producer_and_a_consumer(place, format, transport, wait):
     with Daemon(place, sunk(format)) as daemon:
-        consumer = start(daemon.path("cam0", "sink"), "consumer", "stream", wait)
+        consumer = start(daemon.path("cam0", "sink"), "consumer", transport, wait)
         daemon.wait_view("the consumer is there", lambda view: view["readers"] == 1)
         producer = start(daemon.path("cam0", "source"), "producer", transport, wait)
         die_and_return(daemon, LIVES, random.Random(transport), producer, consumer)

@@ -30,6 +30,7 @@ enum {
   MOST_PLACES = FRAMED_MAX_SLOTS + 2          /* stream: one fills and one is on its way while all others are kept */
 };
 
+/* What comes with a WELCOME, in this order; a consumer gets no input. */
 enum { SHARED_INPUT, SHARED_OUTPUT, SHARED_CONTROL, SHARED_DESCRIPTORS };
 
 enum place { PLACE_FREE, PLACE_HELD /* by the caller */, PLACE_AWAY /* at the daemon, or on its way */, PLACE_READY };
@@ -194,6 +195,8 @@ int64_t reconnect_patience(const struct framed *client, int64_t left_ns);
 short reconnect_watch(struct framed *client, short conditions);
 /* What a frame says of itself, for those who get its result. */
 uint32_t reconnect_mark(struct framed *client);
+/* Whether a consumer has had a result with these flags before. */
+bool reconnect_knows(const struct framed *client, uint32_t flags);
 /* A consumer has a result with these flags now; false: it had it before. */
 bool reconnect_is_new(struct framed *client, uint32_t flags);
 

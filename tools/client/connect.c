@@ -146,7 +146,8 @@ static bool makes_sense(const struct framed *client, const struct native_welcome
 static bool check_welcome(struct framed *client) {
   const struct greeting *greeting = &client->greeting;
   const struct native_welcome *welcome = &greeting->welcome;
-  unsigned promised = welcome->transport == NATIVE_SHARED ? SHARED_DESCRIPTORS : 0;
+  unsigned lent = welcome->role == NATIVE_CONSUMER ? SHARED_DESCRIPTORS - 1 : SHARED_DESCRIPTORS;
+  unsigned promised = welcome->transport == NATIVE_SHARED ? lent : 0;
   if (!makes_sense(client, welcome)) {
     return client_break(client, FRAMED_E_DAEMON, 0,
                         "the welcome makes no sense: version %u, role %u, transport %u, %u slots, %llu and %llu bytes",

@@ -99,7 +99,9 @@ FRAMED_API struct framed *framed_connect(const char *path, const struct framed_o
  * a daemon that is slow. It keeps each frame until it knows its fate, and sends those again of which it does not, in their
  * order; a frame that the daemon gave up because it ended (FRAMED_CLIENT_GONE, FRAMED_SHUTDOWN) is such a one. Results come
  * once: a client of the role FRAMED_BOTH gets each result once by this, and a FRAMED_CONSUMER leaves out what was sent again
- * and it has. Frames and results that the caller holds stay where they are.
+ * and it has. Frames and results that the caller holds stay where they are; but what a FRAMED_CONSUMER holds in shared memory
+ * is the pipeline's again once the connection is gone, which may write other results there: those were whole for whose reading
+ * the `session` of framed_info() was the same at the end as at the beginning.
  *
  * What a pipeline drops by its configuration stays dropped, and a sink that drops results for want of a reader (`overload:
  * drop`) does so while its readers are on their way back.

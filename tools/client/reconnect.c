@@ -84,16 +84,27 @@ uint32_t reconnect_mark(struct framed *client) {
   return ((uint32_t)(reconnect->token % CLIENTS) << NATIVE_MARK_NUMBER | number) << NATIVE_MARK_SHIFT;
 }
 
-bool reconnect_is_new(struct framed *client, uint32_t flags) {
-  if (!client->reconnect.numbers) {
-    return true;
-  }
-  uint32_t number = flags >> NATIVE_MARK_SHIFT & (NUMBERS - 1U);
-  uint16_t *last = &client->reconnect.numbers[flags >> (NATIVE_MARK_SHIFT + NATIVE_MARK_NUMBER)];
-  if ((flags & NATIVE_AGAIN) != 0 && *last != 0 && (*last - 1U - number) % NUMBERS < NUMBERS / 2) {
+static uint32_t number_in(uint32_t flags) { return flags >> NATIVE_MARK_SHIFT & (NUMBERS - 1U); }
+
+static uint16_t *last_of(const struct framed *client, uint32_t flags) {
+  return &client->reconnect.numbers[flags >> (NATIVE_MARK_SHIFT + NATIVE_MARK_NUMBER)];
+}
+
+bool reconnect_knows(const struct framed *client, uint32_t flags) {
+  if (!client->reconnect.numbers || (flags & NATIVE_AGAIN) == 0) {
     return false;
   }
-  *last = (uint16_t)(number + 1);
+  uint16_t last = *last_of(client, flags);
+  return last != 0 && (last - 1U - number_in(flags)) % NUMBERS < NUMBERS / 2;
+}
+
+bool reconnect_is_new(struct framed *client, uint32_t flags) {
+  if (reconnect_knows(client, flags)) {
+    return false;
+  }
+  if (client->reconnect.numbers) {
+    *last_of(client, flags) = (uint16_t)(number_in(flags) + 1);
+  }
   return true;
 }
 

@@ -35,7 +35,7 @@ static bool cannot_map(struct framed *client, const char *what) {
 
 static bool map_lot(struct framed *client, struct lot *lot) {
   const struct native_welcome *welcome = &client->greeting.welcome;
-  const int *descriptors = client->greeting.descriptors;
+  const int *descriptors = client->greeting.descriptors - (is_consumer(client) ? SHARED_OUTPUT : SHARED_INPUT);
   const struct framed_info *info = &client->info;
   if (welcome->control_bytes != NATIVE_CONTROL ||
       !region_map(&lot->control, descriptors[SHARED_CONTROL], 1, NATIVE_CONTROL, NATIVE_CONTROL, true)) {
@@ -94,7 +94,7 @@ static void hear(struct framed *client) {
   client->shared.heard = framed_clock();
 }
 
-static void ring(const struct framed *client) {
+void shared_ring(const struct framed *client) {
   const unsigned char doorbell = NATIVE_DOORBELL;
   struct native_control *words = client->lot->words;
   atomic_thread_fence(memory_order_seq_cst);
@@ -113,7 +113,7 @@ static void put(struct framed *client, unsigned index, const struct native_frame
   memcpy(&lot->words->submissions[lot->submitted % NATIVE_RING], &submission, sizeof submission);
   lot->submitted++;
   atomic_store_explicit(&lot->words->client.submitted, lot->submitted, memory_order_release);
-  ring(client);
+  shared_ring(client);
 }
 
 static int free_slot(const struct lot *lot) {

@@ -7,6 +7,11 @@
 
 static inline bool is_consumer(const struct framed *client) { return client->info.role == FRAMED_CONSUMER; }
 
+/* -- shared.c ---------------------------------------------------------------------------------------------------------- */
+
+/* Wakes a daemon that sleeps, after a cursor was written. */
+void shared_ring(const struct framed *client);
+
 /* -- shared_completions.c ---------------------------------------------------------------------------------------------- */
 
 /* Frees lots of daemons that are gone and of which nobody wants anything any more. */

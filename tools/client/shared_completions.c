@@ -53,17 +53,28 @@ static void forget_kept(struct framed *client, struct kept *kept) {
   memmove(kept, kept + 1, (size_t)(&shared->kept[shared->count] - kept) * sizeof *kept);
 }
 
-/* A frame that a daemon gave up because it ends is to be sent again. */
+/* A frame that a daemon gave up because it ends is to be sent again. A consumer may have had a result before. */
 static bool is_undone(const struct framed *client, const struct native_completion *completion) {
+  if (is_consumer(client)) {
+    return reconnect_knows(client, completion->result.flags);
+  }
   return client->keeps && (completion->fate == FRAMED_CLIENT_GONE || completion->fate == FRAMED_SHUTDOWN);
 }
 
 /* -- completions ------------------------------------------------------------------------------------------------------ */
 
+/* What a consumer was lent and has not received when its connection ends is not its own any more, and may be written over. */
+static bool is_called_back(const struct framed *client) {
+  return is_consumer(client) && (client->broken || client->shared.ended);
+}
+
 /* So many are there to be looked at. Broken: there cannot be so many. */
 static uint32_t waiting_in(struct framed *client, const struct lot *lot) {
   if (lot->lost) {
     return lot->last - lot->seen;
+  }
+  if (is_called_back(client)) {
+    return 0;
   }
   uint32_t count = atomic_load_explicit(&lot->words->daemon.completed, memory_order_acquire) - lot->seen;
   if (count > lot->places) {
@@ -88,7 +99,7 @@ static bool is_expected(struct framed *client, const struct lot *lot, const stru
 }
 
 /* Gives back what the caller is done with, up to the first that it still holds. */
-static void move_taken(struct lot *lot) {
+static void move_taken(const struct framed *client, struct lot *lot) {
   uint32_t before = lot->taken;
   while (lot->taken != lot->seen && lot->done[lot->taken % NATIVE_RING]) {
     unsigned char slot = lot->slots[lot->taken % NATIVE_RING];
@@ -99,12 +110,15 @@ static void move_taken(struct lot *lot) {
   }
   if (lot->taken != before) {
     atomic_store_explicit(&lot->words->client.taken, lot->taken, memory_order_release);
+    if (is_consumer(client) && !lot->lost) {
+      shared_ring(client); /* nothing else tells a daemon that waits for it */
+    }
   }
 }
 
 static void be_done(struct framed *client, struct lot *lot, uint32_t cursor) {
   lot->done[cursor % NATIVE_RING] = true;
-  move_taken(lot);
+  move_taken(client, lot);
   shared_drop_spent(client);
 }
 
@@ -143,10 +157,10 @@ static uint32_t skip_undone(struct framed *client, struct lot *lot) {
       lot->slots[lot->seen % NATIVE_RING] = (unsigned char)completion.slot;
       lot->done[lot->seen % NATIVE_RING] = true;
       lot->seen++;
-      move_taken(lot);
+      move_taken(client, lot);
     } else if (see(client, lot, &completion)) {
       lot->done[(lot->seen - 1) % NATIVE_RING] = true;
-      move_taken(lot);
+      move_taken(client, lot);
     } else {
       return 0;
     }
@@ -180,6 +194,9 @@ bool shared_receive(struct framed *client, struct framed_result *result) {
     return false;
   }
   uint32_t cursor = lot->seen - 1;
+  if (is_consumer(client)) {
+    reconnect_is_new(client, completion.result.flags); /* from now on it is known */
+  }
   *result = (struct framed_result){.sequence = completion.result.sequence,
                                    .dropped = completion.result.dropped,
                                    .timestamp = completion.result.timestamp,
@@ -210,7 +227,8 @@ void shared_release(struct framed *client, unsigned place) {
 
 /* -- the end of a connection -------------------------------------------------------------------------------------------- */
 
-/* What the daemon has completed is done, also where the caller does not know of it yet; all else is to be sent. */
+/* What the daemon has completed is done, also where the caller does not know of it yet; all else is to be sent. A consumer gets
+ * what it has not received yet from the next connection. */
 void shared_lose(struct framed *client) {
   struct shared *shared = &client->shared;
   struct lot *lot = client->lot;
@@ -220,13 +238,13 @@ void shared_lose(struct framed *client) {
   for (; cursor != lot->seen + count; cursor++) {
     copy_completion(lot, cursor, &completion);
     struct kept *kept = completion.slot < lot->places ? find_kept(client, lot, completion.slot) : NULL;
-    if (!is_consumer(client) && (!kept || !kept->sent || kept->parked)) {
+    if (!kept || !kept->sent || kept->parked) {
       break; /* a lie, of a daemon that is gone */
     }
-    if (kept && !is_undone(client, &completion)) {
-      forget_kept(client, kept);
-    } else if (kept) {
+    if (is_undone(client, &completion)) {
       kept->parked = true;
+    } else {
+      forget_kept(client, kept);
     }
   }
   lot->last = cursor;

@@ -131,7 +131,90 @@ class Native(Client):
         return Result(*fields[:3], fields[3:11], *fields[11:], body[64:])
 
 
-class Shared(Native):
+class Words:
+    """Control memory and descriptors that come with it."""
+
+    def word(self, offset, value=None):
+        if value is not None:
+            self.cursors[offset // 4] = value & 0xFFFFFFFF
+        return self.cursors[offset // 4]
+
+    def close(self):
+        for descriptor in getattr(self, "descriptors", ()):
+            os.close(descriptor)
+        self.descriptors = ()
+        super().close()
+
+
+class Borrower(Words, Native):
+    """A consumer with shared memory."""
+
+    RING, COMPLETIONS = 16, 12288
+
+    def __init__(self, path, **options):
+        Client.__init__(self, path, **options)
+        try:
+            self.greet(hello(CONSUMER, transport=1))
+            begun, self.descriptors, _, _ = socket.recv_fds(self.socket, 16 + 256, 3)
+            self.welcome = welcome = self.welcome_of(*self.rest_of_message(begun))
+            if welcome.transport == 0:
+                raise NotLent
+            assert len(self.descriptors) == 2 and welcome.input_stride == 0
+            self.output = mmap.mmap(self.descriptors[0], welcome.slots * welcome.output_stride, prot=mmap.PROT_READ)
+            self.control = mmap.mmap(self.descriptors[1], welcome.control_bytes)
+            self.cursors = memoryview(self.control).cast("I")
+            self.seen = self.taken = 0
+        except BaseException:
+            self.close()
+            raise
+
+    def lent(self):
+        """How many results wait that were not received."""
+        return (self.word(4096) - self.seen) & 0xFFFFFFFF
+
+    def result(self, seconds=20):
+        """The next one, waiting for it without sleeping: (slot, result with payload). It is held until taken."""
+        wait_until(lambda: self.lent() > 0, "a result", seconds)
+        at = self.COMPLETIONS + self.seen % self.RING * 72
+        slot, fate, *fields = struct.unpack("<IIQQq8III", self.control[at:at + 72])
+        assert fate == 0
+        self.seen += 1
+        return slot, Result(*fields[:3], tuple(fields[3:11]), *fields[11:], self.payload(slot))
+
+    def payload(self, slot):
+        at = slot * self.welcome.output_stride
+        return self.output[at:at + self.welcome.output_bytes]
+
+    def take(self, count=1):
+        """Gives the oldest back, and wakes the daemon if it sleeps; taking a lock is the fence in between."""
+        self.taken += count
+        self.word(64, self.taken)
+        with threading.Lock():
+            sleeps = self.word(4096 + 64)
+        if sleeps:
+            self.word(4096 + 64, 0)
+            self.send(b"\0")
+
+    def sleep(self):
+        """Waits until the daemon rings, unless there is a result by now."""
+        self.word(128, 1)
+        with threading.Lock():
+            there = self.lent() > 0
+        if not there:
+            self.hear()
+        self.word(128, 0)
+
+    def hear(self):
+        """A doorbell; the end, or an ERROR, is raised."""
+        heard = self.socket.recv(64)
+        if not heard:
+            raise EOFError("the daemon ends it")
+        behind = heard.lstrip(b"\0")
+        if behind:
+            self.rest_of_message(behind)
+
+
+class Shared(Words, Native):
     """A producer, or both, with shared memory: the layout as in the manual page, each number at its offset."""
 
     RING, SUBMISSIONS, COMPLETIONS = 16, 8192, 12288
@@ -156,11 +239,6 @@ class Shared(Native):
         except BaseException:
             self.close()
             raise
-
-    def word(self, offset, value=None):
-        if value is not None:
-            self.cursors[offset // 4] = value & 0xFFFFFFFF
-        return self.cursors[offset // 4]
 
     def ring(self):
         """Wakes the daemon if it sleeps; taking a lock is the fence between the cursor and the flag."""
@@ -208,9 +286,3 @@ class Shared(Native):
     def take(self):
         self.taken += 1
         self.word(64, self.taken)
-
-    def close(self):
-        for descriptor in getattr(self, "descriptors", ()):
-            os.close(descriptor)
-        self.descriptors = ()
-        super().close()

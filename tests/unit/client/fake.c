@@ -30,7 +30,7 @@ void fake_open(struct fake *fake, int role, int transport) {
   if (transport == FRAMED_SHARED) {
     fake->welcome.input_stride = fake->welcome.output_stride = FAKE_STRIDE;
     fake->welcome.control_bytes = NATIVE_CONTROL;
-    fake->descriptors = SHARED_DESCRIPTORS;
+    fake->descriptors = role == FRAMED_CONSUMER ? SHARED_DESCRIPTORS - 1 : SHARED_DESCRIPTORS;
   }
   strcpy(fake->folder, "/tmp/framed-unit-XXXXXX");
   ck_assert_ptr_nonnull(mkdtemp(fake->folder));
@@ -76,8 +76,9 @@ static void say_welcome(struct fake *fake) {
   struct msghdr message = {.msg_iov = &vector, .msg_iovlen = 1};
   if (fake->descriptors > 0) {
     int descriptors[16];
+    unsigned first = fake->welcome.role == NATIVE_CONSUMER ? SHARED_OUTPUT : SHARED_INPUT;
     for (unsigned i = 0; i < fake->descriptors; i++) {
-      descriptors[i] = fake->memory[i % SHARED_DESCRIPTORS];
+      descriptors[i] = fake->memory[(first + i) % SHARED_DESCRIPTORS];
     }
     message.msg_control = room;
     message.msg_controllen = CMSG_SPACE(fake->descriptors * sizeof(int));

@@ -148,8 +148,44 @@ START_TEST(a_consumer_is_lent_results) {
   ck_assert_uint_eq(((const unsigned char *)result.data)[0], 7);
   framed_release(client, &result);
   ck_assert_uint_eq(atomic_load(&fake.control->client.taken), 1);
+  ck_assert(!has_rung());
   shutdown(fake.fd, SHUT_RDWR);
   ck_assert_int_eq(framed_poll(client, FRAMED_RESULT, -1), FRAMED_END);
+}
+END_TEST
+
+/* Nothing else would tell a daemon that waits for a slot. */
+START_TEST(a_consumer_rings_for_what_it_gives_back) {
+  struct framed_result results[3];
+  clear();
+  open_as(FRAMED_CONSUMER);
+  for (unsigned slot = 0; slot < 3; slot++) {
+    fake_complete(&fake, slot, FRAMED_EMITTED, slot);
+    ck_assert_int_eq(framed_receive(client, &results[slot]), 1);
+  }
+  atomic_store(&fake.control->daemon.sleeps, 1);
+  framed_release(client, &results[1]);
+  ck_assert(!has_rung()); /* which gives nothing back yet */
+  framed_release(client, &results[0]);
+  ck_assert_uint_eq(atomic_load(&fake.control->client.taken), 2);
+  ck_assert(has_rung());
+  framed_release(client, &results[2]);
+  ck_assert(!has_rung());
+}
+END_TEST
+
+/* It is written over, or another's, from then on. */
+START_TEST(what_a_consumer_has_not_received_goes_with_the_connection) {
+  struct framed_result result;
+  clear();
+  open_as(FRAMED_CONSUMER);
+  fake_complete(&fake, 0, FRAMED_EMITTED, 0);
+  fake_complete(&fake, 1, FRAMED_EMITTED, 1);
+  ck_assert_int_eq(framed_receive(client, &result), 1);
+  fake_error(&fake, _i == 0 ? NATIVE_E_TIMEOUT : NATIVE_E_STOPPING, "that was it");
+  ck_assert_int_eq(framed_poll(client, FRAMED_ROOM, 1000000000), FRAMED_FAILED);
+  ck_assert_int_eq(framed_receive(client, &result), FRAMED_FAILED);
+  ck_assert_str_eq(framed_problem(client)->text, "that was it");
 }
 END_TEST
 
@@ -241,6 +277,8 @@ Suite *shared_suite(void) {
   tcase_add_test(group, a_client_that_sleeps_is_woken);
   tcase_add_test(group, a_producer_gets_its_slots_back);
   tcase_add_test(group, a_consumer_is_lent_results);
+  tcase_add_test(group, a_consumer_rings_for_what_it_gives_back);
+  tcase_add_loop_test(group, what_a_consumer_has_not_received_goes_with_the_connection, 0, 2);
   tcase_add_loop_test(group, lies_break_the_client, 0, (int)(sizeof lies / sizeof lies[0]));
   tcase_add_test(group, a_slot_twice_breaks_the_client);
   tcase_add_test(group, an_error_at_the_end);

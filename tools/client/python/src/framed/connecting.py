@@ -6,6 +6,7 @@ import socket
 import time
 from typing import Optional, Union
 
+from framed.borrowing import BorrowingClient
 from framed.client import Client
 from framed.comeback import Comeback
 from framed.greeting import Greeting
@@ -33,7 +34,8 @@ def greet(connection: socket.socket, comeback: Comeback, keeps: bool, spin: floa
             wait_for(connection, until, timeout)
             welcome = greeting.step(role, transport)
         if welcome.transport == Transport.SHARED:
-            return SharedClient(connection, welcome, comeback if keeps else None, spin, greeting.descriptors)
+            kind = BorrowingClient if role == Role.CONSUMER else SharedClient
+            return kind(connection, welcome, comeback if keeps else None, spin, greeting.descriptors)
         comeback.transport = Transport.STREAM
         return StreamClient(connection, welcome, comeback if keeps else None)
 
@@ -42,17 +44,17 @@ def connect(path: Union[str, "os.PathLike[str]"], role: int = Role.BOTH, *, tran
             spin: float = 100e-6, timeout: float = 10.0, reconnect_for: float = 10.0) -> Client:
     """Connects to the native socket at `path`, and returns when the daemon has welcomed the client.
 
-    Where no memory can be shared, and for consumers, the connection carries the frames; `transport` asks for that. `spin` is
-    for how many seconds a call that waits looks again and again at shared memory before it sleeps. OSError where the socket
-    cannot be reached, TimeoutError, or Error with the daemon's reason.
+    Where no memory can be shared the connection carries the frames; `transport` asks for that. `spin` is for how many seconds
+    a call that waits looks again and again at shared memory before it sleeps. OSError where the socket cannot be reached,
+    TimeoutError, or Error with the daemon's reason.
 
     A daemon that goes and is there again within `reconnect_for` seconds (0: the client fails at once) is a pause: the client
     connects again within the calls that are made or waited in, sends again what has no fate, and gives each result once. For a
     consumer that needs a sink with `overload: block` and no other reader, which waits for it. A daemon that does not come back
-    is the end of a sink to a consumer, and an Error to others.
+    is the end of a sink to a consumer, and an Error to others. What a consumer holds in shared memory may be written over once
+    its connection is gone: it was whole if `welcome` is still the same one when the program is done with it.
     """
-    role, path = Role(role), os.fspath(path)
-    transport = Transport.STREAM if role == Role.CONSUMER else Transport(transport)
+    role, path, transport = Role(role), os.fspath(path), Transport(transport)
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
     try:
         connection.settimeout(timeout)

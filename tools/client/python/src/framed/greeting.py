@@ -91,7 +91,8 @@ class Greeting:
                 and (welcome.input_bytes > 0 or role == Role.CONSUMER))
         if not fine:
             raise Error(Code.DAEMON, f"the welcome makes no sense: {welcome}")
-        promised = 3 if welcome.transport == Transport.SHARED else 0
+        lent = 2 if role == Role.CONSUMER else 3
+        promised = lent if welcome.transport == Transport.SHARED else 0
         if len(self.descriptors) != promised:
             raise Error(Code.DAEMON, f"{len(self.descriptors)} descriptors came with the welcome, where {promised} should")
         return welcome

@@ -97,13 +97,16 @@ class SharedClient(Client):
         slots = welcome.slots
         inputs = map_memory(descriptors[0], slots * welcome.input_stride, True)
         outputs = map_memory(descriptors[1], slots * welcome.output_stride, False)
-        self._control = map_memory(descriptors[2], wire.CONTROL_BYTES, True)
-        self._words = memoryview(self._control).cast("I")
         parts = slices(inputs, slots, welcome.input_stride, welcome.input_bytes)
         self._frames = [Frame(self, slot, part, self._input_layout) for slot, part in enumerate(parts)]
         self._free = collections.deque(self._frames)
         self._outputs = [part.toreadonly() for part in slices(outputs, slots, welcome.output_stride, welcome.output_bytes)]
         self._arrays = [formats.view(part, self._output_layout) for part in self._outputs]
+        self._map_control(descriptors[2])
+
+    def _map_control(self, descriptor: int) -> None:
+        self._control = map_memory(descriptor, wire.CONTROL_BYTES, True)
+        self._words = memoryview(self._control).cast("I")
         self._submitted = self._seen = self._taken = 0  # cursors: frames, completions looked at, those done with
         self._given: Deque[Result] = collections.deque()  # the completions between the last two
         self._heard = time.monotonic()
@@ -402,7 +405,10 @@ class SharedClient(Client):
         except OSError as error:
             self._break(Code.CLOSED, f"the connection to pipeline {self.welcome.pipeline} broke: {error}")
         if not heard:
-            self._break(Code.CLOSED, f"the daemon closed the connection to pipeline {self.welcome.pipeline}")
+            self._hear_end()
+
+    def _hear_end(self) -> None:
+        self._break(Code.CLOSED, f"the daemon closed the connection to pipeline {self.welcome.pipeline}")
 
     def _take_error(self) -> None:
         if len(self._said) < wire.HEADER_FORM.size:

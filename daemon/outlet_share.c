@@ -1,0 +1,68 @@
+/*
+ * How a reader gets shared memory: the outputs of the pipeline's session, which it cannot write, and control memory of its own.
+ *
+ * Under `drop` that needs slots enough for the session to go on while one is lent; else results go over the socket.
+ */
+#include <fcntl.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "daemon/log.h"
+#include "daemon/outlet_state.h"
+#include "daemon/road.h"
+
+static bool may_share(const struct outlet *outlet, const struct guest *guest) {
+  const struct config_pipeline *config = outlet->config;
+  bool is_wanted = guest->native && guest->hello.transport == NATIVE_SHARED;
+  unsigned depth = road_depth(config->overload, config->slots, config->deadline_ns > 0);
+  return is_wanted && (config->sink.overload == CONFIG_SINK_BLOCK || depth > 1);
+}
+
+/* Opens it for the reader, apart from the daemon's own descriptor. */
+static int make_control(const struct outlet *outlet, struct place *place, unsigned memory, struct failure *failure) {
+  char name[96];
+  snprintf(name, sizeof name, "framed:%s.reader:control", outlet->config->name);
+  if (!arena_make(&place->control, name, NATIVE_CONTROL, NULL, failure)) {
+    return -1;
+  }
+  int fd = arena_open(&place->control, O_RDWR, failure);
+  if (fd >= 0 && !reader_share(place->reader, (struct native_control *)place->control.base, memory)) {
+    failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "not enough memory for a reader");
+    close(fd);
+    fd = -1;
+  }
+  if (fd < 0) {
+    arena_drop(&place->control);
+  }
+  return fd;
+}
+
+static void welcome(const struct outlet *outlet, const struct guest *guest, const struct session_lent *lent, int control) {
+  struct native_welcome shared = outlet->welcome;
+  const int memory[] = {lent->output, control};
+  shared.transport = NATIVE_SHARED;
+  shared.output_stride = lent->stride;
+  shared.control_bytes = NATIVE_CONTROL;
+  guest_welcome(guest, &shared, memory, sizeof memory / sizeof *memory);
+}
+
+bool outlet_share(struct outlet *outlet, struct place *place, const struct guest *guest) {
+  struct session_lent lent;
+  struct failure failure;
+  if (!may_share(outlet, guest)) {
+    return false;
+  }
+  if (!outlet->lend(outlet->context, &lent, &failure)) {
+    log_event(LOG_CLIENT_ERROR, outlet->config->name, "%s; the reader gets its results over its socket instead", failure.text);
+    return false;
+  }
+  int control = make_control(outlet, place, lent.memory, &failure);
+  if (control >= 0) {
+    welcome(outlet, guest, &lent, control);
+    close(control);
+  } else {
+    log_event(LOG_CLIENT_ERROR, outlet->config->name, "%s; the reader gets its results over its socket instead", failure.text);
+  }
+  close(lent.output);
+  return control >= 0;
+}
