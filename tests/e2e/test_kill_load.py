@@ -91,10 +91,15 @@ def test_no_result_is_torn_or_shifted_under_load(place, store, kind, size):
         stream.stop()
         with daemon.reader() as reader:
             resting = Background(reader.rest)
-            daemon.quiet()
+            all_have_left(daemon)
             reader.socket.shutdown(socket.SHUT_RDWR)
             resting.join()
         assert daemon.status()["handovers"]["crash"] == KILLS and "anew" not in daemon.log
+
+
+def all_have_left(daemon):
+    """What a producer had sent before it left is read to its end, too."""
+    daemon.wait_view("all is over", lambda view: view["sessions"] == 0 and view["frames"]["in_flight"] == 0, seconds=30)
 
 
 class Replied(Stream):
@@ -148,5 +153,5 @@ def test_no_answer_is_torn_or_shifted_under_load(place, store, lanes, size):
             store.kill(daemon)
         for stream in streams:
             stream.stop()
-        daemon.quiet()
+        all_have_left(daemon)
         assert daemon.status()["handovers"]["crash"] == KILLS and "anew" not in daemon.log
