@@ -64,6 +64,8 @@ void keeper_pass(struct tape *tape);
 bool keeper_recover(struct keeper_journal *journal, struct keeper_pulse *pulse);
 /* The pulse alone, where the roster tells the rest. */
 struct keeper_pulse keeper_last_pulse(void);
+/* Whether there was such a process. */
+bool keeper_was_killed(void);
 /* Whether that process may have left the file with a part of a result at its end. */
 bool keeper_was_writing(const char *file);
 /* This process ends without having made anything of it: the next one is to find it. */

@@ -219,6 +219,8 @@ void keeper_recall_again(void) {
   }
 }
 
+bool keeper_was_killed(void) { return getenv(TORN) || last.unsure || (last.has_journal && last.pulse.last > 0); }
+
 bool keeper_was_writing(const char *file) {
   if (getenv(TORN) || last.unsure) {
     return true;
@@ -244,6 +246,6 @@ void keeper_forget_last(void) {
     free(last.journal.files[i]);
   }
   last.journal.file_count = 0;
-  last.unsure = false;
+  last.has_journal = last.unsure = false;
   unsetenv(TORN);
 }

@@ -236,6 +236,29 @@ def damaged(store, what):
     return [fd for _, fd in store.kept if "framed:chronicle" in os.readlink(f"/proc/self/fd/{fd}")]
 
 
+def test_a_fifo_gives_no_shifted_frame_where_everything_begins_anew(place, store):
+    """Its writer is still there, in the middle of a frame of which nobody knows any more."""
+    os.mkfifo(place / "in")
+    entry = pipeline(FORMAT, source={"file": str(place / "in")}, sink={"file": str(place / "out")})
+    with start(place, store, {"cam0": entry, "cam1": pipeline(FORMAT)}) as daemon:
+        with open(place / "in", "wb", buffering=0) as writer:
+            writer.write(whole(0, SIZE).tobytes() + whole(1, SIZE).tobytes()[:100])
+            daemon.wait_view("a part is there", lambda view: view["frames"]["in"] == 2 and view["frames"]["emitted"] == 1)
+            settle(daemon)
+            store.end(daemon)
+            for descriptor in damaged(store, "chronicle"):
+                os.pwrite(descriptor, b"other", 0)
+            store.start(daemon)
+            daemon.wait_ready()
+            writer.write(whole(1, SIZE).tobytes()[100:] + whole(2, SIZE).tobytes())
+            settle(daemon)
+        settle(daemon)
+        with open(place / "in", "wb", buffering=0) as writer:
+            writer.write(whole(3, SIZE).tobytes())
+            daemon.account(came=1, emitted=1)
+    assert (place / "out").read_bytes() == whole(0, SIZE).tobytes() + whole(3, SIZE).tobytes()
+
+
 def test_a_manager_that_is_slow_to_forget_is_waited_for(place):
     """As long as it has the listening sockets, too, they look like those of another daemon."""
     with Store(place) as store:

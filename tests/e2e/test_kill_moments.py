@@ -8,25 +8,13 @@ import time
 
 import pytest
 
-from harness import Background, Daemon, Producer, Reader, numbered, pipeline, require_whole, wait_until, whole
+from harness import Background, Producer, Reader, numbered, pipeline, require_whole, wait_until, whole
 from harness.injection import KILL, KILL_AFTER, Injection
-from harness.store import Store
+from harness.store import start
 
 SIZE = 4096
 LARGE = 4 * 1024 * 1024
 FORMAT = {"dtype": "uint8", "shape": [SIZE]}
-
-
-@pytest.fixture
-def store(place):
-    with Store(place) as kept:
-        yield kept
-
-
-def start(place, store, pipelines, **keys):
-    daemon = Daemon(place, pipelines, env=store.environment, binary=store.program, **keys)
-    daemon.leaves_sockets = True
-    return daemon
 
 
 def killed(store, daemon, or_not=False):
