@@ -138,6 +138,7 @@ def test_a_roster_that_is_behind_brings_nobody_back(place, store, reply):
         with daemon.producer() as first:
             first.send(whole(0, SIZE).tobytes()[:100])
             daemon.wait_view("it has begun", lambda view: view["frames"]["in"] == 1)
+            settle(daemon)  # and the roster has it
             store.heard()
             before = [(name, copy(descriptor)) for name, descriptor in store.kept]
             assert daemon.view()["sessions"] == 1
