@@ -237,20 +237,18 @@ static bool take_place(struct reader *reader, const struct sink *sink, uint64_t 
 }
 
 /* A file is where the sink's note says; what of a result stands behind that is cut off, and written again. One that was never
- * written to begins at its end. */
+ * written to, or that somebody has cut since, begins at its end. */
 static bool take_file(struct reader *reader, struct sink *sink, uint64_t *torn) {
   struct stat status;
-  reader->continues = sink->placed;
   sink->written = 0;
   sink->torn = false;
   *torn = 0;
-  if (!sink->placed) {
-    return true;
+  if (fstat(reader->fd, &status) != 0) {
+    return false;
   }
-  if (fstat(reader->fd, &status) != 0 || (S_ISREG(status.st_mode) && status.st_size < sink->position)) {
-    return false; /* it is another one by now */
-  }
-  if (S_ISREG(status.st_mode) && status.st_size > sink->position) {
+  sink->placed = sink->placed && (!S_ISREG(status.st_mode) || status.st_size >= sink->position);
+  reader->continues = sink->placed;
+  if (sink->placed && S_ISREG(status.st_mode) && status.st_size > sink->position) {
     *torn = (uint64_t)(status.st_size - sink->position);
     return ftruncate(reader->fd, sink->position) == 0;
   }

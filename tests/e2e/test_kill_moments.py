@@ -147,6 +147,19 @@ def test_what_a_file_held_before_is_left_alone_where_no_result_came(place, store
         assert (place / "out").read_bytes() == before + whole(3, SIZE).tobytes()
 
 
+def test_a_file_that_somebody_has_emptied_begins_anew(place, store):
+    """As what rotates files does, and no result came since."""
+    with start(place, store, {"cam0": pipeline(FORMAT, sink={"file": str(place / "out")})}) as daemon:
+        with daemon.producer() as producer:
+            producer.send(numbered(3, SIZE).tobytes())
+            daemon.account(came=3, emitted=3)
+            os.truncate(place / "out", 0)
+            store.kill(daemon)
+            producer.send(whole(3, SIZE).tobytes())
+            daemon.account(came=4, emitted=4)
+        assert (place / "out").read_bytes() == whole(3, SIZE).tobytes()
+
+
 @pytest.mark.parametrize("lanes", [1, 2])
 @pytest.mark.parametrize("reply", [False, True])
 def test_a_result_goes_on_at_its_next_byte_after_an_upgrade_and_a_kill(place, store, lanes, reply):
