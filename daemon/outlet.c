@@ -15,7 +15,10 @@
 
 #define HELLO_TIMEOUT (INT64_C(10000) * NS_PER_MS)
 
-enum { RETRY_MS = 100 }; /* how often a FIFO is tried for a reader */
+enum {
+  RETRY_MS = 100, /* how often a FIFO is tried for a reader */
+  END_MS = 1000   /* how long its reader may take to see that it has ended */
+};
 
 /* -- making it ------------------------------------------------------------------------------------------------- */
 
@@ -185,6 +188,9 @@ static void look_for_end(struct outlet *outlet) {
   outlet->awaits_end = fd >= 0 && ioctl(fd, FIONREAD, &left) == 0 && left > 0;
   if (fd >= 0) {
     close(fd);
+  }
+  if (!outlet->awaits_end) {
+    loop_timer_start(outlet->retry, END_MS, RETRY_MS);
   }
 }
 
