@@ -53,61 +53,6 @@ def test_a_fifo_that_was_being_read_gives_no_shifted_frame(place, store):
         daemon.account(came=2, emitted=2)
 
 
-def test_a_fifo_of_which_no_roster_knows_that_it_is_read_gives_no_shifted_frame(place, store):
-    """A writer came while the roster was on its way, and frames have been read of it."""
-    os.mkfifo(place / "in")
-    entry = pipeline(FORMAT, source={"file": str(place / "in")}, sink={"file": str(place / "out")})
-    daemon = start(place, store, {"cam0": entry, "cam1": pipeline(FORMAT)})
-    counted = Injection(place, "sendmsg", error=KILL, wait=100)
-    store.arm(daemon, counted)
-    with daemon:
-        ready = counted.count
-        for after in range(1, 20):
-            wait_until(lambda: open_again(daemon, place / "in"), "it waits for the next writer")
-            store.end(daemon)
-            store.arm(daemon, Injection(place, "sendmsg", at=ready + after, error=KILL, wait=50))
-            store.start(daemon)
-            wait_until(lambda: store.named("framed-roster-") or daemon.process.poll() is not None, "there is a roster")
-            with open(place / "in", "wb", buffering=0) as writer:
-                if daemon.process.poll() is None:
-                    frame = whole(after, SIZE).tobytes()
-                    writer.write(frame + frame[:1000])
-                    time.sleep(0.1)
-                    killed(store, daemon, or_not=True)
-                    writer.write(frame[1000:] + frame * 3)
-                else:
-                    killed(store, daemon)
-    require_all_whole((place / "out").read_bytes())
-
-
-def require_all_whole(data):
-    assert len(data) % SIZE == 0
-    for at in range(0, len(data), SIZE):
-        number = int.from_bytes(data[at:at + 8], "little")
-        assert data[at:at + SIZE] == whole(number, SIZE).tobytes(), f"{at // SIZE} is torn"
-
-
-@pytest.mark.parametrize("late", [0, 0.6])
-def test_a_fifo_that_was_being_written_to_ends_within_no_next_result(place, store, late):
-    """Its reader sees the end of the stream before, also where it comes back to it late."""
-    os.mkfifo(place / "out")
-    entry = pipeline({"dtype": "uint8", "shape": [LARGE]}, sink={"file": str(place / "out")})
-    daemon = start(place, store, {"cam0": entry})
-    store.arm(daemon, Injection(place, "writev", at=1, error=KILL_AFTER))
-    with daemon:
-        with open(place / "out", "rb", buffering=0) as reader, daemon.producer() as producer:
-            sending = Background(producer.send, numbered(3, LARGE).tobytes())
-            part = reader.read(1000)
-            killed(store, daemon)
-            time.sleep(late)
-            part += reader.readall()
-            assert part == whole(0, LARGE).tobytes()[:len(part)]
-            with open(place / "out", "rb") as again:
-                assert again.read(3 * LARGE) == numbered(3, LARGE).tobytes()
-            sending.join()
-        daemon.account(came=3, emitted=3)
-
-
 def open_again(daemon, fifo):
     """Nothing is left in it, and the daemon has it open."""
     left = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
