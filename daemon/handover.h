@@ -27,7 +27,8 @@ enum handover_receipt handover_receive(struct tape *tape, struct failure *failur
 
 /* Gives up a whole tape: every descriptor that came with it is closed. */
 void handover_discard(struct tape *tape);
-/* What hands over needs descriptors, also where clients have all others: some are held for that, all of them from the first call on. */
+/* What hands over needs descriptors, also where clients have all others: some are held for that, all of them from the first
+ * call on. */
 void handover_use_reserve(void);
 void handover_reserve(void);
 /* Signals wait from exec until now. */
