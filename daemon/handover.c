@@ -187,10 +187,10 @@ void handover_discard(struct tape *tape) {
   tape_clear(tape);
 }
 
-void handover_allow_signals(void) {
+void handover_allow_signals(const sigset_t *held) {
   sigset_t none;
   sigemptyset(&none);
-  pthread_sigmask(SIG_SETMASK, &none, NULL);
+  pthread_sigmask(SIG_SETMASK, held ? held : &none, NULL);
 }
 
 /* -- out ----------------------------------------------------------------------------------------------------------- */

@@ -8,6 +8,8 @@
 #ifndef FRAMED_DAEMON_HANDOVER_H
 #define FRAMED_DAEMON_HANDOVER_H
 
+#include <signal.h>
+
 #include "daemon/failure.h"
 #include "daemon/tape.h"
 
@@ -31,8 +33,8 @@ void handover_discard(struct tape *tape);
  * call on. */
 void handover_use_reserve(void);
 void handover_reserve(void);
-/* Signals wait from exec until now. */
-void handover_allow_signals(void);
+/* Signals wait from exec until now, but for those that are held (NULL: none). */
+void handover_allow_signals(const sigset_t *held);
 
 /* Executes the program (NULL: this one, even if its file is gone), which finds the tape. Returns only if that fails; then all
  * is as before. No other thread may open a descriptor meanwhile. */

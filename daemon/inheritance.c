@@ -301,7 +301,7 @@ void server_start_over(struct server *server, const char *why) {
     keeper_recall_again();
     _exit(EXIT_STATUS_INTERNAL);
   }
-  if (server->tape && server->tape->live) {
+  if (server && server->tape && server->tape->live) { /* there may have been no memory for it */
     keeper_expect_torn();
   }
   handover_start_over();

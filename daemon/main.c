@@ -167,7 +167,7 @@ static enum file_change compare_file(const char *path, const struct config *conf
 
 /* What was left is of no use. True: the process ends; else it begins anew. */
 static bool give_up(const char *why, const char *keys, bool ends, enum exit_status *status) {
-  handover_allow_signals();
+  handover_allow_signals(NULL);
   log_open(CONFIG_LOG_INFO);
   log_event(LOG_NOT_HANDED_OVER, NULL, "%s: the state that was left is of no use: %s%s",
             ends ? HANDOVER_ENDS : HANDOVER_BEGINS_ANEW, why, keys);

@@ -7,6 +7,8 @@
 #ifndef FRAMED_DAEMON_SERVER_STATE_H
 #define FRAMED_DAEMON_SERVER_STATE_H
 
+#include <signal.h>
+
 #include "daemon/clock.h"
 #include "daemon/engine.h"
 #include "daemon/fault.h"
@@ -184,6 +186,8 @@ void checkup_stop(struct server *server); /* idempotent */
 void checkup_free(struct server *server);
 
 /* signals.c */
+/* Those that it reads. */
+void signals_held(sigset_t *held);
 bool signals_open(struct server *server, struct failure *failure);
 void signals_close(struct server *server); /* idempotent */
 

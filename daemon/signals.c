@@ -1,8 +1,15 @@
 /*
  * Signals as events of the control loop: TERM and INT end, HUP reloads, USR1 writes the state to the log, USR2 upgrades.
+ *
+ * They are blocked in every thread, and wait in the kernel until they are read here and acted upon. So one that comes while
+ * another image of the process takes over is there for that.
  */
+#include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
 
 #include "daemon/log.h"
 #include "daemon/server_state.h"
@@ -11,8 +18,8 @@ static const int wanted[] = {SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2};
 enum { WANTED = sizeof wanted / sizeof *wanted };
 
 struct signals {
-  uv_signal_t handles[WANTED];
-  unsigned open; /* handles that libuv still has */
+  int fd;
+  struct loop_watch *watch;
 };
 
 static void dump_pipeline(const char *name, json_t *document) {
@@ -35,8 +42,7 @@ static void dump_state(struct server *server) {
   json_decref(document);
 }
 
-static void on_signal(uv_signal_t *handle, int number) {
-  struct server *server = handle->data;
+static void act(struct server *server, int number) {
   switch (number) {
   case SIGHUP:
     server_reload(server, answer_nobody, NULL);
@@ -53,38 +59,49 @@ static void on_signal(uv_signal_t *handle, int number) {
   }
 }
 
-bool signals_open(struct server *server, struct failure *failure) {
-  server->signals = calloc(1, sizeof *server->signals);
-  int status = server->signals ? 0 : UV_ENOMEM;
-  for (unsigned i = 0; i < WANTED && status == 0; i++) {
-    uv_signal_t *handle = &server->signals->handles[i];
-    status = uv_signal_init(&server->loop, handle);
-    if (status == 0) {
-      server->signals->open++;
-      handle->data = server;
-      status = uv_signal_start(handle, on_signal, wanted[i]);
-    }
+/* What one of them leads to may be the end of all. */
+static void on_signals(void *context) {
+  struct server *server = context;
+  struct signalfd_siginfo signal;
+  while (server->signals && read(server->signals->fd, &signal, sizeof signal) == (ssize_t)sizeof signal) {
+    act(server, (int)signal.ssi_signo);
   }
-  return status == 0 || failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "cannot handle signals: %s", uv_strerror(status));
 }
 
-static void on_closed(uv_handle_t *handle) {
-  struct signals *signals = handle->data;
-  if (--signals->open == 0) {
-    free(signals);
+void signals_held(sigset_t *held) {
+  sigemptyset(held);
+  for (unsigned i = 0; i < WANTED; i++) {
+    sigaddset(held, wanted[i]);
   }
+}
+
+bool signals_open(struct server *server, struct failure *failure) {
+  sigset_t held;
+  signals_held(&held);
+  pthread_sigmask(SIG_BLOCK, &held, NULL);
+  struct signals *signals = server->signals = calloc(1, sizeof *signals);
+  if (!signals) {
+    return failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "cannot handle signals: %s", strerror(ENOMEM));
+  }
+  signals->fd = signalfd(-1, &held, SFD_NONBLOCK | SFD_CLOEXEC);
+  signals->watch = signals->fd >= 0 ? loop_watch_new(&server->loop, signals->fd, on_signals, server) : NULL;
+  if (!signals->watch) {
+    return failure_set(failure, EXIT_STATUS_INTERNAL, "raise the limit of open files (LimitNOFILE=)",
+                       "cannot handle signals: %s", strerror(errno));
+  }
+  loop_watch_start(signals->watch);
+  return true;
 }
 
 void signals_close(struct server *server) {
   struct signals *signals = server->signals;
   server->signals = NULL;
-  if (!signals || signals->open == 0) {
-    free(signals);
+  if (!signals) {
     return;
   }
-  unsigned count = signals->open;
-  for (unsigned i = 0; i < count; i++) {
-    signals->handles[i].data = signals;
-    uv_close((uv_handle_t *)&signals->handles[i], on_closed);
+  loop_watch_close(signals->watch);
+  if (signals->fd >= 0) {
+    close(signals->fd);
   }
+  free(signals);
 }

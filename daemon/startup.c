@@ -226,6 +226,7 @@ void server_start_late(struct server *server) {
 }
 
 bool server_start(struct server *server, struct failure *failure) {
+  sigset_t held;
   if (!server->tape) {
     server_recover(server);
   }
@@ -235,7 +236,8 @@ bool server_start(struct server *server, struct failure *failure) {
   if (!signals_open(server, failure) || !open_status_listeners(server, failure)) {
     return false;
   }
-  handover_allow_signals(); /* also where there is no tape: they wait while one image follows another */
+  signals_held(&held);
+  handover_allow_signals(&held); /* also where there is no tape: they wait while one image follows another */
   server->engine = engine_open(server->config, server->tape, failure);
   return server->engine && make_pipelines(server, failure) && start_preparing(server, failure);
 }

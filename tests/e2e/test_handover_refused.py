@@ -1,6 +1,7 @@
 """An upgrade that fails at the last moment, when all lanes stand still: everything goes on as if nothing had been."""
 
 import os
+import pathlib
 import shutil
 import signal
 
@@ -133,3 +134,18 @@ def test_a_stop_during_the_start_of_the_next_image_finishes_what_is_in_flight(pl
         daemon.ends(0)
         account = daemon.final_account()
         assert account["in"] == account["emitted"] == len(numbers) >= 4, (account, numbers)
+
+
+def test_signals_wait_in_the_kernel_until_they_are_acted_upon(place):
+    """In whichever thread: one that was caught and not yet acted upon would be lost with the image that another follows."""
+    wanted = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2}
+    with Daemon(place, {"cam0": pipeline(FORMAT)}) as daemon:
+        for _ in range(2):
+            threads = list(pathlib.Path(f"/proc/{daemon.process.pid}/task").iterdir())
+            for thread in threads:
+                lines = dict(line.split(":", 1) for line in (thread / "status").read_text().splitlines())
+                blocked, caught = int(lines["SigBlk"], 16), int(lines["SigCgt"], 16)
+                assert all(blocked >> number - 1 & 1 and not caught >> number - 1 & 1 for number in wanted), lines
+            assert len(threads) > 3
+            daemon.signal(signal.SIGUSR2)
+            wait_until(lambda: daemon.status()["handovers"]["upgrade"] > 0, "another image has taken over")
