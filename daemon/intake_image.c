@@ -40,8 +40,7 @@ static void pass_waiting(struct intake *intake, struct tape *tape) {
 /* A worker thread may be at the memory of a seat that gets other memory; the next process makes that anew. */
 static void put_seat(struct seat *seat, struct tape *tape) {
   bool memory = !seat->renewing && !seat->lost;
-  struct seat put = *seat;
-  put.used = seat->used && memory;
+  struct seat put = {.producer = seat->producer, .shares = seat->shares, .used = seat->used && memory};
   pass_seat(&put, tape);
   if (tape->live) {
     session_put_live(seat->session, tape);
