@@ -66,7 +66,7 @@ alone='framebench or test_load or python_client or bad_config or protocol_page o
 memory='injection or nonsense or resume or soak or upgrade or journal or readme or bad_clients or attacks_http'
 chosen() { echo "e2e PYTEST='-m \"not slow\" -k \"not ($1)\"'"; }
 # Most of their time they wait, so that two halves at once take little more than half of it.
-tough='handover or lanes or kill or hostile or shared or attacks or churn or chaos or reload or health or trace'
+tough='handover or lanes or hostile or shared or attacks or churn or chaos or reload or health or trace'
 halves() { # COMMAND COMMAND: the output of the first stands before that of the second
   echo "$1 >$logs/half 2>&1 & half=\$!; status=0; $2 >$logs/rest 2>&1 || status=1; wait \$half || status=1; cat $logs/half $logs/rest; exit \$status"
 }
