@@ -65,12 +65,14 @@ step "end-to-end tests under ASan with UBSan, and under TSan"
 alone='framebench or test_load or python_client or bad_config or protocol_page or images or examples or doctor or overlap or monitoring'
 memory='injection or nonsense or resume or soak or upgrade or journal or readme or bad_clients or attacks_http'
 chosen() { echo "e2e PYTEST='-m \"not slow\" -k \"not ($1)\"'"; }
+# What is about threads is left to TSan.
+threads='kill_load'
 # Most of their time they wait, so that two halves at once take little more than half of it.
 tough='handover or lanes or hostile or shared or attacks or churn or chaos or reload or health or trace'
 halves() { # COMMAND COMMAND: the output of the first stands before that of the second
   echo "$1 >$logs/half 2>&1 & half=\$!; status=0; $2 >$logs/rest 2>&1 || status=1; wait \$half || status=1; cat $logs/half $logs/rest; exit \$status"
 }
-both "$(variant asan "$(chosen "$alone")")" \
+both "$(variant asan "$(chosen "$alone or $threads")")" \
   "$(halves "$(variant tsan "$(chosen "$alone or $memory or $tough")")" \
             "$(variant tsan "e2e PYTEST='-m \"not slow\" -k \"($tough) and not ($alone or $memory)\"'")")" ASan TSan
 step "fuzzing, systemd, packages and unit tests, beside the end-to-end tests"
