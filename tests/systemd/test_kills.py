@@ -14,7 +14,7 @@ from test_restart import frames, pipeline
 from test_resume import GRAY, INVERT, finish
 from test_resume import start as start_client
 
-KILLS = 200 if os.environ.get("FRAMED_SOAK") else 8
+KILLS = 200 if os.environ.get("FRAMED_SOAK") else 5
 MOST_GAP = 1.0  # seconds; only the long run is held to it
 
 
