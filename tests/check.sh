@@ -63,10 +63,10 @@ step "end-to-end tests under ASan with UBSan, and under TSan"
 # They slow everything down: what is about programs of one thread, or about stages alone, is left to the last step, and to ASan
 # what is about calls that fail, states that make no sense, and clients that come back.
 alone='framebench or test_load or python_client or bad_config or protocol_page or images or examples or doctor or overlap or monitoring'
-memory='injection or nonsense or resume or soak or upgrade or journal or readme or bad_clients or attacks_http'
+memory='injection or kill_moments or nonsense or resume or soak or upgrade or journal or readme or bad_clients or attacks_http'
 chosen() { echo "e2e PYTEST='-m \"not slow\" -k \"not ($1)\"'"; }
 # What is about threads is left to TSan,
-threads='kill_load or trace or lanes'
+threads='kill_load or handover_storm or trace or lanes'
 # and what takes long and passed with the sanitizers is not run once more without.
 seen='kill or chaos or handover_storm'
 # Most of their time they wait, so that two halves at once take little more than half of it.
