@@ -71,16 +71,19 @@ threads='kill_load or handover_storm or trace or lanes'
 seen='kill or chaos or handover_storm'
 # Most of their time they wait, so that two halves at once take little more than half of it.
 tough='handover or lanes or hostile or shared or attacks or churn or chaos or reload or health or trace'
-halves() { # COMMAND COMMAND: the output of the first stands before that of the second
-  echo "$1 >$logs/half 2>&1 & half=\$!; status=0; $2 >$logs/rest 2>&1 || status=1; wait \$half || status=1; cat $logs/half $logs/rest; exit \$status"
+halves() { # NAME COMMAND COMMAND: the output of the first stands before that of the second
+  local half=$logs/$1-half rest=$logs/$1-rest
+  echo "$2 >$half 2>&1 & half=\$!; status=0; $3 >$rest 2>&1 || status=1; wait \$half || status=1; cat $half $rest; exit \$status"
 }
-both "$(variant asan "$(chosen "$alone or $threads")")" \
-  "$(halves "$(variant tsan "$(chosen "$alone or $memory or $tough")")" \
-            "$(variant tsan "e2e PYTEST='-m \"not slow\" -k \"($tough) and not ($alone or $memory)\"'")")" ASan TSan
+sanitized() { # VARIANT PATTERN: end-to-end tests but for those, in two halves
+  halves "$1" "$(variant "$1" "$(chosen "$2 or $tough")")" \
+    "$(variant "$1" "e2e PYTEST='-m \"not slow\" -k \"($tough) and not ($2)\"'")"
+}
+both "$(sanitized asan "$alone or $threads")" "$(sanitized tsan "$alone or $memory")" ASan TSan
 step "fuzzing, systemd, packages and unit tests, beside the end-to-end tests"
 mapfile -t targets < <(find tests/fuzz -name 'fuzz_*.c' -printf '%f\n' | sed 's/^fuzz_//; s/\.c$//' | sort)
 last="make --no-print-directory NO_CUDA=1 VARIANT=check"
 both "FUZZ_JOBS=1 $steady tests/fuzz/run.sh ${targets[*]} && tests/systemd/run.sh && tests/packaging/run.sh && $last unit" \
-  "$(halves "FRAMED_SLOW=2 $last e2e PYTEST='-k \"($tough) and not ($seen)\"'" \
+  "$(halves plain "FRAMED_SLOW=2 $last e2e PYTEST='-k \"($tough) and not ($seen)\"'" \
             "FRAMED_SLOW=2 $last e2e PYTEST='-k \"not ($tough or $seen)\"'")" \
   "fuzzing to unit tests" "end-to-end tests"
