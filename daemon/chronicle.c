@@ -119,6 +119,7 @@ void page_end(struct page *page, const struct tape *tape) {
   if (tape->broken) {
     atomic_store(&page->notes[0].number, 0);
     atomic_store(&page->notes[1].number, 0);
+    page->last++; /* which is nowhere */
     page_touch(page);
     return;
   }
