@@ -75,6 +75,7 @@ def busy(daemon, clients):
         daemon.wait_view("frames came", lambda view: view["frames"]["in"] > 2, name)
 
 
+@pytest.mark.host  # each of many starts would wait for a device
 @pytest.mark.takes(7200 if SOAK else 120)
 def test_whatever_a_state_says_no_process_crashes_over_it(place):
     (place / "in").write_bytes(numbered(3, SIZE).tobytes())

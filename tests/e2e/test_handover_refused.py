@@ -83,7 +83,7 @@ def test_files_are_read_and_written_to_their_ends(place, size, slots):
     installed = Installed(place)
     (place / "in").write_bytes(numbered(count, size).tobytes())
     entry = pipeline({"dtype": "uint8", "shape": [size]}, source={"file": str(place / "in")}, sink={"file": str(place / "out")},
-                     slots=slots, stages=[slow_stage(5)])
+                     slots=slots, stages=[slow_stage(20)])
     with daemon_of(place, installed, entry, lanes=2) as daemon:
         for _ in range(3):
             fail_to_upgrade(daemon, installed)

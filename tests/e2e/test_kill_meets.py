@@ -42,6 +42,7 @@ def test_a_kill_after_an_upgrade_and_an_upgrade_after_a_kill(place, store):
         assert connections(daemon) == 0
 
 
+@pytest.mark.host  # a driver makes memory files of its own
 def test_where_nothing_can_be_noted_only_listeners_are_kept(place, store):
     daemon = start(place, store, {"cam0": pipeline(FORMAT)})
     store.arm(daemon, Injection(place, "memfd_create", at=1, error=errno.EMFILE))

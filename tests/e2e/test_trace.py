@@ -55,8 +55,9 @@ class Trace:
         return self
 
     def check_row(self, row, events):
-        """On host and engine rows spans follow one another; on a stream they lie within their frame."""
-        events.sort(key=lambda event: (event["ts"], -event["dur"]))
+        """On host and engine rows spans follow one another, empty ones (a copy that another hid) before the next that begins where they
+        are; on a stream they lie within their frame."""
+        events.sort(key=lambda event: (event["ts"], event["dur"] > GRAIN, -event["dur"]))
         outer = []
         for event in events:
             while outer and outer[-1]["ts"] + outer[-1]["dur"] <= event["ts"] + GRAIN:
