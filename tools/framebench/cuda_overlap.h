@@ -12,7 +12,7 @@ bool overlap_cuda_serial(const struct gpu_chain *chain, unsigned device, bool pa
 /* The programs of textbooks, and the same work through the engine. */
 bool overlap_cuda_textbooks(struct results *results, struct gpu_device *device, struct problem *problem);
 
-/* What CUPTI records of a run beside what the engine's own times say: busy time of each engine. */
-bool overlap_cuda_witness(struct results *results, struct gpu_device *device, struct problem *problem);
+/* What CUPTI records of a run beside what the engine's own times say: busy time of each engine. Opens the device anew. */
+bool overlap_cuda_witness(struct results *results, unsigned device, struct problem *problem);
 
 #endif

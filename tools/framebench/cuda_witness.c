@@ -3,20 +3,29 @@
  *
  * CUPTI is loaded when it is asked for, so that framebench needs it neither to be linked nor to run. Its callbacks carry
  * no context, so the records of the one run there can be at a time go to a variable of this file.
+ *
+ * Recording makes the device slower from one step to the next, which is part of what opening a device measures and takes off
+ * its times. So the device is opened once more for this run, when records are being made; those of all that comes before the
+ * run are dropped.
  */
 #include "tools/framebench/cuda_overlap.h"
 #include "tools/framebench/engine.h"
+#include "tools/framebench/intervals.h"
+#include "tools/framebench/options.h"
 #include "tools/framebench/workload.h"
 
 #if __has_include(<cupti.h>)
 #include <cupti.h>
 #include <dlfcn.h>
-#include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
 
 enum { BUFFER_BYTES = 4 << 20, BUFFER_ALIGNMENT = 64, RUN_FRAMES = 500, RUN_BYTES = 4 << 20, RUN_SLOTS = 3 };
+/* A longer pause between two records of an engine has other reasons than that one follows the other. */
+#define LONGEST_GAP_NS UINT64_C(20000)
 
+/* `sum`: of the records' lengths, where the busy time counts once what overlaps; `gaps`: short pauses between two records,
+ * which the engine's own times count as service. */
 static const struct section witness_section = {"witness",
                                                "Busy time of each engine in one run: the engine's own times, and CUPTI's",
                                                (const struct column[]){{"engine", "ENGINE", COLUMN_TEXT},
@@ -24,16 +33,11 @@ static const struct section witness_section = {"witness",
                                                                        {"cupti_us", "CUPTI", COLUMN_TIME},
                                                                        {"records", "RECORDS", COLUMN_COUNT},
                                                                        {"ratio", "OWN/CUPTI", COLUMN_RATIO},
+                                                                       {"sum_us", "SUM", COLUMN_TIME},
+                                                                       {"overlapping", "OVERLAPPING", COLUMN_COUNT},
+                                                                       {"gaps_us", "SHORT GAPS", COLUMN_TIME},
+                                                                       {"wall_us", "WALL", COLUMN_TIME},
                                                                        {0}}};
-
-struct interval {
-  uint64_t begin, end; /* ns */
-};
-
-struct intervals {
-  struct interval *items;
-  size_t count, room;
-};
 
 struct testimony {
   struct intervals of[OVERLAP_ENGINES];
@@ -55,29 +59,19 @@ static struct cupti cupti;
 
 /* -- records -------------------------------------------------------------------------------------------------------- */
 
-static void add(struct intervals *intervals, uint64_t begin, uint64_t end) {
-  if (intervals->count == intervals->room) {
-    size_t room = intervals->room ? 2 * intervals->room : 1024;
-    struct interval *items = realloc(intervals->items, room * sizeof *items);
-    if (!items) {
-      testimony.failed = true;
-      return;
-    }
-    intervals->items = items;
-    intervals->room = room;
-  }
-  intervals->items[intervals->count++] = (struct interval){begin, end};
+static void add(enum overlap_engine engine, uint64_t begin, uint64_t end) {
+  testimony.failed = !intervals_add(&testimony.of[engine], begin, end) || testimony.failed;
 }
 
 static void take_record(const CUpti_Activity *record) {
   if (record->kind == CUPTI_ACTIVITY_KIND_MEMCPY) {
     const CUpti_ActivityMemcpy6 *copy = (const CUpti_ActivityMemcpy6 *)record;
     if (copy->copyKind == CUPTI_ACTIVITY_MEMCPY_KIND_HTOD || copy->copyKind == CUPTI_ACTIVITY_MEMCPY_KIND_DTOH) {
-      add(&testimony.of[copy->copyKind == CUPTI_ACTIVITY_MEMCPY_KIND_HTOD ? OVERLAP_H2D : OVERLAP_D2H], copy->start, copy->end);
+      add(copy->copyKind == CUPTI_ACTIVITY_MEMCPY_KIND_HTOD ? OVERLAP_H2D : OVERLAP_D2H, copy->start, copy->end);
     }
   } else if (record->kind == CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL) {
     const CUpti_ActivityKernel10 *kernel = (const CUpti_ActivityKernel10 *)record;
-    add(&testimony.of[OVERLAP_KERNEL], kernel->start, kernel->end);
+    add(OVERLAP_KERNEL, kernel->start, kernel->end);
   }
 }
 
@@ -98,26 +92,6 @@ static void CUPTIAPI take_buffer(CUcontext context, uint32_t stream, uint8_t *bu
   }
   pthread_mutex_unlock(&lock);
   free(buffer);
-}
-
-static int compare(const void *a, const void *b) {
-  uint64_t x = ((const struct interval *)a)->begin, y = ((const struct interval *)b)->begin;
-  return (x > y) - (x < y);
-}
-
-/* Microseconds in which at least one of them lasted. Sorts them. */
-static double busy(struct intervals *intervals) {
-  uint64_t end = 0, sum = 0;
-  if (intervals->count > 0) {
-    qsort(intervals->items, intervals->count, sizeof *intervals->items, compare);
-  }
-  for (size_t i = 0; i < intervals->count; i++) {
-    const struct interval *item = &intervals->items[i];
-    uint64_t begin = item->begin > end ? item->begin : end;
-    sum += item->end > begin ? item->end - begin : 0;
-    end = item->end > end ? item->end : end;
-  }
-  return (double)sum / 1e3;
 }
 
 /* -- the library ---------------------------------------------------------------------------------------------------- */
@@ -153,16 +127,27 @@ static bool start(struct problem *problem) {
          check(cupti.enable(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL), "recording kernels", problem);
 }
 
+static bool flush(struct problem *problem) { return check(cupti.flush(1), "flushing records", problem); }
+
 static bool stop(struct problem *problem) {
-  bool flushed = check(cupti.flush(1), "flushing records", problem);
+  bool flushed = flush(problem);
   (void)cupti.disable(CUPTI_ACTIVITY_KIND_MEMCPY);
   (void)cupti.disable(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL);
   return flushed;
 }
 
+static void forget(void) {
+  pthread_mutex_lock(&lock);
+  for (int engine = 0; engine < OVERLAP_ENGINES; engine++) {
+    intervals_forget(&testimony.of[engine]);
+  }
+  testimony.failed = false;
+  pthread_mutex_unlock(&lock);
+}
+
 /* -- the run -------------------------------------------------------------------------------------------------------- */
 
-static bool run(struct gpu_device *device, struct engine_figures *figures, struct problem *problem) {
+static bool run_recorded(struct gpu_device *device, struct engine_figures *figures, struct problem *problem) {
   struct workload_costs costs;
   unsigned rounds;
   struct gpu_chain *chain = workload_measure(device, RUN_BYTES, &costs, problem)
@@ -171,39 +156,60 @@ static bool run(struct gpu_device *device, struct engine_figures *figures, struc
   const struct engine_setup setup = {
       .chain = chain, .slots = RUN_SLOTS, .completion = ENGINE_SPIN, .graph = GPU_GRAPH_OFF, .timed_one_in = 1};
   struct engine *engine = chain ? engine_new(device, &setup, problem) : NULL;
-  bool done = engine && start(problem) && engine_run(engine, RUN_FRAMES, NULL, 0, figures, problem) && stop(problem);
+  bool done = engine && flush(problem);
+  forget();
+  done = done && engine_run(engine, RUN_FRAMES, NULL, 0, figures, problem);
   engine_free(engine);
   gpu_chain_free(chain);
   return done;
 }
 
+/* Recording ends also after a problem, of which the first one is told. */
+static bool run(unsigned index, struct engine_figures *figures, struct problem *problem) {
+  struct gpu_error error = {0};
+  struct problem other = {0};
+  if (!start(problem)) {
+    return false;
+  }
+  struct gpu_device *device = gpu_open(GPU_BACKEND_CUDA, index, 0, &error);
+  bool done = device ? run_recorded(device, figures, problem) : options_gpu_problem(&error, problem);
+  bool stopped = stop(done ? problem : &other);
+  problem_clear(&other);
+  gpu_close(device);
+  return done && stopped;
+}
+
+static void report_engine(struct results *results, enum overlap_engine engine, const struct engine_figures *figures) {
+  struct intervals *intervals = &testimony.of[engine];
+  const struct intervals_summary seen = intervals_summarise(intervals, LONGEST_GAP_NS);
+  double own = figures->service[engine];
+  results_row(results, json_pack("{s:s, s:f, s:f, s:I, s:f, s:f, s:I, s:f, s:f}", "engine", overlap_engine_keys[engine],
+                                 "own_us", own, "cupti_us", seen.busy, "records", (json_int_t)intervals->count, "ratio",
+                                 seen.busy > 0 ? own / seen.busy : 0.0, "sum_us", seen.sum, "overlapping",
+                                 (json_int_t)seen.overlapping, "gaps_us", seen.gaps, "wall_us", figures->wall));
+}
+
 static bool report(struct results *results, const struct engine_figures *figures, struct problem *problem) {
   bool failed = testimony.failed;
   results_section(results, &witness_section);
-  for (int engine = 0; engine < OVERLAP_ENGINES; engine++) {
-    double own = figures->service[engine], seen = busy(&testimony.of[engine]);
-    results_row(results,
-                json_pack("{s:s, s:f, s:f, s:I, s:f}", "engine", overlap_engine_keys[engine], "own_us", own, "cupti_us", seen,
-                          "records", (json_int_t)testimony.of[engine].count, "ratio", seen > 0 ? own / seen : 0.0));
+  for (enum overlap_engine engine = 0; engine < OVERLAP_ENGINES; engine++) {
+    report_engine(results, engine, figures);
     failed |= testimony.of[engine].count == 0;
-    free(testimony.of[engine].items);
   }
-  testimony = (struct testimony){0};
   return !failed || problem_set(problem, EXIT_STATUS_REFUSED, NULL, "CUPTI gave no records, or there was no memory for them");
 }
 
-bool overlap_cuda_witness(struct results *results, struct gpu_device *device, struct problem *problem) {
+bool overlap_cuda_witness(struct results *results, unsigned device, struct problem *problem) {
   struct engine_figures figures;
-  if (!load(problem) || !run(device, &figures, problem)) {
-    return false;
-  }
+  bool done = load(problem) && run(device, &figures, problem);
   pthread_mutex_lock(&lock);
-  bool done = report(results, &figures, problem);
+  done = done && report(results, &figures, problem);
   pthread_mutex_unlock(&lock);
+  forget();
   return done;
 }
 #else
-bool overlap_cuda_witness(struct results *results, struct gpu_device *device, struct problem *problem) {
+bool overlap_cuda_witness(struct results *results, unsigned device, struct problem *problem) {
   (void)results;
   (void)device;
   return problem_set(problem, EXIT_STATUS_REFUSED, "build it again where cupti.h lies beside the headers of CUDA",

@@ -309,7 +309,7 @@ static bool measure_timeline(struct bench *bench, struct problem *problem) {
 static bool measure_cuda(const struct bench *bench, struct problem *problem) {
   return !bench->cuda || (overlap_order(bench->results, bench->device, bench->options->quick, bench->seconds, problem) &&
                           overlap_cuda_textbooks(bench->results, bench->device, problem) &&
-                          (!bench->options->witness || overlap_cuda_witness(bench->results, bench->device, problem)));
+                          (!bench->options->witness || overlap_cuda_witness(bench->results, bench->options->device, problem)));
 }
 #else
 static bool measure_cuda(const struct bench *bench, struct problem *problem) {
