@@ -33,8 +33,8 @@ static const struct command {
      command_overlap},
     {"stages", "[--json] [--quick] [--backend cpu|cuda] [--device N]", "every stage beside what memory allows",
      "Measures each stage on images of 640x480 to 7680x4320 beside its floor: the time in which memory gives the input\n"
-     "and takes the output once. With a GPU on both backends. Where ffmpeg is installed, its filters beside the stages\n"
-     "of the cpu backend, too.",
+     "and takes the output once, and reads and writes what the stage keeps from frame to frame. With a GPU on both\n"
+     "backends. Where ffmpeg is installed, its filters beside the stages of the cpu backend, too.",
      command_stages},
     {"daemon", "[--json] [--quick] [--backend cpu|cuda] [--device N]", "the daemon from socket to socket, beside sockets alone",
      "Starts a daemon of its own (framed beside this program, or $FRAMED_BINARY) and measures 4 MiB frames through it\n"

@@ -41,6 +41,8 @@ const struct stage_entry stage_list[] = {
 
 const unsigned stage_list_length = sizeof stage_list / sizeof stage_list[0];
 
+bool stage_list_computes(const struct stage_entry *entry) { return strncmp(entry->stage, "work", 4) == 0; }
+
 /* A choice's index, a number, or a share of a side. */
 static bool parse_value(const struct stage_parameter *parameter, const char *text, double side, double *value) {
   static const struct {

@@ -13,6 +13,9 @@ struct stage_entry {
 extern const struct stage_entry stage_list[];
 extern const unsigned stage_list_length;
 
+/* Whether the stage computes on purpose, so that memory is not what it is held to. */
+bool stage_list_computes(const struct stage_entry *entry);
+
 /* The chain of one stage on images of that size. NULL on a problem. */
 struct gpu_chain *stage_list_chain(const struct stage_entry *entry, uint32_t width, uint32_t height, struct problem *problem);
 
