@@ -166,7 +166,8 @@ def test_a_kill_at_each_word_to_the_manager(place, store, wait):
             word = Injection(place, "sendmsg", at=at, error=KILL, wait=wait)
             store.arm(daemon, word)
             store.start(daemon)
-            wait_until(lambda: daemon.process.poll() is not None or has_no_more_to_say(word), "it is killed, or goes on")
+            wait_until(lambda: daemon.process.poll() is not None or (store.ready and has_no_more_to_say(word)),
+                       "it is killed, or goes on")
             with clients(daemon):
                 time.sleep(0.05)
             met = word.happened

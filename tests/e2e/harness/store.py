@@ -38,6 +38,7 @@ class Store:
         self.socket.bind(str(place / "notify"))
         self.environment = {"NOTIFY_SOCKET": str(place / "notify"), "FDSTORE": str(room)}
         self.room, self.lost = room, 0
+        self.ready = False  # whether the latest process has said so
         self.kept = []  # (name, descriptor)
         self.answered = threading.Event()
         self.program = place / "managed"
@@ -81,6 +82,7 @@ class Store:
 
     def hear(self, said, descriptors):
         name = said.get("FDNAME")
+        self.ready |= said.get("READY") == "1"
         if "FDSTOREREMOVE" in said:
             for kept in [kept for kept in self.kept if kept[0] == name]:
                 self.kept.remove(kept)
@@ -108,6 +110,7 @@ class Store:
     def start(self, daemon):
         """The next process, with what lies there, which it has to take away by itself."""
         kept = list(self.kept)
+        self.ready = False
         daemon.options["pass_fds"] = [descriptor for _, descriptor in kept]
         daemon.options["env"].update(LISTEN_FDS=str(len(kept)), LISTEN_FDNAMES=":".join(name for name, _ in kept),
                                      MOVED=",".join(str(descriptor) for _, descriptor in kept))
