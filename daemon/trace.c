@@ -184,15 +184,19 @@ static void share_rows(struct trace *trace, struct order *order, enum trace_part
 }
 
 /* What shares an engine or a stream follows one another on the device's own clock, but between two anchors of that clock
- * times may differ by some microseconds: a span begins no earlier than the one before it ended. */
+ * times may differ by some microseconds: a span begins no earlier than the one before it ended. A copy that another hid
+ * entirely is empty and lies within that one, which it does not cut. */
 static void part_spans(struct trace *trace, struct order *order, enum trace_part part) {
+  const struct trace_frame *before = NULL;
   sort(order, part);
-  for (unsigned i = 1; i < order->count; i++) {
-    const struct trace_frame *before = &trace->frames[order->frames[i - 1]];
+  for (unsigned i = 0; i < order->count; i++) {
     struct trace_frame *frame = &trace->frames[order->frames[i]];
     struct trace_span *this = &frame->parts[part];
-    if (group_of(order, before) == group_of(order, frame) && this->begin < before->parts[part].end) {
+    if (before && group_of(order, before) == group_of(order, frame) && this->begin < before->parts[part].end) {
       this->begin = before->parts[part].end;
+    }
+    if (part == TRACE_STREAM || this->begin < this->end) {
+      before = frame;
     }
   }
 }

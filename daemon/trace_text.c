@@ -7,11 +7,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The longest piece names every row of a session: 147 lines of less than 160 bytes. */
-enum { PIECE = 24576 };
+/* The longest piece names every row of a session: 147 rows of two lines of less than 160 bytes each. */
+enum { PIECE = 49152 };
 
-enum { PROCESS_FRAMED = 1, PROCESS_DEVICE = 2, PROCESS_SESSION = 100000 };
-enum { ROW_COPY_IN = 1, ROW_COPY_OUT = 2, ROW_STREAM = 300, ROW_DROPPED = 600 };
+/* Viewers show these numbers behind the names, and put rows in their order. There are at most 64 devices. */
+enum { PROCESS_FRAMED = 1, PROCESS_DEVICE = 2, PROCESS_SESSION = 100 };
+enum { ROW_TRACE = 1, ROW_COPY_IN = 1, ROW_COPY_OUT = 2, ROW_STREAM = 300, ROW_DROPPED = 600 };
 
 /* A part's first row, in the order of the road, and what it is called there. */
 static const struct {
@@ -91,16 +92,19 @@ static void name_thread(struct trace_text *text, struct row row, const char *nam
   begin_event(text, "M", row);
   put(text, ",\"name\":\"thread_name\",\"args\":{\"name\":\"%s", name);
   put(text, number > 0 ? " %u\"}}" : "\"}}", number);
+  begin_event(text, "M", row);
+  put(text, ",\"name\":\"thread_sort_index\",\"args\":{\"sort_index\":%u}}", row.thread);
 }
 
 static void put_head(struct trace_text *text) {
   const struct trace *trace = text->trace;
-  put(text, "[\n{\"ph\":\"i\",\"s\":\"g\",\"pid\":%d,\"tid\":0,\"name\":\"trace\"", PROCESS_FRAMED);
+  put(text, "[\n{\"ph\":\"i\",\"s\":\"t\",\"pid\":%d,\"tid\":%d,\"name\":\"trace\"", PROCESS_FRAMED, ROW_TRACE);
   put_time(text, "ts", trace->began);
   put(text, ",\"args\":{\"frames\":%u,\"overwritten\":%" PRIu64 ",\"full\":%s,\"seconds\":%.3f,\"backend\":\"%s\"}}",
       trace->frame_count, trace->overwritten, trace->full ? "true" : "false", (double)(trace->ended - trace->began) / 1e9,
       trace->backend);
   name_process(text, PROCESS_FRAMED, "framed");
+  name_thread(text, (struct row){PROCESS_FRAMED, ROW_TRACE}, "trace", 0);
 }
 
 /* -- sessions and devices ------------------------------------------------------------------------------------------- */

@@ -5,7 +5,7 @@
  * many frames, how many were overwritten before they were read, and whether it ended early because it was full.
  *
  *   process      threads (rows)
- *   framed       the summary
+ *   framed       trace: the summary, at the moment when it began
  *   device N     copy engine in, copy engine out: the copies of all sessions
  *   PIPELINE     receive, queue, stream 0 to 15, wake, emit, dropped; each session is a process of its own
  *

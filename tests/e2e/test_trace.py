@@ -24,7 +24,7 @@ class Trace:
         self.sums = self.events[0]["args"]
         names = collections.defaultdict(dict)
         for event in self.events:
-            if event["ph"] == "M":
+            if event["ph"] == "M" and "name" in event["args"]:
                 names[event["name"]][event["pid"], event["tid"]] = event["args"]["name"]
         self.processes = {pid: name for (pid, _), name in names["process_name"].items()}
         self.rows = {key: (self.processes[key[0]], name) for key, name in names["thread_name"].items()}
@@ -50,24 +50,37 @@ class Trace:
         for row, events in rows.items():
             self.check_row(row, events)
         self.check_arrows(rows)
+        self.check_order()
         for event in self.instants():
             assert self.row_of(event) == "dropped", event
         return self
 
     def check_row(self, row, events):
-        """On host and engine rows spans follow one another, empty ones (a copy that another hid) before the next that begins where they
-        are; on a stream they lie within their frame."""
+        """On host and engine rows spans follow one another, but for empty ones on an engine (a copy that another hid), which lie
+        anywhere; on a stream they lie within their frame."""
         events.sort(key=lambda event: (event["ts"], event["dur"] > GRAIN, -event["dur"]))
         outer = []
         for event in events:
             while outer and outer[-1]["ts"] + outer[-1]["dur"] <= event["ts"] + GRAIN:
                 outer.pop()
-            if outer:
+            if outer and (event["dur"] > GRAIN or not self.rows[row][1].startswith("copy engine")):
                 assert self.rows[row][1].startswith("stream"), (self.rows[row], outer[-1], event)
                 assert event["ts"] + event["dur"] <= outer[-1]["ts"] + outer[-1]["dur"] + GRAIN, (outer[-1], event)
                 assert event["args"] == outer[-1]["args"], (outer[-1], event)
             if event["dur"] > GRAIN:
                 outer.append(event)
+
+    def check_order(self):
+        """Viewers sort rows by these numbers: each process has its rows in the order of the road."""
+        road = ["trace", "copy engine in", "copy engine out", "receive", "queue", "stream", "wake", "emit", "dropped"]
+        assert self.row_of(self.events[0]) == "trace" and self.events[0]["s"] == "t", self.events[0]
+        order = {(event["pid"], event["args"]["sort_index"]): (event["pid"], event["tid"]) for event in self.events
+                 if event["name"] == "thread_sort_index"}
+        assert sorted(order.values()) == sorted(self.rows)
+        rows = [(self.rows[key][0], self.rows[key][1].rstrip("0123456789 ")) for _, key in sorted(order.items())]
+        for process in self.processes.values():
+            steps = [road.index(name) for owner, name in rows if owner == process]
+            assert steps == sorted(steps), (process, rows)
 
     def check_arrows(self, rows):
         begins = collections.defaultdict(set)
