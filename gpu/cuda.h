@@ -70,7 +70,7 @@ struct cuda_slot {
   cudaEvent_t state_done;                             /* NULL if the chain has no state */
   cudaEvent_t out_done;                               /* without timing; NULL if copies out are in no order */
   bool ordered_out;                                   /* out_done is of the latest frame */
-  cudaGraphExec_t graphs[2][CUDA_PARTS];              /* of untimed and of timed frames; NULL where there is none */
+  cudaGraphExec_t graphs[2][CUDA_PARTS]; /* of untimed and of timed frames; NULL where there is none, or nothing in it */
   const struct cuda_anchor *anchor;
   uint64_t sequence;
   cudaEvent_t last; /* what says that this frame is done; NULL: the stream itself */
@@ -130,6 +130,13 @@ bool cuda_arm(struct gpu_program *program, unsigned slot, struct gpu_error *erro
 unsigned cuda_sequence_parts(const struct gpu_chain *chain);
 /* Enqueues one part; the last one ends with the host function if the frame notifies. */
 bool cuda_sequence_enqueue(struct cuda_slot *slot, unsigned part, const struct cuda_pass *pass, struct gpu_error *error);
+/* Whether a part's copy in, or its end, is in an order and so in no graph of it; and whether nothing is left for one. */
+bool cuda_sequence_begins_beside(const struct gpu_program *program, unsigned part);
+bool cuda_sequence_ends_beside(const struct gpu_program *program, unsigned part);
+bool cuda_sequence_is_empty(const struct gpu_program *program, unsigned part);
+/* Those alone: the copy in; the copy out, and the host function if the frame notifies. */
+bool cuda_sequence_copy_in(const struct cuda_slot *slot, const struct cuda_pass *pass, struct gpu_error *error);
+bool cuda_sequence_end(struct cuda_slot *slot, const struct cuda_pass *pass, struct gpu_error *error);
 /* Enqueues the host function alone. */
 bool cuda_sequence_notify(struct cuda_slot *slot, struct gpu_error *error);
 
@@ -153,7 +160,8 @@ bool cuda_graph_make(struct cuda_program *program, struct gpu_error *error);
 void cuda_graph_drop(struct gpu_device *device, struct cuda_slot *slot);
 /* Whether a graph stands for this frame. */
 bool cuda_graph_replays(const struct cuda_slot *slot, const struct cuda_pass *pass);
-bool cuda_graph_launch(const struct cuda_slot *slot, unsigned part, const struct cuda_pass *pass, struct gpu_error *error);
+/* Launches it, between what stays beside it. */
+bool cuda_graph_launch(struct cuda_slot *slot, unsigned part, const struct cuda_pass *pass, struct gpu_error *error);
 
 /* -- cuda_warm_up.c ----------------------------------------------------------------------------------------------- */
 

@@ -162,6 +162,18 @@ static bool read_events(struct gpu_device *device, const struct cuda_slot *slot,
   return true;
 }
 
+/* What events add to the steps, of which a copy that is in an order is not replayed with the rest. */
+static struct gpu_overhead overhead_of(const struct cuda_slot *slot) {
+  const struct gpu_program *program = &slot->program->base;
+  const struct gpu_calibration *calibration = &program->device->calibration;
+  const struct gpu_overhead *plain = &calibration->plain, *replayed = &calibration->replayed;
+  return (struct gpu_overhead){
+      .h2d = (slot->replays && !cuda_order_in(program) ? replayed : plain)->h2d,
+      .kernel = (slot->replays ? replayed : plain)->kernel,
+      .d2h = (slot->replays && !cuda_order_out(program) ? replayed : plain)->d2h,
+  };
+}
+
 static bool read_times(struct cuda_device *device, const struct cuda_slot *slot, struct gpu_times *times) {
   struct gpu_error error;
   int64_t ns[4];
@@ -170,16 +182,15 @@ static bool read_times(struct cuda_device *device, const struct cuda_slot *slot,
   }
   int64_t axis = slot->anchor->device_ns;
   int64_t host = axis + slot->anchor->offset;
-  const struct gpu_calibration *calibration = &device->base.calibration;
-  const struct gpu_overhead *overhead = slot->replays ? &calibration->replayed : &calibration->plain;
+  const struct gpu_overhead overhead = overhead_of(slot);
   *times = (struct gpu_times){
       .begin = host + ns[0],
       .copied_in = host + ns[1],
       .computed = host + ns[2],
       .copied_out = host + ns[3],
-      .h2d = serve(&device->h2d_end, axis + ns[0] + overhead->h2d, axis + ns[1]),
-      .kernel = serve(&device->kernel_end, axis + ns[1] + overhead->kernel, axis + ns[2]),
-      .d2h = serve(&device->d2h_end, axis + ns[2] + overhead->d2h, axis + ns[3]),
+      .h2d = serve(&device->h2d_end, axis + ns[0] + overhead.h2d, axis + ns[1]),
+      .kernel = serve(&device->kernel_end, axis + ns[1] + overhead.kernel, axis + ns[2]),
+      .d2h = serve(&device->d2h_end, axis + ns[2] + overhead.d2h, axis + ns[3]),
   };
   times->wait = ns[3] - ns[0] - times->h2d - times->kernel - times->d2h;
   return true;

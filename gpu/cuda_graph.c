@@ -2,7 +2,8 @@
  * A slot's sequence as CUDA graphs: captured once, when its program is made, and replayed for each frame.
  *
  * Buffers, stages and events of a slot never change, so no graph is ever updated. A frame that is enqueued in another way
- * than most is not replayed: the first one of a session where stages have state, and those that a stage names.
+ * than most is not replayed: the first one of a session where stages have state, and those that a stage names. Copies that
+ * are in an order are not part of the graph.
  */
 #include "gpu/cuda.h"
 
@@ -41,7 +42,7 @@ static bool capture_slot(struct cuda_slot *slot, bool timed, struct gpu_error *e
       .sequence = STAGE_WARM_UP, .notify = program->options.notify, .timed = timed, .captured = true};
   unsigned parts = cuda_sequence_parts(program->chain);
   for (unsigned part = 0; part < parts; part++) {
-    if (!capture(slot, part, &pass, &slot->graphs[timed][part], error)) {
+    if (!cuda_sequence_is_empty(program, part) && !capture(slot, part, &pass, &slot->graphs[timed][part], error)) {
       return false;
     }
   }
@@ -88,6 +89,10 @@ bool cuda_graph_replays(const struct cuda_slot *slot, const struct cuda_pass *pa
          !(pass->restart && chain->first_stateful >= 0) && !(program->differs && differs(chain, pass->sequence));
 }
 
-bool cuda_graph_launch(const struct cuda_slot *slot, unsigned part, const struct cuda_pass *pass, struct gpu_error *error) {
-  return CUDA_CALL(slot->program->base.device, error, cudaGraphLaunch, slot->graphs[pass->timed][part], slot->stream);
+bool cuda_graph_launch(struct cuda_slot *slot, unsigned part, const struct cuda_pass *pass, struct gpu_error *error) {
+  const struct gpu_program *program = &slot->program->base;
+  cudaGraphExec_t graph = slot->graphs[pass->timed][part];
+  return (!cuda_sequence_begins_beside(program, part) || cuda_sequence_copy_in(slot, pass, error)) &&
+         (!graph || CUDA_CALL(program->device, error, cudaGraphLaunch, graph, slot->stream)) &&
+         (!cuda_sequence_ends_beside(program, part) || cuda_sequence_end(slot, pass, error));
 }

@@ -11,7 +11,7 @@
  * the same moment may find an event not yet recorded anew; then two copies share the link, and nothing else happens. What
  * is waited for was enqueued before, so no two streams ever wait for each other.
  *
- * Within graphs there is no order: a copy there would wait for another slot's graph, event by event.
+ * A copy that is in an order is never within a graph, where it could not wait for another slot's.
  */
 #include "gpu/cuda.h"
 

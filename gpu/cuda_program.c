@@ -188,7 +188,8 @@ static bool enqueue(struct cuda_slot *slot, const struct cuda_pass *pass, struct
   return true;
 }
 
-/* Makes sure that the frame can be found done. An event within a graph cannot be asked for. */
+/* Makes sure that the frame can be found done. An event within a graph cannot be asked for; that of an ordered copy out is in
+ * none. */
 static bool mark_end(struct cuda_slot *slot, const struct cuda_pass *pass, struct gpu_error *error) {
   slot->notified = pass->notify;
   if (pass->notify) {
@@ -196,7 +197,7 @@ static bool mark_end(struct cuda_slot *slot, const struct cuda_pass *pass, struc
     slot->last = NULL;
     return true;
   }
-  if (pass->timed && !slot->replays) {
+  if (pass->timed && (!slot->replays || slot->ordered_out)) {
     slot->last = slot->copied_out;
     return true;
   }

@@ -2,7 +2,8 @@
  * What one frame is on its stream, step by step: copy in, stages, copy out, and the host function that tells of it.
  *
  * The same steps run at once or are captured into a graph. Around them are events where the frame is timed; those of a
- * graph are external, so that they are recorded anew at each launch, as outside of graphs.
+ * graph are external, so that they are recorded anew at each launch, as outside of graphs. A copy that is in an order waits
+ * for another slot's, which nothing in a graph can: it stays beside the graph, with what comes before it or after it.
  */
 #include "gpu/cuda.h"
 
@@ -32,9 +33,9 @@ static bool record(const struct cuda_slot *slot, cudaEvent_t event, const struct
                         : CUDA_CALL(device, error, cudaEventRecord, event, slot->stream);
 }
 
-static bool copy_in(const struct cuda_slot *slot, const struct cuda_pass *pass, struct gpu_error *error) {
+bool cuda_sequence_copy_in(const struct cuda_slot *slot, const struct cuda_pass *pass, struct gpu_error *error) {
   const struct cuda_program *program = slot->program;
-  bool ordered = !pass->captured && cuda_order_in(&program->base);
+  bool ordered = cuda_order_in(&program->base);
   unsigned ticket = 0;
   return record(slot, slot->begin, pass, error) && (!ordered || cuda_order_begin_in(slot, &ticket, error)) &&
          CUDA_CALL(program->base.device, error, cudaMemcpyAsync, slot->memory + program->layout.buffer[0], slot->buffers.input,
@@ -71,7 +72,7 @@ static bool copy_out(struct cuda_slot *slot, const struct cuda_pass *pass, struc
   const struct cuda_program *program = slot->program;
   const struct gpu_chain *chain = program->base.chain;
   const unsigned char *result = slot->memory + program->layout.buffer[chain->length % 2];
-  bool ordered = !pass->captured && cuda_order_out(&program->base);
+  bool ordered = cuda_order_out(&program->base);
   return record(slot, slot->computed, pass, error) && (!ordered || cuda_order_begin_out(slot, error)) &&
          CUDA_CALL(program->base.device, error, cudaMemcpyAsync, slot->buffers.output, result, chain->output_bytes,
                    cudaMemcpyDeviceToHost, slot->stream) &&
@@ -95,12 +96,33 @@ bool cuda_sequence_notify(struct cuda_slot *slot, struct gpu_error *error) {
   return CUDA_CALL(slot->program->base.device, error, cudaLaunchHostFunc, slot->stream, on_done, slot);
 }
 
-bool cuda_sequence_enqueue(struct cuda_slot *slot, unsigned part, const struct cuda_pass *pass, struct gpu_error *error) {
-  const struct gpu_chain *chain = slot->program->base.chain;
-  bool is_last = part + 1 == cuda_sequence_parts(chain);
+bool cuda_sequence_end(struct cuda_slot *slot, const struct cuda_pass *pass, struct gpu_error *error) {
+  return copy_out(slot, pass, error) && (!pass->notify || cuda_sequence_notify(slot, error));
+}
+
+bool cuda_sequence_begins_beside(const struct gpu_program *program, unsigned part) {
+  return part == 0 && cuda_order_in(program);
+}
+
+bool cuda_sequence_ends_beside(const struct gpu_program *program, unsigned part) {
+  return part + 1 == cuda_sequence_parts(program->chain) && cuda_order_out(program);
+}
+
+bool cuda_sequence_is_empty(const struct gpu_program *program, unsigned part) {
   unsigned from, to;
-  find_stages(chain, part, &from, &to);
-  if (part == 0 && !copy_in(slot, pass, error)) {
+  find_stages(program->chain, part, &from, &to);
+  bool copies_in = part == 0 && !cuda_order_in(program);
+  bool copies_out = part + 1 == cuda_sequence_parts(program->chain) && !cuda_order_out(program);
+  return from == to && !copies_in && !copies_out;
+}
+
+bool cuda_sequence_enqueue(struct cuda_slot *slot, unsigned part, const struct cuda_pass *pass, struct gpu_error *error) {
+  const struct gpu_program *program = &slot->program->base;
+  bool begins = part == 0 && !(pass->captured && cuda_sequence_begins_beside(program, part));
+  bool ends = part + 1 == cuda_sequence_parts(program->chain) && !(pass->captured && cuda_sequence_ends_beside(program, part));
+  unsigned from, to;
+  find_stages(program->chain, part, &from, &to);
+  if (begins && !cuda_sequence_copy_in(slot, pass, error)) {
     return false;
   }
   for (unsigned i = from; i < to; i++) {
@@ -108,5 +130,5 @@ bool cuda_sequence_enqueue(struct cuda_slot *slot, unsigned part, const struct c
       return false;
     }
   }
-  return !is_last || (copy_out(slot, pass, error) && (!pass->notify || cuda_sequence_notify(slot, error)));
+  return !ends || cuda_sequence_end(slot, pass, error);
 }

@@ -3,15 +3,16 @@
  *
  * Frames go through all slots back to back, as a saturated lane sends them: step by step and replayed, with events around
  * the steps and without. Rounds of each take turns and the best one counts, so that other work on the device that comes
- * and goes decides nothing. Frames that take long are not measured: nothing that is saved on them would show.
+ * and goes decides nothing. Of frames that take long there are few rounds. They are measured too: what events cost them is
+ * little time of their own, but they can keep copies from running at once.
  */
 #include "gpu/cuda.h"
 
 #include <sched.h>
 #include <string.h>
 
-#define ROUND_NS      INT64_C(1000000) /* what a round should take */
-#define LONG_FRAME_NS INT64_C(400000)
+#define ROUND_NS    INT64_C(1000000)   /* what a round should take */
+#define ENOUGH_NS INT64_C(100000000) /* no round begins later than that */
 enum { ROUNDS = 3, MAX_FRAMES = 128, POLLS = 64, MAX_ONE_IN = 64 };
 /* Throughputs that differ by this share are equal. Times may cost half as much, since others have costs too. */
 #define EQUAL          0.02
@@ -104,7 +105,7 @@ static void forget(struct trials *trials) {
   memset(trials->effort, 0, sizeof trials->effort);
 }
 
-/* The first round only warms up, the second says how many frames the others take. */
+/* The first round only warms up. The second says how many frames the others take; where those are no more, it counts. */
 static bool measure_all(struct gpu_program *program, bool decides, struct trials *trials, struct gpu_error *error) {
   unsigned least = 2 * program->slot_count;
   bool good = program->options.spared != 0 || run_round(program, program->slot_count, trials, error);
@@ -112,12 +113,15 @@ static bool measure_all(struct gpu_program *program, bool decides, struct trials
   if (!good || !decides) {
     return good;
   }
+  int64_t begin = gpu_now();
   good = run_round(program, least, trials, error);
   int64_t wanted = ROUND_NS / longest(trials);
-  bool is_long = longest(trials) > LONG_FRAME_NS;
-  unsigned frames = wanted > MAX_FRAMES ? MAX_FRAMES : wanted > least ? (unsigned)wanted : least;
-  forget(trials);
-  for (int i = 0; i < ROUNDS && good && !is_long; i++) {
+  bool is_long = wanted <= least;
+  unsigned frames = wanted > MAX_FRAMES ? MAX_FRAMES : is_long ? least : (unsigned)wanted;
+  if (!is_long) {
+    forget(trials);
+  }
+  for (int i = is_long ? 1 : 0; i < ROUNDS && good && (!is_long || gpu_now() - begin < ENOUGH_NS); i++) {
     good = run_round(program, frames, trials, error);
   }
   return good;

@@ -122,7 +122,7 @@ typedef void gpu_wake(void *context);
 enum gpu_graph_choice { GPU_GRAPH_AUTO, GPU_GRAPH_ON, GPU_GRAPH_OFF };
 
 /* Whether a frame's copies wait for those of the frame before, so that copies of one direction never share the link; AUTO:
- * where they are large. Frames that replay a graph do not wait. */
+ * where they are large. Copies that wait are not part of a frame's graph, if it replays one. */
 enum gpu_order_choice { GPU_ORDER_AUTO, GPU_ORDER_ON, GPU_ORDER_OFF };
 
 enum { GPU_TIMED_AUTO = 0, GPU_TIMED_NEVER = -1 };

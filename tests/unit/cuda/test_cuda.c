@@ -12,7 +12,7 @@
 #include "tests/unit/runner.h"
 
 enum { WIDTH = 16, MAX_TRIES = 1000, KERNEL_NS = 5000, COPY_NS = 1000, FRAME_OPERATIONS = 7 };
-/* A host so slow that the warm-up measures the fewest frames that it may, and not so slow that it measures none. */
+/* A host so slow that the warm-up measures the fewest frames that it may. */
 enum { HOST_STEP_NS = 70000 };
 
 /* -- a stage ------------------------------------------------------------------------------------------------------ */
@@ -694,16 +694,55 @@ START_TEST(the_warm_up_decides) {
   make_program(3, &plus_one, 0);
   ck_assert_msg(gpu_program_warm_up(program, &error), "%s", error.text);
   gpu_program_measured(program, &measured);
-  bool is_measured = measured.plain > 0; /* or this machine is so busy that frames took long */
-  ck_assert((measured.graph > 0) == is_measured);
-  ck_assert((measured.untimed > 0) == is_measured);
-  ck_assert((measured.timed > 0) == is_measured);
-  ck_assert(is_measured || (!gpu_program_graph(program) && gpu_program_timed_one_in(program) == 1));
+  ck_assert(measured.plain > 0 && measured.graph > 0 && measured.untimed > 0 && measured.timed > 0);
   ck_assert_int_eq(measured.untimed, gpu_program_graph(program) ? measured.graph : measured.plain);
   ck_assert(!gpu_program_graph(program) || (double)measured.graph < 1.02 * (double)measured.plain);
   ck_assert_uint_eq(launches_of(0, _i), gpu_program_graph(program));
   ck_assert_uint_ge(gpu_program_timed_one_in(program), 1);
   ck_assert_uint_eq(wakes, (unsigned)_i);
+}
+END_TEST
+
+/* Of frames that take long, however long: few rounds are enough, but what times cost is looked at. */
+START_TEST(long_frames_are_measured_too) {
+  static const int64_t step[] = {20000, 500000, INT64_C(1000000000)};
+  struct gpu_measured measured;
+  options.graph = GPU_GRAPH_AUTO;
+  options.timed_one_in = GPU_TIMED_AUTO;
+  fake_set_host_step(step[_i]);
+  make_program(3, &plus_one, 0);
+  unsigned before = fake_records();
+  ck_assert_msg(gpu_program_warm_up(program, &error), "%s", error.text);
+  gpu_program_measured(program, &measured);
+  ck_assert(measured.plain > step[_i] && measured.graph > step[_i] && measured.untimed > 0 && measured.timed > 0);
+  ck_assert_uint_le(fake_records() - before, 10U * 5 * (3 + 3 * 6 * 4)); /* of a frame at most five */
+}
+END_TEST
+
+/* Copies that are in an order stay beside the graph, in their order, and so does what tells of the end; where only they are,
+ * there is nothing to launch. */
+START_TEST(graphs_leave_out_ordered_copies) {
+  static const struct {
+    const struct stage_descriptor *stage;
+    unsigned state_bytes, launches;
+  } cases[] = {{&plus_one, 0, 1}, {&plus_one, 1, 1}, {NULL, 0, 0}};
+  bool notify = _i % 2;
+  options.order = GPU_ORDER_ON;
+  make_replaying(2, cases[_i / 2].stage, cases[_i / 2].state_bytes, notify);
+  fake_set_polling(false);
+  unsigned before = fake_graph_launches();
+  ck_assert(submit(0, 1, notify));
+  ck_assert(submit(1, 2, notify));
+  ck_assert_uint_eq(fake_graph_launches() - before, 2 * cases[_i / 2].launches);
+  ck_assert(!cases[_i / 2].stage || fake_run_stream(streams[1], ALL) == UP_TO_COPY);
+  fake_run_all();
+  for (unsigned slot = 0; slot < 2; slot++) {
+    struct gpu_times times;
+    ck_assert_int_eq(gpu_ask(program, slot, &error), GPU_DONE);
+    ck_assert(gpu_times(program, slot, &times));
+    ck_assert_uint_eq(outputs[slot][1], inputs[slot][1] + (cases[_i / 2].stage ? 1U : 0U));
+  }
+  ck_assert_uint_eq(wakes, notify ? 2 : 0);
 }
 END_TEST
 
@@ -744,7 +783,8 @@ START_TEST(events_are_not_service) {
   fake_set_event_ns(event_ns);
   device = cuda_open(0, NULL, &error);
   ck_assert_msg(device != NULL, "%s", error.text);
-  options.graph = _i ? GPU_GRAPH_ON : GPU_GRAPH_OFF;
+  options.graph = _i % 2 ? GPU_GRAPH_ON : GPU_GRAPH_OFF;
+  options.order = _i / 2 ? GPU_ORDER_ON : GPU_ORDER_OFF;
   make_program(1, &plus_one, 0);
   ck_assert(gpu_program_warm_up(program, &error));
   fake_set_polling(false);
@@ -977,8 +1017,10 @@ Suite *cuda_suite(void) {
   tcase_add_test(group, frames_that_differ_are_not_replayed);
   tcase_add_test(group, what_is_not_replayed_has_no_graphs);
   tcase_add_loop_test(group, the_warm_up_decides, 0, 2);
+  tcase_add_loop_test(group, long_frames_are_measured_too, 0, 3);
+  tcase_add_loop_test(group, graphs_leave_out_ordered_copies, 0, 6);
   tcase_add_loop_test(group, a_frame_alone_waits_for_nothing, 0, 2);
-  tcase_add_loop_test(group, events_are_not_service, 0, 2);
+  tcase_add_loop_test(group, events_are_not_service, 0, 4);
   tcase_add_test(group, a_calibration_is_taken_over);
   tcase_add_test(group, no_service_is_negative);
   tcase_add_loop_test(group, frames_without_times_record_few_events, 0, 8);
