@@ -185,6 +185,7 @@ static void fill_bars(const struct resize_plane *plane, bool floats, void *out) 
 
 static void run_plane(const struct resize_plane *plane, enum resize_filter filter, bool floats, const struct stage_call *call) {
   struct resize_columns columns;
+  filter = !floats && resize_averages(filter, plane) ? RESIZE_AREA : filter; /* which is faster */
   size_t row = (size_t)plane->out_width * plane->channels;
   size_t start = plane->out_offset + plane->y * row + (size_t)plane->x * plane->channels;
   void *mixed = resize_columns_make(&columns, plane, filter, floats, call->scratch);

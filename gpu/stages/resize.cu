@@ -116,11 +116,11 @@ template <typename Sample> int launch(const stage_plan *plan, const stage_call *
   STAGE_GET_CONSTANTS(plan, &constants);
   const dim3 blocks((plan->output.width + THREADS - 1) / THREADS, (plan->output.height + ROWS - 1) / ROWS, constants.planes);
   const cudaStream_t target = static_cast<cudaStream_t>(stream);
-  if (sizeof(Sample) == 1 && resize_words_take(constants)) {
-    return resize_words(constants, call, target);
-  }
   if (sizeof(Sample) == 1 && resize_squares_take(constants)) {
     return resize_squares(constants, call, target);
+  }
+  if (sizeof(Sample) == 1 && resize_words_take(constants)) {
+    return resize_words(constants, call, target);
   }
   const Sample *in = static_cast<const Sample *>(call->input);
   Sample *out = static_cast<Sample *>(call->output);

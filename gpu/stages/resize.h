@@ -116,6 +116,13 @@ STAGE_INLINE uint32_t resize_square(const struct resize_plane *plane) {
   return 0;
 }
 
+/* Whether a filter gives the averages of such squares: area does; bilinear mixes bytes with weights of one half where it halves
+ * both sides, and loses nothing between rows and columns. */
+STAGE_INLINE bool resize_averages(uint32_t filter, const struct resize_plane *plane) {
+  uint32_t side = resize_square(plane);
+  return filter == RESIZE_AREA ? side != 0 : filter == RESIZE_BILINEAR && side == 2;
+}
+
 /* The average of side * side bytes from their sum, halves upwards. */
 STAGE_INLINE uint8_t resize_square_average(uint32_t sum, uint32_t side) {
   return (uint8_t)((sum + side * side / 2) / (side * side));

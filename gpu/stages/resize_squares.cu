@@ -1,5 +1,5 @@
 /*
- * resize: kernel for bytes that are averages of squares of pixels.
+ * resize: kernel for bytes that are averages of squares of pixels, as with area, and bilinear to half.
  *
  * A thread makes 8 neighbouring samples, of three channels 12. The instruction that adds four products of bytes adds those
  * of a word that belong to one sample: which they are is known when the kernel is compiled, for each word and sample.
@@ -95,12 +95,12 @@ template <int Channels> auto kernel_of(uint32_t side) {
 } // namespace
 
 bool resize_squares_take(const resize_constants &constants) {
-  bool good = constants.filter == RESIZE_AREA;
+  bool good = true;
   for (uint32_t i = 0; i < constants.planes; i++) {
     const resize_plane &plane = constants.plane[i];
-    good = good && resize_square(&plane) != 0 && plane.width == plane.out_width && plane.height == plane.out_height &&
-           plane.width * plane.channels % made(int(plane.channels)) == 0 && plane.in_offset % 16 == 0 &&
-           plane.out_offset % WORD == 0;
+    good = good && resize_averages(constants.filter, &plane) && plane.width == plane.out_width &&
+           plane.height == plane.out_height && plane.width * plane.channels % made(int(plane.channels)) == 0 &&
+           plane.in_offset % 16 == 0 && plane.out_offset % WORD == 0;
   }
   return good;
 }

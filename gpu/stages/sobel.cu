@@ -2,9 +2,9 @@
  * sobel: kernels and launcher.
  *
  * A thread goes down a strip of columns, 8 for bytes and 4 for floats, and keeps in registers what two rows of it give, so
- * that a row is loaded once for each strip of ROWS rows and twice where two strips meet. Bytes are taken two at a time: a
- * word holds every second of four neighbours in its halves, and sums and differences of such words are sums and differences
- * of both. Where the width is a multiple of the strip's, and it does not touch the left or right edge, loads and stores are
+ * that a row is loaded once for each strip of ROWS rows and twice where two strips meet. Bytes are taken two at a time, a
+ * word holding every second of four neighbours in its halves, and their gradient comes from the sums of squares of two by two
+ * samples. Where the width is a multiple of the strip's, and it does not touch the left or right edge, loads and stores are
  * as wide as the strip.
  */
 #include "gpu/stages/bytes.cuh"
@@ -72,15 +72,15 @@ template <bool Wide> __device__ __forceinline__ samples<uint8_t> load(const uint
   }
 }
 
-/* What one row gives: differences of the neighbours of each sample for the component x, and for y the weighted sum around
- * it (bytes), or the samples themselves, whose differences come first (floats). */
-template <typename Sample> struct strip_row;
+/* -- floats ---------------------------------------------------------------------------------------------------------- */
 
-template <> struct strip_row<float> {
+/* What one row gives: differences of the neighbours of each sample for the component x; for y the samples, whose differences
+ * come first. */
+struct float_row {
   float along[across<float>];
   float sample[across<float> + 2];
 
-  __device__ __forceinline__ explicit strip_row(const samples<float> &row) {
+  __device__ __forceinline__ explicit float_row(const samples<float> &row) {
 #pragma unroll
     for (int i = 0; i < across<float> + 2; i++) {
       sample[i] = row.at[i];
@@ -92,38 +92,9 @@ template <> struct strip_row<float> {
   }
 };
 
-/* Words of four samples: [2 * i] has the first and third in its halves, [2 * i + 1] the second and fourth. */
-template <> struct strip_row<uint8_t> {
-  static constexpr int halves = across<uint8_t> / 2;
-  uint32_t along[halves];
-  uint32_t around[halves];
-
-  __device__ __forceinline__ explicit strip_row(const samples<uint8_t> &row) {
-    uint32_t own[halves + 2]; /* and before it the odd ones of the word before, behind it the even ones of that behind */
-    own[0] = row.before << 16;
-    own[halves + 1] = row.after;
-#pragma unroll
-    for (int i = 0; i < halves / 2; i++) {
-      own[1 + 2 * i] = row.words[i] & 0x00ff00ffU;
-      own[2 + 2 * i] = __byte_perm(row.words[i], 0, 0x4341U);
-    }
-#pragma unroll
-    for (int i = 0; i < halves; i += 2) {
-      const uint32_t even = own[1 + i];
-      const uint32_t odd = own[2 + i];
-      const uint32_t before_even = __byte_perm(own[i], odd, 0x5432U);
-      const uint32_t after_odd = __byte_perm(even, own[i + 3], 0x5432U);
-      along[i] = odd - before_even;
-      along[i + 1] = after_odd - even;
-      around[i] = before_even + odd + 2 * even;
-      around[i + 1] = even + after_odd + 2 * odd;
-    }
-  }
-};
-
 /* The row of the result around which the three rows lie. */
-__device__ __forceinline__ launch_pack<float, across<float>>
-edges(const sobel_constants &k, const strip_row<float> &up, const strip_row<float> &middle, const strip_row<float> &down) {
+__device__ __forceinline__ launch_pack<float, across<float>> edges(const sobel_constants &k, const float_row &up,
+                                                                   const float_row &middle, const float_row &down) {
   constexpr int count = across<float>;
   float difference[count + 2];
 #pragma unroll
@@ -139,45 +110,178 @@ edges(const sobel_constants &k, const strip_row<float> &up, const strip_row<floa
   return result;
 }
 
-/* Each half of a word of components is kept above 0 by this; below the exponent of 2^23 it is a float. */
-constexpr uint32_t half_bias = 1024;
+/* Two rows; the result around the second once the third is there. */
+template <typename Sample> struct window;
 
-__device__ __forceinline__ float component(uint32_t halves, int index) {
-  return __uint_as_float(__byte_perm(halves, 0x4b000000U, index == 0 ? 0x7410U : 0x7432U)) - (bytes_bias + half_bias);
-}
+template <> struct window<float> {
+  float_row up, middle;
 
-/* The level in the lowest byte. The root of a whole number is never nearer to the middle between two levels than 1 / 2040, so
- * that an approximation rounds to the same one. */
-__device__ __forceinline__ uint32_t level(const sobel_constants &k, float x, float y) {
-  if (k.output == SOBEL_MAGNITUDE && k.scale == 1.0F) {
-    float root;
-    asm("sqrt.approx.ftz.f32 %0, %1;" : "=f"(root) : "f"(fminf(__fmaf_rn(x, x, y * y), 255.0F * 255.0F)));
-    return __float_as_uint(root + bytes_bias);
+  __device__ __forceinline__ window(const samples<float> &top, const samples<float> &next) : up(top), middle(next) {}
+  __device__ __forceinline__ launch_pack<float, across<float>> step(const sobel_constants &k, const samples<float> &row) {
+    const float_row down(row);
+    const auto result = edges(k, up, middle, down);
+    up = middle;
+    middle = down;
+    return result;
   }
-  return bytes_level(sobel_size(k.output, k.scale, x, y));
-}
+};
 
-__device__ __forceinline__ launch_pack<uint8_t, across<uint8_t>> edges(const sobel_constants &k, const strip_row<uint8_t> &up,
-                                                                       const strip_row<uint8_t> &middle,
-                                                                       const strip_row<uint8_t> &down) {
-  constexpr int count = across<uint8_t>;
-  constexpr uint32_t bias = half_bias * 0x00010001U;
-  uint32_t levels[count];
-#pragma unroll
-  for (int i = 0; i < count / 2; i++) {
-    const uint32_t x = up.along[i] + 2 * middle.along[i] + down.along[i] + bias;
-    const uint32_t y = down.around[i] - up.around[i] + bias;
-#pragma unroll
-    for (int j = 0; j < 2; j++) {
-      levels[i / 2 * 4 + i % 2 + 2 * j] = level(k, component(x, j), component(y, j));
-    }
-  }
-  const launch_pack<uint32_t, 2> words = {bytes_join(levels[0], levels[1], levels[2], levels[3]),
-                                          bytes_join(levels[4], levels[5], levels[6], levels[7])};
-  launch_pack<uint8_t, count> result;
-  memcpy(&result, &words, sizeof result);
+/* -- bytes ----------------------------------------------------------------------------------------------------------- */
+
+/*
+ * Pairs of whole numbers below 1024 in the halves of a word: as 16 bit floats they are multiples of the smallest one, and
+ * their sums and differences are exact below 2048. Units for such floats do two at a time, and are not those that part and
+ * join bytes. A difference comes as its size, with a sign.
+ */
+__device__ __forceinline__ uint32_t pair_add(uint32_t a, uint32_t b) {
+  uint32_t result;
+  asm("add.f16x2 %0, %1, %2;" : "=r"(result) : "r"(a), "r"(b));
   return result;
 }
+
+__device__ __forceinline__ uint32_t pair_subtract(uint32_t a, uint32_t b) {
+  uint32_t result;
+  asm("sub.f16x2 %0, %1, %2;" : "=r"(result) : "r"(a), "r"(b));
+  return result;
+}
+
+/* Sizes, no more than 255. */
+__device__ __forceinline__ uint32_t pair_sizes(uint32_t pair) {
+  constexpr uint32_t most = 255U * 0x00010001U;
+#if __CUDA_ARCH__ >= 800
+  uint32_t result;
+  asm("{.reg .b32 size; abs.f16x2 size, %1; min.f16x2 %0, size, %2;}" : "=r"(result) : "r"(pair), "r"(most));
+  return result;
+#else
+  return __vminu2(pair & 0x7fff7fffU, most);
+#endif
+}
+
+/* One of a pair as a float. */
+__device__ __forceinline__ float pair_float(uint32_t pair, int index) {
+  float result;
+  asm("{.reg .b16 half; cvt.u16.u32 half, %1; cvt.f32.f16 %0, half;}" : "=f"(result) : "r"(index == 0 ? pair : pair >> 16));
+  return result * 16777216.0F; /* of the smallest one */
+}
+
+/* Sums of each sample and the one behind it, of a row or of two. Of four samples, even[i] has those of the first and third,
+ * odd[i + 1] those of the second and fourth; odd[0] has in its upper half that of the last one before the strip. */
+struct sums {
+  uint32_t even[across<uint8_t> / 4], odd[across<uint8_t> / 4 + 1];
+};
+
+__device__ __forceinline__ sums operator+(const sums &a, const sums &b) {
+  sums result;
+#pragma unroll
+  for (int i = 0; i < across<uint8_t> / 4; i++) {
+    result.even[i] = pair_add(a.even[i], b.even[i]);
+  }
+#pragma unroll
+  for (int i = 0; i <= across<uint8_t> / 4; i++) {
+    result.odd[i] = pair_add(a.odd[i], b.odd[i]);
+  }
+  return result;
+}
+
+__device__ __forceinline__ sums sum_row(const samples<uint8_t> &row) {
+  constexpr int words = across<uint8_t> / 4;
+  uint32_t even[words + 1];
+  uint32_t odd[words];
+  sums both;
+#pragma unroll
+  for (int i = 0; i < words; i++) {
+    even[i] = row.words[i] & 0x00ff00ffU;
+    odd[i] = __byte_perm(row.words[i], 0, 0x4341U);
+  }
+  even[words] = row.after;
+  both.odd[0] = (row.before + even[0]) << 16;
+#pragma unroll
+  for (int i = 0; i < words; i++) {
+    both.even[i] = pair_add(even[i], odd[i]);
+    both.odd[i + 1] = pair_add(odd[i], __byte_perm(even[i], even[i + 1], 0x5432U));
+  }
+  return both;
+}
+
+/*
+ * Of the four squares of two by two samples around one, a and b above, c and d below: with p = d - a and q = b - c the
+ * components are x = p + q and y = p - q, so that x * x + y * y = 2 * (p * p + q * q).
+ */
+struct diagonals {
+  uint32_t p, q;
+};
+
+/* Levels of a pair as they come out at a scale of 1, in the lowest bytes of its halves. The root of a whole number is never
+ * nearer to the middle between two levels than 1 / 2040, so that an approximation rounds to the same one. Where p or q is
+ * more than 255, so is the root. */
+__device__ __forceinline__ uint32_t unit_levels(int32_t output, const diagonals &pair) {
+  if (output != SOBEL_MAGNITUDE) {
+    return pair_sizes(output == SOBEL_X ? pair_add(pair.p, pair.q) : pair_subtract(pair.p, pair.q));
+  }
+  constexpr float part = 2.0F / (255.0F * 255.0F);
+  const uint32_t p = pair_sizes(pair.p);
+  const uint32_t q = pair_sizes(pair.q);
+  uint32_t roots[2];
+#pragma unroll
+  for (int i = 0; i < 2; i++) {
+    const uint32_t both = __byte_perm(p, q, i == 0 ? 0x1140U : 0x1162U);
+    float root;
+    asm("{.reg .f32 square; fma.rn.sat.f32 square, %1, %2, %3; sqrt.approx.ftz.f32 %0, square;}"
+        : "=f"(root)
+        : "f"(__uint_as_float(__dp4a(both, both, 0x4b000000U))), "f"(part), "f"(-bytes_bias * part));
+    roots[i] = __float_as_uint(__fmaf_rn(root, 255.0F, bytes_bias));
+  }
+  return __byte_perm(roots[0], roots[1], 0x5410U);
+}
+
+__device__ __forceinline__ uint32_t levels(const sobel_constants &k, const diagonals &pair) {
+  if (k.scale == 1.0F) {
+    return unit_levels(k.output, pair);
+  }
+  uint32_t result[2];
+#pragma unroll
+  for (int i = 0; i < 2; i++) {
+    const float p = pair_float(pair.p, i);
+    const float q = pair_float(pair.q, i);
+    result[i] = bytes_level(sobel_size(k.output, k.scale, p + q, p - q));
+  }
+  return __byte_perm(result[0], result[1], 0x5410U);
+}
+
+__device__ __forceinline__ launch_pack<uint8_t, across<uint8_t>> edges(const sobel_constants &k, const sums &above,
+                                                                       const sums &below) {
+  constexpr int words = across<uint8_t> / 4;
+  launch_pack<uint32_t, words> result;
+#pragma unroll
+  for (int i = 0; i < words; i++) {
+    const uint32_t a = __byte_perm(above.odd[i], above.odd[i + 1], 0x5432U);
+    const uint32_t c = __byte_perm(below.odd[i], below.odd[i + 1], 0x5432U);
+    const diagonals even = {pair_subtract(below.even[i], a), pair_subtract(above.even[i], c)};
+    const diagonals odd = {pair_subtract(below.odd[i + 1], above.even[i]), pair_subtract(above.odd[i + 1], below.even[i])};
+    result.values[i] = __byte_perm(levels(k, even), levels(k, odd), 0x6240U);
+  }
+  launch_pack<uint8_t, across<uint8_t>> bytes;
+  memcpy(&bytes, &result, sizeof bytes);
+  return bytes;
+}
+
+template <> struct window<uint8_t> {
+  sums middle; /* of the last row */
+  sums above;  /* and of the one before it */
+
+  __device__ __forceinline__ window(const samples<uint8_t> &top, const samples<uint8_t> &next)
+      : middle(sum_row(next)), above(sum_row(top) + middle) {}
+  __device__ __forceinline__ launch_pack<uint8_t, across<uint8_t>> step(const sobel_constants &k, const samples<uint8_t> &row) {
+    const sums down = sum_row(row);
+    const sums below = middle + down;
+    const auto result = edges(k, above, below);
+    middle = down;
+    above = below;
+    return result;
+  }
+};
+
+/* -- strips ---------------------------------------------------------------------------------------------------------- */
 
 template <bool Wide, typename Sample>
 __device__ __forceinline__ void store(const launch_pack<Sample, across<Sample>> &result, Sample *target, int32_t left) {
@@ -203,9 +307,7 @@ __device__ __forceinline__ void strip(const Sample *in, Sample *out, int32_t wid
     const bool known = Wide && i >= 0 && i < ROWS;
     return load<Wide>(known ? own + int64_t(i) * width : in + uint64_t(within(first + i, height)) * width, x, width);
   };
-  const samples<Sample> top = at(-1);
-  strip_row<Sample> middle(at(0));
-  strip_row<Sample> up(top);
+  window<Sample> rows(at(-1), at(0));
   Sample *target = out + uint64_t(first) * width + x;
 #pragma unroll(Wide ? ROWS / batch : 1)
   for (int32_t i = 0; i < ROWS; i += batch) {
@@ -216,12 +318,10 @@ __device__ __forceinline__ void strip(const Sample *in, Sample *out, int32_t wid
     }
 #pragma unroll
     for (int j = 0; j < batch; j++, target += width) {
-      const strip_row<Sample> down(below[j]);
+      const auto result = rows.step(k, below[j]);
       if (Wide || first + i + j < height) {
-        store<Wide>(edges(k, up, middle, down), target, width - x);
+        store<Wide>(result, target, width - x);
       }
-      up = middle;
-      middle = down;
     }
   }
 }

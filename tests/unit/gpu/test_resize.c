@@ -153,6 +153,30 @@ START_TEST(squares_of_pixels_agree_with_the_formula) {
 }
 END_TEST
 
+static uint8_t byte_of(const struct stage_fixture *fixture, size_t index) { return ((const uint8_t *)fixture->output)[index]; }
+
+/* What bilinear makes of two rows and two columns in equal parts, in its own two steps. */
+static uint8_t mix_four(const uint8_t *upper, const uint8_t *lower, size_t step) {
+  const uint32_t half = RESIZE_ONE / 2;
+  return resize_mix_columns(resize_mix_rows(upper[0], lower[0], half), resize_mix_rows(upper[step], lower[step], half), half);
+}
+
+START_TEST(bilinear_to_half_is_what_mixing_gives) {
+  struct stage_fixture fixture;
+  const size_t channels = _i == 0 ? 1 : 3, width = 66, height = 14;
+  fixture_open(&fixture, &resize_stage, format_image(_i == 0 ? PIXELS_GRAY : PIXELS_RGB24, 2 * width, 2 * height),
+               (struct setting[]){{"width", {width}, 1}, {"height", {height}, 1}, {0}}, 5);
+  fixture_run(&fixture);
+  const uint8_t *in = fixture.input;
+  for (size_t i = 0; i < width * height * channels; i++) {
+    size_t y = i / (width * channels), x = i / channels % width;
+    const uint8_t *upper = in + (2 * y * 2 * width + 2 * x) * channels + i % channels;
+    ck_assert_uint_eq(byte_of(&fixture, i), mix_four(upper, upper + 2 * width * channels, channels));
+  }
+  fixture_close(&fixture);
+}
+END_TEST
+
 START_TEST(large_odd_sizes_agree_with_the_formula) {
   for (int filter = RESIZE_NEAREST; filter <= RESIZE_AREA; filter++) {
     check(formats[_i], filter, (uint32_t[]){1281, 719}, (uint32_t[]){333, 517});
@@ -175,8 +199,6 @@ START_TEST(the_same_size_changes_nothing) {
 END_TEST
 
 /* -- letterbox ----------------------------------------------------------------------------------------------------- */
-
-static uint8_t byte_of(const struct stage_fixture *fixture, size_t index) { return ((const uint8_t *)fixture->output)[index]; }
 
 START_TEST(letterbox_keeps_proportions_between_level_bars) {
   struct stage_fixture fixture;
@@ -242,6 +264,7 @@ Suite *resize_suite(void) {
   tcase_set_timeout(test, 120);
   tcase_add_loop_test(test, every_filter_agrees_with_the_formula_between_small_sizes, 0, FORMATS);
   tcase_add_loop_test(test, squares_of_pixels_agree_with_the_formula, 0, FORMATS);
+  tcase_add_loop_test(test, bilinear_to_half_is_what_mixing_gives, 0, 2);
   tcase_add_loop_test(test, large_odd_sizes_agree_with_the_formula, 0, FORMATS);
   tcase_add_test(test, the_same_size_changes_nothing);
   tcase_add_test(test, letterbox_keeps_proportions_between_level_bars);
