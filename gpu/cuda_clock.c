@@ -118,7 +118,6 @@ void cuda_clock_close(struct cuda_device *device) {
  * of the while, frames may have waited for some that were not timed. It is a prime number of microseconds, so that
  * hardly a producer keeps step with it; with powers of two for N, where a program is timed those with lower N are too.
  */
-#define WINDOW_NS  INT64_C(7919000)
 #define LEAD_IN_NS INT64_C(2000000)
 
 enum cuda_timing cuda_clock_timing(const struct gpu_program *program, bool demanded, bool alone, int64_t now) {
@@ -126,8 +125,8 @@ enum cuda_timing cuda_clock_timing(const struct gpu_program *program, bool deman
   if (one_in <= 1 || demanded) {
     return one_in == 0 ? CUDA_UNTIMED : CUDA_TIMED;
   }
-  int64_t at = now % (WINDOW_NS * one_in);
-  if (at >= WINDOW_NS) {
+  int64_t at = now % (GPU_TIMED_WINDOW_NS * one_in);
+  if (at >= GPU_TIMED_WINDOW_NS) {
     return CUDA_UNTIMED;
   }
   return at >= LEAD_IN_NS || alone ? CUDA_TIMED : CUDA_REFERENCE;

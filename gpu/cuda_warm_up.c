@@ -11,9 +11,9 @@
 #include <sched.h>
 #include <string.h>
 
-#define ROUND_NS    INT64_C(1000000)   /* what a round should take */
+#define ROUND_NS  INT64_C(1000000)   /* what a round should take */
 #define ENOUGH_NS INT64_C(100000000) /* no round begins later than that */
-enum { ROUNDS = 3, MAX_FRAMES = 128, POLLS = 64, MAX_ONE_IN = 64 };
+enum { ROUNDS = 3, MAX_FRAMES = 128, POLLS = 64 };
 /* Throughputs that differ by this share are equal. Times may cost half as much, since others have costs too. */
 #define EQUAL          0.02
 #define TIMES_MAY_COST 0.01
@@ -131,7 +131,7 @@ static bool measure_all(struct gpu_program *program, bool decides, struct trials
 static unsigned rarity(int64_t untimed, int64_t timed) {
   double cost = untimed > 0 ? (double)(timed - untimed) / (double)untimed : 0;
   unsigned one_in = 1;
-  while (cost > TIMES_MAY_COST && one_in < MAX_ONE_IN && cost / one_in > TIMES_MAY_COST / 2) {
+  while (cost > TIMES_MAY_COST && one_in < GPU_TIMED_RAREST && cost / one_in > TIMES_MAY_COST / 2) {
     one_in *= 2;
   }
   return one_in;

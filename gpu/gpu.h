@@ -127,6 +127,10 @@ enum gpu_order_choice { GPU_ORDER_AUTO, GPU_ORDER_ON, GPU_ORDER_OFF };
 
 enum { GPU_TIMED_AUTO = 0, GPU_TIMED_NEVER = -1 };
 
+/* Where AUTO times one frame in N, a power of two, it times all for one window of the clock in every N. */
+#define GPU_TIMED_WINDOW_NS INT64_C(7919000)
+enum { GPU_TIMED_RAREST = 64 };
+
 /* What is zero or NULL is the default. */
 struct gpu_options {
   gpu_wake *wake;

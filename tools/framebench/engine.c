@@ -201,38 +201,72 @@ bool engine_graph(const struct engine *engine) { return gpu_program_graph(engine
 
 unsigned engine_timed_one_in(const struct engine *engine) { return gpu_program_timed_one_in(engine->program); }
 
-bool engine_run(struct engine *engine, uint64_t frames, struct overlap_frame *spans, uint64_t span_frames,
-                struct engine_figures *figures, struct problem *problem) {
+/* What a run is told. */
+struct run {
+  uint64_t frames; /* at most so many */
+  int64_t ns;      /* no frame begins later than that after the first one; 0: whenever */
+  struct overlap_frame *spans;
+  uint64_t span_frames;
+};
+
+static bool submit(struct engine *engine, unsigned slot, bool timed, struct problem *problem) {
   struct gpu_error error;
-  unsigned slots = engine->setup.slots, slot = 0;
-  *figures = (struct engine_figures){.frames = frames};
-  if (!gpu_anchor(engine->device, &error)) {
-    return options_gpu_problem(&error, problem);
-  }
-  int64_t start = samples_now();
-  for (uint64_t i = 0; i < frames + slots; i++, slot = slot + 1 < slots ? slot + 1 : 0) {
-    if (i >= slots && i - slots < frames) {
-      uint64_t done = i - slots;
-      if (!await(engine, slot, problem)) {
+  const struct gpu_frame frame = {
+      .sequence = engine->sequence,
+      .restart = engine->sequence == 0,
+      .notify = engine->setup.completion == ENGINE_CALLBACK,
+      .timed = timed,
+  };
+  engine->sequence++;
+  return gpu_submit(engine->program, slot, &frame, &error) || options_gpu_problem(&error, problem);
+}
+
+/* Slots are taken in turn, so the oldest frame's is the next. */
+static bool run_frames(struct engine *engine, const struct run *run, struct engine_figures *figures, struct problem *problem) {
+  const unsigned slots = engine->setup.slots;
+  const int64_t start = samples_now();
+  uint64_t begun = 0, done = 0;
+  unsigned oldest = 0, next = 0;
+  bool over = false;
+  while (!over || done < begun) {
+    if (done < begun && (over || begun - done == slots)) {
+      if (!await(engine, oldest, problem)) {
         return false;
       }
-      note_times(engine, slot, start, spans && done < span_frames ? &spans[done] : NULL, figures);
+      note_times(engine, oldest, start, run->spans && done < run->span_frames ? &run->spans[done] : NULL, figures);
+      done++;
+      oldest = oldest + 1 < slots ? oldest + 1 : 0;
     }
-    const struct gpu_frame frame = {
-        .sequence = engine->sequence,
-        .restart = engine->sequence == 0,
-        .notify = engine->setup.completion == ENGINE_CALLBACK,
-        .timed = i < span_frames,
-    };
-    if (i < frames) {
-      if (!gpu_submit(engine->program, slot, &frame, &error)) {
-        return options_gpu_problem(&error, problem);
+    over = over || begun == run->frames || (run->ns > 0 && samples_now() - start >= run->ns);
+    if (!over) {
+      if (!submit(engine, next, begun < run->span_frames, problem)) {
+        return false;
       }
-      engine->sequence++;
+      begun++;
+      next = next + 1 < slots ? next + 1 : 0;
     }
   }
+  figures->frames = begun;
   figures->wall = (double)(samples_now() - start) / 1e3;
   return true;
+}
+
+static bool run_anchored(struct engine *engine, const struct run *run, struct engine_figures *figures,
+                         struct problem *problem) {
+  struct gpu_error error;
+  *figures = (struct engine_figures){0};
+  return gpu_anchor(engine->device, &error) ? run_frames(engine, run, figures, problem) : options_gpu_problem(&error, problem);
+}
+
+bool engine_run(struct engine *engine, uint64_t frames, struct overlap_frame *spans, uint64_t span_frames,
+                struct engine_figures *figures, struct problem *problem) {
+  const struct run run = {.frames = frames, .spans = spans, .span_frames = span_frames};
+  return run_anchored(engine, &run, figures, problem);
+}
+
+bool engine_run_time(struct engine *engine, int64_t ns, struct engine_figures *figures, struct problem *problem) {
+  const struct run run = {.frames = UINT64_MAX, .ns = ns};
+  return run_anchored(engine, &run, figures, problem);
 }
 
 /* Replaces the service times by those of a run in which every frame is timed, unless times are off. */

@@ -47,6 +47,9 @@ unsigned engine_timed_one_in(const struct engine *engine);
 bool engine_run(struct engine *engine, uint64_t frames, struct overlap_frame *spans, uint64_t span_frames,
                 struct engine_figures *figures, struct problem *problem);
 
+/* Runs frames until so much time has passed since the first one; none begins later. */
+bool engine_run_time(struct engine *engine, int64_t ns, struct engine_figures *figures, struct problem *problem);
+
 /* Runs as many frames as take about `seconds`, after some that tell how many that is. Where only some frames are timed,
  * the service times come from a further run in which all are, so that timing costs the wall nothing. */
 bool engine_run_for(struct engine *engine, double seconds, struct engine_figures *figures, struct problem *problem);

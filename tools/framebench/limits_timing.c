@@ -2,7 +2,8 @@
  * What times cost: the same frames, small and large ones, with the times of none taken, of as many as the daemon takes, and of
  * all.
  *
- * The three take turns, and each figure is the median of its runs, since the difference is small.
+ * The three take turns, and each figure is the median of its runs, since the difference is small. A run lasts as long as the
+ * daemon takes from one time in which it times all frames to the next, whatever their distance: it has its share of them.
  */
 #include "tools/framebench/engine.h"
 #include "tools/framebench/limits.h"
@@ -23,7 +24,7 @@ static const struct section timing_section = {"timing", "What the times of frame
                                                                       {0}}};
 
 enum way { WAY_NONE, WAY_DAEMON, WAY_ALL, WAYS };
-enum { SMALL_BYTES = 65536, RUNS = 5 };
+enum { SMALL_BYTES = 65536, SMALL_RUNS = 5, LARGE_RUNS = 3 };
 
 struct trial {
   struct gpu_device *device;
@@ -31,7 +32,8 @@ struct trial {
   size_t bytes;
   unsigned slots;
   bool graph;
-  double seconds; /* a run */
+  int64_t run_ns;
+  int runs; /* of each way */
 };
 
 /* Microseconds a frame, 0 where the backend has no graphs and they are asked for; `one_in` gets of how many frames one was
@@ -47,7 +49,8 @@ static bool run(const struct trial *trial, enum way way, double *each, unsigned 
   struct engine *engine = engine_new(trial->device, &setup, problem);
   bool done = engine;
   if (done && engine_graph(engine) == trial->graph) {
-    done = engine_run_for(engine, trial->seconds, &figures, problem);
+    done = engine_run(engine, 4 * (uint64_t)trial->slots, NULL, 0, &figures, problem) &&
+           engine_run_time(engine, trial->run_ns, &figures, problem);
     *each = done ? figures.wall / (double)figures.frames : 0;
     *one_in = engine_timed_one_in(engine);
   }
@@ -57,7 +60,7 @@ static bool run(const struct trial *trial, enum way way, double *each, unsigned 
 
 static bool run_all(const struct trial *trial, struct samples samples[WAYS], unsigned *one_in, struct problem *problem) {
   unsigned unused;
-  for (int i = 0; i < RUNS * WAYS; i++) {
+  for (int i = 0; i < trial->runs * WAYS; i++) {
     enum way way = (enum way)(i % WAYS);
     double each = 0;
     if (!run(trial, way, &each, way == WAY_DAEMON ? one_in : &unused, problem)) {
@@ -103,7 +106,8 @@ bool limits_timing(struct results *results, const struct options *options, struc
                                 .bytes = bytes,
                                 .slots = loads[i / 2].slots,
                                 .graph = i % 2 == 1,
-                                .seconds = options->quick ? 0.001 : 0.05};
+                                .run_ns = options->quick ? 1000000 : GPU_TIMED_RAREST * GPU_TIMED_WINDOW_NS,
+                                .runs = bytes == SMALL_BYTES ? SMALL_RUNS : LARGE_RUNS};
     done = chain && timing_row(results, &trial, problem);
     gpu_chain_free(chain);
   }

@@ -894,7 +894,7 @@ END_TEST
 /* One in N by the clock, whoever asks; no frame among others counts soon after one without times; and where a program
  * with a higher N is timed, the others are too. */
 START_TEST(frames_are_timed_together) {
-  const int64_t step = 10000, period = 64 * INT64_C(7919000);
+  const int64_t step = 10000, period = GPU_TIMED_RAREST * GPU_TIMED_WINDOW_NS;
   const unsigned one_in = 1U << _i;
   struct gpu_program rare = {.timed_one_in = one_in}, rarer = {.timed_one_in = one_in * 2}, never = {0};
   int64_t untimed = 0, alone = 0, among = 0;

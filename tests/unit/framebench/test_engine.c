@@ -48,6 +48,28 @@ START_TEST(test_engine_accounts_for_its_frames) {
 }
 END_TEST
 
+/* As many frames as the time allows, all of them done, and then as many again. */
+START_TEST(test_engine_runs_for_a_time) {
+  enum { FEW_NS = 3000000 };
+  struct problem problem = {0};
+  struct gpu_device *device = open_device(1);
+  struct gpu_chain *chain = engine_chain(65536, "work", "rounds", 50, &problem);
+  const struct engine_setup setup = {.chain = chain, .slots = 3, .completion = ENGINE_SPIN, .timed_one_in = 1};
+  struct engine *engine = engine_new(device, &setup, &problem);
+  ck_assert_ptr_nonnull(engine);
+  for (int i = 0; i < 2; i++) {
+    struct engine_figures figures;
+    ck_assert_msg(engine_run_time(engine, FEW_NS, &figures, &problem), "%s", problem.text);
+    ck_assert_uint_gt(figures.frames, 0);
+    ck_assert_uint_eq(figures.timed, figures.frames);
+    ck_assert_double_ge(figures.wall, FEW_NS / 1e3);
+  }
+  engine_free(engine);
+  gpu_chain_free(chain);
+  gpu_close(device);
+}
+END_TEST
+
 START_TEST(test_unknown_stage_is_a_problem) {
   struct problem problem = {0};
   ck_assert_ptr_null(engine_chain(4096, "nothing", NULL, 0, &problem));
@@ -134,6 +156,7 @@ Suite *engine_suite(void) {
   TCase *cases = tcase_create("engine");
   tcase_set_timeout(cases, 60); /* without optimisation, beside other work */
   tcase_add_test(cases, test_engine_accounts_for_its_frames);
+  tcase_add_test(cases, test_engine_runs_for_a_time);
   tcase_add_test(cases, test_unknown_stage_is_a_problem);
   tcase_add_test(cases, test_every_listed_stage_is_a_chain);
   tcase_add_test(cases, test_shares_of_a_side);
