@@ -1,5 +1,6 @@
 """framebench: every measurement runs on the cpu backend, and says what it should about what it measured."""
 
+import collections
 import json
 import os
 import pathlib
@@ -84,6 +85,8 @@ def test_transport():
     assert {(row["bytes"], row["way"]) for row in sections["transport"]} == {
         (4 << 20, "shm"), (4 << 20, "stream"), (4 << 20, "sockets"), (65536, "shm"), (4096, "shm"),
         (4 << 20, "alone"), (65536, "alone"), (4096, "alone")}
+    runs = collections.Counter((row["bytes"], row["way"]) for row in sections["transport"])
+    assert all(count == (3 if size == 4 << 20 else 5) for (size, _), count in runs.items()), runs
     for row in sections["transport"]:
         assert row["p50_us"] > 0 if row["bytes"] == 4096 else row["frames_per_s"] > 0, row
     assert [row.get("at_least", row.get("at_most")) for row in sections["targets"]] == [0.95, 6.5, 0.8, 1.4]
@@ -113,6 +116,37 @@ def test_report_collects_what_framed_is_held_to(place):
     assert "A device (driver 580.1)" in done.stdout and "2026-01-02" in done.stdout
     assert "| frames | 90.0 frames/s | a bare loop: 100 frames/s | 0.900 | 0.98 | no |" in done.stdout, done.stdout
     assert "| added | 7.50 us | round trip and hops | | at most 10 us | yes |" in done.stdout, done.stdout
+
+
+PEER = """
+import array, os, socket, sys
+listeners = []
+for path in sys.argv[3:5]:
+    listeners.append(socket.socket(socket.AF_UNIX))
+    listeners[-1].bind(path)
+    listeners[-1].listen()
+output, source = listeners[1].accept()[0], listeners[0].accept()[0]
+count = int(sys.argv[5])
+result = array.array("f", [4.0]) * count
+while len(source.recv(4 * count, socket.MSG_WAITALL)) == 4 * count:
+    output.sendall(result)
+"""
+
+
+def test_peers_take_turns(place):
+    """framed beside a program that takes PyTorch's place: three runs of each, of which the median is told."""
+    script = pathlib.Path(__file__).resolve().parents[2] / "tools/framebench/peers/compare.py"
+    script = script if script.exists() else script.parents[3] / "peers/compare.py"
+    (place / "peer.py").write_text(PEER)
+    done = subprocess.run([script, "--framed", BINARY, "--peer", place / "peer.py", "--backend", "cpu", "--quick"],
+                          capture_output=True, text=True, env=environment(), timeout=limit(60), check=False)
+    assert done.returncode == 0 and not done.stderr, done
+    sections = json.loads(done.stdout)["sections"]
+    assert [(row["program"], row["run"]) for row in sections["peers"]] == [
+        (name, run) for run in (1, 2, 3) for name in ("framed", "pytorch")]
+    medians = [sorted(row["frames_per_s"] for row in sections["peers"] if row["program"] == name)[1]
+               for name in ("framed", "pytorch")]
+    assert [sections["targets"][0][key] for key in ("value", "limit_value")] == medians and medians[0] > 0
 
 
 def test_measure_writes_a_folder_that_report_reads(place):

@@ -1,6 +1,6 @@
 #!/bin/bash
 # Measures everything that README's table needs, and writes it into a folder: one JSON document a measurement, a picture
-# of some frames, and what went wrong. About four minutes on a machine with a GPU.
+# of some frames, and what went wrong. About five minutes on a machine with a GPU.
 #
 #   measure.sh FOLDER [--quick] [--backend cpu|cuda]
 #
@@ -70,7 +70,7 @@ if "$programs/framebench" transport --help >/dev/null 2>&1; then
 fi
 peers=$here/peers
 if [ -e "$peers/compare.py" ]; then
-  measure peers 60 "${PYTHON:-python3}" "$peers/compare.py" --framed "$programs/framed" "${options[@]}"
+  measure peers 120 "${PYTHON:-python3}" "$peers/compare.py" --framed "$programs/framed" "${options[@]}"
 fi
 if [ -e "$peers/python_client.py" ]; then
   measure python-client 60 "${PYTHON:-python3}" "$peers/python_client.py" --programs "$programs" "${options[@]}"
