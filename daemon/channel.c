@@ -27,6 +27,9 @@ void channel_open_again(struct channel *channel, struct native_control *control,
   channel->asleep = true; /* if it was, the client may have seen it */
 }
 
+/* How many slots were submitted, and not told of since. */
+static unsigned away(const struct channel *channel) { return channel->submitted - channel->completed; }
+
 bool channel_has_told(const struct channel *channel, unsigned slot) {
   for (uint32_t at = channel->taken; at != channel->completed; at++) {
     if (channel->told[at % NATIVE_RING] == slot) {
@@ -38,17 +41,18 @@ bool channel_has_told(const struct channel *channel, unsigned slot) {
 
 /* A slot of the client's is free, one that it was told of is free or a result, and it was told of each once. */
 static bool is_sound(const struct channel *channel, const struct road *road, bool replies) {
-  unsigned told = 0;
+  unsigned told = 0, submitted = 0;
   for (unsigned i = 0; i < road->ring.count; i++) {
     enum slot_state state = road->ring.slots[i].state;
     enum channel_owner owner = channel->owners[i];
     told += owner == CHANNEL_TOLD;
+    submitted += owner == CHANNEL_DAEMON;
     if ((owner == CHANNEL_TOLD) != channel_has_told(channel, i) || (owner == CHANNEL_CLIENT && state != SLOT_FREE) ||
         (owner == CHANNEL_TOLD && state != SLOT_FREE && (state != SLOT_EMITTING || !replies))) {
       return false;
     }
   }
-  return channel->completed - channel->taken == told;
+  return channel->completed - channel->taken == told && away(channel) == submitted;
 }
 
 void channel_pass(struct channel *channel, struct road *road, bool replies, struct tape *tape) {
@@ -155,6 +159,7 @@ static bool take_submission(struct channel *channel, int64_t now) {
 enum channel_progress channel_take(struct channel *channel, int64_t now) {
   struct native_control *control = channel->control;
   uint32_t before = channel->submitted + channel->taken;
+  __builtin_prefetch(&control->submissions[channel->submitted % NATIVE_RING]); /* it comes along with its cursor */
   /* In this order: a client is done with a slot before it submits it again. */
   uint32_t submitted = atomic_load_explicit(&control->client.submitted, memory_order_acquire);
   uint32_t taken = atomic_load_explicit(&control->client.taken, memory_order_acquire);
@@ -198,9 +203,19 @@ static bool give_results(struct channel *channel, int64_t now) {
   return any;
 }
 
+/* All other slots are free, or results that the client was told of. */
+static bool has_free_slots(const struct channel *channel) {
+  const struct slot_ring *ring = &channel->road->ring;
+  unsigned idle = slot_count(ring, SLOT_FREE) + (channel->replies ? slot_count(ring, SLOT_EMITTING) : 0);
+  return idle + away(channel) > ring->count;
+}
+
 /* Dropped on their way, or, where results go elsewhere, through. */
 static bool give_free_slots(struct channel *channel, int64_t now) {
   bool any = false;
+  if (!has_free_slots(channel)) {
+    return false;
+  }
   for (unsigned i = 0; i < channel->road->ring.count; i++) {
     struct slot *slot = slot_of(channel, i);
     if (channel->owners[i] == CHANNEL_DAEMON && slot->state == SLOT_FREE) {
@@ -214,10 +229,17 @@ static bool give_free_slots(struct channel *channel, int64_t now) {
 bool channel_give(struct channel *channel, int64_t now) {
   bool any = channel->replies && give_results(channel, now);
   any |= give_free_slots(channel, now);
-  if (any || channel->unheard) {
-    channel->unheard = !doorbell_ring(channel->control, channel->fd);
+  channel->unheard |= any;
+  if (atomic_load_explicit(&channel->control->client.sleeps, memory_order_relaxed) != 0) {
+    channel_ring(channel);
   }
   return any;
+}
+
+void channel_ring(struct channel *channel) {
+  if (channel->unheard) {
+    channel->unheard = !doorbell_ring(channel->control, channel->fd);
+  }
 }
 
 void channel_abandon(struct channel *channel, enum fate fate, int64_t now) {
@@ -236,13 +258,7 @@ bool channel_may_sleep(struct channel *channel) {
   return channel->fill->held || atomic_load_explicit(&control->client.submitted, memory_order_relaxed) == channel->submitted;
 }
 
-bool channel_is_starved(const struct channel *channel) {
-  bool starved = true;
-  for (unsigned i = 0; i < channel->road->ring.count; i++) {
-    starved = starved && channel->owners[i] == CHANNEL_DAEMON;
-  }
-  return starved;
-}
+bool channel_is_starved(const struct channel *channel) { return away(channel) == channel->road->ring.count; }
 
 bool channel_is_held_up(const struct channel *channel) {
   uint32_t submitted = atomic_load_explicit(&channel->control->client.submitted, memory_order_acquire);

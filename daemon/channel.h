@@ -25,7 +25,7 @@ struct channel {
   enum channel_owner owners[GPU_MAX_SLOTS];
   unsigned char told[NATIVE_RING]; /* slot of each completion */
   bool asleep;
-  bool unheard; /* the client sleeps, and could not be rung for */
+  bool unheard; /* the client may sleep, and was not rung for what it was told since */
 };
 
 enum channel_progress { CHANNEL_QUIET, CHANNEL_MOVED, CHANNEL_BROKEN };
@@ -41,8 +41,11 @@ void channel_open_again(struct channel *channel, struct native_control *control,
                         bool replies);
 /* Takes what the client submitted and what it is done with. BROKEN: `fill->problem` says what it did. */
 enum channel_progress channel_take(struct channel *channel, int64_t now);
-/* Tells the client of results (`replies`), and of every other slot that is free again. True if there was any. */
+/* Tells the client of results (`replies`), and of every other slot that is free again. True if there was any. Rings where the
+ * client is seen to sleep; that one that goes to sleep just then is rung for takes channel_ring(), later in the turn, when its
+ * fence has nothing to wait for. */
 bool channel_give(struct channel *channel, int64_t now);
+void channel_ring(struct channel *channel);
 /* The client will take nothing more: what it was told gets this fate. */
 void channel_abandon(struct channel *channel, enum fate fate, int64_t now);
 /* Whether the lane may go without a turn until the client rings; it is said to the client. */

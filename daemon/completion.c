@@ -65,7 +65,7 @@ bool completion_turn(struct road *road) {
     }
     complete(road, slot, clock_now());
     moved = true;
-    slot = slot_oldest(&road->ring, SLOT_RUNNING);
+    slot = road->spin ? NULL : slot_oldest(&road->ring, SLOT_RUNNING);
   }
   return moved;
 }

@@ -8,7 +8,8 @@
 
 #include "daemon/road.h"
 
-/* RUNNING frames that are done become DONE. True if one did. */
+/* RUNNING frames that are done become DONE; with `spin` one at most, so that what it makes room for is on the device before
+ * that is asked again. True if one did. */
 bool completion_turn(struct road *road);
 
 /* The question that no callback answers: is the device alive? Also finds a hang: nothing completed for `timeout_ns` on

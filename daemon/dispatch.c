@@ -23,11 +23,11 @@ static void submit(struct road *road, struct slot *slot, int64_t now) {
   }
   road->restart_owed = false;
   slot->frame.restart = restart;
-  slot->frame.dispatched = now;
+  slot->frame.dispatched = now > slot->frame.complete ? now : slot->frame.complete; /* it came after this turn began */
   slot->frame.stream = slot->index;
   slot_move(&road->ring, slot, SLOT_RUNNING);
   view->submitted++;
-  histogram_record(&road->account->steps[STEP_QUEUE], now - slot->frame.complete);
+  histogram_record(&road->account->steps[STEP_QUEUE], slot->frame.dispatched - slot->frame.complete);
   road_enter_device(road);
   bool submitted = gpu_submit(road->program, slot->index, &frame, &road->device_error);
   road_leave_device(road);

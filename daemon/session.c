@@ -90,7 +90,14 @@ static bool turn_once(struct session *session, int64_t now) {
   moved |= dispatch_turn(road, now);
   range_next("fill");
   session_note(session); /* before anything comes into slots that were freed */
-  moved |= source_turn(&session->source, now);
+  if (source_turn(&session->source, now)) {
+    range_next("dispatch");
+    dispatch_turn(road, now); /* what came is on the device before that is asked again */
+    moved = true;
+  }
+  if (session->shares) {
+    channel_ring(&session->channel);
+  }
   range_end();
   if (road->device_dead && !session->fault_told) {
     session->fill.held = true;

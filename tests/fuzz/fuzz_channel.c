@@ -113,6 +113,7 @@ static bool step(struct rig *rig, struct input *input) {
     break;
   case GIVE:
     channel_give(&rig->channel, rig->now);
+    channel_ring(&rig->channel);
     break;
   case TAKEN:
     atomic_store(&rig->control->client.taken, atomic_load(&rig->control->daemon.completed));

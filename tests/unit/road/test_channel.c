@@ -332,6 +332,20 @@ START_TEST(only_who_sleeps_is_rung_and_once) {
 }
 END_TEST
 
+START_TEST(who_goes_to_sleep_while_it_is_told_is_rung_in_the_same_turn) {
+  set_up(true, 0);
+  complete_one(0);
+  atomic_store(&control.client.sleeps, 1); /* having looked before that came */
+  channel_ring(&channel);
+  ck_assert_uint_eq(heard(), 1);
+  atomic_store(&control.client.sleeps, 1);
+  channel_ring(&channel); /* nothing has come since */
+  ck_assert(!channel_give(&channel, now));
+  ck_assert_uint_eq(heard(), 0);
+  tear_down();
+}
+END_TEST
+
 START_TEST(the_daemon_says_when_it_sleeps) {
   set_up(true, 0);
   ck_assert(channel_may_sleep(&channel));
@@ -368,6 +382,7 @@ Suite *channel_suite(void) {
   tcase_add_test(tests, while_held_submissions_wait);
   tcase_add_test(tests, stamps_that_make_no_sense_are_invalid);
   tcase_add_test(tests, only_who_sleeps_is_rung_and_once);
+  tcase_add_test(tests, who_goes_to_sleep_while_it_is_told_is_rung_in_the_same_turn);
   tcase_add_test(tests, the_daemon_says_when_it_sleeps);
   tcase_add_test(tests, a_full_connection_stops_nothing);
   suite_add_tcase(suite, tests);

@@ -230,8 +230,10 @@ static void complete_one(void) {
 }
 
 static void model_complete(void) {
-  for (unsigned frame = oldest(RUNNING); frame != MAX_FRAMES && frames[frame].done_on_device; frame = oldest(RUNNING)) {
+  bool asks = true;
+  for (unsigned frame = oldest(RUNNING); asks && frame != MAX_FRAMES && frames[frame].done_on_device; frame = oldest(RUNNING)) {
     place(frame, DONE);
+    asks = !road.spin; /* then once a turn */
   }
 }
 
