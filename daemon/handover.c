@@ -179,6 +179,7 @@ void handover_discard(struct tape *tape) {
     if (tape->live) {
       keeper_find_listeners(tape);
     }
+    keeper_withdraw();
     tape_close_rest(tape); /* the others are sockets that the manager listens on for us */
     wait_for_manager();
   } else {

@@ -107,7 +107,9 @@ static void start_pulse(void) {
   if (pulse != MAP_FAILED) {
     keeper.pulse = pulse;
     keeper.pulse->last = clock_now();
-    systemd_forget(PULSE);
+  }
+  systemd_forget(PULSE); /* one before has been spent */
+  if (pulse != MAP_FAILED) {
     systemd_keep(fd, PULSE);
   }
   if (fd >= 0) {
@@ -161,6 +163,7 @@ void keeper_beat(int64_t now, uint64_t clients) {
 }
 
 void keeper_withdraw(void) {
+  keeper_release();
   forget_roster();
   kept_forget_others();
 }

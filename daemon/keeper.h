@@ -21,8 +21,11 @@ bool keeper_is_there(void);
 
 /* Gives the tape and all descriptors on it to the store; then this process may end. */
 bool keeper_keep(const struct tape *tape, struct failure *failure);
-/* What keeper_keep() gave, which then lies there no longer. False: there is nothing, or (with a sentence) nothing of use. */
+/* What keeper_keep() gave, or the roster. False: there is nothing, or (with a sentence) nothing of use. Until keeper_release()
+ * it goes on lying there, too, for the next process if this one is killed before it has touched anything; but not for ever. */
 bool keeper_receive(struct tape *tape, struct failure *failure);
+/* From now on this process reads and writes what it received: that is of no use to any other one. Idempotent. */
+void keeper_release(void);
 
 /* -- in case there is none ------------------------------------------------------------------------------------------ */
 
@@ -38,7 +41,10 @@ struct keeper_journal {
 struct keeper_pulse {
   int64_t last;     /* CLOCK_MONOTONIC ns of its last beat, */
   uint64_t clients; /* and how many it had then */
+  uint64_t takers;  /* how many processes have received what it left; KEEPER_SPENT: one of them has gone on from there */
 };
+
+#define KEEPER_SPENT UINT64_MAX
 
 /* What is on the roster has changed, and keeper_keep_roster() is due. */
 void keeper_mark(void);
@@ -50,7 +56,7 @@ void keeper_keep_roster(const struct tape *roster, bool whole);
 void keeper_note(struct keeper_journal *journal);
 /* Says that this process still runs, with so many clients. */
 void keeper_beat(int64_t now, uint64_t clients);
-/* Takes back everything that lies there. */
+/* Takes back everything that lies there, also what was received. */
 void keeper_withdraw(void);
 /* This process ends by itself: the next one takes nobody for killed. */
 void keeper_end(void);

@@ -16,13 +16,19 @@
 
 #define TORN "FRAMED_TORN" /* a variable: an image before this one could make nothing of a roster */
 
-enum { MOST_LISTENERS = 1024 };
+/* A process that receives what a process before it left may be killed for that: the last of so many in a row finds it, and the
+ * next one nothing. */
+enum { MOST_LISTENERS = 1024, MOST_TAKERS = 3 };
 
 static struct {
   bool has_journal;
   bool unsure; /* which journal is the last: any file may be torn */
   struct keeper_journal journal;
   struct keeper_pulse pulse;
+  int pulse_fd;      /* 0: none */
+  bool has_received; /* what this process received lies there, too: */
+  bool has_state;
+  unsigned long long roster;     /* 0: none */
   int listeners[MOST_LISTENERS]; /* -1 once taken */
   unsigned listener_count;
 } last;
@@ -35,12 +41,11 @@ static int look_at(const char *name) {
   return systemd_take_kept(name, rest, sizeof rest);
 }
 
-static int take(const char *name) {
-  int fd = look_at(name);
+/* Its descriptor is among those that may be handed over once more until this process is ready. */
+static void put_aside(int fd) {
   if (fd >= 0) {
-    systemd_forget(name);
+    keeper_found(fd);
   }
-  return fd;
 }
 
 /* What is known of a process that was killed is known until there is one that is ready, which replaces it. A beat that cannot
@@ -56,7 +61,8 @@ static void recall_pulse(void) {
     pulse.last = now;
   }
   last.pulse = pulse;
-  close(fd);
+  last.pulse_fd = fd;
+  put_aside(fd);
 }
 
 static void recall_journal(void) {
@@ -77,23 +83,60 @@ static void recall_journal(void) {
   tape_clear(&tape);
 }
 
-/* There are two for a moment when one follows the other. */
+static void forget_roster(unsigned long long number) {
+  char name[NAME];
+  snprintf(name, sizeof name, ROSTER "%llu", number);
+  systemd_forget(name);
+}
+
+/* There are two for a moment when one follows the other. The one that counts goes on lying there. */
 static int take_roster(void) {
-  char number[NAME], name[NAME + sizeof ROSTER];
-  unsigned long long best = 0;
+  char text[NAME];
   int roster = -1;
-  for (int fd = systemd_take_kept(ROSTER, number, sizeof number); fd >= 0;
-       fd = systemd_take_kept(ROSTER, number, sizeof number)) {
-    unsigned long long counted = strtoull(number, NULL, 10);
-    snprintf(name, sizeof name, ROSTER "%s", number);
-    systemd_forget(name);
-    if (roster >= 0) {
-      close(counted > best ? roster : fd);
+  for (int fd = systemd_take_kept(ROSTER, text, sizeof text); fd >= 0; fd = systemd_take_kept(ROSTER, text, sizeof text)) {
+    unsigned long long number = strtoull(text, NULL, 10), other = number < last.roster ? number : last.roster;
+    if (other > 0) {
+      forget_roster(other);
     }
-    roster = counted > best ? fd : roster;
-    best = counted > best ? counted : best;
+    if (roster >= 0) {
+      close(number > last.roster ? roster : fd);
+    }
+    roster = number > last.roster ? fd : roster;
+    last.roster = number > last.roster ? number : last.roster;
   }
   return roster;
+}
+
+/* -- what was received goes on lying there ------------------------------------------------------------------------------ */
+
+/* The pulse is memory, so that this is known at once, whatever becomes of what the service manager is told. */
+static bool write_takers(uint64_t takers) {
+  return last.pulse_fd > 0 &&
+         pwrite(last.pulse_fd, &takers, sizeof takers, offsetof(struct keeper_pulse, takers)) == (ssize_t)sizeof takers;
+}
+
+void keeper_release(void) {
+  if (!last.has_received) {
+    return;
+  }
+  last.has_received = false;
+  write_takers(KEEPER_SPENT);
+  if (last.has_state) {
+    systemd_forget(STATE);
+  }
+  if (last.roster > 0) {
+    forget_roster(last.roster);
+  }
+  kept_forget_taken();
+}
+
+/* Not for ever: it may be what processes end of. */
+static void leave_for_next(bool of_use) {
+  uint64_t takers = last.pulse.takers + 1;
+  last.has_received = true;
+  if (!of_use || takers >= MOST_TAKERS || !write_takers(takers)) {
+    keeper_release();
+  }
 }
 
 static bool read_tape(int fd, struct tape *tape, struct failure *failure) {
@@ -103,6 +146,7 @@ static bool read_tape(int fd, struct tape *tape, struct failure *failure) {
     close(fd);
   }
   kept_take(whole ? tape : &carried);
+  leave_for_next(whole);
   if (!whole) {
     keeper_find_listeners(&carried);
     tape_close_rest(&carried);
@@ -125,10 +169,9 @@ static bool lies_there(const char *name) {
 /* One that was killed, and not one that ended. */
 static bool receive_roster(struct tape *tape, struct failure *failure) {
   int roster = take_roster();
-  recall_pulse();
   recall_journal();
   last.unsure = lies_there(UNSURE);
-  if (roster >= 0 && last.pulse.last == 0) {
+  if (roster >= 0 && (last.pulse.last == 0 || last.pulse.takers == KEEPER_SPENT)) {
     close(roster);
     roster = -1;
   }
@@ -137,19 +180,11 @@ static bool receive_roster(struct tape *tape, struct failure *failure) {
   return whole;
 }
 
-/* Its descriptor is among those that may be handed over once more until this process is ready. */
-static void put_aside(int fd) {
-  if (fd >= 0) {
-    keeper_found(fd);
-  }
-}
-
 /* It may have been killed in the middle of its orderly end: all that it noted before is older, and the journal is for whoever
  * comes next, should this process not become ready. */
 static bool receive_state(int state, struct tape *tape, struct failure *failure) {
   put_aside(take_roster());
   put_aside(look_at(JOURNAL));
-  put_aside(look_at(PULSE));
   return read_tape(state, tape, failure);
 }
 
@@ -158,7 +193,13 @@ bool keeper_receive(struct tape *tape, struct failure *failure) {
   if (!keeper_is_there()) {
     return false;
   }
-  int state = take(STATE);
+  recall_pulse();
+  int state = look_at(STATE);
+  last.has_state = state >= 0;
+  if (state >= 0 && last.pulse.takers == KEEPER_SPENT) {
+    put_aside(state);
+    state = -1;
+  }
   return state >= 0 ? receive_state(state, tape, failure) : receive_roster(tape, failure);
 }
 

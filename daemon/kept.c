@@ -22,6 +22,8 @@ struct stored {
 static struct {
   struct stored *descriptors; /* by number */
   unsigned room;
+  unsigned *taken; /* numbers that they had in the process before, under which they still lie there */
+  unsigned taken_count;
 } kept;
 
 static bool make_room(unsigned number) {
@@ -42,10 +44,14 @@ static bool make_room(unsigned number) {
   return true;
 }
 
-static void forget(unsigned number) {
+static void forget_name(unsigned number) {
   char name[NAME];
   snprintf(name, sizeof name, CARRIED "%u", number);
   systemd_forget(name);
+}
+
+static void forget(unsigned number) {
+  forget_name(number);
   kept.descriptors[number] = (struct stored){0};
 }
 
@@ -109,12 +115,30 @@ void kept_pass(struct tape *tape) {
   }
 }
 
-void kept_take(struct tape *tape) {
-  char number[NAME], name[NAME + sizeof CARRIED];
-  for (int fd = systemd_take_kept(CARRIED, number, sizeof number); fd >= 0;
-       fd = systemd_take_kept(CARRIED, number, sizeof number)) {
-    tape_map(tape, (int)strtol(number, NULL, 10), fd);
-    snprintf(name, sizeof name, CARRIED "%s", number);
-    systemd_forget(name);
+static void note_taken(unsigned number) {
+  unsigned *taken = realloc(kept.taken, (kept.taken_count + 1) * sizeof *taken);
+  if (!taken) {
+    forget_name(number);
+    return;
   }
+  kept.taken = taken;
+  kept.taken[kept.taken_count++] = number;
+}
+
+void kept_take(struct tape *tape) {
+  char text[NAME];
+  for (int fd = systemd_take_kept(CARRIED, text, sizeof text); fd >= 0; fd = systemd_take_kept(CARRIED, text, sizeof text)) {
+    long number = strtol(text, NULL, 10);
+    tape_map(tape, (int)number, fd);
+    note_taken((unsigned)number);
+  }
+}
+
+void kept_forget_taken(void) {
+  for (unsigned i = 0; i < kept.taken_count; i++) {
+    forget_name(kept.taken[i]);
+  }
+  free(kept.taken);
+  kept.taken = NULL;
+  kept.taken_count = 0;
 }

@@ -18,8 +18,9 @@ bool kept_all(const struct tape *tape, bool listeners_only);
 void kept_forget_others(void);
 /* What lies there, for the next image of this process. */
 void kept_pass(struct tape *tape);
-/* Takes what a process before this one left there onto its tape. The store would keep connections open that both sides have
- * closed, and so it has none of it any more. */
+/* Takes what a process before this one left there onto its tape. It goes on lying there, too. */
 void kept_take(struct tape *tape);
+/* All that kept_take() took lies there no longer: the store would keep connections open that both sides have closed. */
+void kept_forget_taken(void);
 
 #endif

@@ -189,6 +189,7 @@ static void on_prepared(void *context) {
     return;
   }
   server->phase = SERVER_RUNNING;
+  keeper_release();
   if (start_all(server, &failure)) {
     say_ready(server);
     handover_settle();

@@ -1,6 +1,7 @@
 """A daemon killed at a chosen moment under a service manager that keeps what it was given."""
 
 import contextlib
+import itertools
 import os
 import select
 import signal
@@ -8,9 +9,9 @@ import time
 
 import pytest
 
-from harness import Background, Producer, Reader, numbered, pipeline, require_whole, wait_until, whole
+from harness import Background, Producer, Reader, limit, numbered, pipeline, require_whole, wait_until, whole
 from harness.injection import KILL, KILL_AFTER, Injection
-from harness.store import start
+from harness.store import connections, start
 
 SIZE = 4096
 LARGE = 4 * 1024 * 1024
@@ -126,6 +127,111 @@ def test_a_result_goes_on_at_its_next_byte_after_an_upgrade_and_a_kill(place, st
             sending.join()
         daemon.account(came=5, emitted=5)
         assert "anew" not in daemon.log
+
+
+# -- before the next process has touched anything ------------------------------------------------------------------------
+
+
+def leave(store, daemon, orderly):
+    """The process before ends, with or without a word."""
+    if orderly:
+        store.heard()
+        daemon.signal(signal.SIGTERM)
+        assert daemon.process.wait(limit(20)) == 0, daemon.log
+        store.heard()
+    else:
+        store.end(daemon)
+
+
+def dies_at(place, store, daemon, call, at, error=KILL):
+    """Starts the next process, which is killed at that call. False: it is ready instead."""
+    store.arm(daemon, Injection(place, call, at=at, error=error))
+    store.start(daemon)
+    wait_until(lambda: daemon.process.poll() is not None or store.ready, "it is killed, or ready", 30)
+    store.heard()
+    return not store.ready
+
+
+def goes_on(store, daemon):
+    store.arm(daemon)
+    store.start(daemon)
+    daemon.wait_ready()
+
+
+def what_was_left(store):
+    return {name for name in store.names if name.startswith(("framed-roster", "framed-state"))}
+
+
+@contextlib.contextmanager
+def midway(daemon, frames):
+    """A producer within a frame and a reader within a result, at which nothing moves; gives the reader what it has had."""
+    with daemon.reader() as reader, daemon.producer() as producer:
+        sending = Background(producer.send, frames.tobytes())
+        reader.had = reader.read(LARGE // 2 + 4321)
+        daemon.wait_view("it waits", lambda view: view["waiting"] == "reader")
+        yield reader
+        with contextlib.suppress(OSError):
+            sending.join()
+
+
+@pytest.mark.parametrize("orderly", [False, True])
+@pytest.mark.parametrize("call", ["memfd_create", "mmap", "pthread_create", "epoll_create1"])
+def test_a_process_killed_before_it_goes_on_leaves_all_to_the_next_one(place, store, call, orderly):
+    frames = numbered(5, LARGE)
+    entry = pipeline({"dtype": "uint8", "shape": [LARGE]}, slots=3)
+    with start(place, store, {"cam0": entry}, drain_timeout="50ms") as daemon:
+        with midway(daemon, frames) as reader:
+            for at in itertools.count(1):
+                leave(store, daemon, orderly)
+                died = dies_at(place, store, daemon, call, at)
+                if not died or not what_was_left(store):
+                    break
+                goes_on(store, daemon)
+                reader.had += reader.read(1000)
+                assert reader.had == frames.tobytes()[:len(reader.had)]
+                daemon.wait_view("it waits again", lambda view: view["waiting"] == "reader")
+            assert at > 1, "none came before it went on"
+            if died:
+                goes_on(store, daemon)
+                reader.had += reader.rest()
+                assert reader.had == frames.tobytes()[:len(reader.had)]
+            else:
+                assert reader.had + reader.read(5 * LARGE - len(reader.had)) == frames.tobytes()
+                daemon.account(came=5, emitted=5)
+
+
+def test_what_processes_may_end_of_is_not_left_for_ever(place, store):
+    frames = numbered(5, LARGE)
+    with start(place, store, {"cam0": pipeline({"dtype": "uint8", "shape": [LARGE]}, slots=3)}) as daemon:
+        with midway(daemon, frames) as reader:
+            for kills in [2, 3]:
+                assert what_was_left(store)
+                store.end(daemon)
+                for _ in range(kills):
+                    assert dies_at(place, store, daemon, "memfd_create", 1)
+                assert bool(what_was_left(store)) == (kills == 2), store.names
+                goes_on(store, daemon)
+                store.heard()
+            reader.had += reader.rest()
+            assert reader.had == frames.tobytes()[:len(reader.had)]
+            assert connections(daemon) == 2
+        with daemon.reader() as reader, daemon.producer() as producer:
+            sending = Background(producer.send, frames[0].tobytes())
+            assert reader.read(LARGE) == frames[0].tobytes()
+            sending.join()
+
+
+def test_what_a_process_went_on_from_is_nothing_for_another_one(place, store):
+    """Not even where the manager was not told that it is to keep it no longer."""
+    frames = numbered(5, LARGE)
+    with start(place, store, {"cam0": pipeline({"dtype": "uint8", "shape": [LARGE]}, slots=3)}) as daemon:
+        with midway(daemon, frames) as reader:
+            store.end(daemon)
+            assert dies_at(place, store, daemon, "sendmsg", 1)
+            assert what_was_left(store), "it was killed before it said anything"
+            goes_on(store, daemon)
+            reader.rest()
+            assert connections(daemon) == 2
 
 
 class Flow:
