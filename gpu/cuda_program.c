@@ -177,6 +177,9 @@ static bool pass_state(const struct cuda_slot *slot, struct gpu_error *error) {
 
 static bool enqueue(struct cuda_slot *slot, const struct cuda_pass *pass, struct gpu_error *error) {
   unsigned parts = cuda_sequence_parts(slot->program->base.chain);
+  if (pass->timed && !cuda_clock_begin(slot, error)) {
+    return false;
+  }
   for (unsigned part = 0; part < parts; part++) {
     bool has_state = part == CUDA_STATE_PART;
     if ((has_state && !take_state(slot, pass->restart, error)) ||

@@ -37,7 +37,7 @@ bool cuda_sequence_copy_in(const struct cuda_slot *slot, const struct cuda_pass 
   const struct cuda_program *program = slot->program;
   bool ordered = cuda_order_in(&program->base);
   unsigned ticket = 0;
-  return record(slot, slot->begin, pass, error) && (!ordered || cuda_order_begin_in(slot, &ticket, error)) &&
+  return (!ordered || cuda_order_begin_in(slot, &ticket, error)) &&
          CUDA_CALL(program->base.device, error, cudaMemcpyAsync, slot->memory + program->layout.buffer[0], slot->buffers.input,
                    program->base.chain->input_bytes, cudaMemcpyHostToDevice, slot->stream) &&
          record(slot, slot->copied_in, pass, error) && (!ordered || cuda_order_end_in(slot, ticket, error));

@@ -125,6 +125,9 @@ static bool submit(unsigned slot, uint64_t sequence, bool notify) {
   return gpu_submit(program, slot, &frame, &error);
 }
 
+/* Lets the frames begin that were submitted, which is on the clock's stream. */
+static void let_begin(void) { fake_run_stream(((struct cuda_device *)device)->clock, 100); }
+
 static void finish(unsigned slot) {
   enum gpu_progress progress;
   do {
@@ -396,6 +399,7 @@ START_TEST(a_late_function_tells_nothing_of_the_next_frame) {
   make_program(1, &plus_one, 0);
   ck_assert(submit(0, 0, false));
   ck_assert(gpu_arm(program, 0, &error));
+  let_begin();
   ck_assert_uint_eq(fake_run_stream(streams[0], FRAME_OPERATIONS), FRAME_OPERATIONS);
   ck_assert_int_eq(gpu_told(program, 0), GPU_PENDING);
   ck_assert_int_eq(gpu_ask(program, 0, &error), GPU_DONE);
@@ -539,7 +543,10 @@ END_TEST
 
 /* -- the order of copies ------------------------------------------------------------------------------------------ */
 
-enum { ALL = 100, UP_TO_COPY = 1 }; /* operations: of a frame, and of one whose copy in may not begin (its first event) */
+enum {
+  ALL = 100,
+  UP_TO_COPY = 1
+}; /* operations: of a frame, and of one whose copy in may not begin (its wait for its first event) */
 
 /* The second frame's copy in waits for the first one's, and its copy out likewise, whatever its own stream has done. */
 START_TEST(ordered_copies_wait_for_the_frame_before) {
@@ -548,8 +555,9 @@ START_TEST(ordered_copies_wait_for_the_frame_before) {
   fake_set_polling(false);
   ck_assert(submit(0, 0, false));
   ck_assert(submit(1, 1, false));
+  let_begin();
   ck_assert_uint_eq(fake_run_stream(streams[1], ALL), UP_TO_COPY);
-  ck_assert_uint_eq(fake_run_stream(streams[0], 4), 4);   /* event, copy in, event, and the one that the other waits for */
+  ck_assert_uint_eq(fake_run_stream(streams[0], 4), 4);   /* wait, copy in, event, and the one that the other waits for */
   ck_assert_uint_eq(fake_run_stream(streams[1], ALL), 6); /* wait, copy in, two events, kernel, event */
   ck_assert_int_eq(gpu_ask(program, 1, &error), GPU_PENDING);
   fake_run_stream(streams[0], ALL);
@@ -565,6 +573,7 @@ START_TEST(waiting_for_the_order_is_not_service) {
   fake_set_polling(false);
   ck_assert(submit(0, 0, false));
   ck_assert(submit(1, 1, false));
+  let_begin();
   fake_run_stream(streams[1], UP_TO_COPY);
   fake_run_stream(streams[0], ALL);
   fake_run_all();
@@ -587,6 +596,7 @@ START_TEST(programs_share_the_order_of_copies_in) {
   fake_set_polling(false);
   ck_assert(submit(0, 0, false));
   ck_assert(gpu_submit(other, 0, &(struct gpu_frame){.sequence = 0}, &error));
+  let_begin();
   ck_assert_uint_eq(fake_run_stream(streams[1], ALL), UP_TO_COPY);
   ck_assert_uint_eq(fake_run_stream(streams[0], 4), 4);
   ck_assert_uint_gt(fake_run_stream(streams[1], ALL), UP_TO_COPY);
@@ -624,6 +634,7 @@ START_TEST(large_copies_are_ordered) {
   fake_set_polling(false);
   ck_assert(submit(0, 0, false));
   ck_assert(submit(1, 1, false));
+  let_begin();
   unsigned ran = fake_run_stream(streams[1], ALL);
   ck_assert_msg(cases[_i].ordered ? ran == UP_TO_COPY : ran > UP_TO_COPY, "%u operations ran", ran);
   fake_run_all();
@@ -733,6 +744,7 @@ START_TEST(graphs_leave_out_ordered_copies) {
   unsigned before = fake_graph_launches();
   ck_assert(submit(0, 1, notify));
   ck_assert(submit(1, 2, notify));
+  let_begin();
   ck_assert_uint_eq(fake_graph_launches() - before, 2 * cases[_i / 2].launches);
   ck_assert(!cases[_i / 2].stage || fake_run_stream(streams[1], ALL) == UP_TO_COPY);
   fake_run_all();
@@ -921,7 +933,8 @@ START_TEST(waiting_for_an_engine_is_not_service) {
   make_program(2, &plus_one, 0);
   ck_assert(submit(0, 0, false));
   ck_assert(submit(1, 1, false));
-  fake_run_stream(streams[0], 1); /* both begin */
+  let_begin();
+  fake_run_stream(streams[0], 1); /* both have begun */
   fake_run_stream(streams[1], 1);
   fake_run_stream(streams[0], 2); /* first copy, until 1000 */
   fake_run_stream(streams[1], 2); /* second copy, until 2000 */
