@@ -159,9 +159,12 @@ static bool sleep_until_woken(const struct engine *engine, unsigned slot, struct
          problem_set(problem, EXIT_STATUS_INTERNAL, NULL, "reading an eventfd: %s", strerror(errno));
 }
 
-static bool await(const struct engine *engine, unsigned slot, struct problem *problem) {
+/* `waited`: whether it was not done at once. */
+static bool await(const struct engine *engine, unsigned slot, bool *waited, struct problem *problem) {
+  *waited = false;
   if (engine->setup.completion == ENGINE_CALLBACK) {
     while (gpu_told(engine->program, slot) != GPU_DONE) {
+      *waited = true;
       if (!sleep_until_woken(engine, slot, problem)) {
         return false;
       }
@@ -171,6 +174,7 @@ static bool await(const struct engine *engine, unsigned slot, struct problem *pr
   struct gpu_error error;
   enum gpu_progress progress;
   while ((progress = gpu_ask(engine->program, slot, &error)) == GPU_PENDING) {
+    *waited = true;
   }
   return progress == GPU_DONE || options_gpu_problem(&error, problem);
 }
@@ -179,12 +183,17 @@ static struct overlap_span span_of(int64_t begin, int64_t end, int64_t start) {
   return (struct overlap_span){(double)(begin - start) / 1e3, (double)(end - start) / 1e3};
 }
 
-/* A copy is served to its end, whenever its turn came; the kernel likewise. */
-static void note_times(const struct engine *engine, unsigned slot, int64_t start, struct overlap_frame *span,
+/* A copy is served to its end, whenever its turn came; the kernel likewise. `seen`: when it was seen to be done, if it was
+ * waited for, or 0. */
+static void note_times(const struct engine *engine, unsigned slot, int64_t start, int64_t seen, struct overlap_frame *span,
                        struct engine_figures *figures) {
   struct gpu_times times;
   if (!gpu_times(engine->program, slot, &times)) {
     return;
+  }
+  if (seen > 0) {
+    figures->notice += seen > times.copied_out ? (double)(seen - times.copied_out) / 1e3 : 0;
+    figures->noticed++;
   }
   figures->timed++;
   figures->service[OVERLAP_H2D] += (double)times.h2d / 1e3;
@@ -201,12 +210,19 @@ bool engine_graph(const struct engine *engine) { return gpu_program_graph(engine
 
 unsigned engine_timed_one_in(const struct engine *engine) { return gpu_program_timed_one_in(engine->program); }
 
-/* What a run is told. */
 struct run {
   uint64_t frames; /* at most so many */
   int64_t ns;      /* no frame begins later than that after the first one; 0: whenever */
   struct overlap_frame *spans;
   uint64_t span_frames;
+  bool weighs; /* looks at the clock around the host's work on a frame, which makes small frames slower */
+};
+
+struct course {
+  uint64_t begun, done;
+  unsigned oldest, next; /* slots are taken in turn */
+  int64_t start, seen, host;
+  bool over;
 };
 
 static bool submit(struct engine *engine, unsigned slot, bool timed, struct problem *problem) {
@@ -221,33 +237,48 @@ static bool submit(struct engine *engine, unsigned slot, bool timed, struct prob
   return gpu_submit(engine->program, slot, &frame, &error) || options_gpu_problem(&error, problem);
 }
 
-/* Slots are taken in turn, so the oldest frame's is the next. */
+static bool end_oldest(struct engine *engine, const struct run *run, struct course *course, struct engine_figures *figures,
+                       struct problem *problem) {
+  bool waited;
+  if (!await(engine, course->oldest, &waited, problem)) {
+    return false;
+  }
+  course->seen = run->weighs ? samples_now() : 0;
+  struct overlap_frame *span = run->spans && course->done < run->span_frames ? &run->spans[course->done] : NULL;
+  note_times(engine, course->oldest, course->start, waited ? course->seen : 0, span, figures);
+  course->done++;
+  course->oldest = course->oldest + 1 < engine->setup.slots ? course->oldest + 1 : 0;
+  return true;
+}
+
+static bool begin_next(struct engine *engine, const struct run *run, struct course *course, struct problem *problem) {
+  if (!submit(engine, course->next, course->begun < run->span_frames, problem)) {
+    return false;
+  }
+  course->begun++;
+  course->next = course->next + 1 < engine->setup.slots ? course->next + 1 : 0;
+  course->host += course->seen > 0 ? samples_now() - course->seen : 0;
+  return true;
+}
+
 static bool run_frames(struct engine *engine, const struct run *run, struct engine_figures *figures, struct problem *problem) {
   const unsigned slots = engine->setup.slots;
-  const int64_t start = samples_now();
-  uint64_t begun = 0, done = 0;
-  unsigned oldest = 0, next = 0;
-  bool over = false;
-  while (!over || done < begun) {
-    if (done < begun && (over || begun - done == slots)) {
-      if (!await(engine, oldest, problem)) {
-        return false;
-      }
-      note_times(engine, oldest, start, run->spans && done < run->span_frames ? &run->spans[done] : NULL, figures);
-      done++;
-      oldest = oldest + 1 < slots ? oldest + 1 : 0;
+  struct course course = {.start = samples_now()};
+  while (!course.over || course.done < course.begun) {
+    bool has_all = course.begun - course.done == slots;
+    if ((has_all || (course.over && course.done < course.begun)) && !end_oldest(engine, run, &course, figures, problem)) {
+      return false;
     }
-    over = over || begun == run->frames || (run->ns > 0 && samples_now() - start >= run->ns);
-    if (!over) {
-      if (!submit(engine, next, begun < run->span_frames, problem)) {
-        return false;
-      }
-      begun++;
-      next = next + 1 < slots ? next + 1 : 0;
+    course.over = course.over || course.begun == run->frames || (run->ns > 0 && samples_now() - course.start >= run->ns);
+    if (!course.over && !begin_next(engine, run, &course, problem)) {
+      return false;
     }
   }
-  figures->frames = begun;
-  figures->wall = (double)(samples_now() - start) / 1e3;
+  figures->frames = course.begun;
+  figures->wall = (double)(samples_now() - course.start) / 1e3;
+  figures->weighed =
+      run->weighs && course.begun > slots ? course.begun - slots : 0; /* for the first ones no slot was emptied */
+  figures->host = (double)course.host / 1e3;
   return true;
 }
 
@@ -269,16 +300,27 @@ bool engine_run_time(struct engine *engine, int64_t ns, struct engine_figures *f
   return run_anchored(engine, &run, figures, problem);
 }
 
-/* Replaces the service times by those of a run in which every frame is timed, unless times are off. */
-static bool time_all(struct engine *engine, struct engine_figures *figures, struct problem *problem) {
+/* A run that tells what the main one does not: the host's work, and, if that one did not time all frames, a further one for
+ * the service times, unless times are off. */
+static bool weigh(struct engine *engine, struct engine_figures *figures, struct problem *problem) {
   enum { MOST_FRAMES = 400 };
-  struct engine_figures timed;
-  uint64_t frames = figures->frames < MOST_FRAMES ? figures->frames : MOST_FRAMES;
-  if (!engine_run(engine, frames, NULL, frames, &timed, problem)) {
+  struct engine_figures other;
+  struct run run = {.frames = figures->frames < MOST_FRAMES ? figures->frames : MOST_FRAMES, .weighs = true};
+  if (!run_anchored(engine, &run, &other, problem)) {
     return false;
   }
-  memcpy(figures->service, timed.service, sizeof figures->service);
-  figures->timed = timed.timed;
+  figures->host = other.host;
+  figures->weighed = other.weighed;
+  run.span_frames = figures->timed == figures->frames ? 0 : run.frames;
+  if (run.span_frames > 0) {
+    if (!run_anchored(engine, &run, &other, problem)) {
+      return false;
+    }
+    memcpy(figures->service, other.service, sizeof figures->service);
+    figures->timed = other.timed;
+  }
+  figures->notice = other.notice;
+  figures->noticed = other.noticed;
   return true;
 }
 
@@ -293,8 +335,7 @@ bool engine_run_for(struct engine *engine, double seconds, struct engine_figures
     double wanted = seconds * (i == 0 ? 0.1 : 1.0) * 1e6 / each;
     frames = wanted > 8.0 * engine->setup.slots ? (uint64_t)wanted : 8 * (uint64_t)engine->setup.slots;
   }
-  return engine_run(engine, frames, NULL, 0, figures, problem) &&
-         (figures->timed == frames || time_all(engine, figures, problem));
+  return engine_run(engine, frames, NULL, 0, figures, problem) && weigh(engine, figures, problem);
 }
 
 static void raise_copies(struct overlap_work *work, double copy) {

@@ -30,6 +30,11 @@ struct engine_figures {
   double wall;                     /* microseconds, from the first submit to the last result seen */
   double service[OVERLAP_ENGINES]; /* microseconds, of all frames together */
   uint64_t timed;                  /* frames that have a share in `service` */
+  /* What only engine_run_for() tells. */
+  double host;      /* microseconds that this thread worked, waiting aside */
+  uint64_t weighed; /* frames that have a share in `host` */
+  double notice;    /* microseconds from the end of frames that were waited for until that was seen */
+  uint64_t noticed; /* frames that have a share in `notice` */
 };
 
 struct engine;
@@ -50,8 +55,8 @@ bool engine_run(struct engine *engine, uint64_t frames, struct overlap_frame *sp
 /* Runs frames until so much time has passed since the first one; none begins later. */
 bool engine_run_time(struct engine *engine, int64_t ns, struct engine_figures *figures, struct problem *problem);
 
-/* Runs as many frames as take about `seconds`, after some that tell how many that is. Where only some frames are timed,
- * the service times come from a further run in which all are, so that timing costs the wall nothing. */
+/* Runs as many frames as take about `seconds`, after some that tell how many that is. What the host does comes from a further
+ * run, and where only some frames are timed, the service times from one in which all are: looking costs the wall nothing. */
 bool engine_run_for(struct engine *engine, double seconds, struct engine_figures *figures, struct problem *problem);
 
 /* The ideal of the figures' own service times with so many slots, in microseconds a frame: overlap_wall() of many frames by

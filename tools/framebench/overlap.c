@@ -69,6 +69,12 @@ static json_t *new_row(const struct bench *bench, const char *way, double us) {
   return row;
 }
 
+static void add_mean(json_t *row, const char *key, double sum, uint64_t count) {
+  if (count > 0) {
+    json_object_set_new(row, key, json_real(sum / (double)count));
+  }
+}
+
 static void add_ideal(const struct bench *bench, json_t *row, const struct engine_figures *figures, unsigned slots) {
   double sum = 0, each = figures->wall / (double)figures->frames;
   if (figures->timed == 0) {
@@ -81,6 +87,8 @@ static void add_ideal(const struct bench *bench, json_t *row, const struct engin
     snprintf(key, sizeof key, "%s_us", overlap_engine_keys[engine]);
     json_object_set_new(row, key, json_real(service));
   }
+  add_mean(row, "host_us", figures->host, figures->weighed);
+  add_mean(row, "notice_us", figures->notice, figures->noticed);
   double ideal = engine_ideal(figures, slots, bench->kernels, bench->copy);
   json_object_set_new(row, "ideal_us", json_real(ideal));
   json_object_set_new(row, "of_ideal", json_real(ideal / each));

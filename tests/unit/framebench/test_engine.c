@@ -70,6 +70,27 @@ START_TEST(test_engine_runs_for_a_time) {
 }
 END_TEST
 
+/* What the host does has a time, and so has its notice where it waits. */
+START_TEST(test_engine_weighs_the_host) {
+  struct problem problem = {0};
+  struct gpu_device *device = open_device(1);
+  struct gpu_chain *chain = engine_chain(65536, "work", "rounds", 50, &problem);
+  for (enum engine_completion completion = ENGINE_SPIN; completion <= ENGINE_CALLBACK; completion++) {
+    const struct engine_setup setup = {.chain = chain, .slots = 2, .completion = completion};
+    struct engine *engine = engine_new(device, &setup, &problem);
+    struct engine_figures figures;
+    ck_assert_msg(engine && engine_run_for(engine, 0.002, &figures, &problem), "%s", problem.text);
+    ck_assert_double_gt(figures.host, 0);
+    ck_assert_uint_gt(figures.weighed, 0);
+    ck_assert_uint_le(figures.noticed, figures.frames);
+    ck_assert(figures.notice > 0 || figures.noticed == 0);
+    engine_free(engine);
+  }
+  gpu_chain_free(chain);
+  gpu_close(device);
+}
+END_TEST
+
 START_TEST(test_unknown_stage_is_a_problem) {
   struct problem problem = {0};
   ck_assert_ptr_null(engine_chain(4096, "nothing", NULL, 0, &problem));
@@ -157,6 +178,7 @@ Suite *engine_suite(void) {
   tcase_set_timeout(cases, 60); /* without optimisation, beside other work */
   tcase_add_test(cases, test_engine_accounts_for_its_frames);
   tcase_add_test(cases, test_engine_runs_for_a_time);
+  tcase_add_test(cases, test_engine_weighs_the_host);
   tcase_add_test(cases, test_unknown_stage_is_a_problem);
   tcase_add_test(cases, test_every_listed_stage_is_a_chain);
   tcase_add_test(cases, test_shares_of_a_side);
