@@ -136,12 +136,12 @@ enum cuda_timing cuda_clock_timing(const struct gpu_program *program, bool deman
 
 /*
  * The event is on the clock's stream. On the slot's own, right before a copy in, it keeps that copy from running beside the
- * copies out of other slots: frames of 24 MiB then take half as long again, those of 4 MiB a third.
+ * copies out of other slots: frames of 24 MiB then take half as long again, those of 4 MiB a third. So nothing but time says
+ * that it happens before the frame is done; a frame for which it does not has no times.
  */
 bool cuda_clock_begin(const struct cuda_slot *slot, struct gpu_error *error) {
   struct cuda_device *device = (struct cuda_device *)slot->program->base.device;
-  return CUDA_CALL(&device->base, error, cudaEventRecord, slot->begin, device->clock) &&
-         CUDA_CALL(&device->base, error, cudaStreamWaitEvent, slot->stream, slot->begin, 0);
+  return CUDA_CALL(&device->base, error, cudaEventRecord, slot->begin, device->clock);
 }
 
 /* -- times of a frame --------------------------------------------------------------------------------------------- */
@@ -160,7 +160,8 @@ static int64_t serve(_Atomic int64_t *last_end, int64_t begin, int64_t end) {
 static bool read_events(struct gpu_device *device, const struct cuda_slot *slot, int64_t ns[4], struct gpu_error *error) {
   const cudaEvent_t events[] = {slot->begin, slot->copied_in, slot->computed, slot->copied_out};
   float ms;
-  if (!CUDA_CALL(device, error, cudaEventElapsedTime, &ms, slot->anchor->event, slot->begin)) {
+  if (cuda_progress(device, cudaEventQuery(slot->begin), "cudaEventQuery", error) != GPU_DONE ||
+      !CUDA_CALL(device, error, cudaEventElapsedTime, &ms, slot->anchor->event, slot->begin)) {
     return false;
   }
   ns[0] = from_ms(ms);

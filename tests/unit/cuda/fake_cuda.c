@@ -464,6 +464,9 @@ cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, uns
     if (!stream->capture) {
       enqueue_record(operation);
     }
+    if (fake.polling && event->timed && stream->first == operation) {
+      fake_run_stream(stream, 1);
+    }
   }
   return status;
 }

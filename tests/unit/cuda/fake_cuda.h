@@ -4,8 +4,8 @@
  * thread that has no current device, an object used after its end, a device-side wait for what never comes.
  *
  * What is captured runs only where its graph is launched, and records external events alone. Its clock stands still but
- * for the operations it runs. cudaEventQuery() lets a few operations run in random
- * streams, so that polling gets on.
+ * for the operations it runs. cudaEventQuery() lets a few operations run in random streams, so that polling gets on; where it
+ * does, an event with timing on an idle stream happens at once.
  */
 #ifndef FRAMED_TESTS_UNIT_CUDA_FAKE_CUDA_H
 #define FRAMED_TESTS_UNIT_CUDA_FAKE_CUDA_H
