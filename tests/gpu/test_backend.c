@@ -26,10 +26,10 @@ static const struct gpu_options ways[] = {
     {.graph = GPU_GRAPH_ON, .timed_one_in = 1, .notify = true},
     {.graph = GPU_GRAPH_ON, .timed_one_in = GPU_TIMED_NEVER},
     {.graph = GPU_GRAPH_ON, .timed_one_in = 2, .notify = true},
-    {.graph = GPU_GRAPH_ON, .timed_one_in = 1, .order = GPU_ORDER_ON},
-    {.graph = GPU_GRAPH_ON, .timed_one_in = GPU_TIMED_NEVER, .notify = true, .order = GPU_ORDER_ON},
     {.graph = GPU_GRAPH_AUTO},
     {.graph = GPU_GRAPH_AUTO, .notify = true},
+    {.graph = GPU_GRAPH_ON, .timed_one_in = 1, .order = GPU_ORDER_ON},
+    {.graph = GPU_GRAPH_ON, .timed_one_in = GPU_TIMED_NEVER, .notify = true, .order = GPU_ORDER_ON},
 };
 enum { WAYS = sizeof ways / sizeof ways[0], PLAIN = 0 };
 
