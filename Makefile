@@ -110,7 +110,7 @@ framectl_objects := $(call objects,$(wildcard tools/framectl/*.c)) $(client_obje
 shared_objects := $(call objects,daemon/ledger.c daemon/overlap.c config/units.c config/suggest.c)
 # Besides its own files, what framebench shares with framectl and the daemon.
 framebench_objects := $(call objects,$(framebench_sources) $(addprefix tools/framectl/,problem.c text.c http.c reply.c daemon.c \
-                      view.c) $(addprefix daemon/,histogram.c protocol_y4m.c)) $(shared_objects) $(client_objects)
+                      view.c) $(addprefix daemon/,histogram.c protocol_y4m.c diagnosis.c)) $(shared_objects) $(client_objects)
 
 # -- programs ----------------------------------------------------------------------------------------------------
 .PHONY: all help setup programs unit unit-programs e2e soak check demo lint coverage fuzz fuzz-programs install uninstall portable \

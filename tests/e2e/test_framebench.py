@@ -61,6 +61,13 @@ def test_overlap(place):
     serial = {(row["bytes"], row["kernel"]): row["us"] for row in sections["rows"] if row["way"] == "serial, pinned"}
     for row in sections["rows"]:
         assert row["speedup"] == pytest.approx(serial[row["bytes"], row["kernel"]] / row["us"], rel=1e-3), row
+    assert len(sections["predictions"]) == sum(row.get("slots") in (1, 3) for row in sections["rows"])
+    for row in sections["predictions"]:
+        assert row["predicted_us"] > 0 and row["ratio"] == pytest.approx(row["predicted_us"] / row["us"], rel=1e-3), row
+    for target in [target for target in sections["targets"] if "framectl plan" in target["what"]]:
+        rows = [row for row in sections["predictions"] if f", {row['way']}:" in target["what"]]
+        assert target["limit_value"] == len(rows) > 0, target
+        assert target["value"] == sum(0.9 <= row["ratio"] <= 1.1 for row in rows), target
     assert [row["frame"] for row in sections["timeline"]] == list(range(8))
     assert min(row["h2d_begin"] for row in sections["timeline"]) == 0
     texts = [text.text for text in xml.etree.ElementTree.parse(picture).iter("{http://www.w3.org/2000/svg}text")]

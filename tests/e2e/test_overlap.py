@@ -2,9 +2,7 @@
 
 import itertools
 import json
-import pathlib
 import subprocess
-import sys
 import threading
 import time
 
@@ -156,21 +154,6 @@ def test_plan_of_two_frames(place):
 def test_plan_names_what_is_wrong(place, arguments, said):
     done = framectl(place, "plan", *arguments)
     assert done.returncode == 64 and not done.stdout and said in done.stderr, done
-
-
-@pytest.mark.host
-@pytest.mark.parametrize("stretch, status", [(1.0, 0), (1.3, 1)])
-def test_predictions_are_held_beside_a_measurement(place, stretch, status):
-    """A measurement that the model itself made is predicted; one that goes another way for more than 2 slots is not."""
-    document = plan(place, "--h2d", "80us", "--kernel", "20us", "--d2h", "70us", "--turnaround", "60us", "--frames", "2000")
-    rows = [{"bytes": 1, "kernel": "affine", "way": "spin", "graph": "no", "slots": entry["slots"], "h2d_us": 80, "kernel_us": 20,
-             "d2h_us": 70, "us": entry["wall_us"] / 2000 * (stretch if entry["slots"] > 2 else 1)}
-            for entry in document["by_slots"]]
-    (place / "result").write_text(json.dumps({"backend": "cuda", "sections": {"rows": rows}}))
-    script = pathlib.Path(__file__).resolve().parents[2] / "tools/framebench/predict.py"
-    done = subprocess.run([sys.executable, script, FRAMECTL, place / "result"], capture_output=True, text=True,
-                          env=environment(), timeout=limit(20), check=False)
-    assert done.returncode == status and f"{7 if stretch == 1 else 1} of 7" in done.stdout, done
 
 
 def test_plan_from_a_running_daemon(place):

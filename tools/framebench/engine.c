@@ -196,6 +196,7 @@ static void note_times(const struct engine *engine, unsigned slot, int64_t start
     figures->noticed++;
   }
   figures->timed++;
+  figures->wait += (double)times.wait / 1e3;
   figures->service[OVERLAP_H2D] += (double)times.h2d / 1e3;
   figures->service[OVERLAP_KERNEL] += (double)times.kernel / 1e3;
   figures->service[OVERLAP_D2H] += (double)times.d2h / 1e3;
@@ -317,6 +318,7 @@ static bool weigh(struct engine *engine, struct engine_figures *figures, struct 
       return false;
     }
     memcpy(figures->service, other.service, sizeof figures->service);
+    figures->wait = other.wait;
     figures->timed = other.timed;
   }
   figures->notice = other.notice;

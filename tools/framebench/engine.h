@@ -29,7 +29,8 @@ struct engine_figures {
   uint64_t frames;
   double wall;                     /* microseconds, from the first submit to the last result seen */
   double service[OVERLAP_ENGINES]; /* microseconds, of all frames together */
-  uint64_t timed;                  /* frames that have a share in `service` */
+  double wait;                     /* the same, on the device and in no engine */
+  uint64_t timed;                  /* frames that have a share in `service` and `wait` */
   /* What only engine_run_for() tells. */
   double host;      /* microseconds that this thread worked, waiting aside */
   uint64_t weighed; /* frames that have a share in `host` */

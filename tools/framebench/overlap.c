@@ -87,6 +87,7 @@ static void add_ideal(const struct bench *bench, json_t *row, const struct engin
     snprintf(key, sizeof key, "%s_us", overlap_engine_keys[engine]);
     json_object_set_new(row, key, json_real(service));
   }
+  add_mean(row, "wait_us", figures->wait, figures->timed);
   add_mean(row, "host_us", figures->host, figures->weighed);
   add_mean(row, "notice_us", figures->notice, figures->noticed);
   double ideal = engine_ideal(figures, slots, bench->kernels, bench->copy);
@@ -333,7 +334,11 @@ static bool measure(struct bench *bench, struct problem *problem) {
   }
   results_set(bench->results, "backend", json_string(gpu_backend_name(bench->device)));
   results_set(bench->results, "device", json_string(gpu_device_name(bench->device)));
-  return measure_rows(bench, problem) && measure_cuda(bench, problem) && measure_timeline(bench, problem) &&
+  if (!measure_rows(bench, problem)) {
+    return false;
+  }
+  overlap_predict(bench->results, bench->kernels);
+  return measure_cuda(bench, problem) && measure_timeline(bench, problem) &&
          overlap_targets(bench->results, bench->cuda, problem);
 }
 

@@ -10,6 +10,7 @@
 #include <string.h>
 
 enum { WHAT = 200 };
+#define PREDICTED_WITHIN 0.1
 
 static double number(const json_t *row, const char *key) { return json_number_value(json_object_get(row, key)); }
 
@@ -120,6 +121,27 @@ static void add_witness(struct results *results) {
   }
 }
 
+/* -- predictions ---------------------------------------------------------------------------------------------------- */
+
+/* How many of those of one way are right, of all. */
+static void add_predictions(struct results *results, const char *way) {
+  char what[WHAT];
+  size_t index;
+  const json_t *row;
+  unsigned right = 0, all = 0;
+  json_array_foreach(results_rows(results, "predictions"), index, row) {
+    if (strcmp(text(row, "way"), way) == 0) {
+      all++;
+      right += fabs(number(row, "ratio") - 1) <= PREDICTED_WITHIN;
+    }
+  }
+  if (all > 0) {
+    snprintf(what, sizeof what, "framectl plan from what is measured with 2 slots, %s: within 10 %% of what other numbers give",
+             way);
+    targets_add(results, &(struct target){what, "all rows", "rows", right, all, 0.9, false});
+  }
+}
+
 bool overlap_targets(struct results *results, bool cuda, struct problem *problem) {
   const json_t *rows = results_rows(results, "rows");
   targets_begin(results);
@@ -130,5 +152,7 @@ bool overlap_targets(struct results *results, bool cuda, struct problem *problem
     add_worst(results, rows, &searches[i]);
   }
   add_witness(results);
+  add_predictions(results, "spin");
+  add_predictions(results, "callback");
   return true;
 }
