@@ -60,7 +60,7 @@ if [ -e /dev/nvidiactl ] && [[ " ${options[*]-} " != *" cpu "* ]]; then
 fi
 
 measure limits 90 "$programs/framebench" limits --json "${options[@]}"
-measure overlap 120 "$programs/framebench" overlap --json --svg "$folder/timeline.svg" "${witness[@]}" "${options[@]}"
+measure overlap 180 "$programs/framebench" overlap --json --svg "$folder/timeline.svg" "${witness[@]}" "${options[@]}"
 measure stages 90 "$programs/framebench" stages --json "${options[@]}"
 if "$programs/framebench" daemon --help >/dev/null 2>&1; then
   measure daemon 90 "$programs/framebench" daemon --json "${options[@]}"
