@@ -10,9 +10,10 @@
 /* The longest piece names every row of a session: 147 rows of two lines of less than 160 bytes each. */
 enum { PIECE = 49152 };
 
-/* Viewers show these numbers behind the names, and put rows in their order. There are at most 64 devices. */
-enum { PROCESS_FRAMED = 1, PROCESS_DEVICE = 2, PROCESS_SESSION = 100 };
-enum { ROW_TRACE = 1, ROW_COPY_IN = 1, ROW_COPY_OUT = 2, ROW_STREAM = 300, ROW_DROPPED = 600 };
+/* Viewers show these numbers behind the names, and put rows in their order; but a row with the number of a process, as a main
+ * thread has it, would be the first one there. There are at most 64 devices. */
+enum { PROCESS_FRAMED = 1, PROCESS_DEVICE = 2, PROCESS_SESSION = 1000 };
+enum { ROW_TRACE = 100, ROW_COPY_IN = 100, ROW_COPY_OUT = 200, ROW_STREAM = 300, ROW_DROPPED = 600 };
 
 /* A part's first row, in the order of the road, and what it is called there. */
 static const struct {
@@ -159,11 +160,18 @@ static void put_subject(struct trace_text *text, unsigned number) {
 
 /* -- frames --------------------------------------------------------------------------------------------------------- */
 
+/* Viewers show a span without length as an event of its own: it gets the nanosecond before, in which nothing else can begin. */
+static struct trace_span shown(const struct trace_frame *frame, enum trace_part part) {
+  struct trace_span span = frame->parts[part];
+  span.begin -= span.begin == span.end;
+  return span;
+}
+
 static void put_span(struct trace_text *text, const struct trace_frame *frame, enum trace_part part, struct row row) {
-  const struct trace_span *span = &frame->parts[part];
+  struct trace_span span = shown(frame, part);
   begin_event(text, "X", row);
-  put_time(text, "ts", span->begin);
-  put_time(text, "dur", span->end - span->begin);
+  put_time(text, "ts", span.begin);
+  put_time(text, "dur", span.end - span.begin);
   put(text, ",\"name\":\"%s\",\"args\":{\"frame\":%" PRIu64 "}}", parts[part].name, frame->record.sequence);
 }
 
@@ -201,7 +209,7 @@ static void put_arrows(struct trace_text *text, const struct trace_frame *frame)
   for (int i = 0; i < count && count > 1; i++) {
     enum trace_part part = found[i];
     struct row row = part == TRACE_COPY_IN || part == TRACE_COPY_OUT ? engine_of(text, frame, part) : row_of(frame, part);
-    put_arrow(text, frame, i == 0 ? "s" : i == count - 1 ? "f" : "t", row, frame->parts[part].begin);
+    put_arrow(text, frame, i == 0 ? "s" : i == count - 1 ? "f" : "t", row, shown(frame, part).begin);
   }
 }
 

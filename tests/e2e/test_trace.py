@@ -45,7 +45,7 @@ class Trace:
         assert set(self.sums) == {"frames", "overwritten", "full", "seconds", "backend"}
         rows = collections.defaultdict(list)
         for event in self.spans():
-            assert event["dur"] >= 0 and (event["pid"], event["tid"]) in self.rows, event
+            assert event["dur"] > 0 and (event["pid"], event["tid"]) in self.rows, event
             rows[event["pid"], event["tid"]].append(event)
         for row, events in rows.items():
             self.check_row(row, events)
@@ -77,6 +77,8 @@ class Trace:
         order = {(event["pid"], event["args"]["sort_index"]): (event["pid"], event["tid"]) for event in self.events
                  if event["name"] == "thread_sort_index"}
         assert sorted(order.values()) == sorted(self.rows)
+        processes, threads = ({event[key] for event in self.events} for key in ("pid", "tid"))
+        assert not processes & threads, "a main thread's row would be the first one"
         rows = [(self.rows[key][0], self.rows[key][1].rstrip("0123456789 ")) for _, key in sorted(order.items())]
         for process in self.processes.values():
             steps = [road.index(name) for owner, name in rows if owner == process]
