@@ -31,7 +31,7 @@ template <typename Sample> struct samples;
 template <> struct samples<float> { float at[across<float> + 2]; };
 
 template <> struct samples<uint8_t> {
-  uint32_t words[across<uint8_t> / 4];
+  launch_pack<uint32_t, across<uint8_t> / 4> words;
   uint32_t before, after;
 };
 
@@ -58,17 +58,19 @@ template <bool Wide> __device__ __forceinline__ samples<float> load(const float 
 template <bool Wide> __device__ __forceinline__ samples<uint8_t> load(const uint8_t *row, int32_t x, int32_t width) {
   constexpr int count = across<uint8_t>;
   if constexpr (Wide) {
-    const auto pack = *reinterpret_cast<const launch_pack<uint32_t, count / 4> *>(row + x);
-    return {{pack.values[0], pack.values[1]}, row[x - 1], row[x + count]};
+    return {*reinterpret_cast<const launch_pack<uint32_t, count / 4> *>(row + x), row[x - 1], row[x + count]};
   } else {
     uint32_t bytes[count + 2];
 #pragma unroll
     for (int i = 0; i < count + 2; i++) {
       bytes[i] = row[within(x - 1 + i, width)];
     }
-    return {{bytes_join(bytes[1], bytes[2], bytes[3], bytes[4]), bytes_join(bytes[5], bytes[6], bytes[7], bytes[8])},
-            bytes[0],
-            bytes[count + 1]};
+    samples<uint8_t> result = {{}, bytes[0], bytes[count + 1]};
+#pragma unroll
+    for (int i = 0; i < count; i += 4) {
+      result.words.values[i / 4] = bytes_join(bytes[i + 1], bytes[i + 2], bytes[i + 3], bytes[i + 4]);
+    }
+    return result;
   }
 }
 
@@ -190,8 +192,8 @@ __device__ __forceinline__ sums sum_row(const samples<uint8_t> &row) {
   sums both;
 #pragma unroll
   for (int i = 0; i < words; i++) {
-    even[i] = row.words[i] & 0x00ff00ffU;
-    odd[i] = __byte_perm(row.words[i], 0, 0x4341U);
+    even[i] = row.words.values[i] & 0x00ff00ffU;
+    odd[i] = __byte_perm(row.words.values[i], 0, 0x4341U);
   }
   even[words] = row.after;
   both.odd[0] = (row.before + even[0]) << 16;
