@@ -2,14 +2,16 @@
  * blur: kernel for bytes whose radius is not large, which does both passes on the units that multiply matrices.
  *
  * A pass over 16 rows is a product of two matrices: one is the band of weights, the same everywhere, the other a piece of
- * the image. The sums of bytes are exact (blur.h), so that they may be formed in any order, and in integers: weights and the
- * columns' sums are split into a low and a high byte, and the products of these bytes are added at the end.
+ * the image. The sums of bytes are exact (blur.h), so that they may be formed in any order. Samples and the columns' sums
+ * are whole numbers below 2048: as 16 bit floats they are multiples of the smallest one, with the number's own bits. Weights
+ * up to 2048 are such floats, too; where larger ones occur, each is the sum of two, and so are the products. Sums of 24 bits
+ * are 32 bit floats, and come out as whole numbers where something is added that has no room for smaller parts.
  *
  * A block makes a strip of STEPS times 16 rows, each of its warps 32 columns. For the first pass a thread has four rows of
- * four neighbouring columns, and exchanges rows for columns, so that a register holds what stands one below the other; of
- * the SPANS groups of 16 rows that 16 rows of sums need, all but the last are there already. What comes out are eight
- * neighbouring sums of each of two rows; they go to shared memory as two planes of bytes. From there the second pass takes
- * four neighbours as a word, in STRETCHES groups of 16 for eight results. Loads for the next rows are under way meanwhile.
+ * four neighbouring columns, and joins two rows of a column in a register; of the SPANS groups of 16 rows that 16 rows of
+ * sums need, all but the last are there already. What comes out are eight neighbouring sums of each of two rows; they go to
+ * shared memory. From there the second pass takes neighbours, in STRETCHES groups of 16 for eight results. Loads for the next
+ * rows are under way meanwhile.
  */
 #include "gpu/stages/blur.cuh"
 
@@ -22,49 +24,86 @@ enum {
   WORD = 4,
   TILE = 8, /* columns of one product */
   TILES = 4,
-  PAIR = 2,             /* tiles made together */
   PIECE = TILE * TILES, /* columns of a warp */
   COLUMNS = WARPS * PIECE,
-  PITCH = COLUMNS + 16, /* of a row in shared memory: rows of a warp's words begin at different banks */
+  PITCH = COLUMNS + 8, /* of a row in shared memory: rows of a warp's words begin at different banks */
   RESULT_PITCH = PIECE + 8,
   STEPS = 8
 };
 
-/* sum += a * b: 16 rows of `a` with 16 bytes each, of which a thread has four of row lane / 4 and four of the row 8 further;
- * 8 columns of `b`, of which it has four bytes of column lane / 4. Of each row it gets two neighbouring sums. */
-__device__ __forceinline__ void multiply(int32_t (&sum)[4], const uint32_t (&a)[2], uint32_t b) {
+/* The first words of a row of `a` and of the row 8 further, then the second words; of a column of `b` both words. */
+struct left_factor {
+  uint32_t words[2][2];
+};
+struct right_factor {
+  uint32_t words[2];
+};
+
+/* Sums of products: 16 rows of `a` with 16 numbers each, of which a thread has four of row lane / 4 and four of the row 8
+ * further; 8 columns of `b`, of which it has four numbers of column lane / 4. Of each row it gets two neighbouring sums. Which
+ * of the 16 its four are is the caller's choice, as long as both factors have the same. */
+struct sums {
+  float at[4];
+
+  /* start + a * b */
+  __device__ __forceinline__ void make(const sums &start, const left_factor &a, const right_factor &b) {
 #if __CUDA_ARCH__ >= 800
-  asm("mma.sync.aligned.m16n8k16.row.col.s32.u8.u8.s32 {%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};"
-      : "+r"(sum[0]), "+r"(sum[1]), "+r"(sum[2]), "+r"(sum[3])
-      : "r"(a[0]), "r"(a[1]), "r"(b));
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%10, %11, %12, %13};"
+        : "=f"(at[0]), "=f"(at[1]), "=f"(at[2]), "=f"(at[3])
+        : "r"(a.words[0][0]), "r"(a.words[0][1]), "r"(a.words[1][0]), "r"(a.words[1][1]), "r"(b.words[0]), "r"(b.words[1]),
+          "f"(start.at[0]), "f"(start.at[1]), "f"(start.at[2]), "f"(start.at[3]));
 #else
-  asm("mma.sync.aligned.m8n8k16.row.col.s32.u8.u8.s32 {%0, %1}, {%2}, {%3}, {%0, %1};"
-      : "+r"(sum[0]), "+r"(sum[1])
-      : "r"(a[0]), "r"(b));
-  asm("mma.sync.aligned.m8n8k16.row.col.s32.u8.u8.s32 {%0, %1}, {%2}, {%3}, {%0, %1};"
-      : "+r"(sum[2]), "+r"(sum[3])
-      : "r"(a[1]), "r"(b));
+    asm("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5}, {%6}, {%7, %8, %9, %10};"
+        : "=f"(at[0]), "=f"(at[1]), "=f"(at[2]), "=f"(at[3])
+        : "r"(a.words[0][0]), "r"(a.words[0][1]), "r"(b.words[0]), "f"(start.at[0]), "f"(start.at[1]), "f"(start.at[2]),
+          "f"(start.at[3]));
+    asm("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};"
+        : "+f"(at[0]), "+f"(at[1]), "+f"(at[2]), "+f"(at[3])
+        : "r"(a.words[1][0]), "r"(a.words[1][1]), "r"(b.words[1]));
 #endif
+  }
+};
+
+/* What sums start from so that cutting them off rounds halves upwards, and what is added to cut them off: in multiples of the
+ * smallest 16 bit float, from where `step` of them are the last place of a float. The number is in the lower half then. */
+template <int Step> __device__ __forceinline__ sums begin_sums() {
+  constexpr float half = float(Step) / 2 / 16777216.0F;
+  return {{half, half, half, half}};
 }
+template <int Step> __device__ __forceinline__ uint32_t whole(float sum) {
+  return __float_as_uint(__fadd_rz(sum, float(Step) / 2));
+}
+
+constexpr int down_step = int(BLUR_UNIT / BLUR_STEP), along_step = int(BLUR_UNIT * BLUR_STEP);
+
+__device__ __forceinline__ uint32_t join(uint32_t first, uint32_t second) { return __byte_perm(first, second, 0x5410U); }
 
 /* -- weights --------------------------------------------------------------------------------------------------------- */
 
-/* Bytes of the weights at all distances from -Reach to Reach, in steps of `step` samples. */
-template <int Reach> struct band {
-  uint8_t low[2 * Reach + 1], high[2 * Reach + 1];
+/* The weights at all distances from -Reach to Reach, in steps of `step` samples, as `Parts` floats each. */
+template <int Reach, int Parts> struct band {
+  uint16_t parts[Parts][2 * Reach + 1];
 
   __device__ void fill(const blur_weights &weights, int32_t radius, int32_t step) {
     for (int32_t i = threadIdx.x; i < 2 * Reach + 1; i += THREADS) {
       const int32_t distance = abs(i - Reach);
       const bool within = distance % step == 0 && distance / step <= radius;
       const uint32_t weight = within ? uint32_t(weights.at[distance / step] * BLUR_UNIT) : 0;
-      low[i] = uint8_t(weight);
-      high[i] = uint8_t(weight >> 8);
+      const uint32_t rest = Parts == 1 ? 0 : weight % 4;
+      parts[0][i] = half_bits(weight - rest);
+      if (Parts > 1) {
+        parts[Parts - 1][i] = half_bits(rest);
+      }
     }
   }
-  static __device__ uint32_t word(const uint8_t *bytes, int32_t distance) {
-    const uint8_t *four = bytes + Reach + distance;
-    return bytes_join(four[0], four[1], four[2], four[3]);
+  static __device__ uint16_t half_bits(uint32_t weight) {
+    uint16_t bits;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(float(weight)));
+    return bits;
+  }
+  __device__ uint32_t pair(int part, int32_t distance) const {
+    const uint16_t *two = parts[part] + Reach + distance;
+    return join(two[0], two[1]);
   }
 };
 
@@ -99,84 +138,82 @@ __device__ __forceinline__ place find(const blur_geometry &image, int32_t x) {
   return at;
 }
 
-/* Four rows of four columns, as they are read: a word for each row; and with rows exchanged for columns. */
+/* Four rows of four columns: a word for each row. */
 struct square {
   uint32_t words[WORD];
 
   __device__ __forceinline__ void read(const uint8_t *in, const blur_geometry &image, const place &at, int32_t top) {
+    if (at.whole && top >= 0 && top + WORD <= image.height) {
+      const uint8_t *first = in + uint64_t(top) * image.row() + at.columns[0];
 #pragma unroll
+      for (int i = 0; i < WORD; i++) {
+        words[i] = *reinterpret_cast<const uint32_t *>(first + int64_t(i) * image.row());
+      }
+    } else {
+      *this = read_reflected(in, image, at, top);
+    }
+  }
+  static __device__ __noinline__ square read_reflected(const uint8_t *in, blur_geometry image, place at, int32_t top) {
+    square result;
     for (int i = 0; i < WORD; i++) {
       const int32_t y = top + i;
       const uint8_t *row = in + uint64_t(y >= 0 && y < image.height ? y : reflect(y, image.height)) * image.row();
-      words[i] = at.whole ? *reinterpret_cast<const uint32_t *>(row + at.columns[0])
-                          : bytes_join(row[at.columns[0]], row[at.columns[1]], row[at.columns[2]], row[at.columns[3]]);
+      result.words[i] = bytes_join(row[at.columns[0]], row[at.columns[1]], row[at.columns[2]], row[at.columns[3]]);
     }
+    return result;
   }
-  __device__ __forceinline__ square turned() const {
-    const uint32_t upper[2] = {__byte_perm(words[0], words[1], 0x5140U), __byte_perm(words[0], words[1], 0x7362U)};
-    const uint32_t lower[2] = {__byte_perm(words[2], words[3], 0x5140U), __byte_perm(words[2], words[3], 0x7362U)};
-    return {{__byte_perm(upper[0], lower[0], 0x5410U), __byte_perm(upper[0], lower[0], 0x7632U),
-             __byte_perm(upper[1], lower[1], 0x5410U), __byte_perm(upper[1], lower[1], 0x7632U)}};
+};
+
+/* The same by columns. */
+struct square_columns {
+  right_factor at[WORD];
+
+  __device__ __forceinline__ void take(const square &from) {
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+      const uint32_t left = __byte_perm(from.words[2 * i], from.words[2 * i + 1], 0x5140U);
+      const uint32_t right = __byte_perm(from.words[2 * i], from.words[2 * i + 1], 0x7362U);
+      at[0].words[i] = __byte_perm(left, 0, 0x4140U);
+      at[1].words[i] = __byte_perm(left, 0, 0x4342U);
+      at[2].words[i] = __byte_perm(right, 0, 0x4140U);
+      at[3].words[i] = __byte_perm(right, 0, 0x4342U);
+    }
   }
 };
 
 /* -- both passes ----------------------------------------------------------------------------------------------------- */
 
-/* Sums of 16 rows of columns in steps of 1 / BLUR_STEP, split into bytes. What the last columns of a warp read behind the end
- * of a row decides nothing; behind the last row there is room for it. */
-struct planes {
+/* Sums of 16 rows of columns in steps of 1 / BLUR_STEP. What the last columns of a warp read behind the end of a row decides
+ * nothing; behind the last row there is room for it. */
+struct plane {
   enum { ROOM = 64 };
-  alignas(16) uint8_t bytes[2 * GROUP * PITCH + ROOM];
-  __device__ uint8_t *low(uint32_t row, uint32_t x) { return bytes + row * PITCH + x; }
-  __device__ uint8_t *high(uint32_t row, uint32_t x) { return low(row + GROUP, x); }
+  alignas(16) uint16_t numbers[GROUP * PITCH + ROOM];
+  __device__ uint16_t *at(uint32_t row, uint32_t x) { return numbers + row * PITCH + x; }
 };
 
-/* The lowest and the second bytes of four sums. */
-__device__ __forceinline__ void split(const uint32_t (&sums)[WORD], uint32_t &low, uint32_t &high) {
-  const uint32_t first = __byte_perm(sums[0], sums[1], 0x5140U);
-  const uint32_t second = __byte_perm(sums[2], sums[3], 0x5140U);
-  low = __byte_perm(first, second, 0x5410U);
-  high = __byte_perm(first, second, 0x7632U);
-}
-
-template <int Spans>
-__device__ __forceinline__ void pass_down(const square (&source)[Spans], const uint32_t (&low)[Spans][2],
-                                          const uint32_t (&high)[Spans][2], uint32_t warp, uint32_t lane, planes &out) {
-  constexpr int32_t unit = int32_t(BLUR_UNIT / BLUR_STEP);
-  int32_t lows[WORD][4], highs[WORD][4];
-#pragma unroll
-  for (int column = 0; column < WORD; column++) {
-#pragma unroll
-    for (int i = 0; i < 4; i++) {
-      lows[column][i] = unit / 2;
-      highs[column][i] = 0;
-    }
-  }
+template <int Spans, int Parts>
+__device__ __forceinline__ void pass_down(const square_columns (&source)[Spans], const left_factor (&weights)[Parts][Spans],
+                                          uint32_t warp, uint32_t lane, plane &out) {
+  const sums start = begin_sums<down_step>();
+  sums made[WORD];
   /* A product waits for the last one that was added to the same sum, so that other sums come between. */
 #pragma unroll
-  for (int i = 0; i < Spans; i++) {
+  for (int i = 0; i < Spans * Parts; i++) {
 #pragma unroll
     for (int column = 0; column < WORD; column++) {
-      multiply(lows[column], low[i], source[i].words[column]);
-      multiply(highs[column], high[i], source[i].words[column]);
+      made[column].make(i == 0 ? start : made[column], weights[i / Spans][i % Spans], source[i % Spans].at[column]);
     }
   }
-  uint32_t sums[2][2][WORD]; /* of each row, two neighbouring words */
 #pragma unroll
-  for (int column = 0; column < WORD; column++) {
+  for (int row = 0; row < 2; row++) {
+    launch_pack<uint32_t, WORD> eight;
 #pragma unroll
-    for (int i = 0; i < 4; i++) {
-      sums[i / 2][i % 2][column] = uint32_t(highs[column][i] * 256 + lows[column][i]) / unit;
+    for (int i = 0; i < WORD; i++) {
+      const int one = row * 2 + i / 2; /* four columns have their first sums, then their second ones */
+      eight.values[i] = join(whole<down_step>(made[i % 2 * 2].at[one]), whole<down_step>(made[i % 2 * 2 + 1].at[one]));
     }
-  }
-  const uint32_t x = warp * PIECE + lane % 4 * TILE;
-#pragma unroll
-  for (int i = 0; i < 2; i++) {
-    launch_pack<uint32_t, 2> least, most;
-    split(sums[i][0], least.values[0], most.values[0]);
-    split(sums[i][1], least.values[1], most.values[1]);
-    *reinterpret_cast<launch_pack<uint32_t, 2> *>(out.low(lane / 4 + i * GROUP / 2, x)) = least;
-    *reinterpret_cast<launch_pack<uint32_t, 2> *>(out.high(lane / 4 + i * GROUP / 2, x)) = most;
+    *reinterpret_cast<launch_pack<uint32_t, WORD> *>(out.at(lane / 4 + row * GROUP / 2, warp * PIECE + lane % 4 * TILE)) =
+        eight;
   }
 }
 
@@ -185,53 +222,38 @@ struct results {
   alignas(8) uint8_t rows[GROUP][RESULT_PITCH];
 };
 
-template <int Stretches>
-__device__ __forceinline__ void pass_along(planes &in, const uint32_t (&low)[Stretches], const uint32_t (&high)[Stretches],
-                                           uint32_t warp, uint32_t lane, results &out) {
-  constexpr int words = TILES + 2 * (Stretches - 1);
-  constexpr int32_t half = int32_t(BLUR_UNIT * BLUR_STEP) / 2;
-  uint32_t lows[words][2], highs[words][2];
+template <int Stretches, int Parts>
+__device__ __forceinline__ void pass_along(plane &in, const right_factor (&weights)[Parts][Stretches], uint32_t warp,
+                                           uint32_t lane, results &out) {
+  constexpr int tiles = TILES + 2 * Stretches - 1;
+  uint32_t source[tiles][2];
 #pragma unroll
-  for (int i = 0; i < words; i++) {
+  for (int i = 0; i < tiles; i++) {
 #pragma unroll
-    for (int j = 0; j < 2; j++) {
-      const uint32_t x = warp * PIECE + i * TILE + lane % 4 * WORD;
-      lows[i][j] = *reinterpret_cast<const uint32_t *>(in.low(lane / 4 + j * GROUP / 2, x));
-      highs[i][j] = *reinterpret_cast<const uint32_t *>(in.high(lane / 4 + j * GROUP / 2, x));
+    for (int row = 0; row < 2; row++) {
+      source[i][row] =
+          *reinterpret_cast<const uint32_t *>(in.at(lane / 4 + row * GROUP / 2, warp * PIECE + i * TILE + lane % 4 * 2));
+    }
+  }
+  const sums start = begin_sums<along_step>();
+  sums made[TILES];
+#pragma unroll
+  for (int i = 0; i < Stretches * Parts; i++) {
+#pragma unroll
+    for (int tile = 0; tile < TILES; tile++) {
+      const uint32_t(&first)[2] = source[tile + i % Stretches * 2];
+      const uint32_t(&second)[2] = source[tile + i % Stretches * 2 + 1];
+      made[tile].make(i == 0 ? start : made[tile], {{{first[0], first[1]}, {second[0], second[1]}}},
+                      weights[i / Stretches][i % Stretches]);
     }
   }
 #pragma unroll
-  for (int first = 0; first < TILES; first += PAIR) {
-    int32_t least[PAIR][4], middle[PAIR][4] = {}, most[PAIR][4] = {};
+  for (int tile = 0; tile < TILES; tile++) {
 #pragma unroll
-    for (int i = 0; i < PAIR * 4; i++) {
-      least[i / 4][i % 4] = half;
-    }
-#pragma unroll
-    for (int i = 0; i < Stretches; i++) {
-#pragma unroll
-      for (int tile = 0; tile < PAIR; tile++) {
-        multiply(least[tile], lows[first + tile + 2 * i], low[i]);
-        multiply(middle[tile], lows[first + tile + 2 * i], high[i]);
-      }
-#pragma unroll
-      for (int tile = 0; tile < PAIR; tile++) {
-        multiply(most[tile], highs[first + tile + 2 * i], high[i]);
-        multiply(middle[tile], highs[first + tile + 2 * i], low[i]);
-      }
-    }
-#pragma unroll
-    for (int tile = 0; tile < PAIR; tile++) {
-      uint32_t sums[4];
-#pragma unroll
-      for (int i = 0; i < 4; i++) {
-        sums[i] = uint32_t((most[tile][i] * 256 + middle[tile][i]) * 256 + least[tile][i]); /* the level is the third byte */
-      }
-#pragma unroll
-      for (int i = 0; i < 2; i++) {
-        *reinterpret_cast<uint16_t *>(&out.rows[lane / 4 + i * GROUP / 2][(first + tile) * TILE + lane % 4 * 2]) =
-            uint16_t(__byte_perm(sums[2 * i], sums[2 * i + 1], 0x0062U));
-      }
+    for (int row = 0; row < 2; row++) {
+      const uint32_t both =
+          __byte_perm(whole<along_step>(made[tile].at[2 * row]), whole<along_step>(made[tile].at[2 * row + 1]), 0x0040U);
+      *reinterpret_cast<uint16_t *>(&out.rows[lane / 4 + row * GROUP / 2][tile * TILE + lane % 4 * 2]) = uint16_t(both);
     }
   }
 }
@@ -271,56 +293,54 @@ template <int Spans> constexpr int above = GROUP / 2 * (Spans - 1);
 template <int Stretches> constexpr int beside = GROUP / 2 * Stretches - WORD;
 template <int Stretches> constexpr int width = (COLUMNS - 2 * beside<Stretches>) / TILE *TILE;
 
-template <int Spans, int Stretches>
+template <int Spans, int Stretches, int Parts>
 __global__ void __launch_bounds__(THREADS)
     blur_matrix_kernel(const uint8_t *__restrict__ in, uint8_t *__restrict__ out, blur_geometry image, blur_weights weights) {
-  using down_band = band<above<Spans> + GROUP>;
-  using along_band = band<beside<Stretches> + GROUP>;
-  __shared__ down_band down;
-  __shared__ along_band along;
-  __shared__ planes summed[2];
+  __shared__ band<above<Spans> + GROUP, Parts> down;
+  __shared__ band<beside<Stretches> + GROUP, Parts> along;
+  __shared__ plane summed[2];
   __shared__ results made[WARPS];
   const uint32_t warp = threadIdx.x / LAUNCH_WARP;
   const uint32_t lane = threadIdx.x % LAUNCH_WARP;
-  const int32_t first = int32_t(lane % 4) * WORD; /* of the 16 that one product sums up */
+  const int32_t first = int32_t(lane % 4) * WORD; /* of the 16 rows that one product sums up */
   down.fill(weights, image.radius, 1);
   along.fill(weights, image.radius, image.channels);
   __syncthreads();
-  uint32_t down_low[Spans][2], down_high[Spans][2], along_low[Stretches], along_high[Stretches];
+  left_factor down_weights[Parts][Spans];
+  right_factor along_weights[Parts][Stretches];
 #pragma unroll
-  for (int i = 0; i < Spans; i++) {
+  for (int part = 0; part < Parts; part++) {
 #pragma unroll
-    for (int j = 0; j < 2; j++) {
-      const int32_t distance = i * GROUP + first - above<Spans> - int32_t(lane / 4) - j * GROUP / 2;
-      down_low[i][j] = down_band::word(down.low, distance);
-      down_high[i][j] = down_band::word(down.high, distance);
+    for (int i = 0; i < Spans * 4; i++) {
+      const int32_t distance = i / 4 * GROUP + first + i % 2 * 2 - above<Spans> - int32_t(lane / 4) - i / 2 % 2 * GROUP / 2;
+      down_weights[part][i / 4].words[i % 2][i / 2 % 2] = down.pair(part, distance);
     }
-  }
 #pragma unroll
-  for (int i = 0; i < Stretches; i++) {
-    const int32_t distance = i * GROUP + first - beside<Stretches> - int32_t(lane / 4);
-    along_low[i] = along_band::word(along.low, distance);
-    along_high[i] = along_band::word(along.high, distance);
+    for (int i = 0; i < Stretches * 2; i++) {
+      const int32_t distance = i * TILE + int32_t(lane % 4) * 2 - beside<Stretches> - int32_t(lane / 4);
+      along_weights[part][i / 2].words[i % 2] = along.pair(part, distance);
+    }
   }
   const int32_t left = int32_t(blockIdx.x) * width<Stretches>;
   const int32_t top = int32_t(blockIdx.y) * GROUP * STEPS;
   const int32_t own = int32_t(warp) * PIECE;
   const place at = find(image, left - beside<Stretches> + own + int32_t(lane / 4) * WORD);
-  square source[Spans], next;
+  square_columns source[Spans];
+  square next;
 #pragma unroll
   for (int i = 0; i < Spans; i++) {
     next.read(in, image, at, top - above<Spans> + i * GROUP + first);
-    source[i] = next.turned();
+    source[i].take(next);
   }
 #pragma unroll 1
   for (int32_t y = top, step = 0; step < STEPS && y < image.height; y += GROUP, step++) {
     if (step + 1 < STEPS) {
       next.read(in, image, at, y + GROUP * Spans - above<Spans> + first);
     }
-    pass_down(source, down_low, down_high, warp, lane, summed[step % 2]);
+    pass_down(source, down_weights, warp, lane, summed[step % 2]);
     __syncthreads();
     if (own < width<Stretches>) {
-      pass_along(summed[step % 2], along_low, along_high, warp, lane, made[warp]);
+      pass_along(summed[step % 2], along_weights, warp, lane, made[warp]);
       __syncwarp();
       store(made[warp], out, image, left + own, y, lane, width<Stretches> - own);
     }
@@ -328,32 +348,37 @@ __global__ void __launch_bounds__(THREADS)
     for (int i = 0; i + 1 < Spans; i++) {
       source[i] = source[i + 1];
     }
-    source[Spans - 1] = next.turned();
+    source[Spans - 1].take(next);
   }
 }
 
-template <int Spans, int Stretches>
+template <int Spans, int Stretches, int Parts>
 int launch(const uint8_t *in, uint8_t *out, const blur_geometry &image, const blur_weights &weights, cudaStream_t stream) {
   const dim3 blocks(blur_parts(image.row(), width<Stretches>), blur_parts(image.height, GROUP * STEPS));
-  blur_matrix_kernel<Spans, Stretches><<<blocks, THREADS, 0, stream>>>(in, out, image, weights);
+  blur_matrix_kernel<Spans, Stretches, Parts><<<blocks, THREADS, 0, stream>>>(in, out, image, weights);
   return cudaGetLastError();
 }
 
 } // namespace
 
-/* The smallest kernel that reaches as far as the radius, down and along. */
+/* The smallest kernel that reaches as far as the radius, down and along. A weight of more than a quarter, which a narrow blur
+ * has, takes two parts. */
 int blur_matrix(const uint8_t *in, uint8_t *out, const blur_geometry &image, const blur_weights &weights, cudaStream_t stream) {
   using launcher = int (*)(const uint8_t *, uint8_t *, const blur_geometry &, const blur_weights &, cudaStream_t);
   static const struct {
-    int32_t rows, samples;
+    int32_t parts, rows, samples;
     launcher launch;
   } ways[] = {
-      {above<2>, beside<1>, launch<2, 1>}, {above<2>, beside<2>, launch<2, 2>}, {above<3>, beside<2>, launch<3, 2>},
-      {above<2>, beside<3>, launch<2, 3>}, {above<4>, beside<3>, launch<4, 3>}, {above<3>, beside<4>, launch<3, 4>},
-      {above<3>, beside<5>, launch<3, 5>}, {above<5>, beside<5>, launch<5, 5>},
+      {1, above<2>, beside<1>, launch<2, 1, 1>}, {1, above<2>, beside<2>, launch<2, 2, 1>},
+      {1, above<3>, beside<2>, launch<3, 2, 1>}, {1, above<2>, beside<3>, launch<2, 3, 1>},
+      {1, above<4>, beside<3>, launch<4, 3, 1>}, {1, above<3>, beside<4>, launch<3, 4, 1>},
+      {1, above<3>, beside<5>, launch<3, 5, 1>}, {1, above<5>, beside<5>, launch<5, 5, 1>},
+      {2, above<2>, beside<1>, launch<2, 1, 2>}, {2, above<2>, beside<2>, launch<2, 2, 2>},
+      {2, above<5>, beside<5>, launch<5, 5, 2>},
   };
+  const int32_t parts = weights.at[0] > 0.25F ? 2 : 1;
   for (const auto &way : ways) {
-    if (image.radius <= way.rows && image.radius * image.channels <= way.samples) {
+    if (way.parts == parts && image.radius <= way.rows && image.radius * image.channels <= way.samples) {
       return way.launch(in, out, image, weights, stream);
     }
   }
