@@ -74,15 +74,21 @@ static struct trace_span span(int64_t begin, int64_t end) {
   return (struct trace_span){.begin = begin < end ? begin : end, .end = end};
 }
 
+/* A step that took no service was over when the times of a later one had been read, which got what was this one's: it may have
+ * begun as soon as its stream came to it, and part_spans() gives it its share. */
+static struct trace_span served(int64_t from, int64_t service, int64_t end) {
+  return span(service > 0 ? end - service : from, end);
+}
+
 static void make_device_spans(struct trace_frame *frame) {
   const struct trace_record *record = &frame->record;
   frame->parts[TRACE_STREAM] = span(record->begin, record->copied_out);
-  frame->parts[TRACE_KERNEL] = span(record->computed - record->kernel, record->computed);
-  if (record->copied_in > record->begin) { /* a copy that another hid entirely is there too */
-    frame->parts[TRACE_COPY_IN] = span(record->copied_in - record->h2d, record->copied_in);
+  frame->parts[TRACE_KERNEL] = served(record->copied_in, record->kernel, record->computed);
+  if (record->copied_in > record->begin) {
+    frame->parts[TRACE_COPY_IN] = served(record->begin, record->h2d, record->copied_in);
   }
   if (record->copied_out > record->computed) {
-    frame->parts[TRACE_COPY_OUT] = span(record->copied_out - record->d2h, record->copied_out);
+    frame->parts[TRACE_COPY_OUT] = served(record->computed, record->d2h, record->copied_out);
   }
   if (record->seen) {
     frame->parts[TRACE_WAKE] = span(record->copied_out, record->seen);
@@ -118,6 +124,7 @@ struct order {
 static uint64_t group_of(const struct order *order, const struct trace_frame *frame) {
   switch (order->part) {
   case TRACE_COPY_IN:
+  case TRACE_KERNEL:
   case TRACE_COPY_OUT:
     return order->trace->subjects[frame->subject].device;
   case TRACE_STREAM:
@@ -184,19 +191,17 @@ static void share_rows(struct trace *trace, struct order *order, enum trace_part
 }
 
 /* What shares an engine or a stream follows one another on the device's own clock, but between two anchors of that clock
- * times may differ by some microseconds: a span begins no earlier than the one before it ended. A copy that another hid
- * entirely is empty and lies within that one, which it does not cut. */
+ * times may differ by some microseconds: a span begins no earlier than the one before it ended. Kernels of several streams may
+ * run at once, so that only one that took no service has what those before it left. */
 static void part_spans(struct trace *trace, struct order *order, enum trace_part part) {
-  const struct trace_frame *before = NULL;
   sort(order, part);
-  for (unsigned i = 0; i < order->count; i++) {
+  for (unsigned i = 1; i < order->count; i++) {
+    const struct trace_frame *before = &trace->frames[order->frames[i - 1]];
     struct trace_frame *frame = &trace->frames[order->frames[i]];
     struct trace_span *this = &frame->parts[part];
-    if (before && group_of(order, before) == group_of(order, frame) && this->begin < before->parts[part].end) {
+    bool follows = group_of(order, before) == group_of(order, frame) && (part != TRACE_KERNEL || frame->record.kernel == 0);
+    if (follows && this->begin < before->parts[part].end) {
       this->begin = before->parts[part].end;
-    }
-    if (part == TRACE_STREAM || this->begin < this->end) {
-      before = frame;
     }
   }
 }
@@ -236,6 +241,7 @@ bool trace_lay_out(struct trace *trace) {
   }
   part_spans(trace, &order, TRACE_STREAM);
   part_spans(trace, &order, TRACE_COPY_IN);
+  part_spans(trace, &order, TRACE_KERNEL);
   part_spans(trace, &order, TRACE_COPY_OUT);
   note_rows(trace);
   free(order.frames);

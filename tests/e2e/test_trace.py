@@ -56,14 +56,14 @@ class Trace:
         return self
 
     def check_row(self, row, events):
-        """On host and engine rows spans follow one another, but for empty ones on an engine (a copy that another hid), which lie
-        anywhere; on a stream they lie within their frame."""
+        """On host and engine rows spans follow one another; on a stream they lie within their frame. Empty ones have the last
+        nanosecond before their end, where another one may be."""
         events.sort(key=lambda event: (event["ts"], event["dur"] > GRAIN, -event["dur"]))
         outer = []
         for event in events:
             while outer and outer[-1]["ts"] + outer[-1]["dur"] <= event["ts"] + GRAIN:
                 outer.pop()
-            if outer and (event["dur"] > GRAIN or not self.rows[row][1].startswith("copy engine")):
+            if outer and event["dur"] > GRAIN:
                 assert self.rows[row][1].startswith("stream"), (self.rows[row], outer[-1], event)
                 assert event["ts"] + event["dur"] <= outer[-1]["ts"] + outer[-1]["dur"] + GRAIN, (outer[-1], event)
                 assert event["args"] == outer[-1]["args"], (outer[-1], event)

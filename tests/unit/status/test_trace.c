@@ -255,18 +255,20 @@ START_TEST(copies_follow_one_another) {
 }
 END_TEST
 
-/* Frame 1's copies ended while those of another session's frame went on, and nothing of them counts as service. */
-START_TEST(a_hidden_copy_cuts_no_other) {
+/* The times of frame 0 were read first, and it got all the service while another session's frame had a part of it. */
+START_TEST(an_engine_is_at_what_ends_first) {
   struct trace *trace = begin(2);
-  struct trace_record one = frame_at(0, 1000 * US), hidden = frame_at(1, 996 * US);
-  hidden.h2d = hidden.d2h = 0;
+  struct trace_record one = frame_at(0, 1000 * US), other = frame_at(1, 996 * US);
+  other.h2d = other.kernel = other.d2h = 0;
   add(trace, 0, &one);
-  add(trace, 1, &hidden);
+  add(trace, 1, &other);
   json_t *events = finish(trace);
-  expect_span(find(events, "X", "copy in", 1), 1035, 10);
-  expect_span(find(events, "X", "copy in", 3), 1040.999, 0.001);
-  expect_span(find(events, "X", "copy out", 1), 1065, 10);
-  expect_span(find(events, "X", "copy out", 3), 1070.999, 0.001);
+  expect_span(find(events, "X", "copy in", 3), 1021, 20);
+  expect_span(find(events, "X", "copy in", 1), 1041, 4);
+  expect_span(find(events, "X", "kernel", 1), 1041, 20);
+  expect_span(find(events, "X", "kernel", 0), 1050, 15);
+  expect_span(find(events, "X", "copy out", 3), 1061, 10);
+  expect_span(find(events, "X", "copy out", 1), 1071, 4);
   json_decref(events);
 }
 END_TEST
@@ -433,7 +435,7 @@ Suite *trace_suite(void) {
   tcase_add_test(cases, an_untimed_frame_keeps_its_host_rows);
   tcase_add_test(cases, dropped_frames_say_their_fate);
   tcase_add_test(cases, copies_follow_one_another);
-  tcase_add_test(cases, a_hidden_copy_cuts_no_other);
+  tcase_add_test(cases, an_engine_is_at_what_ends_first);
   tcase_add_test(cases, rows_stand_in_the_order_of_the_road);
   tcase_add_test(cases, what_the_host_saw_before_the_device_ended_is_no_wait);
   tcase_add_loop_test(cases, no_row_has_spans_across_one_another, 0, 8);
