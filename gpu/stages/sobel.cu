@@ -4,8 +4,8 @@
  * A thread goes down a strip of columns, 8 for bytes and 4 for floats, and keeps in registers what two rows of it give, so
  * that a row is loaded once for each strip of ROWS rows and twice where two strips meet. Bytes are taken two at a time, a
  * word holding every second of four neighbours in its halves, and their gradient comes from the sums of squares of two by two
- * samples. Where the width is a multiple of the strip's, and it does not touch the left or right edge, loads and stores are
- * as wide as the strip.
+ * samples. Where the width is a multiple of the strip's, loads and stores are as wide as the strip, also at the edges: one
+ * that took longer there would be what all wait for in the end.
  */
 #include "gpu/stages/bytes.cuh"
 
@@ -24,6 +24,10 @@ template <typename Sample> constexpr int across = sizeof(Sample) == 1 ? 8 : 4;
 __device__ __forceinline__ int32_t within(int32_t index, int32_t size) {
   return index < 0 ? min(1, size - 1) : index < size ? index : max(size - 2, 0);
 }
+
+/* The same for what lies before a strip and behind it. */
+__device__ __forceinline__ int32_t before(int32_t x) { return x > 0 ? x - 1 : 1; }
+__device__ __forceinline__ int32_t after(int32_t x, int32_t width) { return x < width ? x : width - 2; }
 
 /* A strip's row with one sample more on each side. */
 template <typename Sample> struct samples;
@@ -44,8 +48,8 @@ template <bool Wide> __device__ __forceinline__ samples<float> load(const float 
     for (int i = 0; i < count; i++) {
       result.at[i + 1] = pack.values[i];
     }
-    result.at[0] = row[x - 1];
-    result.at[count + 1] = row[x + count];
+    result.at[0] = row[before(x)];
+    result.at[count + 1] = row[after(x + count, width)];
   } else {
 #pragma unroll
     for (int i = 0; i < count + 2; i++) {
@@ -58,7 +62,8 @@ template <bool Wide> __device__ __forceinline__ samples<float> load(const float 
 template <bool Wide> __device__ __forceinline__ samples<uint8_t> load(const uint8_t *row, int32_t x, int32_t width) {
   constexpr int count = across<uint8_t>;
   if constexpr (Wide) {
-    return {*reinterpret_cast<const launch_pack<uint32_t, count / 4> *>(row + x), row[x - 1], row[x + count]};
+    const auto pack = *reinterpret_cast<const launch_pack<uint32_t, count / 4> *>(row + x);
+    return {pack, row[before(x)], row[after(x + count, width)]};
   } else {
     uint32_t bytes[count + 2];
 #pragma unroll
@@ -299,7 +304,7 @@ __device__ __forceinline__ void store(const launch_pack<Sample, across<Sample>> 
   }
 }
 
-/* Wide strips have all their rows, and end neither left nor right. The loads of a batch of rows are under way together. */
+/* Wide strips have all their rows and columns. The loads of a batch of rows are under way together. */
 template <bool Wide, typename Sample>
 __device__ __forceinline__ void strip(const Sample *in, Sample *out, int32_t width, int32_t height, int32_t x, int32_t first,
                                       const sobel_constants &k) {
@@ -339,7 +344,7 @@ __global__ void __launch_bounds__(THREADS_X *THREADS_Y)
   if (x >= width || first >= height) {
     return;
   }
-  if (width % count == 0 && x > 0 && x + count < width && first + ROWS <= height) {
+  if (width % count == 0 && first + ROWS <= height) {
     strip<true>(in, out, width, height, x, first, constants);
   } else {
     strip<false>(in, out, width, height, x, first, constants);
