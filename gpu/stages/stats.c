@@ -47,7 +47,8 @@ static bool prepare(struct stage_plan *plan, const struct stage_value *values, c
   struct stats_constants constants = {
       .low = (float)low, .bins_per_unit = (float)bins_per_unit, .samples = format_samples(&plan->input)};
   STAGE_SET_CONSTANTS(plan, &constants);
-  plan->scratch_bytes = sizeof(struct stats_totals) + (floats ? stats_chunks(constants.samples) * sizeof(double) : 0);
+  plan->scratch_bytes = floats ? sizeof(struct stats_totals) + stats_chunks(constants.samples) * sizeof(double)
+                               : STATS_PARTS * STATS_BINS * sizeof(uint32_t);
   return true;
 }
 

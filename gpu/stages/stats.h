@@ -23,6 +23,7 @@ enum {
   STATS_CHUNK = 1024,
   STATS_SUM_LANES = 1024,
   STATS_BINS = 256,
+  STATS_PARTS = 132, /* blocks that count bytes: one for each processor of large devices */
   STATS_MINIMUM = 0,
   STATS_MAXIMUM,
   STATS_MEAN,
@@ -37,8 +38,8 @@ struct stats_constants {
   uint64_t samples;
 };
 
-/* What the CUDA backend gathers in the slot's scratch memory, zeroed first. With float samples, `lowest` and
- * `highest` are the greatest of ~key and key; with bytes, bins are levels. */
+/* What the CUDA backend gathers of float samples in the slot's scratch memory, zeroed first: `lowest` and `highest` are the
+ * greatest of ~key and key. Of bytes it keeps there how often each level occurs, in up to STATS_PARTS parts of 32 bit each. */
 struct stats_totals {
   unsigned long long bins[STATS_BINS];
   uint32_t lowest, highest;
