@@ -55,6 +55,7 @@ const char *state_version(char text[STATE_VERSION_TEXT]) {
                                   sizeof(struct session_view),
                                   sizeof(struct frame_stamp),
                                   sizeof(struct native_hello),
+                                  sizeof(struct gpu_calibration),
                                   sizeof(void *),
                                   NATIVE_RESULT_BYTES,
                                   NATIVE_RING,

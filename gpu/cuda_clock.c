@@ -146,13 +146,14 @@ bool cuda_clock_begin(const struct cuda_slot *slot, struct gpu_error *error) {
 
 /* -- times of a frame --------------------------------------------------------------------------------------------- */
 
-/* How long an engine served [begin, end] after what it did before. Where lanes read their frames in another order than
- * the engine had them, the earlier frame's service counts as waiting: too little, never too much. */
-static int64_t serve(_Atomic int64_t *last_end, int64_t begin, int64_t end) {
+/* How long an engine served [begin, end] after what it did before, of which it was free `next` after its end. Where lanes
+ * read their frames in another order than the engine had them, the earlier frame's service counts as waiting: too little,
+ * never too much. */
+static int64_t serve(_Atomic int64_t *last_end, int64_t next, int64_t begin, int64_t end) {
   int64_t last = atomic_load(last_end);
   while (last < end && !atomic_compare_exchange_weak(last_end, &last, end)) {
   }
-  int64_t start = begin > last ? begin : last;
+  int64_t start = begin > last + next ? begin : last + next;
   return end > start ? end - start : 0;
 }
 
@@ -175,10 +176,9 @@ static bool read_events(struct gpu_device *device, const struct cuda_slot *slot,
 }
 
 /* What events add to the steps, of which a copy that is in an order is not replayed with the rest. */
-static struct gpu_overhead overhead_of(const struct cuda_slot *slot) {
+static struct gpu_overhead choose(const struct cuda_slot *slot, const struct gpu_overhead *plain,
+                                  const struct gpu_overhead *replayed) {
   const struct gpu_program *program = &slot->program->base;
-  const struct gpu_calibration *calibration = &program->device->calibration;
-  const struct gpu_overhead *plain = &calibration->plain, *replayed = &calibration->replayed;
   return (struct gpu_overhead){
       .h2d = (slot->replays && !cuda_order_in(program) ? replayed : plain)->h2d,
       .kernel = (slot->replays ? replayed : plain)->kernel,
@@ -194,15 +194,17 @@ static bool read_times(struct cuda_device *device, const struct cuda_slot *slot,
   }
   int64_t axis = slot->anchor->device_ns;
   int64_t host = axis + slot->anchor->offset;
-  const struct gpu_overhead overhead = overhead_of(slot);
+  const struct gpu_calibration *known = &device->base.calibration;
+  const struct gpu_overhead overhead = choose(slot, &known->plain, &known->replayed);
+  const struct gpu_overhead next = choose(slot, &known->plain_next, &known->replayed_next);
   *times = (struct gpu_times){
       .begin = host + ns[0],
       .copied_in = host + ns[1],
       .computed = host + ns[2],
       .copied_out = host + ns[3],
-      .h2d = serve(&device->h2d_end, axis + ns[0] + overhead.h2d, axis + ns[1]),
-      .kernel = serve(&device->kernel_end, axis + ns[1] + overhead.kernel, axis + ns[2]),
-      .d2h = serve(&device->d2h_end, axis + ns[2] + overhead.d2h, axis + ns[3]),
+      .h2d = serve(&device->h2d_end, next.h2d, axis + ns[0] + overhead.h2d, axis + ns[1]),
+      .kernel = serve(&device->kernel_end, next.kernel, axis + ns[1] + overhead.kernel, axis + ns[2]),
+      .d2h = serve(&device->d2h_end, next.d2h, axis + ns[2] + overhead.d2h, axis + ns[3]),
   };
   times->wait = ns[3] - ns[0] - times->h2d - times->kernel - times->d2h;
   return true;

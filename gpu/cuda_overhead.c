@@ -5,18 +5,19 @@
  * to the next event, some microseconds pass in which the engines hand the stream on: a tenth of a copy of 4 MiB, and more
  * than all of a small one. So when a device is opened for the first time, a program whose steps do next to nothing is timed,
  * step by step and replayed, and the least that it ever took is what every frame's steps begin later than the events before
- * them say.
+ * them say. Where a step follows that of another slot on the same engine, it begins later than that one's event by what such a
+ * step takes when both have nothing to do.
  *
- * The program's frame is held back on its stream until all of it is there. Otherwise the intervals would tell how fast this
- * thread enqueues. But that is what they shall tell of the first one, which begins on another stream: so every other frame is
- * not held.
+ * The program's frames are held back on their streams until all of them is there. Otherwise the intervals would tell how fast
+ * this thread enqueues. But that is what they shall tell of the first one, which begins on another stream: it is taken from
+ * frames that are not held.
  */
 #include "gpu/cuda.h"
 
 #include <errno.h>
 #include <sys/mman.h>
 
-enum { EMPTY_FRAMES = 12, FRAME_BYTES = 8, PAGE = 4096, OUTPUT_AT = PAGE / 2 };
+enum { EMPTY_FRAMES = 12, SLOTS = 2, FRAME_BYTES = 8, PAGE = 4096, OUTPUT_AT = PAGE / 2 };
 #define EMPTY_PATIENCE_NS INT64_C(5000000000)
 #define HOLD_NS           INT64_C(2000000)
 
@@ -42,19 +43,33 @@ static void CUDART_CB hold(void *argument) {
   }
 }
 
-static bool submit_held(struct cuda_device *device, struct cuda_program *program, struct gpu_error *error) {
+static bool submit_empty(struct gpu_program *program, unsigned slots, struct gpu_error *error) {
   const struct gpu_frame frame = {.sequence = STAGE_WARM_UP};
+  for (unsigned slot = 0; slot < slots; slot++) {
+    if (!gpu_submit(program, slot, &frame, error)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+/* All slots' streams go on at one moment: the second one waits for an event behind the first one's hold. */
+static bool submit_held(struct cuda_device *device, struct cuda_program *program, unsigned slots, struct gpu_error *error) {
+  struct gpu_device *base = &device->base;
+  const struct cuda_slot *first = &program->slots[0], *second = &program->slots[1];
   atomic_store(&device->held, true);
-  bool submitted = CUDA_CALL(&device->base, error, cudaLaunchHostFunc, program->slots[0].stream, hold, device) &&
-                   gpu_submit(&program->base, 0, &frame, error);
+  bool submitted = CUDA_CALL(base, error, cudaLaunchHostFunc, first->stream, hold, device) &&
+                   (slots < SLOTS || (CUDA_CALL(base, error, cudaEventRecord, second->finished, first->stream) &&
+                                      CUDA_CALL(base, error, cudaStreamWaitEvent, second->stream, second->finished, 0))) &&
+                   submit_empty(&program->base, slots, error);
   atomic_store(&device->held, false);
   return submitted;
 }
 
-static bool await_empty(struct gpu_program *program, struct gpu_error *error) {
+static bool await_empty(struct gpu_program *program, unsigned slot, struct gpu_error *error) {
   int64_t limit = gpu_now() + EMPTY_PATIENCE_NS;
   enum gpu_progress progress;
-  while ((progress = gpu_ask(program, 0, error)) == GPU_PENDING) {
+  while ((progress = gpu_ask(program, slot, error)) == GPU_PENDING) {
     if (gpu_now() > limit) { /* so that freeing the program does not wait for it either */
       gpu_abandon(program->device, "an empty frame did not finish within 5 s: see with nvidia-smi what else runs there");
     }
@@ -62,53 +77,64 @@ static bool await_empty(struct gpu_program *program, struct gpu_error *error) {
   return progress == GPU_DONE;
 }
 
-static void take_least(int64_t *least, int64_t ns, bool first) { *least = first || ns < *least ? ns : *least; }
-
-/* One empty frame, held or not. */
-static bool run_empty(struct cuda_device *device, struct gpu_program *program, bool held, struct gpu_times *times,
-                      struct gpu_error *error) {
-  const struct gpu_frame frame = {.sequence = STAGE_WARM_UP};
-  bool submitted = held ? submit_held(device, (struct cuda_program *)program, error) : gpu_submit(program, 0, &frame, error);
-  if (!submitted || !await_empty(program, error)) {
-    return false;
-  }
-  return gpu_times(program, 0, times) ||
-         gpu_error_set(error, 0, "", "the events of an empty frame on %s have no times", device->base.name);
-}
-
-static bool measure_rounds(struct cuda_device *device, struct gpu_program *program, struct gpu_overhead *overhead,
-                           struct gpu_error *error) {
-  for (int round = 0; round < EMPTY_FRAMES; round++) {
-    struct gpu_times held, free;
-    if (!run_empty(device, program, true, &held, error) || !run_empty(device, program, false, &free, error)) {
+/* Gives the times of the last slot's frame. */
+static bool finish_empty(struct gpu_program *program, unsigned slots, struct gpu_times *times, struct gpu_error *error) {
+  for (unsigned slot = 0; slot < slots; slot++) {
+    if (!await_empty(program, slot, error)) {
       return false;
     }
-    take_least(&overhead->h2d, free.h2d, round == 0);
-    take_least(&overhead->kernel, held.kernel, round == 0);
-    take_least(&overhead->d2h, held.d2h, round == 0);
+    if (!gpu_times(program, slot, times)) {
+      return gpu_error_set(error, 0, "", "the events of an empty frame on %s have no times", program->device->name);
+    }
   }
   return true;
 }
 
-static bool measure_with(struct cuda_device *device, const struct gpu_chain *chain, const struct gpu_buffers *buffers,
-                         bool replays, struct gpu_overhead *overhead, struct gpu_error *error) {
-  const struct gpu_options options = {.graph = replays ? GPU_GRAPH_ON : GPU_GRAPH_OFF, .timed_one_in = 1};
-  struct gpu_program *program = gpu_program_new(&device->base, chain, buffers, 1, &options, error);
-  bool done = program && gpu_program_warm_up(program, error) && measure_rounds(device, program, overhead, error);
-  gpu_program_free(program);
-  return done;
+/* 0 is none: what came before may have kept the engine for all of the step. */
+static void take_less(int64_t *least, int64_t ns) { *least = ns > 0 && (*least == 0 || ns < *least) ? ns : *least; }
+
+static bool measure_rounds(struct cuda_device *device, struct gpu_program *program, struct gpu_overhead *overhead,
+                           struct gpu_overhead *next, struct gpu_error *error) {
+  struct cuda_program *own = (struct cuda_program *)program;
+  struct gpu_times times;
+  for (int round = 0; round < EMPTY_FRAMES; round++) {
+    if (!submit_empty(program, 1, error) || !finish_empty(program, 1, &times, error)) {
+      return false;
+    }
+    take_less(&overhead->h2d, times.h2d);
+    if (!submit_held(device, own, 1, error) || !finish_empty(program, 1, &times, error)) {
+      return false;
+    }
+    take_less(&overhead->kernel, times.kernel);
+    take_less(&overhead->d2h, times.d2h);
+    if (!submit_held(device, own, SLOTS, error) || !finish_empty(program, SLOTS, &times, error)) {
+      return false;
+    }
+    take_less(&next->h2d, times.h2d);
+    take_less(&next->kernel, times.kernel);
+    take_less(&next->d2h, times.d2h);
+  }
+  return true;
 }
 
 /* Nothing is subtracted from what is measured here, since it is put in force at the end. */
 static bool measure_both(struct cuda_device *device, const struct gpu_chain *chain, unsigned char *page,
                          struct gpu_error *error) {
-  const struct gpu_buffers buffers = {.input = page, .output = page + OUTPUT_AT};
+  const struct gpu_buffers buffers[SLOTS] = {{page, page + OUTPUT_AT},
+                                             {page + GPU_ALIGNMENT, page + OUTPUT_AT + GPU_ALIGNMENT}};
+  const struct gpu_options options = {.graph = GPU_GRAPH_ON, .timed_one_in = 1};
   struct gpu_calibration measured = {0};
   if (!gpu_pin(&device->base, page, PAGE, error)) {
     return false;
   }
-  bool done = measure_with(device, chain, &buffers, false, &measured.plain, error) &&
-              measure_with(device, chain, &buffers, true, &measured.replayed, error);
+  struct gpu_program *program = gpu_program_new(&device->base, chain, buffers, SLOTS, &options, error);
+  bool done = program && gpu_program_warm_up(program, error) &&
+              measure_rounds(device, program, &measured.replayed, &measured.replayed_next, error);
+  if (done) {
+    program->graph = false;
+    done = measure_rounds(device, program, &measured.plain, &measured.plain_next, error);
+  }
+  gpu_program_free(program);
   gpu_unpin(&device->base, page, PAGE);
   device->base.calibration = measured;
   return done;

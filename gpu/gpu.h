@@ -37,14 +37,14 @@ void gpu_expect(unsigned slots);
  * processor). Call before any thread that may use CUDA is started. Returns NULL on error. */
 struct gpu_device *gpu_open(enum gpu_backend_choice choice, unsigned index, unsigned workers, struct gpu_error *error);
 
-/* What opening a device measures: how many ns of each step are the events' around it, of frames that are enqueued step by
- * step and of replayed ones. It holds for the process after this one too, which need not measure it again. All 0 on the
- * CPU backend. */
+/* What opening a device measures, in ns of each step, of frames that are enqueued step by step and of replayed ones: how much
+ * of it is the events' around it, and, where it follows the same step of another frame, what the engine and the events take
+ * between the two. It holds for the process after this one too, which need not measure it again. All 0 on the CPU backend. */
 struct gpu_overhead {
   int64_t h2d, kernel, d2h;
 };
 struct gpu_calibration {
-  struct gpu_overhead plain, replayed;
+  struct gpu_overhead plain, replayed, plain_next, replayed_next;
 };
 
 /* gpu_open() with what another process has measured; NULL: measure. */
@@ -188,7 +188,7 @@ bool gpu_arm(struct gpu_program *program, unsigned slot, struct gpu_error *error
 
 /* When the frame passed each step, in ns of CLOCK_MONOTONIC as the device's anchor gives it, and for how long the
  * steps served it: a copy's service time excludes the wait for the copy before it on the same engine, and what the device
- * takes from one step to the next where the frame is alone. */
+ * takes from that one to this, or from one step to the next where the frame is alone. */
 struct gpu_times {
   int64_t begin, copied_in, computed, copied_out;
   int64_t h2d, kernel, d2h; /* ns of service */

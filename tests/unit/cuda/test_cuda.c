@@ -803,6 +803,31 @@ START_TEST(events_are_not_service) {
 }
 END_TEST
 
+/* Nor are those between two steps of one engine, where the second one waited for the first. */
+START_TEST(events_between_frames_are_not_service) {
+  tear_down();
+  fake_set_event_ns(700);
+  device = cuda_open(0, NULL, &error);
+  ck_assert_msg(device != NULL, "%s", error.text);
+  options.graph = _i ? GPU_GRAPH_ON : GPU_GRAPH_OFF;
+  make_program(2, &plus_one, 0);
+  ck_assert(gpu_program_warm_up(program, &error));
+  fake_set_polling(false);
+  ck_assert(submit(0, 0, false));
+  ck_assert(submit(1, 1, false));
+  for (int step = 0; step < 3; step++) { /* copy in, kernel and copy out, each with its event */
+    fake_run_stream(streams[0], 2);
+    fake_run_stream(streams[1], 2);
+  }
+  fake_run_all();
+  times_of(0);
+  struct gpu_times second = times_of(1);
+  ck_assert_int_eq(second.h2d, COPY_NS);
+  ck_assert_int_eq(second.kernel, KERNEL_NS);
+  ck_assert_int_eq(second.d2h, COPY_NS);
+}
+END_TEST
+
 /* What one process has measured serves the next one, which runs nothing to open the device. */
 START_TEST(a_calibration_is_taken_over) {
   struct gpu_calibration measured, taken;
@@ -813,6 +838,8 @@ START_TEST(a_calibration_is_taken_over) {
   gpu_calibration(device, &measured);
   ck_assert_int_eq(measured.plain.h2d, 700);
   ck_assert_int_eq(measured.replayed.kernel, 700);
+  ck_assert_int_eq(measured.plain_next.h2d, 700);
+  ck_assert_int_eq(measured.replayed_next.d2h, 700);
   ck_assert_uint_gt(fake_graph_launches(), 0);
   gpu_close(device);
   fake_reset();
@@ -1041,6 +1068,7 @@ Suite *cuda_suite(void) {
   tcase_add_loop_test(group, graphs_leave_out_ordered_copies, 0, 6);
   tcase_add_loop_test(group, a_frame_alone_waits_for_nothing, 0, 2);
   tcase_add_loop_test(group, events_are_not_service, 0, 4);
+  tcase_add_loop_test(group, events_between_frames_are_not_service, 0, 2);
   tcase_add_test(group, a_calibration_is_taken_over);
   tcase_add_test(group, no_service_is_negative);
   tcase_add_loop_test(group, frames_without_times_record_few_events, 0, 8);
