@@ -4,7 +4,6 @@
 #include "tools/framebench/samples.h"
 
 #include <errno.h>
-#include <math.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +13,8 @@
 #include <unistd.h>
 
 enum { PAGE = 4096 };
+/* How much longer a run may take than those before it say. */
+#define SPARE 1.25
 
 struct engine {
   struct gpu_device *device;
@@ -326,6 +327,12 @@ static bool weigh(struct engine *engine, struct engine_figures *figures, struct 
   return true;
 }
 
+static void pause_for(const struct engine *engine, double seconds) {
+  int64_t ns = engine_pause(engine_timed_one_in(engine), samples_now(), (int64_t)(seconds * 1e9));
+  const struct timespec span = {.tv_sec = ns / 1000000000, .tv_nsec = ns % 1000000000};
+  nanosleep(&span, NULL);
+}
+
 bool engine_run_for(struct engine *engine, double seconds, struct engine_figures *figures, struct problem *problem) {
   uint64_t frames = 4 * (uint64_t)engine->setup.slots;
   /* The second look is long enough to leave out what the first frames cost. */
@@ -337,50 +344,6 @@ bool engine_run_for(struct engine *engine, double seconds, struct engine_figures
     double wanted = seconds * (i == 0 ? 0.1 : 1.0) * 1e6 / each;
     frames = wanted > 8.0 * engine->setup.slots ? (uint64_t)wanted : 8 * (uint64_t)engine->setup.slots;
   }
+  pause_for(engine, SPARE * seconds);
   return engine_run(engine, frames, NULL, 0, figures, problem) && weigh(engine, figures, problem);
-}
-
-static void raise_copies(struct overlap_work *work, double copy) {
-  work->service[OVERLAP_H2D] = fmax(work->service[OVERLAP_H2D], copy);
-  work->service[OVERLAP_D2H] = fmax(work->service[OVERLAP_D2H], copy);
-}
-
-double engine_ideal(const struct engine_figures *figures, unsigned slots, unsigned kernels, double copy) {
-  enum { MANY = 500 }; /* so that the first and the last one's waiting hardly counts */
-  struct overlap_work work = {.kernels = kernels, .slots = slots};
-  for (int engine = 0; engine < OVERLAP_ENGINES && figures->timed > 0; engine++) {
-    work.service[engine] = figures->service[engine] / (double)figures->timed;
-  }
-  if (slots > 1 && figures->timed > 0) {
-    raise_copies(&work, copy);
-  }
-  return overlap_wall(&work, MANY) / MANY;
-}
-
-/* -- chains --------------------------------------------------------------------------------------------------------- */
-
-static void set_parameter(struct gpu_stage_request *request, const char *name, double value) {
-  for (unsigned i = 0; i < request->stage->parameter_count; i++) {
-    const struct stage_parameter *parameter = &request->stage->parameters[i];
-    bool named = name && strcmp(parameter->name, name) == 0;
-    request->values[i] = (struct stage_value){named, 1, {named ? value : parameter->fallback}};
-  }
-}
-
-struct gpu_chain *engine_chain(size_t frame_bytes, const char *stage, const char *parameter, double value,
-                               struct problem *problem) {
-  struct gpu_error error;
-  const uint64_t shape[] = {frame_bytes / sizeof(float)};
-  struct frame_format format = format_tensor(ELEMENT_FLOAT32, shape, 1);
-  struct gpu_stage_request request = {.stage = stage_find(stage)};
-  if (!request.stage) {
-    problem_set(problem, EXIT_STATUS_INTERNAL, NULL, "there is no stage '%s'", stage);
-    return NULL;
-  }
-  set_parameter(&request, parameter, value);
-  struct gpu_chain *chain = gpu_chain_new(&format, &request, 1, &error);
-  if (!chain) {
-    options_gpu_problem(&error, problem);
-  }
-  return chain;
 }

@@ -57,8 +57,14 @@ bool engine_run(struct engine *engine, uint64_t frames, struct overlap_frame *sp
 bool engine_run_time(struct engine *engine, int64_t ns, struct engine_figures *figures, struct problem *problem);
 
 /* Runs as many frames as take about `seconds`, after some that tell how many that is. What the host does comes from a further
- * run, and where only some frames are timed, the service times from one in which all are: looking costs the wall nothing. */
+ * run, and where only some frames are timed, the service times from one in which all are: looking costs the wall nothing. Where
+ * only some are, all that are timed come together, so a short run would hold more of them than their share or none; it begins
+ * when it will hold none. */
 bool engine_run_for(struct engine *engine, double seconds, struct engine_figures *figures, struct problem *problem);
+
+/* How long to wait at `now` so that a run of `ns` holds no timed frame of a program that times one in so many; 0 where every
+ * run of that length does. */
+int64_t engine_pause(unsigned timed_one_in, int64_t now, int64_t ns);
 
 /* The ideal of the figures' own service times with so many slots, in microseconds a frame: overlap_wall() of many frames by
  * their number. `kernels` as in struct overlap_work. `copy`: what a copy of a frame takes while both directions of the link

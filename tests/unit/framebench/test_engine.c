@@ -91,6 +91,24 @@ START_TEST(test_engine_weighs_the_host) {
 }
 END_TEST
 
+/* Whenever a run begins after its pause, it ends before the next window, unless it is too long for that. */
+START_TEST(test_short_runs_hold_no_window) {
+  enum { STEPS = 1000 };
+  for (unsigned one_in = 0; one_in <= 64; one_in = one_in > 0 ? 2 * one_in : 1) {
+    const int64_t period = one_in * GPU_TIMED_WINDOW_NS;
+    for (int64_t ns = 1000000; ns < 600000000; ns *= 3) {
+      bool fits = ns <= period - GPU_TIMED_WINDOW_NS;
+      for (int64_t i = 0; i < STEPS; i++) {
+        int64_t now = INT64_C(123456789) * period + i * period / STEPS, pause = engine_pause(one_in, now, ns);
+        int64_t at = period > 0 ? (now + pause) % period : 0;
+        require(fits ? at >= GPU_TIMED_WINDOW_NS && at + ns <= period && pause <= ns + GPU_TIMED_WINDOW_NS : pause == 0,
+                "one in %u, %lld ns long, at %lld", one_in, (long long)ns, (long long)now);
+      }
+    }
+  }
+}
+END_TEST
+
 START_TEST(test_unknown_stage_is_a_problem) {
   struct problem problem = {0};
   ck_assert_ptr_null(engine_chain(4096, "nothing", NULL, 0, &problem));
@@ -179,6 +197,7 @@ Suite *engine_suite(void) {
   tcase_add_test(cases, test_engine_accounts_for_its_frames);
   tcase_add_test(cases, test_engine_runs_for_a_time);
   tcase_add_test(cases, test_engine_weighs_the_host);
+  tcase_add_test(cases, test_short_runs_hold_no_window);
   tcase_add_test(cases, test_unknown_stage_is_a_problem);
   tcase_add_test(cases, test_every_listed_stage_is_a_chain);
   tcase_add_test(cases, test_shares_of_a_side);
