@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""How many instructions a frame costs on its lane: 64 KiB frames, raw, from socket to socket, cpu backend.
+"""How many instructions a frame costs on its lane: 64 KiB frames, cpu backend, raw from socket to socket, and in shared memory.
 
     instructions.py [--programs build] [--json] [--quick]
 
@@ -20,11 +20,14 @@ import threading
 import counting
 
 MOST = 5000
-WAYS = (  # what people read, what framebench load is told, and whether a service manager keeps what a kill would lose
-    ("saturated", ["--rate", "max"], False),
-    ("one frame in flight", ["--in-flight", "1"], False),
-    ("saturated, noted for a kill", ["--rate", "max"], True),
-    ("one frame in flight, noted for a kill", ["--in-flight", "1"], True),
+SATURATED, ONE = ["--rate", "max"], ["--in-flight", "1"]
+WAYS = (  # what people read, what framebench load is told, whether a service manager keeps what a kill would lose, and the road
+    ("saturated", SATURATED, False, "sockets"),
+    ("one frame in flight", ONE, False, "sockets"),
+    ("saturated, noted for a kill", SATURATED, True, "sockets"),
+    ("one frame in flight, noted for a kill", ONE, True, "sockets"),
+    ("saturated, in shared memory", [*SATURATED, "--transport", "shm"], False, "shared"),
+    ("one frame in flight, in shared memory", [*ONE, "--transport", "shm"], False, "shared"),
 )
 
 
@@ -64,13 +67,18 @@ def lane_instructions(folder):
     return int(re.search(r"^totals: (\d+)", lanes[0], re.MULTILINE).group(1))
 
 
-def count(programs, options, kept, seconds):
+def configuration(folder, road):
+    if road == "shared":
+        return counting.configuration(folder, {"protocol": "native"}, {"reply": True}, slots=4)
+    return counting.configuration(folder, {}, {"socket": f"{folder}/out.sock", "overload": "block"})
+
+
+def count(programs, options, kept, road, seconds):
     """(frames, instructions of the lane) of one life of the daemon."""
     with tempfile.TemporaryDirectory(prefix="framed-count-", dir="/tmp") as name:
         folder = pathlib.Path(name)
         environment = {**os.environ, **(Manager(folder).environment if kept else {})}
-        (folder / "framed.yaml").write_text(counting.configuration(
-            folder, {}, {"socket": f"{folder}/out.sock", "overload": "block"}))
+        (folder / "framed.yaml").write_text(configuration(folder, road))
         with open(folder / "log", "w", encoding="utf-8") as log, subprocess.Popen(
                 ["valgrind", "--tool=callgrind", "--separate-threads=yes", "--fair-sched=try",
                  f"--callgrind-out-file={folder}/callgrind.out", programs / "framed", "-c", folder / "framed.yaml"],
@@ -86,8 +94,8 @@ def count(programs, options, kept, seconds):
 
 
 def measure(programs, seconds):
-    for way, options, kept in WAYS:
-        frames, instructions = count(programs, options, kept, seconds)
+    for way, options, kept, road in WAYS:
+        frames, instructions = count(programs, options, kept, road, seconds)
         yield {"way": way, "bytes": counting.SIZE, "frames": frames, "instructions": instructions,
                "instructions_per_frame": round(instructions / frames, 1)}
 
