@@ -19,6 +19,8 @@
 #define PATIENCE  (100 * NS_PER_MS) /* with a lane that may be within a call to a device */
 #define PARK_TIME (5 * NS_PER_S)    /* for a lane to finish a turn on a machine with too much to do */
 
+#define ENDED_WITHOUT_A_WORD "the process before ended without a word"
+
 enum { ROUNDS = 64 };
 
 void server_pass_config(char **text, struct tape *tape) { tape_pass_text(tape, text); }
@@ -237,7 +239,7 @@ void server_recover(struct server *server) {
   server->recovers = keeper_recover(&journal, &pulse);
   if (server->recovers) {
     server->succession = journal.succession;
-    succession_end(&server->succession, SUCCESSION_CRASH, "the process before ended without a word", pulse.last);
+    succession_end(&server->succession, SUCCESSION_CRASH, ENDED_WITHOUT_A_WORD, pulse.last);
     server->succession.closed += pulse.clients;
     server->lost_clients = pulse.clients;
   }
@@ -245,7 +247,7 @@ void server_recover(struct server *server) {
 
 void server_recovered(struct server *server) {
   succession_begin(&server->succession, clock_now());
-  log_event(LOG_RECOVERED, NULL, "the process before ended without a word %.0f ms ago; its %llu connections were closed",
+  log_event(LOG_RECOVERED, NULL, ENDED_WITHOUT_A_WORD " %.0f ms ago; its %llu connections were closed",
             (double)server->succession.gap / (double)NS_PER_MS, (unsigned long long)server->lost_clients);
 }
 
@@ -255,7 +257,7 @@ void server_take(struct server *server) {
   pass_server(server, server->tape);
   if (server->tape->live) {
     struct keeper_pulse pulse = keeper_last_pulse();
-    succession_end(&server->succession, SUCCESSION_CRASH, "the process before ended without a word", pulse.last);
+    succession_end(&server->succession, SUCCESSION_CRASH, ENDED_WITHOUT_A_WORD, pulse.last);
     server->lost_clients = pulse.clients;
   }
 }
@@ -273,8 +275,7 @@ static void revived(struct server *server) {
   uint64_t lost = server->lost_clients > here ? server->lost_clients - here : 0;
   server->succession.closed += lost;
   succession_begin(&server->succession, clock_now());
-  log_event(LOG_RECOVERED, NULL,
-            "the process before ended without a word %.0f ms ago: %llu connections go on, %llu were closed",
+  log_event(LOG_RECOVERED, NULL, ENDED_WITHOUT_A_WORD " %.0f ms ago: %llu connections go on, %llu were closed",
             (double)server->succession.gap / (double)NS_PER_MS, (unsigned long long)here, (unsigned long long)lost);
 }
 
