@@ -16,6 +16,28 @@
 
 enum { FAULT_LIMIT_MS = 2000 }; /* for the lanes to account for their frames after a fault */
 
+enum { LIMIT_TEXT = 128 };
+
+static const char *say_limit(const struct server *server, char text[LIMIT_TEXT]) {
+  unsigned limit = server->config->gpu.faults;
+  snprintf(text, LIMIT_TEXT, "the daemon ends, since that was more than %u times in a minute (gpu.faults)", limit);
+  return limit > 0 ? text : "the daemon ends at once, as gpu.faults has it";
+}
+
+static _Noreturn void end_now(struct server *server) {
+  listener_close(server->status_listener);
+  listener_close(server->http_listener);
+  keeper_end();
+  log_flush();
+  _exit(EXIT_STATUS_GPU_LOST);
+}
+
+void server_end_by_faults(struct server *server, const struct fault *fault) {
+  char text[LIMIT_TEXT];
+  fault_log(fault, say_limit(server, text));
+  end_now(server);
+}
+
 void server_end_after_fault(void *context) {
   struct server *server = context;
   for (unsigned i = 0; i < server->pipeline_count; i++) {
@@ -24,11 +46,7 @@ void server_end_after_fault(void *context) {
     }
     pipeline_abandon(server->pipelines[i]);
   }
-  listener_close(server->status_listener);
-  listener_close(server->http_listener);
-  keeper_end();
-  log_flush();
-  _exit(EXIT_STATUS_GPU_LOST);
+  end_now(server);
 }
 
 __attribute__((format(printf, 3, 4))) static void end_by_fault(struct server *server, const struct fault *fault,
@@ -127,10 +145,9 @@ void server_fault(struct server *server, const struct fault *seen) {
   int64_t now = clock_now();
   unsigned limit_a_minute = server->config->gpu.faults;
   bool is_known = is_on_trial(server, fault.device); /* then it is that frame's, and its pipeline's, and not the device's */
-  if (limit_a_minute == 0) {
-    end_by_fault(server, &fault, "the daemon ends at once, as gpu.faults has it");
-  } else if (!is_known && succession_is_too_fast(&server->succession, limit_a_minute, now)) {
-    end_by_fault(server, &fault, "the daemon ends, since that was more than %u times in a minute (gpu.faults)", limit_a_minute);
+  if (limit_a_minute == 0 || (!is_known && succession_is_too_fast(&server->succession, limit_a_minute, now))) {
+    char text[LIMIT_TEXT];
+    end_by_fault(server, &fault, "%s", say_limit(server, text));
   } else {
     if (!is_known) {
       succession_note_fault(&server->succession, now);

@@ -173,6 +173,8 @@ void server_fault(struct server *server, const struct fault *fault);
 void server_answer_fault(struct server *server);
 /* After a fault every pipeline has stopped, or was given up: the process ends. */
 void server_end_after_fault(void *context);
+/* The same where no pipeline has begun, with a word on what came too often. */
+_Noreturn void server_end_by_faults(struct server *server, const struct fault *fault);
 
 /* supervise.c */
 bool supervision_start(struct server *server);

@@ -126,17 +126,6 @@ static void say_ready(struct server *server) {
 
 /* -- a start that cannot be ----------------------------------------------------------------------------------------- */
 
-static void end_by_faults(struct server *server, const struct fault *fault, unsigned limit) {
-  char outcome[128];
-  snprintf(outcome, sizeof outcome, "the daemon ends, since that was more than %u times in a minute (gpu.faults)", limit);
-  fault_log(fault, limit > 0 ? outcome : "the daemon ends at once, as gpu.faults has it");
-  listener_close(server->status_listener);
-  listener_close(server->http_listener);
-  keeper_end();
-  log_flush();
-  _exit(EXIT_STATUS_GPU_LOST);
-}
-
 /* Nothing has moved since it was handed over, so that all of it is there for another try, with a device that may be well then.
  * Nothing moves until that serves: the gap goes on. */
 static void take_up_once_more(struct server *server, const struct failure *why, struct failure *failure) {
@@ -147,7 +136,7 @@ static void take_up_once_more(struct server *server, const struct failure *why, 
   fault_of_device(&fault, NO_DEVICE, why->text);
   snprintf(fault.error.remedy, sizeof fault.error.remedy, "%s", why->remedy);
   if (succession_is_too_fast(succession, limit, now)) {
-    end_by_faults(server, &fault, limit);
+    server_end_by_faults(server, &fault);
   }
   fault_log(&fault, "what was handed over is taken up once more");
   log_flush();
