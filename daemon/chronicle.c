@@ -13,8 +13,6 @@
 /* A name is the owner's serial number with the page's index below it. */
 #define INDEX_BITS 13
 
-enum { PREFAULTED = 4096 };
-
 static_assert(CHRONICLE_PAGES == 1 << INDEX_BITS, "the index of every page fits a name");
 
 struct book {
@@ -67,7 +65,7 @@ static struct page *take_page(void) {
 static void clear(struct page *page, uint64_t serial) {
   for (int i = 0; i < 2; i++) {
     atomic_store(&page->notes[i].number, 0);
-    memset(page->notes[i].bytes, 0, PREFAULTED);
+    memset(page->notes[i].bytes, 0, PAGE_PREFAULTED);
   }
   page->last = 0;
   atomic_store(&page->touched, 0);

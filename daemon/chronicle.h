@@ -18,7 +18,11 @@
 
 #include "daemon/tape.h"
 
-enum { CHRONICLE_PAGES = 8192, PAGE_NOTE = 16 * 1024 - 64 /* bytes that a note may have */ };
+enum {
+  CHRONICLE_PAGES = 8192,
+  PAGE_NOTE = 16 * 1024 - 64, /* bytes that a note may have, */
+  PAGE_PREFAULTED = 6 * 1024  /* and in how many of them its owner's lane meets no page fault */
+};
 
 #define NOTE_BEGUN UINT64_MAX /* which no damage makes of a number by chance */
 

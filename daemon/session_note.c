@@ -5,9 +5,18 @@
  * each read; so the last one is behind in nothing but frames' way through the device, which they then go again, and through the
  * sink, of which the sink's own note tells. What both say of a slot is put together by the number of the frame in it.
  */
+#include <assert.h>
+
 #include "daemon/session_state.h"
 
 /* -- out ------------------------------------------------------------------------------------------------------------ */
+
+enum {
+  LARGEST = GPU_MAX_SLOTS * sizeof(struct frame) + sizeof(struct session_view) + sizeof(struct settled) +
+            sizeof(struct framing) + FILL_STAGING + sizeof(((struct source *)NULL)->text),
+  NUMBERS = 512 /* at most, besides */
+};
+static_assert(LARGEST + NUMBERS <= PAGE_PREFAULTED, "no note meets a page fault");
 
 static unsigned owed_slots(const struct slot_ring *ring) {
   unsigned owed = 0;

@@ -5,6 +5,7 @@
  * slots: so what its note says of a slot is true of the bytes in it. A reader notes how far it is after each write. A file is
  * written at positions of our own, so that what was being written is simply written again.
  */
+#include <assert.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -41,6 +42,10 @@ struct identity {
   uint64_t sequence;
   unsigned producer, seat, slot, fate, moved, open;
 };
+
+enum { NUMBERS = 128 /* at most, besides results */ };
+static_assert(GPU_MAX_SLOTS * (sizeof(struct identity) + sizeof(struct frame)) + NUMBERS <= PAGE_PREFAULTED,
+              "no note meets a page fault");
 
 static void put_result(struct result *result, bool held, struct tape *tape) {
   struct frame *frame = &result->frame;
