@@ -13,6 +13,7 @@
 
 #include <cuda_runtime_api.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <linux/close_range.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -49,13 +50,21 @@ void start_check(int status, const char *what) {
   start_require(status == cudaSuccess, what, cudaGetErrorString((cudaError_t)status));
 }
 
+/* A number that another one of our processes or our caller wrote. */
+static unsigned number_in(const char *text, const char *what) {
+  char *end;
+  unsigned long number = strtoul(text, &end, 10);
+  start_require(*text >= '0' && *text <= '9' && !*end && number <= INT_MAX, what, text);
+  return (unsigned)number;
+}
+
 #define CHECK(function, ...) start_check((int)function(__VA_ARGS__), #function)
 
 /* -- phases ------------------------------------------------------------------------------------------------------- */
 
 static unsigned char *map(void) {
   const char *inherited = getenv("START_MEMORY");
-  int fd = inherited ? atoi(inherited) : memfd_create("start", 0);
+  int fd = inherited ? (int)number_in(inherited, "START_MEMORY") : memfd_create("start", 0);
   start_require(fd >= 0 && ftruncate(fd, MEMORY_BYTES) == 0, "memory", "no memfd");
   void *memory = mmap(NULL, MEMORY_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0);
   start_require(memory != MAP_FAILED, "memory", "no mapping");
@@ -92,7 +101,8 @@ static void open_context(void) {
 
 static void keep(const char *what) {
   static const char *const nodes[] = {"/dev/nvidiactl", "/dev/nvidia0"};
-  if (close_range(3, ~0U, CLOSE_RANGE_CLOEXEC) != 0 || fcntl(atoi(getenv("START_MEMORY")), F_SETFD, 0) != 0) {
+  int memory = (int)number_in(getenv("START_MEMORY"), "START_MEMORY");
+  if (close_range(3, ~0U, CLOSE_RANGE_CLOEXEC) != 0 || fcntl(memory, F_SETFD, 0) != 0) {
     start_require(false, "close_range", "refused");
   }
   for (size_t i = 0; i < sizeof nodes / sizeof nodes[0] && strcmp(what, "nodes") == 0; i++) {
@@ -129,7 +139,7 @@ int main(int argc, char **argv) {
     } else if (strcmp(argv[i], "--keep") == 0) {
       kept = argv[i + 1];
     } else if (strcmp(argv[i], "--programs") == 0) {
-      programs = (unsigned)atoi(argv[i + 1]);
+      programs = number_in(argv[i + 1], "--programs");
     }
   }
   start_begin();
