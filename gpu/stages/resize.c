@@ -204,6 +204,10 @@ static void run(const struct stage_plan *plan, const struct stage_call *call) {
   struct resize_constants constants;
   STAGE_GET_CONSTANTS(plan, &constants);
   bool floats = plan->input.dtype == ELEMENT_FLOAT32;
+  if (!floats && resize_keeps(&constants.plane[0])) {
+    memcpy(call->output, call->input, plan->input_bytes);
+    return;
+  }
   for (uint32_t i = 0; i < constants.planes; i++) {
     fill_bars(&constants.plane[i], floats, call->output);
     run_plane(&constants.plane[i], (enum resize_filter)constants.filter, floats, call);

@@ -116,6 +116,12 @@ STAGE_INLINE uint32_t resize_square(const struct resize_plane *plane) {
   return 0;
 }
 
+/* Whether the result is the source: of bytes every filter leaves it as it is. */
+STAGE_INLINE bool resize_keeps(const struct resize_plane *plane) {
+  return plane->in_width == plane->out_width && plane->in_height == plane->out_height && plane->width == plane->out_width &&
+         plane->height == plane->out_height;
+}
+
 /* Whether a filter gives the averages of such squares: area does; bilinear mixes bytes with weights of one half where it halves
  * both sides, and loses nothing between rows and columns. */
 STAGE_INLINE bool resize_averages(uint32_t filter, const struct resize_plane *plane) {

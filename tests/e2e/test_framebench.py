@@ -83,6 +83,7 @@ def test_stages():
     sizes = {(row["pixels"], row["stage"]): row["bytes"] for row in sections["stages"]}
     assert sizes["yuv420p", "convert: to=rgb24"] == 640 * 480 * 3 // 2 + 640 * 480 * 3
     assert sizes["gray", "resize: width=half,height=half"] == 640 * 480 + 320 * 240
+    assert sizes["gray", "resize: width=three_quarters,height=three_quarters"] == 640 * 480 + 480 * 360
     assert sizes["gray", "motion"] == 640 * 480 * (1 + 1 + 2 * 4), "its background is read and written, too"
     assert {row["stage"] for row in sections["stages"] if row["computes"]} == {"work: rounds=1"}
 

@@ -20,6 +20,7 @@ const struct stage_entry stage_list[] = {
     {PIXELS_GRAY, "convert: to=rgb24"},
     {PIXELS_GRAY, "convert: to=grayf32le"},
     {PIXELS_GRAY, "resize: width=full,height=full"},
+    {PIXELS_GRAY, "resize: width=three_quarters,height=three_quarters"},
     {PIXELS_GRAY, "resize: width=half,height=half"},
     {PIXELS_GRAY, "resize: width=half,height=half,filter=area"},
     {PIXELS_GRAY, "resize: width=half,height=half,filter=nearest"},
@@ -48,7 +49,7 @@ static bool parse_value(const struct stage_parameter *parameter, const char *tex
   static const struct {
     const char *name;
     double factor;
-  } shares[] = {{"full", 1}, {"half", 0.5}, {"double", 2}};
+  } shares[] = {{"full", 1}, {"three_quarters", 0.75}, {"half", 0.5}, {"double", 2}};
   for (unsigned i = 0; parameter->type == STAGE_CHOICE && parameter->choices[i]; i++) {
     if (strcmp(parameter->choices[i], text) == 0) {
       *value = i;

@@ -7,7 +7,7 @@
 
 struct stage_entry {
   enum pixel_format pixels;
-  const char *stage; /* "NAME" or "NAME: KEY=VALUE,KEY=VALUE"; of width and height also full, half and double */
+  const char *stage; /* "NAME" or "NAME: KEY=VALUE,KEY=VALUE"; of width and height also a share (stage_list.c) */
 };
 
 extern const struct stage_entry stage_list[];
