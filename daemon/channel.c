@@ -7,6 +7,8 @@
 #include "daemon/doorbell.h"
 #include "daemon/protocol_native.h"
 
+enum { MOST_LOOKS = 24 /* about a microsecond */, TRIED_ANEW = 64 /* completions */ };
+
 void channel_open(struct channel *channel, struct native_control *control, struct road *road, struct fill *fill, int fd,
                   bool replies) {
   memset(channel, 0, sizeof *channel);
@@ -156,8 +158,31 @@ static bool take_submission(struct channel *channel, int64_t now) {
   return true;
 }
 
+static void relax(void) {
+#if defined(__x86_64__) || defined(__i386__)
+  __builtin_ia32_pause();
+#endif
+}
+
+/* A client that polls answers a result with its next frame in less time than it takes to ask the device, which would keep that
+ * frame waiting. For one that does not, it is waited less and less, and now and then as long again. */
+static void await_answer(struct channel *channel) {
+  const struct native_control *control = channel->control;
+  unsigned looks = channel->completed % TRIED_ANEW == 0 ? MOST_LOOKS : channel->looks;
+  unsigned left = looks;
+  while (left > 0 && atomic_load_explicit(&control->client.submitted, memory_order_relaxed) == channel->submitted) {
+    relax();
+    left--;
+  }
+  channel->looks = left > 0 ? MOST_LOOKS : looks / 2;
+  channel->awaits = false;
+}
+
 enum channel_progress channel_take(struct channel *channel, int64_t now) {
   struct native_control *control = channel->control;
+  if (channel->awaits) {
+    await_answer(channel);
+  }
   uint32_t before = channel->submitted + channel->taken;
   __builtin_prefetch(&control->submissions[channel->submitted % NATIVE_RING]); /* it comes along with its cursor */
   /* In this order: a client is done with a slot before it submits it again. */
@@ -230,7 +255,9 @@ bool channel_give(struct channel *channel, int64_t now) {
   bool any = channel->replies && give_results(channel, now);
   any |= give_free_slots(channel, now);
   channel->unheard |= any;
-  if (atomic_load_explicit(&channel->control->client.sleeps, memory_order_relaxed) != 0) {
+  bool sleeps = atomic_load_explicit(&channel->control->client.sleeps, memory_order_relaxed) != 0;
+  channel->awaits = any && !sleeps && channel->road->spin;
+  if (sleeps) {
     channel_ring(channel);
   }
   return any;

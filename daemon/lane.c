@@ -289,6 +289,8 @@ void lane_join(struct lane *lane, struct runner *runner) {
   lane->runners = runner;
 }
 
+bool lane_is_own(const struct runner *runner) { return runner->lane->runners == runner && !runner->next; }
+
 static void unschedule(struct lane *lane, struct runner *runner) {
   struct runner **at = &lane->first;
   while (*at && *at != runner) {

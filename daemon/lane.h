@@ -63,6 +63,8 @@ void lane_join(struct lane *lane, struct runner *runner);
 void lane_leave(struct runner *runner);
 /* Asks for a turn in this iteration of the loop, or in the next if its turns are over. */
 void lane_schedule(struct runner *runner);
+/* Nobody else lives on its lane. */
+bool lane_is_own(const struct runner *runner);
 /* Around each call to a device, which may take for ever. */
 void lane_enter_device(struct lane *lane);
 void lane_leave_device(struct lane *lane);

@@ -13,6 +13,7 @@
 #include "daemon/session_state.h"
 
 #define SPIN_A_TURN (50 * NS_PER_US)
+#define SPIN_ALONE  (200 * NS_PER_US) /* where no descriptor is waited for: what the loop does takes a good part of a frame */
 #define QUIET_AFTER (200 * NS_PER_MS) /* then status says what a session waits for */
 #define STANDSTILL  (300 * NS_PER_MS) /* a tick that comes so late: the whole process was stopped */
 
@@ -160,8 +161,14 @@ static bool keep_spinning(struct session *session, int64_t now) {
   return !completion_arm(road);
 }
 
+/* How long a turn goes on at most before the loop looks at what else there is to do. */
+static int64_t longest_turn(const struct session *session) {
+  return session->shares && session->is_reply && lane_is_own(&session->runner) ? SPIN_ALONE : SPIN_A_TURN;
+}
+
 bool session_turn(struct runner *runner) {
   struct session *session = (struct session *)runner;
+  const int64_t longest = longest_turn(session);
   int64_t start = clock_now();
   int64_t now = start;
   bool again = true;
@@ -171,7 +178,7 @@ bool session_turn(struct runner *runner) {
     again = moved || keep_spinning(session, now);
     now = clock_now();
     session->account.now.worked += moved ? now - began : 0;
-    if (now - start > SPIN_A_TURN && round > 0) {
+    if (now - start > longest && round > 0) {
       break;
     }
   }
