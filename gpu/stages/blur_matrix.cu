@@ -4,16 +4,18 @@
  * A pass over 16 rows is a product of two matrices: one is the band of weights, the same everywhere, the other a piece of
  * the image. The sums of bytes are exact (blur.h), so that they may be formed in any order. Samples and the columns' sums
  * are whole numbers below 2048: as 16 bit floats they are multiples of the smallest one, with the number's own bits. Weights
- * up to 2048 are such floats, too; where larger ones occur, each is the sum of two, and so are the products. Sums of 24 bits
- * are 32 bit floats, and come out as whole numbers where something is added that has no room for smaller parts.
+ * are such floats, too, or where some have too many bits, sums of two, and so are the products. Sums of 24 bits are 32 bit
+ * floats, and come out as whole numbers where something is added that has no room for smaller parts.
  *
  * A block makes a strip of STEPS times 16 rows, each of its warps 32 columns. For the first pass a thread has four rows of
  * four neighbouring columns, and joins two rows of a column in a register; of the SPANS groups of 16 rows that 16 rows of
  * sums need, all but the last are there already. What comes out are eight neighbouring sums of each of two rows; they go to
- * shared memory. From there the second pass takes neighbours, in STRETCHES groups of 16 for eight results. Loads for the next
- * rows are under way meanwhile.
+ * shared memory. From there the second pass takes neighbours, in STRETCHES groups of 16 for eight results. The rows that
+ * come next are under way to shared memory meanwhile, DEPTH groups of them.
  */
 #include "gpu/stages/blur.cuh"
+
+#include <cuda_pipeline.h>
 
 namespace {
 
@@ -28,7 +30,8 @@ enum {
   COLUMNS = WARPS * PIECE,
   PITCH = COLUMNS + 8, /* of a row in shared memory: rows of a warp's words begin at different banks */
   RESULT_PITCH = PIECE + 8,
-  STEPS = 8
+  STEPS = 8,
+  DEPTH = 4 /* groups of rows under way */
 };
 
 /* The first words of a row of `a` and of the row 8 further, then the second words; of a column of `b` both words. */
@@ -138,41 +141,49 @@ __device__ __forceinline__ place find(const blur_geometry &image, int32_t x) {
   return at;
 }
 
-/* Four rows of four columns: a word for each row. */
-struct square {
-  uint32_t words[WORD];
+/* Where each thread's next rows of four columns arrive, a word for each row. Nobody else reads them, so nobody waits. */
+struct arrivals {
+  uint32_t words[DEPTH][WORD][THREADS];
 
-  __device__ __forceinline__ void read(const uint8_t *in, const blur_geometry &image, const place &at, int32_t top) {
+  /* Requests the four rows from `top` on. */
+  __device__ __forceinline__ void request(int32_t slot, const uint8_t *in, const blur_geometry &image, const place &at,
+                                          int32_t top) {
+    uint32_t *word = &words[slot][0][threadIdx.x];
     if (at.whole && top >= 0 && top + WORD <= image.height) {
       const uint8_t *first = in + uint64_t(top) * image.row() + at.columns[0];
 #pragma unroll
       for (int i = 0; i < WORD; i++) {
-        words[i] = *reinterpret_cast<const uint32_t *>(first + int64_t(i) * image.row());
+        __pipeline_memcpy_async(word + i * THREADS, first + int64_t(i) * image.row(), sizeof *word);
       }
     } else {
-      *this = read_reflected(in, image, at, top);
+      request_reflected(word, in, image, at, top);
     }
   }
-  static __device__ __noinline__ square read_reflected(const uint8_t *in, blur_geometry image, place at, int32_t top) {
-    square result;
+  static __device__ __noinline__ void request_reflected(uint32_t *word, const uint8_t *in, blur_geometry image, place at,
+                                                        int32_t top) {
+#pragma unroll
     for (int i = 0; i < WORD; i++) {
-      const int32_t y = top + i;
-      const uint8_t *row = in + uint64_t(y >= 0 && y < image.height ? y : reflect(y, image.height)) * image.row();
-      result.words[i] = bytes_join(row[at.columns[0]], row[at.columns[1]], row[at.columns[2]], row[at.columns[3]]);
+      const uint8_t *row = in + uint64_t(border_reflect(top + i, image.height)) * image.row();
+      if (at.whole) {
+        __pipeline_memcpy_async(word + i * THREADS, row + at.columns[0], sizeof *word);
+      } else {
+        word[i * THREADS] = bytes_join(row[at.columns[0]], row[at.columns[1]], row[at.columns[2]], row[at.columns[3]]);
+      }
     }
-    return result;
   }
 };
 
-/* The same by columns. */
-struct square_columns {
+/* Four rows of four columns, by columns. */
+struct square {
   right_factor at[WORD];
 
-  __device__ __forceinline__ void take(const square &from) {
+  __device__ __forceinline__ void take(const arrivals &from, int32_t slot) {
 #pragma unroll
     for (int i = 0; i < 2; i++) {
-      const uint32_t left = __byte_perm(from.words[2 * i], from.words[2 * i + 1], 0x5140U);
-      const uint32_t right = __byte_perm(from.words[2 * i], from.words[2 * i + 1], 0x7362U);
+      const uint32_t upper = from.words[slot][2 * i][threadIdx.x];
+      const uint32_t lower = from.words[slot][2 * i + 1][threadIdx.x];
+      const uint32_t left = __byte_perm(upper, lower, 0x5140U);
+      const uint32_t right = __byte_perm(upper, lower, 0x7362U);
       at[0].words[i] = __byte_perm(left, 0, 0x4140U);
       at[1].words[i] = __byte_perm(left, 0, 0x4342U);
       at[2].words[i] = __byte_perm(right, 0, 0x4140U);
@@ -192,7 +203,7 @@ struct plane {
 };
 
 template <int Spans, int Parts>
-__device__ __forceinline__ void pass_down(const square_columns (&source)[Spans], const left_factor (&weights)[Parts][Spans],
+__device__ __forceinline__ void pass_down(const square (&source)[Spans], const left_factor (&weights)[Parts][Spans],
                                           uint32_t warp, uint32_t lane, plane &out) {
   const sums start = begin_sums<down_step>();
   sums made[WORD];
@@ -294,12 +305,15 @@ template <int Stretches> constexpr int beside = GROUP / 2 * Stretches - WORD;
 template <int Stretches> constexpr int width = (COLUMNS - 2 * beside<Stretches>) / TILE *TILE;
 
 template <int Spans, int Stretches, int Parts>
-__global__ void __launch_bounds__(THREADS)
+__global__ void __launch_bounds__(THREADS, Parts > 1    ? 1
+                                           : Spans == 2 ? 3
+                                                        : 2)
     blur_matrix_kernel(const uint8_t *__restrict__ in, uint8_t *__restrict__ out, blur_geometry image, blur_weights weights) {
   __shared__ band<above<Spans> + GROUP, Parts> down;
   __shared__ band<beside<Stretches> + GROUP, Parts> along;
   __shared__ plane summed[2];
   __shared__ results made[WARPS];
+  __shared__ arrivals next;
   const uint32_t warp = threadIdx.x / LAUNCH_WARP;
   const uint32_t lane = threadIdx.x % LAUNCH_WARP;
   const int32_t first = int32_t(lane % 4) * WORD; /* of the 16 rows that one product sums up */
@@ -325,18 +339,29 @@ __global__ void __launch_bounds__(THREADS)
   const int32_t top = int32_t(blockIdx.y) * GROUP * STEPS;
   const int32_t own = int32_t(warp) * PIECE;
   const place at = find(image, left - beside<Stretches> + own + int32_t(lane / 4) * WORD);
-  square_columns source[Spans];
-  square next;
+  const auto request = [&](int32_t group) {
+    if (group < Spans + STEPS - 1) {
+      next.request(group % DEPTH, in, image, at, top - above<Spans> + group * GROUP + first);
+    }
+    __pipeline_commit();
+  };
+  square source[Spans];
+  const auto take = [&](int32_t group, square &into) {
+    __pipeline_wait_prior(DEPTH - 1);
+    into.take(next, group % DEPTH);
+    request(group + DEPTH);
+  };
+#pragma unroll 1
+  for (int32_t group = 0; group < DEPTH; group++) {
+    request(group);
+  }
 #pragma unroll
-  for (int i = 0; i < Spans; i++) {
-    next.read(in, image, at, top - above<Spans> + i * GROUP + first);
-    source[i].take(next);
+  for (int i = 0; i < Spans - 1; i++) {
+    take(i, source[i]);
   }
 #pragma unroll 1
   for (int32_t y = top, step = 0; step < STEPS && y < image.height; y += GROUP, step++) {
-    if (step + 1 < STEPS) {
-      next.read(in, image, at, y + GROUP * Spans - above<Spans> + first);
-    }
+    take(step + Spans - 1, source[Spans - 1]);
     pass_down(source, down_weights, warp, lane, summed[step % 2]);
     __syncthreads();
     if (own < width<Stretches>) {
@@ -348,7 +373,6 @@ __global__ void __launch_bounds__(THREADS)
     for (int i = 0; i + 1 < Spans; i++) {
       source[i] = source[i + 1];
     }
-    source[Spans - 1].take(next);
   }
 }
 
@@ -361,8 +385,18 @@ int launch(const uint8_t *in, uint8_t *out, const blur_geometry &image, const bl
 
 } // namespace
 
-/* The smallest kernel that reaches as far as the radius, down and along. A weight of more than a quarter, which a narrow blur
- * has, takes two parts. */
+/* Whether a weight is a 16 bit float, which has 11 bits. */
+static bool is_half(uint32_t weight) { return weight % (weight > 4096 ? 4 : weight > 2048 ? 2 : 1) == 0; }
+
+static int32_t parts_of(const blur_weights &weights, int32_t radius) {
+  int32_t parts = 1;
+  for (int32_t k = 0; k <= radius; k++) {
+    parts = is_half(uint32_t(weights.at[k] * BLUR_UNIT)) ? parts : 2;
+  }
+  return parts;
+}
+
+/* The smallest kernel that reaches as far as the radius, down and along. Some very narrow blurs take weights in two parts. */
 int blur_matrix(const uint8_t *in, uint8_t *out, const blur_geometry &image, const blur_weights &weights, cudaStream_t stream) {
   using launcher = int (*)(const uint8_t *, uint8_t *, const blur_geometry &, const blur_weights &, cudaStream_t);
   static const struct {
@@ -376,7 +410,7 @@ int blur_matrix(const uint8_t *in, uint8_t *out, const blur_geometry &image, con
       {2, above<2>, beside<1>, launch<2, 1, 2>}, {2, above<2>, beside<2>, launch<2, 2, 2>},
       {2, above<5>, beside<5>, launch<5, 5, 2>},
   };
-  const int32_t parts = weights.at[0] > 0.25F ? 2 : 1;
+  const int32_t parts = parts_of(weights, image.radius);
   for (const auto &way : ways) {
     if (way.parts == parts && image.radius <= way.rows && image.radius * image.channels <= way.samples) {
       return way.launch(in, out, image, weights, stream);
