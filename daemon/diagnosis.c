@@ -92,8 +92,9 @@ static double pace(const struct overlap_work *work) { return larger(overlap_peri
 
 static double measured_pace(const struct diagnosis_figures *figures) { return figures->seconds * 1e6 / figures->frames; }
 
-/* Where the slots are what is short, a round takes as long as was measured, and the turnaround is what engines and host
- * leave of it; otherwise it is the time until the host takes notice. */
+/* Where neither an engine nor the host explains the pace, the slots are what is short: a round takes as long as was measured,
+ * and the turnaround is what engines and host leave of it. That can be less than nothing, as the host goes on working on a
+ * frame when its copy in has begun. Otherwise it is the time until the host takes notice. */
 static void find_turnaround(const struct diagnosis_figures *figures, enum bound bound, struct overlap_work *work) {
   bool flows = figures->frames > 0 && figures->seconds > 0;
   work->turnaround = figures->notice;
@@ -101,8 +102,9 @@ static void find_turnaround(const struct diagnosis_figures *figures, enum bound 
     work->host = figures->lane_share * measured_pace(figures);
   }
   bool saturated = flows && bound <= BOUND_HOST && !(bound == BOUND_HOST && lane_is_full(figures));
-  if (saturated && measured_pace(figures) > pace(work) * EXPLAINED) {
-    work->turnaround += work->slots * measured_pace(figures) - overlap_round(work);
+  if (saturated && measured_pace(figures) > overlap_period(work) * EXPLAINED) {
+    double left = work->turnaround + work->slots * measured_pace(figures) - overlap_round(work);
+    work->turnaround = larger(left, -work->host);
   }
 }
 

@@ -7,7 +7,7 @@
  * turnaround, in which the host takes notice. Before its copy in a frame takes some work of the host, whose one thread does
  * that for one frame at a time. A copy's service is what it takes while the other direction of the link is busy, which is
  * longer than alone: framebench measures that, and counts no copy as shorter. Frames take the slots in turn and are there from
- * the start. Times are in any one unit, and never negative.
+ * the start. Times are in any one unit.
  */
 #ifndef FRAMED_DAEMON_OVERLAP_H
 #define FRAMED_DAEMON_OVERLAP_H
@@ -34,9 +34,10 @@ enum { OVERLAP_MAX_SLOTS = 64, OVERLAP_UNLIMITED = 0 };
 struct overlap_work {
   double service[OVERLAP_ENGINES]; /* of one frame, or of one chunk of it */
   unsigned kernels;                /* that run at once; 0 counts as 1, more than OVERLAP_MAX_SLOTS as that */
-  double turnaround;               /* from a slot's copy out until the host may take it again */
-  double host;                     /* the host's own work on a frame */
-  unsigned slots;                  /* 1 to OVERLAP_MAX_SLOTS, or OVERLAP_UNLIMITED: no frame ever waits for a slot */
+  double turnaround; /* from a slot's copy out until the host may take it again; less than 0, but no less than minus `host`,
+                      * where some of the host's work on a frame goes on beside its copy in */
+  double host;       /* the host's own work on a frame */
+  unsigned slots;    /* 1 to OVERLAP_MAX_SLOTS, or OVERLAP_UNLIMITED: no frame ever waits for a slot */
 };
 
 /* -- figures that need no timeline -------------------------------------------------------------------------------- */

@@ -4,8 +4,8 @@
  * An event takes its time where the stream has come to it. From there to the start of a copy or a kernel, and from its end
  * to the next event, some microseconds pass in which the engines hand the stream on: a tenth of a copy of 4 MiB, and more
  * than all of a small one. So when a device is opened for the first time, a program whose steps do next to nothing is timed,
- * step by step and replayed, and the least that it ever took is what every frame's steps begin later than the events before
- * them say. Where a step follows that of another slot on the same engine, it begins later than that one's event by what such a
+ * step by step and replayed, and what it took as a rule is what every frame's steps begin later than the events before them
+ * say. Where a step follows that of another slot on the same engine, it begins later than that one's event by what such a
  * step takes when both have nothing to do.
  *
  * The program's frames are held back on their streams until all of them is there. Otherwise the intervals would tell how fast
@@ -15,9 +15,10 @@
 #include "gpu/cuda.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <sys/mman.h>
 
-enum { EMPTY_FRAMES = 12, SLOTS = 2, FRAME_BYTES = 8, PAGE = 4096, OUTPUT_AT = PAGE / 2 };
+enum { EMPTY_FRAMES = 15, SLOTS = 2, FRAME_BYTES = 8, PAGE = 4096, OUTPUT_AT = PAGE / 2 };
 #define EMPTY_PATIENCE_NS INT64_C(5000000000)
 #define HOLD_NS           INT64_C(2000000)
 
@@ -90,24 +91,45 @@ static bool finish_empty(struct gpu_program *program, unsigned slots, struct gpu
   return true;
 }
 
-/* 0 is none: what came before may have kept the engine for all of the step. */
+/* 0 is none: the other frame's step was the second one. */
 static void take_less(int64_t *least, int64_t ns) { *least = ns > 0 && (*least == 0 || ns < *least) ? ns : *least; }
 
-static bool measure_rounds(struct cuda_device *device, struct gpu_program *program, struct gpu_overhead *overhead,
-                           struct gpu_overhead *next, struct gpu_error *error) {
-  struct cuda_program *own = (struct cuda_program *)program;
+static int compare(const void *a, const void *b) {
+  int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+  return (x > y) - (x < y);
+}
+
+static int64_t median(int64_t values[EMPTY_FRAMES]) {
+  qsort(values, EMPTY_FRAMES, sizeof values[0], compare);
+  return values[EMPTY_FRAMES / 2];
+}
+
+static bool measure_overhead(struct cuda_device *device, struct gpu_program *program, struct gpu_overhead *overhead,
+                             struct gpu_error *error) {
+  int64_t h2d[EMPTY_FRAMES], kernel[EMPTY_FRAMES], d2h[EMPTY_FRAMES];
   struct gpu_times times;
   for (int round = 0; round < EMPTY_FRAMES; round++) {
     if (!submit_empty(program, 1, error) || !finish_empty(program, 1, &times, error)) {
       return false;
     }
-    take_less(&overhead->h2d, times.h2d);
-    if (!submit_held(device, own, 1, error) || !finish_empty(program, 1, &times, error)) {
+    h2d[round] = times.h2d;
+    if (!submit_held(device, (struct cuda_program *)program, 1, error) || !finish_empty(program, 1, &times, error)) {
       return false;
     }
-    take_less(&overhead->kernel, times.kernel);
-    take_less(&overhead->d2h, times.d2h);
-    if (!submit_held(device, own, SLOTS, error) || !finish_empty(program, SLOTS, &times, error)) {
+    kernel[round] = times.kernel;
+    d2h[round] = times.d2h;
+  }
+  *overhead = (struct gpu_overhead){median(h2d), median(kernel), median(d2h)};
+  return true;
+}
+
+/* Of two frames the second one counts, in each step where it was the second one: the least, as not all of the step need have
+ * been behind the first one's. */
+static bool measure_next(struct cuda_device *device, struct gpu_program *program, struct gpu_overhead *next,
+                         struct gpu_error *error) {
+  struct gpu_times times;
+  for (int round = 0; round < EMPTY_FRAMES; round++) {
+    if (!submit_held(device, (struct cuda_program *)program, SLOTS, error) || !finish_empty(program, SLOTS, &times, error)) {
       return false;
     }
     take_less(&next->h2d, times.h2d);
@@ -115,6 +137,12 @@ static bool measure_rounds(struct cuda_device *device, struct gpu_program *progr
     take_less(&next->d2h, times.d2h);
   }
   return true;
+}
+
+static bool measure_way(struct cuda_device *device, struct gpu_program *program, bool replays, struct gpu_overhead *overhead,
+                        struct gpu_overhead *next, struct gpu_error *error) {
+  program->graph = replays;
+  return measure_overhead(device, program, overhead, error) && measure_next(device, program, next, error);
 }
 
 /* Nothing is subtracted from what is measured here, since it is put in force at the end. */
@@ -129,11 +157,8 @@ static bool measure_both(struct cuda_device *device, const struct gpu_chain *cha
   }
   struct gpu_program *program = gpu_program_new(&device->base, chain, buffers, SLOTS, &options, error);
   bool done = program && gpu_program_warm_up(program, error) &&
-              measure_rounds(device, program, &measured.replayed, &measured.replayed_next, error);
-  if (done) {
-    program->graph = false;
-    done = measure_rounds(device, program, &measured.plain, &measured.plain_next, error);
-  }
+              measure_way(device, program, true, &measured.replayed, &measured.replayed_next, error) &&
+              measure_way(device, program, false, &measured.plain, &measured.plain_next, error);
   gpu_program_free(program);
   gpu_unpin(&device->base, page, PAGE);
   device->base.calibration = measured;

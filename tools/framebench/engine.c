@@ -217,13 +217,13 @@ struct run {
   int64_t ns;      /* no frame begins later than that after the first one; 0: whenever */
   struct overlap_frame *spans;
   uint64_t span_frames;
-  bool weighs; /* looks at the clock around the host's work on a frame, which makes small frames slower */
+  bool weighs; /* looks at the clock around each wait, which makes small frames slower */
 };
 
 struct course {
   uint64_t begun, done;
   unsigned oldest, next; /* slots are taken in turn */
-  int64_t start, seen, host;
+  int64_t start, waited;
   bool over;
 };
 
@@ -242,12 +242,14 @@ static bool submit(struct engine *engine, unsigned slot, bool timed, struct prob
 static bool end_oldest(struct engine *engine, const struct run *run, struct course *course, struct engine_figures *figures,
                        struct problem *problem) {
   bool waited;
+  int64_t before = run->weighs ? samples_now() : 0;
   if (!await(engine, course->oldest, &waited, problem)) {
     return false;
   }
-  course->seen = run->weighs ? samples_now() : 0;
+  int64_t seen = run->weighs && waited ? samples_now() : 0;
+  course->waited += seen > 0 ? seen - before : 0;
   struct overlap_frame *span = run->spans && course->done < run->span_frames ? &run->spans[course->done] : NULL;
-  note_times(engine, course->oldest, course->start, waited ? course->seen : 0, span, figures);
+  note_times(engine, course->oldest, course->start, seen, span, figures);
   course->done++;
   course->oldest = course->oldest + 1 < engine->setup.slots ? course->oldest + 1 : 0;
   return true;
@@ -259,7 +261,6 @@ static bool begin_next(struct engine *engine, const struct run *run, struct cour
   }
   course->begun++;
   course->next = course->next + 1 < engine->setup.slots ? course->next + 1 : 0;
-  course->host += course->seen > 0 ? samples_now() - course->seen : 0;
   return true;
 }
 
@@ -278,9 +279,8 @@ static bool run_frames(struct engine *engine, const struct run *run, struct engi
   }
   figures->frames = course.begun;
   figures->wall = (double)(samples_now() - course.start) / 1e3;
-  figures->weighed =
-      run->weighs && course.begun > slots ? course.begun - slots : 0; /* for the first ones no slot was emptied */
-  figures->host = (double)course.host / 1e3;
+  figures->weighed = run->weighs ? course.begun : 0;
+  figures->host = run->weighs ? figures->wall - (double)course.waited / 1e3 : 0;
   return true;
 }
 

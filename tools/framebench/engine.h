@@ -32,7 +32,7 @@ struct engine_figures {
   double wait;                     /* the same, on the device and in no engine */
   uint64_t timed;                  /* frames that have a share in `service` and `wait` */
   /* What only engine_run_for() tells. */
-  double host;      /* microseconds that this thread worked, waiting aside */
+  double host;      /* microseconds in which this thread did not wait for the device */
   uint64_t weighed; /* frames that have a share in `host` */
   double notice;    /* microseconds from the end of frames that were waited for until that was seen */
   uint64_t noticed; /* frames that have a share in `notice` */
