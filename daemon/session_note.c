@@ -151,7 +151,7 @@ static bool list_emitting(const struct slot_ring *ring, const struct sink_noted 
   return emitting == held;
 }
 
-static bool reconcile(struct session *session, unsigned owed, const struct sink_noted *noted) {
+bool session_reconcile(struct session *session, unsigned owed, const struct sink_noted *noted) {
   struct slot_ring *ring = &session->road.ring;
   struct outcome outcome = {0};
   for (unsigned i = 0; i < ring->count; i++) {
@@ -252,7 +252,7 @@ static bool take_notes(struct session *session, uint64_t own, uint64_t sink) {
   }
   bool whole = is_there ? tape_is_at_end(&tape) : state == PAGE_EMPTY || state == PAGE_TOUCHED;
   tape_clear(&tape);
-  if (!whole || !sink_read_note(sink, &noted) || !reconcile(session, owed, &noted)) {
+  if (!whole || !sink_read_note(sink, &noted) || !session_reconcile(session, owed, &noted)) {
     return false;
   }
   revive_source(session, state == PAGE_TOUCHED);

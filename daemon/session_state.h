@@ -114,6 +114,9 @@ void session_note(struct session *session);
 void session_note_before_read(struct source *source);
 /* Takes what a session that was killed had noted. */
 bool session_take_live(struct session *session, struct tape *tape, struct failure *failure);
+/* Puts the ring and the books as the session noted them where the sink's note says that they were; `owed` has a bit for each
+ * slot whose frame the session took to be open at the sink. False: the notes contradict each other, and neither is of use. */
+bool session_reconcile(struct session *session, unsigned owed, const struct sink_noted *noted);
 
 /* -- session_image.c ---------------------------------------------------------------------------------------------- */
 
