@@ -159,7 +159,7 @@ static void send_kept(struct framed *client) {
   shared_drop_spent(client);
 }
 
-static void submit(struct framed *client, struct lot *lot, unsigned index, const struct native_frame *stamp) {
+static void shared_submit(struct framed *client, struct lot *lot, unsigned index, const struct native_frame *stamp) {
   struct shared *shared = &client->shared;
   if (!client->keeps) {
     put(client, index, stamp);
@@ -171,7 +171,7 @@ static void submit(struct framed *client, struct lot *lot, unsigned index, const
 
 /* Frames that the caller holds and those that are kept are together no more than the daemon has slots, so that there is a slot
  * for each. */
-static bool has_room(const struct framed *client) {
+static bool shared_has_room(const struct framed *client) {
   const struct lot *newest = client->lot;
   unsigned taken = client->shared.count;
   if (is_consumer(client) || client->finished || free_slot(newest) < 0) {
@@ -195,7 +195,7 @@ static bool is_at_end(const struct framed *client, bool results) {
   return !results && client->finished && (client->keeps ? client->shared.count == 0 : lot->submitted == lot->seen);
 }
 
-static unsigned events(struct framed *client) {
+static unsigned shared_events(struct framed *client) {
   if (client->info.role == FRAMED_PRODUCER) {
     shared_take_all(client);
   }
@@ -204,7 +204,7 @@ static unsigned events(struct framed *client) {
   }
   bool results = shared_with_results(client) != NULL;
   bool received = results && client->info.role != FRAMED_PRODUCER; /* whose completions only give room */
-  return (received ? FRAMED_RESULT : 0U) | (has_room(client) ? FRAMED_ROOM : 0U) |
+  return (received ? FRAMED_RESULT : 0U) | (shared_has_room(client) ? FRAMED_ROOM : 0U) |
          (is_at_end(client, results) ? FRAMED_END : 0U);
 }
 
@@ -213,24 +213,24 @@ static bool is_quiet(const struct framed *client, unsigned there) {
   return (there & (client->info.role == FRAMED_PRODUCER ? FRAMED_ROOM : FRAMED_RESULT)) == 0;
 }
 
-static unsigned look(struct framed *client) {
-  unsigned there = events(client);
+static unsigned shared_look(struct framed *client) {
+  unsigned there = shared_events(client);
   if (is_quiet(client, there) && !client->broken && framed_clock() - client->shared.heard > HEAR_EVERY) {
     hear(client);
-    there = events(client);
+    there = shared_events(client);
   }
   return there;
 }
 
 /* -- sleeping ---------------------------------------------------------------------------------------------------------- */
 
-static short arm(struct framed *client) {
+static short shared_arm(struct framed *client) {
   atomic_store_explicit(&client->lot->words->client.sleeps, 1, memory_order_relaxed);
   atomic_thread_fence(memory_order_seq_cst);
   return POLLIN;
 }
 
-static void wake(struct framed *client, short conditions) {
+static void shared_wake(struct framed *client, short conditions) {
   atomic_store_explicit(&client->lot->words->client.sleeps, 0, memory_order_relaxed);
   if (conditions != 0) {
     hear(client);
@@ -238,13 +238,13 @@ static void wake(struct framed *client, short conditions) {
 }
 
 /* The daemon takes an end of the connection for an end of the client, so there is nothing to say to it. */
-static void finish(struct framed *client) { (void)client; }
+static void shared_finish(struct framed *client) { (void)client; }
 
 /* -- another connection ------------------------------------------------------------------------------------------------ */
 
-static void end(struct framed *client) { client->shared.ended = true; }
+static void shared_end(struct framed *client) { client->shared.ended = true; }
 
-static bool resume(struct framed *client) {
+static bool shared_resume(struct framed *client) {
   struct lot *lot = lot_new(client, client->greeting.welcome.slots);
   if (!lot || !map_lot(client, lot)) {
     if (lot) {
@@ -260,16 +260,16 @@ static bool resume(struct framed *client) {
 
 const struct transport shared_transport = {
     .open = shared_open,
-    .look = look,
-    .events = events,
-    .arm = arm,
-    .wake = wake,
-    .has_room = has_room,
-    .submit = submit,
+    .look = shared_look,
+    .events = shared_events,
+    .arm = shared_arm,
+    .wake = shared_wake,
+    .has_room = shared_has_room,
+    .submit = shared_submit,
     .receive = shared_receive,
     .release = shared_release,
-    .finish = finish,
+    .finish = shared_finish,
     .lose = shared_lose,
-    .end = end,
-    .resume = resume,
+    .end = shared_end,
+    .resume = shared_resume,
 };

@@ -58,7 +58,7 @@ static void release_kept(struct framed *client) {
 }
 
 /* What was sent and has no fate is sent again by the next connection, on which everything is counted from 0. */
-static void lose(struct framed *client) {
+static void stream_lose(struct framed *client) {
   struct stream *stream = &client->stream;
   for (unsigned i = 0; i < stream->kept; i++) {
     stream->stamps[*queued_at(stream, i)].flags |= NATIVE_AGAIN;
@@ -73,9 +73,9 @@ static void lose(struct framed *client) {
   }
 }
 
-static void end(struct framed *client) { client->stream.ended = true; }
+static void stream_end(struct framed *client) { client->stream.ended = true; }
 
-static bool resume(struct framed *client) {
+static bool stream_resume(struct framed *client) {
   (void)client; /* nothing of the last connection's is left */
   return true;
 }
@@ -135,7 +135,7 @@ static void send_frames(struct framed *client) {
   shut_when_sent(client);
 }
 
-static void submit(struct framed *client, struct lot *lot, unsigned index, const struct native_frame *stamp) {
+static void stream_submit(struct framed *client, struct lot *lot, unsigned index, const struct native_frame *stamp) {
   struct stream *stream = &client->stream;
   (void)lot; /* there is only one */
   stream->stamps[index] = *stamp;
@@ -288,7 +288,7 @@ static void read_results(struct framed *client) {
   }
 }
 
-static bool receive(struct framed *client, struct framed_result *result) {
+static bool stream_receive(struct framed *client, struct framed_result *result) {
   struct stream *stream = &client->stream;
   if (stream->count_ready == 0) {
     return false;
@@ -310,7 +310,7 @@ static bool receive(struct framed *client, struct framed_result *result) {
   return true;
 }
 
-static void release(struct framed *client, unsigned place) {
+static void stream_release(struct framed *client, unsigned place) {
   if (place < client->stream.result_places && client->stream.results[place] == PLACE_HELD) {
     client->stream.results[place] = PLACE_FREE;
   }
@@ -318,7 +318,7 @@ static void release(struct framed *client, unsigned place) {
 
 /* -- both ways --------------------------------------------------------------------------------------------------------- */
 
-static bool has_room(const struct framed *client) {
+static bool stream_has_room(const struct framed *client) {
   const struct lot *lot = client->lot;
   for (unsigned i = 0; i < lot->places && sends_frames(client) && !client->finished; i++) {
     if (lot->frames[i] == PLACE_FREE) {
@@ -328,29 +328,29 @@ static bool has_room(const struct framed *client) {
   return false;
 }
 
-static unsigned events(struct framed *client) {
+static unsigned stream_events(struct framed *client) {
   const struct stream *stream = &client->stream;
-  return (stream->count_ready > 0 ? FRAMED_RESULT : 0U) | (has_room(client) ? FRAMED_ROOM : 0U) |
+  return (stream->count_ready > 0 ? FRAMED_RESULT : 0U) | (stream_has_room(client) ? FRAMED_ROOM : 0U) |
          (stream->ended && stream->count_ready == 0 ? FRAMED_END : 0U);
 }
 
-static unsigned look(struct framed *client) {
+static unsigned stream_look(struct framed *client) {
   struct stream *stream = &client->stream;
   send_frames(client);
   read_results(client);
   if (stream->cannot_send && stream->count_ready == 0 && !may_read(client)) {
     client_break(client, FRAMED_E_CLOSED, 0, "the daemon closed the connection to pipeline %s", client->info.pipeline);
   }
-  return events(client);
+  return stream_events(client);
 }
 
-static short arm(struct framed *client) {
+static short stream_arm(struct framed *client) {
   const struct stream *stream = &client->stream;
   return (short)((may_read(client) ? POLLIN : 0) | (stream->queued > stream->kept && !stream->cannot_send ? POLLOUT : 0));
 }
 
 /* An end that shows while there is no place to read what came before it. What a consumer does not read would be lost. */
-static void wake(struct framed *client, short conditions) {
+static void stream_wake(struct framed *client, short conditions) {
   bool may_lose = sends_frames(client) || !client->keeps;
   if ((conditions & (POLLHUP | POLLERR)) != 0 && !may_read(client) && may_lose) {
     client->stream.cannot_send = true;
@@ -359,16 +359,16 @@ static void wake(struct framed *client, short conditions) {
 
 const struct transport stream_transport = {
     .open = stream_open,
-    .look = look,
-    .events = events,
-    .arm = arm,
-    .wake = wake,
-    .has_room = has_room,
-    .submit = submit,
-    .receive = receive,
-    .release = release,
+    .look = stream_look,
+    .events = stream_events,
+    .arm = stream_arm,
+    .wake = stream_wake,
+    .has_room = stream_has_room,
+    .submit = stream_submit,
+    .receive = stream_receive,
+    .release = stream_release,
     .finish = shut_when_sent,
-    .lose = lose,
-    .end = end,
-    .resume = resume,
+    .lose = stream_lose,
+    .end = stream_end,
+    .resume = stream_resume,
 };
