@@ -13,24 +13,9 @@
 #include "daemon/emit.h"
 #include "daemon/fill.h"
 #include "daemon/sink_results.h"
+#include "tests/unit/road/chance.h"
 
 enum { FRAME_BYTES = 12, STEPS_A_RUN = 2000, RUNS = 500, MAX_FRAMES = STEPS_A_RUN * 40, DEADLINE = 100 };
-
-/* Cheaper than ck_assert, which notes every line it passes. */
-#define CHECK(condition)                                                                                                       \
-  do {                                                                                                                         \
-    if (!(condition)) {                                                                                                        \
-      ck_abort_msg("line %d, run %u, step %u: %s", __LINE__, run, step, #condition);                                           \
-    }                                                                                                                          \
-  } while (0)
-
-static unsigned run, step;
-static uint64_t chance_state;
-
-static unsigned chance(unsigned below) {
-  chance_state = chance_state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-  return (unsigned)(chance_state >> 33) % below;
-}
 
 /* -- the device: completes what the test tells it to -------------------------------------------------------------- */
 
@@ -360,7 +345,7 @@ static void walk(void) {
 
 START_TEST(test_a_million_steps) {
   for (run = 0; run < RUNS; run++) {
-    chance_state = 20261121 + run;
+    chance_begin(20261121 + run);
     walk();
   }
 }

@@ -1,7 +1,6 @@
 /*
  * The stream sink beside a simple model: readers with real sockets join, stall, read, half-close, talk and leave at random,
- * while results are offered and slots are reclaimed. Every other time `block` has its session on another lane than the
- * sink's, as far as the sink can tell: this thread is it.
+ * while results are offered and slots are reclaimed.
  *
  * The model knows no queue. It holds each reader to what it may see (whole results, in order; under `block` without a gap)
  * and every frame to one fate: emitted if a reader took it, unread if none did.
@@ -13,121 +12,18 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "daemon/handoff.h"
-#include "daemon/sink_results.h"
+#include "tests/unit/road/sink_walk.h"
 
 enum { RUNS = 100, STEPS = 250, READERS = 6, MOST_RESULTS = STEPS + 1, ROUNDS_TO_END = 100000 };
 
-#define CHECK(condition)                                                                                                       \
-  do {                                                                                                                         \
-    if (!(condition)) {                                                                                                        \
-      ck_abort_msg("line %d, run %u, step %u: %s", __LINE__, run, step, #condition);                                           \
-    }                                                                                                                          \
-  } while (0)
-
-static unsigned run, step;
-static uint64_t chance_state;
-
-static unsigned chance(unsigned below) {
-  chance_state = chance_state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-  return (unsigned)(chance_state >> 33) % below;
-}
-
-/* -- the road, on a real lane ---------------------------------------------------------------------------------------- */
-
-static uv_loop_t loop;
-static struct mailbox control;
-static struct lane *lane;
-static struct sink *sink;
-static struct road road;
-static struct account account;
-static struct handoff handoff;
-static struct runner session; /* never woken, since this thread never says that it sleeps */
 static struct frame_format format;
-static uint64_t offered; /* results so far; each has its number in its bytes */
-static bool stopped;
 
 /* A producer of another rate now and then. */
 static struct frame_rate rate_of(uint64_t number) {
   return (struct frame_rate){.frames = (uint32_t)(number / 4), .seconds = 1};
 }
 
-static unsigned char byte_of(uint64_t number, size_t at) { return (unsigned char)(number * 37 + at * 11 + at / 251); }
-
-struct call {
-  struct message message;
-  void (*run)(void);
-  uv_sem_t done;
-};
-
-static void run_call(struct message *message) {
-  struct call *call = (struct call *)message;
-  call->run();
-  uv_sem_post(&call->done);
-}
-
-static void on_lane(void (*function)(void)) {
-  struct call call = {.message.run = run_call, .run = function};
-  uv_sem_init(&call.done, 0);
-  lane_post(lane, &call.message);
-  uv_sem_wait(&call.done);
-  uv_sem_destroy(&call.done);
-}
-
-/* Where the road is. */
-static void on_session(void (*function)(void)) {
-  if (road.handoff) {
-    function();
-  } else {
-    on_lane(function);
-  }
-}
-
-static void offer(void) {
-  struct slot *slot = slot_oldest(&road.ring, SLOT_FREE);
-  if (!slot && sink_reclaim(sink, clock_now())) {
-    slot = slot_oldest(&road.ring, SLOT_FREE);
-    CHECK(slot);
-  }
-  if (!slot) {
-    return;
-  }
-  slot->frame = (struct frame){.sequence = offered, .rate = rate_of(offered)};
-  account_open(&account, &slot->frame);
-  for (size_t at = 0; at < road.output_bytes; at++) {
-    slot->output[at] = byte_of(offered, at);
-  }
-  for (enum slot_state state = SLOT_FILLING; state <= SLOT_EMITTING; state++) {
-    slot_move(&road.ring, slot, state);
-  }
-  sink_offer(sink, &road, slot);
-  offered++;
-}
-
-static void check_account(void) {
-  uint64_t settled = 0;
-  for (int fate = 0; fate < FATE_COUNT; fate++) {
-    settled += account.now.ledger.fates[fate];
-    CHECK(fate == FATE_EMITTED || fate == FATE_UNREAD || account.now.ledger.fates[fate] == 0);
-  }
-  CHECK(!sink->block || account.now.ledger.fates[FATE_UNREAD] == 0);
-  CHECK(account.now.ledger.in == settled + road_in_flight(&road));
-  CHECK(road.handoff || slot_count(&road.ring, SLOT_EMITTING) == sink->count);
-}
-
-static void turn_sink(void) { sink->runner.turn(&sink->runner); }
-
-static void turn_session(void) {
-  if (road.handoff) {
-    handoff_collect(&handoff);
-  }
-  check_account();
-}
-
-static void turn(void) {
-  on_lane(turn_sink);
-  on_session(turn_session);
-}
+static void offer(void) { offer_frame((struct frame){.sequence = offered, .rate = rate_of(offered)}); }
 
 /* -- readers --------------------------------------------------------------------------------------------------------- */
 
@@ -217,29 +113,11 @@ static bool read_some(struct peer *peer, size_t most) {
   return got > 0;
 }
 
-static struct peer *joining;
-
-/* Under `block` a reader starts at the first result that nobody took. Nothing moves between the look and the join: what was
- * taken is collected here, while this session's thread waits. */
-static void attach_joining(void) {
-  if (road.handoff) {
-    handoff_collect(&handoff);
-  }
-  joining->joined = offered;
-  joining->next = sink->block ? account.now.ledger.fates[FATE_EMITTED] : offered;
-  sink_attach_here(sink, joining->reader);
-}
-
 static void join(struct peer *peer) {
-  int pair[2];
-  int size = 4096;
-  struct failure failure;
-  CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) == 0);
-  setsockopt(pair[1], SOL_SOCKET, SO_SNDBUF, &size, sizeof size);
-  *peer = (struct peer){.fd = pair[0], .reader = reader_new(sink, pair[1], &failure)};
-  CHECK(peer->reader);
-  joining = peer;
-  on_lane(attach_joining);
+  *peer = (struct peer){0};
+  peer->fd = connect_reader(&peer->reader);
+  peer->joined = offered;
+  peer->next = attach(peer->reader);
 }
 
 static void leave(struct peer *peer) {
@@ -304,47 +182,18 @@ static void one_step(void) {
 
 /* -- one run ----------------------------------------------------------------------------------------------------------- */
 
-static void no_wake(void *context) { (void)context; }
-
 static void set_up(void) {
   static const uint32_t widths[] = {1, 40, 1000, 5000, 60000};
   static struct config_pipeline config;
-  memset(&account, 0, sizeof account);
-  memset(&road, 0, sizeof road);
   memset(seen, 0, sizeof seen);
-  offered = taken_unseen = 0;
-  stopped = false;
-  config = (struct config_pipeline){.name = "test"};
-  config.sink.endpoint = CONFIG_SOCKET;
-  config.sink.overload = chance(2) ? CONFIG_SINK_DROP : CONFIG_SINK_BLOCK;
-  config.sink.protocol = chance(2) ? CONFIG_PROTOCOL_RAW : CONFIG_PROTOCOL_Y4M;
+  taken_unseen = 0;
+  config = (struct config_pipeline){.sink.protocol = chance(2) ? CONFIG_PROTOCOL_RAW : CONFIG_PROTOCOL_Y4M};
   format = format_image(PIXELS_GRAY, widths[chance(5)], 1);
-  struct sink_setup setup = {
-      .config = &config, .lane = lane, .control = &control, .listener = on_event, .context = NULL, .output = &format};
-  struct failure failure;
-  sink = sink_new(&setup, &failure);
-  CHECK(sink);
-  slot_ring_init(&road.ring, chance(4) + 1);
-  road.account = &account;
-  road.output_bytes = sink->result_bytes;
-  road.wake = no_wake;
-  if (sink->block && chance(2)) {
-    memset(&handoff, 0, sizeof handoff);
-    handoff_init(&handoff, &road);
-    ring_init(&handoff.back, lane, &session);
-    sink_join_handoff(sink, &handoff);
-  }
-  for (unsigned i = 0; i < road.ring.count; i++) {
-    road.ring.slots[i].output = malloc(sink->result_bytes);
-  }
+  sink_walk_begin(&config, &format, on_event);
   for (unsigned i = 0; i < READERS; i++) {
     peers[i] = (struct peer){.fd = -1};
   }
 }
-
-static bool in_flight;
-
-static void look(void) { in_flight = slot_count(&road.ring, SLOT_EMITTING) > 0 || road_in_flight(&road) > 0; }
 
 /* What moved to a reader's own buffer is no longer in flight, and waits for the loop to find the reader writable. */
 static bool is_anybody_within_a_result(void) {
@@ -358,12 +207,11 @@ static bool is_anybody_within_a_result(void) {
 
 /* Everybody who is there reads on until no result is on its way to anybody. */
 static void read_to_the_end(void) {
-  bool moved = true;
-  in_flight = true;
+  bool moved = true, in_flight = true;
   for (unsigned round = 0; moved || in_flight || is_anybody_within_a_result(); round++) {
     CHECK(round < ROUNDS_TO_END);
     turn();
-    on_session(look);
+    in_flight = are_in_flight();
     moved = false;
     for (unsigned i = 0; i < READERS; i++) {
       while (peers[i].fd >= 0 && read_some(&peers[i], sizeof buffer)) {
@@ -374,39 +222,23 @@ static void read_to_the_end(void) {
 }
 
 static void check_readers(void) {
-  uint64_t seen_count = 0;
-  for (uint64_t number = 0; number < offered; number++) {
-    seen_count += seen[number];
-  }
-  const uint64_t *fates = account.now.ledger.fates;
-  CHECK(road_in_flight(&road) == 0 && fates[FATE_EMITTED] + fates[FATE_UNREAD] == offered);
-  CHECK(fates[FATE_EMITTED] >= seen_count && fates[FATE_EMITTED] <= seen_count + taken_unseen);
+  check_fates(seen, taken_unseen);
   for (unsigned i = 0; i < READERS; i++) {
-    uint64_t emitted, missed;
-    if (peers[i].fd < 0) {
-      continue;
+    if (peers[i].fd >= 0) {
+      CHECK(peers[i].at == 0);
+      check_reader(peers[i].reader, peers[i].taken, peers[i].next, peers[i].joined);
     }
-    reader_read(peers[i].reader, &emitted, &missed);
-    CHECK(peers[i].at == 0 && emitted == peers[i].taken);
-    CHECK(sink->block ? missed == 0 && peers[i].next == offered : emitted + missed == offered - peers[i].joined);
   }
 }
 
 static void tear_down(void) {
-  sink_stop(sink);
-  while (!stopped) {
-    uv_run(&loop, UV_RUN_ONCE);
-  }
+  sink_walk_end();
   for (unsigned i = 0; i < READERS; i++) {
     CHECK(!peers[i].reader);
     if (peers[i].fd >= 0) {
       leave(&peers[i]);
     }
   }
-  for (unsigned i = 0; i < road.ring.count; i++) {
-    free(road.ring.slots[i].output);
-  }
-  sink_free(sink);
 }
 
 static void walk(void) {
@@ -427,21 +259,7 @@ static void walk(void) {
   tear_down();
 }
 
-START_TEST(test_readers_at_random) {
-  struct failure failure;
-  ck_assert_int_eq(uv_loop_init(&loop), 0);
-  ck_assert_int_eq(mailbox_open(&control, &loop), 0);
-  lane = lane_new(0, &failure);
-  ck_assert_ptr_nonnull(lane);
-  for (run = 0; run < RUNS; run++) {
-    chance_state = 7700 + run;
-    walk();
-  }
-  lane = lane_free(lane);
-  mailbox_close(&control);
-  uv_run(&loop, UV_RUN_DEFAULT);
-  ck_assert_int_eq(uv_loop_close(&loop), 0);
-}
+START_TEST(test_readers_at_random) { sink_walks(RUNS, 7700, walk); }
 END_TEST
 
 Suite *sink_readers_suite(void);

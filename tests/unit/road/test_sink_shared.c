@@ -1,7 +1,6 @@
 /*
  * Readers with shared memory beside a simple model: they join, receive, hold, give back, lie and leave at random, among readers
- * over the stream, while results are offered and slots reclaimed. Every other time `block` has its session on another lane than
- * the sink's, as far as the sink can tell: this thread is it.
+ * over the stream, while results are offered and slots reclaimed.
  *
  * The model holds each reader to its promises: every result whole and in order, under `block` without a gap, and unchanged as
  * long as it is held; and every frame to one fate, emitted if a reader took it, unread if none did.
@@ -13,41 +12,12 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "daemon/handoff.h"
 #include "daemon/sink_shared.h"
+#include "tests/unit/road/sink_walk.h"
 
 enum { RUNS = 100, STEPS = 250, READERS = 5, MOST_RESULTS = STEPS + 1, ROUNDS_TO_END = 100000, BYTES = 600 };
 
-#define CHECK(condition)                                                                                                       \
-  do {                                                                                                                         \
-    if (!(condition)) {                                                                                                        \
-      ck_abort_msg("line %d, run %u, step %u: %s", __LINE__, run, step, #condition);                                           \
-    }                                                                                                                          \
-  } while (0)
-
-static unsigned run, step;
-static uint64_t chance_state;
-
-static unsigned chance(unsigned below) {
-  chance_state = chance_state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-  return (unsigned)(chance_state >> 33) % below;
-}
-
-/* -- the road, on a real lane ---------------------------------------------------------------------------------------- */
-
-static uv_loop_t loop;
-static struct mailbox control;
-static struct lane *lane;
-static struct sink *sink;
-static struct road road;
-static struct account account;
-static struct handoff handoff;
-static struct runner session; /* never woken, since this thread never says that it sleeps */
-static uint64_t offered;      /* results so far; each has its number in its bytes */
-static unsigned memory_of[MOST_RESULTS];
-static bool stopped;
-
-static unsigned char byte_of(uint64_t number, size_t at) { return (unsigned char)(number * 37 + at * 11 + at / 251); }
+static unsigned memory_of[MOST_RESULTS]; /* in which each result lies */
 
 static bool is_result(const unsigned char *bytes, uint64_t number) {
   for (size_t at = 0; at < BYTES; at++) {
@@ -58,89 +28,9 @@ static bool is_result(const unsigned char *bytes, uint64_t number) {
   return true;
 }
 
-struct call {
-  struct message message;
-  void (*run)(void);
-  uv_sem_t done;
-};
-
-static void run_call(struct message *message) {
-  struct call *call = (struct call *)message;
-  call->run();
-  uv_sem_post(&call->done);
-}
-
-static void on_lane(void (*function)(void)) {
-  struct call call = {.message.run = run_call, .run = function};
-  uv_sem_init(&call.done, 0);
-  lane_post(lane, &call.message);
-  uv_sem_wait(&call.done);
-  uv_sem_destroy(&call.done);
-}
-
-/* Where the road is. */
-static void on_session(void (*function)(void)) {
-  if (road.handoff) {
-    function();
-  } else {
-    on_lane(function);
-  }
-}
-
-/* Under `drop` there is always a slot: not all are lent. */
 static void offer(void) {
-  struct slot *slot = slot_oldest(&road.ring, SLOT_FREE);
-  while (!slot && sink_reclaim(sink, clock_now())) {
-    slot = slot_oldest(&road.ring, SLOT_FREE);
-  }
-  CHECK(slot || sink->block);
-  if (!slot) {
-    return;
-  }
-  slot->frame = (struct frame){.sequence = offered, .tag = offered};
-  account_open(&account, &slot->frame);
-  for (size_t at = 0; at < BYTES; at++) {
-    slot->output[at] = byte_of(offered, at);
-  }
-  for (enum slot_state state = SLOT_FILLING; state <= SLOT_EMITTING; state++) {
-    slot_move(&road.ring, slot, state);
-  }
   memory_of[offered] = road.memory;
-  sink_offer(sink, &road, slot);
-  offered++;
-}
-
-static unsigned set_aside(void) {
-  unsigned count = 0;
-  for (unsigned i = 0; i < GPU_MAX_SLOTS; i++) {
-    count += sink->loans.aside[i].slot != NULL;
-  }
-  return count;
-}
-
-static void check_account(void) {
-  uint64_t settled = 0;
-  for (int fate = 0; fate < FATE_COUNT; fate++) {
-    settled += account.now.ledger.fates[fate];
-    CHECK(fate == FATE_EMITTED || fate == FATE_UNREAD || account.now.ledger.fates[fate] == 0);
-  }
-  CHECK(!sink->block || account.now.ledger.fates[FATE_UNREAD] == 0);
-  CHECK(account.now.ledger.in == settled + road_in_flight(&road));
-  CHECK(road.handoff || slot_count(&road.ring, SLOT_EMITTING) == sink->count + set_aside());
-}
-
-static void turn_sink(void) { sink->runner.turn(&sink->runner); }
-
-static void turn_session(void) {
-  if (road.handoff) {
-    handoff_collect(&handoff);
-  }
-  check_account();
-}
-
-static void turn(void) {
-  on_lane(turn_sink);
-  on_session(turn_session);
+  offer_frame((struct frame){.sequence = offered, .tag = offered});
 }
 
 /* -- readers --------------------------------------------------------------------------------------------------------- */
@@ -220,28 +110,9 @@ static bool give_back(struct peer *peer) {
   return true;
 }
 
-static struct peer *joining;
-
-/* Under `block` a reader starts at the first result that nobody took. Nothing moves between the look and the join: what was
- * taken is collected here, while this session's thread waits. */
-static void attach_joining(void) {
-  turn_sink();
-  if (road.handoff) {
-    handoff_collect(&handoff);
-  }
-  joining->joined = offered;
-  joining->next = sink->block ? account.now.ledger.fates[FATE_EMITTED] : offered;
-  sink_attach_here(sink, joining->reader);
-}
-
 static void join(struct peer *peer, bool shares) {
-  int pair[2];
-  int size = 4096;
-  struct failure failure;
-  CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) == 0);
-  setsockopt(pair[1], SOL_SOCKET, SO_SNDBUF, &size, sizeof size);
-  *peer = (struct peer){.fd = pair[0], .reader = reader_new(sink, pair[1], &failure)};
-  CHECK(peer->reader);
+  *peer = (struct peer){0};
+  peer->fd = connect_reader(&peer->reader);
   if (shares) {
     peer->control = aligned_alloc(4096, sizeof *peer->control);
     CHECK(peer->control);
@@ -249,8 +120,8 @@ static void join(struct peer *peer, bool shares) {
     peer->memory = road.memory;
     CHECK(reader_share(peer->reader, peer->control, peer->memory));
   }
-  joining = peer;
-  on_lane(attach_joining);
+  peer->joined = offered;
+  peer->next = attach(peer->reader);
 }
 
 static void leave(struct peer *peer) {
@@ -388,51 +259,18 @@ static void one_step(void) {
 
 /* -- one run ----------------------------------------------------------------------------------------------------------- */
 
-static void no_wake(void *context) { (void)context; }
-
-static void make_road(void) {
-  memset(&account, 0, sizeof account);
-  memset(&road, 0, sizeof road);
-  slot_ring_init(&road.ring, chance(4) + 1);
-  road.depth = road.ring.count;
-  road.account = &account;
-  road.output_bytes = BYTES;
-  road.wake = no_wake;
-  if (sink->block && chance(2)) {
-    memset(&handoff, 0, sizeof handoff);
-    handoff_init(&handoff, &road);
-    ring_init(&handoff.back, lane, &session);
-    sink_join_handoff(sink, &handoff);
-  }
-  for (unsigned i = 0; i < road.ring.count; i++) {
-    road.ring.slots[i].output = malloc(BYTES);
-  }
-}
-
 static void set_up(void) {
   static struct config_pipeline config;
   struct frame_format format = format_image(PIXELS_GRAY, BYTES, 1);
-  struct failure failure;
   memset(seen, 0, sizeof seen);
-  offered = taken_unseen = 0;
-  stopped = false;
-  config = (struct config_pipeline){.name = "test"};
-  config.sink.endpoint = CONFIG_SOCKET;
-  config.sink.overload = chance(2) ? CONFIG_SINK_DROP : CONFIG_SINK_BLOCK;
-  struct sink_setup setup = {
-      .config = &config, .lane = lane, .control = &control, .listener = on_event, .context = NULL, .output = &format};
-  sink = sink_new(&setup, &failure);
-  CHECK(sink);
+  taken_unseen = 0;
+  config = (struct config_pipeline){0};
+  sink_walk_begin(&config, &format, on_event);
   sink->speaks_native = true; /* while those over the connection are spared its headers */
-  make_road();
   for (unsigned i = 0; i < READERS; i++) {
     peers[i] = (struct peer){.fd = -1};
   }
 }
-
-static bool in_flight;
-
-static void look(void) { in_flight = slot_count(&road.ring, SLOT_EMITTING) > 0 || road_in_flight(&road) > 0; }
 
 static bool take_all(struct peer *peer) {
   bool moved = false;
@@ -453,12 +291,11 @@ static bool take_all(struct peer *peer) {
 
 /* Everybody who is there takes what comes until no result is on its way to anybody. */
 static void take_to_the_end(void) {
-  bool moved = true;
-  in_flight = true;
+  bool moved = true, in_flight = true;
   for (unsigned round = 0; moved || in_flight; round++) {
     CHECK(round < ROUNDS_TO_END);
     turn();
-    on_session(look);
+    in_flight = are_in_flight();
     moved = false;
     for (unsigned i = 0; i < READERS; i++) {
       moved |= peers[i].fd >= 0 && take_all(&peers[i]);
@@ -467,37 +304,20 @@ static void take_to_the_end(void) {
 }
 
 static void check_readers(void) {
-  uint64_t seen_count = 0;
-  for (uint64_t number = 0; number < offered; number++) {
-    seen_count += seen[number];
-  }
-  const uint64_t *fates = account.now.ledger.fates;
-  CHECK(road_in_flight(&road) == 0 && fates[FATE_EMITTED] + fates[FATE_UNREAD] == offered);
-  CHECK(fates[FATE_EMITTED] >= seen_count && fates[FATE_EMITTED] <= seen_count + taken_unseen);
-  CHECK(!shared_lends(sink) && set_aside() == 0);
+  check_fates(seen, taken_unseen);
+  CHECK(!shared_lends(sink) && slots_set_aside() == 0);
   for (unsigned i = 0; i < READERS; i++) {
-    uint64_t emitted, missed;
-    if (peers[i].fd < 0) {
-      continue;
+    if (peers[i].fd >= 0) {
+      check_reader(peers[i].reader, peers[i].whole, peers[i].next, peers[i].joined);
     }
-    reader_read(peers[i].reader, &emitted, &missed);
-    CHECK(emitted == peers[i].whole);
-    CHECK(sink->block ? missed == 0 && peers[i].next == offered : emitted + missed == offered - peers[i].joined);
   }
 }
 
 static void tear_down(void) {
-  sink_stop(sink);
-  while (!stopped) {
-    uv_run(&loop, UV_RUN_ONCE);
-  }
+  sink_walk_end();
   for (unsigned i = 0; i < READERS; i++) {
     CHECK(!peers[i].reader && peers[i].fd < 0);
   }
-  for (unsigned i = 0; i < road.ring.count; i++) {
-    free(road.ring.slots[i].output);
-  }
-  sink_free(sink);
 }
 
 static void walk(void) {
@@ -521,21 +341,7 @@ static void walk(void) {
   tear_down();
 }
 
-START_TEST(test_loans_at_random) {
-  struct failure failure;
-  ck_assert_int_eq(uv_loop_init(&loop), 0);
-  ck_assert_int_eq(mailbox_open(&control, &loop), 0);
-  lane = lane_new(0, &failure);
-  ck_assert_ptr_nonnull(lane);
-  for (run = 0; run < RUNS; run++) {
-    chance_state = 9900 + run;
-    walk();
-  }
-  lane = lane_free(lane);
-  mailbox_close(&control);
-  uv_run(&loop, UV_RUN_DEFAULT);
-  ck_assert_int_eq(uv_loop_close(&loop), 0);
-}
+START_TEST(test_loans_at_random) { sink_walks(RUNS, 9900, walk); }
 END_TEST
 
 Suite *sink_shared_suite(void);
