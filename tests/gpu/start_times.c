@@ -101,7 +101,8 @@ static void open_context(void) {
 
 static void keep(const char *what) {
   static const char *const nodes[] = {"/dev/nvidiactl", "/dev/nvidia0"};
-  int memory = (int)number_in(getenv("START_MEMORY"), "START_MEMORY");
+  const char *number = getenv("START_MEMORY");
+  int memory = (int)number_in(number ? number : "", "START_MEMORY");
   if (close_range(3, ~0U, CLOSE_RANGE_CLOEXEC) != 0 || fcntl(memory, F_SETFD, 0) != 0) {
     start_require(false, "close_range", "refused");
   }
