@@ -20,24 +20,26 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-enum { BUFFER_BYTES = 4 << 20, BUFFER_ALIGNMENT = 64, RUN_FRAMES = 500, RUN_BYTES = 4 << 20, RUN_SLOTS = 3 };
+enum { BUFFER_BYTES = 4 << 20, BUFFER_ALIGNMENT = 64, RUN_SLOTS = 3 };
+#define RUN_TOTAL (UINT64_C(2) << 30) /* bytes */
 /* A longer pause between two records of an engine has other reasons than that one follows the other. */
 #define LONGEST_GAP_NS UINT64_C(20000)
 
-/* `sum`: of the records' lengths, where the busy time counts once what overlaps; `gaps`: short pauses between two records,
- * which the engine's own times count as service. */
-static const struct section witness_section = {"witness",
-                                               "Busy time of each engine in one run: the engine's own times, and CUPTI's",
-                                               (const struct column[]){{"engine", "ENGINE", COLUMN_TEXT},
-                                                                       {"own_us", "OWN", COLUMN_TIME},
-                                                                       {"cupti_us", "CUPTI", COLUMN_TIME},
-                                                                       {"records", "RECORDS", COLUMN_COUNT},
-                                                                       {"ratio", "OWN/CUPTI", COLUMN_RATIO},
-                                                                       {"sum_us", "SUM", COLUMN_TIME},
-                                                                       {"overlapping", "OVERLAPPING", COLUMN_COUNT},
-                                                                       {"gaps_us", "SHORT GAPS", COLUMN_TIME},
-                                                                       {"wall_us", "WALL", COLUMN_TIME},
-                                                                       {0}}};
+/* `sum`: of the records' lengths, where the busy time counts once what overlaps; `gaps`: short pauses between two records, in
+ * which the engine was handed from one frame to the next. */
+static const struct section witness_section = {
+    "witness", "Busy time of each engine in one run a size: the engine's own times, and CUPTI's",
+    (const struct column[]){{"bytes", "FRAME", COLUMN_SIZE},
+                            {"engine", "ENGINE", COLUMN_TEXT},
+                            {"own_us", "OWN", COLUMN_TIME},
+                            {"cupti_us", "CUPTI", COLUMN_TIME},
+                            {"records", "RECORDS", COLUMN_COUNT},
+                            {"ratio", "OWN/CUPTI", COLUMN_RATIO},
+                            {"sum_us", "SUM", COLUMN_TIME},
+                            {"overlapping", "OVERLAPPING", COLUMN_COUNT},
+                            {"gaps_us", "SHORT GAPS", COLUMN_TIME},
+                            {"wall_us", "WALL", COLUMN_TIME},
+                            {0}}};
 
 struct testimony {
   struct intervals of[OVERLAP_ENGINES];
@@ -147,66 +149,71 @@ static void forget(void) {
 
 /* -- the run -------------------------------------------------------------------------------------------------------- */
 
-static bool run_recorded(struct gpu_device *device, struct engine_figures *figures, struct problem *problem) {
+/* Everything before the run is recorded too, and dropped. */
+static bool run(struct gpu_device *device, size_t bytes, struct engine_figures *figures, struct problem *problem) {
   struct workload_costs costs;
   unsigned rounds;
-  struct gpu_chain *chain = workload_measure(device, RUN_BYTES, &costs, problem)
-                                ? workload_chain(WORKLOAD_EQUAL, RUN_BYTES, &costs, &rounds, problem)
-                                : NULL;
+  struct gpu_chain *chain =
+      workload_measure(device, bytes, &costs, problem) ? workload_chain(WORKLOAD_EQUAL, bytes, &costs, &rounds, problem) : NULL;
   const struct engine_setup setup = {
       .chain = chain, .slots = RUN_SLOTS, .completion = ENGINE_SPIN, .graph = GPU_GRAPH_OFF, .timed_one_in = 1};
   struct engine *engine = chain ? engine_new(device, &setup, problem) : NULL;
   bool done = engine && flush(problem);
   forget();
-  done = done && engine_run(engine, RUN_FRAMES, NULL, 0, figures, problem);
+  done = done && engine_run(engine, RUN_TOTAL / bytes, NULL, 0, figures, problem) && flush(problem);
   engine_free(engine);
   gpu_chain_free(chain);
   return done;
 }
 
-/* Recording ends also after a problem, of which the first one is told. */
-static bool run(unsigned index, struct engine_figures *figures, struct problem *problem) {
-  struct gpu_error error = {0};
-  struct problem other = {0};
-  if (!start(problem)) {
-    return false;
-  }
-  struct gpu_device *device = gpu_open(GPU_BACKEND_CUDA, index, 0, &error);
-  bool done = device ? run_recorded(device, figures, problem) : options_gpu_problem(&error, problem);
-  bool stopped = stop(done ? problem : &other);
-  problem_clear(&other);
-  gpu_close(device);
-  return done && stopped;
-}
-
-static void report_engine(struct results *results, enum overlap_engine engine, const struct engine_figures *figures) {
+static void report_engine(struct results *results, size_t bytes, enum overlap_engine engine,
+                          const struct engine_figures *figures) {
   struct intervals *intervals = &testimony.of[engine];
   const struct intervals_summary seen = intervals_summarise(intervals, LONGEST_GAP_NS);
   double own = figures->service[engine];
-  results_row(results, json_pack("{s:s, s:f, s:f, s:I, s:f, s:f, s:I, s:f, s:f}", "engine", overlap_engine_keys[engine],
-                                 "own_us", own, "cupti_us", seen.busy, "records", (json_int_t)intervals->count, "ratio",
-                                 seen.busy > 0 ? own / seen.busy : 0.0, "sum_us", seen.sum, "overlapping",
-                                 (json_int_t)seen.overlapping, "gaps_us", seen.gaps, "wall_us", figures->wall));
+  results_row(results,
+              json_pack("{s:I, s:s, s:f, s:f, s:I, s:f, s:f, s:I, s:f, s:f}", "bytes", (json_int_t)bytes, "engine",
+                        overlap_engine_keys[engine], "own_us", own, "cupti_us", seen.busy, "records",
+                        (json_int_t)intervals->count, "ratio", seen.busy > 0 ? own / seen.busy : 0.0, "sum_us", seen.sum,
+                        "overlapping", (json_int_t)seen.overlapping, "gaps_us", seen.gaps, "wall_us", figures->wall));
 }
 
-static bool report(struct results *results, const struct engine_figures *figures, struct problem *problem) {
+static bool report(struct results *results, size_t bytes, const struct engine_figures *figures, struct problem *problem) {
+  pthread_mutex_lock(&lock);
   bool failed = testimony.failed;
-  results_section(results, &witness_section);
   for (enum overlap_engine engine = 0; engine < OVERLAP_ENGINES; engine++) {
-    report_engine(results, engine, figures);
+    report_engine(results, bytes, engine, figures);
     failed |= testimony.of[engine].count == 0;
   }
+  pthread_mutex_unlock(&lock);
   return !failed || problem_set(problem, EXIT_STATUS_REFUSED, NULL, "CUPTI gave no records, or there was no memory for them");
 }
 
-bool overlap_cuda_witness(struct results *results, unsigned device, struct problem *problem) {
-  struct engine_figures figures;
-  bool done = load(problem) && run(device, &figures, problem);
-  pthread_mutex_lock(&lock);
-  done = done && report(results, &figures, problem);
-  pthread_mutex_unlock(&lock);
-  forget();
+static bool run_all(struct results *results, unsigned index, struct problem *problem) {
+  static const size_t sizes[] = {4 << 20, 24 << 20};
+  struct gpu_error error = {0};
+  struct gpu_device *device = gpu_open(GPU_BACKEND_CUDA, index, 0, &error);
+  bool done = device || options_gpu_problem(&error, problem);
+  results_section(results, &witness_section);
+  for (size_t i = 0; i < sizeof sizes / sizeof sizes[0] && done; i++) {
+    struct engine_figures figures;
+    done = run(device, sizes[i], &figures, problem) && report(results, sizes[i], &figures, problem);
+  }
+  gpu_close(device);
   return done;
+}
+
+/* Recording ends also after a problem, of which the first one is told. */
+bool overlap_cuda_witness(struct results *results, unsigned device, struct problem *problem) {
+  struct problem other = {0};
+  if (!load(problem) || !start(problem)) {
+    return false;
+  }
+  bool done = run_all(results, device, problem);
+  bool stopped = stop(done ? problem : &other);
+  problem_clear(&other);
+  forget();
+  return done && stopped;
 }
 #else
 bool overlap_cuda_witness(struct results *results, unsigned device, struct problem *problem) {

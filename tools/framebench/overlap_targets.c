@@ -108,16 +108,21 @@ static bool add_balanced(struct results *results, const json_t *rows, struct pro
 /* -- the witness ---------------------------------------------------------------------------------------------------- */
 
 /* Of the engines, that whose busy time differs most from what CUPTI recorded. */
-static void add_witness(struct results *results) {
+static void add_witness(struct results *results, size_t bytes) {
+  char what[WHAT], size[RESULTS_TEXT];
   size_t index;
   const json_t *row, *worst = NULL;
   json_array_foreach(results_rows(results, "witness"), index, row) {
-    worst = !worst || fabs(number(row, "ratio") - 1) > fabs(number(worst, "ratio") - 1) ? row : worst;
+    if ((size_t)number(row, "bytes") == bytes &&
+        (!worst || fabs(number(row, "ratio") - 1) > fabs(number(worst, "ratio") - 1))) {
+      worst = row;
+    }
   }
   if (worst) {
     double own = number(worst, "own_us"), seen = number(worst, "cupti_us");
-    targets_add(results, &(struct target){"busy time of an engine, ours and CUPTI's, worst of three: the lesser one",
-                                          "the greater one", "us", fmin(own, seen), fmax(own, seen), 0.95, false});
+    snprintf(what, sizeof what, "busy time of an engine, ours and CUPTI's, %s frames, worst of three (%s): the lesser one",
+             results_size(size, bytes), text(worst, "engine"));
+    targets_add(results, &(struct target){what, "the greater one", "us", fmin(own, seen), fmax(own, seen), 0.95, false});
   }
 }
 
@@ -151,7 +156,8 @@ bool overlap_targets(struct results *results, bool cuda, struct problem *problem
   for (size_t i = 0; i < sizeof searches / sizeof searches[0]; i++) {
     add_worst(results, rows, &searches[i]);
   }
-  add_witness(results);
+  add_witness(results, 4 << 20);
+  add_witness(results, 24 << 20);
   add_predictions(results, "spin");
   add_predictions(results, "callback");
   return true;
