@@ -102,7 +102,7 @@ static struct gpu_stage_request affine(double scale, double offset) {
 static struct gpu_stage_request fault(enum fault_kind kind, double at, double every, double ms) {
   return (struct gpu_stage_request){
       .stage = stage_find("fault"),
-      .values = {{.numbers = {kind}}, {.numbers = {at}}, {.numbers = {every}}, {.numbers = {ms}}}};
+      .values = {{.numbers = {kind}}, {.numbers = {at}}, {.numbers = {every}}, {.numbers = {true}}, {.numbers = {ms}}}};
 }
 
 static struct gpu_chain *chain_of(struct frame_format format, const struct gpu_stage_request *requests, unsigned count) {
