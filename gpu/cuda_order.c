@@ -2,7 +2,7 @@
  * Large copies of one direction, one after the other.
  *
  * A GPU with several copy engines runs copies of one direction from several streams at the same time, and they share the
- * link. That wins nothing, and with large frames it costs the overlap: all slots copy in together, compute together and
+ * link. That wins nothing, and with large frames it can cost a few per cent: slots that copy in together compute together and
  * copy out together, while the other direction of the link lies idle. So a large copy waits for the one before it.
  *
  * A copy in is the first thing on its stream, so it waits for nothing else, and the order is that of all programs of the
