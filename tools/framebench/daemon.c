@@ -20,7 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LARGE = 4 << 20, SMALL = 4096, SHARED = 1 << 20, SLOTS = 4, RUNS = 3, MANY = 64, MANY_QUICK = 6 };
+enum { LARGE = 4 << 20, SMALL = 4096, SHARED = 1 << 20, SLOTS = 4, RUNS = 5, MANY = 64, MANY_QUICK = 6 };
 enum own { OWN_CALLBACK, OWN_SPIN, OWN_SMALL, OWN_FIRST, OWN_COUNT = OWN_FIRST + MANY };
 
 struct measuring {
