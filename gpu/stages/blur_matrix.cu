@@ -7,7 +7,7 @@
  * are such floats, too, or where some have too many bits, sums of two, and so are the products. Sums of 24 bits are 32 bit
  * floats, and come out as whole numbers where something is added that has no room for smaller parts.
  *
- * A block makes a strip of STEPS times 16 rows, each of its warps 32 columns. For the first pass a thread has four rows of
+ * A block makes a strip of some times 16 rows, each of its warps 32 columns. For the first pass a thread has four rows of
  * four neighbouring columns, and joins two rows of a column in a register; of the SPANS groups of 16 rows that 16 rows of
  * sums need, all but the last are there already. What comes out are eight neighbouring sums of each of two rows; they go to
  * shared memory. From there the second pass takes neighbours, in STRETCHES groups of 16 for eight results. The rows that
@@ -30,8 +30,8 @@ enum {
   COLUMNS = WARPS * PIECE,
   PITCH = COLUMNS + 8, /* of a row in shared memory: rows of a warp's words begin at different banks */
   RESULT_PITCH = PIECE + 8,
-  STEPS = 8,
-  DEPTH = 4 /* groups of rows under way */
+  DEPTH = 4,       /* groups of rows under way */
+  PROCESSORS = 132 /* of a large device */
 };
 
 /* The first words of a row of `a` and of the row 8 further, then the second words; of a column of `b` both words. */
@@ -112,16 +112,13 @@ template <int Reach, int Parts> struct band {
 
 /* -- the source ------------------------------------------------------------------------------------------------------ */
 
-/* Not inlined, since it divides, and only tiles at the edges need it. */
-__device__ __noinline__ int32_t reflect(int32_t index, int32_t size) { return border_reflect(index, size); }
-
 __device__ int32_t reflect_sample(const blur_geometry &image, int32_t index) {
   if (index >= 0 && index < image.row()) {
     return index;
   }
   const int32_t shift = BLUR_MATRIX_REACH * WORD * image.channels; /* so that division rounds down */
   const int32_t pixel = (index + shift) / image.channels - shift / image.channels;
-  return reflect(pixel, image.width) * image.channels + (index + shift) % image.channels;
+  return border_reflect(pixel, image.width) * image.channels + (index + shift) % image.channels;
 }
 
 /* The four columns of a thread. */
@@ -141,35 +138,39 @@ __device__ __forceinline__ place find(const blur_geometry &image, int32_t x) {
   return at;
 }
 
-/* Where each thread's next rows of four columns arrive, a word for each row. Nobody else reads them, so nobody waits. */
+/* Where each thread's next rows of four columns arrive, a word for each row. Nobody else reads them, so nobody waits. Columns
+ * that are no word of the row are read when they are needed: what they mirror has arrived by then, near the processor. */
 struct arrivals {
   uint32_t words[DEPTH][WORD][THREADS];
 
   /* Requests the four rows from `top` on. */
   __device__ __forceinline__ void request(int32_t slot, const uint8_t *in, const blur_geometry &image, const place &at,
                                           int32_t top) {
-    uint32_t *word = &words[slot][0][threadIdx.x];
-    if (at.whole && top >= 0 && top + WORD <= image.height) {
-      const uint8_t *first = in + uint64_t(top) * image.row() + at.columns[0];
-#pragma unroll
-      for (int i = 0; i < WORD; i++) {
-        __pipeline_memcpy_async(word + i * THREADS, first + int64_t(i) * image.row(), sizeof *word);
-      }
-    } else {
-      request_reflected(word, in, image, at, top);
+    if (!at.whole) {
+      return;
     }
-  }
-  static __device__ __noinline__ void request_reflected(uint32_t *word, const uint8_t *in, blur_geometry image, place at,
-                                                        int32_t top) {
+    uint32_t *word = &words[slot][0][threadIdx.x];
+    const bool inside = top >= 0 && top + WORD <= image.height;
+    const uint8_t *column = in + at.columns[0];
 #pragma unroll
     for (int i = 0; i < WORD; i++) {
-      const uint8_t *row = in + uint64_t(border_reflect(top + i, image.height)) * image.row();
-      if (at.whole) {
-        __pipeline_memcpy_async(word + i * THREADS, row + at.columns[0], sizeof *word);
-      } else {
-        word[i * THREADS] = bytes_join(row[at.columns[0]], row[at.columns[1]], row[at.columns[2]], row[at.columns[3]]);
-      }
+      const uint64_t row = inside ? uint64_t(top + i) * image.row() : reflected_row(image, top + i);
+      __pipeline_memcpy_async(word + i * THREADS, column + row, sizeof *word);
     }
+  }
+  /* The same rows, when they have arrived. */
+  __device__ __forceinline__ void get(int32_t slot, const uint8_t *in, const blur_geometry &image, const place &at, int32_t top,
+                                      uint32_t (&rows)[WORD]) const {
+#pragma unroll
+    for (int i = 0; i < WORD; i++) {
+      rows[i] = at.whole ? words[slot][i][threadIdx.x] : read(in + reflected_row(image, top + i), at);
+    }
+  }
+  static __device__ __noinline__ uint64_t reflected_row(blur_geometry image, int32_t y) {
+    return uint64_t(border_reflect(y, image.height)) * image.row();
+  }
+  static __device__ __noinline__ uint32_t read(const uint8_t *row, place at) {
+    return bytes_join(row[at.columns[0]], row[at.columns[1]], row[at.columns[2]], row[at.columns[3]]);
   }
 };
 
@@ -177,13 +178,11 @@ struct arrivals {
 struct square {
   right_factor at[WORD];
 
-  __device__ __forceinline__ void take(const arrivals &from, int32_t slot) {
+  __device__ __forceinline__ void take(const uint32_t (&rows)[WORD]) {
 #pragma unroll
     for (int i = 0; i < 2; i++) {
-      const uint32_t upper = from.words[slot][2 * i][threadIdx.x];
-      const uint32_t lower = from.words[slot][2 * i + 1][threadIdx.x];
-      const uint32_t left = __byte_perm(upper, lower, 0x5140U);
-      const uint32_t right = __byte_perm(upper, lower, 0x7362U);
+      const uint32_t left = __byte_perm(rows[2 * i], rows[2 * i + 1], 0x5140U);
+      const uint32_t right = __byte_perm(rows[2 * i], rows[2 * i + 1], 0x7362U);
       at[0].words[i] = __byte_perm(left, 0, 0x4140U);
       at[1].words[i] = __byte_perm(left, 0, 0x4342U);
       at[2].words[i] = __byte_perm(right, 0, 0x4140U);
@@ -304,11 +303,13 @@ template <int Spans> constexpr int above = GROUP / 2 * (Spans - 1);
 template <int Stretches> constexpr int beside = GROUP / 2 * Stretches - WORD;
 template <int Stretches> constexpr int width = (COLUMNS - 2 * beside<Stretches>) / TILE *TILE;
 
+/* That a processor has at a time. */
+template <int Parts, int Spans> constexpr int blocks_of_processor = Parts > 1 ? 1 : Spans == 2 ? 3 : 2;
+
 template <int Spans, int Stretches, int Parts>
-__global__ void __launch_bounds__(THREADS, Parts > 1    ? 1
-                                           : Spans == 2 ? 3
-                                                        : 2)
-    blur_matrix_kernel(const uint8_t *__restrict__ in, uint8_t *__restrict__ out, blur_geometry image, blur_weights weights) {
+__global__ void __launch_bounds__(THREADS, blocks_of_processor<Parts, Spans>)
+    blur_matrix_kernel(const uint8_t *__restrict__ in, uint8_t *__restrict__ out, blur_geometry image, blur_weights weights,
+                       int32_t steps) {
   __shared__ band<above<Spans> + GROUP, Parts> down;
   __shared__ band<beside<Stretches> + GROUP, Parts> along;
   __shared__ plane summed[2];
@@ -336,19 +337,22 @@ __global__ void __launch_bounds__(THREADS, Parts > 1    ? 1
     }
   }
   const int32_t left = int32_t(blockIdx.x) * width<Stretches>;
-  const int32_t top = int32_t(blockIdx.y) * GROUP * STEPS;
+  const int32_t top = int32_t(blockIdx.y) * GROUP * steps;
   const int32_t own = int32_t(warp) * PIECE;
   const place at = find(image, left - beside<Stretches> + own + int32_t(lane / 4) * WORD);
+  const auto row_of = [&](int32_t group) { return top - above<Spans> + group * GROUP + first; };
   const auto request = [&](int32_t group) {
-    if (group < Spans + STEPS - 1) {
-      next.request(group % DEPTH, in, image, at, top - above<Spans> + group * GROUP + first);
+    if (group < Spans + steps - 1) {
+      next.request(group % DEPTH, in, image, at, row_of(group));
     }
     __pipeline_commit();
   };
   square source[Spans];
   const auto take = [&](int32_t group, square &into) {
+    uint32_t rows[WORD];
     __pipeline_wait_prior(DEPTH - 1);
-    into.take(next, group % DEPTH);
+    next.get(group % DEPTH, in, image, at, row_of(group), rows);
+    into.take(rows);
     request(group + DEPTH);
   };
 #pragma unroll 1
@@ -360,7 +364,7 @@ __global__ void __launch_bounds__(THREADS, Parts > 1    ? 1
     take(i, source[i]);
   }
 #pragma unroll 1
-  for (int32_t y = top, step = 0; step < STEPS && y < image.height; y += GROUP, step++) {
+  for (int32_t y = top, step = 0; step < steps && y < image.height; y += GROUP, step++) {
     take(step + Spans - 1, source[Spans - 1]);
     pass_down(source, down_weights, warp, lane, summed[step % 2]);
     __syncthreads();
@@ -376,10 +380,31 @@ __global__ void __launch_bounds__(THREADS, Parts > 1    ? 1
   }
 }
 
+/* How many steps of 16 rows a strip has: as many as let all strips run at once, or in as few rounds as take the least time.
+ * What a strip needs before its first step is worth some steps. */
+int32_t choose_steps(uint32_t columns, uint32_t groups, uint32_t spans, uint32_t blocks_at_once) {
+  uint64_t least = UINT64_MAX;
+  uint32_t best = groups;
+  for (uint32_t rounds = 1; rounds <= 4; rounds++) {
+    const uint32_t strips = rounds * blocks_at_once < columns ? 1 : rounds * blocks_at_once / columns;
+    const uint32_t steps = (groups + strips - 1) / strips;
+    const uint64_t blocks = uint64_t(columns) * ((groups + steps - 1) / steps);
+    const uint64_t cost = (blocks + blocks_at_once - 1) / blocks_at_once * (steps + spans + 2);
+    if (cost < least) {
+      least = cost;
+      best = steps;
+    }
+  }
+  return int32_t(best);
+}
+
 template <int Spans, int Stretches, int Parts>
 int launch(const uint8_t *in, uint8_t *out, const blur_geometry &image, const blur_weights &weights, cudaStream_t stream) {
-  const dim3 blocks(blur_parts(image.row(), width<Stretches>), blur_parts(image.height, GROUP * STEPS));
-  blur_matrix_kernel<Spans, Stretches, Parts><<<blocks, THREADS, 0, stream>>>(in, out, image, weights);
+  const uint32_t columns = blur_parts(image.row(), width<Stretches>);
+  const uint32_t groups = blur_parts(image.height, GROUP);
+  const int32_t steps = choose_steps(columns, groups, Spans, PROCESSORS * blocks_of_processor<Parts, Spans>);
+  const dim3 blocks(columns, blur_parts(image.height, GROUP * steps));
+  blur_matrix_kernel<Spans, Stretches, Parts><<<blocks, THREADS, 0, stream>>>(in, out, image, weights, steps);
   return cudaGetLastError();
 }
 

@@ -308,7 +308,7 @@ __device__ __forceinline__ void store(const launch_pack<Sample, across<Sample>> 
 template <bool Wide, typename Sample>
 __device__ __forceinline__ void strip(const Sample *in, Sample *out, int32_t width, int32_t height, int32_t x, int32_t first,
                                       const sobel_constants &k) {
-  constexpr int batch = Wide ? sizeof(Sample) == 1 ? int(ROWS) : int(ROWS) / 2 : 2;
+  constexpr int batch = Wide ? int(ROWS) / 2 : 2;
   const Sample *own = in + uint64_t(first) * width;
   const auto at = [&](int32_t i) {
     const bool known = Wide && i >= 0 && i < ROWS;
