@@ -202,6 +202,19 @@ __device__ __forceinline__ uint32_t make(const columns &at, const position &rows
   return mix(at, before.upper, lower, rows.weight);
 }
 
+/* What some rows of the result are made of. */
+template <way Way, bool Aligned, bool Split> struct batch {
+  using reader = row_reader<Aligned, Split>;
+  typename reader::raw upper[BATCH], lower[BATCH];
+  __device__ __forceinline__ void read(const reader &source, const position *line) {
+#pragma unroll
+    for (uint32_t i = 0; i < BATCH; i++) {
+      lower[i] = source.read(Way == way::nearest ? line[i].first : line[i].second);
+      upper[i] = Way == way::apart ? source.read(line[i].first) : lower[i];
+    }
+  }
+};
+
 template <way Way, bool Aligned, bool Split>
 __global__ void __launch_bounds__(THREADS_X *THREADS_Y)
     resize_words_kernel(const uint8_t *__restrict__ in, uint8_t *__restrict__ out, resize_constants constants) {
@@ -228,17 +241,17 @@ __global__ void __launch_bounds__(THREADS_X *THREADS_Y)
   if (Way == way::overlapping) {
     before.upper = source.take(source.read(line->first), at);
   }
+  batch<Way, Aligned, Split> next;
+  next.read(source, line);
 #pragma unroll 1
   for (uint32_t y = first; y < end; y += BATCH, line += BATCH) {
-    typename row_reader<Aligned, Split>::raw upper[BATCH], lower[BATCH];
-#pragma unroll
-    for (uint32_t i = 0; i < BATCH; i++) {
-      lower[i] = source.read(Way == way::nearest ? line[i].first : line[i].second);
-      upper[i] = Way == way::apart ? source.read(line[i].first) : lower[i];
+    const batch<Way, Aligned, Split> now = next;
+    if (y + BATCH < first + ROWS) {
+      next.read(source, line + BATCH);
     }
 #pragma unroll
     for (uint32_t i = 0; i < BATCH; i++, target += row) {
-      const uint32_t word = make<Way>(at, line[i], source.take(upper[i], at), source.take(lower[i], at), before);
+      const uint32_t word = make<Way>(at, line[i], source.take(now.upper[i], at), source.take(now.lower[i], at), before);
       const uint32_t inside = at.inside & line[i].inside;
       if (y + i < end) {
         store<Aligned>(target, row - x, (word & inside) | (bars & ~inside));
