@@ -53,6 +53,38 @@ def test_connections_that_stand_still_go_on_where_they_were(service):
         assert taken["in"] == 16 and taken["emitted"] == 15, taken
 
 
+def kill_twice(service):
+    """The process that follows is killed, too. Whether it was before it had taken anything up: then nobody knows of it."""
+    systemctl("reset-failed", "framed.service")
+    first, crashes = service.pid, served(service)
+    os.kill(first, signal.SIGKILL)
+    wait_until(lambda: service.pid not in (0, first), "the next one is there", 20)
+    second = service.pid
+    os.kill(second, signal.SIGKILL)
+    wait_until(lambda: service.pid not in (0, second) and served(service) > crashes, "it serves again", 20)
+    return served(service) == crashes + 1
+
+
+def test_a_kill_during_the_start_after_a_kill_costs_nothing(service):
+    size, early = 64 * 1024, 0
+    data = frames(2)
+    service.configure({"cam0": pipeline("cam0")})
+    service.drop_in("[Service]\nCPUQuota=10%\n")  # so that a start takes a while
+    service.start()
+    for _ in range(8):
+        lost = service.status()["handovers"]["connections_lost"]
+        with Reader("/run/framed/cam0.out.sock") as reader, Producer("/run/framed/cam0.sock") as producer:
+            producer.send(data.tobytes()[:size + 1000])
+            np.testing.assert_array_equal(reader.frames(1, (size,)), 255 - data[:1])
+            wait_until(lambda: service.status()["pipelines"]["cam0"]["frames"]["in_flight"] == 1, "a part waits", 10)
+            if kill_twice(service):
+                early += 1
+                producer.send(data.tobytes()[size + 1000:])
+                np.testing.assert_array_equal(reader.frames(1, (size,)), 255 - data[1:])
+                assert service.status()["handovers"]["connections_lost"] == lost
+    assert early > 0
+
+
 def test_results_that_nobody_took_yet_are_still_there(service):
     size = 64 * 1024
     data = frames(3)
