@@ -138,6 +138,11 @@ __device__ __forceinline__ place find(const blur_geometry &image, int32_t x) {
   return at;
 }
 
+/* Four rows of four columns, a word for each. */
+struct rows {
+  uint32_t words[WORD];
+};
+
 /* Where each thread's next rows of four columns arrive, a word for each row. Nobody else reads them, so nobody waits. Columns
  * that are no word of the row are read when they are needed: what they mirror has arrived by then, near the processor. */
 struct arrivals {
@@ -159,30 +164,45 @@ struct arrivals {
     }
   }
   /* The same rows, when they have arrived. */
-  __device__ __forceinline__ void get(int32_t slot, const uint8_t *in, const blur_geometry &image, const place &at, int32_t top,
-                                      uint32_t (&rows)[WORD]) const {
-#pragma unroll
-    for (int i = 0; i < WORD; i++) {
-      rows[i] = at.whole ? words[slot][i][threadIdx.x] : read(in + reflected_row(image, top + i), at);
+  __device__ __forceinline__ rows get(int32_t slot, const uint8_t *in, const blur_geometry &image, const place &at,
+                                      int32_t top) const {
+    if (!at.whole) {
+      return read(in, image, at, top);
     }
+    const uint32_t *word = &words[slot][0][threadIdx.x];
+    return {word[0], word[THREADS], word[2 * THREADS], word[3 * THREADS]};
   }
   static __device__ __noinline__ uint64_t reflected_row(blur_geometry image, int32_t y) {
     return uint64_t(border_reflect(y, image.height)) * image.row();
   }
-  static __device__ __noinline__ uint32_t read(const uint8_t *row, place at) {
-    return bytes_join(row[at.columns[0]], row[at.columns[1]], row[at.columns[2]], row[at.columns[3]]);
+  static __device__ __noinline__ rows read(const uint8_t *in, blur_geometry image, place at, int32_t top) {
+    uint8_t bytes[WORD][WORD];
+#pragma unroll
+    for (int i = 0; i < WORD; i++) {
+      const uint8_t *row = in + uint64_t(border_reflect(top + i, image.height)) * image.row();
+#pragma unroll
+      for (int j = 0; j < WORD; j++) {
+        bytes[i][j] = row[at.columns[j]];
+      }
+    }
+    rows result;
+#pragma unroll
+    for (int i = 0; i < WORD; i++) {
+      result.words[i] = bytes_join(bytes[i][0], bytes[i][1], bytes[i][2], bytes[i][3]);
+    }
+    return result;
   }
 };
 
-/* Four rows of four columns, by columns. */
+/* The same by columns. */
 struct square {
   right_factor at[WORD];
 
-  __device__ __forceinline__ void take(const uint32_t (&rows)[WORD]) {
+  __device__ __forceinline__ void take(const rows &from) {
 #pragma unroll
     for (int i = 0; i < 2; i++) {
-      const uint32_t left = __byte_perm(rows[2 * i], rows[2 * i + 1], 0x5140U);
-      const uint32_t right = __byte_perm(rows[2 * i], rows[2 * i + 1], 0x7362U);
+      const uint32_t left = __byte_perm(from.words[2 * i], from.words[2 * i + 1], 0x5140U);
+      const uint32_t right = __byte_perm(from.words[2 * i], from.words[2 * i + 1], 0x7362U);
       at[0].words[i] = __byte_perm(left, 0, 0x4140U);
       at[1].words[i] = __byte_perm(left, 0, 0x4342U);
       at[2].words[i] = __byte_perm(right, 0, 0x4140U);
@@ -349,10 +369,8 @@ __global__ void __launch_bounds__(THREADS, blocks_of_processor<Parts, Spans>)
   };
   square source[Spans];
   const auto take = [&](int32_t group, square &into) {
-    uint32_t rows[WORD];
     __pipeline_wait_prior(DEPTH - 1);
-    next.get(group % DEPTH, in, image, at, row_of(group), rows);
-    into.take(rows);
+    into.take(next.get(group % DEPTH, in, image, at, row_of(group)));
     request(group + DEPTH);
   };
 #pragma unroll 1
