@@ -155,12 +155,21 @@ struct arrivals {
       return;
     }
     uint32_t *word = &words[slot][0][threadIdx.x];
-    const bool inside = top >= 0 && top + WORD <= image.height;
-    const uint8_t *column = in + at.columns[0];
+    if (top >= 0 && top + WORD <= image.height) {
+      const uint8_t *first = in + uint64_t(top) * image.row() + at.columns[0];
 #pragma unroll
+      for (int i = 0; i < WORD; i++) {
+        __pipeline_memcpy_async(word + i * THREADS, first + int64_t(i) * image.row(), sizeof *word);
+      }
+    } else {
+      request_reflected(word, in + at.columns[0], image, top);
+    }
+  }
+  static __device__ __noinline__ void request_reflected(uint32_t *word, const uint8_t *column, blur_geometry image,
+                                                        int32_t top) {
     for (int i = 0; i < WORD; i++) {
-      const uint64_t row = inside ? uint64_t(top + i) * image.row() : reflected_row(image, top + i);
-      __pipeline_memcpy_async(word + i * THREADS, column + row, sizeof *word);
+      const uint8_t *first = column + uint64_t(border_reflect(top + i, image.height)) * image.row();
+      __pipeline_memcpy_async(word + i * THREADS, first, sizeof *word);
     }
   }
   /* The same rows, when they have arrived. */
@@ -171,9 +180,6 @@ struct arrivals {
     }
     const uint32_t *word = &words[slot][0][threadIdx.x];
     return {word[0], word[THREADS], word[2 * THREADS], word[3 * THREADS]};
-  }
-  static __device__ __noinline__ uint64_t reflected_row(blur_geometry image, int32_t y) {
-    return uint64_t(border_reflect(y, image.height)) * image.row();
   }
   static __device__ __noinline__ rows read(const uint8_t *in, blur_geometry image, place at, int32_t top) {
     uint8_t bytes[WORD][WORD];
