@@ -186,15 +186,11 @@ static struct overlap_span span_of(int64_t begin, int64_t end, int64_t start) {
 
 /* A copy is served to its end, whenever its turn came; the kernel likewise. `seen`: when it was seen to be done, if it was
  * waited for, or 0. */
-static void note_times(const struct engine *engine, unsigned slot, int64_t start, int64_t seen, struct overlap_frame *span,
-                       struct engine_figures *figures) {
+static bool note_times(const struct engine *engine, unsigned slot, int64_t start, int64_t seen, struct overlap_frame *span,
+                       struct samples *notices, struct engine_figures *figures) {
   struct gpu_times times;
   if (!gpu_times(engine->program, slot, &times)) {
-    return;
-  }
-  if (seen > 0) {
-    figures->notice += seen > times.copied_out ? (double)(seen - times.copied_out) / 1e3 : 0;
-    figures->noticed++;
+    return true;
   }
   figures->timed++;
   figures->wait += (double)times.wait / 1e3;
@@ -206,6 +202,8 @@ static void note_times(const struct engine *engine, unsigned slot, int64_t start
     span->spans[OVERLAP_KERNEL] = span_of(times.computed - times.kernel, times.computed, start);
     span->spans[OVERLAP_D2H] = span_of(times.copied_out - times.d2h, times.copied_out, start);
   }
+  double notice = seen > times.copied_out ? (double)(seen - times.copied_out) / 1e3 : 0;
+  return seen == 0 || !notices || samples_add(notices, notice);
 }
 
 bool engine_graph(const struct engine *engine) { return gpu_program_graph(engine->program); }
@@ -217,7 +215,8 @@ struct run {
   int64_t ns;      /* no frame begins later than that after the first one; 0: whenever */
   struct overlap_frame *spans;
   uint64_t span_frames;
-  bool weighs; /* looks at the clock around each wait, which makes small frames slower */
+  struct samples *notices; /* of frames that were waited for; NULL where it does not weigh */
+  bool weighs;             /* looks at the clock around each wait, which makes small frames slower */
 };
 
 struct course {
@@ -249,7 +248,9 @@ static bool end_oldest(struct engine *engine, const struct run *run, struct cour
   int64_t seen = run->weighs && waited ? samples_now() : 0;
   course->waited += seen > 0 ? seen - before : 0;
   struct overlap_frame *span = run->spans && course->done < run->span_frames ? &run->spans[course->done] : NULL;
-  note_times(engine, course->oldest, course->start, seen, span, figures);
+  if (!note_times(engine, course->oldest, course->start, seen, span, run->notices, figures)) {
+    return problem_set(problem, EXIT_STATUS_INTERNAL, NULL, "no memory for samples");
+  }
   course->done++;
   course->oldest = course->oldest + 1 < engine->setup.slots ? course->oldest + 1 : 0;
   return true;
@@ -304,10 +305,11 @@ bool engine_run_time(struct engine *engine, int64_t ns, struct engine_figures *f
 
 /* A run that tells what the main one does not: the host's work, and, if that one did not time all frames, a further one for
  * the service times, unless times are off. */
-static bool weigh(struct engine *engine, struct engine_figures *figures, struct problem *problem) {
+static bool weigh(struct engine *engine, struct samples *notices, struct engine_figures *figures, struct problem *problem) {
   enum { MOST_FRAMES = 400 };
   struct engine_figures other;
-  struct run run = {.frames = figures->frames < MOST_FRAMES ? figures->frames : MOST_FRAMES, .weighs = true};
+  struct run run = {
+      .frames = figures->frames < MOST_FRAMES ? figures->frames : MOST_FRAMES, .notices = notices, .weighs = true};
   if (!run_anchored(engine, &run, &other, problem)) {
     return false;
   }
@@ -315,6 +317,7 @@ static bool weigh(struct engine *engine, struct engine_figures *figures, struct 
   figures->weighed = other.weighed;
   run.span_frames = figures->timed == figures->frames ? 0 : run.frames;
   if (run.span_frames > 0) {
+    notices->count = 0;
     if (!run_anchored(engine, &run, &other, problem)) {
       return false;
     }
@@ -322,8 +325,8 @@ static bool weigh(struct engine *engine, struct engine_figures *figures, struct 
     figures->wait = other.wait;
     figures->timed = other.timed;
   }
-  figures->notice = other.notice;
-  figures->noticed = other.noticed;
+  figures->notice = samples_percentile(notices, 0.5);
+  figures->noticed = notices->count;
   return true;
 }
 
@@ -345,5 +348,8 @@ bool engine_run_for(struct engine *engine, double seconds, struct engine_figures
     frames = wanted > 8.0 * engine->setup.slots ? (uint64_t)wanted : 8 * (uint64_t)engine->setup.slots;
   }
   pause_for(engine, SPARE * seconds);
-  return engine_run(engine, frames, NULL, 0, figures, problem) && weigh(engine, figures, problem);
+  struct samples notices = {0};
+  bool done = engine_run(engine, frames, NULL, 0, figures, problem) && weigh(engine, &notices, figures, problem);
+  samples_free(&notices);
+  return done;
 }

@@ -34,8 +34,8 @@ struct engine_figures {
   /* What only engine_run_for() tells. */
   double host;      /* microseconds in which this thread did not wait for the device */
   uint64_t weighed; /* frames that have a share in `host` */
-  double notice;    /* microseconds from the end of frames that were waited for until that was seen */
-  uint64_t noticed; /* frames that have a share in `notice` */
+  double notice;    /* microseconds from the end of a frame that was waited for until that was seen: the median */
+  uint64_t noticed; /* how many were */
 };
 
 struct engine;

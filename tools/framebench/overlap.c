@@ -89,7 +89,9 @@ static void add_ideal(const struct bench *bench, json_t *row, const struct engin
   }
   add_mean(row, "wait_us", figures->wait, figures->timed);
   add_mean(row, "host_us", figures->host, figures->weighed);
-  add_mean(row, "notice_us", figures->notice, figures->noticed);
+  if (figures->noticed > 0) {
+    json_object_set_new(row, "notice_us", json_real(figures->notice));
+  }
   double ideal = engine_ideal(figures, slots, bench->kernels, bench->copy);
   json_object_set_new(row, "ideal_us", json_real(ideal));
   json_object_set_new(row, "of_ideal", json_real(ideal / each));
