@@ -37,6 +37,15 @@ enum {
 /* The first words of a row of `a` and of the row 8 further, then the second words; of a column of `b` both words. */
 struct left_factor {
   uint32_t words[2][2];
+
+  /* From shared memory: the row that a lane names has 8 numbers. Rows 0 to 7 and 8 to 15 of the first 8 columns of `a`, and
+   * the same of the others, are named by 8 lanes each. */
+  __device__ __forceinline__ void load(const uint16_t *row) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(words[0][0]), "=r"(words[0][1]), "=r"(words[1][0]), "=r"(words[1][1])
+                 : "r"(uint32_t(__cvta_generic_to_shared(row)))
+                 : "memory");
+  }
 };
 struct right_factor {
   uint32_t words[2];
@@ -228,7 +237,7 @@ struct plane {
 };
 
 template <int Spans, int Parts>
-__device__ __forceinline__ void pass_down(const square (&source)[Spans], const left_factor (&weights)[Parts][Spans],
+__device__ __forceinline__ void pass_down(const square (&source)[Spans], int oldest, const left_factor (&weights)[Parts][Spans],
                                           uint32_t warp, uint32_t lane, plane &out) {
   const sums start = begin_sums<down_step>();
   sums made[WORD];
@@ -237,7 +246,7 @@ __device__ __forceinline__ void pass_down(const square (&source)[Spans], const l
   for (int i = 0; i < Spans * Parts; i++) {
 #pragma unroll
     for (int column = 0; column < WORD; column++) {
-      made[column].make(i == 0 ? start : made[column], weights[i / Spans][i % Spans], source[i % Spans].at[column]);
+      made[column].make(i == 0 ? start : made[column], weights[i / Spans][i % Spans], source[(oldest + i) % Spans].at[column]);
     }
   }
 #pragma unroll
@@ -261,35 +270,28 @@ struct results {
 template <int Stretches, int Parts>
 __device__ __forceinline__ void pass_along(plane &in, const right_factor (&weights)[Parts][Stretches], uint32_t warp,
                                            uint32_t lane, results &out) {
-  constexpr int tiles = TILES + 2 * Stretches - 1;
-  uint32_t source[tiles][2];
-#pragma unroll
-  for (int i = 0; i < tiles; i++) {
-#pragma unroll
-    for (int row = 0; row < 2; row++) {
-      source[i][row] =
-          *reinterpret_cast<const uint32_t *>(in.at(lane / 4 + row * GROUP / 2, warp * PIECE + i * TILE + lane % 4 * 2));
-    }
-  }
+  const uint16_t *row = in.at(lane % (2 * TILE), warp * PIECE + lane / (2 * TILE) * TILE);
+  left_factor source[TILES + 2 * (Stretches - 1)]; /* [i] begins at tile i */
   const sums start = begin_sums<along_step>();
   sums made[TILES];
 #pragma unroll
   for (int i = 0; i < Stretches * Parts; i++) {
 #pragma unroll
     for (int tile = 0; tile < TILES; tile++) {
-      const uint32_t(&first)[2] = source[tile + i % Stretches * 2];
-      const uint32_t(&second)[2] = source[tile + i % Stretches * 2 + 1];
-      made[tile].make(i == 0 ? start : made[tile], {{{first[0], first[1]}, {second[0], second[1]}}},
-                      weights[i / Stretches][i % Stretches]);
+      const int from = tile + i % Stretches * 2;
+      if (i == 0 || (i < Stretches && tile >= TILES - 2)) {
+        source[from].load(row + from * TILE);
+      }
+      made[tile].make(i == 0 ? start : made[tile], source[from], weights[i / Stretches][i % Stretches]);
     }
   }
 #pragma unroll
   for (int tile = 0; tile < TILES; tile++) {
 #pragma unroll
-    for (int row = 0; row < 2; row++) {
+    for (int half = 0; half < 2; half++) {
       const uint32_t both =
-          __byte_perm(whole<along_step>(made[tile].at[2 * row]), whole<along_step>(made[tile].at[2 * row + 1]), 0x0040U);
-      *reinterpret_cast<uint16_t *>(&out.rows[lane / 4 + row * GROUP / 2][tile * TILE + lane % 4 * 2]) = uint16_t(both);
+          __byte_perm(whole<along_step>(made[tile].at[2 * half]), whole<along_step>(made[tile].at[2 * half + 1]), 0x0040U);
+      *reinterpret_cast<uint16_t *>(&out.rows[lane / 4 + half * GROUP / 2][tile * TILE + lane % 4 * 2]) = uint16_t(both);
     }
   }
 }
@@ -387,19 +389,26 @@ __global__ void __launch_bounds__(THREADS, blocks_of_processor<Parts, Spans>)
   for (int i = 0; i < Spans - 1; i++) {
     take(i, source[i]);
   }
+  /* As many steps as there are groups are laid out one after another, so that none is moved when a new one takes the place of
+   * the oldest. */
 #pragma unroll 1
-  for (int32_t y = top, step = 0; step < steps && y < image.height; y += GROUP, step++) {
-    take(step + Spans - 1, source[Spans - 1]);
-    pass_down(source, down_weights, warp, lane, summed[step % 2]);
-    __syncthreads();
-    if (own < width<Stretches>) {
-      pass_along(summed[step % 2], along_weights, warp, lane, made[warp]);
-      __syncwarp();
-      store(made[warp], out, image, left + own, y, lane, width<Stretches> - own);
-    }
+  for (int32_t step = 0; step < steps; step += Spans) {
 #pragma unroll
-    for (int i = 0; i + 1 < Spans; i++) {
-      source[i] = source[i + 1];
+    for (int i = 0; i < Spans; i++) {
+      const int32_t y = top + (step + i) * GROUP;
+      if (step + i >= steps || y >= image.height) {
+        __pipeline_wait_prior(0);
+        return;
+      }
+      plane &between = summed[(step + i) % 2];
+      take(step + i + Spans - 1, source[(i + Spans - 1) % Spans]);
+      pass_down(source, i, down_weights, warp, lane, between);
+      __syncthreads();
+      if (own < width<Stretches>) {
+        pass_along(between, along_weights, warp, lane, made[warp]);
+        __syncwarp();
+        store(made[warp], out, image, left + own, y, lane, width<Stretches> - own);
+      }
     }
   }
 }
