@@ -50,13 +50,15 @@ def test_frames_by_the_clock(place):
         daemon.account(came=80, emitted=80)
 
 
-def native(**source):
-    return pipeline(FORMAT, source={"protocol": "native", **source}, sink={"reply": True, "protocol": "native"})
+def native(replies=True, **source):
+    sink = {"reply": True} if replies else {"overload": "block"}
+    return pipeline(FORMAT, source={"protocol": "native", **source}, sink={**sink, "protocol": "native"})
 
 
+@pytest.mark.parametrize("replies", [True, False], ids=["reply", "consumer"])
 @pytest.mark.parametrize("transport", ["shm", "stream"])
-def test_native_pipelines_on_either_transport(place, transport):
-    with Daemon(place, {"cam0": native()}) as daemon:
+def test_native_pipelines_on_either_transport(place, transport, replies):
+    with Daemon(place, {"cam0": native(replies)}) as daemon:
         (row,), frames, _ = load(place, "--transport", transport, "--rate", 200)
         assert row["transport"] == transport and row["offered"] == row["answered"] == 60 and row["lost"] == 0, row
         assert frames["cam0"]["in"] == frames["cam0"]["emitted"] == 80, frames
@@ -254,7 +256,8 @@ def test_system_calls_a_frame_in_shared_memory():
     assert done.returncode == 0 and not done.stderr, done
     document = json.loads(done.stdout)
     rows, targets = document["sections"]["system_calls"], document["sections"]["targets"]
-    assert [row["side"] for row in rows] == ["daemon", "client"]
+    sides = ["daemon", "client"]
+    assert [row["side"] for row in rows] == [*sides, *(f"{side}, with a consumer" for side in sides)]
     for row, target in zip(rows, targets):
         assert row["calls_per_frame"] == pytest.approx(sum(row["calls"].values()) / row["frames"], abs=1e-4), row
         assert "epoll_wait" not in row["calls"] and target["value"] == row["calls_per_frame"], row

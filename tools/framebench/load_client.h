@@ -23,8 +23,9 @@ struct load_wire {     /* descriptors are the client's from load_client_new() on
 
 enum load_transport { LOAD_ANY, LOAD_SHARED, LOAD_STREAM };
 
-struct load_native_wire { /* to a native pipeline that replies */
-  const char *path;
+struct load_native_wire { /* to a native pipeline */
+  const char *source;
+  const char *sink; /* empty: results come back on the producer's connection */
   enum load_transport transport;
   bool spin;
 };

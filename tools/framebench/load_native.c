@@ -4,21 +4,24 @@
 #include "tools/client/framed.h"
 #include "tools/framebench/load_pace.h"
 
+#include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 
-enum { NOTED = 1 << 14 /* more frames than can be under way */, LOOK_NS = 20 * 1000 * 1000 };
+enum { NOTED = 1 << 14 /* more frames than can be under way */, LOOK_NS = 20 * 1000 * 1000, SILENT_NS = 100 * 1000 * 1000 };
 
 struct load_native {
   struct framed *client;
+  struct framed *consumer; /* of the results; NULL: they come back to the client */
   struct load_pace pace;
   pthread_t thread;
   bool running;
   atomic_bool hurry, broken;
   /* The thread's until it has ended. */
+  bool spin;
   uint64_t sent, received, offered, answered, arrived, disordered, next, under_way;
   int64_t sent_at[NOTED];
   int64_t max_ns;
@@ -46,16 +49,17 @@ static void take(struct load_native *native, const struct framed_result *result,
   }
 }
 
-/* A frame that was dropped on the way tells by itself in shared memory, else with the next result. */
+/* A frame that was dropped on the way tells its sender by itself in shared memory, else with the next result. */
 static void receive_all(struct load_native *native, int64_t now) {
-  bool shared = framed_info(native->client)->transport == FRAMED_SHARED;
+  struct framed *taker = native->consumer ? native->consumer : native->client;
+  bool told = !native->consumer && framed_info(taker)->transport == FRAMED_SHARED;
   struct framed_result result;
-  while (framed_receive(native->client, &result) > 0) {
-    native->under_way -= shared ? 1 : 1 + result.dropped;
+  while (framed_receive(taker, &result) > 0) {
+    native->under_way -= told ? 1 : 1 + result.dropped;
     if (result.data) {
       take(native, &result, now);
     }
-    framed_release(native->client, &result);
+    framed_release(taker, &result);
   }
 }
 
@@ -83,10 +87,43 @@ static int64_t send_all(struct load_native *native, int64_t now) {
   return due(native, native->sent, now);
 }
 
+/* -- waiting ---------------------------------------------------------------------------------------------------------- */
+
+static int spin_for_both(struct load_native *native, int room, int64_t until) {
+  int events;
+  do {
+    events = framed_poll(native->consumer, FRAMED_RESULT, 0);
+    events = events != 0 ? events : framed_poll(native->client, room, 0);
+  } while (events == 0 && clock_now() < until);
+  return events;
+}
+
+static int sleep_for_both(struct load_native *native, int room, int64_t patience) {
+  struct pollfd ends[] = {{.fd = framed_descriptor(native->consumer)}, {.fd = framed_descriptor(native->client)}};
+  const struct timespec timeout = {.tv_nsec = patience};
+  int events = framed_arm(native->consumer, FRAMED_RESULT, &ends[0].events);
+  events = events != 0 ? events : framed_arm(native->client, room, &ends[1].events);
+  if (events == 0) {
+    (void)!ppoll(ends, 2, &timeout, NULL);
+  }
+  return events;
+}
+
+/* The sender is at its end before its last results are here where they come over a connection. */
+static int end_of_both(struct load_native *native, int events) {
+  bool comes = (events & FRAMED_END) && native->under_way > 0 && framed_poll(native->consumer, FRAMED_RESULT, SILENT_NS) > 0;
+  return comes ? events & ~FRAMED_END : events;
+}
+
 static int wait_for_more(struct load_native *native, int64_t next, bool more, int64_t now) {
   bool early = more && next > now;
   int64_t patience = early && next - now < LOOK_NS ? next - now : LOOK_NS;
-  return framed_poll(native->client, FRAMED_RESULT | (more && !early && may_send(native) ? FRAMED_ROOM : 0), patience);
+  int room = more && !early && may_send(native) ? FRAMED_ROOM : 0;
+  if (!native->consumer) {
+    return framed_poll(native->client, FRAMED_RESULT | room, patience);
+  }
+  int events = native->spin ? spin_for_both(native, room, now + patience) : sleep_for_both(native, room, patience);
+  return events > 0 ? end_of_both(native, events) : events;
 }
 
 static bool is_time_over(const struct load_native *native, int64_t now) {
@@ -128,23 +165,40 @@ static void fill_frames(struct framed *client) {
   }
 }
 
-struct load_native *load_native_new(const struct load_native_wire *wire, struct problem *problem) {
-  const struct framed_options options = {.role = FRAMED_BOTH,
+static struct framed *connect_as(enum framed_role role, const char *path, const struct load_native_wire *wire,
+                                 struct problem *problem) {
+  const struct framed_options options = {.role = role,
                                          .stream_only = wire->transport == LOAD_STREAM,
                                          .spin_ns = wire->spin ? NS_PER_S : 0,
                                          .reconnect_for_ns = -1};
   struct framed_error error = {.text = "no memory"};
-  struct load_native *native = calloc(1, sizeof *native);
-  if (native) {
-    native->client = framed_connect(wire->path, &options, &error);
-  }
-  if (!native || !native->client) {
-    free(native);
+  struct framed *client = framed_connect(path, &options, &error);
+  if (!client) {
     problem_set(problem, EXIT_STATUS_REFUSED, NULL, "%s", error.text);
+  } else if (wire->transport == LOAD_SHARED && framed_info(client)->transport != FRAMED_SHARED) {
+    problem_set(problem, EXIT_STATUS_REFUSED, "the log says why: journalctl -u framed", "the daemon lends no memory");
+    framed_close(client);
+    client = NULL;
+  }
+  return client;
+}
+
+/* The producer comes first: for it the session may get other memory, which the consumer is to see. */
+static bool connect_all(struct load_native *native, const struct load_native_wire *wire, struct problem *problem) {
+  bool replies = wire->sink[0] == '\0';
+  native->client = connect_as(replies ? FRAMED_BOTH : FRAMED_PRODUCER, wire->source, wire, problem);
+  native->consumer = replies || !native->client ? NULL : connect_as(FRAMED_CONSUMER, wire->sink, wire, problem);
+  return native->client && (replies || native->consumer);
+}
+
+struct load_native *load_native_new(const struct load_native_wire *wire, struct problem *problem) {
+  struct load_native *native = calloc(1, sizeof *native);
+  if (!native) {
+    problem_set(problem, EXIT_STATUS_INTERNAL, NULL, "no memory for a client");
     return NULL;
   }
-  if (wire->transport == LOAD_SHARED && framed_info(native->client)->transport != FRAMED_SHARED) {
-    problem_set(problem, EXIT_STATUS_REFUSED, "the log says why: journalctl -u framed", "the daemon lends no memory");
+  native->spin = wire->spin;
+  if (!connect_all(native, wire, problem)) {
     return load_native_free(native);
   }
   fill_frames(native->client);
@@ -174,6 +228,7 @@ struct load_native *load_native_free(struct load_native *native) {
   if (native) {
     load_native_finish(native, true);
     framed_close(native->client);
+    framed_close(native->consumer);
     free(native);
   }
   return NULL;
@@ -181,8 +236,9 @@ struct load_native *load_native_free(struct load_native *native) {
 
 bool load_native_figures(const struct load_native *native, struct load_figures *figures, struct problem *problem) {
   if (load_native_is_broken(native)) {
-    return problem_set(problem, EXIT_STATUS_REFUSED, "the log says why: journalctl -u framed", "%s",
-                       framed_problem(native->client)->text);
+    const struct framed_error *error = framed_problem(native->client);
+    error = native->consumer && error->code == 0 ? framed_problem(native->consumer) : error;
+    return problem_set(problem, EXIT_STATUS_REFUSED, "the log says why: journalctl -u framed", "%s", error->text);
   }
   figures->shared |= framed_info(native->client)->transport == FRAMED_SHARED;
   figures->sent += native->sent;

@@ -1,6 +1,7 @@
 /*
- * A client of a native pipeline that replies: it sends frames and takes their results on one connection, in one thread, by
- * libframed. Frames are filled once and sent again and again, since filling them would be what is measured otherwise.
+ * A client of a native pipeline: it sends frames and takes their results, on the same connection where the pipeline replies,
+ * else as a consumer beside the producer, in one thread, by libframed. Frames are filled once and sent again and again, since
+ * filling them would be what is measured otherwise.
  *
  * A part of load_client, with the same life and the same pace; results bear their numbers.
  */

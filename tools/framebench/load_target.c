@@ -39,7 +39,8 @@ static bool speaks(const struct end_view *end, const char *protocol) { return st
 
 /* Producers of `auto` are native ones if they want to be, and a reply is in the producer's own protocol. */
 static bool is_native(const struct pipeline_view *view) {
-  return view->sink.reply && (speaks(&view->source, "native") || speaks(&view->source, "auto"));
+  bool takes_native = speaks(&view->source, "native") || speaks(&view->source, "auto");
+  return takes_native && (view->sink.reply || speaks(&view->sink, "native"));
 }
 
 static bool refuse(struct problem *problem, const char *name, const char *remedy, const char *what) {
@@ -64,8 +65,7 @@ static bool read_pipeline(const struct pipeline_view *view, struct load_pipeline
     return true;
   }
   if (speaks(&view->source, "native") || speaks(&view->sink, "native")) {
-    return refuse(problem, view->name, "let its sink reply, which framebench then speaks native with",
-                  "is native, and its results go elsewhere");
+    return refuse(problem, view->name, "let both its ends speak native, or neither", "is native at one end only");
   }
   if (!read_form(&view->source, &pipeline->in) || !read_form(&view->sink, &pipeline->out) ||
       (pipeline->in.y4m && !make_header(view->source.format, &pipeline->in))) {

@@ -20,7 +20,7 @@ struct load_pipeline {
   char source[LOAD_PATH];
   char sink[LOAD_PATH]; /* empty: results come back on the producer's connection */
   struct load_form in, out;
-  bool native; /* both ways, on the producer's connection */
+  bool native; /* both ways */
 };
 
 struct load_target {

@@ -31,8 +31,11 @@ static void sleep_until(int64_t at) {
 
 typedef bool settled(const struct trial *trial, unsigned pipeline);
 
+/* Native clients connect their consumers themselves. */
+static bool needs_reader(const struct load_pipeline *pipeline) { return !pipeline->native && pipeline->sink[0] != '\0'; }
+
 static bool readers_are_known(const struct trial *trial, unsigned i) {
-  return trial->target->pipelines[i].sink[0] == '\0' || trial->now[i].readers > trial->before[i].readers;
+  return !needs_reader(&trial->target->pipelines[i]) || trial->now[i].readers > trial->before[i].readers;
 }
 
 static bool nothing_is_in_flight(const struct trial *trial, unsigned i) { return trial->now[i].in_flight == 0; }
@@ -79,7 +82,7 @@ static bool keep(struct trial *trial, struct load_client *client) {
 /* Takes `reader`, -1 if there is none. */
 static bool connect_client(struct trial *trial, const struct load_pipeline *pipeline, int reader, struct problem *problem) {
   if (pipeline->native) {
-    const struct load_native_wire native = {pipeline->source, trial->plan->transport, trial->plan->spin};
+    const struct load_native_wire native = {pipeline->source, pipeline->sink, trial->plan->transport, trial->plan->spin};
     return keep(trial, load_client_new_native(&native, problem));
   }
   struct load_wire wire = {.from = reader, .in = pipeline->in, .out = pipeline->out};
@@ -97,7 +100,7 @@ static bool connect_client(struct trial *trial, const struct load_pipeline *pipe
 static bool connect_readers(struct trial *trial, int *readers, struct problem *problem) {
   for (unsigned i = 0; i < trial->target->count; i++) {
     const struct load_pipeline *pipeline = &trial->target->pipelines[i];
-    if (pipeline->sink[0] != '\0' && !connect_to(pipeline, pipeline->sink, "sink", &readers[i], problem)) {
+    if (needs_reader(pipeline) && !connect_to(pipeline, pipeline->sink, "sink", &readers[i], problem)) {
       return false;
     }
   }
@@ -235,7 +238,8 @@ static bool leave(struct trial *trial, struct problem *problem) {
 static bool check_plan(const struct load_target *target, const struct load_plan *plan, struct problem *problem) {
   for (unsigned i = 0; i < target->count && plan->transport != LOAD_ANY; i++) {
     if (!target->pipelines[i].native) {
-      return problem_set(problem, EXIT_STATUS_USAGE, "give its source `protocol: native` and its sink `reply: true`",
+      return problem_set(problem, EXIT_STATUS_USAGE,
+                         "give its source `protocol: native`, and its sink `reply: true` or that, too",
                          "%s has no transport to choose", target->pipelines[i].name);
     }
   }

@@ -61,8 +61,8 @@ static const struct command {
      "  --search GOAL        the highest rate at which that holds: 'p99<5ms', 'p99.9<800us', 'max<20ms'\n"
      "  --duration TIME      of each measurement (default: 10s), after --warm-up (1s)\n"
      "  --spin               ask sockets and clock again and again instead of sleeping\n"
-     "  --transport WHICH    of native pipelines that reply: shm, memory shared with the daemon, or stream, the connection\n"
-     "                       (default: what the daemon gives, which is shm wherever it can)",
+     "  --transport WHICH    of pipelines that are native at both ends: shm, memory shared with the daemon, or stream, the\n"
+     "                       connection (default: what the daemon gives, which is shm wherever it can)",
      command_load},
     {"report", "FOLDER", "the table of README from the results in a folder",
      "Reads every .json file in FOLDER, as measure.sh writes them, and prints the figures that framed is held to as a\n"

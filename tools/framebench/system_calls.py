@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
-"""How many system calls a frame costs the daemon and its client in shared memory: cpu backend, both sides spinning.
+"""How many system calls a frame costs the daemon and its clients in shared memory: cpu backend, all sides spinning.
+
+Of a pipeline that replies, and of one whose results a consumer borrows: framebench load is producer and consumer then.
 
     system_calls.py [--programs build] [--json] [--quick]
 
@@ -21,6 +23,10 @@ import counting
 
 MOST = 0.01
 SETTLE_S = 0.5  # from the start of the load to full rate
+WAYS = {
+    "": lambda folder: {"reply": True},
+    ", with a consumer": lambda folder: {"socket": f"{folder}/out.sock", "protocol": "native", "overload": "block"},
+}
 
 
 def emitted(folder, programs):
@@ -56,7 +62,7 @@ def lanes_and_workers(pid):
     return [int(thread) for thread in os.listdir(f"/proc/{pid}/task") if int(thread) != pid]
 
 
-def watch_client(side, daemon, seconds, folder, programs):
+def watch_side(side, way, daemon, seconds, folder, programs):
     """The row of one side, while framebench load sends frames."""
     with subprocess.Popen([programs / "framebench", "load", "--json", "-s", folder / "status.sock", "--spin", "--transport",
                            "shm", "--duration", f"{seconds + 60}s"],
@@ -67,36 +73,29 @@ def watch_client(side, daemon, seconds, folder, programs):
             count, calls = watch(lanes_and_workers(pid), seconds, folder, programs)
         finally:
             client.kill()
-    return {"side": side, "bytes": counting.SIZE, "frames": count, "calls": calls,
+    return {"side": side + way, "bytes": counting.SIZE, "frames": count, "calls": calls,
             "calls_per_frame": round(sum(calls.values()) / count, 5)}
 
 
-def wait_gone(folder, programs):
-    """Until the client's seat is free again."""
-    end = time.monotonic() + counting.START_S
-    while counting.view(folder, programs)["sessions"] != 0:
-        if time.monotonic() > end:
-            raise RuntimeError("the daemon keeps the seat of a client that has gone")
-        time.sleep(0.02)
-
-
-def measure(programs, seconds):
-    """A row for each side."""
+def measure_side(side, way, sink, seconds, programs):
+    """The same with a daemon of its own, since results may go on waiting for a consumer that is gone."""
     with tempfile.TemporaryDirectory(prefix="framed-count-", dir="/tmp") as name:
         folder = pathlib.Path(name)
         (folder / "framed.yaml").write_text(counting.configuration(
-            folder, {"protocol": "native"}, {"reply": True}, slots=4, completion="spin", spin_for="50ms"))
+            folder, {"protocol": "native"}, sink(folder), slots=4, completion="spin", spin_for="50ms"))
         with open(folder / "log", "w", encoding="utf-8") as log, subprocess.Popen(
                 [programs / "framed", "-c", folder / "framed.yaml"], stdout=log, stderr=log) as daemon:
             try:
                 counting.wait_ready(folder, programs, daemon)
-                for side in ("daemon", "client"):
-                    yield watch_client(side, daemon, seconds, folder, programs)
-                    wait_gone(folder, programs)
-                daemon.send_signal(signal.SIGTERM)
-                daemon.wait(counting.START_S)
+                return watch_side(side, way, daemon, seconds, folder, programs)
             finally:
                 daemon.kill()
+
+
+def measure(programs, seconds):
+    for way, sink in WAYS.items():
+        for side in ("daemon", "client"):
+            yield measure_side(side, way, sink, seconds, programs)
 
 
 def targets(rows):
