@@ -278,6 +278,9 @@ bool handover_repeat(const struct tape *tape, bool stops, struct failure *failur
   if (!keep_given() || !pass_state(tape, state)) {
     failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "what was handed over is not as it came");
   } else {
+    if (tape->by_manager) {
+      keeper_repeat();
+    }
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     if (stops) {

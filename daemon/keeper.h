@@ -26,6 +26,8 @@ bool keeper_keep(const struct tape *tape, struct failure *failure);
 bool keeper_receive(struct tape *tape, struct failure *failure);
 /* From now on this process reads and writes what it received: that is of no use to any other one. Idempotent. */
 void keeper_release(void);
+/* The next image of this process receives the same: nothing of it was touched, and it is no further process. */
+void keeper_repeat(void);
 
 /* -- in case there is none ------------------------------------------------------------------------------------------ */
 

@@ -130,6 +130,11 @@ void keeper_release(void) {
   kept_forget_taken();
 }
 
+void keeper_repeat(void) {
+  last.has_received = true;
+  write_takers(last.pulse.takers);
+}
+
 /* Not for ever: it may be what processes end of. */
 static void leave_for_next(bool of_use) {
   uint64_t takers = last.pulse.takers + 1;

@@ -206,7 +206,8 @@ class Store(Keeper):
         return program
 
 
-def test_what_a_service_manager_kept_is_taken_up_again_as_well(place):
+@pytest.mark.parametrize("times", [2, 4])
+def test_what_a_service_manager_kept_is_taken_up_again_as_well(place, times):
     entries = {"cam0": pipeline(FORMAT, slots=3, stages=[NEVER])}
     with Store(place) as store, Warm(place, entries, env=store.environment) as daemon:
         with daemon.reader() as reader, daemon.producer() as producer:
@@ -217,13 +218,13 @@ def test_what_a_service_manager_kept_is_taken_up_again_as_well(place):
             assert daemon.process.wait(limit(20)) == 0
             held = store.take()
             assert "framed-state" in held, held
-            daemon.fail_warm_ups(2)
+            daemon.fail_warm_ups(times)
             daemon.binary, daemon.options["pass_fds"] = store.activate(place, held), held.values()
             daemon.start()
             for fd in held.values():
                 os.close(fd)
             daemon.wait_ready()
-            handovers = daemon.wait_faults(2)
+            handovers = daemon.wait_faults(times)
             assert (handovers["restart"], daemon.log.count("everything goes on after")) == (1, 1), handovers
             producer.send(numbered(11, SIZE).tobytes()[-100:])
             producer.send(numbered(9, SIZE, first=11).tobytes())
