@@ -167,7 +167,7 @@ static void fill_frames(struct framed *client) {
 
 static struct framed *connect_as(enum framed_role role, const char *path, const struct load_native_wire *wire,
                                  struct problem *problem) {
-  const struct framed_options options = {.role = role,
+  const struct framed_options options = {.role = (int)role,
                                          .stream_only = wire->transport == LOAD_STREAM,
                                          .spin_ns = wire->spin ? NS_PER_S : 0,
                                          .reconnect_for_ns = -1};
