@@ -173,6 +173,8 @@ bool cuda_clock_open(struct cuda_device *device, struct gpu_error *error);
 void cuda_clock_close(struct cuda_device *device);
 bool cuda_clock_anchor(struct gpu_device *device, struct gpu_error *error);
 const struct cuda_anchor *cuda_clock_current(const struct cuda_device *device);
+/* Polls until the event has happened (DONE) or the limit has passed (PENDING). Not on a lane. */
+enum gpu_progress cuda_clock_poll(struct cuda_device *device, cudaEvent_t event, int64_t limit, struct gpu_error *error);
 /* Records that the slot's frame begins. Before anything of it is on the slot's stream, which is done with the one before. */
 bool cuda_clock_begin(const struct cuda_slot *slot, struct gpu_error *error);
 /* Whether a frame is timed that is submitted at `now`, which matters only where one in some is. `alone`: no other of its

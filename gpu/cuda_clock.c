@@ -25,8 +25,7 @@ const struct cuda_anchor *cuda_clock_current(const struct cuda_device *device) {
 
 /* -- anchors ------------------------------------------------------------------------------------------------------ */
 
-/* Polls until the event has happened (DONE) or the limit has passed (PENDING). */
-static enum gpu_progress poll_until(struct cuda_device *device, cudaEvent_t event, int64_t limit, struct gpu_error *error) {
+enum gpu_progress cuda_clock_poll(struct cuda_device *device, cudaEvent_t event, int64_t limit, struct gpu_error *error) {
   enum gpu_progress progress;
   do {
     progress = cuda_progress(&device->base, cudaEventQuery(event), "cudaEventQuery", error);
@@ -44,7 +43,7 @@ static enum gpu_progress measure(struct cuda_device *device, struct cuda_anchor 
     if (!CUDA_CALL(&device->base, error, cudaEventRecord, anchor->event, device->clock)) {
       return GPU_DEAD;
     }
-    progress = poll_until(device, anchor->event, limit, error);
+    progress = cuda_clock_poll(device, anchor->event, limit, error);
     int64_t after = gpu_now();
     *host = before + (after - before) / 2;
     if (progress != GPU_DONE || after - before < GOOD_NS) {

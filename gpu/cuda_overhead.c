@@ -78,10 +78,13 @@ static bool await_empty(struct gpu_program *program, unsigned slot, struct gpu_e
   return progress == GPU_DONE;
 }
 
-/* Gives the times of the last slot's frame. */
+/* Gives the times of the last slot's frame. The event of its begin, on another stream, may come after all the others. */
 static bool finish_empty(struct gpu_program *program, unsigned slots, struct gpu_times *times, struct gpu_error *error) {
+  struct cuda_device *device = (struct cuda_device *)program->device;
   for (unsigned slot = 0; slot < slots; slot++) {
-    if (!await_empty(program, slot, error)) {
+    cudaEvent_t begin = ((struct cuda_program *)program)->slots[slot].begin;
+    if (!await_empty(program, slot, error) ||
+        cuda_clock_poll(device, begin, gpu_now() + EMPTY_PATIENCE_NS, error) == GPU_DEAD) {
       return false;
     }
     if (!gpu_times(program, slot, times)) {

@@ -50,7 +50,7 @@ static struct {
   void *objects[MAX_OBJECTS]; /* streams, events, allocations */
   unsigned alive, calls, functions, launches, records;
   unsigned seed;
-  bool polling;
+  bool polling, late_records;
   int64_t now, copy_ns, event_ns;
   int64_t host_now, host_step;
   unsigned fail_in;
@@ -108,6 +108,8 @@ void fake_reset(void) {
 }
 
 void fake_set_polling(bool runs) { fake.polling = runs; }
+
+void fake_set_late_records(bool late) { fake.late_records = late; }
 int64_t fake_host_now(void) {
   fake.host_now += fake.host_step;
   return fake.host_step > 0 ? fake.host_now : gpu_now();
@@ -219,9 +221,23 @@ void fake_run_all(void) {
 
 static unsigned pick(unsigned below) { return below ? (unsigned)rand_r(&fake.seed) % below : 0; }
 
-static void run_some(void) {
+/* Late records are those that have nothing behind them, for as long as another stream has. */
+static bool run_streams(bool late) {
+  bool any = false;
   for (struct fake_stream *stream = fake.streams; fake.polling && stream; stream = stream->next) {
-    fake_run_stream(stream, pick(3));
+    const struct operation *first = stream->first;
+    bool waits = first && first->kind == OPERATION_RECORD && !first->next && fake.late_records;
+    if (first && waits == late) {
+      fake_run_stream(stream, pick(3));
+      any = true;
+    }
+  }
+  return any;
+}
+
+static void run_some(void) {
+  if (!run_streams(false)) {
+    run_streams(true);
   }
 }
 
@@ -464,7 +480,7 @@ cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, uns
     if (!stream->capture) {
       enqueue_record(operation);
     }
-    if (fake.polling && event->timed && stream->first == operation) {
+    if (fake.polling && !fake.late_records && event->timed && stream->first == operation) {
       fake_run_stream(stream, 1);
     }
   }

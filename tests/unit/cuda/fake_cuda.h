@@ -20,6 +20,8 @@ void fake_set_seed(unsigned seed); /* decides in which order streams run */
 
 /* Whether queries let operations run by themselves (they do at first). */
 void fake_set_polling(bool runs);
+/* An event with timing on an idle stream does not happen at once, but when other streams have little left. */
+void fake_set_late_records(bool late);
 /* Runs up to `count` operations of one stream, as far as it may go; gives how many. */
 unsigned fake_run_stream(cudaStream_t stream, unsigned count);
 /* Runs everything, and fails the test if something can never run. */

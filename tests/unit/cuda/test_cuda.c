@@ -828,6 +828,19 @@ START_TEST(events_between_frames_are_not_service) {
 }
 END_TEST
 
+/* The event of a frame's begin is on another stream than the frame, and may come after it. */
+START_TEST(a_calibration_waits_for_late_events) {
+  struct gpu_calibration measured;
+  tear_down();
+  fake_set_late_records(true);
+  device = cuda_open(0, NULL, &error);
+  ck_assert_msg(device != NULL, "%s", error.text);
+  gpu_calibration(device, &measured);
+  ck_assert_int_ge(measured.plain.h2d, 0);
+  ck_assert_int_ge(measured.replayed.h2d, 0);
+}
+END_TEST
+
 /* What one process has measured serves the next one, which runs nothing to open the device. */
 START_TEST(a_calibration_is_taken_over) {
   struct gpu_calibration measured, taken;
@@ -1069,6 +1082,7 @@ Suite *cuda_suite(void) {
   tcase_add_loop_test(group, a_frame_alone_waits_for_nothing, 0, 2);
   tcase_add_loop_test(group, events_are_not_service, 0, 4);
   tcase_add_loop_test(group, events_between_frames_are_not_service, 0, 2);
+  tcase_add_test(group, a_calibration_waits_for_late_events);
   tcase_add_test(group, a_calibration_is_taken_over);
   tcase_add_test(group, no_service_is_negative);
   tcase_add_loop_test(group, frames_without_times_record_few_events, 0, 8);
