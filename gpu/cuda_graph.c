@@ -92,7 +92,8 @@ bool cuda_graph_replays(const struct cuda_slot *slot, const struct cuda_pass *pa
 bool cuda_graph_launch(struct cuda_slot *slot, unsigned part, const struct cuda_pass *pass, struct gpu_error *error) {
   const struct gpu_program *program = &slot->program->base;
   cudaGraphExec_t graph = slot->graphs[pass->timed][part];
+  bool is_empty = cuda_sequence_is_empty(program, part);
   return (!cuda_sequence_begins_beside(program, part) || cuda_sequence_copy_in(slot, pass, error)) &&
-         (!graph || CUDA_CALL(program->device, error, cudaGraphLaunch, graph, slot->stream)) &&
+         (is_empty || CUDA_CALL(program->device, error, cudaGraphLaunch, graph, slot->stream)) &&
          (!cuda_sequence_ends_beside(program, part) || cuda_sequence_end(slot, pass, error));
 }
