@@ -9,6 +9,7 @@ import time
 import pytest
 
 from harness import BACKEND, FRAMECTL, Background, Daemon, environment, limit, numbered, pipeline, whole
+from test_doctor import Answer, FakeDaemon
 
 PATIENT = {"backend": BACKEND, "timeout": "60s"}  # without optimisation its frames take seconds
 SIZE = 65536
@@ -169,6 +170,26 @@ def test_plan_from_a_running_daemon(place):
             assert walls == sorted(walls, reverse=True) and walls[0] > 0, walls
             said = framectl(place, "plan", "--from", "cam0").stdout
             assert "cam0, measured" in said and "has 2 more" not in said, said
+
+
+class HostBeside(Answer):
+    """A pipeline whose host does 50 of its 60 us on a frame while that is copied in."""
+
+    step = {"count": 10, "mean": 20}
+    body = json.dumps({"version": "0.1.0", "backend": "cuda", "device": "Fake GPU", "pipelines": {"cam0": {
+        "state": "running", "slots": 1, "sessions": 1, "latency_us": {"h2d": step, "kernel": step, "d2h": step},
+        "overlap": {"slots": 1, "kernels_at_once": 1, "turnaround_us": -50, "host_us": 60}}}}).encode()
+
+
+@pytest.mark.host
+def test_plan_lets_no_slot_be_taken_before_its_copy_out(place):
+    """Where the host is said to do less, no more than that is done beside a copy."""
+    with FakeDaemon(str(place / "status.sock"), HostBeside):
+        for arguments, turnaround, wall in ([], -50, 10 * 70 + 50), (["--host", "0us"], 0, 600), (["--host", "20us"], -20, 620):
+            document = plan(place, "--from", "cam0", "--frames", "10", *arguments)
+            assert (document["work"]["turnaround_us"], document["wall_us"]) == (turnaround, wall), document
+        said = framectl(place, "plan", "--from", "cam0").stdout
+        assert "host 60 us (50 us of it beside a copy in), each of" in said and "turnaround" not in said, said
 
 
 def test_plan_from_a_pipeline_that_keeps_slots_free(place):

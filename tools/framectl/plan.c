@@ -3,6 +3,7 @@
  * the figures of a running daemon. Here all times are microseconds.
  */
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -127,7 +128,8 @@ static bool measure(const struct invocation *invocation, struct plan_request *re
 
 /* -- both ------------------------------------------------------------------------------------------------------------------ */
 
-/* What is on the command line goes before what was measured. */
+/* What is on the command line goes before what was measured, also where the host then has less to do than it was measured to do
+ * beside a copy in. */
 static bool read_request(const struct invocation *invocation, struct plan_request *request, struct problem *problem) {
   request->work.slots = DEFAULT_SLOTS;
   if (!read_frames(invocation, request, problem) || !measure(invocation, request, problem)) {
@@ -138,6 +140,7 @@ static bool read_request(const struct invocation *invocation, struct plan_reques
       !read_count(invocation, PLAN_SLOTS, OVERLAP_MAX_SLOTS, &slots, problem)) {
     return false;
   }
+  request->work.turnaround = fmax(request->work.turnaround, -request->work.host);
   request->kept_free = slots == request->work.slots ? request->kept_free : 0;
   request->work.slots = (unsigned)slots;
   cut(request);

@@ -25,7 +25,11 @@ static void print_work(FILE *out, const struct plan_request *request) {
     fprintf(out, "turnaround %s, ", text_duration(text, work->turnaround));
   }
   if (work->host > 0) {
-    fprintf(out, "host %s, ", text_duration(text, work->host));
+    fprintf(out, "host %s", text_duration(text, work->host));
+    if (work->turnaround < 0) {
+      fprintf(out, " (%s of it beside a copy in)", text_duration(text, -work->turnaround));
+    }
+    fputs(", ", out);
   }
   fprintf(out, "each of %" PRIu64 " %s%s on %u slot%s\n\n", request->frames, unit_of(request), request->frames == 1 ? "" : "s",
           work->slots, work->slots == 1 ? "" : "s");
