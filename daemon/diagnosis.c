@@ -84,8 +84,7 @@ static enum bound find_bound(const struct diagnosis_figures *figures, const stru
   return bound_of_flow(figures, work);
 }
 
-/* -- the model --------------------------------------------------------------------------------------------------------------
- */
+/* -- the model ----------------------------------------------------------------------------------------------------- */
 
 /* Time from frame to frame, for many frames: that of the longest engine, or of a slot's round shared by all slots. */
 static double pace(const struct overlap_work *work) { return larger(overlap_period(work), overlap_round(work) / work->slots); }
@@ -116,8 +115,7 @@ static struct overlap_work work_of(const struct diagnosis_figures *figures) {
   };
 }
 
-/* -- what would help ----------------------------------------------------------------------------------------------------------
- */
+/* -- what would help ----------------------------------------------------------------------------------------------- */
 
 __attribute__((format(printf, 4, 5))) static void advise(struct diagnosis *diagnosis, enum improvement improvement, double gain,
                                                          const char *format, ...) {
@@ -231,8 +229,7 @@ static void find_advice(const struct diagnosis_figures *figures, struct diagnosi
   }
 }
 
-/* -- the whole
- * ------------------------------------------------------------------------------------------------------------------ */
+/* -- the whole ----------------------------------------------------------------------------------------------------- */
 
 static void find_overlap(const struct diagnosis_figures *figures, struct diagnosis *diagnosis) {
   double sum = figures->frames * overlap_sum(&diagnosis->work), wall = smaller(figures->busy_s, figures->seconds) * 1e6;

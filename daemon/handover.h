@@ -22,8 +22,8 @@ enum handover_receipt { HANDOVER_NONE, HANDOVER_WHOLE, HANDOVER_UNUSABLE };
 
 /* Before anything is opened: what the process before left. UNUSABLE: with a sentence, and every descriptor is closed. */
 enum handover_receipt handover_receive(struct tape *tape, struct failure *failure);
-/* What becomes of a daemon that cannot go on, for the log. Sockets that the service manager passed are to be had from it only.
- */
+/* What becomes of a daemon that cannot go on, for the log. Sockets that the service manager passed are to be had from it
+ * only. */
 #define HANDOVER_BEGINS_ANEW "the daemon begins anew without its connections"
 #define HANDOVER_ENDS        "the daemon ends, so that the service manager, which has its sockets, starts it anew"
 

@@ -47,8 +47,8 @@ int64_t lane_processor_time(const struct lane *lane);
 /* Asks the lane to take no more turns, and to stand still once no request to a file is under way. */
 void lane_park(struct lane *lane);
 /* Waits until it does. After `patience` (CLOCK_MONOTONIC ns) one that is within a call to a device will do: it goes on no
- * further than that call's end. True: what is the lane's belongs to the caller. False: it was `limit`, and the lane still runs.
- */
+ * further than that call's end. True: what is the lane's belongs to the caller. False: it was `limit`, and the lane still
+ * runs. */
 bool lane_is_parked(struct lane *lane, int64_t patience, int64_t limit);
 /* While it stands: runs the messages that wait for it; true if there were any. */
 bool lane_run_messages(struct lane *lane);

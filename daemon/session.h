@@ -123,8 +123,8 @@ bool session_renew(struct session *session, struct failure *failure);
  * has its fate: for a hold before the end. Calling it again asks for another SESSION_IDLE. */
 void session_hold(struct session *session, bool for_readers);
 void session_resume(struct session *session);
-/* Before session_hold(), for an end that another process follows: a frame of which only a part has come keeps nobody waiting.
- */
+/* Before session_hold(), for an end that another process follows: a frame of which only a part has come keeps nobody
+ * waiting. */
 void session_leave_partial(struct session *session);
 /* Ends now: the producer is detached and every unfinished frame gets the fate `shutdown` (frames on the device are
  * waited for, not counted as anything else). Then SESSION_STOPPED. For a gentle end, hold first. */

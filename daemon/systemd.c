@@ -267,8 +267,8 @@ static struct datagram journal = {.fd = -1};
 
 enum { MOST_FIELDS = 32, PARTS = 5 };
 
-/* NAME=value and a line's end; or, where the value has such of its own: NAME, a line's end, its length, itself, a line's end.
- */
+/* NAME=value and a line's end; or, where the value has such of its own: NAME, a line's end, its length, itself, a line's
+ * end. */
 static int put_field(const struct iovec *field, uint64_t *length, struct iovec *parts) {
   char *text = field->iov_base;
   const char *equals = memchr(text, '=', field->iov_len);

@@ -86,8 +86,7 @@ bool gpu_memory(const struct gpu_device *device, size_t *available, size_t *tota
   return !gpu_device_is_dead(device, NULL) && device->backend->memory(device, available, total);
 }
 
-/* -- errors and death --------------------------------------------------------------------------------------------------------
- */
+/* -- errors and death ---------------------------------------------------------------------------------------------- */
 
 bool gpu_error_set(struct gpu_error *error, int code, const char *remedy, const char *format, ...) {
   *error = (struct gpu_error){.code = code, .stage = -1};

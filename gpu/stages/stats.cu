@@ -216,8 +216,8 @@ struct stats_wide_bins {
   __device__ unsigned long long at(uint32_t bin) const { return (static_cast<unsigned long long>(high[bin]) << 16) + low[bin]; }
 };
 
-/* How often a level occurs, of which STATS_SUM_LANES / STATS_BINS threads add up some parts each. All know that of their level.
- */
+/* How often a level occurs, of which STATS_SUM_LANES / STATS_BINS threads add up some parts each. All know that of their
+ * level. */
 __device__ unsigned long long add_parts(const uint32_t (*parts)[STATS_BINS], uint32_t count) {
   constexpr uint32_t each = STATS_SUM_LANES / STATS_BINS;
   static_assert(STATS_PARTS % each == 0, "all threads have as many");

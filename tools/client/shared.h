@@ -1,5 +1,5 @@
-/* What the two files of the shared transport have in common: shared.c sends and waits, shared_completions.c takes what comes.
- */
+/* What the two files of the shared transport have in common: shared.c sends and waits, shared_completions.c takes what
+ * comes. */
 #ifndef FRAMED_TOOLS_CLIENT_SHARED_H
 #define FRAMED_TOOLS_CLIENT_SHARED_H
 

@@ -97,8 +97,7 @@ static void examine(struct examination *examination, const char *socket) {
   examine_gpus(&probe, daemon.backend);
 }
 
-/* -- for people -------------------------------------------------------------------------------------------------------------
- */
+/* -- for people ---------------------------------------------------------------------------------------------------- */
 
 static void print_pipeline(struct examination *examination, const struct pipeline_view *view, void *context) {
   (void)examination;
@@ -129,8 +128,7 @@ static bool print_findings(const struct findings *findings, bool colour) {
   return fine;
 }
 
-/* -- for machines -----------------------------------------------------------------------------------------------------------
- */
+/* -- for machines -------------------------------------------------------------------------------------------------- */
 
 static void add_pipeline(struct examination *examination, const struct pipeline_view *view, void *context) {
   (void)examination;
@@ -156,8 +154,7 @@ static bool print_json(struct examination *examination) {
   return fine;
 }
 
-/* -- the command --------------------------------------------------------------------------------------------------------------
- */
+/* -- the command --------------------------------------------------------------------------------------------------- */
 
 static bool report(struct examination *examination, const struct invocation *invocation, struct problem *problem) {
   bool fine, colour = invocation->colour;

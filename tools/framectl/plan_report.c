@@ -108,8 +108,7 @@ bool plan_report_text(FILE *out, const struct plan_request *request, unsigned co
   return print_slots(out, request, colour);
 }
 
-/* -- for machines -----------------------------------------------------------------------------------------------------------
- */
+/* -- for machines -------------------------------------------------------------------------------------------------- */
 
 static json_t *work_json(const struct plan_request *request) {
   const struct overlap_work *work = &request->work;

@@ -87,8 +87,7 @@ void probe_memlock(const struct probe *probe, uint64_t pinned) {
   }
 }
 
-/* -- a GPU ------------------------------------------------------------------------------------------------------------------
- */
+/* -- a GPU --------------------------------------------------------------------------------------------------------- */
 
 static const char *describe_throttling(unsigned long long reasons) {
   return reasons & (NVML_HARDWARE_THERMAL | NVML_SOFTWARE_THERMAL) ? "it is too hot"
@@ -134,8 +133,7 @@ static void probe_persistence(const struct probe *probe, const struct nvml_gpu *
   }
 }
 
-/* -- and its node ------------------------------------------------------------------------------------------------------------
- */
+/* -- and its node -------------------------------------------------------------------------------------------------- */
 
 /* Reads "0-3,8"; false if it is not of that form. */
 static bool read_processors(const char *list, bool processors[MAX_PROCESSORS]) {
@@ -206,8 +204,8 @@ struct spread {
   double near, far; /* bytes, on nodes of GPUs and on others */
 };
 
-/* A line of the daemon's numa_maps: "7f00 prefer:1 file=/memfd:framed:cam0.0:in\\040(deleted) N0=2 N1=510 kernelpagesize_kB=4".
- */
+/* A line of the daemon's numa_maps: "7f00 prefer:1 file=/memfd:framed:cam0.0:in\\040(deleted) N0=2 N1=510
+ * kernelpagesize_kB=4". */
 static void add_mapping(const char *line, const bool near[MAX_NODES], struct spread *spread) {
   const char *size = strstr(line, "kernelpagesize_kB=");
   if (!size || !strstr(line, "/memfd:framed:") || (!strstr(line, ":in\\040") && !strstr(line, ":out\\040"))) {
