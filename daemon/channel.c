@@ -7,7 +7,7 @@
 #include "daemon/doorbell.h"
 #include "daemon/protocol_native.h"
 
-enum { MOST_LOOKS = 24 /* about a microsecond */, TRIED_ANEW = 64 /* completions */ };
+enum { PATIENCE_NS = 1000, TRIED_ANEW = 64 /* completions */ };
 
 void channel_open(struct channel *channel, struct native_control *control, struct road *road, struct fill *fill, int fd,
                   bool replies) {
@@ -158,23 +158,19 @@ static bool take_submission(struct channel *channel, int64_t now) {
   return true;
 }
 
-static void relax(void) {
-#if defined(__x86_64__) || defined(__i386__)
-  __builtin_ia32_pause();
-#endif
+static bool has_submissions(const struct channel *channel) {
+  return atomic_load_explicit(&channel->control->client.submitted, memory_order_relaxed) != channel->submitted;
 }
 
 /* A client that polls answers a result with its next frame in less time than it takes to ask the device, which would keep that
  * frame waiting. For one that does not, it is waited less and less, and now and then as long again. */
 static void await_answer(struct channel *channel) {
-  const struct native_control *control = channel->control;
-  unsigned looks = channel->completed % TRIED_ANEW == 0 ? MOST_LOOKS : channel->looks;
-  unsigned left = looks;
-  while (left > 0 && atomic_load_explicit(&control->client.submitted, memory_order_relaxed) == channel->submitted) {
-    relax();
-    left--;
+  int64_t patience = channel->completed % TRIED_ANEW == 0 ? PATIENCE_NS : channel->patience;
+  bool answered = has_submissions(channel);
+  for (int64_t until = answered ? 0 : clock_now() + patience; !answered && clock_now() < until;) {
+    answered = has_submissions(channel);
   }
-  channel->looks = left > 0 ? MOST_LOOKS : looks / 2;
+  channel->patience = answered ? PATIENCE_NS : patience / 2;
   channel->awaits = false;
 }
 

@@ -25,9 +25,9 @@ struct channel {
   enum channel_owner owners[GPU_MAX_SLOTS];
   unsigned char told[NATIVE_RING]; /* slot of each completion */
   bool asleep;
-  bool awaits;    /* it was told of something in this turn, and may answer at once */
-  unsigned looks; /* how often to look for that */
-  bool unheard;   /* the client may sleep, and was not rung for what it was told since */
+  bool awaits;      /* it was told of something in this turn, and may answer at once */
+  int64_t patience; /* ns, for that */
+  bool unheard;     /* the client may sleep, and was not rung for what it was told since */
 };
 
 enum channel_progress { CHANNEL_QUIET, CHANNEL_MOVED, CHANNEL_BROKEN };
