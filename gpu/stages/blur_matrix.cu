@@ -2,10 +2,8 @@
  * blur: kernel for bytes whose radius is not large, which does both passes on the units that multiply matrices.
  *
  * A pass over 16 rows is a product of two matrices: one is the band of weights, the same everywhere, the other a piece of
- * the image. The sums of bytes are exact (blur.h), so that they may be formed in any order. Samples and the columns' sums
- * are whole numbers below 2048: as 16 bit floats they are multiples of the smallest one, with the number's own bits. Weights
- * are such floats, too, or where some have too many bits, sums of two, and so are the products. Sums of 24 bits are 32 bit
- * floats, and come out as whole numbers where something is added that has no room for smaller parts.
+ * the image. The sums of bytes are exact (blur.h), so that they may be formed in any order, and whole numbers are what they are
+ * formed of (blur_products.cuh).
  *
  * A block makes a strip of some times 16 rows, each of its warps 32 columns. For the first pass a thread has four rows of
  * four neighbouring columns, and joins two rows of a column in a register; of the SPANS groups of 16 rows that 16 rows of
@@ -13,7 +11,7 @@
  * shared memory. From there the second pass takes neighbours, in STRETCHES groups of 16 for eight results. The rows that
  * come next are under way to shared memory meanwhile, DEPTH groups of them.
  */
-#include "gpu/stages/blur.cuh"
+#include "gpu/stages/blur_products.cuh"
 
 #include <cuda_pipeline.h>
 
@@ -34,90 +32,7 @@ enum {
   PROCESSORS = 132 /* of a large device */
 };
 
-/* The first words of a row of `a` and of the row 8 further, then the second words; of a column of `b` both words. */
-struct left_factor {
-  uint32_t words[2][2];
-
-  /* From shared memory: the row that a lane names has 8 numbers. Rows 0 to 7 and 8 to 15 of the first 8 columns of `a`, and
-   * the same of the others, are named by 8 lanes each. */
-  __device__ __forceinline__ void load(const uint16_t *row) {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(words[0][0]), "=r"(words[0][1]), "=r"(words[1][0]), "=r"(words[1][1])
-                 : "r"(uint32_t(__cvta_generic_to_shared(row)))
-                 : "memory");
-  }
-};
-struct right_factor {
-  uint32_t words[2];
-};
-
-/* Sums of products: 16 rows of `a` with 16 numbers each, of which a thread has four of row lane / 4 and four of the row 8
- * further; 8 columns of `b`, of which it has four numbers of column lane / 4. Of each row it gets two neighbouring sums. Which
- * of the 16 its four are is the caller's choice, as long as both factors have the same. */
-struct sums {
-  float at[4];
-
-  /* start + a * b */
-  __device__ __forceinline__ void make(const sums &start, const left_factor &a, const right_factor &b) {
-#if __CUDA_ARCH__ >= 800
-    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%10, %11, %12, %13};"
-        : "=f"(at[0]), "=f"(at[1]), "=f"(at[2]), "=f"(at[3])
-        : "r"(a.words[0][0]), "r"(a.words[0][1]), "r"(a.words[1][0]), "r"(a.words[1][1]), "r"(b.words[0]), "r"(b.words[1]),
-          "f"(start.at[0]), "f"(start.at[1]), "f"(start.at[2]), "f"(start.at[3]));
-#else
-    asm("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5}, {%6}, {%7, %8, %9, %10};"
-        : "=f"(at[0]), "=f"(at[1]), "=f"(at[2]), "=f"(at[3])
-        : "r"(a.words[0][0]), "r"(a.words[0][1]), "r"(b.words[0]), "f"(start.at[0]), "f"(start.at[1]), "f"(start.at[2]),
-          "f"(start.at[3]));
-    asm("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};"
-        : "+f"(at[0]), "+f"(at[1]), "+f"(at[2]), "+f"(at[3])
-        : "r"(a.words[1][0]), "r"(a.words[1][1]), "r"(b.words[1]));
-#endif
-  }
-};
-
-/* What sums start from so that cutting them off rounds halves upwards, and what is added to cut them off: in multiples of the
- * smallest 16 bit float, from where `step` of them are the last place of a float. The number is in the lower half then. */
-template <int Step> __device__ __forceinline__ sums begin_sums() {
-  constexpr float half = float(Step) / 2 / 16777216.0F;
-  return {{half, half, half, half}};
-}
-template <int Step> __device__ __forceinline__ uint32_t whole(float sum) {
-  return __float_as_uint(__fadd_rz(sum, float(Step) / 2));
-}
-
 constexpr int down_step = int(BLUR_UNIT / BLUR_STEP), along_step = int(BLUR_UNIT * BLUR_STEP);
-
-__device__ __forceinline__ uint32_t join(uint32_t first, uint32_t second) { return __byte_perm(first, second, 0x5410U); }
-
-/* -- weights --------------------------------------------------------------------------------------------------------- */
-
-/* The weights at all distances from -Reach to Reach, in steps of `step` samples, as `Parts` floats each. */
-template <int Reach, int Parts> struct band {
-  uint16_t parts[Parts][2 * Reach + 1];
-
-  __device__ void fill(const blur_weights &weights, int32_t radius, int32_t step) {
-    for (int32_t i = threadIdx.x; i < 2 * Reach + 1; i += THREADS) {
-      const int32_t distance = abs(i - Reach);
-      const bool within = distance % step == 0 && distance / step <= radius;
-      const uint32_t weight = within ? uint32_t(weights.at[distance / step] * BLUR_UNIT) : 0;
-      const uint32_t rest = Parts == 1 ? 0 : weight % 4;
-      parts[0][i] = half_bits(weight - rest);
-      if (Parts > 1) {
-        parts[Parts - 1][i] = half_bits(rest);
-      }
-    }
-  }
-  static __device__ uint16_t half_bits(uint32_t weight) {
-    uint16_t bits;
-    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(float(weight)));
-    return bits;
-  }
-  __device__ uint32_t pair(int part, int32_t distance) const {
-    const uint16_t *two = parts[part] + Reach + distance;
-    return join(two[0], two[1]);
-  }
-};
 
 /* -- the source ------------------------------------------------------------------------------------------------------ */
 
@@ -346,8 +261,8 @@ __global__ void __launch_bounds__(THREADS, blocks_of_processor<Parts, Spans>)
   const uint32_t warp = threadIdx.x / LAUNCH_WARP;
   const uint32_t lane = threadIdx.x % LAUNCH_WARP;
   const int32_t first = int32_t(lane % 4) * WORD; /* of the 16 rows that one product sums up */
-  down.fill(weights, image.radius, 1);
-  along.fill(weights, image.radius, image.channels);
+  down.fill(weights, image.radius, 1, THREADS);
+  along.fill(weights, image.radius, image.channels, THREADS);
   __syncthreads();
   left_factor down_weights[Parts][Spans];
   right_factor along_weights[Parts][Stretches];
