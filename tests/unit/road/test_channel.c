@@ -7,6 +7,7 @@
  */
 #include "daemon/channel.h"
 
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -371,6 +372,42 @@ START_TEST(a_full_connection_stops_nothing) {
 }
 END_TEST
 
+/* -- over a tape ------------------------------------------------------------------------------------------------------------
+ */
+
+static bool is_believed(const struct tape *written, uint32_t more_submitted) {
+  struct channel other = {0};
+  struct tape tape;
+  unsigned char *bytes = malloc(written->length);
+  ck_assert_ptr_nonnull(bytes);
+  memcpy(bytes, written->bytes, written->length);
+  uint32_t cursor = channel.submitted + more_submitted; /* comes first */
+  memcpy(bytes, &cursor, sizeof cursor);
+  tape_load(&tape, bytes, written->length);
+  channel_pass(&other, &road, true, &tape);
+  bool believed = tape_is_at_end(&tape) && other.submitted == cursor;
+  tape_clear(&tape);
+  return believed;
+}
+
+START_TEST(cursors_that_contradict_the_owners_are_not_believed) {
+  struct tape tape;
+  set_up(true, 0U - 1U);
+  submit_plainly(1);
+  submit_plainly(2);
+  ck_assert_int_eq(channel_take(&channel, now), CHANNEL_MOVED);
+  run_one(false);
+  ck_assert(channel_give(&channel, now));
+  tape_begin(&tape);
+  channel_pass(&channel, &road, true, &tape);
+  ck_assert(is_believed(&tape, 0));
+  ck_assert(!is_believed(&tape, 1));
+  ck_assert(!is_believed(&tape, UINT32_MAX));
+  tape_clear(&tape);
+  tear_down();
+}
+END_TEST
+
 Suite *channel_suite(void);
 
 Suite *channel_suite(void) {
@@ -386,6 +423,7 @@ Suite *channel_suite(void) {
   tcase_add_test(tests, who_goes_to_sleep_while_it_is_told_is_rung_in_the_same_turn);
   tcase_add_test(tests, the_daemon_says_when_it_sleeps);
   tcase_add_test(tests, a_full_connection_stops_nothing);
+  tcase_add_test(tests, cursors_that_contradict_the_owners_are_not_believed);
   suite_add_tcase(suite, tests);
   return suite;
 }
