@@ -5,6 +5,7 @@
 
 #include "daemon/trace_text.h"
 #include "tests/unit/runner.h"
+#include "tests/unit/status/trace_events.h"
 
 #define US INT64_C(1000)
 
@@ -42,53 +43,6 @@ static json_t *finish(struct trace *trace) {
   trace_text_free(text);
   free(whole);
   return events;
-}
-
-static const char *word(const json_t *event, const char *key) { return json_string_value(json_object_get(event, key)); }
-static double number(const json_t *event, const char *key) { return json_number_value(json_object_get(event, key)); }
-static bool is(const json_t *event, const char *phase, const char *name) {
-  return strcmp(word(event, "ph"), phase) == 0 && strcmp(word(event, "name"), name) == 0;
-}
-static double frame_of(const json_t *event) { return number(json_object_get(event, "args"), "frame"); }
-
-/* The `skip`-th event of that kind, or NULL. */
-static const json_t *find(const json_t *events, const char *phase, const char *name, unsigned skip) {
-  for (size_t i = 0; i < json_array_size(events); i++) {
-    const json_t *event = json_array_get(events, i);
-    if (is(event, phase, name) && skip-- == 0) {
-      return event;
-    }
-  }
-  return NULL;
-}
-
-static unsigned count(const json_t *events, const char *phase, const char *name) {
-  unsigned found = 0;
-  while (find(events, phase, name, found)) {
-    found++;
-  }
-  return found;
-}
-
-static const char *name_of(const json_t *events, const char *what, double process, double thread) {
-  for (unsigned i = 0; find(events, "M", what, i); i++) {
-    const json_t *event = find(events, "M", what, i);
-    if (number(event, "pid") == process && number(event, "tid") == thread) {
-      return word(json_object_get(event, "args"), "name");
-    }
-  }
-  return "(none)";
-}
-
-static void expect_row(const json_t *events, const json_t *event, const char *process, const char *thread) {
-  ck_assert_ptr_nonnull(event);
-  ck_assert_str_eq(name_of(events, "process_name", number(event, "pid"), 0), process);
-  ck_assert_str_eq(name_of(events, "thread_name", number(event, "pid"), number(event, "tid")), thread);
-}
-
-static void expect_span(const json_t *event, double begins, double lasts) {
-  ck_assert_double_eq_tol(number(event, "ts"), begins, 1e-6);
-  ck_assert_double_eq_tol(number(event, "dur"), lasts, 1e-6);
 }
 
 /* A frame that took 100 us: 10 each for receive and queue, 20 waiting on the device, 10 each for its steps there... */
@@ -130,10 +84,10 @@ START_TEST(a_frame_has_every_span) {
                {"wake", "cam0", "wake", 1075, 5, 0},
                {"emit", "cam0", "emit", 1080, 20, 0}};
   for (size_t i = 0; i < sizeof spans / sizeof spans[0]; i++) {
-    const json_t *event = find(events, "X", spans[i].name, spans[i].skip);
-    expect_row(events, event, spans[i].process, spans[i].thread);
-    expect_span(event, spans[i].begins, spans[i].lasts);
-    ck_assert_double_eq(frame_of(event), 7);
+    const json_t *event = event_find(events, "X", spans[i].name, spans[i].skip);
+    expect_event_row(events, event, spans[i].process, spans[i].thread);
+    expect_event_span(event, spans[i].begins, spans[i].lasts);
+    ck_assert_double_eq(event_frame(event), 7);
   }
   json_decref(events);
 }
@@ -147,13 +101,13 @@ START_TEST(the_first_event_sums_up) {
   trace->full = true;
   json_t *events = finish(trace);
   const json_t *first = json_array_get(events, 0), *sums = json_object_get(first, "args");
-  ck_assert(is(first, "i", "trace"));
-  ck_assert_double_eq(number(first, "ts"), 5);
-  ck_assert_double_eq(number(sums, "frames"), 1);
-  ck_assert_double_eq(number(sums, "overwritten"), 12);
-  ck_assert_double_eq(number(sums, "seconds"), 2.5);
+  ck_assert(event_is(first, "i", "trace"));
+  ck_assert_double_eq(event_number(first, "ts"), 5);
+  ck_assert_double_eq(event_number(sums, "frames"), 1);
+  ck_assert_double_eq(event_number(sums, "overwritten"), 12);
+  ck_assert_double_eq(event_number(sums, "seconds"), 2.5);
   ck_assert(json_is_true(json_object_get(sums, "full")));
-  ck_assert_str_eq(word(sums, "backend"), "cuda");
+  ck_assert_str_eq(event_word(sums, "backend"), "cuda");
   json_decref(events);
 }
 END_TEST
@@ -161,7 +115,7 @@ END_TEST
 START_TEST(an_empty_trace_is_a_trace) {
   json_t *events = finish(begin(3));
   ck_assert_uint_eq(json_array_size(events), 4);
-  expect_row(events, json_array_get(events, 0), "framed", "trace");
+  expect_event_row(events, json_array_get(events, 0), "framed", "trace");
   json_decref(events);
 }
 END_TEST
@@ -174,23 +128,23 @@ START_TEST(arrows_lead_along_the_spans) {
     add(trace, 0, &record);
   }
   json_t *events = finish(trace);
-  ck_assert_uint_eq(count(events, "s", "frame"), 4);
-  ck_assert_uint_eq(count(events, "t", "frame"), 4 * 5);
-  ck_assert_uint_eq(count(events, "f", "frame"), 4);
+  ck_assert_uint_eq(event_count(events, "s", "frame"), 4);
+  ck_assert_uint_eq(event_count(events, "t", "frame"), 4 * 5);
+  ck_assert_uint_eq(event_count(events, "f", "frame"), 4);
   double last[5] = {0};
   for (size_t i = 0; i < json_array_size(events); i++) {
     const json_t *arrow = json_array_get(events, i);
-    if (!strchr("stf", word(arrow, "ph")[0])) {
+    if (!strchr("stf", event_word(arrow, "ph")[0])) {
       continue;
     }
-    unsigned id = (unsigned)number(arrow, "id"), enclosing = 0;
-    ck_assert_double_ge(number(arrow, "ts"), last[id]);
-    last[id] = number(arrow, "ts");
+    unsigned id = (unsigned)event_number(arrow, "id"), enclosing = 0;
+    ck_assert_double_ge(event_number(arrow, "ts"), last[id]);
+    last[id] = event_number(arrow, "ts");
     for (size_t k = 0; k < json_array_size(events); k++) {
       const json_t *span = json_array_get(events, k);
-      enclosing += word(span, "ph")[0] == 'X' && number(span, "pid") == number(arrow, "pid") &&
-                   number(span, "tid") == number(arrow, "tid") && frame_of(span) == id - 1 && number(span, "ts") <= last[id] &&
-                   last[id] <= number(span, "ts") + number(span, "dur");
+      enclosing += event_word(span, "ph")[0] == 'X' && event_number(span, "pid") == event_number(arrow, "pid") &&
+                   event_number(span, "tid") == event_number(arrow, "tid") && event_frame(span) == id - 1 &&
+                   event_number(span, "ts") <= last[id] && last[id] <= event_number(span, "ts") + event_number(span, "dur");
     }
     ck_assert_uint_ge(enclosing, 1);
   }
@@ -204,12 +158,13 @@ START_TEST(an_untimed_frame_keeps_its_host_rows) {
   record.begin = record.copied_in = record.computed = record.copied_out = record.h2d = record.kernel = record.d2h = 0;
   add(trace, 0, &record);
   json_t *events = finish(trace);
-  ck_assert_uint_eq(count(events, "X", "receive"), 1);
-  ck_assert_uint_eq(count(events, "X", "queue"), 1);
-  expect_span(find(events, "X", "emit", 0), 1080, 20);
-  ck_assert_ptr_null(find(events, "X", "kernel", 0));
-  ck_assert_ptr_null(find(events, "X", "wake", 0));
-  ck_assert_uint_eq(count(events, "s", "frame") + count(events, "t", "frame") + count(events, "f", "frame"), 3);
+  ck_assert_uint_eq(event_count(events, "X", "receive"), 1);
+  ck_assert_uint_eq(event_count(events, "X", "queue"), 1);
+  expect_event_span(event_find(events, "X", "emit", 0), 1080, 20);
+  ck_assert_ptr_null(event_find(events, "X", "kernel", 0));
+  ck_assert_ptr_null(event_find(events, "X", "wake", 0));
+  ck_assert_uint_eq(event_count(events, "s", "frame") + event_count(events, "t", "frame") + event_count(events, "f", "frame"),
+                    3);
   json_decref(events);
 }
 END_TEST
@@ -225,13 +180,13 @@ START_TEST(dropped_frames_say_their_fate) {
   add(trace, 0, &late);
   add(trace, 0, &unread);
   json_t *events = finish(trace);
-  ck_assert_double_eq(number(find(events, "i", "newest", 0), "ts"), 900);
-  ck_assert_double_eq(number(find(events, "i", "late", 0), "ts"), 990);
-  ck_assert_double_eq(frame_of(find(events, "i", "unread", 0)), 3);
-  expect_row(events, find(events, "i", "late", 0), "cam0", "dropped");
-  ck_assert_uint_eq(count(events, "X", "receive"), 2);
-  ck_assert_uint_eq(count(events, "X", "queue"), 1);
-  ck_assert_uint_eq(count(events, "X", "emit"), 0);
+  ck_assert_double_eq(event_number(event_find(events, "i", "newest", 0), "ts"), 900);
+  ck_assert_double_eq(event_number(event_find(events, "i", "late", 0), "ts"), 990);
+  ck_assert_double_eq(event_frame(event_find(events, "i", "unread", 0)), 3);
+  expect_event_row(events, event_find(events, "i", "late", 0), "cam0", "dropped");
+  ck_assert_uint_eq(event_count(events, "X", "receive"), 2);
+  ck_assert_uint_eq(event_count(events, "X", "queue"), 1);
+  ck_assert_uint_eq(event_count(events, "X", "emit"), 0);
   json_decref(events);
 }
 END_TEST
@@ -245,12 +200,12 @@ START_TEST(copies_follow_one_another) {
   add(trace, 0, &behind);
   json_t *events = finish(trace);
   /* Of the engine's spans, which are every other one: 1035 to 1045, then what is left to 1052, then 1075 to 1085. */
-  expect_span(find(events, "X", "copy in", 3), 1035, 10);
-  expect_span(find(events, "X", "copy in", 1), 1045, 7);
-  expect_span(find(events, "X", "copy in", 5), 1075, 10);
+  expect_event_span(event_find(events, "X", "copy in", 3), 1035, 10);
+  expect_event_span(event_find(events, "X", "copy in", 1), 1045, 7);
+  expect_event_span(event_find(events, "X", "copy in", 5), 1075, 10);
   /* Frames 0 and 2 of the first session share a stream. */
-  expect_span(find(events, "X", "frame", 1), 1025, 50);
-  expect_span(find(events, "X", "frame", 2), 1075, 40);
+  expect_event_span(event_find(events, "X", "frame", 1), 1025, 50);
+  expect_event_span(event_find(events, "X", "frame", 2), 1075, 40);
   json_decref(events);
 }
 END_TEST
@@ -263,12 +218,12 @@ START_TEST(an_engine_is_at_what_ends_first) {
   add(trace, 0, &one);
   add(trace, 1, &other);
   json_t *events = finish(trace);
-  expect_span(find(events, "X", "copy in", 3), 1021, 20);
-  expect_span(find(events, "X", "copy in", 1), 1041, 4);
-  expect_span(find(events, "X", "kernel", 1), 1041, 20);
-  expect_span(find(events, "X", "kernel", 0), 1050, 15);
-  expect_span(find(events, "X", "copy out", 3), 1061, 10);
-  expect_span(find(events, "X", "copy out", 1), 1071, 4);
+  expect_event_span(event_find(events, "X", "copy in", 3), 1021, 20);
+  expect_event_span(event_find(events, "X", "copy in", 1), 1041, 4);
+  expect_event_span(event_find(events, "X", "kernel", 1), 1041, 20);
+  expect_event_span(event_find(events, "X", "kernel", 0), 1050, 15);
+  expect_event_span(event_find(events, "X", "copy out", 3), 1061, 10);
+  expect_event_span(event_find(events, "X", "copy out", 1), 1071, 4);
   json_decref(events);
 }
 END_TEST
@@ -283,17 +238,17 @@ START_TEST(rows_stand_in_the_order_of_the_road) {
     add(trace, 0, &record);
   }
   json_t *events = finish(trace);
-  double process = number(find(events, "X", "receive", 0), "pid"), last = 0;
+  double process = event_number(event_find(events, "X", "receive", 0), "pid"), last = 0;
   for (size_t i = 0; i < sizeof road / sizeof road[0]; i++) {
     double least = 0;
     const char *name = "(none)";
-    for (unsigned k = 0; find(events, "M", "thread_sort_index", k); k++) {
-      const json_t *event = find(events, "M", "thread_sort_index", k);
-      double index = number(json_object_get(event, "args"), "sort_index");
-      ck_assert_double_eq(index, number(event, "tid"));
-      if (number(event, "pid") == process && index > last && (least == 0 || index < least)) {
+    for (unsigned k = 0; event_find(events, "M", "thread_sort_index", k); k++) {
+      const json_t *event = event_find(events, "M", "thread_sort_index", k);
+      double index = event_number(json_object_get(event, "args"), "sort_index");
+      ck_assert_double_eq(index, event_number(event, "tid"));
+      if (event_number(event, "pid") == process && index > last && (least == 0 || index < least)) {
         least = index;
-        name = name_of(events, "thread_name", process, index);
+        name = event_name_of(events, "thread_name", process, index);
       }
     }
     ck_assert_str_eq(name, road[i]);
@@ -309,8 +264,8 @@ START_TEST(what_the_host_saw_before_the_device_ended_is_no_wait) {
   record.seen = record.copied_out - 3 * US;
   add(trace, 0, &record);
   json_t *events = finish(trace);
-  expect_span(find(events, "X", "wake", 0), 1071.999, 0.001); /* none at all would look like an event */
-  expect_span(find(events, "X", "emit", 0), 1072, 28);
+  expect_event_span(event_find(events, "X", "wake", 0), 1071.999, 0.001); /* none at all would look like an event */
+  expect_event_span(event_find(events, "X", "emit", 0), 1072, 28);
   json_decref(events);
 }
 END_TEST
@@ -320,16 +275,6 @@ static uint64_t chance_state;
 static int64_t chance(int64_t below) {
   chance_state = chance_state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
   return (int64_t)(chance_state >> 33) % below;
-}
-
-static bool nests(const json_t *one, const json_t *other) {
-  double begins = number(one, "ts"), ends = begins + number(one, "dur");
-  double other_begins = number(other, "ts"), other_ends = other_begins + number(other, "dur");
-  const double grain = 1e-6;
-  bool apart = ends <= other_begins + grain || other_ends <= begins + grain;
-  bool within = (begins + grain >= other_begins && ends <= other_ends + grain) ||
-                (other_begins + grain >= begins && other_ends <= ends + grain);
-  return apart || within;
 }
 
 START_TEST(no_row_has_spans_across_one_another) {
@@ -355,17 +300,17 @@ START_TEST(no_row_has_spans_across_one_another) {
   json_t *events = finish(trace);
   for (size_t i = 0; i < json_array_size(events); i++) {
     const json_t *one = json_array_get(events, i);
-    for (size_t k = word(one, "ph")[0] == 'X' ? i + 1 : SIZE_MAX; k < json_array_size(events); k++) {
+    for (size_t k = event_word(one, "ph")[0] == 'X' ? i + 1 : SIZE_MAX; k < json_array_size(events); k++) {
       const json_t *other = json_array_get(events, k);
-      if (word(other, "ph")[0] == 'X' && number(one, "pid") == number(other, "pid") &&
-          number(one, "tid") == number(other, "tid") && !nests(one, other)) {
-        ck_abort_msg("%s of %g and %s of %g lie across", word(one, "name"), frame_of(one), word(other, "name"),
-                     frame_of(other));
+      if (event_word(other, "ph")[0] == 'X' && event_number(one, "pid") == event_number(other, "pid") &&
+          event_number(one, "tid") == event_number(other, "tid") && !events_nest(one, other)) {
+        ck_abort_msg("%s of %g and %s of %g lie across", event_word(one, "name"), event_frame(one), event_word(other, "name"),
+                     event_frame(other));
       }
     }
   }
-  ck_assert_uint_eq(count(events, "X", "emit"), MANY);
-  ck_assert_uint_eq(count(events, "X", "queue"), MANY);
+  ck_assert_uint_eq(event_count(events, "X", "emit"), MANY);
+  ck_assert_uint_eq(event_count(events, "X", "queue"), MANY);
   json_decref(events);
 }
 END_TEST
@@ -413,12 +358,13 @@ START_TEST(the_most_rows_fit) {
     add(trace, 0, &record);
   }
   json_t *events = finish(trace);
-  ck_assert_uint_eq(count(events, "X", "receive"), TRACE_ROWS);
-  ck_assert_uint_eq(count(events, "X", "emit"), TRACE_ROWS);
-  ck_assert_uint_eq(count(events, "X", "kernel"), 2 * TRACE_ROWS);
-  ck_assert_uint_eq(count(events, "i", "client_gone"), TRACE_ROWS / 2);
-  expect_row(events, find(events, "X", "copy in", 1), "device 63", "copy engine in");
-  ck_assert_double_lt(number(find(events, "X", "copy in", 1), "pid"), number(find(events, "X", "kernel", 0), "pid"));
+  ck_assert_uint_eq(event_count(events, "X", "receive"), TRACE_ROWS);
+  ck_assert_uint_eq(event_count(events, "X", "emit"), TRACE_ROWS);
+  ck_assert_uint_eq(event_count(events, "X", "kernel"), 2 * TRACE_ROWS);
+  ck_assert_uint_eq(event_count(events, "i", "client_gone"), TRACE_ROWS / 2);
+  expect_event_row(events, event_find(events, "X", "copy in", 1), "device 63", "copy engine in");
+  ck_assert_double_lt(event_number(event_find(events, "X", "copy in", 1), "pid"),
+                      event_number(event_find(events, "X", "kernel", 0), "pid"));
   json_decref(events);
 }
 END_TEST
