@@ -167,7 +167,8 @@ static bool has_submissions(const struct channel *channel) {
 static void await_answer(struct channel *channel) {
   int64_t patience = channel->completed % TRIED_ANEW == 0 ? PATIENCE_NS : channel->patience;
   bool answered = has_submissions(channel);
-  for (int64_t until = answered ? 0 : clock_now() + patience; !answered && clock_now() < until;) {
+  int64_t until = answered || patience == 0 ? 0 : clock_now() + patience;
+  while (!answered && until > 0 && clock_now() < until) {
     answered = has_submissions(channel);
   }
   channel->patience = answered ? PATIENCE_NS : patience / 2;
