@@ -160,24 +160,41 @@ static bool sleep_until_woken(const struct engine *engine, unsigned slot, struct
          problem_set(problem, EXIT_STATUS_INTERNAL, NULL, "reading an eventfd: %s", strerror(errno));
 }
 
-/* `waited`: whether it was not done at once. */
-static bool await(const struct engine *engine, unsigned slot, bool *waited, struct problem *problem) {
-  *waited = false;
-  if (engine->setup.completion == ENGINE_CALLBACK) {
-    while (gpu_told(engine->program, slot) != GPU_DONE) {
-      *waited = true;
-      if (!sleep_until_woken(engine, slot, problem)) {
-        return false;
-      }
+static bool await_told(const struct engine *engine, unsigned slot, bool *slept, struct problem *problem) {
+  while (gpu_told(engine->program, slot) != GPU_DONE) {
+    *slept = true;
+    if (!sleep_until_woken(engine, slot, problem)) {
+      return false;
     }
-    return true;
   }
+  return true;
+}
+
+static bool await_asking(const struct engine *engine, unsigned slot, unsigned *asked, struct problem *problem) {
   struct gpu_error error;
   enum gpu_progress progress;
-  while ((progress = gpu_ask(engine->program, slot, &error)) == GPU_PENDING) {
-    *waited = true;
-  }
+  do {
+    progress = gpu_ask(engine->program, slot, &error);
+    ++*asked;
+  } while (progress == GPU_PENDING);
   return progress == GPU_DONE || options_gpu_problem(&error, problem);
+}
+
+/* `waited`, if not NULL, gets the time in ns for which the frame was waited for, or 0 if it was done at once: where the device
+ * is asked, the last question is work that every frame costs. */
+static bool await(const struct engine *engine, unsigned slot, int64_t *waited, struct problem *problem) {
+  const int64_t before = waited ? samples_now() : 0;
+  bool slept = false;
+  unsigned asked = 0;
+  if (engine->setup.completion == ENGINE_CALLBACK ? !await_told(engine, slot, &slept, problem)
+                                                  : !await_asking(engine, slot, &asked, problem)) {
+    return false;
+  }
+  if (waited) {
+    int64_t passed = samples_now() - before;
+    *waited = slept ? passed : asked > 1 ? passed / asked * (asked - 1) : 0;
+  }
+  return true;
 }
 
 static struct overlap_span span_of(int64_t begin, int64_t end, int64_t start) {
@@ -240,13 +257,12 @@ static bool submit(struct engine *engine, unsigned slot, bool timed, struct prob
 
 static bool end_oldest(struct engine *engine, const struct run *run, struct course *course, struct engine_figures *figures,
                        struct problem *problem) {
-  bool waited;
-  int64_t before = run->weighs ? samples_now() : 0;
-  if (!await(engine, course->oldest, &waited, problem)) {
+  int64_t waited = 0;
+  if (!await(engine, course->oldest, run->weighs ? &waited : NULL, problem)) {
     return false;
   }
-  int64_t seen = run->weighs && waited ? samples_now() : 0;
-  course->waited += seen > 0 ? seen - before : 0;
+  int64_t seen = waited > 0 ? samples_now() : 0;
+  course->waited += waited;
   struct overlap_frame *span = run->spans && course->done < run->span_frames ? &run->spans[course->done] : NULL;
   if (!note_times(engine, course->oldest, course->start, seen, span, run->notices, figures)) {
     return problem_set(problem, EXIT_STATUS_INTERNAL, NULL, "no memory for samples");
