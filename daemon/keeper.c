@@ -21,11 +21,15 @@ static struct {
 
 bool keeper_is_there(void) { return systemd_keeps() > 0; }
 
-static void forget_roster(void) {
+void keeper_forget_roster(uint64_t number) {
   char name[NAME];
+  snprintf(name, sizeof name, ROSTER "%llu", (unsigned long long)number);
+  systemd_forget(name);
+}
+
+static void forget_roster(void) {
   if (keeper.roster > 0) {
-    snprintf(name, sizeof name, ROSTER "%llu", (unsigned long long)keeper.roster);
-    systemd_forget(name);
+    keeper_forget_roster(keeper.roster);
     keeper.roster = 0;
   }
 }

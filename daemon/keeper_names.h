@@ -15,4 +15,7 @@ enum { NAME = 64 };
 /* Over a tape, both ways. */
 void keeper_pass_journal(struct keeper_journal *journal, struct tape *tape);
 
+/* The roster of this number lies there no longer. */
+void keeper_forget_roster(uint64_t number);
+
 #endif

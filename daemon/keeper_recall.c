@@ -1,7 +1,6 @@
 /*
  * What the keeper finds in the store of the process before this one: the tape of its end, or what it noted until it was killed.
  */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -28,7 +27,7 @@ static struct {
   int pulse_fd;      /* 0: none */
   bool has_received; /* what this process received lies there, too: */
   bool has_state;
-  unsigned long long roster;     /* 0: none */
+  uint64_t roster;               /* 0: none */
   int listeners[MOST_LISTENERS]; /* -1 once taken */
   unsigned listener_count;
 } last;
@@ -83,20 +82,14 @@ static void recall_journal(void) {
   tape_clear(&tape);
 }
 
-static void forget_roster(unsigned long long number) {
-  char name[NAME];
-  snprintf(name, sizeof name, ROSTER "%llu", number);
-  systemd_forget(name);
-}
-
 /* There are two for a moment when one follows the other. The one that counts goes on lying there. */
 static int take_roster(void) {
   char text[NAME];
   int roster = -1;
   for (int fd = systemd_take_kept(ROSTER, text, sizeof text); fd >= 0; fd = systemd_take_kept(ROSTER, text, sizeof text)) {
-    unsigned long long number = strtoull(text, NULL, 10), other = number < last.roster ? number : last.roster;
+    uint64_t number = strtoull(text, NULL, 10), other = number < last.roster ? number : last.roster;
     if (other > 0) {
-      forget_roster(other);
+      keeper_forget_roster(other);
     }
     if (roster >= 0) {
       close(number > last.roster ? roster : fd);
@@ -125,7 +118,7 @@ void keeper_release(void) {
     systemd_forget(STATE);
   }
   if (last.roster > 0) {
-    forget_roster(last.roster);
+    keeper_forget_roster(last.roster);
   }
   kept_forget_taken();
 }
