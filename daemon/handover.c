@@ -214,6 +214,7 @@ static bool execute(const char *program, struct failure *failure) {
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
+  systemd_pass_owed();
   execv(program, call.argv);
   int error = errno;
   pthread_sigmask(SIG_SETMASK, &before, NULL);

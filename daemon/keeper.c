@@ -103,18 +103,20 @@ void keeper_keep_roster(const struct tape *tape, bool whole) {
   kept_forget_others();
 }
 
+/* One that does not lie there is made anew at the next note. */
 static void start_pulse(void) {
   int fd = memfd_create("framed:pulse", MFD_CLOEXEC);
   void *pulse = fd >= 0 && ftruncate(fd, sizeof *keeper.pulse) == 0
                     ? mmap(NULL, sizeof *keeper.pulse, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0)
                     : MAP_FAILED;
+  systemd_forget(PULSE); /* one before has been spent */
   if (pulse != MAP_FAILED) {
     keeper.pulse = pulse;
     keeper.pulse->last = clock_now();
   }
-  systemd_forget(PULSE); /* one before has been spent */
-  if (pulse != MAP_FAILED) {
-    systemd_keep(fd, PULSE);
+  if (pulse != MAP_FAILED && !systemd_keep(fd, PULSE)) {
+    munmap(pulse, sizeof *keeper.pulse);
+    keeper.pulse = NULL;
   }
   if (fd >= 0) {
     close(fd);

@@ -164,17 +164,92 @@ unsigned systemd_keeps(void) {
   return room <= 0 ? 0 : room > INT_MAX ? INT_MAX : (unsigned)room;
 }
 
+/* -- what it was not told to forget ---------------------------------------------------------------------------------- */
+
+#define OWED "FRAMED_OWED" /* a variable, for the next image: names, each with END behind it */
+#define END  '/'
+
+/* What lies there and should not may be taken for what should, so nothing is added before it is gone. */
+static struct {
+  bool asked;
+  bool unknown; /* there was no memory for a name */
+  char *names;  /* NULL: none */
+} owed;
+
+static void ask_for_owed(void) {
+  const char *names = owed.asked ? NULL : getenv(OWED);
+  owed.asked = true;
+  if (names && *names && names[strlen(names) - 1] == END) {
+    owed.names = strdup(names);
+    owed.unknown = !owed.names;
+  }
+}
+
+static bool say_forget(const char *name, size_t length) {
+  char text[128];
+  snprintf(text, sizeof text, "FDSTOREREMOVE=1\nFDNAME=%s%.*s", KEPT, (int)length, name);
+  return say(text, -1, true);
+}
+
+static bool owes_nothing(void) {
+  ask_for_owed();
+  char *at = owed.names;
+  for (char *end = at ? strchr(at, END) : NULL; end && say_forget(at, (size_t)(end - at)); end = strchr(at, END)) {
+    at = end + 1;
+  }
+  if (at && *at) {
+    memmove(owed.names, at, strlen(at) + 1);
+    return false;
+  }
+  free(owed.names);
+  owed.names = NULL;
+  return !owed.unknown;
+}
+
+static bool is_owed(const char *name) {
+  size_t length = strlen(name);
+  const char *at = owed.names ? owed.names : "";
+  while (*at && (strncmp(at, name, length) != 0 || at[length] != END)) {
+    at = strchr(at, END) + 1;
+  }
+  return *at;
+}
+
+static void owe(const char *name) {
+  size_t before = owed.names ? strlen(owed.names) : 0, length = strlen(name);
+  char *names = realloc(owed.names, before + length + 2);
+  if (!names) { /* nothing is added any more */
+    owed.unknown = true;
+    return;
+  }
+  memcpy(names + before, name, length);
+  names[before + length] = END;
+  names[before + length + 1] = '\0';
+  owed.names = names;
+}
+
+void systemd_pass_owed(void) {
+  ask_for_owed();
+  if (owed.names) {
+    setenv(OWED, owed.names, 1);
+  } else {
+    unsetenv(OWED);
+  }
+}
+
+/* -- what it keeps --------------------------------------------------------------------------------------------------- */
+
 /* Without FDPOLL=0 a connection whose client has gone would be dropped there, and its last frames with it. */
 bool systemd_keep(int fd, const char *name) {
   char text[128];
   snprintf(text, sizeof text, "FDSTORE=1\nFDPOLL=0\nFDNAME=%s%s", KEPT, name);
-  return say(text, fd, true);
+  return owes_nothing() && say(text, fd, true);
 }
 
 void systemd_forget(const char *name) {
-  char text[128];
-  snprintf(text, sizeof text, "FDSTOREREMOVE=1\nFDNAME=%s%s", KEPT, name);
-  say(text, -1, true);
+  if (systemd_keeps() > 0 && (!owes_nothing() || !say_forget(name, strlen(name))) && !is_owed(name)) {
+    owe(name);
+  }
 }
 
 /* Of a pipe whose other end went to systemd: it closes that once it has come to the message. */

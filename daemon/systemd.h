@@ -33,10 +33,12 @@ bool systemd_has_passed(void);
 
 /* For how many descriptors the unit has one ($FDSTORE, which newer versions set by themselves); 0: it has none. */
 unsigned systemd_keeps(void);
-/* Puts one there, or takes it away again; waits until systemd has room for the message. False: it could not be sent. No answer
- * comes: see systemd_has_read(). */
+/* Puts one there, or takes it away again; waits until systemd has room for the message. False: it could not be sent, or not yet
+ * that another one is to be taken away, which is said first. No answer comes: see systemd_has_read(). */
 bool systemd_keep(int fd, const char *name);
 void systemd_forget(const char *name);
+/* For a program that is executed in place of this one: it says first what this one could not. */
+void systemd_pass_owed(void);
 /* Waits until systemd has read everything up to here, for at most two seconds. */
 bool systemd_has_read(void);
 /* Takes a descriptor that was kept under a name with this prefix; `rest` is what follows it. -1: there is no other. */

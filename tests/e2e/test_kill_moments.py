@@ -1,6 +1,7 @@
 """A daemon killed at a chosen moment under a service manager that keeps what it was given."""
 
 import contextlib
+import errno
 import itertools
 import os
 import select
@@ -11,7 +12,7 @@ import pytest
 
 from harness import Background, Producer, Reader, limit, numbered, pipeline, require_whole, wait_until, whole
 from harness.injection import KILL, KILL_AFTER, Injection
-from harness.store import connections, start
+from harness.store import connections, settle, start
 
 SIZE = 4096
 LARGE = 4 * 1024 * 1024
@@ -232,6 +233,40 @@ def test_what_a_process_went_on_from_is_nothing_for_another_one(place, store):
             goes_on(store, daemon)
             reader.rest()
             assert connections(daemon) == 2
+
+
+@pytest.mark.takes(60)
+@pytest.mark.parametrize("orderly", [False, True])
+def test_what_the_manager_was_not_told_to_forget_is_not_taken_for_what_lies_there(place, store, orderly):
+    """Each word of a start is lost once; what lies there of the process before is neither believed again nor mixed up."""
+    number = 0
+    with start(place, store, {"cam0": pipeline(FORMAT), "cam1": pipeline(FORMAT)}) as daemon:
+        ends = [(daemon.reader(name), daemon.producer(name)) for name in ("cam0", "cam1")]
+
+        def move():
+            for reader, producer in ends:
+                producer.send(whole(number, SIZE).tobytes())
+            assert all(reader.read(SIZE) == whole(number, SIZE).tobytes() for reader, _ in ends)
+            settle(daemon)
+
+        for at in itertools.count(1):
+            move()
+            leave(store, daemon, orderly)
+            word = Injection(place, "sendmsg", at=at, error=errno.ENOBUFS)
+            store.arm(daemon, word)
+            store.start(daemon)
+            daemon.wait_ready()
+            store.heard()
+            if not what_was_left(store):
+                break  # what this process keeps was refused
+            number += 1
+            move()
+            store.end(daemon)
+            goes_on(store, daemon)
+            number += 1
+        assert at > 10 and "anew" not in daemon.log and connections(daemon) == 0
+        for client in itertools.chain(*ends):
+            client.close()
 
 
 class Flow:
