@@ -16,6 +16,7 @@ enum { OTHERS = 4 /* state or roster, twice for a moment; journal; pulse */ };
 static struct {
   uint64_t roster;            /* the number of the one that lies there; 0: none */
   atomic_bool marked;         /* also by whoever prepares pipelines */
+  bool unsaid;                /* something of it could not be said */
   struct keeper_pulse *pulse; /* NULL: not yet */
 } keeper;
 
@@ -72,20 +73,19 @@ void keeper_mark(void) { keeper.marked = true; }
 bool keeper_is_marked(void) { return keeper.marked; }
 
 /* The new one lies there before the old one goes. */
-static void keep_roster(const struct tape *tape) {
+static bool keep_roster(const struct tape *tape) {
   char name[NAME];
   struct failure failure; /* without a roster the next process knows less of this one, and nothing else */
-  int fd = state_write(tape, &failure);
-  if (fd < 0) {
-    forget_roster();
-    return;
-  }
   uint64_t number = keeper.roster + 1;
+  int fd = state_write(tape, &failure);
   snprintf(name, sizeof name, ROSTER "%llu", (unsigned long long)number);
-  bool kept = systemd_keep(fd, name);
-  close(fd);
+  bool kept = fd >= 0 && systemd_keep(fd, name);
+  if (fd >= 0) {
+    close(fd);
+  }
   forget_roster();
   keeper.roster = kept ? number : 0;
+  return kept;
 }
 
 void keeper_keep_roster(const struct tape *tape, bool whole) {
@@ -93,14 +93,21 @@ void keeper_keep_roster(const struct tape *tape, bool whole) {
   if (!keeper_is_there()) {
     return;
   }
-  bool all = whole && tape->descriptor_count + OTHERS <= systemd_keeps();
-  all = kept_all(tape, !all) && all;
-  if (all) {
-    keep_roster(tape);
+  bool fits = whole && tape->descriptor_count + OTHERS <= systemd_keeps();
+  bool kept = kept_all(tape, !fits);
+  if (fits && kept) {
+    kept = keep_roster(tape);
   } else {
     forget_roster();
   }
   kept_forget_others();
+  keeper.unsaid = !kept;
+}
+
+void keeper_try_again(void) {
+  if (keeper.unsaid) {
+    keeper_mark();
+  }
 }
 
 /* One that does not lie there is made anew at the next note. */

@@ -98,6 +98,7 @@ static void on_tick(void *context) {
   start_anchoring(server);
   systemd_flush();
   server_start_late(server);
+  keeper_try_again();
   compare_limits(server);
   if (server->phase == SERVER_RUNNING && !server->reload) {
     say_status(server);
