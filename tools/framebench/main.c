@@ -27,7 +27,7 @@ static const struct command {
      "the same work serially and with 1 to 8 slots",
      "Measures frames of 4 KiB to 24 MiB with kernels that take next to nothing, and half, as long and twice as long as\n"
      "a copy: serially, and with 1, 2, 3, 4 and 8 slots, told by spin or callback; each beside what its own copies and\n"
-     "kernels allow, and what `framectl plan --from` would have foretold of it from 2 slots. Then the programs that\n"
+     "kernels allow, and what `framectl plan` would have foretold of it from 2 slots. Then the programs that\n"
      "textbooks show, and a timeline of some frames.\n"
      "  --svg FILE     write the timeline as a picture, too\n"
      "  --witness      compare the engine's times with those that CUPTI records",
