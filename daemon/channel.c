@@ -26,7 +26,8 @@ void channel_open_again(struct channel *channel, struct native_control *control,
   channel->fill = fill;
   channel->fd = fd;
   channel->replies = replies;
-  channel->asleep = true; /* if it was, the client may have seen it */
+  channel->asleep = true;  /* if it was, the client may have seen it */
+  channel->unheard = true; /* the image before may not have come through to it */
 }
 
 /* How many slots were submitted, and not told of since. */

@@ -1,6 +1,9 @@
-/* What a client with shared memory says of its frames' times, against a turn that began before it said so. */
+/* What a client with shared memory says of its frames' times, against a turn that began before it said so; and a client that
+ * sleeps while one image of the process follows another. */
 #include <check.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include "daemon/channel.h"
 #include "daemon/clock.h"
@@ -51,6 +54,21 @@ START_TEST(a_frame_of_the_future_is_invalid) {
 }
 END_TEST
 
+/* The image before may have told it of results, and not have come through with the doorbell. */
+START_TEST(a_client_that_sleeps_hears_of_the_next_image) {
+  int ends[2];
+  unsigned char byte = 0;
+  ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+  atomic_store(&control.client.sleeps, 1);
+  channel_open_again(&channel, &control, &road, &fill, ends[0], true);
+  channel_ring(&channel);
+  ck_assert_int_eq(recv(ends[1], &byte, sizeof byte, MSG_DONTWAIT), 1);
+  ck_assert_uint_eq(byte, NATIVE_DOORBELL);
+  close(ends[0]);
+  close(ends[1]);
+}
+END_TEST
+
 Suite *channel_stamps_suite(void);
 
 Suite *channel_stamps_suite(void) {
@@ -59,6 +77,7 @@ Suite *channel_stamps_suite(void) {
   tcase_add_checked_fixture(stamps, set_up, NULL);
   tcase_add_test(stamps, a_frame_of_now_is_not_of_the_future);
   tcase_add_test(stamps, a_frame_of_the_future_is_invalid);
+  tcase_add_test(stamps, a_client_that_sleeps_hears_of_the_next_image);
   suite_add_tcase(suite, stamps);
   return suite;
 }
