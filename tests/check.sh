@@ -68,7 +68,7 @@ chosen() { echo "e2e PYTEST='-m \"not slow\" -k \"not ($1)\"'"; }
 # What is about threads is left to TSan,
 threads='kill_load or handover_storm or trace or lanes'
 # and what takes long and passed with the sanitizers is not run once more without.
-seen='kill or chaos or handover_storm'
+seen='kill or chaos or handover_storm or nonsense or resume or test_upgrade'
 # Most of their time they wait, so that two halves at once take little more than half of it.
 tough='handover or lanes or hostile or shared or attacks or churn or chaos or reload or health or trace'
 halves() { # NAME COMMAND COMMAND: the output of the first stands before that of the second
