@@ -32,9 +32,13 @@ static const struct stage_parameter parameters[] = {
 
 /* The CPU keeps one row with its margins there, the GPU a whole frame when the radius is large. */
 static size_t scratch_bytes(const struct frame_format *format, const struct blur_constants *constants) {
-  size_t row = (format->width + 2 * (size_t)constants->radius) * constants->channels;
-  bool whole = blur_is_wide(constants) && format->height > 1;
-  return (whole ? row * format->height : row) * sizeof(float);
+  size_t row = (format->width + 2 * (size_t)constants->radius) * constants->channels * sizeof(float);
+  if (!blur_is_wide(constants)) {
+    return row;
+  }
+  struct blur_layout layout = blur_layout_of(format->width, format->height, constants->channels, constants->radius);
+  size_t frame = constants->floats ? row * format->height : (size_t)layout.groups * layout.across * BLUR_PIECE_BYTES;
+  return frame > row ? frame : row;
 }
 
 static bool prepare(struct stage_plan *plan, const struct stage_value *values, char problem[STAGE_TEXT]) {

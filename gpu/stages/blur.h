@@ -19,7 +19,7 @@
 #include "gpu/stages/arithmetic.h"
 
 /* How far the GPU's kernels reach that need no scratch memory: in pixels for floats, for bytes in rows and in samples. */
-enum { BLUR_MAX_RADIUS = 256, BLUR_TILE_RADIUS = 12, BLUR_MATRIX_REACH = 32, BLUR_MATRIX_SAMPLES = 36 };
+enum { BLUR_MAX_RADIUS = 256, BLUR_MAX_CHANNELS = 3, BLUR_TILE_RADIUS = 12, BLUR_MATRIX_REACH = 32, BLUR_MATRIX_SAMPLES = 36 };
 
 /* Steps of the weights and of the columns' sums, for bytes. */
 #define BLUR_UNIT 8192.0F
@@ -85,6 +85,20 @@ STAGE_INLINE float blur_add(float sum, float both, float weight) { return sum + 
 STAGE_INLINE float blur_round_sum(float sum) {
   const float coarse = 8388608.0F / BLUR_STEP;
   return ((sum + 0.5F / BLUR_UNIT) + coarse) - coarse;
+}
+
+/* How the GPU's scratch memory holds what wide columns of bytes sum up to, 2 bytes each: groups of 16 rows, in each `across`
+ * pieces of 32 columns, of which `pads` before the image's own and behind them are what is mirrored. */
+struct blur_layout {
+  uint32_t groups, pieces, pads, across;
+};
+
+enum { BLUR_PIECE_BYTES = 16 * 32 * 2 };
+
+STAGE_INLINE struct blur_layout blur_layout_of(uint32_t width, uint32_t height, uint32_t channels, uint32_t radius) {
+  struct blur_layout layout = {(height + 15) / 16, (width * channels + 31) / 32, (radius * channels + 31) / 32, 0};
+  layout.across = layout.pieces + 2 * layout.pads;
+  return layout;
 }
 
 extern const struct stage_descriptor blur_stage;

@@ -358,17 +358,6 @@ int launch(const uint8_t *in, uint8_t *out, const blur_geometry &image, const bl
 
 } // namespace
 
-/* Whether a weight is a 16 bit float, which has 11 bits. */
-static bool is_half(uint32_t weight) { return weight % (weight > 4096 ? 4 : weight > 2048 ? 2 : 1) == 0; }
-
-static int32_t parts_of(const blur_weights &weights, int32_t radius) {
-  int32_t parts = 1;
-  for (int32_t k = 0; k <= radius; k++) {
-    parts = is_half(uint32_t(weights.at[k] * BLUR_UNIT)) ? parts : 2;
-  }
-  return parts;
-}
-
 /* The smallest kernel that reaches as far as the radius, down and along. Some very narrow blurs take weights in two parts. */
 int blur_matrix(const uint8_t *in, uint8_t *out, const blur_geometry &image, const blur_weights &weights, cudaStream_t stream) {
   using launcher = int (*)(const uint8_t *, uint8_t *, const blur_geometry &, const blur_weights &, cudaStream_t);
@@ -381,9 +370,8 @@ int blur_matrix(const uint8_t *in, uint8_t *out, const blur_geometry &image, con
       {1, above<4>, beside<3>, launch<4, 3, 1>}, {1, above<3>, beside<4>, launch<3, 4, 1>},
       {1, above<3>, beside<5>, launch<3, 5, 1>}, {1, above<5>, beside<5>, launch<5, 5, 1>},
       {2, above<2>, beside<1>, launch<2, 1, 2>}, {2, above<2>, beside<2>, launch<2, 2, 2>},
-      {2, above<5>, beside<5>, launch<5, 5, 2>},
   };
-  const int32_t parts = parts_of(weights, image.radius);
+  const int32_t parts = blur_weight_parts(weights, image.radius);
   for (const auto &way : ways) {
     if (way.parts == parts && image.radius <= way.rows && image.radius * image.channels <= way.samples) {
       return way.launch(in, out, image, weights, stream);

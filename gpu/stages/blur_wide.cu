@@ -1,5 +1,5 @@
 /*
- * blur: kernels for any radius, one down the columns into scratch memory, one along the rows.
+ * blur: kernels for floats and any radius, one down the columns into scratch memory, one along the rows.
  *
  * A thread makes COUNT neighbouring sums. All move away from their middles together, so that each step outwards takes two
  * more samples, whatever the count, and the windows of samples shift through registers: COUNT steps are laid out one after
@@ -13,7 +13,7 @@ namespace {
 enum { COUNT = 8, THREADS_X = 32, THREADS_Y = 4, PITCH = COUNT + 1, LARGEST = 128 /* threads of a block along a row */ };
 
 /* What moves outwards: the samples before and after each middle, and what they have summed up to. */
-template <typename Sample> struct windows {
+struct windows {
   float low[COUNT], high[COUNT], sums[COUNT];
 
   __device__ __forceinline__ windows(const float (&samples)[COUNT], float weight) {
@@ -33,17 +33,17 @@ template <typename Sample> struct windows {
     high[COUNT - 1] = after;
 #pragma unroll
     for (int i = 0; i < COUNT; i++) {
-      sums[i] = blur_next<Sample>(sums[i], low[i] + high[i], weight);
+      sums[i] = blur_add(sums[i], low[i] + high[i], weight);
     }
   }
 };
 
 /* before() and after() give the next sample outwards, the first time that next to `samples`; they are told how far out it
  * is, as a multiple of COUNT and a rest. */
-template <typename Sample, typename Before, typename After>
+template <typename Before, typename After>
 __device__ __forceinline__ void weigh(const float (&samples)[COUNT], int32_t radius, const blur_weights &weights,
                                       const Before &before, const After &after, float (&sums)[COUNT]) {
-  windows<Sample> windows(samples, weights.at[0]);
+  windows windows(samples, weights.at[0]);
   int32_t first = 1;
   for (; first + COUNT - 1 <= radius; first += COUNT) {
 #pragma unroll
@@ -63,15 +63,11 @@ __device__ __forceinline__ void weigh(const float (&samples)[COUNT], int32_t rad
   }
 }
 
-__device__ __forceinline__ float value(uint8_t sample) { return __uint_as_float(0x4b000000U | sample) - bytes_bias; }
-__device__ __forceinline__ float value(float sample) { return sample; }
-
 /* Not inlined, since it divides, and only few rows need it. */
 __device__ __noinline__ int32_t reflect(int32_t index, int32_t size) { return border_reflect(index, size); }
 
-template <typename Sample>
 __global__ void __launch_bounds__(THREADS_X *THREADS_Y)
-    blur_down(const Sample *__restrict__ in, float *__restrict__ summed, blur_geometry image, blur_weights weights) {
+    blur_down(const float *__restrict__ in, float *__restrict__ summed, blur_geometry image, blur_weights weights) {
   const int32_t x = int32_t(blockIdx.x * THREADS_X + threadIdx.x);
   const int32_t y = int32_t(blockIdx.y * THREADS_Y + threadIdx.y) * COUNT;
   if (x >= image.row() || y >= image.height) {
@@ -80,30 +76,30 @@ __global__ void __launch_bounds__(THREADS_X *THREADS_Y)
   float samples[COUNT];
   float sums[COUNT];
   const int64_t row = image.row();
-  const Sample *column = in + x;
+  const float *column = in + x;
   if (y >= image.radius && y + COUNT + image.radius <= image.height) {
-    const Sample *above = column + y * row;
-    const Sample *below = above + (COUNT - 1) * row;
+    const float *above = column + y * row;
+    const float *below = above + (COUNT - 1) * row;
 #pragma unroll
     for (int i = 0; i < COUNT; i++) {
-      samples[i] = value(above[i * row]);
+      samples[i] = above[i * row];
     }
-    const auto up = [&](int32_t, int) { return value(*(above -= row)); };
-    const auto down = [&](int32_t, int) { return value(*(below += row)); };
-    weigh<Sample>(samples, image.radius, weights, up, down, sums);
+    const auto up = [&](int32_t, int) { return *(above -= row); };
+    const auto down = [&](int32_t, int) { return *(below += row); };
+    weigh(samples, image.radius, weights, up, down, sums);
   } else {
-    const auto at = [&](int32_t line) { return value(column[reflect(line, image.height) * row]); };
+    const auto at = [&](int32_t line) { return column[reflect(line, image.height) * row]; };
     for (int i = 0; i < COUNT; i++) {
       samples[i] = at(y + i);
     }
     const auto up = [&](int32_t first, int step) { return at(y - first - step); };
     const auto down = [&](int32_t first, int step) { return at(y + COUNT - 1 + first + step); };
-    weigh<Sample>(samples, image.radius, weights, up, down, sums);
+    weigh(samples, image.radius, weights, up, down, sums);
   }
 #pragma unroll
   for (int i = 0; i < COUNT; i++) {
     if (y + i < image.height) {
-      summed[(y + i) * row + x] = blur_summed<Sample>(sums[i]);
+      summed[(y + i) * row + x] = sums[i];
     }
   }
 }
@@ -117,8 +113,7 @@ struct strip {
 
 __device__ __forceinline__ int32_t place(int32_t sample) { return sample / COUNT * PITCH + sample % COUNT; }
 
-template <typename Sample>
-__global__ void __launch_bounds__(LARGEST) blur_along(const float *__restrict__ summed, Sample *__restrict__ out,
+__global__ void __launch_bounds__(LARGEST) blur_along(const float *__restrict__ summed, float *__restrict__ out,
                                                       blur_geometry image, strip strip, blur_weights weights) {
   extern __shared__ float planes[];
   const int32_t left = int32_t(blockIdx.x % strip.tiles) * strip.pixels;
@@ -154,25 +149,25 @@ __global__ void __launch_bounds__(LARGEST) blur_along(const float *__restrict__ 
     after += step == 0 ? PITCH : 0;
     return after[step];
   };
-  weigh<Sample>(samples, image.radius, weights, next_before, next_after, sums);
+  weigh(samples, image.radius, weights, next_before, next_after, sums);
   __syncthreads();
-  Sample *results = reinterpret_cast<Sample *>(planes);
 #pragma unroll
   for (int i = 0; i < COUNT; i++) {
-    results[(group * COUNT + i) * image.channels + channel] = blur_rounded(sums[i], Sample());
+    planes[(group * COUNT + i) * image.channels + channel] = sums[i];
   }
   __syncthreads();
   const int32_t end = min(strip.pixels, image.width - left) * image.channels;
   for (int32_t i = threadIdx.x; i < end; i += blockDim.x) {
-    out[row + uint64_t(left) * image.channels + i] = results[i];
+    out[row + uint64_t(left) * image.channels + i] = planes[i];
   }
 }
 
-template <typename Sample>
-int enqueue(const Sample *in, Sample *out, float *summed, const blur_geometry &image, const blur_weights &weights,
-            cudaStream_t stream) {
+} // namespace
+
+int blur_wide(const float *in, float *out, float *summed, const blur_geometry &image, const blur_weights &weights,
+              cudaStream_t stream) {
   const dim3 blocks(blur_parts(image.row(), THREADS_X), blur_parts(image.height, THREADS_Y * COUNT));
-  blur_down<Sample><<<blocks, dim3(THREADS_X, THREADS_Y), 0, stream>>>(in, summed, image, weights);
+  blur_down<<<blocks, dim3(THREADS_X, THREADS_Y), 0, stream>>>(in, summed, image, weights);
   const cudaError_t error = cudaGetLastError();
   if (error != cudaSuccess) {
     return error;
@@ -182,19 +177,7 @@ int enqueue(const Sample *in, Sample *out, float *summed, const blur_geometry &i
   strip.margin = (image.radius + COUNT - 1) / COUNT * COUNT;
   strip.tiles = blur_parts(image.width, strip.pixels);
   const uint32_t threads = uint32_t(strip.pixels / COUNT * image.channels);
-  blur_along<Sample><<<strip.tiles * uint32_t(image.height), threads, sizeof(float) * strip.plane() * image.channels, stream>>>(
+  blur_along<<<strip.tiles * uint32_t(image.height), threads, sizeof(float) * strip.plane() * image.channels, stream>>>(
       summed, out, image, strip, weights);
   return cudaGetLastError();
-}
-
-} // namespace
-
-int blur_wide(const uint8_t *in, uint8_t *out, float *summed, const blur_geometry &image, const blur_weights &weights,
-              cudaStream_t stream) {
-  return enqueue(in, out, summed, image, weights, stream);
-}
-
-int blur_wide(const float *in, float *out, float *summed, const blur_geometry &image, const blur_weights &weights,
-              cudaStream_t stream) {
-  return enqueue(in, out, summed, image, weights, stream);
 }

@@ -375,6 +375,18 @@ kernel kernel_of(pixel_format from, pixel_format to) {
   }
 }
 
+/* Floats of gray or luma, whose plane is the first: four at a time, so that neighbouring threads write neighbouring words. */
+struct to_floats {
+  convert_constants constants;
+  bool luma;
+
+  __device__ float operator()(uint8_t sample) const {
+    return convert_gray_to_float(luma ? convert_luma_to_gray(&constants, sample) : convert_value(sample * CONVERT_ONE));
+  }
+};
+
+bool is_plane(pixel_format pixels) { return pixels == PIXELS_GRAY || pixels == PIXELS_NV12 || pixels == PIXELS_YUV420P; }
+
 } // namespace
 
 extern "C" int convert_enqueue(const stage_plan *plan, const stage_call *call, void *stream) {
@@ -384,6 +396,10 @@ extern "C" int convert_enqueue(const stage_plan *plan, const stage_call *call, v
   }
   convert_constants constants;
   STAGE_GET_CONSTANTS(plan, &constants);
+  if (plan->output.pixels == PIXELS_GRAYF32LE && is_plane(plan->input.pixels)) {
+    const to_floats floats = {constants, plan->input.pixels != PIXELS_GRAY};
+    return launch_map<uint8_t, float>(call->input, call->output, format_samples(&plan->output), floats, stream);
+  }
   const dim3 threads(THREADS_X, THREADS_Y);
   const dim3 blocks((plan->input.width + THREADS_X * ACROSS - 1) / (THREADS_X * ACROSS),
                     (plan->input.height + THREADS_Y * 2 - 1) / (THREADS_Y * 2));

@@ -108,10 +108,18 @@ STAGE_INLINE convert_value convert_blue_shift(const struct convert_constants *k,
   return convert_multiply(cb, k->blue_cb);
 }
 
-/* Gray in 1/32 of a level to 0..1. */
+/* Gray in 1/32 of a level to 0..1. Division takes a GPU long: multiplying by the inverse and adding what is left, times the
+ * inverse, gives the same for every number that there is. */
 STAGE_INLINE float convert_gray_to_float(convert_value gray) {
+#ifdef __CUDA_ARCH__
+  const float inverse = 1.0F / CONVERT_WHITE;
+  const float whole = __int_as_float(0x4b000000 + max(0, min(CONVERT_WHITE, gray))) - 8388608.0F;
+  const float near = whole * inverse;
+  return __fmaf_rn(__fmaf_rn(-near, float(CONVERT_WHITE), whole), inverse, near);
+#else
   convert_value floor = gray < 0 ? (convert_value)0 : gray;
   return (float)(floor > CONVERT_WHITE ? (convert_value)CONVERT_WHITE : floor) / (float)CONVERT_WHITE;
+#endif
 }
 
 /* 0..1 to a level; what is no number is black. */

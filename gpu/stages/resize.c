@@ -204,7 +204,7 @@ static void run(const struct stage_plan *plan, const struct stage_call *call) {
   struct resize_constants constants;
   STAGE_GET_CONSTANTS(plan, &constants);
   bool floats = plan->input.dtype == ELEMENT_FLOAT32;
-  if (!floats && resize_keeps(&constants.plane[0])) {
+  if (resize_keeps(&constants.plane[0])) {
     memcpy(call->output, call->input, plan->input_bytes);
     return;
   }

@@ -120,7 +120,7 @@ template <typename Sample> int launch(const stage_plan *plan, const stage_call *
   STAGE_GET_CONSTANTS(plan, &constants);
   const dim3 blocks((plan->output.width + THREADS - 1) / THREADS, (plan->output.height + ROWS - 1) / ROWS, constants.planes);
   const cudaStream_t target = static_cast<cudaStream_t>(stream);
-  if (sizeof(Sample) == 1 && resize_keeps(&constants.plane[0])) {
+  if (resize_keeps(&constants.plane[0])) {
     return launch_map<uint8_t, uint8_t>(call->input, call->output, plan->input_bytes, same(), stream);
   }
   if (sizeof(Sample) == 1 && resize_squares_take(constants)) {

@@ -3,7 +3,7 @@
  * that lanes never meet at one counter whatever the image shows. Of bytes, each block leaves what it counted in the slot's
  * scratch memory; of floats, blocks add to what is there. One last block makes the result of it.
  */
-#include "gpu/stages/launch.cuh"
+#include "gpu/stages/bytes.cuh"
 
 extern "C" {
 #include "gpu/stages/stats.h"
@@ -25,8 +25,8 @@ static_assert(int(STATS_LANES) == int(LAUNCH_WARP), "a warp adds up a chunk");
 
 /* Counters of a block of `Threads`. */
 template <int Threads> struct stats_columns {
-  static constexpr int each = Threads / STATS_BINS; /* threads for a bin when columns are added */
-  alignas(16) uint32_t counts[STATS_BINS][LAUNCH_WARP];
+  static constexpr int each = Threads / STATS_BINS;         /* threads for a bin when columns are added */
+  alignas(16) uint32_t counts[STATS_BINS + 1][LAUNCH_WARP]; /* the last for what is in no bin */
 
   __device__ void clear() {
     auto *packs = reinterpret_cast<launch_pack<uint32_t, 4> *>(counts);
@@ -92,6 +92,19 @@ __device__ uint32_t warp_greatest(uint32_t value) {
   return value;
 }
 
+/* The greatest of a block's values, for its first thread. */
+__device__ uint32_t block_greatest(uint32_t value) {
+  __shared__ uint32_t greatest[WARPS];
+  value = warp_greatest(value);
+  if (threadIdx.x % LAUNCH_WARP == 0) {
+    greatest[threadIdx.x / LAUNCH_WARP] = value;
+  }
+  __syncthreads();
+  const uint32_t all = warp_greatest(threadIdx.x < WARPS ? greatest[threadIdx.x] : 0);
+  __syncthreads();
+  return all;
+}
+
 using byte_columns = stats_columns<BYTE_THREADS>;
 using byte_pack = launch_pack<uint32_t, 4>;
 
@@ -134,17 +147,47 @@ __global__ void __launch_bounds__(BYTE_THREADS)
   }
 }
 
-/* What one thread has seen of float samples. */
+/* In less time than setting memory takes. */
+__global__ void __launch_bounds__(THREADS) stats_clear(stats_totals *totals) {
+  totals->bins[threadIdx.x] = 0;
+  if (threadIdx.x == 0) {
+    totals->lowest = totals->highest = 0;
+  }
+}
+
+/* What one thread has seen of float samples. Nothing branches on them: what is not counted is no number, adds 0, and goes to a
+ * bin behind the others. */
 struct stats_seen {
   double sum; /* of the current chunk */
-  uint32_t lowest, highest;
+  float lowest, highest;
 
-  __device__ void add(float value, const stats_constants &constants, stats_columns<THREADS> &columns) {
-    if (stats_is_counted(value)) {
+  __device__ __forceinline__ void add(float value, const stats_constants &constants, stats_columns<THREADS> &columns) {
+    const bool counted = fabsf(value) < arithmetic_from_bits(0x7f800000U);
+    const int bin =
+        __viaddmin_s32(__float_as_int(__fadd_rz(fmaxf((value - constants.low) * constants.bins_per_unit, 0.0F), bytes_bias)),
+                       -0x4b000000, STATS_BINS - 1);
+    columns.count(counted ? uint32_t(bin) : uint32_t(STATS_BINS));
+    if (counted) {
+      lowest = fminf(lowest, value);
+      highest = fmaxf(highest, value);
       sum += double(value);
-      lowest = max(lowest, ~stats_key(value));
-      highest = max(highest, stats_key(value));
-      columns.count(stats_bin(value, constants));
+    }
+  }
+  template <bool Whole>
+  __device__ __forceinline__ void add_chunk(const float *in, uint64_t left, const stats_constants &constants,
+                                            stats_columns<THREADS> &columns) {
+#pragma unroll 1
+    for (uint32_t row = 0; row < STATS_CHUNK; row += BATCH * STATS_LANES) {
+      float values[BATCH];
+#pragma unroll
+      for (uint32_t i = 0; i < BATCH; i++) {
+        const uint32_t at = row + i * STATS_LANES;
+        values[i] = Whole || at < left ? in[at] : nanf("");
+      }
+#pragma unroll
+      for (uint32_t i = 0; i < BATCH; i++) {
+        add(values[i], constants, columns);
+      }
     }
   }
 };
@@ -155,30 +198,24 @@ __global__ void __launch_bounds__(THREADS)
   __shared__ stats_columns<THREADS> columns;
   columns.clear();
   const uint32_t lane = threadIdx.x % LAUNCH_WARP;
-  stats_seen seen = {0, 0, 0};
+  stats_seen seen = {0, nanf(""), nanf("")};
   for (uint64_t chunk = launch_first() / LAUNCH_WARP; chunk < stats_chunks(constants.samples);
        chunk += launch_stride() / LAUNCH_WARP) {
     seen.sum = 0;
-    for (uint32_t row = 0; row < STATS_CHUNK / STATS_LANES; row += BATCH) {
-      const uint64_t first = chunk * STATS_CHUNK + row * STATS_LANES + lane;
-      float values[BATCH];
-#pragma unroll
-      for (uint32_t i = 0; i < BATCH; i++) {
-        values[i] = first + i * STATS_LANES < constants.samples ? in[first + i * STATS_LANES] : nanf("");
-      }
-#pragma unroll
-      for (uint32_t i = 0; i < BATCH; i++) {
-        seen.add(values[i], constants, columns);
-      }
+    const uint64_t first = chunk * STATS_CHUNK + lane;
+    if ((chunk + 1) * STATS_CHUNK <= constants.samples) {
+      seen.add_chunk<true>(in + first, 0, constants, columns);
+    } else {
+      seen.add_chunk<false>(in + first, first < constants.samples ? constants.samples - first : 0, constants, columns);
     }
     const double sum = add_lanes(seen.sum);
     if (lane == 0) {
       sums[chunk] = sum;
     }
   }
-  const uint32_t lowest = warp_greatest(seen.lowest);
-  const uint32_t highest = warp_greatest(seen.highest);
-  if (lane == 0) {
+  const uint32_t lowest = block_greatest(seen.lowest <= seen.highest ? ~stats_key(seen.lowest) : 0);
+  const uint32_t highest = block_greatest(seen.lowest <= seen.highest ? stats_key(seen.highest) : 0);
+  if (threadIdx.x == 0) {
     atomicMax(&totals->lowest, lowest);
     atomicMax(&totals->highest, highest);
   }
@@ -275,7 +312,7 @@ __global__ void __launch_bounds__(STATS_SUM_LANES)
   const unsigned long long counted = add_counts(count);
   const uint64_t chunks = stats_chunks(constants.samples);
   double sum = 0;
-#pragma unroll 8
+#pragma unroll 16
   for (uint64_t chunk = threadIdx.x; chunk < chunks; chunk += STATS_SUM_LANES) {
     sum += sums[chunk];
   }
@@ -298,7 +335,8 @@ int enqueue_floats(const stage_call *call, const stats_constants &constants, cud
   auto *out = static_cast<float *>(call->output);
   auto *totals = static_cast<stats_totals *>(call->scratch);
   auto *sums = reinterpret_cast<double *>(totals + 1);
-  cudaError_t error = cudaMemsetAsync(totals, 0, sizeof *totals, stream);
+  stats_clear<<<1, THREADS, 0, stream>>>(totals);
+  cudaError_t error = cudaGetLastError();
   if (error != cudaSuccess) {
     return error;
   }

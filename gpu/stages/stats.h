@@ -53,7 +53,7 @@ int stats_enqueue(const struct stage_plan *plan, const struct stage_call *call, 
 STAGE_INLINE uint64_t stats_chunks(uint64_t count) { return (count + STATS_CHUNK - 1) / STATS_CHUNK; }
 
 STAGE_INLINE uint32_t stats_bin(float value, struct stats_constants constants) {
-  return (uint32_t)(int32_t)arithmetic_clamp((value - constants.low) * constants.bins_per_unit, 0.0F, 255.0F);
+  return arithmetic_whole(arithmetic_clamp((value - constants.low) * constants.bins_per_unit, 0.0F, 255.0F));
 }
 
 STAGE_INLINE bool stats_is_counted(float value) { return (arithmetic_bits(value) & 0x7f800000U) != 0x7f800000U; }

@@ -200,6 +200,18 @@ END_TEST
 
 /* -- letterbox ----------------------------------------------------------------------------------------------------- */
 
+START_TEST(the_same_size_keeps_what_is_no_number_where_it_is) {
+  struct stage_fixture fixture;
+  fixture_open(&fixture, &resize_stage, format_image(PIXELS_GRAYF32LE, 4, 2),
+               (struct setting[]){{"width", {4}, 1}, {"height", {2}, 1}, {"filter", {_i}, 1}, {0}}, 1);
+  float odd[] = {INFINITY, 1, -0.0F, NAN, 2, -INFINITY, 3, 4};
+  memcpy(fixture.input, odd, sizeof odd);
+  fixture_run(&fixture);
+  ck_assert_mem_eq(fixture.output, odd, sizeof odd);
+  fixture_close(&fixture);
+}
+END_TEST
+
 START_TEST(letterbox_keeps_proportions_between_level_bars) {
   struct stage_fixture fixture;
   fixture_open(&fixture, &resize_stage, format_image(PIXELS_GRAY, 16, 8),
@@ -267,6 +279,7 @@ Suite *resize_suite(void) {
   tcase_add_loop_test(test, bilinear_to_half_is_what_mixing_gives, 0, 2);
   tcase_add_loop_test(test, large_odd_sizes_agree_with_the_formula, 0, FORMATS);
   tcase_add_test(test, the_same_size_changes_nothing);
+  tcase_add_loop_test(test, the_same_size_keeps_what_is_no_number_where_it_is, RESIZE_NEAREST, RESIZE_AREA + 1);
   tcase_add_test(test, letterbox_keeps_proportions_between_level_bars);
   tcase_add_test(test, bars_stand_left_and_right_of_a_narrow_image);
   tcase_add_loop_test(test, bars_of_yuv_are_black_by_default_and_have_no_colour, 0, 2);
