@@ -1,7 +1,8 @@
 /*
  * An arena: a sealed memfd, mapped, filled with pages and registered with the device, in which the inputs or the
  * outputs of one session's slots lie. Sealed against shrinking and growing, so that nothing can make an access to it
- * fault. Its pages come from the device's NUMA node where there is one. Made and freed on set-up threads only.
+ * fault. Its pages come from the device's NUMA node where there is one, and are huge where the kernel has such. Made and freed
+ * on set-up threads only.
  */
 #ifndef FRAMED_DAEMON_ARENA_H
 #define FRAMED_DAEMON_ARENA_H

@@ -7,6 +7,8 @@
 #include <linux/mempolicy.h>
 #include <linux/seccomp.h>
 #include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -16,7 +18,15 @@
 #include "gpu/backend.h"
 #include "tests/unit/runner.h"
 
-enum { BYTES = 1 << 20, PAGE = 4096, FAR = 5000, WORD = 8 * sizeof(unsigned long), MOST = 1024 };
+enum {
+  BYTES = 1 << 20,
+  HUGE_PAGE = 2 << 20,
+  LARGE = 5 * (1 << 20) + 4096,
+  PAGE = 4096,
+  FAR = 5000,
+  WORD = 8 * sizeof(unsigned long),
+  MOST = 1024
+};
 
 static struct gpu_device *device;
 static struct arena arena;
@@ -30,12 +40,15 @@ static void set_up(void) {
 
 static void tear_down(void) { device = gpu_close(device); }
 
-static void make(void) { ck_assert_msg(arena_make(&arena, "test", BYTES, device, &failure), "%s", failure.text); }
+static void make_large(size_t bytes) { ck_assert_msg(arena_make(&arena, "test", bytes, device, &failure), "%s", failure.text); }
+
+static void make(void) { make_large(BYTES); }
 
 static void expect_pages(void) {
-  unsigned char there[BYTES / PAGE];
-  ck_assert_int_eq(mincore(arena.base, BYTES, there), 0);
-  for (size_t i = 0; i < sizeof there; i++) {
+  static unsigned char there[LARGE / PAGE];
+  const size_t pages = arena.bytes / PAGE;
+  ck_assert_int_eq(mincore(arena.base, arena.bytes, there), 0);
+  for (size_t i = 0; i < pages; i++) {
     ck_assert(there[i] & 1);
   }
 }
@@ -79,10 +92,10 @@ START_TEST(other_nodes_change_nothing) {
 }
 END_TEST
 
-static void refuse_calls(void) {
+static void refuse(unsigned call) {
   struct sock_filter filter[] = {
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_mbind, 0, 1),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, call, 0, 1),
       BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
       BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
   };
@@ -93,10 +106,49 @@ static void refuse_calls(void) {
 
 START_TEST(a_filter_that_refuses_is_no_error) {
   device->node = 0;
-  refuse_calls();
-  make();
+  refuse(_i ? SYS_madvise : SYS_mbind);
+  make_large(_i ? LARGE : BYTES);
   expect_pages();
-  memset(arena.base, 1, BYTES);
+  memset(arena.base, 1, arena.bytes);
+  arena_drop(&arena);
+}
+END_TEST
+
+/* Kilobytes of this process's memory that are mapped as huge pages of a memfd. */
+static unsigned long read_huge(void) {
+  unsigned long kilobytes = 0, sum = 0;
+  char line[256];
+  FILE *file = fopen("/proc/self/smaps", "re");
+  ck_assert_ptr_nonnull(file);
+  while (fgets(line, sizeof line, file)) {
+    sum += sscanf(line, "ShmemPmdMapped: %lu", &kilobytes) == 1 ? kilobytes : 0;
+  }
+  fclose(file);
+  return sum;
+}
+
+/* Whatever the kernel makes of it, all pages are there, new ones are empty, and what surrounds the mapping is given back. */
+START_TEST(large_memory_begins_where_a_huge_page_may) {
+  struct arena heir;
+  make_large(LARGE);
+  ck_assert_int_eq(msync(arena.base + LARGE, PAGE, MS_ASYNC), -1);
+  expect_pages();
+  unsigned long huge = read_huge();
+  ck_assert_msg(huge == 0 || huge == LARGE / HUGE_PAGE * HUGE_PAGE >> 10, "%lu KiB are huge", huge);
+  ck_assert_uint_eq((uintptr_t)arena.base % HUGE_PAGE, 0);
+  for (size_t i = 0; i < LARGE; i += PAGE) {
+    ck_assert_uint_eq(arena.base[i], 0);
+    arena.base[i] = (unsigned char)(i / PAGE);
+  }
+  int fd = fcntl(arena.fd, F_DUPFD_CLOEXEC, 0);
+  arena_drop(&arena);
+  ck_assert_msg(arena_adopt(&heir, "test", LARGE, fd, device, &failure), "%s", failure.text);
+  arena = heir;
+  expect_pages();
+  ck_assert_uint_eq(read_huge(), huge);
+  for (size_t i = 0; i < LARGE; i += PAGE) {
+    ck_assert_uint_eq(arena.base[i], (unsigned char)(i / PAGE));
+  }
   arena_drop(&arena);
 }
 END_TEST
@@ -129,7 +181,8 @@ Suite *arena_suite(void) {
   tcase_add_checked_fixture(group, set_up, tear_down);
   tcase_add_test(group, pages_come_from_the_devices_node);
   tcase_add_loop_test(group, other_nodes_change_nothing, 0, 4);
-  tcase_add_test(group, a_filter_that_refuses_is_no_error);
+  tcase_add_loop_test(group, a_filter_that_refuses_is_no_error, 0, 2);
+  tcase_add_test(group, large_memory_begins_where_a_huge_page_may);
   tcase_add_test(group, adopted_memory_keeps_what_it_holds_and_its_policy);
   suite_add_tcase(suite, group);
   return suite;
