@@ -214,8 +214,9 @@ static bool execute(const char *program, struct failure *failure) {
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
-  systemd_pass_owed();
-  execv(program, call.argv);
+  if (systemd_pass_on()) {
+    execv(program, call.argv);
+  }
   int error = errno;
   pthread_sigmask(SIG_SETMASK, &before, NULL);
   return failure_set(failure, EXIT_STATUS_INTERNAL, "check that the file is there and may be executed",

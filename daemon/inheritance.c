@@ -293,17 +293,19 @@ void server_taken(struct server *server) {
             (double)succession->gap / (double)NS_PER_MS, said ? "" : ": ", said ? "" : succession->text);
 }
 
+/* The next image would not know that files may be torn. */
+static bool hides_torn_files(const struct server *server) {
+  return server && server->tape && server->tape->live && !keeper_expect_torn(); /* there may have been no memory for it */
+}
+
 void server_start_over(struct server *server, const char *why) {
-  bool ends = systemd_has_passed();
+  bool ends = systemd_has_passed() || hides_torn_files(server);
   log_event(LOG_NOT_HANDED_OVER, NULL, "%s: %s", ends ? HANDOVER_ENDS : HANDOVER_BEGINS_ANEW, why);
   log_flush();
   keeper_withdraw();
   if (ends) {
     keeper_recall_again();
     _exit(EXIT_STATUS_INTERNAL);
-  }
-  if (server && server->tape && server->tape->live) { /* there may have been no memory for it */
-    keeper_expect_torn();
   }
   handover_start_over();
 }

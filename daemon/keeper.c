@@ -3,6 +3,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "daemon/clock.h"
@@ -18,9 +19,15 @@ static struct {
   atomic_bool marked;         /* also by whoever prepares pipelines */
   bool unsaid;                /* something of it could not be said */
   struct keeper_pulse *pulse; /* NULL: not yet */
+  int pulse_fd;               /* where there is one */
 } keeper;
 
 bool keeper_is_there(void) { return systemd_keeps() > 0; }
+
+static unsigned room_of_descriptors(void) {
+  unsigned room = systemd_keeps();
+  return room > OTHERS ? room - OTHERS : 0;
+}
 
 void keeper_forget_roster(uint64_t number) {
   char name[NAME];
@@ -35,22 +42,31 @@ static void forget_roster(void) {
   }
 }
 
+static void set_takers(uint64_t takers) {
+  if (keeper.pulse) {
+    keeper.pulse->takers = takers;
+  }
+}
+
 /* -- an orderly end ------------------------------------------------------------------------------------------------- */
 
 static bool keep_state(const struct tape *tape, int state) {
+  kept_make_room(tape, false, room_of_descriptors());
   bool all = kept_all(tape, false);
   kept_forget_others();
   all = all && systemd_keep(state, STATE);
   forget_roster();
+  if (all) {
+    set_takers(0);
+  }
   return all;
 }
 
 bool keeper_keep(const struct tape *tape, struct failure *failure) {
   unsigned needed = tape->descriptor_count + OTHERS, room = systemd_keeps();
   if (needed > room) { /* systemd would drop the last ones without a word to us */
-    return failure_set(failure, EXIT_STATUS_INTERNAL, "raise FileDescriptorStoreMax= and FDSTORE in the unit",
-                       "the service manager keeps fewer descriptors (FileDescriptorStoreMax=%u) than there are (%u)", room,
-                       needed);
+    return failure_set(failure, EXIT_STATUS_INTERNAL, "raise FileDescriptorStoreMax= and FDSTORE in the unit, to 8192 at most",
+                       "the service manager keeps fewer descriptors (FDSTORE=%u) than there are (%u)", room, needed);
   }
   int state = state_write(tape, failure);
   if (state < 0) {
@@ -72,7 +88,7 @@ void keeper_mark(void) { keeper.marked = true; }
 
 bool keeper_is_marked(void) { return keeper.marked; }
 
-/* The new one lies there before the old one goes. */
+/* The new one lies there before the old one goes. What was said to be of no use before is gone by then. */
 static bool keep_roster(const struct tape *tape) {
   char name[NAME];
   struct failure failure; /* without a roster the next process knows less of this one, and nothing else */
@@ -85,6 +101,9 @@ static bool keep_roster(const struct tape *tape) {
   }
   forget_roster();
   keeper.roster = kept ? number : 0;
+  if (kept) {
+    set_takers(0);
+  }
   return kept;
 }
 
@@ -93,7 +112,11 @@ void keeper_keep_roster(const struct tape *tape, bool whole) {
   if (!keeper_is_there()) {
     return;
   }
-  bool fits = whole && tape->descriptor_count + OTHERS <= systemd_keeps();
+  bool fits = whole && tape->descriptor_count <= room_of_descriptors();
+  if (!fits) {
+    forget_roster(); /* before what it tells of */
+  }
+  kept_make_room(tape, !fits, room_of_descriptors());
   bool kept = kept_all(tape, !fits);
   if (fits && kept) {
     kept = keep_roster(tape);
@@ -110,22 +133,28 @@ void keeper_try_again(void) {
   }
 }
 
+static bool map_pulse(int fd) {
+  void *pulse = mmap(NULL, sizeof *keeper.pulse, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  if (pulse != MAP_FAILED) {
+    keeper.pulse = pulse;
+    keeper.pulse_fd = fd;
+  }
+  return pulse != MAP_FAILED;
+}
+
 /* One that does not lie there is made anew at the next note. */
 static void start_pulse(void) {
   int fd = memfd_create("framed:pulse", MFD_CLOEXEC);
-  void *pulse = fd >= 0 && ftruncate(fd, sizeof *keeper.pulse) == 0
-                    ? mmap(NULL, sizeof *keeper.pulse, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0)
-                    : MAP_FAILED;
+  bool mapped = fd >= 0 && ftruncate(fd, sizeof *keeper.pulse) == 0 && map_pulse(fd);
   systemd_forget(PULSE); /* one before has been spent */
-  if (pulse != MAP_FAILED) {
-    keeper.pulse = pulse;
+  if (mapped) {
     keeper.pulse->last = clock_now();
   }
-  if (pulse != MAP_FAILED && !systemd_keep(fd, PULSE)) {
-    munmap(pulse, sizeof *keeper.pulse);
+  if (mapped && !systemd_keep(fd, PULSE)) {
+    munmap(keeper.pulse, sizeof *keeper.pulse);
     keeper.pulse = NULL;
   }
-  if (fd >= 0) {
+  if (fd >= 0 && !keeper.pulse) {
     close(fd);
   }
 }
@@ -188,7 +217,24 @@ void keeper_end(void) {
   keeper_withdraw();
 }
 
+/* It is memory of that size, and no file of anybody's. */
+static bool is_pulse(int fd) {
+  struct stat status;
+  return fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && status.st_nlink == 0 && status.st_size == sizeof *keeper.pulse;
+}
+
 void keeper_pass(struct tape *tape) {
+  int fd = keeper.pulse ? keeper.pulse_fd : -1;
   TAPE_PASS(tape, keeper.roster);
+  tape_pass_descriptor(tape, &fd);
+  if (!tape->writing && fd >= 0 && !(is_pulse(fd) && map_pulse(fd))) {
+    close(fd);
+  }
   kept_pass(tape);
+}
+
+/* The pulse is memory, so that this is known at once, whatever becomes of what the service manager is told. */
+void keeper_spend_roster(void) {
+  set_takers(KEEPER_SPENT);
+  forget_roster();
 }

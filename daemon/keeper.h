@@ -51,6 +51,8 @@ struct keeper_pulse {
 /* What is on the roster has changed, and keeper_keep_roster() is due. */
 void keeper_mark(void);
 bool keeper_is_marked(void);
+/* What the image before this one noted is of no use to anybody from now on, since this one reads and writes. */
+void keeper_spend_roster(void);
 /* Replaces what lay there before by a tape that is live and all descriptors on it; without `whole`, or where there is not room
  * for all, by its listening sockets alone. */
 void keeper_keep_roster(const struct tape *roster, bool whole);
@@ -80,8 +82,8 @@ bool keeper_was_killed(void);
 bool keeper_was_writing(const char *file);
 /* This process ends without having made anything of it: the next one is to find it. */
 void keeper_recall_again(void);
-/* It executes itself anew, without the journal: files are to be looked after all the same. */
-void keeper_expect_torn(void);
+/* It executes itself anew, without the journal: files are to be looked after all the same. False: no memory for that word. */
+bool keeper_expect_torn(void);
 /* Its listener at that path or address, or -1. */
 int keeper_take_listener(const char *path);
 /* A listener of its that keeper_take_listener() may give. */

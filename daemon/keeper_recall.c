@@ -272,7 +272,7 @@ bool keeper_was_writing(const char *file) {
   return false;
 }
 
-void keeper_expect_torn(void) { setenv(TORN, "1", 1); }
+bool keeper_expect_torn(void) { return setenv(TORN, "1", 1) == 0; }
 
 void keeper_forget_last(void) {
   for (unsigned i = 0; i < last.listener_count; i++) {

@@ -8,7 +8,7 @@
 
 #include "daemon/systemd.h"
 
-#define CARRIED "carried-" /* the name there begins so, and ends with the number */
+#define CARRIED "d" /* the name there begins so, and ends with the number; short, since there are many */
 
 enum { NAME = 64, FIRST_ROOM = 64, MOST = 1 << 24 };
 
@@ -82,14 +82,35 @@ bool kept_is_listener(int fd) {
   return getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &answer, &length) == 0 && answer;
 }
 
+static bool is_meant(int fd, bool listeners_only) { return !listeners_only || kept_is_listener(fd); }
+
 bool kept_all(const struct tape *tape, bool listeners_only) {
   bool all = true;
   for (unsigned i = 0; i < tape->descriptor_count; i++) {
-    if (!listeners_only || kept_is_listener(tape->descriptors[i].now)) {
+    if (is_meant(tape->descriptors[i].now, listeners_only)) {
       all = keep(tape->descriptors[i].now) && all;
     }
   }
   return all;
+}
+
+void kept_make_room(const struct tape *tape, bool listeners_only, unsigned room) {
+  unsigned stale = 0, meant = 0;
+  for (unsigned i = 0; i < tape->descriptor_count; i++) {
+    unsigned number = (unsigned)tape->descriptors[i].now;
+    if (is_meant(tape->descriptors[i].now, listeners_only)) {
+      meant++;
+      if (number < kept.room) {
+        kept.descriptors[number].wanted = true;
+      }
+    }
+  }
+  for (unsigned i = 0; i < kept.room; i++) {
+    stale += kept.descriptors[i].there && !kept.descriptors[i].wanted;
+  }
+  if (stale + meant > room) {
+    kept_forget_others();
+  }
 }
 
 void kept_forget_others(void) {

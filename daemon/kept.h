@@ -14,6 +14,9 @@
 bool kept_is_listener(int fd);
 /* Every descriptor on the tape lies there from then on, or every listener. False: not all of them do. */
 bool kept_all(const struct tape *tape, bool listeners_only);
+/* Takes away those that kept_all() would not give where there is not so much room for them, too; the store would leave out
+ * others without a word. */
+void kept_make_room(const struct tape *tape, bool listeners_only, unsigned room);
 /* Takes away those that have not been on such a tape since this was called last. */
 void kept_forget_others(void);
 /* What lies there, for the next image of this process. */

@@ -201,10 +201,16 @@ bool reader_has_gone(const struct reader *reader, const struct sink *sink) {
   return !is_attached(reader, sink) && (reader->leaving || reader->link);
 }
 
+/* With `reply` it is a duplicate of the producer's, which the service manager keeps once: the next process makes it anew, as
+ * session_attach_again() does. */
+static bool goes_along(const struct sink *sink, const struct tape *tape) { return !(sink->session && tape->by_manager); }
+
 /* One whose attaching is still on its way to a lane that is held begins there as any other, with the next result. */
 static void put(struct reader *reader, const struct sink *sink, struct tape *tape) {
   bool attached = is_attached(reader, sink);
-  tape_pass_descriptor(tape, &reader->fd);
+  if (goes_along(sink, tape)) {
+    tape_pass_descriptor(tape, &reader->fd);
+  }
   TAPE_PASS(tape, attached);
   if (!attached) {
     reader->at = sink_tail(sink);
@@ -216,8 +222,11 @@ static void put(struct reader *reader, const struct sink *sink, struct tape *tap
 static struct reader *take(struct sink *sink, struct tape *tape, sink_road *road, void *context) {
   int fd = -1;
   struct failure failure;
-  tape_pass_descriptor(tape, &fd);
-  struct reader *taken = fd >= 0 ? reader_new(sink, fd, &failure) : NULL;
+  bool has_own = goes_along(sink, tape);
+  if (has_own) {
+    tape_pass_descriptor(tape, &fd);
+  }
+  struct reader *taken = fd >= 0 || !has_own ? reader_new(sink, fd, &failure) : NULL;
   if (!taken) {
     tape_break(tape);
     return NULL;

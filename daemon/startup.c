@@ -179,6 +179,7 @@ static void on_prepared(void *context) {
   }
   server->phase = SERVER_RUNNING;
   keeper_release();
+  keeper_spend_roster();
   if (start_all(server, &failure)) {
     say_ready(server);
     handover_settle();

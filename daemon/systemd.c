@@ -8,7 +8,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <limits.h>
 #include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -93,6 +92,7 @@ enum { BARRIER_MS = 2000 };
 
 static struct {
   bool asked;
+  bool others; /* there were some that were not kept for us */
   int count;
   char **names;   /* of descriptor SD_LISTEN_FDS_START + index; NULL once taken */
   char *as_given; /* all names, or NULL */
@@ -107,12 +107,10 @@ static void ask_once(void) {
   passed.as_given = names ? strdup(names) : NULL;
   int count = sd_listen_fds_with_names(1, &passed.names);
   passed.count = count > 0 ? count : 0;
-  if (systemd_unclaimed()) {
-    setenv(PASSED, "1", 1);
-  }
+  passed.others = systemd_unclaimed() != NULL;
 }
 
-bool systemd_has_passed(void) { return getenv(PASSED) != NULL; }
+bool systemd_has_passed(void) { return passed.others || getenv(PASSED); }
 
 static bool is_listener(int fd) { return sd_is_socket(fd, AF_UNSPEC, SOCK_STREAM, 1) > 0; }
 
@@ -158,16 +156,19 @@ const char *systemd_unclaimed(void) {
 
 /* -- the descriptor store ------------------------------------------------------------------------------------------- */
 
+enum { MOST_KEPT = 8192 }; /* more names than these do not fit into LISTEN_FDNAMES, and nothing could be started with them */
+
 unsigned systemd_keeps(void) {
   const char *limit = getenv("FDSTORE");
   long room = getenv("NOTIFY_SOCKET") && limit ? strtol(limit, NULL, 10) : 0;
-  return room <= 0 ? 0 : room > INT_MAX ? INT_MAX : (unsigned)room;
+  return room <= 0 ? 0 : room > MOST_KEPT ? MOST_KEPT : (unsigned)room;
 }
 
 /* -- what it was not told to forget ---------------------------------------------------------------------------------- */
 
-#define OWED "FRAMED_OWED" /* a variable, for the next image: names, each with END behind it */
-#define END  '/'
+#define OWED    "FRAMED_OWED"    /* a variable, for the next image: names, each with END behind it */
+#define UNKNOWN "FRAMED_UNKNOWN" /* the same, where there are others, too */
+#define END     '/'
 
 /* What lies there and should not may be taken for what should, so nothing is added before it is gone. */
 static struct {
@@ -177,11 +178,15 @@ static struct {
 } owed;
 
 static void ask_for_owed(void) {
-  const char *names = owed.asked ? NULL : getenv(OWED);
+  if (owed.asked) {
+    return;
+  }
+  const char *names = getenv(OWED);
   owed.asked = true;
+  owed.unknown = getenv(UNKNOWN);
   if (names && *names && names[strlen(names) - 1] == END) {
     owed.names = strdup(names);
-    owed.unknown = !owed.names;
+    owed.unknown |= !owed.names;
   }
 }
 
@@ -228,13 +233,13 @@ static void owe(const char *name) {
   owed.names = names;
 }
 
-void systemd_pass_owed(void) {
+static bool pass(const char *variable, const char *value) {
+  return (value ? setenv(variable, value, 1) : unsetenv(variable)) == 0;
+}
+
+bool systemd_pass_on(void) {
   ask_for_owed();
-  if (owed.names) {
-    setenv(OWED, owed.names, 1);
-  } else {
-    unsetenv(OWED);
-  }
+  return pass(OWED, owed.names) && pass(UNKNOWN, owed.unknown ? "1" : NULL) && pass(PASSED, systemd_has_passed() ? "1" : NULL);
 }
 
 /* -- what it keeps --------------------------------------------------------------------------------------------------- */

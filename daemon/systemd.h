@@ -37,8 +37,9 @@ unsigned systemd_keeps(void);
  * that another one is to be taken away, which is said first. No answer comes: see systemd_has_read(). */
 bool systemd_keep(int fd, const char *name);
 void systemd_forget(const char *name);
-/* For a program that is executed in place of this one: it says first what this one could not. */
-void systemd_pass_owed(void);
+/* For a program that is executed in place of this one: it says first what this one could not, and knows what was passed to this
+ * one. False: there is no memory for that, and without it the program is not to be executed. */
+bool systemd_pass_on(void);
 /* Waits until systemd has read everything up to here, for at most two seconds. */
 bool systemd_has_read(void);
 /* Takes a descriptor that was kept under a name with this prefix; `rest` is what follows it. -1: there is no other. */

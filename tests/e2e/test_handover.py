@@ -146,7 +146,8 @@ def test_a_pipeline_that_strikes_too_often_fails_alone(place):
         daemon.leaves_frames = True
         with daemon.reader() as reader, daemon.producer() as producer:
             Background(producer.send, numbered(33, SIZE).tobytes())
-            daemon.wait_view("it has failed", lambda view: view["state"] == "failed")
+            # Nine processes, each with a device to open: seconds where others open it meanwhile.
+            daemon.wait_view("it has failed", lambda view: view["state"] == "failed", seconds=45)
             assert daemon.frames()["dropped"]["gpu_fault"] == 3, daemon.frames()
             carry(daemon, 20, "cam1")
             daemon.command("/v1/pipelines/cam0/resume")

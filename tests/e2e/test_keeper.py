@@ -72,7 +72,11 @@ class Keeper:
 
 
 def carried(keeper):
-    return {name for name in keeper.names if name == "framed-state" or name.startswith("framed-carried")}
+    return {name for name in keeper.names if name == "framed-state" or name.startswith("framed-d")}
+
+
+VARIABLE = 128 << 10  # bytes that one may have in the environment of a program
+MOST = 8192  # descriptors that the daemon keeps
 
 
 def test_everything_is_left_where_there_is_room(place):
@@ -84,6 +88,8 @@ def test_everything_is_left_where_there_is_room(place):
                 daemon.ends(0)
         assert "are left to the next process" in daemon.log
         assert "framed-state" in keeper.names and len(carried(keeper)) >= 6, keeper.names
+        longest = max(len(name.rstrip("0123456789")) for name in carried(keeper) if name != "framed-state") + len("99999:")
+        assert MOST * longest < VARIABLE - 4096, "the next process is told of all in LISTEN_FDNAMES"
 
 
 def test_nothing_is_left_where_there_is_not_room_for_all(place):

@@ -1,11 +1,12 @@
 """A daemon killed without a word under a service manager that keeps what it was given: what goes on is where it was."""
 
+import signal
 import socket
 
 import pytest
 
-from harness import Background, numbered, pipeline, whole
-from harness.store import Store, connections, settle, start
+from harness import Background, numbered, pipeline, wait_until, whole
+from harness.store import Store, connections, leave, settle, start
 
 SIZE = 4096
 FORMAT = {"dtype": "uint8", "shape": [SIZE]}
@@ -162,12 +163,13 @@ def test_a_pipeline_of_clients_that_come_back_begins_anew_at_its_sockets(place, 
         assert connections(daemon) == 1
 
 
+@pytest.mark.parametrize("orderly", [False, True])
 @pytest.mark.parametrize("lanes", [1, 2])
 @pytest.mark.parametrize("size", [SIZE, LARGE])
-def test_whoever_is_replied_to_goes_on_both_ways(place, store, lanes, size):
+def test_whoever_is_replied_to_goes_on_both_ways(place, store, lanes, size, orderly):
     frames = numbered(6, size)
     entry = pipeline({"dtype": "uint8", "shape": [size]}, source={"clients": 3}, sink={"reply": True}, slots=3)
-    with start(place, store, {"cam0": entry}, lanes=lanes) as daemon:
+    with start(place, store, {"cam0": entry}, lanes=lanes, drain_timeout="50ms") as daemon:
         clients = [daemon.producer() for _ in range(3)]
         got = [b""] * 3
         sendings = [Background(client.send, frames.tobytes()) for client in clients]
@@ -175,7 +177,10 @@ def test_whoever_is_replied_to_goes_on_both_ways(place, store, lanes, size):
             for number, client in enumerate(clients):
                 got[number] += client.read(size + 1234 * number)
             settle(daemon)
-            store.kill(daemon)
+            leave(store, daemon, orderly)
+            store.start(daemon)
+            daemon.wait_ready()
+            assert "anew" not in daemon.log
         for number, client in enumerate(clients):
             got[number] += client.read(6 * size - len(got[number]))
             sendings[number].join()
@@ -207,6 +212,76 @@ def test_a_slow_reader_under_drop_whose_rest_is_gone_is_cut_off(place, store):
                 assert reader.read(LARGE) == whole(6, LARGE).tobytes()
         daemon.quiet()
         assert connections(daemon) == 1
+
+
+def connect(daemon):
+    client = socket.socket(socket.AF_UNIX)
+    client.connect(daemon.path("cam0", "sink"))
+    return client
+
+
+@pytest.mark.takes(60)
+def test_a_store_that_is_just_large_enough_is_never_given_more(place):
+    """Readers that come while others leave: what the store had no room for would be missed after a kill."""
+    with Store(place) as store:
+        with start(place, store, {"cam0": pipeline(FORMAT)}) as daemon, daemon.producer():
+            readers = [connect(daemon) for _ in range(12)]
+
+            def settled():
+                settle(daemon)
+                daemon.wait_view("they are there", lambda view: view["readers"] == len(readers))
+                settle(daemon)
+                store.heard()
+            settled()
+            wait_until(lambda: store.named("framed-roster"), "it is noted")
+            room = len(store.kept) + 1  # for the roster after this one
+            store.end(daemon)
+            daemon.options["env"]["FDSTORE"] = str(room)
+            store.room = room
+            store.start(daemon)
+            daemon.wait_ready()
+            for turn in range(30):
+                leaving = 1 + turn % 11
+                daemon.signal(signal.SIGSTOP)
+                for reader in readers[:leaving]:
+                    reader.close()
+                readers = readers[leaving:] + [connect(daemon) for _ in range(leaving)]
+                daemon.signal(signal.SIGCONT)
+                settled()
+                assert store.lost == 0, f"turn {turn}: {sorted(store.names)}"
+            assert store.named("framed-roster")
+            store.kill(daemon)
+            assert connections(daemon) == 0
+            for reader in readers:
+                reader.close()
+
+
+def test_listeners_take_the_place_of_connections_where_there_is_not_room_for_both(place):
+    """A reload brings more than the store has room for: of what was noted before, connections leave it first."""
+    entries = {f"cam{number}": pipeline(FORMAT) for number in range(4)}
+    with Store(place) as store:
+        with start(place, store, {"cam0": entries["cam0"]}) as daemon, daemon.producer():
+            readers = [connect(daemon) for _ in range(4)]
+            daemon.wait_view("they are there", lambda view: view["readers"] == len(readers))
+            settle(daemon)
+            store.heard()
+            room = len(store.kept) + 1  # for the roster after this one
+            store.end(daemon)
+            daemon.options["env"]["FDSTORE"] = str(room)
+            store.room = room
+            store.start(daemon)
+            daemon.wait_ready()
+            settle(daemon)
+            store.heard()
+            assert store.named("framed-roster"), "all of that fits"
+            daemon.write(entries)
+            daemon.command("/v1/reload")
+            wait_until(lambda: not store.named("framed-roster"), "there is not room for all")
+            settle(daemon)
+            store.heard()
+            assert store.lost == 0, sorted(store.names)
+            for reader in readers:
+                reader.close()
 
 
 def test_without_room_for_all_only_listeners_are_kept(place):

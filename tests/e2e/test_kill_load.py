@@ -2,13 +2,17 @@
 
 import os
 import random
+import shutil
+import signal
 import socket
 import time
 
 import pytest
 
 from harness import Background, Producer, Reader, pipeline, require_whole, slow_stage, wait_until, whole
-from harness.store import start
+from harness.daemon import BINARY
+from harness.injection import KILL, Injection
+from harness.store import Store, start
 
 SIZE = 4096
 LARGE = 4 * 1024 * 1024
@@ -95,6 +99,53 @@ def test_no_result_is_torn_or_shifted_under_load(place, store, kind, size):
             reader.socket.shutdown(socket.SHUT_RDWR)
             resting.join()
         assert daemon.status()["handovers"]["crash"] == KILLS and "anew" not in daemon.log
+
+
+def install(place, script=None):
+    """The program that an upgrade executes."""
+    new = place / "new"
+    if script:
+        new.write_text(f'#!/bin/sh\n{script}\nexec {BINARY} "$@"\n')
+    else:
+        shutil.copy(BINARY, new)
+    new.chmod(0o755)
+    new.rename(place / "framed")
+
+
+def killed_at(word):
+    """Of the program itself, and not where it is only asked."""
+    given = " ".join(f"{name}={value}" for name, value in word.environment.items())
+    return f'case "$*" in *--check*) ;; *) export {given} ;; esac'
+
+
+@pytest.mark.takes(120)
+@pytest.mark.parametrize("size", [SIZE, 256 * 1024])
+def test_a_kill_within_an_upgrade_shifts_nothing(place, size):
+    """At each word to the manager, while lanes go on: what the image before had noted is behind by then."""
+    for at in range(1, 13):
+        folder = place / f"{at}"
+        folder.mkdir()
+        install(folder)
+        with Store(folder) as store:
+            store.program.write_text(store.program.read_text().replace(str(BINARY), str(folder / "framed")))
+            with start(folder, store, {"cam0": ENTRIES["plain"](size)}, lanes=2) as daemon:
+                stream = Stream(daemon, size)
+                wait_until(lambda: stream.got > 5, "results flow")
+                install(folder, killed_at(Injection(folder, "sendmsg", at, KILL, wait=20)))
+                daemon.signal(signal.SIGUSR2)
+                wait_until(lambda: daemon.process.poll() is not None, lambda: f"it is killed:\n{daemon.log}")
+                install(folder)
+                store.heard()
+                store.start(daemon)
+                daemon.wait_ready()
+                before = stream.got
+                wait_until(lambda: stream.got > before + 20 or stream.threads[1].done, "results flow again")
+                stream.stop()
+                with daemon.reader() as reader:
+                    resting = Background(reader.rest)
+                    all_have_left(daemon)
+                    reader.socket.shutdown(socket.SHUT_RDWR)
+                    resting.join()
 
 
 def all_have_left(daemon):

@@ -9,12 +9,15 @@ import time
 
 import pytest
 
-from harness import numbered, pipeline, wait_until, whole
+from harness import Background, numbered, pipeline, wait_until, whole
+from harness.daemon import BINARY
 from harness.injection import Injection
 from harness.store import Store, connections, copy, settle, start
 from harness.waiting import limit
+from test_kill_load import install
 
 SIZE = 4096
+LARGE = 4 * 1024 * 1024
 FORMAT = {"dtype": "uint8", "shape": [SIZE]}
 KILLS = 60 if os.environ.get("FRAMED_SOAK") else 6
 
@@ -40,6 +43,33 @@ def test_a_kill_after_an_upgrade_and_an_upgrade_after_a_kill(place, store):
                 assert reader.read(SIZE) == whole(2 * number + 1, SIZE).tobytes()
         daemon.account(came=8, emitted=8)
         assert connections(daemon) == 0
+
+
+@pytest.mark.parametrize("size", [SIZE, LARGE])
+@pytest.mark.parametrize("script", ["exit 1", "kill -KILL $$"])
+def test_a_program_that_ends_as_soon_as_it_takes_over_costs_nothing(place, store, script, size):
+    """It was willing. What the image before it noted is there for the next process, of a program that is well."""
+    install(place)
+    store.program.write_text(store.program.read_text().replace(str(BINARY), str(place / "framed")))
+    frames = numbered(6, size).tobytes()
+    with start(place, store, {"cam0": pipeline({"dtype": "uint8", "shape": [size]}, slots=3)}) as daemon:
+        with daemon.reader() as reader, daemon.producer() as producer:
+            sending = Background(producer.send, frames[:5 * size + 100])
+            got = reader.read(size + size // 2)
+            settle(daemon)
+            install(place, f'case "$*" in *--check*) exit 0 ;; esac\n{script}')
+            daemon.signal(signal.SIGUSR2)
+            assert daemon.process.wait(limit(20)) != 0
+            store.heard()
+            install(place)
+            store.start(daemon)
+            daemon.wait_ready()
+            got += reader.read(5 * size - len(got))
+            sending.join()
+            sending = Background(producer.send, frames[5 * size + 100:])
+            assert got + reader.read(size) == frames
+            sending.join()
+        assert connections(daemon) == 0 and "anew" not in daemon.log
 
 
 @pytest.mark.host  # a driver makes memory files of its own
@@ -115,7 +145,7 @@ def test_a_kill_within_an_orderly_end_leaves_nothing_that_is_older(place, store)
                     daemon.wait_view("it is there", lambda view: view["readers"] == 2)
                 daemon.wait_view("it has gone", lambda view: view["readers"] == 1)
             store.heard()
-            older = [(name, copy(descriptor)) for name, descriptor in store.kept if not name.startswith("framed-carried-")]
+            older = [(name, copy(descriptor)) for name, descriptor in store.kept if not name.startswith("framed-d")]
             assert {name.split("-")[1] for name, _ in older} == {"roster", "journal", "pulse"}
             daemon.signal(signal.SIGTERM)
             daemon.process.wait(limit(20))

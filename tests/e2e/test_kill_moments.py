@@ -12,7 +12,7 @@ import pytest
 
 from harness import Background, Producer, Reader, limit, numbered, pipeline, require_whole, wait_until, whole
 from harness.injection import KILL, KILL_AFTER, Injection
-from harness.store import connections, settle, start
+from harness.store import Store, connections, leave, settle, start
 
 SIZE = 4096
 LARGE = 4 * 1024 * 1024
@@ -131,17 +131,6 @@ def test_a_result_goes_on_at_its_next_byte_after_an_upgrade_and_a_kill(place, st
 
 
 # -- before the next process has touched anything ------------------------------------------------------------------------
-
-
-def leave(store, daemon, orderly):
-    """The process before ends, with or without a word."""
-    if orderly:
-        store.heard()
-        daemon.signal(signal.SIGTERM)
-        assert daemon.process.wait(limit(20)) == 0, daemon.log
-        store.heard()
-    else:
-        store.end(daemon)
 
 
 def dies_at(place, store, daemon, call, at, error=KILL):
@@ -267,6 +256,48 @@ def test_what_the_manager_was_not_told_to_forget_is_not_taken_for_what_lies_ther
         assert "anew" not in daemon.log and connections(daemon) == 0
         for client in itertools.chain(*ends):
             client.close()
+
+
+def upgrade(daemon):
+    """Whether the program took over."""
+    before = daemon.status()["handovers"]["upgrade"]
+    count = daemon.log.count("no upgrade, the running program goes on")
+    daemon.signal(signal.SIGUSR2)
+
+    def is_over():
+        return daemon.log.count("no upgrade, the running program goes on") > count or taken()
+
+    def taken():
+        with contextlib.suppress(OSError):
+            return daemon.status()["handovers"]["upgrade"] > before
+    wait_until(is_over, lambda: f"it is over, one way or the other:\n{daemon.log}", 30)
+    return bool(taken())
+
+
+@pytest.mark.takes(60)
+def test_no_program_takes_over_without_word_of_what_is_to_be_forgotten(place):
+    """It would take what lies there for what it has put there itself. With memory for that word it takes over."""
+    for at in itertools.count(1):
+        folder = place / f"{at}"
+        folder.mkdir()
+        word = Injection(folder, "setenv", at, errno.ENOMEM)
+        with contextlib.ExitStack() as rest:
+            with Store(folder) as manager:
+                daemon = start(folder, manager, {"cam0": pipeline(FORMAT)})
+                manager.arm(daemon, word)
+                rest.enter_context(daemon)
+                settle(daemon)
+            daemon.write({"cam0": pipeline(FORMAT, slots=3)})  # what was noted before is of no use
+            daemon.command("/v1/reload")
+            with daemon.reader() as reader, daemon.producer() as producer:
+                took_over = upgrade(daemon)
+                assert took_over != word.happened, f"{word}:\n{daemon.log}"
+                assert took_over or upgrade(daemon)
+                producer.send(whole(0, SIZE).tobytes())
+                assert reader.read(SIZE) == whole(0, SIZE).tobytes()
+        if took_over:
+            break
+    assert at > 2, "what is to be forgotten is one, and the state another"
 
 
 class Flow:

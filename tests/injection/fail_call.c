@@ -271,6 +271,7 @@ FAILING(void *, NULL, calloc, "memory", false, (size_t count, size_t size), (cou
 FAILING(void *, NULL, realloc, "memory", false, (void *old, size_t size), (old, size))
 FAILING(void *, NULL, aligned_alloc, "memory", false, (size_t alignment, size_t size), (alignment, size))
 FAILING(char *, NULL, strdup, "memory", false, (const char *text), (text))
+FAILING(int, -1, setenv, "setenv", false, (const char *name, const char *value, int replaces), (name, value, replaces))
 FAILING(void *, MAP_FAILED, mmap, "mmap", false, (void *at, size_t size, int protection, int flags, int fd, off_t offset),
         (at, size, protection, flags, fd, offset))
 FAILING(int, -1, memfd_create, "memfd_create", false, (const char *name, unsigned flags), (name, flags))

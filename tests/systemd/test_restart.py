@@ -89,6 +89,22 @@ def test_a_frame_of_which_only_a_part_has_come_is_kept(service):
         np.testing.assert_array_equal(reader.frames(1, (SIZE,)), 255 - data)
 
 
+def test_whoever_is_replied_to_goes_on(service):
+    service.configure({"cam0": pipeline("cam0", reply=True), "cam1": pipeline("cam1")})
+    service.start()
+    data = frames(4)
+    with Producer("/run/framed/cam0.sock") as client, Reader("/run/framed/cam1.out.sock") as reader:
+        client.send(data.tobytes()[:SIZE + 1000])
+        assert client.read(SIZE) == (255 - data[0]).tobytes()
+        wait_until(lambda: service.status()["pipelines"]["cam0"]["frames"]["in"] == 2, "the next one has begun", 10)
+        systemctl("restart", "framed.service")
+        client.send(data.tobytes()[SIZE + 1000:])
+        assert client.read(3 * SIZE) == (255 - data[1:]).tobytes()
+        with Producer("/run/framed/cam1.sock") as producer:
+            producer.send(data.tobytes())
+            np.testing.assert_array_equal(reader.frames(4, (SIZE,)), 255 - data)
+
+
 def test_a_stop_is_an_end_for_clients(service):
     service.configure({"cam0": pipeline("cam0")})
     service.start()

@@ -90,6 +90,17 @@ START_TEST(without_systemd_nothing_happens) {
 }
 END_TEST
 
+/* LISTEN_FDNAMES would be too long for a program to be executed with it. */
+START_TEST(no_more_descriptors_are_kept_than_can_be_named) {
+  setenv("FDSTORE", "100", 1);
+  ck_assert_uint_eq(systemd_keeps(), 100);
+  setenv("FDSTORE", "100000", 1);
+  ck_assert_uint_eq(systemd_keeps(), 8192);
+  unsetenv("FDSTORE");
+  ck_assert_uint_eq(systemd_keeps(), 0);
+}
+END_TEST
+
 START_TEST(the_watchdog_interval_is_ours_only) {
   char pid[16];
   snprintf(pid, sizeof pid, "%d", (int)getpid());
@@ -277,6 +288,7 @@ Suite *systemd_suite(void) {
   tcase_add_test(notify, reloading_carries_the_monotonic_time);
   tcase_add_test(notify, a_status_cannot_add_assignments);
   tcase_add_test(notify, without_systemd_nothing_happens);
+  tcase_add_test(notify, no_more_descriptors_are_kept_than_can_be_named);
   tcase_add_test(notify, the_watchdog_interval_is_ours_only);
   tcase_add_test(notify, the_journal_is_recognised_by_device_and_inode);
   suite_add_tcase(suite, notify);
