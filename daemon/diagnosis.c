@@ -91,28 +91,109 @@ static double pace(const struct overlap_work *work) { return larger(overlap_peri
 
 static double measured_pace(const struct diagnosis_figures *figures) { return figures->seconds * 1e6 / figures->frames; }
 
-/* Where neither an engine nor the host explains the pace, the slots are what is short: a round takes as long as was measured,
- * and the turnaround is what engines and host leave of it. That can be less than nothing, as the host goes on working on a
- * frame when its copy in has begun. Otherwise it is the time until the host takes notice. */
-static void find_turnaround(const struct diagnosis_figures *figures, enum bound bound, struct overlap_work *work) {
-  bool flows = figures->frames > 0 && figures->seconds > 0;
-  work->turnaround = figures->notice;
-  if (flows && figures->lane_share > 0) {
-    work->host = figures->lane_share * measured_pace(figures);
-  }
-  bool saturated = flows && bound <= BOUND_HOST && !(bound == BOUND_HOST && lane_is_full(figures));
-  if (saturated && measured_pace(figures) > overlap_period(work) * EXPLAINED) {
-    double left = work->turnaround + work->slots * measured_pace(figures) - overlap_round(work);
-    work->turnaround = larger(left, -work->host);
-  }
-}
+static bool flows(const struct diagnosis_figures *figures) { return figures->frames > 0 && figures->seconds > 0; }
 
-static struct overlap_work work_of(const struct diagnosis_figures *figures) {
+static struct overlap_work measured_work(const struct diagnosis_figures *figures) {
   return (struct overlap_work){
       .service = {figures->step[STEP_H2D], figures->step[STEP_KERNEL], figures->step[STEP_D2H]},
       .kernels = figures->kernels,
       .slots = device_slots(figures),
   };
+}
+
+/* How soon kernels follow one another when there are always some: as much sooner than they end as the warm-up found. Of kernels
+ * that follow each other like that already, what was measured is no more than that. */
+static double kernel_succession(const struct diagnosis_costs *costs, double service) {
+  double alone = costs->service[OVERLAP_KERNEL], together = costs->together[OVERLAP_KERNEL];
+  return together > 0 && together < alone ? larger(service * together / alone, smaller(service, together)) : 0;
+}
+
+/* Copies that were measured are with others or without, as it happened. */
+static double copy_succession(const struct diagnosis_costs *costs, enum overlap_engine engine, double service) {
+  return costs->together[engine] > service ? costs->together[engine] : 0;
+}
+
+/* From frame to frame with one slot: what the device and asking for it took at the warm-up, what the lane does besides, and the
+ * time until it wakes. */
+static double find_alone(const struct diagnosis_figures *figures, double host) {
+  const struct diagnosis_costs *costs = &figures->costs;
+  return costs->alone > 0 ? costs->alone + larger(0, host - costs->lane) + (figures->spins ? 0 : figures->notice) : 0;
+}
+
+static double sum_of(const double service[OVERLAP_ENGINES]) {
+  return service[OVERLAP_H2D] + service[OVERLAP_KERNEL] + service[OVERLAP_D2H];
+}
+
+/* What engines and host leave of a frame alone. That can be less than nothing, as the host goes on working on a frame when its
+ * copy in has begun. */
+static double find_turnaround(const struct diagnosis_figures *figures, const struct overlap_work *work) {
+  double sum = sum_of(figures->costs.service);
+  sum = sum > 0 ? sum : sum_of(work->service);
+  return work->alone > 0 ? larger(work->alone - sum - work->host, -work->host) : figures->notice;
+}
+
+static void find_successions(const struct diagnosis_figures *figures, struct overlap_work *work) {
+  const struct diagnosis_costs *costs = &figures->costs;
+  work->succession[OVERLAP_H2D] = copy_succession(costs, OVERLAP_H2D, work->service[OVERLAP_H2D]);
+  work->succession[OVERLAP_KERNEL] = kernel_succession(costs, work->service[OVERLAP_KERNEL]);
+  work->succession[OVERLAP_D2H] = copy_succession(costs, OVERLAP_D2H, work->service[OVERLAP_D2H]);
+}
+
+/* What runs side by side was measured from the end of the frame before, which says nothing, unless it was alone. */
+static void free_engines(const struct diagnosis_figures *figures, struct overlap_work *work) {
+  for (int engine = 0; engine < OVERLAP_ENGINES; engine++) {
+    double alone = figures->costs.service[engine];
+    work->service[engine] = alone > 0 ? smaller(work->service[engine], alone) : work->service[engine];
+    work->succession[engine] = work->service[engine] / OVERLAP_MAX_SLOTS;
+  }
+}
+
+struct overlap_work diagnosis_work(const struct diagnosis_figures *figures) {
+  struct overlap_work work = measured_work(figures);
+  if (figures->copies_by_kernel) {
+    free_engines(figures, &work);
+  } else {
+    find_successions(figures, &work);
+  }
+  work.host = flows(figures) && figures->lane_share > 0 ? figures->lane_share * measured_pace(figures) : 0;
+  work.alone = find_alone(figures, work.host);
+  work.turnaround = find_turnaround(figures, &work);
+  return work;
+}
+
+/* How much longer a copy takes than it does alone. */
+static double slowed(const struct diagnosis_figures *figures, const struct overlap_work *work, enum overlap_engine engine) {
+  double alone = figures->costs.service[engine];
+  return alone > 0 && !figures->copies_by_kernel ? larger(0, work->service[engine] - alone) : 0;
+}
+
+/* What a measured round leaves of itself to a frame alone: copies are faster there, and of more than two slots it may also have
+ * waited for others. */
+static double alone_of_round(const struct diagnosis_figures *figures, const struct overlap_work *work, double round) {
+  if (work->slots == 1) {
+    return round;
+  }
+  double rest = round - slowed(figures, work, OVERLAP_H2D) - slowed(figures, work, OVERLAP_D2H);
+  return work->slots > 2 && work->alone > 0 ? smaller(work->alone, rest) : rest;
+}
+
+/* Where neither an engine nor the host explains the pace, the slots are what is short: a round takes as long as was measured,
+ * and the turnaround is what engines and host leave of it. */
+static void heed_pace(const struct diagnosis_figures *figures, enum bound bound, struct overlap_work *work) {
+  bool saturated = flows(figures) && bound <= BOUND_HOST && !(bound == BOUND_HOST && lane_is_full(figures));
+  if (!saturated || measured_pace(figures) <= overlap_period(work) * EXPLAINED) {
+    return;
+  }
+  double round = work->slots * measured_pace(figures);
+  work->alone = alone_of_round(figures, work, round);
+  work->turnaround = larger(round - sum_of(work->service) - work->host, -work->host);
+}
+
+/* One slot is never faster than two. Where the warm-up says so, things are no longer as they were then. */
+static void check_alone(struct overlap_work *work) {
+  struct overlap_work two = *work;
+  two.slots = 2;
+  work->alone = work->alone >= pace(&two) ? work->alone : 0;
 }
 
 /* -- what would help ----------------------------------------------------------------------------------------------- */
@@ -132,6 +213,7 @@ static double gain_of(const struct overlap_work *now, unsigned slots, double tur
   struct overlap_work other = *now;
   other.slots = slots;
   other.turnaround = turnaround;
+  other.alone = larger(0, now->alone - (now->turnaround - turnaround));
   return pace(&other) > 0 ? pace(now) / pace(&other) : 1;
 }
 
@@ -165,6 +247,8 @@ static void advise_engine(struct diagnosis *diagnosis) {
       [BOUND_H2D] = IMPROVE_BYTES_IN, [BOUND_KERNEL] = IMPROVE_STAGES, [BOUND_D2H] = IMPROVE_BYTES_OUT};
   struct overlap_work half = diagnosis->work;
   half.service[diagnosis->bound_by] /= 2;
+  half.succession[diagnosis->bound_by] /= 2;
+  half.alone = larger(0, half.alone - half.service[diagnosis->bound_by]);
   double gain = pace(&half) > 0 ? pace(&diagnosis->work) / pace(&half) : 1;
   advise(diagnosis, improvements[diagnosis->bound_by], gain, "%s %.2f times as many frames", less[diagnosis->bound_by], gain);
 }
@@ -231,19 +315,22 @@ static void find_advice(const struct diagnosis_figures *figures, struct diagnosi
 
 /* -- the whole ----------------------------------------------------------------------------------------------------- */
 
-static void find_overlap(const struct diagnosis_figures *figures, struct diagnosis *diagnosis) {
-  double sum = figures->frames * overlap_sum(&diagnosis->work), wall = smaller(figures->busy_s, figures->seconds) * 1e6;
+static void find_overlap(const struct diagnosis_figures *figures, const struct overlap_work *work,
+                         struct diagnosis *diagnosis) {
+  double sum = figures->frames * overlap_sum(work), wall = smaller(figures->busy_s, figures->seconds) * 1e6;
   if (sum > 0 && wall > 0) {
     diagnosis->ratio = overlap_ratio(wall, sum);
     diagnosis->speedup = sum / wall;
-    diagnosis->ideal_speedup = overlap_ideal_speedup(&diagnosis->work);
+    diagnosis->ideal_speedup = overlap_ideal_speedup(work);
   }
 }
 
 void diagnose(const struct diagnosis_figures *figures, struct diagnosis *diagnosis) {
-  *diagnosis = (struct diagnosis){.work = work_of(figures)};
-  diagnosis->bound_by = find_bound(figures, &diagnosis->work);
-  find_turnaround(figures, diagnosis->bound_by, &diagnosis->work);
-  find_overlap(figures, diagnosis);
+  const struct overlap_work measured = measured_work(figures);
+  *diagnosis = (struct diagnosis){.work = diagnosis_work(figures)};
+  diagnosis->bound_by = find_bound(figures, &measured);
+  heed_pace(figures, diagnosis->bound_by, &diagnosis->work);
+  check_alone(&diagnosis->work);
+  find_overlap(figures, &measured, diagnosis);
   find_advice(figures, diagnosis);
 }

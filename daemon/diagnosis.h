@@ -43,6 +43,14 @@ enum standing { /* what the pipeline waits for at this moment */
                 STANDING_RESUME
 };
 
+/* As the warm-up measured them, in us; 0: it did not. */
+struct diagnosis_costs {
+  double alone;                     /* from frame to frame, if there is a single one and the device is asked for it */
+  double lane;                      /* of that, the lane's own work */
+  double service[OVERLAP_ENGINES];  /* of such a frame */
+  double together[OVERLAP_ENGINES]; /* from frame to frame on an engine that never rests; of copies, the other one works too */
+};
+
 struct diagnosis_figures {
   double seconds;           /* how long was measured */
   double busy_s;            /* of these, with a frame on the device; of several sessions the sum */
@@ -55,9 +63,11 @@ struct diagnosis_figures {
   unsigned kernels;         /* at once */
   double lane_share;        /* of its time, that the lane works; 0 or less: unknown */
   enum standing standing;
-  bool spins;     /* completion: spin */
-  bool graphless; /* graph: off, on a device that has graphs */
-  bool lossless;  /* readers can hold the pipeline up */
+  bool spins;            /* completion: spin */
+  bool graphless;        /* graph: off, on a device that has graphs */
+  bool lossless;         /* readers can hold the pipeline up */
+  bool copies_by_kernel; /* no engine is needed: all that a frame is on the device runs beside that of other slots' frames */
+  struct diagnosis_costs costs;
 };
 
 enum { DIAGNOSIS_ADVICE = 256 };
@@ -72,5 +82,8 @@ struct diagnosis {
 };
 
 void diagnose(const struct diagnosis_figures *figures, struct diagnosis *diagnosis);
+/* The model of the engines, the host and the time until it takes notice, whatever pace was measured with them: what bounds
+ * frames that are always there. */
+struct overlap_work diagnosis_work(const struct diagnosis_figures *figures);
 
 #endif

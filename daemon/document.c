@@ -59,6 +59,10 @@ static json_t *throughput_document(const struct pipeline_snapshot *snapshot) {
                    "out_bytes_per_s", number(snapshot->out_bytes_per_s), "window_s", number(snapshot->seconds));
 }
 
+static json_t *engines_document(const double us[OVERLAP_ENGINES]) {
+  return json_pack("[o, o, o]", number(us[OVERLAP_H2D]), number(us[OVERLAP_KERNEL]), number(us[OVERLAP_D2H]));
+}
+
 /* What the slots win, what bounds the pipeline, and the figures behind that, from which `framectl plan` goes on. */
 static json_t *overlap_document(const struct pipeline_snapshot *snapshot) {
   const struct diagnosis *diagnosis = &snapshot->diagnosis;
@@ -68,6 +72,9 @@ static json_t *overlap_document(const struct pipeline_snapshot *snapshot) {
   document = with(document, "improve", json_string(improvement_names[diagnosis->improve]));
   document = with(document, "slots", json_integer(diagnosis->work.slots));
   document = with(document, "kernels_at_once", json_integer(diagnosis->work.kernels));
+  document = with(document, "service_us", engines_document(diagnosis->work.service));
+  document = with(document, "succession_us", engines_document(diagnosis->work.succession));
+  document = with(document, "alone_us", number(diagnosis->work.alone));
   document = with(document, "host_us", number(diagnosis->work.host));
   document = with(document, "turnaround_us", number(diagnosis->work.turnaround));
   return document;
@@ -109,6 +116,10 @@ static json_t *with_ends(json_t *document, const struct pipeline_snapshot *snaps
               end_document(config->sink.endpoint, config->sink.path, config->sink.protocol, snapshot->output_bytes));
 }
 
+static const char *copies_text(const struct pipeline_snapshot *snapshot) {
+  return !snapshot->copies ? "none" : snapshot->copies_by_kernel ? "kernel" : "engine";
+}
+
 static json_t *pipeline_document(const struct pipeline_snapshot *snapshot, const struct config_pipeline *config) {
   json_t *document =
       json_pack("{s:s, s:s, s:i, s:i, s:i, s:o, s:o, s:{s:s, s:s}}", "state", pipeline_state_names[snapshot->state], "waiting",
@@ -120,6 +131,7 @@ static json_t *pipeline_document(const struct pipeline_snapshot *snapshot, const
   document = with(document, "latency_us", latency_document(snapshot->latency));
   document = with(document, "slots", json_integer(snapshot->slots));
   document = with(document, "graph", json_boolean(snapshot->graph));
+  document = with(document, "copies", json_string(copies_text(snapshot)));
   document = with(document, "timed_one_in", json_integer(snapshot->timed_one_in));
   document = with(document, "overlap", overlap_document(snapshot));
   return with_ends(document, snapshot, config);

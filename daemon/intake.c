@@ -42,7 +42,9 @@ static enum gpu_graph_choice graph_choice(enum config_graph graph) {
 /* What the first session's warm-up has measured need not be measured again. */
 static void choose_alike(const struct session *first, struct session_setup *setup) {
   setup->graph = session_replays(first) ? GPU_GRAPH_ON : GPU_GRAPH_OFF;
+  setup->copy = session_copies_by_kernel(first) ? GPU_COPY_KERNEL : GPU_COPY_ENGINE;
   setup->timed_one_in = (int)session_timed_one_in(first);
+  setup->costs = *session_costs(first);
 }
 
 static bool make_sessions(struct intake *intake, const struct intake_setup *setup, struct failure *failure) {

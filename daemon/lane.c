@@ -3,12 +3,14 @@
 #include <assert.h>
 #include <errno.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "daemon/clock.h"
 
 enum { TICK_MS = 100 };
+enum { NAME_ROOM = 16, MAX_NAMED = 1000 }; /* of a thread's name, as Linux has it */
 
 struct lane {
   unsigned index;
@@ -183,6 +185,9 @@ struct lane *lane_new(unsigned index, struct failure *failure) {
     free(lane);
     return NULL;
   }
+  char name[NAME_ROOM];
+  snprintf(name, sizeof name, "framed-lane-%u", index % MAX_NAMED);
+  pthread_setname_np(lane->thread, name); /* for `top -H` and for who sets affinity or priority */
   return lane;
 }
 

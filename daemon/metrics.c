@@ -34,6 +34,7 @@ static uint64_t readers(const struct pipeline_snapshot *snapshot) { return snaps
 static uint64_t missed(const struct pipeline_snapshot *snapshot) { return snapshot->missed; }
 static uint64_t refused(const struct pipeline_snapshot *snapshot) { return snapshot->refused; }
 static uint64_t graph(const struct pipeline_snapshot *snapshot) { return snapshot->graph; }
+static uint64_t copies_by_kernel(const struct pipeline_snapshot *snapshot) { return snapshot->copies_by_kernel; }
 static uint64_t timed_one_in(const struct pipeline_snapshot *snapshot) { return snapshot->timed_one_in; }
 
 /* One number a pipeline. */
@@ -50,6 +51,8 @@ static const struct {
     {"framed_missed_results_total", "counter", "Whole results that slow readers missed.", missed},
     {"framed_refused_clients_total", "counter", "Producers and readers that were turned away.", refused},
     {"framed_graph", "gauge", "1 if frames are replayed from CUDA graphs.", graph},
+    {"framed_kernel_copies", "gauge", "1 if kernels copy frames to the device and back, and not the copy engines.",
+     copies_by_kernel},
     {"framed_timed_one_in", "gauge", "Of so many frames one has the times of its steps on the device.", timed_one_in},
 };
 

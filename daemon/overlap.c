@@ -1,5 +1,7 @@
 #include "daemon/overlap.h"
 
+#include <stdbool.h>
+
 const char *const overlap_engine_keys[OVERLAP_ENGINES] = {
 #define X(name, key, title) key,
     OVERLAP_ENGINE_LIST(X)
@@ -26,13 +28,38 @@ static double share(double part, double whole) { return whole > 0 ? part / whole
 
 /* -- figures -------------------------------------------------------------------------------------------------------- */
 
+static double sum_of(const double service[OVERLAP_ENGINES]) {
+  return service[OVERLAP_H2D] + service[OVERLAP_KERNEL] + service[OVERLAP_D2H];
+}
+
+/* Of a single slot whose round was measured, the services take no longer than that, and the turnaround is the rest. */
+static struct overlap_work settle(const struct overlap_work *work) {
+  struct overlap_work settled = *work;
+  double sum = sum_of(work->service);
+  if (work->slots != 1 || work->alone <= 0) {
+    return settled;
+  }
+  for (int engine = 0; engine < OVERLAP_ENGINES; engine++) {
+    settled.service[engine] *= sum > work->alone ? work->alone / sum : 1;
+    settled.succession[engine] = 0;
+  }
+  settled.turnaround = work->alone - sum_of(settled.service) - work->host;
+  return settled;
+}
+
 double overlap_sum(const struct overlap_work *work) {
-  return work->service[OVERLAP_H2D] + work->service[OVERLAP_KERNEL] + work->service[OVERLAP_D2H];
+  const struct overlap_work settled = settle(work);
+  return sum_of(settled.service);
+}
+
+/* How long an engine that has begun with a frame takes no other. */
+static double taken(const struct overlap_work *work, enum overlap_engine engine) {
+  return work->succession[engine] > 0 ? work->succession[engine] : work->service[engine];
 }
 
 /* Time an engine is taken up by each of many frames. */
 static double occupied(const struct overlap_work *work, enum overlap_engine engine) {
-  return work->service[engine] / (engine == OVERLAP_KERNEL ? kernels_of(work) : 1);
+  return taken(work, engine) / (engine == OVERLAP_KERNEL ? kernels_of(work) : 1);
 }
 
 enum overlap_engine overlap_longest(const struct overlap_work *work) {
@@ -47,7 +74,10 @@ enum overlap_engine overlap_longest(const struct overlap_work *work) {
 
 double overlap_period(const struct overlap_work *work) { return later(occupied(work, overlap_longest(work)), work->host); }
 
-double overlap_round(const struct overlap_work *work) { return overlap_sum(work) + work->turnaround + work->host; }
+double overlap_round(const struct overlap_work *work) {
+  const struct overlap_work settled = settle(work);
+  return sum_of(settled.service) + settled.turnaround + settled.host;
+}
 
 double overlap_ideal_speedup(const struct overlap_work *work) {
   return share(overlap_sum(work), occupied(work, overlap_longest(work)));
@@ -58,7 +88,7 @@ double overlap_ratio(double wall, double sum) { return wall < sum ? 1 - wall / s
 /* -- the timeline --------------------------------------------------------------------------------------------------- */
 
 void overlap_start(struct overlap_timeline *timeline, const struct overlap_work *work) {
-  *timeline = (struct overlap_timeline){.work = *work};
+  *timeline = (struct overlap_timeline){.work = settle(work)};
   if (timeline->work.slots > OVERLAP_MAX_SLOTS) {
     timeline->work.slots = OVERLAP_MAX_SLOTS;
   }
@@ -70,10 +100,12 @@ static double prepare(double *host_free, double ready, double work) {
   return *host_free;
 }
 
-static double serve(double *engine_free, double ready, double service, struct overlap_span *span) {
+static double serve(double *engine_free, double ready, const struct overlap_work *work, enum overlap_engine engine,
+                    struct overlap_frame *frame) {
+  struct overlap_span *span = &frame->spans[engine];
   span->begin = later(*engine_free, ready);
-  span->end = span->begin + service;
-  *engine_free = span->end;
+  span->end = span->begin + work->service[engine];
+  *engine_free = span->begin + taken(work, engine);
   return span->end;
 }
 
@@ -94,10 +126,9 @@ struct overlap_frame overlap_next(struct overlap_timeline *timeline) {
   frame.slot = (unsigned)(frame.number % slots);
   double ready = work->slots != OVERLAP_UNLIMITED ? timeline->slot_free[frame.slot] : 0;
   ready = prepare(&timeline->host_free, ready, work->host);
-  ready = serve(&timeline->copy_in_free, ready, work->service[OVERLAP_H2D], &frame.spans[OVERLAP_H2D]);
-  ready = serve(first_free(timeline->kernel_free, kernels_of(work)), ready, work->service[OVERLAP_KERNEL],
-                &frame.spans[OVERLAP_KERNEL]);
-  ready = serve(&timeline->copy_out_free, ready, work->service[OVERLAP_D2H], &frame.spans[OVERLAP_D2H]);
+  ready = serve(&timeline->copy_in_free, ready, work, OVERLAP_H2D, &frame);
+  ready = serve(first_free(timeline->kernel_free, kernels_of(work)), ready, work, OVERLAP_KERNEL, &frame);
+  ready = serve(&timeline->copy_out_free, ready, work, OVERLAP_D2H, &frame);
   timeline->slot_free[frame.slot] = ready + work->turnaround;
   return frame;
 }

@@ -5,9 +5,11 @@
  * The model: three engines in a row (copy in, kernel, copy out), each serving one frame at a time, in order; the kernel's may
  * serve several (CPU workers). A slot carries one frame at a time: its next copy in waits for its last copy out, and for the
  * turnaround, in which the host takes notice. Before its copy in a frame takes some work of the host, whose one thread does
- * that for one frame at a time. A copy's service is what it takes while the other direction of the link is busy, which is
- * longer than alone: framebench measures that, and counts no copy as shorter. Frames take the slots in turn and are there from
- * the start. Times are in any one unit.
+ * that for one frame at a time. An engine that never rests may go on with the next frame sooner or later than a service takes:
+ * kernels begin where others leave parts of the device, and copies take longer while the other direction of the link is busy
+ * (framebench's ideal counts none as shorter than that). With a single slot a frame has the device to itself; where what it
+ * then takes is known, that is the slot's round. Frames take the slots in turn and are there from the start. Times are in any
+ * one unit.
  */
 #ifndef FRAMED_DAEMON_OVERLAP_H
 #define FRAMED_DAEMON_OVERLAP_H
@@ -34,9 +36,13 @@ enum { OVERLAP_MAX_SLOTS = 64, OVERLAP_UNLIMITED = 0 };
 struct overlap_work {
   double service[OVERLAP_ENGINES]; /* of one frame, or of one chunk of it */
   unsigned kernels;                /* that run at once; 0 counts as 1, more than OVERLAP_MAX_SLOTS as that */
+  /* From the begin of one frame's service until the engine may begin the next one's, where that differs from its service; 0: it
+   * does not. Less: a kernel that leaves parts of the device free before it ends. More: copies that slow each other down. */
+  double succession[OVERLAP_ENGINES];
   double turnaround; /* from a slot's copy out until the host may take it again; less than 0, but no less than minus `host`,
                       * where some of the host's work on a frame goes on beside its copy in */
   double host;       /* the host's own work on a frame */
+  double alone;      /* with one slot: from frame to frame, if that was measured; 0: what the rest comes to */
   unsigned slots;    /* 1 to OVERLAP_MAX_SLOTS, or OVERLAP_UNLIMITED: no frame ever waits for a slot */
 };
 

@@ -150,6 +150,7 @@ struct pipeline_snapshot {
   double fps, in_bytes_per_s, out_bytes_per_s;
   unsigned slots;                               /* of each session */
   bool graph;                                   /* frames are replayed from CUDA graphs */
+  bool copies, copies_by_kernel;                /* to a device and back; by kernels of these graphs, and not by engines */
   unsigned timed_one_in;                        /* of so many frames one has the times of its steps on the device */
   struct diagnosis diagnosis;                   /* of the window */
   double busy_s;                                /* with frames on the device since the start; of all sessions the sum */

@@ -74,19 +74,24 @@ struct session_setup {
   _Atomic int64_t *device_completion; /* CLOCK_MONOTONIC ns of the device's last completion, shared by all its sessions */
   struct sink *sink;                  /* on any lane; NULL with a `reply` sink: the session makes its own, */
   struct lane *sink_lane;             /* on this lane; NULL: on its own */
-  enum gpu_graph_choice graph;        /* these two as in struct gpu_options */
+  enum gpu_graph_choice graph;        /* these three as in struct gpu_options */
+  enum gpu_copy_choice copy;
   int timed_one_in;
-  struct tape *tape;   /* what a process before this one left of the session; NULL: nothing. Not kept. */
-  struct trial *trial; /* of its device, for frames that were on it when it failed; NULL: none */
+  struct gpu_costs costs; /* what a warm-up before this session's has measured; `alone` 0: nothing */
+  struct tape *tape;      /* what a process before this one left of the session; NULL: nothing. Not kept. */
+  struct trial *trial;    /* of its device, for frames that were on it when it failed; NULL: none */
 };
 
 /* Makes arena, device program and slots, and runs a warm-up frame through each. Blocks: for a set-up thread. */
 struct session *session_new(const struct session_setup *setup, struct failure *failure);
 /* For what the warm-up decided. */
 const struct gpu_program *session_program(const struct session *session);
-/* What its programs do: replay a graph, and time one frame in so many (0: none). */
+/* What its programs do: replay a graph, have kernels make the copies, and time one frame in so many (0: none). */
 bool session_replays(const struct session *session);
+bool session_copies_by_kernel(const struct session *session);
 unsigned session_timed_one_in(const struct session *session);
+/* What its frames cost the device and its lane, as the first warm-up measured it. */
+const struct gpu_costs *session_costs(const struct session *session);
 /* After SESSION_STOPPED, or if nothing was ever posted to it. Blocks (unpins memory). Returns NULL. */
 struct session *session_free(struct session *session);
 

@@ -67,14 +67,17 @@ static void pass_road(struct road *road, struct tape *tape) {
 }
 
 static void pass_choices(struct session *session, struct tape *tape) {
-  unsigned graph = session->setup.graph;
+  unsigned graph = session->setup.graph, copy = session->setup.copy;
   tape_pass_below(tape, &graph, GPU_GRAPH_OFF + 1);
+  tape_pass_below(tape, &copy, GPU_COPY_KERNEL + 1);
   TAPE_PASS(tape, session->setup.timed_one_in);
-  if (session->setup.timed_one_in < GPU_TIMED_NEVER) {
+  TAPE_PASS(tape, session->setup.costs);
+  if (session->setup.timed_one_in < GPU_TIMED_NEVER || session->setup.costs.alone < 0) {
     tape_break(tape);
   }
   if (!tape->writing) {
     session->setup.graph = (enum gpu_graph_choice)graph;
+    session->setup.copy = (enum gpu_copy_choice)copy;
   }
 }
 

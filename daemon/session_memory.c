@@ -65,8 +65,10 @@ static bool make_program(struct session *session, const struct gpu_buffers *buff
       .context = session,
       .notify = !road->spin,
       .graph = setup->graph,
+      .copy = setup->copy,
       .timed_one_in = setup->timed_one_in,
       .spared = session_spared(session),
+      .weigh = setup->costs.alone == 0,
   };
   road->program = gpu_program_new(setup->device, setup->chain, buffers, road->ring.count, &options, &error);
   if (!road->program || !gpu_program_warm_up(road->program, &error)) {
@@ -123,7 +125,11 @@ static void set_up_road(struct session *session) {
 /* What the first warm-up has measured holds for the session's programs after it. */
 static void keep_choices(struct session *session) {
   session->setup.graph = gpu_program_graph(session->road.program) ? GPU_GRAPH_ON : GPU_GRAPH_OFF;
+  session->setup.copy = gpu_program_copies_by_kernel(session->road.program) ? GPU_COPY_KERNEL : GPU_COPY_ENGINE;
   session->setup.timed_one_in = (int)gpu_program_timed_one_in(session->road.program);
+  if (session->setup.costs.alone == 0) {
+    gpu_program_costs(session->road.program, &session->setup.costs);
+  }
 }
 
 struct session *session_new(const struct session_setup *setup, struct failure *failure) {
@@ -169,7 +175,11 @@ struct session *session_new(const struct session_setup *setup, struct failure *f
 
 bool session_replays(const struct session *session) { return session->setup.graph == GPU_GRAPH_ON; }
 
+bool session_copies_by_kernel(const struct session *session) { return session->setup.copy == GPU_COPY_KERNEL; }
+
 unsigned session_timed_one_in(const struct session *session) { return (unsigned)session->setup.timed_one_in; }
+
+const struct gpu_costs *session_costs(const struct session *session) { return &session->setup.costs; }
 
 const struct gpu_program *session_program(const struct session *session) { return session->road.program; }
 

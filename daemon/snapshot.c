@@ -165,10 +165,22 @@ static enum standing standing_of(enum session_waiting waiting) {
   return standings[waiting];
 }
 
+static double us(int64_t ns) { return (double)ns / 1e3; }
+
+static struct diagnosis_costs costs_of(const struct gpu_costs *costs) {
+  return (struct diagnosis_costs){
+      .alone = us(costs->alone),
+      .lane = us(costs->lane),
+      .service = {us(costs->h2d), us(costs->kernel), us(costs->d2h)},
+      .together = {us(costs->shared_h2d), us(costs->kernels), us(costs->shared_d2h)},
+  };
+}
+
 static void fill_diagnosis(const struct pipeline *pipeline, struct pipeline_snapshot *snapshot, const struct reading *now,
                            const struct reading *before) {
   const struct config_pipeline *config = pipeline->config;
   const struct gpu_device *device = engine_device(pipeline->setup.engine, config->device);
+  const struct session *session = intake_session(pipeline->intake, 0);
   bool spins = config->completion == CONFIG_COMPLETION_SPIN;
   struct diagnosis_figures figures = {
       .seconds = snapshot->seconds,
@@ -185,14 +197,17 @@ static void fill_diagnosis(const struct pipeline *pipeline, struct pipeline_snap
       .spins = spins,
       .graphless = config->graph == CONFIG_GRAPH_OFF && strcmp(gpu_backend_name(device), "cuda") == 0,
       .lossless = config->sink.endpoint != CONFIG_SOCKET || config->sink.overload == CONFIG_SINK_BLOCK,
+      .copies_by_kernel = session_copies_by_kernel(session),
+      .costs = costs_of(session_costs(session)),
   };
   for (enum step step = 0; step < STEP_COUNT; step++) {
     figures.step[step] = snapshot->latency[step].mean;
   }
   diagnose(&figures, &snapshot->diagnosis);
-  const struct session *session = intake_session(pipeline->intake, 0);
   snapshot->slots = config->slots;
   snapshot->graph = session_replays(session);
+  snapshot->copies = strcmp(gpu_backend_name(device), "cpu") != 0; /* which works where the frames are */
+  snapshot->copies_by_kernel = session_copies_by_kernel(session);
   snapshot->timed_one_in = session_timed_one_in(session);
   snapshot->busy_s = (double)now->busy / (double)NS_PER_S;
 }

@@ -30,6 +30,8 @@ struct gpu_backend {
                                      unsigned count, const struct gpu_options *options, struct gpu_error *error);
   /* After each slot had its first frame: makes graphs, and decides what the options leave open. */
   bool (*prepare)(struct gpu_program *program, struct gpu_error *error);
+  /* Measures what of struct gpu_costs no single frame tells; NULL: there is nothing. */
+  bool (*costs)(struct gpu_program *program, struct gpu_error *error);
   void (*program_free)(struct gpu_program *program);
   bool (*submit)(struct gpu_program *program, unsigned slot, const struct gpu_frame *frame, struct gpu_error *error);
   enum gpu_progress (*told)(struct gpu_program *program, unsigned slot);
@@ -58,15 +60,21 @@ struct gpu_program {
   const struct gpu_chain *chain;
   unsigned slot_count;
   struct gpu_options options;
-  bool graph;            /* what the warm-up decided */
-  unsigned timed_one_in; /* the same; 0: no frame is */
+  bool graph, copies_by_kernel; /* what the warm-up decided */
+  unsigned timed_one_in;        /* the same; 0: no frame is */
   struct gpu_measured measured;
+  struct gpu_costs costs;
   size_t device_bytes; /* what the backend has allocated on the device; 0 where the device is the host */
 };
 
 /* Fills what is common, before the first submit. */
 void gpu_program_init(struct gpu_program *program, struct gpu_device *device, const struct gpu_chain *chain, unsigned count,
                       const struct gpu_options *options);
+
+/* -- costs.c ----------------------------------------------------------------------------------------------------- */
+
+/* For the thread that sets up; nothing may be on the streams. */
+bool gpu_costs_measure(struct gpu_program *program, struct gpu_error *error);
 
 struct gpu_device *cpu_open(unsigned workers, struct gpu_error *error);
 #ifdef FRAMED_CUDA

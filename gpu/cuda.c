@@ -132,6 +132,7 @@ static const struct gpu_backend cuda_backend = {
     .unpin = unpin,
     .program_new = cuda_program_new,
     .prepare = cuda_warm_up,
+    .costs = cuda_costs,
     .program_free = cuda_program_free,
     .submit = cuda_submit,
     .told = cuda_told,
@@ -238,6 +239,7 @@ static bool prepare(struct cuda_device *device, const struct gpu_calibration *kn
     return false;
   }
   snprintf(device->base.name, sizeof device->base.name, "%.*s", GPU_NAME - 1, properties.name);
+  device->reads_host = properties.canUseHostPointerForRegisteredMem != 0;
   device->base.node = find_node(&properties);
   return cuda_clock_open(device, error) && cuda_order_open(device, error) && calibrate(device, known, error);
 }

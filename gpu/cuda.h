@@ -3,14 +3,16 @@
  *
  * cuda.c opens devices, pins memory and turns errors into values; cuda_program.c makes programs, puts frames on
  * streams and finds them done; cuda_sequence.c is what one frame is on a stream, cuda_graph.c captures and replays
- * that, and cuda_warm_up.c measures which is faster; cuda_order.c keeps large copies in order, cuda_clock.c says when each step
- * was, and cuda_overhead.c what asking for that adds. Every call is made by a
- * thread that has entered the device, on a stream of our own: nothing touches the default stream.
+ * that, and cuda_warm_up.c measures which is faster; cuda_copy.cu is small copies without an engine, cuda_order.c keeps large
+ * ones in order, cuda_clock.c says when each step was, cuda_overhead.c what asking for that adds, and cuda_costs.c what copies
+ * and kernels take side by side. Every call is made by a thread that has entered the device, on a stream of our own: nothing
+ * touches the default stream.
  */
 #ifndef FRAMED_GPU_CUDA_H
 #define FRAMED_GPU_CUDA_H
 
 #include "gpu/backend.h"
+#include "gpu/cuda_copy.h"
 
 #include <cuda_runtime_api.h>
 
@@ -34,8 +36,10 @@ struct cuda_device {
   cudaStream_t clock;
   struct cuda_anchor anchors[CUDA_ANCHORS];
   _Atomic unsigned anchor; /* index of the one in force */
-  /* Until when each engine was busy with frames whose times were read, on the device's axis. */
-  _Atomic int64_t h2d_end, kernel_end, d2h_end;
+  /* Until when each engine was busy with frames whose times were read, on the device's axis; and until when kernels were that
+   * copied, which wait for no copy engine, nor does one for them. */
+  _Atomic int64_t h2d_end, kernel_end, d2h_end, copied_in_end, copied_out_end;
+  bool reads_host;                   /* its kernels find pinned memory where the host has it */
   atomic_bool held;                  /* while its calibration is measured: a frame is not yet to begin */
   cudaEvent_t tickets[CUDA_TICKETS]; /* without timing: the end of the copy in that has the ticket, modulo their number */
   _Atomic unsigned next_ticket;
@@ -48,12 +52,20 @@ struct cuda_device {
  */
 enum { CUDA_PARTS = 3, CUDA_STATE_PART = 1 };
 
+/* How most frames of a program go: step by step, replayed from a graph, or replayed from one in which kernels make the copies.
+ */
+enum cuda_way { CUDA_STEPS, CUDA_REPLAY, CUDA_REPLAY_COPIED, CUDA_WAYS };
+
+/* Larger frames are left to the engines: on an H200 they win from there on, the sooner the more slots there are. */
+enum { CUDA_MOST_COPIED = 256 << 10 };
+
 /* How a frame is enqueued. */
 struct cuda_pass {
   uint64_t sequence;
   bool restart, again, notify;
   bool timed;    /* with events around its steps */
   bool captured; /* into a graph, and not to be run now */
+  bool copied;   /* copies in a graph are kernels */
 };
 
 /* Whether a frame has times: a reference has, but nobody gets them. It only says until when it kept the engines from
@@ -70,12 +82,12 @@ struct cuda_slot {
   cudaEvent_t state_done;                             /* NULL if the chain has no state */
   cudaEvent_t out_done;                               /* without timing; NULL if copies out are in no order */
   bool ordered_out;                                   /* out_done is of the latest frame */
-  cudaGraphExec_t graphs[2][CUDA_PARTS]; /* of untimed and of timed frames; NULL where there is none, or nothing in it */
+  cudaGraphExec_t graphs[CUDA_WAYS][2][CUDA_PARTS]; /* of untimed and of timed frames; NULL: there is none, or nothing in it */
   const struct cuda_anchor *anchor;
   uint64_t sequence;
-  cudaEvent_t last; /* what says that this frame is done; NULL: the stream itself */
-  bool seen;        /* it was found done */
-  bool replays;     /* this frame does */
+  cudaEvent_t last;  /* what says that this frame is done; NULL: the stream itself */
+  bool seen;         /* it was found done */
+  enum cuda_way way; /* of this frame */
   enum cuda_timing timing;
   /* Host functions on the stream, of this frame and of earlier ones: the frame is told when all have run. */
   bool notified; /* this frame has one */
@@ -91,6 +103,8 @@ struct cuda_program {
   struct chain_layout layout;
   unsigned char *memory;          /* of all slots, then the state; one allocation on the device */
   const struct cuda_slot *latest; /* slot of the last frame submitted, which has the state */
+  enum cuda_way way;              /* of frames that do not differ */
+  int64_t timed_at;               /* CLOCK_MONOTONIC, when the last frame that has times was submitted */
   bool silent;                    /* during the warm-up: host functions wake nobody */
   bool differs;                   /* a stage enqueues some frames in another way than most */
   struct cuda_program *next_lost;
@@ -137,6 +151,8 @@ bool cuda_sequence_is_empty(const struct gpu_program *program, unsigned part);
 /* Those alone: the copy in; the copy out, and the host function if the frame notifies. */
 bool cuda_sequence_copy_in(const struct cuda_slot *slot, const struct cuda_pass *pass, struct gpu_error *error);
 bool cuda_sequence_end(struct cuda_slot *slot, const struct cuda_pass *pass, struct gpu_error *error);
+/* All stages of a frame and nothing else, of a chain without state. */
+bool cuda_sequence_stages(const struct cuda_slot *slot, const struct cuda_pass *pass, struct gpu_error *error);
 /* Enqueues the host function alone. */
 bool cuda_sequence_notify(struct cuda_slot *slot, struct gpu_error *error);
 
@@ -155,17 +171,25 @@ bool cuda_order_end_out(struct cuda_slot *slot, struct gpu_error *error);
 
 /* -- cuda_graph.c ------------------------------------------------------------------------------------------------- */
 
-/* Captures what the options allow, for every slot. For the thread that sets up; nothing may be on the streams. */
-bool cuda_graph_make(struct cuda_program *program, struct gpu_error *error);
-void cuda_graph_drop(struct gpu_device *device, struct cuda_slot *slot);
-/* Whether a graph stands for this frame. */
-bool cuda_graph_replays(const struct cuda_slot *slot, const struct cuda_pass *pass);
+/* Captures one way to replay, for every slot. For the thread that sets up; nothing may be on the streams. */
+bool cuda_graph_make(struct cuda_program *program, enum cuda_way way, struct gpu_error *error);
+/* All but those of one way; CUDA_STEPS: all. */
+void cuda_graph_drop_others(struct gpu_device *device, struct cuda_slot *slot, enum cuda_way way);
+/* Which graph stands for this frame, or that none does. */
+enum cuda_way cuda_graph_way(const struct cuda_slot *slot, const struct cuda_pass *pass);
 /* Launches it, between what stays beside it. */
 bool cuda_graph_launch(struct cuda_slot *slot, unsigned part, const struct cuda_pass *pass, struct gpu_error *error);
 
 /* -- cuda_warm_up.c ----------------------------------------------------------------------------------------------- */
 
 bool cuda_warm_up(struct gpu_program *program, struct gpu_error *error);
+/* From the next frame on. */
+void cuda_choose(struct cuda_program *program, enum cuda_way way);
+
+/* -- cuda_costs.c ------------------------------------------------------------------------------------------------- */
+
+/* Fills what of the program's costs is not of a frame alone. */
+bool cuda_costs(struct gpu_program *program, struct gpu_error *error);
 
 /* -- cuda_clock.c ------------------------------------------------------------------------------------------------- */
 

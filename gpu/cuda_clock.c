@@ -145,15 +145,18 @@ bool cuda_clock_begin(const struct cuda_slot *slot, struct gpu_error *error) {
 
 /* -- times of a frame --------------------------------------------------------------------------------------------- */
 
-/* How long an engine served [begin, end] after what it did before, of which it was free `next` after its end. Where lanes
- * read their frames in another order than the engine had them, the earlier frame's service counts as waiting: too little,
+/* A step that was over before what the events add to it: too short to be seen, and yet no step that took nothing. */
+enum { SHORTEST_NS = 1 };
+
+/* How long an engine served [from + overhead, end] after what it did before, of which it was free `next` after its end. Where
+ * lanes read their frames in another order than the engine had them, the earlier frame's service counts as waiting: too little,
  * never too much. */
-static int64_t serve(_Atomic int64_t *last_end, int64_t next, int64_t begin, int64_t end) {
-  int64_t last = atomic_load(last_end);
+static int64_t serve(_Atomic int64_t *last_end, int64_t next, int64_t from, int64_t overhead, int64_t end) {
+  int64_t last = atomic_load(last_end), begin = from + overhead;
   while (last < end && !atomic_compare_exchange_weak(last_end, &last, end)) {
   }
   int64_t start = begin > last + next ? begin : last + next;
-  return end > start ? end - start : 0;
+  return end > start ? end - start : end > from && begin >= end ? SHORTEST_NS : 0;
 }
 
 /* Device times of the four events relative to the anchor, in ns. */
@@ -175,13 +178,12 @@ static bool read_events(struct gpu_device *device, const struct cuda_slot *slot,
 }
 
 /* What events add to the steps, of which a copy that is in an order is not replayed with the rest. */
-static struct gpu_overhead choose(const struct cuda_slot *slot, const struct gpu_overhead *plain,
-                                  const struct gpu_overhead *replayed) {
+static struct gpu_overhead choose(const struct cuda_slot *slot, const struct gpu_overhead *of[CUDA_WAYS]) {
   const struct gpu_program *program = &slot->program->base;
   return (struct gpu_overhead){
-      .h2d = (slot->replays && !cuda_order_in(program) ? replayed : plain)->h2d,
-      .kernel = (slot->replays ? replayed : plain)->kernel,
-      .d2h = (slot->replays && !cuda_order_out(program) ? replayed : plain)->d2h,
+      .h2d = of[cuda_order_in(program) ? CUDA_STEPS : slot->way]->h2d,
+      .kernel = of[slot->way]->kernel,
+      .d2h = of[cuda_order_out(program) ? CUDA_STEPS : slot->way]->d2h,
   };
 }
 
@@ -194,16 +196,18 @@ static bool read_times(struct cuda_device *device, const struct cuda_slot *slot,
   int64_t axis = slot->anchor->device_ns;
   int64_t host = axis + slot->anchor->offset;
   const struct gpu_calibration *known = &device->base.calibration;
-  const struct gpu_overhead overhead = choose(slot, &known->plain, &known->replayed);
-  const struct gpu_overhead next = choose(slot, &known->plain_next, &known->replayed_next);
+  const struct gpu_overhead *alone[CUDA_WAYS] = {&known->plain, &known->replayed, &known->copied};
+  const struct gpu_overhead *behind[CUDA_WAYS] = {&known->plain_next, &known->replayed_next, &known->copied_next};
+  const struct gpu_overhead overhead = choose(slot, alone), next = choose(slot, behind);
+  bool copied = slot->way == CUDA_REPLAY_COPIED;
   *times = (struct gpu_times){
       .begin = host + ns[0],
       .copied_in = host + ns[1],
       .computed = host + ns[2],
       .copied_out = host + ns[3],
-      .h2d = serve(&device->h2d_end, next.h2d, axis + ns[0] + overhead.h2d, axis + ns[1]),
-      .kernel = serve(&device->kernel_end, next.kernel, axis + ns[1] + overhead.kernel, axis + ns[2]),
-      .d2h = serve(&device->d2h_end, next.d2h, axis + ns[2] + overhead.d2h, axis + ns[3]),
+      .h2d = serve(copied ? &device->copied_in_end : &device->h2d_end, next.h2d, axis + ns[0], overhead.h2d, axis + ns[1]),
+      .kernel = serve(&device->kernel_end, next.kernel, axis + ns[1], overhead.kernel, axis + ns[2]),
+      .d2h = serve(copied ? &device->copied_out_end : &device->d2h_end, next.d2h, axis + ns[2], overhead.d2h, axis + ns[3]),
   };
   times->wait = ns[3] - ns[0] - times->h2d - times->kernel - times->d2h;
   return true;

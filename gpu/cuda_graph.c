@@ -36,38 +36,49 @@ static bool capture(struct cuda_slot *slot, unsigned part, const struct cuda_pas
   return false;
 }
 
-static bool capture_slot(struct cuda_slot *slot, bool timed, struct gpu_error *error) {
+static bool capture_slot(struct cuda_slot *slot, enum cuda_way way, bool timed, struct gpu_error *error) {
   const struct gpu_program *program = &slot->program->base;
-  const struct cuda_pass pass = {
-      .sequence = STAGE_WARM_UP, .notify = program->options.notify, .timed = timed, .captured = true};
+  const struct cuda_pass pass = {.sequence = STAGE_WARM_UP,
+                                 .notify = program->options.notify,
+                                 .timed = timed,
+                                 .captured = true,
+                                 .copied = way == CUDA_REPLAY_COPIED};
   unsigned parts = cuda_sequence_parts(program->chain);
   for (unsigned part = 0; part < parts; part++) {
-    if (!cuda_sequence_is_empty(program, part) && !capture(slot, part, &pass, &slot->graphs[timed][part], error)) {
+    if (!cuda_sequence_is_empty(program, part) && !capture(slot, part, &pass, &slot->graphs[way][timed][part], error)) {
       return false;
     }
   }
   return true;
 }
 
-bool cuda_graph_make(struct cuda_program *program, struct gpu_error *error) {
+bool cuda_graph_make(struct cuda_program *program, enum cuda_way way, struct gpu_error *error) {
   const int one_in = program->base.options.timed_one_in;
   for (unsigned i = 0; i < program->base.slot_count; i++) {
     struct cuda_slot *slot = &program->slots[i];
-    if ((one_in != 1 && !capture_slot(slot, false, error)) || (one_in != GPU_TIMED_NEVER && !capture_slot(slot, true, error))) {
+    if ((one_in != 1 && !capture_slot(slot, way, false, error)) ||
+        (one_in != GPU_TIMED_NEVER && !capture_slot(slot, way, true, error))) {
       return false;
     }
   }
   return true;
 }
 
-void cuda_graph_drop(struct gpu_device *device, struct cuda_slot *slot) {
+static void drop(struct gpu_device *device, struct cuda_slot *slot, enum cuda_way way) {
   struct gpu_error error;
-  for (int timed = 0; timed < 2; timed++) {
-    for (int part = 0; part < CUDA_PARTS; part++) {
-      if (slot->graphs[timed][part]) {
-        (void)CUDA_CALL(device, &error, cudaGraphExecDestroy, slot->graphs[timed][part]);
-        slot->graphs[timed][part] = NULL;
-      }
+  cudaGraphExec_t *graphs = &slot->graphs[way][0][0];
+  for (size_t i = 0; i < sizeof slot->graphs[way] / sizeof graphs[0]; i++) {
+    if (graphs[i]) {
+      (void)CUDA_CALL(device, &error, cudaGraphExecDestroy, graphs[i]);
+      graphs[i] = NULL;
+    }
+  }
+}
+
+void cuda_graph_drop_others(struct gpu_device *device, struct cuda_slot *slot, enum cuda_way way) {
+  for (enum cuda_way other = CUDA_REPLAY; other < CUDA_WAYS; other++) {
+    if (other != way) {
+      drop(device, slot, other);
     }
   }
 }
@@ -82,16 +93,17 @@ static bool differs(const struct gpu_chain *chain, uint64_t sequence) {
   return false;
 }
 
-bool cuda_graph_replays(const struct cuda_slot *slot, const struct cuda_pass *pass) {
+enum cuda_way cuda_graph_way(const struct cuda_slot *slot, const struct cuda_pass *pass) {
   const struct cuda_program *program = slot->program;
   const struct gpu_chain *chain = program->base.chain;
-  return program->base.graph && pass->notify == program->base.options.notify &&
-         !(pass->restart && chain->first_stateful >= 0) && !(program->differs && differs(chain, pass->sequence));
+  bool is_captured = pass->notify == program->base.options.notify && !(pass->restart && chain->first_stateful >= 0) &&
+                     !(program->differs && differs(chain, pass->sequence));
+  return is_captured ? program->way : CUDA_STEPS;
 }
 
 bool cuda_graph_launch(struct cuda_slot *slot, unsigned part, const struct cuda_pass *pass, struct gpu_error *error) {
   const struct gpu_program *program = &slot->program->base;
-  cudaGraphExec_t graph = slot->graphs[pass->timed][part];
+  cudaGraphExec_t graph = slot->graphs[slot->way][pass->timed][part];
   bool is_empty = cuda_sequence_is_empty(program, part);
   return (!cuda_sequence_begins_beside(program, part) || cuda_sequence_copy_in(slot, pass, error)) &&
          (is_empty || CUDA_CALL(program->device, error, cudaGraphLaunch, graph, slot->stream)) &&

@@ -3,8 +3,8 @@
  *
  * An event takes its time where the stream has come to it. From there to the start of a copy or a kernel, and from its end
  * to the next event, some microseconds pass in which the engines hand the stream on: a tenth of a copy of 4 MiB, and more
- * than all of a small one. So when a device is opened for the first time, a program whose steps do next to nothing is timed,
- * step by step and replayed, and what it took as a rule is what every frame's steps begin later than the events before them
+ * than all of a small one. So when a device is opened for the first time, a program whose steps do next to nothing is timed
+ * in every way that frames go, and what it took as a rule is what every frame's steps begin later than the events before them
  * say. Where a step follows that of another slot on the same engine, it begins later than that one's event by what such a
  * step takes when both have nothing to do.
  *
@@ -142,27 +142,39 @@ static bool measure_next(struct cuda_device *device, struct gpu_program *program
   return true;
 }
 
-static bool measure_way(struct cuda_device *device, struct gpu_program *program, bool replays, struct gpu_overhead *overhead,
-                        struct gpu_overhead *next, struct gpu_error *error) {
-  program->graph = replays;
+static bool measure_way(struct cuda_device *device, struct gpu_program *program, enum cuda_way way,
+                        struct gpu_overhead *overhead, struct gpu_overhead *next, struct gpu_error *error) {
+  cuda_choose((struct cuda_program *)program, way);
   return measure_overhead(device, program, overhead, error) && measure_next(device, program, next, error);
 }
 
-/* Nothing is subtracted from what is measured here, since it is put in force at the end. */
-static bool measure_both(struct cuda_device *device, const struct gpu_chain *chain, unsigned char *page,
-                         struct gpu_error *error) {
+/* A program has the graphs of one way. */
+static bool measure_program(struct cuda_device *device, const struct gpu_chain *chain, unsigned char *page,
+                            enum gpu_copy_choice copy, struct gpu_calibration *measured, struct gpu_error *error) {
   const struct gpu_buffers buffers[SLOTS] = {{page, page + OUTPUT_AT},
                                              {page + GPU_ALIGNMENT, page + OUTPUT_AT + GPU_ALIGNMENT}};
-  const struct gpu_options options = {.graph = GPU_GRAPH_ON, .timed_one_in = 1};
+  const struct gpu_options options = {.graph = GPU_GRAPH_ON, .timed_one_in = 1, .copy = copy};
+  struct gpu_program *program = gpu_program_new(&device->base, chain, buffers, SLOTS, &options, error);
+  bool done = program && gpu_program_warm_up(program, error);
+  if (copy == GPU_COPY_KERNEL) {
+    done = done && measure_way(device, program, CUDA_REPLAY_COPIED, &measured->copied, &measured->copied_next, error);
+  } else {
+    done = done && measure_way(device, program, CUDA_REPLAY, &measured->replayed, &measured->replayed_next, error) &&
+           measure_way(device, program, CUDA_STEPS, &measured->plain, &measured->plain_next, error);
+  }
+  gpu_program_free(program);
+  return done;
+}
+
+/* Nothing is subtracted from what is measured here, since it is put in force at the end. */
+static bool measure_ways(struct cuda_device *device, const struct gpu_chain *chain, unsigned char *page,
+                         struct gpu_error *error) {
   struct gpu_calibration measured = {0};
   if (!gpu_pin(&device->base, page, PAGE, error)) {
     return false;
   }
-  struct gpu_program *program = gpu_program_new(&device->base, chain, buffers, SLOTS, &options, error);
-  bool done = program && gpu_program_warm_up(program, error) &&
-              measure_way(device, program, true, &measured.replayed, &measured.replayed_next, error) &&
-              measure_way(device, program, false, &measured.plain, &measured.plain_next, error);
-  gpu_program_free(program);
+  bool done = (!device->reads_host || measure_program(device, chain, page, GPU_COPY_KERNEL, &measured, error)) &&
+              measure_program(device, chain, page, GPU_COPY_ENGINE, &measured, error);
   gpu_unpin(&device->base, page, PAGE);
   device->base.calibration = measured;
   return done;
@@ -175,7 +187,7 @@ bool cuda_overhead_measure(struct cuda_device *device, struct gpu_error *error) 
   /* Mapped, so that a device that dies meanwhile writes to nobody else's memory. */
   void *page = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   bool done = page != MAP_FAILED || gpu_error_set(error, errno, "", "no memory for a page");
-  done = done && chain && measure_both(device, chain, page, error);
+  done = done && chain && measure_ways(device, chain, page, error);
   gpu_chain_free(chain);
   if (page != MAP_FAILED) {
     munmap(page, PAGE);

@@ -49,7 +49,7 @@ static void close_slot(struct gpu_device *device, struct cuda_slot *slot) {
   struct gpu_error error;
   cudaEvent_t const events[] = {slot->begin,    slot->copied_in,  slot->computed, slot->copied_out,
                                 slot->finished, slot->state_done, slot->out_done};
-  cuda_graph_drop(device, slot);
+  cuda_graph_drop_others(device, slot, CUDA_STEPS);
   for (size_t i = 0; i < sizeof events / sizeof events[0]; i++) {
     if (events[i]) {
       (void)CUDA_CALL(device, &error, cudaEventDestroy, events[i]);
@@ -183,7 +183,8 @@ static bool enqueue(struct cuda_slot *slot, const struct cuda_pass *pass, struct
   for (unsigned part = 0; part < parts; part++) {
     bool has_state = part == CUDA_STATE_PART;
     if ((has_state && !take_state(slot, pass->restart, error)) ||
-        !(slot->replays ? cuda_graph_launch(slot, part, pass, error) : cuda_sequence_enqueue(slot, part, pass, error)) ||
+        !(slot->way != CUDA_STEPS ? cuda_graph_launch(slot, part, pass, error)
+                                  : cuda_sequence_enqueue(slot, part, pass, error)) ||
         (has_state && !pass_state(slot, error))) {
       return false;
     }
@@ -200,7 +201,7 @@ static bool mark_end(struct cuda_slot *slot, const struct cuda_pass *pass, struc
     slot->last = NULL;
     return true;
   }
-  if (pass->timed && (!slot->replays || slot->ordered_out)) {
+  if (pass->timed && (slot->way == CUDA_STEPS || slot->ordered_out)) {
     slot->last = slot->copied_out;
     return true;
   }
@@ -208,13 +209,22 @@ static bool mark_end(struct cuda_slot *slot, const struct cuda_pass *pass, struc
   return CUDA_CALL(slot->program->base.device, error, cudaEventRecord, slot->finished, slot->stream);
 }
 
+/* Where frames come slowly, hardly one would be submitted while all are timed. */
+static enum cuda_timing choose_timing(struct cuda_program *program, bool demanded) {
+  bool alone = !program->latest || program->latest->seen;
+  int64_t now = program->base.timed_one_in > 1 ? gpu_now() : 0;
+  bool is_overdue = alone && program->base.timed_one_in > 1 && now - program->timed_at >= GPU_TIMED_OVERDUE_NS;
+  enum cuda_timing timing = cuda_clock_timing(&program->base, demanded || is_overdue, alone, now);
+  program->timed_at = timing == CUDA_TIMED ? now : program->timed_at;
+  return timing;
+}
+
 /* A frame that is half on its stream cannot be taken back, so any error here is the device's end. */
 bool cuda_submit(struct gpu_program *base, unsigned index, const struct gpu_frame *frame, struct gpu_error *error) {
   struct cuda_program *program = (struct cuda_program *)base;
   struct gpu_device *device = base->device;
   struct cuda_slot *slot = &program->slots[index];
-  bool alone = !program->latest || program->latest->seen;
-  slot->timing = cuda_clock_timing(base, frame->timed, alone, base->timed_one_in > 1 ? gpu_now() : 0);
+  slot->timing = choose_timing(program, frame->timed);
   slot->anchor = cuda_clock_current((struct cuda_device *)device);
   slot->sequence = frame->sequence;
   slot->read = slot->seen = slot->ordered_out = false;
@@ -225,7 +235,7 @@ bool cuda_submit(struct gpu_program *base, unsigned index, const struct gpu_fram
       .notify = frame->notify,
       .timed = slot->timing != CUDA_UNTIMED,
   };
-  slot->replays = cuda_graph_replays(slot, &pass);
+  slot->way = cuda_graph_way(slot, &pass);
   if (cuda_enter(device, error) && enqueue(slot, &pass, error) && mark_end(slot, &pass, error)) {
     program->latest = slot;
     return true;

@@ -33,13 +33,22 @@ static bool record(const struct cuda_slot *slot, cudaEvent_t event, const struct
                         : CUDA_CALL(device, error, cudaEventRecord, event, slot->stream);
 }
 
+static bool copy(const struct cuda_slot *slot, void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind,
+                 const struct cuda_pass *pass, struct gpu_error *error) {
+  struct gpu_device *device = slot->program->base.device;
+  if (pass->captured && pass->copied) {
+    return cuda_check(device, (cudaError_t)cuda_copy(to, from, bytes, slot->stream), "a kernel's copy", error);
+  }
+  return CUDA_CALL(device, error, cudaMemcpyAsync, to, from, bytes, kind, slot->stream);
+}
+
 bool cuda_sequence_copy_in(const struct cuda_slot *slot, const struct cuda_pass *pass, struct gpu_error *error) {
   const struct cuda_program *program = slot->program;
   bool ordered = cuda_order_in(&program->base);
   unsigned ticket = 0;
   return (!ordered || cuda_order_begin_in(slot, &ticket, error)) &&
-         CUDA_CALL(program->base.device, error, cudaMemcpyAsync, slot->memory + program->layout.buffer[0], slot->buffers.input,
-                   program->base.chain->input_bytes, cudaMemcpyHostToDevice, slot->stream) &&
+         copy(slot, slot->memory + program->layout.buffer[0], slot->buffers.input, program->base.chain->input_bytes,
+              cudaMemcpyHostToDevice, pass, error) &&
          record(slot, slot->copied_in, pass, error) && (!ordered || cuda_order_end_in(slot, ticket, error));
 }
 
@@ -68,14 +77,22 @@ static bool run_stage(const struct cuda_slot *slot, unsigned index, const struct
   return false;
 }
 
+bool cuda_sequence_stages(const struct cuda_slot *slot, const struct cuda_pass *pass, struct gpu_error *error) {
+  for (unsigned i = 0; i < slot->program->base.chain->length; i++) {
+    if (!run_stage(slot, i, pass, error)) {
+      return false;
+    }
+  }
+  return true;
+}
+
 static bool copy_out(struct cuda_slot *slot, const struct cuda_pass *pass, struct gpu_error *error) {
   const struct cuda_program *program = slot->program;
   const struct gpu_chain *chain = program->base.chain;
   const unsigned char *result = slot->memory + program->layout.buffer[chain->length % 2];
   bool ordered = cuda_order_out(&program->base);
   return record(slot, slot->computed, pass, error) && (!ordered || cuda_order_begin_out(slot, error)) &&
-         CUDA_CALL(program->base.device, error, cudaMemcpyAsync, slot->buffers.output, result, chain->output_bytes,
-                   cudaMemcpyDeviceToHost, slot->stream) &&
+         copy(slot, slot->buffers.output, result, chain->output_bytes, cudaMemcpyDeviceToHost, pass, error) &&
          record(slot, slot->copied_out, pass, error) && (!ordered || cuda_order_end_out(slot, error));
 }
 

@@ -1,10 +1,10 @@
 /*
  * The end of a program's warm-up: graphs are made, and what the options leave to measurement is measured.
  *
- * Frames go through all slots back to back, as a saturated lane sends them: step by step and replayed, with events around
- * the steps and without. Rounds of each take turns and the best one counts, so that other work on the device that comes
- * and goes decides nothing. Of frames that take long there are few rounds. They are measured too: what events cost them is
- * little time of their own, but they can keep copies from running at once.
+ * Frames go through all slots back to back, as a saturated lane sends them: step by step, replayed, and replayed with kernels
+ * for copies where they are small, with events around the steps and without. Rounds of each take turns and the best one counts,
+ * so that other work on the device that comes and goes decides nothing. Of frames that take long there are few rounds. They are
+ * measured too: what events cost them is little time of their own, but they can keep copies from running at once.
  */
 #include "gpu/cuda.h"
 
@@ -19,10 +19,16 @@ enum { ROUNDS = 3, MAX_FRAMES = 128, POLLS = 64 };
 #define TIMES_MAY_COST 0.01
 
 struct trials {
-  bool wanted[2][2];    /* [replayed][timed] */
-  int64_t best[2][2];   /* time from frame to frame */
-  int64_t effort[2][2]; /* the lane's time to submit one */
+  bool wanted[CUDA_WAYS][2];    /* [way][timed] */
+  int64_t best[CUDA_WAYS][2];   /* time from frame to frame */
+  int64_t effort[CUDA_WAYS][2]; /* the lane's time to submit one */
 };
+
+void cuda_choose(struct cuda_program *program, enum cuda_way way) {
+  program->way = way;
+  program->base.graph = way != CUDA_STEPS;
+  program->base.copies_by_kernel = way == CUDA_REPLAY_COPIED;
+}
 
 /* Callbacks are polled for, since nobody is woken; a fault is found by asking only. */
 static bool await(struct gpu_program *program, unsigned slot, struct gpu_error *error) {
@@ -68,23 +74,23 @@ static bool run(struct gpu_program *program, unsigned frames, int64_t *each, int
 
 static void lower(int64_t *best, int64_t ns) { *best = *best == 0 || ns < *best ? ns : *best; }
 
-static bool run_trial(struct gpu_program *program, bool replayed, bool timed, unsigned frames, struct trials *trials,
+static bool run_trial(struct gpu_program *program, enum cuda_way way, bool timed, unsigned frames, struct trials *trials,
                       struct gpu_error *error) {
   int64_t each, effort;
-  program->graph = replayed;
+  cuda_choose((struct cuda_program *)program, way);
   program->timed_one_in = timed ? 1 : 0;
   if (!run(program, frames, &each, &effort, error)) {
     return false;
   }
-  lower(&trials->best[replayed][timed], each);
-  lower(&trials->effort[replayed][timed], effort);
+  lower(&trials->best[way][timed], each);
+  lower(&trials->effort[way][timed], effort);
   return true;
 }
 
 static bool run_round(struct gpu_program *program, unsigned frames, struct trials *trials, struct gpu_error *error) {
-  for (int i = 0; i < 4; i++) {
-    int replayed = i / 2, timed = i % 2;
-    if (trials->wanted[replayed][timed] && !run_trial(program, replayed, timed, frames, trials, error)) {
+  for (int i = 0; i < 2 * CUDA_WAYS; i++) {
+    int way = i / 2, timed = i % 2;
+    if (trials->wanted[way][timed] && !run_trial(program, (enum cuda_way)way, timed, frames, trials, error)) {
       return false;
     }
   }
@@ -93,7 +99,7 @@ static bool run_round(struct gpu_program *program, unsigned frames, struct trial
 
 static int64_t longest(const struct trials *trials) {
   int64_t longest = 1;
-  for (int i = 0; i < 4; i++) {
+  for (int i = 0; i < 2 * CUDA_WAYS; i++) {
     int64_t best = trials->best[i / 2][i % 2];
     longest = best > longest ? best : longest;
   }
@@ -138,48 +144,91 @@ static unsigned rarity(int64_t untimed, int64_t timed) {
 }
 
 /* Of two ways that are equally fast, the one that leaves a lane more time for others. */
-static bool prefers_graph(const struct trials *trials, bool timed) {
-  double plain = (double)trials->best[0][timed], graph = (double)trials->best[1][timed];
-  bool is_lighter = trials->effort[1][timed] < trials->effort[0][timed];
-  return graph > 0 && plain > 0 && graph < plain * (is_lighter ? 1 + EQUAL : 1 - EQUAL);
+static bool is_better(const struct trials *trials, bool timed, enum cuda_way way, enum cuda_way than) {
+  double each = (double)trials->best[way][timed], other = (double)trials->best[than][timed];
+  bool is_lighter = trials->effort[way][timed] < trials->effort[than][timed];
+  return each > 0 && each < other * (is_lighter ? 1 + EQUAL : 1 - EQUAL);
 }
 
-static void decide(struct gpu_program *program, const struct trials *trials) {
-  const struct gpu_options *options = &program->options;
-  bool timed = options->timed_one_in == 1; /* what most frames are */
-  program->graph = options->graph == GPU_GRAPH_ON || (options->graph == GPU_GRAPH_AUTO && prefers_graph(trials, timed));
-  program->timed_one_in = options->timed_one_in > 0 ? (unsigned)options->timed_one_in : 0;
-  program->measured = (struct gpu_measured){.plain = trials->best[0][timed], .graph = trials->best[1][timed]};
-  if (options->timed_one_in == GPU_TIMED_AUTO) {
-    program->measured.untimed = trials->best[program->graph][0];
-    program->measured.timed = trials->best[program->graph][1];
-    program->timed_one_in = rarity(program->measured.untimed, program->measured.timed);
+/* The best way of those that are wanted, and that were measured where there is a choice. */
+static enum cuda_way find_best(const struct trials *trials, bool timed) {
+  enum cuda_way best = CUDA_STEPS;
+  while (!trials->wanted[best][timed]) {
+    best++;
   }
+  for (enum cuda_way way = best + 1; way < CUDA_WAYS; way++) {
+    if (trials->wanted[way][timed] && is_better(trials, timed, way, best)) {
+      best = way;
+    }
+  }
+  return best;
+}
+
+static void decide(struct cuda_program *program, const struct trials *trials) {
+  struct gpu_program *base = &program->base;
+  const int one_in = base->options.timed_one_in;
+  bool timed = one_in == 1; /* what most frames are */
+  enum cuda_way way = find_best(trials, timed);
+  cuda_choose(program, way);
+  base->timed_one_in = one_in > 0 ? (unsigned)one_in : 0;
+  base->measured = (struct gpu_measured){.plain = trials->best[CUDA_STEPS][timed],
+                                         .graph = trials->best[CUDA_REPLAY][timed],
+                                         .copied = trials->best[CUDA_REPLAY_COPIED][timed]};
+  if (one_in == GPU_TIMED_AUTO) {
+    base->measured.untimed = trials->best[way][0];
+    base->measured.timed = trials->best[way][1];
+    base->timed_one_in = rarity(base->measured.untimed, base->measured.timed);
+  }
+}
+
+/* Whether kernels may make the copies. */
+static bool can_copy(const struct gpu_program *program) {
+  const struct gpu_chain *chain = program->chain;
+  return ((const struct cuda_device *)program->device)->reads_host && program->options.copy != GPU_COPY_ENGINE &&
+         chain->input_bytes <= CUDA_MOST_COPIED && chain->output_bytes <= CUDA_MOST_COPIED && !cuda_order_in(program) &&
+         !cuda_order_out(program);
+}
+
+/* Which ways there are to choose from; returns how many. */
+static unsigned find_ways(const struct gpu_program *program, struct trials *trials) {
+  const struct gpu_options *options = &program->options;
+  bool replays = options->graph != GPU_GRAPH_OFF, copies = replays && can_copy(program);
+  const bool ways[CUDA_WAYS] = {[CUDA_STEPS] = options->graph != GPU_GRAPH_ON,
+                                [CUDA_REPLAY] = replays && !(copies && options->copy == GPU_COPY_KERNEL),
+                                [CUDA_REPLAY_COPIED] = copies};
+  unsigned count = 0;
+  for (int way = 0; way < CUDA_WAYS; way++) {
+    trials->wanted[way][0] = ways[way] && options->timed_one_in != 1;
+    trials->wanted[way][1] = ways[way] && options->timed_one_in != GPU_TIMED_NEVER;
+    count += ways[way];
+  }
+  return count;
+}
+
+static bool make_graphs(struct cuda_program *program, const struct trials *trials, struct gpu_error *error) {
+  for (enum cuda_way way = CUDA_REPLAY; way < CUDA_WAYS; way++) {
+    if ((trials->wanted[way][0] || trials->wanted[way][1]) && !cuda_graph_make(program, way, error)) {
+      return false;
+    }
+  }
+  return true;
 }
 
 static bool settle(struct cuda_program *program, struct gpu_error *error) {
   struct gpu_program *base = &program->base;
-  const enum gpu_graph_choice graph = base->options.graph;
-  const int one_in = base->options.timed_one_in;
-  const bool graphs[] = {graph != GPU_GRAPH_ON, graph != GPU_GRAPH_OFF};
-  const bool timings[] = {one_in != 1, one_in != GPU_TIMED_NEVER};
   struct trials trials = {0};
-  for (int i = 0; i < 4; i++) {
-    trials.wanted[i / 2][i % 2] = graphs[i / 2] && timings[i % 2];
-  }
-  bool decides = base->options.spared == 0 && (graph == GPU_GRAPH_AUTO || one_in == GPU_TIMED_AUTO);
-  if ((graphs[1] && !cuda_graph_make(program, error)) || !measure_all(base, decides, &trials, error)) {
+  bool is_open = find_ways(base, &trials) > 1 || base->options.timed_one_in == GPU_TIMED_AUTO;
+  bool decides = base->options.spared == 0 && is_open;
+  if (!make_graphs(program, &trials, error) || !measure_all(base, decides, &trials, error)) {
     return false;
   }
-  decide(base, &trials);
+  decide(program, &trials);
   for (unsigned i = 0; i < base->slot_count; i++) {
     /* What told of the last frame may not have returned yet. */
     if (!CUDA_CALL(base->device, error, cudaStreamSynchronize, program->slots[i].stream)) {
       return false;
     }
-    if (!base->graph) {
-      cuda_graph_drop(base->device, &program->slots[i]);
-    }
+    cuda_graph_drop_others(base->device, &program->slots[i], program->way);
   }
   return true;
 }

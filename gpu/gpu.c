@@ -195,7 +195,11 @@ void gpu_program_init(struct gpu_program *program, struct gpu_device *device, co
 
 bool gpu_program_graph(const struct gpu_program *program) { return program->graph; }
 
+bool gpu_program_copies_by_kernel(const struct gpu_program *program) { return program->copies_by_kernel; }
+
 void gpu_program_measured(const struct gpu_program *program, struct gpu_measured *measured) { *measured = program->measured; }
+
+void gpu_program_costs(const struct gpu_program *program, struct gpu_costs *costs) { *costs = program->costs; }
 
 unsigned gpu_program_timed_one_in(const struct gpu_program *program) { return program->timed_one_in; }
 
@@ -259,5 +263,6 @@ bool gpu_program_warm_up(struct gpu_program *program, struct gpu_error *error) {
       return false;
     }
   }
-  return program->device->backend->prepare(program, error);
+  return program->device->backend->prepare(program, error) &&
+         (!program->options.weigh || program->options.spared != 0 || gpu_costs_measure(program, error));
 }

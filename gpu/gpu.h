@@ -44,7 +44,8 @@ struct gpu_overhead {
   int64_t h2d, kernel, d2h;
 };
 struct gpu_calibration {
-  struct gpu_overhead plain, replayed, plain_next, replayed_next;
+  struct gpu_overhead plain, replayed, copied; /* `copied`: replayed, with kernels for copies */
+  struct gpu_overhead plain_next, replayed_next, copied_next;
 };
 
 /* gpu_open() with what another process has measured; NULL: measure. */
@@ -125,11 +126,27 @@ enum gpu_graph_choice { GPU_GRAPH_AUTO, GPU_GRAPH_ON, GPU_GRAPH_OFF };
  * where they are large. Copies that wait are not part of a frame's graph, if it replays one. */
 enum gpu_order_choice { GPU_ORDER_AUTO, GPU_ORDER_ON, GPU_ORDER_OFF };
 
+/* Whether the copy engines or kernels make the copies of frames that replay a graph; AUTO: whichever the warm-up finds better.
+ * Large copies, those that are in an order, and those of frames that go step by step are always the engines'. */
+enum gpu_copy_choice { GPU_COPY_AUTO, GPU_COPY_ENGINE, GPU_COPY_KERNEL };
+
 enum { GPU_TIMED_AUTO = 0, GPU_TIMED_NEVER = -1 };
 
 /* Where AUTO times one frame in N, a power of two, it times all for one window of the clock in every N. */
 #define GPU_TIMED_WINDOW_NS INT64_C(7919000)
-enum { GPU_TIMED_RAREST = 64 };
+enum { GPU_TIMED_RAREST = 256 };
+/* A frame that has the program to itself is timed besides, if none was for so long. What it waited for copies of other
+ * programs that were not timed is taken for its service. */
+#define GPU_TIMED_OVERDUE_NS INT64_C(100000000)
+
+/* What the warm-up measures of a program's frames, in ns; 0 where it did not. */
+struct gpu_costs {
+  int64_t alone;                  /* from one frame to the next where none is on the device beside it, which is asked for */
+  int64_t lane;                   /* of that, the caller's time in gpu_submit() and in the question that says DONE */
+  int64_t h2d, kernel, d2h;       /* the service times of such a frame; 0 where frames have no times */
+  int64_t shared_h2d, shared_d2h; /* from copy to copy in one direction, while the other is as busy */
+  int64_t kernels;                /* from one frame's kernels to those of the next, on all slots' streams side by side */
+};
 
 /* What is zero or NULL is the default. */
 struct gpu_options {
@@ -141,6 +158,8 @@ struct gpu_options {
   unsigned spared; /* a bit for each slot whose output must stay as it is: no warm-up frame goes through it, and nothing is
                     * measured that is decided by AUTO only */
   enum gpu_order_choice order; /* of copies; the CPU backend makes none */
+  enum gpu_copy_choice copy;
+  bool weigh; /* whether the warm-up measures what frames cost, unless a slot is spared */
 };
 
 /* Makes streams, buffers and events for `count` slots. The chain must outlive the program. NULL on error. */
@@ -152,15 +171,20 @@ bool gpu_program_warm_up(struct gpu_program *program, struct gpu_error *error);
 /* After the warm-up: whether frames replay graphs (never on the CPU backend, which has none), and of how many frames one
  * has times (0: none), which is 1 on the CPU backend unless times are off. Any thread. */
 bool gpu_program_graph(const struct gpu_program *program);
+/* After the warm-up: whether kernels make the copies. Any thread. */
+bool gpu_program_copies_by_kernel(const struct gpu_program *program);
 unsigned gpu_program_timed_one_in(const struct gpu_program *program);
 
 /* What the warm-up measured to decide it, in ns from frame to frame with all slots busy; 0 where it did not. */
 struct gpu_measured {
-  int64_t plain, graph;   /* step by step, and replayed */
+  int64_t plain, graph;   /* step by step, and replayed with copies by the engines */
+  int64_t copied;         /* replayed with copies by kernels */
   int64_t untimed, timed; /* in the way that was chosen */
 };
 
 void gpu_program_measured(const struct gpu_program *program, struct gpu_measured *measured);
+/* After the warm-up; any thread. */
+void gpu_program_costs(const struct gpu_program *program, struct gpu_costs *costs);
 /* Waits for what is on the streams, but not on a dead device: one that hangs must be abandoned first. NULL is fine;
  * returns NULL. */
 struct gpu_program *gpu_program_free(struct gpu_program *program);

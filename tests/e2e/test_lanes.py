@@ -1,6 +1,7 @@
 """Large lossless results, which are written on another lane than their session's where there is one."""
 
 import itertools
+import pathlib
 import signal
 import threading
 
@@ -199,3 +200,10 @@ def test_an_end_while_replies_wait(place, lanes, order):
     account = daemon.final_account()
     if order != "reload":
         assert account["in"] == 3 and account["emitted"] + account["shutdown"] == 3, account
+
+
+def test_threads_say_which_lane_they_are(place, lanes):
+    with Daemon(place, {"cam0": pipeline(FORMAT)}, lanes=lanes) as daemon:
+        tasks = pathlib.Path(f"/proc/{daemon.process.pid}/task")
+        names = [(task / "comm").read_text().strip() for task in tasks.iterdir()]
+        assert sorted(name for name in names if "lane" in name) == [f"framed-lane-{index}" for index in range(lanes)]

@@ -15,7 +15,8 @@ PATIENT = {"backend": BACKEND, "timeout": "60s"}  # without optimisation its fra
 SIZE = 65536
 HEAVY = {"work": {"rounds": 300 if BACKEND == "cpu" else 30000}}  # longer than anything else that a frame goes through
 FORMAT = {"dtype": "uint8", "shape": [SIZE]}
-KEYS = {"ratio", "speedup", "ideal_speedup", "bound_by", "advice", "improve", "gain", "slots", "kernels_at_once", "turnaround_us", "host_us"}
+KEYS = {"ratio", "speedup", "ideal_speedup", "bound_by", "advice", "improve", "gain", "slots", "kernels_at_once", "turnaround_us", "host_us",
+        "service_us", "succession_us", "alone_us"}
 
 
 def framectl(place, *arguments, seconds=20):

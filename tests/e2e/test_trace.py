@@ -160,9 +160,13 @@ def test_every_frame_is_told_as_the_histograms_have_it(place):
                 continue
             told = latency[step]["count"]
             assert len(lengths) == told, (step, len(lengths), latency[step])
-            # Copies may be cut by the microseconds that the device's clock is moved by.
-            assert abs(sum(lengths) / told - latency[step]["mean"]) <= 0.01 * latency[step]["mean"] + 2, (step, latency[step])
-            assert max(lengths) <= latency[step]["max"] * 1.04 + 1, step
+            # Copies may be cut by the microseconds that the device's clock is moved by. What found its engine taken until it
+            # was over itself, as small kernels side by side do, has no service, and is drawn where it was within its waiting.
+            waited = latency["gpu_wait"] if trace.sums["backend"] == "cuda" else {"mean": 0, "max": 0}
+            longer = sum(lengths) / told - latency[step]["mean"]
+            assert -2 <= longer + 0.01 * latency[step]["mean"], (step, lengths, latency[step])
+            assert longer <= 0.01 * latency[step]["mean"] + 2 + waited["mean"], (step, lengths, latency[step])
+            assert max(lengths) <= latency[step]["max"] * 1.04 + 1 + waited["max"], (step, lengths, latency[step])
         frames = [span["args"]["frame"] for span in trace.spans("receive")]
         assert sorted(frames) == list(range(count))
         assert {trace.row_of(span) for span in trace.spans("frame")} == {"stream 0", "stream 1", "stream 2"}

@@ -18,18 +18,21 @@ enum { NO_GPU = 77, HANG_IS_OVER = 42, MILLION_PIXELS = 1024 };
 
 static struct rig rig;
 
-/* Ways in which frames go to the device: step by step, their copies in order or not, and replayed, asked for and told. */
+/* Ways in which frames go to the device: step by step, their copies in order or not, and replayed, copied by engines, kernels
+ * or whichever is better, asked for and told. */
 static const struct gpu_options ways[] = {
     {.graph = GPU_GRAPH_OFF, .timed_one_in = 1},
     {.graph = GPU_GRAPH_OFF, .timed_one_in = GPU_TIMED_NEVER, .notify = true, .order = GPU_ORDER_ON},
-    {.graph = GPU_GRAPH_ON, .timed_one_in = 1},
+    {.graph = GPU_GRAPH_ON, .timed_one_in = 1, .copy = GPU_COPY_ENGINE},
     {.graph = GPU_GRAPH_ON, .timed_one_in = 1, .notify = true},
-    {.graph = GPU_GRAPH_ON, .timed_one_in = GPU_TIMED_NEVER},
+    {.graph = GPU_GRAPH_ON, .timed_one_in = GPU_TIMED_NEVER, .copy = GPU_COPY_ENGINE},
     {.graph = GPU_GRAPH_ON, .timed_one_in = 2, .notify = true},
     {.graph = GPU_GRAPH_AUTO},
     {.graph = GPU_GRAPH_AUTO, .notify = true},
     {.graph = GPU_GRAPH_ON, .timed_one_in = 1, .order = GPU_ORDER_ON},
     {.graph = GPU_GRAPH_ON, .timed_one_in = GPU_TIMED_NEVER, .notify = true, .order = GPU_ORDER_ON},
+    {.graph = GPU_GRAPH_ON, .timed_one_in = GPU_TIMED_NEVER, .copy = GPU_COPY_KERNEL},
+    {.graph = GPU_GRAPH_ON, .timed_one_in = 1, .notify = true, .copy = GPU_COPY_KERNEL},
 };
 enum { WAYS = sizeof ways / sizeof ways[0], PLAIN = 0 };
 
@@ -116,10 +119,14 @@ static void open_in(int way, unsigned slots, unsigned side, const struct gpu_sta
   struct gpu_error error;
   rig_open_backend(&rig, GPU_BACKEND_CUDA, 0);
   rig.options = ways[way];
+  rig.options.weigh = true;
   rig_program_of(&rig, slots, chain_of(format_image(PIXELS_GRAY, side, side), requests, count));
   ck_assert_msg(gpu_program_warm_up(rig.program, &error), "%s", error.text);
   ck_assert_int_eq(atomic_load(&rig.wakes), 0);
   ck_assert(rig.options.graph == GPU_GRAPH_AUTO || gpu_program_graph(rig.program) == (rig.options.graph == GPU_GRAPH_ON));
+  bool is_small = side * side <= 256 << 10;
+  ck_assert(rig.options.copy == GPU_COPY_AUTO ||
+            gpu_program_copies_by_kernel(rig.program) == (is_small && rig.options.copy == GPU_COPY_KERNEL));
 }
 
 static void open_with(unsigned slots, unsigned side, const struct gpu_stage_request *requests, unsigned count) {
@@ -296,12 +303,27 @@ static void measure_warm_up(unsigned side, int way) {
   struct gpu_measured measured;
   open_in(way, 3, side, (struct gpu_stage_request[]){affine(1, 1)}, 1);
   gpu_program_measured(rig.program, &measured);
-  printf("%u bytes, 3 slots, %s: plain %.2f us, graph %.2f us, timed %.2f us and not %.2f us: graph %d, timed one in %u\n",
+  bool copied = gpu_program_copies_by_kernel(rig.program);
+  printf("%u bytes, 3 slots, %s: plain %.2f us, graph %.2f us, copied by kernels %.2f us, timed %.2f us and not %.2f us: graph "
+         "%d, "
+         "copied %d, timed one in %u\n",
          side * side, rig.options.notify ? "callback" : "spin", (double)measured.plain / 1e3, (double)measured.graph / 1e3,
-         (double)measured.timed / 1e3, (double)measured.untimed / 1e3, gpu_program_graph(rig.program),
-         gpu_program_timed_one_in(rig.program));
-  ck_assert(!gpu_program_graph(rig.program) || (double)measured.graph < 1.02 * (double)measured.plain);
+         (double)measured.copied / 1e3, (double)measured.timed / 1e3, (double)measured.untimed / 1e3,
+         gpu_program_graph(rig.program), copied, gpu_program_timed_one_in(rig.program));
+  double replayed = (double)(copied ? measured.copied : measured.graph);
+  ck_assert(!gpu_program_graph(rig.program) || replayed < 1.02 * (double)measured.plain);
   ck_assert_uint_ge(gpu_program_timed_one_in(rig.program), 1);
+  struct gpu_costs costs;
+  gpu_program_costs(rig.program, &costs);
+  printf("  a frame alone %.2f us (%.2f us of them the lane's): copy in %.2f us, kernel %.2f us, copy out %.2f us; with others "
+         "%.2f, %.2f, %.2f us\n",
+         (double)costs.alone / 1e3, (double)costs.lane / 1e3, (double)costs.h2d / 1e3, (double)costs.kernel / 1e3,
+         (double)costs.d2h / 1e3, (double)costs.shared_h2d / 1e3, (double)costs.kernels / 1e3, (double)costs.shared_d2h / 1e3);
+  ck_assert(costs.lane > 0 && costs.lane <= costs.alone);
+  bool has_engines = !gpu_program_copies_by_kernel(rig.program);
+  ck_assert((costs.shared_h2d > 0) == has_engines && (costs.kernels > 0) == has_engines &&
+            (costs.shared_d2h > 0) == has_engines);
+  ck_assert(costs.h2d + costs.kernel + costs.d2h > 0);
   rig_close(&rig);
 }
 

@@ -1,5 +1,6 @@
 #include "tools/framebench/cuda_bare.h"
 
+#include "gpu/cuda_copy.h"
 #include "tools/framebench/cuda_try.h"
 
 #include <errno.h>
@@ -44,11 +45,17 @@ static bool compute(struct bare_slot *slot, struct problem *problem) {
   return cuda_try((cudaError_t)plan->stage->enqueue(plan, &call, slot->stream), "a stage's kernel", problem);
 }
 
-static bool enqueue(struct bare_slot *slot, struct problem *problem) {
+static bool copy(const struct bare_slot *slot, void *to, const void *from, enum cudaMemcpyKind kind, struct problem *problem) {
   size_t bytes = slot->bare->bytes;
-  return CUDA_TRY(problem, cudaMemcpyAsync, slot->device_in, slot->in, bytes, cudaMemcpyHostToDevice, slot->stream) &&
-         compute(slot, problem) &&
-         CUDA_TRY(problem, cudaMemcpyAsync, slot->out, slot->device_out, bytes, cudaMemcpyDeviceToHost, slot->stream);
+  if (slot->bare->setup.copied) {
+    return cuda_try((cudaError_t)cuda_copy(to, from, bytes, slot->stream), "a kernel's copy", problem);
+  }
+  return CUDA_TRY(problem, cudaMemcpyAsync, to, from, bytes, kind, slot->stream);
+}
+
+static bool enqueue(struct bare_slot *slot, struct problem *problem) {
+  return copy(slot, slot->device_in, slot->in, cudaMemcpyHostToDevice, problem) && compute(slot, problem) &&
+         copy(slot, slot->out, slot->device_out, cudaMemcpyDeviceToHost, problem);
 }
 
 static bool submit(struct bare_slot *slot, struct problem *problem) {

@@ -14,6 +14,7 @@ struct bare_setup {
   unsigned device, slots;
   bool callback; /* cudaLaunchHostFunc, eventfd and epoll; else the event is polled */
   bool graph;
+  bool copied;   /* by kernels, not by the engines */
   bool pageable; /* only for bare_serial() */
 };
 

@@ -15,6 +15,8 @@
 enum { PAGE = 4096 };
 /* How much longer a run may take than those before it say. */
 #define SPARE 1.25
+/* A first question is asked no later than that. */
+#define AT_ONCE_NS 200
 
 struct engine {
   struct gpu_device *device;
@@ -90,6 +92,7 @@ static bool make_program(struct engine *engine, size_t input_bytes, size_t outpu
       .graph = engine->setup.graph,
       .order = engine->setup.order,
       .timed_one_in = engine->setup.timed_one_in,
+      .weigh = engine->setup.weigh,
   };
   engine->program = gpu_program_new(engine->device, engine->setup.chain, buffers, slots, &options, &error);
   return (engine->program && gpu_program_warm_up(engine->program, &error)) || options_gpu_problem(&error, problem);
@@ -170,29 +173,31 @@ static bool await_told(const struct engine *engine, unsigned slot, bool *slept, 
   return true;
 }
 
-static bool await_asking(const struct engine *engine, unsigned slot, unsigned *asked, struct problem *problem) {
+/* `last`, if not NULL, gets when the question was asked that said DONE. */
+static bool await_asking(const struct engine *engine, unsigned slot, int64_t *last, struct problem *problem) {
   struct gpu_error error;
   enum gpu_progress progress;
   do {
+    if (last) {
+      *last = samples_now();
+    }
     progress = gpu_ask(engine->program, slot, &error);
-    ++*asked;
   } while (progress == GPU_PENDING);
   return progress == GPU_DONE || options_gpu_problem(&error, problem);
 }
 
 /* `waited`, if not NULL, gets the time in ns for which the frame was waited for, or 0 if it was done at once: where the device
- * is asked, the last question is work that every frame costs. */
+ * is asked, the question that says so is work that every frame costs, and takes longer than those that do not. */
 static bool await(const struct engine *engine, unsigned slot, int64_t *waited, struct problem *problem) {
   const int64_t before = waited ? samples_now() : 0;
-  bool slept = false;
-  unsigned asked = 0;
-  if (engine->setup.completion == ENGINE_CALLBACK ? !await_told(engine, slot, &slept, problem)
-                                                  : !await_asking(engine, slot, &asked, problem)) {
+  int64_t last = before;
+  bool slept = false, polls = engine->setup.completion == ENGINE_SPIN;
+  if (polls ? !await_asking(engine, slot, waited ? &last : NULL, problem) : !await_told(engine, slot, &slept, problem)) {
     return false;
   }
   if (waited) {
-    int64_t passed = samples_now() - before;
-    *waited = slept ? passed : asked > 1 ? passed / asked * (asked - 1) : 0;
+    int64_t passed = (polls ? last : samples_now()) - before;
+    *waited = slept || (polls && passed > AT_ONCE_NS) ? passed : 0;
   }
   return true;
 }
@@ -223,7 +228,20 @@ static bool note_times(const struct engine *engine, unsigned slot, int64_t start
   return seen == 0 || !notices || samples_add(notices, notice);
 }
 
+void engine_costs(const struct engine *engine, struct diagnosis_costs *costs) {
+  struct gpu_costs ns;
+  gpu_program_costs(engine->program, &ns);
+  *costs = (struct diagnosis_costs){
+      .alone = (double)ns.alone / 1e3,
+      .lane = (double)ns.lane / 1e3,
+      .service = {(double)ns.h2d / 1e3, (double)ns.kernel / 1e3, (double)ns.d2h / 1e3},
+      .together = {(double)ns.shared_h2d / 1e3, (double)ns.kernels / 1e3, (double)ns.shared_d2h / 1e3},
+  };
+}
+
 bool engine_graph(const struct engine *engine) { return gpu_program_graph(engine->program); }
+
+bool engine_copies_by_kernel(const struct engine *engine) { return gpu_program_copies_by_kernel(engine->program); }
 
 unsigned engine_timed_one_in(const struct engine *engine) { return gpu_program_timed_one_in(engine->program); }
 
@@ -304,7 +322,7 @@ static bool run_frames(struct engine *engine, const struct run *run, struct engi
 static bool run_anchored(struct engine *engine, const struct run *run, struct engine_figures *figures,
                          struct problem *problem) {
   struct gpu_error error;
-  *figures = (struct engine_figures){0};
+  *figures = (struct engine_figures){.side_by_side = engine_copies_by_kernel(engine)};
   return gpu_anchor(engine->device, &error) ? run_frames(engine, run, figures, problem) : options_gpu_problem(&error, problem);
 }
 

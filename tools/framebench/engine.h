@@ -6,7 +6,7 @@
 #ifndef FRAMED_TOOLS_FRAMEBENCH_ENGINE_H
 #define FRAMED_TOOLS_FRAMEBENCH_ENGINE_H
 
-#include "daemon/overlap.h"
+#include "daemon/diagnosis.h"
 #include "gpu/gpu.h"
 #include "tools/framectl/problem.h"
 
@@ -23,6 +23,7 @@ struct engine_setup {
   enum gpu_graph_choice graph;
   enum gpu_order_choice order;
   int timed_one_in; /* as in struct gpu_options */
+  bool weigh;       /* the same */
 };
 
 struct engine_figures {
@@ -31,8 +32,9 @@ struct engine_figures {
   double service[OVERLAP_ENGINES]; /* microseconds, of all frames together */
   double wait;                     /* the same, on the device and in no engine */
   uint64_t timed;                  /* frames that have a share in `service` and `wait` */
+  bool side_by_side;               /* kernels make the copies too: what frames are on the device runs beside that of others */
   /* What only engine_run_for() tells. */
-  double host;      /* microseconds in which this thread did not wait for the device */
+  double host;      /* microseconds in which this thread did not wait for the device; the question that says DONE is work */
   uint64_t weighed; /* frames that have a share in `host` */
   double notice;    /* microseconds from the end of a frame that was waited for until that was seen: the median */
   uint64_t noticed; /* how many were */
@@ -40,12 +42,16 @@ struct engine_figures {
 
 struct engine;
 
+/* What the warm-up measured of its frames, in microseconds; 0 where it did not. */
+void engine_costs(const struct engine *engine, struct diagnosis_costs *costs);
+
 /* Warms up too. NULL on a problem. */
 struct engine *engine_new(struct gpu_device *device, const struct engine_setup *setup, struct problem *problem);
 struct engine *engine_free(struct engine *engine); /* NULL is fine; returns NULL */
 
-/* Whether it replays graphs, and of how many frames one is timed. */
+/* Whether it replays graphs, whether kernels make the copies of these, and of how many frames one is timed. */
 bool engine_graph(const struct engine *engine);
+bool engine_copies_by_kernel(const struct engine *engine);
 unsigned engine_timed_one_in(const struct engine *engine);
 
 /* Runs `frames` frames. The first `span_frames` of them are timed in any case, and leave their spans, in microseconds after

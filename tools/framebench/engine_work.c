@@ -31,8 +31,9 @@ double engine_ideal(const struct engine_figures *figures, unsigned slots, unsign
   struct overlap_work work = {.kernels = kernels, .slots = slots};
   for (int engine = 0; engine < OVERLAP_ENGINES && figures->timed > 0; engine++) {
     work.service[engine] = figures->service[engine] / (double)figures->timed;
+    work.succession[engine] = figures->side_by_side ? work.service[engine] / OVERLAP_MAX_SLOTS : 0;
   }
-  if (slots > 1 && figures->timed > 0) {
+  if (slots > 1 && figures->timed > 0 && !figures->side_by_side) {
     raise_copies(&work, copy);
   }
   return overlap_wall(&work, MANY) / MANY;

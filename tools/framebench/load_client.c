@@ -201,14 +201,15 @@ static bool has_all(const struct load_client *client) {
   return atomic_load(&client->sent_out) && client->next >= atomic_load(&client->sent);
 }
 
-/* Whether nothing is to come any more, `silent_since` the last bytes. */
-static bool is_over(const struct load_client *client, int64_t silent_since) {
-  return has_all(client) || (atomic_load(&client->finish) && clock_now() - silent_since > SILENCE_NS);
+/* Nothing is expected any more, `silent_since` the last bytes. */
+static bool is_silent(const struct load_client *client, int64_t silent_since) {
+  return atomic_load(&client->finish) && clock_now() - silent_since > SILENCE_NS;
 }
 
 static void *read_results(void *argument) {
   struct load_client *client = argument;
   int64_t silent_since = clock_now();
+  bool last = false; /* look: this thread may have had no turn for so long */
   ssize_t count;
   while ((count = receive(client)) != 0 && count != -2) {
     if (count > 0) {
@@ -217,9 +218,10 @@ static void *read_results(void *argument) {
       load_parser_feed(&client->parser, client->buffer, (size_t)count, take_result, client);
       load_window_settle(&client->window, client->next);
     }
-    if (client->parser.broken || is_over(client, silent_since)) {
+    if (client->parser.broken || has_all(client) || (last && count < 0)) {
       return NULL;
     }
+    last = is_silent(client, silent_since);
   }
   if (count == 0 && !atomic_load(&client->sent_out)) {
     client->read_error = ECONNRESET; /* results end before the frames do */

@@ -3,10 +3,31 @@
 #define FRAMED_TOOLS_FRAMEBENCH_OVERLAP_H
 
 #include "gpu/gpu.h"
+#include "tools/framebench/options.h"
 #include "tools/framebench/results.h"
 
 /* Rows with fewer are there to show what slots win, and are held to nothing. */
 enum { OVERLAP_ENOUGH_SLOTS = 3 };
+
+/* How often a row is measured. */
+enum { OVERLAP_TURNS = 3 };
+
+struct overlap_bench {
+  struct results *results;
+  const struct options *options;
+  struct gpu_device *device;
+  bool cuda;
+  unsigned kernels; /* that run at once */
+  double seconds;   /* a row, in all turns together */
+};
+
+/* Adds the section of rows. */
+bool overlap_rows(const struct overlap_bench *bench, struct problem *problem);
+
+/* Adds to a row what the model of engines, host and notice allows, from the row's own times, as `bound_us`; that over the
+ * row's time as `of_bound`; and as `bound_by` what of them it is: "h2d", "kernel", "d2h", "host" or "slots". `kernels` as in
+ * struct overlap_work. */
+void overlap_bound(json_t *row, unsigned kernels);
 
 /* Frames whose copies keep their order, and whose copies share the link, side by side; `seconds` each. */
 bool overlap_order(struct results *results, struct gpu_device *device, bool quick, double seconds, struct problem *problem);

@@ -4,6 +4,8 @@
  *
  * A daemon is started for it, before anything here uses the device. All take turns, since machines are faster at one time
  * than at another, and the median of each counts. Small frames take more turns: they are bound by processors, which vary most.
+ * What small frames are held to is the usual loop, in which copy engines make the copies; beside it stands the same loop with
+ * kernels for copies, as the daemon has them copied.
  */
 #include "tools/framebench/command.h"
 #include "tools/framebench/engine.h"
@@ -23,7 +25,19 @@
 enum { LARGE = 4 << 20, MEDIUM = 64 << 10, SMALL = 4096, LARGE_RUNS = 3, RUNS = 5 };
 
 /* What is measured, the largest frames first; each a size, and a way for its frames to go. */
-enum way { LARGE_SHM, LARGE_STREAM, LARGE_SOCKETS, LARGE_ALONE, MEDIUM_SHM, MEDIUM_ALONE, SMALL_SHM, SMALL_ALONE, WAYS };
+enum way {
+  LARGE_SHM,
+  LARGE_STREAM,
+  LARGE_SOCKETS,
+  LARGE_ALONE,
+  MEDIUM_SHM,
+  MEDIUM_ALONE,
+  MEDIUM_COPIED,
+  SMALL_SHM,
+  SMALL_ALONE,
+  SMALL_COPIED,
+  WAYS
+};
 
 struct work {
   const char *way;
@@ -32,6 +46,7 @@ struct work {
   const char *pipeline; /* NULL: without the daemon */
   enum load_transport transport;
   unsigned in_flight; /* 1: its latency counts, not its rate */
+  bool copied;        /* kernels make the copies; on CUDA only */
 };
 
 static const struct work works[WAYS] = {
@@ -41,8 +56,10 @@ static const struct work works[WAYS] = {
     [LARGE_ALONE] = {"alone", LARGE, 3, NULL, LOAD_ANY, 0},
     [MEDIUM_SHM] = {"shm", MEDIUM, 4, "medium", LOAD_SHARED, 0},
     [MEDIUM_ALONE] = {"alone", MEDIUM, 4, NULL, LOAD_ANY, 0},
+    [MEDIUM_COPIED] = {"alone, kernels copy", MEDIUM, 4, NULL, LOAD_ANY, 0, .copied = true},
     [SMALL_SHM] = {"shm", SMALL, 2, "small", LOAD_SHARED, 1},
     [SMALL_ALONE] = {"alone", SMALL, 1, NULL, LOAD_ANY, 1},
+    [SMALL_COPIED] = {"alone, kernels copy", SMALL, 1, NULL, LOAD_ANY, 1, .copied = true},
 };
 
 static const struct own_pipeline pipelines[] = {
@@ -120,7 +137,8 @@ static bool run_engine(const struct transport *transport, const struct work *wor
 #ifdef FRAMED_CUDA
 static bool run_bare(const struct transport *transport, const struct work *work, const struct gpu_chain *chain, bool graph,
                      double *each, struct problem *problem) {
-  const struct bare_setup setup = {.chain = chain, .device = transport->options->device, .slots = work->slots, .graph = graph};
+  const struct bare_setup setup = {
+      .chain = chain, .device = transport->options->device, .slots = work->slots, .graph = graph, .copied = work->copied};
   struct bare *bare = bare_new(&setup, problem);
   struct samples alone = {0};
   bool done = bare != NULL;
@@ -196,12 +214,19 @@ static void add_targets(struct transport *transport) {
 
 /* -- all of it --------------------------------------------------------------------------------------------------------- */
 
+static bool measure_way(struct transport *transport, enum way way, struct problem *problem) {
+  if (works[way].copied && !transport->cuda) {
+    return true;
+  }
+  return works[way].pipeline ? go_through(transport, way, problem) : go_alone(transport, way, problem);
+}
+
 static bool measure_all(struct transport *transport, struct problem *problem) {
   bool done = true;
   results_section(transport->results, &rows_section);
   for (int run = 0; run < RUNS; run++) {
     for (int way = run < LARGE_RUNS ? 0 : MEDIUM_SHM; way < WAYS && done; way++) {
-      done = works[way].pipeline ? go_through(transport, (enum way)way, problem) : go_alone(transport, (enum way)way, problem);
+      done = measure_way(transport, (enum way)way, problem);
     }
   }
   if (done) {

@@ -103,8 +103,11 @@ static bool take_measured(const struct pipeline_view *view, struct plan_request 
                        "the daemon has timed no frame of '%s' in the last ten seconds", view->name);
   }
   for (int engine = 0; engine < OVERLAP_ENGINES; engine++) {
-    request->work.service[engine] = view->latency[steps[engine]].mean;
+    request->work.service[engine] =
+        view->overlap.has_services ? view->overlap.service_us[engine] : view->latency[steps[engine]].mean;
+    request->work.succession[engine] = view->overlap.succession_us[engine];
   }
+  request->work.alone = view->overlap.alone_us;
   request->work.turnaround = view->overlap.turnaround_us;
   request->work.host = view->overlap.host_us;
   request->work.kernels = (unsigned)view->overlap.kernels_at_once;
@@ -128,6 +131,19 @@ static bool measure(const struct invocation *invocation, struct plan_request *re
 
 /* -- both ------------------------------------------------------------------------------------------------------------------ */
 
+/* What a frame takes alone, and how frames follow each other, was measured of other times than are given. */
+static void forget(const struct invocation *invocation, struct overlap_work *work) {
+  static const enum plan_option services[OVERLAP_ENGINES] = {PLAN_H2D, PLAN_KERNEL, PLAN_D2H};
+  bool is_other = invocation->plan[PLAN_TURNAROUND] || invocation->plan[PLAN_HOST];
+  for (int engine = 0; engine < OVERLAP_ENGINES; engine++) {
+    if (invocation->plan[services[engine]]) {
+      work->succession[engine] = 0;
+      is_other = true;
+    }
+  }
+  work->alone = is_other ? 0 : work->alone;
+}
+
 /* What is on the command line goes before what was measured, also where the host then has less to do than it was measured to do
  * beside a copy in. */
 static bool read_request(const struct invocation *invocation, struct plan_request *request, struct problem *problem) {
@@ -140,6 +156,7 @@ static bool read_request(const struct invocation *invocation, struct plan_reques
       !read_count(invocation, PLAN_SLOTS, OVERLAP_MAX_SLOTS, &slots, problem)) {
     return false;
   }
+  forget(invocation, &request->work);
   request->work.turnaround = fmax(request->work.turnaround, -request->work.host);
   request->kept_free = slots == request->work.slots ? request->kept_free : 0;
   request->work.slots = (unsigned)slots;

@@ -19,10 +19,17 @@ static void print_work(FILE *out, const struct plan_request *request) {
     fprintf(out, "%s, measured: ", request->measured);
   }
   for (int engine = 0; engine < OVERLAP_ENGINES; engine++) {
-    fprintf(out, "%s %s, ", overlap_engine_titles[engine], text_duration(text, work->service[engine]));
+    fprintf(out, "%s %s", overlap_engine_titles[engine], text_duration(text, work->service[engine]));
+    if (work->succession[engine] > 0) {
+      fprintf(out, " (one every %s)", text_duration(text, work->succession[engine]));
+    }
+    fputs(", ", out);
   }
   if (work->turnaround > 0) {
     fprintf(out, "turnaround %s, ", text_duration(text, work->turnaround));
+  }
+  if (work->alone > 0) {
+    fprintf(out, "all together %s with one slot, ", text_duration(text, work->alone));
   }
   if (work->host > 0) {
     fprintf(out, "host %s", text_duration(text, work->host));
@@ -76,6 +83,7 @@ static void add_slots(struct table *table, const struct plan_request *request, u
   struct overlap_work work = request->work;
   work.slots = slots;
   double wall = overlap_wall(&work, request->frames), frames = (double)request->frames;
+  double hidden = overlap_ratio(wall, frames * overlap_sum(&work));
   enum text_colour colour = slots == request->work.slots ? COLOUR_BOLD : COLOUR_NONE;
   table_cell(table, colour, "%s%u", slots == request->work.slots ? "* " : "", slots);
   table_cell(table, colour, "%s", text_duration(text, wall));
@@ -83,7 +91,7 @@ static void add_slots(struct table *table, const struct plan_request *request, u
   table_cell(table, colour, "%s", wall > 0 ? text_rate(text, frames * 1e6 / wall) : "-");
   work.slots = 1;
   table_cell(table, colour, "%.2f", wall > 0 ? overlap_wall(&work, request->frames) / wall : 1);
-  table_cell(table, colour, "%.1f %%", overlap_ratio(wall, frames * overlap_sum(&work)) * 100);
+  table_cell(table, colour, "%.1f %%", hidden * 100);
 }
 
 static bool print_slots(FILE *out, const struct plan_request *request, bool colour) {
@@ -112,10 +120,12 @@ bool plan_report_text(FILE *out, const struct plan_request *request, unsigned co
 
 static json_t *work_json(const struct plan_request *request) {
   const struct overlap_work *work = &request->work;
-  return json_pack("{s:f, s:f, s:f, s:f, s:f, s:i, s:i, s:I}", "h2d_us", work->service[OVERLAP_H2D], "kernel_us",
-                   work->service[OVERLAP_KERNEL], "d2h_us", work->service[OVERLAP_D2H], "turnaround_us", work->turnaround,
-                   "host_us", work->host, "kernels_at_once", work->kernels > 0 ? (int)work->kernels : 1, "slots",
-                   (int)work->slots, request->is_cut ? "chunks" : "frames", (json_int_t)request->frames);
+  return json_pack("{s:f, s:f, s:f, s:f, s:f, s:[f, f, f], s:f, s:i, s:i, s:I}", "h2d_us", work->service[OVERLAP_H2D],
+                   "kernel_us", work->service[OVERLAP_KERNEL], "d2h_us", work->service[OVERLAP_D2H], "turnaround_us",
+                   work->turnaround, "host_us", work->host, "succession_us", work->succession[OVERLAP_H2D],
+                   work->succession[OVERLAP_KERNEL], work->succession[OVERLAP_D2H], "alone_us", work->alone, "kernels_at_once",
+                   work->kernels > 0 ? (int)work->kernels : 1, "slots", (int)work->slots, request->is_cut ? "chunks" : "frames",
+                   (json_int_t)request->frames);
 }
 
 static json_t *slots_json(const struct plan_request *request) {

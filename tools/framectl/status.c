@@ -136,6 +136,7 @@ static void print_device(const struct pipeline_view *view) {
   if (view->graph || view->timed_one_in > 1) {
     printf("  device    ");
     fputs(view->graph ? "frames are replayed from CUDA graphs" : "frames go step by step", stdout);
+    fputs(view->copies_by_kernel ? ", whose kernels copy them" : "", stdout);
     if (view->timed_one_in > 1) {
       printf(", one in %llu has times", (unsigned long long)view->timed_one_in);
     }

@@ -99,11 +99,18 @@ static void view_latency(const json_t *steps, struct pipeline_view *view) {
   }
 }
 
+static double number_in(const json_t *list, size_t index) { return json_number_value(json_array_get(list, index)); }
+
 static struct overlap_view view_overlap(const json_t *overlap) {
+  const json_t *service = json_object_get(overlap, "service_us"), *succession = json_object_get(overlap, "succession_us");
   return (struct overlap_view){.ratio = number_of(overlap, "ratio"),
                                .speedup = number_of(overlap, "speedup"),
                                .ideal_speedup = number_of(overlap, "ideal_speedup"),
                                .gain = number_of(overlap, "gain"),
+                               .has_services = service != NULL,
+                               .service_us = {number_in(service, 0), number_in(service, 1), number_in(service, 2)},
+                               .succession_us = {number_in(succession, 0), number_in(succession, 1), number_in(succession, 2)},
+                               .alone_us = number_of(overlap, "alone_us"),
                                .host_us = number_of(overlap, "host_us"),
                                .turnaround_us = number_of(overlap, "turnaround_us"),
                                .bound_by = text_of(overlap, "bound_by"),
@@ -120,6 +127,7 @@ void view_pipeline(const char *name, const json_t *document, struct pipeline_vie
                                  .waiting = text_of(document, "waiting"),
                                  .slots = count_of(document, "slots"),
                                  .graph = json_is_true(json_object_get(document, "graph")),
+                                 .copies_by_kernel = strcmp(text_of(document, "copies"), "kernel") == 0,
                                  .timed_one_in = count_of(document, "timed_one_in"),
                                  .sessions = count_of(document, "sessions"),
                                  .clients = count_of(document, "clients"),

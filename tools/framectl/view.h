@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "daemon/ledger.h"
+#include "daemon/overlap.h"
 #include "tools/framectl/problem.h"
 
 struct end_view { /* where frames come from, or results go */
@@ -23,16 +24,18 @@ struct latency_view { /* microseconds */
 };
 
 struct overlap_view { /* of the last ten seconds */
-  double ratio, speedup, ideal_speedup, gain, turnaround_us, host_us;
+  double ratio, speedup, ideal_speedup, gain;
+  double service_us[OVERLAP_ENGINES], succession_us[OVERLAP_ENGINES], alone_us, turnaround_us, host_us; /* see overlap.h */
   const char *bound_by, *advice, *improve;
   uint64_t slots; /* that can be on the device at once, of all sessions */
   uint64_t kernels_at_once;
+  bool has_services; /* a daemon of before says none */
 };
 
 struct pipeline_view {
   const char *name, *state, *waiting;
   uint64_t slots, sessions, clients, readers, missed, refused;
-  bool graph;
+  bool graph, copies_by_kernel;
   uint64_t timed_one_in;
   struct end_view source, sink;
   uint64_t in, in_flight, fates[FATE_COUNT];

@@ -1,5 +1,6 @@
 #include "tests/unit/cuda/fake_cuda.h"
 #include "gpu/backend.h"
+#include "gpu/cuda_copy.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,7 +8,15 @@
 
 #include "tests/unit/runner.h"
 
-enum operation_kind { OPERATION_COPY, OPERATION_SET, OPERATION_RECORD, OPERATION_WAIT, OPERATION_FUNCTION, OPERATION_KERNEL };
+enum operation_kind {
+  OPERATION_COPY,
+  OPERATION_KERNEL_COPY,
+  OPERATION_SET,
+  OPERATION_RECORD,
+  OPERATION_WAIT,
+  OPERATION_FUNCTION,
+  OPERATION_KERNEL
+};
 
 struct operation {
   struct operation *next;
@@ -48,11 +57,11 @@ static struct {
   struct fake_stream *streams;
   struct fake_graph *graphs;
   void *objects[MAX_OBJECTS]; /* streams, events, allocations */
-  unsigned alive, calls, functions, launches, records;
+  unsigned alive, calls, functions, launches, records, kernel_copies;
   unsigned seed;
-  bool polling, late_records;
+  bool polling, late_records, blind;
   int64_t now, copy_ns, event_ns;
-  int64_t host_now, host_step;
+  int64_t host_now, host_step, engine_cost, kernel_cost;
   unsigned fail_in;
   cudaError_t fail_with;
   bool sticky;
@@ -110,12 +119,20 @@ void fake_reset(void) {
 void fake_set_polling(bool runs) { fake.polling = runs; }
 
 void fake_set_late_records(bool late) { fake.late_records = late; }
+
+void fake_set_blind(bool blind) { fake.blind = blind; }
+
 int64_t fake_host_now(void) {
   fake.host_now += fake.host_step;
   return fake.host_step > 0 ? fake.host_now : gpu_now();
 }
 
 void fake_set_host_step(int64_t ns) { fake.host_step = ns; }
+
+void fake_set_copy_costs(int64_t engine_ns, int64_t kernel_ns) {
+  fake.engine_cost = engine_ns;
+  fake.kernel_cost = kernel_ns;
+}
 
 void fake_set_copy_ns(int64_t ns) { fake.copy_ns = ns; }
 void fake_set_event_ns(int64_t ns) { fake.event_ns = ns; }
@@ -124,6 +141,7 @@ unsigned fake_alive(void) { return fake.alive; }
 unsigned fake_host_functions(void) { return fake.functions; }
 unsigned fake_graph_launches(void) { return fake.launches; }
 unsigned fake_records(void) { return fake.records; }
+unsigned fake_kernel_copies(void) { return fake.kernel_copies; }
 
 void fake_fail(unsigned calls, cudaError_t status, bool sticky) {
   fake.fail_in = calls + 1;
@@ -175,7 +193,13 @@ static bool may_run(const struct operation *operation) {
 static void execute(const struct operation *operation) {
   fake.now += operation->ns;
   switch (operation->kind) {
+  case OPERATION_KERNEL_COPY:
+    fake.kernel_copies++;
+    fake.host_now += fake.kernel_cost;
+    memcpy(operation->to, operation->from, operation->bytes);
+    break;
   case OPERATION_COPY:
+    fake.host_now += fake.engine_cost;
     memcpy(operation->to, operation->from, operation->bytes);
     break;
   case OPERATION_SET:
@@ -260,6 +284,14 @@ void fake_launch(cudaStream_t stream, void (*run)(void *argument), void *argumen
   operation->ns = ns;
 }
 
+static void push_copy(struct fake_stream *stream, enum operation_kind kind, void *to, const void *from, size_t bytes) {
+  struct operation *operation = push(stream, kind);
+  operation->to = to;
+  operation->from = from;
+  operation->bytes = bytes;
+  operation->ns = bytes <= FEW_BYTES ? 0 : fake.copy_ns;
+}
+
 static void do_nothing(void *argument) { (void)argument; }
 
 /* Stands in for the backend's own kernel. */
@@ -267,6 +299,15 @@ int cuda_nothing(void *stream);
 int cuda_nothing(void *stream) {
   fake_launch(stream, do_nothing, NULL, 0);
   return cudaSuccess;
+}
+
+/* The same for the one that copies. */
+int cuda_copy(void *to, const void *from, size_t bytes, void *stream) {
+  cudaError_t status = begin_on_stream(stream);
+  if (status == cudaSuccess) {
+    push_copy(stream, OPERATION_KERNEL_COPY, to, from, bytes);
+  }
+  return status;
 }
 
 /* -- errors and devices ------------------------------------------------------------------------------------------- */
@@ -295,6 +336,7 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int devic
   properties->pciDomainID = 1;
   properties->pciBusID = 0xc8;
   properties->pciDeviceID = device;
+  properties->canUseHostPointerForRegisteredMem = !fake.blind;
   return begin();
 }
 
@@ -412,11 +454,7 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaM
   cudaError_t status = begin_on_stream(stream);
   (void)kind;
   if (status == cudaSuccess) {
-    struct operation *operation = push(stream, OPERATION_COPY);
-    operation->to = to;
-    operation->from = from;
-    operation->bytes = bytes;
-    operation->ns = bytes <= FEW_BYTES ? 0 : fake.copy_ns;
+    push_copy(stream, OPERATION_COPY, to, from, bytes);
   }
   return status;
 }

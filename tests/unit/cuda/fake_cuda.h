@@ -30,12 +30,19 @@ void fake_run_all(void);
 /* A kernel: `run(argument)` after `ns` of work. */
 void fake_launch(cudaStream_t stream, void (*run)(void *argument), void *argument, int64_t ns);
 
-/* The clock by which the warm-up measures: this machine's, or with a step one that goes on by so much whenever it is read. */
+/* The clock by which the warm-up measures and programs choose which frames are timed: this machine's, or with a step one that
+ * goes on by so much whenever it is read. */
 int64_t fake_host_now(void);
 void fake_set_host_step(int64_t ns);
 
 /* What the kernel says of NUMA nodes: device 1 is near node 3. */
 int fake_pci_node(const char *directory, const char *address);
+
+/* Kernels do not find pinned memory where the host has it. */
+void fake_set_blind(bool blind);
+
+/* What the host's clock with a step goes on by besides whenever a copy runs, that of an engine and that of a kernel. */
+void fake_set_copy_costs(int64_t engine_ns, int64_t kernel_ns);
 
 /* How long a copy takes, and what an event with timing takes before it happens. A copy of a few bytes takes no time, and
  * cuda_nothing() neither. */
@@ -55,5 +62,6 @@ unsigned fake_alive(void);
 unsigned fake_host_functions(void); /* launched since the reset, also by graphs */
 unsigned fake_graph_launches(void); /* since the reset */
 unsigned fake_records(void);        /* of events since the reset, also by graphs */
+unsigned fake_kernel_copies(void);  /* run since the reset */
 
 #endif

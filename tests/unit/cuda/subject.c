@@ -11,8 +11,9 @@
 #include "gpu/cuda_graph.c"
 #include "gpu/cuda_order.c"
 #include "gpu/cuda_overhead.c"
-#include "gpu/cuda_program.c"
 #include "gpu/cuda_sequence.c"
 
 #define gpu_now fake_host_now
+#include "gpu/cuda_costs.c"
+#include "gpu/cuda_program.c"
 #include "gpu/cuda_warm_up.c"

@@ -11,7 +11,7 @@
 
 #include "tests/unit/runner.h"
 
-enum { WIDTH = 16, MAX_TRIES = 1000, KERNEL_NS = 5000, COPY_NS = 1000, FRAME_OPERATIONS = 6 };
+enum { WIDTH = 16, MAX_TRIES = 1000, FEW_TRIES = 200, KERNEL_NS = 5000, COPY_NS = 1000, FRAME_OPERATIONS = 6 };
 /* A host so slow that the warm-up measures the fewest frames that it may. */
 enum { HOST_STEP_NS = 70000 };
 
@@ -88,16 +88,19 @@ static void wake(void *context) { ++*(unsigned *)context; }
 
 static struct gpu_options options;
 
-static void set_up(void) {
+/* `known`: what is measured otherwise, which takes its time. */
+static void open_device(const struct gpu_calibration *known) {
   fake_reset();
   wakes = 0;
   options = (struct gpu_options){.wake = wake, .context = &wakes, .graph = GPU_GRAPH_OFF, .timed_one_in = 1};
-  device = cuda_open(0, NULL, &error);
+  device = cuda_open(0, known, &error);
   ck_assert_msg(device != NULL, "%s", error.text);
   for (int i = 0; i < GPU_MAX_SLOTS; i++) {
     buffers[i] = (struct gpu_buffers){.input = inputs[i], .output = outputs[i]};
   }
 }
+
+static void set_up(void) { open_device(NULL); }
 
 static void make_chain(const struct stage_descriptor *stage, unsigned state_bytes) {
   struct frame_format format = format_tensor(ELEMENT_UINT8, (uint64_t[]){WIDTH}, 1);
@@ -269,20 +272,25 @@ START_TEST(memory_is_pinned_and_unpinned) {
 }
 END_TEST
 
-/* The same for the warm-up, which captures graphs and measures. Where the time of one frame is all that fails, it goes on. */
+/* The same for the warm-up, which captures graphs and measures. Where the time of one frame is all that fails, it goes on. Of
+ * its later calls, which are more and more like each other, some fail. */
 START_TEST(warm_ups_fail_cleanly_at_every_call) {
+  struct gpu_calibration known;
   unsigned alive = fake_alive(), tries = 0;
   bool over = false; /* the warm-up has fewer calls */
   make_chain(&plus_one, _i % 3 == 0);
+  gpu_calibration(device, &known);
   while (!over) {
     options.graph = _i % 2 ? GPU_GRAPH_ON : GPU_GRAPH_AUTO;
     options.timed_one_in = _i % 2 ? 1 : GPU_TIMED_AUTO;
     options.notify = _i < 2;
+    options.weigh = true;
     fake_set_host_step(HOST_STEP_NS);
     memset(streams, 0, sizeof streams);
     program = gpu_program_new(device, chain, buffers, 2, &options, &error);
     ck_assert_msg(program != NULL, "%s", error.text);
-    fake_fail(tries++, cudaErrorMemoryAllocation, false);
+    fake_fail(tries, cudaErrorMemoryAllocation, false);
+    tries += 1 + tries / FEW_TRIES;
     bool warm = gpu_program_warm_up(program, &error);
     over = fake_heal();
     ck_assert(warm || !over);
@@ -293,7 +301,7 @@ START_TEST(warm_ups_fail_cleanly_at_every_call) {
     program = gpu_program_free(program);
     if (gpu_device_is_dead(device, NULL)) { /* it was a frame that failed: that is the end of it, as ever */
       tear_down();
-      set_up();
+      open_device(&known);
       make_chain(&plus_one, _i % 3 == 0);
     } else {
       ck_assert_uint_eq(fake_alive(), alive);
@@ -509,6 +517,7 @@ START_TEST(any_order_of_streams_gives_the_same_frames) {
   options.timed_one_in = timed_one_in[_i % 4];
   options.notify = _i % 2 == 0;
   options.order = (enum gpu_order_choice)(_i / 2 % 3);
+  options.copy = (enum gpu_copy_choice)(_i / 3 % 3);
   make_program(SLOTS, _i % 5 ? &fickle : &plus_one, 1);
   ck_assert_msg(gpu_program_warm_up(program, &error), "%s", error.text);
   for (unsigned frame = 0; frame < FRAMES + SLOTS; frame++) {
@@ -671,6 +680,73 @@ START_TEST(a_graph_stands_for_a_frame) {
 }
 END_TEST
 
+/* Kernels copy what they may: small frames of graphs, on a device whose kernels read the host's memory. */
+START_TEST(kernels_copy_small_frames_of_graphs) {
+  static const struct {
+    enum gpu_graph_choice graph;
+    enum gpu_copy_choice copy;
+    enum gpu_order_choice order;
+    bool blind, copies;
+  } cases[] = {
+      {GPU_GRAPH_ON, GPU_COPY_KERNEL, GPU_ORDER_AUTO, false, true},
+      {GPU_GRAPH_ON, GPU_COPY_ENGINE, GPU_ORDER_AUTO, false, false},
+      {GPU_GRAPH_OFF, GPU_COPY_KERNEL, GPU_ORDER_AUTO, false, false},
+      {GPU_GRAPH_ON, GPU_COPY_KERNEL, GPU_ORDER_ON, false, false},
+      {GPU_GRAPH_ON, GPU_COPY_KERNEL, GPU_ORDER_AUTO, true, false},
+  };
+  tear_down();
+  fake_set_blind(cases[_i].blind);
+  device = cuda_open(0, NULL, &error);
+  ck_assert_msg(device != NULL, "%s", error.text);
+  options.graph = cases[_i].graph;
+  options.copy = cases[_i].copy;
+  options.order = cases[_i].order;
+  make_program(2, &fickle, 0);
+  ck_assert_msg(gpu_program_warm_up(program, &error), "%s", error.text);
+  ck_assert(gpu_program_copies_by_kernel(program) == cases[_i].copies);
+  for (unsigned frame = 0; frame < 20; frame++) {
+    unsigned before = fake_kernel_copies();
+    memset(inputs[0], (int)frame, WIDTH);
+    ck_assert(submit(0, frame, false));
+    finish(0);
+    ck_assert_uint_eq(fake_kernel_copies() - before, cases[_i].copies && frame % 5 != 4 ? 2 : 0);
+    ck_assert_uint_eq(outputs[0][1], frame + 1);
+  }
+}
+END_TEST
+
+/* Whoever copies faster does it, with graphs asked for and with graphs that only win if kernels copy. */
+START_TEST(the_faster_copies_are_chosen) {
+  bool kernels_win = _i % 2;
+  options.graph = _i / 2 ? GPU_GRAPH_AUTO : GPU_GRAPH_ON;
+  fake_set_host_step(100);
+  fake_set_copy_costs(kernels_win ? 5000 : 500, kernels_win ? 500 : 5000);
+  make_program(3, &plus_one, 0);
+  ck_assert_msg(gpu_program_warm_up(program, &error), "%s", error.text);
+  ck_assert(gpu_program_copies_by_kernel(program) == kernels_win);
+  ck_assert(gpu_program_graph(program) || !kernels_win);
+}
+END_TEST
+
+/* However they are copied, frames above some size are the engines'. */
+START_TEST(engines_copy_large_frames) {
+  struct gpu_buffers large[1];
+  size_t bytes = (256 << 10) + (size_t)_i;
+  unsigned char *memory = aligned_alloc(256, 2 * (bytes + 256) / 256 * 256);
+  struct frame_format format = format_tensor(ELEMENT_UINT8, (uint64_t[]){bytes}, 1);
+  ck_assert_ptr_nonnull(memory);
+  chain = gpu_chain_new(&format, NULL, 0, &error);
+  large[0] = (struct gpu_buffers){.input = memory, .output = memory + (bytes + 255) / 256 * 256};
+  options.graph = GPU_GRAPH_ON;
+  options.copy = GPU_COPY_KERNEL;
+  program = gpu_program_new(device, chain, large, 1, &options, &error);
+  ck_assert_msg(program && gpu_program_warm_up(program, &error), "%s", error.text);
+  ck_assert(gpu_program_copies_by_kernel(program) == (_i == 0));
+  program = gpu_program_free(program);
+  free(memory);
+}
+END_TEST
+
 START_TEST(frames_that_differ_are_not_replayed) {
   make_replaying(1, &fickle, 0, false);
   for (unsigned frame = 0; frame < 20; frame++) {
@@ -690,6 +766,18 @@ START_TEST(what_is_not_replayed_has_no_graphs) {
 }
 END_TEST
 
+/* Graphs of a way that was not chosen are of no use to anybody. */
+START_TEST(graphs_are_kept_of_one_way) {
+  enum { PROGRAM_SLOTS = 2 };
+  options.graph = GPU_GRAPH_ON;
+  options.timed_one_in = _i ? GPU_TIMED_AUTO : 1;
+  make_program(PROGRAM_SLOTS, &plus_one, 0);
+  unsigned alive = fake_alive();
+  ck_assert_msg(gpu_program_warm_up(program, &error), "%s", error.text);
+  ck_assert_uint_eq(fake_alive() - alive, PROGRAM_SLOTS * (_i ? 2 : 1));
+}
+END_TEST
+
 /* Whatever the warm-up found, frames go that way, and what it found is told. */
 START_TEST(the_warm_up_decides) {
   struct gpu_measured measured;
@@ -699,9 +787,10 @@ START_TEST(the_warm_up_decides) {
   make_program(3, &plus_one, 0);
   ck_assert_msg(gpu_program_warm_up(program, &error), "%s", error.text);
   gpu_program_measured(program, &measured);
-  ck_assert(measured.plain > 0 && measured.graph > 0 && measured.untimed > 0 && measured.timed > 0);
-  ck_assert_int_eq(measured.untimed, gpu_program_graph(program) ? measured.graph : measured.plain);
-  ck_assert(!gpu_program_graph(program) || (double)measured.graph < 1.02 * (double)measured.plain);
+  ck_assert(measured.plain > 0 && measured.graph > 0 && measured.copied > 0 && measured.untimed > 0 && measured.timed > 0);
+  int64_t replayed = gpu_program_copies_by_kernel(program) ? measured.copied : measured.graph;
+  ck_assert_int_eq(measured.untimed, gpu_program_graph(program) ? replayed : measured.plain);
+  ck_assert(!gpu_program_graph(program) || (double)replayed < 1.02 * (double)measured.plain);
   ck_assert_uint_eq(launches_of(0, _i), gpu_program_graph(program));
   ck_assert_uint_ge(gpu_program_timed_one_in(program), 1);
   ck_assert_uint_eq(wakes, (unsigned)_i);
@@ -721,6 +810,48 @@ START_TEST(long_frames_are_measured_too) {
   gpu_program_measured(program, &measured);
   ck_assert(measured.plain > step[_i] && measured.graph > step[_i] && measured.untimed > 0 && measured.timed > 0);
   ck_assert_uint_le(fake_records() - before, 10U * 5 * (3 + 3 * 6 * 4)); /* of a frame at most five */
+}
+END_TEST
+
+/* What a frame costs is told where it was asked for: alone, in its steps if it has times, and beside others if it has any. */
+START_TEST(the_warm_up_weighs) {
+  struct gpu_costs costs;
+  bool is_single = _i == 1, has_state = _i == 2, has_times = _i != 3, passes = _i == 4, has_engines = _i != 6;
+  options.weigh = _i != 5;
+  options.copy = has_engines ? GPU_COPY_ENGINE : GPU_COPY_KERNEL;
+  options.notify = _i % 2;
+  options.graph = has_engines ? GPU_GRAPH_AUTO : GPU_GRAPH_ON;
+  options.timed_one_in = has_times ? GPU_TIMED_AUTO : GPU_TIMED_NEVER;
+  make_program(is_single ? 1 : 3, passes ? NULL : &plus_one, has_state);
+  ck_assert_msg(gpu_program_warm_up(program, &error), "%s", error.text);
+  gpu_program_costs(program, &costs);
+  ck_assert_int_eq(costs.alone > 0, options.weigh);
+  ck_assert(costs.lane <= costs.alone && (costs.lane > 0 || !options.weigh));
+  ck_assert_int_eq(costs.h2d, has_times && options.weigh ? COPY_NS : 0);
+  ck_assert_int_eq(costs.d2h, has_times && options.weigh ? COPY_NS : 0);
+  ck_assert_int_eq(costs.kernel, has_times && options.weigh && !passes ? KERNEL_NS : 0);
+  ck_assert_int_eq(costs.shared_h2d > 0, options.weigh && !is_single && has_engines);
+  ck_assert_int_eq(costs.shared_d2h > 0, options.weigh && !is_single && has_engines);
+  ck_assert_int_eq(costs.kernels > 0, options.weigh && !is_single && has_engines && !has_state && !passes);
+  ck_assert_uint_eq(wakes, 0);
+  ck_assert_msg(submit(0, 0, false), "%s", error.text);
+  finish(0);
+}
+END_TEST
+
+/* A slot whose output is still wanted is not overwritten for that. */
+START_TEST(spared_outputs_are_not_weighed) {
+  struct gpu_costs costs;
+  options.weigh = true;
+  options.spared = 2;
+  make_program(2, &plus_one, 0);
+  memset(outputs[1], 0x77, WIDTH);
+  ck_assert_msg(gpu_program_warm_up(program, &error), "%s", error.text);
+  gpu_program_costs(program, &costs);
+  ck_assert_int_eq(costs.alone, 0);
+  for (int i = 0; i < WIDTH; i++) {
+    ck_assert_uint_eq(outputs[1][i], 0x77);
+  }
 }
 END_TEST
 
@@ -864,7 +995,7 @@ START_TEST(a_calibration_is_taken_over) {
 }
 END_TEST
 
-/* A step shorter than what events take is no service, and never less. */
+/* A step shorter than what events take is hardly a service, and never less than that. */
 START_TEST(no_service_is_negative) {
   tear_down();
   fake_set_event_ns(5 * COPY_NS);
@@ -876,9 +1007,9 @@ START_TEST(no_service_is_negative) {
   ck_assert(submit(0, 0, false));
   fake_run_all();
   struct gpu_times times = times_of(0);
-  ck_assert_int_eq(times.h2d, 0);
-  ck_assert_int_eq(times.d2h, 0);
-  ck_assert_int_eq(times.wait, 2 * COPY_NS + KERNEL_NS);
+  ck_assert_int_eq(times.h2d, 1);
+  ck_assert_int_eq(times.d2h, 1);
+  ck_assert_int_eq(times.wait, 2 * COPY_NS + KERNEL_NS - 3);
 }
 END_TEST
 
@@ -960,6 +1091,24 @@ START_TEST(frames_are_timed_together) {
 }
 END_TEST
 
+/* Frames that come slowly are all timed, although one in many is: each on its own, and longer after the last than is good. */
+START_TEST(slow_frames_are_timed) {
+  struct gpu_times times;
+  fake_set_host_step(_i ? GPU_TIMED_OVERDUE_NS / 10 : GPU_TIMED_OVERDUE_NS);
+  options.timed_one_in = GPU_TIMED_RAREST;
+  make_program(2, &plus_one, 0);
+  ck_assert(gpu_program_warm_up(program, &error));
+  unsigned timed = 0;
+  for (uint64_t frame = 0; frame < 100; frame++) {
+    ck_assert(submit(frame % 2, frame, false));
+    finish(frame % 2);
+    timed += gpu_times(program, frame % 2, &times);
+  }
+  ck_assert_uint_ge(timed, _i ? 9 : 100); /* some are by the clock */
+  ck_assert_uint_le(timed, _i ? 20 : 100);
+}
+END_TEST
+
 /* Nothing but time says that the event of a frame's begin happens before the frame is done. */
 START_TEST(a_frame_done_before_it_began_has_no_times) {
   struct gpu_times times;
@@ -995,6 +1144,37 @@ START_TEST(waiting_for_an_engine_is_not_service) {
   ck_assert_int_eq(first.kernel, COPY_NS + KERNEL_NS);
   ck_assert_int_eq(second.kernel, KERNEL_NS);
   ck_assert_int_ge(second.wait, COPY_NS);
+}
+END_TEST
+
+/* Beside a large copy of another program, small ones that kernels make come to their ends one after the other: none of that is
+ * taken from its service, nor do they wait for it. */
+START_TEST(copies_by_kernels_wait_for_no_engine) {
+  const int64_t large_ns = 100 * (int64_t)COPY_NS;
+  struct gpu_program *large, *small;
+  struct gpu_times times;
+  make_program(1, &plus_one, 0);
+  large = program;
+  options.graph = GPU_GRAPH_ON;
+  options.copy = GPU_COPY_KERNEL;
+  small = gpu_program_new(device, chain, buffers + 1, 1, &options, &error);
+  ck_assert_msg(small && gpu_program_warm_up(small, &error), "%s", error.text);
+  fake_set_polling(false);
+  fake_set_copy_ns(large_ns);
+  ck_assert(submit(0, 0, false));
+  cudaStream_t beside = ((struct cuda_program *)small)->slots[0].stream;
+  fake_run_stream(((struct cuda_program *)large)->slots[0].stream, 1); /* the copy in is over, but for its event */
+  fake_set_copy_ns(COPY_NS);
+  program = small;
+  ck_assert(submit(0, 0, false));
+  fake_run_stream(beside, 100);
+  ck_assert_int_eq(times_of(0).h2d, COPY_NS);
+  program = large;
+  fake_run_all();
+  ck_assert_int_eq(gpu_ask(large, 0, &error), GPU_DONE);
+  ck_assert(gpu_times(large, 0, &times));
+  ck_assert_int_ge(times.h2d, large_ns);
+  gpu_program_free(small);
 }
 END_TEST
 
@@ -1074,10 +1254,16 @@ Suite *cuda_suite(void) {
   tcase_add_test(group, programs_share_the_order_of_copies_in);
   tcase_add_loop_test(group, large_copies_are_ordered, 0, 4);
   tcase_add_loop_test(group, a_graph_stands_for_a_frame, 0, 4);
+  tcase_add_loop_test(group, kernels_copy_small_frames_of_graphs, 0, 5);
+  tcase_add_loop_test(group, the_faster_copies_are_chosen, 0, 4);
+  tcase_add_loop_test(group, engines_copy_large_frames, 0, 2);
   tcase_add_test(group, frames_that_differ_are_not_replayed);
   tcase_add_test(group, what_is_not_replayed_has_no_graphs);
+  tcase_add_loop_test(group, graphs_are_kept_of_one_way, 0, 2);
   tcase_add_loop_test(group, the_warm_up_decides, 0, 2);
   tcase_add_loop_test(group, long_frames_are_measured_too, 0, 3);
+  tcase_add_loop_test(group, the_warm_up_weighs, 0, 7);
+  tcase_add_test(group, spared_outputs_are_not_weighed);
   tcase_add_loop_test(group, graphs_leave_out_ordered_copies, 0, 6);
   tcase_add_loop_test(group, a_frame_alone_waits_for_nothing, 0, 2);
   tcase_add_loop_test(group, events_are_not_service, 0, 4);
@@ -1087,9 +1273,11 @@ Suite *cuda_suite(void) {
   tcase_add_test(group, no_service_is_negative);
   tcase_add_loop_test(group, frames_without_times_record_few_events, 0, 8);
   tcase_add_test(group, one_frame_in_some_is_timed);
-  tcase_add_loop_test(group, frames_are_timed_together, 0, 7);
+  tcase_add_loop_test(group, frames_are_timed_together, 0, 9);
+  tcase_add_loop_test(group, slow_frames_are_timed, 0, 2);
   tcase_add_test(group, a_frame_done_before_it_began_has_no_times);
   tcase_add_test(group, waiting_for_an_engine_is_not_service);
+  tcase_add_test(group, copies_by_kernels_wait_for_no_engine);
   tcase_add_test(group, new_anchors_change_no_interval);
   tcase_add_test(group, a_busy_device_keeps_its_anchor);
   tcase_add_test(group, anchoring_fails_cleanly_at_every_call);

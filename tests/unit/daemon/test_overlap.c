@@ -118,6 +118,61 @@ START_TEST(the_host_serves_one_frame_at_a_time) {
 }
 END_TEST
 
+/* A kernel of 4 that lets the next one in after 3: the third begins beside the second, and each takes its time. */
+START_TEST(a_kernel_may_begin_beside_the_end_of_another) {
+  struct overlap_work work = work_of(1, 4, 1, 4);
+  work.succession[OVERLAP_KERNEL] = 3;
+  struct overlap_timeline timeline;
+  overlap_start(&timeline, &work);
+  expect_frame(&timeline, 0, (double[]){0, 1, 1, 5, 5, 6});
+  expect_frame(&timeline, 1, (double[]){1, 2, 4, 8, 8, 9});
+  expect_frame(&timeline, 2, (double[]){2, 3, 7, 11, 11, 12});
+  ck_assert_double_eq_tol(overlap_period(&work), 3, EPSILON);
+  ck_assert_double_eq_tol(overlap_round(&work), 6, EPSILON);
+  ck_assert_double_eq_tol(overlap_ideal_speedup(&work), 2, EPSILON);
+  ck_assert_double_eq_tol(overlap_wall(&work, 100), 6 + 99 * 3, EPSILON);
+}
+END_TEST
+
+/* Copies of 2 that slow each other down to one every 3 when both directions never rest. */
+START_TEST(copies_may_slow_each_other_down) {
+  struct overlap_work work = work_of(2, 1, 2, 8);
+  work.succession[OVERLAP_H2D] = work.succession[OVERLAP_D2H] = 3;
+  struct overlap_timeline timeline;
+  overlap_start(&timeline, &work);
+  expect_frame(&timeline, 0, (double[]){0, 2, 2, 3, 3, 5});
+  expect_frame(&timeline, 1, (double[]){3, 5, 5, 6, 6, 8});
+  ck_assert_double_eq_tol(overlap_wall(&work, 100), 5 + 99 * 3, EPSILON);
+  work.slots = 1; /* they never meet */
+  ck_assert_double_eq_tol(overlap_wall(&work, 100), 500, EPSILON);
+}
+END_TEST
+
+/* Two copies that are slower beside each other, 5 instead of 4, and a host that does 2 of its 3 beside a copy in: with one slot
+ * a round is what was measured, and no longer. */
+START_TEST(a_single_slot_takes_what_was_measured) {
+  struct overlap_work work = work_of(5, 1, 5, 1);
+  work.host = 3;
+  work.turnaround = -2;
+  work.alone = 10;
+  ck_assert_double_eq_tol(overlap_round(&work), 10, EPSILON);
+  ck_assert_double_eq_tol(overlap_sum(&work), 10, EPSILON);
+  struct overlap_timeline timeline;
+  overlap_start(&timeline, &work);
+  struct overlap_frame first = overlap_next(&timeline), second = overlap_next(&timeline);
+  ck_assert_double_eq_tol(second.spans[OVERLAP_H2D].begin - first.spans[OVERLAP_H2D].begin, 10, EPSILON);
+  ck_assert_double_ge(second.spans[OVERLAP_H2D].begin, first.spans[OVERLAP_D2H].end - EPSILON);
+  work.alone = 14; /* more than the engines and the host take: the rest is turnaround */
+  ck_assert_double_eq_tol(overlap_round(&work), 14, EPSILON);
+  ck_assert_double_eq_tol(overlap_sum(&work), 11, EPSILON);
+  work.slots = 2;
+  ck_assert_double_eq_tol(overlap_round(&work), 12, EPSILON);
+  struct overlap_plan plan = overlap_plan(&work, 1000);
+  ck_assert_double_eq_tol(plan.serial / 1000, 14, 0.02);
+  ck_assert_double_eq_tol(plan.wall / 1000, 6, 0.02);
+}
+END_TEST
+
 START_TEST(many_frames_go_at_the_pace_of_the_longest_engine) {
   const struct overlap_work balanced = work_of(2, 2, 2, 3), unbalanced = work_of(1, 5, 1, 3);
   ck_assert_double_eq_tol(overlap_plan(&balanced, 1000).wall, 6 + 999 * 2, 1e-6);
@@ -187,6 +242,9 @@ Suite *overlap_suite(void) {
   tcase_add_test(cases, kernels_may_run_at_once);
   tcase_add_test(cases, the_turnaround_is_part_of_a_slots_cycle);
   tcase_add_test(cases, the_host_serves_one_frame_at_a_time);
+  tcase_add_test(cases, a_kernel_may_begin_beside_the_end_of_another);
+  tcase_add_test(cases, copies_may_slow_each_other_down);
+  tcase_add_test(cases, a_single_slot_takes_what_was_measured);
   tcase_add_test(cases, many_frames_go_at_the_pace_of_the_longest_engine);
   tcase_add_loop_test(cases, no_timeline_breaks_the_rules, 0, 84);
   tcase_add_test(cases, the_ratio_is_the_hidden_share);

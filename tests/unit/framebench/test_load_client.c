@@ -5,8 +5,10 @@
  */
 #include "tools/framebench/load_client.h"
 
+#include <errno.h>
 #include <poll.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -29,6 +31,7 @@ static struct server {
   const char *saying;  /* with these words */
   bool changes;        /* it gives back other bytes */
   pthread_t thread;
+  bool started; /* it is to be joined */
   uint64_t taken;
 } server;
 
@@ -84,7 +87,18 @@ static void teardown(void) {
   problem_clear(&problem);
 }
 
-/* Runs it all; whether the client has figures. */
+static void start_server(void) {
+  ck_assert_int_eq(pthread_create(&server.thread, NULL, serve, &server), 0);
+  server.started = true;
+}
+
+static void await_server(void) {
+  pthread_join(server.thread, NULL);
+  server.started = false;
+}
+
+/* Runs it all; whether the client has figures. A server that is waited for with patience has given all its answers before
+ * nothing more is expected, however late its thread is. */
 static bool run_until(struct load_pace pace, int64_t length_ns, int64_t patience_ns) {
   int pair[2];
   ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
@@ -93,16 +107,21 @@ static bool run_until(struct load_pace pace, int64_t length_ns, int64_t patience
   const struct load_wire wire = {.to = pair[0], .from = pair[0], .in = form, .out = form};
   client = load_client_new(&wire, &problem);
   ck_assert_ptr_nonnull(client);
-  ck_assert_int_eq(pthread_create(&server.thread, NULL, serve, &server), 0);
+  start_server();
   pace.start = pace.from = clock_now();
   pace.to = pace.start + length_ns;
   pace.give_up = pace.to + patience_ns;
   ck_assert(load_client_start(client, &pace, &problem));
   load_client_send_out(client, false);
+  if (patience_ns > 0) {
+    await_server();
+  }
   load_client_finish(client);
   bool done = load_client_figures(client, figures, &problem);
   client = load_client_free(client); /* what it did not wait for, the server need not either */
-  pthread_join(server.thread, NULL);
+  if (server.started) {
+    await_server();
+  }
   return done;
 }
 
@@ -183,19 +202,64 @@ START_TEST(only_what_is_due_in_the_given_time_counts) {
   const struct load_form form = {.frame_bytes = FRAME};
   const struct load_wire wire = {.to = pair[0], .from = pair[0], .in = form, .out = form};
   client = load_client_new(&wire, &problem);
-  ck_assert_int_eq(pthread_create(&server.thread, NULL, serve, &server), 0);
+  start_server();
   pace.start = clock_now();
   pace.from = pace.start + 100 * NS_PER_MS;
   pace.to = pace.start + 300 * NS_PER_MS;
   pace.give_up = pace.to + 20 * NS_PER_S;
   ck_assert(load_client_start(client, &pace, &problem));
   load_client_send_out(client, false);
+  await_server();
   load_client_finish(client);
-  pthread_join(server.thread, NULL);
   ck_assert(load_client_figures(client, figures, &problem));
   ck_assert_uint_eq(figures->sent, 300);
   ck_assert_uint_eq(figures->offered, 200);
   ck_assert_uint_eq(figures->answered, 200);
+}
+END_TEST
+
+/* -- a reader whose turn comes late ----------------------------------------------------------------------------------- */
+
+/* What happens between its look and the next thing that it does, once. */
+static void (*_Atomic meanwhile)(void);
+
+ssize_t recv(int fd, void *bytes, size_t size, int flags) {
+  ssize_t count = recvfrom(fd, bytes, size, flags, NULL, NULL);
+  void (*happens)(void) = count < 0 && errno == EAGAIN ? atomic_exchange(&meanwhile, NULL) : NULL;
+  if (happens) {
+    happens();
+    errno = EAGAIN;
+  }
+  return count;
+}
+
+enum { LATE = 5 };
+static char late[LATE][FRAME];
+
+static void answer_late(void) {
+  pass(300 * NS_PER_MS);
+  send(server.fd, late, sizeof late, MSG_NOSIGNAL);
+}
+
+START_TEST(what_came_while_the_reader_had_no_turn_counts) {
+  struct load_pace pace = {.rate = 1000};
+  int pair[2];
+  ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
+  server.fd = pair[1];
+  const struct load_form form = {.frame_bytes = FRAME};
+  const struct load_wire wire = {.to = pair[0], .from = pair[0], .in = form, .out = form};
+  client = load_client_new(&wire, &problem);
+  pace.start = pace.from = clock_now();
+  pace.to = pace.start + LATE * NS_PER_MS;
+  pace.give_up = pace.to + 20 * NS_PER_S;
+  ck_assert(load_client_start(client, &pace, &problem));
+  ck_assert_int_eq(recv(server.fd, late, sizeof late, MSG_WAITALL), sizeof late);
+  load_client_send_out(client, false);
+  meanwhile = answer_late;
+  load_client_finish(client);
+  close(server.fd);
+  ck_assert(load_client_figures(client, figures, &problem));
+  ck_assert_uint_eq(figures->answered, LATE);
 }
 END_TEST
 
@@ -268,6 +332,7 @@ Suite *load_client_suite(void) {
   tcase_add_test(cases, what_is_never_taken_is_lost);
   tcase_add_test(cases, frames_that_come_back_changed_are_counted_by_order);
   tcase_add_test(cases, only_what_is_due_in_the_given_time_counts);
+  tcase_add_test(cases, what_came_while_the_reader_had_no_turn_counts);
   tcase_add_test(cases, one_in_flight_waits_for_each_answer);
   tcase_add_test(cases, spinning_gives_the_same_account);
   tcase_add_test(cases, as_fast_as_they_are_taken_loses_nothing);

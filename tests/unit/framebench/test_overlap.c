@@ -38,6 +38,14 @@ START_TEST(test_ideal_has_the_link_busy_both_ways) {
 }
 END_TEST
 
+/* Kernels that copy need no engine, so slots are all that is short. */
+START_TEST(test_ideal_of_frames_side_by_side) {
+  const struct engine_figures figures = {.timed = 2, .service = {20, 12, 20}, .side_by_side = true};
+  ck_assert_double_eq_tol(engine_ideal(&figures, 1, 1, 12), 26, 0.01);
+  ck_assert_double_eq_tol(engine_ideal(&figures, 4, 1, 12), 6.5, 0.1);
+}
+END_TEST
+
 START_TEST(test_no_times_give_no_ideal) {
   const struct engine_figures figures = {.frames = 10, .wall = 100};
   ck_assert_double_eq(engine_ideal(&figures, 3, 1, 10), 0);
@@ -130,6 +138,7 @@ Suite *overlap_suite(void) {
   TCase *cases = tcase_create("overlap");
   tcase_add_test(cases, test_ideal_of_slots);
   tcase_add_test(cases, test_ideal_has_the_link_busy_both_ways);
+  tcase_add_test(cases, test_ideal_of_frames_side_by_side);
   tcase_add_test(cases, test_no_times_give_no_ideal);
   tcase_add_test(cases, test_rounds_meet_a_time);
   tcase_add_test(cases, test_extent);

@@ -272,6 +272,24 @@ START_TEST(warming_up_leaves_no_trace) {
 }
 END_TEST
 
+START_TEST(a_frame_is_weighed_alone) {
+  const struct stage_descriptor *const stages[] = {&rig_count, NULL};
+  struct gpu_error error;
+  struct gpu_costs costs;
+  rig_open(&rig, 2);
+  rig.options.weigh = true;
+  rig_program(&rig, 3, stages);
+  ck_assert(gpu_program_warm_up(rig.program, &error));
+  gpu_program_costs(rig.program, &costs);
+  ck_assert(costs.lane > 0 && costs.lane <= costs.alone && costs.kernel > 0 && costs.kernel <= costs.alone);
+  ck_assert_int_eq(costs.h2d + costs.d2h + costs.shared_h2d + costs.shared_d2h + costs.kernels, 0);
+  rig_submit(&rig, 0, 0, false);
+  rig_finish(&rig, 0);
+  ck_assert_uint_eq(first_number(rig.output[0]), 0);
+  rig_close(&rig);
+}
+END_TEST
+
 /* The lane gives a device up: nothing is done on it any more, and freeing waits only for what runs. */
 START_TEST(an_abandoned_device_is_dead) {
   struct gpu_error error;
@@ -369,8 +387,8 @@ Suite *cpu_suite(void) {
       (const TTest *const[]){wakes_once_for_each_frame_that_asked, arming_a_running_frame_wakes, arming_never_loses_a_frame,
                              times_follow_the_frame, NULL});
   add(suite, "ends",
-      (const TTest *const[]){freeing_finishes_what_is_under_way, warming_up_leaves_no_trace, an_abandoned_device_is_dead,
-                             NULL});
+      (const TTest *const[]){freeing_finishes_what_is_under_way, warming_up_leaves_no_trace, a_frame_is_weighed_alone,
+                             an_abandoned_device_is_dead, NULL});
   add(suite, "device",
       (const TTest *const[]){the_device_describes_itself, programs_that_cannot_be_are_refused, freeing_nothing_is_fine, NULL});
   TCase *loops = tcase_create("loops");

@@ -43,18 +43,23 @@ static void fill_cam0(struct pipeline_snapshot *snapshot) {
   snapshot->seconds = 10;
   snapshot->fps = 59.9;
   snapshot->slots = 4;
-  snapshot->graph = true;
+  snapshot->graph = snapshot->copies = snapshot->copies_by_kernel = true;
   snapshot->timed_one_in = 8;
   snapshot->busy_s = 7.25;
-  snapshot->diagnosis =
-      (struct diagnosis){.ratio = 0.48,
-                         .speedup = 1.93,
-                         .ideal_speedup = 1.96,
-                         .bound_by = BOUND_D2H,
-                         .gain = 1.25,
-                         .improve = IMPROVE_SLOTS,
-                         .work = {.service = {70, 20, 80}, .slots = 3, .kernels = 1, .turnaround = 12, .host = 3},
-                         .advice = "another slot"};
+  snapshot->diagnosis = (struct diagnosis){.ratio = 0.48,
+                                           .speedup = 1.93,
+                                           .ideal_speedup = 1.96,
+                                           .bound_by = BOUND_D2H,
+                                           .gain = 1.25,
+                                           .improve = IMPROVE_SLOTS,
+                                           .work = {.service = {70, 20, 80},
+                                                    .slots = 3,
+                                                    .kernels = 1,
+                                                    .turnaround = 12,
+                                                    .host = 3,
+                                                    .succession = {71, 19, 0},
+                                                    .alone = 190},
+                                           .advice = "another slot"};
   snapshot->in_bytes_per_s = 18400000;
   snapshot->out_bytes_per_s = 18400000;
   snapshot->latency[STEP_TOTAL] =

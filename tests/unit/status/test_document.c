@@ -76,10 +76,17 @@ START_TEST(says_what_a_pipeline_does) {
   ck_assert_str_eq(text_at(cam0, "overlap/improve"), "slots");
   ck_assert_double_eq(number_at(cam0, "slots"), 4);
   ck_assert(json_is_true(at(cam0, "graph")));
+  ck_assert_str_eq(json_string_value(at(cam0, "copies")), "kernel");
   ck_assert_double_eq(number_at(cam0, "timed_one_in"), 8);
   ck_assert_double_eq(number_at(cam0, "overlap/slots"), 3);
   ck_assert_double_eq(number_at(cam0, "overlap/turnaround_us"), 12);
   ck_assert_double_eq(number_at(cam0, "overlap/host_us"), 3);
+  const double service[] = {70, 20, 80}, succession[] = {71, 19, 0};
+  for (size_t i = 0; i < sizeof succession / sizeof succession[0]; i++) {
+    ck_assert_double_eq(json_number_value(json_array_get(at(cam0, "overlap/service_us"), i)), service[i]);
+    ck_assert_double_eq(json_number_value(json_array_get(at(cam0, "overlap/succession_us"), i)), succession[i]);
+  }
+  ck_assert_double_eq(number_at(cam0, "overlap/alone_us"), 190);
   ck_assert_str_eq(text_at(cam0, "formats/input"), "gray 640x480");
   ck_assert_str_eq(text_at(cam0, "source/socket"), "/run/framed/cam0.sock");
   ck_assert_str_eq(text_at(cam0, "source/protocol"), "raw");

@@ -32,6 +32,7 @@ START_TEST(has_counters_of_each_pipeline) {
   expect_line(text, "framed_missed_results_total{pipeline=\"cam0\"} 5");
   expect_line(text, "framed_refused_clients_total{pipeline=\"cam0\"} 7");
   expect_line(text, "framed_graph{pipeline=\"cam0\"} 1");
+  expect_line(text, "framed_kernel_copies{pipeline=\"cam0\"} 1");
   expect_line(text, "framed_timed_one_in{pipeline=\"cam0\"} 8");
   expect_line(text, "framed_pipeline_state{pipeline=\"cam0\",state=\"running\"} 1");
   expect_line(text, "framed_pipeline_state{pipeline=\"cam0\",state=\"paused\"} 0");

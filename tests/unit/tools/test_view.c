@@ -10,7 +10,8 @@ static const char document_text[] =
     "'handovers': {'of_tomorrow': 5, 'upgrading': true, 'refused': 'it is too old', 'fault': 2, 'upgrade': 1, 'restart': 4, "
     "'crash': 0, 'connections_lost': 9, "
     "'longest_ms': 30.5, 'last': {'cause': 'fault', 'text': 'cam0: it fell', 'gap_ms': 14.0}}, 'pipelines': {'cam0': {"
-    "'state': 'running', 'slots': 6, 'graph': true, 'timed_one_in': 8, 'waiting': 'reader', 'sessions': 1, 'clients': 2, "
+    "'state': 'running', 'slots': 6, 'graph': true, 'copies': 'kernel', 'timed_one_in': 8, 'waiting': 'reader', 'sessions': 1, "
+    "'clients': 2, "
     "'readers': 3, 'missed': 4, 'refused': 5,"
     "'formats': {'input': 'gray 640x480', 'output': 'gray 320x240'},"
     "'source': {'socket': '/a', 'protocol': 'raw', 'frame_bytes': 307200},"
@@ -19,7 +20,8 @@ static const char document_text[] =
     "'throughput': {'fps': 59.9, 'in_bytes_per_s': 18.5, 'out_bytes_per_s': 4, 'window_s': 10},"
     "'overlap': {'ratio': 0.48, 'speedup': 1.93, 'ideal_speedup': 1.96, 'bound_by': 'd2h', 'advice': 'less', 'gain': 1.2, "
     "'improve': 'bytes_out',"
-    "'slots': 3, 'kernels_at_once': 1, 'turnaround_us': 12.5, 'host_us': 4},"
+    "'slots': 3, 'kernels_at_once': 1, 'turnaround_us': 12.5, 'host_us': 4, "
+    "'service_us': [4, 5, 6], 'succession_us': [7, 8, 9], 'alone_us': 30},"
     "'latency_us': {'total': {'p50': 310, 'p99': 480.5, 'p999': 900, 'max': 1200, 'mean': 320, 'count': 599}}}, 'cam1': {}}}";
 
 static json_t *document;
@@ -50,7 +52,7 @@ START_TEST(figures_come_from_their_keys) {
   ck_assert_uint_eq(view.sessions * 1000 + view.clients * 100 + view.readers * 10 + view.missed, 1234);
   ck_assert_uint_eq(view.refused, 5);
   ck_assert_uint_eq(view.slots, 6);
-  ck_assert(view.graph);
+  ck_assert(view.graph && view.copies_by_kernel);
   ck_assert_uint_eq(view.timed_one_in, 8);
   ck_assert_str_eq(view.source.socket, "/a");
   ck_assert_str_eq(view.source.format, "gray 640x480");
@@ -69,6 +71,11 @@ START_TEST(figures_come_from_their_keys) {
   ck_assert_double_eq(view.overlap.ratio + view.overlap.speedup + view.overlap.ideal_speedup, 0.48 + 1.93 + 1.96);
   ck_assert_double_eq(view.overlap.turnaround_us, 12.5);
   ck_assert_double_eq(view.overlap.host_us, 4);
+  for (int engine = 0; engine < OVERLAP_ENGINES; engine++) {
+    ck_assert_double_eq(view.overlap.succession_us[engine], 7 + engine);
+    ck_assert_double_eq(view.overlap.service_us[engine], 4 + engine);
+  }
+  ck_assert_double_eq(view.overlap.alone_us, 30);
   ck_assert_double_eq(view.overlap.gain, 1.2);
   ck_assert_uint_eq(view.overlap.slots * 10 + view.overlap.kernels_at_once, 31);
   ck_assert_str_eq(view.overlap.bound_by, "d2h");

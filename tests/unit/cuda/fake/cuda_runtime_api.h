@@ -54,6 +54,7 @@ typedef void (*cudaHostFn_t)(void *argument);
 struct cudaDeviceProp {
   char name[256];
   int pciDomainID, pciBusID, pciDeviceID;
+  int canUseHostPointerForRegisteredMem;
 };
 
 cudaError_t cudaGetLastError(void);
