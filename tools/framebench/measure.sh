@@ -59,7 +59,7 @@ if [ -e /dev/nvidiactl ] && [[ " ${options[*]-} " != *" cpu "* ]]; then
   fi
 fi
 
-measure limits 90 "$programs/framebench" limits --json "${options[@]}"
+measure limits 130 "$programs/framebench" limits --json "${options[@]}"
 measure overlap 180 "$programs/framebench" overlap --json --svg "$folder/timeline.svg" "${witness[@]}" "${options[@]}"
 measure stages 90 "$programs/framebench" stages --json "${options[@]}"
 if "$programs/framebench" daemon --help >/dev/null 2>&1; then
