@@ -219,6 +219,24 @@ def test_a_daemon_of_its_own_beside_its_limits():
     assert all(target["limit_value"] > 0 for target in targets), targets
 
 
+def test_windows_in_which_nothing_comes_back_are_made_longer(place):
+    """As on a machine with no processor to spare: one frame of the small ones takes longer than a window."""
+    program = place / "framed"
+    program.write_text(f"""#!{sys.executable}
+import json, os, pathlib, sys
+file = pathlib.Path(sys.argv[2])
+config = json.loads(file.read_text())
+config["pipelines"]["small"]["stages"] = [{slow_stage(150)!r}]
+file.write_text(json.dumps(config))
+os.execv({str(BINARY)!r}, sys.argv)
+""")
+    program.chmod(0o755)
+    done = own_daemon("--json", "--backend", "cpu", FRAMED_BINARY=str(program))
+    assert done.returncode == 0 and not done.stderr, done
+    rows = [row for row in json.loads(done.stdout)["sections"]["daemon"] if "daemon" in row["what"] and row["bytes"] == 4096]
+    assert rows and all(row["answered"] > 0 and row["p50_us"] > 100_000 for row in rows), rows
+
+
 def test_a_daemon_that_does_not_start(place):
     program = place / "framed"
     program.write_text("#!/bin/sh\necho no such luck >&2\nexit 78\n")

@@ -3,6 +3,8 @@
 #include <math.h>
 #include <stdio.h>
 
+enum { LONGER = 4, LONGEST_S = 10 };
+
 const struct section load_section = {"load", "Frames through the daemon; latency from when a frame was due to its last byte",
                                      (const struct column[]){{"asked", "ASKED", COLUMN_TEXT},
                                                              {"frames_per_s", "FRAMES/s", COLUMN_RATE},
@@ -105,24 +107,41 @@ json_t *load_report_row(const struct load_target *target, const struct load_plan
   return row;
 }
 
-json_t *load_report_measure(const char *socket, const char *const *names, unsigned count, const struct load_plan *wanted,
-                            double seconds, struct problem *problem) {
-  struct load_target target;
+static json_t *measure_window(const struct load_target *target, const struct load_plan *wanted, double seconds,
+                              struct problem *problem) {
   struct load_outcome outcome;
   struct load_plan plan = *wanted;
   plan.duration_ns = (int64_t)(seconds * 1e9);
   plan.warm_up_ns = plan.duration_ns / 4;
-  if (!load_target_open(&target, socket, names, count, problem)) {
-    return NULL;
-  }
   json_t *row = NULL;
-  if (load_trial(&target, &plan, &outcome, problem)) {
-    row = load_report_row(&target, &plan, &outcome);
+  if (load_trial(target, &plan, &outcome, problem)) {
+    row = load_report_row(target, &plan, &outcome);
     if (!row) {
       problem_set(problem, EXIT_STATUS_INTERNAL, NULL, "no memory for the results");
     }
   }
   load_outcome_clear(&outcome);
+  return row;
+}
+
+json_t *load_report_measure(const char *socket, const char *const *names, unsigned count, const struct load_plan *wanted,
+                            double seconds, struct problem *problem) {
+  struct load_target target;
+  if (!load_target_open(&target, socket, names, count, problem)) {
+    return NULL;
+  }
+  json_t *row = NULL;
+  for (double window = seconds; window <= LONGEST_S; window *= LONGER) {
+    row = measure_window(&target, wanted, window, problem);
+    if (!row || json_integer_value(json_object_get(row, "answered")) > 0) {
+      break;
+    }
+    json_decref(row);
+    row = NULL; /* a figure of no frames is none */
+  }
+  if (!row && !problem->text) {
+    problem_set(problem, EXIT_STATUS_REFUSED, NULL, "no result of %s came back within some %d seconds", names[0], LONGEST_S);
+  }
   load_target_close(&target);
   return row;
 }
