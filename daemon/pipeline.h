@@ -133,6 +133,7 @@ unsigned pipeline_clients(const struct pipeline *pipeline); /* producers and rea
 unsigned pipeline_seats(const struct pipeline *pipeline);   /* sessions */
 /* See session_trace(). */
 struct trace_ring *pipeline_trace(struct pipeline *pipeline, unsigned seat, unsigned frames);
+bool pipeline_copies_by_kernel(const struct pipeline *pipeline); /* frames, and not by the device's copy engines */
 void pipeline_trace_end(struct pipeline *pipeline, unsigned seat);
 
 /* What status and metrics say of a pipeline: taken at one moment, balanced, plain data. */

@@ -245,6 +245,10 @@ unsigned pipeline_clients(const struct pipeline *pipeline) {
 
 unsigned pipeline_seats(const struct pipeline *pipeline) { return intake_seats(pipeline->intake); }
 
+bool pipeline_copies_by_kernel(const struct pipeline *pipeline) {
+  return session_copies_by_kernel(intake_session(pipeline->intake, 0));
+}
+
 struct trace_ring *pipeline_trace(struct pipeline *pipeline, unsigned seat, unsigned frames) {
   return session_trace(intake_session(pipeline->intake, seat), frames);
 }

@@ -120,13 +120,15 @@ struct order {
   unsigned *frames, count;
 };
 
-/* Frames of one group share rows. */
+/* Frames of one group share rows, or what serves them. */
 static uint64_t group_of(const struct order *order, const struct trace_frame *frame) {
+  const struct trace_subject *subject = &order->trace->subjects[frame->subject];
   switch (order->part) {
   case TRACE_COPY_IN:
-  case TRACE_KERNEL:
   case TRACE_COPY_OUT:
-    return order->trace->subjects[frame->subject].device;
+    return (uint64_t)subject->copies_by_kernel << 32 | subject->device;
+  case TRACE_KERNEL:
+    return subject->device;
   case TRACE_STREAM:
     return (uint64_t)frame->subject << 32 | frame->record.stream;
   default:
@@ -190,16 +192,26 @@ static void share_rows(struct trace *trace, struct order *order, enum trace_part
   }
 }
 
+static int64_t service_of(const struct trace_frame *frame, enum trace_part part) {
+  return part == TRACE_COPY_IN ? frame->record.h2d : part == TRACE_KERNEL ? frame->record.kernel : frame->record.d2h;
+}
+
+static bool may_run_beside_others(const struct order *order, const struct trace_frame *frame) {
+  return order->part == TRACE_KERNEL ||
+         (order->part != TRACE_STREAM && order->trace->subjects[frame->subject].copies_by_kernel);
+}
+
 /* What shares an engine or a stream follows one another on the device's own clock, but between two anchors of that clock
  * times may differ by some microseconds: a span begins no earlier than the one before it ended. Kernels of several streams may
- * run at once, so that only one that took no service has what those before it left. */
+ * run at once, and so may copies that kernels make: of these, only one that took no service has what those before it left. */
 static void part_spans(struct trace *trace, struct order *order, enum trace_part part) {
   sort(order, part);
   for (unsigned i = 1; i < order->count; i++) {
     const struct trace_frame *before = &trace->frames[order->frames[i - 1]];
     struct trace_frame *frame = &trace->frames[order->frames[i]];
     struct trace_span *this = &frame->parts[part];
-    bool follows = group_of(order, before) == group_of(order, frame) && (part != TRACE_KERNEL || frame->record.kernel == 0);
+    bool follows = group_of(order, before) == group_of(order, frame) &&
+                   (!may_run_beside_others(order, frame) || service_of(frame, part) == 0);
     if (follows && this->begin < before->parts[part].end) {
       this->begin = before->parts[part].end;
     }
@@ -220,7 +232,7 @@ static void note_rows(struct trace *trace) {
     struct trace_frame *frame = &trace->frames[i];
     struct trace_subject *subject = &trace->subjects[frame->subject];
     subject->drops |= frame->record.fate != FATE_EMITTED;
-    subject->copies |= trace_has(frame, TRACE_COPY_IN) || trace_has(frame, TRACE_COPY_OUT);
+    subject->engines |= trace_on_engine(trace, frame, TRACE_COPY_IN) || trace_on_engine(trace, frame, TRACE_COPY_OUT);
     if (trace_has(frame, TRACE_STREAM)) {
       keep_within_stream(frame);
       subject->streams = subject->streams > frame->record.stream ? subject->streams : frame->record.stream + 1;

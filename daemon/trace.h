@@ -39,8 +39,9 @@ struct trace_subject {
   char pipeline[TRACE_NAME];
   unsigned session, sessions; /* which of how many of its pipeline */
   unsigned device;
+  bool copies_by_kernel;                    /* and not by the device's copy engines */
   unsigned rows[TRACE_HOST_PARTS], streams; /* how many there are, after trace_lay_out() */
-  bool copies, drops;
+  bool engines, drops;                      /* copy engines have some of its frames */
 };
 
 struct trace_frame {
@@ -74,5 +75,11 @@ bool trace_add_records(struct trace *trace, unsigned subject, const struct trace
 bool trace_lay_out(struct trace *trace);
 
 static inline bool trace_has(const struct trace_frame *frame, enum trace_part part) { return frame->parts[part].begin != 0; }
+
+/* Whether a copy engine had this part: kernels that copy need none. */
+static inline bool trace_on_engine(const struct trace *trace, const struct trace_frame *frame, enum trace_part part) {
+  bool is_copy = part == TRACE_COPY_IN || part == TRACE_COPY_OUT;
+  return is_copy && trace_has(frame, part) && !trace->subjects[frame->subject].copies_by_kernel;
+}
 
 #endif

@@ -112,7 +112,7 @@ static void put_head(struct trace_text *text) {
 
 static bool is_first_of_its_device(const struct trace *trace, unsigned subject) {
   for (unsigned i = 0; i < subject; i++) {
-    if (trace->subjects[i].copies && trace->subjects[i].device == trace->subjects[subject].device) {
+    if (trace->subjects[i].engines && trace->subjects[i].device == trace->subjects[subject].device) {
       return false;
     }
   }
@@ -153,7 +153,7 @@ static void put_subject(struct trace_text *text, unsigned number) {
   if (subject->drops) {
     name_thread(text, (struct row){process, ROW_DROPPED}, "dropped", 0);
   }
-  if (subject->copies && is_first_of_its_device(text->trace, number)) {
+  if (subject->engines && is_first_of_its_device(text->trace, number)) {
     put_device(text, subject->device);
   }
 }
@@ -208,7 +208,7 @@ static void put_arrows(struct trace_text *text, const struct trace_frame *frame)
   }
   for (int i = 0; i < count && count > 1; i++) {
     enum trace_part part = found[i];
-    struct row row = part == TRACE_COPY_IN || part == TRACE_COPY_OUT ? engine_of(text, frame, part) : row_of(frame, part);
+    struct row row = trace_on_engine(text->trace, frame, part) ? engine_of(text, frame, part) : row_of(frame, part);
     put_arrow(text, frame, i == 0 ? "s" : i == count - 1 ? "f" : "t", row, shown(frame, part).begin);
   }
 }
@@ -218,9 +218,7 @@ static void put_frame(struct trace_text *text, const struct trace_frame *frame) 
     if (trace_has(frame, part)) {
       put_span(text, frame, part, row_of(frame, part));
     }
-  }
-  for (enum trace_part part = TRACE_COPY_IN; part <= TRACE_COPY_OUT; part += TRACE_COPY_OUT - TRACE_COPY_IN) {
-    if (trace_has(frame, part)) {
+    if (trace_on_engine(text->trace, frame, part)) {
       put_span(text, frame, part, engine_of(text, frame, part));
     }
   }

@@ -64,7 +64,10 @@ static bool add_feed(struct tracer *tracer, const struct pipeline *pipeline, uns
     return false;
   }
   struct feed *feed = &feeds[tracer->feed_count++];
-  *feed = (struct feed){.subject = {.session = seat, .sessions = config->source.clients, .device = config->device},
+  *feed = (struct feed){.subject = {.session = seat,
+                                    .sessions = config->source.clients,
+                                    .device = config->device,
+                                    .copies_by_kernel = pipeline_copies_by_kernel(pipeline)},
                         .ring = trace_ring_hold(ring),
                         .since = trace_ring_end(ring)};
   snprintf(feed->subject.pipeline, sizeof feed->subject.pipeline, "%s", config->name);

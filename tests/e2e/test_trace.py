@@ -151,9 +151,10 @@ def test_every_frame_is_told_as_the_histograms_have_it(place):
         trace = while_tracing(daemon, work)
         latency = daemon.view()["latency_us"]
         assert trace.sums["frames"] == count and trace.sums["overwritten"] == 0 and not trace.sums["full"]
+        copies = "copy engine" if daemon.view()["copies"] == "engine" else "stream"
         for step, name, row in [("receive", "receive", "receive"), ("queue", "queue", "queue"), ("wake", "wake", "wake"),
-                                ("emit", "emit", "emit"), ("kernel", "kernel", "stream"), ("h2d", "copy in", "copy engine"),
-                                ("d2h", "copy out", "copy engine")]:
+                                ("emit", "emit", "emit"), ("kernel", "kernel", "stream"), ("h2d", "copy in", copies),
+                                ("d2h", "copy out", copies)]:
             lengths = [span["dur"] for span in trace.spans(name, row)]
             if step in ("h2d", "d2h") and trace.sums["backend"] == "cpu":
                 assert not lengths and latency[step]["max"] < 0.01  # nothing is copied there

@@ -215,6 +215,8 @@ unsigned pipeline_seats(const struct pipeline *pipeline) {
   return 1;
 }
 
+bool pipeline_copies_by_kernel(const struct pipeline *pipeline) { return pipeline->snapshot.copies_by_kernel; }
+
 struct trace_ring *pipeline_trace(struct pipeline *pipeline, unsigned seat, unsigned frames) {
   (void)seat;
   if (!pipeline->ring) {

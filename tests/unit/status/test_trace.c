@@ -270,6 +270,50 @@ START_TEST(what_the_host_saw_before_the_device_ended_is_no_wait) {
 }
 END_TEST
 
+/* Kernels copy small frames side by side, and beside a copy that an engine makes of a large one: none takes time from another.
+ */
+START_TEST(copies_by_kernels_are_on_their_streams_alone) {
+  struct trace *trace = begin(2);
+  trace->subjects[0].copies_by_kernel = true;
+  struct trace_record small[2] = {frame_at(0, 1000 * US), frame_at(1, 1000 * US)}, large = frame_at(2, 1000 * US);
+  small[1].copied_in += US; /* both from 1035 us on */
+  small[1].h2d += US;
+  large.copied_in += 2 * US;
+  large.h2d += 2 * US;
+  add(trace, 0, &small[0]);
+  add(trace, 0, &small[1]);
+  add(trace, 1, &large);
+  json_t *events = finish(trace);
+  ck_assert_uint_eq(event_count(events, "X", "copy in"), 2 + 2);
+  for (unsigned i = 0; i < 2; i++) {
+    const json_t *copy = event_find(events, "X", "copy in", i);
+    expect_event_row(events, copy, "cam0 session 0", i == 0 ? "stream 0" : "stream 1");
+    expect_event_span(copy, 1035, 10 + i);
+  }
+  expect_event_row(events, event_find(events, "X", "copy in", 2), "cam0 session 1", "stream 0");
+  expect_event_row(events, event_find(events, "X", "copy in", 3), "device 1", "copy engine in");
+  expect_event_span(event_find(events, "X", "copy in", 3), 1035, 12);
+  json_decref(events);
+}
+END_TEST
+
+START_TEST(without_copy_engines_there_are_no_rows_of_them) {
+  struct trace *trace = begin(1);
+  trace->subjects[0].copies_by_kernel = true;
+  struct trace_record record = frame_at(7, 1000 * US);
+  add(trace, 0, &record);
+  json_t *events = finish(trace);
+  ck_assert_uint_eq(event_count(events, "X", "copy in"), 1);
+  ck_assert_uint_eq(event_count(events, "M", "process_name"), 2); /* framed and cam0 */
+  static const char *const way[] = {"receive", "queue", "stream 1", "stream 1", "stream 1", "wake", "emit"};
+  for (unsigned i = 0; i < sizeof way / sizeof way[0]; i++) {
+    const char *phase = i == 0 ? "s" : i == 6 ? "f" : "t";
+    expect_event_row(events, event_find(events, phase, "frame", phase[0] == 't' ? i - 1 : 0), "cam0", way[i]);
+  }
+  json_decref(events);
+}
+END_TEST
+
 static uint64_t chance_state;
 
 static int64_t chance(int64_t below) {
@@ -280,6 +324,7 @@ static int64_t chance(int64_t below) {
 START_TEST(no_row_has_spans_across_one_another) {
   chance_state = (uint64_t)_i;
   struct trace *trace = begin(3);
+  trace->subjects[2].copies_by_kernel = true;
   int64_t now[3] = {1000 * US, 1000 * US, 1000 * US};
   for (unsigned i = 0; i < MANY; i++) {
     unsigned subject = (unsigned)chance(3);
@@ -384,6 +429,8 @@ Suite *trace_suite(void) {
   tcase_add_test(cases, an_engine_is_at_what_ends_first);
   tcase_add_test(cases, rows_stand_in_the_order_of_the_road);
   tcase_add_test(cases, what_the_host_saw_before_the_device_ended_is_no_wait);
+  tcase_add_test(cases, copies_by_kernels_are_on_their_streams_alone);
+  tcase_add_test(cases, without_copy_engines_there_are_no_rows_of_them);
   tcase_add_loop_test(cases, no_row_has_spans_across_one_another, 0, 8);
   tcase_add_test(cases, a_trace_is_bounded);
   tcase_add_test(cases, the_most_rows_fit);
