@@ -45,7 +45,7 @@ if setarch -R true 2>/dev/null; then steady="setarch -R"; fi
 variant() { echo "$steady make --no-print-directory NO_CUDA=1 VARIANT=$1 $2"; }
 
 step "release build, warnings are errors"
-"${make[@]}" -j2 programs
+"${make[@]}" -j2 architectures='-gencode arch=compute_90,code=sm_90' programs # one will do to see that kernels compile
 for name in check asan tsan; do
   step "build of the $name variant"
   "${make[@]}" -j2 NO_CUDA=1 VARIANT=$name programs unit-programs
@@ -57,16 +57,15 @@ step "installation"
 tests/install.sh
 step "the unit's sandbox"
 tests/gpu/sandbox.sh cpu
-step "unit tests under ASan with UBSan, and under TSan"
-both "$(variant asan unit)" "$(variant tsan unit)" ASan TSan
-step "end-to-end tests under ASan with UBSan, and under TSan"
-# They slow everything down: what is about programs of one thread, or about stages alone, is left to the last step, and to ASan
-# what is about calls that fail, states that make no sense, and clients that come back.
+step "unit tests and end-to-end tests under ASan with UBSan, and under TSan"
+# They slow everything down: what is about programs of one thread, about stages alone, or measures, is left to the last step,
+# and to ASan what is about calls that fail, states that make no sense, and clients that come back.
 alone='framebench or test_load or python_client or bad_config or protocol_page or images or examples or doctor or overlap or monitoring'
-memory='injection or kill_moments or nonsense or resume or soak or upgrade or journal or readme or bad_clients or attacks_http'
+alone+=' or what_they_cost'
+memory='injection or kill_moments or is_damaged or nonsense or resume or soak or upgrade or journal or readme or bad_clients or attacks_http'
 chosen() { echo "e2e PYTEST='-m \"not slow\" -k \"not ($1)\"'"; }
 # What is about threads is left to TSan,
-threads='kill_load or handover_storm or trace or lanes'
+threads='kill_load or handover_storm or trace or lanes or health'
 # and what takes long and passed with the sanitizers is not run once more without.
 seen='kill or chaos or handover_storm or nonsense or resume or test_upgrade'
 # Most of their time they wait, so that two halves at once take little more than half of it.
@@ -76,10 +75,12 @@ halves() { # NAME COMMAND COMMAND: the output of the first stands before that of
   echo "$2 >$half 2>&1 & half=\$!; status=0; $3 >$rest 2>&1 || status=1; wait \$half || status=1; cat $half $rest; exit \$status"
 }
 sanitized() { # VARIANT PATTERN: end-to-end tests but for those, in two halves
+  echo "echo '== end-to-end tests';"
   halves "$1" "$(variant "$1" "$(chosen "$2 or $tough")")" \
     "$(variant "$1" "e2e PYTEST='-m \"not slow\" -k \"($tough) and not ($2)\"'")"
 }
-both "$(sanitized asan "$alone or $threads")" "$(sanitized tsan "$alone or $memory")" ASan TSan
+both "$(variant asan unit) && { $(sanitized asan "$alone or $threads"); }" \
+  "$(variant tsan unit) && { $(sanitized tsan "$alone or $memory"); }" ASan TSan
 step "fuzzing, systemd, packages and unit tests, beside the end-to-end tests"
 mapfile -t targets < <(find tests/fuzz -name 'fuzz_*.c' -printf '%f\n' | sed 's/^fuzz_//; s/\.c$//' | sort)
 last="make --no-print-directory NO_CUDA=1 VARIANT=check"

@@ -204,7 +204,7 @@ def spoil(descriptor, chance):
 def test_what_is_damaged_costs_connections_at_most(place, store, what):
     chance = random.Random(what)
     with start(place, store, {"cam0": pipeline(FORMAT, slots=3)}) as daemon:
-        for _ in range(KILLS * 2):
+        for _ in range(KILLS):
             with daemon.reader() as reader, daemon.producer() as producer:
                 producer.send(numbered(2, SIZE).tobytes() + b"part")
                 assert reader.read(2 * SIZE) == numbered(2, SIZE).tobytes()

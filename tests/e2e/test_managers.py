@@ -139,12 +139,12 @@ def test_a_manager_that_reads_nothing_holds_nobody_up(place):
     """It starts, serves, reloads and ends; what it says last of itself is heard once somebody reads."""
     manager = Manager(place, watchdog_s=pace(0.4))
     fill(manager.path)
-    with Daemon(place, {"cam0": pipeline(FORMAT)}, env=manager.environment, drain_timeout=f"{limit(3):.0f}s") as daemon:
+    with Daemon(place, {"cam0": pipeline(FORMAT)}, env=manager.environment, drain_timeout=f"{pace(3):.0f}s") as daemon:
         pass_through(daemon, 0)
         manager.wait("READY=1", "WATCHDOG=1")
         fill(manager.path)
         for number in range(3):
-            daemon.write({"cam0": pipeline(FORMAT, slots=2 + number % 2)}, drain_timeout=f"{limit(3):.0f}s")
+            daemon.write({"cam0": pipeline(FORMAT, slots=2 + number % 2)}, drain_timeout=f"{pace(3):.0f}s")
             daemon.command("/v1/reload")
         pass_through(daemon, 20)
         said = manager.wait("READY=1", "WATCHDOG=1")
