@@ -131,13 +131,14 @@ json_t *load_report_measure(const char *socket, const char *const *names, unsign
     return NULL;
   }
   json_t *row = NULL;
-  for (double window = seconds; window <= LONGEST_S; window *= LONGER) {
-    row = measure_window(&target, wanted, window, problem);
+  while (seconds <= LONGEST_S) {
+    row = measure_window(&target, wanted, seconds, problem);
     if (!row || json_integer_value(json_object_get(row, "answered")) > 0) {
       break;
     }
     json_decref(row);
     row = NULL; /* a figure of no frames is none */
+    seconds *= LONGER;
   }
   if (!row && !problem->text) {
     problem_set(problem, EXIT_STATUS_REFUSED, NULL, "no result of %s came back within some %d seconds", names[0], LONGEST_S);
