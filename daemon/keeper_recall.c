@@ -19,6 +19,8 @@
  * next one nothing. */
 enum { MOST_LISTENERS = 1024, MOST_TAKERS = 3 };
 
+enum { LONGEST_NAME = 256 }; /* of a descriptor there */
+
 static struct {
   bool has_journal;
   bool unsure; /* which journal is the last: any file may be torn */
@@ -183,14 +185,24 @@ static bool receive_roster(struct tape *tape, struct failure *failure) {
 static bool receive_state(int state, struct tape *tape, struct failure *failure) {
   put_aside(take_roster());
   put_aside(look_at(JOURNAL));
+  put_aside(look_at(UNSURE));
   return read_tape(state, tape, failure);
 }
 
-bool keeper_receive(struct tape *tape, struct failure *failure) {
-  failure->text[0] = '\0';
-  if (!keeper_is_there()) {
-    return false;
+/* What another version left under names of its own: nobody else would ever take that away, and clients would wait at it. */
+static void drop_unknown(void) {
+  char name[LONGEST_NAME];
+  for (int fd = systemd_take_kept("", name, sizeof name); fd >= 0; fd = systemd_take_kept("", name, sizeof name)) {
+    systemd_forget(name);
+    if (kept_is_listener(fd)) {
+      keeper_found(fd);
+    } else {
+      close(fd);
+    }
   }
+}
+
+static bool receive(struct tape *tape, struct failure *failure) {
   recall_pulse();
   int state = look_at(STATE);
   last.has_state = state >= 0;
@@ -199,6 +211,16 @@ bool keeper_receive(struct tape *tape, struct failure *failure) {
     state = -1;
   }
   return state >= 0 ? receive_state(state, tape, failure) : receive_roster(tape, failure);
+}
+
+bool keeper_receive(struct tape *tape, struct failure *failure) {
+  failure->text[0] = '\0';
+  if (!keeper_is_there()) {
+    return false;
+  }
+  bool received = receive(tape, failure);
+  drop_unknown();
+  return received;
 }
 
 /* -- its listeners ------------------------------------------------------------------------------------------------------ */

@@ -191,7 +191,7 @@ static void ask_for_owed(void) {
 }
 
 static bool say_forget(const char *name, size_t length) {
-  char text[128];
+  char text[512]; /* another version may have used names as long as any */
   snprintf(text, sizeof text, "FDSTOREREMOVE=1\nFDNAME=%s%.*s", KEPT, (int)length, name);
   return say(text, -1, true);
 }
@@ -281,14 +281,25 @@ bool systemd_has_read(void) {
   return read;
 }
 
-int systemd_take_kept(const char *prefix, char *rest, size_t size) {
+/* A unit may call its socket so, too. Those that were kept have a number behind a dash, since there may be many. */
+static bool may_be_of_unit(int fd, const char *name) {
+  const char *last = strrchr(name, '-') + 1;
+  return is_listener(fd) && (!*last || last[strspn(last, "0123456789")]);
+}
+
+static bool was_kept(int index, const char *prefix) {
+  const char *name = passed.names[index];
   size_t kept = strlen(KEPT), length = strlen(prefix);
+  return name && strncmp(name, KEPT, kept) == 0 && strncmp(name + kept, prefix, length) == 0 &&
+         (length > 0 || !may_be_of_unit(SD_LISTEN_FDS_START + index, name));
+}
+
+int systemd_take_kept(const char *prefix, char *rest, size_t size) {
   ask_once();
   for (int i = 0; i < passed.count; i++) {
-    char *name = passed.names[i];
-    if (name && strncmp(name, KEPT, kept) == 0 && strncmp(name + kept, prefix, length) == 0) {
-      snprintf(rest, size, "%s", name + kept + length);
-      free(name);
+    if (was_kept(i, prefix)) {
+      snprintf(rest, size, "%s", passed.names[i] + strlen(KEPT) + strlen(prefix));
+      free(passed.names[i]);
       passed.names[i] = NULL;
       return SD_LISTEN_FDS_START + i;
     }
@@ -317,9 +328,19 @@ static int find_kept(const char *name) {
   return -1;
 }
 
+/* Each number is looked at there: one that nothing comes with makes all of them unknown. */
+static bool fill_place(int place) {
+  int flags = fcntl(place, F_GETFD);
+  bool comes = flags >= 0 && !(flags & FD_CLOEXEC);
+  return comes || dup2(STDERR_FILENO, place) >= 0;
+}
+
 bool systemd_pass_again(const char *name, int fd) {
   int place = find_kept(name);
   bool there = place >= 0 && (fd == place || dup2(fd, place) >= 0) && fcntl(place, F_SETFD, 0) == 0;
+  for (int i = 0; there && i < passed.count; i++) {
+    there = fill_place(SD_LISTEN_FDS_START + i);
+  }
   return there && set_number("LISTEN_PID", getpid()) && set_number("LISTEN_FDS", passed.count) &&
          setenv("LISTEN_FDNAMES", passed.as_given, 1) == 0;
 }

@@ -42,10 +42,11 @@ void systemd_forget(const char *name);
 bool systemd_pass_on(void);
 /* Waits until systemd has read everything up to here, for at most two seconds. */
 bool systemd_has_read(void);
-/* Takes a descriptor that was kept under a name with this prefix; `rest` is what follows it. -1: there is no other. */
+/* Takes a descriptor that was kept under a name with this prefix ("": whatever version of us kept it); `rest` is what follows
+ * it. -1: there is no other. */
 int systemd_take_kept(const char *prefix, char *rest, size_t size);
-/* For a program that is executed in place of this one: it is passed all that this one was, as long as that is open, and `fd` in
- * the place of what was kept under that name. False: nothing was kept under it. */
+/* For a program that is executed in place of this one: it is passed all that this one was and that is open, and `fd` in the
+ * place of what was kept under that name. False: nothing was kept under it. */
 bool systemd_pass_again(const char *name, int fd);
 /* It is not executed. */
 void systemd_pass_nothing(void);

@@ -12,7 +12,7 @@ import pytest
 from harness import Background, numbered, pipeline, wait_until, whole
 from harness.daemon import BINARY
 from harness.injection import Injection
-from harness.store import Store, connections, copy, settle, start
+from harness.store import Store, connections, copy, leave, settle, start
 from harness.waiting import limit
 from test_kill_load import install
 
@@ -218,6 +218,37 @@ def test_what_is_damaged_costs_connections_at_most(place, store, what):
                 daemon.wait_view("they are there", lambda view: view["readers"] == 1 and view["sessions"] == 1)
                 producer.send(whole(5, SIZE).tobytes())
                 assert reader.read(SIZE) == whole(5, SIZE).tobytes()
+
+
+@pytest.mark.parametrize("orderly", [False, True])
+def test_what_another_version_left_is_let_go_of(place, store, orderly):
+    """Its connections end, its sockets serve, and nothing of it takes up room."""
+    with start(place, store, {"cam0": pipeline(FORMAT)}) as daemon:
+        with daemon.reader() as reader, daemon.producer() as producer:
+            producer.send(whole(0, SIZE).tobytes())
+            assert reader.read(SIZE) == whole(0, SIZE).tobytes()
+            settle(daemon)
+            leave(store, daemon, orderly)
+            old = store.kept
+            store.kept = [(name.replace("framed-d", "framed-carried-"), fd) for name, fd in old]
+            assert store.kept != old
+            store.kept += [("framed-" + "long" * 60, copy(fd)) for fd in store.named("framed-pulse")]
+            for fd in store.named("framed-roster") + store.named("framed-state"):
+                os.pwrite(fd, b"FRMDSTAT0.1", 0)
+            store.start(daemon)
+            daemon.wait_ready()
+            assert reader.rest() == b"" and "anew" in daemon.log
+            store.heard()
+            assert not store.named("framed-carried") and not store.named("framed-long")
+        with daemon.reader() as reader, daemon.producer() as producer:
+            producer.send(whole(1, SIZE).tobytes())
+            assert reader.read(SIZE) == whole(1, SIZE).tobytes()
+            settle(daemon)
+            leave(store, daemon, True)  # also what was taken over from there is left to the next one
+            store.start(daemon)
+            daemon.wait_ready()
+            producer.send(whole(2, SIZE).tobytes())
+            assert reader.read(SIZE) == whole(2, SIZE).tobytes()
 
 
 @pytest.mark.parametrize("last", [-1, -2**63, 2**63 - 1])

@@ -273,8 +273,54 @@ static int the_next_program_is_passed_the_same(void) {
   return getenv("LISTEN_PID") || getenv("LISTEN_FDS") || getenv("LISTEN_FDNAMES") ? 5 : 0;
 }
 
-static int (*const scenarios[])(void) = {listeners_are_taken_once, other_sockets_are_left_alone,
-                                         sockets_of_another_process_are_not_ours, the_next_program_is_passed_the_same};
+/* Whatever version kept it; what looks like a unit's is left to be taken as such. */
+static int what_was_kept_is_told_from_what_a_unit_passes(void) {
+  char rest[32];
+  pass_unix(FIRST_PASSED, "a", SOCK_STREAM);
+  pass_unix(FIRST_PASSED + 1, "b", SOCK_STREAM);
+  announce("4", "framed-cam0.socket:framed-carried-12:framed-old:other");
+  if (dup2(STDERR_FILENO, FIRST_PASSED + 2) < 0 || dup2(STDERR_FILENO, FIRST_PASSED + 3) < 0 ||
+      systemd_take_kept("", rest, sizeof rest) != FIRST_PASSED + 1 || strcmp(rest, "carried-12") != 0 ||
+      systemd_take_kept("", rest, sizeof rest) != FIRST_PASSED + 2 || strcmp(rest, "old") != 0 ||
+      systemd_take_kept("", rest, sizeof rest) != -1) {
+    return 1;
+  }
+  char path[108];
+  path_of(path, "a");
+  return systemd_take_listener("cam0", path) == FIRST_PASSED ? 0 : 2;
+}
+
+/* Its numbers are looked at one after the other there. */
+static int the_next_program_finds_every_number(void) {
+  char rest[8];
+  announce("3", "framed-a:framed-b:framed-state");
+  for (int i = 0; i < 3; i++) {
+    if (dup2(STDERR_FILENO, FIRST_PASSED + i) < 0) {
+      return 1;
+    }
+  }
+  while (systemd_take_kept("", rest, sizeof rest) >= 0) {
+  }
+  close(FIRST_PASSED);
+  if (!systemd_pass_again("state", STDERR_FILENO)) {
+    return 2;
+  }
+  for (int i = 0; i < 3; i++) {
+    int flags = fcntl(FIRST_PASSED + i, F_GETFD);
+    if (flags < 0 || (flags & FD_CLOEXEC)) {
+      return 3;
+    }
+  }
+  systemd_pass_nothing();
+  return 0;
+}
+
+static int (*const scenarios[])(void) = {listeners_are_taken_once,
+                                         other_sockets_are_left_alone,
+                                         sockets_of_another_process_are_not_ours,
+                                         the_next_program_is_passed_the_same,
+                                         what_was_kept_is_told_from_what_a_unit_passes,
+                                         the_next_program_finds_every_number};
 
 START_TEST(passed_sockets) { run_in_child(scenarios[_i]); }
 END_TEST
