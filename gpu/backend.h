@@ -62,6 +62,7 @@ struct gpu_program {
   struct gpu_options options;
   bool graph, copies_by_kernel; /* what the warm-up decided */
   unsigned timed_one_in;        /* the same; 0: no frame is */
+  bool silent;                  /* during the warm-up: who is told of a frame wakes nobody */
   struct gpu_measured measured;
   struct gpu_costs costs;
   size_t device_bytes; /* what the backend has allocated on the device; 0 where the device is the host */

@@ -14,7 +14,7 @@
 enum { MANY = 25 };
 
 struct samples {
-  int64_t alone[MANY], lane[MANY], h2d[MANY], kernel[MANY], d2h[MANY];
+  int64_t alone[MANY], lane[MANY], h2d[MANY], kernel[MANY], d2h[MANY], telling[MANY];
   unsigned count, timed;
 };
 
@@ -28,6 +28,9 @@ static int64_t median(int64_t *values, unsigned count) {
   return count > 0 ? values[count / 2] : 0;
 }
 
+/* A graph has what tells of a frame in it: without that, frames would go another way than those of the pipeline. */
+static bool is_told(const struct gpu_program *program) { return program->graph && program->options.notify; }
+
 /* Gives how long the last question took. A processor that works on the stages is left to them in between. */
 static bool await(struct gpu_program *program, int64_t *asked, struct gpu_error *error) {
   int64_t limit = gpu_now() + GPU_WARM_UP_LIMIT_NS;
@@ -35,7 +38,7 @@ static bool await(struct gpu_program *program, int64_t *asked, struct gpu_error 
     int64_t before = gpu_now();
     enum gpu_progress progress = gpu_ask(program, 0, error);
     *asked = gpu_now() - before;
-    if (progress != GPU_PENDING) {
+    if (progress == GPU_DEAD || (progress == GPU_DONE && (!is_told(program) || gpu_told(program, 0) == GPU_DONE))) {
       return progress == GPU_DONE;
     }
     if (before > limit) {
@@ -48,7 +51,7 @@ static bool await(struct gpu_program *program, int64_t *asked, struct gpu_error 
 }
 
 static bool run_frame(struct gpu_program *program, bool timed, struct samples *samples, struct gpu_error *error) {
-  const struct gpu_frame frame = {.sequence = STAGE_WARM_UP, .timed = timed};
+  const struct gpu_frame frame = {.sequence = STAGE_WARM_UP, .notify = is_told(program), .timed = timed};
   struct gpu_times times;
   int64_t begin = gpu_now(), asked;
   if (!gpu_submit(program, 0, &frame, error)) {
@@ -65,6 +68,7 @@ static bool run_frame(struct gpu_program *program, bool timed, struct samples *s
     samples->h2d[samples->timed] = times.h2d;
     samples->kernel[samples->timed] = times.kernel;
     samples->d2h[samples->timed] = times.d2h;
+    samples->telling[samples->timed] = times.told > times.copied_out ? times.told - times.copied_out : 0;
     samples->timed++;
   }
   return true;
@@ -81,7 +85,8 @@ static bool run(struct gpu_program *program, bool timed, struct samples *samples
   return true;
 }
 
-/* Without times at first, where there are frames without, as they cost a frame alone the most. */
+/* Without times at first, where there are frames without, as they cost a frame alone the most. What telling takes is part of
+ * what a lane waits for beyond the device, and is measured of real frames. */
 static bool measure_alone(struct gpu_program *program, struct gpu_error *error) {
   struct gpu_costs *costs = &program->costs;
   const unsigned timed_one_in = program->timed_one_in;
@@ -95,6 +100,8 @@ static bool measure_alone(struct gpu_program *program, struct gpu_error *error) 
   costs->h2d = median(samples.h2d, samples.timed);
   costs->kernel = median(samples.kernel, samples.timed);
   costs->d2h = median(samples.d2h, samples.timed);
+  int64_t rest = costs->alone - median(samples.telling, samples.timed), least = costs->lane;
+  costs->alone = rest > least ? rest : least;
   return good;
 }
 

@@ -105,7 +105,6 @@ struct cuda_program {
   const struct cuda_slot *latest; /* slot of the last frame submitted, which has the state */
   enum cuda_way way;              /* of frames that do not differ */
   int64_t timed_at;               /* CLOCK_MONOTONIC, when the last frame that has times was submitted */
-  bool silent;                    /* during the warm-up: host functions wake nobody */
   bool differs;                   /* a stage enqueues some frames in another way than most */
   struct cuda_program *next_lost;
   struct cuda_slot slots[];

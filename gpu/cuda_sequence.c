@@ -99,7 +99,7 @@ static bool copy_out(struct cuda_slot *slot, const struct cuda_pass *pass, struc
 static void CUDART_CB on_done(void *argument) {
   struct cuda_slot *slot = argument;
   struct cuda_program *program = slot->program;
-  bool silent = program->silent; /* read before anybody can know that the frame is done */
+  bool silent = program->base.silent; /* read before anybody can know that the frame is done */
   atomic_store(&slot->told, gpu_now());
   atomic_fetch_add(&slot->returned, 1);
   /* libuv before 1.53 can lose a wake-up without this fence. */

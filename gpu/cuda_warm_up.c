@@ -234,12 +234,5 @@ static bool settle(struct cuda_program *program, struct gpu_error *error) {
 }
 
 bool cuda_warm_up(struct gpu_program *base, struct gpu_error *error) {
-  struct cuda_program *program = (struct cuda_program *)base;
-  if (!cuda_enter(base->device, error)) {
-    return false;
-  }
-  program->silent = true;
-  bool settled = settle(program, error);
-  program->silent = false;
-  return settled;
+  return cuda_enter(base->device, error) && settle((struct cuda_program *)base, error);
 }

@@ -263,6 +263,9 @@ bool gpu_program_warm_up(struct gpu_program *program, struct gpu_error *error) {
       return false;
     }
   }
-  return program->device->backend->prepare(program, error) &&
-         (!program->options.weigh || program->options.spared != 0 || gpu_costs_measure(program, error));
+  bool weighs = program->options.weigh && program->options.spared == 0;
+  program->silent = true;
+  bool ready = program->device->backend->prepare(program, error) && (!weighs || gpu_costs_measure(program, error));
+  program->silent = false;
+  return ready;
 }

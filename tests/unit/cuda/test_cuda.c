@@ -839,6 +839,27 @@ START_TEST(the_warm_up_weighs) {
 }
 END_TEST
 
+/* Also frames that tell of themselves, as their graph does: and nobody is woken by them. */
+START_TEST(frames_are_weighed_in_the_way_they_go) {
+  unsigned launches[2];
+  options.notify = _i == 1;
+  options.graph = GPU_GRAPH_ON;
+  options.copy = GPU_COPY_ENGINE;
+  options.timed_one_in = GPU_TIMED_NEVER; /* which leaves nothing to choose */
+  for (int weigh = 0; weigh < 2; weigh++) {
+    options.weigh = weigh == 1;
+    make_program(1, &plus_one, 0);
+    unsigned before = fake_graph_launches();
+    ck_assert_msg(gpu_program_warm_up(program, &error), "%s", error.text);
+    launches[weigh] = fake_graph_launches() - before;
+    program = gpu_program_free(program);
+    chain = gpu_chain_free(chain);
+  }
+  ck_assert_uint_gt(launches[1], launches[0]);
+  ck_assert_uint_eq(wakes, 0);
+}
+END_TEST
+
 /* A slot whose output is still wanted is not overwritten for that. */
 START_TEST(spared_outputs_are_not_weighed) {
   struct gpu_costs costs;
@@ -1263,6 +1284,7 @@ Suite *cuda_suite(void) {
   tcase_add_loop_test(group, the_warm_up_decides, 0, 2);
   tcase_add_loop_test(group, long_frames_are_measured_too, 0, 3);
   tcase_add_loop_test(group, the_warm_up_weighs, 0, 7);
+  tcase_add_loop_test(group, frames_are_weighed_in_the_way_they_go, 0, 2);
   tcase_add_test(group, spared_outputs_are_not_weighed);
   tcase_add_loop_test(group, graphs_leave_out_ordered_copies, 0, 6);
   tcase_add_loop_test(group, a_frame_alone_waits_for_nothing, 0, 2);
