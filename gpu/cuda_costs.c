@@ -100,9 +100,9 @@ static bool measure_shift(const struct cuda_program *program, const struct shift
   return true;
 }
 
-/* How many smaller copies one larger stands for. */
+/* How many smaller copies one larger stands for: no more than are as long as it, so that the larger ones set the time. */
 static unsigned times_of(size_t larger, size_t smaller) {
-  size_t times = larger > smaller ? (larger + smaller / 2) / smaller : 1;
+  size_t times = larger > smaller ? larger / smaller : 1;
   return times < MOST / FEWEST ? (unsigned)times : MOST / FEWEST;
 }
 
@@ -123,7 +123,7 @@ static bool measure_kernels(struct cuda_program *program, struct gpu_error *erro
   const unsigned slots = program->base.slot_count;
   const struct shift shift = {.frames = 2 * slots};
   int64_t ns;
-  if (slots == 0 || program->base.costs.alone > LONG_NS) {
+  if (program->base.costs.alone > LONG_NS) {
     return true;
   }
   if (!measure_shift(program, &shift, &ns, error)) {
