@@ -6,7 +6,7 @@
  *
  *   process      threads (rows)
  *   framed       trace: the summary, at the moment when it began
- *   device N     copy engine in, copy engine out: the copies of all sessions, but for those that kernels make of small frames
+ *   device N     copy engine in, copy engine out: the copies of all sessions, but of those whose small frames kernels copy
  *   PIPELINE     receive, queue, stream 0 to 15, wake, emit, dropped; each session is a process of its own
  *
  * Times are microseconds of CLOCK_MONOTONIC. An arrow leads along the spans of each frame.

@@ -36,7 +36,7 @@ struct engine_figures {
   /* What only engine_run_for() tells. */
   double host;      /* microseconds in which this thread did not wait for the device; the question that says DONE is work */
   uint64_t weighed; /* frames that have a share in `host` */
-  double notice;    /* microseconds from the end of a frame that was waited for until that was seen: the median */
+  double notice;    /* microseconds from the end of a frame that was waited for until that was seen: the median of a run */
   uint64_t noticed; /* how many were */
 };
 

@@ -130,18 +130,16 @@ json_t *load_report_measure(const char *socket, const char *const *names, unsign
   if (!load_target_open(&target, socket, names, count, problem)) {
     return NULL;
   }
-  json_t *row = NULL;
-  while (seconds <= LONGEST_S) {
-    row = measure_window(&target, wanted, seconds, problem);
-    if (!row || json_integer_value(json_object_get(row, "answered")) > 0) {
-      break;
-    }
+  json_t *row = measure_window(&target, wanted, seconds, problem);
+  while (row && json_integer_value(json_object_get(row, "answered")) == 0) { /* a figure of no frames is none */
     json_decref(row);
-    row = NULL; /* a figure of no frames is none */
-    seconds *= LONGER;
-  }
-  if (!row && !problem->text) {
-    problem_set(problem, EXIT_STATUS_REFUSED, NULL, "no result of %s came back within some %d seconds", names[0], LONGEST_S);
+    row = NULL;
+    if (seconds >= LONGEST_S) {
+      problem_set(problem, EXIT_STATUS_REFUSED, NULL, "no result of %s came back in a window of %.3g s", names[0], seconds);
+    } else {
+      seconds = fmin(seconds * LONGER, LONGEST_S);
+      row = measure_window(&target, wanted, seconds, problem);
+    }
   }
   load_target_close(&target);
   return row;

@@ -12,6 +12,11 @@ enum { MOST_SLOTS = 8, MOST_JSON_FRAMES = 64 };
 
 static const char *unit_of(const struct plan_request *request) { return request->is_cut ? "chunk" : "frame"; }
 
+/* As many frames at once as there can be slots. */
+static bool runs_side_by_side(const struct overlap_work *work, int engine) {
+  return work->succession[engine] > 0 && work->succession[engine] * (OVERLAP_MAX_SLOTS - 1) < work->service[engine];
+}
+
 static void print_work(FILE *out, const struct plan_request *request) {
   const struct overlap_work *work = &request->work;
   char text[TEXT_ROOM];
@@ -20,7 +25,9 @@ static void print_work(FILE *out, const struct plan_request *request) {
   }
   for (int engine = 0; engine < OVERLAP_ENGINES; engine++) {
     fprintf(out, "%s %s", overlap_engine_titles[engine], text_duration(text, work->service[engine]));
-    if (work->succession[engine] > 0) {
+    if (runs_side_by_side(work, engine)) {
+      fputs(" (beside others)", out);
+    } else if (work->succession[engine] > 0) {
       fprintf(out, " (one every %s)", text_duration(text, work->succession[engine]));
     }
     fputs(", ", out);
