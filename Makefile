@@ -272,12 +272,19 @@ e2e: programs $(run_stage) $(drive_client) $(fail_call) ## runs the end-to-end t
 	 $(PYTHON) -m pytest tests/e2e -q $(PYTEST)
 
 soak_seconds ?= 900
-soak: ## runs the long tests, two hours: load for soak_seconds (900), 1,000 reloads, 100 upgrades, every call failing in turn, 200 kills under each kind of client, 200 kills and 100 restarts by systemd, 10,000 states that make no sense; figures into build/soak.json
+soak_e2e = FRAMED_SOAK=1 $(MAKE) --no-print-directory e2e
+soak: ## runs the long tests, 80 minutes on two cores: load for soak_seconds (900), alone; then side by side every call failing in turn and 10,000 states that make no sense, and 1,000 reloads, 100 upgrades, kills under each kind of client, and 200 kills and 100 restarts by systemd; figures into build/soak.json
 	@tools/setup.sh build check
-	@+$(MAKE) --no-print-directory VARIANT=check programs
-	@+FRAMED_SOAK=1 FRAMED_OTHER_BINARY=$(CURDIR)/build/check/framed FRAMED_SOAK_SECONDS=$(soak_seconds) FRAMED_SOAK_RESULTS=$(CURDIR)/build/soak.json FRAMED_RELOADS=1000 \
-	  $(MAKE) --no-print-directory e2e PYTEST="-k 'test_soak or test_kill or reloads_under_load or upgrades_under_load or injection or test_resume' $(PYTEST)"
-	@+FRAMED_SOAK=1 FRAMED_MUTATE=0:10000 $(MAKE) --no-print-directory VARIANT=check e2e PYTEST="-k whatever_a_state"
+	@+$(MAKE) --no-print-directory VARIANT=check programs unit-programs
+	@+FRAMED_SOAK_SECONDS=$(soak_seconds) FRAMED_SOAK_RESULTS=$(CURDIR)/build/soak.json $(soak_e2e) PYTEST="-k test_soak -s $(PYTEST)"
+	@+$(MAKE) --no-print-directory -j2 --output-sync=target soak-failures soak-handovers
+.PHONY: soak-failures soak-handovers
+soak-failures:
+	@+$(soak_e2e) PYTEST="-k injection $(PYTEST)"
+	@+FRAMED_MUTATE=0:10000 $(soak_e2e) VARIANT=check PYTEST="-k whatever_a_state $(PYTEST)"
+soak-handovers:
+	@+FRAMED_RELOADS=1000 FRAMED_OTHER_BINARY=$(CURDIR)/build/check/framed \
+	  $(soak_e2e) PYTEST="-k 'test_kill or reloads_under_load or upgrades_under_load or test_resume' $(PYTEST)"
 	@FRAMED_SOAK=1 tests/systemd/run.sh -k under_load -s
 
 check: ## sets up and runs every test that needs no GPU
