@@ -1,9 +1,11 @@
 #!/bin/bash
-# Every test that needs no GPU, from a clean checkout: what `make check` runs. At most two processes work at a time, or three where they mostly wait.
+# Every test that needs no GPU, from a clean checkout: what `make check` runs. Two processes work at a time, or four where they
+# mostly wait.
 # The order puts what breaks most often first and the summaries of Check and pytest last.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export WERROR=1
+export architectures='-gencode arch=compute_90,code=sm_90' # one will do to see that kernels compile
 exec </dev/null
 started=$SECONDS
 logs=$(mktemp -d)
@@ -12,8 +14,8 @@ trap 'rm -rf "$logs"' EXIT
 make=(make --no-print-directory)
 step() { printf '\n== %s (after %d s)\n' "$1" $((SECONDS - started)); }
 
-# How far a run is, by its log: pytest's last percentage, or the last program of the unit tests.
-place() { { echo begun && grep -oE '\[ *[0-9]+%\]|^== .*' "$1"; } | tail -n 1 | sed 's,^== [^ ]*/,in ,'; }
+# How far a run is, by its log: the last program of the unit tests, or the step after them.
+place() { { echo begun && grep -oE '\[ *[0-9]+%\]|^== .*' "$1"; } | tail -n 1 | sed -E 's,^== (the |[^ ]*/),in ,'; }
 
 say_progress() { # until the logs are gone, if nobody ends it before
   while sleep 15 >/dev/null 2>&1 && [ -d "$logs" ]; do
@@ -45,7 +47,7 @@ if setarch -R true 2>/dev/null; then steady="setarch -R"; fi
 variant() { echo "$steady make --no-print-directory NO_CUDA=1 VARIANT=$1 $2"; }
 
 step "release build, warnings are errors"
-"${make[@]}" -j2 architectures='-gencode arch=compute_90,code=sm_90' programs # one will do to see that kernels compile
+"${make[@]}" -j2 programs
 for name in check asan tsan; do
   step "build of the $name variant"
   "${make[@]}" -j2 NO_CUDA=1 VARIANT=$name programs unit-programs
@@ -59,23 +61,23 @@ step "the unit's sandbox"
 tests/gpu/sandbox.sh cpu
 step "unit tests and end-to-end tests under ASan with UBSan, and under TSan"
 # They slow everything down: what is about programs of one thread, about stages alone, or measures, is left to the last step,
-# and to ASan what is about calls that fail, states that make no sense, and clients that come back.
+# and to ASan what is about calls that fail, processes and clients that come back, and what the loop does alone.
 alone='framebench or test_load or python_client or bad_config or protocol_page or images or examples or doctor or overlap or monitoring'
 alone+=' or what_they_cost'
-memory='injection or kill_moments or is_damaged or nonsense or resume or soak or upgrade or journal or readme or bad_clients or attacks_http'
+memory='injection or test_kill.py or kill_meets or kill_moments or managers or health or nonsense or resume or soak or upgrade or journal or readme or bad_clients or attacks_http'
 chosen() { echo "e2e PYTEST='-m \"not slow\" -k \"not ($1)\"'"; }
 # What is about threads is left to TSan,
-threads='kill_load or handover_storm or trace or lanes or health'
+threads='kill_load or handover_storm or trace or lanes'
 # and what takes long and passed with the sanitizers is not run once more without.
 seen='kill or chaos or handover_storm or nonsense or resume or test_upgrade'
 # Most of their time they wait, so that two halves at once take little more than half of it.
-tough='handover or lanes or hostile or shared or attacks or churn or chaos or reload or health or trace'
+tough='handover or lanes or hostile or shared or attacks or churn or chaos or reload or health'
 halves() { # NAME COMMAND COMMAND: the output of the first stands before that of the second
   local half=$logs/$1-half rest=$logs/$1-rest
   echo "$2 >$half 2>&1 & half=\$!; status=0; $3 >$rest 2>&1 || status=1; wait \$half || status=1; cat $half $rest; exit \$status"
 }
 sanitized() { # VARIANT PATTERN: end-to-end tests but for those, in two halves
-  echo "echo '== end-to-end tests';"
+  echo "echo '== the end-to-end tests';"
   halves "$1" "$(variant "$1" "$(chosen "$2 or $tough")")" \
     "$(variant "$1" "e2e PYTEST='-m \"not slow\" -k \"($tough) and not ($2)\"'")"
 }
@@ -84,7 +86,7 @@ both "$(variant asan unit) && { $(sanitized asan "$alone or $threads"); }" \
 step "fuzzing, systemd, packages and unit tests, beside the end-to-end tests"
 mapfile -t targets < <(find tests/fuzz -name 'fuzz_*.c' -printf '%f\n' | sed 's/^fuzz_//; s/\.c$//' | sort)
 last="make --no-print-directory NO_CUDA=1 VARIANT=check"
-both "FUZZ_JOBS=1 $steady tests/fuzz/run.sh ${targets[*]} && tests/systemd/run.sh && tests/packaging/run.sh && $last unit" \
+both "FUZZ_JOBS=1 FUZZ_SECONDS=10 $steady tests/fuzz/run.sh ${targets[*]} && tests/systemd/run.sh && tests/packaging/run.sh && $last unit" \
   "$(halves plain "FRAMED_SLOW=2 $last e2e PYTEST='-k \"($tough) and not ($seen)\"'" \
             "FRAMED_SLOW=2 $last e2e PYTEST='-k \"not ($tough or $seen)\"'")" \
   "fuzzing to unit tests" "end-to-end tests"

@@ -190,8 +190,11 @@ def settle(daemon):
 
 
 def all_sleep(*processes):
-    """Whether each of their threads does, but for this one."""
+    """Whether each of their threads does, but for this one. One that ends meanwhile does not."""
     tasks = [task for pid in processes for task in pathlib.Path(f"/proc/{pid}/task").iterdir()]
-    states = [(task / "stat").read_text().rpartition(")")[2].split()[0] for task in tasks
-              if int(task.name) != threading.get_native_id()]
+    try:
+        states = [(task / "stat").read_text().rpartition(")")[2].split()[0] for task in tasks
+                  if int(task.name) != threading.get_native_id()]
+    except OSError:
+        return False
     return set(states) == {"S"}
