@@ -18,6 +18,7 @@ static struct {
   uint64_t roster;            /* the number of the one that lies there; 0: none */
   atomic_bool marked;         /* also by whoever prepares pipelines */
   bool unsaid;                /* something of it could not be said */
+  bool unnoted;               /* nor of the journal or the pulse */
   struct keeper_pulse *pulse; /* NULL: not yet */
   int pulse_fd;               /* where there is one */
 } keeper;
@@ -127,10 +128,11 @@ void keeper_keep_roster(const struct tape *tape, bool whole) {
   keeper.unsaid = !kept;
 }
 
-void keeper_try_again(void) {
+bool keeper_try_again(void) {
   if (keeper.unsaid) {
     keeper_mark();
   }
+  return keeper.unnoted;
 }
 
 static bool map_pulse(int fd) {
@@ -167,7 +169,7 @@ void keeper_pass_journal(struct keeper_journal *journal, struct tape *tape) {
   }
 }
 
-static void say_unsure(void) {
+void keeper_say_unsure(void) {
   int fd = memfd_create("framed:unsure", MFD_CLOEXEC);
   if (fd >= 0) {
     systemd_keep(fd, UNSURE);
@@ -175,26 +177,34 @@ static void say_unsure(void) {
   }
 }
 
-void keeper_note(struct keeper_journal *journal) {
+static bool keep_journal(struct keeper_journal *journal) {
   struct tape tape;
-  struct failure failure;
-  if (!keeper_is_there()) {
-    return;
-  }
+  struct failure failure; /* any file may be torn then, and it is tried again */
   tape_begin(&tape);
   keeper_pass_journal(journal, &tape);
   int fd = state_write(&tape, &failure);
-  say_unsure();
+  keeper_say_unsure();
   systemd_forget(JOURNAL);
+  bool kept = fd >= 0 && systemd_keep(fd, JOURNAL);
   if (fd >= 0) {
-    systemd_keep(fd, JOURNAL);
     close(fd);
   }
   tape_clear(&tape);
+  return kept;
+}
+
+void keeper_note(struct keeper_journal *journal) {
+  if (!keeper_is_there()) {
+    return;
+  }
+  bool kept = keep_journal(journal);
   if (!keeper.pulse) {
     start_pulse();
   }
-  systemd_forget(UNSURE);
+  keeper.unnoted = !kept || !keeper.pulse;
+  if (!keeper.unnoted) {
+    systemd_forget(UNSURE);
+  }
 }
 
 void keeper_beat(int64_t now, uint64_t clients) {
@@ -213,6 +223,9 @@ void keeper_withdraw(void) {
 void keeper_end(void) {
   if (keeper.pulse) {
     keeper.pulse->last = 0;
+  }
+  if (keeper.unnoted) {
+    systemd_forget(UNSURE);
   }
   keeper_withdraw();
 }

@@ -56,8 +56,8 @@ void keeper_spend_roster(void);
 /* Replaces what lay there before by a tape that is live and all descriptors on it; without `whole`, or where there is not room
  * for all, by its listening sockets alone. */
 void keeper_keep_roster(const struct tape *roster, bool whole);
-/* It is due once more where something of it could not be said. */
-void keeper_try_again(void);
+/* It is due once more where something of it could not be said. True: so is keeper_note(). */
+bool keeper_try_again(void);
 /* The same for the journal, which is for a process that can make nothing of the roster. */
 void keeper_note(struct keeper_journal *journal);
 /* Says that this process still runs, with so many clients. */

@@ -15,6 +15,9 @@ enum { NAME = 64 };
 /* Over a tape, both ways. */
 void keeper_pass_journal(struct keeper_journal *journal, struct tape *tape);
 
+/* Any file may be torn until keeper_note() has noted which. */
+void keeper_say_unsure(void);
+
 /* The roster of this number lies there no longer. */
 void keeper_forget_roster(uint64_t number);
 

@@ -278,6 +278,9 @@ void keeper_recall_again(void) {
     keeper_note(&last.journal);
     keeper_beat(last.pulse.last, last.pulse.clients);
   }
+  if (last.unsure) {
+    keeper_say_unsure();
+  }
 }
 
 bool keeper_was_killed(void) { return getenv(TORN) || last.unsure || (last.has_journal && last.pulse.last > 0); }

@@ -98,7 +98,9 @@ static void on_tick(void *context) {
   start_anchoring(server);
   systemd_flush();
   server_start_late(server);
-  keeper_try_again();
+  if (keeper_try_again() && !server->reload) {
+    server_note_journal(server);
+  }
   compare_limits(server);
   if (server->phase == SERVER_RUNNING && !server->reload) {
     say_status(server);

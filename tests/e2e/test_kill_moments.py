@@ -259,6 +259,33 @@ def test_what_the_manager_was_not_told_to_forget_is_not_taken_for_what_lies_ther
             client.close()
 
 
+@pytest.mark.takes(60)
+@pytest.mark.parametrize("later", [False, True])
+def test_a_torn_file_is_known_although_the_manager_was_not_told_something(place, later):
+    """Where there is room for little else than the journal. A little later nothing of that is missing."""
+    out = place / "out"
+    with Store(place, room=8) as store, start(place, store, {"cam0": pipeline(FORMAT, sink={"file": str(out)})}) as daemon:
+        for at in itertools.count(1):
+            with daemon.producer() as producer:
+                producer.send(whole(at, SIZE).tobytes())
+                wait_until(lambda: out.exists() and out.stat().st_size == at * SIZE, "it is written")
+            store.end(daemon)
+            with open(out, "ab") as file:
+                file.write(b"torn")
+            word = Injection(place, "sendmsg", at=at, error=errno.ENOBUFS)
+            store.arm(daemon, word)
+            store.start(daemon)
+            daemon.wait_ready()
+            assert out.stat().st_size == at * SIZE, f"{at - 1} was refused before"
+            store.heard()
+            if later:
+                wait_until(lambda: "framed-unsure" not in store.names, "it is told later")
+                assert {"framed-journal", "framed-pulse"} <= store.names
+            if not word.happened:
+                break
+        assert at > 10
+
+
 def upgrade(daemon):
     """Whether the program took over."""
     before = daemon.status()["handovers"]["upgrade"]
