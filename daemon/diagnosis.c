@@ -3,6 +3,8 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "gpu/gpu.h"
+
 /* A change that wins less than this is not worth the advice. */
 #define WORTH 1.05
 /* Share of its lane's time from which on the lane is what holds everything up. */
@@ -93,6 +95,15 @@ static double measured_pace(const struct diagnosis_figures *figures) { return fi
 
 static bool flows(const struct diagnosis_figures *figures) { return figures->frames > 0 && figures->seconds > 0; }
 
+struct diagnosis_costs diagnosis_costs_of(const struct gpu_costs *ns) {
+  return (struct diagnosis_costs){
+      .alone = (double)ns->alone / 1e3,
+      .lane = (double)ns->lane / 1e3,
+      .service = {(double)ns->h2d / 1e3, (double)ns->kernel / 1e3, (double)ns->d2h / 1e3},
+      .together = {(double)ns->shared_h2d / 1e3, (double)ns->kernels / 1e3, (double)ns->shared_d2h / 1e3},
+  };
+}
+
 static struct overlap_work measured_work(const struct diagnosis_figures *figures) {
   return (struct overlap_work){
       .service = {figures->step[STEP_H2D], figures->step[STEP_KERNEL], figures->step[STEP_D2H]},
@@ -120,15 +131,11 @@ static double find_alone(const struct diagnosis_figures *figures, double host) {
   return costs->alone > 0 ? costs->alone + larger(0, host - costs->lane) + (figures->spins ? 0 : figures->notice) : 0;
 }
 
-static double sum_of(const double service[OVERLAP_ENGINES]) {
-  return service[OVERLAP_H2D] + service[OVERLAP_KERNEL] + service[OVERLAP_D2H];
-}
-
 /* What engines and host leave of a frame alone. That can be less than nothing, as the host goes on working on a frame when its
  * copy in has begun. */
 static double find_turnaround(const struct diagnosis_figures *figures, const struct overlap_work *work) {
-  double sum = sum_of(figures->costs.service);
-  sum = sum > 0 ? sum : sum_of(work->service);
+  double sum = overlap_services(figures->costs.service);
+  sum = sum > 0 ? sum : overlap_services(work->service);
   return work->alone > 0 ? larger(work->alone - sum - work->host, -work->host) : figures->notice;
 }
 
@@ -186,7 +193,7 @@ static void heed_pace(const struct diagnosis_figures *figures, enum bound bound,
   }
   double round = work->slots * measured_pace(figures);
   work->alone = alone_of_round(figures, work, round);
-  work->turnaround = larger(round - sum_of(work->service) - work->host, -work->host);
+  work->turnaround = larger(round - overlap_services(work->service) - work->host, -work->host);
 }
 
 /* One slot is never faster than two. Where the warm-up says so, things are no longer as they were then. */

@@ -51,6 +51,9 @@ struct diagnosis_costs {
   double together[OVERLAP_ENGINES]; /* from frame to frame on an engine that never rests; of copies, the other one works too */
 };
 
+struct gpu_costs;
+struct diagnosis_costs diagnosis_costs_of(const struct gpu_costs *ns);
+
 struct diagnosis_figures {
   double seconds;           /* how long was measured */
   double busy_s;            /* of these, with a frame on the device; of several sessions the sum */

@@ -28,14 +28,14 @@ static double share(double part, double whole) { return whole > 0 ? part / whole
 
 /* -- figures -------------------------------------------------------------------------------------------------------- */
 
-static double sum_of(const double service[OVERLAP_ENGINES]) {
+double overlap_services(const double service[OVERLAP_ENGINES]) {
   return service[OVERLAP_H2D] + service[OVERLAP_KERNEL] + service[OVERLAP_D2H];
 }
 
 /* Of a single slot whose round was measured, the services take no longer than that, and the turnaround is the rest. */
 static struct overlap_work settle(const struct overlap_work *work) {
   struct overlap_work settled = *work;
-  double sum = sum_of(work->service);
+  double sum = overlap_services(work->service);
   if (work->slots != 1 || work->alone <= 0) {
     return settled;
   }
@@ -43,13 +43,13 @@ static struct overlap_work settle(const struct overlap_work *work) {
     settled.service[engine] *= sum > work->alone ? work->alone / sum : 1;
     settled.succession[engine] = 0;
   }
-  settled.turnaround = work->alone - sum_of(settled.service) - work->host;
+  settled.turnaround = work->alone - overlap_services(settled.service) - work->host;
   return settled;
 }
 
 double overlap_sum(const struct overlap_work *work) {
   const struct overlap_work settled = settle(work);
-  return sum_of(settled.service);
+  return overlap_services(settled.service);
 }
 
 /* How long an engine that has begun with a frame takes no other. */
@@ -76,7 +76,7 @@ double overlap_period(const struct overlap_work *work) { return later(occupied(w
 
 double overlap_round(const struct overlap_work *work) {
   const struct overlap_work settled = settle(work);
-  return sum_of(settled.service) + settled.turnaround + settled.host;
+  return overlap_services(settled.service) + settled.turnaround + settled.host;
 }
 
 double overlap_ideal_speedup(const struct overlap_work *work) {

@@ -49,6 +49,7 @@ struct overlap_work {
 
 /* -- figures that need no timeline -------------------------------------------------------------------------------- */
 
+double overlap_services(const double service[OVERLAP_ENGINES]); /* their sum */
 /* The service times of one frame together. */
 double overlap_sum(const struct overlap_work *work);
 /* The engine that can take the fewest frames a second: the one with the longest service, the first of equals. */

@@ -165,17 +165,6 @@ static enum standing standing_of(enum session_waiting waiting) {
   return standings[waiting];
 }
 
-static double us(int64_t ns) { return (double)ns / 1e3; }
-
-static struct diagnosis_costs costs_of(const struct gpu_costs *costs) {
-  return (struct diagnosis_costs){
-      .alone = us(costs->alone),
-      .lane = us(costs->lane),
-      .service = {us(costs->h2d), us(costs->kernel), us(costs->d2h)},
-      .together = {us(costs->shared_h2d), us(costs->kernels), us(costs->shared_d2h)},
-  };
-}
-
 static void fill_diagnosis(const struct pipeline *pipeline, struct pipeline_snapshot *snapshot, const struct reading *now,
                            const struct reading *before) {
   const struct config_pipeline *config = pipeline->config;
@@ -198,7 +187,7 @@ static void fill_diagnosis(const struct pipeline *pipeline, struct pipeline_snap
       .graphless = config->graph == CONFIG_GRAPH_OFF && strcmp(gpu_backend_name(device), "cuda") == 0,
       .lossless = config->sink.endpoint != CONFIG_SOCKET || config->sink.overload == CONFIG_SINK_BLOCK,
       .copies_by_kernel = session_copies_by_kernel(session),
-      .costs = costs_of(session_costs(session)),
+      .costs = diagnosis_costs_of(session_costs(session)),
   };
   for (enum step step = 0; step < STEP_COUNT; step++) {
     figures.step[step] = snapshot->latency[step].mean;

@@ -231,12 +231,7 @@ static bool note_times(const struct engine *engine, unsigned slot, int64_t start
 void engine_costs(const struct engine *engine, struct diagnosis_costs *costs) {
   struct gpu_costs ns;
   gpu_program_costs(engine->program, &ns);
-  *costs = (struct diagnosis_costs){
-      .alone = (double)ns.alone / 1e3,
-      .lane = (double)ns.lane / 1e3,
-      .service = {(double)ns.h2d / 1e3, (double)ns.kernel / 1e3, (double)ns.d2h / 1e3},
-      .together = {(double)ns.shared_h2d / 1e3, (double)ns.kernels / 1e3, (double)ns.shared_d2h / 1e3},
-  };
+  *costs = diagnosis_costs_of(&ns);
 }
 
 bool engine_graph(const struct engine *engine) { return gpu_program_graph(engine->program); }
