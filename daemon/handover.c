@@ -214,11 +214,15 @@ static bool execute(const char *program, struct failure *failure) {
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
-  if (systemd_pass_on()) {
+  bool passed_on = systemd_pass_on();
+  if (passed_on) {
     execv(program, call.argv);
   }
   int error = errno;
   pthread_sigmask(SIG_SETMASK, &before, NULL);
+  if (!passed_on) {
+    return failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "not enough memory to hand over");
+  }
   return failure_set(failure, EXIT_STATUS_INTERNAL, "check that the file is there and may be executed",
                      "cannot execute '%s': %s", program, strerror(error));
 }
@@ -296,9 +300,8 @@ bool handover_repeat(const struct tape *tape, bool stops, struct failure *failur
   return false;
 }
 
-void handover_start_over(void) {
-  struct failure ignored;
+void handover_start_over(struct failure *failure) {
   wait_for_manager();
   close_range(FIRST, ~0U, CLOSE_RANGE_CLOEXEC);
-  execute(SELF, &ignored);
+  execute(SELF, failure);
 }

@@ -46,6 +46,6 @@ bool handover_repeat(const struct tape *tape, bool stops, struct failure *failur
 /* What it received is in use, and will not be needed once more. */
 void handover_settle(void);
 /* Executes this program anew, with nothing; signals wait as with a tape. Returns only if that fails. */
-void handover_start_over(void);
+void handover_start_over(struct failure *failure);
 
 #endif

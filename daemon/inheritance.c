@@ -294,18 +294,21 @@ void server_taken(struct server *server) {
 }
 
 /* The next image would not know that files may be torn. */
-static bool hides_torn_files(const struct server *server) {
-  return server && server->tape && server->tape->live && !keeper_expect_torn(); /* there may have been no memory for it */
+static bool hides_torn_files(const struct tape *tape) {
+  return tape->live && !keeper_expect_torn(); /* there may have been no memory for it */
 }
 
-void server_start_over(struct server *server, const char *why) {
-  bool ends = systemd_has_passed() || hides_torn_files(server);
+void server_start_over(const struct tape *tape, const char *why) {
+  struct failure failure;
+  bool ends = systemd_has_passed() || hides_torn_files(tape);
   log_event(LOG_NOT_HANDED_OVER, NULL, "%s: %s", ends ? HANDOVER_ENDS : HANDOVER_BEGINS_ANEW, why);
   log_flush();
   keeper_withdraw();
-  if (ends) {
-    keeper_recall_again();
-    _exit(EXIT_STATUS_INTERNAL);
+  if (!ends) {
+    handover_start_over(&failure);
+    log_event(LOG_FAILED, NULL, "%s", failure.text);
+    log_flush();
   }
-  handover_start_over();
+  keeper_recall_again();
+  _exit(EXIT_STATUS_INTERNAL);
 }

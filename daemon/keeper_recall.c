@@ -278,7 +278,7 @@ void keeper_recall_again(void) {
     keeper_note(&last.journal);
     keeper_beat(last.pulse.last, last.pulse.clients);
   }
-  if (last.unsure) {
+  if (last.unsure || (getenv(TORN) && !last.has_journal)) {
     keeper_say_unsure();
   }
 }

@@ -139,7 +139,7 @@ static void run(struct server *server) {
   struct failure failure;
   if (!open_loop(server, &failure)) {
     if (server->tape) {
-      server_start_over(server, failure.text);
+      server_start_over(server->tape, failure.text);
     }
     log_event(LOG_FAILED, NULL, "%s", failure.text);
     server->exit_status = failure.status;
@@ -182,7 +182,7 @@ enum exit_status server_run(const char *path, struct config *config, struct tape
   struct quota *quota = quota_new();
   log_open(config->log_level);
   if ((!generation || !quota) && tape) {
-    server_start_over(server, "not enough memory");
+    server_start_over(tape, "not enough memory");
   }
   if (!generation || !quota) {
     log_event(LOG_FAILED, NULL, "not enough memory to start");

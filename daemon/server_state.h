@@ -118,8 +118,8 @@ void server_recover(struct server *server);
 void server_recovered(struct server *server);
 /* What is left to do once everything that was taken runs. */
 void server_taken(struct server *server);
-/* What was left makes no sense, or does not fit: begins anew, without it. */
-void server_start_over(struct server *server, const char *why);
+/* What was left makes no sense, or does not fit: this process begins anew, without it, or ends. */
+_Noreturn void server_start_over(const struct tape *tape, const char *why);
 
 /* startup.c */
 /* It cannot be: takes up what was left once more, begins anew without it, or ends. */

@@ -158,7 +158,7 @@ void server_fail_start(struct server *server, const struct failure *failure) {
     take_up_once_more(server, failure, &last);
   }
   if (server->tape) {
-    server_start_over(server, last.text);
+    server_start_over(server->tape, last.text);
   }
   server_fail(server, failure);
 }
