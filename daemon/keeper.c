@@ -66,8 +66,10 @@ static bool keep_state(const struct tape *tape, int state) {
 bool keeper_keep(const struct tape *tape, struct failure *failure) {
   unsigned needed = tape->descriptor_count + OTHERS, room = systemd_keeps();
   if (needed > room) { /* systemd would drop the last ones without a word to us */
-    return failure_set(failure, EXIT_STATUS_INTERNAL, "raise FileDescriptorStoreMax= and FDSTORE in the unit, to 8192 at most",
-                       "the service manager keeps fewer descriptors (FDSTORE=%u) than there are (%u)", room, needed);
+    const char *remedy = needed > SYSTEMD_MOST_KEPT ? "serve fewer connections: there is room for 8192 descriptors at most"
+                                                    : "raise FileDescriptorStoreMax= and FDSTORE in the unit, to 8192 at most";
+    return failure_set(failure, EXIT_STATUS_INTERNAL, remedy,
+                       "the service manager keeps fewer descriptors (%u) than there are (%u)", room, needed);
   }
   int state = state_write(tape, failure);
   if (state < 0) {

@@ -59,12 +59,16 @@ static bool keep(int fd) {
   char name[NAME];
   struct stat status;
   unsigned number = (unsigned)fd;
-  if (fd < 0 || !make_room(number) || fstat(fd, &status) != 0) {
+  if (fd < 0 || !make_room(number)) {
     return false;
   }
   struct stored *stored = &kept.descriptors[number];
-  if (stored->there && (stored->device != status.st_dev || stored->inode != status.st_ino)) {
-    forget(number);
+  bool known = fstat(fd, &status) == 0;
+  if (stored->there && (!known || stored->device != status.st_dev || stored->inode != status.st_ino)) {
+    forget(number); /* it may be another file's */
+  }
+  if (!known) {
+    return false;
   }
   if (!stored->there) {
     snprintf(name, sizeof name, CARRIED "%u", number);

@@ -66,13 +66,22 @@ static void pass_road(struct road *road, struct tape *tape) {
   TAPE_PASS(tape, road->offered_sequence);
 }
 
+static void pass_costs(struct gpu_costs *costs, struct tape *tape) {
+  int64_t *const times[] = {&costs->alone, &costs->lane,       &costs->h2d,        &costs->kernel,
+                            &costs->d2h,   &costs->shared_h2d, &costs->shared_d2h, &costs->kernels};
+  _Static_assert(sizeof *costs == sizeof times / sizeof *times * sizeof(int64_t), "each of them is passed");
+  for (size_t i = 0; i < sizeof times / sizeof *times; i++) {
+    tape_pass_time(tape, times[i]);
+  }
+}
+
 static void pass_choices(struct session *session, struct tape *tape) {
   unsigned graph = session->setup.graph, copy = session->setup.copy;
   tape_pass_below(tape, &graph, GPU_GRAPH_OFF + 1);
   tape_pass_below(tape, &copy, GPU_COPY_KERNEL + 1);
   TAPE_PASS(tape, session->setup.timed_one_in);
-  TAPE_PASS(tape, session->setup.costs);
-  if (session->setup.timed_one_in < GPU_TIMED_NEVER || session->setup.costs.alone < 0) {
+  pass_costs(&session->setup.costs, tape);
+  if (session->setup.timed_one_in < GPU_TIMED_NEVER) {
     tape_break(tape);
   }
   if (!tape->writing) {

@@ -156,12 +156,10 @@ const char *systemd_unclaimed(void) {
 
 /* -- the descriptor store ------------------------------------------------------------------------------------------- */
 
-enum { MOST_KEPT = 8192 }; /* more names than these do not fit into LISTEN_FDNAMES, and nothing could be started with them */
-
 unsigned systemd_keeps(void) {
   const char *limit = getenv("FDSTORE");
   long room = getenv("NOTIFY_SOCKET") && limit ? strtol(limit, NULL, 10) : 0;
-  return room <= 0 ? 0 : room > MOST_KEPT ? MOST_KEPT : (unsigned)room;
+  return room <= 0 ? 0 : room > SYSTEMD_MOST_KEPT ? SYSTEMD_MOST_KEPT : (unsigned)room;
 }
 
 /* -- what it was not told to forget ---------------------------------------------------------------------------------- */

@@ -31,6 +31,9 @@ bool systemd_has_passed(void);
 
 /* -- the descriptor store: what lies there survives this process, by name ------------------------------------------ */
 
+/* More names than these do not fit into LISTEN_FDNAMES, and nothing could be started with them. */
+enum { SYSTEMD_MOST_KEPT = 8192 };
+
 /* For how many descriptors the unit has one ($FDSTORE, which newer versions set by themselves); 0: it has none. */
 unsigned systemd_keeps(void);
 /* Puts one there, or takes it away again; waits until systemd has room for the message. False: it could not be sent, or not yet
