@@ -194,7 +194,7 @@ static bool say_forget(const char *name, size_t length) {
   return say(text, -1, true);
 }
 
-static bool owes_nothing(void) {
+static bool says_what_is_owed(void) {
   ask_for_owed();
   char *at = owed.names;
   for (char *end = at ? strchr(at, END) : NULL; end && say_forget(at, (size_t)(end - at)); end = strchr(at, END)) {
@@ -206,8 +206,10 @@ static bool owes_nothing(void) {
   }
   free(owed.names);
   owed.names = NULL;
-  return !owed.unknown;
+  return true;
 }
+
+static bool owes_nothing(void) { return says_what_is_owed() && !owed.unknown; }
 
 static bool is_owed(const char *name) {
   size_t length = strlen(name);
@@ -250,7 +252,7 @@ bool systemd_keep(int fd, const char *name) {
 }
 
 void systemd_forget(const char *name) {
-  if (systemd_keeps() > 0 && (!owes_nothing() || !say_forget(name, strlen(name))) && !is_owed(name)) {
+  if (systemd_keeps() > 0 && (!says_what_is_owed() || !say_forget(name, strlen(name))) && !is_owed(name)) {
     owe(name);
   }
 }
