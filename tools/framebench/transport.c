@@ -50,16 +50,16 @@ struct work {
 };
 
 static const struct work works[WAYS] = {
-    [LARGE_SHM] = {"shm", LARGE, 3, "large", LOAD_SHARED, 0},
-    [LARGE_STREAM] = {"stream", LARGE, 3, "large", LOAD_STREAM, 0},
-    [LARGE_SOCKETS] = {"sockets", LARGE, 3, "sockets", LOAD_ANY, 0},
-    [LARGE_ALONE] = {"alone", LARGE, 3, NULL, LOAD_ANY, 0},
-    [MEDIUM_SHM] = {"shm", MEDIUM, 4, "medium", LOAD_SHARED, 0},
-    [MEDIUM_ALONE] = {"alone", MEDIUM, 4, NULL, LOAD_ANY, 0},
-    [MEDIUM_COPIED] = {"alone, kernels copy", MEDIUM, 4, NULL, LOAD_ANY, 0, .copied = true},
-    [SMALL_SHM] = {"shm", SMALL, 2, "small", LOAD_SHARED, 1},
-    [SMALL_ALONE] = {"alone", SMALL, 1, NULL, LOAD_ANY, 1},
-    [SMALL_COPIED] = {"alone, kernels copy", SMALL, 1, NULL, LOAD_ANY, 1, .copied = true},
+    [LARGE_SHM] = {"shm", LARGE, 3, "large", LOAD_SHARED, 0, false},
+    [LARGE_STREAM] = {"stream", LARGE, 3, "large", LOAD_STREAM, 0, false},
+    [LARGE_SOCKETS] = {"sockets", LARGE, 3, "sockets", LOAD_ANY, 0, false},
+    [LARGE_ALONE] = {"alone", LARGE, 3, NULL, LOAD_ANY, 0, false},
+    [MEDIUM_SHM] = {"shm", MEDIUM, 4, "medium", LOAD_SHARED, 0, false},
+    [MEDIUM_ALONE] = {"alone", MEDIUM, 4, NULL, LOAD_ANY, 0, false},
+    [MEDIUM_COPIED] = {"alone, kernels copy", MEDIUM, 4, NULL, LOAD_ANY, 0, true},
+    [SMALL_SHM] = {"shm", SMALL, 2, "small", LOAD_SHARED, 1, false},
+    [SMALL_ALONE] = {"alone", SMALL, 1, NULL, LOAD_ANY, 1, false},
+    [SMALL_COPIED] = {"alone, kernels copy", SMALL, 1, NULL, LOAD_ANY, 1, true},
 };
 
 static const struct own_pipeline pipelines[] = {

@@ -307,7 +307,7 @@ int cuda_copy(void *to, const void *from, size_t bytes, void *stream) {
   if (status == cudaSuccess) {
     push_copy(stream, OPERATION_KERNEL_COPY, to, from, bytes);
   }
-  return status;
+  return (int)status;
 }
 
 /* -- errors and devices ------------------------------------------------------------------------------------------- */
