@@ -416,7 +416,7 @@ install: programs $(filter $(filled)/%,$(foreach file,$(installed_files),$(call 
 	@test -e '$(configuration)' || install -m 644 config/framed.yaml '$(configuration)'
 	@test -n '$(DESTDIR)' || ldconfig || true
 	@test -n '$(DESTDIR)' || { systemd-sysusers '$(PREFIX)/lib/sysusers.d/framed.conf' && journalctl --update-catalog; } || true
-	@echo "installed. Next: edit $(SYSCONFDIR)/framed/framed.yaml, then: systemctl daemon-reload && systemctl enable --now framed; where it runs already: systemctl daemon-reload && framectl upgrade"
+	@test -n '$(DESTDIR)' || echo "installed. Next: edit $(SYSCONFDIR)/framed/framed.yaml, then: systemctl daemon-reload && systemctl enable --now framed; where it runs already: systemctl daemon-reload && framectl upgrade"
 
 uninstall: ## removes what install put there, but not the configuration
 	@rm -f '$(library_link)' $(foreach file,$(installed_files),'$(DESTDIR)$(PREFIX)/$(call part,$(file),2)')

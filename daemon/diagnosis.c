@@ -268,7 +268,9 @@ static double room_for(const struct overlap_work *work, const struct diagnosis_f
 
 static void advise_outside(const struct diagnosis_figures *figures, struct diagnosis *diagnosis) {
   double room = room_for(&diagnosis->work, figures);
-  if (diagnosis->bound_by == BOUND_READER) {
+  if (diagnosis->bound_by == BOUND_READER && room < WORTH) {
+    advise(diagnosis, IMPROVE_READER, 1, "a reader that takes results: frames wait for it");
+  } else if (diagnosis->bound_by == BOUND_READER) {
     advise(diagnosis, IMPROVE_READER, room, "a reader that takes results faster: up to %.3g times as many frames", room);
   } else if (figures->frames > 0) {
     advise(diagnosis, IMPROVE_NONE, 1, "nothing to change here: %.*f times as many frames could pass",

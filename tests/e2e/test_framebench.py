@@ -205,5 +205,6 @@ def test_help_names_every_command():
     done = framebench("--help")
     for command in ("limits", "overlap", "stages", "report"):
         assert command in done.stdout
-        one = framebench(command, "--help")
-        assert one.returncode == 0 and one.stdout.startswith(f"usage: framebench {command} "), one
+        for arguments in ([command, "--help"], [command, "--json", "-h"]):
+            one = framebench(*arguments)
+            assert one.returncode == 0 and one.stdout.startswith(f"usage: framebench {command} "), one

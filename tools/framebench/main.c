@@ -104,9 +104,16 @@ static bool is_option(const char *argument, const char *name) { return argument 
 
 static bool is_help(const char *argument) { return is_option(argument, "--help") || is_option(argument, "-h"); }
 
+static bool asks_for_help(char **arguments) {
+  while (*arguments && !is_help(*arguments)) {
+    arguments++;
+  }
+  return *arguments != NULL;
+}
+
 static bool run_command(int count, char **arguments, struct problem *problem) {
   const struct command *command = find_command(arguments[1], problem);
-  if (command && is_help(arguments[2])) {
+  if (command && asks_for_help(arguments + 2)) {
     print_command_help(command);
     return true;
   }

@@ -32,7 +32,8 @@ static bool report_unreachable(const char *path, const char *what, int error, st
     return report_no_permission(path, what, problem);
   }
   return problem_set(problem, EXIT_STATUS_NO_DAEMON,
-                     "is it running? See `systemctl status framed`; another socket is named by -s SOCKET or $FRAMED_SOCKET",
+                     "is it running? Start it by `framed -c FILE` or `systemctl start framed`; another socket is named by "
+                     "-s SOCKET or $FRAMED_SOCKET",
                      "%s does not answer at %s: %s", what, path, strerror(error));
 }
 

@@ -71,8 +71,10 @@ static void report(const struct recording *recording) {
   json_int_t frames = json_integer_value(json_object_get(sums, "frames"));
   json_int_t overwritten = json_integer_value(json_object_get(sums, "overwritten"));
   double seconds = json_number_value(json_object_get(sums, "seconds"));
-  fprintf(out, "%s: %lld frame%s in %.2f s; open it at https://ui.perfetto.dev or in chrome://tracing\n",
-          to_standard_output(recording) ? "trace" : recording->path, (long long)frames, frames == 1 ? "" : "s", seconds);
+  fprintf(out, "%s: %lld frame%s in %.2f s; %s\n", to_standard_output(recording) ? "trace" : recording->path, (long long)frames,
+          frames == 1 ? "" : "s", seconds,
+          frames > 0 ? "open it at https://ui.perfetto.dev or in chrome://tracing"
+                     : "take one while frames pass (`framectl status` says what they wait for)");
   if (json_is_true(json_object_get(sums, "full"))) {
     fprintf(out, "  it ended early, for a trace holds no more frames\n");
   }

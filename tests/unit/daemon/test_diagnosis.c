@@ -132,7 +132,14 @@ START_TEST(a_slow_reader_is_the_bound_if_it_can_hold_up) {
   figures.step[STEP_EMIT] = 2500;
   struct diagnosis diagnosis = diagnosis_of(&figures);
   ck_assert_int_eq(diagnosis.bound_by, BOUND_READER);
-  expect_advice(&diagnosis, IMPROVE_READER, "reader", 1000 / 80.0);
+  expect_advice(&diagnosis, IMPROVE_READER, "up to 12.5 times", 1000 / 80.0);
+  figures.frames = 0;
+  figures.standing = STANDING_READER; /* of nothing there is no share */
+  diagnosis = diagnosis_of(&figures);
+  expect_advice(&diagnosis, IMPROVE_READER, "frames wait for it", 1);
+  figures = full(80, 20, 70, 3, 1000);
+  figures.step[STEP_GPU_WAIT] = 0;
+  figures.step[STEP_EMIT] = 2500;
   figures.lossless = false;
   ck_assert_int_eq(diagnosis_of(&figures).bound_by, BOUND_SOURCE);
 }

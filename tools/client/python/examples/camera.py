@@ -1,13 +1,14 @@
 """Sends a camera's pictures through a pipeline whose sink is `reply`, and shows or prints the results.
 
-    camera.py /run/framed/cam0.sock            the first camera, by OpenCV
-    camera.py --test /run/framed/cam0.sock     a moving test picture, by ffmpeg; also where there is no camera
+    camera.py /run/framed/cam0.sock            the first camera, by OpenCV, into a pipeline that takes bgr24
+    camera.py --test /run/framed/cam0.sock     a moving test picture, by ffmpeg; also where there is no camera, which it says
 
 A picture goes straight into memory that the daemon's device reads: neither OpenCV nor ffmpeg needs a buffer in between.
 """
 
 import argparse
 import subprocess
+import sys
 import time
 from typing import Any, Callable, Optional
 
@@ -56,7 +57,13 @@ def source(client: framed.Client, arguments: Any) -> Source:
     """Formats of pipelines have ffmpeg's names."""
     pixels, _, size = client.welcome.input_format.partition(" ")
     width, height = map(int, size.split("x"))
-    found = camera(arguments.camera, width, height) if pixels == "bgr24" and not arguments.test else None
+    if arguments.test:
+        return moving_picture(pixels, size)
+    found = camera(arguments.camera, width, height) if pixels == "bgr24" else None
+    if not found:
+        why = (f"OpenCV's pictures are bgr24, and the pipeline takes {pixels}" if pixels != "bgr24" else
+               f"camera {arguments.camera} does not open" if cv2 else "there is no OpenCV")
+        print(f"camera.py: {why}: sending a moving test picture", file=sys.stderr)
     return found or moving_picture(pixels, size)
 
 
