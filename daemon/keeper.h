@@ -8,6 +8,8 @@
 #ifndef FRAMED_DAEMON_KEEPER_H
 #define FRAMED_DAEMON_KEEPER_H
 
+#include <sys/socket.h>
+
 #include "daemon/failure.h"
 #include "daemon/succession.h"
 #include "daemon/tape.h"
@@ -84,8 +86,10 @@ bool keeper_was_writing(const char *file);
 void keeper_recall_again(void);
 /* It executes itself anew, without the journal: files are to be looked after all the same. False: no memory for that word. */
 bool keeper_expect_torn(void);
-/* Its listener at that path or address, or -1. */
+/* Its listener at that path, or -1. */
 int keeper_take_listener(const char *path);
+/* The same of an address of TCP. Those at other addresses are closed: they may be in the way of a socket at this one. */
+int keeper_take_listener_at(const struct sockaddr *address, socklen_t length);
 /* A listener of its that keeper_take_listener() may give. */
 void keeper_found(int fd);
 /* All that are on this tape, and nobody has taken. */

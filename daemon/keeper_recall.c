@@ -261,6 +261,25 @@ int keeper_take_listener(const char *path) {
   return -1;
 }
 
+int keeper_take_listener_at(const struct sockaddr *address, socklen_t length) {
+  int found = -1;
+  for (unsigned i = 0; i < last.listener_count; i++) {
+    struct sockaddr_storage there = {0};
+    socklen_t size = sizeof there;
+    int fd = last.listeners[i];
+    if (fd < 0 || getsockname(fd, (struct sockaddr *)&there, &size) != 0 || there.ss_family == AF_UNIX) {
+      continue;
+    }
+    last.listeners[i] = -1;
+    if (found < 0 && size == length && memcmp(&there, address, length) == 0) {
+      found = fd;
+    } else {
+      close(fd);
+    }
+  }
+  return found;
+}
+
 /* -- what it noted ------------------------------------------------------------------------------------------------------ */
 
 bool keeper_recover(struct keeper_journal *journal, struct keeper_pulse *pulse) {

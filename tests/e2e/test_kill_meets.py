@@ -293,6 +293,32 @@ def test_what_may_be_torn_is_known_until_it_is_looked_after(place, store):
         assert (place / "other").read_bytes() == b"of somebody"
 
 
+def answers_at(address):
+    with socket.create_connection(address, timeout=limit(5)) as client:
+        client.sendall(b"GET /v1/health HTTP/1.1\r\nHost: framed\r\nConnection: close\r\n\r\n")
+        return client.recv(64).startswith(b"HTTP/1.1 200")
+
+
+@pytest.mark.parametrize("orderly", [False, True])
+@pytest.mark.parametrize("moves", [False, True])
+def test_an_address_is_listened_at_again_where_everything_begins_anew(place, store, moves, orderly):
+    """What listens there lies in the store. Another address of the same port is as good as free."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    keys = {"status": {"socket": str(place / "status.sock"), "http": f"127.0.0.1:{port}"}}
+    with start(place, store, {"cam0": pipeline(FORMAT)}, **keys) as daemon:
+        settle(daemon)
+        assert answers_at(("127.0.0.1", port))
+        leave(store, daemon, orderly)
+        for fd in store.named("framed-roster") + store.named("framed-state"):
+            os.pwrite(fd, b"FRMDSTAT0.1", 0)
+        if moves:
+            daemon.write({"cam0": pipeline(FORMAT)}, status={**keys["status"], "http": f"0.0.0.0:{port}"})
+        store.start(daemon)
+        daemon.wait_ready()
+        assert "anew" in daemon.log and answers_at(("127.0.0.1", port))
+
+
 def damaged(store, what):
     if what != "chronicle":
         return store.named(what)
