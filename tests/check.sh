@@ -64,14 +64,17 @@ step "unit tests and end-to-end tests under ASan with UBSan, and under TSan"
 # and to ASan what is about calls that fail, processes and clients that come back, and what the loop does alone.
 alone='framebench or test_load or python_client or bad_config or protocol_page or images or examples or doctor or overlap or monitoring'
 alone+=' or what_they_cost'
-memory='injection or test_kill.py or kill_meets or kill_moments or managers or health or nonsense or resume or soak or upgrade or journal or readme or bad_clients or attacks_http'
+memory='injection or test_kill.py or kill_meets or kill_moments or managers or nonsense or resume or soak or upgrade or journal or readme'
+memory+=' or bad_clients or attacks_http or attacks_limits or attacks_time or handover_refused or handover_oddities or supervision or sleep'
+waits='health' # for most of its time, and is left to the last step by both
 chosen() { echo "e2e PYTEST='-m \"not slow\" -k \"not ($1)\"'"; }
 # What is about threads is left to TSan,
 threads='kill_load or handover_storm or trace or lanes'
 # and what takes long and passed with the sanitizers is not run once more without.
-seen='kill or chaos or handover_storm or nonsense or resume or test_upgrade'
+seen='kill or chaos or handover_storm or nonsense or resume or test_upgrade or handover_refused or handover_oddities or handover_again'
+seen+=' or attacks or managers or keeper or shared_control or shared_consumers or libframed or overload or acks'
 # Most of their time they wait, so that two halves at once take little more than half of it.
-tough='handover or lanes or hostile or shared or attacks or churn or chaos or reload or health'
+tough='handover or lanes or hostile or shared or attacks or churn or chaos or reload or health or resume'
 halves() { # NAME COMMAND COMMAND: the output of the first stands before that of the second
   local half=$logs/$1-half rest=$logs/$1-rest
   echo "$2 >$half 2>&1 & half=\$!; status=0; $3 >$rest 2>&1 || status=1; wait \$half || status=1; cat $half $rest; exit \$status"
@@ -81,12 +84,12 @@ sanitized() { # VARIANT PATTERN: end-to-end tests but for those, in two halves
   halves "$1" "$(variant "$1" "$(chosen "$2 or $tough")")" \
     "$(variant "$1" "e2e PYTEST='-m \"not slow\" -k \"($tough) and not ($2)\"'")"
 }
-both "$(variant asan unit) && { $(sanitized asan "$alone or $threads"); }" \
-  "$(variant tsan unit) && { $(sanitized tsan "$alone or $memory"); }" ASan TSan
+both "$(variant asan unit) && { $(sanitized asan "$alone or $waits or $threads"); }" \
+  "$(variant tsan unit) && { $(sanitized tsan "$alone or $waits or $memory"); }" ASan TSan
 step "fuzzing, systemd, packages and unit tests, beside the end-to-end tests"
 mapfile -t targets < <(find tests/fuzz -name 'fuzz_*.c' -printf '%f\n' | sed 's/^fuzz_//; s/\.c$//' | sort)
 last="make --no-print-directory NO_CUDA=1 VARIANT=check"
-both "FUZZ_JOBS=1 FUZZ_SECONDS=10 $steady tests/fuzz/run.sh ${targets[*]} && tests/systemd/run.sh && tests/packaging/run.sh && $last unit" \
-  "$(halves plain "FRAMED_SLOW=2 $last e2e PYTEST='-k \"($tough) and not ($seen)\"'" \
-            "FRAMED_SLOW=2 $last e2e PYTEST='-k \"not ($tough or $seen)\"'")" \
+both "FUZZ_JOBS=1 FUZZ_SECONDS=5 $steady tests/fuzz/run.sh ${targets[*]} && tests/systemd/run.sh && tests/packaging/run.sh && $last unit" \
+  "$(halves plain "FRAMED_SLOW=2 $last e2e PYTEST='-k \"($tough) and (slow or not ($seen))\"'" \
+            "FRAMED_SLOW=2 $last e2e PYTEST='-k \"not ($tough) and (slow or not ($seen))\"'")" \
   "fuzzing to unit tests" "end-to-end tests"
