@@ -67,11 +67,12 @@ alone+=' or what_they_cost'
 memory='injection or test_kill.py or kill_meets or kill_moments or managers or nonsense or resume or soak or upgrade or journal or readme'
 memory+=' or bad_clients or attacks_http or attacks_limits or attacks_time or handover_refused or handover_oddities or supervision or sleep'
 waits='health' # for most of its time, and is left to the last step by both
-chosen() { echo "e2e PYTEST='-m \"not slow\" -k \"not ($1)\"'"; }
+# Of tests with many sets of parameters, whose threads are the same, some will do for TSan, which is the slower one.
+few() { [ "$1" != tsan ] || echo '--one-in 3'; }
 # What is about threads is left to TSan,
 threads='kill_load or handover_storm or trace or lanes'
-# and what takes long and passed with the sanitizers is not run once more without.
-seen='kill or chaos or handover_storm or nonsense or resume or test_upgrade or handover_refused or handover_oddities or handover_again'
+# and what takes long and passed with ASan is not run once more without.
+seen='test_kill.py or kill_meets or kill_moments or chaos or nonsense or resume or test_upgrade or handover_refused or handover_oddities or handover_again'
 seen+=' or attacks or managers or keeper or shared_control or shared_consumers or libframed or overload or acks'
 # Most of their time they wait, so that two halves at once take little more than half of it.
 tough='handover or lanes or hostile or shared or attacks or churn or chaos or reload or health or resume'
@@ -80,9 +81,11 @@ halves() { # NAME COMMAND COMMAND: the output of the first stands before that of
   echo "$2 >$half 2>&1 & half=\$!; status=0; $3 >$rest 2>&1 || status=1; wait \$half || status=1; cat $half $rest; exit \$status"
 }
 sanitized() { # VARIANT PATTERN: end-to-end tests but for those, in two halves
+  local few
+  few="-m \"not slow\" $(few "$1")"
   echo "echo '== the end-to-end tests';"
-  halves "$1" "$(variant "$1" "$(chosen "$2 or $tough")")" \
-    "$(variant "$1" "e2e PYTEST='-m \"not slow\" -k \"($tough) and not ($2)\"'")"
+  halves "$1" "$(variant "$1" "e2e PYTEST='$few -k \"not ($2 or $tough)\"'")" \
+    "$(variant "$1" "e2e PYTEST='$few -k \"($tough) and not ($2)\"'")"
 }
 both "$(variant asan unit) && { $(sanitized asan "$alone or $waits or $threads"); }" \
   "$(variant tsan unit) && { $(sanitized tsan "$alone or $waits or $memory"); }" ASan TSan
