@@ -76,15 +76,24 @@ seen='test_kill.py or kill_meets or kill_moments or chaos or nonsense or resume 
 seen+=' or attacks or managers or keeper or shared_control or shared_consumers or libframed or overload or acks'
 # Most of their time they wait, so that two halves at once take little more than half of it.
 tough='handover or lanes or hostile or shared or attacks or churn or chaos or reload or health or resume'
-halves() { # NAME COMMAND COMMAND: the output of the first stands before that of the second
-  local half=$logs/$1-half rest=$logs/$1-rest
-  echo "$2 >$half 2>&1 & half=\$!; status=0; $3 >$rest 2>&1 || status=1; wait \$half || status=1; cat $half $rest; exit \$status"
+# These measure, one thing after the other.
+measures='framebench or test_load or soak or python_client or overlap'
+# shellcheck disable=SC2016 # what it prints is for another shell
+at_once() { # NAME COMMAND...: the output of each stands whole, one after the other
+  local name=$1 number=0
+  shift
+  printf 'status=0; pids=; '
+  for command in "$@"; do
+    number=$((number + 1))
+    printf '%s >%s 2>&1 & pids="$pids $!"; ' "$command" "$logs/$name-$number"
+  done
+  printf 'for pid in $pids; do wait $pid || status=1; done; cat %s; exit $status' "$logs/$name-"'[0-9]'
 }
 sanitized() { # VARIANT PATTERN: end-to-end tests but for those, in two halves
   local few
   few="-m \"not slow\" $(few "$1")"
   echo "echo '== the end-to-end tests';"
-  halves "$1" "$(variant "$1" "e2e PYTEST='$few -k \"not ($2 or $tough)\"'")" \
+  at_once "$1" "$(variant "$1" "e2e PYTEST='$few -k \"not ($2 or $tough)\"'")" \
     "$(variant "$1" "e2e PYTEST='$few -k \"($tough) and not ($2)\"'")"
 }
 both "$(variant asan unit) && { $(sanitized asan "$alone or $waits or $threads"); }" \
@@ -92,7 +101,7 @@ both "$(variant asan unit) && { $(sanitized asan "$alone or $waits or $threads")
 step "fuzzing, systemd, packages and unit tests, beside the end-to-end tests"
 mapfile -t targets < <(find tests/fuzz -name 'fuzz_*.c' -printf '%f\n' | sed 's/^fuzz_//; s/\.c$//' | sort)
 last="make --no-print-directory NO_CUDA=1 VARIANT=check"
+plain() { echo "FRAMED_SLOW=2 $last e2e PYTEST='-k \"($1) and (slow or not ($seen))\"'"; }
 both "FUZZ_JOBS=1 FUZZ_SECONDS=5 $steady tests/fuzz/run.sh ${targets[*]} && tests/systemd/run.sh && tests/packaging/run.sh && $last unit" \
-  "$(halves plain "FRAMED_SLOW=2 $last e2e PYTEST='-k \"($tough) and (slow or not ($seen))\"'" \
-            "FRAMED_SLOW=2 $last e2e PYTEST='-k \"not ($tough) and (slow or not ($seen))\"'")" \
+  "$(at_once plain "$(plain "($tough) and not ($measures)")" "$(plain "$measures")" "$(plain "not ($tough or $measures)")")" \
   "fuzzing to unit tests" "end-to-end tests"
