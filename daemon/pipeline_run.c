@@ -119,6 +119,9 @@ bool pipeline_is_quiet(const struct pipeline *pipeline) {
 }
 
 void pipeline_unquiesce(struct pipeline *pipeline) {
+  if (pipeline->cut) { /* a stop came meanwhile */
+    return;
+  }
   pipeline->state = pipeline->before;
   if (pipeline->state == PIPELINE_DRAINING && intake_idle(pipeline->intake)) {
     pipeline->state = PIPELINE_DRAINED;

@@ -102,6 +102,7 @@ static void on_taken_back(void *context) {
 }
 
 static void take_back(struct reload *reload) {
+  loop_timer_stop(reload->limit); /* giving back may take longer than frames were given */
   if (reload->step > RELOAD_PREPARING) {
     replacement_unquiesce(reload->replacement);
   }

@@ -6,6 +6,7 @@ import signal
 import pytest
 
 from harness import Background, Daemon, Producer, Reader, numbered, pipeline, require_whole, wait_until, whole
+from harness.native import Shared
 
 pytestmark = pytest.mark.host
 
@@ -169,6 +170,58 @@ def test_sigterm_during_a_reload(place, moment):
                 pass  # the daemon was gone before it could answer
         for name in ("cam0", "cam1"):
             daemon.final_account(name)
+
+
+class Waiting(Daemon):
+    """Its only worker thread is busy for some seconds, from when a reload waits for half a frame of cam0 on."""
+
+    def __init__(self, place):
+        self.strikes = place / "strikes"
+        self.strikes.write_bytes(b"")
+        environment = {"UV_THREADPOOL_SIZE": "1", "FRAMED_FAULT_WARM_UPS": str(self.strikes)}
+        super().__init__(place, self.entries(1), drain_timeout="1s", env=environment)
+
+    @staticmethod
+    def entries(offset):
+        stages = [{"fault": {"kind": "delay", "ms": 3000, "at": 1 << 40}}]
+        late = pipeline(FORMAT, source={"protocol": "native"}, sink={"reply": True}, stages=stages)
+        return {"cam0": shifted(offset), "cam1": shifted(offset), "late": late}
+
+    def wait_for(self, producer):
+        with Shared(self.path("late", "source")) as client:
+            producer.send(bytes(100))
+            self.wait_view("half a frame has come", lambda view: view["frames"]["in"] == 1)
+            self.write(self.entries(2), drain_timeout="1s")
+            self.signal(signal.SIGHUP)
+            self.wait_view("the pipeline waits for the frame", lambda view: view["state"] == "stopping")
+            self.strikes.write_bytes(b".")
+            client.close()
+        wait_until(lambda: self.strikes.stat().st_size == 0, "the client's memory is being made anew")
+
+    def ends_once(self):
+        self.signal(signal.SIGTERM)
+        self.ends()
+        self.leaves_frames = True
+        assert self.log.count("nothing was changed: the daemon is stopping") == 1
+        assert self.log.count("cam0: stopped") == self.log.count("cam1: stopped") == 1, self.log
+
+
+def test_sigterm_while_a_reload_waits_and_its_limit_passes_behind_it(place):
+    """What the reload has prepared is given back by a worker, and the time that the frame was given is over before that."""
+    with Waiting(place) as daemon, daemon.producer() as producer:
+        daemon.wait_for(producer)
+        daemon.ends_once()
+
+
+def test_sigterm_whose_limit_passes_before_a_reload_is_taken_back(place):
+    """Pipelines that the stop has cut off by then stay stopped, whatever they were before."""
+    with Waiting(place) as daemon, daemon.producer() as producer, daemon.reader() as reader:
+        daemon.command("/v1/pipelines/cam1/pause")
+        daemon.wait_for(producer)
+        producer.send(bytes(SIZE - 100))
+        assert reader.read(SIZE) == bytes([1]) * SIZE
+        daemon.wait_view("the frame is done", lambda view: view["frames"]["in_flight"] == 0)
+        daemon.ends_once()
 
 
 def test_many_pipelines_come_and_go(place):
