@@ -285,7 +285,8 @@ soak-failures:
 	@+FRAMED_MUTATE=0:10000 $(soak_e2e) VARIANT=check PYTEST="-k whatever_a_state $(PYTEST)"
 soak-handovers:
 	@+FRAMED_RELOADS=1000 FRAMED_OTHER_BINARY=$(CURDIR)/build/check/framed \
-	  $(soak_e2e) PYTEST="-k 'test_kill or reloads_under_load or upgrades_under_load or test_resume' $(PYTEST)"
+	  $(soak_e2e) PYTEST="-k 'reloads_under_load or upgrades_under_load or test_resume' $(PYTEST)"
+	@+$(soak_e2e) VARIANT=check PYTEST="-k test_kill $(PYTEST)"
 	@FRAMED_SOAK=1 tests/systemd/run.sh -k under_load -s
 
 check: ## sets up and runs every test that needs no GPU

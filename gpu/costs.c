@@ -11,7 +11,7 @@
 
 /* No frame is begun later than that, but for the first one. */
 #define ENOUGH_NS INT64_C(4000000)
-enum { MANY = 25 };
+enum { MANY = 64 };
 
 struct samples {
   int64_t alone[MANY], lane[MANY], h2d[MANY], kernel[MANY], d2h[MANY], telling[MANY];

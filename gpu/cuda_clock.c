@@ -177,6 +177,9 @@ static bool read_events(struct gpu_device *device, const struct cuda_slot *slot,
   return true;
 }
 
+/* The begin is on another stream, which may come to it when the frame's copy in is over: then nobody saw that begin. */
+static void bound_begin(int64_t ns[4]) { ns[0] = ns[0] < ns[1] ? ns[0] : ns[1]; }
+
 /* What events add to the steps, of which a copy that is in an order is not replayed with the rest. */
 static struct gpu_overhead choose(const struct cuda_slot *slot, const struct gpu_overhead *of[CUDA_WAYS]) {
   const struct gpu_program *program = &slot->program->base;
@@ -193,6 +196,7 @@ static bool read_times(struct cuda_device *device, const struct cuda_slot *slot,
   if (!cuda_enter(&device->base, &error) || !read_events(&device->base, slot, ns, &error)) {
     return false;
   }
+  bound_begin(ns);
   int64_t axis = slot->anchor->device_ns;
   int64_t host = axis + slot->anchor->offset;
   const struct gpu_calibration *known = &device->base.calibration;

@@ -1,4 +1,4 @@
-/* As much of CUDA's runtime interface as the backend uses, for fake_cuda.c, which stands in for it. */
+/* As much of CUDA's runtime interface as the backend uses, for the fake runtime, which stands in for it. */
 #ifndef FRAMED_TESTS_FAKE_CUDA_RUNTIME_API_H
 #define FRAMED_TESTS_FAKE_CUDA_RUNTIME_API_H
 
