@@ -131,9 +131,10 @@ int launch_bytes(const stage_call *call, const blur_geometry &image, const blur_
                  cudaStream_t stream) {
   const auto *in = static_cast<const uint8_t *>(call->input);
   auto *out = static_cast<uint8_t *>(call->output);
-  return wide                      ? blur_far(in, out, call->scratch, image, weights, stream)
-         : blur_chain_takes(image) ? blur_chain(in, out, image, weights, stream)
-                                   : blur_matrix(in, out, image, weights, stream);
+  return blur_walk_takes(image, weights) ? blur_walk(in, out, image, weights, stream)
+         : wide                          ? blur_far(in, out, call->scratch, image, weights, stream)
+         : blur_chain_takes(image)       ? blur_chain(in, out, image, weights, stream)
+                                         : blur_matrix(in, out, image, weights, stream);
 }
 
 int launch_floats(const stage_call *call, const blur_geometry &image, const blur_weights &weights, bool wide,

@@ -1,5 +1,6 @@
-/* What the ways of `blur` share. Of bytes, blur_chain.cu has the narrow ones of gray, blur_matrix.cu other narrow ones, and
- * blur_far.cu the rest; of floats, blur.cu has the narrow ones, and blur_wide.cu the others. blur.cu chooses. */
+/* What the ways of `blur` share. Of bytes, blur_walk.cu has large frames, blur_chain.cu the narrow ones of gray, blur_matrix.cu
+ * other narrow ones, and blur_far.cu the rest; of floats, blur.cu has the narrow ones, and blur_wide.cu the others. blur.cu
+ * chooses. */
 #ifndef FRAMED_GPU_STAGES_BLUR_CUH
 #define FRAMED_GPU_STAGES_BLUR_CUH
 
@@ -40,6 +41,10 @@ static inline int32_t blur_weight_parts(const blur_weights &weights, int32_t rad
 static inline uint32_t blur_parts(int32_t whole, int32_t part) {
   return (uint32_t(whole) + uint32_t(part) - 1) / uint32_t(part);
 }
+
+/* Whether there is a faster way for large frames on this device, and enqueues it. */
+bool blur_walk_takes(const blur_geometry &image, const blur_weights &weights);
+int blur_walk(const uint8_t *in, uint8_t *out, const blur_geometry &image, const blur_weights &weights, cudaStream_t stream);
 
 /* Whether there is a way for gray in registers, and enqueues it. */
 bool blur_chain_takes(const blur_geometry &image);

@@ -70,7 +70,7 @@ static inline struct blur_weights blur_make_weights(const struct blur_constants 
   return weights;
 }
 
-/* Whether the GPU keeps the columns' sums in scratch memory. */
+/* Whether the GPU may keep the columns' sums in scratch memory: there are devices that need it. */
 STAGE_INLINE bool blur_is_wide(const struct blur_constants *constants) {
   return constants->floats
              ? constants->radius > BLUR_TILE_RADIUS
@@ -102,6 +102,10 @@ STAGE_INLINE struct blur_layout blur_layout_of(uint32_t width, uint32_t height, 
 }
 
 extern const struct stage_descriptor blur_stage;
+
+/* Not 0 in tests alone: the GPU's kernels that only large frames get take those of any size then, and share them out as if the
+ * device had so many processors, so that small frames show what is wrong. */
+extern int32_t blur_pretended_processors;
 
 int blur_enqueue(const struct stage_plan *plan, const struct stage_call *call, void *stream);
 

@@ -1,6 +1,6 @@
 /*
- * What blur_matrix.cu makes its sums of: products of 16 bit floats on the units that multiply matrices, and the band of weights
- * that is a factor of all.
+ * What the kernels for bytes make their sums of: products of 16 bit floats on the units that multiply matrices, and the band of
+ * weights that is a factor of all.
  *
  * Samples and the columns' sums are whole numbers below 2048: as 16 bit floats they are multiples of the smallest one, with the
  * number's own bits. Weights are such floats, too, or where some have too many bits, sums of two, and so are the products. Sums
@@ -69,26 +69,27 @@ __device__ __forceinline__ uint32_t join(uint32_t first, uint32_t second) { retu
 
 /* -- weights --------------------------------------------------------------------------------------------------------- */
 
-/* The weights at all distances from -Reach to Reach, in steps of `step` samples, as `Parts` floats each. */
+/* The weights at all distances from -Reach to Reach, in steps of `step` samples, as `Parts` floats each. They are whole numbers
+ * times `scale`. */
 template <int Reach, int Parts> struct band {
   uint16_t parts[Parts][2 * Reach + 1];
 
   /* By a block of so many threads. */
-  __device__ void fill(const blur_weights &weights, int32_t radius, int32_t step, int32_t threads) {
+  __device__ void fill(const blur_weights &weights, int32_t radius, int32_t step, int32_t threads, float scale = 1.0F) {
     for (int32_t i = threadIdx.x; i < 2 * Reach + 1; i += threads) {
       const int32_t distance = abs(i - Reach);
       const bool within = distance % step == 0 && distance / step <= radius;
       const uint32_t weight = within ? uint32_t(weights.at[distance / step] * BLUR_UNIT) : 0;
       const uint32_t rest = Parts == 1 ? 0 : weight % 4;
-      parts[0][i] = half_bits(weight - rest);
+      parts[0][i] = half_bits(float(weight - rest) * scale);
       if (Parts > 1) {
-        parts[Parts - 1][i] = half_bits(rest);
+        parts[Parts - 1][i] = half_bits(float(rest) * scale);
       }
     }
   }
-  static __device__ uint16_t half_bits(uint32_t weight) {
+  static __device__ uint16_t half_bits(float weight) {
     uint16_t bits;
-    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(float(weight)));
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(weight));
     return bits;
   }
   __device__ uint32_t pair(int part, int32_t distance) const {

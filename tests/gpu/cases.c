@@ -11,6 +11,9 @@ const struct cases_size cases_sizes[] = {
     {1920, 1080, CASES_MEDIUM}, {7680, 4320, CASES_LARGE}, {0, 0, CASES_TINY},
 };
 
+const struct cases_size cases_as_if_large[] = {
+    {16, 3, CASES_TINY}, {64, 48, CASES_SMALL}, {272, 150, CASES_SMALL}, {1024, 150, CASES_SMALL}, {0, 0, CASES_TINY}};
+
 /* -- random numbers ------------------------------------------------------------------------------------------------ */
 
 /* One step of a counter through a mixing function: well spread for any seed. */

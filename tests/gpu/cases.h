@@ -19,6 +19,9 @@ struct cases_size {
 
 extern const struct cases_size cases_sizes[]; /* small to large, ended by 0 x 0 */
 
+/* Small frames for kernels that only large ones get, which take rows of whole 16 bytes alone. */
+extern const struct cases_size cases_as_if_large[];
+
 /* Every pixel format, and tensors of both types and several ranks, of about this size; of large frames the usual
  * formats alone. Returns how many. */
 unsigned cases_formats(const struct cases_size *size, struct frame_format formats[CASES_MAX_FORMATS]);
