@@ -126,11 +126,12 @@ def test_plan_of_four_chunks(place):
     document = plan(place, *times, "--slots", "2")
     assert document["serial_us"] == 80000 and document["wall_us"] == 47500 and document["bound_us"] == 42500, document
     assert round(document["speedup"], 2) == 1.68 and round(document["bound_speedup"], 2) == 1.88
+    assert document["bound_by"] == "h2d" and "pipeline_bound_by" not in document
     assert document["slots_for_bound"] == 3 and [entry["wall_us"] for entry in document["by_slots"]][:4] == [
         80000, 47500, 42500, 42500]
     assert [frame["h2d"] for frame in document["timeline"]] == [[0, 7500], [7500, 15000], [20000, 27500], [27500, 35000]]
     done = framectl(place, "plan", *times)
-    for part in ("47.5 ms against 80.0 ms", "1.68 times", "bound: 42.5 ms, 1.88 times", "reached with 3 slots", "two streams"):
+    for part in ("47.5 ms against 80.0 ms", "1.68 times", "bound: 42.5 ms, 1.88 times, by h2d, reached with 3 slots", "two streams"):
         assert part in done.stdout, done
     assert done.returncode == 0 and not done.stderr, done
 
@@ -170,7 +171,17 @@ def test_plan_from_a_running_daemon(place):
             walls = [entry["wall_us"] for entry in document["by_slots"]]
             assert walls == sorted(walls, reverse=True) and walls[0] > 0, walls
             said = framectl(place, "plan", "--from", "cam0").stdout
-            assert "cam0, measured" in said and "has 2 more" not in said, said
+            assert "cam0, measured" in said and "has 2 more" not in said and "(now it is bound by " in said, said
+
+
+def test_plan_and_status_name_the_same_bound(place):
+    with Daemon(place, {"cam0": pipeline(FORMAT, stages=[HEAVY], slots=4)}, lanes=1, gpu=PATIENT) as daemon:
+        with Load(daemon):
+            daemon.wait_view("the kernel bounds it", bound_by("kernel"), seconds=30)
+            document = plan(place, "--from", "cam0")
+            assert (document["bound_by"], document["pipeline_bound_by"]) == ("kernel", "kernel"), document
+            said = framectl(place, "plan", "--from", "cam0").stdout
+            assert "(now it is bound by kernel)" in said and ", by kernel, " in said, said
 
 
 class HostBeside(Answer):
@@ -180,6 +191,25 @@ class HostBeside(Answer):
     body = json.dumps({"version": "0.1.0", "backend": "cuda", "device": "Fake GPU", "pipelines": {"cam0": {
         "state": "running", "slots": 1, "sessions": 1, "latency_us": {"h2d": step, "kernel": step, "d2h": step},
         "overlap": {"slots": 1, "kernels_at_once": 1, "turnaround_us": -50, "host_us": 60}}}}).encode()
+
+
+class Starved(Answer):
+    """A pipeline whose host could carry a tenth of what its device can, if there were frames."""
+
+    step = {"count": 10, "mean": 20}
+    body = json.dumps({"version": "0.1.0", "backend": "cuda", "device": "Fake GPU", "pipelines": {"cam0": {
+        "state": "running", "slots": 1, "sessions": 1, "latency_us": {"h2d": step, "kernel": step, "d2h": step},
+        "overlap": {"slots": 1, "kernels_at_once": 1, "host_us": 200, "bound_by": "source"}}}}).encode()
+
+
+@pytest.mark.host
+def test_plan_of_a_pipeline_that_waits_for_frames_says_so(place):
+    with FakeDaemon(str(place / "status.sock"), Starved):
+        said = framectl(place, "plan", "--from", "cam0").stdout
+        assert "(now it is bound by source; what follows is of frames that are always there" in said, said
+        assert ", by host, " in said, said
+        document = plan(place, "--from", "cam0")
+        assert (document["bound_by"], document["pipeline_bound_by"]) == ("host", "source"), document
 
 
 @pytest.mark.host

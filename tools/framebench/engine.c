@@ -13,8 +13,6 @@
 #include <unistd.h>
 
 enum { PAGE = 4096 };
-/* How much longer a run may take than those before it say. */
-#define SPARE 1.25
 /* A first question is asked no later than that. */
 #define AT_ONCE_NS 200
 
@@ -253,6 +251,7 @@ struct course {
   uint64_t begun, done;
   unsigned oldest, next; /* slots are taken in turn */
   int64_t start, waited;
+  int64_t full; /* when each slot had given its first frame back */
   bool over;
 };
 
@@ -281,6 +280,7 @@ static bool end_oldest(struct engine *engine, const struct run *run, struct cour
     return problem_set(problem, EXIT_STATUS_INTERNAL, NULL, "no memory for samples");
   }
   course->done++;
+  course->full = course->done == engine->setup.slots ? samples_now() : course->full;
   course->oldest = course->oldest + 1 < engine->setup.slots ? course->oldest + 1 : 0;
   return true;
 }
@@ -294,6 +294,15 @@ static bool begin_next(struct engine *engine, const struct run *run, struct cour
   return true;
 }
 
+/* From now on none begins. */
+static void end_course(const struct engine *engine, struct course *course, struct engine_figures *figures) {
+  course->over = true;
+  if (course->done > engine->setup.slots) {
+    figures->steady_frames = course->done - engine->setup.slots;
+    figures->steady = (double)(samples_now() - course->full) / 1e3;
+  }
+}
+
 static bool run_frames(struct engine *engine, const struct run *run, struct engine_figures *figures, struct problem *problem) {
   const unsigned slots = engine->setup.slots;
   struct course course = {.start = samples_now()};
@@ -302,7 +311,9 @@ static bool run_frames(struct engine *engine, const struct run *run, struct engi
     if ((has_all || (course.over && course.done < course.begun)) && !end_oldest(engine, run, &course, figures, problem)) {
       return false;
     }
-    course.over = course.over || course.begun == run->frames || (run->ns > 0 && samples_now() - course.start >= run->ns);
+    if (!course.over && (course.begun == run->frames || (run->ns > 0 && samples_now() - course.start >= run->ns))) {
+      end_course(engine, &course, figures);
+    }
     if (!course.over && !begin_next(engine, run, &course, problem)) {
       return false;
     }
@@ -359,24 +370,18 @@ static bool weigh(struct engine *engine, struct samples *notices, struct engine_
   return true;
 }
 
-static void pause_for(const struct engine *engine, double seconds) {
-  int64_t ns = engine_pause(engine_timed_one_in(engine), samples_now(), (int64_t)(seconds * 1e9));
-  const struct timespec span = {.tv_sec = ns / 1000000000, .tv_nsec = ns % 1000000000};
-  nanosleep(&span, NULL);
-}
-
 bool engine_run_for(struct engine *engine, double seconds, struct engine_figures *figures, struct problem *problem) {
-  uint64_t frames = 4 * (uint64_t)engine->setup.slots;
+  const uint64_t least = 16 * (uint64_t)engine->setup.slots;
+  uint64_t frames = least;
   /* The second look is long enough to leave out what the first frames cost. */
   for (int i = 0; i < 2; i++) {
     if (!engine_run(engine, frames, NULL, 0, figures, problem)) {
       return false;
     }
-    double each = figures->wall / (double)frames;
-    double wanted = seconds * (i == 0 ? 0.1 : 1.0) * 1e6 / each;
-    frames = wanted > 8.0 * engine->setup.slots ? (uint64_t)wanted : 8 * (uint64_t)engine->setup.slots;
+    double wanted = seconds * (i == 0 ? 0.1 : 1.0) * 1e6 / engine_each(figures);
+    frames = wanted > (double)least ? (uint64_t)wanted : least;
   }
-  pause_for(engine, SPARE * seconds);
+  engine_pause_for(engine_timed_one_in(engine), engine_each(figures) * (double)frames);
   struct samples notices = {0};
   bool done = engine_run(engine, frames, NULL, 0, figures, problem) && weigh(engine, &notices, figures, problem);
   samples_free(&notices);

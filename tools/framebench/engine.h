@@ -28,7 +28,11 @@ struct engine_setup {
 
 struct engine_figures {
   uint64_t frames;
-  double wall;                     /* microseconds, from the first submit to the last result seen */
+  double wall; /* microseconds, from the first submit to the last result seen */
+  /* Of those, frames that were seen done while all slots were in use: after each slot's first one, and before the last ones ran
+   * out. What it takes to fill the slots is of the run, and nobody's who goes on. */
+  uint64_t steady_frames;
+  double steady;                   /* microseconds */
   double service[OVERLAP_ENGINES]; /* microseconds, of all frames together */
   double wait;                     /* the same, on the device and in no engine */
   uint64_t timed;                  /* frames that have a share in `service` and `wait` */
@@ -44,6 +48,9 @@ struct engine;
 
 /* What the warm-up measured of its frames, in microseconds; 0 where it did not. */
 void engine_costs(const struct engine *engine, struct diagnosis_costs *costs);
+
+/* Microseconds a frame while all slots are in use; of the whole run, where it was too short for that. */
+double engine_each(const struct engine_figures *figures);
 
 /* Warms up too. NULL on a problem. */
 struct engine *engine_new(struct gpu_device *device, const struct engine_setup *setup, struct problem *problem);
@@ -71,6 +78,9 @@ bool engine_run_for(struct engine *engine, double seconds, struct engine_figures
 /* How long to wait at `now` so that a run of `ns` holds no timed frame of a program that times one in so many; 0 where every
  * run of that length does. */
 int64_t engine_pause(unsigned timed_one_in, int64_t now, int64_t ns);
+
+/* Waits that long before a run of so many microseconds, or somewhat more. */
+void engine_pause_for(unsigned timed_one_in, double us);
 
 /* The ideal of the figures' own service times with so many slots, in microseconds a frame: overlap_wall() of many frames by
  * their number. `kernels` as in struct overlap_work. `copy`: what a copy of a frame takes while both directions of the link

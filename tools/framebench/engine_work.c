@@ -2,6 +2,7 @@
 #include "tools/framebench/engine.h"
 
 #include "tools/framebench/options.h"
+#include "tools/framebench/samples.h"
 
 #include <math.h>
 #include <string.h>
@@ -17,6 +18,21 @@ int64_t engine_pause(unsigned timed_one_in, int64_t now, int64_t ns) {
     return GPU_TIMED_WINDOW_NS - at;
   }
   return period - at < ns ? period - at + GPU_TIMED_WINDOW_NS : 0;
+}
+
+void engine_pause_for(unsigned timed_one_in, double us) {
+  static const double spare = 1.25; /* how much longer a run may take than those before it say */
+  int64_t ns = engine_pause(timed_one_in, samples_now(), (int64_t)(us * 1e3 * spare));
+  const struct timespec span = {.tv_sec = ns / 1000000000, .tv_nsec = ns % 1000000000};
+  nanosleep(&span, NULL);
+}
+
+/* -- a run's figures ------------------------------------------------------------------------------------------------ */
+
+double engine_each(const struct engine_figures *figures) {
+  return figures->steady_frames > 0 ? figures->steady / (double)figures->steady_frames
+         : figures->frames > 0      ? figures->wall / (double)figures->frames
+                                    : 0;
 }
 
 /* -- the ideal ------------------------------------------------------------------------------------------------------ */

@@ -67,7 +67,7 @@ static bool run_engine(const struct contest *contest, double *each, struct probl
   bool done = engine;
   if (done && engine_graph(engine) == (contest->setup.graph == GPU_GRAPH_ON)) {
     done = engine_run_for(engine, contest->seconds, &figures, problem);
-    *each = done ? figures.wall / (double)figures.frames : 0;
+    *each = done ? engine_each(&figures) : 0;
   }
   engine_free(engine);
   return done;

@@ -2,8 +2,10 @@
  * What times cost: the same frames, small and large ones, with the times of none taken, of as many as the daemon takes, and of
  * all.
  *
- * The three take turns, and each figure is the median of its runs, since the difference is small. A run of the second kind
- * lasts at least as long as the daemon takes from one time in which it times all frames to the next: it has its share of them.
+ * The difference is small. So engines of the three run by turns, since a machine is not the same from one second to the next,
+ * and some engines of each kind do, since two of one kind are not the same either: streams and memory lie elsewhere. Each
+ * figure is the median of all turns. One turn of the daemon's kind may hold more than its share of timed frames or none; all
+ * of them together have it.
  */
 #include "tools/framebench/engine.h"
 #include "tools/framebench/limits.h"
@@ -24,8 +26,8 @@ static const struct section timing_section = {"timing", "What the times of frame
                                                                       {0}}};
 
 enum way { WAY_NONE, WAY_DAEMON, WAY_ALL, WAYS };
-enum { SMALL_BYTES = 65536, SMALL_RUNS = 5, LARGE_RUNS = 3 };
-#define RUN_NS   INT64_C(250000000)
+enum { SMALL_BYTES = 65536, SMALL_ENGINES = 5, LARGE_ENGINES = 2, TURNS = 8 };
+#define TURN_NS  INT64_C(125000000)
 #define QUICK_NS INT64_C(1000000)
 
 struct trial {
@@ -35,56 +37,56 @@ struct trial {
   unsigned slots;
   bool graph;
   bool quick;
-  int runs; /* of each way */
+  int engines; /* of each way */
 };
 
-static int64_t run_ns(const struct trial *trial, unsigned one_in) {
-  int64_t whole = one_in * GPU_TIMED_WINDOW_NS;
-  return trial->quick ? QUICK_NS : whole > RUN_NS ? whole : RUN_NS;
-}
-
-/* Microseconds a frame, 0 where the backend has no graphs and they are asked for; `one_in` gets of how many frames one was
- * timed. */
-static bool run(const struct trial *trial, enum way way, double *each, unsigned *one_in, struct problem *problem) {
+static struct engine *open_engine(const struct trial *trial, enum way way, struct problem *problem) {
   static const int timed[WAYS] = {GPU_TIMED_NEVER, GPU_TIMED_AUTO, 1};
-  struct engine_figures figures = {0};
+  struct engine_figures unused;
   const struct engine_setup setup = {.chain = trial->chain,
                                      .slots = trial->slots,
                                      .completion = ENGINE_SPIN,
                                      .graph = trial->graph ? GPU_GRAPH_ON : GPU_GRAPH_OFF,
                                      .timed_one_in = timed[way]};
   struct engine *engine = engine_new(trial->device, &setup, problem);
-  bool done = engine;
-  if (done && engine_graph(engine) == trial->graph) {
-    done = engine_run(engine, 4 * (uint64_t)trial->slots, NULL, 0, &figures, problem) &&
-           engine_run_time(engine, run_ns(trial, engine_timed_one_in(engine)), &figures, problem);
-    *each = done ? figures.wall / (double)figures.frames : 0;
-    *one_in = engine_timed_one_in(engine);
-  }
-  engine_free(engine);
-  return done;
+  return engine && engine_run(engine, 4 * (uint64_t)trial->slots, NULL, 0, &unused, problem) ? engine : engine_free(engine);
 }
 
-static bool run_all(const struct trial *trial, struct samples samples[WAYS], unsigned *one_in, struct problem *problem) {
-  unsigned unused;
-  for (int i = 0; i < trial->runs * WAYS; i++) {
-    enum way way = (enum way)(i % WAYS);
-    double each = 0;
-    if (!run(trial, way, &each, way == WAY_DAEMON ? one_in : &unused, problem)) {
-      return false;
-    }
-    if (!samples_add(&samples[way], each)) {
-      return problem_set(problem, EXIT_STATUS_INTERNAL, NULL, "no memory for samples");
-    }
+/* Adds microseconds a frame. */
+static bool take_turn(const struct trial *trial, struct engine *engine, struct samples *samples, struct problem *problem) {
+  struct engine_figures figures;
+  return engine_run_time(engine, trial->quick ? QUICK_NS : TURN_NS, &figures, problem) &&
+         (samples_add(samples, engine_each(&figures)) ||
+          problem_set(problem, EXIT_STATUS_INTERNAL, NULL, "no memory for samples"));
+}
+
+/* One engine of each kind. Nothing is measured where the backend has no graphs and they are asked for. */
+static bool run_engines(const struct trial *trial, struct samples samples[WAYS], unsigned *one_in, struct problem *problem) {
+  struct engine *engines[WAYS] = {NULL};
+  bool done = true;
+  for (int way = 0; way < WAYS && done; way++) {
+    engines[way] = open_engine(trial, (enum way)way, problem);
+    done = engines[way];
   }
-  return true;
+  bool is_asked_for = done && engine_graph(engines[WAY_DAEMON]) == trial->graph;
+  for (int i = 0; i < WAYS * (trial->quick ? 1 : TURNS) && done && is_asked_for; i++) {
+    done = take_turn(trial, engines[i % WAYS], &samples[i % WAYS], problem);
+  }
+  *one_in = done ? engine_timed_one_in(engines[WAY_DAEMON]) : 0;
+  for (int way = 0; way < WAYS; way++) {
+    engine_free(engines[way]);
+  }
+  return done;
 }
 
 static bool timing_row(struct results *results, const struct trial *trial, struct problem *problem) {
   struct samples samples[WAYS] = {0};
   unsigned one_in = 0;
-  bool done = run_all(trial, samples, &one_in, problem);
+  bool done = true;
   double each[WAYS];
+  for (int i = 0; i < trial->engines && done; i++) {
+    done = run_engines(trial, samples, &one_in, problem);
+  }
   for (int way = 0; way < WAYS; way++) {
     each[way] = samples_percentile(&samples[way], 0.5);
     samples_free(&samples[way]);
@@ -114,7 +116,9 @@ bool limits_timing(struct results *results, const struct options *options, struc
                                 .slots = loads[i / 2].slots,
                                 .graph = i % 2 == 1,
                                 .quick = options->quick,
-                                .runs = bytes == SMALL_BYTES ? SMALL_RUNS : LARGE_RUNS};
+                                .engines = options->quick         ? 1
+                                           : bytes == SMALL_BYTES ? SMALL_ENGINES
+                                                                  : LARGE_ENGINES};
     done = chain && timing_row(results, &trial, problem);
     gpu_chain_free(chain);
   }

@@ -101,6 +101,7 @@ json_t *load_report_row(const struct load_target *target, const struct load_plan
     set_latency(row, figures);
   }
   set(row, "generator_late_p99_us", histogram_quantile(&figures->lag_ns, 0.99));
+  set(row, "generator_late_p999_us", histogram_quantile(&figures->lag_ns, 0.999));
   if (outcome->cpu_known) {
     set_cpu(row, outcome);
   }

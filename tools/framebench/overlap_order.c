@@ -16,11 +16,11 @@ static const struct section order_section = {"order", "Copies that share the lin
 
 /* What is asked is the wall alone. */
 static bool run_frames(struct engine *engine, double seconds, struct engine_figures *figures, struct problem *problem) {
-  enum { FEW = 12 };
+  enum { FEW = 16 * OVERLAP_ENOUGH_SLOTS };
   if (!engine_run(engine, FEW, NULL, 0, figures, problem)) {
     return false;
   }
-  double frames = seconds * 1e6 * FEW / figures->wall;
+  double frames = seconds * 1e6 / engine_each(figures);
   return engine_run(engine, frames > FEW ? (uint64_t)frames : FEW, NULL, 0, figures, problem);
 }
 
@@ -35,7 +35,7 @@ static bool run(struct gpu_device *device, const struct gpu_chain *chain, enum g
   struct engine_figures figures = {0};
   struct engine *engine = engine_new(device, &setup, problem);
   bool done = engine && run_frames(engine, seconds, &figures, problem);
-  *each = done ? figures.wall / (double)figures.frames : 0;
+  *each = done ? engine_each(&figures) : 0;
   engine_free(engine);
   return done;
 }

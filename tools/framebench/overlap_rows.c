@@ -82,7 +82,7 @@ static void add_mean(json_t *row, const char *key, double sum, uint64_t count) {
 }
 
 static void add_ideal(const struct bench *bench, json_t *row, const struct engine_figures *figures, unsigned slots) {
-  double sum = 0, each = figures->wall / (double)figures->frames;
+  double sum = 0, each = engine_each(figures);
   if (figures->timed == 0) {
     return;
   }
@@ -151,6 +151,8 @@ static void add(struct engine_figures *sum, const struct engine_figures *more) {
   sum->side_by_side = more->side_by_side;
   sum->frames += more->frames;
   sum->wall += more->wall;
+  sum->steady_frames += more->steady_frames;
+  sum->steady += more->steady;
   sum->wait += more->wait;
   sum->timed += more->timed;
   sum->host += more->host;
@@ -166,7 +168,7 @@ static bool take_turn(struct entry *entry, double seconds, struct problem *probl
   if (!engine_run_for(entry->engine, seconds, &figures, problem)) {
     return false;
   }
-  double each = figures.wall / (double)figures.frames;
+  double each = engine_each(&figures);
   entry->least = entry->figures.frames > 0 ? fmin(entry->least, each) : each;
   entry->most = fmax(entry->most, each);
   add(&entry->figures, &figures);
@@ -190,7 +192,7 @@ static bool add_entry(const struct bench *bench, const struct entry *entry, stru
     return true;
   }
   bool spins = setup->completion == ENGINE_SPIN;
-  json_t *row = new_row(bench, spins ? "spin" : "callback", figures->wall / (double)figures->frames);
+  json_t *row = new_row(bench, spins ? "spin" : "callback", engine_each(figures));
   json_object_set_new(row, "slots", json_integer(setup->slots));
   json_object_set_new(row, "graph", json_string(setup->graph == GPU_GRAPH_ON ? "yes" : "no"));
   json_object_set_new(row, "copies", json_string(figures->side_by_side ? "kernel" : "engine"));
@@ -254,7 +256,7 @@ static bool run_serial(const struct bench *bench, bool pageable, double *each, s
       .setup = {.chain = bench->chain, .slots = 1, .completion = ENGINE_SPIN, .pageable = pageable, .graph = GPU_GRAPH_OFF}};
   bool done = open_entry(bench, &entry, problem) && take_turn(&entry, bench->all->seconds, problem);
   engine_free(entry.engine);
-  *each = done ? entry.figures.wall / (double)entry.figures.frames : 0;
+  *each = done ? engine_each(&entry.figures) : 0;
   return done;
 }
 

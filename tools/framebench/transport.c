@@ -123,7 +123,7 @@ static bool run_engine(const struct transport *transport, const struct work *wor
   bool done = engine != NULL;
   if (work->in_flight == 0) {
     done = done && engine_run_for(engine, seconds(transport), &figures, problem);
-    *each = done ? figures.wall / (double)figures.frames : 0;
+    *each = done ? engine_each(&figures) : 0;
   }
   for (int i = 0; i < (transport->options->quick ? 20 : 2000) && work->in_flight > 0 && done; i++) {
     done = engine_run(engine, 1, NULL, 0, &figures, problem) && samples_add(&alone, figures.wall);

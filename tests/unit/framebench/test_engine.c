@@ -25,6 +25,10 @@ static void check_run(enum engine_completion completion, unsigned slots) {
   ck_assert_msg(engine && engine_run(engine, 10, spans, 10, &figures, &problem), "%s", problem.text);
   ck_assert_uint_eq(figures.frames, 10);
   ck_assert_uint_eq(figures.timed, 10);
+  /* Neither the first frame of a slot, nor those that are still under way when the last one begins. */
+  ck_assert_uint_eq(figures.steady_frames, 10 - slots - (slots - 1));
+  ck_assert_double_eq_tol(engine_each(&figures), figures.steady / (double)figures.steady_frames, 1e-9);
+  ck_assert_double_le(figures.steady, figures.wall);
   double sum = 0;
   for (int i = 0; i < 10; i++) {
     const struct overlap_span *kernel = &spans[i].spans[OVERLAP_KERNEL];
@@ -45,6 +49,14 @@ START_TEST(test_engine_accounts_for_its_frames) {
     check_run(ENGINE_SPIN, slots);
     check_run(ENGINE_CALLBACK, slots);
   }
+}
+END_TEST
+
+/* One frame fills no slots twice: all of the run is what there is. */
+START_TEST(test_short_runs_count_as_a_whole) {
+  const struct engine_figures one = {.frames = 1, .wall = 30}, none = {0};
+  ck_assert_double_eq(engine_each(&one), 30);
+  ck_assert_double_eq(engine_each(&none), 0);
 }
 END_TEST
 
@@ -195,6 +207,7 @@ Suite *engine_suite(void) {
   TCase *cases = tcase_create("engine");
   tcase_set_timeout(cases, 60); /* without optimisation, beside other work */
   tcase_add_test(cases, test_engine_accounts_for_its_frames);
+  tcase_add_test(cases, test_short_runs_count_as_a_whole);
   tcase_add_test(cases, test_engine_runs_for_a_time);
   tcase_add_test(cases, test_engine_weighs_the_host);
   tcase_add_test(cases, test_short_runs_hold_no_window);
