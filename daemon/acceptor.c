@@ -29,23 +29,19 @@ static int take(const struct acceptor *acceptor) {
   return accept4(acceptor->setup.fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
 }
 
-static void turn_away(struct acceptor *acceptor, int fd) {
-  close(fd);
-  acceptor->setup.refused(acceptor->setup.context);
-}
-
 static void admit(struct acceptor *acceptor, int fd) {
   struct peer peer;
   if (!peer_read(fd, &peer)) {
-    log_event(LOG_REFUSED, acceptor->setup.pipeline, "a %s was refused: the kernel does not say who it is (%s)",
-              acceptor->setup.role, strerror(errno));
-    turn_away(acceptor, fd);
+    refusals_add(acceptor->setup.refusals, LOG_REFUSED, acceptor->setup.pipeline, NULL,
+                 "a %s was refused: the kernel does not say who it is (%s)", acceptor->setup.role, strerror(errno));
+    close(fd);
   } else if (!peer_allowed(&peer, acceptor->setup.allow)) {
     guest_tell(&(struct guest){.fd = fd, .native = acceptor->setup.native}, NATIVE_E_DENIED,
                "user %u may not connect to pipeline %s", (unsigned)peer.uid, acceptor->setup.pipeline);
-    log_event(LOG_REFUSED, acceptor->setup.pipeline, "%s pid %d was refused: 'allow' does not name user %u",
-              acceptor->setup.role, (int)peer.pid, (unsigned)peer.uid);
-    turn_away(acceptor, fd);
+    refusals_add(acceptor->setup.refusals, LOG_REFUSED, acceptor->setup.pipeline, refusals_remedy(NATIVE_E_DENIED),
+                 "%s pid %d was refused: 'allow' does not name user %u", acceptor->setup.role, (int)peer.pid,
+                 (unsigned)peer.uid);
+    close(fd);
   } else {
     acceptor->setup.accepted(acceptor->setup.context, fd, &peer);
   }
@@ -62,9 +58,9 @@ static enum outcome shed_one(struct acceptor *acceptor) {
   if (fd >= 0) {
     guest_tell(&(struct guest){.fd = fd, .native = acceptor->setup.native}, NATIVE_E_BUSY,
                "no free descriptor; try again later");
-    log_event(LOG_NO_DESCRIPTORS, acceptor->setup.pipeline,
-              "a %s was refused: no free descriptor; raise LimitNOFILE=", acceptor->setup.role);
-    turn_away(acceptor, fd);
+    refusals_add(acceptor->setup.refusals, LOG_NO_DESCRIPTORS, acceptor->setup.pipeline,
+                 "raise LimitNOFILE=", "a %s was refused: no free descriptor; raise LimitNOFILE=", acceptor->setup.role);
+    close(fd);
   }
   acceptor->spare = open_spare();
   return outcome;

@@ -12,6 +12,7 @@
 #include "config/config.h"
 #include "daemon/failure.h"
 #include "daemon/peer.h"
+#include "daemon/refusals.h"
 
 struct acceptor;
 
@@ -24,9 +25,8 @@ struct acceptor_setup {
   bool native;          /* who is turned away is told so by an ERROR of the native protocol */
   /* A client that is let in; its descriptor is now the receiver's. */
   void (*accepted)(void *context, int fd, const struct peer *peer);
-  /* One that was turned away here; already closed and logged. */
-  void (*refused)(void *context);
   void *context;
+  struct refusals *refusals; /* of those that are turned away here */
 };
 
 /* Starts at once. NULL on error; `setup` is copied, what it points to must stay. */

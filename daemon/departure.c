@@ -1,9 +1,10 @@
 #include "daemon/departure.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 
 #include "daemon/log.h"
-#include "daemon/peer.h"
+#include "daemon/vocabulary.h"
 
 /* The event's text, where there is one, says more. */
 static const struct {
@@ -20,17 +21,35 @@ static const struct {
     [DETACH_STOPPED] = {LOG_DISCONNECTED, false, "was disconnected"},
 };
 
-void departure_log(const struct config_pipeline *pipeline, const struct session_event *event, pid_t pid, uid_t uid) {
+static void log_client(enum log_kind kind, const struct config_pipeline *pipeline, struct refusals *refusals,
+                       const char *text) {
+  if (kind != LOG_MALFORMED) {
+    log_event(kind, pipeline->name, "%s", text);
+    return;
+  }
+  const struct frame_format format = vocabulary_format(&pipeline->source.format);
+  enum config_protocol protocol = pipeline->source.protocol;
+  char remedy[REFUSAL_REMEDY], described[FORMAT_TEXT];
+  snprintf(remedy, sizeof remedy, "send it %s, %s, or configure another `protocol` or `format`",
+           protocol == CONFIG_PROTOCOL_AUTO ? "y4m or native" : config_protocol_names[protocol],
+           format_describe(&format, described));
+  refusals_add(refusals, kind, pipeline->name, remedy, "%s", text);
+}
+
+void departure_log(const struct config_pipeline *pipeline, const struct session_event *event, const struct guest *producer,
+                   struct refusals *refusals) {
   enum log_kind kind = reasons[event->reason].kind;
   const char *what = reasons[event->reason].text;
   const char *colon = event->text[0] ? ": " : "";
-  if (pipeline->source.endpoint == CONFIG_SOCKET) {
-    log_event(kind, pipeline->name, "producer pid %d (user %u) %s after %" PRIu64 " frames%s%s", (int)pid, (unsigned)uid, what,
-              event->frames, colon, event->text);
-  } else {
+  if (pipeline->source.endpoint != CONFIG_SOCKET) {
     log_event(kind, pipeline->name, "source '%s' %s after %" PRIu64 " frames%s%s", pipeline->source.path,
               event->reason == DETACH_END ? "ended" : what, event->frames, colon, event->text);
+    return;
   }
+  char text[REFUSAL_TEXT];
+  snprintf(text, sizeof text, "producer pid %d (user %u) %s after %" PRIu64 " frames%s%s", (int)producer->pid,
+           (unsigned)producer->uid, what, event->frames, colon, event->text);
+  log_client(kind, pipeline, refusals, text);
 }
 
 static enum native_error_code code_of(enum detach_reason reason) {

@@ -7,8 +7,10 @@
 #include "daemon/greeter.h"
 #include "daemon/session.h"
 
-/* `event` is a SESSION_DETACHED of a session of this pipeline, whose descriptor is still open. */
-void departure_log(const struct config_pipeline *pipeline, const struct session_event *event, pid_t pid, uid_t uid);
+/* `event` is a SESSION_DETACHED of a session of this pipeline, whose descriptor is still open. A producer that was cut off
+ * since its stream is not what is expected counts as turned away; a file, which is no client, does not. */
+void departure_log(const struct config_pipeline *pipeline, const struct session_event *event, const struct guest *producer,
+                   struct refusals *refusals);
 /* `shared`: its connection carries no results. */
 void departure_tell(const struct config_pipeline *pipeline, const struct session_event *event, const struct guest *producer,
                     bool shared);

@@ -268,7 +268,9 @@ static double room_for(const struct overlap_work *work, const struct diagnosis_f
 
 static void advise_outside(const struct diagnosis_figures *figures, struct diagnosis *diagnosis) {
   double room = room_for(&diagnosis->work, figures);
-  if (diagnosis->bound_by == BOUND_READER && room < WORTH) {
+  if (diagnosis->bound_by == BOUND_READER && figures->replies && figures->standing == STANDING_READER) {
+    advise(diagnosis, IMPROVE_READER, 1, "a client that reads its results while it sends: its frames wait for that");
+  } else if (diagnosis->bound_by == BOUND_READER && room < WORTH) {
     advise(diagnosis, IMPROVE_READER, 1, "a reader that takes results: frames wait for it");
   } else if (diagnosis->bound_by == BOUND_READER) {
     advise(diagnosis, IMPROVE_READER, room, "a reader that takes results faster: up to %.3g times as many frames", room);
@@ -337,7 +339,7 @@ static void find_overlap(const struct diagnosis_figures *figures, const struct o
 void diagnose(const struct diagnosis_figures *figures, struct diagnosis *diagnosis) {
   const struct overlap_work measured = measured_work(figures);
   *diagnosis = (struct diagnosis){.work = diagnosis_work(figures)};
-  diagnosis->bound_by = find_bound(figures, &measured);
+  diagnosis->bound_by = find_bound(figures, &diagnosis->work);
   heed_pace(figures, diagnosis->bound_by, &diagnosis->work);
   check_alone(&diagnosis->work);
   find_overlap(figures, &measured, diagnosis);

@@ -69,6 +69,7 @@ struct diagnosis_figures {
   bool spins;            /* completion: spin */
   bool graphless;        /* graph: off, on a device that has graphs */
   bool lossless;         /* readers can hold the pipeline up */
+  bool replies;          /* the producers are the readers */
   bool copies_by_kernel; /* no engine is needed: all that a frame is on the device runs beside that of other slots' frames */
   struct diagnosis_costs costs;
 };

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/clock.h"
 #include "daemon/status.h"
 #include "daemon/succession.h"
 
@@ -120,12 +121,20 @@ static const char *copies_text(const struct pipeline_snapshot *snapshot) {
   return !snapshot->copies ? "none" : snapshot->copies_by_kernel ? "kernel" : "engine";
 }
 
+static json_t *refusal_document(const struct refusal *refusal) {
+  return refusal->at == 0
+             ? json_null()
+             : json_pack("{s:o, s:s, s:s}", "age_s", number((double)(clock_now() - refusal->at) / (double)NS_PER_S), "text",
+                         refusal->text, "remedy", refusal->remedy);
+}
+
 static json_t *pipeline_document(const struct pipeline_snapshot *snapshot, const struct config_pipeline *config) {
   json_t *document =
       json_pack("{s:s, s:s, s:i, s:i, s:i, s:o, s:o, s:{s:s, s:s}}", "state", pipeline_state_names[snapshot->state], "waiting",
                 waiting_names[snapshot->waiting], "sessions", (int)snapshot->sessions, "clients", (int)snapshot->clients,
                 "readers", (int)snapshot->readers, "missed", count(snapshot->missed), "refused", count(snapshot->refused),
                 "formats", "input", snapshot->input, "output", snapshot->output);
+  document = with(document, "last_refusal", refusal_document(&snapshot->refusal));
   document = with(document, "frames", frames_document(&snapshot->ledger));
   document = with(document, "throughput", throughput_document(snapshot));
   document = with(document, "latency_us", latency_document(snapshot->latency));

@@ -20,6 +20,7 @@ void fill_start(struct fill *fill) {
   fill->sequence = 0;
   fill->producer++;
   fill->restart = true;
+  fill->foreign = NULL;
   fill_rewind(fill);
 }
 
@@ -181,6 +182,13 @@ int fill_vector(struct fill *fill, struct iovec vector[FILL_VECTORS], int64_t no
   return count;
 }
 
+/* Any bytes may be raw frames, so that this only explains why they do not come out even. */
+static void look_at_first(struct fill *fill) {
+  if (fill->protocol == CONFIG_PROTOCOL_RAW && fill->sequence == 1 && fill->filling && !fill->foreign) {
+    fill->foreign = protocol_recognise(fill->filling->input, fill->filled);
+  }
+}
+
 /* Payload bytes that are in place already. */
 static void take_direct(struct fill *fill, size_t count, int64_t now) {
   while (count > 0) {
@@ -190,6 +198,7 @@ static void take_direct(struct fill *fill, size_t count, int64_t now) {
     size_t part = count < payload_left(fill) ? count : payload_left(fill);
     fill->filled += part;
     count -= part;
+    look_at_first(fill);
     if (payload_left(fill) == 0) {
       finish_frame(fill, now);
     }

@@ -109,10 +109,20 @@ static void turn_away(struct visitor *visitor, enum native_error_code code, cons
   guest.native = true; /* whatever it is, it came to a native socket */
   forget(visitor);
   guest_tell(&guest, code, "%s", problem);
-  log_event(LOG_REFUSED, greeter->setup.pipeline, "%s pid %d (user %u) was refused: %s", greeter->setup.who, (int)guest.pid,
-            (unsigned)guest.uid, problem);
+  refusals_add(greeter->setup.refusals, LOG_REFUSED, greeter->setup.pipeline, refusals_remedy(code),
+               "%s pid %d (user %u) was refused: %s", greeter->setup.who, (int)guest.pid, (unsigned)guest.uid, problem);
   close(guest.fd);
-  greeter->setup.refused(greeter->setup.context);
+}
+
+static void turn_away_foreign(struct visitor *visitor) {
+  const char *other = protocol_recognise(visitor->bytes, visitor->count);
+  char problem[PROTOCOL_PROBLEM];
+  if (other) {
+    snprintf(problem, sizeof problem, "framed's native protocol is expected here, and this is %s", other);
+  } else {
+    snprintf(problem, sizeof problem, "a native client begins with FRMD: does it send raw frames?");
+  }
+  turn_away(visitor, NATIVE_E_PROTOCOL, problem);
 }
 
 static void hand_on(struct visitor *visitor) {
@@ -156,7 +166,7 @@ static void read_hello(struct visitor *visitor) {
   }
   visitor->count += (size_t)got;
   if (!native_may_begin(visitor->bytes, visitor->count)) {
-    turn_away(visitor, NATIVE_E_PROTOCOL, "a native client begins with FRMD: does it speak another protocol?");
+    turn_away_foreign(visitor);
   } else if (visitor->count == native_hello_bytes(visitor->bytes, visitor->count)) {
     finish_hello(visitor);
   }
@@ -192,10 +202,11 @@ static struct visitor *receive(struct greeter *greeter, struct guest guest) {
     }
     guest.native = true;
     guest_tell(&guest, NATIVE_E_BUSY, "too many clients are waiting to be greeted; try again later");
-    log_event(LOG_REFUSED, greeter->setup.pipeline, "%s pid %d (user %u) was refused: %u clients wait to be greeted",
-              greeter->setup.who, (int)guest.pid, (unsigned)guest.uid, greeter->count);
+    refusals_add(greeter->setup.refusals, LOG_REFUSED, greeter->setup.pipeline,
+                 "end clients that connect and say nothing, or try again later",
+                 "%s pid %d (user %u) was refused: %u clients wait to be greeted", greeter->setup.who, (int)guest.pid,
+                 (unsigned)guest.uid, greeter->count);
     close(fd);
-    greeter->setup.refused(greeter->setup.context);
     return NULL;
   }
   visitor->greeter = greeter;

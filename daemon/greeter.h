@@ -12,6 +12,7 @@
 #include "daemon/failure.h"
 #include "daemon/peer.h"
 #include "daemon/protocol_native.h"
+#include "daemon/refusals.h"
 #include "daemon/tape.h"
 
 struct greeter;
@@ -55,9 +56,8 @@ struct greeter_setup {
   int64_t timeout_ns; /* for the whole HELLO */
   /* The descriptor is now the receiver's. */
   void (*greeted)(void *context, const struct guest *guest);
-  /* One that was turned away here; already closed and logged. */
-  void (*refused)(void *context);
   void *context;
+  struct refusals *refusals; /* of those that are turned away here */
 };
 
 /* NULL if there is no memory; what `setup` points to must stay. */

@@ -5,6 +5,7 @@
 
 #include "daemon/departure.h"
 #include "daemon/keeper.h"
+#include "daemon/log.h"
 #include "daemon/welcome.h"
 
 /* -- making it ------------------------------------------------------------------------------------------------- */
@@ -141,7 +142,7 @@ static bool start_greeting(struct intake *intake, struct failure *failure) {
                                       .y4m_too = protocol == CONFIG_PROTOCOL_AUTO,
                                       .timeout_ns = intake->config->source.timeout_ns,
                                       .greeted = intake_on_greeted,
-                                      .refused = intake_on_refused,
+                                      .refusals = &intake->refusals,
                                       .context = intake};
   intake->greeter = greeter_new(&setup, failure);
   return intake->greeter;
@@ -158,7 +159,7 @@ static bool start_accepting(struct intake *intake, struct failure *failure) {
                                        .role = "producer",
                                        .native = intake->greeter != NULL,
                                        .accepted = intake_on_accepted,
-                                       .refused = intake_on_refused,
+                                       .refusals = &intake->refusals,
                                        .context = intake};
   intake->acceptor = acceptor_new(&setup, failure);
   return intake->acceptor;
@@ -273,6 +274,14 @@ void intake_stop(struct intake *intake) {
 
 /* -- events ---------------------------------------------------------------------------------------------------- */
 
+static void on_not_read(const struct intake *intake, const struct seat *seat) {
+  log_event(
+      LOG_NOT_READ, intake->config->name,
+      "producer pid %d (user %u) has read no result to its end for %d s, so that its frames wait: it has to read while it "
+      "sends, as framectl push does",
+      (int)seat->producer.pid, (unsigned)seat->producer.uid, SESSION_PATIENCE_S);
+}
+
 static struct seat *seat_of(struct intake *intake, const struct session *session) {
   unsigned i = 0;
   while (intake->seats[i].session != session) {
@@ -282,7 +291,7 @@ static struct seat *seat_of(struct intake *intake, const struct session *session
 }
 
 static void on_detached(struct intake *intake, struct seat *seat, const struct session_event *event) {
-  departure_log(intake->config, event, seat->producer.pid, seat->producer.uid);
+  departure_log(intake->config, event, &seat->producer, &intake->refusals);
   departure_tell(intake->config, event, &seat->producer, seat->shares);
   seat->producer.fd = -1;
   quota_release(&seat->charge);
@@ -320,6 +329,9 @@ void intake_on_event(struct intake *intake, const struct session_event *event) {
     break;
   case SESSION_STOPPED:
     seat->stopped = true;
+    break;
+  case SESSION_NOT_READ:
+    on_not_read(intake, seat);
     break;
   case SESSION_GPU_FAULT:
     break;
@@ -360,4 +372,4 @@ unsigned intake_producers(const struct intake *intake) {
   return count;
 }
 
-uint64_t intake_refused(const struct intake *intake) { return intake->refused; }
+const struct refusals *intake_refusals(const struct intake *intake) { return &intake->refusals; }

@@ -10,6 +10,7 @@
 
 #include "daemon/listener.h"
 #include "daemon/quota.h"
+#include "daemon/refusals.h"
 #include "daemon/session.h"
 
 struct intake;
@@ -73,6 +74,6 @@ bool intake_lend(const struct intake *intake, struct session_lent *lent, struct 
 unsigned intake_seats(const struct intake *intake);
 struct session *intake_session(const struct intake *intake, unsigned seat);
 unsigned intake_producers(const struct intake *intake); /* connected */
-uint64_t intake_refused(const struct intake *intake);
+const struct refusals *intake_refusals(const struct intake *intake);
 
 #endif

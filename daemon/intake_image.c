@@ -12,7 +12,7 @@
 
 static void pass_intake(struct intake *intake, struct tape *tape) {
   unsigned kind = intake->endpoint.kind;
-  TAPE_PASS(tape, intake->refused);
+  TAPE_PASS(tape, intake->refusals.count);
   TAPE_PASS(tape, intake->ended);
   TAPE_PASS(tape, intake->discards);
   TAPE_PASS(tape, intake->welcome.session);

@@ -51,10 +51,9 @@ enum config_protocol intake_protocol(const struct intake *intake, const struct g
 
 static void refuse(struct intake *intake, const struct guest *producer, enum native_error_code code, const char *problem) {
   guest_tell(producer, code, "%s", problem);
-  log_event(LOG_REFUSED, intake->config->name, "producer pid %d (user %u) was refused: %s", (int)producer->pid,
-            (unsigned)producer->uid, problem);
+  refusals_add(&intake->refusals, LOG_REFUSED, intake->config->name, refusals_remedy(code),
+               "producer pid %d (user %u) was refused: %s", (int)producer->pid, (unsigned)producer->uid, problem);
   close(producer->fd);
-  intake->refused++;
 }
 
 static void refuse_one_more(struct intake *intake, const struct guest *producer) {
@@ -155,8 +154,6 @@ void intake_on_accepted(void *context, int fd, const struct peer *peer) {
     seat_or_refuse(intake, &producer);
   }
 }
-
-void intake_on_refused(void *context) { ((struct intake *)context)->refused++; }
 
 /* The first that waits and may have the seat. */
 void intake_seat_next(struct intake *intake, struct seat *seat) {

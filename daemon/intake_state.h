@@ -31,7 +31,7 @@ struct intake {
   struct loop_timer *retry; /* while a FIFO cannot be opened for the next one */
   session_listener *listen; /* hears of sessions; */
   void *context;            /* what it is told with it */
-  uint64_t refused;
+  struct refusals refusals;
   bool for_readers;    /* of the hold in force, */
   bool leaves_partial; /* and frames that have begun may stay */
   bool closed, ended;
@@ -73,7 +73,6 @@ enum config_protocol intake_protocol(const struct intake *intake, const struct g
 void intake_seat_next(struct intake *intake, struct seat *seat);
 /* What the acceptor, the greeter and a seat's renewal tell. */
 void intake_on_accepted(void *context, int fd, const struct peer *peer);
-void intake_on_refused(void *context);
 void intake_on_greeted(void *context, const struct guest *guest);
 void intake_on_renewed(void *context, struct seat *seat);
 

@@ -1,6 +1,7 @@
 /*
  * Text for the log that came from outside (paths, what clients sent, what a driver said) made safe for a terminal
- * and for one line: control characters, C1 included, and bytes that are no UTF-8 become \n, \t or \xNN.
+ * and for one line: control characters, C1 and those that turn the direction included, and bytes that are no UTF-8 become
+ * \n, \t or \xNN.
  */
 #ifndef FRAMED_DAEMON_LOG_TEXT_H
 #define FRAMED_DAEMON_LOG_TEXT_H

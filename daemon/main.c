@@ -16,6 +16,7 @@
 #include "daemon/footprint.h"
 #include "daemon/handover.h"
 #include "daemon/log.h"
+#include "daemon/missing.h"
 #include "daemon/server.h"
 #include "daemon/state.h"
 #include "daemon/systemd.h"
@@ -129,6 +130,7 @@ static enum exit_status with_config(const struct options *options) {
   }
   if (options->action == CHECK) {
     footprint_print(stdout, options->path, config);
+    missing_print(stdout, config);
   } else {
     fputs(config->text, stdout);
   }

@@ -139,10 +139,9 @@ static bool attach(struct outlet *outlet, const struct guest *guest, struct fail
 
 static void refuse(struct outlet *outlet, const struct guest *guest, enum native_error_code code, const char *problem) {
   guest_tell(guest, code, "%s", problem);
-  log_event(LOG_REFUSED, outlet->config->name, "reader pid %d (user %u) was refused: %s", (int)guest->pid, (unsigned)guest->uid,
-            problem);
+  refusals_add(&outlet->refusals, LOG_REFUSED, outlet->config->name, refusals_remedy(code),
+               "reader pid %d (user %u) was refused: %s", (int)guest->pid, (unsigned)guest->uid, problem);
   close(guest->fd);
-  outlet->refused++;
 }
 
 static void on_greeted(void *context, const struct guest *guest) {
@@ -167,8 +166,6 @@ static void on_accepted(void *context, int fd, const struct peer *peer) {
     on_greeted(outlet, &(struct guest){.fd = fd, .pid = peer->pid, .uid = peer->uid});
   }
 }
-
-static void on_refused(void *context) { ((struct outlet *)context)->refused++; }
 
 /* -- files ----------------------------------------------------------------------------------------------------- */
 
@@ -233,7 +230,7 @@ static bool start_greeting(struct outlet *outlet, struct failure *failure) {
                                       .who = "reader",
                                       .timeout_ns = HELLO_TIMEOUT,
                                       .greeted = on_greeted,
-                                      .refused = on_refused,
+                                      .refusals = &outlet->refusals,
                                       .context = outlet};
   outlet->greeter = greeter_new(&setup, failure);
   return outlet->greeter;
@@ -250,7 +247,7 @@ static bool start_accepting(struct outlet *outlet, struct failure *failure) {
                                        .role = "reader",
                                        .native = outlet->greeter != NULL,
                                        .accepted = on_accepted,
-                                       .refused = on_refused,
+                                       .refusals = &outlet->refusals,
                                        .context = outlet};
   outlet->acceptor = acceptor_new(&setup, failure);
   return outlet->acceptor;
@@ -397,4 +394,4 @@ uint64_t outlet_missed(const struct outlet *outlet) {
   return sum;
 }
 
-uint64_t outlet_refused(const struct outlet *outlet) { return outlet->refused; }
+const struct refusals *outlet_refusals(const struct outlet *outlet) { return &outlet->refusals; }

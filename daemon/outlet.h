@@ -8,6 +8,7 @@
 #define FRAMED_DAEMON_OUTLET_H
 
 #include "daemon/listener.h"
+#include "daemon/refusals.h"
 #include "daemon/sink.h"
 #include "daemon/tape.h"
 
@@ -52,6 +53,6 @@ void outlet_on_event(struct outlet *outlet, const struct sink_event *event);
 bool outlet_ended(const struct outlet *outlet);
 unsigned outlet_readers(const struct outlet *outlet);
 uint64_t outlet_missed(const struct outlet *outlet); /* whole results, readers that left included */
-uint64_t outlet_refused(const struct outlet *outlet);
+const struct refusals *outlet_refusals(const struct outlet *outlet);
 
 #endif

@@ -10,7 +10,7 @@
 
 static void pass_outlet(struct outlet *outlet, struct tape *tape) {
   unsigned kind = outlet->endpoint.kind;
-  TAPE_PASS(tape, outlet->refused);
+  TAPE_PASS(tape, outlet->refusals.count);
   TAPE_PASS(tape, outlet->missed);
   TAPE_PASS(tape, outlet->ended);
   TAPE_PASS(tape, outlet->awaits_end);

@@ -34,7 +34,7 @@ struct outlet {
   struct place *places;
   unsigned count;
   uint64_t missed; /* by readers that left */
-  uint64_t refused;
+  struct refusals refusals;
   uint64_t cut;    /* bytes of a torn result that a process before this one left in the file */
   bool follows;    /* a FIFO that another pipeline wrote to until now */
   bool awaits_end; /* a FIFO that a process wrote to which was killed: see outlet.c */

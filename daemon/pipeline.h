@@ -13,6 +13,7 @@
 #include "daemon/engine.h"
 #include "daemon/health.h"
 #include "daemon/quota.h"
+#include "daemon/refusals.h"
 #include "daemon/session.h"
 #include "daemon/sink.h"
 
@@ -145,7 +146,8 @@ struct pipeline_snapshot {
   unsigned readers;
   uint64_t missed;              /* whole results that readers missed, ended readers included */
   enum session_waiting waiting; /* of the session that waits longest in the road: reader before gpu before source */
-  uint64_t refused;             /* clients turned away */
+  uint64_t refused;             /* clients turned away, */
+  struct refusal refusal;       /* and the last of them */
   struct ledger ledger;
   double seconds; /* length of the window behind the next lines, up to 10 s */
   double fps, in_bytes_per_s, out_bytes_per_s;

@@ -228,6 +228,8 @@ void pipeline_on_session_event(void *context, const struct session_event *event)
   case SESSION_STOPPED:
     on_stopped(pipeline);
     break;
+  case SESSION_NOT_READ:
+    break;
   case SESSION_GPU_FAULT:
     tell(pipeline, PIPELINE_GPU_FAULT, event->fault);
     break;

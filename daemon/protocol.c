@@ -6,8 +6,20 @@
 
 #include "daemon/protocol_native.h"
 
-static const char frame_word[] = "FRAME";
+static const char frame_word[] = "FRAME", y4m_word[] = "YUV4MPEG2 ", native_word[] = "FRMD", http_word[] = "GET /";
 enum { FRAME_WORD = sizeof frame_word - 1 };
+
+const char *protocol_recognise(const void *bytes, size_t count) {
+  static const struct {
+    const char *word, *what;
+  } known[] = {{y4m_word, "a y4m stream"}, {native_word, "framed's native protocol"}, {http_word, "HTTP"}};
+  for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+    if (count >= strlen(known[i].word) && memcmp(bytes, known[i].word, strlen(known[i].word)) == 0) {
+      return known[i].what;
+    }
+  }
+  return NULL;
+}
 
 static enum framing_state state_between_frames(enum config_protocol protocol) {
   return protocol == CONFIG_PROTOCOL_RAW ? FRAMING_PAYLOAD : FRAMING_FRAME;
@@ -62,22 +74,42 @@ static bool end_line(struct framing *framing, char problem[PROTOCOL_PROBLEM]) {
   return true;
 }
 
+/* Whether the line so far begins with this word, or the word with it. */
+static bool may_be(const struct framing *framing, const char *word) {
+  size_t length = strlen(word);
+  return memcmp(framing->line, word, framing->length < length ? framing->length : length) == 0;
+}
+
+/* What another protocol begins with is read on until it can be told which. */
+static bool check_header_begin(const struct framing *framing, char problem[PROTOCOL_PROBLEM]) {
+  const char *other = protocol_recognise(framing->line, framing->length);
+  bool undecided = !other && (may_be(framing, native_word) || may_be(framing, http_word));
+  if (may_be(framing, y4m_word) || undecided) {
+    return true;
+  }
+  if (other) {
+    snprintf(problem, PROTOCOL_PROBLEM, "a y4m stream is expected here, and this is %s", other);
+  } else {
+    snprintf(problem, PROTOCOL_PROBLEM, "a y4m stream must begin with 'YUV4MPEG2 ': is the producer sending raw frames?");
+  }
+  return false;
+}
+
 /* Garbage is refused at its first byte that differs, not when a line's worth of it has come. */
 static bool add_byte(struct framing *framing, char byte, char problem[PROTOCOL_PROBLEM]) {
-  static const char magic[] = "YUV4MPEG2 ";
-  const char *expected = framing->state == FRAMING_HEADER ? magic : frame_word;
-  if (framing->length < strlen(expected) && byte != expected[framing->length]) {
-    snprintf(problem, PROTOCOL_PROBLEM,
-             framing->state == FRAMING_HEADER ? "a y4m stream must begin with 'YUV4MPEG2 ': is the producer sending raw frames?"
-                                              : "the line before a frame must begin with FRAME: is the frame size right?");
-    return false;
-  }
   if (framing->length == PROTOCOL_LINE) {
     snprintf(problem, PROTOCOL_PROBLEM, "a y4m %s is longer than %d bytes",
              framing->state == FRAMING_HEADER ? "header" : "FRAME line", PROTOCOL_LINE);
     return false;
   }
   framing->line[framing->length++] = byte;
+  if (framing->state == FRAMING_HEADER) {
+    return check_header_begin(framing, problem);
+  }
+  if (!may_be(framing, frame_word)) {
+    snprintf(problem, PROTOCOL_PROBLEM, "the line before a frame must begin with FRAME: is the frame size right?");
+    return false;
+  }
   return true;
 }
 

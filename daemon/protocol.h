@@ -62,6 +62,10 @@ bool framing_at_boundary(const struct framing *framing);
 /* How many bytes one frame's shortest preamble has: what may be read behind a payload without touching the next one. */
 size_t framing_shortest(const struct framing *framing);
 
+/* What a stream is that begins with these bytes, where they are enough to tell: "a y4m stream", "framed's native protocol";
+ * else NULL. */
+const char *protocol_recognise(const void *bytes, size_t count);
+
 /* -- y4m, both ways -------------------------------------------------------------------------------------------- */
 
 /* What stands before each frame that is written. */

@@ -196,6 +196,7 @@ static void excuse_standstill(struct session *session, int64_t now) {
   if (now - session->ticked > STANDSTILL) {
     session->account.now.last_completion = now;
     session->fill.since = session->fill.since != 0 ? now : 0;
+    session->unread_since += session->unread_since != 0 ? now - session->ticked : 0;
   }
   session->ticked = now;
 }
@@ -206,6 +207,7 @@ void session_tick(struct runner *runner, int64_t now) {
   excuse_standstill(session, now);
   source_tick(&session->source, now);
   completion_check(&session->road, progress, session->setup.gpu_timeout_ns, now);
+  session_watch_client(session, now);
   bool owed = session->shares && channel_is_owed(&session->channel); /* what a client is done with, it does not ring for */
   owed |= session_owes_acknowledgement(session);
   if ((session->road.device_dead && !session->fault_told) || session->idle_owed || owed) {

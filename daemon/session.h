@@ -35,8 +35,11 @@ enum session_event_kind {
   SESSION_DETACHED, /* the producer's descriptor is given back */
   SESSION_IDLE,     /* held (see session_hold) and nothing is in flight any more */
   SESSION_STOPPED,  /* session_stop() is done; session_free() may follow */
+  SESSION_NOT_READ, /* reply: its client goes on sending and has taken no result for SESSION_PATIENCE_S; once a producer */
   SESSION_GPU_FAULT /* the device is dead; frames on it are counted as gpu_fault */
 };
+
+enum { SESSION_PATIENCE_S = 10 };
 
 enum detach_reason {
   DETACH_END,         /* the producer ended between two frames */

@@ -15,6 +15,9 @@ static void deliver(struct message *message) {
   struct notice *notice = (struct notice *)message;
   struct session *session = notice->event.session;
   struct session_event event = notice->event; /* the receiver may free what the notice is embedded in */
+  if (notice == &session->unread) {
+    atomic_store(&session->unread_posted, false);
+  }
   if (notice == &session->idle) {
     unsigned hold = session->idle_hold;
     atomic_store(&session->idle_posted, false);
@@ -73,6 +76,13 @@ void session_tell_idle(struct session *session) {
   tell(session, &session->idle, SESSION_IDLE);
 }
 
+void session_tell_unread(struct session *session) {
+  if (!atomic_exchange(&session->unread_posted, true)) {
+    session->unread_told = true;
+    tell(session, &session->unread, SESSION_NOT_READ);
+  }
+}
+
 void session_tell_stopped(struct session *session) { tell(session, &session->stopped, SESSION_STOPPED); }
 
 /* -- orders of the control loop ------------------------------------------------------------------------------------ */
@@ -100,6 +110,8 @@ static bool begin(struct session *session) {
   session->shares = session->attach_shares;
   session->acknowledges = session->attach_acknowledges && !session->shares;
   session->acknowledged = 0;
+  session->unread_since = 0;
+  session->unread_told = false;
   session->source.channel = NULL;
   if (session->shares) {
     channel_open(&session->channel, (struct native_control *)session->control.base, &session->road, &session->fill,

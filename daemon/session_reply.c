@@ -9,6 +9,8 @@
 
 #include "daemon/session_state.h"
 
+#define UNREAD_QUIET (200 * NS_PER_MS) /* nothing moved for more than two ticks */
+
 /* -- what becomes of it ------------------------------------------------------------------------------------------ */
 
 static void on_gone(struct session *session, bool closed, const char *why) {
@@ -46,6 +48,20 @@ void session_on_client_gone(void *context, bool closed, const char *why) {
   } else {
     snprintf(session->client_text, sizeof session->client_text, "%s", why);
     tell(session, &session->client_left, run_left);
+  }
+}
+
+/* From tick to tick, so that a time in which nobody looked does not count. Of one with shared memory it is not known whether it
+ * would send: it needs a slot for that. */
+void session_watch_client(struct session *session, int64_t now) {
+  bool waits = session->is_reply && !session->shares && !session->fill.held && now - session->road.active > UNREAD_QUIET &&
+               slot_count(&session->road.ring, SLOT_EMITTING) > 0 && source_has_unread(&session->source);
+  if (!waits) {
+    session->unread_since = 0;
+  } else if (session->unread_since == 0) {
+    session->unread_since = now;
+  } else if (!session->unread_told && now - session->unread_since >= SESSION_PATIENCE_S * NS_PER_S) {
+    session_tell_unread(session);
   }
 }
 

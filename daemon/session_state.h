@@ -44,6 +44,8 @@ struct session {
   bool client_detached; /* the sink was told to let it go */
   char client_text[128];
   struct order client_left, client_closed, leave_order;
+  int64_t unread_since;  /* its results wait and so do its frames: since this tick; 0: they do not */
+  bool unread_told;      /* of this client */
   bool acknowledges;     /* the producer wants to be told which frames have their fate: see session_acknowledge.c */
   uint64_t acknowledged; /* it was told of so many */
   bool idle_owed;        /* held, and SESSION_IDLE was not told yet */
@@ -77,8 +79,8 @@ struct session {
   atomic_bool hold_for_readers, hold_leaves_partial;
   unsigned hold;      /* the same, as far as the lane knows */
   unsigned idle_hold; /* which one the idle notice under way answers */
-  atomic_bool hold_posted, idle_posted;
-  struct notice detached, idle, stopped, faulted;
+  atomic_bool hold_posted, idle_posted, unread_posted;
+  struct notice detached, idle, stopped, faulted, unread;
 };
 
 /* [lane] The turn and the tick of the session's runner. */
@@ -95,6 +97,8 @@ void session_on_source_closed(struct source *source);
 void session_on_client_gone(void *session, bool closed, const char *why);
 /* [lane] The client comes with its producer. */
 void session_attach_client(struct session *session, struct reader *reader);
+/* Says of a client that sends and does not read that it stands still, with nothing else to show for it. */
+void session_watch_client(struct session *session, int64_t now);
 /* [lane] Lets it go; true once it is gone and all that the sink was told is done. Until then a turn will come. */
 bool session_detach_client(struct session *session);
 /* [lane] Takes the session and a sink of its own off their lanes and tells SESSION_STOPPED; it may be freed from then on. */
@@ -143,6 +147,7 @@ void session_drop_memory(struct session *session);
 /* [lane] Events for the control loop. */
 void session_tell_detached(struct session *session, enum detach_reason reason, const char *text);
 void session_tell_fault(struct session *session);
+void session_tell_unread(struct session *session);
 void session_tell_idle(struct session *session);
 void session_tell_stopped(struct session *session);
 

@@ -138,15 +138,22 @@ static void fill_formats(const struct pipeline *pipeline, struct pipeline_snapsh
   format_bytes(output, &snapshot->output_bytes);
 }
 
+static void count_refusals(const struct refusals *refusals, struct pipeline_snapshot *snapshot) {
+  snapshot->refused += refusals->count;
+  if (refusals->last.at > snapshot->refusal.at) {
+    snapshot->refusal = refusals->last;
+  }
+}
+
 static void fill_clients(const struct pipeline *pipeline, struct pipeline_snapshot *snapshot) {
   snapshot->clients = intake_seats(pipeline->intake);
   snapshot->sessions = intake_producers(pipeline->intake);
-  snapshot->refused = intake_refused(pipeline->intake);
+  count_refusals(intake_refusals(pipeline->intake), snapshot);
   snapshot->waiting = pipeline_waiting(pipeline);
   if (pipeline->outlet) {
     snapshot->readers = outlet_readers(pipeline->outlet);
     snapshot->missed = outlet_missed(pipeline->outlet);
-    snapshot->refused += outlet_refused(pipeline->outlet);
+    count_refusals(outlet_refusals(pipeline->outlet), snapshot);
   } else {
     snapshot->readers = snapshot->sessions; /* producers read their own replies */
   }
@@ -186,6 +193,7 @@ static void fill_diagnosis(const struct pipeline *pipeline, struct pipeline_snap
       .spins = spins,
       .graphless = config->graph == CONFIG_GRAPH_OFF && strcmp(gpu_backend_name(device), "cuda") == 0,
       .lossless = config->sink.endpoint != CONFIG_SOCKET || config->sink.overload == CONFIG_SINK_BLOCK,
+      .replies = config->sink.endpoint == CONFIG_REPLY,
       .copies_by_kernel = session_copies_by_kernel(session),
       .costs = diagnosis_costs_of(session_costs(session)),
   };

@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <sys/epoll.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -102,9 +103,19 @@ bool source_turn(struct source *source, int64_t now) {
   return source_polled_turn(source, now);
 }
 
+/* Raw frames that do not come out even, since they are none. */
+static void end_foreign(struct source *source) {
+  source_end(source, DETACH_MALFORMED, "raw frames are expected here, and this began like %s", source->fill->foreign);
+}
+
 void source_tick(struct source *source, int64_t now) {
   int64_t since = source->fill->since;
-  if (source->state == SOURCE_OPEN && source->timeout_ns > 0 && since != 0 && now - since > source->timeout_ns) {
+  if (source->state != SOURCE_OPEN || source->timeout_ns <= 0 || since == 0 || now - since <= source->timeout_ns) {
+    return;
+  }
+  if (source->fill->foreign) {
+    end_foreign(source);
+  } else {
     source_end(source, DETACH_TIMEOUT, "the rest of a %s did not come within %.3g s: %zu of %zu bytes are there",
                source->fill->begun ? "frame" : "y4m header", (double)source->timeout_ns / 1e9, source->fill->filled,
                source->fill->road->input_bytes);
@@ -123,6 +134,12 @@ bool source_waits(const struct source *source) {
                                            : source->readable || source->kind == DESCRIPTOR_FILE;
 }
 
+bool source_has_unread(const struct source *source) {
+  int unread = 0;
+  return source->state == SOURCE_OPEN && source->kind == DESCRIPTOR_POLLED && ioctl(source->fd, FIONREAD, &unread) == 0 &&
+         unread > 0;
+}
+
 void source_end(struct source *source, enum detach_reason reason, const char *format, ...) {
   va_list arguments;
   va_start(arguments, format);
@@ -139,7 +156,9 @@ void source_end_of_input(struct source *source) {
   struct fill *fill = source->fill;
   bool in_header = fill->framing.state == FRAMING_HEADER && fill->framing.length > 0;
   size_t filled = fill->filled;
-  if (fill->begun) {
+  if (fill->begun && fill->foreign) {
+    end_foreign(source);
+  } else if (fill->begun) {
     source_end(source, DETACH_TRUNCATED, "it ended within frame %llu, after %zu of %zu bytes; is the frame size right?",
                (unsigned long long)(fill->sequence - 1), filled, fill->road->input_bytes);
   } else if (in_header) {

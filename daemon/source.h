@@ -63,8 +63,10 @@ bool source_turn(struct source *source, int64_t now);
 void source_poke(struct source *source);
 /* Ends the source if the frame that has begun is overdue. */
 void source_tick(struct source *source, int64_t now);
-/* Whether bytes wait that the fill step has no place for. */
+/* Whether there may be bytes that the fill step has no place for: the last read may have taken all. */
 bool source_waits(const struct source *source);
+/* Whether there are; of descriptors that are polled only. Asks the kernel. */
+bool source_has_unread(const struct source *source);
 /* Gives the descriptor back through `closed`, at once or when the request under way is done. */
 void source_close(struct source *source);
 

@@ -66,7 +66,7 @@ alone='framebench or test_load or python_client or bad_config or protocol_page o
 alone+=' or what_they_cost'
 memory='injection or test_kill.py or kill_meets or kill_moments or managers or nonsense or resume or soak or upgrade or journal or readme'
 memory+=' or bad_clients or attacks_http or attacks_limits or attacks_time or handover_refused or handover_oddities or supervision or sleep'
-waits='health' # for most of its time, and is left to the last step by both
+waits='health or unread' # for most of their time, and are left to the last step by both
 # Of tests with many sets of parameters, whose threads are the same, some will do for TSan, which is the slower one.
 few() { [ "$1" != tsan ] || echo '--one-in 3'; }
 # What is about threads is left to TSan,

@@ -19,7 +19,7 @@ _framectl() {
     esac
   done
   case $command in
-    "") mapfile -t COMPREPLY < <(compgen -W "status health metrics top reload upgrade drain pause resume check push pull trace plan doctor -s --json --frames --shm --force --help --version" -- "$word") ;;
+    "") mapfile -t COMPREPLY < <(compgen -W "status health metrics top reload upgrade drain pause resume check push pull trace plan doctor help -s --json --frames --shm --force --help --version" -- "$word") ;;
     plan)
       if [[ $before == --from ]]; then
         mapfile -t COMPREPLY < <(compgen -W "$(_framectl_pipelines "${socket[@]}")" -- "$word")
@@ -34,6 +34,7 @@ _framectl() {
         mapfile -t COMPREPLY < <(compgen -W "--output --seconds" -- "$word")
       fi
       ;;
+    help) mapfile -t COMPREPLY < <(compgen -W "status health metrics top reload upgrade drain pause resume check push pull trace plan doctor" -- "$word") ;;
     health | reload | upgrade) mapfile -t COMPREPLY < <(compgen -W "--json" -- "$word") ;;
     check) mapfile -t COMPREPLY < <(compgen -f -- "$word") ;;
     status | top | doctor | drain | pause | resume | push | pull)

@@ -35,10 +35,11 @@ _framectl() {
       upgrade\:"have the installed program take over" drain\:"finish what is in flight, take nothing new"
       pause\:"take no frames until resume" resume\:"take frames again" check\:"check a configuration file"
       push\:"send standard input to a pipeline" pull\:"write results to standard output"
-      trace\:"record when each frame was where" plan\:"say what slots would win" doctor\:"say what could be better"))' \
+      trace\:"record when each frame was where" plan\:"say what slots would win" doctor\:"say what could be better" help\:"say what a command does"))' \
     '*::argument:->argument'
   [[ $state == argument ]] || return
   case $line[1] in
+    help) compadd status health metrics top reload upgrade drain pause resume check push pull trace plan doctor ;;
     check) _files ;;
     status|top|doctor|drain|pause|resume|push|pull) _framectl_pipelines ;;
   esac

@@ -51,6 +51,19 @@ def test_a_good_file_passes_and_says_what_it_takes(place):
     assert not list(place.glob("*.sock")), "--check leaves no socket behind"
 
 
+def test_directories_that_are_missing_are_noted(place):
+    """They may be made before the start; without them it fails."""
+    text = changed(place, "socket: {place}/cam0.out.sock".format(place=place), "file: {place}/none/out.raw")
+    text = text.replace(f"{place}/cam0.sock", f"{place}/no/cam0.sock")
+    assert "note:" not in check(place, good(place), "--check").stdout
+    done = check(place, text, "--check")
+    assert done.returncode == 0, done
+    line = 1 + text.splitlines().index(f"      socket: {place}/no/cam0.sock")
+    assert f"framed.yaml:{line}:" in done.stdout and f"the socket '{place}/no/cam0.sock' does not exist" in done.stdout, done
+    assert "RuntimeDirectory=" in done.stdout and f"'{place}/none/out.raw' does not exist" in done.stdout, done
+    assert check(place, text).returncode == 78
+
+
 # (what is changed, into what, what the message must say)
 MISTAKES = {
     "unknown key": ("slots: 2", "slot: 2", ["slot", "did you mean", "slots"]),

@@ -170,3 +170,21 @@ def test_a_gpu_that_cannot_be_asked(place):
     with FakeDaemon(str(place / "status.sock"), Answer):
         document = json.loads(doctor(place, "--json", env={"LD_LIBRARY_PATH": str(place)}).stdout)
         assert verdicts(document).get("gpu", "unknown") == "unknown", document
+
+
+class Turmoil(Answer):
+    """A daemon whose clients were turned away by more pipelines than there is room for."""
+
+    pipelines = dict.fromkeys((f"cam{index}" for index in range(100)), {
+        "refused": 1, "last_refusal": {"age_s": 1, "text": "it was refused", "remedy": "come later"}})
+    body = json.dumps({"version": "0.1.0", "backend": "cpu", "device": "Fake", "pipelines": pipelines}).encode()
+
+
+def test_clients_hide_nothing_of_the_machine(place):
+    with FakeDaemon(str(place / "status.sock"), Turmoil):
+        document = json.loads(doctor(place, "--json").stdout)
+        assert {"clients", "governor", "gpu"} <= verdicts(document).keys(), verdicts(document)
+        assert len(document["machine"]) + document["left_out"] >= 102, document["left_out"]
+        assert f"and {document['left_out']} more of other pipelines" in doctor(place).stdout
+        document = json.loads(doctor(place, "--json", "cam99").stdout)
+        assert document["left_out"] == 0 and "clients" in verdicts(document), document

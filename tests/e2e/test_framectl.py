@@ -297,6 +297,12 @@ def test_a_slip_in_a_command_is_answered_with_the_one_it_may_mean(place):
     assert "did you mean" not in framectl(place, "explode").stderr
 
 
+def test_help_may_be_a_command(place):
+    assert framectl(place, "help").stdout == framectl(place, "help", "help").stdout == framectl(place, "--help").stdout
+    assert framectl(place, "help", "push").stdout == framectl(place, "push", "--help").stdout
+    assert framectl(place, "help", "explode").returncode == 64 and framectl(place, "help", "push", "cam0").returncode == 64
+
+
 def test_help_and_version(place):
     for argument, text in (("--help", "drain"), ("--version", "0.1.0")):
         done = framectl(place, argument)

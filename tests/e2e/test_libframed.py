@@ -86,7 +86,7 @@ def test_one_more_is_told_why(place):
 def test_what_listens_is_not_native(place):
     with Daemon(place, {"cam0": pipeline(GRAY, source={"protocol": "y4m"}, sink={"protocol": "raw"})}) as daemon:
         answer = drive(daemon.path("cam0", "source"), "producer", "shared", 1)
-        assert answer["status"] == 1 and "this is no native socket: a y4m stream must begin" in answer["said"]
+        assert answer["status"] == 1 and "this is no native socket: a y4m stream is expected here" in answer["said"]
         daemon.settled = True
     answer = drive(place / "nothing.sock", "producer", "shared", 1)
     assert answer["said"].startswith("code 64: ") and "nothing.sock: No such file" in answer["said"]
@@ -104,6 +104,14 @@ def test_a_daemon_that_dies_is_noticed(place, transport, wait):
         answer = finish(client)
         assert answer["status"] == 1 and answer["wrong"] == 0 and "code 65: " in answer["said"], answer["said"]
         daemon.settled = True
+
+
+def test_the_example_says_what_it_does():
+    def run(argument):
+        return subprocess.run([EXAMPLE, argument], capture_output=True, text=True, timeout=limit(30), check=False)
+
+    assert run("--help").returncode == 0 and "usage: framed-example [SOCKET]" in run("--help").stdout
+    assert run("--nonsense").returncode == 1 and "usage" in run("--nonsense").stderr
 
 
 def test_the_example(place):

@@ -113,6 +113,18 @@ def test_what_no_native_client_says_is_answered_with_an_error(place):
         daemon.account(came=1, emitted=1)
 
 
+@pytest.mark.parametrize("expected,saying,what", [
+    ("native", b"YUV4MPEG2 W32 H16\n", b"this is a y4m stream"), ("native", b"x" * 48, b"does it send raw frames?"),
+    ("native", b"GET / HTTP/1.1\r\n\r\n", b"this is HTTP"), ("y4m", native.hello(PRODUCER), b"this is framed's native protocol"),
+    ("auto", b"GET / HTTP/1.1\r\n\r\n", b"this is HTTP")])
+def test_who_speaks_another_protocol_is_told_which(place, expected, saying, what):
+    with Daemon(place, {"cam0": pipeline(GRAY, source={"protocol": expected})}) as daemon:
+        with Client(daemon.path("cam0", "source")) as client:
+            client.send(saying)
+            assert what in client.rest()
+        daemon.wait_log(what.decode())
+
+
 @pytest.mark.parametrize("wrong", [b"FRMD\4\0\0\0" + bytes(8), b"x" * 48, native.frame(b"x" * 511), native.hello(BOTH)])
 def test_a_client_that_breaks_the_protocol_later_is_told_so(place, wrong):
     with Daemon(place, {"cam0": replying()}) as daemon:

@@ -239,7 +239,7 @@ def test_errors_of_the_daemon_have_code_and_sentence(place, transport):
 
 def test_what_listens_is_not_native(place):
     with Daemon(place, {"cam0": pipeline(GRAY, source={"protocol": "y4m"}, sink={"protocol": "raw"})}) as daemon:
-        with pytest.raises(framed.Error, match="this is no native socket: a y4m stream must begin") as refused:
+        with pytest.raises(framed.Error, match="this is no native socket: a y4m stream is expected here") as refused:
             connect(daemon, Role.PRODUCER)
         assert refused.value.code == Code.DAEMON
     missing = str(place / "nothing.sock")

@@ -15,6 +15,14 @@ static void look_at(const struct framed_result *result) {
 int main(int argc, char **argv) {
   struct framed_error error;
   struct framed_result result;
+  if (argc > 1 && argv[1][0] == '-') {
+    int wrong = strcmp(argv[1], "--help") != 0;
+    fprintf(wrong ? stderr : stdout,
+            "usage: framed-example [SOCKET]\n\n"
+            "Sends 100 frames to a pipeline with `protocol: native` and `reply: true`, whose source socket is SOCKET\n"
+            "(default: /run/framed/cam0.sock), and says what became of each.\n");
+    return wrong;
+  }
   struct framed *client = framed_connect(argc > 1 ? argv[1] : "/run/framed/cam0.sock", NULL, &error);
   if (!client) {
     fprintf(stderr, "example: %s\n", error.text);

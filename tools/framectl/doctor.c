@@ -62,6 +62,26 @@ static void examine_results(struct examination *examination, const struct pipeli
   }
 }
 
+static void examine_client(struct examination *examination, const struct pipeline_view *view, void *context) {
+  (void)context;
+  if (view_client_reads_nothing(view)) {
+    findings_add(&examination->findings, "results", VERDICT_BETTER,
+                 "read results while frames are sent, as framectl push does, or give the sink a socket",
+                 "a client of %s does not read its results", view->name);
+  }
+}
+
+static void examine_refusals(struct examination *examination, const struct pipeline_view *view, void *context) {
+  (void)context;
+  char age[TEXT_ROOM];
+  const struct refusal_view *refusal = &view->refusal;
+  if (view_refused_lately(view)) {
+    findings_add(&examination->findings, "clients", VERDICT_BETTER, refusal->remedy[0] ? refusal->remedy : NULL,
+                 "%s turned %llu away, the last %s ago: %s", view->name, (unsigned long long)view->refused,
+                 text_uptime(age, refusal->age_s), refusal->text);
+  }
+}
+
 static void examine_gpus(const struct probe *probe, const char *backend) {
   struct nvml_gpu gpus[NVML_GPUS];
   char why[NVML_TEXT];
@@ -89,12 +109,15 @@ static void examine(struct examination *examination, const char *socket) {
   view_daemon(examination->document, &daemon);
   each_pipeline(examination, count_change, NULL);
   each_pipeline(examination, add_pinned, &pinned);
-  each_pipeline(examination, examine_results, NULL);
   probe_governor(&probe);
   if (strcmp(daemon.backend, "cpu") != 0) { /* which pins nothing */
     probe_memlock(&probe, pinned);
   }
   examine_gpus(&probe, daemon.backend);
+  /* Last, since clients could fill the findings of hundreds of pipelines. */
+  each_pipeline(examination, examine_results, NULL);
+  each_pipeline(examination, examine_client, NULL);
+  each_pipeline(examination, examine_refusals, NULL);
 }
 
 /* -- for people ---------------------------------------------------------------------------------------------------- */
@@ -125,6 +148,9 @@ static bool print_findings(const struct findings *findings, bool colour) {
   }
   bool fine = table && table_print(table, stdout, "", colour);
   table_free(table);
+  if (findings->left_out > 0) {
+    printf("and %u more of other pipelines: `framectl doctor PIPELINE` has those of one\n", findings->left_out);
+  }
   return fine;
 }
 
@@ -147,7 +173,8 @@ static bool print_json(struct examination *examination) {
                           json_pack("{s:s, s:s, s:s, s:s}", "check", finding->check, "verdict", verdict_names[finding->verdict],
                                     "found", finding->text, "remedy", finding->remedy ? finding->remedy : ""));
   }
-  json_t *document = json_pack("{s:o, s:o}", "pipelines", pipelines, "machine", machine);
+  json_t *document =
+      json_pack("{s:o, s:o, s:i}", "pipelines", pipelines, "machine", machine, "left_out", (int)examination->findings.left_out);
   bool fine = document && json_dumpf(document, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(12)) == 0;
   putchar('\n');
   json_decref(document);

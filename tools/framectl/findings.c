@@ -8,6 +8,7 @@ const char *const verdict_names[VERDICT_COUNT] = {"fine", "better", "unknown"};
 void findings_add(struct findings *findings, const char *check, enum verdict verdict, const char *remedy, const char *format,
                   ...) {
   if (findings->count == FINDINGS_LIMIT) {
+    findings->left_out++;
     return;
   }
   struct finding *finding = &findings->items[findings->count++];

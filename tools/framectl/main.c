@@ -88,7 +88,8 @@ static const struct command {
      command_check},
     {"push", "PIPELINE", TAKES(OPTION_FORCE) | TAKES(OPTION_SHM), "send frames from standard input to a pipeline",
      "Copies standard input to the pipeline's source socket and waits where the pipeline pushes back. If its sink is\n"
-     "`reply`, writes the results to standard output. Says on standard error how much it was.\n"
+     "`reply`, writes the results to standard output. Says on standard error how much it was; that it was nothing is an "
+     "error.\n"
      "  --shm          with `protocol: native`: in memory shared with the daemon, if it lends some\n"
      "  --force        also with a terminal in place of a file or pipe",
      command_push},
@@ -119,10 +120,10 @@ static const struct command {
      command_plan},
     {"doctor", "[PIPELINE]", TAKES(OPTION_JSON), "say what bounds the pipelines, and what could be better",
      "Names for each pipeline what everything else waits for, and the one change that would help most with what it would win,\n"
-     "from the last ten seconds: ask while frames pass. Then looks at the machine: clocks that are held down, a PCIe link "
-     "below\n"
-     "its best, persistence mode, the limit of locked memory, the processors' governor, lanes that may run far from the\n"
-     "GPU, and memory of slots that lies far from it. Exit status 0: nothing to do; 2: something could be better.",
+     "from the last ten seconds: ask while frames pass. Then looks for clients that were turned away, for results that nobody\n"
+     "reads, and at the machine: clocks that are held down, a PCIe link below its best, persistence mode, the limit of locked\n"
+     "memory, the processors' governor, lanes that may run far from the GPU, and memory of slots that lies far from it.\n"
+     "Exit status 0: nothing to do; 2: something could be better.",
      command_doctor},
 };
 enum { COMMAND_COUNT = sizeof commands / sizeof commands[0] };
@@ -142,6 +143,7 @@ static void print_help(void) {
     snprintf(usage, sizeof usage, "%s %s", command->name, command->operand ? command->operand : "");
     printf("  %-18s  %s\n", usage, command->summary);
   }
+  printf("  %-18s  %s\n", "help [COMMAND]", "say what a command does, or this");
   printf("\n"
          "  -s, --socket SOCKET  the daemon's status socket (default: $FRAMED_SOCKET, or " DEFAULT_SOCKET ")\n"
          "  --json               print JSON: status, health, reload, upgrade, drain, pause, resume, plan,\n"
@@ -292,8 +294,24 @@ static bool read_operands(int count, char **operands, struct command_line *line,
   return true;
 }
 
+static bool is_help(int count, char **arguments) { return optind < count && strcmp(arguments[optind], "help") == 0; }
+
+/* `help help` is `help`. */
+static bool read_help(int count, char **arguments, struct command_line *line, struct problem *problem) {
+  line->wants_help = true;
+  optind++;
+  if (count - optind > 1) {
+    return problem_set(problem, EXIT_STATUS_USAGE, NULL, "'help' takes nothing more: %s", arguments[count - 1]);
+  }
+  optind += is_help(count, arguments);
+  return true;
+}
+
 static bool read_command_line(int count, char **arguments, struct command_line *line, struct problem *problem) {
   if (!read_options(count, arguments, line, problem)) {
+    return false;
+  }
+  if (is_help(count, arguments) && !read_help(count, arguments, line, problem)) {
     return false;
   }
   if (optind < count && !find_command(arguments[optind], &line->command, problem)) {

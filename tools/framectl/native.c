@@ -160,6 +160,9 @@ bool native_push(const struct native_transfer *transfer, struct problem *problem
     fprintf(stderr, "%s: %llu frames were dropped; `framectl status %s` says why\n", transfer->name,
             (unsigned long long)passage.dropped, transfer->name);
   }
+  if (fine && passage.sent == 0) {
+    fine = problem_set_nothing_sent(problem);
+  }
   framed_close(passage.client);
   return fine;
 }

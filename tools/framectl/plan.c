@@ -107,6 +107,7 @@ static bool take_measured(const struct pipeline_view *view, struct plan_request 
         view->overlap.has_services ? view->overlap.service_us[engine] : view->latency[steps[engine]].mean;
     request->work.succession[engine] = view->overlap.succession_us[engine];
   }
+  snprintf(request->bound_by, sizeof request->bound_by, "%s", view->overlap.bound_by);
   request->work.alone = view->overlap.alone_us;
   request->work.turnaround = view->overlap.turnaround_us;
   request->work.host = view->overlap.host_us;

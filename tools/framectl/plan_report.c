@@ -2,11 +2,18 @@
 
 #include <inttypes.h>
 #include <jansson.h>
+#include <string.h>
 
 #include "tools/framectl/text.h"
 #include "tools/framectl/timeline.h"
 
 enum { MOST_SLOTS = 8, MOST_JSON_FRAMES = 64 };
+
+/* What no number of slots beats, in the words of status and doctor. */
+static const char *bound_name(const struct overlap_work *work) {
+  bool by_host = work->host > 0 && work->host >= overlap_period(work);
+  return by_host ? "host" : overlap_engine_keys[overlap_longest(work)];
+}
 
 /* -- for people ----------------------------------------------------------------------------------------------------------- */
 
@@ -15,6 +22,15 @@ static const char *unit_of(const struct plan_request *request) { return request-
 /* As many frames at once as there can be slots. */
 static bool runs_side_by_side(const struct overlap_work *work, int engine) {
   return work->succession[engine] > 0 && work->succession[engine] * (OVERLAP_MAX_SLOTS - 1) < work->service[engine];
+}
+
+/* The plan is of the device and its host. A pipeline may wait for something else, as status and doctor say. */
+static void print_bound_now(FILE *out, const struct plan_request *request) {
+  bool outside = strcmp(request->bound_by, "source") == 0 || strcmp(request->bound_by, "reader") == 0;
+  if (request->bound_by[0]) {
+    fprintf(out, "(now it is bound by %s%s)\n\n", request->bound_by,
+            outside ? "; what follows is of frames that are always there, whose results are always taken" : "");
+  }
 }
 
 static void print_work(FILE *out, const struct plan_request *request) {
@@ -51,6 +67,7 @@ static void print_work(FILE *out, const struct plan_request *request) {
     fprintf(out, "(the pipeline has %u more, which overload and deadline keep for frames that may replace others)\n\n",
             request->kept_free);
   }
+  print_bound_now(out, request);
 }
 
 static bool print_timeline(FILE *out, const struct plan_request *request, unsigned columns, bool colour) {
@@ -76,7 +93,8 @@ static void print_verdict(FILE *out, const struct plan_request *request, const s
   char wall[TEXT_ROOM], serial[TEXT_ROOM], bound[TEXT_ROOM];
   fprintf(out, "%s against %s, %.2f times as fast; %.1f %% of the engines' work is hidden behind other work\n",
           text_duration(wall, plan->wall), text_duration(serial, plan->serial), plan->speedup, plan->ratio * 100);
-  fprintf(out, "bound: %s, %.2f times, ", text_duration(bound, plan->bound), plan->bound_speedup);
+  fprintf(out, "bound: %s, %.2f times, by %s, ", text_duration(bound, plan->bound), plan->bound_speedup,
+          bound_name(&request->work));
   print_slots_for_bound(out, plan);
   fputc('\n', out);
   if (request->work.slots > 1 && plan->slots_for_bound != 1 && request->work.slots < plan->slots_for_bound) {
@@ -167,13 +185,14 @@ static json_t *timeline_json(const struct plan_request *request) {
 
 bool plan_report_json(FILE *out, const struct plan_request *request) {
   struct overlap_plan plan = overlap_plan(&request->work, request->frames);
-  json_t *document =
-      json_pack("{s:o, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:i, s:o, s:o}", "work", work_json(request), "serial_us", plan.serial,
-                "wall_us", plan.wall, "speedup", plan.speedup, "ratio", plan.ratio, "ideal_speedup", plan.ideal_speedup,
-                "bound_us", plan.bound, "bound_speedup", plan.bound_speedup, "slots_for_bound", (int)plan.slots_for_bound,
-                "by_slots", slots_json(request), "timeline", timeline_json(request));
+  json_t *document = json_pack("{s:o, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:s, s:i, s:o, s:o}", "work", work_json(request),
+                               "serial_us", plan.serial, "wall_us", plan.wall, "speedup", plan.speedup, "ratio", plan.ratio,
+                               "ideal_speedup", plan.ideal_speedup, "bound_us", plan.bound, "bound_speedup", plan.bound_speedup,
+                               "bound_by", bound_name(&request->work), "slots_for_bound", (int)plan.slots_for_bound, "by_slots",
+                               slots_json(request), "timeline", timeline_json(request));
   if (document && request->measured) {
     json_object_set_new(document, "pipeline", json_string(request->measured));
+    json_object_set_new(document, "pipeline_bound_by", json_string(request->bound_by));
   }
   bool fine = document && json_dumpf(document, out, JSON_INDENT(2) | JSON_REAL_PRECISION(12)) == 0;
   fputc('\n', out);

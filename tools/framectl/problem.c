@@ -18,6 +18,11 @@ bool problem_set(struct problem *problem, enum exit_status status, const char *r
   return false;
 }
 
+bool problem_set_nothing_sent(struct problem *problem) {
+  return problem_set(problem, EXIT_STATUS_USAGE, "give it frames by '<' or a pipe; what is before the pipe may have failed",
+                     "nothing was sent: standard input had no frame");
+}
+
 void problem_clear(struct problem *problem) {
   free(problem->text);
   free(problem->remedy);

@@ -23,6 +23,8 @@ struct problem { /* zero before use; problem_clear() after */
 /* Fills `problem` (what was in it goes) and returns false, so that a function can end in `return problem_set(...)`. */
 __attribute__((format(printf, 4, 5))) bool problem_set(struct problem *problem, enum exit_status status, const char *remedy,
                                                        const char *format, ...);
+/* `push`, whose standard input was empty. */
+bool problem_set_nothing_sent(struct problem *problem);
 void problem_clear(struct problem *problem);
 
 #endif

@@ -80,6 +80,32 @@ static void add_row(struct table *table, const struct pipeline_view *view) {
   table_cell(table, view_dropped(view) ? COLOUR_RED : COLOUR_NONE, "%s", drops);
 }
 
+/* One line, which is all that a client that was turned away leaves behind besides the log. */
+static void print_refusal(const char *before, const struct pipeline_view *view, bool colour) {
+  char age[TEXT_ROOM];
+  const struct refusal_view *refusal = &view->refusal;
+  if (!view_refused_lately(view)) {
+    return;
+  }
+  text_colour_begin(stdout, COLOUR_YELLOW, colour);
+  printf("%slast refusal of %llu, %s ago: %s%s%s", before, (unsigned long long)view->refused, text_uptime(age, refusal->age_s),
+         refusal->text, refusal->remedy[0] ? "; " : "", refusal->remedy);
+  text_colour_end(stdout, COLOUR_YELLOW, colour);
+  putchar('\n');
+}
+
+static void print_refusals(json_t *document, bool colour) {
+  const char *name;
+  json_t *pipeline;
+  json_object_foreach(json_object_get(document, "pipelines"), name, pipeline) {
+    struct pipeline_view view;
+    char before[TEXT_ROOM + 8];
+    view_pipeline(name, pipeline, &view);
+    snprintf(before, sizeof before, "%.64s: ", name);
+    print_refusal(before, &view, colour);
+  }
+}
+
 static bool print_all(json_t *document, bool colour, struct problem *problem) {
   struct table *table = table_new("PIPELINE|STATE|WAITS FOR|>EMITTED|>FPS|>IN|>OUT|>P50|>P99|BOUND BY|DROPPED");
   if (!table) {
@@ -95,6 +121,7 @@ static bool print_all(json_t *document, bool colour, struct problem *problem) {
   print_daemon(document, colour);
   bool fine = table_print(table, stdout, "", colour);
   table_free(table);
+  print_refusals(document, colour);
   return fine || report_no_memory(problem);
 }
 
@@ -111,6 +138,16 @@ static void print_end(const char *label, const struct end_view *end) {
   printf(", %s, %s, %s a frame\n", end->protocol, end->format, text_bytes(bytes, (double)end->frame_bytes));
 }
 
+static void print_waiting(const struct pipeline_view *view) {
+  if (view_client_reads_nothing(view)) {
+    printf(", waits for reader: its client does not read its results\n");
+  } else if (strcmp(view->waiting, "nothing") == 0) {
+    printf(", frames move\n");
+  } else {
+    printf(", waits for %s\n", view->waiting);
+  }
+}
+
 static void print_pipeline(const struct pipeline_view *view, bool colour) {
   char rate[TEXT_ROOM], in[TEXT_ROOM], out[TEXT_ROOM];
   text_colour_begin(stdout, COLOUR_BOLD, colour);
@@ -120,12 +157,13 @@ static void print_pipeline(const struct pipeline_view *view, bool colour) {
   text_colour_begin(stdout, colour_of_state(view->state), colour);
   printf("%s", view->state);
   text_colour_end(stdout, colour_of_state(view->state), colour);
-  printf(strcmp(view->waiting, "nothing") == 0 ? ", frames move\n" : ", waits for %s\n", view->waiting);
+  print_waiting(view);
   print_end("source", &view->source);
   print_end("sink", &view->sink);
   printf("  clients   producers: %llu of %llu, readers: %llu; refused: %llu, results missed by slow readers: %llu\n",
          (unsigned long long)view->sessions, (unsigned long long)view->clients, (unsigned long long)view->readers,
          (unsigned long long)view->refused, (unsigned long long)view->missed);
+  print_refusal("            ", view, colour);
   printf("  rate      %s frames/s, %s/s in, %s/s out over %.0f s\n", text_rate(rate, view->fps),
          text_bytes(in, view->in_bytes_per_s), text_bytes(out, view->out_bytes_per_s),
          view->window_s < 1 ? 1 : view->window_s); /* less counts as a second */

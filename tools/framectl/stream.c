@@ -124,7 +124,7 @@ static bool judge_push(const struct transfer *transfer, const struct relay *in, 
     return problem_set(problem, EXIT_STATUS_REFUSED, "the log says why: journalctl -u framed",
                        "the daemon closed the connection before it had all frames");
   }
-  return true;
+  return in->moved > 0 || problem_set_nothing_sent(problem);
 }
 
 /* The second relay takes results of a `reply` pipeline; for others it only waits until the daemon has read it all. */

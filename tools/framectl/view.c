@@ -5,6 +5,8 @@
 
 #include "daemon/succession.h"
 
+#define LATELY_S 600.0
+
 static const char *text_of(const json_t *object, const char *key) {
   const char *text = json_string_value(json_object_get(object, key));
   return text ? text : "";
@@ -120,6 +122,11 @@ static struct overlap_view view_overlap(const json_t *overlap) {
                                .kernels_at_once = count_of(overlap, "kernels_at_once")};
 }
 
+static struct refusal_view view_refusal(const json_t *refusal) {
+  return (struct refusal_view){
+      .text = text_of(refusal, "text"), .remedy = text_of(refusal, "remedy"), .age_s = number_of(refusal, "age_s")};
+}
+
 void view_pipeline(const char *name, const json_t *document, struct pipeline_view *view) {
   const json_t *formats = json_object_get(document, "formats"), *throughput = json_object_get(document, "throughput");
   *view = (struct pipeline_view){.name = name,
@@ -134,6 +141,7 @@ void view_pipeline(const char *name, const json_t *document, struct pipeline_vie
                                  .readers = count_of(document, "readers"),
                                  .missed = count_of(document, "missed"),
                                  .refused = count_of(document, "refused"),
+                                 .refusal = view_refusal(json_object_get(document, "last_refusal")),
                                  .source = view_end(json_object_get(document, "source"), text_of(formats, "input")),
                                  .sink = view_end(json_object_get(document, "sink"), text_of(formats, "output")),
                                  .fps = number_of(throughput, "fps"),
@@ -168,6 +176,14 @@ bool view_find(json_t *document, const char *name, struct pipeline_view *view, s
   }
   view_pipeline(json_object_iter_key(json_object_iter_at(pipelines, name)), pipeline, view);
   return true;
+}
+
+bool view_refused_lately(const struct pipeline_view *view) {
+  return view->refusal.text[0] != '\0' && view->refusal.age_s < LATELY_S;
+}
+
+bool view_client_reads_nothing(const struct pipeline_view *view) {
+  return view->sink.reply && strcmp(view->waiting, "reader") == 0;
 }
 
 uint64_t view_dropped(const struct pipeline_view *view) {

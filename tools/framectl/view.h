@@ -32,11 +32,17 @@ struct overlap_view { /* of the last ten seconds */
   bool has_services; /* a daemon of before says none */
 };
 
+struct refusal_view {        /* the last client that was turned away */
+  const char *text, *remedy; /* "": there was none, or no remedy */
+  double age_s;
+};
+
 struct pipeline_view {
   const char *name, *state, *waiting;
   uint64_t slots, sessions, clients, readers, missed, refused;
   bool graph, copies_by_kernel;
   uint64_t timed_one_in;
+  struct refusal_view refusal;
   struct end_view source, sink;
   uint64_t in, in_flight, fates[FATE_COUNT];
   double fps, in_bytes_per_s, out_bytes_per_s, window_s;
@@ -67,6 +73,10 @@ void view_pipeline(const char *name, const json_t *document, struct pipeline_vie
 bool view_find(json_t *document, const char *name, struct pipeline_view *view, struct problem *problem);
 /* "fault 2, upgrade 1": the causes there were. */
 const char *view_causes(const json_t *document, char *text, size_t room);
+/* Whether a client was turned away so lately that whoever looks may be looking for that. */
+bool view_refused_lately(const struct pipeline_view *view);
+/* Whether results wait for a client that gets them on the connection of its frames. */
+bool view_client_reads_nothing(const struct pipeline_view *view);
 uint64_t view_dropped(const struct pipeline_view *view); /* all fates but emitted */
 
 #endif

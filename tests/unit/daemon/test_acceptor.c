@@ -21,7 +21,8 @@ static char path[96];
 static uv_loop_t loop;
 static struct listener *listener;
 static struct acceptor *acceptor;
-static int accepted, refused;
+static int accepted;
+static struct refusals refusals;
 static struct peer last_peer;
 
 static void on_accepted(void *context, int fd, const struct peer *peer) {
@@ -29,11 +30,6 @@ static void on_accepted(void *context, int fd, const struct peer *peer) {
   accepted++;
   last_peer = *peer;
   close(fd);
-}
-
-static void on_refused(void *context) {
-  (void)context;
-  refused++;
 }
 
 static void make(void) {
@@ -52,7 +48,7 @@ static void make(void) {
                                        .pipeline = "cam0",
                                        .role = "producer",
                                        .accepted = on_accepted,
-                                       .refused = on_refused};
+                                       .refusals = &refusals};
   acceptor = acceptor_new(&setup, &failure);
   ck_assert_ptr_nonnull(acceptor);
 }
@@ -80,7 +76,7 @@ START_TEST(a_client_is_handed_over_with_who_it_is) {
     uv_run(&loop, UV_RUN_ONCE);
   }
   ck_assert_int_eq(last_peer.pid, getpid());
-  ck_assert_int_eq(refused, 0);
+  ck_assert_uint_eq(refusals.count, 0);
   close(client);
 }
 END_TEST
@@ -114,11 +110,12 @@ START_TEST(without_a_descriptor_clients_are_told_and_closed) {
   int first = connect_client();
   int second = connect_client();
   struct rlimit before = use_up_descriptors();
-  while (refused < 2) {
+  while (refusals.count < 2) {
     uv_run(&loop, UV_RUN_ONCE);
   }
   ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &before), 0);
   ck_assert_int_eq(accepted, 0);
+  ck_assert_str_eq(refusals.last.remedy, "raise LimitNOFILE=");
   char text[64] = "";
   ck_assert_int_gt(read(first, text, sizeof text - 1), 0);
   ck_assert_ptr_nonnull(strstr(text, "no free descriptor"));
@@ -140,14 +137,14 @@ START_TEST(without_even_the_spare_one_it_rests) {
   const struct rlimit less = {.rlim_cur = 3, .rlim_max = before.rlim_max};
   ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &less), 0); /* what the spare one leaves is over the limit now */
   uv_run(&loop, UV_RUN_ONCE);
-  ck_assert_int_eq(accepted + refused, 0);
+  ck_assert_uint_eq((unsigned)accepted + refusals.count, 0);
   uv_run(&loop, UV_RUN_NOWAIT);
-  ck_assert_int_eq(accepted + refused, 0);
+  ck_assert_uint_eq((unsigned)accepted + refusals.count, 0);
   ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &before), 0);
   while (accepted == 0) { /* after its rest */
     uv_run(&loop, UV_RUN_ONCE);
   }
-  ck_assert_int_eq(refused, 0);
+  ck_assert_uint_eq(refusals.count, 0);
   close(first);
 }
 END_TEST

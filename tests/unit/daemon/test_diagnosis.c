@@ -49,6 +49,10 @@ START_TEST(less_work_helps_an_engine_that_never_rests) {
   figures = full(20, 80, 30, 3, 80);
   diagnosis = diagnosis_of(&figures);
   expect_advice(&diagnosis, IMPROVE_STAGES, "cheaper stages", 2);
+  figures = full(20, 98, 60, 4, 60); /* two kernels side by side: the copy out is what all others wait for, as in the plan */
+  figures.costs = (struct diagnosis_costs){.service = {20, 98, 60}, .together = {20, 50, 60}};
+  diagnosis = diagnosis_of(&figures);
+  expect_advice(&diagnosis, IMPROVE_BYTES_OUT, "fewer bytes out", 60.0 / 50);
 }
 END_TEST
 
@@ -137,6 +141,9 @@ START_TEST(a_slow_reader_is_the_bound_if_it_can_hold_up) {
   figures.standing = STANDING_READER; /* of nothing there is no share */
   diagnosis = diagnosis_of(&figures);
   expect_advice(&diagnosis, IMPROVE_READER, "frames wait for it", 1);
+  figures.replies = true;
+  diagnosis = diagnosis_of(&figures);
+  expect_advice(&diagnosis, IMPROVE_READER, "a client that reads its results while it sends", 1);
   figures = full(80, 20, 70, 3, 1000);
   figures.step[STEP_GPU_WAIT] = 0;
   figures.step[STEP_EMIT] = 2500;

@@ -215,6 +215,11 @@ static const struct {
     {"\xc0\xaf", "\\xc0\\xaf"},                                                                 /* overlong */
     {"\xed\xa0\x80", "\\xed\\xa0\\x80"},                                                        /* a surrogate */
     {"\xf4\x90\x80\x80", "\\xf4\\x90\\x80\\x80"},                                               /* beyond Unicode */
+    {"\xe2\x80\xae\xe2\x80\xac", "\\xe2\\x80\\xae\\xe2\\x80\\xac"},                             /* to the left and back */
+    {"\xe2\x81\xa6\xe2\x81\xa9", "\\xe2\\x81\\xa6\\xe2\\x81\\xa9"},                             /* isolated */
+    {"\xd8\x9c\xe2\x80\x8f", "\\xd8\\x9c\\xe2\\x80\\x8f"},                                      /* marks */
+    {"\xe2\x80\xa8", "\\xe2\\x80\\xa8"},                                                        /* a line's end */
+    {"\xe2\x80\x9c\xe2\x81\xaa\xd8\x9b", "\xe2\x80\x9c\xe2\x81\xaa\xd8\x9b"},                   /* not these */
 };
 
 START_TEST(escapes_are_exact) {

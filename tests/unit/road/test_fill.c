@@ -104,6 +104,19 @@ START_TEST(test_raw_fills_several_slots_in_one_read) {
 }
 END_TEST
 
+START_TEST(test_raw_bytes_of_another_protocol_are_taken_and_known) {
+  set_up(CONFIG_PROTOCOL_RAW, CONFIG_OVERLOAD_BLOCK);
+  ck_assert(give_all("FRMDabFRMD", 10, (size_t)_i));
+  ck_assert_str_eq(fill.foreign, "framed's native protocol");
+  expect_frame(0, "FRMDab");
+  fill_end(&fill, FATE_INVALID, 1);
+  fill_start(&fill);
+  ck_assert_ptr_null(fill.foreign);
+  ck_assert(give_all("abcdefFRMD", 10, (size_t)_i));
+  ck_assert_ptr_null(fill.foreign);
+}
+END_TEST
+
 /* Frames so small that one read of the header holds more of them than there are slots. */
 START_TEST(test_staged_frames_wait_for_slots) {
   char stream[400] = "YUV4MPEG2 W3 H2 Cmono\n";
@@ -157,6 +170,9 @@ static const struct {
   unsigned frames;
 } malformed[] = {
     {"RIFF", "must begin with 'YUV4MPEG2 '", 0},
+    {"FRAME\nabcdef", "must begin with 'YUV4MPEG2 '", 0},
+    {"FRMD\1", "this is framed's native protocol", 0},
+    {"GET /v1/status HTTP/1.1", "this is HTTP", 0},
     {"YUV4MPEG2 W3 H2 Cmono\nFRAMES\n", "must begin with FRAME", 1},
     {"YUV4MPEG2 W3 H2 Cmono\nFRAME\nabcdefGARBAGE", "must begin with FRAME", 2},
     {"YUV4MPEG2 W4 H2 Cmono\n", "the stream is gray 4x2, but the pipeline's format is gray 3x2", 0},
@@ -271,6 +287,7 @@ Suite *fill_suite(void) {
   tcase_add_loop_test(tests, test_y4m_split_at_every_byte, 0, (int)sizeof y4m_stream);
   tcase_add_loop_test(tests, test_y4m_in_pieces_of_every_size, 1, (int)sizeof y4m_stream);
   tcase_add_test(tests, test_raw_fills_several_slots_in_one_read);
+  tcase_add_loop_test(tests, test_raw_bytes_of_another_protocol_are_taken_and_known, 1, 11);
   tcase_add_test(tests, test_staged_frames_wait_for_slots);
   tcase_add_test(tests, test_drop_newest_keeps_numbers);
   tcase_add_test(tests, test_held_at_the_boundary);

@@ -37,6 +37,7 @@ static void fill_cam0(struct pipeline_snapshot *snapshot) {
   snapshot->readers = 3;
   snapshot->missed = 5;
   snapshot->refused = 7;
+  snapshot->refusal = (struct refusal){.at = 1, .text = "somebody was refused", .remedy = "do not come again"};
   snapshot->ledger = (struct ledger){.in = 1000, .in_flight = 2, .in_bytes = 307200000, .out_bytes = 306278400};
   snapshot->ledger.fates[FATE_EMITTED] = 997;
   snapshot->ledger.fates[FATE_LATE] = 1;

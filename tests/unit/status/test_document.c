@@ -62,6 +62,9 @@ START_TEST(says_what_a_pipeline_does) {
   ck_assert_double_eq(number_at(cam0, "readers"), 3);
   ck_assert_double_eq(number_at(cam0, "missed"), 5);
   ck_assert_double_eq(number_at(cam0, "refused"), 7);
+  ck_assert_double_gt(number_at(cam0, "last_refusal/age_s"), 0);
+  ck_assert_str_eq(text_at(cam0, "last_refusal/text"), "somebody was refused");
+  ck_assert_str_eq(text_at(cam0, "last_refusal/remedy"), "do not come again");
   ck_assert_double_eq(number_at(cam0, "frames/dropped/late"), 1);
   ck_assert_double_eq(number_at(cam0, "throughput/fps"), 59.9);
   ck_assert_double_eq(number_at(cam0, "latency_us/total/p99"), 480);
@@ -106,6 +109,7 @@ START_TEST(is_whole_before_the_first_frame) {
   ck_assert_str_eq(text_at(idle, "waiting"), "producer");
   ck_assert_double_eq(number_at(idle, "frames/in"), 0);
   ck_assert_double_eq(number_at(idle, "throughput/fps"), 0);
+  ck_assert(json_is_null(at(idle, "last_refusal")));
   for (int step = 0; step < STEP_COUNT; step++) {
     json_t *summary = at(at(idle, "latency_us"), step_names[step]);
     ck_assert_double_eq(number_at(summary, "p50"), 0);

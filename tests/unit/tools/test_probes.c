@@ -155,6 +155,7 @@ START_TEST(too_many_findings_are_left_out) {
     findings_add(&findings, "x", i % 2 ? VERDICT_FINE : VERDICT_BETTER, NULL, "%d", i);
   }
   ck_assert_uint_eq(findings.count, FINDINGS_LIMIT);
+  ck_assert_uint_eq(findings.left_out, FINDINGS_LIMIT);
   ck_assert_uint_eq(findings_count(&findings, VERDICT_BETTER), FINDINGS_LIMIT / 2);
 }
 END_TEST

@@ -12,7 +12,7 @@ static const char document_text[] =
     "'longest_ms': 30.5, 'last': {'cause': 'fault', 'text': 'cam0: it fell', 'gap_ms': 14.0}}, 'pipelines': {'cam0': {"
     "'state': 'running', 'slots': 6, 'graph': true, 'copies': 'kernel', 'timed_one_in': 8, 'waiting': 'reader', 'sessions': 1, "
     "'clients': 2, "
-    "'readers': 3, 'missed': 4, 'refused': 5,"
+    "'readers': 3, 'missed': 4, 'refused': 5, 'last_refusal': {'age_s': 599, 'text': 'it was early', 'remedy': 'come later'},"
     "'formats': {'input': 'gray 640x480', 'output': 'gray 320x240'},"
     "'source': {'socket': '/a', 'protocol': 'raw', 'frame_bytes': 307200},"
     "'sink': {'reply': true, 'protocol': 'y4m', 'frame_bytes': 76800},"
@@ -51,6 +51,11 @@ START_TEST(figures_come_from_their_keys) {
   ck_assert_str_eq(view.waiting, "reader");
   ck_assert_uint_eq(view.sessions * 1000 + view.clients * 100 + view.readers * 10 + view.missed, 1234);
   ck_assert_uint_eq(view.refused, 5);
+  ck_assert_str_eq(view.refusal.text, "it was early");
+  ck_assert_str_eq(view.refusal.remedy, "come later");
+  ck_assert(view_refused_lately(&view));
+  view.refusal.age_s = 600;
+  ck_assert(!view_refused_lately(&view));
   ck_assert_uint_eq(view.slots, 6);
   ck_assert(view.graph && view.copies_by_kernel);
   ck_assert_uint_eq(view.timed_one_in, 8);
@@ -59,6 +64,9 @@ START_TEST(figures_come_from_their_keys) {
   ck_assert_uint_eq(view.source.frame_bytes, 307200);
   ck_assert_ptr_null(view.sink.socket);
   ck_assert(view.sink.reply && !view.source.reply);
+  ck_assert(view_client_reads_nothing(&view));
+  view.sink.reply = false;
+  ck_assert(!view_client_reads_nothing(&view));
   ck_assert_uint_eq(view.in, 10);
   ck_assert_uint_eq(view.in_flight, 1);
   ck_assert_uint_eq(view.fates[FATE_EMITTED], 6);

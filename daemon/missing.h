@@ -1,0 +1,15 @@
+/*
+ * What a configuration names and is not there yet: directories of sockets and result files, and files to read. The start fails
+ * without them, but what starts the daemon may make them until then, so that they make no configuration invalid.
+ */
+#ifndef FRAMED_DAEMON_MISSING_H
+#define FRAMED_DAEMON_MISSING_H
+
+#include <stdio.h>
+
+#include "config/config.h"
+
+/* Two lines for each: place, path, and what to do. */
+void missing_print(FILE *out, const struct config *config);
+
+#endif

@@ -1,0 +1,129 @@
+"""What a client that was turned away, or had nothing to send, leaves behind, for whoever wonders why no frames come."""
+
+import json
+import subprocess
+
+import pytest
+
+from harness import FRAMECTL, Client, Daemon, environment, limit, numbered, pipeline, whole, y4m_stream
+from harness import native
+from harness.native import PRODUCER, Native, Refused
+
+GRAY = {"pixels": "gray", "width": 32, "height": 16}
+SIZE = 512
+
+
+def framectl(place, *arguments, **options):
+    return subprocess.run([FRAMECTL, "-s", place / "status.sock", *arguments], capture_output=True, text=True,
+                          env=environment(), timeout=limit(20), check=False, **options)
+
+
+def refused(daemon, count=1, name="cam0"):
+    return daemon.wait_view("it was refused", lambda view: view["refused"] == count, name)["last_refusal"]
+
+
+def test_a_stream_of_another_size_is_told_of_everywhere(place):
+    with Daemon(place, {"cam0": pipeline(GRAY, source={"protocol": "y4m"})}) as daemon:
+        assert daemon.view()["last_refusal"] is None
+        assert "refusal" not in framectl(place, "status").stdout + framectl(place, "status", "cam0").stdout
+        with daemon.producer() as producer:
+            producer.send(b"YUV4MPEG2 W64 H16 Cmono\n")
+            assert b"the stream is gray 64x16" in producer.rest()
+        last = refused(daemon)
+        assert "the stream is gray 64x16, but the pipeline's format is gray 32x16" in last["text"], last
+        assert last["remedy"] == "send it y4m, gray 32x16, or configure another `protocol` or `format`" and last["age_s"] >= 0
+        for said in (framectl(place, "status"), framectl(place, "status", "cam0")):
+            [line] = [line for line in said.stdout.splitlines() if "refusal" in line]
+            assert "last refusal of 1, " in line and last["text"] in line and last["remedy"] in line, line
+        doctor = framectl(place, "doctor", "--json")
+        [finding] = [finding for finding in json.loads(doctor.stdout)["machine"] if finding["check"] == "clients"]
+        assert doctor.returncode == 2 and finding["verdict"] == "better" and finding["remedy"] == last["remedy"], doctor
+        assert finding["found"].startswith("cam0 turned 1 away") and last["text"] in finding["found"], finding
+        assert 'framed_refused_clients_total{pipeline="cam0"} 1\n' in daemon.metrics()
+        daemon.account(came=0)
+
+
+def test_the_last_of_both_ends_is_told(place):
+    entry = pipeline(GRAY, source={"protocol": "native"}, sink={"protocol": "native"})
+    with Daemon(place, {"cam0": entry, "cam1": pipeline(GRAY)}) as daemon:
+        with Native(daemon.path("cam0", "source"), PRODUCER) as producer:
+            producer.send(native.frame(bytes(SIZE + 1)))
+            with pytest.raises(Refused, match="a FRAME of"):
+                producer.message()
+        assert "a FRAME of" in refused(daemon)["text"]
+        with Client(daemon.path("cam0", "sink")) as reader:
+            reader.send(b"YUV4MPEG2 W32 H16\n")
+            reader.rest()
+        last = refused(daemon, 2)
+        assert last["text"].startswith("reader pid") and "this is a y4m stream" in last["text"] and last["remedy"], last
+        with daemon.reader("cam1") as reader, daemon.producer("cam1") as producer:
+            with daemon.producer("cam1") as second:
+                assert b"already has its 1 producer" in second.rest()
+            producer.send(whole(0, SIZE).tobytes())
+            reader.read(SIZE)
+        assert "`clients`" in refused(daemon, name="cam1")["remedy"]
+
+
+@pytest.mark.parametrize("saying,what", [(b"YUV4MPEG2 W32 H16 Cmono\nFRAME\n" + bytes(SIZE), "a y4m stream"),
+                                         (native.hello(PRODUCER), "framed's native protocol")], ids=["y4m", "native"])
+def test_what_is_no_raw_frames_is_recognised_at_its_end(place, saying, what):
+    """Raw frames may have any bytes; what does not come out even is told what it looks like."""
+    with Daemon(place, {"cam0": pipeline(GRAY)}) as daemon:
+        with daemon.reader() as reader, daemon.producer() as producer:
+            producer.send(saying)
+            producer.finish()
+            reader.read(len(saying) // SIZE * SIZE)
+            assert producer.rest() == f"framed: raw frames are expected here, and this began like {what}\n".encode()
+        assert f"this began like {what}" in refused(daemon)["text"]
+        daemon.account(came=1 + len(saying) // SIZE, emitted=len(saying) // SIZE, invalid=1)
+
+
+def test_a_raw_client_that_waits_for_an_answer_is_told(place):
+    with Daemon(place, {"cam0": pipeline(GRAY, source={"timeout": "100ms"})}) as daemon:
+        with Client(daemon.path("cam0", "source")) as client:
+            client.send(native.hello(PRODUCER))
+            assert b"this began like framed's native protocol" in client.rest()
+        assert "send it raw, gray 32x16" in refused(daemon)["remedy"]
+        daemon.account(came=1, invalid=1)
+
+
+def test_what_is_no_text_in_a_stream_does_not_spoil_the_document(place):
+    with Daemon(place, {"cam0": pipeline(GRAY, source={"protocol": "y4m"})}) as daemon:
+        with daemon.producer() as producer:
+            producer.send(b"YUV4MPEG2 W32 H16 C\xff\x1b[31m\n")
+            producer.rest()
+        assert r"C\xff\x1b[31m" in refused(daemon)["text"]
+
+
+def test_a_file_is_no_client_and_its_fault_is_said_whole(place):
+    deep = place / ("d" * 200) / ("e" * 200)
+    deep.mkdir(parents=True)
+    (deep / "in").write_bytes(b"YUV4MPEG2 W64 H16 Cmono\n")
+    entry = pipeline(GRAY, source={"file": str(deep / "in"), "protocol": "y4m"}, sink={"file": str(place / "out")})
+    with Daemon(place, {"cam0": entry, "cam1": pipeline(GRAY)}) as daemon:
+        daemon.wait_log("the stream is gray 64x16, but the pipeline's format is gray 32x16")
+        assert daemon.view()["refused"] == 0 and daemon.view()["last_refusal"] is None
+        daemon.account(came=0)
+
+
+@pytest.mark.host
+def test_the_count_outlives_an_upgrade(place):
+    with Daemon(place, {"cam0": pipeline(GRAY, source={"protocol": "y4m"})}) as daemon:
+        with daemon.producer() as producer:
+            producer.send(b"nonsense")
+            producer.rest()
+        refused(daemon)
+        assert framectl(place, "upgrade").returncode == 0
+        assert daemon.view()["refused"] == 1 and daemon.view()["last_refusal"] is None
+        with daemon.reader() as reader, daemon.producer() as producer:
+            producer.send(y4m_stream(numbered(2, SIZE), 32, 16))
+            reader.frames(2, SIZE)
+        daemon.account(came=2, emitted=2)
+
+
+@pytest.mark.parametrize("protocol", ["raw", "native"])
+def test_push_of_nothing_says_so(place, protocol):
+    with Daemon(place, {"cam0": pipeline(GRAY, source={"protocol": protocol})}) as daemon:
+        done = framectl(place, "push", "cam0", stdin=subprocess.DEVNULL)
+        assert done.returncode == 64 and "nothing was sent" in done.stderr and "pipe" in done.stderr, done
+        daemon.account(came=0)
