@@ -333,12 +333,21 @@ void intake_on_event(struct intake *intake, const struct session_event *event) {
   case SESSION_NOT_READ:
     on_not_read(intake, seat);
     break;
+  case SESSION_HELD:
   case SESSION_GPU_FAULT:
     break;
   }
 }
 
 /* -- questions ------------------------------------------------------------------------------------------------- */
+
+bool intake_held(const struct intake *intake) {
+  bool held = true;
+  for (unsigned i = 0; i < intake->count; i++) {
+    held = held && session_is_held(intake->seats[i].session);
+  }
+  return held;
+}
 
 bool intake_idle(const struct intake *intake) {
   bool idle = true;

@@ -64,6 +64,7 @@ bool intake_taken(const struct intake *intake, struct failure *failure);
 /* See session_condemned(). */
 unsigned intake_condemned(const struct intake *intake, uint64_t *last);
 
+bool intake_held(const struct intake *intake);    /* all sessions know of intake_hold(): see session_is_held() */
 bool intake_idle(const struct intake *intake);    /* all sessions were idle since intake_hold() */
 bool intake_stopped(const struct intake *intake); /* all sessions have stopped */
 bool intake_ended(const struct intake *intake);   /* a file or standard input that has been read to its end */

@@ -65,7 +65,8 @@ struct pipeline *pipeline_new(const struct pipeline_setup *setup, const struct c
   }
   pipeline->setup = *setup;
   pipeline->config = config;
-  pipeline->drains = (struct drains){.loop = setup->loop, .expired = pipeline_on_drain_expired, .owner = pipeline};
+  pipeline->pauses = (struct pending){.loop = setup->loop, .expired = pipeline_on_pause_expired, .owner = pipeline};
+  pipeline->drains = (struct pending){.loop = setup->loop, .expired = pipeline_on_drain_expired, .owner = pipeline};
   return negotiate(pipeline, failure) && place(pipeline, failure) ? pipeline : pipeline_free(pipeline);
 }
 

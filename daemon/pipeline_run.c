@@ -9,6 +9,8 @@
 #include "daemon/pipeline_state.h"
 #include "daemon/trial.h"
 
+#define PAUSE_LIMIT (10 * NS_PER_S) /* many times the longest turn of a lane */
+
 /* What the warm-up chose where there was a choice. */
 static void log_choice(const struct pipeline *pipeline) {
   const struct gpu_program *program = session_program(intake_session(pipeline->intake, 0));
@@ -71,10 +73,13 @@ bool pipeline_start(struct pipeline *pipeline, struct failure *failure) {
   return true;
 }
 
-static void answer_drains(struct pipeline *pipeline, const char *why) {
+static void answer_pending(struct pipeline *pipeline, const char *why) {
   server_answer *answer;
   void *context;
-  while (drains_take(&pipeline->drains, &answer, &context)) {
+  while (pending_take(&pipeline->pauses, &answer, &context)) {
+    answer_error(answer, context, 409, NULL, "pipeline '%s' %s before it was paused", pipeline->config->name, why);
+  }
+  while (pending_take(&pipeline->drains, &answer, &context)) {
     answer_error(answer, context, 409, NULL, "pipeline '%s' %s before it was drained", pipeline->config->name, why);
   }
 }
@@ -96,7 +101,7 @@ void pipeline_quiesce(struct pipeline *pipeline, bool for_good) {
     pipeline->state = PIPELINE_STOPPING;
   }
   pipeline->for_good = for_good;
-  answer_drains(pipeline, "was stopped");
+  answer_pending(pipeline, "was stopped");
   if (for_good && sink_has_ended(pipeline)) {
     pipeline_stop(pipeline);
     return;
@@ -140,7 +145,7 @@ void pipeline_stop(struct pipeline *pipeline) {
   pipeline->cut = true;
   pipeline->before = pipeline->state < PIPELINE_STOPPING ? pipeline->state : pipeline->before;
   pipeline->state = PIPELINE_STOPPING;
-  answer_drains(pipeline, "was stopped");
+  answer_pending(pipeline, "was stopped");
   intake_close(pipeline->intake);
   intake_stop(pipeline->intake);
 }
@@ -156,15 +161,25 @@ static json_t *state_document(const struct pipeline *pipeline) {
                    pipeline_state_names[pipeline->state]);
 }
 
+static void grant(const struct pipeline *pipeline, struct pending *requests) {
+  server_answer *answer;
+  void *context;
+  while (pending_take(requests, &answer, &context)) {
+    answer(context, 200, state_document(pipeline));
+  }
+}
+
+static void on_held(struct pipeline *pipeline) {
+  if (intake_held(pipeline->intake)) {
+    grant(pipeline, &pipeline->pauses);
+  }
+}
+
 static void become_drained(struct pipeline *pipeline) {
   pipeline->state = PIPELINE_DRAINED;
   log_event(LOG_PAUSED, pipeline->config->name, "drained: nothing is in flight");
   tell(pipeline, PIPELINE_CHANGED, NULL);
-  server_answer *answer;
-  void *context;
-  while (drains_take(&pipeline->drains, &answer, &context)) {
-    answer(context, 200, state_document(pipeline));
-  }
+  grant(pipeline, &pipeline->drains);
 }
 
 static void on_idle(struct pipeline *pipeline) {
@@ -222,6 +237,9 @@ void pipeline_on_session_event(void *context, const struct session_event *event)
       on_ended(pipeline);
     }
     break;
+  case SESSION_HELD:
+    on_held(pipeline);
+    break;
   case SESSION_IDLE:
     on_idle(pipeline);
     break;
@@ -274,24 +292,38 @@ static void hold(struct pipeline *pipeline) {
   }
 }
 
+/* It is answered when the lanes know, so that no frame that comes after the answer is taken. */
+static void pause_frames(struct pipeline *pipeline, server_answer *answer, void *context) {
+  hold(pipeline);
+  tell(pipeline, PIPELINE_CHANGED, NULL);
+  pending_add(&pipeline->pauses, PAUSE_LIMIT, answer, context);
+  on_held(pipeline);
+}
+
 static void resume(struct pipeline *pipeline) {
   if (pipeline->state != PIPELINE_RUNNING) {
     pipeline->state = PIPELINE_RUNNING;
     keeper_mark();
     intake_resume(pipeline->intake);
     log_event(LOG_RESUMED, pipeline->config->name, "resumed");
-    answer_drains(pipeline, "was resumed");
+    answer_pending(pipeline, "was resumed");
   }
 }
 
 static void drain(struct pipeline *pipeline, int64_t limit_ns, server_answer *answer, void *context) {
-  drains_add(&pipeline->drains, limit_ns, answer, context);
+  pending_add(&pipeline->drains, limit_ns, answer, context);
   if (pipeline->state != PIPELINE_DRAINING) {
     pipeline->state = PIPELINE_DRAINING;
     keeper_mark();
     intake_hold(pipeline->intake, false);
     log_event(LOG_PAUSED, pipeline->config->name, "draining: no frames are taken until it is resumed");
   }
+}
+
+void pipeline_on_pause_expired(void *owner, server_answer *answer, void *context) {
+  const struct pipeline *pipeline = owner;
+  answer_error(answer, context, 504, "it will be, and takes frames until then", "the lanes of pipeline '%s' are not paused yet",
+               pipeline->config->name);
 }
 
 void pipeline_on_drain_expired(void *owner, server_answer *answer, void *context) {
@@ -313,8 +345,8 @@ void pipeline_command(struct pipeline *pipeline, enum pipeline_command command, 
   }
   switch (command) {
   case PIPELINE_COMMAND_PAUSE:
-    hold(pipeline);
-    break;
+    pause_frames(pipeline, answer, context);
+    return;
   case PIPELINE_COMMAND_RESUME:
     resume(pipeline);
     break;

@@ -5,10 +5,10 @@
 #ifndef FRAMED_DAEMON_PIPELINE_STATE_H
 #define FRAMED_DAEMON_PIPELINE_STATE_H
 
-#include "daemon/drain.h"
 #include "daemon/intake.h"
 #include "daemon/meter.h"
 #include "daemon/outlet.h"
+#include "daemon/pending.h"
 #include "daemon/pipeline.h"
 
 enum { PIPELINE_TOO_MANY = 3 }; /* frames condemned within a minute */
@@ -24,8 +24,8 @@ struct pipeline {
   struct lane **lanes;              /* one for each seat */
   struct lane **sink_lanes;         /* the same for what a seat's results go to; NULL: its own lane */
   struct intake *intake;
-  struct outlet *outlet; /* NULL: it replies */
-  struct drains drains;
+  struct outlet *outlet;         /* NULL: it replies */
+  struct pending pauses, drains; /* requests that wait for it to be held; drained */
   struct meter *meter;
   struct reading now;  /* for pipeline_snapshot(), too large for a stack */
   bool for_good;       /* STOPPING: stops as soon as it is quiet */
@@ -46,6 +46,7 @@ bool pipeline_take_outlet(struct pipeline *pipeline, struct tape *tape, struct f
 /* pipeline_run.c: what the sessions, the sink and waiting requests call. */
 void pipeline_on_session_event(void *context, const struct session_event *event);
 void pipeline_on_sink_event(void *context, const struct sink_event *event);
+void pipeline_on_pause_expired(void *owner, server_answer *answer, void *context);
 void pipeline_on_drain_expired(void *owner, server_answer *answer, void *context);
 
 /* snapshot.c: sums over all sessions, and what the session that is furthest down the road waits for. */

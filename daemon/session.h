@@ -33,6 +33,7 @@ enum descriptor_kind descriptor_kind(int fd);
 
 enum session_event_kind {
   SESSION_DETACHED, /* the producer's descriptor is given back */
+  SESSION_HELD,     /* session_is_held() may be true now */
   SESSION_IDLE,     /* held (see session_hold) and nothing is in flight any more */
   SESSION_STOPPED,  /* session_stop() is done; session_free() may follow */
   SESSION_NOT_READ, /* reply: its client goes on sending and has taken no result for SESSION_PATIENCE_S; once a producer */
@@ -130,6 +131,8 @@ bool session_renew(struct session *session, struct failure *failure);
  * stays connected. With `for_readers` that includes what slow readers under `drop` are in the middle of, although its frame
  * has its fate: for a hold before the end. Calling it again asks for another SESSION_IDLE. */
 void session_hold(struct session *session, bool for_readers);
+/* Whether its lane knows of the last hold: no frame begins any more. */
+bool session_is_held(const struct session *session);
 void session_resume(struct session *session);
 /* Before session_hold(), for an end that another process follows: a frame of which only a part has come keeps nobody
  * waiting. */

@@ -18,6 +18,9 @@ static void deliver(struct message *message) {
   if (notice == &session->unread) {
     atomic_store(&session->unread_posted, false);
   }
+  if (notice == &session->held) {
+    atomic_store(&session->held_posted, false);
+  }
   if (notice == &session->idle) {
     unsigned hold = session->idle_hold;
     atomic_store(&session->idle_posted, false);
@@ -67,12 +70,19 @@ void session_tell_fault(struct session *session) {
   tell(session, &session->faulted, SESSION_GPU_FAULT);
 }
 
+/* One that is still on its way tells of this hold as well. */
+static void tell_held(struct session *session) {
+  if (!atomic_exchange(&session->held_posted, true)) {
+    tell(session, &session->held, SESSION_HELD);
+  }
+}
+
 void session_tell_idle(struct session *session) {
   if (atomic_exchange(&session->idle_posted, true)) {
     return; /* the last one is still on its way: the tick tries again */
   }
   session->idle_owed = false;
-  session->idle_hold = session->hold;
+  session->idle_hold = atomic_load(&session->hold);
   tell(session, &session->idle, SESSION_IDLE);
 }
 
@@ -208,10 +218,14 @@ void session_attach_again(struct session *session, int fd) {
 static void run_hold(struct message *message) {
   struct session *session = ordered(message);
   atomic_store(&session->hold_posted, false);
-  session->hold = atomic_load(&session->hold_wanted);
-  session->fill.held = session->hold != 0 || session->stopping || session->road.device_dead;
-  session->idle_owed = session->hold != 0;
+  unsigned hold = atomic_load(&session->hold_wanted);
+  session->fill.held = hold != 0 || session->stopping || session->road.device_dead;
+  session->idle_owed = hold != 0;
   session->road.active = clock_now();
+  atomic_store(&session->hold, hold);
+  if (hold != 0) {
+    tell_held(session);
+  }
 }
 
 /* Each hold has a number, so that an answer to an earlier one is not taken for an answer to this one; 0: none. */
@@ -226,6 +240,11 @@ void session_hold(struct session *session, bool for_readers) {
   atomic_store(&session->hold_for_readers, for_readers);
   session->holds = session->holds == UINT_MAX ? 1 : session->holds + 1;
   want_hold(session, session->holds);
+}
+
+bool session_is_held(const struct session *session) {
+  unsigned wanted = atomic_load(&session->hold_wanted);
+  return wanted != 0 && atomic_load(&session->hold) == wanted;
 }
 
 void session_leave_partial(struct session *session) { atomic_store(&session->hold_leaves_partial, true); }

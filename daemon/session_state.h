@@ -77,10 +77,10 @@ struct session {
   unsigned holds;          /* the control loop's: how many there were */
   atomic_uint hold_wanted; /* the number of the hold in force, 0: none */
   atomic_bool hold_for_readers, hold_leaves_partial;
-  unsigned hold;      /* the same, as far as the lane knows */
+  atomic_uint hold;   /* the same, as far as the lane knows */
   unsigned idle_hold; /* which one the idle notice under way answers */
-  atomic_bool hold_posted, idle_posted, unread_posted;
-  struct notice detached, idle, stopped, faulted, unread;
+  atomic_bool hold_posted, held_posted, idle_posted, unread_posted;
+  struct notice detached, held, idle, stopped, faulted, unread;
 };
 
 /* [lane] The turn and the tick of the session's runner. */

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from harness import Background, Daemon, numbered, pipeline, wait_until, whole
+from harness.injection import REST_AFTER, Injected, Injection
 
 SIZE = 512
 FORMAT = {"dtype": "uint8", "shape": [SIZE]}
@@ -85,6 +86,23 @@ def test_pause_finishes_the_frame_that_has_begun(place):
             daemon.account(came=1, emitted=1)
             daemon.command("/v1/pipelines/cam0/resume")
             assert reader.read(SIZE) == whole(1, SIZE).tobytes()
+
+
+def test_what_comes_after_the_answer_to_a_pause_waits(place):
+    """Also where the lane, all of whose slots were full, is between a result and the next read."""
+    injection = Injection(place, "sendmsg", at=1, error=REST_AFTER, wait=300)
+    with Injected(place, {"cam0": pipeline(FORMAT, slots=1)}, injection) as daemon:
+        daemon.wait_ready()
+        with daemon.reader() as reader, daemon.producer() as producer:
+            producer.send(whole(0, SIZE).tobytes())
+            assert reader.read(SIZE) == whole(0, SIZE).tobytes()
+            daemon.command("/v1/pipelines/cam0/pause")
+            producer.send(whole(1, SIZE).tobytes())
+            daemon.command("/v1/pipelines/cam0/drain")
+            assert injection.happened and daemon.frames()["in"] == 1
+            daemon.command("/v1/pipelines/cam0/resume")
+            assert reader.read(SIZE) == whole(1, SIZE).tobytes()
+        daemon.account(came=2, emitted=2)
 
 
 def test_pausing_and_resuming_twice_is_no_error(place):

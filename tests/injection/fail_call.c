@@ -4,8 +4,8 @@
  *   FAIL_CALL    read, accept4, ... as below, or memory (malloc, calloc, realloc, aligned_alloc, strdup)
  *   FAIL_AT      which one, from 1; 0: none, they are only counted
  *   FAIL_ERRNO   the number that errno gets; 0: half of what was asked for is done instead (read and write and their kin);
- *                -1: the process is killed instead, -2: as soon as bytes were moved
- *   FAIL_WAIT    ms that the rest of the process goes on before it is killed
+ *                -1: the process is killed instead, -2: as soon as bytes were moved; -3: the thread rests once they were
+ *   FAIL_WAIT    ms that the rest of the process goes on before it is killed, or that the thread rests
  *   FAIL_WHOSE   program: the daemon's own calls; libraries: those of the libraries below it
  *   FAIL_REPORT  a file as large as struct report, which outlives whatever happens to the process
  *
@@ -38,7 +38,7 @@
 #include <unistd.h>
 
 enum { MOST_SITES = 1 << 16 };
-enum { KILL = -1, KILL_AFTER = -2 }; /* instead of an errno */
+enum { KILL = -1, KILL_AFTER = -2, REST_AFTER = -3 }; /* instead of an errno */
 
 struct report {
   _Atomic uint64_t count;
@@ -149,7 +149,7 @@ static uint32_t site_of(const void *caller, bool own) {
              : UINT32_C(1) << 31 | (uint32_t)((uintptr_t)caller & INT32_MAX);
 }
 
-static _Thread_local bool dies; /* after the call that it is in */
+static _Thread_local bool is_marked; /* something happens after the call that it is in */
 
 static void die(void) {
   poll(NULL, 0, plan.wait_ms);
@@ -158,9 +158,13 @@ static void die(void) {
 }
 
 /* Of a call that moves bytes. */
-static void die_if_due(void) {
-  if (dies) {
+static void act_if_due(void) {
+  if (is_marked && plan.error == KILL_AFTER) {
     die();
+  }
+  if (is_marked) {
+    is_marked = false;
+    poll(NULL, 0, plan.wait_ms);
   }
 }
 
@@ -180,8 +184,8 @@ static bool is_turn(const char *call, const void *caller, bool libuv_too) {
   if (number == plan.at && plan.error == KILL) {
     die();
   }
-  dies = number == plan.at && plan.error == KILL_AFTER;
-  return number == plan.at && !dies;
+  is_marked = number == plan.at && (plan.error == KILL_AFTER || plan.error == REST_AFTER);
+  return number == plan.at && !is_marked;
 }
 
 static bool is_file(int fd) {
@@ -248,7 +252,7 @@ static bool fails_vector(bool turn, const struct iovec **vector, int *count, str
       return -1;                                                                                                               \
     }                                                                                                                          \
     ssize_t moved = next arguments;                                                                                            \
-    die_if_due();                                                                                                              \
+    act_if_due();                                                                                                              \
     return moved;                                                                                                              \
   }
 
@@ -260,7 +264,7 @@ static bool fails_vector(bool turn, const struct iovec **vector, int *count, str
       return -1;                                                                                                               \
     }                                                                                                                          \
     ssize_t moved = next(fd, vector, count);                                                                                   \
-    die_if_due();                                                                                                              \
+    act_if_due();                                                                                                              \
     return moved;                                                                                                              \
   }
 
@@ -302,7 +306,7 @@ VISIBLE ssize_t recvmsg(int fd, struct msghdr *message, int flags) {
   message->msg_iov = (struct iovec *)vector;
   message->msg_iovlen = (size_t)count;
   ssize_t got = next(fd, message, flags);
-  die_if_due();
+  act_if_due();
   message->msg_iov = asked.msg_iov;
   message->msg_iovlen = asked.msg_iovlen;
   return got;
@@ -320,7 +324,7 @@ VISIBLE ssize_t sendmsg(int fd, const struct msghdr *message, int flags) {
   changed.msg_iov = (struct iovec *)vector;
   changed.msg_iovlen = (size_t)count;
   ssize_t sent = next(fd, &changed, flags);
-  die_if_due();
+  act_if_due();
   return sent;
 }
 

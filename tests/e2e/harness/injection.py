@@ -15,9 +15,10 @@ from harness.waiting import wait_until
 LIBRARY = pathlib.Path(os.environ.get("FRAMED_FAIL_CALL", ROOT / "build/check/tests/fail-call.so")).absolute()
 SHORT = 0  # instead of an errno: half of the bytes,
 KILL = -1  # or SIGKILL,
-KILL_AFTER = -2  # once bytes were moved
+KILL_AFTER = -2  # once bytes were moved,
+REST_AFTER = -3  # or the thread rests for `wait` ms then
 MOST_SITES = 1 << 16
-OUTCOMES = {SHORT: "half the bytes", KILL: "SIGKILL", KILL_AFTER: "SIGKILL after it"}
+OUTCOMES = {SHORT: "half the bytes", KILL: "SIGKILL", KILL_AFTER: "SIGKILL after it", REST_AFTER: "a rest after it"}
 
 
 class Injection:

@@ -1,8 +1,8 @@
 /*
- * Requests that wait until a pipeline is drained, each with a time limit of its own.
+ * Requests that wait until something has come about, each with a time limit of its own.
  */
-#ifndef FRAMED_DAEMON_DRAIN_H
-#define FRAMED_DAEMON_DRAIN_H
+#ifndef FRAMED_DAEMON_PENDING_H
+#define FRAMED_DAEMON_PENDING_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -10,10 +10,10 @@
 
 #include "daemon/answer.h"
 
-struct drain;
+struct pending_request;
 
-struct drains {
-  struct drain *first;
+struct pending {
+  struct pending_request *first;
   uv_loop_t *loop;
   /* Answers a request whose time is over. */
   void (*expired)(void *owner, server_answer *answer, void *context);
@@ -21,8 +21,8 @@ struct drains {
 };
 
 /* Lets a request wait; answers at once with 503 if there is no memory for that. */
-void drains_add(struct drains *drains, int64_t limit_ns, server_answer *answer, void *context);
+void pending_add(struct pending *pending, int64_t limit_ns, server_answer *answer, void *context);
 /* Takes the next request that waits off the list. False if there is none. */
-bool drains_take(struct drains *drains, server_answer **answer, void **context);
+bool pending_take(struct pending *pending, server_answer **answer, void **context);
 
 #endif

@@ -1,12 +1,12 @@
-/* Requests that wait for a drain: each is answered once, by whatever comes first. Also the loop's own tools. */
-#include "daemon/drain.h"
+/* Requests that wait: each is answered once, by whatever comes first. Also the loop's own tools. */
+#include "daemon/pending.h"
 
 #include "daemon/clock.h"
 #include "daemon/loop.h"
 #include "tests/unit/runner.h"
 
 static uv_loop_t loop;
-static struct drains drains;
+static struct pending pending;
 static int answered[3];
 
 static void on_answer(void *context, int http_status, json_t *body) {
@@ -15,13 +15,13 @@ static void on_answer(void *context, int http_status, json_t *body) {
 }
 
 static void on_expired(void *owner, server_answer *answer, void *context) {
-  ck_assert_ptr_eq(owner, &drains);
+  ck_assert_ptr_eq(owner, &pending);
   answer_error(answer, context, 504, "ask again", "still busy");
 }
 
 static void make(void) {
   ck_assert_int_eq(uv_loop_init(&loop), 0);
-  drains = (struct drains){.loop = &loop, .expired = on_expired, .owner = &drains};
+  pending = (struct pending){.loop = &loop, .expired = on_expired, .owner = &pending};
   answered[0] = answered[1] = answered[2] = 0;
 }
 
@@ -35,7 +35,7 @@ static unsigned take_all(void) {
   unsigned taken = 0;
   server_answer *answer;
   void *context;
-  while (drains_take(&drains, &answer, &context)) {
+  while (pending_take(&pending, &answer, &context)) {
     answer(context, 200, json_object());
     taken++;
   }
@@ -44,7 +44,7 @@ static unsigned take_all(void) {
 
 START_TEST(every_request_is_answered_once) {
   for (int i = 0; i < 3; i++) {
-    drains_add(&drains, 60 * NS_PER_S, on_answer, &answered[i]);
+    pending_add(&pending, 60 * NS_PER_S, on_answer, &answered[i]);
   }
   ck_assert_uint_eq(take_all(), 3);
   ck_assert_uint_eq(take_all(), 0);
@@ -53,9 +53,9 @@ START_TEST(every_request_is_answered_once) {
 END_TEST
 
 START_TEST(a_request_expires_by_itself) {
-  drains_add(&drains, 60 * NS_PER_S, on_answer, &answered[0]);
-  drains_add(&drains, NS_PER_MS, on_answer, &answered[1]);
-  drains_add(&drains, 60 * NS_PER_S, on_answer, &answered[2]);
+  pending_add(&pending, 60 * NS_PER_S, on_answer, &answered[0]);
+  pending_add(&pending, NS_PER_MS, on_answer, &answered[1]);
+  pending_add(&pending, 60 * NS_PER_S, on_answer, &answered[2]);
   while (answered[1] == 0) {
     uv_run(&loop, UV_RUN_ONCE);
   }
@@ -97,9 +97,9 @@ START_TEST(a_regular_file_cannot_be_watched) {
 }
 END_TEST
 
-Suite *drain_suite(void);
-Suite *drain_suite(void) {
-  Suite *suite = suite_create("drain");
+Suite *pending_suite(void);
+Suite *pending_suite(void) {
+  Suite *suite = suite_create("pending");
   TCase *all = tcase_create("all");
   tcase_add_checked_fixture(all, make, close_loop);
   tcase_add_test(all, every_request_is_answered_once);
