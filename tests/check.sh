@@ -59,7 +59,6 @@ step "installation"
 tests/install.sh
 step "the unit's sandbox"
 tests/gpu/sandbox.sh cpu
-step "unit tests and end-to-end tests under ASan with UBSan, and under TSan"
 # They slow everything down: what is about programs of one thread, about stages alone, or measures, is left to the last step,
 # and to ASan what is about calls that fail, processes and clients that come back, and what the loop does alone.
 alone='framebench or test_load or python_client or bad_config or protocol_page or images or examples or doctor or overlap or monitoring'
@@ -96,12 +95,12 @@ sanitized() { # VARIANT PATTERN: end-to-end tests but for those, in two halves
   at_once "$1" "$(variant "$1" "e2e PYTEST='$few -k \"not ($2 or $tough)\"'")" \
     "$(variant "$1" "e2e PYTEST='$few -k \"($tough) and not ($2)\"'")"
 }
-both "$(variant asan unit) && { $(sanitized asan "$alone or $waits or $threads"); }" \
-  "$(variant tsan unit) && { $(sanitized tsan "$alone or $waits or $memory"); }" ASan TSan
-step "fuzzing, systemd, packages and unit tests, beside the end-to-end tests"
+step "TSan, fuzzing, systemd, packages and unit tests, beside ASan with UBSan and end-to-end tests"
 mapfile -t targets < <(find tests/fuzz -name 'fuzz_*.c' -printf '%f\n' | sed 's/^fuzz_//; s/\.c$//' | sort)
 last="make --no-print-directory NO_CUDA=1 VARIANT=check"
 plain() { echo "FRAMED_SLOW=2 $last e2e PYTEST='-k \"($1) and (slow or not ($seen))\"'"; }
-both "FUZZ_JOBS=1 FUZZ_SECONDS=5 $steady tests/fuzz/run.sh ${targets[*]} && tests/systemd/run.sh && tests/packaging/run.sh && $last unit" \
-  "$(at_once plain "$(plain "($tough) and not ($measures)")" "$(plain "$measures")" "$(plain "not ($tough or $measures)")")" \
-  "fuzzing to unit tests" "end-to-end tests"
+both "$(variant tsan unit) && ( $(sanitized tsan "$alone or $waits or $memory") ) &&
+    FUZZ_JOBS=1 FUZZ_SECONDS=5 $steady tests/fuzz/run.sh ${targets[*]} && tests/systemd/run.sh && tests/packaging/run.sh && $last unit" \
+  "$(variant asan unit) && ( $(sanitized asan "$alone or $waits or $threads") ) && (
+    $(at_once plain "$(plain "($tough) and not ($measures)")" "$(plain "$measures")" "$(plain "not ($tough or $measures)")") )" \
+  "TSan to unit tests" "ASan to end-to-end tests"
