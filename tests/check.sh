@@ -100,7 +100,8 @@ mapfile -t targets < <(find tests/fuzz -name 'fuzz_*.c' -printf '%f\n' | sed 's/
 last="make --no-print-directory NO_CUDA=1 VARIANT=check"
 plain() { echo "FRAMED_SLOW=2 $last e2e PYTEST='-k \"($1) and (slow or not ($seen))\"'"; }
 both "$(variant tsan unit) && ( $(sanitized tsan "$alone or $waits or $memory") ) &&
-    FUZZ_JOBS=1 FUZZ_SECONDS=5 $steady tests/fuzz/run.sh ${targets[*]} && tests/systemd/run.sh && tests/packaging/run.sh && $last unit" \
-  "$(variant asan unit) && ( $(sanitized asan "$alone or $waits or $threads") ) && (
-    $(at_once plain "$(plain "($tough) and not ($measures)")" "$(plain "$measures")" "$(plain "not ($tough or $measures)")") )" \
+    FUZZ_JOBS=1 FUZZ_SECONDS=5 $steady tests/fuzz/run.sh ${targets[*]} && tests/systemd/run.sh && tests/packaging/run.sh &&
+    $(plain "$measures") && $last unit" \
+  "$(variant asan unit) && ( $(sanitized asan "$alone or $waits or $threads") ) && ( echo '== the rest of the end-to-end tests';
+    $(at_once plain "$(plain "($tough) and not ($measures)")" "$(plain "not ($tough or $measures)")") )" \
   "TSan to unit tests" "ASan to end-to-end tests"

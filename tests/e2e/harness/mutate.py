@@ -9,6 +9,7 @@ goes to the file OUTCOME, as JSON; `changes` there is what the environment's FRA
 import json
 import os
 import random
+import shutil
 import signal
 import struct
 import subprocess
@@ -78,6 +79,18 @@ def mutated(tape, chance, skip):
     return bytes(tape)
 
 
+def stacks(pid):
+    """Where its threads are, as well as can be said."""
+    if shutil.which("gdb"):
+        command = ["gdb", "-p", str(pid), "-nx", "-batch", "-ex", "thread apply all bt 16"]
+        return subprocess.run(command, capture_output=True, text=True, timeout=60 * SLOW, check=False).stdout
+    said = []
+    for task in os.listdir(f"/proc/{pid}/task"):
+        with open(f"/proc/{pid}/task/{task}/syscall", encoding="ascii") as file:
+            said.append(f"thread {task}: system call {file.read()}")
+    return "".join(said)
+
+
 def try_one(program, arguments, state, number):
     fd = os.memfd_create("state")
     os.write(fd, state)
@@ -93,8 +106,10 @@ def try_one(program, arguments, state, number):
             time.sleep(0.02 * SLOW)
             process.send_signal(signal.SIGTERM)
             asked = True
+    where = ""
     if process.poll() is None:
         outcome = "hang"
+        where = stacks(process.pid)
         process.send_signal(signal.SIGABRT)
     status = process.wait()
     said = os.pread(log, 1 << 20, 0).decode(errors="replace")
@@ -102,7 +117,7 @@ def try_one(program, arguments, state, number):
     os.close(log)
     if outcome is None and status not in (0, 78):
         outcome = f"status {status}"
-    return outcome and {"number": number, "outcome": outcome, "log": said[-6000:]}, "everything goes on" in said
+    return outcome and {"number": number, "outcome": outcome, "log": said[-6000:] + where}, "everything goes on" in said
 
 
 def main():
