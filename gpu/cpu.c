@@ -14,6 +14,7 @@
 #include "gpu/backend.h"
 #include "gpu/cpu_fault.h"
 #include "gpu/cpu_host.h"
+#include "gpu/cpu_slow.h"
 #include "gpu/pool.h"
 
 #include <errno.h>
@@ -402,5 +403,8 @@ struct gpu_device *cpu_open(unsigned workers, struct gpu_error *error) {
     free(device);
     return NULL;
   }
+#ifdef FRAMED_FAULTS
+  cpu_slow_make(&device->base);
+#endif
   return &device->base;
 }
