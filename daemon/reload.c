@@ -203,6 +203,8 @@ void reload_on_pipeline(struct reload *reload, struct pipeline *pipeline, enum p
   }
 }
 
+bool reload_is_at_sockets(const struct reload *reload) { return reload->step == RELOAD_INHERITING; }
+
 void reload_cancel(struct reload *reload) {
   reload->cancelled = true;
   if (reload->step == RELOAD_QUIESCING) {

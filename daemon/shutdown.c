@@ -61,7 +61,9 @@ void server_cut(struct server *server) {
 static void on_limit(void *context) {
   struct server *server = context;
   server->limit = loop_timer_close(server->limit);
-  server_cut(server);
+  if (!server->reload || !reload_is_at_sockets(server->reload)) {
+    server_cut(server);
+  }
 }
 
 void server_limit(struct server *server, loop_callback *act, uint64_t milliseconds) {

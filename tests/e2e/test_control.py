@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from harness import Background, Daemon, numbered, pipeline, wait_until, whole
-from harness.injection import REST_AFTER, Injected, Injection
+from harness.injection import REST, Injected, Injection
 
 SIZE = 512
 FORMAT = {"dtype": "uint8", "shape": [SIZE]}
@@ -90,7 +90,7 @@ def test_pause_finishes_the_frame_that_has_begun(place):
 
 def test_what_comes_after_the_answer_to_a_pause_waits(place):
     """Also where the lane, all of whose slots were full, is between a result and the next read."""
-    injection = Injection(place, "sendmsg", at=1, error=REST_AFTER, wait=300)
+    injection = Injection(place, "sendmsg", at=1, error=REST, wait=300)
     with Injected(place, {"cam0": pipeline(FORMAT, slots=1)}, injection) as daemon:
         daemon.wait_ready()
         with daemon.reader() as reader, daemon.producer() as producer:

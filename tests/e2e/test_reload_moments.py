@@ -6,6 +6,7 @@ import signal
 import pytest
 
 from harness import Background, Daemon, Producer, Reader, numbered, pipeline, require_whole, wait_until, whole
+from harness.injection import REST, Injected, Injection
 from harness.native import Shared
 
 pytestmark = pytest.mark.host
@@ -222,6 +223,25 @@ def test_sigterm_whose_limit_passes_before_a_reload_is_taken_back(place):
         assert reader.read(SIZE) == bytes([1]) * SIZE
         daemon.wait_view("the frame is done", lambda view: view["frames"]["in_flight"] == 0)
         daemon.ends_once()
+
+
+def test_sigterm_whose_limit_passes_while_a_reload_takes_sockets_over(place):
+    """They are a worker's until it is done with them."""
+    def daemon_with(injection):
+        return Injected(place, {"cam0": shifted(1)}, injection, drain_timeout="100ms")
+    injection = Injection(place, "chmod")
+    with daemon_with(injection) as daemon:
+        daemon.wait_ready()
+    injection = Injection(place, "chmod", at=injection.count + 1, error=REST, wait=1500)
+    with daemon_with(injection) as daemon:
+        daemon.wait_ready()
+        daemon.write({"cam0": shifted(2)}, drain_timeout="100ms")
+        daemon.signal(signal.SIGHUP)
+        wait_until(lambda: injection.happened, "the reload is at the first socket")
+        daemon.signal(signal.SIGTERM)
+        daemon.ends()
+        log = daemon.log.rpartition("is ready")[2]
+        assert log.count("nothing was changed: the daemon is stopping") == log.count("cam0: stopped") == 1
 
 
 def test_many_pipelines_come_and_go(place):

@@ -4,7 +4,8 @@
  *   FAIL_CALL    read, accept4, ... as below, or memory (malloc, calloc, realloc, aligned_alloc, strdup)
  *   FAIL_AT      which one, from 1; 0: none, they are only counted
  *   FAIL_ERRNO   the number that errno gets; 0: half of what was asked for is done instead (read and write and their kin);
- *                -1: the process is killed instead, -2: as soon as bytes were moved; -3: the thread rests once they were
+ *                -1: the process is killed instead, -2: as soon as bytes were moved; -3: the thread rests once they were,
+ *                or before a call that moves none
  *   FAIL_WAIT    ms that the rest of the process goes on before it is killed, or that the thread rests
  *   FAIL_WHOSE   program: the daemon's own calls; libraries: those of the libraries below it
  *   FAIL_REPORT  a file as large as struct report, which outlives whatever happens to the process
@@ -38,7 +39,7 @@
 #include <unistd.h>
 
 enum { MOST_SITES = 1 << 16 };
-enum { KILL = -1, KILL_AFTER = -2, REST_AFTER = -3 }; /* instead of an errno */
+enum { KILL = -1, KILL_AFTER = -2, REST = -3 }; /* instead of an errno */
 
 struct report {
   _Atomic uint64_t count;
@@ -157,8 +158,11 @@ static void die(void) {
   pause();
 }
 
-/* Of a call that moves bytes. */
+/* In a call that is marked: after bytes were moved, if it is one that moves any. */
 static void act_if_due(void) {
+  if (!has_begun) {
+    return; /* a sanitizer's own beginning has no memory for threads yet */
+  }
   if (is_marked && plan.error == KILL_AFTER) {
     die();
   }
@@ -184,7 +188,7 @@ static bool is_turn(const char *call, const void *caller, bool libuv_too) {
   if (number == plan.at && plan.error == KILL) {
     die();
   }
-  is_marked = number == plan.at && (plan.error == KILL_AFTER || plan.error == REST_AFTER);
+  is_marked = number == plan.at && (plan.error == KILL_AFTER || plan.error == REST);
   return number == plan.at && !is_marked;
 }
 
@@ -241,6 +245,7 @@ static bool fails_vector(bool turn, const struct iovec **vector, int *count, str
       errno = plan.error;                                                                                                      \
       return failed;                                                                                                           \
     }                                                                                                                          \
+    act_if_due();                                                                                                              \
     return next arguments;                                                                                                     \
   }
 

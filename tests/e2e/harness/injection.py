@@ -16,9 +16,9 @@ LIBRARY = pathlib.Path(os.environ.get("FRAMED_FAIL_CALL", ROOT / "build/check/te
 SHORT = 0  # instead of an errno: half of the bytes,
 KILL = -1  # or SIGKILL,
 KILL_AFTER = -2  # once bytes were moved,
-REST_AFTER = -3  # or the thread rests for `wait` ms then
+REST = -3  # or the thread rests for `wait` ms then, or before a call that moves none
 MOST_SITES = 1 << 16
-OUTCOMES = {SHORT: "half the bytes", KILL: "SIGKILL", KILL_AFTER: "SIGKILL after it", REST_AFTER: "a rest after it"}
+OUTCOMES = {SHORT: "half the bytes", KILL: "SIGKILL", KILL_AFTER: "SIGKILL after it", REST: "a rest"}
 
 
 class Injection:
