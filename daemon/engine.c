@@ -287,6 +287,9 @@ struct engine *engine_close(struct engine *engine) {
   if (!engine) {
     return NULL;
   }
+  for (unsigned i = 0; i < engine->lane_count; i++) {
+    lane_stop(engine->lanes[i]);
+  }
   while (engine->lane_count > 0) {
     lane_free(engine->lanes[--engine->lane_count]);
   }

@@ -15,6 +15,7 @@ enum { NAME_ROOM = 16, MAX_NAMED = 1000 }; /* of a thread's name, as Linux has i
 struct lane {
   unsigned index;
   uv_thread_t thread;
+  bool stopped; /* the thread has ended */
   uv_loop_t loop;
   struct mailbox mailbox;
   uv_async_t wake; /* stream callbacks */
@@ -163,7 +164,7 @@ static void close_handles(struct lane *lane) {
 static void on_stop(struct message *message) {
   struct stop_message *stop = (struct stop_message *)message;
   assert(!stop->lane->runners);
-  close_handles(stop->lane);
+  uv_stop(&stop->lane->loop);
 }
 
 struct lane *lane_new(unsigned index, struct failure *failure) {
@@ -191,13 +192,22 @@ struct lane *lane_new(unsigned index, struct failure *failure) {
   return lane;
 }
 
+void lane_stop(struct lane *lane) {
+  struct stop_message stop = {.message.run = on_stop, .lane = lane};
+  lane_post(lane, &stop.message);
+  uv_thread_join(&lane->thread);
+  lane->stopped = true;
+}
+
 struct lane *lane_free(struct lane *lane) {
   if (!lane) {
     return NULL;
   }
-  struct stop_message stop = {.message.run = on_stop, .lane = lane};
-  lane_post(lane, &stop.message);
-  uv_thread_join(&lane->thread);
+  if (!lane->stopped) {
+    lane_stop(lane);
+  }
+  close_handles(lane);
+  uv_run(&lane->loop, UV_RUN_DEFAULT);
   int status = uv_loop_close(&lane->loop);
   assert(status == 0);
   (void)status;

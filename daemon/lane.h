@@ -31,7 +31,10 @@ struct runner {
 
 /* Starts the thread. NULL on error. */
 struct lane *lane_new(unsigned index, struct failure *failure);
-/* Ends and joins the thread; its sessions and sinks must be gone. NULL is fine; returns NULL. */
+/* Ends and joins the thread; its sessions and sinks must be gone. */
+void lane_stop(struct lane *lane);
+/* The same, if that was not done, and frees it. Others that may still be at the end of telling it something are stopped before
+ * any of them is freed. NULL is fine; returns NULL. */
 struct lane *lane_free(struct lane *lane);
 
 unsigned lane_index(const struct lane *lane);

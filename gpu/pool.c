@@ -5,6 +5,9 @@
  * for a while before it sleeps, as long as its last job says; so many workers at most as the pool's owner wants. What makes
  * skipping the wake-up safe: `spinning` changes under the lock, and a worker that stops spinning looks at the queue under the
  * same lock before it sleeps; so while there are no more jobs than workers that spin, each job has one that will find it.
+ *
+ * Workers sleep at a semaphore: condition variables of glibc before 2.41 can lose a wake-up (its bug 25847), and a lost one
+ * here is a frame that hangs, or an end that never comes.
  */
 #include "gpu/pool.h"
 
@@ -12,6 +15,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <semaphore.h>
 #include <signal.h>
 #include <stdlib.h>
 
@@ -19,10 +23,10 @@ enum { TRIES = 400 };
 
 struct pool {
   pthread_mutex_t lock;
-  pthread_cond_t work;
+  sem_t woken; /* one for each worker that is to wake up */
   struct pool_job *first, **last;
   _Atomic unsigned length;               /* changes under the lock; read without it by workers that spin */
-  unsigned sleeping, spinning, spinners; /* of the workers: how many do, and how many at most may spin */
+  unsigned sleeping, spinning, spinners; /* of the workers: how many do and are not woken yet, and how many may spin */
   bool stopping;
   unsigned count;
   pthread_t threads[];
@@ -62,8 +66,10 @@ static void wait_for_work(struct pool *pool, int64_t until) {
     return;
   }
   pool->sleeping++;
-  pthread_cond_wait(&pool->work, &pool->lock);
-  pool->sleeping--;
+  pthread_mutex_unlock(&pool->lock);
+  while (sem_wait(&pool->woken) != 0) {
+  }
+  pool_take_lock(&pool->lock);
 }
 
 /* The oldest job, or NULL when the pool stops and none is left. */
@@ -107,9 +113,10 @@ void pool_push(struct pool *pool, struct pool_job *job, enum pool_end end) {
   }
   unsigned before = atomic_fetch_add_explicit(&pool->length, 1, memory_order_relaxed);
   bool wake = pool->sleeping > 0 && before >= pool->spinning;
+  pool->sleeping -= wake;
   pthread_mutex_unlock(&pool->lock);
   if (wake) {
-    pthread_cond_signal(&pool->work);
+    sem_post(&pool->woken);
   }
 }
 
@@ -137,7 +144,7 @@ struct pool *pool_new(unsigned workers, unsigned spinners, int *code) {
     return NULL;
   }
   pthread_mutex_init(&pool->lock, NULL);
-  pthread_cond_init(&pool->work, NULL);
+  sem_init(&pool->woken, 0, 0);
   pool->last = &pool->first;
   pool->spinners = spinners;
   for (unsigned i = 0; i < workers; i++) {
@@ -156,11 +163,13 @@ struct pool *pool_free(struct pool *pool) {
   pool_take_lock(&pool->lock);
   pool->stopping = true;
   pthread_mutex_unlock(&pool->lock);
-  pthread_cond_broadcast(&pool->work);
+  for (unsigned i = 0; i < pool->count; i++) {
+    sem_post(&pool->woken);
+  }
   for (unsigned i = 0; i < pool->count; i++) {
     pthread_join(pool->threads[i], NULL);
   }
-  pthread_cond_destroy(&pool->work);
+  sem_destroy(&pool->woken);
   pthread_mutex_destroy(&pool->lock);
   free(pool);
   return NULL;
