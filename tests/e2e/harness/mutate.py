@@ -81,13 +81,14 @@ def mutated(tape, chance, skip):
 
 def stacks(pid):
     """Where its threads are, as well as can be said."""
-    if shutil.which("gdb"):
-        command = ["gdb", "-p", str(pid), "-nx", "-batch", "-ex", "thread apply all bt 16"]
-        return subprocess.run(command, capture_output=True, text=True, timeout=60 * SLOW, check=False).stdout
     said = []
     for task in os.listdir(f"/proc/{pid}/task"):
         with open(f"/proc/{pid}/task/{task}/syscall", encoding="ascii") as file:
             said.append(f"thread {task}: system call {file.read()}")
+    if shutil.which("gdb"):
+        command = ["timeout", str(60 * SLOW), "gdb", "-p", str(pid), "-nx", "-batch", "-iex", "set debuginfod enabled off",
+                   "-ex", "thread apply all bt 16"]
+        said.append(subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False).stdout)
     return "".join(said)
 
 
