@@ -114,6 +114,16 @@ static void turn_away(struct visitor *visitor, enum native_error_code code, cons
   close(guest.fd);
 }
 
+/* It only looked whether somebody is there, as monitors do: nobody was turned away. */
+static void let_go(struct visitor *visitor) {
+  const struct greeter_setup *setup = &visitor->greeter->setup;
+  struct guest guest = visitor->guest;
+  log_event(LOG_DISCONNECTED, setup->pipeline, "%s pid %d (user %u) left without a word", setup->who, (int)guest.pid,
+            (unsigned)guest.uid);
+  forget(visitor);
+  close(guest.fd);
+}
+
 static void turn_away_foreign(struct visitor *visitor) {
   const char *other = protocol_recognise(visitor->bytes, visitor->count);
   char problem[PROTOCOL_PROBLEM];
@@ -160,8 +170,12 @@ static void read_hello(struct visitor *visitor) {
   if (got < 0 && (errno == EAGAIN || errno == EINTR)) {
     return;
   }
+  if (got <= 0 && visitor->count == 0) {
+    let_go(visitor);
+    return;
+  }
   if (got <= 0) {
-    turn_away(visitor, NATIVE_E_PROTOCOL, "it left without a HELLO");
+    turn_away(visitor, NATIVE_E_PROTOCOL, "it left within its HELLO");
     return;
   }
   visitor->count += (size_t)got;

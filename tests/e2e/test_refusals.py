@@ -64,6 +64,18 @@ def test_the_last_of_both_ends_is_told(place):
         assert "`clients`" in refused(daemon, name="cam1")["remedy"]
 
 
+@pytest.mark.parametrize("end", ["source", "sink"])
+def test_who_only_looks_whether_somebody_is_there_is_not_refused(place, end):
+    entry = pipeline(GRAY, source={"protocol": "native"}, sink={"protocol": "native"})
+    with Daemon(place, {"cam0": entry}) as daemon:
+        with Client(daemon.path("cam0", end)):
+            pass
+        daemon.wait_log("left without a word")
+        with Client(daemon.path("cam0", end)) as client:
+            client.send(native.hello(PRODUCER)[:5])
+        assert "within its HELLO" in refused(daemon)["text"]
+
+
 @pytest.mark.parametrize("saying,what", [(b"YUV4MPEG2 W32 H16 Cmono\nFRAME\n" + bytes(SIZE), "a y4m stream"),
                                          (native.hello(PRODUCER), "framed's native protocol")], ids=["y4m", "native"])
 def test_what_is_no_raw_frames_is_recognised_at_its_end(place, saying, what):
