@@ -134,6 +134,7 @@ static json_t *pipeline_document(const struct pipeline_snapshot *snapshot, const
                 waiting_names[snapshot->waiting], "sessions", (int)snapshot->sessions, "clients", (int)snapshot->clients,
                 "readers", (int)snapshot->readers, "missed", count(snapshot->missed), "refused", count(snapshot->refused),
                 "formats", "input", snapshot->input, "output", snapshot->output);
+  document = with(document, "not_read", json_boolean(snapshot->not_read));
   document = with(document, "last_refusal", refusal_document(&snapshot->refusal));
   document = with(document, "frames", frames_document(&snapshot->ledger));
   document = with(document, "throughput", throughput_document(snapshot));

@@ -20,7 +20,7 @@ void fill_start(struct fill *fill) {
   fill->sequence = 0;
   fill->producer++;
   fill->restart = true;
-  fill->foreign = NULL;
+  fill->foreign = STRANGER_UNKNOWN;
   fill_rewind(fill);
 }
 
@@ -326,6 +326,9 @@ void fill_pass(struct fill *fill, struct tape *tape) {
   TAPE_PASS(tape, fill->producer);
   TAPE_PASS(tape, fill->restart);
   TAPE_PASS(tape, fill->spoiled);
+  unsigned foreign = fill->foreign;
+  tape_pass_below(tape, &foreign, STRANGER_COUNT);
+  fill->foreign = (enum stranger)foreign;
   tape_pass_below(tape, &fill->staged_at, FILL_STAGING + 1);
   tape_pass_below(tape, &fill->staged_end, FILL_STAGING + 1);
   tape_pass(tape, fill->staging, fill->staged_end);

@@ -36,7 +36,7 @@ struct fill {
   unsigned producer;      /* counts them from 1 */
   bool restart;           /* the next frame is the first of its producer */
   bool spoiled;           /* the frame that is being filled is invalid, though all of its bytes will come */
-  const char *foreign;    /* raw: what the producer's bytes began like, if that is another protocol; else NULL */
+  enum stranger foreign;  /* raw: what the producer's bytes began like */
   char problem[PROTOCOL_PROBLEM];
   size_t direct;                  /* bytes of the last vector that lie in slots or the discard buffer */
   bool discard_next;              /* the last vector meant a frame that had no slot, whatever is free by now */

@@ -44,7 +44,9 @@ void server_end_after_fault(void *context) {
     if (pipeline_state(server->pipelines[i]) != PIPELINE_STOPPED) {
       pipeline_log_account(server->pipelines[i]);
     }
-    pipeline_abandon(server->pipelines[i]);
+    if (!server->reload || !reload_is_at_sockets(server->reload)) { /* else the next process finds what is left of them */
+      pipeline_abandon(server->pipelines[i]);
+    }
   }
   end_now(server);
 }

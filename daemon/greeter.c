@@ -116,19 +116,16 @@ static void turn_away(struct visitor *visitor, enum native_error_code code, cons
 
 /* It only looked whether somebody is there, as monitors do: nobody was turned away. */
 static void let_go(struct visitor *visitor) {
-  const struct greeter_setup *setup = &visitor->greeter->setup;
-  struct guest guest = visitor->guest;
-  log_event(LOG_DISCONNECTED, setup->pipeline, "%s pid %d (user %u) left without a word", setup->who, (int)guest.pid,
-            (unsigned)guest.uid);
+  int fd = visitor->guest.fd;
   forget(visitor);
-  close(guest.fd);
+  close(fd);
 }
 
 static void turn_away_foreign(struct visitor *visitor) {
-  const char *other = protocol_recognise(visitor->bytes, visitor->count);
+  enum stranger other = protocol_recognise(visitor->bytes, visitor->count);
   char problem[PROTOCOL_PROBLEM];
   if (other) {
-    snprintf(problem, sizeof problem, "framed's native protocol is expected here, and this is %s", other);
+    snprintf(problem, sizeof problem, "framed's native protocol is expected here, and this is %s", stranger_names[other]);
   } else {
     snprintf(problem, sizeof problem, "a native client begins with FRMD: does it send raw frames?");
   }

@@ -267,6 +267,7 @@ void intake_resume(struct intake *intake) {
 }
 
 void intake_stop(struct intake *intake) {
+  intake->stops = true;
   for (unsigned i = 0; i < intake->count; i++) {
     session_stop(intake->seats[i].session);
   }
@@ -313,7 +314,7 @@ static void on_idle(const struct intake *intake, struct seat *seat) {
   struct session_view view;
   session_read(seat->session, &view);
   seat->idle = view.ledger.in_flight == 0 || (intake->leaves_partial && view.ledger.in_flight == 1);
-  if (!seat->idle) {
+  if (!seat->idle && !intake->stops) {
     session_hold(seat->session, intake->for_readers);
   }
 }

@@ -48,7 +48,7 @@ struct listener *intake_listener(struct intake *intake);
 void intake_hold(struct intake *intake, bool for_readers); /* see session_hold() */
 void intake_leave_partial(struct intake *intake);          /* see session_leave_partial() */
 void intake_resume(struct intake *intake);
-void intake_stop(struct intake *intake);
+void intake_stop(struct intake *intake); /* for good: nothing else is posted to its sessions after it */
 /* Takes note of an event of one of its sessions; the descriptor of a DETACHED one is closed. */
 void intake_on_event(struct intake *intake, const struct session_event *event);
 

@@ -30,18 +30,19 @@ static void on_expired(void *context) {
   free(request);
 }
 
-void pending_add(struct pending *pending, int64_t limit_ns, server_answer *answer, void *context) {
+bool pending_add(struct pending *pending, int64_t limit_ns, server_answer *answer, void *context) {
   struct pending_request *request = calloc(1, sizeof *request);
   struct loop_timer *timer = request ? loop_timer_new(pending->loop, on_expired, request) : NULL;
   if (!timer) {
     free(request);
     answer_error(answer, context, 503, NULL, "not enough memory to wait for this");
-    return;
+    return false;
   }
   *request =
       (struct pending_request){.next = pending->first, .list = pending, .timer = timer, .answer = answer, .context = context};
   pending->first = request;
   loop_timer_start(timer, (uint64_t)(limit_ns / NS_PER_MS), 0);
+  return true;
 }
 
 bool pending_take(struct pending *pending, server_answer **answer, void **context) {

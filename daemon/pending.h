@@ -20,8 +20,8 @@ struct pending {
   void *owner;
 };
 
-/* Lets a request wait; answers at once with 503 if there is no memory for that. */
-void pending_add(struct pending *pending, int64_t limit_ns, server_answer *answer, void *context);
+/* Lets a request wait. False: there is no memory for that, which was answered, with 503. */
+bool pending_add(struct pending *pending, int64_t limit_ns, server_answer *answer, void *context);
 /* Takes the next request that waits off the list. False if there is none. */
 bool pending_take(struct pending *pending, server_answer **answer, void **context);
 

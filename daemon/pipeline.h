@@ -145,6 +145,7 @@ struct pipeline_snapshot {
   unsigned clients;  /* producers allowed */
   unsigned readers;
   uint64_t missed;              /* whole results that readers missed, ended readers included */
+  bool not_read;                /* a client does not take its results: see struct session_view */
   enum session_waiting waiting; /* of the session that waits longest in the road: reader before gpu before source */
   uint64_t refused;             /* clients turned away, */
   struct refusal refusal;       /* and the last of them */

@@ -12,16 +12,20 @@
 
 #define MINUTE (60 * NS_PER_S)
 
+static enum pipeline_state state_of(const struct pipeline *pipeline) {
+  return pipeline->state >= PIPELINE_STOPPING ? pipeline->before : pipeline->state;
+}
+
 static void pass_pipeline(struct pipeline *pipeline, struct tape *tape) {
   char *name = pipeline->config->name;
-  unsigned state = pipeline->state >= PIPELINE_STOPPING ? pipeline->before : pipeline->state;
+  unsigned state = state_of(pipeline);
   tape_pass_text(tape, &name);
   tape_pass_below(tape, &state, PIPELINE_STOPPING);
   for (unsigned i = 0; i < PIPELINE_TOO_MANY; i++) {
     tape_pass_time(tape, &pipeline->condemned[i]);
   }
   if (!tape->writing) {
-    if (!name || strcmp(name, pipeline->config->name) != 0 || state == PIPELINE_STARTING) {
+    if (!name || strcmp(name, pipeline->config->name) != 0) {
       tape_break(tape);
     }
     free(name);
@@ -29,7 +33,7 @@ static void pass_pipeline(struct pipeline *pipeline, struct tape *tape) {
   }
 }
 
-/* One that notes nothing begins anew after a kill, at the sockets that it had. */
+/* One that begins anew does so at the sockets that it had. */
 static void pass_listener(const struct listener *listener, struct tape *tape) {
   int fd = listener && !listener_is_passed(listener) ? listener_fd(listener) : -1;
   tape_pass_descriptor(tape, &fd);
@@ -38,15 +42,17 @@ static void pass_listener(const struct listener *listener, struct tape *tape) {
   }
 }
 
-/* True: it is noted. */
-static bool pass_live(struct pipeline *pipeline, struct tape *tape) {
-  bool noted = tape->writing && intake_is_noted(pipeline->intake);
-  TAPE_PASS(tape, noted);
-  if (!noted) {
+/* Whether it goes on: not one that a reload could not start yet, nor, after a kill, one that notes nothing. */
+static bool pass_going_on(struct pipeline *pipeline, struct tape *tape) {
+  bool goes_on = tape->writing && state_of(pipeline) != PIPELINE_STARTING && (!tape->live || intake_is_noted(pipeline->intake));
+  TAPE_PASS(tape, goes_on);
+  if (!goes_on) {
     pass_listener(tape->writing ? pipeline_source_listener(pipeline) : NULL, tape);
     pass_listener(tape->writing ? pipeline_sink_listener(pipeline) : NULL, tape);
+  } else if (!tape->writing && pipeline->continues_as == PIPELINE_STARTING) {
+    tape_break(tape);
   }
-  return noted;
+  return goes_on;
 }
 
 /* -- out ------------------------------------------------------------------------------------------------------------ */
@@ -56,12 +62,12 @@ unsigned pipeline_running_frames(const struct pipeline *pipeline) { return intak
 void pipeline_suspect(struct pipeline *pipeline, bool failed, bool alone) { intake_suspect(pipeline->intake, failed, alone); }
 
 bool pipeline_may_be_put(const struct pipeline *pipeline, bool stops_again) {
-  return pipeline->state > PIPELINE_STARTING && (stops_again || (pipeline->state < PIPELINE_STOPPED && !pipeline->cut));
+  return stops_again || (pipeline->state < PIPELINE_STOPPED && !pipeline->cut);
 }
 
 void pipeline_put(struct pipeline *pipeline, struct tape *tape) {
   pass_pipeline(pipeline, tape);
-  if (tape->live && !pass_live(pipeline, tape)) {
+  if (!pass_going_on(pipeline, tape)) {
     return;
   }
   intake_put(pipeline->intake, tape);
@@ -74,7 +80,7 @@ void pipeline_put(struct pipeline *pipeline, struct tape *tape) {
 
 void pipeline_take(struct pipeline *pipeline, struct tape *tape) {
   pass_pipeline(pipeline, tape);
-  pipeline->continues = !tape->live || pass_live(pipeline, tape);
+  pipeline->continues = pass_going_on(pipeline, tape);
 }
 
 static void note_condemned(struct pipeline *pipeline, unsigned count) {

@@ -9,7 +9,7 @@
 #include "daemon/pipeline_state.h"
 #include "daemon/trial.h"
 
-#define PAUSE_LIMIT (10 * NS_PER_S) /* many times the longest turn of a lane */
+#define PAUSE_LIMIT (2 * NS_PER_S) /* many times the longest turn of a lane */
 
 /* What the warm-up chose where there was a choice. */
 static void log_choice(const struct pipeline *pipeline) {
@@ -294,10 +294,11 @@ static void hold(struct pipeline *pipeline) {
 
 /* It is answered when the lanes know, so that no frame that comes after the answer is taken. */
 static void pause_frames(struct pipeline *pipeline, server_answer *answer, void *context) {
-  hold(pipeline);
-  tell(pipeline, PIPELINE_CHANGED, NULL);
-  pending_add(&pipeline->pauses, PAUSE_LIMIT, answer, context);
-  on_held(pipeline);
+  if (pending_add(&pipeline->pauses, PAUSE_LIMIT, answer, context)) {
+    hold(pipeline);
+    tell(pipeline, PIPELINE_CHANGED, NULL);
+    on_held(pipeline);
+  }
 }
 
 static void resume(struct pipeline *pipeline) {
@@ -311,8 +312,7 @@ static void resume(struct pipeline *pipeline) {
 }
 
 static void drain(struct pipeline *pipeline, int64_t limit_ns, server_answer *answer, void *context) {
-  pending_add(&pipeline->drains, limit_ns, answer, context);
-  if (pipeline->state != PIPELINE_DRAINING) {
+  if (pending_add(&pipeline->drains, limit_ns, answer, context) && pipeline->state != PIPELINE_DRAINING) {
     pipeline->state = PIPELINE_DRAINING;
     keeper_mark();
     intake_hold(pipeline->intake, false);
@@ -322,8 +322,8 @@ static void drain(struct pipeline *pipeline, int64_t limit_ns, server_answer *an
 
 void pipeline_on_pause_expired(void *owner, server_answer *answer, void *context) {
   const struct pipeline *pipeline = owner;
-  answer_error(answer, context, 504, "it will be, and takes frames until then", "the lanes of pipeline '%s' are not paused yet",
-               pipeline->config->name);
+  answer_error(answer, context, 504, "ask again, and framectl health whether a lane or a device hangs",
+               "pipeline '%s' may still take frames: its lane has not heard of the pause yet", pipeline->config->name);
 }
 
 void pipeline_on_drain_expired(void *owner, server_answer *answer, void *context) {

@@ -9,16 +9,19 @@
 static const char frame_word[] = "FRAME", y4m_word[] = "YUV4MPEG2 ", native_word[] = "FRMD", http_word[] = "GET /";
 enum { FRAME_WORD = sizeof frame_word - 1 };
 
-const char *protocol_recognise(const void *bytes, size_t count) {
-  static const struct {
-    const char *word, *what;
-  } known[] = {{y4m_word, "a y4m stream"}, {native_word, "framed's native protocol"}, {http_word, "HTTP"}};
-  for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
-    if (count >= strlen(known[i].word) && memcmp(bytes, known[i].word, strlen(known[i].word)) == 0) {
-      return known[i].what;
+const char *const stranger_names[STRANGER_COUNT] = {
+    [STRANGER_Y4M] = "a y4m stream", [STRANGER_NATIVE] = "framed's native protocol", [STRANGER_HTTP] = "HTTP"};
+
+enum stranger protocol_recognise(const void *bytes, size_t count) {
+  static const char *const words[STRANGER_COUNT] = {
+      [STRANGER_Y4M] = y4m_word, [STRANGER_NATIVE] = native_word, [STRANGER_HTTP] = http_word};
+  for (enum stranger stranger = STRANGER_UNKNOWN + 1; stranger < STRANGER_COUNT; stranger++) {
+    size_t length = strlen(words[stranger]);
+    if (count >= length && memcmp(bytes, words[stranger], length) == 0) {
+      return stranger;
     }
   }
-  return NULL;
+  return STRANGER_UNKNOWN;
 }
 
 static enum framing_state state_between_frames(enum config_protocol protocol) {
@@ -82,13 +85,13 @@ static bool may_be(const struct framing *framing, const char *word) {
 
 /* What another protocol begins with is read on until it can be told which. */
 static bool check_header_begin(const struct framing *framing, char problem[PROTOCOL_PROBLEM]) {
-  const char *other = protocol_recognise(framing->line, framing->length);
+  enum stranger other = protocol_recognise(framing->line, framing->length);
   bool undecided = !other && (may_be(framing, native_word) || may_be(framing, http_word));
   if (may_be(framing, y4m_word) || undecided) {
     return true;
   }
   if (other) {
-    snprintf(problem, PROTOCOL_PROBLEM, "a y4m stream is expected here, and this is %s", other);
+    snprintf(problem, PROTOCOL_PROBLEM, "a y4m stream is expected here, and this is %s", stranger_names[other]);
   } else {
     snprintf(problem, PROTOCOL_PROBLEM, "a y4m stream must begin with 'YUV4MPEG2 ': is the producer sending raw frames?");
   }

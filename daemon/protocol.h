@@ -62,9 +62,10 @@ bool framing_at_boundary(const struct framing *framing);
 /* How many bytes one frame's shortest preamble has: what may be read behind a payload without touching the next one. */
 size_t framing_shortest(const struct framing *framing);
 
-/* What a stream is that begins with these bytes, where they are enough to tell: "a y4m stream", "framed's native protocol";
- * else NULL. */
-const char *protocol_recognise(const void *bytes, size_t count);
+/* What a stream is that begins with bytes of another protocol than the expected one, where they are enough to tell. */
+enum stranger { STRANGER_UNKNOWN, STRANGER_Y4M, STRANGER_NATIVE, STRANGER_HTTP, STRANGER_COUNT };
+extern const char *const stranger_names[STRANGER_COUNT]; /* "a y4m stream"; the first is none */
+enum stranger protocol_recognise(const void *bytes, size_t count);
 
 /* -- y4m, both ways -------------------------------------------------------------------------------------------- */
 

@@ -163,6 +163,8 @@ static void prepare_inherited(void *context) {
 static void on_inherited(void *context) {
   struct reload *reload = context;
   if (is_dead(reload)) {
+    reload->step = RELOAD_RELEASING;
+    server_cut(reload->server);
     return;
   }
   if (reload->worked && !reload->cancelled) {

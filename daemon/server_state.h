@@ -195,7 +195,7 @@ void signals_close(struct server *server); /* idempotent */
 
 /* reload.c */
 void reload_on_pipeline(struct reload *reload, struct pipeline *pipeline, enum pipeline_event event);
-/* A worker is at the sockets of pipelines, which must not be stopped until then. */
+/* A worker is at the sockets of pipelines, none of which is stopped until it is done: see server_cut(). */
 bool reload_is_at_sockets(const struct reload *reload);
 /* Gives a reload up, if it has not replaced anything yet; server_on_reloaded() follows in any case. */
 void reload_cancel(struct reload *reload);

@@ -120,6 +120,7 @@ static void publish(struct session *session, int64_t now) {
   bool quiet = now - session->road.active > QUIET_AFTER;
   bool still = quiet || session->fill.held; /* where no frame begins, what is left is what it waits for */
   view->ledger.in_flight = road_in_flight(&session->road);
+  view->not_read = session->unread_since != 0 && now - session->unread_since >= SESSION_PAUSE_S * NS_PER_S;
   view->waiting = WAITING_FOR_NOTHING;
   if (slot_count(ring, SLOT_EMITTING) > 0 && still) {
     view->waiting = WAITING_FOR_READER;
@@ -184,9 +185,9 @@ bool session_turn(struct runner *runner) {
   }
   session_acknowledge(session);
   finish_source(session);
-  finish_hold(session);
   session_note(session);
   publish(session, now);
+  finish_hold(session); /* whoever hears of it looks at what was published */
   return !finish_stop(session) && (again || !may_wait(session));
 }
 

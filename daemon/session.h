@@ -40,7 +40,7 @@ enum session_event_kind {
   SESSION_GPU_FAULT /* the device is dead; frames on it are counted as gpu_fault */
 };
 
-enum { SESSION_PATIENCE_S = 10 };
+enum { SESSION_PAUSE_S = 1, SESSION_PATIENCE_S = 10 };
 
 enum detach_reason {
   DETACH_END,         /* the producer ended between two frames */
@@ -193,6 +193,7 @@ struct session_view { /* balanced: read under the lane's sequence lock */
   struct ledger ledger;
   int64_t began; /* CLOCK_MONOTONIC ns of the first frame ever, 0 before it */
   bool attached;
+  bool not_read; /* reply: for SESSION_PAUSE_S its client has taken no result, and its frames wait behind that */
   enum session_waiting waiting;
   int64_t busy;                  /* ns in which frames were on the device, up to `busy_since` */
   int64_t worked;                /* ns of the lane in turns that moved a frame */

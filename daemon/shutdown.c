@@ -52,6 +52,9 @@ void server_end(struct server *server) {
 /* -- stopping -------------------------------------------------------------------------------------------------- */
 
 void server_cut(struct server *server) {
+  if (server->reload && reload_is_at_sockets(server->reload)) {
+    return; /* until the worker is done with them */
+  }
   for (unsigned i = 0; i < server->pipeline_count; i++) {
     pipeline_stop(server->pipelines[i]);
   }
@@ -61,7 +64,7 @@ void server_cut(struct server *server) {
 static void on_limit(void *context) {
   struct server *server = context;
   server->limit = loop_timer_close(server->limit);
-  if (!server->reload || !reload_is_at_sockets(server->reload)) {
+  if (!server->reload || !keeper_is_there()) { /* else all of it is left to the next process then */
     server_cut(server);
   }
 }
@@ -219,10 +222,13 @@ void server_fail(struct server *server, const struct failure *failure) {
 }
 
 void server_on_reloaded(struct server *server) {
+  bool late = !server->limit; /* the time was over before the reload was: what it has started has none left */
   if (server->phase == SERVER_RUNNING && server->stop_wanted) {
     end_pipelines(server);
-    if (!server->limit && !server->leaving) {
-      server_cut(server); /* the time was over before the reload was: what it has started has none left */
+    if (late && server->leaving) {
+      leave(server);
+    } else if (late) {
+      server_cut(server);
     }
   } else {
     end_of_input(server);

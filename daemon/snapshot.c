@@ -30,6 +30,16 @@ enum session_waiting pipeline_waiting(const struct pipeline *pipeline) {
   return result;
 }
 
+static bool is_not_read(const struct pipeline *pipeline) {
+  bool not_read = false;
+  for (unsigned i = 0; i < intake_seats(pipeline->intake); i++) {
+    struct session_view view;
+    session_read(intake_session(pipeline->intake, i), &view);
+    not_read = not_read || view.not_read;
+  }
+  return not_read;
+}
+
 void pipeline_ledger(const struct pipeline *pipeline, struct ledger *ledger) {
   *ledger = (struct ledger){0};
   for (unsigned i = 0; pipeline->intake && i < intake_seats(pipeline->intake); i++) {
@@ -150,6 +160,7 @@ static void fill_clients(const struct pipeline *pipeline, struct pipeline_snapsh
   snapshot->sessions = intake_producers(pipeline->intake);
   count_refusals(intake_refusals(pipeline->intake), snapshot);
   snapshot->waiting = pipeline_waiting(pipeline);
+  snapshot->not_read = is_not_read(pipeline);
   if (pipeline->outlet) {
     snapshot->readers = outlet_readers(pipeline->outlet);
     snapshot->missed = outlet_missed(pipeline->outlet);

@@ -105,7 +105,8 @@ bool source_turn(struct source *source, int64_t now) {
 
 /* Raw frames that do not come out even, since they are none. */
 static void end_foreign(struct source *source) {
-  source_end(source, DETACH_MALFORMED, "raw frames are expected here, and this began like %s", source->fill->foreign);
+  source_end(source, DETACH_MALFORMED, "raw frames are expected here, and this began like %s",
+             stranger_names[source->fill->foreign]);
 }
 
 void source_tick(struct source *source, int64_t now) {

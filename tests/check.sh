@@ -59,13 +59,13 @@ step "installation"
 tests/install.sh
 step "the unit's sandbox"
 tests/gpu/sandbox.sh cpu
-# They slow everything down: what is about programs of one thread, about stages alone, or measures, is left to the last step,
+# They slow everything down: what is about programs of one thread, about stages alone, or measures, is left to the end,
 # and to ASan what is about calls that fail, processes and clients that come back, and what the loop does alone.
 alone='framebench or test_load or python_client or bad_config or protocol_page or images or examples or doctor or overlap or monitoring'
 alone+=' or what_they_cost'
 memory='injection or test_kill.py or kill_meets or kill_moments or managers or nonsense or resume or soak or upgrade or journal or readme'
 memory+=' or bad_clients or attacks_http or attacks_limits or attacks_time or handover_refused or handover_oddities or supervision or sleep'
-waits='health or unread' # for most of their time, and are left to the last step by both
+waits='health or unread' # for most of their time, and are left to the end by both
 # Of tests with many sets of parameters, whose threads are the same, some will do for TSan, which is the slower one.
 few() { [ "$1" != tsan ] || echo '--one-in 3'; }
 # What is about threads is left to TSan,

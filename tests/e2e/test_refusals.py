@@ -70,7 +70,7 @@ def test_who_only_looks_whether_somebody_is_there_is_not_refused(place, end):
     with Daemon(place, {"cam0": entry}) as daemon:
         with Client(daemon.path("cam0", end)):
             pass
-        daemon.wait_log("left without a word")
+        daemon.wait_view("it has gone", lambda view: view["refused"] == 0)
         with Client(daemon.path("cam0", end)) as client:
             client.send(native.hello(PRODUCER)[:5])
         assert "within its HELLO" in refused(daemon)["text"]

@@ -28,7 +28,7 @@ def test_a_client_that_never_reads_is_told_of(place):
         assert "does not read" not in framectl(place, "status", "cam0").stdout + framectl(place, "doctor").stdout
         with daemon.producer() as producer:
             sending = Background(send_until_cut, producer)
-            daemon.wait_view("it stands still", lambda view: view["waiting"] == "reader")
+            daemon.wait_view("it stands still", lambda view: view["waiting"] == "reader" and view["not_read"])
             assert "waits for reader: its client does not read its results" in framectl(place, "status", "cam0").stdout
             doctor = framectl(place, "doctor", "--json")
             [finding] = [finding for finding in json.loads(doctor.stdout)["machine"] if finding["check"] == "results"]
@@ -48,6 +48,7 @@ def test_a_client_that_stopped_sending_is_not_told_to_read(place):
     entries = {name: pipeline(GRAY, slots=2, sink={"reply": True}) for name in ("cam0", "cam1")}
     with Daemon(place, entries) as daemon:
         with daemon.producer("cam0") as quiet, daemon.producer("cam1") as producer:
+            assert not daemon.view("cam0")["not_read"]
             sent = 0
             while daemon.view("cam0")["frames"]["in_flight"] < 2:
                 quiet.send(bytes(SIZE))
@@ -58,6 +59,9 @@ def test_a_client_that_stopped_sending_is_not_told_to_read(place):
             daemon.wait_log("has read no result to its end for 10 s", 60)
             [line] = [line for line in daemon.log.splitlines() if "has read no result" in line]
             assert "cam1: producer" in line, line
+            assert daemon.view("cam1")["not_read"] and not daemon.view("cam0")["not_read"]
+            daemon.command("/v1/pipelines/cam1/pause")
+            daemon.wait_view("nothing waits behind its results", lambda view: not view["not_read"], "cam1")
             producer.socket.shutdown(socket.SHUT_RDWR)
             sending.join()
         daemon.settled = True

@@ -4,8 +4,8 @@
  *   FAIL_CALL    read, accept4, ... as below, or memory (malloc, calloc, realloc, aligned_alloc, strdup)
  *   FAIL_AT      which one, from 1; 0: none, they are only counted
  *   FAIL_ERRNO   the number that errno gets; 0: half of what was asked for is done instead (read and write and their kin);
- *                -1: the process is killed instead, -2: as soon as bytes were moved; -3: the thread rests once they were,
- *                or before a call that moves none
+ *                -1: the process is killed instead; -2: it is once bytes were moved, -3: the thread rests then, both of them
+ *                before a call that moves none
  *   FAIL_WAIT    ms that the rest of the process goes on before it is killed, or that the thread rests
  *   FAIL_WHOSE   program: the daemon's own calls; libraries: those of the libraries below it
  *   FAIL_REPORT  a file as large as struct report, which outlives whatever happens to the process
@@ -158,18 +158,16 @@ static void die(void) {
   pause();
 }
 
-/* In a call that is marked: after bytes were moved, if it is one that moves any. */
+/* In a call that is marked: after it, if it is one that moves bytes, and before it otherwise. */
 static void act_if_due(void) {
-  if (!has_begun) {
-    return; /* a sanitizer's own beginning has no memory for threads yet */
+  if (!has_begun || !is_marked) { /* in this order: a sanitizer's own beginning has no memory for threads yet */
+    return;
   }
-  if (is_marked && plan.error == KILL_AFTER) {
+  is_marked = false;
+  if (plan.error == KILL_AFTER) {
     die();
   }
-  if (is_marked) {
-    is_marked = false;
-    poll(NULL, 0, plan.wait_ms);
-  }
+  poll(NULL, 0, plan.wait_ms);
 }
 
 static bool is_turn(const char *call, const void *caller, bool libuv_too) {
@@ -366,6 +364,7 @@ VISIBLE int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, 
   NEXT("pthread_create", int, (pthread_t *, const pthread_attr_t *, void *(*)(void *), void *))
   /* The threads of libuv's pool are libuv's, and it aborts without them; one with a function of ours is ours. */
   bool turn = is_turn("pthread_create", CALLER, lies_in(*(void **)&run, plan.program));
+  act_if_due();
   return turn ? plan.error : next(thread, attributes, run, context);
 }
 
@@ -381,6 +380,7 @@ VISIBLE int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, 
       errno = plan.error;                                                                                                      \
       return -1;                                                                                                               \
     }                                                                                                                          \
+    act_if_due();                                                                                                              \
     return next first;                                                                                                         \
   }
 
@@ -402,5 +402,6 @@ VISIBLE int fcntl(int fd, int operation, ...) {
     errno = plan.error;
     return -1;
   }
+  act_if_due();
   return next(fd, operation, argument);
 }

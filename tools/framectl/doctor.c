@@ -64,7 +64,7 @@ static void examine_results(struct examination *examination, const struct pipeli
 
 static void examine_client(struct examination *examination, const struct pipeline_view *view, void *context) {
   (void)context;
-  if (view_client_reads_nothing(view)) {
+  if (view->not_read) {
     findings_add(&examination->findings, "results", VERDICT_BETTER,
                  "read results while frames are sent, as framectl push does, or give the sink a socket",
                  "a client of %s does not read its results", view->name);

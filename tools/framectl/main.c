@@ -80,7 +80,7 @@ static const struct command {
      "Answers when nothing is in flight, or with exit status 1 after `drain_timeout`. Clients stay connected.\n"
      "`framectl resume PIPELINE` ends it.",
      command_drain},
-    {"pause", "PIPELINE", TAKES(OPTION_JSON), "stop taking frames", "Answers at once. `framectl resume PIPELINE` ends it.",
+    {"pause", "PIPELINE", TAKES(OPTION_JSON), "stop taking frames", "Answers as soon as no frame begins any more. `framectl resume PIPELINE` ends it.",
      command_pause},
     {"resume", "PIPELINE", TAKES(OPTION_JSON), "take frames again", "Ends pause and drain.", command_resume},
     {"check", "[FILE]", 0, "check a configuration file without using it",

@@ -139,7 +139,7 @@ static void print_end(const char *label, const struct end_view *end) {
 }
 
 static void print_waiting(const struct pipeline_view *view) {
-  if (view_client_reads_nothing(view)) {
+  if (view->not_read) {
     printf(", waits for reader: its client does not read its results\n");
   } else if (strcmp(view->waiting, "nothing") == 0) {
     printf(", frames move\n");

@@ -140,6 +140,7 @@ void view_pipeline(const char *name, const json_t *document, struct pipeline_vie
                                  .clients = count_of(document, "clients"),
                                  .readers = count_of(document, "readers"),
                                  .missed = count_of(document, "missed"),
+                                 .not_read = json_is_true(json_object_get(document, "not_read")),
                                  .refused = count_of(document, "refused"),
                                  .refusal = view_refusal(json_object_get(document, "last_refusal")),
                                  .source = view_end(json_object_get(document, "source"), text_of(formats, "input")),
@@ -180,10 +181,6 @@ bool view_find(json_t *document, const char *name, struct pipeline_view *view, s
 
 bool view_refused_lately(const struct pipeline_view *view) {
   return view->refusal.text[0] != '\0' && view->refusal.age_s < LATELY_S;
-}
-
-bool view_client_reads_nothing(const struct pipeline_view *view) {
-  return view->sink.reply && strcmp(view->waiting, "reader") == 0;
 }
 
 uint64_t view_dropped(const struct pipeline_view *view) {

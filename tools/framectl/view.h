@@ -40,6 +40,7 @@ struct refusal_view {        /* the last client that was turned away */
 struct pipeline_view {
   const char *name, *state, *waiting;
   uint64_t slots, sessions, clients, readers, missed, refused;
+  bool not_read; /* a client that gets its results on the connection of its frames does not take them */
   bool graph, copies_by_kernel;
   uint64_t timed_one_in;
   struct refusal_view refusal;
@@ -75,8 +76,6 @@ bool view_find(json_t *document, const char *name, struct pipeline_view *view, s
 const char *view_causes(const json_t *document, char *text, size_t room);
 /* Whether a client was turned away so lately that whoever looks may be looking for that. */
 bool view_refused_lately(const struct pipeline_view *view);
-/* Whether results wait for a client that gets them on the connection of its frames. */
-bool view_client_reads_nothing(const struct pipeline_view *view);
 uint64_t view_dropped(const struct pipeline_view *view); /* all fates but emitted */
 
 #endif

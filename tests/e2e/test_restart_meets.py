@@ -1,0 +1,86 @@
+"""An orderly restart under a service manager that keeps what it was given, while something else is not over."""
+
+import errno
+import signal
+
+import pytest
+
+from harness import pipeline, wait_until, whole
+from harness.injection import REST, Injection
+from harness.store import connections, leave, settle, start
+
+pytestmark = pytest.mark.host
+
+SIZE = 4096
+FORMAT = {"dtype": "uint8", "shape": [SIZE]}
+
+
+def shifted(offset, **keys):
+    return pipeline(FORMAT, stages=[{"affine": {"scale": 1.0, "offset": offset}}], **keys)
+
+
+def prepared(store, daemon, call, at, **what):
+    """The daemon was killed, and the next one has what is to befall it at its first such calls from `at` on."""
+    injection = Injection(daemon.place, call, at=at, **what)
+    store.arm(daemon, injection)
+    settle(daemon)
+    store.kill(daemon)
+    return injection
+
+
+def goes_through(producer, reader, number):
+    producer.send(whole(number, SIZE).tobytes())
+    assert reader.read(SIZE) == whole(number, SIZE).tobytes()
+
+
+@pytest.mark.parametrize("lanes", [1, 2])
+def test_a_reload_that_prepares_for_longer_than_frames_are_given(place, store, lanes):
+    """It is given up, and everybody goes on with the next process: in the old configuration, and then in the new one."""
+    def entries(offset):
+        return {"cam0": pipeline(FORMAT), "cam1": shifted(offset)}
+    with start(place, store, entries(1), lanes=lanes, drain_timeout="200ms") as daemon:
+        with daemon.reader("cam0") as reader, daemon.producer("cam0") as producer:
+            counting = prepared(store, daemon, "memfd_create", at=0)
+            before = counting.count
+            injection = prepared(store, daemon, "memfd_create", at=before + 1, error=REST, wait=2000)
+            goes_through(producer, reader, 0)
+            daemon.write(entries(2), lanes=lanes, drain_timeout="200ms")
+            daemon.signal(signal.SIGHUP)
+            wait_until(lambda: injection.happened, "the reload prepares")
+            store.arm(daemon)
+            leave(store, daemon, True)
+            assert "framed-state" in store.names, daemon.log
+            store.start(daemon)
+            daemon.wait_ready()
+            goes_through(producer, reader, 1)
+        with daemon.reader("cam1") as reader, daemon.producer("cam1") as producer:
+            producer.send(bytes(SIZE))
+            assert reader.read(SIZE)[0] in (1, 2)
+        daemon.wait_log("configuration reloaded")
+        assert "anew" not in daemon.log and connections(daemon) == 0
+
+
+@pytest.mark.parametrize("orderly", [True, False])
+def test_a_pipeline_that_a_reload_could_not_start_yet(place, store, orderly):
+    """It begins in the next process, and costs nobody a connection."""
+    with start(place, store, {"cam0": pipeline(FORMAT), "cam1": shifted(1)}) as daemon:
+        with daemon.reader("cam0") as reader, daemon.producer("cam0") as producer:
+            counting = prepared(store, daemon, "epoll_ctl", at=0)
+            before, version, code = counting.count, 1, 200
+            while code == 200:
+                injection = prepared(store, daemon, "epoll_ctl", at=before + version, error=errno.ENOSPC)
+                version += 1
+                daemon.write({"cam0": pipeline(FORMAT), "cam1": shifted(version)})
+                code, answer = daemon.post("/v1/reload")
+            assert injection.happened and "tried every two seconds" in answer["remedy"], answer
+            assert daemon.view("cam1")["state"] == "starting"
+            store.arm(daemon)
+            leave(store, daemon, orderly)
+            store.start(daemon)
+            daemon.wait_ready()
+            goes_through(producer, reader, 0)
+        assert daemon.view("cam1")["state"] == "running"
+        with daemon.reader("cam1") as reader, daemon.producer("cam1") as producer:
+            producer.send(bytes(SIZE))
+            assert reader.read(SIZE) == bytes([version]) * SIZE
+        assert "anew" not in daemon.log and connections(daemon) == 0
