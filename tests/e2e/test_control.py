@@ -1,5 +1,6 @@
 """Pause, drain, resume and reload, while frames move."""
 
+import contextlib
 import itertools
 import os
 import signal
@@ -103,6 +104,55 @@ def test_what_comes_after_the_answer_to_a_pause_waits(place):
             daemon.command("/v1/pipelines/cam0/resume")
             assert reader.read(SIZE) == whole(1, SIZE).tobytes()
         daemon.account(came=2, emitted=2)
+
+
+@contextlib.contextmanager
+def busy_lane(place, wait):
+    """A daemon whose lane rests for so many milliseconds, with its first result just sent."""
+    injection = Injection(place, "sendmsg", at=1, error=REST, wait=wait)
+    with Injected(place, {"cam0": pipeline(FORMAT)}, injection) as daemon:
+        daemon.wait_ready()
+        with daemon.reader() as reader, daemon.producer() as producer:
+            producer.send(whole(0, SIZE).tobytes())
+            assert reader.read(SIZE) == whole(0, SIZE).tobytes()
+            yield daemon
+
+
+def pausing(daemon):
+    before = daemon.log.count("paused")
+    request = Background(daemon.post, "/v1/pipelines/cam0/pause")
+    wait_until(lambda: request.done or daemon.log.count("paused") > before, "it is asked for")
+    return request
+
+
+def test_a_lane_that_does_not_hear_of_a_pause_is_told_of(place):
+    with busy_lane(place, 3500) as daemon:
+        code, answer = daemon.post("/v1/pipelines/cam0/pause")
+        assert code == 504 and "may still take frames" in answer["error"] and "health" in answer["remedy"], answer
+        daemon.command("/v1/pipelines/cam0/pause")
+        assert daemon.view()["state"] == "paused"
+
+
+def test_whoever_asks_for_a_pause_is_answered(place):
+    with busy_lane(place, 1500) as daemon:
+        first = pausing(daemon)
+        second = Background(daemon.post, "/v1/pipelines/cam0/pause")
+        assert first.join()[0] == second.join()[0] == 200
+        assert daemon.view()["state"] == "paused"
+
+
+@pytest.mark.parametrize("end", ["resume", "stop"])
+def test_a_pause_that_comes_to_nothing_is_answered(place, end):
+    with busy_lane(place, 1500) as daemon:
+        request = pausing(daemon)
+        if end == "resume":
+            daemon.command("/v1/pipelines/cam0/resume")
+        else:
+            daemon.signal(signal.SIGTERM)
+        code, answer = request.join()
+        assert code == 409 and "before it was paused" in answer["error"], answer
+        if end == "stop":
+            daemon.ends()
 
 
 def test_pausing_and_resuming_twice_is_no_error(place):

@@ -1,11 +1,12 @@
 """Reloads in odd moments: changes of every kind under load, at once, in a pause, and at the end."""
 
+import contextlib
 import itertools
 import signal
 
 import pytest
 
-from harness import Background, Daemon, Producer, Reader, numbered, pipeline, require_whole, wait_until, whole
+from harness import BACKEND, Background, Daemon, Producer, Reader, numbered, pipeline, require_whole, wait_until, whole
 from harness.injection import REST, Injected, Injection
 from harness.native import Shared
 
@@ -225,19 +226,38 @@ def test_sigterm_whose_limit_passes_before_a_reload_is_taken_back(place):
         daemon.ends_once()
 
 
-def test_sigterm_whose_limit_passes_while_a_reload_takes_sockets_over(place):
-    """They are a worker's until it is done with them."""
-    def daemon_with(injection):
-        return Injected(place, {"cam0": shifted(1)}, injection, drain_timeout="100ms")
-    injection = Injection(place, "chmod")
-    with daemon_with(injection) as daemon:
+@contextlib.contextmanager
+def taking_sockets_over(place, wait, **keys):
+    """A daemon whose reload is at the first socket of the pipeline that it changes, for so many milliseconds."""
+    def entries(offset):
+        return {"cam0": shifted(offset), "bad": pipeline(FORMAT, stages=[{"fault": {"kind": "illegal"}}])}
+    counting = Injection(place, "chmod")
+    with Injected(place, entries(1), counting, **keys) as daemon:
         daemon.wait_ready()
-    injection = Injection(place, "chmod", at=injection.count + 1, error=REST, wait=1500)
-    with daemon_with(injection) as daemon:
+    injection = Injection(place, "chmod", at=counting.count + 1, error=REST, wait=wait)
+    with Injected(place, entries(1), injection, **keys) as daemon:
         daemon.wait_ready()
-        daemon.write({"cam0": shifted(2)}, drain_timeout="100ms")
+        daemon.write(entries(2), **keys)
         daemon.signal(signal.SIGHUP)
         wait_until(lambda: injection.happened, "the reload is at the first socket")
+        yield daemon
+
+
+@pytest.mark.parametrize("wait", [700, 3000])
+def test_a_fault_that_ends_the_daemon_while_a_reload_takes_sockets_over(place, wait):
+    """They are a worker's until it is done with them. If that takes too long, the process ends as it is."""
+    with taking_sockets_over(place, wait, gpu={"backend": BACKEND, "faults": "0/min"}) as daemon:
+        with daemon.producer("bad") as producer:
+            producer.send(whole(0, SIZE).tobytes())
+            daemon.leaves_frames = daemon.leaves_sockets = True
+            if wait > 2000:
+                daemon.final_account = lambda name: None
+            daemon.ends(71)
+
+
+def test_sigterm_whose_limit_passes_while_a_reload_takes_sockets_over(place):
+    """The same for a stop."""
+    with taking_sockets_over(place, 1500, drain_timeout="100ms") as daemon:
         daemon.signal(signal.SIGTERM)
         daemon.ends()
         log = daemon.log.rpartition("is ready")[2]
