@@ -35,7 +35,7 @@ struct intake {
   bool for_readers;    /* of the hold in force, */
   bool leaves_partial; /* and frames that have begun may stay */
   bool closed, ended;
-  bool stops; /* its sessions were told to */
+  bool stops;     /* its sessions were told to */
   bool continues; /* it was taken from a tape, */
   bool starts_held;
   bool discards;                 /* the FIFO's writer is not to be understood any more: see intake_file.c */
