@@ -34,6 +34,12 @@ def health(daemon):
     return document["ok"], document
 
 
+def unhealthy(daemon):
+    """The document of one that is not well, else None. Of the next one it may be known by then that the process had stopped."""
+    well, document = health(daemon)
+    return None if well else document
+
+
 def canary_age(document):
     return document["devices"]["0"]["canary_age_s"]
 
@@ -120,7 +126,7 @@ def hang(daemon, name="cam0"):
     """Sends one frame, which hangs, and waits until health says so: that is before the device is given up for lost."""
     producer = daemon.producer(name)
     producer.send(numbered(1, SIZE).tobytes())
-    document = wait_until(lambda: not health(daemon)[0] and health(daemon)[1], lambda: f"health sees it\n{daemon.log}")
+    document = wait_until(lambda: unhealthy(daemon), lambda: f"health sees it\n{daemon.log}")
     assert "the GPU failed" not in daemon.log
     return producer, document
 
@@ -197,7 +203,7 @@ def test_a_device_that_stands_still_is_found_by_its_canary(place):
     with Daemon(place, {"cam0": pipeline(FORMAT)}, gpu=gpu(3)) as daemon:
         stays_healthy(daemon, canaries=1)
         with Stopped(daemon.process.pid, "framed-worker"):
-            _, document = wait_until(lambda: not health(daemon)[0] and health(daemon), "health sees it")
+            document = wait_until(lambda: unhealthy(daemon), "health sees it")
             assert "no frame is there, and the canary" in document["devices"]["0"]["why"], document
             assert document["pipelines"]["cam0"]["ok"] and "the GPU failed" not in daemon.log, document
             daemon.wait_log("the canary on device 0 failed: it has not come back for ")
