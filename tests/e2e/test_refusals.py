@@ -139,3 +139,17 @@ def test_push_of_nothing_says_so(place, protocol):
         done = framectl(place, "push", "cam0", stdin=subprocess.DEVNULL)
         assert done.returncode == 64 and "nothing was sent" in done.stderr and "pipe" in done.stderr, done
         daemon.account(came=0)
+
+
+@pytest.mark.host
+def test_what_a_stream_began_like_outlives_an_upgrade(place):
+    with Daemon(place, {"cam0": pipeline(GRAY)}) as daemon:
+        with daemon.reader() as reader, daemon.producer() as producer:
+            producer.send(b"YUV4MPEG2 W32 H16 Cmono\nFRAME\n" + bytes(SIZE))
+            reader.read(SIZE)
+            daemon.wait_view("a part is there", lambda view: view["frames"]["in"] == 2)
+            daemon.command("/v1/upgrade")
+            producer.finish()
+            assert b"this began like a y4m stream" in producer.rest()
+        assert "this began like a y4m stream" in refused(daemon)["text"]
+        daemon.account(came=2, emitted=1, invalid=1)
