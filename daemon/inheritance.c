@@ -41,7 +41,7 @@ static void pass_server(struct server *server, struct tape *tape) {
   /* A restart is the stop itself, and who is killed is not to stop again. */
   bool stops = server->stop_wanted && server->succession.cause != SUCCESSION_RESTART && !tape->live;
   bool upgrades = server->upgrade && server->succession.cause == SUCCESSION_FAULT;
-  bool reloads = server->reload && (server->succession.cause == SUCCESSION_FAULT || tape->live);
+  bool reloads = server->reload && (server->succession.cause != SUCCESSION_RESTART || tape->live);
   pid_t asked = upgrade_child(server);
   tape_pass_time(tape, &server->started);
   TAPE_PASS(tape, server->reloads);

@@ -35,7 +35,8 @@ static void pass_pipeline(struct pipeline *pipeline, struct tape *tape) {
 
 /* One that begins anew does so at the sockets that it had. */
 static void pass_listener(const struct listener *listener, struct tape *tape) {
-  int fd = listener && !listener_is_passed(listener) ? listener_fd(listener) : -1;
+  bool comes_again = listener && tape->by_manager && listener_is_passed(listener); /* from systemd */
+  int fd = listener && !comes_again ? listener_fd(listener) : -1;
   tape_pass_descriptor(tape, &fd);
   if (!tape->writing && fd >= 0) {
     keeper_found(fd);

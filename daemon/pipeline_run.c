@@ -132,7 +132,7 @@ void pipeline_unquiesce(struct pipeline *pipeline) {
     pipeline->state = PIPELINE_DRAINED;
     keeper_mark();
   }
-  if (pipeline->state == PIPELINE_RUNNING) {
+  if (pipeline->state == PIPELINE_RUNNING || pipeline->state == PIPELINE_STARTING) {
     intake_resume(pipeline->intake);
   }
   intake_unsuspend(pipeline->intake);

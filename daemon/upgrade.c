@@ -17,6 +17,8 @@
 #include "daemon/server_state.h"
 #include "daemon/state.h"
 
+#define LATE "a pipeline has not started since the last reload"
+
 enum { LIMIT_MS = 20000, ANSWER_MS = 50, SAID = 400, CONFIG_FD = 3 };
 
 struct upgrade {
@@ -65,10 +67,23 @@ static void refuse(struct upgrade *upgrade, bool has_child, const char *why) {
 
 /* -- taking over ----------------------------------------------------------------------------------------------------- */
 
+/* One that a reload could not start yet would begin anew, without the readers that it may have. */
+static bool is_one_late(const struct server *server) {
+  bool late = false;
+  for (unsigned i = 0; i < server->pipeline_count; i++) {
+    late = late || pipeline_state(server->pipelines[i]) == PIPELINE_STARTING;
+  }
+  return late;
+}
+
 static void execute(void *context) {
   struct upgrade *upgrade = context;
   struct failure failure;
   char text[SUCCESSION_TEXT];
+  if (is_one_late(upgrade->server)) {
+    refuse(upgrade, true, LATE);
+    return;
+  }
   snprintf(text, sizeof text, "%s took over", handover_program());
   server_hand_over(upgrade->server, SUCCESSION_UPGRADE, text, NO_DEVICE, handover_program(), &failure);
   refuse(upgrade, true, failure.text);
@@ -162,6 +177,7 @@ void server_upgrade(struct server *server, server_answer *answer, void *context)
   const char *obstacle = server->upgrade                                          ? "another upgrade is under way"
                          : server->stop_wanted || server->phase != SERVER_RUNNING ? "the daemon starts or stops"
                          : server->reload                                         ? "a reload is under way"
+                         : is_one_late(server)                                    ? LATE
                                                                                   : NULL;
   struct upgrade *upgrade = obstacle ? NULL : calloc(1, sizeof *upgrade);
   if (!upgrade) {

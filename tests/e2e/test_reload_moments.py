@@ -264,6 +264,18 @@ def test_sigterm_whose_limit_passes_while_a_reload_takes_sockets_over(place):
         assert log.count("nothing was changed: the daemon is stopping") == log.count("cam0: stopped") == 1
 
 
+def test_a_reload_that_an_upgrade_overtakes(place):
+    """The program that takes over begins it again."""
+    with Daemon(place, {"cam0": shifted(1)}) as daemon:
+        daemon.write({"cam0": shifted(2)})
+        daemon.signal(signal.SIGUSR2)
+        wait_until(lambda: daemon.status()["handovers"]["upgrading"] or daemon.status()["handovers"]["upgrade"], "it is asked")
+        daemon.signal(signal.SIGHUP)
+        daemon.wait_log("configuration reloaded")
+        wait_until(lambda: daemon.status()["handovers"]["upgrade"] == 1, "it has taken over")
+        answers_with(daemon, 2)
+
+
 def test_many_pipelines_come_and_go(place):
     with Daemon(place, {f"cam{index}": shifted(index) for index in range(20)}, lanes=3) as daemon:
         before = daemon.open_files()

@@ -1,6 +1,7 @@
 """An orderly restart under a service manager that keeps what it was given, while something else is not over."""
 
 import errno
+import pathlib
 import signal
 
 import pytest
@@ -60,27 +61,58 @@ def test_a_reload_that_prepares_for_longer_than_frames_are_given(place, store, l
         assert "anew" not in daemon.log and connections(daemon) == 0
 
 
+def make_late(store, daemon):
+    """Reloads until one cannot start cam1 yet; the version of it that is to come."""
+    counting = prepared(store, daemon, "epoll_ctl", at=0)
+    before, version, code = counting.count, 1, 200
+    while code == 200:
+        injection = prepared(store, daemon, "epoll_ctl", at=before + version, error=errno.ENOSPC)
+        version += 1
+        daemon.write({"cam0": pipeline(FORMAT), "cam1": shifted(version)})
+        code, answer = daemon.post("/v1/reload")
+    assert injection.happened and "tried every two seconds" in answer["remedy"], answer
+    assert daemon.view("cam1")["state"] == "starting"
+    store.arm(daemon)
+    return version
+
+
+def comes_out_as(daemon, version):
+    daemon.wait_view("it runs", lambda view: view["state"] == "running", "cam1")
+    with daemon.reader("cam1") as reader, daemon.producer("cam1") as producer:
+        producer.send(bytes(SIZE))
+        assert reader.read(SIZE) == bytes([version]) * SIZE
+
+
 @pytest.mark.parametrize("orderly", [True, False])
 def test_a_pipeline_that_a_reload_could_not_start_yet(place, store, orderly):
     """It begins in the next process, and costs nobody a connection."""
     with start(place, store, {"cam0": pipeline(FORMAT), "cam1": shifted(1)}) as daemon:
         with daemon.reader("cam0") as reader, daemon.producer("cam0") as producer:
-            counting = prepared(store, daemon, "epoll_ctl", at=0)
-            before, version, code = counting.count, 1, 200
-            while code == 200:
-                injection = prepared(store, daemon, "epoll_ctl", at=before + version, error=errno.ENOSPC)
-                version += 1
-                daemon.write({"cam0": pipeline(FORMAT), "cam1": shifted(version)})
-                code, answer = daemon.post("/v1/reload")
-            assert injection.happened and "tried every two seconds" in answer["remedy"], answer
-            assert daemon.view("cam1")["state"] == "starting"
-            store.arm(daemon)
+            version = make_late(store, daemon)
             leave(store, daemon, orderly)
             store.start(daemon)
             daemon.wait_ready()
             goes_through(producer, reader, 0)
-        assert daemon.view("cam1")["state"] == "running"
-        with daemon.reader("cam1") as reader, daemon.producer("cam1") as producer:
-            producer.send(bytes(SIZE))
-            assert reader.read(SIZE) == bytes([version]) * SIZE
+        comes_out_as(daemon, version)
         assert "anew" not in daemon.log and connections(daemon) == 0
+
+
+def test_an_upgrade_does_not_meet_a_pipeline_that_has_not_started(place, store):
+    with start(place, store, {"cam0": pipeline(FORMAT), "cam1": shifted(1)}) as daemon:
+        version = make_late(store, daemon)
+        code, answer = daemon.post("/v1/upgrade")
+        assert code == 409 and "a pipeline has not started" in answer["error"], answer
+        comes_out_as(daemon, version)
+        daemon.command("/v1/upgrade")
+        comes_out_as(daemon, version)
+
+
+def test_a_reload_that_is_refused_holds_up_no_pipeline_that_has_not_started(place, store):
+    with start(place, store, {"cam0": pipeline(FORMAT), "cam1": shifted(1)}) as daemon:
+        version = make_late(store, daemon)
+        path = pathlib.Path(daemon.path("cam1", "sink"))
+        away = path.rename(path.with_suffix(".away"))
+        daemon.write({"cam0": pipeline(FORMAT), "cam1": shifted(version + 1)})
+        assert daemon.post("/v1/reload")[0] == 400
+        away.rename(path)
+        comes_out_as(daemon, version)
