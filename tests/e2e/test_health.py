@@ -229,10 +229,10 @@ def test_health_of_no_daemon_is_neither(place):
 
 def test_a_standstill_of_the_whole_process_is_no_fault(place):
     """Stopped for longer than gpu.timeout: no canary came back, and none could."""
-    with Daemon(place, {"cam0": pipeline(FORMAT)}, gpu=gpu(0.4)) as daemon:
+    with Daemon(place, {"cam0": pipeline(FORMAT)}, gpu=gpu(1)) as daemon:
         for _ in range(3):
             daemon.signal(signal.SIGSTOP)
-            time.sleep(pace(1))
+            time.sleep(pace(1.5))
             daemon.signal(signal.SIGCONT)
             wait_until(lambda: health(daemon)[0], lambda: f"it is healthy again: {health(daemon)}")
         stays_healthy(daemon)
