@@ -1,6 +1,7 @@
 """Hours in short: a stream by the clock among clients that come and go, and nothing is left of those.
 
-FRAMED_SOAK_SECONDS says for how long (12; `make soak`: 900), FRAMED_SOAK_RESULTS where the figures go as JSON.
+FRAMED_SOAK_SECONDS says for how long each (12; `make soak`: 900), FRAMED_SOAK_RESULTS in which directory the figures go as
+JSON.
 """
 
 import json
@@ -21,11 +22,12 @@ GROWTH = MIB if LONG else 4 * MIB
 pytestmark = [pytest.mark.slow, pytest.mark.takes(2 * SECONDS + 60)]
 
 
-def test_nothing_is_left_of_those_who_come_and_go(place, say):
-    soak = Soak(place, SECONDS, share=0.8 if LONG else 0.4).run()
+@pytest.mark.parametrize("bound_by", ["sockets", "kernel"])
+def test_nothing_is_left_of_those_who_come_and_go(place, say, bound_by):
+    soak = Soak(place, SECONDS, bound_by, share=0.8 if LONG else 0.4).run()
     say(soak.table())
     if RESULTS:
-        pathlib.Path(RESULTS).write_text(json.dumps(soak.document(), indent=1) + "\n")
+        pathlib.Path(RESULTS, f"soak-{bound_by}.json").write_text(json.dumps(soak.document(), indent=1) + "\n")
     before, after = soak.before, soak.after
     assert soak.visits > SECONDS, "next to nobody came"
     assert all(row["lost"] == row["disordered"] == row["dropped"] == 0 for row in soak.windows), "the good stream lost frames"

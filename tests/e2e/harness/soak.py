@@ -1,7 +1,8 @@
 """A daemon near what one of its pipelines carries, while clients of all kinds come to the others and go.
 
-The good stream is framebench's, by the clock, a window after the other. What the daemon has of memory, descriptors and
-devices is taken where nobody is connected: after the first window, and at the end.
+The good stream is framebench's, by the clock, a window after the other. It is bound either by its sockets, where whatever
+holds a processor up makes several frames late, or by its kernel, as is that of a camera before a network. What the daemon
+has of memory, descriptors and devices is taken where nobody is connected: after the first window, and at the end.
 """
 
 import contextlib
@@ -16,7 +17,7 @@ import time
 
 from harness import native
 from harness.clients import Producer, Reader
-from harness.daemon import BINARY, Daemon, environment, pipeline
+from harness.daemon import BACKEND, BINARY, Daemon, environment, pipeline
 from harness.frames import whole
 from harness.waiting import Background, limit, wait_until
 
@@ -31,10 +32,17 @@ GRAY = {"pixels": "gray", "width": 32, "height": 16}
 INVERT = {"affine": {"scale": -1.0, "offset": 255.0}}
 
 
-def entries(place, spin):
+WORK = {"work": {"rounds": {"cuda": 16000, "cpu": 2}[BACKEND]}}  # some 10 ms of an H200, or of a processor, for a frame of 1080p
+GOOD = {
+    "sockets": ({"pixels": "gray", "width": 320, "height": 240}, [INVERT]),
+    "kernel": ({"pixels": "gray", "width": 1920, "height": 1080}, [WORK]),
+}
+
+
+def entries(place, bound_by, spin):
+    format, stages = GOOD[bound_by]
     return {
-        "good": pipeline({"pixels": "gray", "width": 320, "height": 240}, slots=3, stages=[INVERT],
-                         completion="spin" if spin else "callback"),
+        "good": pipeline(dict(format), slots=3, stages=stages, completion="spin" if spin else "callback"),
         "raw": pipeline(TENSOR, slots=3, sink={"overload": "drop"}),
         "reply": pipeline(TENSOR, source={"clients": 4}, sink={"reply": True}),
         "y4m": pipeline(GRAY, source={"protocol": "y4m"}, sink={"overload": "drop", "protocol": "y4m"}, completion="spin"),
@@ -123,14 +131,14 @@ class Soak:
     """Runs for about `seconds`, in windows, with `share` of what the good stream's pipeline carries; then `windows`, `before`,
     `after` and `visits` say what was seen."""
 
-    def __init__(self, place, seconds, share=0.8):
-        self.place, self.seconds, self.share = place, seconds, share
+    def __init__(self, place, seconds, bound_by, share=0.8):
+        self.place, self.seconds, self.bound_by, self.share = place, seconds, bound_by, share
         self.spin = len(os.sched_getaffinity(0)) >= SPARE_PROCESSORS
         self.window_s = min(60, max(2, seconds / 6))
         self.windows, self.before, self.after, self.visits = [], None, None, 0
 
     def run(self):
-        with Daemon(self.place, entries(self.place, self.spin), lanes="auto") as daemon:
+        with Daemon(self.place, entries(self.place, self.bound_by, self.spin), lanes="auto") as daemon:
             tries = [self.among_visitors(daemon, lambda: self.load(daemon, min(5, self.window_s / 4))) for _ in range(3)]
             most = min(row["frames_per_s"] for row in tries)
             self.rate = max(int(self.share * most), 1)
@@ -182,11 +190,11 @@ class Soak:
     # -- what was seen -------------------------------------------------------------------------------------------------------
 
     def document(self):
-        return {"seconds": self.seconds, "rate": self.rate, "visits": self.visits, "before": self.before, "after": self.after,
+        return {"bound_by": self.bound_by, "seconds": self.seconds, "rate": self.rate, "visits": self.visits, "before": self.before, "after": self.after,
                 "frames": self.frames, "windows": self.windows}
 
     def table(self):
-        lines = [f"good stream at {self.rate} frames/s ({self.share:.0%} of what its pipeline carries), {self.visits} visits beside it",
+        lines = [f"good stream, bound by its {self.bound_by}, at {self.rate} frames/s ({self.share:.0%} of what its pipeline carries), {self.visits} visits beside it",
                  "window  frames/s      p50      p99    p99.9      max us    lost  resident MiB  waited ms  late p99.9"]
         for index, row in enumerate(self.windows):
             lines.append(f"{index + 1:6} {row['frames_per_s']:9.0f} {row['p50_us']:8.0f} {row['p99_us']:8.0f} {row['p999_us']:8.0f} {row['max_us']:11.0f} "
