@@ -86,12 +86,12 @@ bool keeper_was_writing(const char *file);
 void keeper_recall_again(void);
 /* It executes itself anew, without the journal: files are to be looked after all the same. False: no memory for that word. */
 bool keeper_expect_torn(void);
-/* Its listener at that path, or -1. */
-int keeper_take_listener(const char *path);
+/* Its listener at that path, or -1; whether the manager passes it at every start. */
+int keeper_take_listener(const char *path, bool *passed);
 /* The same of an address of TCP. Those at other addresses are closed: they may be in the way of a socket at this one. */
 int keeper_take_listener_at(const struct sockaddr *address, socklen_t length);
 /* A listener of its that keeper_take_listener() may give. */
-void keeper_found(int fd);
+void keeper_found(int fd, bool passed);
 /* All that are on this tape, and nobody has taken. */
 void keeper_find_listeners(struct tape *tape);
 /* This process serves: listeners that nobody took are closed, and its files are its own. */

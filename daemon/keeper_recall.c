@@ -31,6 +31,7 @@ static struct {
   bool has_state;
   uint64_t roster;               /* 0: none */
   int listeners[MOST_LISTENERS]; /* -1 once taken */
+  bool passed[MOST_LISTENERS];   /* the manager passes it at every start */
   unsigned listener_count;
 } last;
 
@@ -45,7 +46,7 @@ static int look_at(const char *name) {
 /* Its descriptor is among those that may be handed over once more until this process is ready. */
 static void put_aside(int fd) {
   if (fd >= 0) {
-    keeper_found(fd);
+    keeper_found(fd, false);
   }
 }
 
@@ -195,7 +196,7 @@ static void drop_unknown(void) {
   for (int fd = systemd_take_kept("", name, sizeof name); fd >= 0; fd = systemd_take_kept("", name, sizeof name)) {
     systemd_forget(name);
     if (kept_is_listener(fd)) {
-      keeper_found(fd);
+      keeper_found(fd, false);
     } else {
       close(fd);
     }
@@ -225,8 +226,9 @@ bool keeper_receive(struct tape *tape, struct failure *failure) {
 
 /* -- its listeners ------------------------------------------------------------------------------------------------------ */
 
-void keeper_found(int fd) {
+void keeper_found(int fd, bool passed) {
   if (last.listener_count < MOST_LISTENERS) {
+    last.passed[last.listener_count] = passed;
     last.listeners[last.listener_count++] = fd;
   } else {
     close(fd);
@@ -238,7 +240,7 @@ void keeper_find_listeners(struct tape *tape) {
     struct tape_descriptor *descriptor = &tape->descriptors[i];
     if (!descriptor->taken && kept_is_listener(descriptor->now)) {
       descriptor->taken = true;
-      keeper_found(descriptor->now);
+      keeper_found(descriptor->now, false);
     }
   }
 }
@@ -250,11 +252,12 @@ static bool is_at(int fd, const char *path) {
          strcmp(address.sun_path, path) == 0;
 }
 
-int keeper_take_listener(const char *path) {
+int keeper_take_listener(const char *path, bool *passed) {
   for (unsigned i = 0; i < last.listener_count; i++) {
     int fd = last.listeners[i];
     if (fd >= 0 && is_at(fd, path)) {
       last.listeners[i] = -1;
+      *passed = last.passed[i];
       return fd;
     }
   }

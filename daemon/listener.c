@@ -265,10 +265,10 @@ static bool create(struct listener *listener, const struct config_socket_access 
   return made;
 }
 
-/* The one of a process that was killed, with the connections that wait there. */
+/* The one of the process before, with the connections that wait there. */
 static bool take_kept(struct listener *listener) {
   struct stat there;
-  listener->fd = keeper_take_listener(listener->path);
+  listener->fd = keeper_take_listener(listener->path, &listener->passed);
   if (listener->fd < 0) {
     return false;
   }
@@ -277,7 +277,7 @@ static bool take_kept(struct listener *listener) {
     listener->fd = -1;
     return false;
   }
-  listener->created = true;
+  listener->created = !listener->passed;
   listener->device = there.st_dev;
   listener->inode = there.st_ino;
   return true;

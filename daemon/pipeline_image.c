@@ -35,11 +35,13 @@ static void pass_pipeline(struct pipeline *pipeline, struct tape *tape) {
 
 /* One that begins anew does so at the sockets that it had. */
 static void pass_listener(const struct listener *listener, struct tape *tape) {
-  bool comes_again = listener && tape->by_manager && listener_is_passed(listener); /* from systemd */
+  bool passed = listener && listener_is_passed(listener);
+  bool comes_again = passed && tape->by_manager; /* from systemd */
   int fd = listener && !comes_again ? listener_fd(listener) : -1;
   tape_pass_descriptor(tape, &fd);
+  TAPE_PASS(tape, passed);
   if (!tape->writing && fd >= 0) {
-    keeper_found(fd);
+    keeper_found(fd, passed);
   }
 }
 

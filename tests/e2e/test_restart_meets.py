@@ -3,12 +3,13 @@
 import errno
 import pathlib
 import signal
+import socket
 
 import pytest
 
-from harness import pipeline, wait_until, whole
+from harness import fault_stage, pipeline, wait_until, whole
 from harness.injection import REST, Injection
-from harness.store import connections, leave, settle, start
+from harness.store import connections, copy, leave, settle, start
 
 pytestmark = pytest.mark.host
 
@@ -61,14 +62,14 @@ def test_a_reload_that_prepares_for_longer_than_frames_are_given(place, store, l
         assert "anew" not in daemon.log and connections(daemon) == 0
 
 
-def make_late(store, daemon):
+def make_late(store, daemon, **cam0):
     """Reloads until one cannot start cam1 yet; the version of it that is to come."""
     counting = prepared(store, daemon, "epoll_ctl", at=0)
     before, version, code = counting.count, 1, 200
     while code == 200:
         injection = prepared(store, daemon, "epoll_ctl", at=before + version, error=errno.ENOSPC)
         version += 1
-        daemon.write({"cam0": pipeline(FORMAT), "cam1": shifted(version)})
+        daemon.write({"cam0": pipeline(FORMAT, **cam0), "cam1": shifted(version)})
         code, answer = daemon.post("/v1/reload")
     assert injection.happened and "tried every two seconds" in answer["remedy"], answer
     assert daemon.view("cam1")["state"] == "starting"
@@ -116,3 +117,26 @@ def test_a_reload_that_is_refused_holds_up_no_pipeline_that_has_not_started(plac
         assert daemon.post("/v1/reload")[0] == 400
         away.rename(path)
         comes_out_as(daemon, version)
+
+
+def test_a_fault_meets_a_pipeline_that_has_not_started_at_a_socket_of_the_manager(place, store):
+    """It begins in the next image at that socket, which stays where it is when nobody wants it any more."""
+    fails = {"stages": [fault_stage("illegal", at=2)]}
+    daemon = start(place, store, {"cam0": pipeline(FORMAT, **fails), "cam1": shifted(1)})
+    path = pathlib.Path(daemon.path("cam1", "source"))
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        listener.listen()
+        store.kept.append(("cam1", copy(listener.fileno())))
+    store.pass_on(daemon)
+    with daemon:
+        version = make_late(store, daemon, **fails)
+        with daemon.reader("cam0") as reader, daemon.producer("cam0") as producer:
+            for number in range(2):
+                goes_through(producer, reader, number)
+            producer.send(whole(2, SIZE).tobytes())
+            daemon.wait_view("it is given up", lambda view: view["frames"]["dropped"]["gpu_fault"] == 1)
+        comes_out_as(daemon, version)
+        daemon.write({"cam0": pipeline(FORMAT, **fails)})
+        daemon.command("/v1/reload")
+        assert path.is_socket()

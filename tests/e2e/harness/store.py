@@ -110,13 +110,16 @@ class Store:
 
     # -- what it does --------------------------------------------------------------------------------------------------
 
-    def start(self, daemon):
-        """The next process, with what lies there, which it has to take away by itself."""
+    def pass_on(self, daemon):
+        """What lies there goes to the next process, which has to take it away by itself."""
         kept = list(self.kept)
         self.ready = False
         daemon.options["pass_fds"] = [descriptor for _, descriptor in kept]
         daemon.options["env"].update(LISTEN_FDS=str(len(kept)), LISTEN_FDNAMES=":".join(name for name, _ in kept),
                                      MOVED=",".join(str(descriptor) for _, descriptor in kept))
+
+    def start(self, daemon):
+        self.pass_on(daemon)
         daemon.start()
 
     def arm(self, daemon, injection=None):
