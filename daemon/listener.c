@@ -292,10 +292,12 @@ struct listener *listener_open(const char *name, const char *path, const struct 
   }
   listener->fd = systemd_take_listener(name, path);
   listener->passed = listener->fd >= 0;
-  if (listener->passed || take_kept(listener)) {
+  if (listener->passed) {
     return listener;
   }
-  return create(listener, access, failure) ? listener : listener_close(listener);
+  /* who might connect to it before may not be who may now */
+  bool opened = take_kept(listener) ? listener_set_access(listener, access, failure) : create(listener, access, failure);
+  return opened ? listener : listener_close(listener);
 }
 
 /* -- TCP ------------------------------------------------------------------------------------------------------- */

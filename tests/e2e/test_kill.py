@@ -1,7 +1,9 @@
 """A daemon killed without a word under a service manager that keeps what it was given: what goes on is where it was."""
 
+import os
 import signal
 import socket
+import stat
 
 import pytest
 
@@ -161,6 +163,20 @@ def test_a_pipeline_of_clients_that_come_back_begins_anew_at_its_sockets(place, 
             producer.send(whole(0, SIZE).tobytes()[100:])
             assert reader.read(SIZE) == whole(0, SIZE).tobytes()
         assert connections(daemon) == 1
+
+
+@pytest.mark.parametrize("orderly", [False, True])
+def test_a_socket_at_which_everything_begins_anew_has_the_rights_of_the_file(place, store, orderly):
+    """Not those that the process before had given it."""
+    def rights():
+        return [stat.S_IMODE(os.stat(daemon.path("cam0", end)).st_mode) for end in ("source", "sink")]
+    with start(place, store, {"cam0": pipeline(FORMAT, source={"mode": "0666"}, sink={"mode": "0600"})}, lanes=1) as daemon:
+        assert rights() == [0o666, 0o600]
+        leave(store, daemon, orderly)
+        daemon.write({"cam0": pipeline(FORMAT, source={"mode": "0600"}, sink={"mode": "0660"})}, lanes=2)
+        store.start(daemon)
+        daemon.wait_ready()
+        assert rights() == [0o600, 0o660] and "anew" in daemon.log
 
 
 @pytest.mark.parametrize("orderly", [False, True])
