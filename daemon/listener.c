@@ -40,9 +40,15 @@ static struct listener *make(const char *path) {
   return listener->path ? listener : listener_close(listener);
 }
 
-static void remove_file(const struct listener *listener) {
+/* errno says why not: 0 if it is another file. */
+static bool has_file(const struct listener *listener) {
   struct stat now;
-  if (lstat(listener->path, &now) == 0 && now.st_dev == listener->device && now.st_ino == listener->inode) {
+  errno = 0;
+  return lstat(listener->path, &now) == 0 && now.st_dev == listener->device && now.st_ino == listener->inode;
+}
+
+static void remove_file(const struct listener *listener) {
+  if (has_file(listener)) {
     unlink(listener->path);
   }
 }
@@ -298,6 +304,26 @@ struct listener *listener_open(const char *name, const char *path, const struct 
   /* who might connect to it before may not be who may now */
   bool opened = take_kept(listener) ? listener_set_access(listener, access, failure) : create(listener, access, failure);
   return opened ? listener : listener_close(listener);
+}
+
+bool listener_restore(struct listener *listener, const struct config_socket_access *access, struct failure *failure) {
+  if (!listener->created || has_file(listener) || (errno != 0 && errno != ENOENT)) {
+    return true;
+  }
+  struct listener *other = make(listener->path);
+  if (!other) {
+    return out_of_memory(failure);
+  }
+  if (!create(other, access, failure)) {
+    listener_close(other);
+    return false;
+  }
+  struct listener gone = *listener;
+  *listener = *other;
+  *other = gone;
+  other->created = false; /* what is there is not its file */
+  listener_close(other);
+  return true;
 }
 
 /* -- TCP ------------------------------------------------------------------------------------------------------- */

@@ -27,6 +27,10 @@ struct listener *listener_pass(struct listener *listener, struct tape *tape);
 /* Whether systemd holds it, and passes it at every start. */
 bool listener_is_passed(const struct listener *listener);
 
+/* If somebody has removed its file: makes that anew, with another socket, before anybody accepts there. False: nobody can
+ * connect to it. */
+bool listener_restore(struct listener *listener, const struct config_socket_access *access, struct failure *failure);
+
 int listener_fd(const struct listener *listener);
 const char *listener_path(const struct listener *listener); /* or the TCP address */
 /* Gives the file another owner, group and mode, as after a reload. */

@@ -19,14 +19,15 @@ static bool out_of_memory(struct failure *failure) {
   return failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "not enough memory to start");
 }
 
+static const struct config_socket_access status_access = {.mode = 0660, .owner = (uid_t)-1, .group = (gid_t)-1};
+
 static bool open_status_listeners(struct server *server, struct failure *failure) {
-  static const struct config_socket_access access = {.mode = 0660, .owner = (uid_t)-1, .group = (gid_t)-1};
   if (server->tape) {
     server_take(server);
     return server->status_listener ||
            failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "what was handed over of the status socket makes no sense");
   }
-  server->status_listener = listener_open("status", server->config->status.socket, &access, failure);
+  server->status_listener = listener_open("status", server->config->status.socket, &status_access, failure);
   if (!server->status_listener) {
     return false;
   }
@@ -79,6 +80,11 @@ static bool start_status(struct server *server, struct failure *failure) {
   server->tracer = tracer_new(server);
   if (!server->tracer) {
     return out_of_memory(failure);
+  }
+  struct failure why;
+  if (!listener_restore(server->status_listener, &status_access, &why)) {
+    log_event(LOG_FAILED, NULL, "somebody has removed the socket '%s', and it stays away: %s",
+              listener_path(server->status_listener), why.text);
   }
   server->status = status_new(server, listener_fd(server->status_listener), false, failure);
   if (server->status && server->http_listener) {

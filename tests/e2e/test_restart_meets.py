@@ -1,6 +1,7 @@
 """An orderly restart under a service manager that keeps what it was given, while something else is not over."""
 
 import errno
+import os
 import pathlib
 import signal
 import socket
@@ -140,3 +141,43 @@ def test_a_fault_meets_a_pipeline_that_has_not_started_at_a_socket_of_the_manage
         daemon.write({"cam0": pipeline(FORMAT, **fails)})
         daemon.command("/v1/reload")
         assert path.is_socket()
+
+
+def test_a_kill_before_it_is_said_what_a_reload_has_removed(place, store):
+    """The next process goes on with what was there before it, which can be reached, also where the file has changed back."""
+    entries = {"cam0": pipeline(FORMAT), "cam1": shifted(1)}
+    with start(place, store, entries) as daemon:
+        counting = prepared(store, daemon, "sendmsg", at=0)
+        settle(daemon)
+        injection = prepared(store, daemon, "sendmsg", at=counting.count + 2, error=REST, wait=5000)  # after that it reloads
+        daemon.write({"cam0": pipeline(FORMAT)})
+        daemon.signal(signal.SIGHUP)
+        daemon.wait_log("cam1: stopped")
+        wait_until(lambda: injection.happened, "it begins to say what has changed")
+        store.arm(daemon)
+        store.end(daemon)
+        daemon.write(entries)
+        store.start(daemon)
+        daemon.wait_ready()
+        comes_out_as(daemon, 1)
+        assert "anew" not in daemon.log
+
+
+@pytest.mark.parametrize("what", ["kill", "restart", "upgrade"])
+def test_a_socket_whose_file_somebody_has_removed_is_there_again(place, store, what):
+    with start(place, store, {"cam0": pipeline(FORMAT), "cam1": shifted(1)}) as daemon:
+        with daemon.reader("cam0") as reader, daemon.producer("cam0") as producer:
+            goes_through(producer, reader, 0)
+            settle(daemon)
+            for path in daemon.socket_paths():
+                os.unlink(path)
+            if what == "upgrade":
+                daemon.signal(signal.SIGUSR2)
+                daemon.wait_log("everything goes on")
+            else:
+                leave(store, daemon, what == "restart")
+                store.start(daemon)
+            daemon.wait_ready()
+            goes_through(producer, reader, 1)
+        comes_out_as(daemon, 1)
+        assert "anew" not in daemon.log and connections(daemon) == 0
