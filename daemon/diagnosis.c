@@ -13,6 +13,8 @@
 #define SPIN_WAKE_US 10.0
 /* Where a smaller share of the frames is dropped, the source is not too fast: something stalled for a moment. */
 #define TOO_FAST 0.01
+/* A kernel beside copies takes up to that many times as long as alone; one that takes longer has others beside it. */
+#define DISTURBED 1.25
 /* The model explains what was measured if it differs by less. */
 #define EXPLAINED 1.02
 
@@ -112,11 +114,13 @@ static struct overlap_work measured_work(const struct diagnosis_figures *figures
   };
 }
 
-/* How soon kernels follow one another when there are always some: as much sooner than they end as the warm-up found. Of kernels
- * that follow each other like that already, what was measured is no more than that. */
+/* How soon kernels follow one another when there are always some: as soon as the warm-up found, but for the times by which
+ * others on the device slow them down. Of kernels that follow each other like that already, what was measured is no more than
+ * that. */
 static double kernel_succession(const struct diagnosis_costs *costs, double service) {
   double alone = costs->service[OVERLAP_KERNEL], together = costs->together[OVERLAP_KERNEL];
-  return together > 0 && together < alone ? larger(service * together / alone, smaller(service, together)) : 0;
+  double times = service > alone * DISTURBED ? service / alone : 1;
+  return together > 0 && together < alone ? smaller(service, together * times) : 0;
 }
 
 /* Copies that were measured are with others or without, as it happened. */
@@ -174,14 +178,14 @@ static double slowed(const struct diagnosis_figures *figures, const struct overl
   return alone > 0 && !figures->copies_by_kernel ? larger(0, work->service[engine] - alone) : 0;
 }
 
-/* What a measured round leaves of itself to a frame alone: copies are faster there, and of more than two slots it may also have
- * waited for others. */
+/* What a measured round leaves of itself to a frame alone: copies are faster there, and it may also have waited for others.
+ * With callbacks and two slots it hardly did, and the warm-up knows less than the round of how long a lane takes to wake up. */
 static double alone_of_round(const struct diagnosis_figures *figures, const struct overlap_work *work, double round) {
   if (work->slots == 1) {
     return round;
   }
   double rest = round - slowed(figures, work, OVERLAP_H2D) - slowed(figures, work, OVERLAP_D2H);
-  return work->slots > 2 && work->alone > 0 ? smaller(work->alone, rest) : rest;
+  return (work->slots > 2 || figures->spins) && work->alone > 0 ? smaller(work->alone, rest) : rest;
 }
 
 /* Where neither an engine nor the host explains the pace, the slots are what is short: a round takes as long as was measured,
