@@ -27,6 +27,7 @@ static const char *say_limit(const struct server *server, char text[LIMIT_TEXT])
 static _Noreturn void end_now(struct server *server) {
   listener_close(server->status_listener);
   listener_close(server->http_listener);
+  listener_withhold_new();
   keeper_end();
   log_flush();
   _exit(EXIT_STATUS_GPU_LOST);

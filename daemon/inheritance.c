@@ -117,7 +117,9 @@ static bool execute(struct server *server, const char *program, struct failure *
   tape_begin(&tape);
   put(server, &tape);
   log_flush();
+  listener_withhold_new(); /* of a reload, which the next image begins again, if it does not stop */
   bool executed = handover_execute(program, &tape, failure);
+  listener_allow_new();
   tape_clear(&tape);
   return executed;
 }

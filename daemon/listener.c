@@ -5,6 +5,7 @@
 #include <libgen.h>
 #include <netdb.h>
 #include <netinet/in.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,7 +29,14 @@ struct listener {
   bool created; /* the file at `path` is ours, as long as it is this one: */
   dev_t device;
   ino_t inode;
+  struct listener *next; /* among those that are new */
 };
+
+/* Their files are made, and no pipeline has begun with them: what a reload prepares on a worker thread. */
+static struct {
+  pthread_mutex_t lock;
+  struct listener *first;
+} fresh = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static struct listener *make(const char *path) {
   struct listener *listener = calloc(1, sizeof *listener);
@@ -53,12 +61,41 @@ static void remove_file(const struct listener *listener) {
   }
 }
 
+/* Holding the lock. */
+static void take_from_fresh(const struct listener *listener) {
+  struct listener **link = &fresh.first;
+  while (*link && *link != listener) {
+    link = &(*link)->next;
+  }
+  if (*link) {
+    *link = listener->next;
+  }
+}
+
+static void use(const struct listener *listener) {
+  pthread_mutex_lock(&fresh.lock);
+  take_from_fresh(listener);
+  pthread_mutex_unlock(&fresh.lock);
+}
+
+void listener_withhold_new(void) {
+  pthread_mutex_lock(&fresh.lock);
+  for (const struct listener *listener = fresh.first; listener; listener = listener->next) {
+    remove_file(listener);
+  }
+}
+
+void listener_allow_new(void) { pthread_mutex_unlock(&fresh.lock); }
+
 struct listener *listener_close(struct listener *listener) {
   if (!listener) {
     return NULL;
   }
   if (listener->created) {
+    pthread_mutex_lock(&fresh.lock);
+    take_from_fresh(listener);
     remove_file(listener);
+    pthread_mutex_unlock(&fresh.lock);
   }
   if (listener->fd >= 0) {
     close(listener->fd);
@@ -177,7 +214,7 @@ static bool cannot_bind(const char *path, int error, struct failure *failure) {
   return failure_set(failure, EXIT_STATUS_CONFIG, remedy, "cannot make the socket '%s': %s", path, strerror(error));
 }
 
-/* Binds with no access for others, whatever the umask is: Linux takes the file's mode from the socket's. */
+/* Binds with no access for others, whatever the umask is: Linux takes the file's mode from the socket's. Holding the lock. */
 static bool bind_closed(struct listener *listener, const struct sockaddr_un *address, struct failure *failure) {
   if (fchmod(listener->fd, S_IRUSR | S_IWUSR) != 0 ||
       bind(listener->fd, (const struct sockaddr *)address, sizeof *address) != 0) {
@@ -192,7 +229,16 @@ static bool bind_closed(struct listener *listener, const struct sockaddr_un *add
   listener->device = made.st_dev;
   listener->inode = made.st_ino;
   listener->created = true;
+  listener->next = fresh.first;
+  fresh.first = listener;
   return true;
+}
+
+static bool bind_new(struct listener *listener, const struct sockaddr_un *address, struct failure *failure) {
+  pthread_mutex_lock(&fresh.lock);
+  bool bound = bind_closed(listener, address, failure);
+  pthread_mutex_unlock(&fresh.lock);
+  return bound;
 }
 
 bool listener_set_access(struct listener *listener, const struct config_socket_access *access, struct failure *failure) {
@@ -254,7 +300,7 @@ static bool lock_folder(const struct sockaddr_un *address, int *lock, struct fai
 
 static bool create_locked(struct listener *listener, const struct sockaddr_un *address,
                           const struct config_socket_access *access, struct failure *failure) {
-  return clear_path(address, failure) && make_socket(listener, AF_UNIX, failure) && bind_closed(listener, address, failure) &&
+  return clear_path(address, failure) && make_socket(listener, AF_UNIX, failure) && bind_new(listener, address, failure) &&
          listener_set_access(listener, access, failure) && start_listening(listener, failure);
 }
 
@@ -306,7 +352,8 @@ struct listener *listener_open(const char *name, const char *path, const struct 
   return opened ? listener : listener_close(listener);
 }
 
-bool listener_restore(struct listener *listener, const struct config_socket_access *access, struct failure *failure) {
+bool listener_begin(struct listener *listener, const struct config_socket_access *access, struct failure *failure) {
+  use(listener);
   if (!listener->created || has_file(listener) || (errno != 0 && errno != ENOENT)) {
     return true;
   }
@@ -318,6 +365,7 @@ bool listener_restore(struct listener *listener, const struct config_socket_acce
     listener_close(other);
     return false;
   }
+  use(other);
   struct listener gone = *listener;
   *listener = *other;
   *other = gone;

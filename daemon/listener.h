@@ -27,9 +27,14 @@ struct listener *listener_pass(struct listener *listener, struct tape *tape);
 /* Whether systemd holds it, and passes it at every start. */
 bool listener_is_passed(const struct listener *listener);
 
-/* If somebody has removed its file: makes that anew, with another socket, before anybody accepts there. False: nobody can
- * connect to it. */
-bool listener_restore(struct listener *listener, const struct config_socket_access *access, struct failure *failure);
+/* It comes into use: makes its file anew, with another socket, if that has been removed. Before anybody accepts there. False:
+ * nobody can connect to it. */
+bool listener_begin(struct listener *listener, const struct config_socket_access *access, struct failure *failure);
+
+/* This process ends as it is: removes the files of those that have not come into use, and has no worker thread make others
+ * until they are allowed again. Those that were removed are made anew when they come into use. */
+void listener_withhold_new(void);
+void listener_allow_new(void);
 
 int listener_fd(const struct listener *listener);
 const char *listener_path(const struct listener *listener); /* or the TCP address */

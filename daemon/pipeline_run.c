@@ -52,20 +52,20 @@ static void log_condemned(const struct pipeline *pipeline) {
   }
 }
 
-/* Without them nobody new can come, which is worth less than those who are there. */
-static void restore_socket(const struct pipeline *pipeline, struct listener *listener,
-                           const struct config_socket_access *access) {
+/* Without it nobody new can come, which is worth less than those who are there. */
+static void begin_at_socket(const struct pipeline *pipeline, struct listener *listener,
+                            const struct config_socket_access *access) {
   struct failure failure;
-  if (listener && !listener_restore(listener, access, &failure)) {
+  if (listener && !listener_begin(listener, access, &failure)) {
     log_event(LOG_FAILED, pipeline->config->name, "somebody has removed the socket '%s', and it stays away: %s%s%s",
               listener_path(listener), failure.text, failure.remedy[0] ? "; " : "", failure.remedy);
   }
 }
 
-/* Also of a process that was killed while a reload removed this pipeline, and that had not said so yet. */
-static void restore_sockets(const struct pipeline *pipeline) {
-  restore_socket(pipeline, pipeline_source_listener(pipeline), &pipeline->config->source.access);
-  restore_socket(pipeline, pipeline_sink_listener(pipeline), &pipeline->config->sink.access);
+/* Files may be gone also where the process before was killed while a reload removed this pipeline, and had not said so yet. */
+static void begin_at_sockets(const struct pipeline *pipeline) {
+  begin_at_socket(pipeline, pipeline_source_listener(pipeline), &pipeline->config->source.access);
+  begin_at_socket(pipeline, pipeline_sink_listener(pipeline), &pipeline->config->sink.access);
 }
 
 /* -- life, on the control loop ----------------------------------------------------------------------------------- */
@@ -76,7 +76,7 @@ bool pipeline_start(struct pipeline *pipeline, struct failure *failure) {
     intake_start_held(pipeline->intake);
   }
   if (!pipeline->outlet_started) { /* nobody accepts there yet */
-    restore_sockets(pipeline);
+    begin_at_sockets(pipeline);
   }
   pipeline->outlet_started = pipeline->outlet_started || !pipeline->outlet || outlet_start(pipeline->outlet, failure);
   if (!pipeline->outlet_started || !intake_start(pipeline->intake, failure)) {

@@ -82,7 +82,7 @@ static bool start_status(struct server *server, struct failure *failure) {
     return out_of_memory(failure);
   }
   struct failure why;
-  if (!listener_restore(server->status_listener, &status_access, &why)) {
+  if (!listener_begin(server->status_listener, &status_access, &why)) {
     log_event(LOG_FAILED, NULL, "somebody has removed the socket '%s', and it stays away: %s",
               listener_path(server->status_listener), why.text);
   }

@@ -255,6 +255,29 @@ def test_a_fault_that_ends_the_daemon_while_a_reload_takes_sockets_over(place, w
             daemon.ends(71)
 
 
+@pytest.mark.parametrize("faults, status", [("5/min", 0), ("0/min", 71)])
+def test_a_stop_and_a_fault_while_a_reload_makes_sockets(place, faults, status):
+    """Nobody begins it again, and what it has made is left by nobody."""
+    keys = {"gpu": {"backend": BACKEND, "faults": faults}}
+    bad = pipeline(FORMAT, stages=[{"fault": {"kind": "illegal", "at": 0, "again": "no"}}], sink={"reply": True})
+    counting = Injection(place, "listen")
+    with Injected(place, {"bad": bad}, counting, **keys) as daemon:
+        daemon.wait_ready()
+    injection = Injection(place, "listen", at=counting.count + 2, error=REST, wait=3000)
+    with Injected(place, {"bad": bad}, injection, **keys) as daemon:
+        daemon.wait_ready()
+        with daemon.producer("bad") as producer:
+            daemon.write({"bad": bad, "cam0": shifted(1)}, **keys)
+            daemon.signal(signal.SIGHUP)
+            wait_until(lambda: injection.happened, "the reload is at the second socket")
+            daemon.signal(signal.SIGTERM)
+            daemon.wait_log("SIGTERM")
+            producer.send(whole(0, SIZE).tobytes())
+            daemon.leaves_frames = True
+            daemon.ends(status)
+        assert "the GPU failed" in daemon.log and "reloaded" not in daemon.log
+
+
 def test_sigterm_whose_limit_passes_while_a_reload_takes_sockets_over(place):
     """The same for a stop."""
     with taking_sockets_over(place, 1500, drain_timeout="100ms") as daemon:
