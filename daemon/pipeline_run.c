@@ -150,6 +150,8 @@ void pipeline_unquiesce(struct pipeline *pipeline) {
   if (pipeline->state == PIPELINE_DRAINING && intake_idle(pipeline->intake)) {
     pipeline->state = PIPELINE_DRAINED;
     keeper_mark();
+  } else if (pipeline->state == PIPELINE_DRAINING) {
+    intake_hold(pipeline->intake, false); /* only an end waits for slow readers */
   }
   if (pipeline->state == PIPELINE_RUNNING || pipeline->state == PIPELINE_STARTING) {
     intake_resume(pipeline->intake);

@@ -2,6 +2,7 @@
 
 import contextlib
 import itertools
+import pathlib
 import signal
 
 import pytest
@@ -126,6 +127,29 @@ def test_a_paused_pipeline_stays_paused(place):
         with daemon.reader("cam0") as reader, daemon.producer("cam0") as producer:
             producer.send(whole(1, SIZE).tobytes())
             assert reader.read(SIZE) == whole(1, SIZE).tobytes()
+
+
+def test_a_drain_goes_on_where_a_reload_was_refused(place):
+    """It does not wait for a reader that the reload would have cut off within a result."""
+    large = 4 * 1024 * 1024
+
+    def entries(slots):
+        return {"cam0": pipeline({"dtype": "uint8", "shape": [large]}, slots=slots, sink={"overload": "drop"})}
+    with Daemon(place, entries(1), drain_timeout="300ms") as daemon:
+        with daemon.reader(), daemon.reader() as quick, daemon.producer() as producer:
+            for size in (large, 100):
+                producer.send(bytes(size))
+            assert quick.read(large) == bytes(large)
+            daemon.wait_view("half a frame is there", lambda view: view["frames"]["in"] == 2)
+            assert daemon.post("/v1/pipelines/cam0/drain")[0] == 504
+            source = pathlib.Path(daemon.path("cam0", "source"))
+            away = source.rename(source.with_suffix(".away"))
+            daemon.write(entries(2), drain_timeout="300ms")
+            assert daemon.post("/v1/reload")[0] == 400
+            away.rename(source)
+            producer.send(bytes(large - 100))
+            assert quick.read(large) == bytes(large)
+            daemon.wait_view("it is drained", lambda view: view["state"] == "drained")
 
 
 def test_two_reloads_at_once(place):
