@@ -82,7 +82,7 @@ struct server {
   bool handing_over;          /* lanes stand still, and nothing new may begin */
   struct unheard *unheard;    /* meanwhile */
   bool stops_again;           /* the process before this one was stopping */
-  bool reload_at_once;        /* the file has changed since the process before this one, or that one was at it */
+  bool reload_at_once;        /* when it serves, or the reload under way is over: the file may have changed */
   bool recovers;              /* the process before this one ended without a word, */
   uint64_t lost_clients;      /* with so many connections */
   bool leaving;               /* STOPPING: another process will go on with everything */

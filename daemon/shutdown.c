@@ -191,6 +191,13 @@ static void end_of_input(struct server *server) {
   }
 }
 
+static void reload_at_once(struct server *server) {
+  if (server->reload_at_once && !server->reload && server->phase == SERVER_RUNNING && !server->stop_wanted) {
+    server->reload_at_once = false;
+    server_reload(server, answer_nobody, NULL);
+  }
+}
+
 void server_go_on_ending(struct server *server) {
   if (server->stop_wanted) {
     begin_stop(server);
@@ -199,9 +206,7 @@ void server_go_on_ending(struct server *server) {
   } else {
     end_of_input(server);
   }
-  if (server->reload_at_once && server->phase == SERVER_RUNNING && !server->stop_wanted) {
-    server_reload(server, answer_nobody, NULL);
-  }
+  reload_at_once(server);
 }
 
 /* -- failures -------------------------------------------------------------------------------------------------- */
@@ -236,6 +241,7 @@ void server_on_reloaded(struct server *server) {
   if (server->unanswered) {
     server_answer_fault(server);
   }
+  reload_at_once(server);
 }
 
 /* -- events of pipelines ----------------------------------------------------------------------------------------- */

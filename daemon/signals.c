@@ -42,10 +42,19 @@ static void dump_state(struct server *server) {
   json_decref(document);
 }
 
+/* The file may have changed since what is under way has read it, and whoever sends a signal is not told to try again. */
+static void reload(struct server *server) {
+  if (server->phase == SERVER_STARTING || server->reload) {
+    server->reload_at_once = true;
+  } else {
+    server_reload(server, answer_nobody, NULL);
+  }
+}
+
 static void act(struct server *server, int number) {
   switch (number) {
   case SIGHUP:
-    server_reload(server, answer_nobody, NULL);
+    reload(server);
     break;
   case SIGUSR2:
     server_upgrade(server, answer_nobody, NULL);

@@ -323,6 +323,35 @@ def test_a_reload_that_an_upgrade_overtakes(place):
         answers_with(daemon, 2)
 
 
+def test_a_signal_to_reload_while_the_daemon_starts(place):
+    """The file has changed since it was read."""
+    injection = Injection(place, "memfd_create", at=1, error=REST, wait=500)
+    with Injected(place, {"cam0": shifted(1)}, injection) as daemon:
+        wait_until(lambda: injection.happened, "it prepares the pipeline")
+        daemon.write({"cam0": shifted(2)})
+        daemon.signal(signal.SIGHUP)
+        daemon.wait_ready()
+        daemon.wait_log("configuration reloaded")
+        answers_with(daemon, 2)
+
+
+def test_a_signal_to_reload_while_a_reload_is_under_way(place):
+    """The same; it begins once more."""
+    counting = Injection(place, "chmod")
+    with Injected(place, {"cam0": shifted(1)}, counting) as daemon:
+        daemon.wait_ready()
+    injection = Injection(place, "chmod", at=counting.count + 1, error=REST, wait=500)
+    with Injected(place, {"cam0": shifted(1)}, injection) as daemon:
+        daemon.wait_ready()
+        daemon.write({"cam0": shifted(2)})
+        daemon.signal(signal.SIGHUP)
+        wait_until(lambda: injection.happened, "the reload has read the file")
+        daemon.write({"cam0": shifted(3)})
+        daemon.signal(signal.SIGHUP)
+        wait_until(lambda: daemon.log.count("configuration reloaded") == 2, lambda: f"it reloads twice:\n{daemon.log}")
+        answers_with(daemon, 3)
+
+
 def test_many_pipelines_come_and_go(place):
     with Daemon(place, {f"cam{index}": shifted(index) for index in range(20)}, lanes=3) as daemon:
         before = daemon.open_files()
