@@ -189,9 +189,7 @@ void handover_discard(struct tape *tape) {
 }
 
 void handover_allow_signals(const sigset_t *held) {
-  sigset_t none;
-  sigemptyset(&none);
-  pthread_sigmask(SIG_SETMASK, held ? held : &none, NULL);
+  pthread_sigmask(SIG_SETMASK, held, NULL);
 }
 
 /* -- out ----------------------------------------------------------------------------------------------------------- */

@@ -33,7 +33,7 @@ void handover_discard(struct tape *tape);
  * call on. */
 void handover_use_reserve(void);
 void handover_reserve(void);
-/* Signals wait from exec until now, but for those that are held (NULL: none). */
+/* Signals wait from exec until now, but for those that are held. */
 void handover_allow_signals(const sigset_t *held);
 
 /* Executes the program (NULL: this one, even if its file is gone), which finds the tape. Returns only if that fails; then all

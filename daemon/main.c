@@ -169,7 +169,9 @@ static enum file_change compare_file(const char *path, const struct config *conf
 
 /* What was left is of no use. True: the process ends; else it begins anew. */
 static bool give_up(const char *why, const char *keys, bool ends, enum exit_status *status) {
-  handover_allow_signals(NULL);
+  sigset_t orders;
+  signals_orders(&orders);
+  handover_allow_signals(&orders);
   log_open(CONFIG_LOG_INFO);
   log_event(LOG_NOT_HANDED_OVER, NULL, "%s: the state that was left is of no use: %s%s",
             ends ? HANDOVER_ENDS : HANDOVER_BEGINS_ANEW, why, keys);
@@ -211,13 +213,22 @@ static bool go_on(const struct options *options, enum exit_status *status) {
   return give_up(why, keys, had_passed, status);
 }
 
+static void hold_orders(void) {
+  sigset_t orders;
+  signals_orders(&orders);
+  pthread_sigmask(SIG_BLOCK, &orders, NULL);
+}
+
 int main(int argc, char **argv) {
   enum exit_status status;
   handover_remember(argv);
   fill_standard_descriptors();
   struct options options = parse(argc, argv);
-  if (options.action == RUN && go_on(&options, &status)) {
-    return (int)status;
+  if (options.action == RUN) {
+    hold_orders(); /* each would end a process that does not handle it yet */
+    if (go_on(&options, &status)) {
+      return (int)status;
+    }
   }
   switch (options.action) {
   case RUN:

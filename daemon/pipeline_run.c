@@ -209,6 +209,8 @@ static void on_idle(struct pipeline *pipeline) {
   }
   if (pipeline->state == PIPELINE_DRAINING) {
     become_drained(pipeline);
+  } else if (pipeline->state == PIPELINE_FAILED) {
+    grant(pipeline, &pipeline->drains);
   } else if (pipeline->state == PIPELINE_STOPPING && pipeline->for_good) {
     pipeline_stop(pipeline);
   } else if (pipeline->state == PIPELINE_STOPPING && !pipeline->cut) {
@@ -333,12 +335,15 @@ static void resume(struct pipeline *pipeline) {
 }
 
 static void drain(struct pipeline *pipeline, int64_t limit_ns, server_answer *answer, void *context) {
-  if (pending_add(&pipeline->drains, limit_ns, answer, context) && pipeline->state != PIPELINE_DRAINING) {
+  if (!pending_add(&pipeline->drains, limit_ns, answer, context) || pipeline->state == PIPELINE_DRAINING) {
+    return;
+  }
+  if (pipeline->state != PIPELINE_FAILED) { /* which it stays: it takes no frames anyway */
     pipeline->state = PIPELINE_DRAINING;
     keeper_mark();
-    intake_hold(pipeline->intake, false);
     log_event(LOG_PAUSED, pipeline->config->name, "draining: no frames are taken until it is resumed");
   }
+  intake_hold(pipeline->intake, false);
 }
 
 void pipeline_on_pause_expired(void *owner, server_answer *answer, void *context) {

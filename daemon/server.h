@@ -5,6 +5,8 @@
 #ifndef FRAMED_DAEMON_SERVER_H
 #define FRAMED_DAEMON_SERVER_H
 
+#include <signal.h>
+
 #include "config/config.h"
 #include "daemon/answer.h"
 #include "daemon/pipeline.h"
@@ -19,6 +21,8 @@ struct trace;
  * one left, behind the text of its configuration, or NULL; `reload`: the file is to be reloaded at once. Returns when it has
  * ended. */
 enum exit_status server_run(const char *path, struct config *config, struct tape *tape, bool reload);
+/* Those that order something of a process that serves. Until server_run() they wait, where TERM and INT end the process. */
+void signals_orders(sigset_t *orders);
 /* Puts the text on a tape, or takes it from there. */
 void server_pass_config(char **text, struct tape *tape);
 
@@ -30,7 +34,7 @@ void server_upgrade(struct server *server, server_answer *answer, void *context)
  * the daemon starts, stops or reloads. 200 names the pipelines "added", "removed", "changed" and "unchanged". */
 void server_reload(struct server *server, server_answer *answer, void *context);
 
-/* PAUSE and RESUME answer at once. DRAIN answers when nothing is in flight, or with 504 and what it waits for after
+/* RESUME answers at once, PAUSE when no frame is taken any more. DRAIN answers when nothing is in flight, or with 504 and what it waits for after
  * `drain_timeout`, or with 409 if it is resumed before. 404 with the names there are, for a name that is not. */
 void server_command(struct server *server, const char *pipeline, enum pipeline_command command, server_answer *answer,
                     void *context);

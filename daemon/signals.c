@@ -84,6 +84,12 @@ void signals_held(sigset_t *held) {
   }
 }
 
+void signals_orders(sigset_t *orders) {
+  signals_held(orders);
+  sigdelset(orders, SIGTERM);
+  sigdelset(orders, SIGINT);
+}
+
 bool signals_open(struct server *server, struct failure *failure) {
   sigset_t held;
   signals_held(&held);

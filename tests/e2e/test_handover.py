@@ -150,6 +150,7 @@ def test_a_pipeline_that_strikes_too_often_fails_alone(place):
             daemon.wait_view("it has failed", lambda view: view["state"] == "failed", seconds=45)
             assert daemon.frames()["dropped"]["gpu_fault"] == 3, daemon.frames()
             carry(daemon, 20, "cam1")
+            assert daemon.command("/v1/pipelines/cam0/drain")["state"] == "failed", "that is what it is, with nothing in flight"
             daemon.command("/v1/pipelines/cam0/resume")
             daemon.wait_view("it runs again", lambda view: view["state"] == "running")
             assert require_whole(reader.read(30 * SIZE), SIZE)[-1] == 32

@@ -1,5 +1,6 @@
 """What a service manager hears of the daemon: notifications on a socket of our own, as systemd would listen."""
 
+import os
 import signal
 import socket
 
@@ -86,3 +87,20 @@ def test_the_watchdog_starves_when_the_loop_stands_still(place, manager):
         daemon.signal(signal.SIGCONT)
         manager.socket.settimeout(limit(20))
         manager.wait_for("WATCHDOG")
+
+
+def test_an_order_that_comes_before_the_process_handles_any_waits(place):
+    """A configuration that is read from a FIFO takes until somebody writes it."""
+    with Daemon(place, {"cam0": pipeline(GRAY)}, ready=False) as daemon:
+        daemon.kill()
+        text = daemon.file.read_text()
+        daemon.file.unlink()
+        os.mkfifo(daemon.file)
+        daemon.start()
+        with open(daemon.file, "w") as fifo:  # which it opens as well
+            daemon.signal(signal.SIGHUP)
+            (place / "another").write_text(text)
+            (place / "another").rename(daemon.file)
+            fifo.write(text)
+        daemon.wait_ready()
+        daemon.wait_log("configuration reloaded")
