@@ -188,9 +188,7 @@ void handover_discard(struct tape *tape) {
   tape_clear(tape);
 }
 
-void handover_allow_signals(const sigset_t *held) {
-  pthread_sigmask(SIG_SETMASK, held, NULL);
-}
+void handover_allow_signals(const sigset_t *held) { pthread_sigmask(SIG_SETMASK, held, NULL); }
 
 /* -- out ----------------------------------------------------------------------------------------------------------- */
 
