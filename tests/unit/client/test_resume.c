@@ -1,74 +1,17 @@
 /* A daemon that dies and is there again: what is sent again, what comes once, and what stays where it is. */
-#include <fcntl.h>
 #include <poll.h>
 #include <string.h>
-#include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "tests/unit/client/fake.h"
-#include "tests/unit/runner.h"
-
-#define SECOND INT64_C(1000000000)
-
-static struct fake fake;
-static struct framed *client;
-
-static void open_for(int role, int transport, int64_t reconnect_for_ns) {
-  fake_open(&fake, role, transport);
-  fake.options.reconnect_for_ns = reconnect_for_ns;
-  client = fake_connect(&fake);
-  ck_assert_msg(client != NULL, "%s", fake.problem.text);
-}
-
-static void clear(void) {
-  client = framed_close(client);
-  fake_close(&fake);
-}
+#include "tests/unit/client/resume_fixture.h"
 
 /* -- over the stream --------------------------------------------------------------------------------------------------- */
-
-static uint32_t expect_frame(uint64_t sequence, bool again) {
-  unsigned char bytes[FRAME_BYTES + FAKE_INPUT];
-  struct native_frame frame;
-  fake_read(&fake, bytes, sizeof bytes);
-  memcpy(&frame, bytes + sizeof(struct native_header), sizeof frame);
-  ck_assert_uint_eq(frame.sequence, sequence);
-  ck_assert_int_eq(frame.timestamp, 11);
-  ck_assert_int_eq(frame.deadline, 22);
-  ck_assert_uint_eq(frame.zero, 0);
-  ck_assert_int_eq((frame.flags & NATIVE_AGAIN) != 0, again);
-  ck_assert_uint_eq(bytes[FRAME_BYTES], (unsigned char)sequence);
-  ck_assert_uint_eq(bytes[sizeof bytes - 1], (unsigned char)sequence);
-  return frame.flags & NATIVE_MARK;
-}
 
 static void expect_silence(void) {
   unsigned char byte;
   ck_assert_int_eq(recv(fake.fd, &byte, 1, MSG_DONTWAIT), -1);
-}
-
-static void say_result(uint64_t sequence, uint64_t dropped, uint32_t flags) {
-  unsigned char bytes[FAKE_RESULT];
-  const struct native_result result = {.sequence = sequence, .dropped = dropped, .flags = flags};
-  fake_result_bytes(bytes, &result, (unsigned char)sequence);
-  fake_send(&fake, bytes, sizeof bytes);
-}
-
-static void expect_result(uint64_t sequence) {
-  struct framed_result result;
-  ck_assert_int_eq(framed_receive(client, &result), 1);
-  ck_assert_uint_eq(result.sequence, sequence);
-  ck_assert_ptr_nonnull(result.data);
-  ck_assert_uint_eq(((const unsigned char *)result.data)[FAKE_OUTPUT - 1], (unsigned char)sequence);
-  ck_assert_uint_eq(result.flags & ~(unsigned)(FRAMED_AGAIN | FRAMED_STATE_RESTARTED), 0);
-  framed_release(client, &result);
-}
-
-static void expect_no_result(void) {
-  struct framed_result result;
-  ck_assert_int_eq(framed_receive(client, &result), 0);
 }
 
 START_TEST(what_has_no_result_is_sent_again) {
@@ -260,22 +203,6 @@ END_TEST
 
 /* -- in shared memory -------------------------------------------------------------------------------------------------- */
 
-static const struct native_submission *submission(unsigned number) { return &fake.control->submissions[number]; }
-
-static void expect_submission(unsigned number, uint64_t sequence, bool again) {
-  const struct native_submission *said = submission(number);
-  ck_assert_uint_gt(atomic_load(&fake.control->client.submitted), number);
-  ck_assert_uint_eq(said->frame.sequence, sequence);
-  ck_assert_int_eq((said->frame.flags & NATIVE_AGAIN) != 0, again);
-  ck_assert_uint_eq(fake.input[said->slot * FAKE_STRIDE], (unsigned char)sequence);
-  ck_assert_uint_eq(fake.input[said->slot * FAKE_STRIDE + FAKE_INPUT - 1], (unsigned char)sequence);
-}
-
-static void complete(uint32_t slot, uint32_t fate, uint64_t sequence) {
-  memset(fake.output + slot * FAKE_STRIDE, (int)sequence, FAKE_OUTPUT);
-  fake_complete(&fake, slot, fate, sequence);
-}
-
 START_TEST(memory_is_left_behind) {
   struct framed_result held;
   open_for(FRAMED_BOTH, FRAMED_SHARED, 5 * SECOND);
@@ -379,169 +306,11 @@ START_TEST(again_and_again) {
 }
 END_TEST
 
-/* -- who is there again ------------------------------------------------------------------------------------------------ */
-
-static void expect_failure(int code, const char *text) {
-  int events = 0;
-  while (events >= 0) {
-    events = framed_poll(client, FRAMED_RESULT, SECOND / 100);
-  }
-  ck_assert_int_eq(framed_problem(client)->code, code);
-  ck_assert_msg(strstr(framed_problem(client)->text, text) != NULL, "%s", framed_problem(client)->text);
-  ck_assert_ptr_null(framed_acquire(client));
-}
-
-START_TEST(nobody_comes) {
-  open_for(FRAMED_BOTH, _i, SECOND / 50);
-  fake_submit(client, 0);
-  fake_die(&fake);
-  close(fake.listener);
-  fake.listener = -1;
-  expect_failure(FRAMED_E_CLOSED, "closed the connection to pipeline cam0; and it did not come back: cannot connect");
-}
-END_TEST
-
-START_TEST(other_formats) {
-  open_for(FRAMED_BOTH, _i, 5 * SECOND);
-  fake_submit(client, 0);
-  fake_die(&fake);
-  fake_accept(&fake, client);
-  strcpy(fake.welcome.output_format, "gray 10x20");
-  fake_welcome(&fake);
-  expect_failure(FRAMED_E_DAEMON, "pipeline cam0 is there again with other formats: gray 10x10 to gray 10x20");
-}
-END_TEST
-
-START_TEST(its_seat_is_taken_for_now) {
-  open_for(FRAMED_BOTH, FRAMED_STREAM, 5 * SECOND);
-  fake_submit(client, 0);
-  fake_die(&fake);
-  for (unsigned i = 0; i < 3; i++) {
-    fake_accept(&fake, client);
-    fake_error(&fake, NATIVE_E_BUSY, "later");
-    fake_die(&fake);
-  }
-  fake_return(&fake, client);
-  expect_frame(0, true);
-}
-END_TEST
-
-static unsigned open_files(void) {
-  unsigned count = 0;
-  for (int fd = 0; fd < 256; fd++) {
-    count += fcntl(fd, F_GETFD) >= 0;
-  }
-  return count;
-}
-
-/* Once before it has read the HELLO, and then within each WELCOME; with the last whole one it is there. */
-START_TEST(it_dies_within_a_greeting) {
-  static const size_t cuts[] = {1, 15, 16, 17, 100, WELCOME_BYTES - 1};
-  open_for(FRAMED_BOTH, _i, 5 * SECOND);
-  fake_submit(client, 0);
-  unsigned before = open_files();
-  fake_die(&fake);
-  fake_accept(&fake, client);
-  for (size_t i = 0; i < sizeof cuts / sizeof cuts[0]; i++) {
-    fake_die(&fake);
-    fake_accept(&fake, client);
-    fake.cut = cuts[i];
-    fake_welcome(&fake);
-    ck_assert_int_eq(framed_poll(client, FRAMED_RESULT, 1000000), 0);
-  }
-  fake_die(&fake);
-  fake.cut = 0;
-  fake_return(&fake, client);
-  ck_assert_uint_eq(open_files(), before);
-  if (_i == FRAMED_STREAM) {
-    expect_frame(0, true);
-  } else {
-    expect_submission(0, 0, true);
-  }
-}
-END_TEST
-
-/* It has said WELCOME and is gone before the client has looked. */
-START_TEST(it_dies_at_once) {
-  open_for(FRAMED_BOTH, _i, 5 * SECOND);
-  fake_submit(client, 0);
-  fake_die(&fake);
-  for (unsigned i = 0; i < 3; i++) {
-    fake_accept(&fake, client);
-    fake_welcome(&fake);
-    fake_die(&fake);
-    ck_assert_int_eq(framed_poll(client, FRAMED_RESULT, 0), 0);
-    expect_no_result();
-  }
-  fake_return(&fake, client);
-  if (_i == FRAMED_STREAM) {
-    expect_frame(0, true);
-  } else {
-    expect_submission(0, 0, true);
-  }
-}
-END_TEST
-
-START_TEST(it_may_not_come_in) {
-  open_for(FRAMED_BOTH, FRAMED_STREAM, 5 * SECOND);
-  fake_die(&fake);
-  fake_accept(&fake, client);
-  fake_error(&fake, _i == 0 ? NATIVE_E_ROLE : NATIVE_E_DENIED, "not here");
-  expect_failure(_i == 0 ? FRAMED_E_ROLE : FRAMED_E_DENIED, "not here");
-}
-END_TEST
-
-START_TEST(a_broken_protocol_is_no_pause) {
-  open_for(FRAMED_BOTH, FRAMED_STREAM, 5 * SECOND);
-  fake_error(&fake, NATIVE_E_PROTOCOL, "a FRAME must follow");
-  expect_failure(FRAMED_E_PROTOCOL, "a FRAME must follow");
-}
-END_TEST
-
-/* A loop of the caller's own that put the descriptor into its epoll set once. */
-START_TEST(the_descriptor_stays) {
-  open_for(FRAMED_BOTH, _i, 5 * SECOND);
-  int set = epoll_create1(EPOLL_CLOEXEC);
-  int fd = framed_descriptor(client);
-  short conditions;
-  struct epoll_event event = {.events = EPOLLIN};
-  ck_assert_int_eq(epoll_ctl(set, EPOLL_CTL_ADD, fd, &event), 0);
-  ck_assert_int_eq(framed_arm(client, FRAMED_RESULT, &conditions), 0);
-  ck_assert_int_eq(conditions, POLLIN);
-  ck_assert_int_eq(epoll_wait(set, &event, 1, 0), 0);
-  fake_die(&fake);
-  struct pollfd ready = {.fd = fake.listener, .events = POLLIN};
-  while (poll(&ready, 1, 0) == 0) {
-    ck_assert_int_eq(epoll_wait(set, &event, 1, 5000), 1);
-    ck_assert_int_eq(framed_arm(client, FRAMED_RESULT, &conditions), 0);
-  }
-  fake_accept(&fake, client);
-  fake_welcome(&fake);
-  ck_assert_int_eq(epoll_wait(set, &event, 1, 5000), 1);
-  ck_assert_int_eq(framed_arm(client, FRAMED_RESULT, &conditions), 0);
-  while (epoll_wait(set, &event, 1, 0) == 1) { /* a timer may have run out */
-    ck_assert_int_eq(framed_arm(client, FRAMED_RESULT, &conditions), 0);
-  }
-  ck_assert_int_eq(framed_descriptor(client), fd);
-  fake_submit(client, 4);
-  if (_i == FRAMED_STREAM) {
-    say_result(4, 0, 0);
-  } else {
-    ck_assert_int_eq(framed_arm(client, FRAMED_RESULT, &conditions), 0);
-    complete(submission(0)->slot, FRAMED_EMITTED, 4);
-  }
-  ck_assert_int_eq(epoll_wait(set, &event, 1, 5000), 1);
-  ck_assert_int_ge(framed_arm(client, FRAMED_RESULT, &conditions), FRAMED_RESULT);
-  expect_result(4);
-  close(set);
-}
-END_TEST
-
 Suite *resume_suite(void);
 Suite *resume_suite(void) {
   Suite *suite = suite_create("resume");
   TCase *tests = tcase_create("all");
-  tcase_add_checked_fixture(tests, NULL, clear);
+  tcase_add_checked_fixture(tests, NULL, close_both);
   tcase_add_test(tests, what_has_no_result_is_sent_again);
   tcase_add_loop_test(tests, it_dies_at_any_byte, 0, 2 * FAKE_RESULT + ACK_BYTES + 1);
   tcase_add_test(tests, part_of_a_frame_was_not_sent);
@@ -554,14 +323,6 @@ Suite *resume_suite(void) {
   tcase_add_loop_test(tests, the_last_look_finds_the_daemon, 1, 3);
   tcase_add_test(tests, what_a_stop_left_undone);
   tcase_add_test(tests, again_and_again);
-  tcase_add_loop_test(tests, nobody_comes, FRAMED_STREAM, FRAMED_SHARED + 1);
-  tcase_add_loop_test(tests, other_formats, FRAMED_STREAM, FRAMED_SHARED + 1);
-  tcase_add_test(tests, its_seat_is_taken_for_now);
-  tcase_add_loop_test(tests, it_dies_within_a_greeting, FRAMED_STREAM, FRAMED_SHARED + 1);
-  tcase_add_loop_test(tests, it_dies_at_once, FRAMED_STREAM, FRAMED_SHARED + 1);
-  tcase_add_loop_test(tests, it_may_not_come_in, 0, 2);
-  tcase_add_test(tests, a_broken_protocol_is_no_pause);
-  tcase_add_loop_test(tests, the_descriptor_stays, FRAMED_STREAM, FRAMED_SHARED + 1);
   suite_add_tcase(suite, tests);
   return suite;
 }
