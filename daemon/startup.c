@@ -93,9 +93,17 @@ static bool start_status(struct server *server, struct failure *failure) {
   return server->status && (!server->http_listener || server->http);
 }
 
+/* A reload that was under way may have come as far as the rights of sockets, and not come so far again. */
+static bool may_have_other_rights(const struct server *server) {
+  return server->reload_at_once || (server->tape && server->tape->live);
+}
+
 static bool start_all(struct server *server, struct failure *failure) {
   server_note_journal(server); /* before anything is written anywhere */
   for (unsigned i = 0; i < server->pipeline_count; i++) {
+    if (may_have_other_rights(server)) {
+      pipeline_restore_access(server->pipelines[i]);
+    }
     if (!pipeline_start(server->pipelines[i], failure)) {
       return false;
     }

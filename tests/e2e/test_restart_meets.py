@@ -5,6 +5,7 @@ import os
 import pathlib
 import signal
 import socket
+import stat
 
 import pytest
 
@@ -160,6 +161,28 @@ def test_a_kill_before_it_is_said_what_a_reload_has_removed(place, store):
         store.start(daemon)
         daemon.wait_ready()
         comes_out_as(daemon, 1)
+        assert "anew" not in daemon.log
+
+
+def test_a_reload_that_has_begun_to_give_sockets_other_rights(place, store):
+    """Where the next process does not get that far with it, they are as they were."""
+    def entries(mode, offset):
+        return {"cam0": pipeline(FORMAT), "cam1": shifted(offset, source={"mode": mode}, sink={"mode": mode})}
+    with start(place, store, entries("0666", 1)) as daemon:
+        def rights():
+            return [stat.S_IMODE(os.stat(daemon.path("cam1", end)).st_mode) for end in ("source", "sink")]
+        counting = prepared(store, daemon, "chmod", at=0)
+        injection = prepared(store, daemon, "chmod", at=counting.count + 2, error=REST, wait=5000)
+        daemon.write(entries("0600", 2))
+        daemon.signal(signal.SIGHUP)
+        wait_until(lambda: injection.happened, "the sink's socket is to have them")
+        assert rights() == [0o600, 0o666]
+        store.arm(daemon)
+        store.end(daemon)
+        daemon.write(entries("0666", 1))
+        store.start(daemon)
+        daemon.wait_ready()
+        assert rights() == [0o666, 0o666]
         assert "anew" not in daemon.log
 
 
