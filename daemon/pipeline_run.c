@@ -120,7 +120,7 @@ void pipeline_quiesce(struct pipeline *pipeline, bool for_good) {
     pipeline->state = PIPELINE_STOPPING;
   }
   pipeline->for_good = for_good;
-  answer_pending(pipeline, "was stopped");
+  answer_pending(pipeline, for_good ? "was stopped" : "was held for a reload or a restart");
   if (for_good && sink_has_ended(pipeline)) {
     pipeline_stop(pipeline);
     return;

@@ -152,6 +152,22 @@ def test_a_drain_goes_on_where_a_reload_was_refused(place):
             daemon.wait_view("it is drained", lambda view: view["state"] == "drained")
 
 
+def test_whoever_waits_for_a_drain_is_told_that_a_reload_came(place):
+    """Which may be refused in the end: nobody says that the pipeline has been stopped."""
+    with Daemon(place, {"cam0": shifted(1)}, drain_timeout="10s") as daemon:
+        with daemon.producer() as producer:
+            producer.send(bytes(100))
+            daemon.wait_view("half a frame is there", lambda view: view["frames"]["in"] == 1)
+            draining = Background(daemon.post, "/v1/pipelines/cam0/drain")
+            daemon.wait_view("it drains", lambda view: view["state"] == "draining")
+            daemon.write({"cam0": shifted(2)}, drain_timeout="10s")
+            reloading = Background(daemon.post, "/v1/reload")
+            code, answer = draining.join()
+            assert code == 409 and "was held for a reload" in answer["error"], answer
+            producer.send(bytes(SIZE - 100))
+            assert reloading.join()[0] == 200
+
+
 def test_two_reloads_at_once(place):
     """One is done, the other is done or told to wait; the daemon is in one piece after it."""
     with Daemon(place, {"cam0": shifted(1)}) as daemon:
