@@ -30,7 +30,7 @@ def send(producer, numbers):
 
 def receive(consumer, n):
     slot, result = consumer.result()
-    assert (result.sequence, result.payload) == (n, result_of(n))
+    assert (result.sequence, result.payload) == (n, result_of(n)), f"result {result.sequence} is not {n} or not its bytes"
     return slot
 
 
