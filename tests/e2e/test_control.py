@@ -1,59 +1,15 @@
-"""Pause, drain, resume and reload, while frames move."""
+"""Commands and signals while frames move: pause, drain and resume, and what each signal does. Reloads are in test_reload.py."""
 
 import contextlib
 import itertools
-import os
 import signal
-import threading
 
 import numpy as np
 import pytest
 
 from harness import Background, Daemon, numbered, pipeline, wait_until, whole
 from harness.injection import REST, Injected, Injection
-
-SIZE = 512
-FORMAT = {"dtype": "uint8", "shape": [SIZE]}
-GRAY = {"pixels": "gray", "width": 32, "height": 16}
-
-
-def scaled(scale, offset):
-    return [{"affine": {"scale": scale, "offset": offset}}]
-
-
-class Stream:
-    """A producer and a reader that check a lossless pipeline without end, until they are told to stop."""
-
-    LAST = b"\xff" * SIZE
-
-    def __init__(self, daemon, name="cam0"):
-        self.producer, self.reader = daemon.producer(name), daemon.reader(name)
-        self.stop = threading.Event()
-        self.sending, self.taking = Background(self._send), Background(self._take)
-
-    def _send(self):
-        for number in itertools.count():
-            if self.stop.is_set():
-                self.producer.send(self.LAST)
-                return number + 1
-            self.producer.send(whole(number, SIZE).tobytes())
-
-    def _take(self):
-        for number in itertools.count():
-            frame = self.reader.read(SIZE)
-            if frame == self.LAST:
-                return number + 1
-            assert frame == whole(number, SIZE).tobytes(), f"frame {number} is not what was sent"
-
-    def end(self):
-        """Ends it and returns how many frames went through; any loss or disturbance raises."""
-        self.stop.set()
-        sent, taken = self.sending.join(), self.taking.join()
-        assert sent == taken
-        self.producer.close()
-        self.reader.close()
-        return sent
-
+from harness.stream import FORMAT, SIZE, Stream
 
 # -- pause, drain, resume ------------------------------------------------------------------------------------------------
 
@@ -234,6 +190,37 @@ def test_drain_says_what_it_waits_for_after_its_limit(place):
         daemon.account(came=1, emitted=1)
 
 
+def test_drain_waits_for_the_slowest_lossless_reader(place):
+    size = 256 << 10
+    with Daemon(place, {"cam0": pipeline({"dtype": "uint8", "shape": [size]}, slots=4)}) as daemon:
+        with daemon.reader() as quick, daemon.reader(buffer=4096) as slow, daemon.producer() as producer:
+            producer.send(numbered(4, size).tobytes())
+            np.testing.assert_array_equal(quick.frames(4, size), numbered(4, size))
+            daemon.account(came=4, emitted=4)
+            draining = Background(daemon.post, "/v1/pipelines/cam0/drain")
+            daemon.wait_view("it drains", lambda view: view["state"] in ("draining", "drained"))
+            assert daemon.view()["state"] == "draining"
+            np.testing.assert_array_equal(slow.frames(4, size), numbered(4, size))
+            code, answer = draining.join()
+            assert code == 200, answer
+
+
+def test_drain_of_a_file_source_stops_at_a_frame(place):
+    """Reads under way when the drain comes belong to it."""
+    (place / "in").write_bytes(numbered(100, SIZE).tobytes())
+    entry = pipeline(FORMAT, source={"file": str(place / "in"), "loop": True}, sink={"file": str(place / "out")}, slots=4)
+    with Daemon(place, {"cam0": entry}) as daemon:
+        for _ in range(10):
+            before = daemon.frames()["in"]
+            daemon.wait_view("frames move", lambda view: view["frames"]["in"] > before)
+            daemon.command("/v1/pipelines/cam0/drain")
+            frames = daemon.frames()
+            assert frames["in_flight"] == 0, frames
+            assert daemon.frames()["in"] == frames["in"]
+            daemon.command("/v1/pipelines/cam0/resume")
+        daemon.command("/v1/pipelines/cam0/drain")
+
+
 @pytest.mark.parametrize("command", ["pause", "resume", "drain"])
 def test_an_unknown_pipeline_is_404_with_the_names_there_are(place, command):
     with Daemon(place, {"front": pipeline(FORMAT), "rear": pipeline(FORMAT)}) as daemon:
@@ -249,104 +236,7 @@ def test_an_unknown_command_is_404(place):
         assert code == 404
 
 
-# -- reload ----------------------------------------------------------------------------------------------------------------
-
-
-def test_reload_leaves_an_unchanged_pipeline_undisturbed(place):
-    with Daemon(place, {"cam0": pipeline(FORMAT)}) as daemon:
-        stream = Stream(daemon)
-        for _ in range(5):
-            before = daemon.frames()["in"]
-            daemon.command("/v1/reload")
-            daemon.wait_view("it goes on", lambda view: view["frames"]["in"] > before)
-        count = stream.end()
-        daemon.account(came=count, emitted=count)
-
-
-def test_reload_changes_one_pipeline_beside_another(place):
-    """cam1 changes many times in a row, lossless cam0 runs on without losing its connection or a frame."""
-    def entries(offset):
-        return {"cam0": pipeline(FORMAT, slots=3), "cam1": pipeline(FORMAT, stages=scaled(1.0, offset))}
-
-    with Daemon(place, entries(0)) as daemon:
-        stream = Stream(daemon)
-        for offset in range(1, 11):
-            daemon.write(entries(offset))
-            daemon.command("/v1/reload")
-            with daemon.reader("cam1") as reader, daemon.producer("cam1") as producer:
-                producer.send(bytes(SIZE))
-                assert reader.read(SIZE) == bytes([offset]) * SIZE
-        count = stream.end()
-        daemon.account(came=count, emitted=count)
-
-
-def test_reload_adds_and_removes_pipelines(place):
-    with Daemon(place, {"cam0": pipeline(FORMAT)}) as daemon:
-        first = daemon.config["pipelines"]["cam0"]["source"]["socket"]
-        daemon.write({"cam1": pipeline(FORMAT)})
-        daemon.command("/v1/reload")
-        assert list(daemon.status()["pipelines"]) == ["cam1"]
-        assert not os.path.exists(first)
-        with daemon.reader("cam1") as reader, daemon.producer("cam1") as producer:
-            producer.send(whole(0, SIZE).tobytes())
-            assert reader.read(SIZE) == whole(0, SIZE).tobytes()
-        daemon.write({"cam0": pipeline(FORMAT), "cam1": pipeline(FORMAT)})
-        daemon.command("/v1/reload")
-        daemon.account("cam1", came=1, emitted=1)  # unchanged: its account goes on
-        with daemon.reader("cam0") as reader, daemon.producer("cam0") as producer:
-            producer.send(whole(1, SIZE).tobytes())
-            assert reader.read(SIZE) == whole(1, SIZE).tobytes()
-
-
-def test_reload_ends_the_clients_of_a_removed_pipeline(place):
-    with Daemon(place, {"cam0": pipeline(FORMAT), "cam1": pipeline(FORMAT)}) as daemon:
-        with daemon.reader("cam0") as reader, daemon.producer("cam0") as producer:
-            producer.send(numbered(3, SIZE).tobytes())
-            np.testing.assert_array_equal(reader.frames(3, SIZE), numbered(3, SIZE))
-            daemon.write({"cam1": pipeline(FORMAT)})
-            daemon.command("/v1/reload")
-            assert reader.rest() == b"" and producer.rest() == b""
-
-
-@pytest.mark.parametrize("text, problem", [
-    ("pipelines: {cam0: {sorce: {}}}", "sorce"),
-    ("pipelines: [", "framed.yaml:"),
-    ("", "pipelines"),
-], ids=["unknown key", "syntax", "empty"])
-def test_reload_of_an_invalid_file_keeps_the_old_one_and_says_why(place, text, problem):
-    with Daemon(place, {"cam0": pipeline(FORMAT)}) as daemon:
-        stream = Stream(daemon)
-        daemon.file.write_text(text)
-        code, answer = daemon.post("/v1/reload")
-        assert code in (400, 409, 422), (code, answer)
-        assert problem in answer["error"], answer
-        assert daemon.view()["state"] == "running"
-        count = stream.end()
-        daemon.account(came=count, emitted=count)
-
-
-def test_reload_without_a_file_keeps_the_old_one(place):
-    with Daemon(place, {"cam0": pipeline(FORMAT)}) as daemon:
-        daemon.file.unlink()
-        code, answer = daemon.post("/v1/reload")
-        assert code == 400 and "framed.yaml" in answer["error"] and "No such file" in answer["error"], (code, answer)
-        assert daemon.view()["state"] == "running"
-
-
-def test_reload_with_a_socket_that_cannot_be_made_keeps_the_old_one(place):
-    """What only shows when the new pipeline is set up is refused as a whole too."""
-    with Daemon(place, {"cam0": pipeline(FORMAT)}) as daemon:
-        entries = {"cam0": pipeline(FORMAT, stages=scaled(1.0, 1.0)),
-                   "cam1": pipeline(FORMAT, source={"socket": str(place / "missing" / "a.sock")})}
-        old = daemon.config
-        daemon.write(entries)
-        code, answer = daemon.post("/v1/reload")
-        daemon.config = old
-        assert code >= 400 and "missing" in answer["error"], (code, answer)
-        assert list(daemon.status()["pipelines"]) == ["cam0"]
-        with daemon.reader() as reader, daemon.producer() as producer:
-            producer.send(whole(5, SIZE).tobytes())
-            assert reader.read(SIZE) == whole(5, SIZE).tobytes()
+# -- signals ---------------------------------------------------------------------------------------------------------------
 
 
 def test_sighup_reloads(place):
@@ -370,9 +260,6 @@ def test_sigusr1_dumps_the_state_to_the_log(place):
         daemon.signal(signal.SIGUSR1)
         daemon.wait_log('cam0: {"state":"running"')
         assert daemon.view()["state"] == "running"
-
-
-# -- the end ---------------------------------------------------------------------------------------------------------------
 
 
 def test_sigterm_under_load_finishes_what_came(place):
@@ -411,37 +298,6 @@ def test_sigterm_waits_for_the_slowest_lossless_reader(place):
             np.testing.assert_array_equal(slow.frames(4, size), numbered(4, size))
             assert slow.rest() == b""
             daemon.ends(0)
-
-
-def test_drain_waits_for_the_slowest_lossless_reader(place):
-    size = 256 << 10
-    with Daemon(place, {"cam0": pipeline({"dtype": "uint8", "shape": [size]}, slots=4)}) as daemon:
-        with daemon.reader() as quick, daemon.reader(buffer=4096) as slow, daemon.producer() as producer:
-            producer.send(numbered(4, size).tobytes())
-            np.testing.assert_array_equal(quick.frames(4, size), numbered(4, size))
-            daemon.account(came=4, emitted=4)
-            draining = Background(daemon.post, "/v1/pipelines/cam0/drain")
-            daemon.wait_view("it drains", lambda view: view["state"] in ("draining", "drained"))
-            assert daemon.view()["state"] == "draining"
-            np.testing.assert_array_equal(slow.frames(4, size), numbered(4, size))
-            code, answer = draining.join()
-            assert code == 200, answer
-
-
-def test_drain_of_a_file_source_stops_at_a_frame(place):
-    """Reads under way when the drain comes belong to it."""
-    (place / "in").write_bytes(numbered(100, SIZE).tobytes())
-    entry = pipeline(FORMAT, source={"file": str(place / "in"), "loop": True}, sink={"file": str(place / "out")}, slots=4)
-    with Daemon(place, {"cam0": entry}) as daemon:
-        for _ in range(10):
-            before = daemon.frames()["in"]
-            daemon.wait_view("frames move", lambda view: view["frames"]["in"] > before)
-            daemon.command("/v1/pipelines/cam0/drain")
-            frames = daemon.frames()
-            assert frames["in_flight"] == 0, frames
-            assert daemon.frames()["in"] == frames["in"]
-            daemon.command("/v1/pipelines/cam0/resume")
-        daemon.command("/v1/pipelines/cam0/drain")
 
 
 def test_sigterm_gives_up_after_the_drain_limit(place):

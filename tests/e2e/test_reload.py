@@ -1,16 +1,21 @@
-"""What a reload hands over from the pipelines that leave to those that come, and what it takes back when it fails."""
+"""What a reload changes and leaves alone, what it hands over to the pipelines that come, and takes back when it fails."""
 
 import os
 import signal
 import stat
 
 import numpy as np
+import pytest
 
-from harness import Daemon, numbered, pipeline
+from harness import Daemon, numbered, pipeline, whole
+from harness.stream import FORMAT, SIZE, Stream
 
 GRAY = {"pixels": "gray", "width": 32, "height": 16}
 INVERT = {"affine": {"scale": -1.0, "offset": 255.0}}
-SIZE = 512
+
+
+def scaled(scale, offset):
+    return [{"affine": {"scale": scale, "offset": offset}}]
 
 
 def reload_with(daemon, pipelines, **keys):
@@ -24,6 +29,109 @@ def passes(daemon, name, expected, first=0):
     with daemon.reader(name) as reader, daemon.producer(name) as producer:
         producer.send(frames.tobytes())
         np.testing.assert_array_equal(reader.frames(5, SIZE), expected(frames))
+
+
+# -- which pipelines change ------------------------------------------------------------------------------------------------
+
+
+def test_reload_leaves_an_unchanged_pipeline_undisturbed(place):
+    with Daemon(place, {"cam0": pipeline(FORMAT)}) as daemon:
+        stream = Stream(daemon)
+        for _ in range(5):
+            before = daemon.frames()["in"]
+            daemon.command("/v1/reload")
+            daemon.wait_view("it goes on", lambda view: view["frames"]["in"] > before)
+        count = stream.end()
+        daemon.account(came=count, emitted=count)
+
+
+def test_reload_changes_one_pipeline_beside_another(place):
+    """cam1 changes many times in a row, lossless cam0 runs on without losing its connection or a frame."""
+    def entries(offset):
+        return {"cam0": pipeline(FORMAT, slots=3), "cam1": pipeline(FORMAT, stages=scaled(1.0, offset))}
+
+    with Daemon(place, entries(0)) as daemon:
+        stream = Stream(daemon)
+        for offset in range(1, 11):
+            daemon.write(entries(offset))
+            daemon.command("/v1/reload")
+            with daemon.reader("cam1") as reader, daemon.producer("cam1") as producer:
+                producer.send(bytes(SIZE))
+                assert reader.read(SIZE) == bytes([offset]) * SIZE
+        count = stream.end()
+        daemon.account(came=count, emitted=count)
+
+
+def test_reload_adds_and_removes_pipelines(place):
+    with Daemon(place, {"cam0": pipeline(FORMAT)}) as daemon:
+        first = daemon.config["pipelines"]["cam0"]["source"]["socket"]
+        daemon.write({"cam1": pipeline(FORMAT)})
+        daemon.command("/v1/reload")
+        assert list(daemon.status()["pipelines"]) == ["cam1"]
+        assert not os.path.exists(first)
+        with daemon.reader("cam1") as reader, daemon.producer("cam1") as producer:
+            producer.send(whole(0, SIZE).tobytes())
+            assert reader.read(SIZE) == whole(0, SIZE).tobytes()
+        daemon.write({"cam0": pipeline(FORMAT), "cam1": pipeline(FORMAT)})
+        daemon.command("/v1/reload")
+        daemon.account("cam1", came=1, emitted=1)  # unchanged: its account goes on
+        with daemon.reader("cam0") as reader, daemon.producer("cam0") as producer:
+            producer.send(whole(1, SIZE).tobytes())
+            assert reader.read(SIZE) == whole(1, SIZE).tobytes()
+
+
+def test_reload_ends_the_clients_of_a_removed_pipeline(place):
+    with Daemon(place, {"cam0": pipeline(FORMAT), "cam1": pipeline(FORMAT)}) as daemon:
+        with daemon.reader("cam0") as reader, daemon.producer("cam0") as producer:
+            producer.send(numbered(3, SIZE).tobytes())
+            np.testing.assert_array_equal(reader.frames(3, SIZE), numbered(3, SIZE))
+            daemon.write({"cam1": pipeline(FORMAT)})
+            daemon.command("/v1/reload")
+            assert reader.rest() == b"" and producer.rest() == b""
+
+
+@pytest.mark.parametrize("text, problem", [
+    ("pipelines: {cam0: {sorce: {}}}", "sorce"),
+    ("pipelines: [", "framed.yaml:"),
+    ("", "pipelines"),
+], ids=["unknown key", "syntax", "empty"])
+def test_reload_of_an_invalid_file_keeps_the_old_one_and_says_why(place, text, problem):
+    with Daemon(place, {"cam0": pipeline(FORMAT)}) as daemon:
+        stream = Stream(daemon)
+        daemon.file.write_text(text)
+        code, answer = daemon.post("/v1/reload")
+        assert code in (400, 409, 422), (code, answer)
+        assert problem in answer["error"], answer
+        assert daemon.view()["state"] == "running"
+        count = stream.end()
+        daemon.account(came=count, emitted=count)
+
+
+def test_reload_without_a_file_keeps_the_old_one(place):
+    with Daemon(place, {"cam0": pipeline(FORMAT)}) as daemon:
+        daemon.file.unlink()
+        code, answer = daemon.post("/v1/reload")
+        assert code == 400 and "framed.yaml" in answer["error"] and "No such file" in answer["error"], (code, answer)
+        assert daemon.view()["state"] == "running"
+
+
+def test_reload_with_a_socket_that_cannot_be_made_keeps_the_old_one(place):
+    """What only shows when the new pipeline is set up is refused as a whole too."""
+    with Daemon(place, {"cam0": pipeline(FORMAT)}) as daemon:
+        entries = {"cam0": pipeline(FORMAT, stages=scaled(1.0, 1.0)),
+                   "cam1": pipeline(FORMAT, source={"socket": str(place / "missing" / "a.sock")})}
+        old = daemon.config
+        daemon.write(entries)
+        code, answer = daemon.post("/v1/reload")
+        daemon.config = old
+        assert code >= 400 and "missing" in answer["error"], (code, answer)
+        assert list(daemon.status()["pipelines"]) == ["cam0"]
+        with daemon.reader() as reader, daemon.producer() as producer:
+            producer.send(whole(5, SIZE).tobytes())
+            assert reader.read(SIZE) == whole(5, SIZE).tobytes()
+
+
+# -- what is handed over ---------------------------------------------------------------------------------------------------
 
 
 def test_a_changed_pipeline_keeps_its_sockets(place):
