@@ -80,8 +80,8 @@ static const struct command {
      "Answers when nothing is in flight, or with exit status 1 after `drain_timeout`. Clients stay connected.\n"
      "`framectl resume PIPELINE` ends it.",
      command_drain},
-    {"pause", "PIPELINE", TAKES(OPTION_JSON), "stop taking frames", "Answers as soon as no frame begins any more. `framectl resume PIPELINE` ends it.",
-     command_pause},
+    {"pause", "PIPELINE", TAKES(OPTION_JSON), "stop taking frames",
+     "Answers as soon as no frame begins any more. `framectl resume PIPELINE` ends it.", command_pause},
     {"resume", "PIPELINE", TAKES(OPTION_JSON), "take frames again", "Ends pause and drain.", command_resume},
     {"check", "[FILE]", 0, "check a configuration file without using it",
      "Runs `framed --check` on FILE (default: framed's own), and exits as that does: 0 if the file is valid, 78 if not.",
