@@ -205,7 +205,8 @@ void server_note_journal(const struct server *server) {
   for (unsigned i = 0; i < server->pipeline_count; i++) {
     const struct config_sink *sink = &pipeline_config(server->pipelines[i])->sink;
     if (sink->endpoint == CONFIG_FILE && journal.file_count < KEEPER_MOST_FILES) {
-      journal.files[journal.file_count++] = sink->path;
+      uint64_t result_bytes = pipeline_result_bytes_in_file(server->pipelines[i]);
+      journal.files[journal.file_count++] = (struct keeper_file){.path = sink->path, .result_bytes = result_bytes};
     }
   }
   keeper_note(&journal);

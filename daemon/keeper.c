@@ -167,7 +167,8 @@ void keeper_pass_journal(struct keeper_journal *journal, struct tape *tape) {
   succession_pass(&journal->succession, tape);
   tape_pass_below(tape, &journal->file_count, KEEPER_MOST_FILES + 1);
   for (unsigned i = 0; i < journal->file_count; i++) {
-    tape_pass_text(tape, &journal->files[i]);
+    tape_pass_text(tape, &journal->files[i].path);
+    TAPE_PASS(tape, journal->files[i].result_bytes);
   }
 }
 

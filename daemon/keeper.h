@@ -35,9 +35,14 @@ void keeper_repeat(void);
 
 enum { KEEPER_MOST_FILES = 256 };
 
+struct keeper_file { /* that results are written to, */
+  char *path;
+  uint64_t result_bytes; /* with so many for each */
+};
+
 struct keeper_journal {
   struct succession succession;
-  char *files[KEEPER_MOST_FILES]; /* that results are written to */
+  struct keeper_file files[KEEPER_MOST_FILES];
   unsigned file_count;
 };
 
@@ -80,8 +85,8 @@ bool keeper_recover(struct keeper_journal *journal, struct keeper_pulse *pulse);
 struct keeper_pulse keeper_last_pulse(void);
 /* Whether there was such a process. */
 bool keeper_was_killed(void);
-/* Whether that process may have left the file with a part of a result at its end. */
-bool keeper_was_writing(const char *file);
+/* Whether that process may have left the file with a part of a result at its end; `result_bytes`: of a whole one, or 0. */
+bool keeper_was_writing(const char *file, uint64_t *result_bytes);
 /* This process ends without having made anything of it: the next one is to find it. */
 void keeper_recall_again(void);
 /* It executes itself anew, without the journal: files are to be looked after all the same. False: no memory for that word. */

@@ -307,12 +307,15 @@ void keeper_recall_again(void) {
 
 bool keeper_was_killed(void) { return getenv(TORN) || last.unsure || (last.has_journal && last.pulse.last > 0); }
 
-bool keeper_was_writing(const char *file) {
+bool keeper_was_writing(const char *file, uint64_t *result_bytes) {
+  *result_bytes = 0;
   if (getenv(TORN) || last.unsure) {
     return true;
   }
   for (unsigned i = 0; i < last.journal.file_count; i++) {
-    if (last.journal.files[i] && strcmp(last.journal.files[i], file) == 0) {
+    const struct keeper_file *written = &last.journal.files[i];
+    if (written->path && strcmp(written->path, file) == 0) {
+      *result_bytes = written->result_bytes;
       return true;
     }
   }
@@ -329,7 +332,7 @@ void keeper_forget_last(void) {
   }
   last.listener_count = 0;
   for (unsigned i = 0; i < last.journal.file_count; i++) {
-    free(last.journal.files[i]);
+    free(last.journal.files[i].path);
   }
   last.journal.file_count = 0;
   last.has_journal = last.unsure = false;

@@ -41,11 +41,14 @@ bool outlet_open_file(struct outlet *outlet, const struct outlet *before, struct
     endpoint_close(&outlet->endpoint); /* its reader is to see the end of the stream before */
     outlet->follows = true;
   }
-  if (outlet->endpoint.kind == ENDPOINT_FIFO && !before && keeper_was_writing(outlet->config->sink.path)) {
+  uint64_t bytes = 0, own_bytes = sink_result_bytes_in_file(outlet->config, &outlet->format);
+  bool was_written = keeper_was_writing(outlet->config->sink.path, &bytes);
+  if (outlet->endpoint.kind == ENDPOINT_FIFO && !before && was_written) {
     endpoint_close(&outlet->endpoint);
     outlet->awaits_end = true;
   }
-  if (outlet->endpoint.kind == ENDPOINT_FILE && keeper_was_writing(outlet->config->sink.path)) {
+  /* Where its results are of another size, what would be cut off may be one of them. */
+  if (outlet->endpoint.kind == ENDPOINT_FILE && was_written && (bytes == 0 || bytes == own_bytes)) {
     outlet->cut = sink_cut_torn(outlet->config, &outlet->format, outlet->endpoint.fd);
   }
   return outlet->endpoint.kind != ENDPOINT_FILE || is_continued(outlet, before) ||

@@ -118,6 +118,7 @@ struct listener *pipeline_sink_listener(const struct pipeline *pipeline);
 
 const struct config_pipeline *pipeline_config(const struct pipeline *pipeline);
 enum pipeline_state pipeline_state(const struct pipeline *pipeline);
+uint64_t pipeline_result_bytes_in_file(const struct pipeline *pipeline);
 /* No frame will ever come through again: its file or standard input is at its end, or nobody reads standard output. */
 bool pipeline_has_ended(const struct pipeline *pipeline);
 /* What it has on its device. */

@@ -111,6 +111,10 @@ const struct config_pipeline *pipeline_config(const struct pipeline *pipeline) {
 
 enum pipeline_state pipeline_state(const struct pipeline *pipeline) { return pipeline->state; }
 
+uint64_t pipeline_result_bytes_in_file(const struct pipeline *pipeline) {
+  return sink_result_bytes_in_file(pipeline->config, gpu_chain_output(pipeline->chain));
+}
+
 void pipeline_quiesce(struct pipeline *pipeline, bool for_good) {
   if (pipeline->cut) {
     return;

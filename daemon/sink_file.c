@@ -267,15 +267,20 @@ const struct sink_operations sink_file_operations = {
     .discard = discard,
 };
 
-/* How many bytes of a file of that size belong to no whole result. */
-static uint64_t torn_bytes(const struct config_pipeline *config, const struct frame_format *output, uint64_t header_bytes,
-                           off_t size) {
+uint64_t sink_result_bytes_in_file(const struct config_pipeline *config, const struct frame_format *output) {
   size_t result_bytes = 0;
   if (!format_bytes(output, &result_bytes)) {
     return 0;
   }
   size_t prefix = config->sink.protocol == CONFIG_PROTOCOL_Y4M ? sizeof Y4M_FRAME_LINE - 1 : 0;
-  return ((uint64_t)size - header_bytes) % (prefix + result_bytes);
+  return prefix + result_bytes;
+}
+
+/* How many bytes of a file of that size belong to no whole result. */
+static uint64_t torn_bytes(const struct config_pipeline *config, const struct frame_format *output, uint64_t header_bytes,
+                           off_t size) {
+  uint64_t result_bytes = sink_result_bytes_in_file(config, output);
+  return result_bytes > 0 ? ((uint64_t)size - header_bytes) % result_bytes : 0;
 }
 
 /* The bytes of the header at the beginning of the file: the one that would be written, whatever rate it says; else 0. */

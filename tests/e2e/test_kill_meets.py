@@ -293,6 +293,25 @@ def test_what_may_be_torn_is_known_until_it_is_looked_after(place, store):
         assert (place / "other").read_bytes() == b"of somebody"
 
 
+@pytest.mark.parametrize("protocol, begun", [("raw", {"dtype": "uint8", "shape": [SIZE + 1]}), ("y4m", FORMAT)])
+def test_a_file_with_results_of_another_size_is_not_cut_where_everything_begins_anew(place, store, protocol, begun):
+    """What looks torn to the next process may be whole results of the one before."""
+    pixels = {"pixels": "gray", "width": 64, "height": SIZE // 64}
+    out = {"file": str(place / "out"), "protocol": protocol}
+    with start(place, store, {"cam0": pipeline(pixels, sink=dict(out))}, lanes=1) as daemon:
+        with daemon.producer() as producer:
+            producer.send(numbered(3, SIZE).tobytes())
+            daemon.account(came=3, emitted=3)
+        settle(daemon)
+        store.end(daemon)
+        before = (place / "out").read_bytes()
+        daemon.write({"cam0": pipeline(begun, sink={"file": str(place / "out")})}, lanes=2)
+        store.start(daemon)
+        daemon.settled = True
+        daemon.ends(78)
+        assert "ends within a result of this format" in daemon.log and (place / "out").read_bytes() == before
+
+
 def answers_at(address):
     with socket.create_connection(address, timeout=limit(5)) as client:
         client.sendall(b"GET /v1/health HTTP/1.1\r\nHost: framed\r\nConnection: close\r\n\r\n")
