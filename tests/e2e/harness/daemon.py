@@ -26,7 +26,8 @@ COMPLAINTS = ("AddressSanitizer", "LeakSanitizer", "ThreadSanitizer", "runtime e
 SANITIZERS = {
     "ASAN_OPTIONS": "detect_leaks=1:exitcode=99",
     "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1:exitcode=99",
-    "TSAN_OPTIONS": "halt_on_error=0:exitcode=99:second_deadlock_stack=1",
+    "TSAN_OPTIONS": "halt_on_error=0:exitcode=99:second_deadlock_stack=1:"
+                    f"suppressions={pathlib.Path(__file__).with_name('tsan-suppressions.txt').resolve()}",
 }
 
 
