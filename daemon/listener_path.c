@@ -177,6 +177,10 @@ bool listener_set_access(struct listener *listener, const struct config_socket_a
   if (!listener->created) {
     return true; /* systemd's unit says who may connect */
   }
+  if (!listener_has_file(listener) && errno == 0) {
+    return failure_set(failure, EXIT_STATUS_CONFIG, "remove that file, or choose another path",
+                       "another file is where the socket '%s' was", listener->path);
+  }
   if ((access->owner != (uid_t)-1 || access->group != (gid_t)-1) && lchown(listener->path, access->owner, access->group) != 0) {
     return failure_set(failure, EXIT_STATUS_CONFIG,
                        "run the daemon as root or as a member of that group, or leave out 'owner' and 'group'",

@@ -183,12 +183,10 @@ bool pipeline_prepare_inherited(struct pipeline *pipeline, const struct pipeline
          outlet_open_file(pipeline->outlet, inheritance->sink->outlet, failure);
 }
 
-void pipeline_restore_access(struct pipeline *pipeline) {
-  struct failure ignored; /* the reload that failed has its reason already */
-  pass_on(intake_listener(pipeline->intake), &pipeline->config->source.access, &ignored);
-  if (pipeline->outlet) {
-    pass_on(outlet_listener(pipeline->outlet), &pipeline->config->sink.access, &ignored);
-  }
+bool pipeline_restore_access(struct pipeline *pipeline, struct failure *failure) {
+  bool source = pass_on(pipeline_source_listener(pipeline), &pipeline->config->source.access, failure);
+  bool sink = pass_on(pipeline_sink_listener(pipeline), &pipeline->config->sink.access, failure);
+  return source && sink;
 }
 
 static struct listener *take_listener(struct pipeline *owner, const char *path) {

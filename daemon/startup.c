@@ -98,14 +98,22 @@ static bool may_have_other_rights(const struct server *server) {
   return server->reload_at_once || (server->tape && server->tape->live);
 }
 
+static void restore_access(struct pipeline *pipeline) {
+  struct failure failure;
+  if (!pipeline_restore_access(pipeline, &failure)) {
+    log_event(LOG_FAILED, pipeline_config(pipeline)->name, "a socket may have other rights than the configuration says: %s",
+              failure.text);
+  }
+}
+
 static bool start_all(struct server *server, struct failure *failure) {
   server_note_journal(server); /* before anything is written anywhere */
   for (unsigned i = 0; i < server->pipeline_count; i++) {
-    if (may_have_other_rights(server)) {
-      pipeline_restore_access(server->pipelines[i]);
-    }
     if (!pipeline_start(server->pipelines[i], failure)) {
       return false;
+    }
+    if (may_have_other_rights(server)) {
+      restore_access(server->pipelines[i]);
     }
   }
   return ((checkup_start(server) && supervision_start(server)) || out_of_memory(failure)) && start_status(server, failure);

@@ -186,6 +186,44 @@ def test_a_reload_that_has_begun_to_give_sockets_other_rights(place, store):
         assert "anew" not in daemon.log
 
 
+def test_a_socket_of_somebody_else_keeps_its_rights(place, store):
+    """Who has put it where the daemon's was meanwhile; the pipeline goes on with those who are connected."""
+    with start(place, store, {"cam0": pipeline(FORMAT)}) as daemon:
+        with daemon.reader("cam0") as reader, daemon.producer("cam0") as producer, socket.socket(socket.AF_UNIX) as other:
+            goes_through(producer, reader, 0)
+            settle(daemon)
+            store.end(daemon)
+            path = pathlib.Path(daemon.path("cam0", "source"))
+            path.unlink()
+            other.bind(str(path))
+            other.listen()
+            path.chmod(0o640)
+            store.start(daemon)
+            daemon.wait_ready()
+            goes_through(producer, reader, 1)
+            assert stat.S_IMODE(path.stat().st_mode) == 0o640
+            daemon.wait_log("another file is where the socket")
+
+
+def test_a_restart_leaves_no_socket_of_a_reload_that_it_met(place, store):
+    """Nor does the next process where the file has changed back."""
+    with start(place, store, {"cam0": pipeline(FORMAT)}, drain_timeout="200ms") as daemon:
+        before = prepared(store, daemon, "listen", at=0).count
+        injection = prepared(store, daemon, "listen", at=before + 1, error=REST, wait=2000)
+        daemon.write({"cam0": pipeline(FORMAT), "cam1": shifted(1)}, drain_timeout="200ms")
+        daemon.signal(signal.SIGHUP)
+        wait_until(lambda: injection.happened, "the reload makes sockets")
+        made = {pathlib.Path(daemon.path("cam1", end)) for end in ("source", "sink")}
+        assert any(path.exists() for path in made)
+        store.arm(daemon)
+        leave(store, daemon, True)
+        assert not any(path.exists() for path in made)
+        daemon.write({"cam0": pipeline(FORMAT)}, drain_timeout="200ms")
+        store.start(daemon)
+        daemon.wait_ready()
+        assert "anew" not in daemon.log and not any(path.exists() for path in made)
+
+
 @pytest.mark.parametrize("what", ["kill", "restart", "upgrade"])
 def test_a_socket_whose_file_somebody_has_removed_is_there_again(place, store, what):
     with start(place, store, {"cam0": pipeline(FORMAT), "cam1": shifted(1)}) as daemon:
