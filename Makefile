@@ -274,7 +274,7 @@ e2e: programs $(run_stage) $(drive_client) $(fail_call) ## runs the end-to-end t
 
 soak_seconds ?= 900
 soak_e2e = FRAMED_SOAK=1 $(MAKE) --no-print-directory e2e
-soak: ## runs the long tests, two hours: load for soak_seconds (900) twice, alone; then side by side every call failing in turn and 10,000 states that make no sense, and 1,000 reloads, 100 upgrades, kills under each kind of client, and 200 kills and 100 restarts by systemd; figures of the load into build/soak-*.json
+soak: ## runs the long tests, more than an hour: load for soak_seconds (900) twice, alone; then side by side every call failing in turn and 10,000 states that make no sense, and 1,000 reloads, 100 upgrades, kills under each kind of client, and 200 kills and 100 restarts by systemd; figures of the load into build/soak-*.json
 	@tools/setup.sh build check
 	@+$(MAKE) --no-print-directory VARIANT=check programs unit-programs
 	@+FRAMED_SOAK_SECONDS=$(soak_seconds) FRAMED_SOAK_RESULTS=$(CURDIR)/build $(soak_e2e) PYTEST="-k test_soak -s $(PYTEST)"
