@@ -199,7 +199,7 @@ $(gpu_tests):
 unit_dirs := $(notdir $(patsubst %/,%,$(wildcard tests/unit/*/)))
 unit_programs := $(patsubst %,$(unit_folder)/unit-%,$(unit_dirs))
 # The CUDA backend against a fake runtime, which its header finds before the real one.
-unit_layers_cuda := $(call objects,$(addprefix gpu/,gpu.c costs.c chain.c format.c cpu.c cpu_host.c cpu_slow.c pool.c))
+unit_layers_cuda := $(call objects,$(addprefix gpu/,gpu.c costs.c chain.c format.c cpu.c cpu_program.c cpu_host.c cpu_slow.c pool.c))
 $(out)/obj/tests/unit/cuda/%.o: private flags += -Itests/unit/cuda/fake
 unit_layers_config := $(config_objects)
 unit_layers_gpu    := $(gpu_objects) $(call objects,tests/gpu/cases.c tests/gpu/compare.c)
