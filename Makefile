@@ -184,7 +184,7 @@ gpu_tests := $(unit_folder)/gpu-parity
 $(unit_folder)/gpu-parity: $(call objects,tests/gpu/parity.c tests/gpu/cases.c tests/gpu/compare.c) $(gpu_objects)
 ifeq ($(with_cuda) $(VARIANT),yes check)
 gpu_tests += $(unit_folder)/gpu-backend
-$(unit_folder)/gpu-backend: $(call objects,tests/gpu/test_backend.c tests/unit/gpu/rig.c) $(gpu_objects)
+$(unit_folder)/gpu-backend: $(call objects,$(wildcard tests/gpu/test_backend*.c) tests/gpu/backend.c tests/unit/gpu/rig.c) $(gpu_objects)
 # What the start of a process costs on a device: with one kernel, and with all.
 gpu_tests += $(addprefix $(unit_folder)/start-,bare whole)
 $(unit_folder)/start-bare: $(call objects,tests/gpu/start_times.c tests/gpu/start_bare.c gpu/cuda_nothing.cu)
