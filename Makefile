@@ -235,7 +235,7 @@ $(foreach dir,$(unit_dirs),$(eval $(call unit_program,$(dir))))
 
 # -- test tools -----------------------------------------------------------------------------------------------------
 run_stage := $(unit_folder)/run-stage
-$(run_stage): $(call objects,tests/gpu/run_stage.c) $(gpu_objects)
+$(run_stage): $(call objects,$(wildcard tests/gpu/run_stage*.c)) $(gpu_objects)
 	@mkdir -p $(@D)
 	$(call quiet,LINK)$(CC) $(link) -o $@ $^ $(libs) $(cuda_libs)
 
