@@ -247,9 +247,9 @@ $(drive_client): $(call objects,tests/client/drive.c) $(client_objects)
 
 # Preloaded into a daemon whose calls are to fail; never instrumented itself.
 fail_call := $(unit_folder)/fail-call.so
-$(fail_call): tests/injection/fail_call.c $(out)/flags
+$(fail_call): $(wildcard tests/injection/*.c tests/injection/*.h) $(out)/flags
 	@mkdir -p $(@D)
-	$(call quiet,CC)$(CC) $(common) -O1 -fPIC -shared -MT $@ -MF $(out)/obj/fail-call.d -o $@ $< -ldl
+	$(call quiet,CC)$(CC) $(filter-out -MMD -MP,$(common)) -O1 -fPIC -shared -o $@ $(filter %.c,$^) -ldl
 
 unit-programs: $(unit_programs) $(gpu_tests) $(run_stage) $(drive_client) $(fail_call)
 

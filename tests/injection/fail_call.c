@@ -8,25 +8,18 @@
  *                before a call that moves none
  *   FAIL_WAIT    ms that the rest of the process goes on before it is killed, or that the thread rests
  *   FAIL_WHOSE   program: the daemon's own calls; libraries: those of the libraries below it
- *   FAIL_REPORT  a file as large as struct report, which outlives whatever happens to the process
- *
- * Nothing counts before main(): what runs there belongs to libraries that are linked into the program, CUDA's runtime for one,
- * which ends the process where it cannot have memory.
+ *   FAIL_REPORT  a file as large as struct report in turn.c, which outlives whatever happens to the process
  *
  * What always holds: of libuv's calls, only those count (as the program's) that it makes for a file of the daemon's or whose
  * failure it hands to its caller. Where others fail, its memory or its wake-ups for instance, it aborts by itself.
  */
+#include "tests/injection/turn.h"
+
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <link.h>
-#include <poll.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdarg.h>
-#include <stdatomic.h>
-#include <stdbool.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -37,193 +30,6 @@
 #include <sys/stat.h>
 #include <sys/uio.h>
 #include <unistd.h>
-
-enum { MOST_SITES = 1 << 16 };
-enum { KILL = -1, KILL_AFTER = -2, REST = -3 }; /* instead of an errno */
-
-struct report {
-  _Atomic uint64_t count;
-  uint32_t sites[MOST_SITES]; /* of each call, where it was made: an offset in the program, or a mark for one in a library */
-};
-
-struct range {
-  uintptr_t begin, end;
-};
-
-static struct {
-  const char *call; /* NULL: not set up, or nothing to do */
-  uint64_t at;
-  int error, wait_ms;
-  bool libraries;
-  struct report *report;
-  struct range program, loop, sanitizer; /* where their code lies */
-} plan;
-
-/* -- set-up ------------------------------------------------------------------------------------------------------ */
-
-static struct range range_of(const struct dl_phdr_info *object) {
-  struct range range = {.begin = UINTPTR_MAX};
-  for (int i = 0; i < object->dlpi_phnum; i++) {
-    const ElfW(Phdr) *header = &object->dlpi_phdr[i];
-    uintptr_t begin = object->dlpi_addr + header->p_vaddr;
-    if (header->p_type == PT_LOAD) {
-      range.begin = begin < range.begin ? begin : range.begin;
-      range.end = begin + header->p_memsz > range.end ? begin + header->p_memsz : range.end;
-    }
-  }
-  return range;
-}
-
-static int look_at(struct dl_phdr_info *object, size_t size, void *context) {
-  (void)size;
-  bool *first = context;
-  if (*first) {
-    plan.program = range_of(object);
-  } else if (strstr(object->dlpi_name, "/libuv.so")) {
-    plan.loop = range_of(object);
-  } else if (strstr(object->dlpi_name, "/libasan.so")) {
-    plan.sanitizer = range_of(object);
-  }
-  *first = false;
-  return 0;
-}
-
-static uint64_t number_from(const char *name) {
-  const char *text = getenv(name);
-  return text ? strtoull(text, NULL, 10) : 0;
-}
-
-__attribute__((constructor)) static void set_up(void) {
-  const char *call = getenv("FAIL_CALL");
-  const char *whose = getenv("FAIL_WHOSE");
-  const char *path = getenv("FAIL_REPORT");
-  if (!call || !path) {
-    return;
-  }
-  int fd = open(path, O_RDWR | O_CLOEXEC);
-  void *report = mmap(NULL, sizeof(struct report), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-  close(fd);
-  if (report == MAP_FAILED) {
-    abort(); /* a test that nothing happens to would pass */
-  }
-  bool first = true;
-  dl_iterate_phdr(look_at, &first);
-  plan.at = number_from("FAIL_AT");
-  plan.error = (int)number_from("FAIL_ERRNO");
-  plan.wait_ms = (int)number_from("FAIL_WAIT");
-  plan.libraries = whose && strcmp(whose, "libraries") == 0;
-  plan.report = report;
-  plan.call = call;
-}
-
-/* -- the beginning ------------------------------------------------------------------------------------------------- */
-
-typedef int main_function(int, char **, char **);
-static main_function *program_main;
-static bool has_begun;
-
-static int begin(int count, char **arguments, char **environment) {
-  has_begun = true;
-  return program_main(count, arguments, environment);
-}
-
-int __libc_start_main(main_function *main, int count, char **arguments, void (*init)(void), void (*fini)(void),
-                      void (*loader_fini)(void), void *stack);
-int __libc_start_main(main_function *main, int count, char **arguments, void (*init)(void), void (*fini)(void),
-                      void (*loader_fini)(void), void *stack) {
-  int (*next)(main_function *, int, char **, void (*)(void), void (*)(void), void (*)(void), void *);
-  *(void **)&next = dlsym(RTLD_NEXT, "__libc_start_main");
-  program_main = main;
-  return next(begin, count, arguments, init, fini, loader_fini, stack);
-}
-
-/* -- whether it is this call's turn --------------------------------------------------------------------------------- */
-
-static bool lies_in(const void *address, struct range range) {
-  return (uintptr_t)address >= range.begin && (uintptr_t)address < range.end;
-}
-
-static bool is_chosen(const char *call) { return has_begun && plan.call && strcmp(call, plan.call) == 0; }
-
-static uint32_t site_of(const void *caller, bool own) {
-  return own ? (uint32_t)((uintptr_t)caller - plan.program.begin)
-             : UINT32_C(1) << 31 | (uint32_t)((uintptr_t)caller & INT32_MAX);
-}
-
-static _Thread_local bool is_marked; /* something happens after the call that it is in */
-
-static void die(void) {
-  poll(NULL, 0, plan.wait_ms);
-  kill(getpid(), SIGKILL);
-  pause();
-}
-
-/* In a call that is marked: after it, if it is one that moves bytes, and before it otherwise. */
-static void act_if_due(void) {
-  if (!has_begun || !is_marked) { /* in this order: a sanitizer's own beginning has no memory for threads yet */
-    return;
-  }
-  is_marked = false;
-  if (plan.error == KILL_AFTER) {
-    die();
-  }
-  poll(NULL, 0, plan.wait_ms);
-}
-
-static bool is_turn(const char *call, const void *caller, bool libuv_too) {
-  if (!is_chosen(call) || lies_in(caller, plan.sanitizer)) {
-    return false;
-  }
-  bool libuv = lies_in(caller, plan.loop);
-  bool own = lies_in(caller, plan.program);
-  if ((libuv && !libuv_too) || (own || libuv) == plan.libraries) {
-    return false;
-  }
-  uint64_t number = atomic_fetch_add(&plan.report->count, 1) + 1;
-  if (number <= MOST_SITES) {
-    plan.report->sites[number - 1] = site_of(caller, own);
-  }
-  if (number == plan.at && plan.error == KILL) {
-    die();
-  }
-  is_marked = number == plan.at && (plan.error == KILL_AFTER || plan.error == REST);
-  return number == plan.at && !is_marked;
-}
-
-static bool is_file(int fd) {
-  int saved = errno;
-  struct stat status;
-  bool file = fstat(fd, &status) == 0 && S_ISREG(status.st_mode);
-  errno = saved;
-  return file;
-}
-
-static bool is_turn_on(const char *call, const void *caller, int fd) {
-  return is_chosen(call) && is_turn(call, caller, lies_in(caller, plan.loop) && is_file(fd));
-}
-
-/* What a turn means for a call that moves `*size` bytes: true, it fails; false, it goes ahead, maybe with half of them. */
-static bool fails(bool turn, size_t *size) {
-  if (!turn) {
-    return false;
-  }
-  errno = plan.error;
-  *size = plan.error ? *size : (*size + 1) / 2;
-  return plan.error != 0;
-}
-
-static bool fails_vector(bool turn, const struct iovec **vector, int *count, struct iovec *half) {
-  size_t size = *count > 0 ? (*vector)[0].iov_len : 0;
-  if (fails(turn, &size)) {
-    return true;
-  }
-  if (turn && *count > 0) {
-    *half = (struct iovec){.iov_base = (*vector)[0].iov_base, .iov_len = size};
-    *vector = half;
-    *count = 1;
-  }
-  return false;
-}
 
 #define CALLER  __builtin_return_address(0)
 #define VISIBLE __attribute__((visibility("default")))
@@ -239,11 +45,11 @@ static bool fails_vector(bool turn, const struct iovec **vector, int *count, str
 #define FAILING(result, failed, name, counted_as, libuv_too, parameters, arguments)                                            \
   VISIBLE result name parameters {                                                                                             \
     NEXT(#name, result, parameters)                                                                                            \
-    if (is_turn(counted_as, CALLER, libuv_too)) {                                                                              \
-      errno = plan.error;                                                                                                      \
+    if (turn_is(counted_as, CALLER, libuv_too)) {                                                                              \
+      errno = turn_error();                                                                                                    \
       return failed;                                                                                                           \
     }                                                                                                                          \
-    act_if_due();                                                                                                              \
+    turn_act_if_due();                                                                                                         \
     return next arguments;                                                                                                     \
   }
 
@@ -251,11 +57,11 @@ static bool fails_vector(bool turn, const struct iovec **vector, int *count, str
 #define MOVING(name, parameters, arguments)                                                                                    \
   VISIBLE ssize_t name parameters {                                                                                            \
     NEXT(#name, ssize_t, parameters)                                                                                           \
-    if (fails(is_turn_on(#name, CALLER, fd), &size)) {                                                                         \
+    if (turn_fails(turn_is_on(#name, CALLER, fd), &size)) {                                                                    \
       return -1;                                                                                                               \
     }                                                                                                                          \
     ssize_t moved = next arguments;                                                                                            \
-    act_if_due();                                                                                                              \
+    turn_act_if_due();                                                                                                         \
     return moved;                                                                                                              \
   }
 
@@ -263,11 +69,11 @@ static bool fails_vector(bool turn, const struct iovec **vector, int *count, str
   VISIBLE ssize_t name(int fd, const struct iovec *vector, int count) {                                                        \
     NEXT(#name, ssize_t, (int, const struct iovec *, int))                                                                     \
     struct iovec half;                                                                                                         \
-    if (fails_vector(is_turn_on(#name, CALLER, fd), &vector, &count, &half)) {                                                 \
+    if (turn_fails_vector(turn_is_on(#name, CALLER, fd), &vector, &count, &half)) {                                            \
       return -1;                                                                                                               \
     }                                                                                                                          \
     ssize_t moved = next(fd, vector, count);                                                                                   \
-    act_if_due();                                                                                                              \
+    turn_act_if_due();                                                                                                         \
     return moved;                                                                                                              \
   }
 
@@ -303,13 +109,13 @@ VISIBLE ssize_t recvmsg(int fd, struct msghdr *message, int flags) {
   struct iovec half;
   const struct iovec *vector = message->msg_iov;
   int count = (int)message->msg_iovlen;
-  if (fails_vector(is_turn_on("recvmsg", CALLER, fd), &vector, &count, &half)) {
+  if (turn_fails_vector(turn_is_on("recvmsg", CALLER, fd), &vector, &count, &half)) {
     return -1;
   }
   message->msg_iov = (struct iovec *)vector;
   message->msg_iovlen = (size_t)count;
   ssize_t got = next(fd, message, flags);
-  act_if_due();
+  turn_act_if_due();
   message->msg_iov = asked.msg_iov;
   message->msg_iovlen = asked.msg_iovlen;
   return got;
@@ -321,13 +127,13 @@ VISIBLE ssize_t sendmsg(int fd, const struct msghdr *message, int flags) {
   struct iovec half;
   const struct iovec *vector = message->msg_iov;
   int count = (int)message->msg_iovlen;
-  if (fails_vector(is_turn_on("sendmsg", CALLER, fd), &vector, &count, &half)) {
+  if (turn_fails_vector(turn_is_on("sendmsg", CALLER, fd), &vector, &count, &half)) {
     return -1;
   }
   changed.msg_iov = (struct iovec *)vector;
   changed.msg_iovlen = (size_t)count;
   ssize_t sent = next(fd, &changed, flags);
-  act_if_due();
+  turn_act_if_due();
   return sent;
 }
 
@@ -363,9 +169,9 @@ FAILING(int, -1, pipe2, "pipe2", (flags & O_NONBLOCK) != 0, (int ends[2], int fl
 VISIBLE int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *), void *context) {
   NEXT("pthread_create", int, (pthread_t *, const pthread_attr_t *, void *(*)(void *), void *))
   /* The threads of libuv's pool are libuv's, and it aborts without them; one with a function of ours is ours. */
-  bool turn = is_turn("pthread_create", CALLER, lies_in(*(void **)&run, plan.program));
-  act_if_due();
-  return turn ? plan.error : next(thread, attributes, run, context);
+  bool turn = turn_is("pthread_create", CALLER, turn_is_of_program(*(void **)&run));
+  turn_act_if_due();
+  return turn ? turn_error() : next(thread, attributes, run, context);
 }
 
 /* Those with an argument only sometimes. */
@@ -376,11 +182,11 @@ VISIBLE int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, 
     va_start(arguments, flags);                                                                                                \
     mode_t mode = (flags & (O_CREAT | O_TMPFILE)) != 0 ? va_arg(arguments, mode_t) : 0;                                        \
     va_end(arguments);                                                                                                         \
-    if (is_turn(counted_as, CALLER, false)) {                                                                                  \
-      errno = plan.error;                                                                                                      \
+    if (turn_is(counted_as, CALLER, false)) {                                                                                  \
+      errno = turn_error();                                                                                                    \
       return -1;                                                                                                               \
     }                                                                                                                          \
-    act_if_due();                                                                                                              \
+    turn_act_if_due();                                                                                                         \
     return next first;                                                                                                         \
   }
 
@@ -398,10 +204,10 @@ VISIBLE int fcntl(int fd, int operation, ...) {
   va_start(arguments, operation);
   void *argument = va_arg(arguments, void *); /* a number or a pointer, in the same register, if there is one */
   va_end(arguments);
-  if (is_turn("fcntl", CALLER, false)) {
-    errno = plan.error;
+  if (turn_is("fcntl", CALLER, false)) {
+    errno = turn_error();
     return -1;
   }
-  act_if_due();
+  turn_act_if_due();
   return next(fd, operation, argument);
 }
