@@ -1,21 +1,15 @@
 """framectl: every command against a real daemon, its errors and its exit status."""
 
-import fcntl
 import json
 import os
-import pty
-import select
-import shutil
-import signal
-import struct
 import subprocess
-import termios
 import time
 
 import numpy as np
 import pytest
 
 from harness import FRAMECTL, Background, Daemon, environment, limit, numbered, pipeline, wait_until, whole
+from harness.terminal import Terminal
 
 pytestmark = pytest.mark.host
 
@@ -307,101 +301,3 @@ def test_help_and_version(place):
     for argument, text in (("--help", "drain"), ("--version", "0.1.0")):
         done = framectl(place, argument)
         assert done.returncode == 0 and text in done.stdout and not done.stderr, done
-
-
-# -- top -------------------------------------------------------------------------------------------------------------------
-
-
-class Terminal:
-    """framectl top on a terminal of its own."""
-
-    def __init__(self, *command):
-        self.master, slave = pty.openpty()
-        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 100, 0, 0))
-        self.process = subprocess.Popen(command, stdin=slave, stdout=slave, stderr=slave, start_new_session=True,
-                                        env=environment({"TERM": "xterm"}))
-        os.close(slave)
-        self.screen = b""
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *error):
-        if self.process.poll() is None:
-            self.process.kill()
-        self.process.wait()
-        os.close(self.master)
-
-    def read(self):
-        while select.select([self.master], [], [], 0.05)[0]:
-            try:
-                part = os.read(self.master, 65536)
-            except OSError:
-                return  # the other end is closed
-            if not part:
-                return
-            self.screen += part
-
-    def shows(self, text):
-        def seen():
-            self.read()
-            return text in self.screen
-        wait_until(seen, lambda: f"the screen shows {text!r}: {self.screen[-2000:]!r}")
-
-    def resize(self, rows, columns):
-        fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
-        os.kill(self.process.pid, signal.SIGWINCH)
-
-    def ends(self):
-        deadline = time.monotonic() + limit(10)
-        while self.process.poll() is None and time.monotonic() < deadline:
-            self.read()
-        return self.process.poll()
-
-
-def test_top_shows_pipelines_and_ends_at_q(place):
-    with Daemon(place, {"front": pipeline(FORMAT), "rear": pipeline(FORMAT)}) as daemon:
-        with Terminal(FRAMECTL, "-s", daemon.socket, "top") as terminal:
-            terminal.shows(b"front")
-            terminal.shows(b"rear")
-            for size in ((5, 20), (1, 1), (50, 200)):  # also where there is hardly any room
-                terminal.resize(*size)
-                terminal.read()
-            os.write(terminal.master, b"q")
-            assert terminal.ends() == 0
-
-
-def test_top_survives_the_end_of_its_daemon(place):
-    with Daemon(place, {"front": pipeline(FORMAT)}) as daemon:
-        with Terminal(FRAMECTL, "-s", daemon.socket, "top") as terminal:
-            terminal.shows(b"front")
-            daemon.finish()
-            terminal.read()
-            os.write(terminal.master, b"q")
-            assert terminal.ends() is not None
-
-
-def test_top_without_a_terminal_is_an_error(place):
-    with Daemon(place, {"cam0": pipeline(FORMAT)}):
-        done = framectl(place, "top", input="")
-        assert done.returncode != 0 and "terminal" in done.stderr, done
-
-
-@pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not installed")
-def test_top_in_a_real_terminal_leaves_it_clean(place):
-    """tmux interprets every escape sequence: what is shown is text in columns, and the shell's screen comes back."""
-    tmux = ["tmux", "-S", str(place / "tmux"), "-f", "/dev/null"]
-
-    def screen():
-        return subprocess.run([*tmux, "capture-pane", "-p"], capture_output=True, text=True, check=False).stdout
-
-    with Daemon(place, {"front": pipeline(FORMAT)}) as daemon:
-        subprocess.run([*tmux, "new-session", "-d", "-x", "100", "-y", "24", "sh"], check=True)
-        try:
-            command = f"echo before; {FRAMECTL} -s {daemon.socket} top; echo status=$?"
-            subprocess.run([*tmux, "send-keys", command, "Enter"], check=True)
-            wait_until(lambda: "front" in screen() and "before" not in screen(), lambda: f"top is shown: {screen()}")
-            subprocess.run([*tmux, "send-keys", "q"], check=True)
-            wait_until(lambda: "status=0" in screen() and "before" in screen(), lambda: f"the shell is back: {screen()}")
-        finally:
-            subprocess.run([*tmux, "kill-server"], check=False)
