@@ -1,0 +1,236 @@
+"""A kill that meets damage: what was noted is not to be believed, is gone, or is of another version or size."""
+
+import os
+import random
+import socket
+
+import pytest
+
+from harness import numbered, pipeline, whole
+from harness.store import Store, connections, copy, leave, settle, start
+from harness.waiting import limit
+
+SIZE = 4096
+FORMAT = {"dtype": "uint8", "shape": [SIZE]}
+KILLS = 60 if os.environ.get("FRAMED_SOAK") else 6
+
+
+def spoil(descriptor, chance):
+    """Changes bytes where there are some."""
+    data = [at for at in range(0, os.fstat(descriptor).st_size, 4096) if os.pread(descriptor, 4096, at).strip(b"\0")]
+    for _ in range(chance.choice([1, 1, 4, 64])):
+        at = chance.choice(data) + chance.randrange(4096)
+        os.pwrite(descriptor, bytes([chance.randrange(256)]), at)
+
+
+@pytest.mark.takes(200)
+@pytest.mark.parametrize("what", ["framed-roster-", "chronicle", "framed-journal", "framed-pulse"])
+def test_what_is_damaged_costs_connections_at_most(place, store, what):
+    chance = random.Random(what)
+    with start(place, store, {"cam0": pipeline(FORMAT, slots=3)}) as daemon:
+        for _ in range(KILLS):
+            with daemon.reader() as reader, daemon.producer() as producer:
+                producer.send(numbered(2, SIZE).tobytes() + b"part")
+                assert reader.read(2 * SIZE) == numbered(2, SIZE).tobytes()
+                settle(daemon)
+                store.end(daemon)
+                for descriptor in damaged(store, what):
+                    spoil(descriptor, chance)
+                store.start(daemon)
+                daemon.wait_ready()
+            with daemon.reader() as reader, daemon.producer() as producer:
+                daemon.wait_view("they are there", lambda view: view["readers"] == 1 and view["sessions"] == 1)
+                producer.send(whole(5, SIZE).tobytes())
+                assert reader.read(SIZE) == whole(5, SIZE).tobytes()
+
+
+@pytest.mark.parametrize("orderly", [False, True])
+def test_what_another_version_left_is_let_go_of(place, store, orderly):
+    """Its connections end, its sockets serve, and nothing of it takes up room."""
+    with start(place, store, {"cam0": pipeline(FORMAT)}) as daemon:
+        with daemon.reader() as reader, daemon.producer() as producer:
+            producer.send(whole(0, SIZE).tobytes())
+            assert reader.read(SIZE) == whole(0, SIZE).tobytes()
+            settle(daemon)
+            leave(store, daemon, orderly)
+            old = store.kept
+            store.kept = [(name.replace("framed-d", "framed-carried-"), fd) for name, fd in old]
+            assert store.kept != old
+            store.kept += [("framed-" + "long" * 60, copy(fd)) for fd in store.named("framed-pulse")]
+            for fd in store.named("framed-roster") + store.named("framed-state"):
+                os.pwrite(fd, b"FRMDSTAT0.1", 0)
+            store.start(daemon)
+            daemon.wait_ready()
+            assert reader.rest() == b"" and "anew" in daemon.log
+            store.heard()
+            assert not store.named("framed-carried") and not store.named("framed-long")
+        with daemon.reader() as reader, daemon.producer() as producer:
+            producer.send(whole(1, SIZE).tobytes())
+            assert reader.read(SIZE) == whole(1, SIZE).tobytes()
+            settle(daemon)
+            leave(store, daemon, True)  # also what was taken over from there is left to the next one
+            store.start(daemon)
+            daemon.wait_ready()
+            producer.send(whole(2, SIZE).tobytes())
+            assert reader.read(SIZE) == whole(2, SIZE).tobytes()
+
+
+@pytest.mark.parametrize("last", [-1, -2**63, 2**63 - 1])
+def test_a_pulse_that_cannot_have_been_costs_nothing(place, store, last):
+    with start(place, store, {"cam0": pipeline(FORMAT)}) as daemon:
+        with daemon.reader() as reader, daemon.producer() as producer:
+            for number in range(2):  # the second one sees what the first one made of it
+                producer.send(whole(number, SIZE).tobytes())
+                assert reader.read(SIZE) == whole(number, SIZE).tobytes()
+                settle(daemon)
+                store.end(daemon)
+                (pulse,) = store.named("framed-pulse")
+                if number == 0:
+                    os.pwrite(pulse, last.to_bytes(8, "little", signed=True), 0)
+                store.start(daemon)
+                daemon.wait_ready()
+                assert 0 <= daemon.status()["handovers"]["last"]["gap_ms"] < 60000
+        daemon.account(came=2, emitted=2)
+        assert connections(daemon) == 0 and "anew" not in daemon.log
+
+
+def test_what_may_be_torn_is_known_until_it_is_looked_after(place, store):
+    """A file that was written when what was noted is damaged is cut back; one that comes by a reload is somebody else's."""
+    entries = {"cam0": pipeline(FORMAT, sink={"file": str(place / "out")})}
+    with start(place, store, entries) as daemon:
+        with daemon.producer() as producer:
+            producer.send(numbered(2, SIZE).tobytes())
+            daemon.account(came=2, emitted=2)
+            settle(daemon)
+            store.end(daemon)
+            for descriptor in damaged(store, "chronicle"):
+                os.pwrite(descriptor, b"other", 0)
+            with open(place / "out", "ab") as out:
+                out.write(b"torn")
+            store.start(daemon)
+            daemon.wait_ready()
+        assert "anew" in daemon.log and (place / "out").read_bytes() == numbered(2, SIZE).tobytes()
+        (place / "other").write_bytes(b"of somebody")
+        daemon.write({**entries, "cam1": pipeline(FORMAT, sink={"file": str(place / "other")})})
+        status, answer = daemon.post("/v1/reload")
+        assert status == 400 and "ends within a result" in answer["error"]
+        assert (place / "other").read_bytes() == b"of somebody"
+
+
+@pytest.mark.parametrize("protocol, begun", [("raw", {"dtype": "uint8", "shape": [SIZE + 1]}), ("y4m", FORMAT)])
+def test_a_file_with_results_of_another_size_is_not_cut_where_everything_begins_anew(place, store, protocol, begun):
+    """What looks torn to the next process may be whole results of the one before."""
+    pixels = {"pixels": "gray", "width": 64, "height": SIZE // 64}
+    out = {"file": str(place / "out"), "protocol": protocol}
+    with start(place, store, {"cam0": pipeline(pixels, sink=dict(out))}, lanes=1) as daemon:
+        with daemon.producer() as producer:
+            producer.send(numbered(3, SIZE).tobytes())
+            daemon.account(came=3, emitted=3)
+        settle(daemon)
+        store.end(daemon)
+        before = (place / "out").read_bytes()
+        daemon.write({"cam0": pipeline(begun, sink={"file": str(place / "out")})}, lanes=2)
+        store.start(daemon)
+        daemon.settled = True
+        daemon.ends(78)
+        assert "ends within a result of this format" in daemon.log and (place / "out").read_bytes() == before
+
+
+def answers_at(address):
+    with socket.create_connection(address, timeout=limit(5)) as client:
+        client.sendall(b"GET /v1/health HTTP/1.1\r\nHost: framed\r\nConnection: close\r\n\r\n")
+        return client.recv(64).startswith(b"HTTP/1.1 200")
+
+
+@pytest.mark.parametrize("orderly", [False, True])
+@pytest.mark.parametrize("moves", [False, True])
+def test_an_address_is_listened_at_again_where_everything_begins_anew(place, store, moves, orderly):
+    """What listens there lies in the store. Another address of the same port is as good as free."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    keys = {"status": {"socket": str(place / "status.sock"), "http": f"127.0.0.1:{port}"}}
+    with start(place, store, {"cam0": pipeline(FORMAT)}, **keys) as daemon:
+        settle(daemon)
+        assert answers_at(("127.0.0.1", port))
+        leave(store, daemon, orderly)
+        for fd in store.named("framed-roster") + store.named("framed-state"):
+            os.pwrite(fd, b"FRMDSTAT0.1", 0)
+        if moves:
+            daemon.write({"cam0": pipeline(FORMAT)}, status={**keys["status"], "http": f"0.0.0.0:{port}"})
+        store.start(daemon)
+        daemon.wait_ready()
+        assert "anew" in daemon.log and answers_at(("127.0.0.1", port))
+
+
+def damaged(store, what):
+    if what != "chronicle":
+        return store.named(what)
+    return [fd for _, fd in store.kept if "framed:chronicle" in os.readlink(f"/proc/self/fd/{fd}")]
+
+
+def test_a_fifo_gives_no_shifted_frame_where_everything_begins_anew(place, store):
+    """Its writer is still there, in the middle of a frame of which nobody knows any more."""
+    os.mkfifo(place / "in")
+    entry = pipeline(FORMAT, source={"file": str(place / "in")}, sink={"file": str(place / "out")})
+    with start(place, store, {"cam0": entry, "cam1": pipeline(FORMAT)}) as daemon:
+        with open(place / "in", "wb", buffering=0) as writer:
+            writer.write(whole(0, SIZE).tobytes() + whole(1, SIZE).tobytes()[:100])
+            daemon.wait_view("a part is there", lambda view: view["frames"]["in"] == 2 and view["frames"]["emitted"] == 1)
+            settle(daemon)
+            store.end(daemon)
+            for descriptor in damaged(store, "chronicle"):
+                os.pwrite(descriptor, b"other", 0)
+            store.start(daemon)
+            daemon.wait_ready()
+            writer.write(whole(1, SIZE).tobytes()[100:] + whole(2, SIZE).tobytes())
+            settle(daemon)
+        settle(daemon)
+        with open(place / "in", "wb", buffering=0) as writer:
+            writer.write(whole(3, SIZE).tobytes())
+            daemon.account(came=1, emitted=1)
+    assert (place / "out").read_bytes() == whole(0, SIZE).tobytes() + whole(3, SIZE).tobytes()
+
+
+def test_a_manager_that_is_slow_to_forget_is_waited_for(place):
+    """As long as it has the listening sockets, too, they look like those of another daemon."""
+    with Store(place) as store:
+        with start(place, store, {"cam0": pipeline(FORMAT)}) as daemon:
+            with daemon.reader() as reader, daemon.producer():
+                settle(daemon)
+                store.end(daemon)
+                for descriptor in damaged(store, "chronicle"):
+                    os.pwrite(descriptor, b"other", 0)
+                store.pace = 0.03
+                store.start(daemon)
+                daemon.wait_ready()
+                assert reader.rest() == b"" and "anew" in daemon.log
+                store.pace = 0
+
+
+@pytest.mark.parametrize("size", [None, SIZE, 4 * SIZE])
+def test_memory_that_is_gone_or_of_another_size_costs_connections_at_most(place, store, size):
+    with start(place, store, {"cam0": pipeline(FORMAT)}) as daemon:
+        with daemon.reader() as reader, daemon.producer() as producer:
+            settle(daemon)
+            store.end(daemon)
+            arenas = [kept for kept in store.kept if ":in" in os.readlink(f"/proc/self/fd/{kept[1]}")]
+            assert arenas
+            for name, descriptor in arenas:
+                store.kept.remove((name, descriptor))
+                os.close(descriptor)
+                if size is not None:
+                    store.kept.append((name, other_memory(size)))
+            store.start(daemon)
+            daemon.wait_ready()
+            assert reader.rest() == producer.rest() == b""
+        with daemon.reader() as reader, daemon.producer() as producer:
+            producer.send(whole(5, SIZE).tobytes())
+            assert reader.read(SIZE) == whole(5, SIZE).tobytes()
+
+
+def other_memory(size):
+    descriptor = os.memfd_create("other")
+    os.truncate(descriptor, size)
+    moved = copy(descriptor)
+    os.close(descriptor)
+    return moved
