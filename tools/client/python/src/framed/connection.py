@@ -1,0 +1,235 @@
+"""The connection of a client: what is there, waiting for it, and another connection where this one ends.
+
+It has a `problem` from the moment at which it can take part in the protocol no more; what came before is still given out, and
+then every call raises it. One that may connect again makes a pause of the end: there is no problem then, and calls do what they
+do with a daemon that is slow. What frames and results are, and what a look at them is, is for those who inherit this.
+"""
+
+import select
+import socket
+import time
+from typing import Optional
+
+from framed.comeback import Comeback, GaveUp
+from framed.frames import END, RESULT, ROOM, Event
+from framed.greeting import Greeting
+from framed.wire import Code, Error, Welcome
+
+
+class Connection:
+    def __init__(self, connection: socket.socket, welcome: Welcome, comeback: Optional[Comeback], spin: float) -> None:
+        connection.setblocking(False)
+        self.welcome = welcome
+        self._connection = connection
+        self._comeback = comeback  # None: it does not connect again
+        self._paused = self._over = False
+        self._cause: Optional[Error] = None  # of the pause
+        self._quietly = False  # the connection ended as that of a sink does at its end
+        self._spin = spin
+        self._problem: Optional[Error] = None
+        self._closed = False
+        self._poller = select.poll()
+
+    # -- what a transport does --------------------------------------------------------------------------------------
+
+    def _look(self) -> int:
+        """Does what needs no waiting, and returns the events that are there."""
+        raise NotImplementedError
+
+    def _arm(self) -> int:
+        """Before a sleep: which conditions of the connection end it."""
+        raise NotImplementedError
+
+    def _wake(self, conditions: int) -> None:
+        """After it."""
+        raise NotImplementedError
+
+    def _events(self) -> int:
+        """The events that are there without a look."""
+        raise NotImplementedError
+
+    def _lose(self) -> None:
+        """The connection is gone: what is not known to have a fate will be sent again."""
+        raise NotImplementedError
+
+    def _resume(self, greeting: Greeting) -> None:
+        """There is another."""
+        raise NotImplementedError
+
+    def _reach_end(self) -> None:
+        """There will be none, which is the end of a sink."""
+        raise NotImplementedError
+
+    # -- waiting ------------------------------------------------------------------------------------------------------
+
+    def poll(self, wanted: int = RESULT | ROOM, timeout: Optional[float] = None) -> Event:
+        """Waits until one of the `wanted` events is there, or the end, and returns all that are there; none after `timeout`."""
+        self._check(True, "")
+        return Event(self._poll(wanted, timeout))
+
+    def fileno(self) -> int:
+        """The descriptor to wait for in a loop of the caller's own (see arm()); not to be read, written or closed. It is the same
+        one for the client's life."""
+        return self._connection.fileno() if self._comeback is None else self._comeback.waiting().fileno()
+
+    def arm(self, wanted: int = RESULT | ROOM) -> "tuple[Event, int]":
+        """The events that are there; and if none is of `wanted`, which conditions (select.POLLIN, POLLOUT) of the descriptor
+        to wait for before the next call."""
+        wanted |= END
+        if not self._paused:
+            self._wake(select.POLLIN)
+        there = self._look_or_raise(wanted)
+        conditions = 0
+        if not there & wanted:
+            there, conditions = self._arm_and_look(wanted)
+        if there & wanted:
+            return Event(there), 0
+        return Event(there), self._watch(conditions)
+
+    def _arm_and_look(self, wanted: int) -> "tuple[int, int]":
+        """Has the daemon wake us, and looks for the last time before that is relied on. If just that look has made another
+        connection, nobody would wake us for what it is told of: then all of it once more."""
+        while True:
+            before = self._paused, self._connection
+            conditions = select.POLLIN if self._paused else self._arm()
+            there = self._look_or_raise(wanted)
+            if there & wanted or before == (self._paused, self._connection):
+                return there, conditions
+
+    def _watch(self, conditions: int) -> int:
+        """What to wait for so that the connection has these conditions, or it is time for the next try."""
+        comeback = self._comeback
+        if comeback is None:
+            return conditions
+        if self._paused:
+            connection = comeback.greeting.connection if comeback.greeting else None
+            comeback.waiting().watch(connection, select.POLLIN, comeback.patience())
+        else:
+            comeback.waiting().watch(self._connection, conditions, 0)
+        return select.POLLIN
+
+    def _poll(self, wanted: int, timeout: Optional[float]) -> int:
+        wanted |= END
+        there = self._look_or_raise(wanted)
+        if there & wanted or timeout == 0:
+            return there
+        start = time.monotonic()
+        spin = self._spin if timeout is None else min(self._spin, timeout)
+        while time.monotonic() < start + spin:
+            there = self._look_or_raise(wanted)
+            if there & wanted:
+                return there
+        while True:
+            left = None if timeout is None else start + timeout - time.monotonic()
+            if left is not None and left <= 0:
+                return there
+            self._sleep(wanted, left)
+            there = self._look_or_raise(wanted)
+            if there & wanted:
+                return there
+
+    def _sleep(self, wanted: int, seconds: Optional[float]) -> None:
+        if self._paused:
+            self._sleep_through_pause(seconds)
+            return
+        woken = 0
+        try:
+            there, conditions = self._arm_and_look(wanted)
+            if not there & wanted and not self._paused:
+                self._poller.register(self._connection, conditions)
+                ready = self._poller.poll(None if seconds is None else seconds * 1000 + 1)
+                woken = ready[0][1] if ready else 0
+        finally:
+            if not self._paused:
+                self._wake(woken)
+
+    def _sleep_through_pause(self, seconds: Optional[float]) -> None:
+        assert self._comeback is not None
+        patience = self._comeback.patience()
+        poller = select.poll()
+        if self._comeback.greeting is not None:
+            poller.register(self._comeback.greeting.connection, select.POLLIN)
+        poller.poll((patience if seconds is None else min(patience, seconds)) * 1000 + 1)
+
+    def _look_or_raise(self, wanted: int) -> int:
+        there = self._look_again() if self._paused else self._look()
+        if self._problem is not None and self._may_come_back():
+            self._begin_pause()
+            there = self._look_again()
+            if self._problem is not None and self._may_come_back():  # it went again at once, which is for the next time
+                self._begin_pause()
+                there = self._events()
+        if self._problem is not None and not there & wanted & (RESULT | END):
+            self._check(True, "")
+        return there
+
+    # -- another connection -------------------------------------------------------------------------------------------
+
+    def _may_come_back(self) -> bool:
+        return (self._comeback is not None and not self._over and self._problem is not None
+                and self._problem.code in (Code.CLOSED, Code.STOPPING))
+
+    def _begin_pause(self) -> None:
+        assert self._comeback is not None
+        self._cause, self._problem = self._problem, None
+        self._disconnect()
+        self._lose()
+        self._paused = True
+        self._comeback.begin()
+
+    def _disconnect(self) -> None:
+        try:
+            self._poller.unregister(self._connection)
+        except (KeyError, ValueError):
+            pass  # it was never slept for, or is closed
+        self._connection.close()
+        if self._comeback is not None:
+            self._comeback.forget()
+
+    def _look_again(self) -> int:
+        """One step of a pause; the events that are there."""
+        comeback = self._comeback
+        assert comeback is not None
+        try:
+            welcome = comeback.step(self.welcome)
+            if welcome is not None:
+                self._take_up(welcome)
+        except Error as error:
+            self._end_for_good(error)
+        except GaveUp as problem:
+            cause = self._cause or Error(Code.CLOSED, "")
+            self._end_for_good(None if self._quietly else Error(cause.code, f"{cause.sentence}; and it did not come back: {problem}"))
+        return self._events() if self._paused or self._problem is not None else self._look()
+
+    def _take_up(self, welcome: Welcome) -> None:
+        comeback = self._comeback
+        assert comeback is not None and comeback.greeting is not None
+        with comeback.greeting as greeting:
+            comeback.greeting = None
+            self.welcome, self._connection = welcome, greeting.connection
+            self._paused = False
+            self._resume(greeting)
+
+    def _end_for_good(self, problem: Optional[Error]) -> None:
+        if self._comeback is not None:
+            self._comeback.drop()
+        self._paused = False
+        self._over = True
+        if problem is None:
+            self._reach_end()
+        else:
+            self._problem = problem
+
+    # -- the end ------------------------------------------------------------------------------------------------------
+
+    def _break(self, code: int, sentence: str) -> None:
+        if self._problem is None:
+            self._problem = Error(code, sentence)
+
+    def _check(self, sensible: bool, otherwise: str) -> None:
+        if self._closed:
+            raise Error(Code.USAGE, "this client is closed")
+        if self._problem is not None:
+            raise Error(self._problem.code, self._problem.sentence)
+        if not sensible:
+            raise Error(Code.USAGE, otherwise)
