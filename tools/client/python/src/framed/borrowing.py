@@ -8,7 +8,8 @@ from typing import Optional, Sequence
 
 from framed import formats, wire
 from framed.frames import END, RESULT, Result
-from framed.shared import EMITTED, SharedClient, map_memory, slices
+from framed.lots import map_memory, slices
+from framed.shared import EMITTED, SharedClient
 from framed.wire import COMPLETED, CURSOR, DAEMON_SLEEPS, TAKEN, Code, Error
 
 

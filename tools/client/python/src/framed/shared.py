@@ -8,20 +8,18 @@ it has not is copied into the next one's. A lot lives as long as anything that t
 """
 
 import collections
-import fcntl
-import mmap
-import os
 import select
 import socket
 import struct
 import time
-from typing import Any, Deque, Dict, Optional, Sequence
+from typing import Deque, Dict, Optional, Sequence
 
 from framed import formats, wire
 from framed.client import Client, stamps_too_large
 from framed.comeback import Comeback
 from framed.frames import AWAY, END, FREE, GIVEN, HELD, RESULT, ROOM, Frame, Result
 from framed.greeting import Greeting
+from framed.lots import Past, check_strides, map_memory, slices
 from framed.wire import (CLIENT_SLEEPS, COMPLETED, COMPLETION_FORM, COMPLETIONS, CURSOR, DAEMON_SLEEPS, LAST_OF_RING,
                          SUBMISSION_FORM, SUBMISSIONS, SUBMITTED, TAKEN, AGAIN, Code, Error, Fate, Welcome)
 
@@ -29,28 +27,6 @@ HEAR_EVERY = 0.1  # seconds
 HEAR_AT_ONCE = 1024  # bytes, more than one ERROR
 EMITTED = int(Fate.EMITTED)
 UNDONE = {int(Fate.CLIENT_GONE), int(Fate.SHUTDOWN)}  # given up by a daemon that ends: to be sent again
-
-
-def map_memory(descriptor: int, size: int, writable: bool) -> mmap.mmap:
-    """Memory that could shrink would end this process when it is touched."""
-    sealed = fcntl.fcntl(descriptor, fcntl.F_GET_SEALS) & fcntl.F_SEAL_SHRINK
-    if not sealed or os.fstat(descriptor).st_size < size:
-        raise Error(Code.DAEMON, "memory came that is smaller than the welcome says, or could become so")
-    access = mmap.PROT_READ | mmap.PROT_WRITE if writable else mmap.PROT_READ
-    return mmap.mmap(descriptor, size, mmap.MAP_SHARED | getattr(mmap, "MAP_POPULATE", 0), access)
-
-
-def slices(memory: mmap.mmap, count: int, stride: int, size: int) -> "list[memoryview]":
-    whole = memoryview(memory)
-    return [whole[n * stride:n * stride + size] for n in range(count)]
-
-
-def check_strides(welcome: Welcome) -> None:
-    fine = welcome.control_bytes == wire.CONTROL_BYTES
-    for stride, size in (welcome.input_stride, welcome.input_bytes), (welcome.output_stride, welcome.output_bytes):
-        fine = fine and stride >= size > 0 and stride % 64 == 0
-    if not fine:
-        raise Error(Code.DAEMON, f"the memory of pipeline {welcome.pipeline} makes no sense: {welcome}")
 
 
 def check_stamps(sequence: int, timestamp: int, deadline: int) -> None:
@@ -70,14 +46,6 @@ class Kept:
         self.sequence, self.timestamp, self.deadline, self.flags = sequence, timestamp, deadline, flags
         self.sent = False    # on this connection
         self.parked = False  # the daemon, which ends, gave it back undone
-
-
-class Past:
-    """What a daemon that is gone has completed and the caller does not know of: (slot, fate, fields), and the outputs."""
-
-    def __init__(self, completions: "Deque[tuple[int, int, Sequence[int]]]", outputs: "list[memoryview]",
-                 arrays: "list[Any]") -> None:
-        self.completions, self.outputs, self.arrays = completions, outputs, arrays
 
 
 class SharedClient(Client):
