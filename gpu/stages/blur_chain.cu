@@ -185,6 +185,23 @@ __device__ __forceinline__ void pass_along(const summed<Shape::blocks> &from, in
   }
 }
 
+/* The results of 16 rows. A lane's first is `target`, which is at `x` and `y`. */
+template <typename Shape, int Parts>
+__device__ __forceinline__ void make_results(const summed<Shape::blocks> &from, const factors<Shape, Parts> &weights,
+                                             const blur_geometry &image, int32_t x, int32_t y, uint8_t *target) {
+#pragma unroll
+  for (int pair = 0; pair < Shape::pairs; pair++) {
+    uint32_t words[2];
+    pass_along(from, pair, weights, words);
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+      if (x + pair * RESULTS < image.width && y + half * GROUP / 2 < image.height) {
+        *reinterpret_cast<uint32_t *>(target + uint64_t(half * GROUP / 2) * image.width + pair * RESULTS) = words[half];
+      }
+    }
+  }
+}
+
 /* The rows that a warp asks for are on their way while it makes a step of those that it has. */
 template <typename Shape, int Parts>
 __global__ void __launch_bounds__(THREADS, Shape::at_once)
@@ -251,17 +268,7 @@ __global__ void __launch_bounds__(THREADS, Shape::at_once)
       }
       summed<Shape::blocks> between;
       pass_down(sources, i, products, between);
-#pragma unroll
-      for (int pair = 0; pair < Shape::pairs; pair++) {
-        uint32_t results[2];
-        pass_along(between, pair, products, results);
-#pragma unroll
-        for (int half = 0; half < 2; half++) {
-          if (left + pair * RESULTS + lane % 4 * WORD < width && y + lane / 4 + half * GROUP / 2 < image.height) {
-            *reinterpret_cast<uint32_t *>(target + uint64_t(half * GROUP / 2) * width + pair * RESULTS) = results[half];
-          }
-        }
-      }
+      make_results(between, products, image, left + lane % 4 * WORD, y + lane / 4, target);
       target += uint64_t(GROUP) * width;
     }
   }

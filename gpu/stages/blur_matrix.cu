@@ -249,6 +249,30 @@ template <int Stretches> constexpr int width = (COLUMNS - 2 * beside<Stretches>)
 /* That a processor has at a time. */
 template <int Parts, int Spans> constexpr int blocks_of_processor = Parts > 1 ? 1 : Spans == 2 ? 3 : 2;
 
+/* The weights of a lane. */
+template <int Spans, int Stretches, int Parts> struct factors {
+  left_factor down[Parts][Spans];
+  right_factor along[Parts][Stretches];
+
+  __device__ __forceinline__ factors(const band<above<Spans> + GROUP, Parts> &rows,
+                                     const band<beside<Stretches> + GROUP, Parts> &columns, uint32_t lane) {
+    const int32_t fourth = int32_t(lane % 4), eighth = int32_t(lane / 4);
+#pragma unroll
+    for (int part = 0; part < Parts; part++) {
+#pragma unroll
+      for (int i = 0; i < Spans * 4; i++) {
+        const int32_t distance = i / 4 * GROUP + fourth * WORD + i % 2 * 2 - above<Spans> - eighth - i / 2 % 2 * GROUP / 2;
+        down[part][i / 4].words[i % 2][i / 2 % 2] = rows.pair(part, distance);
+      }
+#pragma unroll
+      for (int i = 0; i < Stretches * 2; i++) {
+        const int32_t distance = i * TILE + fourth * 2 - beside<Stretches> - eighth;
+        along[part][i / 2].words[i % 2] = columns.pair(part, distance);
+      }
+    }
+  }
+};
+
 template <int Spans, int Stretches, int Parts>
 __global__ void __launch_bounds__(THREADS, blocks_of_processor<Parts, Spans>)
     blur_matrix_kernel(const uint8_t *__restrict__ in, uint8_t *__restrict__ out, blur_geometry image, blur_weights weights,
@@ -264,21 +288,7 @@ __global__ void __launch_bounds__(THREADS, blocks_of_processor<Parts, Spans>)
   down.fill(weights, image.radius, 1, THREADS);
   along.fill(weights, image.radius, image.channels, THREADS);
   __syncthreads();
-  left_factor down_weights[Parts][Spans];
-  right_factor along_weights[Parts][Stretches];
-#pragma unroll
-  for (int part = 0; part < Parts; part++) {
-#pragma unroll
-    for (int i = 0; i < Spans * 4; i++) {
-      const int32_t distance = i / 4 * GROUP + first + i % 2 * 2 - above<Spans> - int32_t(lane / 4) - i / 2 % 2 * GROUP / 2;
-      down_weights[part][i / 4].words[i % 2][i / 2 % 2] = down.pair(part, distance);
-    }
-#pragma unroll
-    for (int i = 0; i < Stretches * 2; i++) {
-      const int32_t distance = i * TILE + int32_t(lane % 4) * 2 - beside<Stretches> - int32_t(lane / 4);
-      along_weights[part][i / 2].words[i % 2] = along.pair(part, distance);
-    }
-  }
+  const factors<Spans, Stretches, Parts> products(down, along, lane);
   const int32_t left = int32_t(blockIdx.x) * width<Stretches>;
   const int32_t top = int32_t(blockIdx.y) * GROUP * steps;
   const int32_t own = int32_t(warp) * PIECE;
@@ -317,10 +327,10 @@ __global__ void __launch_bounds__(THREADS, blocks_of_processor<Parts, Spans>)
       }
       plane &between = summed[(step + i) % 2];
       take(step + i + Spans - 1, source[(i + Spans - 1) % Spans]);
-      pass_down(source, i, down_weights, warp, lane, between);
+      pass_down(source, i, products.down, warp, lane, between);
       __syncthreads();
       if (own < width<Stretches>) {
-        pass_along(between, along_weights, warp, lane, made[warp]);
+        pass_along(between, products.along, warp, lane, made[warp]);
         __syncwarp();
         store(made[warp], out, image, left + own, y, lane, width<Stretches> - own);
       }
