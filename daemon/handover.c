@@ -269,7 +269,17 @@ static bool pass_state(const struct tape *tape, int state) {
   return tape->by_manager ? systemd_pass_again(KEEPER_STATE, state) : keep(state, true) && setenv(VARIABLE, number, 1) == 0;
 }
 
-bool handover_repeat(const struct tape *tape, bool stops, struct failure *failure) {
+/* Signals wait for the next one. */
+static void ask_next(bool stops, bool reloads) {
+  if (stops) {
+    raise(SIGTERM);
+  }
+  if (reloads) {
+    raise(SIGHUP);
+  }
+}
+
+bool handover_repeat(const struct tape *tape, bool stops, bool reloads, struct failure *failure) {
   sigset_t all, before;
   handover_use_reserve();
   close_range(FIRST, ~0U, CLOSE_RANGE_CLOEXEC);
@@ -285,9 +295,7 @@ bool handover_repeat(const struct tape *tape, bool stops, struct failure *failur
     }
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    if (stops) {
-      raise(SIGTERM); /* waits for the next one */
-    }
+    ask_next(stops, reloads);
     execute(SELF, failure);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
   }

@@ -39,10 +39,10 @@ void handover_allow_signals(const sigset_t *held);
 /* Executes the program (NULL: this one, even if its file is gone), which finds the tape. Returns only if that fails; then all
  * is as before. No other thread may open a descriptor meanwhile. */
 bool handover_execute(const char *program, const struct tape *tape, struct failure *failure);
-/* Executes this program once more with the tape that it received, of which nothing has been given back. `stops`: somebody asked
- * it to end meanwhile, which is for the next one to do. Returns only if that fails; then descriptors may have lost their
- * meaning. */
-bool handover_repeat(const struct tape *tape, bool stops, struct failure *failure);
+/* Executes this program once more with the tape that it received, of which nothing has been given back. `stops`, `reloads`:
+ * somebody asked it to meanwhile, which is for the next one to do. Returns only if that fails; then descriptors may have lost
+ * their meaning. */
+bool handover_repeat(const struct tape *tape, bool stops, bool reloads, struct failure *failure);
 /* What it received is in use, and will not be needed once more. */
 void handover_settle(void);
 /* Executes this program anew, with nothing; signals wait as with a tape. Returns only if that fails. */

@@ -165,7 +165,7 @@ static void take_up_once_more(struct server *server, const struct failure *why, 
   succession_note_fault(succession, now);
   succession_end(succession, SUCCESSION_FAULT, why->text, succession->stopped);
   if (succession_replace(succession, server->tape, server->succession_at)) {
-    handover_repeat(server->tape, server->stop_wanted, failure);
+    handover_repeat(server->tape, server->stop_wanted, server->reload_at_once, failure);
   } else {
     failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "not enough memory to take it up once more");
   }

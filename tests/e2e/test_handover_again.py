@@ -173,6 +173,23 @@ def test_a_stop_meanwhile_finishes_what_is_in_flight(place):
         assert account["in"] == account["emitted"] == len(data) // SIZE >= 4, account
 
 
+def test_a_reload_asked_for_meanwhile_is_done(place):
+    """The same: the file has changed since the image that hears of it began."""
+    delay = {"fault": {"kind": "delay", "ms": 30}}
+    entries = {"cam0": pipeline(FORMAT, slots=4, stages=[delay, NEVER])}
+    with Warm(place, entries) as daemon:
+        daemon.fail_warm_ups(16)
+        daemon.signal(signal.SIGUSR2)
+        daemon.wait_log("the GPU failed")
+        daemon.write({**entries, "cam1": pipeline(FORMAT)}, gpu=daemon.config["gpu"])
+        daemon.signal(signal.SIGHUP)
+        daemon.wait_log("configuration reloaded")
+        assert "begins anew" not in daemon.log
+        with daemon.reader("cam1") as reader, daemon.producer("cam1") as producer:
+            producer.send(numbered(1, SIZE).tobytes())
+            np.testing.assert_array_equal(reader.frames(1, SIZE), numbered(1, SIZE))
+
+
 class Store(Keeper):
     """A service manager that also has what it keeps, for the process after this one."""
 
