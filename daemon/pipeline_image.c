@@ -12,13 +12,17 @@
 
 #define MINUTE (60 * NS_PER_S)
 
-static enum pipeline_state state_of(const struct pipeline *pipeline) {
-  return pipeline->state >= PIPELINE_STOPPING ? pipeline->before : pipeline->state;
+static bool has_readers(const struct pipeline *pipeline) { return pipeline->outlet && outlet_readers(pipeline->outlet) > 0; }
+
+/* One that could not start yet, and has readers already, does so in the next process with them. */
+static enum pipeline_state state_of(const struct pipeline *pipeline, const struct tape *tape) {
+  enum pipeline_state state = pipeline->state >= PIPELINE_STOPPING ? pipeline->before : pipeline->state;
+  return state == PIPELINE_STARTING && !tape->live && has_readers(pipeline) ? PIPELINE_RUNNING : state;
 }
 
 static void pass_pipeline(struct pipeline *pipeline, struct tape *tape) {
   char *name = pipeline->config->name;
-  unsigned state = state_of(pipeline);
+  unsigned state = state_of(pipeline, tape);
   tape_pass_text(tape, &name);
   tape_pass_below(tape, &state, PIPELINE_STOPPING);
   for (unsigned i = 0; i < PIPELINE_TOO_MANY; i++) {
@@ -45,9 +49,10 @@ static void pass_listener(const struct listener *listener, struct tape *tape) {
   }
 }
 
-/* Whether it goes on: not one that a reload could not start yet, nor, after a kill, one that notes nothing. */
+/* Whether it goes on: not one that could not start yet and has nobody, nor, after a kill, one that notes nothing. */
 static bool pass_going_on(struct pipeline *pipeline, struct tape *tape) {
-  bool goes_on = tape->writing && state_of(pipeline) != PIPELINE_STARTING && (!tape->live || intake_is_noted(pipeline->intake));
+  bool goes_on =
+      tape->writing && state_of(pipeline, tape) != PIPELINE_STARTING && (!tape->live || intake_is_noted(pipeline->intake));
   TAPE_PASS(tape, goes_on);
   if (!goes_on) {
     pass_listener(tape->writing ? pipeline_source_listener(pipeline) : NULL, tape);

@@ -64,16 +64,16 @@ def test_a_reload_that_prepares_for_longer_than_frames_are_given(place, store, l
         assert "anew" not in daemon.log and connections(daemon) == 0
 
 
-def make_late(store, daemon, **cam0):
-    """Reloads until one cannot start cam1 yet; the version of it that is to come."""
+def make_late(store, daemon, of="reader", **cam0):
+    """Reloads until one cannot start cam1 yet, which cannot watch that socket; the version of it that is to come."""
     counting = prepared(store, daemon, "epoll_ctl", at=0)
-    before, version, code = counting.count, 1, 200
+    before, version, code = counting.count + (of == "producer"), 1, 200
     while code == 200:
         injection = prepared(store, daemon, "epoll_ctl", at=before + version, error=errno.ENOSPC)
         version += 1
         daemon.write({"cam0": pipeline(FORMAT, **cam0), "cam1": shifted(version)})
         code, answer = daemon.post("/v1/reload")
-    assert injection.happened and "tried every two seconds" in answer["remedy"], answer
+    assert injection.happened and "tried every two seconds" in answer["remedy"] and of in answer["error"], answer
     assert daemon.view("cam1")["state"] == "starting"
     store.arm(daemon)
     return version
@@ -142,6 +142,31 @@ def test_a_fault_meets_a_pipeline_that_has_not_started_at_a_socket_of_the_manage
         daemon.write({"cam0": pipeline(FORMAT, **fails)})
         daemon.command("/v1/reload")
         assert path.is_socket()
+
+
+@pytest.mark.parametrize("orderly", [True, False])
+def test_who_reads_from_a_pipeline_that_has_not_started_stays(place, store, orderly):
+    """Whether the service restarts or the device of another pipeline fails."""
+    fails = {"stages": [fault_stage("illegal", at=2)]}
+    with start(place, store, {"cam0": pipeline(FORMAT, **fails), "cam1": shifted(1)}) as daemon:
+        version = make_late(store, daemon, "producer", **fails)
+        with daemon.reader("cam0") as reader, daemon.producer("cam0") as producer, daemon.reader("cam1") as early:
+            daemon.wait_view("it waits for what is to come", lambda view: view["readers"] == 1, "cam1")
+            assert daemon.view("cam1")["state"] == "starting"
+            for number in range(2):
+                goes_through(producer, reader, number)
+            if orderly:
+                leave(store, daemon, True)
+                store.start(daemon)
+                daemon.wait_ready()
+            else:
+                producer.send(whole(2, SIZE).tobytes())
+                daemon.wait_view("it is given up", lambda view: view["frames"]["dropped"]["gpu_fault"] == 1)
+            daemon.wait_view("it runs", lambda view: view["state"] == "running", "cam1")
+            with daemon.producer("cam1") as other:
+                other.send(bytes(SIZE))
+                assert early.read(SIZE) == bytes([version]) * SIZE
+        assert "anew" not in daemon.log
 
 
 def test_a_kill_before_it_is_said_what_a_reload_has_removed(place, store):
