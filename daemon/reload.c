@@ -144,6 +144,7 @@ static void replace_if_gone(struct reload *reload) {
   log_set_level(reload->server->config->log_level);
   reload->worked = replacement_start_new(reload->replacement, &reload->failure);
   server_note(reload->server); /* before the memory of the old ones goes, of which the last roster tells */
+  server_obey_put_off(reload->server);
   work_on(reload, release, on_released);
 }
 
@@ -206,6 +207,8 @@ void reload_on_pipeline(struct reload *reload, struct pipeline *pipeline, enum p
 }
 
 bool reload_is_at_sockets(const struct reload *reload) { return reload->step == RELOAD_INHERITING; }
+
+bool reload_is_exchanging(const struct reload *reload) { return reload->step == RELOAD_REPLACING; }
 
 void reload_cancel(struct reload *reload) {
   reload->cancelled = true;

@@ -50,8 +50,8 @@ static void list_names(const struct server *server, char *text, size_t size) {
   }
 }
 
-void server_command(struct server *server, const char *pipeline, enum pipeline_command command, server_answer *answer,
-                    void *context) {
+static void obey(struct server *server, const char *pipeline, enum pipeline_command command, server_answer *answer,
+                 void *context) {
   for (unsigned i = 0; i < server->pipeline_count; i++) {
     if (strcmp(pipeline_config(server->pipelines[i])->name, pipeline) == 0) {
       pipeline_command(server->pipelines[i], command, server->config->drain_timeout_ns, answer, context);
@@ -61,6 +61,41 @@ void server_command(struct server *server, const char *pipeline, enum pipeline_c
   char names[512];
   list_names(server, names, sizeof names);
   answer_error(answer, context, 404, names, "there is no pipeline '%s'", pipeline);
+}
+
+static struct put_off *put_off(const char *pipeline, enum pipeline_command command, server_answer *answer, void *context) {
+  size_t bytes = strlen(pipeline) + 1;
+  struct put_off *order = calloc(1, sizeof *order + bytes);
+  if (order) {
+    *order = (struct put_off){.command = command, .answer = answer, .context = context};
+    memcpy(order->pipeline, pipeline, bytes);
+  }
+  return order;
+}
+
+void server_command(struct server *server, const char *pipeline, enum pipeline_command command, server_answer *answer,
+                    void *context) {
+  if (!server->reload || !reload_is_exchanging(server->reload)) {
+    obey(server, pipeline, command, answer, context);
+    return;
+  }
+  struct put_off **end = &server->put_off;
+  while (*end) {
+    end = &(*end)->next;
+  }
+  *end = put_off(pipeline, command, answer, context);
+  if (!*end) {
+    answer_error(answer, context, 503, "try again later", "not enough memory to wait for a reload");
+  }
+}
+
+void server_obey_put_off(struct server *server) {
+  while (server->put_off) {
+    struct put_off *first = server->put_off;
+    server->put_off = first->next;
+    obey(server, first->pipeline, first->command, first->answer, first->context);
+    free(first);
+  }
 }
 
 void server_trace(struct server *server, const struct trace_order *order) { tracer_take(server->tracer, order); }

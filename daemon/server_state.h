@@ -43,6 +43,16 @@ struct unheard {
   const struct fault *fault; /* its session is there as long as the lanes stand still */
 };
 
+/* A command that came while a reload exchanges pipelines: nothing can be noted then, and a process that is killed right after
+ * its answer is to have passed it on. */
+struct put_off {
+  struct put_off *next; /* the later one */
+  enum pipeline_command command;
+  server_answer *answer;
+  void *context;
+  char pipeline[];
+};
+
 struct checkup;
 struct reload;
 struct signals;
@@ -69,6 +79,7 @@ struct server {
   struct tracer *tracer;
   struct loop_timer *limit; /* of a stop */
   struct reload *reload;    /* the one under way, or NULL */
+  struct put_off *put_off;  /* until it has exchanged pipelines */
   enum phase phase;
   bool stop_wanted;
   bool anchoring;         /* a worker thread is at it */
@@ -143,6 +154,8 @@ struct generation *generation_free(struct generation *generation); /* the older 
 void server_adopt(struct server *server, struct generation *generation);
 /* Frees the replaced configurations that no pipeline reads any more. */
 void server_sweep(struct server *server);
+/* The commands that waited for a reload. */
+void server_obey_put_off(struct server *server);
 
 /* startup.c: false if there is nothing to wait for. */
 bool server_start(struct server *server, struct failure *failure);
@@ -197,6 +210,8 @@ void signals_close(struct server *server); /* idempotent */
 void reload_on_pipeline(struct reload *reload, struct pipeline *pipeline, enum pipeline_event event);
 /* A worker is at the sockets of pipelines, none of which is stopped until it is done: see server_cut(). */
 bool reload_is_at_sockets(const struct reload *reload);
+/* Pipelines stop for those that come. */
+bool reload_is_exchanging(const struct reload *reload);
 /* Gives a reload up, if it has not replaced anything yet; server_on_reloaded() follows in any case. */
 void reload_cancel(struct reload *reload);
 

@@ -189,6 +189,29 @@ def test_a_kill_before_it_is_said_what_a_reload_has_removed(place, store):
         assert "anew" not in daemon.log
 
 
+@pytest.mark.parametrize("before, order, after", [("running", "pause", "paused"), ("paused", "resume", "running")])
+def test_a_kill_right_after_an_answer_while_a_reload_exchanges_pipelines(place, store, before, order, after):
+    """Which waits for a frame on the device. The next process knows what was answered."""
+    def entries(slots):
+        slow = pipeline(FORMAT, slots=slots, stages=[{"fault": {"kind": "delay", "ms": 1500}}])
+        return {"cam0": pipeline(FORMAT), "slow": slow}
+    with start(place, store, entries(1), drain_timeout="50ms") as daemon:
+        if before == "paused":
+            daemon.command("/v1/pipelines/cam0/pause")
+        with daemon.producer("slow") as producer:
+            producer.send(bytes(SIZE))
+            daemon.wait_view("it is on the device", lambda view: view["frames"]["in"] == 1, "slow")
+            daemon.write(entries(2), drain_timeout="50ms")
+            daemon.signal(signal.SIGHUP)
+            daemon.wait_log("was disconnected")
+        assert daemon.view("cam0")["state"] == before and "slow: stopped" not in daemon.log
+        assert daemon.post(f"/v1/pipelines/cam0/{order}")[0] == 200
+        store.end(daemon)
+        store.start(daemon)
+        daemon.wait_ready()
+        assert daemon.view("cam0")["state"] == after and "anew" not in daemon.log
+
+
 def test_a_reload_that_has_begun_to_give_sockets_other_rights(place, store):
     """Where the next process does not get that far with it, they are as they were."""
     def entries(mode, offset):
