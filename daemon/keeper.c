@@ -2,6 +2,7 @@
 
 #include <stdatomic.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -20,6 +21,7 @@ static struct {
   bool unsaid;                /* something of it could not be said */
   bool unnoted;               /* nor of the journal or the pulse */
   struct keeper_pulse *pulse; /* NULL: not yet */
+  struct new_file *new_files; /* beside it */
   int pulse_fd;               /* where there is one */
 } keeper;
 
@@ -138,24 +140,26 @@ bool keeper_try_again(void) {
 }
 
 static bool map_pulse(int fd) {
-  void *pulse = mmap(NULL, sizeof *keeper.pulse, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-  if (pulse != MAP_FAILED) {
-    keeper.pulse = pulse;
+  struct keeper_memory *memory = mmap(NULL, sizeof *memory, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  if (memory != MAP_FAILED) {
+    keeper.pulse = &memory->pulse;
+    keeper.new_files = memory->new_files;
     keeper.pulse_fd = fd;
+    memset(memory->new_files, 0, sizeof memory->new_files); /* the image before has removed its own */
   }
-  return pulse != MAP_FAILED;
+  return memory != MAP_FAILED;
 }
 
 /* One that does not lie there is made anew at the next note. */
 static void start_pulse(void) {
   int fd = memfd_create("framed:pulse", MFD_CLOEXEC);
-  bool mapped = fd >= 0 && ftruncate(fd, sizeof *keeper.pulse) == 0 && map_pulse(fd);
+  bool mapped = fd >= 0 && ftruncate(fd, sizeof(struct keeper_memory)) == 0 && map_pulse(fd);
   systemd_forget(PULSE); /* one before has been spent */
   if (mapped) {
     keeper.pulse->last = clock_now();
   }
   if (mapped && !systemd_keep(fd, PULSE)) {
-    munmap(keeper.pulse, sizeof *keeper.pulse);
+    munmap(keeper.pulse, sizeof(struct keeper_memory));
     keeper.pulse = NULL;
   }
   if (fd >= 0 && !keeper.pulse) {
@@ -210,6 +214,37 @@ void keeper_note(struct keeper_journal *journal) {
   }
 }
 
+/* -- files that are new ---------------------------------------------------------------------------------------------- */
+
+/* The entry of that path, or an empty one for none. */
+static struct new_file *find_new_file(const char *path) {
+  for (unsigned i = 0; keeper.pulse && i < MOST_NEW_FILES; i++) {
+    if (strcmp(keeper.new_files[i].path, path) == 0) {
+      return &keeper.new_files[i];
+    }
+  }
+  return NULL;
+}
+
+/* The path comes last: this process may be killed in between. */
+void keeper_note_new_file(const char *path, const struct stat *made) {
+  struct new_file *file = find_new_file("");
+  if (file && strlen(path) < sizeof file->path) {
+    file->device = made->st_dev;
+    file->inode = made->st_ino;
+    file->made = made->st_mtim;
+    atomic_signal_fence(memory_order_release);
+    memcpy(file->path, path, strlen(path) + 1);
+  }
+}
+
+void keeper_forget_new_file(const char *path) {
+  struct new_file *file = find_new_file(path);
+  if (file) {
+    file->path[0] = '\0';
+  }
+}
+
 void keeper_beat(int64_t now, uint64_t clients) {
   if (keeper.pulse) {
     keeper.pulse->clients = clients;
@@ -236,7 +271,8 @@ void keeper_end(void) {
 /* It is memory of that size, and no file of anybody's. */
 static bool is_pulse(int fd) {
   struct stat status;
-  return fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && status.st_nlink == 0 && status.st_size == sizeof *keeper.pulse;
+  return fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && status.st_nlink == 0 &&
+         status.st_size == sizeof(struct keeper_memory);
 }
 
 void keeper_pass(struct tape *tape) {

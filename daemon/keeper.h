@@ -9,6 +9,8 @@
 #define FRAMED_DAEMON_KEEPER_H
 
 #include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
 
 #include "daemon/failure.h"
 #include "daemon/succession.h"
@@ -67,6 +69,11 @@ void keeper_keep_roster(const struct tape *roster, bool whole);
 bool keeper_try_again(void);
 /* The same for the journal, which is for a process that can make nothing of the roster. */
 void keeper_note(struct keeper_journal *journal);
+/* The file of a socket was made, and no pipeline uses it yet: a process after this one removes it. From any thread, of which
+ * only one is at such files. What there is no room for stays behind. */
+void keeper_note_new_file(const char *path, const struct stat *made);
+/* It is used, or gone. */
+void keeper_forget_new_file(const char *path);
 /* Says that this process still runs, with so many clients. */
 void keeper_beat(int64_t now, uint64_t clients);
 /* Takes back everything that lies there, also what was received. */

@@ -10,7 +10,21 @@
 #define PULSE   "pulse"
 #define UNSURE  "unsure" /* while one journal follows another: any file may be torn */
 
-enum { NAME = 64 };
+enum { NAME = 64, MOST_NEW_FILES = 64 };
+
+/* It is this one as long as all of it fits; the time is that of its making, since nobody writes to it. */
+struct new_file {
+  char path[sizeof((struct sockaddr_un *)NULL)->sun_path]; /* empty: none */
+  dev_t device;
+  ino_t inode;
+  struct timespec made;
+};
+
+/* What the pulse lies in. */
+struct keeper_memory {
+  struct keeper_pulse pulse; /* first: all that others may know */
+  struct new_file new_files[MOST_NEW_FILES];
+};
 
 /* Over a tape, both ways. */
 void keeper_pass_journal(struct keeper_journal *journal, struct tape *tape);

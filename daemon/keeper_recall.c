@@ -50,6 +50,25 @@ static void put_aside(int fd) {
   }
 }
 
+static bool is_this(const struct new_file *file) {
+  struct stat there;
+  return memchr(file->path, '\0', sizeof file->path) && lstat(file->path, &there) == 0 && S_ISSOCK(there.st_mode) &&
+         there.st_dev == file->device && there.st_ino == file->inode && there.st_mtim.tv_sec == file->made.tv_sec &&
+         there.st_mtim.tv_nsec == file->made.tv_nsec;
+}
+
+/* Those of sockets that nobody can connect to, since a reload was making them when its process was killed. */
+static void remove_new_files(int fd) {
+  struct new_file file;
+  off_t at = offsetof(struct keeper_memory, new_files);
+  for (unsigned i = 0; i < MOST_NEW_FILES && pread(fd, &file, sizeof file, at) == (ssize_t)sizeof file; i++) {
+    if (file.path[0] != '\0' && is_this(&file)) {
+      unlink(file.path);
+    }
+    at += (off_t)sizeof file;
+  }
+}
+
 /* What is known of a process that was killed is known until there is one that is ready, which replaces it. A beat that cannot
  * have been was one: nobody knows when. */
 static void recall_pulse(void) {
@@ -64,6 +83,7 @@ static void recall_pulse(void) {
   }
   last.pulse = pulse;
   last.pulse_fd = fd;
+  remove_new_files(fd);
   put_aside(fd);
 }
 

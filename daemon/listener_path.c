@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "daemon/clock.h"
+#include "daemon/keeper.h"
 
 enum { LOCK_TRIES = 100, LOCK_PAUSE_MS = 20 };
 
@@ -48,6 +49,7 @@ static void take_from_fresh(const struct listener *listener) {
   }
   if (*link) {
     *link = listener->next;
+    keeper_forget_new_file(listener->path);
   }
 }
 
@@ -163,6 +165,7 @@ static bool bind_closed(struct listener *listener, const struct sockaddr_un *add
   listener->created = true;
   listener->next = fresh.first;
   fresh.first = listener;
+  keeper_note_new_file(listener->path, &made);
   return true;
 }
 
