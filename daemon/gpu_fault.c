@@ -42,9 +42,7 @@ void server_end_by_faults(struct server *server, const struct fault *fault) {
 void server_end_after_fault(void *context) {
   struct server *server = context;
   for (unsigned i = 0; i < server->pipeline_count; i++) {
-    if (pipeline_state(server->pipelines[i]) != PIPELINE_STOPPED) {
-      pipeline_log_account(server->pipelines[i]);
-    }
+    pipeline_log_account(server->pipelines[i]);
     if (!server->reload || !reload_is_at_sockets(server->reload)) { /* else the next process finds what is left of them */
       pipeline_abandon(server->pipelines[i]);
     }

@@ -126,8 +126,8 @@ void pipeline_work(const struct pipeline *pipeline, struct health_work *work);
 /* Text of the form "in 10 = emitted 9 + in flight 0 + dropped 1 (late 1)", sums since its start. */
 enum { PIPELINE_ACCOUNT = 512 };
 const char *pipeline_account(const struct pipeline *pipeline, char text[PIPELINE_ACCOUNT]);
-/* Writes it to the log. A pipeline that stops does so by itself. */
-void pipeline_log_account(const struct pipeline *pipeline);
+/* Writes it to the log, once. A pipeline that stops does so by itself. */
+void pipeline_log_account(struct pipeline *pipeline);
 /* Keeps a reading for the rates of the next ten seconds; called every METER_INTERVAL_MS. */
 void pipeline_tick(struct pipeline *pipeline);
 

@@ -23,8 +23,10 @@ static enum pipeline_state state_of(const struct pipeline *pipeline, const struc
 static void pass_pipeline(struct pipeline *pipeline, struct tape *tape) {
   char *name = pipeline->config->name;
   unsigned state = state_of(pipeline, tape);
+  bool accounted = pipeline->accounted && !tape->by_manager; /* another process does not go on stopping */
   tape_pass_text(tape, &name);
   tape_pass_below(tape, &state, PIPELINE_STOPPING);
+  TAPE_PASS(tape, accounted);
   for (unsigned i = 0; i < PIPELINE_TOO_MANY; i++) {
     tape_pass_time(tape, &pipeline->condemned[i]);
   }
@@ -34,6 +36,7 @@ static void pass_pipeline(struct pipeline *pipeline, struct tape *tape) {
     }
     free(name);
     pipeline->continues_as = (enum pipeline_state)state;
+    pipeline->accounted = accounted;
   }
 }
 

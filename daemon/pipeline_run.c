@@ -222,9 +222,12 @@ static void on_idle(struct pipeline *pipeline) {
   }
 }
 
-void pipeline_log_account(const struct pipeline *pipeline) {
+void pipeline_log_account(struct pipeline *pipeline) {
   char text[PIPELINE_ACCOUNT];
-  log_event(LOG_STOPPED, pipeline->config->name, "stopped: %s", pipeline_account(pipeline, text));
+  if (!pipeline->accounted) {
+    pipeline->accounted = true;
+    log_event(LOG_STOPPED, pipeline->config->name, "stopped: %s", pipeline_account(pipeline, text));
+  }
 }
 
 /* Its account goes to the log here, since after a reload nobody can ask for it any more. */

@@ -30,6 +30,7 @@ struct pipeline {
   struct reading now;  /* for pipeline_snapshot(), too large for a stack */
   bool for_good;       /* STOPPING: stops as soon as it is quiet */
   bool cut;            /* sessions were told to stop */
+  bool accounted;      /* the log has its account, maybe from an image before this one */
   bool outlet_started; /* while the intake may not be yet */
   bool continues;      /* it was taken from a tape, */
   enum pipeline_state continues_as;

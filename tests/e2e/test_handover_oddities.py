@@ -183,6 +183,23 @@ def test_during_a_stop_a_fault_costs_no_frame(place):
         assert daemon.final_account() == {"in": 8, "emitted": 8}
 
 
+def test_a_fault_after_the_time_of_a_stop_gives_no_account_twice(place):
+    """One pipeline has stopped by then, and the other waits for its frame on the device."""
+    strike = {"fault": {"kind": "illegal", "at": 0, "every": 0, "again": "no"}}
+    entries = {"cam0": pipeline(FORMAT), "cam1": pipeline(FORMAT, stages=[slow_stage(800), strike])}
+    with Daemon(place, entries, gpu=gpu(), drain_timeout="100ms") as daemon:
+        with daemon.reader() as reader, daemon.producer() as producer, daemon.producer("cam1") as other:
+            carry(daemon, reader, producer, range(3))
+            other.send(bytes(SIZE))
+            daemon.wait_view("it is on the device", lambda view: view["frames"]["in"] == 1, "cam1")
+            daemon.signal(signal.SIGTERM)
+            daemon.leaves_frames = True
+            daemon.ends(0)
+        assert "the GPU failed" in daemon.log.partition("cam0: stopped")[2]
+        assert daemon.log.count("cam0: stopped") == daemon.log.count("cam1: stopped") == 1
+        assert daemon.final_account() == {"in": 3, "emitted": 3}
+
+
 def test_during_a_reload_a_fault_costs_no_frame(place):
     """The reload waits for the frames of the pipeline that changes, and one of them strikes."""
     strike = {"fault": {"kind": "illegal", "at": 5, "every": 7, "again": "no"}}
