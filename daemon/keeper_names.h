@@ -32,6 +32,11 @@ void keeper_pass_journal(struct keeper_journal *journal, struct tape *tape);
 /* Any file may be torn until keeper_note() has noted which. */
 void keeper_say_unsure(void);
 
+/* keeper_torn.c: the files of a journal as text, to free(); NULL: no memory. */
+char *keeper_list_torn(const struct keeper_journal *journal);
+/* Whether such text has the file, or is none; then any file may be torn, and `result_bytes` stays. */
+bool keeper_is_torn(const char *lines, const char *file, uint64_t *result_bytes);
+
 /* The roster of this number lies there no longer. */
 void keeper_forget_roster(uint64_t number);
 

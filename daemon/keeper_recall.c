@@ -13,13 +13,15 @@
 #include "daemon/state.h"
 #include "daemon/systemd.h"
 
-#define TORN "FRAMED_TORN" /* a variable: an image before this one could make nothing of a roster */
+#define TORN     "FRAMED_TORN" /* a variable: an image before this one could make nothing of a roster. The text of its journal, */
+#define ANY_FILE "any"         /* or this */
 
 /* A process that receives what a process before it left may be killed for that: the last of so many in a row finds it, and the
  * next one nothing. */
 enum { MOST_LISTENERS = 1024, MOST_TAKERS = 3 };
 
-enum { LONGEST_NAME = 256 }; /* of a descriptor there */
+enum { LONGEST_NAME = 256 };       /* of a descriptor there */
+enum { LONGEST_TORN = 64 * 1024 }; /* with more in a variable nothing can be executed */
 
 static struct {
   bool has_journal;
@@ -328,9 +330,10 @@ void keeper_recall_again(void) {
 bool keeper_was_killed(void) { return getenv(TORN) || last.unsure || (last.has_journal && last.pulse.last > 0); }
 
 bool keeper_was_writing(const char *file, uint64_t *result_bytes) {
+  const char *torn = getenv(TORN);
   *result_bytes = 0;
-  if (getenv(TORN) || last.unsure) {
-    return true;
+  if (torn || last.unsure) {
+    return last.unsure || keeper_is_torn(torn, file, result_bytes);
   }
   for (unsigned i = 0; i < last.journal.file_count; i++) {
     const struct keeper_file *written = &last.journal.files[i];
@@ -342,7 +345,12 @@ bool keeper_was_writing(const char *file, uint64_t *result_bytes) {
   return false;
 }
 
-bool keeper_expect_torn(void) { return setenv(TORN, "1", 1) == 0; }
+bool keeper_expect_torn(void) {
+  char *lines = last.has_journal && !last.unsure ? keeper_list_torn(&last.journal) : NULL;
+  bool set = setenv(TORN, lines && strlen(lines) < LONGEST_TORN ? lines : ANY_FILE, 1) == 0;
+  free(lines);
+  return set;
+}
 
 void keeper_forget_last(void) {
   for (unsigned i = 0; i < last.listener_count; i++) {

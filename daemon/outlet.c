@@ -50,6 +50,7 @@ bool outlet_open_file(struct outlet *outlet, const struct outlet *before, struct
   /* Where its results are of another size, what would be cut off may be one of them. */
   if (outlet->endpoint.kind == ENDPOINT_FILE && was_written && (bytes == 0 || bytes == own_bytes)) {
     outlet->cut = sink_cut_torn(outlet->config, &outlet->format, outlet->endpoint.fd);
+    outlet->cut_unsure = bytes == 0;
   }
   return outlet->endpoint.kind != ENDPOINT_FILE || is_continued(outlet, before) ||
          sink_prepare_file(outlet->config, &outlet->format, outlet->endpoint.fd, failure);
@@ -268,14 +269,7 @@ static bool go_on(struct outlet *outlet) {
 
 /* A file that was taken from a tape has its place already. */
 bool outlet_start(struct outlet *outlet, struct failure *failure) {
-  if (outlet->cut > 0) {
-    log_event(LOG_CUT, outlet->config->name, "the last %" PRIu64 " bytes of '%s' were a torn result, and are cut off",
-              outlet->cut, outlet->config->sink.path);
-  }
-  if (outlet->cut_off > 0) {
-    log_event(LOG_CUT_OFF, outlet->config->name, "%u reader%s cut off: the process before was killed while it wrote to %s",
-              outlet->cut_off, outlet->cut_off == 1 ? " is" : "s are", outlet->cut_off == 1 ? "it" : "them");
-  }
+  outlet_log_cuts(outlet);
   bool started = outlet->listener                         ? start_accepting(outlet, failure)
                  : outlet->endpoint.kind == ENDPOINT_FIFO ? start_fifo(outlet, failure)
                  : outlet->continues                      ? true

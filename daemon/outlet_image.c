@@ -2,9 +2,11 @@
  * An outlet over a tape: its listener or file, its readers, each at the byte where it is, and the sink's results. It is put
  * after the sessions whose results these are.
  */
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "daemon/log.h"
 #include "daemon/outlet_state.h"
 #include "daemon/sink_results.h"
 
@@ -136,4 +138,17 @@ bool outlet_take(struct outlet *outlet, struct tape *tape, sink_road *road, void
   outlet->ended |= tape->live && outlet->endpoint.kind != ENDPOINT_FIFO && !outlet->listener && outlet->count == 0;
   return !tape->broken || failure_set(failure, EXIT_STATUS_INTERNAL, NULL,
                                       "what was handed over of the readers of '%s' makes no sense", outlet->config->name);
+}
+
+void outlet_log_cuts(const struct outlet *outlet) {
+  const char *name = outlet->config->name;
+  const char *doubt = outlet->cut_unsure ? " (if results had the size that they have now, which is not known)" : "";
+  if (outlet->cut > 0) {
+    log_event(LOG_CUT, name, "the last %" PRIu64 " bytes of '%s' were a torn result%s, and are cut off", outlet->cut,
+              outlet->config->sink.path, doubt);
+  }
+  if (outlet->cut_off > 0) {
+    log_event(LOG_CUT_OFF, name, "%u reader%s cut off: the process before was killed while it wrote to %s", outlet->cut_off,
+              outlet->cut_off == 1 ? " is" : "s are", outlet->cut_off == 1 ? "it" : "them");
+  }
 }

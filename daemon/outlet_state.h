@@ -35,7 +35,8 @@ struct outlet {
   unsigned count;
   uint64_t missed; /* by readers that left */
   struct refusals refusals;
-  uint64_t cut;    /* bytes of a torn result that a process before this one left in the file */
+  uint64_t cut;    /* bytes of a torn result that a process before this one left in the file, */
+  bool cut_unsure; /* if its results had the size of ours */
   bool follows;    /* a FIFO that another pipeline wrote to until now */
   bool awaits_end; /* a FIFO that a process wrote to which was killed: see outlet.c */
   bool closed, ended;
@@ -46,6 +47,9 @@ struct outlet {
 
 /* Gives a new reader shared memory, if it asked for it and can have it, and welcomes it. False: it was not welcomed yet. */
 bool outlet_share(struct outlet *outlet, struct place *place, const struct guest *guest);
+
+/* outlet_image.c: says what a process that was killed has cost its file and its readers. */
+void outlet_log_cuts(const struct outlet *outlet);
 
 /* One reader more. */
 void outlet_add(struct outlet *outlet, struct place *place);

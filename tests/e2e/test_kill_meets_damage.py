@@ -118,7 +118,8 @@ def test_what_may_be_torn_is_known_until_it_is_looked_after(place, store):
 
 
 @pytest.mark.parametrize("protocol, begun", [("raw", {"dtype": "uint8", "shape": [SIZE + 1]}), ("y4m", FORMAT)])
-def test_a_file_with_results_of_another_size_is_not_cut_where_everything_begins_anew(place, store, protocol, begun):
+@pytest.mark.parametrize("damage", [False, True])
+def test_a_file_with_results_of_another_size_is_not_cut_where_everything_begins_anew(place, store, protocol, begun, damage):
     """What looks torn to the next process may be whole results of the one before."""
     pixels = {"pixels": "gray", "width": 64, "height": SIZE // 64}
     out = {"file": str(place / "out"), "protocol": protocol}
@@ -129,11 +130,32 @@ def test_a_file_with_results_of_another_size_is_not_cut_where_everything_begins_
         settle(daemon)
         store.end(daemon)
         before = (place / "out").read_bytes()
-        daemon.write({"cam0": pipeline(begun, sink={"file": str(place / "out")})}, lanes=2)
+        daemon.write({"cam0": pipeline(begun, sink={"file": str(place / "out")})}, lanes=1 if damage else 2)
+        for descriptor in damaged(store, "chronicle") if damage else []:
+            os.pwrite(descriptor, b"other", 0)
         store.start(daemon)
         daemon.settled = True
         daemon.ends(78)
         assert "ends within a result of this format" in daemon.log and (place / "out").read_bytes() == before
+
+
+def test_a_cut_is_said_to_be_a_guess_where_nobody_knows_of_what_size_results_were(place, store):
+    """The kill was while one journal followed another."""
+    with start(place, store, {"cam0": pipeline(FORMAT, sink={"file": str(place / "out")})}) as daemon:
+        with daemon.producer() as producer:
+            producer.send(numbered(2, SIZE).tobytes())
+            daemon.account(came=2, emitted=2)
+        settle(daemon)
+        store.end(daemon)
+        with open(place / "out", "ab") as out:
+            out.write(b"torn")
+        for descriptor in store.named("framed-roster"):
+            os.pwrite(descriptor, b"FRMDSTAT0.1", 0)
+        store.kept.append(("framed-unsure", other_memory(0)))
+        store.start(daemon)
+        daemon.wait_ready()
+        assert "were a torn result (if results had the size that they have now" in daemon.log
+    assert (place / "out").read_bytes() == numbered(2, SIZE).tobytes()
 
 
 def answers_at(address):
