@@ -81,6 +81,8 @@ struct pipeline *pipeline_free(struct pipeline *pipeline);
 /* Takes over the listeners, before the start. */
 void pipeline_inherit(struct pipeline *pipeline, const struct pipeline_inheritance *inheritance);
 bool pipeline_start(struct pipeline *pipeline, struct failure *failure);
+/* Whether one that could not start may be tried again, and stays as it is until then. */
+bool pipeline_may_start_later(const struct pipeline *pipeline);
 /* Takes no more producers and frames; PIPELINE_QUIET follows once nothing is in flight. With `for_good` its source socket
  * goes at once, and PIPELINE_GONE follows instead; otherwise pipeline_unquiesce() may take it all back. */
 void pipeline_quiesce(struct pipeline *pipeline, bool for_good);

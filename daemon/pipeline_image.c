@@ -12,11 +12,17 @@
 
 #define MINUTE (60 * NS_PER_S)
 
+/* A file is one as well. Not those who have not been greeted, which lose their connections. */
 static bool has_readers(const struct pipeline *pipeline) { return pipeline->outlet && outlet_readers(pipeline->outlet) > 0; }
 
-/* One that could not start yet, and has readers already, does so in the next process with them. */
+static enum pipeline_state state_to_come(const struct pipeline *pipeline) {
+  return pipeline->state >= PIPELINE_STOPPING ? pipeline->before : pipeline->state;
+}
+
+/* One that could not start yet, and has readers already, does so in the next process with them; not after a kill, for which only
+ * those of running ones are noted. */
 static enum pipeline_state state_of(const struct pipeline *pipeline, const struct tape *tape) {
-  enum pipeline_state state = pipeline->state >= PIPELINE_STOPPING ? pipeline->before : pipeline->state;
+  enum pipeline_state state = state_to_come(pipeline);
   return state == PIPELINE_STARTING && !tape->live && has_readers(pipeline) ? PIPELINE_RUNNING : state;
 }
 
@@ -24,9 +30,11 @@ static void pass_pipeline(struct pipeline *pipeline, struct tape *tape) {
   char *name = pipeline->config->name;
   unsigned state = state_of(pipeline, tape);
   bool accounted = pipeline->accounted && !tape->by_manager; /* another process does not go on stopping */
+  bool late = state_to_come(pipeline) == PIPELINE_STARTING;
   tape_pass_text(tape, &name);
   tape_pass_below(tape, &state, PIPELINE_STOPPING);
   TAPE_PASS(tape, accounted);
+  TAPE_PASS(tape, late);
   for (unsigned i = 0; i < PIPELINE_TOO_MANY; i++) {
     tape_pass_time(tape, &pipeline->condemned[i]);
   }
@@ -37,6 +45,7 @@ static void pass_pipeline(struct pipeline *pipeline, struct tape *tape) {
     free(name);
     pipeline->continues_as = (enum pipeline_state)state;
     pipeline->accounted = accounted;
+    pipeline->was_late = late;
   }
 }
 
@@ -52,7 +61,7 @@ static void pass_listener(const struct listener *listener, struct tape *tape) {
   }
 }
 
-/* Whether it goes on: not one that could not start yet and has nobody, nor, after a kill, one that notes nothing. */
+/* Whether it goes on: not one that could not start yet and has no reader, nor, after a kill, one that notes nothing. */
 static bool pass_going_on(struct pipeline *pipeline, struct tape *tape) {
   bool goes_on =
       tape->writing && state_of(pipeline, tape) != PIPELINE_STARTING && (!tape->live || intake_is_noted(pipeline->intake));
@@ -64,6 +73,10 @@ static bool pass_going_on(struct pipeline *pipeline, struct tape *tape) {
     tape_break(tape);
   }
   return goes_on;
+}
+
+bool pipeline_may_start_later(const struct pipeline *pipeline) {
+  return pipeline->was_late && (!pipeline->continues || pipeline->outlet_started);
 }
 
 /* -- out ------------------------------------------------------------------------------------------------------------ */

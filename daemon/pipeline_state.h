@@ -32,6 +32,7 @@ struct pipeline {
   bool cut;            /* sessions were told to stop */
   bool accounted;      /* the log has its account, maybe from an image before this one */
   bool outlet_started; /* while the intake may not be yet */
+  bool was_late;       /* the process before could not start it yet */
   bool continues;      /* it was taken from a tape, */
   enum pipeline_state continues_as;
   unsigned now_condemned;               /* by the hand-over, one at most as a rule, */

@@ -106,10 +106,21 @@ static void restore_access(struct pipeline *pipeline) {
   }
 }
 
+/* One that the process before could not start either costs the others nothing: it is tried until it starts. */
+static bool start_one(struct pipeline *pipeline, struct failure *failure) {
+  bool starts = pipeline_start(pipeline, failure);
+  bool waits = !starts && pipeline_may_start_later(pipeline);
+  if (waits) {
+    log_event(LOG_FAILED, pipeline_config(pipeline)->name, "it still cannot start, and is tried every two seconds: %s",
+              failure->text);
+  }
+  return starts || waits;
+}
+
 static bool start_all(struct server *server, struct failure *failure) {
   server_note_journal(server); /* before anything is written anywhere */
   for (unsigned i = 0; i < server->pipeline_count; i++) {
-    if (!pipeline_start(server->pipelines[i], failure)) {
+    if (!start_one(server->pipelines[i], failure)) {
       return false;
     }
     if (may_have_other_rights(server)) {

@@ -11,7 +11,7 @@ import pytest
 
 from harness import fault_stage, pipeline, wait_until, whole
 from harness.injection import REST, Injection
-from harness.store import connections, copy, leave, settle, start
+from harness.store import Store, connections, copy, leave, settle, start
 
 pytestmark = pytest.mark.host
 
@@ -142,6 +142,36 @@ def test_a_fault_meets_a_pipeline_that_has_not_started_at_a_socket_of_the_manage
         daemon.write({"cam0": pipeline(FORMAT, **fails)})
         daemon.command("/v1/reload")
         assert path.is_socket()
+
+
+def restart_with_a_failure(folder, at):
+    """Whether the next process could not watch a socket of cam1 either, its call number `at` being that one."""
+    with Store(folder) as store, start(folder, store, {"cam0": pipeline(FORMAT), "cam1": shifted(1)}) as daemon:
+        version = make_late(store, daemon)
+        with daemon.reader("cam0") as reader, daemon.producer("cam0") as producer:
+            leave(store, daemon, True)
+            before = len(daemon.log)
+            store.arm(daemon, Injection(folder, "epoll_ctl", at=at, error=errno.ENOSPC))
+            store.start(daemon)
+            wait_until(lambda: store.ready, lambda: f"it is ready:\n{daemon.log}")
+            store.arm(daemon)
+            meets = "socket of pipeline 'cam1'" in daemon.log[before:]
+            if meets:
+                goes_through(producer, reader, 0)
+        if meets:
+            comes_out_as(daemon, version)
+            assert "anew" not in daemon.log and connections(daemon) == 0
+    return meets
+
+
+@pytest.mark.takes(60)
+def test_a_pipeline_that_still_cannot_start_costs_nobody_a_connection(place):
+    for at in range(1, 20):
+        folder = place / f"{at}"
+        folder.mkdir()
+        if restart_with_a_failure(folder, at):
+            return
+    raise AssertionError("no call watches a socket of cam1")
 
 
 @pytest.mark.parametrize("orderly", [True, False])
