@@ -144,7 +144,7 @@ static void replace_if_gone(struct reload *reload) {
   log_set_level(reload->server->config->log_level);
   reload->worked = replacement_start_new(reload->replacement, &reload->failure);
   server_note(reload->server); /* before the memory of the old ones goes, of which the last roster tells */
-  server_obey_put_off(reload->server);
+  server_obey_postponed(reload->server);
   work_on(reload, release, on_released);
 }
 

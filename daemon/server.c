@@ -63,11 +63,12 @@ static void obey(struct server *server, const char *pipeline, enum pipeline_comm
   answer_error(answer, context, 404, names, "there is no pipeline '%s'", pipeline);
 }
 
-static struct put_off *put_off(const char *pipeline, enum pipeline_command command, server_answer *answer, void *context) {
+/* NULL: not enough memory. */
+static struct postponed *postpone(const char *pipeline, enum pipeline_command command, server_answer *answer, void *context) {
   size_t bytes = strlen(pipeline) + 1;
-  struct put_off *order = calloc(1, sizeof *order + bytes);
+  struct postponed *order = calloc(1, sizeof *order + bytes);
   if (order) {
-    *order = (struct put_off){.command = command, .answer = answer, .context = context};
+    *order = (struct postponed){.command = command, .answer = answer, .context = context};
     memcpy(order->pipeline, pipeline, bytes);
   }
   return order;
@@ -79,20 +80,20 @@ void server_command(struct server *server, const char *pipeline, enum pipeline_c
     obey(server, pipeline, command, answer, context);
     return;
   }
-  struct put_off **end = &server->put_off;
+  struct postponed **end = &server->postponed;
   while (*end) {
     end = &(*end)->next;
   }
-  *end = put_off(pipeline, command, answer, context);
+  *end = postpone(pipeline, command, answer, context);
   if (!*end) {
     answer_error(answer, context, 503, "try again later", "not enough memory to wait for a reload");
   }
 }
 
-void server_obey_put_off(struct server *server) {
-  while (server->put_off) {
-    struct put_off *first = server->put_off;
-    server->put_off = first->next;
+void server_obey_postponed(struct server *server) {
+  while (server->postponed) {
+    struct postponed *first = server->postponed;
+    server->postponed = first->next;
     obey(server, first->pipeline, first->command, first->answer, first->context);
     free(first);
   }

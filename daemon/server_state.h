@@ -45,8 +45,8 @@ struct unheard {
 
 /* A command that came while a reload exchanges pipelines: nothing can be noted then, and a process that is killed right after
  * its answer is to have passed it on. */
-struct put_off {
-  struct put_off *next; /* the later one */
+struct postponed {
+  struct postponed *next; /* the later one */
   enum pipeline_command command;
   server_answer *answer;
   void *context;
@@ -77,9 +77,9 @@ struct server {
   struct supervision *supervision;
   struct checkup *checkup;
   struct tracer *tracer;
-  struct loop_timer *limit; /* of a stop */
-  struct reload *reload;    /* the one under way, or NULL */
-  struct put_off *put_off;  /* until it has exchanged pipelines */
+  struct loop_timer *limit;    /* of a stop */
+  struct reload *reload;       /* the one under way, or NULL */
+  struct postponed *postponed; /* until it has exchanged pipelines */
   enum phase phase;
   bool stop_wanted;
   bool anchoring;         /* a worker thread is at it */
@@ -155,7 +155,7 @@ void server_adopt(struct server *server, struct generation *generation);
 /* Frees the replaced configurations that no pipeline reads any more. */
 void server_sweep(struct server *server);
 /* The commands that waited for a reload. */
-void server_obey_put_off(struct server *server);
+void server_obey_postponed(struct server *server);
 
 /* startup.c: false if there is nothing to wait for. */
 bool server_start(struct server *server, struct failure *failure);
