@@ -316,7 +316,7 @@ coverage: ## says which lines of daemon/, config/ and gpu/ the tests reach, and 
 # -- lint: each file has a stamp, so that only what changed is looked at again ---------------------------------------
 lint_c := $(filter-out $(if $(with_cuda),,gpu/cuda% tools/framebench/cuda% tests/gpu/%),\
             $(wildcard config/*.c gpu/*.c gpu/stages/*.c daemon/*.c tools/*/*.c packaging/*/*.c tests/*/*.c tests/unit/*/*.c))
-lint_headers := $(filter-out %.cuh $(if $(with_cuda),,gpu/cuda% tools/framebench/cuda%),$(wildcard config/*.h gpu/*.h gpu/stages/*.h daemon/*.h tools/*/*.h tests/unit/*.h))
+lint_headers := $(filter-out %.cuh $(if $(with_cuda),,gpu/cuda% tools/framebench/cuda%),$(wildcard config/*.h gpu/*.h gpu/stages/*.h daemon/*.h tools/*/*.h tests/gpu/*.h tests/injection/*.h tests/unit/*.h))
 lint_format := $(lint_c) $(lint_headers) $(wildcard gpu/*.cu gpu/stages/*.cu gpu/stages/*.cuh tools/framebench/*.cu)
 lint_scripts := $(shell git ls-files '*.sh' .ci/run 2>/dev/null)
 lint_flags = $(filter-out -MMD -MP,$(common)) $(testing) $(packages) $(cuda_flags) -Werror

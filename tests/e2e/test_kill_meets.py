@@ -85,7 +85,7 @@ def test_where_nothing_can_be_noted_only_listeners_are_kept(place, store):
 
 
 def test_a_kill_after_a_gpu_fault(place, store):
-    entry = pipeline(FORMAT, slots=3, stages=[{"fault": {"kind": "illegal", "at": 2, "again": "no"}}])
+    entry = pipeline(FORMAT, slots=3, stages=[{"fault": {"kind": "illegal", "at": 2, "every": 0, "again": "no"}}])
     with start(place, store, {"cam0": entry}) as daemon:
         with daemon.reader() as reader, daemon.producer() as producer:
             producer.send(numbered(4, SIZE).tobytes())

@@ -184,6 +184,7 @@ def upgrade(daemon):
     return bool(taken())
 
 
+@pytest.mark.host  # a device is opened with variables, too
 @pytest.mark.takes(60)
 def test_no_program_takes_over_without_word_of_what_is_to_be_forgotten(place):
     """It would take what lies there for what it has put there itself. With memory for that word it takes over."""
