@@ -19,8 +19,8 @@ static enum pipeline_state state_to_come(const struct pipeline *pipeline) {
   return pipeline->state >= PIPELINE_STOPPING ? pipeline->before : pipeline->state;
 }
 
-/* One that could not start yet, and has readers already, does so in the next process with them; not after a kill, for which only
- * those of running ones are noted. */
+/* One that could not start yet, and has readers already, does so in the next process with them; not after a kill, for which
+ * only those of running ones are noted. */
 static enum pipeline_state state_of(const struct pipeline *pipeline, const struct tape *tape) {
   enum pipeline_state state = state_to_come(pipeline);
   return state == PIPELINE_STARTING && !tape->live && has_readers(pipeline) ? PIPELINE_RUNNING : state;
