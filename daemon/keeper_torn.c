@@ -16,8 +16,11 @@ char *keeper_list_torn(const struct keeper_journal *journal) {
     const struct keeper_file *file = &journal->files[i];
     fprintf(out, "%llu %zu %s\n", (unsigned long long)file->result_bytes, strlen(file->path), file->path);
   }
-  if (out) {
-    fclose(out);
+  bool failed = !out || ferror(out) != 0;
+  failed = (out && fclose(out) != 0) || failed;
+  if (failed) { /* without some of them it would say that those are whole */
+    free(lines);
+    lines = NULL;
   }
   return lines;
 }

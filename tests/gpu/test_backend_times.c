@@ -85,7 +85,7 @@ static void times_are_plausible_in(int way) {
     ck_assert_int_ge(times.copied_in, times.begin);
     ck_assert_int_ge(times.computed, times.copied_in);
     ck_assert_int_ge(times.copied_out, times.computed);
-    began += times.h2d > 0; /* not where the event of its begin, on another stream, came after its copy */
+    began += times.h2d > 0;            /* not where the event of its begin, on another stream, came after its copy */
     ck_assert_int_ge(times.kernel, 0); /* hardly longer than an empty one */
     ck_assert_int_gt(times.d2h, 0);
     ck_assert_int_ge(times.wait, 0);
