@@ -22,27 +22,34 @@ START_TEST(everything_is_given_back) {
 }
 END_TEST
 
-/* Whichever call fails while a device is opened, nothing is left behind and the problem says what to do. */
+/* Whichever call fails while a device is opened, the problem says what to do. Some failures it survives; then nothing is left
+ * but what that call would have given back. A frame that fails ends the device, whose things are left to the driver. Of the
+ * later calls, which are like each other, some fail. */
 START_TEST(opening_fails_cleanly_at_every_call) {
-  struct gpu_device *opened = NULL;
-  unsigned tries = 0;
+  unsigned tries = 0, survived = 0;
+  bool over = false; /* opening has fewer calls */
   tear_down();
-  while (!opened) {
+  while (!over) {
     fake_reset();
     fake_fail(tries, cudaErrorInvalidValue, false);
-    opened = cuda_open(1, NULL, &problem);
-    ck_assert_uint_lt(tries++, MAX_TRIES);
-    if (!opened) {
+    tries += 1 + tries / FEW_TRIES;
+    struct gpu_device *opened = cuda_open(1, NULL, &problem);
+    over = fake_heal();
+    ck_assert(opened || !over);
+    if (opened) {
+      survived += !over;
+      ck_assert_str_eq(gpu_device_name(opened), "Fake 1");
+      gpu_close(opened);
+      ck_assert_uint_le(fake_alive(), over ? 0 : 1);
+    } else {
       ck_assert(problem.no_device);
       ck_assert_str_ne(problem.text, "");
       ck_assert_str_ne(problem.remedy, "");
     }
   }
-  ck_assert_uint_gt(tries, 5);
-  ck_assert_str_eq(gpu_device_name(opened), "Fake 1");
-  fake_heal();
-  gpu_close(opened);
-  ck_assert_uint_eq(fake_alive(), 0);
+  ck_assert_uint_gt(tries, 500); /* frames and graphs among them */
+  ck_assert_uint_gt(survived, 0);
+  fake_reset();
   ck_assert_ptr_null(cuda_open(2, NULL, &problem));
   ck_assert_ptr_nonnull(strstr(problem.text, "no CUDA device 2"));
   set_up();
