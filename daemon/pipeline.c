@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "daemon/footprint.h"
+#include "daemon/log.h"
 #include "daemon/pipeline_state.h"
 #include "daemon/placement.h"
 #include "daemon/vocabulary.h"
@@ -183,10 +184,17 @@ bool pipeline_prepare_inherited(struct pipeline *pipeline, const struct pipeline
          outlet_open_file(pipeline->outlet, inheritance->sink->outlet, failure);
 }
 
-bool pipeline_restore_access(struct pipeline *pipeline, struct failure *failure) {
-  bool source = pass_on(pipeline_source_listener(pipeline), &pipeline->config->source.access, failure);
-  bool sink = pass_on(pipeline_sink_listener(pipeline), &pipeline->config->sink.access, failure);
-  return source && sink;
+static void restore(const struct pipeline *pipeline, struct listener *listener, const struct config_socket_access *access) {
+  struct failure failure;
+  if (!pass_on(listener, access, &failure)) {
+    log_event(LOG_FAILED, pipeline->config->name, "a socket may have other rights than the configuration says: %s",
+              failure.text);
+  }
+}
+
+void pipeline_restore_access(struct pipeline *pipeline) {
+  restore(pipeline, pipeline_source_listener(pipeline), &pipeline->config->source.access);
+  restore(pipeline, pipeline_sink_listener(pipeline), &pipeline->config->sink.access);
 }
 
 static struct listener *take_listener(struct pipeline *owner, const char *path) {

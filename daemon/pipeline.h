@@ -71,8 +71,8 @@ bool pipeline_prepare(struct pipeline *pipeline, const struct pipeline_inheritan
  * while the others are quiet. */
 bool pipeline_prepare_inherited(struct pipeline *pipeline, const struct pipeline_inheritance *inheritance,
                                 struct failure *failure);
-/* Gives its sockets back the access rights of its own configuration. False: not to all of them; `failure` is the last one's. */
-bool pipeline_restore_access(struct pipeline *pipeline, struct failure *failure);
+/* Gives its sockets back the access rights of its own configuration; the log says where that fails. */
+void pipeline_restore_access(struct pipeline *pipeline);
 /* Gives back what pipeline_prepare() took. Set-up thread, before the start or after PIPELINE_GONE. */
 void pipeline_release(struct pipeline *pipeline);
 /* After pipeline_release(). NULL is fine; returns NULL. */

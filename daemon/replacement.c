@@ -163,9 +163,8 @@ void replacement_quiesce(struct replacement *replacement) {
 }
 
 void replacement_unquiesce(struct replacement *replacement) {
-  struct failure ignored; /* the reload that failed has its reason already */
   for (unsigned i = 0; i < replacement->outgoing_count; i++) {
-    pipeline_restore_access(replacement->outgoing[i].pipeline, &ignored);
+    pipeline_restore_access(replacement->outgoing[i].pipeline);
     pipeline_unquiesce(replacement->outgoing[i].pipeline);
   }
 }

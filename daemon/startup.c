@@ -98,14 +98,6 @@ static bool may_have_other_rights(const struct server *server) {
   return server->reload_at_once || (server->tape && server->tape->live);
 }
 
-static void restore_access(struct pipeline *pipeline) {
-  struct failure failure;
-  if (!pipeline_restore_access(pipeline, &failure)) {
-    log_event(LOG_FAILED, pipeline_config(pipeline)->name, "a socket may have other rights than the configuration says: %s",
-              failure.text);
-  }
-}
-
 /* One that the process before could not start either costs the others nothing: it is tried until it starts. */
 static bool start_one(struct pipeline *pipeline, struct failure *failure) {
   bool starts = pipeline_start(pipeline, failure);
@@ -124,7 +116,7 @@ static bool start_all(struct server *server, struct failure *failure) {
       return false;
     }
     if (may_have_other_rights(server)) {
-      restore_access(server->pipelines[i]);
+      pipeline_restore_access(server->pipelines[i]);
     }
   }
   return ((checkup_start(server) && supervision_start(server)) || out_of_memory(failure)) && start_status(server, failure);
