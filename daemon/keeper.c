@@ -16,14 +16,19 @@
 enum { OTHERS = 4 /* state or roster, twice for a moment; journal; pulse */ };
 
 static struct {
-  uint64_t roster;            /* the number of the one that lies there; 0: none */
-  atomic_bool marked;         /* also by whoever prepares pipelines */
-  bool unsaid;                /* something of it could not be said */
-  bool unnoted;               /* nor of the journal or the pulse */
-  struct keeper_pulse *pulse; /* NULL: not yet */
-  struct new_file *new_files; /* beside it */
-  int pulse_fd;               /* where there is one */
+  uint64_t roster;    /* the number of the one that lies there; 0: none */
+  atomic_bool marked; /* also by whoever prepares pipelines */
+  bool unsaid;        /* something of it could not be said */
+  bool unnoted;       /* nor of the journal or the pulse */
+  /* Where the pulse lies, which stays; NULL: not yet. Whoever makes sockets looks there, too. */
+  _Atomic(struct keeper_memory *) memory;
+  int pulse_fd; /* where there is one */
 } keeper;
+
+static struct keeper_pulse *pulse(void) {
+  struct keeper_memory *memory = atomic_load(&keeper.memory);
+  return memory ? &memory->pulse : NULL;
+}
 
 bool keeper_is_there(void) { return systemd_keeps() > 0; }
 
@@ -46,8 +51,8 @@ static void forget_roster(void) {
 }
 
 static void set_takers(uint64_t takers) {
-  if (keeper.pulse) {
-    keeper.pulse->takers = takers;
+  if (pulse()) {
+    pulse()->takers = takers;
   }
 }
 
@@ -139,30 +144,37 @@ bool keeper_try_again(void) {
   return keeper.unnoted;
 }
 
-static bool map_pulse(int fd) {
+static struct keeper_memory *map_pulse(int fd) {
   struct keeper_memory *memory = mmap(NULL, sizeof *memory, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-  if (memory != MAP_FAILED) {
-    keeper.pulse = &memory->pulse;
-    keeper.new_files = memory->new_files;
-    keeper.pulse_fd = fd;
-    memset(memory->new_files, 0, sizeof memory->new_files); /* the image before has removed its own */
+  if (memory == MAP_FAILED) {
+    return NULL;
   }
-  return memory != MAP_FAILED;
+  memset(memory->new_files, 0, sizeof memory->new_files); /* the image before has removed its own */
+  return memory;
+}
+
+static void use_pulse(struct keeper_memory *memory, int fd) {
+  keeper.pulse_fd = fd;
+  atomic_store(&keeper.memory, memory);
 }
 
 /* One that does not lie there is made anew at the next note. */
 static void start_pulse(void) {
   int fd = memfd_create("framed:pulse", MFD_CLOEXEC);
-  bool mapped = fd >= 0 && ftruncate(fd, sizeof(struct keeper_memory)) == 0 && map_pulse(fd);
+  bool made = fd >= 0 && ftruncate(fd, sizeof(struct keeper_memory)) == 0;
+  struct keeper_memory *memory = made ? map_pulse(fd) : NULL;
   systemd_forget(PULSE); /* one before has been spent */
-  if (mapped) {
-    keeper.pulse->last = clock_now();
+  if (memory) {
+    memory->pulse.last = clock_now();
   }
-  if (mapped && !systemd_keep(fd, PULSE)) {
-    munmap(keeper.pulse, sizeof(struct keeper_memory));
-    keeper.pulse = NULL;
+  if (memory && systemd_keep(fd, PULSE)) {
+    use_pulse(memory, fd);
+    return;
   }
-  if (fd >= 0 && !keeper.pulse) {
+  if (memory) {
+    munmap(memory, sizeof *memory);
+  }
+  if (fd >= 0) {
     close(fd);
   }
 }
@@ -205,10 +217,10 @@ void keeper_note(struct keeper_journal *journal) {
     return;
   }
   bool kept = keep_journal(journal);
-  if (!keeper.pulse) {
+  if (!pulse()) {
     start_pulse();
   }
-  keeper.unnoted = !kept || !keeper.pulse;
+  keeper.unnoted = !kept || !pulse();
   if (!keeper.unnoted) {
     systemd_forget(UNSURE);
   }
@@ -218,9 +230,10 @@ void keeper_note(struct keeper_journal *journal) {
 
 /* The entry of that path, or an empty one for none. */
 static struct new_file *find_new_file(const char *path) {
-  for (unsigned i = 0; keeper.pulse && i < MOST_NEW_FILES; i++) {
-    if (strcmp(keeper.new_files[i].path, path) == 0) {
-      return &keeper.new_files[i];
+  struct keeper_memory *memory = atomic_load(&keeper.memory);
+  for (unsigned i = 0; memory && i < MOST_NEW_FILES; i++) {
+    if (strcmp(memory->new_files[i].path, path) == 0) {
+      return &memory->new_files[i];
     }
   }
   return NULL;
@@ -246,9 +259,9 @@ void keeper_forget_new_file(const char *path) {
 }
 
 void keeper_beat(int64_t now, uint64_t clients) {
-  if (keeper.pulse) {
-    keeper.pulse->clients = clients;
-    keeper.pulse->last = now;
+  if (pulse()) {
+    pulse()->clients = clients;
+    pulse()->last = now;
   }
 }
 
@@ -259,8 +272,8 @@ void keeper_withdraw(void) {
 }
 
 void keeper_end(void) {
-  if (keeper.pulse) {
-    keeper.pulse->last = 0;
+  if (pulse()) {
+    pulse()->last = 0;
   }
   if (keeper.unnoted) {
     systemd_forget(UNSURE);
@@ -276,11 +289,16 @@ static bool is_pulse(int fd) {
 }
 
 void keeper_pass(struct tape *tape) {
-  int fd = keeper.pulse ? keeper.pulse_fd : -1;
+  int fd = pulse() ? keeper.pulse_fd : -1;
   TAPE_PASS(tape, keeper.roster);
   tape_pass_descriptor(tape, &fd);
-  if (!tape->writing && fd >= 0 && !(is_pulse(fd) && map_pulse(fd))) {
-    close(fd);
+  if (!tape->writing && fd >= 0) {
+    struct keeper_memory *memory = is_pulse(fd) ? map_pulse(fd) : NULL;
+    if (memory) {
+      use_pulse(memory, fd);
+    } else {
+      close(fd);
+    }
   }
   kept_pass(tape);
 }

@@ -65,7 +65,7 @@ static void remove_new_files(int fd) {
   off_t at = offsetof(struct keeper_memory, new_files);
   for (unsigned i = 0; i < MOST_NEW_FILES && pread(fd, &file, sizeof file, at) == (ssize_t)sizeof file; i++) {
     if (file.path[0] != '\0' && is_this(&file)) {
-      unlink(file.path);
+      unlink(file.path); /* whoever binds there next replaces one that stays */
     }
     at += (off_t)sizeof file;
   }
