@@ -164,7 +164,7 @@ int fill_vector(struct fill *fill, struct iovec vector[FILL_VECTORS], int64_t no
   if (!take_staged(fill, now)) {
     return -1;
   }
-  if (fill->staged_at < fill->staged_end || (!fill->begun && !may_begin(fill))) {
+  if (fill_has_staged(fill) || (!fill->begun && !may_begin(fill))) {
     return 0;
   }
   if (fill->framing.state != FRAMING_PAYLOAD) {
@@ -249,7 +249,7 @@ static bool note_beginning(struct fill *fill, int64_t now) {
 
 /* Takes as many staged bytes as there are slots for. False: malformed. */
 static bool take_staged(struct fill *fill, int64_t now) {
-  while (fill->staged_at < fill->staged_end && note_beginning(fill, now)) {
+  while (fill_has_staged(fill) && note_beginning(fill, now)) {
     const unsigned char *bytes = fill->staging + fill->staged_at;
     size_t count = fill->staged_end - fill->staged_at;
     if (fill->framing.state == FRAMING_PAYLOAD) {
@@ -280,7 +280,7 @@ bool fill_advance(struct fill *fill, size_t count, int64_t began, int64_t now) {
 
 bool fill_end(struct fill *fill, enum fate fate, int64_t now) {
   fill->road->unnoted = true;
-  bool clean = !fill->begun && fill->framing.length == 0 && fill->staged_at == fill->staged_end;
+  bool clean = !fill->begun && fill->framing.length == 0 && !fill_has_staged(fill);
   if (fill->begun && fill->filling) {
     road_drop(fill->road, fill->filling, fate, now);
   }

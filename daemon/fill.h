@@ -58,6 +58,8 @@ void fill_rewind(struct fill *fill);
 int fill_vector(struct fill *fill, struct iovec vector[FILL_VECTORS], int64_t now);
 /* `count` bytes were put there, by a read that began and ended at these times. False: malformed; `problem` says how. */
 bool fill_advance(struct fill *fill, size_t count, int64_t began, int64_t now);
+/* Whether bytes of the next frames were read behind a preamble, and wait for a slot. */
+static inline bool fill_has_staged(const struct fill *fill) { return fill->staged_at < fill->staged_end; }
 /* Passes where it is over a tape; slots have been passed before. `held` is the reader's to set. */
 void fill_pass(struct fill *fill, struct tape *tape);
 /* The producer ended or is cut off: an unfinished frame gets this fate. True if there was none. */

@@ -101,12 +101,12 @@ static size_t read_once(struct source *source, int64_t now) {
     }
     return 0;
   }
-  /* A socket is empty then: the poll reports what comes from here on. Of a FIFO it may not report the end. */
-  if ((size_t)got < wanted && source->is_socket) {
-    arm(source);
-  }
-  if (source->state == SOURCE_OPEN && !fill_advance(source->fill, (size_t)got, began, clock_now())) {
+  if (!fill_advance(source->fill, (size_t)got, began, clock_now())) {
     source_end(source, DETACH_MALFORMED, "%s", source->fill->problem);
+  } else if ((size_t)got < wanted && source->is_socket && !fill_has_staged(source->fill)) {
+    /* The socket is empty: the poll reports what comes from here on. Of a FIFO it may not report the end, and of frames that
+     * are here and wait for a slot nothing. */
+    arm(source);
   }
   return (size_t)got;
 }

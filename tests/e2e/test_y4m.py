@@ -59,6 +59,18 @@ def test_frame_parameters_are_skipped(place):
         daemon.account(came=5, emitted=5)
 
 
+@pytest.mark.parametrize("slots", [2, 3])
+def test_frames_that_come_with_the_header(place, slots):
+    """More of them than there are slots, in one piece, before the producer waits for their results."""
+    frames = np.arange(6 * 2 * 2, dtype=np.uint8).reshape(6, 2 * 2)
+    tiny = pipeline({"pixels": "gray", "width": 2, "height": 2}, source={"protocol": "y4m"}, sink={"reply": True}, slots=slots)
+    with Daemon(place, {"cam0": tiny}) as daemon:
+        with daemon.producer() as producer:
+            producer.send(y4m_stream(frames, 2, 2, parameters=["W2", "H2", "Cmono"]))
+            assert producer.read(frames.nbytes) == frames.tobytes()
+        daemon.account(came=6, emitted=6)
+
+
 def test_header_split_at_every_byte(place):
     stream = y4m_stream(numbered(1, GRAY_BYTES), WIDTH, HEIGHT, frame_parameters=" Ip")
     head = len(stream) - GRAY_BYTES
