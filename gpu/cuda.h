@@ -204,6 +204,8 @@ bool cuda_clock_begin(const struct cuda_slot *slot, struct gpu_error *error);
  * program is on the device. */
 enum cuda_timing cuda_clock_timing(const struct gpu_program *program, bool demanded, bool alone, int64_t now);
 bool cuda_clock_times(struct gpu_program *program, unsigned slot, struct gpu_times *times);
+/* The same, with what failed; `error` stays as it is where nothing did: the frame has no times, or not yet. */
+bool cuda_clock_read(struct gpu_program *program, unsigned slot, struct gpu_times *times, struct gpu_error *error);
 
 /* -- cuda_overhead.c ---------------------------------------------------------------------------------------------- */
 

@@ -190,10 +190,10 @@ static struct gpu_overhead choose(const struct cuda_slot *slot, const struct gpu
   };
 }
 
-static bool read_times(struct cuda_device *device, const struct cuda_slot *slot, struct gpu_times *times) {
-  struct gpu_error error;
+static bool read_times(struct cuda_device *device, const struct cuda_slot *slot, struct gpu_times *times,
+                       struct gpu_error *error) {
   int64_t ns[4];
-  if (!cuda_enter(&device->base, &error) || !read_events(&device->base, slot, ns, &error)) {
+  if (!cuda_enter(&device->base, error) || !read_events(&device->base, slot, ns, error)) {
     return false;
   }
   bound_begin(ns);
@@ -217,14 +217,14 @@ static bool read_times(struct cuda_device *device, const struct cuda_slot *slot,
   return true;
 }
 
-bool cuda_clock_times(struct gpu_program *base, unsigned index, struct gpu_times *times) {
+bool cuda_clock_read(struct gpu_program *base, unsigned index, struct gpu_times *times, struct gpu_error *error) {
   struct cuda_program *program = (struct cuda_program *)base;
   struct cuda_slot *slot = &program->slots[index];
   if (slot->timing == CUDA_UNTIMED) {
     return false;
   }
   if (!slot->read) { /* once: reading moves the ends of the engines */
-    if (gpu_device_is_dead(base->device, NULL) || !read_times((struct cuda_device *)base->device, slot, &slot->times)) {
+    if (gpu_device_is_dead(base->device, error) || !read_times((struct cuda_device *)base->device, slot, &slot->times, error)) {
       return false;
     }
     slot->read = true;
@@ -235,4 +235,9 @@ bool cuda_clock_times(struct gpu_program *base, unsigned index, struct gpu_times
   *times = slot->times;
   times->told = cuda_told(base, index) == GPU_DONE ? atomic_load(&slot->told) : 0;
   return true;
+}
+
+bool cuda_clock_times(struct gpu_program *base, unsigned index, struct gpu_times *times) {
+  struct gpu_error unsaid; /* what is wrong with a device is found by asking it for its frames */
+  return cuda_clock_read(base, index, times, &unsaid);
 }

@@ -87,8 +87,10 @@ static bool finish_empty(struct gpu_program *program, unsigned slots, struct gpu
         cuda_clock_poll(device, begin, gpu_now() + EMPTY_PATIENCE_NS, error) == GPU_DEAD) {
       return false;
     }
-    if (!gpu_times(program, slot, times)) {
-      return gpu_error_set(error, 0, "", "the events of an empty frame on %s have no times", program->device->name);
+    struct gpu_error why = {0};
+    if (!cuda_clock_read(program, slot, times, &why)) {
+      return gpu_error_set(error, why.code, why.remedy, "the events of an empty frame on %s have no times%s%s",
+                           program->device->name, why.text[0] ? ": " : "", why.text);
     }
   }
   return true;
