@@ -69,11 +69,7 @@ static void refuse(struct reload *reload, int http_status, const char *text, con
   reload->server->reload_failures++;
   log_event(LOG_RELOAD_REFUSED, NULL, "nothing was changed: %.*s%s%s%s", (int)strcspn(text, "\n"), text, more,
             remedy[0] ? "; " : "", remedy);
-  json_t *body = json_pack("{s:s}", "error", text);
-  if (remedy[0]) {
-    json_object_set_new(body, "remedy", json_string(remedy));
-  }
-  end(reload, http_status, body);
+  end(reload, http_status, answer_error_document(text, remedy));
 }
 
 static void refuse_failure(struct reload *reload) {
@@ -120,9 +116,7 @@ static void on_released(void *context) {
   if (!reload->worked) {
     log_event(LOG_FAILED, NULL, "the configuration was reloaded, but not all of it runs, which is tried again: %s",
               reload->failure.text);
-    json_t *body =
-        json_pack("{s:s, s:s}", "error", reload->failure.text, "remedy", "wait until it runs: it is tried every two seconds");
-    end(reload, 500, body);
+    end(reload, 500, answer_error_document(reload->failure.text, "wait until it runs: it is tried every two seconds"));
     return;
   }
   json_t *document = replacement_document(reload->replacement);

@@ -59,10 +59,6 @@ static void answer_json(struct http_request *request, unsigned code, json_t *doc
   answer_text(request, code, "application/json", text, allow);
 }
 
-static json_t *error_document(const char *error, const char *remedy) {
-  return json_pack("{s:s, s:s}", "error", error, "remedy", remedy);
-}
-
 static void on_server_answer(void *context, int code, json_t *body) { answer_json(context, (unsigned)code, body, NULL); }
 
 static void answer_page(struct status *status, struct http_request *request, const struct route *route, const char *name) {
@@ -134,7 +130,7 @@ static void answer_trace(struct status *status, struct http_request *request, co
   (void)route, (void)name;
   double seconds;
   if (!parse_seconds(http_argument(request, "seconds"), &seconds)) {
-    answer_json(request, 400, error_document("seconds is a number from 0.1 to 60", "ask for /v1/trace?seconds=2"), NULL);
+    answer_json(request, 400, answer_error_document("seconds is a number from 0.1 to 60", "ask for /v1/trace?seconds=2"), NULL);
   } else if (http_is(request, "HEAD")) {
     answer_text(request, 200, "application/json", strdup(""), NULL);
   } else {
@@ -201,7 +197,7 @@ static bool matches(const struct route *route, const char *path, char name[NAME_
 }
 
 static void answer_unknown(struct http_request *request) {
-  json_t *document = error_document("there is nothing at this path", "ask for one of the routes listed here");
+  json_t *document = answer_error_document("there is nothing at this path", "ask for one of the routes listed here");
   json_t *list = json_array();
   for (int i = 0; i < ROUTE_COUNT; i++) {
     json_array_append_new(list, json_sprintf("%s %s", routes[i].method, routes[i].path));

@@ -95,7 +95,7 @@ static void on_willing(struct upgrade *upgrade) {
     execute(upgrade);
     return;
   }
-  upgrade->answer(upgrade->context, 200, json_pack("{s:b, s:s}", "ok", 1, "program", handover_program()));
+  upgrade->answer(upgrade->context, 200, json_pack("{s:b, s:o}", "ok", 1, "program", answer_string(handover_program())));
   upgrade->answer = NULL;
   upgrade->timer = loop_timer_close(upgrade->timer);
   upgrade->timer = loop_timer_new(&upgrade->server->loop, execute, upgrade);

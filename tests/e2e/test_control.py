@@ -230,6 +230,12 @@ def test_an_unknown_pipeline_is_404_with_the_names_there_are(place, command):
         assert "side" in text and "front" in text and "rear" in text, answer
 
 
+def test_a_name_that_is_no_utf8_is_404(place):
+    with Daemon(place, {"cam0": pipeline(FORMAT)}) as daemon:
+        code, answer = daemon.post("/v1/pipelines/%ff/pause")
+        assert code == 404 and r"\xff" in answer["error"], answer
+
+
 def test_an_unknown_command_is_404(place):
     with Daemon(place, {"cam0": pipeline(FORMAT)}) as daemon:
         code, _ = daemon.request("POST", "/v1/pipelines/cam0/explode")

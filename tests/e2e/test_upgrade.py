@@ -204,6 +204,14 @@ def test_a_program_that_cannot_take_over_is_refused(place, script):
         assert daemon.status()["handovers"]["refused"] is None
 
 
+def test_a_program_that_says_why_in_another_encoding_is_refused(place):
+    with running(place) as daemon:
+        install(place, r"printf 'zu fr\374h\n' >&2; exit 1")
+        done = framectl(daemon, "upgrade")
+        assert done.returncode == 1 and r"zu fr\xfch" in done.stderr, done
+        assert r"zu fr\xfch" in daemon.status()["handovers"]["refused"]
+
+
 def test_a_program_that_goes_away_at_the_last_moment_is_told_of(place):
     """It has said that it can: only the daemon's status says what became of it."""
     with running(place) as daemon:
