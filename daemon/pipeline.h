@@ -108,6 +108,7 @@ void pipeline_put(struct pipeline *pipeline, struct tape *tape);
 /* -- commands ------------------------------------------------------------------------------------------------- */
 
 enum pipeline_command { PIPELINE_COMMAND_PAUSE, PIPELINE_COMMAND_RESUME, PIPELINE_COMMAND_DRAIN };
+extern const char *const pipeline_command_names[];
 /* `limit_ns` is for DRAIN. */
 void pipeline_command(struct pipeline *pipeline, enum pipeline_command command, int64_t limit_ns, server_answer *answer,
                       void *context);

@@ -50,51 +50,61 @@ static void list_names(const struct server *server, char *text, size_t size) {
   }
 }
 
-static void obey(struct server *server, const char *pipeline, enum pipeline_command command, server_answer *answer,
-                 void *context) {
+static void obey(struct server *server, const struct command_order *order) {
   for (unsigned i = 0; i < server->pipeline_count; i++) {
-    if (strcmp(pipeline_config(server->pipelines[i])->name, pipeline) == 0) {
-      pipeline_command(server->pipelines[i], command, server->config->drain_timeout_ns, answer, context);
+    if (strcmp(pipeline_config(server->pipelines[i])->name, order->pipeline) == 0) {
+      pipeline_command(server->pipelines[i], order->command, server->config->drain_timeout_ns, order->answer, order->context);
       return;
     }
   }
   char names[512];
   list_names(server, names, sizeof names);
-  answer_error(answer, context, 404, names, "there is no pipeline '%s'", pipeline);
+  answer_error(order->answer, order->context, 404, names, "there is no pipeline '%s'", order->pipeline);
 }
 
 /* NULL: not enough memory. */
-static struct postponed *postpone(const char *pipeline, enum pipeline_command command, server_answer *answer, void *context) {
-  size_t bytes = strlen(pipeline) + 1;
-  struct postponed *order = calloc(1, sizeof *order + bytes);
-  if (order) {
-    *order = (struct postponed){.command = command, .answer = answer, .context = context};
-    memcpy(order->pipeline, pipeline, bytes);
+static struct postponed *postpone(const struct command_order *order) {
+  size_t bytes = strlen(order->pipeline) + 1;
+  struct postponed *postponed = calloc(1, sizeof *postponed + bytes);
+  if (postponed) {
+    memcpy(postponed->pipeline, order->pipeline, bytes);
+    postponed->order = *order;
+    postponed->order.pipeline = postponed->pipeline;
   }
-  return order;
+  return postponed;
 }
 
-void server_command(struct server *server, const char *pipeline, enum pipeline_command command, server_answer *answer,
-                    void *context) {
+void server_command(struct server *server, const struct command_order *order) {
   if (!server->reload || !reload_is_exchanging(server->reload)) {
-    obey(server, pipeline, command, answer, context);
+    obey(server, order);
     return;
   }
   struct postponed **end = &server->postponed;
   while (*end) {
     end = &(*end)->next;
   }
-  *end = postpone(pipeline, command, answer, context);
+  *end = postpone(order);
   if (!*end) {
-    answer_error(answer, context, 503, "try again later", "not enough memory to wait for a reload");
+    answer_error(order->answer, order->context, 503, "try again later", "not enough memory to wait for a reload");
   }
+}
+
+/* Whoever gave up waiting takes it that nothing was done, and would be surprised by frames that stop or come later on. */
+static void forget(const struct command_order *order) {
+  log_event(LOG_REFUSED, NULL, "pipeline '%s' was not told to %s: who asked for it has left while it waited for a reload",
+            order->pipeline, pipeline_command_names[order->command]);
+  answer_error(order->answer, order->context, 503, NULL, "nobody waits for this any more");
 }
 
 void server_obey_postponed(struct server *server) {
   while (server->postponed) {
     struct postponed *first = server->postponed;
     server->postponed = first->next;
-    obey(server, first->pipeline, first->command, first->answer, first->context);
+    if (first->order.wanted(first->order.context)) {
+      obey(server, &first->order);
+    } else {
+      forget(&first->order);
+    }
     free(first);
   }
 }

@@ -34,11 +34,18 @@ void server_upgrade(struct server *server, server_answer *answer, void *context)
  * the daemon starts, stops or reloads. 200 names the pipelines "added", "removed", "changed" and "unchanged". */
 void server_reload(struct server *server, server_answer *answer, void *context);
 
+struct command_order {
+  const char *pipeline;
+  enum pipeline_command command;
+  bool (*wanted)(void *context); /* asked before an order that had to wait is obeyed: false, and it is not */
+  server_answer *answer;
+  void *context;
+};
+
 /* RESUME answers at once, PAUSE when no frame is taken any more. DRAIN answers when nothing is in flight, or with 504 and what
  * it waits for after `drain_timeout`, or with 409 if it is resumed before. 404 with the names there are, for a name that is
  * not. */
-void server_command(struct server *server, const char *pipeline, enum pipeline_command command, server_answer *answer,
-                    void *context);
+void server_command(struct server *server, const struct command_order *order);
 
 /* A trace that is asked for. One of `ready`, which takes the laid out trace, and `failed` is called once, at once or later. */
 struct trace_order {

@@ -47,10 +47,8 @@ struct unheard {
  * its answer is to have passed it on. */
 struct postponed {
   struct postponed *next; /* the later one */
-  enum pipeline_command command;
-  server_answer *answer;
-  void *context;
-  char pipeline[];
+  struct command_order order;
+  char pipeline[]; /* its own copy of the name */
 };
 
 struct checkup;

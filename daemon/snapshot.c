@@ -12,6 +12,9 @@
 const char *const pipeline_state_names[] = {"starting", "running", "paused",   "draining",
                                             "drained",  "failed",  "stopping", "stopped"};
 
+const char *const pipeline_command_names[] = {
+    [PIPELINE_COMMAND_PAUSE] = "pause", [PIPELINE_COMMAND_RESUME] = "resume", [PIPELINE_COMMAND_DRAIN] = "drain"};
+
 /* Which of several sessions' answers stands for the pipeline: lower comes first. */
 static const int precedence[] = {
     [WAITING_FOR_READER] = 0,  [WAITING_FOR_GPU] = 1,    [WAITING_FOR_RESUME] = 2,

@@ -111,7 +111,7 @@ static bool parse_seconds(const char *text, double *seconds) {
   return end != text && *end == '\0' && *seconds >= SHORTEST_TRACE && *seconds <= LONGEST_TRACE;
 }
 
-static bool is_trace_wanted(void *context) { return !http_client_left(context); }
+static bool is_wanted(void *context) { return !http_client_left(context); }
 
 static size_t read_trace(void *context, char *bytes, size_t room) { return trace_text_read(context, bytes, room); }
 
@@ -135,7 +135,7 @@ static void answer_trace(struct status *status, struct http_request *request, co
     answer_text(request, 200, "application/json", strdup(""), NULL);
   } else {
     const struct trace_order order = {.duration_ns = (int64_t)(seconds * (double)NS_PER_S),
-                                      .wanted = is_trace_wanted,
+                                      .wanted = is_wanted,
                                       .ready = on_trace,
                                       .failed = on_server_answer,
                                       .context = request};
@@ -156,7 +156,9 @@ static void do_upgrade(struct status *status, struct http_request *request, cons
 }
 
 static void do_command(struct status *status, struct http_request *request, const struct route *route, const char *name) {
-  server_command(status->server, name, route->command, on_server_answer, request);
+  const struct command_order order = {
+      .pipeline = name, .command = route->command, .wanted = is_wanted, .answer = on_server_answer, .context = request};
+  server_command(status->server, &order);
 }
 
 static const struct route routes[] = {

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from harness import Daemon, numbered, pipeline, whole
+from harness.daemon import UnixConnection
 from harness.stream import FORMAT, SIZE, Stream
 
 GRAY = {"pixels": "gray", "width": 32, "height": 16}
@@ -29,6 +30,14 @@ def passes(daemon, name, expected, first=0):
     with daemon.reader(name) as reader, daemon.producer(name) as producer:
         producer.send(frames.tobytes())
         np.testing.assert_array_equal(reader.frames(5, SIZE), expected(frames))
+
+
+def ask_and_leave(daemon, path):
+    """Sends a command, of which the daemon has heard when this returns, and does not wait for its answer."""
+    connection = UnixConnection(daemon.socket)
+    connection.request("POST", path)
+    daemon.status()  # who comes later is heard later
+    connection.close()
 
 
 # -- which pipelines change ------------------------------------------------------------------------------------------------
@@ -244,3 +253,30 @@ def test_sigterm_during_a_reload_ends_the_daemon(place):
         daemon.ends(0)
         daemon.leaves_frames = True
     assert daemon.final_account()["shutdown"] == 1
+
+
+# -- commands that wait for it ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("before, order", [("running", "pause"), ("paused", "resume"), ("running", "drain")])
+def test_a_command_that_was_given_up_is_not_obeyed(place, before, order):
+    """It waits until a reload has exchanged pipelines, which waits for a frame on the device."""
+    def entries(slots):
+        slow = pipeline(FORMAT, slots=slots, stages=[{"fault": {"kind": "delay", "ms": 1500}}])
+        return {"cam0": pipeline(FORMAT), "slow": slow}
+    with Daemon(place, entries(1), drain_timeout="50ms") as daemon:
+        if before == "paused":
+            daemon.command("/v1/pipelines/cam0/pause")
+        with daemon.producer("slow") as producer:
+            producer.send(bytes(SIZE))
+            daemon.wait_view("it is on the device", lambda view: view["frames"]["in"] == 1, "slow")
+            daemon.write(entries(2), drain_timeout="50ms")
+            daemon.signal(signal.SIGHUP)
+            daemon.wait_log("was disconnected")
+        ask_and_leave(daemon, f"/v1/pipelines/cam0/{order}")
+        assert "slow: stopped" not in daemon.log
+        daemon.wait_log("configuration reloaded")
+        assert daemon.view("cam0")["state"] == before
+        assert f"pipeline 'cam0' was not told to {order}" in daemon.log
+        if before == "paused":
+            daemon.command("/v1/pipelines/cam0/resume")

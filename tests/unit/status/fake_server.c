@@ -158,15 +158,14 @@ void server_upgrade(struct server *server, server_answer *answer, void *context)
   answer_ok(answer, context);
 }
 
-void server_command(struct server *server, const char *pipeline, enum pipeline_command command, server_answer *answer,
-                    void *context) {
+void server_command(struct server *server, const struct command_order *order) {
   server->commands++;
-  server->command = command;
-  snprintf(server->command_pipeline, sizeof server->command_pipeline, "%s", pipeline);
+  server->command = order->command;
+  snprintf(server->command_pipeline, sizeof server->command_pipeline, "%s", order->pipeline);
   if (server->answer_later && server->pending_count < FAKE_PENDING) {
-    server->pending[server->pending_count++] = (struct fake_pending){answer, context};
+    server->pending[server->pending_count++] = (struct fake_pending){order->answer, order->context};
   } else {
-    answer_ok(answer, context);
+    answer_ok(order->answer, order->context);
   }
 }
 
