@@ -293,6 +293,8 @@ void greeter_receive_again(struct greeter *greeter, struct greeter_visits *visit
 
 /* -- control ----------------------------------------------------------------------------------------------------- */
 
+unsigned greeter_count(const struct greeter *greeter) { return greeter->count; }
+
 void greeter_suspend(struct greeter *greeter) {
   greeter->suspended = true;
   for (struct visitor *visitor = greeter->visitors; visitor; visitor = visitor->next) {

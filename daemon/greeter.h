@@ -64,6 +64,8 @@ struct greeter_setup {
 struct greeter *greeter_new(const struct greeter_setup *setup, struct failure *failure);
 /* Takes a connection over. */
 void greeter_receive(struct greeter *greeter, int fd, const struct peer *peer);
+/* How many wait to be greeted. */
+unsigned greeter_count(const struct greeter *greeter);
 /* While suspended nobody is handed on, and nobody's time runs. */
 void greeter_suspend(struct greeter *greeter);
 void greeter_resume(struct greeter *greeter);

@@ -381,6 +381,8 @@ bool outlet_ended(const struct outlet *outlet) { return outlet->ended; }
 
 unsigned outlet_readers(const struct outlet *outlet) { return outlet->count; }
 
+unsigned outlet_visitors(const struct outlet *outlet) { return outlet->greeter ? greeter_count(outlet->greeter) : 0; }
+
 uint64_t outlet_missed(const struct outlet *outlet) {
   uint64_t sum = outlet->missed;
   for (const struct place *place = outlet->places; place; place = place->next) {

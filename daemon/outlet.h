@@ -52,6 +52,8 @@ void outlet_on_event(struct outlet *outlet, const struct sink_event *event);
 /* Standard output, or another reader that cannot come back, was closed by its reader. */
 bool outlet_ended(const struct outlet *outlet);
 unsigned outlet_readers(const struct outlet *outlet);
+/* Those that have not been greeted yet. */
+unsigned outlet_visitors(const struct outlet *outlet);
 uint64_t outlet_missed(const struct outlet *outlet); /* whole results, readers that left included */
 const struct refusals *outlet_refusals(const struct outlet *outlet);
 

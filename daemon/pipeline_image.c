@@ -12,8 +12,10 @@
 
 #define MINUTE (60 * NS_PER_S)
 
-/* A file is one as well. Not those who have not been greeted, which lose their connections. */
-static bool has_readers(const struct pipeline *pipeline) { return pipeline->outlet && outlet_readers(pipeline->outlet) > 0; }
+/* A file is one as well, and so is who is being greeted. */
+static bool has_readers(const struct pipeline *pipeline) {
+  return pipeline->outlet && outlet_readers(pipeline->outlet) + outlet_visitors(pipeline->outlet) > 0;
+}
 
 static enum pipeline_state state_to_come(const struct pipeline *pipeline) {
   return pipeline->state >= PIPELINE_STOPPING ? pipeline->before : pipeline->state;

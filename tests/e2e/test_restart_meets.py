@@ -1,15 +1,18 @@
 """An orderly restart under a service manager that keeps what it was given, while something else is not over."""
 
 import errno
+import fcntl
 import os
 import pathlib
 import signal
 import socket
 import stat
+import struct
+import termios
 
 import pytest
 
-from harness import fault_stage, pipeline, wait_until, whole
+from harness import Client, fault_stage, native, pipeline, wait_until, whole
 from harness.injection import REST, Injection
 from harness.store import Store, connections, copy, leave, settle, start
 
@@ -64,14 +67,14 @@ def test_a_reload_that_prepares_for_longer_than_frames_are_given(place, store, l
         assert "anew" not in daemon.log and connections(daemon) == 0
 
 
-def make_late(store, daemon, of="reader", **cam0):
+def make_late(store, daemon, of="reader", sink=None, **cam0):
     """Reloads until one cannot start cam1 yet, which cannot watch that socket; the version of it that is to come."""
     counting = prepared(store, daemon, "epoll_ctl", at=0)
     before, version, code = counting.count + (of == "producer"), 1, 200
     while code == 200:
         injection = prepared(store, daemon, "epoll_ctl", at=before + version, error=errno.ENOSPC)
         version += 1
-        daemon.write({"cam0": pipeline(FORMAT, **cam0), "cam1": shifted(version)})
+        daemon.write({"cam0": pipeline(FORMAT, **cam0), "cam1": shifted(version, sink=sink)})
         code, answer = daemon.post("/v1/reload")
     assert injection.happened and "tried every two seconds" in answer["remedy"] and of in answer["error"], answer
     assert daemon.view("cam1")["state"] == "starting"
@@ -196,6 +199,37 @@ def test_who_reads_from_a_pipeline_that_has_not_started_stays(place, store, orde
             with daemon.producer("cam1") as other:
                 other.send(bytes(SIZE))
                 assert early.read(SIZE) == bytes([version]) * SIZE
+        assert "anew" not in daemon.log
+
+
+def unread(client):
+    """What of its bytes the daemon has not taken yet; 0: nothing."""
+    return struct.unpack("i", fcntl.ioctl(client.socket, termios.TIOCOUTQ, bytes(4)))[0]
+
+
+@pytest.mark.parametrize("orderly", [True, False])
+def test_who_is_being_greeted_at_a_pipeline_that_has_not_started_stays(place, store, orderly):
+    """It has said half of its HELLO, and the rest goes to the next process."""
+    fails, said = {"stages": [fault_stage("illegal", at=0)]}, native.hello(native.CONSUMER)
+    sink = {"protocol": "native"}
+    with start(place, store, {"cam0": pipeline(FORMAT, **fails), "cam1": shifted(1, sink=sink)}) as daemon:
+        version = make_late(store, daemon, "producer", sink, **fails)
+        with daemon.producer("cam0") as producer, Client(daemon.path("cam1", "sink")) as early:
+            early.send(said[:20])
+            wait_until(lambda: unread(early) == 0, "it was heard")
+            if orderly:
+                leave(store, daemon, True)
+                store.start(daemon)
+                daemon.wait_ready()
+            else:
+                producer.send(whole(0, SIZE).tobytes())
+                daemon.wait_view("it is given up", lambda view: view["frames"]["dropped"]["gpu_fault"] == 1)
+            daemon.wait_view("it runs", lambda view: view["state"] == "running", "cam1")
+            early.send(said[20:])
+            assert early.read(16 + 256)[4] == native.WELCOME
+            with daemon.producer("cam1") as other:
+                other.send(bytes(SIZE))
+                assert early.read(16 + 64 + SIZE)[-SIZE:] == bytes([version]) * SIZE
         assert "anew" not in daemon.log
 
 
