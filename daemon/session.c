@@ -91,11 +91,12 @@ static bool turn_once(struct session *session, int64_t now) {
   moved |= dispatch_turn(road, now);
   range_next("fill");
   session_note(session); /* before anything comes into slots that were freed */
-  if (source_turn(&session->source, now)) {
+  bool came = source_turn(&session->source, now);
+  if (came || slot_count(&road->ring, SLOT_READY) > 0) { /* frames that had come before may have found a slot only now */
     range_next("dispatch");
-    dispatch_turn(road, now); /* what came is on the device before that is asked again */
-    moved = true;
+    moved |= dispatch_turn(road, now); /* what came is on the device before that is asked again */
   }
+  moved |= came;
   if (session->shares) {
     channel_ring(&session->channel);
   }

@@ -59,15 +59,38 @@ def test_frame_parameters_are_skipped(place):
         daemon.account(came=5, emitted=5)
 
 
+TINY = {"pixels": "gray", "width": 2, "height": 2}
+TINY_FRAMES = np.arange(6 * 2 * 2, dtype=np.uint8).reshape(6, 2 * 2)
+TINY_STREAM = y4m_stream(TINY_FRAMES, 2, 2, parameters=["W2", "H2", "Cmono"])
+
+
 @pytest.mark.parametrize("slots", [2, 3])
 def test_frames_that_come_with_the_header(place, slots):
     """More of them than there are slots, in one piece, before the producer waits for their results."""
-    frames = np.arange(6 * 2 * 2, dtype=np.uint8).reshape(6, 2 * 2)
-    tiny = pipeline({"pixels": "gray", "width": 2, "height": 2}, source={"protocol": "y4m"}, sink={"reply": True}, slots=slots)
+    tiny = pipeline(TINY, source={"protocol": "y4m"}, sink={"reply": True}, slots=slots)
     with Daemon(place, {"cam0": tiny}) as daemon:
         with daemon.producer() as producer:
-            producer.send(y4m_stream(frames, 2, 2, parameters=["W2", "H2", "Cmono"]))
-            assert producer.read(frames.nbytes) == frames.tobytes()
+            producer.send(TINY_STREAM)
+            assert producer.read(TINY_FRAMES.nbytes) == TINY_FRAMES.tobytes()
+        daemon.account(came=6, emitted=6)
+
+
+@pytest.mark.parametrize("pauses", [False, True])
+def test_frames_that_come_with_the_header_wait_for_a_reader(place, pauses):
+    """They are not in the socket any more, from which nothing else comes when there are slots for them."""
+    with Daemon(place, {"cam0": y4m_pipeline(TINY, slots=2)}) as daemon:
+        with daemon.producer() as producer:
+            producer.send(TINY_STREAM)
+            daemon.wait_view("two results wait", lambda view: view["frames"]["in"] == 2 and view["waiting"] == "reader")
+            if pauses:
+                daemon.command("/v1/pipelines/cam0/pause")
+            with daemon.reader() as reader:
+                if pauses:
+                    np.testing.assert_array_equal(reader.frames(2, 4), TINY_FRAMES[:2])
+                    daemon.command("/v1/pipelines/cam0/drain")
+                    daemon.command("/v1/pipelines/cam0/resume")
+                rest = TINY_FRAMES[2 if pauses else 0:]
+                np.testing.assert_array_equal(reader.frames(len(rest), 4), rest)
         daemon.account(came=6, emitted=6)
 
 
