@@ -13,6 +13,7 @@
 
 #include "config/memory.h"
 #include "config/quote.h"
+#include "config/stream.h"
 
 enum { ERRORS_SHOWN = 64, MESSAGE_SIZE = 640 };
 
@@ -184,20 +185,19 @@ const char *config_errors_text(struct config_errors *errors) {
   static const char *const exhausted = "out of memory while reading the configuration\n";
   free(errors->report);
   errors->report = NULL;
-  size_t length = 0;
-  FILE *out = errors->exhausted ? NULL : open_memstream(&errors->report, &length);
-  if (!out) {
+  struct stream stream;
+  if (errors->exhausted || !stream_open(&stream)) {
     return exhausted;
   }
   if (errors->stored > 0) {
     qsort(errors->entries, errors->stored, sizeof *errors->entries, compare_entries);
   }
   for (unsigned i = 0; i < errors->stored; i++) {
-    print_entry(out, errors, &errors->entries[i]);
+    print_entry(stream.out, errors, &errors->entries[i]);
   }
   if (errors->count > errors->stored) {
-    fprintf(out, "and %u more errors, not shown\n", errors->count - errors->stored);
+    fprintf(stream.out, "and %u more errors, not shown\n", errors->count - errors->stored);
   }
-  bool written = ferror(out) == 0;
-  return fclose(out) == 0 && written ? errors->report : exhausted;
+  errors->report = stream_close(&stream);
+  return errors->report ? errors->report : exhausted;
 }

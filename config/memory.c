@@ -38,6 +38,8 @@ void *memory_grow(void *array, size_t count, size_t size) {
   return grown;
 }
 
+void *memory_resize(void *bytes, size_t room) { return may_allocate() ? realloc(bytes, room) : NULL; }
+
 char *memory_copy(const char *text, size_t length) {
   char *copy = memory_new(length + 1, 1);
   if (copy && length > 0) {

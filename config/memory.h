@@ -12,6 +12,8 @@ void *memory_new(size_t count, size_t size);
 /* `array` of `count` elements with room for one more (zeroed); its room is the next power of two. On NULL the old
  * array is still there. */
 void *memory_grow(void *array, size_t count, size_t size);
+/* `bytes` with so much room, or NULL: then they are still there as they were. */
+void *memory_resize(void *bytes, size_t room);
 /* A terminated copy of `length` bytes, or NULL. */
 char *memory_copy(const char *text, size_t length);
 

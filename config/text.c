@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "config/keys.h"
+#include "config/stream.h"
 #include "config/units.h"
 
 enum { STEP = 2 };
@@ -243,19 +244,13 @@ static void write_section(const struct writer *writer, enum key_section section,
 }
 
 static char *text_of(enum key_section section, const void *structure, const struct config_vocabulary *vocabulary) {
-  char *text = NULL;
-  size_t length = 0;
-  struct writer writer = {.out = open_memstream(&text, &length), .vocabulary = vocabulary};
-  if (!writer.out) {
+  struct stream stream;
+  if (!stream_open(&stream)) {
     return NULL;
   }
+  const struct writer writer = {.out = stream.out, .vocabulary = vocabulary};
   write_section(&writer, section, structure, 0);
-  bool written = ferror(writer.out) == 0;
-  if (fclose(writer.out) != 0 || !written) {
-    free(text);
-    text = NULL;
-  }
-  return text;
+  return stream_close(&stream);
 }
 
 char *text_of_config(const struct config *config, const struct config_vocabulary *vocabulary) {

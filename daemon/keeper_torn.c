@@ -6,23 +6,19 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/stream.h"
 #include "daemon/keeper_names.h"
 
 char *keeper_list_torn(const struct keeper_journal *journal) {
-  char *lines = NULL;
-  size_t length = 0;
-  FILE *out = open_memstream(&lines, &length);
-  for (unsigned i = 0; out && i < journal->file_count; i++) {
+  struct stream stream; /* without some of them the list would say that those are whole */
+  if (!stream_open(&stream)) {
+    return NULL;
+  }
+  for (unsigned i = 0; i < journal->file_count; i++) {
     const struct keeper_file *file = &journal->files[i];
-    fprintf(out, "%llu %zu %s\n", (unsigned long long)file->result_bytes, strlen(file->path), file->path);
+    fprintf(stream.out, "%llu %zu %s\n", (unsigned long long)file->result_bytes, strlen(file->path), file->path);
   }
-  bool failed = !out || ferror(out) != 0;
-  failed = (out && fclose(out) != 0) || failed;
-  if (failed) { /* without some of them it would say that those are whole */
-    free(lines);
-    lines = NULL;
-  }
-  return lines;
+  return stream_close(&stream);
 }
 
 bool keeper_is_torn(const char *lines, const char *file, uint64_t *result_bytes) {

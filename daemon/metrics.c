@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/stream.h"
 #include "daemon/status.h"
 #include "daemon/succession.h"
 
@@ -274,14 +275,14 @@ static struct pipeline_snapshot *take_snapshots(struct server *server, unsigned 
 
 char *metrics_text(struct server *server) {
   char *text = NULL;
-  size_t length = 0;
+  struct stream stream;
   struct report report;
   server_read(server, &report.view);
   server_usage(server, &report.usage);
   report.pipelines = take_snapshots(server, report.view.pipeline_count);
   report.health = server_health(server);
-  report.out = report.pipelines && report.health ? open_memstream(&text, &length) : NULL;
-  if (report.out) {
+  if (report.pipelines && report.health && stream_open(&stream)) {
+    report.out = stream.out;
     write_daemon(&report);
     write_usages(&report);
     write_health(&report);
@@ -291,10 +292,7 @@ char *metrics_text(struct server *server) {
     write_bounds(&report);
     write_fates(&report);
     write_latencies(&report);
-    if (fclose(report.out) != 0) {
-      free(text);
-      text = NULL;
-    }
+    text = stream_close(&stream);
   }
   free(report.pipelines);
   free(report.health);

@@ -1,0 +1,59 @@
+#include "config/stream.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "config/memory.h"
+
+enum { FIRST_ROOM = 1024 };
+
+/* With a place for the end behind it. */
+static bool reserve(struct stream *stream, size_t more) {
+  size_t room = stream->room > 0 ? stream->room : FIRST_ROOM;
+  while (room - stream->length <= more) {
+    room *= 2;
+  }
+  if (room == stream->room) {
+    return true;
+  }
+  char *text = memory_resize(stream->text, room);
+  if (text) {
+    stream->text = text;
+    stream->room = room;
+  }
+  return text != NULL;
+}
+
+/* 0: an error. What comes after it may find memory again, and would follow a hole. */
+static ssize_t put(void *cookie, const char *bytes, size_t count) {
+  struct stream *stream = cookie;
+  stream->failed = stream->failed || !reserve(stream, count);
+  if (stream->failed) {
+    return 0;
+  }
+  memcpy(stream->text + stream->length, bytes, count);
+  stream->length += count;
+  stream->text[stream->length] = '\0';
+  return (ssize_t)count;
+}
+
+bool stream_open(struct stream *stream) {
+  *stream = (struct stream){0};
+  if (reserve(stream, 0)) {
+    stream->text[0] = '\0';
+    stream->out = fopencookie(stream, "w", (cookie_io_functions_t){.write = put});
+  }
+  if (!stream->out) {
+    free(stream->text);
+  }
+  return stream->out;
+}
+
+char *stream_close(struct stream *stream) {
+  bool whole = fclose(stream->out) == 0 && !stream->failed;
+  if (!whole) {
+    free(stream->text);
+    return NULL;
+  }
+  return stream->text;
+}
