@@ -2,6 +2,7 @@
  * framed: reads options, and does what they say. Errors of options and configuration are printed here; everything later
  * goes through the log.
  */
+#include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
 #include <signal.h>
@@ -219,26 +220,16 @@ static void hold_orders(void) {
   pthread_sigmask(SIG_BLOCK, &orders, NULL);
 }
 
-int main(int argc, char **argv) {
-  enum exit_status status;
-  handover_remember(argv);
-  fill_standard_descriptors();
-  struct options options = parse(argc, argv);
-  if (options.action == RUN) {
-    hold_orders(); /* each would end a process that does not handle it yet */
-    if (go_on(&options, &status)) {
-      return (int)status;
-    }
-  }
-  switch (options.action) {
+static enum exit_status act(const struct options *options) {
+  switch (options->action) {
   case RUN:
   case CHECK:
   case PRINT_CONFIG:
-    return (int)with_config(&options);
+    return with_config(options);
   case PRINT_SCHEMA:
-    return (int)with_vocabulary(config_print_schema);
+    return with_vocabulary(config_print_schema);
   case PRINT_MANUAL:
-    return (int)with_vocabulary(config_print_manual);
+    return with_vocabulary(config_print_manual);
   case PRINT_VERSION:
     puts("framed " FRAMED_VERSION);
     return EXIT_STATUS_OK;
@@ -250,4 +241,28 @@ int main(int argc, char **argv) {
   }
   fputs("Try 'framed --help'.\n", stderr);
   return EXIT_STATUS_USAGE;
+}
+
+/* What was to be printed is only there once all of it is written. */
+static enum exit_status finish(enum exit_status status) {
+  bool failed = fflush(stdout) != 0 || ferror(stdout);
+  if (!failed || status != EXIT_STATUS_OK) {
+    return status;
+  }
+  fprintf(stderr, "framed: cannot write to standard output: %s\n", strerror(errno));
+  return EXIT_STATUS_INTERNAL;
+}
+
+int main(int argc, char **argv) {
+  enum exit_status status;
+  handover_remember(argv);
+  fill_standard_descriptors();
+  struct options options = parse(argc, argv);
+  if (options.action == RUN) {
+    hold_orders(); /* each would end a process that does not handle it yet */
+    if (go_on(&options, &status)) {
+      return (int)status;
+    }
+  }
+  return (int)finish(act(&options));
 }
