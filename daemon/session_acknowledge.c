@@ -30,8 +30,9 @@ void session_acknowledge(struct session *session) {
     return;
   }
   native_write_ack(frames, bytes);
-  /* So few bytes go as a whole or not at all. */
-  if (send(session->source.fd, bytes, sizeof bytes, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0 || (errno != EAGAIN && errno != EINTR)) {
+  /* So few bytes go as a whole or not at all. Who has gone is told nothing more; for anything else the tick tries again. */
+  bool sent = send(session->source.fd, bytes, sizeof bytes, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0;
+  if (sent || errno == EPIPE || errno == ECONNRESET) {
     session->acknowledged = frames;
   }
 }

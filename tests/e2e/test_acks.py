@@ -1,5 +1,6 @@
 """Frames that are acknowledged: over the stream transport, to clients that ask for it in their HELLO."""
 
+import errno
 import signal
 import struct
 
@@ -7,6 +8,7 @@ import pytest
 
 from harness import Background, Client, Daemon, limit, pipeline, slow_stage, wait_until
 from harness import native
+from harness.injection import Injection
 from harness.native import AGAIN, BOTH, CONSUMER, PRODUCER, Native, Refused
 
 GRAY = {"pixels": "gray", "width": 32, "height": 16}
@@ -51,6 +53,18 @@ def test_a_producer_knows_which_frames_have_their_fate(place):
                 assert producer.rest() == b""
                 assert consumer.result().sequence == 3
         daemon.account(came=5, emitted=4, invalid=1)
+
+
+@pytest.mark.host
+@pytest.mark.parametrize("error", [errno.ENOBUFS, errno.ENOMEM, errno.EAGAIN], ids=errno.errorcode.get)
+def test_what_cannot_be_told_now_is_told_later(place, error):
+    """The system may have no memory for it at this moment, and nothing else comes after it."""
+    injection = Injection(place, "send", at=1, error=error)
+    with Daemon(place, {"cam0": sunk("drop")}, env=injection.environment) as daemon:
+        with Native(daemon.path("cam0", "source"), PRODUCER, TOKEN) as producer:
+            producer.send_frame(bytes(SIZE))
+            assert producer.acknowledged() == 1 and injection.happened
+        daemon.account(came=1, unread=1)
 
 
 @pytest.mark.parametrize("overload", ["drop-oldest", "drop-newest", "block"])
