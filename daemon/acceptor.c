@@ -29,22 +29,29 @@ static int take(const struct acceptor *acceptor) {
   return accept4(acceptor->setup.fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
 }
 
+static void deny(struct acceptor *acceptor, int fd, const struct peer *peer) {
+  guest_tell(&(struct guest){.fd = fd, .native = acceptor->setup.native}, NATIVE_E_DENIED,
+             "user %u may not connect to pipeline %s", (unsigned)peer->uid, acceptor->setup.pipeline);
+  refusals_add(acceptor->setup.refusals, LOG_REFUSED, acceptor->setup.pipeline, refusals_remedy(NATIVE_E_DENIED),
+               "%s pid %d was refused: 'allow' does not name user %u", acceptor->setup.role, (int)peer->pid,
+               (unsigned)peer->uid);
+  close(fd);
+}
+
 static void admit(struct acceptor *acceptor, int fd) {
   struct peer peer;
   if (!peer_read(fd, &peer)) {
     refusals_add(acceptor->setup.refusals, LOG_REFUSED, acceptor->setup.pipeline, NULL,
                  "a %s was refused: the kernel does not say who it is (%s)", acceptor->setup.role, strerror(errno));
     close(fd);
-  } else if (!peer_allowed(&peer, acceptor->setup.allow)) {
-    guest_tell(&(struct guest){.fd = fd, .native = acceptor->setup.native}, NATIVE_E_DENIED,
-               "user %u may not connect to pipeline %s", (unsigned)peer.uid, acceptor->setup.pipeline);
-    refusals_add(acceptor->setup.refusals, LOG_REFUSED, acceptor->setup.pipeline, refusals_remedy(NATIVE_E_DENIED),
-                 "%s pid %d was refused: 'allow' does not name user %u", acceptor->setup.role, (int)peer.pid,
-                 (unsigned)peer.uid);
-    close(fd);
-  } else {
-    acceptor->setup.accepted(acceptor->setup.context, fd, &peer);
+    return;
   }
+  if (peer_allowed(&peer, acceptor->setup.allow)) {
+    acceptor->setup.accepted(acceptor->setup.context, fd, &peer);
+  } else {
+    deny(acceptor, fd, &peer);
+  }
+  peer_clear(&peer);
 }
 
 /* Takes one connection with the spare descriptor and turns it away. */

@@ -1,13 +1,21 @@
 #include "daemon/peer.h"
 
+#include <errno.h>
 #include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/socket.h>
 
 #ifndef SO_PEERGROUPS /* Linux 4.13, not in every libc's headers */
 #define SO_PEERGROUPS 59
 #endif
+
+/* In bytes: asked without room for them, the kernel says how much they need. */
+static socklen_t supplementary_groups(int fd) {
+  socklen_t length = 0;
+  return getsockopt(fd, SOL_SOCKET, SO_PEERGROUPS, NULL, &length) != 0 && errno == ERANGE ? length : 0;
+}
 
 bool peer_read(int fd, struct peer *peer) {
   struct ucred credentials;
@@ -15,15 +23,22 @@ bool peer_read(int fd, struct peer *peer) {
   if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &length) != 0) {
     return false;
   }
-  peer->pid = credentials.pid;
-  peer->uid = credentials.uid;
+  length = supplementary_groups(fd);
+  *peer = (struct peer){
+      .pid = credentials.pid, .uid = credentials.uid, .group_count = 1, .groups = malloc(sizeof *peer->groups + length)};
+  if (!peer->groups) {
+    return false;
+  }
   peer->groups[0] = credentials.gid;
-  peer->group_count = 1;
-  length = sizeof peer->groups - sizeof peer->groups[0];
-  if (getsockopt(fd, SOL_SOCKET, SO_PEERGROUPS, peer->groups + 1, &length) == 0) {
+  if (length > 0 && getsockopt(fd, SOL_SOCKET, SO_PEERGROUPS, peer->groups + 1, &length) == 0) {
     peer->group_count += (unsigned)(length / sizeof peer->groups[0]);
   }
   return true;
+}
+
+void peer_clear(struct peer *peer) {
+  free(peer->groups);
+  *peer = (struct peer){0};
 }
 
 static bool in_group(const struct peer *peer, gid_t group) {

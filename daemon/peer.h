@@ -11,17 +11,16 @@
 
 #include "config/config.h"
 
-enum { PEER_MAX_GROUPS = 256, PEER_TEXT = 64 };
-
 struct peer {
   pid_t pid;
   uid_t uid;
-  unsigned group_count; /* its own group first, then the supplementary ones */
-  gid_t groups[PEER_MAX_GROUPS];
+  unsigned group_count;
+  gid_t *groups; /* its own group first, then the supplementary ones, of which there may be 65536 */
 };
 
-/* False if the kernel does not say. */
+/* False if the kernel does not say, or there is no memory; else peer_clear() follows. */
 bool peer_read(int fd, struct peer *peer);
+void peer_clear(struct peer *peer);
 /* An empty list lets everybody in, a list only those it names, and root always. */
 bool peer_allowed(const struct peer *peer, const struct config_allow *allow);
 /* Writes one line, "framed: TEXT", if the client takes it at once. */
