@@ -171,8 +171,8 @@ extern const struct transport stream_transport, shared_transport;
 
 enum step { STEP_WAIT, STEP_DONE, STEP_FAILED /* with the client broken */ };
 
-/* Connects and says HELLO. One that may not wait fails where it would have to. */
-bool greeting_begin(struct framed *client, bool may_wait);
+/* Connects and says HELLO. One that may not wait, with a deadline of 0, fails where it would have to. */
+bool greeting_begin(struct framed *client, int64_t deadline);
 /* Reads what there is of the WELCOME, and checks it. */
 enum step greeting_step(struct framed *client);
 /* Forgets what came with it. */
@@ -229,5 +229,8 @@ size_t message_wanted(struct framed *client);
 enum native_type message_type(const struct framed *client);
 
 int64_t framed_clock(void);
+
+/* When so many nanoseconds, 0 or more, are over: the last time that there is for those that stand for "without end". */
+int64_t framed_after(int64_t now, int64_t ns);
 
 #endif

@@ -18,6 +18,7 @@
 #include "tools/client/client.h"
 
 #define PATIENCE (10 * NS_PER_S) /* of whoever says nothing else */
+#define US_PER_S INT64_C(1000000)
 
 enum { SEND_BUFFER = 512 * 1024, LARGE_FRAME = 64 * 1024 };
 
@@ -190,19 +191,34 @@ static bool set_path(struct framed *client, const char *path) {
   return true;
 }
 
-static bool connect_to(struct framed *client, bool may_wait) {
+/* connect() waits for its turn, and a signal ends that. False with errno, EAGAIN if the turn did not come. */
+static bool take_turn(const struct framed *client, int64_t deadline) {
   const struct sockaddr_un *address = &client->address;
-  client->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | (may_wait ? 0 : SOCK_NONBLOCK), 0);
+  bool connected, interrupted;
+  do {
+    int64_t us = (deadline - framed_clock()) / 1000 + 1;
+    const struct timeval patience = {.tv_sec = us / US_PER_S, .tv_usec = us % US_PER_S};
+    if (deadline != 0 && us <= 0) {
+      errno = EAGAIN;
+      return false;
+    }
+    if (deadline != 0 && setsockopt(client->fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience) != 0) {
+      return false;
+    }
+    connected = connect(client->fd, (const struct sockaddr *)address, sizeof *address) == 0;
+    interrupted = !connected && errno == EINTR;
+  } while (interrupted);
+  return connected;
+}
+
+static bool connect_to(struct framed *client, int64_t deadline) {
+  client->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | (deadline != 0 ? 0 : SOCK_NONBLOCK), 0);
   if (client->fd < 0) {
     return client_break(client, FRAMED_E_SYSTEM, errno, "cannot make a socket");
   }
-  /* How long connect() may wait for its turn; everything later asks not to wait. */
-  const struct timeval patience = {.tv_sec = client->timeout_ns / NS_PER_S,
-                                   .tv_usec = client->timeout_ns % NS_PER_S / 1000 + 1};
-  setsockopt(client->fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
-  if (connect(client->fd, (const struct sockaddr *)address, sizeof *address) != 0) {
+  if (!take_turn(client, deadline)) {
     return client_break(client, errno == EAGAIN ? FRAMED_E_TIMEOUT : FRAMED_E_SYSTEM, errno, "cannot connect to %s",
-                        address->sun_path);
+                        client->address.sun_path);
   }
   return true;
 }
@@ -226,10 +242,10 @@ static bool say_hello(struct framed *client) {
   return true; /* a daemon that closed the connection may have said why */
 }
 
-bool greeting_begin(struct framed *client, bool may_wait) {
+bool greeting_begin(struct framed *client, int64_t deadline) {
   client->greeting = (struct greeting){0};
   client->message.count = 0;
-  return connect_to(client, may_wait) && say_hello(client);
+  return connect_to(client, deadline) && say_hello(client);
 }
 
 void connection_tune(const struct framed *client) {
@@ -260,7 +276,7 @@ static bool wait_for(struct framed *client, int64_t deadline) {
 }
 
 static bool greet(struct framed *client, int64_t deadline) {
-  enum step step = greeting_begin(client, true) ? greeting_step(client) : STEP_FAILED;
+  enum step step = greeting_begin(client, deadline) ? greeting_step(client) : STEP_FAILED;
   while (step == STEP_WAIT) {
     step = wait_for(client, deadline) ? greeting_step(client) : STEP_FAILED;
   }
@@ -286,7 +302,7 @@ static void take_info(struct framed *client) {
 }
 
 static bool open_client(struct framed *client, const char *path, int64_t reconnect_for_ns) {
-  int64_t deadline = framed_clock() + client->timeout_ns;
+  int64_t deadline = framed_after(framed_clock(), client->timeout_ns);
   bool fine = set_path(client, path) && reconnect_open(client, reconnect_for_ns) && greet(client, deadline);
   if (fine) {
     take_info(client);

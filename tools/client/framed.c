@@ -220,10 +220,10 @@ int framed_poll(struct framed *client, int wanted, int64_t timeout_ns) {
   int64_t start = framed_clock();
   bool sleeps = timeout_ns < 0 || timeout_ns > client->spin_ns;
   if (client->spin_ns > 0) {
-    there = spin(client, wanted, start + (sleeps ? client->spin_ns : timeout_ns));
+    there = spin(client, wanted, framed_after(start, sleeps ? client->spin_ns : timeout_ns));
   }
   if (is_wanted(there, wanted)) {
     return there;
   }
-  return sleeps ? sleep_until(client, wanted, timeout_ns, start + (timeout_ns < 0 ? 0 : timeout_ns)) : 0;
+  return sleeps ? sleep_until(client, wanted, timeout_ns, framed_after(start, timeout_ns < 0 ? 0 : timeout_ns)) : 0;
 }

@@ -20,6 +20,8 @@ int64_t framed_clock(void) {
   return (int64_t)now.tv_sec * NS_PER_S + now.tv_nsec;
 }
 
+int64_t framed_after(int64_t now, int64_t ns) { return ns < INT64_MAX - now ? now + ns : INT64_MAX; }
+
 bool client_break(struct framed *client, enum framed_code code, int system, const char *format, ...) {
   if (client->broken) {
     return false;

@@ -142,7 +142,7 @@ static void begin_pause(struct framed *client) {
   bool was_there = now - reconnect->since > LONGEST_WAIT;
   reconnect->wait = was_there ? SHORTEST_WAIT : reconnect->wait;
   reconnect->next = was_there ? now : now + reconnect->wait;
-  reconnect->until = now + reconnect->for_ns;
+  reconnect->until = framed_after(now, reconnect->for_ns);
 }
 
 /* The end, for what was seen first; for a consumer that was between two results, the end of the sink. */
@@ -219,7 +219,7 @@ static void try_again(struct framed *client) {
   if (client->fd < 0 && now < reconnect->next) {
     return;
   }
-  enum step step = client->fd >= 0 || greeting_begin(client, false) ? greeting_step(client) : STEP_FAILED;
+  enum step step = client->fd >= 0 || greeting_begin(client, 0) ? greeting_step(client) : STEP_FAILED;
   if (step == STEP_WAIT && now >= reconnect->until) {
     client_break(client, FRAMED_E_TIMEOUT, ETIMEDOUT, "no welcome came");
     step = STEP_FAILED;
