@@ -286,6 +286,24 @@ def test_wrong_usage_is_64(place, arguments):
     assert done.returncode == 64 and done.stderr, done
 
 
+@pytest.mark.parametrize("arguments,said", [
+    (["-x"], "no option -x"), (["-xs", "here"], "no option -x"), (["status", "-xy"], "no option -x"),
+    (["push", "--force", "-hx"], "no option -x"), (["status", "--nonsense"], "no option --nonsense"),
+    (["status", "--json=yes"], "no option --json=yes"), (["status", "--socket"], "--socket needs a value"), (["-s"], "-s needs a value"),
+], ids=str)
+def test_the_option_that_is_wrong_is_named(place, arguments, said):
+    done = framectl(place, *arguments)
+    assert done.returncode == 64 and said in done.stderr, done
+
+
+@pytest.mark.parametrize("name", ["caf\udce9", "\udcff\udc80", "caf\u00e9"], ids=ascii)
+def test_a_name_in_any_encoding_is_an_error_in_json(place, name):
+    with Daemon(place, {"front": pipeline(FORMAT)}):
+        done = framectl(place, "--json", "status", name)
+        document = json.loads(done.stdout)
+        assert done.returncode == 1 and "no pipeline" in document["error"] and "front" in document["remedy"], done
+
+
 def test_a_slip_in_a_command_is_answered_with_the_one_it_may_mean(place):
     assert "did you mean 'status'?" in framectl(place, "statsu").stderr
     assert "did you mean" not in framectl(place, "explode").stderr

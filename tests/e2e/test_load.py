@@ -187,7 +187,8 @@ def test_tables_for_people(place):
     (("--warm-up", "1y"), 64, "--warm-up does not take '1y'"),
     (("--search", "p99"), 64, "--search does not take 'p99'"),
     (("--socket",), 64, "needs a value"),
-    (("--nonsense",), 64, "is no option"),
+    (("--nonsense",), 64, "no option --nonsense"),
+    (("-xs", "here"), 64, "no option -x"),
     (("file",), 1, "writes its results to a file"),
 ])
 def test_what_it_refuses(place, arguments, status, words):

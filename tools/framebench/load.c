@@ -113,8 +113,7 @@ static bool take(int option, char **arguments, struct load_options *options, str
     options->json = true;
     return true;
   default:
-    return problem_set(problem, EXIT_STATUS_USAGE, "see `framebench load --help`", "%s %s", arguments[optind - 1],
-                       option == ':' ? "needs a value" : "is no option here");
+    return problem_set_option(problem, option, arguments, "see `framebench load --help`");
   }
 }
 

@@ -60,8 +60,7 @@ static bool take(int option, char **arguments, unsigned takes, struct options *o
   case 'd':
     return parse_device(optarg, options, problem);
   default:
-    return problem_set(problem, EXIT_STATUS_USAGE, "see `framebench COMMAND --help`", "%s %s", arguments[optind - 1],
-                       option == ':' ? "needs a value" : "is no option here");
+    return problem_set_option(problem, option, arguments, "see `framebench COMMAND --help`");
   }
 }
 

@@ -242,9 +242,8 @@ static bool take_option(int option, struct command_line *line, char **arguments,
     line->wants_version = true;
     return true;
   case ':':
-    return problem_set(problem, EXIT_STATUS_USAGE, "see `framectl --help`", "%s needs a value", arguments[optind - 1]);
   case '?':
-    return problem_set(problem, EXIT_STATUS_USAGE, "see `framectl --help`", "there is no option %s", arguments[optind - 1]);
+    return problem_set_option(problem, option, arguments, "see `framectl --help`");
   default:
     return take_command_option((enum option_id)(option - OPTION_VALUES), line, problem);
   }
@@ -338,6 +337,18 @@ static bool shows_colours(void) {
   return isatty(STDOUT_FILENO) && !(unwanted && *unwanted) && terminal && strcmp(terminal, "dumb") != 0;
 }
 
+/* JSON is UTF-8, and what stands on the command line may be anything: a byte that is none of it becomes '?'. */
+static json_t *json_of(const char *text) {
+  json_t *string = json_string(text);
+  char *copy = string ? NULL : strdup(text);
+  for (char *at = copy; at && *at; at++) {
+    *at = (*at & 0x80) != 0 ? '?' : *at;
+  }
+  string = copy ? json_string(copy) : string;
+  free(copy);
+  return string;
+}
+
 static void print_problem(const struct problem *problem, bool json) {
   const char *text = problem->text ? problem->text : "no memory";
   if (!json) {
@@ -347,7 +358,7 @@ static void print_problem(const struct problem *problem, bool json) {
     }
     return;
   }
-  json_t *document = json_pack("{s:s, s:s}", "error", text, "remedy", problem->remedy ? problem->remedy : "");
+  json_t *document = json_pack("{s:o, s:o}", "error", json_of(text), "remedy", json_of(problem->remedy ? problem->remedy : ""));
   json_dumpf(document, stdout, JSON_INDENT(2));
   putchar('\n');
   json_decref(document);

@@ -25,6 +25,8 @@ __attribute__((format(printf, 4, 5))) bool problem_set(struct problem *problem, 
                                                        const char *format, ...);
 /* `push`, whose standard input was empty. */
 bool problem_set_nothing_sent(struct problem *problem);
+/* What getopt_long() just said no to: `answer` is what it gave for that, ':' or '?'. */
+bool problem_set_option(struct problem *problem, int answer, char **arguments, const char *remedy);
 void problem_clear(struct problem *problem);
 
 #endif
