@@ -125,8 +125,17 @@ static const char *keep_name(struct reader *reader, const char *name) {
   return copy;
 }
 
+/* libyaml takes a byte order mark for a column, by which the first key would stand deeper than all others. */
+static size_t mark_length(const char *text, size_t length) {
+  static const char mark[] = {'\xEF', '\xBB', '\xBF'};
+  return length >= sizeof mark && memcmp(text, mark, sizeof mark) == 0 ? sizeof mark : 0;
+}
+
 static void read_text(struct reader *reader, const char *name, const char *text, size_t length) {
   const char *kept = keep_name(reader, name);
+  size_t skipped = mark_length(text, length);
+  text += skipped;
+  length -= skipped;
   if (!kept || !errors_add_file(reader->errors, name, text, length)) {
     return;
   }

@@ -47,6 +47,17 @@ static bool find_line(struct span text, unsigned line, struct span *found) {
   return line == 1 && found->begin < found->end;
 }
 
+void quote_place(const char *text, size_t length, size_t offset, unsigned *line, unsigned *column) {
+  const char *end = text + length;
+  *line = *column = 1;
+  for (const char *at = text; at < text + offset;) {
+    size_t skipped = break_length(at, end);
+    *line += skipped > 0 ? 1 : 0;
+    *column = skipped > 0 ? 1 : *column + 1;
+    at = skipped > 0 ? at + skipped : next_character(at, text + offset);
+  }
+}
+
 /* Characters of the word at `at`: a quoted text, or what no separator ends. At least 1. */
 static unsigned word_length(const char *at, const char *end) {
   char quote = at < end && (*at == '"' || *at == '\'') ? *at : '\0';
@@ -118,15 +129,15 @@ void quote_make_printable(char *text) {
   }
 }
 
+/* One for each, as they are counted. */
 static void print_characters(FILE *out, struct span shown) {
-  for (const char *at = shown.begin; at < shown.end;) {
+  for (const char *at = shown.begin; at < shown.end; at = next_character(at, shown.end)) {
     size_t length = printable_length(at, shown.end);
     if (length > 0) {
       fwrite(at, 1, length, out);
     } else {
       fputc(*at == '\t' ? ' ' : '?', out);
     }
-    at += length > 0 ? length : 1;
   }
 }
 

@@ -11,6 +11,8 @@
 
 /* Line and column count from 1, columns in characters. Prints nothing if there is no such line. */
 void quote_print(FILE *out, const char *text, size_t length, unsigned line, unsigned column);
+/* The place of the byte at `offset`, which the text has. */
+void quote_place(const char *text, size_t length, size_t offset, unsigned *line, unsigned *column);
 /* Replaces control characters, which could disturb a terminal or forge a log line, and what is not UTF-8. */
 void quote_make_printable(char *text);
 

@@ -139,11 +139,20 @@ static bool claim(struct reader *reader, struct claims *claims, const struct cla
 /* Devices such as /dev/null may be written by many; what is in /dev/shm are files. */
 static bool is_exclusive_file(const char *path) { return strncmp(path, "/dev/", 5) != 0 || strncmp(path, "/dev/shm/", 9) == 0; }
 
+static bool is_same(const char *a, const char *b) {
+  char first[KEYS_FILE_PATH + 1], second[KEYS_FILE_PATH + 1];
+  snprintf(first, sizeof first, "%s", a);
+  snprintf(second, sizeof second, "%s", b);
+  simplify(first);
+  simplify(second);
+  return strcmp(first, second) == 0;
+}
+
 /* A file may have many readers, but a pipeline that reads its own results never ends. */
 static bool reads_own_results(const struct config_pipeline *pipeline) {
   return pipeline->source.endpoint == CONFIG_FILE && pipeline->sink.endpoint == CONFIG_FILE &&
          !is_standard(pipeline->source.path) && is_exclusive_file(pipeline->source.path) &&
-         strcmp(pipeline->source.path, pipeline->sink.path) == 0;
+         is_same(pipeline->source.path, pipeline->sink.path);
 }
 
 static bool claim_pipeline(struct reader *reader, struct claims *claims, const struct config_pipeline *pipeline) {

@@ -94,15 +94,12 @@ static const char *remedy_of(const struct loader *loader) {
 }
 
 /* Place of the byte at which libyaml's reader gave up. */
-static struct config_mark place_of_byte(const struct loader *loader, const char *text, size_t offset) {
-  struct config_mark at = {.file = loader->file, .line = 1, .column = 1};
-  for (size_t i = 0; i < offset; i++) {
-    at.column++;
-    if (text[i] == '\n') {
-      at.line++;
-      at.column = 1;
-    }
-  }
+static struct config_mark place_of_problem(const struct loader *loader) {
+  const yaml_parser_t *parser = &loader->parser;
+  size_t length = (size_t)(parser->input.string.end - parser->input.string.start);
+  size_t offset = parser->problem_offset < length ? parser->problem_offset : length;
+  struct config_mark at = {.file = loader->file};
+  quote_place((const char *)parser->input.string.start, length, offset, &at.line, &at.column);
   return at;
 }
 
@@ -111,10 +108,8 @@ static void report_problem(struct loader *loader) {
   if (parser->error == YAML_MEMORY_ERROR) {
     errors_set_exhausted(loader->errors);
   } else if (parser->error == YAML_READER_ERROR) {
-    size_t length = (size_t)(parser->input.string.end - parser->input.string.start);
-    size_t offset = parser->problem_offset < length ? parser->problem_offset : length;
-    config_errors_add(loader->errors, place_of_byte(loader, (const char *)parser->input.string.start, offset),
-                      "the file must be UTF-8 text without control characters", "not valid YAML: %s", parser->problem);
+    config_errors_add(loader->errors, place_of_problem(loader), "the file must be UTF-8 text without control characters",
+                      "not valid YAML: %s", parser->problem);
   } else if (parser->context) {
     config_errors_add(loader->errors, mark_at(loader, parser->problem_mark), remedy_of(loader),
                       "not valid YAML: %s (%s from line %zu on)", parser->problem, parser->context,

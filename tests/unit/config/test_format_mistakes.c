@@ -130,6 +130,11 @@ static const struct mistake mistakes[] = {
      "    sink: {file: /dev/shm/data}\n"
      "                 ^~~~~~~~~~~~~\n"
      "  it is also the source of pipeline 'cam0'\n"},
+    {"file that is read and written under two spellings", SOURCE("file: ./data, " FORMAT, "    sink: {file: data}\n"),
+     "t.yaml:4:18: 'data' is used twice\n"
+     "    sink: {file: data}\n"
+     "                 ^~~~\n"
+     "  it is also the source of pipeline 'cam0'\n"},
     {"file that two sinks write",
      "pipelines:\n  a: {source: {socket: a, " FORMAT "}, sink: {file: out}}\n  b: {source: {socket: b, " FORMAT
      "}, sink: {file: ./out}}\n",

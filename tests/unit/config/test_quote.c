@@ -43,7 +43,9 @@ START_TEST(all_line_breaks_of_yaml_count) {
 }
 END_TEST
 
-START_TEST(what_is_not_printable_is_replaced) { expect("a\tb\x1b[31m\x7f\xff\xC2\x9B", 1, 1, "    a b?[31m????\n    ^\n"); }
+START_TEST(what_is_not_printable_is_replaced) {
+  expect("a\tb\x1b[31m\x7f\xff\xC2\x9B|", 1, 12, "    a b?[31m???|\n               ^\n");
+}
 END_TEST
 
 START_TEST(long_line_is_cut_around_the_place) {

@@ -81,6 +81,21 @@ static const struct mistake mistakes[] = {
      "    log: {level: \"?\"}\n"
      "                  ^~\n"
      "  the file must be UTF-8 text without control characters\n"},
+    {"control character behind others than ASCII's", "log: {level: \"h\xC3\xB6\xC3\xB6r\x01\"}\n",
+     "t.yaml:1:19: not valid YAML: control characters are not allowed\n"
+     "    log: {level: \"h\xC3\xB6\xC3\xB6r?\"}\n"
+     "                      ^~\n"
+     "  the file must be UTF-8 text without control characters\n"},
+    {"control character behind line breaks of other kinds", "#\r#\r\n# \xC3\xA4 \x02\n",
+     "t.yaml:3:5: not valid YAML: control characters are not allowed\n"
+     "    # \xC3\xA4 ?\n"
+     "        ^\n"
+     "  the file must be UTF-8 text without control characters\n"},
+    {"slip behind a byte order mark", "\xEF\xBB\xBFlanez: 2\n" PIPELINE(""),
+     "t.yaml:1:1: unknown key 'lanez' in the file\n"
+     "    lanez: 2\n"
+     "    ^~~~~\n"
+     "  did you mean 'lanes'?\n"},
     {"nothing at all", "",
      "t.yaml: 'pipelines' is missing\n"
      "  add a pipeline, or write pipelines: {} if there shall be none\n"},
