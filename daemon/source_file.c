@@ -2,12 +2,14 @@
  * Files: read through uv_fs at positions of our own, one request at a time, straight into slots; at a pace and in a
  * loop where the configuration says so.
  */
+#include <math.h>
 #include <string.h>
 
 #include "daemon/source.h"
 
 /* A frame that is late by more than this starts the schedule anew, instead of a burst that catches up. */
-#define PACE_SLACK (20 * NS_PER_MS)
+#define PACE_SLACK     (20 * NS_PER_MS)
+#define LONGEST_PERIOD 1e18 /* 30 years, which the clock can be added to */
 
 _Static_assert(FILL_VECTORS <= sizeof((uv_fs_t *)0)->bufsml / sizeof(uv_buf_t), "a read of a file would allocate");
 
@@ -73,7 +75,7 @@ static bool is_due(struct source *source, int64_t now) {
 }
 
 static void schedule_next(struct source *source, int64_t now) {
-  int64_t period = (int64_t)(1e9 / source->rate);
+  int64_t period = (int64_t)fmin(1e9 / source->rate, LONGEST_PERIOD);
   int64_t slack = period > PACE_SLACK ? period : PACE_SLACK;
   bool on_time = source->due != 0 && now - source->due < slack;
   source->due = (on_time ? source->due : now) + period;

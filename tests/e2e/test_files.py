@@ -209,6 +209,19 @@ def test_rate_paces_a_file(place):
     assert numbers == list(range(len(numbers))) and len(numbers) < 1000
 
 
+@pytest.mark.parametrize("rate", [1e-12, 1e-300], ids=str)
+def test_a_rate_that_is_next_to_nothing_is_no_haste(place, rate):
+    """The second frame is due after whoever asks is gone, and does not come while another pipeline has a thousand."""
+    (place / "in").write_bytes(numbered(10, SIZE).tobytes())
+    slow = pipeline(GRAY, source={"file": str(place / "in"), "rate": rate}, sink={"file": str(place / "out")})
+    with Daemon(place, {"cam0": slow, "cam1": pipeline(GRAY)}) as daemon:
+        with daemon.reader("cam1") as reader, daemon.producer("cam1") as producer:
+            read = Background(reader.frames, 1000, SIZE)
+            producer.send(numbered(1000, SIZE).tobytes())
+            read.join()
+        assert daemon.wait_view("the first frame came", lambda view: view["frames"]["emitted"] >= 1)["frames"]["in"] == 1
+
+
 def test_file_into_a_socket_waits_for_its_reader(place):
     (place / "in").write_bytes(numbered(50, SIZE).tobytes())
     entry = pipeline(GRAY, source={"file": str(place / "in")})
