@@ -115,7 +115,7 @@ struct reconnect {
   uint64_t numbered;         /* frames that it submitted in its life */
   int descriptor;            /* for loops of the caller's own: an epoll of the connection and of the timer, or -1 */
   int timer;                 /* which ends a wait for the next try */
-  short watched;             /* conditions of the connection that the epoll has; -1: it has no connection */
+  short watched;             /* conditions of the connection, if the epoll has it; else -1 */
   int64_t until, next, wait; /* paused: when it gives up, tries again, and how long it waits after that */
   int64_t since;             /* when the last connection was made */
   struct framed_error cause;

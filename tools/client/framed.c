@@ -150,11 +150,23 @@ static int arm_and_look(struct framed *client, short *conditions) {
   return there;
 }
 
+/* Where there is nothing to wait for, no loop would tell of an end; who connects again hears of it later. */
+static int look_for_end(struct framed *client) {
+  struct pollfd ready = {.fd = client->fd};
+  if (!client->keeps && poll(&ready, 1, 0) > 0) {
+    wake(client, ready.revents);
+  }
+  return look(client);
+}
+
 int framed_arm(struct framed *client, int wanted, short *conditions) {
   wake(client, POLLIN);
   int there = look(client);
   if (!is_wanted(there, wanted)) {
     there = arm_and_look(client, conditions);
+  }
+  if (!is_wanted(there, wanted) && *conditions == 0) {
+    there = look_for_end(client);
   }
   if (is_wanted(there, wanted)) {
     *conditions = 0;

@@ -24,7 +24,7 @@
 #define SHORTEST_WAIT (NS_PER_S / 1000)
 #define LONGEST_WAIT  (NS_PER_S / 20)
 
-enum { CLIENTS = 1 << NATIVE_MARK_CLIENT, NUMBERS = 1 << NATIVE_MARK_NUMBER, CONNECTION = 0, TIMER = 1 };
+enum { CLIENTS = 1 << NATIVE_MARK_CLIENT, NUMBERS = 1 << NATIVE_MARK_NUMBER, CONNECTION = 0, TIMER = 1, NOT_WATCHED = -1 };
 
 /* -- beginning and end ------------------------------------------------------------------------------------------------- */
 
@@ -33,7 +33,7 @@ static bool make_descriptor(struct framed *client) {
   struct epoll_event event = {.events = EPOLLIN, .data.u32 = TIMER};
   reconnect->descriptor = epoll_create1(EPOLL_CLOEXEC);
   reconnect->timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
-  reconnect->watched = -1;
+  reconnect->watched = NOT_WATCHED;
   if (reconnect->descriptor < 0 || reconnect->timer < 0 ||
       epoll_ctl(reconnect->descriptor, EPOLL_CTL_ADD, reconnect->timer, &event) != 0) {
     return client_break(client, FRAMED_E_SYSTEM, errno, "cannot make what a client that connects again needs");
@@ -121,7 +121,7 @@ static void disconnect(struct framed *client) {
     close(client->fd); /* which takes it out of the epoll, too */
   }
   client->fd = -1;
-  client->reconnect.watched = -1;
+  client->reconnect.watched = NOT_WATCHED;
   greeting_end(client);
 }
 
@@ -266,13 +266,15 @@ static void watch_connection(struct framed *client, short conditions) {
   struct reconnect *reconnect = &client->reconnect;
   struct epoll_event event = {.data.u32 = CONNECTION};
   event.events = (conditions & POLLIN ? (uint32_t)EPOLLIN : 0) | (conditions & POLLOUT ? (uint32_t)EPOLLOUT : 0);
-  if (client->fd < 0 || conditions == reconnect->watched) {
+  short wanted = conditions != 0 ? conditions : NOT_WATCHED; /* an epoll tells of an end whatever it is asked for */
+  if (client->fd < 0 || wanted == reconnect->watched) {
     return;
   }
-  if (epoll_ctl(reconnect->descriptor, reconnect->watched < 0 ? EPOLL_CTL_ADD : EPOLL_CTL_MOD, client->fd, &event) != 0) {
+  int change = wanted == NOT_WATCHED ? EPOLL_CTL_DEL : reconnect->watched == NOT_WATCHED ? EPOLL_CTL_ADD : EPOLL_CTL_MOD;
+  if (epoll_ctl(reconnect->descriptor, change, client->fd, &event) != 0) {
     client_break(client, FRAMED_E_SYSTEM, errno, "cannot wait for pipeline %s", client->info.pipeline);
   }
-  reconnect->watched = conditions;
+  reconnect->watched = wanted;
 }
 
 short reconnect_watch(struct framed *client, short conditions) {

@@ -163,6 +163,52 @@ START_TEST(the_descriptor_stays) {
 }
 END_TEST
 
+static void hold_all(int fd, struct framed_result held[FAKE_SLOTS]) {
+  short conditions;
+  struct pollfd ready = {.fd = fd, .events = POLLIN};
+  for (unsigned i = 0; i < FAKE_SLOTS; i++) {
+    say_result(i, 0, 0);
+    ck_assert_int_eq(framed_receive(client, &held[i]), 1);
+  }
+  ck_assert_int_eq(framed_arm(client, FRAMED_RESULT, &conditions), 0);
+  ck_assert_int_eq(poll(&ready, 1, 0), 0);
+}
+
+static const int receivers[] = {FRAMED_CONSUMER, FRAMED_BOTH};
+
+/* There is nothing to do about it until the caller gives results back: a loop of its own sleeps until then. */
+START_TEST(an_end_while_all_results_are_held) {
+  struct framed_result held[FAKE_SLOTS];
+  open_for(receivers[_i], FRAMED_STREAM, 5 * SECOND);
+  short conditions;
+  int fd = framed_descriptor(client);
+  struct pollfd ready = {.fd = fd, .events = POLLIN};
+  hold_all(fd, held);
+  fake_die(&fake);
+  for (int i = 0; i < 3; i++) {
+    ck_assert_int_eq(framed_arm(client, FRAMED_RESULT, &conditions), 0);
+    ck_assert_int_eq(poll(&ready, 1, 0), 0);
+  }
+  framed_release(client, &held[0]);
+  fake_return(&fake, client);
+  say_result(FAKE_SLOTS, 0, 0);
+  ck_assert_int_eq(framed_arm(client, FRAMED_RESULT, &conditions), FRAMED_RESULT | (_i > 0 ? FRAMED_ROOM : 0));
+  expect_result(FAKE_SLOTS);
+}
+END_TEST
+
+/* Whoever does not connect again is told. */
+START_TEST(an_end_for_good_while_all_results_are_held) {
+  struct framed_result held[FAKE_SLOTS];
+  open_for(receivers[_i], FRAMED_STREAM, -1);
+  short conditions;
+  hold_all(framed_descriptor(client), held);
+  fake_die(&fake);
+  ck_assert_int_eq(framed_arm(client, FRAMED_RESULT, &conditions), FRAMED_FAILED);
+  ck_assert_int_eq(framed_problem(client)->code, FRAMED_E_CLOSED);
+}
+END_TEST
+
 Suite *return_suite(void);
 Suite *return_suite(void) {
   Suite *suite = suite_create("return");
@@ -176,6 +222,8 @@ Suite *return_suite(void) {
   tcase_add_loop_test(tests, it_may_not_come_in, 0, 2);
   tcase_add_test(tests, a_broken_protocol_is_no_pause);
   tcase_add_loop_test(tests, the_descriptor_stays, FRAMED_STREAM, FRAMED_SHARED + 1);
+  tcase_add_loop_test(tests, an_end_while_all_results_are_held, 0, 2);
+  tcase_add_loop_test(tests, an_end_for_good_while_all_results_are_held, 0, 2);
   suite_add_tcase(suite, tests);
   return suite;
 }

@@ -11,6 +11,8 @@ from framed.connection import Connection
 from framed.frames import END, HELD, RESULT, ROOM, Frame, Result
 from framed.wire import Code, Error, Role, Transport, Welcome
 
+LOOK_AGAIN = 0.1  # seconds that nothing happens, after which it is worth asking whether anything ever will
+
 
 class Client(Connection):
     """One connection to one pipeline, made by connect(). Leaving its `with` block closes it."""
@@ -72,8 +74,7 @@ class Client(Connection):
         self._check(self._sends and not self._finished, "no frames are sent by a consumer, or after finish()")
         while not self._has_room():
             if not self._paused and self._all_held():
-                raise Error(Code.USAGE, "all places for frames are held by this program, as frames that were not submitted or "
-                            "results that were not received and released")
+                raise all_held()
             if not self._poll(ROOM, timeout) & ROOM:
                 raise TimeoutError(f"pipeline {self.welcome.pipeline} had no room for a frame within {timeout} s")
         frame = (self._free or self._spare).popleft()
@@ -140,16 +141,22 @@ class Client(Connection):
         Then it finishes: the client sends nothing more.
         """
         for sequence, data in enumerate(frames):
-            there = self._poll(ROOM | RESULT, 0)
+            there, waited = self._poll(ROOM | RESULT, 0), False
             while not self._has_room() or there & RESULT:
                 result = self._next()
                 if result is not None and result.memory is not None:
                     yield result
                     result.release()
-                there = self._poll(ROOM | RESULT, 0 if self._has_room() else None)
+                if waited and not there and not self._paused and self._all_held() and not self._poll(ROOM | RESULT, 0):
+                    raise all_held()
+                there, waited = self._poll(ROOM | RESULT, 0 if self._has_room() else LOOK_AGAIN), True
             frame = self.acquire()
-            frame.fill(data)
-            self.submit(frame, sequence)
+            try:
+                frame.fill(data)
+                self.submit(frame, sequence)
+            except BaseException:
+                frame.cancel()
+                raise
         self.finish()
         yield from self
 
@@ -187,6 +194,11 @@ class Client(Connection):
                 self.drain()
         finally:
             self.close()
+
+
+def all_held() -> Error:
+    return Error(Code.USAGE, "all places for frames are held by this program, as frames that were not submitted or results that were "
+                 "not received and released")
 
 
 def stamps_too_large() -> ValueError:

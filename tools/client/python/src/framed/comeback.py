@@ -12,7 +12,7 @@ import struct
 import time
 from typing import Dict, Optional
 
-from framed.greeting import Greeting
+from framed.greeting import LONGEST_SLEEP, Greeting
 from framed.wire import AGAIN, Code, Error, Welcome
 
 SHORTEST_WAIT, LONGEST_WAIT = 0.001, 0.05  # seconds
@@ -36,7 +36,7 @@ class Timer:
 
     def set(self, seconds: float) -> None:
         """0: never."""
-        ns = int(seconds * 1e9)
+        ns = int(min(seconds, LONGEST_SLEEP) * 1e9)
         self._libc.timerfd_settime(self.descriptor, 0, TIMER_FORM.pack(0, 0, ns // 1000000000, ns % 1000000000), None)
 
 
@@ -55,11 +55,14 @@ class Waiting:
     def watch(self, connection: Optional[socket.socket], conditions: int, patience: float) -> None:
         self._timer.set(patience)
         events = (select.EPOLLIN if conditions & select.POLLIN else 0) | (select.EPOLLOUT if conditions & select.POLLOUT else 0)
-        if connection is not None and connection is self._watched:
-            self._epoll.modify(connection.fileno(), events)
-        elif connection is not None:
-            self._epoll.register(connection.fileno(), events)
-        self._watched = connection
+        wanted = connection if events else None  # an epoll tells of an end whatever it is asked for
+        if wanted is not None and wanted is self._watched:
+            self._epoll.modify(wanted.fileno(), events)
+        elif wanted is not None:
+            self._epoll.register(wanted.fileno(), events)
+        elif self._watched is not None:
+            self._epoll.unregister(self._watched.fileno())
+        self._watched = wanted
 
     def forget(self) -> None:
         """The connection is being closed, which takes it out."""

@@ -9,7 +9,7 @@ from typing import Optional, Union
 from framed.borrowing import BorrowingClient
 from framed.client import Client
 from framed.comeback import Comeback
-from framed.greeting import Greeting
+from framed.greeting import LONGEST_SLEEP, Greeting, milliseconds
 from framed.shared import SharedClient
 from framed.stream import StreamClient
 from framed.wire import Role, Transport, Welcome
@@ -21,7 +21,7 @@ def wait_for(connection: socket.socket, until: float, timeout: float) -> None:
         raise TimeoutError(f"no welcome came within {timeout} s; does the socket speak the native protocol?")
     poller = select.poll()
     poller.register(connection, select.POLLIN)
-    poller.poll(left * 1000 + 1)
+    poller.poll(milliseconds(left))
 
 
 def greet(connection: socket.socket, comeback: Comeback, keeps: bool, spin: float, timeout: float) -> Client:
@@ -57,7 +57,7 @@ def connect(path: Union[str, "os.PathLike[str]"], role: int = Role.BOTH, *, tran
     role, path, transport = Role(role), os.fspath(path), Transport(transport)
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
     try:
-        connection.settimeout(timeout)
+        connection.settimeout(min(timeout, LONGEST_SLEEP))  # Python refuses the largest
         try:
             connection.connect(path)
         except OSError as error:

@@ -12,7 +12,7 @@ from typing import Optional
 
 from framed.comeback import Comeback, GaveUp
 from framed.frames import END, RESULT, ROOM, Event
-from framed.greeting import Greeting
+from framed.greeting import Greeting, milliseconds
 from framed.wire import Code, Error, Welcome
 
 
@@ -82,6 +82,9 @@ class Connection:
         conditions = 0
         if not there & wanted:
             there, conditions = self._arm_and_look(wanted)
+        if not there & wanted and conditions == 0 and self._comeback is None:  # no loop would tell of an end
+            self._wake(sum(shown for _, shown in self._wait_for(0, 0)))
+            there = self._look_or_raise(wanted)
         if there & wanted:
             return Event(there), 0
         return Event(there), self._watch(conditions)
@@ -136,12 +139,19 @@ class Connection:
         try:
             there, conditions = self._arm_and_look(wanted)
             if not there & wanted and not self._paused:
-                self._poller.register(self._connection, conditions)
-                ready = self._poller.poll(None if seconds is None else seconds * 1000 + 1)
+                ready = self._wait_for(conditions, seconds)
                 woken = ready[0][1] if ready else 0
         finally:
             if not self._paused:
                 self._wake(woken)
+
+    def _wait_for(self, conditions: int, seconds: Optional[float]) -> "list[tuple[int, int]]":
+        """An end shows whatever is waited for. Where there is nothing else to hear, it comes late enough later, unless it is
+        for good."""
+        poller = self._poller if conditions or self._comeback is None else select.poll()
+        if poller is self._poller:
+            poller.register(self._connection, conditions)
+        return poller.poll(None if seconds is None else milliseconds(seconds))
 
     def _sleep_through_pause(self, seconds: Optional[float]) -> None:
         assert self._comeback is not None
@@ -149,7 +159,7 @@ class Connection:
         poller = select.poll()
         if self._comeback.greeting is not None:
             poller.register(self._comeback.greeting.connection, select.POLLIN)
-        poller.poll((patience if seconds is None else min(patience, seconds)) * 1000 + 1)
+        poller.poll(milliseconds(patience if seconds is None else min(patience, seconds)))
 
     def _look_or_raise(self, wanted: int) -> int:
         there = self._look_again() if self._paused else self._look()

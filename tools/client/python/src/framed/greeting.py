@@ -11,6 +11,12 @@ from framed import wire
 from framed.wire import Code, Error, Role, Transport, Welcome
 
 MOST_DESCRIPTORS = 8
+LONGEST_SLEEP = 3600.0  # seconds; whoever waits for longer wakes up in between
+
+
+def milliseconds(seconds: float) -> float:
+    """For select.poll, which takes no more than 24 days; a bit more than asked for, lest a wait ends just before its time."""
+    return min(seconds, LONGEST_SLEEP) * 1000 + 1
 
 
 class Greeting:
