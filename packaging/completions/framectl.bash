@@ -6,40 +6,38 @@ _framectl_pipelines() {
 }
 
 _framectl() {
-  local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]} command="" i
+  local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]} command="" words="" i
+  local commands="status health metrics top reload upgrade drain pause resume check push pull trace plan doctor"
   local -a socket=()
-  case $before in
-    -s | --socket) mapfile -t COMPREPLY < <(compgen -f -- "$word"); return ;;
-  esac
   for ((i = 1; i < COMP_CWORD; i++)); do
     case ${COMP_WORDS[i]} in
       -s | --socket) socket=(-s "${COMP_WORDS[++i]}") ;;
+      -o | --output | --frames | --seconds | --h2d | --kernel | --d2h | --turnaround | --host | --slots | --chunks | --from) ((i++)) ;;
       -*) ;;
-      *) command=${COMP_WORDS[i]}; break ;;
+      *) if [[ -z $command ]]; then command=${COMP_WORDS[i]}; fi ;;
     esac
   done
+  case $before in
+    -s | --socket | -o | --output) mapfile -t COMPREPLY < <(compgen -f -- "$word"); return ;;
+    --from) mapfile -t COMPREPLY < <(compgen -W "$(_framectl_pipelines "${socket[@]}")" -- "$word"); return ;;
+    --frames | --seconds | --h2d | --kernel | --d2h | --turnaround | --host | --slots | --chunks) return ;;
+  esac
   case $command in
-    "") mapfile -t COMPREPLY < <(compgen -W "status health metrics top reload upgrade drain pause resume check push pull trace plan doctor help -s --json --frames --shm --force --help --version" -- "$word") ;;
-    plan)
-      if [[ $before == --from ]]; then
-        mapfile -t COMPREPLY < <(compgen -W "$(_framectl_pipelines "${socket[@]}")" -- "$word")
-      else
-        mapfile -t COMPREPLY < <(compgen -W "--json --h2d --kernel --d2h --chunks --frames --slots --turnaround --host --from" -- "$word")
-      fi
-      ;;
-    trace)
-      if [[ $before == -o || $before == --output ]]; then
-        mapfile -t COMPREPLY < <(compgen -f -- "$word")
-      else
-        mapfile -t COMPREPLY < <(compgen -W "--output --seconds" -- "$word")
-      fi
-      ;;
-    help) mapfile -t COMPREPLY < <(compgen -W "status health metrics top reload upgrade drain pause resume check push pull trace plan doctor" -- "$word") ;;
-    health | reload | upgrade) mapfile -t COMPREPLY < <(compgen -W "--json" -- "$word") ;;
-    check) mapfile -t COMPREPLY < <(compgen -f -- "$word") ;;
+    "") words="$commands help --json --version" ;;
+    help) words=$commands ;;
+    status | doctor | drain | pause | resume) words="--json" ;;
+    health | reload | upgrade) words="--json" ;;
+    check) if [[ $word != -* ]]; then mapfile -t COMPREPLY < <(compgen -f -- "$word"); return; fi ;;
+    push) words="--shm --force" ;;
+    pull) words="--frames --shm --force" ;;
+    trace) words="-o --output --seconds" ;;
+    plan) words="--json --h2d --kernel --d2h --chunks --frames --slots --turnaround --host --from" ;;
+  esac
+  case $command in
     status | top | doctor | drain | pause | resume | push | pull)
-      mapfile -t COMPREPLY < <(compgen -W "--json $(_framectl_pipelines "${socket[@]}")" -- "$word")
+      if [[ $word != -* ]]; then words+=" $(_framectl_pipelines "${socket[@]}")"; fi
       ;;
   esac
+  mapfile -t COMPREPLY < <(compgen -W "$words -s --socket -h --help" -- "$word")
 }
 complete -o filenames -F _framectl framectl

@@ -3,32 +3,21 @@
 
 _framectl_pipelines() {
   local -a names
-  local socket=${opt_args[-s]:-${opt_args[--socket]}}
-  names=(${(f)"$(framectl ${socket:+-s} $socket status --json 2>/dev/null |
+  local at=${opt_args[-s]:-${opt_args[--socket]:-$socket}}
+  names=(${(f)"$(framectl ${at:+-s} $at status --json 2>/dev/null |
     tr -d ' \n' | sed 's/.*"pipelines":{//' | grep -o '"[A-Za-z0-9_.-]*":{"state"' | cut -d'"' -f2)"})
   _describe pipeline names
 }
 
 _framectl() {
-  local state line
+  local state line socket
   typeset -A opt_args
-  _arguments -C \
-    '(-s --socket)'{-s,--socket}'[status socket of the daemon]:socket:_files' \
-    '--json[print JSON]' \
-    '--frames[pull\: end after that many results]:number' \
-    '(-o --output)'{-o,--output}'[trace\: file for it]:file:_files' \
-    '--seconds[trace\: how long it is taken]:number' \
-    '--h2d[plan\: time of the copy in]:time' \
-    '--kernel[plan\: time of the kernel]:time' \
-    '--d2h[plan\: time of the copy out]:time' \
-    '--turnaround[plan\: time of the host between two frames of a slot]:time' \
-    '--host[plan\: the host'\''s own work on a frame]:time' \
-    '--slots[plan\: number of slots]:number' \
-    '--chunks[plan\: pieces that the work is cut into]:number' \
-    '--from[plan\: pipeline whose measured times are taken]:pipeline:_framectl_pipelines' \
-    '--shm[push, pull\: in shared memory, on native pipelines]' \
-    '--force[push, pull\: also with a terminal]' \
-    '(- *)--help[print a summary]' \
+  local -a always=(
+    '(-s --socket)'{-s,--socket}'[status socket of the daemon]:socket:_files'
+    '(- *)'{-h,--help}'[print a summary, or what the command does]')
+  local -a json=('--json[print JSON]')
+  local -a transfer=('--shm[in shared memory, on native pipelines]' '--force[also with a terminal]')
+  _arguments -C $always $json \
     '(- *)--version[print the version]' \
     '1:command:((status\:"the state of all pipelines, or of one" health\:"whether all is well"
       metrics\:"metrics as Prometheus reads them" top\:"a live table" reload\:"read the configuration again"
@@ -38,10 +27,26 @@ _framectl() {
       trace\:"record when each frame was where" plan\:"say what slots would win" doctor\:"say what could be better" help\:"say what a command does"))' \
     '*::argument:->argument'
   [[ $state == argument ]] || return
+  socket=${opt_args[-s]:-${opt_args[--socket]}}
   case $line[1] in
     help) compadd status health metrics top reload upgrade drain pause resume check push pull trace plan doctor ;;
-    check) _files ;;
-    status|top|doctor|drain|pause|resume|push|pull) _framectl_pipelines ;;
+    status|doctor|drain|pause|resume) _arguments $always $json '1:pipeline:_framectl_pipelines' ;;
+    top) _arguments $always '1:pipeline:_framectl_pipelines' ;;
+    health|reload|upgrade) _arguments $always $json ;;
+    metrics) _arguments $always ;;
+    check) _arguments $always '1:configuration:_files' ;;
+    push) _arguments $always $transfer '1:pipeline:_framectl_pipelines' ;;
+    pull) _arguments $always $transfer '--frames[end after that many results]:number' '1:pipeline:_framectl_pipelines' ;;
+    trace)
+      _arguments $always '(-o --output)'{-o,--output}'[file for it]:file:_files' '--seconds[how long it is taken]:number'
+      ;;
+    plan)
+      _arguments $always $json '--h2d[time of the copy in]:time' '--kernel[time of the kernel]:time' \
+        '--d2h[time of the copy out]:time' '--turnaround[time of the host between two frames of a slot]:time' \
+        '--host[the host'\''s own work on a frame]:time' '--slots[number of slots]:number' \
+        '--frames[times are of each of that many frames]:number' '--chunks[pieces that the work is cut into]:number' \
+        '--from[pipeline whose measured times are taken]:pipeline:_framectl_pipelines'
+      ;;
   esac
 }
 _framectl "$@"
