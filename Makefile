@@ -10,6 +10,7 @@ VERSION := 0.1.0
 ifeq ($(origin CC),default)
 CC := gcc
 endif
+OBJCOPY ?= objcopy
 NVCC    ?= $(firstword $(wildcard /usr/local/cuda/bin/nvcc) $(shell command -v nvcc 2>/dev/null))
 CUDA    ?= $(patsubst %/bin/nvcc,%,$(NVCC))
 PYTHON  ?= /usr/bin/python3
@@ -139,10 +140,12 @@ $(bin)/framebench: $(framebench_objects) $(gpu_objects)
 	@mkdir -p $(@D)
 	$(call quiet,LINK)$(CC) $(link) -o $@ $^ $(libs) $(cuda_libs)
 
+# One object, in which names that are not the API's are its own: a program may have functions of the same names.
 $(bin)/libframed.a: $(client_objects)
 	@mkdir -p $(@D)
 	@rm -f $@
-	$(call quiet,AR)$(AR) rcs $@ $^
+	$(call quiet,AR)$(CC) -r -nostdlib -o $(@:.a=.o) $^ && $(OBJCOPY) --localize-hidden $(@:.a=.o) && $(AR) rcs $@ $(@:.a=.o)
+	@rm $(@:.a=.o)
 
 $(bin)/$(client_soname): $(client_objects)
 	@mkdir -p $(@D)

@@ -59,6 +59,9 @@ for call in $(nm -D --defined-only "$root/usr/lib/libframed.so" | awk '{print $3
   [[ $call == *framed* ]] || fail "libframed shows $call"
   [ -s "$root/usr/share/man/man3/$call.3.gz" ] || fail "$call has no manual page"
 done
+shared=$(nm -D --defined-only "$root/usr/lib/libframed.so" | awk '{print $3}' | sort)
+static=$(nm -g --defined-only "$root/usr/lib/libframed.a" | awk 'NF == 3 {print $3}' | sort)
+[ "$shared" = "$static" ] || fail "the static library shows other names than the shared one: $static"
 for program in framed framectl framebench; do
   page=$(zcat "$root"/usr/share/man/man?/$program.?.gz | sed 's/\\-/-/g')
   for word in $(help_of $program | grep -oE '^  [a-z]+ |--[a-z-]+' | sort -u); do
