@@ -7,7 +7,8 @@
  *
  * Calls of one client must not overlap in time, from whichever threads they come; different clients do not know of each
  * other. The library starts no thread, keeps nothing global, raises no signal, and allocates nothing after
- * framed_connect(), except when it connects again. Except for framed_connect() and framed_poll(), no call waits.
+ * framed_connect(), except when it connects again. Except for framed_connect() and framed_poll(), no call waits. After a
+ * fork one of the two processes may go on with a client, and the other may only close it, which ends nothing for the first.
  *
  * A call that can fail says so by its value, and framed_problem() says why. After FRAMED_FAILED from a call whose problem
  * is FRAMED_E_USAGE the client goes on as before; after any other it takes and gives no more frames and can only be closed,
