@@ -14,7 +14,10 @@ points in time those of time.monotonic_ns(); time-outs are seconds.
 A daemon that is killed, or stopped, and is there again within ten seconds (see connect()) is a pause and nothing else: the client
 connects again, sends what has no fate again, and leaves out what it has, so that no frame is lost and no result comes twice.
 
-Calls of one client must not overlap in time. The package starts no thread. The protocol is in framed-protocol(7).
+Calls of one client must not overlap in time. The package starts no thread. An exception that breaks into a call from outside, as
+KeyboardInterrupt does, leaves a client that can only be closed, which the end of its `with` block does; a program that is to
+finish what is under way notes the signal in a handler of its own, and looks at that between calls. The protocol is in
+framed-protocol(7).
 """
 
 from framed.client import Client
