@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import subprocess
 
 import pytest
@@ -33,6 +34,21 @@ def test_top_survives_the_end_of_its_daemon(place):
             terminal.read()
             os.write(terminal.master, b"q")
             assert terminal.ends() is not None
+
+
+def test_top_ends_at_q_although_its_daemon_stands_still(place):
+    """Also after a key that asks the daemon for something: that it does not answer is said, and waited for no longer."""
+    with Daemon(place, {"front": pipeline(FORMAT)}) as daemon:
+        with Terminal(FRAMECTL, "-s", daemon.socket, "top") as terminal:
+            terminal.shows(b"front")
+            os.kill(daemon.process.pid, signal.SIGSTOP)
+            try:
+                os.write(terminal.master, b" ")
+                terminal.shows(b"does not answer")
+                os.write(terminal.master, b"q")
+                assert terminal.ends() == 0
+            finally:
+                os.kill(daemon.process.pid, signal.SIGCONT)
 
 
 def test_top_without_a_terminal_is_an_error(place):

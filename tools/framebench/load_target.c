@@ -106,7 +106,7 @@ static bool read_all(struct load_target *target, json_t *document, struct proble
 static bool find_process(struct load_target *target, struct problem *problem) {
   struct ucred peer = {0};
   socklen_t length = sizeof peer;
-  int fd = unix_connect(target->socket, "framed", problem);
+  int fd = unix_connect(target->socket, "framed", DAEMON_PATIENCE_MS, problem);
   if (fd < 0) {
     return false;
   }

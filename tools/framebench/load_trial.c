@@ -68,7 +68,7 @@ static bool connect_to(const struct load_pipeline *pipeline, const char *path, c
                        struct problem *problem) {
   char what[LOAD_NAME + 32];
   snprintf(what, sizeof what, "the %s of %s", end, pipeline->name);
-  *fd = unix_connect(path, what, problem);
+  *fd = unix_connect(path, what, -1, problem);
   return *fd >= 0;
 }
 

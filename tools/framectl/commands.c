@@ -24,7 +24,7 @@ bool command_metrics(const struct invocation *invocation, struct problem *proble
  * `print_more`, if there is one, prints what else the answer tells. */
 static bool give_command(const struct invocation *invocation, const char *command, const char *done, const char *same,
                          void (*print_more)(const json_t *answer), struct problem *problem) {
-  json_t *answer = daemon_command(invocation->socket, invocation->operand, command, problem);
+  json_t *answer = daemon_command(invocation->socket, invocation->operand, command, -1, problem);
   if (!answer) {
     return false;
   }

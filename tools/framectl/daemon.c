@@ -104,7 +104,7 @@ static bool is_name(const char *text) {
   return length > 0 && length <= 64;
 }
 
-json_t *daemon_command(const char *socket, const char *pipeline, const char *command, struct problem *problem) {
+json_t *daemon_command(const char *socket, const char *pipeline, const char *command, int timeout_ms, struct problem *problem) {
   char path[128];
   snprintf(path, sizeof path, "/v1/%s", command);
   if (pipeline) {
@@ -115,7 +115,7 @@ json_t *daemon_command(const char *socket, const char *pipeline, const char *com
     }
     snprintf(path, sizeof path, "/v1/pipelines/%s/%s", pipeline, command);
   }
-  const struct question question = {.socket = socket, .method = "POST", .path = path, .timeout_ms = -1};
+  const struct question question = {.socket = socket, .method = "POST", .path = path, .timeout_ms = timeout_ms};
   return ask_json(&question, problem);
 }
 
@@ -134,7 +134,7 @@ int daemon_pid(const char *path) {
   struct problem problem = {0};
   struct ucred peer = {0};
   socklen_t size = sizeof peer;
-  int fd = unix_connect(path, "framed", &problem);
+  int fd = unix_connect(path, "framed", DAEMON_PATIENCE_MS, &problem);
   bool known = fd >= 0 && getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && is_framed(peer.pid);
   if (fd >= 0) {
     close(fd);

@@ -7,9 +7,12 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/time.h>
 #include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
+
+#define LOOK_THERE "see `systemctl status framed` and `journalctl -u framed`"
 
 /* Root's group is for nobody to join, and one that may not write is of no use. */
 static bool group_helps(const struct stat *info) { return info->st_gid != 0 && (info->st_mode & S_IWGRP) != 0; }
@@ -31,13 +34,45 @@ static bool report_unreachable(const char *path, const char *what, int error, st
   if (error == EACCES || error == EPERM) {
     return report_no_permission(path, what, problem);
   }
+  if (error == EAGAIN) {
+    return problem_set(problem, EXIT_STATUS_NO_DAEMON, LOOK_THERE, "%s at %s does not answer, nor does it take connections",
+                       what, path);
+  }
   return problem_set(problem, EXIT_STATUS_NO_DAEMON,
                      "is it running? Start it by `framed -c FILE` or `systemctl start framed`; another socket is named by "
                      "-s SOCKET or $FRAMED_SOCKET",
                      "%s does not answer at %s: %s", what, path, strerror(error));
 }
 
-int unix_connect(const char *path, const char *what, struct problem *problem) {
+static int64_t now_ms(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+static int64_t deadline_of(int timeout_ms) { return timeout_ms < 0 ? 0 : now_ms() + timeout_ms; }
+
+/* Also through signals, of a terminal that changes its size for instance. False with errno, EAGAIN after `deadline` (0: none).
+ */
+static bool take_turn(int fd, const struct sockaddr_un *address, int64_t deadline) {
+  bool connected, interrupted;
+  do {
+    int64_t left = deadline - now_ms();
+    const struct timeval patience = {.tv_sec = left / 1000, .tv_usec = left % 1000 * 1000};
+    if (deadline && left <= 0) {
+      errno = EAGAIN;
+      return false;
+    }
+    if (deadline && setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience) != 0) {
+      return false;
+    }
+    connected = connect(fd, (const struct sockaddr *)address, sizeof *address) == 0;
+    interrupted = !connected && errno == EINTR;
+  } while (interrupted);
+  return connected;
+}
+
+int unix_connect(const char *path, const char *what, int timeout_ms, struct problem *problem) {
   struct sockaddr_un address = {.sun_family = AF_UNIX};
   if (strlen(path) >= sizeof address.sun_path) {
     problem_set(problem, EXIT_STATUS_USAGE, "name it by a shorter path, for example through a symbolic link",
@@ -50,18 +85,12 @@ int unix_connect(const char *path, const char *what, struct problem *problem) {
     problem_set(problem, EXIT_STATUS_INTERNAL, NULL, "no socket: %s", strerror(errno));
     return -1;
   }
-  if (connect(fd, (const struct sockaddr *)&address, sizeof address) != 0) {
+  if (!take_turn(fd, &address, deadline_of(timeout_ms))) {
     report_unreachable(path, what, errno, problem);
     close(fd);
     return -1;
   }
   return fd;
-}
-
-static int64_t now_ms(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
 /* False when `deadline` (0: none) passes first. */
@@ -80,8 +109,7 @@ static bool wait_for(int fd, short events, int64_t deadline) {
 }
 
 static bool report_silence(const struct question *question, struct problem *problem) {
-  return problem_set(problem, EXIT_STATUS_NO_DAEMON, "see `systemctl status framed` and `journalctl -u framed`",
-                     "framed at %s does not answer", question->socket);
+  return problem_set(problem, EXIT_STATUS_NO_DAEMON, LOOK_THERE, "framed at %s does not answer", question->socket);
 }
 
 static bool send_question(int fd, const struct question *question, int64_t deadline, struct problem *problem) {
@@ -129,8 +157,8 @@ static bool receive_reply(int fd, const struct question *question, int64_t deadl
 }
 
 bool http_ask(const struct question *question, struct reply *reply, struct problem *problem) {
-  int64_t deadline = question->timeout_ms < 0 ? 0 : now_ms() + question->timeout_ms;
-  int fd = unix_connect(question->socket, "framed", problem);
+  int64_t deadline = deadline_of(question->timeout_ms);
+  int fd = unix_connect(question->socket, "framed", question->timeout_ms, problem);
   if (fd < 0) {
     return false;
   }

@@ -6,8 +6,8 @@
 #include "tools/framectl/reply.h"
 
 /* Connects to a Unix stream socket, or gives -1 and a problem whose remedy fits the reason. `what` is who should
- * listen there: "framed". */
-int unix_connect(const char *path, const char *what, struct problem *problem);
+ * listen there: "framed". Who listens may have too many waiting to take one more: -1 waits for that without end. */
+int unix_connect(const char *path, const char *what, int timeout_ms, struct problem *problem);
 
 struct question {
   const char *socket, *method, *path;

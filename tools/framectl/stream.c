@@ -50,7 +50,7 @@ static void transfer_close(struct transfer *transfer) { json_decref(transfer->do
 static int connect_end(const struct transfer *transfer, const char *which, const char *path, struct problem *problem) {
   char what[128];
   snprintf(what, sizeof what, "the %s of %s", which, transfer->name);
-  return unix_connect(path, what, problem);
+  return unix_connect(path, what, -1, problem);
 }
 
 static bool refuse_terminal(int fd, const struct invocation *invocation, struct problem *problem) {

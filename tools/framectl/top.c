@@ -9,7 +9,7 @@
 #include "tools/framectl/daemon.h"
 #include "tools/framectl/screen.h"
 
-enum { LOOK_MS = 1000, PATIENCE_MS = 1000 };
+enum { LOOK_MS = 1000, PATIENCE_MS = 1000, COMMAND_MS = 3000 /* longer than the daemon looks for a lane that is stuck */ };
 
 struct top {
   const struct invocation *invocation;
@@ -90,7 +90,7 @@ static void pause_or_resume(struct top *top) {
   }
   const char *command = strcmp(state, "running") == 0 || strcmp(state, "starting") == 0 ? "pause" : "resume";
   struct problem problem = {0};
-  json_t *answer = daemon_command(top->invocation->socket, top->scene.selected, command, &problem);
+  json_t *answer = daemon_command(top->invocation->socket, top->scene.selected, command, COMMAND_MS, &problem);
   snprintf(top->scene.message, sizeof top->scene.message, "%s %s%s%s", command, top->scene.selected, answer ? " done" : ": ",
            answer         ? ""
            : problem.text ? problem.text

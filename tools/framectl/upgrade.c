@@ -108,7 +108,7 @@ bool command_upgrade(const struct invocation *invocation, struct problem *proble
   if (!look_before(invocation, &before, problem)) {
     return false;
   }
-  json_t *answer = daemon_command(invocation->socket, NULL, "upgrade", problem);
+  json_t *answer = daemon_command(invocation->socket, NULL, "upgrade", -1, problem);
   bool refused = !answer && problem->status == EXIT_STATUS_REFUSED; /* else a fault may have cut the answer off */
   json_t *document = refused ? NULL : wait_for_it(invocation, &before, problem);
   if (document) {

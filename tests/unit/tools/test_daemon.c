@@ -1,17 +1,22 @@
 /* framectl's side of the status socket, against a server of one canned answer, and against none. */
 #include "tools/framectl/daemon.h"
 
+#include <errno.h>
 #include <grp.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/time.h>
 #include <sys/un.h>
 #include <unistd.h>
 
 #include "tests/unit/runner.h"
 #include "tools/framectl/http.h"
+
+enum { CROWD = 16 };
 
 static char path[64];
 static int listener;
@@ -88,13 +93,13 @@ END_TEST
 
 START_TEST(commands_are_posts) {
   start("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nC\r\n{\"ok\": true}\r\n0\r\n\r\n");
-  json_t *answer = daemon_command(path, "rear-2.x_y", "drain", &problem);
+  json_t *answer = daemon_command(path, "rear-2.x_y", "drain", -1, &problem);
   finish();
   ck_assert(json_is_true(json_object_get(answer, "ok")));
   expect_request("POST /v1/pipelines/rear-2.x_y/drain HTTP/1.1\r\n");
   json_decref(answer);
   start("HTTP/1.1 200 OK\r\n\r\n{}");
-  answer = daemon_command(path, NULL, "reload", &problem);
+  answer = daemon_command(path, NULL, "reload", -1, &problem);
   finish();
   expect_request("POST /v1/reload HTTP/1.1\r\n");
   json_decref(answer);
@@ -103,7 +108,7 @@ END_TEST
 
 START_TEST(refusals_keep_their_remedy) {
   start("HTTP/1.1 504 Gateway Timeout\r\n\r\n{\"error\": \"3 frames wait\", \"remedy\": \"attach a reader\"}");
-  ck_assert_ptr_null(daemon_command(path, "cam0", "drain", &problem));
+  ck_assert_ptr_null(daemon_command(path, "cam0", "drain", -1, &problem));
   finish();
   ck_assert_int_eq(problem.status, EXIT_STATUS_REFUSED);
   ck_assert_str_eq(problem.text, "3 frames wait");
@@ -115,7 +120,7 @@ START_TEST(names_that_cannot_be_are_not_asked_for) {
   static const char *const names[] = {
       "", "a/b", "a b", "a\r\nb", "%41", "..?", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"};
   for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-    ck_assert_ptr_null(daemon_command("/nowhere", names[i], "pause", &problem));
+    ck_assert_ptr_null(daemon_command("/nowhere", names[i], "pause", -1, &problem));
     ck_assert_int_eq(problem.status, EXIT_STATUS_USAGE);
   }
 }
@@ -161,11 +166,44 @@ START_TEST(silence_ends) {
 }
 END_TEST
 
+/* A daemon that stands still for long has as many waiting as there may be, and the next one waits for its turn. */
+static void crowd(int fds[CROWD]) {
+  struct sockaddr_un address = {.sun_family = AF_UNIX};
+  bool full = false;
+  snprintf(address.sun_path, sizeof address.sun_path, "%s", path);
+  for (int i = 0; i < CROWD; i++) {
+    fds[i] = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0);
+    full = connect(fds[i], (const struct sockaddr *)&address, sizeof address) != 0 && errno == EAGAIN;
+  }
+  ck_assert(full);
+}
+
+static void on_signal(int number) { (void)number; }
+
+START_TEST(a_turn_that_does_not_come_ends) {
+  int fds[CROWD];
+  const struct sigaction action = {.sa_handler = on_signal};
+  const struct itimerval often = {.it_interval = {.tv_usec = 5000}, .it_value = {.tv_usec = 5000}};
+  const struct itimerval never = {0};
+  crowd(fds);
+  sigaction(SIGALRM, &action, NULL);
+  setitimer(ITIMER_REAL, _i > 0 ? &often : &never, NULL); /* as of a terminal that changes its size again and again */
+  ck_assert_ptr_null(daemon_status(path, 50, &problem));
+  expect_no_daemon("nor does it take connections");
+  ck_assert_ptr_null(daemon_command(path, "cam0", "pause", 50, &problem));
+  expect_no_daemon("nor does it take connections");
+  setitimer(ITIMER_REAL, &never, NULL);
+  for (int i = 0; i < CROWD; i++) {
+    close(fds[i]);
+  }
+}
+END_TEST
+
 /* As somebody who is not root and in none of its groups. */
 static void connect_without_rights(const char *where) {
   bool is_root = geteuid() == 0;
   ck_assert(!is_root || (setgroups(0, NULL) == 0 && setegid(65534) == 0 && seteuid(65534) == 0));
-  ck_assert_int_eq(unix_connect(where, "framed", &problem), -1);
+  ck_assert_int_eq(unix_connect(where, "framed", -1, &problem), -1);
   ck_assert(!is_root || seteuid(0) == 0);
 }
 
@@ -201,7 +239,7 @@ START_TEST(long_paths_are_never_cut) {
   char long_path[200];
   memset(long_path, 'a', sizeof long_path - 1);
   long_path[sizeof long_path - 1] = '\0';
-  ck_assert_int_eq(unix_connect(long_path, "framed", &problem), -1);
+  ck_assert_int_eq(unix_connect(long_path, "framed", -1, &problem), -1);
   ck_assert_int_eq(problem.status, EXIT_STATUS_USAGE);
 }
 END_TEST
@@ -230,6 +268,7 @@ Suite *daemon_suite(void) {
   tcase_add_loop_test(cases, whatever_is_not_framed_is_not_believed, 0, sizeof strangers / sizeof strangers[0]);
   tcase_add_test(cases, nobody_there);
   tcase_add_test(cases, silence_ends);
+  tcase_add_loop_test(cases, a_turn_that_does_not_come_ends, 0, 2);
   tcase_add_test(cases, no_permission_is_said);
   tcase_add_loop_test(cases, no_permission_names_a_group_that_helps, 0, 3);
   tcase_add_test(cases, long_paths_are_never_cut);
