@@ -113,6 +113,17 @@ static bool takes_state(const char *version) {
   return false;
 }
 
+/* Whoever had it printed into a file goes by the status. */
+static enum exit_status printed(void) {
+  bool left = fflush(stdout) == 0;
+  const char *why = left ? "not all of it was taken" : strerror(errno);
+  if (left && !ferror(stdout)) {
+    return EXIT_STATUS_OK;
+  }
+  fprintf(stderr, "framed: cannot write to standard output: %s\n", why);
+  return EXIT_STATUS_INTERNAL;
+}
+
 static enum exit_status with_config(const struct options *options) {
   struct config_errors *errors = config_errors_new();
   struct config *config = errors ? footprint_load(options->path, errors) : NULL;
@@ -136,7 +147,7 @@ static enum exit_status with_config(const struct options *options) {
     fputs(config->text, stdout);
   }
   config_free(config);
-  return EXIT_STATUS_OK;
+  return printed();
 }
 
 static enum exit_status with_vocabulary(void (*print)(FILE *out, const struct config_vocabulary *words)) {
@@ -147,7 +158,7 @@ static enum exit_status with_vocabulary(void (*print)(FILE *out, const struct co
   }
   print(stdout, vocabulary_words(vocabulary));
   vocabulary_free(vocabulary);
-  return EXIT_STATUS_OK;
+  return printed();
 }
 
 enum file_change { FILE_SAME, FILE_CHANGED, FILE_NEEDS_START };
@@ -232,10 +243,10 @@ static enum exit_status act(const struct options *options) {
     return with_vocabulary(config_print_manual);
   case PRINT_VERSION:
     puts("framed " FRAMED_VERSION);
-    return EXIT_STATUS_OK;
+    return printed();
   case PRINT_HELP:
     fputs(help, stdout);
-    return EXIT_STATUS_OK;
+    return printed();
   case MISUSE:
     break;
   }

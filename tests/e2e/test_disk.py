@@ -7,7 +7,8 @@ import subprocess
 
 import pytest
 
-from harness import Background, Daemon, complete, numbered, pipeline, read_y4m, require_whole, run_framed, whole
+from harness import (BINARY, Background, Daemon, complete, environment, limit, numbered, pipeline, read_y4m, require_whole,
+                     run_framed, whole)
 
 pytestmark = pytest.mark.host
 
@@ -97,3 +98,13 @@ def test_a_directory_as_sink_is_refused(place):
     file.write_text(json.dumps(complete(place, {"cam0": pipeline(FORMAT, sink={"file": str(place / "out")})})))
     done = run_framed("-c", file)
     assert done.returncode == 78 and str(place / "out") in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize("option", ["--check", "--print-config", "--print-schema", "--print-manual", "--version", "--help"])
+def test_what_cannot_be_printed_is_an_error(place, option):
+    file = place / "framed.yaml"
+    file.write_text(json.dumps(complete(place, {"cam0": pipeline(FORMAT)})))
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run([BINARY, "-c", file, option], stdout=full, stderr=subprocess.PIPE, text=True, env=environment(),
+                              timeout=limit(20), check=False)
+    assert done.returncode == 70 and "cannot write to standard output" in done.stderr, done

@@ -48,6 +48,17 @@ def test_metrics_are_the_daemons(place):
         assert 'framed_frames_in_total{pipeline="cam0"} 0' in succeeds(place, "metrics")
 
 
+@pytest.mark.parametrize("command", ["status", "status --json", "metrics", "health", "check"])
+def test_what_cannot_be_printed_is_an_error(place, command):
+    """Also where it is more than is written at once."""
+    entries = {f"cam{number}": pipeline(FORMAT) for number in range(8)}
+    with Daemon(place, entries) as daemon, open("/dev/full", "wb") as full:
+        arguments = [daemon.file] if command == "check" else []
+        done = subprocess.run([FRAMECTL, "-s", daemon.socket, *command.split(), *arguments], stdout=full, stderr=subprocess.PIPE,
+                              text=True, env=environment(), timeout=limit(20), check=False)
+        assert done.returncode == 70 and "cannot write to standard output" in done.stderr, done
+
+
 def test_a_trace_goes_into_a_file(place):
     file = place / "here.json"
     with Daemon(place, {"cam0": pipeline(FORMAT)}) as daemon, daemon.reader() as reader, daemon.producer() as producer:

@@ -7,7 +7,6 @@
 #include "config/suggest.h"
 #include "tools/framebench/command.h"
 
-#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -131,8 +130,7 @@ static bool run(int count, char **arguments, struct problem *problem) {
   } else if (!run_command(count, arguments, problem)) {
     return false;
   }
-  return fflush(stdout) == 0 ||
-         problem_set(problem, EXIT_STATUS_INTERNAL, NULL, "cannot write to standard output: %s", strerror(errno));
+  return problem_set_unless_printed(problem);
 }
 
 int main(int count, char **arguments) {

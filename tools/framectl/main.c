@@ -351,7 +351,7 @@ static json_t *json_of(const char *text) {
 
 static void print_problem(const struct problem *problem, bool json) {
   const char *text = problem->text ? problem->text : "no memory";
-  if (!json) {
+  if (!json || ferror(stdout)) {
     fprintf(stderr, "framectl: %s\n", text);
     if (problem->remedy) {
       fprintf(stderr, "  %s\n", problem->remedy);
@@ -374,10 +374,7 @@ static bool run(struct command_line *line, struct problem *problem) {
   } else if (!line->command->run(&line->invocation, problem) && !problem->is_said) {
     return false;
   }
-  if (fflush(stdout) == 0) {
-    return !problem->is_said;
-  }
-  return problem_set(problem, EXIT_STATUS_INTERNAL, NULL, "cannot write to standard output: %s", strerror(errno));
+  return problem_set_unless_printed(problem) && !problem->is_said;
 }
 
 int main(int count, char **arguments) {

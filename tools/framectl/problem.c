@@ -1,5 +1,6 @@
 #include "tools/framectl/problem.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,6 +40,13 @@ bool problem_set_option(struct problem *problem, int answer, char **arguments, c
     return problem_set(problem, EXIT_STATUS_USAGE, remedy, "there is no option -%c", optopt);
   }
   return problem_set(problem, EXIT_STATUS_USAGE, remedy, "there is no option %s", last);
+}
+
+bool problem_set_unless_printed(struct problem *problem) {
+  bool left = fflush(stdout) == 0;
+  const char *why = left ? "not all of it was taken" : strerror(errno);
+  return (left && !ferror(stdout)) ||
+         problem_set(problem, EXIT_STATUS_INTERNAL, NULL, "cannot write to standard output: %s", why);
 }
 
 void problem_clear(struct problem *problem) {

@@ -27,6 +27,8 @@ __attribute__((format(printf, 4, 5))) bool problem_set(struct problem *problem, 
 bool problem_set_nothing_sent(struct problem *problem);
 /* What getopt_long() just said no to: `answer` is what it gave for that, ':' or '?'. */
 bool problem_set_option(struct problem *problem, int answer, char **arguments, const char *remedy);
+/* True once everything that was printed has left; a program ends with this. */
+bool problem_set_unless_printed(struct problem *problem);
 void problem_clear(struct problem *problem);
 
 #endif
