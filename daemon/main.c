@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "daemon/difference.h"
+#include "daemon/distinct.h"
 #include "daemon/footprint.h"
 #include "daemon/handover.h"
 #include "daemon/log.h"
@@ -124,6 +125,16 @@ static enum exit_status printed(void) {
   return EXIT_STATUS_INTERNAL;
 }
 
+/* For an upgrade it does not count: what runs has its files. */
+static bool has_distinct_files(const struct options *options, const struct config *config) {
+  struct failure failure;
+  if (options->action != CHECK || options->state || distinct_files(config, &failure)) {
+    return true;
+  }
+  fprintf(stderr, "framed: %s\n  %s\n", failure.text, failure.remedy);
+  return false;
+}
+
 static enum exit_status with_config(const struct options *options) {
   struct config_errors *errors = config_errors_new();
   struct config *config = errors ? footprint_load(options->path, errors) : NULL;
@@ -139,6 +150,10 @@ static enum exit_status with_config(const struct options *options) {
   if (options->action == CHECK && options->state && !takes_state(options->state)) {
     config_free(config);
     return EXIT_STATUS_INTERNAL;
+  }
+  if (!has_distinct_files(options, config)) {
+    config_free(config);
+    return EXIT_STATUS_CONFIG;
   }
   if (options->action == CHECK) {
     footprint_print(stdout, options->path, config);

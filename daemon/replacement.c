@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "daemon/difference.h"
+#include "daemon/distinct.h"
 
 struct incoming {            /* beside each pipeline of the new configuration */
   struct pipeline *pipeline; /* NULL: the old one stays */
@@ -192,7 +193,7 @@ bool replacement_prepare_inherited(struct replacement *replacement, struct failu
       return false;
     }
   }
-  return true;
+  return distinct_files(replacement->config, failure);
 }
 
 void replacement_stop_old(struct replacement *replacement) {

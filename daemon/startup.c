@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "daemon/chronicle.h"
+#include "daemon/distinct.h"
 #include "daemon/handover.h"
 #include "daemon/keeper.h"
 #include "daemon/log.h"
@@ -73,7 +74,8 @@ static void prepare(void *context) {
   if (preparation->done && server->tape && !tape_is_at_end(server->tape)) {
     preparation->done = failure_set(&preparation->failure, EXIT_STATUS_INTERNAL, NULL, "what was handed over makes no sense");
   }
-  preparation->done = preparation->done && checkup_prepare(server, &preparation->failure);
+  preparation->done = preparation->done && (server->tape || distinct_files(server->config, &preparation->failure)) &&
+                      checkup_prepare(server, &preparation->failure);
 }
 
 static bool start_status(struct server *server, struct failure *failure) {

@@ -141,7 +141,7 @@ def test_truncated_last_frame_of_a_file(place):
     entry = pipeline(GRAY, source={"file": str(place / "in")}, sink={"file": str(place / "out")})
     with Daemon(place, {"cam0": entry, "cam1": pipeline(GRAY)}) as daemon:
         daemon.account(came=4, emitted=3, invalid=1)
-    assert require_whole((place / "out").read_bytes(), SIZE) == [0, 1, 2]
+    assert (place / "out").read_bytes() == numbered(3, SIZE).tobytes()
 
 
 def test_loop_repeats_the_file_in_order(place):
@@ -194,6 +194,80 @@ def test_what_cannot_be_a_source_or_sink_is_refused_by_name(place):
         done = run_framed("-c", write_config(place, {"cam0": entry}))
         wrong = source if source == "folder" else sink
         assert done.returncode == 78 and str(place / wrong) in done.stderr, (done.returncode, done.stderr)
+
+
+# -- one file under several names ---------------------------------------------------------------------------------
+
+
+def hard_link(place, name, other):
+    (place / name).touch()
+    os.link(place / name, place / other)
+
+
+def dangling_link(place, name, other):
+    (place / other).symlink_to(place / name)
+
+
+def pipe(place, name, other):
+    os.mkfifo(place / name)
+    dangling_link(place, name, other)
+
+
+def copying(place, source, sink):
+    return pipeline(GRAY, source={"file": str(place / source)}, sink={"file": str(place / sink)})
+
+
+@pytest.mark.parametrize("link", [hard_link, dangling_link, pipe])
+def test_two_pipelines_do_not_write_to_one_file(place, link):
+    """They would write over each other's results, and count them all as emitted."""
+    (place / "in").write_bytes(numbered(2, SIZE).tobytes())
+    link(place, "out", "other")
+    entries = {"cam0": copying(place, "in", "out"), "cam1": copying(place, "in", "other")}
+    done = run_framed("-c", write_config(place, entries))
+    assert done.returncode == 78 and "'cam1' are one file" in done.stderr, done
+    done = run_framed("--check", "-c", write_config(place, entries))
+    assert done.returncode == (78 if (place / "other").exists() else 0), done
+
+
+@pytest.mark.parametrize("name", ["./in", "hard", "soft"])
+def test_a_pipeline_does_not_read_its_own_results(place, name):
+    """It would never end, and fill the disk."""
+    (place / "in").write_bytes(numbered(2, SIZE).tobytes())
+    os.link(place / "in", place / "hard")
+    (place / "soft").symlink_to(place / "in")
+    done = run_framed("-c", write_config(place, {"cam0": pipeline(
+        GRAY, source={"file": str(place / "in")}, sink={"file": f"{place}/{name}"})}))
+    assert done.returncode == 78 and "its own results" in done.stderr, done
+    assert (place / "in").stat().st_size == 2 * SIZE
+
+
+def test_two_pipelines_do_not_read_from_one_fifo(place):
+    """Each would get parts of frames. A file may be read by many."""
+    os.mkfifo(place / "in")
+    done = run_framed("-c", write_config(place, {name: copying(place, "in", name) for name in ("cam0", "cam1")}))
+    assert done.returncode == 78 and "parts of frames" in done.stderr, done
+    os.unlink(place / "in")
+    (place / "in").write_bytes(numbered(2, SIZE).tobytes())
+    done = run_framed("-c", write_config(place, {name: copying(place, "in", name) for name in ("cam0", "cam1")}))
+    assert done.returncode == 0 and (place / "cam1").stat().st_size == 2 * SIZE, done
+
+
+def test_a_reload_does_not_let_two_pipelines_write_to_one_file(place):
+    (place / "other").symlink_to(place / "out")
+    entries = {"cam0": pipeline(GRAY, sink={"file": str(place / "out")})}
+    with Daemon(place, entries) as daemon:
+        with daemon.producer() as producer:
+            daemon.write({**entries, "cam1": pipeline(GRAY, sink={"file": str(place / "other")})})
+            code, answer = daemon.post("/v1/reload")
+            assert code == 400 and "'cam1' are one file" in answer["error"] and "another file" in answer["remedy"], answer
+            producer.send(numbered(2, SIZE).tobytes())
+            daemon.account(came=2, emitted=2)
+            daemon.write({"cam1": pipeline(GRAY, sink={"file": str(place / "other")})})
+            daemon.command("/v1/reload")
+        with daemon.producer("cam1") as producer:
+            producer.send(numbered(1, SIZE, first=2).tobytes())
+            daemon.account("cam1", came=1, emitted=1)
+    assert (place / "out").read_bytes() == numbered(3, SIZE).tobytes()
 
 
 def test_rate_paces_a_file(place):
