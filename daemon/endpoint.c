@@ -107,6 +107,14 @@ bool endpoint_open_sink(const struct config_sink *sink, struct endpoint *endpoin
                                  : open_path(sink->path, O_WRONLY, endpoint, failure);
 }
 
+bool endpoint_has_moved(const char *path, int fd, bool *gone) {
+  struct stat named, opened;
+  bool is_named = stat(path, &named) == 0;
+  *gone = !is_named && errno == ENOENT;
+  return is_named && fstat(fd, &opened) == 0 && (named.st_mode & S_IFMT) == (opened.st_mode & S_IFMT) &&
+         (named.st_dev != opened.st_dev || named.st_ino != opened.st_ino);
+}
+
 void endpoint_close(struct endpoint *endpoint) {
   if (endpoint->fd >= 0) {
     close(endpoint->fd);

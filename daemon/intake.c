@@ -177,7 +177,7 @@ static bool start(struct intake *intake, struct failure *failure) {
   }
   if (intake->endpoint.kind == ENDPOINT_FIFO) {
     intake->discards |= !intake->continues && keeper_was_killed(); /* which may have read a part of a frame */
-    return intake_await_writer(intake, failure);
+    return intake_follow_name(intake) || intake_await_writer(intake, failure);
   }
   intake_attach_file(intake);
   return true;

@@ -3,6 +3,7 @@
  * other. One that nobody has opened for writing reads as ended, so that it is left alone until a writer comes; and the next
  * writer needs a reader at all times, or it would get SIGPIPE, so that it is opened anew before it is closed.
  */
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "daemon/intake_state.h"
@@ -50,6 +51,22 @@ static void on_writer(void *context) {
   }
   intake->fifo = loop_watch_close(intake->fifo);
   intake_attach_file(intake);
+}
+
+bool intake_follow_name(struct intake *intake) {
+  int left = 0;
+  bool gone;
+  const char *path = intake->config->source.path;
+  if (!intake->continues || !endpoint_has_moved(path, intake->endpoint.fd, &gone) ||
+      ioctl(intake->endpoint.fd, FIONREAD, &left) != 0 || left > 0) {
+    return false;
+  }
+  log_event(LOG_MOVED, intake->config->name, "somebody has made '%s' anew: it is read from now on", path);
+  endpoint_close(&intake->endpoint);
+  intake->discards = false; /* nobody comes through the new one whose frames are not whole */
+  intake_await_next_writer(intake);
+  keeper_mark();
+  return true;
 }
 
 bool intake_await_writer(struct intake *intake, struct failure *failure) {

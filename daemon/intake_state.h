@@ -60,6 +60,8 @@ void intake_continue(struct intake *intake);
 
 /* The file's descriptor becomes the producer. */
 void intake_attach_file(struct intake *intake);
+/* True: the FIFO was taken over without a writer, and somebody has put another one in its place, whose writer is awaited. */
+bool intake_follow_name(struct intake *intake);
 /* A FIFO: once it has a writer. */
 bool intake_await_writer(struct intake *intake, struct failure *failure);
 /* Another one, now or as soon as the FIFO can be opened; with no memory for that the source has ended. */

@@ -270,6 +270,7 @@ static bool go_on(struct outlet *outlet) {
 /* A file that was taken from a tape has its place already. */
 bool outlet_start(struct outlet *outlet, struct failure *failure) {
   outlet_log_cuts(outlet);
+  outlet_follow_name(outlet);
   bool started = outlet->listener                         ? start_accepting(outlet, failure)
                  : outlet->endpoint.kind == ENDPOINT_FIFO ? start_fifo(outlet, failure)
                  : outlet->continues                      ? true

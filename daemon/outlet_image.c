@@ -5,7 +5,10 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
+#include "daemon/keeper.h"
 #include "daemon/log.h"
 #include "daemon/outlet_state.h"
 #include "daemon/sink_results.h"
@@ -151,4 +154,43 @@ void outlet_log_cuts(const struct outlet *outlet) {
     log_event(LOG_CUT_OFF, name, "%u reader%s cut off: the process before was killed while it wrote to %s", outlet->cut_off,
               outlet->cut_off == 1 ? " is" : "s are", outlet->cut_off == 1 ? "it" : "them");
   }
+}
+
+/* -- a file and its name ------------------------------------------------------------------------------------------------ */
+
+static bool open_anew(const struct outlet *outlet, struct endpoint *endpoint, struct failure *failure) {
+  if (!endpoint_open_sink(&outlet->config->sink, endpoint, failure)) {
+    return false;
+  }
+  bool is_fit = sink_prepare_file(outlet->config, &outlet->format, endpoint->fd, failure);
+  if (!is_fit) {
+    endpoint_close(endpoint);
+  }
+  return is_fit;
+}
+
+/* The sink has one reader, which it has not been told of yet. */
+void outlet_follow_name(struct outlet *outlet) {
+  const char *path = outlet->config->sink.path;
+  const struct sink *sink = outlet->sink;
+  bool gone, is_file = outlet->continues && !outlet->listener && outlet->endpoint.kind == ENDPOINT_FILE && sink->continuing;
+  if (!is_file || strcmp(path, "-") == 0 || sink->written > 0 || sink->torn) {
+    return;
+  }
+  struct reader *reader = sink->continuing;
+  struct endpoint anew;
+  struct failure failure;
+  if (!endpoint_has_moved(path, reader->fd, &gone) && !gone) {
+    return;
+  }
+  if (!open_anew(outlet, &anew, &failure)) {
+    log_event(LOG_FAILED, outlet->config->name, "somebody has taken '%s' away, and results go on into the old one: %s", path,
+              failure.text);
+    return;
+  }
+  log_event(LOG_MOVED, outlet->config->name, "somebody has taken '%s' away: results go on into a new one", path);
+  close(reader->fd);
+  reader->fd = anew.fd;
+  reader->continues = false; /* it begins at the end of this one */
+  keeper_mark();
 }

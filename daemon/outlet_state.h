@@ -51,6 +51,9 @@ bool outlet_share(struct outlet *outlet, struct place *place, const struct guest
 /* outlet_image.c: says what a process that was killed has cost its file and its readers. */
 void outlet_log_cuts(const struct outlet *outlet);
 
+/* outlet_image.c: a file that somebody has moved or removed since is left for a new one, between two results. */
+void outlet_follow_name(struct outlet *outlet);
+
 /* One reader more. */
 void outlet_add(struct outlet *outlet, struct place *place);
 

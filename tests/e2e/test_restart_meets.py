@@ -364,23 +364,3 @@ def test_a_socket_that_a_reload_was_making_is_left_where_it_is_of_somebody_else(
                 store.kill(daemon)
             assert path.stat().st_ino == inode
         comes_out_as(daemon, 1)
-
-
-@pytest.mark.parametrize("what", ["kill", "restart", "upgrade"])
-def test_a_socket_whose_file_somebody_has_removed_is_there_again(place, store, what):
-    with start(place, store, {"cam0": pipeline(FORMAT), "cam1": shifted(1)}) as daemon:
-        with daemon.reader("cam0") as reader, daemon.producer("cam0") as producer:
-            goes_through(producer, reader, 0)
-            settle(daemon)
-            for path in daemon.socket_paths():
-                os.unlink(path)
-            if what == "upgrade":
-                daemon.signal(signal.SIGUSR2)
-                daemon.wait_log("everything goes on")
-            else:
-                leave(store, daemon, what == "restart")
-                store.start(daemon)
-            daemon.wait_ready()
-            goes_through(producer, reader, 1)
-        comes_out_as(daemon, 1)
-        assert "anew" not in daemon.log and connections(daemon) == 0

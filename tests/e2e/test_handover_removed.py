@@ -1,0 +1,109 @@
+"""A hand-over after somebody has removed or moved files that the daemon has open: the next process goes by their names again."""
+
+import os
+import signal
+
+import pytest
+
+from harness import Background, numbered, pipeline, read_y4m, wait_until, whole
+from harness.store import connections, leave, settle, start
+
+pytestmark = pytest.mark.host
+
+SIZE = 4096
+FORMAT = {"pixels": "gray", "width": 64, "height": SIZE // 64}
+HAND_OVERS = ["kill", "restart", "upgrade"]
+
+
+def hand_over(store, daemon, what):
+    settle(daemon)
+    if what == "upgrade":
+        before = daemon.status()["handovers"]["upgrade"]
+        daemon.signal(signal.SIGUSR2)
+        wait_until(lambda: daemon.status()["handovers"]["upgrade"] > before, lambda: f"it takes over:\n{daemon.log}")
+    else:
+        leave(store, daemon, what == "restart")
+        store.start(daemon)
+    daemon.wait_ready()
+
+
+def goes_through(producer, reader, number):
+    producer.send(whole(number, SIZE).tobytes())
+    assert reader.read(SIZE) == whole(number, SIZE).tobytes()
+
+
+@pytest.mark.parametrize("what", HAND_OVERS)
+def test_a_socket_is_there_again(place, store, what):
+    with start(place, store, {"cam0": pipeline(FORMAT), "cam1": pipeline(FORMAT)}) as daemon:
+        with daemon.reader("cam0") as reader, daemon.producer("cam0") as producer:
+            goes_through(producer, reader, 0)
+            for path in daemon.socket_paths():
+                os.unlink(path)
+            settle(daemon)
+            if what == "upgrade":  # nobody can be asked
+                daemon.signal(signal.SIGUSR2)
+                daemon.wait_log("everything goes on")
+            else:
+                leave(store, daemon, what == "restart")
+                store.start(daemon)
+            daemon.wait_ready()
+            goes_through(producer, reader, 1)
+        with daemon.reader("cam1") as reader, daemon.producer("cam1") as producer:
+            goes_through(producer, reader, 0)
+        assert "anew" not in daemon.log and connections(daemon) == 0
+
+
+@pytest.mark.parametrize("protocol", ["raw", "y4m"])
+@pytest.mark.parametrize("moved", [True, False])
+@pytest.mark.parametrize("what", HAND_OVERS)
+def test_results_go_to_a_new_file(place, store, what, moved, protocol):
+    entry = pipeline(FORMAT, sink={"file": str(place / "out"), "protocol": protocol})
+    with start(place, store, {"cam0": entry}) as daemon, daemon.producer() as producer:
+        producer.send(numbered(2, SIZE).tobytes())
+        daemon.account(came=2, emitted=2)
+        before = (place / "out").read_bytes()
+        os.rename(place / "out", place / "old")
+        if not moved:
+            os.unlink(place / "old")
+        for number in (2, 3):  # the second process finds the new one in its place
+            hand_over(store, daemon, what)
+            producer.send(whole(number, SIZE).tobytes())
+            daemon.account(came=number + 1, emitted=number + 1)
+        assert "anew" not in daemon.log and connections(daemon) == 0
+    assert not moved or (place / "old").read_bytes() == before
+    got = (place / "out").read_bytes()
+    frames = read_y4m(got, SIZE)[1].tobytes() if protocol == "y4m" else got
+    assert frames == numbered(2, SIZE, first=2).tobytes()
+
+
+def test_results_go_on_into_the_old_file_where_there_is_no_new_one_to_be_had(place, store):
+    """What is in its place holds no whole results, or is no file."""
+    entry = pipeline(FORMAT, sink={"file": str(place / "out")})
+    with start(place, store, {"cam0": entry}) as daemon, daemon.producer() as producer:
+        os.rename(place / "out", place / "old")
+        (place / "out").write_bytes(b"of somebody else")
+        hand_over(store, daemon, "restart")
+        assert "results go on into the old one" in daemon.log and "ends within a result" in daemon.log, daemon.log
+        os.unlink(place / "out")
+        (place / "out").mkdir()
+        hand_over(store, daemon, "restart")
+        producer.send(whole(0, SIZE).tobytes())
+        daemon.account(came=1, emitted=1)
+    assert (place / "old").read_bytes() == whole(0, SIZE).tobytes()
+
+
+@pytest.mark.parametrize("what", HAND_OVERS)
+def test_a_fifo_that_was_made_anew_is_read(place, store, what):
+    """Nobody writes to the old one, and who opens the new one would wait for ever."""
+    os.mkfifo(place / "in")
+    entry = pipeline(FORMAT, source={"file": str(place / "in")}, sink={"file": str(place / "out")})
+    with start(place, store, {"cam0": entry}) as daemon:
+        for number in range(3):
+            writing = Background((place / "in").write_bytes, whole(number, SIZE).tobytes())
+            daemon.account(came=number + 1, emitted=number + 1)
+            writing.join()
+            daemon.wait_view("its writer has left", lambda view: view["sessions"] == 0)
+            os.unlink(place / "in")
+            os.mkfifo(place / "in")
+            hand_over(store, daemon, what)
+    assert (place / "out").read_bytes() == numbered(3, SIZE).tobytes()
