@@ -122,6 +122,49 @@ struct loop_watch *loop_watch_close(struct loop_watch *watch) {
 
 /* -- jobs ---------------------------------------------------------------------------------------------------- */
 
+/* As libuv does it. */
+static unsigned pool_size(void) {
+  enum { USUAL = 4, MOST = 1024 };
+  const char *wanted = getenv("UV_THREADPOOL_SIZE");
+  long size = wanted ? strtol(wanted, NULL, 10) : USUAL;
+  return size < 1 ? 1 : size > MOST ? MOST : (unsigned)size;
+}
+
+static void wait_at(void *gate) {
+  uv_mutex_lock(gate);
+  uv_mutex_unlock(gate);
+}
+
+/* All at once, or none would tell whether there is room for the others. */
+static int try_threads(uv_thread_t *threads, unsigned count) {
+  uv_mutex_t gate;
+  unsigned started = 0;
+  int status = uv_mutex_init(&gate);
+  if (status != 0) {
+    return status;
+  }
+  uv_mutex_lock(&gate);
+  while (status == 0 && started < count) {
+    status = uv_thread_create(&threads[started], wait_at, &gate);
+    started += status == 0;
+  }
+  uv_mutex_unlock(&gate);
+  while (started > 0) {
+    uv_thread_join(&threads[--started]);
+  }
+  uv_mutex_destroy(&gate);
+  return status;
+}
+
+bool loop_can_work(struct failure *failure) {
+  unsigned count = pool_size();
+  uv_thread_t *threads = calloc(count, sizeof *threads);
+  int status = threads ? try_threads(threads, count) : UV_ENOMEM;
+  free(threads);
+  return status == 0 || failure_set(failure, EXIT_STATUS_INTERNAL, "raise the limit on threads (ulimit -u, TasksMax=)",
+                                    "cannot start %u threads for files: %s", count, uv_strerror(status));
+}
+
 static void run_job(uv_work_t *request) {
   struct job *job = request->data;
   job->run(job->context);

@@ -257,5 +257,5 @@ bool server_start(struct server *server, struct failure *failure) {
   signals_held(&held);
   handover_allow_signals(&held); /* also where there is no tape: they wait while one image follows another */
   server->engine = engine_open(server->config, server->tape, failure);
-  return server->engine && make_pipelines(server, failure) && start_preparing(server, failure);
+  return server->engine && make_pipelines(server, failure) && loop_can_work(failure) && start_preparing(server, failure);
 }

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from harness import Background, Daemon, Producer as Client, limit, numbered, pipeline, require_whole, wait_until, whole
+from harness import BINARY, Background, Daemon, Producer as Client, limit, numbered, pipeline, require_whole, wait_until, whole
 
 SIZE = 2048
 FORMAT = {"dtype": "uint8", "shape": [SIZE]}
@@ -39,6 +39,20 @@ def test_a_start_with_any_number_of_descriptors(place, kind):
                 daemon.settled = True
         daemon.log_file.unlink()
     assert outcomes == {"ready", "refused"}
+
+
+@pytest.mark.host
+@pytest.mark.skipif("san" in BINARY.parent.name, reason="a sanitizer takes more address space than there may be")
+def test_a_start_without_room_for_the_threads_of_files(place):
+    """It says so, where libuv would abort without a word."""
+    def before():
+        resource.setrlimit(resource.RLIMIT_STACK, (64 << 20, 64 << 20))  # of each thread
+        resource.setrlimit(resource.RLIMIT_AS, (8 << 30, 8 << 30))
+    daemon = Daemon(place, {"cam0": pipeline(FORMAT)}, before=before, env={"UV_THREADPOOL_SIZE": "1000"}, ready=False)
+    with daemon:
+        daemon.settled = True
+        daemon.ends(70)
+    assert "cannot start 1000 threads" in daemon.log and "raise the limit" in daemon.log, daemon.log
 
 
 def test_a_reload_without_descriptors_changes_nothing(place):
