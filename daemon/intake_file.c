@@ -34,6 +34,8 @@ static void on_discarded(struct intake *intake) {
   if (!discard(intake)) {
     return;
   }
+  log_event(LOG_DISCONNECTED, intake->config->name,
+            "the writer that was cut off has closed the FIFO '%s': nothing more is thrown away", intake->config->source.path);
   int fd = intake->endpoint.fd;
   intake->discards = false;
   intake->endpoint.fd = -1;

@@ -205,8 +205,7 @@ def test_a_fifo_gives_no_shifted_frame_where_everything_begins_anew(place, store
             store.start(daemon)
             daemon.wait_ready()
             writer.write(whole(1, SIZE).tobytes()[100:] + whole(2, SIZE).tobytes())
-            settle(daemon)
-        settle(daemon)
+        daemon.wait_log("closed the FIFO")
         with open(place / "in", "wb", buffering=0) as writer:
             writer.write(whole(3, SIZE).tobytes())
             daemon.account(came=1, emitted=1)
