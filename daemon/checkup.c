@@ -73,11 +73,17 @@ static const struct probe *find_probe(const struct checkup *checkup, unsigned nu
   return probe;
 }
 
+/* Who asks may come before the timer, when both had to wait. */
+static int64_t awake_since(const struct checkup *checkup, int64_t now) {
+  return now - checkup->expected > STANDSTILL ? now : checkup->awake;
+}
+
 static struct health_moment moment_of(const struct server *server) {
   int64_t timeout = server->config->gpu.timeout_ns;
   int64_t watchdog = systemd_watchdog_interval();
-  return (struct health_moment){.now = clock_now(),
-                                .awake = server->checkup->awake,
+  int64_t now = clock_now();
+  return (struct health_moment){.now = now,
+                                .awake = awake_since(server->checkup, now),
                                 .limit = health_limit(timeout),
                                 .period = health_period(timeout),
                                 .lane_limit = watchdog > 0 ? watchdog / 2 : LANE_LIMIT};
@@ -170,9 +176,7 @@ static void on_look(void *context) {
   struct server *server = context;
   struct checkup *checkup = server->checkup;
   struct health_moment moment = moment_of(server);
-  if (moment.now - checkup->expected > STANDSTILL) {
-    checkup->awake = moment.now;
-  }
+  checkup->awake = moment.awake;
   if (server->reload) {
     checkup->rested = moment.now;
   }

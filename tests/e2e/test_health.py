@@ -15,6 +15,7 @@ import urllib.request
 import pytest
 
 from harness import BACKEND, FRAMECTL, Background, Daemon, environment, fault_stage, limit, numbered, pace, pipeline, wait_until
+from harness.injection import REST, Injection
 
 SIZE = 512
 FORMAT = {"dtype": "uint8", "shape": [SIZE]}
@@ -44,8 +45,8 @@ def canary_age(document):
     return document["devices"]["0"]["canary_age_s"]
 
 
-def stays_healthy(daemon, canaries=3):
-    """While that many canaries come back, which no frame does: much longer than the limit."""
+def stays_healthy(daemon, canaries=5):
+    """While that many canaries come back, which no frame does: longer than the limit."""
     before, seen = 0.0, 0
     end = time.monotonic() + limit(20)
     while seen < canaries:
@@ -57,11 +58,11 @@ def stays_healthy(daemon, canaries=3):
 
 
 def test_idle_is_healthy(place):
-    with Daemon(place, {"cam0": pipeline(FORMAT), "cam1": pipeline(FORMAT)}, gpu=gpu(1)) as daemon:
+    with Daemon(place, {"cam0": pipeline(FORMAT), "cam1": pipeline(FORMAT)}, gpu=gpu(4)) as daemon:
         stays_healthy(daemon)
         _, document = health(daemon)
         assert set(document["devices"]) == {"0"} and set(document["pipelines"]) == {"cam0", "cam1"}, document
-        assert 0 < document["devices"]["0"]["canary_us"] < 1e6 * limit(1), document
+        assert document["devices"]["0"]["canary_us"] > 0, document
         assert daemon.status()["health"]["ok"] is True
         assert "framed_healthy 1\n" in daemon.metrics()
         assert 'framed_canary_seconds{device="0"} ' in daemon.metrics()
@@ -69,7 +70,7 @@ def test_idle_is_healthy(place):
 
 @pytest.mark.parametrize("command", ["pause", "drain"])
 def test_paused_and_drained_are_healthy(place, command):
-    with Daemon(place, {"cam0": pipeline(FORMAT)}, gpu=gpu(1)) as daemon:
+    with Daemon(place, {"cam0": pipeline(FORMAT)}, gpu=gpu(4)) as daemon:
         daemon.command(f"/v1/pipelines/cam0/{command}")
         with daemon.producer() as producer:
             producer.send(numbered(2, SIZE).tobytes())
@@ -81,7 +82,7 @@ def test_paused_and_drained_are_healthy(place, command):
 
 
 def test_a_pipeline_whose_results_nobody_takes_is_healthy(place):
-    with Daemon(place, {"cam0": pipeline(FORMAT, slots=2)}, gpu=gpu(1)) as daemon:
+    with Daemon(place, {"cam0": pipeline(FORMAT, slots=2)}, gpu=gpu(4)) as daemon:
         with daemon.producer() as producer:
             producer.send(numbered(5, SIZE).tobytes())
             daemon.wait_view("results wait for a reader", lambda view: view["waiting"] == "reader")
@@ -95,15 +96,17 @@ def test_frames_make_canaries_needless(place):
     """Frames are proof enough, and no canary goes between them."""
     with Daemon(place, {"cam0": pipeline(FORMAT)}, gpu=gpu(4)) as daemon:
         with daemon.reader() as reader, daemon.producer() as producer:
-            count, before = 0, 0.0
-            end = time.monotonic() + pace(2)
-            while time.monotonic() < end:
+            count, before, longest = 0, 0.0, 0.0
+            while longest < 2:  # a canary comes after a second without frames
+                begun = time.monotonic()
                 producer.send(numbered(1, SIZE, first=count).tobytes())
                 reader.frames(1, SIZE)
                 count += 1
                 ok, document = health(daemon)
-                assert ok and canary_age(document) >= before, document
+                rested = time.monotonic() - begun > 0.5  # for want of a processor, in which time one may have gone
+                assert ok and (rested or canary_age(document) >= before), document
                 before = canary_age(document)
+                longest = max(longest, before)
         daemon.account(came=count, emitted=count)
 
 
@@ -126,7 +129,11 @@ def hang(daemon, name="cam0"):
     """Sends one frame, which hangs, and waits until health says so: that is before the device is given up for lost."""
     producer = daemon.producer(name)
     producer.send(numbered(1, SIZE).tobytes())
-    document = wait_until(lambda: unhealthy(daemon), lambda: f"health sees it\n{daemon.log}")
+
+    def it_is_seen():
+        document = unhealthy(daemon)
+        return document if document and not document["pipelines"][name]["ok"] else None
+    document = wait_until(it_is_seen, lambda: f"health sees it\n{daemon.log}")
     assert "the GPU failed" not in daemon.log
     return producer, document
 
@@ -142,7 +149,7 @@ def stop_at_once(daemon):
 
 def test_a_frame_that_hangs_is_told_before_the_device_is_given_up(place):
     port = free_port()
-    keys = {"status": {"socket": str(place / "status.sock"), "http": f"127.0.0.1:{port}"}, "gpu": gpu(4)}
+    keys = {"status": {"socket": str(place / "status.sock"), "http": f"127.0.0.1:{port}"}, "gpu": gpu(12)}
     entries = {"cam0": pipeline(FORMAT, stages=[fault_stage("hang", at=0)]), "cam1": pipeline(FORMAT)}
     with Daemon(place, entries, **keys) as daemon:
         assert health(daemon)[0]
@@ -200,7 +207,7 @@ class Stopped:
 @pytest.mark.skipif(BACKEND != "cpu", reason="holds the workers of the CPU backend")
 def test_a_device_that_stands_still_is_found_by_its_canary(place):
     """Where no frame comes: first health says so, and after gpu.timeout it is a fault."""
-    with Daemon(place, {"cam0": pipeline(FORMAT)}, gpu=gpu(3)) as daemon:
+    with Daemon(place, {"cam0": pipeline(FORMAT)}, gpu=gpu(8)) as daemon:
         stays_healthy(daemon, canaries=1)
         with Stopped(daemon.process.pid, "framed-worker"):
             document = wait_until(lambda: unhealthy(daemon), "health sees it")
@@ -214,7 +221,7 @@ def test_a_device_that_stands_still_is_found_by_its_canary(place):
 
 
 def test_framectl_says_that_all_is_well(place):
-    with Daemon(place, {"cam0": pipeline(FORMAT)}) as daemon:
+    with Daemon(place, {"cam0": pipeline(FORMAT)}, gpu=gpu(8)) as daemon:
         for arguments, begin in (([], "healthy; device 0: the last canary took "), (["--json"], "{")):
             done = subprocess.run([FRAMECTL, "-s", daemon.socket, "health", *arguments], capture_output=True, text=True,
                                   timeout=limit(20), env=environment(), check=False)
@@ -235,8 +242,16 @@ def test_a_standstill_of_the_whole_process_is_no_fault(place):
             time.sleep(pace(1.5))
             daemon.signal(signal.SIGCONT)
             wait_until(lambda: health(daemon)[0], lambda: f"it is healthy again: {health(daemon)}")
-        stays_healthy(daemon)
+        stays_healthy(daemon, canaries=1)
         assert "the GPU failed" not in daemon.log
+
+
+def test_who_asks_right_after_a_standstill_hears_no_fault(place):
+    """Who asks may have waited in the very step in which the control loop stood still, and its timers come after that."""
+    rest = Injection(place, "accept4", at=5, error=REST, wait=int(pace(2) * 1000))
+    with Daemon(place, {"cam0": pipeline(FORMAT)}, gpu=gpu(1), env=rest.environment) as daemon:
+        while not rest.happened:
+            assert health(daemon)[0], health(daemon)
 
 
 class Manager:
@@ -270,7 +285,7 @@ def manager(place):
 
 def test_the_watchdog_starves_while_a_frame_hangs(place, manager):
     entry = pipeline(FORMAT, stages=[fault_stage("hang", at=0)])
-    with Daemon(place, {"cam0": entry}, gpu=gpu(6), env=manager.environment) as daemon:
+    with Daemon(place, {"cam0": entry}, gpu=gpu(12), env=manager.environment) as daemon:
         wait_until(lambda: manager.fed, "it is fed")
         producer, _ = hang(daemon)
         time.sleep(pace(0.2))  # until what was sent before is heard
@@ -293,8 +308,8 @@ def test_a_watchdog_that_is_too_quick_is_said_once(place, manager, seconds, warn
 
 def test_a_frame_that_comes_late_is_told_until_it_comes(place):
     """A frame that takes longer than the limit, but comes."""
-    entry = pipeline(FORMAT, stages=[{"fault": {"kind": "delay", "ms": pace(2) * 1000}}])
-    with Daemon(place, {"cam0": entry}, gpu=gpu(3)) as daemon, daemon.reader() as reader, daemon.producer() as producer:
+    entry = pipeline(FORMAT, stages=[{"fault": {"kind": "delay", "ms": pace(8) * 1000}}])
+    with Daemon(place, {"cam0": entry}, gpu=gpu(10)) as daemon, daemon.reader() as reader, daemon.producer() as producer:
         producer.send(numbered(1, SIZE).tobytes())
         taking = Background(reader.frames, 1, SIZE)
         wait_until(lambda: not health(daemon)[0], "it takes too long")
