@@ -85,7 +85,7 @@ int64_t systemd_watchdog_interval(void) {
 
 #define KEPT   "framed-"       /* begins the name of each descriptor that was kept for us */
 #define PASSED "FRAMED_PASSED" /* a variable, which goes over to the next image: there were others */
-enum { BARRIER_MS = 2000 };
+enum { BARRIER_MS = 5000 };
 
 static struct {
   bool asked;
