@@ -42,7 +42,7 @@ outside() {
   local status=0
   (
     echo "$BASHPID" >"$cgroup/cgroup.procs"
-    exec timeout --kill-after=5 "$([ -n "${FRAMED_SOAK:-}" ] && echo 1800 || echo 300)" unshare --mount --pid --fork --ipc --uts --net --cgroup --kill-child \
+    exec timeout --kill-after=5 "$([ -n "${FRAMED_SOAK:-}" ] && echo 1800 || echo 600)" unshare --mount --pid --fork --ipc --uts --net --cgroup --kill-child \
       "$source/tests/systemd/run.sh" --boot "$report" "$packages"
   ) >"$report/boot" 2>&1 || status=$?
   if [ -e "$report/skip" ]; then skip "$(cat "$report/skip")"; fi

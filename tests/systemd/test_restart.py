@@ -156,10 +156,12 @@ def test_a_file_that_a_killed_daemon_wrote_ends_with_a_whole_result(service):
     with Producer("/run/framed/cam0.sock") as producer:
         producer.send(frames(20).tobytes())
         wait_until(lambda: service.status()["pipelines"]["cam0"]["frames"]["emitted"] == 20, "they are written", 20)
-    os.kill(service.pid, signal.SIGKILL)
     with open(target, "ab") as file:  # as if it had come as far as this
         file.write(b"torn")
-    service.wait_entry("CUT")
+    first = service.pid
+    os.kill(first, signal.SIGKILL)
+    wait_until(lambda: service.pid not in (0, first), "the next one is there", 20)
+    service.wait_entry("CUT", service.pid)
     assert os.path.getsize(target) == 20 * SIZE
     np.testing.assert_array_equal(np.fromfile(target, np.uint8).reshape(-1, SIZE), 255 - frames(20))
 

@@ -122,7 +122,7 @@ def test_reload_with_an_invalid_file_changes_nothing(service):
 
 
 def test_a_stopped_process_is_replaced_by_the_watchdog(service):
-    service.drop_in("[Service]\nWatchdogSec=2s\nLimitCORE=0\n")
+    service.drop_in("[Service]\nWatchdogSec=5s\nLimitCORE=0\n")
     service.configure({"cam0": pipeline("cam0")})
     service.start()
     first = service.pid
