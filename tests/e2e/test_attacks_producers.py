@@ -27,7 +27,8 @@ def test_descriptors_that_a_producer_passes_are_not_kept(place):
                         stream.send(data[700:])
             np.testing.assert_array_equal(reader.frames(20, SIZE), numbered(20, SIZE))
             assert client.read(20 * SIZE) == numbered(20, SIZE).tobytes()
-            assert daemon.open_files() <= before + 5  # three clients, and the duplicate of `reply`
+            wait_until(lambda: daemon.open_files() <= before + 4,  # three clients, and the duplicate of `reply`
+                       lambda: f"nothing was kept: {before} files before, {daemon.open_files()} now")
         daemon.account(came=20, emitted=20)
 
 
@@ -188,7 +189,8 @@ def test_what_a_fifo_held_when_its_writer_was_gone_already(place):
     entry = pipeline(FORMAT, source={"file": str(fifo)}, sink={"overload": "drop"})
     with Daemon(place, {"cam0": entry}) as daemon:
         os.close(keeps_it)
-        daemon.account(came=3, unread=2, invalid=1, seconds=5)  # not by the time limit of 10 s
+        daemon.account(came=3, unread=2, invalid=1)
+        assert "ended" in daemon.log and "did not come within" not in daemon.log
 
 
 @pytest.mark.parametrize("content, protocol", [(b"", "raw"), (b"", "y4m"), (b"YUV4MPEG2 W64 H32 Cmono\n", "y4m"),

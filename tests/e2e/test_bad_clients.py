@@ -76,7 +76,8 @@ def test_a_producer_that_is_reset_in_mid_frame(place):
 
 def test_a_frame_of_one_byte_a_moment_times_out(place):
     """The limit is for the rest of the frame: bytes that trickle in do not extend it."""
-    entry = pipeline({"dtype": "uint8", "shape": [1 << 20]}, source={"timeout": "200ms"})
+    size = 16384  # which is sent at once, so that no time passes within a frame that comes as it should
+    entry = pipeline({"dtype": "uint8", "shape": [size]}, source={"timeout": "200ms"})
     with Daemon(place, {"cam0": entry}) as daemon:
         with daemon.producer() as producer:
             with pytest.raises(OSError):
@@ -85,7 +86,7 @@ def test_a_frame_of_one_byte_a_moment_times_out(place):
                     daemon.status()  # takes its time
         daemon.account(came=1, invalid=1)
         daemon.wait_log("did not come within 0.2 s")
-        frame = bytes(1 << 20)
+        frame = bytes(size)
         with daemon.reader() as reader, daemon.producer() as producer:
             producer.send(frame)
             assert reader.read(len(frame)) == frame
@@ -323,8 +324,8 @@ def test_log_lines_that_were_left_out_are_counted(place):
             daemon.wait_view("all were refused", lambda view: view["refused"] == 100)
         daemon.finish()
         said = daemon.log.count("was refused")
-        left_out = re.search(r"(\d+) [^\n]*left out", daemon.log)
-        assert 0 < said < 20 and left_out and said + int(left_out.group(1)) in (100, 101), daemon.log
+        left_out = sum(map(int, re.findall(r"(\d+) more [^\n]*left out", daemon.log)))
+        assert 0 < said < 50 and said + left_out in (100, 101), daemon.log
 
 
 def test_a_log_that_nobody_reads_holds_up_no_frame(place):

@@ -2,13 +2,13 @@
 
 import json
 import os
+import pathlib
 import subprocess
-import time
 
 import numpy as np
 import pytest
 
-from harness import FRAMECTL, Background, Daemon, environment, limit, numbered, pipeline, wait_until, whole
+from harness import FRAMECTL, Background, Daemon, environment, limit, numbered, pace, pipeline, wait_until, whole
 from harness.terminal import Terminal
 
 pytestmark = pytest.mark.host
@@ -59,12 +59,22 @@ def test_what_cannot_be_printed_is_an_error(place, command):
         assert done.returncode == 70 and "cannot write to standard output" in done.stderr, done
 
 
+def wait_asked(daemon, client):
+    """The daemon has heard the client's request: that sleeps over its connection, and a later one was answered."""
+    def sleeps_over_a_socket():
+        process = pathlib.Path(f"/proc/{client.pid}")
+        state = (process / "stat").read_text().rpartition(")")[2].split()[0]
+        return state == "S" and any(file.is_socket() for file in (process / "fd").iterdir())
+    wait_until(sleeps_over_a_socket, "it has asked")
+    daemon.status()
+
+
 def test_a_trace_goes_into_a_file(place):
     file = place / "here.json"
     with Daemon(place, {"cam0": pipeline(FORMAT)}) as daemon, daemon.reader() as reader, daemon.producer() as producer:
-        with subprocess.Popen([FRAMECTL, "-s", daemon.socket, "trace", "-o", file, "--seconds", str(limit(1))],
+        with subprocess.Popen([FRAMECTL, "-s", daemon.socket, "trace", "-o", file, "--seconds", str(pace(3))],
                               stdout=subprocess.PIPE, text=True, env=environment()) as tracing:
-            time.sleep(limit(0.3))
+            wait_asked(daemon, tracing)
             producer.send(numbered(7, SIZE).tobytes())
             reader.frames(7, SIZE)
             text = tracing.communicate(timeout=limit(20))[0]
@@ -78,14 +88,14 @@ def test_a_trace_goes_into_a_file(place):
 def test_a_trace_that_fails_leaves_no_half_of_it(place):
     file = place / "here.json"
     file.write_text("earlier")
-    with Daemon(place, {"cam0": pipeline(FORMAT)}):
+    with Daemon(place, {"cam0": pipeline(FORMAT)}) as daemon:
         done = framectl(place, "trace", "-o", place / "nowhere/here.json", "--seconds", "0.1")
         assert done.returncode == 70 and "nowhere" in done.stderr and "-o" in done.stderr, done
         done = framectl(place, "trace", "-o", "/dev/full", "--seconds", "0.1")
         assert done.returncode == 70 and "No space left" in done.stderr and os.path.exists("/dev/full"), done
         tracing = subprocess.Popen([FRAMECTL, "-s", place / "status.sock", "trace", "-o", file, "--seconds", "60"],
                                    stderr=subprocess.PIPE, text=True, env=environment())
-        time.sleep(limit(0.2))
+        wait_asked(daemon, tracing)
     error = tracing.communicate(timeout=limit(20))[1]
     assert tracing.returncode == 1 and "stopping" in error, error
     assert file.read_text() == "earlier"

@@ -124,7 +124,7 @@ def test_all_kinds_of_roads_are_taken_up(place):
         daemon.wait_faults(2)
         shared.submit(1, numbered(1, SIZE, first=1).tobytes(), sequence=1)
         for number in range(2):
-            slot, fate, result = shared.completion(10)
+            slot, fate, result = shared.completion()
             assert (fate, result.sequence, shared.payload(slot)) == (0, number, numbered(1, SIZE, first=number).tobytes())
             shared.take()
         producer.send(stream[5000:])
@@ -158,10 +158,10 @@ def test_a_device_that_fails_too_often_ends_the_daemon(place):
 
 def test_a_stop_meanwhile_finishes_what_is_in_flight(place):
     """It reaches an image that comes to nothing, and is for the next one to obey."""
-    delay = {"fault": {"kind": "delay", "ms": 30}}
+    delay = {"fault": {"kind": "delay", "ms": 60}}
     with Warm(place, {"cam0": pipeline(FORMAT, slots=4, stages=[delay, NEVER])}) as daemon:
         with daemon.reader() as reader, daemon.producer() as producer:
-            producer.send(numbered(8, SIZE).tobytes())
+            producer.send(numbered(40, SIZE).tobytes())  # for more than a second
             daemon.wait_view("frames are in flight", lambda view: view["frames"]["in_flight"] >= 4)
             daemon.fail_warm_ups(8)
             daemon.signal(signal.SIGUSR2)

@@ -97,11 +97,11 @@ def run(place, injection, most_files=None):
         control(daemon, place)
         turns = itertools.count(1)
         if injection.happened:
-            wait_until(lambda: is_served(daemon, turns), lambda: f"all is well again:\n{daemon.log}", 5)
+            wait_until(lambda: is_served(daemon, turns), lambda: f"all is well again:\n{daemon.log}", 20)
         else:
             drive(daemon, 100)
         if most_files:
-            wait_until(lambda: daemon.open_files() <= most_files, f"{most_files} files are open", 5)
+            wait_until(lambda: daemon.open_files() <= most_files, f"{most_files} files are open")
         files = daemon.open_files()
         written = {name: daemon.frames(name)["emitted"] for name in FILES}
         assert written["recorded"] == COUNT or injection.happened
@@ -152,7 +152,7 @@ class SharingGuest:
 
     def __init__(self, daemon, first):
         self.frames = numbered(COUNT, SIZE, first=first)
-        self.client = wait_until(lambda: self.connect(daemon), "there is memory to share", 5)
+        self.client = wait_until(lambda: self.connect(daemon), "there is memory to share")
         self.client.submit(0, self.frames[0].tobytes())
         wait_until(lambda: self.client.word(4096) == 1, "there is a result")
         self.client.submit(1, self.frames[1].tobytes())
@@ -167,7 +167,7 @@ class SharingGuest:
             return None
 
     def take(self, number):
-        slot, fate, _ = self.client.completion(5)
+        slot, fate, _ = self.client.completion()
         assert (fate, self.client.payload(slot)) == (0, self.frames[number].tobytes())
         self.client.take()
 
@@ -207,7 +207,7 @@ def upgrade(daemon, first):
             return daemon.status()["handovers"]["upgrade"] > done
         except OSError:
             return False
-    wait_until(is_over, lambda: f"the upgrade is over, one way or the other:\n{daemon.log}")
+    wait_until(is_over, lambda: f"the upgrade is over, one way or the other:\n{daemon.log}", 30)
     if not daemon.starts():
         return False
     kept = [guest.finish() for guest in guests]

@@ -56,6 +56,7 @@ def test_a_result_goes_on_at_its_next_byte(place, store, lanes):
             for _ in range(4):
                 got += reader.read(LARGE // 2 + 4321)
                 daemon.wait_view("it waits", lambda view: view["waiting"] == "reader")
+                settle(daemon)  # it may be writing what there is room for now
                 store.kill(daemon)
             got += reader.read(5 * LARGE - len(got))
             sending.join()
@@ -69,7 +70,8 @@ def test_results_that_nobody_has_taken_go_to_whoever_comes(place, store):
     with start(place, store, {"cam0": pipeline(FORMAT, slots=3)}) as daemon:
         with daemon.producer() as producer:
             producer.send(frames.tobytes())
-            daemon.wait_view("they wait", lambda view: view["waiting"] == "reader")
+            daemon.wait_view("they wait", lambda view: view["waiting"] == "reader" and view["frames"]["in_flight"] == 3)
+            settle(daemon)
             store.kill(daemon)
             with daemon.reader() as reader:
                 assert reader.read(3 * SIZE) == frames.tobytes()
@@ -236,7 +238,7 @@ def connect(daemon):
     return client
 
 
-@pytest.mark.takes(60)
+@pytest.mark.takes(200)
 def test_a_store_that_is_just_large_enough_is_never_given_more(place):
     """Readers that come while others leave: what the store had no room for would be missed after a kill."""
     with Store(place) as store:

@@ -159,8 +159,8 @@ def test_a_cut_is_said_to_be_a_guess_where_nobody_knows_of_what_size_results_wer
 
 
 def answers_at(address):
-    with socket.create_connection(address, timeout=limit(5)) as client:
-        client.sendall(b"GET /v1/health HTTP/1.1\r\nHost: framed\r\nConnection: close\r\n\r\n")
+    with socket.create_connection(address, timeout=limit(20)) as client:
+        client.sendall(b"GET /v1/config HTTP/1.1\r\nHost: framed\r\nConnection: close\r\n\r\n")
         return client.recv(64).startswith(b"HTTP/1.1 200")
 
 

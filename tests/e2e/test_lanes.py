@@ -77,8 +77,9 @@ def test_a_drain_waits_for_the_reader_and_says_so(place, lanes):
     with Daemon(place, {"cam0": pipeline(FORMAT, slots=3)}, lanes=lanes, drain_timeout="300ms") as daemon:
         with daemon.producer() as producer:
             producer.send(numbered(3, BYTES).tobytes())
-            view = daemon.wait_view("it waits for a reader", lambda view: view["waiting"] == "reader")
-            assert view["frames"]["in_flight"] == 3 and view["frames"]["emitted"] == 0
+            producer.wait_read()
+            daemon.wait_view("all wait for a reader", lambda view: view["waiting"] == "reader" and
+                             view["frames"]["in_flight"] == 3 and view["frames"]["emitted"] == 0)
 
             def says_so():
                 code, answer = daemon.post("/v1/pipelines/cam0/drain")
@@ -100,6 +101,7 @@ def test_what_nobody_takes_ends_with_the_daemon(place, lanes):
             first = Background(reader.frames, 2, BYTES)
             producer.send(numbered(5, BYTES).tobytes())
             np.testing.assert_array_equal(first.join(), numbered(2, BYTES))
+            producer.wait_read()
             daemon.wait_view("it waits for its reader", lambda view: view["waiting"] == "reader")
             daemon.signal(signal.SIGTERM)
             daemon.ends()
@@ -112,6 +114,7 @@ def test_a_reload_that_cuts_waiting_results_off(place, lanes):
     with Daemon(place, {"cam0": pipeline(FORMAT)}, lanes=lanes, drain_timeout="200ms") as daemon:
         with daemon.producer() as producer:
             producer.send(numbered(2, BYTES).tobytes())
+            producer.wait_read()
             daemon.wait_view("it waits for a reader", lambda view: view["waiting"] == "reader")
             for stages in ([SCALE], [], [SCALE]):
                 daemon.write({"cam0": pipeline(FORMAT, stages=stages)}, lanes=lanes, drain_timeout="200ms")
@@ -189,6 +192,7 @@ def test_an_end_while_replies_wait(place, lanes, order):
     with Daemon(place, {"cam0": pipeline(FORMAT, sink={"reply": True}, slots=3)}, lanes=lanes, drain_timeout="200ms") as daemon:
         with daemon.producer() as client:
             client.send(numbered(3, BYTES).tobytes())
+            client.wait_read()
             daemon.wait_view("it waits for its reader", lambda view: view["waiting"] == "reader")
             if order == "reload":
                 daemon.write({"cam0": pipeline(FORMAT, sink={"reply": True})}, lanes=lanes, drain_timeout="200ms")

@@ -5,6 +5,7 @@ import contextlib
 import os
 import re
 import resource
+import select
 import signal
 import socket
 import time
@@ -25,19 +26,20 @@ FORMAT = {"dtype": "uint8", "shape": [SIZE]}
 
 
 def use_up(daemon):
-    """Readers until there is no descriptor for another one: that is told so, and status cannot be asked either."""
-    readers = []
-    while True:
-        reader = Reader(daemon.path("cam0", "sink"))
-        reader.socket.settimeout(pace(0.1))
-        try:
-            assert b"no free descriptor" in reader.socket.recv(1 << 10), daemon.log
-        except TimeoutError:
-            reader.socket.settimeout(limit(20))
-            readers.append(reader)
-        else:
-            reader.close()
-            return readers
+    """Readers until there is no descriptor for another one: that is told so, and status cannot be asked either. They are taken
+    in order: once one has been told so, those before it have their place or have been told as well."""
+    readers = [Reader(daemon.path("cam0", "sink"))]
+    while not is_told(readers[-1], pace(0.1)):
+        readers.append(Reader(daemon.path("cam0", "sink")))
+    refused = [reader for reader in readers if is_told(reader, 0)]
+    for reader in refused:
+        assert b"no free descriptor" in reader.socket.recv(1 << 10), daemon.log
+        reader.close()
+    return [reader for reader in readers if reader not in refused]
+
+
+def is_told(reader, seconds):
+    return bool(select.select([reader.socket], [], [], seconds)[0])
 
 
 @pytest.mark.host
@@ -139,12 +141,12 @@ def test_a_manager_that_reads_nothing_holds_nobody_up(place):
     """It starts, serves, reloads and ends; what it says last of itself is heard once somebody reads."""
     manager = Manager(place, watchdog_s=pace(0.4))
     fill(manager.path)
-    with Daemon(place, {"cam0": pipeline(FORMAT)}, env=manager.environment, drain_timeout=f"{pace(3):.0f}s") as daemon:
+    with Daemon(place, {"cam0": pipeline(FORMAT)}, env=manager.environment, drain_timeout=f"{pace(6):.0f}s") as daemon:
         pass_through(daemon, 0)
         manager.wait("READY=1", "WATCHDOG=1")
         fill(manager.path)
         for number in range(3):
-            daemon.write({"cam0": pipeline(FORMAT, slots=2 + number % 2)}, drain_timeout=f"{pace(3):.0f}s")
+            daemon.write({"cam0": pipeline(FORMAT, slots=2 + number % 2)}, drain_timeout=f"{pace(6):.0f}s")
             daemon.command("/v1/reload")
         pass_through(daemon, 20)
         said = manager.wait("READY=1", "WATCHDOG=1")

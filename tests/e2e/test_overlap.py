@@ -105,8 +105,8 @@ def test_a_paced_source_bounds_by_the_source(place):
     with Daemon(place, {"cam0": pipeline(FORMAT, source=source)}) as daemon:
         with daemon.reader() as reader:
             reading = Background(lambda: [reader.frames(10, SIZE) for _ in range(6)])
-            view = daemon.wait_view("the source bounds it", bound_by("source"), seconds=30)
-            assert "nothing to change here" in view["overlap"]["advice"] and view["overlap"]["gain"] == 1, view
+            daemon.wait_view("the source bounds it, and nothing is to be changed", lambda view: bound_by("source")(view) and
+                             "nothing to change here" in view["overlap"]["advice"] and view["overlap"]["gain"] == 1, seconds=30)
             reading.join()
             daemon.command("/v1/pipelines/cam0/pause")
             daemon.settled = daemon.leaves_frames = True

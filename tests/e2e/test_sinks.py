@@ -40,7 +40,8 @@ def test_without_reader_results_are_unread(place):
 @pytest.mark.parametrize("how", ["stop", "reload"])
 def test_a_slow_reader_may_take_the_rest_of_its_result_before_the_end(place, count, how):
     size = 4 << 20
-    with Daemon(place, {"cam0": pipeline({"dtype": "uint8", "shape": [size]}, sink={"overload": "drop"})}) as daemon:
+    entry = pipeline({"dtype": "uint8", "shape": [size]}, sink={"overload": "drop"})
+    with Daemon(place, {"cam0": entry}, drain_timeout="60s") as daemon:
         with daemon.reader() as fast, daemon.reader(buffer=4096) as slow:
             taking = Background(fast.rest)
             daemon.wait_view("both are there", lambda view: view["readers"] == 2)
@@ -54,7 +55,7 @@ def test_a_slow_reader_may_take_the_rest_of_its_result_before_the_end(place, cou
                 daemon.signal(signal.SIGTERM)
                 daemon.wait_log("finishing")
             else:
-                daemon.write({})
+                daemon.write({}, drain_timeout="60s")
                 reloading = Background(daemon.post, "/v1/reload")
                 daemon.wait_view("the reload has begun", lambda view: view["state"] == "stopping")
             assert require_whole(begun + slow.rest(), size)[0] == 0

@@ -68,8 +68,8 @@ def test_usage_follows_what_pipelines_take(place):
         assert f"framed_pinned_bytes {with_more['pinned_bytes']}\n" in daemon.metrics()
         daemon.write({"cam0": pipeline(FORMAT)})
         daemon.command("/v1/reload")
-        after = daemon.status()["usage"]
-        assert (after["pinned_bytes"], after["device_bytes"]) == (before["pinned_bytes"], before["device_bytes"])
+        taken = ("pinned_bytes", "device_bytes")
+        wait_until(lambda: all(daemon.status()["usage"][key] == before[key] for key in taken), lambda: f"it is given back: {daemon.last}")
         # Of a request before, the connection may still be open.
         wait_until(lambda: daemon.status()["usage"]["descriptors"] <= before["descriptors"], "its descriptors are closed")
 
@@ -147,7 +147,7 @@ def test_the_ledger_balances_under_load_for_many_pollers(place):
         "cam0": pipeline(FORMAT, slots=4),
         "cam1": pipeline(FORMAT, sink={"overload": "drop"}, overload="drop-newest"),
     }
-    stop = threading.Event()
+    stop, answers = threading.Event(), []
 
     def produce(producer):
         for number in itertools.count():
@@ -156,12 +156,12 @@ def test_the_ledger_balances_under_load_for_many_pollers(place):
             producer.send(whole(number % 100, SIZE).tobytes())
 
     def poll():
-        before, answers = 0, 0
+        before = 0
         while not stop.is_set():
             frames = daemon.status()["pipelines"]["cam0"]["frames"]
             assert frames["in"] >= before
-            before, answers = frames["in"], answers + 1
-        return answers
+            before = frames["in"]
+            answers.append(before)
 
     def drain(reader):
         while reader.socket.recv(1 << 16):
@@ -174,9 +174,9 @@ def test_the_ledger_balances_under_load_for_many_pollers(place):
         producing = [Background(produce, client) for client in clients]
         polling = [Background(poll) for _ in range(4)]
         daemon.wait_view("it is under load", lambda view: view["frames"]["emitted"] > 3000, seconds=30)
+        wait_until(lambda: len(answers) > 10 or any(thread.done for thread in polling), "everybody has been answered")
         stop.set()
-        assert sum(thread.join() for thread in polling) > 10
-        for thread in producing:
+        for thread in polling + producing:
             thread.join()
         for client in clients:
             client.close()

@@ -4,7 +4,7 @@ import json
 import socket
 import subprocess
 
-from harness import FRAMECTL, Background, Daemon, environment, limit, pipeline
+from harness import FRAMECTL, Background, Daemon, environment, limit, pipeline, wait_until
 
 GRAY = {"pixels": "gray", "width": 640, "height": 480}
 SIZE = 640 * 480
@@ -33,8 +33,12 @@ def test_a_client_that_never_reads_is_told_of(place):
             doctor = framectl(place, "doctor", "--json")
             [finding] = [finding for finding in json.loads(doctor.stdout)["machine"] if finding["check"] == "results"]
             assert doctor.returncode == 2 and finding["found"] == "a client of cam0 does not read its results"
-            advice = daemon.view()["overlap"]["advice"]
-            assert "reads its results while it sends" in advice and advice in framectl(place, "doctor").stdout, advice
+            says = {}
+
+            def says_the_same():
+                says.update(advice=daemon.view()["overlap"]["advice"], doctor=framectl(place, "doctor").stdout)
+                return "reads its results while it sends" in says["advice"] and says["advice"] in says["doctor"]
+            wait_until(says_the_same, lambda: f"status and framectl advise the same: {says}", 30)
             daemon.wait_log("has read no result to its end for 10 s", 60)
             producer.socket.shutdown(socket.SHUT_RDWR)
             sending.join()

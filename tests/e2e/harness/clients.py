@@ -1,10 +1,13 @@
 """Plain socket clients: what a camera's script and a reader's script would do."""
 
+import fcntl
 import socket
+import struct
+import termios
 
 import numpy as np
 
-from harness.waiting import limit
+from harness.waiting import limit, wait_until
 
 
 class Client:
@@ -35,6 +38,12 @@ class Client:
 
     def send(self, data):
         self.socket.sendall(data)
+
+    def wait_read(self):
+        """Until the other side has read all that was sent."""
+        def unread():
+            return struct.unpack("i", fcntl.ioctl(self.socket, termios.TIOCOUTQ, bytes(4)))[0]
+        wait_until(lambda: unread() == 0, lambda: f"the last {unread()} bytes are read")
 
     def finish(self):
         """Ends the stream; what comes back can still be read."""

@@ -185,10 +185,11 @@ def connections(daemon):
 def settle(daemon):
     """The daemon has done what there is to do, and so has who talks to it from here: for a while no thread was ready to run,
     which on a machine with no processor to spare is more than having used no time. What polls is not waited for."""
-    looks = 0
-    end = time.monotonic() + limit(3)
-    while looks < 6 and time.monotonic() < end:
-        looks = looks + 1 if all_sleep(daemon.process.pid, os.getpid()) else 0
+    asleep = 0
+    for _ in range(int(limit(150))):  # and no time: in one in which nobody had a processor nothing was done either
+        asleep = asleep + 1 if all_sleep(daemon.process.pid, os.getpid()) else 0
+        if asleep == 6:
+            return
         time.sleep(0.02)
 
 

@@ -15,7 +15,7 @@ from harness import native
 from harness.clients import Client
 from harness.daemon import pipeline
 from harness.frames import numbered
-from harness.waiting import limit, wait_until
+from harness.waiting import wait_until
 
 WIDTH, HEIGHT, SIZE, COUNT = 32, 16, 512, 6
 INVERT = {"affine": {"scale": -1.0, "offset": 255.0}}
@@ -179,7 +179,7 @@ def through(daemon, name, protocol, first, transform=unchanged):
         if ended or view["frames"]["in"] - before["in"] >= COUNT:
             producer.close()
         return ended and view["sessions"] == 0 and view["frames"]["in_flight"] == 0
-    wait_until(has_settled, lambda: f"{name} has settled: {daemon.last['pipelines'][name]}\n{daemon.log}", 10)
+    wait_until(has_settled, lambda: f"{name} has settled: {daemon.last['pipelines'][name]}\n{daemon.log}")
     emitted = daemon.frames(name)["emitted"] - before["emitted"]
     if taker:
         taker.take()
@@ -206,7 +206,6 @@ def through_shared(daemon, first):
     came = 0
     try:
         with native.Shared(daemon.path("shared", "source")) as client:
-            client.socket.settimeout(limit(5))
             for number, frame in enumerate(numbered(COUNT, SIZE, first=first)):
                 client.word(128, 1)  # sleeps before it submits, so that the daemon always has to ring
                 client.submit(number % client.welcome.slots, frame.tobytes(), sequence=number)
@@ -238,7 +237,7 @@ def through_fifo(daemon, first):
         view = daemon.view("fifo")
         came = view["frames"]["in"] - before["in"] >= COUNT or daemon.injection.happened
         return came and view["sessions"] == 0 and view["frames"]["in_flight"] == 0
-    wait_until(has_settled, lambda: f"the FIFO has settled: {daemon.last['pipelines']['fifo']}\n{daemon.log}", 10)
+    wait_until(has_settled, lambda: f"the FIFO has settled: {daemon.last['pipelines']['fifo']}\n{daemon.log}")
     return daemon.frames("fifo")["emitted"] - before["emitted"]
 
 
