@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from harness import Background, Daemon, numbered, pipeline, wait_until, whole
-from harness.injection import REST, Injected, Injection
+from harness.injection import REST, UNTIL_TOLD, Injected, Injection
 from harness.stream import FORMAT, SIZE, Stream
 
 # -- pause, drain, resume ------------------------------------------------------------------------------------------------
@@ -63,15 +63,15 @@ def test_what_comes_after_the_answer_to_a_pause_waits(place):
 
 
 @contextlib.contextmanager
-def busy_lane(place, wait):
-    """A daemon whose lane rests for so many milliseconds, with its first result just sent."""
-    injection = Injection(place, "sendmsg", at=1, error=REST, wait=wait)
+def busy_lane(place):
+    """A daemon whose lane, with its first result just sent, rests until it is told to go on; and that which tells it."""
+    injection = Injection(place, "sendmsg", at=1, error=REST, wait=UNTIL_TOLD)
     with Injected(place, {"cam0": pipeline(FORMAT)}, injection) as daemon:
         daemon.wait_ready()
         with daemon.reader() as reader, daemon.producer() as producer:
             producer.send(whole(0, SIZE).tobytes())
             assert reader.read(SIZE) == whole(0, SIZE).tobytes()
-            yield daemon
+            yield daemon, injection.go_on
 
 
 def pausing(daemon):
@@ -82,24 +82,27 @@ def pausing(daemon):
 
 
 def test_a_lane_that_does_not_hear_of_a_pause_is_told_of(place):
-    with busy_lane(place, 3500) as daemon:
+    with busy_lane(place) as (daemon, go_on):
         code, answer = daemon.post("/v1/pipelines/cam0/pause")
         assert code == 504 and "may still take frames" in answer["error"] and "health" in answer["remedy"], answer
+        go_on()
         daemon.command("/v1/pipelines/cam0/pause")
         assert daemon.view()["state"] == "paused"
 
 
 def test_whoever_asks_for_a_pause_is_answered(place):
-    with busy_lane(place, 1500) as daemon:
+    with busy_lane(place) as (daemon, go_on):
         first = pausing(daemon)
         second = Background(daemon.post, "/v1/pipelines/cam0/pause")
+        daemon.status()
+        go_on()
         assert first.join()[0] == second.join()[0] == 200
         assert daemon.view()["state"] == "paused"
 
 
 @pytest.mark.parametrize("end", ["resume", "stop"])
 def test_a_pause_that_comes_to_nothing_is_answered(place, end):
-    with busy_lane(place, 1500) as daemon:
+    with busy_lane(place) as (daemon, go_on):
         request = pausing(daemon)
         if end == "resume":
             daemon.command("/v1/pipelines/cam0/resume")
@@ -107,6 +110,7 @@ def test_a_pause_that_comes_to_nothing_is_answered(place, end):
             daemon.signal(signal.SIGTERM)
         code, answer = request.join()
         assert code == 409 and "before it was paused" in answer["error"], answer
+        go_on()
         if end == "stop":
             daemon.ends()
 
@@ -143,7 +147,7 @@ def test_pausing_under_load_loses_nothing(place):
 
 
 def test_drain_answers_when_nothing_is_in_flight(place):
-    with Daemon(place, {"cam0": pipeline(FORMAT)}) as daemon:
+    with Daemon(place, {"cam0": pipeline(FORMAT)}, drain_timeout="1min") as daemon:
         with daemon.producer() as producer:
             producer.send(numbered(2, SIZE).tobytes())
             daemon.wait_view("results wait", lambda view: view["waiting"] == "reader")
@@ -192,7 +196,7 @@ def test_drain_says_what_it_waits_for_after_its_limit(place):
 
 def test_drain_waits_for_the_slowest_lossless_reader(place):
     size = 256 << 10
-    with Daemon(place, {"cam0": pipeline({"dtype": "uint8", "shape": [size]}, slots=4)}) as daemon:
+    with Daemon(place, {"cam0": pipeline({"dtype": "uint8", "shape": [size]}, slots=4)}, drain_timeout="1min") as daemon:
         with daemon.reader() as quick, daemon.reader(buffer=4096) as slow, daemon.producer() as producer:
             producer.send(numbered(4, size).tobytes())
             np.testing.assert_array_equal(quick.frames(4, size), numbered(4, size))
@@ -294,7 +298,7 @@ def test_sigterm_under_load_finishes_what_came(place):
 def test_sigterm_waits_for_the_slowest_lossless_reader(place):
     """A frame is emitted once one reader took it; with `block` the others must get it too before the end."""
     size = 256 << 10
-    with Daemon(place, {"cam0": pipeline({"dtype": "uint8", "shape": [size]}, slots=4)}) as daemon:
+    with Daemon(place, {"cam0": pipeline({"dtype": "uint8", "shape": [size]}, slots=4)}, drain_timeout="1min") as daemon:
         with daemon.reader() as quick, daemon.reader(buffer=4096) as slow, daemon.producer() as producer:
             producer.send(numbered(4, size).tobytes())
             np.testing.assert_array_equal(quick.frames(4, size), numbered(4, size))

@@ -4,11 +4,12 @@ import contextlib
 import itertools
 import pathlib
 import signal
+import time
 
 import pytest
 
 from harness import BACKEND, Background, Daemon, Producer, Reader, numbered, pipeline, require_whole, wait_until, whole
-from harness.injection import REST, Injected, Injection
+from harness.injection import REST, UNTIL_TOLD, Injected, Injection
 from harness.native import Shared
 
 pytestmark = pytest.mark.host
@@ -154,13 +155,13 @@ def test_a_drain_goes_on_where_a_reload_was_refused(place):
 
 def test_whoever_waits_for_a_drain_is_told_that_a_reload_came(place):
     """Which may be refused in the end: nobody says that the pipeline has been stopped."""
-    with Daemon(place, {"cam0": shifted(1)}, drain_timeout="10s") as daemon:
-        with daemon.producer() as producer:
+    with Daemon(place, {"cam0": shifted(1)}, drain_timeout="30s") as daemon:
+        with daemon.reader(), daemon.producer() as producer:
             producer.send(bytes(100))
             daemon.wait_view("half a frame is there", lambda view: view["frames"]["in"] == 1)
             draining = Background(daemon.post, "/v1/pipelines/cam0/drain")
             daemon.wait_view("it drains", lambda view: view["state"] == "draining")
-            daemon.write({"cam0": shifted(2)}, drain_timeout="10s")
+            daemon.write({"cam0": shifted(2)}, drain_timeout="30s")
             reloading = Background(daemon.post, "/v1/reload")
             code, answer = draining.join()
             assert code == 409 and "was held for a reload" in answer["error"], answer
@@ -221,11 +222,11 @@ class Waiting(Daemon):
         self.strikes = place / "strikes"
         self.strikes.write_bytes(b"")
         environment = {"UV_THREADPOOL_SIZE": "1", "FRAMED_FAULT_WARM_UPS": str(self.strikes)}
-        super().__init__(place, self.entries(1), drain_timeout="1s", env=environment)
+        super().__init__(place, self.entries(1), drain_timeout="4s", env=environment)
 
     @staticmethod
     def entries(offset):
-        stages = [{"fault": {"kind": "delay", "ms": 3000, "at": 1 << 40}}]
+        stages = [{"fault": {"kind": "delay", "ms": 7000, "at": 1 << 40}}]
         late = pipeline(FORMAT, source={"protocol": "native"}, sink={"reply": True}, stages=stages)
         return {"cam0": shifted(offset), "cam1": shifted(offset), "late": late}
 
@@ -233,7 +234,7 @@ class Waiting(Daemon):
         with Shared(self.path("late", "source")) as client:
             producer.send(bytes(100))
             self.wait_view("half a frame has come", lambda view: view["frames"]["in"] == 1)
-            self.write(self.entries(2), drain_timeout="1s")
+            self.write(self.entries(2), drain_timeout="4s")
             self.signal(signal.SIGHUP)
             self.wait_view("the pipeline waits for the frame", lambda view: view["state"] == "stopping")
             self.strikes.write_bytes(b".")
@@ -266,33 +267,43 @@ def test_sigterm_whose_limit_passes_before_a_reload_is_taken_back(place):
         daemon.ends_once()
 
 
+def calls(place, call, entries, **keys):
+    """How many of these calls a daemon makes that starts and ends."""
+    counting = Injection(place, call)
+    with Injected(place, entries, counting, **keys) as daemon:
+        daemon.wait_ready()
+    return counting.count
+
+
 @contextlib.contextmanager
-def taking_sockets_over(place, wait, **keys):
-    """A daemon whose reload is at the first socket of the pipeline that it changes, for so many milliseconds."""
+def taking_sockets_over(place, **keys):
+    """A daemon whose reload is at the first socket of the pipeline that it changes until it is told to go on, and what tells it."""
     def entries(offset):
         return {"cam0": shifted(offset), "bad": pipeline(FORMAT, stages=[{"fault": {"kind": "illegal"}}])}
-    counting = Injection(place, "chmod")
-    with Injected(place, entries(1), counting, **keys) as daemon:
-        daemon.wait_ready()
-    injection = Injection(place, "chmod", at=counting.count + 1, error=REST, wait=wait)
+    injection = Injection(place, "chmod", at=calls(place, "chmod", entries(1), **keys) + 1, error=REST, wait=UNTIL_TOLD)
     with Injected(place, entries(1), injection, **keys) as daemon:
         daemon.wait_ready()
         daemon.write(entries(2), **keys)
         daemon.signal(signal.SIGHUP)
         wait_until(lambda: injection.happened, "the reload is at the first socket")
-        yield daemon
+        yield daemon, injection.go_on
 
 
-@pytest.mark.parametrize("wait", [700, 3000])
-def test_a_fault_that_ends_the_daemon_while_a_reload_takes_sockets_over(place, wait):
+@pytest.mark.parametrize("ends", ["in time", "too late"])
+def test_a_fault_that_ends_the_daemon_while_a_reload_takes_sockets_over(place, ends):
     """They are a worker's until it is done with them. If that takes too long, the process ends as it is."""
-    with taking_sockets_over(place, wait, gpu={"backend": BACKEND, "faults": "0/min"}) as daemon:
+    with taking_sockets_over(place, gpu={"backend": BACKEND, "faults": "0/min"}) as (daemon, go_on):
         with daemon.producer("bad") as producer:
-            producer.send(whole(0, SIZE).tobytes())
+            sent = time.monotonic()
+            producer.send(bytes(SIZE))
+            daemon.wait_log("the GPU failed")
+            if ends == "in time":
+                go_on()
             daemon.leaves_frames = daemon.leaves_sockets = True
-            if wait > 2000:
-                daemon.final_account = lambda name: None
+            final_account, daemon.final_account = daemon.final_account, lambda name: None
             daemon.ends(71)
+            if ends == "in time" and time.monotonic() - sent < 2:  # else the daemon may have waited no longer
+                final_account("bad")
 
 
 @pytest.mark.parametrize("faults, status", [("5/min", 0), ("0/min", 71)])
@@ -300,10 +311,7 @@ def test_a_stop_and_a_fault_while_a_reload_makes_sockets(place, faults, status):
     """Nobody begins it again, and what it has made is left by nobody."""
     keys = {"gpu": {"backend": BACKEND, "faults": faults}}
     bad = pipeline(FORMAT, stages=[{"fault": {"kind": "illegal", "at": 0, "again": "no"}}], sink={"reply": True})
-    counting = Injection(place, "listen")
-    with Injected(place, {"bad": bad}, counting, **keys) as daemon:
-        daemon.wait_ready()
-    injection = Injection(place, "listen", at=counting.count + 2, error=REST, wait=3000)
+    injection = Injection(place, "listen", at=calls(place, "listen", {"bad": bad}, **keys) + 2, error=REST, wait=UNTIL_TOLD)
     with Injected(place, {"bad": bad}, injection, **keys) as daemon:
         daemon.wait_ready()
         with daemon.producer("bad") as producer:
@@ -311,17 +319,22 @@ def test_a_stop_and_a_fault_while_a_reload_makes_sockets(place, faults, status):
             daemon.signal(signal.SIGHUP)
             wait_until(lambda: injection.happened, "the reload is at the second socket")
             daemon.signal(signal.SIGTERM)
-            daemon.wait_log("SIGTERM")
+            daemon.status()  # it has acted upon that by now
             producer.send(whole(0, SIZE).tobytes())
+            daemon.wait_log("the GPU failed")
+            injection.go_on()
             daemon.leaves_frames = True
             daemon.ends(status)
-        assert "the GPU failed" in daemon.log and "reloaded" not in daemon.log
+        assert "reloaded" not in daemon.log
 
 
 def test_sigterm_whose_limit_passes_while_a_reload_takes_sockets_over(place):
     """The same for a stop."""
-    with taking_sockets_over(place, 1500, drain_timeout="100ms") as daemon:
+    with taking_sockets_over(place, drain_timeout="100ms") as (daemon, go_on):
         daemon.signal(signal.SIGTERM)
+        asked = daemon.status()["uptime_s"]  # it is by now
+        wait_until(lambda: daemon.status()["uptime_s"] > asked + 0.2, "the limit has passed")
+        go_on()
         daemon.ends()
         log = daemon.log.rpartition("is ready")[2]
         assert log.count("nothing was changed: the daemon is stopping") == log.count("cam0: stopped") == 1
@@ -353,10 +366,7 @@ def test_a_signal_to_reload_while_the_daemon_starts(place):
 
 def test_a_signal_to_reload_while_a_reload_is_under_way(place):
     """The same; it begins once more."""
-    counting = Injection(place, "chmod")
-    with Injected(place, {"cam0": shifted(1)}, counting) as daemon:
-        daemon.wait_ready()
-    injection = Injection(place, "chmod", at=counting.count + 1, error=REST, wait=500)
+    injection = Injection(place, "chmod", at=calls(place, "chmod", {"cam0": shifted(1)}) + 1, error=REST, wait=500)
     with Injected(place, {"cam0": shifted(1)}, injection) as daemon:
         daemon.wait_ready()
         daemon.write({"cam0": shifted(2)})

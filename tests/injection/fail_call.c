@@ -6,7 +6,8 @@
  *   FAIL_ERRNO   the number that errno gets; 0: half of what was asked for is done instead (read and write and their kin);
  *                -1: the process is killed instead; -2: it is once bytes were moved, -3: the thread rests then, both of them
  *                before a call that moves none
- *   FAIL_WAIT    ms that the rest of the process goes on before it is killed, or that the thread rests
+ *   FAIL_WAIT    ms that the rest of the process goes on before it is killed, or that the thread rests; -1: it rests until the
+ *                report says that it goes on
  *   FAIL_WHOSE   program: the daemon's own calls; libraries: those of the libraries below it
  *   FAIL_REPORT  a file as large as struct report in turn.c, which outlives whatever happens to the process
  *

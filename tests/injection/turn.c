@@ -20,11 +20,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { MOST_SITES = 1 << 16 };
+enum { MOST_SITES = 1 << 16, LOOK_MS = 2 };
 enum { KILL = -1, KILL_AFTER = -2, REST = -3 }; /* instead of an errno */
 
 struct report {
   _Atomic uint64_t count;
+  _Atomic uint64_t goes_on;   /* set from outside: a rest without a time has an end */
   uint32_t sites[MOST_SITES]; /* of each call, where it was made: an offset in the program, or a mark for one in a library */
 };
 
@@ -140,6 +141,16 @@ static void die(void) {
   pause();
 }
 
+static void rest(void) {
+  if (plan.wait_ms >= 0) {
+    poll(NULL, 0, plan.wait_ms);
+    return;
+  }
+  while (!atomic_load(&plan.report->goes_on)) {
+    poll(NULL, 0, LOOK_MS);
+  }
+}
+
 void turn_act_if_due(void) {
   if (!has_begun || !is_marked) { /* in this order: a sanitizer's own beginning has no memory for threads yet */
     return;
@@ -148,7 +159,7 @@ void turn_act_if_due(void) {
   if (plan.error == KILL_AFTER) {
     die();
   }
-  poll(NULL, 0, plan.wait_ms);
+  rest();
 }
 
 bool turn_is(const char *call, const void *caller, bool libuv_too) {

@@ -8,6 +8,7 @@ import http.client
 import mmap
 import os
 import pathlib
+import sys
 
 from harness.daemon import ROOT, Daemon
 from harness.waiting import wait_until
@@ -17,6 +18,7 @@ SHORT = 0  # instead of an errno: half of the bytes,
 KILL = -1  # or SIGKILL,
 KILL_AFTER = -2  # once bytes were moved,
 REST = -3  # or the thread rests for `wait` ms then, or before a call that moves none
+UNTIL_TOLD = -1  # ms: until go_on()
 MOST_SITES = 1 << 16
 OUTCOMES = {SHORT: "half the bytes", KILL: "SIGKILL", KILL_AFTER: "SIGKILL after it", REST: "a rest"}
 
@@ -28,7 +30,7 @@ class Injection:
         self.call, self.at, self.error, self.libraries = call, at, error, libraries
         self.file = place / "calls"
         with open(self.file, "wb") as file:
-            file.truncate(8 + 4 * MOST_SITES)
+            file.truncate(16 + 4 * MOST_SITES)
         self.environment = {
             "LD_PRELOAD": str(LIBRARY), "FAIL_CALL": call, "FAIL_AT": str(at), "FAIL_ERRNO": str(error),
             "FAIL_WHOSE": "libraries" if libraries else "program", "FAIL_REPORT": str(self.file), "FAIL_WAIT": str(wait),
@@ -38,9 +40,15 @@ class Injection:
     def __str__(self):
         return f"{self.call} number {self.at} with {OUTCOMES.get(self.error) or errno.errorcode[self.error]}"
 
+    def go_on(self):
+        """Whoever rests until told does so no more, and never will."""
+        with open(self.file, "r+b") as file:
+            file.seek(8)
+            file.write((1).to_bytes(8, sys.byteorder))
+
     def report(self):
         with open(self.file, "rb") as file, mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as bytes_:
-            return memoryview(bytes_[:]).cast("Q")[0], memoryview(bytes_[8:]).cast("I")
+            return memoryview(bytes_[:]).cast("Q")[0], memoryview(bytes_[16:]).cast("I")
 
     @property
     def count(self):
