@@ -35,6 +35,14 @@ class Manager:
 
 @pytest.fixture
 def manager(place):
+    """One without a watchdog, whose messages would leave no room for others where nobody reads for some seconds."""
+    manager = Manager(place)
+    yield manager
+    manager.socket.close()
+
+
+@pytest.fixture
+def watching(place):
     manager = Manager(place, watchdog_us=400_000)
     yield manager
     manager.socket.close()
@@ -61,32 +69,32 @@ def test_the_status_line_says_what_runs(place, manager):
         wait_until(lambda: manager.wait_for("STATUS")["STATUS"].startswith("1 of 2 pipelines running on "), "the status line")
 
 
-def test_the_watchdog_is_fed_while_frames_move_and_while_they_wait(place, manager):
+def test_the_watchdog_is_fed_while_frames_move_and_while_they_wait(place, watching):
     entry = pipeline(GRAY, sink={"overload": "block"})
-    with Daemon(place, {"cam0": entry}, env=manager.environment) as daemon:
-        manager.wait_for("READY")
+    with Daemon(place, {"cam0": entry}, env=watching.environment) as daemon:
+        watching.wait_for("READY")
         for _ in range(5):  # idle
-            manager.wait_for("WATCHDOG")
+            watching.wait_for("WATCHDOG")
         with daemon.producer() as producer:
             producer.send(numbered(2, 512).tobytes())
             daemon.wait_view("results wait for a reader", lambda view: view["waiting"] == "reader")
             for _ in range(5):  # blocked
-                manager.wait_for("WATCHDOG")
+                watching.wait_for("WATCHDOG")
             with daemon.reader() as reader:
                 reader.frames(2, 512)
 
 
-def test_the_watchdog_starves_when_the_loop_stands_still(place, manager):
-    with Daemon(place, {"cam0": pipeline(GRAY)}, env=manager.environment) as daemon:
-        manager.wait_for("WATCHDOG")
+def test_the_watchdog_starves_when_the_loop_stands_still(place, watching):
+    with Daemon(place, {"cam0": pipeline(GRAY)}, env=watching.environment) as daemon:
+        watching.wait_for("WATCHDOG")
         daemon.signal(signal.SIGSTOP)
-        manager.socket.settimeout(limit(1))
+        watching.socket.settimeout(limit(1))
         with pytest.raises(TimeoutError):
             for _ in range(1000):  # what was sent before
-                manager.next()
+                watching.next()
         daemon.signal(signal.SIGCONT)
-        manager.socket.settimeout(limit(20))
-        manager.wait_for("WATCHDOG")
+        watching.socket.settimeout(limit(20))
+        watching.wait_for("WATCHDOG")
 
 
 def test_an_order_that_comes_before_the_process_handles_any_waits(place):
