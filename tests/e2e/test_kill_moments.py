@@ -9,7 +9,7 @@ import pytest
 
 from harness import Background, Producer, Reader, numbered, pipeline, require_whole, wait_until, whole
 from harness.injection import KILL, KILL_AFTER, Injection
-from harness.store import start
+from harness.store import settle, start
 
 SIZE = 4096
 LARGE = 4 * 1024 * 1024
@@ -112,6 +112,7 @@ def test_a_result_goes_on_at_its_next_byte_after_an_upgrade_and_a_kill(place, st
             daemon.wait_view("it waits", lambda view: view["waiting"] == "reader")
             daemon.signal(signal.SIGUSR2)
             wait_until(lambda: daemon.status()["handovers"]["upgrade"] == 1, "it has taken over", 30)
+            settle(daemon)
             store.kill(daemon)
             rests = [Background(reader.read, 5 * LARGE - len(part)) for reader, part in zip(readers, got)]
             assert all(part + rest.join() == frames.tobytes() for part, rest in zip(got, rests))
