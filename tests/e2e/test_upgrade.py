@@ -233,12 +233,15 @@ def test_an_upgrade_goes_on_over_a_fault(place):
     """The GPU fails while the new program is asked: the answer never comes, the upgrade does."""
     fault = {"fault": {"kind": "illegal", "at": 3, "every": 0, "again": "no"}}
     with running(place, stages=[fault]) as daemon:
-        install(place, f'case "$*" in *--check*) sleep {limit(1)}; exit 0;; esac\nexec {BINARY} "$@"')
+        thinks = place / "thinks"
+        thinks.touch()
+        install(place, f'case "$*" in *--check*) while [ -e {thinks} ]; do sleep 0.05; done; exit 0;; esac\nexec {BINARY} "$@"')
         with daemon.reader() as reader, daemon.producer() as producer:
             upgrading = Background(framectl, daemon, "upgrade")
             wait_until(lambda: daemon.status()["handovers"]["upgrading"], "the new program is asked")
             producer.send(numbered(10, SIZE).tobytes())
             np.testing.assert_array_equal(reader.frames(10, SIZE), numbered(10, SIZE))
+            thinks.unlink()
             done = upgrading.join()
         assert done.returncode == 0 and "took over after" in done.stdout, (done, daemon.log)
         counts = daemon.status()["handovers"]
