@@ -51,6 +51,7 @@ class Crowd:
         self.served += 1
 
     def end(self):
+        wait_until(lambda: self.served > 0 or any(thread.done for thread in self.threads), "somebody is served")
         self.enough.set()
         for thread in self.threads:
             thread.join()
