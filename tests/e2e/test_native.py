@@ -149,7 +149,7 @@ def test_one_more_producer_is_told_that_the_seat_is_taken(place):
 
 def test_nobody_holds_a_seat_by_saying_nothing(place):
     entry = replying()
-    entry["source"]["timeout"] = "300ms"
+    entry["source"]["timeout"] = "4s"  # those who come first are still silent when the last one has come
     with Daemon(place, {"cam0": entry}) as daemon:
         silent = [Client(daemon.path("cam0", "source")) for _ in range(100)]
         with Client(daemon.path("cam0", "source")) as late:

@@ -243,7 +243,7 @@ def test_a_paused_pipeline_that_changes_runs_again(place):
 
 def test_sigterm_during_a_reload_ends_the_daemon(place):
     """A frame that never ends keeps the reload waiting until the signal comes."""
-    with Daemon(place, {"cam0": pipeline(GRAY)}, drain_timeout="1s") as daemon, daemon.producer() as producer:
+    with Daemon(place, {"cam0": pipeline(GRAY)}, drain_timeout="4s") as daemon, daemon.producer() as producer:
         producer.send(bytes(100))
         daemon.wait_view("half a frame has come", lambda view: view["frames"]["in"] == 1)
         daemon.write({"cam0": pipeline(GRAY, stages=[INVERT])}, drain_timeout="60s")
