@@ -31,8 +31,7 @@ def test_a_slow_reader_under_drop_keeps_no_slot_from_its_producer(place):
                 slot = client.completion()[0]
                 client.take()
                 client.submit(slot, sequence=n)
-        wait_until(lambda: daemon.status()["pipelines"]["cam0"]["frames"]["in_flight"] == 0, "every frame has its fate")
-        assert daemon.status()["pipelines"]["cam0"]["frames"]["in"] == 50
+        daemon.wait_view("every frame has its fate", lambda view: view["frames"]["in"] == 50 and not view["frames"]["in_flight"])
         daemon.settled = True
 
 
