@@ -128,7 +128,7 @@ def test_a_daemon_without_pipelines_ends_where_nothing_can_be_left(place):
 
 def test_a_stop_goes_on_over_a_fault(place):
     entry = pipeline(FORMAT, stages=[{"fault": {"kind": "hang", "at": 1, "again": "no"}}])
-    gpu = {"backend": BACKEND, "timeout": "500ms"}
+    gpu = {"backend": BACKEND, "timeout": "2s"}
     with Keeper(place, room=100) as keeper:
         with Daemon(place, {"cam0": entry}, gpu=gpu, env=keeper.environment) as daemon:
             daemon.leaves_sockets = True
