@@ -169,7 +169,10 @@ def test_native_streams(place, overload, seed):
         with reader, producer, Storm(daemon, seed) as storm:
             sending = Background(send_while, storm, lambda number: producer.send_frame(whole(number, SIZE).tobytes(), sequence=number), 20000)
             taken, last, dropped = 0, -1, 0
-            while not sending.done or daemon.frames()["in_flight"] > 0 or select.select([reader.socket], [], [], 0)[0]:
+            def have_their_fate():
+                frames = daemon.frames()
+                return frames["in"] == sending.join() and frames["in_flight"] == 0
+            while not sending.done or not have_their_fate() or select.select([reader.socket], [], [], 0)[0]:
                 if not select.select([reader.socket], [], [], 0.1)[0]:
                     continue
                 kind, body = reader.message()
@@ -231,7 +234,7 @@ def test_files(place, protocol, seed):
     content = frames.tobytes() if protocol == "raw" else y4m_stream(frames, 64, 64)
     (place / "in").write_bytes(content)
     entry = pipeline(GRAY, source={"file": str(place / "in"), "protocol": protocol}, sink={"file": str(place / "out"), "protocol": protocol},
-                     slots=1 + seed % 3, stages=[delay(1), strike(151)])
+                     slots=1 + seed % 3, stages=[delay(5), strike(151)])
     with Daemon(place, {"cam0": entry}, gpu=gpu()) as daemon:
         storm = Storm(daemon, seed, 1000)
         try:
