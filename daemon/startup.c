@@ -16,6 +16,8 @@
 #include "daemon/systemd.h"
 #include "daemon/tracer.h"
 
+#define MOST_FED (90 * NS_PER_S)
+
 static bool out_of_memory(struct failure *failure) {
   return failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "not enough memory to start");
 }
@@ -61,7 +63,28 @@ struct preparation {
   struct server *server;
   bool done;
   struct failure failure;
+  struct loop_timer *feed; /* NULL: nobody watches yet */
+  int64_t began;
 };
+
+/* The watchdog goes on while one image of the process follows another, which makes everything anew. As long as the unit gives a
+ * start, which has that limit instead. */
+static void feed(void *context) {
+  const struct preparation *preparation = context;
+  if (clock_now() - preparation->began < MOST_FED) {
+    systemd_watchdog();
+  }
+}
+
+/* Without memory for it the watchdog may come first. */
+static void start_feeding(struct preparation *preparation) {
+  uint64_t quarter = (uint64_t)(systemd_watchdog_interval() / 4 / NS_PER_MS);
+  preparation->began = clock_now();
+  preparation->feed = systemd_watches() ? loop_timer_new(&preparation->server->loop, feed, preparation) : NULL;
+  if (preparation->feed) {
+    loop_timer_start(preparation->feed, 0, quarter > 0 ? quarter : 1);
+  }
+}
 
 static void prepare(void *context) {
   struct preparation *preparation = context;
@@ -195,6 +218,7 @@ static void on_prepared(void *context) {
   struct server *server = preparation->server;
   struct failure failure = preparation->failure;
   bool prepared = preparation->done;
+  loop_timer_close(preparation->feed);
   free(preparation);
   if (!prepared) {
     server_fail_start(server, &failure);
@@ -228,6 +252,7 @@ static bool start_preparing(struct server *server, struct failure *failure) {
     free(preparation);
     return out_of_memory(failure);
   }
+  start_feeding(preparation);
   return true;
 }
 
@@ -253,6 +278,9 @@ bool server_start(struct server *server, struct failure *failure) {
   }
   if (!signals_open(server, failure) || !open_status_listeners(server, failure)) {
     return false;
+  }
+  if (systemd_watches()) {
+    systemd_watchdog(); /* the image before may have had no time for it, and devices take theirs */
   }
   signals_held(&held);
   handover_allow_signals(&held); /* also where there is no tape: they wait while one image follows another */

@@ -62,7 +62,14 @@ __attribute__((format(printf, 1, 2))) static void say_state(const char *format, 
   systemd_flush();
 }
 
-void systemd_ready(const char *status) { say_state("READY=1\nSTATUS=%.*s", line_length(status), status); }
+#define WATCHED "FRAMED_WATCHED" /* a variable, which goes over to the next image: this process has been ready */
+
+static bool has_been_ready;
+
+void systemd_ready(const char *status) {
+  has_been_ready = true;
+  say_state("READY=1\nSTATUS=%.*s", line_length(status), status);
+}
 
 void systemd_status(const char *status) {
   snprintf(manager.status, sizeof manager.status, "STATUS=%.*s", line_length(status), status);
@@ -80,6 +87,8 @@ int64_t systemd_watchdog_interval(void) {
   bool wanted = sd_watchdog_enabled(0, &microseconds) > 0 && microseconds <= INT64_MAX / NS_PER_US;
   return wanted ? (int64_t)microseconds * NS_PER_US : 0;
 }
+
+bool systemd_watches(void) { return systemd_watchdog_interval() > 0 && (has_been_ready || getenv(WATCHED)); }
 
 /* -- socket activation -------------------------------------------------------------------------------------------- */
 
@@ -236,7 +245,8 @@ static bool pass(const char *variable, const char *value) {
 
 bool systemd_pass_on(void) {
   ask_for_owed();
-  return pass(OWED, owed.names) && pass(UNKNOWN, owed.unknown ? "1" : NULL) && pass(PASSED, systemd_has_passed() ? "1" : NULL);
+  return pass(OWED, owed.names) && pass(UNKNOWN, owed.unknown ? "1" : NULL) &&
+         pass(PASSED, systemd_has_passed() ? "1" : NULL) && pass(WATCHED, systemd_watches() ? "1" : NULL);
 }
 
 /* -- what it keeps --------------------------------------------------------------------------------------------------- */

@@ -20,6 +20,8 @@ void systemd_stopping(const char *status);
 void systemd_watchdog(void);
 /* Interval in which systemd wants to hear systemd_watchdog(), in ns; 0: it does not. */
 int64_t systemd_watchdog_interval(void);
+/* Whether it has begun to: this process has been ready, in this image or in one before. */
+bool systemd_watches(void);
 
 /* Takes the listening socket whose FileDescriptorName= is `name` (or, failing that, whose address is `path`). Each is
  * taken once; -1: there is none. systemd_unclaimed() then names the first passed socket nobody took, or NULL. */

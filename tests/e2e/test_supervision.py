@@ -1,12 +1,13 @@
 """What a service manager hears of the daemon: notifications on a socket of our own, as systemd would listen."""
 
 import os
+import select
 import signal
 import socket
 
 import pytest
 
-from harness import Daemon, limit, numbered, pipeline, wait_until
+from harness import Daemon, limit, numbered, pace, pipeline, wait_until
 
 GRAY = {"pixels": "gray", "width": 32, "height": 16}
 
@@ -24,6 +25,11 @@ class Manager:
 
     def next(self):
         return dict(line.split("=", 1) for line in self.socket.recv(4096).decode().splitlines())
+
+    def forget(self):
+        """What was said until now."""
+        while select.select([self.socket], [], [], 0)[0]:
+            self.next()
 
     def wait_for(self, key):
         """The next notification that has this key."""
@@ -95,6 +101,23 @@ def test_the_watchdog_starves_when_the_loop_stands_still(place, watching):
         daemon.signal(signal.SIGCONT)
         watching.socket.settimeout(limit(20))
         watching.wait_for("WATCHDOG")
+
+
+def test_the_watchdog_is_fed_while_another_image_prepares(place, manager):
+    """Which may take longer than the watchdog waits: each slot of each pipeline is made anew."""
+    slow = place / "slow-warm-ups"  # so many of them as it has bytes
+    slow.touch()
+    delay = {"fault": {"kind": "delay", "at": 1 << 30, "ms": round(pace(2) * 1000)}}
+    environment = {**manager.environment, "FRAMED_FAULT_WARM_UPS": str(slow)}
+    with Daemon(place, {"cam0": pipeline(GRAY, stages=[delay])}, env=environment) as daemon:
+        manager.wait_for("READY")
+        slow.write_bytes(b"x")
+        daemon.signal(signal.SIGUSR2)
+        wait_until(lambda: not slow.stat().st_size, "a warm-up of the next image takes its time")
+        manager.forget()
+        assert "WATCHDOG" in manager.next()
+        assert "took over" not in daemon.log
+        manager.wait_for("READY")
 
 
 def test_an_order_that_comes_before_the_process_handles_any_waits(place):
