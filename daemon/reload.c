@@ -54,7 +54,7 @@ static void end(struct reload *reload, int http_status, json_t *body) {
   reload->answer(reload->context, http_status, body);
   free(reload);
   if (!server->stop_wanted) {
-    systemd_ready("ready");
+    supervision_say_ready(server);
   }
   server_on_reloaded(server);
 }

@@ -189,6 +189,8 @@ _Noreturn void server_end_by_faults(struct server *server, const struct fault *f
 
 /* supervise.c */
 bool supervision_start(struct server *server);
+/* To systemd, with a line on what runs. */
+void supervision_say_ready(struct server *server);
 void supervision_stop(struct server *server); /* idempotent */
 
 /* checkup.c; see also server_health() */

@@ -152,7 +152,7 @@ static void say_ready(struct server *server) {
     server_taken(server);
     keeper_forget_last();
     server_note(server);
-    systemd_ready("ready");
+    supervision_say_ready(server);
     return;
   }
   const char *unclaimed = systemd_unclaimed();
@@ -171,7 +171,7 @@ static void say_ready(struct server *server) {
   }
   keeper_forget_last();
   server_note(server);
-  systemd_ready("ready");
+  supervision_say_ready(server);
 }
 
 /* -- a start that cannot be ----------------------------------------------------------------------------------------- */

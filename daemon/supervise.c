@@ -63,7 +63,8 @@ static void start_anchoring(struct server *server) {
 
 /* -- readings -------------------------------------------------------------------------------------------------- */
 
-static void say_status(struct server *server) {
+/* The status line; true: it is another one than was said last. */
+static bool describe(struct server *server) {
   char text[sizeof server->supervision->status];
   unsigned running = 0;
   for (unsigned i = 0; i < server->pipeline_count; i++) {
@@ -71,10 +72,20 @@ static void say_status(struct server *server) {
   }
   snprintf(text, sizeof text, "%u of %u pipelines running on %s", running, server->pipeline_count,
            gpu_device_name(engine_main_device(server->engine)));
-  if (strcmp(text, server->supervision->status) != 0) {
-    memcpy(server->supervision->status, text, sizeof text);
-    systemd_status(text);
+  bool differs = strcmp(text, server->supervision->status) != 0;
+  memcpy(server->supervision->status, text, sizeof text);
+  return differs;
+}
+
+static void say_status(struct server *server) {
+  if (describe(server)) {
+    systemd_status(server->supervision->status);
   }
+}
+
+void supervision_say_ready(struct server *server) {
+  describe(server);
+  systemd_ready(server->supervision->status);
 }
 
 /* What the file says of it may change with a reload. */

@@ -70,9 +70,11 @@ def test_ready_reloading_and_stopping_are_told_in_this_order(place, manager):
 
 def test_the_status_line_says_what_runs(place, manager):
     with Daemon(place, {"cam0": pipeline(GRAY), "cam1": pipeline(GRAY)}, env=manager.environment) as daemon:
-        manager.wait_for("READY")
+        assert manager.wait_for("READY")["STATUS"].startswith("2 of 2 pipelines running on ")
         daemon.command("/v1/pipelines/cam1/pause")
         wait_until(lambda: manager.wait_for("STATUS")["STATUS"].startswith("1 of 2 pipelines running on "), "the status line")
+        assert daemon.post("/v1/reload")[0] == 200
+        assert manager.wait_for("READY")["STATUS"].startswith("1 of 2 pipelines running on ")
 
 
 def test_the_watchdog_is_fed_while_frames_move_and_while_they_wait(place, watching):
