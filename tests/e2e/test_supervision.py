@@ -105,21 +105,21 @@ def test_the_watchdog_starves_when_the_loop_stands_still(place, watching):
         watching.wait_for("WATCHDOG")
 
 
-def test_the_watchdog_is_fed_while_another_image_prepares(place, manager):
+def test_the_watchdog_is_fed_while_another_image_prepares(place, watching):
     """Which may take longer than the watchdog waits: each slot of each pipeline is made anew."""
     slow = place / "slow-warm-ups"  # so many of them as it has bytes
     slow.touch()
     delay = {"fault": {"kind": "delay", "at": 1 << 30, "ms": round(pace(2) * 1000)}}
-    environment = {**manager.environment, "FRAMED_FAULT_WARM_UPS": str(slow)}
+    environment = {**watching.environment, "FRAMED_FAULT_WARM_UPS": str(slow)}
     with Daemon(place, {"cam0": pipeline(GRAY, stages=[delay])}, env=environment) as daemon:
-        manager.wait_for("READY")
+        watching.wait_for("READY")
         slow.write_bytes(b"x")
         daemon.signal(signal.SIGUSR2)
         wait_until(lambda: not slow.stat().st_size, "a warm-up of the next image takes its time")
-        manager.forget()
-        assert "WATCHDOG" in manager.next()
+        watching.forget()
+        assert "WATCHDOG" in watching.next()
         assert "took over" not in daemon.log
-        manager.wait_for("READY")
+        watching.wait_for("READY")
 
 
 def test_an_order_that_comes_before_the_process_handles_any_waits(place):
