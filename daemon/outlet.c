@@ -37,14 +37,10 @@ bool outlet_open_file(struct outlet *outlet, const struct outlet *before, struct
   if (!endpoint_open_sink(&outlet->config->sink, &outlet->endpoint, failure)) {
     return false;
   }
-  if (before && outlet->endpoint.kind == ENDPOINT_FIFO) {
-    endpoint_close(&outlet->endpoint); /* its reader is to see the end of the stream before */
-    outlet->follows = true;
-  }
   uint64_t bytes = 0, own_bytes = sink_result_bytes_in_file(outlet->config, &outlet->format);
   bool was_written = keeper_was_writing(outlet->config->sink.path, &bytes);
-  if (outlet->endpoint.kind == ENDPOINT_FIFO && !before && was_written) {
-    endpoint_close(&outlet->endpoint);
+  if (outlet->endpoint.kind == ENDPOINT_FIFO && (before || was_written)) {
+    endpoint_close(&outlet->endpoint); /* its reader is to see the end of the stream before */
     outlet->awaits_end = true;
   }
   /* Where its results are of another size, what would be cut off may be one of them. */
@@ -218,7 +214,7 @@ static bool start_fifo(struct outlet *outlet, struct failure *failure) {
                        outlet->config->sink.path);
   }
   if (outlet->count == 0) {
-    loop_timer_start(outlet->retry, outlet->follows || outlet->awaits_end ? RETRY_MS : 0, RETRY_MS);
+    loop_timer_start(outlet->retry, outlet->awaits_end ? RETRY_MS : 0, RETRY_MS);
   }
   return true;
 }

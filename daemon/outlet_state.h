@@ -37,8 +37,7 @@ struct outlet {
   struct refusals refusals;
   uint64_t cut;    /* bytes of a torn result that a process before this one left in the file, */
   bool cut_unsure; /* if its results had the size of ours */
-  bool follows;    /* a FIFO that another pipeline wrote to until now */
-  bool awaits_end; /* a FIFO that a process wrote to which was killed: see outlet.c */
+  bool awaits_end; /* a FIFO whose reader is to see the end of what came before: see outlet.c */
   bool closed, ended;
   unsigned cut_off; /* readers that could not go on, since the process before this one was killed; until the start */
   bool continues;   /* it was taken from a tape, */

@@ -7,11 +7,12 @@ import random
 import re
 import signal
 import threading
+import time
 
 import numpy as np
 import pytest
 
-from harness import Background, Daemon, Producer, Reader, pipeline, read_y4m, wait_until, whole
+from harness import Background, Daemon, Forked, Producer, Reader, pace, pipeline, read_y4m, wait_until, whole
 
 SIZE = 2048
 FORMAT = {"dtype": "uint8", "shape": [SIZE]}
@@ -171,19 +172,38 @@ def test_a_fifo_ends_with_its_pipeline_when_another_takes_it_over(place):
     """Its reader sees one whole y4m stream and its end, not the next one's header in the middle."""
     fifo = place / "out"
     os.mkfifo(fifo)
-
-    def entry(offset):
-        return {"cam0": pipeline({"pixels": "gray", "width": 64, "height": 32}, sink={"file": str(fifo), "protocol": "y4m"},
-                                 stages=[{"affine": {"scale": 1.0, "offset": offset}}])}
-
-    with Daemon(place, entry(0)) as daemon:
+    with Daemon(place, y4m_into(fifo, 0)) as daemon:
         for turn in range(3):
             with open(fifo, "rb", buffering=0) as reader:
                 taking = Background(reader.readall)
-                with daemon.producer() as producer:
-                    producer.send(bytes(5 * SIZE))
-                    daemon.account(came=5, emitted=5)
-                daemon.write(entry(turn + 1))
+                send_five(daemon)
+                daemon.write(y4m_into(fifo, turn + 1))
                 daemon.command("/v1/reload")
                 _, frames = read_y4m(taking.join(), SIZE)
             assert len(frames) == 5 and (frames == turn).all()
+
+
+def test_the_reader_of_a_fifo_may_come_to_its_end_late(place):
+    """It has no processor for a while when another pipeline takes the FIFO over."""
+    fifo = place / "out"
+    os.mkfifo(fifo)
+    with Daemon(place, y4m_into(fifo, 0)) as daemon:
+        taking = Forked(fifo.read_bytes)
+        send_five(daemon)
+        os.kill(taking.process.pid, signal.SIGSTOP)
+        daemon.write(y4m_into(fifo, 1))
+        daemon.command("/v1/reload")
+        time.sleep(pace(0.4))
+        os.kill(taking.process.pid, signal.SIGCONT)
+        assert len(read_y4m(taking.join(), SIZE)[1]) == 5
+
+
+def y4m_into(fifo, offset):
+    return {"cam0": pipeline({"pixels": "gray", "width": 64, "height": 32}, sink={"file": str(fifo), "protocol": "y4m"},
+                             stages=[{"affine": {"scale": 1.0, "offset": offset}}])}
+
+
+def send_five(daemon):
+    with daemon.producer() as producer:
+        producer.send(bytes(5 * SIZE))
+        daemon.account(came=5, emitted=5)
