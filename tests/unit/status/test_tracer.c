@@ -7,7 +7,7 @@
 #include "tests/unit/runner.h"
 #include "tests/unit/status/fake_server.h"
 
-enum { SHORT_MS = 30, LONG_MS = 60000 };
+enum { SHORT_MS = 30, LONGER_MS = 3000 /* than anybody has no processor */, LONG_MS = 60000 };
 
 /* What became of an order. */
 struct outcome {
@@ -105,7 +105,7 @@ START_TEST(traces_at_once_have_each_its_own_time) {
   struct outcome one, other;
   take(&one, SHORT_MS);
   settle(0, 1);
-  take(&other, 3 * SHORT_MS);
+  take(&other, LONGER_MS);
   settle(0, 2);
   await(&one);
   ck_assert(server->pipelines[0].traced);
@@ -190,7 +190,7 @@ END_TEST
 START_TEST(a_new_session_joins) {
   struct outcome outcome;
   server->view.pipeline_count = 1;
-  take(&outcome, 10 * SHORT_MS);
+  take(&outcome, LONGER_MS);
   server->view.pipeline_count = FAKE_PIPELINES;
   while (!server->pipelines[1].traced) {
     uv_run(&server->loop, UV_RUN_ONCE);
