@@ -205,9 +205,10 @@ void readers_attach(struct sink *sink, struct reader *reader) {
     reader->at = sink->block ? first_untaken(sink) : sink_tail(sink);
   }
   reader->writable = true;
+  sink->runner.tick = readers_tick;
   make_room(sink, reader);
   link_reader(sink, reader);
-  error = reader->borrower ? shared_attach(sink, reader) : 0;
+  error = reader->borrower ? shared_attach(reader) : 0;
   if (error != 0) {
     reader_depart(sink, reader, uv_strerror(error));
     return;

@@ -133,6 +133,25 @@ static ssize_t write_some(const struct reader *reader, struct iovec *vector, int
   return sendmsg(reader->fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
+/* The kernel says that there is room for bytes, and has no memory for them: the tick tries again. */
+static void rest(struct reader *reader) {
+  reader->starved = true;
+  reader->writable = false;
+  reader_watch(reader, false);
+}
+
+void readers_tick(struct runner *runner, int64_t now) {
+  struct sink *sink = (struct sink *)runner;
+  shared_tick(sink, now);
+  for (struct reader *reader = sink->readers; reader; reader = reader->next) {
+    if (reader->starved) {
+      reader->starved = false;
+      reader->writable = true;
+      lane_schedule(runner);
+    }
+  }
+}
+
 /* Writes what there is; true: the budget ended first. */
 static bool serve(struct sink *sink, struct reader *reader) {
   for (int writes = 0; writes < WRITES_A_TURN; writes++) {
@@ -155,6 +174,10 @@ static bool serve(struct sink *sink, struct reader *reader) {
     if (errno == EAGAIN || errno == EWOULDBLOCK) {
       reader->writable = false;
       reader_watch(reader, true);
+      return false;
+    }
+    if (errno == ENOBUFS || errno == ENOMEM) {
+      rest(reader);
       return false;
     }
     if (errno != EINTR) {

@@ -15,6 +15,7 @@
 
 /* Releases what no reader is on; under `block` only what one has taken. */
 void readers_release(struct sink *sink, int64_t now);
+void readers_tick(struct runner *runner, int64_t now);
 
 /* -- sink_arrival.c ------------------------------------------------------------------------------------------------ */
 

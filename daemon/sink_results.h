@@ -77,6 +77,7 @@ struct reader {
   size_t header_at; /* bytes of the header that were sent */
   bool is_socket;
   bool writable;    /* as far as is known */
+  bool starved;     /* the system had no memory for its bytes: it is tried again at the next tick */
   bool half_closed; /* it will send nothing more, and says so at every poll */
   bool urgent;      /* it has urgent data that cannot be taken, and says so at every poll for it */
   bool leaving;     /* its poll handle is closing */

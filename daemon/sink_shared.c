@@ -368,8 +368,7 @@ static bool holds_too_long(const struct sink *sink, struct borrower *borrower) {
 }
 
 /* What a reader is done with is looked at now and then even if it does not ring. */
-static void tick(struct runner *runner, int64_t now) {
-  struct sink *sink = (struct sink *)runner;
+void shared_tick(struct sink *sink, int64_t now) {
   bool lends = shared_lends(sink);
   struct reader *next = NULL;
   for (struct reader *reader = sink->readers; lends && reader; reader = next) {
@@ -381,7 +380,7 @@ static void tick(struct runner *runner, int64_t now) {
     }
   }
   if (lends) {
-    lane_schedule(runner); /* where the rest follows */
+    lane_schedule(&sink->runner); /* where the rest follows */
   }
   if (sink->loans.wanted) { /* the session says so again if it still is so */
     sink->loans.wanted = false;
@@ -389,8 +388,7 @@ static void tick(struct runner *runner, int64_t now) {
   }
 }
 
-int shared_attach(struct sink *sink, struct reader *reader) {
-  sink->runner.tick = tick;
+int shared_attach(struct reader *reader) {
   reader->borrower->readable = true;
   return uv_poll_start(&reader->poll, UV_READABLE, on_ready);
 }

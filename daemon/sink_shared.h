@@ -19,7 +19,9 @@
 struct borrower *borrower_free(struct borrower *borrower); /* NULL is fine; returns NULL */
 
 /* Begins to listen to a reader that was just attached; 0 or an error of libuv's. */
-int shared_attach(struct sink *sink, struct reader *reader);
+int shared_attach(struct reader *reader);
+/* Sends those away that hold too long what is wanted. */
+void shared_tick(struct sink *sink, int64_t now);
 /* Hears what it rings, takes back what it is done with, and lends it what there is. True: look again without sleeping. */
 bool shared_turn(struct sink *sink, struct reader *reader, int64_t now);
 /* Takes back what readers are done with, though they may not have rung: before another one comes. */

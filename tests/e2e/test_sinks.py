@@ -1,5 +1,6 @@
 """Readers of all tempers: many, late, slow, stalled, leaving; and `reply`."""
 
+import errno
 import itertools
 import signal
 import threading
@@ -8,6 +9,7 @@ import numpy as np
 import pytest
 
 from harness import Background, Daemon, numbered, pipeline, require_whole, wait_until, whole
+from harness.injection import Injection
 
 SMALL = {"dtype": "uint8", "shape": [512]}
 LARGE_BYTES = 256 << 10
@@ -27,6 +29,21 @@ def test_every_reader_gets_every_result(place):
         for reader in readers:
             reader.close()
         daemon.wait_view("all readers are gone", lambda view: view["readers"] == 0)
+
+
+@pytest.mark.host
+@pytest.mark.parametrize("error", [errno.ENOBUFS, errno.ENOMEM], ids=errno.errorcode.get)
+@pytest.mark.parametrize("sink", [{}, {"overload": "drop"}, {"reply": True}], ids=["block", "drop", "reply"])
+def test_no_memory_for_its_bytes_costs_no_reader(place, sink, error):
+    """The system may have none for a moment, though there is room: the rest comes a little later."""
+    injection = Injection(place, "sendmsg", at=1, error=error)
+    with Daemon(place, {"cam0": pipeline(SMALL, sink=sink)}, env=injection.environment) as daemon:
+        with daemon.producer() as producer:
+            reader = producer if "reply" in sink else daemon.reader()
+            daemon.wait_view("somebody reads", lambda view: view["readers"] == 1)
+            producer.send(whole(0, 512).tobytes())
+            assert reader.read(512) == whole(0, 512).tobytes() and injection.happened
+        daemon.account(came=1, emitted=1)
 
 
 def test_without_reader_results_are_unread(place):
