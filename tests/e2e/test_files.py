@@ -229,9 +229,9 @@ def test_two_pipelines_do_not_write_to_one_file(place, link):
     assert done.returncode == (78 if (place / "other").exists() else 0), done
 
 
-@pytest.mark.parametrize("name", ["./in", "hard", "soft"])
+@pytest.mark.parametrize("name", ["hard", "soft"])
 def test_a_pipeline_does_not_read_its_own_results(place, name):
-    """It would never end, and fill the disk."""
+    """It would never end, and fill the disk. Other spellings of one path are found in the configuration itself."""
     (place / "in").write_bytes(numbered(2, SIZE).tobytes())
     os.link(place / "in", place / "hard")
     (place / "soft").symlink_to(place / "in")
