@@ -269,16 +269,6 @@ static enum exit_status act(const struct options *options) {
   return EXIT_STATUS_USAGE;
 }
 
-/* What was to be printed is only there once all of it is written. */
-static enum exit_status finish(enum exit_status status) {
-  bool failed = fflush(stdout) != 0 || ferror(stdout);
-  if (!failed || status != EXIT_STATUS_OK) {
-    return status;
-  }
-  fprintf(stderr, "framed: cannot write to standard output: %s\n", strerror(errno));
-  return EXIT_STATUS_INTERNAL;
-}
-
 int main(int argc, char **argv) {
   enum exit_status status;
   handover_remember(argv);
@@ -290,5 +280,5 @@ int main(int argc, char **argv) {
       return (int)status;
     }
   }
-  return (int)finish(act(&options));
+  return (int)act(&options);
 }

@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from harness import BACKEND, BINARY, NOBODY, Client, Daemon, as_nobody, environment, limit, pipeline, run_framed
+from harness import BACKEND, BINARY, NOBODY, Client, Daemon, as_nobody, pipeline, run_framed
 
 pytestmark = pytest.mark.host
 
@@ -202,16 +202,6 @@ def test_help_and_version():
 
 
 @pytest.mark.skipif(BACKEND == "cuda" or bool(list(pathlib.Path("/dev").glob("nvidia[0-9]*"))), reason="there is a GPU")
-@pytest.mark.parametrize("arguments", [["--print-config"], ["--check"], ["--print-schema"], ["--help"]])
-def test_what_cannot_be_printed_is_70(place, arguments):
-    file = place / "framed.yaml"
-    file.write_text(good(place))
-    with open("/dev/full", "wb") as full:
-        done = subprocess.run([BINARY, "-c", file, *arguments], stdout=full, stderr=subprocess.PIPE, text=True,
-                              env=environment(), timeout=limit(20), check=False)
-    assert done.returncode == 70 and "No space left" in done.stderr, done
-
-
 def test_cuda_without_a_gpu_is_69(place):
     done = check(place, changed(place, "backend: cpu", "backend: cuda"))
     assert done.returncode == 69, (done.returncode, done.stderr)
