@@ -115,10 +115,11 @@ def test_thousands_of_hostile_clients_beside_a_good_one(place):
     besiege(place, replying(clients=4, slots=3), 3000, "cam0")
 
 
+@pytest.mark.takes(120)
 @pytest.mark.skipif(not MEASURE.exists(), reason="it is no part of a portable folder")
 def test_what_they_cost_a_good_one_can_be_measured():
     done = subprocess.run([sys.executable, MEASURE, "--json", "--quick", "--programs", BINARY.parent], capture_output=True,
-                          text=True, timeout=limit(50), check=False)
+                          text=True, timeout=limit(110), check=False)
     assert done.returncode == 0, done
     document = json.loads(done.stdout)
     rows, targets = document["sections"]["hostile"], document["sections"]["targets"]
