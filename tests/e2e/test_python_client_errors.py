@@ -1,13 +1,16 @@
 """What can go wrong for the Python client: mistakes of its caller's, daemons that refuse it, die or lie, and how it is told."""
 
 import contextlib
+import errno
 import gc
 import os
 import pathlib
+import resource
 import select
 import signal
 import socket
 import struct
+import warnings
 
 import pytest
 
@@ -165,6 +168,50 @@ def test_clients_leave_no_descriptors_behind(place):
             wait_until(lambda: daemon.status()["pipelines"]["cam0"]["sessions"] == 0, "it has left")
         assert set(os.listdir("/proc/self/fd")) == before
         daemon.quiet()
+        daemon.settled = True
+
+
+def test_a_client_that_is_forgotten_leaves_no_descriptors_either(place):
+    """Also one that was waited for in a loop of the program's own, for which it has descriptors besides its connection."""
+    with Daemon(place, {"cam0": replying()}) as daemon:
+        gc.collect()
+        before = set(os.listdir("/proc/self/fd"))
+        client = connect(daemon)
+        client.arm(framed.Event.RESULT)
+        assert client.fileno() >= 0
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ResourceWarning)
+            del client
+            gc.collect()
+        assert set(os.listdir("/proc/self/fd")) == before
+        daemon.settled = True
+
+
+def test_memory_is_waited_for_while_there_are_no_descriptors(place):
+    """One that connects anew says so; one that comes back tries again, as a limit that is reached may not be for long."""
+    entry = {"cam0": replying()}
+    with Daemon(place, entry) as daemon:
+        limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+        client = connect(daemon, reconnect_for=limit(20))
+        client.submit(client.acquire(), 7)
+        client.receive(limit(10)).release()
+        daemon.kill()
+        assert client.poll(framed.Event.RESULT, 0.01) == framed.Event.ROOM
+        with Daemon(place, entry) as another:
+            free = len(os.listdir("/proc/self/fd"))  # one more than there are, which is for a socket
+            resource.setrlimit(resource.RLIMIT_NOFILE, (free, limits[1]))
+            try:
+                with pytest.raises(OSError) as told:
+                    connect(another, reconnect_for=0)
+                assert told.value.errno == errno.EMFILE
+                assert client.poll(framed.Event.RESULT, 0.01) == framed.Event.ROOM
+            finally:
+                resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+            with client:
+                client.submit(client.acquire(), 8)
+                with client.receive(limit(10)) as result:
+                    assert result.sequence == 8
+            another.settled = True
         daemon.settled = True
 
 

@@ -22,10 +22,10 @@ class BorrowingClient(SharedClient):
         if welcome.control_bytes != wire.CONTROL_BYTES or not stride >= size > 0 or stride % 64 != 0:
             raise Error(Code.DAEMON, f"the memory of pipeline {welcome.pipeline} makes no sense: {welcome}")
         outputs = map_memory(descriptors[0], slots * stride, False)
+        self._map_control(descriptors[1])
         self._outputs = [part.toreadonly() for part in slices(outputs, slots, stride, size)]
         self._arrays = [formats.view(part, self._output_layout) for part in self._outputs]
         self._held: "set[int]" = set()  # slots
-        self._map_control(descriptors[1])
 
     # -- results ------------------------------------------------------------------------------------------------------
 

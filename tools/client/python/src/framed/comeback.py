@@ -30,14 +30,21 @@ class Timer:
 
     def __init__(self) -> None:
         self._libc = ctypes.CDLL(None, use_errno=True)
-        self.descriptor = self._libc.timerfd_create(time.CLOCK_MONOTONIC, os.O_CLOEXEC | os.O_NONBLOCK)
-        if self.descriptor < 0:
+        descriptor = self._libc.timerfd_create(time.CLOCK_MONOTONIC, os.O_CLOEXEC | os.O_NONBLOCK)
+        if descriptor < 0:
             raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+        self._file = open(descriptor, "rb", buffering=0)  # which is closed with the last that knows of it
+
+    def fileno(self) -> int:
+        return self._file.fileno()
+
+    def close(self) -> None:
+        self._file.close()
 
     def set(self, seconds: float) -> None:
         """0: never."""
         ns = int(min(seconds, LONGEST_SLEEP) * 1e9)
-        self._libc.timerfd_settime(self.descriptor, 0, TIMER_FORM.pack(0, 0, ns // 1000000000, ns % 1000000000), None)
+        self._libc.timerfd_settime(self.fileno(), 0, TIMER_FORM.pack(0, 0, ns // 1000000000, ns % 1000000000), None)
 
 
 class Waiting:
@@ -46,7 +53,7 @@ class Waiting:
     def __init__(self) -> None:
         self._epoll = select.epoll()
         self._timer = Timer()
-        self._epoll.register(self._timer.descriptor, select.EPOLLIN)
+        self._epoll.register(self._timer.fileno(), select.EPOLLIN)
         self._watched: Optional[socket.socket] = None
 
     def fileno(self) -> int:
@@ -70,7 +77,7 @@ class Waiting:
 
     def close(self) -> None:
         self._epoll.close()
-        os.close(self._timer.descriptor)
+        self._timer.close()
 
 
 class Comeback:
@@ -134,14 +141,19 @@ class Comeback:
                 self._since = now
             return welcome
         except (Error, OSError) as error:
-            self.drop()
-            if isinstance(error, Error) and error.code in FINAL:
-                raise
-            if now >= self._until:
-                raise GaveUp(str(error)) from None
+            self.fail(error)
+            return None
+
+    def fail(self, error: Exception) -> None:
+        """The try came to nothing: there will be another, unless the error turns the client away for good or the time is over."""
+        self.drop()
+        if isinstance(error, Error) and error.code in FINAL:
+            raise error
+        now = time.monotonic()
+        if now >= self._until:
+            raise GaveUp(str(error)) from None
         self._next = now + self._wait
         self._wait = min(2 * self._wait, LONGEST_WAIT)
-        return None
 
     def _connect(self) -> None:
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)

@@ -53,7 +53,7 @@ class Connection:
         raise NotImplementedError
 
     def _resume(self, greeting: Greeting) -> None:
-        """There is another."""
+        """There is another. Error or OSError where it cannot be used, and then nothing has changed."""
         raise NotImplementedError
 
     def _reach_end(self) -> None:
@@ -212,13 +212,19 @@ class Connection:
         return self._events() if self._paused or self._problem is not None else self._look()
 
     def _take_up(self, welcome: Welcome) -> None:
-        comeback = self._comeback
+        """Where memory or descriptors are short, nothing has changed, and that was a try in vain."""
+        comeback, before = self._comeback, (self.welcome, self._connection)
         assert comeback is not None and comeback.greeting is not None
-        with comeback.greeting as greeting:
+        self.welcome, self._connection = welcome, comeback.greeting.connection
+        try:
+            self._resume(comeback.greeting)
+        except (Error, OSError) as error:
+            self.welcome, self._connection = before
+            comeback.fail(error)
+            return
+        with comeback.greeting:
             comeback.greeting = None
-            self.welcome, self._connection = welcome, greeting.connection
             self._paused = False
-            self._resume(greeting)
 
     def _end_for_good(self, problem: Optional[Error]) -> None:
         if self._comeback is not None:

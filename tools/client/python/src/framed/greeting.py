@@ -3,6 +3,7 @@
 Exactly the bytes of WELCOME are read, since results may follow them.
 """
 
+import errno
 import os
 import socket
 from typing import Optional
@@ -49,7 +50,7 @@ class Greeting:
             return b""
         self.descriptors += descriptors
         if flags & socket.MSG_CTRUNC:
-            raise Error(Code.DAEMON, "descriptors of the welcome were lost; is the limit of open files reached?")
+            raise OSError(errno.EMFILE, "no descriptors are left for the memory of the pipeline")
         return data
 
     def _has(self, count: int) -> bool:

@@ -21,7 +21,7 @@ from framed.frames import AWAY, END, FREE, GIVEN, HELD, RESULT, ROOM, Frame, Res
 from framed.greeting import Greeting
 from framed.lots import Past, check_strides, map_memory, slices
 from framed.wire import (CLIENT_SLEEPS, COMPLETED, COMPLETION_FORM, COMPLETIONS, CURSOR, DAEMON_SLEEPS, LAST_OF_RING,
-                         SUBMISSION_FORM, SUBMISSIONS, SUBMITTED, TAKEN, AGAIN, Code, Error, Fate, Welcome)
+                         SUBMISSION_FORM, SUBMISSIONS, SUBMITTED, TAKEN, AGAIN, Code, Fate, Welcome)
 
 HEAR_EVERY = 0.1  # seconds
 HEAR_AT_ONCE = 1024  # bytes, more than one ERROR
@@ -65,12 +65,12 @@ class SharedClient(Client):
         slots = welcome.slots
         inputs = map_memory(descriptors[0], slots * welcome.input_stride, True)
         outputs = map_memory(descriptors[1], slots * welcome.output_stride, False)
+        self._map_control(descriptors[2])
         parts = slices(inputs, slots, welcome.input_stride, welcome.input_bytes)
         self._frames = [Frame(self, slot, part, self._input_layout) for slot, part in enumerate(parts)]
         self._free = collections.deque(self._frames)
         self._outputs = [part.toreadonly() for part in slices(outputs, slots, welcome.output_stride, welcome.output_bytes)]
         self._arrays = [formats.view(part, self._output_layout) for part in self._outputs]
-        self._map_control(descriptors[2])
 
     def _map_control(self, descriptor: int) -> None:
         self._control = map_memory(descriptor, wire.CONTROL_BYTES, True)
@@ -299,12 +299,7 @@ class SharedClient(Client):
         for result in self._given:
             result._done = True
         self._strays.update(frame for frame in self._frames if frame._place == HELD)
-        try:
-            self._map(greeting.descriptors)
-        except (Error, OSError) as error:
-            self._break(Code.DAEMON, f"the memory of pipeline {self.welcome.pipeline} cannot be mapped: {error}")
-            return
-        self._send_kept()
+        self._map(greeting.descriptors)
 
     # -- waiting ------------------------------------------------------------------------------------------------------
 
