@@ -51,6 +51,14 @@ def test_top_ends_at_q_although_its_daemon_stands_still(place):
                 os.kill(daemon.process.pid, signal.SIGCONT)
 
 
+@pytest.mark.parametrize("kind", ["dumb", "nonesuch", ""], ids=repr)
+def test_top_on_a_terminal_that_it_cannot_draw_on_is_an_error(place, kind):
+    with Daemon(place, {"front": pipeline(FORMAT)}) as daemon:
+        with Terminal("env", f"TERM={kind}", FRAMECTL, "-s", daemon.socket, "top") as terminal:
+            terminal.shows(b"set TERM to the kind of this terminal")
+            assert terminal.ends() == 64 and b"PIPELINE" not in terminal.screen
+
+
 def test_top_without_a_terminal_is_an_error(place):
     with Daemon(place, {"cam0": pipeline(FORMAT)}):
         done = framectl(place, "top", input="")

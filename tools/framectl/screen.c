@@ -23,6 +23,10 @@ bool screen_open(bool colour) {
   if (!terminal) {
     return false;
   }
+  if (!tigetstr("cup")) { /* a terminal whose cursor cannot be moved */
+    screen_close();
+    return false;
+  }
   cbreak();
   noecho();
   curs_set(0);

@@ -167,7 +167,8 @@ bool command_top(const struct invocation *invocation, struct problem *problem) {
     run(top);
     screen_close();
   } else {
-    problem_set(problem, EXIT_STATUS_USAGE, "set TERM to the kind of this terminal", "this terminal is not known to ncurses");
+    problem_set(problem, EXIT_STATUS_USAGE, "set TERM to the kind of this terminal, or use `framectl status`",
+                "top cannot draw on this terminal");
   }
   json_decref(top->scene.document);
   problem_clear(&top->problem);
