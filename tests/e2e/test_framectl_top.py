@@ -19,6 +19,9 @@ def test_top_shows_pipelines_and_ends_at_q(place):
         with Terminal(FRAMECTL, "-s", daemon.socket, "top") as terminal:
             terminal.shows(b"front")
             terminal.shows(b"rear")
+            os.write(terminal.master, b"?")
+            terminal.shows(b"FPS, bytes and latencies are of the last ten seconds")
+            os.write(terminal.master, b"?")
             for size in ((5, 20), (1, 1), (50, 200)):  # also where there is hardly any room
                 terminal.resize(*size)
                 terminal.read()

@@ -6,7 +6,7 @@
 
 #include "tools/framectl/view.h"
 
-enum { HISTORY_LENGTH = 120, HISTORY_PIPELINES = 64 };
+enum { HISTORY_LENGTH = 120, HISTORY_PIPELINES = 1024 /* as many as a configuration has at most */ };
 
 struct history_line {
   char name[65];

@@ -245,7 +245,7 @@ static void draw_help(void) {
                                       "?          this help",
                                       "q          quit",
                                       "",
-                                      "FPS is of the last second; bytes and latencies are of the last ten.",
+                                      "FPS, bytes and latencies are of the last ten seconds, the graph of each.",
                                       "Red drops happened within the last second, yellow ones before."};
   for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
     put(2 + (int)i, 2, A_NORMAL, "%s", lines[i]);
