@@ -12,6 +12,8 @@
 #include "tools/framebench/machine.h"
 
 #include <getopt.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -52,21 +54,26 @@ static const struct option long_options[] = {{"socket", required_argument, NULL,
                                              {"json", no_argument, NULL, JSON},
                                              {NULL, 0, NULL, 0}};
 
+#define MOST_FRAMES_PER_S 1e9 /* due at times that can still be told apart */
+
 static bool refuse(const char *option, const char *remedy, struct problem *problem) {
   return problem_set(problem, EXIT_STATUS_USAGE, remedy, "--%s does not take '%s'", option, optarg);
 }
 
 static bool take_rate(struct load_options *options, struct problem *problem) {
   options->rate_given = true;
-  options->plan.rate = 0;
-  return strcmp(optarg, "max") == 0 || (units_number(optarg, &options->plan.rate) == UNITS_OK && options->plan.rate > 0) ||
-         refuse("rate", "give frames a second, or max", problem);
+  double rate = 0;
+  bool is_rate = units_number(optarg, &rate) == UNITS_OK && rate > 0 && rate <= MOST_FRAMES_PER_S;
+  options->plan.rate = is_rate ? rate : 0;
+  return is_rate || strcmp(optarg, "max") == 0 || refuse("rate", "give frames a second, 1e9 at most, or max", problem);
 }
 
 static bool take_count(const char *option, int64_t maximum, unsigned *count, struct problem *problem) {
   int64_t value;
   if (units_whole(optarg, &value) != UNITS_OK || value < 1 || value > maximum) {
-    return refuse(option, "give a whole number from 1 on", problem);
+    char remedy[64];
+    snprintf(remedy, sizeof remedy, "give a whole number from 1 to %" PRId64, maximum);
+    return refuse(option, remedy, problem);
   }
   *count = (unsigned)value;
   return true;

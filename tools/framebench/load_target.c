@@ -78,6 +78,11 @@ static bool read_named(struct load_target *target, json_t *document, const char 
                        struct problem *problem) {
   for (unsigned i = 0; i < count; i++) {
     struct pipeline_view view;
+    for (unsigned j = 0; j < i; j++) {
+      if (strcmp(names[i], names[j]) == 0) {
+        return problem_set(problem, EXIT_STATUS_USAGE, "name it once, and give --clients", "%s is named twice", names[i]);
+      }
+    }
     if (!view_find(document, names[i], &view, problem) || !read_pipeline(&view, &target->pipelines[i], problem)) {
       return false;
     }
