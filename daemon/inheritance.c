@@ -64,6 +64,7 @@ static void pass_server(struct server *server, struct tape *tape) {
     pass_chronicle(tape);
   } else if (!tape->by_manager) {
     keeper_pass(tape);
+    listener_pass_unused(tape);
   }
 }
 

@@ -2,6 +2,7 @@
 #include "daemon/listener_state.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -41,8 +42,71 @@ bool listener_listen(struct listener *listener, struct failure *failure) {
   return true;
 }
 
+/* -- those that systemd passed ------------------------------------------------------------------------------------ */
+
+/* Nobody uses them since a reload has removed their pipelines. Systemd goes on listening there, and passes them at the next
+ * start only, so that a pipeline which comes back has to find them here. */
+static struct {
+  pthread_mutex_t lock;
+  struct listener *first;
+} unused = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static void lay_aside(struct listener *listener) {
+  pthread_mutex_lock(&unused.lock);
+  listener->next = unused.first;
+  unused.first = listener;
+  pthread_mutex_unlock(&unused.lock);
+}
+
+static struct listener *take_unused(const char *path) {
+  pthread_mutex_lock(&unused.lock);
+  struct listener **link = &unused.first;
+  while (*link && strcmp((*link)->path, path) != 0) {
+    link = &(*link)->next;
+  }
+  struct listener *found = *link;
+  if (found) {
+    *link = found->next;
+  }
+  pthread_mutex_unlock(&unused.lock);
+  return found;
+}
+
+/* A worker thread that prepares a reload may be at them. */
+static void put_unused(struct tape *tape) {
+  unsigned count = 0;
+  pthread_mutex_lock(&unused.lock);
+  for (const struct listener *listener = unused.first; listener; listener = listener->next) {
+    count++;
+  }
+  TAPE_PASS(tape, count);
+  for (struct listener *listener = unused.first; listener; listener = listener->next) {
+    listener_pass(listener, tape);
+  }
+  pthread_mutex_unlock(&unused.lock);
+}
+
+void listener_pass_unused(struct tape *tape) {
+  unsigned count = 0;
+  if (tape->writing) {
+    put_unused(tape);
+    return;
+  }
+  TAPE_PASS(tape, count);
+  for (unsigned i = 0; i < count && !tape->broken; i++) {
+    struct listener *listener = listener_pass(NULL, tape);
+    if (listener) {
+      lay_aside(listener);
+    }
+  }
+}
+
 struct listener *listener_close(struct listener *listener) {
   if (!listener) {
+    return NULL;
+  }
+  if (listener->passed) {
+    lay_aside(listener);
     return NULL;
   }
   if (listener->created) {
@@ -108,7 +172,11 @@ static bool take_kept(struct listener *listener) {
 
 struct listener *listener_open(const char *name, const char *path, const struct config_socket_access *access,
                                struct failure *failure) {
-  struct listener *listener = listener_make(path, failure);
+  struct listener *listener = take_unused(path);
+  if (listener) {
+    return listener;
+  }
+  listener = listener_make(path, failure);
   if (!listener) {
     return NULL;
   }

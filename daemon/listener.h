@@ -18,11 +18,15 @@ struct listener *listener_open(const char *name, const char *path, const struct 
                                struct failure *failure);
 /* Listens on "host:port" or "[host]:port"; the host is numeric, or `localhost`. */
 struct listener *listener_open_tcp(const char *address, struct failure *failure);
-/* Closes it and removes its file, if that is still the one it made. NULL is fine; returns NULL. */
+/* Closes it and removes its file, if that is still the one it made. One that systemd passed stays open for whoever opens it
+ * next. NULL is fine; returns NULL. */
 struct listener *listener_close(struct listener *listener);
 
 /* Puts it (or that there is none) on a tape, or takes it from there: the socket and its file stay. */
 struct listener *listener_pass(struct listener *listener, struct tape *tape);
+
+/* The same for all that systemd passed and nobody uses now. */
+void listener_pass_unused(struct tape *tape);
 
 /* Whether systemd holds it, and passes it at every start. */
 bool listener_is_passed(const struct listener *listener);

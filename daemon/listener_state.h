@@ -16,7 +16,7 @@ struct listener {
   bool created; /* the file at `path` is ours, as long as it is this one: */
   dev_t device;
   ino_t inode;
-  struct listener *next; /* among those that are new */
+  struct listener *next; /* among those that are new, or that nobody uses */
 };
 
 /* One without a socket. NULL: no memory. */

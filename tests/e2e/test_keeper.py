@@ -207,6 +207,27 @@ def test_sockets_of_the_manager_are_served_where_a_configuration_is_none_any_mor
                 assert reader.read(3 * SIZE) == numbered(3, SIZE).tobytes()
 
 
+@pytest.mark.parametrize("taken_over", [False, True])
+def test_a_pipeline_at_a_socket_of_the_manager_can_be_removed_and_come_back(place, taken_over):
+    """The manager goes on listening there, and passes the socket at the next start only."""
+    fd = listening(place / "passed.sock")
+    entries = {"cam0": pipeline(FORMAT, source={"socket": str(place / "passed.sock")}), "cam1": pipeline(FORMAT)}
+    with Daemon(place, entries, binary=activated(place, BINARY, {"cam0": fd}), inherits=[fd]) as daemon:
+        daemon.leaves_sockets = True
+        daemon.write({"cam1": entries["cam1"]})
+        assert daemon.post("/v1/reload")[1]["removed"] == ["cam0"]
+        if taken_over:
+            daemon.signal(signal.SIGUSR2)
+            daemon.wait_log("took over")
+        daemon.write(entries)
+        code, answer = daemon.post("/v1/reload")
+        assert code == 200 and answer["added"] == ["cam0"], answer
+        with daemon.reader() as reader, daemon.producer() as producer:
+            producer.send(numbered(3, SIZE).tobytes())
+            assert reader.read(3 * SIZE) == numbered(3, SIZE).tobytes()
+    os.close(fd)  # which the manager has, too
+
+
 @pytest.mark.parametrize("state", ["unusable", "too short"])
 def test_a_daemon_that_begins_anew_has_the_manager_start_it_where_that_has_its_sockets(place, state):
     """It would find them in use by the manager, and take that for another daemon."""
