@@ -98,7 +98,7 @@ static void put_id(struct schema *schema) {
 }
 
 static void put_list(struct schema *schema, const struct config_key *key) {
-  put(schema, "type", "array");
+  put_raw(schema, "type", key->type == KEY_SHAPE ? "\"array\"" : "[\"array\", \"null\"]");
   open_with(schema, "items", '{');
   if (key->type == KEY_SHAPE) {
     put(schema, "type", "integer");
@@ -216,9 +216,18 @@ static void put_key(struct schema *schema, const struct config_key *key) {
 
 /* -- sections ---------------------------------------------------------------------------------------------------- */
 
+/* Whether nothing has to stand in the section, as where all of it is commented out. */
+static bool may_be_empty(enum key_section section) {
+  const struct config_key *key = keys_first(section);
+  while (key && !key->required && !key->selects) {
+    key = keys_next(key);
+  }
+  return section != SECTION_ROOT && !key;
+}
+
 /* The members of one closed object: those keys of the section that apply to the variant. */
 static void put_object(struct schema *schema, enum key_section section, unsigned variant) {
-  put(schema, "type", "object");
+  put_raw(schema, "type", may_be_empty(section) ? "[\"object\", \"null\"]" : "\"object\"");
   open_with(schema, "properties", '{');
   for (const struct config_key *key = keys_first(section); key; key = keys_next(key)) {
     if (keys_applies(key, variant)) {
@@ -253,7 +262,7 @@ static void put_section(struct schema *schema, enum key_section section) {
 }
 
 static void put_pipelines(struct schema *schema) {
-  put(schema, "type", "object");
+  put_raw(schema, "type", "[\"object\", \"null\"]");
   open_with(schema, "patternProperties", '{');
   open_with(schema, "^[A-Za-z0-9_.-]{1,64}$", '{');
   put_section(schema, SECTION_PIPELINE);
@@ -353,7 +362,7 @@ static void put_bare_stages(struct schema *schema) {
 }
 
 static void put_stages(struct schema *schema) {
-  put(schema, "type", "array");
+  put_raw(schema, "type", "[\"array\", \"null\"]");
   put_whole(schema, "maxItems", CONFIG_MAX_STAGES);
   open_with(schema, "items", '{');
   open_with(schema, "oneOf", '[');

@@ -45,6 +45,23 @@ def test_what_is_printed_fits_the_schema(example, schema):
     schema.validate(read_yaml(done.stdout))
 
 
+@pytest.mark.parametrize("empty", [
+    ("log",), ("status",), ("gpu",), ("limits",), ("pipelines",), ("pipelines", "cam0", "stages"), ("pipelines", "cam0", "source", "allow"),
+    ("pipelines", "cam0", "sink", "allow"), ("pipelines", "cam0", "source", "allow", "users"), ("pipelines", "cam0"),
+    ("pipelines", "cam0", "source"), ("pipelines", "cam0", "sink"), ("pipelines", "cam0", "source", "format"), ("lanes",),
+], ids=".".join)
+def test_what_may_be_left_empty_may_be_so_by_the_schema(place, empty, schema):
+    """As where a section's keys are all commented out."""
+    document = read_yaml((CONFIG / "framed.yaml").read_text())
+    at = document
+    for name in empty[:-1]:
+        at = at.setdefault(name, {})
+    at[empty[-1]] = None
+    file = place / "empty.yaml"
+    file.write_text(json.dumps(document))
+    assert schema.is_valid(document) == (run_framed("--check", "-c", file).returncode == 0)
+
+
 @pytest.mark.parametrize("mistake", [
     {"slot": 2}, {"slots": 17}, {"slots": "2"}, {"deadline": 50}, {"overload": "drop"}, {"stages": [{"nothing": {}}]},
     {"stages": [{"affine": {"scal": 2}}]}, {"stages": [{"convert": {}}]}, {"sink": {"socket": "a", "file": "b"}},
