@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -107,12 +108,31 @@ bool endpoint_open_sink(const struct config_sink *sink, struct endpoint *endpoin
                                  : open_path(sink->path, O_WRONLY, endpoint, failure);
 }
 
+/* Whether it stands in a directory, and is no number of a descriptor, as in /dev/fd/3, which may be any other one by now. */
+static bool is_name(const char *path) {
+  char *resolved = realpath(path, NULL);
+  free(resolved);
+  return resolved != NULL;
+}
+
 bool endpoint_has_moved(const char *path, int fd, bool *gone) {
   struct stat named, opened;
   bool is_named = stat(path, &named) == 0;
   *gone = !is_named && errno == ENOENT;
-  return is_named && fstat(fd, &opened) == 0 && (named.st_mode & S_IFMT) == (opened.st_mode & S_IFMT) &&
+  return is_named && is_name(path) && fstat(fd, &opened) == 0 && (named.st_mode & S_IFMT) == (opened.st_mode & S_IFMT) &&
          (named.st_dev != opened.st_dev || named.st_ino != opened.st_ino);
+}
+
+bool endpoint_open_next(const struct config_sink *sink, struct endpoint *endpoint, struct failure *failure) {
+  struct stat opened;
+  if (!open_fifo(sink->path, endpoint, failure)) {
+    return false;
+  }
+  if (endpoint->fd >= 0 && (fstat(endpoint->fd, &opened) != 0 || !S_ISFIFO(opened.st_mode))) {
+    endpoint_close(endpoint);
+    return failure_set(failure, EXIT_STATUS_CONFIG, NULL, "'%s' is no FIFO any more", sink->path);
+  }
+  return true;
 }
 
 void endpoint_close(struct endpoint *endpoint) {

@@ -22,6 +22,8 @@ struct endpoint {
 bool endpoint_open_source(const struct config_source *source, struct endpoint *endpoint, struct failure *failure);
 /* Makes a regular file that does not exist. */
 bool endpoint_open_sink(const struct config_sink *sink, struct endpoint *endpoint, struct failure *failure);
+/* A FIFO for its next reader, where there is one; nothing else is opened or made in its place. */
+bool endpoint_open_next(const struct config_sink *sink, struct endpoint *endpoint, struct failure *failure);
 /* Whether the path, which is not "-", names another file of the kind that is open by now, or nothing any more (`gone`). */
 bool endpoint_has_moved(const char *path, int fd, bool *gone);
 /* Closes it if it is open; idempotent. */

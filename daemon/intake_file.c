@@ -82,9 +82,15 @@ bool intake_await_writer(struct intake *intake, struct failure *failure) {
 }
 
 static bool open_fifo(struct intake *intake, struct failure *failure) {
-  if (!endpoint_open_source(&intake->config->source, &intake->endpoint, failure)) {
+  struct endpoint opened;
+  if (!endpoint_open_source(&intake->config->source, &opened, failure)) {
     return false;
   }
+  if (opened.kind != ENDPOINT_FIFO) {
+    endpoint_close(&opened);
+    return failure_set(failure, EXIT_STATUS_CONFIG, NULL, "'%s' is no FIFO any more", intake->config->source.path);
+  }
+  intake->endpoint = opened;
   if (!intake_await_writer(intake, failure)) {
     endpoint_close(&intake->endpoint);
     return false;

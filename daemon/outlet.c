@@ -200,7 +200,7 @@ static void on_retry(void *context) {
     return;
   }
   if (outlet->endpoint.fd < 0) {
-    endpoint_open_sink(&outlet->config->sink, &outlet->endpoint, &failure);
+    endpoint_open_next(&outlet->config->sink, &outlet->endpoint, &failure);
   }
   if (outlet->endpoint.fd >= 0 && attach_file(outlet, &failure)) {
     loop_timer_stop(outlet->retry);

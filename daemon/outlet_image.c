@@ -123,10 +123,20 @@ static void take_results(struct outlet *outlet, struct tape *tape, sink_road *ro
   }
 }
 
+/* What is open stays what it was. Of standard output and its like, whose kind says too little, nobody changes what they are. */
+static void keep_kind(const struct outlet *outlet) {
+  enum endpoint_kind kind = outlet->endpoint.kind;
+  bool is_standard = strcmp(outlet->config->sink.path, "-") == 0;
+  if (!outlet->listener && !(kind == ENDPOINT_ONCE && is_standard)) {
+    sink_be_file(outlet->sink, kind != ENDPOINT_FIFO);
+  }
+}
+
 bool outlet_take(struct outlet *outlet, struct tape *tape, sink_road *road, void *context, struct failure *failure) {
   unsigned count = 0;
   outlet->continues = true;
   pass_outlet(outlet, tape);
+  keep_kind(outlet);
   if (tape->live) {
     take_results(outlet, tape, road, context);
   } else {

@@ -68,6 +68,10 @@ struct sink *sink_new(const struct sink_setup *setup, struct failure *failure) {
   return sink;
 }
 
+void sink_be_file(struct sink *sink, bool is_file) {
+  sink->operations = is_file ? &sink_file_operations : &sink_readers_operations;
+}
+
 struct sink *sink_new_reply(const struct sink_setup *setup, sink_gone *gone, void *session, struct failure *failure) {
   struct sink *sink = sink_new(setup, failure);
   if (sink) {

@@ -49,6 +49,8 @@ struct sink_setup {
 
 /* Makes the sink of a pipeline (not for `reply`). */
 struct sink *sink_new(const struct sink_setup *setup, struct failure *failure);
+/* Before it is taken from a tape: whether it is a file, also if its path names something else by now. */
+void sink_be_file(struct sink *sink, bool is_file);
 struct sink *sink_free(struct sink *sink); /* after SINK_STOPPED, or if nothing was posted to it; returns NULL */
 
 /* -- from the control loop -------------------------------------------------------------------------------------- */

@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from harness import Background, numbered, pipeline, read_y4m, wait_until, whole
+from harness import Background, Daemon, numbered, pipeline, read_y4m, wait_until, whole
 from harness.store import connections, leave, settle, start
 
 pytestmark = pytest.mark.host
@@ -93,6 +93,37 @@ def test_results_go_on_into_the_old_file_where_there_is_no_new_one_to_be_had(pla
 
 
 @pytest.mark.parametrize("what", HAND_OVERS)
+@pytest.mark.parametrize("made", [os.mkfifo, os.mkdir])
+def test_results_go_on_into_a_file_whose_name_is_that_of_something_else(place, store, what, made):
+    entries = {"cam0": pipeline(FORMAT, sink={"file": str(place / "out")}), "cam1": pipeline(FORMAT)}
+    with start(place, store, entries) as daemon, daemon.producer() as producer:
+        with daemon.reader("cam1") as other, daemon.producer("cam1") as beside:
+            os.rename(place / "out", place / "old")
+            made(place / "out")
+            hand_over(store, daemon, what)
+            goes_through(beside, other, 0)
+            producer.send(whole(0, SIZE).tobytes())
+            daemon.account(came=1, emitted=1)
+            assert "anew" not in daemon.log and connections(daemon) == 0
+    assert (place / "old").read_bytes() == whole(0, SIZE).tobytes()
+
+
+@pytest.mark.parametrize("what", HAND_OVERS)
+def test_who_reads_from_a_fifo_goes_on_though_it_has_no_name_any_more(place, store, what):
+    os.mkfifo(place / "out")
+    entry = pipeline(FORMAT, sink={"file": str(place / "out")})
+    with start(place, store, {"cam0": entry}) as daemon, daemon.producer() as producer:
+        with open(place / "out", "rb", buffering=0) as reader:
+            for number in range(2):
+                producer.send(whole(number, SIZE).tobytes())
+                assert reader.read(SIZE) == whole(number, SIZE).tobytes()
+                daemon.account(came=number + 1, emitted=number + 1)
+                if number == 0:
+                    os.unlink(place / "out")
+                    hand_over(store, daemon, what)
+
+
+@pytest.mark.parametrize("what", HAND_OVERS)
 def test_a_fifo_that_was_made_anew_is_read(place, store, what):
     """Nobody writes to the old one, and who opens the new one would wait for ever."""
     os.mkfifo(place / "in")
@@ -107,3 +138,23 @@ def test_a_fifo_that_was_made_anew_is_read(place, store, what):
             os.mkfifo(place / "in")
             hand_over(store, daemon, what)
     assert (place / "out").read_bytes() == numbered(3, SIZE).tobytes()
+
+
+def test_a_number_of_a_descriptor_is_no_name(place):
+    """Who starts the daemon opens the files, and it has other descriptors of these numbers when it has executed itself."""
+    names = [f"cam{number}" for number in range(12)]
+    files = {name: open(place / name, "wb") for name in names}
+    entries = {name: pipeline(FORMAT, sink={"file": f"/dev/fd/{files[name].fileno()}"}) for name in names}
+    with Daemon(place, entries, inherits=[file.fileno() for file in files.values()]) as daemon:
+        producers = {name: daemon.producer(name) for name in names}
+        for number in range(3):
+            for name in names:
+                producers[name].send(whole(number, SIZE).tobytes())
+                daemon.account(name, came=number + 1, emitted=number + 1)
+            daemon.signal(signal.SIGUSR2)
+            wait_until(lambda: daemon.status()["handovers"]["upgrade"] > number, lambda: f"it takes over:\n{daemon.log}")
+        for producer in producers.values():
+            producer.close()
+    for name in names:
+        files[name].close()
+        assert (place / name).read_bytes() == numbered(3, SIZE).tobytes()
