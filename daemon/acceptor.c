@@ -20,6 +20,7 @@ struct acceptor {
   struct loop_watch *watch;
   struct loop_timer *rest;
   int spare; /* a descriptor to give up when there is no other */
+  int error; /* of the last connection that could not be taken */
   bool suspended;
 };
 
@@ -74,7 +75,9 @@ static enum outcome shed_one(struct acceptor *acceptor) {
 }
 
 static void rest(struct acceptor *acceptor) {
-  log_event(LOG_NO_DESCRIPTORS, acceptor->setup.pipeline, "cannot take connections for a moment; raise LimitNOFILE=");
+  bool at_limit = acceptor->error == EMFILE || acceptor->error == ENFILE;
+  log_event(at_limit ? LOG_NO_DESCRIPTORS : LOG_CLIENT_ERROR, acceptor->setup.pipeline,
+            "cannot take connections for a moment: %s%s", strerror(acceptor->error), at_limit ? "; raise LimitNOFILE=" : "");
   loop_watch_stop(acceptor->watch);
   loop_timer_start(acceptor->rest, REST_MS, 0);
 }
@@ -95,6 +98,7 @@ static enum outcome accept_one(struct acceptor *acceptor) {
     admit(acceptor, fd);
     return TOOK_ONE;
   }
+  acceptor->error = errno;
   switch (errno) {
   case EINTR:
   case ECONNABORTED: /* gone before we came */

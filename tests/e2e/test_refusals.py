@@ -1,12 +1,16 @@
 """What a client that was turned away, or had nothing to send, leaves behind, for whoever wonders why no frames come."""
 
+import contextlib
+import errno
 import json
+import os
 import subprocess
 
 import pytest
 
-from harness import FRAMECTL, Client, Daemon, environment, limit, numbered, pipeline, whole, y4m_stream
+from harness import FRAMECTL, Client, Daemon, environment, limit, numbered, pipeline, wait_until, whole, y4m_stream
 from harness import native
+from harness.injection import Injection
 from harness.native import PRODUCER, Native, Refused
 
 GRAY = {"pixels": "gray", "width": 32, "height": 16}
@@ -153,3 +157,22 @@ def test_what_a_stream_began_like_outlives_an_upgrade(place):
             assert b"this began like a y4m stream" in producer.rest()
         assert "this began like a y4m stream" in refused(daemon)["text"]
         daemon.account(came=2, emitted=1, invalid=1)
+
+
+@pytest.mark.host
+@pytest.mark.parametrize("error", [errno.ENOBUFS, errno.ENOMEM], ids=errno.errorcode.get)
+def test_who_cannot_be_taken_for_a_moment_waits(place, error):
+    """The first to connect; no limit of descriptors is blamed for it."""
+    injection = Injection(place, "accept4", at=1, error=error)
+
+    def connects():
+        with contextlib.suppress(FileNotFoundError, ConnectionRefusedError):
+            return daemon.producer()
+
+    with Daemon(place, {"cam0": pipeline(GRAY, sink={"reply": True})}, env=injection.environment, ready=False) as daemon:
+        with wait_until(connects, "its socket is there") as producer:
+            producer.send(whole(0, SIZE).tobytes())
+            assert producer.read(SIZE) == whole(0, SIZE).tobytes() and injection.happened
+        daemon.wait_log("cannot take connections for a moment")
+        assert os.strerror(error) in daemon.log and "LimitNOFILE" not in daemon.log
+        daemon.wait_ready()
