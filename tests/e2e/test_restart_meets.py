@@ -12,8 +12,8 @@ import termios
 
 import pytest
 
-from harness import Client, fault_stage, native, pipeline, wait_until, whole
-from harness.injection import REST, Injection
+from harness import BACKEND, Client, fault_stage, native, pipeline, slow_stage, wait_until, whole
+from harness.injection import REST, UNTIL_TOLD, Injection
 from harness.store import Store, connections, copy, leave, settle, start
 
 pytestmark = pytest.mark.host
@@ -67,17 +67,20 @@ def test_a_reload_that_prepares_for_longer_than_frames_are_given(place, store, l
         assert "anew" not in daemon.log and connections(daemon) == 0
 
 
-def make_late(store, daemon, of="reader", sink=None, **cam0):
-    """Reloads until one cannot start cam1 yet, which cannot watch that socket; the version of it that is to come."""
+def make_late(store, daemon, of="reader", sink=None, version=1, **cam0):
+    """Reloads until one cannot start cam1 yet, which cannot watch that socket; the version of it that is to come. It may start
+    two seconds later: whoever has looked too late does it again."""
     counting = prepared(store, daemon, "epoll_ctl", at=0)
-    before, version, code = counting.count + (of == "producer"), 1, 200
-    while code == 200:
-        injection = prepared(store, daemon, "epoll_ctl", at=before + version, error=errno.ENOSPC)
+    at, state = counting.count + (of == "producer") + 1, "running"
+    while state == "running":
+        injection = prepared(store, daemon, "epoll_ctl", at=at, error=errno.ENOSPC)
         version += 1
         daemon.write({"cam0": pipeline(FORMAT, **cam0), "cam1": shifted(version, sink=sink)})
         code, answer = daemon.post("/v1/reload")
+        at += code == 200
+        state = daemon.view("cam1")["state"]
     assert injection.happened and "tried every two seconds" in answer["remedy"] and of in answer["error"], answer
-    assert daemon.view("cam1")["state"] == "starting"
+    assert state == "starting"
     store.arm(daemon)
     return version
 
@@ -105,8 +108,11 @@ def test_a_pipeline_that_a_reload_could_not_start_yet(place, store, orderly):
 
 def test_an_upgrade_does_not_meet_a_pipeline_that_has_not_started(place, store):
     with start(place, store, {"cam0": pipeline(FORMAT), "cam1": shifted(1)}) as daemon:
-        version = make_late(store, daemon)
-        code, answer = daemon.post("/v1/upgrade")
+        version, code = 1, 200
+        for _ in range(3):
+            if code == 200:
+                version = make_late(store, daemon, version=version)
+                code, answer = daemon.post("/v1/upgrade")
         assert code == 409 and "a pipeline has not started" in answer["error"], answer
         comes_out_as(daemon, version)
         daemon.command("/v1/upgrade")
@@ -158,7 +164,7 @@ def restart_with_a_failure(folder, at):
             store.start(daemon)
             wait_until(lambda: store.ready, lambda: f"it is ready:\n{daemon.log}")
             store.arm(daemon)
-            meets = "socket of pipeline 'cam1'" in daemon.log[before:]
+            meets = "cam1: it still cannot start" in daemon.log[before:]
             if meets:
                 goes_through(producer, reader, 0)
         if meets:
@@ -169,10 +175,10 @@ def restart_with_a_failure(folder, at):
 
 @pytest.mark.takes(60)
 def test_a_pipeline_that_still_cannot_start_costs_nobody_a_connection(place):
-    for at in range(1, 20):
-        folder = place / f"{at}"
+    for turn in range(21):  # the lane watches clients meanwhile, so that the call may have another number the next time
+        folder = place / f"{turn}"
         folder.mkdir()
-        if restart_with_a_failure(folder, at):
+        if restart_with_a_failure(folder, 1 + turn % 7):
             return
     raise AssertionError("no call watches a socket of cam1")
 
@@ -185,7 +191,6 @@ def test_who_reads_from_a_pipeline_that_has_not_started_stays(place, store, orde
         version = make_late(store, daemon, "producer", **fails)
         with daemon.reader("cam0") as reader, daemon.producer("cam0") as producer, daemon.reader("cam1") as early:
             daemon.wait_view("it waits for what is to come", lambda view: view["readers"] == 1, "cam1")
-            assert daemon.view("cam1")["state"] == "starting"
             for number in range(2):
                 goes_through(producer, reader, number)
             if orderly:
@@ -239,7 +244,7 @@ def test_a_kill_before_it_is_said_what_a_reload_has_removed(place, store):
     with start(place, store, entries) as daemon:
         counting = prepared(store, daemon, "sendmsg", at=0)
         settle(daemon)
-        injection = prepared(store, daemon, "sendmsg", at=counting.count + 2, error=REST, wait=5000)  # after that it reloads
+        injection = prepared(store, daemon, "sendmsg", at=counting.count + 2, error=REST, wait=UNTIL_TOLD)  # after that it reloads
         daemon.write({"cam0": pipeline(FORMAT)})
         daemon.signal(signal.SIGHUP)
         daemon.wait_log("cam1: stopped")
@@ -257,15 +262,16 @@ def test_a_kill_before_it_is_said_what_a_reload_has_removed(place, store):
 def test_a_kill_right_after_an_answer_while_a_reload_exchanges_pipelines(place, store, before, order, after):
     """Which waits for a frame on the device. The next process knows what was answered."""
     def entries(slots):
-        slow = pipeline(FORMAT, slots=slots, stages=[{"fault": {"kind": "delay", "ms": 1500}}])
+        slow = pipeline(FORMAT, slots=slots, stages=[slow_stage(4000)])
         return {"cam0": pipeline(FORMAT), "slow": slow}
-    with start(place, store, entries(1), drain_timeout="50ms") as daemon:
+    keys = {"drain_timeout": "50ms", "gpu": {"backend": BACKEND, "timeout": "20s"}}
+    with start(place, store, entries(1), **keys) as daemon:
         if before == "paused":
             daemon.command("/v1/pipelines/cam0/pause")
         with daemon.producer("slow") as producer:
             producer.send(bytes(SIZE))
             daemon.wait_view("it is on the device", lambda view: view["frames"]["in"] == 1, "slow")
-            daemon.write(entries(2), drain_timeout="50ms")
+            daemon.write(entries(2), **keys)
             daemon.signal(signal.SIGHUP)
             daemon.wait_log("was disconnected")
         assert daemon.view("cam0")["state"] == before and "slow: stopped" not in daemon.log
@@ -284,7 +290,7 @@ def test_a_reload_that_has_begun_to_give_sockets_other_rights(place, store):
         def rights():
             return [stat.S_IMODE(os.stat(daemon.path("cam1", end)).st_mode) for end in ("source", "sink")]
         counting = prepared(store, daemon, "chmod", at=0)
-        injection = prepared(store, daemon, "chmod", at=counting.count + 2, error=REST, wait=5000)
+        injection = prepared(store, daemon, "chmod", at=counting.count + 2, error=REST, wait=UNTIL_TOLD)
         daemon.write(entries("0600", 2))
         daemon.signal(signal.SIGHUP)
         wait_until(lambda: injection.happened, "the sink's socket is to have them")
@@ -322,7 +328,7 @@ def test_no_socket_is_left_of_a_reload_that_an_end_met(place, store, orderly):
     """By the process after a kill at the latest, where the file has changed back."""
     with start(place, store, {"cam0": pipeline(FORMAT)}, drain_timeout="200ms") as daemon:
         before = prepared(store, daemon, "listen", at=0).count
-        injection = prepared(store, daemon, "listen", at=before + 1, error=REST, wait=2000)
+        injection = prepared(store, daemon, "listen", at=before + 1, error=REST, wait=4000)
         daemon.write({"cam0": pipeline(FORMAT), "cam1": shifted(1)}, drain_timeout="200ms")
         daemon.signal(signal.SIGHUP)
         wait_until(lambda: injection.happened, "the reload makes sockets")
@@ -342,7 +348,7 @@ def test_a_socket_that_a_reload_was_making_is_left_where_it_is_of_somebody_else(
     """And what the reload had made, and is in use, stays as well."""
     with start(place, store, {"cam0": pipeline(FORMAT)}) as daemon:
         before = prepared(store, daemon, "listen", at=0).count
-        injection = prepared(store, daemon, "listen", at=before + 3, error=REST, wait=5000)
+        injection = prepared(store, daemon, "listen", at=before + 3, error=REST, wait=UNTIL_TOLD)
         daemon.write({"cam0": pipeline(FORMAT), "cam1": shifted(1)})
         daemon.command("/v1/reload")
         daemon.write({"cam0": pipeline(FORMAT), "cam1": shifted(1), "cam2": shifted(2)})
