@@ -37,11 +37,13 @@ def what_was_left(store):
 
 @contextlib.contextmanager
 def midway(daemon, frames):
-    """A producer within a frame and a reader within a result, at which nothing moves; gives the reader what it has had."""
+    """A producer within a frame and a reader within a result, at which nothing moves; gives the reader what it has had.
+    That it waits may have been said before the reader made room."""
     with daemon.reader() as reader, daemon.producer() as producer:
         sending = Background(producer.send, frames.tobytes())
         reader.had = reader.read(LARGE // 2 + 4321)
         daemon.wait_view("it waits", lambda view: view["waiting"] == "reader")
+        settle(daemon)
         yield reader
         with contextlib.suppress(OSError):
             sending.join()
@@ -78,7 +80,7 @@ def test_what_processes_may_end_of_is_not_left_for_ever(place, store):
     with start(place, store, {"cam0": pipeline({"dtype": "uint8", "shape": [LARGE]}, slots=3)}) as daemon:
         with midway(daemon, frames) as reader:
             for kills in [2, 3]:
-                assert what_was_left(store)
+                wait_until(lambda: what_was_left(store), "the manager has heard of it")
                 store.end(daemon)
                 for _ in range(kills):
                     assert dies_at(place, store, daemon, "memfd_create", 1)
