@@ -158,7 +158,7 @@ def test_a_kill_within_an_orderly_end_leaves_nothing_that_is_older(place, store)
 def test_a_roster_that_is_behind_brings_nobody_back(place, store, reply):
     """A producer was sent away in mid-frame and another one came, and the kill was before the roster said so: what the first one
     sends on is no frame."""
-    entry = pipeline(FORMAT, source={"timeout": "3s"}, sink={"reply": True} if reply else {})
+    entry = pipeline(FORMAT, source={"timeout": "6s"}, sink={"reply": True} if reply else {})
     with start(place, store, {"cam0": entry}) as daemon:
         with daemon.producer() as first:
             first.send(whole(0, SIZE).tobytes()[:100])
