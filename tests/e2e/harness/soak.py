@@ -19,6 +19,7 @@ from harness import native
 from harness.clients import Producer, Reader
 from harness.daemon import BACKEND, BINARY, Daemon, environment, pipeline
 from harness.frames import whole
+from harness.store import settle
 from harness.waiting import Background, limit, wait_until
 
 FRAMEBENCH = pathlib.Path(os.environ.get("FRAMEBENCH", BINARY.with_name("framebench"))).absolute()
@@ -181,11 +182,9 @@ class Soak:
                        for name, view in views.items()}
             return present if not any(map(any, present.values())) else None
         wait_until(is_alone, lambda: f"everybody has left: {daemon.last}")
-        lowest = daemon.open_files()
-        for _ in range(20):
-            time.sleep(0.01)
-            lowest = min(lowest, daemon.open_files())
-        return {**daemon.status()["usage"], "descriptors": lowest, **device_memory(daemon.process.pid)}
+        usage = daemon.status()["usage"]
+        settle(daemon)
+        return {**usage, "descriptors": daemon.open_files(), **device_memory(daemon.process.pid)}
 
     # -- what was seen -------------------------------------------------------------------------------------------------------
 
