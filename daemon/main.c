@@ -78,6 +78,9 @@ static struct options parse(int argc, char **argv) {
   if (optind < argc) {
     fprintf(stderr, "framed: unexpected argument '%s'\n", argv[optind]);
     options.action = MISUSE;
+  } else if (options.state && options.action != CHECK) {
+    fprintf(stderr, "framed: --state asks something only with --check\n");
+    options.action = MISUSE;
   }
   return options;
 }

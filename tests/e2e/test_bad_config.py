@@ -186,7 +186,8 @@ def test_print_config_is_a_configuration_that_means_the_same(place):
     assert second.stdout == first.stdout
 
 
-@pytest.mark.parametrize("arguments", [["--nonsense"], ["-c"], ["-c", "a", "b"]], ids=str)
+@pytest.mark.parametrize("arguments", [["--nonsense"], ["-c"], ["-c", "a", "b"], ["--state", "1"], ["--print-config", "--state", "1"]],
+                         ids=str)
 def test_wrong_usage_is_64(arguments):
     done = run_framed(*arguments)
     assert done.returncode == 64 and done.stderr, done
