@@ -158,7 +158,7 @@ def test_a_kill_within_an_orderly_end_leaves_nothing_that_is_older(place, store)
 def test_a_roster_that_is_behind_brings_nobody_back(place, store, reply):
     """A producer was sent away in mid-frame and another one came, and the kill was before the roster said so: what the first one
     sends on is no frame."""
-    entry = pipeline(FORMAT, source={"timeout": "6s"}, sink={"reply": True} if reply else {})
+    entry = pipeline(FORMAT, source={"timeout": "4s"}, sink={"reply": True} if reply else {})
     with start(place, store, {"cam0": entry}) as daemon:
         with daemon.producer() as first:
             first.send(whole(0, SIZE).tobytes()[:100])
@@ -167,7 +167,7 @@ def test_a_roster_that_is_behind_brings_nobody_back(place, store, reply):
             store.heard()
             before = [(name, copy(descriptor)) for name, descriptor in store.kept]
             assert daemon.view()["sessions"] == 1
-            daemon.wait_view("it was sent away", lambda view: view["sessions"] == 0)
+            daemon.wait_view("it was sent away", lambda view: view["sessions"] == 0, seconds=40)  # from the last standstill on
             first.socket.send(whole(0, SIZE).tobytes()[100:] + whole(1, SIZE).tobytes()[:100])
             with daemon.producer() as second:
                 second.send(whole(2, SIZE).tobytes()[:10])
