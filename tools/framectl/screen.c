@@ -10,6 +10,7 @@
 #include <stdarg.h>
 #include <string.h>
 
+#include "tools/framectl/terminal.h"
 #include "tools/framectl/text.h"
 
 enum { PAIR_GOOD = 1, PAIR_WARNING, PAIR_BAD, PAIR_DIM };
@@ -19,12 +20,8 @@ static SCREEN *terminal;
 
 bool screen_open(bool colour) {
   setlocale(LC_CTYPE, "");
-  terminal = newterm(NULL, stdout, stdin);
+  terminal = terminal_can_draw() ? newterm(NULL, stdout, stdin) : NULL;
   if (!terminal) {
-    return false;
-  }
-  if (!tigetstr("cup")) { /* a terminal whose cursor cannot be moved */
-    screen_close();
     return false;
   }
   cbreak();
