@@ -65,16 +65,17 @@ alone='framebench or test_load or python_client or bad_config or protocol_page o
 alone+=' or what_they_cost'
 memory='injection or test_kill.py or kill_meets or kill_moments or managers or nonsense or resume or soak or upgrade or journal or readme'
 memory+=' or bad_clients or attacks_http or attacks_limits or attacks_time or handover_refused or handover_oddities or supervision or sleep'
-waits='health or unread' # for most of their time, and are left to the end by both
+waits='health or unread' # for nearly all of their time, and are left to the end by both, where they run beside the others
 # Of tests with many sets of parameters, whose threads are the same, some will do for TSan, which is the slower one.
 few() { [ "$1" != tsan ] || echo '--one-in 3'; }
 # What is about threads is left to TSan,
 threads='kill_load or handover_storm or trace or lanes'
 # and what takes long and passed with ASan is not run once more without.
 seen='test_kill.py or kill_meets or kill_moments or chaos or nonsense or resume or test_upgrade or handover_refused or handover_oddities or handover_again'
-seen+=' or attacks or managers or keeper or shared_control or shared_consumers or libframed or overload or acks'
+seen+=' or attacks or managers or keeper or shared_control or shared_consumers or libframed or overload or acks or restart_meets'
+seen+=' or reload_moments or test_faults'
 # Most of their time they wait, so that two halves at once take little more than half of it.
-tough='handover or lanes or hostile or shared or attacks or churn or chaos or reload or health or resume'
+tough='handover or lanes or hostile or shared or attacks or churn or chaos or reload or resume'
 # These measure, one thing after the other.
 measures='framebench or test_load or soak or python_client or overlap'
 # shellcheck disable=SC2016 # what it prints is for another shell
@@ -95,13 +96,14 @@ sanitized() { # VARIANT PATTERN: end-to-end tests but for those, in two halves
   at_once "$1" "$(variant "$1" "e2e PYTEST='$few -k \"not ($2 or $tough)\"'")" \
     "$(variant "$1" "e2e PYTEST='$few -k \"($tough) and not ($2)\"'")"
 }
-step "TSan, fuzzing, systemd, packages and unit tests, beside ASan with UBSan and end-to-end tests"
+step "TSan, fuzzing, systemd, packages and what measures, beside ASan with UBSan, end-to-end and unit tests"
 mapfile -t targets < <(find tests/fuzz -name 'fuzz_*.c' -printf '%f\n' | sed 's/^fuzz_//; s/\.c$//' | sort)
 last="make --no-print-directory NO_CUDA=1 VARIANT=check"
 plain() { echo "FRAMED_SLOW=2 $last e2e PYTEST='-k \"($1) and (slow or not ($seen))\"'"; }
 both "$(variant tsan unit) && ( $(sanitized tsan "$alone or $waits or $memory") ) &&
     FUZZ_JOBS=1 FUZZ_SECONDS=5 $steady tests/fuzz/run.sh ${targets[*]} && tests/systemd/run.sh && tests/packaging/run.sh &&
-    $(plain "$measures") && $last unit" \
+    $(plain "$measures")" \
   "$(variant asan unit) && ( $(sanitized asan "$alone or $waits or $threads") ) && ( echo '== the rest of the end-to-end tests';
-    $(at_once plain "$(plain "($tough) and not ($measures)")" "$(plain "not ($tough or $measures)")") )" \
-  "TSan to unit tests" "ASan to end-to-end tests"
+    $(at_once plain "$(plain "($tough) and not ($measures or $waits)")" "$(plain "not ($tough or $measures or $waits)")" \
+      "$(plain "($waits) and not ($measures)")") ) && $last unit" \
+  "TSan to packages and what measures" "ASan to end-to-end and unit tests"
