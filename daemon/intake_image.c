@@ -16,10 +16,13 @@ static void pass_intake(struct intake *intake, struct tape *tape) {
   TAPE_PASS(tape, intake->ended);
   TAPE_PASS(tape, intake->discards);
   TAPE_PASS(tape, intake->welcome.session);
-  intake->listener = listener_pass(intake->listener, tape);
+  struct listener *listener = listener_pass(intake->listener, tape);
   tape_pass_below(tape, &kind, ENDPOINT_FIFO + 1);
-  intake->endpoint.kind = (enum endpoint_kind)kind;
   tape_pass_descriptor(tape, &intake->endpoint.fd);
+  if (!tape->writing) { /* else a worker thread that prepares a reload may be looking */
+    intake->listener = listener;
+    intake->endpoint.kind = (enum endpoint_kind)kind;
+  }
 }
 
 static void pass_seat(struct seat *seat, struct tape *tape) {

@@ -20,10 +20,13 @@ static void pass_outlet(struct outlet *outlet, struct tape *tape) {
   TAPE_PASS(tape, outlet->ended);
   TAPE_PASS(tape, outlet->awaits_end);
   TAPE_PASS(tape, outlet->welcome.session);
-  outlet->listener = listener_pass(outlet->listener, tape);
+  struct listener *listener = listener_pass(outlet->listener, tape);
   tape_pass_below(tape, &kind, ENDPOINT_FIFO + 1);
-  outlet->endpoint.kind = (enum endpoint_kind)kind;
   tape_pass_descriptor(tape, &outlet->endpoint.fd);
+  if (!tape->writing) { /* else a worker thread that prepares a reload may be looking */
+    outlet->listener = listener;
+    outlet->endpoint.kind = (enum endpoint_kind)kind;
+  }
 }
 
 /* Readers and results are in the chronicle; which of them are there is the control loop's to say. */
