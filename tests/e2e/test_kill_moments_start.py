@@ -40,6 +40,7 @@ def midway(daemon, frames):
     """A producer within a frame and a reader within a result, at which nothing moves; gives the reader what it has had.
     That it waits may have been said before the reader made room."""
     with daemon.reader() as reader, daemon.producer() as producer:
+        producer.socket.settimeout(None)  # it sends until the last process has gone on, and a GPU takes seconds to open
         sending = Background(producer.send, frames.tobytes())
         reader.had = reader.read(LARGE // 2 + 4321)
         daemon.wait_view("it waits", lambda view: view["waiting"] == "reader")
@@ -49,6 +50,7 @@ def midway(daemon, frames):
             sending.join()
 
 
+@pytest.mark.takes(120)
 @pytest.mark.parametrize("orderly", [False, True])
 @pytest.mark.parametrize("call", ["memfd_create", "mmap", "pthread_create", "epoll_create1"])
 def test_a_process_killed_before_it_goes_on_leaves_all_to_the_next_one(place, store, call, orderly):
