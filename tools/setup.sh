@@ -71,7 +71,9 @@ need_lint() {
   need gcovr command -v gcovr
 }
 
+# dpkg-checkbuilddeps asks for build-essential whatever compilers there are.
 need_deb() {
+  need build-essential dpkg -s build-essential
   need dpkg-dev command -v dpkg-buildpackage
   need debhelper command -v dh
   need dh-python command -v dh_python3
