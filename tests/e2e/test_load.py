@@ -55,7 +55,7 @@ def test_frames_by_the_clock(place):
     with Daemon(place, {"cam0": pipeline(FORMAT)}) as daemon:
         (row,), frames, document = load(place, "--rate", 200, "cam0")
         assert row["offered"] == row["answered"] == 60 and row["lost"] == row["disordered"] == 0, row
-        assert row["rate"] == 200 and row["numbered"] == "by stamp", row
+        assert row["rate"] == 200 and row["numbered"] == "by stamp" and "note" not in row, row
         assert 0 < row["p50_us"] and percentiles(row) == sorted(percentiles(row)), row
         assert frames["cam0"]["in"] == frames["cam0"]["emitted"] == 80, frames
         assert document["daemon"]["pid"] == daemon.process.pid
@@ -159,6 +159,9 @@ def test_no_latency_where_results_cannot_be_told_apart(place):
     with Daemon(place, {"cam0": pipeline(FORMAT, stages=stages, slots=3, overload="drop-oldest")}):
         (row,), _, _ = load(place, "--rate", 500)
         assert row["dropped"] > 0 and row["numbered"] == "by order" and "p50_us" not in row, row
+        assert "cannot be told apart; protocol: native" in row["note"], row
+        done = framebench(place, *SHORT, "--rate", 500)
+        assert done.returncode == 0 and f"\n  {row['note']}\n" in done.stdout, done
         done = framebench(place, *SHORT, "--search", "p99<5ms")
         assert done.returncode == 1 and "cannot be told apart" in done.stderr, done
 

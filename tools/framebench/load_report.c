@@ -48,6 +48,14 @@ static void set_latency(json_t *row, const struct load_figures *figures) {
   set(row, "max_us", (double)figures->max_ns / 1e3);
 }
 
+static void set_no_latency(json_t *row, bool is_sure) {
+  const char *note =
+      is_sure ? "no latency: no result came back while it was measured; a longer --duration may see some"
+              : "no latency: frames were lost, and results that bear no number cannot be told apart; protocol: native at "
+                "source and sink numbers them, overload: block at both loses none";
+  json_object_set_new(row, "note", json_string(note));
+}
+
 static void set_cpu(json_t *row, const struct load_outcome *outcome) {
   double seconds = outcome->cpu.user + outcome->cpu.system;
   set(row, "cpu_user_s", outcome->cpu.user);
@@ -99,6 +107,8 @@ json_t *load_report_row(const struct load_target *target, const struct load_plan
   set_count(row, "disordered", figures->disordered);
   if (figures->answered > 0 && load_outcome_is_sure(outcome)) {
     set_latency(row, figures);
+  } else {
+    set_no_latency(row, load_outcome_is_sure(outcome));
   }
   set(row, "generator_late_p99_us", histogram_quantile(&figures->lag_ns, 0.99));
   set(row, "generator_late_p999_us", histogram_quantile(&figures->lag_ns, 0.999));

@@ -95,6 +95,20 @@ static struct table *new_table(const struct column *columns) {
   return table_new(headings);
 }
 
+/* Rows of one section say the same as a rule: it is said once. */
+static void print_notes(const json_t *rows) {
+  const char *said = "";
+  size_t index;
+  json_t *row;
+  json_array_foreach(rows, index, row) {
+    const char *note = json_string_value(json_object_get(row, "note"));
+    if (note && strcmp(note, said) != 0) {
+      printf("  %s\n", note);
+      said = note;
+    }
+  }
+}
+
 static void print_section(struct results *results) {
   struct table *table = new_table(results->section->columns);
   size_t index;
@@ -107,6 +121,7 @@ static void print_section(struct results *results) {
   }
   results->failed |= !table || !table_print(table, stdout, "  ", isatty(STDOUT_FILENO));
   table_free(table);
+  print_notes(results->rows);
   putchar('\n');
   fflush(stdout);
 }

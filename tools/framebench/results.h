@@ -2,8 +2,8 @@
  * What was measured, as a table for people while it is measured, or as one JSON document at the end.
  *
  * A document has sections, a section has rows, a row is a JSON object. A section's columns say how people see the
- * members of its rows; members without a column are in the JSON only. Times are in microseconds, rates of bytes in
- * GB/s (1e9 bytes), sizes in bytes.
+ * members of its rows; members without a column are in the JSON only, but for "note", a sentence that people get below the
+ * table. Times are in microseconds, rates of bytes in GB/s (1e9 bytes), sizes in bytes.
  */
 #ifndef FRAMED_TOOLS_FRAMEBENCH_RESULTS_H
 #define FRAMED_TOOLS_FRAMEBENCH_RESULTS_H

@@ -52,10 +52,26 @@ static void add_pinned(struct examination *examination, const struct pipeline_vi
   *(uint64_t *)context += view->clients * view->slots * (view->source.frame_bytes + view->sink.frame_bytes);
 }
 
+/* A result in a hundred that is missed is no moment's stall any more. */
+#define MISSED_SHARE 100
+
+/* Under `drop` the pipeline does not wait for its readers, so that no bound shows a slow one. */
+static void examine_slow_readers(struct examination *examination, const struct pipeline_view *view) {
+  uint64_t results = view->fates[FATE_EMITTED] + view->fates[FATE_UNREAD];
+  if (view->missed * MISSED_SHARE > results) {
+    findings_add(&examination->findings, "results", VERDICT_BETTER,
+                 "read them faster, take them in shared memory (protocol: native), or let sink: {overload: block} wait",
+                 "%s does not wait for its readers: %llu results of %llu were missed by slow readers", view->name,
+                 (unsigned long long)view->missed, (unsigned long long)results);
+  }
+}
+
 /* Frames that take the device's time for nothing: no bound shows them. */
 static void examine_results(struct examination *examination, const struct pipeline_view *view, void *context) {
   (void)context;
-  if (view->readers == 0 && view->in_bytes_per_s > 0 && view->fates[FATE_UNREAD] > 0) {
+  if (view->readers > 0 && view->in_bytes_per_s > 0) {
+    examine_slow_readers(examination, view);
+  } else if (view->readers == 0 && view->in_bytes_per_s > 0 && view->fates[FATE_UNREAD] > 0) {
     findings_add(
         &examination->findings, "results", VERDICT_BETTER, "connect a reader, or let sink: {overload: block} wait for one",
         "nobody reads those of %s: %llu were dropped as unread", view->name, (unsigned long long)view->fates[FATE_UNREAD]);
