@@ -13,6 +13,8 @@
 #define SPIN_WAKE_US 10.0
 /* Where a smaller share of the frames is dropped, the source is not too fast: something stalled for a moment. */
 #define TOO_FAST 0.01
+/* Where readers miss a smaller share of the results, they stalled for a moment. */
+#define TOO_SLOW 0.01
 /* A kernel beside copies takes up to that many times as long as alone; one that takes longer has others beside it. */
 #define DISTURBED 1.25
 /* The model explains what was measured if it differs by less. */
@@ -270,6 +272,17 @@ static double room_for(const struct overlap_work *work, const struct diagnosis_f
   return figures->frames > 0 && least > 0 ? larger(1, measured_pace(figures) / least) : 1;
 }
 
+/* Where the pipeline does not wait for its readers, no bound shows that they are slow. */
+static bool advise_missed(const struct diagnosis_figures *figures, struct diagnosis *diagnosis) {
+  if (figures->offered <= 0 || figures->missed <= TOO_SLOW * figures->offered) {
+    return false;
+  }
+  advise(diagnosis, IMPROVE_READER, 1,
+         "a reader that takes results faster, or sink: {overload: block}, which waits for it: slow readers missed %.0f of %.0f",
+         smaller(figures->missed, figures->offered), figures->offered);
+  return true;
+}
+
 static void advise_outside(const struct diagnosis_figures *figures, struct diagnosis *diagnosis) {
   double room = room_for(&diagnosis->work, figures);
   if (diagnosis->bound_by == BOUND_READER && figures->replies && figures->standing == STANDING_READER) {
@@ -312,7 +325,9 @@ static void find_advice(const struct diagnosis_figures *figures, struct diagnosi
     break;
   case BOUND_SOURCE:
   case BOUND_READER:
-    advise_outside(figures, diagnosis);
+    if (!advise_missed(figures, diagnosis)) {
+      advise_outside(figures, diagnosis);
+    }
     break;
   case BOUND_HOST:
     if (lane_is_full(figures)) {

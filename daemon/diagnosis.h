@@ -59,6 +59,7 @@ struct diagnosis_figures {
   double busy_s;            /* of these, with a frame on the device; of several sessions the sum */
   double frames;            /* that were handed to the device */
   double dropped;           /* oldest, newest or late: frames that came too fast */
+  double missed, offered;   /* whole results that slow readers missed, of those there were for them */
   double step[STEP_COUNT];  /* mean us a frame; of those frames that were timed, which need not be all */
   double notice;            /* us until the lane takes notice of a frame, as a rule (the mean has the wait for those before) */
   unsigned slots, sessions; /* slots of each session; sessions: 0 counts as 1 */

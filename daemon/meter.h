@@ -17,6 +17,7 @@ struct reading {
   int64_t at;    /* CLOCK_MONOTONIC ns */
   int64_t began; /* likewise, of the first frame ever; 0 before it */
   struct ledger ledger;
+  uint64_t missed; /* whole results, by slow readers */
   struct histogram_view steps[STEP_COUNT];
   int64_t busy;                   /* ns with frames on the device, of all sessions together */
   int64_t worked;                 /* ns of its lanes in turns that moved a frame, all sessions together */

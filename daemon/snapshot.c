@@ -130,6 +130,7 @@ static void read_now(const struct pipeline *pipeline, struct reading *reading) {
   memset(reading, 0, sizeof *reading);
   reading->at = clock_now();
   read_sessions(pipeline, reading);
+  reading->missed = pipeline->outlet ? outlet_missed(pipeline->outlet) : 0;
   read_lanes(pipeline, reading);
   for (unsigned i = 0; i < intake_seats(pipeline->intake); i++) {
     for (enum step step = 0; step < STEP_COUNT; step++) {
@@ -178,6 +179,11 @@ static uint64_t overtaken(const struct ledger *ledger) {
   return ledger->fates[FATE_OLDEST] + ledger->fates[FATE_NEWEST] + ledger->fates[FATE_LATE];
 }
 
+/* Whole results that were there for whoever is connected now. */
+static uint64_t offered(const struct ledger *ledger, uint64_t readers) {
+  return (ledger->fates[FATE_EMITTED] + ledger->fates[FATE_UNREAD]) * readers;
+}
+
 static enum standing standing_of(enum session_waiting waiting) {
   static const enum standing standings[] = {
       [WAITING_FOR_NOTHING] = STANDING_NOT, [WAITING_FOR_PRODUCER] = STANDING_SOURCE, [WAITING_FOR_FRAMES] = STANDING_SOURCE,
@@ -197,6 +203,8 @@ static void fill_diagnosis(const struct pipeline *pipeline, struct pipeline_snap
       .busy_s = (double)(now->busy - before->busy) / (double)NS_PER_S,
       .frames = (double)snapshot->latency[STEP_QUEUE].count,
       .dropped = (double)(overtaken(&now->ledger) - overtaken(&before->ledger)),
+      .missed = (double)(now->missed - before->missed),
+      .offered = (double)(offered(&now->ledger, snapshot->readers) - offered(&before->ledger, snapshot->readers)),
       .notice = snapshot->latency[STEP_WAKE].p50,
       .slots = config->slots,
       .depth = road_depth(config->overload, config->slots, config->deadline_ns > 0),

@@ -143,6 +143,22 @@ def test_results_that_nobody_reads_are_found(place):
         daemon.account(came=20, unread=20)
 
 
+def test_a_reader_that_misses_results_is_found(place):
+    with Daemon(place, {"cam0": pipeline(FORMAT, sink={"overload": "drop"})}) as daemon:
+        with daemon.reader() as reader, daemon.producer() as producer:
+            producer.send(numbered(3000, SIZE).tobytes())
+            daemon.wait_view("it misses results", lambda view: view["missed"] > 1500)
+            said = {}
+
+            def is_named():
+                done = doctor(place)
+                said.update(doctor=done.stdout, advice=daemon.view()["overlap"]["advice"])
+                return done.returncode == 2 and "slow readers" in done.stdout
+            wait_until(is_named, lambda: f"the reader is named: {said}")
+            reader.close()
+        daemon.settled = True
+
+
 def test_an_unknown_pipeline_is_refused(place):
     with Daemon(place, {"cam0": pipeline(FORMAT)}):
         done = doctor(place, "side")

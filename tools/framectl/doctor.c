@@ -66,6 +66,19 @@ static void examine_slow_readers(struct examination *examination, const struct p
   }
 }
 
+/* Under `drop` a pipeline does not wait for its readers; that they miss results may be said already. */
+static void examine_readers(struct examination *examination, const struct pipeline_view *view, void *context) {
+  (void)context;
+  uint64_t results = view->fates[FATE_EMITTED] + view->fates[FATE_UNREAD];
+  bool is_said = strcmp(view->overlap.improve, "reader") == 0;
+  if (!is_said && view->readers > 0 && view->in_bytes_per_s > 0 && view->missed > results / 2) {
+    findings_add(&examination->findings, "results", VERDICT_BETTER,
+                 "read faster, or let sink: {overload: block} wait, which holds frames up",
+                 "missed by slow readers of %s: %llu, of %llu results", view->name, (unsigned long long)view->missed,
+                 (unsigned long long)results);
+  }
+}
+
 /* Frames that take the device's time for nothing: no bound shows them. */
 static void examine_results(struct examination *examination, const struct pipeline_view *view, void *context) {
   (void)context;
@@ -132,6 +145,7 @@ static void examine(struct examination *examination, const char *socket) {
   examine_gpus(&probe, daemon.backend);
   /* Last, since clients could fill the findings of hundreds of pipelines. */
   each_pipeline(examination, examine_results, NULL);
+  each_pipeline(examination, examine_readers, NULL);
   each_pipeline(examination, examine_client, NULL);
   each_pipeline(examination, examine_refusals, NULL);
 }

@@ -105,6 +105,22 @@ START_TEST(a_single_drop_does_not_make_a_slow_source_too_fast) {
 }
 END_TEST
 
+/* The pipeline drops what they do not take in time, and goes on. */
+START_TEST(readers_that_miss_results_are_told_of) {
+  struct diagnosis_figures figures = full(80, 20, 70, 3, 40000);
+  figures.step[STEP_GPU_WAIT] = 0;
+  figures.lossless = false;
+  figures.offered = 250;
+  figures.missed = 2; /* a moment's stall */
+  struct diagnosis diagnosis = diagnosis_of(&figures);
+  expect_advice(&diagnosis, IMPROVE_NONE, "nothing to change here", 1);
+  figures.missed = 240;
+  diagnosis = diagnosis_of(&figures);
+  ck_assert_int_eq(diagnosis.bound_by, BOUND_SOURCE);
+  expect_advice(&diagnosis, IMPROVE_READER, "slow readers missed 240 of 250", 1);
+}
+END_TEST
+
 START_TEST(a_slow_reader_is_the_bound_if_it_can_hold_up) {
   struct diagnosis_figures figures = full(80, 20, 70, 3, 1000);
   figures.step[STEP_GPU_WAIT] = 0;
@@ -226,6 +242,7 @@ Suite *diagnosis_suite(void) {
   tcase_add_test(cases, a_slow_source_is_the_bound);
   tcase_add_test(cases, a_source_that_is_too_fast_is_not_the_bound);
   tcase_add_test(cases, a_single_drop_does_not_make_a_slow_source_too_fast);
+  tcase_add_test(cases, readers_that_miss_results_are_told_of);
   tcase_add_test(cases, a_slow_reader_is_the_bound_if_it_can_hold_up);
   tcase_add_test(cases, a_full_lane_is_the_host);
   tcase_add_test(cases, without_frames_the_moment_decides);
