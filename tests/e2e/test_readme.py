@@ -1,4 +1,4 @@
-"""README's configurations are valid, and its program prints what README says it prints."""
+"""README's configurations are valid and complete, and its programs print what README says they print."""
 
 import os
 import pathlib
@@ -19,7 +19,7 @@ def blocks(language):
 
 
 def test_configurations_are_valid(place):
-    assert len(blocks("yaml")) == 3
+    assert len(blocks("yaml")) == 4
     for number, text in enumerate(blocks("yaml")):
         file = place / f"{number}.yaml"
         file.write_text(text)
@@ -39,15 +39,10 @@ def prints_what_is_shown(place, program, text):
         daemon.account("numbers", came=3, emitted=3)
 
 
-def numbers():
-    return next(text for text in blocks("yaml") if "numbers.sock" in text)
-
-
-def test_the_program_prints_what_is_shown(place):
-    prints_what_is_shown(place, blocks("python")[0], numbers())
-
-
-def test_the_program_of_the_python_client_prints_what_is_shown(place):
-    text = re.sub(r"( +)(socket: numbers.sock|reply: true)", r"\1\2\n\1protocol: native", numbers())
-    assert text.count("protocol: native") == len(blocks("python")) == 2
-    prints_what_is_shown(place, blocks("python")[1], text)
+def test_programs_print_what_is_shown(place):
+    programs, texts = blocks("python"), [text for text in blocks("yaml") if "numbers.sock" in text]
+    assert len(programs) == len(texts) == 2
+    for number, (program, text) in enumerate(zip(programs, texts)):
+        folder = place / str(number)
+        folder.mkdir()
+        prints_what_is_shown(folder, program, text)
