@@ -46,3 +46,12 @@ def test_programs_print_what_is_shown(place):
         folder = place / str(number)
         folder.mkdir()
         prints_what_is_shown(folder, program, text)
+
+
+def test_every_key_and_every_stage_is_there():
+    keys, stages = run_framed("--print-manual").stdout.split(".SH STAGES")
+    example = next(text for text in blocks("yaml") if "limits:" in text)
+    keys = re.findall(r"^\\fB(\w+)\\fR: ", keys.partition(".SS pipelines.NAME.sink")[0], re.MULTILINE)  # as for a source
+    assert [key for key in keys if len(re.findall(rf"\b{key}:", example)) < keys.count(key)] == []
+    shown = re.findall(r"^\| `(\w+)` \|", README.read_text().partition("| stage |")[2].partition("\n\n")[0], re.MULTILINE)
+    assert set(shown) == set(re.findall(r"^\.SS (\w+)", stages, re.MULTILINE)) - {"fault"}
