@@ -60,6 +60,10 @@ int fill_vector(struct fill *fill, struct iovec vector[FILL_VECTORS], int64_t no
 bool fill_advance(struct fill *fill, size_t count, int64_t began, int64_t now);
 /* Whether bytes of the next frames were read behind a preamble, and wait for a slot. */
 static inline bool fill_has_staged(const struct fill *fill) { return fill->staged_at < fill->staged_end; }
+/* Raw: whether the producer's first frame is whole and began like another protocol. Any bytes may be a frame. */
+static inline bool fill_is_foreign(const struct fill *fill) {
+  return fill->foreign != STRANGER_UNKNOWN && (fill->sequence > 1 || !fill->begun);
+}
 /* Passes where it is over a tape; slots have been passed before. `held` is the reader's to set. */
 void fill_pass(struct fill *fill, struct tape *tape);
 /* The producer ended or is cut off: an unfinished frame gets this fate. True if there was none. */

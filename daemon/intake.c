@@ -283,6 +283,14 @@ static void on_not_read(const struct intake *intake, const struct seat *seat) {
       (int)seat->producer.pid, (unsigned)seat->producer.uid, SESSION_PATIENCE_S);
 }
 
+static void on_foreign(const struct intake *intake, const struct seat *seat, const struct session_event *event) {
+  log_event(
+      LOG_FOREIGN, intake->config->name,
+      "the first frame of producer pid %d (user %u) begins like %s, and is taken as raw bytes all the same: is `protocol` "
+      "of the source right?",
+      (int)seat->producer.pid, (unsigned)seat->producer.uid, event->text);
+}
+
 static struct seat *seat_of(struct intake *intake, const struct session *session) {
   unsigned i = 0;
   while (intake->seats[i].session != session) {
@@ -333,6 +341,9 @@ void intake_on_event(struct intake *intake, const struct session_event *event) {
     break;
   case SESSION_NOT_READ:
     on_not_read(intake, seat);
+    break;
+  case SESSION_FOREIGN:
+    on_foreign(intake, seat, event);
     break;
   case SESSION_HELD:
   case SESSION_GPU_FAULT:

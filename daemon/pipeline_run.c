@@ -277,6 +277,7 @@ void pipeline_on_session_event(void *context, const struct session_event *event)
     on_stopped(pipeline);
     break;
   case SESSION_NOT_READ:
+  case SESSION_FOREIGN:
     break;
   case SESSION_GPU_FAULT:
     tell(pipeline, PIPELINE_GPU_FAULT, event->fault);

@@ -185,6 +185,9 @@ bool session_turn(struct runner *runner) {
     }
   }
   session_acknowledge(session);
+  if (!session->foreign_told && fill_is_foreign(&session->fill)) {
+    session_tell_foreign(session);
+  }
   finish_source(session);
   session_note(session);
   publish(session, now);

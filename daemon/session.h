@@ -37,6 +37,7 @@ enum session_event_kind {
   SESSION_IDLE,     /* held (see session_hold) and nothing is in flight any more */
   SESSION_STOPPED,  /* session_stop() is done; session_free() may follow */
   SESSION_NOT_READ, /* reply: its client goes on sending and has taken no result for SESSION_PATIENCE_S; once a producer */
+  SESSION_FOREIGN,  /* its producer's first frame came, and began like `text`; once a producer */
   SESSION_GPU_FAULT /* the device is dead; frames on it are counted as gpu_fault */
 };
 
@@ -58,7 +59,7 @@ struct session_event {
   int fd;                    /* DETACHED: now the receiver's, to close */
   enum detach_reason reason; /* DETACHED */
   uint64_t frames;           /* DETACHED: frames that had come in over this descriptor */
-  char text[256];            /* DETACHED: one sentence, or empty */
+  char text[256];            /* DETACHED: one sentence, or empty; FOREIGN */
   const struct fault *fault; /* GPU_FAULT: lives as long as the session */
 };
 

@@ -18,6 +18,9 @@ static void deliver(struct message *message) {
   if (notice == &session->unread) {
     atomic_store(&session->unread_posted, false);
   }
+  if (notice == &session->foreign) {
+    atomic_store(&session->foreign_posted, false);
+  }
   if (notice == &session->held) {
     atomic_store(&session->held_posted, false);
   }
@@ -93,6 +96,15 @@ void session_tell_unread(struct session *session) {
   }
 }
 
+void session_tell_foreign(struct session *session) {
+  if (!atomic_exchange(&session->foreign_posted, true)) {
+    struct session_event *event = &session->foreign.event;
+    session->foreign_told = true;
+    snprintf(event->text, sizeof event->text, "%s", stranger_names[session->fill.foreign]);
+    tell(session, &session->foreign, SESSION_FOREIGN);
+  }
+}
+
 void session_tell_stopped(struct session *session) { tell(session, &session->stopped, SESSION_STOPPED); }
 
 /* -- orders of the control loop ------------------------------------------------------------------------------------ */
@@ -122,6 +134,7 @@ static bool begin(struct session *session) {
   session->acknowledged = 0;
   session->unread_since = 0;
   session->unread_told = false;
+  session->foreign_told = false;
   session->source.channel = NULL;
   if (session->shares) {
     channel_open(&session->channel, (struct native_control *)session->control.base, &session->road, &session->fill,
@@ -138,6 +151,7 @@ static bool begin(struct session *session) {
 
 /* Everything is as a process before this one left it, but for what only a process has. */
 static void go_on(struct session *session) {
+  session->foreign_told = fill_is_foreign(&session->fill);
   if (session->shares) {
     channel_open_again(&session->channel, (struct native_control *)session->control.base, &session->road, &session->fill,
                        session->attach_fd, session->is_reply);

@@ -46,6 +46,7 @@ struct session {
   struct order client_left, client_closed, leave_order;
   int64_t unread_since;  /* its results wait and so do its frames: since this tick; 0: they do not */
   bool unread_told;      /* of this client */
+  bool foreign_told;     /* of this producer */
   bool acknowledges;     /* the producer wants to be told which frames have their fate: see session_acknowledge.c */
   uint64_t acknowledged; /* it was told of so many */
   bool idle_owed;        /* held, and SESSION_IDLE was not told yet */
@@ -79,8 +80,8 @@ struct session {
   atomic_bool hold_for_readers, hold_leaves_partial;
   atomic_uint hold;   /* the same, as far as the lane knows */
   unsigned idle_hold; /* which one the idle notice under way answers */
-  atomic_bool hold_posted, held_posted, idle_posted, unread_posted;
-  struct notice detached, held, idle, stopped, faulted, unread;
+  atomic_bool hold_posted, held_posted, idle_posted, unread_posted, foreign_posted;
+  struct notice detached, held, idle, stopped, faulted, unread, foreign;
 };
 
 /* [lane] The turn and the tick of the session's runner. */
@@ -148,6 +149,8 @@ void session_drop_memory(struct session *session);
 void session_tell_detached(struct session *session, enum detach_reason reason, const char *text);
 void session_tell_fault(struct session *session);
 void session_tell_unread(struct session *session);
+/* Says it of a producer whose first frame began like another protocol. */
+void session_tell_foreign(struct session *session);
 void session_tell_idle(struct session *session);
 void session_tell_stopped(struct session *session);
 

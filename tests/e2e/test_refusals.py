@@ -94,6 +94,23 @@ def test_what_is_no_raw_frames_is_recognised_at_its_end(place, saying, what):
         daemon.account(came=1 + len(saying) // SIZE, emitted=len(saying) // SIZE, invalid=1)
 
 
+def test_a_first_raw_frame_that_looks_like_y4m_is_warned_of_once(place):
+    """It is taken all the same; the next producer is looked at anew."""
+    warning = "begins like a y4m stream, and is taken as raw bytes all the same"
+    with Daemon(place, {"cam0": pipeline(GRAY)}) as daemon:
+        with daemon.reader() as reader:
+            for times in (1, 2):
+                with daemon.producer() as producer:
+                    frame = b"YUV4MPEG2 W32 H16 Cmono\nFRAME\n".ljust(SIZE, b"\0")
+                    producer.send(frame)
+                    wait_until(lambda: daemon.log.count(warning) == times, lambda: daemon.log)
+                    producer.send(frame * 3)
+                    producer.finish()
+                    assert reader.read(4 * SIZE) == frame * 4
+                assert daemon.log.count(warning) == times, daemon.log
+        daemon.account(came=8, emitted=8)
+
+
 def test_a_raw_client_that_waits_for_an_answer_is_told(place):
     with Daemon(place, {"cam0": pipeline(GRAY, source={"timeout": "100ms"})}) as daemon:
         with Client(daemon.path("cam0", "source")) as client:
