@@ -51,6 +51,16 @@ struct options {
   const char *path;
 };
 
+/* Many programs take their configuration as a bare argument. */
+static void suggest_option(const char *argument) {
+  static const char ending[] = ".yaml";
+  size_t length = strlen(argument), tail = sizeof ending - 1;
+  bool is_yaml = length > tail && strcmp(argument + length - tail, ending) == 0;
+  if (is_yaml || access(argument, F_OK) == 0) {
+    fprintf(stderr, "  if it is the configuration, write -c %s\n", argument);
+  }
+}
+
 static struct options parse(int argc, char **argv) {
   static const struct option long_options[] = {{"config", required_argument, NULL, 'c'},
                                                {"check", no_argument, NULL, CHECK},
@@ -77,6 +87,7 @@ static struct options parse(int argc, char **argv) {
   }
   if (optind < argc) {
     fprintf(stderr, "framed: unexpected argument '%s'\n", argv[optind]);
+    suggest_option(argv[optind]);
     options.action = MISUSE;
   } else if (options.state && options.action != CHECK) {
     fprintf(stderr, "framed: --state asks something only with --check\n");

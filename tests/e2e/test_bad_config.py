@@ -193,6 +193,14 @@ def test_wrong_usage_is_64(arguments):
     assert done.returncode == 64 and done.stderr, done
 
 
+def test_a_configuration_without_its_option_is_recognised(place):
+    (place / "my configuration").write_text("")
+    for argument in ("cam0.yaml", place / "my configuration"):
+        done = run_framed("--check", argument)
+        assert done.returncode == 64 and f"write -c {argument}\n" in done.stderr, done
+    assert "-c" not in run_framed("nonsense").stderr
+
+
 def test_help_and_version():
     for argument, text in (("--help", "--check"), ("--version", "0.1.0")):
         done = run_framed(argument)
