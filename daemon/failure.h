@@ -17,11 +17,13 @@ enum exit_status {
   EXIT_STATUS_CONFIG = 78
 };
 
+enum { FAILURE_REMEDY = 256 };
+
 struct failure {
   enum exit_status status;
   bool device; /* a device failed, which another process may find well */
   char text[512];
-  char remedy[256]; /* may be empty */
+  char remedy[FAILURE_REMEDY]; /* may be empty */
 };
 
 /* Fills `failure` and returns false, so that a function can end in `return failure_set(...)`. */

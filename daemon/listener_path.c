@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <libgen.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/socket.h>
@@ -137,10 +138,15 @@ static bool clear_path(const struct sockaddr_un *address, struct failure *failur
 }
 
 static bool cannot_bind(const char *path, int error, struct failure *failure) {
-  const char *remedy = "check the directory of the path";
-  if (error == ENOENT) {
+  const char *remedy = "check the directory of the path", *slash = strrchr(path, '/');
+  char own[FAILURE_REMEDY];
+  if (error == EROFS) { /* what ProtectSystem= makes of all folders but a service's own */
+    snprintf(own, sizeof own, "in the service, write /run/framed/%s; elsewhere choose a directory that can be written to",
+             slash ? slash + 1 : path);
+    remedy = own;
+  } else if (error == ENOENT) {
     remedy = "create the directory, or let systemd do so with RuntimeDirectory=";
-  } else if (error == EACCES || error == EPERM || error == EROFS) {
+  } else if (error == EACCES || error == EPERM) {
     remedy = "give the daemon's user write access to the directory, or choose another path";
   } else if (error == EADDRINUSE) {
     remedy = "another daemon took the path at this moment; choose another one";

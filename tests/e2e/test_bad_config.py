@@ -1,5 +1,6 @@
 """What a wrong configuration gets: every error at once, each with its place and what to do, and status 78."""
 
+import errno
 import os
 import pathlib
 import re
@@ -8,6 +9,7 @@ import subprocess
 import pytest
 
 from harness import BACKEND, BINARY, NOBODY, Client, Daemon, as_nobody, pipeline, run_framed
+from harness.injection import Injection
 
 pytestmark = pytest.mark.host
 
@@ -285,6 +287,15 @@ def test_no_permission_is_said_with_the_path(place):
     done = run_framed("-c", file, user=demote) if demote else run_framed("-c", file)
     assert done.returncode in (77, 78), (done.returncode, done.stderr)
     assert "locked/cam0.sock" in done.stderr and "ermission denied" in done.stderr, done.stderr
+
+
+def test_a_read_only_file_system_is_told_from_a_lack_of_permission(place):
+    """In the service all folders but its own are read-only, and relative paths are of its root."""
+    (place / "framed.yaml").write_text(good(place))
+    injection = Injection(place, "bind", at=1, error=errno.EROFS)
+    done = run_framed("-c", place / "framed.yaml", env=injection.environment)
+    assert done.returncode == 78 and injection.happened, done
+    assert re.search(r"write /run/framed/(cam0|cam0\.out|status)\.sock; elsewhere", done.stderr), done.stderr
 
 
 def test_sockets_have_the_configured_mode(place):
