@@ -253,6 +253,7 @@ def test_push_that_is_refused_says_why(place):
             daemon.wait_view("the place is taken", lambda view: view["sessions"] == 1)
             done = framectl(place, "push", "cam0", input=bytes(SIZE * 1000))
             assert done.returncode != 0 and b"already has its 1 producer" in done.stderr, done
+            assert b"see `framectl status cam0`, and the daemon's log (in its terminal, or journalctl -u framed)" in done.stderr
 
 
 def test_push_of_half_a_frame_says_so(place):

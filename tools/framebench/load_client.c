@@ -357,8 +357,7 @@ static bool report_saying(const struct load_client *client, struct problem *prob
     text[count > 0 ? count : 0] = '\0';
   }
   if (strncmp(text, begins, strlen(begins)) != 0) {
-    return problem_set(problem, EXIT_STATUS_REFUSED, "the log says why: journalctl -u framed",
-                       "the daemon closed a connection: %s",
+    return problem_set(problem, EXIT_STATUS_REFUSED, PROBLEM_LOG " says why", "the daemon closed a connection: %s",
                        strerror(client->write_error ? client->write_error : client->read_error));
   }
   const char *said = text + strlen(begins);

@@ -176,7 +176,7 @@ static struct framed *connect_as(enum framed_role role, const char *path, const 
   if (!client) {
     problem_set(problem, EXIT_STATUS_REFUSED, NULL, "%s", error.text);
   } else if (wire->transport == LOAD_SHARED && framed_info(client)->transport != FRAMED_SHARED) {
-    problem_set(problem, EXIT_STATUS_REFUSED, "the log says why: journalctl -u framed", "the daemon lends no memory");
+    problem_set(problem, EXIT_STATUS_REFUSED, PROBLEM_LOG " says why", "the daemon lends no memory");
     framed_close(client);
     client = NULL;
   }
@@ -238,7 +238,7 @@ bool load_native_figures(const struct load_native *native, struct load_figures *
   if (load_native_is_broken(native)) {
     const struct framed_error *error = framed_problem(native->client);
     error = native->consumer && error->code == 0 ? framed_problem(native->consumer) : error;
-    return problem_set(problem, EXIT_STATUS_REFUSED, "the log says why: journalctl -u framed", "%s", error->text);
+    return problem_set(problem, EXIT_STATUS_REFUSED, PROBLEM_LOG " says why", "%s", error->text);
   }
   figures->shared |= framed_info(native->client)->transport == FRAMED_SHARED;
   figures->sent += native->sent;

@@ -106,8 +106,7 @@ static bool connect_readers(struct trial *trial, int *readers, struct problem *p
   }
   bool known;
   return look_until(trial, readers_are_known, &known, problem) &&
-         (known || problem_set(problem, EXIT_STATUS_REFUSED, "the log says why: journalctl -u framed",
-                               "the daemon does not take a reader"));
+         (known || problem_set(problem, EXIT_STATUS_REFUSED, PROBLEM_LOG " says why", "the daemon does not take a reader"));
 }
 
 static bool connect_clients(struct trial *trial, int *readers, struct problem *problem) {

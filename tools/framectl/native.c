@@ -22,8 +22,8 @@ struct passage {
 };
 
 static bool report_client(const struct passage *passage, struct problem *problem) {
-  char remedy[128];
-  snprintf(remedy, sizeof remedy, "see `framectl status %s` and `journalctl -u framed`", passage->transfer->name);
+  char remedy[192];
+  snprintf(remedy, sizeof remedy, "see `framectl status %s`, and " PROBLEM_LOG, passage->transfer->name);
   return problem_set(problem, EXIT_STATUS_REFUSED, remedy, "%s", framed_problem(passage->client)->text);
 }
 
@@ -34,7 +34,7 @@ static bool open_passage(struct passage *passage, const struct native_transfer *
   clock_gettime(CLOCK_MONOTONIC, &passage->start);
   if (!passage->client) {
     return problem_set(problem, error.code == FRAMED_E_SYSTEM ? EXIT_STATUS_NO_DAEMON : EXIT_STATUS_REFUSED,
-                       "the log says why: journalctl -u framed", "%s", error.text);
+                       PROBLEM_LOG " says why", "%s", error.text);
   }
   if (transfer->shared && framed_info(passage->client)->transport != FRAMED_SHARED) {
     fprintf(stderr, "%s: the daemon lends no memory here; frames go through the connection\n", transfer->name);

@@ -13,6 +13,9 @@ enum exit_status {
   EXIT_STATUS_INTERNAL = 70
 };
 
+/* Where the daemon says why; it need not be a service. */
+#define PROBLEM_LOG "the daemon's log (in its terminal, or journalctl -u framed)"
+
 struct problem { /* zero before use; problem_clear() after */
   enum exit_status status;
   char *text;   /* may have several lines */

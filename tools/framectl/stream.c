@@ -92,8 +92,8 @@ static bool is_sentence(const char *text) {
 }
 
 static bool report_sentence(const struct transfer *transfer, const char *text, struct problem *problem) {
-  char remedy[128];
-  snprintf(remedy, sizeof remedy, "see `framectl status %s` and `journalctl -u framed`", transfer->name);
+  char remedy[192];
+  snprintf(remedy, sizeof remedy, "see `framectl status %s`, and " PROBLEM_LOG, transfer->name);
   return problem_set(problem, EXIT_STATUS_REFUSED, remedy, "%.*s", (int)strcspn(text + 8, "\n"), text + 8);
 }
 
@@ -121,7 +121,7 @@ static bool judge_push(const struct transfer *transfer, const struct relay *in, 
     return problem_set(problem, EXIT_STATUS_INTERNAL, NULL, "cannot write results: %s", strerror(out->error));
   }
   if (in->state != RELAY_ENDED || out->state != RELAY_ENDED) {
-    return problem_set(problem, EXIT_STATUS_REFUSED, "the log says why: journalctl -u framed",
+    return problem_set(problem, EXIT_STATUS_REFUSED, PROBLEM_LOG " says why",
                        "the daemon closed the connection before it had all frames");
   }
   return in->moved > 0 || problem_set_nothing_sent(problem);
