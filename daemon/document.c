@@ -222,9 +222,10 @@ json_t *status_document(struct server *server) {
     pipelines = with(pipelines, snapshot->name, pipeline_document(snapshot, find_config(view.config, snapshot->name)));
   }
   free(snapshot);
-  return json_pack("{s:s, s:o, s:s, s:s, s:i, s:b, s:{s:o, s:o}, s:o, s:o, s:o, s:o}", "version", view.version, "uptime_s",
+  return json_pack("{s:s, s:o, s:s, s:s, s:i, s:b, s:{s:o, s:o, s:o}, s:o, s:o, s:o, s:o}", "version", view.version, "uptime_s",
                    number(view.uptime_s), "backend", view.backend, "device", view.device, "lanes", (int)view.lanes, "stopping",
-                   view.stopping, "reloads", "done", count(view.reloads), "failed", count(view.reload_failures), "handovers",
+                   view.stopping, "reloads", "done", count(view.reloads), "failed", count(view.reload_failures), "refused",
+                   view.reload_refusal ? answer_string(view.reload_refusal) : json_null(), "handovers",
                    handovers_document(&view), "health", current_health(server), "usage", usage_document(server), "pipelines",
                    pipelines);
 }

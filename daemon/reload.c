@@ -61,14 +61,15 @@ static void end(struct reload *reload, int http_status, json_t *body) {
 
 /* Of many errors in the file the log gets the first line of the first one, and how many there are. */
 static void refuse(struct reload *reload, int http_status, const char *text, const char *remedy) {
-  char more[64] = "";
+  char more[64] = "", *kept = reload->server->reload_refusal;
   unsigned errors = config_errors_count(reload->errors);
   if (errors > 1) {
     snprintf(more, sizeof more, " (the first of %u errors, see framed --check)", errors);
   }
   reload->server->reload_failures++;
-  log_event(LOG_RELOAD_REFUSED, NULL, "nothing was changed: %.*s%s%s%s", (int)strcspn(text, "\n"), text, more,
-            remedy[0] ? "; " : "", remedy);
+  snprintf(kept, sizeof reload->server->reload_refusal, "%.*s%s%s%s", (int)strcspn(text, "\n"), text, more,
+           remedy[0] ? "; " : "", remedy);
+  log_event(LOG_RELOAD_REFUSED, NULL, "nothing was changed: %s", kept);
   end(reload, http_status, answer_error_document(text, remedy));
 }
 
@@ -135,6 +136,7 @@ static void replace_if_gone(struct reload *reload) {
   reload->step = RELOAD_RELEASING;
   server_adopt(reload->server, reload->generation);
   reload->generation = NULL;
+  reload->server->reload_refusal[0] = '\0';
   log_set_level(reload->server->config->log_level);
   reload->worked = replacement_start_new(reload->replacement, &reload->failure);
   server_note(reload->server); /* before the memory of the old ones goes, of which the last roster tells */

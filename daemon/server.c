@@ -22,6 +22,7 @@ void server_read(const struct server *server, struct server_view *view) {
                                .lanes = engine_lanes(server->engine),
                                .reloads = server->reloads,
                                .reload_failures = server->reload_failures,
+                               .reload_refusal = server->reload_refusal[0] ? server->reload_refusal : NULL,
                                .succession = &server->succession,
                                .upgrading = server->upgrade != NULL,
                                .refusal = server->refusal[0] ? server->refusal : NULL,

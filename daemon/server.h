@@ -67,6 +67,7 @@ struct server_view {
   unsigned pipeline_count;
   unsigned lanes;
   uint64_t reloads, reload_failures;
+  const char *reload_refusal; /* why the last reload was none, or NULL */
   const struct succession *succession;
   bool upgrading;
   const char *refusal; /* why the last upgrade was none, or NULL */

@@ -3,11 +3,12 @@
 import contextlib
 import itertools
 import signal
+import subprocess
 
 import numpy as np
 import pytest
 
-from harness import Background, Daemon, numbered, pipeline, wait_until, whole
+from harness import FRAMECTL, Background, Daemon, environment, limit, numbered, pipeline, wait_until, whole
 from harness.injection import REST, UNTIL_TOLD, Injected, Injection
 from harness.stream import FORMAT, SIZE, Stream
 
@@ -263,6 +264,25 @@ def test_sighup_with_an_invalid_file_is_logged(place):
         daemon.wait_log("framed.yaml:1:13: ")
         daemon.wait_log("the first of 2 errors")
         assert list(daemon.status()["pipelines"]) == ["cam0"]
+
+
+def test_status_says_why_the_last_reload_was_refused(place):
+    """Whoever sends SIGHUP hears nothing of it."""
+    def said():
+        return subprocess.run([FRAMECTL, "-s", place / "status.sock", "status"], capture_output=True, text=True, env=environment(),
+                              timeout=limit(20), check=True).stdout
+
+    with Daemon(place, {"cam0": pipeline(FORMAT)}) as daemon:
+        assert daemon.status()["reloads"]["refused"] is None and "reload" not in said()
+        daemon.file.write_text("pipelines: {cam0: {sorce: {}}}")
+        daemon.signal(signal.SIGHUP)
+        daemon.wait_log("framed.yaml:1:13: ")
+        assert f"the last reload was refused: {daemon.status()['reloads']['refused']}" in said()
+        assert "framed.yaml:1:13: " in said() and "the first of 2 errors" in said()
+        daemon.write({"cam0": pipeline(FORMAT)})
+        daemon.signal(signal.SIGHUP)
+        daemon.wait_log("configuration reloaded")
+        assert daemon.status()["reloads"]["refused"] is None and "reload" not in said()
 
 
 def test_sigusr1_dumps_the_state_to_the_log(place):

@@ -29,6 +29,15 @@ static void describe_drops(const struct pipeline_view *view, char *text, size_t 
   }
 }
 
+static void print_refused(const char *what, const char *why, bool colour) {
+  if (why[0]) {
+    text_colour_begin(stdout, COLOUR_YELLOW, colour);
+    printf("the last %s was refused: %s", what, why);
+    text_colour_end(stdout, COLOUR_YELLOW, colour);
+    putchar('\n');
+  }
+}
+
 static void print_handovers(const json_t *document, const struct handovers_view *handovers, bool colour) {
   char causes[128], gap[TEXT_ROOM], longest[TEXT_ROOM];
   if (handovers->total > 0) {
@@ -40,12 +49,7 @@ static void print_handovers(const json_t *document, const struct handovers_view 
   if (handovers->connections_lost > 0) {
     printf("connections that ended with a process that was killed: %llu\n", (unsigned long long)handovers->connections_lost);
   }
-  if (handovers->refused[0]) {
-    text_colour_begin(stdout, COLOUR_YELLOW, colour);
-    printf("the last upgrade was refused: %s", handovers->refused);
-    text_colour_end(stdout, COLOUR_YELLOW, colour);
-    putchar('\n');
-  }
+  print_refused("upgrade", handovers->refused, colour);
 }
 
 static void print_daemon(const json_t *document, bool colour) {
@@ -58,6 +62,7 @@ static void print_daemon(const json_t *document, bool colour) {
   printf(": up %s, %s on %s, %llu lane%s\n", text_uptime(uptime, view.uptime_s), view.backend, view.device,
          (unsigned long long)view.lanes, view.lanes == 1 ? "" : "s");
   print_handovers(document, &view.handovers, colour);
+  print_refused("reload", view.reload_refused, colour);
   putchar('\n');
 }
 
