@@ -112,7 +112,8 @@ def test_reload_with_an_invalid_file_changes_nothing(service):
     service.start()
     pid = service.pid
     service.configure({"cam0": pipeline("cam0", sauce=1)})
-    systemctl("reload", "framed.service")
+    told = subprocess.run(["systemctl", "reload", "framed.service"], capture_output=True, text=True, timeout=60, check=False)
+    assert told.returncode != 0, told
     entry = service.wait_entry("RELOAD_REFUSED", pid)
     assert entry["PRIORITY"] == "3"
     assert "sauce" in entry["MESSAGE"]
