@@ -176,7 +176,7 @@ def test_plan_from_a_running_daemon(place):
             walls = [entry["wall_us"] for entry in document["by_slots"]]
             assert walls == sorted(walls, reverse=True) and walls[0] > 0, walls
             said = framectl(place, "plan", "--from", "cam0").stdout
-            assert "cam0, measured" in said and "has 2 more" not in said and "(now it is bound by " in said, said
+            assert "cam0, measured" in said and "for newer frames" not in said and "(now it is bound by " in said, said
 
 
 def test_plan_and_status_name_the_same_bound(place):
@@ -211,7 +211,8 @@ class Starved(Answer):
     step = {"count": 10, "mean": 20}
     body = json.dumps({"version": "0.1.0", "backend": "cuda", "device": "Fake GPU", "pipelines": {"cam0": {
         "state": "running", "slots": 1, "sessions": 1, "latency_us": {"h2d": step, "kernel": step, "d2h": step},
-        "overlap": {"slots": 1, "kernels_at_once": 1, "host_us": 200, "bound_by": "source"}}}}).encode()
+        "overlap": {"slots": 1, "kernels_at_once": 1, "host_us": 200, "bound_by": "source", "advice": "nothing to change here",
+                    "speedup": 1, "ideal_speedup": 2}}}}).encode()
 
 
 @pytest.mark.host
@@ -220,6 +221,8 @@ def test_plan_of_a_pipeline_that_waits_for_frames_says_so(place):
         said = framectl(place, "plan", "--from", "cam0").stdout
         assert "(now it is bound by source; what follows is of frames that are always there" in said, said
         assert ", by host, " in said, said
+        said = framectl(place, "status", "cam0").stdout
+        assert "at best 2.00 times as fast, which matters only when frames come faster\n  bound     by source: nothing" in said, said
         document = plan(place, "--from", "cam0")
         assert (document["bound_by"], document["pipeline_bound_by"]) == ("host", "source"), document
 
@@ -241,4 +244,5 @@ def test_plan_from_a_pipeline_that_keeps_slots_free(place):
         with Load(daemon):
             daemon.wait_view("frames pass", lambda view: view["frames"]["emitted"] > 5)
             said = framectl(place, "plan", "--from", "cam0").stdout
-            assert "on 1 slot\n" in said and "the pipeline has 2 more" in said, said
+            assert "on 1 slot\n" in said and "(of the pipeline's 3 slots drop-oldest keeps 2 for newer frames, so 1 works)\n" in said, said
+            assert ": one slot takes one frame after the other, so that no work is hidden" in said and "against" not in said, said

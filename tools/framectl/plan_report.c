@@ -64,8 +64,8 @@ static void print_work(FILE *out, const struct plan_request *request) {
   fprintf(out, "each of %" PRIu64 " %s%s on %u slot%s\n\n", request->frames, unit_of(request), request->frames == 1 ? "" : "s",
           work->slots, work->slots == 1 ? "" : "s");
   if (request->kept_free > 0) {
-    fprintf(out, "(the pipeline has %u more, which overload and deadline keep for frames that may replace others)\n\n",
-            request->kept_free);
+    fprintf(out, "(of the pipeline's %u slots %s keeps %u for newer frames, so %u work%s)\n\n",
+            work->slots + request->kept_free, request->keeper, request->kept_free, work->slots, work->slots == 1 ? "s" : "");
   }
   print_bound_now(out, request);
 }
@@ -91,8 +91,13 @@ static void print_slots_for_bound(FILE *out, const struct overlap_plan *plan) {
 
 static void print_verdict(FILE *out, const struct plan_request *request, const struct overlap_plan *plan) {
   char wall[TEXT_ROOM], serial[TEXT_ROOM], bound[TEXT_ROOM];
-  fprintf(out, "%s against %s, %.2f times as fast; %.1f %% of the engines' work is hidden behind other work\n",
-          text_duration(wall, plan->wall), text_duration(serial, plan->serial), plan->speedup, plan->ratio * 100);
+  if (request->work.slots == 1) {
+    fprintf(out, "%s: one slot takes one %s after the other, so that no work is hidden behind other work\n",
+            text_duration(wall, plan->wall), unit_of(request));
+  } else {
+    fprintf(out, "%s against %s, %.2f times as fast; %.1f %% of the engines' work is hidden behind other work\n",
+            text_duration(wall, plan->wall), text_duration(serial, plan->serial), plan->speedup, plan->ratio * 100);
+  }
   fprintf(out, "bound: %s, %.2f times, by %s, ", text_duration(bound, plan->bound), plan->bound_speedup,
           bound_name(&request->work));
   print_slots_for_bound(out, plan);

@@ -12,6 +12,7 @@ struct plan_request {
   uint64_t frames;          /* or chunks */
   bool is_cut;              /* the frames are chunks of one piece of work */
   unsigned kept_free;       /* more slots, which the pipeline keeps off the device for frames that may replace others */
+  const char *keeper;       /* which of its keys asks for that */
   const char *measured;     /* the pipeline that the times are of; NULL: they were given */
   char bound_by[16];        /* what the daemon says that bounds it now; "": it does not say */
 };

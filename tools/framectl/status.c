@@ -188,12 +188,13 @@ static void print_device(const struct pipeline_view *view) {
 }
 
 static void print_overlap(const struct overlap_view *overlap) {
+  const char *when = strcmp(overlap->bound_by, "source") == 0 ? ", which matters only when frames come faster" : "";
   if (overlap->speedup > 0 && overlap->ratio <= 0) {
-    printf("  overlap   none: no work of the device is hidden behind other work; at best %.2f times as fast\n",
-           overlap->ideal_speedup);
+    printf("  overlap   none: no work of the device is hidden behind other work; at best %.2f times as fast%s\n",
+           overlap->ideal_speedup, when);
   } else if (overlap->speedup > 0) {
-    printf("  overlap   %.2f times as fast as one after the other, %.2f at best; %.1f %% of the device's work is hidden\n",
-           overlap->speedup, overlap->ideal_speedup, overlap->ratio * 100);
+    printf("  overlap   %.2f times as fast as one after the other, %.2f at best; %.1f %% of the device's work is hidden%s\n",
+           overlap->speedup, overlap->ideal_speedup, overlap->ratio * 100, when);
   }
   if (overlap->bound_by[0]) {
     printf("  bound     by %s: %s\n", overlap->bound_by, overlap->advice);
