@@ -6,6 +6,8 @@
 #include "daemon/log.h"
 #include "daemon/vocabulary.h"
 
+enum { DEPARTURE_TEXT = 320 };
+
 /* The event's text, where there is one, says more. */
 static const struct {
   enum log_kind kind;
@@ -20,6 +22,17 @@ static const struct {
     [DETACH_CLIENT_GONE] = {LOG_DISCONNECTED, false, "left"},
     [DETACH_STOPPED] = {LOG_DISCONNECTED, false, "was disconnected"},
 };
+
+/* Before its first frame a protocol is not broken, but another one than is taken here. */
+static void describe(const struct session_event *event, bool is_client, char text[DEPARTURE_TEXT]) {
+  const char *colon = event->text[0] ? ": " : "";
+  const char *what = event->reason == DETACH_END && !is_client ? "ended" : reasons[event->reason].text;
+  if (event->reason == DETACH_MALFORMED && event->frames == 0) {
+    snprintf(text, DEPARTURE_TEXT, "was turned away%s%s", colon, event->text);
+  } else {
+    snprintf(text, DEPARTURE_TEXT, "%s after %" PRIu64 " frames%s%s", what, event->frames, colon, event->text);
+  }
+}
 
 static void log_client(enum log_kind kind, const struct config_pipeline *pipeline, struct refusals *refusals,
                        const char *text) {
@@ -39,16 +52,14 @@ static void log_client(enum log_kind kind, const struct config_pipeline *pipelin
 void departure_log(const struct config_pipeline *pipeline, const struct session_event *event, const struct guest *producer,
                    struct refusals *refusals) {
   enum log_kind kind = reasons[event->reason].kind;
-  const char *what = reasons[event->reason].text;
-  const char *colon = event->text[0] ? ": " : "";
-  if (pipeline->source.endpoint != CONFIG_SOCKET) {
-    log_event(kind, pipeline->name, "source '%s' %s after %" PRIu64 " frames%s%s", pipeline->source.path,
-              event->reason == DETACH_END ? "ended" : what, event->frames, colon, event->text);
+  char what[DEPARTURE_TEXT], text[REFUSAL_TEXT];
+  bool is_client = pipeline->source.endpoint == CONFIG_SOCKET;
+  describe(event, is_client, what);
+  if (!is_client) {
+    log_event(kind, pipeline->name, "source '%s' %s", pipeline->source.path, what);
     return;
   }
-  char text[REFUSAL_TEXT];
-  snprintf(text, sizeof text, "producer pid %d (user %u) %s after %" PRIu64 " frames%s%s", (int)producer->pid,
-           (unsigned)producer->uid, what, event->frames, colon, event->text);
+  snprintf(text, sizeof text, "producer pid %d (user %u) %s", (int)producer->pid, (unsigned)producer->uid, what);
   log_client(kind, pipeline, refusals, text);
 }
 

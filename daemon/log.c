@@ -231,8 +231,9 @@ void log_event_with(enum log_kind kind, const char *pipeline, const struct log_f
 
 static void tell_left_out(void *context, unsigned number, const char *pipeline, uint64_t left_out) {
   (void)context;
-  char text[96];
-  snprintf(text, sizeof text, "%" PRIu64 " more of kind %s left out", left_out, kinds[number].name);
+  char text[128];
+  snprintf(text, sizeof text, "%" PRIu64 " more of kind %s left out: the log takes %d in %d s of each pipeline", left_out,
+           kinds[number].name, LOG_BURST, LOG_LIMIT_WINDOW_S);
   write_entry(&kinds[LOG_SUPPRESSED], pipeline, NULL, text);
 }
 

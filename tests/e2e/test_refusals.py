@@ -34,7 +34,7 @@ def test_a_stream_of_another_size_is_told_of_everywhere(place):
             producer.send(b"YUV4MPEG2 W64 H16 Cmono\n")
             assert b"the stream is gray 64x16" in producer.rest()
         last = refused(daemon)
-        assert "the stream is gray 64x16, but the pipeline's format is gray 32x16" in last["text"], last
+        assert "was turned away: the stream is gray 64x16, but the pipeline's format is gray 32x16" in last["text"], last
         assert last["remedy"] == "send it y4m, gray 32x16, or configure another `protocol` or `format`" and last["age_s"] >= 0
         for said in (framectl(place, "status"), framectl(place, "status", "cam0")):
             [line] = [line for line in said.stdout.splitlines() if "refusal" in line]
