@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import re
 
 import pytest
 
@@ -43,6 +44,25 @@ def test_what_is_printed_fits_the_schema(example, schema):
     done = run_framed("-c", example, "--print-config")
     assert done.returncode == 0, done.stderr
     schema.validate(read_yaml(done.stdout))
+
+
+def vocabulary(schema):
+    """Every key and every choice of a schema, but for what the stages know."""
+    for name, part in schema.get("properties", {}).items():
+        yield name
+        yield from (choice for choice in part.get("enum", []) if name not in ("pixels", "dtype"))
+        if name != "stages":
+            yield from vocabulary(part)
+    for part in (schema.get("additionalProperties"), *schema.get("oneOf", []), *schema.get("patternProperties", {}).values()):
+        if isinstance(part, dict):
+            yield from vocabulary(part)
+
+
+def test_the_packaged_file_has_every_key_and_choice():
+    text = (CONFIG / "framed.yaml").read_text()
+    words = {str(word) for word in vocabulary(json.loads(run_framed("--print-schema").stdout))}
+    assert {"sessions_per_user", "auto", "drop-newest", "spin_for", "allow"} <= words, words
+    assert not [word for word in sorted(words) if not re.search(rf"(?<![\w-]){re.escape(word)}(?![\w-])", text)]
 
 
 @pytest.mark.parametrize("empty", [
