@@ -42,9 +42,13 @@ def test_what_listens_is_not_native(place):
             connect(daemon, Role.PRODUCER)
         assert refused.value.code == Code.DAEMON
     missing = str(place / "nothing.sock")
-    with pytest.raises(FileNotFoundError) as failed:
+    with pytest.raises(FileNotFoundError, match="is framed running, and is this its folder?") as failed:
         framed.connect(missing)
-    assert failed.value.filename == missing
+    assert failed.value.filename == missing and failed.value.errno == errno.ENOENT
+    with socket.socket(socket.AF_UNIX) as dead:
+        dead.bind(missing)
+    with pytest.raises(ConnectionRefusedError, match="Connection refused; is framed running?"):
+        framed.connect(missing)
     with pytest.raises(OSError, match="too long"):
         framed.connect("/tmp/" + "x" * 200)
 

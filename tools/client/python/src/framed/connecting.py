@@ -1,5 +1,6 @@
 """From a path to a client: the connection, HELLO, WELCOME, and the memory that may come with it."""
 
+import errno
 import os
 import select
 import socket
@@ -13,6 +14,9 @@ from framed.greeting import LONGEST_SLEEP, Greeting, milliseconds
 from framed.shared import SharedClient
 from framed.stream import StreamClient
 from framed.wire import Role, Transport, Welcome
+
+
+HINTS = {errno.ENOENT: "; is framed running, and is this its folder?", errno.ECONNREFUSED: "; is framed running?"}
 
 
 def wait_for(connection: socket.socket, until: float, timeout: float) -> None:
@@ -63,7 +67,7 @@ def connect(path: Union[str, "os.PathLike[str]"], role: int = Role.BOTH, *, tran
         except OSError as error:
             if error.errno is None:
                 raise  # a time-out, or a path that is too long
-            raise type(error)(error.errno, error.strerror, path) from None
+            raise type(error)(error.errno, f"{error.strerror}{HINTS.get(error.errno, '')}", path) from None
         return greet(connection, Comeback(path, role, transport, reconnect_for), reconnect_for > 0, spin, timeout)
     except BaseException:
         connection.close()
