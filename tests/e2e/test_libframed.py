@@ -118,7 +118,19 @@ def test_the_example(place):
     with Daemon(place, {"cam0": replying()}) as daemon:
         ran = subprocess.run([EXAMPLE, daemon.path("cam0", "source")], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                              text=True, timeout=limit(30), check=False, env=environment())
-        lines = ran.stdout.splitlines()
-        assert ran.returncode == 0 and len(lines) == 100, ran.stdout
+        head, *lines = ran.stdout.splitlines()
+        assert ran.returncode == 0 and head.startswith("cam0: frames are ") and len(lines) == 100, ran.stdout
         assert lines[99].startswith("frame 99: first byte 156, ")
+        daemon.account(came=100, emitted=100)
+
+
+def test_the_example_looks_at_numbers_as_such(place):
+    numbers = pipeline({"dtype": "float32", "shape": [8]}, source={"protocol": "native"}, sink={"reply": True},
+                       stages=[{"affine": {"scale": 0.5, "offset": 1}}])
+    with Daemon(place, {"cam0": numbers}) as daemon:
+        ran = subprocess.run([EXAMPLE, daemon.path("cam0", "source")], capture_output=True, text=True, timeout=limit(30),
+                             check=False, env=environment())
+        head, *lines = ran.stdout.splitlines()
+        assert ran.returncode == 0 and head == "cam0: frames are float32[8], results float32[8]" and len(lines) == 100, ran
+        assert lines[99].startswith("frame 99: first number 50.5, "), ran
         daemon.account(came=100, emitted=100)

@@ -106,7 +106,7 @@ def check_clients(service, place):
     there, results = run("/usr/bin/python3", str(program), cwd="/").splitlines()
     assert there == "/usr/lib/python3/dist-packages/framed"
     assert json.loads(results.lower()) == [True] * 20
-    assert len(run(str(place / "example"), str(RUN / "native.sock")).splitlines()) == 100
+    assert len(run(str(place / "example"), str(RUN / "native.sock")).splitlines()) == 101
     assert run("/usr/bin/python3", "-c", "import importlib.metadata as m, framed; print(m.version('framed') == framed.__version__)",
                cwd="/") == "True\n"
     ADDED.unlink()
