@@ -143,6 +143,13 @@ def test_y4m_and_results_of_another_size(place):
         assert row["out_gb_per_s"] == pytest.approx(row["in_gb_per_s"] / 4, rel=1e-2)
 
 
+def test_results_whose_numbers_a_stage_has_changed(place):
+    floats = {"dtype": "float32", "shape": [256]}
+    with Daemon(place, {"cam0": pipeline(floats, stages=[{"affine": {"scale": 1.0, "offset": 1.0}}], sink={"reply": True})}):
+        (row,), _, _ = load(place, "--rate", 200)
+        assert row["numbered"] == "by order" and row["answered"] == 60 and row["lost"] == 0, row
+
+
 def test_what_a_full_pipeline_drops(place):
     slow = pipeline(FORMAT, stages=[slow_stage(20)], slots=3, overload="drop-oldest")
     with Daemon(place, {"cam0": slow}) as daemon:

@@ -3,8 +3,10 @@
 #include <string.h>
 #include <sys/mman.h>
 
-/* Both words are ordinary numbers if a pipeline takes them for floats: a stage that multiplies by 1 leaves them. */
+/* All words are ordinary numbers if a pipeline takes them for floats: a stage that multiplies by 1 leaves them. */
 static const unsigned char mark[8] = {'f', 'r', 'a', 'm', 'b', 'n', 'c', 'h'};
+#define SPREAD   UINT64_C(0x9e3779b97f4a7c15) /* odd, so that no two numbers give the same product */
+#define ORDINARY UINT64_C(0x3fffffff3fffffff)
 static const char line_of_frame[] = "FRAME\n";
 
 enum { LINE = sizeof line_of_frame - 1, LINE_LIMIT = 1024 };
@@ -38,23 +40,26 @@ void load_batch_clear(struct load_batch *batch) {
   *batch = (struct load_batch){0};
 }
 
+/* A stage may change the number and leave the mark: as floats that is so large that adding 1 makes no difference. */
+static uint64_t check_of(uint64_t number) { return (number + 1) * SPREAD & ORDINARY; }
+
 void load_batch_stamp(struct load_batch *batch, uint64_t first, unsigned count) {
   for (unsigned i = 0; i < count && batch->stamped; i++) {
     unsigned char *frame = batch->memory + i * batch->stride + batch->at;
-    uint64_t number = first + i;
+    uint64_t number = first + i, check = check_of(number);
     memcpy(frame, mark, sizeof mark);
     memcpy(frame + sizeof mark, &number, sizeof number);
+    memcpy(frame + sizeof mark + sizeof number, &check, sizeof check);
   }
 }
 
 /* -- receiving ------------------------------------------------------------------------------------------------------ */
 
 bool load_stamp_read(const unsigned char head[LOAD_STAMP], uint64_t *number) {
-  if (memcmp(head, mark, sizeof mark) != 0) {
-    return false;
-  }
+  uint64_t check;
   memcpy(number, head + sizeof mark, sizeof *number);
-  return true;
+  memcpy(&check, head + sizeof mark + sizeof *number, sizeof check);
+  return memcmp(head, mark, sizeof mark) == 0 && check == check_of(*number);
 }
 
 /* The header is any line, the line before a frame begins with FRAME. Returns how many bytes it took. */

@@ -1,8 +1,8 @@
 /*
  * Frames as bytes of a connection: what a producer sends, and where frames end in what a reader gets.
  *
- * A frame that is sent begins with a stamp: a mark and the frame's number. Where a pipeline leaves bytes as they are, its
- * results can be told apart by it; else they are counted, which is right as long as none is lost.
+ * A frame that is sent begins with a stamp: a mark, the frame's number and a check of it. Where a pipeline leaves bytes as they
+ * are, its results can be told apart by it; else they are counted, which is right as long as none is lost.
  */
 #ifndef FRAMED_TOOLS_FRAMEBENCH_LOAD_FRAMES_H
 #define FRAMED_TOOLS_FRAMEBENCH_LOAD_FRAMES_H
@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { LOAD_STAMP = 16, LOAD_BATCH_BYTES = 256 << 10, LOAD_HEADER = 128 };
+enum { LOAD_STAMP = 24, LOAD_BATCH_BYTES = 256 << 10, LOAD_HEADER = 128 };
 
 /* One direction of a connection. */
 struct load_form {

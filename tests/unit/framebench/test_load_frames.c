@@ -84,6 +84,32 @@ START_TEST(frames_too_small_for_a_stamp_are_counted) {
 }
 END_TEST
 
+START_TEST(a_number_that_a_stage_has_changed_is_none) {
+  const struct load_form form = {.frame_bytes = 64};
+  struct load_batch batch;
+  unsigned char frame[64];
+  float words[16];
+  uint64_t number;
+  ck_assert(load_batch_init(&batch, &form));
+  load_batch_stamp(&batch, 1000, 1);
+  ck_assert(load_stamp_read(batch.memory, &number));
+  memcpy(words, batch.memory, sizeof words);
+  for (unsigned i = 0; i < 16; i++) {
+    words[i] += 1; /* as affine does it, which leaves the large words of the mark */
+  }
+  ck_assert_int_eq(memcmp(words, batch.memory, 8), 0);
+  memcpy(frame, words, sizeof frame);
+  ck_assert(!load_stamp_read(frame, &number));
+  for (unsigned i = 0; i < 64; i++) { /* the same of pixels */
+    unsigned scaled = (unsigned)(batch.memory[i] * 1.008F);
+    frame[i] = (unsigned char)(scaled < 255 ? scaled : 255);
+  }
+  ck_assert_int_eq(memcmp(frame, batch.memory, 8), 0);
+  ck_assert(!load_stamp_read(frame, &number));
+  load_batch_clear(&batch);
+}
+END_TEST
+
 START_TEST(y4m_has_a_header_and_a_line_before_each_frame) {
   const struct load_form form = {.y4m = true, .frame_bytes = 24};
   static const unsigned char header[] = "YUV4MPEG2 W4 H4 F25:1 C420jpeg\n";
@@ -133,6 +159,7 @@ Suite *load_frames_suite(void) {
   tcase_add_test(cases, numbers_come_back_from_raw_frames_in_any_pieces);
   tcase_add_test(cases, a_frame_counts_once_its_last_byte_has_come);
   tcase_add_test(cases, frames_too_small_for_a_stamp_are_counted);
+  tcase_add_test(cases, a_number_that_a_stage_has_changed_is_none);
   tcase_add_test(cases, y4m_has_a_header_and_a_line_before_each_frame);
   tcase_add_test(cases, the_line_before_a_frame_may_carry_more);
   tcase_add_test(cases, what_is_no_y4m_is_seen);
