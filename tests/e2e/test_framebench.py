@@ -106,6 +106,9 @@ def test_tables_for_people():
     done = framebench("limits", *QUICK)
     assert done.returncode == 0 and not done.stderr, done
     assert "GB/s EACH WAY" in done.stdout and "4 MiB" in done.stdout and "ENGINE FRAMES/s" in done.stdout, done.stdout
+    done = framebench("overlap", *QUICK)
+    rows = done.stdout.split("\n\n")[0].splitlines()[1:]
+    assert rows[0].rstrip().endswith("GB/s EACH WAY") and {row.split()[1] for row in rows[1:]} == {"KiB"}, rows
 
 
 def test_report_collects_what_framed_is_held_to(place):

@@ -1,5 +1,6 @@
 #include "tools/framectl/text.h"
 
+#include <assert.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -72,7 +73,7 @@ void text_colour_end(FILE *out, enum text_colour colour, bool wanted) {
 
 /* -- tables -------------------------------------------------------------------------------------------------------- */
 
-enum { MAX_COLUMNS = 16 };
+enum { MAX_COLUMNS = 32 };
 
 struct cell {
   char *text;
@@ -106,7 +107,8 @@ static void add(struct table *table, char *text, enum text_colour colour) {
 
 struct table *table_new(const char *columns) {
   struct table *table = calloc(1, sizeof *table);
-  while (table && table->columns < MAX_COLUMNS) {
+  while (table) {
+    assert(table->columns < MAX_COLUMNS); /* with one heading fewer, every row would be one cell behind */
     table->right[table->columns++] = *columns == '>';
     columns += *columns == '>';
     size_t length = strcspn(columns, "|");

@@ -21,7 +21,8 @@ enum text_colour { COLOUR_NONE, COLOUR_BOLD, COLOUR_DIM, COLOUR_GREEN, COLOUR_YE
 
 struct table;
 
-/* `columns` is the headings, separated by '|'; one that begins with '>' is aligned to the right. NULL: no memory. */
+/* `columns` is the headings, separated by '|', 32 at most; one that begins with '>' is aligned to the right. NULL: no memory.
+ */
 struct table *table_new(const char *columns);
 struct table *table_free(struct table *table);
 /* Adds the next cell of the current row. */

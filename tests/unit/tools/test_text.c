@@ -86,6 +86,22 @@ START_TEST(colours_do_not_change_the_columns) {
 }
 END_TEST
 
+START_TEST(a_table_may_be_wide) {
+  struct table *table = table_new("0|1|2|3|4|5|6|7|8|9|A|B|C|D|E|F|G|H");
+  for (int row = 0; row < 2; row++) {
+    for (char cell = 'a'; cell < 'a' + 18; cell++) {
+      table_cell(table, COLOUR_NONE, "%c", cell);
+    }
+  }
+  char *text = print(table, false);
+  ck_assert_str_eq(text, "> 0  1  2  3  4  5  6  7  8  9  A  B  C  D  E  F  G  H\n"
+                         "> a  b  c  d  e  f  g  h  i  j  k  l  m  n  o  p  q  r\n"
+                         "> a  b  c  d  e  f  g  h  i  j  k  l  m  n  o  p  q  r\n");
+  free(text);
+  table_free(table);
+}
+END_TEST
+
 START_TEST(a_table_may_be_empty_or_long) {
   struct table *table = table_new("ONLY");
   char *text = print(table, false);
@@ -109,6 +125,7 @@ Suite *text_suite(void) {
   tcase_add_loop_test(cases, figures_have_three_digits_and_a_unit, 0, sizeof figures / sizeof figures[0]);
   tcase_add_test(cases, columns_are_as_wide_as_their_widest_cell);
   tcase_add_test(cases, colours_do_not_change_the_columns);
+  tcase_add_test(cases, a_table_may_be_wide);
   tcase_add_test(cases, a_table_may_be_empty_or_long);
   suite_add_tcase(suite, cases);
   return suite;
