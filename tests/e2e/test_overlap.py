@@ -152,6 +152,13 @@ def test_plan_of_two_frames(place):
 
 
 @pytest.mark.host
+def test_plan_of_more_slots_than_its_table_has(place):
+    done = framectl(place, "plan", "--h2d", "1ms", "--kernel", "1ms", "--d2h", "1ms", "--turnaround", "20ms", "--slots", "12")
+    rows = [line.split() for line in done.stdout.splitlines() if line.split()[-1:] == ["%"]]
+    assert [row[:-1][0] for row in rows] == [*map(str, range(1, 9)), "*"] and rows[-1][1] == "12", rows
+
+
+@pytest.mark.host
 @pytest.mark.parametrize("arguments, said", [
     ([], "--h2d"), (["--h2d", "1ms"], "--kernel"), (["--h2d", "30", "--kernel", "1s", "--d2h", "1s"], "30"),
     (["--h2d", "1s", "--kernel", "1s", "--d2h", "1s", "--slots", "65"], "64"),

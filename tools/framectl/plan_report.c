@@ -130,6 +130,9 @@ static bool print_slots(FILE *out, const struct plan_request *request, bool colo
   for (unsigned slots = 1; table && slots <= MOST_SLOTS; slots++) {
     add_slots(table, request, slots);
   }
+  if (table && request->work.slots > MOST_SLOTS) {
+    add_slots(table, request, request->work.slots);
+  }
   bool fine = table && table_print(table, out, "", colour);
   table_free(table);
   return fine;
