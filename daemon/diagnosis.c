@@ -168,7 +168,8 @@ struct overlap_work diagnosis_work(const struct diagnosis_figures *figures) {
   } else {
     find_successions(figures, &work);
   }
-  work.host = flows(figures) && figures->lane_share > 0 ? figures->lane_share * measured_pace(figures) : 0;
+  double share = figures->host_share > 0 ? figures->host_share : figures->lane_share;
+  work.host = flows(figures) && share > 0 ? share * measured_pace(figures) : 0;
   work.alone = find_alone(figures, work.host);
   work.turnaround = find_turnaround(figures, &work);
   return work;

@@ -66,6 +66,7 @@ struct diagnosis_figures {
   unsigned depth;           /* of these slots, how many may be past READY; 0 counts as all */
   unsigned kernels;         /* at once */
   double lane_share;        /* of its time, that the lane works; 0 or less: unknown */
+  double host_share;        /* of the lane's time that other pipelines leave, that it works for this one; 0: as lane_share */
   enum standing standing;
   bool spins;            /* completion: spin */
   bool graphless;        /* graph: off, on a device that has graphs */

@@ -27,6 +27,7 @@ struct lane {
   unsigned scheduled;
   atomic_bool all_woken; /* by lane_wake_all() */
   _Atomic int64_t heartbeat;
+  _Atomic int64_t work; /* ns; it alone writes */
   /* parking */
   atomic_bool park_wanted;
   unsigned quiet;           /* iterations since nothing was under way */
@@ -230,6 +231,12 @@ int64_t lane_processor_time(const struct lane *lane) {
     return 0;
   }
   return (int64_t)used.tv_sec * NS_PER_S + used.tv_nsec;
+}
+
+int64_t lane_work(const struct lane *lane) { return atomic_load_explicit(&lane->work, memory_order_relaxed); }
+
+void lane_count_work(struct lane *lane, int64_t ns) {
+  atomic_store_explicit(&lane->work, lane_work(lane) + ns, memory_order_relaxed);
 }
 
 /* -- parking --------------------------------------------------------------------------------------------------- */

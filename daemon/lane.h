@@ -44,6 +44,8 @@ void lane_post(struct lane *lane, struct message *message);
 int64_t lane_heartbeat(const struct lane *lane);
 /* From any thread: the processor time that its thread has used, in ns; 0 where the system does not say. */
 int64_t lane_processor_time(const struct lane *lane);
+/* From any thread: for how many ns its sessions have moved frames. */
+int64_t lane_work(const struct lane *lane);
 
 /* -- parking, by one other thread ------------------------------------------------------------------------------- */
 
@@ -66,6 +68,8 @@ void lane_join(struct lane *lane, struct runner *runner);
 void lane_leave(struct runner *runner);
 /* Asks for a turn in this iteration of the loop, or in the next if its turns are over. */
 void lane_schedule(struct runner *runner);
+/* One of its sessions has moved frames for so many ns. */
+void lane_count_work(struct lane *lane, int64_t ns);
 /* Nobody else lives on its lane. */
 bool lane_is_own(const struct runner *runner);
 /* Around each call to a device, which may take for ever. */

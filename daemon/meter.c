@@ -49,13 +49,34 @@ struct meter_rates meter_rates(const struct reading *now, const struct reading *
   return rates;
 }
 
+static int64_t used_of(const struct reading *now, const struct reading *before, unsigned lane) {
+  return before->lane_time[lane] > 0 ? now->lane_time[lane] - before->lane_time[lane] : 0;
+}
+
 double meter_lane_share(const struct reading *now, const struct reading *before) {
   int64_t busiest = 0;
   for (unsigned i = 0; i < METER_LANES; i++) {
-    int64_t used = before->lane_time[i] > 0 ? now->lane_time[i] - before->lane_time[i] : 0;
+    int64_t used = used_of(now, before, i);
     busiest = used > busiest ? used : busiest;
   }
   return now->at > before->at ? (double)busiest / (double)(now->at - before->at) : 0;
+}
+
+/* A thread's time is not told by sessions: each gets the part that it had of the turns that moved frames. */
+static double own_part(const struct reading *now, const struct reading *before, unsigned lane) {
+  int64_t all = now->lane_work[lane] - before->lane_work[lane], own = now->lane_own[lane] - before->lane_own[lane];
+  return own < all ? (double)own / (double)all : 1;
+}
+
+double meter_host_share(const struct reading *now, const struct reading *before) {
+  double most = 0, span = (double)(now->at - before->at);
+  for (unsigned i = 0; i < METER_LANES && span > 0; i++) {
+    double own = (double)used_of(now, before, i) * own_part(now, before, i);
+    double left = span - ((double)used_of(now, before, i) - own);
+    double share = own < left ? own / left : 1;
+    most = own > 0 && share > most ? share : most;
+  }
+  return most;
 }
 
 double meter_worked_share(const struct reading *now, const struct reading *before) {

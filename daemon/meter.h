@@ -22,6 +22,8 @@ struct reading {
   int64_t busy;                   /* ns with frames on the device, of all sessions together */
   int64_t worked;                 /* ns of its lanes in turns that moved a frame, all sessions together */
   int64_t lane_time[METER_LANES]; /* ns of processor that each of its lanes has used; 0: not one of its lanes */
+  int64_t lane_work[METER_LANES]; /* ns in such turns of all sessions that live there, also those of others; */
+  int64_t lane_own[METER_LANES];  /* of these, in turns of its own; both 0: none of its own lives there */
 };
 
 struct meter;
@@ -47,6 +49,8 @@ struct meter_rates meter_rates(const struct reading *now, const struct reading *
 
 /* The share of the time between two readings in which its busiest lane used a processor; 0 if no time has passed. */
 double meter_lane_share(const struct reading *now, const struct reading *before);
+/* Of a lane's time that others leave to it, the share in which it worked on its frames: of the lane where that is most. */
+double meter_host_share(const struct reading *now, const struct reading *before);
 /* The share in which its lanes moved its frames, on average: for lanes that poll and so always use a processor. */
 double meter_worked_share(const struct reading *now, const struct reading *before);
 

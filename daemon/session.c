@@ -173,6 +173,7 @@ bool session_turn(struct runner *runner) {
   const int64_t longest = longest_turn(session);
   int64_t start = clock_now();
   int64_t now = start;
+  const int64_t worked = session->account.now.worked;
   bool again = true;
   for (int round = 0; again && (round < ROUNDS_A_TURN || session->road.spin); round++) {
     int64_t began = now;
@@ -184,6 +185,7 @@ bool session_turn(struct runner *runner) {
       break;
     }
   }
+  lane_count_work(session->runner.lane, session->account.now.worked - worked);
   session_acknowledge(session);
   if (!session->foreign_told && fill_is_foreign(&session->fill)) {
     session_tell_foreign(session);

@@ -106,6 +106,7 @@ static void read_lane(const struct lane *lane, struct reading *reading) {
 static void read_lanes(const struct pipeline *pipeline, struct reading *reading) {
   for (unsigned i = 0; i < intake_seats(pipeline->intake); i++) {
     read_lane(pipeline->lanes[i], reading);
+    reading->lane_work[lane_index(pipeline->lanes[i]) % METER_LANES] = lane_work(pipeline->lanes[i]);
     if (pipeline->sink_lanes[i]) {
       read_lane(pipeline->sink_lanes[i], reading);
     }
@@ -122,6 +123,7 @@ static void read_sessions(const struct pipeline *pipeline, struct reading *readi
       reading->began = view.began;
     }
     reading->worked += view.worked;
+    reading->lane_own[lane_index(pipeline->lanes[i]) % METER_LANES] += view.worked;
     reading->busy += view.busy + (view.busy_since != 0 && view.busy_since < reading->at ? reading->at - view.busy_since : 0);
   }
 }
@@ -210,6 +212,7 @@ static void fill_diagnosis(const struct pipeline *pipeline, struct pipeline_snap
       .depth = road_depth(config->overload, config->slots, config->deadline_ns > 0),
       .sessions = snapshot->sessions,
       .kernels = gpu_kernels_at_once(device),
+      .host_share = spins ? 0 : meter_host_share(now, before),
       .lane_share = spins ? meter_worked_share(now, before) : meter_lane_share(now, before),
       .standing = standing_of(snapshot->waiting),
       .spins = spins,

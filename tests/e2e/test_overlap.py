@@ -186,6 +186,29 @@ def test_plan_from_a_running_daemon(place):
             assert "cam0, measured" in said and "for newer frames" not in said and "(now it is bound by " in said, said
 
 
+def test_a_busy_neighbour_on_its_lane_is_not_its_own_work(place):
+    """A frame every 20 ms, beside a pipeline for which the lane works all the time: most of that is not for this frame."""
+    small = {"dtype": "uint8", "shape": [512]}
+    entries = {"cam0": pipeline(FORMAT), "rear": pipeline(small)}
+    with Daemon(place, entries, lanes=1) as daemon, daemon.reader("rear") as reader:
+        reading = Background(reader.rest)
+        with Load(daemon), daemon.producer("rear") as producer:
+            stop = threading.Event()
+
+            def produce():
+                while not stop.wait(0.02):
+                    producer.send(whole(1, 512).tobytes())
+
+            producing = Background(produce)
+            daemon.wait_view("frames have passed", lambda view: view["throughput"]["window_s"] > 5, name="rear", seconds=30)
+            views = daemon.status()["pipelines"]
+            stop.set()
+            producing.join()
+            shares = [view["overlap"]["host_us"] * view["throughput"]["fps"] / 1e6 for view in (views["cam0"], views["rear"])]
+            assert shares[0] > 0.2 and shares[1] < shares[0] / 5, (shares, views)
+        reading.join()
+
+
 def test_plan_and_status_name_the_same_bound(place):
     with Daemon(place, {"cam0": pipeline(FORMAT, stages=[HEAVY], slots=4)}, lanes=1, gpu=PATIENT) as daemon:
         with Load(daemon):

@@ -87,6 +87,23 @@ START_TEST(the_busiest_lane_counts) {
 }
 END_TEST
 
+START_TEST(a_lane_works_for_others_too) {
+  static struct reading before, now;
+  before = (struct reading){.at = NS_PER_S, .lane_time = {[3] = 5}, .lane_work = {[3] = 100}, .lane_own = {[3] = 50}};
+  now = (struct reading){.at = 3 * NS_PER_S,
+                         .lane_time = {[3] = NS_PER_S + 5},
+                         .lane_work = {[3] = 100 + NS_PER_S},
+                         .lane_own = {[3] = 50 + NS_PER_S / 4}};
+  /* Half of the time, a quarter of that for us: 0.125 of the 0.625 that others leave. */
+  ck_assert_double_eq_tol(meter_host_share(&now, &before), 0.2, 1e-9);
+  ck_assert_double_eq(meter_host_share(&now, &now), 0);
+  now.lane_own[3] = 50 + NS_PER_S; /* alone there */
+  ck_assert_double_eq_tol(meter_host_share(&now, &before), 0.5, 1e-9);
+  now.lane_own[3] = 50; /* not there at all */
+  ck_assert_double_eq(meter_host_share(&now, &before), 0);
+}
+END_TEST
+
 START_TEST(polling_is_no_work) {
   static struct reading before, now;
   before = (struct reading){.at = NS_PER_S, .worked = 7};
@@ -109,6 +126,7 @@ Suite *meter_suite(void) {
   tcase_add_test(all, without_time_there_are_no_rates);
   tcase_add_test(all, a_burst_after_a_moment_is_no_rate);
   tcase_add_test(all, the_busiest_lane_counts);
+  tcase_add_test(all, a_lane_works_for_others_too);
   tcase_add_test(all, polling_is_no_work);
   suite_add_tcase(suite, all);
   return suite;
