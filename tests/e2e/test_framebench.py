@@ -194,7 +194,7 @@ def test_measure_writes_a_folder_that_report_reads(place):
 ])
 def test_errors_say_what_was_wrong(arguments, status, said):
     done = framebench(*arguments)
-    assert done.returncode == status and said in done.stderr, done
+    assert done.returncode == status and said in done.stderr and not done.stdout, done
 
 
 def test_broken_results_are_named(place):

@@ -42,12 +42,29 @@ static void timeline_row(struct results *results, const struct overlap_frame *fr
   results_row(results, row);
 }
 
+static FILE *open_svg(const char *path, const char *mode, struct problem *problem) {
+  FILE *file = fopen(path, mode);
+  if (!file) {
+    problem_set(problem, EXIT_STATUS_REFUSED, NULL, "%s: %s", path, strerror(errno));
+  }
+  return file;
+}
+
+/* Before anything is measured, since rows of many minutes would be lost with it. */
+static bool check_svg(const char *path, struct problem *problem) {
+  FILE *file = path ? open_svg(path, "ae", problem) : NULL;
+  if (file) {
+    fclose(file);
+  }
+  return !path || file;
+}
+
 static bool write_svg(const struct overlap_bench *bench, const struct overlap_frame *frames, size_t bytes, unsigned rounds,
                       struct problem *problem) {
   char title[256], size[RESULTS_TEXT];
-  FILE *file = fopen(bench->options->svg, "we");
+  FILE *file = open_svg(bench->options->svg, "we", problem);
   if (!file) {
-    return problem_set(problem, EXIT_STATUS_REFUSED, NULL, "%s: %s", bench->options->svg, strerror(errno));
+    return false;
   }
   snprintf(title, sizeof title, "%s: frames of %s, %d slots, work of %u rounds", gpu_device_name(bench->device),
            results_size(size, bytes), TIMELINE_SLOTS, rounds);
@@ -123,7 +140,7 @@ static bool measure(struct overlap_bench *bench, struct problem *problem) {
 
 bool command_overlap(int count, char **arguments, struct problem *problem) {
   struct options options;
-  if (!options_read(count, arguments, OPTION_SVG | OPTION_WITNESS, &options, problem)) {
+  if (!options_read(count, arguments, OPTION_SVG | OPTION_WITNESS, &options, problem) || !check_svg(options.svg, problem)) {
     return false;
   }
   struct overlap_bench bench = {.options = &options, .seconds = options.quick ? 0.001 : 0.03};
