@@ -95,15 +95,17 @@ static bool send_batch(struct load_client *client, uint64_t first, unsigned coun
   return done;
 }
 
-/* Frames that are due by now, several at once where the writer is behind. */
+/* Frames that are due by now, several at once where the writer is behind. At a rate that nobody takes there can be more of them
+ * than could be sent in a day. */
 static void write_by_clock(struct load_client *client) {
   int64_t at;
   for (uint64_t number = 0; (at = load_pace_due(&client->pace, number)) < client->pace.to && !atomic_load(&client->hurry);) {
     if (clock_now() < at) {
       wait_until(client, at);
     }
-    unsigned count = load_pace_count(&client->pace, number, client->batch.frames, clock_now());
-    if (!send_batch(client, number, count)) {
+    int64_t now = clock_now();
+    unsigned count = load_pace_count(&client->pace, number, client->batch.frames, now);
+    if (now >= client->pace.give_up || !send_batch(client, number, count)) {
       return;
     }
     number += count;

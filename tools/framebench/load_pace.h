@@ -11,7 +11,7 @@ struct load_pace {
   bool spin;          /* neither thread ever sleeps */
   int64_t start;      /* CLOCK_MONOTONIC in ns: when frame 0 is due, */
   int64_t from, to;   /* and those frames are measured that are due (without a rate: sent) in between */
-  int64_t give_up;    /* when the writer ends at the latest, if what it has begun is not taken */
+  int64_t give_up;    /* when the writer ends at the latest, whatever was due */
 };
 
 /* CLOCK_MONOTONIC in ns at which a frame is due; only with a rate. */

@@ -186,6 +186,15 @@ START_TEST(what_is_never_taken_is_lost) {
 }
 END_TEST
 
+START_TEST(a_rate_that_nobody_takes_comes_to_an_end) {
+  server.delay_ns = NS_PER_MS / 10;
+  ck_assert(run_until((struct load_pace){.rate = 1e9}, NS_PER_S / 10, NS_PER_S / 2));
+  ck_assert_uint_eq(figures->offered, 100000000);
+  ck_assert_uint_lt(figures->sent, 1000000);
+  ck_assert_uint_eq(figures->answered, figures->sent);
+}
+END_TEST
+
 START_TEST(frames_that_come_back_changed_are_counted_by_order) {
   server.changes = true;
   ck_assert(run((struct load_pace){.rate = 500}, NS_PER_S / 5));
@@ -330,6 +339,7 @@ Suite *load_client_suite(void) {
   tcase_add_test(cases, a_server_that_is_too_slow_falls_further_and_further_behind);
   tcase_add_test(cases, lost_frames_are_missing_and_the_others_keep_their_numbers);
   tcase_add_test(cases, what_is_never_taken_is_lost);
+  tcase_add_test(cases, a_rate_that_nobody_takes_comes_to_an_end);
   tcase_add_test(cases, frames_that_come_back_changed_are_counted_by_order);
   tcase_add_test(cases, only_what_is_due_in_the_given_time_counts);
   tcase_add_test(cases, what_came_while_the_reader_had_no_turn_counts);
