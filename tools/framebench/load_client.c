@@ -68,31 +68,29 @@ static void wait_until(struct load_client *client, int64_t at) {
 
 /* -- the writer ----------------------------------------------------------------------------------------------------- */
 
-/* False: the connection broke, or it is time to end. */
-static bool send_all(struct load_client *client, const void *memory, size_t bytes) {
-  const unsigned char *at = memory;
-  while (bytes > 0) {
-    ssize_t sent = send(client->wire.to, at, bytes, MSG_NOSIGNAL);
+/* How many went out: fewer if the connection broke, or if it is time to end. */
+static size_t send_all(struct load_client *client, const void *memory, size_t bytes) {
+  const unsigned char *begin = memory;
+  size_t done = 0;
+  while (done < bytes) {
+    ssize_t sent = send(client->wire.to, begin + done, bytes - done, MSG_NOSIGNAL);
     if (sent >= 0) {
-      at += sent;
-      bytes -= (size_t)sent;
+      done += (size_t)sent;
     } else if (errno != EAGAIN && errno != EINTR) {
       client->write_error = errno;
-      return false;
+      break;
     } else if (atomic_load(&client->hurry) || clock_now() >= client->pace.give_up) {
-      return false;
+      break;
     }
   }
-  return true;
+  return done;
 }
 
 static bool send_batch(struct load_client *client, uint64_t first, unsigned count) {
   load_batch_stamp(&client->batch, first, count);
-  bool done = send_all(client, client->batch.memory, count * client->batch.stride);
-  if (done) {
-    atomic_store(&client->sent, first + count);
-  }
-  return done;
+  size_t sent = send_all(client, client->batch.memory, count * client->batch.stride) / client->batch.stride;
+  atomic_store(&client->sent, first + sent); /* also those of a batch that was cut short get answers */
+  return sent == count;
 }
 
 /* Frames that are due by now, several at once where the writer is behind. At a rate that nobody takes there can be more of them
@@ -137,7 +135,8 @@ static void write_as_taken(struct load_client *client) {
 static void *write_frames(void *argument) {
   struct load_client *client = argument;
   prctl(PR_SET_TIMERSLACK, 1UL); /* of this thread alone */
-  if (send_all(client, client->wire.in.header, strlen(client->wire.in.header))) {
+  size_t header = strlen(client->wire.in.header);
+  if (send_all(client, client->wire.in.header, header) == header) {
     if (client->pace.rate > 0) {
       write_by_clock(client);
       client->offered = load_pace_offered(&client->pace);

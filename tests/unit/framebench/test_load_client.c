@@ -195,6 +195,16 @@ START_TEST(a_rate_that_nobody_takes_comes_to_an_end) {
 }
 END_TEST
 
+START_TEST(frames_of_a_batch_that_was_cut_short_are_answered_too) {
+  server.stall_at = 100;
+  server.stall_ns = NS_PER_S;
+  ck_assert(run_until((struct load_pace){.rate = 1e9}, NS_PER_S / 100, NS_PER_S / 10));
+  ck_assert_uint_gt(server.taken, 100);
+  ck_assert_uint_eq(figures->sent, server.taken);
+  ck_assert_uint_eq(figures->answered, server.taken);
+}
+END_TEST
+
 START_TEST(frames_that_come_back_changed_are_counted_by_order) {
   server.changes = true;
   ck_assert(run((struct load_pace){.rate = 500}, NS_PER_S / 5));
@@ -340,6 +350,7 @@ Suite *load_client_suite(void) {
   tcase_add_test(cases, lost_frames_are_missing_and_the_others_keep_their_numbers);
   tcase_add_test(cases, what_is_never_taken_is_lost);
   tcase_add_test(cases, a_rate_that_nobody_takes_comes_to_an_end);
+  tcase_add_test(cases, frames_of_a_batch_that_was_cut_short_are_answered_too);
   tcase_add_test(cases, frames_that_come_back_changed_are_counted_by_order);
   tcase_add_test(cases, only_what_is_due_in_the_given_time_counts);
   tcase_add_test(cases, what_came_while_the_reader_had_no_turn_counts);
