@@ -187,7 +187,7 @@ def test_plan_from_a_running_daemon(place):
 
 
 def test_a_busy_neighbour_on_its_lane_is_not_its_own_work(place):
-    """A frame every 20 ms, beside a pipeline for which the lane works all the time: most of that is not for this frame."""
+    """A frame every 20 ms, beside a pipeline whose frames keep the lane busy: most of that is not for this frame."""
     small = {"dtype": "uint8", "shape": [512]}
     entries = {"cam0": pipeline(FORMAT), "rear": pipeline(small)}
     with Daemon(place, entries, lanes=1) as daemon, daemon.reader("rear") as reader:
@@ -205,7 +205,7 @@ def test_a_busy_neighbour_on_its_lane_is_not_its_own_work(place):
             stop.set()
             producing.join()
             shares = [view["overlap"]["host_us"] * view["throughput"]["fps"] / 1e6 for view in (views["cam0"], views["rear"])]
-            assert shares[0] > 0.2 and shares[1] < shares[0] / 5, (shares, views)
+            assert 0 < shares[1] < shares[0] / 3, (shares, views)
         reading.join()
 
 
