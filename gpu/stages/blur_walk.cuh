@@ -184,9 +184,9 @@ template <typename Shape> struct arrivals {
     }
     commit_async();
   }
-  /* What lies beyond the edges: four samples of all rows at a time, so that none waits for another. */
+  /* What lies beyond the edges: all samples of all rows are asked for before the first is used, as a whole block waits. */
   __device__ __forceinline__ void gather(const blur_geometry &image, int32_t first, uint32_t target) const {
-#pragma unroll 1
+#pragma unroll
     for (int word = 0; word < CHUNK; word += WORD) {
       uint32_t words[Shape::fetches] = {};
 #pragma unroll

@@ -1,12 +1,17 @@
 /*
- * resize: one kernel for all planes of a frame (blockIdx.z), one instance for each filter and type of sample.
+ * resize: the choice of a way, and the kernel for frames that no faster way takes.
  *
- * A block makes a tile of THREADS columns by ROWS rows. Positions are quotients of 64 bit numbers, so they are worked
- * out once: that of its column by each thread, those of the rows by the first threads for all. What lies outside the
+ * Bytes that are averaged in squares have resize_squares.cu; those that are mixed where both sides shrink to no less than half,
+ * resize_tiles.cu; other bytes that are picked or mixed where rows do so, resize_words.cu. Floats have resize_floats.cu, unless
+ * they are averages of more than three rows or columns. All others come here: one kernel for all planes of a frame
+ * (blockIdx.z). A block makes a tile of THREADS columns by ROWS rows. Positions are quotients of 64 bit numbers, so they are
+ * worked out once: that of its column by each thread, those of the rows by the first threads for all. What lies outside the
  * window gets the bars' level.
  */
 #include "gpu/stages/bytes.cuh"
+#include "gpu/stages/resize_floats.cuh"
 #include "gpu/stages/resize_squares.cuh"
+#include "gpu/stages/resize_tiles.cuh"
 #include "gpu/stages/resize_words.cuh"
 
 namespace {
@@ -22,11 +27,10 @@ struct nearest {
 struct bilinear {
   struct position {
     uint32_t first, second, weight;
-    float part;
   };
   static __device__ position find(uint32_t x, uint32_t in, uint32_t out) {
     const resize_pair pair = resize_pair_at(x, in, out);
-    return {pair.first, pair.second, resize_weight(pair), resize_weight_float(pair)};
+    return {pair.first, pair.second, resize_weight(pair)};
   }
 };
 
@@ -48,11 +52,6 @@ template <typename Sample> __device__ Sample make(const source<Sample> &in, uint
 __device__ uint8_t make(const source<uint8_t> &in, const bilinear::position &x, const bilinear::position &y) {
   return resize_mix_columns(resize_mix_rows(in.at(x.first, y.first), in.at(x.first, y.second), y.weight),
                             resize_mix_rows(in.at(x.second, y.first), in.at(x.second, y.second), y.weight), x.weight);
-}
-
-__device__ float make(const source<float> &in, const bilinear::position &x, const bilinear::position &y) {
-  return resize_mix_floats(resize_mix_floats(in.at(x.first, y.first), in.at(x.first, y.second), y.part),
-                           resize_mix_floats(in.at(x.second, y.first), in.at(x.second, y.second), y.part), x.part);
 }
 
 __device__ float round_to(float value, float) { return value; }
@@ -115,34 +114,37 @@ struct same {
   __device__ uint8_t operator()(uint8_t sample) const { return sample; }
 };
 
-template <typename Sample> int launch(const stage_plan *plan, const stage_call *call, void *stream) {
-  resize_constants constants;
-  STAGE_GET_CONSTANTS(plan, &constants);
+template <typename Sample, typename Filter>
+int launch(const resize_constants &constants, const stage_plan *plan, const stage_call *call, cudaStream_t stream) {
   const dim3 blocks((plan->output.width + THREADS - 1) / THREADS, (plan->output.height + ROWS - 1) / ROWS, constants.planes);
-  const cudaStream_t target = static_cast<cudaStream_t>(stream);
-  if (resize_keeps(&constants.plane[0])) {
-    return launch_map<uint8_t, uint8_t>(call->input, call->output, plan->input_bytes, same(), stream);
-  }
-  if (sizeof(Sample) == 1 && resize_squares_take(constants)) {
-    return resize_squares(constants, call, target);
-  }
-  if (sizeof(Sample) == 1 && resize_words_take(constants)) {
-    return resize_words(constants, call, target);
-  }
-  const Sample *in = static_cast<const Sample *>(call->input);
-  Sample *out = static_cast<Sample *>(call->output);
-  if (constants.filter == RESIZE_NEAREST) {
-    resize_kernel<Sample, nearest><<<blocks, THREADS, 0, target>>>(in, out, constants);
-  } else if (constants.filter == RESIZE_BILINEAR) {
-    resize_kernel<Sample, bilinear><<<blocks, THREADS, 0, target>>>(in, out, constants);
-  } else {
-    resize_kernel<Sample, area><<<blocks, THREADS, 0, target>>>(in, out, constants);
-  }
+  resize_kernel<Sample, Filter><<<blocks, THREADS, 0, stream>>>(static_cast<const Sample *>(call->input),
+                                                                static_cast<Sample *>(call->output), constants);
   return cudaGetLastError();
+}
+
+int launch_bytes(const resize_constants &constants, const stage_plan *plan, const stage_call *call, cudaStream_t stream) {
+  return resize_squares_take(constants)        ? resize_squares(constants, call, stream)
+         : resize_tiles_take(constants)        ? resize_tiles(constants, call, stream)
+         : resize_words_take(constants)        ? resize_words(constants, call, stream)
+         : constants.filter == RESIZE_NEAREST  ? launch<uint8_t, nearest>(constants, plan, call, stream)
+         : constants.filter == RESIZE_BILINEAR ? launch<uint8_t, bilinear>(constants, plan, call, stream)
+                                               : launch<uint8_t, area>(constants, plan, call, stream);
+}
+
+int launch_floats(const resize_constants &constants, const stage_plan *plan, const stage_call *call, cudaStream_t stream) {
+  return resize_floats_take(constants) ? resize_floats(constants, call, stream)
+                                       : launch<float, area>(constants, plan, call, stream);
 }
 
 } // namespace
 
-extern "C" int resize_enqueue(const stage_plan *plan, const stage_call *call, void *stream) {
-  return plan->input.dtype == ELEMENT_FLOAT32 ? launch<float>(plan, call, stream) : launch<uint8_t>(plan, call, stream);
+extern "C" int resize_enqueue(const stage_plan *plan, const stage_call *call, void *on) {
+  const auto stream = static_cast<cudaStream_t>(on);
+  resize_constants constants;
+  STAGE_GET_CONSTANTS(plan, &constants);
+  if (resize_keeps(&constants.plane[0])) {
+    return launch_map<uint8_t, uint8_t>(call->input, call->output, plan->input_bytes, same(), stream);
+  }
+  const auto launch = plan->input.dtype == ELEMENT_FLOAT32 ? launch_floats : launch_bytes;
+  return launch(constants, plan, call, stream);
 }

@@ -116,7 +116,8 @@ STAGE_INLINE uint32_t resize_square(const struct resize_plane *plane) {
   return 0;
 }
 
-/* Whether the result is the source: of bytes every filter leaves it as it is. */
+/* Whether the result is the source. It is copied then, floats too, where a weight of 0 would make NaN of an infinite neighbour.
+ */
 STAGE_INLINE bool resize_keeps(const struct resize_plane *plane) {
   return plane->in_width == plane->out_width && plane->in_height == plane->out_height && plane->width == plane->out_width &&
          plane->height == plane->out_height;

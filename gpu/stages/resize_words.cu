@@ -9,29 +9,14 @@
  * the next or of one soon after, and is not read again. Positions are quotients, so that of each column and row is worked
  * out once for a block. Beyond the window, words are filled from a mask.
  */
-#include "gpu/stages/bytes.cuh"
+#include "gpu/stages/resize_mix.cuh"
 #include "gpu/stages/resize_words.cuh"
 
 namespace {
 
-enum {
-  THREADS_X = 32,
-  THREADS_Y = 8,
-  SAMPLES = 4,
-  WINDOW = 8,
-  ROWS = 16,
-  BATCH = 4,
-  COLUMNS = THREADS_X * SAMPLES,
-  LINES = THREADS_Y * ROWS
-};
+enum { THREADS_X = 32, THREADS_Y = 8, ROWS = 16, BATCH = 4, COLUMNS = THREADS_X * SAMPLES, LINES = THREADS_Y * ROWS };
 
 static_assert(int(COLUMNS) + int(LINES) == int(THREADS_X) * int(THREADS_Y), "a thread finds one position");
-
-/* Of a column: its two samples of a row, the weight of the second times 4. Of a row: the two rows, and both weights. */
-struct alignas(16) position {
-  uint32_t first, second, weight;
-  uint32_t inside; /* the window: all bits, or none */
-};
 
 /* `index` counts samples; those of one pixel share its position. */
 template <bool Mixed> __device__ __forceinline__ position find_column(const resize_plane &plane, uint32_t index) {
@@ -60,35 +45,6 @@ template <bool Mixed> __device__ __forceinline__ position find_row(const resize_
   return {pair.first, pair.second, (RESIZE_ONE - weight) | weight << 16, inside};
 }
 
-/* What a thread needs to know of its four columns. */
-struct columns {
-  uint32_t first_base, second_base; /* of the eight bytes in a row of the source */
-  uint32_t firsts, seconds;         /* which of them the samples are, as __byte_perm() wants it */
-  uint32_t weights[SAMPLES];
-  uint32_t inside; /* mask of the bytes that lie in the window */
-};
-
-template <bool Split> __device__ __forceinline__ columns gather(const position *four, uint32_t in_row) {
-  const uint32_t first = min(min(four[0].first, four[1].first), min(four[2].first, four[3].first));
-  const uint32_t second = min(min(four[0].second, four[1].second), min(four[2].second, four[3].second));
-  const uint32_t last = in_row - WINDOW;
-  columns result = {min(first, last), min(Split ? second : first, last), 0, 0, {0, 0, 0, 0}, 0};
-#pragma unroll
-  for (int i = 0; i < SAMPLES; i++) {
-    result.firsts |= ((four[i].first - result.first_base) & 7U) << 4 * i;
-    result.seconds |= ((four[i].second - result.second_base) & 7U) << 4 * i;
-    result.weights[i] = four[i].weight;
-    result.inside |= four[i].inside & 0xffU << 8 * i;
-  }
-  return result;
-}
-
-/* Words of a row as they were read, and how far the eight bytes lie behind their start. */
-struct raw_bytes {
-  uint32_t words[3];
-  uint32_t shift;
-};
-
 /* Where the eight bytes of a thread lie in each row. The third word is read only where they reach into it. */
 template <bool Aligned> struct reader {
   const uint8_t *start;
@@ -102,16 +58,6 @@ template <bool Aligned> struct reader {
     const uint32_t bits = Aligned ? shift : beyond * 8;
     return {{words[0], words[1], bits != 0 ? words[2] : 0}, bits};
   }
-};
-
-__device__ __forceinline__ uint32_t pick(const raw_bytes &raw, uint32_t which) {
-  return __byte_perm(__funnelshift_r(raw.words[0], raw.words[1], raw.shift),
-                     __funnelshift_r(raw.words[1], raw.words[2], raw.shift), which);
-}
-
-/* The four first and the four second samples of a row. */
-struct picked {
-  uint32_t firsts, seconds;
 };
 
 /* Reads what a thread takes from a row: first all words of several rows, then samples. */
@@ -132,38 +78,6 @@ template <bool Aligned, bool Split> struct row_reader {
     return {pick(from.first, at.firsts), pick(from.second, at.seconds)};
   }
 };
-
-/* Two samples of each of two rows, in the order upper, lower, upper, lower: mixed as resize_mix_rows() does, times 8, which
- * leaves the bits where they are. */
-struct mixed_pair {
-  uint32_t even, odd;
-};
-
-__device__ __forceinline__ mixed_pair mix_rows(uint32_t bytes, uint32_t weights) {
-  constexpr uint32_t fraction = RESIZE_ONE / 256 - 1;
-  return {__dp2a_lo(weights, bytes, uint32_t(RESIZE_ONE / 512)) & ~fraction,
-          __dp2a_hi(weights, bytes, uint32_t(RESIZE_ONE / 512)) & ~fraction};
-}
-
-/* resize_mix_columns() with everything times 32, which puts the level into the highest byte; the weight times 4. */
-__device__ __forceinline__ uint32_t mix_columns(uint32_t left, uint32_t right, uint32_t weight) {
-  static_assert(RESIZE_ONE == 2048, "the level's place");
-  return left * (RESIZE_ONE * 4U - weight) + (right * weight + RESIZE_ONE * 128U * 32U);
-}
-
-__device__ __forceinline__ uint32_t join_highest(uint32_t a, uint32_t b, uint32_t c, uint32_t d) {
-  return __byte_perm(__byte_perm(a, b, 0x0073U), __byte_perm(c, d, 0x0073U), 0x5410U);
-}
-
-__device__ __forceinline__ uint32_t mix(const columns &at, const picked &upper, const picked &lower, uint32_t weights) {
-  const mixed_pair left[2] = {mix_rows(__byte_perm(upper.firsts, lower.firsts, 0x5140U), weights),
-                              mix_rows(__byte_perm(upper.firsts, lower.firsts, 0x7362U), weights)};
-  const mixed_pair right[2] = {mix_rows(__byte_perm(upper.seconds, lower.seconds, 0x5140U), weights),
-                               mix_rows(__byte_perm(upper.seconds, lower.seconds, 0x7362U), weights)};
-  return join_highest(
-      mix_columns(left[0].even, right[0].even, at.weights[0]), mix_columns(left[0].odd, right[0].odd, at.weights[1]),
-      mix_columns(left[1].even, right[1].even, at.weights[2]), mix_columns(left[1].odd, right[1].odd, at.weights[3]));
-}
 
 template <bool Aligned> __device__ __forceinline__ void store(uint8_t *out, uint32_t left, uint32_t word) {
   if (Aligned) {
@@ -231,7 +145,9 @@ __global__ void __launch_bounds__(THREADS_X *THREADS_Y)
     return;
   }
   const uint32_t in_row = plane.in_width * plane.channels;
-  const columns at = gather<Split>(found + threadIdx.x * SAMPLES, in_row);
+  const position *four = found + threadIdx.x * SAMPLES;
+  const uint32_t base = first_base(four, in_row);
+  const columns at = gather(four, base, Split ? second_base(four, in_row) : base);
   const row_reader<Aligned, Split> source(in + plane.in_offset, in_row, at);
   const uint32_t bars = arithmetic_level(plane.fill) * 0x01010101U;
   const position *line = found + COLUMNS + threadIdx.y * ROWS;

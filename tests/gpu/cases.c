@@ -6,9 +6,9 @@
 #include <string.h>
 
 const struct cases_size cases_sizes[] = {
-    {1, 1, CASES_TINY},         {2, 2, CASES_TINY},        {3, 5, CASES_TINY},
-    {17, 31, CASES_SMALL},      {64, 48, CASES_SMALL},     {641, 479, CASES_MEDIUM},
-    {1920, 1080, CASES_MEDIUM}, {7680, 4320, CASES_LARGE}, {0, 0, CASES_TINY},
+    {1, 1, CASES_TINY},        {2, 2, CASES_TINY},     {3, 5, CASES_TINY},       {17, 31, CASES_SMALL},
+    {64, 48, CASES_SMALL},     {288, 96, CASES_SMALL}, {641, 479, CASES_MEDIUM}, {1920, 1080, CASES_MEDIUM},
+    {7680, 4320, CASES_LARGE}, {0, 0, CASES_TINY},
 };
 
 const struct cases_size cases_as_if_large[] = {
@@ -124,15 +124,23 @@ static void set_bounds(const struct stage_descriptor *stage, enum cases_effort e
   }
 }
 
-/* A new size that is a whole part of the old one: not what random numbers meet, and done in ways of its own. */
-static bool set_share(const struct stage_descriptor *stage, const struct cases_size *size, uint32_t share,
+/* A part of each side. */
+struct share {
+  uint32_t width, of_width, height, of_height;
+};
+
+/* New sizes that random numbers do not meet, and that are made in ways of their own; the last has bars, if it is to fit. */
+static const struct share shares[] = {{1, 1, 1, 1}, {1, 2, 1, 2}, {3, 4, 3, 4}, {2, 3, 5, 6}, {1, 4, 1, 4}, {1, 8, 1, 8}};
+enum { SHARES = sizeof shares / sizeof *shares, SHARES_OF_LARGE = SHARES - 2 };
+
+static bool set_share(const struct stage_descriptor *stage, const struct cases_size *size, const struct share *share,
                       struct stage_value *values) {
   bool sized = false;
   for (unsigned i = 0; i < stage->parameter_count; i++) {
     const struct stage_parameter *parameter = stage->parameters + i;
     bool width = strcmp(parameter->name, "width") == 0;
     if (parameter->required && (width || strcmp(parameter->name, "height") == 0)) {
-      uint32_t side = (width ? size->width : size->height) / share;
+      uint32_t side = width ? size->width * share->width / share->of_width : size->height * share->height / share->of_height;
       values[i].numbers[0] = side > 0 ? side : 1;
       sized = true;
     }
@@ -143,15 +151,15 @@ static bool set_share(const struct stage_descriptor *stage, const struct cases_s
 /* Such sizes with each choice. */
 static unsigned add_shares(const struct stage_descriptor *stage, const struct cases_size *size, uint64_t *seed, unsigned count,
                            struct stage_value sets[CASES_MAX_SETS][STAGE_MAX_PARAMETERS]) {
-  const uint32_t most = size->effort < CASES_MEDIUM ? 8 : 2;
-  for (uint32_t share = 1; share <= most; share *= 2) {
+  const unsigned most = size->effort < CASES_MEDIUM ? SHARES : SHARES_OF_LARGE;
+  for (unsigned share = 0; share < most; share++) {
     for (unsigned i = 0; i < stage->parameter_count; i++) {
       const struct stage_parameter *parameter = stage->parameters + i;
       for (unsigned choice = 0; parameter->type == STAGE_CHOICE && parameter->choices[choice]; choice++) {
         if (count < CASES_MAX_SETS) {
           set_defaults(stage, size->effort, seed, sets[count]);
           sets[count][i] = (struct stage_value){.given = true, .count = 1, .numbers = {choice}};
-          count += set_share(stage, size, share, sets[count]);
+          count += set_share(stage, size, &shares[share], sets[count]);
         }
       }
     }
