@@ -66,7 +66,6 @@ struct tile_planes {
 __device__ __forceinline__ void copy_async(uint32_t to, const uint8_t *from) {
   asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
 }
-__device__ __forceinline__ void wait_async() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 
 /* Where it is is read behind the barrier, so that it is, too. */
 __device__ __forceinline__ uint32_t load_word(uint32_t at) {
@@ -189,6 +188,8 @@ struct arrivals {
       from += apart * in_row;
     }
   }
+  /* For what the calling thread brings. */
+  static __device__ __forceinline__ void wait() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 };
 
 /* What a thread takes from a row in shared memory. Where both samples of all columns lie in two whole words, nothing is
@@ -253,7 +254,7 @@ __global__ void __launch_bounds__(THREADS, AT_ONCE)
   const word_columns<Three> own(plane, tile, x);
   const uint32_t bars = Bars ? arithmetic_level(plane.fill) * 0x01010101U : 0;
   uint8_t *target = out + plane.out_offset + x;
-  wait_async();
+  arrivals::wait();
   __syncthreads();
   const line *mine = lines + threadIdx.y * ROWS;
   if (x < row && y + threadIdx.y * ROWS < plane.out_height) {
