@@ -29,8 +29,7 @@ enum {
   ROWS = 8,  /* that a thread makes of a tile */
   BATCH = 2, /* that it makes together */
   LINES = THREADS_Y * ROWS,
-  AT_ONCE = 6, /* blocks on a processor */
-  PIECE = 16,  /* bytes that arrive together */
+  PIECE = 16, /* bytes that arrive together */
   WORD = 4,
   SCALE = 30,              /* bits behind the point of a step */
   ALWAYS_SHARED = 48 << 10 /* bytes of shared memory that a block gets without being allowed to */
@@ -63,9 +62,18 @@ struct tile_planes {
 
 /* -- instructions ---------------------------------------------------------------------------------------------------- */
 
+/* AT_ONCE blocks are to run on a processor. Where the instructions are missing, nothing is called. */
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
+enum { AT_ONCE = 1 };
+__device__ __forceinline__ void copy_async(uint32_t, const uint8_t *) { __trap(); }
+__device__ __forceinline__ void wait_async() {}
+#else
+enum { AT_ONCE = 6 };
 __device__ __forceinline__ void copy_async(uint32_t to, const uint8_t *from) {
   asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
 }
+__device__ __forceinline__ void wait_async() { asm volatile("cp.async.wait_all;" ::: "memory"); }
+#endif
 
 /* Where it is is read behind the barrier, so that it is, too. */
 __device__ __forceinline__ uint32_t load_word(uint32_t at) {
@@ -188,8 +196,6 @@ struct arrivals {
       from += apart * in_row;
     }
   }
-  /* For what the calling thread brings. */
-  static __device__ __forceinline__ void wait() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 };
 
 /* What a thread takes from a row in shared memory. Where both samples of all columns lie in two whole words, nothing is
@@ -230,9 +236,6 @@ template <bool Three, bool Bars>
 __global__ void __launch_bounds__(THREADS, AT_ONCE)
     resize_tiles_kernel(const uint8_t *__restrict__ in, uint8_t *__restrict__ out,
                         const __grid_constant__ resize_constants constants, const __grid_constant__ tile_planes tiles) {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
-  __trap();
-#else
   extern __shared__ __align__(128) uint8_t shared[];
   __shared__ line lines[LINES];
   const resize_plane &plane = constants.plane[blockIdx.z];
@@ -254,7 +257,7 @@ __global__ void __launch_bounds__(THREADS, AT_ONCE)
   const word_columns<Three> own(plane, tile, x);
   const uint32_t bars = Bars ? arithmetic_level(plane.fill) * 0x01010101U : 0;
   uint8_t *target = out + plane.out_offset + x;
-  arrivals::wait();
+  wait_async();
   __syncthreads();
   const line *mine = lines + threadIdx.y * ROWS;
   if (x < row && y + threadIdx.y * ROWS < plane.out_height) {
@@ -264,7 +267,6 @@ __global__ void __launch_bounds__(THREADS, AT_ONCE)
       go_down<true, Three, Bars>(own.at, arrived - left, mine, target, row, bars);
     }
   }
-#endif
 }
 
 /* -- choice ---------------------------------------------------------------------------------------------------------- */
