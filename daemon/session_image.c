@@ -127,6 +127,9 @@ void session_pass_books(struct session *session, struct tape *tape) {
   pass_road(&session->road, tape);
   fill_pass(&session->fill, tape);
   source_pass(&session->source, tape);
+  if (!tape->writing) {
+    session->foreign_told = fill_is_foreign(&session->fill); /* also of a producer that has gone since */
+  }
   TAPE_PASS(tape, session->shares);
   TAPE_PASS(tape, session->acknowledges);
   TAPE_PASS(tape, session->acknowledged);

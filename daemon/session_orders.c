@@ -151,7 +151,6 @@ static bool begin(struct session *session) {
 
 /* Everything is as a process before this one left it, but for what only a process has. */
 static void go_on(struct session *session) {
-  session->foreign_told = fill_is_foreign(&session->fill);
   if (session->shares) {
     channel_open_again(&session->channel, (struct native_control *)session->control.base, &session->road, &session->fill,
                        session->attach_fd, session->is_reply);

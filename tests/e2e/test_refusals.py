@@ -111,6 +111,29 @@ def test_a_first_raw_frame_that_looks_like_y4m_is_warned_of_once(place):
         daemon.account(came=8, emitted=8)
 
 
+def test_a_first_raw_frame_is_not_warned_of_again_when_another_process_takes_over(place):
+    """Neither the producer's that has gone, nor that of one that is still there."""
+    warning = "begins like a y4m stream, and is taken as raw bytes all the same"
+    frame = b"YUV4MPEG2 ".ljust(SIZE, b"\0")
+    with Daemon(place, {"cam0": pipeline(GRAY), "cam1": pipeline(GRAY)}) as daemon:
+        with daemon.reader("cam0") as gone, daemon.reader("cam1") as reader, daemon.producer("cam1") as producer:
+            with daemon.producer("cam0") as first:
+                first.send(frame)
+                first.finish()
+                assert gone.read(SIZE) == frame
+            producer.send(frame)
+            assert reader.read(SIZE) == frame
+            wait_until(lambda: daemon.log.count(warning) == 2, lambda: daemon.log)
+            daemon.wait_view("it has gone", lambda view: view["sessions"] == 0, "cam0")
+            assert framectl(place, "upgrade").returncode == 0
+            with daemon.producer("cam0") as second:
+                second.send(bytes(SIZE))
+                assert gone.read(SIZE) == bytes(SIZE)
+            producer.send(frame)
+            assert reader.read(SIZE) == frame
+            assert daemon.log.count(warning) == 2, daemon.log
+
+
 def test_a_raw_client_that_waits_for_an_answer_is_told(place):
     with Daemon(place, {"cam0": pipeline(GRAY, source={"timeout": "100ms"})}) as daemon:
         with Client(daemon.path("cam0", "source")) as client:
