@@ -55,10 +55,11 @@ static void add_pinned(struct examination *examination, const struct pipeline_vi
 /* A result in a hundred that is missed is no moment's stall any more. */
 #define MISSED_SHARE 100
 
-/* Under `drop` the pipeline does not wait for its readers, so that no bound shows a slow one. */
+/* Under `drop` the pipeline does not wait for its readers, so that no bound shows a slow one; the advice may have said it. */
 static void examine_slow_readers(struct examination *examination, const struct pipeline_view *view) {
   uint64_t results = view->fates[FATE_EMITTED] + view->fates[FATE_UNREAD];
-  if (view->missed * MISSED_SHARE > results) {
+  bool is_said = strcmp(view->overlap.improve, "reader") == 0;
+  if (!is_said && view->missed * MISSED_SHARE > results) {
     findings_add(&examination->findings, "results", VERDICT_BETTER,
                  "read them faster, take them in shared memory (protocol: native), or let sink: {overload: block} wait",
                  "%s does not wait for its readers: %llu results of %llu were missed by slow readers", view->name,
@@ -66,20 +67,6 @@ static void examine_slow_readers(struct examination *examination, const struct p
   }
 }
 
-/* Under `drop` a pipeline does not wait for its readers; that they miss results may be said already. */
-static void examine_readers(struct examination *examination, const struct pipeline_view *view, void *context) {
-  (void)context;
-  uint64_t results = view->fates[FATE_EMITTED] + view->fates[FATE_UNREAD];
-  bool is_said = strcmp(view->overlap.improve, "reader") == 0;
-  if (!is_said && view->readers > 0 && view->in_bytes_per_s > 0 && view->missed > results / 2) {
-    findings_add(&examination->findings, "results", VERDICT_BETTER,
-                 "read faster, or let sink: {overload: block} wait, which holds frames up",
-                 "missed by slow readers of %s: %llu, of %llu results", view->name, (unsigned long long)view->missed,
-                 (unsigned long long)results);
-  }
-}
-
-/* Frames that take the device's time for nothing: no bound shows them. */
 static void examine_results(struct examination *examination, const struct pipeline_view *view, void *context) {
   (void)context;
   if (view->readers > 0 && view->in_bytes_per_s > 0) {
@@ -145,7 +132,6 @@ static void examine(struct examination *examination, const char *socket) {
   examine_gpus(&probe, daemon.backend);
   /* Last, since clients could fill the findings of hundreds of pipelines. */
   each_pipeline(examination, examine_results, NULL);
-  each_pipeline(examination, examine_readers, NULL);
   each_pipeline(examination, examine_client, NULL);
   each_pipeline(examination, examine_refusals, NULL);
 }
