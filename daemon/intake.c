@@ -1,5 +1,6 @@
 #include "daemon/intake_state.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -284,11 +285,12 @@ static void on_not_read(const struct intake *intake, const struct seat *seat) {
 }
 
 static void on_foreign(const struct intake *intake, const struct seat *seat, const struct session_event *event) {
-  log_event(
-      LOG_FOREIGN, intake->config->name,
-      "the first frame of producer pid %d (user %u) begins like %s, and is taken as raw bytes all the same: is `protocol` "
-      "of the source right?",
-      (int)seat->producer.pid, (unsigned)seat->producer.uid, event->text);
+  bool is_client = intake->config->source.endpoint == CONFIG_SOCKET;
+  char producer[64];
+  snprintf(producer, sizeof producer, "producer pid %d (user %u)", (int)seat->producer.pid, (unsigned)seat->producer.uid);
+  log_event(LOG_FOREIGN, intake->config->name,
+            "the first frame of %s begins like %s, and is taken as raw bytes all the same: is `protocol` of the source right?",
+            is_client ? producer : intake->config->source.path, event->text);
 }
 
 static struct seat *seat_of(struct intake *intake, const struct session *session) {

@@ -134,6 +134,14 @@ def test_a_first_raw_frame_is_not_warned_of_again_when_another_process_takes_ove
             assert daemon.log.count(warning) == 2, daemon.log
 
 
+def test_a_raw_file_that_looks_like_y4m_is_warned_of_by_its_name(place):
+    (place / "in").write_bytes(b"YUV4MPEG2 W32 H16 Cmono\nFRAME\n".ljust(2 * SIZE, b"\0"))
+    entry = pipeline(GRAY, source={"file": str(place / "in")}, sink={"file": str(place / "out")})
+    with Daemon(place, {"cam0": entry, "cam1": pipeline(GRAY)}) as daemon:
+        daemon.wait_log(f"the first frame of {place / 'in'} begins like a y4m stream, and is taken")
+        daemon.account(came=2, emitted=2)
+
+
 def test_a_raw_client_that_waits_for_an_answer_is_told(place):
     with Daemon(place, {"cam0": pipeline(GRAY, source={"timeout": "100ms"})}) as daemon:
         with Client(daemon.path("cam0", "source")) as client:
