@@ -153,6 +153,7 @@ def test_a_reader_that_misses_results_is_found(place):
             def is_named():
                 done = doctor(place)
                 said.update(doctor=done.stdout, advice=daemon.view()["overlap"]["advice"])
+                assert done.stdout.count("slow readers") <= 1, done
                 return done.returncode == 2 and "slow readers" in done.stdout
             wait_until(is_named, lambda: f"the reader is named: {said}")
             reader.close()

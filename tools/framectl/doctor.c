@@ -62,11 +62,12 @@ static void examine_slow_readers(struct examination *examination, const struct p
   if (!is_said && view->missed * MISSED_SHARE > results) {
     findings_add(&examination->findings, "results", VERDICT_BETTER,
                  "read them faster, take them in shared memory (protocol: native), or let sink: {overload: block} wait",
-                 "%s does not wait for its readers: %llu results of %llu were missed by slow readers", view->name,
+                 "%s does not wait for its readers: slow readers have missed %llu results, of %llu that there were", view->name,
                  (unsigned long long)view->missed, (unsigned long long)results);
   }
 }
 
+/* Frames that take the device's time for nothing: no bound shows them. */
 static void examine_results(struct examination *examination, const struct pipeline_view *view, void *context) {
   (void)context;
   if (view->readers > 0 && view->in_bytes_per_s > 0) {
