@@ -124,13 +124,14 @@ def test_the_example(place):
         daemon.account(came=100, emitted=100)
 
 
-def test_the_example_looks_at_numbers_as_such(place):
-    numbers = pipeline({"dtype": "float32", "shape": [8]}, source={"protocol": "native"}, sink={"reply": True},
-                       stages=[{"affine": {"scale": 0.5, "offset": 1}}])
+@pytest.mark.parametrize("form, named", [({"dtype": "float32", "shape": [8]}, "float32[8]"),
+                                         ({"pixels": "grayf32le", "width": 4, "height": 2}, "grayf32le 4x2")])
+def test_the_example_looks_at_numbers_as_such(place, form, named):
+    numbers = pipeline(form, source={"protocol": "native"}, sink={"reply": True}, stages=[{"affine": {"scale": 0.5, "offset": 1}}])
     with Daemon(place, {"cam0": numbers}) as daemon:
         ran = subprocess.run([EXAMPLE, daemon.path("cam0", "source")], capture_output=True, text=True, timeout=limit(30),
                              check=False, env=environment())
         head, *lines = ran.stdout.splitlines()
-        assert ran.returncode == 0 and head == "cam0: frames are float32[8], results float32[8]" and len(lines) == 100, ran
+        assert ran.returncode == 0 and head == f"cam0: frames are {named}, results {named}" and len(lines) == 100, ran
         assert lines[99].startswith("frame 99: first number 50.5, "), ran
         daemon.account(came=100, emitted=100)

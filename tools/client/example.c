@@ -4,8 +4,10 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A tensor may be of numbers; all else is of bytes. */
-static int has_numbers(const char *format) { return strncmp(format, "float32[", 8) == 0; }
+/* A tensor may be of numbers, and so is one kind of image; all else is of bytes. */
+static int has_numbers(const char *format) {
+  return strncmp(format, "float32[", 8) == 0 || strncmp(format, "grayf32le ", 10) == 0;
+}
 
 static void fill(void *frame, const struct framed_info *info, unsigned value) {
   if (!has_numbers(info->input_format)) {
