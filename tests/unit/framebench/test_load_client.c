@@ -195,11 +195,11 @@ START_TEST(a_rate_that_nobody_takes_comes_to_an_end) {
 }
 END_TEST
 
+/* None, where the writer had no turn before it was to give up. */
 START_TEST(frames_of_a_batch_that_was_cut_short_are_answered_too) {
   server.stall_at = 100;
   server.stall_ns = NS_PER_S;
   ck_assert(run_until((struct load_pace){.rate = 1e9}, NS_PER_S / 100, NS_PER_S / 10));
-  ck_assert_uint_gt(server.taken, 100);
   ck_assert_uint_eq(figures->sent, server.taken);
   ck_assert_uint_eq(figures->answered, server.taken);
 }
