@@ -62,16 +62,21 @@ double meter_lane_share(const struct reading *now, const struct reading *before)
   return now->at > before->at ? (double)busiest / (double)(now->at - before->at) : 0;
 }
 
-/* A thread's time is not told by sessions: each gets the part that it had of the turns that moved frames. */
-static double own_part(const struct reading *now, const struct reading *before, unsigned lane) {
-  int64_t all = now->lane_work[lane] - before->lane_work[lane], own = now->lane_own[lane] - before->lane_own[lane];
-  return own < all ? (double)own / (double)all : 1;
+/* A thread's time is not told by sessions: each gets the part that it had of the turns that moved frames. Results that are
+ * written where none of the pipeline's sessions lives take what the sessions there leave. */
+static double own_time(const struct reading *now, const struct reading *before, unsigned lane) {
+  double used = (double)used_of(now, before, lane), all = (double)(now->lane_work[lane] - before->lane_work[lane]);
+  double own = (double)(now->lane_own[lane] - before->lane_own[lane]);
+  if (now->lane_own[lane] == 0) {
+    return used > all ? used - all : 0;
+  }
+  return own < all ? used * own / all : used;
 }
 
 double meter_host_share(const struct reading *now, const struct reading *before) {
   double most = 0, span = (double)(now->at - before->at);
   for (unsigned i = 0; i < METER_LANES && span > 0; i++) {
-    double own = (double)used_of(now, before, i) * own_part(now, before, i);
+    double own = own_time(now, before, i);
     double left = span - ((double)used_of(now, before, i) - own);
     double share = own < left ? own / left : 1;
     most = own > 0 && share > most ? share : most;

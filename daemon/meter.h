@@ -23,7 +23,7 @@ struct reading {
   int64_t worked;                 /* ns of its lanes in turns that moved a frame, all sessions together */
   int64_t lane_time[METER_LANES]; /* ns of processor that each of its lanes has used; 0: not one of its lanes */
   int64_t lane_work[METER_LANES]; /* ns in such turns of all sessions that live there, also those of others; */
-  int64_t lane_own[METER_LANES];  /* of these, in turns of its own; both 0: none of its own lives there */
+  int64_t lane_own[METER_LANES];  /* of these, in turns of its own; 0: it only writes results there */
 };
 
 struct meter;

@@ -100,13 +100,13 @@ static void read_lane(const struct lane *lane, struct reading *reading) {
   int64_t *time = &reading->lane_time[lane_index(lane) % METER_LANES];
   if (*time == 0) {
     *time = lane_processor_time(lane);
+    reading->lane_work[lane_index(lane) % METER_LANES] = lane_work(lane);
   }
 }
 
 static void read_lanes(const struct pipeline *pipeline, struct reading *reading) {
   for (unsigned i = 0; i < intake_seats(pipeline->intake); i++) {
     read_lane(pipeline->lanes[i], reading);
-    reading->lane_work[lane_index(pipeline->lanes[i]) % METER_LANES] = lane_work(pipeline->lanes[i]);
     if (pipeline->sink_lanes[i]) {
       read_lane(pipeline->sink_lanes[i], reading);
     }

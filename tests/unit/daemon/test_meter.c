@@ -104,6 +104,19 @@ START_TEST(a_lane_works_for_others_too) {
 }
 END_TEST
 
+START_TEST(results_on_another_lane_take_what_its_sessions_leave) {
+  static struct reading before, now;
+  before = (struct reading){.at = NS_PER_S, .lane_time = {[3] = 5}, .lane_work = {[3] = 100}};
+  now = (struct reading){.at = 3 * NS_PER_S, .lane_time = {[3] = NS_PER_S + 5}, .lane_work = {[3] = 100 + NS_PER_S * 3 / 4}};
+  /* Half of the time, three quarters of that for the sessions there: 0.125 of the 0.625 that they leave. */
+  ck_assert_double_eq_tol(meter_host_share(&now, &before), 0.2, 1e-9);
+  now.lane_work[3] = 100; /* none works there */
+  ck_assert_double_eq_tol(meter_host_share(&now, &before), 0.5, 1e-9);
+  now.lane_work[3] = 100 + 2 * NS_PER_S; /* which wait within their turns for others on the processor */
+  ck_assert_double_eq(meter_host_share(&now, &before), 0);
+}
+END_TEST
+
 START_TEST(polling_is_no_work) {
   static struct reading before, now;
   before = (struct reading){.at = NS_PER_S, .worked = 7};
@@ -127,6 +140,7 @@ Suite *meter_suite(void) {
   tcase_add_test(all, a_burst_after_a_moment_is_no_rate);
   tcase_add_test(all, the_busiest_lane_counts);
   tcase_add_test(all, a_lane_works_for_others_too);
+  tcase_add_test(all, results_on_another_lane_take_what_its_sessions_leave);
   tcase_add_test(all, polling_is_no_work);
   suite_add_tcase(suite, all);
   return suite;
