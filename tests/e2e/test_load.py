@@ -6,6 +6,7 @@ import pathlib
 import shutil
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -312,6 +313,20 @@ def test_system_calls_a_frame_in_shared_memory():
 def test_no_daemon(place):
     done = framebench(place)
     assert done.returncode == 69 and "does not answer" in done.stderr, done
+
+
+def test_a_daemon_that_is_killed_is_not_waited_for(place):
+    """Neither by a producer whose last frames are under way, nor by the consumer beside it."""
+    with Daemon(place, {"cam0": pipeline(FORMAT, source={"protocol": "native"}, sink={"protocol": "native"})}) as daemon:
+        with subprocess.Popen([FRAMEBENCH, "load", "-s", place / "status.sock", "--rate", "2000", "--duration", "1s"],
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment()) as load_process:
+            daemon.wait_view("frames come", lambda view: view["frames"]["emitted"] > 100)
+            began = time.monotonic()
+            daemon.kill()
+            _, said = load_process.communicate(timeout=limit(25))
+            assert load_process.returncode in (1, 69) and said.startswith("framebench: "), said
+            assert time.monotonic() - began < limit(5), said
+        daemon.settled = daemon.leaves_sockets = True
 
 
 def test_a_daemon_that_goes_away(place):

@@ -111,7 +111,9 @@ static int sleep_for_both(struct load_native *native, int room, int64_t patience
 
 /* The sender is at its end before its last results are here where they come over a connection. */
 static int end_of_both(struct load_native *native, int events) {
-  bool comes = (events & FRAMED_END) && native->under_way > 0 && framed_poll(native->consumer, FRAMED_RESULT, SILENT_NS) > 0;
+  bool waits = (events & FRAMED_END) && native->under_way > 0;
+  int there = waits ? framed_poll(native->consumer, FRAMED_RESULT, SILENT_NS) : 0;
+  bool comes = there > 0 && (there & FRAMED_RESULT); /* not the end of the results, behind which nothing comes */
   return comes ? events & ~FRAMED_END : events;
 }
 
