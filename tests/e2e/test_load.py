@@ -329,6 +329,14 @@ def test_a_daemon_that_is_killed_is_not_waited_for(place):
         daemon.settled = daemon.leaves_sockets = True
 
 
+@pytest.mark.takes(40)
+def test_results_under_way_come_back_where_the_time_ends_before_the_frames(place):
+    entry = pipeline(FORMAT, source={"protocol": "native"}, sink={"reply": True})
+    with Daemon(place, {"cam0": entry}):
+        (row,), frames, _ = load(place, "--rate", "1e9", "--warm-up", "0s", "cam0")
+        assert frames["cam0"]["in_flight"] == 0 and row["answered"] == frames["cam0"]["in"], (row, frames)
+
+
 def test_a_daemon_that_goes_away(place):
     with Daemon(place, {"cam0": pipeline(FORMAT)}, drain_timeout="0s") as daemon:
         with subprocess.Popen([FRAMEBENCH, "load", "-s", place / "status.sock", "--rate", "100", "--duration", "30s"],

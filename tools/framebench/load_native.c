@@ -74,8 +74,8 @@ static bool may_send(const struct load_native *native) {
 static int64_t send_all(struct load_native *native, int64_t now) {
   int64_t at;
   void *frame;
-  while (may_send(native) && (at = due(native, native->sent, now)) <= now && at < native->pace.to &&
-         (frame = framed_acquire(native->client))) {
+  while (may_send(native) && now < native->pace.give_up && (at = due(native, native->sent, now)) <= now &&
+         at < native->pace.to && (frame = framed_acquire(native->client))) {
     if (native->pace.rate > 0) {
       histogram_record(&native->lag_ns, now - at);
     }
@@ -128,8 +128,9 @@ static int wait_for_more(struct load_native *native, int64_t next, bool more, in
   return events > 0 ? end_of_both(native, events) : events;
 }
 
+/* What is under way when no more is sent still comes back, as its client would else be waited for. */
 static bool is_time_over(const struct load_native *native, int64_t now) {
-  return atomic_load(&native->hurry) || now >= native->pace.give_up;
+  return atomic_load(&native->hurry) || now >= native->pace.give_up + NS_PER_S;
 }
 
 static void *run(void *argument) {
@@ -140,7 +141,7 @@ static void *run(void *argument) {
   for (int64_t now = clock_now(); events >= 0 && !(events & FRAMED_END) && !is_time_over(native, now); now = clock_now()) {
     receive_all(native, now);
     int64_t next = send_all(native, now);
-    if (more && next >= native->pace.to) { /* what was due before that is sent, however late */
+    if (more && (next >= native->pace.to || now >= native->pace.give_up)) { /* what was due before that is sent late */
       more = false;
       framed_finish(native->client);
     }
