@@ -85,7 +85,7 @@ struct server {
   enum exit_status exit_status;
   int64_t started;
   uint64_t reloads, reload_failures;
-  char reload_refusal[512]; /* of the last one; empty: it was done */
+  char reload_refusal[1024]; /* of the last one, with what helps; empty: it was done */
   struct succession succession;
   struct tape *tape;          /* what a process before this one left, until it is taken; or NULL */
   size_t succession_at;       /* where its succession lies on it */

@@ -124,6 +124,16 @@ def test_reload_without_a_file_keeps_the_old_one(place):
         assert daemon.view()["state"] == "running"
 
 
+def test_what_helps_is_told_behind_a_long_reason(place):
+    gone = "/" + "/".join(["gone"] * 90)
+    with Daemon(place, {"cam0": pipeline(FORMAT)}) as daemon:
+        daemon.write({"cam0": pipeline(FORMAT, source={"file": gone})})
+        code, answer = daemon.post("/v1/reload")
+        assert code == 400 and gone in answer["error"] and answer["remedy"], (code, answer)
+        told = f"{answer['error']}; {answer['remedy']}"
+        assert daemon.status()["reloads"]["refused"] == told and f"nothing was changed: {told}\n" in daemon.log
+
+
 def test_reload_with_a_socket_that_cannot_be_made_keeps_the_old_one(place):
     """What only shows when the new pipeline is set up is refused as a whole too."""
     with Daemon(place, {"cam0": pipeline(FORMAT)}) as daemon:
