@@ -315,10 +315,11 @@ def test_no_daemon(place):
     assert done.returncode == 69 and "does not answer" in done.stderr, done
 
 
-def test_a_daemon_that_is_killed_is_not_waited_for(place):
-    """Neither by a producer whose last frames are under way, nor by the consumer beside it."""
-    with Daemon(place, {"cam0": pipeline(FORMAT, source={"protocol": "native"}, sink={"protocol": "native"})}) as daemon:
-        with subprocess.Popen([FRAMEBENCH, "load", "-s", place / "status.sock", "--rate", "2000", "--duration", "1s"],
+@pytest.mark.parametrize("sink", [{"protocol": "native"}, {"reply": True}], ids=["consumer", "reply"])
+def test_a_daemon_that_is_killed_is_not_waited_for(place, sink):
+    """Neither by a producer whose last frames are under way or still to come, nor by the consumer beside it."""
+    with Daemon(place, {"cam0": pipeline(FORMAT, source={"protocol": "native"}, sink=sink)}) as daemon:
+        with subprocess.Popen([FRAMEBENCH, "load", "-s", place / "status.sock", "--rate", "2000", "--duration", "20s"],
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment()) as load_process:
             daemon.wait_view("frames come", lambda view: view["frames"]["emitted"] > 100)
             began = time.monotonic()

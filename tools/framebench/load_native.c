@@ -12,6 +12,7 @@
 #include <sys/prctl.h>
 
 enum { NOTED = 1 << 14 /* more frames than can be under way */, LOOK_NS = 20 * 1000 * 1000, SILENT_NS = 100 * 1000 * 1000 };
+#define UNDER_WAY_NS (5 * NS_PER_S) /* for the last results; both ends may stand still for a while */
 
 struct load_native {
   struct framed *client;
@@ -130,7 +131,7 @@ static int wait_for_more(struct load_native *native, int64_t next, bool more, in
 
 /* What is under way when no more is sent still comes back, as its client would else be waited for. */
 static bool is_time_over(const struct load_native *native, int64_t now) {
-  return atomic_load(&native->hurry) || now >= native->pace.give_up + NS_PER_S;
+  return atomic_load(&native->hurry) || now >= native->pace.give_up + UNDER_WAY_NS;
 }
 
 static void *run(void *argument) {
@@ -150,7 +151,7 @@ static void *run(void *argument) {
   if (native->pace.rate > 0) {
     native->offered = load_pace_offered(&native->pace);
   }
-  atomic_store(&native->broken, events < 0);
+  atomic_store(&native->broken, events < 0 || (more && (events & FRAMED_END))); /* results end before the frames do */
   return NULL;
 }
 
@@ -241,7 +242,8 @@ bool load_native_figures(const struct load_native *native, struct load_figures *
   if (load_native_is_broken(native)) {
     const struct framed_error *error = framed_problem(native->client);
     error = native->consumer && error->code == 0 ? framed_problem(native->consumer) : error;
-    return problem_set(problem, EXIT_STATUS_REFUSED, PROBLEM_LOG " says why", "%s", error->text);
+    return problem_set(problem, EXIT_STATUS_REFUSED, PROBLEM_LOG " says why", "%s",
+                       error->code != 0 ? error->text : "the daemon closed a connection");
   }
   figures->shared |= framed_info(native->client)->transport == FRAMED_SHARED;
   figures->sent += native->sent;
