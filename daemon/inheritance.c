@@ -46,6 +46,10 @@ static void pass_server(struct server *server, struct tape *tape) {
   tape_pass_time(tape, &server->started);
   TAPE_PASS(tape, server->reloads);
   TAPE_PASS(tape, server->reload_failures);
+  if (!tape->by_manager) { /* who is started anew looks at the file, and finds out by itself */
+    TAPE_PASS(tape, server->reload_refusal);
+    server->reload_refusal[sizeof server->reload_refusal - 1] = '\0';
+  }
   TAPE_PASS(tape, stops);
   TAPE_PASS(tape, upgrades);
   TAPE_PASS(tape, reloads);

@@ -3,11 +3,12 @@
 import os
 import signal
 import stat
+import subprocess
 
 import numpy as np
 import pytest
 
-from harness import Daemon, numbered, pipeline, whole
+from harness import FRAMECTL, Daemon, environment, limit, numbered, pipeline, whole
 from harness.daemon import UnixConnection
 from harness.stream import FORMAT, SIZE, Stream
 
@@ -132,6 +133,19 @@ def test_what_helps_is_told_behind_a_long_reason(place):
         assert code == 400 and gone in answer["error"] and answer["remedy"], (code, answer)
         told = f"{answer['error']}; {answer['remedy']}"
         assert daemon.status()["reloads"]["refused"] == told and f"nothing was changed: {told}\n" in daemon.log
+
+
+def test_why_a_reload_was_refused_is_known_to_the_process_that_takes_over(place):
+    with Daemon(place, {"cam0": pipeline(FORMAT)}) as daemon:
+        good = daemon.file.read_text()
+        daemon.file.write_text(good.replace("stages", "sauce"))
+        assert daemon.post("/v1/reload")[0] == 400
+        before = daemon.status()["reloads"]
+        assert "sauce" in before["refused"], before
+        subprocess.run([FRAMECTL, "-s", daemon.socket, "upgrade"], env=environment(), timeout=limit(20), check=True)
+        assert daemon.status()["reloads"] == before
+        daemon.file.write_text(good)
+        assert daemon.post("/v1/reload")[0] == 200 and daemon.status()["reloads"]["refused"] is None
 
 
 def test_reload_with_a_socket_that_cannot_be_made_keeps_the_old_one(place):
