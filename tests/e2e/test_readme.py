@@ -53,5 +53,13 @@ def test_every_key_and_every_stage_is_there():
     example = next(text for text in blocks("yaml") if "limits:" in text)
     keys = re.findall(r"^\\fB(\w+)\\fR: ", keys.partition(".SS pipelines.NAME.sink")[0], re.MULTILINE)  # as for a source
     assert [key for key in keys if len(re.findall(rf"\b{key}:", example)) < keys.count(key)] == []
-    shown = re.findall(r"^\| `(\w+)` \|", README.read_text().partition("| stage |")[2].partition("\n\n")[0], re.MULTILINE)
-    assert set(shown) == set(re.findall(r"^\.SS (\w+)", stages, re.MULTILINE)) - {"fault"}
+    table = README.read_text().partition("| stage |")[2].partition("\n\n")[0]
+    shown = {row[0]: row[1] for row in re.findall(r"^\| `(\w+)` \|.*\|([^|]*)\|$", table, re.MULTILINE)}
+    described = {text.partition("\n")[0]: text for text in stages.split(".SS ")[1:]}
+    assert set(shown) == set(described) - {"fault"}
+    for stage, row in shown.items():
+        parameters = re.findall(r"^\\fB(\w+)\\fR: .*\n.*?(?:Default: (.*)|Required)\.$", described[stage], re.MULTILINE)
+        assert len(parameters) == described[stage].count(".TP")
+        for name, default in parameters:
+            told = {"0.00392156862745098": "1/255"}.get(default, default)
+            assert re.search(rf"`{name}` \(`?{re.escape(told)}\b" if told else f"`{name}`(?! \\()", row), (stage, name, default)

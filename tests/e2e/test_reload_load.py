@@ -183,7 +183,7 @@ def test_reloads_under_load(place, say):
             if version % 50 == 3:
                 files = files or daemon.open_files()  # perhaps while those whom the change cut off were not back yet
                 wait_until(lambda: daemon.open_files() <= files + 9, lambda: f"{files} files, now {daemon.open_files()}")
-        assert daemon.status()["reloads"] .items() >= {"done": RELOADS // 2, "failed": RELOADS // 2}.items()
+        assert daemon.status()["reloads"].items() >= {"done": RELOADS // 2, "failed": RELOADS // 2}.items()
         assert inodes == [os.stat(daemon.path("asked", "source")).st_ino, os.stat(daemon.path("flooded", "sink")).st_ino]
         stop.append(True)
         count = steady.join()
