@@ -30,12 +30,12 @@ struct gpu_backend {
                                      unsigned count, const struct gpu_options *options, struct gpu_error *error);
   /* After each slot had its first frame: makes graphs, and decides what the options leave open. */
   bool (*prepare)(struct gpu_program *program, struct gpu_error *error);
-  /* Measures what of struct gpu_costs no single frame tells; NULL: there is nothing. */
+  /* Measures those parts of struct gpu_costs that no single frame tells; NULL: there are none. */
   bool (*costs)(struct gpu_program *program, struct gpu_error *error);
   void (*program_free)(struct gpu_program *program);
   bool (*submit)(struct gpu_program *program, unsigned slot, const struct gpu_frame *frame, struct gpu_error *error);
   enum gpu_progress (*told)(struct gpu_program *program, unsigned slot);
-  /* Says PENDING on a device that is dead without its own knowledge; gpu.c turns that into DEAD. */
+  /* Says PENDING if the device is dead and the backend does not know it; gpu.c turns that into DEAD. */
   enum gpu_progress (*ask)(struct gpu_program *program, unsigned slot, struct gpu_error *error);
   bool (*arm)(struct gpu_program *program, unsigned slot, struct gpu_error *error);
   bool (*times)(struct gpu_program *program, unsigned slot, struct gpu_times *times);
@@ -62,7 +62,7 @@ struct gpu_program {
   struct gpu_options options;
   bool graph, copies_by_kernel; /* what the warm-up decided */
   unsigned timed_one_in;        /* the same; 0: no frame is */
-  bool silent;                  /* during the warm-up: who is told of a frame wakes nobody */
+  bool silent;                  /* during the warm-up: being told of a frame wakes nobody */
   struct gpu_measured measured;
   struct gpu_costs costs;
   size_t device_bytes; /* what the backend has allocated on the device; 0 where the device is the host */
@@ -123,7 +123,7 @@ struct chain_layout {
   size_t state_bytes, total_bytes; /* total: all slots and one state */
 };
 
-/* `ends`: input and output are buffers of the device too; without, only what lies between stages is. */
+/* `ends`: input and output are buffers of the device too; otherwise only what lies between stages is. */
 void chain_layout(const struct gpu_chain *chain, bool ends, unsigned slots, struct chain_layout *layout);
 
 static inline int64_t gpu_now(void) {

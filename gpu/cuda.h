@@ -19,8 +19,8 @@
 /* An anchor may be used by a frame for as long as it takes to make this many new ones. */
 enum { CUDA_ANCHORS = 16 };
 
-/* The event of a copy's ticket is recorded anew after so many copies, so this is more than lanes submit at one moment. A
- * power of two, as tickets wrap. */
+/* The event of a copy's ticket is recorded anew after this many copies, so there are more than lanes submit at one moment. A
+ * power of two, since tickets wrap. */
 enum { CUDA_TICKETS = 64 };
 
 /* One moment on both clocks. All times of a device lie on one axis that begins at the first anchor. */
@@ -36,8 +36,8 @@ struct cuda_device {
   cudaStream_t clock;
   struct cuda_anchor anchors[CUDA_ANCHORS];
   _Atomic unsigned anchor; /* index of the one in force */
-  /* Until when each engine was busy with frames whose times were read, on the device's axis; and until when kernels were that
-   * copied, which wait for no copy engine, nor does one for them. */
+  /* Until when, on the device's axis, each engine was busy with frames whose times were read; and until when kernels that copy
+   * were, which neither wait for a copy engine nor keep one waiting. */
   _Atomic int64_t h2d_end, kernel_end, d2h_end, copied_in_end, copied_out_end;
   bool reads_host;                   /* its kernels find pinned memory where the host has it */
   atomic_bool held;                  /* while its calibration is measured: a frame is not yet to begin */
@@ -56,7 +56,7 @@ enum { CUDA_PARTS = 3, CUDA_STATE_PART = 1 };
  */
 enum cuda_way { CUDA_STEPS, CUDA_REPLAY, CUDA_REPLAY_COPIED, CUDA_WAYS };
 
-/* Larger frames are left to the engines: on an H200 they win from there on, the sooner the more slots there are. */
+/* Larger frames are left to the engines: on an H200 these win from this size on, and with more slots from a smaller one. */
 enum { CUDA_MOST_COPIED = 256 << 10 };
 
 /* How a frame is enqueued. */
@@ -68,8 +68,8 @@ struct cuda_pass {
   bool copied;   /* copies in a graph are kernels */
 };
 
-/* Whether a frame has times: a reference has, but nobody gets them. It only says until when it kept the engines from
- * the frames after it, as it may itself have waited for frames that were not timed. */
+/* Whether a frame has times. A reference has, but nobody gets them: they only say until when it kept the engines from the
+ * frames after it, as it may itself have waited for untimed frames. */
 enum cuda_timing { CUDA_UNTIMED, CUDA_REFERENCE, CUDA_TIMED };
 
 struct cuda_slot {
@@ -143,7 +143,8 @@ bool cuda_arm(struct gpu_program *program, unsigned slot, struct gpu_error *erro
 unsigned cuda_sequence_parts(const struct gpu_chain *chain);
 /* Enqueues one part; the last one ends with the host function if the frame notifies. */
 bool cuda_sequence_enqueue(struct cuda_slot *slot, unsigned part, const struct cuda_pass *pass, struct gpu_error *error);
-/* Whether a part's copy in, or its end, is in an order and so in no graph of it; and whether nothing is left for one. */
+/* Whether a part's copy in, or its end, is in an order and so in none of the part's graphs; and whether nothing is left for a
+ * graph. */
 bool cuda_sequence_begins_beside(const struct gpu_program *program, unsigned part);
 bool cuda_sequence_ends_beside(const struct gpu_program *program, unsigned part);
 bool cuda_sequence_is_empty(const struct gpu_program *program, unsigned part);
@@ -176,7 +177,7 @@ bool cuda_graph_make(struct cuda_program *program, enum cuda_way way, struct gpu
 void cuda_graph_drop_others(struct gpu_device *device, struct cuda_slot *slot, enum cuda_way way);
 /* Which graph stands for this frame, or that none does. */
 enum cuda_way cuda_graph_way(const struct cuda_slot *slot, const struct cuda_pass *pass);
-/* Launches it, between what stays beside it. */
+/* Launches it, between the steps that stay outside it. */
 bool cuda_graph_launch(struct cuda_slot *slot, unsigned part, const struct cuda_pass *pass, struct gpu_error *error);
 
 /* -- cuda_warm_up.c ----------------------------------------------------------------------------------------------- */
@@ -187,7 +188,7 @@ void cuda_choose(struct cuda_program *program, enum cuda_way way);
 
 /* -- cuda_costs.c ------------------------------------------------------------------------------------------------- */
 
-/* Fills what of the program's costs is not of a frame alone. */
+/* Fills those of the program's costs that are not of a frame alone. */
 bool cuda_costs(struct gpu_program *program, struct gpu_error *error);
 
 /* -- cuda_clock.c ------------------------------------------------------------------------------------------------- */
@@ -198,13 +199,14 @@ bool cuda_clock_anchor(struct gpu_device *device, struct gpu_error *error);
 const struct cuda_anchor *cuda_clock_current(const struct cuda_device *device);
 /* Polls until the event has happened (DONE) or the limit has passed (PENDING). Not on a lane. */
 enum gpu_progress cuda_clock_poll(struct cuda_device *device, cudaEvent_t event, int64_t limit, struct gpu_error *error);
-/* Records that the slot's frame begins. Before anything of it is on the slot's stream, which is done with the one before. */
+/* Records that the slot's frame begins: before anything of it is on the slot's stream, and once that is done with the frame
+ * before. */
 bool cuda_clock_begin(const struct cuda_slot *slot, struct gpu_error *error);
-/* Whether a frame is timed that is submitted at `now`, which matters only where one in some is. `alone`: no other of its
+/* Whether a frame submitted at `now` is timed; `now` matters only where one frame in some is. `alone`: no other frame of its
  * program is on the device. */
 enum cuda_timing cuda_clock_timing(const struct gpu_program *program, bool demanded, bool alone, int64_t now);
 bool cuda_clock_times(struct gpu_program *program, unsigned slot, struct gpu_times *times);
-/* The same, with what failed; `error` stays as it is where nothing did: the frame has no times, or not yet. */
+/* The same, saying what failed. If nothing did, `error` stays as it is: the frame has no times, or not yet. */
 bool cuda_clock_read(struct gpu_program *program, unsigned slot, struct gpu_times *times, struct gpu_error *error);
 
 /* -- cuda_overhead.c ---------------------------------------------------------------------------------------------- */

@@ -27,9 +27,9 @@ enum gpu_backend_choice { GPU_BACKEND_AUTO, GPU_BACKEND_CUDA, GPU_BACKEND_CPU };
 
 struct gpu_device;
 
-/* Says how many slots the programs on one device will have, so that each has a hardware queue of its own, as far as there
- * are (32). Every queue makes a process slower to start and to end: by 15 ms and 10 ms on an H200. Without this call there
- * are as many as the driver makes by itself (8). Call before the first device is opened, since the driver looks once. */
+/* Says how many slots the programs on one device will have, so that each has a hardware queue of its own (there are 32 at
+ * most). Every queue makes a process slower to start and to end: by 15 ms and 10 ms on an H200. Without this call there are as
+ * many as the driver makes by itself (8). Call before the first device is opened: the driver looks only then. */
 void gpu_expect(unsigned slots);
 
 /* Opens device `index`. AUTO takes CUDA where an NVIDIA device node exists and CPU only where none does: a
@@ -37,9 +37,10 @@ void gpu_expect(unsigned slots);
  * processor). Call before any thread that may use CUDA is started. Returns NULL on error. */
 struct gpu_device *gpu_open(enum gpu_backend_choice choice, unsigned index, unsigned workers, struct gpu_error *error);
 
-/* What opening a device measures, in ns of each step, of frames that are enqueued step by step and of replayed ones: how much
- * of it is the events' around it, and, where it follows the same step of another frame, what the engine and the events take
- * between the two. It holds for the process after this one too, which need not measure it again. All 0 on the CPU backend. */
+/* What opening a device measures of each step, in ns, for frames that are enqueued step by step and for replayed ones: how much
+ * of a step's time is due to the events around it, and (`..._next`), where it follows the same step of another frame, what the
+ * engine and the events take between the two. The process after this one can use it too and need not measure again. All 0 on
+ * the CPU backend. */
 struct gpu_overhead {
   int64_t h2d, kernel, d2h;
 };
@@ -61,7 +62,7 @@ const char *gpu_device_name(const struct gpu_device *device);  /* "NVIDIA H200",
 /* The NUMA node whose memory is nearest to the device, or GPU_NO_NODE where the kernel names none and for the CPU backend,
  * whose workers run anywhere. */
 int gpu_node(const struct gpu_device *device);
-/* Of how many slots the device works on stages at once: 1 for a GPU, whose kernels take all of it, else the workers. */
+/* For how many slots the device runs stages at once: 1 for a GPU, whose kernels take all of it, else the number of workers. */
 unsigned gpu_kernels_at_once(const struct gpu_device *device);
 /* Free and total memory of the device in bytes; of the host for the CPU backend. */
 bool gpu_memory(const struct gpu_device *device, size_t *available, size_t *total);
@@ -117,7 +118,7 @@ struct gpu_buffers {
   void *output;      /* the same; output bytes of the chain */
 };
 
-/* What is told when a frame that asked for it has left its stream; called from any thread, must only wake. */
+/* Called, from any thread, when a frame that asked for it has left its stream; must only wake. */
 typedef void gpu_wake(void *context);
 
 enum gpu_graph_choice { GPU_GRAPH_AUTO, GPU_GRAPH_ON, GPU_GRAPH_OFF };
@@ -135,14 +136,14 @@ enum { GPU_TIMED_AUTO = 0, GPU_TIMED_NEVER = -1 };
 /* Where AUTO times one frame in N, a power of two, it times all for one window of the clock in every N. */
 #define GPU_TIMED_WINDOW_NS INT64_C(7919000)
 enum { GPU_TIMED_RAREST = 256 };
-/* A frame that has the program to itself is timed besides, if none was for so long. What it waited for copies of other
- * programs that were not timed is taken for its service. */
+/* A frame that has the program to itself is also timed if none was for this long. Its wait for untimed copies of other programs
+ * then counts as its service. */
 #define GPU_TIMED_OVERDUE_NS INT64_C(100000000)
 
 /* What the warm-up measures of a program's frames, in ns; 0 where it did not. */
 struct gpu_costs {
-  int64_t alone;                  /* from one frame to the next where none is on the device beside it, which is asked for */
-  int64_t lane;                   /* of that, the caller's time in gpu_submit() and in the question that says DONE */
+  int64_t alone;                  /* from one frame to the next with no other on the device, which is asked until done */
+  int64_t lane;                   /* of that, the caller's time in gpu_submit() and in the gpu_ask() that says DONE */
   int64_t h2d, kernel, d2h;       /* the service times of such a frame; 0 where frames have no times */
   int64_t shared_h2d, shared_d2h; /* from copy to copy in one direction, while the other is as busy */
   int64_t kernels;                /* from one frame's kernels to those of the next, on all slots' streams side by side */
@@ -168,8 +169,8 @@ struct gpu_program *gpu_program_new(struct gpu_device *device, const struct gpu_
 /* Runs frames through every slot and waits for them, so that no first launch ever stalls a lane; makes the graphs, and
  * measures what AUTO leaves open. Calls wake() for none of them. */
 bool gpu_program_warm_up(struct gpu_program *program, struct gpu_error *error);
-/* After the warm-up: whether frames replay graphs (never on the CPU backend, which has none), and of how many frames one
- * has times (0: none), which is 1 on the CPU backend unless times are off. Any thread. */
+/* After the warm-up: whether frames replay graphs (never on the CPU backend, which has none); and gpu_program_timed_one_in():
+ * one frame in how many has times (0: none), which is 1 on the CPU backend unless times are off. Any thread. */
 bool gpu_program_graph(const struct gpu_program *program);
 /* After the warm-up: whether kernels make the copies. Any thread. */
 bool gpu_program_copies_by_kernel(const struct gpu_program *program);
@@ -206,17 +207,17 @@ enum gpu_progress { GPU_PENDING, GPU_DONE, GPU_DEAD };
 enum gpu_progress gpu_told(struct gpu_program *program, unsigned slot);
 /* [lane] The same, asking the device: what `spin` polls, and the only way to find a fault. */
 enum gpu_progress gpu_ask(struct gpu_program *program, unsigned slot, struct gpu_error *error);
-/* [lane] Makes sure that wake() is called once the slot's frame is done, although it was submitted without
- * `notify`. Ask once more after arming: what was done before it may or may not wake. False: the device is dead. */
+/* [lane] Makes sure that wake() is called once the slot's frame is done, although it was submitted without `notify`. Ask once
+ * more after arming: a frame that was done before may or may not wake. False: the device is dead. */
 bool gpu_arm(struct gpu_program *program, unsigned slot, struct gpu_error *error);
 
-/* When the frame passed each step, in ns of CLOCK_MONOTONIC as the device's anchor gives it, and for how long the
- * steps served it: a copy's service time excludes the wait for the copy before it on the same engine, and what the device
- * takes from that one to this, or from one step to the next where the frame is alone. */
+/* When the frame passed each step, in ns of CLOCK_MONOTONIC as the device's anchor gives it, and for how long the steps served
+ * it: a copy's service time excludes the wait for the copy before it on the same engine, and what the device takes to get from
+ * that copy to this one, or from one step to the next where the frame is alone. */
 struct gpu_times {
   int64_t begin, copied_in, computed, copied_out;
   int64_t h2d, kernel, d2h; /* ns of service */
-  int64_t wait;             /* ns between begin and copied_out in none of the three */
+  int64_t wait;             /* ns between begin and copied_out that are in none of the three */
   int64_t told;             /* when the callback ran, or 0 */
 };
 

@@ -30,8 +30,8 @@ enum pool_end { POOL_BACK, POOL_FRONT };
 /* Any thread; takes about a microsecond, most of it waking a worker that sleeps. */
 void pool_push(struct pool *pool, struct pool_job *job, enum pool_end end);
 
-/* Takes a lock that is held for a few instructions only: who finds it taken tries again for some microseconds before it asks
- * the system to wait, which costs more. */
+/* Takes a lock that is held for a few instructions only: a thread that finds it taken tries again for some microseconds before
+ * it asks the system to wait, which costs more. */
 void pool_take_lock(pthread_mutex_t *lock);
 
 #endif

@@ -83,8 +83,8 @@ struct stage_descriptor {
    * synchronisation, nothing on the default stream; works under stream capture. NULL without CUDA. */
   int (*enqueue)(const struct stage_plan *plan, const struct stage_call *call, void *stream);
 
-  /* Whether the frame of that number is enqueued in another way than others, so that what was captured once cannot
-   * stand for it. NULL: none is. (The first frame of a session is where the stage has state, and is not asked for.) */
+  /* Whether the frame of that number is enqueued differently from others, so that a captured graph cannot stand for it. NULL:
+   * none is. (Where the stage has state, the first frame of a session is too; that is known without asking.) */
   bool (*differs)(const struct stage_plan *plan, uint64_t sequence);
 };
 

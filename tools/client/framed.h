@@ -5,14 +5,14 @@
  * memory that the daemon lends it; where the daemon lends none, the same calls go over the connection. framed(3) shows a
  * whole program.
  *
- * Calls of one client must not overlap in time, from whichever threads they come; different clients do not know of each
- * other. The library starts no thread, keeps nothing global, raises no signal, and allocates nothing after
- * framed_connect(), except when it connects again. Except for framed_connect() and framed_poll(), no call waits. After a
- * fork one of the two processes may go on with a client, and the other may only close it, which ends nothing for the first.
+ * Calls of one client must not overlap in time, from whichever threads they come; different clients do not know of each other.
+ * The library starts no thread, keeps nothing global, raises no signal, and allocates nothing after framed_connect(), except
+ * when it connects again. Except for framed_connect() and framed_poll(), no call waits. After a fork only one of the two
+ * processes may go on with a client; the other may only close it, which ends nothing for the first.
  *
- * A call that can fail says so by its value, and framed_problem() says why. After FRAMED_FAILED from a call whose problem
- * is FRAMED_E_USAGE the client goes on as before; after any other it takes and gives no more frames and can only be closed,
- * when the results that it already has are received.
+ * A call that can fail says so by its value, and framed_problem() says why. If a call returns FRAMED_FAILED and the problem is
+ * FRAMED_E_USAGE, the client goes on as before. After any other problem it takes and gives no more frames: receive the results
+ * that it already has, then close it.
  *
  * Times are nanoseconds, points in time of CLOCK_MONOTONIC.
  */
@@ -95,17 +95,17 @@ struct framed_options {
 FRAMED_API struct framed *framed_connect(const char *path, const struct framed_options *options, struct framed_error *error);
 
 /*
- * A daemon that goes, killed or in good order, and is there again within `reconnect_for_ns` is a pause and nothing else. The
- * client connects again, with the same role and to the same path, as soon as it can; until then calls do what they do with
- * a daemon that is slow. It keeps each frame until it knows its fate, and sends those again of which it does not, in their
- * order; a frame that the daemon gave up because it ended (FRAMED_CLIENT_GONE, FRAMED_SHUTDOWN) is such a one. Results come
- * once: a client of the role FRAMED_BOTH gets each result once by this, and a FRAMED_CONSUMER leaves out what was sent again
- * and it has. Frames and results that the caller holds stay where they are; but what a FRAMED_CONSUMER holds in shared memory
- * is the pipeline's again once the connection is gone, which may write other results there: those were whole for whose reading
- * the `session` of framed_info() was the same at the end as at the beginning.
+ * A daemon that goes, killed or in good order, and is back within `reconnect_for_ns` is only a pause. The client connects
+ * again, with the same role and to the same path, as soon as it can; until then calls behave as with a slow daemon. The client
+ * keeps each frame until it knows the frame's fate, and sends those without a known fate again, in their order; they include
+ * frames that the daemon gave up because it ended (FRAMED_CLIENT_GONE, FRAMED_SHUTDOWN). Each result comes once: for
+ * FRAMED_BOTH this follows from the above, and a FRAMED_CONSUMER leaves out results of frames sent again that it already has.
+ * Frames and results that the caller holds stay where they are. But what a FRAMED_CONSUMER holds in shared memory is the
+ * pipeline's again once the connection is gone, and the pipeline may write other results there: a result was whole if `session`
+ * of framed_info() is the same after reading it as before.
  *
- * What a pipeline drops by its configuration stays dropped, and a sink that drops results for want of a reader (`overload:
- * drop`) does so while its readers are on their way back.
+ * Frames that a pipeline drops by its configuration stay dropped, and a sink that drops results for want of a reader
+ * (`overload: drop`) does so while its readers are on their way back.
  *
  * If the daemon does not come back in time, the client fails with what it saw first, or, for a consumer, reaches FRAMED_END.
  * It fails at once if the pipeline is there again with other formats, or if the daemon turns it away for good.
@@ -130,24 +130,23 @@ FRAMED_API const struct framed_error *framed_problem(const struct framed *client
 /* -- frames: producer and both ------------------------------------------------------------------------------------------ */
 
 /*
- * Memory for a frame of `input_bytes`, aligned to a page; what it holds is what it held before. The caller's until it is
- * submitted; several may be held at once. NULL: none is free (framed_poll() for FRAMED_ROOM waits for one), or the client
- * has failed.
+ * Memory for a frame of `input_bytes`, aligned to a page, with its former contents. It is the caller's until it is submitted;
+ * several may be held at once. NULL: none is free (framed_poll() for FRAMED_ROOM waits for one), or the client has failed.
  */
 FRAMED_API void *framed_acquire(struct framed *client);
 
 /*
- * Submits an acquired frame; it is the daemon's from here on, whatever happens. `sequence` is the caller's own number and
- * comes back in the result. `timestamp` is when the frame was made, from which its latency and the pipeline's deadline
- * run, or 0 for when it arrives; `deadline` is when it is of no use any more, or 0 for the pipeline's. 0 or FRAMED_FAILED.
+ * Submits an acquired frame; it is the daemon's from here on, whatever happens. `sequence` is the caller's own number and comes
+ * back in the result. `timestamp` is when the frame was made (0: when it arrives); its latency and the pipeline's deadline run
+ * from there. `deadline` is when the frame is of no more use (0: the pipeline's deadline). Returns 0 or FRAMED_FAILED.
  */
 FRAMED_API int framed_submit(struct framed *client, void *frame, uint64_t sequence, int64_t timestamp, int64_t deadline);
 
 /* Gives an acquired frame back without submitting it. */
 FRAMED_API void framed_cancel(struct framed *client, void *frame);
 
-/* No frame will follow: frames not submitted are given up. What is under way still is worth waiting for: FRAMED_END says
- * that nothing is. 0 or FRAMED_FAILED. */
+/* Says that no frame will follow; frames not submitted are given up. Frames under way go on: FRAMED_END says when none is left.
+ * Returns 0 or FRAMED_FAILED. */
 FRAMED_API int framed_finish(struct framed *client);
 
 /* -- results: consumer and both ----------------------------------------------------------------------------------------- */
@@ -181,7 +180,7 @@ enum framed_fate {
 /* Flags of a result. */
 enum {
   FRAMED_STATE_RESTARTED = 1, /* the state of the pipeline's stages began anew with this frame */
-  FRAMED_AGAIN = 2            /* the frame was sent again, since the connection by which it went first was lost */
+  FRAMED_AGAIN = 2            /* the frame was sent again, since the connection that first carried it was lost */
 };
 
 struct framed_result {
@@ -198,13 +197,14 @@ struct framed_result {
 };
 
 /*
- * The next result, in the order of the frames: 1, or 0 if there is none now, or FRAMED_FAILED. At most as many as there
- * are slots can be held at once, and a held one holds its frame's slot where memory is shared. A frame that was dropped
- * comes with data NULL where memory is shared; over a connection only `dropped` of the next result tells of it.
+ * The next result, in the order of the frames: 1, or 0 if there is none now, or FRAMED_FAILED. At most as many results as there
+ * are slots can be held at once; where memory is shared, each held result also keeps its frame's slot. A dropped frame comes
+ * with data NULL where memory is shared; over a connection only `dropped` of the next result tells of it.
  */
 FRAMED_API int framed_receive(struct framed *client, struct framed_result *result);
 
-/* Gives a result's memory back. Those without data need no release, and take none amiss. In any order; best in theirs. */
+/* Gives a result's memory back, in any order; best in the order of the results. Results without data may be released, but need
+ * not be. */
 FRAMED_API void framed_release(struct framed *client, const struct framed_result *result);
 
 /* "emitted", "late", ...; "?" for a number that is none of enum framed_fate. */
@@ -226,10 +226,10 @@ enum framed_event {
 FRAMED_API int framed_poll(struct framed *client, int wanted, int64_t timeout_ns);
 
 /*
- * For a loop of the caller's own: framed_arm() says as framed_poll() with a timeout of 0 does which events are there, and
- * if there is none of `wanted`, which conditions of the descriptor (POLLIN, POLLOUT) to wait for before the next call. The
- * descriptor is not to be read, written or closed. It is the same one for the client's life, through every pause, and may stay
- * in an epoll set.
+ * For a loop of the caller's own. Like framed_poll() with a timeout of 0, framed_arm() returns the events that are there; if
+ * none of `wanted` is, `conditions` says what of the descriptor (POLLIN, POLLOUT) to wait for before the next call. Do not
+ * read, write or close the descriptor. It stays the same for the client's life, through every pause, and may stay in an epoll
+ * set.
  */
 FRAMED_API int framed_descriptor(const struct framed *client);
 FRAMED_API int framed_arm(struct framed *client, int wanted, short *conditions);
