@@ -3,8 +3,8 @@
  * ledger, to show that the device works while no real frame does.
  *
  * It has memory, a program and a thread of its own, all made at set-up; whoever sends it never waits. The thread copies
- * something new in each time and compares what comes out. A canary that does not come back in time, or wrong, declares
- * the device dead; there is no other canary then.
+ * something new in each time and compares what comes out. A canary that comes back wrong, or not in time, declares the device
+ * dead; no other canary follows.
  */
 #ifndef FRAMED_DAEMON_CANARY_H
 #define FRAMED_DAEMON_CANARY_H

@@ -2,10 +2,10 @@
  * A channel: the lane's end of the memory that a session shares with its client. Frames come in and results go out by
  * moving the ownership of slots; no byte of a frame passes through the lane.
  *
- * The client can write its half of the control memory and all of the inputs at any time, rightly or not. So every cursor
- * and entry is read once and checked, what the daemon needs to be right is kept here and not there, and the worst that a
- * client can do is to spoil its own frames and lose its session. A slot is the client's, or the daemon's, or told: given
- * back with a completion that the client is not done with yet.
+ * The client can write its half of the control memory and all of the inputs at any time, rightly or not. So every cursor and
+ * entry is read once and checked, what the daemon must be able to trust is kept here and not there, and the worst that a client
+ * can do is to spoil its own frames and lose its session. A slot is the client's, or the daemon's, or told: given back with a
+ * completion that the client is not done with yet.
  */
 #ifndef FRAMED_DAEMON_CHANNEL_H
 #define FRAMED_DAEMON_CHANNEL_H
@@ -43,18 +43,18 @@ void channel_open_again(struct channel *channel, struct native_control *control,
                         bool replies);
 /* Takes what the client submitted and what it is done with. BROKEN: `fill->problem` says what it did. */
 enum channel_progress channel_take(struct channel *channel, int64_t now);
-/* Tells the client of results (`replies`), and of every other slot that is free again. True if there was any. Rings where the
- * client is seen to sleep; that one that goes to sleep just then is rung for takes channel_ring(), later in the turn, when its
- * fence has nothing to wait for. */
+/* Tells the client of results (`replies`), and of every other slot that is free again. True if there was any. Rings if the
+ * client is seen to sleep; one that goes to sleep just then is rung for by channel_ring(), later in the turn, when its fence
+ * has nothing to wait for. */
 bool channel_give(struct channel *channel, int64_t now);
 void channel_ring(struct channel *channel);
 /* The client will take nothing more: what it was told gets this fate. */
 void channel_abandon(struct channel *channel, enum fate fate, int64_t now);
-/* Whether the lane may go without a turn until the client rings; it is said to the client. */
+/* Whether the lane may go without a turn until the client rings; the client is told so. */
 bool channel_may_sleep(struct channel *channel);
 /* The client has no slot to put a frame in. */
 bool channel_is_starved(const struct channel *channel);
-/* It submitted what is not taken while the session is held, and would count although it left. */
+/* The client submitted frames that are not taken while the session is held, and that would count even if it left. */
 bool channel_is_held_up(const struct channel *channel);
 /* The client was told of something that it may be done with by now. */
 bool channel_is_owed(const struct channel *channel);

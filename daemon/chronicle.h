@@ -1,10 +1,10 @@
 /*
  * The chronicle: what each lane notes of itself as it goes, in memory that a killed process leaves behind.
  *
- * A session, a sink and a reader have a page each. Its owner writes there where it is, to two places by turns, so that one
- * whole note is there at every instant; and it sets the page's mark before each read or write of its descriptor and clears it
- * with the note of what came of that, so that a position that nobody knows is known to be unknown. Nothing is written where no
- * service manager would keep it: then nobody has a page, and marking and noting cost a comparison.
+ * A session, a sink and a reader have a page each. Its owner notes there how far it is, in two places by turns, so that one
+ * whole note is there at every instant. It sets the page's mark before each read or write of its descriptor and clears it with
+ * the note of the outcome, so that an unknown position is known to be unknown. Nothing is written where no service manager
+ * would keep it: then nobody has a page, and marking and noting cost a comparison.
  *
  * The memory is a memfd, and sparse: a page that nobody has takes none.
  */
@@ -24,7 +24,7 @@ enum {
   PAGE_PREFAULTED = 6 * 1024  /* and in how many of them its owner's lane meets no page fault */
 };
 
-#define NOTE_BEGUN UINT64_MAX /* which no damage makes of a number by chance */
+#define NOTE_BEGUN UINT64_MAX /* into which no damage turns a number by chance */
 
 /* One of the two notes of a page. */
 struct note {
@@ -37,7 +37,7 @@ struct note {
 struct page {
   uint64_t serial;              /* of its owner, among all that ever were; 0: nobody has it */
   uint64_t last;                /* number of the last note */
-  atomic_uint_least8_t touched; /* the mark: 1, or 0; any other value that is found there is one, too */
+  atomic_uint_least8_t touched; /* the mark: 1 or 0; any other value that is found there counts as 1 */
   struct page *next;            /* while nobody has it; means something to this process only */
   struct note notes[2];
 };
@@ -54,7 +54,8 @@ struct page *page_free(struct page *page); /* NULL is fine; returns NULL */
 /* What finds the page later; 0 for NULL. */
 uint64_t page_name(const struct page *page);
 
-/* [its owner's lane] From here on nobody knows where its descriptor is, until page_end() or page_untouch(). NULL is fine. */
+/* [its owner's lane] From here on the position of its descriptor is unknown, until page_end() or page_untouch(). NULL is
+ * fine. */
 static inline void page_touch(struct page *page) {
   if (page) {
     atomic_store_explicit(&page->touched, 1, memory_order_release);
@@ -70,7 +71,8 @@ static inline void page_untouch(struct page *page) {
   }
 }
 
-/* [its owner's lane] Between them the note is put on the tape. One that breaks leaves the page without any, and touched. */
+/* [its owner's lane] Between them the note is put on the tape. A tape that breaks leaves the page without any note, and
+ * touched. */
 void page_begin(struct page *page, struct tape *tape);
 void page_end(struct page *page, const struct tape *tape);
 

@@ -1,15 +1,15 @@
 /*
- * Completion: takes notice of frames that left their streams, in the order in which they came, also where a later stream
- * finishes first. `callback` reads flags that stream callbacks set and sleeps in between; `spin` asks the device.
- * A fault is not reported by any callback, so the device is asked ten times a second in any case.
+ * Completion: takes notice of frames that left their streams, in the order in which they came, even if a later stream finishes
+ * first. `callback` reads flags that stream callbacks set and sleeps in between; `spin` asks the device. A fault is not
+ * reported by any callback, so the device is asked ten times a second in any case.
  */
 #ifndef FRAMED_DAEMON_COMPLETION_H
 #define FRAMED_DAEMON_COMPLETION_H
 
 #include "daemon/road.h"
 
-/* RUNNING frames that are done become DONE; with `spin` one at most, so that what it makes room for is on the device before
- * that is asked again. True if one did. */
+/* RUNNING frames that are done become DONE; with `spin` one at most, so that the frame it makes room for is on the device
+ * before the device is asked again. True if one did. */
 bool completion_turn(struct road *road);
 
 /* The question that no callback answers: is the device alive? Also finds a hang: nothing completed for `timeout_ns` on

@@ -1,5 +1,5 @@
 /*
- * How it is told that a producer left: to the log, and to the producer itself where it may not know why.
+ * Tells that a producer left: the log, and the producer itself where it may not know why.
  */
 #ifndef FRAMED_DAEMON_DEPARTURE_H
 #define FRAMED_DAEMON_DEPARTURE_H
@@ -8,7 +8,7 @@
 #include "daemon/session.h"
 
 /* `event` is a SESSION_DETACHED of a session of this pipeline, whose descriptor is still open. A producer that was cut off
- * since its stream is not what is expected counts as turned away; a file, which is no client, does not. */
+ * because its stream is not what is expected counts as turned away; a file, which is no client, does not. */
 void departure_log(const struct config_pipeline *pipeline, const struct session_event *event, const struct guest *producer,
                    struct refusals *refusals);
 /* `shared`: its connection carries no results. */

@@ -45,7 +45,7 @@ enum standing { /* what the pipeline waits for at this moment */
 
 /* As the warm-up measured them, in us; 0: it did not. */
 struct diagnosis_costs {
-  double alone;                     /* from frame to frame, if there is a single one and the device is asked for it */
+  double alone;                     /* from frame to frame with a single one, which the device is asked for until done */
   double lane;                      /* of that, the lane's own work */
   double service[OVERLAP_ENGINES];  /* of such a frame */
   double together[OVERLAP_ENGINES]; /* from frame to frame on an engine that never rests; of copies, the other one works too */
@@ -65,14 +65,14 @@ struct diagnosis_figures {
   unsigned slots, sessions; /* slots of each session; sessions: 0 counts as 1 */
   unsigned depth;           /* of these slots, how many may be past READY; 0 counts as all */
   unsigned kernels;         /* at once */
-  double lane_share;        /* of its time, that the lane works; 0 or less: unknown */
-  double host_share;        /* of the lane's time that other pipelines leave, that it works for this one; 0: as lane_share */
+  double lane_share;        /* share of its time in which the lane works; 0 or less: unknown */
+  double host_share;        /* of the lane's time that other pipelines leave, its share for this one; 0: as lane_share */
   enum standing standing;
   bool spins;            /* completion: spin */
   bool graphless;        /* graph: off, on a device that has graphs */
   bool lossless;         /* readers can hold the pipeline up */
   bool replies;          /* the producers are the readers */
-  bool copies_by_kernel; /* no engine is needed: all that a frame is on the device runs beside that of other slots' frames */
+  bool copies_by_kernel; /* no engine is needed: all of a frame's work on the device runs beside that of other slots' frames */
   struct diagnosis_costs costs;
 };
 
@@ -82,14 +82,14 @@ struct diagnosis {
   double ratio, speedup, ideal_speedup; /* see overlap.h; 0 if nothing was on the device */
   enum bound bound_by;
   enum improvement improve;
-  double gain;                   /* frames a second would be that many times as many with the change; 1: nothing is foretold */
+  double gain;                   /* with the change, frames a second would be this many times as many; 1: nothing is foretold */
   struct overlap_work work;      /* microseconds, slots and turnaround of the model that says so */
   char advice[DIAGNOSIS_ADVICE]; /* one sentence, without a full stop */
 };
 
 void diagnose(const struct diagnosis_figures *figures, struct diagnosis *diagnosis);
-/* The model of the engines, the host and the time until it takes notice, whatever pace was measured with them: what bounds
- * frames that are always there. */
+/* The model of the engines, the host and the time until it takes notice, whatever pace they were measured at: what would bound
+ * the pipeline if frames were always there. */
 struct overlap_work diagnosis_work(const struct diagnosis_figures *figures);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * Doorbells on the connection beside shared memory: bytes that say nothing but "look". Who sleeps has said so in the control
- * memory, and only then is rung for. Any lane.
+ * Doorbells on the connection beside shared memory: bytes that say nothing but "look". A side that sleeps has said so in the
+ * control memory, and only then is it rung for. Any lane.
  */
 #ifndef FRAMED_DAEMON_DOORBELL_H
 #define FRAMED_DAEMON_DOORBELL_H

@@ -18,7 +18,7 @@ struct engine;
 /* Opens the devices that the configuration names, then starts the lanes. `tape` (or NULL) has what a process before this one
  * measured about them. Blocks. NULL on error. */
 struct engine *engine_open(const struct config *config, struct tape *tape, struct failure *failure);
-/* Puts that there. */
+/* Puts those measurements on a tape. */
 void engine_put(const struct engine *engine, struct tape *tape);
 /* Ends the lanes and closes the devices; nothing may be left on them. NULL is fine; returns NULL. */
 struct engine *engine_close(struct engine *engine);
@@ -43,18 +43,18 @@ struct lane *engine_place(struct engine *engine, size_t bytes);
 struct lane *engine_place_apart(struct engine *engine, const struct lane *from, size_t bytes);
 void engine_unplace(struct engine *engine, const struct lane *lane, size_t bytes);
 
-/* Of the frames that were on that device when it failed, before this process; NULL if it was not opened. */
+/* The trial of the frames that were on that device when it failed, before this process; NULL if it was not opened. */
 struct trial *engine_trial(struct engine *engine, unsigned index);
 
 /* Makes every lane stand still: see lane_is_parked(). False: one still runs. */
 bool engine_park(struct engine *engine, int64_t patience, int64_t limit);
-/* Meanwhile: runs the messages that wait for lanes that stand; true if there were any. */
+/* While they stand: runs the messages that wait for them; true if there were any. */
 bool engine_run_messages(struct engine *engine);
 void engine_unpark(struct engine *engine);
 
 /* Sets every device's clock anew. May wait for a device: for a worker thread. False if one is dead. */
 bool engine_anchor(struct engine *engine, struct gpu_error *error);
-/* When the lane that has gone without one for longest finished a turn (CLOCK_MONOTONIC ns). */
+/* When the lane that has gone longest without a finished turn last finished one (CLOCK_MONOTONIC ns). */
 int64_t engine_beat(const struct engine *engine);
 
 /* An error of the GPU as a failure of the daemon. Returns false. */

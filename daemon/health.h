@@ -2,10 +2,10 @@
  * Whether the daemon does its work: one judgement of lanes, devices and pipelines, which `/v1/health`, the metrics and
  * systemd's watchdog all follow.
  *
- * A device is healthy while frames, or its canary where no frame comes, get through it within the limit, which is half
- * of `gpu.timeout`: an answer comes before the device is given up for lost. Who has nothing on a device (idle, paused,
- * drained, waiting for a reader) keeps nobody from being healthy. The judgement only computes: what is known comes in,
- * times are CLOCK_MONOTONIC ns.
+ * A device is healthy while frames, or its canary where no frame comes, get through it within the limit, which is half of
+ * `gpu.timeout`: an answer comes before the device is given up for lost. A pipeline with nothing on a device (idle, paused,
+ * drained, waiting for a reader) makes nothing unhealthy. The judgement only computes: what is known comes in, times are
+ * CLOCK_MONOTONIC ns.
  */
 #ifndef FRAMED_DAEMON_HEALTH_H
 #define FRAMED_DAEMON_HEALTH_H
@@ -15,10 +15,10 @@
 
 enum { HEALTH_WHY = 320, HEALTH_NAME = 72 };
 
-/* How long frames may take where those of others complete meanwhile, in limits. */
+/* How many limits frames may take where those of others complete meanwhile. */
 enum { HEALTH_OTHERS_EXCUSE = 5 };
 
-/* Within which a frame or a canary has to come back, for that `gpu.timeout`. */
+/* The time within which a frame or a canary has to come back, for that `gpu.timeout`. */
 int64_t health_limit(int64_t timeout_ns);
 /* How often a device gets a canary where no frame comes. */
 int64_t health_period(int64_t timeout_ns);

@@ -26,11 +26,12 @@ bool keeper_is_there(void);
 /* Gives the tape and all descriptors on it to the store; then this process may end. */
 bool keeper_keep(const struct tape *tape, struct failure *failure);
 /* What keeper_keep() gave, or the roster. False: there is nothing, or (with a sentence) nothing of use. Until keeper_release()
- * it goes on lying there, too, for the next process if this one is killed before it has touched anything; but not for ever. */
+ * it also stays in the store, for the next process if this one is killed before it has touched anything; but not for ever. */
 bool keeper_receive(struct tape *tape, struct failure *failure);
-/* From now on this process reads and writes what it received: that is of no use to any other one. Idempotent. */
+/* From now on this process reads and writes what it received, so that it is of no use to any other. Idempotent. */
 void keeper_release(void);
-/* The next image of this process receives the same: nothing of it was touched, and it is no further process. */
+/* The next image of this process receives the same: nothing of it was touched, and that image does not count as another
+ * process. */
 void keeper_repeat(void);
 
 /* -- in case there is none ------------------------------------------------------------------------------------------ */
@@ -60,17 +61,17 @@ struct keeper_pulse {
 /* What is on the roster has changed, and keeper_keep_roster() is due. */
 void keeper_mark(void);
 bool keeper_is_marked(void);
-/* What the image before this one noted is of no use to anybody from now on, since this one reads and writes. */
+/* Since this image reads and writes from now on, what the one before it noted is of no use to anybody. */
 void keeper_spend_roster(void);
 /* Replaces what lay there before by a tape that is live and all descriptors on it; without `whole`, or where there is not room
  * for all, by its listening sockets alone. */
 void keeper_keep_roster(const struct tape *roster, bool whole);
-/* It is due once more where something of it could not be said. True: so is keeper_note(). */
+/* keeper_keep_roster() is due once more if something of the roster could not be said. True: so is keeper_note(). */
 bool keeper_try_again(void);
 /* The same for the journal, which is for a process that can make nothing of the roster. */
 void keeper_note(struct keeper_journal *journal);
-/* The file of a socket was made, and no pipeline uses it yet: a process after this one removes it. From any thread, of which
- * only one is at such files. What there is no room for stays behind. */
+/* The file of a socket was made, and no pipeline uses it yet: a process after this one removes it. From any thread; only one at
+ * a time is at such files. A file that there is no room to note stays behind. */
 void keeper_note_new_file(const char *path, const struct stat *made);
 /* It is used, or gone. */
 void keeper_forget_new_file(const char *path);
@@ -96,15 +97,16 @@ bool keeper_was_killed(void);
 bool keeper_was_writing(const char *file, uint64_t *result_bytes);
 /* This process ends without having made anything of it: the next one is to find it. */
 void keeper_recall_again(void);
-/* It executes itself anew, without the journal: files are to be looked after all the same. False: no memory for that word. */
+/* This process executes itself anew, without the journal, but files are to be looked after all the same. False: no memory to
+ * pass that on. */
 bool keeper_expect_torn(void);
-/* Its listener at that path, or -1; whether the manager passes it at every start. */
+/* That process's listener at the path, or -1; `passed`: whether the manager passes it at every start. */
 int keeper_take_listener(const char *path, bool *passed);
-/* The same of an address of TCP. Those at other addresses are closed: they may be in the way of a socket at this one. */
+/* The same for an address of TCP. Its listeners elsewhere are closed: they may be in the way of a socket at this address. */
 int keeper_take_listener_at(const struct sockaddr *address, socklen_t length);
-/* A listener of its that keeper_take_listener() may give. */
+/* A listener of that process, for keeper_take_listener() to give. */
 void keeper_found(int fd, bool passed);
-/* All that are on this tape, and nobody has taken. */
+/* The same for all on this tape that nobody has taken. */
 void keeper_find_listeners(struct tape *tape);
 /* This process serves: listeners that nobody took are closed, and its files are its own. */
 void keeper_forget_last(void);

@@ -1,4 +1,4 @@
-/* Under which name what lies in the store; private to keeper.c, which puts it there, and keeper_recall.c, which finds it. */
+/* Which name each thing has in the store; private to keeper.c, which puts it there, and keeper_recall.c, which finds it. */
 #ifndef FRAMED_DAEMON_KEEPER_NAMES_H
 #define FRAMED_DAEMON_KEEPER_NAMES_H
 
@@ -12,7 +12,8 @@
 
 enum { NAME = 64, MOST_NEW_FILES = 64 };
 
-/* It is this one as long as all of it fits; the time is that of its making, since nobody writes to it. */
+/* The file at the path is still this one as long as all of this fits; the time is that of its making, since nobody writes to
+ * it. */
 struct new_file {
   char path[sizeof((struct sockaddr_un *)NULL)->sun_path]; /* empty: none */
   dev_t device;

@@ -33,8 +33,8 @@ struct runner {
 struct lane *lane_new(unsigned index, struct failure *failure);
 /* Ends and joins the thread; its sessions and sinks must be gone. */
 void lane_stop(struct lane *lane);
-/* The same, if that was not done, and frees it. Others that may still be at the end of telling it something are stopped before
- * any of them is freed. NULL is fine; returns NULL. */
+/* The same, if that was not done, and frees it. Lanes that may still be about to tell it something must be stopped before any
+ * of them is freed. NULL is fine; returns NULL. */
 struct lane *lane_free(struct lane *lane);
 
 unsigned lane_index(const struct lane *lane);
@@ -51,9 +51,9 @@ int64_t lane_work(const struct lane *lane);
 
 /* Asks the lane to take no more turns, and to stand still once no request to a file is under way. */
 void lane_park(struct lane *lane);
-/* Waits until it does. After `patience` (CLOCK_MONOTONIC ns) one that is within a call to a device will do: it goes on no
- * further than that call's end. True: what is the lane's belongs to the caller. False: it was `limit`, and the lane still
- * runs. */
+/* Waits until it does. After `patience` (CLOCK_MONOTONIC ns) a lane that is within a call to a device counts as standing: it
+ * goes no further than that call's end. True: what is the lane's belongs to the caller. False: `limit` has come, and the lane
+ * still runs. */
 bool lane_is_parked(struct lane *lane, int64_t patience, int64_t limit);
 /* While it stands: runs the messages that wait for it; true if there were any. */
 bool lane_run_messages(struct lane *lane);

@@ -36,8 +36,8 @@ void loop_watch_start(struct loop_watch *watch);
 void loop_watch_stop(struct loop_watch *watch);
 struct loop_watch *loop_watch_close(struct loop_watch *watch); /* NULL is fine; returns NULL */
 
-/* Whether the threads can be had on which jobs run and files are read. libuv starts them with the first job and aborts where it
- * cannot, so this comes just before that. */
+/* Whether the threads that run jobs and read files can be had. libuv starts them with the first job and aborts where it cannot,
+ * so this must be called just before that. */
 bool loop_can_work(struct failure *failure);
 /* Calls run(context) on a worker thread and then done(context) on the loop. False if there is no memory. */
 bool loop_job(uv_loop_t *loop, loop_callback *run, loop_callback *done, void *context);

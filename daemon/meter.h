@@ -49,9 +49,10 @@ struct meter_rates meter_rates(const struct reading *now, const struct reading *
 
 /* The share of the time between two readings in which its busiest lane used a processor; 0 if no time has passed. */
 double meter_lane_share(const struct reading *now, const struct reading *before);
-/* Of a lane's time that others leave to it, the share in which it worked on its frames: of the lane where that is most. */
+/* The share of a lane's time, without what other pipelines take, in which it worked on this one's frames; of the lane where it
+ * is largest. */
 double meter_host_share(const struct reading *now, const struct reading *before);
-/* The share in which its lanes moved its frames, on average: for lanes that poll and so always use a processor. */
+/* The share of time in which its lanes moved its frames, on average: for lanes that poll and so always use a processor. */
 double meter_worked_share(const struct reading *now, const struct reading *before);
 
 #endif

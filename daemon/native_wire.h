@@ -105,8 +105,8 @@ enum { NATIVE_RESULT_STATE_RESTARTED = 1 }; /* the stages' state began anew with
 
 /*
  * What a client sets in a frame's flags comes back in those of its result: whether it sends the frame again, having lost the
- * connection before it knew its fate, and a mark by which who gets the results knows one that it has. framed-protocol(7) says
- * how clients make it; the daemon never looks at it.
+ * connection before it knew its fate, and a mark by which whoever gets the results knows one that it already has.
+ * framed-protocol(7) says how clients make it; the daemon never looks at it.
  */
 #define NATIVE_AGAIN       UINT32_C(0x00000002)
 #define NATIVE_MARK        UINT32_C(0xFFFFFFF0)
@@ -155,13 +155,13 @@ struct native_error {
  * (`both`) or without (a dropped frame, or a producer). The client reads the output before it submits the slot again.
  *
  * A consumer's control memory has completions only: each lends it the output of a slot until it moves `taken` past it, for
- * which it rings, too.
+ * which it also rings.
  *
  * Cursors count from 0 and wrap at 2^32; entry n lies in place n modulo NATIVE_RING. At most `slots` entries are under
  * way, so no ring can overflow; one that does shows a client that lies.
  *
- * Sleeping: who finds nothing to do sets its flag, looks once more, and sleeps; who has written a cursor then looks at the
- * other's flag, and if it is set clears it and rings. Both use sequentially consistent accesses for the pair.
+ * Sleeping: a side that finds nothing to do sets its flag, looks once more, and sleeps. A side that has written a cursor looks
+ * at the other's flag, and if that is set clears it and rings. Both use sequentially consistent accesses for the pair.
  */
 enum { NATIVE_RING = 16, NATIVE_CONTROL = 16384 };
 
@@ -178,7 +178,7 @@ struct native_completion {
   struct native_result result;
 };
 
-/* The control memory. Nothing that the daemon needs to be right is ever read back from its own page. */
+/* The control memory. Nothing that the daemon must be able to trust is ever read back from its own page. */
 struct native_control {
   struct {                                   /* written by the client */
     _Alignas(64) _Atomic uint32_t submitted; /* cursor behind the last submission */

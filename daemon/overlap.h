@@ -59,8 +59,8 @@ enum overlap_engine overlap_longest(const struct overlap_work *work);
 double overlap_period(const struct overlap_work *work);
 /* From a slot's copy in to its next one, if it waits for no engine: all service times, turnaround and host. */
 double overlap_round(const struct overlap_work *work);
-/* How much faster than one engine after the other many frames can go at best: the sum over the longest service, whatever
- * the host does. 1 if there is no work. */
+/* How much faster many frames can go at best than one engine after the other: the sum over the longest service, whatever the
+ * host does. 1 if there is no work. */
 double overlap_ideal_speedup(const struct overlap_work *work);
 /* The share of the service times that was hidden behind others: 1 - wall / sum; 0 where nothing was, as when the wall also
  * had pauses in it. */

@@ -98,10 +98,10 @@ void pipeline_abandon(struct pipeline *pipeline);
 
 /* -- over a tape, while no lane runs ----------------------------------------------------------------------------- */
 
-/* Frames that are on its device, and that these are suspected after it failed (`alone`: there was but one). */
+/* How many of its frames are on its device; and says that these are suspected after it failed (`alone`: there was but one). */
 unsigned pipeline_running_frames(const struct pipeline *pipeline);
 void pipeline_suspect(struct pipeline *pipeline, bool failed, bool alone);
-/* Whether it may be handed over: it is not told to stop, or will be again by who takes it. */
+/* Whether it may be handed over: it was not told to stop, or whoever takes it will tell it again. */
 bool pipeline_may_be_put(const struct pipeline *pipeline, bool stops_again);
 void pipeline_put(struct pipeline *pipeline, struct tape *tape);
 
@@ -159,7 +159,7 @@ struct pipeline_snapshot {
   unsigned slots;                               /* of each session */
   bool graph;                                   /* frames are replayed from CUDA graphs */
   bool copies, copies_by_kernel;                /* to a device and back; by kernels of these graphs, and not by engines */
-  unsigned timed_one_in;                        /* of so many frames one has the times of its steps on the device */
+  unsigned timed_one_in;                        /* one frame in so many has the times of its steps on the device */
   struct diagnosis diagnosis;                   /* of the window */
   double busy_s;                                /* with frames on the device since the start; of all sessions the sum */
   struct histogram_summary latency[STEP_COUNT]; /* over the window */

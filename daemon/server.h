@@ -21,7 +21,8 @@ struct trace;
  * one left, behind the text of its configuration, or NULL; `reload`: the file is to be reloaded at once. Returns when it has
  * ended. */
 enum exit_status server_run(const char *path, struct config *config, struct tape *tape, bool reload);
-/* Those that order something of a process that serves. Until server_run() they wait, where TERM and INT end the process. */
+/* The signals that order something of a process that serves. Until server_run() they wait, while TERM and INT end the
+ * process. */
 void signals_orders(sigset_t *orders);
 /* Puts the text on a tape, or takes it from there. */
 void server_pass_config(char **text, struct tape *tape);
@@ -37,14 +38,14 @@ void server_reload(struct server *server, server_answer *answer, void *context);
 struct command_order {
   const char *pipeline;
   enum pipeline_command command;
-  bool (*wanted)(void *context); /* asked before an order that had to wait is obeyed: false, and it is not */
+  bool (*wanted)(void *context); /* asked before an order that had to wait is obeyed; false: it is not */
   server_answer *answer;
   void *context;
 };
 
 /* RESUME answers at once, PAUSE when no frame is taken any more. DRAIN answers when nothing is in flight, or with 504 and what
- * it waits for after `drain_timeout`, or with 409 if it is resumed before. 404 with the names there are, for a name that is
- * not. */
+ * it waits for after `drain_timeout`, or with 409 if it is resumed before. 404, with the names there are, for an unknown
+ * one. */
 void server_command(struct server *server, const struct command_order *order);
 
 /* A trace that is asked for. One of `ready`, which takes the laid out trace, and `failed` is called once, at once or later. */

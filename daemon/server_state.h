@@ -27,7 +27,7 @@ enum phase {
   SERVER_ENDING    /* pipelines are gone; handles are being closed */
 };
 
-/* A configuration, and those it replaced that pipelines without a change still read. */
+/* A configuration, and the replaced ones that unchanged pipelines still read. */
 struct generation {
   struct generation *next; /* older */
   struct config *config;
@@ -43,8 +43,8 @@ struct unheard {
   const struct fault *fault; /* its session is there as long as the lanes stand still */
 };
 
-/* A command that came while a reload exchanges pipelines: nothing can be noted then, and a process that is killed right after
- * its answer is to have passed it on. */
+/* A command that came while a reload exchanges pipelines: nothing can be noted then, but a command that was answered must
+ * outlive a process that is killed right after its answer. */
 struct postponed {
   struct postponed *next; /* the later one */
   struct command_order order;
@@ -118,11 +118,11 @@ bool server_leave(struct server *server, const char *text, struct failure *failu
 void server_note(struct server *server);
 /* Which files are written to, and who was there before this process. */
 void server_note_journal(const struct server *server);
-/* What of it changed since, once all that is to be said of it can be. */
+/* The roster, if it has changed, once all of it can be said. */
 void server_note_roster(struct server *server);
 /* That it still runs, and how many clients it has. */
 void server_beat(const struct server *server);
-/* At the start, without a tape: whether the process before ended so, and what it left. */
+/* At the start, without a tape: whether the process before ended without a word, and what it left. */
 void server_recover(struct server *server);
 /* It serves again. */
 void server_recovered(struct server *server);
@@ -132,7 +132,7 @@ void server_taken(struct server *server);
 _Noreturn void server_start_over(const struct tape *tape, const char *why);
 
 /* startup.c */
-/* It cannot be: takes up what was left once more, begins anew without it, or ends. */
+/* The start has failed: takes up what was left once more, begins anew without it, or ends. */
 void server_fail_start(struct server *server, const struct failure *failure);
 /* Starts the pipelines that a reload could not start. */
 void server_start_late(struct server *server);

@@ -128,9 +128,9 @@ void session_attach_shared(struct session *session, int fd);
 /* After its SESSION_DETACHED: memory that no client knows. Set-up thread; until it is done the session may be held,
  * resumed and stopped, but nothing else. */
 bool session_renew(struct session *session, struct failure *failure);
-/* Stops taking frames at the next frame boundary and tells SESSION_IDLE once nothing is in flight; the producer
- * stays connected. With `for_readers` that includes what slow readers under `drop` are in the middle of, although its frame
- * has its fate: for a hold before the end. Calling it again asks for another SESSION_IDLE. */
+/* Stops taking frames at the next frame boundary and tells SESSION_IDLE once nothing is in flight; the producer stays
+ * connected. With `for_readers` that includes results that slow readers under `drop` are in the middle of, although their
+ * frames have their fate: for a hold before the end. Calling it again asks for another SESSION_IDLE. */
 void session_hold(struct session *session, bool for_readers);
 /* Whether its lane knows of the last hold: no frame begins any more. */
 bool session_is_held(const struct session *session);
@@ -159,7 +159,7 @@ enum session_revival {
   SESSION_NEVER_BEGAN, /* the session had not begun with it */
   SESSION_GOES_ON,     /* it goes on at the byte where it was */
   SESSION_CUT,         /* nobody knows how much of it was read: it cannot go on */
-  SESSION_FOLLOWED,    /* it had ended, and the session has begun with another one since, of which no roster knows */
+  SESSION_FOLLOWED,    /* it had ended, and the session has begun with another one since, which is on no roster */
   SESSION_ENDED        /* it had ended */
 };
 enum session_revival session_revival(const struct session *session);

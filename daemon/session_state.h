@@ -98,7 +98,7 @@ void session_on_source_closed(struct source *source);
 void session_on_client_gone(void *session, bool closed, const char *why);
 /* [lane] The client comes with its producer. */
 void session_attach_client(struct session *session, struct reader *reader);
-/* Says of a client that sends and does not read that it stands still, with nothing else to show for it. */
+/* Reports a client that sends and does not read: nothing else would show that it stands still. */
 void session_watch_client(struct session *session, int64_t now);
 /* [lane] Lets it go; true once it is gone and all that the sink was told is done. Until then a turn will come. */
 bool session_detach_client(struct session *session);
@@ -119,8 +119,9 @@ void session_note(struct session *session);
 void session_note_before_read(struct source *source);
 /* Takes what a session that was killed had noted. */
 bool session_take_live(struct session *session, struct tape *tape, struct failure *failure);
-/* Puts the ring and the books as the session noted them where the sink's note says that they were; `owed` has a bit for each
- * slot whose frame the session took to be open at the sink. False: the notes contradict each other, and neither is of use. */
+/* Brings the ring and the books from where the session noted them to where the sink's note says that they were; `owed` has a
+ * bit for each slot whose frame the session took to be open at the sink. False: the notes contradict each other, and neither is
+ * of use. */
 bool session_reconcile(struct session *session, unsigned owed, const struct sink_noted *noted);
 
 /* -- session_image.c ---------------------------------------------------------------------------------------------- */

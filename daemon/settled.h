@@ -1,9 +1,9 @@
 /*
- * Which frames of a producer have their fate, told as one number: so many from its first. For a producer that keeps its
- * frames until it knows that they need not be sent again.
+ * How many frames of a producer, counted from its first, have their fate. For a producer that keeps its frames until it knows
+ * that they need not be sent again.
  *
- * Frames that were cut off by an end of the client or of the pipeline never count: they are to be sent again. Those of the
- * producers before are forgotten when a new one begins.
+ * Frames that were cut off by an end of the client or of the pipeline never count: they are to be sent again. Frames of earlier
+ * producers are forgotten when a new one begins.
  */
 #ifndef FRAMED_DAEMON_SETTLED_H
 #define FRAMED_DAEMON_SETTLED_H

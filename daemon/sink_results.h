@@ -1,10 +1,10 @@
 /*
  * What a session sees of its sink, and what the kinds of sinks share: the queue of results on their way out.
  *
- * A result is a slot in EMITTING with the frame that was taken out of it. Results are released strictly in order: the
- * slot goes back to its road when nobody needs its memory any more, and its frame gets its fate once, here or, when a slow
- * reader took the rest into its own buffer, when that reader is done. Both are noted before the session notes that it knows,
- * so that what the notes of a process that was killed say of a slot is true of its bytes.
+ * A result is a slot in EMITTING with the frame that was taken out of it. Results are released strictly in order: the slot goes
+ * back to its road when nobody needs its memory any more, and its frame gets its fate once, here or, when a slow reader took
+ * the rest into its own buffer, when that reader is done. Both are noted before the session notes that it knows of them, so
+ * that the notes of a killed process are true of the bytes in a slot.
  */
 #ifndef FRAMED_DAEMON_SINK_RESULTS_H
 #define FRAMED_DAEMON_SINK_RESULTS_H

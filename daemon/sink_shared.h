@@ -4,7 +4,7 @@
  *
  * A loan begins with a completion in the reader's control memory and ends when the reader moves its cursor past it, or leaves.
  * Until then the slot is not the session's. What always holds:
- *   - nothing that the reader can write is needed to be right: cursors and loans are kept here, and its one cursor is copied
+ *   - nothing that the reader can write needs to be trusted: cursors and loans are kept here, and its one cursor is copied
  *     and checked;
  *   - under `block` a lent result stays in the queue, so that it goes to the next reader if this one leaves without taking it;
  *   - under `drop` it is set aside as soon as no other reader is on it, so that those behind it go on. The session always keeps

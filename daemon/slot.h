@@ -1,10 +1,10 @@
 /*
  * A slot: one buffer set of a session, and the frame in it.
  *
- * FREE -> FILLING -> READY -> RUNNING -> DONE -> EMITTING -> FREE, and RUNNING -> FAILED. All transitions stand in
- * one table in slot.c and happen only in slot_move(), which moves the slot between the queues of its road as well: a slot
- * is on exactly the queue that its state names. Queues keep the order in which frames came. Only what a process before this
- * one left takes its place by slot_ring_pass() and slot_ring_arrange(), before the first turn.
+ * FREE -> FILLING -> READY -> RUNNING -> DONE -> EMITTING -> FREE, and RUNNING -> FAILED. All transitions stand in one table in
+ * slot.c and happen only in slot_move(), which moves the slot between the queues of its road as well: a slot is on exactly the
+ * queue that its state names. Queues keep the order in which frames came. The only exception is what a process before this one
+ * left: slot_ring_pass() and slot_ring_arrange() put it in its place, before the first turn.
  */
 #ifndef FRAMED_DAEMON_SLOT_H
 #define FRAMED_DAEMON_SLOT_H

@@ -10,8 +10,8 @@
 #include <stdint.h>
 #include <sys/uio.h>
 
-/* None of these waits: what systemd does not take at once is replaced by what is said later, and tried again by
- * systemd_flush(), which is called every few seconds; only a sign of life that is late is none. */
+/* None of these waits: systemd_flush(), which is called every few seconds, tries again what systemd did not take at once,
+ * unless something said later has replaced it. A sign of life is not tried again, since a late one is none. */
 void systemd_flush(void);
 void systemd_ready(const char *status);
 void systemd_status(const char *status);
@@ -38,8 +38,8 @@ enum { SYSTEMD_MOST_KEPT = 8192 };
 
 /* For how many descriptors the unit has one ($FDSTORE, which newer versions set by themselves); 0: it has none. */
 unsigned systemd_keeps(void);
-/* Puts one there, or takes it away again; waits until systemd has room for the message. False: it could not be sent, or not yet
- * that another one is to be taken away, which is said first. No answer comes: see systemd_has_read(). */
+/* Puts one there, or takes it away again; waits until systemd has room for the message. False: it could not be sent, or the
+ * message that another one is to be taken away, which goes first, could not yet. No answer comes: see systemd_has_read(). */
 bool systemd_keep(int fd, const char *name);
 void systemd_forget(const char *name);
 /* For a program that is executed in place of this one: it says first what this one could not, and knows what was passed to this

@@ -2,9 +2,9 @@
  * A tape: the values of a process, one after the other, for the next image of the same program.
  *
  * What lies on a tape is passed over it by one function for both ways, so that what is put is what is taken: while a tape is
- * written, passing a value puts it there; while one is read, passing it takes it from there. Values lie as they do in
- * memory, since only a program of the same state version ever reads them. Who takes more than there is, or a value that
- * cannot be, has a broken tape: from then on all that is taken is zero, and one question at the end is enough.
+ * written, passing a value puts it there; while one is read, passing it takes it from there. Values lie as they do in memory,
+ * since only a program of the same state version ever reads them. Taking more than there is, or a value that cannot be, breaks
+ * the tape: from then on all that is taken is zero, so one question at the end is enough.
  *
  * Descriptors are passed by number. The carrier says which number each has now (struct tape_map); the others are closed.
  */
@@ -49,7 +49,7 @@ void tape_pass_flag(struct tape *tape, void *flag, size_t size);
 #define TAPE_PASS(tape, value) _Generic((value), bool : tape_pass_flag, default : tape_pass)(tape, &(value), sizeof(value))
 /* Whether it can be a time on a tape. */
 bool tape_is_time(int64_t time);
-/* Nanoseconds, of a clock or in between: of two of them, what is taken can be added and subtracted. */
+/* Nanoseconds, of a clock or between two times; any two that were taken can be added and subtracted. */
 void tape_pass_time(struct tape *tape, int64_t *time);
 /* A number below `limit`; another one breaks the tape that is read, and is 0. */
 void tape_pass_below(struct tape *tape, unsigned *number, unsigned limit);

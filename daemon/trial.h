@@ -1,6 +1,6 @@
 /*
- * A trial: after a device has failed, the frames that were on it run again one at a time, so that a frame that makes it fail
- * is known. Until all have passed, nothing else runs on that device.
+ * A trial: after a device has failed, the frames that were on it run again one at a time, so that a frame that makes it fail is
+ * found out. Until all have passed, nothing else runs on that device.
  *
  * It is shared by the sessions of one device. Their lanes are made known before they start, and outlive every session, which
  * may be gone by the end of a trial; from then on lanes only change its counters.
@@ -10,7 +10,7 @@
 
 #include "daemon/lane.h"
 
-enum { TRIAL_LIMIT = 2 }; /* a frame that was alone on the device so many times when it failed runs no more */
+enum { TRIAL_LIMIT = 2 }; /* a frame that was alone on the device this many times when it failed is not run again */
 
 struct trial { /* all zero: nobody is suspected */
   atomic_uint suspects;
