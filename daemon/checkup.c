@@ -1,6 +1,6 @@
 /*
- * The daemon's check-up of itself: a canary goes to each device on which no frame has been lately, a device whose canary does
- * not come back is lost, and what is known of lanes, devices and pipelines at one moment is put before health.c to judge.
+ * The daemon's check-up of itself: a canary goes to each device that no frame has been on lately, a device whose canary does
+ * not come back is lost, and health.c judges what is known of lanes, devices and pipelines at one moment.
  *
  * The control loop only orders canaries and reads what became of them; nothing here waits for a device.
  */

@@ -1,7 +1,7 @@
 /*
  * What becomes of the daemon when a GPU fails. The device is lost to this process, and only to this one: another image of it
- * goes on with everything. Where that cannot be or comes too often this process just ends, since nothing may wait for a dead
- * device, and freeing what is on it may.
+ * goes on with everything. Where that cannot be, or happens too often, this process just ends: nothing may wait for a dead
+ * device, and freeing what is on it might wait.
  */
 #include <stdarg.h>
 #include <stdio.h>

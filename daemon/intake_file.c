@@ -1,7 +1,7 @@
 /*
  * Sources that are files. A regular one, standard input and the like are there from the start; a FIFO has one writer after the
- * other. One that nobody has opened for writing reads as ended, so that it is left alone until a writer comes; and the next
- * writer needs a reader at all times, or it would get SIGPIPE, so that it is opened anew before it is closed.
+ * other. A FIFO that nobody has opened for writing reads as ended, so it is left alone until a writer comes. The next writer
+ * needs a reader at all times, or it would get SIGPIPE, so the FIFO is opened anew before it is closed.
  */
 #include <sys/ioctl.h>
 #include <unistd.h>

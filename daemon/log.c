@@ -2,8 +2,8 @@
  * One event becomes one journal entry or one line on stderr, and never holds up the control loop.
  *
  * A line is dropped where stderr would block (a full pipe that nobody reads) or the journal takes no more, and the next line
- * that gets through is preceded by how many were. Lines go out in pieces that a writable pipe takes whole (PIPE_BUF), so that
- * poll() and write() agree.
+ * that gets through is preceded by the number of dropped ones. Lines go out in pieces that a writable pipe takes whole
+ * (PIPE_BUF), so that poll() and write() agree.
  */
 #include "daemon/log.h"
 

@@ -1,8 +1,8 @@
 /*
  * Tells a producer on the stream transport that asked for it which of its frames have their fate.
  *
- * One number a turn says it for all of them. With `reply` results go the same way, perhaps from another lane, so that nothing
- * is said while one is on its way; a result says it for all frames before it, too. A client that does not read is told later.
+ * One number a turn says it for all of them. With `reply` results go the same way, perhaps from another lane, so nothing is
+ * said while one is on its way; a result also says it for all frames before it. A client that does not read is told later.
  */
 #include <errno.h>
 #include <sys/socket.h>

@@ -1,9 +1,9 @@
 /*
  * What a session notes as it goes, and how the next process goes on from there after this one was killed.
  *
- * A note is written before bytes come into slots that were freed, before the sink gets a frame that no note has, and after
- * each read; so the last one is behind in nothing but frames' way through the device, which they then go again, and through the
- * sink, of which the sink's own note tells. What both say of a slot is put together by the number of the frame in it.
+ * A note is written before bytes come into slots that were freed, before the sink gets a frame that no note has, and after each
+ * read; so the last note lacks nothing but frames' way through the device, which they then go again, and through the sink,
+ * which the sink's own note tells. What the two notes say of a slot is put together by the number of the frame in it.
  */
 #include <assert.h>
 

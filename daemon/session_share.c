@@ -1,10 +1,9 @@
 /*
  * How a session lends its memory to a client and gets memory anew afterwards.
  *
- * A client keeps what it has mapped for as long as it lives, so memory that one has seen is never another's: when the
- * client has gone, the session gets other arenas and a program that works in them. What the client gets of the outputs it
- * cannot write, as the file is the daemon's own; a client that runs as the daemon's user could open it again and is not
- * kept apart.
+ * A client keeps what it has mapped for as long as it lives, so memory that one has seen is never another's: when the client
+ * has gone, the session gets other arenas and a program that works in them. The client cannot write the outputs that it gets,
+ * as the file is the daemon's own; but one that runs as the daemon's user could open it again, and is not kept from that.
  */
 #include <fcntl.h>
 #include <stdio.h>

@@ -2,7 +2,7 @@
  * Signals as events of the control loop: TERM and INT end, HUP reloads, USR1 writes the state to the log, USR2 upgrades.
  *
  * They are blocked in every thread, and wait in the kernel until they are read here and acted upon. So one that comes while
- * another image of the process takes over is there for that.
+ * another image of the process takes over is still there for that image.
  */
 #include <errno.h>
 #include <signal.h>

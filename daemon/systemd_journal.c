@@ -1,4 +1,4 @@
-/* Entries of the journal, in its own protocol: a datagram with all fields, of which none waits for the journal. */
+/* Entries of the journal, in its own protocol: each is one datagram with all fields, and none waits for the journal. */
 #include <endian.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,8 +1,8 @@
 /*
- * What a frame costs that has the device to itself: from one to the next, in the lane's hands, and in each step.
+ * What a frame costs if it has the device to itself: from one to the next, in the lane's hands, and in each step.
  *
- * With them, a pipeline of one slot can be foretold from one with several, and how much of a step's time comes from others
- * beside it. Medians count: other work comes and goes, and the first frame after a pause is slower.
+ * From these, a pipeline of one slot can be foretold from one with several, and also how much of a step's time comes from
+ * others beside it. Medians count: other work comes and goes, and the first frame after a pause is slower.
  */
 #include "gpu/backend.h"
 

@@ -6,9 +6,9 @@
  * and then kernels of all slots, are enqueued without waiting for any. As in the warm-up, the best of some rounds counts,
  * since other work on the device comes and goes.
  *
- * A host function behind a copy keeps that copy's engine from the next one for some microseconds, of whichever stream that
- * is. Where frames are told of like that, so are the copies out: on streams of their own, as many as keep the engine from
- * ever waiting for a function to return.
+ * A host function behind a copy keeps that copy's engine from the next copy, on whichever stream, for some microseconds. Where
+ * frames are told of by such functions, so are the copies out here: on streams of their own, enough that the engine never waits
+ * for a function to return.
  */
 #include "gpu/cuda.h"
 

@@ -1,15 +1,15 @@
 /*
  * What the events around a step add to it.
  *
- * An event takes its time where the stream has come to it. From there to the start of a copy or a kernel, and from its end
- * to the next event, some microseconds pass in which the engines hand the stream on: a tenth of a copy of 4 MiB, and more
- * than all of a small one. So when a device is opened for the first time, a program whose steps do next to nothing is timed
- * in every way that frames go, and what it took as a rule is what every frame's steps begin later than the events before them
- * say. Where a step follows that of another slot on the same engine, it begins later than that one's event by what such a
- * step takes when both have nothing to do.
+ * An event takes its time where the stream has come to it. From there to the start of a copy or a kernel, and from its end to
+ * the next event, some microseconds pass in which the engines hand the stream on: a tenth of a copy of 4 MiB, and more than all
+ * of a small one. So when a device is opened for the first time, a program whose steps do next to nothing is timed in every way
+ * that frames go. What it took as a rule is how much later every frame's steps begin than the events before them say. A step
+ * that follows that of another slot on the same engine begins later than that other step's event by what such a step takes when
+ * both have nothing to do.
  *
- * The program's frames are held back on their streams until all of them is there. Otherwise the intervals would tell how fast
- * this thread enqueues. But that is what they shall tell of the first one, which begins on another stream: it is taken from
+ * The program's frames are held back on their streams until they are enqueued as a whole; otherwise the intervals would tell
+ * how fast this thread enqueues. The first interval shall tell just that, as it begins on another stream: it is taken from
  * frames that are not held.
  */
 #include "gpu/cuda.h"

@@ -3,8 +3,8 @@
  *
  * Frames go through all slots back to back, as a saturated lane sends them: step by step, replayed, and replayed with kernels
  * for copies where they are small, with events around the steps and without. Rounds of each take turns and the best one counts,
- * so that other work on the device that comes and goes decides nothing. Of frames that take long there are few rounds. They are
- * measured too: what events cost them is little time of their own, but they can keep copies from running at once.
+ * so that other work on the device that comes and goes decides nothing. Frames that take long get few rounds, but they are
+ * measured too: events cost them little time, but can keep copies from running at once.
  */
 #include "gpu/cuda.h"
 

@@ -1,10 +1,10 @@
 /*
  * The worker pool; see pool.h.
  *
- * Waking a sleeping thread costs more than a small frame, so a worker that runs out of jobs looks for the next one
- * for a while before it sleeps, as long as its last job says; so many workers at most as the pool's owner wants. What makes
- * skipping the wake-up safe: `spinning` changes under the lock, and a worker that stops spinning looks at the queue under the
- * same lock before it sleeps; so while there are no more jobs than workers that spin, each job has one that will find it.
+ * Waking a sleeping thread costs more than a small frame, so a worker that runs out of jobs looks for the next one before it
+ * sleeps, for as long as its last job says; at most as many workers do so as the pool's owner wants. What makes skipping the
+ * wake-up safe: `spinning` changes under the lock, and a worker that stops spinning looks at the queue under the same lock
+ * before it sleeps; so while there are no more jobs than workers that spin, each job has one that will find it.
  *
  * Workers sleep at a semaphore: condition variables of glibc before 2.41 can lose a wake-up (its bug 25847), and a lost one
  * here is a frame that hangs, or an end that never comes.

@@ -4,10 +4,9 @@
  *
  * A block makes a tile of ROWS rows. First each thread goes down some columns, margins included, that are its neighbours' as
  * well: all samples that its sums need are in registers at once, so that each is loaded once, and the sums go to shared memory
- * as floats. Then each thread makes some neighbouring samples of a row from there, again all in registers. That the largest
- * radius is known when the kernel is compiled lets the registers have fixed numbers; steps beyond a smaller radius are left
- * out. Bytes have kernels of their own (blur.cuh), and wider blurs are two kernels (blur_wide.cu). Weights travel as a kernel
- * parameter.
+ * as floats. Then each thread makes some neighbouring samples of a row from there, again all in registers. Registers have fixed
+ * numbers because the largest radius is known when the kernel is compiled; steps beyond a smaller radius are left out. Bytes
+ * have kernels of their own (blur.cuh), and wider blurs are two kernels (blur_wide.cu). Weights travel as a kernel parameter.
  */
 #include "gpu/stages/blur.cuh"
 

@@ -16,8 +16,8 @@ struct blur_geometry {
   __device__ __host__ int32_t row() const { return width * channels; }
 };
 
-/* Weights of bytes are 0 from some distance on. Those behind it add nothing, and so narrow that they are made up of two parts
- * are only blurs that reach no further than 4. */
+/* Weights of bytes are 0 from some distance on; those behind it add nothing. Only blurs that reach no further than 4 are so
+ * narrow that their weights are made up of two parts. */
 static inline uint32_t blur_used_radius(const blur_weights &weights, uint32_t radius) {
   while (radius > 1 && weights.at[radius] == 0.0F) {
     radius--;

@@ -1,9 +1,9 @@
 /*
  * blur: kernel for bytes whose radius is not large, which does both passes on the units that multiply matrices.
  *
- * A pass over 16 rows is a product of two matrices: one is the band of weights, the same everywhere, the other a piece of
- * the image. The sums of bytes are exact (blur.h), so that they may be formed in any order, and whole numbers are what they are
- * formed of (blur_products.cuh).
+ * A pass over 16 rows is a product of two matrices: one is the band of weights, the same everywhere, the other a piece of the
+ * image. The sums of bytes are exact (blur.h), so that they may be formed in any order, and they are formed of whole numbers
+ * (blur_products.cuh).
  *
  * A block makes a strip of some times 16 rows, each of its warps 32 columns. For the first pass a thread has four rows of
  * four neighbouring columns, and joins two rows of a column in a register; of the SPANS groups of 16 rows that 16 rows of

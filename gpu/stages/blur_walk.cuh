@@ -4,9 +4,9 @@
  *
  * A block makes some times 16 rows and walks along them, 32 columns a step. Its rows are under way to shared memory in slabs of
  * SLAB columns meanwhile. Each warp keeps what the last columns summed up to in registers, so that nothing is made twice but
- * the columns before the first results. What the sums are made of is in blur_products.cuh, but that weights have another scale
- * here: results of both passes are 16 bit floats' own bits then, two of which are cut off in one instruction. That instruction,
- * and the one that brings rows, are there from compute capability 8.0 on; nothing here is called before that.
+ * the columns before the first results. What the sums are made of is in blur_products.cuh, except that weights have another
+ * scale here: then the results of both passes are 16 bit floats' own bits, two of which are cut off in one instruction. That
+ * instruction, and the one that brings rows, are there from compute capability 8.0 on; nothing here is called on older devices.
  *
  * All rows are multiples of CHUNK bytes, and all offsets within an image fit in 32 bits.
  */

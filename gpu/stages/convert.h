@@ -7,11 +7,11 @@
  * them on the way up, and their average on the way down (pixels that an odd size lacks count as copies of the last).
  * From one YUV format to another no level changes.
  *
- * Levels are kept in 1/32 (int16_t), coefficients as parts of 8192, and each product is rounded to 1/32 once. No level
- * differs from swscale's by more than 1, nor the mean of a picture by more than 0.1, with the flags
- * `accurate_rnd+full_chroma_int+full_chroma_inp` and `neighbor` where chroma goes up, `area` where it goes down. Three
- * things it does otherwise: chroma of odd sizes it scales by a little more or less than 2; colours that RGB cannot hold it
- * lets wrap around; and floats it makes of limited luma, unless they go through gray.
+ * Levels are kept in 1/32 (int16_t), coefficients as parts of 8192, and each product is rounded to 1/32 once. No level differs
+ * from swscale's by more than 1, nor the mean of a picture by more than 0.1, with the flags
+ * `accurate_rnd+full_chroma_int+full_chroma_inp` and `neighbor` where chroma goes up, `area` where it goes down. swscale does
+ * three things otherwise: it scales chroma of odd sizes by a little more or less than 2, lets colours that RGB cannot hold wrap
+ * around, and makes floats of limited luma, unless they go through gray.
  */
 #ifndef FRAMED_GPU_STAGES_CONVERT_H
 #define FRAMED_GPU_STAGES_CONVERT_H

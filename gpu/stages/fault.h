@@ -1,9 +1,9 @@
 /*
  * fault: passes frames on, but strikes some of them: an illegal access, a kernel that never ends, or a delay.
  *
- * It exists in test builds only (FRAMED_FAULTS). It strikes frame `at`, and every `every`th one after that, also when that
- * runs again unless `again` says no; frames that warm a program up are spared, so that a session starts whatever `at` says.
- * Only where FRAMED_FAULT_WARM_UPS names a file is one of those struck for each byte in it, which takes the byte away.
+ * It exists in test builds only (FRAMED_FAULTS). It strikes frame `at`, and every `every`th one after that, also when that runs
+ * again unless `again` says no; frames that warm a program up are spared, so that a session starts whatever `at` says. Only
+ * where FRAMED_FAULT_WARM_UPS names a file, one such frame is struck for each byte in it, which takes the byte away.
  */
 #ifndef FRAMED_GPU_STAGES_FAULT_H
 #define FRAMED_GPU_STAGES_FAULT_H

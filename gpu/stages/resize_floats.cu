@@ -2,11 +2,11 @@
  * resize: kernel for floats, where no sample is made of more than three rows and three columns.
  *
  * What limits it is how much of the source is under way at a time. So a thread makes one column of ROWS rows, and reads all
- * samples of BATCH rows before it uses the first of them. It reads the same number of samples for each: those beyond a
- * span's end are its last one once more, and stay out of the sum, as even with a weight of 0 an infinite sample or -0 would
- * change it. Likewise rows beyond the last of the result are the last once more, so that nothing in the loop branches.
- * Positions are quotients, so that of each column and row is worked out once for a block. Sums go down the columns first,
- * then along the row, each in the order of the samples, as resize.h has it.
+ * samples of BATCH rows before it uses the first of them. It reads the same number of samples for each: those beyond a span's
+ * end are its last one once more, and stay out of the sum, as even with a weight of 0 an infinite sample or -0 would change it.
+ * Likewise rows beyond the last of the result are the last once more, so that nothing in the loop branches. Positions are
+ * quotients, so each column's and each row's is worked out once for a block. Sums go down the columns first, then along the
+ * row, each in the order of the samples, as resize.h has it.
  */
 #include "gpu/stages/resize_floats.cuh"
 

@@ -1,16 +1,16 @@
 /*
  * resize: kernel for bytes that are mixed where both sides shrink to no less than half.
  *
- * A block makes a tile of the result. It brings the rectangle of the source that the tile is made of into shared memory; then
- * a thread makes a word of four samples and goes down some rows with it. Nothing of the source waits in registers, so that many
+ * A block makes a tile of the result. It brings the rectangle of the source that the tile is made of into shared memory; then a
+ * thread makes a word of four samples and goes down some rows with it. Nothing of the source waits in registers, so that many
  * blocks share a processor, and some mix while others wait for theirs. The rectangle has the same size for all tiles of a
- * plane, and always lies in it: what is told of its place is a product, a pixel or two before the first sample that is needed,
- * and no further than where it still fits in. Words are picked and mixed as in resize_words.cu; but where the samples of all
- * words of a warp lie in two whole words of the source each, as they do for many ratios, nothing is shifted.
+ * plane, and always lies in it: its place comes from a product, is a pixel or two before the first sample that is needed, and
+ * no further on than it still fits in. Words are picked and mixed as in resize_words.cu; but where the samples of all words of
+ * a warp lie in two whole words of the source each, as they do for many ratios, nothing is shifted.
  *
  * Positions are quotients by the same divisor for all columns, and for all rows. So they come from products with its inverse,
- * which are exact below 2^31, and each thread finds those of its columns by itself. Beyond the last row of the plane, that is
- * made once more, so that nothing in the loop branches.
+ * which are exact below 2^31, and each thread finds those of its columns by itself. Beyond the last row of the plane, that row
+ * is made once more, so that nothing in the loop branches.
  *
  * Bytes arrive in pieces of 16 by an instruction that is there from compute capability 8.0 on.
  */

@@ -2,12 +2,12 @@
  * resize: kernel for bytes that are picked or mixed where rows shrink to no less than half.
  *
  * A thread makes a word of four neighbouring samples and goes down ROWS rows with it. The first samples that it takes from a
- * row of the source lie within eight bytes then, at most two pixels further for each pixel of the result, and so do the
- * second ones. These come as aligned words and are shifted into place, and one instruction picks four samples of them. Both
- * lie within the same eight bytes unless pixels have three channels and the row shrinks. Rows are read in batches, so that
- * the loads of several are under way together; where columns do not shrink, the lower row of one is the upper row of
- * the next or of one soon after, and is not read again. Positions are quotients, so that of each column and row is worked
- * out once for a block. Beyond the window, words are filled from a mask.
+ * row of the source lie within eight bytes then, at most two pixels further for each pixel of the result, and so do the second
+ * ones. These come as aligned words and are shifted into place, and one instruction picks four samples of them. Both lie within
+ * the same eight bytes unless pixels have three channels and the row shrinks. Rows are read in batches, so that the loads of
+ * several are under way together; where columns do not shrink, the lower row of one is the upper row of the next or of one soon
+ * after, and is not read again. Positions are quotients, so each column's and each row's is worked out once for a block. Beyond
+ * the window, words are filled from a mask.
  */
 #include "gpu/stages/resize_mix.cuh"
 #include "gpu/stages/resize_words.cuh"

@@ -1,11 +1,11 @@
 /*
  * sobel: kernels and launcher.
  *
- * A thread goes down a strip of columns, 8 for bytes and 4 for floats, and keeps in registers what two rows of it give, so
- * that a row is loaded once for each strip of ROWS rows and twice where two strips meet. Bytes are taken two at a time, a
- * word holding every second of four neighbours in its halves, and their gradient comes from the sums of squares of two by two
- * samples. Where the width is a multiple of the strip's, loads and stores are as wide as the strip, also at the edges: one
- * that took longer there would be what all wait for in the end.
+ * A thread goes down a strip of columns, 8 for bytes and 4 for floats, and keeps in registers what two rows of it give, so that
+ * a row is loaded once for each strip of ROWS rows and twice where two strips meet. Bytes are taken two at a time, a word
+ * holding every second of four neighbours in its halves, and their gradient comes from the sums of squares of two by two
+ * samples. Where the width is a multiple of the strip's, loads and stores are as wide as the strip, also at the edges: a thread
+ * that took longer there would be what all others wait for in the end.
  */
 #include "gpu/stages/bytes.cuh"
 

@@ -1,9 +1,9 @@
 /*
  * Marks the loops over rows of pixels that the compiler is to vectorise for the processor it runs on.
  *
- * Each marked function is compiled twice, for any x86-64 and for AVX2, and the dynamic loader picks one. Both
- * compute the same bits, since no stage lets multiply and add contract unless that changes nothing. Sanitizers run before their
- * own start-up in such a pick, so their builds take the plain version.
+ * Each marked function is compiled twice, for any x86-64 and for AVX2, and the dynamic loader picks one. Both compute the same
+ * bits, since no stage lets multiply and add contract unless that changes nothing. Within such a pick, sanitizers would run
+ * before their own start-up, so their builds take the plain version.
  */
 #ifndef FRAMED_GPU_STAGES_VECTOR_H
 #define FRAMED_GPU_STAGES_VECTOR_H

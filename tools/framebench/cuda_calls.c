@@ -1,4 +1,4 @@
-/* Launches, and how soon their end is seen; one frame alone. Everything on streams of its own, with CUDA alone. */
+/* Launches, and how soon their end is seen; one frame alone. All of it runs on streams of its own, with nothing but CUDA. */
 #include "tools/framebench/cuda_bare.h"
 #include "tools/framebench/cuda_kernels.h"
 #include "tools/framebench/cuda_try.h"

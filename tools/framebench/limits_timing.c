@@ -2,10 +2,10 @@
  * What times cost: the same frames, small and large ones, with the times of none taken, of as many as the daemon takes, and of
  * all.
  *
- * The difference is small. So engines of the three run by turns, since a machine is not the same from one second to the next,
- * and some engines of each kind do, since two of one kind are not the same either: streams and memory lie elsewhere. Each
- * figure is the median of all turns. One turn of the daemon's kind may hold more than its share of timed frames or none; all
- * of them together have it.
+ * The difference is small. So engines of the three kinds take turns, since a machine is not the same from one second to the
+ * next; and there are some of each kind, since two of one kind are not the same either: their streams and memory lie elsewhere.
+ * Each figure is the median of all turns. One turn of the daemon's kind may hold more than its share of timed frames or none;
+ * all of them together have it.
  */
 #include "tools/framebench/engine.h"
 #include "tools/framebench/limits.h"

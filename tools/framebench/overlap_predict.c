@@ -1,6 +1,7 @@
 /*
  * What `framectl plan --from` foretells, held beside what was measured: the rows with 2 slots go through the daemon's own
- * diagnosis, as a saturated pipeline would, and the model that comes out of it gives the time of a frame with other numbers.
+ * diagnosis, as a saturated pipeline would, and the model that comes out of it gives the time of a frame with other numbers of
+ * slots.
  */
 #include "daemon/diagnosis.h"
 #include "tools/framebench/overlap.h"

@@ -1,11 +1,11 @@
 /*
  * The rows of framebench overlap: the same work serially and with slots.
  *
- * The ideal of a row comes from the service times of that very row, but of copies no less than what they take alone while
- * both directions of the link are busy: as one more slot would have it. No ideal knows of the host: neither of its work on a
- * frame, which is what bounds small ones, nor of the time in which a thread wakes that sleeps until a callback. So each row
- * has its bound as well, which is that of plan's model with the row's own times of host and notice, and its name. Where the
- * host sleeps the bare loop stands beside it, which sleeps as well. Speedups are over the serial program with pinned memory.
+ * The ideal of a row comes from that row's own service times, but copies count no less than they take alone while both
+ * directions of the link are busy, as with one more slot. No ideal knows of the host: neither of its work on a frame, which is
+ * what bounds small ones, nor of the time that a thread that sleeps until a callback takes to wake. So each row also has its
+ * bound, from plan's model with the row's own times of host and notice, and the bound's name. Where the host sleeps, the bare
+ * loop stands beside it, and sleeps as well. Speedups are over the serial program with pinned memory.
  *
  * Rows that differ in their slots alone are measured in turns: how fast a thread wakes changes from one moment to the next.
  */

@@ -2,9 +2,9 @@
  * framebench stages: every stage beside its floor, the time in which memory could give its input and take its output, each
  * once, and give and take the state that it keeps from frame to frame.
  *
- * On the GPU the floor is that of the device's memory, measured by copying; on the CPU it is that of one thread's memcpy
- * of as many bytes, and one worker runs the stage. A stage that computes on purpose is shown beside such a floor, too, but
- * not held to it.
+ * On the GPU the floor is that of the device's memory, measured by copying; on the CPU it is that of one thread's memcpy of as
+ * many bytes, and one worker runs the stage. A stage that computes on purpose is also shown beside such a floor, but not held
+ * to it.
  */
 #include "tools/framebench/command.h"
 #include "tools/framebench/engine.h"
