@@ -33,7 +33,7 @@ struct health_moment {
 /* What is on a device, of a pipeline or of all. */
 struct health_work {
   uint64_t frames;
-  int64_t since; /* when a frame of whoever waits longest came back, or went there while none of theirs was there */
+  int64_t since; /* of the session that waits longest: when a frame of it last came back, or went there with none of it there */
 };
 
 struct health_device {

@@ -35,8 +35,8 @@ bool listener_is_passed(const struct listener *listener);
  * nobody can connect to it. */
 bool listener_begin(struct listener *listener, const struct config_socket_access *access, struct failure *failure);
 
-/* This process ends as it is: removes the files of those that have not come into use, and has no worker thread make others
- * until they are allowed again. Those that were removed are made anew when they come into use. */
+/* This process ends as it is: removes the files of listeners that have not come into use, and lets no worker thread make others
+ * until that is allowed again. Files that were removed are made anew when their listeners come into use. */
 void listener_withhold_new(void);
 void listener_allow_new(void);
 

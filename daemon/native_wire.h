@@ -125,7 +125,7 @@ struct native_result {
 /* -- ACK --------------------------------------------------------------------------------------------------------------- */
 
 struct native_ack {
-  uint64_t frames; /* so many of this connection, from its first, have their fate, other than `client_gone` and `shutdown` */
+  uint64_t frames; /* this many of this connection, from its first on, have a fate other than `client_gone` and `shutdown` */
 };
 
 /* -- ERROR: the header, this, and length - 8 bytes of one sentence --------------------------------------------------- */

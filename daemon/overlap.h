@@ -36,7 +36,7 @@ enum { OVERLAP_MAX_SLOTS = 64, OVERLAP_UNLIMITED = 0 };
 struct overlap_work {
   double service[OVERLAP_ENGINES]; /* of one frame, or of one chunk of it */
   unsigned kernels;                /* that run at once; 0 counts as 1, more than OVERLAP_MAX_SLOTS as that */
-  /* From the begin of one frame's service until the engine may begin the next one's, where that differs from its service; 0: it
+  /* From the start of one frame's service until the engine may start the next one's, if that differs from the service; 0: it
    * does not. Less: a kernel that leaves parts of the device free before it ends. More: copies that slow each other down. One
    * OVERLAP_MAX_SLOTS-th of it: as many at once as there can be slots. */
   double succession[OVERLAP_ENGINES];

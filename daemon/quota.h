@@ -1,7 +1,7 @@
 /*
  * What each user has of the daemon: sessions, and the memory that they take, against the configuration's `limits`.
  *
- * A charge is a value inside its holder, and is given back with the same. Users are known as long as they have something.
+ * A charge is a value inside its holder, by which it is also given back. Users are known as long as they have something.
  * Control loop only.
  */
 #ifndef FRAMED_DAEMON_QUOTA_H

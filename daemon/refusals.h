@@ -23,7 +23,7 @@ struct refusals { /* zero before use */
   struct refusal last;
 };
 
-/* One more, which the log says, too. The remedy may be NULL. */
+/* Adds one more, and logs it. The remedy may be NULL. */
 __attribute__((format(printf, 5, 6))) void refusals_add(struct refusals *refusals, enum log_kind kind, const char *pipeline,
                                                         const char *remedy, const char *format, ...);
 /* What whoever is turned away with this code can do. */

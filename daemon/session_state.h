@@ -1,8 +1,8 @@
 /*
  * What a session is made of; private to session.c (its turns and its end) and to those that follow here with what each tells
  * the others: session_orders.c (what it hears from and says to the control loop), session_reply.c, session_acknowledge.c,
- * session_note.c (what it notes for the case that it is killed), session_image.c (how it is handed over) and session_memory.c
- * (how it is made and freed).
+ * session_note.c (what it notes in case it is killed), session_image.c (how it is handed over) and session_memory.c (how it is
+ * made and freed).
  */
 #ifndef FRAMED_DAEMON_SESSION_STATE_H
 #define FRAMED_DAEMON_SESSION_STATE_H
@@ -48,7 +48,7 @@ struct session {
   bool unread_told;      /* of this client */
   bool foreign_told;     /* of this producer */
   bool acknowledges;     /* the producer wants to be told which frames have their fate: see session_acknowledge.c */
-  uint64_t acknowledged; /* it was told of so many */
+  uint64_t acknowledged; /* how many it was told of */
   bool idle_owed;        /* held, and SESSION_IDLE was not told yet */
   bool stopping;
   bool fault_told;

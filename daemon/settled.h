@@ -1,6 +1,6 @@
 /*
- * How many frames of a producer, counted from its first, have their fate. For a producer that keeps its frames until it knows
- * that they need not be sent again.
+ * Up to which frame all of a producer's have their fate, told as one number: how many these are, from its first. For a producer
+ * that keeps its frames until it knows that they need not be sent again.
  *
  * Frames that were cut off by an end of the client or of the pipeline never count: they are to be sent again. Frames of earlier
  * producers are forgotten when a new one begins.

@@ -1,6 +1,6 @@
 /*
- * Every way in which the daemon ends but for a dead GPU (gpu_fault.c): when it is asked to, when all its sources have ended,
- * and when its start failed. Each begins once; a stop that meets a reload waits for it.
+ * Every way in which the daemon ends, except for a dead GPU (gpu_fault.c): when it is asked to, when all its sources have
+ * ended, and when its start failed. Each begins once; a stop that meets a reload waits for it.
  */
 #include <stdlib.h>
 

@@ -1,9 +1,9 @@
 /*
  * Takes traces: starts the recording of every session, reads the rings in time, and lays out what it got.
  *
- * Everything happens on the control loop, but for the laying out on a worker thread. Lanes only append to their rings, and
- * only while a trace is taken. A frame belongs to a trace if it got its fate while that was taken; what it went through
- * before is told, too. Sessions that come later are noticed within a tenth of a second.
+ * Everything happens on the control loop, but for the laying out on a worker thread. Lanes only append to their rings, and only
+ * while a trace is taken. A frame belongs to a trace if it got its fate while that was taken; what it went through before is
+ * also told. Sessions that come later are noticed within a tenth of a second.
  */
 #ifndef FRAMED_DAEMON_TRACER_H
 #define FRAMED_DAEMON_TRACER_H

@@ -1,6 +1,6 @@
 /*
- * An upgrade: the program that is installed now takes over from the one that runs. It is asked first, in a child: whether it
- * takes the running configuration, and states of this version. Only then is it executed in place; a program that cannot go on
+ * An upgrade: the program that is installed now takes over from the one that runs. It is first asked, in a child, whether it
+ * takes the running configuration and states of this version. Only then is it executed in place; a program that cannot go on
  * changes nothing.
  */
 #include <fcntl.h>

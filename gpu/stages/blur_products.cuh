@@ -3,7 +3,7 @@
  * weights that is a factor of all.
  *
  * Samples and the columns' sums are whole numbers below 2048: as 16 bit floats they are multiples of the smallest one, with the
- * number's own bits. Weights are such floats, too, or where some have too many bits, sums of two, and so are the products. Sums
+ * number's own bits. Weights are also such floats or, where some have too many bits, sums of two, and so are the products. Sums
  * of 24 bits are 32 bit floats, and come out as whole numbers where something is added that has no room for smaller parts.
  */
 #ifndef FRAMED_GPU_STAGES_BLUR_PRODUCTS_CUH

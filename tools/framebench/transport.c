@@ -2,10 +2,10 @@
  * framebench transport: frames from a client to the daemon and back in memory that both share, beside the same work in one
  * process without a daemon, and beside the daemon's sockets.
  *
- * A daemon is started for it, before anything here uses the device. All take turns, since machines are faster at one time
- * than at another, and the median of each counts. Small frames take more turns: they are bound by processors, which vary most.
- * What small frames are held to is the usual loop, in which copy engines make the copies; beside it stands the same loop with
- * kernels for copies, as the daemon has them copied.
+ * A daemon is started for it, before anything here uses the device. All take turns, since machines are faster at one time than
+ * at another, and the median of each counts. Small frames take more turns: they are bound by processors, which vary most. Small
+ * frames are held to the usual loop, in which copy engines make the copies; beside it stands the same loop with kernels for
+ * copies, which is how the daemon copies them.
  */
 #include "tools/framebench/command.h"
 #include "tools/framebench/engine.h"
