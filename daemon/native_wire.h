@@ -161,7 +161,8 @@ struct native_error {
  * way, so no ring can overflow; one that does shows a client that lies.
  *
  * Sleeping: a side that finds nothing to do sets its flag, looks once more, and sleeps. A side that has written a cursor looks
- * at the other's flag, and if that is set clears it and rings. Both use sequentially consistent accesses for the pair.
+ * at the other's flag, and if that is set clears it and rings. Between what it writes and what it looks at, each side has
+ * sequentially consistent accesses or a fence of that order.
  */
 enum { NATIVE_RING = 16, NATIVE_CONTROL = 16384 };
 

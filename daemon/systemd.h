@@ -45,7 +45,7 @@ void systemd_forget(const char *name);
 /* For a program that is executed in place of this one: it says first what this one could not, and knows what was passed to this
  * one. False: there is no memory for that, and without it the program is not to be executed. */
 bool systemd_pass_on(void);
-/* Waits until systemd has read everything up to here, for at most two seconds. */
+/* Waits until systemd has read everything up to here, for at most five seconds. */
 bool systemd_has_read(void);
 /* Takes a descriptor that was kept under a name with this prefix ("": whatever version of us kept it); `rest` is what follows
  * it. -1: there is no other. */
