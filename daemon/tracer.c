@@ -312,17 +312,24 @@ struct tracer *tracer_new(struct server *server) {
   return tracer;
 }
 
-void tracer_stop(struct tracer *tracer) {
-  if (!tracer) {
-    return;
-  }
-  tracer->stopped = true;
+static bool fail_all(struct tracer *tracer, const char *remedy, const char *why) {
+  bool any = tracer->jobs != NULL;
   for (struct job *job = tracer->jobs, *next; job; job = next) {
     next = job->next;
     detach(job);
-    job_fail(job, STOPPED_REMEDY, STOPPED);
+    job_fail(job, remedy, why);
+  }
+  return any;
+}
+
+void tracer_stop(struct tracer *tracer) {
+  if (tracer) {
+    tracer->stopped = true;
+    fail_all(tracer, STOPPED_REMEDY, STOPPED);
   }
 }
+
+bool tracer_yield(struct tracer *tracer) { return tracer && fail_all(tracer, "ask again", "another process takes over"); }
 
 struct tracer *tracer_free(struct tracer *tracer) {
   free(tracer);

@@ -18,6 +18,8 @@ struct tracer;
 struct tracer *tracer_new(struct server *server);
 /* Answers every order with 503 and takes no more. Idempotent; NULL is fine. */
 void tracer_stop(struct tracer *tracer);
+/* Answers every order there is with 503, for it would end without an answer in another process. False: there is none. */
+bool tracer_yield(struct tracer *tracer);
 /* After tracer_stop(), with the loop at its end and all traces freed. NULL is fine; returns NULL. */
 struct tracer *tracer_free(struct tracer *tracer);
 

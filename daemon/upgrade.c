@@ -16,6 +16,7 @@
 #include "daemon/log.h"
 #include "daemon/server_state.h"
 #include "daemon/state.h"
+#include "daemon/tracer.h"
 
 #define LATE "a pipeline has not started since the last reload"
 
@@ -89,13 +90,16 @@ static void execute(void *context) {
   refuse(upgrade, true, failure.text);
 }
 
-/* The answer needs a moment to leave. */
+/* Answers need a moment to leave. */
 static void on_willing(struct upgrade *upgrade) {
-  if (!upgrade->answer) {
+  bool yielded = tracer_yield(upgrade->server->tracer);
+  if (!upgrade->answer && !yielded) {
     execute(upgrade);
     return;
   }
-  upgrade->answer(upgrade->context, 200, json_pack("{s:b, s:o}", "ok", 1, "program", answer_string(handover_program())));
+  if (upgrade->answer) {
+    upgrade->answer(upgrade->context, 200, json_pack("{s:b, s:o}", "ok", 1, "program", answer_string(handover_program())));
+  }
   upgrade->answer = NULL;
   upgrade->timer = loop_timer_close(upgrade->timer);
   upgrade->timer = loop_timer_new(&upgrade->server->loop, execute, upgrade);

@@ -2,6 +2,7 @@
 
 import collections
 import json
+import signal
 import socket
 import threading
 import time
@@ -131,6 +132,18 @@ def answer(client):
     while part := client.recv(1 << 20):
         parts.append(part)
     return b"".join(parts)
+
+
+@pytest.mark.parametrize("how", ["asked", "signal"])
+def test_an_upgrade_tells_who_waits_for_a_trace(place, how):
+    with Daemon(place, {"cam0": pipeline(FORMAT)}) as daemon, ask(daemon, 20) as client:
+        if how == "signal":
+            daemon.signal(signal.SIGUSR2)
+        else:
+            assert daemon.post("/v1/upgrade")[0] == 200
+        said = answer(client)
+        assert said.startswith(b"HTTP/1.1 503 ") and b"another process takes over" in said and b"ask again" in said, said
+        wait_until(lambda: daemon.status()["handovers"]["upgrade"] == 1, lambda: daemon.log)
 
 
 def while_tracing(daemon, work):
