@@ -129,6 +129,16 @@ def test_report_collects_what_framed_is_held_to(place):
     assert "| added | 7.50 us | round trip and hops | | at most 10 us | yes |" in done.stdout, done.stdout
 
 
+def test_a_report_names_a_device_where_any_document_does(place):
+    machine = {"processor": "A processor", "processors": 4, "kernel": "6.1", "date": "2026-01-02 03:04"}
+    one = {"command": "load", "version": "1.2.3", "machine": machine, "sections": {"targets": [
+        {"what": "added", "limit": "none", "unit": "us", "value": 7.5, "at_most": 10, "reached": "yes"}]}}
+    (place / "one.json").write_text(json.dumps(one))
+    assert "framed 1.2.3 on no device (driver none), A processor" in framebench("report", place).stdout
+    (place / "two.json").write_text(json.dumps({**one, "backend": "cpu", "device": "A device"}))
+    assert "framed 1.2.3 on A device (driver none), A processor" in framebench("report", place).stdout
+
+
 PEER = """
 import array, os, socket, sys
 listeners = []

@@ -45,13 +45,15 @@ void report_print_machine(FILE *out, const json_t *documents) {
   size_t index;
   const json_t *document, *chosen = json_array_get(documents, 0);
   json_array_foreach(documents, index, document) {
-    chosen = strcmp(text(document, "backend"), "cuda") == 0 ? document : chosen;
+    bool first = *text(document, "device") && !*text(chosen, "device"); /* not all of them have one */
+    chosen = first || strcmp(text(document, "backend"), "cuda") == 0 ? document : chosen;
   }
   const json_t *machine = json_object_get(chosen, "machine");
   fprintf(out, "Measured with framed %s on %s (driver %s), %s, %lld processors, Linux %s, on %s UTC.\n\n",
-          text(chosen, "version"), text(chosen, "device"), *text(machine, "driver") ? text(machine, "driver") : "none",
-          text(machine, "processor"), (long long)json_integer_value(json_object_get(machine, "processors")),
-          text(machine, "kernel"), text(machine, "date"));
+          text(chosen, "version"), *text(chosen, "device") ? text(chosen, "device") : "no device",
+          *text(machine, "driver") ? text(machine, "driver") : "none", text(machine, "processor"),
+          (long long)json_integer_value(json_object_get(machine, "processors")), text(machine, "kernel"),
+          text(machine, "date"));
 }
 
 size_t report_print_targets(FILE *out, const json_t *documents) {
