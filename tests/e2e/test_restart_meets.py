@@ -32,6 +32,7 @@ def prepared(store, daemon, call, at, **what):
     store.arm(daemon, injection)
     settle(daemon)
     store.kill(daemon)
+    settle(daemon)  # calls are counted, and some come when it is ready
     return injection
 
 
