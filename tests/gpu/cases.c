@@ -54,7 +54,7 @@ unsigned cases_formats(const struct cases_size *size, struct frame_format format
 #define USUAL_SIDE   2500
 
 /* Most for integers that need not be given: they say how much is done for each sample. */
-static const double usual_count[] = {[CASES_TINY] = 1000, [CASES_SMALL] = 300, [CASES_MEDIUM] = 10, [CASES_LARGE] = 2};
+static const double usual_count[] = {[CASES_TINY] = 1000, [CASES_SMALL] = 30, [CASES_MEDIUM] = 10, [CASES_LARGE] = 2};
 
 /* Such an integer that may be as large as this says how often something is repeated. */
 #define MANY 10000
