@@ -73,7 +73,8 @@ threads='kill_load or handover_storm or trace or lanes'
 # and what takes long and passed with ASan is not run once more without.
 seen='test_kill.py or kill_meets or kill_moments or chaos or nonsense or resume or test_upgrade or handover_refused or handover_oddities or handover_again'
 seen+=' or attacks or managers or keeper or shared_control or shared_consumers or libframed or overload or acks or restart_meets'
-seen+=' or reload_moments or test_faults'
+seen+=' or reload_moments or test_faults or test_handover.py or handover_random or handover_removed or test_reload.py or hostile'
+seen+=' or churn or test_files or test_sinks or test_raw or test_native or test_shared.py or test_status.py or refusals or fifo'
 # Most of their time they wait, so that two halves at once take little more than half of it.
 tough='handover or lanes or hostile or shared or attacks or churn or chaos or reload or resume'
 # These measure, one thing after the other.
