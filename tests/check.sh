@@ -100,7 +100,7 @@ sanitized() { # VARIANT PATTERN: end-to-end tests but for those, in two halves
 step "TSan, fuzzing, systemd, packages and what measures, beside ASan with UBSan, end-to-end and unit tests"
 mapfile -t targets < <(find tests/fuzz -name 'fuzz_*.c' -printf '%f\n' | sed 's/^fuzz_//; s/\.c$//' | sort)
 last="make --no-print-directory NO_CUDA=1 VARIANT=check"
-plain() { echo "FRAMED_SLOW=2 $last e2e PYTEST='-k \"($1) and (slow or not ($seen))\"'"; }
+plain() { echo "FRAMED_SLOW=2 $last e2e PYTEST='-k \"($1) and (slow or $threads or not ($seen))\"'"; }
 both "$(variant tsan unit) && ( $(sanitized tsan "$alone or $waits or $memory") ) &&
     FUZZ_JOBS=1 FUZZ_SECONDS=5 $steady tests/fuzz/run.sh ${targets[*]} && tests/systemd/run.sh && tests/packaging/run.sh &&
     $(plain "$measures")" \
