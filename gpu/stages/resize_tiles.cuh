@@ -10,8 +10,8 @@ extern "C" {
 #include "gpu/stages/resize.h"
 }
 
-/* Whether resize_tiles() takes such a frame on this device: bilinear, no side of a plane grows or loses more than half, rows are
- * whole pieces of 16 bytes, rows of the result whole words, and no plane is smaller than what a block reads. */
+/* Whether resize_tiles() takes such a frame on this device: bilinear, no side of a plane grows or loses more than half, rows
+ * are whole pieces of 16 bytes, rows of the result whole words, and no plane is smaller than what a block reads. */
 bool resize_tiles_take(const resize_constants &constants);
 
 /* Enqueues bilinear for bytes. */
