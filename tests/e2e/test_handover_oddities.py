@@ -226,7 +226,8 @@ def test_with_a_trace_and_questions_under_way(place):
         for number, client in enumerate(silent):
             client.send(b"GET /v1/status HTTP/1.1\r\nHost: x\r\n"[:number + 1])
         hold_over(daemon, lambda: upgrade(daemon), again=3)
-        assert tracing.join()[0] == 200
+        assert tracing.join()[0] in (200, 503)  # a process that takes over before it is done says to ask again
+        assert daemon.request("GET", "/v1/trace?seconds=0.2")[0] == 200
         for client in silent:
             client.close()
         wait_until(lambda: daemon.open_files() <= files, "the questions' descriptors are closed")
