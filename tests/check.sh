@@ -67,7 +67,7 @@ memory='injection or test_kill.py or kill_meets or kill_moments or managers or n
 memory+=' or bad_clients or attacks_http or attacks_limits or attacks_time or handover_refused or handover_oddities or supervision or sleep'
 waits='health or unread' # for nearly all of their time, and are left to the end by both, where they run beside the others
 # Of tests with many sets of parameters, whose threads are the same, some will do for TSan, which is the slower one.
-few() { [ "$1" != tsan ] || echo '--one-in 3'; }
+few() { [ "$1" != tsan ] || echo '--one-in 5'; }
 # What is about threads is left to TSan,
 threads='kill_load or handover_storm or trace or lanes'
 # and what takes long and passed with ASan is not run once more without.
@@ -102,7 +102,7 @@ mapfile -t targets < <(find tests/fuzz -name 'fuzz_*.c' -printf '%f\n' | sed 's/
 last="make --no-print-directory NO_CUDA=1 VARIANT=check"
 plain() { echo "FRAMED_SLOW=2 $last e2e PYTEST='-k \"($1) and (slow or $threads or not ($seen))\"'"; }
 both "$(variant tsan unit) && ( $(sanitized tsan "$alone or $waits or $memory") ) &&
-    FUZZ_JOBS=1 FUZZ_SECONDS=5 $steady tests/fuzz/run.sh ${targets[*]} && tests/systemd/run.sh && tests/packaging/run.sh &&
+    FUZZ_JOBS=1 FUZZ_SECONDS=3 $steady tests/fuzz/run.sh ${targets[*]} && tests/systemd/run.sh && tests/packaging/run.sh &&
     $(plain "$measures")" \
   "$(variant asan unit) && ( $(sanitized asan "$alone or $waits or $threads") ) && ( echo '== the rest of the end-to-end tests';
     $(at_once plain "$(plain "($tough) and not ($measures or $waits)")" "$(plain "not ($tough or $measures or $waits)")" \
