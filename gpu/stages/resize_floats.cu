@@ -9,6 +9,7 @@
  * row, each in the order of the samples, as resize.h has it.
  */
 #include "gpu/stages/resize_floats.cuh"
+#include "gpu/stages/resize_place.cuh"
 
 namespace {
 
@@ -68,11 +69,6 @@ template <int Taps, bool All> struct area {
   }
 };
 
-/* The distance of a sample from the window's start; beyond the window, that of what stands at its edge. */
-__device__ __forceinline__ uint32_t place(uint32_t index, uint32_t start, uint32_t size) {
-  return min(index < start ? 0 : index - start, size - 1);
-}
-
 /* Positions of the columns of a block, then of its rows. */
 template <typename Filter> __device__ __forceinline__ void find_all(position<Filter::TAPS> *found, const resize_plane &plane) {
 #pragma unroll 1
@@ -93,18 +89,6 @@ __device__ __forceinline__ float sum(const float (&samples)[Filter::TAPS], const
     total = Filter::ALL || at.first + i <= at.last ? more : total;
   }
   return Filter::TAPS == 1 && Filter::ALL ? samples[0] : total;
-}
-
-/* From the start of a plane to a row, in bytes. One instruction finds an address of it, which the compiler misses where it
- * knows the length of a row to be the same for all. */
-__device__ __forceinline__ uint64_t distance(uint32_t y, uint32_t row) {
-#ifdef __CUDA_ARCH__
-  uint64_t result;
-  asm("mul.wide.u32 %0, %1, %2;" : "=l"(result) : "r"(y), "r"(row));
-  return result;
-#else
-  return uint64_t(y) * row;
-#endif
 }
 
 /* Where a thread's samples lie in the rows of the source. */

@@ -15,6 +15,7 @@
  * Bytes arrive in pieces of 16 by an instruction that is there from compute capability 8.0 on.
  */
 #include "gpu/stages/resize_mix.cuh"
+#include "gpu/stages/resize_place.cuh"
 #include "gpu/stages/resize_tiles.cuh"
 
 #include <algorithm>
@@ -82,21 +83,9 @@ __device__ __forceinline__ uint32_t load_word(uint32_t at) {
   return word;
 }
 
-/* The distance of a row. One instruction finds an address of it. */
-__device__ __forceinline__ uint64_t distance(uint32_t y, uint32_t row) {
-  uint64_t result;
-  asm("mul.wide.u32 %0, %1, %2;" : "=l"(result) : "r"(y), "r"(row));
-  return result;
-}
-
 /* -- positions ------------------------------------------------------------------------------------------------------- */
 
 __device__ __forceinline__ uint32_t divide(uint32_t n, const inverse &by) { return __umulhi(n, by.factor) >> by.shift; }
-
-/* The distance of a sample from the window's start; beyond the window, that of what stands at its edge. */
-__device__ __forceinline__ uint32_t place(uint32_t index, uint32_t start, uint32_t size) {
-  return min(index < start ? 0 : index - start, size - 1);
-}
 
 /* resize_pair_at() and resize_weight() where the source is not smaller than the result. */
 __device__ __forceinline__ position find(uint32_t x, uint32_t in, uint32_t out, const inverse &twice) {
