@@ -9,10 +9,34 @@
 
 #include <stdatomic.h>
 
-#include "daemon/session.h"
+#include "daemon/histogram.h"
+#include "daemon/ledger.h"
 #include "daemon/settled.h"
 #include "daemon/slot.h"
 #include "daemon/trace_ring.h"
+
+enum session_waiting {
+  WAITING_FOR_NOTHING,  /* frames move */
+  WAITING_FOR_PRODUCER, /* nobody is connected */
+  WAITING_FOR_FRAMES,   /* connected, and no byte came for a while */
+  WAITING_FOR_GPU,      /* all slots are on the device */
+  WAITING_FOR_READER,   /* results wait for somebody to take them */
+  WAITING_FOR_RESUME    /* held */
+};
+
+struct session_view { /* balanced: read under the lane's sequence lock */
+  struct ledger ledger;
+  int64_t began; /* CLOCK_MONOTONIC ns of the first frame ever, 0 before it */
+  bool attached;
+  bool not_read; /* reply: for SESSION_PAUSE_S its client has taken no result, and its frames wait behind that */
+  enum session_waiting waiting;
+  int64_t busy;                  /* ns in which frames were on the device, up to `busy_since` */
+  int64_t worked;                /* ns of the lane in turns that moved a frame */
+  int64_t busy_since;            /* CLOCK_MONOTONIC ns; 0: none is there now */
+  uint64_t submitted, completed; /* frames handed to the device and come back, ever */
+  int64_t last_completion;       /* CLOCK_MONOTONIC ns of the last completion, or of what excuses one until then: the first
+                                  * submit to an idle device, the end of a standstill */
+};
 
 enum { ACCOUNT_WORDS = (sizeof(struct session_view) + 7) / 8 };
 

@@ -209,7 +209,7 @@ enum channel_progress channel_take(struct channel *channel, int64_t now) {
 
 static void tell(struct channel *channel, const struct slot *slot, enum fate fate, int64_t now) {
   struct native_completion completion = {.slot = slot->index, .fate = (uint32_t)fate};
-  completion.result = native_result_of(&slot->frame, channel->road->seat, now);
+  completion.result = frame_result(&slot->frame, channel->road->seat, now);
   memcpy(&channel->control->completions[channel->completed % NATIVE_RING], &completion, sizeof completion);
   channel->told[channel->completed % NATIVE_RING] = (unsigned char)slot->index;
   channel->owners[slot->index] = CHANNEL_TOLD;

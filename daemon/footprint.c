@@ -7,6 +7,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "daemon/log_text.h"
 #include "daemon/protocol.h"
 #include "daemon/session.h"
 #include "daemon/vocabulary.h"
@@ -63,12 +64,12 @@ static void check_memory(struct check *check, const struct config_pipeline *pipe
   if (before > check->limit || check->pinned <= check->limit) {
     return; /* said once, at the pipeline that goes over */
   }
-  char own[FOOTPRINT_TEXT], sum[FOOTPRINT_TEXT], limit[FOOTPRINT_TEXT];
+  char own[BYTES_TEXT], sum[BYTES_TEXT], limit[BYTES_TEXT];
   config_errors_add(errors, pipeline->at, "use fewer slots or clients, or smaller frames",
                     "pipeline '%s' pins %s of memory, which makes %s with those before it; half of this machine's memory, "
                     "%s, is the limit",
-                    pipeline->name, footprint_describe_bytes(footprint->pinned_bytes, own),
-                    footprint_describe_bytes(check->pinned, sum), footprint_describe_bytes(check->limit, limit));
+                    pipeline->name, text_of_bytes(footprint->pinned_bytes, own), text_of_bytes(check->pinned, sum),
+                    text_of_bytes(check->limit, limit));
 }
 
 static struct config_mark place_of(const struct config_pipeline *pipeline, const struct gpu_error *error) {
@@ -140,23 +141,11 @@ struct config *footprint_parse(const char *name, const char *text, struct config
 
 /* -- the table of --check ------------------------------------------------------------------------------------- */
 
-const char *footprint_describe_bytes(size_t bytes, char text[FOOTPRINT_TEXT]) {
-  static const char *const units[] = {"bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
-  double amount = (double)bytes;
-  unsigned unit = 0;
-  while (amount >= 1024 && unit + 1 < sizeof units / sizeof *units) {
-    amount /= 1024;
-    unit++;
-  }
-  snprintf(text, FOOTPRINT_TEXT, unit == 0 ? "%.0f %s" : "%.1f %s", amount, units[unit]);
-  return text;
-}
-
 static void print_row(FILE *out, const struct config_pipeline *pipeline, const struct footprint *footprint) {
-  char input[FORMAT_TEXT], output[FORMAT_TEXT], pinned[FOOTPRINT_TEXT], device[FOOTPRINT_TEXT];
+  char input[FORMAT_TEXT], output[FORMAT_TEXT], pinned[BYTES_TEXT], device[BYTES_TEXT];
   fprintf(out, "%-16s %-22s %-22s %5u %7u %11s %11s\n", pipeline->name, format_describe(&footprint->input, input),
           format_describe(&footprint->output, output), pipeline->slots, pipeline->source.clients,
-          footprint_describe_bytes(footprint->pinned_bytes, pinned), footprint_describe_bytes(footprint->device_bytes, device));
+          text_of_bytes(footprint->pinned_bytes, pinned), text_of_bytes(footprint->device_bytes, device));
 }
 
 /* The driver may count pinned memory against the limit of locked memory; root is exempt. */
@@ -166,11 +155,11 @@ static void print_lock_limit(FILE *out, const struct config *config, size_t pinn
       limit.rlim_cur == RLIM_INFINITY || limit.rlim_cur >= pinned) {
     return;
   }
-  char text[FOOTPRINT_TEXT];
+  char text[BYTES_TEXT];
   fprintf(out,
           "note: this user may lock %s of memory, which can be too little on a GPU; set LimitMEMLOCK=infinity in the unit "
           "or `ulimit -l unlimited`\n",
-          footprint_describe_bytes(limit.rlim_cur, text));
+          text_of_bytes(limit.rlim_cur, text));
 }
 
 void footprint_print(FILE *out, const char *path, const struct config *config) {
@@ -187,8 +176,8 @@ void footprint_print(FILE *out, const char *path, const struct config *config) {
       device = plus(device, footprint.device_bytes);
     }
   }
-  char pinned_text[FOOTPRINT_TEXT], device_text[FOOTPRINT_TEXT];
-  fprintf(out, "%-16s %-22s %-22s %5s %7s %11s %11s\n", "together", "", "", "", "",
-          footprint_describe_bytes(pinned, pinned_text), footprint_describe_bytes(device, device_text));
+  char pinned_text[BYTES_TEXT], device_text[BYTES_TEXT];
+  fprintf(out, "%-16s %-22s %-22s %5s %7s %11s %11s\n", "together", "", "", "", "", text_of_bytes(pinned, pinned_text),
+          text_of_bytes(device, device_text));
   print_lock_limit(out, config, pinned);
 }

@@ -25,10 +25,6 @@ struct config *footprint_load(const char *path, struct config_errors *errors);
 /* The same of a text; `name` is for the errors. */
 struct config *footprint_parse(const char *name, const char *text, struct config_errors *errors);
 
-/* "1.5 MiB"; returns text. */
-enum { FOOTPRINT_TEXT = 32 };
-const char *footprint_describe_bytes(size_t bytes, char text[FOOTPRINT_TEXT]);
-
 /* The table of --check. */
 void footprint_print(FILE *out, const char *path, const struct config *config);
 

@@ -74,3 +74,15 @@ size_t log_text_escape(char *out, size_t size, const char *text) {
   }
   return length;
 }
+
+const char *text_of_bytes(size_t bytes, char text[BYTES_TEXT]) {
+  static const char *const units[] = {"bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+  double amount = (double)bytes;
+  unsigned unit = 0;
+  while (amount >= 1024 && unit + 1 < sizeof units / sizeof *units) {
+    amount /= 1024;
+    unit++;
+  }
+  snprintf(text, BYTES_TEXT, unit == 0 ? "%.0f %s" : "%.1f %s", amount, units[unit]);
+  return text;
+}

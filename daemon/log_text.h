@@ -14,4 +14,8 @@ size_t log_text_escape(char *out, size_t size, const char *text);
 /* Bytes that the escaped form of `text` may take at most, terminator included. */
 size_t log_text_bound(const char *text);
 
+/* "1.5 MiB"; returns text. */
+enum { BYTES_TEXT = 32 };
+const char *text_of_bytes(size_t bytes, char text[BYTES_TEXT]);
+
 #endif

@@ -13,13 +13,16 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "daemon/account.h"
 #include "daemon/difference.h"
 #include "daemon/distinct.h"
 #include "daemon/footprint.h"
+#include "daemon/greeter.h"
 #include "daemon/handover.h"
 #include "daemon/log.h"
 #include "daemon/missing.h"
 #include "daemon/server.h"
+#include "daemon/sink_results.h"
 #include "daemon/state.h"
 #include "daemon/systemd.h"
 #include "daemon/vocabulary.h"
@@ -260,6 +263,21 @@ static void hold_orders(void) {
   pthread_sigmask(SIG_BLOCK, &orders, NULL);
 }
 
+/* What lies in a state as it lies in memory: where one of these differs, a state is of another version. */
+static void set_state_layout(void) {
+  static const size_t sizes[] = {sizeof(struct frame),
+                                 sizeof(struct session_view),
+                                 sizeof(struct frame_stamp),
+                                 sizeof(struct native_hello),
+                                 sizeof(struct gpu_calibration),
+                                 sizeof(void *),
+                                 NATIVE_RESULT_BYTES,
+                                 NATIVE_RING,
+                                 GPU_MAX_SLOTS,
+                                 FATE_COUNT};
+  state_set_layout(sizes, sizeof sizes / sizeof *sizes);
+}
+
 static enum exit_status act(const struct options *options) {
   switch (options->action) {
   case RUN:
@@ -286,6 +304,7 @@ static enum exit_status act(const struct options *options) {
 int main(int argc, char **argv) {
   enum exit_status status;
   handover_remember(argv);
+  set_state_layout();
   fill_standard_descriptors();
   struct options options = parse(argc, argv);
   if (options.action == RUN) {

@@ -9,6 +9,7 @@
 
 #include "daemon/listener.h"
 #include "daemon/refusals.h"
+#include "daemon/session.h"
 #include "daemon/sink.h"
 #include "daemon/tape.h"
 

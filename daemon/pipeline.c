@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/footprint.h"
 #include "daemon/log.h"
+#include "daemon/log_text.h"
 #include "daemon/pipeline_state.h"
 #include "daemon/placement.h"
 #include "daemon/vocabulary.h"
@@ -80,11 +80,11 @@ static bool fits_device(const struct pipeline *pipeline, struct gpu_device *devi
   if (!gpu_memory(device, &available, &total) || needed <= available) {
     return true;
   }
-  char needed_text[FOOTPRINT_TEXT], available_text[FOOTPRINT_TEXT];
+  char needed_text[BYTES_TEXT], available_text[BYTES_TEXT];
   return failure_set(failure, EXIT_STATUS_CONFIG, "use fewer slots or clients, smaller frames, or another device",
                      "pipeline '%s' takes %s of device memory, and %s has %s left", config->name,
-                     footprint_describe_bytes(needed, needed_text), gpu_device_name(device),
-                     footprint_describe_bytes(available, available_text));
+                     text_of_bytes(needed, needed_text), gpu_device_name(device),
+                     text_of_bytes(available, available_text));
 }
 
 static bool lend_results(void *context, struct session_lent *lent, struct failure *failure) {

@@ -10,7 +10,6 @@
 
 #include "daemon/native_wire.h"
 #include "daemon/protocol.h"
-#include "daemon/slot.h"
 
 enum {
   NATIVE_HELLO_BYTES = sizeof(struct native_header) + sizeof(struct native_hello),
@@ -39,8 +38,6 @@ bool native_read_frame(const unsigned char *bytes, size_t count, uint64_t payloa
                        char problem[PROTOCOL_PROBLEM]);
 
 void native_write_welcome(const struct native_welcome *welcome, unsigned char bytes[NATIVE_WELCOME_BYTES]);
-/* What a result says of its frame, which came to a session on this seat. */
-struct native_result native_result_of(const struct frame *frame, unsigned seat, int64_t now);
 /* What stands before a result's payload. */
 void native_write_result(const struct native_result *result, uint64_t payload, unsigned char bytes[NATIVE_RESULT_BYTES]);
 void native_write_ack(uint64_t frames, unsigned char bytes[NATIVE_ACK_BYTES]);

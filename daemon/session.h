@@ -10,26 +10,17 @@
 #define FRAMED_DAEMON_SESSION_H
 
 #include "config/config.h"
+#include "daemon/account.h"
 #include "daemon/failure.h"
 #include "daemon/fault.h"
-#include "daemon/histogram.h"
 #include "daemon/lane.h"
-#include "daemon/ledger.h"
+#include "daemon/source.h"
 #include "gpu/gpu.h"
 
 struct session;
 struct sink;
 struct tape;
 struct trial;
-
-enum descriptor_kind {
-  DESCRIPTOR_POLLED, /* socket, pipe, FIFO, terminal: read and written when ready */
-  DESCRIPTOR_FILE,   /* regular file or block device: through uv_fs, one request at a time */
-  DESCRIPTOR_SHARED  /* a socket beside shared memory: rings when there is something there */
-};
-
-/* The kind that a descriptor needs, by fstat. */
-enum descriptor_kind descriptor_kind(int fd);
 
 enum session_event_kind {
   SESSION_DETACHED, /* the producer's descriptor is given back */
@@ -42,16 +33,6 @@ enum session_event_kind {
 };
 
 enum { SESSION_PAUSE_S = 1, SESSION_PATIENCE_S = 10 };
-
-enum detach_reason {
-  DETACH_END,         /* the producer ended between two frames */
-  DETACH_TRUNCATED,   /* it ended within a frame: that one is invalid */
-  DETACH_MALFORMED,   /* it broke its protocol: `text` says how */
-  DETACH_TIMEOUT,     /* the rest of a frame did not come in time */
-  DETACH_ERROR,       /* read or write failed: `text` says why */
-  DETACH_CLIENT_GONE, /* reply: it no longer takes its results */
-  DETACH_STOPPED      /* session_stop() */
-};
 
 struct session_event {
   enum session_event_kind kind;
@@ -180,29 +161,6 @@ unsigned session_condemned(const struct session *session, uint64_t *last);
 struct road *session_road(struct session *session);
 
 /* -- from any thread ---------------------------------------------------------------------------------------------- */
-
-enum session_waiting {
-  WAITING_FOR_NOTHING,  /* frames move */
-  WAITING_FOR_PRODUCER, /* nobody is connected */
-  WAITING_FOR_FRAMES,   /* connected, and no byte came for a while */
-  WAITING_FOR_GPU,      /* all slots are on the device */
-  WAITING_FOR_READER,   /* results wait for somebody to take them */
-  WAITING_FOR_RESUME    /* held */
-};
-
-struct session_view { /* balanced: read under the lane's sequence lock */
-  struct ledger ledger;
-  int64_t began; /* CLOCK_MONOTONIC ns of the first frame ever, 0 before it */
-  bool attached;
-  bool not_read; /* reply: for SESSION_PAUSE_S its client has taken no result, and its frames wait behind that */
-  enum session_waiting waiting;
-  int64_t busy;                  /* ns in which frames were on the device, up to `busy_since` */
-  int64_t worked;                /* ns of the lane in turns that moved a frame */
-  int64_t busy_since;            /* CLOCK_MONOTONIC ns; 0: none is there now */
-  uint64_t submitted, completed; /* frames handed to the device and come back, ever */
-  int64_t last_completion;       /* CLOCK_MONOTONIC ns of the last completion, or of what excuses one until then: the first
-                                  * submit to an idle device, the end of a standstill */
-};
 
 void session_read(const struct session *session, struct session_view *view);
 const struct histogram *session_histogram(const struct session *session, enum step step);

@@ -250,7 +250,7 @@ static void take_in(struct sink *sink, struct road *road, struct slot *slot, con
   result->frame = *frame;
   sink->unnoted = true;
   if (sink->speaks_native) {
-    struct native_result native = native_result_of(frame, road->seat, clock_now());
+    struct native_result native = frame_result(frame, road->seat, clock_now());
     native_write_result(&native, sink->result_bytes, result->native);
   }
   sink->count++;

@@ -9,7 +9,10 @@
 #ifndef FRAMED_DAEMON_SINK_H
 #define FRAMED_DAEMON_SINK_H
 
-#include "daemon/session.h"
+#include "config/config.h"
+#include "daemon/failure.h"
+#include "daemon/lane.h"
+#include "gpu/gpu.h"
 
 struct sink;
 struct tape;

@@ -96,6 +96,33 @@ static bool are_flags(const struct frame *frame) {
   return are;
 }
 
+static uint32_t clamp(int64_t ns) {
+  if (ns < 0) {
+    return 0;
+  }
+  return ns < UINT32_MAX ? (uint32_t)ns : UINT32_MAX;
+}
+
+struct native_result frame_result(const struct frame *frame, unsigned seat, int64_t now) {
+  const struct gpu_times *device = &frame->device;
+  struct native_result result = {.sequence = frame->tag,
+                                 .dropped = frame->missing,
+                                 .timestamp = frame->began,
+                                 .session = seat,
+                                 .flags = frame->flags | (frame->restart ? NATIVE_RESULT_STATE_RESTARTED : 0)};
+  result.steps[NATIVE_RECEIVE] = clamp(frame->complete - frame->first_byte);
+  result.steps[NATIVE_QUEUE] = clamp(frame->dispatched - frame->complete);
+  result.steps[NATIVE_TOTAL] = clamp(now - frame->began);
+  if (device->begin != 0) {
+    result.steps[NATIVE_GPU_WAIT] = clamp(device->wait);
+    result.steps[NATIVE_H2D] = clamp(device->h2d);
+    result.steps[NATIVE_KERNEL] = clamp(device->kernel);
+    result.steps[NATIVE_D2H] = clamp(device->d2h);
+    result.steps[NATIVE_WAKE] = clamp(frame->seen - device->copied_out);
+  }
+  return result;
+}
+
 /* All at once: this is done for every frame that is noted. */
 void frame_pass(struct frame *frame, struct tape *tape) {
   tape_pass(tape, frame, sizeof *frame);

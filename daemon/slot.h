@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 #include "daemon/ledger.h"
+#include "daemon/native_wire.h"
 #include "daemon/protocol.h"
 #include "daemon/tape.h"
 #include "gpu/gpu.h"
@@ -82,6 +83,9 @@ void slot_move(struct slot_ring *ring, struct slot *slot, enum slot_state to);
  * is). */
 void slot_ring_arrange(struct slot_ring *ring, const enum slot_state becomes[GPU_MAX_SLOTS],
                        const unsigned emitting[GPU_MAX_SLOTS]);
+
+/* What the native protocol tells of a frame with its result; it came to the session on this seat. */
+struct native_result frame_result(const struct frame *frame, unsigned seat, int64_t now);
 
 /* Passes one frame over a tape. */
 void frame_pass(struct frame *frame, struct tape *tape);

@@ -11,6 +11,25 @@
 #include "daemon/fill.h"
 #include "daemon/lane.h"
 
+enum descriptor_kind {
+  DESCRIPTOR_POLLED, /* socket, pipe, FIFO, terminal: read and written when ready */
+  DESCRIPTOR_FILE,   /* regular file or block device: through uv_fs, one request at a time */
+  DESCRIPTOR_SHARED  /* a socket beside shared memory: rings when there is something there */
+};
+
+/* The kind that a descriptor needs, by fstat. */
+enum descriptor_kind descriptor_kind(int fd);
+
+enum detach_reason {
+  DETACH_END,         /* the producer ended between two frames */
+  DETACH_TRUNCATED,   /* it ended within a frame: that one is invalid */
+  DETACH_MALFORMED,   /* it broke its protocol: `text` says how */
+  DETACH_TIMEOUT,     /* the rest of a frame did not come in time */
+  DETACH_ERROR,       /* read or write failed: `text` says why */
+  DETACH_CLIENT_GONE, /* reply: it no longer takes its results */
+  DETACH_STOPPED      /* session_stop() */
+};
+
 enum source_state {
   SOURCE_NONE, /* no descriptor */
   SOURCE_OPEN,

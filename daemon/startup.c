@@ -13,6 +13,7 @@
 #include "daemon/keeper.h"
 #include "daemon/log.h"
 #include "daemon/server_state.h"
+#include "daemon/state.h"
 #include "daemon/systemd.h"
 #include "daemon/tracer.h"
 

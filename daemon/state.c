@@ -8,11 +8,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "daemon/account.h"
-#include "daemon/greeter.h"
-#include "daemon/protocol.h"
-#include "daemon/sink_results.h"
-
 /* A tape is as long as its readers' rests are large; more than this is none. */
 #define LONGEST_TAPE (UINT64_C(1) << 36)
 
@@ -50,18 +45,14 @@ uint64_t state_checksum(const void *bytes, size_t length) {
   return sum ^ (sum >> 32);
 }
 
+static unsigned layout; /* a hash of what is passed whole; set once, before any thread */
+
+void state_set_layout(const size_t *sizes, size_t count) {
+  layout = (unsigned)(state_checksum(sizes, count * sizeof *sizes) >> 32);
+}
+
 const char *state_version(char text[STATE_VERSION_TEXT]) {
-  static const size_t layout[] = {sizeof(struct frame),
-                                  sizeof(struct session_view),
-                                  sizeof(struct frame_stamp),
-                                  sizeof(struct native_hello),
-                                  sizeof(struct gpu_calibration),
-                                  sizeof(void *),
-                                  NATIVE_RESULT_BYTES,
-                                  NATIVE_RING,
-                                  GPU_MAX_SLOTS,
-                                  FATE_COUNT};
-  snprintf(text, STATE_VERSION_TEXT, "%d.%08x", STATE_VERSION, (unsigned)(state_checksum(layout, sizeof layout) >> 32));
+  snprintf(text, STATE_VERSION_TEXT, "%d.%08x", STATE_VERSION, layout);
   return text;
 }
 
@@ -161,4 +152,34 @@ bool state_read(int fd, struct tape *tape, struct failure *failure) {
   tape_load(tape, bytes, (size_t)header.length);
   tape->same_descriptors = true;
   return true;
+}
+
+/* -- of all process images ------------------------------------------------------------------------------------------ */
+
+void succession_pass(struct succession *succession, struct tape *tape) {
+  unsigned cause = succession->cause;
+  TAPE_PASS(tape, succession->counts);
+  tape_pass_below(tape, &cause, SUCCESSION_CAUSE_COUNT);
+  succession->cause = (enum succession_cause)cause;
+  TAPE_PASS(tape, succession->text);
+  tape_pass_time(tape, &succession->stopped);
+  tape_pass_time(tape, &succession->longest);
+  tape_pass_time(tape, &succession->total);
+  TAPE_PASS(tape, succession->closed);
+  for (unsigned i = 0; i < SUCCESSION_FAULTS; i++) {
+    tape_pass_time(tape, &succession->faults[i]);
+  }
+  succession->text[sizeof succession->text - 1] = '\0';
+}
+
+bool succession_replace(struct succession *succession, struct tape *tape, size_t at) {
+  struct tape part;
+  tape_begin(&part);
+  succession_pass(succession, &part);
+  bool fits = !part.broken && at <= tape->length && part.length <= tape->length - at;
+  if (fits) {
+    memcpy(tape->bytes + at, part.bytes, part.length);
+  }
+  tape_clear(&part);
+  return fits;
 }

@@ -8,6 +8,7 @@
 #define FRAMED_DAEMON_STATE_H
 
 #include "daemon/failure.h"
+#include "daemon/succession.h"
 #include "daemon/tape.h"
 
 /* Raised with every change of what is on the tape, or of what it means. */
@@ -18,11 +19,20 @@ int state_write(const struct tape *tape, struct failure *failure);
 /* Loads what state_write() wrote. False, with a sentence, if it is not whole or not of this version. */
 bool state_read(int fd, struct tape *tape, struct failure *failure);
 
+/* The sizes and limits of what states hold as it lies in memory, which this file does not know. Before any thread is started.
+ */
+void state_set_layout(const size_t *sizes, size_t count);
+
 /* What must be equal for a state to be understood, as text: the version, and the layout of what is passed whole. */
 enum { STATE_VERSION_TEXT = 32 };
 const char *state_version(char text[STATE_VERSION_TEXT]);
 
 /* [for tests] The checksum over bytes. */
 uint64_t state_checksum(const void *bytes, size_t length);
+
+/* What is known of all process images, which goes from each to the next. */
+void succession_pass(struct succession *succession, struct tape *tape);
+/* Puts it in the place, on a tape that was read, where it was taken from. */
+bool succession_replace(struct succession *succession, struct tape *tape, size_t at);
 
 #endif

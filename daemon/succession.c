@@ -38,31 +38,3 @@ bool succession_is_too_fast(const struct succession *succession, unsigned limit,
   int64_t first = succession->faults[(limit < SUCCESSION_FAULTS ? limit : SUCCESSION_FAULTS) - 1];
   return first != 0 && now - first < MINUTE;
 }
-
-void succession_pass(struct succession *succession, struct tape *tape) {
-  unsigned cause = succession->cause;
-  TAPE_PASS(tape, succession->counts);
-  tape_pass_below(tape, &cause, SUCCESSION_CAUSE_COUNT);
-  succession->cause = (enum succession_cause)cause;
-  TAPE_PASS(tape, succession->text);
-  tape_pass_time(tape, &succession->stopped);
-  tape_pass_time(tape, &succession->longest);
-  tape_pass_time(tape, &succession->total);
-  TAPE_PASS(tape, succession->closed);
-  for (unsigned i = 0; i < SUCCESSION_FAULTS; i++) {
-    tape_pass_time(tape, &succession->faults[i]);
-  }
-  succession->text[sizeof succession->text - 1] = '\0';
-}
-
-bool succession_replace(struct succession *succession, struct tape *tape, size_t at) {
-  struct tape part;
-  tape_begin(&part);
-  succession_pass(succession, &part);
-  bool fits = !part.broken && at <= tape->length && part.length <= tape->length - at;
-  if (fits) {
-    memcpy(tape->bytes + at, part.bytes, part.length);
-  }
-  tape_clear(&part);
-  return fits;
-}

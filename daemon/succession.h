@@ -8,8 +8,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "daemon/tape.h"
-
 /* name, what it means */
 #define SUCCESSION_CAUSES(X)                                                                                                   \
   X(FAULT, "fault", "a GPU failed")                                                                                            \
@@ -48,8 +46,5 @@ void succession_note_fault(struct succession *succession, int64_t now);
 void succession_begin(struct succession *succession, int64_t now);
 /* Whether a fault at `now` would be one more than `limit` within a minute. */
 bool succession_is_too_fast(const struct succession *succession, unsigned limit, int64_t now);
-void succession_pass(struct succession *succession, struct tape *tape);
-/* Puts it in the place, on a tape that was read, where it was taken from. */
-bool succession_replace(struct succession *succession, struct tape *tape, size_t at);
 
 #endif

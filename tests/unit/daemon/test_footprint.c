@@ -1,5 +1,6 @@
 /* What a configuration takes, and what is refused before it takes it. */
 #include "daemon/footprint.h"
+#include "daemon/log_text.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -91,12 +92,12 @@ START_TEST(more_than_half_of_the_memory_is_refused) {
 END_TEST
 
 START_TEST(bytes_are_described_in_units) {
-  char text[FOOTPRINT_TEXT];
-  ck_assert_str_eq(footprint_describe_bytes(0, text), "0 bytes");
-  ck_assert_str_eq(footprint_describe_bytes(1023, text), "1023 bytes");
-  ck_assert_str_eq(footprint_describe_bytes(1536, text), "1.5 KiB");
-  ck_assert_str_eq(footprint_describe_bytes((size_t)3 << 30, text), "3.0 GiB");
-  ck_assert_str_eq(footprint_describe_bytes(SIZE_MAX, text), "16.0 EiB");
+  char text[BYTES_TEXT];
+  ck_assert_str_eq(text_of_bytes(0, text), "0 bytes");
+  ck_assert_str_eq(text_of_bytes(1023, text), "1023 bytes");
+  ck_assert_str_eq(text_of_bytes(1536, text), "1.5 KiB");
+  ck_assert_str_eq(text_of_bytes((size_t)3 << 30, text), "3.0 GiB");
+  ck_assert_str_eq(text_of_bytes(SIZE_MAX, text), "16.0 EiB");
 }
 END_TEST
 

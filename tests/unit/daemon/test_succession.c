@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "daemon/clock.h"
+#include "daemon/state.h"
 #include "daemon/succession.h"
 
 START_TEST(gaps_are_summed) {
