@@ -173,16 +173,16 @@ json_t *health_document(const struct health *health) {
                    "pipelines", pipelines);
 }
 
-static json_t *current_health(const struct server *server) {
-  struct health *health = server_health(server);
+static json_t *current_health(const struct status_ops *ops) {
+  struct health *health = ops->health(ops->server);
   json_t *document = health ? health_document(health) : NULL;
   free(health);
   return document;
 }
 
-static json_t *usage_document(const struct server *server) {
+static json_t *usage_document(const struct status_ops *ops) {
   struct usage usage;
-  server_usage(server, &usage);
+  ops->usage(ops->server, &usage);
   return json_pack("{s:o, s:o, s:o, s:o}", "resident_bytes", count(usage.resident_bytes), "pinned_bytes",
                    count(usage.pinned_bytes), "device_bytes", count(usage.device_bytes), "descriptors",
                    count(usage.descriptors));
@@ -208,17 +208,17 @@ static json_t *handovers_document(const struct server_view *view) {
   return document;
 }
 
-json_t *status_document(struct server *server) {
+json_t *status_document(const struct status_ops *ops) {
   struct pipeline_snapshot *snapshot = malloc(sizeof *snapshot);
   if (!snapshot) {
     return NULL;
   }
   struct server_view view;
-  server_read(server, &view);
+  ops->read(ops->server, &view);
   json_t *pipelines = json_object();
   for (unsigned i = 0; i < view.pipeline_count; i++) {
     memset(snapshot, 0, sizeof *snapshot);
-    pipeline_snapshot(server_pipeline(server, i), snapshot);
+    pipeline_snapshot(ops->pipeline(ops->server, i), snapshot);
     pipelines = with(pipelines, snapshot->name, pipeline_document(snapshot, find_config(view.config, snapshot->name)));
   }
   free(snapshot);
@@ -226,6 +226,6 @@ json_t *status_document(struct server *server) {
                    number(view.uptime_s), "backend", view.backend, "device", view.device, "lanes", (int)view.lanes, "stopping",
                    view.stopping, "reloads", "done", count(view.reloads), "failed", count(view.reload_failures), "refused",
                    view.reload_refusal ? answer_string(view.reload_refusal) : json_null(), "handovers",
-                   handovers_document(&view), "health", current_health(server), "usage", usage_document(server), "pipelines",
+                   handovers_document(&view), "health", current_health(ops), "usage", usage_document(ops), "pipelines",
                    pipelines);
 }

@@ -265,22 +265,22 @@ static void write_latencies(const struct report *report) {
   }
 }
 
-static struct pipeline_snapshot *take_snapshots(struct server *server, unsigned total) {
+static struct pipeline_snapshot *take_snapshots(const struct status_ops *ops, unsigned total) {
   struct pipeline_snapshot *snapshots = calloc(total > 0 ? total : 1, sizeof *snapshots);
   for (unsigned i = 0; snapshots && i < total; i++) {
-    pipeline_snapshot(server_pipeline(server, i), &snapshots[i]);
+    pipeline_snapshot(ops->pipeline(ops->server, i), &snapshots[i]);
   }
   return snapshots;
 }
 
-char *metrics_text(struct server *server) {
+char *metrics_text(const struct status_ops *ops) {
   char *text = NULL;
   struct stream stream;
   struct report report;
-  server_read(server, &report.view);
-  server_usage(server, &report.usage);
-  report.pipelines = take_snapshots(server, report.view.pipeline_count);
-  report.health = server_health(server);
+  ops->read(ops->server, &report.view);
+  ops->usage(ops->server, &report.usage);
+  report.pipelines = take_snapshots(ops, report.view.pipeline_count);
+  report.health = ops->health(ops->server);
   if (report.pipelines && report.health && stream_open(&stream)) {
     report.out = stream.out;
     write_daemon(&report);

@@ -11,7 +11,7 @@
 
 /* -- questions and commands -------------------------------------------------------------------------------------- */
 
-void server_read(const struct server *server, struct server_view *view) {
+static void read_view(const struct server *server, struct server_view *view) {
   struct gpu_device *device = engine_main_device(server->engine);
   *view = (struct server_view){.version = FRAMED_VERSION,
                                .uptime_s = (double)(clock_now() - server->started) / (double)NS_PER_S,
@@ -29,7 +29,7 @@ void server_read(const struct server *server, struct server_view *view) {
                                .stopping = server->stop_wanted || server->phase >= SERVER_STOPPING};
 }
 
-void server_usage(const struct server *server, struct usage *usage) {
+static void read_usage(const struct server *server, struct usage *usage) {
   struct gpu_usage of_devices;
   engine_usage(server->engine, &of_devices);
   usage_of_process(usage);
@@ -37,11 +37,7 @@ void server_usage(const struct server *server, struct usage *usage) {
   usage->device_bytes = of_devices.allocated;
 }
 
-struct pipeline *server_pipeline(const struct server *server, unsigned index) {
-  return server->pipelines[index];
-}
-
-uv_loop_t *server_loop(struct server *server) { return &server->loop; }
+static struct pipeline *pipeline_at(const struct server *server, unsigned index) { return server->pipelines[index]; }
 
 static void list_names(const struct server *server, char *text, size_t size) {
   size_t length = (size_t)snprintf(text, size, "%s", server->pipeline_count > 0 ? "there are: " : "there is none");
@@ -75,7 +71,10 @@ static struct postponed *postpone(const struct command_order *order) {
   return postponed;
 }
 
-void server_command(struct server *server, const struct command_order *order) {
+/* RESUME answers at once, PAUSE when no frame is taken any more. DRAIN answers when nothing is in flight, or with 504 and what
+ * it waits for after `drain_timeout`, or with 409 if it is resumed before. 404, with the names there are, for an unknown
+ * one. */
+static void take_command(struct server *server, const struct command_order *order) {
   if (!server->reload || !reload_is_exchanging(server->reload)) {
     obey(server, order);
     return;
@@ -110,7 +109,20 @@ void server_obey_postponed(struct server *server) {
   }
 }
 
-void server_trace(struct server *server, const struct trace_order *order) { tracer_take(server->tracer, order); }
+static void take_trace(struct server *server, const struct trace_order *order) { tracer_take(server->tracer, order); }
+
+static struct status_ops ops_of(struct server *server) {
+  return (struct status_ops){.server = server,
+                             .loop = &server->loop,
+                             .read = read_view,
+                             .usage = read_usage,
+                             .health = server_health,
+                             .pipeline = pipeline_at,
+                             .reload = server_reload,
+                             .upgrade = server_upgrade,
+                             .command = take_command,
+                             .trace = take_trace};
+}
 
 /* -- for the files beside this one ------------------------------------------------------------------------------- */
 
@@ -240,6 +252,7 @@ enum exit_status server_run(const char *path, struct config *config, struct tape
     return EXIT_STATUS_INTERNAL;
   }
   server->path = path;
+  server->ops = ops_of(server);
   server->quota = quota;
   server->tape = tape;
   server->reload_at_once = reload;

@@ -59,6 +59,7 @@ struct tracer;
 struct upgrade;
 
 struct server {
+  struct status_ops ops; /* what status, metrics and traces ask of it */
   uv_loop_t loop;
   bool loop_open, control_open;
   struct mailbox control;
@@ -138,6 +139,9 @@ void server_fail_start(struct server *server, const struct failure *failure);
 void server_start_late(struct server *server);
 
 /* upgrade.c */
+/* Executes the installed program in place, once that has said that it can take over; answers before that, or with 409 and why
+ * not. */
+void server_upgrade(struct server *server, server_answer *answer, void *context);
 /* The child that is being asked, or 0. */
 pid_t upgrade_child(const struct server *server);
 /* After a hand-over: begins anew one that was under way before it. */
@@ -194,7 +198,9 @@ bool supervision_start(struct server *server);
 void supervision_say_ready(struct server *server);
 void supervision_stop(struct server *server); /* idempotent */
 
-/* checkup.c; see also server_health() */
+/* checkup.c */
+/* Whether all is well at this moment, to free(); NULL if there is no memory. */
+struct health *server_health(const struct server *server);
 bool checkup_prepare(struct server *server, struct failure *failure); /* set-up thread: makes the canaries */
 bool checkup_start(struct server *server);
 void checkup_stop(struct server *server); /* idempotent */
@@ -208,6 +214,9 @@ bool signals_open(struct server *server, struct failure *failure);
 void signals_close(struct server *server); /* idempotent */
 
 /* reload.c */
+/* Reads the configuration file again and changes what differs, or nothing: 400 with the report of its errors, 409 while
+ * the daemon starts, stops or reloads. 200 names the pipelines "added", "removed", "changed" and "unchanged". */
+void server_reload(struct server *server, server_answer *answer, void *context);
 void reload_on_pipeline(struct reload *reload, struct pipeline *pipeline, enum pipeline_event event);
 /* A worker is at the sockets of pipelines, none of which is stopped until it is done: see server_cut(). */
 bool reload_is_at_sockets(const struct reload *reload);

@@ -103,7 +103,7 @@ static void prepare(void *context) {
 }
 
 static bool start_status(struct server *server, struct failure *failure) {
-  server->tracer = tracer_new(server);
+  server->tracer = tracer_new(&server->ops);
   if (!server->tracer) {
     return out_of_memory(failure);
   }
@@ -112,9 +112,9 @@ static bool start_status(struct server *server, struct failure *failure) {
     log_event(LOG_FAILED, NULL, "somebody has removed the socket '%s', and it stays away: %s",
               listener_path(server->status_listener), why.text);
   }
-  server->status = status_new(server, listener_fd(server->status_listener), false, failure);
+  server->status = status_new(&server->ops, listener_fd(server->status_listener), false, failure);
   if (server->status && server->http_listener) {
-    server->http = status_new(server, listener_fd(server->http_listener), true, failure);
+    server->http = status_new(&server->ops, listener_fd(server->http_listener), true, failure);
   }
   return server->status && (!server->http_listener || server->http);
 }

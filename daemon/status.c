@@ -2,7 +2,7 @@
  * The routes of the status socket and what each of them answers.
  *
  * What always holds: a request is answered once, with JSON {"error", "remedy"} if it failed; only the Unix socket
- * takes commands; a route asks the server and never a pipeline's sessions.
+ * takes commands; a route asks the daemon and never a pipeline's sessions.
  */
 #include "daemon/status.h"
 
@@ -19,7 +19,7 @@ enum { NAME_LIMIT = 64, JSON_FORM = JSON_INDENT(1) | JSON_REAL_PRECISION(15) };
 static const struct http_limits limits = {.connections = 64, .waiting = 32, .idle_seconds = 30, .seconds = 60};
 
 struct status {
-  struct server *server;
+  const struct status_ops *ops;
   struct http *http;
   bool read_only;
   void (*done)(void *context);
@@ -68,12 +68,12 @@ static void answer_page(struct status *status, struct http_request *request, con
 
 static void answer_status(struct status *status, struct http_request *request, const struct route *route, const char *name) {
   (void)route, (void)name;
-  answer_json(request, 200, status_document(status->server), NULL);
+  answer_json(request, 200, status_document(status->ops), NULL);
 }
 
 static void answer_health(struct status *status, struct http_request *request, const struct route *route, const char *name) {
   (void)route, (void)name;
-  struct health *health = server_health(status->server);
+  struct health *health = status->ops->health(status->ops->server);
   unsigned code = health && !health->ok ? 503 : 200;
   answer_json(request, code, health ? health_document(health) : NULL, NULL);
   free(health);
@@ -81,13 +81,13 @@ static void answer_health(struct status *status, struct http_request *request, c
 
 static void answer_metrics(struct status *status, struct http_request *request, const struct route *route, const char *name) {
   (void)route, (void)name;
-  answer_text(request, 200, "text/plain; version=0.0.4; charset=utf-8", metrics_text(status->server), NULL);
+  answer_text(request, 200, "text/plain; version=0.0.4; charset=utf-8", metrics_text(status->ops), NULL);
 }
 
 static void answer_config(struct status *status, struct http_request *request, const struct route *route, const char *name) {
   (void)route, (void)name;
   struct server_view view;
-  server_read(status->server, &view);
+  status->ops->read(status->ops->server, &view);
   answer_text(request, 200, "text/plain; charset=utf-8", strdup(view.config->text), NULL);
 }
 
@@ -139,7 +139,7 @@ static void answer_trace(struct status *status, struct http_request *request, co
                                       .ready = on_trace,
                                       .failed = on_server_answer,
                                       .context = request};
-    server_trace(status->server, &order);
+    status->ops->trace(status->ops->server, &order);
   }
 }
 
@@ -147,18 +147,18 @@ static void answer_trace(struct status *status, struct http_request *request, co
 
 static void do_reload(struct status *status, struct http_request *request, const struct route *route, const char *name) {
   (void)route, (void)name;
-  server_reload(status->server, on_server_answer, request);
+  status->ops->reload(status->ops->server, on_server_answer, request);
 }
 
 static void do_upgrade(struct status *status, struct http_request *request, const struct route *route, const char *name) {
   (void)route, (void)name;
-  server_upgrade(status->server, on_server_answer, request);
+  status->ops->upgrade(status->ops->server, on_server_answer, request);
 }
 
 static void do_command(struct status *status, struct http_request *request, const struct route *route, const char *name) {
   const struct command_order order = {
       .pipeline = name, .command = route->command, .wanted = is_wanted, .answer = on_server_answer, .context = request};
-  server_command(status->server, &order);
+  status->ops->command(status->ops->server, &order);
 }
 
 static const struct route routes[] = {
@@ -217,7 +217,7 @@ static void answer_wrong_method(struct http_request *request, const struct route
 
 static void answer_read_only(struct status *status, struct http_request *request) {
   struct server_view view;
-  server_read(status->server, &view);
+  status->ops->read(status->ops->server, &view);
   json_t *remedy = json_sprintf("send it to the Unix socket %s, for example by framectl", view.config->status.socket);
   answer_json(request, 403,
               json_pack("{s:s, s:o}", "error", "this address is read-only and takes no commands", "remedy", remedy), NULL);
@@ -248,16 +248,15 @@ static void on_request(void *context, struct http_request *request) {
 
 /* -- life ----------------------------------------------------------------------------------------------------------- */
 
-struct status *status_new(struct server *server, int fd, bool read_only, struct failure *failure) {
+struct status *status_new(const struct status_ops *ops, int fd, bool read_only, struct failure *failure) {
   struct status *status = calloc(1, sizeof *status);
   if (!status) {
     failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "no memory for the status server");
     return NULL;
   }
-  status->server = server;
+  status->ops = ops;
   status->read_only = read_only;
-  const struct http_setup setup = {
-      .loop = server_loop(server), .fd = fd, .limits = limits, .handler = on_request, .context = status};
+  const struct http_setup setup = {.loop = ops->loop, .fd = fd, .limits = limits, .handler = on_request, .context = status};
   status->http = http_new(&setup, failure);
   if (!status->http) {
     free(status);

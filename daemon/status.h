@@ -5,19 +5,20 @@
 #ifndef FRAMED_DAEMON_STATUS_H
 #define FRAMED_DAEMON_STATUS_H
 
-#include "daemon/server.h"
+#include "daemon/failure.h"
+#include "daemon/status_ops.h"
 
 struct status;
 
 /* Serves on the listening socket `fd`, which is the caller's and outlives the status. A `read_only` server knows no
- * POST (the TCP address). NULL on error. */
-struct status *status_new(struct server *server, int fd, bool read_only, struct failure *failure);
+ * POST (the TCP address). `ops` stays the caller's. NULL on error. */
+struct status *status_new(const struct status_ops *ops, int fd, bool read_only, struct failure *failure);
 /* Ends it on the loop: answers what is open with 503, then calls `done`. */
 void status_close(struct status *status, void (*done)(void *context), void *context);
 
 /* The documents themselves, without HTTP; for tests, and for the state dump. The caller frees. */
-json_t *status_document(struct server *server);
+json_t *status_document(const struct status_ops *ops);
 json_t *health_document(const struct health *health);
-char *metrics_text(struct server *server);
+char *metrics_text(const struct status_ops *ops);
 
 #endif

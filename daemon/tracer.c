@@ -37,7 +37,7 @@ struct job {
 };
 
 struct tracer {
-  struct server *server;
+  const struct status_ops *ops;
   struct loop_timer *timer; /* while a trace is taken */
   struct feed *feeds;       /* likewise */
   unsigned feed_count, ring_records, ticks;
@@ -78,9 +78,9 @@ static bool add_feed(struct tracer *tracer, const struct pipeline *pipeline, uns
 /* Sessions for which there is no memory are left out, as one that has no frames. */
 static void find_sessions(struct tracer *tracer) {
   struct server_view view;
-  server_read(tracer->server, &view);
+  tracer->ops->read(tracer->ops->server, &view);
   for (unsigned i = 0; i < view.pipeline_count; i++) {
-    struct pipeline *pipeline = server_pipeline(tracer->server, i);
+    struct pipeline *pipeline = tracer->ops->pipeline(tracer->ops->server, i);
     for (unsigned seat = 0; seat < pipeline_seats(pipeline); seat++) {
       struct trace_ring *ring = pipeline_trace(pipeline, seat, tracer->ring_records);
       if (ring && !is_known(tracer, ring)) {
@@ -93,9 +93,9 @@ static void find_sessions(struct tracer *tracer) {
 static unsigned records_of_each(const struct tracer *tracer) {
   struct server_view view;
   unsigned sessions = 0;
-  server_read(tracer->server, &view);
+  tracer->ops->read(tracer->ops->server, &view);
   for (unsigned i = 0; i < view.pipeline_count; i++) {
-    sessions += pipeline_seats(server_pipeline(tracer->server, i));
+    sessions += pipeline_seats(tracer->ops->pipeline(tracer->ops->server, i));
   }
   unsigned records = sessions > 0 ? RECORDS / sessions : MOST_RECORDS;
   records = records < MOST_RECORDS ? records : MOST_RECORDS;
@@ -104,9 +104,9 @@ static unsigned records_of_each(const struct tracer *tracer) {
 
 static void let_sessions_go(struct tracer *tracer) {
   struct server_view view;
-  server_read(tracer->server, &view);
+  tracer->ops->read(tracer->ops->server, &view);
   for (unsigned i = 0; i < view.pipeline_count; i++) {
-    struct pipeline *pipeline = server_pipeline(tracer->server, i);
+    struct pipeline *pipeline = tracer->ops->pipeline(tracer->ops->server, i);
     for (unsigned seat = 0; seat < pipeline_seats(pipeline); seat++) {
       pipeline_trace_end(pipeline, seat);
     }
@@ -215,7 +215,7 @@ static void on_laid_out(void *context) {
 static void finish(struct job *job, int64_t now) {
   job->trace->ended = now;
   detach(job);
-  if (!loop_job(server_loop(job->tracer->server), lay_out, on_laid_out, job)) {
+  if (!loop_job(job->tracer->ops->loop, lay_out, on_laid_out, job)) {
     job_fail(job, NULL, "not enough memory for this trace");
   }
 }
@@ -255,7 +255,7 @@ static struct job *job_new(struct tracer *tracer, const struct trace_order *orde
     free(job);
     return NULL;
   }
-  server_read(tracer->server, &view);
+  tracer->ops->read(tracer->ops->server, &view);
   trace->backend = view.backend;
   trace->began = clock_now();
   *job = (struct job){.tracer = tracer, .order = *order, .trace = trace};
@@ -264,7 +264,7 @@ static struct job *job_new(struct tracer *tracer, const struct trace_order *orde
 
 static bool start_reading(struct tracer *tracer) {
   if (!tracer->timer) {
-    tracer->timer = loop_timer_new(server_loop(tracer->server), on_tick, tracer);
+    tracer->timer = loop_timer_new(tracer->ops->loop, on_tick, tracer);
     if (!tracer->timer) {
       return false;
     }
@@ -304,10 +304,10 @@ void tracer_take(struct tracer *tracer, const struct trace_order *order) {
 
 /* -- life ----------------------------------------------------------------------------------------------------------- */
 
-struct tracer *tracer_new(struct server *server) {
+struct tracer *tracer_new(const struct status_ops *ops) {
   struct tracer *tracer = calloc(1, sizeof *tracer);
   if (tracer) {
-    tracer->server = server;
+    tracer->ops = ops;
   }
   return tracer;
 }

@@ -8,14 +8,14 @@
 #ifndef FRAMED_DAEMON_TRACER_H
 #define FRAMED_DAEMON_TRACER_H
 
-#include "daemon/server.h"
+#include "daemon/status_ops.h"
 
 enum { TRACER_MOST = 4 }; /* traces that are taken, laid out or sent at once */
 
 struct tracer;
 
-/* NULL if there is no memory. */
-struct tracer *tracer_new(struct server *server);
+/* `ops` stays the caller's. NULL if there is no memory. */
+struct tracer *tracer_new(const struct status_ops *ops);
 /* Answers every order with 503 and takes no more. Idempotent; NULL is fine. */
 void tracer_stop(struct tracer *tracer);
 /* Answers every order there is with 503, for it would end without an answer in another process. False: there is none. */
@@ -23,7 +23,7 @@ bool tracer_yield(struct tracer *tracer);
 /* After tracer_stop(), with the loop at its end and all traces freed. NULL is fine; returns NULL. */
 struct tracer *tracer_free(struct tracer *tracer);
 
-/* See server_trace(). */
+/* Takes a trace of all sessions. 503 if there are too many at once, or if the daemon ends first. */
 void tracer_take(struct tracer *tracer, const struct trace_order *order);
 
 #endif

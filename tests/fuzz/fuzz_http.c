@@ -30,7 +30,7 @@ static void start(void) {
     abort();
   }
   server = fake_server_new();
-  if (!server || !status_new(server, listener, false, &failure)) {
+  if (!server || !status_new(&server->ops, listener, false, &failure)) {
     abort();
   }
 }

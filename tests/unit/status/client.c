@@ -25,7 +25,7 @@ void site_open(struct site *site, bool read_only) {
   ck_assert_int_eq(listen(site->listener, 128), 0);
   site->server = fake_server_new();
   struct failure failure;
-  site->status = status_new(site->server, site->listener, read_only, &failure);
+  site->status = status_new(&site->server->ops, site->listener, read_only, &failure);
   ck_assert_msg(site->status != NULL, "%s", failure.text);
 }
 

@@ -73,32 +73,6 @@ static void fill_cam0(struct pipeline_snapshot *snapshot) {
   snapshot->input_bytes = snapshot->output_bytes = 307200;
 }
 
-struct server *fake_server_new(void) {
-  struct server *server = calloc(1, sizeof *server);
-  if (!server || uv_loop_init(&server->loop) != 0) {
-    free(server);
-    return NULL;
-  }
-  fill_config(server);
-  fill_cam0(&server->pipelines[0].snapshot);
-  server->pipelines[0].snapshot.name = name_cam0;
-  server->pipelines[1].snapshot.name = name_idle;
-  server->pipelines[0].config = &server->entries[0];
-  server->pipelines[1].config = &server->entries[1];
-  server->pipelines[1].snapshot.waiting = WAITING_FOR_PRODUCER;
-  server->pipelines[1].snapshot.clients = 4;
-  server->view = (struct server_view){.version = "0.1.0",
-                                      .uptime_s = 12.5,
-                                      .backend = "cpu",
-                                      .device = "a \"processor\"",
-                                      .config = &server->config,
-                                      .pipeline_count = FAKE_PIPELINES,
-                                      .lanes = 2,
-                                      .reloads = 3,
-                                      .reload_failures = 1};
-  return server;
-}
-
 bool fake_server_free(struct server *server) {
   bool empty = uv_loop_close(&server->loop) == 0;
   for (int i = 0; i < FAKE_PIPELINES; i++) {
@@ -127,7 +101,7 @@ static void answer_trace(const struct server *server, const struct trace_order *
   }
 }
 
-void server_trace(struct server *server, const struct trace_order *order) {
+static void fake_trace(struct server *server, const struct trace_order *order) {
   server->traced++;
   server->trace_ns = order->duration_ns;
   if (server->answer_later && server->traces_pending < FAKE_PENDING) {
@@ -148,17 +122,17 @@ void fake_server_answer(struct server *server) {
   }
 }
 
-void server_reload(struct server *server, server_answer *answer, void *context) {
+static void fake_reload(struct server *server, server_answer *answer, void *context) {
   server->reloads++;
   answer_ok(answer, context);
 }
 
-void server_upgrade(struct server *server, server_answer *answer, void *context) {
+static void fake_upgrade(struct server *server, server_answer *answer, void *context) {
   server->upgrades++;
   answer_ok(answer, context);
 }
 
-void server_command(struct server *server, const struct command_order *order) {
+static void fake_command(struct server *server, const struct command_order *order) {
   server->commands++;
   server->command = order->command;
   snprintf(server->command_pipeline, sizeof server->command_pipeline, "%s", order->pipeline);
@@ -169,18 +143,18 @@ void server_command(struct server *server, const struct command_order *order) {
   }
 }
 
-void server_read(const struct server *server, struct server_view *view) {
+static void fake_read(const struct server *server, struct server_view *view) {
   static const struct succession none;
   *view = server->view;
   view->succession = view->succession ? view->succession : &none;
 }
 
-void server_usage(const struct server *server, struct usage *usage) {
+static void fake_usage(const struct server *server, struct usage *usage) {
   (void)server;
   *usage = (struct usage){.resident_bytes = 12000000, .descriptors = 20, .pinned_bytes = 614400, .device_bytes = 1228800};
 }
 
-struct health *server_health(const struct server *server) {
+static struct health *fake_health(const struct server *server) {
   static const struct health_item items[] = {
       {.kind = HEALTH_LANES, .ok = true},
       {.kind = HEALTH_DEVICE, .name = "0", .ok = true, .canary_s = 0.000123, .canary_age_s = 0.5},
@@ -200,11 +174,49 @@ struct health *server_health(const struct server *server) {
   return health;
 }
 
-struct pipeline *server_pipeline(const struct server *server, unsigned index) {
+static struct pipeline *fake_pipeline(const struct server *server, unsigned index) {
   return (struct pipeline *)&server->pipelines[index];
 }
 
-uv_loop_t *server_loop(struct server *server) { return &server->loop; }
+static void set_ops(struct server *server) {
+  server->ops = (struct status_ops){.server = server,
+                                    .loop = &server->loop,
+                                    .read = fake_read,
+                                    .usage = fake_usage,
+                                    .health = fake_health,
+                                    .pipeline = fake_pipeline,
+                                    .reload = fake_reload,
+                                    .upgrade = fake_upgrade,
+                                    .command = fake_command,
+                                    .trace = fake_trace};
+}
+
+struct server *fake_server_new(void) {
+  struct server *server = calloc(1, sizeof *server);
+  if (!server || uv_loop_init(&server->loop) != 0) {
+    free(server);
+    return NULL;
+  }
+  set_ops(server);
+  fill_config(server);
+  fill_cam0(&server->pipelines[0].snapshot);
+  server->pipelines[0].snapshot.name = name_cam0;
+  server->pipelines[1].snapshot.name = name_idle;
+  server->pipelines[0].config = &server->entries[0];
+  server->pipelines[1].config = &server->entries[1];
+  server->pipelines[1].snapshot.waiting = WAITING_FOR_PRODUCER;
+  server->pipelines[1].snapshot.clients = 4;
+  server->view = (struct server_view){.version = "0.1.0",
+                                      .uptime_s = 12.5,
+                                      .backend = "cpu",
+                                      .device = "a \"processor\"",
+                                      .config = &server->config,
+                                      .pipeline_count = FAKE_PIPELINES,
+                                      .lanes = 2,
+                                      .reloads = 3,
+                                      .reload_failures = 1};
+  return server;
+}
 
 void pipeline_snapshot(struct pipeline *pipeline, struct pipeline_snapshot *snapshot) { *snapshot = pipeline->snapshot; }
 

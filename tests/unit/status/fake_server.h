@@ -5,7 +5,7 @@
 #ifndef FRAMED_TESTS_FAKE_SERVER_H
 #define FRAMED_TESTS_FAKE_SERVER_H
 
-#include "daemon/server.h"
+#include "daemon/status_ops.h"
 #include "daemon/trace_ring.h"
 
 enum { FAKE_PIPELINES = 2, FAKE_PENDING = 64 };
@@ -23,6 +23,7 @@ struct fake_pending {
 };
 
 struct server {
+  struct status_ops ops;
   uv_loop_t loop;
   struct config config;
   struct config_pipeline entries[FAKE_PIPELINES];
@@ -36,7 +37,7 @@ struct server {
   unsigned traces_pending;
   int64_t trace_ns;                             /* of the last one */
   unsigned trace_frames;                        /* that each trace holds */
-  bool ill;                                     /* what server_health() says */
+  bool ill;                                     /* what health says */
   unsigned reloads, upgrades, commands, traced; /* asked so far */
   char command_pipeline[80];                    /* of the last one */
   enum pipeline_command command;

@@ -19,7 +19,7 @@ static void expect_line(const char *text, const char *line) {
 
 START_TEST(has_counters_of_each_pipeline) {
   struct server *server = fake_server_new();
-  char *text = metrics_text(server);
+  char *text = metrics_text(&server->ops);
   expect_line(text, "framed_frames_in_total{pipeline=\"cam0\"} 1000");
   expect_line(text, "framed_frames_in_total{pipeline=\"idle\"} 0");
   expect_line(text, "framed_frames_total{pipeline=\"cam0\",fate=\"emitted\"} 997");
@@ -57,7 +57,7 @@ START_TEST(counts_hand_overs_by_cause) {
   const struct succession succession = {
       .counts = {[SUCCESSION_UPGRADE] = 3}, .gap = 14000000, .longest = 20000000, .total = 1500000000, .closed = 7};
   server->view.succession = &succession;
-  char *text = metrics_text(server);
+  char *text = metrics_text(&server->ops);
   expect_line(text, "framed_handovers_total{cause=\"upgrade\"} 3");
   expect_line(text, "framed_handovers_total{cause=\"fault\"} 0");
   expect_line(text, "framed_handover_gap_seconds_total 1.500000");
@@ -71,7 +71,7 @@ END_TEST
 START_TEST(says_whether_all_is_well) {
   struct server *server = fake_server_new();
   server->ill = _i == 1;
-  char *text = metrics_text(server);
+  char *text = metrics_text(&server->ops);
   expect_line(text, server->ill ? "framed_healthy 0" : "framed_healthy 1");
   expect_line(text, "framed_canary_seconds{device=\"0\"} 0.000123000");
   free(text);
@@ -82,7 +82,7 @@ END_TEST
 START_TEST(escapes_label_values) {
   struct server *server = fake_server_new();
   server->view.device = "a\\b\"c\nd";
-  char *text = metrics_text(server);
+  char *text = metrics_text(&server->ops);
   expect_line(text, "framed_info{version=\"0.1.0\",backend=\"cpu\",device=\"a\\\\b\\\"c\\nd\"} 1");
   free(text);
   ck_assert(fake_server_free(server));
@@ -92,7 +92,7 @@ END_TEST
 /* 310 us lies under 2^19 ns, 1.2 ms under 2^21 ns: exact, since the edges are edges of the fine buckets too. */
 START_TEST(histogram_is_cumulative) {
   struct server *server = fake_server_new();
-  char *text = metrics_text(server);
+  char *text = metrics_text(&server->ops);
   expect_line(text, "framed_latency_seconds_bucket{pipeline=\"cam0\",step=\"total\",le=\"4.096e-06\"} 0");
   expect_line(text, "framed_latency_seconds_bucket{pipeline=\"cam0\",step=\"total\",le=\"0.000262144\"} 0");
   expect_line(text, "framed_latency_seconds_bucket{pipeline=\"cam0\",step=\"total\",le=\"0.000524288\"} 900");
@@ -112,7 +112,7 @@ END_TEST
 START_TEST(histogram_keeps_what_is_off_the_scale) {
   struct server *server = fake_server_new();
   server->pipelines[1].snapshot.cumulative[STEP_EMIT].counts[histogram_bucket(INT64_C(100000000000))] = 4;
-  char *text = metrics_text(server);
+  char *text = metrics_text(&server->ops);
   expect_line(text, "framed_latency_seconds_bucket{pipeline=\"idle\",step=\"emit\",le=\"2.147483648\"} 0");
   expect_line(text, "framed_latency_seconds_bucket{pipeline=\"idle\",step=\"emit\",le=\"+Inf\"} 4");
   expect_line(text, "framed_latency_seconds_count{pipeline=\"idle\",step=\"emit\"} 4");
@@ -124,7 +124,7 @@ END_TEST
 START_TEST(works_without_any_pipeline) {
   struct server *server = fake_server_new();
   server->view.pipeline_count = 0;
-  char *text = metrics_text(server);
+  char *text = metrics_text(&server->ops);
   expect_line(text, "# TYPE framed_frames_total counter");
   expect_line(text, "framed_lanes 2");
   free(text);
@@ -138,7 +138,7 @@ START_TEST(promtool_has_nothing_to_say) {
     return;
   }
   struct server *server = fake_server_new();
-  char *text = metrics_text(server);
+  char *text = metrics_text(&server->ops);
   FILE *promtool = popen("said=$(promtool check metrics 2>&1) && test -z \"$said\" || { echo \"$said\"; exit 1; }", "w");
   ck_assert_ptr_nonnull(promtool);
   fputs(text, promtool);

@@ -22,7 +22,7 @@ static struct tracer *tracer;
 
 static void set_up(void) {
   server = fake_server_new();
-  tracer = tracer_new(server);
+  tracer = tracer_new(&server->ops);
 }
 
 static void tear_down(void) {
