@@ -217,15 +217,6 @@ static void tell(struct channel *channel, const struct slot *slot, enum fate fat
   atomic_store_explicit(&channel->control->daemon.completed, channel->completed, memory_order_release);
 }
 
-static bool give_results(struct channel *channel, int64_t now) {
-  bool any = false;
-  for (struct slot *slot = road_offer(channel->road); slot; slot = road_offer(channel->road)) {
-    tell(channel, slot, FATE_EMITTED, now);
-    any = true;
-  }
-  return any;
-}
-
 /* All other slots are free, or results that the client was told of. */
 static bool has_free_slots(const struct channel *channel) {
   const struct slot_ring *ring = &channel->road->ring;
@@ -233,25 +224,34 @@ static bool has_free_slots(const struct channel *channel) {
   return idle + away(channel) > ring->count;
 }
 
-/* Dropped on their way, or, where results go elsewhere, through. */
-static bool give_free_slots(struct channel *channel, int64_t now) {
-  bool any = false;
-  if (!has_free_slots(channel)) {
-    return false;
-  }
-  for (unsigned i = 0; i < channel->road->ring.count; i++) {
+/* Dropped on its way, or, where results go elsewhere, through. Slots come back in any order, and are told of in their frames'.
+ */
+static struct slot *oldest_free(struct channel *channel) {
+  struct slot *oldest = NULL;
+  for (unsigned i = 0; has_free_slots(channel) && i < channel->road->ring.count; i++) {
     struct slot *slot = slot_of(channel, i);
-    if (channel->owners[i] == CHANNEL_DAEMON && slot->state == SLOT_FREE) {
-      tell(channel, slot, slot->frame.fate, now);
-      any = true;
-    }
+    bool is_back = channel->owners[i] == CHANNEL_DAEMON && slot->state == SLOT_FREE;
+    oldest = is_back && (!oldest || slot->frame.sequence < oldest->frame.sequence) ? slot : oldest;
   }
-  return any;
+  return oldest;
+}
+
+static bool give_oldest(struct channel *channel, int64_t now) {
+  struct slot *back = oldest_free(channel);
+  const struct slot *done = channel->replies ? slot_oldest(&channel->road->ring, SLOT_DONE) : NULL;
+  if (done && (!back || done->frame.sequence < back->frame.sequence)) {
+    tell(channel, road_offer(channel->road), FATE_EMITTED, now);
+  } else if (back) {
+    tell(channel, back, back->frame.fate, now);
+  }
+  return done || back;
 }
 
 bool channel_give(struct channel *channel, int64_t now) {
-  bool any = channel->replies && give_results(channel, now);
-  any |= give_free_slots(channel, now);
+  bool any = false;
+  while (give_oldest(channel, now)) {
+    any = true;
+  }
   channel->unheard |= any;
   bool sleeps = atomic_load_explicit(&channel->control->client.sleeps, memory_order_relaxed) != 0;
   channel->awaits = any && !sleeps && channel->road->spin;

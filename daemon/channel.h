@@ -43,8 +43,9 @@ void channel_open_again(struct channel *channel, struct native_control *control,
                         bool replies);
 /* Takes what the client submitted and what it is done with. BROKEN: `fill->problem` says what it did. */
 enum channel_progress channel_take(struct channel *channel, int64_t now);
-/* Tells the client of results (`replies`), and of every other slot that is free again. True if there was any. Rings if the
- * client is seen to sleep; one that goes to sleep just then is rung for by channel_ring(), later in the turn, when its fence
+/* Tells the client of results (`replies`), and of every other slot that is free again, in the order of their frames; one that
+ * was dropped does not wait for those before it that are on their way. True if there was any. Rings if the client is seen to
+ * sleep; one that goes to sleep just then is rung for by channel_ring(), later in the turn, when its fence
  * has nothing to wait for. */
 bool channel_give(struct channel *channel, int64_t now);
 void channel_ring(struct channel *channel);

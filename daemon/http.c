@@ -1,8 +1,9 @@
 /*
  * What always holds: libmicrohttpd runs from pump() and from the end alone, so never from inside itself; and the listener
- * is polled only while another client may come in.
+ * is polled unless there was no descriptor for another client.
  */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -14,6 +15,8 @@ enum {
   TICK_MS = 1000,
   MEMORY_LIMIT = 32 * 1024,  /* a connection: request line, headers, buffers */
   ROUNDS_BEFORE_CLOSING = 8, /* of the library's state machine, for the last answers */
+  ACCEPTS_A_TURN = 64,
+  SPARE = 2, /* the library may not have closed yet what gave way */
   LOOP_HANDLES = 4
 };
 
@@ -27,6 +30,7 @@ static void connection_add(struct http *http, struct MHD_Connection *handle, voi
     return;
   }
   connection->fd = info->connect_fd;
+  connection->client = http->newcomer;
   connection->since = uv_now(http->setup.loop);
   connection->next = http->connections;
   connection->link = &http->connections;
@@ -52,32 +56,11 @@ static void on_connection(void *context, struct MHD_Connection *handle, void **s
   }
 }
 
-/* A client that drips bytes defeats the library's idle time-out; its socket is shut and the library sees the end. */
-static void shut_slow_connections(struct http *http) {
-  uint64_t now = uv_now(http->setup.loop);
-  for (struct http_connection *connection = http->connections; connection; connection = connection->next) {
-    if (!connection->suspended && now - connection->since >= http->setup.limits.seconds * UINT64_C(1000)) {
-      shutdown(connection->fd, SHUT_RDWR);
-    }
-  }
-}
-
-static bool has_room(struct http *http) {
-  const union MHD_DaemonInfo *info = MHD_get_daemon_info(http->daemon, MHD_DAEMON_INFO_CURRENT_CONNECTIONS);
-  return info && info->num_connections < http->setup.limits.connections;
-}
-
 static void on_listener(uv_poll_t *poll, int status, int events);
 static void on_timer(uv_timer_t *timer);
 
-static void update(struct http *http) {
-  bool room = has_room(http);
-  if (!http->accepting && room) {
-    http->accepting = uv_poll_start(&http->listener, UV_READABLE, on_listener) == 0;
-  } else if (http->accepting && !room) {
-    uv_poll_stop(&http->listener);
-    http->accepting = false;
-  }
+static void listen_again(struct http *http) {
+  http->accepting = http->accepting || uv_poll_start(&http->listener, UV_READABLE, on_listener) == 0;
 }
 
 /* Runs the library's state machine and asks when it wants to run next. */
@@ -91,34 +74,54 @@ static void pump(struct http *http) {
   }
 }
 
-static void on_timer(uv_timer_t *timer) {
-  pump(timer->data);
-  update(timer->data);
-}
+static void on_timer(uv_timer_t *timer) { pump(timer->data); }
 
 void http_wake(struct http *http) { uv_timer_start(&http->timer, on_timer, 0, 0); }
 
 static void on_events(uv_poll_t *poll, int status, int events) {
   (void)status, (void)events;
   pump(poll->data);
-  update(poll->data);
 }
 
 static void on_tick(uv_timer_t *tick) {
   struct http *http = tick->data;
-  shut_slow_connections(http);
-  update(http);
+  http_shut_slow(http);
+  http_refuse_gone(http);
+  listen_again(http);
+}
+
+/* Best effort: the client may have gone, or be something that never reads. */
+static void turn_away(int fd) {
+  static const char body[] =
+      "{\"error\": \"your other requests take all your places\", \"remedy\": \"let some of them end\"}\n";
+  char answer[sizeof body + 160];
+  int length = snprintf(answer, sizeof answer,
+                        "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nContent-Length: %zu\r\n"
+                        "Connection: close\r\n\r\n%s",
+                        sizeof body - 1, body);
+  (void)!send(fd, answer, (size_t)length, MSG_DONTWAIT | MSG_NOSIGNAL);
+  close(fd);
+}
+
+static void let_in(struct http *http, int fd, const struct sockaddr_storage *address, socklen_t length) {
+  http_identify(fd, address, &http->newcomer);
+  if (!http_find_place(http, &http->newcomer)) {
+    turn_away(fd);
+    return;
+  }
+  MHD_add_connection(http->daemon, fd, (const struct sockaddr *)address, length); /* closes it on error */
+  pump(http);
 }
 
 static void on_listener(uv_poll_t *poll, int status, int events) {
   (void)status, (void)events;
   struct http *http = poll->data;
-  const struct sockaddr address = {.sa_family = AF_UNIX};
-  while (has_room(http)) {
-    int fd = accept4(http->setup.fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+  for (int i = 0; i < ACCEPTS_A_TURN; i++) {
+    struct sockaddr_storage address = {.ss_family = AF_UNIX};
+    socklen_t length = sizeof address;
+    int fd = accept4(http->setup.fd, (struct sockaddr *)&address, &length, SOCK_CLOEXEC | SOCK_NONBLOCK);
     if (fd >= 0) {
-      MHD_add_connection(http->daemon, fd, &address, sizeof address); /* closes it on error */
-      pump(http);
+      let_in(http, fd, &address, length);
     } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
       break;
     } else if (errno != EINTR && errno != ECONNABORTED) {
@@ -128,7 +131,6 @@ static void on_listener(uv_poll_t *poll, int status, int events) {
       return;
     }
   }
-  update(http);
 }
 
 /* -- life ----------------------------------------------------------------------------------------------------------- */
@@ -136,7 +138,7 @@ static void on_listener(uv_poll_t *poll, int status, int events) {
 static bool start_library(struct http *http) {
   const unsigned flags = MHD_USE_EPOLL | MHD_USE_NO_LISTEN_SOCKET | MHD_ALLOW_SUSPEND_RESUME;
   http->daemon = MHD_start_daemon(
-      flags, 0, NULL, NULL, http_on_request, http, MHD_OPTION_CONNECTION_LIMIT, http->setup.limits.connections,
+      flags, 0, NULL, NULL, http_on_request, http, MHD_OPTION_CONNECTION_LIMIT, SPARE * http->setup.limits.connections,
       MHD_OPTION_CONNECTION_TIMEOUT, http->setup.limits.idle_seconds, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)MEMORY_LIMIT,
       MHD_OPTION_NOTIFY_COMPLETED, http_on_completed, http, MHD_OPTION_NOTIFY_CONNECTION, on_connection, http, MHD_OPTION_END);
   return http->daemon != NULL;
@@ -205,7 +207,7 @@ struct http *http_new(const struct http_setup *setup, struct failure *failure) {
     close_handles(http);
     return NULL;
   }
-  update(http);
+  listen_again(http);
   return http;
 }
 

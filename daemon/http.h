@@ -2,8 +2,9 @@
  * A small HTTP server on a libuv loop, by libmicrohttpd in its external epoll mode; the only user of that library.
  *
  * Everything happens on the loop's thread. Clients are bounded in number, in bytes and in time, so that slow or
- * hostile ones cost a connection for a while and nothing else; where the process has no free descriptor, they
- * wait in the listener's backlog until there is one. A request may be answered long after it was asked.
+ * hostile ones cost a connection for a while and nothing else, and each user, or address, has a share alone. Where the
+ * process has no free descriptor, they wait in the listener's backlog until there is one. A request may be answered long after
+ * it was asked.
  */
 #ifndef FRAMED_DAEMON_HTTP_H
 #define FRAMED_DAEMON_HTTP_H
@@ -22,10 +23,13 @@ struct http_request;
 typedef void http_handler(void *context, struct http_request *request);
 
 struct http_limits {
-  unsigned connections;  /* at once; more wait in the backlog */
-  unsigned waiting;      /* of these, POSTs whose answer comes later; one more gets 503 */
-  unsigned idle_seconds; /* without a byte either way, then the connection is closed */
-  unsigned seconds;      /* from one answer to the end of the next, not counting the wait for http_answer() */
+  unsigned connections;     /* at once; where there is a new one, one that has not asked yet gives way */
+  unsigned share;           /* of these, one user's of a Unix socket, or one address's of TCP */
+  unsigned waiting;         /* of these, POSTs whose answer comes later; one more gets 503 */
+  unsigned kept;            /* of all and of those that wait, for the daemon's own user and root alone, who have no share */
+  unsigned request_seconds; /* from its beginning, or the answer before, until a whole request is there */
+  unsigned idle_seconds;    /* without a byte of an answer that is taken */
+  unsigned answer_seconds;  /* for the whole answer, not counting the wait for http_answer() */
 };
 
 struct http_setup {
@@ -45,7 +49,7 @@ bool http_is(const struct http_request *request, const char *method); /* "GET" *
 
 /* What the query says for `name`, "" without a value; NULL: nothing. Only within the handler. */
 const char *http_argument(const struct http_request *request, const char *name);
-/* Whether the client closed its connection; one that only ended its own side may still listen. */
+/* Whether the client closed its connection; one that only ended its own side may still listen, which TCP does not tell. */
 bool http_client_left(const struct http_request *request);
 
 /* A body that is made as the client takes it. */

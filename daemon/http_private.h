@@ -1,6 +1,6 @@
 /*
- * What the two halves of the HTTP server share: http.c has the loop, the connections and the life of the server,
- * http_request.c what is asked on a connection and answered.
+ * What the parts of the HTTP server share: http.c has the loop, the connections and the life of the server, http_places.c who
+ * may have how many of them and for how long, http_request.c what is asked on a connection and answered.
  */
 #ifndef FRAMED_DAEMON_HTTP_PRIVATE_H
 #define FRAMED_DAEMON_HTTP_PRIVATE_H
@@ -9,11 +9,20 @@
 
 #include "daemon/http.h"
 
+struct http_client {
+  bool tcp;
+  uint64_t number; /* its address, or its user */
+  bool trusted;    /* the daemon's own user, or root */
+};
+
 struct http_connection {
   struct http_connection *next, **link;
   int fd;
-  uint64_t since; /* loop time in ms: accepted, or last answer finished */
-  bool suspended;
+  struct http_client client;
+  uint64_t since; /* loop time in ms: accepted, last answer finished, or this one begun */
+  bool answering; /* a whole request has come, and its answer is not out */
+  bool suspended; /* that waits for http_answer() */
+  bool shut;      /* it has no place any more, and goes as soon as the library has seen that */
 };
 
 struct http_request {
@@ -37,6 +46,7 @@ struct http {
   unsigned open_handles;
   bool accepting, closing;
   struct http_connection *connections;
+  struct http_client newcomer; /* who is being let in */
   struct http_request *waiting;
   unsigned waiting_count;
   void (*done)(void *context);
@@ -45,6 +55,14 @@ struct http {
 
 /* Runs the library soon; may be called from inside it. */
 void http_wake(struct http *http);
+
+/* -- http_places.c ------------------------------------------------------------------------------------------------ */
+
+void http_identify(int fd, const struct sockaddr_storage *address, struct http_client *client);
+/* Whether this client may have one more connection, for which another one may have to give way. */
+bool http_find_place(struct http *http, const struct http_client *client);
+/* Those that take too long to ask or to read, and those that have gone. */
+void http_shut_slow(struct http *http);
 
 /* -- http_request.c, called by the library ---------------------------------------------------------------------- */
 
@@ -55,5 +73,8 @@ void http_on_completed(void *context, struct MHD_Connection *handle, void **stat
 
 /* Answers every waiting request with 503; the library then sends that as it runs. */
 void http_refuse_waiting(struct http *http);
+/* The same for the one on this connection, and for those whose clients have left, so that they give up their places. */
+void http_refuse_one(struct http *http, const struct http_connection *connection);
+void http_refuse_gone(struct http *http);
 
 #endif

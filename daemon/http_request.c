@@ -63,8 +63,8 @@ bool http_client_left(const struct http_request *request) {
   if (!request->handle) {
     return true;
   }
-  struct pollfd state = {.fd = request->connection->fd};
-  return poll(&state, 1, 0) > 0 && (state.revents & (POLLHUP | POLLERR)) != 0;
+  struct pollfd state = {.fd = request->connection->fd, .events = request->connection->client.tcp ? POLLRDHUP : 0};
+  return poll(&state, 1, 0) > 0 && (state.revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0;
 }
 
 static void suspend(struct http_request *request) {
@@ -191,11 +191,14 @@ static enum MHD_Result send_response(struct http_request *request) {
 }
 
 static enum MHD_Result ask(struct http *http, struct http_request *request) {
+  request->connection->answering = true;
+  request->connection->since = uv_now(http->setup.loop);
   if (http->closing) {
     refuse(request, stopping);
     return send_response(request);
   }
-  if (http_is(request, MHD_HTTP_METHOD_POST) && http->waiting_count >= http->setup.limits.waiting) {
+  unsigned waiting = http->setup.limits.waiting - (request->connection->client.trusted ? 0 : http->setup.limits.kept);
+  if (http_is(request, MHD_HTTP_METHOD_POST) && http->waiting_count >= waiting) {
     refuse(request, crowded);
     return send_response(request);
   }
@@ -233,16 +236,38 @@ void http_on_completed(void *context, struct MHD_Connection *handle, void **stat
     return;
   }
   request->connection->since = uv_now(http->setup.loop);
+  request->connection->answering = false;
   request->handle = NULL;
   if (request->answered || !request->asked) {
     request_free(request);
   }
 }
 
+static void give_up(struct http_request *request, const char *text) {
+  refuse(request, text);
+  resume(request);
+}
+
+void http_refuse_one(struct http *http, const struct http_connection *connection) {
+  struct http_request *request = http->waiting;
+  while (request->connection != connection) {
+    request = request->next;
+  }
+  give_up(request, crowded);
+}
+
+void http_refuse_gone(struct http *http) {
+  for (struct http_request *request = http->waiting, *next; request; request = next) {
+    next = request->next;
+    if (http_client_left(request)) {
+      give_up(request, stopping);
+    }
+  }
+}
+
 void http_refuse_waiting(struct http *http) {
   for (struct http_request *request = http->waiting, *next; request; request = next) {
     next = request->next;
-    refuse(request, stopping);
-    resume(request);
+    give_up(request, stopping);
   }
 }

@@ -115,7 +115,8 @@ enum { NATIVE_MARK_SHIFT = 4, NATIVE_MARK_NUMBER = 8, NATIVE_MARK_CLIENT = 20 };
 
 struct native_result {
   uint64_t sequence;
-  uint64_t dropped;  /* frames of this session without a result since its last one that had one */
+  uint64_t
+      dropped; /* frames before it, since the last result, of which its reader gets none: dropped, or missed by a slow one */
   int64_t timestamp; /* the frame's; its arrival if it had none */
   uint32_t steps[NATIVE_STEPS];
   uint32_t session; /* seat of the producer: 0 to clients - 1 */

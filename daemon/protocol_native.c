@@ -98,6 +98,14 @@ void native_write_result(const struct native_result *result, uint64_t payload, u
   memcpy(bytes + sizeof header, result, sizeof *result);
 }
 
+void native_add_dropped(unsigned char bytes[NATIVE_RESULT_BYTES], uint64_t frames) {
+  unsigned char *at = bytes + sizeof(struct native_header) + offsetof(struct native_result, dropped);
+  uint64_t dropped;
+  memcpy(&dropped, at, sizeof dropped);
+  dropped += frames;
+  memcpy(at, &dropped, sizeof dropped);
+}
+
 void native_write_ack(uint64_t frames, unsigned char bytes[NATIVE_ACK_BYTES]) {
   const struct native_ack ack = {.frames = frames};
   const struct native_header header = header_of(NATIVE_ACK, sizeof ack);

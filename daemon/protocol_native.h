@@ -40,6 +40,8 @@ bool native_read_frame(const unsigned char *bytes, size_t count, uint64_t payloa
 void native_write_welcome(const struct native_welcome *welcome, unsigned char bytes[NATIVE_WELCOME_BYTES]);
 /* What stands before a result's payload. */
 void native_write_result(const struct native_result *result, uint64_t payload, unsigned char bytes[NATIVE_RESULT_BYTES]);
+/* Adds to what a result says that there are none of before it. */
+void native_add_dropped(unsigned char bytes[NATIVE_RESULT_BYTES], uint64_t frames);
 void native_write_ack(uint64_t frames, unsigned char bytes[NATIVE_ACK_BYTES]);
 /* A whole ERROR; returns its length. */
 size_t native_write_error(enum native_error_code code, const char *sentence, unsigned char bytes[NATIVE_ERROR_BYTES]);

@@ -239,6 +239,22 @@ size_t result_prefix(const struct result *result, enum config_protocol protocol,
   return protocol == CONFIG_PROTOCOL_Y4M ? sizeof Y4M_FRAME_LINE - 1 : 0;
 }
 
+size_t reader_prefix(struct reader *reader, uint64_t at, const unsigned char **prefix) {
+  const struct result *result = sink_result(reader->sink, at);
+  size_t bytes = result_prefix(result, reader->protocol, prefix);
+  if (*prefix == result->native && at == reader->at && reader->skipped > 0) {
+    memcpy(reader->native, result->native, sizeof reader->native);
+    native_add_dropped(reader->native, reader->skipped);
+    *prefix = reader->native;
+  }
+  return bytes;
+}
+
+void reader_miss(struct reader *reader, uint64_t at) {
+  atomic_store_explicit(&reader->missed, atomic_load_explicit(&reader->missed, memory_order_relaxed) + 1, memory_order_relaxed);
+  reader->skipped += sink_result(reader->sink, at)->frame.missing + 1;
+}
+
 static void take_in(struct sink *sink, struct road *road, struct slot *slot, const struct frame *frame) {
   assert(sink->count < GPU_MAX_SLOTS);
   struct result *result = sink_result(sink, sink_tail(sink));

@@ -178,6 +178,7 @@ void reader_pass_head(struct reader *reader, struct tape *tape) {
 static void pass_place(struct reader *reader, const struct sink *sink, struct tape *tape) {
   TAPE_PASS(tape, reader->at);
   TAPE_PASS(tape, reader->sent);
+  TAPE_PASS(tape, reader->skipped);
   pass_rest(reader, sink, tape);
   if (!tape->writing && !reader_is_in_place(reader, sink)) {
     tape_break(tape);

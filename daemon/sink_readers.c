@@ -64,9 +64,10 @@ static int add(struct iovec *vector, int count, const void *base, size_t length)
   return count;
 }
 
-static int add_result(const struct reader *reader, const struct result *result, size_t sent, struct iovec *vector, int count) {
+static int add_result(struct reader *reader, uint64_t index, size_t sent, struct iovec *vector, int count) {
+  const struct result *result = sink_result(reader->sink, index);
   const unsigned char *prefix;
-  size_t prefix_bytes = result_prefix(result, reader->protocol, &prefix);
+  size_t prefix_bytes = reader_prefix(reader, index, &prefix);
   if (sent < prefix_bytes) {
     count = add(vector, count, prefix + sent, prefix_bytes - sent);
     sent = prefix_bytes;
@@ -85,7 +86,7 @@ static int vector_for(struct sink *sink, struct reader *reader, struct iovec vec
   }
   size_t sent = reader->sent;
   for (uint64_t at = reader->at; at < sink_tail(sink) && count + 2 <= VECTORS; at++, sent = 0) {
-    count = add_result(reader, sink_result(sink, at), sent, vector, count);
+    count = add_result(reader, at, sent, vector, count);
   }
   return count;
 }
@@ -94,6 +95,7 @@ static void finish_result(struct sink *sink, struct reader *reader, int64_t now)
   struct result *result = sink_result(sink, reader->at);
   reader->at++;
   reader->sent = 0;
+  reader->skipped = 0;
   READER_COUNT(reader->emitted, 1U);
   if (result->frame.open) {
     result_settle(result, FATE_EMITTED, now);
@@ -208,7 +210,7 @@ static bool turn(struct sink *sink, int64_t now) {
 static void offered(struct sink *sink) {
   for (struct reader *reader = sink->readers; reader; reader = reader->next) {
     if (reader_has_rest(reader)) {
-      READER_COUNT(reader->missed, 1U);
+      reader_miss(reader, sink_tail(sink) - 1);
     }
   }
 }

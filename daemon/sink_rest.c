@@ -50,7 +50,7 @@ bool sink_is_sending(const struct sink *sink) {
 /* The reader is in the middle of the oldest result: what it still needs of it moves to its own buffer. */
 static void keep_rest(struct sink *sink, struct reader *reader, const struct result *result, struct pending *pending) {
   const unsigned char *prefix;
-  size_t prefix_bytes = result_prefix(result, reader->protocol, &prefix);
+  size_t prefix_bytes = reader_prefix(reader, reader->at, &prefix);
   size_t prefix_left = reader->sent < prefix_bytes ? prefix_bytes - reader->sent : 0;
   size_t payload_at = reader->sent + prefix_left - prefix_bytes;
   memcpy(reader->buffer, prefix + (prefix_bytes - prefix_left), prefix_left);
@@ -61,8 +61,11 @@ static void keep_rest(struct sink *sink, struct reader *reader, const struct res
   if (pending) {
     pending->holders++;
   }
-  READER_COUNT(reader->missed, sink_tail(sink) - reader->at - 1); /* it misses what waits behind, too */
   reader->sent = 0;
+  reader->skipped = 0;
+  for (uint64_t at = reader->at + 1; at < sink_tail(sink); at++) {
+    reader_miss(reader, at); /* what waits behind, too */
+  }
 }
 
 static struct pending *take_over(struct sink *sink, struct result *result) {
@@ -84,8 +87,7 @@ bool readers_reclaim(struct sink *sink, int64_t now) {
       continue;
     }
     if (reader->sent == 0) {
-      reader->at++;
-      READER_COUNT(reader->missed, 1U);
+      reader_miss(reader, reader->at++);
       continue;
     }
     if (result->frame.open) {

@@ -84,6 +84,8 @@ struct reader {
   int polled;       /* events that are polled for */
   uint64_t at;      /* the result it is on */
   size_t sent;      /* bytes of that result, prefix included */
+  uint64_t skipped; /* frames that it did not get the results of, since the last that it did: for `dropped` of the next */
+  unsigned char native[NATIVE_RESULT_BYTES]; /* what stands before that one, with them */
   /* drop: the rest of a result whose slot was needed */
   unsigned char *buffer;
   size_t rest_at, rest_end;
@@ -162,6 +164,10 @@ static inline bool reader_has_rest(const struct reader *reader) { return reader-
 
 /* What stands before a result for readers of this protocol; how long it is depends on the protocol alone. */
 size_t result_prefix(const struct result *result, enum config_protocol protocol, const unsigned char **prefix);
+/* The same for this reader, which misses no result between where it is and this one. */
+size_t reader_prefix(struct reader *reader, uint64_t at, const unsigned char **prefix);
+/* It missed this result, whole. */
+void reader_miss(struct reader *reader, uint64_t at);
 /* Writes the reader's header for a stream that begins with this result; none at all for NULL. */
 void reader_set_header(struct reader *reader, const struct result *result);
 

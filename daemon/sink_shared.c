@@ -288,6 +288,8 @@ static void lend(struct sink *sink, struct reader *reader, const struct result *
   struct borrower *borrower = reader->borrower;
   struct native_completion completion = {.slot = result->slot->index, .fate = FATE_EMITTED};
   memcpy(&completion.result, result->native + sizeof(struct native_header), sizeof completion.result);
+  completion.result.dropped += reader->skipped;
+  reader->skipped = 0;
   memcpy(&borrower->control->completions[borrower->completed % NATIVE_RING], &completion, sizeof completion);
   borrower->loans[borrower->completed % NATIVE_RING] = (struct loan){.slot = result->slot};
   sink->loans.count += sink->loans.holders[result->slot->index]++ == 0;

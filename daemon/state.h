@@ -12,7 +12,7 @@
 #include "daemon/tape.h"
 
 /* Raised with every change of what is on the tape, or of what it means. */
-enum { STATE_VERSION = 17 };
+enum { STATE_VERSION = 18 };
 
 /* Writes the tape to a new memory; returns its descriptor (closed on exec), or -1. */
 int state_write(const struct tape *tape, struct failure *failure);

@@ -16,7 +16,8 @@
 
 enum { NAME_LIMIT = 64, JSON_FORM = JSON_INDENT(1) | JSON_REAL_PRECISION(15) };
 
-static const struct http_limits limits = {.connections = 64, .waiting = 32, .idle_seconds = 30, .seconds = 60};
+static const struct http_limits limits = {
+    .connections = 64, .share = 16, .waiting = 32, .kept = 8, .request_seconds = 5, .idle_seconds = 5, .answer_seconds = 60};
 
 struct status {
   const struct status_ops *ops;

@@ -30,7 +30,7 @@ STAGE_EACH_SAMPLE(affine)
 
 const struct stage_descriptor affine_stage = {
     .name = "affine",
-    .help = "Multiplies every sample by a factor and adds an offset; takes and gives any format.",
+    .help = "Multiplies every sample by a factor and adds an offset, in float32; takes and gives any format.",
     .parameters = parameters,
     .parameter_count = STAGE_PARAMETER_COUNT(parameters),
     .prepare = prepare,

@@ -108,7 +108,9 @@ static void run(const struct stage_plan *plan, const struct stage_call *call) {
 
 const struct stage_descriptor sobel_stage = {
     .name = "sobel",
-    .help = "Finds edges: the gradient of gray and grayf32le, in the same format.",
+    .help =
+        "Finds edges: the gradient of gray and grayf32le, in the same format, by 3 x 3 samples; beyond its edges the image is "
+        "mirrored about the outermost ones.",
     .parameters = parameters,
     .parameter_count = STAGE_PARAMETER_COUNT(parameters),
     .prepare = prepare,

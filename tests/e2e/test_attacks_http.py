@@ -1,9 +1,15 @@
 """Clients of the status socket that do what no client should, and framectl in unfriendly company."""
 
+import contextlib
 import os
 import random
+import selectors
 import socket
 import subprocess
+import threading
+import time
+
+import pytest
 
 from harness import FRAMECTL, Background, Daemon, environment, limit, numbered, pipeline, wait_until, whole
 
@@ -49,6 +55,159 @@ def test_a_thousand_connections_that_say_nothing(place):
                 stream.close()
             daemon.wait_view("the frame came", lambda view: view["frames"]["in"] == 1)
         wait_until(lambda: daemon.open_files() <= before, "descriptors come back")
+
+
+# -- places ----------------------------------------------------------------------------------------------------------------
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+class Door:
+    """One of the two listeners for HTTP."""
+
+    def __init__(self, family, address):
+        self.family, self.address = family, address
+
+    def dial(self):
+        stream = socket.socket(self.family)
+        stream.settimeout(limit(10))
+        stream.connect(self.address)
+        return stream
+
+    def ask(self, path):
+        with self.dial() as stream:
+            stream.sendall(f"GET {path} HTTP/1.1\r\nHost: f\r\nConnection: close\r\n\r\n".encode())
+            return answers(stream)
+
+
+@pytest.fixture(params=["socket", "tcp"])
+def door(request, place):
+    """It, and a daemon with both."""
+    port = free_port()
+    keys = {"status": {"socket": str(place / "status.sock"), "http": f"127.0.0.1:{port}"}}
+    with Daemon(place, {"cam0": pipeline(FORMAT)}, **keys) as daemon:
+        unix = request.param == "socket"
+        yield (Door(socket.AF_UNIX, str(daemon.socket)) if unix else Door(socket.AF_INET, ("127.0.0.1", port))), daemon
+
+
+@contextlib.contextmanager
+def dripping(door, count):
+    """So many clients send a request a byte at a time, and come again, one by one, when they are cut off. Gives how often."""
+    cuts, over = [], threading.Event()
+    text = b"GET /v1/status HTTP/1.1\r\nX: " + b"x" * 10000
+
+    def drip():
+        streams = [(door.dial(), 0) for _ in range(count)]
+        while not over.wait(0.5):
+            for n, (stream, sent) in enumerate(streams):
+                try:
+                    stream.send(text[sent:sent + 1])
+                    streams[n] = stream, sent + 1
+                except OSError:
+                    cuts.append(n)
+                    stream.close()
+                    over.wait(0.02)
+                    streams[n] = door.dial(), 0
+        for stream, _ in streams:
+            stream.close()
+    dripper = Background(drip)
+    try:
+        yield cuts
+    finally:
+        over.set()
+        dripper.join()
+
+
+def test_a_byte_at_a_time_keeps_nobody_out(door):
+    door, daemon = door
+    with dripping(door, 64) as cuts:
+        for _ in range(20):
+            assert door.ask("/metrics").startswith(b"HTTP/1.1 200")
+            assert subprocess.run([FRAMECTL, "-s", daemon.socket, "status"], env=environment(), capture_output=True,
+                                  timeout=limit(20), check=False).returncode == 0
+            time.sleep(0.1)
+        wait_until(lambda: len(cuts) >= 64, lambda: f"{len(cuts)} were cut off", 30)
+
+
+def test_traces_keep_nobody_out_over_tcp(place):
+    port = free_port()
+    keys = {"status": {"socket": str(place / "status.sock"), "http": f"127.0.0.1:{port}"}}
+    with Daemon(place, {"cam0": pipeline(FORMAT)}, **keys) as daemon:
+        before = daemon.open_files()
+        door = Door(socket.AF_INET, ("127.0.0.1", port))
+        streams = [door.dial() for _ in range(40)]
+        for stream in streams:
+            with contextlib.suppress(OSError):
+                stream.sendall(b"GET /v1/trace?seconds=50 HTTP/1.1\r\nHost: f\r\n\r\n")
+            assert door.ask("/metrics").startswith(b"HTTP/1.1 200")
+        for stream in streams:
+            stream.close()
+        wait_until(lambda: daemon.open_files() <= before, "descriptors come back", 20)
+
+
+def test_clients_that_have_gone_take_no_place(door):
+    """In the middle of a request, behind one and before their answer."""
+    door, daemon = door
+    before = daemon.open_files()
+    for n in range(200):
+        with door.dial() as stream:
+            stream.sendall([b"", b"GET /v1/st", b"GET /v1/trace?seconds=50 HTTP/1.1\r\nHost: f\r\n\r\n"][n % 3])
+    assert door.ask("/v1/status").startswith(b"HTTP/1.1 200")
+    wait_until(lambda: daemon.open_files() <= before, "descriptors come back", 20)
+
+
+def test_whoever_says_nothing_is_cut_off(door):
+    door, _ = door
+    began = time.monotonic()
+    with door.dial() as silent, door.dial() as between:
+        between.sendall(b"GET /v1/health HTTP/1.1\r\nHost: f\r\n\r\n")
+        silent.settimeout(limit(20))
+        between.settimeout(limit(20))
+        assert answers(silent) == b"" and answers(between).startswith(b"HTTP/1.1 200")
+    assert time.monotonic() - began < limit(20)
+
+
+def test_a_long_answer_may_take_its_time(door):
+    door, _ = door
+    with dripping(door, 64):
+        with door.dial() as stream:
+            stream.settimeout(limit(30))
+            stream.sendall(b"GET /v1/trace?seconds=8 HTTP/1.1\r\nHost: f\r\nConnection: close\r\n\r\n")
+            assert answers(stream).startswith(b"HTTP/1.1 200")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs another user")
+def test_another_user_takes_not_every_place(place):
+    """Whatever it does there: the daemon's own user is served, and its commands are."""
+    with Daemon(place, {"cam0": pipeline(FORMAT)}) as daemon:
+        for path in [daemon.socket, *daemon.socket.parents[:-2]]:
+            os.chmod(path, 0o777)
+        with daemon.producer() as producer:
+            producer.send(whole(0, SIZE).tobytes())
+            daemon.wait_view("a result waits", lambda view: view["frames"]["in"] == 1)
+            os.seteuid(65534)
+            try:
+                streams = [dial(daemon) for _ in range(100)]
+            finally:
+                os.seteuid(0)
+            for stream in streams:
+                with contextlib.suppress(OSError):
+                    stream.sendall(b"POST /v1/pipelines/cam0/drain HTTP/1.1\r\nHost: f\r\nContent-Length: 0\r\n\r\n")
+            daemon.wait_view("it drains", lambda view: view["state"] == "draining")
+            with selectors.DefaultSelector() as waiting:
+                for stream in streams:
+                    waiting.register(stream, selectors.EVENT_READ)
+                wait_until(lambda: len(waiting.select(0)) >= 84, "others are cut off")
+                assert len(waiting.select(0)) == 84
+            assert daemon.post("/v1/pipelines/cam0/resume")[0] == 200
+            for stream in streams:
+                stream.close()
+            with daemon.reader() as reader:
+                assert reader.read(SIZE) == whole(0, SIZE).tobytes()
 
 
 def test_pipelined_and_half_closed_requests_are_all_answered(place):

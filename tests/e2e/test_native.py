@@ -1,5 +1,7 @@
 """The native protocol over the stream transport, spoken by a client that knows it from the manual page only."""
 
+import itertools
+import signal
 import struct
 import time
 
@@ -48,6 +50,39 @@ def test_a_producer_and_consumers_on_sockets_of_their_own(place):
                         result = consumer.result()
                         assert (result.sequence, result.payload) == (n, bytes([n]) * 512)
         daemon.account(came=20, emitted=20)
+
+
+def read_until(consumer, last):
+    """Results until that of this frame or of a later one; each says how many frames the reader did not get before it."""
+    came, expected = [], 0
+    while expected <= last:
+        result = consumer.result()
+        assert result.sequence == expected + result.dropped
+        came.append(result)
+        expected = result.sequence + 1
+    return came
+
+
+@pytest.mark.parametrize("upgrades", [False, True])
+def test_what_a_slow_reader_missed_is_in_dropped(place, upgrades):
+    """In the middle of one result or between two, and whichever daemon began to write it."""
+    large = {"pixels": "gray", "width": 1024, "height": 512}
+    entry = pipeline(large, slots=4, source={"protocol": "native"}, sink={"protocol": "native", "overload": "drop"})
+    with Daemon(place, {"cam0": entry}) as daemon:
+        with Native(daemon.path("cam0", "sink"), CONSUMER) as reader, Native(daemon.path("cam0", "source"), PRODUCER) as producer:
+            daemon.wait_view("it is there", lambda view: view["readers"] == 1)
+            for n in range(30):
+                producer.send_frame(bytes(1024 * 512), sequence=n, deadline=1 if n % 5 == 1 else 0)
+            daemon.wait_view("it missed some", lambda view: view["frames"]["in"] == 30 and view["missed"] > 10)
+            if upgrades:
+                daemon.signal(signal.SIGUSR2)
+                wait_until(lambda: daemon.status()["handovers"]["upgrade"] == 1, lambda: daemon.log, 30)
+            reading = Background(read_until, reader, 40)
+            for n in itertools.takewhile(lambda n: reading.thread.is_alive() and n < 2000, itertools.count(30)):
+                producer.send_frame(bytes(1024 * 512), sequence=n)
+                time.sleep(0.01)
+            assert sum(result.dropped for result in reading.join()) > 15
+        daemon.settled = True
 
 
 @pytest.mark.parametrize("source,sink", [("raw", "native"), ("native", "raw"), ("native", "y4m")])

@@ -2,16 +2,17 @@
 
 import mmap
 import os
+import random
 
 import pytest
 
-from harness import Daemon, pipeline, wait_until
+from harness import Background, Daemon, pipeline, wait_until
 from harness import native
-from harness.native import BOTH, PRODUCER, Native, Refused, Shared
+from harness.native import BOTH, CONSUMER, PRODUCER, Native, Refused, Shared
 
 GRAY = {"pixels": "gray", "width": 32, "height": 16}
 INVERT = {"affine": {"scale": -1.0, "offset": 255.0}}
-EMITTED, LATE, INVALID = 0, 3, 4
+EMITTED, OLDEST, LATE, INVALID, UNREAD = 0, 1, 3, 4, 7
 
 
 def replying(**keys):
@@ -77,6 +78,53 @@ def test_dropped_frames_give_their_slots_back(place):
                 client.take()
             assert told == {0: (INVALID, 1), 1: (LATE, 2), 2: (EMITTED, 3)}
         daemon.account(came=3, emitted=1, late=1, invalid=1)
+
+
+@pytest.mark.parametrize("overload", ["block", "drop"])
+def test_frames_of_a_producer_come_back_in_their_order(place, overload):
+    """Whichever slots they are in, and however many are through when the daemon looks; under drop nobody reads."""
+    chance = random.Random(1)
+    count = 3000
+    entry = pipeline(GRAY, stages=[INVERT], slots=8, source={"protocol": "native"},
+                     sink={"protocol": "native", "overload": overload})
+    with Daemon(place, {"cam0": entry}) as daemon:
+        with Native(daemon.path("cam0", "sink"), CONSUMER) as reader, Shared(daemon.path("cam0", "source"), PRODUCER) as client:
+            if overload == "drop":
+                reader.close()
+                daemon.wait_view("nobody reads", lambda view: view["readers"] == 0)
+            reading = Background(lambda: [reader.result().sequence for _ in range(count if overload == "block" else 0)])
+            back, submitted = [], 0
+            while len(back) < count:
+                chance.shuffle(client.free)
+                while client.free and submitted < count:
+                    client.submit(client.free.pop(), b"x" * 512, sequence=submitted)
+                    submitted += 1
+                slot, fate, result = client.completion()
+                assert fate == (EMITTED if overload == "block" else UNREAD)
+                back.append(result.sequence)
+                client.free.append(slot)
+                client.take()
+            assert back == list(range(count))
+            reading.join()
+        daemon.settled = True
+
+
+def test_a_frame_that_is_dropped_waits_for_none_before_it(place):
+    """The newest is kept while nobody reads, though those before it go nowhere."""
+    entry = pipeline(GRAY, stages=[INVERT], slots=4, overload="drop-oldest", source={"protocol": "native"},
+                     sink={"protocol": "native", "overload": "block"})
+    with Daemon(place, {"cam0": entry}) as daemon:
+        with Shared(daemon.path("cam0", "source"), PRODUCER) as client:
+            for n in range(4):
+                client.submit(n, b"x" * 512, sequence=n)
+            for n in range(4, 100):
+                slot, fate, result = client.completion()
+                assert (fate, result.sequence) == (OLDEST, n - 2)
+                client.take()
+                client.submit(slot, b"x" * 512, sequence=n)
+            with Native(daemon.path("cam0", "sink"), CONSUMER) as reader:
+                assert [reader.result().sequence for _ in range(3)] == [0, 1, 99]
+        daemon.settled = True
 
 
 def test_the_next_client_gets_other_memory(place):

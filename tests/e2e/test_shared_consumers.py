@@ -182,6 +182,7 @@ def test_one_that_holds_a_result_keeps_the_others_from_nothing(place):
             send(producer, [60])
             _, late = slow.result()
             assert late.payload == result_of(late.sequence) and late.sequence > 40
+            assert late.dropped == late.sequence - 2  # frames 0 and 1 are those that it had
             assert quick.result().sequence == 60
             slow.take()
             wait_until(lambda: daemon.view()["missed"] > 40, "what it missed is counted")

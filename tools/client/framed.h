@@ -187,7 +187,7 @@ struct framed_result {
   const void *data; /* `size` bytes until framed_release(); NULL: the frame has no result */
   size_t size;
   uint64_t sequence; /* the frame's */
-  uint64_t dropped;  /* frames of this session without a result since the last that had one */
+  uint64_t dropped;  /* frames since the result before it of which there is none for this client */
   int64_t timestamp; /* the frame's; its arrival if it had none */
   int fate;          /* enum framed_fate, or a number that a later daemon knows */
   unsigned session;  /* seat of the producer */

@@ -308,10 +308,11 @@ static void answer_long(void *context, struct http_request *request) {
 static struct http *open_short(struct site *site) {
   site_open(site, false);
   site_stop(site); /* only its socket and loop are wanted */
-  const struct http_setup setup = {.loop = &site->server->loop,
-                                   .fd = site->listener,
-                                   .limits = {.connections = 4, .waiting = 1, .idle_seconds = 60, .seconds = 1},
-                                   .handler = answer_long};
+  const struct http_setup setup = {
+      .loop = &site->server->loop,
+      .fd = site->listener,
+      .limits = {.connections = 4, .share = 2, .waiting = 1, .request_seconds = 1, .idle_seconds = 60, .answer_seconds = 1},
+      .handler = answer_long};
   struct failure failure;
   return http_new(&setup, &failure);
 }

@@ -82,7 +82,7 @@ class Result:
         self._steps = fields[3:11]
         self.fate: Union[Fate, int] = FATES.get(fate, fate)
         self.sequence = fields[0]   # the frame's
-        self.dropped = fields[1]    # frames of this session without a result since the last that had one
+        self.dropped = fields[1]    # frames since the result before it of which there is none for this client
         self.timestamp = fields[2]  # the frame's; its arrival if it had none
         self.session = fields[11]   # seat of the producer
         self.flags = fields[12] & ~MARK
