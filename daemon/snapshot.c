@@ -52,6 +52,13 @@ void pipeline_ledger(const struct pipeline *pipeline, struct ledger *ledger) {
   }
 }
 
+const char *pipeline_awaited_file(const struct pipeline *pipeline, int64_t before) {
+  const struct config_pipeline *config = pipeline->config;
+  int64_t read = config->source.endpoint == CONFIG_FILE ? session_asked(intake_session(pipeline->intake, 0)) : 0;
+  int64_t written = config->sink.endpoint == CONFIG_FILE ? sink_asked(outlet_sink(pipeline->outlet)) : 0;
+  return read != 0 && read < before ? config->source.path : written != 0 && written < before ? config->sink.path : NULL;
+}
+
 static uint64_t dropped(const struct ledger *ledger) {
   uint64_t sum = 0;
   for (enum fate fate = FATE_EMITTED + 1; fate < FATE_COUNT; fate++) {
