@@ -7,7 +7,7 @@ import time
 import pytest
 
 from harness import Daemon, limit, numbered, pace, pipeline, wait_until, whole
-from harness.injection import REST, UNTIL_TOLD, Injection
+from harness.injection import REST, REST_EACH, UNTIL_TOLD, Injection
 from harness.stream import FORMAT, SIZE, Stream
 
 pytestmark = pytest.mark.host
@@ -155,3 +155,25 @@ def test_a_reload_leads_to_another_file(place):
         moves()
         go_on()
         daemon.wait_log("cam0: stopped")
+
+
+def test_many_files_on_that_disk(place):
+    """Each keeps a thread waiting, of those that read all files and that reload."""
+    names = [f"cam{number}" for number in range(6)]
+    injection = Injection(place, "pwrite64", at=1, error=REST_EACH, wait=UNTIL_TOLD)
+    files = {name: pipeline(FORMAT, sink={"file": str(place / name)}) for name in names}
+    (place / "in").write_bytes(numbered(100, SIZE).tobytes())
+    reads = pipeline(FORMAT, source={"file": str(place / "in"), "rate": 1000, "loop": True})
+    with Daemon(place, {**files, "other": reads}, env=injection.environment, **KEYS) as daemon, contextlib.ExitStack() as clients:
+        for name in names:
+            clients.enter_context(daemon.producer(name)).send(whole(0, SIZE).tobytes())
+        wait_until(lambda: injection.count == len(names), "each has a request under way")
+        with daemon.reader("other") as reader:
+            assert reader.read(100 * SIZE) == numbered(100, SIZE).tobytes()
+        for name in names:
+            without(daemon, name)
+        assert daemon.command("/v1/reload")["removed"] == names
+        injection.go_on()
+        wait_until(lambda: all(f"{name}: stopped" in daemon.log for name in names), lambda: f"all end:\n{daemon.log}")
+        daemon.leaves_frames = True
+        daemon.settled = True
