@@ -155,6 +155,13 @@ static void abandon(struct pipeline *pipeline) {
   pipeline_abandon(pipeline);
 }
 
+static bool park(struct server *server) {
+  int64_t now = clock_now();
+  const struct lane_patience patience = {.device = now, .file = now, .leaves_files = true, .limit = now + LOOK_MS * NS_PER_MS};
+  return !server->engine || engine_park(server->engine, &patience);
+}
+
+/* No handler of exit() runs: libuv's would wait for the thread that sleeps. */
 void server_end_hanging(struct server *server) {
   for (unsigned i = 0; server->phase != SERVER_STARTING && i < server->pipeline_count; i++) {
     abandon(server->pipelines[i]);
@@ -165,7 +172,11 @@ void server_end_hanging(struct server *server) {
   if (is_opening()) {
     log_event(LOG_HANGS, NULL, "a file that is being opened does not answer: the daemon ends without it");
   }
-  server_end_now(server, server->exit_status);
+  server_take_down(server);
+  if (park(server)) {
+    server_close_sockets();
+  }
+  _exit((int)server->exit_status);
 }
 
 static bool only_files_are_left(const struct server *server) {
@@ -191,7 +202,7 @@ static void on_look(void *context) {
 }
 
 void server_look_for_hanging(struct server *server) {
-  if (!server->look) {
+  if (!server->look && server->phase != SERVER_ENDING) {
     server->look = loop_timer_new(&server->loop, on_look, server);
   }
   if (server->look) {

@@ -18,7 +18,8 @@
 
 #define PATIENCE  (100 * NS_PER_MS) /* with a lane that may be within a call to a device */
 #define PARK_TIME (5 * NS_PER_S)    /* for a lane to finish a turn on a machine with too much to do */
-#define FILE_TIME (80 * NS_PER_MS)  /* for a request to a file, while everybody stands still */
+#define FILE_TIME (80 * NS_PER_MS)  /* for a request to a file, while everybody stands still, */
+#define LAST_TIME (500 * NS_PER_MS) /* and where that is the end anyway */
 
 #define ENDED_WITHOUT_A_WORD "the process before ended without a word"
 
@@ -163,10 +164,14 @@ struct exchange {
   const char *program;
 };
 
-/* After a fault nothing moves anyway, and whoever leaves does not come back to what hangs. */
+/* After a fault nothing moves anyway, and nothing could go on without the file. */
+static int64_t file_time(enum succession_cause cause) {
+  return cause == SUCCESSION_FAULT ? PARK_TIME : cause == SUCCESSION_RESTART ? LAST_TIME : FILE_TIME;
+}
+
 static bool park(struct server *server, enum succession_cause cause, int64_t now, struct failure *failure) {
   const struct lane_patience patience = {.device = now + PATIENCE,
-                                         .file = now + (cause == SUCCESSION_FAULT ? PARK_TIME : FILE_TIME),
+                                         .file = now + file_time(cause),
                                          .leaves_files = cause == SUCCESSION_RESTART,
                                          .limit = now + PARK_TIME};
   if (engine_park(server->engine, &patience)) {

@@ -8,6 +8,7 @@ import pytest
 
 from harness import Daemon, limit, numbered, pace, pipeline, wait_until, whole
 from harness.injection import REST, REST_EACH, UNTIL_TOLD, Injection
+from harness.store import leave, settle, start
 from harness.stream import FORMAT, SIZE, Stream
 
 pytestmark = pytest.mark.host
@@ -177,3 +178,29 @@ def test_many_files_on_that_disk(place):
         wait_until(lambda: all(f"{name}: stopped" in daemon.log for name in names), lambda: f"all end:\n{daemon.log}")
         daemon.leaves_frames = True
         daemon.settled = True
+
+
+def test_a_stop_that_another_process_follows_leaves_it_all_but_that_pipeline(place, store):
+    """Which begins anew there; everybody else goes on."""
+    injection = Injection(place, "pwrite64", at=1, error=REST, wait=UNTIL_TOLD)
+    with start(place, store, entries(place, "sink"), **KEYS) as daemon:
+        store.arm(daemon, injection)
+        settle(daemon)
+        store.kill(daemon)
+        with daemon.reader("other") as reader, daemon.producer("other") as other, daemon.producer() as producer:
+            producer.send(numbered(2, SIZE).tobytes())
+            wait_until(lambda: injection.happened, "the request is under way")
+            other.send(whole(0, SIZE).tobytes())
+            assert reader.read(SIZE) == whole(0, SIZE).tobytes()
+            leave(store, daemon, True)
+            assert "framed-state" in store.names and "does not answer: it begins anew" in daemon.log, daemon.log
+            assert producer.socket.recv(1) == b""
+            store.arm(daemon)
+            store.start(daemon)
+            daemon.wait_ready()
+            other.send(whole(1, SIZE).tobytes())
+            assert reader.read(SIZE) == whole(1, SIZE).tobytes()
+            (place / "out").unlink()
+        with daemon.producer() as producer:
+            producer.send(whole(7, SIZE).tobytes())
+            daemon.account(came=1, emitted=1)
