@@ -146,6 +146,26 @@ void server_close_sockets(void) {
   }
 }
 
+static bool park(struct server *server) {
+  int64_t now = clock_now();
+  const struct lane_patience patience = {.device = now, .file = now, .leaves_files = true, .limit = now + LOOK_MS * NS_PER_MS};
+  return !server->engine || engine_park(server->engine, &patience);
+}
+
+/* No handler of exit() runs: libuv's would wait for the thread that sleeps. */
+void server_end_now(struct server *server, enum exit_status status) {
+  struct failure failure;
+  listener_close(server->status_listener);
+  listener_close(server->http_listener);
+  listener_withhold_new();
+  keeper_end();
+  log_flush();
+  if ((is_opening() || !server_has_files(server, &failure)) && park(server)) {
+    server_close_sockets();
+  }
+  _exit((int)status);
+}
+
 static void abandon(struct pipeline *pipeline) {
   const char *path = awaited_file(pipeline);
   if (path) {
@@ -155,13 +175,6 @@ static void abandon(struct pipeline *pipeline) {
   pipeline_abandon(pipeline);
 }
 
-static bool park(struct server *server) {
-  int64_t now = clock_now();
-  const struct lane_patience patience = {.device = now, .file = now, .leaves_files = true, .limit = now + LOOK_MS * NS_PER_MS};
-  return !server->engine || engine_park(server->engine, &patience);
-}
-
-/* No handler of exit() runs: libuv's would wait for the thread that sleeps. */
 void server_end_hanging(struct server *server) {
   for (unsigned i = 0; server->phase != SERVER_STARTING && i < server->pipeline_count; i++) {
     abandon(server->pipelines[i]);
@@ -172,11 +185,7 @@ void server_end_hanging(struct server *server) {
   if (is_opening()) {
     log_event(LOG_HANGS, NULL, "a file that is being opened does not answer: the daemon ends without it");
   }
-  server_take_down(server);
-  if (park(server)) {
-    server_close_sockets();
-  }
-  _exit((int)server->exit_status);
+  server_end_now(server, server->exit_status);
 }
 
 static bool only_files_are_left(const struct server *server) {

@@ -188,6 +188,9 @@ static void inherit(struct reload *reload) {
 
 static void on_limit(void *context) {
   struct reload *reload = context;
+  if (reload->step == RELOAD_REPLACING && is_dead(reload)) {
+    return;
+  }
   if (reload->step == RELOAD_REPLACING) {
     replacement_let_hang(reload->replacement);
     replace_if_gone(reload);

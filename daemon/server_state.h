@@ -198,8 +198,6 @@ void server_end_after_fault(void *context);
 /* The same where no pipeline has begun, with a word on what came too often. */
 _Noreturn void server_end_by_faults(struct server *server, const struct fault *fault);
 
-/* Before an end at once: takes away what another daemon, or the service manager, would find. */
-void server_take_down(struct server *server);
 
 /* hanging.c */
 /* Whether files answer: no program takes over before that. */
@@ -216,6 +214,8 @@ bool server_hangs(const struct server *server);
 /* The time of a stop is over, or none is given: if only files are waited for, it ends without them. */
 void server_look_for_hanging(struct server *server);
 _Noreturn void server_end_hanging(struct server *server);
+/* At once, with nothing left that another daemon, the service manager or a client would find. */
+_Noreturn void server_end_now(struct server *server, enum exit_status status);
 /* For an end that a thread in the kernel survives, and with it every descriptor: clients are not to wait for that. While lanes
  * stand still. */
 void server_close_sockets(void);

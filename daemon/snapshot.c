@@ -54,8 +54,10 @@ void pipeline_ledger(const struct pipeline *pipeline, struct ledger *ledger) {
 
 const char *pipeline_awaited_file(const struct pipeline *pipeline, int64_t before) {
   const struct config_pipeline *config = pipeline->config;
-  int64_t read = config->source.endpoint == CONFIG_FILE ? session_asked(intake_session(pipeline->intake, 0)) : 0;
-  int64_t written = config->sink.endpoint == CONFIG_FILE ? sink_asked(outlet_sink(pipeline->outlet)) : 0;
+  bool reads = config->source.endpoint == CONFIG_FILE && pipeline->intake;
+  bool writes = config->sink.endpoint == CONFIG_FILE && pipeline->outlet;
+  int64_t read = reads ? session_asked(intake_session(pipeline->intake, 0)) : 0;
+  int64_t written = writes ? sink_asked(outlet_sink(pipeline->outlet)) : 0;
   return read != 0 && read < before ? config->source.path : written != 0 && written < before ? config->sink.path : NULL;
 }
 

@@ -1,7 +1,9 @@
 """A disk that does not answer holds up nobody but the pipeline whose file lies there: no upgrade, no reload, no end."""
 
 import contextlib
+import os
 import signal
+import subprocess
 import time
 
 import pytest
@@ -204,3 +206,46 @@ def test_a_stop_that_another_process_follows_leaves_it_all_but_that_pipeline(pla
         with daemon.producer() as producer:
             producer.send(whole(7, SIZE).tobytes())
             daemon.account(came=1, emitted=1)
+
+
+@pytest.fixture
+def frozen(place):
+    """A file system, and what freezes and thaws it."""
+    image, disk = place / "image", place / "disk"
+    disk.mkdir()
+    with open(image, "wb") as file:
+        file.truncate(32 << 20)
+    def run(*command):
+        return subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False).returncode == 0
+    if os.geteuid() != 0 or not run("mkfs.ext4", "-q", image) or not run("mount", "-o", "loop", image, disk):
+        pytest.skip("no file system can be mounted here")
+    try:
+        if not run("fsfreeze", "-f", disk) or not run("fsfreeze", "-u", disk):
+            pytest.skip("no file system can be frozen here")
+        yield disk, lambda: run("fsfreeze", "-f", disk), lambda: run("fsfreeze", "-u", disk)
+    finally:
+        run("fsfreeze", "-u", disk)
+        run("umount", "-l", disk)
+
+
+def test_a_thread_that_the_kernel_does_not_let_go(place, frozen):
+    """As with a real disk: the process cannot go before that, but nobody else sees that it is there."""
+    disk, freeze, thaw = frozen
+    entry = pipeline(FORMAT, sink={"file": str(disk / "out")})
+    with Daemon(place, {"cam0": entry, "other": pipeline(FORMAT)}, **KEYS) as daemon:
+        with daemon.producer() as producer, daemon.reader("other") as reader:
+            producer.send(whole(0, SIZE).tobytes())
+            daemon.account(came=1, emitted=1)
+            freeze()
+            producer.send(whole(1, SIZE).tobytes())
+            daemon.wait_view("it is written", lambda view: view["frames"]["in"] == 2)
+            time.sleep(pace(0.7))
+            assert daemon.post("/v1/upgrade")[0] == 409
+            daemon.signal(signal.SIGTERM)
+            assert producer.socket.recv(1) == b"" and reader.rest() == b""
+            daemon.wait_log("does not answer: the daemon ends without it")
+            wait_until(lambda: not any(os.path.exists(path) for path in daemon.socket_paths()), "its sockets are gone")
+            assert daemon.process.poll() is None
+        daemon.final_account = lambda name=None: None
+        thaw()
+        daemon.ends(0)
