@@ -249,3 +249,19 @@ def test_a_thread_that_the_kernel_does_not_let_go(place, frozen):
         daemon.final_account = lambda name=None: None
         thaw()
         daemon.ends(0)
+
+
+def test_a_reload_that_opens_a_file_there(place, frozen):
+    """Nobody knows beforehand that it hangs. It keeps neither frames from moving nor the daemon from ending."""
+    disk, freeze, thaw = frozen
+    with Daemon(place, {"other": pipeline(FORMAT)}, **KEYS) as daemon:
+        freeze()
+        with streaming(daemon) as moves:
+            daemon.write({"other": pipeline(FORMAT), "cam0": pipeline(FORMAT, sink={"file": str(disk / "out")})}, **KEYS)
+            daemon.signal(signal.SIGHUP)
+            time.sleep(pace(0.7))
+            moves()
+        daemon.signal(signal.SIGTERM)
+        daemon.wait_log("a file that is being opened does not answer: the daemon ends without it")
+        thaw()
+        daemon.ends(0)
