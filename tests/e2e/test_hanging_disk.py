@@ -22,8 +22,8 @@ CALLS = {"sink": "pwrite64", "source": "pread64"}
 def entries(place, end):
     """A pipeline whose file hangs, at one of its ends, and one that has nothing to do with it."""
     (place / "in").write_bytes(numbered(100, SIZE).tobytes())
-    file = {"sink": {"sink": {"file": str(place / "out")}}, "source": {"source": {"file": str(place / "in"), "rate": 1000}}}[end]
-    return {"cam0": pipeline(FORMAT, slots=3, **file), "other": pipeline(FORMAT)}
+    path = {"file": str(place / "out")} if end == "sink" else {"file": str(place / "in"), "rate": 1000}
+    return {"cam0": pipeline(FORMAT, slots=3, **{end: path}), "other": pipeline(FORMAT)}
 
 
 @contextlib.contextmanager
@@ -167,7 +167,8 @@ def test_many_files_on_that_disk(place):
     files = {name: pipeline(FORMAT, sink={"file": str(place / name)}) for name in names}
     (place / "in").write_bytes(numbered(100, SIZE).tobytes())
     reads = pipeline(FORMAT, source={"file": str(place / "in"), "rate": 1000, "loop": True})
-    with Daemon(place, {**files, "other": reads}, env=injection.environment, **KEYS) as daemon, contextlib.ExitStack() as clients:
+    daemon = Daemon(place, {**files, "other": reads}, env=injection.environment, **KEYS)
+    with daemon, contextlib.ExitStack() as clients:
         for name in names:
             clients.enter_context(daemon.producer(name)).send(whole(0, SIZE).tobytes())
         wait_until(lambda: injection.count == len(names), "each has a request under way")

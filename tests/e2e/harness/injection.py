@@ -21,7 +21,8 @@ REST = -3  # or the thread rests for `wait` ms then, or before a call that moves
 REST_EACH = -4  # the same at every call from that one on
 UNTIL_TOLD = -1  # ms: until go_on()
 MOST_SITES = 1 << 16
-OUTCOMES = {SHORT: "half the bytes", KILL: "SIGKILL", KILL_AFTER: "SIGKILL after it", REST: "a rest", REST_EACH: "rests from then on"}
+OUTCOMES = {SHORT: "half the bytes", KILL: "SIGKILL", KILL_AFTER: "SIGKILL after it", REST: "a rest",
+            REST_EACH: "rests from then on"}
 
 
 class Injection:
