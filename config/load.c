@@ -8,15 +8,19 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "config/errors.h"
 #include "config/memory.h"
 #include "config/reader.h"
 #include "config/text.h"
+
+enum { PATIENCE_MS = 10000 }; /* with whoever writes into a pipe */
 
 /* -- life -------------------------------------------------------------------------------------------------------- */
 
@@ -148,20 +152,33 @@ static void read_text(struct reader *reader, const char *name, const char *text,
   node_free(root);
 }
 
+/* Of a FIFO that nobody has opened for writing yet, a read without waiting finds the end. */
+static bool await_bytes(int fd) {
+  struct pollfd readable = {.fd = fd, .events = POLLIN};
+  int count;
+  do {
+    count = poll(&readable, 1, PATIENCE_MS);
+  } while (count < 0 && errno == EINTR);
+  errno = count == 0 ? ETIMEDOUT : errno;
+  return count > 0;
+}
+
 /* Reads until the end or until the limit is passed; the number of bytes, or -1 with errno. */
 static ssize_t read_all(int fd, char *text, size_t room) {
   size_t length = 0;
-  while (length < room) {
+  bool there = await_bytes(fd);
+  while (there && length < room) {
     ssize_t part = read(fd, text + length, room - length);
-    if (part < 0 && errno == EINTR) {
-      continue;
+    if (part < 0 && errno == EAGAIN) {
+      there = await_bytes(fd);
+    } else if (part == 0) {
+      return (ssize_t)length;
+    } else if (part < 0 && errno != EINTR) {
+      return -1;
     }
-    if (part <= 0) {
-      return part < 0 ? -1 : (ssize_t)length;
-    }
-    length += (size_t)part;
+    length += part > 0 ? (size_t)part : 0;
   }
-  return (ssize_t)length;
+  return there ? (ssize_t)length : -1;
 }
 
 static const char *remedy_for(int error) {
@@ -172,9 +189,20 @@ static const char *remedy_for(int error) {
     return "let the daemon's user read it, for example chmod 0644";
   case EISDIR:
     return "name the file in that directory";
+  case ESPIPE:
+  case ENODEV:
+  case ETIMEDOUT:
+    return "put a regular file there";
   default:
     return NULL;
   }
+}
+
+static const char *describe(int error) {
+  return error == ESPIPE      ? "it is a FIFO"
+         : error == ENODEV    ? "it is a device"
+         : error == ETIMEDOUT ? "it is a FIFO, and nobody writes into it"
+                              : strerror(error);
 }
 
 static void report_unreadable(struct reader *reader, const char *path, int error) {
@@ -184,17 +212,39 @@ static void report_unreadable(struct reader *reader, const char *path, int error
     snprintf(offer, sizeof offer, "%s, or start from the commented example, %s", remedy, reader->example);
     remedy = offer;
   }
-  config_errors_add(reader->errors, (struct config_mark){.file = path}, remedy, "cannot read it: %s", strerror(error));
+  config_errors_add(reader->errors, (struct config_mark){.file = path}, remedy, "cannot read it: %s", describe(error));
 }
 
-static void read_file(struct reader *reader, const char *path) {
+/* What is no file may have no end, or nobody at its other one: whoever read it might wait for ever, and stop for no signal.
+ * The main file may be a pipe, as a shell's <(...) is one, which is waited for. */
+static int check_kind(int fd, bool is_main) {
+  struct stat status;
+  if (fstat(fd, &status) != 0) {
+    return errno;
+  }
+  bool may_be = S_ISREG(status.st_mode) || (is_main && S_ISFIFO(status.st_mode));
+  return may_be ? 0 : S_ISDIR(status.st_mode) ? EISDIR : S_ISFIFO(status.st_mode) ? ESPIPE : ENODEV;
+}
+
+static int open_config(const char *path, bool is_main) {
+  int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+  int error = fd >= 0 ? check_kind(fd, is_main) : 0;
+  if (error != 0) {
+    close(fd);
+    errno = error;
+    return -1;
+  }
+  return fd;
+}
+
+static void read_file(struct reader *reader, const char *path, bool is_main) {
   enum { ROOM = YAML_MAX_BYTES + 1 }; /* one more, so that yaml_read sees the excess */
   char *text = memory_new(ROOM, 1);
   if (!text) {
     errors_set_exhausted(reader->errors);
     return;
   }
-  int fd = open(path, O_RDONLY | O_CLOEXEC);
+  int fd = open_config(path, is_main);
   ssize_t length = fd >= 0 ? read_all(fd, text, ROOM) : -1;
   int error = errno;
   if (fd >= 0) {
@@ -232,7 +282,7 @@ static void read_drop_ins(struct reader *reader, const char *directory) {
     char path[PATH_MAX];
     int length = snprintf(path, sizeof path, "%s/%s", directory, entries[i]->d_name);
     if (length < (int)sizeof path) {
-      read_file(reader, path);
+      read_file(reader, path, false);
     } else {
       report_unreadable(reader, directory, ENAMETOOLONG);
     }
@@ -258,7 +308,7 @@ struct config *config_load(const char *path, const struct config_hooks *hooks, s
   char directory[PATH_MAX];
   int length = snprintf(directory, sizeof directory, "%.*sconf.d", slash ? (int)(slash - path + 1) : 0, path);
   if (begin(&reader, hooks, errors)) {
-    read_file(&reader, path);
+    read_file(&reader, path, true);
     if (length < (int)sizeof directory) {
       read_drop_ins(&reader, directory);
     }

@@ -2,11 +2,18 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#include "daemon/clock.h"
+
+static _Atomic int64_t asked;
+
+int64_t endpoint_asked(void) { return atomic_load(&asked); }
 
 static bool cannot_open(const char *path, int error, struct failure *failure) {
   const char *remedy = NULL;
@@ -50,7 +57,9 @@ static bool standard(int number, int flags, const char *name, struct endpoint *e
 
 /* Opens `path` and says what it is; a directory and a socket file are refused. */
 static bool open_path(const char *path, int flags, struct endpoint *endpoint, struct failure *failure) {
+  atomic_store(&asked, clock_now());
   endpoint->fd = open(path, flags | O_NONBLOCK | O_CLOEXEC | O_NOCTTY, 0666);
+  atomic_store(&asked, 0);
   if (endpoint->fd < 0) {
     return cannot_open(path, errno, failure);
   }

@@ -5,6 +5,8 @@
 #ifndef FRAMED_DAEMON_ENDPOINT_H
 #define FRAMED_DAEMON_ENDPOINT_H
 
+#include <stdint.h>
+
 #include "config/config.h"
 #include "daemon/failure.h"
 
@@ -24,6 +26,8 @@ bool endpoint_open_source(const struct config_source *source, struct endpoint *e
 bool endpoint_open_sink(const struct config_sink *sink, struct endpoint *endpoint, struct failure *failure);
 /* A FIFO for its next reader, where there is one; nothing else is opened or made in its place. */
 bool endpoint_open_next(const struct config_sink *sink, struct endpoint *endpoint, struct failure *failure);
+/* Since when somebody opens a file: CLOCK_MONOTONIC ns; 0: nobody does. Only one thread at a time prepares pipelines. */
+int64_t endpoint_asked(void);
 /* Whether the path, which is not "-", names another file of the kind that is open by now, or nothing any more (`gone`). */
 bool endpoint_has_moved(const char *path, int fd, bool *gone);
 /* Closes it if it is open; idempotent. */

@@ -241,13 +241,13 @@ int64_t engine_beat(const struct engine *engine) {
   return oldest;
 }
 
-bool engine_park(struct engine *engine, int64_t patience, int64_t limit) {
+bool engine_park(struct engine *engine, const struct lane_patience *patience) {
   bool parked = true;
   for (unsigned i = 0; i < engine->lane_count; i++) {
     lane_park(engine->lanes[i]);
   }
   for (unsigned i = 0; i < engine->lane_count; i++) {
-    parked = lane_is_parked(engine->lanes[i], patience, limit) && parked;
+    parked = parked && lane_is_parked(engine->lanes[i], patience);
   }
   return parked;
 }

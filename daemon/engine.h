@@ -47,7 +47,7 @@ void engine_unplace(struct engine *engine, const struct lane *lane, size_t bytes
 struct trial *engine_trial(struct engine *engine, unsigned index);
 
 /* Makes every lane stand still: see lane_is_parked(). False: one still runs. */
-bool engine_park(struct engine *engine, int64_t patience, int64_t limit);
+bool engine_park(struct engine *engine, const struct lane_patience *patience);
 /* While they stand: runs the messages that wait for them; true if there were any. */
 bool engine_run_messages(struct engine *engine);
 void engine_unpark(struct engine *engine);

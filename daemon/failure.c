@@ -5,7 +5,7 @@
 
 bool failure_set(struct failure *failure, enum exit_status status, const char *remedy, const char *format, ...) {
   failure->status = status;
-  failure->device = false;
+  failure->device = failure->later = false;
   va_list arguments;
   va_start(arguments, format);
   vsnprintf(failure->text, sizeof failure->text, format, arguments);

@@ -22,6 +22,7 @@ enum { FAILURE_REMEDY = 256 };
 struct failure {
   enum exit_status status;
   bool device; /* a device failed, which another process may find well */
+  bool later;  /* it may be over in a moment */
   char text[512];
   char remedy[FAILURE_REMEDY]; /* may be empty */
 };

@@ -7,9 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "daemon/keeper.h"
 #include "daemon/log.h"
 #include "daemon/server_state.h"
 #include "daemon/systemd.h"
@@ -24,19 +22,10 @@ static const char *say_limit(const struct server *server, char text[LIMIT_TEXT])
   return limit > 0 ? text : "the daemon ends at once, as gpu.faults has it";
 }
 
-static _Noreturn void end_now(struct server *server) {
-  listener_close(server->status_listener);
-  listener_close(server->http_listener);
-  listener_withhold_new();
-  keeper_end();
-  log_flush();
-  _exit(EXIT_STATUS_GPU_LOST);
-}
-
 void server_end_by_faults(struct server *server, const struct fault *fault) {
   char text[LIMIT_TEXT];
   fault_log(fault, say_limit(server, text));
-  end_now(server);
+  server_end_now(server, EXIT_STATUS_GPU_LOST);
 }
 
 void server_end_after_fault(void *context) {
@@ -47,7 +36,7 @@ void server_end_after_fault(void *context) {
       pipeline_abandon(server->pipelines[i]);
     }
   }
-  end_now(server);
+  server_end_now(server, EXIT_STATUS_GPU_LOST);
 }
 
 __attribute__((format(printf, 3, 4))) static void end_by_fault(struct server *server, const struct fault *fault,

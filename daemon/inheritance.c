@@ -19,6 +19,8 @@
 
 #define PATIENCE  (100 * NS_PER_MS) /* with a lane that may be within a call to a device */
 #define PARK_TIME (5 * NS_PER_S)    /* for a lane to finish a turn on a machine with too much to do */
+#define FILE_TIME (80 * NS_PER_MS)  /* for a request to a file, while everybody stands still, */
+#define LAST_TIME (500 * NS_PER_MS) /* and where that is the end anyway */
 
 #define ENDED_WITHOUT_A_WORD "the process before ended without a word"
 
@@ -138,11 +140,17 @@ static bool leave(struct server *server, struct failure *failure) {
   put(server, &tape);
   bool left = keeper_keep(&tape, failure);
   for (unsigned i = 0; left && i < server->pipeline_count; i++) {
+    const char *path = pipeline_awaited_file(server->pipelines[i], INT64_MAX);
+    if (path) {
+      log_event(LOG_HANGS, pipeline_config(server->pipelines[i])->name,
+                "'%s' does not answer: it begins anew with the next process", path);
+    }
     pipeline_log_account(server->pipelines[i]);
   }
   if (left) {
     log_event(LOG_LEFT, NULL, "%u descriptors are left to the next process", tape.descriptor_count);
     log_flush();
+    server_close_sockets();
     _exit(EXIT_STATUS_OK);
   }
   tape_clear(&tape);
@@ -157,6 +165,24 @@ struct exchange {
   const char *program;
 };
 
+/* After a fault nothing moves anyway, and nothing could go on without the file. */
+static int64_t file_time(enum succession_cause cause) {
+  return cause == SUCCESSION_FAULT ? PARK_TIME : cause == SUCCESSION_RESTART ? LAST_TIME : FILE_TIME;
+}
+
+static bool park(struct server *server, enum succession_cause cause, int64_t now, struct failure *failure) {
+  const struct lane_patience patience = {.device = now + PATIENCE,
+                                         .file = now + file_time(cause),
+                                         .leaves_files = cause == SUCCESSION_RESTART,
+                                         .limit = now + PARK_TIME};
+  if (engine_park(server->engine, &patience)) {
+    return true;
+  }
+  failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "a lane does not come to the end of its turn, or a file does not answer");
+  failure->later = clock_now() < patience.limit;
+  return false;
+}
+
 static bool exchange(struct server *server, const struct exchange *how, struct failure *failure) {
   if (!server_may_hand_over(server, failure)) {
     return false;
@@ -165,7 +191,7 @@ static bool exchange(struct server *server, const struct exchange *how, struct f
   int64_t now = clock_now();
   succession_end(&server->succession, how->cause, how->text, now);
   server->handing_over = true;
-  if (engine_park(server->engine, now + PATIENCE, now + PARK_TIME)) {
+  if (park(server, how->cause, now, failure)) {
     settle(server);
     suspect(server, how->cause == SUCCESSION_FAULT, how->failed_device);
     if (how->cause == SUCCESSION_RESTART) {
@@ -173,8 +199,6 @@ static bool exchange(struct server *server, const struct exchange *how, struct f
     } else {
       execute(server, how->program, failure);
     }
-  } else {
-    failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "a lane does not come to the end of its turn");
   }
   engine_unpark(server->engine);
   server->handing_over = false;

@@ -31,6 +31,8 @@ struct lane {
   /* parking */
   atomic_bool park_wanted;
   unsigned quiet;           /* iterations since nothing was under way */
+  atomic_bool awaits_file;  /* only that keeps it from standing still, */
+  atomic_bool leaves_files; /* and shall not */
   uv_sem_t stands, goes_on; /* the lane posts one and waits for the other */
   bool stood;               /* the other thread's: `stands` was waited for */
   atomic_bool at_device;    /* within a call to one; */
@@ -58,17 +60,19 @@ static struct runner *take_first(struct lane *lane) {
   return runner;
 }
 
-static bool is_busy(const struct lane *lane) {
-  bool busy = false;
+static bool awaits_file(const struct lane *lane) {
+  bool awaits = false;
   for (struct runner *runner = lane->runners; runner; runner = runner->next) {
-    busy = busy || (runner->busy && runner->busy(runner));
+    awaits = awaits || atomic_load_explicit(&runner->asked, memory_order_relaxed) != 0;
   }
-  return busy;
+  return awaits;
 }
 
 /* The first iteration in which nothing is under way still closes handles behind this. */
 static void stand_still(struct lane *lane) {
-  lane->quiet = is_busy(lane) ? 0 : lane->quiet + 1;
+  bool awaits = awaits_file(lane);
+  atomic_store(&lane->awaits_file, awaits);
+  lane->quiet = awaits && !atomic_load(&lane->leaves_files) ? 0 : lane->quiet + 1;
   if (lane->quiet > 1) {
     uv_sem_post(&lane->stands);
     while (atomic_load(&lane->park_wanted)) {
@@ -245,6 +249,8 @@ void lane_park(struct lane *lane) {
   lane->quiet = 0;
   lane->stood = false;
   atomic_store(&lane->held_there, false);
+  atomic_store(&lane->awaits_file, false);
+  atomic_store(&lane->leaves_files, false);
   while (uv_sem_trywait(&lane->stands) == 0) {
   }
   atomic_store(&lane->park_wanted, true);
@@ -273,13 +279,25 @@ static bool hold_at_device(struct lane *lane) {
   return held;
 }
 
-bool lane_is_parked(struct lane *lane, int64_t patience, int64_t limit) {
+/* False: it cannot stand still without. */
+static bool leave_files(struct lane *lane, const struct lane_patience *patience) {
+  if (!atomic_load(&lane->awaits_file) || atomic_load(&lane->leaves_files)) {
+    return true;
+  }
+  if (patience->leaves_files) {
+    atomic_store(&lane->leaves_files, true);
+    lane_wake_all(lane);
+  }
+  return patience->leaves_files;
+}
+
+bool lane_is_parked(struct lane *lane, const struct lane_patience *patience) {
   while (!lane->stood && uv_sem_trywait(&lane->stands) != 0) {
     int64_t now = clock_now();
-    if (now > patience && hold_at_device(lane)) {
+    if (now > patience->device && hold_at_device(lane)) {
       return true;
     }
-    if (now > limit) {
+    if (now > patience->limit || (now > patience->file && !leave_files(lane, patience))) {
       return false;
     }
     nap();

@@ -19,12 +19,12 @@ struct lane;
 
 /* What lives on a lane: it gets a turn when it asked for one, and a tick ten times a second. */
 struct runner {
-  bool (*turn)(struct runner *runner); /* true: another turn at once */
-  bool (*busy)(struct runner *runner); /* NULL: never; a request of it is under way, which a lane that parks waits for */
+  bool (*turn)(struct runner *runner);              /* true: another turn at once */
   void (*tick)(struct runner *runner, int64_t now); /* CLOCK_MONOTONIC ns */
   struct lane *lane;                                /* NULL: not on a lane */
   bool scheduled;
-  _Atomic bool woken; /* by lane_wake() */
+  _Atomic bool woken;    /* by lane_wake() */
+  _Atomic int64_t asked; /* CLOCK_MONOTONIC ns: since when a request of it to a file is under way; 0: none is */
   struct runner *next_scheduled;
   struct runner *next, **link; /* all runners of the lane */
 };
@@ -51,10 +51,16 @@ int64_t lane_work(const struct lane *lane);
 
 /* Asks the lane to take no more turns, and to stand still once no request to a file is under way. */
 void lane_park(struct lane *lane);
-/* Waits until it does. After `patience` (CLOCK_MONOTONIC ns) a lane that is within a call to a device counts as standing: it
- * goes no further than that call's end. True: what is the lane's belongs to the caller. False: `limit` has come, and the lane
- * still runs. */
-bool lane_is_parked(struct lane *lane, int64_t patience, int64_t limit);
+/* For how long, by CLOCK_MONOTONIC, somebody waits for a lane to stand still. */
+struct lane_patience {
+  int64_t device; /* from then on one that is within a call to a device counts as standing: it goes no further than its end; */
+  int64_t file;   /* from then on a request to a file is not waited for: the lane cannot stand, */
+  bool leaves_files; /* or stands without it */
+  int64_t limit;     /* for whatever else there is */
+};
+/* Waits until it does. True: what is the lane's belongs to the caller. False: that cannot be waited for, and the lane still
+ * runs. */
+bool lane_is_parked(struct lane *lane, const struct lane_patience *patience);
 /* While it stands: runs the messages that wait for it; true if there were any. */
 bool lane_run_messages(struct lane *lane);
 /* It goes on as if nothing had been; also before it stands. */

@@ -1,5 +1,6 @@
 #include "daemon/loop.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 struct loop_timer {
@@ -122,12 +123,23 @@ struct loop_watch *loop_watch_close(struct loop_watch *watch) {
 
 /* -- jobs ---------------------------------------------------------------------------------------------------- */
 
+#define POOL "UV_THREADPOOL_SIZE"
+
+enum { USUAL = 4, MOST = 1024 }; /* threads in libuv's pool */
+
 /* As libuv does it. */
 static unsigned pool_size(void) {
-  enum { USUAL = 4, MOST = 1024 };
-  const char *wanted = getenv("UV_THREADPOOL_SIZE");
+  const char *wanted = getenv(POOL);
   long size = wanted ? strtol(wanted, NULL, 10) : USUAL;
   return size < 1 ? 1 : size > MOST ? MOST : (unsigned)size;
+}
+
+void loop_expect_files(unsigned files) {
+  char size[16];
+  snprintf(size, sizeof size, "%u", USUAL + files);
+  if (files > 0 && pool_size() < USUAL + files) {
+    setenv(POOL, size, 1); /* without memory there are as many as usual */
+  }
 }
 
 static void wait_at(void *gate) {

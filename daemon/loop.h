@@ -36,6 +36,8 @@ void loop_watch_start(struct loop_watch *watch);
 void loop_watch_stop(struct loop_watch *watch);
 struct loop_watch *loop_watch_close(struct loop_watch *watch); /* NULL is fine; returns NULL */
 
+/* Before anything else runs: so many files may hang at a time, and each keeps a thread from the others. */
+void loop_expect_files(unsigned files);
 /* Whether the threads that run jobs and read files can be had. libuv starts them with the first job and aborts where it cannot,
  * so this must be called just before that. */
 bool loop_can_work(struct failure *failure);

@@ -124,6 +124,9 @@ enum pipeline_state pipeline_state(const struct pipeline *pipeline);
 uint64_t pipeline_result_bytes_in_file(const struct pipeline *pipeline);
 /* No frame will ever come through again: its file or standard input is at its end, or nobody reads standard output. */
 bool pipeline_has_ended(const struct pipeline *pipeline);
+/* The path of a file of its that was asked for something before that time (CLOCK_MONOTONIC ns) and has not answered; or NULL.
+ * Not while it is prepared by another thread. */
+const char *pipeline_awaited_file(const struct pipeline *pipeline, int64_t before);
 /* What it has on its device. */
 void pipeline_work(const struct pipeline *pipeline, struct health_work *work);
 /* Text of the form "in 10 = emitted 9 + in flight 0 + dropped 1 (late 1)", sums since its start. */

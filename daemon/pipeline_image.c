@@ -63,10 +63,16 @@ static void pass_listener(const struct listener *listener, struct tape *tape) {
   }
 }
 
-/* Whether it goes on: not one that could not start yet and has no reader, nor, after a kill, one that notes nothing. */
+/* Nobody knows what becomes of the request that is under way. */
+static bool has_whole_files(const struct pipeline *pipeline, const struct tape *tape) {
+  return tape->live || !pipeline_awaited_file(pipeline, INT64_MAX);
+}
+
+/* Whether it goes on: not one that could not start yet and has no reader, nor one whose file does not answer, nor, after a
+ * kill, one that notes nothing. */
 static bool pass_going_on(struct pipeline *pipeline, struct tape *tape) {
-  bool goes_on =
-      tape->writing && state_of(pipeline, tape) != PIPELINE_STARTING && (!tape->live || intake_is_noted(pipeline->intake));
+  bool goes_on = tape->writing && state_of(pipeline, tape) != PIPELINE_STARTING && has_whole_files(pipeline, tape) &&
+                 (!tape->live || intake_is_noted(pipeline->intake));
   TAPE_PASS(tape, goes_on);
   if (!goes_on) {
     pass_listener(tape->writing ? pipeline_source_listener(pipeline) : NULL, tape);

@@ -8,6 +8,8 @@
  *   replace   they stop, their listeners move over, and the new ones start
  *   release   what they took is given back
  *
+ * A pipeline that leaves and waits for a file that does not answer is left alone (hanging.c).
+ *
  * Whatever may block runs on a worker thread. Until `replace` every step can be taken back, so that a failure leaves things
  * as they were. Pipelines whose canonical text is the same are never touched.
  */
@@ -20,6 +22,8 @@
 #include "daemon/replacement.h"
 #include "daemon/server_state.h"
 #include "daemon/systemd.h"
+
+enum { LOOK_MS = 100 }; /* how often it is looked whether a pipeline that leaves waits for a file that does not answer */
 
 enum reload_step { RELOAD_PREPARING, RELOAD_QUIESCING, RELOAD_INHERITING, RELOAD_REPLACING, RELOAD_RELEASING };
 
@@ -133,6 +137,7 @@ static void replace_if_gone(struct reload *reload) {
   if (!replacement_old_is_gone(reload->replacement)) {
     return;
   }
+  loop_timer_stop(reload->limit);
   reload->step = RELOAD_RELEASING;
   server_adopt(reload->server, reload->generation);
   reload->generation = NULL;
@@ -147,6 +152,8 @@ static void replace_if_gone(struct reload *reload) {
 static void replace(struct reload *reload) {
   reload->step = RELOAD_REPLACING;
   replacement_stop_old(reload->replacement);
+  replacement_let_hang(reload->replacement);
+  loop_timer_start(reload->limit, LOOK_MS, LOOK_MS);
   replace_if_gone(reload);
 }
 
@@ -179,7 +186,20 @@ static void inherit(struct reload *reload) {
 
 /* -- quiesce ------------------------------------------------------------------------------------------------------- */
 
-static void on_limit(void *context) { inherit(context); }
+static void on_limit(void *context) {
+  struct reload *reload = context;
+  if (reload->step == RELOAD_REPLACING && is_dead(reload)) {
+    return;
+  }
+  if (reload->step == RELOAD_REPLACING) {
+    replacement_let_hang(reload->replacement);
+    replace_if_gone(reload);
+  } else if (replacement_may_open(reload->replacement, &reload->failure)) {
+    inherit(reload);
+  } else {
+    take_back(reload);
+  }
+}
 
 static void quiesce(struct reload *reload) {
   reload->step = RELOAD_QUIESCING;
@@ -257,7 +277,7 @@ static void on_loaded(void *context) {
     refuse_failure(reload);
   } else {
     reload->replacement = replacement_new(reload->server, config, &reload->failure);
-    if (reload->replacement) {
+    if (reload->replacement && replacement_may_open(reload->replacement, &reload->failure)) {
       work_on(reload, prepare, on_prepared);
     } else {
       refuse_failure(reload);

@@ -157,6 +157,15 @@ bool replacement_prepare(struct replacement *replacement, struct failure *failur
   return true;
 }
 
+bool replacement_may_open(const struct replacement *replacement, struct failure *failure) {
+  bool may = true;
+  for (unsigned i = 0; may && i < replacement->difference.new_count; i++) {
+    may =
+        !replacement->incoming[i].pipeline || server_may_open(replacement->server, &replacement->config->pipelines[i], failure);
+  }
+  return may;
+}
+
 void replacement_quiesce(struct replacement *replacement) {
   for (unsigned i = 0; i < replacement->outgoing_count; i++) {
     pipeline_quiesce(replacement->outgoing[i].pipeline, false);
@@ -205,6 +214,16 @@ void replacement_stop_old(struct replacement *replacement) {
   for (unsigned i = 0; i < replacement->outgoing_count; i++) {
     pipeline_stop(replacement->outgoing[i].pipeline);
   }
+}
+
+void replacement_let_hang(struct replacement *replacement) {
+  unsigned kept = 0;
+  for (unsigned i = 0; i < replacement->outgoing_count; i++) {
+    if (!server_let_hang(replacement->server, replacement->outgoing[i].pipeline)) {
+      replacement->outgoing[kept++] = replacement->outgoing[i];
+    }
+  }
+  replacement->outgoing_count = kept;
 }
 
 bool replacement_old_is_gone(const struct replacement *replacement) {

@@ -17,6 +17,8 @@ struct replacement *replacement_new(struct server *server, const struct config *
 /* After replacement_release(). NULL is fine; returns NULL. */
 struct replacement *replacement_free(struct replacement *replacement);
 
+/* Whether files of those that come answer, as far as that is known: nobody is to wait for them. */
+bool replacement_may_open(const struct replacement *replacement, struct failure *failure);
 /* [worker] Takes memory and device for those that come, and opens what is not in use. */
 bool replacement_prepare(struct replacement *replacement, struct failure *failure);
 
@@ -29,6 +31,8 @@ bool replacement_is_quiet(const struct replacement *replacement); /* all that le
 bool replacement_prepare_inherited(struct replacement *replacement, struct failure *failure);
 
 void replacement_stop_old(struct replacement *replacement);
+/* Those that were stopped and wait for a file that does not answer are left alone. */
+void replacement_let_hang(struct replacement *replacement);
 bool replacement_old_is_gone(const struct replacement *replacement);
 /* Makes the new list the server's and starts those that come. */
 bool replacement_start_new(struct replacement *replacement, struct failure *failure);

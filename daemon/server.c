@@ -136,14 +136,20 @@ struct pipeline_setup server_pipeline_setup(struct server *server) {
                                  .context = server};
 }
 
+static bool is_of(const struct pipeline *pipeline, const struct config *config) {
+  const struct config_pipeline *used = pipeline_config(pipeline);
+  return used >= config->pipelines && used < config->pipelines + config->pipeline_count;
+}
+
 static bool in_use(const struct server *server, const struct config *config) {
+  bool used = false;
   for (unsigned i = 0; i < server->pipeline_count; i++) {
-    const struct config_pipeline *used = pipeline_config(server->pipelines[i]);
-    if (used >= config->pipelines && used < config->pipelines + config->pipeline_count) {
-      return true;
-    }
+    used = used || is_of(server->pipelines[i], config);
   }
-  return false;
+  for (const struct hanging *hanging = server->hanging; hanging; hanging = hanging->next) {
+    used = used || is_of(hanging->pipeline, config);
+  }
+  return used;
 }
 
 struct generation *generation_new(struct config *config) {

@@ -1,7 +1,8 @@
 /*
  * The server's own state, for the files that make it up: server.c (from begin to end, questions, commands), startup.c,
  * shutdown.c (every way to end), gpu_fault.c (what becomes of it when a GPU fails), inheritance.c (what goes over to the next
- * process image, and comes from the one before), supervise.c (what happens every few seconds), checkup.c (whether all is well),
+ * process image, and comes from the one before), hanging.c (files that do not answer), supervise.c (what happens every few
+ * seconds), checkup.c (whether all is well),
  * signals.c, upgrade.c and reload.c.
  */
 #ifndef FRAMED_DAEMON_SERVER_STATE_H
@@ -51,6 +52,13 @@ struct postponed {
   char pipeline[]; /* its own copy of the name */
 };
 
+/* A pipeline that was removed while a file of its does not answer: it is freed when that does. */
+struct hanging {
+  struct hanging *next;
+  struct server *server;
+  struct pipeline *pipeline;
+};
+
 struct checkup;
 struct reload;
 struct signals;
@@ -76,7 +84,9 @@ struct server {
   struct supervision *supervision;
   struct checkup *checkup;
   struct tracer *tracer;
-  struct loop_timer *limit;    /* of a stop */
+  struct loop_timer *limit; /* of a stop, */
+  struct loop_timer *look;  /* and after it, for files that do not answer */
+  struct hanging *hanging;
   struct reload *reload;       /* the one under way, or NULL */
   struct postponed *postponed; /* until it has exchanged pipelines */
   enum phase phase;
@@ -191,6 +201,28 @@ void server_answer_fault(struct server *server);
 void server_end_after_fault(void *context);
 /* The same where no pipeline has begun, with a word on what came too often. */
 _Noreturn void server_end_by_faults(struct server *server, const struct fault *fault);
+
+
+/* hanging.c */
+/* Whether files answer: no program takes over before that. */
+bool server_has_files(const struct server *server, struct failure *failure);
+/* Whether those that the pipeline names do, as far as that is known. */
+bool server_may_open(const struct server *server, const struct config_pipeline *config, struct failure *failure);
+/* A pipeline that was stopped, and that a reload removes, ends when its file answers: the caller has it no more. False: it
+ * waits for no file. */
+bool server_let_hang(struct server *server, struct pipeline *pipeline);
+/* Whether the event was of such a one, and has been seen to. */
+bool server_on_hanging(struct server *server, const struct pipeline *pipeline, enum pipeline_event event);
+/* Whether there is one. */
+bool server_hangs(const struct server *server);
+/* The time of a stop is over, or none is given: if only files are waited for, it ends without them. */
+void server_look_for_hanging(struct server *server);
+_Noreturn void server_end_hanging(struct server *server);
+/* At once, with nothing left that another daemon, the service manager or a client would find. */
+_Noreturn void server_end_now(struct server *server, enum exit_status status);
+/* For an end that a thread in the kernel survives, and with it every descriptor: clients are not to wait for that. While lanes
+ * stand still. */
+void server_close_sockets(void);
 
 /* supervise.c */
 bool supervision_start(struct server *server);

@@ -223,7 +223,9 @@ void session_tick(struct runner *runner, int64_t now) {
   publish(session, now);
 }
 
-bool session_is_busy(struct runner *runner) { return ((struct session *)runner)->source.reading; }
+int64_t session_asked(const struct session *session) {
+  return atomic_load_explicit(&session->runner.asked, memory_order_relaxed);
+}
 
 /* -- ends ---------------------------------------------------------------------------------------------------------- */
 

@@ -174,6 +174,8 @@ struct trace_ring;
 struct trace_ring *session_trace(struct session *session, unsigned frames);
 void session_trace_end(struct session *session);
 
+/* Since when a read of its source, a file, is under way: CLOCK_MONOTONIC ns; 0: none is. */
+int64_t session_asked(const struct session *session);
 /* Bytes of the inputs and outputs that it has now. */
 size_t session_memory(const struct session *session);
 /* Pinned host memory and slots' frame sizes that a session of this shape takes, in bytes; for --check. */

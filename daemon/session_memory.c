@@ -141,7 +141,7 @@ struct session *session_new(const struct session_setup *setup, struct failure *f
   }
   session->setup = *setup;
   session->inputs = session->outputs = session->control = ARENA_NONE;
-  session->runner = (struct runner){.turn = session_turn, .tick = session_tick, .busy = session_is_busy};
+  session->runner = (struct runner){.turn = session_turn, .tick = session_tick};
   set_up_road(session);
   if (!format_bytes(input, &session->road.input_bytes) ||
       !format_bytes(gpu_chain_output(setup->chain), &session->road.output_bytes)) {

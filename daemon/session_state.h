@@ -87,7 +87,6 @@ struct session {
 /* [lane] The turn and the tick of the session's runner. */
 bool session_turn(struct runner *runner);
 void session_tick(struct runner *runner, int64_t now);
-bool session_is_busy(struct runner *runner);
 
 /* [lane] The source has given its descriptor back. */
 void session_on_source_closed(struct source *source);

@@ -33,6 +33,9 @@ static void on_status_closed(void *context) {
 }
 
 void server_end(struct server *server) {
+  if (server_hangs(server)) {
+    server_end_hanging(server);
+  }
   server->phase = SERVER_ENDING;
   tracer_stop(server->tracer);
   upgrade_cancel(server);
@@ -46,12 +49,14 @@ void server_end(struct server *server) {
   checkup_stop(server);
   signals_close(server);
   server->limit = loop_timer_close(server->limit);
+  server->look = loop_timer_close(server->look);
   mailbox_close(&server->control);
 }
 
 /* -- stopping -------------------------------------------------------------------------------------------------- */
 
 void server_cut(struct server *server) {
+  server_look_for_hanging(server);
   if (server->reload && reload_is_at_sockets(server->reload)) {
     return; /* until the worker is done with them */
   }
@@ -64,6 +69,7 @@ void server_cut(struct server *server) {
 static void on_limit(void *context) {
   struct server *server = context;
   server->limit = loop_timer_close(server->limit);
+  server_look_for_hanging(server);
   if (!server->reload || !keeper_is_there()) { /* else all of it is left to the next process then */
     server_cut(server);
   }
@@ -139,6 +145,7 @@ static void end_pipelines(struct server *server) {
 }
 
 static void begin_stop(struct server *server) {
+  server->look = loop_timer_close(server->look);
   server_limit(server, on_limit, (uint64_t)(server->config->drain_timeout_ns / NS_PER_MS));
   if (server->reload) {
     reload_cancel(server->reload);
@@ -170,6 +177,8 @@ void server_stop(struct server *server, const char *why) {
   systemd_stopping("finishing what is in flight");
   if (server->phase != SERVER_STARTING) { /* else on_prepared() ends it, or server_go_on_ending() goes on from here */
     begin_stop(server);
+  } else {
+    server_look_for_hanging(server);
   }
 }
 
@@ -282,6 +291,9 @@ void server_on_pipeline(void *context, struct pipeline *pipeline, enum pipeline_
   struct server *server = context;
   if (server->handing_over) {
     hear_later(server, pipeline, event, fault);
+    return;
+  }
+  if (server_on_hanging(server, pipeline, event)) {
     return;
   }
   if (event == PIPELINE_GPU_FAULT) {

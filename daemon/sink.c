@@ -90,6 +90,8 @@ struct sink *sink_free(struct sink *sink) {
   return NULL;
 }
 
+int64_t sink_asked(const struct sink *sink) { return atomic_load_explicit(&sink->runner.asked, memory_order_relaxed); }
+
 /* -- messages --------------------------------------------------------------------------------------------------- */
 
 static void join(struct sink *sink) {

@@ -77,6 +77,9 @@ void sink_continue(struct sink *sink);
 /* Detaches every reader; results still waiting get `shutdown` from their session first. Then SINK_STOPPED. */
 void sink_stop(struct sink *sink);
 
+/* Since when a request to its file is under way: CLOCK_MONOTONIC ns; 0: none is. Any thread. */
+int64_t sink_asked(const struct sink *sink);
+
 /* How many bytes a result takes in a file, with the line before it; 0: more than can be. */
 uint64_t sink_result_bytes_in_file(const struct config_pipeline *config, const struct frame_format *output);
 /* Makes a regular file fit to be continued: a y4m file must be empty or start with the header of these results, at any rate; a

@@ -11,11 +11,18 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "daemon/clock.h"
 #include "daemon/sink_results.h"
 
 static void write_more(struct sink *sink);
 
 static void offered(struct sink *sink) { (void)sink; }
+
+/* A request to the file is under way. */
+static void set_writing(struct sink *sink, bool writing) {
+  sink->writing = writing;
+  atomic_store_explicit(&sink->runner.asked, writing ? clock_now() : 0, memory_order_relaxed);
+}
 
 /* What goes before the result under way: the y4m header too, at the beginning of the file. */
 static size_t preamble(struct sink *sink, uv_buf_t buffers[2], int *count) {
@@ -136,7 +143,7 @@ static void on_cut(uv_fs_t *request) {
   struct sink *sink = request->data;
   int status = (int)request->result;
   uv_fs_req_cleanup(request);
-  sink->writing = false;
+  set_writing(sink, false);
   sink->torn = status != 0 && !sink->stopping;
   if (status != 0) {
     tell_torn(sink, status);
@@ -151,7 +158,7 @@ static bool cut(struct sink *sink) {
   }
   sink->request.data = sink;
   int status = uv_fs_ftruncate(lane_loop(sink->lane), &sink->request, sink->readers->fd, sink->position, on_cut);
-  sink->writing = status == 0;
+  set_writing(sink, status == 0);
   if (status != 0) {
     sink->torn = !sink->stopping;
     tell_torn(sink, status);
@@ -160,7 +167,7 @@ static bool cut(struct sink *sink) {
 }
 
 static void lose(struct sink *sink, int error) {
-  sink->writing = false;
+  set_writing(sink, false);
   finish_lost(sink, error);
   if (!cut(sink)) {
     go_on(sink);
@@ -184,7 +191,7 @@ static void on_written(uv_fs_t *request) {
     write_more(sink); /* it says why, or goes on */
     return;
   }
-  sink->writing = false;
+  set_writing(sink, false);
   if ((size_t)written < left) {
     return; /* whoever has the lane next goes on from here */
   }
@@ -200,7 +207,7 @@ static void write_more(struct sink *sink) {
   }
   buffers_left(sink, buffers, &count);
   sink->request.data = sink;
-  sink->writing = true;
+  set_writing(sink, true);
   int status = uv_fs_write(lane_loop(sink->lane), &sink->request, sink->readers->fd, buffers, count,
                            sink->position + (int64_t)sink->written, on_written);
   if (status != 0) {
@@ -216,8 +223,6 @@ static bool turn(struct sink *sink, int64_t now) {
   return false;
 }
 
-static bool is_writing(struct runner *runner) { return ((struct sink *)runner)->writing; }
-
 static void attach(struct sink *sink, struct reader *reader) {
   assert(!sink->readers);
   if (!reader->continues) {
@@ -226,7 +231,6 @@ static void attach(struct sink *sink, struct reader *reader) {
     sink->placed = sink->unnoted = true;
     sink_note(sink);
   }
-  sink->runner.busy = is_writing;
   sink->readers = reader;
   sink->runner.tick = tick;
   lane_schedule(&sink->runner);

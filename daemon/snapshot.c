@@ -52,6 +52,15 @@ void pipeline_ledger(const struct pipeline *pipeline, struct ledger *ledger) {
   }
 }
 
+const char *pipeline_awaited_file(const struct pipeline *pipeline, int64_t before) {
+  const struct config_pipeline *config = pipeline->config;
+  bool reads = config->source.endpoint == CONFIG_FILE && pipeline->intake;
+  bool writes = config->sink.endpoint == CONFIG_FILE && pipeline->outlet;
+  int64_t read = reads ? session_asked(intake_session(pipeline->intake, 0)) : 0;
+  int64_t written = writes ? sink_asked(outlet_sink(pipeline->outlet)) : 0;
+  return read != 0 && read < before ? config->source.path : written != 0 && written < before ? config->sink.path : NULL;
+}
+
 static uint64_t dropped(const struct ledger *ledger) {
   uint64_t sum = 0;
   for (enum fate fate = FATE_EMITTED + 1; fate < FATE_COUNT; fate++) {

@@ -38,11 +38,17 @@ static void at_end(struct source *source) {
   source_end_of_input(source);
 }
 
+/* 0: it is over. */
+static void set_reading(struct source *source, int64_t now) {
+  source->reading = now != 0;
+  atomic_store_explicit(&source->runner->asked, now, memory_order_relaxed);
+}
+
 static void on_read(uv_fs_t *request) {
   struct source *source = request->data;
   ssize_t got = request->result;
   uv_fs_req_cleanup(request);
-  source->reading = false;
+  set_reading(source, 0);
   if (source->state == SOURCE_CLOSING) {
     source_file_close(source);
     return;
@@ -107,7 +113,7 @@ bool source_file_turn(struct source *source, int64_t now) {
     source_end(source, DETACH_ERROR, "reading failed: %s", uv_strerror(status));
     return false;
   }
-  source->reading = true;
+  set_reading(source, now);
   source->read_began = now;
   return false;
 }

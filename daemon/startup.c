@@ -269,8 +269,18 @@ void server_start_late(struct server *server) {
   }
 }
 
+static unsigned count_files(const struct config *config) {
+  unsigned files = 0;
+  for (unsigned i = 0; i < config->pipeline_count; i++) {
+    files += config->pipelines[i].source.endpoint == CONFIG_FILE;
+    files += config->pipelines[i].sink.endpoint == CONFIG_FILE;
+  }
+  return files;
+}
+
 bool server_start(struct server *server, struct failure *failure) {
   sigset_t held;
+  loop_expect_files(count_files(server->config));
   if (!server->tape) {
     server_recover(server);
   }

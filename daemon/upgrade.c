@@ -21,6 +21,7 @@
 #define LATE "a pipeline has not started since the last reload"
 
 enum { LIMIT_MS = 20000, ANSWER_MS = 50, SAID = 400, CONFIG_FD = 3 };
+enum { ATTEMPTS = 5, AGAIN_MS = 200 }; /* where a request to a file is under way, which everybody would stand still for */
 
 struct upgrade {
   struct server *server;
@@ -30,6 +31,7 @@ struct upgrade {
   int config, said; /* what the child reads, and writes what is wrong to */
   struct loop_timer *timer;
   bool running; /* the child */
+  int attempts;
 };
 
 static void free_when_closed(uv_handle_t *handle) { free(handle->data); }
@@ -77,6 +79,8 @@ static bool is_one_late(const struct server *server) {
   return late;
 }
 
+static void execute_later(struct upgrade *upgrade, uint64_t milliseconds);
+
 static void execute(void *context) {
   struct upgrade *upgrade = context;
   struct failure failure;
@@ -86,8 +90,24 @@ static void execute(void *context) {
     return;
   }
   snprintf(text, sizeof text, "%s took over", handover_program());
-  server_hand_over(upgrade->server, SUCCESSION_UPGRADE, text, NO_DEVICE, handover_program(), &failure);
-  refuse(upgrade, true, failure.text);
+  if (server_has_files(upgrade->server, &failure)) {
+    server_hand_over(upgrade->server, SUCCESSION_UPGRADE, text, NO_DEVICE, handover_program(), &failure);
+  }
+  if (failure.later && ++upgrade->attempts < ATTEMPTS) {
+    execute_later(upgrade, AGAIN_MS);
+  } else {
+    refuse(upgrade, true, failure.text);
+  }
+}
+
+static void execute_later(struct upgrade *upgrade, uint64_t milliseconds) {
+  upgrade->timer = loop_timer_close(upgrade->timer);
+  upgrade->timer = loop_timer_new(&upgrade->server->loop, execute, upgrade);
+  if (upgrade->timer) {
+    loop_timer_start(upgrade->timer, milliseconds, 0);
+  } else {
+    execute(upgrade);
+  }
 }
 
 /* Answers need a moment to leave. */
@@ -101,13 +121,7 @@ static void on_willing(struct upgrade *upgrade) {
     upgrade->answer(upgrade->context, 200, json_pack("{s:b, s:o}", "ok", 1, "program", answer_string(handover_program())));
   }
   upgrade->answer = NULL;
-  upgrade->timer = loop_timer_close(upgrade->timer);
-  upgrade->timer = loop_timer_new(&upgrade->server->loop, execute, upgrade);
-  if (upgrade->timer) {
-    loop_timer_start(upgrade->timer, ANSWER_MS, 0);
-  } else {
-    execute(upgrade);
-  }
+  execute_later(upgrade, ANSWER_MS);
 }
 
 /* -- asking it ------------------------------------------------------------------------------------------------------- */
@@ -178,10 +192,12 @@ static void start(struct upgrade *upgrade) {
 }
 
 void server_upgrade(struct server *server, server_answer *answer, void *context) {
+  struct failure failure;
   const char *obstacle = server->upgrade                                          ? "another upgrade is under way"
                          : server->stop_wanted || server->phase != SERVER_RUNNING ? "the daemon starts or stops"
                          : server->reload                                         ? "a reload is under way"
                          : is_one_late(server)                                    ? LATE
+                         : !server_has_files(server, &failure)                    ? failure.text
                                                                                   : NULL;
   struct upgrade *upgrade = obstacle ? NULL : calloc(1, sizeof *upgrade);
   if (!upgrade) {

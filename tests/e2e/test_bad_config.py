@@ -4,11 +4,13 @@ import errno
 import os
 import pathlib
 import re
+import signal
 import subprocess
+import time
 
 import pytest
 
-from harness import BACKEND, BINARY, NOBODY, Client, Daemon, as_nobody, pipeline, run_framed
+from harness import BACKEND, BINARY, NOBODY, Background, Client, Daemon, as_nobody, pipeline, run_framed, wait_until
 from harness.injection import Injection
 
 pytestmark = pytest.mark.host
@@ -178,6 +180,53 @@ def test_drop_ins_are_read_and_their_errors_name_their_file(place):
     (place / "conf.d/20-rear.yaml").write_text("pipelines: {rear: {slot: 2}}\n")
     done = check(place, good(place), "--check")
     assert done.returncode == 78 and re.search(r"20-rear\.yaml:1:\d+: .*slot", done.stderr), done.stderr
+
+
+@pytest.mark.parametrize("make, what", [
+    (os.mkfifo, "it is a FIFO"), (os.mkdir, "Is a directory"), (lambda path: path.symlink_to("/dev/zero"), "it is a device"),
+    (lambda path: path.symlink_to("/dev/ptmx"), "it is a device")])
+def test_a_drop_in_that_is_no_file_is_an_error(place, make, what):
+    """It would be waited for, with nobody there to write it."""
+    (place / "conf.d").mkdir()
+    make(place / "conf.d/50-odd.yaml")
+    done = check(place, good(place), "--check")
+    assert done.returncode == 78 and f"conf.d/50-odd.yaml: cannot read it: {what}" in done.stderr, done.stderr
+
+
+def test_a_fifo_beside_the_configuration_keeps_neither_a_reload_nor_an_end_waiting(place):
+    with Daemon(place, text=good(place)) as daemon:
+        (place / "conf.d").mkdir()
+        os.mkfifo(place / "conf.d/50-odd.yaml")
+        daemon.signal(signal.SIGHUP)
+        daemon.wait_log("conf.d/50-odd.yaml: cannot read it: it is a FIFO")
+        daemon.signal(signal.SIGHUP)
+        wait_until(lambda: daemon.log.count("nothing was changed") == 2, lambda: f"it is refused again:\n{daemon.log}")
+
+
+def test_the_configuration_may_come_through_a_pipe(place):
+    """As a shell's <(...) gives it: in parts, and with pauses in between."""
+    reading, writing = os.pipe()
+    def write():
+        with open(writing, "w") as pipe:
+            for part in good(place).splitlines(keepends=True):
+                pipe.write(part)
+                pipe.flush()
+                time.sleep(0.01)
+    parts = Background(write)
+    done = run_framed("-c", f"/dev/fd/{reading}", "--check", pass_fds=[reading])
+    parts.join()
+    os.close(reading)
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_configuration_may_come_from_standard_input(place):
+    done = run_framed("-c", "/dev/stdin", "--check", input=good(place))
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_device_is_no_configuration(place):
+    done = run_framed("-c", "/dev/zero", "--check")
+    assert done.returncode == 78 and "/dev/zero: cannot read it: it is a device" in done.stderr, done.stderr
 
 
 def test_print_config_is_a_configuration_that_means_the_same(place):

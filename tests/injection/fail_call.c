@@ -5,7 +5,7 @@
  *   FAIL_AT      which one, from 1; 0: none, they are only counted
  *   FAIL_ERRNO   the number that errno gets; 0: half of what was asked for is done instead (read and write and their kin);
  *                -1: the process is killed instead; -2: it is once bytes were moved, -3: the thread rests then, both of them
- *                before a call that moves none
+ *                before a call that moves none; -4: so does every thread from that call on
  *   FAIL_WAIT    ms that the rest of the process goes on before it is killed, or that the thread rests; -1: it rests until the
  *                report says that it goes on
  *   FAIL_WHOSE   program: the daemon's own calls; libraries: those of the libraries below it

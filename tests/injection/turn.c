@@ -21,7 +21,7 @@
 #include <unistd.h>
 
 enum { MOST_SITES = 1 << 16, LOOK_MS = 2 };
-enum { KILL = -1, KILL_AFTER = -2, REST = -3 }; /* instead of an errno */
+enum { KILL = -1, KILL_AFTER = -2, REST = -3, REST_EACH = -4 }; /* instead of an errno */
 
 struct report {
   _Atomic uint64_t count;
@@ -178,7 +178,8 @@ bool turn_is(const char *call, const void *caller, bool libuv_too) {
   if (number == plan.at && plan.error == KILL) {
     die();
   }
-  is_marked = number == plan.at && (plan.error == KILL_AFTER || plan.error == REST);
+  bool each = plan.error == REST_EACH && plan.at > 0 && number >= plan.at;
+  is_marked = each || (number == plan.at && (plan.error == KILL_AFTER || plan.error == REST));
   return number == plan.at && !is_marked;
 }
 

@@ -18,9 +18,11 @@ SHORT = 0  # instead of an errno: half of the bytes,
 KILL = -1  # or SIGKILL,
 KILL_AFTER = -2  # once bytes were moved,
 REST = -3  # or the thread rests for `wait` ms then, or before a call that moves none
+REST_EACH = -4  # the same at every call from that one on
 UNTIL_TOLD = -1  # ms: until go_on()
 MOST_SITES = 1 << 16
-OUTCOMES = {SHORT: "half the bytes", KILL: "SIGKILL", KILL_AFTER: "SIGKILL after it", REST: "a rest"}
+OUTCOMES = {SHORT: "half the bytes", KILL: "SIGKILL", KILL_AFTER: "SIGKILL after it", REST: "a rest",
+            REST_EACH: "rests from then on"}
 
 
 class Injection:
