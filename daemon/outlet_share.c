@@ -11,7 +11,7 @@
 #include "daemon/outlet_state.h"
 #include "daemon/road.h"
 
-static bool may_share(const struct outlet *outlet, const struct guest *guest) {
+bool outlet_may_share(const struct outlet *outlet, const struct guest *guest) {
   const struct config_pipeline *config = outlet->config;
   bool is_wanted = guest->native && guest->hello.transport == NATIVE_SHARED;
   unsigned depth = road_depth(config->overload, config->slots, config->deadline_ns > 0);
@@ -49,7 +49,7 @@ static void welcome(const struct outlet *outlet, const struct guest *guest, cons
 bool outlet_share(struct outlet *outlet, struct place *place, const struct guest *guest) {
   struct session_lent lent;
   struct failure failure;
-  if (!may_share(outlet, guest)) {
+  if (!outlet_may_share(outlet, guest)) {
     return false;
   }
   if (!outlet->lend(outlet->context, &lent, &failure)) {

@@ -15,11 +15,13 @@ struct place { /* one reader */
   struct reader *reader;
   pid_t pid;
   uid_t uid;
-  struct arena control; /* of one with shared memory */
+  struct arena control;       /* of one with shared memory */
+  struct quota_charge charge; /* to its user */
 };
 
 struct outlet {
   uv_loop_t *loop;
+  struct quota *quota;
   const struct config_pipeline *config;
   struct frame_format format;
   struct sink *sink;
@@ -52,6 +54,9 @@ void outlet_log_cuts(const struct outlet *outlet);
 
 /* outlet_image.c: a file that somebody has moved or removed since is left for a new one, between two results. */
 void outlet_follow_name(struct outlet *outlet);
+
+/* Whether a new reader gets shared memory, if there is some. */
+bool outlet_may_share(const struct outlet *outlet, const struct guest *guest);
 
 /* One reader more. */
 void outlet_add(struct outlet *outlet, struct place *place);

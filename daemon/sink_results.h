@@ -60,6 +60,12 @@ struct sink_notice {
   struct sink_event event;
 };
 
+/* Room for the rest of a result: see sink_rest.c. */
+struct room {
+  struct room *next;
+  unsigned char bytes[];
+};
+
 /* One attached descriptor. A file uses the least of it. */
 struct reader {
   struct message message; /* sink_attach() */
@@ -84,8 +90,9 @@ struct reader {
   int polled;       /* events that are polled for */
   uint64_t at;      /* the result it is on */
   size_t sent;      /* bytes of that result, prefix included */
-  /* drop: the rest of a result whose slot was needed */
-  unsigned char *buffer;
+  /* drop: the rest of a result whose slot was needed, in the room that it had before it began with the result */
+  struct room *room; /* not attached: what it brings to the sink, or takes along */
+  unsigned stalled;  /* ticks since it took a byte, in which room was wanted */
   size_t rest_at, rest_end;
   struct pending *rest_of; /* NULL: that frame has its fate */
   struct pending *spare;   /* what this reader lends to the sink while it is attached */
@@ -137,8 +144,12 @@ struct sink {
   struct loans loans;
   int64_t spin_ns; /* how long to look for what a reader with shared memory is done with before its lane sleeps */
   struct pending *spares;
-  unsigned departing; /* readers whose handles are closing */
-  sink_gone *gone;    /* reply */
+  struct room *rooms;                /* drop: those that are free, */
+  unsigned room_count, reader_count; /* of so many that attached readers brought, of whom so many may need one */
+  bool room_wanted;                  /* somebody found none since the last tick */
+  unsigned rooms_made, most_rooms;   /* control loop */
+  unsigned departing;                /* readers whose handles are closing */
+  sink_gone *gone;                   /* reply */
   void *session;
   /* the file */
   struct sink_notice trouble_notice;
@@ -162,6 +173,9 @@ static inline bool reader_has_rest(const struct reader *reader) { return reader-
 
 /* What stands before a result for readers of this protocol; how long it is depends on the protocol alone. */
 size_t result_prefix(const struct result *result, enum config_protocol protocol, const unsigned char **prefix);
+/* [no lane knows the reader] Makes the room that it needs, being in the middle of a result, if it has none. */
+bool reader_make_room(struct reader *reader);
+void reader_drop_room(struct reader *reader);
 /* Writes the reader's header for a stream that begins with this result; none at all for NULL. */
 void reader_set_header(struct reader *reader, const struct result *result);
 

@@ -19,7 +19,8 @@ import pytest
 from harness import BINARY, NOBODY, Background, Client, Daemon, Forked, as_nobody, limit, pipeline, wait_until
 from harness import native
 from harness.hostile import ACTS, SIZE, attack, linger
-from harness.native import BOTH, CONSUMER, Native, Refused, Shared
+from harness.lending import lending
+from harness.native import BOTH, CONSUMER, Borrower, Native, Refused, Shared
 from harness.processes import FORK
 
 GRAY = {"pixels": "gray", "width": 32, "height": 16}
@@ -386,6 +387,15 @@ def test_memory_that_a_client_keeps_is_taken_from_it_also_if_it_is_sent_away(pla
         keep(client, kept)
         wait_until(lambda: pages_of(kept) == 0, lambda: f"{pages_of(kept)} blocks stay")
         daemon.leaves_frames = True
+
+
+def test_control_memory_that_a_consumer_keeps_is_taken_from_it(place):
+    entry = lending()
+    with duplicates() as kept, Daemon(place, {"cam0": entry}) as daemon:
+        for _ in range(5):
+            keep(Borrower(daemon.path("cam0", "sink")), kept)
+        wait_until(lambda: pages_of(kept[1::2]) == 0, lambda: f"{pages_of(kept[1::2])} blocks stay")
+        assert pages_of(kept[0::2]) > 0  # the pipeline's, which goes on
 
 
 def test_what_a_pipeline_that_ends_leaves_its_client_is_there(place):
