@@ -303,6 +303,7 @@ bool outlet_start(struct outlet *outlet, struct failure *failure) {
 
 void outlet_close(struct outlet *outlet) {
   outlet->closed = true;
+  outlet_leave_memory(outlet);
   outlet->acceptor = acceptor_close(outlet->acceptor);
   outlet->greeter = greeter_close(outlet->greeter);
   outlet->retry = loop_timer_close(outlet->retry);
@@ -367,9 +368,7 @@ static void on_detached(struct outlet *outlet, const struct sink_event *event) {
   outlet->missed += event->missed;
   say_farewell(outlet, event);
   reader_free(place->reader);
-  arena_give_up(&place->control); /* a few pages */
-  quota_release(&place->charge);
-  free(place);
+  outlet_let_go(outlet, place, event->code != 0);
   close(event->fd);
   keeper_mark();
   if (outlet->closed || is_socket(outlet)) {

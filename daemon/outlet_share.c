@@ -1,10 +1,13 @@
 /*
- * How a reader gets shared memory: the outputs of the pipeline's session, which it cannot write, and control memory of its own.
+ * How a reader gets shared memory, and what becomes of that: the outputs of the pipeline's session, which it cannot write, and
+ * control memory of its own.
  *
- * Under `drop` that needs slots enough for the session to go on while one is lent; else results go over the socket.
+ * Under `drop` that needs slots enough for the session to go on while one is lent; else results go over the socket. One that
+ * was sent away looks at its control memory until it looks at its connection, and would take zeros there for nonsense.
  */
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #include "daemon/log.h"
@@ -65,4 +68,52 @@ bool outlet_share(struct outlet *outlet, struct place *place, const struct guest
   }
   close(lent.output);
   return control >= 0;
+}
+
+/* -- afterwards ----------------------------------------------------------------------------------------------------- */
+
+enum { LINGER_MS = 10000 };
+
+/* Nobody keeps its control memory, a few pages, unless the pipeline ends. */
+static void forget(struct place *place, bool leaves_memory) {
+  place->linger = loop_timer_close(place->linger);
+  if (leaves_memory) {
+    arena_drop(&place->control);
+  } else {
+    arena_give_up(&place->control);
+  }
+  quota_release(&place->charge);
+  free(place);
+}
+
+static void on_lingered(void *context) {
+  struct place *place = context;
+  struct place **link = &place->outlet->lingering;
+  while (*link != place) {
+    link = &(*link)->next;
+  }
+  *link = place->next;
+  forget(place, false);
+}
+
+void outlet_let_go(struct outlet *outlet, struct place *place, bool was_sent_away) {
+  bool lingers = place->control.fd >= 0 && was_sent_away && !outlet->closed;
+  place->linger = lingers ? loop_timer_new(outlet->loop, on_lingered, place) : NULL;
+  if (!place->linger) {
+    forget(place, outlet->closed);
+    return;
+  }
+  quota_leave(&place->charge);
+  place->outlet = outlet;
+  place->next = outlet->lingering;
+  outlet->lingering = place;
+  loop_timer_start(place->linger, LINGER_MS, 0);
+}
+
+void outlet_leave_memory(struct outlet *outlet) {
+  while (outlet->lingering) {
+    struct place *place = outlet->lingering;
+    outlet->lingering = place->next;
+    forget(place, true);
+  }
 }

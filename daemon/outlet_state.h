@@ -17,6 +17,8 @@ struct place { /* one reader */
   uid_t uid;
   struct arena control;       /* of one with shared memory */
   struct quota_charge charge; /* to its user */
+  struct loop_timer *linger;  /* it was sent away, and may still look at its control memory for so long */
+  struct outlet *outlet;      /* then */
 };
 
 struct outlet {
@@ -33,7 +35,7 @@ struct outlet {
   void *context;            /* for lend() */
   struct endpoint endpoint; /* of a file; its descriptor until the sink gets it */
   struct loop_timer *retry; /* of a FIFO */
-  struct place *places;
+  struct place *places, *lingering;
   unsigned count;
   uint64_t missed; /* by readers that left */
   struct refusals refusals;
@@ -57,6 +59,11 @@ void outlet_follow_name(struct outlet *outlet);
 
 /* Whether a new reader gets shared memory, if there is some. */
 bool outlet_may_share(const struct outlet *outlet, const struct guest *guest);
+
+/* outlet_share.c: frees the place of a reader that has left, at once or, if it has shared memory and was sent away, soon. */
+void outlet_let_go(struct outlet *outlet, struct place *place, bool was_sent_away);
+/* The pipeline ends: whoever has some of its memory keeps that. */
+void outlet_leave_memory(struct outlet *outlet);
 
 /* One reader more. */
 void outlet_add(struct outlet *outlet, struct place *place);

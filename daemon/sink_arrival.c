@@ -173,6 +173,8 @@ static void link_reader(struct sink *sink, struct reader *reader) {
     reader->spare->next = sink->spares;
     sink->spares = reader->spare;
     reader->spare = NULL;
+  }
+  if (!sink->block) {
     sink->reader_count += !reader->borrower;
     sink->room_count += reader->room != NULL;
     if (reader->sent == 0 && !reader_has_rest(reader)) {
