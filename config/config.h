@@ -120,6 +120,7 @@ struct config_sink {
   struct config_mark path_at;
   enum config_protocol protocol;
   enum config_sink_overload overload; /* CONFIG_SINK_BLOCK with CONFIG_REPLY and for files */
+  unsigned slow_readers;
   struct config_socket_access access;
 };
 
@@ -141,7 +142,7 @@ struct config_pipeline {
 };
 
 struct config_limits { /* 0: none */
-  unsigned sessions_per_user;
+  unsigned sessions_per_user, readers_per_user;
   int64_t memory_per_user; /* bytes */
 };
 

@@ -180,15 +180,30 @@ int arena_open(const struct arena *arena, int access, struct failure *failure) {
   return fd;
 }
 
-void arena_drop(struct arena *arena) {
+static void unmap(struct arena *arena) {
   if (arena->device) {
     gpu_unpin(arena->device, arena->base, arena->bytes);
   }
   if (arena->base) {
     munmap(arena->base, arena->bytes);
   }
+  arena->device = NULL;
+  arena->base = NULL;
+}
+
+void arena_drop(struct arena *arena) {
+  unmap(arena);
   if (arena->fd >= 0) {
     close(arena->fd);
   }
   *arena = ARENA_NONE;
+}
+
+/* None of our seals forbids it, and nobody can add others. Unmapped first: nothing of it is in our page tables by then. */
+void arena_give_up(struct arena *arena) {
+  unmap(arena);
+  if (arena->fd >= 0) {
+    (void)fallocate(arena->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, (off_t)arena->bytes);
+  }
+  arena_drop(arena);
 }

@@ -31,6 +31,10 @@ bool arena_adopt(struct arena *arena, const char *name, size_t bytes, int fd, st
                  struct failure *failure);
 /* Another descriptor of the memory, for somebody else, with an access of its own (O_RDONLY, O_RDWR). -1 if there is none. */
 int arena_open(const struct arena *arena, int access, struct failure *failure);
-void arena_drop(struct arena *arena); /* idempotent */
+void arena_drop(struct arena *arena); /* idempotent; what others have of it stays theirs */
+/* The same, and its pages go back to the kernel although others may still have descriptors and mappings of it, who see zeros.
+ * What they write there from then on is memory of their own, for which the kernel charges them as for any. For memory of any
+ * size this takes time. */
+void arena_give_up(struct arena *arena);
 
 #endif

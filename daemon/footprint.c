@@ -9,6 +9,7 @@
 
 #include "daemon/log_text.h"
 #include "daemon/protocol.h"
+#include "daemon/protocol_native.h"
 #include "daemon/session.h"
 #include "daemon/vocabulary.h"
 
@@ -36,6 +37,10 @@ bool footprint_of(const struct config_pipeline *pipeline, struct footprint *foot
   footprint->pinned_bytes = times(session_pinned_bytes(pipeline, chain, input_bytes), pipeline->source.clients);
   footprint->device_bytes = times(gpu_chain_device_bytes(chain, pipeline->slots), pipeline->source.clients);
   gpu_chain_free(chain);
+  bool keeps = pipeline->sink.endpoint == CONFIG_SOCKET && pipeline->sink.overload == CONFIG_SINK_DROP;
+  size_t output_bytes = 0;
+  format_bytes(&footprint->output, &output_bytes);
+  footprint->reader_bytes = keeps ? times(plus(output_bytes, NATIVE_RESULT_BYTES), pipeline->sink.slow_readers) : 0;
   return true;
 }
 
@@ -143,9 +148,11 @@ struct config *footprint_parse(const char *name, const char *text, struct config
 
 static void print_row(FILE *out, const struct config_pipeline *pipeline, const struct footprint *footprint) {
   char input[FORMAT_TEXT], output[FORMAT_TEXT], pinned[BYTES_TEXT], device[BYTES_TEXT];
-  fprintf(out, "%-16s %-22s %-22s %5u %7u %11s %11s\n", pipeline->name, format_describe(&footprint->input, input),
+  char readers[BYTES_TEXT];
+  fprintf(out, "%-16s %-22s %-22s %5u %7u %11s %11s %12s\n", pipeline->name, format_describe(&footprint->input, input),
           format_describe(&footprint->output, output), pipeline->slots, pipeline->source.clients,
-          text_of_bytes(footprint->pinned_bytes, pinned), text_of_bytes(footprint->device_bytes, device));
+          text_of_bytes(footprint->pinned_bytes, pinned), text_of_bytes(footprint->device_bytes, device),
+          text_of_bytes(footprint->reader_bytes, readers));
 }
 
 /* The driver may count pinned memory against the limit of locked memory; root is exempt. */
@@ -163,10 +170,11 @@ static void print_lock_limit(FILE *out, const struct config *config, size_t pinn
 }
 
 void footprint_print(FILE *out, const char *path, const struct config *config) {
-  fprintf(out, "%s: configuration is valid\n\n%-16s %-22s %-22s %5s %7s %11s %11s\n", path, "PIPELINE", "INPUT", "OUTPUT",
-          "SLOTS", "CLIENTS", "PINNED HOST", "DEVICE");
+  fprintf(out, "%s: configuration is valid\n\n%-16s %-22s %-22s %5s %7s %11s %11s %12s\n", path, "PIPELINE", "INPUT", "OUTPUT",
+          "SLOTS", "CLIENTS", "PINNED HOST", "DEVICE", "SLOW READERS");
   size_t pinned = 0;
   size_t device = 0;
+  size_t readers = 0;
   for (unsigned i = 0; i < config->pipeline_count; i++) {
     struct footprint footprint;
     struct gpu_error error;
@@ -174,10 +182,11 @@ void footprint_print(FILE *out, const char *path, const struct config *config) {
       print_row(out, &config->pipelines[i], &footprint);
       pinned = plus(pinned, footprint.pinned_bytes);
       device = plus(device, footprint.device_bytes);
+      readers = plus(readers, footprint.reader_bytes);
     }
   }
-  char pinned_text[BYTES_TEXT], device_text[BYTES_TEXT];
-  fprintf(out, "%-16s %-22s %-22s %5s %7s %11s %11s\n", "together", "", "", "", "", text_of_bytes(pinned, pinned_text),
-          text_of_bytes(device, device_text));
+  char pinned_text[BYTES_TEXT], device_text[BYTES_TEXT], readers_text[BYTES_TEXT];
+  fprintf(out, "%-16s %-22s %-22s %5s %7s %11s %11s %12s\n", "together", "", "", "", "", text_of_bytes(pinned, pinned_text),
+          text_of_bytes(device, device_text), text_of_bytes(readers, readers_text));
   print_lock_limit(out, config, pinned);
 }

@@ -305,7 +305,9 @@ static void on_detached(struct intake *intake, struct seat *seat, const struct s
   departure_log(intake->config, event, &seat->producer, &intake->refusals);
   departure_tell(intake->config, event, &seat->producer, seat->shares);
   seat->producer.fd = -1;
-  quota_release(&seat->charge);
+  if (!seat->shares) {
+    quota_release(&seat->charge);
+  }
   if (seat->shares) {
     seat_renew(seat);
   } else if (!intake->closed && intake->config->source.endpoint == CONFIG_SOCKET) {

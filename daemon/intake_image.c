@@ -175,7 +175,7 @@ unsigned intake_condemned(const struct intake *intake, uint64_t *last) {
 static void charge(struct intake *intake, struct seat *seat) {
   char problem[QUOTA_PROBLEM];
   if (intake->config->source.endpoint == CONFIG_SOCKET &&
-      !quota_charge(intake->quota, seat->producer.uid, session_memory(seat->session), &seat->charge, problem)) {
+      !quota_charge(intake->quota, seat->producer.uid, QUOTA_SESSION, session_memory(seat->session), &seat->charge, problem)) {
     log_event(LOG_CLIENT_ERROR, intake->config->name, "a producer keeps a seat that would not be given now: %s", problem);
   }
 }

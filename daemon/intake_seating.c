@@ -82,23 +82,42 @@ void intake_seat_down(struct intake *intake, struct seat *seat, const struct gue
   session_attach(seat->session, producer->fd, intake_protocol(intake, producer), guest_wants_acks(producer));
 }
 
-/* If its user may have what the seat's session takes. */
-static void sit_down_or_refuse(struct intake *intake, struct seat *seat, const struct guest *producer) {
-  char problem[QUOTA_PROBLEM];
-  if (quota_charge(intake->quota, producer->uid, session_memory(seat->session), &seat->charge, problem)) {
-    intake_seat_down(intake, seat, producer);
-  } else {
-    refuse(intake, producer, NATIVE_E_QUOTA, problem);
-  }
-}
-
-/* The producer waits, before all others, until the seat has memory that nobody has used. */
-static void wait_for_memory(struct intake *intake, struct seat *seat, const struct guest *producer) {
+/* Before all others. */
+static void wait(struct intake *intake, const struct guest *producer) {
   assert(intake->waiting_count < MOST_WAITING);
   memmove(intake->waiting + 1, intake->waiting, intake->waiting_count * sizeof *intake->waiting);
   intake->waiting[0] = *producer;
   intake->waiting_count++;
+  keeper_mark();
+}
+
+/* Until the seat has memory that nobody has used. */
+static void wait_for_memory(struct intake *intake, struct seat *seat, const struct guest *producer) {
+  wait(intake, producer);
   seat_renew(seat);
+}
+
+/* What another client of that user has left here does not count against it for long any more. */
+static bool may_have_more_soon(const struct intake *intake, uid_t user) {
+  bool soon = false;
+  for (unsigned i = 0; i < intake->count; i++) {
+    soon = soon || seat_owes_memory(&intake->seats[i], user);
+  }
+  return soon && intake->waiting_count < MOST_WAITING;
+}
+
+/* If its user may have what the seat's session takes. False: it waits until that may be. */
+static bool sit_down_or_refuse(struct intake *intake, struct seat *seat, const struct guest *producer) {
+  char problem[QUOTA_PROBLEM];
+  if (quota_charge(intake->quota, producer->uid, QUOTA_SESSION, session_memory(seat->session), &seat->charge, problem)) {
+    intake_seat_down(intake, seat, producer);
+  } else if (may_have_more_soon(intake, producer->uid)) {
+    wait(intake, producer);
+    return false;
+  } else {
+    refuse(intake, producer, NATIVE_E_QUOTA, problem);
+  }
+  return true;
 }
 
 /* Those that have gone and left nothing to read are in nobody's way. */
@@ -157,14 +176,15 @@ void intake_on_accepted(void *context, int fd, const struct peer *peer) {
 
 /* The first that waits and may have the seat. */
 void intake_seat_next(struct intake *intake, struct seat *seat) {
-  while (intake->waiting_count > 0 && seat_is_free(seat)) {
+  bool goes_on = true;
+  while (intake->waiting_count > 0 && seat_is_free(seat) && goes_on) {
     struct guest next = intake->waiting[0];
     intake->waiting_count--;
     memmove(intake->waiting, intake->waiting + 1, intake->waiting_count * sizeof *intake->waiting);
     if (seat_must_renew(seat, &next)) {
       wait_for_memory(intake, seat, &next);
     } else {
-      sit_down_or_refuse(intake, seat, &next);
+      goes_on = sit_down_or_refuse(intake, seat, &next);
     }
   }
 }
@@ -176,8 +196,8 @@ void intake_on_renewed(void *context, struct seat *seat) {
     intake->listen(intake->context, &(struct session_event){.kind = SESSION_STOPPED, .session = seat->session});
     return;
   }
-  if (!intake->closed && seat_is_free(seat)) {
-    intake_seat_next(intake, seat);
+  for (unsigned i = 0; i < intake->count && !intake->closed; i++) {
+    intake_seat_next(intake, &intake->seats[i]); /* whoever waits may have waited for what this one gave up */
   }
   while (seats_left(intake) == 0 && intake->waiting_count > 0) { /* for nothing any more */
     refuse_one_more(intake, &intake->waiting[--intake->waiting_count]);

@@ -77,6 +77,7 @@ struct outlet *outlet_new(const struct outlet_setup *setup, struct failure *fail
     return NULL;
   }
   outlet->loop = setup->loop;
+  outlet->quota = setup->quota;
   outlet->config = setup->sink.config;
   outlet->format = *setup->sink.output;
   outlet->welcome = welcome_of(outlet->config, setup->sink.input, setup->sink.output, NATIVE_CONSUMER);
@@ -114,20 +115,39 @@ void outlet_add(struct outlet *outlet, struct place *place) {
   keeper_mark();
 }
 
-/* Gives the sink a descriptor; it stays the caller's on failure. */
-static bool attach(struct outlet *outlet, const struct guest *guest, struct failure *failure) {
+/* What a reader takes of its user's memory: control memory, or what it may need of a result while it is in its middle. */
+static uint64_t memory_of(const struct outlet *outlet, bool shares) {
+  return shares ? NATIVE_CONTROL : sink_room_bytes(outlet->sink);
+}
+
+/* They have their places already, so that what their users may have is not asked again. */
+static void charge_again(struct outlet *outlet) {
+  char problem[QUOTA_PROBLEM];
+  for (struct place *place = is_socket(outlet) ? outlet->places : NULL; place; place = place->next) {
+    uint64_t bytes = memory_of(outlet, place->control.fd >= 0);
+    if (!quota_charge(outlet->quota, place->uid, QUOTA_READER, bytes, &place->charge, problem)) {
+      log_event(LOG_CLIENT_ERROR, outlet->config->name, "a reader stays that would not be let in now: %s", problem);
+    }
+  }
+}
+
+/* Gives the sink a descriptor; it stays the caller's on failure, and so does what its user was charged with. */
+static bool attach(struct outlet *outlet, const struct guest *guest, const struct quota_charge *charge,
+                   struct failure *failure) {
   struct place *place = calloc(1, sizeof *place);
   if (!place) {
     return failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "not enough memory for one more reader");
   }
   place->reader = reader_new(outlet->sink, guest->fd, failure);
-  if (!place->reader) {
+  if (!place->reader || !reader_bring_room(place->reader, failure)) {
+    reader_free(place->reader);
     free(place);
     return false;
   }
   place->pid = guest->pid;
   place->uid = guest->uid;
   place->control = ARENA_NONE;
+  place->charge = *charge;
   outlet_add(outlet, place);
   outlet->welcome.session += guest->native;
   if (guest->native && !outlet_share(outlet, place, guest)) {
@@ -147,9 +167,15 @@ static void refuse(struct outlet *outlet, const struct guest *guest, enum native
 static void on_greeted(void *context, const struct guest *guest) {
   struct outlet *outlet = context;
   struct failure failure;
+  struct quota_charge charge = {0};
+  char problem[QUOTA_PROBLEM];
+  uint64_t bytes = memory_of(outlet, outlet_may_share(outlet, guest));
   if (guest->native && guest->hello.role != NATIVE_CONSUMER) {
     refuse(outlet, guest, NATIVE_E_ROLE, "a sink takes clients of the role 'consumer' only");
-  } else if (!attach(outlet, guest, &failure)) {
+  } else if (!quota_charge(outlet->quota, guest->uid, QUOTA_READER, bytes, &charge, problem)) {
+    refuse(outlet, guest, NATIVE_E_QUOTA, problem);
+  } else if (!attach(outlet, guest, &charge, &failure)) {
+    quota_release(&charge);
     refuse(outlet, guest, NATIVE_E_INTERNAL, failure.text);
   } else {
     char client[GUEST_NAME];
@@ -170,7 +196,7 @@ static void on_accepted(void *context, int fd, const struct peer *peer) {
 /* -- files ----------------------------------------------------------------------------------------------------- */
 
 static bool attach_file(struct outlet *outlet, struct failure *failure) {
-  if (!attach(outlet, &(struct guest){.fd = outlet->endpoint.fd}, failure)) {
+  if (!attach(outlet, &(struct guest){.fd = outlet->endpoint.fd}, &(struct quota_charge){0}, failure)) {
     return false;
   }
   outlet->endpoint.fd = -1;
@@ -255,6 +281,7 @@ static bool start_accepting(struct outlet *outlet, struct failure *failure) {
 
 /* Everybody goes on where the process before this one stopped. */
 static bool go_on(struct outlet *outlet) {
+  charge_again(outlet);
   sink_continue(outlet->sink);
   if (outlet->greeter) {
     greeter_receive_again(outlet->greeter, outlet->visits);
@@ -276,6 +303,7 @@ bool outlet_start(struct outlet *outlet, struct failure *failure) {
 
 void outlet_close(struct outlet *outlet) {
   outlet->closed = true;
+  outlet_leave_memory(outlet);
   outlet->acceptor = acceptor_close(outlet->acceptor);
   outlet->greeter = greeter_close(outlet->greeter);
   outlet->retry = loop_timer_close(outlet->retry);
@@ -340,8 +368,7 @@ static void on_detached(struct outlet *outlet, const struct sink_event *event) {
   outlet->missed += event->missed;
   say_farewell(outlet, event);
   reader_free(place->reader);
-  arena_drop(&place->control);
-  free(place);
+  outlet_let_go(outlet, place, event->code != 0);
   close(event->fd);
   keeper_mark();
   if (outlet->closed || is_socket(outlet)) {

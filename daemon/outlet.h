@@ -8,6 +8,7 @@
 #define FRAMED_DAEMON_OUTLET_H
 
 #include "daemon/listener.h"
+#include "daemon/quota.h"
 #include "daemon/refusals.h"
 #include "daemon/session.h"
 #include "daemon/sink.h"
@@ -22,8 +23,9 @@ struct outlet_setup {
   uv_loop_t *loop;
   struct sink_setup sink;
   outlet_lend *lend;
-  bool continues; /* everything comes from a tape: see outlet_take() */
-  bool inherits;  /* the listener or the file is another outlet's for now: see outlet_give_listener(), outlet_open_file() */
+  struct quota *quota; /* of all users */
+  bool continues;      /* everything comes from a tape: see outlet_take() */
+  bool inherits; /* the listener or the file is another outlet's for now: see outlet_give_listener(), outlet_open_file() */
 };
 
 /* Makes the sink and opens where it goes. Set-up thread; NULL on error. */

@@ -135,6 +135,16 @@ static void keep_kind(const struct outlet *outlet) {
   }
 }
 
+/* Those that are in the middle of a result have theirs by now. */
+static void take_rooms(struct outlet *outlet, struct tape *tape) {
+  struct failure failure;
+  for (struct place *place = outlet->places; place; place = place->next) {
+    if (!reader_bring_room(place->reader, &failure)) {
+      tape_break(tape);
+    }
+  }
+}
+
 bool outlet_take(struct outlet *outlet, struct tape *tape, sink_road *road, void *context, struct failure *failure) {
   unsigned count = 0;
   outlet->continues = true;
@@ -149,6 +159,7 @@ bool outlet_take(struct outlet *outlet, struct tape *tape, sink_road *road, void
   for (unsigned i = 0; i < count && !tape->broken; i++) {
     take_place(outlet, tape, road, context);
   }
+  take_rooms(outlet, tape);
   outlet->visits = tape->live ? NULL : greeter_pass(NULL, tape);
   outlet->awaits_end |= tape->live && outlet->endpoint.kind == ENDPOINT_FIFO && outlet->count == 0;
   outlet->ended |= tape->live && outlet->endpoint.kind != ENDPOINT_FIFO && !outlet->listener && outlet->count == 0;

@@ -1,17 +1,20 @@
 /*
- * How a reader gets shared memory: the outputs of the pipeline's session, which it cannot write, and control memory of its own.
+ * How a reader gets shared memory, and what becomes of that: the outputs of the pipeline's session, which it cannot write, and
+ * control memory of its own.
  *
- * Under `drop` that needs slots enough for the session to go on while one is lent; else results go over the socket.
+ * Under `drop` that needs slots enough for the session to go on while one is lent; else results go over the socket. One that
+ * was sent away looks at its control memory until it looks at its connection, and would take zeros there for nonsense.
  */
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #include "daemon/log.h"
 #include "daemon/outlet_state.h"
 #include "daemon/road.h"
 
-static bool may_share(const struct outlet *outlet, const struct guest *guest) {
+bool outlet_may_share(const struct outlet *outlet, const struct guest *guest) {
   const struct config_pipeline *config = outlet->config;
   bool is_wanted = guest->native && guest->hello.transport == NATIVE_SHARED;
   unsigned depth = road_depth(config->overload, config->slots, config->deadline_ns > 0);
@@ -49,7 +52,7 @@ static void welcome(const struct outlet *outlet, const struct guest *guest, cons
 bool outlet_share(struct outlet *outlet, struct place *place, const struct guest *guest) {
   struct session_lent lent;
   struct failure failure;
-  if (!may_share(outlet, guest)) {
+  if (!outlet_may_share(outlet, guest)) {
     return false;
   }
   if (!outlet->lend(outlet->context, &lent, &failure)) {
@@ -65,4 +68,52 @@ bool outlet_share(struct outlet *outlet, struct place *place, const struct guest
   }
   close(lent.output);
   return control >= 0;
+}
+
+/* -- afterwards ----------------------------------------------------------------------------------------------------- */
+
+enum { LINGER_MS = 10000 };
+
+/* Nobody keeps its control memory, a few pages, unless the pipeline ends. */
+static void forget(struct place *place, bool leaves_memory) {
+  place->linger = loop_timer_close(place->linger);
+  if (leaves_memory) {
+    arena_drop(&place->control);
+  } else {
+    arena_give_up(&place->control);
+  }
+  quota_release(&place->charge);
+  free(place);
+}
+
+static void on_lingered(void *context) {
+  struct place *place = context;
+  struct place **link = &place->outlet->lingering;
+  while (*link != place) {
+    link = &(*link)->next;
+  }
+  *link = place->next;
+  forget(place, false);
+}
+
+void outlet_let_go(struct outlet *outlet, struct place *place, bool was_sent_away) {
+  bool lingers = place->control.fd >= 0 && was_sent_away && !outlet->closed;
+  place->linger = lingers ? loop_timer_new(outlet->loop, on_lingered, place) : NULL;
+  if (!place->linger) {
+    forget(place, outlet->closed);
+    return;
+  }
+  quota_leave(&place->charge);
+  place->outlet = outlet;
+  place->next = outlet->lingering;
+  outlet->lingering = place;
+  loop_timer_start(place->linger, LINGER_MS, 0);
+}
+
+void outlet_leave_memory(struct outlet *outlet) {
+  while (outlet->lingering) {
+    struct place *place = outlet->lingering;
+    outlet->lingering = place->next;
+    forget(place, true);
+  }
 }

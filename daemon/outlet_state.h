@@ -15,11 +15,15 @@ struct place { /* one reader */
   struct reader *reader;
   pid_t pid;
   uid_t uid;
-  struct arena control; /* of one with shared memory */
+  struct arena control;       /* of one with shared memory */
+  struct quota_charge charge; /* to its user */
+  struct loop_timer *linger;  /* it was sent away, and may still look at its control memory for so long */
+  struct outlet *outlet;      /* then */
 };
 
 struct outlet {
   uv_loop_t *loop;
+  struct quota *quota;
   const struct config_pipeline *config;
   struct frame_format format;
   struct sink *sink;
@@ -31,7 +35,7 @@ struct outlet {
   void *context;            /* for lend() */
   struct endpoint endpoint; /* of a file; its descriptor until the sink gets it */
   struct loop_timer *retry; /* of a FIFO */
-  struct place *places;
+  struct place *places, *lingering;
   unsigned count;
   uint64_t missed; /* by readers that left */
   struct refusals refusals;
@@ -52,6 +56,14 @@ void outlet_log_cuts(const struct outlet *outlet);
 
 /* outlet_image.c: a file that somebody has moved or removed since is left for a new one, between two results. */
 void outlet_follow_name(struct outlet *outlet);
+
+/* Whether a new reader gets shared memory, if there is some. */
+bool outlet_may_share(const struct outlet *outlet, const struct guest *guest);
+
+/* outlet_share.c: frees the place of a reader that has left, at once or, if it has shared memory and was sent away, soon. */
+void outlet_let_go(struct outlet *outlet, struct place *place, bool was_sent_away);
+/* The pipeline ends: whoever has some of its memory keeps that. */
+void outlet_leave_memory(struct outlet *outlet);
 
 /* One reader more. */
 void outlet_add(struct outlet *outlet, struct place *place);

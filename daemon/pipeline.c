@@ -104,6 +104,7 @@ static bool make_outlet(struct pipeline *pipeline, bool inherits, struct failure
                                               .input = &pipeline->input,
                                               .output = gpu_chain_output(pipeline->chain)},
                                      .lend = lend_results,
+                                     .quota = pipeline->setup.quota,
                                      .continues = pipeline->continues,
                                      .inherits = inherits};
   pipeline->outlet = outlet_new(&setup, failure);

@@ -10,7 +10,7 @@ struct quota_user {
   struct quota *quota;
   struct quota_user *next;
   uid_t uid;
-  uint64_t sessions, bytes;
+  uint64_t charges, count[QUOTA_KINDS], bytes;
 };
 
 struct quota {
@@ -47,25 +47,33 @@ static struct quota_user *find_or_add(struct quota *quota, uid_t uid) {
   return user;
 }
 
-static bool fits(const struct quota *quota, uid_t uid, uint64_t sessions, uint64_t bytes, char problem[QUOTA_PROBLEM]) {
-  char text[UNITS_TEXT];
-  if (quota->limits.sessions_per_user > 0 && sessions > quota->limits.sessions_per_user) {
-    snprintf(problem, QUOTA_PROBLEM, "user %u already has its %u session%s", (unsigned)uid, quota->limits.sessions_per_user,
-             quota->limits.sessions_per_user == 1 ? "" : "s");
-    return false;
+static bool fits_count(const struct quota *quota, uid_t uid, enum quota_kind kind, uint64_t count,
+                       char problem[QUOTA_PROBLEM]) {
+  static const char *const names[] = {[QUOTA_SESSION] = "session", [QUOTA_READER] = "reader"};
+  const unsigned most = kind == QUOTA_SESSION ? quota->limits.sessions_per_user : quota->limits.readers_per_user;
+  if (most == 0 || count <= most) {
+    return true;
   }
-  if (quota->limits.memory_per_user > 0 && bytes > (uint64_t)quota->limits.memory_per_user) {
-    snprintf(problem, QUOTA_PROBLEM, "the sessions of user %u would take %" PRIu64 " bytes, more than its %s", (unsigned)uid,
-             bytes, units_describe_size(quota->limits.memory_per_user, text));
-    return false;
-  }
-  return true;
+  snprintf(problem, QUOTA_PROBLEM, "user %u already has its %u %s%s", (unsigned)uid, most, names[kind], most == 1 ? "" : "s");
+  return false;
 }
 
-bool quota_charge(struct quota *quota, uid_t uid, uint64_t bytes, struct quota_charge *charge, char problem[QUOTA_PROBLEM]) {
+static bool fits_memory(const struct quota *quota, uid_t uid, uint64_t bytes, char problem[QUOTA_PROBLEM]) {
+  char text[UNITS_TEXT];
+  if (quota->limits.memory_per_user == 0 || bytes <= (uint64_t)quota->limits.memory_per_user) {
+    return true;
+  }
+  snprintf(problem, QUOTA_PROBLEM, "the clients of user %u would take %" PRIu64 " bytes, more than its %s", (unsigned)uid,
+           bytes, units_describe_size(quota->limits.memory_per_user, text));
+  return false;
+}
+
+bool quota_charge(struct quota *quota, uid_t uid, enum quota_kind kind, uint64_t bytes, struct quota_charge *charge,
+                  char problem[QUOTA_PROBLEM]) {
   struct quota_user *user = find(quota, uid);
   assert(!charge->user);
-  if (!fits(quota, uid, (user ? user->sessions : 0) + 1, (user ? user->bytes : 0) + bytes, problem)) {
+  if (!fits_count(quota, uid, kind, (user ? user->count[kind] : 0) + 1, problem) ||
+      (bytes > 0 && !fits_memory(quota, uid, (user ? user->bytes : 0) + bytes, problem))) {
     return false;
   }
   user = find_or_add(quota, uid);
@@ -73,9 +81,10 @@ bool quota_charge(struct quota *quota, uid_t uid, uint64_t bytes, struct quota_c
     snprintf(problem, QUOTA_PROBLEM, "not enough memory for one more user");
     return false;
   }
-  user->sessions++;
+  user->charges++;
+  user->count[kind]++;
   user->bytes += bytes;
-  *charge = (struct quota_charge){.user = user, .bytes = bytes};
+  *charge = (struct quota_charge){.user = user, .kind = kind, .bytes = bytes};
   return true;
 }
 
@@ -88,12 +97,19 @@ static void forget(struct quota_user *user) {
   free(user);
 }
 
+void quota_leave(struct quota_charge *charge) {
+  if (charge->user && !charge->left) {
+    charge->user->count[charge->kind]--;
+    charge->left = true;
+  }
+}
+
 void quota_release(struct quota_charge *charge) {
   struct quota_user *user = charge->user;
+  quota_leave(charge);
   if (user) {
-    user->sessions--;
     user->bytes -= charge->bytes;
-    if (user->sessions == 0) {
+    if (--user->charges == 0) {
       forget(user);
     }
   }

@@ -48,7 +48,7 @@ static void work(void *context) {
 
 static void try_again(void *context);
 
-static void on_worked(void *context) {
+static void on_tried(void *context) {
   struct seat *seat = context;
   if (!seat->renewed && !seat->lost) {
     log_event(LOG_CLIENT_ERROR, seat->setup->pipeline, "there is a place for one producer less, until this has an end: %s",
@@ -66,21 +66,35 @@ static void on_worked(void *context) {
   seat->setup->renewed(seat->setup->context, seat);
 }
 
+/* Its last producer has left nothing behind any more, whether or not there is other memory. */
+static void on_worked(void *context) {
+  struct seat *seat = context;
+  quota_release(&seat->charge);
+  on_tried(seat);
+}
+
 static void try_again(void *context) {
   struct seat *seat = context;
   seat->renewing = true;
   seat->renewed = false;
   if (!loop_job(seat->setup->loop, work, on_worked, seat)) {
     failure_set(&seat->failure, EXIT_STATUS_INTERNAL, NULL, "not enough memory");
-    on_worked(seat);
+    on_tried(seat);
   }
 }
 
 void seat_renew(struct seat *seat) {
   seat->shares = false;
-  if (!seat->closed) { /* else nobody else comes */
+  if (seat->closed) { /* nobody else comes, and its client keeps what it has: see session_share.c */
+    quota_release(&seat->charge);
+  } else {
+    quota_leave(&seat->charge);
     try_again(seat);
   }
+}
+
+bool seat_owes_memory(const struct seat *seat, uid_t user) {
+  return seat->renewing && seat->charge.user && seat->producer.uid == user;
 }
 
 void seat_close(struct seat *seat) {

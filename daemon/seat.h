@@ -26,7 +26,7 @@ struct seat {
   const struct seat_setup *setup; /* stays */
   struct session *session;
   struct guest producer;      /* fd -1: nobody */
-  struct quota_charge charge; /* to its user */
+  struct quota_charge charge; /* to its user, also while memory that it has seen is given up */
   bool idle, stopped;
   bool cut;                 /* it cannot go on with its producer, though that has it */
   bool shares;              /* its producer sees its memory */
@@ -49,8 +49,10 @@ bool seat_must_renew(const struct seat *seat, const struct guest *producer);
 bool seat_share(struct seat *seat, const struct native_welcome *welcome);
 
 /* Gets a seat other memory once its producer has left, unless nobody comes any more. Until that is done the session may be
- * held, resumed and stopped, but nothing else. */
+ * held, resumed and stopped, but nothing else, and the producer's user is charged for the old one. */
 void seat_renew(struct seat *seat);
+/* Whether memory that still counts against this user is being given up. */
+bool seat_owes_memory(const struct seat *seat, uid_t user);
 /* Tries nothing again; what is under way goes on. Idempotent. */
 void seat_close(struct seat *seat);
 

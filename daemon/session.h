@@ -106,8 +106,8 @@ struct session_lent {
 bool session_lend(const struct session *session, struct session_lent *lent, struct failure *failure);
 /* Gives the session a native producer that has its memory. */
 void session_attach_shared(struct session *session, int fd);
-/* After its SESSION_DETACHED: memory that no client knows. Set-up thread; until it is done the session may be held,
- * resumed and stopped, but nothing else. */
+/* After its SESSION_DETACHED: memory that no client knows, once nobody keeps pages of the old one. Set-up thread; until it is
+ * done the session may be held, resumed and stopped, but nothing else. */
 bool session_renew(struct session *session, struct failure *failure);
 /* Stops taking frames at the next frame boundary and tells SESSION_IDLE once nothing is in flight; the producer stays
  * connected. With `for_readers` that includes results that slow readers under `drop` are in the middle of, although their

@@ -2,8 +2,10 @@
  * How a session lends its memory to a client and gets memory anew afterwards.
  *
  * A client keeps what it has mapped for as long as it lives, so memory that one has seen is never another's: when the client
- * has gone, the session gets other arenas and a program that works in them. The client cannot write the outputs that it gets,
- * as the file is the daemon's own; but one that runs as the daemon's user could open it again, and is not kept from that.
+ * has gone, the session gets other arenas and a program that works in them, and the pages of the old ones go back to the
+ * kernel, whoever still has descriptors of them. Only a pipeline that ends leaves its clients what they have, since they send
+ * it to the next one. The client cannot write the outputs that it gets, as the file is the daemon's own; but one that runs as
+ * the daemon's user could open it again, and is not kept from that.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -45,6 +47,9 @@ bool session_lend(const struct session *session, struct session_lent *lent, stru
 }
 
 bool session_renew(struct session *session, struct failure *failure) {
-  session_drop_memory(session);
+  session->road.program = gpu_program_free(session->road.program);
+  arena_give_up(&session->inputs);
+  arena_give_up(&session->outputs);
+  arena_give_up(&session->control);
   return session_take_memory(session, failure);
 }

@@ -29,6 +29,7 @@ static void set_up(struct sink *sink, const struct sink_operations *operations, 
   sink->format = *setup->output;
   sink->protocol = setup->config->sink.protocol;
   format_bytes(setup->output, &sink->result_bytes);
+  sink->most_rooms = setup->config->sink.slow_readers;
   sink->page = sink_is_noted(setup->config) ? page_new() : NULL;
   sink->spin_ns = setup->config->completion == CONFIG_COMPLETION_SPIN ? setup->config->spin_for_ns : 0;
   enum config_protocol source = setup->config->source.protocol;
@@ -83,7 +84,7 @@ struct sink *sink_new_reply(const struct sink_setup *setup, sink_gone *gone, voi
 
 struct sink *sink_free(struct sink *sink) {
   if (sink) {
-    assert(!sink->readers && sink->count == 0);
+    assert(!sink->readers && sink->count == 0 && !sink->rooms);
     page_free(sink->page);
     free(sink);
   }
@@ -187,28 +188,52 @@ void sink_stopped(struct sink *sink) {
 
 /* -- readers ------------------------------------------------------------------------------------------------------ */
 
-struct reader *reader_new(const struct sink *sink, int fd, struct failure *failure) {
+struct reader *reader_new(struct sink *sink, int fd, struct failure *failure) {
   struct reader *reader = calloc(1, sizeof *reader);
   if (reader && !sink->block) {
-    reader->buffer = malloc(NATIVE_RESULT_BYTES + sink->result_bytes);
     reader->spare = calloc(1, sizeof *reader->spare);
   }
-  if (!reader || (!sink->block && (!reader->buffer || !reader->spare))) {
-    failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "no memory for a reader's buffer of %zu bytes", sink->result_bytes);
-    return reader_free(reader);
+  if (!reader || (!sink->block && !reader->spare)) {
+    failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "no memory for a reader");
+    free(reader);
+    return NULL;
   }
-  reader->sink = (struct sink *)(uintptr_t)sink; /* only changed on the lane */
+  reader->sink = sink;
   reader->fd = fd;
   reader->page = sink->page && sink->operations == &sink_readers_operations ? page_new() : NULL;
   reader->protocol = sink->protocol;
   return reader;
 }
 
+size_t sink_room_bytes(const struct sink *sink) { return sink->block ? 0 : NATIVE_RESULT_BYTES + sink->result_bytes; }
+
+bool reader_make_room(struct reader *reader) {
+  if (!reader->room) {
+    reader->room = malloc(sizeof *reader->room + sink_room_bytes(reader->sink));
+    reader->sink->rooms_made += reader->room != NULL;
+  }
+  return reader->room;
+}
+
+bool reader_bring_room(struct reader *reader, struct failure *failure) {
+  const struct sink *sink = reader->sink;
+  bool is_needed = !sink->block && !reader->borrower && sink->rooms_made < sink->most_rooms;
+  return !is_needed || reader_make_room(reader) ||
+         failure_set(failure, EXIT_STATUS_INTERNAL, NULL,
+                     "no memory for %zu bytes of a result that a reader may be slow to take", sink->result_bytes);
+}
+
+void reader_drop_room(struct reader *reader) {
+  reader->sink->rooms_made -= reader->room != NULL;
+  free(reader->room);
+  reader->room = NULL;
+}
+
 struct reader *reader_free(struct reader *reader) {
   if (reader) {
     page_free(reader->page);
     borrower_free(reader->borrower);
-    free(reader->buffer);
+    reader_drop_room(reader);
     free(reader->spare);
     free(reader);
   }

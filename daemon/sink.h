@@ -58,8 +58,12 @@ struct sink *sink_free(struct sink *sink); /* after SINK_STOPPED, or if nothing 
 
 /* -- from the control loop -------------------------------------------------------------------------------------- */
 
-/* Allocates what a reader may need (with `drop`, a buffer of one result). NULL if there is no memory. */
-struct reader *reader_new(const struct sink *sink, int fd, struct failure *failure);
+/* NULL if there is no memory. */
+struct reader *reader_new(struct sink *sink, int fd, struct failure *failure);
+/* Before it is attached: makes what it may need while it is in the middle of a result, for it or any other reader, unless the
+ * sink has enough of that or it needs none: so many bytes for each, under `block` none. */
+bool reader_bring_room(struct reader *reader, struct failure *failure);
+size_t sink_room_bytes(const struct sink *sink);
 /* Before it is attached: another protocol than the sink's. */
 void reader_speak(struct reader *reader, enum config_protocol protocol);
 /* Before it is attached: it takes results where they lie, by completions in this control memory, which is all zero and stays

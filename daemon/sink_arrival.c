@@ -74,6 +74,16 @@ static void on_ready(uv_poll_t *poll, int status, int events) {
 
 /* -- departure ------------------------------------------------------------------------------------------------------ */
 
+/* There is a piece for each that stays, so that more of them are of no use. */
+static void take_room_along(struct sink *sink, struct reader *reader) {
+  if (sink->room_count > sink->reader_count) {
+    reader->room = sink->rooms;
+    assert(reader->room);
+    sink->rooms = reader->room->next;
+    sink->room_count--;
+  }
+}
+
 static void unlink_reader(struct sink *sink, struct reader *reader) {
   *reader->link = reader->next;
   if (reader->next) {
@@ -83,6 +93,9 @@ static void unlink_reader(struct sink *sink, struct reader *reader) {
     reader->spare = sink->spares; /* one for each reader: with its rest dropped, one is free */
     assert(reader->spare);
     sink->spares = reader->spare->next;
+    readers_return_room(sink, reader);
+    sink->reader_count -= !reader->borrower;
+    take_room_along(sink, reader);
   }
 }
 
@@ -160,6 +173,13 @@ static void link_reader(struct sink *sink, struct reader *reader) {
     reader->spare->next = sink->spares;
     sink->spares = reader->spare;
     reader->spare = NULL;
+  }
+  if (!sink->block) {
+    sink->reader_count += !reader->borrower;
+    sink->room_count += reader->room != NULL;
+    if (reader->sent == 0 && !reader_has_rest(reader)) {
+      readers_return_room(sink, reader);
+    }
   }
 }
 

@@ -142,12 +142,13 @@ static void pass_header(struct reader *reader, struct tape *tape) {
 static void pass_rest(struct reader *reader, const struct sink *sink, struct tape *tape) {
   uint64_t rest = reader->rest_end - reader->rest_at;
   TAPE_PASS(tape, rest);
-  if (rest > NATIVE_RESULT_BYTES + sink->result_bytes || (rest > 0 && !reader->buffer)) {
+  bool has_room = (rest == 0 && reader->sent == 0) || sink->block || reader_make_room(reader);
+  if (rest > sink_room_bytes(sink) || !has_room) {
     tape_break(tape);
     return;
   }
   if (rest > 0) {
-    tape_pass(tape, reader->buffer + reader->rest_at, (size_t)rest);
+    tape_pass(tape, reader->room->bytes + reader->rest_at, (size_t)rest);
   }
   reader->rest_end = reader->rest_at + (size_t)rest;
 }

@@ -238,7 +238,7 @@ static bool take_place(struct reader *reader, const struct sink *sink, uint64_t 
   }
   bool taken = state == PAGE_EMPTY || (state == PAGE_NOTED && tape_is_at_end(&tape) && is_placed(reader, sink, has_rest));
   tape_clear(&tape);
-  return taken;
+  return taken && (reader->sent == 0 || sink->block || reader_make_room(reader));
 }
 
 /* A file is where the sink's note says; what of a result stands behind that is cut off, and written again. One that was never

@@ -82,7 +82,7 @@ static int vector_for(struct sink *sink, struct reader *reader, struct iovec vec
   }
   int count = add(vector, 0, reader->header + reader->header_at, reader->header_bytes - reader->header_at);
   if (reader_has_rest(reader)) {
-    return add(vector, count, reader->buffer + reader->rest_at, reader->rest_end - reader->rest_at);
+    return add(vector, count, reader->room->bytes + reader->rest_at, reader->rest_end - reader->rest_at);
   }
   size_t sent = reader->sent;
   for (uint64_t at = reader->at; at < sink_tail(sink) && count + 2 <= VECTORS; at++, sent = 0) {
@@ -104,6 +104,7 @@ static void finish_result(struct sink *sink, struct reader *reader, int64_t now)
 
 static void advance(struct sink *sink, struct reader *reader, size_t written, int64_t now) {
   size_t part = reader->header_bytes - reader->header_at;
+  reader->stalled = 0;
   part = part < written ? part : written;
   reader->header_at += part;
   written -= part;
@@ -145,6 +146,7 @@ static void rest(struct reader *reader) {
 void readers_tick(struct runner *runner, int64_t now) {
   struct sink *sink = (struct sink *)runner;
   shared_tick(sink, now);
+  readers_tick_rooms(sink);
   for (struct reader *reader = sink->readers; reader; reader = reader->next) {
     if (reader->starved) {
       reader->starved = false;
@@ -154,10 +156,20 @@ void readers_tick(struct runner *runner, int64_t now) {
   }
 }
 
+/* Where it begins with a result, it has room for the rest. */
+static bool may_begin(struct sink *sink, struct reader *reader) {
+  bool begins = !reader_has_rest(reader) && reader->at < sink_tail(sink);
+  return !begins || readers_take_room(sink, reader);
+}
+
 /* Writes what there is; true: the budget ended first. */
-static bool serve(struct sink *sink, struct reader *reader) {
+static bool write_all(struct sink *sink, struct reader *reader) {
   for (int writes = 0; writes < WRITES_A_TURN; writes++) {
     struct iovec vector[VECTORS];
+    if (!may_begin(sink, reader)) {
+      reader_watch(reader, false);
+      return false; /* there will be a turn when there is room */
+    }
     int count = vector_for(sink, reader, vector);
     if (count == 0) {
       reader_watch(reader, false);
@@ -188,6 +200,14 @@ static bool serve(struct sink *sink, struct reader *reader) {
     }
   }
   return true;
+}
+
+static bool serve(struct sink *sink, struct reader *reader) {
+  bool more = write_all(sink, reader);
+  if (!reader->leaving && reader->sent == 0 && !reader_has_rest(reader)) {
+    readers_return_room(sink, reader);
+  }
+  return more;
 }
 
 /* -- the kind ------------------------------------------------------------------------------------------------------ */

@@ -11,6 +11,10 @@
 #define READER_COUNT(counter, by)                                                                                              \
   atomic_store_explicit(&(counter), atomic_load_explicit(&(counter), memory_order_relaxed) + (by), memory_order_relaxed)
 
+/* How long a reader may hold a slot or room that is wanted, under `drop`: in ticks of its lane, so that no time counts in which
+ * the process was stopped. */
+enum { HOLD_TICKS = 10, TICK_MS = 100 };
+
 /* -- sink_readers.c ------------------------------------------------------------------------------------------------ */
 
 /* Releases what no reader is on; under `block` only what one has taken. */
@@ -31,6 +35,12 @@ void reader_watch(struct reader *reader, bool wants_room);
 
 bool readers_reclaim(struct sink *sink, int64_t now);
 void readers_discard(struct sink *sink, enum fate fate, int64_t now);
+/* Room for what this reader will still need of a result that it begins with. False: there is none for now. */
+bool readers_take_room(struct sink *sink, struct reader *reader);
+/* It is between two results, or leaves. */
+void readers_return_room(struct sink *sink, struct reader *reader);
+/* Sends those away that take nothing while others want their room. */
+void readers_tick_rooms(struct sink *sink);
 /* The reader has sent its rest (`taken`), or leaves it. */
 void readers_drop_rest(struct sink *sink, struct reader *reader, bool taken, int64_t now);
 

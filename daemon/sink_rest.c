@@ -1,14 +1,63 @@
 /*
  * Making room under `drop`: a slot that only slow readers hold goes back to its session.
  *
- * Readers in the middle of its result move the rest to their own buffers. The frame lives on without its slot, as pending,
+ * Readers in the middle of its result move the rest to room of their own. The frame lives on without its slot, as pending,
  * until the last of them is done or one has taken it whole. Each reader lends the sink one pending, and can be in one.
+ *
+ * Room is a whole result's, so there is no more of it than the sink's `slow_readers` says: as many as that, or a piece for each
+ * reader if they are fewer. A reader begins with a result once it has a piece, and returns it after the result. Where there are
+ * more slow ones the others miss whole results, and one that takes nothing at all meanwhile has to go.
  */
 #include "daemon/sink_readers.h"
 #include "daemon/sink_shared.h"
 
 #include <assert.h>
+#include <stdio.h>
 #include <string.h>
+
+/* -- room ------------------------------------------------------------------------------------------------------------------ */
+
+bool readers_take_room(struct sink *sink, struct reader *reader) {
+  if (sink->block || reader->room) {
+    return true;
+  }
+  reader->room = sink->rooms;
+  sink->room_wanted |= !reader->room;
+  if (reader->room) {
+    sink->rooms = reader->room->next;
+    reader->stalled = 0;
+  }
+  return reader->room;
+}
+
+void readers_return_room(struct sink *sink, struct reader *reader) {
+  if (!reader->room) {
+    return;
+  }
+  reader->room->next = sink->rooms;
+  sink->rooms = reader->room;
+  reader->room = NULL;
+  if (sink->room_wanted) {
+    lane_schedule(&sink->runner);
+  }
+}
+
+void readers_tick_rooms(struct sink *sink) {
+  struct reader *next = NULL;
+  for (struct reader *reader = sink->room_wanted ? sink->readers : NULL; reader; reader = next) {
+    next = reader->next;
+    if (reader->room && ++reader->stalled > HOLD_TICKS) {
+      char why[128];
+      snprintf(why, sizeof why, "it took no byte of a result for more than %d ms while others needed the room for its rest",
+               HOLD_TICKS * TICK_MS);
+      reader_depart(sink, reader, why);
+    }
+  }
+  if (sink->room_wanted) {
+    sink->room_wanted = false; /* who still finds none says so again */
+    lane_schedule(&sink->runner);
+  }
+}
 
 /* -- frames without a slot --------------------------------------------------------------------------------------------- */
 
@@ -53,8 +102,8 @@ static void keep_rest(struct sink *sink, struct reader *reader, const struct res
   size_t prefix_bytes = reader_prefix(reader, reader->at, &prefix);
   size_t prefix_left = reader->sent < prefix_bytes ? prefix_bytes - reader->sent : 0;
   size_t payload_at = reader->sent + prefix_left - prefix_bytes;
-  memcpy(reader->buffer, prefix + (prefix_bytes - prefix_left), prefix_left);
-  memcpy(reader->buffer + prefix_left, result->slot->output + payload_at, sink->result_bytes - payload_at);
+  memcpy(reader->room->bytes, prefix + (prefix_bytes - prefix_left), prefix_left);
+  memcpy(reader->room->bytes + prefix_left, result->slot->output + payload_at, sink->result_bytes - payload_at);
   reader->rest_at = 0;
   reader->rest_end = prefix_left + sink->result_bytes - payload_at;
   reader->rest_of = pending;
@@ -107,6 +156,9 @@ void readers_discard(struct sink *sink, enum fate fate, int64_t now) {
     }
     reader->at = sink_tail(sink);
     reader->sent = 0;
+    if (!reader_has_rest(reader)) {
+      readers_return_room(sink, reader);
+    }
   }
   while (sink->count > 0) {
     struct result *result = sink_result(sink, sink->first);

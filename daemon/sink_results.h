@@ -60,6 +60,12 @@ struct sink_notice {
   struct sink_event event;
 };
 
+/* Room for the rest of a result: see sink_rest.c. */
+struct room {
+  struct room *next;
+  unsigned char bytes[];
+};
+
 /* One attached descriptor. A file uses the least of it. */
 struct reader {
   struct message message; /* sink_attach() */
@@ -86,8 +92,9 @@ struct reader {
   size_t sent;      /* bytes of that result, prefix included */
   uint64_t skipped; /* frames that it did not get the results of, since the last that it did: for `dropped` of the next */
   unsigned char native[NATIVE_RESULT_BYTES]; /* what stands before that one, with them */
-  /* drop: the rest of a result whose slot was needed */
-  unsigned char *buffer;
+  /* drop: the rest of a result whose slot was needed, in the room that it had before it began with the result */
+  struct room *room; /* not attached: what it brings to the sink, or takes along */
+  unsigned stalled;  /* ticks since it took a byte, in which room was wanted */
   size_t rest_at, rest_end;
   struct pending *rest_of; /* NULL: that frame has its fate */
   struct pending *spare;   /* what this reader lends to the sink while it is attached */
@@ -139,8 +146,12 @@ struct sink {
   struct loans loans;
   int64_t spin_ns; /* how long to look for what a reader with shared memory is done with before its lane sleeps */
   struct pending *spares;
-  unsigned departing; /* readers whose handles are closing */
-  sink_gone *gone;    /* reply */
+  struct room *rooms;                /* drop: those that are free, */
+  unsigned room_count, reader_count; /* of so many that attached readers brought, of whom so many may need one */
+  bool room_wanted;                  /* somebody found none since the last tick */
+  unsigned rooms_made, most_rooms;   /* control loop */
+  unsigned departing;                /* readers whose handles are closing */
+  sink_gone *gone;                   /* reply */
   void *session;
   /* the file */
   struct sink_notice trouble_notice;
@@ -168,6 +179,9 @@ size_t result_prefix(const struct result *result, enum config_protocol protocol,
 size_t reader_prefix(struct reader *reader, uint64_t at, const unsigned char **prefix);
 /* It missed this result, whole. */
 void reader_miss(struct reader *reader, uint64_t at);
+/* [no lane knows the reader] Makes the room that it needs, being in the middle of a result, if it has none. */
+bool reader_make_room(struct reader *reader);
+void reader_drop_room(struct reader *reader);
 /* Writes the reader's header for a stream that begins with this result; none at all for NULL. */
 void reader_set_header(struct reader *reader, const struct result *result);
 

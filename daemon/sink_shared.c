@@ -9,10 +9,6 @@
 #include "daemon/doorbell.h"
 #include "daemon/sink_readers.h"
 
-/* How long a reader may hold a slot that is wanted, under `drop`: in ticks of its lane, so that no time counts in which the
- * process was stopped. */
-enum { HOLD_TICKS = 10, TICK_MS = 100 };
-
 struct loan {
   struct slot *slot; /* NULL: it has ended without the reader */
   unsigned ticks;    /* for which it was the oldest, and wanted */
@@ -39,8 +35,7 @@ bool reader_share(struct reader *reader, struct native_control *control, unsigne
   }
   reader->borrower->control = control;
   reader->borrower->memory = memory;
-  free(reader->buffer); /* it never has a rest */
-  reader->buffer = NULL;
+  reader_drop_room(reader); /* it never has a rest */
   return true;
 }
 

@@ -253,7 +253,7 @@ def test_without_free_descriptors_clients_are_refused_and_the_daemon_recovers(pl
     def few_descriptors():
         resource.setrlimit(resource.RLIMIT_NOFILE, (48, 48))
 
-    with Daemon(place, {"cam0": pipeline(FORMAT)}, before=few_descriptors) as daemon:
+    with Daemon(place, {"cam0": pipeline(FORMAT)}, before=few_descriptors, limits={"readers_per_user": 0}) as daemon:
         with daemon.reader() as reader, daemon.producer() as producer:
             producer.send(whole(0, SIZE).tobytes())
             assert reader.read(SIZE) == whole(0, SIZE).tobytes()
@@ -289,7 +289,7 @@ def test_an_idle_daemon_without_free_descriptors_sleeps(place):
     def few_descriptors():
         resource.setrlimit(resource.RLIMIT_NOFILE, (40, 40))
 
-    with Daemon(place, {"cam0": pipeline(FORMAT)}, before=few_descriptors) as daemon:
+    with Daemon(place, {"cam0": pipeline(FORMAT)}, before=few_descriptors, limits={"readers_per_user": 0}) as daemon:
         crowd = [Reader(daemon.path("cam0", "sink")) for _ in range(60)]
         daemon.wait_log("LimitNOFILE")
         spent = daemon.cpu_seconds()

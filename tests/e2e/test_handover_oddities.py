@@ -130,7 +130,8 @@ def test_a_limit_of_the_size_of_files_refuses_the_state(place):
 
 def test_without_a_descriptor_left_a_fault_is_survived_all_the_same(place):
     strike = {"fault": {"kind": "illegal", "at": 3, "every": 0, "again": "no"}}
-    with Daemon(place, {"cam0": pipeline(FORMAT, stages=[strike])}, gpu=gpu()) as daemon:
+    entries = {"cam0": pipeline(FORMAT, stages=[strike])}
+    with Daemon(place, entries, gpu=gpu(), limits={"readers_per_user": 0}) as daemon:
         with daemon.reader() as reader, daemon.producer() as producer:
             carry(daemon, reader, producer, range(3))
             used = max(map(int, os.listdir(f"/proc/{daemon.process.pid}/fd"))) + 1

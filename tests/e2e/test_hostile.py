@@ -19,7 +19,8 @@ import pytest
 from harness import BINARY, NOBODY, Background, Client, Daemon, Forked, as_nobody, limit, pipeline, wait_until
 from harness import native
 from harness.hostile import ACTS, SIZE, attack, linger
-from harness.native import BOTH, CONSUMER, Native, Refused, Shared
+from harness.lending import lending
+from harness.native import BOTH, CONSUMER, Borrower, Native, Refused, Shared
 from harness.processes import FORK
 
 GRAY = {"pixels": "gray", "width": 32, "height": 16}
@@ -337,3 +338,71 @@ def test_a_raw_client_over_the_limit_is_told_in_a_line(place):
             daemon.wait_view("it is there", lambda view: view["sessions"] == 1)
             with Client(daemon.path("cam1", "source")) as second:
                 assert second.rest() == f"framed: user {os.geteuid()} already has its 1 session\n".encode()
+
+
+# -- memory that is kept ---------------------------------------------------------------------------------------------------------
+
+
+def pages_of(descriptors):
+    return sum(os.fstat(descriptor).st_blocks for descriptor in descriptors)
+
+
+@contextlib.contextmanager
+def duplicates():
+    kept = []
+    try:
+        yield kept
+    finally:
+        for descriptor in kept:
+            os.close(descriptor)
+
+
+def keep(client, kept):
+    """What a client does that wants the memory for itself: its descriptors stay, beyond its connection."""
+    kept.extend(map(os.dup, client.descriptors))
+    client.close()
+
+
+def test_memory_that_a_client_keeps_is_taken_from_it(place):
+    """It comes again and again, and keeps descriptors of all the memory that it gets: of none of it any page stays."""
+    entry = replying(clients=2)
+    with duplicates() as kept, Daemon(place, {"cam0": entry}, limits={"memory_per_user": "20KiB"}) as daemon:
+        for turn in range(20):
+            client = Shared(daemon.path("cam0", "source"))
+            exchange(client, turn)
+            assert pages_of(client.descriptors) > 0
+            keep(client, kept)
+            daemon.wait_view("it has left", lambda view: view["sessions"] == 0)
+        wait_until(lambda: pages_of(kept) == 0, lambda: f"{pages_of(kept)} blocks stay")
+        with Shared(daemon.path("cam0", "source")) as honest:
+            exchange(honest, 0)
+        daemon.quiet()
+
+
+def test_memory_that_a_client_keeps_is_taken_from_it_also_if_it_is_sent_away(place):
+    with duplicates() as kept, Daemon(place, {"cam0": replying()}) as daemon:
+        client = Shared(daemon.path("cam0", "source"))
+        client.submit(99)
+        assert client.rest()
+        keep(client, kept)
+        wait_until(lambda: pages_of(kept) == 0, lambda: f"{pages_of(kept)} blocks stay")
+        daemon.leaves_frames = True
+
+
+def test_control_memory_that_a_consumer_keeps_is_taken_from_it(place):
+    entry = lending()
+    with duplicates() as kept, Daemon(place, {"cam0": entry}) as daemon:
+        for _ in range(5):
+            keep(Borrower(daemon.path("cam0", "sink")), kept)
+        wait_until(lambda: pages_of(kept[1::2]) == 0, lambda: f"{pages_of(kept[1::2])} blocks stay")
+        assert pages_of(kept[0::2]) > 0  # the pipeline's, which goes on
+
+
+def test_what_a_pipeline_that_ends_leaves_its_client_is_there(place):
+    """A client sends it again to the next one, as libframed does."""
+    with Daemon(place, {"cam0": replying()}) as daemon:
+        with Shared(daemon.path("cam0", "source")) as client:
+            client.input[:4] = b"mine"
+            daemon.write({"cam1": replying()})
+            daemon.command("/v1/reload")
+            assert client.rest() and client.input[:4] == b"mine"

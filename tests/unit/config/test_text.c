@@ -23,7 +23,7 @@ static const char *const rich =
 static const char *const canonical =
     "log:\n  level: warning\nlanes: 4\ndrain_timeout: 90s\nstatus:\n  socket: \"./s\"\n  http: \"127.0.0.1:9464\"\n"
     "gpu:\n  backend: cpu\n  device: 1\n  timeout: 1500ms\n  faults: 5/min\n"
-    "limits: {sessions_per_user: 3, memory_per_user: 1536MiB}\n"
+    "limits: {sessions_per_user: 3, readers_per_user: 32, memory_per_user: 1536MiB}\n"
     "pipelines:\n"
     "  cam0:\n"
     "    device: 1\n"

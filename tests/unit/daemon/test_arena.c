@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -173,6 +174,27 @@ START_TEST(adopted_memory_keeps_what_it_holds_and_its_policy) {
 }
 END_TEST
 
+/* Not with a descriptor, and not with a mapping; that the file keeps its size is the seals' business. */
+START_TEST(of_what_is_given_up_nobody_keeps_pages) {
+  struct stat status;
+  make();
+  memset(arena.base, 7, BYTES);
+  int fd = fcntl(arena.fd, F_DUPFD_CLOEXEC, 0);
+  unsigned char *view = mmap(NULL, BYTES, PROT_READ, MAP_SHARED, fd, 0);
+  ck_assert_ptr_ne(view, MAP_FAILED);
+  arena_give_up(&arena);
+  arena_give_up(&arena); /* once */
+  ck_assert_int_eq(arena.fd, -1);
+  ck_assert_int_eq(fstat(fd, &status), 0);
+  ck_assert_int_eq(status.st_blocks, 0);
+  ck_assert_int_eq(status.st_size, BYTES);
+  ck_assert_int_eq(view[0], 0);
+  ck_assert_int_eq(view[BYTES - 1], 0);
+  munmap(view, BYTES);
+  close(fd);
+}
+END_TEST
+
 Suite *arena_suite(void);
 
 Suite *arena_suite(void) {
@@ -184,6 +206,7 @@ Suite *arena_suite(void) {
   tcase_add_loop_test(group, a_filter_that_refuses_is_no_error, 0, 2);
   tcase_add_test(group, large_memory_begins_where_a_huge_page_may);
   tcase_add_test(group, adopted_memory_keeps_what_it_holds_and_its_policy);
+  tcase_add_test(group, of_what_is_given_up_nobody_keeps_pages);
   suite_add_tcase(suite, group);
   return suite;
 }

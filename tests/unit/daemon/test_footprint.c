@@ -113,6 +113,8 @@ START_TEST(the_table_names_every_pipeline_and_the_sum) {
   ck_assert_ptr_nonnull(strstr(table, "gray 640x480"));
   ck_assert_ptr_nonnull(strstr(table, "MiB"));
   ck_assert_ptr_nonnull(strstr(table, "together"));
+  ck_assert_ptr_nonnull(strstr(table, "SLOW READERS"));
+  ck_assert_ptr_nonnull(strstr(table, "18.8 MiB")); /* 64 results */
   free(table);
 }
 END_TEST

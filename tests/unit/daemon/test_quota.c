@@ -15,7 +15,7 @@ static void make(unsigned sessions, int64_t memory) {
 }
 
 static bool charge(uid_t user, uint64_t bytes, struct quota_charge *to) {
-  return quota_charge(quota, user, bytes, to, problem);
+  return quota_charge(quota, user, QUOTA_SESSION, bytes, to, problem);
 }
 
 START_TEST(without_limits_everybody_may_have_everything) {
@@ -54,12 +54,48 @@ START_TEST(memory_is_counted_for_each_user) {
   make(0, 1 << 20);
   ck_assert(charge(7, 1 << 19, &first));
   ck_assert(!charge(7, (1 << 19) + 1, &second));
-  ck_assert_str_eq(problem, "the sessions of user 7 would take 1048577 bytes, more than its 1MiB");
+  ck_assert_str_eq(problem, "the clients of user 7 would take 1048577 bytes, more than its 1MiB");
   ck_assert(charge(8, 1 << 20, &other));
   ck_assert(charge(7, 1 << 19, &second));
   quota_release(&first);
   quota_release(&second);
   quota_release(&other);
+  ck_assert_ptr_null(quota_free(quota));
+}
+END_TEST
+
+START_TEST(readers_are_counted_apart_and_their_memory_with_that_of_sessions) {
+  struct quota_charge session = {0}, first = {0}, second = {0}, third = {0};
+  make(1, 100);
+  quota_limit(quota, &(struct config_limits){.sessions_per_user = 1, .readers_per_user = 2, .memory_per_user = 100});
+  ck_assert(charge(7, 60, &session));
+  ck_assert(quota_charge(quota, 7, QUOTA_READER, 40, &first, problem));
+  ck_assert(!quota_charge(quota, 7, QUOTA_READER, 1, &second, problem));
+  ck_assert_str_eq(problem, "the clients of user 7 would take 101 bytes, more than its 100B");
+  ck_assert(quota_charge(quota, 7, QUOTA_READER, 0, &second, problem));
+  ck_assert(!quota_charge(quota, 7, QUOTA_READER, 0, &third, problem));
+  ck_assert_str_eq(problem, "user 7 already has its 2 readers");
+  quota_release(&session);
+  quota_release(&first);
+  ck_assert(quota_charge(quota, 7, QUOTA_READER, 100, &third, problem));
+  quota_release(&second);
+  quota_release(&third);
+  ck_assert_ptr_null(quota_free(quota));
+}
+END_TEST
+
+START_TEST(memory_of_who_has_left_counts_until_it_is_given_up) {
+  struct quota_charge first = {0}, second = {0};
+  make(1, 100);
+  ck_assert(charge(7, 60, &first));
+  quota_leave(&first);
+  quota_leave(&first); /* once */
+  ck_assert(!charge(7, 60, &second));
+  ck_assert(charge(7, 40, &second));
+  quota_release(&second);
+  quota_release(&first);
+  ck_assert(charge(7, 100, &second));
+  quota_release(&second);
   ck_assert_ptr_null(quota_free(quota));
 }
 END_TEST
@@ -87,6 +123,8 @@ Suite *quota_suite(void) {
   tcase_add_test(all, without_limits_everybody_may_have_everything);
   tcase_add_test(all, sessions_are_counted_for_each_user);
   tcase_add_test(all, memory_is_counted_for_each_user);
+  tcase_add_test(all, readers_are_counted_apart_and_their_memory_with_that_of_sessions);
+  tcase_add_test(all, memory_of_who_has_left_counts_until_it_is_given_up);
   tcase_add_test(all, new_limits_take_nothing_away);
   suite_add_tcase(suite, all);
   return suite;

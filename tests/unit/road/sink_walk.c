@@ -144,7 +144,7 @@ int connect_reader(struct reader **reader) {
   CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) == 0);
   setsockopt(pair[1], SOL_SOCKET, SO_SNDBUF, &size, sizeof size);
   *reader = reader_new(sink, pair[1], &failure);
-  CHECK(*reader);
+  CHECK(*reader && reader_bring_room(*reader, &failure));
   return pair[0];
 }
 
@@ -193,6 +193,7 @@ void sink_walk_begin(struct config_pipeline *config, const struct frame_format *
   config->name = "test";
   config->sink.endpoint = CONFIG_SOCKET;
   config->sink.overload = chance(2) ? CONFIG_SINK_DROP : CONFIG_SINK_BLOCK;
+  config->sink.slow_readers = chance(2) ? 64 : chance(3) + 1;
   const struct sink_setup setup = {
       .config = config, .lane = lane, .control = &control, .listener = listener, .context = NULL, .output = format};
   offered = 0;
