@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "daemon/http_private.h"
+#include "daemon/rights.h"
 
 enum {
   TICK_MS = 1000,
@@ -16,6 +17,13 @@ enum {
   ROUNDS_BEFORE_CLOSING = 8, /* of the library's state machine, for the last answers */
   LOOP_HANDLES = 4
 };
+
+/* The library reads by this function, and what a client passes would be dropped in it: the linker takes this one before libc's.
+ */
+ssize_t recv(int fd, void *bytes, size_t length, int flags) {
+  struct iovec vector = {.iov_base = bytes, .iov_len = length};
+  return flags == 0 || flags == MSG_DONTWAIT ? rights_read(fd, &vector, 1) : recvfrom(fd, bytes, length, flags, NULL, NULL);
+}
 
 /* -- connections -------------------------------------------------------------------------------------------------- */
 
@@ -43,6 +51,7 @@ static void on_connection(void *context, struct MHD_Connection *handle, void **s
   if (code == MHD_CONNECTION_NOTIFY_STARTED) {
     connection_add(context, handle, state);
   } else if (connection) {
+    rights_leave(connection->fd);
     *connection->link = connection->next;
     if (connection->next) {
       connection->next->link = connection->link;
@@ -117,6 +126,7 @@ static void on_listener(uv_poll_t *poll, int status, int events) {
   while (has_room(http)) {
     int fd = accept4(http->setup.fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
     if (fd >= 0) {
+      rights_refuse(fd);
       MHD_add_connection(http->daemon, fd, &address, sizeof address); /* closes it on error */
       pump(http);
     } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
