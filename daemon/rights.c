@@ -161,6 +161,24 @@ ssize_t rights_read(int fd, struct iovec *vector, int count) {
                                                                                     : take_none(fd, *vector);
 }
 
+/* Looks at one piece after the other, at no more than a socket holds. */
+bool rights_wait_in(int fd) {
+  enum { PIECE = 64 * 1024, MOST_PIECES = 1024 };
+  const int begin = 0, as_usual = -1;
+  char bytes[PIECE];
+  struct iovec vector = {.iov_base = bytes, .iov_len = sizeof bytes};
+  struct msghdr message = {.msg_iov = &vector, .msg_iovlen = 1};
+  bool found = false;
+  if (setsockopt(fd, SOL_SOCKET, SO_PEEK_OFF, &begin, sizeof begin) != 0) {
+    return false;
+  }
+  for (int i = 0; i < MOST_PIECES && !found && recvmsg(fd, &message, MSG_DONTWAIT | MSG_PEEK) > 0; i++) {
+    found = (message.msg_flags & MSG_CTRUNC) != 0;
+  }
+  setsockopt(fd, SOL_SOCKET, SO_PEEK_OFF, &as_usual, sizeof as_usual);
+  return found;
+}
+
 /* -- closing ------------------------------------------------------------------------------------------------------------- */
 
 static void end_passed(int fd) {

@@ -21,6 +21,8 @@ bool rights_start(struct failure *failure);
 void rights_refuse(int fd);
 /* Reads from a socket as recvmsg() does, without waiting. -1 with EPERM: there are more descriptors than can be taken now. */
 ssize_t rights_read(int fd, struct iovec *vector, int count);
+/* Whether any lie in what is unread there. Stays unread. */
+bool rights_wait_in(int fd);
 /* Closes a client's connection, or a listener: at once, or elsewhere if there may be descriptors in it. Any other file at once.
  */
 void rights_close(int fd);

@@ -9,7 +9,8 @@ import socket
 
 import pytest
 
-from harness import BINARY, NOBODY, Background, Client, Daemon, Forked, Producer, Reader, numbered, pipeline, wait_until, whole
+from harness import (BINARY, NOBODY, Background, Client, Daemon, Forked, Producer, Reader, numbered, pace, pipeline, wait_until,
+                     whole)
 from harness import native
 from harness.hostile import Lingering
 from harness.native import BOTH, CONSUMER, Borrower, Native, Shared
@@ -234,6 +235,30 @@ def test_what_readers_send_is_thrown_away(place, kernel):
             producer.send(whole(50, SIZE).tobytes())
             assert reader.read(SIZE) == whole(50, SIZE).tobytes()
         daemon.account(came=51, emitted=51)
+
+
+def stuck(path):
+    """It reads no result, so that the frames that it goes on sending are read no more."""
+    client = Producer(path, buffer=4096)
+    client.socket.settimeout(pace(1))
+    with contextlib.suppress(TimeoutError):
+        while True:
+            client.send(bytes(SIZE))
+    client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 17)  # room for one message more
+    return client
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("lanes", [1, 2])
+def test_a_dead_reply_client_that_never_read_is_gone(place, kernel, lanes):
+    with Daemon(place, {"cam0": pipeline(FORMAT, sink={"reply": True})}, lanes=lanes, env=kernel) as daemon:
+        before = daemon.open_files()
+        leaves(daemon.path("cam0", "source"), stuck, b"x")
+        daemon.wait_view("it has left", lambda view: view["sessions"] == 0 and view["frames"]["in"] > 0, seconds=40)
+        with daemon.producer() as client:
+            client.send(whole(1, SIZE).tobytes())
+            assert client.read(SIZE) == whole(1, SIZE).tobytes()
+        wait_until(lambda: daemon.open_files() <= before, "descriptors come back")
 
 
 def test_a_reply_client_that_is_dead_is_gone(place, kernel):

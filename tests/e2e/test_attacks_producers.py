@@ -17,8 +17,8 @@ GRAY = {"pixels": "gray", "width": 64, "height": 32}
 
 def test_descriptors_that_a_producer_passes_are_not_kept(place):
     """On kernels that send them: others refuse that."""
-    entries, older = {"cam0": pipeline(FORMAT), "echo": pipeline(FORMAT, sink={"reply": True})}, {"FRAMED_FAULT_OLDER_KERNEL": "1"}
-    with Daemon(place, entries, env=older) as daemon:
+    entries = {"cam0": pipeline(FORMAT), "echo": pipeline(FORMAT, sink={"reply": True})}
+    with Daemon(place, entries, env={"FRAMED_FAULT_OLDER_KERNEL": "1"}) as daemon:
         before = daemon.open_files()
         with daemon.reader() as reader, daemon.producer() as producer, daemon.producer("echo") as client:
             with open("/dev/null", "rb") as victim:
