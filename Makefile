@@ -208,11 +208,11 @@ unit_layers_config := $(config_objects)
 unit_layers_gpu    := $(gpu_objects) $(call objects,tests/gpu/cases.c tests/gpu/compare.c)
 unit_layers_daemon := $(config_objects) $(gpu_objects) $(daemon_objects)
 unit_layers_status := $(config_objects) $(call objects,$(addprefix daemon/,status.c document.c metrics.c page.c http.c \
-                      http_places.c http_request.c histogram.c ledger.c overlap.c diagnosis.c failure.c succession.c tape.c \
+                      http_places.c http_request.c histogram.c ledger.c overlap.c diagnosis.c failure.c succession.c tape.c rights.c \
                       answer.c log_text.c loop.c trace.c trace_ring.c trace_text.c tracer.c))
 unit_layers_road   := $(call objects,$(addprefix daemon/,slot.c road.c account.c settled.c trace_ring.c fill.c dispatch.c completion.c emit.c \
                       protocol.c protocol_y4m.c protocol_native.c channel.c ledger.c histogram.c sink.c sink_readers.c sink_arrival.c sink_rest.c sink_note.c sink_image.c sink_shared.c doorbell.c chronicle.c state.c sink_file.c handoff.c ring.c lane.c \
-                      mailbox.c failure.c tape.c trial.c) \
+                      mailbox.c failure.c tape.c rights.c trial.c) \
                       gpu/format.c)
 unit_layers_client := $(client_objects)
 unit_layers_tools  := $(filter-out %/main.c.o,$(framectl_objects)) $(shared_objects)

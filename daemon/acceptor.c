@@ -10,6 +10,7 @@
 #include "daemon/greeter.h"
 #include "daemon/log.h"
 #include "daemon/loop.h"
+#include "daemon/rights.h"
 
 enum { BATCH = 64, REST_MS = 100 }; /* connections a wake-up, so that signals and status get their turn */
 
@@ -27,7 +28,11 @@ struct acceptor {
 static int open_spare(void) { return open("/dev/null", O_RDONLY | O_CLOEXEC); }
 
 static int take(const struct acceptor *acceptor) {
-  return accept4(acceptor->setup.fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+  int fd = accept4(acceptor->setup.fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+  if (fd >= 0) {
+    rights_refuse(fd); /* it may be older than what was asked of its listener */
+  }
+  return fd;
 }
 
 static void deny(struct acceptor *acceptor, int fd, const struct peer *peer) {
@@ -36,7 +41,7 @@ static void deny(struct acceptor *acceptor, int fd, const struct peer *peer) {
   refusals_add(acceptor->setup.refusals, LOG_REFUSED, acceptor->setup.pipeline, refusals_remedy(NATIVE_E_DENIED),
                "%s pid %d was refused: 'allow' does not name user %u", acceptor->setup.role, (int)peer->pid,
                (unsigned)peer->uid);
-  close(fd);
+  rights_close(fd);
 }
 
 static void admit(struct acceptor *acceptor, int fd) {
@@ -44,7 +49,7 @@ static void admit(struct acceptor *acceptor, int fd) {
   if (!peer_read(fd, &peer)) {
     refusals_add(acceptor->setup.refusals, LOG_REFUSED, acceptor->setup.pipeline, NULL,
                  "a %s was refused: the kernel does not say who it is (%s)", acceptor->setup.role, strerror(errno));
-    close(fd);
+    rights_close(fd);
     return;
   }
   if (peer_allowed(&peer, acceptor->setup.allow)) {
@@ -68,7 +73,7 @@ static enum outcome shed_one(struct acceptor *acceptor) {
                "no free descriptor; try again later");
     refusals_add(acceptor->setup.refusals, LOG_NO_DESCRIPTORS, acceptor->setup.pipeline,
                  "raise LimitNOFILE=", "a %s was refused: no free descriptor; raise LimitNOFILE=", acceptor->setup.role);
-    close(fd);
+    rights_close(fd);
   }
   acceptor->spare = open_spare();
   return outcome;

@@ -14,7 +14,8 @@
 #include "daemon/systemd.h"
 
 #define STANDSTILL (300 * NS_PER_MS) /* a tick that comes so much too late: the whole process was stopped */
-#define LANE_LIMIT (5 * NS_PER_S)    /* where no watchdog says how often lanes have to finish a turn */
+#define REMEMBERED (60 * NS_PER_S)
+#define LANE_LIMIT (5 * NS_PER_S) /* where no watchdog says how often lanes have to finish a turn */
 
 enum { LOOKS_A_PERIOD = 4 };
 
@@ -32,6 +33,8 @@ struct checkup {
   struct probe *probes;
   unsigned count;
   int64_t expected; /* when the timer should fire */
+  int64_t stood;    /* how long the control loop stood still at most, */
+  int64_t stood_at; /* and until when: after a minute another one counts */
   int64_t awake;    /* when the process last came to itself after a standstill */
   int64_t rested;   /* until when no canary could be expected back: the start, and reloads, which keep the driver busy */
 };
@@ -76,6 +79,21 @@ static const struct probe *find_probe(const struct checkup *checkup, unsigned nu
 /* Who asks may come before the timer, when both had to wait. */
 static int64_t awake_since(const struct checkup *checkup, int64_t now) {
   return now - checkup->expected > STANDSTILL ? now : checkup->awake;
+}
+
+/* How long the control loop stood still at most within the last minute, be it until now. */
+static int64_t stood_longest(const struct checkup *checkup, int64_t now) {
+  int64_t late = now - checkup->expected;
+  int64_t before = now - checkup->stood_at < REMEMBERED ? checkup->stood : 0;
+  return later(late > STANDSTILL ? late : 0, before);
+}
+
+static void note_standstill(struct checkup *checkup, int64_t now) {
+  int64_t longest = stood_longest(checkup, now);
+  if (longest != checkup->stood) {
+    checkup->stood = longest;
+    checkup->stood_at = now;
+  }
 }
 
 static struct health_moment moment_of(const struct server *server) {
@@ -130,6 +148,7 @@ struct health *server_health(const struct server *server) {
     judge_pipeline(server, &moment, server->pipelines[i], item++);
   }
   health_sum_up(health);
+  health->standstill_s = (double)stood_longest(checkup, moment.now) / (double)NS_PER_S;
   return health;
 }
 
@@ -177,6 +196,7 @@ static void on_look(void *context) {
   struct checkup *checkup = server->checkup;
   struct health_moment moment = moment_of(server);
   checkup->awake = moment.awake;
+  note_standstill(checkup, moment.now);
   if (server->reload) {
     checkup->rested = moment.now;
   }

@@ -151,6 +151,9 @@ static json_t *pipeline_document(const struct pipeline_snapshot *snapshot, const
 
 static json_t *item_document(const struct health_item *item) {
   json_t *document = json_pack("{s:b, s:s}", "ok", item->ok, "why", item->why);
+  if (item->kind == HEALTH_LANES) {
+    document = with(document, "age_s", number(item->age_s));
+  }
   if (item->kind == HEALTH_DEVICE) {
     document = with(document, "canary_us", number(item->canary_s * 1e6));
     document = with(document, "canary_age_s", number(item->canary_age_s));
@@ -169,8 +172,8 @@ json_t *health_document(const struct health *health) {
       *list = with(*list, item->name, item_document(item));
     }
   }
-  return json_pack("{s:b, s:s, s:o, s:o, s:o}", "ok", health->ok, "why", health->why, "lanes", lanes, "devices", devices,
-                   "pipelines", pipelines);
+  return json_pack("{s:b, s:s, s:{s:o}, s:o, s:o, s:o}", "ok", health->ok, "why", health->why, "control", "standstill_s",
+                   number(health->standstill_s), "lanes", lanes, "devices", devices, "pipelines", pipelines);
 }
 
 static json_t *current_health(const struct status_ops *ops) {

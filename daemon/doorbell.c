@@ -3,6 +3,8 @@
 #include <errno.h>
 #include <sys/socket.h>
 
+#include "daemon/rights.h"
+
 enum { MOST_RINGS = 256 }; /* that are taken at once */
 
 /* A client that sleeps has said so before it looked for the last time. */
@@ -32,7 +34,7 @@ static bool are_doorbells(const unsigned char *bytes, size_t count) {
 
 enum doorbell_heard doorbell_hear(int fd) {
   unsigned char bytes[MOST_RINGS];
-  ssize_t got = recv(fd, bytes, sizeof bytes, MSG_DONTWAIT);
+  ssize_t got = rights_read(fd, &(struct iovec){.iov_base = bytes, .iov_len = sizeof bytes}, 1);
   if (got > 0 && !are_doorbells(bytes, (size_t)got)) {
     return DOORBELL_NONSENSE;
   }

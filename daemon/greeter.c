@@ -7,11 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include "daemon/clock.h"
 #include "daemon/log.h"
 #include "daemon/loop.h"
+#include "daemon/rights.h"
 
 struct visitor { /* somebody who has not said HELLO yet */
   struct greeter *greeter;
@@ -111,14 +111,14 @@ static void turn_away(struct visitor *visitor, enum native_error_code code, cons
   guest_tell(&guest, code, "%s", problem);
   refusals_add(greeter->setup.refusals, LOG_REFUSED, greeter->setup.pipeline, refusals_remedy(code),
                "%s pid %d (user %u) was refused: %s", greeter->setup.who, (int)guest.pid, (unsigned)guest.uid, problem);
-  close(guest.fd);
+  rights_close(guest.fd);
 }
 
 /* It only looked whether somebody is there, as monitors do: nobody was turned away. */
 static void let_go(struct visitor *visitor) {
   int fd = visitor->guest.fd;
   forget(visitor);
-  close(fd);
+  rights_close(fd);
 }
 
 static void turn_away_foreign(struct visitor *visitor) {
@@ -163,7 +163,8 @@ static bool is_y4m(struct visitor *visitor) {
 
 static void read_hello(struct visitor *visitor) {
   size_t wanted = native_hello_bytes(visitor->bytes, visitor->count) - visitor->count;
-  ssize_t got = recv(visitor->guest.fd, visitor->bytes + visitor->count, wanted, MSG_DONTWAIT);
+  struct iovec rest = {.iov_base = visitor->bytes + visitor->count, .iov_len = wanted};
+  ssize_t got = rights_read(visitor->guest.fd, &rest, 1);
   if (got < 0 && (errno == EAGAIN || errno == EINTR)) {
     return;
   }
@@ -217,7 +218,7 @@ static struct visitor *receive(struct greeter *greeter, struct guest guest) {
                  "end clients that connect and say nothing, or try again later",
                  "%s pid %d (user %u) was refused: %u clients wait to be greeted", greeter->setup.who, (int)guest.pid,
                  (unsigned)guest.uid, greeter->count);
-    close(fd);
+    rights_close(fd);
     return NULL;
   }
   visitor->greeter = greeter;
@@ -318,7 +319,7 @@ struct greeter *greeter_close(struct greeter *greeter) {
     next = visitor->next;
     forget(visitor);
     guest_tell(&guest, NATIVE_E_STOPPING, "pipeline %s is stopping", greeter->setup.pipeline);
-    close(guest.fd);
+    rights_close(guest.fd);
   }
   free(greeter);
   return NULL;

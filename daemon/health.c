@@ -42,6 +42,7 @@ static const char *plural(uint64_t count) { return count == 1 ? "" : "s"; }
 
 void health_of_lanes(const struct health_moment *moment, int64_t beat, struct health_item *item) {
   begin(item, HEALTH_LANES, "");
+  item->age_s = seconds(later(moment->now - beat, 0));
   int64_t still = moment->now - later(beat, moment->awake);
   if (still > moment->lane_limit) {
     condemn(item, "a lane has finished no turn for %.3g s, and %.3g s is the limit", seconds(still),

@@ -53,6 +53,7 @@ struct health_item {
   char name[HEALTH_NAME]; /* a device's number or a pipeline's name; "" for the lanes */
   bool ok;
   char why[HEALTH_WHY]; /* a sentence without a full stop; "" if it is ok */
+  double age_s;         /* LANES: how long ago the slowest finished a turn */
   double canary_s;      /* DEVICE: how long the last canary took, */
   double canary_age_s;  /* and how long ago it came back */
 };
@@ -67,6 +68,7 @@ void health_of_pipeline(const struct health_moment *moment, const char *name, co
 
 struct health {
   bool ok;
+  double standstill_s; /* how long the control loop stood still at most, within the last minute; it cannot say so before */
   char why[HEALTH_WHY + HEALTH_NAME + 16]; /* the first reason there is, or "" */
   unsigned count;
   struct health_item items[]; /* lanes, devices, pipelines */

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "daemon/http_private.h"
+#include "daemon/rights.h"
 
 enum {
   TICK_MS = 1000,
@@ -19,6 +20,13 @@ enum {
   SPARE = 2, /* the library may not have closed yet what gave way */
   LOOP_HANDLES = 4
 };
+
+/* The library reads by this function, and what a client passes would be dropped in it: the linker takes this one before libc's.
+ */
+ssize_t recv(int fd, void *bytes, size_t length, int flags) {
+  struct iovec vector = {.iov_base = bytes, .iov_len = length};
+  return flags == 0 || flags == MSG_DONTWAIT ? rights_read(fd, &vector, 1) : recvfrom(fd, bytes, length, flags, NULL, NULL);
+}
 
 /* -- connections -------------------------------------------------------------------------------------------------- */
 
@@ -47,6 +55,7 @@ static void on_connection(void *context, struct MHD_Connection *handle, void **s
   if (code == MHD_CONNECTION_NOTIFY_STARTED) {
     connection_add(context, handle, state);
   } else if (connection) {
+    rights_leave(connection->fd);
     *connection->link = connection->next;
     if (connection->next) {
       connection->next->link = connection->link;
@@ -100,7 +109,7 @@ static void turn_away(int fd) {
                         "Connection: close\r\n\r\n%s",
                         sizeof body - 1, body);
   (void)!send(fd, answer, (size_t)length, MSG_DONTWAIT | MSG_NOSIGNAL);
-  close(fd);
+  rights_close(fd);
 }
 
 static void let_in(struct http *http, int fd, const struct sockaddr_storage *address, socklen_t length) {
@@ -121,6 +130,7 @@ static void on_listener(uv_poll_t *poll, int status, int events) {
     socklen_t length = sizeof address;
     int fd = accept4(http->setup.fd, (struct sockaddr *)&address, &length, SOCK_CLOEXEC | SOCK_NONBLOCK);
     if (fd >= 0) {
+      rights_refuse(fd);
       let_in(http, fd, &address, length);
     } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
       break;

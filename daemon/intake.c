@@ -2,11 +2,11 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "daemon/departure.h"
 #include "daemon/keeper.h"
 #include "daemon/log.h"
+#include "daemon/rights.h"
 #include "daemon/welcome.h"
 
 /* -- making it ------------------------------------------------------------------------------------------------- */
@@ -226,7 +226,7 @@ void intake_close(struct intake *intake) {
   endpoint_close(&intake->endpoint);
   for (unsigned i = 0; i < intake->waiting_count; i++) {
     guest_tell(&intake->waiting[i], NATIVE_E_STOPPING, "pipeline %s is stopping", intake->config->name);
-    close(intake->waiting[i].fd);
+    rights_close(intake->waiting[i].fd);
   }
   intake->waiting_count = 0;
 }
@@ -317,7 +317,7 @@ static void on_detached(struct intake *intake, struct seat *seat, const struct s
   } else {
     intake->ended = true;
   }
-  close(event->fd);
+  rights_close(event->fd);
   keeper_mark();
 }
 

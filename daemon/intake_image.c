@@ -3,10 +3,10 @@
  * producer keeps its connection, and a descriptor that the session was never told of is handed to it as any other.
  */
 #include <string.h>
-#include <unistd.h>
 
 #include "daemon/intake_state.h"
 #include "daemon/log.h"
+#include "daemon/rights.h"
 
 /* -- both ways ----------------------------------------------------------------------------------------------------- */
 
@@ -127,7 +127,7 @@ static void cut(struct intake *intake, struct seat *seat) {
   if (intake->endpoint.kind == ENDPOINT_FIFO) {
     intake->endpoint.fd = seat->producer.fd;
   } else {
-    close(seat->producer.fd);
+    rights_close(seat->producer.fd);
     intake->ended |= intake->config->source.endpoint != CONFIG_SOCKET;
   }
   seat->producer.fd = -1;

@@ -5,11 +5,11 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <unistd.h>
 
 #include "daemon/intake_state.h"
 #include "daemon/keeper.h"
 #include "daemon/log.h"
+#include "daemon/rights.h"
 #include "daemon/welcome.h"
 
 static struct seat *free_seat(struct intake *intake) {
@@ -53,7 +53,7 @@ static void refuse(struct intake *intake, const struct guest *producer, enum nat
   guest_tell(producer, code, "%s", problem);
   refusals_add(&intake->refusals, LOG_REFUSED, intake->config->name, refusals_remedy(code),
                "producer pid %d (user %u) was refused: %s", (int)producer->pid, (unsigned)producer->uid, problem);
-  close(producer->fd);
+  rights_close(producer->fd);
 }
 
 static void refuse_one_more(struct intake *intake, const struct guest *producer) {
@@ -127,7 +127,7 @@ static void forget_gone(struct intake *intake) {
     int unread = 0;
     const struct guest *guest = &intake->waiting[i];
     if (peer_hung_up(guest->fd) && ioctl(guest->fd, FIONREAD, &unread) == 0 && unread == 0) {
-      close(guest->fd);
+      rights_close(guest->fd);
     } else {
       intake->waiting[kept++] = *guest;
     }

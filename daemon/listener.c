@@ -7,9 +7,9 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "daemon/keeper.h"
+#include "daemon/rights.h"
 #include "daemon/systemd.h"
 
 struct listener *listener_make(const char *path, struct failure *failure) {
@@ -32,6 +32,7 @@ bool listener_make_socket(struct listener *listener, int domain, struct failure 
     return failure_set(failure, EXIT_STATUS_INTERNAL, "raise the limit of open files (LimitNOFILE=)",
                        "cannot make a socket for '%s': %s", listener->path, strerror(errno));
   }
+  rights_refuse(listener->fd);
   return true;
 }
 
@@ -113,7 +114,7 @@ struct listener *listener_close(struct listener *listener) {
     listener_remove_file(listener);
   }
   if (listener->fd >= 0) {
-    close(listener->fd);
+    rights_close(listener->fd);
   }
   free(listener->path);
   free(listener);
@@ -137,6 +138,7 @@ struct listener *listener_pass(struct listener *listener, struct tape *tape) {
     tape_pass_descriptor(tape, &passed->fd);
   } else if (!tape->writing && passed->path) {
     passed->fd = systemd_take_listener(NULL, passed->path);
+    rights_refuse(passed->fd);
   }
   TAPE_PASS(tape, passed->created);
   TAPE_PASS(tape, passed->device);
@@ -160,10 +162,11 @@ static bool take_kept(struct listener *listener) {
     return false;
   }
   if (lstat(listener->path, &there) != 0 || !S_ISSOCK(there.st_mode)) {
-    close(listener->fd); /* nobody can connect to it any more */
+    rights_close(listener->fd); /* nobody can connect to it any more */
     listener->fd = -1;
     return false;
   }
+  rights_refuse(listener->fd);
   listener->created = !listener->passed;
   listener->device = there.st_dev;
   listener->inode = there.st_ino;
@@ -183,6 +186,7 @@ struct listener *listener_open(const char *name, const char *path, const struct 
   listener->fd = systemd_take_listener(name, path);
   listener->passed = listener->fd >= 0;
   if (listener->passed) {
+    rights_refuse(listener->fd);
     return listener;
   }
   /* who might connect to it before may not be who may now */

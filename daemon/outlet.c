@@ -11,6 +11,7 @@
 #include "daemon/clock.h"
 #include "daemon/keeper.h"
 #include "daemon/log.h"
+#include "daemon/rights.h"
 #include "daemon/welcome.h"
 
 #define HELLO_TIMEOUT (INT64_C(10000) * NS_PER_MS)
@@ -161,7 +162,7 @@ static void refuse(struct outlet *outlet, const struct guest *guest, enum native
   guest_tell(guest, code, "%s", problem);
   refusals_add(&outlet->refusals, LOG_REFUSED, outlet->config->name, refusals_remedy(code),
                "reader pid %d (user %u) was refused: %s", (int)guest->pid, (unsigned)guest->uid, problem);
-  close(guest->fd);
+  rights_close(guest->fd);
 }
 
 static void on_greeted(void *context, const struct guest *guest) {
@@ -369,7 +370,7 @@ static void on_detached(struct outlet *outlet, const struct sink_event *event) {
   say_farewell(outlet, event);
   reader_free(place->reader);
   outlet_let_go(outlet, place, event->code != 0);
-  close(event->fd);
+  rights_close(event->fd);
   keeper_mark();
   if (outlet->closed || is_socket(outlet)) {
     return;

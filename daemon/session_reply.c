@@ -7,6 +7,7 @@
  */
 #include <stdio.h>
 
+#include "daemon/rights.h"
 #include "daemon/session_state.h"
 
 #define UNREAD_QUIET (200 * NS_PER_MS) /* nothing moved for more than two ticks */
@@ -51,6 +52,15 @@ void session_on_client_gone(void *context, bool closed, const char *why) {
   }
 }
 
+/* The other end of its connection may lie in what it sent, and then nobody is there who could read or leave. */
+static void on_patience_over(struct session *session) {
+  if (rights_wait_in(session->source.fd)) {
+    on_gone(session, false, "it passes descriptors and reads no results");
+  } else {
+    session_tell_unread(session);
+  }
+}
+
 /* From tick to tick, so that a time in which nobody looked does not count. Of one with shared memory it is not known whether it
  * would send: it needs a slot for that. */
 void session_watch_client(struct session *session, int64_t now) {
@@ -61,7 +71,7 @@ void session_watch_client(struct session *session, int64_t now) {
   } else if (session->unread_since == 0) {
     session->unread_since = now;
   } else if (!session->unread_told && now - session->unread_since >= SESSION_PATIENCE_S * NS_PER_S) {
-    session_tell_unread(session);
+    on_patience_over(session);
   }
 }
 

@@ -6,15 +6,18 @@
 #include "daemon/sink_readers.h"
 
 #include <assert.h>
+#include <errno.h>
 #include <poll.h>
 #include <stdio.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "daemon/rights.h"
 #include "daemon/sink_shared.h"
 
 /* Bytes that a lossless reader of large results may leave in its socket. */
+enum { INPUT_A_TURN = 16 * 1024 };
 enum { LEAST_ROOM = 256 * 1024, MOST_ROOM = 512 * 1024 };
 
 /* -- the poll ------------------------------------------------------------------------------------------------------ */
@@ -25,7 +28,7 @@ static void on_ready(uv_poll_t *poll, int status, int events);
  * whatever is polled for: urgent data, of which there is none any more. */
 void reader_watch(struct reader *reader, bool wants_room) {
   int end = !reader->half_closed ? UV_DISCONNECT : !reader->urgent ? UV_PRIORITIZED : 0;
-  int events = (wants_room ? UV_WRITABLE : 0) | end;
+  int events = (wants_room ? UV_WRITABLE : 0) | (reader->listened_to ? UV_READABLE : 0) | end;
   if (events == reader->polled) {
     return;
   }
@@ -51,11 +54,22 @@ static bool stays_urgent(int fd) {
   return recv(fd, &byte, sizeof byte, MSG_OOB | MSG_DONTWAIT) < 0;
 }
 
+/* In what it sends may be descriptors, and among them the other end of this very connection, which would never end then. Some
+ * at a time: the rest wakes us again. */
+static void throw_away_input(struct reader *reader) {
+  char bytes[INPUT_A_TURN];
+  ssize_t got = rights_read(reader->fd, &(struct iovec){.iov_base = bytes, .iov_len = sizeof bytes}, 1);
+  reader->listened_to = got > 0 || (got < 0 && (errno == EAGAIN || errno == EINTR));
+}
+
 static void on_ready(uv_poll_t *poll, int status, int events) {
   struct reader *reader = poll->data;
   struct sink *sink = reader->sink;
   if (status < 0) {
     reader->polled = 0; /* libuv stopped it */
+  }
+  if ((events & UV_READABLE) != 0 && reader->listened_to) {
+    throw_away_input(reader);
   }
   if (status < 0 || (events & (UV_DISCONNECT | UV_PRIORITIZED)) != 0) {
     if (has_hung_up(reader->fd)) {
@@ -64,8 +78,8 @@ static void on_ready(uv_poll_t *poll, int status, int events) {
     }
     reader->half_closed = true;
     reader->urgent |= (events & UV_PRIORITIZED) != 0 && stays_urgent(reader->fd);
-    reader_watch(reader, !reader->writable);
   }
+  reader_watch(reader, !reader->writable);
   if ((events & UV_WRITABLE) != 0) {
     reader->writable = true;
     lane_schedule(&sink->runner);
@@ -225,6 +239,7 @@ void readers_attach(struct sink *sink, struct reader *reader) {
     reader->at = sink->block ? first_untaken(sink) : sink_tail(sink);
   }
   reader->writable = true;
+  reader->listened_to = reader->is_socket && !reader->borrower && !sink->gone;
   sink->runner.tick = readers_tick;
   make_room(sink, reader);
   link_reader(sink, reader);

@@ -7,9 +7,9 @@
  */
 #include <assert.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "daemon/handoff.h"
+#include "daemon/rights.h"
 #include "daemon/sink_results.h"
 
 static bool is_bytes(enum config_protocol protocol) {
@@ -290,7 +290,7 @@ struct reader *reader_take_live(struct sink *sink, struct tape *tape, bool *cut,
   atomic_store(&reader->missed, missed);
   bool is_file = sink->operations == &sink_file_operations;
   if (!(is_file ? take_file(reader, sink, torn) : take_place(reader, sink, page))) {
-    close(fd);
+    rights_close(fd);
     return reader_free(reader);
   }
   if (reader->continues) {

@@ -84,6 +84,7 @@ struct reader {
   bool is_socket;
   bool writable;    /* as far as is known */
   bool starved;     /* the system had no memory for its bytes: it is tried again at the next tick */
+  bool listened_to; /* what it sends is read, and thrown away */
   bool half_closed; /* it will send nothing more, and says so at every poll */
   bool urgent;      /* it has urgent data that cannot be taken, and says so at every poll for it */
   bool leaving;     /* its poll handle is closing */

@@ -8,10 +8,10 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 
 #include "daemon/chronicle.h"
+#include "daemon/rights.h"
 #include "daemon/source.h"
 
 enum { READS_A_TURN = 16, BYTES_A_TURN = 4 * 1024 * 1024 };
@@ -49,13 +49,8 @@ void source_polled_open(struct source *source, struct lane *lane) {
   }
 }
 
-/* A socket is read by recvmsg: descriptors that a client passes along vanish there, and it never blocks. */
 static ssize_t read_some(struct source *source, struct iovec *vector, int count) {
-  if (!source->is_socket) {
-    return readv(source->fd, vector, count);
-  }
-  struct msghdr message = {.msg_iov = vector, .msg_iovlen = (size_t)count};
-  return recvmsg(source->fd, &message, MSG_DONTWAIT);
+  return source->is_socket ? rights_read(source->fd, vector, count) : readv(source->fd, vector, count);
 }
 
 static size_t vector_bytes(const struct iovec *vector, int count) {

@@ -12,6 +12,7 @@
 #include "daemon/handover.h"
 #include "daemon/keeper.h"
 #include "daemon/log.h"
+#include "daemon/rights.h"
 #include "daemon/server_state.h"
 #include "daemon/state.h"
 #include "daemon/systemd.h"
@@ -287,7 +288,7 @@ bool server_start(struct server *server, struct failure *failure) {
   if (keeper_is_there()) {
     chronicle_open(); /* without one, connections are closed should this process be killed */
   }
-  if (!signals_open(server, failure) || !open_status_listeners(server, failure)) {
+  if (!rights_start(failure) || !signals_open(server, failure) || !open_status_listeners(server, failure)) {
     return false;
   }
   if (systemd_watches()) {

@@ -5,6 +5,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "daemon/rights.h"
+
 #define LATEST (INT64_MAX / 2) /* in ns: 146 years after the start of the machine */
 
 enum { FIRST_ROOM = 64 * 1024, FIRST_DESCRIPTORS = 64, LONGEST_TEXT = 16 * 1024 * 1024 };
@@ -177,6 +179,7 @@ void tape_pass_descriptor(struct tape *tape, int *fd) {
   } else {
     *fd = tape->same_descriptors ? take_same(tape, *fd) : find(tape, *fd);
     tape->broken |= *fd < 0 && !tape->live;
+    rights_refuse(*fd); /* the process before may not have asked */
   }
 }
 
@@ -185,7 +188,7 @@ bool tape_is_at_end(const struct tape *tape) { return !tape->broken && tape->at 
 void tape_close_rest(struct tape *tape) {
   for (unsigned i = 0; i < tape->descriptor_count; i++) {
     if (!tape->descriptors[i].taken) {
-      close(tape->descriptors[i].now);
+      rights_close(tape->descriptors[i].now);
     }
   }
   tape->descriptor_count = 0;

@@ -246,6 +246,18 @@ def test_a_standstill_of_the_whole_process_is_no_fault(place):
         assert "the GPU failed" not in daemon.log
 
 
+def test_a_standstill_is_told_for_a_while(place):
+    """The control loop cannot tell while it stands; once it goes on, it says for how long it stood."""
+    rest = Injection(place, "accept4", at=3, error=REST, wait=int(pace(2) * 1000))
+    with Daemon(place, {"cam0": pipeline(FORMAT)}, gpu=gpu(10), env=rest.environment) as daemon:
+        while not rest.happened:
+            health(daemon)
+        told = wait_until(lambda: health(daemon)[1]["control"]["standstill_s"], "it is told")
+        assert told >= pace(1)
+        stays_healthy(daemon, canaries=1)
+        assert health(daemon)[1]["control"]["standstill_s"] >= told
+
+
 def test_who_asks_right_after_a_standstill_hears_no_fault(place):
     """Who asks may have waited in the very step in which the control loop stood still, and its timers come after that."""
     rest = Injection(place, "accept4", at=5, error=REST, wait=int(pace(2) * 1000))

@@ -29,7 +29,7 @@ DOCUMENTED_ENDS = (69, 70, 78)
 ERRORS = {
     "memory": [errno.ENOMEM], "mmap": [errno.ENOMEM], "memfd_create": [errno.EMFILE], "ftruncate": [errno.ENOSPC],
     "read": [errno.EINTR, errno.EIO, SHORT], "readv": [errno.EINTR, errno.EIO, SHORT],
-    "recv": [errno.EINTR, errno.ECONNRESET, SHORT], "recvmsg": [errno.EINTR, errno.EAGAIN, errno.ENOMEM, SHORT],
+    "recvmsg": [errno.EINTR, errno.EAGAIN, errno.ECONNRESET, errno.ENOMEM, SHORT],
     "write": [errno.EINTR, errno.EPIPE, SHORT],
     "send": [errno.EINTR, errno.ENOBUFS, SHORT], "sendmsg": [errno.EINTR, errno.EAGAIN, errno.ENOBUFS, SHORT],
     "pread64": [errno.EIO], "pwrite64": [errno.ENOSPC, errno.EIO, SHORT],
@@ -40,7 +40,7 @@ ERRORS = {
     "unlink": [errno.EACCES], "epoll_create1": [errno.EMFILE], "epoll_ctl": [errno.ENOSPC], "eventfd": [errno.EMFILE],
     "pipe2": [errno.EMFILE], "pthread_create": [errno.EAGAIN],
 }
-IN_LIBRARIES = {"memory": [errno.ENOMEM], "recv": [errno.EINTR, errno.ECONNRESET], "sendmsg": [errno.EINTR, errno.EPIPE],
+IN_LIBRARIES = {"memory": [errno.ENOMEM], "sendmsg": [errno.EINTR, errno.EPIPE],
                 "epoll_ctl": [errno.ENOSPC]}
 IN_UPGRADES = {
     "memory": [errno.ENOMEM], "mmap": [errno.ENOMEM], "memfd_create": [errno.EMFILE], "write": [errno.ENOSPC, SHORT, errno.EINTR],

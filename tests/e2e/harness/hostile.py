@@ -154,6 +154,37 @@ def knock(path, seed):
             client.socket.recv(1)
 
 
+class Lingering:
+    """A TCP connection whose last close waits, for longer than any test: nobody reads what it has sent."""
+
+    SECONDS = 200
+
+    def __init__(self):
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            self.stream = socket.create_connection(server.getsockname())
+            self.other, _ = server.accept()
+        self.stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, self.SECONDS))
+        self.stream.setblocking(False)
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                self.stream.send(bytes(1 << 16))
+
+    def leave_to(self, sock, data):
+        """Passes it along with some bytes, so that whoever drops it there closes it. Linux 6.16 does not even send it."""
+        try:
+            socket.send_fds(sock, [data], [self.stream.fileno()])
+        except OSError as error:
+            self.stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 0, 0))
+            if isinstance(error, PermissionError):
+                sock.sendall(data)
+        self.stream.close()
+
+    def close(self):
+        """Whoever waits for it to end goes on."""
+        self.other.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.other.close()
+
+
 def attack(path, seeds):
     for seed in seeds:
         (knock if seed % 4 == 0 else linger)(path, seed)
