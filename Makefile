@@ -78,7 +78,7 @@ unit_libs := $(shell pkg-config --libs check $(ncurses) 2>/dev/null) -ldl
 # -- sources -----------------------------------------------------------------------------------------------------
 config_sources := $(wildcard config/*.c)
 gpu_sources    := $(filter-out gpu/cuda%.c,$(wildcard gpu/*.c)) $(wildcard gpu/stages/*.c)
-daemon_sources := $(filter-out daemon/main.c,$(wildcard daemon/*.c))
+daemon_sources := $(wildcard daemon/*/*.c)
 framebench_sources := $(filter-out tools/framebench/cuda%.c,$(wildcard tools/framebench/*.c))
 
 # The GPU backend needs nvcc; sanitizer and fuzzing builds leave it out, since their machines have no GPU.
@@ -108,10 +108,11 @@ client_soname  := libframed.so.0
 $(out)/obj/tools/client/%.o: private flags += -fPIC -fvisibility=hidden -Itools/client
 framectl_objects := $(call objects,$(wildcard tools/framectl/*.c)) $(client_objects)
 # The daemon's names and arithmetic that its tools use too.
-shared_objects := $(call objects,daemon/ledger.c daemon/overlap.c config/units.c config/suggest.c)
+shared_objects := $(call objects,daemon/measure/ledger.c daemon/measure/overlap.c config/units.c config/suggest.c)
 # Besides its own files, what framebench shares with framectl and the daemon.
 framebench_objects := $(call objects,$(framebench_sources) $(addprefix tools/framectl/,problem.c text.c http.c reply.c daemon.c \
-                      view.c) $(addprefix daemon/,histogram.c protocol_y4m.c diagnosis.c)) $(shared_objects) $(client_objects)
+                      view.c) daemon/measure/histogram.c daemon/measure/diagnosis.c daemon/wire/y4m.c) $(shared_objects) \
+                      $(client_objects)
 
 # -- programs ----------------------------------------------------------------------------------------------------
 .PHONY: all help setup programs unit unit-programs e2e soak check demo lint coverage fuzz fuzz-programs install uninstall portable \
@@ -172,7 +173,7 @@ stages_check    := -O3
 stages_coverage := -O2
 $(out)/obj/gpu/stages/%.c.o: private flags += $(stages_$(VARIANT))
 
-$(out)/obj/daemon/page.c.o: daemon/page.html
+$(out)/obj/daemon/status/page.c.o: daemon/status/page.html
 
 $(out)/obj/%.c.o: %.c $(out)/flags
 	@mkdir -p $(@D)
@@ -197,7 +198,7 @@ $(gpu_tests):
 	@mkdir -p $(@D)
 	$(call quiet,LINK)$(CC) $(link) -o $@ $^ $(libs) $(unit_libs) $(cuda_libs)
 
-# -- unit tests: one program for each directory of tests/unit, linked with the layers below it ----------------------
+# -- unit tests: one program for each directory of tests/unit --------------------------------------------------------
 # tests/unit/DIR/test_NAME.c defines `Suite *NAME_suite(void)`; the list of suites is generated.
 unit_dirs := $(notdir $(patsubst %/,%,$(wildcard tests/unit/*/)))
 unit_programs := $(patsubst %,$(unit_folder)/unit-%,$(unit_dirs))
@@ -205,16 +206,15 @@ unit_programs := $(patsubst %,$(unit_folder)/unit-%,$(unit_dirs))
 unit_layers_cuda := $(call objects,$(addprefix gpu/,gpu.c costs.c chain.c format.c cpu.c cpu_program.c cpu_host.c cpu_slow.c pool.c))
 $(out)/obj/tests/unit/cuda/%.o: private flags += -Itests/unit/cuda/fake
 unit_layers_config := $(config_objects)
+# Tests of the daemon's rooms link what they use out of one archive, and may bring their own in place of anything in it.
+whole := $(out)/whole.a
+$(whole): $(daemon_objects) $(gpu_objects) $(config_objects)
+	@rm -f $@
+	$(call quiet,AR)$(AR) rcs $@ $^
+rooms := $(filter-out %.c,$(notdir $(wildcard daemon/*)))
+$(foreach room,$(rooms) flow,$(eval unit_layers_$(room) := $(whole)))
 unit_layers_gpu    := $(gpu_objects) $(call objects,tests/gpu/cases.c tests/gpu/compare.c)
-unit_layers_daemon := $(config_objects) $(gpu_objects) $(daemon_objects)
-unit_layers_status := $(config_objects) $(call objects,$(addprefix daemon/,status.c document.c metrics.c page.c http.c \
-                      http_places.c http_request.c histogram.c ledger.c overlap.c diagnosis.c failure.c succession.c tape.c rights.c \
-                      answer.c log_text.c loop.c trace.c trace_ring.c trace_text.c tracer.c))
-unit_layers_road   := $(call objects,$(addprefix daemon/,slot.c road.c account.c settled.c trace_ring.c fill.c dispatch.c completion.c emit.c \
-                      protocol.c protocol_y4m.c protocol_native.c channel.c ledger.c histogram.c sink.c sink_readers.c sink_arrival.c sink_rest.c sink_note.c sink_image.c sink_shared.c doorbell.c chronicle.c state.c sink_file.c handoff.c ring.c lane.c \
-                      mailbox.c failure.c tape.c rights.c trial.c) \
-                      gpu/format.c)
-unit_layers_client := $(client_objects)
+unit_layers_libframed := $(client_objects)
 unit_layers_tools  := $(filter-out %/main.c.o,$(framectl_objects)) $(shared_objects)
 unit_layers_framebench := $(filter-out %/main.c.o,$(framebench_objects)) $(gpu_objects)
 
@@ -230,7 +230,7 @@ $(out)/obj/tests/unit/%/suites.o: $(out)/obj/tests/unit/%/suites.c
 	$(call quiet,CC)$(CC) $(flags) -c -o $@ $<
 
 define unit_program
-$(unit_folder)/unit-$(1): $(call objects,tests/unit/runner.c $(wildcard tests/unit/$(1)/*.c)) $(out)/obj/tests/unit/$(1)/suites.o $$(unit_layers_$(1))
+$(unit_folder)/unit-$(1): $(call objects,$(wildcard tests/unit/*.c tests/unit/$(1)/*.c)) $(out)/obj/tests/unit/$(1)/suites.o $$(unit_layers_$(1))
 	@mkdir -p $$(@D)
 	$$(call quiet,LINK)$$(CC) $$(link) -o $$@ $$^ $$(libs) $$(unit_libs) $$(cuda_libs)
 endef
@@ -301,9 +301,9 @@ check-gpu: ## runs the tests that need an NVIDIA GPU, with build/portable where 
 
 fuzz_names := $(patsubst tests/fuzz/fuzz_%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
 fuzz_programs := $(fuzz_names:%=build/fuzz/fuzz_%)
-build/fuzz/fuzz_%: build/fuzz/obj/tests/fuzz/fuzz_%.c.o $(daemon_objects) $(gpu_objects) $(config_objects)
+build/fuzz/fuzz_%: build/fuzz/obj/tests/fuzz/fuzz_%.c.o $(whole)
 	$(call quiet,LINK)$(CC) $(subst fuzzer-no-link,fuzzer,$(link)) -o $@ $^ $(libs)
-build/fuzz/fuzz_http: build/fuzz/obj/tests/fuzz/fuzz_http.c.o build/fuzz/obj/tests/unit/status/fake_server.c.o $(unit_layers_status)
+build/fuzz/fuzz_http: build/fuzz/obj/tests/fuzz/fuzz_http.c.o build/fuzz/obj/tests/unit/status/fake_server.c.o $(whole)
 	$(call quiet,LINK)$(CC) $(subst fuzzer-no-link,fuzzer,$(link)) -o $@ $^ $(libs)
 fuzz-programs: $(fuzz_programs)
 
@@ -318,8 +318,8 @@ coverage: ## says which lines of daemon/, config/ and gpu/ the tests reach, and 
 
 # -- lint: each file has a stamp, so that only what changed is looked at again ---------------------------------------
 lint_c := $(filter-out $(if $(with_cuda),,gpu/cuda% tools/framebench/cuda% tests/gpu/%),\
-            $(wildcard config/*.c gpu/*.c gpu/stages/*.c daemon/*.c tools/*/*.c packaging/*/*.c tests/*/*.c tests/unit/*/*.c))
-lint_headers := $(filter-out %.cuh $(if $(with_cuda),,gpu/cuda% tools/framebench/cuda%),$(wildcard config/*.h gpu/*.h gpu/stages/*.h daemon/*.h tools/*/*.h tests/gpu/*.h tests/injection/*.h tests/unit/*.h))
+            $(wildcard config/*.c gpu/*.c gpu/stages/*.c daemon/*.c daemon/*/*.c tools/*/*.c packaging/*/*.c tests/*/*.c tests/unit/*/*.c))
+lint_headers := $(filter-out %.cuh $(if $(with_cuda),,gpu/cuda% tools/framebench/cuda%),$(wildcard config/*.h gpu/*.h gpu/stages/*.h daemon/*/*.h tools/*/*.h tests/gpu/*.h tests/injection/*.h tests/unit/*.h))
 lint_format := $(lint_c) $(lint_headers) $(wildcard gpu/*.cu gpu/stages/*.cu gpu/stages/*.cuh tools/framebench/*.cu)
 lint_scripts := $(shell git ls-files '*.sh' .ci/run 2>/dev/null)
 lint_flags = $(filter-out -MMD -MP,$(common)) $(testing) $(packages) $(cuda_flags) -Werror
@@ -430,7 +430,7 @@ $(filled)/framed.service: packaging/systemd/framed.service.in FORCE
 	@mkdir -p $(@D)
 	@sed 's,@BINDIR@,$(PREFIX)/bin,; s,@SYSCONFDIR@,$(SYSCONFDIR),' $< > $@
 
-$(filled)/framed.catalog: packaging/systemd/catalog.c daemon/log_kinds.def
+$(filled)/framed.catalog: packaging/systemd/catalog.c daemon/base/log_kinds.def
 	@mkdir -p $(@D)
 	@$(CC) -I. -o $(filled)/catalog $< && $(filled)/catalog > $@
 

@@ -13,19 +13,19 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "daemon/account.h"
-#include "daemon/difference.h"
-#include "daemon/distinct.h"
-#include "daemon/footprint.h"
-#include "daemon/greeter.h"
-#include "daemon/handover.h"
-#include "daemon/log.h"
-#include "daemon/missing.h"
-#include "daemon/server.h"
-#include "daemon/sink_results.h"
-#include "daemon/state.h"
-#include "daemon/systemd.h"
-#include "daemon/vocabulary.h"
+#include "daemon/frame/account.h"
+#include "daemon/server/config_diff.h"
+#include "daemon/server/distinct.h"
+#include "daemon/server/footprint.h"
+#include "daemon/client/hello.h"
+#include "daemon/state/exec.h"
+#include "daemon/base/log.h"
+#include "daemon/server/config_files.h"
+#include "daemon/server/server.h"
+#include "daemon/sink/results.h"
+#include "daemon/state/state.h"
+#include "daemon/base/systemd.h"
+#include "daemon/base/formats.h"
 
 #define DEFAULT_PATH "/etc/framed/framed.yaml"
 

@@ -15,7 +15,7 @@ static void print_entry(const char *message_id, const char *explanation) {
 
 int main(void) {
 #define X(name, level, limited, message_id, explanation) print_entry(message_id, explanation);
-#include "daemon/log_kinds.def"
+#include "daemon/base/log_kinds.def"
 #undef X
   return ferror(stdout) || fflush(stdout) != 0;
 }

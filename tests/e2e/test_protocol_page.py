@@ -118,7 +118,7 @@ def test_its_layout_is_the_headers(place):
             offsets.append(int(offset))
     assert len(offsets) == 5 + 13 + 5 + 3 + 8 + 2 + 1
     source = place / "offsets.c"
-    source.write_text("#include <stddef.h>\n#include <stdio.h>\n#include \"daemon/native_wire.h\"\n"
+    source.write_text("#include <stddef.h>\n#include <stdio.h>\n#include \"daemon/wire/native_wire.h\"\n"
                       f"int main(void) {{ const int of[] = {{{', '.join(expressions)}}};\n"
                       "for (unsigned i = 0; i < sizeof of / sizeof *of; i++) { printf(\"%d \", of[i]); } return 0; }\n")
     subprocess.run([compiler, "-std=c11", "-I", PAGES.parents[1], "-o", place / "offsets", source], check=True)

@@ -13,7 +13,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "daemon/sink_shared.h"
+#include "daemon/sink/shared.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

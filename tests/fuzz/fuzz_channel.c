@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/channel.h"
+#include "daemon/source/channel.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

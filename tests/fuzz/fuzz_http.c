@@ -10,7 +10,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "daemon/status.h"
+#include "daemon/status/status.h"
 #include "tests/unit/status/fake_server.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/fill.h"
-#include "daemon/protocol_native.h"
+#include "daemon/frame/receive.h"
+#include "daemon/wire/native.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/fill.h"
+#include "daemon/frame/receive.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

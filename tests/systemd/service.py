@@ -13,7 +13,7 @@ from harness.waiting import wait_until
 UNITS = pathlib.Path("/run/framed-units")
 CONFIG = pathlib.Path("/etc/framed/framed.yaml")
 STATUS = "/run/framed/status.sock"
-KINDS = pathlib.Path(__file__).parents[2] / "daemon/log_kinds.def"
+KINDS = pathlib.Path(__file__).parents[2] / "daemon/base/log_kinds.def"
 
 
 def message_ids():

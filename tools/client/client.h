@@ -15,7 +15,7 @@
 #include <sys/types.h>
 #include <sys/un.h>
 
-#include "daemon/native_wire.h"
+#include "daemon/wire/native_wire.h"
 #include "tools/client/framed.h"
 
 #define NS_PER_S INT64_C(1000000000)

@@ -6,7 +6,7 @@
 #ifndef FRAMED_TOOLS_FRAMEBENCH_ENGINE_H
 #define FRAMED_TOOLS_FRAMEBENCH_ENGINE_H
 
-#include "daemon/diagnosis.h"
+#include "daemon/measure/diagnosis.h"
 #include "gpu/gpu.h"
 #include "tools/framectl/problem.h"
 

@@ -1,6 +1,6 @@
 #include "tools/framebench/load_client.h"
 
-#include "daemon/clock.h"
+#include "daemon/measure/clock.h"
 #include "tools/framebench/load_native.h"
 #include "tools/framebench/load_pace.h"
 #include "tools/framebench/load_window.h"

@@ -10,7 +10,7 @@
 #ifndef FRAMED_TOOLS_FRAMEBENCH_LOAD_CLIENT_H
 #define FRAMED_TOOLS_FRAMEBENCH_LOAD_CLIENT_H
 
-#include "daemon/histogram.h"
+#include "daemon/measure/histogram.h"
 #include "tools/framebench/load_frames.h"
 #include "tools/framebench/load_pace.h"
 #include "tools/framectl/problem.h"

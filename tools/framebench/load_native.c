@@ -1,6 +1,6 @@
 #include "tools/framebench/load_native.h"
 
-#include "daemon/clock.h"
+#include "daemon/measure/clock.h"
 #include "tools/client/framed.h"
 #include "tools/framebench/load_pace.h"
 

@@ -1,6 +1,6 @@
 #include "tools/framebench/load_target.h"
 
-#include "daemon/protocol.h"
+#include "daemon/wire/protocol.h"
 #include "tools/framectl/daemon.h"
 #include "tools/framectl/http.h"
 #include "tools/framectl/view.h"

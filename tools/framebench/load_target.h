@@ -6,7 +6,7 @@
 #ifndef FRAMED_TOOLS_FRAMEBENCH_LOAD_TARGET_H
 #define FRAMED_TOOLS_FRAMEBENCH_LOAD_TARGET_H
 
-#include "daemon/ledger.h"
+#include "daemon/measure/ledger.h"
 #include "tools/framebench/load_frames.h"
 #include "tools/framectl/problem.h"
 

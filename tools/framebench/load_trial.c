@@ -1,6 +1,6 @@
 #include "tools/framebench/load_trial.h"
 
-#include "daemon/clock.h"
+#include "daemon/measure/clock.h"
 #include "tools/framectl/http.h"
 
 #include <math.h>

@@ -1,6 +1,6 @@
 #include "tools/framebench/load_window.h"
 
-#include "daemon/clock.h"
+#include "daemon/measure/clock.h"
 
 void load_window_init(struct load_window *window, uint64_t limit, bool spin) {
   pthread_condattr_t attributes;

@@ -3,7 +3,7 @@
  * diagnosis, as a saturated pipeline would, and the model that comes out of it gives the time of a frame with other numbers of
  * slots.
  */
-#include "daemon/diagnosis.h"
+#include "daemon/measure/diagnosis.h"
 #include "tools/framebench/overlap.h"
 
 #include <math.h>

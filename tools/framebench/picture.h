@@ -2,7 +2,7 @@
 #ifndef FRAMED_TOOLS_FRAMEBENCH_PICTURE_H
 #define FRAMED_TOOLS_FRAMEBENCH_PICTURE_H
 
-#include "daemon/overlap.h"
+#include "daemon/measure/overlap.h"
 
 #include <stdbool.h>
 #include <stdio.h>

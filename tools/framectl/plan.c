@@ -1,5 +1,5 @@
 /*
- * `framectl plan`: what slots win, by the arithmetic of daemon/overlap.h. The times come from the command line, or from
+ * `framectl plan`: what slots win, by the arithmetic of daemon/measure/overlap.h. The times come from the command line, or from
  * the figures of a running daemon. Here all times are microseconds.
  */
 #include <inttypes.h>

@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-#include "daemon/overlap.h"
+#include "daemon/measure/overlap.h"
 
 struct plan_request {
   struct overlap_work work; /* microseconds, of one frame or chunk */

@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "daemon/overlap.h"
+#include "daemon/measure/overlap.h"
 
 /* How many frames, up to `frames`, can be drawn so that each is seen in a picture of `columns`; at least 1. */
 uint64_t timeline_frames(const struct overlap_work *work, uint64_t frames, unsigned columns);

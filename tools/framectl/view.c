@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "daemon/succession.h"
+#include "daemon/measure/history.h"
 
 #define LATELY_S 600.0
 

@@ -8,8 +8,8 @@
 #include <jansson.h>
 #include <stdint.h>
 
-#include "daemon/ledger.h"
-#include "daemon/overlap.h"
+#include "daemon/measure/ledger.h"
+#include "daemon/measure/overlap.h"
 #include "tools/framectl/problem.h"
 
 struct end_view { /* where frames come from, or results go */

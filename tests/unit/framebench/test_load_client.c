@@ -15,7 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "daemon/clock.h"
+#include "daemon/measure/clock.h"
 #include "tests/unit/runner.h"
 
 enum { FRAME = 256, NEVER = 1 << 30 };

@@ -1,7 +1,7 @@
 /* When frames are due, and how many: as counting them one by one says, and where nobody could. */
 #include "tools/framebench/load_pace.h"
 
-#include "daemon/clock.h"
+#include "daemon/measure/clock.h"
 #include "tests/unit/runner.h"
 
 static const double rates[] = {1e-300, 1e-10, 0.4, 1, 3, 29.97, 999.9, 1e4, 123456.789};

@@ -1,5 +1,5 @@
 /* What the daemon foretells of measurements that go by the model, and of some that do not; and what bounds them. */
-#include "daemon/overlap.h"
+#include "daemon/measure/overlap.h"
 #include "tools/framebench/overlap.h"
 
 #include <string.h>

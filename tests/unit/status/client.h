@@ -5,7 +5,7 @@
 #ifndef FRAMED_TESTS_STATUS_CLIENT_H
 #define FRAMED_TESTS_STATUS_CLIENT_H
 
-#include "daemon/status.h"
+#include "daemon/status/status.h"
 #include "tests/unit/status/fake_server.h"
 
 struct site {

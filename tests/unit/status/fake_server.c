@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/succession.h"
-#include "daemon/trace.h"
+#include "daemon/measure/history.h"
+#include "daemon/status/trace.h"
 
 const char *const pipeline_state_names[] = {"starting", "running", "paused",   "draining",
                                             "drained",  "failed",  "stopping", "stopped"};

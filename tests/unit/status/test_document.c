@@ -2,8 +2,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/status.h"
-#include "daemon/succession.h"
+#include "daemon/status/status.h"
+#include "daemon/measure/history.h"
 #include "tests/unit/runner.h"
 #include "tests/unit/status/fake_server.h"
 

@@ -5,7 +5,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "daemon/http.h"
+#include "daemon/status/http.h"
 #include "tests/unit/runner.h"
 #include "tests/unit/status/client.h"
 
@@ -296,7 +296,7 @@ START_TEST(no_free_descriptor_delays_but_does_not_spin) {
 }
 END_TEST
 
-/* -- with short limits, directly on http.h ----------------------------------------------------------------------- */
+/* -- with short limits, directly on status/http.h ----------------------------------------------------------------------- */
 
 static void answer_long(void *context, struct http_request *request) {
   (void)context;

@@ -1,9 +1,9 @@
 /* Taking traces: from when to when, of whom, how many at once, and every way to end one. */
 #include <string.h>
 
-#include "daemon/clock.h"
-#include "daemon/trace.h"
-#include "daemon/tracer.h"
+#include "daemon/measure/clock.h"
+#include "daemon/status/trace.h"
+#include "daemon/status/tracer.h"
 #include "tests/unit/runner.h"
 #include "tests/unit/status/fake_server.h"
 

@@ -4,7 +4,7 @@
 
 #include <jansson.h>
 
-#include "daemon/trace_text.h"
+#include "daemon/status/trace_text.h"
 
 #define US INT64_C(1000)
 

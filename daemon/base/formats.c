@@ -1,0 +1,120 @@
+#include "daemon/base/formats.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+_Static_assert((int)CONFIG_MAX_PARAMETERS == (int)STAGE_MAX_PARAMETERS && (int)CONFIG_MAX_NUMBERS == (int)STAGE_MAX_NUMBERS,
+               "a configured stage holds what a stage takes");
+_Static_assert((int)CONFIG_MAX_RANK == (int)FORMAT_MAX_RANK && (int)CONFIG_MAX_STAGES == (int)GPU_MAX_STAGES &&
+                   (int)CONFIG_MAX_SLOTS == (int)GPU_MAX_SLOTS,
+               "the configuration's bounds are those of the GPU's interface");
+
+struct vocabulary {
+  struct config_vocabulary words;
+  const char *pixels[PIXELS_COUNT]; /* without PIXELS_NONE, NULL at the end */
+  const char *dtypes[ELEMENT_COUNT + 1];
+  struct config_stage_type *stages;
+  struct config_parameter *parameters; /* of all stages, one after the other */
+};
+
+static enum config_parameter_type parameter_type(enum stage_parameter_type type) {
+  switch (type) {
+  case STAGE_INTEGER:
+    return CONFIG_INTEGER;
+  case STAGE_CHOICE:
+    return CONFIG_CHOICE;
+  case STAGE_NUMBERS:
+    return CONFIG_NUMBERS;
+  case STAGE_NUMBER:
+    break;
+  }
+  return CONFIG_NUMBER;
+}
+
+static struct config_parameter translate_parameter(const struct stage_parameter *parameter) {
+  return (struct config_parameter){.name = parameter->name,
+                                   .type = parameter_type(parameter->type),
+                                   .required = parameter->required,
+                                   .minimum = parameter->minimum,
+                                   .maximum = parameter->maximum,
+                                   .fallback = parameter->fallback,
+                                   .choices = parameter->choices,
+                                   .help = parameter->help};
+}
+
+static unsigned count_stages(unsigned *parameters) {
+  unsigned stages = 0;
+  *parameters = 0;
+  for (; stage_descriptors[stages]; stages++) {
+    *parameters += stage_descriptors[stages]->parameter_count;
+  }
+  return stages;
+}
+
+static void fill_stages(struct vocabulary *vocabulary) {
+  struct config_parameter *next = vocabulary->parameters;
+  for (unsigned i = 0; stage_descriptors[i]; i++) {
+    const struct stage_descriptor *stage = stage_descriptors[i];
+    vocabulary->stages[i] = (struct config_stage_type){
+        .name = stage->name, .help = stage->help, .parameters = next, .parameter_count = stage->parameter_count};
+    for (unsigned j = 0; j < stage->parameter_count; j++) {
+      *next++ = translate_parameter(&stage->parameters[j]);
+    }
+  }
+}
+
+struct vocabulary *vocabulary_new(void) {
+  struct vocabulary *vocabulary = calloc(1, sizeof *vocabulary);
+  if (!vocabulary) {
+    return NULL;
+  }
+  unsigned parameters;
+  unsigned stages = count_stages(&parameters);
+  vocabulary->stages = calloc(stages + 1, sizeof *vocabulary->stages);
+  vocabulary->parameters = calloc(parameters + 1, sizeof *vocabulary->parameters);
+  if (!vocabulary->stages || !vocabulary->parameters) {
+    return vocabulary_free(vocabulary);
+  }
+  memcpy(vocabulary->pixels, pixel_format_names + 1, (PIXELS_COUNT - 1) * sizeof *vocabulary->pixels);
+  memcpy(vocabulary->dtypes, element_type_names, ELEMENT_COUNT * sizeof *vocabulary->dtypes);
+  fill_stages(vocabulary);
+  vocabulary->words = (struct config_vocabulary){
+      .pixels = vocabulary->pixels, .dtypes = vocabulary->dtypes, .stages = vocabulary->stages, .stage_count = stages};
+  return vocabulary;
+}
+
+struct vocabulary *vocabulary_free(struct vocabulary *vocabulary) {
+  if (vocabulary) {
+    free(vocabulary->stages);
+    free(vocabulary->parameters);
+    free(vocabulary);
+  }
+  return NULL;
+}
+
+const struct config_vocabulary *vocabulary_words(const struct vocabulary *vocabulary) { return &vocabulary->words; }
+
+struct frame_format vocabulary_format(const struct config_format *format) {
+  if (format->is_tensor) {
+    return format_tensor((enum element_type)format->dtype, format->shape, format->rank);
+  }
+  return format_image((enum pixel_format)(format->pixels + 1), format->width, format->height);
+}
+
+static void translate_stage(const struct config_stage *stage, struct gpu_stage_request *request) {
+  *request = (struct gpu_stage_request){.stage = stage_descriptors[stage->type]};
+  for (unsigned i = 0; i < request->stage->parameter_count; i++) {
+    request->values[i].given = stage->values[i].given;
+    request->values[i].count = stage->values[i].count;
+    memcpy(request->values[i].numbers, stage->values[i].numbers, sizeof request->values[i].numbers);
+  }
+}
+
+struct gpu_chain *vocabulary_chain(const struct config_pipeline *pipeline, struct gpu_error *error) {
+  struct gpu_stage_request requests[GPU_MAX_STAGES];
+  for (unsigned i = 0; i < pipeline->stage_count; i++) {
+    translate_stage(&pipeline->stages[i], &requests[i]);
+  }
+  struct frame_format input = vocabulary_format(&pipeline->source.format);
+  return gpu_chain_new(&input, requests, pipeline->stage_count, error);
+}

@@ -1,0 +1,21 @@
+/*
+ * Translates between the configuration's words and the GPU's: the only place where config/ and gpu/ meet.
+ */
+#ifndef FRAMED_BASE_FORMATS_H
+#define FRAMED_BASE_FORMATS_H
+
+#include "config/config.h"
+#include "gpu/gpu.h"
+
+struct vocabulary;
+
+/* The stages, pixel formats and element types of this build. NULL if there is no memory. */
+struct vocabulary *vocabulary_new(void);
+struct vocabulary *vocabulary_free(struct vocabulary *vocabulary); /* NULL is fine; returns NULL */
+const struct config_vocabulary *vocabulary_words(const struct vocabulary *vocabulary);
+
+struct frame_format vocabulary_format(const struct config_format *format);
+/* Negotiates a pipeline's formats. NULL on error, as gpu_chain_new(). */
+struct gpu_chain *vocabulary_chain(const struct config_pipeline *pipeline, struct gpu_error *error);
+
+#endif

@@ -1,0 +1,390 @@
+#include "daemon/base/lane.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/measure/clock.h"
+
+enum { TICK_MS = 100 };
+enum { NAME_ROOM = 16, MAX_NAMED = 1000 }; /* of a thread's name, as Linux has it */
+
+struct lane {
+  unsigned index;
+  uv_thread_t thread;
+  bool stopped; /* the thread has ended */
+  uv_loop_t loop;
+  struct mailbox mailbox;
+  uv_async_t wake; /* stream callbacks */
+  uv_timer_t tick;
+  uv_check_t check; /* turns run after the poll */
+  uv_idle_t idle;   /* active while turns are due, so that the poll does not sleep */
+  struct runner *runners;
+  struct runner *first, **last; /* scheduled */
+  unsigned scheduled;
+  atomic_bool all_woken; /* by lane_wake_all() */
+  _Atomic int64_t heartbeat;
+  _Atomic int64_t work; /* ns; it alone writes */
+  /* parking */
+  atomic_bool park_wanted;
+  unsigned quiet;           /* iterations since nothing was under way */
+  atomic_bool awaits_file;  /* only that keeps it from standing still, */
+  atomic_bool leaves_files; /* and shall not */
+  uv_sem_t stands, goes_on; /* the lane posts one and waits for the other */
+  bool stood;               /* the other thread's: `stands` was waited for */
+  atomic_bool at_device;    /* within a call to one; */
+  atomic_bool held_there;   /* it shall go on no further than that */
+};
+
+struct stop_message {
+  struct message message;
+  struct lane *lane;
+};
+
+static void beat(struct lane *lane, int64_t now) { atomic_store_explicit(&lane->heartbeat, now, memory_order_relaxed); }
+
+/* The idle handle only has to be active; turns run in on_check(). */
+static void on_idle(uv_idle_t *idle) { (void)idle; }
+
+static struct runner *take_first(struct lane *lane) {
+  struct runner *runner = lane->first;
+  lane->first = runner->next_scheduled;
+  if (!lane->first) {
+    lane->last = &lane->first;
+  }
+  lane->scheduled--;
+  runner->scheduled = false;
+  return runner;
+}
+
+static bool awaits_file(const struct lane *lane) {
+  bool awaits = false;
+  for (struct runner *runner = lane->runners; runner; runner = runner->next) {
+    awaits = awaits || atomic_load_explicit(&runner->asked, memory_order_relaxed) != 0;
+  }
+  return awaits;
+}
+
+/* The first iteration in which nothing is under way still closes handles behind this. */
+static void stand_still(struct lane *lane) {
+  bool awaits = awaits_file(lane);
+  atomic_store(&lane->awaits_file, awaits);
+  lane->quiet = awaits && !atomic_load(&lane->leaves_files) ? 0 : lane->quiet + 1;
+  if (lane->quiet > 1) {
+    uv_sem_post(&lane->stands);
+    while (atomic_load(&lane->park_wanted)) {
+      uv_sem_wait(&lane->goes_on);
+    }
+  } else if (lane->quiet > 0) {
+    uv_idle_start(&lane->idle, on_idle);
+  }
+}
+
+static void on_check(uv_check_t *check) {
+  struct lane *lane = check->data;
+  if (atomic_load(&lane->park_wanted)) {
+    stand_still(lane);
+    return;
+  }
+  /* Whoever is scheduled from here on has its turn in the next iteration: descriptors are polled in between. */
+  for (unsigned due = lane->scheduled; due > 0 && lane->first; due--) {
+    struct runner *runner = take_first(lane);
+    if (runner->turn(runner)) {
+      lane_schedule(runner);
+    }
+  }
+  if (!lane->first) {
+    uv_idle_stop(&lane->idle);
+  }
+  beat(lane, clock_now());
+}
+
+static void on_wake(uv_async_t *wake) {
+  struct lane *lane = wake->data;
+  bool all = atomic_exchange(&lane->all_woken, false);
+  for (struct runner *runner = lane->runners; runner; runner = runner->next) {
+    if (atomic_exchange_explicit(&runner->woken, false, memory_order_acquire) || all) {
+      lane_schedule(runner);
+    }
+  }
+}
+
+static void on_tick(uv_timer_t *timer) {
+  struct lane *lane = timer->data;
+  int64_t now = clock_now();
+  if (lane_is_parking(lane)) {
+    return;
+  }
+  struct runner *next = NULL;
+  for (struct runner *runner = lane->runners; runner; runner = next) {
+    next = runner->next;
+    if (runner->tick) {
+      runner->tick(runner, now);
+    }
+  }
+  beat(lane, now);
+}
+
+static void run(void *argument) {
+  struct lane *lane = argument;
+  uv_run(&lane->loop, UV_RUN_DEFAULT);
+}
+
+static bool set_up_loop(struct lane *lane) {
+  lane->last = &lane->first;
+  if (uv_sem_init(&lane->stands, 0) != 0 || uv_sem_init(&lane->goes_on, 0) != 0 || uv_loop_init(&lane->loop) != 0) {
+    return false;
+  }
+  if (mailbox_open(&lane->mailbox, &lane->loop) != 0) {
+    uv_loop_close(&lane->loop);
+    return false;
+  }
+  if (uv_async_init(&lane->loop, &lane->wake, on_wake) != 0) {
+    mailbox_close(&lane->mailbox);
+    uv_run(&lane->loop, UV_RUN_DEFAULT);
+    uv_loop_close(&lane->loop);
+    return false;
+  }
+  uv_timer_init(&lane->loop, &lane->tick);
+  uv_check_init(&lane->loop, &lane->check);
+  uv_idle_init(&lane->loop, &lane->idle);
+  lane->wake.data = lane->tick.data = lane->check.data = lane->idle.data = lane;
+  uv_timer_start(&lane->tick, on_tick, TICK_MS, TICK_MS);
+  uv_check_start(&lane->check, on_check);
+  beat(lane, clock_now());
+  return true;
+}
+
+static void close_handles(struct lane *lane) {
+  uv_close((uv_handle_t *)&lane->wake, NULL);
+  uv_close((uv_handle_t *)&lane->tick, NULL);
+  uv_close((uv_handle_t *)&lane->check, NULL);
+  uv_close((uv_handle_t *)&lane->idle, NULL);
+  mailbox_close(&lane->mailbox);
+}
+
+static void on_stop(struct message *message) {
+  struct stop_message *stop = (struct stop_message *)message;
+  assert(!stop->lane->runners);
+  uv_stop(&stop->lane->loop);
+}
+
+struct lane *lane_new(unsigned index, struct failure *failure) {
+  struct lane *lane = calloc(1, sizeof *lane);
+  if (!lane || !set_up_loop(lane)) {
+    failure_set(failure, EXIT_STATUS_INTERNAL, "raise the limit of open files (LimitNOFILE)",
+                "cannot set up the loop of lane %u", index);
+    free(lane);
+    return NULL;
+  }
+  lane->index = index;
+  int status = uv_thread_create(&lane->thread, run, lane);
+  if (status != 0) {
+    failure_set(failure, EXIT_STATUS_INTERNAL, "raise the limit of threads (TasksMax)", "cannot start lane %u: %s", index,
+                uv_strerror(status));
+    close_handles(lane);
+    uv_run(&lane->loop, UV_RUN_DEFAULT);
+    uv_loop_close(&lane->loop);
+    free(lane);
+    return NULL;
+  }
+  char name[NAME_ROOM];
+  snprintf(name, sizeof name, "framed-lane-%u", index % MAX_NAMED);
+  pthread_setname_np(lane->thread, name); /* for `top -H` and for who sets affinity or priority */
+  return lane;
+}
+
+void lane_stop(struct lane *lane) {
+  struct stop_message stop = {.message.run = on_stop, .lane = lane};
+  lane_post(lane, &stop.message);
+  uv_thread_join(&lane->thread);
+  lane->stopped = true;
+}
+
+struct lane *lane_free(struct lane *lane) {
+  if (!lane) {
+    return NULL;
+  }
+  if (!lane->stopped) {
+    lane_stop(lane);
+  }
+  close_handles(lane);
+  uv_run(&lane->loop, UV_RUN_DEFAULT);
+  int status = uv_loop_close(&lane->loop);
+  assert(status == 0);
+  (void)status;
+  uv_sem_destroy(&lane->stands);
+  uv_sem_destroy(&lane->goes_on);
+  free(lane);
+  return NULL;
+}
+
+unsigned lane_index(const struct lane *lane) { return lane->index; }
+
+void lane_post(struct lane *lane, struct message *message) { mailbox_post(&lane->mailbox, message); }
+
+int64_t lane_heartbeat(const struct lane *lane) { return atomic_load_explicit(&lane->heartbeat, memory_order_relaxed); }
+
+int64_t lane_processor_time(const struct lane *lane) {
+  clockid_t clock;
+  struct timespec used;
+  if (pthread_getcpuclockid(lane->thread, &clock) != 0 || clock_gettime(clock, &used) != 0) {
+    return 0;
+  }
+  return (int64_t)used.tv_sec * NS_PER_S + used.tv_nsec;
+}
+
+int64_t lane_work(const struct lane *lane) { return atomic_load_explicit(&lane->work, memory_order_relaxed); }
+
+void lane_count_work(struct lane *lane, int64_t ns) {
+  atomic_store_explicit(&lane->work, lane_work(lane) + ns, memory_order_relaxed);
+}
+
+/* -- parking --------------------------------------------------------------------------------------------------- */
+
+void lane_park(struct lane *lane) {
+  lane->quiet = 0;
+  lane->stood = false;
+  atomic_store(&lane->held_there, false);
+  atomic_store(&lane->awaits_file, false);
+  atomic_store(&lane->leaves_files, false);
+  while (uv_sem_trywait(&lane->stands) == 0) {
+  }
+  atomic_store(&lane->park_wanted, true);
+  lane_wake_all(lane);
+}
+
+static void nap(void) { nanosleep(&(struct timespec){.tv_nsec = 20000}, NULL); }
+
+/* Whoever holds it there sees all that the lane wrote before. */
+void lane_enter_device(struct lane *lane) { atomic_store_explicit(&lane->at_device, true, memory_order_release); }
+
+/* Either this sees that it is held, or whoever holds it sees that it has left. */
+void lane_leave_device(struct lane *lane) {
+  atomic_store(&lane->at_device, false);
+  while (atomic_load(&lane->held_there)) {
+    nap();
+  }
+}
+
+static bool hold_at_device(struct lane *lane) {
+  atomic_store(&lane->held_there, true);
+  bool held = atomic_load(&lane->at_device);
+  if (!held) {
+    atomic_store(&lane->held_there, false);
+  }
+  return held;
+}
+
+/* False: it cannot stand still without. */
+static bool leave_files(struct lane *lane, const struct lane_patience *patience) {
+  if (!atomic_load(&lane->awaits_file) || atomic_load(&lane->leaves_files)) {
+    return true;
+  }
+  if (patience->leaves_files) {
+    atomic_store(&lane->leaves_files, true);
+    lane_wake_all(lane);
+  }
+  return patience->leaves_files;
+}
+
+bool lane_is_parked(struct lane *lane, const struct lane_patience *patience) {
+  while (!lane->stood && uv_sem_trywait(&lane->stands) != 0) {
+    int64_t now = clock_now();
+    if (now > patience->device && hold_at_device(lane)) {
+      return true;
+    }
+    if (now > patience->limit || (now > patience->file && !leave_files(lane, patience))) {
+      return false;
+    }
+    nap();
+  }
+  lane->stood = true;
+  return true;
+}
+
+bool lane_run_messages(struct lane *lane) { return lane->stood && mailbox_run(&lane->mailbox); }
+
+void lane_unpark(struct lane *lane) {
+  atomic_store(&lane->park_wanted, false);
+  atomic_store(&lane->held_there, false);
+  uv_sem_post(&lane->goes_on);
+  lane_wake_all(lane); /* what was not begun while it was to stand still is begun now */
+}
+
+bool lane_is_parking(const struct lane *lane) { return atomic_load_explicit(&lane->park_wanted, memory_order_relaxed); }
+
+uv_loop_t *lane_loop(struct lane *lane) { return &lane->loop; }
+
+void lane_join(struct lane *lane, struct runner *runner) {
+  runner->lane = lane;
+  runner->next = lane->runners;
+  runner->link = &lane->runners;
+  if (runner->next) {
+    runner->next->link = &runner->next;
+  }
+  lane->runners = runner;
+}
+
+bool lane_is_own(const struct runner *runner) { return runner->lane->runners == runner && !runner->next; }
+
+static void unschedule(struct lane *lane, struct runner *runner) {
+  struct runner **at = &lane->first;
+  while (*at && *at != runner) {
+    at = &(*at)->next_scheduled;
+  }
+  if (*at) {
+    *at = runner->next_scheduled;
+    if (lane->last == &runner->next_scheduled) {
+      lane->last = at;
+    }
+  }
+  lane->scheduled--;
+  runner->scheduled = false;
+}
+
+void lane_leave(struct runner *runner) {
+  struct lane *lane = runner->lane;
+  if (!lane) {
+    return;
+  }
+  if (runner->scheduled) {
+    unschedule(lane, runner);
+  }
+  *runner->link = runner->next;
+  if (runner->next) {
+    runner->next->link = runner->link;
+  }
+  runner->lane = NULL;
+}
+
+void lane_schedule(struct runner *runner) {
+  struct lane *lane = runner->lane;
+  if (!lane || runner->scheduled) {
+    return;
+  }
+  if (!lane->first) {
+    uv_idle_start(&lane->idle, on_idle);
+  }
+  lane->scheduled++;
+  runner->scheduled = true;
+  runner->next_scheduled = NULL;
+  *lane->last = runner;
+  lane->last = &runner->next_scheduled;
+}
+
+void lane_wake(struct lane *lane, struct runner *runner) {
+  atomic_store_explicit(&runner->woken, true, memory_order_release);
+  /* libuv before 1.53 can lose a wake-up without this fence. */
+  atomic_thread_fence(memory_order_seq_cst);
+  uv_async_send(&lane->wake);
+}
+
+void lane_wake_all(struct lane *lane) {
+  atomic_store(&lane->all_woken, true);
+  atomic_thread_fence(memory_order_seq_cst); /* as above */
+  uv_async_send(&lane->wake);
+}

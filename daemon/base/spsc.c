@@ -1,0 +1,43 @@
+#include "daemon/base/spsc.h"
+
+#include <assert.h>
+
+static_assert((RING_PLACES & (RING_PLACES - 1)) == 0, "counters that wrap around need a power of two");
+
+void ring_init(struct ring *ring, struct lane *lane, struct runner *runner) {
+  *ring = (struct ring){.lane = lane, .runner = runner};
+}
+
+void ring_push(struct ring *ring, unsigned item) {
+  unsigned pushed = atomic_load_explicit(&ring->pushed, memory_order_relaxed);
+  assert(pushed - atomic_load_explicit(&ring->popped, memory_order_acquire) < RING_PLACES);
+  ring->items[pushed % RING_PLACES] = item;
+  atomic_store_explicit(&ring->pushed, pushed + 1, memory_order_release);
+  atomic_thread_fence(memory_order_seq_cst); /* before the look at the sleeper, as its word is before its last look */
+  if (atomic_load_explicit(&ring->asleep, memory_order_relaxed) && atomic_exchange(&ring->asleep, false)) {
+    lane_wake(ring->lane, ring->runner);
+  }
+}
+
+bool ring_pop(struct ring *ring, unsigned *item) {
+  if (atomic_load_explicit(&ring->asleep, memory_order_relaxed)) {
+    atomic_store_explicit(&ring->asleep, false, memory_order_relaxed); /* something else woke it */
+  }
+  unsigned popped = atomic_load_explicit(&ring->popped, memory_order_relaxed);
+  if (popped == atomic_load_explicit(&ring->pushed, memory_order_acquire)) {
+    return false;
+  }
+  *item = ring->items[popped % RING_PLACES];
+  atomic_store_explicit(&ring->popped, popped + 1, memory_order_release);
+  return true;
+}
+
+bool ring_may_sleep(struct ring *ring) {
+  atomic_store_explicit(&ring->asleep, true, memory_order_relaxed);
+  atomic_thread_fence(memory_order_seq_cst);
+  if (atomic_load_explicit(&ring->popped, memory_order_relaxed) == atomic_load_explicit(&ring->pushed, memory_order_relaxed)) {
+    return true;
+  }
+  atomic_store_explicit(&ring->asleep, false, memory_order_relaxed);
+  return false;
+}

@@ -1,0 +1,359 @@
+/*
+ * The only user of libsystemd. Passed listeners are looked up once, at the first question, and each leaves the list
+ * when it is taken; the environment variables are cleared then, so that no child takes them for its own.
+ */
+#include "daemon/base/systemd.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <systemd/sd-daemon.h>
+#include <unistd.h>
+
+#include "daemon/base/datagram.h"
+#include "daemon/measure/clock.h"
+
+/* -- notifications ------------------------------------------------------------------------------------------------ */
+
+enum { NOTIFICATION = 512 };
+
+/* What systemd did not take yet is replaced by what comes after it, so that the last word reaches it. */
+static struct {
+  struct datagram socket;
+  char state[NOTIFICATION], status[NOTIFICATION]; /* to be said; empty: nothing */
+} manager = {.socket = {.fd = -1}};
+
+/* Opened at the first use, and tried again where there was no descriptor for it. */
+static bool reach_manager(void) {
+  const char *address = getenv("NOTIFY_SOCKET");
+  return address && (manager.socket.fd >= 0 || datagram_open(&manager.socket, address));
+}
+
+static bool say(const char *text, int fd, bool waits) {
+  const struct iovec part = {.iov_base = (char *)(uintptr_t)text, .iov_len = strlen(text)};
+  return reach_manager() && datagram_send(&manager.socket, &part, 1, fd, waits);
+}
+
+void systemd_flush(void) {
+  if (manager.state[0] && say(manager.state, -1, false)) {
+    manager.state[0] = '\0';
+  }
+  if (manager.status[0] && !manager.state[0] && say(manager.status, -1, false)) {
+    manager.status[0] = '\0';
+  }
+}
+
+/* A line break would begin another assignment, so the text ends there. */
+static int line_length(const char *text) { return (int)strcspn(text, "\n"); }
+
+/* With a status of its own, which is newer than the one before. */
+__attribute__((format(printf, 1, 2))) static void say_state(const char *format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(manager.state, sizeof manager.state, format, arguments);
+  va_end(arguments);
+  manager.status[0] = '\0';
+  systemd_flush();
+}
+
+#define WATCHED "FRAMED_WATCHED" /* a variable, which goes over to the next image: this process has been ready */
+
+static bool has_been_ready;
+
+void systemd_ready(const char *status) {
+  has_been_ready = true;
+  say_state("READY=1\nSTATUS=%.*s", line_length(status), status);
+}
+
+void systemd_status(const char *status) {
+  snprintf(manager.status, sizeof manager.status, "STATUS=%.*s", line_length(status), status);
+  systemd_flush();
+}
+
+void systemd_reloading(void) { say_state("RELOADING=1\nMONOTONIC_USEC=%" PRId64, clock_now() / NS_PER_US); }
+
+void systemd_stopping(const char *status) { say_state("STOPPING=1\nSTATUS=%.*s", line_length(status), status); }
+
+void systemd_watchdog(void) { say("WATCHDOG=1", -1, false); }
+
+int64_t systemd_watchdog_interval(void) {
+  uint64_t microseconds = 0;
+  bool wanted = sd_watchdog_enabled(0, &microseconds) > 0 && microseconds <= INT64_MAX / NS_PER_US;
+  return wanted ? (int64_t)microseconds * NS_PER_US : 0;
+}
+
+bool systemd_watches(void) { return systemd_watchdog_interval() > 0 && (has_been_ready || getenv(WATCHED)); }
+
+/* -- socket activation -------------------------------------------------------------------------------------------- */
+
+#define KEPT   "framed-"       /* begins the name of each descriptor that was kept for us */
+#define PASSED "FRAMED_PASSED" /* a variable, which goes over to the next image: there were others */
+enum { BARRIER_MS = 5000 };
+
+static struct {
+  bool asked;
+  bool others; /* there were some that were not kept for us */
+  int count;
+  char **names;   /* of descriptor SD_LISTEN_FDS_START + index; NULL once taken */
+  char *as_given; /* all names, or NULL */
+} passed;
+
+static void ask_once(void) {
+  if (passed.asked) {
+    return;
+  }
+  passed.asked = true;
+  const char *names = getenv("LISTEN_FDNAMES");
+  passed.as_given = names ? strdup(names) : NULL;
+  int count = sd_listen_fds_with_names(1, &passed.names);
+  passed.count = count > 0 ? count : 0;
+  passed.others = systemd_unclaimed() != NULL;
+}
+
+bool systemd_has_passed(void) { return passed.others || getenv(PASSED); }
+
+static bool is_listener(int fd) { return sd_is_socket(fd, AF_UNSPEC, SOCK_STREAM, 1) > 0; }
+
+static int find_listener(const char *name, const char *path) {
+  for (int i = 0; name && i < passed.count; i++) {
+    if (passed.names[i] && strcmp(passed.names[i], name) == 0 && is_listener(SD_LISTEN_FDS_START + i)) {
+      return i;
+    }
+  }
+  for (int i = 0; path && i < passed.count; i++) {
+    if (passed.names[i] && sd_is_socket_unix(SD_LISTEN_FDS_START + i, SOCK_STREAM, 1, path, 0) > 0) {
+      return i;
+    }
+  }
+  return -1;
+}
+
+int systemd_take_listener(const char *name, const char *path) {
+  ask_once();
+  int index = find_listener(name, path);
+  if (index < 0) {
+    return -1;
+  }
+  int fd = SD_LISTEN_FDS_START + index;
+  int flags = fcntl(fd, F_GETFL);
+  if (flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) < 0) {
+    return -1; /* stays in the list, so systemd_unclaimed() names it */
+  }
+  free(passed.names[index]);
+  passed.names[index] = NULL;
+  return fd;
+}
+
+const char *systemd_unclaimed(void) {
+  ask_once();
+  for (int i = 0; i < passed.count; i++) {
+    if (passed.names[i] && strncmp(passed.names[i], KEPT, strlen(KEPT)) != 0) {
+      return passed.names[i];
+    }
+  }
+  return NULL;
+}
+
+/* -- the descriptor store ------------------------------------------------------------------------------------------- */
+
+unsigned systemd_keeps(void) {
+  const char *limit = getenv("FDSTORE");
+  long room = getenv("NOTIFY_SOCKET") && limit ? strtol(limit, NULL, 10) : 0;
+  return room <= 0 ? 0 : room > SYSTEMD_MOST_KEPT ? SYSTEMD_MOST_KEPT : (unsigned)room;
+}
+
+/* -- what it was not told to forget ---------------------------------------------------------------------------------- */
+
+#define OWED    "FRAMED_OWED"    /* a variable, for the next image: names, each with END behind it */
+#define UNKNOWN "FRAMED_UNKNOWN" /* the same, where there are others, too */
+#define END     '/'
+
+/* What lies there and should not may be taken for what should, so nothing is added before it is gone. */
+static struct {
+  bool asked;
+  bool unknown; /* there was no memory for a name */
+  char *names;  /* NULL: none */
+} owed;
+
+static void ask_for_owed(void) {
+  if (owed.asked) {
+    return;
+  }
+  const char *names = getenv(OWED);
+  owed.asked = true;
+  owed.unknown = getenv(UNKNOWN);
+  if (names && *names && names[strlen(names) - 1] == END) {
+    owed.names = strdup(names);
+    owed.unknown |= !owed.names;
+  }
+}
+
+static bool say_forget(const char *name, size_t length) {
+  char text[512]; /* another version may have used names as long as any */
+  snprintf(text, sizeof text, "FDSTOREREMOVE=1\nFDNAME=%s%.*s", KEPT, (int)length, name);
+  return say(text, -1, true);
+}
+
+static bool says_what_is_owed(void) {
+  ask_for_owed();
+  char *at = owed.names;
+  for (char *end = at ? strchr(at, END) : NULL; end && say_forget(at, (size_t)(end - at)); end = strchr(at, END)) {
+    at = end + 1;
+  }
+  if (at && *at) {
+    memmove(owed.names, at, strlen(at) + 1);
+    return false;
+  }
+  free(owed.names);
+  owed.names = NULL;
+  return true;
+}
+
+static bool owes_nothing(void) { return says_what_is_owed() && !owed.unknown; }
+
+static bool is_owed(const char *name) {
+  size_t length = strlen(name);
+  const char *at = owed.names ? owed.names : "";
+  while (*at && (strncmp(at, name, length) != 0 || at[length] != END)) {
+    at = strchr(at, END) + 1;
+  }
+  return *at;
+}
+
+static void owe(const char *name) {
+  size_t before = owed.names ? strlen(owed.names) : 0, length = strlen(name);
+  char *names = realloc(owed.names, before + length + 2);
+  if (!names) { /* nothing is added any more */
+    owed.unknown = true;
+    return;
+  }
+  memcpy(names + before, name, length);
+  names[before + length] = END;
+  names[before + length + 1] = '\0';
+  owed.names = names;
+}
+
+static bool pass(const char *variable, const char *value) {
+  return (value ? setenv(variable, value, 1) : unsetenv(variable)) == 0;
+}
+
+bool systemd_pass_on(void) {
+  ask_for_owed();
+  return pass(OWED, owed.names) && pass(UNKNOWN, owed.unknown ? "1" : NULL) &&
+         pass(PASSED, systemd_has_passed() ? "1" : NULL) && pass(WATCHED, systemd_watches() ? "1" : NULL);
+}
+
+/* -- what it keeps --------------------------------------------------------------------------------------------------- */
+
+/* Without FDPOLL=0 a connection whose client has gone would be dropped there, and its last frames with it. */
+bool systemd_keep(int fd, const char *name) {
+  char text[128];
+  snprintf(text, sizeof text, "FDSTORE=1\nFDPOLL=0\nFDNAME=%s%s", KEPT, name);
+  return owes_nothing() && say(text, fd, true);
+}
+
+void systemd_forget(const char *name) {
+  if (systemd_keeps() > 0 && (!says_what_is_owed() || !say_forget(name, strlen(name))) && !is_owed(name)) {
+    owe(name);
+  }
+}
+
+/* Of a pipe whose other end went to systemd: it closes that once it has come to the message. */
+static bool is_closed_in_time(int fd) {
+  int64_t limit = clock_now() + BARRIER_MS * NS_PER_MS;
+  struct pollfd end = {.fd = fd};
+  int count;
+  do {
+    int64_t left = limit - clock_now();
+    count = poll(&end, 1, left > 0 ? (int)(left / NS_PER_MS) : 0);
+  } while (count < 0 && errno == EINTR);
+  return count == 1 && (end.revents & POLLHUP);
+}
+
+bool systemd_has_read(void) {
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) {
+    return false;
+  }
+  bool asked = say("BARRIER=1", ends[1], true);
+  close(ends[1]);
+  bool read = asked && is_closed_in_time(ends[0]);
+  close(ends[0]);
+  return read;
+}
+
+/* A unit may call its socket so, too. Those that were kept have a number behind a dash, since there may be many. */
+static bool may_be_of_unit(int fd, const char *name) {
+  const char *last = strrchr(name, '-') + 1;
+  return is_listener(fd) && (!*last || last[strspn(last, "0123456789")]);
+}
+
+static bool was_kept(int index, const char *prefix) {
+  const char *name = passed.names[index];
+  size_t kept = strlen(KEPT), length = strlen(prefix);
+  return name && strncmp(name, KEPT, kept) == 0 && strncmp(name + kept, prefix, length) == 0 &&
+         (length > 0 || !may_be_of_unit(SD_LISTEN_FDS_START + index, name));
+}
+
+int systemd_take_kept(const char *prefix, char *rest, size_t size) {
+  ask_once();
+  for (int i = 0; i < passed.count; i++) {
+    if (was_kept(i, prefix)) {
+      snprintf(rest, size, "%s", passed.names[i] + strlen(KEPT) + strlen(prefix));
+      free(passed.names[i]);
+      passed.names[i] = NULL;
+      return SD_LISTEN_FDS_START + i;
+    }
+  }
+  return -1;
+}
+
+static bool set_number(const char *variable, long number) {
+  char text[32];
+  snprintf(text, sizeof text, "%ld", number);
+  return setenv(variable, text, 1) == 0;
+}
+
+/* Where a descriptor that was kept under this name came; -1: there was none. */
+static int find_kept(const char *name) {
+  char whole[64];
+  int length = snprintf(whole, sizeof whole, "%s%s", KEPT, name);
+  const char *at = passed.as_given;
+  for (int i = 0; at && i < passed.count; i++) {
+    size_t end = strcspn(at, ":");
+    if (end == (size_t)length && strncmp(at, whole, end) == 0) {
+      return SD_LISTEN_FDS_START + i;
+    }
+    at += at[end] == ':' ? end + 1 : end;
+  }
+  return -1;
+}
+
+/* Each number is looked at there: one that nothing comes with makes all of them unknown. */
+static bool fill_place(int place) {
+  int flags = fcntl(place, F_GETFD);
+  bool comes = flags >= 0 && !(flags & FD_CLOEXEC);
+  return comes || dup2(STDERR_FILENO, place) >= 0;
+}
+
+bool systemd_pass_again(const char *name, int fd) {
+  int place = find_kept(name);
+  bool there = place >= 0 && (fd == place || dup2(fd, place) >= 0) && fcntl(place, F_SETFD, 0) == 0;
+  for (int i = 0; there && i < passed.count; i++) {
+    there = fill_place(SD_LISTEN_FDS_START + i);
+  }
+  return there && set_number("LISTEN_PID", getpid()) && set_number("LISTEN_FDS", passed.count) &&
+         setenv("LISTEN_FDNAMES", passed.as_given, 1) == 0;
+}
+
+void systemd_pass_nothing(void) {
+  unsetenv("LISTEN_PID");
+  unsetenv("LISTEN_FDS");
+  unsetenv("LISTEN_FDNAMES");
+}

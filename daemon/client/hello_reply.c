@@ -1,0 +1,27 @@
+#include "daemon/client/hello_reply.h"
+
+#include <assert.h>
+#include <stdio.h>
+
+static_assert((int)NATIVE_TEXT >= (int)FORMAT_TEXT, "a welcome has room for every format");
+
+struct native_welcome welcome_of(const struct config_pipeline *config, const struct frame_format *input,
+                                 const struct frame_format *output, enum native_role role) {
+  struct native_welcome welcome = {
+      .version = NATIVE_VERSION, .role = (uint32_t)role, .transport = NATIVE_STREAM, .slots = config->slots};
+  size_t input_bytes = 0;
+  size_t output_bytes = 0;
+  format_bytes(input, &input_bytes);
+  format_bytes(output, &output_bytes);
+  welcome.input_bytes = input_bytes;
+  welcome.output_bytes = output_bytes;
+  snprintf(welcome.pipeline, sizeof welcome.pipeline, "%s", config->name);
+  format_describe(input, welcome.input_format);
+  format_describe(output, welcome.output_format);
+  return welcome;
+}
+
+const char *welcome_role_name(uint32_t role) {
+  static const char *const names[] = {[NATIVE_PRODUCER] = "producer", [NATIVE_CONSUMER] = "consumer", [NATIVE_BOTH] = "both"};
+  return role >= NATIVE_PRODUCER && role <= NATIVE_BOTH ? names[role] : "?";
+}

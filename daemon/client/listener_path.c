@@ -1,0 +1,248 @@
+/*
+ * The file of a Unix socket: made free, made without access for others, given its owner, group and mode, and removed if it is
+ * still the one that was made. A file is new until a pipeline begins with it, and goes with a process that ends before that.
+ */
+#include "daemon/client/listener_private.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <libgen.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "daemon/measure/clock.h"
+#include "daemon/state/fd_store.h"
+
+enum { LOCK_TRIES = 100, LOCK_PAUSE_MS = 20 };
+
+/* -- those that are new --------------------------------------------------------------------------------------- */
+
+/* Their files are made, and no pipeline has begun with them: what a reload prepares on a worker thread. */
+static struct {
+  pthread_mutex_t lock;
+  struct listener *first;
+} fresh = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+bool listener_has_file(const struct listener *listener) {
+  struct stat now;
+  errno = 0;
+  return lstat(listener->path, &now) == 0 && now.st_dev == listener->device && now.st_ino == listener->inode;
+}
+
+static void remove_file(const struct listener *listener) {
+  if (listener_has_file(listener)) {
+    unlink(listener->path);
+  }
+}
+
+/* Holding the lock. */
+static void take_from_fresh(const struct listener *listener) {
+  struct listener **link = &fresh.first;
+  while (*link && *link != listener) {
+    link = &(*link)->next;
+  }
+  if (*link) {
+    *link = listener->next;
+    keeper_forget_new_file(listener->path);
+  }
+}
+
+void listener_use(const struct listener *listener) {
+  pthread_mutex_lock(&fresh.lock);
+  take_from_fresh(listener);
+  pthread_mutex_unlock(&fresh.lock);
+}
+
+void listener_withhold_new(void) {
+  pthread_mutex_lock(&fresh.lock);
+  for (const struct listener *listener = fresh.first; listener; listener = listener->next) {
+    remove_file(listener);
+  }
+}
+
+void listener_allow_new(void) { pthread_mutex_unlock(&fresh.lock); }
+
+void listener_remove_file(const struct listener *listener) {
+  pthread_mutex_lock(&fresh.lock);
+  take_from_fresh(listener);
+  remove_file(listener);
+  pthread_mutex_unlock(&fresh.lock);
+}
+
+/* -- the path ------------------------------------------------------------------------------------------------- */
+
+static bool set_address(struct sockaddr_un *address, const char *path, struct failure *failure) {
+  *address = (struct sockaddr_un){.sun_family = AF_UNIX};
+  size_t length = strlen(path);
+  if (length == 0 || length >= sizeof address->sun_path) {
+    return failure_set(failure, EXIT_STATUS_CONFIG, "choose a shorter path, such as one in /run/framed",
+                       "the socket path '%s' has %zu bytes, and a Unix socket takes at most %zu", path, length,
+                       sizeof address->sun_path - 1);
+  }
+  memcpy(address->sun_path, path, length + 1);
+  return true;
+}
+
+/* Whether a socket file has somebody behind it: 0 if not, EADDRINUSE if so, otherwise why this cannot be told. */
+static int probe(const struct sockaddr_un *address) {
+  int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  if (fd < 0) {
+    return errno;
+  }
+  int status = connect(fd, (const struct sockaddr *)address, sizeof *address) == 0 ? EADDRINUSE : errno;
+  close(fd);
+  switch (status) {
+  case ECONNREFUSED:
+  case ENOENT:
+    return 0;
+  case EAGAIN:     /* its queue of connections is full */
+  case EPROTOTYPE: /* a datagram socket somebody listens on */
+    return EADDRINUSE;
+  default:
+    return status;
+  }
+}
+
+/* Makes the path free: nothing is there, or the socket of a daemon that is dead. */
+static bool clear_path(const struct sockaddr_un *address, struct failure *failure) {
+  const char *path = address->sun_path;
+  struct stat there;
+  if (lstat(path, &there) != 0) {
+    return true; /* bind() says what else may be wrong */
+  }
+  if (!S_ISSOCK(there.st_mode)) {
+    return failure_set(failure, EXIT_STATUS_CONFIG, "remove that file, or choose another path",
+                       "'%s' exists and is not a socket", path);
+  }
+  int status = probe(address);
+  if (status == EADDRINUSE) {
+    return failure_set(failure, EXIT_STATUS_CONFIG, "stop the other daemon, or choose another path",
+                       "the socket '%s' is in use by another process", path);
+  }
+  if (status != 0) {
+    return failure_set(failure, EXIT_STATUS_CONFIG, "remove the file if nobody needs it, or choose another path",
+                       "cannot tell whether the socket '%s' is in use: %s", path, strerror(status));
+  }
+  if (unlink(path) != 0 && errno != ENOENT) {
+    return failure_set(failure, EXIT_STATUS_CONFIG, "give the daemon's user write access to the directory",
+                       "cannot replace the left over socket '%s': %s", path, strerror(errno));
+  }
+  return true;
+}
+
+static bool cannot_bind(const char *path, int error, struct failure *failure) {
+  const char *remedy = "check the directory of the path", *slash = strrchr(path, '/');
+  char own[FAILURE_REMEDY];
+  if (error == EROFS) { /* what ProtectSystem= makes of all folders but a service's own */
+    snprintf(own, sizeof own, "in the service, write /run/framed/%s; elsewhere choose a directory that can be written to",
+             slash ? slash + 1 : path);
+    remedy = own;
+  } else if (error == ENOENT) {
+    remedy = "create the directory, or let systemd do so with RuntimeDirectory=";
+  } else if (error == EACCES || error == EPERM) {
+    remedy = "give the daemon's user write access to the directory, or choose another path";
+  } else if (error == EADDRINUSE) {
+    remedy = "another daemon took the path at this moment; choose another one";
+  }
+  return failure_set(failure, EXIT_STATUS_CONFIG, remedy, "cannot make the socket '%s': %s", path, strerror(error));
+}
+
+/* Binds with no access for others, whatever the umask is: Linux takes the file's mode from the socket's. Holding the lock. */
+static bool bind_closed(struct listener *listener, const struct sockaddr_un *address, struct failure *failure) {
+  if (fchmod(listener->fd, S_IRUSR | S_IWUSR) != 0 ||
+      bind(listener->fd, (const struct sockaddr *)address, sizeof *address) != 0) {
+    return cannot_bind(listener->path, errno, failure);
+  }
+  struct stat made;
+  if (lstat(listener->path, &made) != 0) {
+    int error = errno;
+    unlink(listener->path); /* whose file it is cannot be told later */
+    return cannot_bind(listener->path, error, failure);
+  }
+  listener->device = made.st_dev;
+  listener->inode = made.st_ino;
+  listener->created = true;
+  listener->next = fresh.first;
+  fresh.first = listener;
+  keeper_note_new_file(listener->path, &made);
+  return true;
+}
+
+static bool bind_new(struct listener *listener, const struct sockaddr_un *address, struct failure *failure) {
+  pthread_mutex_lock(&fresh.lock);
+  bool bound = bind_closed(listener, address, failure);
+  pthread_mutex_unlock(&fresh.lock);
+  return bound;
+}
+
+bool listener_set_access(struct listener *listener, const struct config_socket_access *access, struct failure *failure) {
+  if (!listener->created) {
+    return true; /* systemd's unit says who may connect */
+  }
+  if (!listener_has_file(listener) && errno == 0) {
+    return failure_set(failure, EXIT_STATUS_CONFIG, "remove that file, or choose another path",
+                       "another file is where the socket '%s' was", listener->path);
+  }
+  if ((access->owner != (uid_t)-1 || access->group != (gid_t)-1) && lchown(listener->path, access->owner, access->group) != 0) {
+    return failure_set(failure, EXIT_STATUS_CONFIG,
+                       "run the daemon as root or as a member of that group, or leave out 'owner' and 'group'",
+                       "cannot give the socket '%s' to user %d, group %d: %s", listener->path, (int)access->owner,
+                       (int)access->group, strerror(errno));
+  }
+  if (chmod(listener->path, access->mode) != 0) {
+    return failure_set(failure, EXIT_STATUS_CONFIG, NULL, "cannot set the mode of the socket '%s': %s", listener->path,
+                       strerror(errno));
+  }
+  return true;
+}
+
+/*
+ * Two daemons that find the same dead socket would each remove what the other made of it, and a socket that does not listen
+ * yet looks dead: so its folder is locked from the first look until it listens. The folder and not a file beside the socket,
+ * which would stay behind. Where there is no lock to be had (a folder that may not be read) it goes without; -1 then.
+ */
+static bool lock_folder(const struct sockaddr_un *address, int *lock, struct failure *failure) {
+  char path[sizeof address->sun_path];
+  memcpy(path, address->sun_path, sizeof path);
+  const char *folder = dirname(path);
+  *lock = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  int tries = 0;
+  while (*lock >= 0 && flock(*lock, LOCK_EX | LOCK_NB) != 0) {
+    bool taken = errno == EWOULDBLOCK;
+    if (!taken || ++tries == LOCK_TRIES) {
+      close(*lock);
+      *lock = -1;
+      return !taken || failure_set(failure, EXIT_STATUS_CONFIG, "find who holds it with lsof, or choose another directory",
+                                   "the directory '%s' stays locked by another process", folder);
+    }
+    nanosleep(&(struct timespec){.tv_nsec = LOCK_PAUSE_MS * NS_PER_MS}, NULL);
+  }
+  return true;
+}
+
+static bool create_locked(struct listener *listener, const struct sockaddr_un *address,
+                          const struct config_socket_access *access, struct failure *failure) {
+  return clear_path(address, failure) && listener_make_socket(listener, AF_UNIX, failure) &&
+         bind_new(listener, address, failure) && listener_set_access(listener, access, failure) &&
+         listener_listen(listener, failure);
+}
+
+bool listener_create(struct listener *listener, const struct config_socket_access *access, struct failure *failure) {
+  struct sockaddr_un address;
+  int lock = -1;
+  if (!set_address(&address, listener->path, failure) || !lock_folder(&address, &lock, failure)) {
+    return false;
+  }
+  bool made = create_locked(listener, &address, access, failure);
+  if (lock >= 0) {
+    close(lock);
+  }
+  return made;
+}

@@ -1,0 +1,35 @@
+/*
+ * What the parts of a listening socket share: listener.c (its life), listener_path.c (the file of a Unix socket) and
+ * listener_tcp.c (the address of TCP).
+ */
+#ifndef FRAMED_CLIENT_LISTENER_PRIVATE_H
+#define FRAMED_CLIENT_LISTENER_PRIVATE_H
+
+#include <sys/types.h>
+
+#include "daemon/client/listener.h"
+
+struct listener {
+  int fd;
+  char *path;
+  bool passed;  /* systemd has it, and passes it at every start */
+  bool created; /* the file at `path` is ours, as long as it is this one: */
+  dev_t device;
+  ino_t inode;
+  struct listener *next; /* among those that are new, or that nobody uses */
+};
+
+/* One without a socket. NULL: no memory. */
+struct listener *listener_make(const char *path, struct failure *failure);
+bool listener_make_socket(struct listener *listener, int domain, struct failure *failure);
+bool listener_listen(struct listener *listener, struct failure *failure);
+
+/* listener_path.c */
+/* Makes the socket and its file, which is new until it comes into use, and listens. */
+bool listener_create(struct listener *listener, const struct config_socket_access *access, struct failure *failure);
+void listener_use(const struct listener *listener);
+/* Whether the file is still the one that it made. errno says why not: 0 if it is another one. */
+bool listener_has_file(const struct listener *listener);
+void listener_remove_file(const struct listener *listener);
+
+#endif

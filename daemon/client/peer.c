@@ -1,0 +1,85 @@
+#include "daemon/client/peer.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+
+#ifndef SO_PEERGROUPS /* Linux 4.13, not in every libc's headers */
+#define SO_PEERGROUPS 59
+#endif
+
+/* In bytes: asked without room for them, the kernel says how much they need. */
+static socklen_t supplementary_groups(int fd) {
+  socklen_t length = 0;
+  return getsockopt(fd, SOL_SOCKET, SO_PEERGROUPS, NULL, &length) != 0 && errno == ERANGE ? length : 0;
+}
+
+bool peer_read(int fd, struct peer *peer) {
+  struct ucred credentials;
+  socklen_t length = sizeof credentials;
+  if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &length) != 0) {
+    return false;
+  }
+  length = supplementary_groups(fd);
+  *peer = (struct peer){
+      .pid = credentials.pid, .uid = credentials.uid, .group_count = 1, .groups = malloc(sizeof *peer->groups + length)};
+  if (!peer->groups) {
+    return false;
+  }
+  peer->groups[0] = credentials.gid;
+  if (length > 0 && getsockopt(fd, SOL_SOCKET, SO_PEERGROUPS, peer->groups + 1, &length) == 0) {
+    peer->group_count += (unsigned)(length / sizeof peer->groups[0]);
+  }
+  return true;
+}
+
+void peer_clear(struct peer *peer) {
+  free(peer->groups);
+  *peer = (struct peer){0};
+}
+
+static bool in_group(const struct peer *peer, gid_t group) {
+  for (unsigned i = 0; i < peer->group_count; i++) {
+    if (peer->groups[i] == group) {
+      return true;
+    }
+  }
+  return false;
+}
+
+bool peer_allowed(const struct peer *peer, const struct config_allow *allow) {
+  if (peer->uid == 0 || (allow->user_count == 0 && allow->group_count == 0)) {
+    return true;
+  }
+  for (unsigned i = 0; i < allow->user_count; i++) {
+    if (allow->users[i] == peer->uid) {
+      return true;
+    }
+  }
+  for (unsigned i = 0; i < allow->group_count; i++) {
+    if (in_group(peer, allow->groups[i])) {
+      return true;
+    }
+  }
+  return false;
+}
+
+void peer_tell(int fd, const char *format, ...) {
+  char text[480];
+  char line[512];
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(text, sizeof text, format, arguments);
+  va_end(arguments);
+  int length = snprintf(line, sizeof line, "framed: %s\n", text);
+  /* Best effort: the client may have gone, or be something that never reads. */
+  (void)!send(fd, line, (size_t)length, MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
+bool peer_hung_up(int fd) {
+  struct pollfd poll_one = {.fd = fd, .events = POLLRDHUP};
+  return poll(&poll_one, 1, 0) == 1 && (poll_one.revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0;
+}

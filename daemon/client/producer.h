@@ -1,0 +1,59 @@
+/*
+ * A seat: a session of a pipeline's source with the producer that has it, and the memory that the two may share.
+ *
+ * Memory that a client has seen is never another's: a seat whose client has left is closed until its session has other
+ * memory, which a worker thread makes. Control loop only, but for that.
+ */
+#ifndef FRAMED_CLIENT_PRODUCER_H
+#define FRAMED_CLIENT_PRODUCER_H
+
+#include "daemon/base/loop.h"
+#include "daemon/client/hello.h"
+#include "daemon/client/quota.h"
+#include "daemon/session/session.h"
+
+struct seat;
+
+struct seat_setup {
+  uv_loop_t *loop;
+  const char *pipeline; /* for the log */
+  /* Its session has other memory, or cannot get any: then it is tried again until it has. */
+  void (*renewed)(void *context, struct seat *seat);
+  void *context;
+};
+
+struct seat {
+  const struct seat_setup *setup; /* stays */
+  struct session *session;
+  struct guest producer;      /* fd -1: nobody */
+  struct quota_charge charge; /* to its user, also while memory that it has seen is given up */
+  bool idle, stopped;
+  bool cut;                 /* it cannot go on with its producer, though that has it */
+  bool shares;              /* its producer sees its memory */
+  bool used;                /* there are frames of earlier producers in its memory */
+  bool renewing;            /* its memory, which a client that left may still see */
+  bool closed;              /* nothing is tried again */
+  bool lost;                /* that failed, and nobody can be seated here until it is done */
+  bool renewed;             /* what the worker thread gave, */
+  struct failure failure;   /* and why it failed */
+  struct loop_timer *again; /* when it is tried again; NULL until it has failed once */
+};
+
+bool seat_is_free(const struct seat *seat);
+
+/* Whether this producer wants memory that has others' frames in it: it needs seat_renew() before it sits down. */
+bool seat_must_renew(const struct seat *seat, const struct guest *producer);
+
+/* Lends the session's memory to the seat's producer, if that asked for it, and welcomes it with its descriptors. False: it
+ * gets the stream transport instead, and was not welcomed yet. `welcome` is as for that transport. */
+bool seat_share(struct seat *seat, const struct native_welcome *welcome);
+
+/* Gets a seat other memory once its producer has left, unless nobody comes any more. Until that is done the session may be
+ * held, resumed and stopped, but nothing else, and the producer's user is charged for the old one. */
+void seat_renew(struct seat *seat);
+/* Whether memory that still counts against this user is being given up. */
+bool seat_owes_memory(const struct seat *seat, uid_t user);
+/* Tries nothing again; what is under way goes on. Idempotent. */
+void seat_close(struct seat *seat);
+
+#endif

@@ -1,0 +1,68 @@
+/*
+ * A session's books: the ledger and the histograms, written by its lane, read by anyone at any time.
+ *
+ * The lane changes `now` as frames move and publishes it once a turn under a sequence lock: the writer never waits, a
+ * reader tries again when it met the writer, and what it gets balances.
+ */
+#ifndef FRAMED_FRAME_ACCOUNT_H
+#define FRAMED_FRAME_ACCOUNT_H
+
+#include <stdatomic.h>
+
+#include "daemon/frame/acks.h"
+#include "daemon/frame/slot.h"
+#include "daemon/frame/trace_ring.h"
+#include "daemon/measure/histogram.h"
+#include "daemon/measure/ledger.h"
+
+enum session_waiting {
+  WAITING_FOR_NOTHING,  /* frames move */
+  WAITING_FOR_PRODUCER, /* nobody is connected */
+  WAITING_FOR_FRAMES,   /* connected, and no byte came for a while */
+  WAITING_FOR_GPU,      /* all slots are on the device */
+  WAITING_FOR_READER,   /* results wait for somebody to take them */
+  WAITING_FOR_RESUME    /* held */
+};
+
+struct session_view { /* balanced: read under the lane's sequence lock */
+  struct ledger ledger;
+  int64_t began; /* CLOCK_MONOTONIC ns of the first frame ever, 0 before it */
+  bool attached;
+  bool not_read; /* reply: for SESSION_PAUSE_S its client has taken no result, and its frames wait behind that */
+  enum session_waiting waiting;
+  int64_t busy;                  /* ns in which frames were on the device, up to `busy_since` */
+  int64_t worked;                /* ns of the lane in turns that moved a frame */
+  int64_t busy_since;            /* CLOCK_MONOTONIC ns; 0: none is there now */
+  uint64_t submitted, completed; /* frames handed to the device and come back, ever */
+  int64_t last_completion;       /* CLOCK_MONOTONIC ns of the last completion, or of what excuses one until then: the first
+                                  * submit to an idle device, the end of a standstill */
+};
+
+enum { ACCOUNT_WORDS = (sizeof(struct session_view) + 7) / 8 };
+
+struct account {
+  struct session_view now; /* the lane's own */
+  struct histogram steps[STEP_COUNT];
+  struct settled settled;
+  _Atomic uint32_t sequence;
+  _Atomic uint64_t published[ACCOUNT_WORDS];
+  struct trace_ring *_Atomic trace; /* set by the control loop while a trace is taken, or NULL */
+};
+
+/* [lane] Makes `now` what account_read() gives. */
+void account_publish(struct account *account);
+/* [any thread] The last published state. */
+void account_read(const struct account *account, struct session_view *view);
+
+/* [lane] Whether a trace is being taken, for which every frame should have the times of its steps. */
+static inline bool account_is_traced(const struct account *account) {
+  return atomic_load_explicit(&account->trace, memory_order_relaxed) != NULL;
+}
+
+/* [lane] A frame came in. */
+void account_open(struct account *account, struct frame *frame);
+/* [lane] An open frame gets its fate; emitted frames are recorded in the histograms of emit and total, and every frame in
+ * the trace that is being taken. */
+void account_settle(struct account *account, struct frame *frame, enum fate fate, int64_t now);
+
+#endif

@@ -1,0 +1,209 @@
+#include "daemon/frame/arena.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/mempolicy.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+enum { PAGE = 4096, HUGE_PAGE = 2 << 20, MOST_NODES = 1024, WORD = 8 * sizeof(unsigned long) };
+
+/* As Linux has them, for C libraries that do not know them yet. */
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
+#ifndef MADV_COLLAPSE
+#define MADV_COLLAPSE 25
+#endif
+
+size_t arena_stride(size_t frame_bytes) { return (frame_bytes + PAGE - 1) / PAGE * PAGE; }
+
+size_t arena_bytes(size_t frame_bytes, unsigned slots) { return arena_stride(frame_bytes) * slots; }
+
+enum { SEALS = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL };
+
+static bool create(struct arena *arena, const char *name, struct failure *failure) {
+  arena->fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  if (arena->fd < 0) {
+    return failure_set(failure, EXIT_STATUS_INTERNAL, "raise the limit of open files (LimitNOFILE)",
+                       "cannot create memory '%s': %s", name, strerror(errno));
+  }
+  if (fchmod(arena->fd, S_IRUSR | S_IWUSR) != 0 || ftruncate(arena->fd, (off_t)arena->bytes) != 0 ||
+      fcntl(arena->fd, F_ADD_SEALS, SEALS) != 0) {
+    return failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "cannot size memory '%s' to %zu bytes: %s", name, arena->bytes,
+                       strerror(errno));
+  }
+  return true;
+}
+
+/*
+ * Has the pages that are yet to come taken from a node, as long as it has some. The kernel keeps this with the memory and not
+ * with the mapping, so it also holds for pages that come anew where a client has punched holes, and for the process after
+ * this one. Where there is one node, or a filter of system calls refuses, pages come from wherever they come.
+ */
+static void place(const struct arena *arena, int node) {
+  unsigned long nodes[MOST_NODES / WORD] = {0};
+  if (node < 0 || node >= MOST_NODES) {
+    return;
+  }
+  void *base = mmap(NULL, arena->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, arena->fd, 0);
+  if (base == MAP_FAILED) {
+    return; /* as map() is going to say */
+  }
+  nodes[(size_t)node / WORD] = 1UL << (size_t)node % WORD;
+  (void)syscall(SYS_mbind, base, arena->bytes, MPOL_PREFERRED, nodes, MOST_NODES + 1UL, 0U);
+  munmap(base, arena->bytes);
+}
+
+/*
+ * Memory that may have huge pages begins where one can lie. They save sockets and devices the walk through 512 small ones each.
+ */
+static void *map_shared(int fd, size_t bytes) {
+  const size_t whole = arena_stride(bytes);
+  if (bytes < HUGE_PAGE) {
+    return mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  }
+  unsigned char *room = mmap(NULL, whole + HUGE_PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (room == MAP_FAILED) {
+    return MAP_FAILED;
+  }
+  const size_t before = (HUGE_PAGE - (uintptr_t)room % HUGE_PAGE) % HUGE_PAGE;
+  unsigned char *base = mmap(room + before, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0);
+  if (base == MAP_FAILED) {
+    munmap(room, whole + HUGE_PAGE);
+    return MAP_FAILED;
+  }
+  if (before > 0) {
+    munmap(room, before);
+  }
+  munmap(base + whole, HUGE_PAGE - before);
+  return base;
+}
+
+/* A small page each, then the kernel is asked to make them huge: a tenth of the time that all small ones would take. Where
+ * it cannot, they stay small. */
+static void make_huge(const struct arena *arena) {
+  for (size_t at = 0; at + HUGE_PAGE <= arena->bytes; at += HUGE_PAGE) {
+    if (madvise(arena->base + at, PAGE, MADV_POPULATE_WRITE) != 0) {
+      return;
+    }
+  }
+  (void)madvise(arena->base, arena->bytes / HUGE_PAGE * HUGE_PAGE, MADV_COLLAPSE);
+}
+
+/* What the memory holds stays as it is. */
+static bool fill(const struct arena *arena, const char *name, struct failure *failure) {
+  if (madvise(arena->base, arena->bytes, MADV_POPULATE_WRITE) == 0) {
+    return true;
+  }
+  if (errno == ENOMEM || errno == EFAULT || errno == EHWPOISON) {
+    return failure_set(failure, EXIT_STATUS_INTERNAL, "use fewer slots or clients, or smaller frames, or free memory",
+                       "no pages for the %zu bytes of '%s': %s", arena->bytes, name, strerror(errno));
+  }
+  for (size_t at = 0; at < arena->bytes; at += PAGE) { /* Linux before 5.14, or a filter of system calls */
+    (void)*(const volatile unsigned char *)(arena->base + at);
+  }
+  return true;
+}
+
+static bool map(struct arena *arena, const char *name, bool is_new, struct failure *failure) {
+  void *base = map_shared(arena->fd, arena->bytes);
+  if (base == MAP_FAILED) {
+    return failure_set(failure, EXIT_STATUS_INTERNAL, "use fewer slots or clients, or smaller frames",
+                       "cannot map %zu bytes for '%s': %s", arena->bytes, name, strerror(errno));
+  }
+  arena->base = base;
+  if (is_new) {
+    make_huge(arena);
+  }
+  return fill(arena, name, failure);
+}
+
+static bool pin(struct arena *arena, const char *name, struct gpu_device *device, struct failure *failure) {
+  struct gpu_error error = {0};
+  if (!device) {
+    return true;
+  }
+  if (!gpu_pin(device, arena->base, arena->bytes, &error)) {
+    return failure_set(failure, EXIT_STATUS_INTERNAL, error.remedy, "cannot pin %zu bytes for '%s': %s", arena->bytes, name,
+                       error.text);
+  }
+  arena->device = device;
+  return true;
+}
+
+bool arena_make(struct arena *arena, const char *name, size_t bytes, struct gpu_device *device, struct failure *failure) {
+  *arena = ARENA_NONE;
+  arena->bytes = bytes;
+  bool made = create(arena, name, failure);
+  if (made && device) {
+    place(arena, gpu_node(device));
+  }
+  made = made && map(arena, name, true, failure) && pin(arena, name, device, failure);
+  if (!made) {
+    arena_drop(arena);
+  }
+  return made;
+}
+
+static bool is_sealed(const struct arena *arena, const char *name, struct failure *failure) {
+  struct stat status;
+  bool fits = fstat(arena->fd, &status) == 0 && status.st_size == (off_t)arena->bytes &&
+              (fcntl(arena->fd, F_GET_SEALS) & SEALS) == SEALS;
+  return fits || failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "what was handed over as memory '%s' is not %zu sealed bytes",
+                             name, arena->bytes);
+}
+
+bool arena_adopt(struct arena *arena, const char *name, size_t bytes, int fd, struct gpu_device *device,
+                 struct failure *failure) {
+  *arena = (struct arena){.fd = fd, .bytes = bytes};
+  bool adopted = is_sealed(arena, name, failure) && map(arena, name, false, failure) && pin(arena, name, device, failure);
+  if (!adopted) {
+    arena_drop(arena);
+  }
+  return adopted;
+}
+
+int arena_open(const struct arena *arena, int access, struct failure *failure) {
+  char path[64];
+  snprintf(path, sizeof path, "/proc/self/fd/%d", arena->fd);
+  int fd = open(path, access | O_CLOEXEC);
+  if (fd < 0) {
+    failure_set(failure, EXIT_STATUS_INTERNAL, "raise the limit of open files (LimitNOFILE)",
+                "cannot share %zu bytes of memory: %s", arena->bytes, strerror(errno));
+  }
+  return fd;
+}
+
+static void unmap(struct arena *arena) {
+  if (arena->device) {
+    gpu_unpin(arena->device, arena->base, arena->bytes);
+  }
+  if (arena->base) {
+    munmap(arena->base, arena->bytes);
+  }
+  arena->device = NULL;
+  arena->base = NULL;
+}
+
+void arena_drop(struct arena *arena) {
+  unmap(arena);
+  if (arena->fd >= 0) {
+    close(arena->fd);
+  }
+  *arena = ARENA_NONE;
+}
+
+/* None of our seals forbids it, and nobody can add others. Unmapped first: nothing of it is in our page tables by then. */
+void arena_give_up(struct arena *arena) {
+  unmap(arena);
+  if (arena->fd >= 0) {
+    (void)fallocate(arena->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, (off_t)arena->bytes);
+  }
+  arena_drop(arena);
+}

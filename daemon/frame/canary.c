@@ -1,0 +1,237 @@
+#include "daemon/frame/canary.h"
+
+#include <pthread.h>
+#include <semaphore.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/frame/arena.h"
+#include "daemon/measure/clock.h"
+
+/* Out is 2 * in + 1, which no byte up to LARGEST makes too large for a byte. */
+enum { SIZE = 256, SCALE = 2, OFFSET = 1, LARGEST = 127 };
+
+/* The thread looks often at first, since a canary takes some microseconds, and seldom at one that does not come. */
+enum { SHORT_NAP_NS = 50000, LONG_NAP_NS = 2000000, PATIENT_LOOKS = 100 };
+
+#define STANDSTILL       (300 * NS_PER_MS) /* between two looks: the whole process was stopped */
+#define FIRST_PATIENCE   (30 * NS_PER_S)   /* as long as a warm-up may take */
+#define WITHOUT_PATIENCE 0
+
+struct canary {
+  struct canary_setup setup;
+  struct gpu_chain *chain;
+  struct gpu_program *program;
+  struct arena memory; /* a page for the input, one for the output */
+  unsigned char *input, *output;
+  uint64_t flights;
+  pthread_t thread;
+  bool has_thread;
+  sem_t wanted;
+  _Atomic bool ending;
+  _Atomic int64_t patience; /* of the one under way; WITHOUT_PATIENCE: none is */
+  _Atomic int64_t sent, returned, round_trip;
+  char text[GPU_TEXT + 128];
+  _Atomic bool failed; /* after `text` */
+};
+
+/* -- one flight, on the thread ------------------------------------------------------------------------------------ */
+
+static unsigned char sample(uint64_t flight, unsigned index) { return (unsigned char)((flight * 31 + index * 7) % LARGEST); }
+
+static void prepare(struct canary *canary) {
+  for (unsigned i = 0; i < SIZE; i++) {
+    canary->input[i] = sample(canary->flights, i);
+  }
+  memset(canary->output, 0, SIZE); /* which no sample makes */
+}
+
+static bool compare(struct canary *canary, struct gpu_error *error) {
+  for (unsigned i = 0; i < SIZE; i++) {
+    int wanted = SCALE * sample(canary->flights, i) + OFFSET;
+    if (canary->output[i] != wanted) {
+      *error = (struct gpu_error){.stage = -1};
+      snprintf(error->text, sizeof error->text, "it came back wrong: byte %u is %d and not %d", i, canary->output[i], wanted);
+      return false;
+    }
+  }
+  return true;
+}
+
+static void nap(unsigned looks) {
+  nanosleep(&(struct timespec){.tv_nsec = looks < PATIENT_LOOKS ? SHORT_NAP_NS : LONG_NAP_NS}, NULL);
+}
+
+/* While other frames leave the device, it is only in their queue. */
+static bool is_late(const struct canary *canary, int64_t began, int64_t patience, int64_t now) {
+  int64_t completion = canary->setup.completion ? atomic_load(canary->setup.completion) : 0;
+  return now - (completion > began ? completion : began) > patience;
+}
+
+static bool wait(struct canary *canary, int64_t patience, struct gpu_error *error) {
+  int64_t began = clock_now(), before = began;
+  for (unsigned looks = 0;; looks++) {
+    int64_t now = clock_now();
+    began += now - before > STANDSTILL ? now - before : 0;
+    before = now;
+    enum gpu_progress progress = gpu_ask(canary->program, 0, error);
+    if (progress != GPU_PENDING) {
+      return progress == GPU_DONE;
+    }
+    if (is_late(canary, began, patience, now)) {
+      *error = (struct gpu_error){.stage = -1};
+      snprintf(error->text, sizeof error->text, "it has not come back for %.3g s: the device hangs",
+               (double)patience / (double)NS_PER_S);
+      return false;
+    }
+    nap(looks);
+  }
+}
+
+static bool fly(struct canary *canary, int64_t patience, struct gpu_error *error) {
+  const struct gpu_frame frame = {.sequence = canary->flights, .restart = true};
+  prepare(canary);
+  int64_t began = clock_now();
+  atomic_store(&canary->sent, began);
+  if (!gpu_submit(canary->program, 0, &frame, error) || !wait(canary, patience, error) || !compare(canary, error)) {
+    return false;
+  }
+  canary->flights++;
+  int64_t now = clock_now();
+  atomic_store(&canary->round_trip, now - began);
+  atomic_store(&canary->returned, now);
+  return true;
+}
+
+static void fail(struct canary *canary, const struct gpu_error *error) {
+  snprintf(canary->text, sizeof canary->text, "the canary on device %u failed: %s", canary->setup.number, error->text);
+  gpu_abandon(canary->setup.device, canary->text); /* so that nobody waits for it; a first reason stays */
+  atomic_store(&canary->failed, true);
+}
+
+static void *run(void *argument) {
+  struct canary *canary = argument;
+  struct gpu_error error;
+  for (;;) {
+    while (sem_wait(&canary->wanted) != 0) {
+    }
+    if (atomic_load(&canary->ending)) {
+      return NULL;
+    }
+    if (!fly(canary, atomic_load(&canary->patience), &error)) {
+      fail(canary, &error);
+      return NULL;
+    }
+    atomic_store(&canary->patience, WITHOUT_PATIENCE);
+  }
+}
+
+/* -- making it ---------------------------------------------------------------------------------------------------- */
+
+static bool gpu_failure(const struct canary *canary, const struct gpu_error *error, struct failure *failure) {
+  return failure_set(failure, EXIT_STATUS_INTERNAL, error->remedy, "the canary of device %u: %s", canary->setup.number,
+                     error->text);
+}
+
+static bool make_chain(struct canary *canary, struct failure *failure) {
+  struct gpu_error error = {0};
+  const struct frame_format format = format_tensor(ELEMENT_UINT8, (const uint64_t[]){SIZE}, 1);
+  const struct gpu_stage_request affine = {
+      .stage = stage_find("affine"),
+      .values = {{.given = true, .count = 1, .numbers = {SCALE}}, {.given = true, .count = 1, .numbers = {OFFSET}}},
+  };
+  canary->chain = gpu_chain_new(&format, &affine, 1, &error);
+  return canary->chain || gpu_failure(canary, &error, failure);
+}
+
+static bool make_program(struct canary *canary, struct failure *failure) {
+  static const struct gpu_options options = {.graph = GPU_GRAPH_OFF, .timed_one_in = GPU_TIMED_NEVER, .order = GPU_ORDER_OFF};
+  char name[64];
+  struct gpu_error error = {0};
+  snprintf(name, sizeof name, "framed:canary.%u", canary->setup.number);
+  if (!arena_make(&canary->memory, name, arena_bytes(SIZE, 2), canary->setup.device, failure)) {
+    return false;
+  }
+  canary->input = canary->memory.base;
+  canary->output = canary->memory.base + arena_stride(SIZE);
+  const struct gpu_buffers buffers = {.input = canary->input, .output = canary->output};
+  canary->program = gpu_program_new(canary->setup.device, canary->chain, &buffers, 1, &options, &error);
+  if (!canary->program || !gpu_program_warm_up(canary->program, &error)) {
+    return gpu_failure(canary, &error, failure);
+  }
+  if (!fly(canary, FIRST_PATIENCE, &error)) {
+    gpu_abandon(canary->setup.device, error.text); /* so that nobody waits for it */
+    return gpu_failure(canary, &error, failure);
+  }
+  return true;
+}
+
+/* It takes no signals: those belong to the control loop. */
+static bool start_thread(struct canary *canary, struct failure *failure) {
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  int code = pthread_create(&canary->thread, NULL, run, canary);
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  canary->has_thread = code == 0;
+  if (!canary->has_thread) {
+    return failure_set(failure, EXIT_STATUS_INTERNAL, "raise the limit of threads (TasksMax)",
+                       "cannot start the canary of device %u: %s", canary->setup.number, strerror(code));
+  }
+  pthread_setname_np(canary->thread, "framed-canary");
+  return true;
+}
+
+struct canary *canary_new(const struct canary_setup *setup, struct failure *failure) {
+  struct canary *canary = calloc(1, sizeof *canary);
+  if (!canary) {
+    failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "no memory for the canary of device %u", setup->number);
+    return NULL;
+  }
+  canary->setup = *setup;
+  canary->memory = ARENA_NONE;
+  sem_init(&canary->wanted, 0, 0);
+  if (!make_chain(canary, failure) || !make_program(canary, failure) || !start_thread(canary, failure)) {
+    return canary_free(canary);
+  }
+  return canary;
+}
+
+struct canary *canary_free(struct canary *canary) {
+  if (!canary) {
+    return NULL;
+  }
+  if (canary->has_thread) {
+    atomic_store(&canary->ending, true);
+    sem_post(&canary->wanted);
+    pthread_join(canary->thread, NULL);
+  }
+  gpu_program_free(canary->program);
+  arena_drop(&canary->memory);
+  gpu_chain_free(canary->chain);
+  sem_destroy(&canary->wanted);
+  free(canary);
+  return NULL;
+}
+
+/* -- for others --------------------------------------------------------------------------------------------------- */
+
+void canary_send(struct canary *canary, int64_t patience_ns) {
+  int64_t none = WITHOUT_PATIENCE;
+  if (atomic_compare_exchange_strong(&canary->patience, &none, patience_ns)) {
+    sem_post(&canary->wanted);
+  }
+}
+
+void canary_read(const struct canary *canary, struct canary_view *view) {
+  bool under_way = atomic_load(&canary->patience) != WITHOUT_PATIENCE; /* first: once it is false, all else is settled */
+  *view = (struct canary_view){
+      .under_way = under_way,
+      .sent = atomic_load(&canary->sent),
+      .returned = atomic_load(&canary->returned),
+      .round_trip = atomic_load(&canary->round_trip),
+      .failure = atomic_load(&canary->failed) ? canary->text : NULL,
+  };
+}

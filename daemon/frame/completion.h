@@ -1,0 +1,26 @@
+/*
+ * Completion: takes notice of frames that left their streams, in the order in which they came, even if a later stream finishes
+ * first. `callback` reads flags that stream callbacks set and sleeps in between; `spin` asks the device. A fault is not
+ * reported by any callback, so the device is asked ten times a second in any case.
+ */
+#ifndef FRAMED_FRAME_COMPLETION_H
+#define FRAMED_FRAME_COMPLETION_H
+
+#include "daemon/frame/flow.h"
+
+/* RUNNING frames that are done become DONE; with `spin` one at most, so that the frame it makes room for is on the device
+ * before the device is asked again. True if one did. */
+bool completion_turn(struct road *road);
+
+/* The question that no callback answers: is the device alive? Also finds a hang: nothing completed for `timeout_ns` on
+ * the device (`device_completion`: its last completion of any session) while a frame runs, or nothing of this session's
+ * for some times as long. */
+void completion_check(struct road *road, int64_t device_completion, int64_t timeout_ns, int64_t now);
+
+/* After device_dead: frames on the device get the fate `gpu_fault`. Returns how many. */
+unsigned completion_fail(struct road *road, int64_t now);
+
+/* spin, before the lane sleeps: makes sure the oldest running frame will wake it. True: sleep, false: look again. */
+bool completion_arm(struct road *road);
+
+#endif

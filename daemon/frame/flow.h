@@ -1,0 +1,82 @@
+/*
+ * The road: what the steps of a frame's way share, and the only place where they meet.
+ *
+ *   source -> fill -> dispatch -> (stream and stages) -> completion -> emit -> sink
+ *
+ * Each step moves slots from one state to the next and knows no other step. The road belongs to its session's lane.
+ * What always holds between turns: the frames that came in are exactly those with a fate, plus the open ones in slots,
+ * plus the open ones that the sink has taken over. A sink on another lane gets and gives them through a hand-off.
+ */
+#ifndef FRAMED_FRAME_FLOW_H
+#define FRAMED_FRAME_FLOW_H
+
+#include "daemon/frame/account.h"
+#include "daemon/frame/retry.h"
+#include "daemon/frame/slot.h"
+#include "daemon/measure/clock.h"
+
+struct handoff;
+
+struct road {
+  struct slot_ring ring;
+  struct account *account;
+  struct gpu_program *program;
+  struct lane *lane;                /* that it belongs to; NULL in tests */
+  size_t input_bytes, output_bytes; /* of one frame */
+  unsigned seat;                    /* of the session, on its pipeline */
+  _Atomic unsigned memory;          /* of the slots: another number each time that it is made anew */
+  unsigned depth;                   /* slots that may be past READY */
+  unsigned at_sink;                 /* open frames that the sink took over from their slots */
+  enum config_overload overload;
+  int64_t deadline_ns; /* 0: none */
+  bool spin;           /* completion: spin */
+  bool armed;          /* spin: the oldest running frame will wake the lane */
+  bool restart_owed;   /* the first frame of a producer was dropped before the device had it */
+  bool unnoted;        /* frames came or went since the session's last note: see session_note() */
+  bool device_dead;
+  struct gpu_error device_error;
+  unsigned offered_producer;   /* whose the last result was, 0: there was none, */
+  uint64_t offered_sequence;   /* and of which frame */
+  int64_t active;              /* when a frame last moved, for spin_for and for what the session waits for */
+  void (*wake)(void *session); /* [lane] asks for a turn: a slot came back from the sink */
+  void *session;
+  struct handoff *handoff; /* NULL: the sink is on this lane */
+  struct trial *trial;     /* NULL: none is under way */
+};
+
+/* Around each call to the device, which may take for ever: see lane_enter_device(). */
+static inline void road_enter_device(const struct road *road) {
+  if (road->lane) {
+    lane_enter_device(road->lane);
+  }
+}
+
+static inline void road_leave_device(const struct road *road) {
+  if (road->lane) {
+    lane_leave_device(road->lane);
+  }
+}
+
+/* How many slots may be past READY: frames must wait where they can still be dropped. */
+unsigned road_depth(enum config_overload overload, unsigned slots, bool has_deadline);
+
+/* Slots past READY now. */
+static inline unsigned road_taken(const struct road *road) {
+  return slot_count(&road->ring, SLOT_RUNNING) + slot_count(&road->ring, SLOT_DONE) + slot_count(&road->ring, SLOT_EMITTING) +
+         slot_count(&road->ring, SLOT_FAILED);
+}
+
+/* Gives the frame in the slot its fate and frees the slot. */
+void road_drop(struct road *road, struct slot *slot, enum fate fate, int64_t now);
+
+/* The oldest result is on its way out: moves it to EMITTING. NULL: there is none. */
+struct slot *road_offer(struct road *road);
+/* The frame that the sink took over has its fate. */
+void road_settle(struct road *road, struct frame *frame, enum fate fate, int64_t now);
+/* The sink needs the slot no longer: it is free. Its frame's fate as far as the sink knows it by now. */
+void road_take_back(struct road *road, struct slot *slot, enum fate fate);
+
+/* Open frames, counted where they are. */
+unsigned road_in_flight(const struct road *road);
+
+#endif

@@ -1,0 +1,72 @@
+/*
+ * The fill step: makes frames of a producer's bytes, in slots.
+ *
+ * A source asks where the next bytes go (fill_vector), puts them there, and says how many came (fill_advance). Payload
+ * goes straight into the slot; only preambles, and what was read behind one by chance, pass through a small staging
+ * buffer. The fill decides at a frame's first byte whether it gets a slot, waits (`block`) or is dropped, and numbers
+ * the frames. It never reads by itself and knows nothing of descriptors.
+ */
+#ifndef FRAMED_FRAME_RECEIVE_H
+#define FRAMED_FRAME_RECEIVE_H
+
+#include <sys/uio.h>
+
+#include "daemon/frame/flow.h"
+#include "daemon/wire/protocol.h"
+
+enum {
+  FILL_VECTORS = 4, /* as many as libuv takes in a request without allocating */
+  FILL_STAGING = 128,
+  FILL_DISCARD = 64 * 1024 /* a dropped frame is read through a buffer of this size */
+};
+
+struct fill {
+  struct road *road;
+  struct framing framing;
+  enum config_protocol protocol;
+  struct frame_format format;
+  struct frame_rate rate; /* of frames whose producer does not say it */
+  bool held;              /* begin no frame */
+  bool begun;             /* within a frame */
+  struct slot *filling;   /* the slot of that frame, or NULL: it is being discarded */
+  size_t filled;          /* payload bytes of that frame that have come */
+  int64_t read_began;     /* of the read whose bytes are being taken: a frame that begins in it came no later */
+  int64_t since;          /* when the frame, or the y4m header, began; 0: neither */
+  uint64_t sequence;      /* of the next frame */
+  unsigned producer;      /* counts them from 1 */
+  bool restart;           /* the next frame is the first of its producer */
+  bool spoiled;           /* the frame that is being filled is invalid, though all of its bytes will come */
+  enum stranger foreign;  /* raw: what the producer's bytes began like */
+  char problem[PROTOCOL_PROBLEM];
+  size_t direct;                  /* bytes of the last vector that lie in slots or the discard buffer */
+  bool discard_next;              /* the last vector meant a frame that had no slot, whatever is free by now */
+  bool one_by_one;                /* read no further than one frame at a time: the source paces itself */
+  unsigned staged_at, staged_end; /* bytes that were read behind a preamble and wait for a slot */
+  unsigned char staging[FILL_STAGING];
+  unsigned char *discard;
+};
+
+/* `discard` has FILL_DISCARD bytes; NULL unless overload is drop-newest. The rate is not known. */
+void fill_init(struct fill *fill, struct road *road, enum config_protocol protocol, const struct frame_format *format,
+               unsigned char *discard);
+/* A new producer begins: numbers start at 0, and the state of stages anew. */
+void fill_start(struct fill *fill);
+/* The producer's bytes start over, its frames go on: the file is read again from its beginning. */
+void fill_rewind(struct fill *fill);
+
+/* Where the next bytes go; returns how many vectors, 0: nowhere now (no slot is free, or held), -1: malformed. */
+int fill_vector(struct fill *fill, struct iovec vector[FILL_VECTORS], int64_t now);
+/* `count` bytes were put there, by a read that began and ended at these times. False: malformed; `problem` says how. */
+bool fill_advance(struct fill *fill, size_t count, int64_t began, int64_t now);
+/* Whether bytes of the next frames were read behind a preamble, and wait for a slot. */
+static inline bool fill_has_staged(const struct fill *fill) { return fill->staged_at < fill->staged_end; }
+/* Raw: whether the producer's first frame is whole and began like another protocol. Any bytes may be a frame. */
+static inline bool fill_is_foreign(const struct fill *fill) {
+  return fill->foreign != STRANGER_UNKNOWN && (fill->sequence > 1 || !fill->begun);
+}
+/* Passes where it is over a tape; slots have been passed before. `held` is the reader's to set. */
+void fill_pass(struct fill *fill, struct tape *tape);
+/* The producer ended or is cut off: an unfinished frame gets this fate. True if there was none. */
+bool fill_end(struct fill *fill, enum fate fate, int64_t now);
+
+#endif

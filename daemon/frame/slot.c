@@ -1,0 +1,214 @@
+#include "daemon/frame/slot.h"
+
+#include <assert.h>
+#include <string.h>
+
+const char *const slot_state_names[SLOT_STATES] = {"free", "filling", "ready", "running", "done", "emitting", "failed"};
+
+#define TO(state) (1U << (state))
+
+/* From each state, where a slot may go. Backwards to FREE means that its frame got its fate there. */
+static const unsigned transitions[SLOT_STATES] = {
+    [SLOT_FREE] = TO(SLOT_FILLING),
+    [SLOT_FILLING] = TO(SLOT_READY) | TO(SLOT_FREE),
+    [SLOT_READY] = TO(SLOT_RUNNING) | TO(SLOT_FREE),
+    [SLOT_RUNNING] = TO(SLOT_DONE) | TO(SLOT_FAILED),
+    [SLOT_DONE] = TO(SLOT_EMITTING) | TO(SLOT_FREE),
+    [SLOT_EMITTING] = TO(SLOT_FREE),
+    [SLOT_FAILED] = 0, /* a dead device may still write to it: never used again */
+};
+
+void slot_ring_init(struct slot_ring *ring, unsigned count) {
+  assert(count >= 1 && count <= GPU_MAX_SLOTS);
+  memset(ring, 0, sizeof *ring);
+  ring->count = count;
+  for (unsigned i = 0; i < count; i++) {
+    ring->slots[i].index = i;
+    ring->queues[SLOT_FREE].items[i] = &ring->slots[i];
+  }
+  ring->queues[SLOT_FREE].count = count;
+}
+
+bool slot_may_move(enum slot_state from, enum slot_state to) { return (transitions[from] & TO(to)) != 0; }
+
+/* Queues are short (16 at most) and slots nearly always leave from the front. */
+static void take_out(struct slot_queue *queue, const struct slot *slot) {
+  unsigned at = 0;
+  while (queue->items[at] != slot) {
+    at++;
+    assert(at < queue->count);
+  }
+  queue->count--;
+  memmove(&queue->items[at], &queue->items[at + 1], (queue->count - at) * sizeof queue->items[0]);
+}
+
+void slot_move(struct slot_ring *ring, struct slot *slot, enum slot_state to) {
+  assert(slot_may_move(slot->state, to));
+  take_out(&ring->queues[slot->state], slot);
+  slot->state = to;
+  struct slot_queue *queue = &ring->queues[to];
+  queue->items[queue->count++] = slot;
+}
+
+/* Slots further down the road hold older frames, and go before those that are in a state already. */
+void slot_ring_arrange(struct slot_ring *ring, const enum slot_state becomes[GPU_MAX_SLOTS],
+                       const unsigned emitting[GPU_MAX_SLOTS]) {
+  struct slot_ring before = *ring;
+  unsigned emitted = 0;
+  memset(ring->queues, 0, sizeof ring->queues);
+  for (int from = SLOT_STATES - 1; from >= 0; from--) {
+    for (unsigned i = 0; i < before.queues[from].count; i++) {
+      struct slot *slot = before.queues[from].items[i];
+      slot->state = becomes[slot->index];
+      emitted += slot->state == SLOT_EMITTING;
+      if (slot->state != SLOT_EMITTING) {
+        struct slot_queue *queue = &ring->queues[slot->state];
+        queue->items[queue->count++] = slot;
+      }
+    }
+  }
+  for (unsigned i = 0; i < emitted; i++) {
+    ring->queues[SLOT_EMITTING].items[ring->queues[SLOT_EMITTING].count++] = &ring->slots[emitting[i]];
+  }
+}
+
+/* -- over a tape -------------------------------------------------------------------------------------------------- */
+
+static bool are_times(const struct frame *frame) {
+  const struct gpu_times *device = &frame->device;
+  const int64_t times[] = {frame->began,   frame->first_byte, frame->complete,  frame->dispatched,  frame->seen,
+                           device->begin,  device->copied_in, device->computed, device->copied_out, device->h2d,
+                           device->kernel, device->d2h,       device->wait,     device->told};
+  bool are = true;
+  for (size_t i = 0; i < sizeof times / sizeof *times; i++) {
+    are = are && tape_is_time(times[i]);
+  }
+  return are;
+}
+
+/* Looked at as bytes, since no other value may ever be read as a flag. */
+static bool are_flags(const struct frame *frame) {
+  const void *const flags[] = {&frame->open, &frame->restart, &frame->again, &frame->suspect};
+  bool are = true;
+  for (size_t i = 0; i < sizeof flags / sizeof *flags; i++) {
+    are = are && *(const unsigned char *)flags[i] <= 1;
+  }
+  return are;
+}
+
+static uint32_t clamp(int64_t ns) {
+  if (ns < 0) {
+    return 0;
+  }
+  return ns < UINT32_MAX ? (uint32_t)ns : UINT32_MAX;
+}
+
+struct native_result frame_result(const struct frame *frame, unsigned seat, int64_t now) {
+  const struct gpu_times *device = &frame->device;
+  struct native_result result = {.sequence = frame->tag,
+                                 .dropped = frame->missing,
+                                 .timestamp = frame->began,
+                                 .session = seat,
+                                 .flags = frame->flags | (frame->restart ? NATIVE_RESULT_STATE_RESTARTED : 0)};
+  result.steps[NATIVE_RECEIVE] = clamp(frame->complete - frame->first_byte);
+  result.steps[NATIVE_QUEUE] = clamp(frame->dispatched - frame->complete);
+  result.steps[NATIVE_TOTAL] = clamp(now - frame->began);
+  if (device->begin != 0) {
+    result.steps[NATIVE_GPU_WAIT] = clamp(device->wait);
+    result.steps[NATIVE_H2D] = clamp(device->h2d);
+    result.steps[NATIVE_KERNEL] = clamp(device->kernel);
+    result.steps[NATIVE_D2H] = clamp(device->d2h);
+    result.steps[NATIVE_WAKE] = clamp(frame->seen - device->copied_out);
+  }
+  return result;
+}
+
+/* All at once: this is done for every frame that is noted. */
+void frame_pass(struct frame *frame, struct tape *tape) {
+  tape_pass(tape, frame, sizeof *frame);
+  if (!tape->writing &&
+      (!are_flags(frame) || !are_times(frame) || (unsigned)frame->fate >= FATE_COUNT || frame->stream >= GPU_MAX_SLOTS)) {
+    memset(frame, 0, sizeof *frame);
+    tape_break(tape);
+  }
+}
+
+/* A frame has no fate while it is on its way here, and none is suspected that will not run again. One that is being emitted is
+ * the sink's. */
+static bool is_sound(const struct slot *slot) {
+  if (slot->state == SLOT_EMITTING) {
+    return !slot->frame.suspect;
+  }
+  return slot->frame.open == (slot->state != SLOT_FREE) && (!slot->frame.suspect || slot->state == SLOT_READY);
+}
+
+/* Which slots are in each state, in order. */
+struct order {
+  unsigned char counts[SLOT_STATES], slots[GPU_MAX_SLOTS];
+};
+
+static void list(struct order *order, unsigned *at, enum slot_state becomes, const struct slot_queue *queue) {
+  order->counts[becomes] = (unsigned char)(order->counts[becomes] + queue->count);
+  for (unsigned i = 0; i < queue->count; i++) {
+    order->slots[(*at)++] = (unsigned char)queue->items[i]->index;
+  }
+}
+
+/* As they will be: those that were on the device are READY again, before the others. */
+static struct order list_order(const struct slot_ring *ring) {
+  struct order order = {0};
+  unsigned at = 0;
+  const struct slot_queue *queues = ring->queues;
+  list(&order, &at, SLOT_FREE, &queues[SLOT_FAILED]);
+  list(&order, &at, SLOT_FREE, &queues[SLOT_FREE]);
+  list(&order, &at, SLOT_FILLING, &queues[SLOT_FILLING]);
+  list(&order, &at, SLOT_READY, &queues[SLOT_RUNNING]);
+  list(&order, &at, SLOT_READY, &queues[SLOT_READY]);
+  list(&order, &at, SLOT_DONE, &queues[SLOT_DONE]);
+  list(&order, &at, SLOT_EMITTING, &queues[SLOT_EMITTING]);
+  return order;
+}
+
+/* False: it is not an order of these slots. */
+static bool put_in_order(struct slot_ring *ring, const struct order *order) {
+  unsigned at = 0, seen = 0;
+  memset(ring->queues, 0, sizeof ring->queues);
+  for (int state = 0; state < SLOT_STATES; state++) {
+    for (unsigned i = 0; i < order->counts[state]; i++) {
+      unsigned index = at < ring->count ? order->slots[at++] : ring->count;
+      if (index >= ring->count || (seen & 1U << index) != 0) {
+        return false;
+      }
+      seen |= 1U << index;
+      ring->slots[index].state = (enum slot_state)state;
+      ring->queues[state].items[i] = &ring->slots[index];
+    }
+    ring->queues[state].count = order->counts[state];
+  }
+  return at == ring->count;
+}
+
+static void pass_order(struct slot_ring *ring, struct tape *tape) {
+  unsigned count = ring->count;
+  struct order order = tape->writing ? list_order(ring) : (struct order){0};
+  TAPE_PASS(tape, count);
+  TAPE_PASS(tape, order);
+  if (!tape->writing && !tape->broken && (count != ring->count || !put_in_order(ring, &order))) {
+    tape_break(tape);
+  }
+}
+
+void slot_ring_pass(struct slot_ring *ring, struct tape *tape) {
+  pass_order(ring, tape);
+  for (unsigned i = 0; i < ring->count && !tape->broken; i++) {
+    struct slot *slot = &ring->slots[i];
+    if (slot->state != SLOT_FREE && slot->state != SLOT_FAILED) { /* what a failed one had goes with this process */
+      frame_pass(&slot->frame, tape);
+    } else if (!tape->writing) {
+      slot->frame = (struct frame){0};
+    }
+    if (!tape->writing && !is_sound(slot)) {
+      tape_break(tape);
+    }
+  }
+}

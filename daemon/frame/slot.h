@@ -1,0 +1,96 @@
+/*
+ * A slot: one buffer set of a session, and the frame in it.
+ *
+ * FREE -> FILLING -> READY -> RUNNING -> DONE -> EMITTING -> FREE, and RUNNING -> FAILED. All transitions stand in one table in
+ * slot.c and happen only in slot_move(), which moves the slot between the queues of its road as well: a slot is on exactly the
+ * queue that its state names. Queues keep the order in which frames came. The only exception is what a process before this one
+ * left: slot_ring_pass() and slot_ring_arrange() put it in its place, before the first turn.
+ */
+#ifndef FRAMED_FRAME_SLOT_H
+#define FRAMED_FRAME_SLOT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "daemon/measure/ledger.h"
+#include "daemon/state/codec.h"
+#include "daemon/wire/native_wire.h"
+#include "daemon/wire/protocol.h"
+#include "gpu/gpu.h"
+
+enum slot_state { SLOT_FREE, SLOT_FILLING, SLOT_READY, SLOT_RUNNING, SLOT_DONE, SLOT_EMITTING, SLOT_FAILED, SLOT_STATES };
+
+extern const char *const slot_state_names[SLOT_STATES];
+
+/* One frame on its road. Times are CLOCK_MONOTONIC ns, 0 before it got there. */
+struct frame {
+  uint64_t sequence;      /* counts the frames of its producer from 0 */
+  unsigned producer;      /* counts the producers of its session from 1 */
+  bool open;              /* it came in and has no fate yet */
+  enum fate fate;         /* once it is not; of the copy that was settled */
+  bool restart;           /* the first of its producer: state of stages starts anew */
+  struct frame_rate rate; /* of its producer */
+  int64_t began; /* its capture, if its producer said when, or its first byte: its latency and deadline run from here */
+  int64_t first_byte, complete, dispatched, seen;
+  int64_t deadline;        /* its own; 0: the pipeline's */
+  uint64_t tag;            /* the number that its producer gave it, */
+  uint32_t flags;          /* and what it wants in the flags of the result */
+  uint64_t missing;        /* once its result is offered: how many frames before it have none, since the last that has */
+  unsigned stream;         /* that of its slot, once dispatched */
+  struct gpu_times device; /* once seen; `begin` is 0 if that was not timed */
+  bool again;              /* it was on a device that was lost, and runs once more, */
+  bool suspect;            /* alone, since that device failed (retry.h) */
+  unsigned failures;       /* how many times it was alone on a device that failed */
+};
+
+struct slot {
+  enum slot_state state;
+  unsigned index; /* of its stream in the program */
+  unsigned char *input, *output;
+  struct frame frame;
+  bool owed; /* its frame is at the sink, which has not told its fate yet */
+};
+
+/* The slots of one session, each on the queue of its state, oldest first. */
+struct slot_ring {
+  struct slot slots[GPU_MAX_SLOTS];
+  unsigned count;
+  struct slot_queue {
+    struct slot *items[GPU_MAX_SLOTS];
+    unsigned count;
+  } queues[SLOT_STATES];
+};
+
+/* All slots FREE, in order of their index. Buffers are the caller's to set. */
+void slot_ring_init(struct slot_ring *ring, unsigned count);
+
+static inline unsigned slot_count(const struct slot_ring *ring, enum slot_state state) { return ring->queues[state].count; }
+
+/* The n-th oldest slot in a state, or NULL. */
+static inline struct slot *slot_at(struct slot_ring *ring, enum slot_state state, unsigned n) {
+  return n < ring->queues[state].count ? ring->queues[state].items[n] : NULL;
+}
+
+static inline struct slot *slot_oldest(struct slot_ring *ring, enum slot_state state) { return slot_at(ring, state, 0); }
+
+/* Whether the table has this transition. */
+bool slot_may_move(enum slot_state from, enum slot_state to);
+/* Puts the slot behind those that are in `to` already. A transition that is not in the table is a bug and asserts. */
+void slot_move(struct slot_ring *ring, struct slot *slot, enum slot_state to);
+
+/* Puts slots into other states at once, for what became of them while nobody noted it: `becomes` by index. Within a state they
+ * keep their order, those that come back to it first; those that are to be EMITTING stand in `emitting`, in order (NULL: none
+ * is). */
+void slot_ring_arrange(struct slot_ring *ring, const enum slot_state becomes[GPU_MAX_SLOTS],
+                       const unsigned emitting[GPU_MAX_SLOTS]);
+
+/* What the native protocol tells of a frame with its result; it came to the session on this seat. */
+struct native_result frame_result(const struct frame *frame, unsigned seat, int64_t now);
+
+/* Passes one frame over a tape. */
+void frame_pass(struct frame *frame, struct tape *tape);
+/* Passes states, frames and their order over a tape. Frames that are on the device, which is lost with the process, are READY
+ * again, before the others. What is read must have as many slots. */
+void slot_ring_pass(struct slot_ring *ring, struct tape *tape);
+
+#endif

@@ -1,0 +1,367 @@
+#include "daemon/measure/diagnosis.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "gpu/gpu.h"
+
+/* A change that wins less than this is not worth the advice. */
+#define WORTH 1.05
+/* Share of its lane's time from which on the lane is what holds everything up. */
+#define BUSY_LANE 0.9
+/* How long it takes a lane that polls to notice, at most; a callback takes some tens more. */
+#define SPIN_WAKE_US 10.0
+/* Where a smaller share of the frames is dropped, the source is not too fast: something stalled for a moment. */
+#define TOO_FAST 0.01
+/* Where readers miss a smaller share of the results, they stalled for a moment. */
+#define TOO_SLOW 0.01
+/* A kernel beside copies takes up to that many times as long as alone; one that takes longer has others beside it. */
+#define DISTURBED 1.25
+/* The model explains what was measured if it differs by less. */
+#define EXPLAINED 1.02
+
+const char *const bound_names[BOUND_COUNT] = {"h2d", "kernel", "d2h", "host", "source", "reader", "nothing"};
+
+const char *const improvement_names[IMPROVE_COUNT] = {"none",      "slots",      "spin",  "bytes_in", "stages",
+                                                      "bytes_out", "lane_bytes", "graph", "reader"};
+
+static double larger(double a, double b) { return a > b ? a : b; }
+static double smaller(double a, double b) { return a < b ? a : b; }
+
+/* -- what bounds it ------------------------------------------------------------------------------------------------------- */
+
+static unsigned sessions_of(const struct diagnosis_figures *figures) { return figures->sessions > 0 ? figures->sessions : 1; }
+
+/* Slots of all sessions that can be on the device at once. */
+static unsigned device_slots(const struct diagnosis_figures *figures) {
+  unsigned slots = (figures->depth > 0 ? figures->depth : figures->slots) * sessions_of(figures);
+  return slots < OVERLAP_MAX_SLOTS ? slots : OVERLAP_MAX_SLOTS;
+}
+
+/* Slots that are in this step on average. */
+static double found_in(const struct diagnosis_figures *figures, enum step step) {
+  return figures->frames * figures->step[step] / (figures->seconds * 1e6);
+}
+
+static bool lane_is_full(const struct diagnosis_figures *figures) { return figures->lane_share >= BUSY_LANE; }
+
+static enum bound engine_of(const struct overlap_work *work) { return (enum bound)overlap_longest(work); }
+
+static enum bound bound_of_standstill(const struct diagnosis_figures *figures, const struct overlap_work *work) {
+  switch (figures->standing) {
+  case STANDING_SOURCE:
+    return BOUND_SOURCE;
+  case STANDING_READER:
+    return BOUND_READER;
+  case STANDING_DEVICE:
+    return overlap_sum(work) > 0 ? engine_of(work) : BOUND_KERNEL;
+  default:
+    return BOUND_NOTHING;
+  }
+}
+
+static enum bound bound_of_flow(const struct diagnosis_figures *figures, const struct overlap_work *work) {
+  double device = found_in(figures, STEP_GPU_WAIT) + found_in(figures, STEP_H2D) + found_in(figures, STEP_KERNEL) +
+                  found_in(figures, STEP_D2H);
+  double host = found_in(figures, STEP_WAKE);
+  double reader = figures->lossless ? found_in(figures, STEP_EMIT) : 0;
+  double slots = figures->slots * sessions_of(figures);
+  /* Free, or being filled. Frames that wait for dispatch wait for what comes after them, whatever that is. */
+  bool too_fast = figures->dropped > TOO_FAST * figures->frames;
+  double source = too_fast ? 0 : slots - device - host - reader - found_in(figures, STEP_QUEUE);
+  double most = larger(larger(device, host), larger(reader, source));
+  if (most <= 0) { /* the first frame is on its way */
+    return bound_of_standstill(figures, work);
+  }
+  if (most > device && lane_is_full(figures)) {
+    return BOUND_HOST;
+  }
+  if (most <= device) {
+    return engine_of(work);
+  }
+  return most <= reader ? BOUND_READER : most <= source ? BOUND_SOURCE : BOUND_HOST;
+}
+
+static enum bound find_bound(const struct diagnosis_figures *figures, const struct overlap_work *work) {
+  bool one_holds_all = figures->sessions <= 1 && figures->standing == STANDING_READER;
+  if (figures->frames <= 0 || figures->seconds <= 0 || one_holds_all) {
+    return bound_of_standstill(figures, work);
+  }
+  return bound_of_flow(figures, work);
+}
+
+/* -- the model ----------------------------------------------------------------------------------------------------- */
+
+/* Time from frame to frame, for many frames: that of the longest engine, or of a slot's round shared by all slots. */
+static double pace(const struct overlap_work *work) { return larger(overlap_period(work), overlap_round(work) / work->slots); }
+
+static double measured_pace(const struct diagnosis_figures *figures) { return figures->seconds * 1e6 / figures->frames; }
+
+static bool flows(const struct diagnosis_figures *figures) { return figures->frames > 0 && figures->seconds > 0; }
+
+struct diagnosis_costs diagnosis_costs_of(const struct gpu_costs *ns) {
+  return (struct diagnosis_costs){
+      .alone = (double)ns->alone / 1e3,
+      .lane = (double)ns->lane / 1e3,
+      .service = {(double)ns->h2d / 1e3, (double)ns->kernel / 1e3, (double)ns->d2h / 1e3},
+      .together = {(double)ns->shared_h2d / 1e3, (double)ns->kernels / 1e3, (double)ns->shared_d2h / 1e3},
+  };
+}
+
+static struct overlap_work measured_work(const struct diagnosis_figures *figures) {
+  return (struct overlap_work){
+      .service = {figures->step[STEP_H2D], figures->step[STEP_KERNEL], figures->step[STEP_D2H]},
+      .kernels = figures->kernels,
+      .slots = device_slots(figures),
+  };
+}
+
+/* How soon kernels follow one another when there are always some: as soon as the warm-up found, but for the times by which
+ * others on the device slow them down. Of kernels that follow each other like that already, what was measured is no more than
+ * that. */
+static double kernel_succession(const struct diagnosis_costs *costs, double service) {
+  double alone = costs->service[OVERLAP_KERNEL], together = costs->together[OVERLAP_KERNEL];
+  double times = service > alone * DISTURBED ? service / alone : 1;
+  return together > 0 && together < alone ? smaller(service, together * times) : 0;
+}
+
+/* Copies that were measured are with others or without, as it happened. */
+static double copy_succession(const struct diagnosis_costs *costs, enum overlap_engine engine, double service) {
+  return costs->together[engine] > service ? costs->together[engine] : 0;
+}
+
+/* From frame to frame with one slot: what the device and asking for it took at the warm-up, what the lane does besides, and the
+ * time until it wakes. */
+static double find_alone(const struct diagnosis_figures *figures, double host) {
+  const struct diagnosis_costs *costs = &figures->costs;
+  return costs->alone > 0 ? costs->alone + larger(0, host - costs->lane) + (figures->spins ? 0 : figures->notice) : 0;
+}
+
+/* What engines and host leave of a frame alone. That can be less than nothing, as the host goes on working on a frame when its
+ * copy in has begun. */
+static double find_turnaround(const struct diagnosis_figures *figures, const struct overlap_work *work) {
+  double sum = overlap_services(figures->costs.service);
+  sum = sum > 0 ? sum : overlap_services(work->service);
+  return work->alone > 0 ? larger(work->alone - sum - work->host, -work->host) : figures->notice;
+}
+
+static void find_successions(const struct diagnosis_figures *figures, struct overlap_work *work) {
+  const struct diagnosis_costs *costs = &figures->costs;
+  work->succession[OVERLAP_H2D] = copy_succession(costs, OVERLAP_H2D, work->service[OVERLAP_H2D]);
+  work->succession[OVERLAP_KERNEL] = kernel_succession(costs, work->service[OVERLAP_KERNEL]);
+  work->succession[OVERLAP_D2H] = copy_succession(costs, OVERLAP_D2H, work->service[OVERLAP_D2H]);
+}
+
+/* What runs side by side was measured from the end of the frame before, which says nothing, unless it was alone. */
+static void free_engines(const struct diagnosis_figures *figures, struct overlap_work *work) {
+  for (int engine = 0; engine < OVERLAP_ENGINES; engine++) {
+    double alone = figures->costs.service[engine];
+    work->service[engine] = alone > 0 ? smaller(work->service[engine], alone) : work->service[engine];
+    work->succession[engine] = work->service[engine] / OVERLAP_MAX_SLOTS;
+  }
+}
+
+struct overlap_work diagnosis_work(const struct diagnosis_figures *figures) {
+  struct overlap_work work = measured_work(figures);
+  if (figures->copies_by_kernel) {
+    free_engines(figures, &work);
+  } else {
+    find_successions(figures, &work);
+  }
+  double share = figures->host_share > 0 ? figures->host_share : figures->lane_share;
+  work.host = flows(figures) && share > 0 ? share * measured_pace(figures) : 0;
+  work.alone = find_alone(figures, work.host);
+  work.turnaround = find_turnaround(figures, &work);
+  return work;
+}
+
+/* How much longer a copy takes than it does alone. */
+static double slowed(const struct diagnosis_figures *figures, const struct overlap_work *work, enum overlap_engine engine) {
+  double alone = figures->costs.service[engine];
+  return alone > 0 && !figures->copies_by_kernel ? larger(0, work->service[engine] - alone) : 0;
+}
+
+/* What a measured round leaves of itself to a frame alone: copies are faster there, and it may also have waited for others.
+ * With callbacks and two slots it hardly did, and the warm-up knows less than the round of how long a lane takes to wake up. */
+static double alone_of_round(const struct diagnosis_figures *figures, const struct overlap_work *work, double round) {
+  if (work->slots == 1) {
+    return round;
+  }
+  double rest = round - slowed(figures, work, OVERLAP_H2D) - slowed(figures, work, OVERLAP_D2H);
+  return (work->slots > 2 || figures->spins) && work->alone > 0 ? smaller(work->alone, rest) : rest;
+}
+
+/* Where neither an engine nor the host explains the pace, the slots are what is short: a round takes as long as was measured,
+ * and the turnaround is what engines and host leave of it. */
+static void heed_pace(const struct diagnosis_figures *figures, enum bound bound, struct overlap_work *work) {
+  bool saturated = flows(figures) && bound <= BOUND_HOST && !(bound == BOUND_HOST && lane_is_full(figures));
+  if (!saturated || measured_pace(figures) <= overlap_period(work) * EXPLAINED) {
+    return;
+  }
+  double round = work->slots * measured_pace(figures);
+  work->alone = alone_of_round(figures, work, round);
+  work->turnaround = larger(round - overlap_services(work->service) - work->host, -work->host);
+}
+
+/* One slot is never faster than two. Where the warm-up says so, things are no longer as they were then. */
+static void check_alone(struct overlap_work *work) {
+  struct overlap_work two = *work;
+  two.slots = 2;
+  work->alone = work->alone >= pace(&two) ? work->alone : 0;
+}
+
+/* -- what would help ----------------------------------------------------------------------------------------------- */
+
+__attribute__((format(printf, 4, 5))) static void advise(struct diagnosis *diagnosis, enum improvement improvement, double gain,
+                                                         const char *format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(diagnosis->advice, sizeof diagnosis->advice, format, arguments);
+  va_end(arguments);
+  diagnosis->improve = improvement;
+  diagnosis->gain = gain;
+}
+
+/* How many times as many frames would pass with another number of slots, or another turnaround. */
+static double gain_of(const struct overlap_work *now, unsigned slots, double turnaround) {
+  struct overlap_work other = *now;
+  other.slots = slots;
+  other.turnaround = turnaround;
+  other.alone = larger(0, now->alone - (now->turnaround - turnaround));
+  return pace(&other) > 0 ? pace(now) / pace(&other) : 1;
+}
+
+/* A change of configuration, if one is worth it. */
+static bool advise_configuration(const struct diagnosis_figures *figures, struct diagnosis *diagnosis) {
+  const struct overlap_work *work = &diagnosis->work;
+  unsigned sessions = sessions_of(figures);
+  bool has_room = figures->slots < 16 && work->slots + sessions <= OVERLAP_MAX_SLOTS;
+  double slot = has_room ? gain_of(work, work->slots + sessions, work->turnaround) : 1;
+  double saved = figures->spins ? 0 : larger(0, smaller(work->turnaround, figures->notice) - SPIN_WAKE_US);
+  double spin = gain_of(work, work->slots, work->turnaround - saved);
+  if (slot < WORTH && spin < WORTH) {
+    return false;
+  }
+  if (slot >= spin) {
+    advise(diagnosis, IMPROVE_SLOTS, slot, "another slot (slots: %u): %.2f times as many frames", figures->slots + 1, slot);
+  } else {
+    advise(diagnosis, IMPROVE_SPIN, spin, "completion: spin, which keeps a core busy: %.2f times as many frames", spin);
+  }
+  return true;
+}
+
+/* The engine itself is the bound: only less work for it helps. */
+static void advise_engine(struct diagnosis *diagnosis) {
+  static const char *const less[] = {
+      [BOUND_H2D] = "fewer bytes in (a smaller format); with half of them",
+      [BOUND_KERNEL] = "cheaper stages; in half the time",
+      [BOUND_D2H] = "fewer bytes out (a smaller result); with half of them",
+  };
+  static const enum improvement improvements[] = {
+      [BOUND_H2D] = IMPROVE_BYTES_IN, [BOUND_KERNEL] = IMPROVE_STAGES, [BOUND_D2H] = IMPROVE_BYTES_OUT};
+  struct overlap_work half = diagnosis->work;
+  half.service[diagnosis->bound_by] /= 2;
+  half.succession[diagnosis->bound_by] /= 2;
+  half.alone = larger(0, half.alone - half.service[diagnosis->bound_by]);
+  double gain = pace(&half) > 0 ? pace(&diagnosis->work) / pace(&half) : 1;
+  advise(diagnosis, improvements[diagnosis->bound_by], gain, "%s %.2f times as many frames", less[diagnosis->bound_by], gain);
+}
+
+/* How many times as many frames this work allows, were it not for the rest. */
+static double room_for(const struct overlap_work *work, const struct diagnosis_figures *figures) {
+  double least = pace(work);
+  return figures->frames > 0 && least > 0 ? larger(1, measured_pace(figures) / least) : 1;
+}
+
+/* Where the pipeline does not wait for its readers, no bound shows that they are slow. */
+static bool advise_missed(const struct diagnosis_figures *figures, struct diagnosis *diagnosis) {
+  if (figures->offered <= 0 || figures->missed <= TOO_SLOW * figures->offered) {
+    return false;
+  }
+  advise(diagnosis, IMPROVE_READER, 1,
+         "a reader that takes results faster, or sink: {overload: block}, which waits for it: slow readers missed %.0f of %.0f",
+         smaller(figures->missed, figures->offered), figures->offered);
+  return true;
+}
+
+static void advise_outside(const struct diagnosis_figures *figures, struct diagnosis *diagnosis) {
+  double room = room_for(&diagnosis->work, figures);
+  if (diagnosis->bound_by == BOUND_READER && figures->replies && figures->standing == STANDING_READER) {
+    advise(diagnosis, IMPROVE_READER, 1, "a client that reads its results while it sends: its frames wait for that");
+  } else if (diagnosis->bound_by == BOUND_READER && room < WORTH) {
+    advise(diagnosis, IMPROVE_READER, 1, "a reader that takes results: frames wait for it");
+  } else if (diagnosis->bound_by == BOUND_READER) {
+    advise(diagnosis, IMPROVE_READER, room, "a reader that takes results faster: up to %.3g times as many frames", room);
+  } else if (figures->frames > 0) {
+    advise(diagnosis, IMPROVE_NONE, 1, "nothing to change here: %.*f times as many frames could pass",
+           room < 10    ? 2
+           : room < 100 ? 1
+                        : 0,
+           room);
+  } else {
+    advise(diagnosis, IMPROVE_NONE, 1, "nothing to change here: the source brings no frames");
+  }
+}
+
+static void advise_lane(const struct diagnosis_figures *figures, struct diagnosis *diagnosis) {
+  if (figures->graphless) {
+    advise(diagnosis, IMPROVE_GRAPH, 1,
+           "graph: auto, which tries at the start whether graphs take less of its lane, busy %.0f %%",
+           100 * figures->lane_share);
+    return;
+  }
+  struct overlap_work device = diagnosis->work;
+  device.host = 0;
+  double room = room_for(&device, figures);
+  advise(diagnosis, IMPROVE_LANE_BYTES, room,
+         "fewer bytes for its lane to copy, which is busy %.0f %% of the time: up to %.3g times as many frames",
+         100 * figures->lane_share, room);
+}
+
+static void find_advice(const struct diagnosis_figures *figures, struct diagnosis *diagnosis) {
+  switch (diagnosis->bound_by) {
+  case BOUND_NOTHING:
+    advise(diagnosis, IMPROVE_NONE, 1,
+           figures->standing == STANDING_RESUME ? "resume it: it takes no frames" : "nothing was measured yet");
+    break;
+  case BOUND_SOURCE:
+  case BOUND_READER:
+    if (!advise_missed(figures, diagnosis)) {
+      advise_outside(figures, diagnosis);
+    }
+    break;
+  case BOUND_HOST:
+    if (lane_is_full(figures)) {
+      advise_lane(figures, diagnosis);
+    } else if (!advise_configuration(figures, diagnosis)) {
+      advise(diagnosis, IMPROVE_NONE, 1, "nothing in the configuration: the host needs this long to notice results");
+    }
+    break;
+  default:
+    if (!advise_configuration(figures, diagnosis)) {
+      advise_engine(diagnosis);
+    }
+  }
+}
+
+/* -- the whole ----------------------------------------------------------------------------------------------------- */
+
+static void find_overlap(const struct diagnosis_figures *figures, const struct overlap_work *work,
+                         struct diagnosis *diagnosis) {
+  double sum = figures->frames * overlap_sum(work), wall = smaller(figures->busy_s, figures->seconds) * 1e6;
+  if (sum > 0 && wall > 0) {
+    diagnosis->ratio = overlap_ratio(wall, sum);
+    diagnosis->speedup = sum / wall;
+    diagnosis->ideal_speedup = overlap_ideal_speedup(work);
+  }
+}
+
+void diagnose(const struct diagnosis_figures *figures, struct diagnosis *diagnosis) {
+  const struct overlap_work measured = measured_work(figures);
+  *diagnosis = (struct diagnosis){.work = diagnosis_work(figures)};
+  diagnosis->bound_by = find_bound(figures, &diagnosis->work);
+  heed_pace(figures, diagnosis->bound_by, &diagnosis->work);
+  check_alone(&diagnosis->work);
+  find_overlap(figures, &measured, diagnosis);
+  find_advice(figures, diagnosis);
+}

@@ -1,0 +1,80 @@
+/*
+ * Whether the daemon does its work: one judgement of lanes, devices and pipelines, which `/v1/health`, the metrics and
+ * systemd's watchdog all follow.
+ *
+ * A device is healthy while frames, or its canary where no frame comes, get through it within the limit, which is half of
+ * `gpu.timeout`: an answer comes before the device is given up for lost. A pipeline with nothing on a device (idle, paused,
+ * drained, waiting for a reader) makes nothing unhealthy. The judgement only computes: what is known comes in, times are
+ * CLOCK_MONOTONIC ns.
+ */
+#ifndef FRAMED_MEASURE_HEALTH_H
+#define FRAMED_MEASURE_HEALTH_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { HEALTH_WHY = 320, HEALTH_NAME = 72 };
+
+/* How many limits frames may take where those of others complete meanwhile. */
+enum { HEALTH_OTHERS_EXCUSE = 5 };
+
+/* The time within which a frame or a canary has to come back, for that `gpu.timeout`. */
+int64_t health_limit(int64_t timeout_ns);
+/* How often a device gets a canary where no frame comes. */
+int64_t health_period(int64_t timeout_ns);
+
+struct health_moment {
+  int64_t now;
+  int64_t awake; /* when the whole process was last stopped or frozen: nothing before it counts */
+  int64_t limit, period;
+  int64_t lane_limit; /* a lane that finished no turn for that long stands still */
+};
+
+/* What is on a device, of a pipeline or of all. */
+struct health_work {
+  uint64_t frames;
+  int64_t since; /* of the session that waits longest: when a frame of it last came back, or went there with none of it there */
+};
+
+struct health_device {
+  unsigned number;
+  const char *fault;       /* what it died of, or NULL */
+  struct health_work work; /* of all pipelines */
+  int64_t completed;       /* when a frame last came back; 0: never */
+  int64_t probed;          /* when a canary last came back, or when that could not be expected */
+};
+
+/* -- the judgement of one -------------------------------------------------------------------------------------- */
+
+enum health_kind { HEALTH_LANES, HEALTH_DEVICE, HEALTH_PIPELINE };
+
+struct health_item {
+  enum health_kind kind;
+  char name[HEALTH_NAME]; /* a device's number or a pipeline's name; "" for the lanes */
+  bool ok;
+  char why[HEALTH_WHY]; /* a sentence without a full stop; "" if it is ok */
+  double age_s;         /* LANES: how long ago the slowest finished a turn */
+  double canary_s;      /* DEVICE: how long the last canary took, */
+  double canary_age_s;  /* and how long ago it came back */
+};
+
+/* `beat`: when the slowest lane finished a turn. */
+void health_of_lanes(const struct health_moment *moment, int64_t beat, struct health_item *item);
+void health_of_device(const struct health_moment *moment, const struct health_device *device, struct health_item *item);
+void health_of_pipeline(const struct health_moment *moment, const char *name, const struct health_device *device,
+                        const struct health_work *work, struct health_item *item);
+
+/* -- and of all ------------------------------------------------------------------------------------------------ */
+
+struct health {
+  bool ok;
+  double standstill_s; /* how long the control loop stood still at most, within the last minute; it cannot say so before */
+  char why[HEALTH_WHY + HEALTH_NAME + 16]; /* the first reason there is, or "" */
+  unsigned count;
+  struct health_item items[]; /* lanes, devices, pipelines */
+};
+
+/* Fills `ok` and `why` from the items. */
+void health_sum_up(struct health *health);
+
+#endif

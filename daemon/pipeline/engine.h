@@ -1,0 +1,63 @@
+/*
+ * What pipelines run on: the GPU devices and the lanes. Opened before the first pipeline, closed after the last.
+ *
+ * Devices come first, since CUDA must be started before any thread that may use it. Everything here belongs to the
+ * control loop, except where it says otherwise.
+ */
+#ifndef FRAMED_PIPELINE_ENGINE_H
+#define FRAMED_PIPELINE_ENGINE_H
+
+#include "config/config.h"
+#include "daemon/base/lane.h"
+#include "daemon/frame/retry.h"
+#include "daemon/state/codec.h"
+#include "gpu/gpu.h"
+
+struct engine;
+
+/* Opens the devices that the configuration names, then starts the lanes. `tape` (or NULL) has what a process before this one
+ * measured about them. Blocks. NULL on error. */
+struct engine *engine_open(const struct config *config, struct tape *tape, struct failure *failure);
+/* Puts those measurements on a tape. */
+void engine_put(const struct engine *engine, struct tape *tape);
+/* Ends the lanes and closes the devices; nothing may be left on them. NULL is fine; returns NULL. */
+struct engine *engine_close(struct engine *engine);
+
+/* NULL if it was not opened at the start. */
+struct gpu_device *engine_device(const struct engine *engine, unsigned index);
+/* Where the lanes note the time of that device's last completion (CLOCK_MONOTONIC ns); NULL if it was not opened. */
+_Atomic int64_t *engine_completion(const struct engine *engine, unsigned index);
+/* What all devices together have of the host's and of their own memory. */
+void engine_usage(const struct engine *engine, struct gpu_usage *usage);
+struct gpu_device *engine_main_device(const struct engine *engine); /* gpu.device */
+/* How many were opened, and the number of each. */
+unsigned engine_devices(const struct engine *engine);
+/* Whether one of them has failed, and is of no more use to this process. */
+bool engine_has_lost(const struct engine *engine);
+unsigned engine_device_number(const struct engine *engine, unsigned index);
+unsigned engine_lanes(const struct engine *engine);
+
+/* Chooses the lane for a session of that many bytes a frame, and takes it off again. */
+struct lane *engine_place(struct engine *engine, size_t bytes);
+/* The same for a sink that shall not be on its session's lane, of several. */
+struct lane *engine_place_apart(struct engine *engine, const struct lane *from, size_t bytes);
+void engine_unplace(struct engine *engine, const struct lane *lane, size_t bytes);
+
+/* The trial of the frames that were on that device when it failed, before this process; NULL if it was not opened. */
+struct trial *engine_trial(struct engine *engine, unsigned index);
+
+/* Makes every lane stand still: see lane_is_parked(). False: one still runs. */
+bool engine_park(struct engine *engine, const struct lane_patience *patience);
+/* While they stand: runs the messages that wait for them; true if there were any. */
+bool engine_run_messages(struct engine *engine);
+void engine_unpark(struct engine *engine);
+
+/* Sets every device's clock anew. May wait for a device: for a worker thread. False if one is dead. */
+bool engine_anchor(struct engine *engine, struct gpu_error *error);
+/* When the lane that has gone longest without a finished turn last finished one (CLOCK_MONOTONIC ns). */
+int64_t engine_beat(const struct engine *engine);
+
+/* An error of the GPU as a failure of the daemon. Returns false. */
+bool engine_failure(struct failure *failure, const struct gpu_error *error);
+
+#endif

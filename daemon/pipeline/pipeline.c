@@ -1,0 +1,244 @@
+#include "daemon/pipeline/pipeline.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/base/formats.h"
+#include "daemon/base/log.h"
+#include "daemon/base/log_text.h"
+#include "daemon/pipeline/placement.h"
+#include "daemon/pipeline/private.h"
+
+/* -- making it ------------------------------------------------------------------------------------------------- */
+
+static bool out_of_memory(struct failure *failure) {
+  return failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "not enough memory for one more pipeline");
+}
+
+static bool negotiate(struct pipeline *pipeline, struct failure *failure) {
+  struct gpu_error error = {.stage = -1};
+  size_t input_bytes;
+  pipeline->input = vocabulary_format(&pipeline->config->source.format);
+  pipeline->chain = vocabulary_chain(pipeline->config, &error);
+  if (!pipeline->chain) {
+    return engine_failure(failure, &error);
+  }
+  if (!format_bytes(&pipeline->input, &input_bytes) ||
+      !format_bytes(gpu_chain_output(pipeline->chain), &pipeline->result_bytes)) {
+    return failure_set(failure, EXIT_STATUS_CONFIG, NULL, "the frames of pipeline '%s' are too large", pipeline->config->name);
+  }
+  pipeline->frame_bytes = input_bytes;
+  return true;
+}
+
+/* Large results that nobody may miss are written on another lane. */
+static bool emits_apart(const struct pipeline *pipeline) {
+  const struct config_sink *sink = &pipeline->config->sink;
+  bool lossless = sink->endpoint != CONFIG_SOCKET || sink->overload == CONFIG_SINK_BLOCK;
+  return lossless && placement_parts(pipeline->result_bytes, engine_lanes(pipeline->setup.engine));
+}
+
+static bool place(struct pipeline *pipeline, struct failure *failure) {
+  unsigned count = pipeline->config->source.clients;
+  pipeline->lanes = calloc(count, sizeof(struct lane *));
+  pipeline->sink_lanes = calloc(count, sizeof(struct lane *));
+  pipeline->meter = meter_new();
+  if (!pipeline->lanes || !pipeline->sink_lanes || !pipeline->meter) {
+    return out_of_memory(failure);
+  }
+  bool apart = emits_apart(pipeline);
+  pipeline->frame_bytes += apart ? 0 : pipeline->result_bytes;
+  for (unsigned i = 0; i < count; i++) {
+    pipeline->lanes[i] = engine_place(pipeline->setup.engine, pipeline->frame_bytes);
+    if (apart) {
+      pipeline->sink_lanes[i] = engine_place_apart(pipeline->setup.engine, pipeline->lanes[i], pipeline->result_bytes);
+    }
+  }
+  return true;
+}
+
+struct pipeline *pipeline_new(const struct pipeline_setup *setup, const struct config_pipeline *config,
+                              struct failure *failure) {
+  struct pipeline *pipeline = calloc(1, sizeof *pipeline);
+  if (!pipeline) {
+    out_of_memory(failure);
+    return NULL;
+  }
+  pipeline->setup = *setup;
+  pipeline->config = config;
+  pipeline->pauses = (struct pending){.loop = setup->loop, .expired = pipeline_on_pause_expired, .owner = pipeline};
+  pipeline->drains = (struct pending){.loop = setup->loop, .expired = pipeline_on_drain_expired, .owner = pipeline};
+  return negotiate(pipeline, failure) && place(pipeline, failure) ? pipeline : pipeline_free(pipeline);
+}
+
+/* -- preparing it, on a set-up thread ---------------------------------------------------------------------------- */
+
+static bool fits_device(const struct pipeline *pipeline, struct gpu_device *device, struct failure *failure) {
+  const struct config_pipeline *config = pipeline->config;
+  size_t needed = gpu_chain_device_bytes(pipeline->chain, config->slots) * config->source.clients;
+  size_t available, total;
+  if (!gpu_memory(device, &available, &total) || needed <= available) {
+    return true;
+  }
+  char needed_text[BYTES_TEXT], available_text[BYTES_TEXT];
+  return failure_set(failure, EXIT_STATUS_CONFIG, "use fewer slots or clients, smaller frames, or another device",
+                     "pipeline '%s' takes %s of device memory, and %s has %s left", config->name,
+                     text_of_bytes(needed, needed_text), gpu_device_name(device), text_of_bytes(available, available_text));
+}
+
+static bool lend_results(void *context, struct session_lent *lent, struct failure *failure) {
+  return intake_lend(((struct pipeline *)context)->intake, lent, failure);
+}
+
+static bool make_outlet(struct pipeline *pipeline, bool inherits, struct failure *failure) {
+  if (pipeline->config->sink.endpoint == CONFIG_REPLY) {
+    return true;
+  }
+  const struct outlet_setup setup = {.loop = pipeline->setup.loop,
+                                     .sink = {.config = pipeline->config,
+                                              .lane = pipeline->sink_lanes[0] ? pipeline->sink_lanes[0] : pipeline->lanes[0],
+                                              .control = pipeline->setup.control,
+                                              .listener = pipeline_on_sink_event,
+                                              .context = pipeline,
+                                              .input = &pipeline->input,
+                                              .output = gpu_chain_output(pipeline->chain)},
+                                     .lend = lend_results,
+                                     .quota = pipeline->setup.quota,
+                                     .continues = pipeline->continues,
+                                     .inherits = inherits};
+  pipeline->outlet = outlet_new(&setup, failure);
+  return pipeline->outlet;
+}
+
+static bool make_intake(struct pipeline *pipeline, struct gpu_device *device, const struct pipeline_inheritance *inheritance,
+                        struct tape *tape, struct failure *failure) {
+  const struct intake_setup setup = {
+      .loop = pipeline->setup.loop,
+      .session = {.config = pipeline->config,
+                  .control = pipeline->setup.control,
+                  .listener = pipeline_on_session_event,
+                  .context = pipeline,
+                  .device = device,
+                  .chain = pipeline->chain,
+                  .gpu_timeout_ns = pipeline->setup.gpu_timeout_ns,
+                  .device_completion = engine_completion(pipeline->setup.engine, pipeline->config->device),
+                  .sink = pipeline->outlet ? outlet_sink(pipeline->outlet) : NULL,
+                  .trial = inheritance->tape ? engine_trial(pipeline->setup.engine, pipeline->config->device) : NULL},
+      .quota = pipeline->setup.quota,
+      .lanes = pipeline->lanes,
+      .sink_lanes = pipeline->sink_lanes,
+      .inherits = inheritance->source,
+      .tape = tape};
+  pipeline->intake = intake_new(&setup, failure);
+  return pipeline->intake;
+}
+
+bool pipeline_prepare(struct pipeline *pipeline, const struct pipeline_inheritance *inheritance, struct failure *failure) {
+  struct gpu_device *device = engine_device(pipeline->setup.engine, pipeline->config->device);
+  if (!device) {
+    return failure_set(failure, EXIT_STATUS_CONFIG, "restart the daemon to open it",
+                       "pipeline '%s' wants device %u, which was not in use when the daemon started", pipeline->config->name,
+                       pipeline->config->device);
+  }
+  if (inheritance->tape) {
+    pipeline_take(pipeline, inheritance->tape);
+  }
+  struct tape *tape = pipeline->continues ? inheritance->tape : NULL;
+  return fits_device(pipeline, device, failure) && make_outlet(pipeline, inheritance->sink, failure) &&
+         make_intake(pipeline, device, inheritance, tape, failure) && (!tape || pipeline_take_outlet(pipeline, tape, failure));
+}
+
+static bool pass_on(struct listener *listener, const struct config_socket_access *access, struct failure *failure) {
+  return !listener || listener_set_access(listener, access, failure);
+}
+
+struct listener *pipeline_source_listener(const struct pipeline *pipeline) {
+  return intake_listener(pipeline->intake);
+}
+
+struct listener *pipeline_sink_listener(const struct pipeline *pipeline) {
+  return pipeline->outlet ? outlet_listener(pipeline->outlet) : NULL;
+}
+
+/* The listener of `owner` at `path`: a pipeline's sink may become another one's source. */
+static struct listener *find_listener(struct pipeline *owner, const char *path) {
+  struct listener *listener = intake_listener(owner->intake);
+  if (listener && strcmp(listener_path(listener), path) == 0) {
+    return listener;
+  }
+  listener = owner->outlet ? outlet_listener(owner->outlet) : NULL;
+  return listener && strcmp(listener_path(listener), path) == 0 ? listener : NULL;
+}
+
+bool pipeline_prepare_inherited(struct pipeline *pipeline, const struct pipeline_inheritance *inheritance,
+                                struct failure *failure) {
+  const struct config_source *source = &pipeline->config->source;
+  const struct config_sink *sink = &pipeline->config->sink;
+  if (inheritance->source && !pass_on(find_listener(inheritance->source, source->path), &source->access, failure)) {
+    return false;
+  }
+  if (!inheritance->sink) {
+    return true;
+  }
+  return pass_on(find_listener(inheritance->sink, sink->path), &sink->access, failure) &&
+         outlet_open_file(pipeline->outlet, inheritance->sink->outlet, failure);
+}
+
+static void restore(const struct pipeline *pipeline, struct listener *listener, const struct config_socket_access *access) {
+  struct failure failure;
+  if (!pass_on(listener, access, &failure)) {
+    log_event(LOG_FAILED, pipeline->config->name, "a socket may have other rights than the configuration says: %s",
+              failure.text);
+  }
+}
+
+void pipeline_restore_access(struct pipeline *pipeline) {
+  restore(pipeline, pipeline_source_listener(pipeline), &pipeline->config->source.access);
+  restore(pipeline, pipeline_sink_listener(pipeline), &pipeline->config->sink.access);
+}
+
+static struct listener *take_listener(struct pipeline *owner, const char *path) {
+  struct listener *listener = find_listener(owner, path);
+  return listener == intake_listener(owner->intake) ? intake_take_listener(owner->intake) : outlet_take_listener(owner->outlet);
+}
+
+void pipeline_inherit(struct pipeline *pipeline, const struct pipeline_inheritance *inheritance) {
+  const struct config_source *source = &pipeline->config->source;
+  const struct config_sink *sink = &pipeline->config->sink;
+  if (inheritance->source && source->endpoint == CONFIG_SOCKET) {
+    intake_give_listener(pipeline->intake, take_listener(inheritance->source, source->path));
+  }
+  if (inheritance->sink && sink->endpoint == CONFIG_SOCKET) {
+    outlet_give_listener(pipeline->outlet, take_listener(inheritance->sink, sink->path));
+  }
+}
+
+/* -- giving it back ----------------------------------------------------------------------------------------------- */
+
+void pipeline_release(struct pipeline *pipeline) {
+  pipeline->intake = intake_free(pipeline->intake);
+  pipeline->outlet = outlet_free(pipeline->outlet);
+}
+
+static void unplace(struct pipeline *pipeline) {
+  struct engine *engine = pipeline->setup.engine;
+  for (unsigned i = 0; pipeline->lanes && i < pipeline->config->source.clients && pipeline->lanes[i]; i++) {
+    engine_unplace(engine, pipeline->lanes[i], pipeline->frame_bytes);
+    if (pipeline->sink_lanes[i]) {
+      engine_unplace(engine, pipeline->sink_lanes[i], pipeline->result_bytes);
+    }
+  }
+}
+
+struct pipeline *pipeline_free(struct pipeline *pipeline) {
+  if (!pipeline) {
+    return NULL;
+  }
+  unplace(pipeline);
+  gpu_chain_free(pipeline->chain);
+  meter_free(pipeline->meter);
+  free(pipeline->lanes);
+  free(pipeline->sink_lanes);
+  free(pipeline);
+  return NULL;
+}

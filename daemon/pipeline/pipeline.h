@@ -1,0 +1,177 @@
+/*
+ * A pipeline: what one entry of the configuration describes, while it runs. It belongs to the control loop.
+ *
+ * It opens and closes every descriptor (listeners, connections, files) and hands them to its sessions and sink,
+ * which live on lanes; it learns by their events. States: starting (set-up thread), running, paused, draining,
+ * drained, failed, stopping, stopped.
+ */
+#ifndef FRAMED_PIPELINE_PIPELINE_H
+#define FRAMED_PIPELINE_PIPELINE_H
+
+#include "daemon/base/answer.h"
+#include "daemon/client/quota.h"
+#include "daemon/client/refusals.h"
+#include "daemon/measure/diagnosis.h"
+#include "daemon/measure/health.h"
+#include "daemon/pipeline/engine.h"
+#include "daemon/session/session.h"
+#include "daemon/sink/sink.h"
+
+enum pipeline_state {
+  PIPELINE_STARTING,
+  PIPELINE_RUNNING,
+  PIPELINE_PAUSED,
+  PIPELINE_DRAINING,
+  PIPELINE_DRAINED,
+  PIPELINE_FAILED, /* its frames made the device fail too often: it takes none until it is resumed */
+  PIPELINE_STOPPING,
+  PIPELINE_STOPPED
+};
+
+extern const char *const pipeline_state_names[];
+
+struct listener;
+struct pipeline;
+
+/* -- life ----------------------------------------------------------------------------------------------------- */
+
+enum pipeline_event {
+  PIPELINE_CHANGED,  /* it was paused, drained or resumed, which is about to be answered */
+  PIPELINE_QUIET,    /* after pipeline_quiesce(): nothing is in flight */
+  PIPELINE_GONE,     /* after pipeline_stop(): it may be released */
+  PIPELINE_ENDED,    /* see pipeline_has_ended() */
+  PIPELINE_GPU_FAULT /* its device is dead; `fault` says how, and is NULL for others */
+};
+
+typedef void pipeline_listener(void *context, struct pipeline *pipeline, enum pipeline_event event, const struct fault *fault);
+
+struct pipeline_setup {
+  uv_loop_t *loop;
+  struct mailbox *control;
+  struct engine *engine;
+  struct quota *quota;
+  int64_t gpu_timeout_ns;
+  pipeline_listener *listener;
+  void *context;
+};
+
+/* Negotiates the formats and chooses the lanes. `config` outlives the pipeline, `setup` is copied. NULL on error. */
+struct pipeline *pipeline_new(const struct pipeline_setup *setup, const struct config_pipeline *config,
+                              struct failure *failure);
+
+/* What another pipeline still has and hands over later: see pipeline_inherit(). */
+struct pipeline_inheritance {
+  struct pipeline *source, *sink; /* who has the path of this end; NULL: nobody */
+  struct tape *tape;              /* what a process before this one left of it; NULL: nothing. Only for pipeline_prepare() */
+};
+
+/* Takes memory and device and opens everything that is not inherited. Set-up thread. */
+bool pipeline_prepare(struct pipeline *pipeline, const struct pipeline_inheritance *inheritance, struct failure *failure);
+/* Opens the file that another one wrote to until now, and gives inherited sockets their new access rights. Set-up thread,
+ * while the others are quiet. */
+bool pipeline_prepare_inherited(struct pipeline *pipeline, const struct pipeline_inheritance *inheritance,
+                                struct failure *failure);
+/* Gives its sockets back the access rights of its own configuration; the log says where that fails. */
+void pipeline_restore_access(struct pipeline *pipeline);
+/* Gives back what pipeline_prepare() took. Set-up thread, before the start or after PIPELINE_GONE. */
+void pipeline_release(struct pipeline *pipeline);
+/* After pipeline_release(). NULL is fine; returns NULL. */
+struct pipeline *pipeline_free(struct pipeline *pipeline);
+
+/* Takes over the listeners, before the start. */
+void pipeline_inherit(struct pipeline *pipeline, const struct pipeline_inheritance *inheritance);
+bool pipeline_start(struct pipeline *pipeline, struct failure *failure);
+/* Whether one that could not start may be tried again, and stays as it is until then. */
+bool pipeline_may_start_later(const struct pipeline *pipeline);
+/* Takes no more producers and frames; PIPELINE_QUIET follows once nothing is in flight. With `for_good` its source socket
+ * goes at once, and PIPELINE_GONE follows instead; otherwise pipeline_unquiesce() may take it all back. */
+void pipeline_quiesce(struct pipeline *pipeline, bool for_good);
+/* The same for an end that another process follows: frames of which only a part has come stay. PIPELINE_QUIET follows. */
+void pipeline_quiesce_to_leave(struct pipeline *pipeline);
+/* Whether PIPELINE_QUIET was told. */
+bool pipeline_is_quiet(const struct pipeline *pipeline);
+void pipeline_unquiesce(struct pipeline *pipeline);
+/* Ends it now; what is in flight gets the fate `shutdown`. PIPELINE_GONE follows. */
+void pipeline_stop(struct pipeline *pipeline);
+/* Closes its sockets and removes their files, where the device is dead and nobody may wait for it. */
+void pipeline_abandon(struct pipeline *pipeline);
+
+/* -- over a tape, while no lane runs ----------------------------------------------------------------------------- */
+
+/* How many of its frames are on its device; and says that these are suspected after it failed (`alone`: there was but one). */
+unsigned pipeline_running_frames(const struct pipeline *pipeline);
+void pipeline_suspect(struct pipeline *pipeline, bool failed, bool alone);
+/* Whether it may be handed over: it was not told to stop, or whoever takes it will tell it again. */
+bool pipeline_may_be_put(const struct pipeline *pipeline, bool stops_again);
+void pipeline_put(struct pipeline *pipeline, struct tape *tape);
+
+/* -- commands ------------------------------------------------------------------------------------------------- */
+
+enum pipeline_command { PIPELINE_COMMAND_PAUSE, PIPELINE_COMMAND_RESUME, PIPELINE_COMMAND_DRAIN };
+extern const char *const pipeline_command_names[];
+/* `limit_ns` is for DRAIN. */
+void pipeline_command(struct pipeline *pipeline, enum pipeline_command command, int64_t limit_ns, server_answer *answer,
+                      void *context);
+
+/* Of its ends that are sockets; else NULL. */
+struct listener *pipeline_source_listener(const struct pipeline *pipeline);
+struct listener *pipeline_sink_listener(const struct pipeline *pipeline);
+
+/* -- questions ------------------------------------------------------------------------------------------------ */
+
+const struct config_pipeline *pipeline_config(const struct pipeline *pipeline);
+enum pipeline_state pipeline_state(const struct pipeline *pipeline);
+uint64_t pipeline_result_bytes_in_file(const struct pipeline *pipeline);
+/* No frame will ever come through again: its file or standard input is at its end, or nobody reads standard output. */
+bool pipeline_has_ended(const struct pipeline *pipeline);
+/* The path of a file of its that was asked for something before that time (CLOCK_MONOTONIC ns) and has not answered; or NULL.
+ * Not while it is prepared by another thread. */
+const char *pipeline_awaited_file(const struct pipeline *pipeline, int64_t before);
+/* What it has on its device. */
+void pipeline_work(const struct pipeline *pipeline, struct health_work *work);
+/* Text of the form "in 10 = emitted 9 + in flight 0 + dropped 1 (late 1)", sums since its start. */
+enum { PIPELINE_ACCOUNT = 512 };
+const char *pipeline_account(const struct pipeline *pipeline, char text[PIPELINE_ACCOUNT]);
+/* Writes it to the log, once. A pipeline that stops does so by itself. */
+void pipeline_log_account(struct pipeline *pipeline);
+/* Keeps a reading for the rates of the next ten seconds; called every METER_INTERVAL_MS. */
+void pipeline_tick(struct pipeline *pipeline);
+
+unsigned pipeline_clients(const struct pipeline *pipeline); /* producers and readers that are connected */
+unsigned pipeline_seats(const struct pipeline *pipeline);   /* sessions */
+/* See session_trace(). */
+struct trace_ring *pipeline_trace(struct pipeline *pipeline, unsigned seat, unsigned frames);
+bool pipeline_copies_by_kernel(const struct pipeline *pipeline); /* frames, and not by the device's copy engines */
+void pipeline_trace_end(struct pipeline *pipeline, unsigned seat);
+
+/* What status and metrics say of a pipeline: taken at one moment, balanced, plain data. */
+struct pipeline_snapshot {
+  const char *name;
+  enum pipeline_state state;
+  unsigned sessions; /* producers connected */
+  unsigned clients;  /* producers allowed */
+  unsigned readers;
+  uint64_t missed;              /* whole results that readers missed, ended readers included */
+  bool not_read;                /* a client does not take its results: see struct session_view */
+  enum session_waiting waiting; /* of the session that waits longest in the road: reader before gpu before source */
+  uint64_t refused;             /* clients turned away, */
+  struct refusal refusal;       /* and the last of them */
+  struct ledger ledger;
+  double seconds; /* length of the window behind the next lines, up to 10 s */
+  double fps, in_bytes_per_s, out_bytes_per_s;
+  unsigned slots;                               /* of each session */
+  bool graph;                                   /* frames are replayed from CUDA graphs */
+  bool copies, copies_by_kernel;                /* to a device and back; by kernels of these graphs, and not by engines */
+  unsigned timed_one_in;                        /* one frame in so many has the times of its steps on the device */
+  struct diagnosis diagnosis;                   /* of the window */
+  double busy_s;                                /* with frames on the device since the start; of all sessions the sum */
+  struct histogram_summary latency[STEP_COUNT]; /* over the window */
+  struct histogram_view cumulative[STEP_COUNT]; /* since the start */
+  char input[FORMAT_TEXT], output[FORMAT_TEXT]; /* formats */
+  size_t input_bytes, output_bytes;             /* of one frame, of one result */
+};
+
+/* Fills `snapshot` (large: allocate it). Control loop only. */
+void pipeline_snapshot(struct pipeline *pipeline, struct pipeline_snapshot *snapshot);
+
+#endif

@@ -1,0 +1,396 @@
+/*
+ * A pipeline while it runs: its states, what its sessions and its sink tell, and what it is told.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "daemon/base/log.h"
+#include "daemon/frame/retry.h"
+#include "daemon/pipeline/private.h"
+#include "daemon/state/fd_store.h"
+
+#define PAUSE_LIMIT (2 * NS_PER_S) /* many times the longest turn of a lane */
+
+/* What the warm-up chose where there was a choice. */
+static void log_choice(const struct pipeline *pipeline) {
+  const struct gpu_program *program = session_program(intake_session(pipeline->intake, 0));
+  struct gpu_measured measured;
+  gpu_program_measured(program, &measured);
+  if (measured.plain > 0 && measured.graph > 0) {
+    bool copied = measured.copied > 0 && measured.copied < measured.graph;
+    int64_t replayed = copied ? measured.copied : measured.graph;
+    log_event(LOG_MEASURED, pipeline->config->name, "a frame takes %.3g us when replayed from a graph, %.3g us without: %s",
+              (double)replayed / 1e3, (double)measured.plain / 1e3, gpu_program_graph(program) ? "it is replayed" : "no graph");
+  }
+  if (measured.graph > 0 && measured.copied > 0) {
+    log_event(LOG_MEASURED, pipeline->config->name,
+              "a replayed frame takes %.3g us when kernels copy it, %.3g us otherwise: %s", (double)measured.copied / 1e3,
+              (double)measured.graph / 1e3, gpu_program_copies_by_kernel(program) ? "they do" : "the copy engines do");
+  }
+  if (gpu_program_timed_one_in(program) > 1) {
+    log_event(LOG_MEASURED, pipeline->config->name,
+              "times on the device would make a frame take %.3g us, and not %.3g: one frame in %u has them",
+              (double)measured.timed / 1e3, (double)measured.untimed / 1e3, gpu_program_timed_one_in(program));
+  }
+}
+
+/* What became of it by the hand-over, where that is not as it was. */
+static void log_condemned(const struct pipeline *pipeline) {
+  const char *name = pipeline->config->name;
+  char sequence[24];
+  snprintf(sequence, sizeof sequence, "%" PRIu64, pipeline->last_condemned);
+  if (pipeline->now_condemned > 0) {
+    const struct log_field fields[] = {{"SEQUENCE", sequence}, {NULL, NULL}};
+    log_event_with(LOG_CONDEMNED, name, fields,
+                   "frame %s made the GPU fail %d times while it was alone there: it is dropped as gpu_fault", sequence,
+                   TRIAL_LIMIT);
+  }
+  if (pipeline->state == PIPELINE_FAILED && pipeline->now_condemned > 0) {
+    log_event(LOG_PIPELINE_FAILED, name,
+              "%d of its frames made the GPU fail within a minute: it takes no more; mend its stages and reload, or resume it",
+              PIPELINE_TOO_MANY);
+  }
+}
+
+/* Without it nobody new can come, which is worth less than those who are there. */
+static void begin_at_socket(const struct pipeline *pipeline, struct listener *listener,
+                            const struct config_socket_access *access) {
+  struct failure failure;
+  if (listener && !listener_begin(listener, access, &failure)) {
+    log_event(LOG_FAILED, pipeline->config->name, "somebody has removed the socket '%s', and it stays away: %s%s%s",
+              listener_path(listener), failure.text, failure.remedy[0] ? "; " : "", failure.remedy);
+  }
+}
+
+/* Files may be gone also where the process before was killed while a reload removed this pipeline, and had not said so yet. */
+static void begin_at_sockets(const struct pipeline *pipeline) {
+  begin_at_socket(pipeline, pipeline_source_listener(pipeline), &pipeline->config->source.access);
+  begin_at_socket(pipeline, pipeline_sink_listener(pipeline), &pipeline->config->sink.access);
+}
+
+/* -- life, on the control loop ----------------------------------------------------------------------------------- */
+
+bool pipeline_start(struct pipeline *pipeline, struct failure *failure) {
+  enum pipeline_state state = pipeline->continues ? pipeline->continues_as : PIPELINE_RUNNING;
+  if (state != PIPELINE_RUNNING) {
+    intake_start_held(pipeline->intake);
+  }
+  if (!pipeline->outlet_started) { /* nobody accepts there yet */
+    begin_at_sockets(pipeline);
+  }
+  pipeline->outlet_started = pipeline->outlet_started || !pipeline->outlet || outlet_start(pipeline->outlet, failure);
+  if (!pipeline->outlet_started || !intake_start(pipeline->intake, failure)) {
+    return false;
+  }
+  pipeline->state = state;
+  if (!pipeline->continues) {
+    log_choice(pipeline);
+  } else {
+    log_condemned(pipeline);
+  }
+  pipeline_tick(pipeline);
+  return true;
+}
+
+static void answer_pending(struct pipeline *pipeline, const char *why) {
+  server_answer *answer;
+  void *context;
+  while (pending_take(&pipeline->pauses, &answer, &context)) {
+    answer_error(answer, context, 409, NULL, "pipeline '%s' %s before it was paused", pipeline->config->name, why);
+  }
+  while (pending_take(&pipeline->drains, &answer, &context)) {
+    answer_error(answer, context, 409, NULL, "pipeline '%s' %s before it was drained", pipeline->config->name, why);
+  }
+}
+
+static bool sink_has_ended(const struct pipeline *pipeline) { return pipeline->outlet && outlet_ended(pipeline->outlet); }
+
+bool pipeline_has_ended(const struct pipeline *pipeline) { return intake_ended(pipeline->intake) || sink_has_ended(pipeline); }
+
+const struct config_pipeline *pipeline_config(const struct pipeline *pipeline) { return pipeline->config; }
+
+enum pipeline_state pipeline_state(const struct pipeline *pipeline) { return pipeline->state; }
+
+uint64_t pipeline_result_bytes_in_file(const struct pipeline *pipeline) {
+  return sink_result_bytes_in_file(pipeline->config, gpu_chain_output(pipeline->chain));
+}
+
+void pipeline_quiesce(struct pipeline *pipeline, bool for_good) {
+  if (pipeline->cut) {
+    return;
+  }
+  if (pipeline->state < PIPELINE_STOPPING) {
+    pipeline->before = pipeline->state;
+    pipeline->state = PIPELINE_STOPPING;
+  }
+  pipeline->for_good = for_good;
+  answer_pending(pipeline, for_good ? "was stopped" : "was held for a reload or a restart");
+  if (for_good && sink_has_ended(pipeline)) {
+    pipeline_stop(pipeline);
+    return;
+  }
+  if (for_good) {
+    intake_close(pipeline->intake);
+  } else {
+    intake_suspend(pipeline->intake);
+  }
+  intake_hold(pipeline->intake, true);
+}
+
+void pipeline_quiesce_to_leave(struct pipeline *pipeline) {
+  intake_leave_partial(pipeline->intake);
+  pipeline_quiesce(pipeline, false);
+}
+
+bool pipeline_is_quiet(const struct pipeline *pipeline) {
+  return pipeline->state == PIPELINE_STOPPING && intake_idle(pipeline->intake);
+}
+
+void pipeline_unquiesce(struct pipeline *pipeline) {
+  if (pipeline->cut) { /* a stop came meanwhile */
+    return;
+  }
+  pipeline->state = pipeline->before;
+  if (pipeline->state == PIPELINE_DRAINING && intake_idle(pipeline->intake)) {
+    pipeline->state = PIPELINE_DRAINED;
+    keeper_mark();
+  } else if (pipeline->state == PIPELINE_DRAINING) {
+    intake_hold(pipeline->intake, false); /* only an end waits for slow readers */
+  }
+  if (pipeline->state == PIPELINE_RUNNING || pipeline->state == PIPELINE_STARTING) {
+    intake_resume(pipeline->intake);
+  }
+  intake_unsuspend(pipeline->intake);
+}
+
+void pipeline_stop(struct pipeline *pipeline) {
+  if (pipeline->cut) {
+    return;
+  }
+  pipeline->cut = true;
+  pipeline->before = pipeline->state < PIPELINE_STOPPING ? pipeline->state : pipeline->before;
+  pipeline->state = PIPELINE_STOPPING;
+  answer_pending(pipeline, "was stopped");
+  intake_close(pipeline->intake);
+  intake_stop(pipeline->intake);
+}
+
+/* -- events ------------------------------------------------------------------------------------------------------ */
+
+static void tell(struct pipeline *pipeline, enum pipeline_event event, const struct fault *fault) {
+  pipeline->setup.listener(pipeline->setup.context, pipeline, event, fault);
+}
+
+static json_t *state_document(const struct pipeline *pipeline) {
+  return json_pack("{s:b, s:s, s:s}", "ok", 1, "pipeline", pipeline->config->name, "state",
+                   pipeline_state_names[pipeline->state]);
+}
+
+static void grant(const struct pipeline *pipeline, struct pending *requests) {
+  server_answer *answer;
+  void *context;
+  while (pending_take(requests, &answer, &context)) {
+    answer(context, 200, state_document(pipeline));
+  }
+}
+
+static void on_held(struct pipeline *pipeline) {
+  if (intake_held(pipeline->intake)) {
+    grant(pipeline, &pipeline->pauses);
+  }
+}
+
+static void become_drained(struct pipeline *pipeline) {
+  pipeline->state = PIPELINE_DRAINED;
+  log_event(LOG_PAUSED, pipeline->config->name, "drained: nothing is in flight");
+  tell(pipeline, PIPELINE_CHANGED, NULL);
+  grant(pipeline, &pipeline->drains);
+}
+
+static void on_idle(struct pipeline *pipeline) {
+  if (!intake_idle(pipeline->intake)) {
+    return;
+  }
+  if (pipeline->state == PIPELINE_DRAINING) {
+    become_drained(pipeline);
+  } else if (pipeline->state == PIPELINE_FAILED) {
+    grant(pipeline, &pipeline->drains);
+  } else if (pipeline->state == PIPELINE_STOPPING && pipeline->for_good) {
+    pipeline_stop(pipeline);
+  } else if (pipeline->state == PIPELINE_STOPPING && !pipeline->cut) {
+    tell(pipeline, PIPELINE_QUIET, NULL);
+  }
+}
+
+void pipeline_log_account(struct pipeline *pipeline) {
+  char text[PIPELINE_ACCOUNT];
+  if (!pipeline->accounted) {
+    pipeline->accounted = true;
+    log_event(LOG_STOPPED, pipeline->config->name, "stopped: %s", pipeline_account(pipeline, text));
+  }
+}
+
+/* Its account goes to the log here, since after a reload nobody can ask for it any more. */
+static void become_stopped(struct pipeline *pipeline) {
+  pipeline->state = PIPELINE_STOPPED;
+  pipeline_log_account(pipeline);
+  tell(pipeline, PIPELINE_GONE, NULL);
+}
+
+static void on_stopped(struct pipeline *pipeline) {
+  if (!intake_stopped(pipeline->intake)) {
+    return;
+  }
+  if (pipeline->outlet) {
+    outlet_close(pipeline->outlet);
+    outlet_stop(pipeline->outlet);
+  } else {
+    become_stopped(pipeline);
+  }
+}
+
+static void on_ended(struct pipeline *pipeline) {
+  if (pipeline->state != PIPELINE_STOPPING) {
+    tell(pipeline, PIPELINE_ENDED, NULL);
+  } else if (pipeline->for_good && sink_has_ended(pipeline)) {
+    pipeline_stop(pipeline); /* nobody will take what is in flight */
+  }
+}
+
+void pipeline_on_session_event(void *context, const struct session_event *event) {
+  struct pipeline *pipeline = context;
+  bool had_ended = pipeline_has_ended(pipeline);
+  intake_on_event(pipeline->intake, event);
+  switch (event->kind) {
+  case SESSION_DETACHED:
+    if (!had_ended && pipeline_has_ended(pipeline)) {
+      on_ended(pipeline);
+    }
+    break;
+  case SESSION_HELD:
+    on_held(pipeline);
+    break;
+  case SESSION_IDLE:
+    on_idle(pipeline);
+    break;
+  case SESSION_STOPPED:
+    on_stopped(pipeline);
+    break;
+  case SESSION_NOT_READ:
+  case SESSION_FOREIGN:
+    break;
+  case SESSION_GPU_FAULT:
+    tell(pipeline, PIPELINE_GPU_FAULT, event->fault);
+    break;
+  }
+}
+
+void pipeline_on_sink_event(void *context, const struct sink_event *event) {
+  struct pipeline *pipeline = context;
+  bool had_ended = sink_has_ended(pipeline);
+  outlet_on_event(pipeline->outlet, event);
+  if (event->kind == SINK_STOPPED) {
+    become_stopped(pipeline);
+  } else if (!had_ended && sink_has_ended(pipeline)) {
+    on_ended(pipeline);
+  }
+}
+
+void pipeline_abandon(struct pipeline *pipeline) {
+  intake_close(pipeline->intake);
+  if (pipeline->outlet) {
+    outlet_close(pipeline->outlet);
+  }
+}
+
+/* -- commands ---------------------------------------------------------------------------------------------------- */
+
+static const char *const waiting_texts[] = {
+    [WAITING_FOR_NOTHING] = "",
+    [WAITING_FOR_PRODUCER] = "",
+    [WAITING_FOR_FRAMES] = ": it waits for the rest of a frame",
+    [WAITING_FOR_GPU] = ": it waits for the GPU",
+    [WAITING_FOR_READER] = ": it waits for a reader to take its results",
+    [WAITING_FOR_RESUME] = "",
+};
+
+static void hold(struct pipeline *pipeline) {
+  if (pipeline->state == PIPELINE_RUNNING) {
+    pipeline->state = PIPELINE_PAUSED;
+    keeper_mark();
+    intake_hold(pipeline->intake, false);
+    log_event(LOG_PAUSED, pipeline->config->name, "paused: no frames are taken until it is resumed");
+  }
+}
+
+/* It is answered when the lanes know, so that no frame that comes after the answer is taken. */
+static void pause_frames(struct pipeline *pipeline, server_answer *answer, void *context) {
+  if (pending_add(&pipeline->pauses, PAUSE_LIMIT, answer, context)) {
+    hold(pipeline);
+    tell(pipeline, PIPELINE_CHANGED, NULL);
+    on_held(pipeline);
+  }
+}
+
+static void resume(struct pipeline *pipeline) {
+  if (pipeline->state != PIPELINE_RUNNING) {
+    pipeline->state = PIPELINE_RUNNING;
+    keeper_mark();
+    intake_resume(pipeline->intake);
+    log_event(LOG_RESUMED, pipeline->config->name, "resumed");
+    answer_pending(pipeline, "was resumed");
+  }
+}
+
+static void drain(struct pipeline *pipeline, int64_t limit_ns, server_answer *answer, void *context) {
+  if (!pending_add(&pipeline->drains, limit_ns, answer, context) || pipeline->state == PIPELINE_DRAINING) {
+    return;
+  }
+  if (pipeline->state != PIPELINE_FAILED) { /* which it stays: it takes no frames anyway */
+    pipeline->state = PIPELINE_DRAINING;
+    keeper_mark();
+    log_event(LOG_PAUSED, pipeline->config->name, "draining: no frames are taken until it is resumed");
+  }
+  intake_hold(pipeline->intake, false);
+}
+
+void pipeline_on_pause_expired(void *owner, server_answer *answer, void *context) {
+  const struct pipeline *pipeline = owner;
+  answer_error(answer, context, 504, "ask again, and framectl health whether a lane or a device hangs",
+               "pipeline '%s' may still take frames: its lane has not heard of the pause yet", pipeline->config->name);
+}
+
+void pipeline_on_drain_expired(void *owner, server_answer *answer, void *context) {
+  struct pipeline *pipeline = owner;
+  struct ledger ledger;
+  pipeline_ledger(pipeline, &ledger);
+  const char *reason = waiting_texts[pipeline_waiting(pipeline)];
+  answer_error(answer, context, 504, "it goes on draining; ask again, or resume it",
+               "pipeline '%s' still has %" PRIu64 " frame%s in flight%s", pipeline->config->name, ledger.in_flight,
+               ledger.in_flight == 1 ? "" : "s", reason);
+}
+
+void pipeline_command(struct pipeline *pipeline, enum pipeline_command command, int64_t limit_ns, server_answer *answer,
+                      void *context) {
+  if (pipeline->state == PIPELINE_STARTING || pipeline->state >= PIPELINE_STOPPING) {
+    answer_error(answer, context, 409, "try again when it is running", "pipeline '%s' is %s", pipeline->config->name,
+                 pipeline_state_names[pipeline->state]);
+    return;
+  }
+  switch (command) {
+  case PIPELINE_COMMAND_PAUSE:
+    pause_frames(pipeline, answer, context);
+    return;
+  case PIPELINE_COMMAND_RESUME:
+    resume(pipeline);
+    break;
+  case PIPELINE_COMMAND_DRAIN:
+    if (pipeline->state != PIPELINE_DRAINED) {
+      drain(pipeline, limit_ns, answer, context);
+      return;
+    }
+    break;
+  }
+  tell(pipeline, PIPELINE_CHANGED, NULL);
+  answer(context, 200, state_document(pipeline));
+}

@@ -1,0 +1,287 @@
+/*
+ * What can be read of a pipeline: its sums over all sessions, and what happened lately. Each session's ledger is read
+ * under its lane's sequence lock and balances, and so their sum does.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "daemon/frame/flow.h"
+#include "daemon/pipeline/private.h"
+
+const char *const pipeline_state_names[] = {"starting", "running", "paused",   "draining",
+                                            "drained",  "failed",  "stopping", "stopped"};
+
+const char *const pipeline_command_names[] = {
+    [PIPELINE_COMMAND_PAUSE] = "pause", [PIPELINE_COMMAND_RESUME] = "resume", [PIPELINE_COMMAND_DRAIN] = "drain"};
+
+/* Which of several sessions' answers stands for the pipeline: lower comes first. */
+static const int precedence[] = {
+    [WAITING_FOR_READER] = 0,  [WAITING_FOR_GPU] = 1,    [WAITING_FOR_RESUME] = 2,
+    [WAITING_FOR_NOTHING] = 3, [WAITING_FOR_FRAMES] = 4, [WAITING_FOR_PRODUCER] = 5,
+};
+
+enum session_waiting pipeline_waiting(const struct pipeline *pipeline) {
+  enum session_waiting result = WAITING_FOR_PRODUCER;
+  for (unsigned i = 0; i < intake_seats(pipeline->intake); i++) {
+    struct session_view view;
+    session_read(intake_session(pipeline->intake, i), &view);
+    if (precedence[view.waiting] < precedence[result]) {
+      result = view.waiting;
+    }
+  }
+  return result;
+}
+
+static bool is_not_read(const struct pipeline *pipeline) {
+  bool not_read = false;
+  for (unsigned i = 0; i < intake_seats(pipeline->intake); i++) {
+    struct session_view view;
+    session_read(intake_session(pipeline->intake, i), &view);
+    not_read = not_read || view.not_read;
+  }
+  return not_read;
+}
+
+void pipeline_ledger(const struct pipeline *pipeline, struct ledger *ledger) {
+  *ledger = (struct ledger){0};
+  for (unsigned i = 0; pipeline->intake && i < intake_seats(pipeline->intake); i++) {
+    struct session_view view;
+    session_read(intake_session(pipeline->intake, i), &view);
+    ledger_add(ledger, &view.ledger);
+  }
+}
+
+const char *pipeline_awaited_file(const struct pipeline *pipeline, int64_t before) {
+  const struct config_pipeline *config = pipeline->config;
+  bool reads = config->source.endpoint == CONFIG_FILE && pipeline->intake;
+  bool writes = config->sink.endpoint == CONFIG_FILE && pipeline->outlet;
+  int64_t read = reads ? session_asked(intake_session(pipeline->intake, 0)) : 0;
+  int64_t written = writes ? sink_asked(outlet_sink(pipeline->outlet)) : 0;
+  return read != 0 && read < before ? config->source.path : written != 0 && written < before ? config->sink.path : NULL;
+}
+
+static uint64_t dropped(const struct ledger *ledger) {
+  uint64_t sum = 0;
+  for (enum fate fate = FATE_EMITTED + 1; fate < FATE_COUNT; fate++) {
+    sum += ledger->fates[fate];
+  }
+  return sum;
+}
+
+/* " (late 1, unread 2)", or nothing. */
+static void append_fates(const struct ledger *ledger, char *text, size_t size) {
+  const char *before = " (";
+  size_t length = strlen(text);
+  for (enum fate fate = FATE_EMITTED + 1; fate < FATE_COUNT; fate++) {
+    if (ledger->fates[fate] > 0 && length < size) {
+      length += (size_t)snprintf(text + length, size - length, "%s%s %" PRIu64, before, fate_names[fate], ledger->fates[fate]);
+      before = ", ";
+    }
+  }
+  if (before[0] == ',' && length < size) {
+    snprintf(text + length, size - length, ")");
+  }
+}
+
+const char *pipeline_account(const struct pipeline *pipeline, char text[PIPELINE_ACCOUNT]) {
+  struct ledger ledger;
+  pipeline_ledger(pipeline, &ledger);
+  snprintf(text, PIPELINE_ACCOUNT, "in %" PRIu64 " = emitted %" PRIu64 " + in flight %" PRIu64 " + dropped %" PRIu64, ledger.in,
+           ledger.fates[FATE_EMITTED], ledger.in_flight, dropped(&ledger));
+  append_fates(&ledger, text, PIPELINE_ACCOUNT);
+  return text;
+}
+
+void pipeline_work(const struct pipeline *pipeline, struct health_work *work) {
+  *work = (struct health_work){0};
+  for (unsigned i = 0; pipeline->intake && i < intake_seats(pipeline->intake); i++) {
+    struct session_view view;
+    session_read(intake_session(pipeline->intake, i), &view);
+    if (view.submitted != view.completed && (work->frames == 0 || view.last_completion < work->since)) {
+      work->since = view.last_completion;
+    }
+    work->frames += view.submitted - view.completed;
+  }
+}
+
+static void read_lane(const struct lane *lane, struct reading *reading) {
+  int64_t *time = &reading->lane_time[lane_index(lane) % METER_LANES];
+  if (*time == 0) {
+    *time = lane_processor_time(lane);
+    reading->lane_work[lane_index(lane) % METER_LANES] = lane_work(lane);
+  }
+}
+
+static void read_lanes(const struct pipeline *pipeline, struct reading *reading) {
+  for (unsigned i = 0; i < intake_seats(pipeline->intake); i++) {
+    read_lane(pipeline->lanes[i], reading);
+    if (pipeline->sink_lanes[i]) {
+      read_lane(pipeline->sink_lanes[i], reading);
+    }
+  }
+}
+
+/* Ledgers, when it all began, and the time on the device, from one look at each session. */
+static void read_sessions(const struct pipeline *pipeline, struct reading *reading) {
+  for (unsigned i = 0; i < intake_seats(pipeline->intake); i++) {
+    struct session_view view;
+    session_read(intake_session(pipeline->intake, i), &view);
+    ledger_add(&reading->ledger, &view.ledger);
+    if (view.began != 0 && (reading->began == 0 || view.began < reading->began)) {
+      reading->began = view.began;
+    }
+    reading->worked += view.worked;
+    reading->lane_own[lane_index(pipeline->lanes[i]) % METER_LANES] += view.worked;
+    reading->busy += view.busy + (view.busy_since != 0 && view.busy_since < reading->at ? reading->at - view.busy_since : 0);
+  }
+}
+
+static void read_now(const struct pipeline *pipeline, struct reading *reading) {
+  memset(reading, 0, sizeof *reading);
+  reading->at = clock_now();
+  read_sessions(pipeline, reading);
+  reading->missed = pipeline->outlet ? outlet_missed(pipeline->outlet) : 0;
+  read_lanes(pipeline, reading);
+  for (unsigned i = 0; i < intake_seats(pipeline->intake); i++) {
+    for (enum step step = 0; step < STEP_COUNT; step++) {
+      histogram_read(session_histogram(intake_session(pipeline->intake, i), step), &reading->steps[step]);
+    }
+  }
+}
+
+void pipeline_tick(struct pipeline *pipeline) {
+  struct reading *reading = meter_next(pipeline->meter);
+  read_now(pipeline, reading);
+}
+
+static void fill_formats(const struct pipeline *pipeline, struct pipeline_snapshot *snapshot) {
+  const struct frame_format *output = gpu_chain_output(pipeline->chain);
+  format_describe(&pipeline->input, snapshot->input);
+  format_describe(output, snapshot->output);
+  format_bytes(&pipeline->input, &snapshot->input_bytes);
+  format_bytes(output, &snapshot->output_bytes);
+}
+
+static void count_refusals(const struct refusals *refusals, struct pipeline_snapshot *snapshot) {
+  snapshot->refused += refusals->count;
+  if (refusals->last.at > snapshot->refusal.at) {
+    snapshot->refusal = refusals->last;
+  }
+}
+
+static void fill_clients(const struct pipeline *pipeline, struct pipeline_snapshot *snapshot) {
+  snapshot->clients = intake_seats(pipeline->intake);
+  snapshot->sessions = intake_producers(pipeline->intake);
+  count_refusals(intake_refusals(pipeline->intake), snapshot);
+  snapshot->waiting = pipeline_waiting(pipeline);
+  snapshot->not_read = is_not_read(pipeline);
+  if (pipeline->outlet) {
+    snapshot->readers = outlet_readers(pipeline->outlet);
+    snapshot->missed = outlet_missed(pipeline->outlet);
+    count_refusals(outlet_refusals(pipeline->outlet), snapshot);
+  } else {
+    snapshot->readers = snapshot->sessions; /* producers read their own replies */
+  }
+}
+
+/* Frames that came too fast for what was behind. */
+static uint64_t overtaken(const struct ledger *ledger) {
+  return ledger->fates[FATE_OLDEST] + ledger->fates[FATE_NEWEST] + ledger->fates[FATE_LATE];
+}
+
+/* Whole results that were there for whoever is connected now. */
+static uint64_t offered(const struct ledger *ledger, uint64_t readers) {
+  return (ledger->fates[FATE_EMITTED] + ledger->fates[FATE_UNREAD]) * readers;
+}
+
+static enum standing standing_of(enum session_waiting waiting) {
+  static const enum standing standings[] = {
+      [WAITING_FOR_NOTHING] = STANDING_NOT, [WAITING_FOR_PRODUCER] = STANDING_SOURCE, [WAITING_FOR_FRAMES] = STANDING_SOURCE,
+      [WAITING_FOR_GPU] = STANDING_DEVICE,  [WAITING_FOR_READER] = STANDING_READER,   [WAITING_FOR_RESUME] = STANDING_RESUME,
+  };
+  return standings[waiting];
+}
+
+static void fill_diagnosis(const struct pipeline *pipeline, struct pipeline_snapshot *snapshot, const struct reading *now,
+                           const struct reading *before) {
+  const struct config_pipeline *config = pipeline->config;
+  const struct gpu_device *device = engine_device(pipeline->setup.engine, config->device);
+  const struct session *session = intake_session(pipeline->intake, 0);
+  bool spins = config->completion == CONFIG_COMPLETION_SPIN;
+  struct diagnosis_figures figures = {
+      .seconds = snapshot->seconds,
+      .busy_s = (double)(now->busy - before->busy) / (double)NS_PER_S,
+      .frames = (double)snapshot->latency[STEP_QUEUE].count,
+      .dropped = (double)(overtaken(&now->ledger) - overtaken(&before->ledger)),
+      .missed = (double)(now->missed - before->missed),
+      .offered = (double)(offered(&now->ledger, snapshot->readers) - offered(&before->ledger, snapshot->readers)),
+      .notice = snapshot->latency[STEP_WAKE].p50,
+      .slots = config->slots,
+      .depth = road_depth(config->overload, config->slots, config->deadline_ns > 0),
+      .sessions = snapshot->sessions,
+      .kernels = gpu_kernels_at_once(device),
+      .host_share = spins ? 0 : meter_host_share(now, before),
+      .lane_share = spins ? meter_worked_share(now, before) : meter_lane_share(now, before),
+      .standing = standing_of(snapshot->waiting),
+      .spins = spins,
+      .graphless = config->graph == CONFIG_GRAPH_OFF && strcmp(gpu_backend_name(device), "cuda") == 0,
+      .lossless = config->sink.endpoint != CONFIG_SOCKET || config->sink.overload == CONFIG_SINK_BLOCK,
+      .replies = config->sink.endpoint == CONFIG_REPLY,
+      .copies_by_kernel = session_copies_by_kernel(session),
+      .costs = diagnosis_costs_of(session_costs(session)),
+  };
+  for (enum step step = 0; step < STEP_COUNT; step++) {
+    figures.step[step] = snapshot->latency[step].mean;
+  }
+  diagnose(&figures, &snapshot->diagnosis);
+  snapshot->slots = config->slots;
+  snapshot->graph = session_replays(session);
+  snapshot->copies = strcmp(gpu_backend_name(device), "cpu") != 0; /* which works where the frames are */
+  snapshot->copies_by_kernel = session_copies_by_kernel(session);
+  snapshot->timed_one_in = session_timed_one_in(session);
+  snapshot->busy_s = (double)now->busy / (double)NS_PER_S;
+}
+
+static void fill_figures(const struct pipeline *pipeline, struct pipeline_snapshot *snapshot, struct reading *now) {
+  const struct reading *before = meter_oldest(pipeline->meter);
+  struct meter_rates rates = meter_rates(now, before);
+  snapshot->ledger = now->ledger;
+  snapshot->seconds = rates.seconds;
+  snapshot->fps = rates.fps;
+  snapshot->in_bytes_per_s = rates.in_bytes_per_s;
+  snapshot->out_bytes_per_s = rates.out_bytes_per_s;
+  for (enum step step = 0; step < STEP_COUNT; step++) {
+    snapshot->latency[step] = histogram_summarize(&now->steps[step], &before->steps[step]);
+    snapshot->cumulative[step] = now->steps[step];
+  }
+  fill_diagnosis(pipeline, snapshot, now, before);
+}
+
+void pipeline_snapshot(struct pipeline *pipeline, struct pipeline_snapshot *snapshot) {
+  memset(snapshot, 0, sizeof *snapshot);
+  snapshot->name = pipeline->config->name;
+  snapshot->state = pipeline->state;
+  fill_formats(pipeline, snapshot);
+  fill_clients(pipeline, snapshot);
+  read_now(pipeline, &pipeline->now);
+  fill_figures(pipeline, snapshot, &pipeline->now);
+}
+
+/* -- traces ------------------------------------------------------------------------------------------------------ */
+
+unsigned pipeline_clients(const struct pipeline *pipeline) {
+  return intake_producers(pipeline->intake) + (pipeline->outlet ? outlet_readers(pipeline->outlet) : 0);
+}
+
+unsigned pipeline_seats(const struct pipeline *pipeline) { return intake_seats(pipeline->intake); }
+
+bool pipeline_copies_by_kernel(const struct pipeline *pipeline) {
+  return session_copies_by_kernel(intake_session(pipeline->intake, 0));
+}
+
+struct trace_ring *pipeline_trace(struct pipeline *pipeline, unsigned seat, unsigned frames) {
+  return session_trace(intake_session(pipeline->intake, seat), frames);
+}
+
+void pipeline_trace_end(struct pipeline *pipeline, unsigned seat) { session_trace_end(intake_session(pipeline->intake, seat)); }

@@ -1,0 +1,260 @@
+/*
+ * The daemon's check-up of itself: a canary goes to each device that no frame has been on lately, a device whose canary does
+ * not come back is lost, and measure/health.c judges what is known of lanes, devices and pipelines at one moment.
+ *
+ * The control loop only orders canaries and reads what became of them; nothing here waits for a device.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/base/systemd.h"
+#include "daemon/frame/canary.h"
+#include "daemon/measure/health.h"
+#include "daemon/server/private.h"
+
+#define STANDSTILL (300 * NS_PER_MS) /* a tick that comes so much too late: the whole process was stopped */
+#define REMEMBERED (60 * NS_PER_S)
+#define LANE_LIMIT (5 * NS_PER_S) /* where no watchdog says how often lanes have to finish a turn */
+
+enum { LOOKS_A_PERIOD = 4 };
+
+/* A call into the device that has not returned so long after a canary should have been given up never will. */
+#define NO_RETURN NS_PER_S
+
+struct probe { /* of a device */
+  unsigned number;
+  struct canary *canary;
+  int64_t ordered;
+};
+
+struct checkup {
+  struct loop_timer *timer;
+  struct probe *probes;
+  unsigned count;
+  int64_t expected; /* when the timer should fire */
+  int64_t stood;    /* how long the control loop stood still at most, */
+  int64_t stood_at; /* and until when: after a minute another one counts */
+  int64_t awake;    /* when the process last came to itself after a standstill */
+  int64_t rested;   /* until when no canary could be expected back: the start, and reloads, which keep the driver busy */
+};
+
+static int64_t later(int64_t a, int64_t b) { return a > b ? a : b; }
+
+/* -- what is known --------------------------------------------------------------------------------------------------- */
+
+static void add_work(struct health_work *sum, const struct health_work *work) {
+  if (work->frames > 0 && (sum->frames == 0 || work->since < sum->since)) {
+    sum->since = work->since;
+  }
+  sum->frames += work->frames;
+}
+
+static void read_device(const struct server *server, const struct probe *probe, struct health_device *device) {
+  struct canary_view view;
+  canary_read(probe->canary, &view);
+  *device = (struct health_device){
+      .number = probe->number,
+      .fault = server->phase == SERVER_FAULTED ? server->fault : view.failure,
+      .completed = atomic_load_explicit(engine_completion(server->engine, probe->number), memory_order_relaxed),
+      .probed = later(view.returned, server->checkup->rested),
+  };
+  for (unsigned i = 0; i < server->pipeline_count; i++) {
+    if (pipeline_config(server->pipelines[i])->device == probe->number) {
+      struct health_work work;
+      pipeline_work(server->pipelines[i], &work);
+      add_work(&device->work, &work);
+    }
+  }
+}
+
+static const struct probe *find_probe(const struct checkup *checkup, unsigned number) {
+  const struct probe *probe = checkup->probes;
+  while (probe->number != number) { /* every pipeline's device was opened at the start */
+    probe++;
+  }
+  return probe;
+}
+
+/* Who asks may come before the timer, when both had to wait. */
+static int64_t awake_since(const struct checkup *checkup, int64_t now) {
+  return now - checkup->expected > STANDSTILL ? now : checkup->awake;
+}
+
+/* How long the control loop stood still at most within the last minute, be it until now. */
+static int64_t stood_longest(const struct checkup *checkup, int64_t now) {
+  int64_t late = now - checkup->expected;
+  int64_t before = now - checkup->stood_at < REMEMBERED ? checkup->stood : 0;
+  return later(late > STANDSTILL ? late : 0, before);
+}
+
+static void note_standstill(struct checkup *checkup, int64_t now) {
+  int64_t longest = stood_longest(checkup, now);
+  if (longest != checkup->stood) {
+    checkup->stood = longest;
+    checkup->stood_at = now;
+  }
+}
+
+static struct health_moment moment_of(const struct server *server) {
+  int64_t timeout = server->config->gpu.timeout_ns;
+  int64_t watchdog = systemd_watchdog_interval();
+  int64_t now = clock_now();
+  return (struct health_moment){.now = now,
+                                .awake = awake_since(server->checkup, now),
+                                .limit = health_limit(timeout),
+                                .period = health_period(timeout),
+                                .lane_limit = watchdog > 0 ? watchdog / 2 : LANE_LIMIT};
+}
+
+/* -- the judgement --------------------------------------------------------------------------------------------------- */
+
+static void judge_device(const struct server *server, const struct health_moment *moment, const struct probe *probe,
+                         struct health_item *item) {
+  struct health_device device;
+  struct canary_view view;
+  read_device(server, probe, &device);
+  health_of_device(moment, &device, item);
+  canary_read(probe->canary, &view);
+  item->canary_s = (double)view.round_trip / (double)NS_PER_S;
+  item->canary_age_s = (double)later(moment->now - view.returned, 0) / (double)NS_PER_S;
+}
+
+static void judge_pipeline(const struct server *server, const struct health_moment *moment, const struct pipeline *pipeline,
+                           struct health_item *item) {
+  const struct config_pipeline *config = pipeline_config(pipeline);
+  struct health_device device;
+  struct health_work work;
+  read_device(server, find_probe(server->checkup, config->device), &device);
+  pipeline_work(pipeline, &work);
+  health_of_pipeline(moment, config->name, &device, &work, item);
+}
+
+struct health *server_health(const struct server *server) {
+  const struct checkup *checkup = server->checkup;
+  unsigned count = 1 + checkup->count + server->pipeline_count;
+  struct health *health = calloc(1, sizeof *health + count * sizeof health->items[0]);
+  if (!health) {
+    return NULL;
+  }
+  const struct health_moment moment = moment_of(server);
+  struct health_item *item = health->items;
+  health->count = count;
+  health_of_lanes(&moment, engine_beat(server->engine), item++);
+  for (unsigned i = 0; i < checkup->count; i++) {
+    judge_device(server, &moment, &checkup->probes[i], item++);
+  }
+  for (unsigned i = 0; i < server->pipeline_count; i++) {
+    judge_pipeline(server, &moment, server->pipelines[i], item++);
+  }
+  health_sum_up(health);
+  health->standstill_s = (double)stood_longest(checkup, moment.now) / (double)NS_PER_S;
+  return health;
+}
+
+/* -- canaries -------------------------------------------------------------------------------------------------------- */
+
+/* The canary itself says when it is late, but not from within a call that does not return. */
+static bool is_stuck(const struct checkup *checkup, const struct probe *probe, const struct canary_view *view,
+                     const struct health_device *device, int64_t now, int64_t patience) {
+  int64_t since = later(later(view->sent, probe->ordered), later(device->completed, later(checkup->awake, checkup->rested)));
+  return view->under_way && now - since > patience + NO_RETURN;
+}
+
+static void tend(struct server *server, struct probe *probe, const struct health_moment *moment) {
+  int64_t patience = 2 * moment->limit; /* gpu.timeout, if that is not too short for a canary */
+  struct canary_view view;
+  struct health_device device;
+  canary_read(probe->canary, &view);
+  read_device(server, probe, &device);
+  if (view.failure) {
+    struct fault fault;
+    fault_of_device(&fault, probe->number, view.failure);
+    server_fault(server, &fault);
+  } else if (is_stuck(server->checkup, probe, &view, &device, moment->now, patience)) {
+    struct fault fault;
+    char text[GPU_TEXT];
+    snprintf(text, sizeof text, "a call into device %u does not return, for %.3g s now", probe->number,
+             (double)(patience + NO_RETURN) / (double)NS_PER_S);
+    fault_of_device(&fault, probe->number, text);
+    server_fault(server, &fault);
+  } else if (!server->reload && device.work.frames == 0 &&
+             moment->now - later(device.completed, view.returned) >= moment->period) {
+    probe->ordered = view.under_way ? probe->ordered : moment->now;
+    canary_send(probe->canary, patience);
+  }
+}
+
+static void arm(struct server *server, const struct health_moment *moment) {
+  int64_t rest = moment->period / LOOKS_A_PERIOD;
+  server->checkup->expected = moment->now + rest;
+  loop_timer_start(server->checkup->timer, (uint64_t)(rest / NS_PER_MS), 0);
+}
+
+static void on_look(void *context) {
+  struct server *server = context;
+  struct checkup *checkup = server->checkup;
+  struct health_moment moment = moment_of(server);
+  checkup->awake = moment.awake;
+  note_standstill(checkup, moment.now);
+  if (server->reload) {
+    checkup->rested = moment.now;
+  }
+  arm(server, &moment);
+  for (unsigned i = 0; i < checkup->count && server->phase < SERVER_FAULTED; i++) {
+    tend(server, &checkup->probes[i], &moment);
+  }
+}
+
+/* -- life ------------------------------------------------------------------------------------------------------------ */
+
+bool checkup_prepare(struct server *server, struct failure *failure) {
+  unsigned count = engine_devices(server->engine);
+  struct checkup *checkup = server->checkup = calloc(1, sizeof *checkup);
+  if (!checkup || !(checkup->probes = calloc(count, sizeof *checkup->probes))) {
+    return failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "not enough memory to start");
+  }
+  for (unsigned i = 0; i < count; i++) {
+    struct probe *probe = &checkup->probes[checkup->count];
+    probe->number = engine_device_number(server->engine, i);
+    const struct canary_setup setup = {.device = engine_device(server->engine, probe->number),
+                                       .number = probe->number,
+                                       .completion = engine_completion(server->engine, probe->number)};
+    probe->canary = canary_new(&setup, failure);
+    if (!probe->canary) {
+      return false;
+    }
+    checkup->count++;
+  }
+  return true;
+}
+
+bool checkup_start(struct server *server) {
+  struct checkup *checkup = server->checkup;
+  const struct health_moment moment = moment_of(server);
+  checkup->awake = checkup->rested = moment.now;
+  checkup->timer = loop_timer_new(&server->loop, on_look, server);
+  if (checkup->timer) {
+    arm(server, &moment);
+  }
+  return checkup->timer != NULL;
+}
+
+void checkup_stop(struct server *server) {
+  if (server->checkup) {
+    server->checkup->timer = loop_timer_close(server->checkup->timer);
+  }
+}
+
+void checkup_free(struct server *server) {
+  struct checkup *checkup = server->checkup;
+  if (!checkup) {
+    return;
+  }
+  while (checkup->count > 0) {
+    canary_free(checkup->probes[--checkup->count].canary);
+  }
+  free(checkup->probes);
+  free(checkup);
+  server->checkup = NULL;
+}

@@ -1,0 +1,69 @@
+#include "daemon/server/config_diff.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool find(const struct config *config, const char *name, unsigned *index) {
+  for (*index = 0; *index < config->pipeline_count; (*index)++) {
+    if (strcmp(config->pipelines[*index].name, name) == 0) {
+      return true;
+    }
+  }
+  return false;
+}
+
+bool difference_make(struct difference *difference, const struct config *old, const struct config *now) {
+  difference->new_count = now->pipeline_count;
+  difference->old_count = old->pipeline_count;
+  difference->now = calloc(now->pipeline_count + 1, sizeof *difference->now);
+  difference->removed = calloc(old->pipeline_count + 1, sizeof *difference->removed);
+  if (!difference->now || !difference->removed) {
+    difference_clear(difference);
+    return false;
+  }
+  unsigned index;
+  for (unsigned i = 0; i < now->pipeline_count; i++) {
+    const struct config_pipeline *pipeline = &now->pipelines[i];
+    if (!find(old, pipeline->name, &index)) {
+      difference->now[i].change = CHANGE_ADDED;
+      continue;
+    }
+    difference->now[i].old = index;
+    difference->now[i].change = strcmp(old->pipelines[index].text, pipeline->text) == 0 ? CHANGE_NONE : CHANGE_CHANGED;
+  }
+  for (unsigned i = 0; i < old->pipeline_count; i++) {
+    difference->removed[i] = !find(now, old->pipelines[i].name, &index);
+  }
+  return true;
+}
+
+void difference_clear(struct difference *difference) {
+  free(difference->now);
+  free(difference->removed);
+  *difference = (struct difference){0};
+}
+
+static bool same_text(const char *a, const char *b) { return a == b || (a && b && strcmp(a, b) == 0); }
+
+bool difference_fixed_keys(const struct config *old, const struct config *now, char *text, size_t size) {
+  const struct {
+    const char *key;
+    bool same;
+  } keys[] = {
+      {"lanes", old->lanes == now->lanes},
+      {"status.socket", same_text(old->status.socket, now->status.socket)},
+      {"status.http", same_text(old->status.http, now->status.http)},
+      {"gpu.backend", old->gpu.backend == now->gpu.backend},
+      {"gpu.device", old->gpu.device == now->gpu.device},
+      {"gpu.timeout", old->gpu.timeout_ns == now->gpu.timeout_ns},
+  };
+  size_t length = 0;
+  text[0] = '\0';
+  for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+    if (!keys[i].same && length < size) {
+      length += (size_t)snprintf(text + length, size - length, "%s%s", length > 0 ? ", " : "", keys[i].key);
+    }
+  }
+  return length > 0;
+}

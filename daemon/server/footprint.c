@@ -1,0 +1,192 @@
+#include "daemon/server/footprint.h"
+
+#include <libgen.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "daemon/base/formats.h"
+#include "daemon/base/log_text.h"
+#include "daemon/session/session.h"
+#include "daemon/wire/native.h"
+#include "daemon/wire/protocol.h"
+
+/* -- one pipeline ------------------------------------------------------------------------------------------- */
+
+static size_t times(size_t bytes, unsigned count) {
+  size_t product;
+  return __builtin_mul_overflow(bytes, (size_t)count, &product) ? SIZE_MAX : product;
+}
+
+static size_t plus(size_t a, size_t b) {
+  size_t sum;
+  return __builtin_add_overflow(a, b, &sum) ? SIZE_MAX : sum;
+}
+
+bool footprint_of(const struct config_pipeline *pipeline, struct footprint *footprint, struct gpu_error *error) {
+  footprint->input = vocabulary_format(&pipeline->source.format);
+  struct gpu_chain *chain = vocabulary_chain(pipeline, error);
+  size_t input_bytes;
+  if (!chain || !format_bytes(&footprint->input, &input_bytes)) {
+    gpu_chain_free(chain);
+    return false;
+  }
+  footprint->output = *gpu_chain_output(chain);
+  footprint->pinned_bytes = times(session_pinned_bytes(pipeline, chain, input_bytes), pipeline->source.clients);
+  footprint->device_bytes = times(gpu_chain_device_bytes(chain, pipeline->slots), pipeline->source.clients);
+  gpu_chain_free(chain);
+  bool keeps = pipeline->sink.endpoint == CONFIG_SOCKET && pipeline->sink.overload == CONFIG_SINK_DROP;
+  size_t output_bytes = 0;
+  format_bytes(&footprint->output, &output_bytes);
+  footprint->reader_bytes = keeps ? times(plus(output_bytes, NATIVE_RESULT_BYTES), pipeline->sink.slow_readers) : 0;
+  return true;
+}
+
+/* -- checks ------------------------------------------------------------------------------------------------- */
+
+struct check {
+  size_t pinned; /* of the pipelines so far */
+  size_t limit;  /* half of the memory of this machine */
+};
+
+/* What a source sends is known to the configuration; what the last stage gives only to us. */
+static void check_y4m(const struct config_pipeline *pipeline, const struct footprint *footprint, struct config_errors *errors) {
+  char text[FORMAT_TEXT];
+  if (pipeline->sink.protocol == CONFIG_PROTOCOL_Y4M && !y4m_carries(&footprint->output)) {
+    config_errors_add(errors, pipeline->sink.at,
+                      "end the stages with 'convert: {to: gray}' or 'convert: {to: yuv420p}', or use protocol raw",
+                      "pipeline '%s': y4m does not carry %s, which the last stage gives", pipeline->name,
+                      format_describe(&footprint->output, text));
+  }
+}
+
+static void check_memory(struct check *check, const struct config_pipeline *pipeline, const struct footprint *footprint,
+                         struct config_errors *errors) {
+  size_t before = check->pinned;
+  check->pinned = plus(before, footprint->pinned_bytes);
+  if (before > check->limit || check->pinned <= check->limit) {
+    return; /* said once, at the pipeline that goes over */
+  }
+  char own[BYTES_TEXT], sum[BYTES_TEXT], limit[BYTES_TEXT];
+  config_errors_add(errors, pipeline->at, "use fewer slots or clients, or smaller frames",
+                    "pipeline '%s' pins %s of memory, which makes %s with those before it; half of this machine's memory, "
+                    "%s, is the limit",
+                    pipeline->name, text_of_bytes(footprint->pinned_bytes, own), text_of_bytes(check->pinned, sum),
+                    text_of_bytes(check->limit, limit));
+}
+
+static struct config_mark place_of(const struct config_pipeline *pipeline, const struct gpu_error *error) {
+  return error->stage >= 0 && (unsigned)error->stage < pipeline->stage_count ? pipeline->stages[error->stage].at
+                                                                             : pipeline->source.format.at;
+}
+
+static void check_pipeline(const struct config *config, const struct config_pipeline *pipeline, struct config_errors *errors,
+                           void *context) {
+  (void)config;
+  struct gpu_error error = {.stage = -1};
+  struct footprint footprint;
+  if (!footprint_of(pipeline, &footprint, &error)) {
+    config_errors_add(errors, place_of(pipeline, &error), error.remedy[0] ? error.remedy : NULL, "pipeline '%s': %s",
+                      pipeline->name, error.text[0] ? error.text : "the frames are too large");
+    return;
+  }
+  check_y4m(pipeline, &footprint, errors);
+  check_memory(context, pipeline, &footprint, errors);
+}
+
+static size_t half_of_memory(void) {
+  long pages = sysconf(_SC_PHYS_PAGES);
+  long page = sysconf(_SC_PAGESIZE);
+  return pages > 0 && page > 0 ? times((size_t)pages, (unsigned)page) / 2 : SIZE_MAX;
+}
+
+/* The commented configuration that came with this program, as it lies: built, installed or unpacked. NULL: none. */
+static const char *find_example(char path[PATH_MAX]) {
+  static const char *const places[] = {"../config/framed.yaml", "../../config/framed.yaml", "../share/doc/framed/framed.yaml",
+                                       "framed.yaml"};
+  char own[PATH_MAX];
+  ssize_t length = readlink("/proc/self/exe", own, sizeof own - 1);
+  own[length > 0 ? length : 0] = '\0';
+  const char *folder = dirname(own);
+  for (size_t i = 0; length > 0 && i < sizeof places / sizeof places[0]; i++) {
+    char place[2 * PATH_MAX];
+    snprintf(place, sizeof place, "%s/%s", folder, places[i]);
+    if (realpath(place, path)) {
+      return path;
+    }
+  }
+  return NULL;
+}
+
+/* A file, or the text. */
+static struct config *read_config(const char *name, const char *text, struct config_errors *errors) {
+  struct vocabulary *vocabulary = vocabulary_new();
+  if (!vocabulary) {
+    config_errors_add(errors, (struct config_mark){.file = name}, NULL, "not enough memory to read the configuration");
+    return NULL;
+  }
+  struct check check = {.limit = half_of_memory()};
+  char example[PATH_MAX];
+  struct config_hooks hooks = {
+      .vocabulary = vocabulary_words(vocabulary), .check = check_pipeline, .context = &check, .example = find_example(example)};
+  struct config *config = text ? config_parse(name, text, strlen(text), &hooks, errors) : config_load(name, &hooks, errors);
+  vocabulary_free(vocabulary);
+  return config;
+}
+
+struct config *footprint_load(const char *path, struct config_errors *errors) {
+  return read_config(path, NULL, errors);
+}
+
+struct config *footprint_parse(const char *name, const char *text, struct config_errors *errors) {
+  return read_config(name, text, errors);
+}
+
+/* -- the table of --check ------------------------------------------------------------------------------------- */
+
+static void print_row(FILE *out, const struct config_pipeline *pipeline, const struct footprint *footprint) {
+  char input[FORMAT_TEXT], output[FORMAT_TEXT], pinned[BYTES_TEXT], device[BYTES_TEXT];
+  char readers[BYTES_TEXT];
+  fprintf(out, "%-16s %-22s %-22s %5u %7u %11s %11s %12s\n", pipeline->name, format_describe(&footprint->input, input),
+          format_describe(&footprint->output, output), pipeline->slots, pipeline->source.clients,
+          text_of_bytes(footprint->pinned_bytes, pinned), text_of_bytes(footprint->device_bytes, device),
+          text_of_bytes(footprint->reader_bytes, readers));
+}
+
+/* The driver may count pinned memory against the limit of locked memory; root is exempt. */
+static void print_lock_limit(FILE *out, const struct config *config, size_t pinned) {
+  struct rlimit limit;
+  if (config->gpu.backend == CONFIG_BACKEND_CPU || geteuid() == 0 || getrlimit(RLIMIT_MEMLOCK, &limit) != 0 ||
+      limit.rlim_cur == RLIM_INFINITY || limit.rlim_cur >= pinned) {
+    return;
+  }
+  char text[BYTES_TEXT];
+  fprintf(out,
+          "note: this user may lock %s of memory, which can be too little on a GPU; set LimitMEMLOCK=infinity in the unit "
+          "or `ulimit -l unlimited`\n",
+          text_of_bytes(limit.rlim_cur, text));
+}
+
+void footprint_print(FILE *out, const char *path, const struct config *config) {
+  fprintf(out, "%s: configuration is valid\n\n%-16s %-22s %-22s %5s %7s %11s %11s %12s\n", path, "PIPELINE", "INPUT", "OUTPUT",
+          "SLOTS", "CLIENTS", "PINNED HOST", "DEVICE", "SLOW READERS");
+  size_t pinned = 0;
+  size_t device = 0;
+  size_t readers = 0;
+  for (unsigned i = 0; i < config->pipeline_count; i++) {
+    struct footprint footprint;
+    struct gpu_error error;
+    if (footprint_of(&config->pipelines[i], &footprint, &error)) { /* true: it was checked */
+      print_row(out, &config->pipelines[i], &footprint);
+      pinned = plus(pinned, footprint.pinned_bytes);
+      device = plus(device, footprint.device_bytes);
+      readers = plus(readers, footprint.reader_bytes);
+    }
+  }
+  char pinned_text[BYTES_TEXT], device_text[BYTES_TEXT], readers_text[BYTES_TEXT];
+  fprintf(out, "%-16s %-22s %-22s %5s %7s %11s %11s %12s\n", "together", "", "", "", "", text_of_bytes(pinned, pinned_text),
+          text_of_bytes(device, device_text), text_of_bytes(readers, readers_text));
+  print_lock_limit(out, config, pinned);
+}

@@ -1,0 +1,147 @@
+/*
+ * What becomes of the daemon when a GPU fails. The device is lost to this process, and only to this one: another image of it
+ * goes on with everything. Where that cannot be, or happens too often, this process just ends: nothing may wait for a dead
+ * device, and freeing what is on it might wait.
+ */
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/base/log.h"
+#include "daemon/base/systemd.h"
+#include "daemon/server/private.h"
+
+enum { FAULT_LIMIT_MS = 2000 }; /* for the lanes to account for their frames after a fault */
+
+enum { LIMIT_TEXT = 128 };
+
+static const char *say_limit(const struct server *server, char text[LIMIT_TEXT]) {
+  unsigned limit = server->config->gpu.faults;
+  snprintf(text, LIMIT_TEXT, "the daemon ends, since that was more than %u times in a minute (gpu.faults)", limit);
+  return limit > 0 ? text : "the daemon ends at once, as gpu.faults has it";
+}
+
+void server_end_by_faults(struct server *server, const struct fault *fault) {
+  char text[LIMIT_TEXT];
+  fault_log(fault, say_limit(server, text));
+  server_end_now(server, EXIT_STATUS_GPU_LOST);
+}
+
+void server_end_after_fault(void *context) {
+  struct server *server = context;
+  for (unsigned i = 0; i < server->pipeline_count; i++) {
+    pipeline_log_account(server->pipelines[i]);
+    if (!server->reload || !reload_is_at_sockets(server->reload)) { /* else the next process finds what is left of them */
+      pipeline_abandon(server->pipelines[i]);
+    }
+  }
+  server_end_now(server, EXIT_STATUS_GPU_LOST);
+}
+
+__attribute__((format(printf, 3, 4))) static void end_by_fault(struct server *server, const struct fault *fault,
+                                                               const char *why, ...) {
+  if (server->phase == SERVER_FAULTED) {
+    return; /* another device did, meanwhile */
+  }
+  char outcome[sizeof((struct failure *)NULL)->text + 80];
+  va_list arguments;
+  va_start(arguments, why);
+  vsnprintf(outcome, sizeof outcome, why, arguments);
+  va_end(arguments);
+  fault_log(fault, outcome);
+  systemd_stopping("the GPU failed");
+  fault_describe(fault, server->fault);
+  server->phase = SERVER_FAULTED;
+  server_cut(server);
+  server_limit(server, server_end_after_fault, FAULT_LIMIT_MS);
+}
+
+/* Frames that others than the one that saw it have on the device, as far as their lanes have said. */
+static void add_others(const struct server *server, struct fault *fault) {
+  for (unsigned i = 0; i < server->pipeline_count; i++) {
+    const struct config_pipeline *config = pipeline_config(server->pipelines[i]);
+    struct health_work work;
+    pipeline_work(server->pipelines[i], &work);
+    uint64_t told = fault->pipeline && strcmp(fault->pipeline, config->name) == 0 ? fault->frames : 0;
+    if (work.frames > told && (fault->device == NO_DEVICE || fault->device == config->device)) {
+      fault_add_others(fault, work.frames - told, config->name);
+    }
+  }
+}
+
+static void end_unanswered(void *context) {
+  struct server *server = context;
+  end_by_fault(server, server->unanswered, "the daemon ends, since a reload stands between two configurations");
+}
+
+/* A reload exchanges pipelines, of which nothing can be handed over; that will be over soon. */
+static void wait_for_reload(struct server *server, const struct fault *fault) {
+  if (server->unanswered) {
+    return;
+  }
+  server->unanswered = malloc(sizeof *fault);
+  if (!server->unanswered) {
+    end_by_fault(server, fault, "the daemon ends, since there is no memory to wait for a reload");
+    return;
+  }
+  *server->unanswered = *fault;
+  if (!server->limit) {
+    server_limit(server, end_unanswered, FAULT_LIMIT_MS);
+  }
+}
+
+static void take_up_again(struct server *server, const struct fault *fault) {
+  struct failure failure;
+  char text[FAULT_TEXT], sentence[SUCCESSION_TEXT];
+  if (server->reload && !server_may_hand_over(server, &failure)) {
+    wait_for_reload(server, fault);
+    return;
+  }
+  fault_log(fault, "everything is taken up again");
+  snprintf(sentence, sizeof sentence, "%s%s%s", fault->pipeline ? fault->pipeline : "", fault->pipeline ? ": " : "",
+           fault_describe(fault, text));
+  server_hand_over(server, SUCCESSION_FAULT, sentence, fault->device, NULL, &failure);
+  end_by_fault(server, fault, "the daemon ends, since nothing could be taken up again (%s)", failure.text);
+}
+
+/* The pipeline that saw it may have gone with the reload. */
+void server_answer_fault(struct server *server) {
+  struct fault fault = *server->unanswered;
+  bool is_there = false;
+  free(server->unanswered);
+  server->unanswered = NULL;
+  for (unsigned i = 0; i < server->pipeline_count; i++) {
+    is_there = is_there || pipeline_config(server->pipelines[i])->name == fault.pipeline;
+  }
+  fault.pipeline = is_there ? fault.pipeline : NULL;
+  if (!server->stop_wanted) {
+    server->limit = loop_timer_close(server->limit);
+  }
+  take_up_again(server, &fault);
+}
+
+static bool is_on_trial(const struct server *server, unsigned device) {
+  const struct trial *trial = engine_trial(server->engine, device);
+  return trial && trial_is_on(trial);
+}
+
+void server_fault(struct server *server, const struct fault *seen) {
+  struct fault fault = *seen;
+  if (server->phase == SERVER_FAULTED || server->phase == SERVER_ENDING || server->handing_over) {
+    return;
+  }
+  add_others(server, &fault);
+  int64_t now = clock_now();
+  unsigned limit_a_minute = server->config->gpu.faults;
+  bool is_known = is_on_trial(server, fault.device); /* then it is that frame's, and its pipeline's, and not the device's */
+  if (limit_a_minute == 0 || (!is_known && succession_is_too_fast(&server->succession, limit_a_minute, now))) {
+    char text[LIMIT_TEXT];
+    end_by_fault(server, &fault, "%s", say_limit(server, text));
+  } else {
+    if (!is_known) {
+      succession_note_fault(&server->succession, now);
+    }
+    take_up_again(server, &fault);
+  }
+}

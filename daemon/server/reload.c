@@ -1,0 +1,324 @@
+/*
+ * A reload: the running configuration becomes another one, or stays as it is.
+ *
+ *   load      the file is read and checked
+ *   prepare   pipelines that come take memory and device and open what is not in use
+ *   quiesce   pipelines that leave finish what they have, for at most `drain_timeout`
+ *   inherit   what those used until now is opened: the last step that may fail
+ *   replace   they stop, their listeners move over, and the new ones start
+ *   release   what they took is given back
+ *
+ * A pipeline that leaves and waits for a file that does not answer is left alone (hanging.c).
+ *
+ * Whatever may block runs on a worker thread. Until `replace` every step can be taken back, so that a failure leaves things
+ * as they were. Pipelines whose canonical text is the same are never touched.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/base/log.h"
+#include "daemon/base/systemd.h"
+#include "daemon/server/config_diff.h"
+#include "daemon/server/footprint.h"
+#include "daemon/server/private.h"
+#include "daemon/server/reload_swap.h"
+
+enum { LOOK_MS = 100 }; /* how often it is looked whether a pipeline that leaves waits for a file that does not answer */
+
+enum reload_step { RELOAD_PREPARING, RELOAD_QUIESCING, RELOAD_INHERITING, RELOAD_REPLACING, RELOAD_RELEASING };
+
+struct reload {
+  struct server *server;
+  server_answer *answer;
+  void *context;
+  enum reload_step step;
+  struct config_errors *errors;
+  struct generation *generation; /* with the new configuration, until it is in force */
+  struct replacement *replacement;
+  struct loop_timer *limit;
+  bool cancelled;
+  bool worked;            /* what the last worker's job gave, */
+  struct failure failure; /* and why it failed */
+};
+
+/* After a GPU fault the process only waits for its lanes, and nothing goes on here. */
+static bool is_dead(const struct reload *reload) { return reload->server->phase == SERVER_FAULTED; }
+
+/* -- the end ----------------------------------------------------------------------------------------------------- */
+
+static void end(struct reload *reload, int http_status, json_t *body) {
+  struct server *server = reload->server;
+  server->reload = NULL;
+  server_note(server); /* which says that it is under way */
+  replacement_free(reload->replacement);
+  server_sweep(server);
+  generation_free(reload->generation);
+  config_errors_free(reload->errors);
+  loop_timer_close(reload->limit);
+  reload->answer(reload->context, http_status, body);
+  free(reload);
+  if (!server->stop_wanted) {
+    supervision_say_ready(server);
+  }
+  server_on_reloaded(server);
+}
+
+/* Of many errors in the file the log gets the first line of the first one, and how many there are. */
+static void refuse(struct reload *reload, int http_status, const char *text, const char *remedy) {
+  char more[64] = "", *kept = reload->server->reload_refusal;
+  unsigned errors = config_errors_count(reload->errors);
+  if (errors > 1) {
+    snprintf(more, sizeof more, " (the first of %u errors, see framed --check)", errors);
+  }
+  reload->server->reload_failures++;
+  snprintf(kept, sizeof reload->server->reload_refusal, "%.*s%s%s%s", (int)strcspn(text, "\n"), text, more,
+           remedy[0] ? "; " : "", remedy);
+  log_event(LOG_RELOAD_REFUSED, NULL, "nothing was changed: %s", kept);
+  end(reload, http_status, answer_error_document(text, remedy));
+}
+
+static void refuse_failure(struct reload *reload) {
+  if (reload->cancelled) {
+    refuse(reload, 503, "the daemon is stopping", "");
+  } else {
+    refuse(reload, reload->failure.status == EXIT_STATUS_CONFIG ? 400 : 500, reload->failure.text, reload->failure.remedy);
+  }
+}
+
+/* Runs `work` on a worker thread if that can be, then `done` here. */
+static void work_on(struct reload *reload, loop_callback *work, loop_callback *done) {
+  if (!loop_job(&reload->server->loop, work, done, reload)) {
+    work(reload);
+    done(reload);
+  }
+}
+
+static void release(void *context) { replacement_release(((struct reload *)context)->replacement); }
+
+static void on_taken_back(void *context) {
+  struct reload *reload = context;
+  if (!is_dead(reload)) {
+    refuse_failure(reload);
+  }
+}
+
+static void take_back(struct reload *reload) {
+  loop_timer_stop(reload->limit); /* giving back may take longer than frames were given */
+  if (reload->step > RELOAD_PREPARING) {
+    replacement_unquiesce(reload->replacement);
+  }
+  reload->step = RELOAD_RELEASING;
+  work_on(reload, release, on_taken_back);
+}
+
+/* -- replace and release ------------------------------------------------------------------------------------------- */
+
+static void on_released(void *context) {
+  struct reload *reload = context;
+  if (is_dead(reload)) {
+    return;
+  }
+  if (!reload->worked) {
+    log_event(LOG_FAILED, NULL, "the configuration was reloaded, but not all of it runs, which is tried again: %s",
+              reload->failure.text);
+    end(reload, 500, answer_error_document(reload->failure.text, "wait until it runs: it is tried every two seconds"));
+    return;
+  }
+  json_t *document = replacement_document(reload->replacement);
+  reload->server->reloads++;
+  log_event(LOG_RELOADED, NULL, "configuration reloaded%s: pipelines %zu added, %zu removed, %zu changed, %zu unchanged",
+            json_is_true(json_object_get(document, "same")) ? ", it is as it was" : "",
+            json_array_size(json_object_get(document, "added")), json_array_size(json_object_get(document, "removed")),
+            json_array_size(json_object_get(document, "changed")), json_array_size(json_object_get(document, "unchanged")));
+  end(reload, 200, document);
+}
+
+static void replace_if_gone(struct reload *reload) {
+  if (!replacement_old_is_gone(reload->replacement)) {
+    return;
+  }
+  loop_timer_stop(reload->limit);
+  reload->step = RELOAD_RELEASING;
+  server_adopt(reload->server, reload->generation);
+  reload->generation = NULL;
+  reload->server->reload_refusal[0] = '\0';
+  log_set_level(reload->server->config->log_level);
+  reload->worked = replacement_start_new(reload->replacement, &reload->failure);
+  server_note(reload->server); /* before the memory of the old ones goes, of which the last roster tells */
+  server_obey_postponed(reload->server);
+  work_on(reload, release, on_released);
+}
+
+static void replace(struct reload *reload) {
+  reload->step = RELOAD_REPLACING;
+  replacement_stop_old(reload->replacement);
+  replacement_let_hang(reload->replacement);
+  loop_timer_start(reload->limit, LOOK_MS, LOOK_MS);
+  replace_if_gone(reload);
+}
+
+/* -- inherit ------------------------------------------------------------------------------------------------------- */
+
+static void prepare_inherited(void *context) {
+  struct reload *reload = context;
+  reload->worked = replacement_prepare_inherited(reload->replacement, &reload->failure);
+}
+
+static void on_inherited(void *context) {
+  struct reload *reload = context;
+  if (is_dead(reload)) {
+    reload->step = RELOAD_RELEASING;
+    server_cut(reload->server);
+    return;
+  }
+  if (reload->worked && !reload->cancelled) {
+    replace(reload);
+  } else {
+    take_back(reload);
+  }
+}
+
+static void inherit(struct reload *reload) {
+  reload->step = RELOAD_INHERITING;
+  loop_timer_stop(reload->limit);
+  work_on(reload, prepare_inherited, on_inherited);
+}
+
+/* -- quiesce ------------------------------------------------------------------------------------------------------- */
+
+static void on_limit(void *context) {
+  struct reload *reload = context;
+  if (reload->step == RELOAD_REPLACING && is_dead(reload)) {
+    return;
+  }
+  if (reload->step == RELOAD_REPLACING) {
+    replacement_let_hang(reload->replacement);
+    replace_if_gone(reload);
+  } else if (replacement_may_open(reload->replacement, &reload->failure)) {
+    inherit(reload);
+  } else {
+    take_back(reload);
+  }
+}
+
+static void quiesce(struct reload *reload) {
+  reload->step = RELOAD_QUIESCING;
+  replacement_quiesce(reload->replacement);
+  if (replacement_is_quiet(reload->replacement)) {
+    inherit(reload);
+  } else {
+    loop_timer_start(reload->limit, (uint64_t)(reload->server->config->drain_timeout_ns / NS_PER_MS), 0);
+  }
+}
+
+void reload_on_pipeline(struct reload *reload, struct pipeline *pipeline, enum pipeline_event event) {
+  if (event == PIPELINE_QUIET && reload->step == RELOAD_QUIESCING) {
+    replacement_on_quiet(reload->replacement, pipeline);
+    if (replacement_is_quiet(reload->replacement)) {
+      inherit(reload);
+    }
+  } else if (event == PIPELINE_GONE && reload->step == RELOAD_REPLACING) {
+    replace_if_gone(reload);
+  }
+}
+
+bool reload_is_at_sockets(const struct reload *reload) { return reload->step == RELOAD_INHERITING; }
+
+bool reload_is_exchanging(const struct reload *reload) { return reload->step == RELOAD_REPLACING; }
+
+void reload_cancel(struct reload *reload) {
+  reload->cancelled = true;
+  if (reload->step == RELOAD_QUIESCING) {
+    take_back(reload);
+  }
+}
+
+/* -- prepare ------------------------------------------------------------------------------------------------------- */
+
+static void prepare(void *context) {
+  struct reload *reload = context;
+  reload->worked = replacement_prepare(reload->replacement, &reload->failure);
+}
+
+static void on_prepared(void *context) {
+  struct reload *reload = context;
+  if (is_dead(reload)) {
+    return;
+  }
+  if (reload->worked && !reload->cancelled) {
+    quiesce(reload);
+  } else {
+    take_back(reload);
+  }
+}
+
+/* -- load ---------------------------------------------------------------------------------------------------------- */
+
+static void load(void *context) {
+  struct reload *reload = context;
+  reload->generation->config = footprint_load(reload->server->path, reload->errors);
+}
+
+static void on_loaded(void *context) {
+  struct reload *reload = context;
+  const struct config *config = reload->generation->config;
+  char keys[256];
+  if (is_dead(reload)) {
+    return;
+  }
+  if (reload->cancelled) {
+    refuse_failure(reload);
+  } else if (!config) {
+    refuse(reload, 400, config_errors_text(reload->errors), "");
+  } else if (difference_fixed_keys(reload->server->config, config, keys, sizeof keys)) {
+    failure_set(&reload->failure, EXIT_STATUS_CONFIG,
+                "restart the daemon, which closes its connections, or put them back as they were",
+                "these keys cannot change while the daemon runs: %s", keys);
+    refuse_failure(reload);
+  } else {
+    reload->replacement = replacement_new(reload->server, config, &reload->failure);
+    if (reload->replacement && replacement_may_open(reload->replacement, &reload->failure)) {
+      work_on(reload, prepare, on_prepared);
+    } else {
+      refuse_failure(reload);
+    }
+  }
+}
+
+static struct reload *make(struct server *server, server_answer *answer, void *context) {
+  struct reload *reload = calloc(1, sizeof *reload);
+  if (!reload) {
+    return NULL;
+  }
+  *reload = (struct reload){.server = server, .answer = answer, .context = context};
+  reload->generation = generation_new(NULL);
+  reload->errors = config_errors_new();
+  reload->limit = loop_timer_new(&server->loop, on_limit, reload);
+  if (reload->generation && reload->errors && reload->limit) {
+    return reload;
+  }
+  generation_free(reload->generation);
+  config_errors_free(reload->errors);
+  loop_timer_close(reload->limit);
+  free(reload);
+  return NULL;
+}
+
+void server_reload(struct server *server, server_answer *answer, void *context) {
+  const char *obstacle = server->reload                                          ? "another reload is under way"
+                         : server->stop_wanted || server->phase > SERVER_RUNNING ? "the daemon is stopping"
+                         : server->phase == SERVER_STARTING                      ? "the daemon is still starting"
+                                                                                 : NULL;
+  if (obstacle) {
+    log_event(LOG_RELOAD_REFUSED, NULL, "nothing was changed: %s", obstacle);
+    answer_error(answer, context, 409, "try again later", "%s", obstacle);
+    return;
+  }
+  server->reload = make(server, answer, context);
+  if (!server->reload) {
+    answer_error(answer, context, 503, "try again later", "not enough memory to reload");
+    return;
+  }
+  systemd_reloading();
+  work_on(server->reload, load, on_loaded);
+}

@@ -1,0 +1,301 @@
+/*
+ * The start of the daemon, in the order in which things may fail: the status sockets show a second daemon before any
+ * memory is taken; the devices come before the lanes; the pipelines are prepared on a worker thread, so that signals are
+ * heard; and only when all of them are ready does anybody get an answer.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "daemon/base/log.h"
+#include "daemon/base/rights.h"
+#include "daemon/base/systemd.h"
+#include "daemon/server/distinct.h"
+#include "daemon/server/private.h"
+#include "daemon/state/checkpoint.h"
+#include "daemon/state/exec.h"
+#include "daemon/state/fd_store.h"
+#include "daemon/state/state.h"
+#include "daemon/status/tracer.h"
+
+#define MOST_FED (90 * NS_PER_S)
+
+static bool out_of_memory(struct failure *failure) {
+  return failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "not enough memory to start");
+}
+
+static const struct config_socket_access status_access = {.mode = 0660, .owner = (uid_t)-1, .group = (gid_t)-1};
+
+static bool open_status_listeners(struct server *server, struct failure *failure) {
+  if (server->tape) {
+    server_take(server);
+    return server->status_listener ||
+           failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "what was handed over of the status socket makes no sense");
+  }
+  server->status_listener = listener_open("status", server->config->status.socket, &status_access, failure);
+  if (!server->status_listener) {
+    return false;
+  }
+  if (server->config->status.http) {
+    server->http_listener = listener_open_tcp(server->config->status.http, failure);
+  }
+  return !server->config->status.http || server->http_listener;
+}
+
+static bool make_pipelines(struct server *server, struct failure *failure) {
+  const struct config *config = server->config;
+  const struct pipeline_setup setup = server_pipeline_setup(server);
+  server->pipelines = calloc(config->pipeline_count + 1, sizeof(struct pipeline *));
+  if (!server->pipelines) {
+    return out_of_memory(failure);
+  }
+  for (unsigned i = 0; i < config->pipeline_count; i++) {
+    server->pipelines[i] = pipeline_new(&setup, &config->pipelines[i], failure);
+    if (!server->pipelines[i]) {
+      return false;
+    }
+    server->pipeline_count++;
+  }
+  return true;
+}
+
+/* -- pipelines, on a worker thread ------------------------------------------------------------------------------- */
+
+struct preparation {
+  struct server *server;
+  bool done;
+  struct failure failure;
+  struct loop_timer *feed; /* NULL: nobody watches yet */
+  int64_t began;
+};
+
+/* The watchdog goes on while one image of the process follows another, which makes everything anew. As long as the unit gives a
+ * start, which has that limit instead. */
+static void feed(void *context) {
+  const struct preparation *preparation = context;
+  if (clock_now() - preparation->began < MOST_FED) {
+    systemd_watchdog();
+  }
+}
+
+/* Without memory for it the watchdog may come first. */
+static void start_feeding(struct preparation *preparation) {
+  uint64_t quarter = (uint64_t)(systemd_watchdog_interval() / 4 / NS_PER_MS);
+  preparation->began = clock_now();
+  preparation->feed = systemd_watches() ? loop_timer_new(&preparation->server->loop, feed, preparation) : NULL;
+  if (preparation->feed) {
+    loop_timer_start(preparation->feed, 0, quarter > 0 ? quarter : 1);
+  }
+}
+
+static void prepare(void *context) {
+  struct preparation *preparation = context;
+  struct server *server = preparation->server;
+  const struct pipeline_inheritance inheritance = {.tape = server->tape};
+  preparation->done = true;
+  for (unsigned i = 0; i < server->pipeline_count && preparation->done; i++) {
+    preparation->done = pipeline_prepare(server->pipelines[i], &inheritance, &preparation->failure);
+  }
+  if (preparation->done && server->tape && !tape_is_at_end(server->tape)) {
+    preparation->done = failure_set(&preparation->failure, EXIT_STATUS_INTERNAL, NULL, "what was handed over makes no sense");
+  }
+  preparation->done = preparation->done && (server->tape || distinct_files(server->config, &preparation->failure)) &&
+                      checkup_prepare(server, &preparation->failure);
+}
+
+static bool start_status(struct server *server, struct failure *failure) {
+  server->tracer = tracer_new(&server->ops);
+  if (!server->tracer) {
+    return out_of_memory(failure);
+  }
+  struct failure why;
+  if (!listener_begin(server->status_listener, &status_access, &why)) {
+    log_event(LOG_FAILED, NULL, "somebody has removed the socket '%s', and it stays away: %s",
+              listener_path(server->status_listener), why.text);
+  }
+  server->status = status_new(&server->ops, listener_fd(server->status_listener), false, failure);
+  if (server->status && server->http_listener) {
+    server->http = status_new(&server->ops, listener_fd(server->http_listener), true, failure);
+  }
+  return server->status && (!server->http_listener || server->http);
+}
+
+/* A reload that was under way may have come as far as the rights of sockets, and not come so far again. */
+static bool may_have_other_rights(const struct server *server) {
+  return server->reload_at_once || (server->tape && server->tape->live);
+}
+
+/* One that the process before could not start either costs the others nothing: it is tried until it starts. */
+static bool start_one(struct pipeline *pipeline, struct failure *failure) {
+  bool starts = pipeline_start(pipeline, failure);
+  bool waits = !starts && pipeline_may_start_later(pipeline);
+  if (waits) {
+    log_event(LOG_FAILED, pipeline_config(pipeline)->name, "it still cannot start, and is tried every two seconds: %s",
+              failure->text);
+  }
+  return starts || waits;
+}
+
+static bool start_all(struct server *server, struct failure *failure) {
+  server_note_journal(server); /* before anything is written anywhere */
+  for (unsigned i = 0; i < server->pipeline_count; i++) {
+    if (!start_one(server->pipelines[i], failure)) {
+      return false;
+    }
+    if (may_have_other_rights(server)) {
+      pipeline_restore_access(server->pipelines[i]);
+    }
+  }
+  return ((checkup_start(server) && supervision_start(server)) || out_of_memory(failure)) && start_status(server, failure);
+}
+
+static void say_ready(struct server *server) {
+  if (server->tape) {
+    server_taken(server);
+    keeper_forget_last();
+    server_note(server);
+    supervision_say_ready(server);
+    return;
+  }
+  const char *unclaimed = systemd_unclaimed();
+  if (unclaimed) {
+    log_event(LOG_UNCLAIMED, NULL,
+              "systemd passed the socket '%s', which no pipeline names; call it like the pipeline, or "
+              "NAME.out for its sink",
+              unclaimed);
+  }
+  struct gpu_device *device = engine_main_device(server->engine);
+  log_event(LOG_STARTED, NULL, "framed %s is ready: %u pipeline%s on %s (%s), %u lane%s", FRAMED_VERSION,
+            server->pipeline_count, server->pipeline_count == 1 ? "" : "s", gpu_device_name(device), gpu_backend_name(device),
+            engine_lanes(server->engine), engine_lanes(server->engine) == 1 ? "" : "s");
+  if (server->recovers) {
+    server_recovered(server);
+  }
+  keeper_forget_last();
+  server_note(server);
+  supervision_say_ready(server);
+}
+
+/* -- a start that cannot be ----------------------------------------------------------------------------------------- */
+
+/* Nothing has moved since it was handed over, so that all of it is there for another try, with a device that may be well then.
+ * Nothing moves until that serves: the gap goes on. */
+static void take_up_once_more(struct server *server, const struct failure *why, struct failure *failure) {
+  struct fault fault;
+  struct succession *succession = &server->succession;
+  int64_t now = clock_now();
+  unsigned limit = server->config->gpu.faults;
+  fault_of_device(&fault, NO_DEVICE, why->text);
+  snprintf(fault.error.remedy, sizeof fault.error.remedy, "%s", why->remedy);
+  if (succession_is_too_fast(succession, limit, now)) {
+    server_end_by_faults(server, &fault);
+  }
+  fault_log(&fault, "what was handed over is taken up once more");
+  log_flush();
+  succession_note_fault(succession, now);
+  succession_end(succession, SUCCESSION_FAULT, why->text, succession->stopped);
+  if (succession_replace(succession, server->tape, server->succession_at)) {
+    handover_repeat(server->tape, server->stop_wanted, server->reload_at_once, failure);
+  } else {
+    failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "not enough memory to take it up once more");
+  }
+}
+
+/* What was left and cannot be taken up is worth less than a daemon. */
+void server_fail_start(struct server *server, const struct failure *failure) {
+  struct failure last = *failure;
+  bool device = failure->device || (server->engine && engine_has_lost(server->engine));
+  bool is_whole = server->tape && !server->tape->broken && !server->tape->live; /* what was noted is looked into once */
+  if (is_whole && device) {
+    take_up_once_more(server, failure, &last);
+  }
+  if (server->tape) {
+    server_start_over(server->tape, last.text);
+  }
+  server_fail(server, failure);
+}
+
+static void on_prepared(void *context) {
+  struct preparation *preparation = context;
+  struct server *server = preparation->server;
+  struct failure failure = preparation->failure;
+  bool prepared = preparation->done;
+  loop_timer_close(preparation->feed);
+  free(preparation);
+  if (!prepared) {
+    server_fail_start(server, &failure);
+    return;
+  }
+  if (server->stop_wanted && !server->tape) {
+    server_end(server); /* a signal came meanwhile, and nothing has begun */
+    return;
+  }
+  server->phase = SERVER_RUNNING;
+  keeper_release();
+  keeper_spend_roster();
+  if (start_all(server, &failure)) {
+    say_ready(server);
+    handover_settle();
+    handover_reserve();
+    server_go_on_ending(server);
+    upgrade_go_on(server);
+  } else {
+    server_fail_start(server, &failure);
+  }
+}
+
+static bool start_preparing(struct server *server, struct failure *failure) {
+  struct preparation *preparation = calloc(1, sizeof *preparation);
+  if (!preparation) {
+    return out_of_memory(failure);
+  }
+  preparation->server = server;
+  if (!loop_job(&server->loop, prepare, on_prepared, preparation)) {
+    free(preparation);
+    return out_of_memory(failure);
+  }
+  start_feeding(preparation);
+  return true;
+}
+
+/* What a reload has put in force stays so: where there was not what a pipeline needs, it is tried until there is. */
+void server_start_late(struct server *server) {
+  struct failure failure;
+  for (unsigned i = 0; server->phase == SERVER_RUNNING && !server->reload && i < server->pipeline_count; i++) {
+    struct pipeline *pipeline = server->pipelines[i];
+    if (pipeline_state(pipeline) == PIPELINE_STARTING && pipeline_start(pipeline, &failure)) {
+      log_event(LOG_RESUMED, pipeline_config(pipeline)->name, "runs now");
+      server_note(server);
+    }
+  }
+}
+
+static unsigned count_files(const struct config *config) {
+  unsigned files = 0;
+  for (unsigned i = 0; i < config->pipeline_count; i++) {
+    files += config->pipelines[i].source.endpoint == CONFIG_FILE;
+    files += config->pipelines[i].sink.endpoint == CONFIG_FILE;
+  }
+  return files;
+}
+
+bool server_start(struct server *server, struct failure *failure) {
+  sigset_t held;
+  loop_expect_files(count_files(server->config));
+  if (!server->tape) {
+    server_recover(server);
+  }
+  if (keeper_is_there()) {
+    chronicle_open(); /* without one, connections are closed should this process be killed */
+  }
+  if (!rights_start(failure) || !signals_open(server, failure) || !open_status_listeners(server, failure)) {
+    return false;
+  }
+  if (systemd_watches()) {
+    systemd_watchdog(); /* the image before may have had no time for it, and devices take theirs */
+  }
+  signals_held(&held);
+  handover_allow_signals(&held); /* also where there is no tape: they wait while one image follows another */
+  server->engine = engine_open(server->config, server->tape, failure);
+  return server->engine && make_pipelines(server, failure) && loop_can_work(failure) && start_preparing(server, failure);
+}

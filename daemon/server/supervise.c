@@ -1,0 +1,187 @@
+/*
+ * What happens every few seconds while the daemon runs: readings for rates, the devices' clocks, the log's counts of
+ * what it left out, the status line of systemd, and its watchdog, which is fed as long as there is progress.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/base/log.h"
+#include "daemon/base/systemd.h"
+#include "daemon/measure/meter.h"
+#include "daemon/server/private.h"
+#include "daemon/state/fd_store.h"
+
+enum { FLUSH_MS = 10000, PULSE_MS = 20 };
+
+struct supervision {
+  struct loop_timer *tick, *flush, *watchdog;
+  struct loop_timer *pulse; /* NULL: nobody feels it, */
+  struct loop_hook *roster; /* nor reads this */
+  int64_t interval;         /* of systemd's watchdog, ns */
+  int64_t warned;           /* of which gpu.timeout was said that it is longer */
+  char status[256];
+};
+
+/* -- the devices' clocks --------------------------------------------------------------------------------------- */
+
+/* Lives on its own: its worker thread may wait for a device for longer than the server lives. */
+struct anchoring {
+  struct server *server;
+  bool alive;
+  struct gpu_error error;
+};
+
+static void anchor(void *context) {
+  struct anchoring *anchoring = context;
+  anchoring->alive = engine_anchor(anchoring->server->engine, &anchoring->error);
+}
+
+static void on_anchored(void *context) {
+  struct anchoring *anchoring = context;
+  struct server *server = anchoring->server;
+  server->anchoring = false;
+  if (!anchoring->alive) {
+    struct fault fault;
+    fault_of_device(&fault, NO_DEVICE, anchoring->error.text);
+    server_fault(server, &fault);
+  }
+  free(anchoring);
+}
+
+static void start_anchoring(struct server *server) {
+  struct anchoring *anchoring = server->anchoring ? NULL : calloc(1, sizeof *anchoring);
+  if (!anchoring) {
+    return; /* the next tick tries again */
+  }
+  anchoring->server = server;
+  server->anchoring = loop_job(&server->loop, anchor, on_anchored, anchoring);
+  if (!server->anchoring) {
+    free(anchoring);
+  }
+}
+
+/* -- readings -------------------------------------------------------------------------------------------------- */
+
+/* The status line; true: it is another one than was said last. */
+static bool describe(struct server *server) {
+  char text[sizeof server->supervision->status];
+  unsigned running = 0;
+  for (unsigned i = 0; i < server->pipeline_count; i++) {
+    running += pipeline_state(server->pipelines[i]) == PIPELINE_RUNNING;
+  }
+  snprintf(text, sizeof text, "%u of %u pipelines running on %s", running, server->pipeline_count,
+           gpu_device_name(engine_main_device(server->engine)));
+  bool differs = strcmp(text, server->supervision->status) != 0;
+  memcpy(server->supervision->status, text, sizeof text);
+  return differs;
+}
+
+static void say_status(struct server *server) {
+  if (describe(server)) {
+    systemd_status(server->supervision->status);
+  }
+}
+
+void supervision_say_ready(struct server *server) {
+  describe(server);
+  systemd_ready(server->supervision->status);
+}
+
+/* What the file says of it may change with a reload. */
+static void compare_limits(struct server *server) {
+  struct supervision *supervision = server->supervision;
+  int64_t timeout = server->config->gpu.timeout_ns;
+  if (supervision->interval > 0 && timeout > supervision->interval && timeout != supervision->warned) {
+    supervision->warned = timeout;
+    log_event(LOG_WATCHDOG, NULL,
+              "gpu.timeout (%.3g s) is longer than WatchdogSec (%.3g s): systemd may kill the daemon for a frame that may take "
+              "that long; raise WatchdogSec, or lower gpu.timeout",
+              (double)timeout / (double)NS_PER_S, (double)supervision->interval / (double)NS_PER_S);
+  }
+}
+
+static void on_tick(void *context) {
+  struct server *server = context;
+  for (unsigned i = 0; i < server->pipeline_count; i++) {
+    pipeline_tick(server->pipelines[i]);
+  }
+  start_anchoring(server);
+  systemd_flush();
+  server_start_late(server);
+  if (keeper_try_again() && !server->reload) {
+    server_note_journal(server);
+  }
+  compare_limits(server);
+  if (server->phase == SERVER_RUNNING && !server->reload) {
+    say_status(server);
+  }
+}
+
+static void on_flush(void *context) {
+  (void)context;
+  log_flush();
+}
+
+static void on_pulse(void *context) { server_beat(context); }
+
+static void on_turn(void *context) { server_note_roster(context); }
+
+/* -- the watchdog ---------------------------------------------------------------------------------------------- */
+
+/* It follows what /v1/health says. A fault of a device is found and seen to long before the watchdog bites. */
+static void on_watchdog(void *context) {
+  struct server *server = context;
+  struct health *health = server_health(server);
+  if (health && health->ok) {
+    systemd_watchdog();
+  }
+  free(health);
+}
+
+/* -- all of it ------------------------------------------------------------------------------------------------- */
+
+bool supervision_start(struct server *server) {
+  struct supervision *supervision = calloc(1, sizeof *supervision);
+  server->supervision = supervision;
+  if (!supervision) {
+    return false;
+  }
+  supervision->interval = systemd_watchdog_interval();
+  supervision->tick = loop_timer_new(&server->loop, on_tick, server);
+  supervision->flush = loop_timer_new(&server->loop, on_flush, NULL);
+  supervision->watchdog = loop_timer_new(&server->loop, on_watchdog, server);
+  if (!supervision->tick || !supervision->flush || !supervision->watchdog) {
+    return false;
+  }
+  if (keeper_is_there()) {
+    supervision->pulse = loop_timer_new(&server->loop, on_pulse, server);
+    supervision->roster = loop_hook_new(&server->loop, on_turn, server);
+    if (!supervision->pulse || !supervision->roster) {
+      return false;
+    }
+    loop_timer_start(supervision->pulse, 0, PULSE_MS);
+  }
+  loop_timer_start(supervision->tick, METER_INTERVAL_MS, METER_INTERVAL_MS);
+  loop_timer_start(supervision->flush, FLUSH_MS, FLUSH_MS);
+  compare_limits(server);
+  if (supervision->interval > 0) {
+    uint64_t quarter = (uint64_t)(supervision->interval / 4 / NS_PER_MS);
+    loop_timer_start(supervision->watchdog, 0, quarter > 0 ? quarter : 1);
+  }
+  return true;
+}
+
+void supervision_stop(struct server *server) {
+  struct supervision *supervision = server->supervision;
+  if (!supervision) {
+    return;
+  }
+  loop_timer_close(supervision->tick);
+  loop_timer_close(supervision->flush);
+  loop_timer_close(supervision->watchdog);
+  loop_timer_close(supervision->pulse);
+  loop_hook_close(supervision->roster);
+  free(supervision);
+  server->supervision = NULL;
+}

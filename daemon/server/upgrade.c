@@ -1,0 +1,251 @@
+/*
+ * An upgrade: the program that is installed now takes over from the one that runs. It is first asked, in a child, whether it
+ * takes the running configuration and states of this version. Only then is it executed in place; a program that cannot go on
+ * changes nothing.
+ */
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "daemon/base/log.h"
+#include "daemon/server/private.h"
+#include "daemon/state/exec.h"
+#include "daemon/state/state.h"
+#include "daemon/status/tracer.h"
+
+#define LATE "a pipeline has not started since the last reload"
+
+enum { LIMIT_MS = 20000, ANSWER_MS = 50, SAID = 400, CONFIG_FD = 3 };
+enum { ATTEMPTS = 5, AGAIN_MS = 200 }; /* where a request to a file is under way, which everybody would stand still for */
+
+struct upgrade {
+  struct server *server;
+  server_answer *answer;
+  void *context;
+  uv_process_t child;
+  int config, said; /* what the child reads, and writes what is wrong to */
+  struct loop_timer *timer;
+  bool running; /* the child */
+  int attempts;
+};
+
+static void free_when_closed(uv_handle_t *handle) { free(handle->data); }
+
+/* The child's handle, if there was one, outlives the rest. */
+static void end(struct upgrade *upgrade, bool has_child) {
+  upgrade->server->upgrade = NULL;
+  upgrade->timer = loop_timer_close(upgrade->timer);
+  if (upgrade->config >= 0) {
+    close(upgrade->config);
+  }
+  if (upgrade->said >= 0) {
+    close(upgrade->said);
+  }
+  if (has_child) {
+    upgrade->child.data = upgrade;
+    uv_close((uv_handle_t *)&upgrade->child, free_when_closed);
+  } else {
+    free(upgrade);
+  }
+}
+
+static void say_refusal(struct server *server, const char *why) {
+  log_event(LOG_UPGRADE_REFUSED, NULL, "no upgrade, the running program goes on: %s", why);
+  snprintf(server->refusal, sizeof server->refusal, "%s", why);
+}
+
+static void refuse(struct upgrade *upgrade, bool has_child, const char *why) {
+  say_refusal(upgrade->server, why);
+  if (upgrade->answer) {
+    answer_error(upgrade->answer, upgrade->context, 409, "install a program that can take over, or restart the service", "%s",
+                 why);
+  }
+  end(upgrade, has_child);
+}
+
+/* -- taking over ----------------------------------------------------------------------------------------------------- */
+
+/* One that a reload could not start yet would begin anew, without the readers that it may have. */
+static bool is_one_late(const struct server *server) {
+  bool late = false;
+  for (unsigned i = 0; i < server->pipeline_count; i++) {
+    late = late || pipeline_state(server->pipelines[i]) == PIPELINE_STARTING;
+  }
+  return late;
+}
+
+static void execute_later(struct upgrade *upgrade, uint64_t milliseconds);
+
+static void execute(void *context) {
+  struct upgrade *upgrade = context;
+  struct failure failure;
+  char text[SUCCESSION_TEXT];
+  if (is_one_late(upgrade->server)) {
+    refuse(upgrade, true, LATE);
+    return;
+  }
+  snprintf(text, sizeof text, "%s took over", handover_program());
+  if (server_has_files(upgrade->server, &failure)) {
+    server_hand_over(upgrade->server, SUCCESSION_UPGRADE, text, NO_DEVICE, handover_program(), &failure);
+  }
+  if (failure.later && ++upgrade->attempts < ATTEMPTS) {
+    execute_later(upgrade, AGAIN_MS);
+  } else {
+    refuse(upgrade, true, failure.text);
+  }
+}
+
+static void execute_later(struct upgrade *upgrade, uint64_t milliseconds) {
+  upgrade->timer = loop_timer_close(upgrade->timer);
+  upgrade->timer = loop_timer_new(&upgrade->server->loop, execute, upgrade);
+  if (upgrade->timer) {
+    loop_timer_start(upgrade->timer, milliseconds, 0);
+  } else {
+    execute(upgrade);
+  }
+}
+
+/* Answers need a moment to leave. */
+static void on_willing(struct upgrade *upgrade) {
+  bool yielded = tracer_yield(upgrade->server->tracer);
+  if (!upgrade->answer && !yielded) {
+    execute(upgrade);
+    return;
+  }
+  if (upgrade->answer) {
+    upgrade->answer(upgrade->context, 200, json_pack("{s:b, s:o}", "ok", 1, "program", answer_string(handover_program())));
+  }
+  upgrade->answer = NULL;
+  execute_later(upgrade, ANSWER_MS);
+}
+
+/* -- asking it ------------------------------------------------------------------------------------------------------- */
+
+static void on_child_exit(uv_process_t *child, int64_t status, int signal) {
+  struct upgrade *upgrade = child->data;
+  char said[SAID + 1], why[SAID + 128];
+  ssize_t length = pread(upgrade->said, said, SAID, 0);
+  said[length > 0 ? length : 0] = '\0';
+  said[strcspn(said, "\n")] = '\0';
+  upgrade->running = false;
+  if (status == 0 && signal == 0) {
+    on_willing(upgrade);
+    return;
+  }
+  snprintf(why, sizeof why, "'%s' does not take over (%s %d)%s%s", handover_program(), signal != 0 ? "signal" : "status",
+           signal != 0 ? signal : (int)status, said[0] ? ": " : "", said);
+  refuse(upgrade, true, why);
+}
+
+static void on_limit(void *context) {
+  struct upgrade *upgrade = context;
+  uv_process_kill(&upgrade->child, SIGKILL);
+}
+
+static bool write_config(struct upgrade *upgrade) {
+  const char *text = upgrade->server->config->text;
+  size_t length = strlen(text);
+  upgrade->config = memfd_create("framed:config", MFD_CLOEXEC);
+  upgrade->said = memfd_create("framed:said", MFD_CLOEXEC);
+  return upgrade->config >= 0 && upgrade->said >= 0 && write(upgrade->config, text, length) == (ssize_t)length;
+}
+
+static int ask(struct upgrade *upgrade) {
+  char version[STATE_VERSION_TEXT], path[32];
+  snprintf(path, sizeof path, "/proc/self/fd/%d", CONFIG_FD);
+  state_version(version);
+  char *arguments[] = {(char *)(uintptr_t)handover_program(), "--check", "--state", version, "-c", path, NULL};
+  uv_stdio_container_t descriptors[] = {{.flags = UV_IGNORE},
+                                        {.flags = UV_IGNORE},
+                                        {.flags = UV_INHERIT_FD, .data.fd = upgrade->said},
+                                        {.flags = UV_INHERIT_FD, .data.fd = upgrade->config}};
+  const uv_process_options_t options = {.file = arguments[0],
+                                        .args = arguments,
+                                        .exit_cb = on_child_exit,
+                                        .stdio = descriptors,
+                                        .stdio_count = sizeof descriptors / sizeof *descriptors};
+  upgrade->child.data = upgrade;
+  return uv_spawn(&upgrade->server->loop, &upgrade->child, &options);
+}
+
+static void start(struct upgrade *upgrade) {
+  upgrade->timer = loop_timer_new(&upgrade->server->loop, on_limit, upgrade);
+  if (!upgrade->timer || !write_config(upgrade)) {
+    refuse(upgrade, false, "not enough memory");
+    return;
+  }
+  int status = handover_program() ? ask(upgrade) : UV_ENOENT;
+  if (status != 0) {
+    char why[SAID];
+    snprintf(why, sizeof why, "cannot ask '%s': %s", handover_program() ? handover_program() : "the program",
+             uv_strerror(status));
+    refuse(upgrade, handover_program() != NULL, why);
+    return;
+  }
+  upgrade->running = true;
+  loop_timer_start(upgrade->timer, LIMIT_MS, 0);
+}
+
+void server_upgrade(struct server *server, server_answer *answer, void *context) {
+  struct failure failure;
+  const char *obstacle = server->upgrade                                          ? "another upgrade is under way"
+                         : server->stop_wanted || server->phase != SERVER_RUNNING ? "the daemon starts or stops"
+                         : server->reload                                         ? "a reload is under way"
+                         : is_one_late(server)                                    ? LATE
+                         : !server_has_files(server, &failure)                    ? failure.text
+                                                                                  : NULL;
+  struct upgrade *upgrade = obstacle ? NULL : calloc(1, sizeof *upgrade);
+  if (!upgrade) {
+    obstacle = obstacle ? obstacle : "not enough memory";
+    say_refusal(server, obstacle);
+    answer_error(answer, context, 409, "try again later", "%s", obstacle);
+    return;
+  }
+  server->refusal[0] = '\0';
+  *upgrade = (struct upgrade){.server = server, .answer = answer, .context = context, .config = -1, .said = -1};
+  server->upgrade = upgrade;
+  start(upgrade);
+}
+
+/* -- over a hand-over for another reason ------------------------------------------------------------------------------- */
+
+pid_t upgrade_child(const struct server *server) {
+  return server->upgrade && server->upgrade->running ? server->upgrade->child.pid : 0;
+}
+
+/* The one that asked is the same process, in its image before. */
+static void end_child(pid_t child) {
+  if (child > 0 && waitpid(child, NULL, WNOHANG) == 0) {
+    kill(child, SIGKILL);
+    waitpid(child, NULL, 0);
+  }
+}
+
+void upgrade_go_on(struct server *server) {
+  end_child(server->asked);
+  server->asked = 0;
+  if (server->upgrades_again) {
+    server_upgrade(server, answer_nobody, NULL);
+  }
+}
+
+void upgrade_cancel(struct server *server) {
+  struct upgrade *upgrade = server->upgrade;
+  if (!upgrade) {
+    return;
+  }
+  if (upgrade->answer) {
+    answer_error(upgrade->answer, upgrade->context, 409, NULL, "the daemon is stopping");
+    upgrade->answer = NULL;
+  }
+  if (upgrade->running) {
+    uv_process_kill(&upgrade->child, SIGKILL); /* on_child_exit() does the rest */
+  } else {
+    end(upgrade, true);
+  }
+}

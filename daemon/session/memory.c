@@ -1,0 +1,226 @@
+/* How a session is made and freed: its arenas, its program on the device, its road. For set-up threads; may block. */
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "daemon/session/private.h"
+
+/* Called by stream callbacks, from any thread. */
+static void wake_from_device(void *context) {
+  struct session *session = context;
+  lane_wake(session->setup.lane, &session->runner);
+}
+
+static void wake_from_sink(void *context) {
+  struct session *session = context;
+  lane_schedule(&session->runner);
+}
+
+/* One that has a descriptor comes from a process before this one. */
+static bool take_arena(struct arena *arena, const char *name, size_t bytes, struct gpu_device *device,
+                       struct failure *failure) {
+  return arena->fd >= 0 ? arena_adopt(arena, name, bytes, arena->fd, device, failure)
+                        : arena_make(arena, name, bytes, device, failure);
+}
+
+static bool make_memory(struct session *session, struct gpu_buffers *buffers, struct failure *failure) {
+  const struct session_setup *setup = &session->setup;
+  struct road *road = &session->road;
+  char name[96];
+  snprintf(name, sizeof name, "framed:%s.%u:in", setup->config->name, setup->index);
+  if (!take_arena(&session->inputs, name, arena_bytes(road->input_bytes, road->ring.count), setup->device, failure)) {
+    return false;
+  }
+  snprintf(name, sizeof name, "framed:%s.%u:out", setup->config->name, setup->index);
+  if (!take_arena(&session->outputs, name, arena_bytes(road->output_bytes, road->ring.count), setup->device, failure)) {
+    return false;
+  }
+  snprintf(name, sizeof name, "framed:%s.%u:control", setup->config->name, setup->index);
+  if (session->control.fd >= 0 && !take_arena(&session->control, name, NATIVE_CONTROL, NULL, failure)) {
+    return false;
+  }
+  for (unsigned i = 0; i < road->ring.count; i++) {
+    road->ring.slots[i].input = session->inputs.base + i * arena_stride(road->input_bytes);
+    road->ring.slots[i].output = session->outputs.base + i * arena_stride(road->output_bytes);
+    buffers[i] = (struct gpu_buffers){.input = road->ring.slots[i].input, .output = road->ring.slots[i].output};
+  }
+  return true;
+}
+
+static bool make_discard(struct session *session, struct failure *failure) {
+  if (session->road.overload != CONFIG_OVERLOAD_DROP_NEWEST) {
+    return true;
+  }
+  session->discard = malloc(FILL_DISCARD);
+  return session->discard ||
+         failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "no memory for a session of '%s'", session->setup.config->name);
+}
+
+static bool make_program(struct session *session, const struct gpu_buffers *buffers, struct failure *failure) {
+  const struct session_setup *setup = &session->setup;
+  struct road *road = &session->road;
+  struct gpu_error error = {0};
+  const struct gpu_options options = {
+      .wake = wake_from_device,
+      .context = session,
+      .notify = !road->spin,
+      .graph = setup->graph,
+      .copy = setup->copy,
+      .timed_one_in = setup->timed_one_in,
+      .spared = session_spared(session),
+      .weigh = setup->costs.alone == 0,
+  };
+  road->program = gpu_program_new(setup->device, setup->chain, buffers, road->ring.count, &options, &error);
+  if (!road->program || !gpu_program_warm_up(road->program, &error)) {
+    return failure_set(failure, EXIT_STATUS_INTERNAL, error.remedy, "pipeline '%s': %s", setup->config->name, error.text);
+  }
+  return true;
+}
+
+bool session_take_memory(struct session *session, struct failure *failure) {
+  struct gpu_buffers buffers[GPU_MAX_SLOTS];
+  session->road.memory += session->outputs.fd < 0;
+  return make_memory(session, buffers, failure) && make_program(session, buffers, failure);
+}
+
+void session_drop_memory(struct session *session) {
+  session->road.program = gpu_program_free(session->road.program);
+  arena_drop(&session->inputs);
+  arena_drop(&session->outputs);
+  arena_drop(&session->control);
+}
+
+static bool make_sink(struct session *session, const struct frame_format *output, struct failure *failure) {
+  const struct session_setup *setup = &session->setup;
+  session->sink = setup->sink;
+  session->is_reply = setup->sink == NULL;
+  if (session->is_reply) {
+    struct lane *lane = setup->sink_lane ? setup->sink_lane : setup->lane;
+    struct sink_setup own = {.config = setup->config, .lane = lane, .control = setup->control, .output = output};
+    session->sink = sink_new_reply(&own, session_on_client_gone, session, failure);
+  }
+  if (session->sink && session->sink->lane != setup->lane) {
+    handoff_init(&session->handoff, &session->road);
+    ring_init(&session->handoff.back, setup->lane, &session->runner);
+    sink_join_handoff(session->sink, &session->handoff);
+  }
+  return session->sink != NULL;
+}
+
+static void set_up_road(struct session *session) {
+  const struct config_pipeline *config = session->setup.config;
+  struct road *road = &session->road;
+  slot_ring_init(&road->ring, config->slots);
+  road->account = &session->account;
+  road->lane = session->setup.lane;
+  road->seat = session->setup.index;
+  road->depth = road_depth(config->overload, config->slots, config->deadline_ns > 0);
+  road->overload = config->overload;
+  road->deadline_ns = config->deadline_ns;
+  road->spin = config->completion == CONFIG_COMPLETION_SPIN;
+  road->wake = wake_from_sink;
+  road->session = session;
+}
+
+/* What the first warm-up has measured holds for the session's programs after it. */
+static void keep_choices(struct session *session) {
+  session->setup.graph = gpu_program_graph(session->road.program) ? GPU_GRAPH_ON : GPU_GRAPH_OFF;
+  session->setup.copy = gpu_program_copies_by_kernel(session->road.program) ? GPU_COPY_KERNEL : GPU_COPY_ENGINE;
+  session->setup.timed_one_in = (int)gpu_program_timed_one_in(session->road.program);
+  if (session->setup.costs.alone == 0) {
+    gpu_program_costs(session->road.program, &session->setup.costs);
+  }
+}
+
+struct session *session_new(const struct session_setup *setup, struct failure *failure) {
+  const struct frame_format *input = gpu_chain_input(setup->chain);
+  struct session *session = calloc(1, sizeof *session);
+  if (!session) {
+    failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "no memory for a session of '%s'", setup->config->name);
+    return NULL;
+  }
+  session->setup = *setup;
+  session->inputs = session->outputs = session->control = ARENA_NONE;
+  session->runner = (struct runner){.turn = session_turn, .tick = session_tick};
+  set_up_road(session);
+  if (!format_bytes(input, &session->road.input_bytes) ||
+      !format_bytes(gpu_chain_output(setup->chain), &session->road.output_bytes)) {
+    failure_set(failure, EXIT_STATUS_CONFIG, NULL, "the frames of '%s' have no size", setup->config->name);
+    return session_free(session);
+  }
+  if (!make_discard(session, failure) || !make_sink(session, gpu_chain_output(setup->chain), failure)) {
+    return session_free(session);
+  }
+  fill_init(&session->fill, &session->road, setup->config->source.protocol, input, session->discard);
+  session->fill.rate = y4m_rate_of(setup->config->source.rate);
+  session->source.runner = &session->runner;
+  session->source.fill = &session->fill;
+  session->source.closed = session_on_source_closed;
+  /* A stalled file or standard input keeps nobody else away. */
+  session->source.timeout_ns = setup->config->source.endpoint == CONFIG_SOCKET ? setup->config->source.timeout_ns : 0;
+  session->source.rate = setup->config->source.rate;
+  session->source.loop = setup->config->source.loop;
+  session->account.now.waiting = WAITING_FOR_PRODUCER;
+  session->setup.tape = NULL;
+  session->page = session->sink->page ? page_new() : NULL;
+  session->source.page = session->page;
+  session->source.before_read = session_note_before_read;
+  if ((setup->tape && !session_take(session, setup->tape, failure)) || !session_take_memory(session, failure)) {
+    return setup->tape ? NULL : session_free(session); /* see intake_new() */
+  }
+  keep_choices(session);
+  account_publish(&session->account);
+  return session;
+}
+
+bool session_replays(const struct session *session) { return session->setup.graph == GPU_GRAPH_ON; }
+
+bool session_copies_by_kernel(const struct session *session) { return session->setup.copy == GPU_COPY_KERNEL; }
+
+unsigned session_timed_one_in(const struct session *session) { return (unsigned)session->setup.timed_one_in; }
+
+const struct gpu_costs *session_costs(const struct session *session) { return &session->setup.costs; }
+
+const struct gpu_program *session_program(const struct session *session) { return session->road.program; }
+
+struct session *session_free(struct session *session) {
+  if (!session) {
+    return NULL;
+  }
+  assert(!session->runner.lane);
+  session_drop_memory(session);
+  if (session->is_reply && session->sink) {
+    session->sink->count = 0; /* one that was taken from a tape and never ran may have results */
+    sink_free(session->sink);
+  }
+  page_free(session->page);
+  reader_free(session->attach_reader);
+  trace_ring_drop(session->trace);
+  free(session->discard);
+  free(session);
+  return NULL;
+}
+
+size_t session_memory(const struct session *session) { return session->inputs.bytes + session->outputs.bytes; }
+
+size_t session_pinned_bytes(const struct config_pipeline *config, const struct gpu_chain *chain, size_t input_bytes) {
+  size_t output_bytes = 0;
+  format_bytes(gpu_chain_output(chain), &output_bytes);
+  return arena_bytes(input_bytes, config->slots) + arena_bytes(output_bytes, config->slots);
+}
+
+void session_read(const struct session *session, struct session_view *view) { account_read(&session->account, view); }
+
+const struct histogram *session_histogram(const struct session *session, enum step step) {
+  return &session->account.steps[step];
+}
+
+struct trace_ring *session_trace(struct session *session, unsigned frames) {
+  if (!session->trace) {
+    session->trace = trace_ring_new(frames);
+  }
+  atomic_store_explicit(&session->account.trace, session->trace, memory_order_release);
+  return session->trace;
+}
+
+void session_trace_end(struct session *session) { atomic_store_explicit(&session->account.trace, NULL, memory_order_relaxed); }

@@ -1,0 +1,277 @@
+/*
+ * What a session hears from the control loop, and what it says: messages embedded in the session, each with one use at a
+ * time, so that talking never needs memory.
+ */
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "daemon/session/private.h"
+
+/* -- events ------------------------------------------------------------------------------------------------------- */
+
+static void deliver(struct message *message) {
+  struct notice *notice = (struct notice *)message;
+  struct session *session = notice->event.session;
+  struct session_event event = notice->event; /* the receiver may free what the notice is embedded in */
+  if (notice == &session->unread) {
+    atomic_store(&session->unread_posted, false);
+  }
+  if (notice == &session->foreign) {
+    atomic_store(&session->foreign_posted, false);
+  }
+  if (notice == &session->held) {
+    atomic_store(&session->held_posted, false);
+  }
+  if (notice == &session->idle) {
+    unsigned hold = session->idle_hold;
+    atomic_store(&session->idle_posted, false);
+    if (hold != atomic_load(&session->hold_wanted)) {
+      return; /* it was resumed since: that idleness is over */
+    }
+  }
+  session->setup.listener(session->setup.context, &event);
+}
+
+static void tell(struct session *session, struct notice *notice, enum session_event_kind kind) {
+  notice->message.run = deliver;
+  notice->event.kind = kind;
+  notice->event.session = session;
+  mailbox_post(session->setup.control, &notice->message);
+}
+
+void session_tell_detached(struct session *session, enum detach_reason reason, const char *text) {
+  struct session_event *event = &session->detached.event;
+  event->fd = session->attach_fd;
+  event->reason = reason;
+  event->frames = session->fill.sequence;
+  snprintf(event->text, sizeof event->text, "%s", text);
+  session->account.now.attached = false;
+  tell(session, &session->detached, SESSION_DETACHED);
+}
+
+static void describe_running(struct session *session, struct fault *fault) {
+  struct slot_ring *ring = &session->road.ring;
+  fault->frames = slot_count(ring, SLOT_RUNNING);
+  if (fault->frames > 0) {
+    fault->first = slot_at(ring, SLOT_RUNNING, 0)->frame.sequence;
+    fault->last = slot_at(ring, SLOT_RUNNING, fault->frames - 1)->frame.sequence;
+  }
+}
+
+void session_tell_fault(struct session *session) {
+  const struct config_pipeline *config = session->setup.config;
+  struct fault *fault = &session->fault;
+  session->fault_told = true;
+  *fault = (struct fault){.device = config->device, .pipeline = config->name, .error = session->road.device_error};
+  describe_running(session, fault);
+  for (unsigned i = 0; i < config->stage_count; i++) {
+    fault_add_stage(fault, gpu_chain_stage(session->setup.chain, i)->stage->name);
+  }
+  session->faulted.event.fault = fault;
+  tell(session, &session->faulted, SESSION_GPU_FAULT);
+}
+
+/* One that is still on its way tells of this hold as well. */
+static void tell_held(struct session *session) {
+  if (!atomic_exchange(&session->held_posted, true)) {
+    tell(session, &session->held, SESSION_HELD);
+  }
+}
+
+void session_tell_idle(struct session *session) {
+  if (atomic_exchange(&session->idle_posted, true)) {
+    return; /* the last one is still on its way: the tick tries again */
+  }
+  session->idle_owed = false;
+  session->idle_hold = atomic_load(&session->hold);
+  tell(session, &session->idle, SESSION_IDLE);
+}
+
+void session_tell_unread(struct session *session) {
+  if (!atomic_exchange(&session->unread_posted, true)) {
+    session->unread_told = true;
+    tell(session, &session->unread, SESSION_NOT_READ);
+  }
+}
+
+void session_tell_foreign(struct session *session) {
+  if (!atomic_exchange(&session->foreign_posted, true)) {
+    struct session_event *event = &session->foreign.event;
+    session->foreign_told = true;
+    snprintf(event->text, sizeof event->text, "%s", stranger_names[session->fill.foreign]);
+    tell(session, &session->foreign, SESSION_FOREIGN);
+  }
+}
+
+void session_tell_stopped(struct session *session) { tell(session, &session->stopped, SESSION_STOPPED); }
+
+/* -- orders of the control loop ------------------------------------------------------------------------------------ */
+
+static struct session *ordered(struct message *message) {
+  struct session *session = ((struct order *)message)->session;
+  if (!session->runner.lane) {
+    session->ticked = clock_now();
+    lane_join(session->setup.lane, &session->runner);
+  }
+  lane_schedule(&session->runner);
+  return session;
+}
+
+static void post(struct session *session, struct order *order, void (*run)(struct message *message)) {
+  order->message.run = run;
+  order->session = session;
+  lane_post(session->setup.lane, &order->message);
+}
+
+/* False: it cannot be served, which is told. */
+static bool begin(struct session *session) {
+  session->fill.sequence = 0;
+  session->fill.protocol = session->attach_protocol;
+  session->shares = session->attach_shares;
+  session->acknowledges = session->attach_acknowledges && !session->shares;
+  session->acknowledged = 0;
+  session->unread_since = 0;
+  session->unread_told = false;
+  session->foreign_told = false;
+  session->source.channel = NULL;
+  if (session->shares) {
+    channel_open(&session->channel, (struct native_control *)session->control.base, &session->road, &session->fill,
+                 session->attach_fd, session->is_reply);
+    session->source.channel = &session->channel;
+  }
+  if (session->is_reply && !session->shares && !session->attach_reader) {
+    session_tell_detached(session, DETACH_ERROR, "no memory or descriptor for its results");
+    return false;
+  }
+  source_open(&session->source, session->setup.lane, session->attach_fd);
+  return true;
+}
+
+/* Everything is as a process before this one left it, but for what only a process has. */
+static void go_on(struct session *session) {
+  if (session->shares) {
+    channel_open_again(&session->channel, (struct native_control *)session->control.base, &session->road, &session->fill,
+                       session->attach_fd, session->is_reply);
+    session->source.channel = &session->channel;
+  }
+  source_open_again(&session->source, session->setup.lane, session->attach_fd);
+}
+
+static void run_attach(struct message *message) {
+  struct session *session = ordered(message);
+  session->account.now.attached = true;
+  session->attached = session->attaches;
+  session->road.active = clock_now();
+  session->road.unnoted = true;
+  if (session->attach_continues) {
+    go_on(session);
+  } else if (!begin(session)) {
+    return;
+  }
+  if (session->is_reply && !session->shares && session->attach_reader) {
+    struct reader *reader = session->attach_reader;
+    session->attach_reader = NULL;
+    session_attach_client(session, reader);
+  }
+  if (session->stopping) {
+    source_end(&session->source, DETACH_STOPPED, "the pipeline ends");
+  }
+  session_note(session);
+}
+
+/* Two handles cannot poll one descriptor: with `reply` the results go through a duplicate. */
+static struct reader *reply_reader(struct session *session, int fd) {
+  struct failure failure;
+  int duplicate = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+  if (duplicate < 0) {
+    return NULL;
+  }
+  struct reader *reader = reader_new(session->sink, duplicate, &failure);
+  if (!reader) {
+    close(duplicate);
+  }
+  return reader;
+}
+
+void session_attach(struct session *session, int fd, enum config_protocol protocol, bool acknowledges) {
+  session->attach_shares = session->attach_continues = false;
+  session->attach_acknowledges = acknowledges;
+  session->attaches++;
+  session->attach_fd = fd;
+  session->attach_protocol = protocol;
+  if (session->is_reply) {
+    session->attach_reader = reply_reader(session, fd);
+    session->client_page = session->attach_reader ? page_name(session->attach_reader->page) : 0;
+  }
+  if (session->attach_reader && protocol == CONFIG_PROTOCOL_NATIVE) {
+    reader_speak(session->attach_reader, protocol);
+  }
+  post(session, &session->attach_order, run_attach);
+}
+
+void session_attach_shared(struct session *session, int fd) {
+  session->attach_shares = true;
+  session->attach_continues = false;
+  session->attach_fd = fd;
+  session->attach_protocol = CONFIG_PROTOCOL_NATIVE;
+  post(session, &session->attach_order, run_attach);
+}
+
+void session_attach_again(struct session *session, int fd) {
+  session->attach_continues = true;
+  session->attach_fd = fd;
+  if (session->attach_reader && session->attach_reader->fd < 0) {
+    session->attach_reader->fd = fcntl(fd, F_DUPFD_CLOEXEC, 3); /* without one it leaves as soon as it comes */
+  }
+  post(session, &session->attach_order, run_attach);
+}
+
+static void run_hold(struct message *message) {
+  struct session *session = ordered(message);
+  atomic_store(&session->hold_posted, false);
+  unsigned hold = atomic_load(&session->hold_wanted);
+  session->fill.held = hold != 0 || session->stopping || session->road.device_dead;
+  session->idle_owed = hold != 0;
+  session->road.active = clock_now();
+  atomic_store(&session->hold, hold);
+  if (hold != 0) {
+    tell_held(session);
+  }
+}
+
+/* Each hold has a number, so that an answer to an earlier one is not taken for an answer to this one; 0: none. */
+static void want_hold(struct session *session, unsigned number) {
+  atomic_store(&session->hold_wanted, number);
+  if (!atomic_exchange(&session->hold_posted, true)) {
+    post(session, &session->hold_order, run_hold);
+  }
+}
+
+void session_hold(struct session *session, bool for_readers) {
+  atomic_store(&session->hold_for_readers, for_readers);
+  session->holds = session->holds == UINT_MAX ? 1 : session->holds + 1;
+  want_hold(session, session->holds);
+}
+
+bool session_is_held(const struct session *session) {
+  unsigned wanted = atomic_load(&session->hold_wanted);
+  return wanted != 0 && atomic_load(&session->hold) == wanted;
+}
+
+void session_leave_partial(struct session *session) { atomic_store(&session->hold_leaves_partial, true); }
+
+void session_resume(struct session *session) { want_hold(session, 0); }
+
+static void run_stop(struct message *message) {
+  struct session *session = ordered(message);
+  session->stopping = true;
+  session->fill.held = true;
+  if (session->source.state == SOURCE_OPEN) {
+    source_end(&session->source, DETACH_STOPPED, "the pipeline ends");
+  }
+  sink_discard(session->sink, FATE_SHUTDOWN, clock_now());
+}
+
+void session_stop(struct session *session) { post(session, &session->stop_order, run_stop); }

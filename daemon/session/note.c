@@ -1,0 +1,274 @@
+/*
+ * What a session notes as it goes, and how the next process goes on from there after this one was killed.
+ *
+ * A note is written before bytes come into slots that were freed, before the sink gets a frame that no note has, and after each
+ * read; so the last note lacks nothing but frames' way through the device, which they then go again, and through the sink,
+ * which the sink's own note tells. What the two notes say of a slot is put together by the number of the frame in it.
+ */
+#include <assert.h>
+
+#include "daemon/session/private.h"
+
+/* -- out ------------------------------------------------------------------------------------------------------------ */
+
+enum {
+  LARGEST = GPU_MAX_SLOTS * sizeof(struct frame) + sizeof(struct session_view) + sizeof(struct settled) +
+            sizeof(struct framing) + FILL_STAGING + sizeof(((struct source *)NULL)->text),
+  NUMBERS = 512 /* at most, besides */
+};
+static_assert(LARGEST + NUMBERS <= PAGE_PREFAULTED, "no note meets a page fault");
+
+static unsigned owed_slots(const struct slot_ring *ring) {
+  unsigned owed = 0;
+  for (unsigned i = 0; i < ring->count; i++) {
+    owed |= ring->slots[i].state == SLOT_EMITTING && ring->slots[i].owed ? 1U << i : 0;
+  }
+  return owed;
+}
+
+static void pass_note(struct session *session, unsigned *owed, struct tape *tape) {
+  TAPE_PASS(tape, session->attached);
+  TAPE_PASS(tape, *owed);
+  session_pass_books(session, tape);
+}
+
+void session_note(struct session *session) {
+  if (!session->page || !session->road.unnoted) {
+    return;
+  }
+  struct tape tape;
+  unsigned owed = owed_slots(&session->road.ring);
+  page_begin(session->page, &tape);
+  pass_note(session, &owed, &tape);
+  session->road.unnoted = false;
+  page_end(session->page, &tape);
+}
+
+void session_note_before_read(struct source *source) {
+  session_note((struct session *)((char *)source - offsetof(struct session, source)));
+}
+
+bool session_is_noted(const struct session *session) { return session->page && session->sink->page; }
+
+void session_put_live(struct session *session, struct tape *tape) {
+  uint64_t own = page_name(session->page), sink = page_name(session->sink->page);
+  TAPE_PASS(tape, own);
+  TAPE_PASS(tape, sink);
+  TAPE_PASS(tape, session->attaches);
+  TAPE_PASS(tape, session->client_page);
+  session_pass_memory(session, tape, true);
+}
+
+/* -- what both notes say of a slot ---------------------------------------------------------------------------------- */
+
+/* What is to become of the slots, and what became of frames since the session's note. */
+struct outcome {
+  enum slot_state states[GPU_MAX_SLOTS];
+  unsigned emitting[GPU_MAX_SLOTS];
+  bool settled[GPU_MAX_SLOTS];
+  enum fate fates[GPU_MAX_SLOTS];
+};
+
+/* A frame that the sink let go of without a fate was taken over by readers, whose rests are lost. */
+static void judge_known(const struct slot *slot, bool owed, const struct noted_result *known, bool held,
+                        struct outcome *outcome) {
+  bool counted = slot->state == SLOT_EMITTING && !owed;
+  bool over = !known->frame.open;
+  outcome->states[slot->index] = held ? SLOT_EMITTING : SLOT_FREE;
+  outcome->settled[slot->index] = over && !counted;
+  outcome->fates[slot->index] = known->moved ? FATE_UNREAD : known->frame.fate;
+}
+
+/* False: they contradict each other. */
+static bool judge(const struct slot *slot, unsigned seat, bool owed, const struct sink_noted *noted, struct outcome *outcome) {
+  bool held = false;
+  const struct noted_result *known = sink_noted_find(noted, seat, slot, &held);
+  outcome->states[slot->index] = slot->state;
+  if (slot->state == SLOT_FREE || slot->state == SLOT_FILLING) {
+    return true;
+  }
+  if (known) {
+    judge_known(slot, owed, known, held, outcome);
+    return !(held && known->frame.open && slot->state == SLOT_EMITTING && !owed);
+  }
+  if (slot->state == SLOT_EMITTING) { /* it was offered, and the sink did not know of it yet */
+    outcome->states[slot->index] = SLOT_DONE;
+    return owed;
+  }
+  return true;
+}
+
+/* When the device was done with it may not have been noted. */
+static void settle(struct session *session, struct slot *slot, enum fate fate, int64_t now) {
+  slot->frame.open = true;
+  slot->frame.seen = slot->frame.seen != 0 ? slot->frame.seen : now;
+  session->account.now.ledger.out_bytes += fate == FATE_EMITTED ? session->road.output_bytes : 0;
+  account_settle(&session->account, &slot->frame, fate, now);
+}
+
+static void carry_out(struct session *session, const struct outcome *outcome) {
+  struct slot_ring *ring = &session->road.ring;
+  for (unsigned i = 0; i < ring->count; i++) {
+    struct slot *slot = &ring->slots[i];
+    bool offered_again = slot->state == SLOT_EMITTING && outcome->states[i] == SLOT_DONE;
+    if (outcome->settled[i]) {
+      settle(session, slot, outcome->fates[i], clock_now());
+    }
+    slot->frame.open = outcome->states[i] == SLOT_EMITTING || outcome->states[i] == SLOT_FREE ? false : slot->frame.open;
+    slot->frame.open |= offered_again;
+  }
+  slot_ring_arrange(ring, outcome->states, outcome->emitting);
+}
+
+/* Frames that had neither a slot nor a fate were rests in readers' own memory. */
+static void settle_rests(struct session *session, const struct sink_noted *noted) {
+  struct ledger *ledger = &session->account.now.ledger;
+  uint64_t known = road_in_flight(&session->road);
+  for (unsigned i = noted->known - noted->count; i < noted->known; i++) {
+    known += noted->results[i].frame.open;
+  }
+  for (int fate = 0; fate < FATE_COUNT; fate++) {
+    known += ledger->fates[fate];
+  }
+  if (!session->sink->block && ledger->in > known) {
+    ledger->fates[FATE_UNREAD] += ledger->in - known;
+  }
+}
+
+/* Every slot that is to be EMITTING is one that the sink held, and the other way round. */
+static bool list_emitting(const struct slot_ring *ring, const struct sink_noted *noted, struct outcome *outcome) {
+  unsigned emitting = 0, held = 0;
+  for (unsigned i = 0; i < ring->count; i++) {
+    emitting += outcome->states[i] == SLOT_EMITTING;
+  }
+  for (unsigned i = noted->known - noted->count; i < noted->known; i++) {
+    unsigned slot = noted->results[i].slot;
+    if (slot >= ring->count || outcome->states[slot] != SLOT_EMITTING) {
+      return false;
+    }
+    outcome->emitting[held++] = slot;
+  }
+  return emitting == held;
+}
+
+bool session_reconcile(struct session *session, unsigned owed, const struct sink_noted *noted) {
+  struct slot_ring *ring = &session->road.ring;
+  struct outcome outcome = {0};
+  for (unsigned i = 0; i < ring->count; i++) {
+    if (!judge(&ring->slots[i], session->road.seat, (owed & 1U << i) != 0, noted, &outcome)) {
+      return false;
+    }
+  }
+  if (!list_emitting(ring, noted, &outcome)) {
+    return false;
+  }
+  carry_out(session, &outcome);
+  settle_rests(session, noted);
+  return true;
+}
+
+/* -- in ------------------------------------------------------------------------------------------------------------- */
+
+enum session_revival session_revival(const struct session *session) { return session->revival; }
+
+void session_lose_source(struct session *session) {
+  fill_end(&session->fill, FATE_INVALID, clock_now());
+  session->source.state = SOURCE_NONE;
+}
+
+/* The roster may be behind the session's note: then the producer there had ended, and another one has come since. */
+static void revive_source(struct session *session, bool touched) {
+  if (touched) {
+    session->revival = SESSION_CUT;
+  } else if (session->attached < session->attaches) {
+    session->revival = SESSION_NEVER_BEGAN;
+  } else if (session->attached > session->attaches) {
+    session->revival = SESSION_FOLLOWED;
+  } else {
+    session->revival = session_has_source(session) ? SESSION_GOES_ON : SESSION_ENDED;
+  }
+  if (session->revival != SESSION_GOES_ON) {
+    session_lose_source(session);
+  }
+  session->attached = session->attaches;
+}
+
+/* What is on the way to a client that is not there any more. */
+static void abandon(struct session *session) {
+  static const enum slot_state all_free[GPU_MAX_SLOTS] = {SLOT_FREE};
+  struct sink *sink = session->sink;
+  int64_t now = clock_now();
+  for (unsigned i = 0; i < sink->count; i++) {
+    struct frame *frame = &sink_result(sink, sink->first + i)->frame;
+    if (frame->open) {
+      account_settle(&session->account, frame, FATE_CLIENT_GONE, now);
+    }
+  }
+  sink->first = sink->base = sink_tail(sink);
+  sink->count = session->road.at_sink = 0;
+  sink->unnoted = true;
+  sink_note(sink);
+  for (unsigned i = 0; i < session->road.ring.count; i++) {
+    struct slot *slot = &session->road.ring.slots[i];
+    if (slot->frame.open) {
+      account_settle(&session->account, &slot->frame, FATE_CLIENT_GONE, now);
+    }
+    slot->owed = false;
+  }
+  slot_ring_arrange(&session->road.ring, all_free, NULL);
+}
+
+/* With `reply`: what its client has taken goes along, or all of it goes. */
+static bool take_client(struct session *session, const struct sink_noted *noted) {
+  if (!sink_take_noted(session->sink, noted, session_own_road, session)) {
+    return false;
+  }
+  bool goes_on = session->revival == SESSION_GOES_ON;
+  if (goes_on && !session->client_gone) {
+    session->attach_reader = reader_take_noted(session->sink, session->client_page);
+    goes_on = session->attach_reader != NULL;
+    session->client_page = goes_on ? page_name(session->attach_reader->page) : 0;
+  }
+  if (!goes_on && session->revival == SESSION_GOES_ON) {
+    session->revival = SESSION_CUT;
+    session_lose_source(session);
+  }
+  if (!goes_on) {
+    session->client_gone = false;
+    abandon(session);
+  }
+  return true;
+}
+
+/* False: the notes are not to be believed. */
+static bool take_notes(struct session *session, uint64_t own, uint64_t sink) {
+  struct tape tape;
+  struct sink_noted noted;
+  bool is_there;
+  unsigned owed = 0;
+  enum page_state state = chronicle_read(own, &tape, &is_there);
+  if (is_there) {
+    pass_note(session, &owed, &tape);
+  }
+  bool whole = is_there ? tape_is_at_end(&tape) : state == PAGE_EMPTY || state == PAGE_TOUCHED;
+  tape_clear(&tape);
+  if (!whole || !sink_read_note(sink, &noted) || !session_reconcile(session, owed, &noted)) {
+    return false;
+  }
+  revive_source(session, state == PAGE_TOUCHED);
+  return !session->is_reply || take_client(session, &noted);
+}
+
+bool session_take_live(struct session *session, struct tape *tape, struct failure *failure) {
+  uint64_t own = 0, sink = 0;
+  TAPE_PASS(tape, own);
+  TAPE_PASS(tape, sink);
+  TAPE_PASS(tape, session->attaches);
+  TAPE_PASS(tape, session->client_page);
+  session_pass_memory(session, tape, false);
+  if (tape->broken || session->inputs.fd < 0 || session->outputs.fd < 0 || !take_notes(session, own, sink)) {
+    return failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "what a session of '%s' noted makes no sense",
+                       session->setup.config->name);
+  }
+  return !session_is_unsound(session, failure) && session_begin_again(session, failure);
+}

@@ -1,0 +1,157 @@
+/*
+ * What a session is made of; private to session.c (its turns and its end) and to those that follow here with what each tells
+ * the others: messages.c (what it hears from and says to the control loop), reply.c, acknowledge.c,
+ * note.c (what it notes in case it is killed), image.c (how it is handed over) and memory.c (how it is
+ * made and freed).
+ */
+#ifndef FRAMED_SESSION_PRIVATE_H
+#define FRAMED_SESSION_PRIVATE_H
+
+#include <stdatomic.h>
+
+#include "daemon/frame/arena.h"
+#include "daemon/frame/receive.h"
+#include "daemon/frame/relay.h"
+#include "daemon/session/session.h"
+#include "daemon/sink/results.h"
+#include "daemon/source/channel.h"
+#include "daemon/source/source.h"
+
+/* Embedded messages: nothing is allocated to talk. */
+struct order {
+  struct message message;
+  struct session *session;
+};
+
+struct notice {
+  struct message message;
+  struct session_event event;
+};
+
+struct session {
+  struct runner runner; /* first */
+  struct session_setup setup;
+  struct road road;
+  struct account account;
+  struct fill fill;
+  struct source source;
+  struct sink *sink;
+  struct handoff handoff; /* if the sink is on another lane */
+  bool is_reply;
+  /* reply: see reply.c */
+  bool client_there;    /* its handle is not closed yet */
+  bool client_gone;     /* it takes no more results */
+  bool client_detached; /* the sink was told to let it go */
+  char client_text[128];
+  struct order client_left, client_closed, leave_order;
+  int64_t unread_since;  /* its results wait and so do its frames: since this tick; 0: they do not */
+  bool unread_told;      /* of this client */
+  bool foreign_told;     /* of this producer */
+  bool acknowledges;     /* the producer wants to be told which frames have their fate: see acknowledge.c */
+  uint64_t acknowledged; /* how many it was told of */
+  bool idle_owed;        /* held, and SESSION_IDLE was not told yet */
+  bool stopping;
+  bool fault_told;
+  struct fault fault; /* once it is told */
+  int64_t ticked;
+  struct arena inputs, outputs;
+  struct arena control;   /* that a client shares; none as a rule */
+  struct channel channel; /* to it */
+  bool shares;            /* the producer there is such a client */
+  unsigned condemned;     /* see session_condemned(), */
+  uint64_t last_condemned;
+  unsigned char *discard;
+  struct trace_ring *trace; /* the control loop's; the lane sees it through its account */
+
+  struct order attach_order, hold_order, stop_order;
+  int attach_fd;
+  enum config_protocol attach_protocol;
+  bool attach_shares;
+  bool attach_acknowledges;
+  bool attach_continues; /* the producer was there before this process */
+  struct reader *attach_reader;
+  uint64_t attaches;    /* the control loop's: how many producers there were, */
+  uint64_t attached;    /* the lane's: the number of the last it knows of, */
+  uint64_t client_page; /* reply: the control loop's, of its client's reader */
+  struct page *page;    /* and of the one there, how far it is: see note.c; or NULL */
+  enum session_revival revival;
+  unsigned holds;          /* the control loop's: how many there were */
+  atomic_uint hold_wanted; /* the number of the hold in force, 0: none */
+  atomic_bool hold_for_readers, hold_leaves_partial;
+  atomic_uint hold;   /* the same, as far as the lane knows */
+  unsigned idle_hold; /* which one the idle notice under way answers */
+  atomic_bool hold_posted, held_posted, idle_posted, unread_posted, foreign_posted;
+  struct notice detached, held, idle, stopped, faulted, unread, foreign;
+};
+
+/* [lane] The turn and the tick of the session's runner. */
+bool session_turn(struct runner *runner);
+void session_tick(struct runner *runner, int64_t now);
+
+/* [lane] The source has given its descriptor back. */
+void session_on_source_closed(struct source *source);
+
+/* -- reply.c --------------------------------------------------------------------------------------------- */
+
+/* [sink's lane] The client of `reply` left, or its handle is closed now. */
+void session_on_client_gone(void *session, bool closed, const char *why);
+/* [lane] The client comes with its producer. */
+void session_attach_client(struct session *session, struct reader *reader);
+/* Reports a client that sends and does not read: nothing else would show that it stands still. */
+void session_watch_client(struct session *session, int64_t now);
+/* [lane] Lets it go; true once it is gone and all that the sink was told is done. Until then a turn will come. */
+bool session_detach_client(struct session *session);
+/* [lane] Takes the session and a sink of its own off their lanes and tells SESSION_STOPPED; it may be freed from then on. */
+void session_leave(struct session *session);
+
+/* -- acknowledge.c --------------------------------------------------------------------------------------- */
+
+/* [lane] Tells a producer that wants to know which frames have their fate, if it can be told now. */
+void session_acknowledge(struct session *session);
+/* [lane] It is to be told something. */
+bool session_owes_acknowledgement(const struct session *session);
+
+/* -- note.c ----------------------------------------------------------------------------------------------- */
+
+/* [lane] Notes where everything is, if that has changed since the last note. */
+void session_note(struct session *session);
+void session_note_before_read(struct source *source);
+/* Takes what a session that was killed had noted. */
+bool session_take_live(struct session *session, struct tape *tape, struct failure *failure);
+/* Brings the ring and the books from where the session noted them to where the sink's note says that they were; `owed` has a
+ * bit for each slot whose frame the session took to be open at the sink. False: the notes contradict each other, and neither is
+ * of use. */
+bool session_reconcile(struct session *session, unsigned owed, const struct sink_noted *noted);
+
+/* -- image.c ---------------------------------------------------------------------------------------------- */
+
+/* Takes the session from its setup's tape: arenas have descriptors from then on. */
+bool session_take(struct session *session, struct tape *tape, struct failure *failure);
+/* For a sink of its own. */
+struct road *session_own_road(void *session, unsigned seat);
+/* Passes its descriptors, and everything that is not a descriptor. */
+void session_pass_memory(struct session *session, struct tape *tape, bool memory);
+void session_pass_books(struct session *session, struct tape *tape);
+/* What was passed makes no sense. */
+bool session_is_unsound(const struct session *session, struct failure *failure);
+/* Nothing of it is on a device now. */
+bool session_begin_again(struct session *session, struct failure *failure);
+/* A bit for each slot with a result, which no warm-up frame may overwrite. */
+unsigned session_spared(const struct session *session);
+
+/* -- memory.c -------------------------------------------------------------------------------------------- */
+
+/* Makes the arenas and the program that works in them. Set-up thread. */
+bool session_take_memory(struct session *session, struct failure *failure);
+void session_drop_memory(struct session *session);
+
+/* [lane] Events for the control loop. */
+void session_tell_detached(struct session *session, enum detach_reason reason, const char *text);
+void session_tell_fault(struct session *session);
+void session_tell_unread(struct session *session);
+/* Says it of a producer whose first frame began like another protocol. */
+void session_tell_foreign(struct session *session);
+void session_tell_idle(struct session *session);
+void session_tell_stopped(struct session *session);
+
+#endif

@@ -1,0 +1,310 @@
+/*
+ * The life of a session, turn by turn. What happens in one turn stands in turn_once().
+ *
+ * A producer is attached, ends (SOURCE_ENDED), and its descriptor goes back: at once as a rule, with `reply` when its
+ * last result is out. Frames outlive the producer that sent them. A stop ends everything and waits for the device.
+ */
+#include <assert.h>
+
+#include "daemon/base/nvtx.h"
+#include "daemon/frame/completion.h"
+#include "daemon/frame/dispatch.h"
+#include "daemon/session/emit.h"
+#include "daemon/session/private.h"
+
+#define SPIN_A_TURN (50 * NS_PER_US)
+#define SPIN_ALONE  (200 * NS_PER_US) /* where no descriptor is waited for: what the loop does takes a good part of a frame */
+#define QUIET_AFTER (200 * NS_PER_MS) /* then status says what a session waits for */
+#define STANDSTILL  (300 * NS_PER_MS) /* a tick that comes so late: the whole process was stopped */
+
+enum { ROUNDS_A_TURN = 8 };
+
+/* -- one turn --------------------------------------------------------------------------------------------------- */
+
+/* With `reply` and no client the results have nowhere to go. */
+static bool drop_all(struct session *session, enum slot_state state, enum fate fate, int64_t now) {
+  struct road *road = &session->road;
+  bool moved = slot_count(&road->ring, state) > 0;
+  while (slot_count(&road->ring, state) > 0) {
+    road_drop(road, slot_oldest(&road->ring, state), fate, now);
+  }
+  return moved;
+}
+
+/* Whether a client may be lent the memory, now or later. */
+static bool lends(const struct session *session) {
+  enum config_protocol protocol = session->setup.config->source.protocol;
+  return protocol == CONFIG_PROTOCOL_NATIVE || protocol == CONFIG_PROTOCOL_AUTO;
+}
+
+/* A frame waits for a slot that only slow readers hold, or the next producer does. */
+static bool wants_slot(const struct session *session) {
+  const struct slot_ring *ring = &session->road.ring;
+  if (slot_count(ring, SLOT_EMITTING) == 0) {
+    return false;
+  }
+  bool to_dispatch = slot_count(ring, SLOT_READY) > 0 && road_taken(&session->road) >= session->road.depth;
+  bool to_fill = slot_count(ring, SLOT_FREE) == 0 && source_waits(&session->source) && !session->fill.held;
+  return to_dispatch || to_fill || (session->source.state == SOURCE_ENDED && lends(session));
+}
+
+static bool emit(struct session *session, int64_t now) {
+  if (session->client_gone || session->stopping) {
+    enum fate fate = session->stopping ? FATE_SHUTDOWN : FATE_CLIENT_GONE;
+    if (session->shares) {
+      channel_abandon(&session->channel, fate, now);
+    }
+    bool moved = drop_all(session, SLOT_DONE, fate, now);
+    return drop_all(session, SLOT_READY, fate, now) || moved;
+  }
+  if (session->shares && session->is_reply) {
+    return channel_give(&session->channel, now);
+  }
+  if (slot_count(&session->road.ring, SLOT_DONE) > 0) {
+    session_note(session); /* the sink is to have no frame that is not noted */
+  }
+  bool moved = emit_turn(&session->road, session->sink);
+  if (!session->road.handoff && (moved || sink_is_lending(session->sink)) && sink_turn(session->sink, now)) {
+    lane_schedule(&session->sink->runner);
+  }
+  if (session->shares) {
+    moved |= channel_give(&session->channel, now);
+  }
+  return moved;
+}
+
+/* Downstream first, so that what a step frees is there for the one before it. */
+static bool turn_once(struct session *session, int64_t now) {
+  struct road *road = &session->road;
+  range_begin("completion");
+  bool moved = completion_turn(road);
+  if (moved) {
+    atomic_store_explicit(session->setup.device_completion, now, memory_order_relaxed);
+  }
+  range_next("emit");
+  moved |= road->handoff && handoff_collect(road->handoff);
+  moved |= emit(session, now);
+  if (wants_slot(session)) {
+    moved |= sink_reclaim(session->sink, now);
+  }
+  range_next("dispatch");
+  moved |= dispatch_turn(road, now);
+  range_next("fill");
+  session_note(session); /* before anything comes into slots that were freed */
+  bool came = source_turn(&session->source, now);
+  if (came || slot_count(&road->ring, SLOT_READY) > 0) { /* frames that had come before may have found a slot only now */
+    range_next("dispatch");
+    moved |= dispatch_turn(road, now); /* what came is on the device before that is asked again */
+  }
+  moved |= came;
+  if (session->shares) {
+    channel_ring(&session->channel);
+  }
+  range_end();
+  if (road->device_dead && !session->fault_told) {
+    session->fill.held = true;
+    session_tell_fault(session);
+  }
+  if (road->device_dead && session->stopping) {
+    completion_fail(road, now);
+  }
+  return moved;
+}
+
+static void finish_source(struct session *session);
+static void finish_hold(struct session *session);
+static bool finish_stop(struct session *session);
+
+static void publish(struct session *session, int64_t now) {
+  struct session_view *view = &session->account.now;
+  const struct slot_ring *ring = &session->road.ring;
+  bool quiet = now - session->road.active > QUIET_AFTER;
+  bool still = quiet || session->fill.held; /* where no frame begins, what is left is what it waits for */
+  view->ledger.in_flight = road_in_flight(&session->road);
+  view->not_read = session->unread_since != 0 && now - session->unread_since >= SESSION_PAUSE_S * NS_PER_S;
+  view->waiting = WAITING_FOR_NOTHING;
+  if (slot_count(ring, SLOT_EMITTING) > 0 && still) {
+    view->waiting = WAITING_FOR_READER;
+  } else if (slot_count(ring, SLOT_RUNNING) > 0 && still) {
+    view->waiting = WAITING_FOR_GPU;
+  } else if (session->fill.held) {
+    view->waiting = WAITING_FOR_RESUME;
+  } else if (!view->attached) {
+    view->waiting = WAITING_FOR_PRODUCER;
+  } else if (quiet) {
+    view->waiting = WAITING_FOR_FRAMES;
+  }
+#ifdef FRAMED_CHECK
+  uint64_t settled = 0;
+  for (int fate = 0; fate < FATE_COUNT; fate++) {
+    settled += view->ledger.fates[fate];
+  }
+  assert(view->ledger.in == settled + view->ledger.in_flight);
+#endif
+  account_publish(&session->account);
+}
+
+/* Whether the sink's lane, and a client with shared memory, will ask for a turn when they have something for us. */
+static bool may_wait(struct session *session) {
+  return (!session->road.handoff || handoff_may_wait(session->road.handoff)) &&
+         (!session->shares || session->source.state != SOURCE_OPEN || channel_may_sleep(&session->channel));
+}
+
+/* Whether to look again without sleeping, although nothing moved. */
+static bool keep_spinning(struct session *session, int64_t now) {
+  struct road *road = &session->road;
+  if (!road->spin) {
+    return false;
+  }
+  if (now - road->active < session->setup.config->spin_for_ns) {
+    source_poke(&session->source);
+    return true;
+  }
+  return !completion_arm(road);
+}
+
+/* How long a turn goes on at most before the loop looks at what else there is to do. */
+static int64_t longest_turn(const struct session *session) {
+  return session->shares && session->is_reply && lane_is_own(&session->runner) ? SPIN_ALONE : SPIN_A_TURN;
+}
+
+bool session_turn(struct runner *runner) {
+  struct session *session = (struct session *)runner;
+  const int64_t longest = longest_turn(session);
+  int64_t start = clock_now();
+  int64_t now = start;
+  const int64_t worked = session->account.now.worked;
+  bool again = true;
+  for (int round = 0; again && (round < ROUNDS_A_TURN || session->road.spin); round++) {
+    int64_t began = now;
+    bool moved = turn_once(session, now);
+    again = moved || keep_spinning(session, now);
+    now = clock_now();
+    session->account.now.worked += moved ? now - began : 0;
+    if (now - start > longest && round > 0) {
+      break;
+    }
+  }
+  lane_count_work(session->runner.lane, session->account.now.worked - worked);
+  session_acknowledge(session);
+  if (!session->foreign_told && fill_is_foreign(&session->fill)) {
+    session_tell_foreign(session);
+  }
+  finish_source(session);
+  session_note(session);
+  publish(session, now);
+  finish_hold(session); /* whoever hears of it looks at what was published */
+  return !finish_stop(session) && (again || !may_wait(session));
+}
+
+/* While the process was stopped (SIGSTOP, a frozen machine) neither device nor producer was looked at: no limit counts
+ * that time. */
+static void excuse_standstill(struct session *session, int64_t now) {
+  if (now - session->ticked > STANDSTILL) {
+    session->account.now.last_completion = now;
+    session->fill.since = session->fill.since != 0 ? now : 0;
+    session->unread_since += session->unread_since != 0 ? now - session->ticked : 0;
+  }
+  session->ticked = now;
+}
+
+void session_tick(struct runner *runner, int64_t now) {
+  struct session *session = (struct session *)runner;
+  int64_t progress = atomic_load_explicit(session->setup.device_completion, memory_order_relaxed);
+  excuse_standstill(session, now);
+  source_tick(&session->source, now);
+  completion_check(&session->road, progress, session->setup.gpu_timeout_ns, now);
+  session_watch_client(session, now);
+  bool owed = session->shares && channel_is_owed(&session->channel); /* what a client is done with, it does not ring for */
+  owed |= session_owes_acknowledgement(session);
+  if ((session->road.device_dead && !session->fault_told) || session->idle_owed || owed) {
+    lane_schedule(&session->runner);
+  }
+  publish(session, now);
+}
+
+int64_t session_asked(const struct session *session) {
+  return atomic_load_explicit(&session->runner.asked, memory_order_relaxed);
+}
+
+/* -- ends ---------------------------------------------------------------------------------------------------------- */
+
+/* Nothing of what the session may lend is in use any more. */
+static bool is_empty(const struct session *session) {
+  return slot_count(&session->road.ring, SLOT_FREE) == session->road.ring.count || session->road.device_dead;
+}
+
+static bool finish_sharing(struct session *session) {
+  if (session->is_reply && !session->client_gone) {
+    session->client_gone = true; /* without its connection it takes nothing */
+    lane_schedule(&session->runner);
+  }
+  return is_empty(session);
+}
+
+/* The producer ended: its descriptor goes back, with `reply` when it got its last result. Where memory is lent, frames do not
+ * outlive their producer: the next one may have all slots. */
+static void finish_source(struct session *session) {
+  if (session->source.state != SOURCE_ENDED || (session->shares && !finish_sharing(session))) {
+    return;
+  }
+  if (session->is_reply) {
+    if (road_in_flight(&session->road) > 0 && !session->stopping && !session->road.device_dead) {
+      return;
+    }
+    if (!session_detach_client(session)) {
+      return; /* there will be a turn when it is */
+    }
+  }
+  if (lends(session) && !is_empty(session)) {
+    return;
+  }
+  session_acknowledge(session);
+  source_close(&session->source);
+}
+
+void session_on_source_closed(struct source *source) {
+  struct session *session = (struct session *)((char *)source - offsetof(struct session, source));
+  session->client_gone = false;
+  session->shares = false;
+  session->road.unnoted = true;
+  source->channel = NULL;
+  session_tell_detached(session, source->reason, source->text);
+  lane_schedule(&session->runner);
+}
+
+/* Readers still take results: of interest where nothing may be lost, and before an end, which would cut them off. */
+static bool is_emitting(const struct session *session) {
+  if (session->sink->block) {
+    return slot_count(&session->road.ring, SLOT_EMITTING) > 0;
+  }
+  return atomic_load(&session->hold_for_readers) && sink_is_sending(session->sink);
+}
+
+/* Nothing is left of any frame, not even in a read under way. */
+static bool is_idle(const struct session *session) {
+  bool leaves = session->fill.begun && atomic_load(&session->hold_leaves_partial);
+  unsigned left = leaves && session->fill.filling ? 1 : 0;
+  return session->fill.held && (leaves || !session->fill.begun) && !session->source.reading && !is_emitting(session) &&
+         road_in_flight(&session->road) == left;
+}
+
+static void finish_hold(struct session *session) {
+  if (session->idle_owed && is_idle(session)) {
+    session_tell_idle(session);
+  }
+}
+
+/* True: the session has left its lane. */
+static bool finish_stop(struct session *session) {
+  const struct slot_ring *ring = &session->road.ring;
+  if (!session->stopping || session->source.state != SOURCE_NONE || road_in_flight(&session->road) > 0 ||
+      slot_count(ring, SLOT_RUNNING) > 0 || slot_count(ring, SLOT_EMITTING) > 0) {
+    return false;
+  }
+  if (session->is_reply && !session_detach_client(session)) {
+    return false;
+  }
+  session_leave(session);
+  return true;
+}

@@ -1,0 +1,184 @@
+/*
+ * A session: one producer's place on a pipeline, with its slots, its sequence and its ledger.
+ *
+ * The place is permanent (its memory is pinned when the pipeline starts), the producers in it come and go: each
+ * is a descriptor that session_attach() hands in and that comes back in a SESSION_DETACHED event, for the control
+ * loop to close. The lane owns everything in between. A session never opens, closes, logs or prints; what is
+ * worth knowing goes to the control loop as an event.
+ */
+#ifndef FRAMED_SESSION_SESSION_H
+#define FRAMED_SESSION_SESSION_H
+
+#include "config/config.h"
+#include "daemon/base/failure.h"
+#include "daemon/base/lane.h"
+#include "daemon/frame/account.h"
+#include "daemon/frame/fault.h"
+#include "daemon/source/source.h"
+#include "gpu/gpu.h"
+
+struct session;
+struct sink;
+struct tape;
+struct trial;
+
+enum session_event_kind {
+  SESSION_DETACHED, /* the producer's descriptor is given back */
+  SESSION_HELD,     /* session_is_held() may be true now */
+  SESSION_IDLE,     /* held (see session_hold) and nothing is in flight any more */
+  SESSION_STOPPED,  /* session_stop() is done; session_free() may follow */
+  SESSION_NOT_READ, /* reply: its client goes on sending and has taken no result for SESSION_PATIENCE_S; once a producer */
+  SESSION_FOREIGN,  /* its producer's first frame came, and began like `text`; once a producer */
+  SESSION_GPU_FAULT /* the device is dead; frames on it are counted as gpu_fault */
+};
+
+enum { SESSION_PAUSE_S = 1, SESSION_PATIENCE_S = 10 };
+
+struct session_event {
+  enum session_event_kind kind;
+  struct session *session;
+  int fd;                    /* DETACHED: now the receiver's, to close */
+  enum detach_reason reason; /* DETACHED */
+  uint64_t frames;           /* DETACHED: frames that had come in over this descriptor */
+  char text[256];            /* DETACHED: one sentence, or empty; FOREIGN */
+  const struct fault *fault; /* GPU_FAULT: lives as long as the session */
+};
+
+/* Runs on the control loop. */
+typedef void session_listener(void *context, const struct session_event *event);
+
+struct session_setup {
+  const struct config_pipeline *config; /* outlives the session */
+  unsigned index;                       /* 0 to clients - 1 */
+  struct lane *lane;
+  struct mailbox *control; /* where events go */
+  session_listener *listener;
+  void *context;
+  struct gpu_device *device;
+  const struct gpu_chain *chain; /* outlives the session */
+  int64_t gpu_timeout_ns;
+  _Atomic int64_t *device_completion; /* CLOCK_MONOTONIC ns of the device's last completion, shared by all its sessions */
+  struct sink *sink;                  /* on any lane; NULL with a `reply` sink: the session makes its own, */
+  struct lane *sink_lane;             /* on this lane; NULL: on its own */
+  enum gpu_graph_choice graph;        /* these three as in struct gpu_options */
+  enum gpu_copy_choice copy;
+  int timed_one_in;
+  struct gpu_costs costs; /* what a warm-up before this session's has measured; `alone` 0: nothing */
+  struct tape *tape;      /* what a process before this one left of the session; NULL: nothing. Not kept. */
+  struct trial *trial;    /* of its device, for frames that were on it when it failed; NULL: none */
+};
+
+/* Makes arena, device program and slots, and runs a warm-up frame through each. Blocks: for a set-up thread. */
+struct session *session_new(const struct session_setup *setup, struct failure *failure);
+/* For what the warm-up decided. */
+const struct gpu_program *session_program(const struct session *session);
+/* What its programs do: replay a graph, have kernels make the copies, and time one frame in so many (0: none). */
+bool session_replays(const struct session *session);
+bool session_copies_by_kernel(const struct session *session);
+unsigned session_timed_one_in(const struct session *session);
+/* What its frames cost the device and its lane, as the first warm-up measured it. */
+const struct gpu_costs *session_costs(const struct session *session);
+/* After SESSION_STOPPED, or if nothing was ever posted to it. Blocks (unpins memory). Returns NULL. */
+struct session *session_free(struct session *session);
+
+/* -- from the control loop; each is posted to the lane, in order --------------------------------------------- */
+
+/* Gives the session a producer; it must have none. The descriptor is the session's until SESSION_DETACHED. A native one may
+ * want its frames acknowledged. */
+void session_attach(struct session *session, int fd, enum config_protocol protocol, bool acknowledges);
+
+/* What a client gets of the session's memory; the descriptors are the receiver's, to close. */
+struct session_share {
+  int input, output, control; /* `output` can only be read */
+  size_t input_stride, output_stride, control_bytes;
+};
+
+/* Opens the memory for one client, before session_attach_shared(). False if there is no descriptor or memory left. */
+bool session_share(struct session *session, struct session_share *share, struct failure *failure);
+struct session_lent {
+  int output; /* can only be read; the receiver's, to close */
+  size_t stride;
+  unsigned memory; /* its number: see frame/flow.h */
+};
+
+/* Opens the memory of its results for somebody who reads them. While it is not being renewed; false if there is no descriptor
+ * left. */
+bool session_lend(const struct session *session, struct session_lent *lent, struct failure *failure);
+/* Gives the session a native producer that has its memory. */
+void session_attach_shared(struct session *session, int fd);
+/* After its SESSION_DETACHED: memory that no client knows, once nobody keeps pages of the old one. Set-up thread; until it is
+ * done the session may be held, resumed and stopped, but nothing else. */
+bool session_renew(struct session *session, struct failure *failure);
+/* Stops taking frames at the next frame boundary and tells SESSION_IDLE once nothing is in flight; the producer stays
+ * connected. With `for_readers` that includes results that slow readers under `drop` are in the middle of, although their
+ * frames have their fate: for a hold before the end. Calling it again asks for another SESSION_IDLE. */
+void session_hold(struct session *session, bool for_readers);
+/* Whether its lane knows of the last hold: no frame begins any more. */
+bool session_is_held(const struct session *session);
+void session_resume(struct session *session);
+/* Before session_hold(), for an end that another process follows: a frame of which only a part has come keeps nobody
+ * waiting. */
+void session_leave_partial(struct session *session);
+/* Ends now: the producer is detached and every unfinished frame gets the fate `shutdown` (frames on the device are
+ * waited for, not counted as anything else). Then SESSION_STOPPED. For a gentle end, hold first. */
+void session_stop(struct session *session);
+
+/* -- over a tape: what is said of a session while no lane runs ------------------------------------------------------- */
+
+/* Frames that are on the device. */
+unsigned session_running(const struct session *session);
+/* They will run again; after its device failed they are suspected, `alone` if there was no other. */
+void session_suspect(struct session *session, bool failed, bool alone);
+/* Puts it on the tape; without `memory` (somebody else is at it) the next one makes its own. */
+void session_put(struct session *session, struct tape *tape, bool memory);
+/* Whether it notes where it is as it goes, and what a tape that is live has of it then. */
+bool session_is_noted(const struct session *session);
+void session_put_live(struct session *session, struct tape *tape);
+
+/* What became of the producer that it was given last, when its process was killed. */
+enum session_revival {
+  SESSION_NEVER_BEGAN, /* the session had not begun with it */
+  SESSION_GOES_ON,     /* it goes on at the byte where it was */
+  SESSION_CUT,         /* nobody knows how much of it was read: it cannot go on */
+  SESSION_FOLLOWED,    /* it had ended, and the session has begun with another one since, which is on no roster */
+  SESSION_ENDED        /* it had ended */
+};
+enum session_revival session_revival(const struct session *session);
+/* Its producer is gone: a frame that had begun is invalid. */
+void session_lose_source(struct session *session);
+
+/* After its sink was taken, too: false if its books do not balance. */
+bool session_taken(struct session *session, struct failure *failure);
+/* Whether the producer on the tape was the session's already; otherwise it was never told of it. */
+bool session_has_source(const struct session *session);
+/* Whether that producer shares its memory, and whether one can. */
+bool session_shares(const struct session *session);
+bool session_may_share(const struct session *session);
+/* Goes on with that producer: like session_attach(). */
+void session_attach_again(struct session *session, int fd);
+/* Frames that were dropped because they made the device fail again and again; `last` gets the number of the last, if any. */
+unsigned session_condemned(const struct session *session, uint64_t *last);
+struct road *session_road(struct session *session);
+
+/* -- from any thread ---------------------------------------------------------------------------------------------- */
+
+void session_read(const struct session *session, struct session_view *view);
+const struct histogram *session_histogram(const struct session *session, enum step step);
+
+/* -- from the control loop, for traces ------------------------------------------------------------------------------ */
+
+struct trace_ring;
+
+/* From now on every frame that gets its fate is recorded. The ring is made at the first call, for `frames` records, and
+ * stays the session's until it is freed. NULL if there is no memory. */
+struct trace_ring *session_trace(struct session *session, unsigned frames);
+void session_trace_end(struct session *session);
+
+/* Since when a read of its source, a file, is under way: CLOCK_MONOTONIC ns; 0: none is. */
+int64_t session_asked(const struct session *session);
+/* Bytes of the inputs and outputs that it has now. */
+size_t session_memory(const struct session *session);
+/* Pinned host memory and slots' frame sizes that a session of this shape takes, in bytes; for --check. */
+size_t session_pinned_bytes(const struct config_pipeline *config, const struct gpu_chain *chain, size_t input_bytes);
+
+#endif

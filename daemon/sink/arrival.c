@@ -1,0 +1,255 @@
+/*
+ * Readers come and go: each is polled for its end as long as it is there, and for room while something waits for it.
+ *
+ * A reader leaves in two steps: it is taken off the queue at once, and given back when libuv has let go of its handle.
+ */
+#include "daemon/sink/readers.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "daemon/base/rights.h"
+#include "daemon/sink/shared.h"
+
+/* Bytes that a lossless reader of large results may leave in its socket. */
+enum { INPUT_A_TURN = 16 * 1024 };
+enum { LEAST_ROOM = 256 * 1024, MOST_ROOM = 512 * 1024 };
+
+/* -- the poll ------------------------------------------------------------------------------------------------------ */
+
+static void on_ready(uv_poll_t *poll, int status, int events);
+
+/* A reader that has half-closed says so at every poll for its end; then only its full end is of interest, which shows
+ * whatever is polled for: urgent data, of which there is none any more. */
+void reader_watch(struct reader *reader, bool wants_room) {
+  int end = !reader->half_closed ? UV_DISCONNECT : !reader->urgent ? UV_PRIORITIZED : 0;
+  int events = (wants_room ? UV_WRITABLE : 0) | (reader->listened_to ? UV_READABLE : 0) | end;
+  if (events == reader->polled) {
+    return;
+  }
+  reader->polled = events;
+  if (events == 0) {
+    uv_poll_stop(&reader->poll);
+    return;
+  }
+  int status = uv_poll_start(&reader->poll, events, on_ready);
+  if (status != 0) {
+    reader_depart(reader->sink, reader, uv_strerror(status));
+  }
+}
+
+static bool has_hung_up(int fd) {
+  struct pollfd check = {.fd = fd};
+  return poll(&check, 1, 0) > 0 && (check.revents & (POLLHUP | POLLERR | POLLNVAL)) != 0;
+}
+
+/* Takes a byte of urgent data out of the way, which would go on waking us; true if there was none to take. */
+static bool stays_urgent(int fd) {
+  char byte;
+  return recv(fd, &byte, sizeof byte, MSG_OOB | MSG_DONTWAIT) < 0;
+}
+
+/* In what it sends may be descriptors, and among them the other end of this very connection, which would never end then. Some
+ * at a time: the rest wakes us again. */
+static void throw_away_input(struct reader *reader) {
+  char bytes[INPUT_A_TURN];
+  ssize_t got = rights_read(reader->fd, &(struct iovec){.iov_base = bytes, .iov_len = sizeof bytes}, 1);
+  reader->listened_to = got > 0 || (got < 0 && (errno == EAGAIN || errno == EINTR));
+}
+
+static void on_ready(uv_poll_t *poll, int status, int events) {
+  struct reader *reader = poll->data;
+  struct sink *sink = reader->sink;
+  if (status < 0) {
+    reader->polled = 0; /* libuv stopped it */
+  }
+  if ((events & UV_READABLE) != 0 && reader->listened_to) {
+    throw_away_input(reader);
+  }
+  if (status < 0 || (events & (UV_DISCONNECT | UV_PRIORITIZED)) != 0) {
+    if (has_hung_up(reader->fd)) {
+      reader_depart(sink, reader, "");
+      return;
+    }
+    reader->half_closed = true;
+    reader->urgent |= (events & UV_PRIORITIZED) != 0 && stays_urgent(reader->fd);
+  }
+  reader_watch(reader, !reader->writable);
+  if ((events & UV_WRITABLE) != 0) {
+    reader->writable = true;
+    lane_schedule(&sink->runner);
+  }
+}
+
+/* -- departure ------------------------------------------------------------------------------------------------------ */
+
+/* There is a piece for each that stays, so that more of them are of no use. */
+static void take_room_along(struct sink *sink, struct reader *reader) {
+  if (sink->room_count > sink->reader_count) {
+    reader->room = sink->rooms;
+    assert(reader->room);
+    sink->rooms = reader->room->next;
+    sink->room_count--;
+  }
+}
+
+static void unlink_reader(struct sink *sink, struct reader *reader) {
+  *reader->link = reader->next;
+  if (reader->next) {
+    reader->next->link = reader->link;
+  }
+  if (!sink->block) {
+    reader->spare = sink->spares; /* one for each reader: with its rest dropped, one is free */
+    assert(reader->spare);
+    sink->spares = reader->spare->next;
+    readers_return_room(sink, reader);
+    sink->reader_count -= !reader->borrower;
+    take_room_along(sink, reader);
+  }
+}
+
+static void finish_departure(struct sink *sink, struct reader *reader) {
+  if (sink->gone) {
+    close(reader->fd); /* a duplicate of the session's own: closing it waits for nothing */
+    reader_free(reader);
+  } else {
+    reader->departure.event.fd = reader->fd;
+    reader->departure.event.reader = reader;
+    reader->departure.event.code = reader_farewell(reader);
+    reader_read(reader, &reader->departure.event.emitted, &reader->departure.event.missed);
+    sink_post(sink, &reader->departure);
+  }
+  if (sink->gone) {
+    sink->gone(sink->session, true, ""); /* the session may be waiting for this */
+  } else if (sink->stopping && sink->departing == 0) {
+    sink_stopped(sink);
+  }
+}
+
+static void on_reader_closed(uv_handle_t *handle) {
+  struct reader *reader = handle->data;
+  struct sink *sink = reader->sink;
+  sink->departing--;
+  finish_departure(sink, reader);
+}
+
+void reader_depart(struct sink *sink, struct reader *reader, const char *why) {
+  if (reader->leaving) {
+    return;
+  }
+  int64_t now = clock_now();
+  reader->leaving = true;
+  reader->departure.event = (struct sink_event){.kind = SINK_DETACHED};
+  snprintf(reader->departure.event.text, sizeof reader->departure.event.text, "%s", why);
+  readers_drop_rest(sink, reader, false, now);
+  if (reader->borrower) {
+    shared_leave(sink, reader, now);
+  }
+  unlink_reader(sink, reader);
+  sink->departing++;
+  uv_close((uv_handle_t *)&reader->poll, on_reader_closed);
+  if (sink->gone && !sink->stopping) {
+    sink->gone(sink->session, false, why);
+  }
+  readers_release(sink, now);
+  lane_schedule(&sink->runner);
+}
+
+void readers_detach(struct sink *sink) {
+  while (sink->readers) {
+    reader_depart(sink, sink->readers, "");
+  }
+}
+
+void readers_stop(struct sink *sink) {
+  assert(sink->count == 0);
+  readers_detach(sink);
+  if (sink->departing == 0) {
+    sink_stopped(sink);
+  }
+}
+
+/* -- arrival -------------------------------------------------------------------------------------------------------- */
+
+static void link_reader(struct sink *sink, struct reader *reader) {
+  reader->next = sink->readers;
+  reader->link = &sink->readers;
+  if (reader->next) {
+    reader->next->link = &reader->next;
+  }
+  sink->readers = reader;
+  if (reader->spare) {
+    reader->spare->next = sink->spares;
+    sink->spares = reader->spare;
+    reader->spare = NULL;
+  }
+  if (!sink->block) {
+    sink->reader_count += !reader->borrower;
+    sink->room_count += reader->room != NULL;
+    if (reader->sent == 0 && !reader_has_rest(reader)) {
+      readers_return_room(sink, reader);
+    }
+  }
+}
+
+/* Where a reader starts under `block`: what nobody has taken yet may be left to this one alone, so that no result may
+ * wait before all readers. */
+static uint64_t first_untaken(struct sink *sink) {
+  uint64_t at = sink->first;
+  while (at < sink_tail(sink) && !sink_result(sink, at)->frame.open) {
+    at++;
+  }
+  return at;
+}
+
+/* The kernel asks for more only when three quarters are gone. With its usual room that wake-up comes too late for large
+ * results, and the reader waits for it once in every 150 KiB. What the system does not allow is left out. */
+static void make_room(const struct sink *sink, const struct reader *reader) {
+  int room = (int)(sink->result_bytes < MOST_ROOM ? sink->result_bytes : MOST_ROOM);
+  if (reader->is_socket && sink->block && room >= LEAST_ROOM) {
+    setsockopt(reader->fd, SOL_SOCKET, SO_SNDBUF, &room, sizeof room);
+  }
+}
+
+void readers_attach(struct sink *sink, struct reader *reader) {
+  struct stat status;
+  reader->is_socket = fstat(reader->fd, &status) == 0 && S_ISSOCK(status.st_mode);
+  int error = uv_poll_init(lane_loop(sink->lane), &reader->poll, reader->fd); /* from here on it never blocks */
+  if (error != 0) {
+    if (sink->gone) {
+      sink->gone(sink->session, false, uv_strerror(error)); /* what waits for it must not go on waiting */
+    }
+    reader->departure.event = (struct sink_event){.kind = SINK_DETACHED};
+    snprintf(reader->departure.event.text, sizeof reader->departure.event.text, "%s", uv_strerror(error));
+    readers_drop_rest(sink, reader, false, clock_now());
+    if (reader->borrower) {
+      shared_leave(sink, reader, clock_now());
+    }
+    finish_departure(sink, reader);
+    return;
+  }
+  reader->poll.data = reader;
+  shared_look(sink, clock_now());
+  if (!reader->continues) {
+    reader->at = sink->block ? first_untaken(sink) : sink_tail(sink);
+  }
+  reader->writable = true;
+  reader->listened_to = reader->is_socket && !reader->borrower && !sink->gone;
+  sink->runner.tick = readers_tick;
+  make_room(sink, reader);
+  link_reader(sink, reader);
+  error = reader->borrower ? shared_attach(reader) : 0;
+  if (error != 0) {
+    reader_depart(sink, reader, uv_strerror(error));
+    return;
+  }
+  if (!reader->borrower) {
+    reader_watch(reader, false);
+  }
+  lane_schedule(&sink->runner);
+}

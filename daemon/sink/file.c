@@ -1,0 +1,338 @@
+/*
+ * A file of results: written through uv_fs at positions of our own, one request at a time.
+ *
+ * The file always ends with a whole result as far as this sink is concerned: what was written of a result that failed is
+ * cut off again, the result is counted as sink_error, and the next one is tried as if nothing had been.
+ */
+#include <assert.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "daemon/measure/clock.h"
+#include "daemon/sink/results.h"
+
+static void write_more(struct sink *sink);
+
+static void offered(struct sink *sink) { (void)sink; }
+
+/* A request to the file is under way. */
+static void set_writing(struct sink *sink, bool writing) {
+  sink->writing = writing;
+  atomic_store_explicit(&sink->runner.asked, writing ? clock_now() : 0, memory_order_relaxed);
+}
+
+/* What goes before the result under way: the y4m header too, at the beginning of the file. */
+static size_t preamble(struct sink *sink, uv_buf_t buffers[2], int *count) {
+  *count = 0;
+  size_t total = 0;
+  struct reader *reader = sink->readers;
+  if (sink->position == 0 && reader->header_bytes > 0) {
+    buffers[(*count)++] = (uv_buf_t){.base = reader->header, .len = reader->header_bytes};
+    total += reader->header_bytes;
+  }
+  const unsigned char *prefix;
+  size_t prefix_bytes = result_prefix(sink_result(sink, sink->first), reader->protocol, &prefix);
+  if (prefix_bytes > 0) {
+    buffers[(*count)++] = (uv_buf_t){.base = (char *)(uintptr_t)prefix, .len = prefix_bytes};
+    total += prefix_bytes;
+  }
+  return total;
+}
+
+/* The buffers of the result under way, less what is written already. Returns their bytes. */
+static size_t buffers_left(struct sink *sink, uv_buf_t buffers[3], unsigned *count) {
+  int before = 0;
+  size_t left = preamble(sink, buffers, &before) + sink->result_bytes - sink->written;
+  buffers[before] = (uv_buf_t){.base = (char *)sink_result(sink, sink->first)->slot->output, .len = sink->result_bytes};
+  *count = (unsigned)before + 1;
+  size_t skip = sink->written;
+  while (skip > 0) {
+    if (skip < buffers[0].len) {
+      buffers[0].base += skip;
+      buffers[0].len -= skip;
+      break;
+    }
+    skip -= buffers[0].len;
+    (*count)--;
+    memmove(buffers, buffers + 1, *count * sizeof buffers[0]);
+  }
+  return left;
+}
+
+/* Says whether the file can be written, once for each change. While the last word is still on its way, the next waits: for
+ * the tick. */
+static void tell_trouble(struct sink *sink) {
+  if (sink->failed == sink->told || atomic_exchange(&sink->trouble_posted, true)) {
+    return;
+  }
+  struct sink_event *event = &sink->trouble_notice.event;
+  sink->told = sink->failed;
+  *event = (struct sink_event){.kind = sink->failed ? SINK_FAILED : SINK_RECOVERED, .missed = sink->lost};
+  if (sink->failed) {
+    snprintf(event->text, sizeof event->text, "%s", sink->trouble);
+  }
+  sink_post(sink, &sink->trouble_notice);
+}
+
+static void tick(struct runner *runner, int64_t now) {
+  (void)now;
+  tell_trouble((struct sink *)runner);
+}
+
+/* Results that got their fate while they waited. */
+static void release_closed(struct sink *sink) {
+  while (sink->count > 0 && !sink_result(sink, sink->first)->frame.open) {
+    sink_release_first(sink);
+  }
+}
+
+static void go_on(struct sink *sink) {
+  release_closed(sink);
+  if (sink->stopping) {
+    sink->operations->stop(sink);
+  } else if (sink->count > 0 && sink->readers && !lane_is_parking(sink->lane)) {
+    write_more(sink);
+  }
+}
+
+static void finish(struct sink *sink, enum fate fate) {
+  sink->written = 0;
+  result_settle(sink_result(sink, sink->first), fate, clock_now());
+  sink_release_first(sink);
+}
+
+static void finish_whole(struct sink *sink) {
+  sink->position += (int64_t)sink->written;
+  sink->torn = false; /* what there was is written over */
+  finish(sink, FATE_EMITTED);
+  if (sink->readers) {
+    atomic_fetch_add_explicit(&sink->readers->emitted, 1, memory_order_relaxed);
+  }
+  sink->failed = false;
+  tell_trouble(sink);
+}
+
+static void finish_lost(struct sink *sink, int error) {
+  sink->lost++;
+  sink->torn |= sink->written > 0;
+  finish(sink, FATE_SINK_ERROR);
+  if (!sink->failed) {
+    sink->failed = true;
+    snprintf(sink->trouble, sizeof sink->trouble, "%s", strerror(-error));
+  }
+  tell_trouble(sink);
+}
+
+/* The next whole result is written over the torn one, and the end of the sink tries again; until then somebody should know.
+ * What is no regular file has no end to cut. */
+static void tell_torn(struct sink *sink, int error) {
+  if (error == UV_EINVAL) {
+    sink->torn = false;
+    return;
+  }
+  sink->failed = true;
+  sink->told = false;
+  snprintf(sink->trouble, sizeof sink->trouble, "the part of a result that is there cannot be cut off: %s", strerror(-error));
+  tell_trouble(sink);
+}
+
+static void on_cut(uv_fs_t *request) {
+  struct sink *sink = request->data;
+  int status = (int)request->result;
+  uv_fs_req_cleanup(request);
+  set_writing(sink, false);
+  sink->torn = status != 0 && !sink->stopping;
+  if (status != 0) {
+    tell_torn(sink, status);
+  }
+  go_on(sink);
+}
+
+/* Cuts off what was written of a result that failed, if there is any. True: that is under way, and ends in go_on(). */
+static bool cut(struct sink *sink) {
+  if (!sink->torn) {
+    return false;
+  }
+  sink->request.data = sink;
+  int status = uv_fs_ftruncate(lane_loop(sink->lane), &sink->request, sink->readers->fd, sink->position, on_cut);
+  set_writing(sink, status == 0);
+  if (status != 0) {
+    sink->torn = !sink->stopping;
+    tell_torn(sink, status);
+  }
+  return sink->writing;
+}
+
+static void lose(struct sink *sink, int error) {
+  set_writing(sink, false);
+  finish_lost(sink, error);
+  if (!cut(sink)) {
+    go_on(sink);
+  }
+}
+
+static void on_written(uv_fs_t *request) {
+  struct sink *sink = request->data;
+  ssize_t written = request->result;
+  uv_fs_req_cleanup(request);
+  uv_buf_t buffers[3];
+  unsigned count = 0;
+  size_t left = buffers_left(sink, buffers, &count);
+  if (written <= 0) {
+    lose(sink, written < 0 ? (int)written : UV_EIO);
+    return;
+  }
+  sink->written += (size_t)written;
+  sink->unnoted = true;
+  if ((size_t)written < left && !lane_is_parking(sink->lane)) {
+    write_more(sink); /* it says why, or goes on */
+    return;
+  }
+  set_writing(sink, false);
+  if ((size_t)written < left) {
+    return; /* whoever has the lane next goes on from here */
+  }
+  finish_whole(sink);
+  go_on(sink);
+}
+
+static void write_more(struct sink *sink) {
+  uv_buf_t buffers[3];
+  unsigned count = 0;
+  if (sink->written == 0) {
+    reader_set_header(sink->readers, sink_result(sink, sink->first));
+  }
+  buffers_left(sink, buffers, &count);
+  sink->request.data = sink;
+  set_writing(sink, true);
+  int status = uv_fs_write(lane_loop(sink->lane), &sink->request, sink->readers->fd, buffers, count,
+                           sink->position + (int64_t)sink->written, on_written);
+  if (status != 0) {
+    lose(sink, status);
+  }
+}
+
+static bool turn(struct sink *sink, int64_t now) {
+  (void)now;
+  if (!sink->writing && !sink->stopping && sink->count > 0 && sink->readers) {
+    write_more(sink);
+  }
+  return false;
+}
+
+static void attach(struct sink *sink, struct reader *reader) {
+  assert(!sink->readers);
+  if (!reader->continues) {
+    off_t position = lseek(reader->fd, 0, SEEK_END); /* not before: another sink may have gone on with it until now */
+    sink->position = position > 0 ? position : 0;
+    sink->placed = sink->unnoted = true;
+    sink_note(sink);
+  }
+  sink->readers = reader;
+  sink->runner.tick = tick;
+  lane_schedule(&sink->runner);
+}
+
+static void stop(struct sink *sink) {
+  if (sink->writing || (sink->readers && cut(sink))) {
+    return; /* go_on() comes back here */
+  }
+  struct reader *reader = sink->readers;
+  sink->readers = NULL;
+  if (reader) {
+    reader->departure.event = (struct sink_event){.kind = SINK_DETACHED, .fd = reader->fd, .reader = reader};
+    reader_read(reader, &reader->departure.event.emitted, &reader->departure.event.missed);
+    reader->departure.event.missed = sink->lost;
+    sink_post(sink, &reader->departure);
+  }
+  sink_stopped(sink);
+}
+
+/* The result under way is waited for, since its slot is being read; the others behind it are let go of then. */
+static void discard(struct sink *sink, enum fate fate, int64_t now) {
+  for (uint64_t at = sink->first + (sink->writing ? 1 : 0); at < sink_tail(sink); at++) {
+    if (sink_result(sink, at)->frame.open) {
+      result_settle(sink_result(sink, at), fate, now);
+    }
+  }
+  if (!sink->writing) {
+    release_closed(sink);
+  }
+}
+
+const struct sink_operations sink_file_operations = {
+    .offered = offered,
+    .turn = turn,
+    .stop = stop,
+    .attach = attach,
+    .discard = discard,
+};
+
+uint64_t sink_result_bytes_in_file(const struct config_pipeline *config, const struct frame_format *output) {
+  size_t result_bytes = 0;
+  if (!format_bytes(output, &result_bytes)) {
+    return 0;
+  }
+  size_t prefix = config->sink.protocol == CONFIG_PROTOCOL_Y4M ? sizeof Y4M_FRAME_LINE - 1 : 0;
+  return prefix + result_bytes;
+}
+
+/* How many bytes of a file of that size belong to no whole result. */
+static uint64_t torn_bytes(const struct config_pipeline *config, const struct frame_format *output, uint64_t header_bytes,
+                           off_t size) {
+  uint64_t result_bytes = sink_result_bytes_in_file(config, output);
+  return result_bytes > 0 ? ((uint64_t)size - header_bytes) % result_bytes : 0;
+}
+
+/* The bytes of the header at the beginning of the file: the one that would be written, whatever rate it says; else 0. */
+static size_t own_header(int fd, const struct frame_format *output) {
+  char found[Y4M_HEADER], own[Y4M_HEADER], problem[PROTOCOL_PROBLEM];
+  struct frame_rate rate;
+  ssize_t got = pread(fd, found, sizeof found, 0);
+  const char *end = got > 0 ? memchr(found, '\n', (size_t)got) : NULL;
+  if (!end || !y4m_check_header(found, (size_t)(end - found), output, &rate, problem)) {
+    return 0;
+  }
+  size_t length = y4m_write_header(output, &rate, own);
+  return length == (size_t)(end - found) + 1 && memcmp(own, found, length) == 0 ? length : 0;
+}
+
+uint64_t sink_cut_torn(const struct config_pipeline *config, const struct frame_format *output, int fd) {
+  struct stat status;
+  if (fstat(fd, &status) != 0 || !S_ISREG(status.st_mode) || status.st_size == 0) {
+    return 0;
+  }
+  size_t length = config->sink.protocol == CONFIG_PROTOCOL_Y4M ? own_header(fd, output) : 0;
+  bool is_own = config->sink.protocol != CONFIG_PROTOCOL_Y4M || length > 0;
+  uint64_t torn = is_own ? torn_bytes(config, output, length, status.st_size) : 0;
+  return torn > 0 && ftruncate(fd, status.st_size - (off_t)torn) == 0 ? torn : 0;
+}
+
+bool sink_prepare_file(const struct config_pipeline *config, const struct frame_format *output, int fd,
+                       struct failure *failure) {
+  static const char remedy[] = "move the file away, or name another one";
+  size_t length = 0;
+  struct stat status;
+  if (fstat(fd, &status) != 0 || !S_ISREG(status.st_mode) || status.st_size == 0) {
+    return true;
+  }
+  if (config->sink.protocol == CONFIG_PROTOCOL_Y4M) {
+    length = own_header(fd, output);
+    if (length == 0) {
+      return failure_set(failure, EXIT_STATUS_CONFIG, remedy,
+                         "the file '%s' of pipeline '%s' exists and is no y4m file of this format", config->sink.path,
+                         config->name);
+    }
+  }
+  uint64_t torn = torn_bytes(config, output, length, status.st_size);
+  if (torn > 0) {
+    return failure_set(failure, EXIT_STATUS_CONFIG, remedy,
+                       "the file '%s' of pipeline '%s' ends within a result of this format, %" PRIu64
+                       " bytes after the last whole one",
+                       config->sink.path, config->name, torn);
+  }
+  return true;
+}

@@ -1,0 +1,246 @@
+/*
+ * A sink with readers: any number of them on a socket, or one that is standard output, a FIFO, or a `reply` client.
+ *
+ * Each reader walks the queue of results at its own pace, so that the slowest never delays another's bytes. A result is
+ * released when no reader is on it any more. Under `block` it also needs one reader that took it, and a reader starts at
+ * the first that nobody took, so that no reader is ever past an open one. Under `drop` the session may reclaim the oldest
+ * slot: readers in mid-result take the rest into their own buffer and miss whole results until that is empty, the others
+ * miss this one.
+ */
+#include "daemon/sink/readers.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include "daemon/sink/shared.h"
+
+enum { VECTORS = 16, WRITES_A_TURN = 16 };
+
+static size_t total_bytes(const struct reader *reader) {
+  const unsigned char *unused;
+  return result_prefix(&reader->sink->results[0], reader->protocol, &unused) + reader->sink->result_bytes;
+}
+
+/* -- the queue's end -------------------------------------------------------------------------------------------- */
+
+/* The oldest result that some reader is still on. A reader that sends a rest is on none. */
+static uint64_t oldest_needed(const struct sink *sink) {
+  uint64_t oldest = sink_tail(sink);
+  for (const struct reader *reader = sink->readers; reader; reader = reader->next) {
+    if (!reader_has_rest(reader) && reader->at < oldest) {
+      oldest = reader->at;
+    }
+  }
+  return oldest;
+}
+
+void readers_release(struct sink *sink, int64_t now) {
+  uint64_t needed = oldest_needed(sink);
+  while (sink->count > 0 && sink->first < needed) {
+    struct result *result = sink_result(sink, sink->first);
+    bool lent = shared_has(sink, result);
+    if ((result->frame.open || lent) && sink->block) {
+      return; /* it waits for a reader */
+    }
+    if (lent) {
+      shared_set_aside(sink);
+      continue;
+    }
+    if (result->frame.open) {
+      result_settle(result, FATE_UNREAD, now);
+    }
+    sink_release_first(sink);
+  }
+}
+
+/* -- writing ------------------------------------------------------------------------------------------------------ */
+
+static int add(struct iovec *vector, int count, const void *base, size_t length) {
+  if (length > 0) {
+    vector[count++] = (struct iovec){.iov_base = (void *)(uintptr_t)base, .iov_len = length};
+  }
+  return count;
+}
+
+static int add_result(struct reader *reader, uint64_t index, size_t sent, struct iovec *vector, int count) {
+  const struct result *result = sink_result(reader->sink, index);
+  const unsigned char *prefix;
+  size_t prefix_bytes = reader_prefix(reader, index, &prefix);
+  if (sent < prefix_bytes) {
+    count = add(vector, count, prefix + sent, prefix_bytes - sent);
+    sent = prefix_bytes;
+  }
+  return add(vector, count, result->slot->output + (sent - prefix_bytes), prefix_bytes + reader->sink->result_bytes - sent);
+}
+
+/* What this reader gets next: header, rest, then results. The header waits for the first result, and says its rate. */
+static int vector_for(struct sink *sink, struct reader *reader, struct iovec vector[VECTORS]) {
+  if (reader->header_at == 0) {
+    reader_set_header(reader, reader->at < sink_tail(sink) ? sink_result(sink, reader->at) : NULL);
+  }
+  int count = add(vector, 0, reader->header + reader->header_at, reader->header_bytes - reader->header_at);
+  if (reader_has_rest(reader)) {
+    return add(vector, count, reader->room->bytes + reader->rest_at, reader->rest_end - reader->rest_at);
+  }
+  size_t sent = reader->sent;
+  for (uint64_t at = reader->at; at < sink_tail(sink) && count + 2 <= VECTORS; at++, sent = 0) {
+    count = add_result(reader, at, sent, vector, count);
+  }
+  return count;
+}
+
+static void finish_result(struct sink *sink, struct reader *reader, int64_t now) {
+  struct result *result = sink_result(sink, reader->at);
+  reader->at++;
+  reader->sent = 0;
+  reader->skipped = 0;
+  READER_COUNT(reader->emitted, 1U);
+  if (result->frame.open) {
+    result_settle(result, FATE_EMITTED, now);
+  }
+}
+
+static void advance(struct sink *sink, struct reader *reader, size_t written, int64_t now) {
+  size_t part = reader->header_bytes - reader->header_at;
+  reader->stalled = 0;
+  part = part < written ? part : written;
+  reader->header_at += part;
+  written -= part;
+  if (reader_has_rest(reader)) {
+    reader->rest_at += written;
+    if (!reader_has_rest(reader)) {
+      READER_COUNT(reader->emitted, 1U);
+      readers_drop_rest(sink, reader, true, now);
+      reader->at = sink_tail(sink);
+    }
+    return;
+  }
+  while (written > 0) {
+    size_t left = total_bytes(reader) - reader->sent;
+    part = left < written ? left : written;
+    reader->sent += part;
+    written -= part;
+    if (reader->sent == total_bytes(reader)) {
+      finish_result(sink, reader, now);
+    }
+  }
+}
+
+static ssize_t write_some(const struct reader *reader, struct iovec *vector, int count) {
+  if (!reader->is_socket) {
+    return writev(reader->fd, vector, count);
+  }
+  struct msghdr message = {.msg_iov = vector, .msg_iovlen = (size_t)count};
+  return sendmsg(reader->fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
+/* The kernel says that there is room for bytes, and has no memory for them: the tick tries again. */
+static void rest(struct reader *reader) {
+  reader->starved = true;
+  reader->writable = false;
+  reader_watch(reader, false);
+}
+
+void readers_tick(struct runner *runner, int64_t now) {
+  struct sink *sink = (struct sink *)runner;
+  shared_tick(sink, now);
+  readers_tick_rooms(sink);
+  for (struct reader *reader = sink->readers; reader; reader = reader->next) {
+    if (reader->starved) {
+      reader->starved = false;
+      reader->writable = true;
+      lane_schedule(runner);
+    }
+  }
+}
+
+/* Where it begins with a result, it has room for the rest. */
+static bool may_begin(struct sink *sink, struct reader *reader) {
+  bool begins = !reader_has_rest(reader) && reader->at < sink_tail(sink);
+  return !begins || readers_take_room(sink, reader);
+}
+
+/* Writes what there is; true: the budget ended first. */
+static bool write_all(struct sink *sink, struct reader *reader) {
+  for (int writes = 0; writes < WRITES_A_TURN; writes++) {
+    struct iovec vector[VECTORS];
+    if (!may_begin(sink, reader)) {
+      reader_watch(reader, false);
+      return false; /* there will be a turn when there is room */
+    }
+    int count = vector_for(sink, reader, vector);
+    if (count == 0) {
+      reader_watch(reader, false);
+      return false;
+    }
+    page_touch(reader->page);
+    ssize_t written = write_some(reader, vector, count);
+    if (written >= 0) {
+      int64_t now = clock_now();
+      advance(sink, reader, (size_t)written, now);
+      readers_release(sink, now); /* the session may be waiting for the slot, on another lane */
+      reader_note(reader);
+      continue;
+    }
+    page_untouch(reader->page);
+    if (errno == EAGAIN || errno == EWOULDBLOCK) {
+      reader->writable = false;
+      reader_watch(reader, true);
+      return false;
+    }
+    if (errno == ENOBUFS || errno == ENOMEM) {
+      rest(reader);
+      return false;
+    }
+    if (errno != EINTR) {
+      reader_depart(sink, reader, errno == EPIPE || errno == ECONNRESET ? "" : strerror(errno));
+      return false;
+    }
+  }
+  return true;
+}
+
+static bool serve(struct sink *sink, struct reader *reader) {
+  bool more = write_all(sink, reader);
+  if (!reader->leaving && reader->sent == 0 && !reader_has_rest(reader)) {
+    readers_return_room(sink, reader);
+  }
+  return more;
+}
+
+/* -- the kind ------------------------------------------------------------------------------------------------------ */
+
+static bool turn(struct sink *sink, int64_t now) {
+  bool more = false;
+  struct reader *next = NULL;
+  for (struct reader *reader = sink->readers; reader; reader = next) {
+    next = reader->next;
+    if (reader->borrower) {
+      more |= shared_turn(sink, reader, now);
+    } else if (reader->writable) {
+      more |= serve(sink, reader);
+    }
+  }
+  readers_release(sink, now);
+  return more;
+}
+
+static void offered(struct sink *sink) {
+  for (struct reader *reader = sink->readers; reader; reader = reader->next) {
+    if (reader_has_rest(reader)) {
+      reader_miss(reader, sink_tail(sink) - 1);
+    }
+  }
+}
+
+const struct sink_operations sink_readers_operations = {
+    .offered = offered,
+    .turn = turn,
+    .stop = readers_stop,
+    .attach = readers_attach,
+    .detach = readers_detach,
+    .reclaim = readers_reclaim,
+    .discard = readers_discard,
+};

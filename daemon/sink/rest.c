@@ -1,0 +1,170 @@
+/*
+ * Making room under `drop`: a slot that only slow readers hold goes back to its session.
+ *
+ * Readers in the middle of its result move the rest to room of their own. The frame lives on without its slot, as pending,
+ * until the last of them is done or one has taken it whole. Each reader lends the sink one pending, and can be in one.
+ *
+ * Room is a whole result's, so there is no more of it than the sink's `slow_readers` says: as many as that, or a piece for each
+ * reader if they are fewer. A reader begins with a result once it has a piece, and returns it after the result. Where there are
+ * more slow ones the others miss whole results, and one that takes nothing at all meanwhile has to go.
+ */
+#include "daemon/sink/readers.h"
+#include "daemon/sink/shared.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+
+/* -- room ------------------------------------------------------------------------------------------------------------------ */
+
+bool readers_take_room(struct sink *sink, struct reader *reader) {
+  if (sink->block || reader->room) {
+    return true;
+  }
+  reader->room = sink->rooms;
+  sink->room_wanted |= !reader->room;
+  if (reader->room) {
+    sink->rooms = reader->room->next;
+    reader->stalled = 0;
+  }
+  return reader->room;
+}
+
+void readers_return_room(struct sink *sink, struct reader *reader) {
+  if (!reader->room) {
+    return;
+  }
+  reader->room->next = sink->rooms;
+  sink->rooms = reader->room;
+  reader->room = NULL;
+  if (sink->room_wanted) {
+    lane_schedule(&sink->runner);
+  }
+}
+
+void readers_tick_rooms(struct sink *sink) {
+  struct reader *next = NULL;
+  for (struct reader *reader = sink->room_wanted ? sink->readers : NULL; reader; reader = next) {
+    next = reader->next;
+    if (reader->room && ++reader->stalled > HOLD_TICKS) {
+      char why[128];
+      snprintf(why, sizeof why, "it took no byte of a result for more than %d ms while others needed the room for its rest",
+               HOLD_TICKS * TICK_MS);
+      reader_depart(sink, reader, why);
+    }
+  }
+  if (sink->room_wanted) {
+    sink->room_wanted = false; /* who still finds none says so again */
+    lane_schedule(&sink->runner);
+  }
+}
+
+/* -- frames without a slot --------------------------------------------------------------------------------------------- */
+
+static void settle_pending(struct sink *sink, struct pending *pending, enum fate fate, int64_t now) {
+  if (pending->frame.open) {
+    struct result result = {.sink = sink, .road = pending->road, .frame = pending->frame};
+    result_settle(&result, fate, now);
+    pending->frame = result.frame;
+  }
+}
+
+void readers_drop_rest(struct sink *sink, struct reader *reader, bool taken, int64_t now) {
+  struct pending *pending = reader->rest_of;
+  reader->rest_at = reader->rest_end = 0;
+  reader->rest_of = NULL;
+  if (!pending) {
+    return;
+  }
+  pending->holders--;
+  if (taken || pending->holders == 0) {
+    settle_pending(sink, pending, taken ? FATE_EMITTED : FATE_UNREAD, now);
+  }
+  if (pending->holders == 0) {
+    pending->next = sink->spares;
+    sink->spares = pending;
+  }
+}
+
+bool sink_is_sending(const struct sink *sink) {
+  bool sending = sink->count > 0 || shared_lends(sink);
+  for (const struct reader *reader = sink->readers; reader; reader = reader->next) {
+    sending = sending || reader_has_rest(reader);
+  }
+  return sending;
+}
+
+/* -- making room ------------------------------------------------------------------------------------------------------ */
+
+/* The reader is in the middle of the oldest result: what it still needs of it moves to its own buffer. */
+static void keep_rest(struct sink *sink, struct reader *reader, const struct result *result, struct pending *pending) {
+  const unsigned char *prefix;
+  size_t prefix_bytes = reader_prefix(reader, reader->at, &prefix);
+  size_t prefix_left = reader->sent < prefix_bytes ? prefix_bytes - reader->sent : 0;
+  size_t payload_at = reader->sent + prefix_left - prefix_bytes;
+  memcpy(reader->room->bytes, prefix + (prefix_bytes - prefix_left), prefix_left);
+  memcpy(reader->room->bytes + prefix_left, result->slot->output + payload_at, sink->result_bytes - payload_at);
+  reader->rest_at = 0;
+  reader->rest_end = prefix_left + sink->result_bytes - payload_at;
+  reader->rest_of = pending;
+  if (pending) {
+    pending->holders++;
+  }
+  reader->sent = 0;
+  reader->skipped = 0;
+  for (uint64_t at = reader->at + 1; at < sink_tail(sink); at++) {
+    reader_miss(reader, at); /* what waits behind, too */
+  }
+}
+
+static struct pending *take_over(struct sink *sink, struct result *result) {
+  struct pending *pending = sink->spares;
+  assert(pending);
+  sink->spares = pending->next;
+  *pending = (struct pending){.road = result->road, .frame = result->frame};
+  result->frame.open = false;
+  result->moved = true;
+  result->slot->owed = false;
+  return pending;
+}
+
+bool readers_reclaim(struct sink *sink, int64_t now) {
+  struct result *result = sink_result(sink, sink->first);
+  struct pending *pending = NULL;
+  for (struct reader *reader = sink->readers; reader; reader = reader->next) {
+    if (reader_has_rest(reader) || reader->at != sink->first) {
+      continue;
+    }
+    if (reader->sent == 0) {
+      reader_miss(reader, reader->at++);
+      continue;
+    }
+    if (result->frame.open) {
+      pending = take_over(sink, result);
+    }
+    keep_rest(sink, reader, result, pending);
+  }
+  readers_release(sink, now);
+  return true;
+}
+
+void readers_discard(struct sink *sink, enum fate fate, int64_t now) {
+  shared_discard(sink, fate, now);
+  for (struct reader *reader = sink->readers; reader; reader = reader->next) {
+    if (reader->rest_of) {
+      settle_pending(sink, reader->rest_of, fate, now);
+    }
+    reader->at = sink_tail(sink);
+    reader->sent = 0;
+    if (!reader_has_rest(reader)) {
+      readers_return_room(sink, reader);
+    }
+  }
+  while (sink->count > 0) {
+    struct result *result = sink_result(sink, sink->first);
+    if (result->frame.open) {
+      result_settle(result, fate, now);
+    }
+    sink_release_first(sink);
+  }
+}

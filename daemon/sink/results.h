@@ -1,0 +1,288 @@
+/*
+ * What a session sees of its sink, and what the kinds of sinks share: the queue of results on their way out.
+ *
+ * A result is a slot in EMITTING with the frame that was taken out of it. Results are released strictly in order: the slot goes
+ * back to its road when nobody needs its memory any more, and its frame gets its fate once, here or, when a slow reader took
+ * the rest into its own buffer, when that reader is done. Both are noted before the session notes that it knows of them, so
+ * that the notes of a killed process are true of the bytes in a slot.
+ */
+#ifndef FRAMED_SINK_RESULTS_H
+#define FRAMED_SINK_RESULTS_H
+
+#include <stdatomic.h>
+
+#include "daemon/frame/flow.h"
+#include "daemon/sink/sink.h"
+#include "daemon/state/checkpoint.h"
+#include "daemon/wire/native.h"
+
+struct result {
+  struct sink *sink;
+  struct road *road;
+  struct slot *slot;                         /* NULL once it is released; */
+  unsigned index;                            /* its index stays known */
+  bool moved;                                /* its frame lives on without its slot: see rest.c */
+  struct frame frame;                        /* closed once it has its fate */
+  unsigned char native[NATIVE_RESULT_BYTES]; /* what stands before it for a native reader */
+};
+
+/* A frame whose slot was taken back while readers still have its rest to send. */
+struct pending {
+  struct road *road;
+  struct frame frame;
+  unsigned holders;
+  const struct tape *on_tape; /* it was put there */
+  struct pending *next;
+};
+
+/* [sink's lane] The reader of a `reply` sink leaves, or with `closed` its handle is closed now: each once. */
+typedef void sink_gone(void *session, bool closed, const char *why);
+
+struct sink_operations {
+  /* Another result is in the queue. */
+  void (*offered)(struct sink *sink);
+  /* Moves bytes; true: there may be more to do at once. */
+  bool (*turn)(struct sink *sink, int64_t now);
+  /* Ends for good, at once or later: sink_stopped() when it is done. */
+  void (*stop)(struct sink *sink);
+  void (*attach)(struct sink *sink, struct reader *reader);
+  /* `reply` only: lets go of its reader. */
+  void (*detach)(struct sink *sink);
+  /* `drop` only: frees the oldest result's slot now, at the expense of its readers. False: nothing to free. */
+  bool (*reclaim)(struct sink *sink, int64_t now);
+  /* Lets go of every result and gives the open ones this fate. */
+  void (*discard)(struct sink *sink, enum fate fate, int64_t now);
+};
+
+/* An event on its way to the control loop; embedded in what it is about, so that it needs no memory of its own. */
+struct sink_notice {
+  struct message message;
+  struct sink_event event;
+};
+
+/* Room for the rest of a result: see rest.c. */
+struct room {
+  struct room *next;
+  unsigned char bytes[];
+};
+
+/* One attached descriptor. A file uses the least of it. */
+struct reader {
+  struct message message; /* sink_attach() */
+  struct sink *sink;
+  struct sink_notice departure;
+  int fd;
+  _Atomic uint64_t emitted, missed;
+  struct reader *next, **link; /* all readers of the sink */
+  bool continues;              /* it was a reader of the process before this one, and is where it was */
+  enum config_protocol protocol;
+  char header[Y4M_HEADER]; /* before its first result, whose rate it says */
+  size_t header_bytes;
+  /* polled: all but a file */
+  uv_poll_t poll;
+  size_t header_at; /* bytes of the header that were sent */
+  bool is_socket;
+  bool writable;    /* as far as is known */
+  bool starved;     /* the system had no memory for its bytes: it is tried again at the next tick */
+  bool listened_to; /* what it sends is read, and thrown away */
+  bool half_closed; /* it will send nothing more, and says so at every poll */
+  bool urgent;      /* it has urgent data that cannot be taken, and says so at every poll for it */
+  bool leaving;     /* its poll handle is closing */
+  int polled;       /* events that are polled for */
+  uint64_t at;      /* the result it is on */
+  size_t sent;      /* bytes of that result, prefix included */
+  uint64_t skipped; /* frames that it did not get the results of, since the last that it did: for `dropped` of the next */
+  unsigned char native[NATIVE_RESULT_BYTES]; /* what stands before that one, with them */
+  /* drop: the rest of a result whose slot was needed, in the room that it had before it began with the result */
+  struct room *room; /* not attached: what it brings to the sink, or takes along */
+  unsigned stalled;  /* ticks since it took a byte, in which room was wanted */
+  size_t rest_at, rest_end;
+  struct pending *rest_of; /* NULL: that frame has its fate */
+  struct pending *spare;   /* what this reader lends to the sink while it is attached */
+  struct page *page;       /* where it notes how far it is; or NULL */
+  /* shared.c */
+  struct borrower *borrower; /* it has shared memory; NULL: results go through its descriptor */
+};
+
+/* Slots that are lent to readers with shared memory, by index. */
+struct loans {
+  unsigned holders[GPU_MAX_SLOTS];    /* readers that have it */
+  unsigned count;                     /* slots that somebody has */
+  struct road *road;                  /* whose they are */
+  struct result aside[GPU_MAX_SLOTS]; /* `drop`: results that left the queue before their readers were done; slot NULL: none */
+  uint64_t order[GPU_MAX_SLOTS];      /* and their places in the queue */
+  bool wanted;                        /* `drop`: the session has had no other slots left since the last tick */
+};
+
+struct sink {
+  struct runner runner; /* first */
+  const struct sink_operations *operations;
+  struct lane *lane;
+  struct mailbox *control;
+  sink_listener *listener;
+  void *context;
+  bool block; /* lossless */
+  bool stopping;
+  size_t result_bytes;
+  struct frame_format format;
+  enum config_protocol protocol;
+  bool speaks_native; /* some reader may */
+  /* The queue: results first to first + count - 1, counted since the start. */
+  struct result results[GPU_MAX_SLOTS];
+  uint64_t first;
+  unsigned count;
+  struct reader *readers;
+  struct message stop_message;
+  struct message continue_message;
+  struct reader *continuing; /* until they are attached, all at once */
+  struct handoff *handoff;   /* NULL: it lives on its session's lane */
+  struct message discard_message, detach_message;
+  atomic_bool discard_posted;
+  _Atomic enum fate discard_fate;
+  struct sink_notice stopped_notice;
+  struct page *page; /* where it notes which results it has; or NULL */
+  uint64_t base;     /* the first result of this process */
+  bool unnoted;
+  /* with readers */
+  struct loans loans;
+  int64_t spin_ns; /* how long to look for what a reader with shared memory is done with before its lane sleeps */
+  struct pending *spares;
+  struct room *rooms;                /* drop: those that are free, */
+  unsigned room_count, reader_count; /* of so many that attached readers brought, of whom so many may need one */
+  bool room_wanted;                  /* somebody found none since the last tick */
+  unsigned rooms_made, most_rooms;   /* control loop */
+  unsigned departing;                /* readers whose handles are closing */
+  sink_gone *gone;                   /* reply */
+  void *session;
+  /* the file */
+  struct sink_notice trouble_notice;
+  atomic_bool trouble_posted;
+  bool failed, told; /* that results are lost, and whether the control loop knows */
+  char trouble[160]; /* why */
+  bool writing;
+  bool torn;        /* part of a result stands behind `position` */
+  int64_t position; /* where the next whole result begins, */
+  bool placed;      /* once that is known */
+  size_t written;   /* bytes of the result under way */
+  uint64_t lost;
+  uv_fs_t request;
+};
+
+static inline uint64_t sink_tail(const struct sink *sink) { return sink->first + sink->count; }
+static inline struct result *sink_result(struct sink *sink, uint64_t index) { return &sink->results[index % GPU_MAX_SLOTS]; }
+
+/* The reader sends the rest of a result from its own buffer, and is on none in the queue. */
+static inline bool reader_has_rest(const struct reader *reader) { return reader->rest_at < reader->rest_end; }
+
+/* What stands before a result for readers of this protocol; how long it is depends on the protocol alone. */
+size_t result_prefix(const struct result *result, enum config_protocol protocol, const unsigned char **prefix);
+/* The same for this reader, which misses no result between where it is and this one. */
+size_t reader_prefix(struct reader *reader, uint64_t at, const unsigned char **prefix);
+/* It missed this result, whole. */
+void reader_miss(struct reader *reader, uint64_t at);
+/* [no lane knows the reader] Makes the room that it needs, being in the middle of a result, if it has none. */
+bool reader_make_room(struct reader *reader);
+void reader_drop_room(struct reader *reader);
+/* Writes the reader's header for a stream that begins with this result; none at all for NULL. */
+void reader_set_header(struct reader *reader, const struct result *result);
+
+/* The frame's fate, once. */
+void result_settle(struct result *result, enum fate fate, int64_t now);
+/* A result's slot goes back to its road; its frame must have its fate, or have been taken over. */
+void result_release(const struct result *result);
+/* The same with the oldest one, which leaves the queue. */
+void sink_release_first(struct sink *sink);
+
+void sink_post(struct sink *sink, struct sink_notice *notice);
+/* Leaves the lane and posts SINK_STOPPED; the last thing that a sink does there. */
+void sink_stopped(struct sink *sink);
+
+/* -- note.c: what a sink and its readers note as they go --------------------------------------------------------- */
+
+/* Whether they do: only where every client is one that cannot come back by itself. */
+bool sink_is_noted(const struct config_pipeline *config);
+/* [lane] Which results it has, and what became of the last ones; before the session learns of it. */
+void sink_note(struct sink *sink);
+/* [lane] How far this reader is, and what sink_note() has. */
+void reader_note(struct reader *reader);
+
+/* What a sink that was killed had noted. */
+struct sink_noted {
+  uint64_t first; /* that it held */
+  unsigned count;
+  int64_t position;
+  bool placed;
+  size_t written;
+  bool torn;
+  uint64_t lost;
+  unsigned known; /* results before first + count, of which this is known, the last one last */
+  struct noted_result {
+    unsigned seat, slot;
+    bool moved;
+    struct frame frame; /* of one that it no longer held: only which it was, and its fate */
+  } results[GPU_MAX_SLOTS];
+};
+
+/* Reads it. False: it makes no sense. */
+bool sink_read_note(uint64_t page, struct sink_noted *noted);
+/* The frame that a slot had, if the sink knew it; `held`: it still had it. */
+const struct noted_result *sink_noted_find(const struct sink_noted *noted, unsigned seat, const struct slot *slot, bool *held);
+/* Takes what it held, whose slots are EMITTING by now. */
+bool sink_take_noted(struct sink *sink, const struct sink_noted *noted, sink_road *road, void *context);
+/* The reader of that page, without its descriptor. NULL: nobody knows how far it is, or there is no memory. */
+struct reader *reader_take_noted(struct sink *sink, uint64_t page);
+/* Puts where its reader's note is; takes a reader from there, or (`cut`) closes its descriptor, since nobody knows how far it
+ * is. `torn` gets how many bytes of a file were cut off. */
+void reader_put_live(const struct reader *reader, struct tape *tape);
+struct reader *reader_take_live(struct sink *sink, struct tape *tape, bool *cut, uint64_t *torn);
+
+/* -- image.c ------------------------------------------------------------------------------------------------- */
+
+/* Passes what it has on the way and where its file ends over a tape, after its sessions. Both ways no lane runs. */
+void sink_pass(struct sink *sink, struct tape *tape, sink_road *road, void *context);
+/* Whether a result is in that slot. */
+bool sink_has_slot(const struct sink *sink, const struct slot *slot);
+/* Whether its handle is closing: its place goes with this process. */
+bool reader_has_gone(const struct reader *reader, const struct sink *sink);
+/* Passes a reader's counts and the header before its first result. */
+void reader_pass_head(struct reader *reader, struct tape *tape);
+/* Whether it is on a result that is there or on the next one. */
+bool reader_is_in_place(const struct reader *reader, const struct sink *sink);
+/* A reader: puts one there, or takes a new one from there (NULL: broken, or no memory), which continues when it is attached. */
+struct reader *reader_pass(struct reader *reader, struct sink *sink, struct tape *tape, sink_road *road, void *context);
+/* The same for what is lent to a reader with shared memory, behind it. */
+void reader_pass_loans(struct reader *reader, struct tape *tape);
+/* [no lane runs] Takes in what was handed over and not taken yet. */
+void sink_take_handed_over(struct sink *sink);
+
+/* The kinds. */
+extern const struct sink_operations sink_readers_operations; /* any number of readers, or the one of `reply` */
+extern const struct sink_operations sink_file_operations;
+
+/* -- for the session ------------------------------------------------------------------------------------------- */
+
+/* The sink of a `reply` session: its one reader is attached and detached by the session itself, which is told of its
+ * loss by `gone` instead of an event. */
+struct sink *sink_new_reply(const struct sink_setup *setup, sink_gone *gone, void *session, struct failure *failure);
+/* A sink that lives on another lane than its session: before either lane knows of it. */
+void sink_join_handoff(struct sink *sink, struct handoff *handoff);
+/* [session's lane] Takes over a slot in EMITTING. */
+void sink_offer(struct sink *sink, struct road *road, struct slot *slot);
+/* [lane] True: it may do more at once. */
+bool sink_turn(struct sink *sink, int64_t now);
+bool sink_reclaim(struct sink *sink, int64_t now);
+/* [lane] `drop`: some reader has yet to take results, or the rest of one. */
+bool sink_is_sending(const struct sink *sink);
+/* [lane] Some reader has results in shared memory that it may be done with by now. */
+bool sink_is_lending(const struct sink *sink);
+/* [session's lane] Gives every result that was offered this fate; with a hand-off the slots come back later. */
+void sink_discard(struct sink *sink, enum fate fate, int64_t now);
+/* [lane] `reply`: its reader comes and goes with the producer, here or by sink_attach() from another lane. The reader's
+ * descriptor is closed by the sink. */
+void sink_attach_here(struct sink *sink, struct reader *reader);
+/* [session's lane] `reply`: lets go of its reader, now or soon. Once for a reader. */
+void sink_detach(struct sink *sink);
+/* [session's lane] Whether every order to discard or detach is carried out; when one is, the session gets a turn. */
+bool sink_has_obeyed(const struct sink *sink);
+
+#endif

@@ -1,0 +1,97 @@
+/*
+ * A sink: where a session's results go, in order. Three kinds behind one interface: any number of readers of a
+ * socket, just one (standard output, a FIFO, the producer's own connection), a file.
+ *
+ * A sink lives on its session's lane, or with large lossless results on another one. It is offered slots in EMITTING and gives
+ * each back through two calls: the result has its fate (once), the slot's memory is no longer needed (once). Readers are
+ * descriptors that sink_attach() hands in and that come back in SINK_DETACHED, for the control loop to close.
+ */
+#ifndef FRAMED_SINK_SINK_H
+#define FRAMED_SINK_SINK_H
+
+#include "config/config.h"
+#include "daemon/base/failure.h"
+#include "daemon/base/lane.h"
+#include "gpu/gpu.h"
+
+struct sink;
+struct tape;
+struct native_control;
+/* The road of the session on a seat; NULL: there is none. */
+struct road;
+typedef struct road *sink_road(void *context, unsigned seat);
+struct reader; /* one attached descriptor; freed after SINK_DETACHED by reader_free() */
+
+enum sink_event_kind {
+  SINK_DETACHED,  /* a reader's descriptor is given back */
+  SINK_FAILED,    /* the file cannot be written: results are lost until SINK_RECOVERED */
+  SINK_RECOVERED, /* it can be written again */
+  SINK_STOPPED    /* sink_stop() is done; sink_free() may follow */
+};
+
+struct sink_event {
+  enum sink_event_kind kind;
+  struct sink *sink;
+  struct reader *reader;    /* DETACHED: now the receiver's, to free */
+  int fd;                   /* DETACHED: now the receiver's, to close */
+  uint64_t emitted, missed; /* DETACHED: results this reader took whole, and missed whole; FAILED, RECOVERED: lost */
+  unsigned code;            /* DETACHED: the ERROR that this reader is still to be told, with `text`; 0: none */
+  char text[256];           /* why, or empty */
+};
+
+typedef void sink_listener(void *context, const struct sink_event *event); /* runs on the control loop */
+
+struct sink_setup {
+  const struct config_pipeline *config; /* outlives the sink */
+  struct lane *lane;
+  struct mailbox *control;
+  sink_listener *listener;
+  void *context;
+  const struct frame_format *input, *output;
+};
+
+/* Makes the sink of a pipeline (not for `reply`). */
+struct sink *sink_new(const struct sink_setup *setup, struct failure *failure);
+/* Before it is taken from a tape: whether it is a file, also if its path names something else by now. */
+void sink_be_file(struct sink *sink, bool is_file);
+struct sink *sink_free(struct sink *sink); /* after SINK_STOPPED, or if nothing was posted to it; returns NULL */
+
+/* -- from the control loop -------------------------------------------------------------------------------------- */
+
+/* NULL if there is no memory. */
+struct reader *reader_new(struct sink *sink, int fd, struct failure *failure);
+/* Before it is attached: makes what it may need while it is in the middle of a result, for it or any other reader, unless the
+ * sink has enough of that or it needs none: so many bytes for each, under `block` none. */
+bool reader_bring_room(struct reader *reader, struct failure *failure);
+size_t sink_room_bytes(const struct sink *sink);
+/* Before it is attached: another protocol than the sink's. */
+void reader_speak(struct reader *reader, enum config_protocol protocol);
+/* Before it is attached: it takes results where they lie, by completions in this control memory, which is all zero and stays
+ * until the reader is freed. `memory` says which of the session's it sees (see frame/flow.h). False if there is no memory. */
+bool reader_share(struct reader *reader, struct native_control *control, unsigned memory);
+struct reader *reader_free(struct reader *reader);
+/* Results this reader took and missed so far; any thread. */
+void reader_read(const struct reader *reader, uint64_t *emitted, uint64_t *missed);
+
+/* Adds a reader; all but a socket take exactly one. A regular file is continued at its end: see
+ * sink_prepare_file(). */
+void sink_attach(struct sink *sink, struct reader *reader);
+/* A sink that was taken from a tape goes on with its readers. */
+void sink_continue(struct sink *sink);
+/* Detaches every reader; results still waiting get `shutdown` from their session first. Then SINK_STOPPED. */
+void sink_stop(struct sink *sink);
+
+/* Since when a request to its file is under way: CLOCK_MONOTONIC ns; 0: none is. Any thread. */
+int64_t sink_asked(const struct sink *sink);
+
+/* How many bytes a result takes in a file, with the line before it; 0: more than can be. */
+uint64_t sink_result_bytes_in_file(const struct config_pipeline *config, const struct frame_format *output);
+/* Makes a regular file fit to be continued: a y4m file must be empty or start with the header of these results, at any rate; a
+ * torn last result is refused with a sentence that says so. Blocks: for a set-up thread. */
+bool sink_prepare_file(const struct config_pipeline *config, const struct frame_format *output, int fd,
+                       struct failure *failure);
+/* The same for a file that a process was writing when it was killed: a torn last result is cut off. Returns its bytes, 0 if
+ * there was none, or it is for sink_prepare_file() to say what is wrong. */
+uint64_t sink_cut_torn(const struct config_pipeline *config, const struct frame_format *output, int fd);
+
+#endif

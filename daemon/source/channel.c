@@ -1,0 +1,293 @@
+#include "daemon/source/channel.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "daemon/base/doorbell.h"
+#include "daemon/measure/clock.h"
+#include "daemon/wire/native.h"
+
+enum { PATIENCE_NS = 1000, TRIED_ANEW = 64 /* completions */ };
+
+void channel_open(struct channel *channel, struct native_control *control, struct road *road, struct fill *fill, int fd,
+                  bool replies) {
+  memset(channel, 0, sizeof *channel);
+  channel->control = control;
+  channel->road = road;
+  channel->fill = fill;
+  channel->fd = fd;
+  channel->replies = replies;
+}
+
+void channel_open_again(struct channel *channel, struct native_control *control, struct road *road, struct fill *fill, int fd,
+                        bool replies) {
+  channel->control = control;
+  channel->road = road;
+  channel->fill = fill;
+  channel->fd = fd;
+  channel->replies = replies;
+  channel->asleep = true;  /* if it was, the client may have seen it */
+  channel->unheard = true; /* the image before may not have come through to it */
+}
+
+/* How many slots were submitted, and not told of since. */
+static unsigned away(const struct channel *channel) { return channel->submitted - channel->completed; }
+
+bool channel_has_told(const struct channel *channel, unsigned slot) {
+  for (uint32_t at = channel->taken; at != channel->completed; at++) {
+    if (channel->told[at % NATIVE_RING] == slot) {
+      return true;
+    }
+  }
+  return false;
+}
+
+/* A slot of the client's is free, one that it was told of is free or a result, and it was told of each once. */
+static bool is_sound(const struct channel *channel, const struct road *road, bool replies) {
+  unsigned told = 0, submitted = 0;
+  for (unsigned i = 0; i < road->ring.count; i++) {
+    enum slot_state state = road->ring.slots[i].state;
+    enum channel_owner owner = channel->owners[i];
+    told += owner == CHANNEL_TOLD;
+    submitted += owner == CHANNEL_DAEMON;
+    if ((owner == CHANNEL_TOLD) != channel_has_told(channel, i) || (owner == CHANNEL_CLIENT && state != SLOT_FREE) ||
+        (owner == CHANNEL_TOLD && state != SLOT_FREE && (state != SLOT_EMITTING || !replies))) {
+      return false;
+    }
+  }
+  return channel->completed - channel->taken == told && away(channel) == submitted;
+}
+
+void channel_pass(struct channel *channel, struct road *road, bool replies, struct tape *tape) {
+  TAPE_PASS(tape, channel->submitted);
+  TAPE_PASS(tape, channel->completed);
+  TAPE_PASS(tape, channel->taken);
+  for (unsigned i = 0; i < GPU_MAX_SLOTS; i++) {
+    unsigned owner = channel->owners[i];
+    tape_pass_below(tape, &owner, CHANNEL_TOLD + 1);
+    channel->owners[i] = (enum channel_owner)owner;
+  }
+  for (unsigned i = 0; i < NATIVE_RING; i++) {
+    unsigned told = channel->told[i];
+    tape_pass_below(tape, &told, GPU_MAX_SLOTS);
+    channel->told[i] = (unsigned char)told;
+  }
+  if (!tape->writing && (channel->completed - channel->taken > NATIVE_RING || !is_sound(channel, road, replies))) {
+    tape_break(tape);
+  }
+}
+
+static struct slot *slot_of(struct channel *channel, unsigned index) { return &channel->road->ring.slots[index]; }
+
+static bool is_broken(struct channel *channel, const char *what, uint32_t number) {
+  snprintf(channel->fill->problem, PROTOCOL_PROBLEM, "in shared memory it %s (%u)", what, number);
+  return false;
+}
+
+/* -- what the client is done with ------------------------------------------------------------------------------------ */
+
+static void take_back(struct channel *channel, enum fate fate, int64_t now) {
+  unsigned index = channel->told[channel->taken % NATIVE_RING];
+  struct slot *slot = slot_of(channel, index);
+  channel->taken++;
+  channel->owners[index] = CHANNEL_CLIENT;
+  if (slot->state == SLOT_EMITTING) {
+    if (fate == FATE_EMITTED) {
+      channel->road->account->now.ledger.out_bytes += channel->road->output_bytes;
+    }
+    road_drop(channel->road, slot, fate, now);
+    channel->road->active = now;
+  }
+}
+
+static bool take_all_back(struct channel *channel, uint32_t taken, int64_t now) {
+  if (taken - channel->taken > channel->completed - channel->taken) {
+    return is_broken(channel, "took results that it was not given", taken);
+  }
+  while (channel->taken != taken) {
+    take_back(channel, FATE_EMITTED, now);
+  }
+  return true;
+}
+
+/* -- what it submitted ------------------------------------------------------------------------------------------------ */
+
+static void begin(struct channel *channel, struct slot *slot, const struct native_frame *stamp, int64_t now) {
+  struct road *road = channel->road;
+  struct fill *fill = channel->fill;
+  now = stamp->timestamp > now ? clock_now() : now; /* it may have been taken after this turn began */
+  slot->frame = (struct frame){.sequence = fill->sequence++,
+                               .producer = fill->producer,
+                               .restart = fill->restart,
+                               .rate = fill->rate,
+                               .began = stamp->timestamp != 0 ? stamp->timestamp : now,
+                               .first_byte = now,
+                               .complete = now,
+                               .deadline = stamp->deadline,
+                               .tag = stamp->sequence,
+                               .flags = stamp->flags};
+  account_open(road->account, &slot->frame);
+  road->account->now.ledger.in_bytes += road->input_bytes;
+  slot_move(&road->ring, slot, SLOT_FILLING);
+  road->active = now;
+  if (stamp->timestamp > now || stamp->timestamp < 0 || stamp->deadline < 0) {
+    slot->frame.began = now;
+    road_drop(road, slot, FATE_INVALID, now);
+    return;
+  }
+  fill->restart = false;
+  histogram_record(&road->account->steps[STEP_RECEIVE], 0);
+  slot_move(&road->ring, slot, SLOT_READY);
+}
+
+static bool take_submission(struct channel *channel, int64_t now) {
+  struct native_submission submission;
+  memcpy(&submission, &channel->control->submissions[channel->submitted % NATIVE_RING], sizeof submission);
+  atomic_signal_fence(memory_order_seq_cst); /* the compiler must not read there again what was checked here */
+  if (submission.slot >= channel->road->ring.count) {
+    return is_broken(channel, "submitted a slot that does not exist", submission.slot);
+  }
+  if (channel->owners[submission.slot] != CHANNEL_CLIENT) {
+    return is_broken(channel, "submitted a slot that is not its own", submission.slot);
+  }
+  if (submission.zero != 0 || submission.frame.zero != 0 || (submission.frame.flags & ~NATIVE_FRAME_FLAGS) != 0) {
+    return is_broken(channel, "submitted what this version does not know, with slot", submission.slot);
+  }
+  channel->submitted++;
+  channel->owners[submission.slot] = CHANNEL_DAEMON;
+  begin(channel, slot_of(channel, submission.slot), &submission.frame, now);
+  return true;
+}
+
+static bool has_submissions(const struct channel *channel) {
+  return atomic_load_explicit(&channel->control->client.submitted, memory_order_relaxed) != channel->submitted;
+}
+
+/* A client that polls answers a result with its next frame in less time than it takes to ask the device, which would keep that
+ * frame waiting. For one that does not, it is waited less and less, and now and then as long again. */
+static void await_answer(struct channel *channel) {
+  int64_t patience = channel->completed % TRIED_ANEW == 0 ? PATIENCE_NS : channel->patience;
+  bool answered = has_submissions(channel);
+  int64_t until = answered || patience == 0 ? 0 : clock_now() + patience;
+  while (!answered && until > 0 && clock_now() < until) {
+    answered = has_submissions(channel);
+  }
+  channel->patience = answered ? PATIENCE_NS : patience / 2;
+  channel->awaits = false;
+}
+
+enum channel_progress channel_take(struct channel *channel, int64_t now) {
+  struct native_control *control = channel->control;
+  if (channel->awaits) {
+    await_answer(channel);
+  }
+  uint32_t before = channel->submitted + channel->taken;
+  __builtin_prefetch(&control->submissions[channel->submitted % NATIVE_RING]); /* it comes along with its cursor */
+  /* In this order: a client is done with a slot before it submits it again. */
+  uint32_t submitted = atomic_load_explicit(&control->client.submitted, memory_order_acquire);
+  uint32_t taken = atomic_load_explicit(&control->client.taken, memory_order_acquire);
+  if (channel->asleep) {
+    channel->asleep = false;
+    atomic_store_explicit(&control->daemon.sleeps, 0, memory_order_relaxed);
+  }
+  if (!take_all_back(channel, taken, now)) {
+    return CHANNEL_BROKEN;
+  }
+  if (submitted - channel->submitted > NATIVE_RING) {
+    is_broken(channel, "submitted more frames than there are slots", submitted - channel->submitted);
+    return CHANNEL_BROKEN;
+  }
+  while (channel->submitted != submitted && !channel->fill->held) {
+    if (!take_submission(channel, now)) {
+      return CHANNEL_BROKEN;
+    }
+  }
+  return channel->submitted + channel->taken != before ? CHANNEL_MOVED : CHANNEL_QUIET;
+}
+
+/* -- what it is told -------------------------------------------------------------------------------------------------- */
+
+static void tell(struct channel *channel, const struct slot *slot, enum fate fate, int64_t now) {
+  struct native_completion completion = {.slot = slot->index, .fate = (uint32_t)fate};
+  completion.result = frame_result(&slot->frame, channel->road->seat, now);
+  memcpy(&channel->control->completions[channel->completed % NATIVE_RING], &completion, sizeof completion);
+  channel->told[channel->completed % NATIVE_RING] = (unsigned char)slot->index;
+  channel->owners[slot->index] = CHANNEL_TOLD;
+  channel->completed++;
+  atomic_store_explicit(&channel->control->daemon.completed, channel->completed, memory_order_release);
+}
+
+/* All other slots are free, or results that the client was told of. */
+static bool has_free_slots(const struct channel *channel) {
+  const struct slot_ring *ring = &channel->road->ring;
+  unsigned idle = slot_count(ring, SLOT_FREE) + (channel->replies ? slot_count(ring, SLOT_EMITTING) : 0);
+  return idle + away(channel) > ring->count;
+}
+
+/* Dropped on its way, or, where results go elsewhere, through. Slots come back in any order, and are told of in their frames'.
+ */
+static struct slot *oldest_free(struct channel *channel) {
+  struct slot *oldest = NULL;
+  for (unsigned i = 0; has_free_slots(channel) && i < channel->road->ring.count; i++) {
+    struct slot *slot = slot_of(channel, i);
+    bool is_back = channel->owners[i] == CHANNEL_DAEMON && slot->state == SLOT_FREE;
+    oldest = is_back && (!oldest || slot->frame.sequence < oldest->frame.sequence) ? slot : oldest;
+  }
+  return oldest;
+}
+
+static bool give_oldest(struct channel *channel, int64_t now) {
+  struct slot *back = oldest_free(channel);
+  const struct slot *done = channel->replies ? slot_oldest(&channel->road->ring, SLOT_DONE) : NULL;
+  if (done && (!back || done->frame.sequence < back->frame.sequence)) {
+    tell(channel, road_offer(channel->road), FATE_EMITTED, now);
+  } else if (back) {
+    tell(channel, back, back->frame.fate, now);
+  }
+  return done || back;
+}
+
+bool channel_give(struct channel *channel, int64_t now) {
+  bool any = false;
+  while (give_oldest(channel, now)) {
+    any = true;
+  }
+  channel->unheard |= any;
+  bool sleeps = atomic_load_explicit(&channel->control->client.sleeps, memory_order_relaxed) != 0;
+  channel->awaits = any && !sleeps && channel->road->spin;
+  if (sleeps) {
+    channel_ring(channel);
+  }
+  return any;
+}
+
+void channel_ring(struct channel *channel) {
+  if (channel->unheard) {
+    channel->unheard = !doorbell_ring(channel->control, channel->fd);
+  }
+}
+
+void channel_abandon(struct channel *channel, enum fate fate, int64_t now) {
+  while (channel->taken != channel->completed) {
+    take_back(channel, fate, now);
+  }
+}
+
+/* -- sleeping --------------------------------------------------------------------------------------------------------- */
+
+bool channel_may_sleep(struct channel *channel) {
+  struct native_control *control = channel->control;
+  channel->asleep = true;
+  atomic_store_explicit(&control->daemon.sleeps, 1, memory_order_relaxed);
+  atomic_thread_fence(memory_order_seq_cst);
+  return channel->fill->held || atomic_load_explicit(&control->client.submitted, memory_order_relaxed) == channel->submitted;
+}
+
+bool channel_is_starved(const struct channel *channel) { return away(channel) == channel->road->ring.count; }
+
+bool channel_is_held_up(const struct channel *channel) {
+  uint32_t submitted = atomic_load_explicit(&channel->control->client.submitted, memory_order_acquire);
+  return channel->fill->held && !channel->replies && submitted != channel->submitted;
+}
+
+bool channel_is_owed(const struct channel *channel) { return channel->taken != channel->completed; }

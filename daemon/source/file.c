@@ -1,0 +1,127 @@
+/*
+ * Files: read through uv_fs at positions of our own, one request at a time, straight into slots; at a pace and in a
+ * loop where the configuration says so.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "daemon/source/source.h"
+
+/* A frame that is late by more than this starts the schedule anew, instead of a burst that catches up. */
+#define PACE_SLACK     (20 * NS_PER_MS)
+#define LONGEST_PERIOD 1e18 /* 30 years, which the clock can be added to */
+
+_Static_assert(FILL_VECTORS <= sizeof((uv_fs_t *)0)->bufsml / sizeof(uv_buf_t), "a read of a file would allocate");
+
+static void on_pace(uv_timer_t *timer) {
+  struct source *source = timer->data;
+  lane_schedule(source->runner);
+}
+
+void source_file_open(struct source *source, struct lane *lane) {
+  source->reading = false;
+  source->fill->one_by_one = source->rate > 0;
+  uv_timer_init(lane_loop(lane), &source->pace);
+  source->pace.data = source;
+  source->request.data = source;
+}
+
+static void at_end(struct source *source) {
+  bool clean = !source->fill->begun && framing_at_boundary(&source->fill->framing);
+  bool had_frames = source->fill->sequence > source->rewound_at; /* or it would turn round for ever */
+  if (source->loop && had_frames && clean) {
+    source->offset = 0;
+    source->rewound_at = source->fill->sequence;
+    fill_rewind(source->fill);
+    return;
+  }
+  source_end_of_input(source);
+}
+
+/* 0: it is over. */
+static void set_reading(struct source *source, int64_t now) {
+  source->reading = now != 0;
+  atomic_store_explicit(&source->runner->asked, now, memory_order_relaxed);
+}
+
+static void on_read(uv_fs_t *request) {
+  struct source *source = request->data;
+  ssize_t got = request->result;
+  uv_fs_req_cleanup(request);
+  set_reading(source, 0);
+  if (source->state == SOURCE_CLOSING) {
+    source_file_close(source);
+    return;
+  }
+  if (source->state == SOURCE_OPEN) {
+    if (got < 0) {
+      source_end(source, DETACH_ERROR, "reading failed: %s", uv_strerror((int)got));
+    } else if (got == 0) {
+      at_end(source);
+    } else {
+      source->offset += got;
+      if (!fill_advance(source->fill, (size_t)got, source->read_began, clock_now())) {
+        source_end(source, DETACH_MALFORMED, "%s", source->fill->problem);
+      }
+    }
+  }
+  lane_schedule(source->runner);
+}
+
+/* Whether the next frame may begin; else the timer asks for a turn when it may. */
+static bool is_due(struct source *source, int64_t now) {
+  if (source->rate <= 0 || source->fill->begun || !framing_at_boundary(&source->fill->framing)) {
+    return true;
+  }
+  if (now < source->due) {
+    uv_timer_start(&source->pace, on_pace, (uint64_t)((source->due - now + NS_PER_MS - 1) / NS_PER_MS), 0);
+    return false;
+  }
+  return true;
+}
+
+static void schedule_next(struct source *source, int64_t now) {
+  int64_t period = (int64_t)fmin(1e9 / source->rate, LONGEST_PERIOD);
+  int64_t slack = period > PACE_SLACK ? period : PACE_SLACK;
+  bool on_time = source->due != 0 && now - source->due < slack;
+  source->due = (on_time ? source->due : now) + period;
+}
+
+bool source_file_turn(struct source *source, int64_t now) {
+  if (source->reading || !is_due(source, now)) {
+    return false;
+  }
+  bool paced_begin = source->rate > 0 && !source->fill->begun && framing_at_boundary(&source->fill->framing);
+  struct iovec vector[FILL_VECTORS];
+  int count = fill_vector(source->fill, vector, now);
+  if (count < 0) {
+    source_end(source, DETACH_MALFORMED, "%s", source->fill->problem);
+  }
+  if (count <= 0) {
+    return false;
+  }
+  source->before_read(source);
+  uv_buf_t buffers[FILL_VECTORS];
+  for (int i = 0; i < count; i++) {
+    buffers[i] = (uv_buf_t){.base = vector[i].iov_base, .len = vector[i].iov_len};
+  }
+  if (paced_begin) {
+    schedule_next(source, now);
+  }
+  int status = uv_fs_read(source->pace.loop, &source->request, source->fd, buffers, (unsigned)count, source->offset, on_read);
+  if (status != 0) {
+    source_end(source, DETACH_ERROR, "reading failed: %s", uv_strerror(status));
+    return false;
+  }
+  set_reading(source, now);
+  source->read_began = now;
+  return false;
+}
+
+void source_file_close(struct source *source) {
+  if (source->reading) {
+    return; /* on_read() comes back here */
+  }
+  source->closing = 1;
+  uv_close((uv_handle_t *)&source->pace, source_on_handle_closed);
+}

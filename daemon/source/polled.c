@@ -1,0 +1,129 @@
+/*
+ * Sockets, pipes, FIFOs and terminals: polled, and read without blocking.
+ *
+ * The poll handle stays armed while bytes flow. Reading is tried first and waited for only when there was nothing, and
+ * one that is ready while the fill step has no place is taken off the poll at its second report, so that a slow
+ * pipeline costs neither a busy loop nor two system calls a frame.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "daemon/base/rights.h"
+#include "daemon/source/source.h"
+#include "daemon/state/checkpoint.h"
+
+enum { READS_A_TURN = 16, BYTES_A_TURN = 4 * 1024 * 1024 };
+
+static void on_ready(uv_poll_t *poll, int status, int events) {
+  struct source *source = poll->data;
+  (void)events;
+  if (status < 0 || source->readable) {
+    uv_poll_stop(poll); /* reading will tell what is wrong, or go on when there is a place */
+  }
+  source->readable = true;
+  lane_schedule(source->runner);
+}
+
+static void arm(struct source *source) {
+  source->readable = false;
+  if (uv_is_active((uv_handle_t *)&source->poll)) {
+    return;
+  }
+  int status = uv_poll_start(&source->poll, UV_READABLE, on_ready);
+  if (status != 0) {
+    source_end(source, DETACH_ERROR, "cannot wait for it: %s", uv_strerror(status));
+  }
+}
+
+void source_polled_open(struct source *source, struct lane *lane) {
+  struct stat status;
+  source->is_socket = fstat(source->fd, &status) == 0 && S_ISSOCK(status.st_mode);
+  source->readable = true;
+  source->poll.data = source;
+  int error = uv_poll_init(lane_loop(lane), &source->poll, source->fd);
+  if (error != 0) {
+    source->poll.data = NULL;
+    source_end(source, DETACH_ERROR, "cannot wait for it: %s", uv_strerror(error));
+  }
+}
+
+static ssize_t read_some(struct source *source, struct iovec *vector, int count) {
+  return source->is_socket ? rights_read(source->fd, vector, count) : readv(source->fd, vector, count);
+}
+
+static size_t vector_bytes(const struct iovec *vector, int count) {
+  size_t bytes = 0;
+  for (int i = 0; i < count; i++) {
+    bytes += vector[i].iov_len;
+  }
+  return bytes;
+}
+
+static void fail(struct source *source, int error) {
+  if (error == EAGAIN || error == EWOULDBLOCK || error == EINTR) {
+    arm(source);
+  } else if (error == ECONNRESET) {
+    source_end_of_input(source); /* it closed without reading what we sent */
+  } else {
+    source_end(source, DETACH_ERROR, "reading failed: %s", strerror(error));
+  }
+}
+
+/* One read; returns how many bytes came, 0: no more now. */
+static size_t read_once(struct source *source, int64_t now) {
+  struct iovec vector[FILL_VECTORS];
+  int count = fill_vector(source->fill, vector, now);
+  if (count < 0) {
+    source_end(source, DETACH_MALFORMED, "%s", source->fill->problem);
+    return 0;
+  }
+  if (count == 0) {
+    return 0;
+  }
+  size_t wanted = vector_bytes(vector, count);
+  source->before_read(source);
+  int64_t began = clock_now();
+  page_touch(source->page);
+  ssize_t got = read_some(source, vector, count);
+  if (got <= 0) {
+    page_untouch(source->page);
+    if (got == 0) {
+      source_end_of_input(source);
+    } else {
+      fail(source, errno);
+    }
+    return 0;
+  }
+  if (!fill_advance(source->fill, (size_t)got, began, clock_now())) {
+    source_end(source, DETACH_MALFORMED, "%s", source->fill->problem);
+  } else if ((size_t)got < wanted && source->is_socket && !fill_has_staged(source->fill)) {
+    /* The socket is empty: the poll reports what comes from here on. Of a FIFO it may not report the end, and of frames that
+     * are here and wait for a slot nothing. */
+    arm(source);
+  }
+  return (size_t)got;
+}
+
+bool source_polled_turn(struct source *source, int64_t now) {
+  size_t total = 0;
+  for (int reads = 0; reads < READS_A_TURN && total < BYTES_A_TURN; reads++) {
+    size_t got = source->readable ? read_once(source, now) : 0;
+    if (got == 0 || source->state != SOURCE_OPEN) {
+      return total > 0;
+    }
+    total += got;
+  }
+  return true;
+}
+
+void source_polled_close(struct source *source) {
+  if (!source->poll.data) { /* it was never made */
+    source->state = SOURCE_NONE;
+    source->closed(source);
+    return;
+  }
+  source->closing = 1;
+  uv_close((uv_handle_t *)&source->poll, source_on_handle_closed);
+}

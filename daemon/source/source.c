@@ -1,0 +1,188 @@
+#include "daemon/source/source.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <sys/epoll.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "daemon/source/channel.h"
+
+/* Devices such as /dev/zero are always ready and know no polling: they are read as files are. */
+static bool can_be_polled(int fd) {
+  int epoll = epoll_create1(EPOLL_CLOEXEC);
+  struct epoll_event event = {.events = EPOLLIN};
+  bool refused = epoll >= 0 && epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event) != 0 && errno == EPERM;
+  if (epoll >= 0) {
+    close(epoll);
+  }
+  return !refused;
+}
+
+enum descriptor_kind descriptor_kind(int fd) {
+  struct stat status;
+  if (fstat(fd, &status) != 0) {
+    return DESCRIPTOR_POLLED;
+  }
+  bool is_file = S_ISREG(status.st_mode) || S_ISBLK(status.st_mode) || (S_ISCHR(status.st_mode) && !can_be_polled(fd));
+  return is_file ? DESCRIPTOR_FILE : DESCRIPTOR_POLLED;
+}
+
+static void open_kind(struct source *source, struct lane *lane, int fd) {
+  source->fd = fd;
+  source->kind = source->channel ? DESCRIPTOR_SHARED : descriptor_kind(fd);
+  source->state = SOURCE_OPEN;
+  if (source->kind == DESCRIPTOR_FILE) {
+    source_file_open(source, lane);
+  } else if (source->kind == DESCRIPTOR_SHARED) {
+    source_shared_open(source, lane);
+  } else {
+    source_polled_open(source, lane);
+  }
+}
+
+void source_open(struct source *source, struct lane *lane, int fd) {
+  assert(source->state == SOURCE_NONE);
+  source->reason = DETACH_END;
+  source->text[0] = 0;
+  source->offset = 0;
+  source->rewound_at = 0;
+  source->due = 0;
+  fill_start(source->fill);
+  open_kind(source, lane, fd);
+}
+
+/* One that had ended needs its handles too, to be closed. */
+void source_open_again(struct source *source, struct lane *lane, int fd) {
+  bool had_ended = source->state == SOURCE_ENDED;
+  enum detach_reason reason = source->reason;
+  open_kind(source, lane, fd);
+  if (had_ended) {
+    source->state = SOURCE_ENDED;
+    source->reason = reason;
+  } else if (source->fill->since != 0) {
+    source->fill->since = clock_now(); /* nobody looked at it meanwhile */
+  }
+}
+
+void source_pass(struct source *source, struct tape *tape) {
+  unsigned state = source->state == SOURCE_CLOSING ? SOURCE_ENDED : source->state;
+  unsigned reason = source->reason;
+  tape_pass_below(tape, &state, SOURCE_CLOSING);
+  tape_pass_below(tape, &reason, DETACH_STOPPED + 1);
+  bool says_why = source->text[0] != '\0';
+  TAPE_PASS(tape, says_why);
+  if (says_why) {
+    tape_pass(tape, source->text, sizeof source->text);
+  }
+  tape_pass_time(tape, &source->offset); /* in bytes, with the same bounds */
+  TAPE_PASS(tape, source->rewound_at);
+  tape_pass_time(tape, &source->due);
+  if (!tape->writing) {
+    source->state = (enum source_state)state;
+    source->reason = (enum detach_reason)reason;
+    source->text[sizeof source->text - 1] = '\0';
+  }
+}
+
+bool source_turn(struct source *source, int64_t now) {
+  if (source->state != SOURCE_OPEN) {
+    return false;
+  }
+  switch (source->kind) {
+  case DESCRIPTOR_FILE:
+    return source_file_turn(source, now);
+  case DESCRIPTOR_SHARED:
+    return source_shared_turn(source, now);
+  case DESCRIPTOR_POLLED:
+    break;
+  }
+  return source_polled_turn(source, now);
+}
+
+/* Raw frames that do not come out even, since they are none. */
+static void end_foreign(struct source *source) {
+  source_end(source, DETACH_MALFORMED, "raw frames are expected here, and this began like %s",
+             stranger_names[source->fill->foreign]);
+}
+
+void source_tick(struct source *source, int64_t now) {
+  int64_t since = source->fill->since;
+  if (source->state != SOURCE_OPEN || source->timeout_ns <= 0 || since == 0 || now - since <= source->timeout_ns) {
+    return;
+  }
+  if (source->fill->foreign) {
+    end_foreign(source);
+  } else {
+    source_end(source, DETACH_TIMEOUT, "the rest of a %s did not come within %.3g s: %zu of %zu bytes are there",
+               source->fill->begun ? "frame" : "y4m header", (double)source->timeout_ns / 1e9, source->fill->filled,
+               source->fill->road->input_bytes);
+  }
+}
+
+void source_poke(struct source *source) {
+  source->readable |= source->state == SOURCE_OPEN && source->kind == DESCRIPTOR_POLLED;
+}
+
+bool source_waits(const struct source *source) {
+  if (source->state != SOURCE_OPEN) {
+    return false;
+  }
+  return source->kind == DESCRIPTOR_SHARED ? channel_is_starved(source->channel)
+                                           : source->readable || source->kind == DESCRIPTOR_FILE;
+}
+
+bool source_has_unread(const struct source *source) {
+  int unread = 0;
+  return source->state == SOURCE_OPEN && source->kind == DESCRIPTOR_POLLED && ioctl(source->fd, FIONREAD, &unread) == 0 &&
+         unread > 0;
+}
+
+void source_end(struct source *source, enum detach_reason reason, const char *format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(source->text, sizeof source->text, format, arguments);
+  va_end(arguments);
+  enum fate fate = reason == DETACH_STOPPED ? FATE_SHUTDOWN : reason == DETACH_CLIENT_GONE ? FATE_CLIENT_GONE : FATE_INVALID;
+  fill_end(source->fill, fate, clock_now());
+  source->reason = reason;
+  source->state = SOURCE_ENDED;
+  lane_schedule(source->runner);
+}
+
+void source_end_of_input(struct source *source) {
+  struct fill *fill = source->fill;
+  bool in_header = fill->framing.state == FRAMING_HEADER && fill->framing.length > 0;
+  size_t filled = fill->filled;
+  if (fill->begun && fill->foreign) {
+    end_foreign(source);
+  } else if (fill->begun) {
+    source_end(source, DETACH_TRUNCATED, "it ended within frame %llu, after %zu of %zu bytes; is the frame size right?",
+               (unsigned long long)(fill->sequence - 1), filled, fill->road->input_bytes);
+  } else if (in_header) {
+    source_end(source, DETACH_TRUNCATED, "it ended within the y4m header");
+  } else {
+    source_end(source, DETACH_END, "%s", "");
+  }
+}
+
+void source_close(struct source *source) {
+  assert(source->state == SOURCE_OPEN || source->state == SOURCE_ENDED);
+  source->state = SOURCE_CLOSING;
+  if (source->kind == DESCRIPTOR_FILE) {
+    source_file_close(source);
+  } else {
+    source_polled_close(source);
+  }
+}
+
+void source_on_handle_closed(uv_handle_t *handle) {
+  struct source *source = handle->data;
+  if (--source->closing == 0) {
+    source->state = SOURCE_NONE;
+    source->closed(source);
+  }
+}

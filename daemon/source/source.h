@@ -1,0 +1,108 @@
+/*
+ * A source: where a producer's bytes come from. It reads straight to where the fill step says, and stops reading when the
+ * fill has no place: the producer feels it, and nothing is buffered in between.
+ *
+ * Three kinds: one that is polled (socket, pipe, FIFO, terminal) is read when it is ready, without blocking; a file through
+ * uv_fs, one request at a time; and a channel, whose frames are there already. Lives on its session's lane.
+ */
+#ifndef FRAMED_SOURCE_SOURCE_H
+#define FRAMED_SOURCE_SOURCE_H
+
+#include "daemon/base/lane.h"
+#include "daemon/frame/receive.h"
+
+enum descriptor_kind {
+  DESCRIPTOR_POLLED, /* socket, pipe, FIFO, terminal: read and written when ready */
+  DESCRIPTOR_FILE,   /* regular file or block device: through uv_fs, one request at a time */
+  DESCRIPTOR_SHARED  /* a socket beside shared memory: rings when there is something there */
+};
+
+/* The kind that a descriptor needs, by fstat. */
+enum descriptor_kind descriptor_kind(int fd);
+
+enum detach_reason {
+  DETACH_END,         /* the producer ended between two frames */
+  DETACH_TRUNCATED,   /* it ended within a frame: that one is invalid */
+  DETACH_MALFORMED,   /* it broke its protocol: `text` says how */
+  DETACH_TIMEOUT,     /* the rest of a frame did not come in time */
+  DETACH_ERROR,       /* read or write failed: `text` says why */
+  DETACH_CLIENT_GONE, /* reply: it no longer takes its results */
+  DETACH_STOPPED      /* session_stop() */
+};
+
+enum source_state {
+  SOURCE_NONE, /* no descriptor */
+  SOURCE_OPEN,
+  SOURCE_ENDED, /* nothing more comes; `reason` and `text` say why */
+  SOURCE_CLOSING
+};
+
+struct source {
+  enum source_state state;
+  enum descriptor_kind kind;
+  struct runner *runner; /* of the session: asked for a turn when there is something to read */
+  struct fill *fill;
+  int fd;
+  int64_t timeout_ns; /* for the rest of a frame that has begun; 0: none */
+  double rate;        /* frames a second; 0: as they come */
+  bool loop;
+  enum detach_reason reason;
+  char text[256];
+  void (*closed)(struct source *source);      /* source_close() is done; the descriptor is the receiver's */
+  void (*before_read)(struct source *source); /* it is going to read: what came before is to be noted by then */
+  struct page *page;                          /* touched while it reads what cannot be read again; NULL: nobody cares */
+
+  struct channel *channel; /* NULL: frames come as bytes */
+
+  /* polled */
+  bool is_socket;
+  bool readable; /* as far as is known */
+  uv_poll_t poll;
+
+  /* a file */
+  bool reading;
+  int64_t read_began;
+  int64_t offset;
+  uint64_t rewound_at; /* sequence at the last return to the beginning */
+  uv_fs_t request;
+  uv_timer_t pace;
+  int64_t due; /* when the next frame may begin */
+
+  unsigned closing; /* handles whose close callback is to come */
+};
+
+void source_open(struct source *source, struct lane *lane, int fd);
+/* The same for a descriptor that a process before this one read, from where it was: after source_pass(). */
+void source_open_again(struct source *source, struct lane *lane, int fd);
+/* Passes where it is over a tape, but for its descriptor. */
+void source_pass(struct source *source, struct tape *tape);
+/* Reads what there is, within a budget; true: there may be more to do at once. */
+bool source_turn(struct source *source, int64_t now);
+/* spin: try to read in the next turn, whatever the poll says. */
+void source_poke(struct source *source);
+/* Ends the source if the frame that has begun is overdue. */
+void source_tick(struct source *source, int64_t now);
+/* Whether there may be bytes that the fill step has no place for: the last read may have taken all. */
+bool source_waits(const struct source *source);
+/* Whether there are; of descriptors that are polled only. Asks the kernel. */
+bool source_has_unread(const struct source *source);
+/* Gives the descriptor back through `closed`, at once or when the request under way is done. */
+void source_close(struct source *source);
+
+/* What both kinds use: ends the source; the fill's unfinished frame becomes invalid. */
+__attribute__((format(printf, 3, 4))) void source_end(struct source *source, enum detach_reason reason, const char *format,
+                                                      ...);
+/* The producer's bytes are over. */
+void source_end_of_input(struct source *source);
+
+void source_polled_open(struct source *source, struct lane *lane);
+bool source_polled_turn(struct source *source, int64_t now);
+void source_polled_close(struct source *source);
+void source_shared_open(struct source *source, struct lane *lane);
+bool source_shared_turn(struct source *source, int64_t now);
+void source_file_open(struct source *source, struct lane *lane);
+bool source_file_turn(struct source *source, int64_t now);
+void source_file_close(struct source *source);
+void source_on_handle_closed(uv_handle_t *handle);
+
+#endif

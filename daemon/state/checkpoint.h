@@ -1,0 +1,95 @@
+/*
+ * The chronicle: what each lane notes of itself as it goes, in memory that a killed process leaves behind.
+ *
+ * A session, a sink and a reader have a page each. Its owner notes there how far it is, in two places by turns, so that one
+ * whole note is there at every instant. It sets the page's mark before each read or write of its descriptor and clears it with
+ * the note of the outcome, so that an unknown position is known to be unknown. Nothing is written where no service manager
+ * would keep it: then nobody has a page, and marking and noting cost a comparison.
+ *
+ * The memory is a memfd, and sparse: a page that nobody has takes none.
+ */
+#ifndef FRAMED_STATE_CHECKPOINT_H
+#define FRAMED_STATE_CHECKPOINT_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "daemon/state/codec.h"
+
+enum {
+  CHRONICLE_PAGES = 8192,
+  PAGE_NOTE = 16 * 1024 - 64, /* bytes that a note may have, */
+  PAGE_PREFAULTED = 6 * 1024  /* and in how many of them its owner's lane meets no page fault */
+};
+
+#define NOTE_BEGUN UINT64_MAX /* into which no damage turns a number by chance */
+
+/* One of the two notes of a page. */
+struct note {
+  _Atomic uint64_t number; /* counts the page's notes from 1; 0: there is none here, NOTE_BEGUN: it is being written */
+  uint64_t checksum;       /* of its bytes */
+  uint32_t length;
+  unsigned char bytes[PAGE_NOTE];
+};
+
+struct page {
+  uint64_t serial;              /* of its owner, among all that ever were; 0: nobody has it */
+  uint64_t last;                /* number of the last note */
+  atomic_uint_least8_t touched; /* the mark: 1 or 0; any other value that is found there counts as 1 */
+  struct page *next;            /* while nobody has it; means something to this process only */
+  struct note notes[2];
+};
+
+/* -- writing ------------------------------------------------------------------------------------------------------- */
+
+/* [main thread] Makes the chronicle of this process. False: it cannot be, and nobody gets a page. */
+bool chronicle_open(void);
+/* Its descriptor, to be kept; -1: there is none. */
+int chronicle_fd(void);
+/* [any thread that may wait] A page, or NULL. */
+struct page *page_new(void);
+struct page *page_free(struct page *page); /* NULL is fine; returns NULL */
+/* What finds the page later; 0 for NULL. */
+uint64_t page_name(const struct page *page);
+
+/* [its owner's lane] From here on the position of its descriptor is unknown, until page_end() or page_untouch(). NULL is
+ * fine. */
+static inline void page_touch(struct page *page) {
+  if (page) {
+    atomic_store_explicit(&page->touched, 1, memory_order_release);
+    atomic_signal_fence(memory_order_seq_cst);
+  }
+}
+
+/* [its owner's lane] Nothing came of it. */
+static inline void page_untouch(struct page *page) {
+  if (page) {
+    atomic_signal_fence(memory_order_seq_cst);
+    atomic_store_explicit(&page->touched, 0, memory_order_release);
+  }
+}
+
+/* [its owner's lane] Between them the note is put on the tape. A tape that breaks leaves the page without any note, and
+ * touched. */
+void page_begin(struct page *page, struct tape *tape);
+void page_end(struct page *page, const struct tape *tape);
+
+/* -- reading, in the process after it --------------------------------------------------------------------------------- */
+
+/* Looks into the chronicle of another process; the descriptor stays the caller's. */
+bool chronicle_look_into(int fd);
+void chronicle_look_away(void); /* idempotent */
+
+enum page_state {
+  PAGE_UNKNOWN, /* nothing is known: not even whether its descriptor was touched */
+  PAGE_EMPTY,   /* nothing was noted yet, and nothing done */
+  PAGE_TOUCHED, /* the tape has the last note, if `noted`, after which the descriptor was read or written */
+  PAGE_NOTED    /* the tape has where everything is */
+};
+
+/* The page of that name; `tape` is the caller's to clear in any case. */
+enum page_state chronicle_read(uint64_t name, struct tape *tape, bool *noted);
+
+#endif

@@ -1,0 +1,311 @@
+#include "daemon/state/exec.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/close_range.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "daemon/base/systemd.h"
+#include "daemon/state/fd_store.h"
+#include "daemon/state/state.h"
+
+#define VARIABLE "FRAMED_STATE"
+#define SELF     "/proc/self/exe"
+
+enum { FIRST = STDERR_FILENO + 1, PATH_ROOM = 4096 };
+enum { RESERVE = 3 }; /* descriptors: of the state, and of a pipe for the service manager to say that it has it */
+
+/* A descriptor that came with the tape, and what it was of. */
+struct given {
+  int fd;
+  dev_t device;
+  ino_t inode;
+};
+
+static struct {
+  char **argv;
+  char program[PATH_ROOM];
+  int reserve[RESERVE]; /* 0: none */
+  struct given *given;  /* NULL: nothing, or it is not known */
+  unsigned given_count, given_room;
+} call;
+
+/* Who was started by a link gets what that names by the time of an upgrade. */
+static void follow_link(const char *name) {
+  char folder[PATH_ROOM / 2], path[PATH_ROOM];
+  char *real = strchr(name, '/') ? realpath(name, NULL) : NULL;
+  bool is_link = real && strcmp(real, call.program) == 0 && strcmp(real, name) != 0;
+  free(real);
+  if (!is_link || (name[0] != '/' && !getcwd(folder, sizeof folder))) {
+    return;
+  }
+  int length = snprintf(path, sizeof path, "%s%s%s", name[0] == '/' ? "" : folder, name[0] == '/' ? "" : "/", name);
+  if (length < (int)sizeof path) {
+    memcpy(call.program, path, (size_t)length + 1);
+  }
+}
+
+void handover_remember(char **argv) {
+  static const char deleted[] = " (deleted)";
+  ssize_t length = readlink(SELF, call.program, sizeof call.program - 1);
+  call.argv = argv;
+  call.program[length > 0 ? length : 0] = '\0';
+  size_t whole = strlen(call.program), end = sizeof deleted - 1;
+  if (whole > end && strcmp(call.program + whole - end, deleted) == 0) {
+    call.program[whole - end] = '\0'; /* this is the one before an upgrade; the path is that of the next */
+  }
+  follow_link(argv[0]);
+}
+
+static void reserve(int count) {
+  for (int i = 0; i < count; i++) {
+    int fd = call.reserve[i] > 0 ? call.reserve[i] : fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, FIRST);
+    call.reserve[i] = fd > 0 ? fd : 0;
+  }
+}
+
+void handover_reserve(void) { reserve(RESERVE); }
+
+void handover_use_reserve(void) {
+  for (int i = 0; i < RESERVE; i++) {
+    if (call.reserve[i] > 0) {
+      close(call.reserve[i]);
+    }
+    call.reserve[i] = 0;
+  }
+}
+
+const char *handover_program(void) { return call.program[0] ? call.program : NULL; }
+
+/* -- in ------------------------------------------------------------------------------------------------------------ */
+
+static enum handover_receipt receive(struct tape *tape, struct failure *failure) {
+  const char *text = getenv(VARIABLE);
+  if (!text) {
+    return keeper_receive(tape, failure) ? HANDOVER_WHOLE : failure->text[0] ? HANDOVER_UNUSABLE : HANDOVER_NONE;
+  }
+  int fd = (int)strtol(text, NULL, 10); /* what is no number is no state either */
+  bool whole = state_read(fd, tape, failure);
+  unsetenv(VARIABLE);
+  if (!whole) {
+    close_range(FIRST, ~0U, 0);
+    return HANDOVER_UNUSABLE;
+  }
+  close(fd);
+  close_range(FIRST, ~0U, CLOSE_RANGE_CLOEXEC);
+  return HANDOVER_WHOLE;
+}
+
+static bool note_given(int fd) {
+  struct stat status;
+  if (call.given_count == call.given_room) {
+    unsigned room = 2 * call.given_room + 64;
+    struct given *more = realloc(call.given, room * sizeof *more);
+    if (!more) {
+      return false;
+    }
+    call.given = more;
+    call.given_room = room;
+  }
+  if (fstat(fd, &status) == 0) {
+    call.given[call.given_count++] = (struct given){.fd = fd, .device = status.st_dev, .inode = status.st_ino};
+  }
+  return true;
+}
+
+/* All that is open by now but the state, which is in memory. */
+static void note_all_given(void) {
+  DIR *folder = opendir("/proc/self/fd");
+  bool known = folder != NULL;
+  const struct dirent *entry;
+  while (known && (entry = readdir(folder)) != NULL) {
+    int fd = (int)strtol(entry->d_name, NULL, 10); /* "." and ".." are 0 */
+    known = fd < FIRST || fd == dirfd(folder) || note_given(fd);
+  }
+  if (folder) {
+    closedir(folder);
+  }
+  if (!known) {
+    handover_settle();
+  }
+}
+
+/* A number that makes no sense may be that of a descriptor which this process opens for itself: only those that came are to be
+ * had. */
+static void map_given(struct tape *tape) {
+  tape->same_descriptors = call.given_count == 0;
+  for (unsigned i = 0; i < call.given_count; i++) {
+    tape_map(tape, call.given[i].fd, call.given[i].fd);
+  }
+}
+
+void handover_settle(void) {
+  free(call.given);
+  call.given = NULL;
+  call.given_count = call.given_room = 0;
+}
+
+/* The manager keeps its own of each until it has read that it need not, and sockets of which it has one look like those of
+ * another daemon. */
+static void wait_for_manager(void) {
+  if (keeper_is_there()) {
+    (void)systemd_has_read(); /* if it does not say so in time, that is how they look */
+  }
+}
+
+enum handover_receipt handover_receive(struct tape *tape, struct failure *failure) {
+  enum handover_receipt receipt = receive(tape, failure);
+  if (receipt == HANDOVER_WHOLE) {
+    note_all_given();
+  }
+  if (receipt == HANDOVER_WHOLE && tape->same_descriptors) {
+    map_given(tape);
+  } else if (receipt == HANDOVER_UNUSABLE) {
+    wait_for_manager();
+  }
+  reserve(1); /* the start needs the others */
+  return receipt;
+}
+
+void handover_discard(struct tape *tape) {
+  if (tape->by_manager) {
+    if (tape->live) {
+      keeper_find_listeners(tape);
+    }
+    keeper_withdraw();
+    tape_close_rest(tape); /* the others are sockets that the manager listens on for us */
+    wait_for_manager();
+  } else {
+    close_range(FIRST, ~0U, 0);
+  }
+  tape_clear(tape);
+}
+
+void handover_allow_signals(const sigset_t *held) { pthread_sigmask(SIG_SETMASK, held, NULL); }
+
+/* -- out ----------------------------------------------------------------------------------------------------------- */
+
+static bool keep(int fd, bool kept) {
+  int flags = fcntl(fd, F_GETFD);
+  return flags >= 0 && fcntl(fd, F_SETFD, kept ? flags & ~FD_CLOEXEC : flags | FD_CLOEXEC) == 0;
+}
+
+/* One that is not kept would be missed by the next image, or be another one there. */
+static bool keep_all(const struct tape *tape, int state, bool kept) {
+  bool all = keep(state, kept);
+  for (unsigned i = 0; i < tape->descriptor_count; i++) {
+    all = keep(tape->descriptors[i].now, kept) && all;
+  }
+  return all;
+}
+
+static bool execute(const char *program, struct failure *failure) {
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  bool passed_on = systemd_pass_on();
+  if (passed_on) {
+    execv(program, call.argv);
+  }
+  int error = errno;
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  if (!passed_on) {
+    return failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "not enough memory to hand over");
+  }
+  return failure_set(failure, EXIT_STATUS_INTERNAL, "check that the file is there and may be executed",
+                     "cannot execute '%s': %s", program, strerror(error));
+}
+
+bool handover_execute(const char *program, const struct tape *tape, struct failure *failure) {
+  char number[16];
+  handover_use_reserve();
+  int state = state_write(tape, failure);
+  if (state < 0) {
+    handover_reserve();
+    return false;
+  }
+  snprintf(number, sizeof number, "%d", state);
+  close_range(FIRST, ~0U, CLOSE_RANGE_CLOEXEC);
+  if (!keep_all(tape, state, true)) {
+    failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "a descriptor cannot be handed over: %s", strerror(errno));
+  } else if (setenv(VARIABLE, number, 1) != 0) {
+    failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "not enough memory to hand over");
+  } else {
+    execute(program ? program : SELF, failure);
+  }
+  unsetenv(VARIABLE);
+  keep_all(tape, state, false);
+  close(state);
+  handover_reserve();
+  return false;
+}
+
+/* -- once more ------------------------------------------------------------------------------------------------------- */
+
+static bool is_there(const struct given *given) {
+  struct stat status;
+  return fstat(given->fd, &status) == 0 && status.st_dev == given->device && status.st_ino == given->inode;
+}
+
+static bool keep_given(void) {
+  bool all = call.given_count > 0;
+  for (unsigned i = 0; i < call.given_count; i++) {
+    all = all && is_there(&call.given[i]) && keep(call.given[i].fd, true);
+  }
+  return all;
+}
+
+/* It comes the way it came. */
+static bool pass_state(const struct tape *tape, int state) {
+  char number[16];
+  snprintf(number, sizeof number, "%d", state);
+  return tape->by_manager ? systemd_pass_again(KEEPER_STATE, state) : keep(state, true) && setenv(VARIABLE, number, 1) == 0;
+}
+
+/* Signals wait for the next one. */
+static void ask_next(bool stops, bool reloads) {
+  if (stops) {
+    raise(SIGTERM);
+  }
+  if (reloads) {
+    raise(SIGHUP);
+  }
+}
+
+bool handover_repeat(const struct tape *tape, bool stops, bool reloads, struct failure *failure) {
+  sigset_t all, before;
+  handover_use_reserve();
+  close_range(FIRST, ~0U, CLOSE_RANGE_CLOEXEC);
+  int state = state_write(tape, failure);
+  if (state < 0) {
+    return false;
+  }
+  if (!keep_given() || !pass_state(tape, state)) {
+    failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "what was handed over is not as it came");
+  } else {
+    if (tape->by_manager) {
+      keeper_repeat();
+    }
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    ask_next(stops, reloads);
+    execute(SELF, failure);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+  }
+  unsetenv(VARIABLE);
+  systemd_pass_nothing();
+  return false;
+}
+
+void handover_start_over(struct failure *failure) {
+  wait_for_manager();
+  close_range(FIRST, ~0U, CLOSE_RANGE_CLOEXEC);
+  execute(SELF, failure);
+}

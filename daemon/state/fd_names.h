@@ -1,0 +1,44 @@
+/* Which name each thing has in the store; private to fd_store.c, which puts it there, and fd_recall.c, which finds it. */
+#ifndef FRAMED_STATE_FD_NAMES_H
+#define FRAMED_STATE_FD_NAMES_H
+
+#include "daemon/state/fd_store.h"
+
+#define STATE   KEEPER_STATE
+#define ROSTER  "roster-" /* and a number: the highest counts */
+#define JOURNAL "journal"
+#define PULSE   "pulse"
+#define UNSURE  "unsure" /* while one journal follows another: any file may be torn */
+
+enum { NAME = 64, MOST_NEW_FILES = 64 };
+
+/* The file at the path is still this one as long as all of this fits; the time is that of its making, since nobody writes to
+ * it. */
+struct new_file {
+  char path[sizeof((struct sockaddr_un *)NULL)->sun_path]; /* empty: none */
+  dev_t device;
+  ino_t inode;
+  struct timespec made;
+};
+
+/* What the pulse lies in. */
+struct keeper_memory {
+  struct keeper_pulse pulse; /* first: all that others may know */
+  struct new_file new_files[MOST_NEW_FILES];
+};
+
+/* Over a tape, both ways. */
+void keeper_pass_journal(struct keeper_journal *journal, struct tape *tape);
+
+/* Any file may be torn until keeper_note() has noted which. */
+void keeper_say_unsure(void);
+
+/* dirty_files.c: the files of a journal as text, to free(); NULL: no memory. */
+char *keeper_list_torn(const struct keeper_journal *journal);
+/* Whether such text has the file, or is none; then any file may be torn, and `result_bytes` stays. */
+bool keeper_is_torn(const char *lines, const char *file, uint64_t *result_bytes);
+
+/* The roster of this number lies there no longer. */
+void keeper_forget_roster(uint64_t number);
+
+#endif

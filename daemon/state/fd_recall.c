@@ -1,0 +1,368 @@
+/*
+ * What the keeper finds in the store of the process before this one: the tape of its end, or what it noted until it was killed.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "daemon/base/systemd.h"
+#include "daemon/measure/clock.h"
+#include "daemon/state/fd_names.h"
+#include "daemon/state/manifest.h"
+#include "daemon/state/state.h"
+
+#define TORN     "FRAMED_TORN" /* a variable: an image before this one could make nothing of a roster. The text of its journal, */
+#define ANY_FILE "any"         /* or this */
+
+/* A process that receives what a process before it left may be killed for that: the last of so many in a row finds it, and the
+ * next one nothing. */
+enum { MOST_LISTENERS = 1024, MOST_TAKERS = 3 };
+
+enum { LONGEST_NAME = 256 };       /* of a descriptor there */
+enum { LONGEST_TORN = 64 * 1024 }; /* with more in a variable nothing can be executed */
+
+static struct {
+  bool has_journal;
+  bool unsure; /* which journal is the last: any file may be torn */
+  struct keeper_journal journal;
+  struct keeper_pulse pulse;
+  int pulse_fd;      /* 0: none */
+  bool has_received; /* what this process received lies there, too: */
+  bool has_state;
+  uint64_t roster;               /* 0: none */
+  int listeners[MOST_LISTENERS]; /* -1 once taken */
+  bool passed[MOST_LISTENERS];   /* the manager passes it at every start */
+  unsigned listener_count;
+} last;
+
+/* -- out of the store -------------------------------------------------------------------------------------------------- */
+
+/* It goes on lying there. */
+static int look_at(const char *name) {
+  char rest[NAME];
+  return systemd_take_kept(name, rest, sizeof rest);
+}
+
+/* Its descriptor is among those that may be handed over once more until this process is ready. */
+static void put_aside(int fd) {
+  if (fd >= 0) {
+    keeper_found(fd, false);
+  }
+}
+
+static bool is_this(const struct new_file *file) {
+  struct stat there;
+  return memchr(file->path, '\0', sizeof file->path) && lstat(file->path, &there) == 0 && S_ISSOCK(there.st_mode) &&
+         there.st_dev == file->device && there.st_ino == file->inode && there.st_mtim.tv_sec == file->made.tv_sec &&
+         there.st_mtim.tv_nsec == file->made.tv_nsec;
+}
+
+/* Those of sockets that nobody can connect to, since a reload was making them when its process was killed. */
+static void remove_new_files(int fd) {
+  struct new_file file;
+  off_t at = offsetof(struct keeper_memory, new_files);
+  for (unsigned i = 0; i < MOST_NEW_FILES && pread(fd, &file, sizeof file, at) == (ssize_t)sizeof file; i++) {
+    if (file.path[0] != '\0' && is_this(&file)) {
+      unlink(file.path); /* whoever binds there next replaces one that stays */
+    }
+    at += (off_t)sizeof file;
+  }
+}
+
+/* What is known of a process that was killed is known until there is one that is ready, which replaces it. A beat that cannot
+ * have been was one: nobody knows when. */
+static void recall_pulse(void) {
+  struct keeper_pulse pulse = {0};
+  int64_t now = clock_now();
+  int fd = look_at(PULSE);
+  if (fd < 0) {
+    return;
+  }
+  if (pread(fd, &pulse, sizeof pulse, 0) != (ssize_t)sizeof pulse || pulse.last < 0 || pulse.last > now) {
+    pulse.last = now;
+  }
+  last.pulse = pulse;
+  last.pulse_fd = fd;
+  remove_new_files(fd);
+  put_aside(fd);
+}
+
+static void recall_journal(void) {
+  struct tape tape = {0};
+  struct failure failure; /* without it less is known */
+  int fd = look_at(JOURNAL);
+  bool whole = fd >= 0 && state_read(fd, &tape, &failure);
+  if (fd >= 0) {
+    close(fd);
+  }
+  if (whole) {
+    keeper_pass_journal(&last.journal, &tape);
+  }
+  last.has_journal = whole && !tape.broken;
+  if (!last.has_journal) {
+    last.journal.file_count = 0;
+  }
+  tape_clear(&tape);
+}
+
+/* There are two for a moment when one follows the other. The one that counts goes on lying there. */
+static int take_roster(void) {
+  char text[NAME];
+  int roster = -1;
+  for (int fd = systemd_take_kept(ROSTER, text, sizeof text); fd >= 0; fd = systemd_take_kept(ROSTER, text, sizeof text)) {
+    uint64_t number = strtoull(text, NULL, 10), other = number < last.roster ? number : last.roster;
+    if (other > 0) {
+      keeper_forget_roster(other);
+    }
+    if (roster >= 0) {
+      close(number > last.roster ? roster : fd);
+    }
+    roster = number > last.roster ? fd : roster;
+    last.roster = number > last.roster ? number : last.roster;
+  }
+  return roster;
+}
+
+/* -- what was received goes on lying there ------------------------------------------------------------------------------ */
+
+/* The pulse is memory, so that this is known at once, whatever becomes of what the service manager is told. */
+static bool write_takers(uint64_t takers) {
+  return last.pulse_fd > 0 &&
+         pwrite(last.pulse_fd, &takers, sizeof takers, offsetof(struct keeper_pulse, takers)) == (ssize_t)sizeof takers;
+}
+
+void keeper_release(void) {
+  if (!last.has_received) {
+    return;
+  }
+  last.has_received = false;
+  write_takers(KEEPER_SPENT);
+  if (last.has_state) {
+    systemd_forget(STATE);
+  }
+  if (last.roster > 0) {
+    keeper_forget_roster(last.roster);
+  }
+  kept_forget_taken();
+}
+
+void keeper_repeat(void) {
+  last.has_received = true;
+  write_takers(last.pulse.takers);
+}
+
+/* Not for ever: it may be what processes end of. */
+static void leave_for_next(bool of_use) {
+  uint64_t takers = last.pulse.takers + 1;
+  last.has_received = true;
+  if (!of_use || takers >= MOST_TAKERS || !write_takers(takers)) {
+    keeper_release();
+  }
+}
+
+static bool read_tape(int fd, struct tape *tape, struct failure *failure) {
+  struct tape carried = {0};
+  bool whole = fd >= 0 && state_read(fd, tape, failure);
+  if (fd >= 0) {
+    close(fd);
+  }
+  kept_take(whole ? tape : &carried);
+  leave_for_next(whole);
+  if (!whole) {
+    keeper_find_listeners(&carried);
+    tape_close_rest(&carried);
+    tape_clear(&carried);
+    return false;
+  }
+  tape->same_descriptors = false;
+  tape->by_manager = true;
+  return true;
+}
+
+static bool lies_there(const char *name) {
+  int fd = look_at(name);
+  if (fd >= 0) {
+    close(fd);
+  }
+  return fd >= 0;
+}
+
+/* One that was killed, and not one that ended. */
+static bool receive_roster(struct tape *tape, struct failure *failure) {
+  int roster = take_roster();
+  recall_journal();
+  last.unsure = lies_there(UNSURE);
+  if (roster >= 0 && (last.pulse.last == 0 || last.pulse.takers == KEEPER_SPENT)) {
+    close(roster);
+    roster = -1;
+  }
+  bool whole = read_tape(roster, tape, failure);
+  tape->live = whole;
+  return whole;
+}
+
+/* It may have been killed in the middle of its orderly end: all that it noted before is older, and the journal is for whoever
+ * comes next, should this process not become ready. */
+static bool receive_state(int state, struct tape *tape, struct failure *failure) {
+  put_aside(take_roster());
+  put_aside(look_at(JOURNAL));
+  put_aside(look_at(UNSURE));
+  return read_tape(state, tape, failure);
+}
+
+/* What another version left under names of its own: nobody else would ever take that away, and clients would wait at it. */
+static void drop_unknown(void) {
+  char name[LONGEST_NAME];
+  for (int fd = systemd_take_kept("", name, sizeof name); fd >= 0; fd = systemd_take_kept("", name, sizeof name)) {
+    systemd_forget(name);
+    if (kept_is_listener(fd)) {
+      keeper_found(fd, false);
+    } else {
+      close(fd);
+    }
+  }
+}
+
+static bool receive(struct tape *tape, struct failure *failure) {
+  recall_pulse();
+  int state = look_at(STATE);
+  last.has_state = state >= 0;
+  if (state >= 0 && last.pulse.takers == KEEPER_SPENT) {
+    put_aside(state);
+    state = -1;
+  }
+  return state >= 0 ? receive_state(state, tape, failure) : receive_roster(tape, failure);
+}
+
+bool keeper_receive(struct tape *tape, struct failure *failure) {
+  failure->text[0] = '\0';
+  if (!keeper_is_there()) {
+    return false;
+  }
+  bool received = receive(tape, failure);
+  drop_unknown();
+  return received;
+}
+
+/* -- its listeners ------------------------------------------------------------------------------------------------------ */
+
+void keeper_found(int fd, bool passed) {
+  if (last.listener_count < MOST_LISTENERS) {
+    last.passed[last.listener_count] = passed;
+    last.listeners[last.listener_count++] = fd;
+  } else {
+    close(fd);
+  }
+}
+
+void keeper_find_listeners(struct tape *tape) {
+  for (unsigned i = 0; i < tape->descriptor_count; i++) {
+    struct tape_descriptor *descriptor = &tape->descriptors[i];
+    if (!descriptor->taken && kept_is_listener(descriptor->now)) {
+      descriptor->taken = true;
+      keeper_found(descriptor->now, false);
+    }
+  }
+}
+
+static bool is_at(int fd, const char *path) {
+  struct sockaddr_un address = {0};
+  socklen_t length = sizeof address - 1;
+  return getsockname(fd, (struct sockaddr *)&address, &length) == 0 && address.sun_family == AF_UNIX &&
+         strcmp(address.sun_path, path) == 0;
+}
+
+int keeper_take_listener(const char *path, bool *passed) {
+  for (unsigned i = 0; i < last.listener_count; i++) {
+    int fd = last.listeners[i];
+    if (fd >= 0 && is_at(fd, path)) {
+      last.listeners[i] = -1;
+      *passed = last.passed[i];
+      return fd;
+    }
+  }
+  return -1;
+}
+
+int keeper_take_listener_at(const struct sockaddr *address, socklen_t length) {
+  int found = -1;
+  for (unsigned i = 0; i < last.listener_count; i++) {
+    struct sockaddr_storage there = {0};
+    socklen_t size = sizeof there;
+    int fd = last.listeners[i];
+    if (fd < 0 || getsockname(fd, (struct sockaddr *)&there, &size) != 0 || there.ss_family == AF_UNIX) {
+      continue;
+    }
+    last.listeners[i] = -1;
+    if (found < 0 && size == length && memcmp(&there, address, length) == 0) {
+      found = fd;
+    } else {
+      close(fd);
+    }
+  }
+  return found;
+}
+
+/* -- what it noted ------------------------------------------------------------------------------------------------------ */
+
+bool keeper_recover(struct keeper_journal *journal, struct keeper_pulse *pulse) {
+  *journal = last.journal;
+  *pulse = last.pulse;
+  return last.has_journal && pulse->last > 0;
+}
+
+struct keeper_pulse keeper_last_pulse(void) {
+  return last.pulse;
+}
+
+void keeper_recall_again(void) {
+  if (last.has_journal) {
+    keeper_note(&last.journal);
+    keeper_beat(last.pulse.last, last.pulse.clients);
+  }
+  if (last.unsure || (getenv(TORN) && !last.has_journal)) {
+    keeper_say_unsure();
+  }
+}
+
+bool keeper_was_killed(void) { return getenv(TORN) || last.unsure || (last.has_journal && last.pulse.last > 0); }
+
+bool keeper_was_writing(const char *file, uint64_t *result_bytes) {
+  const char *torn = getenv(TORN);
+  *result_bytes = 0;
+  if (torn || last.unsure) {
+    return last.unsure || keeper_is_torn(torn, file, result_bytes);
+  }
+  for (unsigned i = 0; i < last.journal.file_count; i++) {
+    const struct keeper_file *written = &last.journal.files[i];
+    if (written->path && strcmp(written->path, file) == 0) {
+      *result_bytes = written->result_bytes;
+      return true;
+    }
+  }
+  return false;
+}
+
+bool keeper_expect_torn(void) {
+  char *lines = last.has_journal && !last.unsure ? keeper_list_torn(&last.journal) : NULL;
+  bool set = setenv(TORN, lines && strlen(lines) < LONGEST_TORN ? lines : ANY_FILE, 1) == 0;
+  free(lines);
+  return set;
+}
+
+void keeper_forget_last(void) {
+  for (unsigned i = 0; i < last.listener_count; i++) {
+    if (last.listeners[i] >= 0) {
+      close(last.listeners[i]);
+    }
+  }
+  last.listener_count = 0;
+  for (unsigned i = 0; i < last.journal.file_count; i++) {
+    free(last.journal.files[i].path);
+  }
+  last.journal.file_count = 0;
+  last.has_journal = last.unsure = false;
+  unsetenv(TORN);
+}

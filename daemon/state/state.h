@@ -1,0 +1,38 @@
+/*
+ * The state memfd: a tape that outlives its process.
+ *
+ * Its header names the version of what is on the tape and holds checksums of itself and of the rest; a memory with one bit
+ * wrong, or of another version, is none. It is never registered with a device, since a wild kernel can write what is.
+ */
+#ifndef FRAMED_STATE_STATE_H
+#define FRAMED_STATE_STATE_H
+
+#include "daemon/base/failure.h"
+#include "daemon/measure/history.h"
+#include "daemon/state/codec.h"
+
+/* Raised with every change of what is on the tape, or of what it means. */
+enum { STATE_VERSION = 18 };
+
+/* Writes the tape to a new memory; returns its descriptor (closed on exec), or -1. */
+int state_write(const struct tape *tape, struct failure *failure);
+/* Loads what state_write() wrote. False, with a sentence, if it is not whole or not of this version. */
+bool state_read(int fd, struct tape *tape, struct failure *failure);
+
+/* The sizes and limits of what states hold as it lies in memory, which this file does not know. Before any thread is started.
+ */
+void state_set_layout(const size_t *sizes, size_t count);
+
+/* What must be equal for a state to be understood, as text: the version, and the layout of what is passed whole. */
+enum { STATE_VERSION_TEXT = 32 };
+const char *state_version(char text[STATE_VERSION_TEXT]);
+
+/* [for tests] The checksum over bytes. */
+uint64_t state_checksum(const void *bytes, size_t length);
+
+/* What is known of all process images, which goes from each to the next. */
+void succession_pass(struct succession *succession, struct tape *tape);
+/* Puts it in the place, on a tape that was read, where it was taken from. */
+bool succession_replace(struct succession *succession, struct tape *tape, size_t at);
+
+#endif

@@ -1,0 +1,234 @@
+/*
+ * /v1/status as one JSON document.
+ *
+ * What always holds: every pipeline's frames come from one snapshot and so balance; a key is always there, with 0
+ * where nothing happened yet, so that a reader needs no case for it.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/measure/clock.h"
+#include "daemon/measure/history.h"
+#include "daemon/status/status.h"
+
+static const char *const waiting_names[] = {
+    [WAITING_FOR_NOTHING] = "nothing", [WAITING_FOR_PRODUCER] = "producer", [WAITING_FOR_FRAMES] = "frames",
+    [WAITING_FOR_GPU] = "gpu",         [WAITING_FOR_READER] = "reader",     [WAITING_FOR_RESUME] = "resume",
+};
+
+/* Three decimals are more than any of these figures is worth. */
+static json_t *number(double value) { return json_real(isfinite(value) ? round(value * 1e3) / 1e3 : 0); }
+
+static json_t *count(uint64_t value) { return json_integer((json_int_t)value); }
+
+/* A document with one key more, or NULL where there is no memory for both: half a document is none. */
+static json_t *with(json_t *document, const char *key, json_t *value) {
+  if (json_object_set_new(document, key, value) == 0) {
+    return document;
+  }
+  json_decref(document);
+  return NULL;
+}
+
+static json_t *frames_document(const struct ledger *ledger) {
+  json_t *dropped = json_object();
+  for (int fate = FATE_EMITTED + 1; fate < FATE_COUNT; fate++) {
+    dropped = with(dropped, fate_names[fate], count(ledger->fates[fate]));
+  }
+  return json_pack("{s:o, s:o, s:o, s:o}", "in", count(ledger->in), "emitted", count(ledger->fates[FATE_EMITTED]), "in_flight",
+                   count(ledger->in_flight), "dropped", dropped);
+}
+
+static json_t *step_document(const struct histogram_summary *summary) {
+  return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}", "p50", number(summary->p50), "p99", number(summary->p99), "p999",
+                   number(summary->p999), "max", number(summary->max), "mean", number(summary->mean), "count",
+                   count(summary->count));
+}
+
+static json_t *latency_document(const struct histogram_summary latency[STEP_COUNT]) {
+  json_t *steps = json_object();
+  steps = with(steps, step_names[STEP_TOTAL], step_document(&latency[STEP_TOTAL]));
+  for (int step = 0; step < STEP_TOTAL; step++) {
+    steps = with(steps, step_names[step], step_document(&latency[step]));
+  }
+  return steps;
+}
+
+static json_t *throughput_document(const struct pipeline_snapshot *snapshot) {
+  return json_pack("{s:o, s:o, s:o, s:o}", "fps", number(snapshot->fps), "in_bytes_per_s", number(snapshot->in_bytes_per_s),
+                   "out_bytes_per_s", number(snapshot->out_bytes_per_s), "window_s", number(snapshot->seconds));
+}
+
+static json_t *engines_document(const double us[OVERLAP_ENGINES]) {
+  return json_pack("[o, o, o]", number(us[OVERLAP_H2D]), number(us[OVERLAP_KERNEL]), number(us[OVERLAP_D2H]));
+}
+
+/* What the slots win, what bounds the pipeline, and the figures behind that, from which `framectl plan` goes on. */
+static json_t *overlap_document(const struct pipeline_snapshot *snapshot) {
+  const struct diagnosis *diagnosis = &snapshot->diagnosis;
+  json_t *document = json_pack("{s:o, s:o, s:o, s:s, s:s, s:o}", "ratio", number(diagnosis->ratio), "speedup",
+                               number(diagnosis->speedup), "ideal_speedup", number(diagnosis->ideal_speedup), "bound_by",
+                               bound_names[diagnosis->bound_by], "advice", diagnosis->advice, "gain", number(diagnosis->gain));
+  document = with(document, "improve", json_string(improvement_names[diagnosis->improve]));
+  document = with(document, "slots", json_integer(diagnosis->work.slots));
+  document = with(document, "kernels_at_once", json_integer(diagnosis->work.kernels));
+  document = with(document, "service_us", engines_document(diagnosis->work.service));
+  document = with(document, "succession_us", engines_document(diagnosis->work.succession));
+  document = with(document, "alone_us", number(diagnosis->work.alone));
+  document = with(document, "host_us", number(diagnosis->work.host));
+  document = with(document, "turnaround_us", number(diagnosis->work.turnaround));
+  return document;
+}
+
+/* Where frames go in or results come out: {"socket": path} or {"file": path} or {"reply": true}, and what they are. */
+static json_t *end_document(enum config_endpoint endpoint, const char *path, enum config_protocol protocol, size_t bytes) {
+  json_t *document = json_pack("{s:s, s:o}", "protocol", config_protocol_names[protocol], "frame_bytes", count(bytes));
+  switch (endpoint) {
+  case CONFIG_SOCKET:
+    document = with(document, "socket", json_string(path));
+    break;
+  case CONFIG_FILE:
+    document = with(document, "file", json_string(path));
+    break;
+  case CONFIG_REPLY:
+    document = with(document, "reply", json_true());
+    break;
+  }
+  return document;
+}
+
+static const struct config_pipeline *find_config(const struct config *config, const char *name) {
+  for (unsigned i = 0; config && i < config->pipeline_count; i++) {
+    if (strcmp(config->pipelines[i].name, name) == 0) {
+      return &config->pipelines[i];
+    }
+  }
+  return NULL;
+}
+
+static json_t *with_ends(json_t *document, const struct pipeline_snapshot *snapshot, const struct config_pipeline *config) {
+  if (!config) { /* removed by a reload and on its way out */
+    return document;
+  }
+  document = with(document, "source",
+                  end_document(config->source.endpoint, config->source.path, config->source.protocol, snapshot->input_bytes));
+  return with(document, "sink",
+              end_document(config->sink.endpoint, config->sink.path, config->sink.protocol, snapshot->output_bytes));
+}
+
+static const char *copies_text(const struct pipeline_snapshot *snapshot) {
+  return !snapshot->copies ? "none" : snapshot->copies_by_kernel ? "kernel" : "engine";
+}
+
+static json_t *refusal_document(const struct refusal *refusal) {
+  return refusal->at == 0
+             ? json_null()
+             : json_pack("{s:o, s:s, s:s}", "age_s", number((double)(clock_now() - refusal->at) / (double)NS_PER_S), "text",
+                         refusal->text, "remedy", refusal->remedy);
+}
+
+static json_t *pipeline_document(const struct pipeline_snapshot *snapshot, const struct config_pipeline *config) {
+  json_t *document =
+      json_pack("{s:s, s:s, s:i, s:i, s:i, s:o, s:o, s:{s:s, s:s}}", "state", pipeline_state_names[snapshot->state], "waiting",
+                waiting_names[snapshot->waiting], "sessions", (int)snapshot->sessions, "clients", (int)snapshot->clients,
+                "readers", (int)snapshot->readers, "missed", count(snapshot->missed), "refused", count(snapshot->refused),
+                "formats", "input", snapshot->input, "output", snapshot->output);
+  document = with(document, "not_read", json_boolean(snapshot->not_read));
+  document = with(document, "last_refusal", refusal_document(&snapshot->refusal));
+  document = with(document, "frames", frames_document(&snapshot->ledger));
+  document = with(document, "throughput", throughput_document(snapshot));
+  document = with(document, "latency_us", latency_document(snapshot->latency));
+  document = with(document, "slots", json_integer(snapshot->slots));
+  document = with(document, "graph", json_boolean(snapshot->graph));
+  document = with(document, "copies", json_string(copies_text(snapshot)));
+  document = with(document, "timed_one_in", json_integer(snapshot->timed_one_in));
+  document = with(document, "overlap", overlap_document(snapshot));
+  return with_ends(document, snapshot, config);
+}
+
+/* -- health ---------------------------------------------------------------------------------------------------------- */
+
+static json_t *item_document(const struct health_item *item) {
+  json_t *document = json_pack("{s:b, s:s}", "ok", item->ok, "why", item->why);
+  if (item->kind == HEALTH_LANES) {
+    document = with(document, "age_s", number(item->age_s));
+  }
+  if (item->kind == HEALTH_DEVICE) {
+    document = with(document, "canary_us", number(item->canary_s * 1e6));
+    document = with(document, "canary_age_s", number(item->canary_age_s));
+  }
+  return document;
+}
+
+json_t *health_document(const struct health *health) {
+  json_t *lanes = NULL, *devices = json_object(), *pipelines = json_object();
+  for (unsigned i = 0; i < health->count; i++) {
+    const struct health_item *item = &health->items[i];
+    if (item->kind == HEALTH_LANES) {
+      lanes = item_document(item);
+    } else {
+      json_t **list = item->kind == HEALTH_DEVICE ? &devices : &pipelines;
+      *list = with(*list, item->name, item_document(item));
+    }
+  }
+  return json_pack("{s:b, s:s, s:{s:o}, s:o, s:o, s:o}", "ok", health->ok, "why", health->why, "control", "standstill_s",
+                   number(health->standstill_s), "lanes", lanes, "devices", devices, "pipelines", pipelines);
+}
+
+static json_t *current_health(const struct status_ops *ops) {
+  struct health *health = ops->health(ops->server);
+  json_t *document = health ? health_document(health) : NULL;
+  free(health);
+  return document;
+}
+
+static json_t *usage_document(const struct status_ops *ops) {
+  struct usage usage;
+  ops->usage(ops->server, &usage);
+  return json_pack("{s:o, s:o, s:o, s:o}", "resident_bytes", count(usage.resident_bytes), "pinned_bytes",
+                   count(usage.pinned_bytes), "device_bytes", count(usage.device_bytes), "descriptors",
+                   count(usage.descriptors));
+}
+
+/* -- all of it ------------------------------------------------------------------------------------------------------- */
+
+/* How often one process image followed another, and the last time. */
+static json_t *handovers_document(const struct server_view *view) {
+  const struct succession *succession = view->succession;
+  json_t *document = json_pack("{s:b, s:o}", "upgrading", view->upgrading, "refused",
+                               view->refusal ? answer_string(view->refusal) : json_null());
+  for (int cause = 0; cause < SUCCESSION_CAUSE_COUNT; cause++) {
+    document = with(document, succession_names[cause], count(succession->counts[cause]));
+  }
+  document = with(document, "connections_lost", count(succession->closed));
+  document = with(document, "longest_ms", number((double)succession->longest / 1e6));
+  document =
+      with(document, "last",
+           succession->gap == 0 ? json_null()
+                                : json_pack("{s:s, s:o, s:o}", "cause", succession_names[succession->cause], "text",
+                                            answer_string(succession->text), "gap_ms", number((double)succession->gap / 1e6)));
+  return document;
+}
+
+json_t *status_document(const struct status_ops *ops) {
+  struct pipeline_snapshot *snapshot = malloc(sizeof *snapshot);
+  if (!snapshot) {
+    return NULL;
+  }
+  struct server_view view;
+  ops->read(ops->server, &view);
+  json_t *pipelines = json_object();
+  for (unsigned i = 0; i < view.pipeline_count; i++) {
+    memset(snapshot, 0, sizeof *snapshot);
+    pipeline_snapshot(ops->pipeline(ops->server, i), snapshot);
+    pipelines = with(pipelines, snapshot->name, pipeline_document(snapshot, find_config(view.config, snapshot->name)));
+  }
+  free(snapshot);
+  return json_pack("{s:s, s:o, s:s, s:s, s:i, s:b, s:{s:o, s:o, s:o}, s:o, s:o, s:o, s:o}", "version", view.version, "uptime_s",
+                   number(view.uptime_s), "backend", view.backend, "device", view.device, "lanes", (int)view.lanes, "stopping",
+                   view.stopping, "reloads", "done", count(view.reloads), "failed", count(view.reload_failures), "refused",
+                   view.reload_refusal ? answer_string(view.reload_refusal) : json_null(), "handovers",
+                   handovers_document(&view), "health", current_health(ops), "usage", usage_document(ops), "pipelines",
+                   pipelines);
+}

@@ -1,0 +1,273 @@
+/*
+ * What always holds:
+ *   - a request is freed when it was both answered by its handler and completed by the library, in either order;
+ *   - a suspended connection is on the `waiting` list, because the library cannot be stopped while there is one.
+ */
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/status/http_private.h"
+
+enum { BODY_LIMIT = 64 * 1024, STREAM_BLOCK = 16 * 1024 };
+
+static const char stopping[] = "{\"error\": \"the daemon is stopping\", \"remedy\": \"ask again when it runs\"}\n";
+static const char crowded[] =
+    "{\"error\": \"too many commands wait for their end\", \"remedy\": \"try again when they have ended\"}\n";
+
+static void request_free(struct http_request *request) {
+  if (request->response) {
+    MHD_destroy_response(request->response);
+  }
+  free(request->method);
+  free(request->path);
+  free(request);
+}
+
+static struct http_connection *connection_of(struct MHD_Connection *handle) {
+  const union MHD_ConnectionInfo *info = MHD_get_connection_info(handle, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+  return info ? info->socket_context : NULL;
+}
+
+static struct http_request *request_new(struct http *http, struct MHD_Connection *handle, const char *method,
+                                        const char *path) {
+  struct http_request *request = calloc(1, sizeof *request);
+  if (!request) {
+    return NULL;
+  }
+  request->http = http;
+  request->handle = handle;
+  request->connection = connection_of(handle);
+  request->method = strdup(method);
+  request->path = strdup(path);
+  if (!request->connection || !request->method || !request->path) {
+    request_free(request);
+    return NULL;
+  }
+  return request;
+}
+
+const char *http_path(const struct http_request *request) { return request->path; }
+bool http_is(const struct http_request *request, const char *method) { return strcmp(request->method, method) == 0; }
+
+const char *http_argument(const struct http_request *request, const char *name) {
+  const char *value = NULL;
+  size_t length = 0;
+  bool found =
+      MHD_lookup_connection_value_n(request->handle, MHD_GET_ARGUMENT_KIND, name, strlen(name), &value, &length) == MHD_YES;
+  return found && !value ? "" : value;
+}
+
+/* The library does not look at a suspended connection. */
+bool http_client_left(const struct http_request *request) {
+  if (!request->handle) {
+    return true;
+  }
+  struct pollfd state = {.fd = request->connection->fd, .events = request->connection->client.tcp ? POLLRDHUP : 0};
+  return poll(&state, 1, 0) > 0 && (state.revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0;
+}
+
+static void suspend(struct http_request *request) {
+  struct http *http = request->http;
+  request->suspended = request->connection->suspended = true;
+  request->next = http->waiting;
+  request->link = &http->waiting;
+  if (request->next) {
+    request->next->link = &request->next;
+  }
+  http->waiting = request;
+  http->waiting_count++;
+  MHD_suspend_connection(request->handle);
+}
+
+static void resume(struct http_request *request) {
+  struct http *http = request->http;
+  *request->link = request->next;
+  if (request->next) {
+    request->next->link = request->link;
+  }
+  http->waiting_count--;
+  request->suspended = request->connection->suspended = false;
+  request->connection->since = uv_now(http->setup.loop);
+  MHD_resume_connection(request->handle);
+  http_wake(http); /* a resume alone does not wake the library's epoll descriptor */
+}
+
+/* A stream that is being sent; freed by the library. */
+static ssize_t read_stream(void *context, uint64_t position, char *bytes, size_t room) {
+  (void)position;
+  const struct http_stream *stream = context;
+  size_t count = stream->read(stream->context, bytes, room);
+  return count > 0 ? (ssize_t)count : MHD_CONTENT_READER_END_OF_STREAM;
+}
+
+static void free_stream(void *context) {
+  const struct http_stream *stream = context;
+  stream->free(stream->context);
+  free(context);
+}
+
+static struct MHD_Response *respond_with_stream(const struct http_stream *stream) {
+  struct http_stream *kept = malloc(sizeof *kept);
+  if (!kept) {
+    stream->free(stream->context);
+    return NULL;
+  }
+  *kept = *stream;
+  struct MHD_Response *response =
+      MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, STREAM_BLOCK, read_stream, kept, free_stream);
+  if (!response) {
+    free_stream(kept);
+  }
+  return response;
+}
+
+static struct MHD_Response *respond_with_body(const struct http_answer *answer) {
+  if (!answer->body) {
+    return NULL;
+  }
+  struct MHD_Response *response = MHD_create_response_from_buffer(answer->length, answer->body, MHD_RESPMEM_MUST_FREE);
+  if (!response) {
+    free(answer->body);
+  }
+  return response;
+}
+
+static struct MHD_Response *make_response(const struct http_answer *answer) {
+  struct MHD_Response *response = answer->stream.read ? respond_with_stream(&answer->stream) : respond_with_body(answer);
+  if (!response) {
+    return NULL;
+  }
+  MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, answer->type);
+  MHD_add_response_header(response, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
+  MHD_add_response_header(response, MHD_HTTP_HEADER_X_CONTENT_TYPE_OPTIONS, "nosniff");
+  if (answer->allow) {
+    MHD_add_response_header(response, MHD_HTTP_HEADER_ALLOW, answer->allow);
+  }
+  return response;
+}
+
+static void set_response(struct http_request *request, struct http_answer *answer) {
+  request->status = answer->status;
+  request->response = make_response(answer);
+  answer->body = NULL;
+}
+
+/* Nobody gets it. */
+static void drop(struct http_answer *answer) {
+  if (answer->stream.read) {
+    answer->stream.free(answer->stream.context);
+  }
+  free(answer->body);
+  answer->body = NULL;
+}
+
+void http_answer(struct http_request *request, struct http_answer *answer) {
+  request->answered = true;
+  if (!request->handle) {
+    drop(answer);
+    request_free(request);
+    return;
+  }
+  if (request->response) { /* http_close() came first */
+    drop(answer);
+    return;
+  }
+  set_response(request, answer);
+  if (request->suspended) {
+    resume(request);
+  }
+}
+
+/* The library's own answers are of no use to a program that reads JSON. */
+static void refuse(struct http_request *request, const char *text) {
+  struct http_answer answer = {
+      .status = MHD_HTTP_SERVICE_UNAVAILABLE, .type = "application/json", .body = strdup(text), .length = strlen(text)};
+  set_response(request, &answer);
+}
+
+static enum MHD_Result send_response(struct http_request *request) {
+  return request->response ? MHD_queue_response(request->handle, request->status, request->response) : MHD_NO;
+}
+
+static enum MHD_Result ask(struct http *http, struct http_request *request) {
+  request->connection->answering = true;
+  request->connection->since = uv_now(http->setup.loop);
+  if (http->closing) {
+    refuse(request, stopping);
+    return send_response(request);
+  }
+  unsigned waiting = http->setup.limits.waiting - (request->connection->client.trusted ? 0 : http->setup.limits.kept);
+  if (http_is(request, MHD_HTTP_METHOD_POST) && http->waiting_count >= waiting) {
+    refuse(request, crowded);
+    return send_response(request);
+  }
+  request->asked = true;
+  http->setup.handler(http->setup.context, request);
+  if (request->answered) {
+    return send_response(request);
+  }
+  suspend(request);
+  return MHD_YES;
+}
+
+enum MHD_Result http_on_request(void *context, struct MHD_Connection *handle, const char *path, const char *method,
+                                const char *version, const char *data, size_t *size, void **state) {
+  (void)version, (void)data;
+  struct http_request *request = *state;
+  if (!request) {
+    request = *state = request_new(context, handle, method, path);
+    return request ? MHD_YES : MHD_NO;
+  }
+  if (*size > 0) {
+    request->body_bytes += *size;
+    *size = 0;
+    return request->body_bytes <= BODY_LIMIT ? MHD_YES : MHD_NO;
+  }
+  return request->asked ? send_response(request) : ask(context, request);
+}
+
+void http_on_completed(void *context, struct MHD_Connection *handle, void **state, enum MHD_RequestTerminationCode code) {
+  (void)handle, (void)code;
+  struct http *http = context;
+  struct http_request *request = *state;
+  *state = NULL;
+  if (!request) {
+    return;
+  }
+  request->connection->since = uv_now(http->setup.loop);
+  request->connection->answering = false;
+  request->handle = NULL;
+  if (request->answered || !request->asked) {
+    request_free(request);
+  }
+}
+
+static void give_up(struct http_request *request, const char *text) {
+  refuse(request, text);
+  resume(request);
+}
+
+void http_refuse_one(struct http *http, const struct http_connection *connection) {
+  struct http_request *request = http->waiting;
+  while (request->connection != connection) {
+    request = request->next;
+  }
+  give_up(request, crowded);
+}
+
+void http_refuse_gone(struct http *http) {
+  for (struct http_request *request = http->waiting, *next; request; request = next) {
+    next = request->next;
+    if (http_client_left(request)) {
+      give_up(request, stopping);
+    }
+  }
+}
+
+void http_refuse_waiting(struct http *http) {
+  for (struct http_request *request = http->waiting, *next; request; request = next) {
+    next = request->next;
+    give_up(request, stopping);
+  }
+}

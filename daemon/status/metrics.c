@@ -1,0 +1,300 @@
+/*
+ * /metrics: the same figures as /v1/status in Prometheus' text format 0.0.4, as counters since the start.
+ *
+ * What always holds: all lines of a metric stand together under one HELP and TYPE; a label's value is escaped; a
+ * histogram's last bucket equals its count, since both come from the same buckets.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "config/stream.h"
+#include "daemon/measure/history.h"
+#include "daemon/status/status.h"
+
+/* Buckets for Prometheus are the octaves of the fine histogram, so that they cost no accuracy: 4 us to 2 s. */
+enum { FIRST_OCTAVE = 5, COARSE_BUCKETS = 20 };
+
+struct report {
+  FILE *out;
+  struct server_view view;
+  struct usage usage;
+  struct pipeline_snapshot *pipelines; /* view.pipeline_count of them */
+  struct health *health;
+};
+
+typedef uint64_t snapshot_figure(const struct pipeline_snapshot *snapshot);
+
+static uint64_t frames_in(const struct pipeline_snapshot *snapshot) { return snapshot->ledger.in; }
+static uint64_t frames_in_flight(const struct pipeline_snapshot *snapshot) { return snapshot->ledger.in_flight; }
+static uint64_t bytes_in(const struct pipeline_snapshot *snapshot) { return snapshot->ledger.in_bytes; }
+static uint64_t bytes_out(const struct pipeline_snapshot *snapshot) { return snapshot->ledger.out_bytes; }
+static uint64_t sessions(const struct pipeline_snapshot *snapshot) { return snapshot->sessions; }
+static uint64_t readers(const struct pipeline_snapshot *snapshot) { return snapshot->readers; }
+static uint64_t missed(const struct pipeline_snapshot *snapshot) { return snapshot->missed; }
+static uint64_t refused(const struct pipeline_snapshot *snapshot) { return snapshot->refused; }
+static uint64_t graph(const struct pipeline_snapshot *snapshot) { return snapshot->graph; }
+static uint64_t copies_by_kernel(const struct pipeline_snapshot *snapshot) { return snapshot->copies_by_kernel; }
+static uint64_t timed_one_in(const struct pipeline_snapshot *snapshot) { return snapshot->timed_one_in; }
+
+/* One number a pipeline. */
+static const struct {
+  const char *name, *type, *help;
+  snapshot_figure *figure;
+} figures[] = {
+    {"framed_frames_in_total", "counter", "Frames whose first byte came in.", frames_in},
+    {"framed_frames_in_flight", "gauge", "Frames that came in and have no fate yet.", frames_in_flight},
+    {"framed_received_bytes_total", "counter", "Bytes of frames that came in.", bytes_in},
+    {"framed_emitted_bytes_total", "counter", "Bytes of results that were emitted.", bytes_out},
+    {"framed_sessions", "gauge", "Producers that are connected.", sessions},
+    {"framed_readers", "gauge", "Readers that are connected.", readers},
+    {"framed_missed_results_total", "counter", "Whole results that slow readers missed.", missed},
+    {"framed_refused_clients_total", "counter",
+     "Producers and readers that were turned away, or cut off since they broke their protocol.", refused},
+    {"framed_graph", "gauge", "1 if frames are replayed from CUDA graphs.", graph},
+    {"framed_kernel_copies", "gauge", "1 if kernels copy frames to the device and back, and not the copy engines.",
+     copies_by_kernel},
+    {"framed_timed_one_in", "gauge", "Of so many frames one has the times of its steps on the device.", timed_one_in},
+};
+
+typedef double snapshot_measure(const struct pipeline_snapshot *snapshot);
+
+static double busy_seconds(const struct pipeline_snapshot *snapshot) { return snapshot->busy_s; }
+static double overlap_share(const struct pipeline_snapshot *snapshot) { return snapshot->diagnosis.ratio; }
+static double overlap_speedup(const struct pipeline_snapshot *snapshot) { return snapshot->diagnosis.speedup; }
+
+/* One measure a pipeline. */
+static const struct {
+  const char *name, *type, *help;
+  snapshot_measure *measure;
+} measures[] = {
+    {"framed_device_busy_seconds_total", "counter", "Time with frames on the device, of all sessions together.", busy_seconds},
+    {"framed_overlap_ratio", "gauge", "Share of the engines' work of the last ten seconds that was hidden behind other work.",
+     overlap_share},
+    {"framed_overlap_speedup", "gauge", "Work of the engines in the last ten seconds over the time with frames on the device.",
+     overlap_speedup},
+};
+
+/* -- the text format ------------------------------------------------------------------------------------------------ */
+
+static void write_head(FILE *out, const char *name, const char *type, const char *help) {
+  fprintf(out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
+}
+
+static void write_label_value(FILE *out, const char *value) {
+  for (; *value; value++) {
+    if (*value == '\n') {
+      fputs("\\n", out);
+      continue;
+    }
+    if (*value == '"' || *value == '\\') {
+      fputc('\\', out);
+    }
+    fputc(*value, out);
+  }
+}
+
+/* Labels go as name, value pairs up to a NULL name. */
+struct label {
+  const char *name, *value;
+};
+
+static void write_labels(FILE *out, const char *metric, const struct label *labels) {
+  fputs(metric, out);
+  for (const struct label *label = labels; label->name; label++) {
+    fprintf(out, "%c%s=\"", label == labels ? '{' : ',', label->name);
+    write_label_value(out, label->value);
+    fputc('"', out);
+  }
+  fputs("} ", out);
+}
+
+static void write_count(FILE *out, const char *metric, const struct label *labels, uint64_t value) {
+  write_labels(out, metric, labels);
+  fprintf(out, "%llu\n", (unsigned long long)value);
+}
+
+/* -- metrics ---------------------------------------------------------------------------------------------------------- */
+
+static void write_succession(FILE *out, const struct succession *succession) {
+  write_head(out, "framed_handovers_total", "counter",
+             "How often another process image took over with all connections, by cause.");
+  for (int cause = 0; cause < SUCCESSION_CAUSE_COUNT; cause++) {
+    write_count(out, "framed_handovers_total", (struct label[]){{"cause", succession_names[cause]}, {0}},
+                succession->counts[cause]);
+  }
+  write_head(out, "framed_handover_lost_connections_total", "counter",
+             "Connections that ended with a process that was killed.");
+  fprintf(out, "framed_handover_lost_connections_total %" PRIu64 "\n", succession->closed);
+  write_head(out, "framed_handover_gap_seconds_total", "counter", "Time in which nothing moved because of that.");
+  fprintf(out, "framed_handover_gap_seconds_total %.6f\n", (double)succession->total / 1e9);
+  write_head(out, "framed_handover_gap_seconds_longest", "gauge", "The longest such time.");
+  fprintf(out, "framed_handover_gap_seconds_longest %.6f\n", (double)succession->longest / 1e9);
+}
+
+static void write_daemon(const struct report *report) {
+  FILE *out = report->out;
+  const struct server_view *view = &report->view;
+  write_head(out, "framed_info", "gauge", "The daemon's version, backend and device.");
+  write_count(out, "framed_info",
+              (struct label[]){{"version", view->version}, {"backend", view->backend}, {"device", view->device}, {0}}, 1);
+  write_head(out, "framed_uptime_seconds", "gauge", "Time since the daemon started.");
+  fprintf(out, "framed_uptime_seconds %.3f\n", view->uptime_s);
+  write_head(out, "framed_lanes", "gauge", "Threads that carry frames.");
+  fprintf(out, "framed_lanes %u\n", view->lanes);
+  write_head(out, "framed_reloads_total", "counter", "Reloads of the configuration, by result.");
+  write_count(out, "framed_reloads_total", (struct label[]){{"result", "done"}, {0}}, view->reloads);
+  write_count(out, "framed_reloads_total", (struct label[]){{"result", "failed"}, {0}}, view->reload_failures);
+  write_succession(out, view->succession);
+}
+
+static void write_usage(FILE *out, const char *name, const char *help, size_t value) {
+  write_head(out, name, "gauge", help);
+  fprintf(out, "%s %zu\n", name, value);
+}
+
+/* What every process tells under names that Prometheus has for it, and what only this one has. */
+static void write_usages(const struct report *report) {
+  const struct usage *usage = &report->usage;
+  write_usage(report->out, "process_resident_memory_bytes", "Resident memory size in bytes.", usage->resident_bytes);
+  write_usage(report->out, "process_open_fds", "Number of open file descriptors.", usage->descriptors);
+  write_usage(report->out, "framed_pinned_bytes", "Host memory that is registered with devices.", usage->pinned_bytes);
+  write_usage(report->out, "framed_device_bytes", "Memory of devices that pipelines have.", usage->device_bytes);
+}
+
+static void write_health(const struct report *report) {
+  FILE *out = report->out;
+  const struct health *health = report->health;
+  write_head(out, "framed_healthy", "gauge", "1 if /v1/health says that all is well, else 0.");
+  fprintf(out, "framed_healthy %d\n", health->ok);
+  write_head(out, "framed_canary_seconds", "gauge", "How long the last canary took through a device and back.");
+  for (unsigned i = 0; i < health->count; i++) {
+    if (health->items[i].kind == HEALTH_DEVICE) {
+      write_labels(out, "framed_canary_seconds", (struct label[]){{"device", health->items[i].name}, {0}});
+      fprintf(out, "%.9f\n", health->items[i].canary_s);
+    }
+  }
+}
+
+static void write_figures(const struct report *report) {
+  for (size_t i = 0; i < sizeof figures / sizeof figures[0]; i++) {
+    write_head(report->out, figures[i].name, figures[i].type, figures[i].help);
+    for (unsigned p = 0; p < report->view.pipeline_count; p++) {
+      const struct pipeline_snapshot *snapshot = &report->pipelines[p];
+      write_count(report->out, figures[i].name, (struct label[]){{"pipeline", snapshot->name}, {0}},
+                  figures[i].figure(snapshot));
+    }
+  }
+}
+
+static void write_measures(const struct report *report) {
+  for (size_t i = 0; i < sizeof measures / sizeof measures[0]; i++) {
+    write_head(report->out, measures[i].name, measures[i].type, measures[i].help);
+    for (unsigned p = 0; p < report->view.pipeline_count; p++) {
+      const struct pipeline_snapshot *snapshot = &report->pipelines[p];
+      write_labels(report->out, measures[i].name, (struct label[]){{"pipeline", snapshot->name}, {0}});
+      fprintf(report->out, "%.9g\n", measures[i].measure(snapshot));
+    }
+  }
+}
+
+static void write_bounds(const struct report *report) {
+  write_head(report->out, "framed_pipeline_bound", "gauge", "1 for what bounds a pipeline, 0 for all others.");
+  for (unsigned p = 0; p < report->view.pipeline_count; p++) {
+    const struct pipeline_snapshot *snapshot = &report->pipelines[p];
+    for (int bound = 0; bound < BOUND_COUNT; bound++) {
+      const struct label labels[] = {{"pipeline", snapshot->name}, {"by", bound_names[bound]}, {0}};
+      write_count(report->out, "framed_pipeline_bound", labels, (int)snapshot->diagnosis.bound_by == bound);
+    }
+  }
+}
+
+static void write_states(const struct report *report) {
+  write_head(report->out, "framed_pipeline_state", "gauge", "1 for the state in which a pipeline is, 0 for all others.");
+  for (unsigned p = 0; p < report->view.pipeline_count; p++) {
+    const struct pipeline_snapshot *snapshot = &report->pipelines[p];
+    for (int state = PIPELINE_STARTING; state <= PIPELINE_STOPPED; state++) {
+      const struct label labels[] = {{"pipeline", snapshot->name}, {"state", pipeline_state_names[state]}, {0}};
+      write_count(report->out, "framed_pipeline_state", labels, (int)snapshot->state == state);
+    }
+  }
+}
+
+static void write_fates(const struct report *report) {
+  write_head(report->out, "framed_frames_total", "counter", "Frames by what became of them.");
+  for (unsigned p = 0; p < report->view.pipeline_count; p++) {
+    const struct pipeline_snapshot *snapshot = &report->pipelines[p];
+    for (int fate = 0; fate < FATE_COUNT; fate++) {
+      const struct label labels[] = {{"pipeline", snapshot->name}, {"fate", fate_names[fate]}, {0}};
+      write_count(report->out, "framed_frames_total", labels, snapshot->ledger.fates[fate]);
+    }
+  }
+}
+
+static void write_histogram(FILE *out, const char *pipeline, const char *step, const struct histogram_view *view) {
+  uint64_t below = 0;
+  unsigned fine = 0;
+  for (unsigned coarse = 0; coarse < COARSE_BUCKETS; coarse++) {
+    unsigned end = (FIRST_OCTAVE + coarse + 1) * HISTOGRAM_STEPS;
+    for (; fine < end; fine++) {
+      below += view->counts[fine];
+    }
+    char edge[32];
+    snprintf(edge, sizeof edge, "%.10g", (double)histogram_upper_edge(end - 1) / 1e9);
+    write_count(out, "framed_latency_seconds_bucket",
+                (struct label[]){{"pipeline", pipeline}, {"step", step}, {"le", edge}, {0}}, below);
+  }
+  for (; fine < HISTOGRAM_BUCKETS; fine++) {
+    below += view->counts[fine];
+  }
+  write_count(out, "framed_latency_seconds_bucket",
+              (struct label[]){{"pipeline", pipeline}, {"step", step}, {"le", "+Inf"}, {0}}, below);
+  const struct label labels[] = {{"pipeline", pipeline}, {"step", step}, {0}};
+  write_labels(out, "framed_latency_seconds_sum", labels);
+  fprintf(out, "%.9f\n", (double)view->sum_ns / 1e9);
+  write_count(out, "framed_latency_seconds_count", labels, below);
+}
+
+static void write_latencies(const struct report *report) {
+  write_head(report->out, "framed_latency_seconds", "histogram", "Time that frames took, by step of their road.");
+  for (unsigned p = 0; p < report->view.pipeline_count; p++) {
+    for (int step = 0; step < STEP_COUNT; step++) {
+      write_histogram(report->out, report->pipelines[p].name, step_names[step], &report->pipelines[p].cumulative[step]);
+    }
+  }
+}
+
+static struct pipeline_snapshot *take_snapshots(const struct status_ops *ops, unsigned total) {
+  struct pipeline_snapshot *snapshots = calloc(total > 0 ? total : 1, sizeof *snapshots);
+  for (unsigned i = 0; snapshots && i < total; i++) {
+    pipeline_snapshot(ops->pipeline(ops->server, i), &snapshots[i]);
+  }
+  return snapshots;
+}
+
+char *metrics_text(const struct status_ops *ops) {
+  char *text = NULL;
+  struct stream stream;
+  struct report report;
+  ops->read(ops->server, &report.view);
+  ops->usage(ops->server, &report.usage);
+  report.pipelines = take_snapshots(ops, report.view.pipeline_count);
+  report.health = ops->health(ops->server);
+  if (report.pipelines && report.health && stream_open(&stream)) {
+    report.out = stream.out;
+    write_daemon(&report);
+    write_usages(&report);
+    write_health(&report);
+    write_figures(&report);
+    write_measures(&report);
+    write_states(&report);
+    write_bounds(&report);
+    write_fates(&report);
+    write_latencies(&report);
+    text = stream_close(&stream);
+  }
+  free(report.pipelines);
+  free(report.health);
+  return text;
+}

@@ -1,0 +1,283 @@
+/*
+ * The routes of the status socket and what each of them answers.
+ *
+ * What always holds: a request is answered once, with JSON {"error", "remedy"} if it failed; only the Unix socket
+ * takes commands; a route asks the daemon and never a pipeline's sessions.
+ */
+#include "daemon/status/status.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/measure/clock.h"
+#include "daemon/status/http.h"
+#include "daemon/status/page.h"
+#include "daemon/status/trace_text.h"
+
+enum { NAME_LIMIT = 64, JSON_FORM = JSON_INDENT(1) | JSON_REAL_PRECISION(15) };
+
+static const struct http_limits limits = {
+    .connections = 64, .share = 16, .waiting = 32, .kept = 8, .request_seconds = 5, .idle_seconds = 5, .answer_seconds = 60};
+
+struct status {
+  const struct status_ops *ops;
+  struct http *http;
+  bool read_only;
+  void (*done)(void *context);
+  void *done_context;
+};
+
+struct route {
+  const char *method, *path; /* NAME stands for one segment */
+  void (*answer)(struct status *status, struct http_request *request, const struct route *route, const char *name);
+  enum pipeline_command command;
+};
+
+/* -- answers -------------------------------------------------------------------------------------------------------- */
+
+static void answer_text(struct http_request *request, unsigned code, const char *type, char *text, const char *allow) {
+  struct http_answer answer = {.status = code, .type = type, .allow = allow, .body = text, .length = text ? strlen(text) : 0};
+  http_answer(request, &answer);
+}
+
+/* Into memory that suffices, since a text that grows may lack a part where it could not. With an end of line behind it, so that
+ * the shell's prompt is not glued to what curl shows. */
+static char *json_text(json_t *document) {
+  size_t length = document ? json_dumpb(document, NULL, 0, JSON_FORM) : 0;
+  char *text = length > 0 ? malloc(length + sizeof "\n") : NULL;
+  if (!text || json_dumpb(document, text, length, JSON_FORM) != length) {
+    free(text);
+    return NULL;
+  }
+  memcpy(text + length, "\n", sizeof "\n");
+  return text;
+}
+
+/* Takes `document`; NULL means that there was no memory for it, and so no answer. */
+static void answer_json(struct http_request *request, unsigned code, json_t *document, const char *allow) {
+  char *text = json_text(document);
+  json_decref(document);
+  answer_text(request, code, "application/json", text, allow);
+}
+
+static void on_server_answer(void *context, int code, json_t *body) { answer_json(context, (unsigned)code, body, NULL); }
+
+static void answer_page(struct status *status, struct http_request *request, const struct route *route, const char *name) {
+  (void)status, (void)route, (void)name;
+  answer_text(request, 200, "text/html; charset=utf-8", strdup(status_page), NULL);
+}
+
+static void answer_status(struct status *status, struct http_request *request, const struct route *route, const char *name) {
+  (void)route, (void)name;
+  answer_json(request, 200, status_document(status->ops), NULL);
+}
+
+static void answer_health(struct status *status, struct http_request *request, const struct route *route, const char *name) {
+  (void)route, (void)name;
+  struct health *health = status->ops->health(status->ops->server);
+  unsigned code = health && !health->ok ? 503 : 200;
+  answer_json(request, code, health ? health_document(health) : NULL, NULL);
+  free(health);
+}
+
+static void answer_metrics(struct status *status, struct http_request *request, const struct route *route, const char *name) {
+  (void)route, (void)name;
+  answer_text(request, 200, "text/plain; version=0.0.4; charset=utf-8", metrics_text(status->ops), NULL);
+}
+
+static void answer_config(struct status *status, struct http_request *request, const struct route *route, const char *name) {
+  (void)route, (void)name;
+  struct server_view view;
+  status->ops->read(status->ops->server, &view);
+  answer_text(request, 200, "text/plain; charset=utf-8", strdup(view.config->text), NULL);
+}
+
+/* -- traces --------------------------------------------------------------------------------------------------------- */
+
+#define SHORTEST_TRACE 0.1
+#define LONGEST_TRACE  60.0
+#define USUAL_TRACE    2.0
+
+/* Digits with at most one point. False: that is no duration of a trace. */
+static bool parse_seconds(const char *text, double *seconds) {
+  char *end;
+  if (!text) {
+    *seconds = USUAL_TRACE;
+    return true;
+  }
+  if (strspn(text, "0123456789.") != strlen(text) || strlen(text) > NAME_LIMIT) {
+    return false;
+  }
+  *seconds = strtod(text, &end);
+  return end != text && *end == '\0' && *seconds >= SHORTEST_TRACE && *seconds <= LONGEST_TRACE;
+}
+
+static bool is_wanted(void *context) { return !http_client_left(context); }
+
+static size_t read_trace(void *context, char *bytes, size_t room) { return trace_text_read(context, bytes, room); }
+
+static void free_trace(void *context) { trace_text_free(context); }
+
+static void on_trace(void *context, struct trace *trace) {
+  struct http_answer answer = {.status = 200, .type = "application/json"};
+  struct trace_text *text = trace_text_new(trace);
+  if (text) {
+    answer.stream = (struct http_stream){.read = read_trace, .free = free_trace, .context = text};
+  }
+  http_answer(context, &answer);
+}
+
+static void answer_trace(struct status *status, struct http_request *request, const struct route *route, const char *name) {
+  (void)route, (void)name;
+  double seconds;
+  if (!parse_seconds(http_argument(request, "seconds"), &seconds)) {
+    answer_json(request, 400, answer_error_document("seconds is a number from 0.1 to 60", "ask for /v1/trace?seconds=2"), NULL);
+  } else if (http_is(request, "HEAD")) {
+    answer_text(request, 200, "application/json", strdup(""), NULL);
+  } else {
+    const struct trace_order order = {.duration_ns = (int64_t)(seconds * (double)NS_PER_S),
+                                      .wanted = is_wanted,
+                                      .ready = on_trace,
+                                      .failed = on_server_answer,
+                                      .context = request};
+    status->ops->trace(status->ops->server, &order);
+  }
+}
+
+/* -- commands ------------------------------------------------------------------------------------------------------- */
+
+static void do_reload(struct status *status, struct http_request *request, const struct route *route, const char *name) {
+  (void)route, (void)name;
+  status->ops->reload(status->ops->server, on_server_answer, request);
+}
+
+static void do_upgrade(struct status *status, struct http_request *request, const struct route *route, const char *name) {
+  (void)route, (void)name;
+  status->ops->upgrade(status->ops->server, on_server_answer, request);
+}
+
+static void do_command(struct status *status, struct http_request *request, const struct route *route, const char *name) {
+  const struct command_order order = {
+      .pipeline = name, .command = route->command, .wanted = is_wanted, .answer = on_server_answer, .context = request};
+  status->ops->command(status->ops->server, &order);
+}
+
+static const struct route routes[] = {
+    {"GET", "/", answer_page, 0},
+    {"GET", "/v1/status", answer_status, 0},
+    {"GET", "/v1/health", answer_health, 0},
+    {"GET", "/metrics", answer_metrics, 0},
+    {"GET", "/v1/config", answer_config, 0},
+    {"GET", "/v1/trace", answer_trace, 0},
+    {"POST", "/v1/reload", do_reload, 0},
+    {"POST", "/v1/upgrade", do_upgrade, 0},
+    {"POST", "/v1/pipelines/NAME/pause", do_command, PIPELINE_COMMAND_PAUSE},
+    {"POST", "/v1/pipelines/NAME/resume", do_command, PIPELINE_COMMAND_RESUME},
+    {"POST", "/v1/pipelines/NAME/drain", do_command, PIPELINE_COMMAND_DRAIN},
+};
+enum { ROUTE_COUNT = sizeof routes / sizeof routes[0] };
+
+/* -- routing -------------------------------------------------------------------------------------------------------- */
+
+/* Whether the path is the route's; `name` gets what stands where the route says NAME, or "". */
+static bool matches(const struct route *route, const char *path, char name[NAME_LIMIT + 1]) {
+  const char *hole = strstr(route->path, "NAME");
+  name[0] = '\0';
+  if (!hole) {
+    return strcmp(path, route->path) == 0;
+  }
+  size_t prefix = (size_t)(hole - route->path);
+  if (strncmp(path, route->path, prefix) != 0) {
+    return false;
+  }
+  size_t length = strcspn(path + prefix, "/");
+  if (length == 0 || length > NAME_LIMIT || strcmp(path + prefix + length, hole + strlen("NAME")) != 0) {
+    return false;
+  }
+  memcpy(name, path + prefix, length);
+  name[length] = '\0';
+  return true;
+}
+
+static void answer_unknown(struct http_request *request) {
+  json_t *document = answer_error_document("there is nothing at this path", "ask for one of the routes listed here");
+  json_t *list = json_array();
+  for (int i = 0; i < ROUTE_COUNT; i++) {
+    json_array_append_new(list, json_sprintf("%s %s", routes[i].method, routes[i].path));
+  }
+  json_object_set_new(document, "routes", list);
+  answer_json(request, 404, document, NULL);
+}
+
+static void answer_wrong_method(struct http_request *request, const struct route *route) {
+  bool is_post = strcmp(route->method, "POST") == 0;
+  json_t *document = json_pack("{s:o, s:s}", "error", json_sprintf("%s does not take this method", route->path), "remedy",
+                               is_post ? "send POST" : "send GET or HEAD");
+  answer_json(request, 405, document, is_post ? "POST" : "GET, HEAD");
+}
+
+static void answer_read_only(struct status *status, struct http_request *request) {
+  struct server_view view;
+  status->ops->read(status->ops->server, &view);
+  json_t *remedy = json_sprintf("send it to the Unix socket %s, for example by framectl", view.config->status.socket);
+  answer_json(request, 403,
+              json_pack("{s:s, s:o}", "error", "this address is read-only and takes no commands", "remedy", remedy), NULL);
+}
+
+static bool takes(const struct route *route, const struct http_request *request) {
+  return http_is(request, route->method) || (http_is(request, "HEAD") && strcmp(route->method, "GET") == 0);
+}
+
+static void on_request(void *context, struct http_request *request) {
+  struct status *status = context;
+  for (const struct route *route = routes; route < routes + ROUTE_COUNT; route++) {
+    char name[NAME_LIMIT + 1];
+    if (!matches(route, http_path(request), name)) {
+      continue;
+    }
+    if (!takes(route, request)) {
+      answer_wrong_method(request, route);
+    } else if (status->read_only && http_is(request, "POST")) {
+      answer_read_only(status, request);
+    } else {
+      route->answer(status, request, route, name);
+    }
+    return;
+  }
+  answer_unknown(request);
+}
+
+/* -- life ----------------------------------------------------------------------------------------------------------- */
+
+struct status *status_new(const struct status_ops *ops, int fd, bool read_only, struct failure *failure) {
+  struct status *status = calloc(1, sizeof *status);
+  if (!status) {
+    failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "no memory for the status server");
+    return NULL;
+  }
+  status->ops = ops;
+  status->read_only = read_only;
+  const struct http_setup setup = {.loop = ops->loop, .fd = fd, .limits = limits, .handler = on_request, .context = status};
+  status->http = http_new(&setup, failure);
+  if (!status->http) {
+    free(status);
+    return NULL;
+  }
+  return status;
+}
+
+static void on_closed(void *context) {
+  struct status *status = context;
+  void (*done)(void *) = status->done;
+  void *done_context = status->done_context;
+  free(status);
+  if (done) {
+    done(done_context);
+  }
+}
+
+void status_close(struct status *status, void (*done)(void *context), void *context) {
+  status->done = done;
+  status->done_context = context;
+  http_close(status->http, on_closed, status);
+}

@@ -1,0 +1,24 @@
+/*
+ * The status socket: HTTP on the control loop, through libmicrohttpd. It only reads snapshots and passes commands
+ * on; nothing a client does here can hold up a lane.
+ */
+#ifndef FRAMED_STATUS_STATUS_H
+#define FRAMED_STATUS_STATUS_H
+
+#include "daemon/base/failure.h"
+#include "daemon/status/status_ops.h"
+
+struct status;
+
+/* Serves on the listening socket `fd`, which is the caller's and outlives the status. A `read_only` server knows no
+ * POST (the TCP address). `ops` stays the caller's. NULL on error. */
+struct status *status_new(const struct status_ops *ops, int fd, bool read_only, struct failure *failure);
+/* Ends it on the loop: answers what is open with 503, then calls `done`. */
+void status_close(struct status *status, void (*done)(void *context), void *context);
+
+/* The documents themselves, without HTTP; for tests, and for the state dump. The caller frees. */
+json_t *status_document(const struct status_ops *ops);
+json_t *health_document(const struct health *health);
+char *metrics_text(const struct status_ops *ops);
+
+#endif

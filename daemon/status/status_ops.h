@@ -1,0 +1,65 @@
+/*
+ * What status, metrics and traces ask of the daemon: a table of functions that the daemon fills in, so that nothing here calls
+ * what lies above it, and a test can stand in for a daemon. Control loop only.
+ */
+#ifndef FRAMED_STATUS_STATUS_OPS_H
+#define FRAMED_STATUS_STATUS_OPS_H
+
+#include <uv.h>
+
+#include "config/config.h"
+#include "daemon/base/answer.h"
+#include "daemon/measure/health.h"
+#include "daemon/measure/history.h"
+#include "daemon/pipeline/pipeline.h"
+#include "daemon/status/usage.h"
+
+struct server; /* the daemon, as it is known here */
+struct trace;
+
+struct server_view {
+  const char *version;
+  double uptime_s;
+  const char *backend, *device;
+  const struct config *config; /* the one in force */
+  unsigned pipeline_count;
+  unsigned lanes;
+  uint64_t reloads, reload_failures;
+  const char *reload_refusal; /* why the last reload was none, or NULL */
+  const struct succession *succession;
+  bool upgrading;
+  const char *refusal; /* why the last upgrade was none, or NULL */
+  bool stopping;
+};
+
+struct command_order {
+  const char *pipeline;
+  enum pipeline_command command;
+  bool (*wanted)(void *context); /* asked before an order that had to wait is obeyed; false: it is not */
+  server_answer *answer;
+  void *context;
+};
+
+/* A trace that is asked for. One of `ready`, which takes the laid out trace, and `failed` is called once, at once or later. */
+struct trace_order {
+  int64_t duration_ns;
+  bool (*wanted)(void *context); /* asked now and then: false cancels it */
+  void (*ready)(void *context, struct trace *trace);
+  server_answer *failed;
+  void *context;
+};
+
+struct status_ops {
+  struct server *server; /* the first argument of each */
+  uv_loop_t *loop;
+  void (*read)(const struct server *server, struct server_view *view);
+  void (*usage)(const struct server *server, struct usage *usage);
+  struct health *(*health)(const struct server *server);                     /* the caller's to free; NULL: no memory */
+  struct pipeline *(*pipeline)(const struct server *server, unsigned index); /* in order of the configuration */
+  void (*reload)(struct server *server, server_answer *answer, void *context);
+  void (*upgrade)(struct server *server, server_answer *answer, void *context);
+  void (*command)(struct server *server, const struct command_order *order);
+  void (*trace)(struct server *server, const struct trace_order *order);
+};
+
+#endif

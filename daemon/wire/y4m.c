@@ -1,0 +1,150 @@
+/* The y4m stream header: read in any order of parameters, as ffmpeg, GStreamer and mjpegtools write it. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "daemon/wire/protocol.h"
+
+bool y4m_carries(const struct frame_format *format) {
+  return format->pixels == PIXELS_GRAY || format->pixels == PIXELS_YUV420P;
+}
+
+struct header {
+  uint64_t width, height; /* 0: not said */
+  struct frame_rate rate;
+  enum pixel_format pixels;
+  char colour[24]; /* as it stood there */
+};
+
+/* Colour spaces with 8 bit samples that are the same planes to us: siting of chroma is not looked at. */
+static enum pixel_format colour_format(const char *name) {
+  static const char *const planar[] = {"420", "420jpeg", "420mpeg2", "420paldv"};
+  for (size_t i = 0; i < sizeof planar / sizeof planar[0]; i++) {
+    if (strcmp(name, planar[i]) == 0) {
+      return PIXELS_YUV420P;
+    }
+  }
+  return strcmp(name, "mono") == 0 ? PIXELS_GRAY : PIXELS_NONE;
+}
+
+static bool read_side(const char *text, size_t length, uint64_t *side) {
+  uint64_t value = 0;
+  for (size_t i = 0; i < length; i++) {
+    if (text[i] < '0' || text[i] > '9' || value > FORMAT_MAX_SIDE) {
+      return false;
+    }
+    value = value * 10 + (uint64_t)(text[i] - '0');
+  }
+  *side = value;
+  return value > 0 && value <= FORMAT_MAX_SIDE;
+}
+
+/* Digits up to `end`; 0: there are none, others, or too many. */
+static uint32_t read_count(const char *text, const char *end) {
+  uint64_t value = 0;
+  for (; text < end; text++) {
+    if (*text < '0' || *text > '9' || value > UINT32_MAX / 10) {
+      return 0;
+    }
+    value = value * 10 + (uint64_t)(*text - '0');
+  }
+  return value <= UINT32_MAX ? (uint32_t)value : 0;
+}
+
+/* "30000:1001"; "0:0" says that it is not known. */
+static struct frame_rate read_rate(const char *text, size_t length) {
+  const char *colon = memchr(text, ':', length);
+  if (!colon) {
+    return (struct frame_rate){0};
+  }
+  struct frame_rate rate = {.frames = read_count(text, colon), .seconds = read_count(colon + 1, text + length)};
+  return rate.frames > 0 && rate.seconds > 0 ? rate : (struct frame_rate){0};
+}
+
+static bool read_parameter(const char *text, size_t length, struct header *header, char problem[PROTOCOL_PROBLEM]) {
+  switch (text[0]) {
+  case 'W':
+  case 'H':
+    if (!read_side(text + 1, length - 1, text[0] == 'W' ? &header->width : &header->height)) {
+      snprintf(problem, PROTOCOL_PROBLEM, "y4m header: '%.*s' is not a size from 1 to %d", (int)(length < 20 ? length : 20),
+               text, FORMAT_MAX_SIDE);
+      return false;
+    }
+    return true;
+  case 'C':
+    if (length - 1 < sizeof header->colour) {
+      memcpy(header->colour, text + 1, length - 1);
+      header->colour[length - 1] = 0;
+      header->pixels = colour_format(header->colour);
+    }
+    if (header->pixels == PIXELS_NONE) {
+      snprintf(problem, PROTOCOL_PROBLEM, "y4m header: colour space '%.*s' is not supported; send yuv420p or gray with 8 bits",
+               (int)(length < 20 ? length : 20), text);
+      return false;
+    }
+    return true;
+  case 'F':
+    header->rate = read_rate(text + 1, length - 1);
+    return true;
+  default:
+    return true; /* interlacing, aspect, comments: not our concern */
+  }
+}
+
+static bool check_against(const struct header *header, const struct frame_format *format, char problem[PROTOCOL_PROBLEM]) {
+  if (header->width == 0 || header->height == 0) {
+    snprintf(problem, PROTOCOL_PROBLEM, "y4m header: no %s", header->width == 0 ? "width (W)" : "height (H)");
+    return false;
+  }
+  if (header->width != format->width || header->height != format->height || header->pixels != format->pixels) {
+    char wanted[FORMAT_TEXT];
+    snprintf(problem, PROTOCOL_PROBLEM, "the stream is %s %" PRIu64 "x%" PRIu64 ", but the pipeline's format is %s",
+             pixel_format_names[header->pixels], header->width, header->height, format_describe(format, wanted));
+    return false;
+  }
+  return true;
+}
+
+bool y4m_check_header(const char *line, size_t length, const struct frame_format *format, struct frame_rate *rate,
+                      char problem[PROTOCOL_PROBLEM]) {
+  static const char magic[] = "YUV4MPEG2";
+  struct header header = {.pixels = PIXELS_YUV420P}; /* what no C parameter means */
+  size_t at = sizeof magic - 1;
+  if (length < at || memcmp(line, magic, at) != 0 || (length > at && line[at] != ' ')) {
+    snprintf(problem, PROTOCOL_PROBLEM, "a y4m stream must begin with 'YUV4MPEG2 ': is the producer sending raw frames?");
+    return false;
+  }
+  while (at < length) {
+    const char *space = memchr(line + at, ' ', length - at);
+    size_t end = space ? (size_t)(space - line) : length;
+    if (end > at && !read_parameter(line + at, end - at, &header, problem)) {
+      return false;
+    }
+    at = end + 1;
+  }
+  *rate = header.rate;
+  return check_against(&header, format, problem);
+}
+
+size_t y4m_write_header(const struct frame_format *format, const struct frame_rate *rate, char line[Y4M_HEADER]) {
+  static const struct frame_rate usual = {.frames = 25, .seconds = 1};
+  const struct frame_rate *said = rate->frames > 0 ? rate : &usual;
+  int length =
+      snprintf(line, Y4M_HEADER, "YUV4MPEG2 W%" PRIu32 " H%" PRIu32 " F%" PRIu32 ":%" PRIu32 " Ip A1:1 C%s\n", format->width,
+               format->height, said->frames, said->seconds, format->pixels == PIXELS_GRAY ? "mono" : "420jpeg");
+  return (size_t)length;
+}
+
+static bool is_whole(double number) { return number > 0.5 && fabs(number - round(number)) < 1e-4; }
+
+struct frame_rate y4m_rate_of(double frames_a_second) {
+  double ntsc = frames_a_second * 1.001; /* 23.976, 29.97, 59.94 are 24, 30 and 60 less one in 1001 */
+  if (is_whole(frames_a_second)) {
+    return (struct frame_rate){.frames = (uint32_t)round(frames_a_second), .seconds = 1};
+  }
+  if (is_whole(ntsc)) {
+    return (struct frame_rate){.frames = (uint32_t)round(ntsc) * 1000, .seconds = 1001};
+  }
+  return (struct frame_rate){.frames = (uint32_t)round(frames_a_second * 1000), .seconds = 1000};
+}

@@ -1,0 +1,116 @@
+/* Which frames of a producer have their fate, as one number. */
+#include "daemon/frame/acks.h"
+
+#include <check.h>
+#include <string.h>
+
+#include "tests/unit/runner.h"
+
+static struct settled settled;
+
+static void begin(void) { settled = (struct settled){0}; }
+
+static struct frame frame_of(unsigned producer, uint64_t sequence) {
+  return (struct frame){.producer = producer, .sequence = sequence};
+}
+
+static void come(unsigned producer, uint64_t sequence) {
+  const struct frame frame = frame_of(producer, sequence);
+  settled_open(&settled, &frame);
+}
+
+static void settle(unsigned producer, uint64_t sequence, enum fate fate) {
+  const struct frame frame = frame_of(producer, sequence);
+  settled_close(&settled, &frame, fate);
+}
+
+START_TEST(the_first_without_a_fate_counts) {
+  ck_assert_uint_eq(settled_count(&settled, 1), 0);
+  for (unsigned i = 0; i < 4; i++) {
+    come(1, i);
+  }
+  ck_assert_uint_eq(settled_count(&settled, 1), 0);
+  settle(1, 1, FATE_NEWEST);
+  ck_assert_uint_eq(settled_count(&settled, 1), 0);
+  settle(1, 0, FATE_EMITTED);
+  ck_assert_uint_eq(settled_count(&settled, 1), 2);
+  settle(1, 3, FATE_LATE);
+  ck_assert_uint_eq(settled_count(&settled, 1), 2);
+  settle(1, 2, FATE_GPU_FAULT);
+  ck_assert_uint_eq(settled_count(&settled, 1), 4);
+}
+END_TEST
+
+START_TEST(what_was_cut_off_never_counts) {
+  come(1, 0);
+  come(1, 1);
+  come(1, 2);
+  settle(1, 0, FATE_EMITTED);
+  settle(1, 1, _i == 0 ? FATE_SHUTDOWN : FATE_CLIENT_GONE);
+  settle(1, 2, FATE_INVALID);
+  ck_assert_uint_eq(settled_count(&settled, 1), 1);
+}
+END_TEST
+
+START_TEST(another_producer_begins_anew) {
+  come(1, 0);
+  come(1, 1);
+  settle(1, 0, FATE_EMITTED);
+  ck_assert_uint_eq(settled_count(&settled, 2), 0);
+  come(2, 0);
+  settle(1, 1, FATE_EMITTED); /* a reader had it longer than its producer was there */
+  ck_assert_uint_eq(settled_count(&settled, 2), 0);
+  settle(2, 0, FATE_EMITTED);
+  ck_assert_uint_eq(settled_count(&settled, 2), 1);
+  ck_assert_uint_eq(settled_count(&settled, 1), 0);
+}
+END_TEST
+
+START_TEST(more_than_there_is_room_for) {
+  for (uint64_t i = 0; i < 3 * SETTLED_OPEN; i++) {
+    come(1, i);
+  }
+  ck_assert_uint_eq(settled_count(&settled, 1), 2 * SETTLED_OPEN);
+  for (uint64_t i = 0; i < 3 * SETTLED_OPEN; i++) {
+    settle(1, i, FATE_UNREAD);
+  }
+  ck_assert_uint_eq(settled_count(&settled, 1), 3 * SETTLED_OPEN);
+}
+END_TEST
+
+START_TEST(over_a_tape) {
+  struct tape tape = {0};
+  struct settled before;
+  come(7, 0);
+  come(7, 1);
+  come(7, 2);
+  settle(7, 0, FATE_EMITTED);
+  before = settled;
+  tape_begin(&tape);
+  settled_pass(&settled, &tape);
+  tape.writing = false;
+  tape.at = 0;
+  begin();
+  settled_pass(&settled, &tape);
+  ck_assert(!tape.broken);
+  ck_assert_uint_eq(settled_count(&settled, 7), settled_count(&before, 7));
+  settle(7, 1, FATE_EMITTED);
+  settle(7, 2, FATE_EMITTED);
+  ck_assert_uint_eq(settled_count(&settled, 7), 3);
+  tape_clear(&tape);
+}
+END_TEST
+
+Suite *acks_suite(void);
+Suite *acks_suite(void) {
+  Suite *suite = suite_create("acks");
+  TCase *tests = tcase_create("all");
+  tcase_add_checked_fixture(tests, begin, NULL);
+  tcase_add_test(tests, the_first_without_a_fate_counts);
+  tcase_add_loop_test(tests, what_was_cut_off_never_counts, 0, 2);
+  tcase_add_test(tests, another_producer_begins_anew);
+  tcase_add_test(tests, more_than_there_is_room_for);
+  tcase_add_test(tests, over_a_tape);
+  suite_add_tcase(suite, tests);
+  return suite;
+}

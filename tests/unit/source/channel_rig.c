@@ -1,0 +1,50 @@
+#include "tests/unit/source/channel_rig.h"
+
+#include <check.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+struct channel_rig rig;
+
+void set_up(bool replies, uint32_t cursors) {
+  struct frame_format format = format_image(PIXELS_GRAY, 8, 1);
+  memset(&rig.control, 0, sizeof rig.control);
+  memset(&rig.account, 0, sizeof rig.account);
+  memset(&rig.road, 0, sizeof rig.road);
+  slot_ring_init(&rig.road.ring, SLOTS);
+  rig.road.account = &rig.account;
+  rig.road.input_bytes = rig.road.output_bytes = 8;
+  rig.road.depth = SLOTS;
+  fill_init(&rig.fill, &rig.road, CONFIG_PROTOCOL_NATIVE, &format, NULL);
+  fill_start(&rig.fill);
+  ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, rig.ends), 0);
+  channel_open(&rig.channel, &rig.control, &rig.road, &rig.fill, rig.ends[0], replies);
+  rig.channel.submitted = rig.channel.completed = rig.channel.taken = cursors;
+  atomic_store(&rig.control.client.submitted, cursors);
+  atomic_store(&rig.control.client.taken, cursors);
+  atomic_store(&rig.control.daemon.completed, cursors);
+  rig.now = 1000;
+}
+
+void tear_down(void) {
+  close(rig.ends[0]);
+  close(rig.ends[1]);
+}
+
+void submit(uint32_t slot, const struct native_frame *frame) {
+  uint32_t at = atomic_load(&rig.control.client.submitted);
+  rig.control.submissions[at % NATIVE_RING] = (struct native_submission){.slot = slot, .frame = *frame};
+  atomic_store(&rig.control.client.submitted, at + 1);
+}
+
+bool run_one(bool late) {
+  struct slot *slot = slot_oldest(&rig.road.ring, SLOT_READY);
+  if (slot && late) {
+    road_drop(&rig.road, slot, FATE_LATE, rig.now);
+  } else if (slot) {
+    slot_move(&rig.road.ring, slot, SLOT_RUNNING);
+    slot_move(&rig.road.ring, slot, SLOT_DONE);
+  }
+  return slot != NULL;
+}

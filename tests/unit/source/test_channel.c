@@ -1,0 +1,241 @@
+/*
+ * The lane's end of shared memory, one thing at a time: every lie alone, what it holds and calls invalid, whom it rings for,
+ * and what it believes of a tape.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "tests/unit/runner.h"
+#include "tests/unit/source/channel_rig.h"
+
+static uint64_t fate_of(enum fate fate) { return rig.account.now.ledger.fates[fate]; }
+
+static void submit_plainly(uint32_t slot) { submit(slot, &(struct native_frame){.sequence = 1}); }
+
+/* -- lies ---------------------------------------------------------------------------------------------------------------- */
+
+static void submit_none_such(void) { submit_plainly(SLOTS); }
+static void submit_far_away(void) { submit_plainly(UINT32_MAX); }
+
+static void submit_twice(void) {
+  submit_plainly(0);
+  submit_plainly(0);
+}
+
+static void submit_what_it_was_told(void) {
+  submit_plainly(0);
+  channel_take(&rig.channel, rig.now);
+  run_one(false);
+  channel_give(&rig.channel, rig.now);
+  submit_plainly(0); /* without having taken the completion */
+}
+
+static void submit_too_many(void) { atomic_store(&rig.control.client.submitted, NATIVE_RING + 1); }
+static void go_back(void) { atomic_store(&rig.control.client.submitted, UINT32_MAX); }
+static void take_nothing(void) { atomic_store(&rig.control.client.taken, 1); }
+static void take_backwards(void) { atomic_store(&rig.control.client.taken, UINT32_MAX); }
+
+static void take_more(void) {
+  submit_plainly(0);
+  channel_take(&rig.channel, rig.now);
+  run_one(false);
+  channel_give(&rig.channel, rig.now);
+  atomic_store(&rig.control.client.taken, 2);
+}
+
+static void say_more(void) {
+  submit_plainly(0);
+  rig.control.submissions[0].zero = 1;
+}
+
+static void say_more_of_a_frame(void) { submit(0, &(struct native_frame){.zero = 1}); }
+
+static void (*const lies[])(void) = {submit_none_such, submit_far_away, submit_twice,       submit_what_it_was_told,
+                                     submit_too_many,  go_back,         take_nothing,       take_backwards,
+                                     take_more,        say_more,        say_more_of_a_frame};
+
+START_TEST(a_lie_breaks_the_channel_and_leaves_the_books_right) {
+  set_up(true, 0);
+  lies[_i]();
+  ck_assert_int_eq(channel_take(&rig.channel, rig.now), CHANNEL_BROKEN);
+  ck_assert_int_ne(rig.fill.problem[0], '\0');
+  while (run_one(false)) {
+  }
+  channel_give(&rig.channel, rig.now);
+  channel_abandon(&rig.channel, FATE_CLIENT_GONE, rig.now);
+  ck_assert_uint_eq(road_in_flight(&rig.road), 0);
+  ck_assert_uint_eq(slot_count(&rig.road.ring, SLOT_FREE), SLOTS);
+  ck_assert_uint_eq(rig.account.now.ledger.in, fate_of(FATE_CLIENT_GONE) + fate_of(FATE_EMITTED));
+  tear_down();
+}
+END_TEST
+
+/* What the client writes to the daemon's own words changes nothing. */
+START_TEST(the_daemons_words_are_never_read_back) {
+  set_up(true, 0);
+  submit_plainly(3);
+  ck_assert_int_eq(channel_take(&rig.channel, rig.now), CHANNEL_MOVED);
+  run_one(false);
+  atomic_store(&rig.control.daemon.completed, 77);
+  memset(rig.control.completions, 0xFF, sizeof rig.control.completions);
+  ck_assert(channel_give(&rig.channel, rig.now));
+  ck_assert_uint_eq(atomic_load(&rig.control.daemon.completed), 1);
+  ck_assert_uint_eq(rig.control.completions[0].slot, 3);
+  tear_down();
+}
+END_TEST
+
+/* -- holding and stamps ---------------------------------------------------------------------------------------------------- */
+
+START_TEST(while_held_submissions_wait) {
+  set_up(true, 0);
+  rig.fill.held = true;
+  submit_plainly(0);
+  ck_assert_int_eq(channel_take(&rig.channel, rig.now), CHANNEL_QUIET);
+  ck_assert_uint_eq(rig.account.now.ledger.in, 0);
+  ck_assert(channel_may_sleep(&rig.channel));
+  rig.fill.held = false;
+  ck_assert(!channel_may_sleep(&rig.channel));
+  ck_assert_int_eq(channel_take(&rig.channel, rig.now), CHANNEL_MOVED);
+  ck_assert_uint_eq(rig.account.now.ledger.in, 1);
+  tear_down();
+}
+END_TEST
+
+START_TEST(stamps_that_make_no_sense_are_invalid) {
+  const struct native_frame wrong[] = {
+      {.timestamp = INT64_MAX}, {.timestamp = -1}, {.timestamp = INT64_MIN}, {.deadline = -1}, {.deadline = INT64_MIN}};
+  for (unsigned i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+    set_up(true, 0);
+    submit(1, &wrong[i]);
+    ck_assert_int_eq(channel_take(&rig.channel, rig.now), CHANNEL_MOVED);
+    ck_assert(channel_give(&rig.channel, rig.now));
+    ck_assert_uint_eq(rig.control.completions[0].fate, FATE_INVALID);
+    ck_assert_uint_eq(fate_of(FATE_INVALID), 1);
+    tear_down();
+  }
+}
+END_TEST
+
+/* -- doorbells ------------------------------------------------------------------------------------------------------------- */
+
+static unsigned heard(void) {
+  unsigned char bytes[64];
+  ssize_t got = recv(rig.ends[1], bytes, sizeof bytes, MSG_DONTWAIT);
+  return got > 0 ? (unsigned)got : 0;
+}
+
+static void complete_one(uint32_t slot) {
+  submit_plainly(slot);
+  ck_assert_int_eq(channel_take(&rig.channel, rig.now), CHANNEL_MOVED);
+  run_one(false);
+  ck_assert(channel_give(&rig.channel, rig.now));
+}
+
+START_TEST(only_who_sleeps_is_rung_and_once) {
+  set_up(true, 0);
+  complete_one(0);
+  ck_assert_uint_eq(heard(), 0);
+  atomic_store(&rig.control.client.sleeps, 1);
+  complete_one(1);
+  ck_assert_uint_eq(heard(), 1);
+  ck_assert_uint_eq(atomic_load(&rig.control.client.sleeps), 0);
+  complete_one(2);
+  ck_assert_uint_eq(heard(), 0);
+  tear_down();
+}
+END_TEST
+
+START_TEST(who_goes_to_sleep_while_it_is_told_is_rung_in_the_same_turn) {
+  set_up(true, 0);
+  complete_one(0);
+  atomic_store(&rig.control.client.sleeps, 1); /* having looked before that came */
+  channel_ring(&rig.channel);
+  ck_assert_uint_eq(heard(), 1);
+  atomic_store(&rig.control.client.sleeps, 1);
+  channel_ring(&rig.channel); /* nothing has come since */
+  ck_assert(!channel_give(&rig.channel, rig.now));
+  ck_assert_uint_eq(heard(), 0);
+  tear_down();
+}
+END_TEST
+
+START_TEST(the_daemon_says_when_it_sleeps) {
+  set_up(true, 0);
+  ck_assert(channel_may_sleep(&rig.channel));
+  ck_assert_uint_eq(atomic_load(&rig.control.daemon.sleeps), 1);
+  ck_assert_int_eq(channel_take(&rig.channel, rig.now), CHANNEL_QUIET);
+  ck_assert_uint_eq(atomic_load(&rig.control.daemon.sleeps), 0);
+  submit_plainly(0);
+  ck_assert(!channel_may_sleep(&rig.channel)); /* it came after the last look */
+  tear_down();
+}
+END_TEST
+
+/* A client that never reads and always sleeps: its connection fills up, and nobody waits for it. */
+START_TEST(a_full_connection_stops_nothing) {
+  set_up(true, 0);
+  for (unsigned i = 0; i < 100000; i++) {
+    atomic_store(&rig.control.client.sleeps, 1);
+    complete_one(i % SLOTS);
+    atomic_store(&rig.control.client.taken, i + 1);
+  }
+  tear_down();
+}
+END_TEST
+
+/* -- over a tape ------------------------------------------------------------------------------------------------------------
+ */
+
+static bool is_believed(const struct tape *written, uint32_t more_submitted) {
+  struct channel other = {0};
+  struct tape tape;
+  unsigned char *bytes = malloc(written->length);
+  ck_assert_ptr_nonnull(bytes);
+  memcpy(bytes, written->bytes, written->length);
+  uint32_t cursor = rig.channel.submitted + more_submitted; /* comes first */
+  memcpy(bytes, &cursor, sizeof cursor);
+  tape_load(&tape, bytes, written->length);
+  channel_pass(&other, &rig.road, true, &tape);
+  bool believed = tape_is_at_end(&tape) && other.submitted == cursor;
+  tape_clear(&tape);
+  return believed;
+}
+
+START_TEST(cursors_that_contradict_the_owners_are_not_believed) {
+  struct tape tape;
+  set_up(true, 0U - 1U);
+  submit_plainly(1);
+  submit_plainly(2);
+  ck_assert_int_eq(channel_take(&rig.channel, rig.now), CHANNEL_MOVED);
+  run_one(false);
+  ck_assert(channel_give(&rig.channel, rig.now));
+  tape_begin(&tape);
+  channel_pass(&rig.channel, &rig.road, true, &tape);
+  ck_assert(is_believed(&tape, 0));
+  ck_assert(!is_believed(&tape, 1));
+  ck_assert(!is_believed(&tape, UINT32_MAX));
+  tape_clear(&tape);
+  tear_down();
+}
+END_TEST
+
+Suite *channel_suite(void);
+
+Suite *channel_suite(void) {
+  Suite *suite = suite_create("channel");
+  TCase *tests = tcase_create("all");
+  tcase_set_timeout(tests, 120);
+  tcase_add_loop_test(tests, a_lie_breaks_the_channel_and_leaves_the_books_right, 0, sizeof lies / sizeof *lies);
+  tcase_add_test(tests, the_daemons_words_are_never_read_back);
+  tcase_add_test(tests, while_held_submissions_wait);
+  tcase_add_test(tests, stamps_that_make_no_sense_are_invalid);
+  tcase_add_test(tests, only_who_sleeps_is_rung_and_once);
+  tcase_add_test(tests, who_goes_to_sleep_while_it_is_told_is_rung_in_the_same_turn);
+  tcase_add_test(tests, the_daemon_says_when_it_sleeps);
+  tcase_add_test(tests, a_full_connection_stops_nothing);
+  tcase_add_test(tests, cursors_that_contradict_the_owners_are_not_believed);
+  suite_add_tcase(suite, tests);
+  return suite;
+}
