@@ -13,19 +13,19 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "daemon/base/formats.h"
+#include "daemon/base/log.h"
+#include "daemon/base/systemd.h"
+#include "daemon/client/handshake.h"
 #include "daemon/frame/account.h"
 #include "daemon/server/config_diff.h"
+#include "daemon/server/config_files.h"
 #include "daemon/server/distinct.h"
 #include "daemon/server/footprint.h"
-#include "daemon/client/hello.h"
-#include "daemon/state/exec.h"
-#include "daemon/base/log.h"
-#include "daemon/server/config_files.h"
 #include "daemon/server/server.h"
 #include "daemon/sink/results.h"
+#include "daemon/state/exec.h"
 #include "daemon/state/state.h"
-#include "daemon/base/systemd.h"
-#include "daemon/base/formats.h"
 
 #define DEFAULT_PATH "/etc/framed/framed.yaml"
 
@@ -110,7 +110,7 @@ static void fill_standard_descriptors(void) {
   }
 }
 
-static enum exit_status run(const char *path, struct config *config, struct tape *tape, bool reload) {
+static enum exit_status run(const char *path, struct config *config, struct codec *codec, bool reload) {
   signal(SIGPIPE, SIG_IGN);
   signal(SIGXFSZ, SIG_IGN); /* a file at its size limit is an error of that write */
   umask(umask(022) | 022);  /* what it makes is never writable for others, unless the configuration says so */
@@ -119,7 +119,7 @@ static enum exit_status run(const char *path, struct config *config, struct tape
     files.rlim_cur = files.rlim_max;
     setrlimit(RLIMIT_NOFILE, &files);
   }
-  return server_run(path, config, tape, reload);
+  return server_run(path, config, codec, reload);
 }
 
 static bool takes_state(const char *version) {
@@ -145,7 +145,7 @@ static enum exit_status printed(void) {
 /* For an upgrade it does not count: what runs has its files. */
 static bool has_distinct_files(const struct options *options, const struct config *config) {
   struct failure failure;
-  if (options->action != CHECK || options->state || distinct_files(config, &failure)) {
+  if (options->action != CHECK || options->state || config_files_distinct(config, &failure)) {
     return true;
   }
   fprintf(stderr, "framed: %s\n  %s\n", failure.text, failure.remedy);
@@ -174,7 +174,7 @@ static enum exit_status with_config(const struct options *options) {
   }
   if (options->action == CHECK) {
     footprint_print(stdout, options->path, config);
-    missing_print(stdout, config);
+    config_files_print_missing(stdout, config);
   } else {
     fputs(config->text, stdout);
   }
@@ -183,13 +183,13 @@ static enum exit_status with_config(const struct options *options) {
 }
 
 static enum exit_status with_vocabulary(void (*print)(FILE *out, const struct config_vocabulary *words)) {
-  struct vocabulary *vocabulary = vocabulary_new();
+  struct vocabulary *vocabulary = formats_new();
   if (!vocabulary) {
     fputs("framed: not enough memory\n", stderr);
     return EXIT_STATUS_INTERNAL;
   }
-  print(stdout, vocabulary_words(vocabulary));
-  vocabulary_free(vocabulary);
+  print(stdout, formats_words(vocabulary));
+  formats_free(vocabulary);
   return printed();
 }
 
@@ -201,7 +201,7 @@ static enum file_change compare_file(const char *path, const struct config *conf
   struct config_errors *errors = config_errors_new();
   struct config *file = errors ? footprint_load(path, errors) : NULL;
   enum file_change change = FILE_CHANGED;
-  if (file && difference_fixed_keys(config, file, keys, size)) {
+  if (file && config_diff_fixed_keys(config, file, keys, size)) {
     change = FILE_NEEDS_START;
   } else if (file && strcmp(file->text, config->text) == 0) {
     change = FILE_SAME;
@@ -215,45 +215,45 @@ static enum file_change compare_file(const char *path, const struct config *conf
 static bool give_up(const char *why, const char *keys, bool ends, enum exit_status *status) {
   sigset_t orders;
   signals_orders(&orders);
-  handover_allow_signals(&orders);
+  exec_allow_signals(&orders);
   log_open(CONFIG_LOG_INFO);
-  log_event(LOG_NOT_HANDED_OVER, NULL, "%s: the state that was left is of no use: %s%s",
-            ends ? HANDOVER_ENDS : HANDOVER_BEGINS_ANEW, why, keys);
+  log_event(LOG_NOT_HANDED_OVER, NULL, "%s: the state that was left is of no use: %s%s", ends ? EXEC_ENDS : EXEC_BEGINS_ANEW,
+            why, keys);
   *status = EXIT_STATUS_INTERNAL;
   return ends;
 }
 
 /* Goes on with what a process before this one left, in the configuration that it had. False: there is nothing of use. */
 static bool go_on(const struct options *options, enum exit_status *status) {
-  struct tape tape;
+  struct codec codec;
   struct failure failure;
   bool had_passed = systemd_has_passed();
   char *text = NULL;
-  enum handover_receipt receipt = handover_receive(&tape, &failure);
-  if (receipt == HANDOVER_NONE) {
+  enum exec_receipt receipt = exec_receive(&codec, &failure);
+  if (receipt == EXEC_NONE) {
     return false;
   }
-  struct config_errors *errors = receipt == HANDOVER_WHOLE ? config_errors_new() : NULL;
+  struct config_errors *errors = receipt == EXEC_WHOLE ? config_errors_new() : NULL;
   if (errors) {
-    server_pass_config(&text, &tape);
+    server_pass_config(&text, &codec);
   }
   struct config *config = text ? footprint_parse("what was handed over", text, errors) : NULL;
   free(text);
   char keys[256] = "";
-  enum file_change change = config && tape.by_manager ? compare_file(options->path, config, keys, sizeof keys) : FILE_SAME;
+  enum file_change change = config && codec.by_manager ? compare_file(options->path, config, keys, sizeof keys) : FILE_SAME;
   if (config && change != FILE_NEEDS_START) {
     config_errors_free(errors);
-    *status = run(options->path, config, &tape, change == FILE_CHANGED);
+    *status = run(options->path, config, &codec, change == FILE_CHANGED);
     return true;
   }
   config_free(config);
-  if (receipt == HANDOVER_WHOLE) {
-    handover_discard(&tape); /* its sockets would look like those of another daemon */
+  if (receipt == EXEC_WHOLE) {
+    exec_discard(&codec); /* its sockets would look like those of another daemon */
   }
   config_errors_free(errors);
-  const char *why = change == FILE_NEEDS_START  ? "these keys have changed: "
-                    : receipt == HANDOVER_WHOLE ? "it holds no valid configuration"
-                                                : failure.text;
+  const char *why = change == FILE_NEEDS_START ? "these keys have changed: "
+                    : receipt == EXEC_WHOLE    ? "it holds no valid configuration"
+                                               : failure.text;
   return give_up(why, keys, had_passed, status);
 }
 
@@ -303,7 +303,7 @@ static enum exit_status act(const struct options *options) {
 
 int main(int argc, char **argv) {
   enum exit_status status;
-  handover_remember(argv);
+  exec_remember(argv);
   set_state_layout();
   fill_standard_descriptors();
   struct options options = parse(argc, argv);

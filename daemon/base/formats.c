@@ -51,7 +51,7 @@ static unsigned count_stages(unsigned *parameters) {
   return stages;
 }
 
-static void fill_stages(struct vocabulary *vocabulary) {
+static void receive_stages(struct vocabulary *vocabulary) {
   struct config_parameter *next = vocabulary->parameters;
   for (unsigned i = 0; stage_descriptors[i]; i++) {
     const struct stage_descriptor *stage = stage_descriptors[i];
@@ -63,7 +63,7 @@ static void fill_stages(struct vocabulary *vocabulary) {
   }
 }
 
-struct vocabulary *vocabulary_new(void) {
+struct vocabulary *formats_new(void) {
   struct vocabulary *vocabulary = calloc(1, sizeof *vocabulary);
   if (!vocabulary) {
     return NULL;
@@ -73,17 +73,17 @@ struct vocabulary *vocabulary_new(void) {
   vocabulary->stages = calloc(stages + 1, sizeof *vocabulary->stages);
   vocabulary->parameters = calloc(parameters + 1, sizeof *vocabulary->parameters);
   if (!vocabulary->stages || !vocabulary->parameters) {
-    return vocabulary_free(vocabulary);
+    return formats_free(vocabulary);
   }
   memcpy(vocabulary->pixels, pixel_format_names + 1, (PIXELS_COUNT - 1) * sizeof *vocabulary->pixels);
   memcpy(vocabulary->dtypes, element_type_names, ELEMENT_COUNT * sizeof *vocabulary->dtypes);
-  fill_stages(vocabulary);
+  receive_stages(vocabulary);
   vocabulary->words = (struct config_vocabulary){
       .pixels = vocabulary->pixels, .dtypes = vocabulary->dtypes, .stages = vocabulary->stages, .stage_count = stages};
   return vocabulary;
 }
 
-struct vocabulary *vocabulary_free(struct vocabulary *vocabulary) {
+struct vocabulary *formats_free(struct vocabulary *vocabulary) {
   if (vocabulary) {
     free(vocabulary->stages);
     free(vocabulary->parameters);
@@ -92,9 +92,9 @@ struct vocabulary *vocabulary_free(struct vocabulary *vocabulary) {
   return NULL;
 }
 
-const struct config_vocabulary *vocabulary_words(const struct vocabulary *vocabulary) { return &vocabulary->words; }
+const struct config_vocabulary *formats_words(const struct vocabulary *vocabulary) { return &vocabulary->words; }
 
-struct frame_format vocabulary_format(const struct config_format *format) {
+struct frame_format formats_format(const struct config_format *format) {
   if (format->is_tensor) {
     return format_tensor((enum element_type)format->dtype, format->shape, format->rank);
   }
@@ -110,11 +110,11 @@ static void translate_stage(const struct config_stage *stage, struct gpu_stage_r
   }
 }
 
-struct gpu_chain *vocabulary_chain(const struct config_pipeline *pipeline, struct gpu_error *error) {
+struct gpu_chain *formats_chain(const struct config_pipeline *pipeline, struct gpu_error *error) {
   struct gpu_stage_request requests[GPU_MAX_STAGES];
   for (unsigned i = 0; i < pipeline->stage_count; i++) {
     translate_stage(&pipeline->stages[i], &requests[i]);
   }
-  struct frame_format input = vocabulary_format(&pipeline->source.format);
+  struct frame_format input = formats_format(&pipeline->source.format);
   return gpu_chain_new(&input, requests, pipeline->stage_count, error);
 }

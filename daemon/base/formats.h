@@ -10,12 +10,12 @@
 struct vocabulary;
 
 /* The stages, pixel formats and element types of this build. NULL if there is no memory. */
-struct vocabulary *vocabulary_new(void);
-struct vocabulary *vocabulary_free(struct vocabulary *vocabulary); /* NULL is fine; returns NULL */
-const struct config_vocabulary *vocabulary_words(const struct vocabulary *vocabulary);
+struct vocabulary *formats_new(void);
+struct vocabulary *formats_free(struct vocabulary *vocabulary); /* NULL is fine; returns NULL */
+const struct config_vocabulary *formats_words(const struct vocabulary *vocabulary);
 
-struct frame_format vocabulary_format(const struct config_format *format);
+struct frame_format formats_format(const struct config_format *format);
 /* Negotiates a pipeline's formats. NULL on error, as gpu_chain_new(). */
-struct gpu_chain *vocabulary_chain(const struct config_pipeline *pipeline, struct gpu_error *error);
+struct gpu_chain *formats_chain(const struct config_pipeline *pipeline, struct gpu_error *error);
 
 #endif

@@ -8,17 +8,17 @@
 #ifdef FRAMED_NVTX
 #include <nvtx3/nvToolsExt.h>
 
-static inline void range_begin(const char *name) { nvtxRangePushA(name); }
-static inline void range_end(void) { nvtxRangePop(); }
+static inline void nvtx_begin(const char *name) { nvtxRangePushA(name); }
+static inline void nvtx_end(void) { nvtxRangePop(); }
 #else
-static inline void range_begin(const char *name) { (void)name; }
-static inline void range_end(void) {}
+static inline void nvtx_begin(const char *name) { (void)name; }
+static inline void nvtx_end(void) {}
 #endif
 
 /* Ends the innermost one and begins another. */
-static inline void range_next(const char *name) {
-  range_end();
-  range_begin(name);
+static inline void nvtx_next(const char *name) {
+  nvtx_end();
+  nvtx_begin(name);
 }
 
 #endif

@@ -4,11 +4,11 @@
 
 static_assert((RING_PLACES & (RING_PLACES - 1)) == 0, "counters that wrap around need a power of two");
 
-void ring_init(struct ring *ring, struct lane *lane, struct runner *runner) {
-  *ring = (struct ring){.lane = lane, .runner = runner};
+void spsc_init(struct spsc *ring, struct lane *lane, struct runner *runner) {
+  *ring = (struct spsc){.lane = lane, .runner = runner};
 }
 
-void ring_push(struct ring *ring, unsigned item) {
+void spsc_push(struct spsc *ring, unsigned item) {
   unsigned pushed = atomic_load_explicit(&ring->pushed, memory_order_relaxed);
   assert(pushed - atomic_load_explicit(&ring->popped, memory_order_acquire) < RING_PLACES);
   ring->items[pushed % RING_PLACES] = item;
@@ -19,7 +19,7 @@ void ring_push(struct ring *ring, unsigned item) {
   }
 }
 
-bool ring_pop(struct ring *ring, unsigned *item) {
+bool spsc_pop(struct spsc *ring, unsigned *item) {
   if (atomic_load_explicit(&ring->asleep, memory_order_relaxed)) {
     atomic_store_explicit(&ring->asleep, false, memory_order_relaxed); /* something else woke it */
   }
@@ -32,7 +32,7 @@ bool ring_pop(struct ring *ring, unsigned *item) {
   return true;
 }
 
-bool ring_may_sleep(struct ring *ring) {
+bool spsc_may_sleep(struct spsc *ring) {
   atomic_store_explicit(&ring->asleep, true, memory_order_relaxed);
   atomic_thread_fence(memory_order_seq_cst);
   if (atomic_load_explicit(&ring->popped, memory_order_relaxed) == atomic_load_explicit(&ring->pushed, memory_order_relaxed)) {

@@ -336,7 +336,7 @@ static int find_kept(const char *name) {
 }
 
 /* Each number is looked at there: one that nothing comes with makes all of them unknown. */
-static bool fill_place(int place) {
+static bool receive_place(int place) {
   int flags = fcntl(place, F_GETFD);
   bool comes = flags >= 0 && !(flags & FD_CLOEXEC);
   return comes || dup2(STDERR_FILENO, place) >= 0;
@@ -346,7 +346,7 @@ bool systemd_pass_again(const char *name, int fd) {
   int place = find_kept(name);
   bool there = place >= 0 && (fd == place || dup2(fd, place) >= 0) && fcntl(place, F_SETFD, 0) == 0;
   for (int i = 0; there && i < passed.count; i++) {
-    there = fill_place(SD_LISTEN_FDS_START + i);
+    there = receive_place(SD_LISTEN_FDS_START + i);
   }
   return there && set_number("LISTEN_PID", getpid()) && set_number("LISTEN_FDS", passed.count) &&
          setenv("LISTEN_FDNAMES", passed.as_given, 1) == 0;

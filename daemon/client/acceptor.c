@@ -10,7 +10,7 @@
 #include "daemon/base/log.h"
 #include "daemon/base/loop.h"
 #include "daemon/base/rights.h"
-#include "daemon/client/hello.h"
+#include "daemon/client/handshake.h"
 
 enum { BATCH = 64, REST_MS = 100 }; /* connections a wake-up, so that signals and status get their turn */
 
@@ -36,8 +36,8 @@ static int take(const struct acceptor *acceptor) {
 }
 
 static void deny(struct acceptor *acceptor, int fd, const struct peer *peer) {
-  guest_tell(&(struct guest){.fd = fd, .native = acceptor->setup.native}, NATIVE_E_DENIED,
-             "user %u may not connect to pipeline %s", (unsigned)peer->uid, acceptor->setup.pipeline);
+  client_tell(&(struct client){.fd = fd, .native = acceptor->setup.native}, NATIVE_E_DENIED,
+              "user %u may not connect to pipeline %s", (unsigned)peer->uid, acceptor->setup.pipeline);
   refusals_add(acceptor->setup.refusals, LOG_REFUSED, acceptor->setup.pipeline, refusals_remedy(NATIVE_E_DENIED),
                "%s pid %d was refused: 'allow' does not name user %u", acceptor->setup.role, (int)peer->pid,
                (unsigned)peer->uid);
@@ -69,8 +69,8 @@ static enum outcome shed_one(struct acceptor *acceptor) {
   int fd = take(acceptor);
   enum outcome outcome = fd >= 0 ? TOOK_ONE : errno == EAGAIN ? NOTHING_LEFT : MUST_REST;
   if (fd >= 0) {
-    guest_tell(&(struct guest){.fd = fd, .native = acceptor->setup.native}, NATIVE_E_BUSY,
-               "no free descriptor; try again later");
+    client_tell(&(struct client){.fd = fd, .native = acceptor->setup.native}, NATIVE_E_BUSY,
+                "no free descriptor; try again later");
     refusals_add(acceptor->setup.refusals, LOG_NO_DESCRIPTORS, acceptor->setup.pipeline,
                  "raise LimitNOFILE=", "a %s was refused: no free descriptor; raise LimitNOFILE=", acceptor->setup.role);
     rights_close(fd);

@@ -40,7 +40,7 @@ static void log_client(enum log_kind kind, const struct config_pipeline *pipelin
     log_event(kind, pipeline->name, "%s", text);
     return;
   }
-  const struct frame_format format = vocabulary_format(&pipeline->source.format);
+  const struct frame_format format = formats_format(&pipeline->source.format);
   enum config_protocol protocol = pipeline->source.protocol;
   char remedy[REFUSAL_REMEDY], described[FORMAT_TEXT];
   snprintf(remedy, sizeof remedy, "send it %s, %s, or configure another `protocol` or `format`",
@@ -49,8 +49,8 @@ static void log_client(enum log_kind kind, const struct config_pipeline *pipelin
   refusals_add(refusals, kind, pipeline->name, remedy, "%s", text);
 }
 
-void departure_log(const struct config_pipeline *pipeline, const struct session_event *event, const struct guest *producer,
-                   struct refusals *refusals) {
+void detach_log(const struct config_pipeline *pipeline, const struct session_event *event, const struct client *client,
+                struct refusals *refusals) {
   enum log_kind kind = reasons[event->reason].kind;
   char what[DEPARTURE_TEXT], text[REFUSAL_TEXT];
   bool is_client = pipeline->source.endpoint == CONFIG_SOCKET;
@@ -59,7 +59,7 @@ void departure_log(const struct config_pipeline *pipeline, const struct session_
     log_event(kind, pipeline->name, "source '%s' %s", pipeline->source.path, what);
     return;
   }
-  snprintf(text, sizeof text, "producer pid %d (user %u) %s", (int)producer->pid, (unsigned)producer->uid, what);
+  snprintf(text, sizeof text, "producer pid %d (user %u) %s", (int)client->pid, (unsigned)client->uid, what);
   log_client(kind, pipeline, refusals, text);
 }
 
@@ -76,12 +76,12 @@ static enum native_error_code code_of(enum detach_reason reason) {
 
 /* Results go to a replying client's connection, and only where they are messages may another follow them: a whole one, which
  * the last one is not if the client was cut off by a stop. */
-void departure_tell(const struct config_pipeline *pipeline, const struct session_event *event, const struct guest *producer,
-                    bool shared) {
+void detach_tell(const struct config_pipeline *pipeline, const struct session_event *event, const struct client *client,
+                 bool shared) {
   bool no_results = pipeline->sink.endpoint != CONFIG_REPLY || shared;
-  bool takes_text = pipeline->source.endpoint == CONFIG_SOCKET && (producer->native || no_results);
-  bool tell = event->reason == DETACH_STOPPED ? producer->native && no_results : reasons[event->reason].tell;
+  bool takes_text = pipeline->source.endpoint == CONFIG_SOCKET && (client->native || no_results);
+  bool tell = event->reason == DETACH_STOPPED ? client->native && no_results : reasons[event->reason].tell;
   if (takes_text && tell) {
-    guest_tell(producer, code_of(event->reason), "%s", event->text[0] ? event->text : reasons[event->reason].text);
+    client_tell(client, code_of(event->reason), "%s", event->text[0] ? event->text : reasons[event->reason].text);
   }
 }

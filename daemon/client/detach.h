@@ -4,15 +4,15 @@
 #ifndef FRAMED_CLIENT_DETACH_H
 #define FRAMED_CLIENT_DETACH_H
 
-#include "daemon/client/hello.h"
+#include "daemon/client/handshake.h"
 #include "daemon/session/session.h"
 
 /* `event` is a SESSION_DETACHED of a session of this pipeline, whose descriptor is still open. A producer that was cut off
  * because its stream is not what is expected counts as turned away; a file, which is no client, does not. */
-void departure_log(const struct config_pipeline *pipeline, const struct session_event *event, const struct guest *producer,
-                   struct refusals *refusals);
+void detach_log(const struct config_pipeline *pipeline, const struct session_event *event, const struct client *client,
+                struct refusals *refusals);
 /* `shared`: its connection carries no results. */
-void departure_tell(const struct config_pipeline *pipeline, const struct session_event *event, const struct guest *producer,
-                    bool shared);
+void detach_tell(const struct config_pipeline *pipeline, const struct session_event *event, const struct client *client,
+                 bool shared);
 
 #endif

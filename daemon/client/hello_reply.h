@@ -9,8 +9,8 @@
 #include "gpu/gpu.h"
 
 /* For the stream transport; `session` is the caller's to count. */
-struct native_welcome welcome_of(const struct config_pipeline *config, const struct frame_format *input,
-                                 const struct frame_format *output, enum native_role role);
+struct native_welcome hello_reply_of(const struct config_pipeline *config, const struct frame_format *input,
+                                     const struct frame_format *output, enum native_role role);
 
 /* "producer", "consumer" or "both". */
 const char *welcome_role_name(uint32_t role);

@@ -74,28 +74,28 @@ static struct listener *take_unused(const char *path) {
 }
 
 /* A worker thread that prepares a reload may be at them. */
-static void put_unused(struct tape *tape) {
+static void put_unused(struct codec *codec) {
   unsigned count = 0;
   pthread_mutex_lock(&unused.lock);
   for (const struct listener *listener = unused.first; listener; listener = listener->next) {
     count++;
   }
-  TAPE_PASS(tape, count);
+  CODEC_PASS(codec, count);
   for (struct listener *listener = unused.first; listener; listener = listener->next) {
-    listener_pass(listener, tape);
+    listener_pass(listener, codec);
   }
   pthread_mutex_unlock(&unused.lock);
 }
 
-void listener_pass_unused(struct tape *tape) {
+void listener_pass_unused(struct codec *codec) {
   unsigned count = 0;
-  if (tape->writing) {
-    put_unused(tape);
+  if (codec->writing) {
+    put_unused(codec);
     return;
   }
-  TAPE_PASS(tape, count);
-  for (unsigned i = 0; i < count && !tape->broken; i++) {
-    struct listener *listener = listener_pass(NULL, tape);
+  CODEC_PASS(codec, count);
+  for (unsigned i = 0; i < count && !codec->broken; i++) {
+    struct listener *listener = listener_pass(NULL, codec);
     if (listener) {
       lay_aside(listener);
     }
@@ -121,30 +121,30 @@ struct listener *listener_close(struct listener *listener) {
   return NULL;
 }
 
-struct listener *listener_pass(struct listener *listener, struct tape *tape) {
+struct listener *listener_pass(struct listener *listener, struct codec *codec) {
   bool there = listener != NULL;
-  TAPE_PASS(tape, there);
-  if (!there || tape->broken) {
-    return tape->writing ? listener : NULL;
+  CODEC_PASS(codec, there);
+  if (!there || codec->broken) {
+    return codec->writing ? listener : NULL;
   }
-  struct listener *passed = tape->writing ? listener : calloc(1, sizeof *passed);
+  struct listener *passed = codec->writing ? listener : calloc(1, sizeof *passed);
   if (!passed) {
-    tape_break(tape);
+    codec_break(codec);
     return NULL;
   }
-  tape_pass_text(tape, &passed->path);
-  TAPE_PASS(tape, passed->passed);
-  if (!passed->passed || !tape->by_manager) {
-    tape_pass_descriptor(tape, &passed->fd);
-  } else if (!tape->writing && passed->path) {
+  codec_pass_text(codec, &passed->path);
+  CODEC_PASS(codec, passed->passed);
+  if (!passed->passed || !codec->by_manager) {
+    codec_pass_descriptor(codec, &passed->fd);
+  } else if (!codec->writing && passed->path) {
     passed->fd = systemd_take_listener(NULL, passed->path);
     rights_refuse(passed->fd);
   }
-  TAPE_PASS(tape, passed->created);
-  TAPE_PASS(tape, passed->device);
-  TAPE_PASS(tape, passed->inode);
+  CODEC_PASS(codec, passed->created);
+  CODEC_PASS(codec, passed->device);
+  CODEC_PASS(codec, passed->inode);
   if (!passed->path || passed->fd < 0) {
-    tape_break(tape);
+    codec_break(codec);
   }
   return passed;
 }
@@ -157,7 +157,7 @@ const char *listener_path(const struct listener *listener) { return listener->pa
 /* The one of the process before, with the connections that wait there. */
 static bool take_kept(struct listener *listener) {
   struct stat there;
-  listener->fd = keeper_take_listener(listener->path, &listener->passed);
+  listener->fd = fd_store_take_listener(listener->path, &listener->passed);
   if (listener->fd < 0) {
     return false;
   }

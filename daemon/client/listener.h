@@ -23,10 +23,10 @@ struct listener *listener_open_tcp(const char *address, struct failure *failure)
 struct listener *listener_close(struct listener *listener);
 
 /* Puts it (or that there is none) on a tape, or takes it from there: the socket and its file stay. */
-struct listener *listener_pass(struct listener *listener, struct tape *tape);
+struct listener *listener_pass(struct listener *listener, struct codec *codec);
 
 /* The same for all that systemd passed and nobody uses now. */
-void listener_pass_unused(struct tape *tape);
+void listener_pass_unused(struct codec *codec);
 
 /* Whether systemd holds it, and passes it at every start. */
 bool listener_is_passed(const struct listener *listener);

@@ -50,7 +50,7 @@ static void take_from_fresh(const struct listener *listener) {
   }
   if (*link) {
     *link = listener->next;
-    keeper_forget_new_file(listener->path);
+    fd_store_forget_new_file(listener->path);
   }
 }
 
@@ -171,7 +171,7 @@ static bool bind_closed(struct listener *listener, const struct sockaddr_un *add
   listener->created = true;
   listener->next = fresh.first;
   fresh.first = listener;
-  keeper_note_new_file(listener->path, &made);
+  fd_store_note_new_file(listener->path, &made);
   return true;
 }
 

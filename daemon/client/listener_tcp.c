@@ -43,7 +43,7 @@ static struct addrinfo *resolve(const char *address, struct failure *failure) {
 }
 
 static bool bind_tcp(struct listener *listener, const struct addrinfo *target, struct failure *failure) {
-  listener->fd = keeper_take_listener_at(target->ai_addr, target->ai_addrlen);
+  listener->fd = fd_store_take_listener_at(target->ai_addr, target->ai_addrlen);
   if (listener->fd >= 0) {
     return true;
   }

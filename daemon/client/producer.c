@@ -4,36 +4,39 @@
 
 #include "daemon/base/log.h"
 
-bool seat_is_free(const struct seat *seat) { return seat->producer.fd < 0 && !seat->renewing && !seat->lost; }
+bool producer_is_free(const struct producer *producer) {
+  return producer->client.fd < 0 && !producer->renewing && !producer->lost;
+}
 
-bool seat_must_renew(const struct seat *seat, const struct guest *producer) {
-  return seat->used && producer->native && producer->hello.transport == NATIVE_SHARED;
+bool producer_must_renew(const struct producer *producer, const struct client *client) {
+  return producer->used && client->native && client->hello.transport == NATIVE_SHARED;
 }
 
 /* -- lending it ---------------------------------------------------------------------------------------------------- */
 
-bool seat_share(struct seat *seat, const struct native_welcome *welcome) {
+bool producer_share(struct producer *producer, const struct native_welcome *reply) {
   struct session_share share;
   struct failure failure;
-  if (!seat->producer.native || seat->producer.hello.transport != NATIVE_SHARED) {
+  if (!producer->client.native || producer->client.hello.transport != NATIVE_SHARED) {
     return false;
   }
-  if (!session_share(seat->session, &share, &failure)) {
-    log_event(LOG_CLIENT_ERROR, seat->setup->pipeline, "%s; the producer sends frames over its socket instead", failure.text);
+  if (!session_share(producer->session, &share, &failure)) {
+    log_event(LOG_CLIENT_ERROR, producer->setup->pipeline, "%s; the producer sends frames over its socket instead",
+              failure.text);
     return false;
   }
-  struct native_welcome shared = *welcome;
+  struct native_welcome shared = *reply;
   shared.transport = NATIVE_SHARED;
   shared.input_stride = share.input_stride;
   shared.output_stride = share.output_stride;
   shared.control_bytes = share.control_bytes;
   const int memory[] = {share.input, share.output, share.control};
-  guest_welcome(&seat->producer, &shared, memory, sizeof memory / sizeof *memory);
+  client_welcome(&producer->client, &shared, memory, sizeof memory / sizeof *memory);
   for (size_t i = 0; i < sizeof memory / sizeof *memory; i++) {
     close(memory[i]);
   }
-  seat->shares = true;
-  session_attach_shared(seat->session, seat->producer.fd);
+  producer->shares = true;
+  session_attach_shared(producer->session, producer->client.fd);
   return true;
 }
 
@@ -42,62 +45,62 @@ bool seat_share(struct seat *seat, const struct native_welcome *welcome) {
 enum { AGAIN_MS = 1000 };
 
 static void work(void *context) {
-  struct seat *seat = context;
-  seat->renewed = session_renew(seat->session, &seat->failure);
+  struct producer *producer = context;
+  producer->renewed = session_renew(producer->session, &producer->failure);
 }
 
 static void try_again(void *context);
 
 static void on_tried(void *context) {
-  struct seat *seat = context;
-  if (!seat->renewed && !seat->lost) {
-    log_event(LOG_CLIENT_ERROR, seat->setup->pipeline, "there is a place for one producer less, until this has an end: %s",
-              seat->failure.text);
+  struct producer *producer = context;
+  if (!producer->renewed && !producer->lost) {
+    log_event(LOG_CLIENT_ERROR, producer->setup->pipeline, "there is a place for one producer less, until this has an end: %s",
+              producer->failure.text);
   }
-  seat->renewing = false;
-  seat->lost = !seat->renewed;
-  seat->used = seat->lost;
-  if (seat->lost && !seat->closed && !seat->again) {
-    seat->again = loop_timer_new(seat->setup->loop, try_again, seat);
+  producer->renewing = false;
+  producer->lost = !producer->renewed;
+  producer->used = producer->lost;
+  if (producer->lost && !producer->closed && !producer->again) {
+    producer->again = loop_timer_new(producer->setup->loop, try_again, producer);
   }
-  if (seat->lost && seat->again) {
-    loop_timer_start(seat->again, AGAIN_MS, 0);
+  if (producer->lost && producer->again) {
+    loop_timer_start(producer->again, AGAIN_MS, 0);
   }
-  seat->setup->renewed(seat->setup->context, seat);
+  producer->setup->renewed(producer->setup->context, producer);
 }
 
 /* Its last producer has left nothing behind any more, whether or not there is other memory. */
 static void on_worked(void *context) {
-  struct seat *seat = context;
-  quota_release(&seat->charge);
-  on_tried(seat);
+  struct producer *producer = context;
+  quota_release(&producer->charge);
+  on_tried(producer);
 }
 
 static void try_again(void *context) {
-  struct seat *seat = context;
-  seat->renewing = true;
-  seat->renewed = false;
-  if (!loop_job(seat->setup->loop, work, on_worked, seat)) {
-    failure_set(&seat->failure, EXIT_STATUS_INTERNAL, NULL, "not enough memory");
-    on_tried(seat);
+  struct producer *producer = context;
+  producer->renewing = true;
+  producer->renewed = false;
+  if (!loop_job(producer->setup->loop, work, on_worked, producer)) {
+    failure_set(&producer->failure, EXIT_STATUS_INTERNAL, NULL, "not enough memory");
+    on_tried(producer);
   }
 }
 
-void seat_renew(struct seat *seat) {
-  seat->shares = false;
-  if (seat->closed) { /* nobody else comes, and its client keeps what it has: see session/share.c */
-    quota_release(&seat->charge);
+void producer_renew(struct producer *producer) {
+  producer->shares = false;
+  if (producer->closed) { /* nobody else comes, and its client keeps what it has: see session/share.c */
+    quota_release(&producer->charge);
   } else {
-    quota_leave(&seat->charge);
-    try_again(seat);
+    quota_leave(&producer->charge);
+    try_again(producer);
   }
 }
 
-bool seat_owes_memory(const struct seat *seat, uid_t user) {
-  return seat->renewing && seat->charge.user && seat->producer.uid == user;
+bool seat_owes_memory(const struct producer *producer, uid_t user) {
+  return producer->renewing && producer->charge.user && producer->client.uid == user;
 }
 
-void seat_close(struct seat *seat) {
-  seat->closed = true;
-  seat->again = loop_timer_close(seat->again);
+void producer_close(struct producer *producer) {
+  producer->closed = true;
+  producer->again = loop_timer_close(producer->again);
 }

@@ -8,24 +8,24 @@
 #define FRAMED_CLIENT_PRODUCER_H
 
 #include "daemon/base/loop.h"
-#include "daemon/client/hello.h"
+#include "daemon/client/handshake.h"
 #include "daemon/client/quota.h"
 #include "daemon/session/session.h"
 
-struct seat;
+struct producer;
 
-struct seat_setup {
+struct producer_setup {
   uv_loop_t *loop;
   const char *pipeline; /* for the log */
   /* Its session has other memory, or cannot get any: then it is tried again until it has. */
-  void (*renewed)(void *context, struct seat *seat);
+  void (*renewed)(void *context, struct producer *producer);
   void *context;
 };
 
-struct seat {
-  const struct seat_setup *setup; /* stays */
+struct producer {
+  const struct producer_setup *setup; /* stays */
   struct session *session;
-  struct guest producer;      /* fd -1: nobody */
+  struct client client;       /* fd -1: nobody */
   struct quota_charge charge; /* to its user, also while memory that it has seen is given up */
   bool idle, stopped;
   bool cut;                 /* it cannot go on with its producer, though that has it */
@@ -39,21 +39,21 @@ struct seat {
   struct loop_timer *again; /* when it is tried again; NULL until it has failed once */
 };
 
-bool seat_is_free(const struct seat *seat);
+bool producer_is_free(const struct producer *producer);
 
-/* Whether this producer wants memory that has others' frames in it: it needs seat_renew() before it sits down. */
-bool seat_must_renew(const struct seat *seat, const struct guest *producer);
+/* Whether this producer wants memory that has others' frames in it: it needs producer_renew() before it sits down. */
+bool producer_must_renew(const struct producer *producer, const struct client *client);
 
 /* Lends the session's memory to the seat's producer, if that asked for it, and welcomes it with its descriptors. False: it
  * gets the stream transport instead, and was not welcomed yet. `welcome` is as for that transport. */
-bool seat_share(struct seat *seat, const struct native_welcome *welcome);
+bool producer_share(struct producer *producer, const struct native_welcome *reply);
 
 /* Gets a seat other memory once its producer has left, unless nobody comes any more. Until that is done the session may be
  * held, resumed and stopped, but nothing else, and the producer's user is charged for the old one. */
-void seat_renew(struct seat *seat);
+void producer_renew(struct producer *producer);
 /* Whether memory that still counts against this user is being given up. */
-bool seat_owes_memory(const struct seat *seat, uid_t user);
+bool seat_owes_memory(const struct producer *producer, uid_t user);
 /* Tries nothing again; what is under way goes on. Idempotent. */
-void seat_close(struct seat *seat);
+void producer_close(struct producer *producer);
 
 #endif

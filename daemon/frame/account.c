@@ -33,7 +33,7 @@ void account_read(const struct account *account, struct session_view *view) {
 void account_open(struct account *account, struct frame *frame) {
   assert(!frame->open);
   frame->open = true;
-  settled_open(&account->settled, frame);
+  acks_open(&account->acks, frame);
   if (account->now.ledger.in == 0) {
     account->now.began = frame->first_byte;
   }
@@ -44,7 +44,7 @@ void account_settle(struct account *account, struct frame *frame, enum fate fate
   assert(frame->open);
   frame->open = false;
   frame->fate = fate;
-  settled_close(&account->settled, frame, fate);
+  acks_close(&account->acks, frame, fate);
   account->now.ledger.fates[fate]++;
   if (fate == FATE_EMITTED) {
     histogram_record(&account->steps[STEP_EMIT], now - frame->seen);

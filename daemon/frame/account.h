@@ -43,7 +43,7 @@ enum { ACCOUNT_WORDS = (sizeof(struct session_view) + 7) / 8 };
 struct account {
   struct session_view now; /* the lane's own */
   struct histogram steps[STEP_COUNT];
-  struct settled settled;
+  struct acks acks;
   _Atomic uint32_t sequence;
   _Atomic uint64_t published[ACCOUNT_WORDS];
   struct trace_ring *_Atomic trace; /* set by the control loop while a trace is taken, or NULL */

@@ -2,44 +2,44 @@
 
 #include <string.h>
 
-static void forget(struct settled *settled, unsigned at) {
-  settled->count--;
-  memmove(settled->open + at, settled->open + at + 1, (settled->count - at) * sizeof *settled->open);
+static void forget(struct acks *acks, unsigned at) {
+  acks->count--;
+  memmove(acks->open + at, acks->open + at + 1, (acks->count - at) * sizeof *acks->open);
 }
 
-void settled_open(struct settled *settled, const struct frame *frame) {
-  if (frame->producer != settled->producer) {
-    *settled = (struct settled){.producer = frame->producer};
+void acks_open(struct acks *acks, const struct frame *frame) {
+  if (frame->producer != acks->producer) {
+    *acks = (struct acks){.producer = frame->producer};
   }
-  if (settled->count == SETTLED_OPEN) {
-    forget(settled, 0); /* slow readers have it, whom `drop` promises nothing */
+  if (acks->count == ACKS_OPEN) {
+    forget(acks, 0); /* slow readers have it, whom `drop` promises nothing */
   }
-  settled->open[settled->count++] = frame->sequence;
-  settled->next = frame->sequence + 1;
+  acks->open[acks->count++] = frame->sequence;
+  acks->next = frame->sequence + 1;
 }
 
-void settled_close(struct settled *settled, const struct frame *frame, enum fate fate) {
-  if (frame->producer != settled->producer || fate == FATE_CLIENT_GONE || fate == FATE_SHUTDOWN) {
+void acks_close(struct acks *acks, const struct frame *frame, enum fate fate) {
+  if (frame->producer != acks->producer || fate == FATE_CLIENT_GONE || fate == FATE_SHUTDOWN) {
     return;
   }
-  for (unsigned i = 0; i < settled->count; i++) {
-    if (settled->open[i] == frame->sequence) {
-      forget(settled, i);
+  for (unsigned i = 0; i < acks->count; i++) {
+    if (acks->open[i] == frame->sequence) {
+      forget(acks, i);
       return;
     }
   }
 }
 
-uint64_t settled_count(const struct settled *settled, unsigned producer) {
-  if (settled->producer != producer) {
+uint64_t acks_count(const struct acks *acks, unsigned producer) {
+  if (acks->producer != producer) {
     return 0;
   }
-  return settled->count > 0 ? settled->open[0] : settled->next;
+  return acks->count > 0 ? acks->open[0] : acks->next;
 }
 
-void settled_pass(struct settled *settled, struct tape *tape) {
-  TAPE_PASS(tape, settled->producer);
-  tape_pass_below(tape, &settled->count, SETTLED_OPEN + 1);
-  tape_pass(tape, settled->open, settled->count * sizeof *settled->open);
-  TAPE_PASS(tape, settled->next);
+void acks_pass(struct acks *acks, struct codec *codec) {
+  CODEC_PASS(codec, acks->producer);
+  codec_pass_below(codec, &acks->count, ACKS_OPEN + 1);
+  codec_pass(codec, acks->open, acks->count * sizeof *acks->open);
+  CODEC_PASS(codec, acks->next);
 }

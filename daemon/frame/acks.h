@@ -11,20 +11,20 @@
 #include "daemon/frame/slot.h"
 
 /* More than a session has slots: readers under `drop` may keep frames whose slots are used again. */
-enum { SETTLED_OPEN = 64 };
+enum { ACKS_OPEN = 64 };
 
-struct settled {
-  unsigned producer;           /* whose frames */
-  unsigned count;              /* of those without a fate, */
-  uint64_t open[SETTLED_OPEN]; /* oldest first */
-  uint64_t next;               /* behind the newest that came */
+struct acks {
+  unsigned producer;        /* whose frames */
+  unsigned count;           /* of those without a fate, */
+  uint64_t open[ACKS_OPEN]; /* oldest first */
+  uint64_t next;            /* behind the newest that came */
 };
 
-void settled_open(struct settled *settled, const struct frame *frame);
-void settled_close(struct settled *settled, const struct frame *frame, enum fate fate);
+void acks_open(struct acks *acks, const struct frame *frame);
+void acks_close(struct acks *acks, const struct frame *frame, enum fate fate);
 /* So many frames of this producer, from its first, have their fate. */
-uint64_t settled_count(const struct settled *settled, unsigned producer);
+uint64_t acks_count(const struct acks *acks, unsigned producer);
 /* Over a tape. */
-void settled_pass(struct settled *settled, struct tape *tape);
+void acks_pass(struct acks *acks, struct codec *codec);
 
 #endif

@@ -97,7 +97,7 @@ static void make_huge(const struct arena *arena) {
 }
 
 /* What the memory holds stays as it is. */
-static bool fill(const struct arena *arena, const char *name, struct failure *failure) {
+static bool receive(const struct arena *arena, const char *name, struct failure *failure) {
   if (madvise(arena->base, arena->bytes, MADV_POPULATE_WRITE) == 0) {
     return true;
   }
@@ -121,7 +121,7 @@ static bool map(struct arena *arena, const char *name, bool is_new, struct failu
   if (is_new) {
     make_huge(arena);
   }
-  return fill(arena, name, failure);
+  return receive(arena, name, failure);
 }
 
 static bool pin(struct arena *arena, const char *name, struct gpu_device *device, struct failure *failure) {

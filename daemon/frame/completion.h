@@ -10,17 +10,17 @@
 
 /* RUNNING frames that are done become DONE; with `spin` one at most, so that the frame it makes room for is on the device
  * before the device is asked again. True if one did. */
-bool completion_turn(struct road *road);
+bool completion_turn(struct flow *flow);
 
 /* The question that no callback answers: is the device alive? Also finds a hang: nothing completed for `timeout_ns` on
  * the device (`device_completion`: its last completion of any session) while a frame runs, or nothing of this session's
  * for some times as long. */
-void completion_check(struct road *road, int64_t device_completion, int64_t timeout_ns, int64_t now);
+void completion_check(struct flow *flow, int64_t device_completion, int64_t timeout_ns, int64_t now);
 
 /* After device_dead: frames on the device get the fate `gpu_fault`. Returns how many. */
-unsigned completion_fail(struct road *road, int64_t now);
+unsigned completion_fail(struct flow *flow, int64_t now);
 
 /* spin, before the lane sleeps: makes sure the oldest running frame will wake it. True: sleep, false: look again. */
-bool completion_arm(struct road *road);
+bool completion_arm(struct flow *flow);
 
 #endif

@@ -5,6 +5,6 @@
 #include "daemon/frame/flow.h"
 
 /* True if a frame moved. */
-bool dispatch_turn(struct road *road, int64_t now);
+bool dispatch_turn(struct flow *flow, int64_t now);
 
 #endif

@@ -1,6 +1,6 @@
 #include "daemon/frame/flow.h"
 
-unsigned road_depth(enum config_overload overload, unsigned slots, bool has_deadline) {
+unsigned flow_depth(enum config_overload overload, unsigned slots, bool has_deadline) {
   unsigned kept_back = 0;
   if (overload == CONFIG_OVERLOAD_DROP_OLDEST) {
     kept_back = 2; /* one waits, one fills */
@@ -10,47 +10,47 @@ unsigned road_depth(enum config_overload overload, unsigned slots, bool has_dead
   return slots > kept_back ? slots - kept_back : 1;
 }
 
-void road_drop(struct road *road, struct slot *slot, enum fate fate, int64_t now) {
-  account_settle(road->account, &slot->frame, fate, now);
-  road->unnoted = true;
-  if (slot->frame.suspect && road->trial) {
+void flow_drop(struct flow *flow, struct slot *slot, enum fate fate, int64_t now) {
+  account_settle(flow->account, &slot->frame, fate, now);
+  flow->unnoted = true;
+  if (slot->frame.suspect && flow->retry) {
     slot->frame.suspect = false;
-    trial_pass(road->trial, false);
+    retry_pass(flow->retry, false);
   }
-  slot_move(&road->ring, slot, SLOT_FREE);
+  slot_move(&flow->ring, slot, SLOT_FREE);
 }
 
 /* Sequences count every frame that came in, from 0 for each producer. */
-struct slot *road_offer(struct road *road) {
-  struct slot *slot = slot_oldest(&road->ring, SLOT_DONE);
+struct slot *flow_offer(struct flow *flow) {
+  struct slot *slot = slot_oldest(&flow->ring, SLOT_DONE);
   if (slot) {
     struct frame *frame = &slot->frame;
-    frame->missing = frame->sequence - (road->offered_producer == frame->producer ? road->offered_sequence + 1 : 0);
-    road->offered_producer = frame->producer;
-    road->offered_sequence = frame->sequence;
-    slot_move(&road->ring, slot, SLOT_EMITTING);
+    frame->missing = frame->sequence - (flow->offered_producer == frame->producer ? flow->offered_sequence + 1 : 0);
+    flow->offered_producer = frame->producer;
+    flow->offered_sequence = frame->sequence;
+    slot_move(&flow->ring, slot, SLOT_EMITTING);
   }
   return slot;
 }
 
-void road_settle(struct road *road, struct frame *frame, enum fate fate, int64_t now) {
+void flow_settle(struct flow *flow, struct frame *frame, enum fate fate, int64_t now) {
   if (fate == FATE_EMITTED) {
-    road->account->now.ledger.out_bytes += road->output_bytes;
+    flow->account->now.ledger.out_bytes += flow->output_bytes;
   }
-  account_settle(road->account, frame, fate, now);
-  road->at_sink--;
-  road->active = now;
+  account_settle(flow->account, frame, fate, now);
+  flow->at_sink--;
+  flow->active = now;
 }
 
-void road_take_back(struct road *road, struct slot *slot, enum fate fate) {
+void flow_take_back(struct flow *flow, struct slot *slot, enum fate fate) {
   slot->frame.fate = fate;
-  slot_move(&road->ring, slot, SLOT_FREE);
+  slot_move(&flow->ring, slot, SLOT_FREE);
 }
 
-unsigned road_in_flight(const struct road *road) {
-  unsigned open = road->at_sink;
-  for (unsigned i = 0; i < road->ring.count; i++) {
-    open += road->ring.slots[i].frame.open ? 1 : 0;
+unsigned flow_in_flight(const struct flow *flow) {
+  unsigned open = flow->at_sink;
+  for (unsigned i = 0; i < flow->ring.count; i++) {
+    open += flow->ring.slots[i].frame.open ? 1 : 0;
   }
   return open;
 }

@@ -15,9 +15,9 @@
 #include "daemon/frame/slot.h"
 #include "daemon/measure/clock.h"
 
-struct handoff;
+struct relay;
 
-struct road {
+struct flow {
   struct slot_ring ring;
   struct account *account;
   struct gpu_program *program;
@@ -32,7 +32,7 @@ struct road {
   bool spin;           /* completion: spin */
   bool armed;          /* spin: the oldest running frame will wake the lane */
   bool restart_owed;   /* the first frame of a producer was dropped before the device had it */
-  bool unnoted;        /* frames came or went since the session's last note: see session_note() */
+  bool unnoted;        /* frames came or went since the session's last note: see session_checkpoint() */
   bool device_dead;
   struct gpu_error device_error;
   unsigned offered_producer;   /* whose the last result was, 0: there was none, */
@@ -40,43 +40,43 @@ struct road {
   int64_t active;              /* when a frame last moved, for spin_for and for what the session waits for */
   void (*wake)(void *session); /* [lane] asks for a turn: a slot came back from the sink */
   void *session;
-  struct handoff *handoff; /* NULL: the sink is on this lane */
-  struct trial *trial;     /* NULL: none is under way */
+  struct relay *relay; /* NULL: the sink is on this lane */
+  struct retry *retry; /* NULL: none is under way */
 };
 
 /* Around each call to the device, which may take for ever: see lane_enter_device(). */
-static inline void road_enter_device(const struct road *road) {
-  if (road->lane) {
-    lane_enter_device(road->lane);
+static inline void flow_enter_device(const struct flow *flow) {
+  if (flow->lane) {
+    lane_enter_device(flow->lane);
   }
 }
 
-static inline void road_leave_device(const struct road *road) {
-  if (road->lane) {
-    lane_leave_device(road->lane);
+static inline void flow_leave_device(const struct flow *flow) {
+  if (flow->lane) {
+    lane_leave_device(flow->lane);
   }
 }
 
 /* How many slots may be past READY: frames must wait where they can still be dropped. */
-unsigned road_depth(enum config_overload overload, unsigned slots, bool has_deadline);
+unsigned flow_depth(enum config_overload overload, unsigned slots, bool has_deadline);
 
 /* Slots past READY now. */
-static inline unsigned road_taken(const struct road *road) {
-  return slot_count(&road->ring, SLOT_RUNNING) + slot_count(&road->ring, SLOT_DONE) + slot_count(&road->ring, SLOT_EMITTING) +
-         slot_count(&road->ring, SLOT_FAILED);
+static inline unsigned flow_taken(const struct flow *flow) {
+  return slot_count(&flow->ring, SLOT_RUNNING) + slot_count(&flow->ring, SLOT_DONE) + slot_count(&flow->ring, SLOT_EMITTING) +
+         slot_count(&flow->ring, SLOT_FAILED);
 }
 
 /* Gives the frame in the slot its fate and frees the slot. */
-void road_drop(struct road *road, struct slot *slot, enum fate fate, int64_t now);
+void flow_drop(struct flow *flow, struct slot *slot, enum fate fate, int64_t now);
 
 /* The oldest result is on its way out: moves it to EMITTING. NULL: there is none. */
-struct slot *road_offer(struct road *road);
+struct slot *flow_offer(struct flow *flow);
 /* The frame that the sink took over has its fate. */
-void road_settle(struct road *road, struct frame *frame, enum fate fate, int64_t now);
+void flow_settle(struct flow *flow, struct frame *frame, enum fate fate, int64_t now);
 /* The sink needs the slot no longer: it is free. Its frame's fate as far as the sink knows it by now. */
-void road_take_back(struct road *road, struct slot *slot, enum fate fate);
+void flow_take_back(struct flow *flow, struct slot *slot, enum fate fate);
 
 /* Open frames, counted where they are. */
-unsigned road_in_flight(const struct road *road);
+unsigned flow_in_flight(const struct flow *flow);
 
 #endif

@@ -1,7 +1,7 @@
 /*
  * The fill step: makes frames of a producer's bytes, in slots.
  *
- * A source asks where the next bytes go (fill_vector), puts them there, and says how many came (fill_advance). Payload
+ * A source asks where the next bytes go (receive_vector), puts them there, and says how many came (receive_advance). Payload
  * goes straight into the slot; only preambles, and what was read behind one by chance, pass through a small staging
  * buffer. The fill decides at a frame's first byte whether it gets a slot, waits (`block`) or is dropped, and numbers
  * the frames. It never reads by itself and knows nothing of descriptors.
@@ -15,13 +15,13 @@
 #include "daemon/wire/protocol.h"
 
 enum {
-  FILL_VECTORS = 4, /* as many as libuv takes in a request without allocating */
-  FILL_STAGING = 128,
-  FILL_DISCARD = 64 * 1024 /* a dropped frame is read through a buffer of this size */
+  RECEIVE_VECTORS = 4, /* as many as libuv takes in a request without allocating */
+  RECEIVE_STAGING = 128,
+  RECEIVE_DISCARD = 64 * 1024 /* a dropped frame is read through a buffer of this size */
 };
 
-struct fill {
-  struct road *road;
+struct receive {
+  struct flow *flow;
   struct framing framing;
   enum config_protocol protocol;
   struct frame_format format;
@@ -42,31 +42,31 @@ struct fill {
   bool discard_next;              /* the last vector meant a frame that had no slot, whatever is free by now */
   bool one_by_one;                /* read no further than one frame at a time: the source paces itself */
   unsigned staged_at, staged_end; /* bytes that were read behind a preamble and wait for a slot */
-  unsigned char staging[FILL_STAGING];
+  unsigned char staging[RECEIVE_STAGING];
   unsigned char *discard;
 };
 
-/* `discard` has FILL_DISCARD bytes; NULL unless overload is drop-newest. The rate is not known. */
-void fill_init(struct fill *fill, struct road *road, enum config_protocol protocol, const struct frame_format *format,
-               unsigned char *discard);
+/* `discard` has RECEIVE_DISCARD bytes; NULL unless overload is drop-newest. The rate is not known. */
+void receive_init(struct receive *receive, struct flow *flow, enum config_protocol protocol, const struct frame_format *format,
+                  unsigned char *discard);
 /* A new producer begins: numbers start at 0, and the state of stages anew. */
-void fill_start(struct fill *fill);
+void receive_start(struct receive *receive);
 /* The producer's bytes start over, its frames go on: the file is read again from its beginning. */
-void fill_rewind(struct fill *fill);
+void receive_rewind(struct receive *receive);
 
 /* Where the next bytes go; returns how many vectors, 0: nowhere now (no slot is free, or held), -1: malformed. */
-int fill_vector(struct fill *fill, struct iovec vector[FILL_VECTORS], int64_t now);
+int receive_vector(struct receive *receive, struct iovec vector[RECEIVE_VECTORS], int64_t now);
 /* `count` bytes were put there, by a read that began and ended at these times. False: malformed; `problem` says how. */
-bool fill_advance(struct fill *fill, size_t count, int64_t began, int64_t now);
+bool receive_advance(struct receive *receive, size_t count, int64_t began, int64_t now);
 /* Whether bytes of the next frames were read behind a preamble, and wait for a slot. */
-static inline bool fill_has_staged(const struct fill *fill) { return fill->staged_at < fill->staged_end; }
+static inline bool receive_has_staged(const struct receive *receive) { return receive->staged_at < receive->staged_end; }
 /* Raw: whether the producer's first frame is whole and began like another protocol. Any bytes may be a frame. */
-static inline bool fill_is_foreign(const struct fill *fill) {
-  return fill->foreign != STRANGER_UNKNOWN && (fill->sequence > 1 || !fill->begun);
+static inline bool receive_is_foreign(const struct receive *receive) {
+  return receive->foreign != STRANGER_UNKNOWN && (receive->sequence > 1 || !receive->begun);
 }
 /* Passes where it is over a tape; slots have been passed before. `held` is the reader's to set. */
-void fill_pass(struct fill *fill, struct tape *tape);
+void receive_pass(struct receive *receive, struct codec *codec);
 /* The producer ended or is cut off: an unfinished frame gets this fate. True if there was none. */
-bool fill_end(struct fill *fill, enum fate fate, int64_t now);
+bool receive_end(struct receive *receive, enum fate fate, int64_t now);
 
 #endif

@@ -20,42 +20,42 @@ struct parcel { /* one slot under way; whose lane it is follows from the rings *
   int64_t at;     /* at this time */
 };
 
-struct handoff {
-  struct road *road;
+struct relay {
+  struct flow *flow;
   struct parcel parcels[GPU_MAX_SLOTS]; /* by the slot's index */
-  struct ring there, back;
+  struct spsc there, back;
   atomic_uint orders; /* of the session to the sink, and not carried out yet */
 };
 
 /* Makes the road hand its results over. Before either lane knows of it. */
-void handoff_init(struct handoff *handoff, struct road *road);
+void relay_init(struct relay *relay, struct flow *flow);
 
 /* -- [session's lane] ------------------------------------------------------------------------------------------- */
 
 /* The sink has this slot already, since before this process; its frame may have its fate. Before the lanes start. */
-void handoff_restore(struct handoff *handoff, struct slot *slot, const struct frame *frame);
+void relay_restore(struct relay *relay, struct slot *slot, const struct frame *frame);
 /* Hands over a slot in EMITTING with its open frame. */
-void handoff_offer(struct handoff *handoff, struct slot *slot);
+void relay_offer(struct relay *relay, struct slot *slot);
 /* Takes in fates and slots that came back; true if there were any. */
-bool handoff_collect(struct handoff *handoff);
+bool relay_collect(struct relay *relay);
 /* Whether the session may go without a turn until the next one comes back. */
-bool handoff_may_wait(struct handoff *handoff);
+bool relay_may_wait(struct relay *relay);
 
 /* An order goes to the sink's lane. It is on its way until the sink has obeyed. */
-void handoff_order(struct handoff *handoff);
-bool handoff_has_obeyed(const struct handoff *handoff);
+void relay_order(struct relay *relay);
+bool relay_has_obeyed(const struct relay *relay);
 
 /* -- [sink's lane] ---------------------------------------------------------------------------------------------- */
 
 /* The next slot and its frame; false: none now. */
-bool handoff_take(struct handoff *handoff, struct slot **slot, struct frame *frame);
+bool relay_take(struct relay *relay, struct slot **slot, struct frame *frame);
 /* The frame in the slot has its fate: once. */
-void handoff_settle(struct handoff *handoff, const struct slot *slot, enum fate fate, int64_t now);
+void relay_settle(struct relay *relay, const struct slot *slot, enum fate fate, int64_t now);
 /* The slot's memory is no longer needed: once, after its frame's fate. */
-void handoff_release(struct handoff *handoff, const struct slot *slot);
+void relay_release(struct relay *relay, const struct slot *slot);
 /* One order is carried out, which gives the session a turn. */
-void handoff_obeyed(struct handoff *handoff);
+void relay_obeyed(struct relay *relay);
 /* Whether the sink may go without a turn until the next offer. */
-bool handoff_may_rest(struct handoff *handoff);
+bool relay_may_rest(struct relay *relay);
 
 #endif

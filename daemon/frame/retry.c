@@ -2,47 +2,47 @@
 
 #include <stdlib.h>
 
-static bool knows(const struct trial *trial, const struct lane *lane) {
+static bool knows(const struct retry *retry, const struct lane *lane) {
   unsigned at = 0;
-  while (at < trial->count && trial->lanes[at] != lane) {
+  while (at < retry->count && retry->lanes[at] != lane) {
     at++;
   }
-  return at < trial->count;
+  return at < retry->count;
 }
 
-bool trial_join(struct trial *trial, struct lane *lane, unsigned suspects) {
-  atomic_fetch_add(&trial->suspects, suspects);
-  if (knows(trial, lane)) {
+bool retry_join(struct retry *retry, struct lane *lane, unsigned suspects) {
+  atomic_fetch_add(&retry->suspects, suspects);
+  if (knows(retry, lane)) {
     return true;
   }
-  struct lane **lanes = realloc(trial->lanes, (trial->count + 1) * sizeof(struct lane *));
+  struct lane **lanes = realloc(retry->lanes, (retry->count + 1) * sizeof(struct lane *));
   if (!lanes) {
     return false;
   }
-  lanes[trial->count++] = lane;
-  trial->lanes = lanes;
+  lanes[retry->count++] = lane;
+  retry->lanes = lanes;
   return true;
 }
 
-void trial_clear(struct trial *trial) {
-  free(trial->lanes);
-  *trial = (struct trial){0};
+void retry_clear(struct retry *retry) {
+  free(retry->lanes);
+  *retry = (struct retry){0};
 }
 
-bool trial_is_over(struct trial *trial) { return atomic_load(&trial->suspects) == 0; }
+bool retry_is_over(struct retry *retry) { return atomic_load(&retry->suspects) == 0; }
 
-bool trial_is_on(const struct trial *trial) { return atomic_load(&trial->busy) && atomic_load(&trial->suspects) > 0; }
+bool retry_is_on(const struct retry *retry) { return atomic_load(&retry->busy) && atomic_load(&retry->suspects) > 0; }
 
-bool trial_admits(struct trial *trial, bool suspect) {
-  return trial_is_over(trial) || (suspect && !atomic_exchange(&trial->busy, true));
+bool retry_admits(struct retry *retry, bool suspect) {
+  return retry_is_over(retry) || (suspect && !atomic_exchange(&retry->busy, true));
 }
 
-void trial_pass(struct trial *trial, bool ran) {
+void retry_pass(struct retry *retry, bool ran) {
   if (ran) {
-    atomic_store(&trial->busy, false);
+    atomic_store(&retry->busy, false);
   }
-  atomic_fetch_sub(&trial->suspects, 1);
-  for (unsigned i = 0; i < trial->count; i++) {
-    lane_wake_all(trial->lanes[i]);
+  atomic_fetch_sub(&retry->suspects, 1);
+  for (unsigned i = 0; i < retry->count; i++) {
+    lane_wake_all(retry->lanes[i]);
   }
 }

@@ -10,9 +10,9 @@
 
 #include "daemon/base/lane.h"
 
-enum { TRIAL_LIMIT = 2 }; /* a frame that was alone on the device this many times when it failed is not run again */
+enum { RETRY_LIMIT = 2 }; /* a frame that was alone on the device this many times when it failed is not run again */
 
-struct trial { /* all zero: nobody is suspected */
+struct retry { /* all zero: nobody is suspected */
   atomic_uint suspects;
   atomic_bool busy;    /* one of them is on the device */
   struct lane **lanes; /* whose sessions are woken when one of them has passed */
@@ -20,17 +20,17 @@ struct trial { /* all zero: nobody is suspected */
 };
 
 /* A session on that lane takes part, with so many suspected frames. Before any lane starts; false if there is no memory. */
-bool trial_join(struct trial *trial, struct lane *lane, unsigned suspects);
+bool retry_join(struct retry *retry, struct lane *lane, unsigned suspects);
 /* After the lanes. */
-void trial_clear(struct trial *trial);
+void retry_clear(struct retry *retry);
 
 /* [lane] Whether a frame may go to the device now. If not, its session will be woken. */
-bool trial_admits(struct trial *trial, bool suspect);
+bool retry_admits(struct retry *retry, bool suspect);
 /* [lane] Everybody has passed; stays so. */
-bool trial_is_over(struct trial *trial);
+bool retry_is_over(struct retry *retry);
 /* [any thread] A suspected frame is on the device, which nothing else is: it alone is to blame for what happens there now. */
-bool trial_is_on(const struct trial *trial);
+bool retry_is_on(const struct retry *retry);
 /* [lane] A suspected frame came back from the device, or (not `ran`) will never go there. */
-void trial_pass(struct trial *trial, bool ran);
+void retry_pass(struct retry *retry, bool ran);
 
 #endif

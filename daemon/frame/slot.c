@@ -81,7 +81,7 @@ static bool are_times(const struct frame *frame) {
                            device->kernel, device->d2h,       device->wait,     device->told};
   bool are = true;
   for (size_t i = 0; i < sizeof times / sizeof *times; i++) {
-    are = are && tape_is_time(times[i]);
+    are = are && codec_is_time(times[i]);
   }
   return are;
 }
@@ -124,12 +124,12 @@ struct native_result frame_result(const struct frame *frame, unsigned seat, int6
 }
 
 /* All at once: this is done for every frame that is noted. */
-void frame_pass(struct frame *frame, struct tape *tape) {
-  tape_pass(tape, frame, sizeof *frame);
-  if (!tape->writing &&
+void frame_pass(struct frame *frame, struct codec *codec) {
+  codec_pass(codec, frame, sizeof *frame);
+  if (!codec->writing &&
       (!are_flags(frame) || !are_times(frame) || (unsigned)frame->fate >= FATE_COUNT || frame->stream >= GPU_MAX_SLOTS)) {
     memset(frame, 0, sizeof *frame);
-    tape_break(tape);
+    codec_break(codec);
   }
 }
 
@@ -188,27 +188,27 @@ static bool put_in_order(struct slot_ring *ring, const struct order *order) {
   return at == ring->count;
 }
 
-static void pass_order(struct slot_ring *ring, struct tape *tape) {
+static void pass_order(struct slot_ring *ring, struct codec *codec) {
   unsigned count = ring->count;
-  struct order order = tape->writing ? list_order(ring) : (struct order){0};
-  TAPE_PASS(tape, count);
-  TAPE_PASS(tape, order);
-  if (!tape->writing && !tape->broken && (count != ring->count || !put_in_order(ring, &order))) {
-    tape_break(tape);
+  struct order order = codec->writing ? list_order(ring) : (struct order){0};
+  CODEC_PASS(codec, count);
+  CODEC_PASS(codec, order);
+  if (!codec->writing && !codec->broken && (count != ring->count || !put_in_order(ring, &order))) {
+    codec_break(codec);
   }
 }
 
-void slot_ring_pass(struct slot_ring *ring, struct tape *tape) {
-  pass_order(ring, tape);
-  for (unsigned i = 0; i < ring->count && !tape->broken; i++) {
+void slot_ring_pass(struct slot_ring *ring, struct codec *codec) {
+  pass_order(ring, codec);
+  for (unsigned i = 0; i < ring->count && !codec->broken; i++) {
     struct slot *slot = &ring->slots[i];
     if (slot->state != SLOT_FREE && slot->state != SLOT_FAILED) { /* what a failed one had goes with this process */
-      frame_pass(&slot->frame, tape);
-    } else if (!tape->writing) {
+      frame_pass(&slot->frame, codec);
+    } else if (!codec->writing) {
       slot->frame = (struct frame){0};
     }
-    if (!tape->writing && !is_sound(slot)) {
-      tape_break(tape);
+    if (!codec->writing && !is_sound(slot)) {
+      codec_break(codec);
     }
   }
 }

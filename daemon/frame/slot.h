@@ -88,9 +88,9 @@ void slot_ring_arrange(struct slot_ring *ring, const enum slot_state becomes[GPU
 struct native_result frame_result(const struct frame *frame, unsigned seat, int64_t now);
 
 /* Passes one frame over a tape. */
-void frame_pass(struct frame *frame, struct tape *tape);
+void frame_pass(struct frame *frame, struct codec *codec);
 /* Passes states, frames and their order over a tape. Frames that are on the device, which is lost with the process, are READY
  * again, before the others. What is read must have as many slots. */
-void slot_ring_pass(struct slot_ring *ring, struct tape *tape);
+void slot_ring_pass(struct slot_ring *ring, struct codec *codec);
 
 #endif

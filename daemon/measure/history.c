@@ -7,34 +7,34 @@
 
 #define MINUTE (60 * NS_PER_S)
 
-const char *const succession_names[SUCCESSION_CAUSE_COUNT] = {
+const char *const history_names[HISTORY_CAUSE_COUNT] = {
 #define X(name, text, meaning) text,
-    SUCCESSION_CAUSES(X)
+    HISTORY_CAUSES(X)
 #undef X
 };
 
-void succession_end(struct succession *succession, enum succession_cause cause, const char *text, int64_t now) {
-  succession->cause = cause;
-  succession->counts[cause]++;
-  succession->stopped = now;
-  snprintf(succession->text, sizeof succession->text, "%s", text);
+void history_end(struct history *history, enum history_cause cause, const char *text, int64_t now) {
+  history->cause = cause;
+  history->counts[cause]++;
+  history->stopped = now;
+  snprintf(history->text, sizeof history->text, "%s", text);
 }
 
-void succession_note_fault(struct succession *succession, int64_t now) {
-  memmove(succession->faults + 1, succession->faults, sizeof succession->faults - sizeof *succession->faults);
-  succession->faults[0] = now;
+void history_note_fault(struct history *history, int64_t now) {
+  memmove(history->faults + 1, history->faults, sizeof history->faults - sizeof *history->faults);
+  history->faults[0] = now;
 }
 
-void succession_begin(struct succession *succession, int64_t now) {
-  succession->gap = now > succession->stopped ? now - succession->stopped : 1;
-  succession->total += succession->gap;
-  succession->longest = succession->gap > succession->longest ? succession->gap : succession->longest;
+void history_begin(struct history *history, int64_t now) {
+  history->gap = now > history->stopped ? now - history->stopped : 1;
+  history->total += history->gap;
+  history->longest = history->gap > history->longest ? history->gap : history->longest;
 }
 
-bool succession_is_too_fast(const struct succession *succession, unsigned limit, int64_t now) {
+bool history_is_too_fast(const struct history *history, unsigned limit, int64_t now) {
   if (limit == 0) {
     return true;
   }
-  int64_t first = succession->faults[(limit < SUCCESSION_FAULTS ? limit : SUCCESSION_FAULTS) - 1];
+  int64_t first = history->faults[(limit < HISTORY_FAULTS ? limit : HISTORY_FAULTS) - 1];
   return first != 0 && now - first < MINUTE;
 }

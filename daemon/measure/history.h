@@ -9,42 +9,42 @@
 #include <stdint.h>
 
 /* name, what it means */
-#define SUCCESSION_CAUSES(X)                                                                                                   \
+#define HISTORY_CAUSES(X)                                                                                                      \
   X(FAULT, "fault", "a GPU failed")                                                                                            \
   X(UPGRADE, "upgrade", "another program was installed")                                                                       \
   X(RESTART, "restart", "the service was restarted")                                                                           \
   X(CRASH, "crash", "the process was killed")
 
-enum succession_cause {
-#define X(name, text, meaning) SUCCESSION_##name,
-  SUCCESSION_CAUSES(X)
+enum history_cause {
+#define X(name, text, meaning) HISTORY_##name,
+  HISTORY_CAUSES(X)
 #undef X
-      SUCCESSION_CAUSE_COUNT
+      HISTORY_CAUSE_COUNT
 };
 
-extern const char *const succession_names[SUCCESSION_CAUSE_COUNT];
+extern const char *const history_names[HISTORY_CAUSE_COUNT];
 
-enum { SUCCESSION_TEXT = 320, SUCCESSION_FAULTS = 64 };
+enum { HISTORY_TEXT = 320, HISTORY_FAULTS = 64 };
 
-struct succession {
-  uint64_t counts[SUCCESSION_CAUSE_COUNT];
-  enum succession_cause cause;       /* of the last one, */
-  char text[SUCCESSION_TEXT];        /* in a sentence, */
-  int64_t stopped;                   /* when the image before stopped (CLOCK_MONOTONIC ns), */
-  int64_t gap;                       /* and how many ns later this one served; 0: there was none */
-  int64_t longest;                   /* gap of all */
-  int64_t total;                     /* ns of all gaps */
-  uint64_t closed;                   /* connections that crashes cost */
-  int64_t faults[SUCCESSION_FAULTS]; /* when devices failed lately: CLOCK_MONOTONIC ns, the latest first */
+struct history {
+  uint64_t counts[HISTORY_CAUSE_COUNT];
+  enum history_cause cause;       /* of the last one, */
+  char text[HISTORY_TEXT];        /* in a sentence, */
+  int64_t stopped;                /* when the image before stopped (CLOCK_MONOTONIC ns), */
+  int64_t gap;                    /* and how many ns later this one served; 0: there was none */
+  int64_t longest;                /* gap of all */
+  int64_t total;                  /* ns of all gaps */
+  uint64_t closed;                /* connections that crashes cost */
+  int64_t faults[HISTORY_FAULTS]; /* when devices failed lately: CLOCK_MONOTONIC ns, the latest first */
 };
 
 /* This image ends at `now`, because of that. */
-void succession_end(struct succession *succession, enum succession_cause cause, const char *text, int64_t now);
+void history_end(struct history *history, enum history_cause cause, const char *text, int64_t now);
 /* A device failed at `now`, and nobody knows which frame it was. */
-void succession_note_fault(struct succession *succession, int64_t now);
+void history_note_fault(struct history *history, int64_t now);
 /* The next one serves at `now`. */
-void succession_begin(struct succession *succession, int64_t now);
+void history_begin(struct history *history, int64_t now);
 /* Whether a fault at `now` would be one more than `limit` within a minute. */
-bool succession_is_too_fast(const struct succession *succession, unsigned limit, int64_t now);
+bool history_is_too_fast(const struct history *history, unsigned limit, int64_t now);
 
 #endif

@@ -12,7 +12,7 @@ struct opened {
   unsigned index;
   struct gpu_device *device;
   _Atomic int64_t completion; /* written by the lanes */
-  struct trial trial;
+  struct retry retry;
 };
 
 struct engine {
@@ -52,9 +52,9 @@ _Atomic int64_t *engine_completion(const struct engine *engine, unsigned index) 
   return opened ? &opened->completion : NULL;
 }
 
-struct trial *engine_trial(struct engine *engine, unsigned index) {
+struct retry *engine_trial(struct engine *engine, unsigned index) {
   struct opened *opened = find_device(engine, index);
-  return opened ? &opened->trial : NULL;
+  return opened ? &opened->retry : NULL;
 }
 
 struct gpu_device *engine_main_device(const struct engine *engine) {
@@ -94,27 +94,27 @@ struct known {
   } devices[MOST_KNOWN];
 };
 
-static void take_known(struct known *known, struct tape *tape) {
+static void take_known(struct known *known, struct codec *codec) {
   known->count = 0;
-  if (!tape) {
+  if (!codec) {
     return;
   }
-  tape_pass_below(tape, &known->count, MOST_KNOWN + 1);
+  codec_pass_below(codec, &known->count, MOST_KNOWN + 1);
   for (unsigned i = 0; i < known->count; i++) {
-    TAPE_PASS(tape, known->devices[i].index);
-    TAPE_PASS(tape, known->devices[i].calibration);
+    CODEC_PASS(codec, known->devices[i].index);
+    CODEC_PASS(codec, known->devices[i].calibration);
   }
 }
 
-void engine_put(const struct engine *engine, struct tape *tape) {
+void engine_put(const struct engine *engine, struct codec *codec) {
   unsigned count = engine->device_count < MOST_KNOWN ? engine->device_count : MOST_KNOWN;
-  count = tape->live ? 0 : count; /* they may be measured at this moment */
-  TAPE_PASS(tape, count);
+  count = codec->live ? 0 : count; /* they may be measured at this moment */
+  CODEC_PASS(codec, count);
   for (unsigned i = 0; i < count; i++) {
     struct gpu_calibration calibration;
     gpu_calibration(engine->devices[i].device, &calibration);
-    TAPE_PASS(tape, engine->devices[i].index);
-    TAPE_PASS(tape, calibration);
+    CODEC_PASS(codec, engine->devices[i].index);
+    CODEC_PASS(codec, calibration);
   }
 }
 
@@ -268,9 +268,9 @@ void engine_unpark(struct engine *engine) {
 
 /* -- both ---------------------------------------------------------------------------------------------------- */
 
-struct engine *engine_open(const struct config *config, struct tape *tape, struct failure *failure) {
+struct engine *engine_open(const struct config *config, struct codec *codec, struct failure *failure) {
   struct known known;
-  take_known(&known, tape);
+  take_known(&known, codec);
   struct engine *engine = calloc(1, sizeof *engine);
   if (!engine) {
     out_of_memory(failure);
@@ -296,7 +296,7 @@ struct engine *engine_close(struct engine *engine) {
   while (engine->device_count > 0) {
     struct opened *opened = &engine->devices[--engine->device_count];
     gpu_close(opened->device);
-    trial_clear(&opened->trial);
+    retry_clear(&opened->retry);
   }
   free(engine->lanes);
   free(engine->loads);

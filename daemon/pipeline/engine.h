@@ -17,9 +17,9 @@ struct engine;
 
 /* Opens the devices that the configuration names, then starts the lanes. `tape` (or NULL) has what a process before this one
  * measured about them. Blocks. NULL on error. */
-struct engine *engine_open(const struct config *config, struct tape *tape, struct failure *failure);
+struct engine *engine_open(const struct config *config, struct codec *codec, struct failure *failure);
 /* Puts those measurements on a tape. */
-void engine_put(const struct engine *engine, struct tape *tape);
+void engine_put(const struct engine *engine, struct codec *codec);
 /* Ends the lanes and closes the devices; nothing may be left on them. NULL is fine; returns NULL. */
 struct engine *engine_close(struct engine *engine);
 
@@ -44,7 +44,7 @@ struct lane *engine_place_apart(struct engine *engine, const struct lane *from, 
 void engine_unplace(struct engine *engine, const struct lane *lane, size_t bytes);
 
 /* The trial of the frames that were on that device when it failed, before this process; NULL if it was not opened. */
-struct trial *engine_trial(struct engine *engine, unsigned index);
+struct retry *engine_trial(struct engine *engine, unsigned index);
 
 /* Makes every lane stand still: see lane_is_parked(). False: one still runs. */
 bool engine_park(struct engine *engine, const struct lane_patience *patience);

@@ -14,7 +14,7 @@
 
 /* A file is one as well, and so is who is being greeted. */
 static bool has_readers(const struct pipeline *pipeline) {
-  return pipeline->outlet && outlet_readers(pipeline->outlet) + outlet_visitors(pipeline->outlet) > 0;
+  return pipeline->outputs && outputs_readers(pipeline->outputs) + outputs_visitors(pipeline->outputs) > 0;
 }
 
 static enum pipeline_state state_to_come(const struct pipeline *pipeline) {
@@ -23,26 +23,26 @@ static enum pipeline_state state_to_come(const struct pipeline *pipeline) {
 
 /* One that could not start yet, and has readers already, does so in the next process with them; not after a kill, for which
  * only those of running ones are noted. */
-static enum pipeline_state state_of(const struct pipeline *pipeline, const struct tape *tape) {
+static enum pipeline_state state_of(const struct pipeline *pipeline, const struct codec *codec) {
   enum pipeline_state state = state_to_come(pipeline);
-  return state == PIPELINE_STARTING && !tape->live && has_readers(pipeline) ? PIPELINE_RUNNING : state;
+  return state == PIPELINE_STARTING && !codec->live && has_readers(pipeline) ? PIPELINE_RUNNING : state;
 }
 
-static void pass_pipeline(struct pipeline *pipeline, struct tape *tape) {
+static void pass_pipeline(struct pipeline *pipeline, struct codec *codec) {
   char *name = pipeline->config->name;
-  unsigned state = state_of(pipeline, tape);
-  bool accounted = pipeline->accounted && !tape->by_manager; /* another process does not go on stopping */
+  unsigned state = state_of(pipeline, codec);
+  bool accounted = pipeline->accounted && !codec->by_manager; /* another process does not go on stopping */
   bool late = state_to_come(pipeline) == PIPELINE_STARTING;
-  tape_pass_text(tape, &name);
-  tape_pass_below(tape, &state, PIPELINE_STOPPING);
-  TAPE_PASS(tape, accounted);
-  TAPE_PASS(tape, late);
+  codec_pass_text(codec, &name);
+  codec_pass_below(codec, &state, PIPELINE_STOPPING);
+  CODEC_PASS(codec, accounted);
+  CODEC_PASS(codec, late);
   for (unsigned i = 0; i < PIPELINE_TOO_MANY; i++) {
-    tape_pass_time(tape, &pipeline->condemned[i]);
+    codec_pass_time(codec, &pipeline->quarantined[i]);
   }
-  if (!tape->writing) {
+  if (!codec->writing) {
     if (!name || strcmp(name, pipeline->config->name) != 0) {
-      tape_break(tape);
+      codec_break(codec);
     }
     free(name);
     pipeline->continues_as = (enum pipeline_state)state;
@@ -52,89 +52,89 @@ static void pass_pipeline(struct pipeline *pipeline, struct tape *tape) {
 }
 
 /* One that begins anew does so at the sockets that it had. */
-static void pass_listener(const struct listener *listener, struct tape *tape) {
+static void pass_listener(const struct listener *listener, struct codec *codec) {
   bool passed = listener && listener_is_passed(listener);
-  bool comes_again = passed && tape->by_manager; /* from systemd */
+  bool comes_again = passed && codec->by_manager; /* from systemd */
   int fd = listener && !comes_again ? listener_fd(listener) : -1;
-  tape_pass_descriptor(tape, &fd);
-  TAPE_PASS(tape, passed);
-  if (!tape->writing && fd >= 0) {
-    keeper_found(fd, passed);
+  codec_pass_descriptor(codec, &fd);
+  CODEC_PASS(codec, passed);
+  if (!codec->writing && fd >= 0) {
+    fd_store_found(fd, passed);
   }
 }
 
 /* Nobody knows what becomes of the request that is under way. */
-static bool has_whole_files(const struct pipeline *pipeline, const struct tape *tape) {
-  return tape->live || !pipeline_awaited_file(pipeline, INT64_MAX);
+static bool has_whole_files(const struct pipeline *pipeline, const struct codec *codec) {
+  return codec->live || !pipeline_awaited_file(pipeline, INT64_MAX);
 }
 
 /* Whether it goes on: not one that could not start yet and has no reader, nor one whose file does not answer, nor, after a
  * kill, one that notes nothing. */
-static bool pass_going_on(struct pipeline *pipeline, struct tape *tape) {
-  bool goes_on = tape->writing && state_of(pipeline, tape) != PIPELINE_STARTING && has_whole_files(pipeline, tape) &&
-                 (!tape->live || intake_is_noted(pipeline->intake));
-  TAPE_PASS(tape, goes_on);
+static bool pass_going_on(struct pipeline *pipeline, struct codec *codec) {
+  bool goes_on = codec->writing && state_of(pipeline, codec) != PIPELINE_STARTING && has_whole_files(pipeline, codec) &&
+                 (!codec->live || inputs_is_noted(pipeline->inputs));
+  CODEC_PASS(codec, goes_on);
   if (!goes_on) {
-    pass_listener(tape->writing ? pipeline_source_listener(pipeline) : NULL, tape);
-    pass_listener(tape->writing ? pipeline_sink_listener(pipeline) : NULL, tape);
-  } else if (!tape->writing && pipeline->continues_as == PIPELINE_STARTING) {
-    tape_break(tape);
+    pass_listener(codec->writing ? pipeline_source_listener(pipeline) : NULL, codec);
+    pass_listener(codec->writing ? pipeline_sink_listener(pipeline) : NULL, codec);
+  } else if (!codec->writing && pipeline->continues_as == PIPELINE_STARTING) {
+    codec_break(codec);
   }
   return goes_on;
 }
 
 bool pipeline_may_start_later(const struct pipeline *pipeline) {
-  return pipeline->was_late && (!pipeline->continues || pipeline->outlet_started);
+  return pipeline->was_late && (!pipeline->continues || pipeline->outputs_started);
 }
 
 /* -- out ------------------------------------------------------------------------------------------------------------ */
 
-unsigned pipeline_running_frames(const struct pipeline *pipeline) { return intake_running(pipeline->intake); }
+unsigned pipeline_running_frames(const struct pipeline *pipeline) { return inputs_running(pipeline->inputs); }
 
-void pipeline_suspect(struct pipeline *pipeline, bool failed, bool alone) { intake_suspect(pipeline->intake, failed, alone); }
+void pipeline_suspect(struct pipeline *pipeline, bool failed, bool alone) { inputs_suspect(pipeline->inputs, failed, alone); }
 
 bool pipeline_may_be_put(const struct pipeline *pipeline, bool stops_again) {
   return stops_again || (pipeline->state < PIPELINE_STOPPED && !pipeline->cut);
 }
 
-void pipeline_put(struct pipeline *pipeline, struct tape *tape) {
-  pass_pipeline(pipeline, tape);
-  if (!pass_going_on(pipeline, tape)) {
+void pipeline_put(struct pipeline *pipeline, struct codec *codec) {
+  pass_pipeline(pipeline, codec);
+  if (!pass_going_on(pipeline, codec)) {
     return;
   }
-  intake_put(pipeline->intake, tape);
-  if (pipeline->outlet) {
-    outlet_put(pipeline->outlet, tape);
+  inputs_put(pipeline->inputs, codec);
+  if (pipeline->outputs) {
+    outputs_put(pipeline->outputs, codec);
   }
 }
 
 /* -- in ------------------------------------------------------------------------------------------------------------- */
 
-void pipeline_take(struct pipeline *pipeline, struct tape *tape) {
-  pass_pipeline(pipeline, tape);
-  pipeline->continues = pass_going_on(pipeline, tape);
+void pipeline_take(struct pipeline *pipeline, struct codec *codec) {
+  pass_pipeline(pipeline, codec);
+  pipeline->continues = pass_going_on(pipeline, codec);
 }
 
 static void note_condemned(struct pipeline *pipeline, unsigned count) {
   int64_t now = clock_now();
   for (unsigned i = 0; i < count; i++) {
-    memmove(pipeline->condemned + 1, pipeline->condemned, sizeof pipeline->condemned - sizeof *pipeline->condemned);
-    pipeline->condemned[0] = now;
+    memmove(pipeline->quarantined + 1, pipeline->quarantined, sizeof pipeline->quarantined - sizeof *pipeline->quarantined);
+    pipeline->quarantined[0] = now;
   }
-  int64_t first = pipeline->condemned[PIPELINE_TOO_MANY - 1];
+  int64_t first = pipeline->quarantined[PIPELINE_TOO_MANY - 1];
   if (count > 0 && first != 0 && now - first < MINUTE) {
     pipeline->continues_as = PIPELINE_FAILED;
   }
 }
 
-static struct road *road_of(void *context, unsigned seat) {
+static struct flow *flow_of(void *context, unsigned producer) {
   const struct pipeline *pipeline = context;
-  return seat < intake_seats(pipeline->intake) ? session_road(intake_session(pipeline->intake, seat)) : NULL;
+  return producer < inputs_seats(pipeline->inputs) ? session_road(inputs_session(pipeline->inputs, producer)) : NULL;
 }
 
-bool pipeline_take_outlet(struct pipeline *pipeline, struct tape *tape, struct failure *failure) {
-  pipeline->now_condemned = intake_condemned(pipeline->intake, &pipeline->last_condemned);
+bool pipeline_take_outlet(struct pipeline *pipeline, struct codec *codec, struct failure *failure) {
+  pipeline->now_condemned = inputs_condemned(pipeline->inputs, &pipeline->last_condemned);
   note_condemned(pipeline, pipeline->now_condemned);
-  return (!pipeline->outlet || outlet_take(pipeline->outlet, tape, road_of, pipeline, failure)) &&
-         intake_taken(pipeline->intake, failure);
+  return (!pipeline->outputs || outputs_take(pipeline->outputs, codec, flow_of, pipeline, failure)) &&
+         inputs_taken(pipeline->inputs, failure);
 }

@@ -15,18 +15,18 @@ static bool out_of_memory(struct failure *failure) {
   return failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "not enough memory for the sessions of a pipeline");
 }
 
-static bool open_source(struct intake *intake, bool inherits, struct failure *failure) {
-  if (intake->continues) {
+static bool open_source(struct inputs *inputs, bool inherits, struct failure *failure) {
+  if (inputs->continues) {
     return true;
   }
-  const struct config_source *source = &intake->config->source;
+  const struct config_source *source = &inputs->config->source;
   if (source->endpoint == CONFIG_FILE) {
-    return endpoint_open_source(source, &intake->endpoint, failure);
+    return endpoint_open_source(source, &inputs->endpoint, failure);
   }
   if (!inherits) {
-    intake->listener = listener_open(intake->config->name, source->path, &source->access, failure);
+    inputs->listener = listener_open(inputs->config->name, source->path, &source->access, failure);
   }
-  return inherits || intake->listener;
+  return inherits || inputs->listener;
 }
 
 static enum gpu_graph_choice graph_choice(enum config_graph graph) {
@@ -49,305 +49,306 @@ static void choose_alike(const struct session *first, struct session_setup *setu
   setup->costs = *session_costs(first);
 }
 
-static bool make_sessions(struct intake *intake, const struct intake_setup *setup, struct failure *failure) {
+static bool make_sessions(struct inputs *inputs, const struct inputs_setup *setup, struct failure *failure) {
   struct session_setup session = setup->session;
-  session.graph = graph_choice(intake->config->graph);
-  intake->seat_setup = (struct seat_setup){
-      .loop = intake->loop, .pipeline = intake->config->name, .renewed = intake_on_renewed, .context = intake};
-  for (unsigned i = 0; i < intake->count; i++) {
+  session.graph = graph_choice(inputs->config->graph);
+  inputs->producer_setup = (struct producer_setup){
+      .loop = inputs->loop, .pipeline = inputs->config->name, .renewed = inputs_on_renewed, .context = inputs};
+  for (unsigned i = 0; i < inputs->count; i++) {
     session.index = i;
     session.lane = setup->lanes[i];
     session.sink_lane = setup->sink_lanes[i];
-    intake->seats[i].setup = &intake->seat_setup;
-    intake->seats[i].producer.fd = -1;
-    if (setup->tape) {
-      intake_take_seat(&intake->seats[i], setup->tape);
-      session.tape = setup->tape;
+    inputs->seats[i].setup = &inputs->producer_setup;
+    inputs->seats[i].client.fd = -1;
+    if (setup->codec) {
+      inputs_take_seat(&inputs->seats[i], setup->codec);
+      session.codec = setup->codec;
     }
-    intake->seats[i].session = session_new(&session, failure);
-    if (!intake->seats[i].session) {
+    inputs->seats[i].session = session_new(&session, failure);
+    if (!inputs->seats[i].session) {
       return false;
     }
-    if (setup->tape && setup->tape->live) {
-      intake_revive_seat(&intake->seats[i]);
+    if (setup->codec && setup->codec->live) {
+      inputs_revive_seat(&inputs->seats[i]);
     }
-    if (setup->tape && !intake_seat_is_sound(&intake->seats[i])) {
-      tape_break(setup->tape);
+    if (setup->codec && !inputs_seat_is_sound(&inputs->seats[i])) {
+      codec_break(setup->codec);
     }
-    choose_alike(intake->seats[i].session, &session);
+    choose_alike(inputs->seats[i].session, &session);
   }
-  if (setup->tape) {
-    intake_take_waiting(intake, setup->tape);
+  if (setup->codec) {
+    inputs_take_waiting(inputs, setup->codec);
   }
   return true;
 }
 
-struct intake *intake_new(const struct intake_setup *setup, struct failure *failure) {
-  struct intake *intake = calloc(1, sizeof *intake);
-  if (!intake) {
+struct inputs *inputs_new(const struct inputs_setup *setup, struct failure *failure) {
+  struct inputs *inputs = calloc(1, sizeof *inputs);
+  if (!inputs) {
     out_of_memory(failure);
     return NULL;
   }
-  intake->loop = setup->loop;
-  intake->quota = setup->quota;
-  intake->config = setup->session.config;
-  intake->listen = setup->session.listener;
-  intake->context = setup->session.context;
-  intake->count = intake->config->source.clients;
-  intake->endpoint.fd = -1;
-  intake->welcome = welcome_of(intake->config, gpu_chain_input(setup->session.chain), gpu_chain_output(setup->session.chain),
-                               intake->config->sink.endpoint == CONFIG_REPLY ? NATIVE_BOTH : NATIVE_PRODUCER);
-  intake->seats = calloc(intake->count, sizeof *intake->seats);
-  if (!intake->seats) {
+  inputs->loop = setup->loop;
+  inputs->quota = setup->quota;
+  inputs->config = setup->session.config;
+  inputs->listen = setup->session.listener;
+  inputs->context = setup->session.context;
+  inputs->count = inputs->config->source.clients;
+  inputs->endpoint.fd = -1;
+  inputs->welcome =
+      hello_reply_of(inputs->config, gpu_chain_input(setup->session.chain), gpu_chain_output(setup->session.chain),
+                     inputs->config->sink.endpoint == CONFIG_REPLY ? NATIVE_BOTH : NATIVE_PRODUCER);
+  inputs->seats = calloc(inputs->count, sizeof *inputs->seats);
+  if (!inputs->seats) {
     out_of_memory(failure);
-    return intake_free(intake);
+    return inputs_free(inputs);
   }
-  if (setup->tape) {
-    intake_take(intake, setup->tape);
+  if (setup->codec) {
+    inputs_take(inputs, setup->codec);
   }
-  if (!open_source(intake, setup->inherits, failure) || !make_sessions(intake, setup, failure)) {
-    return setup->tape ? NULL : intake_free(intake); /* what came with the tape stays as it is, for another try */
+  if (!open_source(inputs, setup->inherits, failure) || !make_sessions(inputs, setup, failure)) {
+    return setup->codec ? NULL : inputs_free(inputs); /* what came with the tape stays as it is, for another try */
   }
-  return intake;
+  return inputs;
 }
 
-struct intake *intake_free(struct intake *intake) {
-  if (!intake) {
+struct inputs *inputs_free(struct inputs *inputs) {
+  if (!inputs) {
     return NULL;
   }
-  for (unsigned i = 0; intake->seats && i < intake->count; i++) {
-    quota_release(&intake->seats[i].charge);
-    if (intake->seats[i].session) {
-      intake->seats[i].session = session_free(intake->seats[i].session);
+  for (unsigned i = 0; inputs->seats && i < inputs->count; i++) {
+    quota_release(&inputs->seats[i].charge);
+    if (inputs->seats[i].session) {
+      inputs->seats[i].session = session_free(inputs->seats[i].session);
     }
   }
-  intake->greeter = greeter_close(intake->greeter);
-  intake->listener = listener_close(intake->listener);
-  endpoint_close(&intake->endpoint);
-  free(intake->visits);
-  free(intake->seats);
-  free(intake);
+  inputs->handshakes = handshakes_close(inputs->handshakes);
+  inputs->listener = listener_close(inputs->listener);
+  endpoint_close(&inputs->endpoint);
+  free(inputs->visits);
+  free(inputs->seats);
+  free(inputs);
   return NULL;
 }
 
 /* -- control --------------------------------------------------------------------------------------------------- */
 
-static bool start_greeting(struct intake *intake, struct failure *failure) {
-  enum config_protocol protocol = intake->config->source.protocol;
+static bool start_greeting(struct inputs *inputs, struct failure *failure) {
+  enum config_protocol protocol = inputs->config->source.protocol;
   if (protocol != CONFIG_PROTOCOL_NATIVE && protocol != CONFIG_PROTOCOL_AUTO) {
     return true;
   }
-  const struct greeter_setup setup = {.loop = intake->loop,
-                                      .pipeline = intake->config->name,
-                                      .who = "producer",
-                                      .y4m_too = protocol == CONFIG_PROTOCOL_AUTO,
-                                      .timeout_ns = intake->config->source.timeout_ns,
-                                      .greeted = intake_on_greeted,
-                                      .refusals = &intake->refusals,
-                                      .context = intake};
-  intake->greeter = greeter_new(&setup, failure);
-  return intake->greeter;
+  const struct handshakes_setup setup = {.loop = inputs->loop,
+                                         .pipeline = inputs->config->name,
+                                         .who = "producer",
+                                         .y4m_too = protocol == CONFIG_PROTOCOL_AUTO,
+                                         .timeout_ns = inputs->config->source.timeout_ns,
+                                         .greeted = inputs_on_greeted,
+                                         .refusals = &inputs->refusals,
+                                         .context = inputs};
+  inputs->handshakes = handshakes_new(&setup, failure);
+  return inputs->handshakes;
 }
 
-static bool start_accepting(struct intake *intake, struct failure *failure) {
-  if (!intake->greeter && !start_greeting(intake, failure)) {
+static bool start_accepting(struct inputs *inputs, struct failure *failure) {
+  if (!inputs->handshakes && !start_greeting(inputs, failure)) {
     return false;
   }
-  const struct acceptor_setup setup = {.loop = intake->loop,
-                                       .fd = listener_fd(intake->listener),
-                                       .allow = &intake->config->source.access.allow,
-                                       .pipeline = intake->config->name,
+  const struct acceptor_setup setup = {.loop = inputs->loop,
+                                       .fd = listener_fd(inputs->listener),
+                                       .allow = &inputs->config->source.access.allow,
+                                       .pipeline = inputs->config->name,
                                        .role = "producer",
-                                       .native = intake->greeter != NULL,
-                                       .accepted = intake_on_accepted,
-                                       .refusals = &intake->refusals,
-                                       .context = intake};
-  intake->acceptor = acceptor_new(&setup, failure);
-  return intake->acceptor;
+                                       .native = inputs->handshakes != NULL,
+                                       .accepted = inputs_on_accepted,
+                                       .refusals = &inputs->refusals,
+                                       .context = inputs};
+  inputs->acceptor = acceptor_new(&setup, failure);
+  return inputs->acceptor;
 }
 
-static bool start(struct intake *intake, struct failure *failure) {
-  if (intake->listener) {
-    return start_accepting(intake, failure);
+static bool start(struct inputs *inputs, struct failure *failure) {
+  if (inputs->listener) {
+    return start_accepting(inputs, failure);
   }
-  if (intake->endpoint.fd < 0) { /* it was read before this process, or is at its end, or could not be opened again */
-    if (intake->endpoint.kind == ENDPOINT_FIFO && intake->seats[0].producer.fd < 0 && !intake->ended) {
-      intake_await_next_writer(intake);
+  if (inputs->endpoint.fd < 0) { /* it was read before this process, or is at its end, or could not be opened again */
+    if (inputs->endpoint.kind == ENDPOINT_FIFO && inputs->seats[0].client.fd < 0 && !inputs->ended) {
+      inputs_await_next_writer(inputs);
     }
     return true;
   }
-  if (intake->endpoint.kind == ENDPOINT_FIFO) {
-    intake->discards |= !intake->continues && keeper_was_killed(); /* which may have read a part of a frame */
-    return intake_follow_name(intake) || intake_await_writer(intake, failure);
+  if (inputs->endpoint.kind == ENDPOINT_FIFO) {
+    inputs->discards |= !inputs->continues && fd_store_was_killed(); /* which may have read a part of a frame */
+    return inputs_follow_name(inputs) || inputs_await_writer(inputs, failure);
   }
-  intake_attach_file(intake);
+  inputs_attach_file(inputs);
   return true;
 }
 
-bool intake_start(struct intake *intake, struct failure *failure) {
-  intake_cut(intake);
-  if (!start(intake, failure)) {
+bool inputs_start(struct inputs *inputs, struct failure *failure) {
+  inputs_cut(inputs);
+  if (!start(inputs, failure)) {
     return false;
   }
-  if (intake->continues) {
-    intake_continue(intake);
+  if (inputs->continues) {
+    inputs_continue(inputs);
   }
   return true;
 }
 
-void intake_suspend(struct intake *intake) {
-  if (intake->acceptor) {
-    acceptor_suspend(intake->acceptor);
+void inputs_suspend(struct inputs *inputs) {
+  if (inputs->acceptor) {
+    acceptor_suspend(inputs->acceptor);
   }
-  if (intake->greeter) {
-    greeter_suspend(intake->greeter);
-  }
-}
-
-void intake_unsuspend(struct intake *intake) {
-  if (intake->acceptor) {
-    acceptor_resume(intake->acceptor);
-  }
-  if (intake->greeter) {
-    greeter_resume(intake->greeter);
+  if (inputs->handshakes) {
+    handshakes_suspend(inputs->handshakes);
   }
 }
 
-void intake_close(struct intake *intake) {
-  intake->closed = true;
-  for (unsigned i = 0; i < intake->count; i++) {
-    seat_close(&intake->seats[i]);
+void inputs_unsuspend(struct inputs *inputs) {
+  if (inputs->acceptor) {
+    acceptor_resume(inputs->acceptor);
   }
-  intake->acceptor = acceptor_close(intake->acceptor);
-  intake->greeter = greeter_close(intake->greeter);
-  intake->fifo = loop_watch_close(intake->fifo);
-  intake->retry = loop_timer_close(intake->retry);
-  intake->listener = listener_close(intake->listener);
-  endpoint_close(&intake->endpoint);
-  for (unsigned i = 0; i < intake->waiting_count; i++) {
-    guest_tell(&intake->waiting[i], NATIVE_E_STOPPING, "pipeline %s is stopping", intake->config->name);
-    rights_close(intake->waiting[i].fd);
+  if (inputs->handshakes) {
+    handshakes_resume(inputs->handshakes);
   }
-  intake->waiting_count = 0;
 }
 
-struct listener *intake_take_listener(struct intake *intake) {
-  struct listener *listener = intake->listener;
-  intake->acceptor = acceptor_close(intake->acceptor);
-  intake->greeter = greeter_close(intake->greeter);
-  intake->listener = NULL;
+void inputs_close(struct inputs *inputs) {
+  inputs->closed = true;
+  for (unsigned i = 0; i < inputs->count; i++) {
+    producer_close(&inputs->seats[i]);
+  }
+  inputs->acceptor = acceptor_close(inputs->acceptor);
+  inputs->handshakes = handshakes_close(inputs->handshakes);
+  inputs->fifo = loop_watch_close(inputs->fifo);
+  inputs->retry = loop_timer_close(inputs->retry);
+  inputs->listener = listener_close(inputs->listener);
+  endpoint_close(&inputs->endpoint);
+  for (unsigned i = 0; i < inputs->waiting_count; i++) {
+    client_tell(&inputs->waiting[i], NATIVE_E_STOPPING, "pipeline %s is stopping", inputs->config->name);
+    rights_close(inputs->waiting[i].fd);
+  }
+  inputs->waiting_count = 0;
+}
+
+struct listener *inputs_take_listener(struct inputs *inputs) {
+  struct listener *listener = inputs->listener;
+  inputs->acceptor = acceptor_close(inputs->acceptor);
+  inputs->handshakes = handshakes_close(inputs->handshakes);
+  inputs->listener = NULL;
   return listener;
 }
 
-void intake_give_listener(struct intake *intake, struct listener *listener) { intake->listener = listener; }
+void inputs_give_listener(struct inputs *inputs, struct listener *listener) { inputs->listener = listener; }
 
-struct listener *intake_listener(struct intake *intake) {
-  return intake->listener;
+struct listener *inputs_listener(struct inputs *inputs) {
+  return inputs->listener;
 }
 
-void intake_hold(struct intake *intake, bool for_readers) {
-  intake->for_readers = for_readers;
-  for (unsigned i = 0; i < intake->count; i++) {
-    intake->seats[i].idle = false;
-    session_hold(intake->seats[i].session, for_readers);
+void inputs_hold(struct inputs *inputs, bool for_readers) {
+  inputs->for_readers = for_readers;
+  for (unsigned i = 0; i < inputs->count; i++) {
+    inputs->seats[i].idle = false;
+    session_hold(inputs->seats[i].session, for_readers);
   }
 }
 
-void intake_leave_partial(struct intake *intake) {
-  intake->leaves_partial = true;
-  for (unsigned i = 0; i < intake->count; i++) {
-    session_leave_partial(intake->seats[i].session);
+void inputs_leave_partial(struct inputs *inputs) {
+  inputs->leaves_partial = true;
+  for (unsigned i = 0; i < inputs->count; i++) {
+    session_leave_partial(inputs->seats[i].session);
   }
 }
 
-void intake_resume(struct intake *intake) {
-  for (unsigned i = 0; i < intake->count; i++) {
-    intake->seats[i].idle = false;
-    session_resume(intake->seats[i].session);
+void inputs_resume(struct inputs *inputs) {
+  for (unsigned i = 0; i < inputs->count; i++) {
+    inputs->seats[i].idle = false;
+    session_resume(inputs->seats[i].session);
   }
 }
 
-void intake_stop(struct intake *intake) {
-  intake->stops = true;
-  for (unsigned i = 0; i < intake->count; i++) {
-    session_stop(intake->seats[i].session);
+void inputs_stop(struct inputs *inputs) {
+  inputs->stops = true;
+  for (unsigned i = 0; i < inputs->count; i++) {
+    session_stop(inputs->seats[i].session);
   }
 }
 
 /* -- events ---------------------------------------------------------------------------------------------------- */
 
-static void on_not_read(const struct intake *intake, const struct seat *seat) {
+static void on_not_read(const struct inputs *inputs, const struct producer *producer) {
   log_event(
-      LOG_NOT_READ, intake->config->name,
+      LOG_NOT_READ, inputs->config->name,
       "producer pid %d (user %u) has read no result to its end for %d s, so that its frames wait: it has to read while it "
       "sends, as framectl push does",
-      (int)seat->producer.pid, (unsigned)seat->producer.uid, SESSION_PATIENCE_S);
+      (int)producer->client.pid, (unsigned)producer->client.uid, SESSION_PATIENCE_S);
 }
 
-static void on_foreign(const struct intake *intake, const struct seat *seat, const struct session_event *event) {
-  bool is_client = intake->config->source.endpoint == CONFIG_SOCKET;
-  char producer[64];
-  snprintf(producer, sizeof producer, "producer pid %d (user %u)", (int)seat->producer.pid, (unsigned)seat->producer.uid);
-  log_event(LOG_FOREIGN, intake->config->name,
+static void on_foreign(const struct inputs *inputs, const struct producer *producer, const struct session_event *event) {
+  bool is_client = inputs->config->source.endpoint == CONFIG_SOCKET;
+  char client[64];
+  snprintf(client, sizeof client, "producer pid %d (user %u)", (int)producer->client.pid, (unsigned)producer->client.uid);
+  log_event(LOG_FOREIGN, inputs->config->name,
             "the first frame of %s begins like %s, and is taken as raw bytes all the same: is `protocol` of the source right?",
-            is_client ? producer : intake->config->source.path, event->text);
+            is_client ? client : inputs->config->source.path, event->text);
 }
 
-static struct seat *seat_of(struct intake *intake, const struct session *session) {
+static struct producer *seat_of(struct inputs *inputs, const struct session *session) {
   unsigned i = 0;
-  while (intake->seats[i].session != session) {
+  while (inputs->seats[i].session != session) {
     i++;
   }
-  return &intake->seats[i];
+  return &inputs->seats[i];
 }
 
-static void on_detached(struct intake *intake, struct seat *seat, const struct session_event *event) {
-  departure_log(intake->config, event, &seat->producer, &intake->refusals);
-  departure_tell(intake->config, event, &seat->producer, seat->shares);
-  seat->producer.fd = -1;
-  if (!seat->shares) {
-    quota_release(&seat->charge);
+static void on_detached(struct inputs *inputs, struct producer *producer, const struct session_event *event) {
+  detach_log(inputs->config, event, &producer->client, &inputs->refusals);
+  detach_tell(inputs->config, event, &producer->client, producer->shares);
+  producer->client.fd = -1;
+  if (!producer->shares) {
+    quota_release(&producer->charge);
   }
-  if (seat->shares) {
-    seat_renew(seat);
-  } else if (!intake->closed && intake->config->source.endpoint == CONFIG_SOCKET) {
-    intake_seat_next(intake, seat);
-  } else if (!intake->closed && intake->endpoint.kind == ENDPOINT_FIFO) {
-    intake_await_next_writer(intake);
+  if (producer->shares) {
+    producer_renew(producer);
+  } else if (!inputs->closed && inputs->config->source.endpoint == CONFIG_SOCKET) {
+    inputs_seat_next(inputs, producer);
+  } else if (!inputs->closed && inputs->endpoint.kind == ENDPOINT_FIFO) {
+    inputs_await_next_writer(inputs);
   } else {
-    intake->ended = true;
+    inputs->ended = true;
   }
   rights_close(event->fd);
-  keeper_mark();
+  fd_store_mark();
 }
 
 /* What it told may be from before it was resumed and held again: then it is asked once more. */
-static void on_idle(const struct intake *intake, struct seat *seat) {
+static void on_idle(const struct inputs *inputs, struct producer *producer) {
   struct session_view view;
-  session_read(seat->session, &view);
-  seat->idle = view.ledger.in_flight == 0 || (intake->leaves_partial && view.ledger.in_flight == 1);
-  if (!seat->idle && !intake->stops) {
-    session_hold(seat->session, intake->for_readers);
+  session_read(producer->session, &view);
+  producer->idle = view.ledger.in_flight == 0 || (inputs->leaves_partial && view.ledger.in_flight == 1);
+  if (!producer->idle && !inputs->stops) {
+    session_hold(producer->session, inputs->for_readers);
   }
 }
 
-void intake_on_event(struct intake *intake, const struct session_event *event) {
-  struct seat *seat = seat_of(intake, event->session);
+void inputs_on_event(struct inputs *inputs, const struct session_event *event) {
+  struct producer *producer = seat_of(inputs, event->session);
   switch (event->kind) {
   case SESSION_DETACHED:
-    on_detached(intake, seat, event);
+    on_detached(inputs, producer, event);
     break;
   case SESSION_IDLE:
-    on_idle(intake, seat);
+    on_idle(inputs, producer);
     break;
   case SESSION_STOPPED:
-    seat->stopped = true;
+    producer->stopped = true;
     break;
   case SESSION_NOT_READ:
-    on_not_read(intake, seat);
+    on_not_read(inputs, producer);
     break;
   case SESSION_FOREIGN:
-    on_foreign(intake, seat, event);
+    on_foreign(inputs, producer, event);
     break;
   case SESSION_HELD:
   case SESSION_GPU_FAULT:
@@ -357,44 +358,44 @@ void intake_on_event(struct intake *intake, const struct session_event *event) {
 
 /* -- questions ------------------------------------------------------------------------------------------------- */
 
-bool intake_held(const struct intake *intake) {
+bool inputs_held(const struct inputs *inputs) {
   bool held = true;
-  for (unsigned i = 0; i < intake->count; i++) {
-    held = held && session_is_held(intake->seats[i].session);
+  for (unsigned i = 0; i < inputs->count; i++) {
+    held = held && session_is_held(inputs->seats[i].session);
   }
   return held;
 }
 
-bool intake_idle(const struct intake *intake) {
+bool inputs_idle(const struct inputs *inputs) {
   bool idle = true;
-  for (unsigned i = 0; i < intake->count; i++) {
-    idle = idle && intake->seats[i].idle;
+  for (unsigned i = 0; i < inputs->count; i++) {
+    idle = idle && inputs->seats[i].idle;
   }
   return idle;
 }
 
-bool intake_stopped(const struct intake *intake) {
+bool inputs_stopped(const struct inputs *inputs) {
   bool stopped = true;
-  for (unsigned i = 0; i < intake->count; i++) {
-    stopped = stopped && intake->seats[i].stopped && !intake->seats[i].renewing;
+  for (unsigned i = 0; i < inputs->count; i++) {
+    stopped = stopped && inputs->seats[i].stopped && !inputs->seats[i].renewing;
   }
   return stopped;
 }
 
-bool intake_ended(const struct intake *intake) { return intake->ended; }
+bool inputs_ended(const struct inputs *inputs) { return inputs->ended; }
 
-unsigned intake_seats(const struct intake *intake) { return intake->count; }
+unsigned inputs_seats(const struct inputs *inputs) { return inputs->count; }
 
-struct session *intake_session(const struct intake *intake, unsigned seat) {
-  return intake->seats[seat].session;
+struct session *inputs_session(const struct inputs *inputs, unsigned producer) {
+  return inputs->seats[producer].session;
 }
 
-unsigned intake_producers(const struct intake *intake) {
+unsigned inputs_producers(const struct inputs *inputs) {
   unsigned count = 0;
-  for (unsigned i = 0; i < intake->count; i++) {
-    count += intake->seats[i].producer.fd >= 0;
+  for (unsigned i = 0; i < inputs->count; i++) {
+    count += inputs->seats[i].client.fd >= 0;
   }
   return count;
 }
 
-const struct refusals *intake_refusals(const struct intake *intake) { return &intake->refusals; }
+const struct refusals *inputs_refusals(const struct inputs *inputs) { return &inputs->refusals; }

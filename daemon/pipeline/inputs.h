@@ -13,68 +13,68 @@
 #include "daemon/client/refusals.h"
 #include "daemon/session/session.h"
 
-struct intake;
+struct inputs;
 
-struct intake_setup {
+struct inputs_setup {
   uv_loop_t *loop;
   struct quota *quota;          /* of all users */
   struct session_setup session; /* of each session, but for `index` and the lanes */
   struct lane **lanes;          /* one for each seat, */
   struct lane **sink_lanes;     /* and for its own sink, if it replies and that is on another one: else NULL */
   bool inherits;                /* the listener comes later, from another intake */
-  struct tape *tape;            /* what a process before this one left of it; NULL: nothing */
+  struct codec *codec;          /* what a process before this one left of it; NULL: nothing */
 };
 
 /* Makes the sessions and opens the source. Set-up thread; NULL on error. */
-struct intake *intake_new(const struct intake_setup *setup, struct failure *failure);
-/* After intake_close(), and after every session stopped or before the start. Blocks: set-up thread. Returns NULL. */
-struct intake *intake_free(struct intake *intake);
+struct inputs *inputs_new(const struct inputs_setup *setup, struct failure *failure);
+/* After inputs_close(), and after every session stopped or before the start. Blocks: set-up thread. Returns NULL. */
+struct inputs *inputs_free(struct inputs *inputs);
 
 /* -- control loop ---------------------------------------------------------------------------------------------- */
 
 /* Lets producers in. */
-bool intake_start(struct intake *intake, struct failure *failure);
+bool inputs_start(struct inputs *inputs, struct failure *failure);
 /* Before the start of one that was taken from a tape: its sessions are held from the beginning. */
-void intake_start_held(struct intake *intake);
-void intake_suspend(struct intake *intake); /* new producers wait in the kernel's queue */
-void intake_unsuspend(struct intake *intake);
+void inputs_start_held(struct inputs *inputs);
+void inputs_suspend(struct inputs *inputs); /* new producers wait in the kernel's queue */
+void inputs_unsuspend(struct inputs *inputs);
 /* No more producers: closes the listener and whoever waits. Idempotent. */
-void intake_close(struct intake *intake);
+void inputs_close(struct inputs *inputs);
 /* Moves the listener out and in, around a reload. */
-struct listener *intake_take_listener(struct intake *intake);
-void intake_give_listener(struct intake *intake, struct listener *listener);
-struct listener *intake_listener(struct intake *intake);
+struct listener *inputs_take_listener(struct inputs *inputs);
+void inputs_give_listener(struct inputs *inputs, struct listener *listener);
+struct listener *inputs_listener(struct inputs *inputs);
 
-void intake_hold(struct intake *intake, bool for_readers); /* see session_hold() */
-void intake_leave_partial(struct intake *intake);          /* see session_leave_partial() */
-void intake_resume(struct intake *intake);
-void intake_stop(struct intake *intake); /* for good: nothing else is posted to its sessions after it */
+void inputs_hold(struct inputs *inputs, bool for_readers); /* see session_hold() */
+void inputs_leave_partial(struct inputs *inputs);          /* see session_leave_partial() */
+void inputs_resume(struct inputs *inputs);
+void inputs_stop(struct inputs *inputs); /* for good: nothing else is posted to its sessions after it */
 /* Takes note of an event of one of its sessions; the descriptor of a DETACHED one is closed. */
-void intake_on_event(struct intake *intake, const struct session_event *event);
+void inputs_on_event(struct inputs *inputs, const struct session_event *event);
 
 /* Puts all of it on a tape, while no lane runs. */
-void intake_put(struct intake *intake, struct tape *tape);
+void inputs_put(struct inputs *inputs, struct codec *codec);
 /* Whether all its sessions note where they are. */
-bool intake_is_noted(const struct intake *intake);
+bool inputs_is_noted(const struct inputs *inputs);
 /* Frames of its sessions that are on the device, and what is said of them: see session_suspect(). */
-unsigned intake_running(const struct intake *intake);
-void intake_suspect(struct intake *intake, bool failed, bool alone);
+unsigned inputs_running(const struct inputs *inputs);
+void inputs_suspect(struct inputs *inputs, bool failed, bool alone);
 /* After the sink was taken, too: see session_taken(). */
-bool intake_taken(const struct intake *intake, struct failure *failure);
-/* See session_condemned(). */
-unsigned intake_condemned(const struct intake *intake, uint64_t *last);
+bool inputs_taken(const struct inputs *inputs, struct failure *failure);
+/* See session_quarantined(). */
+unsigned inputs_condemned(const struct inputs *inputs, uint64_t *last);
 
-bool intake_held(const struct intake *intake);    /* all sessions know of intake_hold(): see session_is_held() */
-bool intake_idle(const struct intake *intake);    /* all sessions were idle since intake_hold() */
-bool intake_stopped(const struct intake *intake); /* all sessions have stopped */
-bool intake_ended(const struct intake *intake);   /* a file or standard input that has been read to its end */
+bool inputs_held(const struct inputs *inputs);    /* all sessions know of inputs_hold(): see session_is_held() */
+bool inputs_idle(const struct inputs *inputs);    /* all sessions were idle since inputs_hold() */
+bool inputs_stopped(const struct inputs *inputs); /* all sessions have stopped */
+bool inputs_ended(const struct inputs *inputs);   /* a file or standard input that has been read to its end */
 
 /* Opens the memory of its session for a reader, where it has just one; false if that is being made anew. */
-bool intake_lend(const struct intake *intake, struct session_lent *lent, struct failure *failure);
+bool inputs_lend(const struct inputs *inputs, struct session_lent *lent, struct failure *failure);
 
-unsigned intake_seats(const struct intake *intake);
-struct session *intake_session(const struct intake *intake, unsigned seat);
-unsigned intake_producers(const struct intake *intake); /* connected */
-const struct refusals *intake_refusals(const struct intake *intake);
+unsigned inputs_seats(const struct inputs *inputs);
+struct session *inputs_session(const struct inputs *inputs, unsigned producer);
+unsigned inputs_producers(const struct inputs *inputs); /* connected */
+const struct refusals *inputs_refusals(const struct inputs *inputs);
 
 #endif

@@ -10,212 +10,213 @@
 
 /* -- both ways ----------------------------------------------------------------------------------------------------- */
 
-static void pass_intake(struct intake *intake, struct tape *tape) {
-  unsigned kind = intake->endpoint.kind;
-  TAPE_PASS(tape, intake->refusals.count);
-  TAPE_PASS(tape, intake->ended);
-  TAPE_PASS(tape, intake->discards);
-  TAPE_PASS(tape, intake->welcome.session);
-  struct listener *listener = listener_pass(intake->listener, tape);
-  tape_pass_below(tape, &kind, ENDPOINT_FIFO + 1);
-  tape_pass_descriptor(tape, &intake->endpoint.fd);
-  if (!tape->writing) { /* else a worker thread that prepares a reload may be looking */
-    intake->listener = listener;
-    intake->endpoint.kind = (enum endpoint_kind)kind;
+static void pass_intake(struct inputs *inputs, struct codec *codec) {
+  unsigned kind = inputs->endpoint.kind;
+  CODEC_PASS(codec, inputs->refusals.count);
+  CODEC_PASS(codec, inputs->ended);
+  CODEC_PASS(codec, inputs->discards);
+  CODEC_PASS(codec, inputs->welcome.session);
+  struct listener *listener = listener_pass(inputs->listener, codec);
+  codec_pass_below(codec, &kind, ENDPOINT_FIFO + 1);
+  codec_pass_descriptor(codec, &inputs->endpoint.fd);
+  if (!codec->writing) { /* else a worker thread that prepares a reload may be looking */
+    inputs->listener = listener;
+    inputs->endpoint.kind = (enum endpoint_kind)kind;
   }
 }
 
-static void pass_seat(struct seat *seat, struct tape *tape) {
-  guest_pass(&seat->producer, tape);
-  TAPE_PASS(tape, seat->shares);
-  TAPE_PASS(tape, seat->used);
+static void pass_seat(struct producer *producer, struct codec *codec) {
+  client_pass(&producer->client, codec);
+  CODEC_PASS(codec, producer->shares);
+  CODEC_PASS(codec, producer->used);
 }
 
-static void pass_waiting(struct intake *intake, struct tape *tape) {
-  tape_pass_below(tape, &intake->waiting_count, MOST_WAITING + 1);
-  for (unsigned i = 0; i < intake->waiting_count; i++) {
-    guest_pass(&intake->waiting[i], tape);
+static void pass_waiting(struct inputs *inputs, struct codec *codec) {
+  codec_pass_below(codec, &inputs->waiting_count, MOST_WAITING + 1);
+  for (unsigned i = 0; i < inputs->waiting_count; i++) {
+    client_pass(&inputs->waiting[i], codec);
   }
 }
 
 /* -- out ------------------------------------------------------------------------------------------------------------ */
 
 /* A worker thread may be at the memory of a seat that gets other memory; the next process makes that anew. */
-static void put_seat(struct seat *seat, struct tape *tape) {
-  bool memory = !seat->renewing && !seat->lost;
-  struct seat put = {.producer = seat->producer, .shares = seat->shares, .used = seat->used && memory};
-  pass_seat(&put, tape);
-  if (tape->live) {
-    session_put_live(seat->session, tape);
+static void put_seat(struct producer *producer, struct codec *codec) {
+  bool memory = !producer->renewing && !producer->lost;
+  struct producer put = {.client = producer->client, .shares = producer->shares, .used = producer->used && memory};
+  pass_seat(&put, codec);
+  if (codec->live) {
+    session_put_live(producer->session, codec);
   } else {
-    session_put(seat->session, tape, memory);
+    session_put(producer->session, codec, memory);
   }
 }
 
-void intake_put(struct intake *intake, struct tape *tape) {
-  pass_intake(intake, tape);
-  for (unsigned i = 0; i < intake->count; i++) {
-    put_seat(&intake->seats[i], tape);
+void inputs_put(struct inputs *inputs, struct codec *codec) {
+  pass_intake(inputs, codec);
+  for (unsigned i = 0; i < inputs->count; i++) {
+    put_seat(&inputs->seats[i], codec);
   }
-  pass_waiting(intake, tape);
-  greeter_pass(intake->greeter, tape);
+  pass_waiting(inputs, codec);
+  handshakes_pass(inputs->handshakes, codec);
 }
 
-unsigned intake_running(const struct intake *intake) {
+unsigned inputs_running(const struct inputs *inputs) {
   unsigned running = 0;
-  for (unsigned i = 0; i < intake->count; i++) {
-    running += session_running(intake->seats[i].session);
+  for (unsigned i = 0; i < inputs->count; i++) {
+    running += session_running(inputs->seats[i].session);
   }
   return running;
 }
 
-void intake_suspect(struct intake *intake, bool failed, bool alone) {
-  for (unsigned i = 0; i < intake->count; i++) {
-    session_suspect(intake->seats[i].session, failed, alone);
+void inputs_suspect(struct inputs *inputs, bool failed, bool alone) {
+  for (unsigned i = 0; i < inputs->count; i++) {
+    session_suspect(inputs->seats[i].session, failed, alone);
   }
 }
 
-bool intake_is_noted(const struct intake *intake) {
+bool inputs_is_noted(const struct inputs *inputs) {
   bool noted = true;
-  for (unsigned i = 0; i < intake->count; i++) {
-    noted = noted && session_is_noted(intake->seats[i].session);
+  for (unsigned i = 0; i < inputs->count; i++) {
+    noted = noted && session_is_noted(inputs->seats[i].session);
   }
   return noted;
 }
 
 /* -- in ------------------------------------------------------------------------------------------------------------- */
 
-void intake_take(struct intake *intake, struct tape *tape) {
-  intake->continues = true;
-  pass_intake(intake, tape);
+void inputs_take(struct inputs *inputs, struct codec *codec) {
+  inputs->continues = true;
+  pass_intake(inputs, codec);
 }
 
-void intake_take_seat(struct seat *seat, struct tape *tape) { pass_seat(seat, tape); }
+void inputs_take_seat(struct producer *producer, struct codec *codec) { pass_seat(producer, codec); }
 
 /* What is said of its producer and what its session has fit. */
-bool intake_seat_is_sound(const struct seat *seat) {
-  const struct session *session = seat->session;
+bool inputs_seat_is_sound(const struct producer *producer) {
+  const struct session *session = producer->session;
   bool has_source = session_has_source(session);
-  return (!has_source || (seat->producer.fd >= 0 && session_shares(session) == seat->shares)) &&
-         (!seat->shares || session_may_share(session));
+  return (!has_source || (producer->client.fd >= 0 && session_shares(session) == producer->shares)) &&
+         (!producer->shares || session_may_share(session));
 }
 
-void intake_revive_seat(struct seat *seat) {
-  enum session_revival revival = session_revival(seat->session);
-  if (seat->producer.fd < 0 && session_has_source(seat->session)) {
-    session_lose_source(seat->session);
+void inputs_revive_seat(struct producer *producer) {
+  enum session_revival revival = session_revival(producer->session);
+  if (producer->client.fd < 0 && session_has_source(producer->session)) {
+    session_lose_source(producer->session);
   }
-  seat->cut = seat->producer.fd >= 0 && revival != SESSION_NEVER_BEGAN && revival != SESSION_GOES_ON;
+  producer->cut = producer->client.fd >= 0 && revival != SESSION_NEVER_BEGAN && revival != SESSION_GOES_ON;
 }
 
-static void log_cut(const struct intake *intake, const struct seat *seat) {
-  const char *name = intake->config->name;
-  bool is_fifo = intake->endpoint.kind == ENDPOINT_FIFO;
-  if (session_revival(seat->session) != SESSION_CUT) {
-    log_event(LOG_DISCONNECTED, name, "producer pid %d (user %u) had ended", (int)seat->producer.pid,
-              (unsigned)seat->producer.uid);
+static void log_cut(const struct inputs *inputs, const struct producer *producer) {
+  const char *name = inputs->config->name;
+  bool is_fifo = inputs->endpoint.kind == ENDPOINT_FIFO;
+  if (session_revival(producer->session) != SESSION_CUT) {
+    log_event(LOG_DISCONNECTED, name, "producer pid %d (user %u) had ended", (int)producer->client.pid,
+              (unsigned)producer->client.uid);
   } else {
     log_event(LOG_CUT_OFF, name, "producer pid %d (user %u) is cut off: the process before was killed while it %s%s",
-              (int)seat->producer.pid, (unsigned)seat->producer.uid,
-              intake->config->sink.endpoint == CONFIG_REPLY ? "read from it or wrote to it" : "read from it",
+              (int)producer->client.pid, (unsigned)producer->client.uid,
+              inputs->config->sink.endpoint == CONFIG_REPLY ? "read from it or wrote to it" : "read from it",
               is_fifo ? "; what it writes is thrown away until it closes the FIFO" : "");
   }
 }
 
 /* A FIFO stays open for the next writer. */
-static void cut(struct intake *intake, struct seat *seat) {
-  if (intake->endpoint.kind == ENDPOINT_FIFO) {
-    intake->endpoint.fd = seat->producer.fd;
+static void cut(struct inputs *inputs, struct producer *producer) {
+  if (inputs->endpoint.kind == ENDPOINT_FIFO) {
+    inputs->endpoint.fd = producer->client.fd;
   } else {
-    rights_close(seat->producer.fd);
-    intake->ended |= intake->config->source.endpoint != CONFIG_SOCKET;
+    rights_close(producer->client.fd);
+    inputs->ended |= inputs->config->source.endpoint != CONFIG_SOCKET;
   }
-  seat->producer.fd = -1;
-  seat->cut = false;
+  producer->client.fd = -1;
+  producer->cut = false;
 }
 
 /* Whoever comes next writes to the same FIFO, and may have been read already. */
-static bool is_amid(const struct intake *intake) {
-  enum session_revival revival = session_revival(intake->seats[0].session);
-  return intake->endpoint.kind == ENDPOINT_FIFO && (revival == SESSION_CUT || revival == SESSION_FOLLOWED);
+static bool is_amid(const struct inputs *inputs) {
+  enum session_revival revival = session_revival(inputs->seats[0].session);
+  return inputs->endpoint.kind == ENDPOINT_FIFO && (revival == SESSION_CUT || revival == SESSION_FOLLOWED);
 }
 
-void intake_cut(struct intake *intake) {
-  intake->discards |= is_amid(intake);
-  for (unsigned i = 0; i < intake->count; i++) {
-    if (intake->seats[i].cut) {
-      log_cut(intake, &intake->seats[i]);
-      cut(intake, &intake->seats[i]);
+void inputs_cut(struct inputs *inputs) {
+  inputs->discards |= is_amid(inputs);
+  for (unsigned i = 0; i < inputs->count; i++) {
+    if (inputs->seats[i].cut) {
+      log_cut(inputs, &inputs->seats[i]);
+      cut(inputs, &inputs->seats[i]);
     }
   }
 }
 
-void intake_take_waiting(struct intake *intake, struct tape *tape) {
-  pass_waiting(intake, tape);
-  intake->visits = greeter_pass(NULL, tape);
+void inputs_take_waiting(struct inputs *inputs, struct codec *codec) {
+  pass_waiting(inputs, codec);
+  inputs->visits = handshakes_pass(NULL, codec);
 }
 
-bool intake_taken(const struct intake *intake, struct failure *failure) {
+bool inputs_taken(const struct inputs *inputs, struct failure *failure) {
   bool taken = true;
-  for (unsigned i = 0; i < intake->count && taken; i++) {
-    taken = session_taken(intake->seats[i].session, failure);
+  for (unsigned i = 0; i < inputs->count && taken; i++) {
+    taken = session_taken(inputs->seats[i].session, failure);
   }
   return taken;
 }
 
-unsigned intake_condemned(const struct intake *intake, uint64_t *last) {
-  unsigned condemned = 0;
-  for (unsigned i = 0; i < intake->count; i++) {
-    condemned += session_condemned(intake->seats[i].session, last);
+unsigned inputs_condemned(const struct inputs *inputs, uint64_t *last) {
+  unsigned quarantined = 0;
+  for (unsigned i = 0; i < inputs->count; i++) {
+    quarantined += session_quarantined(inputs->seats[i].session, last);
   }
-  return condemned;
+  return quarantined;
 }
 
 /* It has its seat already, so that what its user may have is not asked again. */
-static void charge(struct intake *intake, struct seat *seat) {
+static void charge(struct inputs *inputs, struct producer *producer) {
   char problem[QUOTA_PROBLEM];
-  if (intake->config->source.endpoint == CONFIG_SOCKET &&
-      !quota_charge(intake->quota, seat->producer.uid, QUOTA_SESSION, session_memory(seat->session), &seat->charge, problem)) {
-    log_event(LOG_CLIENT_ERROR, intake->config->name, "a producer keeps a seat that would not be given now: %s", problem);
+  if (inputs->config->source.endpoint == CONFIG_SOCKET &&
+      !quota_charge(inputs->quota, producer->client.uid, QUOTA_SESSION, session_memory(producer->session), &producer->charge,
+                    problem)) {
+    log_event(LOG_CLIENT_ERROR, inputs->config->name, "a producer keeps a seat that would not be given now: %s", problem);
   }
 }
 
-static void attach(struct intake *intake, struct seat *seat) {
-  charge(intake, seat);
-  if (session_has_source(seat->session)) {
-    session_attach_again(seat->session, seat->producer.fd);
-  } else if (seat->shares) {
-    session_attach_shared(seat->session, seat->producer.fd);
+static void attach(struct inputs *inputs, struct producer *producer) {
+  charge(inputs, producer);
+  if (session_has_source(producer->session)) {
+    session_attach_again(producer->session, producer->client.fd);
+  } else if (producer->shares) {
+    session_attach_shared(producer->session, producer->client.fd);
   } else {
-    session_attach(seat->session, seat->producer.fd, intake_protocol(intake, &seat->producer),
-                   guest_wants_acks(&seat->producer));
+    session_attach(producer->session, producer->client.fd, inputs_protocol(inputs, &producer->client),
+                   client_wants_acks(&producer->client));
   }
 }
 
 /* The session has its producer before its first turn, and no frame begins before it is known whether any may. Without a
  * producer, what is left of frames goes on. */
-static void continue_seat(struct intake *intake, struct seat *seat) {
-  if (seat->producer.fd >= 0) {
-    attach(intake, seat);
+static void continue_seat(struct inputs *inputs, struct producer *producer) {
+  if (producer->client.fd >= 0) {
+    attach(inputs, producer);
   }
-  if (intake->starts_held) {
-    session_hold(seat->session, false);
+  if (inputs->starts_held) {
+    session_hold(producer->session, false);
   } else {
-    session_resume(seat->session);
+    session_resume(producer->session);
   }
 }
 
-void intake_start_held(struct intake *intake) { intake->starts_held = true; }
+void inputs_start_held(struct inputs *inputs) { inputs->starts_held = true; }
 
-void intake_continue(struct intake *intake) {
-  for (unsigned i = 0; i < intake->count; i++) {
-    continue_seat(intake, &intake->seats[i]);
+void inputs_continue(struct inputs *inputs) {
+  for (unsigned i = 0; i < inputs->count; i++) {
+    continue_seat(inputs, &inputs->seats[i]);
   }
-  if (intake->greeter) {
-    greeter_receive_again(intake->greeter, intake->visits);
-    intake->visits = NULL;
+  if (inputs->handshakes) {
+    handshakes_receive_again(inputs->handshakes, inputs->visits);
+    inputs->visits = NULL;
   }
-  for (unsigned i = 0; i < intake->count && intake->config->source.endpoint == CONFIG_SOCKET; i++) {
-    intake_seat_next(intake, &intake->seats[i]);
+  for (unsigned i = 0; i < inputs->count && inputs->config->source.endpoint == CONFIG_SOCKET; i++) {
+    inputs_seat_next(inputs, &inputs->seats[i]);
   }
 }

@@ -23,371 +23,371 @@ enum {
 
 /* -- making it ------------------------------------------------------------------------------------------------- */
 
-static bool is_socket(const struct outlet *outlet) { return outlet->config->sink.endpoint == CONFIG_SOCKET; }
+static bool is_socket(const struct outputs *outputs) { return outputs->config->sink.endpoint == CONFIG_SOCKET; }
 
 /* A sink of the same format may be in the middle of a result there, and will end with a whole one. */
-static bool is_continued(const struct outlet *outlet, const struct outlet *before) {
-  return before && before->config->sink.protocol == outlet->config->sink.protocol &&
-         format_equal(&before->format, &outlet->format);
+static bool is_continued(const struct outputs *outputs, const struct outputs *before) {
+  return before && before->config->sink.protocol == outputs->config->sink.protocol &&
+         format_equal(&before->format, &outputs->format);
 }
 
-bool outlet_open_file(struct outlet *outlet, const struct outlet *before, struct failure *failure) {
-  if (is_socket(outlet) || outlet->endpoint.fd >= 0) {
+bool outputs_open_file(struct outputs *outputs, const struct outputs *before, struct failure *failure) {
+  if (is_socket(outputs) || outputs->endpoint.fd >= 0) {
     return true;
   }
-  if (!endpoint_open_sink(&outlet->config->sink, &outlet->endpoint, failure)) {
+  if (!endpoint_open_sink(&outputs->config->sink, &outputs->endpoint, failure)) {
     return false;
   }
-  uint64_t bytes = 0, own_bytes = sink_result_bytes_in_file(outlet->config, &outlet->format);
-  bool was_written = keeper_was_writing(outlet->config->sink.path, &bytes);
-  if (outlet->endpoint.kind == ENDPOINT_FIFO && (before || was_written)) {
-    endpoint_close(&outlet->endpoint); /* its reader is to see the end of the stream before */
-    outlet->awaits_end = true;
+  uint64_t bytes = 0, own_bytes = sink_result_bytes_in_file(outputs->config, &outputs->format);
+  bool was_written = fd_store_was_writing(outputs->config->sink.path, &bytes);
+  if (outputs->endpoint.kind == ENDPOINT_FIFO && (before || was_written)) {
+    endpoint_close(&outputs->endpoint); /* its reader is to see the end of the stream before */
+    outputs->awaits_end = true;
   }
   /* Where its results are of another size, what would be cut off may be one of them. */
-  if (outlet->endpoint.kind == ENDPOINT_FILE && was_written && (bytes == 0 || bytes == own_bytes)) {
-    outlet->cut = sink_cut_torn(outlet->config, &outlet->format, outlet->endpoint.fd);
-    outlet->cut_unsure = bytes == 0;
+  if (outputs->endpoint.kind == ENDPOINT_FILE && was_written && (bytes == 0 || bytes == own_bytes)) {
+    outputs->cut = sink_cut_torn(outputs->config, &outputs->format, outputs->endpoint.fd);
+    outputs->cut_unsure = bytes == 0;
   }
-  return outlet->endpoint.kind != ENDPOINT_FILE || is_continued(outlet, before) ||
-         sink_prepare_file(outlet->config, &outlet->format, outlet->endpoint.fd, failure);
+  return outputs->endpoint.kind != ENDPOINT_FILE || is_continued(outputs, before) ||
+         sink_prepare_file(outputs->config, &outputs->format, outputs->endpoint.fd, failure);
 }
 
-static bool open_listener(struct outlet *outlet, struct failure *failure) {
+static bool open_listener(struct outputs *outputs, struct failure *failure) {
   char name[128];
-  snprintf(name, sizeof name, "%s.out", outlet->config->name);
-  outlet->listener = listener_open(name, outlet->config->sink.path, &outlet->config->sink.access, failure);
-  return outlet->listener;
+  snprintf(name, sizeof name, "%s.out", outputs->config->name);
+  outputs->listener = listener_open(name, outputs->config->sink.path, &outputs->config->sink.access, failure);
+  return outputs->listener;
 }
 
-static bool make(struct outlet *outlet, const struct outlet_setup *setup, struct failure *failure) {
-  outlet->sink = sink_new(&setup->sink, failure);
-  if (!outlet->sink) {
+static bool make(struct outputs *outputs, const struct outputs_setup *setup, struct failure *failure) {
+  outputs->sink = sink_new(&setup->sink, failure);
+  if (!outputs->sink) {
     return false;
   }
   if (setup->inherits || setup->continues) {
     return true;
   }
-  return is_socket(outlet) ? open_listener(outlet, failure) : outlet_open_file(outlet, NULL, failure);
+  return is_socket(outputs) ? open_listener(outputs, failure) : outputs_open_file(outputs, NULL, failure);
 }
 
-struct outlet *outlet_new(const struct outlet_setup *setup, struct failure *failure) {
-  struct outlet *outlet = calloc(1, sizeof *outlet);
-  if (!outlet) {
+struct outputs *outputs_new(const struct outputs_setup *setup, struct failure *failure) {
+  struct outputs *outputs = calloc(1, sizeof *outputs);
+  if (!outputs) {
     failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "not enough memory for the sink of a pipeline");
     return NULL;
   }
-  outlet->loop = setup->loop;
-  outlet->quota = setup->quota;
-  outlet->config = setup->sink.config;
-  outlet->format = *setup->sink.output;
-  outlet->welcome = welcome_of(outlet->config, setup->sink.input, setup->sink.output, NATIVE_CONSUMER);
-  outlet->endpoint.fd = -1;
-  outlet->lend = setup->lend;
-  outlet->context = setup->sink.context;
-  return make(outlet, setup, failure) ? outlet : outlet_free(outlet);
+  outputs->loop = setup->loop;
+  outputs->quota = setup->quota;
+  outputs->config = setup->sink.config;
+  outputs->format = *setup->sink.output;
+  outputs->welcome = hello_reply_of(outputs->config, setup->sink.input, setup->sink.output, NATIVE_CONSUMER);
+  outputs->endpoint.fd = -1;
+  outputs->lend = setup->lend;
+  outputs->context = setup->sink.context;
+  return make(outputs, setup, failure) ? outputs : outputs_free(outputs);
 }
 
-struct outlet *outlet_free(struct outlet *outlet) {
-  if (!outlet) {
+struct outputs *outputs_free(struct outputs *outputs) {
+  if (!outputs) {
     return NULL;
   }
-  if (outlet->sink) {
-    outlet->sink = sink_free(outlet->sink);
+  if (outputs->sink) {
+    outputs->sink = sink_free(outputs->sink);
   }
-  outlet->greeter = greeter_close(outlet->greeter);
-  outlet->listener = listener_close(outlet->listener);
-  endpoint_close(&outlet->endpoint);
-  free(outlet->visits);
-  free(outlet);
+  outputs->handshakes = handshakes_close(outputs->handshakes);
+  outputs->listener = listener_close(outputs->listener);
+  endpoint_close(&outputs->endpoint);
+  free(outputs->visits);
+  free(outputs);
   return NULL;
 }
 
-struct sink *outlet_sink(const struct outlet *outlet) {
-  return outlet->sink;
+struct sink *outputs_sink(const struct outputs *outputs) {
+  return outputs->sink;
 }
 
 /* -- readers --------------------------------------------------------------------------------------------------- */
 
-void outlet_add(struct outlet *outlet, struct place *place) {
-  place->next = outlet->places;
-  outlet->places = place;
-  outlet->count++;
-  keeper_mark();
+void outputs_add(struct outputs *outputs, struct reader_entry *place) {
+  place->next = outputs->places;
+  outputs->places = place;
+  outputs->count++;
+  fd_store_mark();
 }
 
 /* What a reader takes of its user's memory: control memory, or what it may need of a result while it is in its middle. */
-static uint64_t memory_of(const struct outlet *outlet, bool shares) {
-  return shares ? NATIVE_CONTROL : sink_room_bytes(outlet->sink);
+static uint64_t memory_of(const struct outputs *outputs, bool shares) {
+  return shares ? NATIVE_CONTROL : sink_room_bytes(outputs->sink);
 }
 
 /* They have their places already, so that what their users may have is not asked again. */
-static void charge_again(struct outlet *outlet) {
+static void charge_again(struct outputs *outputs) {
   char problem[QUOTA_PROBLEM];
-  for (struct place *place = is_socket(outlet) ? outlet->places : NULL; place; place = place->next) {
-    uint64_t bytes = memory_of(outlet, place->control.fd >= 0);
-    if (!quota_charge(outlet->quota, place->uid, QUOTA_READER, bytes, &place->charge, problem)) {
-      log_event(LOG_CLIENT_ERROR, outlet->config->name, "a reader stays that would not be let in now: %s", problem);
+  for (struct reader_entry *place = is_socket(outputs) ? outputs->places : NULL; place; place = place->next) {
+    uint64_t bytes = memory_of(outputs, place->control.fd >= 0);
+    if (!quota_charge(outputs->quota, place->uid, QUOTA_READER, bytes, &place->charge, problem)) {
+      log_event(LOG_CLIENT_ERROR, outputs->config->name, "a reader stays that would not be let in now: %s", problem);
     }
   }
 }
 
 /* Gives the sink a descriptor; it stays the caller's on failure, and so does what its user was charged with. */
-static bool attach(struct outlet *outlet, const struct guest *guest, const struct quota_charge *charge,
+static bool attach(struct outputs *outputs, const struct client *client, const struct quota_charge *charge,
                    struct failure *failure) {
-  struct place *place = calloc(1, sizeof *place);
+  struct reader_entry *place = calloc(1, sizeof *place);
   if (!place) {
     return failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "not enough memory for one more reader");
   }
-  place->reader = reader_new(outlet->sink, guest->fd, failure);
+  place->reader = reader_new(outputs->sink, client->fd, failure);
   if (!place->reader || !reader_bring_room(place->reader, failure)) {
     reader_free(place->reader);
     free(place);
     return false;
   }
-  place->pid = guest->pid;
-  place->uid = guest->uid;
+  place->pid = client->pid;
+  place->uid = client->uid;
   place->control = ARENA_NONE;
   place->charge = *charge;
-  outlet_add(outlet, place);
-  outlet->welcome.session += guest->native;
-  if (guest->native && !outlet_share(outlet, place, guest)) {
-    guest_welcome(guest, &outlet->welcome, NULL, 0);
+  outputs_add(outputs, place);
+  outputs->welcome.session += client->native;
+  if (client->native && !outputs_share(outputs, place, client)) {
+    client_welcome(client, &outputs->welcome, NULL, 0);
   }
-  sink_attach(outlet->sink, place->reader);
+  sink_attach(outputs->sink, place->reader);
   return true;
 }
 
-static void refuse(struct outlet *outlet, const struct guest *guest, enum native_error_code code, const char *problem) {
-  guest_tell(guest, code, "%s", problem);
-  refusals_add(&outlet->refusals, LOG_REFUSED, outlet->config->name, refusals_remedy(code),
-               "reader pid %d (user %u) was refused: %s", (int)guest->pid, (unsigned)guest->uid, problem);
-  rights_close(guest->fd);
+static void refuse(struct outputs *outputs, const struct client *client, enum native_error_code code, const char *problem) {
+  client_tell(client, code, "%s", problem);
+  refusals_add(&outputs->refusals, LOG_REFUSED, outputs->config->name, refusals_remedy(code),
+               "reader pid %d (user %u) was refused: %s", (int)client->pid, (unsigned)client->uid, problem);
+  rights_close(client->fd);
 }
 
-static void on_greeted(void *context, const struct guest *guest) {
-  struct outlet *outlet = context;
+static void on_greeted(void *context, const struct client *client) {
+  struct outputs *outputs = context;
   struct failure failure;
   struct quota_charge charge = {0};
   char problem[QUOTA_PROBLEM];
-  uint64_t bytes = memory_of(outlet, outlet_may_share(outlet, guest));
-  if (guest->native && guest->hello.role != NATIVE_CONSUMER) {
-    refuse(outlet, guest, NATIVE_E_ROLE, "a sink takes clients of the role 'consumer' only");
-  } else if (!quota_charge(outlet->quota, guest->uid, QUOTA_READER, bytes, &charge, problem)) {
-    refuse(outlet, guest, NATIVE_E_QUOTA, problem);
-  } else if (!attach(outlet, guest, &charge, &failure)) {
+  uint64_t bytes = memory_of(outputs, outputs_may_share(outputs, client));
+  if (client->native && client->hello.role != NATIVE_CONSUMER) {
+    refuse(outputs, client, NATIVE_E_ROLE, "a sink takes clients of the role 'consumer' only");
+  } else if (!quota_charge(outputs->quota, client->uid, QUOTA_READER, bytes, &charge, problem)) {
+    refuse(outputs, client, NATIVE_E_QUOTA, problem);
+  } else if (!attach(outputs, client, &charge, &failure)) {
     quota_release(&charge);
-    refuse(outlet, guest, NATIVE_E_INTERNAL, failure.text);
+    refuse(outputs, client, NATIVE_E_INTERNAL, failure.text);
   } else {
-    char client[GUEST_NAME];
-    log_event(LOG_CONNECTED, outlet->config->name, "reader pid %d (user %u) connected%s", (int)guest->pid, (unsigned)guest->uid,
-              guest_name(guest, client));
+    char name[CLIENT_NAME];
+    log_event(LOG_CONNECTED, outputs->config->name, "reader pid %d (user %u) connected%s", (int)client->pid,
+              (unsigned)client->uid, client_name(client, name));
   }
 }
 
 static void on_accepted(void *context, int fd, const struct peer *peer) {
-  struct outlet *outlet = context;
-  if (outlet->greeter) {
-    greeter_receive(outlet->greeter, fd, peer);
+  struct outputs *outputs = context;
+  if (outputs->handshakes) {
+    handshakes_receive(outputs->handshakes, fd, peer);
   } else {
-    on_greeted(outlet, &(struct guest){.fd = fd, .pid = peer->pid, .uid = peer->uid});
+    on_greeted(outputs, &(struct client){.fd = fd, .pid = peer->pid, .uid = peer->uid});
   }
 }
 
 /* -- files ----------------------------------------------------------------------------------------------------- */
 
-static bool attach_file(struct outlet *outlet, struct failure *failure) {
-  if (!attach(outlet, &(struct guest){.fd = outlet->endpoint.fd}, &(struct quota_charge){0}, failure)) {
+static bool attach_file(struct outputs *outputs, struct failure *failure) {
+  if (!attach(outputs, &(struct client){.fd = outputs->endpoint.fd}, &(struct quota_charge){0}, failure)) {
     return false;
   }
-  outlet->endpoint.fd = -1;
+  outputs->endpoint.fd = -1;
   return true;
 }
 
 /* Whoever reads there may have had a part of a result. It has had the rest of what was written when nothing is left, and then
  * it finds the end, since nobody writes until the next try. Looked at from its side, which wakes nobody. */
-static void look_for_end(struct outlet *outlet) {
+static void look_for_end(struct outputs *outputs) {
   int left = 0;
-  int fd = open(outlet->config->sink.path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-  outlet->awaits_end = fd >= 0 && ioctl(fd, FIONREAD, &left) == 0 && left > 0;
+  int fd = open(outputs->config->sink.path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+  outputs->awaits_end = fd >= 0 && ioctl(fd, FIONREAD, &left) == 0 && left > 0;
   if (fd >= 0) {
     close(fd);
   }
-  if (!outlet->awaits_end) {
-    loop_timer_start(outlet->retry, END_MS, RETRY_MS);
+  if (!outputs->awaits_end) {
+    loop_timer_start(outputs->retry, END_MS, RETRY_MS);
   }
 }
 
 /* Whatever goes wrong here may be over at the next try. */
 static void on_retry(void *context) {
-  struct outlet *outlet = context;
+  struct outputs *outputs = context;
   struct failure failure;
-  if (outlet->awaits_end) {
-    look_for_end(outlet);
+  if (outputs->awaits_end) {
+    look_for_end(outputs);
     return;
   }
-  if (outlet->endpoint.fd < 0) {
-    endpoint_open_next(&outlet->config->sink, &outlet->endpoint, &failure);
+  if (outputs->endpoint.fd < 0) {
+    endpoint_open_next(&outputs->config->sink, &outputs->endpoint, &failure);
   }
-  if (outlet->endpoint.fd >= 0 && attach_file(outlet, &failure)) {
-    loop_timer_stop(outlet->retry);
+  if (outputs->endpoint.fd >= 0 && attach_file(outputs, &failure)) {
+    loop_timer_stop(outputs->retry);
   }
 }
 
-static bool start_fifo(struct outlet *outlet, struct failure *failure) {
-  outlet->retry = loop_timer_new(outlet->loop, on_retry, outlet);
-  if (!outlet->retry) {
+static bool start_fifo(struct outputs *outputs, struct failure *failure) {
+  outputs->retry = loop_timer_new(outputs->loop, on_retry, outputs);
+  if (!outputs->retry) {
     return failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "not enough memory to wait for a reader of '%s'",
-                       outlet->config->sink.path);
+                       outputs->config->sink.path);
   }
-  if (outlet->count == 0) {
-    loop_timer_start(outlet->retry, outlet->awaits_end ? RETRY_MS : 0, RETRY_MS);
+  if (outputs->count == 0) {
+    loop_timer_start(outputs->retry, outputs->awaits_end ? RETRY_MS : 0, RETRY_MS);
   }
   return true;
 }
 
 /* -- control --------------------------------------------------------------------------------------------------- */
 
-static bool start_greeting(struct outlet *outlet, struct failure *failure) {
-  if (outlet->config->sink.protocol != CONFIG_PROTOCOL_NATIVE) {
+static bool start_greeting(struct outputs *outputs, struct failure *failure) {
+  if (outputs->config->sink.protocol != CONFIG_PROTOCOL_NATIVE) {
     return true;
   }
-  const struct greeter_setup setup = {.loop = outlet->loop,
-                                      .pipeline = outlet->config->name,
-                                      .who = "reader",
-                                      .timeout_ns = HELLO_TIMEOUT,
-                                      .greeted = on_greeted,
-                                      .refusals = &outlet->refusals,
-                                      .context = outlet};
-  outlet->greeter = greeter_new(&setup, failure);
-  return outlet->greeter;
+  const struct handshakes_setup setup = {.loop = outputs->loop,
+                                         .pipeline = outputs->config->name,
+                                         .who = "reader",
+                                         .timeout_ns = HELLO_TIMEOUT,
+                                         .greeted = on_greeted,
+                                         .refusals = &outputs->refusals,
+                                         .context = outputs};
+  outputs->handshakes = handshakes_new(&setup, failure);
+  return outputs->handshakes;
 }
 
-static bool start_accepting(struct outlet *outlet, struct failure *failure) {
-  if (!outlet->greeter && !start_greeting(outlet, failure)) {
+static bool start_accepting(struct outputs *outputs, struct failure *failure) {
+  if (!outputs->handshakes && !start_greeting(outputs, failure)) {
     return false;
   }
-  const struct acceptor_setup setup = {.loop = outlet->loop,
-                                       .fd = listener_fd(outlet->listener),
-                                       .allow = &outlet->config->sink.access.allow,
-                                       .pipeline = outlet->config->name,
+  const struct acceptor_setup setup = {.loop = outputs->loop,
+                                       .fd = listener_fd(outputs->listener),
+                                       .allow = &outputs->config->sink.access.allow,
+                                       .pipeline = outputs->config->name,
                                        .role = "reader",
-                                       .native = outlet->greeter != NULL,
+                                       .native = outputs->handshakes != NULL,
                                        .accepted = on_accepted,
-                                       .refusals = &outlet->refusals,
-                                       .context = outlet};
-  outlet->acceptor = acceptor_new(&setup, failure);
-  return outlet->acceptor;
+                                       .refusals = &outputs->refusals,
+                                       .context = outputs};
+  outputs->acceptor = acceptor_new(&setup, failure);
+  return outputs->acceptor;
 }
 
 /* Everybody goes on where the process before this one stopped. */
-static bool go_on(struct outlet *outlet) {
-  charge_again(outlet);
-  sink_continue(outlet->sink);
-  if (outlet->greeter) {
-    greeter_receive_again(outlet->greeter, outlet->visits);
-    outlet->visits = NULL;
+static bool go_on(struct outputs *outputs) {
+  charge_again(outputs);
+  sink_continue(outputs->sink);
+  if (outputs->handshakes) {
+    handshakes_receive_again(outputs->handshakes, outputs->visits);
+    outputs->visits = NULL;
   }
   return true;
 }
 
 /* A file that was taken from a tape has its place already. */
-bool outlet_start(struct outlet *outlet, struct failure *failure) {
-  outlet_log_cuts(outlet);
-  outlet_follow_name(outlet);
-  bool started = outlet->listener                         ? start_accepting(outlet, failure)
-                 : outlet->endpoint.kind == ENDPOINT_FIFO ? start_fifo(outlet, failure)
-                 : outlet->continues                      ? true
-                                                          : attach_file(outlet, failure);
-  return started && (!outlet->continues || go_on(outlet));
+bool outputs_start(struct outputs *outputs, struct failure *failure) {
+  outputs_log_cuts(outputs);
+  outputs_follow_name(outputs);
+  bool started = outputs->listener                         ? start_accepting(outputs, failure)
+                 : outputs->endpoint.kind == ENDPOINT_FIFO ? start_fifo(outputs, failure)
+                 : outputs->continues                      ? true
+                                                           : attach_file(outputs, failure);
+  return started && (!outputs->continues || go_on(outputs));
 }
 
-void outlet_close(struct outlet *outlet) {
-  outlet->closed = true;
-  outlet_leave_memory(outlet);
-  outlet->acceptor = acceptor_close(outlet->acceptor);
-  outlet->greeter = greeter_close(outlet->greeter);
-  outlet->retry = loop_timer_close(outlet->retry);
-  outlet->listener = listener_close(outlet->listener);
-  endpoint_close(&outlet->endpoint);
+void outputs_close(struct outputs *outputs) {
+  outputs->closed = true;
+  outputs_leave_memory(outputs);
+  outputs->acceptor = acceptor_close(outputs->acceptor);
+  outputs->handshakes = handshakes_close(outputs->handshakes);
+  outputs->retry = loop_timer_close(outputs->retry);
+  outputs->listener = listener_close(outputs->listener);
+  endpoint_close(&outputs->endpoint);
 }
 
-struct listener *outlet_take_listener(struct outlet *outlet) {
-  struct listener *listener = outlet->listener;
-  outlet->acceptor = acceptor_close(outlet->acceptor);
-  outlet->greeter = greeter_close(outlet->greeter);
-  outlet->listener = NULL;
+struct listener *outputs_take_listener(struct outputs *outputs) {
+  struct listener *listener = outputs->listener;
+  outputs->acceptor = acceptor_close(outputs->acceptor);
+  outputs->handshakes = handshakes_close(outputs->handshakes);
+  outputs->listener = NULL;
   return listener;
 }
 
-void outlet_give_listener(struct outlet *outlet, struct listener *listener) { outlet->listener = listener; }
+void outputs_give_listener(struct outputs *outputs, struct listener *listener) { outputs->listener = listener; }
 
-struct listener *outlet_listener(struct outlet *outlet) {
-  return outlet->listener;
+struct listener *outputs_listener(struct outputs *outputs) {
+  return outputs->listener;
 }
 
-void outlet_stop(struct outlet *outlet) { sink_stop(outlet->sink); }
+void outputs_stop(struct outputs *outputs) { sink_stop(outputs->sink); }
 
 /* -- events ---------------------------------------------------------------------------------------------------- */
 
-static struct place *take_place(struct outlet *outlet, const struct reader *reader) {
-  struct place **link = &outlet->places;
+static struct reader_entry *take_place(struct outputs *outputs, const struct reader *reader) {
+  struct reader_entry **link = &outputs->places;
   while ((*link)->reader != reader) {
     link = &(*link)->next;
   }
-  struct place *place = *link;
+  struct reader_entry *place = *link;
   *link = place->next;
-  outlet->count--;
+  outputs->count--;
   return place;
 }
 
-static void log_detached(const struct outlet *outlet, const struct place *place, const struct sink_event *event) {
+static void log_detached(const struct outputs *outputs, const struct reader_entry *place, const struct sink_event *event) {
   const char *colon = event->text[0] ? ": " : "";
   enum log_kind kind = event->text[0] ? LOG_CLIENT_ERROR : LOG_DISCONNECTED;
-  if (is_socket(outlet)) {
-    log_event(kind, outlet->config->name, "reader pid %d (user %u) left after %" PRIu64 " results, %" PRIu64 " missed%s%s",
+  if (is_socket(outputs)) {
+    log_event(kind, outputs->config->name, "reader pid %d (user %u) left after %" PRIu64 " results, %" PRIu64 " missed%s%s",
               (int)place->pid, (unsigned)place->uid, event->emitted, event->missed, colon, event->text);
   } else {
-    log_event(kind, outlet->config->name, "sink '%s' ended after %" PRIu64 " results, %" PRIu64 " missed%s%s",
-              outlet->config->sink.path, event->emitted, event->missed, colon, event->text);
+    log_event(kind, outputs->config->name, "sink '%s' ended after %" PRIu64 " results, %" PRIu64 " missed%s%s",
+              outputs->config->sink.path, event->emitted, event->missed, colon, event->text);
   }
 }
 
 /* Where a reader has shared memory, its connection is free for a sentence. */
-static void say_farewell(const struct outlet *outlet, const struct sink_event *event) {
-  const struct guest guest = {.fd = event->fd, .native = true};
+static void say_farewell(const struct outputs *outputs, const struct sink_event *event) {
+  const struct client client = {.fd = event->fd, .native = true};
   if (event->code != 0 && event->text[0]) {
-    guest_tell(&guest, (enum native_error_code)event->code, "%s", event->text);
+    client_tell(&client, (enum native_error_code)event->code, "%s", event->text);
   } else if (event->code != 0) {
-    guest_tell(&guest, (enum native_error_code)event->code, "pipeline %s is stopping", outlet->config->name);
+    client_tell(&client, (enum native_error_code)event->code, "pipeline %s is stopping", outputs->config->name);
   }
 }
 
-static void on_detached(struct outlet *outlet, const struct sink_event *event) {
-  struct place *place = take_place(outlet, event->reader);
-  log_detached(outlet, place, event);
-  outlet->missed += event->missed;
-  say_farewell(outlet, event);
+static void on_detached(struct outputs *outputs, const struct sink_event *event) {
+  struct reader_entry *place = take_place(outputs, event->reader);
+  log_detached(outputs, place, event);
+  outputs->missed += event->missed;
+  say_farewell(outputs, event);
   reader_free(place->reader);
-  outlet_let_go(outlet, place, event->code != 0);
+  outputs_let_go(outputs, place, event->code != 0);
   rights_close(event->fd);
-  keeper_mark();
-  if (outlet->closed || is_socket(outlet)) {
+  fd_store_mark();
+  if (outputs->closed || is_socket(outputs)) {
     return;
   }
-  if (outlet->endpoint.kind == ENDPOINT_FIFO) {
-    loop_timer_start(outlet->retry, 0, RETRY_MS);
+  if (outputs->endpoint.kind == ENDPOINT_FIFO) {
+    loop_timer_start(outputs->retry, 0, RETRY_MS);
   } else {
-    outlet->ended = true;
+    outputs->ended = true;
   }
 }
 
-void outlet_on_event(struct outlet *outlet, const struct sink_event *event) {
-  const char *name = outlet->config->name;
-  const char *path = outlet->config->sink.path;
+void outputs_on_event(struct outputs *outputs, const struct sink_event *event) {
+  const char *name = outputs->config->name;
+  const char *path = outputs->config->sink.path;
   switch (event->kind) {
   case SINK_DETACHED:
-    on_detached(outlet, event);
+    on_detached(outputs, event);
     break;
   case SINK_FAILED:
     log_event(LOG_SINK_FAILED, name, "cannot write to '%s': %s; results are lost until there is room", path, event->text);
@@ -402,15 +402,17 @@ void outlet_on_event(struct outlet *outlet, const struct sink_event *event) {
 
 /* -- questions ------------------------------------------------------------------------------------------------- */
 
-bool outlet_ended(const struct outlet *outlet) { return outlet->ended; }
+bool outputs_ended(const struct outputs *outputs) { return outputs->ended; }
 
-unsigned outlet_readers(const struct outlet *outlet) { return outlet->count; }
+unsigned outputs_readers(const struct outputs *outputs) { return outputs->count; }
 
-unsigned outlet_visitors(const struct outlet *outlet) { return outlet->greeter ? greeter_count(outlet->greeter) : 0; }
+unsigned outputs_visitors(const struct outputs *outputs) {
+  return outputs->handshakes ? handshakes_count(outputs->handshakes) : 0;
+}
 
-uint64_t outlet_missed(const struct outlet *outlet) {
-  uint64_t sum = outlet->missed;
-  for (const struct place *place = outlet->places; place; place = place->next) {
+uint64_t outputs_missed(const struct outputs *outputs) {
+  uint64_t sum = outputs->missed;
+  for (const struct reader_entry *place = outputs->places; place; place = place->next) {
     uint64_t emitted, missed;
     reader_read(place->reader, &emitted, &missed);
     sum += missed;
@@ -418,4 +420,4 @@ uint64_t outlet_missed(const struct outlet *outlet) {
   return sum;
 }
 
-const struct refusals *outlet_refusals(const struct outlet *outlet) { return &outlet->refusals; }
+const struct refusals *outputs_refusals(const struct outputs *outputs) { return &outputs->refusals; }

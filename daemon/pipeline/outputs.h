@@ -14,50 +14,50 @@
 #include "daemon/sink/sink.h"
 #include "daemon/state/codec.h"
 
-struct outlet;
+struct outputs;
 
 /* Opens the memory of the pipeline's results for a reader: see session_lend(). `context` is that of the sink's listener. */
-typedef bool outlet_lend(void *context, struct session_lent *lent, struct failure *failure);
+typedef bool outputs_lend(void *context, struct session_lent *lent, struct failure *failure);
 
-struct outlet_setup {
+struct outputs_setup {
   uv_loop_t *loop;
   struct sink_setup sink;
-  outlet_lend *lend;
+  outputs_lend *lend;
   struct quota *quota; /* of all users */
-  bool continues;      /* everything comes from a tape: see outlet_take() */
-  bool inherits; /* the listener or the file is another outlet's for now: see outlet_give_listener(), outlet_open_file() */
+  bool continues;      /* everything comes from a tape: see outputs_take() */
+  bool inherits; /* the listener or the file is another outlet's for now: see outputs_give_listener(), outputs_open_file() */
 };
 
 /* Makes the sink and opens where it goes. Set-up thread; NULL on error. */
-struct outlet *outlet_new(const struct outlet_setup *setup, struct failure *failure);
-/* Opens a file that was left out in outlet_new(); `before` is whose it is until then. Set-up thread. */
-bool outlet_open_file(struct outlet *outlet, const struct outlet *before, struct failure *failure);
-/* After outlet_close(), and after it stopped or before the start. Set-up thread. NULL is fine; returns NULL. */
-struct outlet *outlet_free(struct outlet *outlet);
+struct outputs *outputs_new(const struct outputs_setup *setup, struct failure *failure);
+/* Opens a file that was left out in outputs_new(); `before` is whose it is until then. Set-up thread. */
+bool outputs_open_file(struct outputs *outputs, const struct outputs *before, struct failure *failure);
+/* After outputs_close(), and after it stopped or before the start. Set-up thread. NULL is fine; returns NULL. */
+struct outputs *outputs_free(struct outputs *outputs);
 
 /* Puts all of it on a tape, while no lane runs, and takes it from there, once the sessions are there. Set-up thread. */
-void outlet_put(struct outlet *outlet, struct tape *tape);
-bool outlet_take(struct outlet *outlet, struct tape *tape, sink_road *road, void *context, struct failure *failure);
+void outputs_put(struct outputs *outputs, struct codec *codec);
+bool outputs_take(struct outputs *outputs, struct codec *codec, sink_road *flow, void *context, struct failure *failure);
 
 /* -- control loop ---------------------------------------------------------------------------------------------- */
 
-struct sink *outlet_sink(const struct outlet *outlet);
-bool outlet_start(struct outlet *outlet, struct failure *failure);
+struct sink *outputs_sink(const struct outputs *outputs);
+bool outputs_start(struct outputs *outputs, struct failure *failure);
 /* No more readers: closes the listener. Idempotent. */
-void outlet_close(struct outlet *outlet);
-struct listener *outlet_take_listener(struct outlet *outlet);
-void outlet_give_listener(struct outlet *outlet, struct listener *listener);
-struct listener *outlet_listener(struct outlet *outlet);
+void outputs_close(struct outputs *outputs);
+struct listener *outputs_take_listener(struct outputs *outputs);
+void outputs_give_listener(struct outputs *outputs, struct listener *listener);
+struct listener *outputs_listener(struct outputs *outputs);
 /* Detaches all readers; SINK_STOPPED follows. */
-void outlet_stop(struct outlet *outlet);
-void outlet_on_event(struct outlet *outlet, const struct sink_event *event);
+void outputs_stop(struct outputs *outputs);
+void outputs_on_event(struct outputs *outputs, const struct sink_event *event);
 
 /* Standard output, or another reader that cannot come back, was closed by its reader. */
-bool outlet_ended(const struct outlet *outlet);
-unsigned outlet_readers(const struct outlet *outlet);
+bool outputs_ended(const struct outputs *outputs);
+unsigned outputs_readers(const struct outputs *outputs);
 /* Those that have not been greeted yet. */
-unsigned outlet_visitors(const struct outlet *outlet);
-uint64_t outlet_missed(const struct outlet *outlet); /* whole results, readers that left included */
-const struct refusals *outlet_refusals(const struct outlet *outlet);
+unsigned outputs_visitors(const struct outputs *outputs);
+uint64_t outputs_missed(const struct outputs *outputs); /* whole results, readers that left included */
+const struct refusals *outputs_refusals(const struct outputs *outputs);
 
 #endif

@@ -13,98 +13,98 @@
 #include "daemon/sink/results.h"
 #include "daemon/state/fd_store.h"
 
-static void pass_outlet(struct outlet *outlet, struct tape *tape) {
-  unsigned kind = outlet->endpoint.kind;
-  TAPE_PASS(tape, outlet->refusals.count);
-  TAPE_PASS(tape, outlet->missed);
-  TAPE_PASS(tape, outlet->ended);
-  TAPE_PASS(tape, outlet->awaits_end);
-  TAPE_PASS(tape, outlet->welcome.session);
-  struct listener *listener = listener_pass(outlet->listener, tape);
-  tape_pass_below(tape, &kind, ENDPOINT_FIFO + 1);
-  tape_pass_descriptor(tape, &outlet->endpoint.fd);
-  if (!tape->writing) { /* else a worker thread that prepares a reload may be looking */
-    outlet->listener = listener;
-    outlet->endpoint.kind = (enum endpoint_kind)kind;
+static void pass_outlet(struct outputs *outputs, struct codec *codec) {
+  unsigned kind = outputs->endpoint.kind;
+  CODEC_PASS(codec, outputs->refusals.count);
+  CODEC_PASS(codec, outputs->missed);
+  CODEC_PASS(codec, outputs->ended);
+  CODEC_PASS(codec, outputs->awaits_end);
+  CODEC_PASS(codec, outputs->welcome.session);
+  struct listener *listener = listener_pass(outputs->listener, codec);
+  codec_pass_below(codec, &kind, ENDPOINT_FIFO + 1);
+  codec_pass_descriptor(codec, &outputs->endpoint.fd);
+  if (!codec->writing) { /* else a worker thread that prepares a reload may be looking */
+    outputs->listener = listener;
+    outputs->endpoint.kind = (enum endpoint_kind)kind;
   }
 }
 
 /* Readers and results are in the chronicle; which of them are there is the control loop's to say. */
-static void put_live(struct outlet *outlet, struct tape *tape) {
-  uint64_t page = page_name(outlet->sink->page);
-  TAPE_PASS(tape, page);
-  TAPE_PASS(tape, outlet->count);
-  for (const struct place *place = outlet->places; place; place = place->next) {
+static void put_live(struct outputs *outputs, struct codec *codec) {
+  uint64_t record = record_name(outputs->sink->record);
+  CODEC_PASS(codec, record);
+  CODEC_PASS(codec, outputs->count);
+  for (const struct reader_entry *place = outputs->places; place; place = place->next) {
     pid_t pid = place->pid;
     uid_t uid = place->uid;
-    TAPE_PASS(tape, pid);
-    TAPE_PASS(tape, uid);
-    reader_put_live(place->reader, tape);
+    CODEC_PASS(codec, pid);
+    CODEC_PASS(codec, uid);
+    reader_put_live(place->reader, codec);
   }
 }
 
-void outlet_put(struct outlet *outlet, struct tape *tape) {
+void outputs_put(struct outputs *outputs, struct codec *codec) {
   unsigned count = 0;
-  pass_outlet(outlet, tape);
-  if (tape->live) {
-    put_live(outlet, tape);
+  pass_outlet(outputs, codec);
+  if (codec->live) {
+    put_live(outputs, codec);
     return;
   }
-  sink_pass(outlet->sink, tape, NULL, NULL);
-  for (const struct place *place = outlet->places; place; place = place->next) {
-    count += !reader_has_gone(place->reader, outlet->sink);
+  sink_pass(outputs->sink, codec, NULL, NULL);
+  for (const struct reader_entry *place = outputs->places; place; place = place->next) {
+    count += !reader_has_gone(place->reader, outputs->sink);
   }
-  TAPE_PASS(tape, count);
-  for (struct place *place = outlet->places; place; place = place->next) {
-    if (!reader_has_gone(place->reader, outlet->sink)) {
-      TAPE_PASS(tape, place->pid);
-      TAPE_PASS(tape, place->uid);
+  CODEC_PASS(codec, count);
+  for (struct reader_entry *place = outputs->places; place; place = place->next) {
+    if (!reader_has_gone(place->reader, outputs->sink)) {
+      CODEC_PASS(codec, place->pid);
+      CODEC_PASS(codec, place->uid);
       bool shares = place->control.fd >= 0;
-      TAPE_PASS(tape, shares);
-      reader_pass(place->reader, outlet->sink, tape, NULL, NULL);
+      CODEC_PASS(codec, shares);
+      reader_pass(place->reader, outputs->sink, codec, NULL, NULL);
       if (shares) {
-        tape_pass_descriptor(tape, &place->control.fd);
-        reader_pass_loans(place->reader, tape);
+        codec_pass_descriptor(codec, &place->control.fd);
+        reader_pass_loans(place->reader, codec);
       }
     }
   }
-  greeter_pass(outlet->greeter, tape);
+  handshakes_pass(outputs->handshakes, codec);
 }
 
 /* The control memory of a reader that has results in shared memory. */
-static bool take_control(const struct outlet *outlet, struct place *place, struct tape *tape) {
+static bool take_control(const struct outputs *outputs, struct reader_entry *place, struct codec *codec) {
   struct failure failure;
   char name[96];
   int fd = -1;
-  snprintf(name, sizeof name, "framed:%s.reader:control", outlet->config->name);
-  tape_pass_descriptor(tape, &fd);
-  if (tape->broken || !arena_adopt(&place->control, name, NATIVE_CONTROL, fd, NULL, &failure) ||
+  snprintf(name, sizeof name, "framed:%s.reader:control", outputs->config->name);
+  codec_pass_descriptor(codec, &fd);
+  if (codec->broken || !arena_adopt(&place->control, name, NATIVE_CONTROL, fd, NULL, &failure) ||
       !reader_share(place->reader, (struct native_control *)place->control.base, 0)) {
     return false;
   }
-  reader_pass_loans(place->reader, tape);
-  return !tape->broken;
+  reader_pass_loans(place->reader, codec);
+  return !codec->broken;
 }
 
-static void take_place(struct outlet *outlet, struct tape *tape, sink_road *road, void *context) {
-  struct place *place = calloc(1, sizeof *place);
+static void take_place(struct outputs *outputs, struct codec *codec, sink_road *flow, void *context) {
+  struct reader_entry *place = calloc(1, sizeof *place);
   bool cut = false;
   bool shares = false;
   if (!place) {
-    tape_break(tape);
+    codec_break(codec);
     return;
   }
   place->control = ARENA_NONE;
-  TAPE_PASS(tape, place->pid);
-  TAPE_PASS(tape, place->uid);
-  if (!tape->live) {
-    TAPE_PASS(tape, shares);
+  CODEC_PASS(codec, place->pid);
+  CODEC_PASS(codec, place->uid);
+  if (!codec->live) {
+    CODEC_PASS(codec, shares);
   }
-  place->reader = tape->live ? reader_take_live(outlet->sink, tape, &cut, &outlet->cut)
-                             : reader_pass(NULL, outlet->sink, tape, road, context);
-  outlet->cut_off += cut;
-  if (place->reader && shares && !take_control(outlet, place, tape)) {
-    tape_break(tape);
+  place->reader = codec->live ? reader_take_live(outputs->sink, codec, &cut, &outputs->cut)
+                              : reader_pass(NULL, outputs->sink, codec, flow, context);
+  outputs->cut_off += cut;
+  if (place->reader && shares && !take_control(outputs, place, codec)) {
+    codec_break(codec);
     arena_drop(&place->control);
     place->reader = reader_free(place->reader);
   }
@@ -112,81 +112,81 @@ static void take_place(struct outlet *outlet, struct tape *tape, sink_road *road
     free(place);
     return;
   }
-  outlet_add(outlet, place);
-  place->reader->next = outlet->sink->continuing;
-  outlet->sink->continuing = place->reader;
+  outputs_add(outputs, place);
+  place->reader->next = outputs->sink->continuing;
+  outputs->sink->continuing = place->reader;
 }
 
-static void take_results(struct outlet *outlet, struct tape *tape, sink_road *road, void *context) {
-  struct sink_noted noted;
-  uint64_t page = 0;
-  TAPE_PASS(tape, page);
-  if (!sink_read_note(page, &noted) || !sink_take_noted(outlet->sink, &noted, road, context)) {
-    tape_break(tape);
+static void take_results(struct outputs *outputs, struct codec *codec, sink_road *flow, void *context) {
+  struct sink_checkpointd noted;
+  uint64_t record = 0;
+  CODEC_PASS(codec, record);
+  if (!sink_read_note(record, &noted) || !sink_take_noted(outputs->sink, &noted, flow, context)) {
+    codec_break(codec);
   }
 }
 
 /* What is open stays what it was. Of standard output and its like, whose kind says too little, nobody changes what they are. */
-static void keep_kind(const struct outlet *outlet) {
-  enum endpoint_kind kind = outlet->endpoint.kind;
-  bool is_standard = strcmp(outlet->config->sink.path, "-") == 0;
-  if (!outlet->listener && !(kind == ENDPOINT_ONCE && is_standard)) {
-    sink_be_file(outlet->sink, kind != ENDPOINT_FIFO);
+static void keep_kind(const struct outputs *outputs) {
+  enum endpoint_kind kind = outputs->endpoint.kind;
+  bool is_standard = strcmp(outputs->config->sink.path, "-") == 0;
+  if (!outputs->listener && !(kind == ENDPOINT_ONCE && is_standard)) {
+    sink_be_file(outputs->sink, kind != ENDPOINT_FIFO);
   }
 }
 
 /* Those that are in the middle of a result have theirs by now. */
-static void take_rooms(struct outlet *outlet, struct tape *tape) {
+static void take_rooms(struct outputs *outputs, struct codec *codec) {
   struct failure failure;
-  for (struct place *place = outlet->places; place; place = place->next) {
+  for (struct reader_entry *place = outputs->places; place; place = place->next) {
     if (!reader_bring_room(place->reader, &failure)) {
-      tape_break(tape);
+      codec_break(codec);
     }
   }
 }
 
-bool outlet_take(struct outlet *outlet, struct tape *tape, sink_road *road, void *context, struct failure *failure) {
+bool outputs_take(struct outputs *outputs, struct codec *codec, sink_road *flow, void *context, struct failure *failure) {
   unsigned count = 0;
-  outlet->continues = true;
-  pass_outlet(outlet, tape);
-  keep_kind(outlet);
-  if (tape->live) {
-    take_results(outlet, tape, road, context);
+  outputs->continues = true;
+  pass_outlet(outputs, codec);
+  keep_kind(outputs);
+  if (codec->live) {
+    take_results(outputs, codec, flow, context);
   } else {
-    sink_pass(outlet->sink, tape, road, context);
+    sink_pass(outputs->sink, codec, flow, context);
   }
-  TAPE_PASS(tape, count);
-  for (unsigned i = 0; i < count && !tape->broken; i++) {
-    take_place(outlet, tape, road, context);
+  CODEC_PASS(codec, count);
+  for (unsigned i = 0; i < count && !codec->broken; i++) {
+    take_place(outputs, codec, flow, context);
   }
-  take_rooms(outlet, tape);
-  outlet->visits = tape->live ? NULL : greeter_pass(NULL, tape);
-  outlet->awaits_end |= tape->live && outlet->endpoint.kind == ENDPOINT_FIFO && outlet->count == 0;
-  outlet->ended |= tape->live && outlet->endpoint.kind != ENDPOINT_FIFO && !outlet->listener && outlet->count == 0;
-  return !tape->broken || failure_set(failure, EXIT_STATUS_INTERNAL, NULL,
-                                      "what was handed over of the readers of '%s' makes no sense", outlet->config->name);
+  take_rooms(outputs, codec);
+  outputs->visits = codec->live ? NULL : handshakes_pass(NULL, codec);
+  outputs->awaits_end |= codec->live && outputs->endpoint.kind == ENDPOINT_FIFO && outputs->count == 0;
+  outputs->ended |= codec->live && outputs->endpoint.kind != ENDPOINT_FIFO && !outputs->listener && outputs->count == 0;
+  return !codec->broken || failure_set(failure, EXIT_STATUS_INTERNAL, NULL,
+                                       "what was handed over of the readers of '%s' makes no sense", outputs->config->name);
 }
 
-void outlet_log_cuts(const struct outlet *outlet) {
-  const char *name = outlet->config->name;
-  const char *doubt = outlet->cut_unsure ? " (if results had the size that they have now, which is not known)" : "";
-  if (outlet->cut > 0) {
-    log_event(LOG_CUT, name, "the last %" PRIu64 " bytes of '%s' were a torn result%s, and are cut off", outlet->cut,
-              outlet->config->sink.path, doubt);
+void outputs_log_cuts(const struct outputs *outputs) {
+  const char *name = outputs->config->name;
+  const char *doubt = outputs->cut_unsure ? " (if results had the size that they have now, which is not known)" : "";
+  if (outputs->cut > 0) {
+    log_event(LOG_CUT, name, "the last %" PRIu64 " bytes of '%s' were a torn result%s, and are cut off", outputs->cut,
+              outputs->config->sink.path, doubt);
   }
-  if (outlet->cut_off > 0) {
-    log_event(LOG_CUT_OFF, name, "%u reader%s cut off: the process before was killed while it wrote to %s", outlet->cut_off,
-              outlet->cut_off == 1 ? " is" : "s are", outlet->cut_off == 1 ? "it" : "them");
+  if (outputs->cut_off > 0) {
+    log_event(LOG_CUT_OFF, name, "%u reader%s cut off: the process before was killed while it wrote to %s", outputs->cut_off,
+              outputs->cut_off == 1 ? " is" : "s are", outputs->cut_off == 1 ? "it" : "them");
   }
 }
 
 /* -- a file and its name ------------------------------------------------------------------------------------------------ */
 
-static bool open_anew(const struct outlet *outlet, struct endpoint *endpoint, struct failure *failure) {
-  if (!endpoint_open_sink(&outlet->config->sink, endpoint, failure)) {
+static bool open_anew(const struct outputs *outputs, struct endpoint *endpoint, struct failure *failure) {
+  if (!endpoint_open_sink(&outputs->config->sink, endpoint, failure)) {
     return false;
   }
-  bool is_fit = sink_prepare_file(outlet->config, &outlet->format, endpoint->fd, failure);
+  bool is_fit = sink_prepare_file(outputs->config, &outputs->format, endpoint->fd, failure);
   if (!is_fit) {
     endpoint_close(endpoint);
   }
@@ -194,10 +194,10 @@ static bool open_anew(const struct outlet *outlet, struct endpoint *endpoint, st
 }
 
 /* The sink has one reader, which it has not been told of yet. */
-void outlet_follow_name(struct outlet *outlet) {
-  const char *path = outlet->config->sink.path;
-  const struct sink *sink = outlet->sink;
-  bool gone, is_file = outlet->continues && !outlet->listener && outlet->endpoint.kind == ENDPOINT_FILE && sink->continuing;
+void outputs_follow_name(struct outputs *outputs) {
+  const char *path = outputs->config->sink.path;
+  const struct sink *sink = outputs->sink;
+  bool gone, is_file = outputs->continues && !outputs->listener && outputs->endpoint.kind == ENDPOINT_FILE && sink->continuing;
   if (!is_file || strcmp(path, "-") == 0 || sink->written > 0 || sink->torn) {
     return;
   }
@@ -207,14 +207,14 @@ void outlet_follow_name(struct outlet *outlet) {
   if (!endpoint_has_moved(path, reader->fd, &gone) && !gone) {
     return;
   }
-  if (!open_anew(outlet, &anew, &failure)) {
-    log_event(LOG_FAILED, outlet->config->name, "somebody has taken '%s' away, and results go on into the old one: %s", path,
+  if (!open_anew(outputs, &anew, &failure)) {
+    log_event(LOG_FAILED, outputs->config->name, "somebody has taken '%s' away, and results go on into the old one: %s", path,
               failure.text);
     return;
   }
-  log_event(LOG_MOVED, outlet->config->name, "somebody has taken '%s' away: results go on into a new one", path);
+  log_event(LOG_MOVED, outputs->config->name, "somebody has taken '%s' away: results go on into a new one", path);
   close(reader->fd);
   reader->fd = anew.fd;
   reader->continues = false; /* it begins at the end of this one */
-  keeper_mark();
+  fd_store_mark();
 }

@@ -6,22 +6,22 @@
 
 #include "daemon/base/loop.h"
 #include "daemon/client/endpoint.h"
-#include "daemon/client/hello.h"
+#include "daemon/client/handshake.h"
 #include "daemon/frame/arena.h"
 #include "daemon/pipeline/outputs.h"
 
-struct place { /* one reader */
-  struct place *next;
+struct reader_entry { /* one reader */
+  struct reader_entry *next;
   struct reader *reader;
   pid_t pid;
   uid_t uid;
   struct arena control;       /* of one with shared memory */
   struct quota_charge charge; /* to its user */
   struct loop_timer *linger;  /* it was sent away, and may still look at its control memory for so long */
-  struct outlet *outlet;      /* then */
+  struct outputs *outputs;    /* then */
 };
 
-struct outlet {
+struct outputs {
   uv_loop_t *loop;
   struct quota *quota;
   const struct config_pipeline *config;
@@ -29,13 +29,13 @@ struct outlet {
   struct sink *sink;
   struct listener *listener;
   struct acceptor *acceptor;
-  struct greeter *greeter; /* NULL: its readers say nothing */
+  struct handshakes *handshakes; /* NULL: its readers say nothing */
   struct native_welcome welcome;
-  outlet_lend *lend;
+  outputs_lend *lend;
   void *context;            /* for lend() */
   struct endpoint endpoint; /* of a file; its descriptor until the sink gets it */
   struct loop_timer *retry; /* of a FIFO */
-  struct place *places, *lingering;
+  struct reader_entry *places, *lingering;
   unsigned count;
   uint64_t missed; /* by readers that left */
   struct refusals refusals;
@@ -45,27 +45,27 @@ struct outlet {
   bool closed, ended;
   unsigned cut_off; /* readers that could not go on, since the process before this one was killed; until the start */
   bool continues;   /* it was taken from a tape, */
-  struct greeter_visits *visits; /* with these on their way in; until the start */
+  struct handshakes_visits *visits; /* with these on their way in; until the start */
 };
 
 /* Gives a new reader shared memory, if it asked for it and can have it, and welcomes it. False: it was not welcomed yet. */
-bool outlet_share(struct outlet *outlet, struct place *place, const struct guest *guest);
+bool outputs_share(struct outputs *outputs, struct reader_entry *place, const struct client *client);
 
 /* outputs_image.c: says what a process that was killed has cost its file and its readers. */
-void outlet_log_cuts(const struct outlet *outlet);
+void outputs_log_cuts(const struct outputs *outputs);
 
 /* outputs_image.c: a file that somebody has moved or removed since is left for a new one, between two results. */
-void outlet_follow_name(struct outlet *outlet);
+void outputs_follow_name(struct outputs *outputs);
 
 /* Whether a new reader gets shared memory, if there is some. */
-bool outlet_may_share(const struct outlet *outlet, const struct guest *guest);
+bool outputs_may_share(const struct outputs *outputs, const struct client *client);
 
 /* outputs_share.c: frees the place of a reader that has left, at once or, if it has shared memory and was sent away, soon. */
-void outlet_let_go(struct outlet *outlet, struct place *place, bool was_sent_away);
+void outputs_let_go(struct outputs *outputs, struct reader_entry *place, bool was_sent_away);
 /* The pipeline ends: whoever has some of its memory keeps that. */
-void outlet_leave_memory(struct outlet *outlet);
+void outputs_leave_memory(struct outputs *outputs);
 
 /* One reader more. */
-void outlet_add(struct outlet *outlet, struct place *place);
+void outputs_add(struct outputs *outputs, struct reader_entry *place);
 
 #endif

@@ -14,17 +14,17 @@
 #include "daemon/frame/flow.h"
 #include "daemon/pipeline/outputs_private.h"
 
-bool outlet_may_share(const struct outlet *outlet, const struct guest *guest) {
-  const struct config_pipeline *config = outlet->config;
-  bool is_wanted = guest->native && guest->hello.transport == NATIVE_SHARED;
-  unsigned depth = road_depth(config->overload, config->slots, config->deadline_ns > 0);
+bool outputs_may_share(const struct outputs *outputs, const struct client *client) {
+  const struct config_pipeline *config = outputs->config;
+  bool is_wanted = client->native && client->hello.transport == NATIVE_SHARED;
+  unsigned depth = flow_depth(config->overload, config->slots, config->deadline_ns > 0);
   return is_wanted && (config->sink.overload == CONFIG_SINK_BLOCK || depth > 1);
 }
 
 /* Opens it for the reader, apart from the daemon's own descriptor. */
-static int make_control(const struct outlet *outlet, struct place *place, unsigned memory, struct failure *failure) {
+static int make_control(const struct outputs *outputs, struct reader_entry *place, unsigned memory, struct failure *failure) {
   char name[96];
-  snprintf(name, sizeof name, "framed:%s.reader:control", outlet->config->name);
+  snprintf(name, sizeof name, "framed:%s.reader:control", outputs->config->name);
   if (!arena_make(&place->control, name, NATIVE_CONTROL, NULL, failure)) {
     return -1;
   }
@@ -40,31 +40,31 @@ static int make_control(const struct outlet *outlet, struct place *place, unsign
   return fd;
 }
 
-static void welcome(const struct outlet *outlet, const struct guest *guest, const struct session_lent *lent, int control) {
-  struct native_welcome shared = outlet->welcome;
+static void welcome(const struct outputs *outputs, const struct client *client, const struct session_lent *lent, int control) {
+  struct native_welcome shared = outputs->welcome;
   const int memory[] = {lent->output, control};
   shared.transport = NATIVE_SHARED;
   shared.output_stride = lent->stride;
   shared.control_bytes = NATIVE_CONTROL;
-  guest_welcome(guest, &shared, memory, sizeof memory / sizeof *memory);
+  client_welcome(client, &shared, memory, sizeof memory / sizeof *memory);
 }
 
-bool outlet_share(struct outlet *outlet, struct place *place, const struct guest *guest) {
+bool outputs_share(struct outputs *outputs, struct reader_entry *place, const struct client *client) {
   struct session_lent lent;
   struct failure failure;
-  if (!outlet_may_share(outlet, guest)) {
+  if (!outputs_may_share(outputs, client)) {
     return false;
   }
-  if (!outlet->lend(outlet->context, &lent, &failure)) {
-    log_event(LOG_CLIENT_ERROR, outlet->config->name, "%s; the reader gets its results over its socket instead", failure.text);
+  if (!outputs->lend(outputs->context, &lent, &failure)) {
+    log_event(LOG_CLIENT_ERROR, outputs->config->name, "%s; the reader gets its results over its socket instead", failure.text);
     return false;
   }
-  int control = make_control(outlet, place, lent.memory, &failure);
+  int control = make_control(outputs, place, lent.memory, &failure);
   if (control >= 0) {
-    welcome(outlet, guest, &lent, control);
+    welcome(outputs, client, &lent, control);
     close(control);
   } else {
-    log_event(LOG_CLIENT_ERROR, outlet->config->name, "%s; the reader gets its results over its socket instead", failure.text);
+    log_event(LOG_CLIENT_ERROR, outputs->config->name, "%s; the reader gets its results over its socket instead", failure.text);
   }
   close(lent.output);
   return control >= 0;
@@ -75,7 +75,7 @@ bool outlet_share(struct outlet *outlet, struct place *place, const struct guest
 enum { LINGER_MS = 10000 };
 
 /* Nobody keeps its control memory, a few pages, unless the pipeline ends. */
-static void forget(struct place *place, bool leaves_memory) {
+static void forget(struct reader_entry *place, bool leaves_memory) {
   place->linger = loop_timer_close(place->linger);
   if (leaves_memory) {
     arena_drop(&place->control);
@@ -87,8 +87,8 @@ static void forget(struct place *place, bool leaves_memory) {
 }
 
 static void on_lingered(void *context) {
-  struct place *place = context;
-  struct place **link = &place->outlet->lingering;
+  struct reader_entry *place = context;
+  struct reader_entry **link = &place->outputs->lingering;
   while (*link != place) {
     link = &(*link)->next;
   }
@@ -96,24 +96,24 @@ static void on_lingered(void *context) {
   forget(place, false);
 }
 
-void outlet_let_go(struct outlet *outlet, struct place *place, bool was_sent_away) {
-  bool lingers = place->control.fd >= 0 && was_sent_away && !outlet->closed;
-  place->linger = lingers ? loop_timer_new(outlet->loop, on_lingered, place) : NULL;
+void outputs_let_go(struct outputs *outputs, struct reader_entry *place, bool was_sent_away) {
+  bool lingers = place->control.fd >= 0 && was_sent_away && !outputs->closed;
+  place->linger = lingers ? loop_timer_new(outputs->loop, on_lingered, place) : NULL;
   if (!place->linger) {
-    forget(place, outlet->closed);
+    forget(place, outputs->closed);
     return;
   }
   quota_leave(&place->charge);
-  place->outlet = outlet;
-  place->next = outlet->lingering;
-  outlet->lingering = place;
+  place->outputs = outputs;
+  place->next = outputs->lingering;
+  outputs->lingering = place;
   loop_timer_start(place->linger, LINGER_MS, 0);
 }
 
-void outlet_leave_memory(struct outlet *outlet) {
-  while (outlet->lingering) {
-    struct place *place = outlet->lingering;
-    outlet->lingering = place->next;
+void outputs_leave_memory(struct outputs *outputs) {
+  while (outputs->lingering) {
+    struct reader_entry *place = outputs->lingering;
+    outputs->lingering = place->next;
     forget(place, true);
   }
 }

@@ -18,8 +18,8 @@ static bool out_of_memory(struct failure *failure) {
 static bool negotiate(struct pipeline *pipeline, struct failure *failure) {
   struct gpu_error error = {.stage = -1};
   size_t input_bytes;
-  pipeline->input = vocabulary_format(&pipeline->config->source.format);
-  pipeline->chain = vocabulary_chain(pipeline->config, &error);
+  pipeline->input = formats_format(&pipeline->config->source.format);
+  pipeline->chain = formats_chain(pipeline->config, &error);
   if (!pipeline->chain) {
     return engine_failure(failure, &error);
   }
@@ -87,32 +87,32 @@ static bool fits_device(const struct pipeline *pipeline, struct gpu_device *devi
 }
 
 static bool lend_results(void *context, struct session_lent *lent, struct failure *failure) {
-  return intake_lend(((struct pipeline *)context)->intake, lent, failure);
+  return inputs_lend(((struct pipeline *)context)->inputs, lent, failure);
 }
 
 static bool make_outlet(struct pipeline *pipeline, bool inherits, struct failure *failure) {
   if (pipeline->config->sink.endpoint == CONFIG_REPLY) {
     return true;
   }
-  const struct outlet_setup setup = {.loop = pipeline->setup.loop,
-                                     .sink = {.config = pipeline->config,
-                                              .lane = pipeline->sink_lanes[0] ? pipeline->sink_lanes[0] : pipeline->lanes[0],
-                                              .control = pipeline->setup.control,
-                                              .listener = pipeline_on_sink_event,
-                                              .context = pipeline,
-                                              .input = &pipeline->input,
-                                              .output = gpu_chain_output(pipeline->chain)},
-                                     .lend = lend_results,
-                                     .quota = pipeline->setup.quota,
-                                     .continues = pipeline->continues,
-                                     .inherits = inherits};
-  pipeline->outlet = outlet_new(&setup, failure);
-  return pipeline->outlet;
+  const struct outputs_setup setup = {.loop = pipeline->setup.loop,
+                                      .sink = {.config = pipeline->config,
+                                               .lane = pipeline->sink_lanes[0] ? pipeline->sink_lanes[0] : pipeline->lanes[0],
+                                               .control = pipeline->setup.control,
+                                               .listener = pipeline_on_sink_event,
+                                               .context = pipeline,
+                                               .input = &pipeline->input,
+                                               .output = gpu_chain_output(pipeline->chain)},
+                                      .lend = lend_results,
+                                      .quota = pipeline->setup.quota,
+                                      .continues = pipeline->continues,
+                                      .inherits = inherits};
+  pipeline->outputs = outputs_new(&setup, failure);
+  return pipeline->outputs;
 }
 
 static bool make_intake(struct pipeline *pipeline, struct gpu_device *device, const struct pipeline_inheritance *inheritance,
-                        struct tape *tape, struct failure *failure) {
-  const struct intake_setup setup = {
+                        struct codec *codec, struct failure *failure) {
+  const struct inputs_setup setup = {
       .loop = pipeline->setup.loop,
       .session = {.config = pipeline->config,
                   .control = pipeline->setup.control,
@@ -122,15 +122,15 @@ static bool make_intake(struct pipeline *pipeline, struct gpu_device *device, co
                   .chain = pipeline->chain,
                   .gpu_timeout_ns = pipeline->setup.gpu_timeout_ns,
                   .device_completion = engine_completion(pipeline->setup.engine, pipeline->config->device),
-                  .sink = pipeline->outlet ? outlet_sink(pipeline->outlet) : NULL,
-                  .trial = inheritance->tape ? engine_trial(pipeline->setup.engine, pipeline->config->device) : NULL},
+                  .sink = pipeline->outputs ? outputs_sink(pipeline->outputs) : NULL,
+                  .retry = inheritance->codec ? engine_trial(pipeline->setup.engine, pipeline->config->device) : NULL},
       .quota = pipeline->setup.quota,
       .lanes = pipeline->lanes,
       .sink_lanes = pipeline->sink_lanes,
       .inherits = inheritance->source,
-      .tape = tape};
-  pipeline->intake = intake_new(&setup, failure);
-  return pipeline->intake;
+      .codec = codec};
+  pipeline->inputs = inputs_new(&setup, failure);
+  return pipeline->inputs;
 }
 
 bool pipeline_prepare(struct pipeline *pipeline, const struct pipeline_inheritance *inheritance, struct failure *failure) {
@@ -140,12 +140,13 @@ bool pipeline_prepare(struct pipeline *pipeline, const struct pipeline_inheritan
                        "pipeline '%s' wants device %u, which was not in use when the daemon started", pipeline->config->name,
                        pipeline->config->device);
   }
-  if (inheritance->tape) {
-    pipeline_take(pipeline, inheritance->tape);
+  if (inheritance->codec) {
+    pipeline_take(pipeline, inheritance->codec);
   }
-  struct tape *tape = pipeline->continues ? inheritance->tape : NULL;
+  struct codec *codec = pipeline->continues ? inheritance->codec : NULL;
   return fits_device(pipeline, device, failure) && make_outlet(pipeline, inheritance->sink, failure) &&
-         make_intake(pipeline, device, inheritance, tape, failure) && (!tape || pipeline_take_outlet(pipeline, tape, failure));
+         make_intake(pipeline, device, inheritance, codec, failure) &&
+         (!codec || pipeline_take_outlet(pipeline, codec, failure));
 }
 
 static bool pass_on(struct listener *listener, const struct config_socket_access *access, struct failure *failure) {
@@ -153,20 +154,20 @@ static bool pass_on(struct listener *listener, const struct config_socket_access
 }
 
 struct listener *pipeline_source_listener(const struct pipeline *pipeline) {
-  return intake_listener(pipeline->intake);
+  return inputs_listener(pipeline->inputs);
 }
 
 struct listener *pipeline_sink_listener(const struct pipeline *pipeline) {
-  return pipeline->outlet ? outlet_listener(pipeline->outlet) : NULL;
+  return pipeline->outputs ? outputs_listener(pipeline->outputs) : NULL;
 }
 
 /* The listener of `owner` at `path`: a pipeline's sink may become another one's source. */
 static struct listener *find_listener(struct pipeline *owner, const char *path) {
-  struct listener *listener = intake_listener(owner->intake);
+  struct listener *listener = inputs_listener(owner->inputs);
   if (listener && strcmp(listener_path(listener), path) == 0) {
     return listener;
   }
-  listener = owner->outlet ? outlet_listener(owner->outlet) : NULL;
+  listener = owner->outputs ? outputs_listener(owner->outputs) : NULL;
   return listener && strcmp(listener_path(listener), path) == 0 ? listener : NULL;
 }
 
@@ -181,7 +182,7 @@ bool pipeline_prepare_inherited(struct pipeline *pipeline, const struct pipeline
     return true;
   }
   return pass_on(find_listener(inheritance->sink, sink->path), &sink->access, failure) &&
-         outlet_open_file(pipeline->outlet, inheritance->sink->outlet, failure);
+         outputs_open_file(pipeline->outputs, inheritance->sink->outputs, failure);
 }
 
 static void restore(const struct pipeline *pipeline, struct listener *listener, const struct config_socket_access *access) {
@@ -199,25 +200,26 @@ void pipeline_restore_access(struct pipeline *pipeline) {
 
 static struct listener *take_listener(struct pipeline *owner, const char *path) {
   struct listener *listener = find_listener(owner, path);
-  return listener == intake_listener(owner->intake) ? intake_take_listener(owner->intake) : outlet_take_listener(owner->outlet);
+  return listener == inputs_listener(owner->inputs) ? inputs_take_listener(owner->inputs)
+                                                    : outputs_take_listener(owner->outputs);
 }
 
 void pipeline_inherit(struct pipeline *pipeline, const struct pipeline_inheritance *inheritance) {
   const struct config_source *source = &pipeline->config->source;
   const struct config_sink *sink = &pipeline->config->sink;
   if (inheritance->source && source->endpoint == CONFIG_SOCKET) {
-    intake_give_listener(pipeline->intake, take_listener(inheritance->source, source->path));
+    inputs_give_listener(pipeline->inputs, take_listener(inheritance->source, source->path));
   }
   if (inheritance->sink && sink->endpoint == CONFIG_SOCKET) {
-    outlet_give_listener(pipeline->outlet, take_listener(inheritance->sink, sink->path));
+    outputs_give_listener(pipeline->outputs, take_listener(inheritance->sink, sink->path));
   }
 }
 
 /* -- giving it back ----------------------------------------------------------------------------------------------- */
 
 void pipeline_release(struct pipeline *pipeline) {
-  pipeline->intake = intake_free(pipeline->intake);
-  pipeline->outlet = outlet_free(pipeline->outlet);
+  pipeline->inputs = inputs_free(pipeline->inputs);
+  pipeline->outputs = outputs_free(pipeline->outputs);
 }
 
 static void unplace(struct pipeline *pipeline) {

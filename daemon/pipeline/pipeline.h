@@ -62,7 +62,7 @@ struct pipeline *pipeline_new(const struct pipeline_setup *setup, const struct c
 /* What another pipeline still has and hands over later: see pipeline_inherit(). */
 struct pipeline_inheritance {
   struct pipeline *source, *sink; /* who has the path of this end; NULL: nobody */
-  struct tape *tape;              /* what a process before this one left of it; NULL: nothing. Only for pipeline_prepare() */
+  struct codec *codec;            /* what a process before this one left of it; NULL: nothing. Only for pipeline_prepare() */
 };
 
 /* Takes memory and device and opens everything that is not inherited. Set-up thread. */
@@ -103,7 +103,7 @@ unsigned pipeline_running_frames(const struct pipeline *pipeline);
 void pipeline_suspect(struct pipeline *pipeline, bool failed, bool alone);
 /* Whether it may be handed over: it was not told to stop, or whoever takes it will tell it again. */
 bool pipeline_may_be_put(const struct pipeline *pipeline, bool stops_again);
-void pipeline_put(struct pipeline *pipeline, struct tape *tape);
+void pipeline_put(struct pipeline *pipeline, struct codec *codec);
 
 /* -- commands ------------------------------------------------------------------------------------------------- */
 
@@ -140,9 +140,9 @@ void pipeline_tick(struct pipeline *pipeline);
 unsigned pipeline_clients(const struct pipeline *pipeline); /* producers and readers that are connected */
 unsigned pipeline_seats(const struct pipeline *pipeline);   /* sessions */
 /* See session_trace(). */
-struct trace_ring *pipeline_trace(struct pipeline *pipeline, unsigned seat, unsigned frames);
+struct trace_ring *pipeline_trace(struct pipeline *pipeline, unsigned producer, unsigned frames);
 bool pipeline_copies_by_kernel(const struct pipeline *pipeline); /* frames, and not by the device's copy engines */
-void pipeline_trace_end(struct pipeline *pipeline, unsigned seat);
+void pipeline_trace_end(struct pipeline *pipeline, unsigned producer);
 
 /* What status and metrics say of a pipeline: taken at one moment, balanced, plain data. */
 struct pipeline_snapshot {

@@ -23,27 +23,27 @@ struct pipeline {
   size_t result_bytes, frame_bytes; /* of one result; what each seat's lane is loaded with for a frame */
   struct lane **lanes;              /* one for each seat */
   struct lane **sink_lanes;         /* the same for what a seat's results go to; NULL: its own lane */
-  struct intake *intake;
-  struct outlet *outlet;         /* NULL: it replies */
+  struct inputs *inputs;
+  struct outputs *outputs;       /* NULL: it replies */
   struct pending pauses, drains; /* requests that wait for it to be held; drained */
   struct meter *meter;
-  struct reading now;  /* for pipeline_snapshot(), too large for a stack */
-  bool for_good;       /* STOPPING: stops as soon as it is quiet */
-  bool cut;            /* sessions were told to stop */
-  bool accounted;      /* the log has its account, maybe from an image before this one */
-  bool outlet_started; /* while the intake may not be yet */
-  bool was_late;       /* the process before could not start it yet */
-  bool continues;      /* it was taken from a tape, */
+  struct reading now;   /* for pipeline_snapshot(), too large for a stack */
+  bool for_good;        /* STOPPING: stops as soon as it is quiet */
+  bool cut;             /* sessions were told to stop */
+  bool accounted;       /* the log has its account, maybe from an image before this one */
+  bool outputs_started; /* while the intake may not be yet */
+  bool was_late;        /* the process before could not start it yet */
+  bool continues;       /* it was taken from a tape, */
   enum pipeline_state continues_as;
-  unsigned now_condemned;               /* by the hand-over, one at most as a rule, */
-  uint64_t last_condemned;              /* and its sequence number */
-  int64_t condemned[PIPELINE_TOO_MANY]; /* when its last frames were condemned: CLOCK_MONOTONIC ns; the latest first */
+  unsigned now_condemned;                 /* by the hand-over, one at most as a rule, */
+  uint64_t last_condemned;                /* and its sequence number */
+  int64_t quarantined[PIPELINE_TOO_MANY]; /* when its last frames were condemned: CLOCK_MONOTONIC ns; the latest first */
 };
 
 /* image.c */
-void pipeline_take(struct pipeline *pipeline, struct tape *tape);
+void pipeline_take(struct pipeline *pipeline, struct codec *codec);
 /* Takes the outlet, after the sessions, and counts the frames that they condemned. */
-bool pipeline_take_outlet(struct pipeline *pipeline, struct tape *tape, struct failure *failure);
+bool pipeline_take_outlet(struct pipeline *pipeline, struct codec *codec, struct failure *failure);
 
 /* run.c: what the sessions, the sink and waiting requests call. */
 void pipeline_on_session_event(void *context, const struct session_event *event);

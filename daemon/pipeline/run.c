@@ -13,7 +13,7 @@
 
 /* What the warm-up chose where there was a choice. */
 static void log_choice(const struct pipeline *pipeline) {
-  const struct gpu_program *program = session_program(intake_session(pipeline->intake, 0));
+  const struct gpu_program *program = session_program(inputs_session(pipeline->inputs, 0));
   struct gpu_measured measured;
   gpu_program_measured(program, &measured);
   if (measured.plain > 0 && measured.graph > 0) {
@@ -43,7 +43,7 @@ static void log_condemned(const struct pipeline *pipeline) {
     const struct log_field fields[] = {{"SEQUENCE", sequence}, {NULL, NULL}};
     log_event_with(LOG_CONDEMNED, name, fields,
                    "frame %s made the GPU fail %d times while it was alone there: it is dropped as gpu_fault", sequence,
-                   TRIAL_LIMIT);
+                   RETRY_LIMIT);
   }
   if (pipeline->state == PIPELINE_FAILED && pipeline->now_condemned > 0) {
     log_event(LOG_PIPELINE_FAILED, name,
@@ -73,13 +73,13 @@ static void begin_at_sockets(const struct pipeline *pipeline) {
 bool pipeline_start(struct pipeline *pipeline, struct failure *failure) {
   enum pipeline_state state = pipeline->continues ? pipeline->continues_as : PIPELINE_RUNNING;
   if (state != PIPELINE_RUNNING) {
-    intake_start_held(pipeline->intake);
+    inputs_start_held(pipeline->inputs);
   }
-  if (!pipeline->outlet_started) { /* nobody accepts there yet */
+  if (!pipeline->outputs_started) { /* nobody accepts there yet */
     begin_at_sockets(pipeline);
   }
-  pipeline->outlet_started = pipeline->outlet_started || !pipeline->outlet || outlet_start(pipeline->outlet, failure);
-  if (!pipeline->outlet_started || !intake_start(pipeline->intake, failure)) {
+  pipeline->outputs_started = pipeline->outputs_started || !pipeline->outputs || outputs_start(pipeline->outputs, failure);
+  if (!pipeline->outputs_started || !inputs_start(pipeline->inputs, failure)) {
     return false;
   }
   pipeline->state = state;
@@ -103,9 +103,9 @@ static void answer_pending(struct pipeline *pipeline, const char *why) {
   }
 }
 
-static bool sink_has_ended(const struct pipeline *pipeline) { return pipeline->outlet && outlet_ended(pipeline->outlet); }
+static bool sink_has_ended(const struct pipeline *pipeline) { return pipeline->outputs && outputs_ended(pipeline->outputs); }
 
-bool pipeline_has_ended(const struct pipeline *pipeline) { return intake_ended(pipeline->intake) || sink_has_ended(pipeline); }
+bool pipeline_has_ended(const struct pipeline *pipeline) { return inputs_ended(pipeline->inputs) || sink_has_ended(pipeline); }
 
 const struct config_pipeline *pipeline_config(const struct pipeline *pipeline) { return pipeline->config; }
 
@@ -130,20 +130,20 @@ void pipeline_quiesce(struct pipeline *pipeline, bool for_good) {
     return;
   }
   if (for_good) {
-    intake_close(pipeline->intake);
+    inputs_close(pipeline->inputs);
   } else {
-    intake_suspend(pipeline->intake);
+    inputs_suspend(pipeline->inputs);
   }
-  intake_hold(pipeline->intake, true);
+  inputs_hold(pipeline->inputs, true);
 }
 
 void pipeline_quiesce_to_leave(struct pipeline *pipeline) {
-  intake_leave_partial(pipeline->intake);
+  inputs_leave_partial(pipeline->inputs);
   pipeline_quiesce(pipeline, false);
 }
 
 bool pipeline_is_quiet(const struct pipeline *pipeline) {
-  return pipeline->state == PIPELINE_STOPPING && intake_idle(pipeline->intake);
+  return pipeline->state == PIPELINE_STOPPING && inputs_idle(pipeline->inputs);
 }
 
 void pipeline_unquiesce(struct pipeline *pipeline) {
@@ -151,16 +151,16 @@ void pipeline_unquiesce(struct pipeline *pipeline) {
     return;
   }
   pipeline->state = pipeline->before;
-  if (pipeline->state == PIPELINE_DRAINING && intake_idle(pipeline->intake)) {
+  if (pipeline->state == PIPELINE_DRAINING && inputs_idle(pipeline->inputs)) {
     pipeline->state = PIPELINE_DRAINED;
-    keeper_mark();
+    fd_store_mark();
   } else if (pipeline->state == PIPELINE_DRAINING) {
-    intake_hold(pipeline->intake, false); /* only an end waits for slow readers */
+    inputs_hold(pipeline->inputs, false); /* only an end waits for slow readers */
   }
   if (pipeline->state == PIPELINE_RUNNING || pipeline->state == PIPELINE_STARTING) {
-    intake_resume(pipeline->intake);
+    inputs_resume(pipeline->inputs);
   }
-  intake_unsuspend(pipeline->intake);
+  inputs_unsuspend(pipeline->inputs);
 }
 
 void pipeline_stop(struct pipeline *pipeline) {
@@ -171,8 +171,8 @@ void pipeline_stop(struct pipeline *pipeline) {
   pipeline->before = pipeline->state < PIPELINE_STOPPING ? pipeline->state : pipeline->before;
   pipeline->state = PIPELINE_STOPPING;
   answer_pending(pipeline, "was stopped");
-  intake_close(pipeline->intake);
-  intake_stop(pipeline->intake);
+  inputs_close(pipeline->inputs);
+  inputs_stop(pipeline->inputs);
 }
 
 /* -- events ------------------------------------------------------------------------------------------------------ */
@@ -195,7 +195,7 @@ static void grant(const struct pipeline *pipeline, struct pending *requests) {
 }
 
 static void on_held(struct pipeline *pipeline) {
-  if (intake_held(pipeline->intake)) {
+  if (inputs_held(pipeline->inputs)) {
     grant(pipeline, &pipeline->pauses);
   }
 }
@@ -208,7 +208,7 @@ static void become_drained(struct pipeline *pipeline) {
 }
 
 static void on_idle(struct pipeline *pipeline) {
-  if (!intake_idle(pipeline->intake)) {
+  if (!inputs_idle(pipeline->inputs)) {
     return;
   }
   if (pipeline->state == PIPELINE_DRAINING) {
@@ -238,12 +238,12 @@ static void become_stopped(struct pipeline *pipeline) {
 }
 
 static void on_stopped(struct pipeline *pipeline) {
-  if (!intake_stopped(pipeline->intake)) {
+  if (!inputs_stopped(pipeline->inputs)) {
     return;
   }
-  if (pipeline->outlet) {
-    outlet_close(pipeline->outlet);
-    outlet_stop(pipeline->outlet);
+  if (pipeline->outputs) {
+    outputs_close(pipeline->outputs);
+    outputs_stop(pipeline->outputs);
   } else {
     become_stopped(pipeline);
   }
@@ -260,7 +260,7 @@ static void on_ended(struct pipeline *pipeline) {
 void pipeline_on_session_event(void *context, const struct session_event *event) {
   struct pipeline *pipeline = context;
   bool had_ended = pipeline_has_ended(pipeline);
-  intake_on_event(pipeline->intake, event);
+  inputs_on_event(pipeline->inputs, event);
   switch (event->kind) {
   case SESSION_DETACHED:
     if (!had_ended && pipeline_has_ended(pipeline)) {
@@ -288,7 +288,7 @@ void pipeline_on_session_event(void *context, const struct session_event *event)
 void pipeline_on_sink_event(void *context, const struct sink_event *event) {
   struct pipeline *pipeline = context;
   bool had_ended = sink_has_ended(pipeline);
-  outlet_on_event(pipeline->outlet, event);
+  outputs_on_event(pipeline->outputs, event);
   if (event->kind == SINK_STOPPED) {
     become_stopped(pipeline);
   } else if (!had_ended && sink_has_ended(pipeline)) {
@@ -297,9 +297,9 @@ void pipeline_on_sink_event(void *context, const struct sink_event *event) {
 }
 
 void pipeline_abandon(struct pipeline *pipeline) {
-  intake_close(pipeline->intake);
-  if (pipeline->outlet) {
-    outlet_close(pipeline->outlet);
+  inputs_close(pipeline->inputs);
+  if (pipeline->outputs) {
+    outputs_close(pipeline->outputs);
   }
 }
 
@@ -317,8 +317,8 @@ static const char *const waiting_texts[] = {
 static void hold(struct pipeline *pipeline) {
   if (pipeline->state == PIPELINE_RUNNING) {
     pipeline->state = PIPELINE_PAUSED;
-    keeper_mark();
-    intake_hold(pipeline->intake, false);
+    fd_store_mark();
+    inputs_hold(pipeline->inputs, false);
     log_event(LOG_PAUSED, pipeline->config->name, "paused: no frames are taken until it is resumed");
   }
 }
@@ -335,8 +335,8 @@ static void pause_frames(struct pipeline *pipeline, server_answer *answer, void 
 static void resume(struct pipeline *pipeline) {
   if (pipeline->state != PIPELINE_RUNNING) {
     pipeline->state = PIPELINE_RUNNING;
-    keeper_mark();
-    intake_resume(pipeline->intake);
+    fd_store_mark();
+    inputs_resume(pipeline->inputs);
     log_event(LOG_RESUMED, pipeline->config->name, "resumed");
     answer_pending(pipeline, "was resumed");
   }
@@ -348,10 +348,10 @@ static void drain(struct pipeline *pipeline, int64_t limit_ns, server_answer *an
   }
   if (pipeline->state != PIPELINE_FAILED) { /* which it stays: it takes no frames anyway */
     pipeline->state = PIPELINE_DRAINING;
-    keeper_mark();
+    fd_store_mark();
     log_event(LOG_PAUSED, pipeline->config->name, "draining: no frames are taken until it is resumed");
   }
-  intake_hold(pipeline->intake, false);
+  inputs_hold(pipeline->inputs, false);
 }
 
 void pipeline_on_pause_expired(void *owner, server_answer *answer, void *context) {

@@ -23,9 +23,9 @@ static const int precedence[] = {
 
 enum session_waiting pipeline_waiting(const struct pipeline *pipeline) {
   enum session_waiting result = WAITING_FOR_PRODUCER;
-  for (unsigned i = 0; i < intake_seats(pipeline->intake); i++) {
+  for (unsigned i = 0; i < inputs_seats(pipeline->inputs); i++) {
     struct session_view view;
-    session_read(intake_session(pipeline->intake, i), &view);
+    session_read(inputs_session(pipeline->inputs, i), &view);
     if (precedence[view.waiting] < precedence[result]) {
       result = view.waiting;
     }
@@ -35,9 +35,9 @@ enum session_waiting pipeline_waiting(const struct pipeline *pipeline) {
 
 static bool is_not_read(const struct pipeline *pipeline) {
   bool not_read = false;
-  for (unsigned i = 0; i < intake_seats(pipeline->intake); i++) {
+  for (unsigned i = 0; i < inputs_seats(pipeline->inputs); i++) {
     struct session_view view;
-    session_read(intake_session(pipeline->intake, i), &view);
+    session_read(inputs_session(pipeline->inputs, i), &view);
     not_read = not_read || view.not_read;
   }
   return not_read;
@@ -45,19 +45,19 @@ static bool is_not_read(const struct pipeline *pipeline) {
 
 void pipeline_ledger(const struct pipeline *pipeline, struct ledger *ledger) {
   *ledger = (struct ledger){0};
-  for (unsigned i = 0; pipeline->intake && i < intake_seats(pipeline->intake); i++) {
+  for (unsigned i = 0; pipeline->inputs && i < inputs_seats(pipeline->inputs); i++) {
     struct session_view view;
-    session_read(intake_session(pipeline->intake, i), &view);
+    session_read(inputs_session(pipeline->inputs, i), &view);
     ledger_add(ledger, &view.ledger);
   }
 }
 
 const char *pipeline_awaited_file(const struct pipeline *pipeline, int64_t before) {
   const struct config_pipeline *config = pipeline->config;
-  bool reads = config->source.endpoint == CONFIG_FILE && pipeline->intake;
-  bool writes = config->sink.endpoint == CONFIG_FILE && pipeline->outlet;
-  int64_t read = reads ? session_asked(intake_session(pipeline->intake, 0)) : 0;
-  int64_t written = writes ? sink_asked(outlet_sink(pipeline->outlet)) : 0;
+  bool reads = config->source.endpoint == CONFIG_FILE && pipeline->inputs;
+  bool writes = config->sink.endpoint == CONFIG_FILE && pipeline->outputs;
+  int64_t read = reads ? session_asked(inputs_session(pipeline->inputs, 0)) : 0;
+  int64_t written = writes ? sink_asked(outputs_sink(pipeline->outputs)) : 0;
   return read != 0 && read < before ? config->source.path : written != 0 && written < before ? config->sink.path : NULL;
 }
 
@@ -95,9 +95,9 @@ const char *pipeline_account(const struct pipeline *pipeline, char text[PIPELINE
 
 void pipeline_work(const struct pipeline *pipeline, struct health_work *work) {
   *work = (struct health_work){0};
-  for (unsigned i = 0; pipeline->intake && i < intake_seats(pipeline->intake); i++) {
+  for (unsigned i = 0; pipeline->inputs && i < inputs_seats(pipeline->inputs); i++) {
     struct session_view view;
-    session_read(intake_session(pipeline->intake, i), &view);
+    session_read(inputs_session(pipeline->inputs, i), &view);
     if (view.submitted != view.completed && (work->frames == 0 || view.last_completion < work->since)) {
       work->since = view.last_completion;
     }
@@ -114,7 +114,7 @@ static void read_lane(const struct lane *lane, struct reading *reading) {
 }
 
 static void read_lanes(const struct pipeline *pipeline, struct reading *reading) {
-  for (unsigned i = 0; i < intake_seats(pipeline->intake); i++) {
+  for (unsigned i = 0; i < inputs_seats(pipeline->inputs); i++) {
     read_lane(pipeline->lanes[i], reading);
     if (pipeline->sink_lanes[i]) {
       read_lane(pipeline->sink_lanes[i], reading);
@@ -124,9 +124,9 @@ static void read_lanes(const struct pipeline *pipeline, struct reading *reading)
 
 /* Ledgers, when it all began, and the time on the device, from one look at each session. */
 static void read_sessions(const struct pipeline *pipeline, struct reading *reading) {
-  for (unsigned i = 0; i < intake_seats(pipeline->intake); i++) {
+  for (unsigned i = 0; i < inputs_seats(pipeline->inputs); i++) {
     struct session_view view;
-    session_read(intake_session(pipeline->intake, i), &view);
+    session_read(inputs_session(pipeline->inputs, i), &view);
     ledger_add(&reading->ledger, &view.ledger);
     if (view.began != 0 && (reading->began == 0 || view.began < reading->began)) {
       reading->began = view.began;
@@ -141,11 +141,11 @@ static void read_now(const struct pipeline *pipeline, struct reading *reading) {
   memset(reading, 0, sizeof *reading);
   reading->at = clock_now();
   read_sessions(pipeline, reading);
-  reading->missed = pipeline->outlet ? outlet_missed(pipeline->outlet) : 0;
+  reading->missed = pipeline->outputs ? outputs_missed(pipeline->outputs) : 0;
   read_lanes(pipeline, reading);
-  for (unsigned i = 0; i < intake_seats(pipeline->intake); i++) {
+  for (unsigned i = 0; i < inputs_seats(pipeline->inputs); i++) {
     for (enum step step = 0; step < STEP_COUNT; step++) {
-      histogram_read(session_histogram(intake_session(pipeline->intake, i), step), &reading->steps[step]);
+      histogram_read(session_histogram(inputs_session(pipeline->inputs, i), step), &reading->steps[step]);
     }
   }
 }
@@ -171,15 +171,15 @@ static void count_refusals(const struct refusals *refusals, struct pipeline_snap
 }
 
 static void fill_clients(const struct pipeline *pipeline, struct pipeline_snapshot *snapshot) {
-  snapshot->clients = intake_seats(pipeline->intake);
-  snapshot->sessions = intake_producers(pipeline->intake);
-  count_refusals(intake_refusals(pipeline->intake), snapshot);
+  snapshot->clients = inputs_seats(pipeline->inputs);
+  snapshot->sessions = inputs_producers(pipeline->inputs);
+  count_refusals(inputs_refusals(pipeline->inputs), snapshot);
   snapshot->waiting = pipeline_waiting(pipeline);
   snapshot->not_read = is_not_read(pipeline);
-  if (pipeline->outlet) {
-    snapshot->readers = outlet_readers(pipeline->outlet);
-    snapshot->missed = outlet_missed(pipeline->outlet);
-    count_refusals(outlet_refusals(pipeline->outlet), snapshot);
+  if (pipeline->outputs) {
+    snapshot->readers = outputs_readers(pipeline->outputs);
+    snapshot->missed = outputs_missed(pipeline->outputs);
+    count_refusals(outputs_refusals(pipeline->outputs), snapshot);
   } else {
     snapshot->readers = snapshot->sessions; /* producers read their own replies */
   }
@@ -207,7 +207,7 @@ static void fill_diagnosis(const struct pipeline *pipeline, struct pipeline_snap
                            const struct reading *before) {
   const struct config_pipeline *config = pipeline->config;
   const struct gpu_device *device = engine_device(pipeline->setup.engine, config->device);
-  const struct session *session = intake_session(pipeline->intake, 0);
+  const struct session *session = inputs_session(pipeline->inputs, 0);
   bool spins = config->completion == CONFIG_COMPLETION_SPIN;
   struct diagnosis_figures figures = {
       .seconds = snapshot->seconds,
@@ -218,7 +218,7 @@ static void fill_diagnosis(const struct pipeline *pipeline, struct pipeline_snap
       .offered = (double)(offered(&now->ledger, snapshot->readers) - offered(&before->ledger, snapshot->readers)),
       .notice = snapshot->latency[STEP_WAKE].p50,
       .slots = config->slots,
-      .depth = road_depth(config->overload, config->slots, config->deadline_ns > 0),
+      .depth = flow_depth(config->overload, config->slots, config->deadline_ns > 0),
       .sessions = snapshot->sessions,
       .kernels = gpu_kernels_at_once(device),
       .host_share = spins ? 0 : meter_host_share(now, before),
@@ -271,17 +271,19 @@ void pipeline_snapshot(struct pipeline *pipeline, struct pipeline_snapshot *snap
 /* -- traces ------------------------------------------------------------------------------------------------------ */
 
 unsigned pipeline_clients(const struct pipeline *pipeline) {
-  return intake_producers(pipeline->intake) + (pipeline->outlet ? outlet_readers(pipeline->outlet) : 0);
+  return inputs_producers(pipeline->inputs) + (pipeline->outputs ? outputs_readers(pipeline->outputs) : 0);
 }
 
-unsigned pipeline_seats(const struct pipeline *pipeline) { return intake_seats(pipeline->intake); }
+unsigned pipeline_seats(const struct pipeline *pipeline) { return inputs_seats(pipeline->inputs); }
 
 bool pipeline_copies_by_kernel(const struct pipeline *pipeline) {
-  return session_copies_by_kernel(intake_session(pipeline->intake, 0));
+  return session_copies_by_kernel(inputs_session(pipeline->inputs, 0));
 }
 
-struct trace_ring *pipeline_trace(struct pipeline *pipeline, unsigned seat, unsigned frames) {
-  return session_trace(intake_session(pipeline->intake, seat), frames);
+struct trace_ring *pipeline_trace(struct pipeline *pipeline, unsigned producer, unsigned frames) {
+  return session_trace(inputs_session(pipeline->inputs, producer), frames);
 }
 
-void pipeline_trace_end(struct pipeline *pipeline, unsigned seat) { session_trace_end(intake_session(pipeline->intake, seat)); }
+void pipeline_trace_end(struct pipeline *pipeline, unsigned producer) {
+  session_trace_end(inputs_session(pipeline->inputs, producer));
+}

@@ -13,40 +13,40 @@ static bool find(const struct config *config, const char *name, unsigned *index)
   return false;
 }
 
-bool difference_make(struct difference *difference, const struct config *old, const struct config *now) {
-  difference->new_count = now->pipeline_count;
-  difference->old_count = old->pipeline_count;
-  difference->now = calloc(now->pipeline_count + 1, sizeof *difference->now);
-  difference->removed = calloc(old->pipeline_count + 1, sizeof *difference->removed);
-  if (!difference->now || !difference->removed) {
-    difference_clear(difference);
+bool config_diff_make(struct diff *diff, const struct config *old, const struct config *now) {
+  diff->new_count = now->pipeline_count;
+  diff->old_count = old->pipeline_count;
+  diff->now = calloc(now->pipeline_count + 1, sizeof *diff->now);
+  diff->removed = calloc(old->pipeline_count + 1, sizeof *diff->removed);
+  if (!diff->now || !diff->removed) {
+    config_diff_clear(diff);
     return false;
   }
   unsigned index;
   for (unsigned i = 0; i < now->pipeline_count; i++) {
     const struct config_pipeline *pipeline = &now->pipelines[i];
     if (!find(old, pipeline->name, &index)) {
-      difference->now[i].change = CHANGE_ADDED;
+      diff->now[i].change = CHANGE_ADDED;
       continue;
     }
-    difference->now[i].old = index;
-    difference->now[i].change = strcmp(old->pipelines[index].text, pipeline->text) == 0 ? CHANGE_NONE : CHANGE_CHANGED;
+    diff->now[i].old = index;
+    diff->now[i].change = strcmp(old->pipelines[index].text, pipeline->text) == 0 ? CHANGE_NONE : CHANGE_CHANGED;
   }
   for (unsigned i = 0; i < old->pipeline_count; i++) {
-    difference->removed[i] = !find(now, old->pipelines[i].name, &index);
+    diff->removed[i] = !find(now, old->pipelines[i].name, &index);
   }
   return true;
 }
 
-void difference_clear(struct difference *difference) {
-  free(difference->now);
-  free(difference->removed);
-  *difference = (struct difference){0};
+void config_diff_clear(struct diff *diff) {
+  free(diff->now);
+  free(diff->removed);
+  *diff = (struct diff){0};
 }
 
 static bool same_text(const char *a, const char *b) { return a == b || (a && b && strcmp(a, b) == 0); }
 
-bool difference_fixed_keys(const struct config *old, const struct config *now, char *text, size_t size) {
+bool config_diff_fixed_keys(const struct config *old, const struct config *now, char *text, size_t size) {
   const struct {
     const char *key;
     bool same;

@@ -12,7 +12,7 @@
 
 enum change { CHANGE_NONE, CHANGE_CHANGED, CHANGE_ADDED };
 
-struct difference {
+struct diff {
   unsigned new_count, old_count;
   struct {
     enum change change;
@@ -22,10 +22,10 @@ struct difference {
 };
 
 /* False if there is no memory. */
-bool difference_make(struct difference *difference, const struct config *old, const struct config *now);
-void difference_clear(struct difference *difference); /* idempotent */
+bool config_diff_make(struct diff *diff, const struct config *old, const struct config *now);
+void config_diff_clear(struct diff *diff); /* idempotent */
 
 /* Writes the keys that differ and cannot change at run time, as "lanes, gpu.backend". False if there is none. */
-bool difference_fixed_keys(const struct config *old, const struct config *now, char *text, size_t size);
+bool config_diff_fixed_keys(const struct config *old, const struct config *now, char *text, size_t size);
 
 #endif

@@ -50,7 +50,7 @@ static void note_sink(FILE *out, const struct config_sink *sink) {
   }
 }
 
-void missing_print(FILE *out, const struct config *config) {
+void config_files_print_missing(FILE *out, const struct config *config) {
   note_socket(out, &config->status.socket_at, config->status.socket);
   for (unsigned i = 0; i < config->pipeline_count; i++) {
     note_source(out, &config->pipelines[i].source);

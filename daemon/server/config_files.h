@@ -10,6 +10,6 @@
 #include "config/config.h"
 
 /* Two lines for each: place, path, and what to do. */
-void missing_print(FILE *out, const struct config *config);
+void config_files_print_missing(FILE *out, const struct config *config);
 
 #endif

@@ -65,7 +65,7 @@ static bool compare_all(const struct ends *ends, unsigned count, struct failure 
   return true;
 }
 
-bool distinct_files(const struct config *config, struct failure *failure) {
+bool config_files_distinct(const struct config *config, struct failure *failure) {
   struct ends *ends = calloc(config->pipeline_count + 1, sizeof *ends);
   if (!ends) {
     return failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "not enough memory to compare the files of pipelines");

@@ -11,6 +11,6 @@
 
 /* Whether all pipelines of a configuration use files of their own where they must. Of those that do not exist nothing is known:
  * ask once they are open. Looks at the disk: set-up thread. */
-bool distinct_files(const struct config *config, struct failure *failure);
+bool config_files_distinct(const struct config *config, struct failure *failure);
 
 #endif

@@ -26,8 +26,8 @@ static size_t plus(size_t a, size_t b) {
 }
 
 bool footprint_of(const struct config_pipeline *pipeline, struct footprint *footprint, struct gpu_error *error) {
-  footprint->input = vocabulary_format(&pipeline->source.format);
-  struct gpu_chain *chain = vocabulary_chain(pipeline, error);
+  footprint->input = formats_format(&pipeline->source.format);
+  struct gpu_chain *chain = formats_chain(pipeline, error);
   size_t input_bytes;
   if (!chain || !format_bytes(&footprint->input, &input_bytes)) {
     gpu_chain_free(chain);
@@ -122,7 +122,7 @@ static const char *find_example(char path[PATH_MAX]) {
 
 /* A file, or the text. */
 static struct config *read_config(const char *name, const char *text, struct config_errors *errors) {
-  struct vocabulary *vocabulary = vocabulary_new();
+  struct vocabulary *vocabulary = formats_new();
   if (!vocabulary) {
     config_errors_add(errors, (struct config_mark){.file = name}, NULL, "not enough memory to read the configuration");
     return NULL;
@@ -130,9 +130,9 @@ static struct config *read_config(const char *name, const char *text, struct con
   struct check check = {.limit = half_of_memory()};
   char example[PATH_MAX];
   struct config_hooks hooks = {
-      .vocabulary = vocabulary_words(vocabulary), .check = check_pipeline, .context = &check, .example = find_example(example)};
+      .vocabulary = formats_words(vocabulary), .check = check_pipeline, .context = &check, .example = find_example(example)};
   struct config *config = text ? config_parse(name, text, strlen(text), &hooks, errors) : config_load(name, &hooks, errors);
-  vocabulary_free(vocabulary);
+  formats_free(vocabulary);
   return config;
 }
 

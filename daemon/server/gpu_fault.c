@@ -93,7 +93,7 @@ static void wait_for_reload(struct server *server, const struct fault *fault) {
 
 static void take_up_again(struct server *server, const struct fault *fault) {
   struct failure failure;
-  char text[FAULT_TEXT], sentence[SUCCESSION_TEXT];
+  char text[FAULT_TEXT], sentence[HISTORY_TEXT];
   if (server->reload && !server_may_hand_over(server, &failure)) {
     wait_for_reload(server, fault);
     return;
@@ -101,7 +101,7 @@ static void take_up_again(struct server *server, const struct fault *fault) {
   fault_log(fault, "everything is taken up again");
   snprintf(sentence, sizeof sentence, "%s%s%s", fault->pipeline ? fault->pipeline : "", fault->pipeline ? ": " : "",
            fault_describe(fault, text));
-  server_hand_over(server, SUCCESSION_FAULT, sentence, fault->device, NULL, &failure);
+  server_hand_over(server, HISTORY_FAULT, sentence, fault->device, NULL, &failure);
   end_by_fault(server, fault, "the daemon ends, since nothing could be taken up again (%s)", failure.text);
 }
 
@@ -122,8 +122,8 @@ void server_answer_fault(struct server *server) {
 }
 
 static bool is_on_trial(const struct server *server, unsigned device) {
-  const struct trial *trial = engine_trial(server->engine, device);
-  return trial && trial_is_on(trial);
+  const struct retry *retry = engine_trial(server->engine, device);
+  return retry && retry_is_on(retry);
 }
 
 void server_fault(struct server *server, const struct fault *seen) {
@@ -135,12 +135,12 @@ void server_fault(struct server *server, const struct fault *seen) {
   int64_t now = clock_now();
   unsigned limit_a_minute = server->config->gpu.faults;
   bool is_known = is_on_trial(server, fault.device); /* then it is that frame's, and its pipeline's, and not the device's */
-  if (limit_a_minute == 0 || (!is_known && succession_is_too_fast(&server->succession, limit_a_minute, now))) {
+  if (limit_a_minute == 0 || (!is_known && history_is_too_fast(&server->history, limit_a_minute, now))) {
     char text[LIMIT_TEXT];
     end_by_fault(server, &fault, "%s", say_limit(server, text));
   } else {
     if (!is_known) {
-      succession_note_fault(&server->succession, now);
+      history_note_fault(&server->history, now);
     }
     take_up_again(server, &fault);
   }

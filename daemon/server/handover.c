@@ -26,52 +26,52 @@
 
 enum { ROUNDS = 64 };
 
-void server_pass_config(char **text, struct tape *tape) { tape_pass_text(tape, text); }
+void server_pass_config(char **text, struct codec *codec) { codec_pass_text(codec, text); }
 
 /* Where lanes note how far they are. */
-static void pass_chronicle(struct tape *tape) {
-  int fd = tape->writing ? chronicle_fd() : -1;
-  tape_pass_descriptor(tape, &fd);
-  if (!tape->writing && (fd < 0 || !chronicle_look_into(fd))) {
-    tape_break(tape);
+static void pass_chronicle(struct codec *codec) {
+  int fd = codec->writing ? checkpoint_fd() : -1;
+  codec_pass_descriptor(codec, &fd);
+  if (!codec->writing && (fd < 0 || !checkpoint_look_into(fd))) {
+    codec_break(codec);
   }
-  if (!tape->writing && fd >= 0) {
+  if (!codec->writing && fd >= 0) {
     close(fd);
   }
 }
 
-static void pass_server(struct server *server, struct tape *tape) {
+static void pass_server(struct server *server, struct codec *codec) {
   /* A restart is the stop itself, and who is killed is not to stop again. */
-  bool stops = server->stop_wanted && server->succession.cause != SUCCESSION_RESTART && !tape->live;
-  bool upgrades = server->upgrade && server->succession.cause == SUCCESSION_FAULT;
-  bool reloads = server->reload && (server->succession.cause != SUCCESSION_RESTART || tape->live);
+  bool stops = server->stop_wanted && server->history.cause != HISTORY_RESTART && !codec->live;
+  bool upgrades = server->upgrade && server->history.cause == HISTORY_FAULT;
+  bool reloads = server->reload && (server->history.cause != HISTORY_RESTART || codec->live);
   pid_t asked = upgrade_child(server);
-  tape_pass_time(tape, &server->started);
-  TAPE_PASS(tape, server->reloads);
-  TAPE_PASS(tape, server->reload_failures);
-  if (!tape->by_manager) { /* who is started anew looks at the file, and finds out by itself */
-    TAPE_PASS(tape, server->reload_refusal);
+  codec_pass_time(codec, &server->started);
+  CODEC_PASS(codec, server->reloads);
+  CODEC_PASS(codec, server->reload_failures);
+  if (!codec->by_manager) { /* who is started anew looks at the file, and finds out by itself */
+    CODEC_PASS(codec, server->reload_refusal);
     server->reload_refusal[sizeof server->reload_refusal - 1] = '\0';
   }
-  TAPE_PASS(tape, stops);
-  TAPE_PASS(tape, upgrades);
-  TAPE_PASS(tape, reloads);
-  TAPE_PASS(tape, asked);
-  server->succession_at = tape->at;
-  succession_pass(&server->succession, tape);
-  server->status_listener = listener_pass(server->status_listener, tape);
-  server->http_listener = listener_pass(server->http_listener, tape);
-  if (!tape->writing) {
+  CODEC_PASS(codec, stops);
+  CODEC_PASS(codec, upgrades);
+  CODEC_PASS(codec, reloads);
+  CODEC_PASS(codec, asked);
+  server->history_at = codec->at;
+  history_pass(&server->history, codec);
+  server->status_listener = listener_pass(server->status_listener, codec);
+  server->http_listener = listener_pass(server->http_listener, codec);
+  if (!codec->writing) {
     server->stops_again = stops;
     server->upgrades_again = upgrades;
     server->reload_at_once |= reloads;
     server->asked = asked;
   }
-  if (tape->live) {
-    pass_chronicle(tape);
-  } else if (!tape->by_manager) {
-    keeper_pass(tape);
-    listener_pass_unused(tape);
+  if (codec->live) {
+    pass_chronicle(codec);
+  } else if (!codec->by_manager) {
+    fd_store_pass(codec);
+    listener_pass_unused(codec);
   }
 }
 
@@ -101,13 +101,13 @@ static void suspect(struct server *server, bool fault, unsigned device) {
   }
 }
 
-static void put(struct server *server, struct tape *tape) {
+static void put(struct server *server, struct codec *codec) {
   char *text = server->config->text;
-  server_pass_config(&text, tape);
-  pass_server(server, tape);
-  engine_put(server->engine, tape);
+  server_pass_config(&text, codec);
+  pass_server(server, codec);
+  engine_put(server->engine, codec);
   for (unsigned i = 0; i < server->pipeline_count; i++) {
-    pipeline_put(server->pipelines[i], tape);
+    pipeline_put(server->pipelines[i], codec);
   }
 }
 
@@ -121,24 +121,24 @@ bool server_may_hand_over(const struct server *server, struct failure *failure) 
 }
 
 static bool execute(struct server *server, const char *program, struct failure *failure) {
-  struct tape tape;
-  tape_begin(&tape);
-  put(server, &tape);
+  struct codec codec;
+  codec_begin(&codec);
+  put(server, &codec);
   log_flush();
   listener_withhold_new(); /* of a reload, which the next image begins again, if it does not stop */
-  bool executed = handover_execute(program, &tape, failure);
+  bool executed = exec_execute(program, &codec, failure);
   listener_allow_new();
-  tape_clear(&tape);
+  codec_clear(&codec);
   return executed;
 }
 
 /* Everything stands still. */
 static bool leave(struct server *server, struct failure *failure) {
-  struct tape tape;
-  tape_begin(&tape);
-  tape.by_manager = true;
-  put(server, &tape);
-  bool left = keeper_keep(&tape, failure);
+  struct codec codec;
+  codec_begin(&codec);
+  codec.by_manager = true;
+  put(server, &codec);
+  bool left = fd_store_keep(&codec, failure);
   for (unsigned i = 0; left && i < server->pipeline_count; i++) {
     const char *path = pipeline_awaited_file(server->pipelines[i], INT64_MAX);
     if (path) {
@@ -148,32 +148,32 @@ static bool leave(struct server *server, struct failure *failure) {
     pipeline_log_account(server->pipelines[i]);
   }
   if (left) {
-    log_event(LOG_LEFT, NULL, "%u descriptors are left to the next process", tape.descriptor_count);
+    log_event(LOG_LEFT, NULL, "%u descriptors are left to the next process", codec.descriptor_count);
     log_flush();
     server_close_sockets();
     _exit(EXIT_STATUS_OK);
   }
-  tape_clear(&tape);
+  codec_clear(&codec);
   return false;
 }
 
 /* What is done once everything stands still: with `program` it executes that, else (leaving) this process ends. */
 struct exchange {
-  enum succession_cause cause;
+  enum history_cause cause;
   const char *text;
   unsigned failed_device;
   const char *program;
 };
 
 /* After a fault nothing moves anyway, and nothing could go on without the file. */
-static int64_t file_time(enum succession_cause cause) {
-  return cause == SUCCESSION_FAULT ? PARK_TIME : cause == SUCCESSION_RESTART ? LAST_TIME : FILE_TIME;
+static int64_t file_time(enum history_cause cause) {
+  return cause == HISTORY_FAULT ? PARK_TIME : cause == HISTORY_RESTART ? LAST_TIME : FILE_TIME;
 }
 
-static bool park(struct server *server, enum succession_cause cause, int64_t now, struct failure *failure) {
+static bool park(struct server *server, enum history_cause cause, int64_t now, struct failure *failure) {
   const struct lane_patience patience = {.device = now + PATIENCE,
                                          .file = now + file_time(cause),
-                                         .leaves_files = cause == SUCCESSION_RESTART,
+                                         .leaves_files = cause == HISTORY_RESTART,
                                          .limit = now + PARK_TIME};
   if (engine_park(server->engine, &patience)) {
     return true;
@@ -187,14 +187,14 @@ static bool exchange(struct server *server, const struct exchange *how, struct f
   if (!server_may_hand_over(server, failure)) {
     return false;
   }
-  struct succession before = server->succession;
+  struct history before = server->history;
   int64_t now = clock_now();
-  succession_end(&server->succession, how->cause, how->text, now);
+  history_end(&server->history, how->cause, how->text, now);
   server->handing_over = true;
   if (park(server, how->cause, now, failure)) {
     settle(server);
-    suspect(server, how->cause == SUCCESSION_FAULT, how->failed_device);
-    if (how->cause == SUCCESSION_RESTART) {
+    suspect(server, how->cause == HISTORY_FAULT, how->failed_device);
+    if (how->cause == HISTORY_RESTART) {
       leave(server, failure);
     } else {
       execute(server, how->program, failure);
@@ -202,19 +202,19 @@ static bool exchange(struct server *server, const struct exchange *how, struct f
   }
   engine_unpark(server->engine);
   server->handing_over = false;
-  server->succession = before;
+  server->history = before;
   server_hear(server);
   return false;
 }
 
-bool server_hand_over(struct server *server, enum succession_cause cause, const char *text, unsigned failed_device,
+bool server_hand_over(struct server *server, enum history_cause cause, const char *text, unsigned failed_device,
                       const char *program, struct failure *failure) {
   const struct exchange how = {.cause = cause, .text = text, .failed_device = failed_device, .program = program};
   return exchange(server, &how, failure);
 }
 
 bool server_leave(struct server *server, const char *text, struct failure *failure) {
-  const struct exchange how = {.cause = SUCCESSION_RESTART, .text = text, .failed_device = NO_DEVICE};
+  const struct exchange how = {.cause = HISTORY_RESTART, .text = text, .failed_device = NO_DEVICE};
   return exchange(server, &how, failure);
 }
 
@@ -228,24 +228,24 @@ static uint64_t count_clients(const struct server *server) {
   return clients;
 }
 
-void server_beat(const struct server *server) { keeper_beat(clock_now(), count_clients(server)); }
+void server_beat(const struct server *server) { fd_store_beat(clock_now(), count_clients(server)); }
 
 void server_note_journal(const struct server *server) {
-  struct keeper_journal journal = {.succession = server->succession};
+  struct fd_store_journal journal = {.history = server->history};
   for (unsigned i = 0; i < server->pipeline_count; i++) {
     const struct config_sink *sink = &pipeline_config(server->pipelines[i])->sink;
-    if (sink->endpoint == CONFIG_FILE && journal.file_count < KEEPER_MOST_FILES) {
+    if (sink->endpoint == CONFIG_FILE && journal.file_count < FD_STORE_MOST_FILES) {
       uint64_t result_bytes = pipeline_result_bytes_in_file(server->pipelines[i]);
-      journal.files[journal.file_count++] = (struct keeper_file){.path = sink->path, .result_bytes = result_bytes};
+      journal.files[journal.file_count++] = (struct fd_store_file){.path = sink->path, .result_bytes = result_bytes};
     }
   }
-  keeper_note(&journal);
+  fd_store_note(&journal);
 }
 
 void server_note(struct server *server) {
-  if (keeper_is_there()) {
+  if (fd_store_is_there()) {
     server_note_journal(server);
-    keeper_mark();
+    fd_store_mark();
     server_note_roster(server);
   }
 }
@@ -253,95 +253,95 @@ void server_note(struct server *server) {
 /* While pipelines are exchanged the last one stands: what it tells of is there until the next one. */
 void server_note_roster(struct server *server) {
   struct failure later;
-  if (!keeper_is_marked() || !keeper_is_there() || !server_may_hand_over(server, &later)) {
+  if (!fd_store_is_marked() || !fd_store_is_there() || !server_may_hand_over(server, &later)) {
     return;
   }
-  struct tape tape;
-  tape_begin(&tape);
-  tape.by_manager = true;
-  tape.live = true;
-  put(server, &tape);
-  keeper_keep_roster(&tape, chronicle_fd() >= 0); /* without a chronicle it would be of no use */
-  tape_clear(&tape);
+  struct codec codec;
+  codec_begin(&codec);
+  codec.by_manager = true;
+  codec.live = true;
+  put(server, &codec);
+  fd_store_keep_roster(&codec, checkpoint_fd() >= 0); /* without a chronicle it would be of no use */
+  codec_clear(&codec);
   server_beat(server);
 }
 
 void server_recover(struct server *server) {
-  struct keeper_journal journal = {0};
-  struct keeper_pulse pulse;
-  server->recovers = keeper_recover(&journal, &pulse);
+  struct fd_store_journal journal = {0};
+  struct fd_store_pulse pulse;
+  server->recovers = fd_store_recover(&journal, &pulse);
   if (server->recovers) {
-    server->succession = journal.succession;
-    succession_end(&server->succession, SUCCESSION_CRASH, ENDED_WITHOUT_A_WORD, pulse.last);
-    server->succession.closed += pulse.clients;
+    server->history = journal.history;
+    history_end(&server->history, HISTORY_CRASH, ENDED_WITHOUT_A_WORD, pulse.last);
+    server->history.closed += pulse.clients;
     server->lost_clients = pulse.clients;
   }
 }
 
 void server_recovered(struct server *server) {
-  succession_begin(&server->succession, clock_now());
+  history_begin(&server->history, clock_now());
   log_event(LOG_RECOVERED, NULL, ENDED_WITHOUT_A_WORD " %.0f ms ago; its %llu connections were closed",
-            (double)server->succession.gap / (double)NS_PER_MS, (unsigned long long)server->lost_clients);
+            (double)server->history.gap / (double)NS_PER_MS, (unsigned long long)server->lost_clients);
 }
 
 /* -- in ------------------------------------------------------------------------------------------------------------- */
 
 void server_take(struct server *server) {
-  pass_server(server, server->tape);
-  if (server->tape->live) {
-    struct keeper_pulse pulse = keeper_last_pulse();
-    succession_end(&server->succession, SUCCESSION_CRASH, ENDED_WITHOUT_A_WORD, pulse.last);
+  pass_server(server, server->codec);
+  if (server->codec->live) {
+    struct fd_store_pulse pulse = fd_store_last_pulse();
+    history_end(&server->history, HISTORY_CRASH, ENDED_WITHOUT_A_WORD, pulse.last);
     server->lost_clients = pulse.clients;
   }
 }
 
 static void forget_tape(struct server *server) {
-  chronicle_look_away();
-  tape_close_rest(server->tape);
-  tape_clear(server->tape);
-  server->tape = NULL;
+  checkpoint_look_away();
+  codec_close_rest(server->codec);
+  codec_clear(server->codec);
+  server->codec = NULL;
 }
 
 /* Connections that were being made have gone, besides those that were cut off. */
 static void revived(struct server *server) {
   uint64_t here = count_clients(server);
   uint64_t lost = server->lost_clients > here ? server->lost_clients - here : 0;
-  server->succession.closed += lost;
-  succession_begin(&server->succession, clock_now());
+  server->history.closed += lost;
+  history_begin(&server->history, clock_now());
   log_event(LOG_RECOVERED, NULL, ENDED_WITHOUT_A_WORD " %.0f ms ago: %llu connections go on, %llu were closed",
-            (double)server->succession.gap / (double)NS_PER_MS, (unsigned long long)here, (unsigned long long)lost);
+            (double)server->history.gap / (double)NS_PER_MS, (unsigned long long)here, (unsigned long long)lost);
 }
 
 void server_taken(struct server *server) {
-  const struct succession *succession = &server->succession;
-  bool was_killed = server->tape->live;
+  const struct history *history = &server->history;
+  bool was_killed = server->codec->live;
   forget_tape(server);
   if (was_killed) {
     revived(server);
     return;
   }
-  succession_begin(&server->succession, clock_now());
-  bool said = succession->cause == SUCCESSION_FAULT; /* in an entry of its own */
+  history_begin(&server->history, clock_now());
+  bool said = history->cause == HISTORY_FAULT; /* in an entry of its own */
   log_event(LOG_HANDED_OVER, NULL, "everything goes on after %.0f ms, with all connections%s%s",
-            (double)succession->gap / (double)NS_PER_MS, said ? "" : ": ", said ? "" : succession->text);
+            (double)history->gap / (double)NS_PER_MS, said ? "" : ": ", said ? "" : history->text);
 }
 
 /* The next image would not know that files may be torn. */
-static bool hides_torn_files(const struct tape *tape) {
-  return tape->live && !keeper_expect_torn(); /* there may have been no memory for it */
+static bool hides_torn_files(const struct codec *codec) {
+  return codec->live && !fd_store_expect_torn(); /* there may have been no memory for it */
 }
 
-void server_start_over(const struct tape *tape, const char *why) {
+void server_start_over(const struct codec *codec, const char *why) {
   struct failure failure;
-  bool ends = systemd_has_passed() || hides_torn_files(tape);
-  log_event(LOG_NOT_HANDED_OVER, NULL, "%s: %s", ends ? HANDOVER_ENDS : HANDOVER_BEGINS_ANEW, why);
+  bool ends = systemd_has_passed() || hides_torn_files(codec);
+  log_event(LOG_NOT_HANDED_OVER, NULL, "%s: %s", ends ? EXEC_ENDS : EXEC_BEGINS_ANEW, why);
   log_flush();
-  keeper_withdraw();
+  fd_store_withdraw();
   if (!ends) {
-    handover_start_over(&failure);
+    exec_start_over(&failure);
     log_event(LOG_FAILED, NULL, "%s", failure.text);
     log_flush();
   }
-  keeper_recall_again();
+  fd_store_recall_again();
   _exit(EXIT_STATUS_INTERNAL);
 }

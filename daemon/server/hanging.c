@@ -158,7 +158,7 @@ void server_end_now(struct server *server, enum exit_status status) {
   listener_close(server->status_listener);
   listener_close(server->http_listener);
   listener_withhold_new();
-  keeper_end();
+  fd_store_end();
   log_flush();
   if ((is_opening() || !server_has_files(server, &failure)) && park(server)) {
     server_close_sockets();

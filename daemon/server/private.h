@@ -97,9 +97,9 @@ struct server {
   int64_t started;
   uint64_t reloads, reload_failures;
   char reload_refusal[1024]; /* of the last one, with what helps; empty: it was done */
-  struct succession succession;
-  struct tape *tape;          /* what a process before this one left, until it is taken; or NULL */
-  size_t succession_at;       /* where its succession lies on it */
+  struct history history;
+  struct codec *codec;        /* what a process before this one left, until it is taken; or NULL */
+  size_t history_at;          /* where its succession lies on it */
   bool handing_over;          /* lanes stand still, and nothing new may begin */
   struct unheard *unheard;    /* meanwhile */
   bool stops_again;           /* the process before this one was stopping */
@@ -121,7 +121,7 @@ void server_take(struct server *server);
 bool server_may_hand_over(const struct server *server, struct failure *failure);
 /* Hands everything over to `program` (NULL: this one), which goes on with it. Returns only if that cannot be, with all as it
  * was. */
-bool server_hand_over(struct server *server, enum succession_cause cause, const char *text, unsigned failed_device,
+bool server_hand_over(struct server *server, enum history_cause cause, const char *text, unsigned failed_device,
                       const char *program, struct failure *failure);
 /* Leaves everything to the process that the service manager starts next, and ends this one. Returns only if that cannot be. */
 bool server_leave(struct server *server, const char *text, struct failure *failure);
@@ -140,7 +140,7 @@ void server_recovered(struct server *server);
 /* What is left to do once everything that was taken runs. */
 void server_taken(struct server *server);
 /* What was left makes no sense, or does not fit: this process begins anew, without it, or ends. */
-_Noreturn void server_start_over(const struct tape *tape, const char *why);
+_Noreturn void server_start_over(const struct codec *codec, const char *why);
 
 /* startup.c */
 /* The start has failed: takes up what was left once more, begins anew without it, or ends. */

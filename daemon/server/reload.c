@@ -21,7 +21,7 @@
 #include "daemon/server/config_diff.h"
 #include "daemon/server/footprint.h"
 #include "daemon/server/private.h"
-#include "daemon/server/reload_swap.h"
+#include "daemon/server/swap.h"
 
 enum { LOOK_MS = 100 }; /* how often it is looked whether a pipeline that leaves waits for a file that does not answer */
 
@@ -34,7 +34,7 @@ struct reload {
   enum reload_step step;
   struct config_errors *errors;
   struct generation *generation; /* with the new configuration, until it is in force */
-  struct replacement *replacement;
+  struct swap *swap;
   struct loop_timer *limit;
   bool cancelled;
   bool worked;            /* what the last worker's job gave, */
@@ -50,7 +50,7 @@ static void end(struct reload *reload, int http_status, json_t *body) {
   struct server *server = reload->server;
   server->reload = NULL;
   server_note(server); /* which says that it is under way */
-  replacement_free(reload->replacement);
+  swap_free(reload->swap);
   server_sweep(server);
   generation_free(reload->generation);
   config_errors_free(reload->errors);
@@ -93,7 +93,7 @@ static void work_on(struct reload *reload, loop_callback *work, loop_callback *d
   }
 }
 
-static void release(void *context) { replacement_release(((struct reload *)context)->replacement); }
+static void release(void *context) { swap_release(((struct reload *)context)->swap); }
 
 static void on_taken_back(void *context) {
   struct reload *reload = context;
@@ -105,7 +105,7 @@ static void on_taken_back(void *context) {
 static void take_back(struct reload *reload) {
   loop_timer_stop(reload->limit); /* giving back may take longer than frames were given */
   if (reload->step > RELOAD_PREPARING) {
-    replacement_unquiesce(reload->replacement);
+    swap_unquiesce(reload->swap);
   }
   reload->step = RELOAD_RELEASING;
   work_on(reload, release, on_taken_back);
@@ -124,7 +124,7 @@ static void on_released(void *context) {
     end(reload, 500, answer_error_document(reload->failure.text, "wait until it runs: it is tried every two seconds"));
     return;
   }
-  json_t *document = replacement_document(reload->replacement);
+  json_t *document = swap_document(reload->swap);
   reload->server->reloads++;
   log_event(LOG_RELOADED, NULL, "configuration reloaded%s: pipelines %zu added, %zu removed, %zu changed, %zu unchanged",
             json_is_true(json_object_get(document, "same")) ? ", it is as it was" : "",
@@ -134,7 +134,7 @@ static void on_released(void *context) {
 }
 
 static void replace_if_gone(struct reload *reload) {
-  if (!replacement_old_is_gone(reload->replacement)) {
+  if (!swap_old_is_gone(reload->swap)) {
     return;
   }
   loop_timer_stop(reload->limit);
@@ -143,7 +143,7 @@ static void replace_if_gone(struct reload *reload) {
   reload->generation = NULL;
   reload->server->reload_refusal[0] = '\0';
   log_set_level(reload->server->config->log_level);
-  reload->worked = replacement_start_new(reload->replacement, &reload->failure);
+  reload->worked = swap_start_new(reload->swap, &reload->failure);
   server_note(reload->server); /* before the memory of the old ones goes, of which the last roster tells */
   server_obey_postponed(reload->server);
   work_on(reload, release, on_released);
@@ -151,8 +151,8 @@ static void replace_if_gone(struct reload *reload) {
 
 static void replace(struct reload *reload) {
   reload->step = RELOAD_REPLACING;
-  replacement_stop_old(reload->replacement);
-  replacement_let_hang(reload->replacement);
+  swap_stop_old(reload->swap);
+  swap_let_hang(reload->swap);
   loop_timer_start(reload->limit, LOOK_MS, LOOK_MS);
   replace_if_gone(reload);
 }
@@ -161,7 +161,7 @@ static void replace(struct reload *reload) {
 
 static void prepare_inherited(void *context) {
   struct reload *reload = context;
-  reload->worked = replacement_prepare_inherited(reload->replacement, &reload->failure);
+  reload->worked = swap_prepare_inherited(reload->swap, &reload->failure);
 }
 
 static void on_inherited(void *context) {
@@ -192,9 +192,9 @@ static void on_limit(void *context) {
     return;
   }
   if (reload->step == RELOAD_REPLACING) {
-    replacement_let_hang(reload->replacement);
+    swap_let_hang(reload->swap);
     replace_if_gone(reload);
-  } else if (replacement_may_open(reload->replacement, &reload->failure)) {
+  } else if (swap_may_open(reload->swap, &reload->failure)) {
     inherit(reload);
   } else {
     take_back(reload);
@@ -203,8 +203,8 @@ static void on_limit(void *context) {
 
 static void quiesce(struct reload *reload) {
   reload->step = RELOAD_QUIESCING;
-  replacement_quiesce(reload->replacement);
-  if (replacement_is_quiet(reload->replacement)) {
+  swap_quiesce(reload->swap);
+  if (swap_is_quiet(reload->swap)) {
     inherit(reload);
   } else {
     loop_timer_start(reload->limit, (uint64_t)(reload->server->config->drain_timeout_ns / NS_PER_MS), 0);
@@ -213,8 +213,8 @@ static void quiesce(struct reload *reload) {
 
 void reload_on_pipeline(struct reload *reload, struct pipeline *pipeline, enum pipeline_event event) {
   if (event == PIPELINE_QUIET && reload->step == RELOAD_QUIESCING) {
-    replacement_on_quiet(reload->replacement, pipeline);
-    if (replacement_is_quiet(reload->replacement)) {
+    swap_on_quiet(reload->swap, pipeline);
+    if (swap_is_quiet(reload->swap)) {
       inherit(reload);
     }
   } else if (event == PIPELINE_GONE && reload->step == RELOAD_REPLACING) {
@@ -237,7 +237,7 @@ void reload_cancel(struct reload *reload) {
 
 static void prepare(void *context) {
   struct reload *reload = context;
-  reload->worked = replacement_prepare(reload->replacement, &reload->failure);
+  reload->worked = swap_prepare(reload->swap, &reload->failure);
 }
 
 static void on_prepared(void *context) {
@@ -270,14 +270,14 @@ static void on_loaded(void *context) {
     refuse_failure(reload);
   } else if (!config) {
     refuse(reload, 400, config_errors_text(reload->errors), "");
-  } else if (difference_fixed_keys(reload->server->config, config, keys, sizeof keys)) {
+  } else if (config_diff_fixed_keys(reload->server->config, config, keys, sizeof keys)) {
     failure_set(&reload->failure, EXIT_STATUS_CONFIG,
                 "restart the daemon, which closes its connections, or put them back as they were",
                 "these keys cannot change while the daemon runs: %s", keys);
     refuse_failure(reload);
   } else {
-    reload->replacement = replacement_new(reload->server, config, &reload->failure);
-    if (reload->replacement && replacement_may_open(reload->replacement, &reload->failure)) {
+    reload->swap = swap_new(reload->server, config, &reload->failure);
+    if (reload->swap && swap_may_open(reload->swap, &reload->failure)) {
       work_on(reload, prepare, on_prepared);
     } else {
       refuse_failure(reload);

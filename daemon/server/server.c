@@ -23,7 +23,7 @@ static void read_view(const struct server *server, struct server_view *view) {
                                .reloads = server->reloads,
                                .reload_failures = server->reload_failures,
                                .reload_refusal = server->reload_refusal[0] ? server->reload_refusal : NULL,
-                               .succession = &server->succession,
+                               .history = &server->history,
                                .upgrading = server->upgrade != NULL,
                                .refusal = server->refusal[0] ? server->refusal : NULL,
                                .stopping = server->stop_wanted || server->phase >= SERVER_STOPPING};
@@ -203,8 +203,8 @@ static bool open_loop(struct server *server, struct failure *failure) {
 static void run(struct server *server) {
   struct failure failure;
   if (!open_loop(server, &failure)) {
-    if (server->tape) {
-      server_start_over(server->tape, failure.text);
+    if (server->codec) {
+      server_start_over(server->codec, failure.text);
     }
     log_event(LOG_FAILED, NULL, "%s", failure.text);
     server->exit_status = failure.status;
@@ -241,13 +241,13 @@ static void close_server(struct server *server) {
   }
 }
 
-enum exit_status server_run(const char *path, struct config *config, struct tape *tape, bool reload) {
+enum exit_status server_run(const char *path, struct config *config, struct codec *codec, bool reload) {
   struct server *server = calloc(1, sizeof *server);
   struct generation *generation = server ? generation_new(config) : NULL;
   struct quota *quota = quota_new();
   log_open(config->log_level);
-  if ((!generation || !quota) && tape) {
-    server_start_over(tape, "not enough memory");
+  if ((!generation || !quota) && codec) {
+    server_start_over(codec, "not enough memory");
   }
   if (!generation || !quota) {
     log_event(LOG_FAILED, NULL, "not enough memory to start");
@@ -260,13 +260,13 @@ enum exit_status server_run(const char *path, struct config *config, struct tape
   server->path = path;
   server->ops = ops_of(server);
   server->quota = quota;
-  server->tape = tape;
+  server->codec = codec;
   server->reload_at_once = reload;
   server->started = clock_now();
   server_adopt(server, generation);
   run(server);
   close_server(server);
-  keeper_end();
+  fd_store_end();
   log_flush();
   enum exit_status status = server->exit_status;
   free(server);

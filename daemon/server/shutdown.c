@@ -70,7 +70,7 @@ static void on_limit(void *context) {
   struct server *server = context;
   server->limit = loop_timer_close(server->limit);
   server_look_for_hanging(server);
-  if (!server->reload || !keeper_is_there()) { /* else all of it is left to the next process then */
+  if (!server->reload || !fd_store_is_there()) { /* else all of it is left to the next process then */
     server_cut(server);
   }
 }
@@ -102,9 +102,9 @@ static void leave(struct server *server) {
   struct failure failure;
   server->limit = loop_timer_close(server->limit);
   server->leaving = false; /* once: if it fails, what was told meanwhile does not begin it again */
-  handover_use_reserve();
+  exec_use_reserve();
   server_leave(server, "the service was stopped or restarted", &failure);
-  handover_reserve();
+  exec_reserve();
   log_event(LOG_FAILED, NULL, "connections cannot be left to the next process: %s%s%s", failure.text,
             failure.remedy[0] ? "; " : "", failure.remedy);
   if (server->pipeline_count == 0) {
@@ -137,7 +137,7 @@ static void prepare_to_leave(struct server *server) {
 }
 
 static void end_pipelines(struct server *server) {
-  if (keeper_is_there()) {
+  if (fd_store_is_there()) {
     prepare_to_leave(server);
   } else {
     stop_pipelines(server);

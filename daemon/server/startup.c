@@ -27,7 +27,7 @@ static bool out_of_memory(struct failure *failure) {
 static const struct config_socket_access status_access = {.mode = 0660, .owner = (uid_t)-1, .group = (gid_t)-1};
 
 static bool open_status_listeners(struct server *server, struct failure *failure) {
-  if (server->tape) {
+  if (server->codec) {
     server_take(server);
     return server->status_listener ||
            failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "what was handed over of the status socket makes no sense");
@@ -91,15 +91,15 @@ static void start_feeding(struct preparation *preparation) {
 static void prepare(void *context) {
   struct preparation *preparation = context;
   struct server *server = preparation->server;
-  const struct pipeline_inheritance inheritance = {.tape = server->tape};
+  const struct pipeline_inheritance inheritance = {.codec = server->codec};
   preparation->done = true;
   for (unsigned i = 0; i < server->pipeline_count && preparation->done; i++) {
     preparation->done = pipeline_prepare(server->pipelines[i], &inheritance, &preparation->failure);
   }
-  if (preparation->done && server->tape && !tape_is_at_end(server->tape)) {
+  if (preparation->done && server->codec && !codec_is_at_end(server->codec)) {
     preparation->done = failure_set(&preparation->failure, EXIT_STATUS_INTERNAL, NULL, "what was handed over makes no sense");
   }
-  preparation->done = preparation->done && (server->tape || distinct_files(server->config, &preparation->failure)) &&
+  preparation->done = preparation->done && (server->codec || config_files_distinct(server->config, &preparation->failure)) &&
                       checkup_prepare(server, &preparation->failure);
 }
 
@@ -122,7 +122,7 @@ static bool start_status(struct server *server, struct failure *failure) {
 
 /* A reload that was under way may have come as far as the rights of sockets, and not come so far again. */
 static bool may_have_other_rights(const struct server *server) {
-  return server->reload_at_once || (server->tape && server->tape->live);
+  return server->reload_at_once || (server->codec && server->codec->live);
 }
 
 /* One that the process before could not start either costs the others nothing: it is tried until it starts. */
@@ -150,9 +150,9 @@ static bool start_all(struct server *server, struct failure *failure) {
 }
 
 static void say_ready(struct server *server) {
-  if (server->tape) {
+  if (server->codec) {
     server_taken(server);
-    keeper_forget_last();
+    fd_store_forget_last();
     server_note(server);
     supervision_say_ready(server);
     return;
@@ -171,7 +171,7 @@ static void say_ready(struct server *server) {
   if (server->recovers) {
     server_recovered(server);
   }
-  keeper_forget_last();
+  fd_store_forget_last();
   server_note(server);
   supervision_say_ready(server);
 }
@@ -182,20 +182,20 @@ static void say_ready(struct server *server) {
  * Nothing moves until that serves: the gap goes on. */
 static void take_up_once_more(struct server *server, const struct failure *why, struct failure *failure) {
   struct fault fault;
-  struct succession *succession = &server->succession;
+  struct history *history = &server->history;
   int64_t now = clock_now();
   unsigned limit = server->config->gpu.faults;
   fault_of_device(&fault, NO_DEVICE, why->text);
   snprintf(fault.error.remedy, sizeof fault.error.remedy, "%s", why->remedy);
-  if (succession_is_too_fast(succession, limit, now)) {
+  if (history_is_too_fast(history, limit, now)) {
     server_end_by_faults(server, &fault);
   }
   fault_log(&fault, "what was handed over is taken up once more");
   log_flush();
-  succession_note_fault(succession, now);
-  succession_end(succession, SUCCESSION_FAULT, why->text, succession->stopped);
-  if (succession_replace(succession, server->tape, server->succession_at)) {
-    handover_repeat(server->tape, server->stop_wanted, server->reload_at_once, failure);
+  history_note_fault(history, now);
+  history_end(history, HISTORY_FAULT, why->text, history->stopped);
+  if (history_replace(history, server->codec, server->history_at)) {
+    exec_repeat(server->codec, server->stop_wanted, server->reload_at_once, failure);
   } else {
     failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "not enough memory to take it up once more");
   }
@@ -205,12 +205,12 @@ static void take_up_once_more(struct server *server, const struct failure *why, 
 void server_fail_start(struct server *server, const struct failure *failure) {
   struct failure last = *failure;
   bool device = failure->device || (server->engine && engine_has_lost(server->engine));
-  bool is_whole = server->tape && !server->tape->broken && !server->tape->live; /* what was noted is looked into once */
+  bool is_whole = server->codec && !server->codec->broken && !server->codec->live; /* what was noted is looked into once */
   if (is_whole && device) {
     take_up_once_more(server, failure, &last);
   }
-  if (server->tape) {
-    server_start_over(server->tape, last.text);
+  if (server->codec) {
+    server_start_over(server->codec, last.text);
   }
   server_fail(server, failure);
 }
@@ -226,17 +226,17 @@ static void on_prepared(void *context) {
     server_fail_start(server, &failure);
     return;
   }
-  if (server->stop_wanted && !server->tape) {
+  if (server->stop_wanted && !server->codec) {
     server_end(server); /* a signal came meanwhile, and nothing has begun */
     return;
   }
   server->phase = SERVER_RUNNING;
-  keeper_release();
-  keeper_spend_roster();
+  fd_store_release();
+  fd_store_spend_roster();
   if (start_all(server, &failure)) {
     say_ready(server);
-    handover_settle();
-    handover_reserve();
+    exec_settle();
+    exec_reserve();
     server_go_on_ending(server);
     upgrade_go_on(server);
   } else {
@@ -282,11 +282,11 @@ static unsigned count_files(const struct config *config) {
 bool server_start(struct server *server, struct failure *failure) {
   sigset_t held;
   loop_expect_files(count_files(server->config));
-  if (!server->tape) {
+  if (!server->codec) {
     server_recover(server);
   }
-  if (keeper_is_there()) {
-    chronicle_open(); /* without one, connections are closed should this process be killed */
+  if (fd_store_is_there()) {
+    checkpoint_open(); /* without one, connections are closed should this process be killed */
   }
   if (!rights_start(failure) || !signals_open(server, failure) || !open_status_listeners(server, failure)) {
     return false;
@@ -295,7 +295,7 @@ bool server_start(struct server *server, struct failure *failure) {
     systemd_watchdog(); /* the image before may have had no time for it, and devices take theirs */
   }
   signals_held(&held);
-  handover_allow_signals(&held); /* also where there is no tape: they wait while one image follows another */
-  server->engine = engine_open(server->config, server->tape, failure);
+  exec_allow_signals(&held); /* also where there is no tape: they wait while one image follows another */
+  server->engine = engine_open(server->config, server->codec, failure);
   return server->engine && make_pipelines(server, failure) && loop_can_work(failure) && start_preparing(server, failure);
 }

@@ -109,7 +109,7 @@ static void on_tick(void *context) {
   start_anchoring(server);
   systemd_flush();
   server_start_late(server);
-  if (keeper_try_again() && !server->reload) {
+  if (fd_store_try_again() && !server->reload) {
     server_note_journal(server);
   }
   compare_limits(server);
@@ -154,7 +154,7 @@ bool supervision_start(struct server *server) {
   if (!supervision->tick || !supervision->flush || !supervision->watchdog) {
     return false;
   }
-  if (keeper_is_there()) {
+  if (fd_store_is_there()) {
     supervision->pulse = loop_timer_new(&server->loop, on_pulse, server);
     supervision->roster = loop_hook_new(&server->loop, on_turn, server);
     if (!supervision->pulse || !supervision->roster) {

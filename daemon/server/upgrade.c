@@ -84,14 +84,14 @@ static void execute_later(struct upgrade *upgrade, uint64_t milliseconds);
 static void execute(void *context) {
   struct upgrade *upgrade = context;
   struct failure failure;
-  char text[SUCCESSION_TEXT];
+  char text[HISTORY_TEXT];
   if (is_one_late(upgrade->server)) {
     refuse(upgrade, true, LATE);
     return;
   }
-  snprintf(text, sizeof text, "%s took over", handover_program());
+  snprintf(text, sizeof text, "%s took over", exec_program());
   if (server_has_files(upgrade->server, &failure)) {
-    server_hand_over(upgrade->server, SUCCESSION_UPGRADE, text, NO_DEVICE, handover_program(), &failure);
+    server_hand_over(upgrade->server, HISTORY_UPGRADE, text, NO_DEVICE, exec_program(), &failure);
   }
   if (failure.later && ++upgrade->attempts < ATTEMPTS) {
     execute_later(upgrade, AGAIN_MS);
@@ -118,7 +118,7 @@ static void on_willing(struct upgrade *upgrade) {
     return;
   }
   if (upgrade->answer) {
-    upgrade->answer(upgrade->context, 200, json_pack("{s:b, s:o}", "ok", 1, "program", answer_string(handover_program())));
+    upgrade->answer(upgrade->context, 200, json_pack("{s:b, s:o}", "ok", 1, "program", answer_string(exec_program())));
   }
   upgrade->answer = NULL;
   execute_later(upgrade, ANSWER_MS);
@@ -137,7 +137,7 @@ static void on_child_exit(uv_process_t *child, int64_t status, int signal) {
     on_willing(upgrade);
     return;
   }
-  snprintf(why, sizeof why, "'%s' does not take over (%s %d)%s%s", handover_program(), signal != 0 ? "signal" : "status",
+  snprintf(why, sizeof why, "'%s' does not take over (%s %d)%s%s", exec_program(), signal != 0 ? "signal" : "status",
            signal != 0 ? signal : (int)status, said[0] ? ": " : "", said);
   refuse(upgrade, true, why);
 }
@@ -159,7 +159,7 @@ static int ask(struct upgrade *upgrade) {
   char version[STATE_VERSION_TEXT], path[32];
   snprintf(path, sizeof path, "/proc/self/fd/%d", CONFIG_FD);
   state_version(version);
-  char *arguments[] = {(char *)(uintptr_t)handover_program(), "--check", "--state", version, "-c", path, NULL};
+  char *arguments[] = {(char *)(uintptr_t)exec_program(), "--check", "--state", version, "-c", path, NULL};
   uv_stdio_container_t descriptors[] = {{.flags = UV_IGNORE},
                                         {.flags = UV_IGNORE},
                                         {.flags = UV_INHERIT_FD, .data.fd = upgrade->said},
@@ -179,12 +179,11 @@ static void start(struct upgrade *upgrade) {
     refuse(upgrade, false, "not enough memory");
     return;
   }
-  int status = handover_program() ? ask(upgrade) : UV_ENOENT;
+  int status = exec_program() ? ask(upgrade) : UV_ENOENT;
   if (status != 0) {
     char why[SAID];
-    snprintf(why, sizeof why, "cannot ask '%s': %s", handover_program() ? handover_program() : "the program",
-             uv_strerror(status));
-    refuse(upgrade, handover_program() != NULL, why);
+    snprintf(why, sizeof why, "cannot ask '%s': %s", exec_program() ? exec_program() : "the program", uv_strerror(status));
+    refuse(upgrade, exec_program() != NULL, why);
     return;
   }
   upgrade->running = true;

@@ -10,22 +10,22 @@
 #include "daemon/session/private.h"
 
 static bool is_between_messages(const struct session *session) {
-  return !session->is_reply || (session->road.at_sink == 0 && session->client_there && !session->client_gone);
+  return !session->is_reply || (session->flow.at_sink == 0 && session->client_there && !session->client_gone);
 }
 
 bool session_owes_acknowledgement(const struct session *session) {
   return session->acknowledges && session->source.state != SOURCE_NONE && session->source.state != SOURCE_CLOSING &&
-         settled_count(&session->account.settled, session->fill.producer) > session->acknowledged;
+         acks_count(&session->account.acks, session->receive.producer) > session->acknowledged;
 }
 
 void session_acknowledge(struct session *session) {
-  const struct road *road = &session->road;
+  const struct flow *flow = &session->flow;
   unsigned char bytes[NATIVE_ACK_BYTES];
   if (!session_owes_acknowledgement(session) || !is_between_messages(session)) {
     return;
   }
-  uint64_t frames = settled_count(&session->account.settled, session->fill.producer);
-  if (session->is_reply && road->offered_producer == session->fill.producer && road->offered_sequence + 1 >= frames) {
+  uint64_t frames = acks_count(&session->account.acks, session->receive.producer);
+  if (session->is_reply && flow->offered_producer == session->receive.producer && flow->offered_sequence + 1 >= frames) {
     session->acknowledged = frames; /* its last result said so */
     return;
   }

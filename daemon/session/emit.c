@@ -2,10 +2,10 @@
 
 #include "daemon/sink/results.h"
 
-bool emit_turn(struct road *road, struct sink *sink) {
+bool emit_turn(struct flow *flow, struct sink *sink) {
   bool moved = false;
-  for (struct slot *slot = road_offer(road); slot; slot = road_offer(road)) {
-    sink_offer(sink, road, slot);
+  for (struct slot *slot = flow_offer(flow); slot; slot = flow_offer(flow)) {
+    sink_offer(sink, flow, slot);
     moved = true;
   }
   return moved;

@@ -6,6 +6,6 @@
 #include "daemon/sink/sink.h"
 
 /* True if a result moved. */
-bool emit_turn(struct road *road, struct sink *sink);
+bool emit_turn(struct flow *flow, struct sink *sink);
 
 #endif

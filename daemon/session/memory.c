@@ -25,53 +25,53 @@ static bool take_arena(struct arena *arena, const char *name, size_t bytes, stru
 
 static bool make_memory(struct session *session, struct gpu_buffers *buffers, struct failure *failure) {
   const struct session_setup *setup = &session->setup;
-  struct road *road = &session->road;
+  struct flow *flow = &session->flow;
   char name[96];
   snprintf(name, sizeof name, "framed:%s.%u:in", setup->config->name, setup->index);
-  if (!take_arena(&session->inputs, name, arena_bytes(road->input_bytes, road->ring.count), setup->device, failure)) {
+  if (!take_arena(&session->inputs, name, arena_bytes(flow->input_bytes, flow->ring.count), setup->device, failure)) {
     return false;
   }
   snprintf(name, sizeof name, "framed:%s.%u:out", setup->config->name, setup->index);
-  if (!take_arena(&session->outputs, name, arena_bytes(road->output_bytes, road->ring.count), setup->device, failure)) {
+  if (!take_arena(&session->outputs, name, arena_bytes(flow->output_bytes, flow->ring.count), setup->device, failure)) {
     return false;
   }
   snprintf(name, sizeof name, "framed:%s.%u:control", setup->config->name, setup->index);
   if (session->control.fd >= 0 && !take_arena(&session->control, name, NATIVE_CONTROL, NULL, failure)) {
     return false;
   }
-  for (unsigned i = 0; i < road->ring.count; i++) {
-    road->ring.slots[i].input = session->inputs.base + i * arena_stride(road->input_bytes);
-    road->ring.slots[i].output = session->outputs.base + i * arena_stride(road->output_bytes);
-    buffers[i] = (struct gpu_buffers){.input = road->ring.slots[i].input, .output = road->ring.slots[i].output};
+  for (unsigned i = 0; i < flow->ring.count; i++) {
+    flow->ring.slots[i].input = session->inputs.base + i * arena_stride(flow->input_bytes);
+    flow->ring.slots[i].output = session->outputs.base + i * arena_stride(flow->output_bytes);
+    buffers[i] = (struct gpu_buffers){.input = flow->ring.slots[i].input, .output = flow->ring.slots[i].output};
   }
   return true;
 }
 
 static bool make_discard(struct session *session, struct failure *failure) {
-  if (session->road.overload != CONFIG_OVERLOAD_DROP_NEWEST) {
+  if (session->flow.overload != CONFIG_OVERLOAD_DROP_NEWEST) {
     return true;
   }
-  session->discard = malloc(FILL_DISCARD);
+  session->discard = malloc(RECEIVE_DISCARD);
   return session->discard ||
          failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "no memory for a session of '%s'", session->setup.config->name);
 }
 
 static bool make_program(struct session *session, const struct gpu_buffers *buffers, struct failure *failure) {
   const struct session_setup *setup = &session->setup;
-  struct road *road = &session->road;
+  struct flow *flow = &session->flow;
   struct gpu_error error = {0};
   const struct gpu_options options = {
       .wake = wake_from_device,
       .context = session,
-      .notify = !road->spin,
+      .notify = !flow->spin,
       .graph = setup->graph,
       .copy = setup->copy,
       .timed_one_in = setup->timed_one_in,
       .spared = session_spared(session),
       .weigh = setup->costs.alone == 0,
   };
-  road->program = gpu_program_new(setup->device, setup->chain, buffers, road->ring.count, &options, &error);
-  if (!road->program || !gpu_program_warm_up(road->program, &error)) {
+  flow->program = gpu_program_new(setup->device, setup->chain, buffers, flow->ring.count, &options, &error);
+  if (!flow->program || !gpu_program_warm_up(flow->program, &error)) {
     return failure_set(failure, EXIT_STATUS_INTERNAL, error.remedy, "pipeline '%s': %s", setup->config->name, error.text);
   }
   return true;
@@ -79,12 +79,12 @@ static bool make_program(struct session *session, const struct gpu_buffers *buff
 
 bool session_take_memory(struct session *session, struct failure *failure) {
   struct gpu_buffers buffers[GPU_MAX_SLOTS];
-  session->road.memory += session->outputs.fd < 0;
+  session->flow.memory += session->outputs.fd < 0;
   return make_memory(session, buffers, failure) && make_program(session, buffers, failure);
 }
 
 void session_drop_memory(struct session *session) {
-  session->road.program = gpu_program_free(session->road.program);
+  session->flow.program = gpu_program_free(session->flow.program);
   arena_drop(&session->inputs);
   arena_drop(&session->outputs);
   arena_drop(&session->control);
@@ -100,35 +100,35 @@ static bool make_sink(struct session *session, const struct frame_format *output
     session->sink = sink_new_reply(&own, session_on_client_gone, session, failure);
   }
   if (session->sink && session->sink->lane != setup->lane) {
-    handoff_init(&session->handoff, &session->road);
-    ring_init(&session->handoff.back, setup->lane, &session->runner);
-    sink_join_handoff(session->sink, &session->handoff);
+    relay_init(&session->relay, &session->flow);
+    spsc_init(&session->relay.back, setup->lane, &session->runner);
+    sink_join_handoff(session->sink, &session->relay);
   }
   return session->sink != NULL;
 }
 
 static void set_up_road(struct session *session) {
   const struct config_pipeline *config = session->setup.config;
-  struct road *road = &session->road;
-  slot_ring_init(&road->ring, config->slots);
-  road->account = &session->account;
-  road->lane = session->setup.lane;
-  road->seat = session->setup.index;
-  road->depth = road_depth(config->overload, config->slots, config->deadline_ns > 0);
-  road->overload = config->overload;
-  road->deadline_ns = config->deadline_ns;
-  road->spin = config->completion == CONFIG_COMPLETION_SPIN;
-  road->wake = wake_from_sink;
-  road->session = session;
+  struct flow *flow = &session->flow;
+  slot_ring_init(&flow->ring, config->slots);
+  flow->account = &session->account;
+  flow->lane = session->setup.lane;
+  flow->seat = session->setup.index;
+  flow->depth = flow_depth(config->overload, config->slots, config->deadline_ns > 0);
+  flow->overload = config->overload;
+  flow->deadline_ns = config->deadline_ns;
+  flow->spin = config->completion == CONFIG_COMPLETION_SPIN;
+  flow->wake = wake_from_sink;
+  flow->session = session;
 }
 
 /* What the first warm-up has measured holds for the session's programs after it. */
 static void keep_choices(struct session *session) {
-  session->setup.graph = gpu_program_graph(session->road.program) ? GPU_GRAPH_ON : GPU_GRAPH_OFF;
-  session->setup.copy = gpu_program_copies_by_kernel(session->road.program) ? GPU_COPY_KERNEL : GPU_COPY_ENGINE;
-  session->setup.timed_one_in = (int)gpu_program_timed_one_in(session->road.program);
+  session->setup.graph = gpu_program_graph(session->flow.program) ? GPU_GRAPH_ON : GPU_GRAPH_OFF;
+  session->setup.copy = gpu_program_copies_by_kernel(session->flow.program) ? GPU_COPY_KERNEL : GPU_COPY_ENGINE;
+  session->setup.timed_one_in = (int)gpu_program_timed_one_in(session->flow.program);
   if (session->setup.costs.alone == 0) {
-    gpu_program_costs(session->road.program, &session->setup.costs);
+    gpu_program_costs(session->flow.program, &session->setup.costs);
   }
 }
 
@@ -143,30 +143,30 @@ struct session *session_new(const struct session_setup *setup, struct failure *f
   session->inputs = session->outputs = session->control = ARENA_NONE;
   session->runner = (struct runner){.turn = session_turn, .tick = session_tick};
   set_up_road(session);
-  if (!format_bytes(input, &session->road.input_bytes) ||
-      !format_bytes(gpu_chain_output(setup->chain), &session->road.output_bytes)) {
+  if (!format_bytes(input, &session->flow.input_bytes) ||
+      !format_bytes(gpu_chain_output(setup->chain), &session->flow.output_bytes)) {
     failure_set(failure, EXIT_STATUS_CONFIG, NULL, "the frames of '%s' have no size", setup->config->name);
     return session_free(session);
   }
   if (!make_discard(session, failure) || !make_sink(session, gpu_chain_output(setup->chain), failure)) {
     return session_free(session);
   }
-  fill_init(&session->fill, &session->road, setup->config->source.protocol, input, session->discard);
-  session->fill.rate = y4m_rate_of(setup->config->source.rate);
+  receive_init(&session->receive, &session->flow, setup->config->source.protocol, input, session->discard);
+  session->receive.rate = y4m_rate_of(setup->config->source.rate);
   session->source.runner = &session->runner;
-  session->source.fill = &session->fill;
+  session->source.receive = &session->receive;
   session->source.closed = session_on_source_closed;
   /* A stalled file or standard input keeps nobody else away. */
   session->source.timeout_ns = setup->config->source.endpoint == CONFIG_SOCKET ? setup->config->source.timeout_ns : 0;
   session->source.rate = setup->config->source.rate;
   session->source.loop = setup->config->source.loop;
   session->account.now.waiting = WAITING_FOR_PRODUCER;
-  session->setup.tape = NULL;
-  session->page = session->sink->page ? page_new() : NULL;
-  session->source.page = session->page;
-  session->source.before_read = session_note_before_read;
-  if ((setup->tape && !session_take(session, setup->tape, failure)) || !session_take_memory(session, failure)) {
-    return setup->tape ? NULL : session_free(session); /* see intake_new() */
+  session->setup.codec = NULL;
+  session->record = session->sink->record ? record_new() : NULL;
+  session->source.record = session->record;
+  session->source.before_read = session_checkpoint_before_read;
+  if ((setup->codec && !session_take(session, setup->codec, failure)) || !session_take_memory(session, failure)) {
+    return setup->codec ? NULL : session_free(session); /* see inputs_new() */
   }
   keep_choices(session);
   account_publish(&session->account);
@@ -181,7 +181,7 @@ unsigned session_timed_one_in(const struct session *session) { return (unsigned)
 
 const struct gpu_costs *session_costs(const struct session *session) { return &session->setup.costs; }
 
-const struct gpu_program *session_program(const struct session *session) { return session->road.program; }
+const struct gpu_program *session_program(const struct session *session) { return session->flow.program; }
 
 struct session *session_free(struct session *session) {
   if (!session) {
@@ -193,7 +193,7 @@ struct session *session_free(struct session *session) {
     session->sink->count = 0; /* one that was taken from a tape and never ran may have results */
     sink_free(session->sink);
   }
-  page_free(session->page);
+  record_free(session->record);
   reader_free(session->attach_reader);
   trace_ring_drop(session->trace);
   free(session->discard);

@@ -45,14 +45,14 @@ void session_tell_detached(struct session *session, enum detach_reason reason, c
   struct session_event *event = &session->detached.event;
   event->fd = session->attach_fd;
   event->reason = reason;
-  event->frames = session->fill.sequence;
+  event->frames = session->receive.sequence;
   snprintf(event->text, sizeof event->text, "%s", text);
   session->account.now.attached = false;
   tell(session, &session->detached, SESSION_DETACHED);
 }
 
 static void describe_running(struct session *session, struct fault *fault) {
-  struct slot_ring *ring = &session->road.ring;
+  struct slot_ring *ring = &session->flow.ring;
   fault->frames = slot_count(ring, SLOT_RUNNING);
   if (fault->frames > 0) {
     fault->first = slot_at(ring, SLOT_RUNNING, 0)->frame.sequence;
@@ -64,7 +64,7 @@ void session_tell_fault(struct session *session) {
   const struct config_pipeline *config = session->setup.config;
   struct fault *fault = &session->fault;
   session->fault_told = true;
-  *fault = (struct fault){.device = config->device, .pipeline = config->name, .error = session->road.device_error};
+  *fault = (struct fault){.device = config->device, .pipeline = config->name, .error = session->flow.device_error};
   describe_running(session, fault);
   for (unsigned i = 0; i < config->stage_count; i++) {
     fault_add_stage(fault, gpu_chain_stage(session->setup.chain, i)->stage->name);
@@ -100,7 +100,7 @@ void session_tell_foreign(struct session *session) {
   if (!atomic_exchange(&session->foreign_posted, true)) {
     struct session_event *event = &session->foreign.event;
     session->foreign_told = true;
-    snprintf(event->text, sizeof event->text, "%s", stranger_names[session->fill.foreign]);
+    snprintf(event->text, sizeof event->text, "%s", stranger_names[session->receive.foreign]);
     tell(session, &session->foreign, SESSION_FOREIGN);
   }
 }
@@ -127,8 +127,8 @@ static void post(struct session *session, struct order *order, void (*run)(struc
 
 /* False: it cannot be served, which is told. */
 static bool begin(struct session *session) {
-  session->fill.sequence = 0;
-  session->fill.protocol = session->attach_protocol;
+  session->receive.sequence = 0;
+  session->receive.protocol = session->attach_protocol;
   session->shares = session->attach_shares;
   session->acknowledges = session->attach_acknowledges && !session->shares;
   session->acknowledged = 0;
@@ -137,7 +137,7 @@ static bool begin(struct session *session) {
   session->foreign_told = false;
   session->source.channel = NULL;
   if (session->shares) {
-    channel_open(&session->channel, (struct native_control *)session->control.base, &session->road, &session->fill,
+    channel_open(&session->channel, (struct native_control *)session->control.base, &session->flow, &session->receive,
                  session->attach_fd, session->is_reply);
     session->source.channel = &session->channel;
   }
@@ -152,7 +152,7 @@ static bool begin(struct session *session) {
 /* Everything is as a process before this one left it, but for what only a process has. */
 static void go_on(struct session *session) {
   if (session->shares) {
-    channel_open_again(&session->channel, (struct native_control *)session->control.base, &session->road, &session->fill,
+    channel_open_again(&session->channel, (struct native_control *)session->control.base, &session->flow, &session->receive,
                        session->attach_fd, session->is_reply);
     session->source.channel = &session->channel;
   }
@@ -163,8 +163,8 @@ static void run_attach(struct message *message) {
   struct session *session = ordered(message);
   session->account.now.attached = true;
   session->attached = session->attaches;
-  session->road.active = clock_now();
-  session->road.unnoted = true;
+  session->flow.active = clock_now();
+  session->flow.unnoted = true;
   if (session->attach_continues) {
     go_on(session);
   } else if (!begin(session)) {
@@ -178,7 +178,7 @@ static void run_attach(struct message *message) {
   if (session->stopping) {
     source_end(&session->source, DETACH_STOPPED, "the pipeline ends");
   }
-  session_note(session);
+  session_checkpoint(session);
 }
 
 /* Two handles cannot poll one descriptor: with `reply` the results go through a duplicate. */
@@ -203,7 +203,7 @@ void session_attach(struct session *session, int fd, enum config_protocol protoc
   session->attach_protocol = protocol;
   if (session->is_reply) {
     session->attach_reader = reply_reader(session, fd);
-    session->client_page = session->attach_reader ? page_name(session->attach_reader->page) : 0;
+    session->client_page = session->attach_reader ? record_name(session->attach_reader->record) : 0;
   }
   if (session->attach_reader && protocol == CONFIG_PROTOCOL_NATIVE) {
     reader_speak(session->attach_reader, protocol);
@@ -232,9 +232,9 @@ static void run_hold(struct message *message) {
   struct session *session = ordered(message);
   atomic_store(&session->hold_posted, false);
   unsigned hold = atomic_load(&session->hold_wanted);
-  session->fill.held = hold != 0 || session->stopping || session->road.device_dead;
+  session->receive.held = hold != 0 || session->stopping || session->flow.device_dead;
   session->idle_owed = hold != 0;
-  session->road.active = clock_now();
+  session->flow.active = clock_now();
   atomic_store(&session->hold, hold);
   if (hold != 0) {
     tell_held(session);
@@ -267,7 +267,7 @@ void session_resume(struct session *session) { want_hold(session, 0); }
 static void run_stop(struct message *message) {
   struct session *session = ordered(message);
   session->stopping = true;
-  session->fill.held = true;
+  session->receive.held = true;
   if (session->source.state == SOURCE_OPEN) {
     source_end(&session->source, DETACH_STOPPED, "the pipeline ends");
   }

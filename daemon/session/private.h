@@ -1,7 +1,7 @@
 /*
  * What a session is made of; private to session.c (its turns and its end) and to those that follow here with what each tells
  * the others: messages.c (what it hears from and says to the control loop), reply.c, acknowledge.c,
- * note.c (what it notes in case it is killed), image.c (how it is handed over) and memory.c (how it is
+ * checkpoint.c (what it notes in case it is killed), image.c (how it is handed over) and memory.c (how it is
  * made and freed).
  */
 #ifndef FRAMED_SESSION_PRIVATE_H
@@ -31,12 +31,12 @@ struct notice {
 struct session {
   struct runner runner; /* first */
   struct session_setup setup;
-  struct road road;
+  struct flow flow;
   struct account account;
-  struct fill fill;
+  struct receive receive;
   struct source source;
   struct sink *sink;
-  struct handoff handoff; /* if the sink is on another lane */
+  struct relay relay; /* if the sink is on another lane */
   bool is_reply;
   /* reply: see reply.c */
   bool client_there;    /* its handle is not closed yet */
@@ -58,7 +58,7 @@ struct session {
   struct arena control;   /* that a client shares; none as a rule */
   struct channel channel; /* to it */
   bool shares;            /* the producer there is such a client */
-  unsigned condemned;     /* see session_condemned(), */
+  unsigned quarantined;   /* see session_quarantined(), */
   uint64_t last_condemned;
   unsigned char *discard;
   struct trace_ring *trace; /* the control loop's; the lane sees it through its account */
@@ -70,10 +70,10 @@ struct session {
   bool attach_acknowledges;
   bool attach_continues; /* the producer was there before this process */
   struct reader *attach_reader;
-  uint64_t attaches;    /* the control loop's: how many producers there were, */
-  uint64_t attached;    /* the lane's: the number of the last it knows of, */
-  uint64_t client_page; /* reply: the control loop's, of its client's reader */
-  struct page *page;    /* and of the one there, how far it is: see note.c; or NULL */
+  uint64_t attaches;     /* the control loop's: how many producers there were, */
+  uint64_t attached;     /* the lane's: the number of the last it knows of, */
+  uint64_t client_page;  /* reply: the control loop's, of its client's reader */
+  struct record *record; /* and of the one there, how far it is: see checkpoint.c; or NULL */
   enum session_revival revival;
   unsigned holds;          /* the control loop's: how many there were */
   atomic_uint hold_wanted; /* the number of the hold in force, 0: none */
@@ -111,27 +111,27 @@ void session_acknowledge(struct session *session);
 /* [lane] It is to be told something. */
 bool session_owes_acknowledgement(const struct session *session);
 
-/* -- note.c ----------------------------------------------------------------------------------------------- */
+/* -- checkpoint.c ----------------------------------------------------------------------------------------------- */
 
 /* [lane] Notes where everything is, if that has changed since the last note. */
-void session_note(struct session *session);
-void session_note_before_read(struct source *source);
+void session_checkpoint(struct session *session);
+void session_checkpoint_before_read(struct source *source);
 /* Takes what a session that was killed had noted. */
-bool session_take_live(struct session *session, struct tape *tape, struct failure *failure);
+bool session_take_live(struct session *session, struct codec *codec, struct failure *failure);
 /* Brings the ring and the books from where the session noted them to where the sink's note says that they were; `owed` has a
  * bit for each slot whose frame the session took to be open at the sink. False: the notes contradict each other, and neither is
  * of use. */
-bool session_reconcile(struct session *session, unsigned owed, const struct sink_noted *noted);
+bool session_reconcile(struct session *session, unsigned owed, const struct sink_checkpointd *noted);
 
 /* -- image.c ---------------------------------------------------------------------------------------------- */
 
 /* Takes the session from its setup's tape: arenas have descriptors from then on. */
-bool session_take(struct session *session, struct tape *tape, struct failure *failure);
+bool session_take(struct session *session, struct codec *codec, struct failure *failure);
 /* For a sink of its own. */
-struct road *session_own_road(void *session, unsigned seat);
+struct flow *session_own_road(void *session, unsigned seat);
 /* Passes its descriptors, and everything that is not a descriptor. */
-void session_pass_memory(struct session *session, struct tape *tape, bool memory);
-void session_pass_books(struct session *session, struct tape *tape);
+void session_pass_memory(struct session *session, struct codec *codec, bool memory);
+void session_pass_books(struct session *session, struct codec *codec);
 /* What was passed makes no sense. */
 bool session_is_unsound(const struct session *session, struct failure *failure);
 /* Nothing of it is on a device now. */

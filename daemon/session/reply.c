@@ -42,7 +42,7 @@ static void tell(struct session *session, struct order *order, void (*run)(struc
 /* [sink's lane] Each is told once of a client. */
 void session_on_client_gone(void *context, bool closed, const char *why) {
   struct session *session = context;
-  if (!session->road.handoff) {
+  if (!session->flow.relay) {
     on_gone(session, closed, why);
   } else if (closed) {
     tell(session, &session->client_closed, run_closed);
@@ -64,8 +64,8 @@ static void on_patience_over(struct session *session) {
 /* From tick to tick, so that a time in which nobody looked does not count. Of one with shared memory it is not known whether it
  * would send: it needs a slot for that. */
 void session_watch_client(struct session *session, int64_t now) {
-  bool waits = session->is_reply && !session->shares && !session->fill.held && now - session->road.active > UNREAD_QUIET &&
-               slot_count(&session->road.ring, SLOT_EMITTING) > 0 && source_has_unread(&session->source);
+  bool waits = session->is_reply && !session->shares && !session->receive.held && now - session->flow.active > UNREAD_QUIET &&
+               slot_count(&session->flow.ring, SLOT_EMITTING) > 0 && source_has_unread(&session->source);
   if (!waits) {
     session->unread_since = 0;
   } else if (session->unread_since == 0) {
@@ -80,7 +80,7 @@ void session_watch_client(struct session *session, int64_t now) {
 void session_attach_client(struct session *session, struct reader *reader) {
   session->client_there = true;
   session->client_detached = false;
-  if (session->road.handoff) {
+  if (session->flow.relay) {
     sink_attach(session->sink, reader);
   } else {
     sink_attach_here(session->sink, reader);
@@ -104,7 +104,7 @@ static void run_leave(struct message *message) {
 /* The one that leaves its lane last tells the end, since the session may be freed from then on. */
 void session_leave(struct session *session) {
   lane_leave(&session->runner);
-  if (session->is_reply && session->road.handoff) {
+  if (session->is_reply && session->flow.relay) {
     session->leave_order.message.run = run_leave;
     session->leave_order.session = session;
     lane_post(session->sink->lane, &session->leave_order.message);

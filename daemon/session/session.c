@@ -23,10 +23,10 @@ enum { ROUNDS_A_TURN = 8 };
 
 /* With `reply` and no client the results have nowhere to go. */
 static bool drop_all(struct session *session, enum slot_state state, enum fate fate, int64_t now) {
-  struct road *road = &session->road;
-  bool moved = slot_count(&road->ring, state) > 0;
-  while (slot_count(&road->ring, state) > 0) {
-    road_drop(road, slot_oldest(&road->ring, state), fate, now);
+  struct flow *flow = &session->flow;
+  bool moved = slot_count(&flow->ring, state) > 0;
+  while (slot_count(&flow->ring, state) > 0) {
+    flow_drop(flow, slot_oldest(&flow->ring, state), fate, now);
   }
   return moved;
 }
@@ -39,12 +39,12 @@ static bool lends(const struct session *session) {
 
 /* A frame waits for a slot that only slow readers hold, or the next producer does. */
 static bool wants_slot(const struct session *session) {
-  const struct slot_ring *ring = &session->road.ring;
+  const struct slot_ring *ring = &session->flow.ring;
   if (slot_count(ring, SLOT_EMITTING) == 0) {
     return false;
   }
-  bool to_dispatch = slot_count(ring, SLOT_READY) > 0 && road_taken(&session->road) >= session->road.depth;
-  bool to_fill = slot_count(ring, SLOT_FREE) == 0 && source_waits(&session->source) && !session->fill.held;
+  bool to_dispatch = slot_count(ring, SLOT_READY) > 0 && flow_taken(&session->flow) >= session->flow.depth;
+  bool to_fill = slot_count(ring, SLOT_FREE) == 0 && source_waits(&session->source) && !session->receive.held;
   return to_dispatch || to_fill || (session->source.state == SOURCE_ENDED && lends(session));
 }
 
@@ -60,11 +60,11 @@ static bool emit(struct session *session, int64_t now) {
   if (session->shares && session->is_reply) {
     return channel_give(&session->channel, now);
   }
-  if (slot_count(&session->road.ring, SLOT_DONE) > 0) {
-    session_note(session); /* the sink is to have no frame that is not noted */
+  if (slot_count(&session->flow.ring, SLOT_DONE) > 0) {
+    session_checkpoint(session); /* the sink is to have no frame that is not noted */
   }
-  bool moved = emit_turn(&session->road, session->sink);
-  if (!session->road.handoff && (moved || sink_is_lending(session->sink)) && sink_turn(session->sink, now)) {
+  bool moved = emit_turn(&session->flow, session->sink);
+  if (!session->flow.relay && (moved || sink_is_lending(session->sink)) && sink_turn(session->sink, now)) {
     lane_schedule(&session->sink->runner);
   }
   if (session->shares) {
@@ -75,38 +75,38 @@ static bool emit(struct session *session, int64_t now) {
 
 /* Downstream first, so that what a step frees is there for the one before it. */
 static bool turn_once(struct session *session, int64_t now) {
-  struct road *road = &session->road;
-  range_begin("completion");
-  bool moved = completion_turn(road);
+  struct flow *flow = &session->flow;
+  nvtx_begin("completion");
+  bool moved = completion_turn(flow);
   if (moved) {
     atomic_store_explicit(session->setup.device_completion, now, memory_order_relaxed);
   }
-  range_next("emit");
-  moved |= road->handoff && handoff_collect(road->handoff);
+  nvtx_next("emit");
+  moved |= flow->relay && relay_collect(flow->relay);
   moved |= emit(session, now);
   if (wants_slot(session)) {
     moved |= sink_reclaim(session->sink, now);
   }
-  range_next("dispatch");
-  moved |= dispatch_turn(road, now);
-  range_next("fill");
-  session_note(session); /* before anything comes into slots that were freed */
+  nvtx_next("dispatch");
+  moved |= dispatch_turn(flow, now);
+  nvtx_next("fill");
+  session_checkpoint(session); /* before anything comes into slots that were freed */
   bool came = source_turn(&session->source, now);
-  if (came || slot_count(&road->ring, SLOT_READY) > 0) { /* frames that had come before may have found a slot only now */
-    range_next("dispatch");
-    moved |= dispatch_turn(road, now); /* what came is on the device before that is asked again */
+  if (came || slot_count(&flow->ring, SLOT_READY) > 0) { /* frames that had come before may have found a slot only now */
+    nvtx_next("dispatch");
+    moved |= dispatch_turn(flow, now); /* what came is on the device before that is asked again */
   }
   moved |= came;
   if (session->shares) {
     channel_ring(&session->channel);
   }
-  range_end();
-  if (road->device_dead && !session->fault_told) {
-    session->fill.held = true;
+  nvtx_end();
+  if (flow->device_dead && !session->fault_told) {
+    session->receive.held = true;
     session_tell_fault(session);
   }
-  if (road->device_dead && session->stopping) {
-    completion_fail(road, now);
+  if (flow->device_dead && session->stopping) {
+    completion_fail(flow, now);
   }
   return moved;
 }
@@ -117,17 +117,17 @@ static bool finish_stop(struct session *session);
 
 static void publish(struct session *session, int64_t now) {
   struct session_view *view = &session->account.now;
-  const struct slot_ring *ring = &session->road.ring;
-  bool quiet = now - session->road.active > QUIET_AFTER;
-  bool still = quiet || session->fill.held; /* where no frame begins, what is left is what it waits for */
-  view->ledger.in_flight = road_in_flight(&session->road);
+  const struct slot_ring *ring = &session->flow.ring;
+  bool quiet = now - session->flow.active > QUIET_AFTER;
+  bool still = quiet || session->receive.held; /* where no frame begins, what is left is what it waits for */
+  view->ledger.in_flight = flow_in_flight(&session->flow);
   view->not_read = session->unread_since != 0 && now - session->unread_since >= SESSION_PAUSE_S * NS_PER_S;
   view->waiting = WAITING_FOR_NOTHING;
   if (slot_count(ring, SLOT_EMITTING) > 0 && still) {
     view->waiting = WAITING_FOR_READER;
   } else if (slot_count(ring, SLOT_RUNNING) > 0 && still) {
     view->waiting = WAITING_FOR_GPU;
-  } else if (session->fill.held) {
+  } else if (session->receive.held) {
     view->waiting = WAITING_FOR_RESUME;
   } else if (!view->attached) {
     view->waiting = WAITING_FOR_PRODUCER;
@@ -146,21 +146,21 @@ static void publish(struct session *session, int64_t now) {
 
 /* Whether the sink's lane, and a client with shared memory, will ask for a turn when they have something for us. */
 static bool may_wait(struct session *session) {
-  return (!session->road.handoff || handoff_may_wait(session->road.handoff)) &&
+  return (!session->flow.relay || relay_may_wait(session->flow.relay)) &&
          (!session->shares || session->source.state != SOURCE_OPEN || channel_may_sleep(&session->channel));
 }
 
 /* Whether to look again without sleeping, although nothing moved. */
 static bool keep_spinning(struct session *session, int64_t now) {
-  struct road *road = &session->road;
-  if (!road->spin) {
+  struct flow *flow = &session->flow;
+  if (!flow->spin) {
     return false;
   }
-  if (now - road->active < session->setup.config->spin_for_ns) {
+  if (now - flow->active < session->setup.config->spin_for_ns) {
     source_poke(&session->source);
     return true;
   }
-  return !completion_arm(road);
+  return !completion_arm(flow);
 }
 
 /* How long a turn goes on at most before the loop looks at what else there is to do. */
@@ -175,7 +175,7 @@ bool session_turn(struct runner *runner) {
   int64_t now = start;
   const int64_t worked = session->account.now.worked;
   bool again = true;
-  for (int round = 0; again && (round < ROUNDS_A_TURN || session->road.spin); round++) {
+  for (int round = 0; again && (round < ROUNDS_A_TURN || session->flow.spin); round++) {
     int64_t began = now;
     bool moved = turn_once(session, now);
     again = moved || keep_spinning(session, now);
@@ -187,11 +187,11 @@ bool session_turn(struct runner *runner) {
   }
   lane_count_work(session->runner.lane, session->account.now.worked - worked);
   session_acknowledge(session);
-  if (!session->foreign_told && fill_is_foreign(&session->fill)) {
+  if (!session->foreign_told && receive_is_foreign(&session->receive)) {
     session_tell_foreign(session);
   }
   finish_source(session);
-  session_note(session);
+  session_checkpoint(session);
   publish(session, now);
   finish_hold(session); /* whoever hears of it looks at what was published */
   return !finish_stop(session) && (again || !may_wait(session));
@@ -202,7 +202,7 @@ bool session_turn(struct runner *runner) {
 static void excuse_standstill(struct session *session, int64_t now) {
   if (now - session->ticked > STANDSTILL) {
     session->account.now.last_completion = now;
-    session->fill.since = session->fill.since != 0 ? now : 0;
+    session->receive.since = session->receive.since != 0 ? now : 0;
     session->unread_since += session->unread_since != 0 ? now - session->ticked : 0;
   }
   session->ticked = now;
@@ -213,11 +213,11 @@ void session_tick(struct runner *runner, int64_t now) {
   int64_t progress = atomic_load_explicit(session->setup.device_completion, memory_order_relaxed);
   excuse_standstill(session, now);
   source_tick(&session->source, now);
-  completion_check(&session->road, progress, session->setup.gpu_timeout_ns, now);
+  completion_check(&session->flow, progress, session->setup.gpu_timeout_ns, now);
   session_watch_client(session, now);
   bool owed = session->shares && channel_is_owed(&session->channel); /* what a client is done with, it does not ring for */
   owed |= session_owes_acknowledgement(session);
-  if ((session->road.device_dead && !session->fault_told) || session->idle_owed || owed) {
+  if ((session->flow.device_dead && !session->fault_told) || session->idle_owed || owed) {
     lane_schedule(&session->runner);
   }
   publish(session, now);
@@ -231,7 +231,7 @@ int64_t session_asked(const struct session *session) {
 
 /* Nothing of what the session may lend is in use any more. */
 static bool is_empty(const struct session *session) {
-  return slot_count(&session->road.ring, SLOT_FREE) == session->road.ring.count || session->road.device_dead;
+  return slot_count(&session->flow.ring, SLOT_FREE) == session->flow.ring.count || session->flow.device_dead;
 }
 
 static bool finish_sharing(struct session *session) {
@@ -249,7 +249,7 @@ static void finish_source(struct session *session) {
     return;
   }
   if (session->is_reply) {
-    if (road_in_flight(&session->road) > 0 && !session->stopping && !session->road.device_dead) {
+    if (flow_in_flight(&session->flow) > 0 && !session->stopping && !session->flow.device_dead) {
       return;
     }
     if (!session_detach_client(session)) {
@@ -267,7 +267,7 @@ void session_on_source_closed(struct source *source) {
   struct session *session = (struct session *)((char *)source - offsetof(struct session, source));
   session->client_gone = false;
   session->shares = false;
-  session->road.unnoted = true;
+  session->flow.unnoted = true;
   source->channel = NULL;
   session_tell_detached(session, source->reason, source->text);
   lane_schedule(&session->runner);
@@ -276,17 +276,17 @@ void session_on_source_closed(struct source *source) {
 /* Readers still take results: of interest where nothing may be lost, and before an end, which would cut them off. */
 static bool is_emitting(const struct session *session) {
   if (session->sink->block) {
-    return slot_count(&session->road.ring, SLOT_EMITTING) > 0;
+    return slot_count(&session->flow.ring, SLOT_EMITTING) > 0;
   }
   return atomic_load(&session->hold_for_readers) && sink_is_sending(session->sink);
 }
 
 /* Nothing is left of any frame, not even in a read under way. */
 static bool is_idle(const struct session *session) {
-  bool leaves = session->fill.begun && atomic_load(&session->hold_leaves_partial);
-  unsigned left = leaves && session->fill.filling ? 1 : 0;
-  return session->fill.held && (leaves || !session->fill.begun) && !session->source.reading && !is_emitting(session) &&
-         road_in_flight(&session->road) == left;
+  bool leaves = session->receive.begun && atomic_load(&session->hold_leaves_partial);
+  unsigned left = leaves && session->receive.filling ? 1 : 0;
+  return session->receive.held && (leaves || !session->receive.begun) && !session->source.reading && !is_emitting(session) &&
+         flow_in_flight(&session->flow) == left;
 }
 
 static void finish_hold(struct session *session) {
@@ -297,8 +297,8 @@ static void finish_hold(struct session *session) {
 
 /* True: the session has left its lane. */
 static bool finish_stop(struct session *session) {
-  const struct slot_ring *ring = &session->road.ring;
-  if (!session->stopping || session->source.state != SOURCE_NONE || road_in_flight(&session->road) > 0 ||
+  const struct slot_ring *ring = &session->flow.ring;
+  if (!session->stopping || session->source.state != SOURCE_NONE || flow_in_flight(&session->flow) > 0 ||
       slot_count(ring, SLOT_RUNNING) > 0 || slot_count(ring, SLOT_EMITTING) > 0) {
     return false;
   }

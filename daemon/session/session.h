@@ -19,8 +19,8 @@
 
 struct session;
 struct sink;
-struct tape;
-struct trial;
+struct codec;
+struct retry;
 
 enum session_event_kind {
   SESSION_DETACHED, /* the producer's descriptor is given back */
@@ -64,8 +64,8 @@ struct session_setup {
   enum gpu_copy_choice copy;
   int timed_one_in;
   struct gpu_costs costs; /* what a warm-up before this session's has measured; `alone` 0: nothing */
-  struct tape *tape;      /* what a process before this one left of the session; NULL: nothing. Not kept. */
-  struct trial *trial;    /* of its device, for frames that were on it when it failed; NULL: none */
+  struct codec *codec;    /* what a process before this one left of the session; NULL: nothing. Not kept. */
+  struct retry *retry;    /* of its device, for frames that were on it when it failed; NULL: none */
 };
 
 /* Makes arena, device program and slots, and runs a warm-up frame through each. Blocks: for a set-up thread. */
@@ -130,10 +130,10 @@ unsigned session_running(const struct session *session);
 /* They will run again; after its device failed they are suspected, `alone` if there was no other. */
 void session_suspect(struct session *session, bool failed, bool alone);
 /* Puts it on the tape; without `memory` (somebody else is at it) the next one makes its own. */
-void session_put(struct session *session, struct tape *tape, bool memory);
+void session_put(struct session *session, struct codec *codec, bool memory);
 /* Whether it notes where it is as it goes, and what a tape that is live has of it then. */
 bool session_is_noted(const struct session *session);
-void session_put_live(struct session *session, struct tape *tape);
+void session_put_live(struct session *session, struct codec *codec);
 
 /* What became of the producer that it was given last, when its process was killed. */
 enum session_revival {
@@ -157,8 +157,8 @@ bool session_may_share(const struct session *session);
 /* Goes on with that producer: like session_attach(). */
 void session_attach_again(struct session *session, int fd);
 /* Frames that were dropped because they made the device fail again and again; `last` gets the number of the last, if any. */
-unsigned session_condemned(const struct session *session, uint64_t *last);
-struct road *session_road(struct session *session);
+unsigned session_quarantined(const struct session *session, uint64_t *last);
+struct flow *session_road(struct session *session);
 
 /* -- from any thread ---------------------------------------------------------------------------------------------- */
 

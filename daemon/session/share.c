@@ -33,21 +33,21 @@ bool session_share(struct session *session, struct session_share *share, struct 
     arena_drop(&session->control);
     return false;
   }
-  share->input_stride = arena_stride(session->road.input_bytes);
-  share->output_stride = arena_stride(session->road.output_bytes);
+  share->input_stride = arena_stride(session->flow.input_bytes);
+  share->output_stride = arena_stride(session->flow.output_bytes);
   share->control_bytes = NATIVE_CONTROL;
   return true;
 }
 
 bool session_lend(const struct session *session, struct session_lent *lent, struct failure *failure) {
   *lent = (struct session_lent){.output = arena_open(&session->outputs, O_RDONLY, failure),
-                                .stride = arena_stride(session->road.output_bytes),
-                                .memory = session->road.memory};
+                                .stride = arena_stride(session->flow.output_bytes),
+                                .memory = session->flow.memory};
   return lent->output >= 0;
 }
 
 bool session_renew(struct session *session, struct failure *failure) {
-  session->road.program = gpu_program_free(session->road.program);
+  session->flow.program = gpu_program_free(session->flow.program);
   arena_give_up(&session->inputs);
   arena_give_up(&session->outputs);
   arena_give_up(&session->control);

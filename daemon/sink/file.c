@@ -229,7 +229,7 @@ static void attach(struct sink *sink, struct reader *reader) {
     off_t position = lseek(reader->fd, 0, SEEK_END); /* not before: another sink may have gone on with it until now */
     sink->position = position > 0 ? position : 0;
     sink->placed = sink->unnoted = true;
-    sink_note(sink);
+    sink_checkpoint(sink);
   }
   sink->readers = reader;
   sink->runner.tick = tick;

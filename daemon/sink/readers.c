@@ -175,7 +175,7 @@ static bool write_all(struct sink *sink, struct reader *reader) {
       reader_watch(reader, false);
       return false;
     }
-    page_touch(reader->page);
+    record_touch(reader->record);
     ssize_t written = write_some(reader, vector, count);
     if (written >= 0) {
       int64_t now = clock_now();
@@ -184,7 +184,7 @@ static bool write_all(struct sink *sink, struct reader *reader) {
       reader_note(reader);
       continue;
     }
-    page_untouch(reader->page);
+    record_untouch(reader->record);
     if (errno == EAGAIN || errno == EWOULDBLOCK) {
       reader->writable = false;
       reader_watch(reader, true);

@@ -63,7 +63,7 @@ void readers_tick_rooms(struct sink *sink) {
 
 static void settle_pending(struct sink *sink, struct pending *pending, enum fate fate, int64_t now) {
   if (pending->frame.open) {
-    struct result result = {.sink = sink, .road = pending->road, .frame = pending->frame};
+    struct result result = {.sink = sink, .flow = pending->flow, .frame = pending->frame};
     result_settle(&result, fate, now);
     pending->frame = result.frame;
   }
@@ -121,7 +121,7 @@ static struct pending *take_over(struct sink *sink, struct result *result) {
   struct pending *pending = sink->spares;
   assert(pending);
   sink->spares = pending->next;
-  *pending = (struct pending){.road = result->road, .frame = result->frame};
+  *pending = (struct pending){.flow = result->flow, .frame = result->frame};
   result->frame.open = false;
   result->moved = true;
   result->slot->owed = false;

@@ -18,7 +18,7 @@
 
 struct result {
   struct sink *sink;
-  struct road *road;
+  struct flow *flow;
   struct slot *slot;                         /* NULL once it is released; */
   unsigned index;                            /* its index stays known */
   bool moved;                                /* its frame lives on without its slot: see rest.c */
@@ -28,10 +28,10 @@ struct result {
 
 /* A frame whose slot was taken back while readers still have its rest to send. */
 struct pending {
-  struct road *road;
+  struct flow *flow;
   struct frame frame;
   unsigned holders;
-  const struct tape *on_tape; /* it was put there */
+  const struct codec *on_tape; /* it was put there */
   struct pending *next;
 };
 
@@ -99,7 +99,7 @@ struct reader {
   size_t rest_at, rest_end;
   struct pending *rest_of; /* NULL: that frame has its fate */
   struct pending *spare;   /* what this reader lends to the sink while it is attached */
-  struct page *page;       /* where it notes how far it is; or NULL */
+  struct record *record;   /* where it notes how far it is; or NULL */
   /* shared.c */
   struct borrower *borrower; /* it has shared memory; NULL: results go through its descriptor */
 };
@@ -108,7 +108,7 @@ struct reader {
 struct loans {
   unsigned holders[GPU_MAX_SLOTS];    /* readers that have it */
   unsigned count;                     /* slots that somebody has */
-  struct road *road;                  /* whose they are */
+  struct flow *flow;                  /* whose they are */
   struct result aside[GPU_MAX_SLOTS]; /* `drop`: results that left the queue before their readers were done; slot NULL: none */
   uint64_t order[GPU_MAX_SLOTS];      /* and their places in the queue */
   bool wanted;                        /* `drop`: the session has had no other slots left since the last tick */
@@ -135,13 +135,13 @@ struct sink {
   struct message stop_message;
   struct message continue_message;
   struct reader *continuing; /* until they are attached, all at once */
-  struct handoff *handoff;   /* NULL: it lives on its session's lane */
+  struct relay *relay;       /* NULL: it lives on its session's lane */
   struct message discard_message, detach_message;
   atomic_bool discard_posted;
   _Atomic enum fate discard_fate;
   struct sink_notice stopped_notice;
-  struct page *page; /* where it notes which results it has; or NULL */
-  uint64_t base;     /* the first result of this process */
+  struct record *record; /* where it notes which results it has; or NULL */
+  uint64_t base;         /* the first result of this process */
   bool unnoted;
   /* with readers */
   struct loans loans;
@@ -197,17 +197,17 @@ void sink_post(struct sink *sink, struct sink_notice *notice);
 /* Leaves the lane and posts SINK_STOPPED; the last thing that a sink does there. */
 void sink_stopped(struct sink *sink);
 
-/* -- note.c: what a sink and its readers note as they go --------------------------------------------------------- */
+/* -- checkpoint.c: what a sink and its readers note as they go --------------------------------------------------------- */
 
 /* Whether they do: only where every client is one that cannot come back by itself. */
 bool sink_is_noted(const struct config_pipeline *config);
 /* [lane] Which results it has, and what became of the last ones; before the session learns of it. */
-void sink_note(struct sink *sink);
-/* [lane] How far this reader is, and what sink_note() has. */
+void sink_checkpoint(struct sink *sink);
+/* [lane] How far this reader is, and what sink_checkpoint() has. */
 void reader_note(struct reader *reader);
 
 /* What a sink that was killed had noted. */
-struct sink_noted {
+struct sink_checkpointd {
   uint64_t first; /* that it held */
   unsigned count;
   int64_t position;
@@ -224,34 +224,35 @@ struct sink_noted {
 };
 
 /* Reads it. False: it makes no sense. */
-bool sink_read_note(uint64_t page, struct sink_noted *noted);
+bool sink_read_note(uint64_t record, struct sink_checkpointd *noted);
 /* The frame that a slot had, if the sink knew it; `held`: it still had it. */
-const struct noted_result *sink_noted_find(const struct sink_noted *noted, unsigned seat, const struct slot *slot, bool *held);
+const struct noted_result *sink_checkpointd_find(const struct sink_checkpointd *noted, unsigned seat, const struct slot *slot,
+                                                 bool *held);
 /* Takes what it held, whose slots are EMITTING by now. */
-bool sink_take_noted(struct sink *sink, const struct sink_noted *noted, sink_road *road, void *context);
+bool sink_take_noted(struct sink *sink, const struct sink_checkpointd *noted, sink_road *flow, void *context);
 /* The reader of that page, without its descriptor. NULL: nobody knows how far it is, or there is no memory. */
-struct reader *reader_take_noted(struct sink *sink, uint64_t page);
+struct reader *reader_take_noted(struct sink *sink, uint64_t record);
 /* Puts where its reader's note is; takes a reader from there, or (`cut`) closes its descriptor, since nobody knows how far it
  * is. `torn` gets how many bytes of a file were cut off. */
-void reader_put_live(const struct reader *reader, struct tape *tape);
-struct reader *reader_take_live(struct sink *sink, struct tape *tape, bool *cut, uint64_t *torn);
+void reader_put_live(const struct reader *reader, struct codec *codec);
+struct reader *reader_take_live(struct sink *sink, struct codec *codec, bool *cut, uint64_t *torn);
 
 /* -- image.c ------------------------------------------------------------------------------------------------- */
 
 /* Passes what it has on the way and where its file ends over a tape, after its sessions. Both ways no lane runs. */
-void sink_pass(struct sink *sink, struct tape *tape, sink_road *road, void *context);
+void sink_pass(struct sink *sink, struct codec *codec, sink_road *flow, void *context);
 /* Whether a result is in that slot. */
 bool sink_has_slot(const struct sink *sink, const struct slot *slot);
 /* Whether its handle is closing: its place goes with this process. */
 bool reader_has_gone(const struct reader *reader, const struct sink *sink);
 /* Passes a reader's counts and the header before its first result. */
-void reader_pass_head(struct reader *reader, struct tape *tape);
+void reader_pass_head(struct reader *reader, struct codec *codec);
 /* Whether it is on a result that is there or on the next one. */
 bool reader_is_in_place(const struct reader *reader, const struct sink *sink);
 /* A reader: puts one there, or takes a new one from there (NULL: broken, or no memory), which continues when it is attached. */
-struct reader *reader_pass(struct reader *reader, struct sink *sink, struct tape *tape, sink_road *road, void *context);
+struct reader *reader_pass(struct reader *reader, struct sink *sink, struct codec *codec, sink_road *flow, void *context);
 /* The same for what is lent to a reader with shared memory, behind it. */
-void reader_pass_loans(struct reader *reader, struct tape *tape);
+void reader_pass_loans(struct reader *reader, struct codec *codec);
 /* [no lane runs] Takes in what was handed over and not taken yet. */
 void sink_take_handed_over(struct sink *sink);
 
@@ -265,9 +266,9 @@ extern const struct sink_operations sink_file_operations;
  * loss by `gone` instead of an event. */
 struct sink *sink_new_reply(const struct sink_setup *setup, sink_gone *gone, void *session, struct failure *failure);
 /* A sink that lives on another lane than its session: before either lane knows of it. */
-void sink_join_handoff(struct sink *sink, struct handoff *handoff);
+void sink_join_handoff(struct sink *sink, struct relay *relay);
 /* [session's lane] Takes over a slot in EMITTING. */
-void sink_offer(struct sink *sink, struct road *road, struct slot *slot);
+void sink_offer(struct sink *sink, struct flow *flow, struct slot *slot);
 /* [lane] True: it may do more at once. */
 bool sink_turn(struct sink *sink, int64_t now);
 bool sink_reclaim(struct sink *sink, int64_t now);

@@ -188,36 +188,36 @@ static struct slot *find_lent(const struct reader *reader, unsigned index) {
   return NULL;
 }
 
-static void pass_loan(struct reader *reader, struct loan *loan, struct tape *tape) {
+static void pass_loan(struct reader *reader, struct loan *loan, struct codec *codec) {
   enum { ENDED = GPU_MAX_SLOTS };
   unsigned index = loan->slot ? loan->slot->index : ENDED;
-  tape_pass_below(tape, &index, ENDED + 1);
-  if (tape->writing || index == ENDED) {
+  codec_pass_below(codec, &index, ENDED + 1);
+  if (codec->writing || index == ENDED) {
     return;
   }
   loan->slot = find_lent(reader, index);
   if (!loan->slot) {
-    tape_break(tape);
+    codec_break(codec);
     return;
   }
   struct loans *loans = &reader->sink->loans;
   loans->count += loans->holders[index]++ == 0;
-  loans->road = find_result(reader->sink, loan->slot)->road;
+  loans->flow = find_result(reader->sink, loan->slot)->flow;
 }
 
-void reader_pass_loans(struct reader *reader, struct tape *tape) {
+void reader_pass_loans(struct reader *reader, struct codec *codec) {
   struct borrower *borrower = reader->borrower;
-  TAPE_PASS(tape, borrower->memory);
-  TAPE_PASS(tape, borrower->completed);
-  TAPE_PASS(tape, borrower->taken);
+  CODEC_PASS(codec, borrower->memory);
+  CODEC_PASS(codec, borrower->completed);
+  CODEC_PASS(codec, borrower->taken);
   if (borrower->completed - borrower->taken > NATIVE_RING) {
-    tape_break(tape);
+    codec_break(codec);
   }
-  for (unsigned n = 0; n < borrower->completed - borrower->taken && !tape->broken; n++) {
-    pass_loan(reader, &borrower->loans[(borrower->taken + n) % NATIVE_RING], tape);
+  for (unsigned n = 0; n < borrower->completed - borrower->taken && !codec->broken; n++) {
+    pass_loan(reader, &borrower->loans[(borrower->taken + n) % NATIVE_RING], codec);
   }
-  borrower->asleep |= !tape->writing;  /* if it was, the reader may have seen it, */
-  borrower->unheard |= !tape->writing; /* and if that sleeps, nothing was said for it yet */
+  borrower->asleep |= !codec->writing;  /* if it was, the reader may have seen it, */
+  borrower->unheard |= !codec->writing; /* and if that sleeps, nothing was said for it yet */
 }
 
 /* -- what the reader does ------------------------------------------------------------------------------------------- */
@@ -271,12 +271,12 @@ static bool hear(struct sink *sink, struct reader *reader, int64_t now) {
 /* -- lending ------------------------------------------------------------------------------------------------------------ */
 
 /* Under `drop` the session keeps two slots of those that it may have past READY, or one where it has two. */
-static unsigned most_lent(const struct sink *sink, const struct road *road) {
-  return sink->block ? road->ring.count : road->depth - (road->depth > 2 ? 2 : 1);
+static unsigned most_lent(const struct sink *sink, const struct flow *flow) {
+  return sink->block ? flow->ring.count : flow->depth - (flow->depth > 2 ? 2 : 1);
 }
 
 static bool may_lend(const struct sink *sink, const struct result *result) {
-  return shared_has(sink, result) || sink->loans.count < most_lent(sink, result->road);
+  return shared_has(sink, result) || sink->loans.count < most_lent(sink, result->flow);
 }
 
 static void lend(struct sink *sink, struct reader *reader, const struct result *result, int64_t now) {
@@ -288,7 +288,7 @@ static void lend(struct sink *sink, struct reader *reader, const struct result *
   memcpy(&borrower->control->completions[borrower->completed % NATIVE_RING], &completion, sizeof completion);
   borrower->loans[borrower->completed % NATIVE_RING] = (struct loan){.slot = result->slot};
   sink->loans.count += sink->loans.holders[result->slot->index]++ == 0;
-  sink->loans.road = result->road;
+  sink->loans.flow = result->flow;
   borrower->completed++;
   borrower->active = now;
   reader->at++;
@@ -301,7 +301,7 @@ static bool lend_all(struct sink *sink, struct reader *reader, int64_t now) {
   bool sees = true;
   while (reader->at < sink_tail(sink) && borrower->completed - borrower->taken < NATIVE_RING) {
     const struct result *result = sink_result(sink, reader->at);
-    sees = result->road->memory == borrower->memory;
+    sees = result->flow->memory == borrower->memory;
     if (!sees || !may_lend(sink, result)) {
       break;
     }
@@ -381,7 +381,7 @@ void shared_tick(struct sink *sink, int64_t now) {
   }
   if (sink->loans.wanted) { /* the session says so again if it still is so */
     sink->loans.wanted = false;
-    sink->loans.road->wake(sink->loans.road->session);
+    sink->loans.flow->wake(sink->loans.flow->session);
   }
 }
 

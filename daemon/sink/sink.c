@@ -15,7 +15,7 @@ static bool run_turn(struct runner *runner) {
   struct sink *sink = (struct sink *)runner;
   sink_take_handed_over(sink);
   bool more = sink->operations->turn(sink, clock_now());
-  return more || (sink->handoff && !handoff_may_rest(sink->handoff));
+  return more || (sink->relay && !relay_may_rest(sink->relay));
 }
 
 static void set_up(struct sink *sink, const struct sink_operations *operations, const struct sink_setup *setup) {
@@ -30,7 +30,7 @@ static void set_up(struct sink *sink, const struct sink_operations *operations, 
   sink->protocol = setup->config->sink.protocol;
   format_bytes(setup->output, &sink->result_bytes);
   sink->most_rooms = setup->config->sink.slow_readers;
-  sink->page = sink_is_noted(setup->config) ? page_new() : NULL;
+  sink->record = sink_is_noted(setup->config) ? record_new() : NULL;
   sink->spin_ns = setup->config->completion == CONFIG_COMPLETION_SPIN ? setup->config->spin_for_ns : 0;
   enum config_protocol source = setup->config->source.protocol;
   bool replies = setup->config->sink.endpoint == CONFIG_REPLY;
@@ -38,10 +38,10 @@ static void set_up(struct sink *sink, const struct sink_operations *operations, 
                         (replies && source == CONFIG_PROTOCOL_AUTO);
 }
 
-void sink_join_handoff(struct sink *sink, struct handoff *handoff) {
-  assert(!sink->handoff);
-  sink->handoff = handoff;
-  ring_init(&handoff->there, sink->lane, &sink->runner);
+void sink_join_handoff(struct sink *sink, struct relay *relay) {
+  assert(!sink->relay);
+  sink->relay = relay;
+  spsc_init(&relay->there, sink->lane, &sink->runner);
 }
 
 /* A file sink may name a pipe or a terminal, which is written when it is ready. */
@@ -85,7 +85,7 @@ struct sink *sink_new_reply(const struct sink_setup *setup, sink_gone *gone, voi
 struct sink *sink_free(struct sink *sink) {
   if (sink) {
     assert(!sink->readers && sink->count == 0 && !sink->rooms);
-    page_free(sink->page);
+    record_free(sink->record);
     free(sink);
   }
   return NULL;
@@ -137,20 +137,20 @@ void sink_attach_here(struct sink *sink, struct reader *reader) {
 static void run_detach(struct message *message) {
   struct sink *sink = (struct sink *)((char *)message - offsetof(struct sink, detach_message));
   sink->operations->detach(sink);
-  handoff_obeyed(sink->handoff);
+  relay_obeyed(sink->relay);
 }
 
 void sink_detach(struct sink *sink) {
-  if (!sink->handoff) {
+  if (!sink->relay) {
     sink->operations->detach(sink);
     return;
   }
-  handoff_order(sink->handoff);
+  relay_order(sink->relay);
   sink->detach_message.run = run_detach;
   lane_post(sink->lane, &sink->detach_message);
 }
 
-bool sink_has_obeyed(const struct sink *sink) { return !sink->handoff || handoff_has_obeyed(sink->handoff); }
+bool sink_has_obeyed(const struct sink *sink) { return !sink->relay || relay_has_obeyed(sink->relay); }
 
 static void run_stop(struct message *message) {
   struct sink *sink = (struct sink *)((char *)message - offsetof(struct sink, stop_message));
@@ -200,7 +200,7 @@ struct reader *reader_new(struct sink *sink, int fd, struct failure *failure) {
   }
   reader->sink = sink;
   reader->fd = fd;
-  reader->page = sink->page && sink->operations == &sink_readers_operations ? page_new() : NULL;
+  reader->record = sink->record && sink->operations == &sink_readers_operations ? record_new() : NULL;
   reader->protocol = sink->protocol;
   return reader;
 }
@@ -231,7 +231,7 @@ void reader_drop_room(struct reader *reader) {
 
 struct reader *reader_free(struct reader *reader) {
   if (reader) {
-    page_free(reader->page);
+    record_free(reader->record);
     borrower_free(reader->borrower);
     reader_drop_room(reader);
     free(reader->spare);
@@ -282,18 +282,18 @@ void reader_miss(struct reader *reader, uint64_t at) {
   reader->skipped += sink_result(reader->sink, at)->frame.missing + 1;
 }
 
-static void take_in(struct sink *sink, struct road *road, struct slot *slot, const struct frame *frame) {
+static void take_in(struct sink *sink, struct flow *flow, struct slot *slot, const struct frame *frame) {
   assert(sink->count < GPU_MAX_SLOTS);
   struct result *result = sink_result(sink, sink_tail(sink));
   result->sink = sink;
-  result->road = road;
+  result->flow = flow;
   result->slot = slot;
   result->index = slot->index;
   result->moved = false;
   result->frame = *frame;
   sink->unnoted = true;
   if (sink->speaks_native) {
-    struct native_result native = frame_result(frame, road->seat, clock_now());
+    struct native_result native = frame_result(frame, flow->seat, clock_now());
     native_write_result(&native, sink->result_bytes, result->native);
   }
   sink->count++;
@@ -303,51 +303,51 @@ static void take_in(struct sink *sink, struct road *road, struct slot *slot, con
 void sink_take_handed_over(struct sink *sink) {
   struct slot *slot;
   struct frame frame;
-  while (sink->handoff && handoff_take(sink->handoff, &slot, &frame)) {
-    take_in(sink, sink->handoff->road, slot, &frame);
+  while (sink->relay && relay_take(sink->relay, &slot, &frame)) {
+    take_in(sink, sink->relay->flow, slot, &frame);
   }
 }
 
-void sink_offer(struct sink *sink, struct road *road, struct slot *slot) {
+void sink_offer(struct sink *sink, struct flow *flow, struct slot *slot) {
   assert(slot->state == SLOT_EMITTING);
-  road->at_sink++;
+  flow->at_sink++;
   slot->owed = true;
-  if (road->handoff) {
-    handoff_offer(road->handoff, slot);
+  if (flow->relay) {
+    relay_offer(flow->relay, slot);
     return;
   }
   join(sink);
-  take_in(sink, road, slot, &slot->frame);
+  take_in(sink, flow, slot, &slot->frame);
   slot->frame.open = false;
 }
 
 void result_settle(struct result *result, enum fate fate, int64_t now) {
-  struct road *road = result->road;
+  struct flow *flow = result->flow;
   struct sink *sink = result->sink;
   sink->unnoted = true;
-  if (road->handoff) {
+  if (flow->relay) {
     result->frame.open = false;
     result->frame.fate = fate;
-    sink_note(sink); /* before the session knows */
-    handoff_settle(road->handoff, result->slot, fate, now);
+    sink_checkpoint(sink); /* before the session knows */
+    relay_settle(flow->relay, result->slot, fate, now);
     return;
   }
   if (result->slot) {
     result->slot->owed = false;
   }
-  road_settle(road, &result->frame, fate, now);
-  road->wake(road->session);
+  flow_settle(flow, &result->frame, fate, now);
+  flow->wake(flow->session);
 }
 
 void result_release(const struct result *result) {
-  struct road *road = result->road;
+  struct flow *flow = result->flow;
   assert(!result->frame.open);
-  if (road->handoff) {
-    handoff_release(road->handoff, result->slot);
+  if (flow->relay) {
+    relay_release(flow->relay, result->slot);
     return;
   }
-  road_take_back(road, result->slot, result->frame.fate);
-  road->wake(road->session);
+  flow_take_back(flow, result->slot, result->frame.fate);
+  flow->wake(flow->session);
 }
 
 void sink_release_first(struct sink *sink) {
@@ -358,7 +358,7 @@ void sink_release_first(struct sink *sink) {
   sink->first++;
   sink->count--;
   sink->unnoted = true;
-  sink_note(sink); /* before anything else comes into that slot */
+  sink_checkpoint(sink); /* before anything else comes into that slot */
   result_release(&released);
 }
 
@@ -378,18 +378,18 @@ static void run_discard(struct message *message) {
   join(sink);
   sink_take_handed_over(sink);
   sink->operations->discard(sink, atomic_load(&sink->discard_fate), clock_now());
-  handoff_obeyed(sink->handoff);
+  relay_obeyed(sink->relay);
 }
 
 void sink_discard(struct sink *sink, enum fate fate, int64_t now) {
-  if (!sink->handoff) {
+  if (!sink->relay) {
     sink->operations->discard(sink, fate, now);
-    sink_note(sink); /* before the session notes that it knows */
+    sink_checkpoint(sink); /* before the session notes that it knows */
     return;
   }
   atomic_store(&sink->discard_fate, fate);
   if (!atomic_exchange(&sink->discard_posted, true)) {
-    handoff_order(sink->handoff);
+    relay_order(sink->relay);
     sink->discard_message.run = run_discard;
     lane_post(sink->lane, &sink->discard_message);
   }

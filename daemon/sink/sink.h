@@ -15,11 +15,11 @@
 #include "gpu/gpu.h"
 
 struct sink;
-struct tape;
+struct codec;
 struct native_control;
 /* The road of the session on a seat; NULL: there is none. */
-struct road;
-typedef struct road *sink_road(void *context, unsigned seat);
+struct flow;
+typedef struct flow *sink_road(void *context, unsigned seat);
 struct reader; /* one attached descriptor; freed after SINK_DETACHED by reader_free() */
 
 enum sink_event_kind {

@@ -9,21 +9,21 @@
 
 enum { PATIENCE_NS = 1000, TRIED_ANEW = 64 /* completions */ };
 
-void channel_open(struct channel *channel, struct native_control *control, struct road *road, struct fill *fill, int fd,
+void channel_open(struct channel *channel, struct native_control *control, struct flow *flow, struct receive *receive, int fd,
                   bool replies) {
   memset(channel, 0, sizeof *channel);
   channel->control = control;
-  channel->road = road;
-  channel->fill = fill;
+  channel->flow = flow;
+  channel->receive = receive;
   channel->fd = fd;
   channel->replies = replies;
 }
 
-void channel_open_again(struct channel *channel, struct native_control *control, struct road *road, struct fill *fill, int fd,
-                        bool replies) {
+void channel_open_again(struct channel *channel, struct native_control *control, struct flow *flow, struct receive *receive,
+                        int fd, bool replies) {
   channel->control = control;
-  channel->road = road;
-  channel->fill = fill;
+  channel->flow = flow;
+  channel->receive = receive;
   channel->fd = fd;
   channel->replies = replies;
   channel->asleep = true;  /* if it was, the client may have seen it */
@@ -43,10 +43,10 @@ bool channel_has_told(const struct channel *channel, unsigned slot) {
 }
 
 /* A slot of the client's is free, one that it was told of is free or a result, and it was told of each once. */
-static bool is_sound(const struct channel *channel, const struct road *road, bool replies) {
+static bool is_sound(const struct channel *channel, const struct flow *flow, bool replies) {
   unsigned told = 0, submitted = 0;
-  for (unsigned i = 0; i < road->ring.count; i++) {
-    enum slot_state state = road->ring.slots[i].state;
+  for (unsigned i = 0; i < flow->ring.count; i++) {
+    enum slot_state state = flow->ring.slots[i].state;
     enum channel_owner owner = channel->owners[i];
     told += owner == CHANNEL_TOLD;
     submitted += owner == CHANNEL_DAEMON;
@@ -58,29 +58,29 @@ static bool is_sound(const struct channel *channel, const struct road *road, boo
   return channel->completed - channel->taken == told && away(channel) == submitted;
 }
 
-void channel_pass(struct channel *channel, struct road *road, bool replies, struct tape *tape) {
-  TAPE_PASS(tape, channel->submitted);
-  TAPE_PASS(tape, channel->completed);
-  TAPE_PASS(tape, channel->taken);
+void channel_pass(struct channel *channel, struct flow *flow, bool replies, struct codec *codec) {
+  CODEC_PASS(codec, channel->submitted);
+  CODEC_PASS(codec, channel->completed);
+  CODEC_PASS(codec, channel->taken);
   for (unsigned i = 0; i < GPU_MAX_SLOTS; i++) {
     unsigned owner = channel->owners[i];
-    tape_pass_below(tape, &owner, CHANNEL_TOLD + 1);
+    codec_pass_below(codec, &owner, CHANNEL_TOLD + 1);
     channel->owners[i] = (enum channel_owner)owner;
   }
   for (unsigned i = 0; i < NATIVE_RING; i++) {
     unsigned told = channel->told[i];
-    tape_pass_below(tape, &told, GPU_MAX_SLOTS);
+    codec_pass_below(codec, &told, GPU_MAX_SLOTS);
     channel->told[i] = (unsigned char)told;
   }
-  if (!tape->writing && (channel->completed - channel->taken > NATIVE_RING || !is_sound(channel, road, replies))) {
-    tape_break(tape);
+  if (!codec->writing && (channel->completed - channel->taken > NATIVE_RING || !is_sound(channel, flow, replies))) {
+    codec_break(codec);
   }
 }
 
-static struct slot *slot_of(struct channel *channel, unsigned index) { return &channel->road->ring.slots[index]; }
+static struct slot *slot_of(struct channel *channel, unsigned index) { return &channel->flow->ring.slots[index]; }
 
 static bool is_broken(struct channel *channel, const char *what, uint32_t number) {
-  snprintf(channel->fill->problem, PROTOCOL_PROBLEM, "in shared memory it %s (%u)", what, number);
+  snprintf(channel->receive->problem, PROTOCOL_PROBLEM, "in shared memory it %s (%u)", what, number);
   return false;
 }
 
@@ -93,10 +93,10 @@ static void take_back(struct channel *channel, enum fate fate, int64_t now) {
   channel->owners[index] = CHANNEL_CLIENT;
   if (slot->state == SLOT_EMITTING) {
     if (fate == FATE_EMITTED) {
-      channel->road->account->now.ledger.out_bytes += channel->road->output_bytes;
+      channel->flow->account->now.ledger.out_bytes += channel->flow->output_bytes;
     }
-    road_drop(channel->road, slot, fate, now);
-    channel->road->active = now;
+    flow_drop(channel->flow, slot, fate, now);
+    channel->flow->active = now;
   }
 }
 
@@ -113,38 +113,38 @@ static bool take_all_back(struct channel *channel, uint32_t taken, int64_t now) 
 /* -- what it submitted ------------------------------------------------------------------------------------------------ */
 
 static void begin(struct channel *channel, struct slot *slot, const struct native_frame *stamp, int64_t now) {
-  struct road *road = channel->road;
-  struct fill *fill = channel->fill;
+  struct flow *flow = channel->flow;
+  struct receive *receive = channel->receive;
   now = stamp->timestamp > now ? clock_now() : now; /* it may have been taken after this turn began */
-  slot->frame = (struct frame){.sequence = fill->sequence++,
-                               .producer = fill->producer,
-                               .restart = fill->restart,
-                               .rate = fill->rate,
+  slot->frame = (struct frame){.sequence = receive->sequence++,
+                               .producer = receive->producer,
+                               .restart = receive->restart,
+                               .rate = receive->rate,
                                .began = stamp->timestamp != 0 ? stamp->timestamp : now,
                                .first_byte = now,
                                .complete = now,
                                .deadline = stamp->deadline,
                                .tag = stamp->sequence,
                                .flags = stamp->flags};
-  account_open(road->account, &slot->frame);
-  road->account->now.ledger.in_bytes += road->input_bytes;
-  slot_move(&road->ring, slot, SLOT_FILLING);
-  road->active = now;
+  account_open(flow->account, &slot->frame);
+  flow->account->now.ledger.in_bytes += flow->input_bytes;
+  slot_move(&flow->ring, slot, SLOT_FILLING);
+  flow->active = now;
   if (stamp->timestamp > now || stamp->timestamp < 0 || stamp->deadline < 0) {
     slot->frame.began = now;
-    road_drop(road, slot, FATE_INVALID, now);
+    flow_drop(flow, slot, FATE_INVALID, now);
     return;
   }
-  fill->restart = false;
-  histogram_record(&road->account->steps[STEP_RECEIVE], 0);
-  slot_move(&road->ring, slot, SLOT_READY);
+  receive->restart = false;
+  histogram_record(&flow->account->steps[STEP_RECEIVE], 0);
+  slot_move(&flow->ring, slot, SLOT_READY);
 }
 
 static bool take_submission(struct channel *channel, int64_t now) {
   struct native_submission submission;
   memcpy(&submission, &channel->control->submissions[channel->submitted % NATIVE_RING], sizeof submission);
   atomic_signal_fence(memory_order_seq_cst); /* the compiler must not read there again what was checked here */
-  if (submission.slot >= channel->road->ring.count) {
+  if (submission.slot >= channel->flow->ring.count) {
     return is_broken(channel, "submitted a slot that does not exist", submission.slot);
   }
   if (channel->owners[submission.slot] != CHANNEL_CLIENT) {
@@ -197,7 +197,7 @@ enum channel_progress channel_take(struct channel *channel, int64_t now) {
     is_broken(channel, "submitted more frames than there are slots", submitted - channel->submitted);
     return CHANNEL_BROKEN;
   }
-  while (channel->submitted != submitted && !channel->fill->held) {
+  while (channel->submitted != submitted && !channel->receive->held) {
     if (!take_submission(channel, now)) {
       return CHANNEL_BROKEN;
     }
@@ -209,7 +209,7 @@ enum channel_progress channel_take(struct channel *channel, int64_t now) {
 
 static void tell(struct channel *channel, const struct slot *slot, enum fate fate, int64_t now) {
   struct native_completion completion = {.slot = slot->index, .fate = (uint32_t)fate};
-  completion.result = frame_result(&slot->frame, channel->road->seat, now);
+  completion.result = frame_result(&slot->frame, channel->flow->seat, now);
   memcpy(&channel->control->completions[channel->completed % NATIVE_RING], &completion, sizeof completion);
   channel->told[channel->completed % NATIVE_RING] = (unsigned char)slot->index;
   channel->owners[slot->index] = CHANNEL_TOLD;
@@ -219,7 +219,7 @@ static void tell(struct channel *channel, const struct slot *slot, enum fate fat
 
 /* All other slots are free, or results that the client was told of. */
 static bool has_free_slots(const struct channel *channel) {
-  const struct slot_ring *ring = &channel->road->ring;
+  const struct slot_ring *ring = &channel->flow->ring;
   unsigned idle = slot_count(ring, SLOT_FREE) + (channel->replies ? slot_count(ring, SLOT_EMITTING) : 0);
   return idle + away(channel) > ring->count;
 }
@@ -228,7 +228,7 @@ static bool has_free_slots(const struct channel *channel) {
  */
 static struct slot *oldest_free(struct channel *channel) {
   struct slot *oldest = NULL;
-  for (unsigned i = 0; has_free_slots(channel) && i < channel->road->ring.count; i++) {
+  for (unsigned i = 0; has_free_slots(channel) && i < channel->flow->ring.count; i++) {
     struct slot *slot = slot_of(channel, i);
     bool is_back = channel->owners[i] == CHANNEL_DAEMON && slot->state == SLOT_FREE;
     oldest = is_back && (!oldest || slot->frame.sequence < oldest->frame.sequence) ? slot : oldest;
@@ -238,9 +238,9 @@ static struct slot *oldest_free(struct channel *channel) {
 
 static bool give_oldest(struct channel *channel, int64_t now) {
   struct slot *back = oldest_free(channel);
-  const struct slot *done = channel->replies ? slot_oldest(&channel->road->ring, SLOT_DONE) : NULL;
+  const struct slot *done = channel->replies ? slot_oldest(&channel->flow->ring, SLOT_DONE) : NULL;
   if (done && (!back || done->frame.sequence < back->frame.sequence)) {
-    tell(channel, road_offer(channel->road), FATE_EMITTED, now);
+    tell(channel, flow_offer(channel->flow), FATE_EMITTED, now);
   } else if (back) {
     tell(channel, back, back->frame.fate, now);
   }
@@ -254,7 +254,7 @@ bool channel_give(struct channel *channel, int64_t now) {
   }
   channel->unheard |= any;
   bool sleeps = atomic_load_explicit(&channel->control->client.sleeps, memory_order_relaxed) != 0;
-  channel->awaits = any && !sleeps && channel->road->spin;
+  channel->awaits = any && !sleeps && channel->flow->spin;
   if (sleeps) {
     channel_ring(channel);
   }
@@ -280,14 +280,14 @@ bool channel_may_sleep(struct channel *channel) {
   channel->asleep = true;
   atomic_store_explicit(&control->daemon.sleeps, 1, memory_order_relaxed);
   atomic_thread_fence(memory_order_seq_cst);
-  return channel->fill->held || atomic_load_explicit(&control->client.submitted, memory_order_relaxed) == channel->submitted;
+  return channel->receive->held || atomic_load_explicit(&control->client.submitted, memory_order_relaxed) == channel->submitted;
 }
 
-bool channel_is_starved(const struct channel *channel) { return away(channel) == channel->road->ring.count; }
+bool channel_is_starved(const struct channel *channel) { return away(channel) == channel->flow->ring.count; }
 
 bool channel_is_held_up(const struct channel *channel) {
   uint32_t submitted = atomic_load_explicit(&channel->control->client.submitted, memory_order_acquire);
-  return channel->fill->held && !channel->replies && submitted != channel->submitted;
+  return channel->receive->held && !channel->replies && submitted != channel->submitted;
 }
 
 bool channel_is_owed(const struct channel *channel) { return channel->taken != channel->completed; }

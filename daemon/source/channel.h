@@ -17,10 +17,10 @@ enum channel_owner { CHANNEL_CLIENT, CHANNEL_DAEMON, CHANNEL_TOLD };
 
 struct channel {
   struct native_control *control;
-  struct road *road;
-  struct fill *fill; /* numbers the frames, and says whether any may begin */
-  int fd;            /* the connection, for doorbells */
-  bool replies;      /* the role `both`: results are left in the slots */
+  struct flow *flow;
+  struct receive *receive; /* numbers the frames, and says whether any may begin */
+  int fd;                  /* the connection, for doorbells */
+  bool replies;            /* the role `both`: results are left in the slots */
   uint32_t submitted, completed, taken;
   enum channel_owner owners[GPU_MAX_SLOTS];
   unsigned char told[NATIVE_RING]; /* slot of each completion */
@@ -33,14 +33,14 @@ struct channel {
 enum channel_progress { CHANNEL_QUIET, CHANNEL_MOVED, CHANNEL_BROKEN };
 
 /* Begins with all slots the client's; the control memory is all zero. */
-void channel_open(struct channel *channel, struct native_control *control, struct road *road, struct fill *fill, int fd,
+void channel_open(struct channel *channel, struct native_control *control, struct flow *flow, struct receive *receive, int fd,
                   bool replies);
 /* The same for a client that another process image served: cursors and owners are passed over a tape. */
-void channel_pass(struct channel *channel, struct road *road, bool replies, struct tape *tape);
+void channel_pass(struct channel *channel, struct flow *flow, bool replies, struct codec *codec);
 /* Whether the client was told of that slot, and is not done with it. */
 bool channel_has_told(const struct channel *channel, unsigned slot);
-void channel_open_again(struct channel *channel, struct native_control *control, struct road *road, struct fill *fill, int fd,
-                        bool replies);
+void channel_open_again(struct channel *channel, struct native_control *control, struct flow *flow, struct receive *receive,
+                        int fd, bool replies);
 /* Takes what the client submitted and what it is done with. BROKEN: `fill->problem` says what it did. */
 enum channel_progress channel_take(struct channel *channel, int64_t now);
 /* Tells the client of results (`replies`), and of every other slot that is free again, in the order of their frames; one that

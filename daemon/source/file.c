@@ -11,7 +11,7 @@
 #define PACE_SLACK     (20 * NS_PER_MS)
 #define LONGEST_PERIOD 1e18 /* 30 years, which the clock can be added to */
 
-_Static_assert(FILL_VECTORS <= sizeof((uv_fs_t *)0)->bufsml / sizeof(uv_buf_t), "a read of a file would allocate");
+_Static_assert(RECEIVE_VECTORS <= sizeof((uv_fs_t *)0)->bufsml / sizeof(uv_buf_t), "a read of a file would allocate");
 
 static void on_pace(uv_timer_t *timer) {
   struct source *source = timer->data;
@@ -20,19 +20,19 @@ static void on_pace(uv_timer_t *timer) {
 
 void source_file_open(struct source *source, struct lane *lane) {
   source->reading = false;
-  source->fill->one_by_one = source->rate > 0;
+  source->receive->one_by_one = source->rate > 0;
   uv_timer_init(lane_loop(lane), &source->pace);
   source->pace.data = source;
   source->request.data = source;
 }
 
 static void at_end(struct source *source) {
-  bool clean = !source->fill->begun && framing_at_boundary(&source->fill->framing);
-  bool had_frames = source->fill->sequence > source->rewound_at; /* or it would turn round for ever */
+  bool clean = !source->receive->begun && framing_at_boundary(&source->receive->framing);
+  bool had_frames = source->receive->sequence > source->rewound_at; /* or it would turn round for ever */
   if (source->loop && had_frames && clean) {
     source->offset = 0;
-    source->rewound_at = source->fill->sequence;
-    fill_rewind(source->fill);
+    source->rewound_at = source->receive->sequence;
+    receive_rewind(source->receive);
     return;
   }
   source_end_of_input(source);
@@ -60,8 +60,8 @@ static void on_read(uv_fs_t *request) {
       at_end(source);
     } else {
       source->offset += got;
-      if (!fill_advance(source->fill, (size_t)got, source->read_began, clock_now())) {
-        source_end(source, DETACH_MALFORMED, "%s", source->fill->problem);
+      if (!receive_advance(source->receive, (size_t)got, source->read_began, clock_now())) {
+        source_end(source, DETACH_MALFORMED, "%s", source->receive->problem);
       }
     }
   }
@@ -70,7 +70,7 @@ static void on_read(uv_fs_t *request) {
 
 /* Whether the next frame may begin; else the timer asks for a turn when it may. */
 static bool is_due(struct source *source, int64_t now) {
-  if (source->rate <= 0 || source->fill->begun || !framing_at_boundary(&source->fill->framing)) {
+  if (source->rate <= 0 || source->receive->begun || !framing_at_boundary(&source->receive->framing)) {
     return true;
   }
   if (now < source->due) {
@@ -91,17 +91,17 @@ bool source_file_turn(struct source *source, int64_t now) {
   if (source->reading || !is_due(source, now)) {
     return false;
   }
-  bool paced_begin = source->rate > 0 && !source->fill->begun && framing_at_boundary(&source->fill->framing);
-  struct iovec vector[FILL_VECTORS];
-  int count = fill_vector(source->fill, vector, now);
+  bool paced_begin = source->rate > 0 && !source->receive->begun && framing_at_boundary(&source->receive->framing);
+  struct iovec vector[RECEIVE_VECTORS];
+  int count = receive_vector(source->receive, vector, now);
   if (count < 0) {
-    source_end(source, DETACH_MALFORMED, "%s", source->fill->problem);
+    source_end(source, DETACH_MALFORMED, "%s", source->receive->problem);
   }
   if (count <= 0) {
     return false;
   }
   source->before_read(source);
-  uv_buf_t buffers[FILL_VECTORS];
+  uv_buf_t buffers[RECEIVE_VECTORS];
   for (int i = 0; i < count; i++) {
     buffers[i] = (uv_buf_t){.base = vector[i].iov_base, .len = vector[i].iov_len};
   }

@@ -73,10 +73,10 @@ static void fail(struct source *source, int error) {
 
 /* One read; returns how many bytes came, 0: no more now. */
 static size_t read_once(struct source *source, int64_t now) {
-  struct iovec vector[FILL_VECTORS];
-  int count = fill_vector(source->fill, vector, now);
+  struct iovec vector[RECEIVE_VECTORS];
+  int count = receive_vector(source->receive, vector, now);
   if (count < 0) {
-    source_end(source, DETACH_MALFORMED, "%s", source->fill->problem);
+    source_end(source, DETACH_MALFORMED, "%s", source->receive->problem);
     return 0;
   }
   if (count == 0) {
@@ -85,10 +85,10 @@ static size_t read_once(struct source *source, int64_t now) {
   size_t wanted = vector_bytes(vector, count);
   source->before_read(source);
   int64_t began = clock_now();
-  page_touch(source->page);
+  record_touch(source->record);
   ssize_t got = read_some(source, vector, count);
   if (got <= 0) {
-    page_untouch(source->page);
+    record_untouch(source->record);
     if (got == 0) {
       source_end_of_input(source);
     } else {
@@ -96,9 +96,9 @@ static size_t read_once(struct source *source, int64_t now) {
     }
     return 0;
   }
-  if (!fill_advance(source->fill, (size_t)got, began, clock_now())) {
-    source_end(source, DETACH_MALFORMED, "%s", source->fill->problem);
-  } else if ((size_t)got < wanted && source->is_socket && !fill_has_staged(source->fill)) {
+  if (!receive_advance(source->receive, (size_t)got, began, clock_now())) {
+    source_end(source, DETACH_MALFORMED, "%s", source->receive->problem);
+  } else if ((size_t)got < wanted && source->is_socket && !receive_has_staged(source->receive)) {
     /* The socket is empty: the poll reports what comes from here on. Of a FIFO it may not report the end, and of frames that
      * are here and wait for a slot nothing. */
     arm(source);

@@ -69,7 +69,7 @@ bool source_shared_turn(struct source *source, int64_t now) {
   /* A client that has gone submitted what it submitted. */
   enum channel_progress progress = channel_take(source->channel, now);
   if (there && progress == CHANNEL_BROKEN) {
-    source_end(source, DETACH_MALFORMED, "%s", source->fill->problem);
+    source_end(source, DETACH_MALFORMED, "%s", source->receive->problem);
   }
   return rang || progress != CHANNEL_QUIET;
 }

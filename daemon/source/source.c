@@ -51,7 +51,7 @@ void source_open(struct source *source, struct lane *lane, int fd) {
   source->offset = 0;
   source->rewound_at = 0;
   source->due = 0;
-  fill_start(source->fill);
+  receive_start(source->receive);
   open_kind(source, lane, fd);
 }
 
@@ -63,25 +63,25 @@ void source_open_again(struct source *source, struct lane *lane, int fd) {
   if (had_ended) {
     source->state = SOURCE_ENDED;
     source->reason = reason;
-  } else if (source->fill->since != 0) {
-    source->fill->since = clock_now(); /* nobody looked at it meanwhile */
+  } else if (source->receive->since != 0) {
+    source->receive->since = clock_now(); /* nobody looked at it meanwhile */
   }
 }
 
-void source_pass(struct source *source, struct tape *tape) {
+void source_pass(struct source *source, struct codec *codec) {
   unsigned state = source->state == SOURCE_CLOSING ? SOURCE_ENDED : source->state;
   unsigned reason = source->reason;
-  tape_pass_below(tape, &state, SOURCE_CLOSING);
-  tape_pass_below(tape, &reason, DETACH_STOPPED + 1);
+  codec_pass_below(codec, &state, SOURCE_CLOSING);
+  codec_pass_below(codec, &reason, DETACH_STOPPED + 1);
   bool says_why = source->text[0] != '\0';
-  TAPE_PASS(tape, says_why);
+  CODEC_PASS(codec, says_why);
   if (says_why) {
-    tape_pass(tape, source->text, sizeof source->text);
+    codec_pass(codec, source->text, sizeof source->text);
   }
-  tape_pass_time(tape, &source->offset); /* in bytes, with the same bounds */
-  TAPE_PASS(tape, source->rewound_at);
-  tape_pass_time(tape, &source->due);
-  if (!tape->writing) {
+  codec_pass_time(codec, &source->offset); /* in bytes, with the same bounds */
+  CODEC_PASS(codec, source->rewound_at);
+  codec_pass_time(codec, &source->due);
+  if (!codec->writing) {
     source->state = (enum source_state)state;
     source->reason = (enum detach_reason)reason;
     source->text[sizeof source->text - 1] = '\0';
@@ -106,20 +106,20 @@ bool source_turn(struct source *source, int64_t now) {
 /* Raw frames that do not come out even, since they are none. */
 static void end_foreign(struct source *source) {
   source_end(source, DETACH_MALFORMED, "raw frames are expected here, and this began like %s",
-             stranger_names[source->fill->foreign]);
+             stranger_names[source->receive->foreign]);
 }
 
 void source_tick(struct source *source, int64_t now) {
-  int64_t since = source->fill->since;
+  int64_t since = source->receive->since;
   if (source->state != SOURCE_OPEN || source->timeout_ns <= 0 || since == 0 || now - since <= source->timeout_ns) {
     return;
   }
-  if (source->fill->foreign) {
+  if (source->receive->foreign) {
     end_foreign(source);
   } else {
     source_end(source, DETACH_TIMEOUT, "the rest of a %s did not come within %.3g s: %zu of %zu bytes are there",
-               source->fill->begun ? "frame" : "y4m header", (double)source->timeout_ns / 1e9, source->fill->filled,
-               source->fill->road->input_bytes);
+               source->receive->begun ? "frame" : "y4m header", (double)source->timeout_ns / 1e9, source->receive->filled,
+               source->receive->flow->input_bytes);
   }
 }
 
@@ -147,21 +147,21 @@ void source_end(struct source *source, enum detach_reason reason, const char *fo
   vsnprintf(source->text, sizeof source->text, format, arguments);
   va_end(arguments);
   enum fate fate = reason == DETACH_STOPPED ? FATE_SHUTDOWN : reason == DETACH_CLIENT_GONE ? FATE_CLIENT_GONE : FATE_INVALID;
-  fill_end(source->fill, fate, clock_now());
+  receive_end(source->receive, fate, clock_now());
   source->reason = reason;
   source->state = SOURCE_ENDED;
   lane_schedule(source->runner);
 }
 
 void source_end_of_input(struct source *source) {
-  struct fill *fill = source->fill;
-  bool in_header = fill->framing.state == FRAMING_HEADER && fill->framing.length > 0;
-  size_t filled = fill->filled;
-  if (fill->begun && fill->foreign) {
+  struct receive *receive = source->receive;
+  bool in_header = receive->framing.state == FRAMING_HEADER && receive->framing.length > 0;
+  size_t filled = receive->filled;
+  if (receive->begun && receive->foreign) {
     end_foreign(source);
-  } else if (fill->begun) {
+  } else if (receive->begun) {
     source_end(source, DETACH_TRUNCATED, "it ended within frame %llu, after %zu of %zu bytes; is the frame size right?",
-               (unsigned long long)(fill->sequence - 1), filled, fill->road->input_bytes);
+               (unsigned long long)(receive->sequence - 1), filled, receive->flow->input_bytes);
   } else if (in_header) {
     source_end(source, DETACH_TRUNCATED, "it ended within the y4m header");
   } else {

@@ -41,7 +41,7 @@ struct source {
   enum source_state state;
   enum descriptor_kind kind;
   struct runner *runner; /* of the session: asked for a turn when there is something to read */
-  struct fill *fill;
+  struct receive *receive;
   int fd;
   int64_t timeout_ns; /* for the rest of a frame that has begun; 0: none */
   double rate;        /* frames a second; 0: as they come */
@@ -50,7 +50,7 @@ struct source {
   char text[256];
   void (*closed)(struct source *source);      /* source_close() is done; the descriptor is the receiver's */
   void (*before_read)(struct source *source); /* it is going to read: what came before is to be noted by then */
-  struct page *page;                          /* touched while it reads what cannot be read again; NULL: nobody cares */
+  struct record *record;                      /* touched while it reads what cannot be read again; NULL: nobody cares */
 
   struct channel *channel; /* NULL: frames come as bytes */
 
@@ -75,7 +75,7 @@ void source_open(struct source *source, struct lane *lane, int fd);
 /* The same for a descriptor that a process before this one read, from where it was: after source_pass(). */
 void source_open_again(struct source *source, struct lane *lane, int fd);
 /* Passes where it is over a tape, but for its descriptor. */
-void source_pass(struct source *source, struct tape *tape);
+void source_pass(struct source *source, struct codec *codec);
 /* Reads what there is, within a budget; true: there may be more to do at once. */
 bool source_turn(struct source *source, int64_t now);
 /* spin: try to read in the next turn, whatever the poll says. */

@@ -13,11 +13,11 @@
 /* A name is the owner's serial number with the page's index below it. */
 #define INDEX_BITS 13
 
-static_assert(CHRONICLE_PAGES == 1 << INDEX_BITS, "the index of every page fits a name");
+static_assert(CHECKPOINT_RECORDS == 1 << INDEX_BITS, "the index of every page fits a name");
 
 struct book {
   char version[STATE_VERSION_TEXT];
-  struct page pages[CHRONICLE_PAGES];
+  struct record pages[CHECKPOINT_RECORDS];
 };
 
 static struct {
@@ -25,14 +25,14 @@ static struct {
   struct book *book;    /* NULL: none */
   int fd;
   uint64_t serial;
-  struct page *free;
+  struct record *free;
   unsigned used;           /* pages that were ever given */
   const struct book *last; /* of the process before */
-} chronicle = {.lock = PTHREAD_MUTEX_INITIALIZER, .fd = -1};
+} checkpoint = {.lock = PTHREAD_MUTEX_INITIALIZER, .fd = -1};
 
 /* -- writing ------------------------------------------------------------------------------------------------------- */
 
-bool chronicle_open(void) {
+bool checkpoint_open(void) {
   int fd = memfd_create("framed:chronicle", MFD_CLOEXEC);
   void *book = fd >= 0 && ftruncate(fd, sizeof(struct book)) == 0
                    ? mmap(NULL, sizeof(struct book), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0)
@@ -43,95 +43,95 @@ bool chronicle_open(void) {
     }
     return false;
   }
-  chronicle.fd = fd;
-  chronicle.book = book;
-  state_version(chronicle.book->version);
+  checkpoint.fd = fd;
+  checkpoint.book = book;
+  state_version(checkpoint.book->version);
   return true;
 }
 
-int chronicle_fd(void) { return chronicle.fd; }
+int checkpoint_fd(void) { return checkpoint.fd; }
 
-static struct page *take_page(void) {
-  struct page *page = chronicle.free;
-  if (page) {
-    chronicle.free = page->next;
-  } else if (chronicle.used < CHRONICLE_PAGES) {
-    page = &chronicle.book->pages[chronicle.used++];
+static struct record *take_page(void) {
+  struct record *record = checkpoint.free;
+  if (record) {
+    checkpoint.free = record->next;
+  } else if (checkpoint.used < CHECKPOINT_RECORDS) {
+    record = &checkpoint.book->pages[checkpoint.used++];
   }
-  return page;
+  return record;
 }
 
 /* What was noted of another owner goes before the new one has the page, and a lane meets no page fault at its first notes. */
-static void clear(struct page *page, uint64_t serial) {
+static void clear(struct record *record, uint64_t serial) {
   for (int i = 0; i < 2; i++) {
-    atomic_store(&page->notes[i].number, 0);
-    memset(page->notes[i].bytes, 0, PAGE_PREFAULTED);
+    atomic_store(&record->notes[i].number, 0);
+    memset(record->notes[i].bytes, 0, RECORD_PREFAULTED);
   }
-  page->last = 0;
-  atomic_store(&page->touched, 0);
-  page->serial = serial;
+  record->last = 0;
+  atomic_store(&record->touched, 0);
+  record->serial = serial;
 }
 
-struct page *page_new(void) {
-  if (!chronicle.book) {
+struct record *record_new(void) {
+  if (!checkpoint.book) {
     return NULL;
   }
-  pthread_mutex_lock(&chronicle.lock);
-  struct page *page = take_page();
-  uint64_t serial = ++chronicle.serial;
-  pthread_mutex_unlock(&chronicle.lock);
-  if (page) {
-    clear(page, serial);
+  pthread_mutex_lock(&checkpoint.lock);
+  struct record *record = take_page();
+  uint64_t serial = ++checkpoint.serial;
+  pthread_mutex_unlock(&checkpoint.lock);
+  if (record) {
+    clear(record, serial);
   }
-  return page;
+  return record;
 }
 
-struct page *page_free(struct page *page) {
-  if (page) {
-    page->serial = 0;
-    pthread_mutex_lock(&chronicle.lock);
-    page->next = chronicle.free;
-    chronicle.free = page;
-    pthread_mutex_unlock(&chronicle.lock);
+struct record *record_free(struct record *record) {
+  if (record) {
+    record->serial = 0;
+    pthread_mutex_lock(&checkpoint.lock);
+    record->next = checkpoint.free;
+    checkpoint.free = record;
+    pthread_mutex_unlock(&checkpoint.lock);
   }
   return NULL;
 }
 
-uint64_t page_name(const struct page *page) {
-  return page ? page->serial << INDEX_BITS | (uint64_t)(page - chronicle.book->pages) : 0;
+uint64_t record_name(const struct record *record) {
+  return record ? record->serial << INDEX_BITS | (uint64_t)(record - checkpoint.book->pages) : 0;
 }
 
 /* The older of the two. */
-static struct note *place_of(struct page *page) { return &page->notes[page->last % 2]; }
+static struct note *place_of(struct record *record) { return &record->notes[record->last % 2]; }
 
-void page_begin(struct page *page, struct tape *tape) {
-  struct note *note = place_of(page);
+void record_begin(struct record *record, struct codec *codec) {
+  struct note *note = place_of(record);
   atomic_store_explicit(&note->number, NOTE_BEGUN, memory_order_release);
   atomic_signal_fence(memory_order_seq_cst);
-  tape_begin_in(tape, note->bytes, sizeof note->bytes);
-  tape->live = true;
+  codec_begin_in(codec, note->bytes, sizeof note->bytes);
+  codec->live = true;
 }
 
-void page_end(struct page *page, const struct tape *tape) {
-  struct note *note = place_of(page);
-  if (tape->broken) {
-    atomic_store(&page->notes[0].number, 0);
-    atomic_store(&page->notes[1].number, 0);
-    page->last++; /* which is nowhere */
-    page_touch(page);
+void record_end(struct record *record, const struct codec *codec) {
+  struct note *note = place_of(record);
+  if (codec->broken) {
+    atomic_store(&record->notes[0].number, 0);
+    atomic_store(&record->notes[1].number, 0);
+    record->last++; /* which is nowhere */
+    record_touch(record);
     return;
   }
-  note->length = (uint32_t)tape->length;
-  note->checksum = state_checksum(note->bytes, tape->length);
-  page->last++;
+  note->length = (uint32_t)codec->length;
+  note->checksum = state_checksum(note->bytes, codec->length);
+  record->last++;
   atomic_signal_fence(memory_order_seq_cst);
-  atomic_store_explicit(&note->number, page->last, memory_order_release);
-  page_untouch(page);
+  atomic_store_explicit(&note->number, record->last, memory_order_release);
+  record_untouch(record);
 }
 
 /* -- reading ------------------------------------------------------------------------------------------------------- */
 
-bool chronicle_look_into(int fd) {
+bool checkpoint_look_into(int fd) {
   struct stat status;
   char version[STATE_VERSION_TEXT];
   if (fstat(fd, &status) != 0 || status.st_size != (off_t)sizeof(struct book)) {
@@ -141,19 +141,19 @@ bool chronicle_look_into(int fd) {
   if (book == MAP_FAILED) {
     return false;
   }
-  chronicle.last = book;
-  if (strncmp(chronicle.last->version, state_version(version), STATE_VERSION_TEXT) != 0) {
-    chronicle_look_away();
+  checkpoint.last = book;
+  if (strncmp(checkpoint.last->version, state_version(version), STATE_VERSION_TEXT) != 0) {
+    checkpoint_look_away();
     return false;
   }
   return true;
 }
 
-void chronicle_look_away(void) {
-  if (chronicle.last) {
-    munmap((void *)(uintptr_t)chronicle.last, sizeof(struct book));
+void checkpoint_look_away(void) {
+  if (checkpoint.last) {
+    munmap((void *)(uintptr_t)checkpoint.last, sizeof(struct book));
   }
-  chronicle.last = NULL;
+  checkpoint.last = NULL;
 }
 
 static bool is_whole(const struct note *note) {
@@ -167,41 +167,41 @@ static bool is_late(const struct note *note, uint64_t last) {
 }
 
 /* The last note; NULL, and `lost` if there was one that cannot be believed. A note that was being committed is none yet. */
-static const struct note *last_note(const struct page *page, bool *lost) {
-  uint64_t last = page->last;
-  const struct note *note = last > 0 ? &page->notes[(last - 1) % 2] : NULL;
+static const struct note *last_note(const struct record *record, bool *lost) {
+  uint64_t last = record->last;
+  const struct note *note = last > 0 ? &record->notes[(last - 1) % 2] : NULL;
   if (note && atomic_load(&note->number) == NOTE_BEGUN) {
     last--;
-    note = last > 0 ? &page->notes[(last - 1) % 2] : NULL;
+    note = last > 0 ? &record->notes[(last - 1) % 2] : NULL;
   }
-  *lost = is_late(&page->notes[0], page->last) || is_late(&page->notes[1], page->last) ||
+  *lost = is_late(&record->notes[0], record->last) || is_late(&record->notes[1], record->last) ||
           (note && (atomic_load(&note->number) != last || !is_whole(note)));
   return *lost ? NULL : note;
 }
 
-enum page_state chronicle_read(uint64_t name, struct tape *tape, bool *noted) {
-  const struct page *page = chronicle.last ? &chronicle.last->pages[name % CHRONICLE_PAGES] : NULL;
-  *tape = (struct tape){.broken = true};
+enum record_state checkpoint_read(uint64_t name, struct codec *codec, bool *noted) {
+  const struct record *record = checkpoint.last ? &checkpoint.last->pages[name % CHECKPOINT_RECORDS] : NULL;
+  *codec = (struct codec){.broken = true};
   *noted = false;
-  if (!page || name == 0 || page->serial != name >> INDEX_BITS) {
-    return PAGE_UNKNOWN;
+  if (!record || name == 0 || record->serial != name >> INDEX_BITS) {
+    return RECORD_UNKNOWN;
   }
   bool lost;
-  const struct note *note = last_note(page, &lost);
-  bool touched = atomic_load(&page->touched) != 0;
+  const struct note *note = last_note(record, &lost);
+  bool touched = atomic_load(&record->touched) != 0;
   if (lost) {
-    return PAGE_UNKNOWN;
+    return RECORD_UNKNOWN;
   }
   if (!note) {
-    return touched ? PAGE_TOUCHED : PAGE_EMPTY;
+    return touched ? RECORD_TOUCHED : RECORD_EMPTY;
   }
   unsigned char *bytes = malloc(note->length > 0 ? note->length : 1);
   if (!bytes) {
-    return PAGE_UNKNOWN;
+    return RECORD_UNKNOWN;
   }
   memcpy(bytes, note->bytes, note->length);
-  tape_load(tape, bytes, note->length);
-  tape->live = true;
+  codec_load(codec, bytes, note->length);
+  codec->live = true;
   *noted = true;
-  return touched ? PAGE_TOUCHED : PAGE_NOTED;
+  return touched ? RECORD_TOUCHED : RECORD_NOTED;
 }

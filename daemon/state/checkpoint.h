@@ -19,9 +19,9 @@
 #include "daemon/state/codec.h"
 
 enum {
-  CHRONICLE_PAGES = 8192,
-  PAGE_NOTE = 16 * 1024 - 64, /* bytes that a note may have, */
-  PAGE_PREFAULTED = 6 * 1024  /* and in how many of them its owner's lane meets no page fault */
+  CHECKPOINT_RECORDS = 8192,
+  RECORD_NOTE = 16 * 1024 - 64, /* bytes that a note may have, */
+  RECORD_PREFAULTED = 6 * 1024  /* and in how many of them its owner's lane meets no page fault */
 };
 
 #define NOTE_BEGUN UINT64_MAX /* into which no damage turns a number by chance */
@@ -31,65 +31,65 @@ struct note {
   _Atomic uint64_t number; /* counts the page's notes from 1; 0: there is none here, NOTE_BEGUN: it is being written */
   uint64_t checksum;       /* of its bytes */
   uint32_t length;
-  unsigned char bytes[PAGE_NOTE];
+  unsigned char bytes[RECORD_NOTE];
 };
 
-struct page {
+struct record {
   uint64_t serial;              /* of its owner, among all that ever were; 0: nobody has it */
   uint64_t last;                /* number of the last note */
   atomic_uint_least8_t touched; /* the mark: 1 or 0; any other value that is found there counts as 1 */
-  struct page *next;            /* while nobody has it; means something to this process only */
+  struct record *next;          /* while nobody has it; means something to this process only */
   struct note notes[2];
 };
 
 /* -- writing ------------------------------------------------------------------------------------------------------- */
 
 /* [main thread] Makes the chronicle of this process. False: it cannot be, and nobody gets a page. */
-bool chronicle_open(void);
+bool checkpoint_open(void);
 /* Its descriptor, to be kept; -1: there is none. */
-int chronicle_fd(void);
+int checkpoint_fd(void);
 /* [any thread that may wait] A page, or NULL. */
-struct page *page_new(void);
-struct page *page_free(struct page *page); /* NULL is fine; returns NULL */
+struct record *record_new(void);
+struct record *record_free(struct record *record); /* NULL is fine; returns NULL */
 /* What finds the page later; 0 for NULL. */
-uint64_t page_name(const struct page *page);
+uint64_t record_name(const struct record *record);
 
-/* [its owner's lane] From here on the position of its descriptor is unknown, until page_end() or page_untouch(). NULL is
+/* [its owner's lane] From here on the position of its descriptor is unknown, until record_end() or record_untouch(). NULL is
  * fine. */
-static inline void page_touch(struct page *page) {
-  if (page) {
-    atomic_store_explicit(&page->touched, 1, memory_order_release);
+static inline void record_touch(struct record *record) {
+  if (record) {
+    atomic_store_explicit(&record->touched, 1, memory_order_release);
     atomic_signal_fence(memory_order_seq_cst);
   }
 }
 
 /* [its owner's lane] Nothing came of it. */
-static inline void page_untouch(struct page *page) {
-  if (page) {
+static inline void record_untouch(struct record *record) {
+  if (record) {
     atomic_signal_fence(memory_order_seq_cst);
-    atomic_store_explicit(&page->touched, 0, memory_order_release);
+    atomic_store_explicit(&record->touched, 0, memory_order_release);
   }
 }
 
 /* [its owner's lane] Between them the note is put on the tape. A tape that breaks leaves the page without any note, and
  * touched. */
-void page_begin(struct page *page, struct tape *tape);
-void page_end(struct page *page, const struct tape *tape);
+void record_begin(struct record *record, struct codec *codec);
+void record_end(struct record *record, const struct codec *codec);
 
 /* -- reading, in the process after it --------------------------------------------------------------------------------- */
 
 /* Looks into the chronicle of another process; the descriptor stays the caller's. */
-bool chronicle_look_into(int fd);
-void chronicle_look_away(void); /* idempotent */
+bool checkpoint_look_into(int fd);
+void checkpoint_look_away(void); /* idempotent */
 
-enum page_state {
-  PAGE_UNKNOWN, /* nothing is known: not even whether its descriptor was touched */
-  PAGE_EMPTY,   /* nothing was noted yet, and nothing done */
-  PAGE_TOUCHED, /* the tape has the last note, if `noted`, after which the descriptor was read or written */
-  PAGE_NOTED    /* the tape has where everything is */
+enum record_state {
+  RECORD_UNKNOWN, /* nothing is known: not even whether its descriptor was touched */
+  RECORD_EMPTY,   /* nothing was noted yet, and nothing done */
+  RECORD_TOUCHED, /* the tape has the last note, if `noted`, after which the descriptor was read or written */
+  RECORD_NOTED    /* the tape has where everything is */
 };
 
 /* The page of that name; `tape` is the caller's to clear in any case. */
-enum page_state chronicle_read(uint64_t name, struct tape *tape, bool *noted);
+enum record_state checkpoint_read(uint64_t name, struct codec *codec, bool *noted);
 
 #endif

@@ -11,141 +11,141 @@
 
 enum { FIRST_ROOM = 64 * 1024, FIRST_DESCRIPTORS = 64, LONGEST_TEXT = 16 * 1024 * 1024 };
 
-void tape_begin(struct tape *tape) { *tape = (struct tape){.writing = true}; }
+void codec_begin(struct codec *codec) { *codec = (struct codec){.writing = true}; }
 
-void tape_begin_in(struct tape *tape, unsigned char *bytes, size_t room) {
-  *tape = (struct tape){.writing = true, .fixed = true, .bytes = bytes, .room = room};
+void codec_begin_in(struct codec *codec, unsigned char *bytes, size_t room) {
+  *codec = (struct codec){.writing = true, .fixed = true, .bytes = bytes, .room = room};
 }
 
-void tape_load(struct tape *tape, unsigned char *bytes, size_t length) {
-  *tape = (struct tape){.bytes = bytes, .length = length, .room = length};
+void codec_load(struct codec *codec, unsigned char *bytes, size_t length) {
+  *codec = (struct codec){.bytes = bytes, .length = length, .room = length};
 }
 
-void tape_clear(struct tape *tape) {
-  free(tape->bytes);
-  free(tape->descriptors);
-  *tape = (struct tape){.broken = true};
+void codec_clear(struct codec *codec) {
+  free(codec->bytes);
+  free(codec->descriptors);
+  *codec = (struct codec){.broken = true};
 }
 
-void tape_break(struct tape *tape) { tape->broken = true; }
+void codec_break(struct codec *codec) { codec->broken = true; }
 
-static bool reserve(struct tape *tape, size_t size) {
-  size_t room = tape->room > 0 ? tape->room : FIRST_ROOM;
-  if (tape->room - tape->length >= size) {
+static bool reserve(struct codec *codec, size_t size) {
+  size_t room = codec->room > 0 ? codec->room : FIRST_ROOM;
+  if (codec->room - codec->length >= size) {
     return true;
   }
-  if (tape->fixed) {
+  if (codec->fixed) {
     return false;
   }
-  while (room - tape->length < size) {
+  while (room - codec->length < size) {
     room *= 2;
   }
-  unsigned char *bytes = realloc(tape->bytes, room);
+  unsigned char *bytes = realloc(codec->bytes, room);
   if (!bytes) {
     return false;
   }
-  tape->bytes = bytes;
-  tape->room = room;
+  codec->bytes = bytes;
+  codec->room = room;
   return true;
 }
 
-static void put(struct tape *tape, const void *value, size_t size) {
-  if (tape->broken || !reserve(tape, size)) {
-    tape->broken = true;
+static void put(struct codec *codec, const void *value, size_t size) {
+  if (codec->broken || !reserve(codec, size)) {
+    codec->broken = true;
     return;
   }
-  memcpy(tape->bytes + tape->length, value, size);
-  tape->length += size;
+  memcpy(codec->bytes + codec->length, value, size);
+  codec->length += size;
 }
 
-static void take(struct tape *tape, void *value, size_t size) {
-  if (tape->broken || tape->length - tape->at < size) {
-    tape->broken = true;
+static void take(struct codec *codec, void *value, size_t size) {
+  if (codec->broken || codec->length - codec->at < size) {
+    codec->broken = true;
     memset(value, 0, size);
     return;
   }
-  memcpy(value, tape->bytes + tape->at, size);
-  tape->at += size;
+  memcpy(value, codec->bytes + codec->at, size);
+  codec->at += size;
 }
 
-void tape_pass(struct tape *tape, void *value, size_t size) {
+void codec_pass(struct codec *codec, void *value, size_t size) {
   if (size == 0) {
     return;
   }
-  if (tape->writing) {
-    put(tape, value, size);
+  if (codec->writing) {
+    put(codec, value, size);
   } else {
-    take(tape, value, size);
+    take(codec, value, size);
   }
 }
 
-void tape_pass_flag(struct tape *tape, void *flag, size_t size) {
+void codec_pass_flag(struct codec *codec, void *flag, size_t size) {
   unsigned char byte = 0;
-  if (tape->writing) {
-    put(tape, flag, size);
+  if (codec->writing) {
+    put(codec, flag, size);
     return;
   }
-  take(tape, &byte, sizeof byte);
-  tape->broken |= byte > 1;
+  take(codec, &byte, sizeof byte);
+  codec->broken |= byte > 1;
   memcpy(flag, &(bool){byte == 1}, size);
 }
 
-bool tape_is_time(int64_t time) { return time >= 0 && time <= LATEST; }
+bool codec_is_time(int64_t time) { return time >= 0 && time <= LATEST; }
 
-void tape_pass_time(struct tape *tape, int64_t *time) {
-  tape_pass(tape, time, sizeof *time);
-  if (!tape->writing && !tape_is_time(*time)) {
-    tape->broken = true;
+void codec_pass_time(struct codec *codec, int64_t *time) {
+  codec_pass(codec, time, sizeof *time);
+  if (!codec->writing && !codec_is_time(*time)) {
+    codec->broken = true;
     *time = 0;
   }
 }
 
-void tape_pass_below(struct tape *tape, unsigned *number, unsigned limit) {
-  TAPE_PASS(tape, *number);
-  if (!tape->writing && *number >= limit) {
-    tape->broken = true;
+void codec_pass_below(struct codec *codec, unsigned *number, unsigned limit) {
+  CODEC_PASS(codec, *number);
+  if (!codec->writing && *number >= limit) {
+    codec->broken = true;
     *number = 0;
   }
 }
 
-void tape_pass_text(struct tape *tape, char **text) {
-  uint64_t length = tape->writing && *text ? strlen(*text) + 1 : 0;
-  TAPE_PASS(tape, length);
-  if (tape->writing) {
-    tape_pass(tape, *text, (size_t)length);
+void codec_pass_text(struct codec *codec, char **text) {
+  uint64_t length = codec->writing && *text ? strlen(*text) + 1 : 0;
+  CODEC_PASS(codec, length);
+  if (codec->writing) {
+    codec_pass(codec, *text, (size_t)length);
     return;
   }
   *text = length > 0 && length <= LONGEST_TEXT ? malloc((size_t)length) : NULL;
   if (!*text) {
-    tape->broken |= length > 0;
+    codec->broken |= length > 0;
     return;
   }
-  tape_pass(tape, *text, (size_t)length);
+  codec_pass(codec, *text, (size_t)length);
   if ((*text)[length - 1] != '\0') {
-    tape->broken = true;
+    codec->broken = true;
     (*text)[length - 1] = '\0';
   }
 }
 
 /* -- descriptors --------------------------------------------------------------------------------------------------- */
 
-void tape_map(struct tape *tape, int before, int now) {
-  if (tape->descriptor_count == tape->descriptor_room) {
-    unsigned room = tape->descriptor_room > 0 ? 2 * tape->descriptor_room : FIRST_DESCRIPTORS;
-    struct tape_descriptor *more = realloc(tape->descriptors, room * sizeof *more);
+void codec_map(struct codec *codec, int before, int now) {
+  if (codec->descriptor_count == codec->descriptor_room) {
+    unsigned room = codec->descriptor_room > 0 ? 2 * codec->descriptor_room : FIRST_DESCRIPTORS;
+    struct codec_descriptor *more = realloc(codec->descriptors, room * sizeof *more);
     if (!more) {
-      tape->broken = true; /* a descriptor stays open for nothing, until the process ends */
+      codec->broken = true; /* a descriptor stays open for nothing, until the process ends */
       return;
     }
-    tape->descriptors = more;
-    tape->descriptor_room = room;
+    codec->descriptors = more;
+    codec->descriptor_room = room;
   }
-  tape->descriptors[tape->descriptor_count++] = (struct tape_descriptor){.before = before, .now = now};
+  codec->descriptors[codec->descriptor_count++] = (struct codec_descriptor){.before = before, .now = now};
 }
 
-static int find(struct tape *tape, int before) {
-  for (unsigned i = 0; i < tape->descriptor_count; i++) {
-    struct tape_descriptor *descriptor = &tape->descriptors[i];
+static int find(struct codec *codec, int before) {
+  for (unsigned i = 0; i < codec->descriptor_count; i++) {
+    struct codec_descriptor *descriptor = &codec->descriptors[i];
     if (descriptor->before == before && !descriptor->taken) {
       descriptor->taken = true;
       return descriptor->now;
@@ -155,41 +155,41 @@ static int find(struct tape *tape, int before) {
 }
 
 /* One that has the number that it had. It is known as taken from then on. */
-static int take_same(struct tape *tape, int fd) {
-  for (unsigned i = 0; i < tape->descriptor_count; i++) {
-    if (tape->descriptors[i].now == fd) {
+static int take_same(struct codec *codec, int fd) {
+  for (unsigned i = 0; i < codec->descriptor_count; i++) {
+    if (codec->descriptors[i].now == fd) {
       return -1;
     }
   }
   if (fd <= STDERR_FILENO || fcntl(fd, F_GETFD) < 0) {
     return -1;
   }
-  tape_map(tape, fd, fd);
-  return tape->broken ? -1 : find(tape, fd);
+  codec_map(codec, fd, fd);
+  return codec->broken ? -1 : find(codec, fd);
 }
 
-void tape_pass_descriptor(struct tape *tape, int *fd) {
-  TAPE_PASS(tape, *fd);
-  if (tape->writing) {
-    if (*fd >= 0 && !tape->broken && !tape->fixed) {
-      tape_map(tape, *fd, *fd);
+void codec_pass_descriptor(struct codec *codec, int *fd) {
+  CODEC_PASS(codec, *fd);
+  if (codec->writing) {
+    if (*fd >= 0 && !codec->broken && !codec->fixed) {
+      codec_map(codec, *fd, *fd);
     }
-  } else if (*fd < 0 || tape->broken) {
+  } else if (*fd < 0 || codec->broken) {
     *fd = -1;
   } else {
-    *fd = tape->same_descriptors ? take_same(tape, *fd) : find(tape, *fd);
-    tape->broken |= *fd < 0 && !tape->live;
+    *fd = codec->same_descriptors ? take_same(codec, *fd) : find(codec, *fd);
+    codec->broken |= *fd < 0 && !codec->live;
     rights_refuse(*fd); /* the process before may not have asked */
   }
 }
 
-bool tape_is_at_end(const struct tape *tape) { return !tape->broken && tape->at == tape->length; }
+bool codec_is_at_end(const struct codec *codec) { return !codec->broken && codec->at == codec->length; }
 
-void tape_close_rest(struct tape *tape) {
-  for (unsigned i = 0; i < tape->descriptor_count; i++) {
-    if (!tape->descriptors[i].taken) {
-      rights_close(tape->descriptors[i].now);
+void codec_close_rest(struct codec *codec) {
+  for (unsigned i = 0; i < codec->descriptor_count; i++) {
+    if (!codec->descriptors[i].taken) {
+      rights_close(codec->descriptors[i].now);
     }
   }
-  tape->descriptor_count = 0;
+  codec->descriptor_count = 0;
 }

@@ -6,7 +6,7 @@
  * since only a program of the same state version ever reads them. Taking more than there is, or a value that cannot be, breaks
  * the tape: from then on all that is taken is zero, so one question at the end is enough.
  *
- * Descriptors are passed by number. The carrier says which number each has now (struct tape_map); the others are closed.
+ * Descriptors are passed by number. The carrier says which number each has now (struct codec_map); the others are closed.
  */
 #ifndef FRAMED_STATE_CODEC_H
 #define FRAMED_STATE_CODEC_H
@@ -15,55 +15,55 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct tape_descriptor {
+struct codec_descriptor {
   int before, now; /* its number in the process that wrote, and in this one */
   bool taken;
 };
 
-struct tape {
+struct codec {
   bool writing, broken;
   bool fixed; /* writing: `bytes` is the caller's, and has no more room */
   bool live;  /* of a process that goes on, or was killed: what lanes own lies in the chronicle, and descriptors may be gone */
   unsigned char *bytes;
   size_t length, room; /* written; `room` is what is allocated */
   size_t at;           /* read so far */
-  struct tape_descriptor *descriptors;
+  struct codec_descriptor *descriptors;
   unsigned descriptor_count, descriptor_room;
   bool same_descriptors; /* reading: they have the numbers that they had */
   bool by_manager;       /* it lies with the service manager, which also passes descriptors of its own */
 };
 
 /* For writing. It may allocate as it grows; without memory it breaks. */
-void tape_begin(struct tape *tape);
+void codec_begin(struct codec *codec);
 /* For writing into `room` bytes of the caller's; without room it breaks. It must not be cleared. */
-void tape_begin_in(struct tape *tape, unsigned char *bytes, size_t room);
+void codec_begin_in(struct codec *codec, unsigned char *bytes, size_t room);
 /* For reading `length` bytes, which are taken over. */
-void tape_load(struct tape *tape, unsigned char *bytes, size_t length);
+void codec_load(struct codec *codec, unsigned char *bytes, size_t length);
 /* Frees what it holds, but closes nothing. */
-void tape_clear(struct tape *tape);
-void tape_break(struct tape *tape);
+void codec_clear(struct codec *codec);
+void codec_break(struct codec *codec);
 
-void tape_pass(struct tape *tape, void *value, size_t size);
-void tape_pass_flag(struct tape *tape, void *flag, size_t size);
+void codec_pass(struct codec *codec, void *value, size_t size);
+void codec_pass_flag(struct codec *codec, void *flag, size_t size);
 /* A flag, which must be one, or bytes as they are. */
-#define TAPE_PASS(tape, value) _Generic((value), bool : tape_pass_flag, default : tape_pass)(tape, &(value), sizeof(value))
+#define CODEC_PASS(codec, value) _Generic((value), bool : codec_pass_flag, default : codec_pass)(codec, &(value), sizeof(value))
 /* Whether it can be a time on a tape. */
-bool tape_is_time(int64_t time);
+bool codec_is_time(int64_t time);
 /* Nanoseconds, of a clock or between two times; any two that were taken can be added and subtracted. */
-void tape_pass_time(struct tape *tape, int64_t *time);
+void codec_pass_time(struct codec *codec, int64_t *time);
 /* A number below `limit`; another one breaks the tape that is read, and is 0. */
-void tape_pass_below(struct tape *tape, unsigned *number, unsigned limit);
+void codec_pass_below(struct codec *codec, unsigned *number, unsigned limit);
 /* Text on the heap, or NULL; what is read is the caller's to free. */
-void tape_pass_text(struct tape *tape, char **text);
+void codec_pass_text(struct codec *codec, char **text);
 /* A descriptor, or -1; one that is read is open, is taken once, and belongs to the caller. On a tape that is live it may be -1,
  * although there was one. */
-void tape_pass_descriptor(struct tape *tape, int *fd);
+void codec_pass_descriptor(struct codec *codec, int *fd);
 
 /* For reading: one that had that number has this one now. It is taken over. */
-void tape_map(struct tape *tape, int before, int now);
+void codec_map(struct codec *codec, int before, int now);
 /* Whether all of it was taken, and nothing more. */
-bool tape_is_at_end(const struct tape *tape);
+bool codec_is_at_end(const struct codec *codec);
 /* Closes the descriptors that came with it and nobody took. */
-void tape_close_rest(struct tape *tape);
+void codec_close_rest(struct codec *codec);
 
 #endif

@@ -9,19 +9,19 @@
 #include "config/stream.h"
 #include "daemon/state/fd_names.h"
 
-char *keeper_list_torn(const struct keeper_journal *journal) {
+char *fd_store_list_torn(const struct fd_store_journal *journal) {
   struct stream stream; /* without some of them the list would say that those are whole */
   if (!stream_open(&stream)) {
     return NULL;
   }
   for (unsigned i = 0; i < journal->file_count; i++) {
-    const struct keeper_file *file = &journal->files[i];
+    const struct fd_store_file *file = &journal->files[i];
     fprintf(stream.out, "%llu %zu %s\n", (unsigned long long)file->result_bytes, strlen(file->path), file->path);
   }
   return stream_close(&stream);
 }
 
-bool keeper_is_torn(const char *lines, const char *file, uint64_t *result_bytes) {
+bool fd_store_is_torn(const char *lines, const char *file, uint64_t *result_bytes) {
   while (*lines) {
     char *path;
     uint64_t bytes = strtoull(lines, &path, 10);

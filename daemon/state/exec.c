@@ -52,7 +52,7 @@ static void follow_link(const char *name) {
   }
 }
 
-void handover_remember(char **argv) {
+void exec_remember(char **argv) {
   static const char deleted[] = " (deleted)";
   ssize_t length = readlink(SELF, call.program, sizeof call.program - 1);
   call.argv = argv;
@@ -71,9 +71,9 @@ static void reserve(int count) {
   }
 }
 
-void handover_reserve(void) { reserve(RESERVE); }
+void exec_reserve(void) { reserve(RESERVE); }
 
-void handover_use_reserve(void) {
+void exec_use_reserve(void) {
   for (int i = 0; i < RESERVE; i++) {
     if (call.reserve[i] > 0) {
       close(call.reserve[i]);
@@ -82,25 +82,25 @@ void handover_use_reserve(void) {
   }
 }
 
-const char *handover_program(void) { return call.program[0] ? call.program : NULL; }
+const char *exec_program(void) { return call.program[0] ? call.program : NULL; }
 
 /* -- in ------------------------------------------------------------------------------------------------------------ */
 
-static enum handover_receipt receive(struct tape *tape, struct failure *failure) {
+static enum exec_receipt receive(struct codec *codec, struct failure *failure) {
   const char *text = getenv(VARIABLE);
   if (!text) {
-    return keeper_receive(tape, failure) ? HANDOVER_WHOLE : failure->text[0] ? HANDOVER_UNUSABLE : HANDOVER_NONE;
+    return fd_store_receive(codec, failure) ? EXEC_WHOLE : failure->text[0] ? EXEC_UNUSABLE : EXEC_NONE;
   }
   int fd = (int)strtol(text, NULL, 10); /* what is no number is no state either */
-  bool whole = state_read(fd, tape, failure);
+  bool whole = state_read(fd, codec, failure);
   unsetenv(VARIABLE);
   if (!whole) {
     close_range(FIRST, ~0U, 0);
-    return HANDOVER_UNUSABLE;
+    return EXEC_UNUSABLE;
   }
   close(fd);
   close_range(FIRST, ~0U, CLOSE_RANGE_CLOEXEC);
-  return HANDOVER_WHOLE;
+  return EXEC_WHOLE;
 }
 
 static bool note_given(int fd) {
@@ -133,20 +133,20 @@ static void note_all_given(void) {
     closedir(folder);
   }
   if (!known) {
-    handover_settle();
+    exec_settle();
   }
 }
 
 /* A number that makes no sense may be that of a descriptor which this process opens for itself: only those that came are to be
  * had. */
-static void map_given(struct tape *tape) {
-  tape->same_descriptors = call.given_count == 0;
+static void map_given(struct codec *codec) {
+  codec->same_descriptors = call.given_count == 0;
   for (unsigned i = 0; i < call.given_count; i++) {
-    tape_map(tape, call.given[i].fd, call.given[i].fd);
+    codec_map(codec, call.given[i].fd, call.given[i].fd);
   }
 }
 
-void handover_settle(void) {
+void exec_settle(void) {
   free(call.given);
   call.given = NULL;
   call.given_count = call.given_room = 0;
@@ -155,53 +155,53 @@ void handover_settle(void) {
 /* The manager keeps its own of each until it has read that it need not, and sockets of which it has one look like those of
  * another daemon. */
 static void wait_for_manager(void) {
-  if (keeper_is_there()) {
+  if (fd_store_is_there()) {
     (void)systemd_has_read(); /* if it does not say so in time, that is how they look */
   }
 }
 
-enum handover_receipt handover_receive(struct tape *tape, struct failure *failure) {
-  enum handover_receipt receipt = receive(tape, failure);
-  if (receipt == HANDOVER_WHOLE) {
+enum exec_receipt exec_receive(struct codec *codec, struct failure *failure) {
+  enum exec_receipt receipt = receive(codec, failure);
+  if (receipt == EXEC_WHOLE) {
     note_all_given();
   }
-  if (receipt == HANDOVER_WHOLE && tape->same_descriptors) {
-    map_given(tape);
-  } else if (receipt == HANDOVER_UNUSABLE) {
+  if (receipt == EXEC_WHOLE && codec->same_descriptors) {
+    map_given(codec);
+  } else if (receipt == EXEC_UNUSABLE) {
     wait_for_manager();
   }
   reserve(1); /* the start needs the others */
   return receipt;
 }
 
-void handover_discard(struct tape *tape) {
-  if (tape->by_manager) {
-    if (tape->live) {
-      keeper_find_listeners(tape);
+void exec_discard(struct codec *codec) {
+  if (codec->by_manager) {
+    if (codec->live) {
+      fd_store_find_listeners(codec);
     }
-    keeper_withdraw();
-    tape_close_rest(tape); /* the others are sockets that the manager listens on for us */
+    fd_store_withdraw();
+    codec_close_rest(codec); /* the others are sockets that the manager listens on for us */
     wait_for_manager();
   } else {
     close_range(FIRST, ~0U, 0);
   }
-  tape_clear(tape);
+  codec_clear(codec);
 }
 
-void handover_allow_signals(const sigset_t *held) { pthread_sigmask(SIG_SETMASK, held, NULL); }
+void exec_allow_signals(const sigset_t *held) { pthread_sigmask(SIG_SETMASK, held, NULL); }
 
 /* -- out ----------------------------------------------------------------------------------------------------------- */
 
-static bool keep(int fd, bool kept) {
+static bool keep(int fd, bool fd_table) {
   int flags = fcntl(fd, F_GETFD);
-  return flags >= 0 && fcntl(fd, F_SETFD, kept ? flags & ~FD_CLOEXEC : flags | FD_CLOEXEC) == 0;
+  return flags >= 0 && fcntl(fd, F_SETFD, fd_table ? flags & ~FD_CLOEXEC : flags | FD_CLOEXEC) == 0;
 }
 
 /* One that is not kept would be missed by the next image, or be another one there. */
-static bool keep_all(const struct tape *tape, int state, bool kept) {
-  bool all = keep(state, kept);
-  for (unsigned i = 0; i < tape->descriptor_count; i++) {
-    all = keep(tape->descriptors[i].now, kept) && all;
+static bool keep_all(const struct codec *codec, int state, bool fd_table) {
+  bool all = keep(state, fd_table);
+  for (unsigned i = 0; i < codec->descriptor_count; i++) {
+    all = keep(codec->descriptors[i].now, fd_table) && all;
   }
   return all;
 }
@@ -223,17 +223,17 @@ static bool execute(const char *program, struct failure *failure) {
                      "cannot execute '%s': %s", program, strerror(error));
 }
 
-bool handover_execute(const char *program, const struct tape *tape, struct failure *failure) {
+bool exec_execute(const char *program, const struct codec *codec, struct failure *failure) {
   char number[16];
-  handover_use_reserve();
-  int state = state_write(tape, failure);
+  exec_use_reserve();
+  int state = state_write(codec, failure);
   if (state < 0) {
-    handover_reserve();
+    exec_reserve();
     return false;
   }
   snprintf(number, sizeof number, "%d", state);
   close_range(FIRST, ~0U, CLOSE_RANGE_CLOEXEC);
-  if (!keep_all(tape, state, true)) {
+  if (!keep_all(codec, state, true)) {
     failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "a descriptor cannot be handed over: %s", strerror(errno));
   } else if (setenv(VARIABLE, number, 1) != 0) {
     failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "not enough memory to hand over");
@@ -241,9 +241,9 @@ bool handover_execute(const char *program, const struct tape *tape, struct failu
     execute(program ? program : SELF, failure);
   }
   unsetenv(VARIABLE);
-  keep_all(tape, state, false);
+  keep_all(codec, state, false);
   close(state);
-  handover_reserve();
+  exec_reserve();
   return false;
 }
 
@@ -263,10 +263,10 @@ static bool keep_given(void) {
 }
 
 /* It comes the way it came. */
-static bool pass_state(const struct tape *tape, int state) {
+static bool pass_state(const struct codec *codec, int state) {
   char number[16];
   snprintf(number, sizeof number, "%d", state);
-  return tape->by_manager ? systemd_pass_again(KEEPER_STATE, state) : keep(state, true) && setenv(VARIABLE, number, 1) == 0;
+  return codec->by_manager ? systemd_pass_again(FD_STORE_STATE, state) : keep(state, true) && setenv(VARIABLE, number, 1) == 0;
 }
 
 /* Signals wait for the next one. */
@@ -279,19 +279,19 @@ static void ask_next(bool stops, bool reloads) {
   }
 }
 
-bool handover_repeat(const struct tape *tape, bool stops, bool reloads, struct failure *failure) {
+bool exec_repeat(const struct codec *codec, bool stops, bool reloads, struct failure *failure) {
   sigset_t all, before;
-  handover_use_reserve();
+  exec_use_reserve();
   close_range(FIRST, ~0U, CLOSE_RANGE_CLOEXEC);
-  int state = state_write(tape, failure);
+  int state = state_write(codec, failure);
   if (state < 0) {
     return false;
   }
-  if (!keep_given() || !pass_state(tape, state)) {
+  if (!keep_given() || !pass_state(codec, state)) {
     failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "what was handed over is not as it came");
   } else {
-    if (tape->by_manager) {
-      keeper_repeat();
+    if (codec->by_manager) {
+      fd_store_repeat();
     }
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -304,7 +304,7 @@ bool handover_repeat(const struct tape *tape, bool stops, bool reloads, struct f
   return false;
 }
 
-void handover_start_over(struct failure *failure) {
+void exec_start_over(struct failure *failure) {
   wait_for_manager();
   close_range(FIRST, ~0U, CLOSE_RANGE_CLOEXEC);
   execute(SELF, failure);

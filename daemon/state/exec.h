@@ -14,38 +14,38 @@
 #include "daemon/state/codec.h"
 
 /* First of all in main(): how this program was called, and where it was installed then. */
-void handover_remember(char **argv);
+void exec_remember(char **argv);
 /* Its path, or NULL if the system does not say. */
-const char *handover_program(void);
+const char *exec_program(void);
 
-enum handover_receipt { HANDOVER_NONE, HANDOVER_WHOLE, HANDOVER_UNUSABLE };
+enum exec_receipt { EXEC_NONE, EXEC_WHOLE, EXEC_UNUSABLE };
 
 /* Before anything is opened: what the process before left. UNUSABLE: with a sentence, and every descriptor is closed. */
-enum handover_receipt handover_receive(struct tape *tape, struct failure *failure);
+enum exec_receipt exec_receive(struct codec *codec, struct failure *failure);
 /* What becomes of a daemon that cannot go on, for the log. Sockets that the service manager passed can only be had from it
  * again. */
-#define HANDOVER_BEGINS_ANEW "the daemon begins anew without its connections"
-#define HANDOVER_ENDS        "the daemon ends, so that the service manager, which has its sockets, starts it anew"
+#define EXEC_BEGINS_ANEW "the daemon begins anew without its connections"
+#define EXEC_ENDS        "the daemon ends, so that the service manager, which has its sockets, starts it anew"
 
 /* Gives up a whole tape: every descriptor that came with it is closed. */
-void handover_discard(struct tape *tape);
+void exec_discard(struct codec *codec);
 /* A hand-over needs descriptors even if clients have all others: some are held in reserve for that, all of them from the first
- * handover_reserve() on. */
-void handover_use_reserve(void);
-void handover_reserve(void);
+ * exec_reserve() on. */
+void exec_use_reserve(void);
+void exec_reserve(void);
 /* Signals wait from exec until now, but for those that are held. */
-void handover_allow_signals(const sigset_t *held);
+void exec_allow_signals(const sigset_t *held);
 
 /* Executes the program (NULL: this one, even if its file is gone), which finds the tape. Returns only if that fails; then all
  * is as before. No other thread may open a descriptor meanwhile. */
-bool handover_execute(const char *program, const struct tape *tape, struct failure *failure);
+bool exec_execute(const char *program, const struct codec *codec, struct failure *failure);
 /* Executes this program once more with the tape that it received, of which nothing has been given back. `stops`, `reloads`:
  * somebody asked for that meanwhile, and the next one is to do it. Returns only if that fails; then descriptors may have lost
  * their meaning. */
-bool handover_repeat(const struct tape *tape, bool stops, bool reloads, struct failure *failure);
+bool exec_repeat(const struct codec *codec, bool stops, bool reloads, struct failure *failure);
 /* What it received is in use, and will not be needed once more. */
-void handover_settle(void);
+void exec_settle(void);
 /* Executes this program anew, with nothing; signals wait as with a tape. Returns only if that fails. */
-void handover_start_over(struct failure *failure);
+void exec_start_over(struct failure *failure);
 
 #endif

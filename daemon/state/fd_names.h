@@ -4,7 +4,7 @@
 
 #include "daemon/state/fd_store.h"
 
-#define STATE   KEEPER_STATE
+#define STATE   FD_STORE_STATE
 #define ROSTER  "roster-" /* and a number: the highest counts */
 #define JOURNAL "journal"
 #define PULSE   "pulse"
@@ -22,23 +22,23 @@ struct new_file {
 };
 
 /* What the pulse lies in. */
-struct keeper_memory {
-  struct keeper_pulse pulse; /* first: all that others may know */
+struct fd_store_memory {
+  struct fd_store_pulse pulse; /* first: all that others may know */
   struct new_file new_files[MOST_NEW_FILES];
 };
 
 /* Over a tape, both ways. */
-void keeper_pass_journal(struct keeper_journal *journal, struct tape *tape);
+void fd_store_pass_journal(struct fd_store_journal *journal, struct codec *codec);
 
-/* Any file may be torn until keeper_note() has noted which. */
-void keeper_say_unsure(void);
+/* Any file may be torn until fd_store_note() has noted which. */
+void fd_store_say_unsure(void);
 
 /* dirty_files.c: the files of a journal as text, to free(); NULL: no memory. */
-char *keeper_list_torn(const struct keeper_journal *journal);
+char *fd_store_list_torn(const struct fd_store_journal *journal);
 /* Whether such text has the file, or is none; then any file may be torn, and `result_bytes` stays. */
-bool keeper_is_torn(const char *lines, const char *file, uint64_t *result_bytes);
+bool fd_store_is_torn(const char *lines, const char *file, uint64_t *result_bytes);
 
 /* The roster of this number lies there no longer. */
-void keeper_forget_roster(uint64_t number);
+void fd_store_forget_roster(uint64_t number);
 
 #endif

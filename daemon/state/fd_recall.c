@@ -10,7 +10,7 @@
 #include "daemon/base/systemd.h"
 #include "daemon/measure/clock.h"
 #include "daemon/state/fd_names.h"
-#include "daemon/state/manifest.h"
+#include "daemon/state/fd_table.h"
 #include "daemon/state/state.h"
 
 #define TORN     "FRAMED_TORN" /* a variable: an image before this one could make nothing of a roster. The text of its journal, */
@@ -26,8 +26,8 @@ enum { LONGEST_TORN = 64 * 1024 }; /* with more in a variable nothing can be exe
 static struct {
   bool has_journal;
   bool unsure; /* which journal is the last: any file may be torn */
-  struct keeper_journal journal;
-  struct keeper_pulse pulse;
+  struct fd_store_journal journal;
+  struct fd_store_pulse pulse;
   int pulse_fd;      /* 0: none */
   bool has_received; /* what this process received lies there, too: */
   bool has_state;
@@ -48,7 +48,7 @@ static int look_at(const char *name) {
 /* Its descriptor is among those that may be handed over once more until this process is ready. */
 static void put_aside(int fd) {
   if (fd >= 0) {
-    keeper_found(fd, false);
+    fd_store_found(fd, false);
   }
 }
 
@@ -62,7 +62,7 @@ static bool is_this(const struct new_file *file) {
 /* Those of sockets that nobody can connect to, since a reload was making them when its process was killed. */
 static void remove_new_files(int fd) {
   struct new_file file;
-  off_t at = offsetof(struct keeper_memory, new_files);
+  off_t at = offsetof(struct fd_store_memory, new_files);
   for (unsigned i = 0; i < MOST_NEW_FILES && pread(fd, &file, sizeof file, at) == (ssize_t)sizeof file; i++) {
     if (file.path[0] != '\0' && is_this(&file)) {
       unlink(file.path); /* whoever binds there next replaces one that stays */
@@ -74,7 +74,7 @@ static void remove_new_files(int fd) {
 /* What is known of a process that was killed is known until there is one that is ready, which replaces it. A beat that cannot
  * have been was one: nobody knows when. */
 static void recall_pulse(void) {
-  struct keeper_pulse pulse = {0};
+  struct fd_store_pulse pulse = {0};
   int64_t now = clock_now();
   int fd = look_at(PULSE);
   if (fd < 0) {
@@ -90,21 +90,21 @@ static void recall_pulse(void) {
 }
 
 static void recall_journal(void) {
-  struct tape tape = {0};
+  struct codec codec = {0};
   struct failure failure; /* without it less is known */
   int fd = look_at(JOURNAL);
-  bool whole = fd >= 0 && state_read(fd, &tape, &failure);
+  bool whole = fd >= 0 && state_read(fd, &codec, &failure);
   if (fd >= 0) {
     close(fd);
   }
   if (whole) {
-    keeper_pass_journal(&last.journal, &tape);
+    fd_store_pass_journal(&last.journal, &codec);
   }
-  last.has_journal = whole && !tape.broken;
+  last.has_journal = whole && !codec.broken;
   if (!last.has_journal) {
     last.journal.file_count = 0;
   }
-  tape_clear(&tape);
+  codec_clear(&codec);
 }
 
 /* There are two for a moment when one follows the other. The one that counts goes on lying there. */
@@ -114,7 +114,7 @@ static int take_roster(void) {
   for (int fd = systemd_take_kept(ROSTER, text, sizeof text); fd >= 0; fd = systemd_take_kept(ROSTER, text, sizeof text)) {
     uint64_t number = strtoull(text, NULL, 10), other = number < last.roster ? number : last.roster;
     if (other > 0) {
-      keeper_forget_roster(other);
+      fd_store_forget_roster(other);
     }
     if (roster >= 0) {
       close(number > last.roster ? roster : fd);
@@ -130,25 +130,25 @@ static int take_roster(void) {
 /* The pulse is memory, so that this is known at once, whatever becomes of what the service manager is told. */
 static bool write_takers(uint64_t takers) {
   return last.pulse_fd > 0 &&
-         pwrite(last.pulse_fd, &takers, sizeof takers, offsetof(struct keeper_pulse, takers)) == (ssize_t)sizeof takers;
+         pwrite(last.pulse_fd, &takers, sizeof takers, offsetof(struct fd_store_pulse, takers)) == (ssize_t)sizeof takers;
 }
 
-void keeper_release(void) {
+void fd_store_release(void) {
   if (!last.has_received) {
     return;
   }
   last.has_received = false;
-  write_takers(KEEPER_SPENT);
+  write_takers(FD_STORE_SPENT);
   if (last.has_state) {
     systemd_forget(STATE);
   }
   if (last.roster > 0) {
-    keeper_forget_roster(last.roster);
+    fd_store_forget_roster(last.roster);
   }
-  kept_forget_taken();
+  fd_table_forget_taken();
 }
 
-void keeper_repeat(void) {
+void fd_store_repeat(void) {
   last.has_received = true;
   write_takers(last.pulse.takers);
 }
@@ -158,26 +158,26 @@ static void leave_for_next(bool of_use) {
   uint64_t takers = last.pulse.takers + 1;
   last.has_received = true;
   if (!of_use || takers >= MOST_TAKERS || !write_takers(takers)) {
-    keeper_release();
+    fd_store_release();
   }
 }
 
-static bool read_tape(int fd, struct tape *tape, struct failure *failure) {
-  struct tape carried = {0};
-  bool whole = fd >= 0 && state_read(fd, tape, failure);
+static bool read_tape(int fd, struct codec *codec, struct failure *failure) {
+  struct codec carried = {0};
+  bool whole = fd >= 0 && state_read(fd, codec, failure);
   if (fd >= 0) {
     close(fd);
   }
-  kept_take(whole ? tape : &carried);
+  fd_table_take(whole ? codec : &carried);
   leave_for_next(whole);
   if (!whole) {
-    keeper_find_listeners(&carried);
-    tape_close_rest(&carried);
-    tape_clear(&carried);
+    fd_store_find_listeners(&carried);
+    codec_close_rest(&carried);
+    codec_clear(&carried);
     return false;
   }
-  tape->same_descriptors = false;
-  tape->by_manager = true;
+  codec->same_descriptors = false;
+  codec->by_manager = true;
   return true;
 }
 
@@ -190,26 +190,26 @@ static bool lies_there(const char *name) {
 }
 
 /* One that was killed, and not one that ended. */
-static bool receive_roster(struct tape *tape, struct failure *failure) {
+static bool receive_roster(struct codec *codec, struct failure *failure) {
   int roster = take_roster();
   recall_journal();
   last.unsure = lies_there(UNSURE);
-  if (roster >= 0 && (last.pulse.last == 0 || last.pulse.takers == KEEPER_SPENT)) {
+  if (roster >= 0 && (last.pulse.last == 0 || last.pulse.takers == FD_STORE_SPENT)) {
     close(roster);
     roster = -1;
   }
-  bool whole = read_tape(roster, tape, failure);
-  tape->live = whole;
+  bool whole = read_tape(roster, codec, failure);
+  codec->live = whole;
   return whole;
 }
 
 /* It may have been killed in the middle of its orderly end: all that it noted before is older, and the journal is for whoever
  * comes next, should this process not become ready. */
-static bool receive_state(int state, struct tape *tape, struct failure *failure) {
+static bool receive_state(int state, struct codec *codec, struct failure *failure) {
   put_aside(take_roster());
   put_aside(look_at(JOURNAL));
   put_aside(look_at(UNSURE));
-  return read_tape(state, tape, failure);
+  return read_tape(state, codec, failure);
 }
 
 /* What another version left under names of its own: nobody else would ever take that away, and clients would wait at it. */
@@ -217,38 +217,38 @@ static void drop_unknown(void) {
   char name[LONGEST_NAME];
   for (int fd = systemd_take_kept("", name, sizeof name); fd >= 0; fd = systemd_take_kept("", name, sizeof name)) {
     systemd_forget(name);
-    if (kept_is_listener(fd)) {
-      keeper_found(fd, false);
+    if (fd_table_is_listener(fd)) {
+      fd_store_found(fd, false);
     } else {
       close(fd);
     }
   }
 }
 
-static bool receive(struct tape *tape, struct failure *failure) {
+static bool receive(struct codec *codec, struct failure *failure) {
   recall_pulse();
   int state = look_at(STATE);
   last.has_state = state >= 0;
-  if (state >= 0 && last.pulse.takers == KEEPER_SPENT) {
+  if (state >= 0 && last.pulse.takers == FD_STORE_SPENT) {
     put_aside(state);
     state = -1;
   }
-  return state >= 0 ? receive_state(state, tape, failure) : receive_roster(tape, failure);
+  return state >= 0 ? receive_state(state, codec, failure) : receive_roster(codec, failure);
 }
 
-bool keeper_receive(struct tape *tape, struct failure *failure) {
+bool fd_store_receive(struct codec *codec, struct failure *failure) {
   failure->text[0] = '\0';
-  if (!keeper_is_there()) {
+  if (!fd_store_is_there()) {
     return false;
   }
-  bool received = receive(tape, failure);
+  bool received = receive(codec, failure);
   drop_unknown();
   return received;
 }
 
 /* -- its listeners ------------------------------------------------------------------------------------------------------ */
 
-void keeper_found(int fd, bool passed) {
+void fd_store_found(int fd, bool passed) {
   if (last.listener_count < MOST_LISTENERS) {
     last.passed[last.listener_count] = passed;
     last.listeners[last.listener_count++] = fd;
@@ -257,12 +257,12 @@ void keeper_found(int fd, bool passed) {
   }
 }
 
-void keeper_find_listeners(struct tape *tape) {
-  for (unsigned i = 0; i < tape->descriptor_count; i++) {
-    struct tape_descriptor *descriptor = &tape->descriptors[i];
-    if (!descriptor->taken && kept_is_listener(descriptor->now)) {
+void fd_store_find_listeners(struct codec *codec) {
+  for (unsigned i = 0; i < codec->descriptor_count; i++) {
+    struct codec_descriptor *descriptor = &codec->descriptors[i];
+    if (!descriptor->taken && fd_table_is_listener(descriptor->now)) {
       descriptor->taken = true;
-      keeper_found(descriptor->now, false);
+      fd_store_found(descriptor->now, false);
     }
   }
 }
@@ -274,7 +274,7 @@ static bool is_at(int fd, const char *path) {
          strcmp(address.sun_path, path) == 0;
 }
 
-int keeper_take_listener(const char *path, bool *passed) {
+int fd_store_take_listener(const char *path, bool *passed) {
   for (unsigned i = 0; i < last.listener_count; i++) {
     int fd = last.listeners[i];
     if (fd >= 0 && is_at(fd, path)) {
@@ -286,7 +286,7 @@ int keeper_take_listener(const char *path, bool *passed) {
   return -1;
 }
 
-int keeper_take_listener_at(const struct sockaddr *address, socklen_t length) {
+int fd_store_take_listener_at(const struct sockaddr *address, socklen_t length) {
   int found = -1;
   for (unsigned i = 0; i < last.listener_count; i++) {
     struct sockaddr_storage there = {0};
@@ -307,36 +307,36 @@ int keeper_take_listener_at(const struct sockaddr *address, socklen_t length) {
 
 /* -- what it noted ------------------------------------------------------------------------------------------------------ */
 
-bool keeper_recover(struct keeper_journal *journal, struct keeper_pulse *pulse) {
+bool fd_store_recover(struct fd_store_journal *journal, struct fd_store_pulse *pulse) {
   *journal = last.journal;
   *pulse = last.pulse;
   return last.has_journal && pulse->last > 0;
 }
 
-struct keeper_pulse keeper_last_pulse(void) {
+struct fd_store_pulse fd_store_last_pulse(void) {
   return last.pulse;
 }
 
-void keeper_recall_again(void) {
+void fd_store_recall_again(void) {
   if (last.has_journal) {
-    keeper_note(&last.journal);
-    keeper_beat(last.pulse.last, last.pulse.clients);
+    fd_store_note(&last.journal);
+    fd_store_beat(last.pulse.last, last.pulse.clients);
   }
   if (last.unsure || (getenv(TORN) && !last.has_journal)) {
-    keeper_say_unsure();
+    fd_store_say_unsure();
   }
 }
 
-bool keeper_was_killed(void) { return getenv(TORN) || last.unsure || (last.has_journal && last.pulse.last > 0); }
+bool fd_store_was_killed(void) { return getenv(TORN) || last.unsure || (last.has_journal && last.pulse.last > 0); }
 
-bool keeper_was_writing(const char *file, uint64_t *result_bytes) {
+bool fd_store_was_writing(const char *file, uint64_t *result_bytes) {
   const char *torn = getenv(TORN);
   *result_bytes = 0;
   if (torn || last.unsure) {
-    return last.unsure || keeper_is_torn(torn, file, result_bytes);
+    return last.unsure || fd_store_is_torn(torn, file, result_bytes);
   }
   for (unsigned i = 0; i < last.journal.file_count; i++) {
-    const struct keeper_file *written = &last.journal.files[i];
+    const struct fd_store_file *written = &last.journal.files[i];
     if (written->path && strcmp(written->path, file) == 0) {
       *result_bytes = written->result_bytes;
       return true;
@@ -345,14 +345,14 @@ bool keeper_was_writing(const char *file, uint64_t *result_bytes) {
   return false;
 }
 
-bool keeper_expect_torn(void) {
-  char *lines = last.has_journal && !last.unsure ? keeper_list_torn(&last.journal) : NULL;
+bool fd_store_expect_torn(void) {
+  char *lines = last.has_journal && !last.unsure ? fd_store_list_torn(&last.journal) : NULL;
   bool set = setenv(TORN, lines && strlen(lines) < LONGEST_TORN ? lines : ANY_FILE, 1) == 0;
   free(lines);
   return set;
 }
 
-void keeper_forget_last(void) {
+void fd_store_forget_last(void) {
   for (unsigned i = 0; i < last.listener_count; i++) {
     if (last.listeners[i] >= 0) {
       close(last.listeners[i]);

@@ -74,16 +74,16 @@ static bool write_all(int fd, const void *bytes, size_t length) {
   return true;
 }
 
-int state_write(const struct tape *tape, struct failure *failure) {
-  struct header header = {.length = tape->length};
+int state_write(const struct codec *codec, struct failure *failure) {
+  struct header header = {.length = codec->length};
   memcpy(header.magic, magic, sizeof magic);
   state_version(header.version);
-  header.checksum = state_checksum(tape->bytes, tape->length);
+  header.checksum = state_checksum(codec->bytes, codec->length);
   header.own_checksum = state_checksum(&header, offsetof(struct header, own_checksum));
-  int fd = tape->broken ? -1 : memfd_create("framed:state", MFD_CLOEXEC);
-  if (fd < 0 || !write_all(fd, &header, sizeof header) || !write_all(fd, tape->bytes, tape->length)) {
+  int fd = codec->broken ? -1 : memfd_create("framed:state", MFD_CLOEXEC);
+  if (fd < 0 || !write_all(fd, &header, sizeof header) || !write_all(fd, codec->bytes, codec->length)) {
     failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "the state cannot be kept: %s",
-                tape->broken ? "not enough memory" : strerror(errno));
+                codec->broken ? "not enough memory" : strerror(errno));
     if (fd >= 0) {
       close(fd);
     }
@@ -131,7 +131,7 @@ static bool check(const struct header *header, off_t size, struct failure *failu
          is_wrong(failure, "its length is wrong");
 }
 
-bool state_read(int fd, struct tape *tape, struct failure *failure) {
+bool state_read(int fd, struct codec *codec, struct failure *failure) {
   struct header header;
   struct stat status;
   if (fstat(fd, &status) != 0 || !read_all(fd, &header, sizeof header, 0)) {
@@ -149,37 +149,37 @@ bool state_read(int fd, struct tape *tape, struct failure *failure) {
     free(bytes);
     return is_wrong(failure, "its checksum is wrong");
   }
-  tape_load(tape, bytes, (size_t)header.length);
-  tape->same_descriptors = true;
+  codec_load(codec, bytes, (size_t)header.length);
+  codec->same_descriptors = true;
   return true;
 }
 
 /* -- of all process images ------------------------------------------------------------------------------------------ */
 
-void succession_pass(struct succession *succession, struct tape *tape) {
-  unsigned cause = succession->cause;
-  TAPE_PASS(tape, succession->counts);
-  tape_pass_below(tape, &cause, SUCCESSION_CAUSE_COUNT);
-  succession->cause = (enum succession_cause)cause;
-  TAPE_PASS(tape, succession->text);
-  tape_pass_time(tape, &succession->stopped);
-  tape_pass_time(tape, &succession->longest);
-  tape_pass_time(tape, &succession->total);
-  TAPE_PASS(tape, succession->closed);
-  for (unsigned i = 0; i < SUCCESSION_FAULTS; i++) {
-    tape_pass_time(tape, &succession->faults[i]);
+void history_pass(struct history *history, struct codec *codec) {
+  unsigned cause = history->cause;
+  CODEC_PASS(codec, history->counts);
+  codec_pass_below(codec, &cause, HISTORY_CAUSE_COUNT);
+  history->cause = (enum history_cause)cause;
+  CODEC_PASS(codec, history->text);
+  codec_pass_time(codec, &history->stopped);
+  codec_pass_time(codec, &history->longest);
+  codec_pass_time(codec, &history->total);
+  CODEC_PASS(codec, history->closed);
+  for (unsigned i = 0; i < HISTORY_FAULTS; i++) {
+    codec_pass_time(codec, &history->faults[i]);
   }
-  succession->text[sizeof succession->text - 1] = '\0';
+  history->text[sizeof history->text - 1] = '\0';
 }
 
-bool succession_replace(struct succession *succession, struct tape *tape, size_t at) {
-  struct tape part;
-  tape_begin(&part);
-  succession_pass(succession, &part);
-  bool fits = !part.broken && at <= tape->length && part.length <= tape->length - at;
+bool history_replace(struct history *history, struct codec *codec, size_t at) {
+  struct codec part;
+  codec_begin(&part);
+  history_pass(history, &part);
+  bool fits = !part.broken && at <= codec->length && part.length <= codec->length - at;
   if (fits) {
-    memcpy(tape->bytes + at, part.bytes, part.length);
+    memcpy(codec->bytes + at, part.bytes, part.length);
   }
-  tape_clear(&part);
+  codec_clear(&part);
   return fits;
 }

@@ -15,9 +15,9 @@
 enum { STATE_VERSION = 18 };
 
 /* Writes the tape to a new memory; returns its descriptor (closed on exec), or -1. */
-int state_write(const struct tape *tape, struct failure *failure);
+int state_write(const struct codec *codec, struct failure *failure);
 /* Loads what state_write() wrote. False, with a sentence, if it is not whole or not of this version. */
-bool state_read(int fd, struct tape *tape, struct failure *failure);
+bool state_read(int fd, struct codec *codec, struct failure *failure);
 
 /* The sizes and limits of what states hold as it lies in memory, which this file does not know. Before any thread is started.
  */
@@ -31,8 +31,8 @@ const char *state_version(char text[STATE_VERSION_TEXT]);
 uint64_t state_checksum(const void *bytes, size_t length);
 
 /* What is known of all process images, which goes from each to the next. */
-void succession_pass(struct succession *succession, struct tape *tape);
+void history_pass(struct history *history, struct codec *codec);
 /* Puts it in the place, on a tape that was read, where it was taken from. */
-bool succession_replace(struct succession *succession, struct tape *tape, size_t at);
+bool history_replace(struct history *history, struct codec *codec, size_t at);
 
 #endif

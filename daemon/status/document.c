@@ -195,19 +195,18 @@ static json_t *usage_document(const struct status_ops *ops) {
 
 /* How often one process image followed another, and the last time. */
 static json_t *handovers_document(const struct server_view *view) {
-  const struct succession *succession = view->succession;
+  const struct history *history = view->history;
   json_t *document = json_pack("{s:b, s:o}", "upgrading", view->upgrading, "refused",
                                view->refusal ? answer_string(view->refusal) : json_null());
-  for (int cause = 0; cause < SUCCESSION_CAUSE_COUNT; cause++) {
-    document = with(document, succession_names[cause], count(succession->counts[cause]));
+  for (int cause = 0; cause < HISTORY_CAUSE_COUNT; cause++) {
+    document = with(document, history_names[cause], count(history->counts[cause]));
   }
-  document = with(document, "connections_lost", count(succession->closed));
-  document = with(document, "longest_ms", number((double)succession->longest / 1e6));
-  document =
-      with(document, "last",
-           succession->gap == 0 ? json_null()
-                                : json_pack("{s:s, s:o, s:o}", "cause", succession_names[succession->cause], "text",
-                                            answer_string(succession->text), "gap_ms", number((double)succession->gap / 1e6)));
+  document = with(document, "connections_lost", count(history->closed));
+  document = with(document, "longest_ms", number((double)history->longest / 1e6));
+  document = with(document, "last",
+                  history->gap == 0 ? json_null()
+                                    : json_pack("{s:s, s:o, s:o}", "cause", history_names[history->cause], "text",
+                                                answer_string(history->text), "gap_ms", number((double)history->gap / 1e6)));
   return document;
 }
 

@@ -117,20 +117,19 @@ static void write_count(FILE *out, const char *metric, const struct label *label
 
 /* -- metrics ---------------------------------------------------------------------------------------------------------- */
 
-static void write_succession(FILE *out, const struct succession *succession) {
+static void write_succession(FILE *out, const struct history *history) {
   write_head(out, "framed_handovers_total", "counter",
              "How often another process image took over with all connections, by cause.");
-  for (int cause = 0; cause < SUCCESSION_CAUSE_COUNT; cause++) {
-    write_count(out, "framed_handovers_total", (struct label[]){{"cause", succession_names[cause]}, {0}},
-                succession->counts[cause]);
+  for (int cause = 0; cause < HISTORY_CAUSE_COUNT; cause++) {
+    write_count(out, "framed_handovers_total", (struct label[]){{"cause", history_names[cause]}, {0}}, history->counts[cause]);
   }
   write_head(out, "framed_handover_lost_connections_total", "counter",
              "Connections that ended with a process that was killed.");
-  fprintf(out, "framed_handover_lost_connections_total %" PRIu64 "\n", succession->closed);
+  fprintf(out, "framed_handover_lost_connections_total %" PRIu64 "\n", history->closed);
   write_head(out, "framed_handover_gap_seconds_total", "counter", "Time in which nothing moved because of that.");
-  fprintf(out, "framed_handover_gap_seconds_total %.6f\n", (double)succession->total / 1e9);
+  fprintf(out, "framed_handover_gap_seconds_total %.6f\n", (double)history->total / 1e9);
   write_head(out, "framed_handover_gap_seconds_longest", "gauge", "The longest such time.");
-  fprintf(out, "framed_handover_gap_seconds_longest %.6f\n", (double)succession->longest / 1e9);
+  fprintf(out, "framed_handover_gap_seconds_longest %.6f\n", (double)history->longest / 1e9);
 }
 
 static void write_daemon(const struct report *report) {
@@ -146,7 +145,7 @@ static void write_daemon(const struct report *report) {
   write_head(out, "framed_reloads_total", "counter", "Reloads of the configuration, by result.");
   write_count(out, "framed_reloads_total", (struct label[]){{"result", "done"}, {0}}, view->reloads);
   write_count(out, "framed_reloads_total", (struct label[]){{"result", "failed"}, {0}}, view->reload_failures);
-  write_succession(out, view->succession);
+  write_succession(out, view->history);
 }
 
 static void write_usage(FILE *out, const char *name, const char *help, size_t value) {

@@ -26,7 +26,7 @@ struct server_view {
   unsigned lanes;
   uint64_t reloads, reload_failures;
   const char *reload_refusal; /* why the last reload was none, or NULL */
-  const struct succession *succession;
+  const struct history *history;
   bool upgrading;
   const char *refusal; /* why the last upgrade was none, or NULL */
   bool stopping;

@@ -52,7 +52,7 @@ static uv_loop_t loop;
 static struct mailbox control;
 static struct lane *lane;
 static struct sink *sink;
-static struct road road;
+static struct flow flow;
 static struct account account;
 static unsigned char memory[MOST_SLOTS][BYTES];
 static uint64_t offered;
@@ -116,8 +116,8 @@ static void check_books(void) {
   for (unsigned i = 0; i < GPU_MAX_SLOTS; i++) {
     aside += sink->loans.aside[i].slot != NULL;
   }
-  assert(account.now.ledger.in == settled + road_in_flight(&road));
-  assert(slot_count(&road.ring, SLOT_EMITTING) == sink->count + aside);
+  assert(account.now.ledger.in == settled + flow_in_flight(&flow));
+  assert(slot_count(&flow.ring, SLOT_EMITTING) == sink->count + aside);
 }
 
 /* What it was lent and has not given back is where it was, and as it was. */
@@ -127,11 +127,11 @@ static void check_honest(void) {
     return;
   }
   uint32_t completed = atomic_load(&peer->control->daemon.completed);
-  assert(completed - peer->taken <= road.ring.count);
+  assert(completed - peer->taken <= flow.ring.count);
   for (uint32_t at = peer->taken; at != completed; at++) {
     const struct native_completion *completion = &peer->control->completions[at % NATIVE_RING];
-    assert(completion->slot < road.ring.count && completion->fate == FATE_EMITTED);
-    assert(road.ring.slots[completion->slot].state == SLOT_EMITTING);
+    assert(completion->slot < flow.ring.count && completion->fate == FATE_EMITTED);
+    assert(flow.ring.slots[completion->slot].state == SLOT_EMITTING);
     assert(memcmp(memory[completion->slot], &completion->result.sequence, sizeof completion->result.sequence) == 0);
   }
 }
@@ -154,9 +154,9 @@ static void write_anywhere(void) {
 }
 
 static void offer(void) {
-  struct slot *slot = slot_oldest(&road.ring, SLOT_FREE);
+  struct slot *slot = slot_oldest(&flow.ring, SLOT_FREE);
   while (!slot && sink_reclaim(sink, clock_now())) {
-    slot = slot_oldest(&road.ring, SLOT_FREE);
+    slot = slot_oldest(&flow.ring, SLOT_FREE);
   }
   if (!slot) {
     assert(sink->block);
@@ -166,9 +166,9 @@ static void offer(void) {
   account_open(&account, &slot->frame);
   memcpy(slot->output, &offered, sizeof offered);
   for (enum slot_state state = SLOT_FILLING; state <= SLOT_EMITTING; state++) {
-    slot_move(&road.ring, slot, state);
+    slot_move(&flow.ring, slot, state);
   }
-  sink_offer(sink, &road, slot);
+  sink_offer(sink, &flow, slot);
   offered++;
 }
 
@@ -191,7 +191,7 @@ static void say(struct peer *peer, const char *bytes, size_t count) {
 static void join(struct peer *peer) {
   int ends[2];
   struct failure failure;
-  if (peer->reader || (!sink->block && road.depth < 2)) {
+  if (peer->reader || (!sink->block && flow.depth < 2)) {
     return;
   }
   assert(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0);
@@ -199,7 +199,7 @@ static void join(struct peer *peer) {
   peer->control = aligned_alloc(64, sizeof *peer->control); /* alone, so that the sanitizer sees its end */
   assert(peer->reader && peer->control);
   memset(peer->control, 0, sizeof *peer->control);
-  assert(reader_share(peer->reader, peer->control, road.memory));
+  assert(reader_share(peer->reader, peer->control, flow.memory));
   sink_attach_here(sink, peer->reader);
 }
 
@@ -296,14 +296,14 @@ static void set_up(void) {
   assert(sink);
   sink->speaks_native = true;
   memset(&account, 0, sizeof account);
-  memset(&road, 0, sizeof road);
-  slot_ring_init(&road.ring, 1 + (shape >> 1) % MOST_SLOTS);
-  road.depth = road.ring.count;
-  road.account = &account;
-  road.output_bytes = BYTES;
-  road.wake = no_wake;
-  for (unsigned i = 0; i < road.ring.count; i++) {
-    road.ring.slots[i].output = memory[i];
+  memset(&flow, 0, sizeof flow);
+  slot_ring_init(&flow.ring, 1 + (shape >> 1) % MOST_SLOTS);
+  flow.depth = flow.ring.count;
+  flow.account = &account;
+  flow.output_bytes = BYTES;
+  flow.wake = no_wake;
+  for (unsigned i = 0; i < flow.ring.count; i++) {
+    flow.ring.slots[i].output = memory[i];
   }
   offered = 0;
   stopped = false;
@@ -318,7 +318,7 @@ static void join_both(void) {
 static void discard(void) {
   sink->operations->discard(sink, FATE_SHUTDOWN, clock_now());
   check_books();
-  assert(slot_count(&road.ring, SLOT_FREE) == road.ring.count && road_in_flight(&road) == 0);
+  assert(slot_count(&flow.ring, SLOT_FREE) == flow.ring.count && flow_in_flight(&flow) == 0);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {

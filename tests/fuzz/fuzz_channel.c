@@ -24,9 +24,9 @@ struct input {
 
 struct rig {
   struct native_control *control;
-  struct road road;
+  struct flow flow;
   struct account account;
-  struct fill fill;
+  struct receive receive;
   struct channel channel;
   int64_t now;
 };
@@ -58,26 +58,26 @@ static void client_submits(struct rig *rig, struct input *input) {
 }
 
 static void run(struct rig *rig) {
-  struct slot *slot = slot_oldest(&rig->road.ring, SLOT_READY);
+  struct slot *slot = slot_oldest(&rig->flow.ring, SLOT_READY);
   if (slot) {
-    slot_move(&rig->road.ring, slot, SLOT_RUNNING);
-    slot_move(&rig->road.ring, slot, SLOT_DONE);
+    slot_move(&rig->flow.ring, slot, SLOT_RUNNING);
+    slot_move(&rig->flow.ring, slot, SLOT_DONE);
   }
 }
 
 static void drop(struct rig *rig, enum slot_state state, enum fate fate) {
-  struct slot *slot = slot_oldest(&rig->road.ring, state);
+  struct slot *slot = slot_oldest(&rig->flow.ring, state);
   if (slot) {
-    road_drop(&rig->road, slot, fate, rig->now);
+    flow_drop(&rig->flow, slot, fate, rig->now);
   }
 }
 
 /* Where the results go elsewhere. */
 static void emit(struct rig *rig) {
-  struct slot *slot = slot_oldest(&rig->road.ring, SLOT_DONE);
+  struct slot *slot = slot_oldest(&rig->flow.ring, SLOT_DONE);
   if (slot && !rig->channel.replies) {
-    slot_move(&rig->road.ring, slot, SLOT_EMITTING);
-    road_drop(&rig->road, slot, FATE_EMITTED, rig->now);
+    slot_move(&rig->flow.ring, slot, SLOT_EMITTING);
+    flow_drop(&rig->flow, slot, FATE_EMITTED, rig->now);
   }
 }
 
@@ -86,9 +86,9 @@ static void check(const struct rig *rig) {
   for (int fate = 0; fate < FATE_COUNT; fate++) {
     settled += rig->account.now.ledger.fates[fate];
   }
-  assert(rig->account.now.ledger.in == settled + road_in_flight(&rig->road));
+  assert(rig->account.now.ledger.in == settled + flow_in_flight(&rig->flow));
   for (unsigned i = 0; i < SLOTS; i++) {
-    bool used = rig->road.ring.slots[i].state != SLOT_FREE;
+    bool used = rig->flow.ring.slots[i].state != SLOT_FREE;
     assert(!used || rig->channel.owners[i] != CHANNEL_CLIENT);
   }
 }
@@ -122,7 +122,7 @@ static bool step(struct rig *rig, struct input *input) {
     channel_may_sleep(&rig->channel);
     break;
   case HOLD:
-    rig->fill.held = !rig->fill.held;
+    rig->receive.held = !rig->receive.held;
     break;
   default:
     emit(rig);
@@ -139,7 +139,7 @@ static void let_go(struct rig *rig) {
     drop(rig, SLOT_DONE, FATE_CLIENT_GONE);
   }
   assert(!channel_is_owed(&rig->channel));
-  assert(slot_count(&rig->road.ring, SLOT_FREE) == SLOTS && road_in_flight(&rig->road) == 0);
+  assert(slot_count(&rig->flow.ring, SLOT_FREE) == SLOTS && flow_in_flight(&rig->flow) == 0);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
@@ -149,13 +149,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   memset(&rig, 0, sizeof rig);
   rig.control = calloc(1, sizeof *rig.control); /* alone, so that the sanitizer sees its end */
   assert(rig.control);
-  slot_ring_init(&rig.road.ring, SLOTS);
-  rig.road.account = &rig.account;
-  rig.road.input_bytes = rig.road.output_bytes = 8;
+  slot_ring_init(&rig.flow.ring, SLOTS);
+  rig.flow.account = &rig.account;
+  rig.flow.input_bytes = rig.flow.output_bytes = 8;
   rig.now = 1000;
-  fill_init(&rig.fill, &rig.road, CONFIG_PROTOCOL_NATIVE, &format, NULL);
-  fill_start(&rig.fill);
-  channel_open(&rig.channel, rig.control, &rig.road, &rig.fill, -1, (next(&input) & 1U) != 0);
+  receive_init(&rig.receive, &rig.flow, CONFIG_PROTOCOL_NATIVE, &format, NULL);
+  receive_start(&rig.receive);
+  channel_open(&rig.channel, rig.control, &rig.flow, &rig.receive, -1, (next(&input) & 1U) != 0);
   while (input.size > 0 && step(&rig, &input)) {
     check(&rig);
   }

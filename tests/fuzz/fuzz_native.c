@@ -27,22 +27,22 @@ static void hash_in(uint64_t *hash, const void *bytes, size_t count) {
   }
 }
 
-static void take_frames(struct road *road, struct outcome *outcome) {
-  for (struct slot *slot = slot_oldest(&road->ring, SLOT_READY); slot; slot = slot_oldest(&road->ring, SLOT_READY)) {
+static void take_frames(struct flow *flow, struct outcome *outcome) {
+  for (struct slot *slot = slot_oldest(&flow->ring, SLOT_READY); slot; slot = slot_oldest(&flow->ring, SLOT_READY)) {
     hash_in(&outcome->hash, slot->input, BYTES);
     hash_in(&outcome->hash, &slot->frame.tag, sizeof slot->frame.tag);
     hash_in(&outcome->hash, &slot->frame.flags, sizeof slot->frame.flags);
     assert((slot->frame.flags & ~NATIVE_FRAME_FLAGS) == 0);
     hash_in(&outcome->hash, &slot->frame.deadline, sizeof slot->frame.deadline);
     assert(slot->frame.began >= 0 && slot->frame.began <= 1);
-    road_drop(road, slot, FATE_EMITTED, 1);
+    flow_drop(flow, slot, FATE_EMITTED, 1);
   }
 }
 
 /* Puts up to `piece` of the bytes where the fill step wants them; returns how many, SIZE_MAX: malformed. */
-static size_t give(struct fill *fill, const uint8_t *data, size_t size, size_t piece) {
-  struct iovec vector[FILL_VECTORS];
-  int count = fill_vector(fill, vector, 1);
+static size_t give(struct receive *receive, const uint8_t *data, size_t size, size_t piece) {
+  struct iovec vector[RECEIVE_VECTORS];
+  int count = receive_vector(receive, vector, 1);
   size_t given = 0;
   if (count < 0) {
     return SIZE_MAX;
@@ -53,41 +53,41 @@ static size_t give(struct fill *fill, const uint8_t *data, size_t size, size_t p
     memcpy(vector[i].iov_base, data + given, part);
     given += part;
   }
-  return given == 0 || fill_advance(fill, given, 1, 1) ? given : SIZE_MAX;
+  return given == 0 || receive_advance(receive, given, 1, 1) ? given : SIZE_MAX;
 }
 
 static struct outcome pass(const uint8_t *data, size_t size, size_t piece) {
   static struct account account;
   struct outcome outcome = {0};
-  struct road road = {.account = &account, .input_bytes = BYTES, .output_bytes = BYTES};
+  struct flow flow = {.account = &account, .input_bytes = BYTES, .output_bytes = BYTES};
   struct frame_format format = format_image(PIXELS_GRAY, BYTES, 1);
-  struct fill fill;
+  struct receive receive;
   memset(&account, 0, sizeof account);
-  slot_ring_init(&road.ring, SLOTS);
+  slot_ring_init(&flow.ring, SLOTS);
   for (unsigned i = 0; i < SLOTS; i++) {
-    road.ring.slots[i].input = malloc(BYTES); /* each alone, so that the sanitizer sees its end */
+    flow.ring.slots[i].input = malloc(BYTES); /* each alone, so that the sanitizer sees its end */
   }
-  fill_init(&fill, &road, CONFIG_PROTOCOL_NATIVE, &format, NULL);
-  fill_start(&fill);
+  receive_init(&receive, &flow, CONFIG_PROTOCOL_NATIVE, &format, NULL);
+  receive_start(&receive);
   size_t given = 1;
   while (!outcome.malformed && (given > 0 || size > 0)) {
-    given = give(&fill, data, size, piece);
+    given = give(&receive, data, size, piece);
     outcome.malformed = given == SIZE_MAX;
     if (!outcome.malformed) {
-      assert(given > 0 || size == 0 || slot_count(&road.ring, SLOT_READY) > 0);
+      assert(given > 0 || size == 0 || slot_count(&flow.ring, SLOT_READY) > 0);
       data += given;
       size -= given;
     }
-    take_frames(&road, &outcome);
+    take_frames(&flow, &outcome);
   }
-  fill_end(&fill, FATE_INVALID, 1);
-  take_frames(&road, &outcome);
+  receive_end(&receive, FATE_INVALID, 1);
+  take_frames(&flow, &outcome);
   outcome.in = account.now.ledger.in;
   outcome.invalid = account.now.ledger.fates[FATE_INVALID];
-  assert(road_in_flight(&road) == 0);
+  assert(flow_in_flight(&flow) == 0);
   assert(outcome.in == account.now.ledger.fates[FATE_EMITTED] + outcome.invalid);
   for (unsigned i = 0; i < SLOTS; i++) {
-    free(road.ring.slots[i].input);
+    free(flow.ring.slots[i].input);
   }
   return outcome;
 }

@@ -19,12 +19,12 @@ struct outcome {
   uint64_t hash; /* of all complete frames */
 };
 
-static void take_frames(struct road *road, struct outcome *outcome) {
-  for (struct slot *slot = slot_oldest(&road->ring, SLOT_READY); slot; slot = slot_oldest(&road->ring, SLOT_READY)) {
+static void take_frames(struct flow *flow, struct outcome *outcome) {
+  for (struct slot *slot = slot_oldest(&flow->ring, SLOT_READY); slot; slot = slot_oldest(&flow->ring, SLOT_READY)) {
     for (size_t i = 0; i < BYTES; i++) {
       outcome->hash = (outcome->hash ^ slot->input[i]) * UINT64_C(1099511628211);
     }
-    road_drop(road, slot, FATE_EMITTED, 1);
+    flow_drop(flow, slot, FATE_EMITTED, 1);
   }
 }
 
@@ -32,18 +32,18 @@ static void take_frames(struct road *road, struct outcome *outcome) {
 static struct outcome pass(const uint8_t *data, size_t size, size_t piece) {
   static struct account account;
   struct outcome outcome = {0};
-  struct road road = {.account = &account, .input_bytes = BYTES, .output_bytes = BYTES};
+  struct flow flow = {.account = &account, .input_bytes = BYTES, .output_bytes = BYTES};
   struct frame_format format = format_image(PIXELS_YUV420P, WIDTH, HEIGHT);
-  struct fill fill;
+  struct receive receive;
   memset(&account, 0, sizeof account);
-  slot_ring_init(&road.ring, SLOTS);
+  slot_ring_init(&flow.ring, SLOTS);
   for (unsigned i = 0; i < SLOTS; i++) {
-    road.ring.slots[i].input = malloc(BYTES); /* each alone, so that the sanitizer sees its end */
+    flow.ring.slots[i].input = malloc(BYTES); /* each alone, so that the sanitizer sees its end */
   }
-  fill_init(&fill, &road, CONFIG_PROTOCOL_Y4M, &format, NULL);
+  receive_init(&receive, &flow, CONFIG_PROTOCOL_Y4M, &format, NULL);
   while (!outcome.malformed) {
-    struct iovec vector[FILL_VECTORS];
-    int count = fill_vector(&fill, vector, 1);
+    struct iovec vector[RECEIVE_VECTORS];
+    int count = receive_vector(&receive, vector, 1);
     size_t given = 0;
     outcome.malformed = count < 0;
     for (int i = 0; i < count && size > 0 && given < piece; i++) {
@@ -55,22 +55,22 @@ static struct outcome pass(const uint8_t *data, size_t size, size_t piece) {
       given += part;
     }
     if (count > 0 && given > 0) {
-      outcome.malformed = !fill_advance(&fill, given, 1, 1);
+      outcome.malformed = !receive_advance(&receive, given, 1, 1);
     }
-    bool stuck = count == 0 && slot_count(&road.ring, SLOT_READY) == 0;
+    bool stuck = count == 0 && slot_count(&flow.ring, SLOT_READY) == 0;
     assert(!stuck);
-    take_frames(&road, &outcome);
+    take_frames(&flow, &outcome);
     if (count > 0 && given == 0) {
       break; /* the end of the stream */
     }
   }
-  fill_end(&fill, FATE_INVALID, 1);
-  take_frames(&road, &outcome);
+  receive_end(&receive, FATE_INVALID, 1);
+  take_frames(&flow, &outcome);
   outcome.in = account.now.ledger.in;
-  assert(road_in_flight(&road) == 0);
+  assert(flow_in_flight(&flow) == 0);
   assert(account.now.ledger.in == account.now.ledger.fates[FATE_EMITTED] + account.now.ledger.fates[FATE_INVALID]);
   for (unsigned i = 0; i < SLOTS; i++) {
-    free(road.ring.slots[i].input);
+    free(flow.ring.slots[i].input);
   }
   return outcome;
 }

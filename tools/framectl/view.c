@@ -19,15 +19,15 @@ static uint64_t count_of(const json_t *object, const char *key) {
 
 static double number_of(const json_t *object, const char *key) { return json_number_value(json_object_get(object, key)); }
 
-static const char *const causes[SUCCESSION_CAUSE_COUNT] = {
+static const char *const causes[HISTORY_CAUSE_COUNT] = {
 #define X(name, text, meaning) text,
-    SUCCESSION_CAUSES(X)
+    HISTORY_CAUSES(X)
 #undef X
 };
 
 static uint64_t count_handovers(const json_t *handovers) {
   uint64_t total = 0;
-  for (int cause = 0; cause < SUCCESSION_CAUSE_COUNT; cause++) {
+  for (int cause = 0; cause < HISTORY_CAUSE_COUNT; cause++) {
     total += count_of(handovers, causes[cause]);
   }
   return total;
@@ -50,7 +50,7 @@ const char *view_causes(const json_t *document, char *text, size_t room) {
   const json_t *handovers = json_object_get(document, "handovers");
   size_t length = 0;
   text[0] = '\0';
-  for (int cause = 0; cause < SUCCESSION_CAUSE_COUNT && length < room; cause++) {
+  for (int cause = 0; cause < HISTORY_CAUSE_COUNT && length < room; cause++) {
     uint64_t count = count_of(handovers, causes[cause]);
     if (count > 0) {
       int added =

@@ -244,12 +244,12 @@ static int port_of(const struct listener *listener) {
 START_TEST(one_that_cannot_be_put_stays) {
   struct listener *listener = open_with(0660);
   int fd = listener_fd(listener);
-  struct tape tape;
-  tape_begin(&tape);
-  tape_break(&tape);
-  ck_assert_ptr_eq(listener_pass(listener, &tape), listener);
+  struct codec codec;
+  codec_begin(&codec);
+  codec_break(&codec);
+  ck_assert_ptr_eq(listener_pass(listener, &codec), listener);
   ck_assert_int_eq(listener_fd(listener), fd);
-  tape_clear(&tape);
+  codec_clear(&codec);
   listener_close(listener);
 }
 END_TEST

@@ -20,17 +20,17 @@ enum { FRAME_BYTES = 12, STEPS_A_RUN = 2000, RUNS = 500, MAX_FRAMES = STEPS_A_RU
 /* -- the device: completes what the test tells it to -------------------------------------------------------------- */
 
 static bool device_done[GPU_MAX_SLOTS];
-static struct road road;
+static struct flow flow;
 static struct account account;
 
 static bool begins_anew(uint64_t number);
 
 bool gpu_submit(struct gpu_program *program, unsigned slot, const struct gpu_frame *frame, struct gpu_error *error) {
   (void)program, (void)error;
-  CHECK(frame->sequence == road.ring.slots[slot].frame.sequence);
+  CHECK(frame->sequence == flow.ring.slots[slot].frame.sequence);
   CHECK(frame->restart == begins_anew(frame->sequence));
   device_done[slot] = false;
-  memcpy(road.ring.slots[slot].output, road.ring.slots[slot].input, FRAME_BYTES);
+  memcpy(flow.ring.slots[slot].output, flow.ring.slots[slot].input, FRAME_BYTES);
   return true;
 }
 
@@ -99,7 +99,7 @@ static bool begins_anew(uint64_t number) {
 }
 
 static unsigned model_free(void) {
-  return road.ring.count - counts[FILLING] - counts[READY] - counts[RUNNING] - counts[DONE] - counts[AT_SINK];
+  return flow.ring.count - counts[FILLING] - counts[READY] - counts[RUNNING] - counts[DONE] - counts[AT_SINK];
 }
 
 static void model_begin(uint64_t number, int64_t now) {
@@ -112,7 +112,7 @@ static void model_begin(uint64_t number, int64_t now) {
   frames[frame].producer = producer;
   counts[frames[frame].place]++;
   if (!fits) {
-    CHECK(road.overload == CONFIG_OVERLOAD_DROP_NEWEST);
+    CHECK(flow.overload == CONFIG_OVERLOAD_DROP_NEWEST);
     fates[FATE_NEWEST]++;
   }
 }
@@ -127,33 +127,33 @@ static void model_end_frame(void) {
 }
 
 static void model_dispatch(int64_t now) {
-  while (counts[READY] > 0 && counts[RUNNING] + counts[DONE] + counts[AT_SINK] < road.depth) {
+  while (counts[READY] > 0 && counts[RUNNING] + counts[DONE] + counts[AT_SINK] < flow.depth) {
     unsigned frame = oldest(READY);
-    if (road.deadline_ns > 0 && now - frames[frame].first_byte > road.deadline_ns) {
+    if (flow.deadline_ns > 0 && now - frames[frame].first_byte > flow.deadline_ns) {
       model_fate(frame, FATE_LATE);
     } else {
       place(frame, RUNNING);
       frames[frame].done_on_device = false;
     }
   }
-  while (road.overload == CONFIG_OVERLOAD_DROP_OLDEST && counts[READY] > 1) {
+  while (flow.overload == CONFIG_OVERLOAD_DROP_OLDEST && counts[READY] > 1) {
     model_fate(oldest(READY), FATE_OLDEST);
   }
 }
 
 /* -- the producer: numbered frames, any number of bytes at a time ---------------------------------------------------------- */
 
-static struct fill fill;
+static struct receive receive;
 static uint64_t next_number;
 static size_t sent; /* bytes of the frame under way */
 
 static unsigned char byte_of(uint64_t number, size_t at) { return (unsigned char)(number * 31 + at * 7); }
 
 static void feed(int64_t now) {
-  struct iovec vector[FILL_VECTORS];
-  int count = fill_vector(&fill, vector, now);
+  struct iovec vector[RECEIVE_VECTORS];
+  int count = receive_vector(&receive, vector, now);
   CHECK(count >= 0);
-  bool may_read = sent > 0 || (!fill.held && (model_free() > 0 || road.overload == CONFIG_OVERLOAD_DROP_NEWEST));
+  bool may_read = sent > 0 || (!receive.held && (model_free() > 0 || flow.overload == CONFIG_OVERLOAD_DROP_NEWEST));
   CHECK((count > 0) == may_read);
   size_t room = 0;
   for (int i = 0; i < count; i++) {
@@ -175,12 +175,12 @@ static void feed(int64_t now) {
     }
   }
   if (bytes > 0) {
-    CHECK(fill_advance(&fill, bytes, now, now));
+    CHECK(receive_advance(&receive, bytes, now, now));
   }
 }
 
 static void end_producer(int64_t now) {
-  CHECK(fill_end(&fill, FATE_INVALID, now) == (sent == 0));
+  CHECK(receive_end(&receive, FATE_INVALID, now) == (sent == 0));
   unsigned frame = oldest(FILLING);
   if (frame != MAX_FRAMES) {
     model_fate(frame, FATE_INVALID);
@@ -192,10 +192,10 @@ static void end_producer(int64_t now) {
   }
   sent = 0;
   producer++;
-  bool held = fill.held;
-  fill_start(&fill);
-  fill.held = held;
-  fill.sequence = next_number; /* so that numbers stay unique within a run */
+  bool held = receive.held;
+  receive_start(&receive);
+  receive.held = held;
+  receive.sequence = next_number; /* so that numbers stay unique within a run */
 }
 
 /* -- the device and the sink, moved by chance ----------------------------------------------------------------------------- */
@@ -205,7 +205,7 @@ static void complete_one(void) {
     return;
   }
   unsigned pick = chance(counts[RUNNING]);
-  struct slot *slot = slot_at(&road.ring, SLOT_RUNNING, pick);
+  struct slot *slot = slot_at(&flow.ring, SLOT_RUNNING, pick);
   device_done[slot->index] = true;
   for (unsigned i = oldest(RUNNING), n = 0; i < frame_count; i++) {
     if (frames[i].place == RUNNING && n++ == pick) {
@@ -218,7 +218,7 @@ static void model_complete(void) {
   bool asks = true;
   for (unsigned frame = oldest(RUNNING); asks && frame != MAX_FRAMES && frames[frame].done_on_device; frame = oldest(RUNNING)) {
     place(frame, DONE);
-    asks = !road.spin; /* then once a turn */
+    asks = !flow.spin; /* then once a turn */
   }
 }
 
@@ -248,19 +248,19 @@ static void sink_one(int64_t now) {
 
 static void compare(void) {
   const struct ledger *ledger = &account.now.ledger;
-  CHECK(slot_count(&road.ring, SLOT_FREE) == model_free());
-  CHECK(slot_count(&road.ring, SLOT_FILLING) == counts[FILLING]);
-  CHECK(slot_count(&road.ring, SLOT_READY) == counts[READY]);
-  CHECK(slot_count(&road.ring, SLOT_RUNNING) == counts[RUNNING]);
-  CHECK(slot_count(&road.ring, SLOT_DONE) == counts[DONE]);
-  CHECK(slot_count(&road.ring, SLOT_EMITTING) == counts[AT_SINK]);
+  CHECK(slot_count(&flow.ring, SLOT_FREE) == model_free());
+  CHECK(slot_count(&flow.ring, SLOT_FILLING) == counts[FILLING]);
+  CHECK(slot_count(&flow.ring, SLOT_READY) == counts[READY]);
+  CHECK(slot_count(&flow.ring, SLOT_RUNNING) == counts[RUNNING]);
+  CHECK(slot_count(&flow.ring, SLOT_DONE) == counts[DONE]);
+  CHECK(slot_count(&flow.ring, SLOT_EMITTING) == counts[AT_SINK]);
   CHECK(ledger->in == frame_count);
   uint64_t settled = 0;
   for (int fate = 0; fate < FATE_COUNT; fate++) {
     CHECK(ledger->fates[fate] == fates[fate]);
     settled += fates[fate];
   }
-  CHECK(ledger->in == settled + road_in_flight(&road));
+  CHECK(ledger->in == settled + flow_in_flight(&flow));
 }
 
 static void one_step(int64_t now) {
@@ -274,17 +274,17 @@ static void one_step(int64_t now) {
     complete_one();
     break;
   case 4:
-    completion_turn(&road);
+    completion_turn(&flow);
     model_complete();
     break;
   case 5:
     while (counts[DONE] > 0) {
       place(oldest(DONE), AT_SINK);
     }
-    emit_turn(&road, &sink);
+    emit_turn(&flow, &sink);
     break;
   case 6:
-    dispatch_turn(&road, now);
+    dispatch_turn(&flow, now);
     model_dispatch(now);
     break;
   case 7:
@@ -294,19 +294,19 @@ static void one_step(int64_t now) {
     if (chance(20) == 0) {
       end_producer(now);
     } else if (chance(10) == 0) {
-      fill.held = !fill.held;
+      receive.held = !receive.held;
     }
   }
 }
 
 static unsigned char memory[2][GPU_MAX_SLOTS][FRAME_BYTES];
-static unsigned char discard[FILL_DISCARD];
+static unsigned char discard[RECEIVE_DISCARD];
 
 static void set_up(void) {
   unsigned slots = chance(GPU_MAX_SLOTS) + 1;
   struct frame_format format = format_image(PIXELS_GRAY, FRAME_BYTES, 1);
   memset(&account, 0, sizeof account);
-  memset(&road, 0, sizeof road);
+  memset(&flow, 0, sizeof flow);
   memset(counts, 0, sizeof counts);
   memset(fates, 0, sizeof fates);
   memset(&sink, 0, sizeof sink);
@@ -315,21 +315,21 @@ static void set_up(void) {
   on_device = 0;
   sent = 0;
   next_number = 0;
-  slot_ring_init(&road.ring, slots);
-  road.account = &account;
-  road.input_bytes = road.output_bytes = FRAME_BYTES;
-  road.overload = slots >= 3 ? chance(3) : 2 * chance(2); /* drop-oldest needs three slots */
-  road.deadline_ns = chance(2) ? DEADLINE : 0;
-  road.spin = chance(2);
-  road.depth = road_depth(road.overload, slots, road.deadline_ns > 0);
-  road.wake = no_wake;
+  slot_ring_init(&flow.ring, slots);
+  flow.account = &account;
+  flow.input_bytes = flow.output_bytes = FRAME_BYTES;
+  flow.overload = slots >= 3 ? chance(3) : 2 * chance(2); /* drop-oldest needs three slots */
+  flow.deadline_ns = chance(2) ? DEADLINE : 0;
+  flow.spin = chance(2);
+  flow.depth = flow_depth(flow.overload, slots, flow.deadline_ns > 0);
+  flow.wake = no_wake;
   for (unsigned i = 0; i < slots; i++) {
-    road.ring.slots[i].input = memory[0][i];
-    road.ring.slots[i].output = memory[1][i];
+    flow.ring.slots[i].input = memory[0][i];
+    flow.ring.slots[i].output = memory[1][i];
   }
   sink.operations = &test_sink;
   sink.runner.lane = (struct lane *)&sink; /* it has joined, as far as sink_offer() asks */
-  fill_init(&fill, &road, CONFIG_PROTOCOL_RAW, &format, discard);
+  receive_init(&receive, &flow, CONFIG_PROTOCOL_RAW, &format, discard);
 }
 
 static void walk(void) {

@@ -6,9 +6,9 @@
 
 #include "tests/unit/runner.h"
 
-static struct settled settled;
+static struct acks acks;
 
-static void begin(void) { settled = (struct settled){0}; }
+static void begin(void) { acks = (struct acks){0}; }
 
 static struct frame frame_of(unsigned producer, uint64_t sequence) {
   return (struct frame){.producer = producer, .sequence = sequence};
@@ -16,28 +16,28 @@ static struct frame frame_of(unsigned producer, uint64_t sequence) {
 
 static void come(unsigned producer, uint64_t sequence) {
   const struct frame frame = frame_of(producer, sequence);
-  settled_open(&settled, &frame);
+  acks_open(&acks, &frame);
 }
 
 static void settle(unsigned producer, uint64_t sequence, enum fate fate) {
   const struct frame frame = frame_of(producer, sequence);
-  settled_close(&settled, &frame, fate);
+  acks_close(&acks, &frame, fate);
 }
 
 START_TEST(the_first_without_a_fate_counts) {
-  ck_assert_uint_eq(settled_count(&settled, 1), 0);
+  ck_assert_uint_eq(acks_count(&acks, 1), 0);
   for (unsigned i = 0; i < 4; i++) {
     come(1, i);
   }
-  ck_assert_uint_eq(settled_count(&settled, 1), 0);
+  ck_assert_uint_eq(acks_count(&acks, 1), 0);
   settle(1, 1, FATE_NEWEST);
-  ck_assert_uint_eq(settled_count(&settled, 1), 0);
+  ck_assert_uint_eq(acks_count(&acks, 1), 0);
   settle(1, 0, FATE_EMITTED);
-  ck_assert_uint_eq(settled_count(&settled, 1), 2);
+  ck_assert_uint_eq(acks_count(&acks, 1), 2);
   settle(1, 3, FATE_LATE);
-  ck_assert_uint_eq(settled_count(&settled, 1), 2);
+  ck_assert_uint_eq(acks_count(&acks, 1), 2);
   settle(1, 2, FATE_GPU_FAULT);
-  ck_assert_uint_eq(settled_count(&settled, 1), 4);
+  ck_assert_uint_eq(acks_count(&acks, 1), 4);
 }
 END_TEST
 
@@ -48,7 +48,7 @@ START_TEST(what_was_cut_off_never_counts) {
   settle(1, 0, FATE_EMITTED);
   settle(1, 1, _i == 0 ? FATE_SHUTDOWN : FATE_CLIENT_GONE);
   settle(1, 2, FATE_INVALID);
-  ck_assert_uint_eq(settled_count(&settled, 1), 1);
+  ck_assert_uint_eq(acks_count(&acks, 1), 1);
 }
 END_TEST
 
@@ -56,48 +56,48 @@ START_TEST(another_producer_begins_anew) {
   come(1, 0);
   come(1, 1);
   settle(1, 0, FATE_EMITTED);
-  ck_assert_uint_eq(settled_count(&settled, 2), 0);
+  ck_assert_uint_eq(acks_count(&acks, 2), 0);
   come(2, 0);
   settle(1, 1, FATE_EMITTED); /* a reader had it longer than its producer was there */
-  ck_assert_uint_eq(settled_count(&settled, 2), 0);
+  ck_assert_uint_eq(acks_count(&acks, 2), 0);
   settle(2, 0, FATE_EMITTED);
-  ck_assert_uint_eq(settled_count(&settled, 2), 1);
-  ck_assert_uint_eq(settled_count(&settled, 1), 0);
+  ck_assert_uint_eq(acks_count(&acks, 2), 1);
+  ck_assert_uint_eq(acks_count(&acks, 1), 0);
 }
 END_TEST
 
 START_TEST(more_than_there_is_room_for) {
-  for (uint64_t i = 0; i < 3 * SETTLED_OPEN; i++) {
+  for (uint64_t i = 0; i < 3 * ACKS_OPEN; i++) {
     come(1, i);
   }
-  ck_assert_uint_eq(settled_count(&settled, 1), 2 * SETTLED_OPEN);
-  for (uint64_t i = 0; i < 3 * SETTLED_OPEN; i++) {
+  ck_assert_uint_eq(acks_count(&acks, 1), 2 * ACKS_OPEN);
+  for (uint64_t i = 0; i < 3 * ACKS_OPEN; i++) {
     settle(1, i, FATE_UNREAD);
   }
-  ck_assert_uint_eq(settled_count(&settled, 1), 3 * SETTLED_OPEN);
+  ck_assert_uint_eq(acks_count(&acks, 1), 3 * ACKS_OPEN);
 }
 END_TEST
 
 START_TEST(over_a_tape) {
-  struct tape tape = {0};
-  struct settled before;
+  struct codec codec = {0};
+  struct acks before;
   come(7, 0);
   come(7, 1);
   come(7, 2);
   settle(7, 0, FATE_EMITTED);
-  before = settled;
-  tape_begin(&tape);
-  settled_pass(&settled, &tape);
-  tape.writing = false;
-  tape.at = 0;
+  before = acks;
+  codec_begin(&codec);
+  acks_pass(&acks, &codec);
+  codec.writing = false;
+  codec.at = 0;
   begin();
-  settled_pass(&settled, &tape);
-  ck_assert(!tape.broken);
-  ck_assert_uint_eq(settled_count(&settled, 7), settled_count(&before, 7));
+  acks_pass(&acks, &codec);
+  ck_assert(!codec.broken);
+  ck_assert_uint_eq(acks_count(&acks, 7), acks_count(&before, 7));
   settle(7, 1, FATE_EMITTED);
   settle(7, 2, FATE_EMITTED);
-  ck_assert_uint_eq(settled_count(&settled, 7), 3);
-  tape_clear(&tape);
+  ck_assert_uint_eq(acks_count(&acks, 7), 3);
+  codec_clear(&codec);
 }
 END_TEST
 

@@ -7,30 +7,30 @@
 
 enum { WIDTH = 3, HEIGHT = 2, BYTES = WIDTH * HEIGHT, SLOTS = 4 };
 
-static struct road road;
+static struct flow flow;
 static struct account account;
-static struct fill fill;
+static struct receive receive;
 static unsigned char memory[SLOTS][BYTES];
-static unsigned char discard[FILL_DISCARD];
+static unsigned char discard[RECEIVE_DISCARD];
 
 static void set_up(enum config_protocol protocol, enum config_overload overload) {
   struct frame_format format = format_image(PIXELS_GRAY, WIDTH, HEIGHT);
-  memset(&road, 0, sizeof road);
+  memset(&flow, 0, sizeof flow);
   memset(&account, 0, sizeof account);
-  slot_ring_init(&road.ring, SLOTS);
-  road.account = &account;
-  road.input_bytes = road.output_bytes = BYTES;
-  road.overload = overload;
+  slot_ring_init(&flow.ring, SLOTS);
+  flow.account = &account;
+  flow.input_bytes = flow.output_bytes = BYTES;
+  flow.overload = overload;
   for (unsigned i = 0; i < SLOTS; i++) {
-    road.ring.slots[i].input = memory[i];
+    flow.ring.slots[i].input = memory[i];
   }
-  fill_init(&fill, &road, protocol, &format, discard);
+  receive_init(&receive, &flow, protocol, &format, discard);
 }
 
 /* Gives at most `count` bytes to wherever the fill step wants them; returns how many it took, -1: malformed. */
 static int give(const char *bytes, size_t count) {
-  struct iovec vector[FILL_VECTORS];
-  int vectors = fill_vector(&fill, vector, 1);
+  struct iovec vector[RECEIVE_VECTORS];
+  int vectors = receive_vector(&receive, vector, 1);
   if (vectors < 0) {
     return -1;
   }
@@ -40,7 +40,7 @@ static int give(const char *bytes, size_t count) {
     memcpy(vector[i].iov_base, bytes + given, part);
     given += part;
   }
-  return given == 0 || fill_advance(&fill, given, 1, 1) ? (int)given : -1;
+  return given == 0 || receive_advance(&receive, given, 1, 1) ? (int)given : -1;
 }
 
 static bool give_all(const char *bytes, size_t count, size_t at_once) {
@@ -53,15 +53,15 @@ static bool give_all(const char *bytes, size_t count, size_t at_once) {
     bytes += given;
     count -= (size_t)given;
   }
-  return fill_vector(&fill, (struct iovec[FILL_VECTORS]){{0}}, 1) >= 0;
+  return receive_vector(&receive, (struct iovec[RECEIVE_VECTORS]){{0}}, 1) >= 0;
 }
 
 static void expect_frame(uint64_t sequence, const char *content) {
-  struct slot *slot = slot_oldest(&road.ring, SLOT_READY);
+  struct slot *slot = slot_oldest(&flow.ring, SLOT_READY);
   ck_assert_ptr_nonnull(slot);
   ck_assert_uint_eq(slot->frame.sequence, sequence);
   ck_assert_mem_eq(slot->input, content, BYTES);
-  road_drop(&road, slot, FATE_EMITTED, 1);
+  flow_drop(&flow, slot, FATE_EMITTED, 1);
 }
 
 static const char y4m_stream[] = "YUV4MPEG2 W3 H2 F30:1 Ip A1:1 Cmono XCOLORRANGE=FULL\n"
@@ -77,7 +77,7 @@ START_TEST(test_y4m_split_at_every_byte) {
   expect_frame(1, "ghijkl");
   expect_frame(2, "mnopqr");
   ck_assert_uint_eq(account.now.ledger.in, 3);
-  ck_assert(fill_end(&fill, FATE_INVALID, 1));
+  ck_assert(receive_end(&receive, FATE_INVALID, 1));
 }
 END_TEST
 
@@ -93,27 +93,27 @@ END_TEST
 START_TEST(test_raw_fills_several_slots_in_one_read) {
   set_up(CONFIG_PROTOCOL_RAW, CONFIG_OVERLOAD_BLOCK);
   ck_assert_int_eq(give("abcdefghijklmno", 15), 15);
-  ck_assert_uint_eq(slot_count(&road.ring, SLOT_READY), 2);
-  ck_assert_uint_eq(slot_count(&road.ring, SLOT_FILLING), 1);
+  ck_assert_uint_eq(slot_count(&flow.ring, SLOT_READY), 2);
+  ck_assert_uint_eq(slot_count(&flow.ring, SLOT_FILLING), 1);
   expect_frame(0, "abcdef");
   expect_frame(1, "ghijkl");
-  ck_assert(!fill_end(&fill, FATE_INVALID, 1));
+  ck_assert(!receive_end(&receive, FATE_INVALID, 1));
   ck_assert_uint_eq(account.now.ledger.fates[FATE_INVALID], 1);
   ck_assert_uint_eq(account.now.ledger.in, 3);
-  ck_assert_uint_eq(slot_count(&road.ring, SLOT_FREE), SLOTS);
+  ck_assert_uint_eq(slot_count(&flow.ring, SLOT_FREE), SLOTS);
 }
 END_TEST
 
 START_TEST(test_raw_bytes_of_another_protocol_are_taken_and_known) {
   set_up(CONFIG_PROTOCOL_RAW, CONFIG_OVERLOAD_BLOCK);
   ck_assert(give_all("FRMDabFRMD", 10, (size_t)_i));
-  ck_assert_int_eq(fill.foreign, STRANGER_NATIVE);
+  ck_assert_int_eq(receive.foreign, STRANGER_NATIVE);
   expect_frame(0, "FRMDab");
-  fill_end(&fill, FATE_INVALID, 1);
-  fill_start(&fill);
-  ck_assert_int_eq(fill.foreign, STRANGER_UNKNOWN);
+  receive_end(&receive, FATE_INVALID, 1);
+  receive_start(&receive);
+  ck_assert_int_eq(receive.foreign, STRANGER_UNKNOWN);
   ck_assert(give_all("abcdefFRMD", 10, (size_t)_i));
-  ck_assert_int_eq(fill.foreign, STRANGER_UNKNOWN);
+  ck_assert_int_eq(receive.foreign, STRANGER_UNKNOWN);
 }
 END_TEST
 
@@ -156,10 +156,10 @@ END_TEST
 START_TEST(test_held_at_the_boundary) {
   set_up(CONFIG_PROTOCOL_RAW, CONFIG_OVERLOAD_BLOCK);
   ck_assert_int_eq(give("abc", 3), 3);
-  fill.held = true;
+  receive.held = true;
   ck_assert_int_eq(give("defghi", 6), 3); /* the frame that has begun goes on, no other begins */
   ck_assert_int_eq(give("ghi", 3), 0);
-  fill.held = false;
+  receive.held = false;
   ck_assert_int_eq(give("ghi", 3), 3);
 }
 END_TEST
@@ -191,8 +191,8 @@ START_TEST(test_malformed) {
   for (size_t piece = 1; piece <= 64; piece += 21) {
     set_up(CONFIG_PROTOCOL_Y4M, CONFIG_OVERLOAD_BLOCK);
     ck_assert_msg(!give_all(malformed[_i].stream, strlen(malformed[_i].stream), piece), "%s", malformed[_i].stream);
-    ck_assert_msg(strstr(fill.problem, malformed[_i].problem), "%s: %s", malformed[_i].stream, fill.problem);
-    fill_end(&fill, FATE_INVALID, 1);
+    ck_assert_msg(strstr(receive.problem, malformed[_i].problem), "%s: %s", malformed[_i].stream, receive.problem);
+    receive_end(&receive, FATE_INVALID, 1);
     ck_assert_uint_eq(account.now.ledger.in, malformed[_i].frames);
   }
 }
@@ -204,7 +204,7 @@ START_TEST(test_header_too_long) {
   memcpy(header, "YUV4MPEG2 W3 H2 ", 16);
   set_up(CONFIG_PROTOCOL_Y4M, CONFIG_OVERLOAD_BLOCK);
   ck_assert(!give_all(header, sizeof header, 100));
-  ck_assert_str_eq(fill.problem, "a y4m header is longer than 1024 bytes");
+  ck_assert_str_eq(receive.problem, "a y4m header is longer than 1024 bytes");
 }
 END_TEST
 
@@ -247,7 +247,7 @@ START_TEST(test_rate_of_a_header) {
   snprintf(stream, sizeof stream, "YUV4MPEG2 W3 %s H2 Cmono\nFRAME\nabcdef", rates[_i].word);
   set_up(CONFIG_PROTOCOL_Y4M, CONFIG_OVERLOAD_BLOCK);
   ck_assert(give_all(stream, strlen(stream), sizeof stream));
-  const struct slot *slot = slot_oldest(&road.ring, SLOT_READY);
+  const struct slot *slot = slot_oldest(&flow.ring, SLOT_READY);
   ck_assert_uint_eq(slot->frame.rate.frames, rates[_i].frames);
   ck_assert_uint_eq(slot->frame.rate.seconds, rates[_i].seconds);
 }
@@ -256,13 +256,13 @@ END_TEST
 /* The header's word counts before the source's own, and only for the producer that said it. */
 START_TEST(test_rate_of_a_source) {
   set_up(CONFIG_PROTOCOL_Y4M, CONFIG_OVERLOAD_BLOCK);
-  fill.rate = (struct frame_rate){.frames = 5, .seconds = 1};
+  receive.rate = (struct frame_rate){.frames = 5, .seconds = 1};
   ck_assert(give_all("YUV4MPEG2 W3 H2 Cmono F7:2\nFRAME\nabcdef", 39, 100));
-  ck_assert(fill_end(&fill, FATE_INVALID, 1));
-  fill_start(&fill);
+  ck_assert(receive_end(&receive, FATE_INVALID, 1));
+  receive_start(&receive);
   ck_assert(give_all("YUV4MPEG2 W3 H2 Cmono\nFRAME\nabcdef", 34, 100));
-  ck_assert_uint_eq(slot_at(&road.ring, SLOT_READY, 0)->frame.rate.frames, 7);
-  ck_assert_uint_eq(slot_at(&road.ring, SLOT_READY, 1)->frame.rate.frames, 5);
+  ck_assert_uint_eq(slot_at(&flow.ring, SLOT_READY, 0)->frame.rate.frames, 7);
+  ck_assert_uint_eq(slot_at(&flow.ring, SLOT_READY, 1)->frame.rate.frames, 5);
 }
 END_TEST
 

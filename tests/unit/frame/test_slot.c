@@ -92,19 +92,19 @@ END_TEST
 /* Over a tape: 2 was on the device, which is gone. */
 START_TEST(test_what_was_running_is_ready_again_before_the_others) {
   struct slot_ring ring, next;
-  struct tape tape, back;
+  struct codec codec, back;
   set_up_one_in_each(&ring);
-  tape_begin(&tape);
-  slot_ring_pass(&ring, &tape);
-  ck_assert(!tape.broken);
-  unsigned char *bytes = malloc(tape.length);
+  codec_begin(&codec);
+  slot_ring_pass(&ring, &codec);
+  ck_assert(!codec.broken);
+  unsigned char *bytes = malloc(codec.length);
   ck_assert_ptr_nonnull(bytes);
-  memcpy(bytes, tape.bytes, tape.length);
-  tape_load(&back, bytes, tape.length);
+  memcpy(bytes, codec.bytes, codec.length);
+  codec_load(&back, bytes, codec.length);
   slot_ring_init(&next, _i == 0 ? 6 : 5);
   slot_ring_pass(&next, &back);
   if (_i == 0) {
-    ck_assert(tape_is_at_end(&back));
+    ck_assert(codec_is_at_end(&back));
     expect_queue(&next, SLOT_EMITTING, "0");
     expect_queue(&next, SLOT_DONE, "1");
     expect_queue(&next, SLOT_READY, "23");
@@ -114,19 +114,19 @@ START_TEST(test_what_was_running_is_ready_again_before_the_others) {
   } else {
     ck_assert(back.broken); /* so many slots there are not */
   }
-  tape_clear(&tape);
-  tape_clear(&back);
+  codec_clear(&codec);
+  codec_clear(&back);
 }
 END_TEST
 
 START_TEST(test_depth) {
-  ck_assert_uint_eq(road_depth(CONFIG_OVERLOAD_BLOCK, 2, false), 2);
-  ck_assert_uint_eq(road_depth(CONFIG_OVERLOAD_BLOCK, 2, true), 1);
-  ck_assert_uint_eq(road_depth(CONFIG_OVERLOAD_BLOCK, 1, true), 1);
-  ck_assert_uint_eq(road_depth(CONFIG_OVERLOAD_DROP_NEWEST, 4, false), 4);
-  ck_assert_uint_eq(road_depth(CONFIG_OVERLOAD_DROP_NEWEST, 4, true), 3);
-  ck_assert_uint_eq(road_depth(CONFIG_OVERLOAD_DROP_OLDEST, 3, false), 1);
-  ck_assert_uint_eq(road_depth(CONFIG_OVERLOAD_DROP_OLDEST, 4, true), 2);
+  ck_assert_uint_eq(flow_depth(CONFIG_OVERLOAD_BLOCK, 2, false), 2);
+  ck_assert_uint_eq(flow_depth(CONFIG_OVERLOAD_BLOCK, 2, true), 1);
+  ck_assert_uint_eq(flow_depth(CONFIG_OVERLOAD_BLOCK, 1, true), 1);
+  ck_assert_uint_eq(flow_depth(CONFIG_OVERLOAD_DROP_NEWEST, 4, false), 4);
+  ck_assert_uint_eq(flow_depth(CONFIG_OVERLOAD_DROP_NEWEST, 4, true), 3);
+  ck_assert_uint_eq(flow_depth(CONFIG_OVERLOAD_DROP_OLDEST, 3, false), 1);
+  ck_assert_uint_eq(flow_depth(CONFIG_OVERLOAD_DROP_OLDEST, 4, true), 2);
 }
 END_TEST
 

@@ -7,62 +7,62 @@
 #include "daemon/state/state.h"
 
 START_TEST(gaps_are_summed) {
-  struct succession succession = {0};
-  succession_end(&succession, SUCCESSION_FAULT, "it fell", 1000);
-  succession_begin(&succession, 1300);
-  succession_end(&succession, SUCCESSION_UPGRADE, "it grew", 5000);
-  succession_begin(&succession, 5100);
-  ck_assert(succession.gap == 100 && succession.longest == 300 && succession.total == 400);
-  ck_assert(succession.counts[SUCCESSION_FAULT] == 1 && succession.counts[SUCCESSION_UPGRADE] == 1);
-  ck_assert(succession.cause == SUCCESSION_UPGRADE && strcmp(succession.text, "it grew") == 0);
+  struct history history = {0};
+  history_end(&history, HISTORY_FAULT, "it fell", 1000);
+  history_begin(&history, 1300);
+  history_end(&history, HISTORY_UPGRADE, "it grew", 5000);
+  history_begin(&history, 5100);
+  ck_assert(history.gap == 100 && history.longest == 300 && history.total == 400);
+  ck_assert(history.counts[HISTORY_FAULT] == 1 && history.counts[HISTORY_UPGRADE] == 1);
+  ck_assert(history.cause == HISTORY_UPGRADE && strcmp(history.text, "it grew") == 0);
 }
 END_TEST
 
 START_TEST(so_many_faults_a_minute_are_too_many) {
-  struct succession succession = {0};
+  struct history history = {0};
   int64_t now = 100 * NS_PER_S;
-  ck_assert(succession_is_too_fast(&succession, 0, now));
+  ck_assert(history_is_too_fast(&history, 0, now));
   for (int i = 0; i < 5; i++) {
-    ck_assert(!succession_is_too_fast(&succession, 5, now));
-    succession_note_fault(&succession, now);
+    ck_assert(!history_is_too_fast(&history, 5, now));
+    history_note_fault(&history, now);
     now += NS_PER_S;
   }
-  ck_assert(succession_is_too_fast(&succession, 5, now));
-  ck_assert(!succession_is_too_fast(&succession, 6, now));
-  ck_assert(!succession_is_too_fast(&succession, 5, now + 60 * NS_PER_S));
+  ck_assert(history_is_too_fast(&history, 5, now));
+  ck_assert(!history_is_too_fast(&history, 6, now));
+  ck_assert(!history_is_too_fast(&history, 5, now + 60 * NS_PER_S));
 }
 END_TEST
 
 START_TEST(upgrades_are_no_faults) {
-  struct succession succession = {0};
-  succession_end(&succession, SUCCESSION_UPGRADE, "", NS_PER_S);
-  ck_assert(!succession_is_too_fast(&succession, 1, 2 * NS_PER_S));
+  struct history history = {0};
+  history_end(&history, HISTORY_UPGRADE, "", NS_PER_S);
+  ck_assert(!history_is_too_fast(&history, 1, 2 * NS_PER_S));
 }
 END_TEST
 
 START_TEST(its_place_on_a_tape_can_take_another) {
-  struct tape tape;
+  struct codec codec;
   uint32_t before = 7, after = 9;
-  struct succession succession = {0}, taken;
-  succession_end(&succession, SUCCESSION_UPGRADE, "it grew", 1000);
-  tape_begin(&tape);
-  TAPE_PASS(&tape, before);
-  size_t at = tape.length;
-  succession_pass(&succession, &tape);
-  TAPE_PASS(&tape, after);
-  succession_note_fault(&succession, 2000);
-  succession_end(&succession, SUCCESSION_FAULT, "it fell", succession.stopped);
-  ck_assert(!succession_replace(&succession, &tape, tape.length - 1));
-  ck_assert(succession_replace(&succession, &tape, at));
-  tape.writing = false;
+  struct history history = {0}, taken;
+  history_end(&history, HISTORY_UPGRADE, "it grew", 1000);
+  codec_begin(&codec);
+  CODEC_PASS(&codec, before);
+  size_t at = codec.length;
+  history_pass(&history, &codec);
+  CODEC_PASS(&codec, after);
+  history_note_fault(&history, 2000);
+  history_end(&history, HISTORY_FAULT, "it fell", history.stopped);
+  ck_assert(!history_replace(&history, &codec, codec.length - 1));
+  ck_assert(history_replace(&history, &codec, at));
+  codec.writing = false;
   before = after = 0;
-  TAPE_PASS(&tape, before);
-  succession_pass(&taken, &tape);
-  TAPE_PASS(&tape, after);
-  ck_assert(tape_is_at_end(&tape) && before == 7 && after == 9);
-  ck_assert(taken.counts[SUCCESSION_UPGRADE] == 1 && taken.counts[SUCCESSION_FAULT] == 1 && taken.faults[0] == 2000);
+  CODEC_PASS(&codec, before);
+  history_pass(&taken, &codec);
+  CODEC_PASS(&codec, after);
+  ck_assert(codec_is_at_end(&codec) && before == 7 && after == 9);
+  ck_assert(taken.counts[HISTORY_UPGRADE] == 1 && taken.counts[HISTORY_FAULT] == 1 && taken.faults[0] == 2000);
   ck_assert(taken.stopped == 1000 && strcmp(taken.text, "it fell") == 0);
-  tape_clear(&tape);
+  codec_clear(&codec);
 }
 END_TEST
 

@@ -14,16 +14,16 @@ START_TEST(pipelines_are_told_apart_by_name_and_text) {
   struct config_pipeline after[] = {pipeline("added", "c"), pipeline("changed", "B"), pipeline("same", "a")};
   const struct config old = {.pipelines = before, .pipeline_count = 3};
   const struct config new = {.pipelines = after, .pipeline_count = 3};
-  struct difference difference;
-  ck_assert(difference_make(&difference, &old, &new));
-  ck_assert_int_eq(difference.now[0].change, CHANGE_ADDED);
-  ck_assert_int_eq(difference.now[1].change, CHANGE_CHANGED);
-  ck_assert_uint_eq(difference.now[1].old, 1);
-  ck_assert_int_eq(difference.now[2].change, CHANGE_NONE);
-  ck_assert_uint_eq(difference.now[2].old, 0);
-  ck_assert(!difference.removed[0] && !difference.removed[1] && difference.removed[2]);
-  difference_clear(&difference);
-  difference_clear(&difference);
+  struct diff diff;
+  ck_assert(config_diff_make(&diff, &old, &new));
+  ck_assert_int_eq(diff.now[0].change, CHANGE_ADDED);
+  ck_assert_int_eq(diff.now[1].change, CHANGE_CHANGED);
+  ck_assert_uint_eq(diff.now[1].old, 1);
+  ck_assert_int_eq(diff.now[2].change, CHANGE_NONE);
+  ck_assert_uint_eq(diff.now[2].old, 0);
+  ck_assert(!diff.removed[0] && !diff.removed[1] && diff.removed[2]);
+  config_diff_clear(&diff);
+  config_diff_clear(&diff);
 }
 END_TEST
 
@@ -31,21 +31,21 @@ START_TEST(from_nothing_and_to_nothing) {
   struct config_pipeline one[] = {pipeline("cam0", "a")};
   const struct config empty = {0};
   const struct config full = {.pipelines = one, .pipeline_count = 1};
-  struct difference difference;
-  ck_assert(difference_make(&difference, &empty, &full));
-  ck_assert_int_eq(difference.now[0].change, CHANGE_ADDED);
-  difference_clear(&difference);
-  ck_assert(difference_make(&difference, &full, &empty));
-  ck_assert_uint_eq(difference.new_count, 0);
-  ck_assert(difference.removed[0]);
-  difference_clear(&difference);
+  struct diff diff;
+  ck_assert(config_diff_make(&diff, &empty, &full));
+  ck_assert_int_eq(diff.now[0].change, CHANGE_ADDED);
+  config_diff_clear(&diff);
+  ck_assert(config_diff_make(&diff, &full, &empty));
+  ck_assert_uint_eq(diff.new_count, 0);
+  ck_assert(diff.removed[0]);
+  config_diff_clear(&diff);
 }
 END_TEST
 
 static const struct config base = {.lanes = 2, .status = {.socket = (char *)"/a"}, .gpu = {.timeout_ns = 5}};
 
 static const char *fixed_keys(const struct config *changed, char text[128]) {
-  return difference_fixed_keys(&base, changed, text, 128) ? text : "";
+  return config_diff_fixed_keys(&base, changed, text, 128) ? text : "";
 }
 
 START_TEST(keys_that_need_a_restart_are_named) {
@@ -72,7 +72,7 @@ START_TEST(a_short_buffer_is_never_overrun) {
   char text[8];
   memset(text, 'x', sizeof text);
   struct config changed = {.lanes = 9, .status = {.socket = (char *)"/b"}, .gpu = {.device = 1}};
-  ck_assert(difference_fixed_keys(&base, &changed, text, 6));
+  ck_assert(config_diff_fixed_keys(&base, &changed, text, 6));
   ck_assert_str_eq(text, "lanes");
   ck_assert_int_eq(text[6], 'x');
 }

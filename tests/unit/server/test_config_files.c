@@ -25,7 +25,7 @@ static void clear(void) { free(text); }
 static void print(void) {
   size_t length;
   FILE *out = open_memstream(&text, &length);
-  missing_print(out, &config);
+  config_files_print_missing(out, &config);
   fclose(out);
 }
 

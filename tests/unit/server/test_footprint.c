@@ -122,8 +122,8 @@ END_TEST
 /* -- the words both sides use ------------------------------------------------------------------------------------ */
 
 START_TEST(the_vocabulary_has_every_stage_and_format) {
-  struct vocabulary *vocabulary = vocabulary_new();
-  const struct config_vocabulary *words = vocabulary_words(vocabulary);
+  struct vocabulary *vocabulary = formats_new();
+  const struct config_vocabulary *words = formats_words(vocabulary);
   unsigned wrong = 0;
   for (unsigned i = 0; i < words->stage_count; i++) {
     wrong += strcmp(words->stages[i].name, stage_descriptors[i]->name) != 0;
@@ -132,12 +132,12 @@ START_TEST(the_vocabulary_has_every_stage_and_format) {
   ck_assert_ptr_null(stage_descriptors[words->stage_count]);
   for (unsigned i = 0; i + 1 < PIXELS_COUNT; i++) {
     const struct config_format format = {.pixels = i, .width = 1, .height = 1};
-    wrong += strcmp(words->pixels[i], pixel_format_names[vocabulary_format(&format).pixels]) != 0;
+    wrong += strcmp(words->pixels[i], pixel_format_names[formats_format(&format).pixels]) != 0;
   }
   ck_assert_uint_eq(wrong, 0);
   ck_assert_ptr_null(words->pixels[PIXELS_COUNT - 1]);
   ck_assert_ptr_null(words->dtypes[ELEMENT_COUNT]);
-  vocabulary_free(vocabulary);
+  formats_free(vocabulary);
 }
 END_TEST
 

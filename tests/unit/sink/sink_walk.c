@@ -6,14 +6,14 @@
 
 uv_loop_t loop;
 struct sink *sink;
-struct road road;
+struct flow flow;
 struct account account;
 uint64_t offered;
 bool stopped;
 
 static struct mailbox control;
 static struct lane *lane;
-static struct handoff handoff;
+static struct relay relay;
 static struct runner session; /* never woken, since the test's thread never says that it sleeps */
 
 /* -- threads ----------------------------------------------------------------------------------------------------------- */
@@ -39,7 +39,7 @@ void on_lane(void (*function)(void)) {
 }
 
 void on_session(void (*function)(void)) {
-  if (road.handoff) {
+  if (flow.relay) {
     function();
   } else {
     on_lane(function);
@@ -60,9 +60,9 @@ unsigned slots_set_aside(void) {
 
 /* Under `drop` there is always a slot: not all are lent. */
 bool offer_frame(struct frame frame) {
-  struct slot *slot = slot_oldest(&road.ring, SLOT_FREE);
+  struct slot *slot = slot_oldest(&flow.ring, SLOT_FREE);
   while (!slot && sink_reclaim(sink, clock_now())) {
-    slot = slot_oldest(&road.ring, SLOT_FREE);
+    slot = slot_oldest(&flow.ring, SLOT_FREE);
     CHECK(slot || slots_set_aside() > 0);
   }
   CHECK(slot || sink->block);
@@ -71,13 +71,13 @@ bool offer_frame(struct frame frame) {
   }
   slot->frame = frame;
   account_open(&account, &slot->frame);
-  for (size_t at = 0; at < road.output_bytes; at++) {
+  for (size_t at = 0; at < flow.output_bytes; at++) {
     slot->output[at] = byte_of(offered, at);
   }
   for (enum slot_state state = SLOT_FILLING; state <= SLOT_EMITTING; state++) {
-    slot_move(&road.ring, slot, state);
+    slot_move(&flow.ring, slot, state);
   }
-  sink_offer(sink, &road, slot);
+  sink_offer(sink, &flow, slot);
   offered++;
   return true;
 }
@@ -89,15 +89,15 @@ static void check_account(void) {
     CHECK(fate == FATE_EMITTED || fate == FATE_UNREAD || account.now.ledger.fates[fate] == 0);
   }
   CHECK(!sink->block || account.now.ledger.fates[FATE_UNREAD] == 0);
-  CHECK(account.now.ledger.in == settled + road_in_flight(&road));
-  CHECK(road.handoff || slot_count(&road.ring, SLOT_EMITTING) == sink->count + slots_set_aside());
+  CHECK(account.now.ledger.in == settled + flow_in_flight(&flow));
+  CHECK(flow.relay || slot_count(&flow.ring, SLOT_EMITTING) == sink->count + slots_set_aside());
 }
 
 static void turn_sink(void) { sink->runner.turn(&sink->runner); }
 
 static void turn_session(void) {
-  if (road.handoff) {
-    handoff_collect(&handoff);
+  if (flow.relay) {
+    relay_collect(&relay);
   }
   check_account();
 }
@@ -109,7 +109,7 @@ void turn(void) {
 
 static bool in_flight;
 
-static void look(void) { in_flight = slot_count(&road.ring, SLOT_EMITTING) > 0 || road_in_flight(&road) > 0; }
+static void look(void) { in_flight = slot_count(&flow.ring, SLOT_EMITTING) > 0 || flow_in_flight(&flow) > 0; }
 
 bool are_in_flight(void) {
   on_session(look);
@@ -124,8 +124,8 @@ static uint64_t first;
 /* Nothing moves between the look and the join: what was taken is collected here, while the session's thread waits. */
 static void attach_joining(void) {
   turn_sink();
-  if (road.handoff) {
-    handoff_collect(&handoff);
+  if (flow.relay) {
+    relay_collect(&relay);
   }
   first = sink->block ? account.now.ledger.fates[FATE_EMITTED] : offered;
   sink_attach_here(sink, joining);
@@ -154,7 +154,7 @@ void check_fates(const bool *seen, uint64_t others) {
     seen_count += seen[number];
   }
   const uint64_t *fates = account.now.ledger.fates;
-  CHECK(road_in_flight(&road) == 0 && fates[FATE_EMITTED] + fates[FATE_UNREAD] == offered);
+  CHECK(flow_in_flight(&flow) == 0 && fates[FATE_EMITTED] + fates[FATE_UNREAD] == offered);
   CHECK(fates[FATE_EMITTED] >= seen_count && fates[FATE_EMITTED] <= seen_count + others);
 }
 
@@ -171,20 +171,20 @@ static void no_wake(void *context) { (void)context; }
 
 static void make_road(void) {
   memset(&account, 0, sizeof account);
-  memset(&road, 0, sizeof road);
-  slot_ring_init(&road.ring, chance(4) + 1);
-  road.depth = road.ring.count;
-  road.account = &account;
-  road.output_bytes = sink->result_bytes;
-  road.wake = no_wake;
+  memset(&flow, 0, sizeof flow);
+  slot_ring_init(&flow.ring, chance(4) + 1);
+  flow.depth = flow.ring.count;
+  flow.account = &account;
+  flow.output_bytes = sink->result_bytes;
+  flow.wake = no_wake;
   if (sink->block && chance(2)) {
-    memset(&handoff, 0, sizeof handoff);
-    handoff_init(&handoff, &road);
-    ring_init(&handoff.back, lane, &session);
-    sink_join_handoff(sink, &handoff);
+    memset(&relay, 0, sizeof relay);
+    relay_init(&relay, &flow);
+    spsc_init(&relay.back, lane, &session);
+    sink_join_handoff(sink, &relay);
   }
-  for (unsigned i = 0; i < road.ring.count; i++) {
-    road.ring.slots[i].output = malloc(road.output_bytes);
+  for (unsigned i = 0; i < flow.ring.count; i++) {
+    flow.ring.slots[i].output = malloc(flow.output_bytes);
   }
 }
 
@@ -208,8 +208,8 @@ void sink_walk_end(void) {
   while (!stopped) {
     uv_run(&loop, UV_RUN_ONCE);
   }
-  for (unsigned i = 0; i < road.ring.count; i++) {
-    free(road.ring.slots[i].output);
+  for (unsigned i = 0; i < flow.ring.count; i++) {
+    free(flow.ring.slots[i].output);
   }
   sink_free(sink);
 }

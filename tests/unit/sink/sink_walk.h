@@ -11,7 +11,7 @@
 
 extern uv_loop_t loop;
 extern struct sink *sink;
-extern struct road road;
+extern struct flow flow;
 extern struct account account;
 extern uint64_t offered; /* results so far; each has its number in its bytes */
 extern bool stopped;     /* the sink is; for the listener to set */

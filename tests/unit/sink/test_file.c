@@ -92,7 +92,7 @@ bool subject_prepare_file(const struct config_pipeline *config, const struct fra
 static uv_loop_t loop;
 static struct mailbox control;
 static struct sink *sink;
-static struct road road;
+static struct flow flow;
 static struct account account;
 static unsigned char outputs[SLOTS][RESULT];
 static char told[400]; /* by the sink, a letter and its text each */
@@ -121,11 +121,11 @@ static void set_up(void) {
   sink = sink_new(&setup, &failure);
   ck_assert_ptr_nonnull(sink);
   sink->operations = &subject;
-  slot_ring_init(&road.ring, SLOTS);
-  road.account = &account;
-  road.wake = no_wake;
+  slot_ring_init(&flow.ring, SLOTS);
+  flow.account = &account;
+  flow.wake = no_wake;
   for (unsigned i = 0; i < SLOTS; i++) {
-    road.ring.slots[i].output = outputs[i];
+    flow.ring.slots[i].output = outputs[i];
   }
   subject.attach(sink, reader_new(sink, -1, &failure));
 }
@@ -141,16 +141,16 @@ static void tear_down(void) {
 
 /* A result of one letter. */
 static void offer(char letter) {
-  struct slot *slot = slot_oldest(&road.ring, SLOT_FREE);
+  struct slot *slot = slot_oldest(&flow.ring, SLOT_FREE);
   ck_assert_ptr_nonnull(slot);
   account_open(&account, &slot->frame);
   memset(slot->output, letter, RESULT);
   for (enum slot_state state = SLOT_FILLING; state <= SLOT_EMITTING; state++) {
-    slot_move(&road.ring, slot, state);
+    slot_move(&flow.ring, slot, state);
   }
-  *sink_result(sink, sink_tail(sink)) = (struct result){.sink = sink, .road = &road, .slot = slot, .frame = slot->frame};
+  *sink_result(sink, sink_tail(sink)) = (struct result){.sink = sink, .flow = &flow, .slot = slot, .frame = slot->frame};
   slot->frame.open = false;
-  road.at_sink++;
+  flow.at_sink++;
   sink->count++;
   subject.turn(sink, 0);
 }
@@ -171,7 +171,7 @@ static void expect_file(const char *letters) {
 static void expect_fates(uint64_t emitted, uint64_t lost) {
   ck_assert_uint_eq(account.now.ledger.fates[FATE_EMITTED], emitted);
   ck_assert_uint_eq(account.now.ledger.fates[FATE_SINK_ERROR], lost);
-  ck_assert_uint_eq(account.now.ledger.in, emitted + lost + road_in_flight(&road));
+  ck_assert_uint_eq(account.now.ledger.in, emitted + lost + flow_in_flight(&flow));
 }
 
 static void end(void) {

@@ -13,7 +13,7 @@ enum { ROUNDS = 200000, UNDER_WAY = GPU_MAX_SLOTS };
 
 struct end {
   struct runner runner; /* first */
-  struct ring *in, *out;
+  struct spsc *in, *out;
   unsigned next, left, under_way; /* of the first end: what it sends, what is to come back, what is gone */
   uv_sem_t *done;
 };
@@ -28,29 +28,29 @@ static struct lane *start_lane(unsigned index) {
 static bool send_and_count(struct runner *runner) {
   struct end *end = (struct end *)runner;
   unsigned item;
-  while (ring_pop(end->in, &item)) {
+  while (spsc_pop(end->in, &item)) {
     require(item == ROUNDS - end->left, "%u instead of %u: each once, in order", item, ROUNDS - end->left);
     end->left--;
     end->under_way--;
   }
   while (end->next < ROUNDS && end->under_way < UNDER_WAY) {
-    ring_push(end->out, end->next++);
+    spsc_push(end->out, end->next++);
     end->under_way++;
   }
   if (end->left == 0) {
     uv_sem_post(end->done);
     return false;
   }
-  return !ring_may_sleep(end->in);
+  return !spsc_may_sleep(end->in);
 }
 
 static bool send_back(struct runner *runner) {
   struct end *end = (struct end *)runner;
   unsigned item;
-  while (ring_pop(end->in, &item)) {
-    ring_push(end->out, item);
+  while (spsc_pop(end->in, &item)) {
+    spsc_push(end->out, item);
   }
-  return !ring_may_sleep(end->in);
+  return !spsc_may_sleep(end->in);
 }
 
 struct errand {
@@ -79,13 +79,13 @@ static void leave(struct lane *lane, struct runner *runner, uv_sem_t *left) {
 
 START_TEST(lanes_that_sleep_miss_nothing) {
   struct lane *lanes[2] = {start_lane(0), start_lane(1)};
-  struct ring there, back;
+  struct spsc there, back;
   uv_sem_t done;
   ck_assert_int_eq(uv_sem_init(&done, 0), 0);
   struct end near = {.runner.turn = send_and_count, .in = &back, .out = &there, .left = ROUNDS, .done = &done};
   struct end far = {.runner.turn = send_back, .in = &there, .out = &back};
-  ring_init(&there, lanes[1], &far.runner);
-  ring_init(&back, lanes[0], &near.runner);
+  spsc_init(&there, lanes[1], &far.runner);
+  spsc_init(&back, lanes[0], &near.runner);
   struct errand joins[2] = {{.message.run = run_errand, .lane = lanes[0], .runner = &near.runner},
                             {.message.run = run_errand, .lane = lanes[1], .runner = &far.runner}};
   lane_post(lanes[0], &joins[0].message);
@@ -110,23 +110,23 @@ static bool count_turn(struct runner *runner) {
 START_TEST(whoever_is_awake_is_not_woken) {
   struct lane *lane = start_lane(0);
   struct runner runner = {.turn = count_turn};
-  struct ring ring;
+  struct spsc ring;
   unsigned item;
-  ring_init(&ring, lane, &runner);
-  ring_push(&ring, 1);
+  spsc_init(&ring, lane, &runner);
+  spsc_push(&ring, 1);
   ck_assert(!atomic_load(&runner.woken));
-  ck_assert(!ring_may_sleep(&ring));
-  ck_assert(ring_pop(&ring, &item));
+  ck_assert(!spsc_may_sleep(&ring));
+  ck_assert(spsc_pop(&ring, &item));
   ck_assert_uint_eq(item, 1);
-  ck_assert(!ring_pop(&ring, &item));
-  ck_assert(ring_may_sleep(&ring));
-  ck_assert(!ring_pop(&ring, &item)); /* something else woke it */
-  ring_push(&ring, 2);
+  ck_assert(!spsc_pop(&ring, &item));
+  ck_assert(spsc_may_sleep(&ring));
+  ck_assert(!spsc_pop(&ring, &item)); /* something else woke it */
+  spsc_push(&ring, 2);
   ck_assert(!atomic_load(&runner.woken));
-  ck_assert(ring_pop(&ring, &item));
-  ck_assert(ring_may_sleep(&ring));
-  ring_push(&ring, 3);
-  ring_push(&ring, 4);
+  ck_assert(spsc_pop(&ring, &item));
+  ck_assert(spsc_may_sleep(&ring));
+  spsc_push(&ring, 3);
+  spsc_push(&ring, 4);
   ck_assert(atomic_load(&runner.woken));
   lane_free(lane);
 }
@@ -135,20 +135,20 @@ END_TEST
 START_TEST(a_full_ring_wraps_around) {
   struct lane *lane = start_lane(0);
   struct runner runner = {.turn = count_turn};
-  struct ring ring;
+  struct spsc ring;
   unsigned item;
-  ring_init(&ring, lane, &runner);
+  spsc_init(&ring, lane, &runner);
   atomic_store(&ring.pushed, 0U - 5U);
   atomic_store(&ring.popped, 0U - 5U);
   for (unsigned round = 0; round < 3; round++) {
     for (unsigned i = 0; i < RING_PLACES; i++) {
-      ring_push(&ring, i);
+      spsc_push(&ring, i);
     }
     for (unsigned i = 0; i < RING_PLACES; i++) {
-      ck_assert(ring_pop(&ring, &item));
+      ck_assert(spsc_pop(&ring, &item));
       ck_assert_uint_eq(item, i);
     }
-    ck_assert(!ring_pop(&ring, &item));
+    ck_assert(!spsc_pop(&ring, &item));
   }
   lane_free(lane);
 }
@@ -160,9 +160,9 @@ static uv_loop_t loop;
 static struct mailbox control;
 static struct lane *lane;
 static struct sink *sink;
-static struct road road;
+static struct flow flow;
 static struct account account;
-static struct handoff handoff;
+static struct relay relay;
 static struct runner session;
 static bool stopped;
 
@@ -184,12 +184,12 @@ static void set_up(void) {
   struct sink_setup setup = {.config = &config, .lane = lane, .control = &control, .listener = on_event, .output = &format};
   sink = sink_new(&setup, &failure);
   ck_assert_ptr_nonnull(sink);
-  slot_ring_init(&road.ring, GPU_MAX_SLOTS);
-  road.account = &account;
-  road.output_bytes = 8;
-  handoff_init(&handoff, &road);
-  ring_init(&handoff.back, lane, &session);
-  sink_join_handoff(sink, &handoff);
+  slot_ring_init(&flow.ring, GPU_MAX_SLOTS);
+  flow.account = &account;
+  flow.output_bytes = 8;
+  relay_init(&relay, &flow);
+  spsc_init(&relay.back, lane, &session);
+  sink_join_handoff(sink, &relay);
 }
 
 static void tear_down(void) {
@@ -205,33 +205,33 @@ static void tear_down(void) {
 }
 
 static void offer_all(void) {
-  for (struct slot *slot = slot_oldest(&road.ring, SLOT_FREE); slot; slot = slot_oldest(&road.ring, SLOT_FREE)) {
+  for (struct slot *slot = slot_oldest(&flow.ring, SLOT_FREE); slot; slot = slot_oldest(&flow.ring, SLOT_FREE)) {
     slot->frame = (struct frame){.sequence = account.now.ledger.in};
     account_open(&account, &slot->frame);
     for (enum slot_state state = SLOT_FILLING; state <= SLOT_EMITTING; state++) {
-      slot_move(&road.ring, slot, state);
+      slot_move(&flow.ring, slot, state);
     }
-    sink_offer(sink, &road, slot);
+    sink_offer(sink, &flow, slot);
   }
 }
 
 static void collect_all(void) {
-  while (slot_count(&road.ring, SLOT_FREE) < road.ring.count) {
-    handoff_collect(&handoff);
+  while (slot_count(&flow.ring, SLOT_FREE) < flow.ring.count) {
+    relay_collect(&relay);
     uint64_t settled = account.now.ledger.fates[FATE_CLIENT_GONE] + account.now.ledger.fates[FATE_SHUTDOWN];
-    require(account.now.ledger.in == settled + road_in_flight(&road), "the ledger does not balance");
+    require(account.now.ledger.in == settled + flow_in_flight(&flow), "the ledger does not balance");
   }
 }
 
 START_TEST(what_was_offered_is_in_flight_until_its_fate_comes_back) {
   set_up();
   offer_all();
-  ck_assert_uint_eq(road_in_flight(&road), GPU_MAX_SLOTS);
-  ck_assert(!handoff_collect(&handoff)); /* it waits for a reader */
+  ck_assert_uint_eq(flow_in_flight(&flow), GPU_MAX_SLOTS);
+  ck_assert(!relay_collect(&relay)); /* it waits for a reader */
   sink_discard(sink, FATE_CLIENT_GONE, 1);
   collect_all();
   ck_assert_uint_eq(account.now.ledger.fates[FATE_CLIENT_GONE], GPU_MAX_SLOTS);
-  ck_assert_uint_eq(road_in_flight(&road), 0);
+  ck_assert_uint_eq(flow_in_flight(&flow), 0);
   tear_down();
 }
 END_TEST

@@ -29,7 +29,7 @@ static bool is_result(const unsigned char *bytes, uint64_t number) {
 }
 
 static void offer(void) {
-  memory_of[offered] = road.memory;
+  memory_of[offered] = flow.memory;
   offer_frame((struct frame){.sequence = offered, .tag = offered});
 }
 
@@ -80,16 +80,16 @@ static void read_some(struct peer *peer, size_t most) {
 static bool receive(struct peer *peer) {
   struct native_completion completion;
   uint32_t completed = atomic_load_explicit(&peer->control->daemon.completed, memory_order_acquire);
-  CHECK(completed - peer->taken <= road.ring.count);
+  CHECK(completed - peer->taken <= flow.ring.count);
   if (completed == peer->received) {
     return false;
   }
   memcpy(&completion, &peer->control->completions[peer->received % NATIVE_RING], sizeof completion);
   uint64_t number = completion.result.sequence;
-  CHECK(completion.fate == FATE_EMITTED && completion.slot < road.ring.count && number < offered);
+  CHECK(completion.fate == FATE_EMITTED && completion.slot < flow.ring.count && number < offered);
   CHECK(sink->block ? number == peer->next : number >= peer->next);
   CHECK(memory_of[number] == peer->memory);
-  CHECK(is_result(road.ring.slots[completion.slot].output, number));
+  CHECK(is_result(flow.ring.slots[completion.slot].output, number));
   peer->numbers[peer->received % NATIVE_RING] = number;
   peer->slots[peer->received % NATIVE_RING] = completion.slot;
   peer->next = number + 1;
@@ -103,7 +103,7 @@ static bool give_back(struct peer *peer) {
     return false;
   }
   uint64_t number = peer->numbers[peer->taken % NATIVE_RING];
-  CHECK(is_result(road.ring.slots[peer->slots[peer->taken % NATIVE_RING]].output, number));
+  CHECK(is_result(flow.ring.slots[peer->slots[peer->taken % NATIVE_RING]].output, number));
   take(peer, number);
   peer->taken++;
   atomic_store_explicit(&peer->control->client.taken, peer->taken, memory_order_release);
@@ -117,7 +117,7 @@ static void join(struct peer *peer, bool shares) {
     peer->control = aligned_alloc(4096, sizeof *peer->control);
     CHECK(peer->control);
     memset(peer->control, 0, sizeof *peer->control);
-    peer->memory = road.memory;
+    peer->memory = flow.memory;
     CHECK(reader_share(peer->reader, peer->control, peer->memory));
   }
   peer->joined = offered;
@@ -168,7 +168,7 @@ static void on_event(void *context, const struct sink_event *event) {
 static void lie(struct peer *peer) {
   turn(); /* what it gave back before is counted */
   peer->doomed = true;
-  atomic_store(&peer->control->client.taken, peer->taken + 1 + road.ring.count + chance(1000));
+  atomic_store(&peer->control->client.taken, peer->taken + 1 + flow.ring.count + chance(1000));
 }
 
 static void scribble(struct peer *peer) {
@@ -223,10 +223,10 @@ static void act(struct peer *peer) {
 
 /* The session, which has nothing under way, has other memory: whoever sees the old one has to go. */
 static void renew(void) {
-  if (slot_count(&road.ring, SLOT_FREE) < road.ring.count) {
+  if (slot_count(&flow.ring, SLOT_FREE) < flow.ring.count) {
     return;
   }
-  road.memory++;
+  flow.memory++;
   for (unsigned i = 0; i < READERS; i++) {
     peers[i].renewed |= peers[i].control && !peers[i].doomed;
     peers[i].doomed |= peers[i].control != NULL;
@@ -252,7 +252,7 @@ static void one_step(void) {
   if (peer->fd >= 0) {
     act(peer);
   } else if (!peer->reader && chance(4) == 0) {
-    join(peer, (sink->block || road.depth > 1) && chance(3) > 0);
+    join(peer, (sink->block || flow.depth > 1) && chance(3) > 0);
   }
   uv_run(&loop, UV_RUN_NOWAIT);
 }

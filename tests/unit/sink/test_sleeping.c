@@ -122,7 +122,7 @@ static bool clear_flag(struct state *state, unsigned next) {
 /* Takes what there is; instruction 3 follows if there was nothing. */
 static bool take(struct state *state) {
   switch (protocol) {
-  case LANES: /* ring_pop() looks at the flag first and takes one */
+  case LANES: /* spsc_pop() looks at the flag first and takes one */
     if (state->at[SLEEPER] == 0) {
       return go(state, SLEEPER, load(state, SLEEPER, FLAG) != 0 ? 1 : 2);
     }

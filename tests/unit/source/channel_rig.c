@@ -11,15 +11,15 @@ void set_up(bool replies, uint32_t cursors) {
   struct frame_format format = format_image(PIXELS_GRAY, 8, 1);
   memset(&rig.control, 0, sizeof rig.control);
   memset(&rig.account, 0, sizeof rig.account);
-  memset(&rig.road, 0, sizeof rig.road);
-  slot_ring_init(&rig.road.ring, SLOTS);
-  rig.road.account = &rig.account;
-  rig.road.input_bytes = rig.road.output_bytes = 8;
-  rig.road.depth = SLOTS;
-  fill_init(&rig.fill, &rig.road, CONFIG_PROTOCOL_NATIVE, &format, NULL);
-  fill_start(&rig.fill);
+  memset(&rig.flow, 0, sizeof rig.flow);
+  slot_ring_init(&rig.flow.ring, SLOTS);
+  rig.flow.account = &rig.account;
+  rig.flow.input_bytes = rig.flow.output_bytes = 8;
+  rig.flow.depth = SLOTS;
+  receive_init(&rig.receive, &rig.flow, CONFIG_PROTOCOL_NATIVE, &format, NULL);
+  receive_start(&rig.receive);
   ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, rig.ends), 0);
-  channel_open(&rig.channel, &rig.control, &rig.road, &rig.fill, rig.ends[0], replies);
+  channel_open(&rig.channel, &rig.control, &rig.flow, &rig.receive, rig.ends[0], replies);
   rig.channel.submitted = rig.channel.completed = rig.channel.taken = cursors;
   atomic_store(&rig.control.client.submitted, cursors);
   atomic_store(&rig.control.client.taken, cursors);
@@ -39,12 +39,12 @@ void submit(uint32_t slot, const struct native_frame *frame) {
 }
 
 bool run_one(bool late) {
-  struct slot *slot = slot_oldest(&rig.road.ring, SLOT_READY);
+  struct slot *slot = slot_oldest(&rig.flow.ring, SLOT_READY);
   if (slot && late) {
-    road_drop(&rig.road, slot, FATE_LATE, rig.now);
+    flow_drop(&rig.flow, slot, FATE_LATE, rig.now);
   } else if (slot) {
-    slot_move(&rig.road.ring, slot, SLOT_RUNNING);
-    slot_move(&rig.road.ring, slot, SLOT_DONE);
+    slot_move(&rig.flow.ring, slot, SLOT_RUNNING);
+    slot_move(&rig.flow.ring, slot, SLOT_DONE);
   }
   return slot != NULL;
 }

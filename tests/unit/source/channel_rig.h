@@ -8,9 +8,9 @@ enum { SLOTS = 5 };
 
 struct channel_rig {
   struct native_control control;
-  struct road road;
+  struct flow flow;
   struct account account;
-  struct fill fill;
+  struct receive receive;
   struct channel channel;
   int ends[2]; /* of the connection: the daemon's and the client's */
   int64_t now;

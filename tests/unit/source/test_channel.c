@@ -59,13 +59,13 @@ START_TEST(a_lie_breaks_the_channel_and_leaves_the_books_right) {
   set_up(true, 0);
   lies[_i]();
   ck_assert_int_eq(channel_take(&rig.channel, rig.now), CHANNEL_BROKEN);
-  ck_assert_int_ne(rig.fill.problem[0], '\0');
+  ck_assert_int_ne(rig.receive.problem[0], '\0');
   while (run_one(false)) {
   }
   channel_give(&rig.channel, rig.now);
   channel_abandon(&rig.channel, FATE_CLIENT_GONE, rig.now);
-  ck_assert_uint_eq(road_in_flight(&rig.road), 0);
-  ck_assert_uint_eq(slot_count(&rig.road.ring, SLOT_FREE), SLOTS);
+  ck_assert_uint_eq(flow_in_flight(&rig.flow), 0);
+  ck_assert_uint_eq(slot_count(&rig.flow.ring, SLOT_FREE), SLOTS);
   ck_assert_uint_eq(rig.account.now.ledger.in, fate_of(FATE_CLIENT_GONE) + fate_of(FATE_EMITTED));
   tear_down();
 }
@@ -90,12 +90,12 @@ END_TEST
 
 START_TEST(while_held_submissions_wait) {
   set_up(true, 0);
-  rig.fill.held = true;
+  rig.receive.held = true;
   submit_plainly(0);
   ck_assert_int_eq(channel_take(&rig.channel, rig.now), CHANNEL_QUIET);
   ck_assert_uint_eq(rig.account.now.ledger.in, 0);
   ck_assert(channel_may_sleep(&rig.channel));
-  rig.fill.held = false;
+  rig.receive.held = false;
   ck_assert(!channel_may_sleep(&rig.channel));
   ck_assert_int_eq(channel_take(&rig.channel, rig.now), CHANNEL_MOVED);
   ck_assert_uint_eq(rig.account.now.ledger.in, 1);
@@ -188,35 +188,35 @@ END_TEST
 /* -- over a tape ------------------------------------------------------------------------------------------------------------
  */
 
-static bool is_believed(const struct tape *written, uint32_t more_submitted) {
+static bool is_believed(const struct codec *written, uint32_t more_submitted) {
   struct channel other = {0};
-  struct tape tape;
+  struct codec codec;
   unsigned char *bytes = malloc(written->length);
   ck_assert_ptr_nonnull(bytes);
   memcpy(bytes, written->bytes, written->length);
   uint32_t cursor = rig.channel.submitted + more_submitted; /* comes first */
   memcpy(bytes, &cursor, sizeof cursor);
-  tape_load(&tape, bytes, written->length);
-  channel_pass(&other, &rig.road, true, &tape);
-  bool believed = tape_is_at_end(&tape) && other.submitted == cursor;
-  tape_clear(&tape);
+  codec_load(&codec, bytes, written->length);
+  channel_pass(&other, &rig.flow, true, &codec);
+  bool believed = codec_is_at_end(&codec) && other.submitted == cursor;
+  codec_clear(&codec);
   return believed;
 }
 
 START_TEST(cursors_that_contradict_the_owners_are_not_believed) {
-  struct tape tape;
+  struct codec codec;
   set_up(true, 0U - 1U);
   submit_plainly(1);
   submit_plainly(2);
   ck_assert_int_eq(channel_take(&rig.channel, rig.now), CHANNEL_MOVED);
   run_one(false);
   ck_assert(channel_give(&rig.channel, rig.now));
-  tape_begin(&tape);
-  channel_pass(&rig.channel, &rig.road, true, &tape);
-  ck_assert(is_believed(&tape, 0));
-  ck_assert(!is_believed(&tape, 1));
-  ck_assert(!is_believed(&tape, UINT32_MAX));
-  tape_clear(&tape);
+  codec_begin(&codec);
+  channel_pass(&rig.channel, &rig.flow, true, &codec);
+  ck_assert(is_believed(&codec, 0));
+  ck_assert(!is_believed(&codec, 1));
+  ck_assert(!is_believed(&codec, UINT32_MAX));
+  codec_clear(&codec);
   tear_down();
 }
 END_TEST

@@ -15,10 +15,10 @@ enum { STEPS_A_RUN = 2000, RUNS = 50 };
 
 /* Where results go elsewhere: they went. */
 static void emit_one(void) {
-  struct slot *slot = slot_oldest(&rig.road.ring, SLOT_DONE);
+  struct slot *slot = slot_oldest(&rig.flow.ring, SLOT_DONE);
   if (slot) {
-    slot_move(&rig.road.ring, slot, SLOT_EMITTING);
-    road_drop(&rig.road, slot, FATE_EMITTED, rig.now);
+    slot_move(&rig.flow.ring, slot, SLOT_EMITTING);
+    flow_drop(&rig.flow, slot, FATE_EMITTED, rig.now);
   }
 }
 
@@ -86,7 +86,8 @@ static void random_step(bool replies) {
     model_submit();
     break;
   case 2:
-    require(channel_take(&rig.channel, rig.now) != CHANNEL_BROKEN, "an honest client is called a liar: %s", rig.fill.problem);
+    require(channel_take(&rig.channel, rig.now) != CHANNEL_BROKEN, "an honest client is called a liar: %s",
+            rig.receive.problem);
     break;
   case 3:
     run_one(chance(5) == 0);
@@ -102,12 +103,13 @@ static void random_step(bool replies) {
   for (int fate = 0; fate < FATE_COUNT; fate++) {
     settled += rig.account.now.ledger.fates[fate];
   }
-  require(rig.account.now.ledger.in == settled + road_in_flight(&rig.road), "the ledger does not balance");
+  require(rig.account.now.ledger.in == settled + flow_in_flight(&rig.flow), "the ledger does not balance");
 }
 
 static void finish(bool replies) {
   for (unsigned turn = 0; turn < 4 * SLOTS; turn++) {
-    require(channel_take(&rig.channel, rig.now) != CHANNEL_BROKEN, "an honest client is called a liar: %s", rig.fill.problem);
+    require(channel_take(&rig.channel, rig.now) != CHANNEL_BROKEN, "an honest client is called a liar: %s",
+            rig.receive.problem);
     run_one(false);
     if (!replies) {
       emit_one();
@@ -118,8 +120,8 @@ static void finish(bool replies) {
   channel_take(&rig.channel, rig.now);
   ck_assert_uint_eq(completed, submitted);
   ck_assert_uint_eq(rig.account.now.ledger.in, submitted);
-  ck_assert_uint_eq(road_in_flight(&rig.road), 0);
-  ck_assert_uint_eq(slot_count(&rig.road.ring, SLOT_FREE), SLOTS);
+  ck_assert_uint_eq(flow_in_flight(&rig.flow), 0);
+  ck_assert_uint_eq(slot_count(&rig.flow.ring, SLOT_FREE), SLOTS);
   ck_assert(!channel_is_owed(&rig.channel));
 }
 
@@ -129,7 +131,7 @@ START_TEST(every_submission_comes_back_once) {
     uint32_t cursors = run % 2 == 0 ? 0 : 0U - 50U; /* they wrap around on the way */
     chance_begin(run + 1);
     set_up(replies, cursors);
-    rig.road.spin = run % 3 == 0; /* then a client's answer is waited for, which never comes here */
+    rig.flow.spin = run % 3 == 0; /* then a client's answer is waited for, which never comes here */
     memset(model, 0, sizeof model);
     for (unsigned i = 0; i < SLOTS; i++) {
       model[i].mine = true;

@@ -10,22 +10,22 @@
 
 enum { SLOTS = 2, BYTES = 6 };
 
-static struct road road;
+static struct flow flow;
 static struct account account;
-static struct fill fill;
+static struct receive receive;
 static struct channel channel;
 static struct native_control control;
 
 static void set_up(void) {
   struct frame_format format = format_image(PIXELS_GRAY, 3, 2);
-  memset(&road, 0, sizeof road);
+  memset(&flow, 0, sizeof flow);
   memset(&account, 0, sizeof account);
   memset(&control, 0, sizeof control);
-  slot_ring_init(&road.ring, SLOTS);
-  road.account = &account;
-  road.input_bytes = road.output_bytes = BYTES;
-  fill_init(&fill, &road, CONFIG_PROTOCOL_NATIVE, &format, NULL);
-  channel_open(&channel, &control, &road, &fill, -1, true);
+  slot_ring_init(&flow.ring, SLOTS);
+  flow.account = &account;
+  flow.input_bytes = flow.output_bytes = BYTES;
+  receive_init(&receive, &flow, CONFIG_PROTOCOL_NATIVE, &format, NULL);
+  channel_open(&channel, &control, &flow, &receive, -1, true);
 }
 
 static void submit(int64_t timestamp) {
@@ -39,7 +39,7 @@ START_TEST(a_frame_of_now_is_not_of_the_future) {
   submit(taken);
   ck_assert_int_eq(channel_take(&channel, turn_began), CHANNEL_MOVED);
   ck_assert_uint_eq(account.now.ledger.fates[FATE_INVALID], 0);
-  const struct slot *slot = slot_oldest(&road.ring, SLOT_READY);
+  const struct slot *slot = slot_oldest(&flow.ring, SLOT_READY);
   ck_assert_ptr_nonnull(slot);
   ck_assert_int_eq(slot->frame.began, taken);
   ck_assert_int_ge(slot->frame.complete, taken);
@@ -60,7 +60,7 @@ START_TEST(a_client_that_sleeps_hears_of_the_next_image) {
   unsigned char byte = 0;
   ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
   atomic_store(&control.client.sleeps, 1);
-  channel_open_again(&channel, &control, &road, &fill, ends[0], true);
+  channel_open_again(&channel, &control, &flow, &receive, ends[0], true);
   channel_ring(&channel);
   ck_assert_int_eq(recv(ends[1], &byte, sizeof byte, MSG_DONTWAIT), 1);
   ck_assert_uint_eq(byte, NATIVE_DOORBELL);

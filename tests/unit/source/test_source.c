@@ -6,26 +6,26 @@
 
 enum { BYTES = 6 };
 
-static struct road road;
+static struct flow flow;
 static struct account account;
-static struct fill fill;
+static struct receive receive;
 static struct runner runner; /* on no lane: nothing is scheduled */
 static struct source source;
 static unsigned char input[BYTES];
 
 static void begin_a_frame(int64_t timeout_ns) {
   struct frame_format format = format_image(PIXELS_GRAY, BYTES, 1);
-  struct iovec vector[FILL_VECTORS];
-  memset(&road, 0, sizeof road);
+  struct iovec vector[RECEIVE_VECTORS];
+  memset(&flow, 0, sizeof flow);
   memset(&account, 0, sizeof account);
-  slot_ring_init(&road.ring, 1);
-  road.account = &account;
-  road.input_bytes = BYTES;
-  road.ring.slots[0].input = input;
-  fill_init(&fill, &road, CONFIG_PROTOCOL_RAW, &format, NULL);
-  source = (struct source){.state = SOURCE_OPEN, .runner = &runner, .fill = &fill, .timeout_ns = timeout_ns};
-  ck_assert_int_eq(fill_vector(&fill, vector, 1000), 1);
-  ck_assert(fill_advance(&fill, 2, 1000, 1000));
+  slot_ring_init(&flow.ring, 1);
+  flow.account = &account;
+  flow.input_bytes = BYTES;
+  flow.ring.slots[0].input = input;
+  receive_init(&receive, &flow, CONFIG_PROTOCOL_RAW, &format, NULL);
+  source = (struct source){.state = SOURCE_OPEN, .runner = &runner, .receive = &receive, .timeout_ns = timeout_ns};
+  ck_assert_int_eq(receive_vector(&receive, vector, 1000), 1);
+  ck_assert(receive_advance(&receive, 2, 1000, 1000));
 }
 
 START_TEST(test_a_frame_that_takes_too_long) {
@@ -42,7 +42,7 @@ END_TEST
 
 START_TEST(test_no_limit_between_frames) {
   begin_a_frame(500);
-  ck_assert(fill_advance(&fill, 4, 1200, 1200));
+  ck_assert(receive_advance(&receive, 4, 1200, 1200));
   source_tick(&source, INT64_MAX);
   ck_assert_int_eq(source.state, SOURCE_OPEN);
 }

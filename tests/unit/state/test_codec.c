@@ -7,82 +7,82 @@
 
 #include "daemon/state/codec.h"
 
-static struct tape tape;
+static struct codec codec;
 
 /* What was written is read from now on. */
 static void rewind_tape(void) {
-  unsigned char *bytes = malloc(tape.length + 1);
-  size_t length = tape.length;
-  memcpy(bytes, tape.bytes, length);
-  tape_clear(&tape);
-  tape_load(&tape, bytes, length);
-  tape.same_descriptors = true;
+  unsigned char *bytes = malloc(codec.length + 1);
+  size_t length = codec.length;
+  memcpy(bytes, codec.bytes, length);
+  codec_clear(&codec);
+  codec_load(&codec, bytes, length);
+  codec.same_descriptors = true;
 }
 
 static void pass_all(uint64_t *number, unsigned *choice, char **text, char **no_text) {
-  TAPE_PASS(&tape, *number);
-  tape_pass_below(&tape, choice, 5);
-  tape_pass_text(&tape, text);
-  tape_pass_text(&tape, no_text);
+  CODEC_PASS(&codec, *number);
+  codec_pass_below(&codec, choice, 5);
+  codec_pass_text(&codec, text);
+  codec_pass_text(&codec, no_text);
 }
 
 START_TEST(what_is_put_is_taken) {
   uint64_t number = UINT64_C(0x1234567890abcdef);
   unsigned choice = 4;
   char *text = strdup("some text"), *no_text = NULL, *put = text;
-  tape_begin(&tape);
+  codec_begin(&codec);
   pass_all(&number, &choice, &text, &no_text);
-  ck_assert(!tape.broken);
+  ck_assert(!codec.broken);
   rewind_tape();
   number = choice = 0;
   pass_all(&number, &choice, &text, &no_text);
-  ck_assert(!tape.broken);
-  ck_assert_uint_eq(tape.at, tape.length);
+  ck_assert(!codec.broken);
+  ck_assert_uint_eq(codec.at, codec.length);
   ck_assert(number == UINT64_C(0x1234567890abcdef) && choice == 4);
   ck_assert_str_eq(text, "some text");
   ck_assert_ptr_null(no_text);
   free(text);
   free(put);
-  tape_clear(&tape);
+  codec_clear(&codec);
 }
 END_TEST
 
 START_TEST(more_than_there_is_breaks_it) {
   uint32_t small = 7;
   uint64_t large = 1;
-  tape_begin(&tape);
-  TAPE_PASS(&tape, small);
+  codec_begin(&codec);
+  CODEC_PASS(&codec, small);
   rewind_tape();
-  TAPE_PASS(&tape, large);
-  ck_assert(tape.broken && large == 0);
-  TAPE_PASS(&tape, small);
+  CODEC_PASS(&codec, large);
+  ck_assert(codec.broken && large == 0);
+  CODEC_PASS(&codec, small);
   ck_assert_uint_eq(small, 0);
-  tape_clear(&tape);
+  codec_clear(&codec);
 }
 END_TEST
 
 START_TEST(a_number_out_of_range_breaks_it) {
   unsigned number = 5;
-  tape_begin(&tape);
-  TAPE_PASS(&tape, number);
+  codec_begin(&codec);
+  CODEC_PASS(&codec, number);
   rewind_tape();
-  tape_pass_below(&tape, &number, 5);
-  ck_assert(tape.broken && number == 0);
-  tape_clear(&tape);
+  codec_pass_below(&codec, &number, 5);
+  ck_assert(codec.broken && number == 0);
+  codec_clear(&codec);
 }
 END_TEST
 
 START_TEST(a_text_without_an_end_breaks_it) {
   uint64_t length = 4;
   char *text = NULL;
-  tape_begin(&tape);
-  TAPE_PASS(&tape, length);
-  tape_pass(&tape, "four", 4);
+  codec_begin(&codec);
+  CODEC_PASS(&codec, length);
+  codec_pass(&codec, "four", 4);
   rewind_tape();
-  tape_pass_text(&tape, &text);
-  ck_assert(tape.broken);
+  codec_pass_text(&codec, &text);
+  ck_assert(codec.broken);
   free(text);
-  tape_clear(&tape);
+  codec_clear(&codec);
 }
 END_TEST
 
@@ -90,15 +90,15 @@ START_TEST(it_grows_as_it_must) {
   enum { SIZE = 1000000 };
   unsigned char *bytes = calloc(1, SIZE), *taken = malloc(SIZE);
   bytes[SIZE - 1] = 1;
-  tape_begin(&tape);
-  tape_pass(&tape, bytes, SIZE);
-  tape_pass(&tape, bytes, SIZE);
+  codec_begin(&codec);
+  codec_pass(&codec, bytes, SIZE);
+  codec_pass(&codec, bytes, SIZE);
   rewind_tape();
-  tape_pass(&tape, taken, SIZE);
+  codec_pass(&codec, taken, SIZE);
   ck_assert_mem_eq(bytes, taken, SIZE);
   free(bytes);
   free(taken);
-  tape_clear(&tape);
+  codec_clear(&codec);
 }
 END_TEST
 
@@ -106,28 +106,28 @@ END_TEST
 START_TEST(descriptors_are_found_by_the_number_that_they_had) {
   int pipes[2], first = 100, none = -1, unknown = 101;
   ck_assert_int_eq(pipe2(pipes, O_CLOEXEC), 0);
-  tape_begin(&tape);
-  tape_pass_descriptor(&tape, &first);
-  tape_pass_descriptor(&tape, &none);
-  tape_pass_descriptor(&tape, &unknown);
-  ck_assert_uint_eq(tape.descriptor_count, 2);
+  codec_begin(&codec);
+  codec_pass_descriptor(&codec, &first);
+  codec_pass_descriptor(&codec, &none);
+  codec_pass_descriptor(&codec, &unknown);
+  ck_assert_uint_eq(codec.descriptor_count, 2);
   rewind_tape();
-  struct tape_descriptor *now = malloc(2 * sizeof *now);
-  now[0] = (struct tape_descriptor){.before = 100, .now = pipes[0]};
-  now[1] = (struct tape_descriptor){.before = 7, .now = pipes[1]};
-  tape.descriptors = now;
-  tape.descriptor_count = 2;
-  tape.same_descriptors = false;
-  tape_pass_descriptor(&tape, &first);
-  tape_pass_descriptor(&tape, &none);
-  ck_assert(!tape.broken && first == pipes[0] && none == -1);
-  tape_pass_descriptor(&tape, &unknown);
-  ck_assert(tape.broken && unknown == -1);
-  tape_close_rest(&tape);
+  struct codec_descriptor *now = malloc(2 * sizeof *now);
+  now[0] = (struct codec_descriptor){.before = 100, .now = pipes[0]};
+  now[1] = (struct codec_descriptor){.before = 7, .now = pipes[1]};
+  codec.descriptors = now;
+  codec.descriptor_count = 2;
+  codec.same_descriptors = false;
+  codec_pass_descriptor(&codec, &first);
+  codec_pass_descriptor(&codec, &none);
+  ck_assert(!codec.broken && first == pipes[0] && none == -1);
+  codec_pass_descriptor(&codec, &unknown);
+  ck_assert(codec.broken && unknown == -1);
+  codec_close_rest(&codec);
   ck_assert_int_ge(fcntl(pipes[0], F_GETFD), 0);
   ck_assert_int_lt(fcntl(pipes[1], F_GETFD), 0);
   close(pipes[0]);
-  tape_clear(&tape);
+  codec_clear(&codec);
 }
 END_TEST
 
@@ -135,23 +135,23 @@ START_TEST(a_descriptor_that_kept_its_number_is_open_and_taken_once) {
   int pipes[2], closed;
   ck_assert_int_eq(pipe2(pipes, O_CLOEXEC), 0);
   closed = pipes[1];
-  tape_begin(&tape);
-  tape_pass_descriptor(&tape, &pipes[0]);
-  tape_pass_descriptor(&tape, &pipes[0]);
+  codec_begin(&codec);
+  codec_pass_descriptor(&codec, &pipes[0]);
+  codec_pass_descriptor(&codec, &pipes[0]);
   rewind_tape();
   int taken = -1;
-  tape_pass_descriptor(&tape, &taken);
-  ck_assert(!tape.broken && taken == pipes[0]);
-  tape_pass_descriptor(&tape, &taken);
-  ck_assert(tape.broken && taken == -1);
-  tape_clear(&tape);
+  codec_pass_descriptor(&codec, &taken);
+  ck_assert(!codec.broken && taken == pipes[0]);
+  codec_pass_descriptor(&codec, &taken);
+  ck_assert(codec.broken && taken == -1);
+  codec_clear(&codec);
   close(closed);
-  tape_begin(&tape);
-  TAPE_PASS(&tape, closed);
+  codec_begin(&codec);
+  CODEC_PASS(&codec, closed);
   rewind_tape();
-  tape_pass_descriptor(&tape, &taken);
-  ck_assert(tape.broken && taken == -1);
-  tape_clear(&tape);
+  codec_pass_descriptor(&codec, &taken);
+  ck_assert(codec.broken && taken == -1);
+  codec_clear(&codec);
   close(pipes[0]);
 }
 END_TEST
@@ -159,16 +159,16 @@ END_TEST
 START_TEST(a_flag_that_is_none_breaks_it) {
   unsigned char bytes[] = {1, 0, 2};
   bool flag = false;
-  tape_begin(&tape);
-  tape_pass(&tape, bytes, sizeof bytes);
+  codec_begin(&codec);
+  codec_pass(&codec, bytes, sizeof bytes);
   rewind_tape();
-  TAPE_PASS(&tape, flag);
-  ck_assert(flag && !tape.broken);
-  TAPE_PASS(&tape, flag);
-  ck_assert(!flag && !tape.broken && !tape_is_at_end(&tape));
-  TAPE_PASS(&tape, flag);
-  ck_assert(!flag && tape.broken && !tape_is_at_end(&tape));
-  tape_clear(&tape);
+  CODEC_PASS(&codec, flag);
+  ck_assert(flag && !codec.broken);
+  CODEC_PASS(&codec, flag);
+  ck_assert(!flag && !codec.broken && !codec_is_at_end(&codec));
+  CODEC_PASS(&codec, flag);
+  ck_assert(!flag && codec.broken && !codec_is_at_end(&codec));
+  codec_clear(&codec);
 }
 END_TEST
 
@@ -176,12 +176,12 @@ START_TEST(a_time_that_cannot_be_breaks_it) {
   static const int64_t times[] = {0, INT64_MAX / 2, -1, INT64_MIN, INT64_MAX};
   for (size_t i = 0; i < sizeof times / sizeof *times; i++) {
     int64_t time = times[i];
-    tape_begin(&tape);
-    TAPE_PASS(&tape, time);
+    codec_begin(&codec);
+    CODEC_PASS(&codec, time);
     rewind_tape();
-    tape_pass_time(&tape, &time);
-    ck_assert(i < 2 ? tape_is_at_end(&tape) && time == times[i] : tape.broken && time == 0);
-    tape_clear(&tape);
+    codec_pass_time(&codec, &time);
+    ck_assert(i < 2 ? codec_is_at_end(&codec) && time == times[i] : codec.broken && time == 0);
+    codec_clear(&codec);
   }
 }
 END_TEST
@@ -192,16 +192,16 @@ START_TEST(a_broken_tape_takes_nothing_from_who_puts) {
   ck_assert_int_eq(pipe(pipes), 0);
   int put = pipes[0];
   unsigned number = 7;
-  tape_begin(&tape);
-  tape_break(&tape);
-  tape_pass_descriptor(&tape, &put);
-  tape_pass_below(&tape, &number, 8);
+  codec_begin(&codec);
+  codec_break(&codec);
+  codec_pass_descriptor(&codec, &put);
+  codec_pass_below(&codec, &number, 8);
   ck_assert_int_eq(put, pipes[0]);
   ck_assert_uint_eq(number, 7);
-  ck_assert_uint_eq(tape.descriptor_count, 0);
+  ck_assert_uint_eq(codec.descriptor_count, 0);
   close(pipes[0]);
   close(pipes[1]);
-  tape_clear(&tape);
+  codec_clear(&codec);
 }
 END_TEST
 

@@ -8,16 +8,16 @@
 static char named[] = "out", spaced[] = "a 7 b\n3 3 out", last[] = "/run/framed/out.raw";
 
 static char *list(void) {
-  static struct keeper_journal journal = {
+  static struct fd_store_journal journal = {
       .files = {{.path = spaced, .result_bytes = 5}, {.path = named, .result_bytes = 512}, {.path = last}}, .file_count = 3};
-  char *lines = keeper_list_torn(&journal);
+  char *lines = fd_store_list_torn(&journal);
   ck_assert_ptr_nonnull(lines);
   return lines;
 }
 
 static uint64_t size_of(const char *lines, const char *file) {
   uint64_t bytes = 99;
-  ck_assert(keeper_is_torn(lines, file, &bytes));
+  ck_assert(fd_store_is_torn(lines, file, &bytes));
   return bytes;
 }
 
@@ -35,9 +35,9 @@ START_TEST(no_other_file_is_found) {
   const char *const others[] = {"ou", "out2", "b", "raw", ""};
   uint64_t bytes;
   for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
-    ck_assert(!keeper_is_torn(lines, others[i], &bytes));
+    ck_assert(!fd_store_is_torn(lines, others[i], &bytes));
   }
-  ck_assert(!keeper_is_torn("", named, &bytes));
+  ck_assert(!fd_store_is_torn("", named, &bytes));
   free(lines);
 }
 END_TEST
@@ -54,7 +54,7 @@ END_TEST
 Suite *dirty_files_suite(void);
 Suite *dirty_files_suite(void) {
   Suite *suite = suite_create("dirty_files");
-  TCase *test = tcase_create("keeper_torn");
+  TCase *test = tcase_create("fd_store_torn");
   tcase_add_test(test, each_file_is_found_with_its_size);
   tcase_add_test(test, no_other_file_is_found);
   tcase_add_test(test, what_is_no_such_text_has_any_file_of_no_known_size);

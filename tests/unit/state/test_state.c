@@ -17,27 +17,27 @@ static unsigned draw(unsigned below) {
 }
 
 static int write_state(void) {
-  struct tape tape;
+  struct codec codec;
   struct failure failure;
   unsigned char bytes[LENGTH];
   for (unsigned i = 0; i < LENGTH; i++) {
     bytes[i] = (unsigned char)draw(256);
   }
-  tape_begin(&tape);
-  tape_pass(&tape, bytes, sizeof bytes);
-  int fd = state_write(&tape, &failure);
+  codec_begin(&codec);
+  codec_pass(&codec, bytes, sizeof bytes);
+  int fd = state_write(&codec, &failure);
   ck_assert_msg(fd >= 0, "%s", failure.text);
-  tape_clear(&tape);
+  codec_clear(&codec);
   return fd;
 }
 
 static bool is_read(int fd) {
-  struct tape tape;
+  struct codec codec;
   struct failure failure = {.text = ""};
-  bool whole = state_read(fd, &tape, &failure);
+  bool whole = state_read(fd, &codec, &failure);
   ck_assert_msg(whole || failure.text[0], "there is no sentence");
   if (whole) {
-    tape_clear(&tape);
+    codec_clear(&codec);
   }
   return whole;
 }
@@ -49,18 +49,18 @@ static size_t size_of(int fd) {
 }
 
 START_TEST(what_is_written_is_read) {
-  struct tape tape;
+  struct codec codec;
   struct failure failure;
   uint64_t value = 42;
-  tape_begin(&tape);
-  TAPE_PASS(&tape, value);
-  int fd = state_write(&tape, &failure);
-  tape_clear(&tape);
-  ck_assert(state_read(fd, &tape, &failure));
+  codec_begin(&codec);
+  CODEC_PASS(&codec, value);
+  int fd = state_write(&codec, &failure);
+  codec_clear(&codec);
+  ck_assert(state_read(fd, &codec, &failure));
   value = 0;
-  TAPE_PASS(&tape, value);
-  ck_assert(!tape.broken && value == 42);
-  tape_clear(&tape);
+  CODEC_PASS(&codec, value);
+  ck_assert(!codec.broken && value == 42);
+  codec_clear(&codec);
   close(fd);
 }
 END_TEST

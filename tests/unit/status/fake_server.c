@@ -144,9 +144,9 @@ static void fake_command(struct server *server, const struct command_order *orde
 }
 
 static void fake_read(const struct server *server, struct server_view *view) {
-  static const struct succession none;
+  static const struct history none;
   *view = server->view;
-  view->succession = view->succession ? view->succession : &none;
+  view->history = view->history ? view->history : &none;
 }
 
 static void fake_usage(const struct server *server, struct usage *usage) {

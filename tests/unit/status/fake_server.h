@@ -1,12 +1,12 @@
 /*
- * A server and pipelines that only pretend: they stand in for daemon/server/server.c and daemon/pipeline/pipeline.c where status,
- * metrics and HTTP are tested or fuzzed. A test sets what is to be read and sees what was asked.
+ * A server and pipelines that only pretend: they stand in for daemon/server/server.c and daemon/pipeline/pipeline.c where
+ * status, metrics and HTTP are tested or fuzzed. A test sets what is to be read and sees what was asked.
  */
 #ifndef FRAMED_TESTS_FAKE_SERVER_H
 #define FRAMED_TESTS_FAKE_SERVER_H
 
-#include "daemon/status/status_ops.h"
 #include "daemon/frame/trace_ring.h"
+#include "daemon/status/status_ops.h"
 
 enum { FAKE_PIPELINES = 2, FAKE_PENDING = 64 };
 

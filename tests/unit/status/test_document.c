@@ -2,8 +2,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/status/status.h"
 #include "daemon/measure/history.h"
+#include "daemon/status/status.h"
 #include "tests/unit/runner.h"
 #include "tests/unit/status/fake_server.h"
 
@@ -84,10 +84,10 @@ START_TEST(says_what_a_pipeline_does) {
   ck_assert_double_eq(number_at(cam0, "overlap/slots"), 3);
   ck_assert_double_eq(number_at(cam0, "overlap/turnaround_us"), 12);
   ck_assert_double_eq(number_at(cam0, "overlap/host_us"), 3);
-  const double service[] = {70, 20, 80}, succession[] = {71, 19, 0};
-  for (size_t i = 0; i < sizeof succession / sizeof succession[0]; i++) {
+  const double service[] = {70, 20, 80}, history[] = {71, 19, 0};
+  for (size_t i = 0; i < sizeof history / sizeof history[0]; i++) {
     ck_assert_double_eq(json_number_value(json_array_get(at(cam0, "overlap/service_us"), i)), service[i]);
-    ck_assert_double_eq(json_number_value(json_array_get(at(cam0, "overlap/succession_us"), i)), succession[i]);
+    ck_assert_double_eq(json_number_value(json_array_get(at(cam0, "overlap/succession_us"), i)), history[i]);
   }
   ck_assert_double_eq(number_at(cam0, "overlap/alone_us"), 190);
   ck_assert_str_eq(text_at(cam0, "formats/input"), "gray 640x480");
@@ -151,12 +151,12 @@ START_TEST(counts_hand_overs_and_says_why_there_was_none) {
   ck_assert(json_is_null(at(document, "handovers/last")) && json_is_null(at(document, "handovers/refused")));
   ck_assert(json_is_false(at(document, "handovers/upgrading")));
   json_decref(document);
-  const struct succession succession = {.counts = {[SUCCESSION_FAULT] = 2, [SUCCESSION_CRASH] = 1},
-                                        .cause = SUCCESSION_FAULT,
-                                        .text = "cam0: it fell",
-                                        .gap = 14000000,
-                                        .longest = 20000000};
-  server->view.succession = &succession;
+  const struct history history = {.counts = {[HISTORY_FAULT] = 2, [HISTORY_CRASH] = 1},
+                                  .cause = HISTORY_FAULT,
+                                  .text = "cam0: it fell",
+                                  .gap = 14000000,
+                                  .longest = 20000000};
+  server->view.history = &history;
   server->view.refusal = "it is too old";
   server->view.upgrading = true;
   document = status_document(&server->ops);

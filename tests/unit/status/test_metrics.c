@@ -2,8 +2,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/status/status.h"
 #include "daemon/measure/history.h"
+#include "daemon/status/status.h"
 #include "tests/unit/runner.h"
 #include "tests/unit/status/fake_server.h"
 
@@ -54,9 +54,9 @@ END_TEST
 
 START_TEST(counts_hand_overs_by_cause) {
   struct server *server = fake_server_new();
-  const struct succession succession = {
-      .counts = {[SUCCESSION_UPGRADE] = 3}, .gap = 14000000, .longest = 20000000, .total = 1500000000, .closed = 7};
-  server->view.succession = &succession;
+  const struct history history = {
+      .counts = {[HISTORY_UPGRADE] = 3}, .gap = 14000000, .longest = 20000000, .total = 1500000000, .closed = 7};
+  server->view.history = &history;
   char *text = metrics_text(&server->ops);
   expect_line(text, "framed_handovers_total{cause=\"upgrade\"} 3");
   expect_line(text, "framed_handovers_total{cause=\"fault\"} 0");

@@ -136,7 +136,7 @@ END_TEST
 
 /* Some viewers sort rows by name unless they are told an order; others take that of the numbers. */
 START_TEST(rows_stand_in_the_order_of_the_road) {
-  static const char *const road[] = {"receive", "queue", "stream 0", "stream 1", "wake", "emit", "dropped"};
+  static const char *const flow[] = {"receive", "queue", "stream 0", "stream 1", "wake", "emit", "dropped"};
   struct trace *trace = begin_trace(1);
   for (unsigned i = 0; i < 4; i++) {
     struct trace_record record = frame_at(i, (1000 + 200 * i) * US);
@@ -145,7 +145,7 @@ START_TEST(rows_stand_in_the_order_of_the_road) {
   }
   json_t *events = finish_trace(trace);
   double process = event_number(event_find(events, "X", "receive", 0), "pid"), last = 0;
-  for (size_t i = 0; i < sizeof road / sizeof road[0]; i++) {
+  for (size_t i = 0; i < sizeof flow / sizeof flow[0]; i++) {
     double least = 0;
     const char *name = "(none)";
     for (unsigned k = 0; event_find(events, "M", "thread_sort_index", k); k++) {
@@ -157,7 +157,7 @@ START_TEST(rows_stand_in_the_order_of_the_road) {
         name = event_name_of(events, "thread_name", process, index);
       }
     }
-    ck_assert_str_eq(name, road[i]);
+    ck_assert_str_eq(name, flow[i]);
     last = least;
   }
   json_decref(events);

@@ -12,7 +12,7 @@ enum { SEAT = 3, PRODUCER = 2, FIRST = 500 /* sequence of the oldest frame */, B
 
 static struct session session;
 static struct sink sink;
-static struct sink_noted noted;
+static struct sink_checkpointd noted;
 static unsigned owed;
 static uint64_t next; /* sequence of the next frame that is put */
 
@@ -22,26 +22,26 @@ static void begin(unsigned slots, bool block) {
   memset(&noted, 0, sizeof noted);
   sink.block = block;
   session.sink = &sink;
-  session.road.seat = SEAT;
-  session.road.output_bytes = BYTES;
-  session.road.account = &session.account;
-  slot_ring_init(&session.road.ring, slots);
-  session.account.settled.producer = PRODUCER;
-  session.account.settled.next = FIRST;
+  session.flow.seat = SEAT;
+  session.flow.output_bytes = BYTES;
+  session.flow.account = &session.account;
+  slot_ring_init(&session.flow.ring, slots);
+  session.account.acks.producer = PRODUCER;
+  session.account.acks.next = FIRST;
   owed = 0;
   next = FIRST;
 }
 
 /* The session noted this slot so, after those that were put before. Of one that is EMITTING it had the fate, or not. */
 static struct slot *put(unsigned index, enum slot_state state, bool is_owed) {
-  struct slot *slot = &session.road.ring.slots[index];
+  struct slot *slot = &session.flow.ring.slots[index];
   if (state == SLOT_FREE) {
     return slot;
   }
   slot->frame = (struct frame){.sequence = next++, .producer = PRODUCER, .seen = 1, .began = 1};
   account_open(&session.account, &slot->frame);
   for (enum slot_state step = SLOT_FILLING; step <= state; step++) {
-    slot_move(&session.road.ring, slot, step);
+    slot_move(&session.flow.ring, slot, step);
   }
   if (state == SLOT_EMITTING) {
     slot->frame.open = false;
@@ -75,8 +75,8 @@ static void require_balance(void) {
   for (int fate = 0; fate < FATE_COUNT; fate++) {
     there += session.account.now.ledger.fates[fate];
   }
-  for (unsigned i = 0; i < session.road.ring.count; i++) {
-    there += session.road.ring.slots[i].frame.open;
+  for (unsigned i = 0; i < session.flow.ring.count; i++) {
+    there += session.flow.ring.slots[i].frame.open;
   }
   for (unsigned i = noted.known - noted.count; i < noted.known; i++) {
     there += noted.results[i].frame.open;
@@ -125,8 +125,8 @@ enum { PAIRS = sizeof pairs / sizeof pairs[0] };
 
 static bool is_queued(const struct slot *slot) {
   bool queued = false;
-  for (unsigned i = 0; i < slot_count(&session.road.ring, slot->state); i++) {
-    queued = queued || slot_at(&session.road.ring, slot->state, i) == slot;
+  for (unsigned i = 0; i < slot_count(&session.flow.ring, slot->state); i++) {
+    queued = queued || slot_at(&session.flow.ring, slot->state, i) == slot;
   }
   return queued;
 }
@@ -144,8 +144,8 @@ START_TEST(what_both_say_of_a_slot) {
   ck_assert(is_queued(slot));
   ck_assert_int_eq(slot->frame.open, pair->open);
   ck_assert_uint_eq(fate_count(FATE_EMITTED), pair->emitted);
-  bool settled_now = pair->emitted > 0 && !(pair->state == SLOT_EMITTING && !pair->owed);
-  ck_assert_uint_eq(session.account.now.ledger.out_bytes, settled_now ? BYTES : 0);
+  bool acks_now = pair->emitted > 0 && !(pair->state == SLOT_EMITTING && !pair->owed);
+  ck_assert_uint_eq(session.account.now.ledger.out_bytes, acks_now ? BYTES : 0);
   require_balance();
 }
 END_TEST
@@ -245,12 +245,12 @@ static const struct {
   enum slot_state state;
   bool owed;
   enum sink_knows knows;
-} road[] = {
+} flow[] = {
     {SLOT_EMITTING, false, LET_GO},     {SLOT_EMITTING, true, LET_GO},    {SLOT_EMITTING, false, HELD_CLOSED},
     {SLOT_EMITTING, true, HELD_CLOSED}, {SLOT_EMITTING, true, HELD_OPEN}, {SLOT_DONE, false, HELD_OPEN},
     {SLOT_READY, false, HELD_OPEN},     {SLOT_READY, false, NOTHING},     {SLOT_FILLING, false, NOTHING},
 };
-enum { PLACES = sizeof road / sizeof road[0] };
+enum { PLACES = sizeof flow / sizeof flow[0] };
 
 /* Every slot once, in any order. */
 static void shuffle(unsigned *slots, unsigned count) {
@@ -264,8 +264,8 @@ static void shuffle(unsigned *slots, unsigned count) {
 static void require_order(void) {
   uint64_t last = 0;
   for (enum slot_state state = SLOT_EMITTING; state >= SLOT_FILLING; state--) {
-    for (unsigned i = 0; i < slot_count(&session.road.ring, state); i++) {
-      uint64_t sequence = slot_at(&session.road.ring, state, i)->frame.sequence;
+    for (unsigned i = 0; i < slot_count(&session.flow.ring, state); i++) {
+      uint64_t sequence = slot_at(&session.flow.ring, state, i)->frame.sequence;
       require(sequence > last, "frame %llu stands behind frame %llu", (unsigned long long)sequence, (unsigned long long)last);
       last = sequence;
     }
@@ -279,25 +279,25 @@ START_TEST(every_frame_has_one_place) {
     begin(count, chance(2) == 0);
     shuffle(slots, count);
     for (unsigned i = 0; i < count && at < PLACES; i++, at += chance(3)) {
-      if (road[at].state != SLOT_FILLING || slot_count(&session.road.ring, SLOT_FILLING) == 0) {
-        tell(put(slots[i], road[at].state, road[at].owed), road[at].knows, FATE_EMITTED);
-        over += road[at].knows == LET_GO || road[at].knows == HELD_CLOSED;
-        held += road[at].knows == HELD_CLOSED || road[at].knows == HELD_OPEN;
+      if (flow[at].state != SLOT_FILLING || slot_count(&session.flow.ring, SLOT_FILLING) == 0) {
+        tell(put(slots[i], flow[at].state, flow[at].owed), flow[at].knows, FATE_EMITTED);
+        over += flow[at].knows == LET_GO || flow[at].knows == HELD_CLOSED;
+        held += flow[at].knows == HELD_CLOSED || flow[at].knows == HELD_OPEN;
       }
     }
     require(session_reconcile(&session, owed, &noted), "run %u", run);
     require_balance();
     require_order();
     require(fate_count(FATE_EMITTED) == over && fate_count(FATE_UNREAD) == 0, "run %u: fates", run);
-    require(slot_count(&session.road.ring, SLOT_EMITTING) == held, "run %u: held", run);
+    require(slot_count(&session.flow.ring, SLOT_EMITTING) == held, "run %u: held", run);
   }
 }
 END_TEST
 
-Suite *note_suite(void);
-Suite *note_suite(void) {
-  Suite *suite = suite_create("note");
-  TCase *cases = tcase_create("session_note");
+Suite *checkpoint_suite(void);
+Suite *checkpoint_suite(void) {
+  Suite *suite = suite_create("checkpoint");
+  TCase *cases = tcase_create("session_checkpoint");
   tcase_set_timeout(cases, 60);
   tcase_add_loop_test(cases, what_both_say_of_a_slot, 0, PAIRS);
   tcase_add_test(cases, a_fate_that_the_sink_noted_is_the_frames);

@@ -1,4 +1,4 @@
-#include "daemon/state/manifest.h"
+#include "daemon/state/fd_table.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,23 +24,23 @@ static struct {
   unsigned room;
   unsigned *taken; /* numbers that they had in the process before, under which they still lie there */
   unsigned taken_count;
-} kept;
+} fd_table;
 
 static bool make_room(unsigned number) {
-  unsigned room = kept.room > 0 ? kept.room : FIRST_ROOM;
+  unsigned room = fd_table.room > 0 ? fd_table.room : FIRST_ROOM;
   while (room <= number) {
     room *= 2;
   }
-  if (room == kept.room) {
+  if (room == fd_table.room) {
     return true;
   }
-  struct stored *stored = realloc(kept.descriptors, room * sizeof *stored);
+  struct stored *stored = realloc(fd_table.descriptors, room * sizeof *stored);
   if (!stored) {
     return false;
   }
-  memset(stored + kept.room, 0, (room - kept.room) * sizeof *stored);
-  kept.descriptors = stored;
-  kept.room = room;
+  memset(stored + fd_table.room, 0, (room - fd_table.room) * sizeof *stored);
+  fd_table.descriptors = stored;
+  fd_table.room = room;
   return true;
 }
 
@@ -52,7 +52,7 @@ static void forget_name(unsigned number) {
 
 static void forget(unsigned number) {
   forget_name(number);
-  kept.descriptors[number] = (struct stored){0};
+  fd_table.descriptors[number] = (struct stored){0};
 }
 
 static bool keep(int fd) {
@@ -62,7 +62,7 @@ static bool keep(int fd) {
   if (fd < 0 || !make_room(number)) {
     return false;
   }
-  struct stored *stored = &kept.descriptors[number];
+  struct stored *stored = &fd_table.descriptors[number];
   bool known = fstat(fd, &status) == 0;
   if (stored->there && (!known || stored->device != status.st_dev || stored->inode != status.st_ino)) {
     forget(number); /* it may be another file's */
@@ -80,90 +80,90 @@ static bool keep(int fd) {
   return true;
 }
 
-bool kept_is_listener(int fd) {
+bool fd_table_is_listener(int fd) {
   int answer = 0;
   socklen_t length = sizeof answer;
   return getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &answer, &length) == 0 && answer;
 }
 
-static bool is_meant(int fd, bool listeners_only) { return !listeners_only || kept_is_listener(fd); }
+static bool is_meant(int fd, bool listeners_only) { return !listeners_only || fd_table_is_listener(fd); }
 
-bool kept_all(const struct tape *tape, bool listeners_only) {
+bool fd_table_all(const struct codec *codec, bool listeners_only) {
   bool all = true;
-  for (unsigned i = 0; i < tape->descriptor_count; i++) {
-    if (is_meant(tape->descriptors[i].now, listeners_only)) {
-      all = keep(tape->descriptors[i].now) && all;
+  for (unsigned i = 0; i < codec->descriptor_count; i++) {
+    if (is_meant(codec->descriptors[i].now, listeners_only)) {
+      all = keep(codec->descriptors[i].now) && all;
     }
   }
   return all;
 }
 
-void kept_make_room(const struct tape *tape, bool listeners_only, unsigned room) {
+void fd_table_make_room(const struct codec *codec, bool listeners_only, unsigned room) {
   unsigned stale = 0, meant = 0;
-  for (unsigned i = 0; i < tape->descriptor_count; i++) {
-    unsigned number = (unsigned)tape->descriptors[i].now;
-    if (is_meant(tape->descriptors[i].now, listeners_only)) {
+  for (unsigned i = 0; i < codec->descriptor_count; i++) {
+    unsigned number = (unsigned)codec->descriptors[i].now;
+    if (is_meant(codec->descriptors[i].now, listeners_only)) {
       meant++;
-      if (number < kept.room) {
-        kept.descriptors[number].wanted = true;
+      if (number < fd_table.room) {
+        fd_table.descriptors[number].wanted = true;
       }
     }
   }
-  for (unsigned i = 0; i < kept.room; i++) {
-    stale += kept.descriptors[i].there && !kept.descriptors[i].wanted;
+  for (unsigned i = 0; i < fd_table.room; i++) {
+    stale += fd_table.descriptors[i].there && !fd_table.descriptors[i].wanted;
   }
   if (stale + meant > room) {
-    kept_forget_others();
+    fd_table_forget_others();
   }
 }
 
-void kept_forget_others(void) {
-  for (unsigned i = 0; i < kept.room; i++) {
-    if (kept.descriptors[i].there && !kept.descriptors[i].wanted) {
+void fd_table_forget_others(void) {
+  for (unsigned i = 0; i < fd_table.room; i++) {
+    if (fd_table.descriptors[i].there && !fd_table.descriptors[i].wanted) {
       forget(i);
     }
-    kept.descriptors[i].wanted = false;
+    fd_table.descriptors[i].wanted = false;
   }
 }
 
-void kept_pass(struct tape *tape) {
-  unsigned count = kept.room;
-  TAPE_PASS(tape, count);
-  if (!tape->writing && (tape->broken || (count > 0 && (count > MOST || !make_room(count - 1))))) {
-    tape_break(tape);
+void fd_table_pass(struct codec *codec) {
+  unsigned count = fd_table.room;
+  CODEC_PASS(codec, count);
+  if (!codec->writing && (codec->broken || (count > 0 && (count > MOST || !make_room(count - 1))))) {
+    codec_break(codec);
     return;
   }
   for (unsigned i = 0; i < count; i++) {
-    TAPE_PASS(tape, kept.descriptors[i].there);
-    TAPE_PASS(tape, kept.descriptors[i].device);
-    TAPE_PASS(tape, kept.descriptors[i].inode);
+    CODEC_PASS(codec, fd_table.descriptors[i].there);
+    CODEC_PASS(codec, fd_table.descriptors[i].device);
+    CODEC_PASS(codec, fd_table.descriptors[i].inode);
   }
 }
 
 static void note_taken(unsigned number) {
-  unsigned *taken = realloc(kept.taken, (kept.taken_count + 1) * sizeof *taken);
+  unsigned *taken = realloc(fd_table.taken, (fd_table.taken_count + 1) * sizeof *taken);
   if (!taken) {
     forget_name(number);
     return;
   }
-  kept.taken = taken;
-  kept.taken[kept.taken_count++] = number;
+  fd_table.taken = taken;
+  fd_table.taken[fd_table.taken_count++] = number;
 }
 
-void kept_take(struct tape *tape) {
+void fd_table_take(struct codec *codec) {
   char text[NAME];
   for (int fd = systemd_take_kept(CARRIED, text, sizeof text); fd >= 0; fd = systemd_take_kept(CARRIED, text, sizeof text)) {
     long number = strtol(text, NULL, 10);
-    tape_map(tape, (int)number, fd);
+    codec_map(codec, (int)number, fd);
     note_taken((unsigned)number);
   }
 }
 
-void kept_forget_taken(void) {
-  for (unsigned i = 0; i < kept.taken_count; i++) {
-    forget_name(kept.taken[i]);
+void fd_table_forget_taken(void) {
+  for (unsigned i = 0; i < fd_table.taken_count; i++) {
+    forget_name(fd_table.taken[i]);
   }
-  free(kept.taken);
-  kept.taken = NULL;
-  kept.taken_count = 0;
+  free(fd_table.taken);
+  fd_table.taken = NULL;
+  fd_table.taken_count = 0;
 }

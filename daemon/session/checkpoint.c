@@ -12,11 +12,11 @@
 /* -- out ------------------------------------------------------------------------------------------------------------ */
 
 enum {
-  LARGEST = GPU_MAX_SLOTS * sizeof(struct frame) + sizeof(struct session_view) + sizeof(struct settled) +
-            sizeof(struct framing) + FILL_STAGING + sizeof(((struct source *)NULL)->text),
+  LARGEST = GPU_MAX_SLOTS * sizeof(struct frame) + sizeof(struct session_view) + sizeof(struct acks) + sizeof(struct framing) +
+            RECEIVE_STAGING + sizeof(((struct source *)NULL)->text),
   NUMBERS = 512 /* at most, besides */
 };
-static_assert(LARGEST + NUMBERS <= PAGE_PREFAULTED, "no note meets a page fault");
+static_assert(LARGEST + NUMBERS <= RECORD_PREFAULTED, "no note meets a page fault");
 
 static unsigned owed_slots(const struct slot_ring *ring) {
   unsigned owed = 0;
@@ -26,37 +26,37 @@ static unsigned owed_slots(const struct slot_ring *ring) {
   return owed;
 }
 
-static void pass_note(struct session *session, unsigned *owed, struct tape *tape) {
-  TAPE_PASS(tape, session->attached);
-  TAPE_PASS(tape, *owed);
-  session_pass_books(session, tape);
+static void pass_note(struct session *session, unsigned *owed, struct codec *codec) {
+  CODEC_PASS(codec, session->attached);
+  CODEC_PASS(codec, *owed);
+  session_pass_books(session, codec);
 }
 
-void session_note(struct session *session) {
-  if (!session->page || !session->road.unnoted) {
+void session_checkpoint(struct session *session) {
+  if (!session->record || !session->flow.unnoted) {
     return;
   }
-  struct tape tape;
-  unsigned owed = owed_slots(&session->road.ring);
-  page_begin(session->page, &tape);
-  pass_note(session, &owed, &tape);
-  session->road.unnoted = false;
-  page_end(session->page, &tape);
+  struct codec codec;
+  unsigned owed = owed_slots(&session->flow.ring);
+  record_begin(session->record, &codec);
+  pass_note(session, &owed, &codec);
+  session->flow.unnoted = false;
+  record_end(session->record, &codec);
 }
 
-void session_note_before_read(struct source *source) {
-  session_note((struct session *)((char *)source - offsetof(struct session, source)));
+void session_checkpoint_before_read(struct source *source) {
+  session_checkpoint((struct session *)((char *)source - offsetof(struct session, source)));
 }
 
-bool session_is_noted(const struct session *session) { return session->page && session->sink->page; }
+bool session_is_noted(const struct session *session) { return session->record && session->sink->record; }
 
-void session_put_live(struct session *session, struct tape *tape) {
-  uint64_t own = page_name(session->page), sink = page_name(session->sink->page);
-  TAPE_PASS(tape, own);
-  TAPE_PASS(tape, sink);
-  TAPE_PASS(tape, session->attaches);
-  TAPE_PASS(tape, session->client_page);
-  session_pass_memory(session, tape, true);
+void session_put_live(struct session *session, struct codec *codec) {
+  uint64_t own = record_name(session->record), sink = record_name(session->sink->record);
+  CODEC_PASS(codec, own);
+  CODEC_PASS(codec, sink);
+  CODEC_PASS(codec, session->attaches);
+  CODEC_PASS(codec, session->client_page);
+  session_pass_memory(session, codec, true);
 }
 
 /* -- what both notes say of a slot ---------------------------------------------------------------------------------- */
@@ -80,9 +80,10 @@ static void judge_known(const struct slot *slot, bool owed, const struct noted_r
 }
 
 /* False: they contradict each other. */
-static bool judge(const struct slot *slot, unsigned seat, bool owed, const struct sink_noted *noted, struct outcome *outcome) {
+static bool judge(const struct slot *slot, unsigned seat, bool owed, const struct sink_checkpointd *noted,
+                  struct outcome *outcome) {
   bool held = false;
-  const struct noted_result *known = sink_noted_find(noted, seat, slot, &held);
+  const struct noted_result *known = sink_checkpointd_find(noted, seat, slot, &held);
   outcome->states[slot->index] = slot->state;
   if (slot->state == SLOT_FREE || slot->state == SLOT_FILLING) {
     return true;
@@ -102,12 +103,12 @@ static bool judge(const struct slot *slot, unsigned seat, bool owed, const struc
 static void settle(struct session *session, struct slot *slot, enum fate fate, int64_t now) {
   slot->frame.open = true;
   slot->frame.seen = slot->frame.seen != 0 ? slot->frame.seen : now;
-  session->account.now.ledger.out_bytes += fate == FATE_EMITTED ? session->road.output_bytes : 0;
+  session->account.now.ledger.out_bytes += fate == FATE_EMITTED ? session->flow.output_bytes : 0;
   account_settle(&session->account, &slot->frame, fate, now);
 }
 
 static void carry_out(struct session *session, const struct outcome *outcome) {
-  struct slot_ring *ring = &session->road.ring;
+  struct slot_ring *ring = &session->flow.ring;
   for (unsigned i = 0; i < ring->count; i++) {
     struct slot *slot = &ring->slots[i];
     bool offered_again = slot->state == SLOT_EMITTING && outcome->states[i] == SLOT_DONE;
@@ -121,9 +122,9 @@ static void carry_out(struct session *session, const struct outcome *outcome) {
 }
 
 /* Frames that had neither a slot nor a fate were rests in readers' own memory. */
-static void settle_rests(struct session *session, const struct sink_noted *noted) {
+static void settle_rests(struct session *session, const struct sink_checkpointd *noted) {
   struct ledger *ledger = &session->account.now.ledger;
-  uint64_t known = road_in_flight(&session->road);
+  uint64_t known = flow_in_flight(&session->flow);
   for (unsigned i = noted->known - noted->count; i < noted->known; i++) {
     known += noted->results[i].frame.open;
   }
@@ -136,7 +137,7 @@ static void settle_rests(struct session *session, const struct sink_noted *noted
 }
 
 /* Every slot that is to be EMITTING is one that the sink held, and the other way round. */
-static bool list_emitting(const struct slot_ring *ring, const struct sink_noted *noted, struct outcome *outcome) {
+static bool list_emitting(const struct slot_ring *ring, const struct sink_checkpointd *noted, struct outcome *outcome) {
   unsigned emitting = 0, held = 0;
   for (unsigned i = 0; i < ring->count; i++) {
     emitting += outcome->states[i] == SLOT_EMITTING;
@@ -151,11 +152,11 @@ static bool list_emitting(const struct slot_ring *ring, const struct sink_noted 
   return emitting == held;
 }
 
-bool session_reconcile(struct session *session, unsigned owed, const struct sink_noted *noted) {
-  struct slot_ring *ring = &session->road.ring;
+bool session_reconcile(struct session *session, unsigned owed, const struct sink_checkpointd *noted) {
+  struct slot_ring *ring = &session->flow.ring;
   struct outcome outcome = {0};
   for (unsigned i = 0; i < ring->count; i++) {
-    if (!judge(&ring->slots[i], session->road.seat, (owed & 1U << i) != 0, noted, &outcome)) {
+    if (!judge(&ring->slots[i], session->flow.seat, (owed & 1U << i) != 0, noted, &outcome)) {
       return false;
     }
   }
@@ -172,7 +173,7 @@ bool session_reconcile(struct session *session, unsigned owed, const struct sink
 enum session_revival session_revival(const struct session *session) { return session->revival; }
 
 void session_lose_source(struct session *session) {
-  fill_end(&session->fill, FATE_INVALID, clock_now());
+  receive_end(&session->receive, FATE_INVALID, clock_now());
   session->source.state = SOURCE_NONE;
 }
 
@@ -205,21 +206,21 @@ static void abandon(struct session *session) {
     }
   }
   sink->first = sink->base = sink_tail(sink);
-  sink->count = session->road.at_sink = 0;
+  sink->count = session->flow.at_sink = 0;
   sink->unnoted = true;
-  sink_note(sink);
-  for (unsigned i = 0; i < session->road.ring.count; i++) {
-    struct slot *slot = &session->road.ring.slots[i];
+  sink_checkpoint(sink);
+  for (unsigned i = 0; i < session->flow.ring.count; i++) {
+    struct slot *slot = &session->flow.ring.slots[i];
     if (slot->frame.open) {
       account_settle(&session->account, &slot->frame, FATE_CLIENT_GONE, now);
     }
     slot->owed = false;
   }
-  slot_ring_arrange(&session->road.ring, all_free, NULL);
+  slot_ring_arrange(&session->flow.ring, all_free, NULL);
 }
 
 /* With `reply`: what its client has taken goes along, or all of it goes. */
-static bool take_client(struct session *session, const struct sink_noted *noted) {
+static bool take_client(struct session *session, const struct sink_checkpointd *noted) {
   if (!sink_take_noted(session->sink, noted, session_own_road, session)) {
     return false;
   }
@@ -227,7 +228,7 @@ static bool take_client(struct session *session, const struct sink_noted *noted)
   if (goes_on && !session->client_gone) {
     session->attach_reader = reader_take_noted(session->sink, session->client_page);
     goes_on = session->attach_reader != NULL;
-    session->client_page = goes_on ? page_name(session->attach_reader->page) : 0;
+    session->client_page = goes_on ? record_name(session->attach_reader->record) : 0;
   }
   if (!goes_on && session->revival == SESSION_GOES_ON) {
     session->revival = SESSION_CUT;
@@ -242,31 +243,31 @@ static bool take_client(struct session *session, const struct sink_noted *noted)
 
 /* False: the notes are not to be believed. */
 static bool take_notes(struct session *session, uint64_t own, uint64_t sink) {
-  struct tape tape;
-  struct sink_noted noted;
+  struct codec codec;
+  struct sink_checkpointd noted;
   bool is_there;
   unsigned owed = 0;
-  enum page_state state = chronicle_read(own, &tape, &is_there);
+  enum record_state state = checkpoint_read(own, &codec, &is_there);
   if (is_there) {
-    pass_note(session, &owed, &tape);
+    pass_note(session, &owed, &codec);
   }
-  bool whole = is_there ? tape_is_at_end(&tape) : state == PAGE_EMPTY || state == PAGE_TOUCHED;
-  tape_clear(&tape);
+  bool whole = is_there ? codec_is_at_end(&codec) : state == RECORD_EMPTY || state == RECORD_TOUCHED;
+  codec_clear(&codec);
   if (!whole || !sink_read_note(sink, &noted) || !session_reconcile(session, owed, &noted)) {
     return false;
   }
-  revive_source(session, state == PAGE_TOUCHED);
+  revive_source(session, state == RECORD_TOUCHED);
   return !session->is_reply || take_client(session, &noted);
 }
 
-bool session_take_live(struct session *session, struct tape *tape, struct failure *failure) {
+bool session_take_live(struct session *session, struct codec *codec, struct failure *failure) {
   uint64_t own = 0, sink = 0;
-  TAPE_PASS(tape, own);
-  TAPE_PASS(tape, sink);
-  TAPE_PASS(tape, session->attaches);
-  TAPE_PASS(tape, session->client_page);
-  session_pass_memory(session, tape, false);
-  if (tape->broken || session->inputs.fd < 0 || session->outputs.fd < 0 || !take_notes(session, own, sink)) {
+  CODEC_PASS(codec, own);
+  CODEC_PASS(codec, sink);
+  CODEC_PASS(codec, session->attaches);
+  CODEC_PASS(codec, session->client_page);
+  session_pass_memory(session, codec, false);
+  if (codec->broken || session->inputs.fd < 0 || session->outputs.fd < 0 || !take_notes(session, own, sink)) {
     return failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "what a session of '%s' noted makes no sense",
                        session->setup.config->name);
   }

@@ -12,9 +12,9 @@ enum { RESULT = 8, SLOTS = 4 };
 
 static struct sink *sink;
 static struct lane *lane;
-static struct road road;
+static struct flow flow;
 static struct account account;
-static struct handoff handoff;
+static struct relay relay;
 static struct runner session; /* never woken, since this thread never says that it sleeps */
 
 static void no_wake(void *of) { (void)of; }
@@ -27,57 +27,57 @@ static void set_up(void) {
   struct failure failure;
   lane = lane_new(0, &failure);
   ck_assert_ptr_nonnull(lane);
-  ck_assert(chronicle_open());
+  ck_assert(checkpoint_open());
   config = (struct config_pipeline){.name = name, .sink = {.endpoint = CONFIG_FILE, .path = path}};
   const struct sink_setup setup = {.config = &config, .lane = lane, .output = &format};
   sink = sink_new(&setup, &failure);
   ck_assert_ptr_nonnull(sink);
-  ck_assert_ptr_nonnull(sink->page);
+  ck_assert_ptr_nonnull(sink->record);
   sink->runner.lane = lane; /* as if it had joined */
-  slot_ring_init(&road.ring, SLOTS);
-  road.account = &account;
-  road.wake = no_wake;
+  slot_ring_init(&flow.ring, SLOTS);
+  flow.account = &account;
+  flow.wake = no_wake;
 }
 
 static void set_up_apart(void) {
   set_up();
-  handoff_init(&handoff, &road);
-  ring_init(&handoff.back, lane, &session);
-  sink_join_handoff(sink, &handoff);
+  relay_init(&relay, &flow);
+  spsc_init(&relay.back, lane, &session);
+  sink_join_handoff(sink, &relay);
 }
 
 static void tear_down(void) {
   sink->runner.lane = NULL;
   sink_free(sink);
   lane_free(lane);
-  chronicle_look_away();
+  checkpoint_look_away();
 }
 
 static void offer_all(void) {
-  for (struct slot *slot = slot_oldest(&road.ring, SLOT_FREE); slot; slot = slot_oldest(&road.ring, SLOT_FREE)) {
+  for (struct slot *slot = slot_oldest(&flow.ring, SLOT_FREE); slot; slot = slot_oldest(&flow.ring, SLOT_FREE)) {
     slot->frame = (struct frame){.sequence = account.now.ledger.in};
     account_open(&account, &slot->frame);
     for (enum slot_state state = SLOT_FILLING; state <= SLOT_EMITTING; state++) {
-      slot_move(&road.ring, slot, state);
+      slot_move(&flow.ring, slot, state);
     }
-    sink_offer(sink, &road, slot);
+    sink_offer(sink, &flow, slot);
   }
   sink_take_handed_over(sink);
 }
 
-static void read_note(struct sink_noted *noted) {
-  ck_assert(chronicle_look_into(chronicle_fd()));
-  ck_assert(sink_read_note(page_name(sink->page), noted));
-  chronicle_look_away();
+static void read_note(struct sink_checkpointd *noted) {
+  ck_assert(checkpoint_look_into(checkpoint_fd()));
+  ck_assert(sink_read_note(record_name(sink->record), noted));
+  checkpoint_look_away();
 }
 
 /* Each result that the session was told of has its fate in the note. */
 static void expect_noted(uint64_t sequence, bool open, enum fate fate) {
-  struct sink_noted noted;
+  struct sink_checkpointd noted;
   bool held;
   const struct slot slot = {.index = (unsigned)sequence, .frame.sequence = sequence};
   read_note(&noted);
-  const struct noted_result *result = sink_noted_find(&noted, 0, &slot, &held);
+  const struct noted_result *result = sink_checkpointd_find(&noted, 0, &slot, &held);
   ck_assert_ptr_nonnull(result);
   ck_assert(result->frame.open == open);
   ck_assert(open || result->frame.fate == fate);
@@ -87,8 +87,8 @@ static void expect_noted(uint64_t sequence, bool open, enum fate fate) {
 static void discard_behind_the_first(void) {
   offer_all();
   sink->writing = true;
-  sink_note(sink);
-  if (road.handoff) {
+  sink_checkpoint(sink);
+  if (flow.relay) {
     sink->operations->discard(sink, FATE_SHUTDOWN, 1); /* as on its lane */
   } else {
     sink_discard(sink, FATE_SHUTDOWN, 1);
@@ -107,8 +107,8 @@ END_TEST
 
 START_TEST(what_was_discarded_is_noted_before_another_lane_hears_of_it) {
   discard_behind_the_first();
-  while (slot_count(&road.ring, SLOT_FREE) < SLOTS) {
-    ck_assert(handoff_collect(&handoff));
+  while (slot_count(&flow.ring, SLOT_FREE) < SLOTS) {
+    ck_assert(relay_collect(&relay));
   }
 }
 END_TEST
@@ -116,7 +116,7 @@ END_TEST
 /* A part of it was written and noted: nothing but its fate is new. */
 START_TEST(a_fate_is_noted_before_another_lane_hears_of_it) {
   offer_all();
-  sink_note(sink);
+  sink_checkpoint(sink);
   ck_assert(!sink->unnoted);
   result_settle(sink_result(sink, sink->first), FATE_EMITTED, 1);
   expect_noted(0, false, FATE_EMITTED);
@@ -128,9 +128,9 @@ START_TEST(the_last_results_are_known_when_they_are_gone) {
   offer_all();
   sink_discard(sink, FATE_SHUTDOWN, 1);
   offer_all();
-  struct sink_noted noted;
+  struct sink_checkpointd noted;
   sink->unnoted = true;
-  sink_note(sink);
+  sink_checkpoint(sink);
   read_note(&noted);
   ck_assert_uint_eq(noted.first, SLOTS);
   ck_assert_uint_eq(noted.count, SLOTS);
@@ -144,10 +144,10 @@ START_TEST(the_last_results_are_known_when_they_are_gone) {
 }
 END_TEST
 
-Suite *note_suite(void);
+Suite *checkpoint_suite(void);
 
-Suite *note_suite(void) {
-  Suite *suite = suite_create("note");
+Suite *checkpoint_suite(void) {
+  Suite *suite = suite_create("checkpoint");
   TCase *here = tcase_create("on its session's lane"), *apart = tcase_create("on another lane");
   tcase_add_checked_fixture(here, set_up, tear_down);
   tcase_add_test(here, what_was_discarded_is_noted);

@@ -23,17 +23,17 @@ bool sink_is_noted(const struct config_pipeline *config) {
 
 /* -- out ------------------------------------------------------------------------------------------------------------ */
 
-static void pass_results(struct sink_noted *noted, struct tape *tape) {
-  TAPE_PASS(tape, noted->first);
-  tape_pass_below(tape, &noted->count, GPU_MAX_SLOTS + 1);
-  tape_pass_below(tape, &noted->known, GPU_MAX_SLOTS + 1);
-  tape_pass_time(tape, &noted->position); /* in bytes, with the same bounds */
-  TAPE_PASS(tape, noted->placed);
-  TAPE_PASS(tape, noted->written);
-  TAPE_PASS(tape, noted->torn);
-  TAPE_PASS(tape, noted->lost);
+static void pass_results(struct sink_checkpointd *noted, struct codec *codec) {
+  CODEC_PASS(codec, noted->first);
+  codec_pass_below(codec, &noted->count, GPU_MAX_SLOTS + 1);
+  codec_pass_below(codec, &noted->known, GPU_MAX_SLOTS + 1);
+  codec_pass_time(codec, &noted->position); /* in bytes, with the same bounds */
+  CODEC_PASS(codec, noted->placed);
+  CODEC_PASS(codec, noted->written);
+  CODEC_PASS(codec, noted->torn);
+  CODEC_PASS(codec, noted->lost);
   if (noted->count > noted->known) {
-    tape_break(tape);
+    codec_break(codec);
   }
 }
 
@@ -44,21 +44,21 @@ struct identity {
 };
 
 enum { NUMBERS = 128 /* at most, besides results */ };
-static_assert(GPU_MAX_SLOTS * (sizeof(struct identity) + sizeof(struct frame)) + NUMBERS <= PAGE_PREFAULTED,
+static_assert(GPU_MAX_SLOTS * (sizeof(struct identity) + sizeof(struct frame)) + NUMBERS <= RECORD_PREFAULTED,
               "no note meets a page fault");
 
-static void put_result(struct result *result, bool held, struct tape *tape) {
+static void put_result(struct result *result, bool held, struct codec *codec) {
   struct frame *frame = &result->frame;
   struct identity identity = {.sequence = frame->sequence,
                               .producer = frame->producer,
-                              .seat = result->road->seat,
+                              .seat = result->flow->seat,
                               .slot = result->index,
                               .fate = frame->fate,
                               .moved = result->moved,
                               .open = frame->open};
-  TAPE_PASS(tape, identity);
+  CODEC_PASS(codec, identity);
   if (held) {
-    frame_pass(frame, tape);
+    frame_pass(frame, codec);
   }
 }
 
@@ -75,66 +75,66 @@ static unsigned released(struct sink *sink) {
 /* No frame that the session may still take for its own left the sink longer ago than there are slots. */
 static unsigned known_results(struct sink *sink) {
   uint64_t ever = sink_tail(sink) - sink->base;
-  unsigned slots = ever > 0 ? sink_result(sink, sink_tail(sink) - 1)->road->ring.count : 0;
+  unsigned slots = ever > 0 ? sink_result(sink, sink_tail(sink) - 1)->flow->ring.count : 0;
   return ever < slots ? (unsigned)ever : slots;
 }
 
-void sink_note(struct sink *sink) {
-  if (!sink->page || !sink->unnoted) {
+void sink_checkpoint(struct sink *sink) {
+  if (!sink->record || !sink->unnoted) {
     return;
   }
-  struct tape tape;
+  struct codec codec;
   unsigned gone = released(sink);
-  struct sink_noted noted = {.first = sink->first + gone,
-                             .count = sink->count - gone,
-                             .known = known_results(sink),
-                             .position = sink->position,
-                             .placed = sink->placed,
-                             .written = sink->written,
-                             .torn = sink->torn,
-                             .lost = sink->lost};
-  page_begin(sink->page, &tape);
-  pass_results(&noted, &tape);
+  struct sink_checkpointd noted = {.first = sink->first + gone,
+                                   .count = sink->count - gone,
+                                   .known = known_results(sink),
+                                   .position = sink->position,
+                                   .placed = sink->placed,
+                                   .written = sink->written,
+                                   .torn = sink->torn,
+                                   .lost = sink->lost};
+  record_begin(sink->record, &codec);
+  pass_results(&noted, &codec);
   for (uint64_t at = sink_tail(sink) - noted.known; at < sink_tail(sink); at++) {
-    put_result(sink_result(sink, at), at >= noted.first, &tape);
+    put_result(sink_result(sink, at), at >= noted.first, &codec);
   }
   sink->unnoted = false;
-  page_end(sink->page, &tape);
+  record_end(sink->record, &codec);
 }
 
-static void pass_place(struct reader *reader, bool *has_rest, struct tape *tape) {
-  reader_pass_head(reader, tape);
-  TAPE_PASS(tape, reader->at);
-  TAPE_PASS(tape, reader->sent);
-  TAPE_PASS(tape, *has_rest);
+static void pass_place(struct reader *reader, bool *has_rest, struct codec *codec) {
+  reader_pass_head(reader, codec);
+  CODEC_PASS(codec, reader->at);
+  CODEC_PASS(codec, reader->sent);
+  CODEC_PASS(codec, *has_rest);
 }
 
 void reader_note(struct reader *reader) {
-  if (!reader->page) {
+  if (!reader->record) {
     return;
   }
-  struct tape tape;
+  struct codec codec;
   bool has_rest = reader_has_rest(reader);
-  sink_note(reader->sink);
-  page_begin(reader->page, &tape);
-  pass_place(reader, &has_rest, &tape);
-  page_end(reader->page, &tape);
+  sink_checkpoint(reader->sink);
+  record_begin(reader->record, &codec);
+  pass_place(reader, &has_rest, &codec);
+  record_end(reader->record, &codec);
 }
 
 /* -- in ------------------------------------------------------------------------------------------------------------- */
 
-static void take_result(struct noted_result *result, bool held, struct tape *tape) {
+static void take_result(struct noted_result *result, bool held, struct codec *codec) {
   struct identity identity = {0};
-  TAPE_PASS(tape, identity);
+  CODEC_PASS(codec, identity);
   if (identity.slot >= GPU_MAX_SLOTS || identity.fate >= FATE_COUNT || identity.moved > 1 || identity.open > 1) {
-    tape_break(tape);
+    codec_break(codec);
     return;
   }
   result->seat = identity.seat;
   result->slot = identity.slot;
   result->moved = identity.moved == 1;
   if (held) {
-    frame_pass(&result->frame, tape);
+    frame_pass(&result->frame, codec);
   }
   result->frame.sequence = identity.sequence;
   result->frame.producer = identity.producer;
@@ -142,23 +142,24 @@ static void take_result(struct noted_result *result, bool held, struct tape *tap
   result->frame.open = identity.open == 1;
 }
 
-bool sink_read_note(uint64_t page, struct sink_noted *noted) {
-  struct tape tape;
+bool sink_read_note(uint64_t record, struct sink_checkpointd *noted) {
+  struct codec codec;
   bool is_there;
-  *noted = (struct sink_noted){0};
-  enum page_state state = chronicle_read(page, &tape, &is_there);
+  *noted = (struct sink_checkpointd){0};
+  enum record_state state = checkpoint_read(record, &codec, &is_there);
   if (is_there) {
-    pass_results(noted, &tape);
-    for (unsigned i = 0; i < noted->known && !tape.broken; i++) {
-      take_result(&noted->results[i], i + noted->count >= noted->known, &tape);
+    pass_results(noted, &codec);
+    for (unsigned i = 0; i < noted->known && !codec.broken; i++) {
+      take_result(&noted->results[i], i + noted->count >= noted->known, &codec);
     }
   }
-  bool whole = state == PAGE_EMPTY || (is_there && tape_is_at_end(&tape));
-  tape_clear(&tape);
+  bool whole = state == RECORD_EMPTY || (is_there && codec_is_at_end(&codec));
+  codec_clear(&codec);
   return whole;
 }
 
-const struct noted_result *sink_noted_find(const struct sink_noted *noted, unsigned seat, const struct slot *slot, bool *held) {
+const struct noted_result *sink_checkpointd_find(const struct sink_checkpointd *noted, unsigned seat, const struct slot *slot,
+                                                 bool *held) {
   for (unsigned i = noted->known; i-- > 0;) {
     const struct noted_result *result = &noted->results[i];
     if (result->seat == seat && result->slot == slot->index && result->frame.producer == slot->frame.producer &&
@@ -170,24 +171,24 @@ const struct noted_result *sink_noted_find(const struct sink_noted *noted, unsig
   return NULL;
 }
 
-static bool take_held(struct sink *sink, const struct noted_result *held, struct road *road) {
-  struct slot *slot = road && held->slot < road->ring.count ? &road->ring.slots[held->slot] : NULL;
+static bool take_held(struct sink *sink, const struct noted_result *held, struct flow *flow) {
+  struct slot *slot = flow && held->slot < flow->ring.count ? &flow->ring.slots[held->slot] : NULL;
   if (!slot || slot->state != SLOT_EMITTING || sink_has_slot(sink, slot)) {
     return false;
   }
   struct result *result = sink_result(sink, sink_tail(sink));
-  *result = (struct result){.sink = sink, .road = road, .slot = slot, .index = held->slot, .frame = held->frame};
+  *result = (struct result){.sink = sink, .flow = flow, .slot = slot, .index = held->slot, .frame = held->frame};
   slot->frame.open = false;
   slot->owed = held->frame.open;
-  road->at_sink += held->frame.open;
-  if (road->handoff) {
-    handoff_restore(road->handoff, slot, &result->frame);
+  flow->at_sink += held->frame.open;
+  if (flow->relay) {
+    relay_restore(flow->relay, slot, &result->frame);
   }
   sink->count++;
   return true;
 }
 
-bool sink_take_noted(struct sink *sink, const struct sink_noted *noted, sink_road *road, void *context) {
+bool sink_take_noted(struct sink *sink, const struct sink_checkpointd *noted, sink_road *flow, void *context) {
   sink->first = sink->base = noted->first;
   sink->position = noted->position;
   sink->placed = noted->placed;
@@ -196,26 +197,26 @@ bool sink_take_noted(struct sink *sink, const struct sink_noted *noted, sink_roa
   sink->lost = noted->lost;
   for (unsigned i = noted->known - noted->count; i < noted->known; i++) {
     const struct noted_result *held = &noted->results[i];
-    if (!take_held(sink, held, road(context, held->seat))) {
+    if (!take_held(sink, held, flow(context, held->seat))) {
       sink->count = 0; /* none of it is used */
       return false;
     }
   }
   sink->unnoted = true;
-  sink_note(sink);
+  sink_checkpoint(sink);
   return true;
 }
 
 /* -- readers ------------------------------------------------------------------------------------------------------- */
 
-void reader_put_live(const struct reader *reader, struct tape *tape) {
+void reader_put_live(const struct reader *reader, struct codec *codec) {
   int fd = reader->fd;
-  uint64_t page = page_name(reader->page), emitted, missed;
+  uint64_t record = record_name(reader->record), emitted, missed;
   reader_read(reader, &emitted, &missed);
-  tape_pass_descriptor(tape, &fd);
-  TAPE_PASS(tape, page);
-  TAPE_PASS(tape, emitted);
-  TAPE_PASS(tape, missed);
+  codec_pass_descriptor(codec, &fd);
+  CODEC_PASS(codec, record);
+  CODEC_PASS(codec, emitted);
+  CODEC_PASS(codec, missed);
 }
 
 /* A result that was waiting for it may have been dropped since its last write. Of one that it was in the middle of, the rest
@@ -228,16 +229,16 @@ static bool is_placed(struct reader *reader, const struct sink *sink, bool has_r
   return !has_rest && reader_is_in_place(reader, sink);
 }
 
-static bool take_place(struct reader *reader, const struct sink *sink, uint64_t page) {
-  struct tape tape;
+static bool take_place(struct reader *reader, const struct sink *sink, uint64_t record) {
+  struct codec codec;
   bool noted, has_rest = false;
-  enum page_state state = chronicle_read(page, &tape, &noted);
-  if (state == PAGE_NOTED) {
-    pass_place(reader, &has_rest, &tape);
+  enum record_state state = checkpoint_read(record, &codec, &noted);
+  if (state == RECORD_NOTED) {
+    pass_place(reader, &has_rest, &codec);
     reader->continues = true;
   }
-  bool taken = state == PAGE_EMPTY || (state == PAGE_NOTED && tape_is_at_end(&tape) && is_placed(reader, sink, has_rest));
-  tape_clear(&tape);
+  bool taken = state == RECORD_EMPTY || (state == RECORD_NOTED && codec_is_at_end(&codec) && is_placed(reader, sink, has_rest));
+  codec_clear(&codec);
   return taken && (reader->sent == 0 || sink->block || reader_make_room(reader));
 }
 
@@ -260,10 +261,10 @@ static bool take_file(struct reader *reader, struct sink *sink, uint64_t *torn) 
   return true;
 }
 
-struct reader *reader_take_noted(struct sink *sink, uint64_t page) {
+struct reader *reader_take_noted(struct sink *sink, uint64_t record) {
   struct failure failure;
   struct reader *reader = reader_new(sink, -1, &failure);
-  if (reader && !take_place(reader, sink, page)) {
+  if (reader && !take_place(reader, sink, record)) {
     return reader_free(reader);
   }
   if (reader && reader->continues) {
@@ -272,24 +273,24 @@ struct reader *reader_take_noted(struct sink *sink, uint64_t page) {
   return reader;
 }
 
-struct reader *reader_take_live(struct sink *sink, struct tape *tape, bool *cut, uint64_t *torn) {
+struct reader *reader_take_live(struct sink *sink, struct codec *codec, bool *cut, uint64_t *torn) {
   int fd = -1;
-  uint64_t page = 0, emitted = 0, missed = 0;
+  uint64_t record = 0, emitted = 0, missed = 0;
   struct failure failure;
-  tape_pass_descriptor(tape, &fd);
-  TAPE_PASS(tape, page);
-  TAPE_PASS(tape, emitted);
-  TAPE_PASS(tape, missed);
+  codec_pass_descriptor(codec, &fd);
+  CODEC_PASS(codec, record);
+  CODEC_PASS(codec, emitted);
+  CODEC_PASS(codec, missed);
   *cut = fd >= 0;
   struct reader *reader = fd >= 0 ? reader_new(sink, fd, &failure) : NULL;
   if (!reader) {
-    tape->broken |= fd >= 0;
+    codec->broken |= fd >= 0;
     return NULL;
   }
   atomic_store(&reader->emitted, emitted);
   atomic_store(&reader->missed, missed);
   bool is_file = sink->operations == &sink_file_operations;
-  if (!(is_file ? take_file(reader, sink, torn) : take_place(reader, sink, page))) {
+  if (!(is_file ? take_file(reader, sink, torn) : take_place(reader, sink, record))) {
     rights_close(fd);
     return reader_free(reader);
   }

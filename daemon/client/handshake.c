@@ -1,0 +1,327 @@
+#include "daemon/client/handshake.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "daemon/base/log.h"
+#include "daemon/base/loop.h"
+#include "daemon/base/rights.h"
+#include "daemon/measure/clock.h"
+
+struct handshake { /* somebody who has not said HELLO yet */
+  struct handshakes *handshakes;
+  struct client client;
+  struct loop_watch *watch;
+  struct loop_timer *patience;
+  unsigned char bytes[NATIVE_HELLO_BYTES];
+  size_t count;
+  struct handshake *next;
+};
+
+struct handshakes {
+  struct handshakes_setup setup;
+  struct handshake *visitors;
+  unsigned count;
+  bool suspended;
+};
+
+struct handshakes *handshakes_new(const struct handshakes_setup *setup, struct failure *failure) {
+  struct handshakes *handshakes = calloc(1, sizeof *handshakes);
+  if (!handshakes) {
+    failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "not enough memory to greet clients of pipeline '%s'", setup->pipeline);
+    return NULL;
+  }
+  handshakes->setup = *setup;
+  return handshakes;
+}
+
+/* -- saying ------------------------------------------------------------------------------------------------------ */
+
+void client_tell(const struct client *client, enum native_error_code code, const char *format, ...) {
+  char text[NATIVE_ERROR];
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(text, sizeof text, format, arguments);
+  va_end(arguments);
+  if (!client->native) {
+    peer_tell(client->fd, "%s", text);
+    return;
+  }
+  unsigned char bytes[NATIVE_ERROR_BYTES];
+  size_t length = native_write_error(code, text, bytes);
+  (void)!send(client->fd, bytes, length, MSG_DONTWAIT | MSG_NOSIGNAL); /* best effort: it may have gone, or never read */
+}
+
+void client_welcome(const struct client *client, const struct native_welcome *reply, const int *descriptors, size_t count) {
+  unsigned char bytes[NATIVE_WELCOME_BYTES];
+  _Alignas(struct cmsghdr) unsigned char control[CMSG_SPACE(GUEST_DESCRIPTORS * sizeof(int))] = {0};
+  struct iovec vector = {.iov_base = bytes, .iov_len = sizeof bytes};
+  struct msghdr message = {.msg_iov = &vector, .msg_iovlen = 1};
+  native_write_welcome(reply, bytes);
+  assert(count <= GUEST_DESCRIPTORS);
+  if (count > 0) {
+    message.msg_control = control;
+    message.msg_controllen = CMSG_SPACE(count * sizeof *descriptors);
+    struct cmsghdr *header = CMSG_FIRSTHDR(&message);
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN(count * sizeof *descriptors);
+    memcpy(CMSG_DATA(header), descriptors, count * sizeof *descriptors);
+  }
+  /* It fits, since nothing was sent on this connection before; but the kernel may refuse to pass descriptors. A client that
+   * cannot be answered sees the end instead of waiting, and so does whoever reads from it. */
+  if (sendmsg(client->fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL) != (ssize_t)sizeof bytes) {
+    shutdown(client->fd, SHUT_RDWR);
+  }
+}
+
+const char *client_name(const struct client *client, char text[CLIENT_NAME]) {
+  text[0] = '\0';
+  if (client->native && client->hello.token != 0) {
+    snprintf(text, CLIENT_NAME, " as client %016llx", (unsigned long long)client->hello.token);
+  }
+  return text;
+}
+
+/* -- visitors ---------------------------------------------------------------------------------------------------- */
+
+/* The descriptor is the caller's from here on. */
+static void forget(struct handshake *handshake) {
+  struct handshake **link = &handshake->handshakes->visitors;
+  while (*link != handshake) {
+    link = &(*link)->next;
+  }
+  *link = handshake->next;
+  handshake->handshakes->count--;
+  handshake->watch = loop_watch_close(handshake->watch);
+  handshake->patience = loop_timer_close(handshake->patience);
+  free(handshake);
+}
+
+static void turn_away(struct handshake *handshake, enum native_error_code code, const char *problem) {
+  struct handshakes *handshakes = handshake->handshakes;
+  struct client client = handshake->client;
+  client.native = true; /* whatever it is, it came to a native socket */
+  forget(handshake);
+  client_tell(&client, code, "%s", problem);
+  refusals_add(handshakes->setup.refusals, LOG_REFUSED, handshakes->setup.pipeline, refusals_remedy(code),
+               "%s pid %d (user %u) was refused: %s", handshakes->setup.who, (int)client.pid, (unsigned)client.uid, problem);
+  rights_close(client.fd);
+}
+
+/* It only looked whether somebody is there, as monitors do: nobody was turned away. */
+static void let_go(struct handshake *handshake) {
+  int fd = handshake->client.fd;
+  forget(handshake);
+  rights_close(fd);
+}
+
+static void turn_away_foreign(struct handshake *handshake) {
+  enum stranger other = protocol_recognise(handshake->bytes, handshake->count);
+  char problem[PROTOCOL_PROBLEM];
+  if (other) {
+    snprintf(problem, sizeof problem, "framed's native protocol is expected here, and this is %s", stranger_names[other]);
+  } else {
+    snprintf(problem, sizeof problem, "a native client begins with FRMD: does it send raw frames?");
+  }
+  turn_away(handshake, NATIVE_E_PROTOCOL, problem);
+}
+
+static void hand_on(struct handshake *handshake) {
+  struct handshakes *handshakes = handshake->handshakes;
+  struct client client = handshake->client;
+  forget(handshake);
+  handshakes->setup.greeted(handshakes->setup.context, &client);
+}
+
+static void finish_hello(struct handshake *handshake) {
+  enum native_error_code code;
+  char problem[PROTOCOL_PROBLEM];
+  if (native_read_hello(handshake->bytes, &handshake->client.hello, &code, problem)) {
+    handshake->client.native = true;
+    hand_on(handshake);
+  } else {
+    turn_away(handshake, code, problem);
+  }
+}
+
+/* The first byte tells a y4m producer, and stays its session's to read. True: the visitor was handed on. */
+static bool is_y4m(struct handshake *handshake) {
+  unsigned char first;
+  if (!handshake->handshakes->setup.y4m_too || handshake->count > 0 ||
+      recv(handshake->client.fd, &first, sizeof first, MSG_PEEK | MSG_DONTWAIT) != sizeof first ||
+      native_may_begin(&first, 1)) {
+    return false;
+  }
+  hand_on(handshake);
+  return true;
+}
+
+static void read_hello(struct handshake *handshake) {
+  size_t wanted = native_hello_bytes(handshake->bytes, handshake->count) - handshake->count;
+  struct iovec rest = {.iov_base = handshake->bytes + handshake->count, .iov_len = wanted};
+  ssize_t got = rights_read(handshake->client.fd, &rest, 1);
+  if (got < 0 && (errno == EAGAIN || errno == EINTR)) {
+    return;
+  }
+  if (got <= 0 && handshake->count == 0) {
+    let_go(handshake);
+    return;
+  }
+  if (got <= 0) {
+    turn_away(handshake, NATIVE_E_PROTOCOL, "it left within its HELLO");
+    return;
+  }
+  handshake->count += (size_t)got;
+  if (!native_may_begin(handshake->bytes, handshake->count)) {
+    turn_away_foreign(handshake);
+  } else if (handshake->count == native_hello_bytes(handshake->bytes, handshake->count)) {
+    finish_hello(handshake);
+  }
+}
+
+static void on_readable(void *context) {
+  struct handshake *handshake = context;
+  if (!is_y4m(handshake)) {
+    read_hello(handshake);
+  }
+}
+
+static void on_impatient(void *context) { turn_away(context, NATIVE_E_TIMEOUT, "it did not say HELLO in time"); }
+
+static void start(struct handshake *handshake) {
+  uint64_t patience_ms = (uint64_t)(handshake->handshakes->setup.timeout_ns / NS_PER_MS);
+  loop_watch_start(handshake->watch);
+  loop_timer_start(handshake->patience, patience_ms > 0 ? patience_ms : 1, 0);
+}
+
+static struct handshake *receive(struct handshakes *handshakes, struct client client) {
+  int fd = client.fd;
+  struct handshake *handshake = handshakes->count < HANDSHAKES_MOST ? calloc(1, sizeof *handshake) : NULL;
+  if (handshake) {
+    handshake->watch = loop_watch_new(handshakes->setup.loop, fd, on_readable, handshake);
+    handshake->patience = loop_timer_new(handshakes->setup.loop, on_impatient, handshake);
+  }
+  if (!handshake || !handshake->watch || !handshake->patience) {
+    if (handshake) {
+      loop_watch_close(handshake->watch);
+      loop_timer_close(handshake->patience);
+      free(handshake);
+    }
+    client.native = true;
+    client_tell(&client, NATIVE_E_BUSY, "too many clients are waiting to be greeted; try again later");
+    refusals_add(handshakes->setup.refusals, LOG_REFUSED, handshakes->setup.pipeline,
+                 "end clients that connect and say nothing, or try again later",
+                 "%s pid %d (user %u) was refused: %u clients wait to be greeted", handshakes->setup.who, (int)client.pid,
+                 (unsigned)client.uid, handshakes->count);
+    rights_close(fd);
+    return NULL;
+  }
+  handshake->handshakes = handshakes;
+  handshake->client = client;
+  handshake->next = handshakes->visitors;
+  handshakes->visitors = handshake;
+  handshakes->count++;
+  if (!handshakes->suspended) {
+    start(handshake);
+  }
+  return handshake;
+}
+
+void handshakes_receive(struct handshakes *handshakes, int fd, const struct peer *peer) {
+  (void)receive(handshakes, (struct client){.fd = fd, .pid = peer->pid, .uid = peer->uid});
+}
+
+/* -- over a tape --------------------------------------------------------------------------------------------------- */
+
+void client_pass(struct client *client, struct codec *codec) {
+  codec_pass_descriptor(codec, &client->fd);
+  CODEC_PASS(codec, client->pid);
+  CODEC_PASS(codec, client->uid);
+  CODEC_PASS(codec, client->native);
+  CODEC_PASS(codec, client->hello);
+}
+
+static void pass_visit(struct handshakes_visit *visit, struct codec *codec) {
+  client_pass(&visit->client, codec);
+  codec_pass_below(codec, &visit->length, NATIVE_HELLO_BYTES);
+  CODEC_PASS(codec, visit->bytes);
+}
+
+static void put_visitors(const struct handshakes *handshakes, struct codec *codec) {
+  unsigned count = handshakes ? handshakes->count : 0;
+  CODEC_PASS(codec, count);
+  for (const struct handshake *handshake = handshakes ? handshakes->visitors : NULL; handshake; handshake = handshake->next) {
+    struct handshakes_visit visit = {.client = handshake->client, .length = (unsigned)handshake->count};
+    memcpy(visit.bytes, handshake->bytes, sizeof visit.bytes);
+    pass_visit(&visit, codec);
+  }
+}
+
+struct handshakes_visits *handshakes_pass(const struct handshakes *handshakes, struct codec *codec) {
+  unsigned count = 0;
+  if (codec->writing) {
+    put_visitors(handshakes, codec);
+    return NULL;
+  }
+  codec_pass_below(codec, &count, HANDSHAKES_MOST + 1);
+  struct handshakes_visits *visits = count > 0 ? calloc(1, sizeof *visits) : NULL;
+  if (!visits) {
+    codec->broken |= count > 0;
+    return NULL;
+  }
+  visits->count = count;
+  for (unsigned i = 0; i < count; i++) {
+    pass_visit(&visits->visits[i], codec);
+  }
+  return visits;
+}
+
+void handshakes_receive_again(struct handshakes *handshakes, struct handshakes_visits *visits) {
+  for (unsigned i = 0; visits && i < visits->count; i++) {
+    struct handshake *handshake = receive(handshakes, visits->visits[i].client);
+    if (handshake) {
+      memcpy(handshake->bytes, visits->visits[i].bytes, sizeof handshake->bytes);
+      handshake->count = visits->visits[i].length;
+    }
+  }
+  free(visits);
+}
+
+/* -- control ----------------------------------------------------------------------------------------------------- */
+
+unsigned handshakes_count(const struct handshakes *handshakes) { return handshakes->count; }
+
+void handshakes_suspend(struct handshakes *handshakes) {
+  handshakes->suspended = true;
+  for (struct handshake *handshake = handshakes->visitors; handshake; handshake = handshake->next) {
+    loop_watch_stop(handshake->watch);
+    loop_timer_stop(handshake->patience);
+  }
+}
+
+void handshakes_resume(struct handshakes *handshakes) {
+  handshakes->suspended = false;
+  for (struct handshake *handshake = handshakes->visitors; handshake; handshake = handshake->next) {
+    start(handshake);
+  }
+}
+
+struct handshakes *handshakes_close(struct handshakes *handshakes) {
+  struct handshake *next;
+  for (struct handshake *handshake = handshakes ? handshakes->visitors : NULL; handshake; handshake = next) {
+    struct client client = handshake->client;
+    client.native = true;
+    next = handshake->next;
+    forget(handshake);
+    client_tell(&client, NATIVE_E_STOPPING, "pipeline %s is stopping", handshakes->setup.pipeline);
+    rights_close(client.fd);
+  }
+  free(handshakes);
+  return NULL;
+}

@@ -1,0 +1,213 @@
+/*
+ * Seats for producers that connect: who is let in, who waits for a seat whose producer has hung up, and who is turned away.
+ */
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+
+#include "daemon/base/log.h"
+#include "daemon/base/rights.h"
+#include "daemon/client/hello_reply.h"
+#include "daemon/pipeline/inputs_private.h"
+#include "daemon/state/fd_store.h"
+
+static struct producer *free_seat(struct inputs *inputs) {
+  assert(inputs->seats);
+  for (unsigned i = 0; i < inputs->count; i++) {
+    if (producer_is_free(&inputs->seats[i])) {
+      return &inputs->seats[i];
+    }
+  }
+  return NULL;
+}
+
+/* Seats that are not lost for now. */
+static unsigned seats_left(const struct inputs *inputs) {
+  unsigned left = 0;
+  for (unsigned i = 0; i < inputs->count; i++) {
+    left += !inputs->seats[i].lost;
+  }
+  return left;
+}
+
+/* Producers that have not hung up: the others only need to be read to their ends. */
+static unsigned live_producers(const struct inputs *inputs) {
+  unsigned live = 0;
+  for (unsigned i = 0; i < inputs->count; i++) {
+    live += inputs->seats[i].client.fd >= 0 && !peer_hung_up(inputs->seats[i].client.fd);
+  }
+  for (unsigned i = 0; i < inputs->waiting_count; i++) {
+    live += !peer_hung_up(inputs->waiting[i].fd);
+  }
+  return live;
+}
+
+enum config_protocol inputs_protocol(const struct inputs *inputs, const struct client *client) {
+  enum config_protocol configured = inputs->config->source.protocol;
+  enum config_protocol otherwise = configured == CONFIG_PROTOCOL_AUTO ? CONFIG_PROTOCOL_Y4M : configured;
+  return client->native ? CONFIG_PROTOCOL_NATIVE : otherwise;
+}
+
+static void refuse(struct inputs *inputs, const struct client *client, enum native_error_code code, const char *problem) {
+  client_tell(client, code, "%s", problem);
+  refusals_add(&inputs->refusals, LOG_REFUSED, inputs->config->name, refusals_remedy(code),
+               "producer pid %d (user %u) was refused: %s", (int)client->pid, (unsigned)client->uid, problem);
+  rights_close(client->fd);
+}
+
+static void refuse_one_more(struct inputs *inputs, const struct client *client) {
+  char problem[160];
+  snprintf(problem, sizeof problem, "pipeline %s already has its %u producer%s", inputs->config->name, inputs->count,
+           inputs->count == 1 ? "" : "s");
+  refuse(inputs, client, NATIVE_E_BUSY, problem);
+}
+
+void inputs_seat_down(struct inputs *inputs, struct producer *producer, const struct client *client) {
+  producer->client = *client;
+  fd_store_mark();
+  if (inputs->config->source.endpoint == CONFIG_SOCKET) {
+    char name[CLIENT_NAME];
+    log_event(LOG_CONNECTED, inputs->config->name, "producer pid %d (user %u) connected%s", (int)client->pid,
+              (unsigned)client->uid, client_name(client, name));
+  }
+  inputs->welcome.session += client->native;
+  if (producer_share(producer, &inputs->welcome)) {
+    return;
+  }
+  if (client->native) {
+    client_welcome(client, &inputs->welcome, NULL, 0);
+  }
+  producer->used = true;
+  session_attach(producer->session, client->fd, inputs_protocol(inputs, client), client_wants_acks(client));
+}
+
+/* Before all others. */
+static void wait(struct inputs *inputs, const struct client *client) {
+  assert(inputs->waiting_count < MOST_WAITING);
+  memmove(inputs->waiting + 1, inputs->waiting, inputs->waiting_count * sizeof *inputs->waiting);
+  inputs->waiting[0] = *client;
+  inputs->waiting_count++;
+  fd_store_mark();
+}
+
+/* Until the seat has memory that nobody has used. */
+static void wait_for_memory(struct inputs *inputs, struct producer *producer, const struct client *client) {
+  wait(inputs, client);
+  producer_renew(producer);
+}
+
+/* What another client of that user has left here does not count against it for long any more. */
+static bool may_have_more_soon(const struct inputs *inputs, uid_t user) {
+  bool soon = false;
+  for (unsigned i = 0; i < inputs->count; i++) {
+    soon = soon || seat_owes_memory(&inputs->seats[i], user);
+  }
+  return soon && inputs->waiting_count < MOST_WAITING;
+}
+
+/* If its user may have what the seat's session takes. False: it waits until that may be. */
+static bool sit_down_or_refuse(struct inputs *inputs, struct producer *producer, const struct client *client) {
+  char problem[QUOTA_PROBLEM];
+  if (quota_charge(inputs->quota, client->uid, QUOTA_SESSION, session_memory(producer->session), &producer->charge, problem)) {
+    inputs_seat_down(inputs, producer, client);
+  } else if (may_have_more_soon(inputs, client->uid)) {
+    wait(inputs, client);
+    return false;
+  } else {
+    refuse(inputs, client, NATIVE_E_QUOTA, problem);
+  }
+  return true;
+}
+
+/* Those that have gone and left nothing to read are in nobody's way. */
+static void forget_gone(struct inputs *inputs) {
+  unsigned kept = 0;
+  for (unsigned i = 0; i < inputs->waiting_count; i++) {
+    int unread = 0;
+    const struct client *client = &inputs->waiting[i];
+    if (peer_hung_up(client->fd) && ioctl(client->fd, FIONREAD, &unread) == 0 && unread == 0) {
+      rights_close(client->fd);
+    } else {
+      inputs->waiting[kept++] = *client;
+    }
+  }
+  inputs->waiting_count = kept;
+}
+
+static void producer_or_refuse(struct inputs *inputs, const struct client *client) {
+  struct producer *producer = free_seat(inputs);
+  if (inputs->waiting_count == MOST_WAITING) {
+    forget_gone(inputs);
+  }
+  if (producer && producer_must_renew(producer, client) && inputs->waiting_count < MOST_WAITING) {
+    wait_for_memory(inputs, producer, client);
+  } else if (producer && !producer_must_renew(producer, client)) {
+    sit_down_or_refuse(inputs, producer, client);
+  } else if (inputs->waiting_count < MOST_WAITING && live_producers(inputs) < seats_left(inputs)) {
+    inputs->waiting[inputs->waiting_count++] = *client;
+    fd_store_mark();
+  } else {
+    refuse_one_more(inputs, client);
+  }
+}
+
+void inputs_on_greeted(void *context, const struct client *client) {
+  struct inputs *inputs = context;
+  if (!client->native || client->hello.role == inputs->welcome.role) {
+    producer_or_refuse(inputs, client);
+    return;
+  }
+  char problem[160];
+  snprintf(problem, sizeof problem, "the source of pipeline %s takes clients of the role '%s' only, not '%s'",
+           inputs->config->name, welcome_role_name(inputs->welcome.role), welcome_role_name(client->hello.role));
+  refuse(inputs, client, NATIVE_E_ROLE, problem);
+}
+
+void inputs_on_accepted(void *context, int fd, const struct peer *peer) {
+  struct inputs *inputs = context;
+  const struct client client = {.fd = fd, .pid = peer->pid, .uid = peer->uid};
+  if (inputs->handshakes) {
+    handshakes_receive(inputs->handshakes, fd, peer);
+  } else {
+    producer_or_refuse(inputs, &client);
+  }
+}
+
+/* The first that waits and may have the seat. */
+void inputs_seat_next(struct inputs *inputs, struct producer *producer) {
+  bool goes_on = true;
+  while (inputs->waiting_count > 0 && producer_is_free(producer) && goes_on) {
+    struct client next = inputs->waiting[0];
+    inputs->waiting_count--;
+    memmove(inputs->waiting, inputs->waiting + 1, inputs->waiting_count * sizeof *inputs->waiting);
+    if (producer_must_renew(producer, &next)) {
+      wait_for_memory(inputs, producer, &next);
+    } else {
+      goes_on = sit_down_or_refuse(inputs, producer, &next);
+    }
+  }
+}
+
+/* Its session has other memory than the last client's, or none for now. */
+void inputs_on_renewed(void *context, struct producer *producer) {
+  struct inputs *inputs = context;
+  if (producer->stopped) { /* told again, and whoever hears it may free all of this */
+    inputs->listen(inputs->context, &(struct session_event){.kind = SESSION_STOPPED, .session = producer->session});
+    return;
+  }
+  for (unsigned i = 0; i < inputs->count && !inputs->closed; i++) {
+    inputs_seat_next(inputs, &inputs->seats[i]); /* whoever waits may have waited for what this one gave up */
+  }
+  while (seats_left(inputs) == 0 && inputs->waiting_count > 0) { /* for nothing any more */
+    refuse_one_more(inputs, &inputs->waiting[--inputs->waiting_count]);
+  }
+}
+
+bool inputs_lend(const struct inputs *inputs, struct session_lent *lent, struct failure *failure) {
+  assert(inputs->count == 1 && inputs->seats);
+  if (inputs->seats[0].renewing || inputs->seats[0].lost) {
+    return failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "the memory of pipeline '%s' is made anew", inputs->config->name);
+  }
+  return session_lend(inputs->seats[0].session, lent, failure);
+}

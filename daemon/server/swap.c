@@ -1,0 +1,262 @@
+#include "daemon/server/swap.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/server/config_diff.h"
+#include "daemon/server/distinct.h"
+
+struct incoming {            /* beside each pipeline of the new configuration */
+  struct pipeline *pipeline; /* NULL: the old one stays */
+  struct pipeline_inheritance inheritance;
+};
+
+struct outgoing {
+  struct pipeline *pipeline;
+  bool quiet;
+};
+
+struct swap {
+  struct server *server;
+  const struct config *config;
+  struct diff diff;
+  struct incoming *incoming; /* one for each pipeline of the new configuration */
+  struct outgoing *outgoing; /* changed and removed ones */
+  unsigned outgoing_count;
+  struct pipeline **next; /* the server's new list */
+  bool installed;         /* it is in force */
+  json_t *document;
+};
+
+/* -- making it ------------------------------------------------------------------------------------------------- */
+
+/* Who leaves and has this path until then. */
+static struct pipeline *find_owner(const struct swap *swap, enum config_endpoint endpoint, const char *path) {
+  for (unsigned i = 0; i < swap->outgoing_count; i++) {
+    struct pipeline *pipeline = swap->outgoing[i].pipeline;
+    const struct config_pipeline *config = pipeline_config(pipeline);
+    bool by_source = endpoint == CONFIG_SOCKET && config->source.endpoint == endpoint && strcmp(config->source.path, path) == 0;
+    bool by_sink = config->sink.endpoint == endpoint && strcmp(config->sink.path, path) == 0;
+    if (by_source || by_sink) {
+      return pipeline;
+    }
+  }
+  return NULL;
+}
+
+static void find_inheritance(const struct swap *swap, const struct config_pipeline *config,
+                             struct pipeline_inheritance *inheritance) {
+  if (config->source.endpoint == CONFIG_SOCKET) {
+    inheritance->source = find_owner(swap, CONFIG_SOCKET, config->source.path);
+  }
+  if (config->sink.endpoint != CONFIG_REPLY) {
+    inheritance->sink = find_owner(swap, config->sink.endpoint, config->sink.path);
+  }
+}
+
+static void list_outgoing(struct swap *swap) {
+  const struct diff *diff = &swap->diff;
+  for (unsigned i = 0; i < diff->old_count; i++) {
+    bool leaves = diff->removed[i];
+    for (unsigned j = 0; j < diff->new_count; j++) {
+      leaves = leaves || (diff->now[j].change == CHANGE_CHANGED && diff->now[j].old == i);
+    }
+    if (leaves) {
+      swap->outgoing[swap->outgoing_count++].pipeline = swap->server->pipelines[i];
+    }
+  }
+}
+
+static bool make_incoming(struct swap *swap, struct failure *failure) {
+  const struct pipeline_setup setup = server_pipeline_setup(swap->server);
+  for (unsigned i = 0; i < swap->diff.new_count; i++) {
+    if (swap->diff.now[i].change == CHANGE_NONE) {
+      swap->next[i] = swap->server->pipelines[swap->diff.now[i].old];
+      continue;
+    }
+    const struct config_pipeline *config = &swap->config->pipelines[i];
+    struct incoming *incoming = &swap->incoming[i];
+    find_inheritance(swap, config, &incoming->inheritance);
+    incoming->pipeline = swap->next[i] = pipeline_new(&setup, config, failure);
+    if (!incoming->pipeline) {
+      return false;
+    }
+  }
+  return true;
+}
+
+static json_t *make_document(const struct swap *swap) {
+  json_t *lists[] = {[CHANGE_NONE] = json_array(), [CHANGE_CHANGED] = json_array(), [CHANGE_ADDED] = json_array()};
+  json_t *removed = json_array();
+  for (unsigned i = 0; i < swap->diff.new_count; i++) {
+    json_array_append_new(lists[swap->diff.now[i].change], json_string(swap->config->pipelines[i].name));
+  }
+  for (unsigned i = 0; i < swap->diff.old_count; i++) {
+    if (swap->diff.removed[i]) {
+      json_array_append_new(removed, json_string(swap->server->config->pipelines[i].name));
+    }
+  }
+  bool same = strcmp(swap->config->text, swap->server->config->text) == 0;
+  return json_pack("{s:b, s:b, s:o, s:o, s:o, s:o}", "ok", 1, "same", same, "added", lists[CHANGE_ADDED], "removed", removed,
+                   "changed", lists[CHANGE_CHANGED], "unchanged", lists[CHANGE_NONE]);
+}
+
+static bool allocate(struct swap *swap) {
+  if (!config_diff_make(&swap->diff, swap->server->config, swap->config)) {
+    return false;
+  }
+  swap->incoming = calloc(swap->diff.new_count + 1, sizeof *swap->incoming);
+  swap->outgoing = calloc(swap->diff.old_count + 1, sizeof *swap->outgoing);
+  swap->next = calloc(swap->diff.new_count + 1, sizeof(struct pipeline *));
+  swap->document = make_document(swap);
+  return swap->incoming && swap->outgoing && swap->next && swap->document;
+}
+
+struct swap *swap_new(struct server *server, const struct config *config, struct failure *failure) {
+  struct swap *swap = calloc(1, sizeof *swap);
+  if (swap) {
+    swap->server = server;
+    swap->config = config;
+  }
+  if (!swap || !allocate(swap)) {
+    failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "not enough memory to reload");
+    return swap_free(swap);
+  }
+  list_outgoing(swap);
+  return make_incoming(swap, failure) ? swap : swap_free(swap);
+}
+
+struct swap *swap_free(struct swap *swap) {
+  if (!swap) {
+    return NULL;
+  }
+  for (unsigned i = 0; swap->installed && i < swap->outgoing_count; i++) {
+    pipeline_free(swap->outgoing[i].pipeline);
+  }
+  for (unsigned i = 0; !swap->installed && swap->incoming && i < swap->diff.new_count; i++) {
+    pipeline_free(swap->incoming[i].pipeline);
+  }
+  config_diff_clear(&swap->diff);
+  free(swap->incoming);
+  free(swap->outgoing);
+  free(swap->next);
+  json_decref(swap->document);
+  free(swap);
+  return NULL;
+}
+
+/* -- steps ----------------------------------------------------------------------------------------------------- */
+
+bool swap_prepare(struct swap *swap, struct failure *failure) {
+  for (unsigned i = 0; i < swap->diff.new_count; i++) {
+    struct incoming *incoming = &swap->incoming[i];
+    if (incoming->pipeline && !pipeline_prepare(incoming->pipeline, &incoming->inheritance, failure)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+bool swap_may_open(const struct swap *swap, struct failure *failure) {
+  bool may = true;
+  for (unsigned i = 0; may && i < swap->diff.new_count; i++) {
+    may = !swap->incoming[i].pipeline || server_may_open(swap->server, &swap->config->pipelines[i], failure);
+  }
+  return may;
+}
+
+void swap_quiesce(struct swap *swap) {
+  for (unsigned i = 0; i < swap->outgoing_count; i++) {
+    pipeline_quiesce(swap->outgoing[i].pipeline, false);
+  }
+}
+
+void swap_unquiesce(struct swap *swap) {
+  for (unsigned i = 0; i < swap->outgoing_count; i++) {
+    pipeline_restore_access(swap->outgoing[i].pipeline);
+    pipeline_unquiesce(swap->outgoing[i].pipeline);
+  }
+}
+
+void swap_on_quiet(struct swap *swap, const struct pipeline *pipeline) {
+  for (unsigned i = 0; i < swap->outgoing_count; i++) {
+    if (swap->outgoing[i].pipeline == pipeline) {
+      swap->outgoing[i].quiet = true;
+    }
+  }
+}
+
+bool swap_is_quiet(const struct swap *swap) {
+  bool quiet = true;
+  for (unsigned i = 0; i < swap->outgoing_count; i++) {
+    quiet = quiet && swap->outgoing[i].quiet;
+  }
+  return quiet;
+}
+
+bool swap_prepare_inherited(struct swap *swap, struct failure *failure) {
+  for (unsigned i = 0; i < swap->diff.new_count; i++) {
+    struct incoming *incoming = &swap->incoming[i];
+    if (incoming->pipeline && !pipeline_prepare_inherited(incoming->pipeline, &incoming->inheritance, failure)) {
+      return false;
+    }
+  }
+  return config_files_distinct(swap->config, failure);
+}
+
+void swap_stop_old(struct swap *swap) {
+  for (unsigned i = 0; i < swap->diff.new_count; i++) {
+    if (swap->incoming[i].pipeline) {
+      pipeline_inherit(swap->incoming[i].pipeline, &swap->incoming[i].inheritance);
+    }
+  }
+  for (unsigned i = 0; i < swap->outgoing_count; i++) {
+    pipeline_stop(swap->outgoing[i].pipeline);
+  }
+}
+
+void swap_let_hang(struct swap *swap) {
+  unsigned kept = 0;
+  for (unsigned i = 0; i < swap->outgoing_count; i++) {
+    if (!server_let_hang(swap->server, swap->outgoing[i].pipeline)) {
+      swap->outgoing[kept++] = swap->outgoing[i];
+    }
+  }
+  swap->outgoing_count = kept;
+}
+
+bool swap_old_is_gone(const struct swap *swap) {
+  bool gone = true;
+  for (unsigned i = 0; i < swap->outgoing_count; i++) {
+    gone = gone && pipeline_state(swap->outgoing[i].pipeline) == PIPELINE_STOPPED;
+  }
+  return gone;
+}
+
+bool swap_start_new(struct swap *swap, struct failure *failure) {
+  struct server *server = swap->server;
+  free(server->pipelines);
+  server->pipelines = swap->next;
+  server->pipeline_count = swap->diff.new_count;
+  swap->next = NULL;
+  swap->installed = true;
+  bool started = true;
+  for (unsigned i = 0; i < swap->diff.new_count; i++) {
+    struct pipeline *pipeline = swap->incoming[i].pipeline;
+    started = (!pipeline || pipeline_start(pipeline, failure)) && started;
+  }
+  return started;
+}
+
+void swap_release(struct swap *swap) {
+  for (unsigned i = 0; swap->installed && i < swap->outgoing_count; i++) {
+    pipeline_release(swap->outgoing[i].pipeline);
+  }
+  for (unsigned i = 0; !swap->installed && i < swap->diff.new_count; i++) {
+    if (swap->incoming[i].pipeline) {
+      pipeline_release(swap->incoming[i].pipeline);
+    }
+  }
+}
+
+json_t *swap_document(const struct swap *swap) { return json_incref(swap->document); }
