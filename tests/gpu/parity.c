@@ -8,7 +8,7 @@
  * Exit status: 0, 1 if anything differs or fails, 77 if there is no GPU (1 with FRAMED_REQUIRE_GPU=1).
  */
 #include "gpu/gpu.h"
-#include "gpu/stages/blur.h"
+#include "gpu/stages/blur/blur.h"
 #include "tests/gpu/cases.h"
 #include "tests/gpu/compare.h"
 

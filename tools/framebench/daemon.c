@@ -5,16 +5,16 @@
  * the median of each counts. What needs the device in this process comes last, as everything before it forks.
  */
 #include "tools/framebench/command.h"
-#include "tools/framebench/engine.h"
-#include "tools/framebench/load_report.h"
-#include "tools/framebench/machine.h"
-#include "tools/framebench/options.h"
-#include "tools/framebench/own_daemon.h"
-#include "tools/framebench/relay.h"
-#include "tools/framebench/samples.h"
-#include "tools/framebench/targets.h"
+#include "tools/framebench/common/engine.h"
+#include "tools/framebench/common/machine.h"
+#include "tools/framebench/common/options.h"
+#include "tools/framebench/common/own_daemon.h"
+#include "tools/framebench/common/relay.h"
+#include "tools/framebench/common/samples.h"
+#include "tools/framebench/common/targets.h"
+#include "tools/framebench/load/report.h"
 #ifdef FRAMED_CUDA
-#include "tools/framebench/cuda_bare.h"
+#include "tools/framebench/common/cuda_bare.h"
 #endif
 
 #include <stdlib.h>

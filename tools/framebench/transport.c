@@ -8,16 +8,16 @@
  * copies, which is how the daemon copies them.
  */
 #include "tools/framebench/command.h"
-#include "tools/framebench/engine.h"
-#include "tools/framebench/load_report.h"
-#include "tools/framebench/load_trial.h"
-#include "tools/framebench/machine.h"
-#include "tools/framebench/options.h"
-#include "tools/framebench/own_daemon.h"
-#include "tools/framebench/samples.h"
-#include "tools/framebench/targets.h"
+#include "tools/framebench/common/engine.h"
+#include "tools/framebench/common/machine.h"
+#include "tools/framebench/common/options.h"
+#include "tools/framebench/common/own_daemon.h"
+#include "tools/framebench/common/samples.h"
+#include "tools/framebench/common/targets.h"
+#include "tools/framebench/load/report.h"
+#include "tools/framebench/load/trial.h"
 #ifdef FRAMED_CUDA
-#include "tools/framebench/cuda_bare.h"
+#include "tools/framebench/common/cuda_bare.h"
 #endif
 
 #include <string.h>

@@ -1,8 +1,8 @@
 /* The engine and the relay, whose figures everything else is made of: they count right, and end as they should. */
-#include "tools/framebench/engine.h"
-#include "tools/framebench/relay.h"
-#include "tools/framebench/stage_list.h"
-#include "tools/framebench/targets.h"
+#include "tools/framebench/common/engine.h"
+#include "tools/framebench/common/relay.h"
+#include "tools/framebench/common/targets.h"
+#include "tools/framebench/stages/stage_list.h"
 
 #include "tests/unit/runner.h"
 

@@ -1,5 +1,5 @@
 /* What intervals sum up to, against sums made by hand. */
-#include "tools/framebench/intervals.h"
+#include "tools/framebench/overlap/intervals.h"
 
 #include "tests/unit/runner.h"
 

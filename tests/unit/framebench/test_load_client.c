@@ -3,7 +3,7 @@
  *
  * Bounds are from below, and so hold on a machine of any speed: what a server holds back for 100 ms cannot look faster.
  */
-#include "tools/framebench/load_client.h"
+#include "tools/framebench/load/client.h"
 
 #include <errno.h>
 #include <poll.h>

@@ -1,5 +1,5 @@
 /* Frames as bytes: what the generator sends, and what it makes of results in pieces of any size. */
-#include "tools/framebench/load_frames.h"
+#include "tools/framebench/load/frames.h"
 
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /* When frames are due, and how many: as counting them one by one says, and where nobody could. */
-#include "tools/framebench/load_pace.h"
+#include "tools/framebench/load/pace.h"
 
 #include "daemon/measure/clock.h"
 #include "tests/unit/runner.h"

@@ -1,5 +1,5 @@
 /* The search for the highest rate, against models of a server whose limit is known. */
-#include "tools/framebench/load_search.h"
+#include "tools/framebench/load/search.h"
 
 #include <math.h>
 

@@ -1,7 +1,7 @@
 /* What a row calls its ideal, the choice of rounds, and pictures, against timelines made by hand. */
-#include "tools/framebench/engine.h"
-#include "tools/framebench/picture.h"
-#include "tools/framebench/workload.h"
+#include "tools/framebench/common/engine.h"
+#include "tools/framebench/overlap/picture.h"
+#include "tools/framebench/overlap/workload.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* What the daemon foretells of measurements that go by the model, and of some that do not; and what bounds them. */
 #include "daemon/measure/overlap.h"
-#include "tools/framebench/overlap.h"
+#include "tools/framebench/overlap/overlap.h"
 
 #include <string.h>
 

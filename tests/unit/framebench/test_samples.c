@@ -1,5 +1,5 @@
 /* Percentiles by the nearest rank, whatever the order in which samples came. */
-#include "tools/framebench/samples.h"
+#include "tools/framebench/common/samples.h"
 
 #include "tests/unit/runner.h"
 

@@ -1,5 +1,5 @@
 /* blur, against the whole Gaussian summed in double precision over a mirrored image. */
-#include "gpu/stages/blur.h"
+#include "gpu/stages/blur/blur.h"
 #include "tests/unit/gpu/stage_fixture.h"
 
 #include <check.h>

@@ -1,5 +1,5 @@
 /* convert, against the formulas of BT.601 and BT.709 in double precision, for every pair of formats. */
-#include "gpu/stages/convert.h"
+#include "gpu/stages/convert/convert.h"
 #include "tests/unit/gpu/stage_fixture.h"
 
 #include <check.h>

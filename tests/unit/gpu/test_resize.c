@@ -1,5 +1,5 @@
 /* resize, against positions and areas worked out in double precision, plane by plane. */
-#include "gpu/stages/resize.h"
+#include "gpu/stages/resize/resize.h"
 #include "tests/unit/gpu/stage_fixture.h"
 
 #include <check.h>

@@ -1,0 +1,32 @@
+/* The options that the measuring subcommands share, and the device they open. */
+#ifndef FRAMED_FRAMEBENCH_COMMON_OPTIONS_H
+#define FRAMED_FRAMEBENCH_COMMON_OPTIONS_H
+
+#include <jansson.h>
+
+#include "gpu/gpu.h"
+#include "tools/framectl/problem.h"
+
+enum option_id { OPTION_SVG = 1, OPTION_WITNESS = 2 }; /* bits: those that not every subcommand takes */
+
+struct options {
+  bool json, quick;
+  bool witness;    /* compare with CUPTI's records */
+  const char *svg; /* file for the timeline; NULL: none */
+  enum gpu_backend_choice backend;
+  unsigned device;
+};
+
+/* `takes`: of enum option_id. */
+bool options_read(int count, char **arguments, unsigned takes, struct options *options, struct problem *problem);
+
+/* The same choice as a daemon's configuration says it; to be released. */
+json_t *options_gpu(const struct options *options);
+
+/* Opens the chosen device with a pool of `workers` on the CPU (0: one a processor). NULL on a problem. */
+struct gpu_device *options_open(const struct options *options, unsigned workers, struct problem *problem);
+
+/* A device's error as a problem. Returns false. */
+bool options_gpu_problem(const struct gpu_error *error, struct problem *problem);
+
+#endif

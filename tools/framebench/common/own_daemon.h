@@ -1,0 +1,31 @@
+/*
+ * A daemon of one's own: framed from the folder of this program, on a configuration made here, with its sockets in a
+ * folder that goes with it.
+ */
+#ifndef FRAMED_FRAMEBENCH_COMMON_OWN_DAEMON_H
+#define FRAMED_FRAMEBENCH_COMMON_OWN_DAEMON_H
+
+#include "tools/framectl/problem.h"
+
+#include <jansson.h>
+
+struct own_daemon;
+
+/* A pipeline for the configuration, with sockets at both ends: frames of so many bytes of floats through affine, lossless
+ * both ways. `name` is its sockets' too. */
+struct own_pipeline {
+  const char *name, *completion;
+  size_t frame_bytes;
+  unsigned slots;
+  bool native;       /* on one socket, with shared memory if the client wants it */
+  const char *graph; /* NULL: the daemon's default */
+};
+
+/* Starts it and waits until it answers. `gpu` (taken) is that section of the configuration. NULL on a problem, which has
+ * the daemon's own last words. Forks, so before any use of CUDA in this process. */
+struct own_daemon *own_daemon_start(const struct own_pipeline *pipelines, unsigned count, json_t *gpu, struct problem *problem);
+const char *own_daemon_socket(const struct own_daemon *daemon); /* of status */
+/* Ends it and removes its folder. NULL is fine; returns NULL. */
+struct own_daemon *own_daemon_stop(struct own_daemon *daemon);
+
+#endif

@@ -1,0 +1,22 @@
+/* The stages that framebench measures, as text, and what the text stands for. */
+#ifndef FRAMED_FRAMEBENCH_STAGES_STAGE_LIST_H
+#define FRAMED_FRAMEBENCH_STAGES_STAGE_LIST_H
+
+#include "gpu/gpu.h"
+#include "tools/framectl/problem.h"
+
+struct stage_entry {
+  enum pixel_format pixels;
+  const char *stage; /* "NAME" or "NAME: KEY=VALUE,KEY=VALUE"; of width and height also a share (stage_list.c) */
+};
+
+extern const struct stage_entry stage_list[];
+extern const unsigned stage_list_length;
+
+/* Whether the stage computes on purpose, so that memory is not what it is held to. */
+bool stage_list_computes(const struct stage_entry *entry);
+
+/* The chain of one stage on images of that size. NULL on a problem. */
+struct gpu_chain *stage_list_chain(const struct stage_entry *entry, uint32_t width, uint32_t height, struct problem *problem);
+
+#endif
