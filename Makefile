@@ -332,9 +332,11 @@ lint_stamps := $(lint_c:%=build/lint/%.syntax) $(lint_headers:%=build/lint/%.alo
 
 lint: ## checks form, warnings of clang, clang-tidy, headers alone in C and C++, and scripts
 	@tools/setup.sh build check lint
-	@+$(MAKE) --no-print-directory lint-stamps
+	@+$(MAKE) --no-print-directory lint-stamps lint-structure
 	@echo "lint: nothing to complain about"
-.PHONY: lint-stamps
+.PHONY: lint-stamps lint-structure
+lint-structure: $(bin)/framed $(bin)/framectl $(bin)/framebench
+	@$(PYTHON) tests/structure.py $(out)/obj
 lint-stamps: $(lint_stamps)
 
 build/lint/%.format: % .clang-format

@@ -1,0 +1,115 @@
+#!/usr/bin/env python3
+"""Holds the tree to its plan: what each room may include, and that no modules of the daemon use each other in a circle.
+
+    structure.py OBJECTS      (the folder of a build's objects, build/release/obj)
+
+A room is a folder of daemon/. It uses itself and the rooms before it in ROOMS; `private.h`, or a header that ends so, is for
+its own room alone. Tools use measure/ and wire/ of the daemon, nothing else; config/ and gpu/ use nothing of it. Who uses whom
+is read from the #include lines, and between modules from the symbols of their objects, which no comment can hide.
+"""
+
+import pathlib
+import re
+import subprocess
+import sys
+
+ROOMS = ("wire", "measure", "base", "state", "frame", "source", "sink", "session", "client", "pipeline", "status", "server")
+FOR_TOOLS = ("wire", "measure")
+MOST_CIRCLES = 3  # outside daemon/, where there is none
+
+
+def includes():
+    """(file, line, included path) of every include of the project's own headers."""
+    for folder in ("daemon", "gpu", "config", "tools"):
+        for file in sorted(pathlib.Path(folder).rglob("*.[ch]*")):
+            if file.suffix not in (".c", ".h", ".cu", ".cuh"):
+                continue
+            for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):
+                match = re.match(r'#include "((?:daemon|gpu|config|tools)/[^"]+)"', line)
+                if match:
+                    yield file, number, pathlib.Path(match.group(1))
+
+
+def room(path):
+    """Its place in ROOMS; main.c is above all of them."""
+    return ROOMS.index(path.parts[1]) if len(path.parts) > 2 else len(ROOMS)
+
+
+def wrong_include(file, included):
+    """Why `file` may not include that, or None."""
+    if included.parts[0] != "daemon":
+        return None if file.parts[0] != "config" or included.parts[0] == "config" else "config/ uses only itself"
+    if file.parts[0] == "tools":
+        return None if included.parts[1] in FOR_TOOLS else f"tools use only {' and '.join(FOR_TOOLS)} of the daemon"
+    if file.parts[0] != "daemon":
+        return f"{file.parts[0]}/ uses nothing of the daemon"
+    if room(included) > room(file):
+        return f"{included.parts[1]}/ is above {file.parts[1]}/"
+    if included.stem.endswith("private") and included.parent != file.parent:
+        return f"it is private to {included.parts[1]}/"
+    return None
+
+
+def symbols(objects):
+    """{object: (defined, wanted)} of all C modules."""
+    found = {}
+    for path in sorted(objects.rglob("*.c.o")):
+        listed = subprocess.run(["nm", "-P", "-g", path], capture_output=True, text=True, check=True).stdout
+        words = [line.split() for line in listed.splitlines()]
+        name = str(path.relative_to(objects)).removesuffix(".o")
+        if name.startswith(("daemon/", "gpu/", "config/", "tools/")) and pathlib.Path(name).exists():
+            found[name] = ({w[0] for w in words if w[1] in "TDBRVW"}, {w[0] for w in words if w[1] == "U"})
+    return found
+
+
+def uses(found):
+    """{module: modules whose symbols it takes}; a symbol that several programs define is nobody's."""
+    owners = {}
+    for module, (defined, _) in found.items():
+        for symbol in defined:
+            owners.setdefault(symbol, []).append(module)
+    owner = {symbol: modules[0] for symbol, modules in owners.items() if len(modules) == 1}
+    return {module: {owner[symbol] for symbol in wanted if symbol in owner} - {module} for module, (_, wanted) in found.items()}
+
+
+def circles(graph):
+    """The sets of modules that all reach each other (Tarjan)."""
+    index, low, stack, found = {}, {}, [], []
+
+    def visit(module):
+        index[module] = low[module] = len(index)
+        stack.append(module)
+        for used in graph[module]:
+            if used not in index:
+                visit(used)
+                low[module] = min(low[module], low[used])
+            elif used in stack:
+                low[module] = min(low[module], index[used])
+        if low[module] == index[module]:
+            members = []
+            while not members or members[-1] != module:
+                members.append(stack.pop())
+            if len(members) > 1:
+                found.append(sorted(members))
+
+    for module in graph:
+        if module not in index:
+            visit(module)
+    return sorted(found)
+
+
+def main():
+    wrong = [f"{file}:{number}: includes {included}, but {why}" for file, number, included in includes()
+             if (why := wrong_include(file, included))]
+    if len(sys.argv) > 1:
+        found = circles(uses(symbols(pathlib.Path(sys.argv[1]))))
+        inside = [members for members in found if any(member.startswith("daemon/") for member in members)]
+        wrong += [f"a circle of modules: {' '.join(members)}" for members in inside]
+        if len(found) - len(inside) > MOST_CIRCLES:
+            wrong += [f"more than {MOST_CIRCLES} circles of modules: {' '.join(members)}" for members in found if members not in inside]
+    print("\n".join(wrong) or "structure: every room uses only those below it, and no modules of the daemon go round in a circle")
+    sys.exit(1 if wrong else 0)
+
+
+if __name__ == "__main__":
+    main()
