@@ -87,6 +87,10 @@ ifeq ($(with_cuda),yes)
 gpu_sources  += $(wildcard gpu/cuda*.c)
 cuda_kernels := $(wildcard gpu/*.cu gpu/stages/*.cu)
 framebench_sources += $(wildcard tools/framebench/cuda*.c tools/framebench/*.cu)
+ifneq ($(filter-out $(needs_nothing),$(or $(MAKECMDGOALS),all)),)
+cuda_trouble := $(shell NVCC='$(NVCC)' tools/setup.sh backend 2>&1 >/dev/null)
+$(if $(cuda_trouble),$(error $(cuda_trouble)))
+endif
 cuda_folder  := $(filter-out /usr,$(CUDA))
 cuda_flags   := -DFRAMED_CUDA $(cuda_folder:%=-isystem %/include)
 cuda_libs    := $(cuda_folder:%=-L%/lib64) -lcudart_static -ldl -lrt -static-libgcc -Wl,-Bstatic -lstdc++ -Wl,-Bdynamic
