@@ -368,7 +368,7 @@ demo: ## sets up, builds, and runs a video through the daemon
 
 # -- measuring --------------------------------------------------------------------------------------------------------
 results ?= build/bench
-bench: ## measures what README's table shows into build/bench (results=FOLDER chooses), and prints the table
+bench: ## measures README's figures and many more into build/bench (results=FOLDER chooses), and prints them as a table
 	@tools/setup.sh build
 	@+$(MAKE) --no-print-directory programs
 	@tools/framebench/measure.sh $(results)

@@ -2,7 +2,7 @@
 # Installs what is missing to build, demonstrate and test framed, on Debian 12 and Ubuntu 22.04 or later.
 #
 #   tools/setup.sh [build] [demo] [check] [lint] [deb]     default: all but deb
-#   tools/setup.sh backend                           only says which GPU backends this machine can build; fails if its nvcc is too old
+#   tools/setup.sh backend                           only says which GPU backends are built here; fails if nvcc is too old
 #
 # Says what it installs, and nothing if nothing is missing; what apt-get says goes to build/setup.log. Uses sudo where it
 # is not run as root.
@@ -144,8 +144,9 @@ say_machine() {
     'debian '*) least='debian 12' ;;
     'ubuntu '*) least='ubuntu 22.04' ;;
   esac
-  if [ -n "$least" ] && [ "$name" != 'debian ' ] && [ "$(printf '%s\n' "$least" "$name" | sort -V | head -n 1)" != "$least" ]; then
-    echo "setup: this is $name; framed needs $least or later: upgrade, or build it there and take the folder that 'make portable' makes"
+  if [ -n "$least" ] && [ "$name" != 'debian ' ] &&
+    [ "$(printf '%s\n' "$least" "$name" | sort -V | head -n 1)" != "$least" ]; then
+    echo "setup: this is $name; framed needs the libraries and the compiler of $least or later: upgrade it, or use another system"
   fi
 }
 

@@ -36,16 +36,15 @@ def test_an_nvcc_that_is_too_old_is_refused(tmp_path):
     assert done.returncode == 1 and "CUDA 12.4" in done.stderr and "NO_CUDA=1" in done.stderr, done
     inherited = {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MFLAGS", "NO_CUDA")}
     make = ["make", "-n", "-C", SETUP.parents[1], f"NVCC={old}"]
-    done = subprocess.run([*make, "VARIANT=release", "programs"], env=inherited, capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 2 and "needs 13.0 or later" in done.stderr, done
-    done = subprocess.run([*make, "help"], env=inherited, capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 0, done
+    for goal, status, said in (("programs", 2, "needs 13.0 or later"), ("help", 0, "")):
+        done = subprocess.run([*make, "VARIANT=release", goal], env=inherited, capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == status and said in done.stderr, done
 
 
 @pytest.mark.parametrize("release, said", [
-    ("ID=debian\nVERSION_ID=\"12\"", ""), ("ID=debian", ""), ("ID=ubuntu\nVERSION_ID=\"22.04\"", ""), ("ID=fedora\nVERSION_ID=1", ""),
-    ("ID=ubuntu\nVERSION_ID=\"26.04\"", ""), ("ID=debian\nVERSION_ID=\"11\"", "debian 12 or later"),
-    ("ID=ubuntu\nVERSION_ID=\"20.04\"", "ubuntu 22.04 or later"),
+    ("ID=debian\nVERSION_ID='12'", ""), ("ID=debian", ""), ("ID=ubuntu\nVERSION_ID='22.04'", ""), ("ID=fedora\nVERSION_ID=1", ""),
+    ("ID=ubuntu\nVERSION_ID='26.04'", ""), ("ID=debian\nVERSION_ID='11'", "debian 12 or later"),
+    ("ID=ubuntu\nVERSION_ID='20.04'", "ubuntu 22.04 or later"),
 ])
 def test_a_system_that_is_too_old_is_named(tmp_path, release, said):
     (tmp_path / "release").write_text(release + "\n")
