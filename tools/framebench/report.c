@@ -117,8 +117,8 @@ static json_t *three_digits(const json_t *value) {
 
 /* What names the row, the time that it took, and its share of what it is compared with. */
 static json_t *shorten_row(const json_t *row) {
-  static const char *const kept[] = {"bytes", "kernel",   "way",      "graph",   "slots",
-                                     "us",    "of_ideal", "of_bound", "bare_us", "ratio"};
+  static const char *const kept[] = {"backend", "size",  "pixels", "stage",    "bytes",    "kernel",  "way",
+                                     "graph",   "slots", "us",     "of_ideal", "of_bound", "bare_us", "ratio"};
   json_t *shorter = json_object();
   for (size_t i = 0; i < sizeof kept / sizeof kept[0]; i++) {
     json_t *value = json_object_get(row, kept[i]);
