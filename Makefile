@@ -88,6 +88,10 @@ ifeq ($(with_cuda),yes)
 gpu_sources  += $(wildcard gpu/cuda*.c)
 cuda_kernels := $(wildcard gpu/*.cu gpu/stages/*.cu gpu/stages/*/*.cu)
 framebench_sources += $(framebench_cuda) $(wildcard tools/framebench/*/*.cu)
+ifneq ($(filter-out $(needs_nothing),$(or $(MAKECMDGOALS),all)),)
+cuda_trouble := $(shell NVCC='$(NVCC)' tools/setup.sh backend 2>&1 >/dev/null)
+$(if $(cuda_trouble),$(error $(cuda_trouble)))
+endif
 cuda_folder  := $(filter-out /usr,$(CUDA))
 cuda_flags   := -DFRAMED_CUDA $(cuda_folder:%=-isystem %/include)
 cuda_libs    := $(cuda_folder:%=-L%/lib64) -lcudart_static -ldl -lrt -static-libgcc -Wl,-Bstatic -lstdc++ -Wl,-Bdynamic
@@ -367,7 +371,7 @@ demo: ## sets up, builds, and runs a video through the daemon
 
 # -- measuring --------------------------------------------------------------------------------------------------------
 results ?= build/bench
-bench: ## measures what README's table shows into build/bench (results=FOLDER chooses), and prints the table
+bench: ## measures README's figures and many more into build/bench (results=FOLDER chooses), and prints them as a table
 	@tools/setup.sh build
 	@+$(MAKE) --no-print-directory programs
 	@tools/framebench/measure.sh $(results)

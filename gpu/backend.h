@@ -80,6 +80,7 @@ bool gpu_costs_measure(struct gpu_program *program, struct gpu_error *error);
 struct gpu_device *cpu_open(unsigned workers, struct gpu_error *error);
 #ifdef FRAMED_CUDA
 void cuda_expect(unsigned slots);
+bool cuda_usable(unsigned index, struct gpu_error *error);
 struct gpu_device *cuda_open(unsigned index, const struct gpu_calibration *known, struct gpu_error *error);
 #endif
 

@@ -50,7 +50,8 @@ static const char *remedy_for(cudaError_t status) {
   case cudaErrorHostMemoryAlreadyRegistered:
     return "this memory is pinned already";
   case cudaErrorNoKernelImageForDevice:
-    return "build again for this GPU: make architectures='-gencode arch=compute_XX,code=sm_XX'";
+    return "framed needs the Turing generation or a later one; for such a GPU, build it again: "
+           "make architectures='-gencode arch=compute_XX,code=sm_XX'";
   case cudaErrorUnsupportedPtxVersion:
   case cudaErrorInsufficientDriver:
     return "install a driver that is as new as CUDA 13 needs (580 or later)";
@@ -217,6 +218,24 @@ static bool count_devices(unsigned index, struct gpu_error *error) {
   return true;
 }
 
+/* Of Turing, the oldest that the kernels are compiled for. */
+enum { LEAST_CAPABILITY = 75 };
+
+static bool is_recent(unsigned index, const struct cudaDeviceProp *properties, struct gpu_error *error) {
+  return properties->major * 10 + properties->minor >= LEAST_CAPABILITY ||
+         refuse(index, "it is older than the Turing generation", cudaErrorNoKernelImageForDevice, error);
+}
+
+bool cuda_usable(unsigned index, struct gpu_error *error) {
+  struct cudaDeviceProp properties;
+  if (!count_devices(index, error)) {
+    return false;
+  }
+  cudaError_t status = cudaGetDeviceProperties(&properties, (int)index);
+  return status == cudaSuccess ? is_recent(index, &properties, error)
+                               : refuse(index, cudaGetErrorString(status), status, error);
+}
+
 static bool calibrate(struct cuda_device *device, const struct gpu_calibration *known, struct gpu_error *error) {
   if (known) {
     device->base.calibration = *known;
@@ -235,7 +254,8 @@ static int find_node(const struct cudaDeviceProp *properties) {
 static bool prepare(struct cuda_device *device, const struct gpu_calibration *known, struct gpu_error *error) {
   struct cudaDeviceProp properties;
   if (!cuda_enter(&device->base, error) ||
-      !CUDA_CALL(&device->base, error, cudaGetDeviceProperties, &properties, device->index)) {
+      !CUDA_CALL(&device->base, error, cudaGetDeviceProperties, &properties, device->index) ||
+      !is_recent((unsigned)device->index, &properties, error)) {
     return false;
   }
   snprintf(device->base.name, sizeof device->base.name, "%.*s", GPU_NAME - 1, properties.name);

@@ -52,6 +52,8 @@ struct gpu_calibration {
 /* gpu_open() with what another process has measured; NULL: measure. */
 struct gpu_device *gpu_open_calibrated(enum gpu_backend_choice choice, unsigned index, unsigned workers,
                                        const struct gpu_calibration *known, struct gpu_error *error);
+/* Whether that could be opened, said without opening it, which would take memory and time. */
+bool gpu_usable(enum gpu_backend_choice choice, unsigned index, struct gpu_error *error);
 void gpu_calibration(const struct gpu_device *device, struct gpu_calibration *calibration);
 
 /* Programs must be gone. Returns NULL. */

@@ -2,13 +2,15 @@
 # Installs what is missing to build, demonstrate and test framed, on Debian 12 and Ubuntu 22.04 or later.
 #
 #   tools/setup.sh [build] [demo] [check] [lint] [deb]     default: all but deb
-#   tools/setup.sh backend                           only says which GPU backends this machine can build
+#   tools/setup.sh backend                           only says which GPU backends are built here; fails if nvcc is too old
 #
 # Says what it installs, and nothing if nothing is missing; what apt-get says goes to build/setup.log. Uses sudo where it
 # is not run as root.
 set -eu
 cd "$(dirname "$0")/.."
 python=${PYTHON:-/usr/bin/python3}
+release=${OS_RELEASE:-/etc/os-release}
+least_cuda=13
 missing=
 log=$PWD/build/setup.log
 exec 3>&2 # for our own words where the rest goes to the log
@@ -129,6 +131,25 @@ fetch_promtool() {
   rm -rf "$folder"
 }
 
+# What nobody has built it on may do; what is older than that lacks libraries or a compiler.
+say_machine() {
+  case $(uname -m) in
+    x86_64 | aarch64) ;;
+    *) echo "setup: this is $(uname -m); framed is made for x86-64 (and 64-bit ARM), with little-endian numbers" ;;
+  esac
+  name='' least=''
+  # shellcheck disable=SC1090,SC1091 # of the machine
+  [ ! -r "$release" ] || name=$(. "$release" && echo "$ID ${VERSION_ID:-}")
+  case $name in
+    'debian '*) least='debian 12' ;;
+    'ubuntu '*) least='ubuntu 22.04' ;;
+  esac
+  if [ -n "$least" ] && [ "$name" != 'debian ' ] &&
+    [ "$(printf '%s\n' "$least" "$name" | sort -V | head -n 1)" != "$least" ]; then
+    echo "setup: this is $name; framed needs the libraries and the compiler of $least or later: upgrade it, or use another system"
+  fi
+}
+
 say_backend() {
   if [ -n "${NO_CUDA:-}" ]; then
     echo "backends: cpu only, as NO_CUDA asks"
@@ -136,7 +157,13 @@ say_backend() {
   fi
   nvcc=${NVCC:-$(command -v nvcc || command -v /usr/local/cuda/bin/nvcc || true)}
   if [ -n "$nvcc" ]; then
-    echo "backends: cuda and cpu (nvcc $("$nvcc" --version | sed -n 's/.*release \([0-9.]*\).*/\1/p') found at $nvcc)"
+    found=$("$nvcc" --version | sed -n 's/.*release \([0-9.]*\).*/\1/p')
+    if [ "${found%%.*}" -lt $least_cuda ] 2>/dev/null; then
+      echo "setup: $nvcc is of CUDA $found, and framed needs $least_cuda.0 or later: install that (NVCC=/path/to/nvcc names another" \
+        "one), or build without a GPU backend: make NO_CUDA=1" >&2
+      exit 1
+    fi
+    echo "backends: cuda and cpu (nvcc $found found at $nvcc)"
     return
   fi
   echo "backends: cpu only, since there is no nvcc on this machine"
@@ -162,6 +189,7 @@ for part in "$@"; do
     *) sed -n '2,9s/^# \{0,1\}//p' "$0" >&2; exit 64 ;;
   esac
 done
+say_machine
 # What clang lacks shows only once clang is there, hence a second round.
 for round in first second last; do
   find_missing "$@"

@@ -7,6 +7,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "gpu/gpu.h"
+
 /* What cannot be looked at by this user may be there for the daemon's. */
 static bool is_missing(const char *path, bool directory) {
   struct stat there;
@@ -50,7 +52,27 @@ static void note_sink(FILE *out, const struct config_sink *sink) {
   }
 }
 
+static bool uses_device(const struct config *config, unsigned index) {
+  bool uses = config->gpu.device == index;
+  for (unsigned i = 0; i < config->pipeline_count; i++) {
+    uses = uses || config->pipelines[i].device == index;
+  }
+  return uses;
+}
+
+static void note_devices(FILE *out, const struct config *config) {
+  enum { MOST_DEVICES = 64 }; /* as the keys have it */
+  enum gpu_backend_choice choice = config->gpu.backend == CONFIG_BACKEND_CUDA ? GPU_BACKEND_CUDA : GPU_BACKEND_AUTO;
+  for (unsigned index = 0; config->gpu.backend != CONFIG_BACKEND_CPU && index < MOST_DEVICES; index++) {
+    struct gpu_error error;
+    if (uses_device(config, index) && !gpu_usable(choice, index, &error)) {
+      fprintf(out, "note: %s\n  %s\n", error.text, error.remedy);
+    }
+  }
+}
+
 void config_files_print_missing(FILE *out, const struct config *config) {
+  note_devices(out, config);
   note_socket(out, &config->status.socket_at, config->status.socket);
   for (unsigned i = 0; i < config->pipeline_count; i++) {
     note_source(out, &config->pipelines[i].source);

@@ -28,7 +28,11 @@ _framebench() {
       words="-s --socket --rate --in-flight --clients --search --duration --warm-up --spin --transport --json --help"
       [[ $word == -* ]] || words+=" $(_framebench_pipelines "${socket[@]}")"
       ;;
-    report) mapfile -t COMPREPLY < <(compgen -d -- "$word"); return ;;
+    report)
+      if [[ $before == --summary ]]; then mapfile -t COMPREPLY < <(compgen -f -- "$word"); return; fi
+      mapfile -t COMPREPLY < <(compgen -W "--summary --help" -- "$word"; compgen -d -- "$word")
+      return
+      ;;
   esac
   mapfile -t COMPREPLY < <(compgen -W "$words" -- "$word")
 }

@@ -35,7 +35,7 @@ _framebench() {
         '--spin[never sleep]' '--transport[of native pipelines]:transport:(shm stream)' '--json[print one JSON document]' '(- *)--help[say what the command does]' \
         '*:pipeline:_framebench_pipelines'
       ;;
-    report) _arguments '1:folder:_files -/' ;;
+    report) _arguments '--summary[print a document shorter]:file:_files' '1:folder:_files -/' ;;
   esac
 }
 _framebench "$@"

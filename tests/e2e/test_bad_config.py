@@ -268,6 +268,14 @@ def test_cuda_without_a_gpu_is_69(place):
     assert "gpu.backend" in done.stderr, done.stderr  # the remedy
 
 
+@pytest.mark.skipif(BACKEND == "cuda" or bool(list(pathlib.Path("/dev").glob("nvidia[0-9]*"))), reason="there is a GPU")
+def test_a_gpu_that_cannot_be_used_is_noted(place):
+    """The file is valid, and the start fails; each device is named once."""
+    done = check(place, changed(place, "backend: cpu", "backend: cuda, device: 3"), "--check")
+    assert done.returncode == 0 and done.stdout.count("note:") == 1, done
+    assert re.search(r"note: .*device 3 cannot be used: .*\n  .*, or set gpu.backend to cpu\n", done.stdout), done
+
+
 def test_a_socket_of_a_live_daemon_is_refused(place):
     with Daemon(place, {"cam0": pipeline({"pixels": "gray", "width": 64, "height": 48})}) as daemon:
         other = place / "other.yaml"

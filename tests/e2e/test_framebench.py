@@ -129,11 +129,30 @@ def test_report_collects_what_framed_is_held_to(place):
     assert "| added | 7.50 us | round trip and hops | | at most 10 us | yes |" in done.stdout, done.stdout
 
 
+def test_a_summary_is_short_and_reports_the_same(place):
+    rows = [{"bytes": 4096, "kernel": "affine", "way": "spin", "slots": 2, "us": 20.59231, "of_ideal": 0.654321, "wait_us": 1.5,
+             "costs": {"alone_us": 14.8}} for _ in range(51)]
+    target = {"what": "added", "limit": "none", "unit": "us", "value": 7.54321, "at_most": 10, "reached": "yes"}
+    document = {"command": "overlap", "version": "1.2.3", "machine": {"processors": 4},
+                "sections": {"rows": rows, "order": [{"bytes": 1, "wait_us": 1.5}], "targets": [target]}}
+    for name in ("whole", "short"):
+        (place / name).mkdir()
+    (place / "whole/one.json").write_text(json.dumps(document))
+    done = framebench("report", "--summary", place / "whole/one.json")
+    assert done.returncode == 0 and not done.stderr, done
+    (place / "short/one.json").write_text(done.stdout)
+    short = {"bytes": 4096, "kernel": "affine", "way": "spin", "slots": 2, "us": 20.6, "of_ideal": 0.654}
+    assert json.loads(done.stdout) == document | {"sections": document["sections"] | {"rows": [short] * 51}}
+    assert framebench("report", place / "short").stdout == framebench("report", place / "whole").stdout != ""
+
+
 def test_a_report_names_a_device_where_any_document_does(place):
     machine = {"processor": "A processor", "processors": 4, "kernel": "6.1", "date": "2026-01-02 03:04"}
     one = {"command": "load", "version": "1.2.3", "machine": machine, "sections": {"targets": [
         {"what": "added", "limit": "none", "unit": "us", "value": 7.5, "at_most": 10, "reached": "yes"}]}}
     (place / "one.json").write_text(json.dumps(one))
+    assert "framed 1.2.3 on no device (driver none), A processor" in framebench("report", place).stdout
+    (place / "a.json").write_text(json.dumps({"backend": "cuda", "rows": []}))  # as tests write them
     assert "framed 1.2.3 on no device (driver none), A processor" in framebench("report", place).stdout
     (place / "two.json").write_text(json.dumps({**one, "backend": "cpu", "device": "A device"}))
     assert "framed 1.2.3 on A device (driver none), A processor" in framebench("report", place).stdout
@@ -201,6 +220,8 @@ def test_measure_writes_a_folder_that_report_reads(place):
     (("overlap", "--svg", "/nonexistent/x.svg", *QUICK), 1, "/nonexistent/x.svg"),
     (("report",), 64, "one folder"),
     (("report", "/nonexistent"), 1, "/nonexistent"),
+    (("report", "--summary", "/nonexistent.json"), 1, "/nonexistent.json"),
+    (("report", "--summary"), 1, "--summary"),
 ])
 def test_errors_say_what_was_wrong(arguments, status, said):
     done = framebench(*arguments)

@@ -1,4 +1,5 @@
-"""README's configurations are valid and complete, and its programs print what README says they print."""
+"""Configurations on README and the pages for readers of the sources are valid and complete, programs print what stands below
+them, and tables of figures are what framebench makes of the documents that are kept."""
 
 import os
 import pathlib
@@ -8,30 +9,35 @@ import sys
 
 import pytest
 
-from harness import Daemon, limit, run_framed
+from harness import BINARY, Daemon, limit, run_framed
 
-README = pathlib.Path(__file__).resolve().parents[2] / "README.md"
+TOP = pathlib.Path(__file__).resolve().parents[2]
+README = TOP / "README.md"
+CLIENTS = TOP / "tools/client/README.md"
+RESULTS = TOP / "tools/framebench/results"
+FRAMEBENCH = pathlib.Path(os.environ.get("FRAMEBENCH", BINARY.with_name("framebench"))).absolute()
 pytestmark = pytest.mark.skipif(not README.exists(), reason="the portable folder has no README")
 
 
-def blocks(language):
-    return re.findall(rf"```{language}\n(.*?)```", README.read_text(), re.DOTALL)
+def blocks(page, language):
+    return re.findall(rf"```{language}\n(.*?)```", page.read_text(), re.DOTALL)
 
 
-def test_configurations_are_valid(place):
-    assert len(blocks("yaml")) == 4
-    for number, text in enumerate(blocks("yaml")):
+@pytest.mark.parametrize("page, count", [(README, 1), (CLIENTS, 2)], ids=["README", "clients"])
+def test_configurations_are_valid(place, page, count):
+    assert len(blocks(page, "yaml")) == count
+    for number, text in enumerate(blocks(page, "yaml")):
         file = place / f"{number}.yaml"
         file.write_text(text)
         done = run_framed("--check", "-c", file)
         assert done.returncode == 0, done.stderr
 
 
-PYTHON_CLIENT = README.with_name("tools") / "client/python/src"
+PYTHON_CLIENT = CLIENTS.with_name("python") / "src"
 
 
 def prints_what_is_shown(place, program, text):
-    shown = README.read_text().partition(program + "```\n\n")[2].partition("\n\n")[0]
+    shown = CLIENTS.read_text().partition(program + "```\n\n")[2].partition("\n\n")[0]
     with Daemon(place, text=text, before=lambda: os.chdir(place)) as daemon:
         done = subprocess.run([sys.executable, "-c", program], cwd=place, capture_output=True, text=True, check=True,
                               timeout=limit(30), env={**os.environ, "PYTHONPATH": str(PYTHON_CLIENT)})
@@ -40,7 +46,7 @@ def prints_what_is_shown(place, program, text):
 
 
 def test_programs_print_what_is_shown(place):
-    programs, texts = blocks("python"), [text for text in blocks("yaml") if "numbers.sock" in text]
+    programs, texts = blocks(CLIENTS, "python"), [text for text in blocks(CLIENTS, "yaml") if "numbers.sock" in text]
     assert len(programs) == len(texts) == 2
     for number, (program, text) in enumerate(zip(programs, texts)):
         folder = place / str(number)
@@ -50,16 +56,29 @@ def test_programs_print_what_is_shown(place):
 
 def test_every_key_and_every_stage_is_there():
     keys, stages = run_framed("--print-manual").stdout.split(".SH STAGES")
-    example = next(text for text in blocks("yaml") if "limits:" in text)
+    example = (TOP / "config/framed.yaml").read_text()
     keys = re.findall(r"^\\fB(\w+)\\fR: ", keys.partition(".SS pipelines.NAME.sink")[0], re.MULTILINE)  # as for a source
     assert [key for key in keys if len(re.findall(rf"\b{key}:", example)) < keys.count(key)] == []
-    table = README.read_text().partition("| stage |")[2].partition("\n\n")[0]
-    shown = {row[0]: row[1] for row in re.findall(r"^\| `(\w+)` \|.*\|([^|]*)\|$", table, re.MULTILINE)}
-    described = {text.partition("\n")[0]: text for text in stages.split(".SS ")[1:]}
-    assert set(shown) == set(described) - {"fault"}
-    for stage, row in shown.items():
-        parameters = re.findall(r"^\\fB(\w+)\\fR: .*\n.*?(?:Default: (.*)|Required)\.$", described[stage], re.MULTILINE)
-        assert len(parameters) == described[stage].count(".TP")
-        for name, default in parameters:
-            told = {"0.00392156862745098": "1/255"}.get(default, default)
-            assert re.search(rf"`{name}` \(`?{re.escape(told)}\b" if told else f"`{name}`(?! \\()", row), (stage, name, default)
+    listed = README.read_text().partition("The stages there are:")[2].partition(".")[0]
+    described = re.findall(r"^\.SS (\w+)$", stages, re.MULTILINE)
+    assert set(re.findall(r"`(\w+)`", listed)) == set(described) - {"fault"}
+
+
+def figures(page):
+    """Rows of tables as `framebench report` prints them."""
+    return [line for line in page.read_text().splitlines() if re.fullmatch(r"\| .*\| (yes|no) \|", line)]
+
+
+@pytest.mark.parametrize("page", [README, RESULTS / "README.md"], ids=["README", "results"])
+def test_figures_are_those_of_the_documents(page):
+    printed = set()
+    for folder in filter(pathlib.Path.is_dir, RESULTS.iterdir()):
+        done = subprocess.run([FRAMEBENCH, "report", folder], capture_output=True, text=True, timeout=limit(30), check=True)
+        printed |= {line for line in done.stdout.splitlines() if line.endswith(("| yes |", "| no |"))}
+    assert figures(page) and set(figures(page)) <= printed
+    assert page == README or set(figures(page)) == printed
+
+
+def test_what_is_read_first_is_short():
+    assert len(README.read_text().splitlines()) <= 250 and len(figures(README)) <= 10
+    assert [file for file in RESULTS.rglob("*.json") if file.stat().st_size > 100_000] == []

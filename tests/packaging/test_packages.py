@@ -140,7 +140,7 @@ def upgraded(service, place):
 
 
 def held_by_systemd(service):
-    """As README says it: systemd refuses sockets of a service that runs."""
+    """As framed(8) says it: systemd refuses sockets of a service that runs."""
     systemctl("stop", "framed.service")
     systemctl("enable", "--now", "framed@cam0.socket", "framed@cam0.out.socket")
     systemctl("start", "framed.service")

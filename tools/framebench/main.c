@@ -63,9 +63,11 @@ static const struct command {
      "  --transport WHICH    of pipelines that are native at both ends: shm, memory shared with the daemon, or stream, the\n"
      "                       connection (default: what the daemon gives, which is shm wherever it can)",
      command_load},
-    {"report", "FOLDER", "the table of README from the results in a folder",
+    {"report", "FOLDER | --summary FILE", "one table from the results in a folder",
      "Reads every .json file in FOLDER, as measure.sh writes them, and prints the figures that framed is held to as a\n"
-     "table in Markdown, each beside its limit.",
+     "table in Markdown, each beside its limit.\n"
+     "  --summary FILE  print that document shorter, to be kept: of the rows of long sections only what names them, their\n"
+     "                  time and their ratios, in three digits",
      command_report},
 };
 enum { COMMAND_COUNT = sizeof commands / sizeof commands[0] };

@@ -1,6 +1,6 @@
 #!/bin/bash
-# Measures everything that README's table needs, and writes it into a folder: one JSON document a measurement, a picture
-# of some frames, and what went wrong. About five minutes on a machine with a GPU.
+# Measures everything that results/README.md has in tables, and writes it into a folder: one JSON document a measurement, a
+# picture of some frames, and what went wrong. About five minutes on a machine with a GPU.
 #
 #   measure.sh FOLDER [--quick] [--backend cpu|cuda]
 #

@@ -64,6 +64,8 @@ void fake_set_late_records(bool late) { fake.late_records = late; }
 
 void fake_set_blind(bool blind) { fake.blind = blind; }
 
+void fake_set_old(void) { fake.old = true; }
+
 int64_t fake_host_now(void) {
   fake.host_now += fake.host_step;
   return fake.host_step > 0 ? fake.host_now : gpu_now();

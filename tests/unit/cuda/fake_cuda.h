@@ -40,6 +40,7 @@ int fake_pci_node(const char *directory, const char *address);
 
 /* Kernels do not find pinned memory where the host has it. */
 void fake_set_blind(bool blind);
+void fake_set_old(void); /* a device of before Turing */
 
 /* What the host's clock with a step goes on by besides whenever a copy runs, that of an engine and that of a kernel. */
 void fake_set_copy_costs(int64_t engine_ns, int64_t kernel_ns);

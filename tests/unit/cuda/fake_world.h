@@ -59,7 +59,7 @@ struct fake_world {
   void *objects[MAX_OBJECTS]; /* streams, events, allocations */
   unsigned alive, calls, functions, launches, records, kernel_copies;
   unsigned seed;
-  bool polling, late_records, blind;
+  bool polling, late_records, blind, old;
   int64_t now, copy_ns, event_ns;
   int64_t host_now, host_step, engine_cost, kernel_cost;
   unsigned fail_in;

@@ -57,6 +57,30 @@ START_TEST(opening_fails_cleanly_at_every_call) {
 }
 END_TEST
 
+/* Opened or only asked for, it is said what is wrong with a device and what to do. */
+START_TEST(a_device_is_refused_unopened) {
+  tear_down();
+  fake_reset();
+  ck_assert(cuda_usable(1, &problem));
+  ck_assert(!cuda_usable(2, &problem));
+  ck_assert_ptr_nonnull(strstr(problem.text, "no CUDA device 2"));
+  fake_set_old();
+  ck_assert(!cuda_usable(1, &problem));
+  ck_assert_ptr_nonnull(strstr(problem.text, "older than the Turing"));
+  ck_assert_str_ne(problem.remedy, "");
+  ck_assert_ptr_null(cuda_open(1, NULL, &problem));
+  ck_assert_ptr_nonnull(strstr(problem.text, "older than the Turing"));
+  for (unsigned call = 0; call < 2; call++) {
+    fake_reset();
+    fake_fail(call, cudaErrorInvalidValue, false);
+    ck_assert(!cuda_usable(1, &problem));
+    ck_assert_str_ne(problem.remedy, "");
+  }
+  fake_reset();
+  set_up();
+}
+END_TEST
+
 /* A queue for each slot and for the daemon's own streams, chosen anew whenever a process executes itself. */
 START_TEST(as_many_queues_as_slots_are_expected) {
   static const struct {
@@ -189,6 +213,7 @@ Suite *life_suite(void) {
   tcase_set_timeout(group, 120);
   tcase_add_test(group, everything_is_given_back);
   tcase_add_test(group, opening_fails_cleanly_at_every_call);
+  tcase_add_test(group, a_device_is_refused_unopened);
   tcase_add_loop_test(group, as_many_queues_as_slots_are_expected, 0, 8);
   tcase_add_test(group, programs_fail_cleanly_at_every_call);
   tcase_add_loop_test(group, warm_ups_fail_cleanly_at_every_call, 0, 4);

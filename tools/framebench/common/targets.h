@@ -2,7 +2,7 @@
  * The figures that framed is held to, each as a ratio to a limit that was measured in the same run.
  *
  * Whatever measures one adds it to the section "targets" of its document, as the last section; framebench report collects
- * them from all documents of a folder into the table of README.
+ * them from all documents of a folder into one table.
  */
 #ifndef FRAMED_FRAMEBENCH_COMMON_TARGETS_H
 #define FRAMED_FRAMEBENCH_COMMON_TARGETS_H

@@ -55,6 +55,7 @@ struct cudaDeviceProp {
   char name[256];
   int pciDomainID, pciBusID, pciDeviceID;
   int canUseHostPointerForRegisteredMem;
+  int major, minor;
 };
 
 cudaError_t cudaGetLastError(void);
