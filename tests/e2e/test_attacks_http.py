@@ -5,7 +5,11 @@ import random
 import socket
 import subprocess
 
+import pytest
+
 from harness import FRAMECTL, Background, Daemon, environment, limit, numbered, pipeline, wait_until, whole
+
+pytestmark = pytest.mark.memory
 
 SIZE = 2048
 FORMAT = {"dtype": "uint8", "shape": [SIZE]}

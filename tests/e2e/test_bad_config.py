@@ -11,7 +11,7 @@ import pytest
 from harness import BACKEND, BINARY, NOBODY, Client, Daemon, as_nobody, pipeline, run_framed
 from harness.injection import Injection
 
-pytestmark = pytest.mark.host
+pytestmark = [pytest.mark.host, pytest.mark.plain]
 
 GOOD = """\
 status: {{socket: {place}/status.sock}}

@@ -11,7 +11,7 @@ import pytest
 from harness import Daemon, limit, run_framed
 
 README = pathlib.Path(__file__).resolve().parents[2] / "README.md"
-pytestmark = pytest.mark.skipif(not README.exists(), reason="the portable folder has no README")
+pytestmark = [pytest.mark.skipif(not README.exists(), reason="the portable folder has no README"), pytest.mark.memory]
 
 
 def blocks(language):
