@@ -57,7 +57,7 @@ $(error unknown VARIANT '$(VARIANT)': one of release check asan tsan coverage fu
 endif
 
 # Targets that install what is missing, or need nothing, come first; everything else needs the headers.
-needs_nothing := help setup clean check soak check-gpu bench demo lint coverage fuzz portable uninstall deb
+needs_nothing := help setup clean quick check soak check-gpu bench demo lint coverage fuzz portable uninstall deb
 packages := $(shell pkg-config --cflags $(libraries) $(ncurses) 2>/dev/null || echo missing)
 ifeq ($(lastword $(packages)),missing)
 ifneq ($(filter-out $(needs_nothing),$(or $(MAKECMDGOALS),all)),)
@@ -120,7 +120,7 @@ framebench_objects := $(call objects,$(framebench_sources) $(addprefix tools/fra
                       $(client_objects)
 
 # -- programs ----------------------------------------------------------------------------------------------------
-.PHONY: all help setup programs unit unit-programs e2e soak check demo lint coverage fuzz fuzz-programs install uninstall portable \
+.PHONY: all help setup programs unit unit-programs e2e soak quick check demo lint coverage fuzz fuzz-programs install uninstall portable \
         deb check-gpu bench bench-instructions bench-system-calls bench-hostile clean FORCE
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
@@ -261,11 +261,15 @@ $(fail_call): $(wildcard tests/injection/*.c tests/injection/*.h) $(out)/flags
 
 unit-programs: $(unit_programs) $(gpu_tests) $(run_stage) $(drive_client) $(fail_call)
 
-unit: $(unit_programs) $(unit_folder)/gpu-parity ## runs the unit tests of VARIANT (best with VARIANT=check, asan or tsan)
-	@# What a stage computes is the same in all threads: how frames come to them, TSan sees in the other programs. And what
-	@# passes with ASan need not pass the same once more without.
-	@for program in $(unit_programs) $(if $(filter tsan check,$(VARIANT)),,'$(unit_folder)/gpu-parity --cpu --small'); do \
-	  echo "== $$program"; $$program || exit 1; done
+# What a stage computes is the same in all threads: how frames come to them, TSan sees in the other programs. And what passes
+# with ASan need not pass the same once more without.
+unit_runs := $(unit_programs:%=run-%) $(if $(filter tsan check,$(VARIANT)),,run-parity)
+.PHONY: $(unit_runs)
+unit: $(unit_runs) ## runs the unit tests of VARIANT (best with VARIANT=check, asan or tsan), with -j side by side
+$(unit_programs:%=run-%): run-%: %
+	@echo "== $<"; $<
+run-parity: $(unit_folder)/gpu-parity
+	@echo "== $<"; $< --cpu --small
 
 # -- the tests with real programs ----------------------------------------------------------------------------------
 slow_asan := 3
@@ -296,6 +300,10 @@ soak-handovers:
 	  $(soak_e2e) PYTEST="-k 'reloads_under_load or upgrades_under_load or test_resume' $(PYTEST)"
 	@+$(soak_e2e) VARIANT=check PYTEST="-k test_kill $(PYTEST)"
 	@FRAMED_SOAK=1 tests/systemd/run.sh -k under_load -s
+
+quick: ## sets up, builds, and runs the unit tests with and without ASan and each end-to-end test but the slowest, in some minutes
+	@tools/setup.sh build check
+	@tests/quick.sh
 
 check: ## sets up and runs every test that needs no GPU
 	@tools/setup.sh build check

@@ -17,6 +17,8 @@ LIMIT_S = 60
 def pytest_addoption(parser):
     parser.addoption("--one-in", type=int, default=1, metavar="N",
                      help="of each test's sets of parameters run about one in N, at least one, and the same ones each time")
+    parser.addoption("--share", type=pathlib.Path, metavar="FOLDER",
+                     help="run only what no other process has begun that was given the same folder")
 
 
 def pytest_collection_modifyitems(config, items):
@@ -27,6 +29,30 @@ def pytest_collection_modifyitems(config, items):
             for item in [one for one in sets if zlib.crc32(one.nodeid.encode()) % chances == 0] or sets[:1]}
     config.hook.pytest_deselected(items=[item for item in items if item not in kept])
     items[:] = [item for item in items if item in kept]
+
+
+def begin(folder, number):
+    """Whether this process is the first to begin that test."""
+    try:
+        (folder / str(number)).touch(exist_ok=False)
+    except FileExistsError:
+        return False
+    return True
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop(session):
+    """Processes that share their tests take one after the other, each the next that none has begun."""
+    folder = session.config.getoption("--share")
+    if not folder or session.config.option.collectonly or session.testsfailed:
+        return None
+    mine = (item for number, item in enumerate(session.items) if begin(folder, number))
+    item = next(mine, None)
+    while item:
+        following = next(mine, None)
+        session.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+        item = following
+    return True
 
 
 @pytest.fixture(autouse=True)

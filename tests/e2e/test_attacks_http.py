@@ -11,7 +11,11 @@ import time
 
 import pytest
 
+import pytest
+
 from harness import FRAMECTL, Background, Daemon, environment, limit, numbered, pipeline, wait_until, whole
+
+pytestmark = pytest.mark.memory
 
 SIZE = 2048
 FORMAT = {"dtype": "uint8", "shape": [SIZE]}

@@ -9,6 +9,8 @@ import pytest
 
 from harness import BINARY, Background, Daemon, Producer as Client, limit, numbered, pipeline, require_whole, wait_until, whole
 
+pytestmark = pytest.mark.memory
+
 SIZE = 2048
 FORMAT = {"dtype": "uint8", "shape": [SIZE]}
 LARGE_BYTES = 256 << 10
@@ -42,6 +44,7 @@ def test_a_start_with_any_number_of_descriptors(place, kind):
 
 
 @pytest.mark.host
+@pytest.mark.plain
 @pytest.mark.skipif("san" in BINARY.parent.name, reason="a sanitizer takes more address space than there may be")
 def test_a_start_without_room_for_the_threads_of_files(place):
     """It says so, where libuv would abort without a word."""

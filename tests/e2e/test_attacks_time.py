@@ -3,7 +3,11 @@
 import signal
 import time
 
+import pytest
+
 from harness import Background, Daemon, limit, numbered, pipeline, slow_stage, whole
+
+pytestmark = pytest.mark.memory
 
 SIZE = 4096
 FORMAT = {"dtype": "uint8", "shape": [SIZE]}

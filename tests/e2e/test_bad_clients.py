@@ -14,7 +14,7 @@ import pytest
 
 from harness import Daemon, Producer, Reader, numbered, pipeline, wait_until, whole, y4m_stream
 
-pytestmark = pytest.mark.host
+pytestmark = [pytest.mark.host, pytest.mark.memory]
 
 SIZE = 512
 FORMAT = {"dtype": "uint8", "shape": [SIZE]}

@@ -13,7 +13,7 @@ import pytest
 from harness import BACKEND, BINARY, NOBODY, Background, Client, Daemon, as_nobody, pipeline, run_framed, wait_until
 from harness.injection import Injection
 
-pytestmark = pytest.mark.host
+pytestmark = [pytest.mark.host, pytest.mark.plain]
 
 GOOD = """\
 status: {{socket: {place}/status.sock}}

@@ -11,7 +11,7 @@ from harness import BINARY, FRAMECTL, Daemon, environment, limit, pipeline
 FOLDER = pathlib.Path(__file__).resolve().parents[2] / "packaging/completions"
 if not FOLDER.exists():
     pytest.skip("the portable folder has no completions", allow_module_level=True)
-pytestmark = pytest.mark.host
+pytestmark = [pytest.mark.host, pytest.mark.plain]
 
 COMMANDS = {"framectl": "status health metrics top reload upgrade drain pause resume check push pull trace plan doctor".split(),
             "framebench": "limits overlap stages daemon transport load report".split()}

@@ -12,7 +12,7 @@ import pytest
 
 from harness import FRAMECTL, Background, Daemon, environment, limit, numbered, pipeline, slow_stage, wait_until, whole
 
-pytestmark = pytest.mark.host
+pytestmark = [pytest.mark.host, pytest.mark.plain]
 
 SIZE = 4096
 FORMAT = {"dtype": "uint8", "shape": [SIZE]}

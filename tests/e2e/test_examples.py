@@ -8,7 +8,7 @@ import pytest
 
 from harness import run_framed
 
-pytestmark = pytest.mark.host  # the portable folder has no config/
+pytestmark = [pytest.mark.host, pytest.mark.plain]  # the portable folder has no config/
 CONFIG = pathlib.Path(__file__).resolve().parents[2] / "config"
 EXAMPLES = [CONFIG / "framed.yaml", *sorted((CONFIG / "examples").glob("*.yaml"))]
 

@@ -12,7 +12,7 @@ import pytest
 
 from harness import BINARY, environment, limit
 
-pytestmark = pytest.mark.host
+pytestmark = [pytest.mark.host, pytest.mark.measures]
 
 FRAMEBENCH = pathlib.Path(os.environ.get("FRAMEBENCH", BINARY.with_name("framebench"))).absolute()
 QUICK = ("--quick", "--backend", "cpu")

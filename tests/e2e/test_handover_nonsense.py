@@ -17,6 +17,8 @@ from harness import native
 from harness.daemon import BINARY
 from harness.waiting import limit
 
+pytestmark = pytest.mark.memory
+
 SOAK = bool(os.environ.get("FRAMED_SOAK"))
 FIRST, COUNT = map(int, os.environ.get("FRAMED_MUTATE", "0:5000" if SOAK else "0:60").split(":"))
 SIZE = 4096

@@ -13,6 +13,8 @@ import pytest
 from harness import BACKEND, Background, Client, Daemon, Producer, numbered, pipeline, read_y4m, require_whole, slow_stage, wait_until, y4m_stream
 from harness.daemon import BINARY
 
+pytestmark = pytest.mark.memory
+
 SIZE = 4096
 FORMAT = {"dtype": "uint8", "shape": [SIZE]}
 

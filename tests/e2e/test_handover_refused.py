@@ -11,6 +11,8 @@ import pytest
 from harness import BACKEND, Background, Daemon, numbered, pipeline, require_whole, slow_stage, wait_until
 from harness.daemon import BINARY
 
+pytestmark = pytest.mark.memory
+
 SIZE = 4096
 FORMAT = {"dtype": "uint8", "shape": [SIZE]}
 LARGE = 1 << 20

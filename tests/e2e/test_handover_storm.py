@@ -26,7 +26,7 @@ SIZE = 4096
 FORMAT = {"dtype": "uint8", "shape": [SIZE]}
 GRAY = {"pixels": "gray", "width": 64, "height": 64}
 LARGE = 300 * 1024
-pytestmark = [pytest.mark.takes(600 if SOAK else 60)]
+pytestmark = [pytest.mark.takes(600 if SOAK else 60), pytest.mark.threads]
 
 
 def strike(every):

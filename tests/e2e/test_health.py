@@ -17,6 +17,8 @@ import pytest
 from harness import BACKEND, FRAMECTL, Background, Daemon, environment, fault_stage, limit, numbered, pace, pipeline, wait_until
 from harness.injection import REST, Injection
 
+pytestmark = pytest.mark.waits
+
 SIZE = 512
 FORMAT = {"dtype": "uint8", "shape": [SIZE]}
 

@@ -118,6 +118,7 @@ def test_thousands_of_hostile_clients_beside_a_good_one(place):
     besiege(place, replying(clients=4, slots=3), 3000, "cam0", seconds=170)
 
 
+@pytest.mark.measures
 @pytest.mark.takes(120)
 @pytest.mark.skipif(not MEASURE.exists(), reason="it is no part of a portable folder")
 def test_what_they_cost_a_good_one_can_be_measured():

@@ -16,6 +16,8 @@ import pytest
 
 from harness import BACKEND, BINARY
 
+pytestmark = pytest.mark.plain
+
 if "FRAMED_REQUIRE_GPU" in os.environ:  # machines lent for their GPU take what they have
     cv2 = pytest.importorskip("cv2")
 else:

@@ -23,7 +23,7 @@ from harness.traffic import COUNT, DEAD, FILES, GRAY, SIZE, drive, entries, inve
 
 SOAK = bool(os.environ.get("FRAMED_SOAK"))
 SAMPLE, MOST_RUNS = 5, 1500  # runs a kind of call
-pytestmark = [pytest.mark.host, pytest.mark.slow, pytest.mark.takes(7200 if SOAK else 60)]
+pytestmark = [pytest.mark.host, pytest.mark.slow, pytest.mark.takes(7200 if SOAK else 60), pytest.mark.memory]
 DOCUMENTED_ENDS = (69, 70, 78)
 
 ERRORS = {

@@ -11,7 +11,7 @@ import pytest
 from harness import BACKEND, Background, Daemon, limit, numbered, pipeline, wait_until
 from harness.daemon import BINARY
 
-pytestmark = pytest.mark.host
+pytestmark = [pytest.mark.host, pytest.mark.memory]
 
 SIZE = 4096
 FORMAT = {"dtype": "uint8", "shape": [SIZE]}

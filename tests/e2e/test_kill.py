@@ -10,6 +10,8 @@ import pytest
 from harness import Background, numbered, pipeline, wait_until, whole
 from harness.store import Store, connections, leave, settle, start
 
+pytestmark = pytest.mark.memory
+
 SIZE = 4096
 FORMAT = {"dtype": "uint8", "shape": [SIZE]}
 LARGE = 4 * 1024 * 1024

@@ -14,6 +14,8 @@ from harness.daemon import BINARY
 from harness.injection import KILL, Injection
 from harness.store import Store, start
 
+pytestmark = pytest.mark.threads
+
 SIZE = 4096
 LARGE = 4 * 1024 * 1024
 KILLS = 60 if os.environ.get("FRAMED_SOAK") else 6

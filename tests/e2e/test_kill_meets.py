@@ -14,6 +14,8 @@ from harness.store import connections, copy, settle, start
 from harness.waiting import limit
 from test_kill_load import install
 
+pytestmark = pytest.mark.memory
+
 SIZE = 4096
 LARGE = 4 * 1024 * 1024
 FORMAT = {"dtype": "uint8", "shape": [SIZE]}

@@ -10,6 +10,8 @@ from harness import numbered, pipeline, whole
 from harness.store import Store, connections, copy, leave, settle, start
 from harness.waiting import limit
 
+pytestmark = pytest.mark.memory
+
 SIZE = 4096
 FORMAT = {"dtype": "uint8", "shape": [SIZE]}
 KILLS = 60 if os.environ.get("FRAMED_SOAK") else 6

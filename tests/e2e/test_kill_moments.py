@@ -11,6 +11,8 @@ from harness import Background, Producer, Reader, numbered, pipeline, require_wh
 from harness.injection import KILL, KILL_AFTER, Injection
 from harness.store import settle, start
 
+pytestmark = pytest.mark.memory
+
 SIZE = 4096
 LARGE = 4 * 1024 * 1024
 SLOTS = 3  # at most, of a pipeline that does not say

@@ -11,6 +11,8 @@ from harness import Background, numbered, pipeline, wait_until, whole
 from harness.injection import KILL, Injection
 from harness.store import Store, connections, leave, settle, start
 
+pytestmark = pytest.mark.memory
+
 SIZE = 4096
 LARGE = 4 * 1024 * 1024
 FORMAT = {"dtype": "uint8", "shape": [SIZE]}

@@ -14,7 +14,7 @@ BYTES = 512 << 10
 FORMAT = {"dtype": "uint8", "shape": [BYTES]}
 SCALE = {"affine": {"scale": 1.0, "offset": 0.0}}
 
-pytestmark = pytest.mark.parametrize("lanes", [1, 2, 3])
+pytestmark = [pytest.mark.parametrize("lanes", [1, 2, 3]), pytest.mark.threads]
 
 
 @pytest.mark.parametrize("slots", [1, 2, 5])

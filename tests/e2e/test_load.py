@@ -12,7 +12,7 @@ import pytest
 
 from harness import BINARY, Daemon, environment, limit, pipeline, slow_stage, wait_until
 
-pytestmark = pytest.mark.host
+pytestmark = [pytest.mark.host, pytest.mark.measures]
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 FRAMEBENCH = pathlib.Path(os.environ.get("FRAMEBENCH", BINARY.with_name("framebench"))).absolute()

@@ -18,6 +18,8 @@ from test_handover_again import Store
 from test_journal import Journal, may_mount
 from test_keeper import high
 
+pytestmark = pytest.mark.memory
+
 SIZE = 4096
 FORMAT = {"dtype": "uint8", "shape": [SIZE]}
 

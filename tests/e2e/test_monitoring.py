@@ -10,6 +10,8 @@ import pytest
 from harness import Daemon, limit, pipeline
 from harness.daemon import ROOT
 
+pytestmark = pytest.mark.plain
+
 yaml = pytest.importorskip("yaml")
 RULES = ROOT / "packaging/prometheus/framed.rules.yml"
 DASHBOARD = ROOT / "packaging/grafana/framed.json"

@@ -11,6 +11,8 @@ import pytest
 from harness import BACKEND, FRAMECTL, Background, Daemon, environment, limit, numbered, pipeline, wait_until, whole
 from test_doctor import Answer, FakeDaemon
 
+pytestmark = pytest.mark.measures
+
 PATIENT = {"backend": BACKEND, "timeout": "60s"}  # without optimisation its frames take seconds
 SIZE = 65536
 HEAVY = {"work": {"rounds": 300 if BACKEND == "cpu" else 30000}}  # longer than anything else that a frame goes through

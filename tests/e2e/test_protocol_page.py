@@ -12,7 +12,7 @@ from harness.native import Shared
 
 PAGES = pathlib.Path(__file__).resolve().parents[2] / "packaging/man"
 PAGE = (PAGES / "framed-protocol.7").read_text() if PAGES.exists() else ""
-pytestmark = pytest.mark.skipif(not PAGE, reason="the portable folder has no manual pages")
+pytestmark = [pytest.mark.skipif(not PAGE, reason="the portable folder has no manual pages"), pytest.mark.plain]
 TIMES = range(0x28, 0x44)             # what differs from run to run in a RESULT,
 COMPLETION_TIMES = range(0x20, 0x3c)  # and in a completion
 

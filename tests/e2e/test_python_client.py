@@ -20,6 +20,8 @@ import framed  # which the harness has found
 from framed import formats, wire
 from framed.wire import Code, Fate, Role, Transport
 
+pytestmark = pytest.mark.plain
+
 LARGE = {"pixels": "gray", "width": 1024, "height": 512}
 
 

@@ -20,6 +20,8 @@ from harness.python_client import GRAY, TRANSPORTS, connect, replying
 import framed  # which the harness has found
 from framed.wire import Code, Role
 
+pytestmark = pytest.mark.plain
+
 # -- errors --------------------------------------------------------------------------------------------------------------
 
 

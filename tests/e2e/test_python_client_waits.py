@@ -13,7 +13,7 @@ from harness.python_client import TRANSPORTS, connect, replying
 import framed
 from framed.wire import Code, Role
 
-pytestmark = pytest.mark.host
+pytestmark = [pytest.mark.host, pytest.mark.plain]
 
 SLOTS, SIZE = 2, 16
 HELLO, HELLO_OF_ONE_THAT_COMES_BACK = 32, 40

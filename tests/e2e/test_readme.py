@@ -16,7 +16,7 @@ README = TOP / "README.md"
 CLIENTS = TOP / "tools/client/README.md"
 RESULTS = TOP / "tools/framebench/results"
 FRAMEBENCH = pathlib.Path(os.environ.get("FRAMEBENCH", BINARY.with_name("framebench"))).absolute()
-pytestmark = pytest.mark.skipif(not README.exists(), reason="the portable folder has no README")
+pytestmark = [pytest.mark.skipif(not README.exists(), reason="the portable folder has no README"), pytest.mark.memory]
 
 
 def blocks(page, language):

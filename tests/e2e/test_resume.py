@@ -24,7 +24,7 @@ PACKAGE = pathlib.Path(__file__).resolve().parents[2] / "tools/client/python/src
 WITH_PYTHON = pytest.param("python", marks=pytest.mark.skipif(not PACKAGE.exists(), reason="the portable folder has no Python client"))
 PATIENCE = 60  # seconds, for machines on which a start takes long
 
-pytestmark = [pytest.mark.host, pytest.mark.takes(600 if SOAK else 60)]
+pytestmark = [pytest.mark.host, pytest.mark.takes(600 if SOAK else 60), pytest.mark.memory]
 
 
 PYTHON = """

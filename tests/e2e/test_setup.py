@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-pytestmark = pytest.mark.host
+pytestmark = [pytest.mark.host, pytest.mark.plain]
 SETUP = pathlib.Path(__file__).parents[2] / "tools/setup.sh"
 STUBS = {
     "dpkg": "test -e installed",

@@ -7,6 +7,8 @@ import pytest
 
 from harness import Background, Daemon, numbered, pipeline, whole
 
+pytestmark = pytest.mark.memory
+
 SIZE = 512
 FORMAT = {"dtype": "uint8", "shape": [SIZE]}
 LARGE_BYTES = 1 << 20

@@ -19,7 +19,7 @@ MIB = 1 << 20
 LONG = SECONDS >= 120
 GROWTH = MIB if LONG else 4 * MIB
 
-pytestmark = [pytest.mark.slow, pytest.mark.takes(2 * SECONDS + 60)]
+pytestmark = [pytest.mark.slow, pytest.mark.takes(2 * SECONDS + 60), pytest.mark.measures]
 
 
 @pytest.mark.parametrize("bound_by", ["sockets", "kernel"])

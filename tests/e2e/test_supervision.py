@@ -9,6 +9,8 @@ import pytest
 
 from harness import Daemon, limit, numbered, pace, pipeline, wait_until
 
+pytestmark = pytest.mark.memory
+
 GRAY = {"pixels": "gray", "width": 32, "height": 16}
 
 

@@ -12,6 +12,8 @@ import pytest
 from harness import Daemon, limit, numbered, pace, pipeline, slow_stage, wait_until
 from harness.daemon import UnixConnection
 
+pytestmark = pytest.mark.threads
+
 SIZE = 512
 FORMAT = {"dtype": "uint8", "shape": [SIZE]}
 GRAIN = 0.0011  # times are printed to the nanosecond

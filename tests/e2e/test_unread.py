@@ -4,7 +4,11 @@ import json
 import socket
 import subprocess
 
+import pytest
+
 from harness import FRAMECTL, Background, Daemon, environment, limit, pipeline, wait_until
+
+pytestmark = pytest.mark.waits
 
 GRAY = {"pixels": "gray", "width": 640, "height": 480}
 SIZE = 640 * 480

@@ -21,7 +21,7 @@ import pytest
 from harness import BACKEND, FRAMECTL, Background, Daemon, environment, limit, numbered, pipeline, run_framed, wait_until
 from harness.daemon import BINARY
 
-pytestmark = pytest.mark.host
+pytestmark = [pytest.mark.host, pytest.mark.memory]
 
 SOAK = bool(os.environ.get("FRAMED_SOAK"))
 UPGRADES = 100 if SOAK else 5

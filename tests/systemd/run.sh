@@ -36,7 +36,7 @@ outside() {
   cgroup=$root/framed-test-$$
   trap clean_up EXIT
   mkdir "$cgroup" 2>/dev/null || skip "the cgroup hierarchy cannot be written"
-  printf '#!/bin/sh\nFRAMED_SOAK=%s FRAMED_PACKAGES=%s exec %s -m pytest %s -q -p no:cacheprovider %s\n' "${FRAMED_SOAK:-}" "$packages" "$python" "$tests" "$*" >"$report/command"
+  printf '#!/bin/sh\nFRAMED_SOAK=%s FRAMED_PACKAGES=%s exec %s -m pytest %s -q -rs -p no:cacheprovider %s\n' "${FRAMED_SOAK:-}" "$packages" "$python" "$tests" "$*" >"$report/command"
   chmod +x "$report/command"
 
   local status=0

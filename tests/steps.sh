@@ -1,0 +1,80 @@
+# What tests/check.sh and tests/quick.sh share: steps that say a line and their summaries if all is well, and everything if it is
+# not; end-to-end tests that several processes share; and the line at the end. Read by `. tests/steps.sh NAME`.
+# shellcheck shell=bash
+set -euo pipefail
+export WERROR=1
+export architectures='-gencode arch=compute_90,code=sm_90' # one will do to see that kernels compile
+exec </dev/null
+run_name=$1
+logs=$(mktemp -d)
+trap 'finish $?' EXIT
+
+finish() { # STATUS: the verdict, whatever ended the script
+  local status=$1
+  /usr/bin/python3 tests/verdict.py "$run_name" "$logs" "$SECONDS" "$status" || status=1
+  rm -rf "$logs"
+  exit "$status"
+}
+
+# step NAME COMMAND...: one line where all is well, in which case Check's and pytest's summaries follow, and what was left out.
+step() {
+  local name=$1 begun=$SECONDS status=0 log
+  shift
+  log=$(mktemp "$logs/step.XXXXXX")
+  "$@" >"$log" 2>&1 || status=$?
+  {
+    flock 9 # steps that run beside one another do not mix their words
+    if [ $status = 0 ]; then
+      printf '%s: %d s\n' "$name" $((SECONDS - begun))
+      grep -E '^[0-9]+%: Checks: |^[0-9]+ [a-z].* in [0-9.]+s|left out: ' "$log" || true
+    else
+      printf '\n== %s: FAILED with status %d after %d s\n' "$name" $status $((SECONDS - begun))
+      cat "$log"
+      printf '== end of %s\n\n' "$name"
+      echo "$name" >>"$logs/failed"
+    fi
+  } 9>"$logs/lock"
+  return $status
+}
+
+# beside FUNCTION FUNCTION: two functions of steps at a time; of what fails in them the verdict knows.
+beside() {
+  "$1" &
+  local first=$!
+  "$2" || true
+  wait $first || true
+}
+
+# The sanitizers of older compilers do not bear the address randomisation of newer kernels.
+steady=()
+if setarch -R true 2>/dev/null; then steady=(setarch -R); fi
+variant() { # VARIANT TARGET...
+  local name=$1
+  shift
+  "${steady[@]}" make --no-print-directory NO_CUDA=1 VARIANT="$name" "$@"
+}
+
+# left_out WORDS: for the verdict, either REASON: NUMBER or what cannot be counted.
+left_out() { echo "$*" >>"$logs/left-out"; }
+
+# end_to_end VARIANT PROCESSES ARGUMENTS [REASON]: processes each take the next test that none has begun: many at once, since
+# tests wait for most of their time. Of a process in which all passed only the end is shown. For REASON the others are left out.
+end_to_end() {
+  local folder status=0 number pids=()
+  folder=$(mktemp -d "$logs/shared.XXXXXX")
+  mkdir "$folder/begun"
+  for number in $(seq "$2"); do
+    variant "$1" e2e PYTEST="--share $folder/begun $3" >"$folder/$number" 2>&1 &
+    pids+=($!)
+  done
+  for number in $(seq "$2"); do
+    if wait "${pids[number - 1]}"; then
+      sed -n '/short test summary/,$p; /^[0-9]* [a-z].* in [0-9.]*s/p' "$folder/$number" | uniq
+    else
+      status=1
+      cat "$folder/$number"
+    fi
+  done
+  [ -z "${4:-}" ] || left_out "$4: $(grep -oE '[0-9]+ deselected' "$folder/1" | grep -oE '^[0-9]+' || echo 0)"
+  return $status
+}
