@@ -38,7 +38,16 @@ char *fd_store_list_torn(const struct fd_store_journal *journal);
 /* Whether such text has the file, or is none; then any file may be torn, and `result_bytes` stays. */
 bool fd_store_is_torn(const char *lines, const char *file, uint64_t *result_bytes);
 
+/* -- fd_received.c, as are fd_store_release() and fd_store_repeat(): what was received lies there ----------------------- */
+
 /* The roster of this number lies there no longer. */
 void fd_store_forget_roster(uint64_t number);
+/* A state was received; a roster, the highest of which has this number (0: none); a pulse, by which so many have received. */
+void fd_received_state(void);
+void fd_received_roster(uint64_t number);
+void fd_received_pulse(int fd, uint64_t takers);
+/* Leaves all of that to the next process, should this one be killed, if it is `of_use`; but not for ever, since it may be what
+ * processes are killed for. */
+void fd_received_leave(bool of_use);
 
 #endif

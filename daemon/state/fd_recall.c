@@ -16,9 +16,7 @@
 #define TORN     "FRAMED_TORN" /* a variable: an image before this one could make nothing of a roster. The text of its journal, */
 #define ANY_FILE "any"         /* or this */
 
-/* A process that receives what a process before it left may be killed for that: the last of so many in a row finds it, and the
- * next one nothing. */
-enum { MOST_LISTENERS = 1024, MOST_TAKERS = 3 };
+enum { MOST_LISTENERS = 1024 };
 
 enum { LONGEST_NAME = 256 };       /* of a descriptor there */
 enum { LONGEST_TORN = 64 * 1024 }; /* with more in a variable nothing can be executed */
@@ -28,10 +26,6 @@ static struct {
   bool unsure; /* which journal is the last: any file may be torn */
   struct fd_store_journal journal;
   struct fd_store_pulse pulse;
-  int pulse_fd;      /* 0: none */
-  bool has_received; /* what this process received lies there, too: */
-  bool has_state;
-  uint64_t roster;               /* 0: none */
   int listeners[MOST_LISTENERS]; /* -1 once taken */
   bool passed[MOST_LISTENERS];   /* the manager passes it at every start */
   unsigned listener_count;
@@ -84,7 +78,7 @@ static void recall_pulse(void) {
     pulse.last = now;
   }
   last.pulse = pulse;
-  last.pulse_fd = fd;
+  fd_received_pulse(fd, pulse.takers);
   remove_new_files(fd);
   put_aside(fd);
 }
@@ -111,56 +105,23 @@ static void recall_journal(void) {
 static int take_roster(void) {
   char text[NAME];
   int roster = -1;
+  uint64_t highest = 0;
   for (int fd = systemd_take_kept(ROSTER, text, sizeof text); fd >= 0; fd = systemd_take_kept(ROSTER, text, sizeof text)) {
-    uint64_t number = strtoull(text, NULL, 10), other = number < last.roster ? number : last.roster;
+    uint64_t number = strtoull(text, NULL, 10), other = number < highest ? number : highest;
     if (other > 0) {
       fd_store_forget_roster(other);
     }
     if (roster >= 0) {
-      close(number > last.roster ? roster : fd);
+      close(number > highest ? roster : fd);
     }
-    roster = number > last.roster ? fd : roster;
-    last.roster = number > last.roster ? number : last.roster;
+    roster = number > highest ? fd : roster;
+    highest = number > highest ? number : highest;
   }
+  fd_received_roster(highest);
   return roster;
 }
 
 /* -- what was received goes on lying there ------------------------------------------------------------------------------ */
-
-/* The pulse is memory, so that this is known at once, whatever becomes of what the service manager is told. */
-static bool write_takers(uint64_t takers) {
-  return last.pulse_fd > 0 &&
-         pwrite(last.pulse_fd, &takers, sizeof takers, offsetof(struct fd_store_pulse, takers)) == (ssize_t)sizeof takers;
-}
-
-void fd_store_release(void) {
-  if (!last.has_received) {
-    return;
-  }
-  last.has_received = false;
-  write_takers(FD_STORE_SPENT);
-  if (last.has_state) {
-    systemd_forget(STATE);
-  }
-  if (last.roster > 0) {
-    fd_store_forget_roster(last.roster);
-  }
-  fd_table_forget_taken();
-}
-
-void fd_store_repeat(void) {
-  last.has_received = true;
-  write_takers(last.pulse.takers);
-}
-
-/* Not for ever: it may be what processes end of. */
-static void leave_for_next(bool of_use) {
-  uint64_t takers = last.pulse.takers + 1;
-  last.has_received = true;
-  if (!of_use || takers >= MOST_TAKERS || !write_takers(takers)) {
-    fd_store_release();
-  }
-}
 
 static bool read_tape(int fd, struct codec *codec, struct failure *failure) {
   struct codec carried = {0};
@@ -169,7 +130,7 @@ static bool read_tape(int fd, struct codec *codec, struct failure *failure) {
     close(fd);
   }
   fd_table_take(whole ? codec : &carried);
-  leave_for_next(whole);
+  fd_received_leave(whole);
   if (!whole) {
     fd_store_find_listeners(&carried);
     codec_close_rest(&carried);
@@ -228,7 +189,9 @@ static void drop_unknown(void) {
 static bool receive(struct codec *codec, struct failure *failure) {
   recall_pulse();
   int state = look_at(STATE);
-  last.has_state = state >= 0;
+  if (state >= 0) {
+    fd_received_state();
+  }
   if (state >= 0 && last.pulse.takers == FD_STORE_SPENT) {
     put_aside(state);
     state = -1;

@@ -37,12 +37,6 @@ static unsigned room_of_descriptors(void) {
   return room > OTHERS ? room - OTHERS : 0;
 }
 
-void fd_store_forget_roster(uint64_t number) {
-  char name[NAME];
-  snprintf(name, sizeof name, ROSTER "%llu", (unsigned long long)number);
-  systemd_forget(name);
-}
-
 static void forget_roster(void) {
   if (keeper.roster > 0) {
     fd_store_forget_roster(keeper.roster);
