@@ -33,7 +33,7 @@ void fd_store_pass_journal(struct fd_store_journal *journal, struct codec *codec
 /* Any file may be torn until fd_store_note() has noted which. */
 void fd_store_say_unsure(void);
 
-/* dirty_files.c: the files of a journal as text, to free(); NULL: no memory. */
+/* fd_recall.c: the files of a journal as text, to free(); NULL: no memory. */
 char *fd_store_list_torn(const struct fd_store_journal *journal);
 /* Whether such text has the file, or is none; then any file may be torn, and `result_bytes` stays. */
 bool fd_store_is_torn(const char *lines, const char *file, uint64_t *result_bytes);
