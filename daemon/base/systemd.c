@@ -54,7 +54,7 @@ void systemd_flush(void) {
 /* A line break would begin another assignment, so the text ends there. */
 static int line_length(const char *text) { return (int)strcspn(text, "\n"); }
 
-/* With a status of its own, which is newer than the one before. */
+/* A state brings a status of its own, which replaces one that is still to be said. */
 __attribute__((format(printf, 1, 2))) static void say_state(const char *format, ...) {
   va_list arguments;
   va_start(arguments, format);
@@ -266,7 +266,7 @@ void systemd_forget(const char *name) {
   }
 }
 
-/* Of a pipe whose other end went to systemd: it closes that once it has come to the message. */
+/* `fd` is an end of a pipe whose other end went to systemd, which closes that once it has come to the message. */
 static bool is_closed_in_time(int fd) {
   int64_t limit = clock_now() + BARRIER_MS * NS_PER_MS;
   struct pollfd end = {.fd = fd};

@@ -1,5 +1,6 @@
 /*
- * What the keeper finds in the store of the process before this one: the tape of its end, or what it noted until it was killed.
+ * What this process finds in the fd store of the process before it: the state of an orderly end, or what that process noted
+ * until it was killed.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,8 +16,9 @@
 #include "daemon/state/fd_table.h"
 #include "daemon/state/state.h"
 
-#define TORN     "FRAMED_TORN" /* a variable: an image before this one could make nothing of a roster. The text of its journal, */
-#define ANY_FILE "any"         /* or this */
+/* A variable, set where an image before this one could make nothing of a manifest: the text of its journal, or ANY_FILE. */
+#define TORN     "FRAMED_TORN"
+#define ANY_FILE "any"
 
 enum { MOST_LISTENERS = 1024 };
 
@@ -25,7 +27,7 @@ enum { LONGEST_TORN = 64 * 1024 }; /* with more in a variable nothing can be exe
 
 static struct {
   bool has_journal;
-  bool unsure; /* which journal is the last: any file may be torn */
+  bool unsure; /* which journal is the last: any file may be dirty */
   struct fd_store_journal journal;
   struct fd_store_pulse pulse;
   int listeners[MOST_LISTENERS]; /* -1 once taken */
@@ -35,13 +37,13 @@ static struct {
 
 /* -- out of the store -------------------------------------------------------------------------------------------------- */
 
-/* It goes on lying there. */
+/* Takes a descriptor by its name; the store goes on keeping its own. */
 static int look_at(const char *name) {
   char rest[NAME];
   return systemd_take_kept(name, rest, sizeof rest);
 }
 
-/* Its descriptor is among those that may be handed over once more until this process is ready. */
+/* Keeps the descriptor open until this process is ready: it may be handed over once more. */
 static void put_aside(int fd) {
   if (fd >= 0) {
     fd_store_found(fd, false);
@@ -55,7 +57,7 @@ static bool is_this(const struct new_file *file) {
          there.st_mtim.tv_nsec == file->made.tv_nsec;
 }
 
-/* Those of sockets that nobody can connect to, since a reload was making them when its process was killed. */
+/* Removes files of sockets that nobody can connect to, since a reload was making them when its process was killed. */
 static void remove_new_files(int fd) {
   struct new_file file;
   off_t at = offsetof(struct fd_store_memory, new_files);
@@ -152,7 +154,7 @@ static bool lies_there(const char *name) {
   return fd >= 0;
 }
 
-/* One that was killed, and not one that ended. */
+/* Receives from a process that was killed; one that ended by itself left a state. */
 static bool receive_roster(struct codec *codec, struct failure *failure) {
   int roster = take_roster();
   recall_journal();
