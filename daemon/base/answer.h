@@ -7,7 +7,7 @@
 /* Called on the control loop. The body, {"ok": true, ...} or {"error": "...", "remedy": "..."}, is the receiver's. */
 typedef void server_answer(void *context, int http_status, json_t *body);
 
-/* For what nobody asked for: the log has been told. */
+/* The answer to what nobody asked for: the log has been told. */
 void answer_nobody(void *context, int http_status, json_t *body);
 
 /* Text of any bytes: what another program said, a path, a sentence that was cut in the middle of a letter. Where it is no

@@ -20,10 +20,10 @@ enum doorbell_heard {
   DOORBELL_ERROR     /* errno says why */
 };
 
-/* Takes those that wait. */
+/* Takes the doorbells that wait. */
 enum doorbell_heard doorbell_hear(int fd);
 
-/* What is said of NONSENSE. */
+/* What a client is told after DOORBELL_NONSENSE. */
 #define DOORBELL_COMPLAINT "with shared memory a connection carries doorbells only, bytes of 0"
 
 #endif

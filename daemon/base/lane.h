@@ -1,4 +1,6 @@
 /*
+ * The room base/: failures, log, systemd, loops, lanes and mailboxes, on which all rooms above stand.
+ *
  * A lane: a thread with an event loop of its own, which owns the sessions and sinks placed on it.
  *
  * Nobody else touches those; what another thread wants done comes as a message. Each iteration of the loop runs

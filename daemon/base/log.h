@@ -10,6 +10,7 @@
 #define FRAMED_BASE_LOG_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "config/config.h"
 
@@ -40,5 +41,27 @@ __attribute__((format(printf, 4, 5))) void log_event_with(enum log_kind kind, co
 /* Writes the counts of limited lines that were left out, and of lines that nobody took, if not yet said; called every ten
  * seconds and at the end. */
 void log_flush(void);
+
+/* -- limits: how many lines of one kind a pipeline may write, and how many were left out --------------------------------- */
+
+/* One count for each pair of kind and pipeline that spoke lately; counts that are idle and settled are forgotten. Time comes in
+ * (ns of CLOCK_MONOTONIC) and decisions go out, so that tests need neither a clock nor output. */
+enum { LOG_LIMIT_WINDOW_S = 10 };
+
+struct log_limit {
+  unsigned burst; /* lines in one window */
+  struct log_limit_count *counts;
+};
+
+#define LOG_LIMIT_NULL(lines)                                                                                                  \
+  { .burst = (lines), .counts = NULL } /* an initialiser */
+
+/* Whether a line may be written now. If so, `left_out` says how many of its kind were not, since the last that was.
+ * Without memory for a count the line is let through. */
+bool log_limit_admit(struct log_limit *limit, unsigned kind, const char *pipeline, int64_t now, uint64_t *left_out);
+
+/* Tells each count of lines left out and not yet said, once, and forgets the windows that are over. */
+typedef void log_limit_tell(void *context, unsigned kind, const char *pipeline, uint64_t left_out);
+void log_limit_settle(struct log_limit *limit, int64_t now, log_limit_tell *tell, void *context);
 
 #endif

@@ -127,7 +127,7 @@ struct loop_watch *loop_watch_close(struct loop_watch *watch) {
 
 enum { USUAL = 4, MOST = 1024 }; /* threads in libuv's pool */
 
-/* As libuv does it. */
+/* How many threads libuv starts in its pool, computed as libuv does. */
 static unsigned pool_size(void) {
   const char *wanted = getenv(POOL);
   long size = wanted ? strtol(wanted, NULL, 10) : USUAL;

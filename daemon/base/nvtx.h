@@ -1,6 +1,6 @@
 /*
- * Names what a thread is doing, for NVIDIA's profilers: ranges within each other, in builds with NVTX=1. In all other
- * builds nothing is left of them.
+ * Names what a thread is doing, for NVIDIA's profilers: ranges within each other, in builds with NVTX=1. They are macros, so
+ * that all other builds have nothing of them, not even a call where functions are instrumented or not inlined.
  */
 #ifndef FRAMED_BASE_NVTX_H
 #define FRAMED_BASE_NVTX_H
@@ -8,17 +8,14 @@
 #ifdef FRAMED_NVTX
 #include <nvtx3/nvToolsExt.h>
 
-static inline void nvtx_begin(const char *name) { nvtxRangePushA(name); }
-static inline void nvtx_end(void) { nvtxRangePop(); }
+#define nvtx_begin(name) ((void)nvtxRangePushA(name))
+#define nvtx_end()       ((void)nvtxRangePop())
 #else
-static inline void nvtx_begin(const char *name) { (void)name; }
-static inline void nvtx_end(void) {}
+#define nvtx_begin(name) ((void)0)
+#define nvtx_end()       ((void)0)
 #endif
 
-/* Ends the innermost one and begins another. */
-static inline void nvtx_next(const char *name) {
-  nvtx_end();
-  nvtx_begin(name);
-}
+/* Ends the innermost range and begins another. */
+#define nvtx_next(name) (nvtx_end(), nvtx_begin(name))
 
 #endif

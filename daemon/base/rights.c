@@ -77,7 +77,7 @@ static void *run(void *context) {
   return NULL;
 }
 
-/* It takes no signals: those belong to the control loop. */
+/* The thread takes no signals: those belong to the control loop. */
 static int start_thread(struct bin *bin) {
   pthread_t thread;
   sigset_t all, before;
@@ -141,7 +141,7 @@ static ssize_t take(int fd, struct iovec *vector, int count) {
   return got;
 }
 
-/* Looks first whether there are any: of a message that is looked at, they stay where they are. */
+/* Reads only what comes without descriptors: it looks first, which leaves descriptors where they are. */
 static ssize_t take_none(int fd, struct iovec vector) {
   struct msghdr message = {.msg_iov = &vector, .msg_iovlen = 1};
   ssize_t there = recvmsg(fd, &message, MSG_DONTWAIT | MSG_PEEK);
@@ -187,7 +187,7 @@ static void end_passed(int fd) {
   close(fd);
 }
 
-/* Nothing more comes to it. */
+/* Empties a connection to which nothing more comes, then closes it. */
 static void end_connection(int fd) {
   char bytes[64 * 1024];
   struct iovec vector = {.iov_base = bytes, .iov_len = sizeof bytes};

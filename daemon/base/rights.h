@@ -26,7 +26,7 @@ bool rights_wait_in(int fd);
 /* Closes a client's connection, or a listener: at once, or elsewhere if there may be descriptors in it. Any other file at once.
  */
 void rights_close(int fd);
-/* The same before somebody else closes that number. */
+/* As rights_close(), where somebody else closes that number right after. */
 void rights_leave(int fd);
 
 #endif

@@ -53,7 +53,7 @@ int systemd_take_kept(const char *prefix, char *rest, size_t size);
 /* For a program that is executed in place of this one: it is passed all that this one was and that is open, and `fd` in the
  * place of what was kept under that name. False: nothing was kept under it. */
 bool systemd_pass_again(const char *name, int fd);
-/* It is not executed. */
+/* The program for which systemd_pass_again() prepared is not executed after all. */
 void systemd_pass_nothing(void);
 
 /* Whether stderr is the journal, and one entry to it. False: the journal did not take it, and nobody waits for it. */

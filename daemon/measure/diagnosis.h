@@ -1,4 +1,6 @@
 /*
+ * The room measure/: numbers made of numbers; with wire/ the only room that tools may link.
+ *
  * What bounds a pipeline, and the one change that would help most, from what was measured of it lately.
  *
  * The slots of a pipeline are customers that go round: taken by the source, served by the device, noticed by the host,

@@ -10,7 +10,7 @@
 
 #include "daemon/state/state.h"
 
-/* A name is the owner's serial number with the page's index below it. */
+/* A name is the owner's serial number with the record's index below it. */
 #define INDEX_BITS 13
 
 static_assert(CHECKPOINT_RECORDS == 1 << INDEX_BITS, "the index of every page fits a name");
@@ -21,12 +21,12 @@ struct book {
 };
 
 static struct {
-  pthread_mutex_t lock; /* for what follows, but for the pages that somebody has */
+  pthread_mutex_t lock; /* for what follows, but for the records that somebody has */
   struct book *book;    /* NULL: none */
   int fd;
   uint64_t serial;
   struct record *free;
-  unsigned used;           /* pages that were ever given */
+  unsigned used;           /* records that were ever given */
   const struct book *last; /* of the process before */
 } checkpoint = {.lock = PTHREAD_MUTEX_INITIALIZER, .fd = -1};
 
@@ -61,7 +61,8 @@ static struct record *take_page(void) {
   return record;
 }
 
-/* What was noted of another owner goes before the new one has the page, and a lane meets no page fault at its first notes. */
+/* What was noted of another owner goes before the new one has the record, and a lane meets no page fault at its first notes.
+ */
 static void clear(struct record *record, uint64_t serial) {
   for (int i = 0; i < 2; i++) {
     atomic_store(&record->notes[i].number, 0);
@@ -101,7 +102,7 @@ uint64_t record_name(const struct record *record) {
   return record ? record->serial << INDEX_BITS | (uint64_t)(record - checkpoint.book->pages) : 0;
 }
 
-/* The older of the two. */
+/* The older of the two notes, which the next one replaces. */
 static struct note *place_of(struct record *record) { return &record->notes[record->last % 2]; }
 
 void record_begin(struct record *record, struct codec *codec) {

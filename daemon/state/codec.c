@@ -154,7 +154,7 @@ static int find(struct codec *codec, int before) {
   return -1;
 }
 
-/* One that has the number that it had. It is known as taken from then on. */
+/* A descriptor that has the number that it had in the process before. It is known as taken from then on. */
 static int take_same(struct codec *codec, int fd) {
   for (unsigned i = 0; i < codec->descriptor_count; i++) {
     if (codec->descriptors[i].now == fd) {

@@ -1,10 +1,10 @@
 /*
- * A tape: the values of a process, one after the other, for the next image of the same program.
+ * A codec: the values of a process, one after the other, for the next image of the same program.
  *
- * What lies on a tape is passed over it by one function for both ways, so that what is put is what is taken: while a tape is
+ * What lies in a codec is passed over it by one function for both ways, so that what is put is what is taken: while a codec is
  * written, passing a value puts it there; while one is read, passing it takes it from there. Values lie as they do in memory,
  * since only a program of the same state version ever reads them. Taking more than there is, or a value that cannot be, breaks
- * the tape: from then on all that is taken is zero, so one question at the end is enough.
+ * the codec: from then on all that is taken is zero, so one question at the end is enough.
  *
  * Descriptors are passed by number. The carrier says which number each has now (struct codec_map); the others are closed.
  */
@@ -23,7 +23,7 @@ struct codec_descriptor {
 struct codec {
   bool writing, broken;
   bool fixed; /* writing: `bytes` is the caller's, and has no more room */
-  bool live;  /* of a process that goes on, or was killed: what lanes own lies in the chronicle, and descriptors may be gone */
+  bool live;  /* of a process that goes on, or was killed: what lanes own lies in the checkpoint, and descriptors may be gone */
   unsigned char *bytes;
   size_t length, room; /* written; `room` is what is allocated */
   size_t at;           /* read so far */
@@ -47,16 +47,16 @@ void codec_pass(struct codec *codec, void *value, size_t size);
 void codec_pass_flag(struct codec *codec, void *flag, size_t size);
 /* A flag, which must be one, or bytes as they are. */
 #define CODEC_PASS(codec, value) _Generic((value), bool : codec_pass_flag, default : codec_pass)(codec, &(value), sizeof(value))
-/* Whether it can be a time on a tape. */
+/* Whether it can be a time in a codec. */
 bool codec_is_time(int64_t time);
 /* Nanoseconds, of a clock or between two times; any two that were taken can be added and subtracted. */
 void codec_pass_time(struct codec *codec, int64_t *time);
-/* A number below `limit`; another one breaks the tape that is read, and is 0. */
+/* A number below `limit`; another one breaks the codec that is read, and is 0. */
 void codec_pass_below(struct codec *codec, unsigned *number, unsigned limit);
 /* Text on the heap, or NULL; what is read is the caller's to free. */
 void codec_pass_text(struct codec *codec, char **text);
-/* A descriptor, or -1; one that is read is open, is taken once, and belongs to the caller. On a tape that is live it may be -1,
- * although there was one. */
+/* A descriptor, or -1; one that is read is open, is taken once, and belongs to the caller. On a codec that is live it may be
+ * -1, although there was one. */
 void codec_pass_descriptor(struct codec *codec, int *fd);
 
 /* For reading: one that had that number has this one now. It is taken over. */

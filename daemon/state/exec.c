@@ -22,7 +22,7 @@
 enum { FIRST = STDERR_FILENO + 1, PATH_ROOM = 4096 };
 enum { RESERVE = 3 }; /* descriptors: of the state, and of a pipe for the service manager to say that it has it */
 
-/* A descriptor that came with the tape, and what it was of. */
+/* A descriptor that came with the codec, and what it was of. */
 struct given {
   int fd;
   dev_t device;
@@ -262,14 +262,14 @@ static bool keep_given(void) {
   return all;
 }
 
-/* It comes the way it came. */
+/* The next image gets the state the way this one got it: from the service manager, or by the variable. */
 static bool pass_state(const struct codec *codec, int state) {
   char number[16];
   snprintf(number, sizeof number, "%d", state);
   return codec->by_manager ? systemd_pass_again(FD_STORE_STATE, state) : keep(state, true) && setenv(VARIABLE, number, 1) == 0;
 }
 
-/* Signals wait for the next one. */
+/* All signals are blocked here, so that those raised wait for the next image. */
 static void ask_next(bool stops, bool reloads) {
   if (stops) {
     raise(SIGTERM);

@@ -1,8 +1,8 @@
 /*
- * The hand-over: this process executes a program in its place and leaves it a tape, with the descriptors that lie on it.
+ * The handover: this process executes a program in its place and leaves it a codec, with the descriptors that lie on it.
  *
  * The process number stays, so that whoever supervises it sees nothing; memory, threads and device contexts go. What comes
- * after exec finds the tape by an environment variable. A tape that is not whole, or of another version, counts as none: all
+ * after exec finds the codec by an environment variable. A codec that is not whole, or of another version, counts as none: all
  * descriptors are closed, and the daemon starts as it would without one.
  */
 #ifndef FRAMED_STATE_EXEC_H
@@ -27,25 +27,25 @@ enum exec_receipt exec_receive(struct codec *codec, struct failure *failure);
 #define EXEC_BEGINS_ANEW "the daemon begins anew without its connections"
 #define EXEC_ENDS        "the daemon ends, so that the service manager, which has its sockets, starts it anew"
 
-/* Gives up a whole tape: every descriptor that came with it is closed. */
+/* Gives up a whole codec: every descriptor that came with it is closed. */
 void exec_discard(struct codec *codec);
-/* A hand-over needs descriptors even if clients have all others: some are held in reserve for that, all of them from the first
+/* A handover needs descriptors even if clients have all others: some are held in reserve for that, all of them from the first
  * exec_reserve() on. */
 void exec_use_reserve(void);
 void exec_reserve(void);
 /* Signals wait from exec until now, but for those that are held. */
 void exec_allow_signals(const sigset_t *held);
 
-/* Executes the program (NULL: this one, even if its file is gone), which finds the tape. Returns only if that fails; then all
+/* Executes the program (NULL: this one, even if its file is gone), which finds the codec. Returns only if that fails; then all
  * is as before. No other thread may open a descriptor meanwhile. */
 bool exec_execute(const char *program, const struct codec *codec, struct failure *failure);
-/* Executes this program once more with the tape that it received, of which nothing has been given back. `stops`, `reloads`:
+/* Executes this program once more with the codec that it received, of which nothing has been given back. `stops`, `reloads`:
  * somebody asked for that meanwhile, and the next one is to do it. Returns only if that fails; then descriptors may have lost
  * their meaning. */
 bool exec_repeat(const struct codec *codec, bool stops, bool reloads, struct failure *failure);
 /* What it received is in use, and will not be needed once more. */
 void exec_settle(void);
-/* Executes this program anew, with nothing; signals wait as with a tape. Returns only if that fails. */
+/* Executes this program anew, with nothing; signals wait as with a codec. Returns only if that fails. */
 void exec_start_over(struct failure *failure);
 
 #endif

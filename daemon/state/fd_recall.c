@@ -1,37 +1,35 @@
 /*
- * What the keeper finds in the store of the process before this one: the tape of its end, or what it noted until it was killed.
+ * What this process finds in the fd store of the process before it: the state of an orderly end, or what that process noted
+ * until it was killed.
  */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "config/stream.h"
 #include "daemon/base/systemd.h"
 #include "daemon/measure/clock.h"
 #include "daemon/state/fd_names.h"
 #include "daemon/state/fd_table.h"
 #include "daemon/state/state.h"
 
-#define TORN     "FRAMED_TORN" /* a variable: an image before this one could make nothing of a roster. The text of its journal, */
-#define ANY_FILE "any"         /* or this */
+/* A variable, set where an image before this one could make nothing of a manifest: the text of its journal, or ANY_FILE. */
+#define TORN     "FRAMED_TORN"
+#define ANY_FILE "any"
 
-/* A process that receives what a process before it left may be killed for that: the last of so many in a row finds it, and the
- * next one nothing. */
-enum { MOST_LISTENERS = 1024, MOST_TAKERS = 3 };
+enum { MOST_LISTENERS = 1024 };
 
 enum { LONGEST_NAME = 256 };       /* of a descriptor there */
 enum { LONGEST_TORN = 64 * 1024 }; /* with more in a variable nothing can be executed */
 
 static struct {
   bool has_journal;
-  bool unsure; /* which journal is the last: any file may be torn */
+  bool unsure; /* which journal is the last: any file may be dirty */
   struct fd_store_journal journal;
   struct fd_store_pulse pulse;
-  int pulse_fd;      /* 0: none */
-  bool has_received; /* what this process received lies there, too: */
-  bool has_state;
-  uint64_t roster;               /* 0: none */
   int listeners[MOST_LISTENERS]; /* -1 once taken */
   bool passed[MOST_LISTENERS];   /* the manager passes it at every start */
   unsigned listener_count;
@@ -39,13 +37,13 @@ static struct {
 
 /* -- out of the store -------------------------------------------------------------------------------------------------- */
 
-/* It goes on lying there. */
+/* Takes a descriptor by its name; the store goes on keeping its own. */
 static int look_at(const char *name) {
   char rest[NAME];
   return systemd_take_kept(name, rest, sizeof rest);
 }
 
-/* Its descriptor is among those that may be handed over once more until this process is ready. */
+/* Keeps the descriptor open until this process is ready: it may be handed over once more. */
 static void put_aside(int fd) {
   if (fd >= 0) {
     fd_store_found(fd, false);
@@ -59,7 +57,7 @@ static bool is_this(const struct new_file *file) {
          there.st_mtim.tv_nsec == file->made.tv_nsec;
 }
 
-/* Those of sockets that nobody can connect to, since a reload was making them when its process was killed. */
+/* Removes files of sockets that nobody can connect to, since a reload was making them when its process was killed. */
 static void remove_new_files(int fd) {
   struct new_file file;
   off_t at = offsetof(struct fd_store_memory, new_files);
@@ -84,7 +82,7 @@ static void recall_pulse(void) {
     pulse.last = now;
   }
   last.pulse = pulse;
-  last.pulse_fd = fd;
+  fd_received_pulse(fd, pulse.takers);
   remove_new_files(fd);
   put_aside(fd);
 }
@@ -111,56 +109,23 @@ static void recall_journal(void) {
 static int take_roster(void) {
   char text[NAME];
   int roster = -1;
+  uint64_t highest = 0;
   for (int fd = systemd_take_kept(ROSTER, text, sizeof text); fd >= 0; fd = systemd_take_kept(ROSTER, text, sizeof text)) {
-    uint64_t number = strtoull(text, NULL, 10), other = number < last.roster ? number : last.roster;
+    uint64_t number = strtoull(text, NULL, 10), other = number < highest ? number : highest;
     if (other > 0) {
       fd_store_forget_roster(other);
     }
     if (roster >= 0) {
-      close(number > last.roster ? roster : fd);
+      close(number > highest ? roster : fd);
     }
-    roster = number > last.roster ? fd : roster;
-    last.roster = number > last.roster ? number : last.roster;
+    roster = number > highest ? fd : roster;
+    highest = number > highest ? number : highest;
   }
+  fd_received_roster(highest);
   return roster;
 }
 
 /* -- what was received goes on lying there ------------------------------------------------------------------------------ */
-
-/* The pulse is memory, so that this is known at once, whatever becomes of what the service manager is told. */
-static bool write_takers(uint64_t takers) {
-  return last.pulse_fd > 0 &&
-         pwrite(last.pulse_fd, &takers, sizeof takers, offsetof(struct fd_store_pulse, takers)) == (ssize_t)sizeof takers;
-}
-
-void fd_store_release(void) {
-  if (!last.has_received) {
-    return;
-  }
-  last.has_received = false;
-  write_takers(FD_STORE_SPENT);
-  if (last.has_state) {
-    systemd_forget(STATE);
-  }
-  if (last.roster > 0) {
-    fd_store_forget_roster(last.roster);
-  }
-  fd_table_forget_taken();
-}
-
-void fd_store_repeat(void) {
-  last.has_received = true;
-  write_takers(last.pulse.takers);
-}
-
-/* Not for ever: it may be what processes end of. */
-static void leave_for_next(bool of_use) {
-  uint64_t takers = last.pulse.takers + 1;
-  last.has_received = true;
-  if (!of_use || takers >= MOST_TAKERS || !write_takers(takers)) {
-    fd_store_release();
-  }
-}
 
 static bool read_tape(int fd, struct codec *codec, struct failure *failure) {
   struct codec carried = {0};
@@ -169,7 +134,7 @@ static bool read_tape(int fd, struct codec *codec, struct failure *failure) {
     close(fd);
   }
   fd_table_take(whole ? codec : &carried);
-  leave_for_next(whole);
+  fd_received_leave(whole);
   if (!whole) {
     fd_store_find_listeners(&carried);
     codec_close_rest(&carried);
@@ -189,7 +154,7 @@ static bool lies_there(const char *name) {
   return fd >= 0;
 }
 
-/* One that was killed, and not one that ended. */
+/* Receives from a process that was killed; one that ended by itself left a state. */
 static bool receive_roster(struct codec *codec, struct failure *failure) {
   int roster = take_roster();
   recall_journal();
@@ -228,7 +193,9 @@ static void drop_unknown(void) {
 static bool receive(struct codec *codec, struct failure *failure) {
   recall_pulse();
   int state = look_at(STATE);
-  last.has_state = state >= 0;
+  if (state >= 0) {
+    fd_received_state();
+  }
   if (state >= 0 && last.pulse.takers == FD_STORE_SPENT) {
     put_aside(state);
     state = -1;
@@ -303,6 +270,39 @@ int fd_store_take_listener_at(const struct sockaddr *address, socklen_t length) 
     }
   }
   return found;
+}
+
+/* -- files that may end within a result, for an image of this process that begins anew without the journal ---------------- */
+
+/* One line for each file: the size of a whole result, the length of the path, and the path. */
+char *fd_store_list_torn(const struct fd_store_journal *journal) {
+  struct stream stream; /* without some of them the list would say that those are whole */
+  if (!stream_open(&stream)) {
+    return NULL;
+  }
+  for (unsigned i = 0; i < journal->file_count; i++) {
+    const struct fd_store_file *file = &journal->files[i];
+    fprintf(stream.out, "%llu %zu %s\n", (unsigned long long)file->result_bytes, strlen(file->path), file->path);
+  }
+  return stream_close(&stream);
+}
+
+bool fd_store_is_torn(const char *lines, const char *file, uint64_t *result_bytes) {
+  while (*lines) {
+    char *path;
+    uint64_t bytes = strtoull(lines, &path, 10);
+    size_t length = strtoull(path, &path, 10);
+    size_t left = strlen(path);
+    if (length == 0 || length > left || left - length < 2) { /* a space before it, and the end of the line */
+      return true;
+    }
+    if (length == strlen(file) && memcmp(path + 1, file, length) == 0) {
+      *result_bytes = bytes;
+      return true;
+    }
+    lines = path + length + 2;
+  }
+  return false;
 }
 
 /* -- what it noted ------------------------------------------------------------------------------------------------------ */

@@ -13,14 +13,14 @@
 #include "daemon/state/fd_table.h"
 #include "daemon/state/state.h"
 
-enum { OTHERS = 4 /* state or roster, twice for a moment; journal; pulse */ };
+enum { OTHERS = 4 /* state or manifest, twice for a moment; journal; heartbeat */ };
 
 static struct {
   uint64_t roster;    /* the number of the one that lies there; 0: none */
   atomic_bool marked; /* also by whoever prepares pipelines */
   bool unsaid;        /* something of it could not be said */
-  bool unnoted;       /* nor of the journal or the pulse */
-  /* Where the pulse lies, which stays; NULL: not yet. Whoever makes sockets looks there, too. */
+  bool unnoted;       /* nor of the journal or the heartbeat */
+  /* Where the heartbeat lies, which stays; NULL: not yet. Whoever makes sockets looks there, too. */
   _Atomic(struct fd_store_memory *) memory;
   int pulse_fd; /* where there is one */
 } keeper;
@@ -35,12 +35,6 @@ bool fd_store_is_there(void) { return systemd_keeps() > 0; }
 static unsigned room_of_descriptors(void) {
   unsigned room = systemd_keeps();
   return room > OTHERS ? room - OTHERS : 0;
-}
-
-void fd_store_forget_roster(uint64_t number) {
-  char name[NAME];
-  snprintf(name, sizeof name, ROSTER "%llu", (unsigned long long)number);
-  systemd_forget(name);
 }
 
 static void forget_roster(void) {
@@ -101,7 +95,7 @@ bool fd_store_is_marked(void) { return keeper.marked; }
 /* The new one lies there before the old one goes. What was said to be of no use before is gone by then. */
 static bool keep_roster(const struct codec *codec) {
   char name[NAME];
-  struct failure failure; /* without a roster the next process knows less of this one, and nothing else */
+  struct failure failure; /* without a manifest the next process knows less of this one, and nothing else */
   uint64_t number = keeper.roster + 1;
   int fd = state_write(codec, &failure);
   snprintf(name, sizeof name, ROSTER "%llu", (unsigned long long)number);
@@ -198,7 +192,7 @@ void fd_store_say_unsure(void) {
 
 static bool keep_journal(struct fd_store_journal *journal) {
   struct codec codec;
-  struct failure failure; /* any file may be torn then, and it is tried again */
+  struct failure failure; /* any file may be dirty then, and it is tried again */
   codec_begin(&codec);
   fd_store_pass_journal(journal, &codec);
   int fd = state_write(&codec, &failure);
@@ -303,7 +297,7 @@ void fd_store_pass(struct codec *codec) {
   fd_table_pass(codec);
 }
 
-/* The pulse is memory, so that this is known at once, whatever becomes of what the service manager is told. */
+/* The heartbeat is memory, so that this is known at once, whatever becomes of what the service manager is told. */
 void fd_store_spend_roster(void) {
   set_takers(FD_STORE_SPENT);
   forget_roster();

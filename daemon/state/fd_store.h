@@ -1,9 +1,9 @@
 /*
- * The keeper: the service manager's descriptor store, where what outlives a process lies until the next one.
+ * The fd store: the descriptor store of the service manager, where what outlives a process lies until the next one.
  *
- * At an orderly end everything goes there, as it goes over exec in a hand-over. For the end that comes without a word, all
- * descriptors lie there at all times, with a roster that says what each of them is (a tape that is live; the chronicle says how
- * far each is), a journal that says which files were being written, and a pulse that says until when.
+ * At an orderly end everything goes there, as it goes over exec in a handover. For the end that comes without a word, all
+ * descriptors lie there at all times, with a manifest that says what each of them is (a codec that is live; the checkpoint says
+ * how far each is), a journal that says which files were being written, and a heartbeat that says until when.
  */
 #ifndef FRAMED_STATE_FD_STORE_H
 #define FRAMED_STATE_FD_STORE_H
@@ -16,16 +16,16 @@
 #include "daemon/measure/history.h"
 #include "daemon/state/codec.h"
 
-#define FD_STORE_STATE "state" /* under which name the tape of an orderly end lies there */
+#define FD_STORE_STATE "state" /* under which name the state of an orderly end lies in the fd store */
 
 /* Whether there is a store. */
 bool fd_store_is_there(void);
 
 /* -- an orderly end ------------------------------------------------------------------------------------------------- */
 
-/* Gives the tape and all descriptors on it to the store; then this process may end. */
+/* Gives the codec and all descriptors on it to the store; then this process may end. */
 bool fd_store_keep(const struct codec *codec, struct failure *failure);
-/* What fd_store_keep() gave, or the roster. False: there is nothing, or (with a sentence) nothing of use. Until
+/* What fd_store_keep() gave, or the manifest. False: there is nothing, or (with a sentence) nothing of use. Until
  * fd_store_release() it also stays in the store, for the next process if this one is killed before it has touched anything; but
  * not for ever. */
 bool fd_store_receive(struct codec *codec, struct failure *failure);
@@ -59,22 +59,22 @@ struct fd_store_pulse {
 
 #define FD_STORE_SPENT UINT64_MAX
 
-/* What is on the roster has changed, and fd_store_keep_roster() is due. */
+/* What is on the manifest has changed, and fd_store_keep_roster() is due. */
 void fd_store_mark(void);
 bool fd_store_is_marked(void);
-/* Since this image reads and writes from now on, what the one before it noted is of no use to anybody. */
+/* Since this image of the process reads and writes from now on, what the image before it noted is of no use to anybody. */
 void fd_store_spend_roster(void);
-/* Replaces what lay there before by a tape that is live and all descriptors on it; without `whole`, or where there is not room
+/* Replaces what lay there before by a codec that is live and all descriptors on it; without `whole`, or where there is not room
  * for all, by its listening sockets alone. */
 void fd_store_keep_roster(const struct codec *roster, bool whole);
-/* fd_store_keep_roster() is due once more if something of the roster could not be said. True: so is fd_store_note(). */
+/* fd_store_keep_roster() is due once more if something of the manifest could not be said. True: so is fd_store_note(). */
 bool fd_store_try_again(void);
-/* The same for the journal, which is for a process that can make nothing of the roster. */
+/* The same for the journal, which is for a process that can make nothing of the manifest. */
 void fd_store_note(struct fd_store_journal *journal);
 /* The file of a socket was made, and no pipeline uses it yet: a process after this one removes it. From any thread; only one at
  * a time is at such files. A file that there is no room to note stays behind. */
 void fd_store_note_new_file(const char *path, const struct stat *made);
-/* It is used, or gone. */
+/* A pipeline uses the file of that socket, or it is gone. */
 void fd_store_forget_new_file(const char *path);
 /* Says that this process still runs, with so many clients. */
 void fd_store_beat(int64_t now, uint64_t clients);
@@ -90,9 +90,9 @@ void fd_store_pass(struct codec *codec);
 /* Whether a process before this one ended without a word; `journal` and `pulse` are its own. From then on
  * fd_store_was_writing() and fd_store_take_listener() know of it. */
 bool fd_store_recover(struct fd_store_journal *journal, struct fd_store_pulse *pulse);
-/* The pulse alone, where the roster tells the rest. */
+/* The heartbeat alone, where the manifest tells the rest. */
 struct fd_store_pulse fd_store_last_pulse(void);
-/* Whether there was such a process. */
+/* Whether a process before this one was killed. */
 bool fd_store_was_killed(void);
 /* Whether that process may have left the file with a part of a result at its end; `result_bytes`: of a whole one, or 0. */
 bool fd_store_was_writing(const char *file, uint64_t *result_bytes);
@@ -107,7 +107,7 @@ int fd_store_take_listener(const char *path, bool *passed);
 int fd_store_take_listener_at(const struct sockaddr *address, socklen_t length);
 /* A listener of that process, for fd_store_take_listener() to give. */
 void fd_store_found(int fd, bool passed);
-/* The same for all on this tape that nobody has taken. */
+/* The same for all in this codec that nobody has taken. */
 void fd_store_find_listeners(struct codec *codec);
 /* This process serves: listeners that nobody took are closed, and its files are its own. */
 void fd_store_forget_last(void);

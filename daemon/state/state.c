@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* A tape is as long as its readers' rests are large; more than this is none. */
+/* A codec is as long as its readers' rests are large; more than this is none. */
 #define LONGEST_TAPE (UINT64_C(1) << 36)
 
 static const char magic[8] = "FRMDSTAT";
@@ -16,7 +16,7 @@ static const char magic[8] = "FRMDSTAT";
 struct header {
   char magic[sizeof magic];
   char version[STATE_VERSION_TEXT];
-  uint64_t length; /* of the tape behind it */
+  uint64_t length; /* of the codec behind it */
   uint64_t checksum;
   uint64_t own_checksum; /* of the fields before */
 };

@@ -1,7 +1,9 @@
 /*
- * The state memfd: a tape that outlives its process.
+ * The room state/: what outlives a process.
  *
- * Its header names the version of what is on the tape and holds checksums of itself and of the rest; a memory with one bit
+ * The state memfd: the bytes of a codec, which outlive their process.
+ *
+ * Its header names the version of what is in the codec and holds checksums of itself and of the rest; a memory with one bit
  * wrong, or of another version, is none. It is never registered with a device, since a wild kernel can write what is.
  */
 #ifndef FRAMED_STATE_STATE_H
@@ -11,10 +13,10 @@
 #include "daemon/measure/history.h"
 #include "daemon/state/codec.h"
 
-/* Raised with every change of what is on the tape, or of what it means. */
+/* Raised with every change of what is in the codec, or of what it means. */
 enum { STATE_VERSION = 18 };
 
-/* Writes the tape to a new memory; returns its descriptor (closed on exec), or -1. */
+/* Writes the codec to a new memory; returns its descriptor (closed on exec), or -1. */
 int state_write(const struct codec *codec, struct failure *failure);
 /* Loads what state_write() wrote. False, with a sentence, if it is not whole or not of this version. */
 bool state_read(int fd, struct codec *codec, struct failure *failure);
@@ -32,7 +34,7 @@ uint64_t state_checksum(const void *bytes, size_t length);
 
 /* What is known of all process images, which goes from each to the next. */
 void history_pass(struct history *history, struct codec *codec);
-/* Puts it in the place, on a tape that was read, where it was taken from. */
+/* Puts it in the place, in a codec that was read, where it was taken from. */
 bool history_replace(struct history *history, struct codec *codec, size_t at);
 
 #endif

@@ -1,4 +1,6 @@
 /*
+ * The room wire/: bytes to values and back, fuzzed alone.
+ *
  * The native protocol's messages as bytes: checked when they come in, made when they go out. It depends on nothing but
  * those bytes, so that it can be tested and fuzzed alone; native_wire.h has the layout.
  */

@@ -88,7 +88,7 @@ struct native_frame {
   uint32_t zero;
 };
 
-/* Steps of the road in ns, the largest value where one takes longer; device steps are 0 if they were not timed. */
+/* Steps of the flow in ns, the largest value where one takes longer; device steps are 0 if they were not timed. */
 enum native_step {
   NATIVE_RECEIVE,
   NATIVE_QUEUE,
@@ -119,7 +119,7 @@ struct native_result {
       dropped; /* frames before it, since the last result, of which its reader gets none: dropped, or missed by a slow one */
   int64_t timestamp; /* the frame's; its arrival if it had none */
   uint32_t steps[NATIVE_STEPS];
-  uint32_t session; /* seat of the producer: 0 to clients - 1 */
+  uint32_t session; /* place of the producer: 0 to clients - 1 */
   uint32_t flags;
 };
 
@@ -135,7 +135,7 @@ enum native_error_code {
   NATIVE_E_PROTOCOL = 1, /* the client broke the protocol */
   NATIVE_E_VERSION = 2,  /* of the protocol */
   NATIVE_E_ROLE = 3,     /* not on this socket */
-  NATIVE_E_BUSY = 4,     /* every seat is taken; later there may be one */
+  NATIVE_E_BUSY = 4,     /* every place is taken; later there may be one */
   NATIVE_E_QUOTA = 5,    /* this user has what one user may have */
   NATIVE_E_TIMEOUT = 6,
   NATIVE_E_STOPPING = 7, /* the daemon or the pipeline ends */

@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 #include "daemon/base/log.h"
-#include "daemon/base/log_limit.h"
 #include "daemon/base/log_text.h"
 #include "daemon/measure/clock.h"
 #include "tests/unit/runner.h"
