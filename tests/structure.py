@@ -15,7 +15,7 @@ import sys
 
 ROOMS = ("wire", "measure", "base", "state", "frame", "source", "sink", "session", "client", "pipeline", "status", "server")
 FOR_TOOLS = ("wire", "measure")
-MOST_CIRCLES = 3  # outside daemon/, where there is none; each has its reason, with the word "circle", at the head of one of its files
+MOST_CIRCLES = 3  # outside daemon/; each has its reason, with the word "circle", at the head of one of its files
 
 
 def includes():
@@ -113,7 +113,8 @@ def main():
         outside = [members for members in found if members not in inside]
         for members in outside:
             print(f"structure: a circle of modules outside daemon/: {' '.join(members)}")
-        wrong += [f"a circle without a reason at the head of a file: {' '.join(members)}" for members in outside if not is_justified(members)]
+        wrong += [f"a circle without a reason at the head of a file: {' '.join(members)}" for members in outside
+                  if not is_justified(members)]
         wrong += [f"{len(outside)} circles outside daemon/, and {MOST_CIRCLES} at most may be there"] if len(outside) > MOST_CIRCLES else []
     print("\n".join(wrong) or "structure: every room uses only those below it, and no modules of the daemon go round in a circle")
     sys.exit(1 if wrong else 0)
