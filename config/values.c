@@ -1,17 +1,19 @@
 /*
- * Reads single values: each type of key has a function, which stores the value or adds one error. Those of users and groups
- * stand in values_people.c.
+ * Reads single values: each type of key has a function, which stores the value or adds one error.
  */
 #include <arpa/inet.h>
+#include <grp.h>
 #include <inttypes.h>
+#include <pwd.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "config/errors.h"
 #include "config/memory.h"
+#include "config/reader.h"
 #include "config/suggest.h"
 #include "config/units.h"
-#include "config/values.h"
 
 const char *value_describe(const struct node *node, char text[READER_WHERE]) {
   if (node->kind == NODE_LIST) {
@@ -27,12 +29,14 @@ const char *value_describe(const struct node *node, char text[READER_WHERE]) {
   return text;
 }
 
-void value_expect(struct reader *reader, const char *name, const struct node *node, const char *remedy, const char *expected) {
+/* Adds the error "'NAME' must be EXPECTED, not ..."; `remedy` may be NULL. */
+static void expect(struct reader *reader, const char *name, const struct node *node, const char *remedy, const char *expected) {
   char text[READER_WHERE];
   config_errors_add(reader->errors, node->at, remedy, "'%s' must be %s, not %s", name, expected, value_describe(node, text));
 }
 
-bool value_is_text(const struct node *node) {
+/* A text that YAML takes for a text, too. */
+static bool is_text(const struct node *node) {
   double number;
   return node->kind == NODE_TEXT &&
          (node->quoted || (!node_is_nothing(node) && strcmp(node->text, "true") != 0 && strcmp(node->text, "false") != 0 &&
@@ -49,7 +53,7 @@ bool value_read_number(struct reader *reader, const char *name, const struct nod
   }
   if (result == UNITS_MALFORMED) {
     bool in_quotes = node->kind == NODE_TEXT && node->quoted && units_number(node->text, number) == UNITS_OK;
-    value_expect(reader, name, node, in_quotes ? "remove the quotes" : NULL, whole ? "a whole number" : "a number");
+    expect(reader, name, node, in_quotes ? "remove the quotes" : NULL, whole ? "a whole number" : "a number");
   } else if (result != UNITS_OK) {
     config_errors_add(reader->errors, node->at, NULL, "'%s' is too large: %.80s", name, node->text);
   } else if (whole) {
@@ -77,8 +81,8 @@ static void read_count(struct reader *reader, const struct config_key *key, cons
 static void read_lanes(struct reader *reader, const struct config_key *key, const struct node *node, void *target) {
   if (node->kind == NODE_TEXT && strcmp(node->text, "auto") == 0) {
     *(unsigned *)target = 0;
-  } else if (node->kind != NODE_TEXT || value_is_text(node)) {
-    value_expect(reader, key->name, node, NULL, "'auto' or a whole number");
+  } else if (node->kind != NODE_TEXT || is_text(node)) {
+    expect(reader, key->name, node, NULL, "'auto' or a whole number");
   } else {
     read_count(reader, key, node, target);
   }
@@ -99,12 +103,12 @@ static void read_frequency(struct reader *reader, const struct config_key *key, 
   size_t digits = slash ? strcspn(node->text, " /") : 0;
   bool is_minute = slash && strcmp(slash + 1 + strspn(slash + 1, " "), "min") == 0;
   if (!is_minute || digits == 0 || digits >= sizeof count || strspn(node->text + digits, " ") + node->text + digits != slash) {
-    value_expect(reader, key->name, node, NULL, "so many a minute, such as 5/min");
+    expect(reader, key->name, node, NULL, "so many a minute, such as 5/min");
     return;
   }
   snprintf(count, sizeof count, "%.*s", (int)digits, node->text);
   if (units_whole(count, &number) != UNITS_OK) {
-    value_expect(reader, key->name, node, NULL, "so many a minute, such as 5/min");
+    expect(reader, key->name, node, NULL, "so many a minute, such as 5/min");
   } else if (in_bounds(reader, key, node, (double)number)) {
     *(unsigned *)target = (unsigned)number;
   }
@@ -159,7 +163,7 @@ static void read_quantity(struct reader *reader, const struct config_key *key, c
     config_errors_add(reader->errors, node->at, NULL, "'%s' is too large: %.80s", key->name, node->text);
     break;
   case UNITS_MALFORMED:
-    value_expect(reader, key->name, node, NULL, kind->expected);
+    expect(reader, key->name, node, NULL, kind->expected);
     break;
   }
 }
@@ -191,7 +195,7 @@ bool value_read_word(struct reader *reader, const char *name, const struct node 
   char remedy[SUGGEST_TEXT];
   char expected[SUGGEST_TEXT + 16];
   snprintf(expected, sizeof expected, "one of: %s", list);
-  value_expect(reader, name, node, suggest_text(&suggestion, NULL, remedy), expected);
+  expect(reader, name, node, suggest_text(&suggestion, NULL, remedy), expected);
   return false;
 }
 
@@ -215,14 +219,14 @@ static void read_flag(struct reader *reader, const struct config_key *key, const
   if (is_flag(node, "true") || is_flag(node, "false")) {
     *(bool *)target = is_flag(node, "true");
   } else {
-    value_expect(reader, key->name, node, NULL, "true or false");
+    expect(reader, key->name, node, NULL, "true or false");
   }
 }
 
 static void read_true(struct reader *reader, const struct config_key *key, const struct node *node, void *target) {
   (void)target;
   if (!is_flag(node, "true")) {
-    value_expect(reader, key->name, node, "leave the key out, and name a socket or a file", "true");
+    expect(reader, key->name, node, "leave the key out, and name a socket or a file", "true");
   }
 }
 
@@ -242,9 +246,9 @@ static void store_text(struct reader *reader, const char *text, char **target) {
 static void read_path(struct reader *reader, const struct config_key *key, const struct node *node, size_t limit,
                       void *target) {
   size_t length = node->kind == NODE_TEXT ? strlen(node->text) : 0;
-  if (!value_is_text(node) || length == 0) {
+  if (!is_text(node) || length == 0) {
     bool plain = node->kind == NODE_TEXT && !node->quoted && !node_is_nothing(node);
-    value_expect(reader, key->name, node, plain ? "put it in quotes if it is the name of a file" : NULL, "a path");
+    expect(reader, key->name, node, plain ? "put it in quotes if it is the name of a file" : NULL, "a path");
   } else if (length > limit) {
     config_errors_add(reader->errors, node->at, "choose a shorter path, or one relative to the working directory",
                       "the path of '%s' has %zu bytes; the limit is %zu", key->name, length, limit);
@@ -255,7 +259,7 @@ static void read_path(struct reader *reader, const struct config_key *key, const
 
 static void read_socket(struct reader *reader, const struct config_key *key, const struct node *node, void *target) {
   if (node->kind == NODE_TEXT && strcmp(node->text, "-") == 0) {
-    value_expect(reader, key->name, node, "write file: \"-\" for standard input or output", "a path");
+    expect(reader, key->name, node, "write file: \"-\" for standard input or output", "a path");
     return;
   }
   read_path(reader, key, node, KEYS_SOCKET_PATH, target);
@@ -284,11 +288,11 @@ static bool is_address(const char *text) {
 }
 
 static void read_address(struct reader *reader, const struct config_key *key, const struct node *node, void *target) {
-  if (value_is_text(node) && is_address(node->text)) {
+  if (is_text(node) && is_address(node->text)) {
     store_text(reader, node->text, target);
   } else {
-    value_expect(reader, key->name, node, "write 127.0.0.1:9464 for this machine only, or 0.0.0.0:9464 for all networks",
-                 "a numeric address and a port");
+    expect(reader, key->name, node, "write 127.0.0.1:9464 for this machine only, or 0.0.0.0:9464 for all networks",
+           "a numeric address and a port");
   }
 }
 
@@ -297,7 +301,7 @@ static void read_mode(struct reader *reader, const struct config_key *key, const
   if ((length == 3 || length == 4) && strspn(node->text, "01234567") == length && strtoul(node->text, NULL, 8) <= 0777) {
     *(mode_t *)target = (mode_t)strtoul(node->text, NULL, 8);
   } else {
-    value_expect(reader, key->name, node, "write it in quotes: \"0660\"", "an octal file mode in quotes");
+    expect(reader, key->name, node, "write it in quotes: \"0660\"", "an octal file mode in quotes");
   }
 }
 
@@ -307,7 +311,7 @@ static void read_shape(struct reader *reader, const struct config_key *key, cons
   struct config_format *format = target;
   uint64_t product = 1;
   if (node->kind != NODE_LIST || !node->first) {
-    value_expect(reader, key->name, node, "write it in brackets: [3, 480, 640]", "a list of 1 to 4 sizes");
+    expect(reader, key->name, node, "write it in brackets: [3, 480, 640]", "a list of 1 to 4 sizes");
     return;
   }
   for (const struct node *child = node->first; child; child = child->next) {
@@ -329,15 +333,101 @@ static void read_shape(struct reader *reader, const struct config_key *key, cons
   }
 }
 
+/* -- users and groups, whose names the system knows ---------------------------------------------------------------- */
+
+static bool find_user(const char *name, unsigned *id) {
+  const struct passwd *entry = getpwnam(name);
+  *id = entry ? entry->pw_uid : 0;
+  return entry != NULL;
+}
+
+static bool find_group(const char *name, unsigned *id) {
+  const struct group *entry = getgrnam(name);
+  *id = entry ? entry->gr_gid : 0;
+  return entry != NULL;
+}
+
+/* A name that the system knows, or a number; false if an error was added. */
+static bool read_id(struct reader *reader, const struct config_key *key, const struct node *node, bool is_user, unsigned *id) {
+  const char *kind = is_user ? "user" : "group";
+  int64_t number;
+  if (node->kind == NODE_TEXT && units_whole(node->text, &number) == UNITS_OK && number >= 0 && number < UINT32_MAX) {
+    *id = (unsigned)number;
+    return true;
+  }
+  if (!is_text(node) || !*node->text) {
+    expect(reader, key->name, node, NULL, is_user ? "the name or number of a user" : "the name or number of a group");
+    return false;
+  }
+  if (is_user ? find_user(node->text, id) : find_group(node->text, id)) {
+    return true;
+  }
+  char remedy[READER_WHERE];
+  snprintf(remedy, sizeof remedy, "make the %s, or name one that `getent %s` lists", kind, is_user ? "passwd" : "group");
+  config_errors_add(reader->errors, node->at, remedy, "there is no %s '%.80s' on this system", kind, node->text);
+  return false;
+}
+
+static void read_user(struct reader *reader, const struct config_key *key, const struct node *node, void *target) {
+  read_id(reader, key, node, true, target);
+}
+
+static void read_group(struct reader *reader, const struct config_key *key, const struct node *node, void *target) {
+  read_id(reader, key, node, false, target);
+}
+
+static bool append_id(struct reader *reader, unsigned **ids, unsigned *count, unsigned id) {
+  unsigned *grown = memory_grow(*ids, *count, sizeof *grown);
+  if (!grown) {
+    errors_set_exhausted(reader->errors);
+    return false;
+  }
+  *ids = grown;
+  grown[(*count)++] = id;
+  return true;
+}
+
+/* Appends the ids of a list of names to `*ids`. Each may take a look-up, so there is a limit. */
+static void read_ids(struct reader *reader, const struct config_key *key, const struct node *node, bool is_user, unsigned **ids,
+                     unsigned *count) {
+  if (node->kind != NODE_LIST && !node_is_nothing(node)) {
+    expect(reader, key->name, node, "write it in brackets: [name]", "a list");
+    return;
+  }
+  unsigned entries = 0;
+  for (const struct node *child = node->first; child; child = child->next) {
+    unsigned id;
+    if (entries++ == KEYS_MOST_IDS) {
+      config_errors_add(reader->errors, child->at, "allow a group instead", "'%s' has more than %d entries", key->name,
+                        KEYS_MOST_IDS);
+      return;
+    }
+    bool known = child->kind != NODE_INVALID && read_id(reader, key, child, is_user, &id);
+    if (known && !append_id(reader, ids, count, id)) {
+      return;
+    }
+  }
+}
+
+static void read_users(struct reader *reader, const struct config_key *key, const struct node *node, void *target) {
+  struct config_allow *allow = target;
+  read_ids(reader, key, node, true, &allow->users, &allow->user_count);
+}
+
+static void read_groups(struct reader *reader, const struct config_key *key, const struct node *node, void *target) {
+  struct config_allow *allow = target;
+  read_ids(reader, key, node, false, &allow->groups, &allow->group_count);
+}
+
 void value_read(struct reader *reader, const struct config_key *key, const struct node *node, void *target) {
+  typedef void value_reader(struct reader * reader, const struct config_key *key, const struct node *node, void *target);
   static value_reader *const readers[] = {
-      [KEY_CHOICE] = read_choice,     [KEY_COUNT] = read_count,         [KEY_LANES] = read_lanes,
-      [KEY_DEVICE] = read_count,      [KEY_DURATION] = read_duration,   [KEY_SIZE] = read_size,
-      [KEY_RATE] = read_rate,         [KEY_FLAG] = read_flag,           [KEY_TRUE] = read_true,
-      [KEY_SOCKET] = read_socket,     [KEY_FILE] = read_file,           [KEY_ADDRESS] = read_address,
-      [KEY_MODE] = read_mode,         [KEY_USER] = value_read_user,     [KEY_GROUP] = value_read_group,
-      [KEY_USERS] = value_read_users, [KEY_GROUPS] = value_read_groups, [KEY_PIXELS] = read_pixels,
-      [KEY_DTYPE] = read_dtype,       [KEY_SHAPE] = read_shape,         [KEY_FREQUENCY] = read_frequency,
+      [KEY_CHOICE] = read_choice,       [KEY_COUNT] = read_count,   [KEY_LANES] = read_lanes, [KEY_DEVICE] = read_count,
+      [KEY_DURATION] = read_duration,   [KEY_SIZE] = read_size,     [KEY_RATE] = read_rate,   [KEY_FLAG] = read_flag,
+      [KEY_TRUE] = read_true,           [KEY_SOCKET] = read_socket, [KEY_FILE] = read_file,   [KEY_ADDRESS] = read_address,
+      [KEY_MODE] = read_mode,           [KEY_USER] = read_user,     [KEY_GROUP] = read_group, [KEY_USERS] = read_users,
+      [KEY_GROUPS] = read_groups,       [KEY_PIXELS] = read_pixels, [KEY_DTYPE] = read_dtype, [KEY_SHAPE] = read_shape,
+      [KEY_FREQUENCY] = read_frequency,
   };
   if (node->kind != NODE_INVALID) {
     readers[key->type](reader, key, node, target);

@@ -1,5 +1,6 @@
 /*
- * What the two backends and gpu.c share; nobody else includes this.
+ * What the two backends share with what calls them; nobody outside gpu/ includes this. From the lowest: backend.c (errors,
+ * death), chain.c, the backends (cpu*.c, cuda*.c), gpu.c (calls through the table), warm_up.c, open.c (chooses the backend).
  *
  * A backend is one table of functions. Its device and program structs begin with struct gpu_device and struct
  * gpu_program, so that gpu.c, which owns everything common (opening, the cause of death, warm-up), needs no cast
@@ -72,10 +73,7 @@ struct gpu_program {
 void gpu_program_init(struct gpu_program *program, struct gpu_device *device, const struct gpu_chain *chain, unsigned count,
                       const struct gpu_options *options);
 
-/* -- costs.c ----------------------------------------------------------------------------------------------------- */
-
-/* For the thread that sets up; nothing may be on the streams. */
-bool gpu_costs_measure(struct gpu_program *program, struct gpu_error *error);
+/* -- opening, by open.c --------------------------------------------------------------------------------------------- */
 
 struct gpu_device *cpu_open(unsigned workers, struct gpu_error *error);
 #ifdef FRAMED_CUDA
@@ -99,8 +97,16 @@ __attribute__((format(printf, 4, 5))) bool gpu_error_set(struct gpu_error *error
 
 /* The device is dead from now on, for the reason in `error`; the first reason stays. Any thread. */
 void gpu_device_die(struct gpu_device *device, const struct gpu_error *error);
-/* Whether it is dead; fills `error` (may be NULL) with the reason. */
-bool gpu_device_is_dead(const struct gpu_device *device, struct gpu_error *error);
+/* Whether it is dead; fills `error` (may be NULL) with the reason. Asked several times a frame. */
+static inline bool gpu_device_is_dead(const struct gpu_device *device, struct gpu_error *error) {
+  if (atomic_load_explicit(&device->condition, memory_order_acquire) != GPU_LOST) {
+    return false;
+  }
+  if (error) {
+    *error = device->cause;
+  }
+  return true;
+}
 
 /* -- chains ----------------------------------------------------------------------------------------------------- */
 

@@ -1,7 +1,7 @@
 /*
  * What the files of the CUDA backend share; besides the kernels, nothing else includes the CUDA headers.
  *
- * cuda.c opens devices, pins memory and turns errors into values; cuda_program.c makes programs, puts frames on
+ * cuda_error.c turns errors into values; cuda.c opens devices and pins memory; cuda_program.c makes programs, puts frames on
  * streams and finds them done; cuda_sequence.c is what one frame is on a stream, cuda_graph.c captures and replays
  * that, and cuda_warm_up.c measures which is faster; cuda_copy.cu is small copies without an engine, cuda_order.c keeps large
  * ones in order, cuda_clock.c says when each step was, cuda_overhead.c what asking for that adds, and cuda_costs.c what copies
@@ -110,7 +110,7 @@ struct cuda_program {
   struct cuda_slot slots[];
 };
 
-/* -- cuda.c ------------------------------------------------------------------------------------------------------- */
+/* -- cuda_error.c ------------------------------------------------------------------------------------------------------- */
 
 /* Makes the device current for this thread. */
 bool cuda_enter(struct gpu_device *device, struct gpu_error *error);
@@ -118,6 +118,9 @@ bool cuda_enter(struct gpu_device *device, struct gpu_error *error);
 /* True if `status` is success. Otherwise fills `error` with `what` failed on which device, and why; the device is
  * dead if the error is one that no process survives. */
 bool cuda_check(struct gpu_device *device, cudaError_t status, const char *what, struct gpu_error *error);
+
+/* What helps against it; "" if nothing is known. */
+const char *cuda_remedy(cudaError_t status);
 
 /* What the answer of a query means; PENDING leaves no error behind for a later launch to be blamed for. */
 enum gpu_progress cuda_progress(struct gpu_device *device, cudaError_t status, const char *what, struct gpu_error *error);
@@ -133,7 +136,6 @@ void cuda_program_free(struct gpu_program *program);
 /* Frees the host memory of programs that were freed on a dead device. */
 void cuda_program_free_lost(struct cuda_device *device);
 bool cuda_submit(struct gpu_program *program, unsigned slot, const struct gpu_frame *frame, struct gpu_error *error);
-enum gpu_progress cuda_told(struct gpu_program *program, unsigned slot);
 enum gpu_progress cuda_ask(struct gpu_program *program, unsigned slot, struct gpu_error *error);
 bool cuda_arm(struct gpu_program *program, unsigned slot, struct gpu_error *error);
 
@@ -155,6 +157,8 @@ bool cuda_sequence_end(struct cuda_slot *slot, const struct cuda_pass *pass, str
 bool cuda_sequence_stages(const struct cuda_slot *slot, const struct cuda_pass *pass, struct gpu_error *error);
 /* Enqueues the host function alone. */
 bool cuda_sequence_notify(struct cuda_slot *slot, struct gpu_error *error);
+/* Whether every host function that was enqueued for the slot has run. */
+enum gpu_progress cuda_told(struct gpu_program *program, unsigned slot);
 
 /* -- cuda_order.c ------------------------------------------------------------------------------------------------- */
 

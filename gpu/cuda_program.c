@@ -246,15 +246,6 @@ bool cuda_submit(struct gpu_program *base, unsigned index, const struct gpu_fram
 
 /* -- completion --------------------------------------------------------------------------------------------------- */
 
-enum gpu_progress cuda_told(struct gpu_program *base, unsigned index) {
-  struct cuda_slot *slot = &((struct cuda_program *)base)->slots[index];
-  if (!slot->notified || atomic_load_explicit(&slot->returned, memory_order_acquire) != slot->launched) {
-    return GPU_PENDING;
-  }
-  slot->seen = true;
-  return GPU_DONE;
-}
-
 enum gpu_progress cuda_ask(struct gpu_program *base, unsigned index, struct gpu_error *error) {
   struct cuda_slot *slot = &((struct cuda_program *)base)->slots[index];
   if (!cuda_enter(base->device, error)) {

@@ -149,3 +149,12 @@ bool cuda_sequence_enqueue(struct cuda_slot *slot, unsigned part, const struct c
   }
   return !ends || cuda_sequence_end(slot, pass, error);
 }
+
+enum gpu_progress cuda_told(struct gpu_program *base, unsigned index) {
+  struct cuda_slot *slot = &((struct cuda_program *)base)->slots[index];
+  if (!slot->notified || atomic_load_explicit(&slot->returned, memory_order_acquire) != slot->launched) {
+    return GPU_PENDING;
+  }
+  slot->seen = true;
+  return GPU_DONE;
+}

@@ -1,79 +1,12 @@
 /*
- * The front of both backends: which one is opened, what a device died of, and what needs no device at all.
+ * The front of both backends: what a caller asks of a device and of a program, passed on to the backend that the device has.
  *
  * Once a device is dead, every call that can fail says so with the first cause, and no backend is asked to start
  * anything on it.
  */
 #include "gpu/backend.h"
 
-#include <limits.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <unistd.h>
-
-/* -- opening ------------------------------------------------------------------------------------------------------ */
-
-bool gpu_nvidia_present(const char *directory) {
-  static const char *const nodes[] = {"nvidiactl", "nvidia0"};
-  for (size_t i = 0; i < sizeof nodes / sizeof nodes[0]; i++) {
-    char path[512];
-    snprintf(path, sizeof path, "%s/%s", directory, nodes[i]);
-    if (access(path, F_OK) == 0) {
-      return true;
-    }
-  }
-  return false;
-}
-
-int gpu_pci_node(const char *directory, const char *address) {
-  char path[512], line[32] = "";
-  snprintf(path, sizeof path, "%s/%s/numa_node", directory, address);
-  FILE *file = fopen(path, "re");
-  if (!file) {
-    return GPU_NO_NODE;
-  }
-  char *end = line;
-  long node = fgets(line, sizeof line, file) ? strtol(line, &end, 10) : GPU_NO_NODE;
-  fclose(file);
-  return end == line || node < 0 || node > INT_MAX ? GPU_NO_NODE : (int)node;
-}
-
-#ifndef FRAMED_CUDA
-static void cuda_expect(unsigned slots) { (void)slots; }
-
-static bool cuda_usable(unsigned index, struct gpu_error *error) {
-  gpu_error_set(error, 0, "build it again where nvcc (CUDA 13) is installed, or set gpu.backend to cpu",
-                "device %u cannot be used: this build of framed has no CUDA backend", index);
-  error->no_device = true;
-  return false;
-}
-
-static struct gpu_device *cuda_open(unsigned index, const struct gpu_calibration *known, struct gpu_error *error) {
-  (void)known;
-  (void)cuda_usable(index, error);
-  return NULL;
-}
-#endif
-
-void gpu_expect(unsigned slots) { cuda_expect(slots); }
-
-static bool is_cuda(enum gpu_backend_choice choice) {
-  return choice == GPU_BACKEND_CUDA || (choice == GPU_BACKEND_AUTO && gpu_nvidia_present("/dev"));
-}
-
-bool gpu_usable(enum gpu_backend_choice choice, unsigned index, struct gpu_error *error) {
-  return !is_cuda(choice) || cuda_usable(index, error);
-}
-
-struct gpu_device *gpu_open_calibrated(enum gpu_backend_choice choice, unsigned index, unsigned workers,
-                                       const struct gpu_calibration *known, struct gpu_error *error) {
-  return is_cuda(choice) ? cuda_open(index, known, error) : cpu_open(workers, error);
-}
-
-struct gpu_device *gpu_open(enum gpu_backend_choice choice, unsigned index, unsigned workers, struct gpu_error *error) {
-  return gpu_open_calibrated(choice, index, workers, NULL, error);
-}
+/* -- the device --------------------------------------------------------------------------------------------------- */
 
 void gpu_calibration(const struct gpu_device *device, struct gpu_calibration *calibration) {
   *calibration = device->calibration;
@@ -97,46 +30,6 @@ unsigned gpu_kernels_at_once(const struct gpu_device *device) { return device->w
 bool gpu_memory(const struct gpu_device *device, size_t *available, size_t *total) {
   return !gpu_device_is_dead(device, NULL) && device->backend->memory(device, available, total);
 }
-
-/* -- errors and death ---------------------------------------------------------------------------------------------- */
-
-bool gpu_error_set(struct gpu_error *error, int code, const char *remedy, const char *format, ...) {
-  *error = (struct gpu_error){.code = code, .stage = -1};
-  va_list arguments;
-  va_start(arguments, format);
-  vsnprintf(error->text, sizeof error->text, format, arguments);
-  va_end(arguments);
-  snprintf(error->remedy, sizeof error->remedy, "%s", remedy ? remedy : "");
-  return false;
-}
-
-void gpu_device_die(struct gpu_device *device, const struct gpu_error *error) {
-  enum gpu_condition alive = GPU_ALIVE;
-  if (atomic_compare_exchange_strong(&device->condition, &alive, GPU_DYING)) {
-    device->cause = *error;
-    atomic_store(&device->condition, GPU_LOST);
-  }
-}
-
-bool gpu_device_is_dead(const struct gpu_device *device, struct gpu_error *error) {
-  if (atomic_load_explicit(&device->condition, memory_order_acquire) != GPU_LOST) {
-    return false;
-  }
-  if (error) {
-    *error = device->cause;
-  }
-  return true;
-}
-
-bool gpu_is_lost(const struct gpu_device *device) { return gpu_device_is_dead(device, NULL); }
-
-void gpu_abandon(struct gpu_device *device, const char *reason) {
-  struct gpu_error error;
-  gpu_error_set(&error, 0, NULL, "%s", reason);
-  gpu_device_die(device, &error);
-}
-
-/* -- the device --------------------------------------------------------------------------------------------------- */
 
 bool gpu_anchor(struct gpu_device *device, struct gpu_error *error) {
   return !gpu_device_is_dead(device, error) && device->backend->anchor(device, error);
@@ -193,18 +86,6 @@ struct gpu_program *gpu_program_new(struct gpu_device *device, const struct gpu_
   return program;
 }
 
-void gpu_program_init(struct gpu_program *program, struct gpu_device *device, const struct gpu_chain *chain, unsigned count,
-                      const struct gpu_options *options) {
-  unsigned one_in = options->timed_one_in > 0 ? (unsigned)options->timed_one_in : 1;
-  *program = (struct gpu_program){
-      .device = device,
-      .chain = chain,
-      .slot_count = count,
-      .options = *options,
-      .timed_one_in = options->timed_one_in == GPU_TIMED_NEVER ? 0 : one_in,
-  };
-}
-
 bool gpu_program_graph(const struct gpu_program *program) { return program->graph; }
 
 bool gpu_program_copies_by_kernel(const struct gpu_program *program) { return program->copies_by_kernel; }
@@ -246,38 +127,4 @@ bool gpu_arm(struct gpu_program *program, unsigned slot, struct gpu_error *error
 
 bool gpu_times(struct gpu_program *program, unsigned slot, struct gpu_times *times) {
   return program->device->backend->times(program, slot, times);
-}
-
-/* Waits for one warm-up frame by asking, with naps, since no lane is in a hurry yet. */
-static bool warm_up_slot(struct gpu_program *program, unsigned slot, struct gpu_error *error) {
-  const struct gpu_frame frame = {.sequence = STAGE_WARM_UP, .restart = true};
-  const struct timespec nap = {.tv_nsec = 50000};
-  if (!gpu_submit(program, slot, &frame, error)) {
-    return false;
-  }
-  int64_t limit = gpu_now() + GPU_WARM_UP_LIMIT_NS;
-  for (;;) {
-    enum gpu_progress progress = gpu_ask(program, slot, error);
-    if (progress != GPU_PENDING) {
-      return progress == GPU_DONE;
-    }
-    if (gpu_now() > limit) {
-      gpu_abandon(program->device, GPU_WARM_UP_HANGS);
-    }
-    nanosleep(&nap, NULL);
-  }
-}
-
-bool gpu_program_warm_up(struct gpu_program *program, struct gpu_error *error) {
-  for (unsigned slot = 0; slot < program->slot_count; slot++) {
-    bool is_spared = (program->options.spared & 1U << slot) != 0;
-    if (!is_spared && !warm_up_slot(program, slot, error)) {
-      return false;
-    }
-  }
-  bool weighs = program->options.weigh && program->options.spared == 0;
-  program->silent = true;
-  bool ready = program->device->backend->prepare(program, error) && (!weighs || gpu_costs_measure(program, error));
-  program->silent = false;
-  return ready;
 }

@@ -167,7 +167,7 @@ struct transport {
 
 extern const struct transport stream_transport, shared_transport;
 
-/* -- connect.c ------------------------------------------------------------------------------------------------------- */
+/* -- greeting.c ------------------------------------------------------------------------------------------------------ */
 
 enum step { STEP_WAIT, STEP_DONE, STEP_FAILED /* with the client broken */ };
 

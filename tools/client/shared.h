@@ -7,13 +7,10 @@
 
 static inline bool is_consumer(const struct framed *client) { return client->info.role == FRAMED_CONSUMER; }
 
-/* -- shared.c ---------------------------------------------------------------------------------------------------------- */
+/* -- shared_completions.c ---------------------------------------------------------------------------------------------- */
 
 /* Wakes a daemon that sleeps, after a cursor was written. */
 void shared_ring(const struct framed *client);
-
-/* -- shared_completions.c ---------------------------------------------------------------------------------------------- */
-
 /* Frees lots of daemons that are gone and of which nobody wants anything any more. */
 void shared_drop_spent(struct framed *client);
 /* The oldest lot with a completion that the caller, or a producer's slots, wait for; NULL: there is none. */

@@ -6,8 +6,20 @@
  * daemon gave up because it ends is parked: it is no result, and goes to the next daemon.
  */
 #include <string.h>
+#include <sys/socket.h>
 
 #include "tools/client/shared.h"
+
+void shared_ring(const struct framed *client) {
+  const unsigned char doorbell = NATIVE_DOORBELL;
+  struct native_control *words = client->lot->words;
+  atomic_thread_fence(memory_order_seq_cst);
+  if (atomic_load_explicit(&words->daemon.sleeps, memory_order_relaxed) != 0) {
+    atomic_store_explicit(&words->daemon.sleeps, 0, memory_order_relaxed);
+    /* If it does not fit, enough of them wait there already; if nobody is there, that shows when the connection is heard. */
+    (void)!send(client->fd, &doorbell, sizeof doorbell, MSG_DONTWAIT | MSG_NOSIGNAL);
+  }
+}
 
 /* -- lots that are left behind ------------------------------------------------------------------------------------------ */
 

@@ -15,5 +15,6 @@
 
 #define gpu_now fake_host_now
 #include "gpu/cuda_costs.c"
+#include "gpu/cuda_error.c"
 #include "gpu/cuda_program.c"
 #include "gpu/cuda_warm_up.c"

@@ -1,5 +1,7 @@
 /*
- * What a frame costs if it has the device to itself: from one to the next, in the lane's hands, and in each step.
+ * The frames that a program runs before those of any session: one through each slot, so that nothing is made at the first real
+ * frame, and then some to learn what a frame costs if it has the device to itself: from one to the next, in the lane's hands,
+ * and in each step.
  *
  * From these, a pipeline of one slot can be foretold from one with several, and also how much of a step's time comes from
  * others beside it. Medians count: other work comes and goes, and the first frame after a pause is slower.
@@ -105,7 +107,43 @@ static bool measure_alone(struct gpu_program *program, struct gpu_error *error) 
   return good;
 }
 
-bool gpu_costs_measure(struct gpu_program *program, struct gpu_error *error) {
+static bool measure_costs(struct gpu_program *program, struct gpu_error *error) {
   const struct gpu_backend *backend = program->device->backend;
   return measure_alone(program, error) && (!backend->costs || backend->costs(program, error));
+}
+
+/* -- the warm-up -------------------------------------------------------------------------------------------------- */
+
+/* Waits for one warm-up frame by asking, with naps, since no lane is in a hurry yet. */
+static bool warm_up_slot(struct gpu_program *program, unsigned slot, struct gpu_error *error) {
+  const struct gpu_frame frame = {.sequence = STAGE_WARM_UP, .restart = true};
+  const struct timespec nap = {.tv_nsec = 50000};
+  if (!gpu_submit(program, slot, &frame, error)) {
+    return false;
+  }
+  int64_t limit = gpu_now() + GPU_WARM_UP_LIMIT_NS;
+  for (;;) {
+    enum gpu_progress progress = gpu_ask(program, slot, error);
+    if (progress != GPU_PENDING) {
+      return progress == GPU_DONE;
+    }
+    if (gpu_now() > limit) {
+      gpu_abandon(program->device, GPU_WARM_UP_HANGS);
+    }
+    nanosleep(&nap, NULL);
+  }
+}
+
+bool gpu_program_warm_up(struct gpu_program *program, struct gpu_error *error) {
+  for (unsigned slot = 0; slot < program->slot_count; slot++) {
+    bool is_spared = (program->options.spared & 1U << slot) != 0;
+    if (!is_spared && !warm_up_slot(program, slot, error)) {
+      return false;
+    }
+  }
+  bool weighs = program->options.weigh && program->options.spared == 0;
+  program->silent = true;
+  bool ready = program->device->backend->prepare(program, error) && (!weighs || measure_costs(program, error));
+  program->silent = false;
+  return ready;
 }
