@@ -170,14 +170,14 @@ static void tend(struct server *server, struct probe *probe, const struct health
   if (view.failure) {
     struct fault fault;
     fault_of_device(&fault, probe->number, view.failure);
-    server_fault(server, &fault);
+    server->report(server, SERVER_FAULT, &(struct server_cause){.fault = &fault});
   } else if (is_stuck(server->checkup, probe, &view, &device, moment->now, patience)) {
     struct fault fault;
     char text[GPU_TEXT];
     snprintf(text, sizeof text, "a call into device %u does not return, for %.3g s now", probe->number,
              (double)(patience + NO_RETURN) / (double)NS_PER_S);
     fault_of_device(&fault, probe->number, text);
-    server_fault(server, &fault);
+    server->report(server, SERVER_FAULT, &(struct server_cause){.fault = &fault});
   } else if (!server->reload && device.work.frames == 0 &&
              moment->now - later(device.completed, view.returned) >= moment->period) {
     probe->ordered = view.under_way ? probe->ordered : moment->now;

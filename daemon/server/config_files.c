@@ -6,6 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
+
+/* -- what is not there yet --------------------------------------------------------------------------------------------- */
 
 /* What cannot be looked at by this user may be there for the daemon's. */
 static bool is_missing(const char *path, bool directory) {
@@ -56,4 +59,81 @@ void config_files_print_missing(FILE *out, const struct config *config) {
     note_source(out, &config->pipelines[i].source);
     note_sink(out, &config->pipelines[i].sink);
   }
+}
+
+/* -- what is there twice ------------------------------------------------------------------------------------------------ */
+
+struct file {
+  const struct config_pipeline *pipeline;
+  const char *path; /* NULL: none that matters, as a device that gives and takes without end */
+  bool is_pipe;
+  dev_t device;
+  ino_t inode;
+};
+
+struct ends {
+  struct file source, sink;
+};
+
+static struct file look(const struct config_pipeline *pipeline, enum config_endpoint endpoint, const char *path, int standard) {
+  struct stat there;
+  struct file file = {.pipeline = pipeline};
+  bool is_standard = endpoint == CONFIG_FILE && strcmp(path, "-") == 0;
+  bool found = endpoint == CONFIG_FILE && (is_standard ? fstat(standard, &there) : stat(path, &there)) == 0;
+  if (found && (S_ISREG(there.st_mode) || S_ISFIFO(there.st_mode) || S_ISBLK(there.st_mode))) {
+    file.path = path;
+    file.is_pipe = S_ISFIFO(there.st_mode);
+    file.device = there.st_dev;
+    file.inode = there.st_ino;
+  }
+  return file;
+}
+
+static bool is_same(const struct file *one, const struct file *other) {
+  return one->path && other->path && one->device == other->device && one->inode == other->inode;
+}
+
+static bool refuse(const struct file *one, const struct file *other, const char *what, struct failure *failure) {
+  return failure_set(failure, EXIT_STATUS_CONFIG, "name another file for one of them",
+                     "'%s' of pipeline '%s' and '%s' of pipeline '%s' are one file: %s", one->path, one->pipeline->name,
+                     other->path, other->pipeline->name, what);
+}
+
+static bool compare(const struct ends *one, const struct ends *other, struct failure *failure) {
+  if (is_same(&one->sink, &other->sink)) {
+    return refuse(&one->sink, &other->sink, "their results would overwrite each other", failure);
+  }
+  if (one->source.is_pipe && is_same(&one->source, &other->source)) {
+    return refuse(&one->source, &other->source, "each would get parts of frames", failure);
+  }
+  return true;
+}
+
+static bool compare_all(const struct ends *ends, unsigned count, struct failure *failure) {
+  for (unsigned i = 0; i < count; i++) {
+    if (is_same(&ends[i].source, &ends[i].sink)) {
+      return refuse(&ends[i].source, &ends[i].sink, "it would read its own results", failure);
+    }
+    for (unsigned j = 0; j < i; j++) {
+      if (!compare(&ends[j], &ends[i], failure)) {
+        return false;
+      }
+    }
+  }
+  return true;
+}
+
+bool config_files_distinct(const struct config *config, struct failure *failure) {
+  struct ends *ends = calloc(config->pipeline_count + 1, sizeof *ends);
+  if (!ends) {
+    return failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "not enough memory to compare the files of pipelines");
+  }
+  for (unsigned i = 0; i < config->pipeline_count; i++) {
+    const struct config_pipeline *pipeline = &config->pipelines[i];
+    ends[i].source = look(pipeline, pipeline->source.endpoint, pipeline->source.path, STDIN_FILENO);
+    ends[i].sink = look(pipeline, pipeline->sink.endpoint, pipeline->sink.path, STDOUT_FILENO);
+  }
+  bool distinct = compare_all(ends, config->pipeline_count, failure);
+  free(ends);
+  return distinct;
 }

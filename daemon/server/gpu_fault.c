@@ -12,8 +12,6 @@
 #include "daemon/base/systemd.h"
 #include "daemon/server/private.h"
 
-enum { FAULT_LIMIT_MS = 2000 }; /* for the lanes to account for their frames after a fault */
-
 enum { LIMIT_TEXT = 128 };
 
 static const char *say_limit(const struct server *server, char text[LIMIT_TEXT]) {
@@ -28,8 +26,7 @@ void server_end_by_faults(struct server *server, const struct fault *fault) {
   server_end_now(server, EXIT_STATUS_GPU_LOST);
 }
 
-void server_end_after_fault(void *context) {
-  struct server *server = context;
+void server_end_after_fault(struct server *server) {
   for (unsigned i = 0; i < server->pipeline_count; i++) {
     pipeline_log_account(server->pipelines[i]);
     if (!server->reload || !reload_is_at_sockets(server->reload)) { /* else the next process finds what is left of them */
@@ -52,9 +49,7 @@ __attribute__((format(printf, 3, 4))) static void end_by_fault(struct server *se
   fault_log(fault, outcome);
   systemd_stopping("the GPU failed");
   fault_describe(fault, server->fault);
-  server->phase = SERVER_FAULTED;
-  server_cut(server);
-  server_limit(server, server_end_after_fault, FAULT_LIMIT_MS);
+  server->report(server, SERVER_LOST, NULL);
 }
 
 /* Frames that others than the one that saw it have on the device, as far as their lanes have said. */
@@ -70,7 +65,7 @@ static void add_others(const struct server *server, struct fault *fault) {
   }
 }
 
-static void end_unanswered(void *context) {
+void server_end_unanswered(void *context) {
   struct server *server = context;
   end_by_fault(server, server->unanswered, "the daemon ends, since a reload stands between two configurations");
 }
@@ -86,9 +81,7 @@ static void wait_for_reload(struct server *server, const struct fault *fault) {
     return;
   }
   *server->unanswered = *fault;
-  if (!server->limit) {
-    server_limit(server, end_unanswered, FAULT_LIMIT_MS);
-  }
+  server->report(server, SERVER_FAULT_WAITS, NULL);
 }
 
 static void take_up_again(struct server *server, const struct fault *fault) {
@@ -115,9 +108,6 @@ void server_answer_fault(struct server *server) {
     is_there = is_there || pipeline_config(server->pipelines[i])->name == fault.pipeline;
   }
   fault.pipeline = is_there ? fault.pipeline : NULL;
-  if (!server->stop_wanted) {
-    server->limit = loop_timer_close(server->limit);
-  }
   take_up_again(server, &fault);
 }
 
@@ -126,9 +116,9 @@ static bool is_on_trial(const struct server *server, unsigned device) {
   return retry && retry_is_on(retry);
 }
 
-void server_fault(struct server *server, const struct fault *seen) {
-  struct fault fault = *seen;
-  if (server->phase == SERVER_FAULTED || server->phase == SERVER_ENDING || server->handing_over) {
+void server_fault(struct server *server, const struct server_cause *cause) {
+  struct fault fault = *cause->fault;
+  if (server->handing_over) {
     return;
   }
   add_others(server, &fault);

@@ -45,7 +45,7 @@ static void pass_server(struct server *server, struct codec *codec) {
   bool stops = server->stop_wanted && server->history.cause != HISTORY_RESTART && !codec->live;
   bool upgrades = server->upgrade && server->history.cause == HISTORY_FAULT;
   bool reloads = server->reload && (server->history.cause != HISTORY_RESTART || codec->live);
-  pid_t asked = upgrade_child(server);
+  pid_t asked = server->asking;
   codec_pass_time(codec, &server->started);
   CODEC_PASS(codec, server->reloads);
   CODEC_PASS(codec, server->reload_failures);
@@ -183,6 +183,28 @@ static bool park(struct server *server, enum history_cause cause, int64_t now, s
   return false;
 }
 
+/* Where another image takes over, it finds out by itself what pipelines tell meanwhile. */
+void server_hear_later(struct server *server, struct pipeline *pipeline, enum pipeline_event event, const struct fault *fault) {
+  struct unheard **end = &server->unheard;
+  while (*end) {
+    end = &(*end)->next;
+  }
+  *end = calloc(1, sizeof **end);
+  if (*end) {
+    **end = (struct unheard){.pipeline = pipeline, .event = event, .fault = fault};
+  }
+}
+
+/* There is no other image: this one takes up what pipelines told. */
+static void hear(struct server *server) {
+  while (server->unheard) {
+    struct unheard *first = server->unheard;
+    server->unheard = first->next;
+    server->on_pipeline(server, first->pipeline, first->event, first->fault);
+    free(first);
+  }
+}
+
 static bool exchange(struct server *server, const struct exchange *how, struct failure *failure) {
   if (!server_may_hand_over(server, failure)) {
     return false;
@@ -203,7 +225,7 @@ static bool exchange(struct server *server, const struct exchange *how, struct f
   engine_unpark(server->engine);
   server->handing_over = false;
   server->history = before;
-  server_hear(server);
+  hear(server);
   return false;
 }
 

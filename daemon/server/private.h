@@ -20,12 +20,41 @@
 #include "daemon/server/server.h"
 #include "daemon/status/status.h"
 
-enum phase {
+enum server_phase {
   SERVER_STARTING, /* pipelines are being prepared on a worker thread */
   SERVER_RUNNING,
   SERVER_STOPPING, /* pipelines finish what they have */
   SERVER_FAULTED,  /* the GPU is dead: ends at once, without waiting for anything on it */
-  SERVER_ENDING    /* pipelines are gone; handles are being closed */
+  SERVER_ENDING,   /* pipelines are gone; handles are being closed */
+  SERVER_PHASES
+};
+
+/* What the files below server.c report to it; its table says what follows in each phase. */
+enum server_event {
+  SERVER_PREPARED,       /* every pipeline is, and none runs yet */
+  SERVER_SERVES,         /* every pipeline runs, and status and metrics answer */
+  SERVER_FAILED,         /* the start, with a failure */
+  SERVER_STOP,           /* somebody asked for it: why */
+  SERVER_LATE,           /* the time of the stop that is under way is over */
+  SERVER_EXCHANGED,      /* a reload has replaced pipelines */
+  SERVER_RELOADED,       /* a reload is over, whatever became of it */
+  SERVER_LET_GO,         /* the worker of a reload has left the sockets, of which the reload makes nothing after a fault */
+  SERVER_PIPELINE_QUIET, /* like those of pipelines, */
+  SERVER_PIPELINE_GONE,  /* with the pipeline */
+  SERVER_PIPELINE_ENDED, /* and its own event */
+  SERVER_FAULT,          /* a device is dead: the fault */
+  SERVER_FAULT_WAITS,    /* and is answered when the reload under way is over */
+  SERVER_LOST,           /* and cannot be survived */
+  SERVER_EVENTS
+};
+
+/* What comes with an event; the rest is NULL. */
+struct server_cause {
+  const char *why;
+  const struct failure *failure;
+  const struct fault *fault;
+  struct pipeline *pipeline;
+  enum pipeline_event event;
 };
 
 /* A configuration, and the replaced ones that unchanged pipelines still read. */
@@ -89,7 +118,10 @@ struct server {
   struct hanging *hanging;
   struct reload *reload;       /* the one under way, or NULL */
   struct postponed *postponed; /* until it has exchanged pipelines */
-  enum phase phase;
+  enum server_phase phase;
+  const struct server_step *step; /* of server.c's table: what is being done */
+  void (*report)(struct server *server, enum server_event event, const struct server_cause *cause);
+  pipeline_listener *on_pipeline;
   bool stop_wanted;
   bool anchoring;         /* a worker thread is at it */
   char fault[FAULT_TEXT]; /* FAULTED: what the GPU died of */
@@ -109,6 +141,7 @@ struct server {
   bool leaving;               /* STOPPING: another process will go on with everything */
   struct fault *unanswered;   /* of a device, until the reload under way is over; or NULL */
   struct upgrade *upgrade;    /* the one under way, or NULL */
+  pid_t asking;               /* the child that it asks; 0: none */
   bool upgrades_again;        /* one was under way in the process before this one, when it had to hand over, */
   pid_t asked;                /* and this child of it runs yet; 0: none */
   char refusal[UPGRADE_TEXT]; /* why the last upgrade was none, or empty */
@@ -123,6 +156,8 @@ bool server_may_hand_over(const struct server *server, struct failure *failure);
  * was. */
 bool server_hand_over(struct server *server, enum history_cause cause, const char *text, unsigned failed_device,
                       const char *program, struct failure *failure);
+/* What a pipeline tells while `handing_over` is heard later, if this process stays. */
+void server_hear_later(struct server *server, struct pipeline *pipeline, enum pipeline_event event, const struct fault *fault);
 /* Leaves everything to the process that the service manager starts next, and ends this one. Returns only if that cannot be. */
 bool server_leave(struct server *server, const char *text, struct failure *failure);
 /* Tells the service manager's keeper what a process after this one should know if this one ends without a word. */
@@ -143,23 +178,28 @@ void server_taken(struct server *server);
 _Noreturn void server_start_over(const struct codec *codec, const char *why);
 
 /* startup.c */
+bool server_open_loop(struct server *server, struct failure *failure);
+/* Begins the start; false if there is nothing to wait for. Reports SERVER_PREPARED, or SERVER_FAILED. */
+bool server_start(struct server *server, struct failure *failure);
 /* The start has failed: takes up what was left once more, begins anew without it, or ends. */
 void server_fail_start(struct server *server, const struct failure *failure);
-/* Starts the pipelines that a reload could not start. */
-void server_start_late(struct server *server);
+/* Every pipeline is prepared: starts all of them. Reports SERVER_SERVES, or that the start has failed. */
+void server_serve(struct server *server);
+/* No pipeline runs any more: the loop ends when libuv has let go of every handle. */
+void server_close_handles(struct server *server);
+/* The loop has ended. */
+void server_close(struct server *server);
 
 /* upgrade.c */
 /* Executes the installed program in place, once that has said that it can take over; answers before that, or with 409 and why
  * not. */
 void server_upgrade(struct server *server, server_answer *answer, void *context);
-/* The child that is being asked, or 0. */
-pid_t upgrade_child(const struct server *server);
 /* After a hand-over: begins anew one that was under way before it. */
 void upgrade_go_on(struct server *server);
 /* Gives up the one under way, if there is one. */
 void upgrade_cancel(struct server *server);
 
-/* server.c */
+/* generation.c */
 struct pipeline_setup server_pipeline_setup(struct server *server);
 struct generation *generation_new(struct config *config); /* takes it; NULL, without taking it, if there is no memory */
 struct generation *generation_free(struct generation *generation); /* the older ones stay; NULL is fine; returns NULL */
@@ -167,38 +207,22 @@ struct generation *generation_free(struct generation *generation); /* the older 
 void server_adopt(struct server *server, struct generation *generation);
 /* Frees the replaced configurations that no pipeline reads any more. */
 void server_sweep(struct server *server);
+
+/* operations.c */
+struct status_ops server_ops(struct server *server);
 /* The commands that waited for a reload. */
 void server_obey_postponed(struct server *server);
 
-/* startup.c: false if there is nothing to wait for. */
-bool server_start(struct server *server, struct failure *failure);
-
-/* shutdown.c */
-void server_on_pipeline(void *context, struct pipeline *pipeline, enum pipeline_event event, const struct fault *fault);
-/* Takes up what pipelines told while this process was to be handed over, and was not. */
-void server_hear(struct server *server);
-/* Finishes what is in flight, within `drain_timeout`, and ends; the second time it ends without finishing. */
-void server_stop(struct server *server, const char *why);
-/* The start failed: ends whatever has been started, with that exit status. */
-void server_fail(struct server *server, const struct failure *failure);
-/* No pipeline runs: closes every handle. The loop, and so the program, ends when libuv has let go of them. */
-void server_end(struct server *server);
-/* After a hand-over: goes on with an end that the process before this one had begun, or that came during the start. */
-void server_go_on_ending(struct server *server);
-/* A reload is over; goes on with a stop that waited for it. */
-void server_on_reloaded(struct server *server);
-/* Every pipeline stops without finishing. */
-void server_cut(struct server *server);
-/* Calls `act` if the end under way is not over by then. */
-void server_limit(struct server *server, loop_callback *act, uint64_t milliseconds);
-
 /* gpu_fault.c */
-/* A device is dead: hands over to another image of this program, or ends at once if that happens too often or cannot be. */
-void server_fault(struct server *server, const struct fault *fault);
+/* A device is dead: hands over to another image of this program. Reports SERVER_LOST if that happens too often or cannot be,
+ * and SERVER_FAULT_WAITS where a reload has to be over first. */
+void server_fault(struct server *server, const struct server_cause *cause);
 /* The same for one that had to wait for a reload, which is over now. */
 void server_answer_fault(struct server *server);
 /* After a fault every pipeline has stopped, or was given up: the process ends. */
-void server_end_after_fault(void *context);
+_Noreturn void server_end_after_fault(struct server *server);
+/* A timer's: the reload that a fault waits for takes too long. */
+void server_end_unanswered(void *context);
 /* The same where no pipeline has begun, with a word on what came too often. */
 _Noreturn void server_end_by_faults(struct server *server, const struct fault *fault);
 
@@ -249,11 +273,11 @@ void signals_close(struct server *server); /* idempotent */
  * the daemon starts, stops or reloads. 200 names the pipelines "added", "removed", "changed" and "unchanged". */
 void server_reload(struct server *server, server_answer *answer, void *context);
 void reload_on_pipeline(struct reload *reload, struct pipeline *pipeline, enum pipeline_event event);
-/* A worker is at the sockets of pipelines, none of which is stopped until it is done: see server_cut(). */
+/* A worker is at the sockets of pipelines, none of which is stopped until it is done: see cut() in server.c. */
 bool reload_is_at_sockets(const struct reload *reload);
 /* Pipelines stop for those that come. */
 bool reload_is_exchanging(const struct reload *reload);
-/* Gives a reload up, if it has not replaced anything yet; server_on_reloaded() follows in any case. */
+/* Gives a reload up, if it has not replaced anything yet; SERVER_RELOADED follows in any case. */
 void reload_cancel(struct reload *reload);
 
 #endif

@@ -60,7 +60,7 @@ static void end(struct reload *reload, int http_status, json_t *body) {
   if (!server->stop_wanted) {
     supervision_say_ready(server);
   }
-  server_on_reloaded(server);
+  server->report(server, SERVER_RELOADED, NULL);
 }
 
 /* Of many errors in the file the log gets the first line of the first one, and how many there are. */
@@ -145,7 +145,7 @@ static void replace_if_gone(struct reload *reload) {
   log_set_level(reload->server->config->log_level);
   reload->worked = swap_start_new(reload->swap, &reload->failure);
   server_note(reload->server); /* before the memory of the old ones goes, of which the last roster tells */
-  server_obey_postponed(reload->server);
+  reload->server->report(reload->server, SERVER_EXCHANGED, NULL);
   work_on(reload, release, on_released);
 }
 
@@ -168,7 +168,7 @@ static void on_inherited(void *context) {
   struct reload *reload = context;
   if (is_dead(reload)) {
     reload->step = RELOAD_RELEASING;
-    server_cut(reload->server);
+    reload->server->report(reload->server, SERVER_LET_GO, NULL);
     return;
   }
   if (reload->worked && !reload->cancelled) {

@@ -63,7 +63,7 @@ static void act(struct server *server, int number) {
     dump_state(server);
     break;
   default:
-    server_stop(server, number == SIGTERM ? "SIGTERM" : "SIGINT");
+    server->report(server, SERVER_STOP, &(struct server_cause){.why = number == SIGTERM ? "SIGTERM" : "SIGINT"});
     break;
   }
 }

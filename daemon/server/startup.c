@@ -1,7 +1,7 @@
 /*
- * The start of the daemon, in the order in which things may fail: the status sockets show a second daemon before any
- * memory is taken; the devices come before the lanes; the pipelines are prepared on a worker thread, so that signals are
- * heard; and only when all of them are ready does anybody get an answer.
+ * What the server takes at its start, in the order in which things may fail, and gives back at its end. The status sockets show
+ * a second daemon before any memory is taken; the devices come before the lanes; the pipelines are prepared on a worker thread,
+ * so that signals are heard; and only when all of them run does anybody get an answer.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 #include "daemon/base/log.h"
 #include "daemon/base/rights.h"
 #include "daemon/base/systemd.h"
-#include "daemon/server/distinct.h"
+#include "daemon/server/config_files.h"
 #include "daemon/server/private.h"
 #include "daemon/state/checkpoint.h"
 #include "daemon/state/exec.h"
@@ -212,7 +212,7 @@ void server_fail_start(struct server *server, const struct failure *failure) {
   if (server->codec) {
     server_start_over(server->codec, last.text);
   }
-  server_fail(server, failure);
+  server->report(server, SERVER_FAILED, &(struct server_cause){.failure = failure});
 }
 
 static void on_prepared(void *context) {
@@ -222,23 +222,22 @@ static void on_prepared(void *context) {
   bool prepared = preparation->done;
   loop_timer_close(preparation->feed);
   free(preparation);
-  if (!prepared) {
+  if (prepared) {
+    server->report(server, SERVER_PREPARED, NULL);
+  } else {
     server_fail_start(server, &failure);
-    return;
   }
-  if (server->stop_wanted && !server->codec) {
-    server_end(server); /* a signal came meanwhile, and nothing has begun */
-    return;
-  }
-  server->phase = SERVER_RUNNING;
+}
+
+void server_serve(struct server *server) {
+  struct failure failure;
   fd_store_release();
   fd_store_spend_roster();
   if (start_all(server, &failure)) {
     say_ready(server);
     exec_settle();
     exec_reserve();
-    server_go_on_ending(server);
-    upgrade_go_on(server);
+    server->report(server, SERVER_SERVES, NULL);
   } else {
     server_fail_start(server, &failure);
   }
@@ -258,16 +257,14 @@ static bool start_preparing(struct server *server, struct failure *failure) {
   return true;
 }
 
-/* What a reload has put in force stays so: where there was not what a pipeline needs, it is tried until there is. */
-void server_start_late(struct server *server) {
-  struct failure failure;
-  for (unsigned i = 0; server->phase == SERVER_RUNNING && !server->reload && i < server->pipeline_count; i++) {
-    struct pipeline *pipeline = server->pipelines[i];
-    if (pipeline_state(pipeline) == PIPELINE_STARTING && pipeline_start(pipeline, &failure)) {
-      log_event(LOG_RESUMED, pipeline_config(pipeline)->name, "runs now");
-      server_note(server);
-    }
+bool server_open_loop(struct server *server, struct failure *failure) {
+  int status = uv_loop_init(&server->loop);
+  if (status == 0) {
+    server->loop_open = true;
+    status = mailbox_open(&server->control, &server->loop);
   }
+  return status == 0 ||
+         failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "cannot make the control loop: %s", uv_strerror(status));
 }
 
 static unsigned count_files(const struct config *config) {
@@ -298,4 +295,57 @@ bool server_start(struct server *server, struct failure *failure) {
   exec_allow_signals(&held); /* also where there is no tape: they wait while one image follows another */
   server->engine = engine_open(server->config, server->codec, failure);
   return server->engine && make_pipelines(server, failure) && loop_can_work(failure) && start_preparing(server, failure);
+}
+
+/* -- what is given back at the end ------------------------------------------------------------------------------------ */
+
+static void on_http_closed(void *context) {
+  struct server *server = context;
+  server->http = NULL;
+}
+
+static void on_status_closed(void *context) {
+  struct server *server = context;
+  server->status = NULL;
+}
+
+void server_close_handles(struct server *server) {
+  tracer_stop(server->tracer);
+  upgrade_cancel(server);
+  if (server->status) {
+    status_close(server->status, on_status_closed, server);
+  }
+  if (server->http) {
+    status_close(server->http, on_http_closed, server);
+  }
+  supervision_stop(server);
+  checkup_stop(server);
+  signals_close(server);
+  server->limit = loop_timer_close(server->limit);
+  server->look = loop_timer_close(server->look);
+  mailbox_close(&server->control);
+}
+
+void server_close(struct server *server) {
+  for (unsigned i = 0; i < server->pipeline_count; i++) {
+    pipeline_release(server->pipelines[i]);
+    pipeline_free(server->pipelines[i]);
+  }
+  free(server->pipelines);
+  checkup_free(server);
+  tracer_free(server->tracer);
+  engine_close(server->engine);
+  quota_free(server->quota);
+  free(server->unanswered);
+  listener_close(server->status_listener);
+  listener_close(server->http_listener);
+  if (server->loop_open && uv_loop_close(&server->loop) != 0) {
+    log_event(LOG_FAILED, NULL, "the control loop ended with open handles");
+    server->exit_status = EXIT_STATUS_INTERNAL;
+  }
+  while (server->generation) {
+    struct generation *generation = server->generation;
+    server->generation = generation->next;
+    generation_free(generation);
+  }
 }

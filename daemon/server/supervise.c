@@ -44,7 +44,7 @@ static void on_anchored(void *context) {
   if (!anchoring->alive) {
     struct fault fault;
     fault_of_device(&fault, NO_DEVICE, anchoring->error.text);
-    server_fault(server, &fault);
+    server->report(server, SERVER_FAULT, &(struct server_cause){.fault = &fault});
   }
   free(anchoring);
 }
@@ -101,6 +101,18 @@ static void compare_limits(struct server *server) {
   }
 }
 
+/* What a reload has put in force stays so: a pipeline that could not start yet is tried until it does. */
+static void start_late(struct server *server) {
+  struct failure failure;
+  for (unsigned i = 0; server->phase == SERVER_RUNNING && !server->reload && i < server->pipeline_count; i++) {
+    struct pipeline *pipeline = server->pipelines[i];
+    if (pipeline_state(pipeline) == PIPELINE_STARTING && pipeline_start(pipeline, &failure)) {
+      log_event(LOG_RESUMED, pipeline_config(pipeline)->name, "runs now");
+      server_note(server);
+    }
+  }
+}
+
 static void on_tick(void *context) {
   struct server *server = context;
   for (unsigned i = 0; i < server->pipeline_count; i++) {
@@ -108,7 +120,7 @@ static void on_tick(void *context) {
   }
   start_anchoring(server);
   systemd_flush();
-  server_start_late(server);
+  start_late(server);
   if (fd_store_try_again() && !server->reload) {
     server_note_journal(server);
   }

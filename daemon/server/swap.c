@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "daemon/server/config_diff.h"
-#include "daemon/server/distinct.h"
+#include "daemon/server/config_files.h"
 
 struct incoming {            /* beside each pipeline of the new configuration */
   struct pipeline *pipeline; /* NULL: the old one stays */

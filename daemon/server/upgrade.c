@@ -30,7 +30,6 @@ struct upgrade {
   uv_process_t child;
   int config, said; /* what the child reads, and writes what is wrong to */
   struct loop_timer *timer;
-  bool running; /* the child */
   int attempts;
 };
 
@@ -132,7 +131,7 @@ static void on_child_exit(uv_process_t *child, int64_t status, int signal) {
   ssize_t length = pread(upgrade->said, said, SAID, 0);
   said[length > 0 ? length : 0] = '\0';
   said[strcspn(said, "\n")] = '\0';
-  upgrade->running = false;
+  upgrade->server->asking = 0;
   if (status == 0 && signal == 0) {
     on_willing(upgrade);
     return;
@@ -186,7 +185,7 @@ static void start(struct upgrade *upgrade) {
     refuse(upgrade, exec_program() != NULL, why);
     return;
   }
-  upgrade->running = true;
+  upgrade->server->asking = upgrade->child.pid;
   loop_timer_start(upgrade->timer, LIMIT_MS, 0);
 }
 
@@ -213,10 +212,6 @@ void server_upgrade(struct server *server, server_answer *answer, void *context)
 
 /* -- over a hand-over for another reason ------------------------------------------------------------------------------- */
 
-pid_t upgrade_child(const struct server *server) {
-  return server->upgrade && server->upgrade->running ? server->upgrade->child.pid : 0;
-}
-
 /* The one that asked is the same process, in its image before. */
 static void end_child(pid_t child) {
   if (child > 0 && waitpid(child, NULL, WNOHANG) == 0) {
@@ -242,7 +237,7 @@ void upgrade_cancel(struct server *server) {
     answer_error(upgrade->answer, upgrade->context, 409, NULL, "the daemon is stopping");
     upgrade->answer = NULL;
   }
-  if (upgrade->running) {
+  if (server->asking) {
     uv_process_kill(&upgrade->child, SIGKILL); /* on_child_exit() does the rest */
   } else {
     end(upgrade, true);
