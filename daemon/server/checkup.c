@@ -19,7 +19,7 @@
 
 enum { LOOKS_A_PERIOD = 4 };
 
-/* A call into the device that has not returned so long after a canary should have been given up never will. */
+/* A canary is given up after its time; a call into the device that has not returned so long after that never will. */
 #define NO_RETURN NS_PER_S
 
 struct probe { /* of a device */
@@ -36,7 +36,7 @@ struct checkup {
   int64_t stood;    /* how long the control loop stood still at most, */
   int64_t stood_at; /* and until when: after a minute another one counts */
   int64_t awake;    /* when the process last came to itself after a standstill */
-  int64_t rested;   /* until when no canary could be expected back: the start, and reloads, which keep the driver busy */
+  int64_t rested;   /* until when no canary could be expected back: a start or a reload keeps the driver busy */
 };
 
 static int64_t later(int64_t a, int64_t b) { return a > b ? a : b; }
@@ -76,7 +76,7 @@ static const struct probe *find_probe(const struct checkup *checkup, unsigned nu
   return probe;
 }
 
-/* Who asks may come before the timer, when both had to wait. */
+/* After a standstill a question for /v1/health may be answered before the timer has fired. */
 static int64_t awake_since(const struct checkup *checkup, int64_t now) {
   return now - checkup->expected > STANDSTILL ? now : checkup->awake;
 }
@@ -154,7 +154,7 @@ struct health *server_health(const struct server *server) {
 
 /* -- canaries -------------------------------------------------------------------------------------------------------- */
 
-/* The canary itself says when it is late, but not from within a call that does not return. */
+/* A canary says itself when it is late, but not from within a call into the device that does not return. */
 static bool is_stuck(const struct checkup *checkup, const struct probe *probe, const struct canary_view *view,
                      const struct health_device *device, int64_t now, int64_t patience) {
   int64_t since = later(later(view->sent, probe->ordered), later(device->completed, later(checkup->awake, checkup->rested)));

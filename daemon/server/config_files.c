@@ -10,7 +10,7 @@
 
 /* -- what is not there yet --------------------------------------------------------------------------------------------- */
 
-/* What cannot be looked at by this user may be there for the daemon's. */
+/* A path that this user may not look at may be there for the daemon's user. */
 static bool is_missing(const char *path, bool directory) {
   struct stat there;
   return stat(path, &there) != 0 ? errno == ENOENT || errno == ENOTDIR : directory && !S_ISDIR(there.st_mode);

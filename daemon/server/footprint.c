@@ -51,7 +51,7 @@ struct check {
   size_t limit;  /* half of the memory of this machine */
 };
 
-/* What a source sends is known to the configuration; what the last stage gives only to us. */
+/* Whether the source's format fits y4m, config/ has checked; what the last stage gives is known only here. */
 static void check_y4m(const struct config_pipeline *pipeline, const struct footprint *footprint, struct config_errors *errors) {
   char text[FORMAT_TEXT];
   if (pipeline->sink.protocol == CONFIG_PROTOCOL_Y4M && !y4m_carries(&footprint->output)) {
@@ -120,7 +120,7 @@ static const char *find_example(char path[PATH_MAX]) {
   return NULL;
 }
 
-/* A file, or the text. */
+/* Reads the text, or where that is NULL the file. */
 static struct config *read_config(const char *name, const char *text, struct config_errors *errors) {
   struct vocabulary *vocabulary = formats_new();
   if (!vocabulary) {

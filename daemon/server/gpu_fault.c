@@ -1,7 +1,7 @@
 /*
- * What becomes of the daemon when a GPU fails. The device is lost to this process, and only to this one: another image of it
- * goes on with everything. Where that cannot be, or happens too often, this process just ends: nothing may wait for a dead
- * device, and freeing what is on it might wait.
+ * What becomes of the daemon when a GPU fails. The device is lost to this image of the process, and only to this one: another
+ * image goes on with everything. Where that cannot be, or happens too often, the process just ends: nothing may wait for a dead
+ * device, and freeing what is on it might wait. server.c is told what is decided here, and enters the phase.
  */
 #include <stdarg.h>
 #include <stdio.h>
@@ -29,7 +29,8 @@ void server_end_by_faults(struct server *server, const struct fault *fault) {
 void server_end_after_fault(struct server *server) {
   for (unsigned i = 0; i < server->pipeline_count; i++) {
     pipeline_log_account(server->pipelines[i]);
-    if (!server->reload || !reload_is_at_sockets(server->reload)) { /* else the next process finds what is left of them */
+    if (!server->reload ||
+        !reload_is_at_sockets(server->reload)) { /* else the sockets of pipelines stay for the next process */
       pipeline_abandon(server->pipelines[i]);
     }
   }
@@ -39,7 +40,7 @@ void server_end_after_fault(struct server *server) {
 __attribute__((format(printf, 3, 4))) static void end_by_fault(struct server *server, const struct fault *fault,
                                                                const char *why, ...) {
   if (server->phase == SERVER_FAULTED) {
-    return; /* another device did, meanwhile */
+    return; /* another device has failed meanwhile */
   }
   char outcome[sizeof((struct failure *)NULL)->text + 80];
   va_list arguments;
@@ -52,7 +53,7 @@ __attribute__((format(printf, 3, 4))) static void end_by_fault(struct server *se
   server->report(server, SERVER_LOST, NULL);
 }
 
-/* Frames that others than the one that saw it have on the device, as far as their lanes have said. */
+/* Adds the frames that pipelines other than the one that saw the fault have on the device, as far as their lanes have said. */
 static void add_others(const struct server *server, struct fault *fault) {
   for (unsigned i = 0; i < server->pipeline_count; i++) {
     const struct config_pipeline *config = pipeline_config(server->pipelines[i]);
@@ -70,7 +71,7 @@ void server_end_unanswered(void *context) {
   end_by_fault(server, server->unanswered, "the daemon ends, since a reload stands between two configurations");
 }
 
-/* A reload exchanges pipelines, of which nothing can be handed over; that will be over soon. */
+/* While a reload exchanges pipelines nothing of them can be handed over. The exchange will be over soon. */
 static void wait_for_reload(struct server *server, const struct fault *fault) {
   if (server->unanswered) {
     return;
@@ -98,7 +99,7 @@ static void take_up_again(struct server *server, const struct fault *fault) {
   end_by_fault(server, fault, "the daemon ends, since nothing could be taken up again (%s)", failure.text);
 }
 
-/* The pipeline that saw it may have gone with the reload. */
+/* The pipeline that saw the fault may have gone with the reload. */
 void server_answer_fault(struct server *server) {
   struct fault fault = *server->unanswered;
   bool is_there = false;
@@ -124,7 +125,8 @@ void server_fault(struct server *server, const struct server_cause *cause) {
   add_others(server, &fault);
   int64_t now = clock_now();
   unsigned limit_a_minute = server->config->gpu.faults;
-  bool is_known = is_on_trial(server, fault.device); /* then it is that frame's, and its pipeline's, and not the device's */
+  bool is_known =
+      is_on_trial(server, fault.device); /* then the fault is the suspected frame's and its pipeline's, and not the device's */
   if (limit_a_minute == 0 || (!is_known && history_is_too_fast(&server->history, limit_a_minute, now))) {
     char text[LIMIT_TEXT];
     end_by_fault(server, &fault, "%s", say_limit(server, text));

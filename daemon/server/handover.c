@@ -2,8 +2,9 @@
  * What a server leaves to the next image of its process, and takes from the one before: its configuration as text, its
  * listeners, its books, and every pipeline with all that is connected to it.
  *
- * To hand over, all lanes stand still first: from then on nothing touches a descriptor, and what is put on the tape is exactly
- * where everything is.
+ * To hand over, all lanes stand still first: from then on nothing touches a descriptor, and what is written says exactly where
+ * everything is. Where a service manager keeps the state, a manifest of the same is written while lanes run, for the process
+ * that follows should this one be killed.
  */
 #include <stdlib.h>
 #include <unistd.h>
@@ -19,8 +20,8 @@
 
 #define PATIENCE  (100 * NS_PER_MS) /* with a lane that may be within a call to a device */
 #define PARK_TIME (5 * NS_PER_S)    /* for a lane to finish a turn on a machine with too much to do */
-#define FILE_TIME (80 * NS_PER_MS)  /* for a request to a file, while everybody stands still, */
-#define LAST_TIME (500 * NS_PER_MS) /* and where that is the end anyway */
+#define FILE_TIME (80 * NS_PER_MS)  /* for a request to a file, while all lanes stand still, */
+#define LAST_TIME (500 * NS_PER_MS) /* and where the process ends anyway */
 
 #define ENDED_WITHOUT_A_WORD "the process before ended without a word"
 
@@ -28,8 +29,8 @@ enum { ROUNDS = 64 };
 
 void server_pass_config(char **text, struct codec *codec) { codec_pass_text(codec, text); }
 
-/* Where lanes note how far they are. */
-static void pass_chronicle(struct codec *codec) {
+/* The memory in which lanes note how far they are. */
+static void pass_checkpoint(struct codec *codec) {
   int fd = codec->writing ? checkpoint_fd() : -1;
   codec_pass_descriptor(codec, &fd);
   if (!codec->writing && (fd < 0 || !checkpoint_look_into(fd))) {
@@ -41,7 +42,7 @@ static void pass_chronicle(struct codec *codec) {
 }
 
 static void pass_server(struct server *server, struct codec *codec) {
-  /* A restart is the stop itself, and who is killed is not to stop again. */
+  /* At a restart the stop is done by leaving, and a stop that was killed is not to go on. */
   bool stops = server->stop_wanted && server->history.cause != HISTORY_RESTART && !codec->live;
   bool upgrades = server->upgrade && server->history.cause == HISTORY_FAULT;
   bool reloads = server->reload && (server->history.cause != HISTORY_RESTART || codec->live);
@@ -49,7 +50,7 @@ static void pass_server(struct server *server, struct codec *codec) {
   codec_pass_time(codec, &server->started);
   CODEC_PASS(codec, server->reloads);
   CODEC_PASS(codec, server->reload_failures);
-  if (!codec->by_manager) { /* who is started anew looks at the file, and finds out by itself */
+  if (!codec->by_manager) { /* a process that the manager starts looks at the file, and finds out by itself */
     CODEC_PASS(codec, server->reload_refusal);
     server->reload_refusal[sizeof server->reload_refusal - 1] = '\0';
   }
@@ -68,7 +69,7 @@ static void pass_server(struct server *server, struct codec *codec) {
     server->asked = asked;
   }
   if (codec->live) {
-    pass_chronicle(codec);
+    pass_checkpoint(codec);
   } else if (!codec->by_manager) {
     fd_store_pass(codec);
     listener_pass_unused(codec);
@@ -77,7 +78,7 @@ static void pass_server(struct server *server, struct codec *codec) {
 
 /* -- out ------------------------------------------------------------------------------------------------------------ */
 
-/* Messages that are under way arrive, and those that they cause. */
+/* Messages that are under way arrive, and those that their arrival causes. */
 static void settle(struct server *server) {
   bool any = true;
   for (int round = 0; any && round < ROUNDS; round++) {
@@ -90,7 +91,7 @@ static bool is_on(const struct pipeline *pipeline, unsigned device) {
   return device == NO_DEVICE || pipeline_config(pipeline)->device == device;
 }
 
-/* Frames on the device that failed are suspected of it, and one that was alone there even more. */
+/* Frames on the device that failed are suspected of the fault, and a frame that was alone there even more. */
 static void suspect(struct server *server, bool fault, unsigned device) {
   unsigned running = 0;
   for (unsigned i = 0; i < server->pipeline_count; i++) {
@@ -125,14 +126,14 @@ static bool execute(struct server *server, const char *program, struct failure *
   codec_begin(&codec);
   put(server, &codec);
   log_flush();
-  listener_withhold_new(); /* of a reload, which the next image begins again, if it does not stop */
+  listener_withhold_new(); /* new sockets are a reload's, which the next image begins again if it does not stop */
   bool executed = exec_execute(program, &codec, failure);
   listener_allow_new();
   codec_clear(&codec);
   return executed;
 }
 
-/* Everything stands still. */
+/* Lanes stand still. Returns false if the service manager does not take everything. */
 static bool leave(struct server *server, struct failure *failure) {
   struct codec codec;
   codec_begin(&codec);
@@ -157,7 +158,7 @@ static bool leave(struct server *server, struct failure *failure) {
   return false;
 }
 
-/* What is done once everything stands still: with `program` it executes that, else (leaving) this process ends. */
+/* What is done once lanes stand still: at HISTORY_RESTART this process ends, else `program` is executed (NULL: this one). */
 struct exchange {
   enum history_cause cause;
   const char *text;
@@ -165,7 +166,7 @@ struct exchange {
   const char *program;
 };
 
-/* After a fault nothing moves anyway, and nothing could go on without the file. */
+/* After a fault frames do not move anyway, and no pipeline could go on without its file. */
 static int64_t file_time(enum history_cause cause) {
   return cause == HISTORY_FAULT ? PARK_TIME : cause == HISTORY_RESTART ? LAST_TIME : FILE_TIME;
 }
@@ -240,7 +241,8 @@ bool server_leave(struct server *server, const char *text, struct failure *failu
   return exchange(server, &how, failure);
 }
 
-/* -- without a word ------------------------------------------------------------------------------------------------ */
+/* -- should this process be killed
+ * ------------------------------------------------------------------------------------------------ */
 
 static uint64_t count_clients(const struct server *server) {
   uint64_t clients = 0;
@@ -272,7 +274,7 @@ void server_note(struct server *server) {
   }
 }
 
-/* While pipelines are exchanged the last one stands: what it tells of is there until the next one. */
+/* While pipelines are exchanged the last manifest stands: what it names is there until the next one is written. */
 void server_note_roster(struct server *server) {
   struct failure later;
   if (!fd_store_is_marked() || !fd_store_is_there() || !server_may_hand_over(server, &later)) {
@@ -283,7 +285,7 @@ void server_note_roster(struct server *server) {
   codec.by_manager = true;
   codec.live = true;
   put(server, &codec);
-  fd_store_keep_roster(&codec, checkpoint_fd() >= 0); /* without a chronicle it would be of no use */
+  fd_store_keep_roster(&codec, checkpoint_fd() >= 0); /* without a checkpoint a manifest would be of no use */
   codec_clear(&codec);
   server_beat(server);
 }
@@ -317,14 +319,14 @@ void server_take(struct server *server) {
   }
 }
 
-static void forget_tape(struct server *server) {
+static void forget_codec(struct server *server) {
   checkpoint_look_away();
   codec_close_rest(server->codec);
   codec_clear(server->codec);
   server->codec = NULL;
 }
 
-/* Connections that were being made have gone, besides those that were cut off. */
+/* A process before this one was killed. Besides connections that were cut off, those that were being made have gone. */
 static void revived(struct server *server) {
   uint64_t here = count_clients(server);
   uint64_t lost = server->lost_clients > here ? server->lost_clients - here : 0;
@@ -337,20 +339,20 @@ static void revived(struct server *server) {
 void server_taken(struct server *server) {
   const struct history *history = &server->history;
   bool was_killed = server->codec->live;
-  forget_tape(server);
+  forget_codec(server);
   if (was_killed) {
     revived(server);
     return;
   }
   history_begin(&server->history, clock_now());
-  bool said = history->cause == HISTORY_FAULT; /* in an entry of its own */
+  bool said = history->cause == HISTORY_FAULT; /* a fault has a log entry of its own */
   log_event(LOG_HANDED_OVER, NULL, "everything goes on after %.0f ms, with all connections%s%s",
             (double)history->gap / (double)NS_PER_MS, said ? "" : ": ", said ? "" : history->text);
 }
 
-/* The next image would not know that files may be torn. */
+/* Whether the next image would not know that files may be dirty, as a killed process left them. */
 static bool hides_torn_files(const struct codec *codec) {
-  return codec->live && !fd_store_expect_torn(); /* there may have been no memory for it */
+  return codec->live && !fd_store_expect_torn(); /* there may have been no memory to note that */
 }
 
 void server_start_over(const struct codec *codec, const char *why) {

@@ -1,9 +1,10 @@
 /*
- * What a file that does not answer may not hold up. A request to it cannot be taken back: its thread sleeps in the kernel until
- * the disk answers, and so does the program that would execute itself over that. So a pipeline that waits for one is left
- * alone: a reload that removes it goes on without it, and an end does not wait for it.
+ * What a file that does not answer may not hold up. A request to such a file cannot be taken back: its thread sleeps in the
+ * kernel until the disk answers, and a program that is executed over the process would have to wait for that thread. So a
+ * pipeline that waits for a file is left alone: a reload that removes the pipeline goes on without it, and an end does not wait
+ * for it.
  *
- * The process that ends so is gone once the disk answers; until then nothing of it is left but the thread that sleeps.
+ * A process that ends so is gone once the disk answers; until then nothing of it is left but the thread that sleeps.
  */
 #include <dirent.h>
 #include <fcntl.h>
@@ -25,7 +26,7 @@ enum { LOOK_MS = 100 };
 
 /* -- who hangs --------------------------------------------------------------------------------------------------------- */
 
-/* The file that it waits for, or NULL. */
+/* The file that the pipeline waits for, or NULL. */
 static const char *awaited_file(const struct pipeline *pipeline) {
   return pipeline_state(pipeline) == PIPELINE_STOPPED ? NULL : pipeline_awaited_file(pipeline, clock_now() - LONG);
 }
@@ -73,7 +74,8 @@ bool server_may_open(const struct server *server, const struct config_pipeline *
   return may;
 }
 
-/* -- one that a reload removes ----------------------------------------------------------------------------------------- */
+/* -- a pipeline that a reload removes -----------------------------------------------------------------------------------------
+ */
 
 bool server_let_hang(struct server *server, struct pipeline *pipeline) {
   const char *path = awaited_file(pipeline);
@@ -126,7 +128,8 @@ bool server_hangs(const struct server *server) {
   return hangs;
 }
 
-/* -- an end without them ------------------------------------------------------------------------------------------------- */
+/* -- an end without such files
+ * ------------------------------------------------------------------------------------------------- */
 
 static bool is_number_of_file(int fd) {
   int kind;

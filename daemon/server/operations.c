@@ -75,8 +75,8 @@ static struct postponed *postpone(const struct command_order *order) {
 }
 
 /* RESUME answers at once, PAUSE when no frame is taken any more. DRAIN answers when nothing is in flight, or with 504 and what
- * it waits for after `drain_timeout`, or with 409 if it is resumed before. 404, with the names there are, for an unknown
- * one. */
+ * the pipeline waits for after `drain_timeout`, or with 409 if the pipeline is resumed before. For an unknown pipeline the
+ * answer is 404, with the names there are. */
 static void take_command(struct server *server, const struct command_order *order) {
   if (!server->reload || !reload_is_exchanging(server->reload)) {
     obey(server, order);
@@ -92,7 +92,7 @@ static void take_command(struct server *server, const struct command_order *orde
   }
 }
 
-/* Whoever gave up waiting takes it that nothing was done, and would be surprised by frames that stop or come later on. */
+/* A client that gave up waiting takes it that nothing was done, and would be surprised by frames that stop or come later on. */
 static void forget(const struct command_order *order) {
   log_event(LOG_REFUSED, NULL, "pipeline '%s' was not told to %s: who asked for it has left while it waited for a reload",
             order->pipeline, pipeline_command_names[order->command]);

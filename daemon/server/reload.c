@@ -4,14 +4,14 @@
  *   load      the file is read and checked
  *   prepare   pipelines that come take memory and device and open what is not in use
  *   quiesce   pipelines that leave finish what they have, for at most `drain_timeout`
- *   inherit   what those used until now is opened: the last step that may fail
- *   replace   they stop, their listeners move over, and the new ones start
- *   release   what they took is given back
+ *   inherit   what leaving pipelines used until now is opened: the last step that may fail
+ *   replace   leaving pipelines stop, their listeners move over, and the new ones start
+ *   release   what leaving pipelines took is given back
  *
  * A pipeline that leaves and waits for a file that does not answer is left alone (hanging.c).
  *
  * Whatever may block runs on a worker thread. Until `replace` every step can be taken back, so that a failure leaves things
- * as they were. Pipelines whose canonical text is the same are never touched.
+ * as they were. Pipelines whose canonical text is the same are never touched. What follows for the server is server.c's to say.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -33,15 +33,15 @@ struct reload {
   void *context;
   enum reload_step step;
   struct config_errors *errors;
-  struct generation *generation; /* with the new configuration, until it is in force */
+  struct generation *generation; /* the new configuration, until it is in force */
   struct swap *swap;
   struct loop_timer *limit;
   bool cancelled;
-  bool worked;            /* what the last worker's job gave, */
-  struct failure failure; /* and why it failed */
+  bool worked;            /* whether the last job of a worker did, */
+  struct failure failure; /* and if not, why */
 };
 
-/* After a GPU fault the process only waits for its lanes, and nothing goes on here. */
+/* After a GPU fault the process only waits for its lanes, and the reload does not go on. */
 static bool is_dead(const struct reload *reload) { return reload->server->phase == SERVER_FAULTED; }
 
 /* -- the end ----------------------------------------------------------------------------------------------------- */
@@ -49,7 +49,7 @@ static bool is_dead(const struct reload *reload) { return reload->server->phase 
 static void end(struct reload *reload, int http_status, json_t *body) {
   struct server *server = reload->server;
   server->reload = NULL;
-  server_note(server); /* which says that it is under way */
+  server_note(server); /* the last note says that a reload is under way */
   swap_free(reload->swap);
   server_sweep(server);
   generation_free(reload->generation);
@@ -103,7 +103,7 @@ static void on_taken_back(void *context) {
 }
 
 static void take_back(struct reload *reload) {
-  loop_timer_stop(reload->limit); /* giving back may take longer than frames were given */
+  loop_timer_stop(reload->limit); /* giving back may take longer than `drain_timeout` */
   if (reload->step > RELOAD_PREPARING) {
     swap_unquiesce(reload->swap);
   }
@@ -144,7 +144,7 @@ static void replace_if_gone(struct reload *reload) {
   reload->server->reload_refusal[0] = '\0';
   log_set_level(reload->server->config->log_level);
   reload->worked = swap_start_new(reload->swap, &reload->failure);
-  server_note(reload->server); /* before the memory of the old ones goes, of which the last roster tells */
+  server_note(reload->server); /* before the memory of the old pipelines goes, which the last manifest still names */
   reload->server->report(reload->server, SERVER_EXCHANGED, NULL);
   work_on(reload, release, on_released);
 }

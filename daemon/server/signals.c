@@ -1,8 +1,8 @@
 /*
  * Signals as events of the control loop: TERM and INT end, HUP reloads, USR1 writes the state to the log, USR2 upgrades.
  *
- * They are blocked in every thread, and wait in the kernel until they are read here and acted upon. So one that comes while
- * another image of the process takes over is still there for that image.
+ * Signals are blocked in every thread, and wait in the kernel until they are read here and acted upon. So a signal that comes
+ * while another image of the process takes over is still there for that image.
  */
 #include <errno.h>
 #include <signal.h>
@@ -42,7 +42,8 @@ static void dump_state(struct server *server) {
   json_decref(document);
 }
 
-/* The file may have changed since what is under way has read it, and whoever sends a signal is not told to try again. */
+/* The file may have changed since the start or the reload under way has read it, and a signal cannot be
+ * answered with "try again". */
 static void reload(struct server *server) {
   if (server->phase == SERVER_STARTING || server->reload) {
     server->reload_at_once = true;
@@ -68,7 +69,7 @@ static void act(struct server *server, int number) {
   }
 }
 
-/* What one of them leads to may be the end of all. */
+/* What a signal leads to may close the signals themselves. */
 static void on_signals(void *context) {
   struct server *server = context;
   struct signalfd_siginfo signal;

@@ -65,12 +65,12 @@ struct preparation {
   struct server *server;
   bool done;
   struct failure failure;
-  struct loop_timer *feed; /* NULL: nobody watches yet */
+  struct loop_timer *feed; /* NULL: no watchdog has to be fed */
   int64_t began;
 };
 
-/* The watchdog goes on while one image of the process follows another, which makes everything anew. As long as the unit gives a
- * start, which has that limit instead. */
+/* The watchdog goes on while one image of the process follows another, and the new image makes everything anew. It is fed for
+ * as long as systemd gives a start of the unit by default, and then decides. */
 static void feed(void *context) {
   const struct preparation *preparation = context;
   if (clock_now() - preparation->began < MOST_FED) {
@@ -78,7 +78,7 @@ static void feed(void *context) {
   }
 }
 
-/* Without memory for it the watchdog may come first. */
+/* Without memory for the timer the watchdog may end a long start. */
 static void start_feeding(struct preparation *preparation) {
   uint64_t quarter = (uint64_t)(systemd_watchdog_interval() / 4 / NS_PER_MS);
   preparation->began = clock_now();
@@ -120,12 +120,13 @@ static bool start_status(struct server *server, struct failure *failure) {
   return server->status && (!server->http_listener || server->http);
 }
 
-/* A reload that was under way may have come as far as the rights of sockets, and not come so far again. */
+/* A reload in the process before this one may have come as far as the rights of sockets, and one here may not come so far. */
 static bool may_have_other_rights(const struct server *server) {
   return server->reload_at_once || (server->codec && server->codec->live);
 }
 
-/* One that the process before could not start either costs the others nothing: it is tried until it starts. */
+/* A pipeline that the process before could not start either does not keep the others from starting: it is tried until it
+ * starts. */
 static bool start_one(struct pipeline *pipeline, struct failure *failure) {
   bool starts = pipeline_start(pipeline, failure);
   bool waits = !starts && pipeline_may_start_later(pipeline);
@@ -137,7 +138,7 @@ static bool start_one(struct pipeline *pipeline, struct failure *failure) {
 }
 
 static bool start_all(struct server *server, struct failure *failure) {
-  server_note_journal(server); /* before anything is written anywhere */
+  server_note_journal(server); /* before results are written to any file */
   for (unsigned i = 0; i < server->pipeline_count; i++) {
     if (!start_one(server->pipelines[i], failure)) {
       return false;
@@ -178,8 +179,8 @@ static void say_ready(struct server *server) {
 
 /* -- a start that cannot be ----------------------------------------------------------------------------------------- */
 
-/* Nothing has moved since it was handed over, so that all of it is there for another try, with a device that may be well then.
- * Nothing moves until that serves: the gap goes on. */
+/* Nothing of what was handed over has moved since, so that all of it is there for another try, with a device that may be well
+ * then. The gap in service goes on until that try serves. */
 static void take_up_once_more(struct server *server, const struct failure *why, struct failure *failure) {
   struct fault fault;
   struct history *history = &server->history;
@@ -201,11 +202,12 @@ static void take_up_once_more(struct server *server, const struct failure *why, 
   }
 }
 
-/* What was left and cannot be taken up is worth less than a daemon. */
+/* A daemon that begins anew is worth more than a state that cannot be taken up. */
 void server_fail_start(struct server *server, const struct failure *failure) {
   struct failure last = *failure;
   bool device = failure->device || (server->engine && engine_has_lost(server->engine));
-  bool is_whole = server->codec && !server->codec->broken && !server->codec->live; /* what was noted is looked into once */
+  bool is_whole =
+      server->codec && !server->codec->broken && !server->codec->live; /* what a killed process noted is looked into once */
   if (is_whole && device) {
     take_up_once_more(server, failure, &last);
   }
@@ -283,16 +285,16 @@ bool server_start(struct server *server, struct failure *failure) {
     server_recover(server);
   }
   if (fd_store_is_there()) {
-    checkpoint_open(); /* without one, connections are closed should this process be killed */
+    checkpoint_open(); /* without a checkpoint, connections are closed should this process be killed */
   }
   if (!rights_start(failure) || !signals_open(server, failure) || !open_status_listeners(server, failure)) {
     return false;
   }
   if (systemd_watches()) {
-    systemd_watchdog(); /* the image before may have had no time for it, and devices take theirs */
+    systemd_watchdog(); /* the image before may have had no time to feed it, and opening devices takes long */
   }
   signals_held(&held);
-  exec_allow_signals(&held); /* also where there is no tape: they wait while one image follows another */
+  exec_allow_signals(&held); /* also where nothing was left: signals wait while one image follows another */
   server->engine = engine_open(server->config, server->codec, failure);
   return server->engine && make_pipelines(server, failure) && loop_can_work(failure) && start_preparing(server, failure);
 }

@@ -1,6 +1,7 @@
 /*
- * What happens every few seconds while the daemon runs: readings for rates, the devices' clocks, the log's counts of
- * what it left out, the status line of systemd, and its watchdog, which is fed as long as there is progress.
+ * What happens every few seconds while the daemon runs: readings for rates, the devices' clocks, the log's counts of what it
+ * left out, systemd's status line, and systemd's watchdog, which is fed as long as there is progress. Where the service manager
+ * keeps the state, the heartbeat and the manifest as well.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,16 +17,16 @@ enum { FLUSH_MS = 10000, PULSE_MS = 20 };
 
 struct supervision {
   struct loop_timer *tick, *flush, *watchdog;
-  struct loop_timer *pulse; /* NULL: nobody feels it, */
-  struct loop_hook *roster; /* nor reads this */
+  struct loop_timer *pulse; /* the heartbeat; NULL: there is no fd store */
+  struct loop_hook *roster; /* the manifest; likewise */
   int64_t interval;         /* of systemd's watchdog, ns */
-  int64_t warned;           /* of which gpu.timeout was said that it is longer */
+  int64_t warned;           /* the gpu.timeout that was said to be longer than the interval */
   char status[256];
 };
 
 /* -- the devices' clocks --------------------------------------------------------------------------------------- */
 
-/* Lives on its own: its worker thread may wait for a device for longer than the server lives. */
+/* Memory of its own, since the worker thread may wait for a device for longer than supervision lives. */
 struct anchoring {
   struct server *server;
   bool alive;
@@ -63,7 +64,7 @@ static void start_anchoring(struct server *server) {
 
 /* -- readings -------------------------------------------------------------------------------------------------- */
 
-/* The status line; true: it is another one than was said last. */
+/* Writes the status line; true: it is another one than was said last. */
 static bool describe(struct server *server) {
   char text[sizeof server->supervision->status];
   unsigned running = 0;
@@ -88,7 +89,7 @@ void supervision_say_ready(struct server *server) {
   systemd_ready(server->supervision->status);
 }
 
-/* What the file says of it may change with a reload. */
+/* At every tick, since a reload may change gpu.timeout. */
 static void compare_limits(struct server *server) {
   struct supervision *supervision = server->supervision;
   int64_t timeout = server->config->gpu.timeout_ns;
@@ -141,7 +142,8 @@ static void on_turn(void *context) { server_note_roster(context); }
 
 /* -- the watchdog ---------------------------------------------------------------------------------------------- */
 
-/* It follows what /v1/health says. A fault of a device is found and seen to long before the watchdog bites. */
+/* The watchdog is fed as long as /v1/health says that all is well. A device's fault is found and answered long before it bites.
+ */
 static void on_watchdog(void *context) {
   struct server *server = context;
   struct health *health = server_health(server);

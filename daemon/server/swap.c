@@ -21,16 +21,16 @@ struct swap {
   const struct config *config;
   struct diff diff;
   struct incoming *incoming; /* one for each pipeline of the new configuration */
-  struct outgoing *outgoing; /* changed and removed ones */
+  struct outgoing *outgoing; /* changed and removed pipelines */
   unsigned outgoing_count;
-  struct pipeline **next; /* the server's new list */
-  bool installed;         /* it is in force */
+  struct pipeline **next; /* the server's list as it will be */
+  bool installed;         /* `next` is the server's list */
   json_t *document;
 };
 
 /* -- making it ------------------------------------------------------------------------------------------------- */
 
-/* Who leaves and has this path until then. */
+/* The pipeline that leaves, and has this path until then. */
 static struct pipeline *find_owner(const struct swap *swap, enum config_endpoint endpoint, const char *path) {
   for (unsigned i = 0; i < swap->outgoing_count; i++) {
     struct pipeline *pipeline = swap->outgoing[i].pipeline;

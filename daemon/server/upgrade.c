@@ -1,7 +1,7 @@
 /*
- * An upgrade: the program that is installed now takes over from the one that runs. It is first asked, in a child, whether it
- * takes the running configuration and states of this version. Only then is it executed in place; a program that cannot go on
- * changes nothing.
+ * An upgrade: the program that is installed now takes over from the one that runs. The installed program is first asked, in a
+ * child, whether it takes the running configuration and states of this version. Only then is it executed in place; a program
+ * that cannot go on changes nothing.
  */
 #include <fcntl.h>
 #include <signal.h>
@@ -21,21 +21,24 @@
 #define LATE "a pipeline has not started since the last reload"
 
 enum { LIMIT_MS = 20000, ANSWER_MS = 50, SAID = 400, CONFIG_FD = 3 };
-enum { ATTEMPTS = 5, AGAIN_MS = 200 }; /* where a request to a file is under way, which everybody would stand still for */
+enum {
+  ATTEMPTS = 5,
+  AGAIN_MS = 200
+}; /* where a request to a file is under way, for which all lanes would have to stand still */
 
 struct upgrade {
   struct server *server;
   server_answer *answer;
   void *context;
   uv_process_t child;
-  int config, said; /* what the child reads, and writes what is wrong to */
+  int config, said; /* the child reads its configuration from one, and writes what is wrong to the other */
   struct loop_timer *timer;
   int attempts;
 };
 
 static void free_when_closed(uv_handle_t *handle) { free(handle->data); }
 
-/* The child's handle, if there was one, outlives the rest. */
+/* libuv has the child's handle, if there was a child, until it is closed: the upgrade's memory goes with it. */
 static void end(struct upgrade *upgrade, bool has_child) {
   upgrade->server->upgrade = NULL;
   upgrade->timer = loop_timer_close(upgrade->timer);
@@ -69,7 +72,7 @@ static void refuse(struct upgrade *upgrade, bool has_child, const char *why) {
 
 /* -- taking over ----------------------------------------------------------------------------------------------------- */
 
-/* One that a reload could not start yet would begin anew, without the readers that it may have. */
+/* A pipeline that a reload could not start yet would begin anew, without the readers that it may have. */
 static bool is_one_late(const struct server *server) {
   bool late = false;
   for (unsigned i = 0; i < server->pipeline_count; i++) {
@@ -109,7 +112,7 @@ static void execute_later(struct upgrade *upgrade, uint64_t milliseconds) {
   }
 }
 
-/* Answers need a moment to leave. */
+/* The answer to whoever asked for the upgrade needs a moment to leave, and so does a trace. */
 static void on_willing(struct upgrade *upgrade) {
   bool yielded = tracer_yield(upgrade->server->tracer);
   if (!upgrade->answer && !yielded) {
@@ -212,7 +215,7 @@ void server_upgrade(struct server *server, server_answer *answer, void *context)
 
 /* -- over a hand-over for another reason ------------------------------------------------------------------------------- */
 
-/* The one that asked is the same process, in its image before. */
+/* The image of this process before this one has asked a child, which is still this process's. */
 static void end_child(pid_t child) {
   if (child > 0 && waitpid(child, NULL, WNOHANG) == 0) {
     kill(child, SIGKILL);
