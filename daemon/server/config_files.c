@@ -37,27 +37,21 @@ static void note_socket(FILE *out, const struct config_mark *at, const char *pat
   }
 }
 
-static void note_source(FILE *out, const struct config_source *source) {
-  if (source->endpoint == CONFIG_SOCKET) {
-    note_socket(out, &source->path_at, source->path);
-  } else if (strcmp(source->path, "-") != 0 && is_missing(source->path, false)) {
-    note(out, &source->path_at, "the source file", source->path, "check the path, or put the file there before the start");
-  }
-}
-
-static void note_sink(FILE *out, const struct config_sink *sink) {
-  if (sink->endpoint == CONFIG_SOCKET) {
-    note_socket(out, &sink->path_at, sink->path);
-  } else if (sink->endpoint == CONFIG_FILE && strcmp(sink->path, "-") != 0 && !has_directory(sink->path)) {
-    note(out, &sink->path_at, "the directory of the sink's file", sink->path, "create it before the start");
-  }
-}
-
 void config_files_print_missing(FILE *out, const struct config *config) {
   note_socket(out, &config->status.socket_at, config->status.socket);
   for (unsigned i = 0; i < config->pipeline_count; i++) {
-    note_source(out, &config->pipelines[i].source);
-    note_sink(out, &config->pipelines[i].sink);
+    const struct config_source *source = &config->pipelines[i].source;
+    const struct config_sink *sink = &config->pipelines[i].sink;
+    if (source->endpoint == CONFIG_SOCKET) {
+      note_socket(out, &source->path_at, source->path);
+    } else if (strcmp(source->path, "-") != 0 && is_missing(source->path, false)) {
+      note(out, &source->path_at, "the source file", source->path, "check the path, or put the file there before the start");
+    }
+    if (sink->endpoint == CONFIG_SOCKET) {
+      note_socket(out, &sink->path_at, sink->path);
+    } else if (sink->endpoint == CONFIG_FILE && strcmp(sink->path, "-") != 0 && !has_directory(sink->path)) {
+      note(out, &sink->path_at, "the directory of the sink's file", sink->path, "create it before the start");
+    }
   }
 }
 
@@ -89,34 +83,27 @@ static struct file look(const struct config_pipeline *pipeline, enum config_endp
   return file;
 }
 
-static bool is_same(const struct file *one, const struct file *other) {
+static bool config_files_are_one(const struct file *one, const struct file *other) {
   return one->path && other->path && one->device == other->device && one->inode == other->inode;
 }
 
-static bool refuse(const struct file *one, const struct file *other, const char *what, struct failure *failure) {
+static bool config_files_refuse(const struct file *one, const struct file *other, const char *what, struct failure *failure) {
   return failure_set(failure, EXIT_STATUS_CONFIG, "name another file for one of them",
                      "'%s' of pipeline '%s' and '%s' of pipeline '%s' are one file: %s", one->path, one->pipeline->name,
                      other->path, other->pipeline->name, what);
 }
 
-static bool compare(const struct ends *one, const struct ends *other, struct failure *failure) {
-  if (is_same(&one->sink, &other->sink)) {
-    return refuse(&one->sink, &other->sink, "their results would overwrite each other", failure);
-  }
-  if (one->source.is_pipe && is_same(&one->source, &other->source)) {
-    return refuse(&one->source, &other->source, "each would get parts of frames", failure);
-  }
-  return true;
-}
-
 static bool compare_all(const struct ends *ends, unsigned count, struct failure *failure) {
   for (unsigned i = 0; i < count; i++) {
-    if (is_same(&ends[i].source, &ends[i].sink)) {
-      return refuse(&ends[i].source, &ends[i].sink, "it would read its own results", failure);
+    if (config_files_are_one(&ends[i].source, &ends[i].sink)) {
+      return config_files_refuse(&ends[i].source, &ends[i].sink, "it would read its own results", failure);
     }
     for (unsigned j = 0; j < i; j++) {
-      if (!compare(&ends[j], &ends[i], failure)) {
-        return false;
+      if (config_files_are_one(&ends[j].sink, &ends[i].sink)) {
+        return config_files_refuse(&ends[j].sink, &ends[i].sink, "their results would overwrite each other", failure);
+      }
+      if (ends[j].source.is_pipe && config_files_are_one(&ends[j].source, &ends[i].source)) {
+        return config_files_refuse(&ends[j].source, &ends[i].source, "each would get parts of frames", failure);
       }
     }
   }

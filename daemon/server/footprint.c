@@ -77,7 +77,7 @@ static void check_memory(struct check *check, const struct config_pipeline *pipe
                     text_of_bytes(check->limit, limit));
 }
 
-static struct config_mark place_of(const struct config_pipeline *pipeline, const struct gpu_error *error) {
+static struct config_mark footprint_place(const struct config_pipeline *pipeline, const struct gpu_error *error) {
   return error->stage >= 0 && (unsigned)error->stage < pipeline->stage_count ? pipeline->stages[error->stage].at
                                                                              : pipeline->source.format.at;
 }
@@ -88,7 +88,7 @@ static void check_pipeline(const struct config *config, const struct config_pipe
   struct gpu_error error = {.stage = -1};
   struct footprint footprint;
   if (!footprint_of(pipeline, &footprint, &error)) {
-    config_errors_add(errors, place_of(pipeline, &error), error.remedy[0] ? error.remedy : NULL, "pipeline '%s': %s",
+    config_errors_add(errors, footprint_place(pipeline, &error), error.remedy[0] ? error.remedy : NULL, "pipeline '%s': %s",
                       pipeline->name, error.text[0] ? error.text : "the frames are too large");
     return;
   }

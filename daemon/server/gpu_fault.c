@@ -112,11 +112,6 @@ void server_answer_fault(struct server *server) {
   take_up_again(server, &fault);
 }
 
-static bool is_on_trial(const struct server *server, unsigned device) {
-  const struct retry *retry = engine_trial(server->engine, device);
-  return retry && retry_is_on(retry);
-}
-
 void server_fault(struct server *server, const struct server_cause *cause) {
   struct fault fault = *cause->fault;
   if (server->handing_over) {
@@ -125,8 +120,8 @@ void server_fault(struct server *server, const struct server_cause *cause) {
   add_others(server, &fault);
   int64_t now = clock_now();
   unsigned limit_a_minute = server->config->gpu.faults;
-  bool is_known =
-      is_on_trial(server, fault.device); /* then the fault is the suspected frame's and its pipeline's, and not the device's */
+  const struct retry *retry = engine_trial(server->engine, fault.device);
+  bool is_known = retry && retry_is_on(retry); /* the fault is the suspected frame's and its pipeline's, and not the device's */
   if (limit_a_minute == 0 || (!is_known && history_is_too_fast(&server->history, limit_a_minute, now))) {
     char text[LIMIT_TEXT];
     end_by_fault(server, &fault, "%s", say_limit(server, text));

@@ -79,7 +79,7 @@ static void pass_server(struct server *server, struct codec *codec) {
 /* -- out ------------------------------------------------------------------------------------------------------------ */
 
 /* Messages that are under way arrive, and those that their arrival causes. */
-static void settle(struct server *server) {
+static void handover_settle(struct server *server) {
   bool any = true;
   for (int round = 0; any && round < ROUNDS; round++) {
     any = mailbox_run(&server->control);
@@ -102,7 +102,7 @@ static void suspect(struct server *server, bool fault, unsigned device) {
   }
 }
 
-static void put(struct server *server, struct codec *codec) {
+static void handover_put(struct server *server, struct codec *codec) {
   char *text = server->config->text;
   server_pass_config(&text, codec);
   pass_server(server, codec);
@@ -121,10 +121,10 @@ bool server_may_hand_over(const struct server *server, struct failure *failure) 
          failure_set(failure, EXIT_STATUS_INTERNAL, "try again later", "the daemon starts, stops or exchanges pipelines");
 }
 
-static bool execute(struct server *server, const char *program, struct failure *failure) {
+static bool handover_execute(struct server *server, const char *program, struct failure *failure) {
   struct codec codec;
   codec_begin(&codec);
-  put(server, &codec);
+  handover_put(server, &codec);
   log_flush();
   listener_withhold_new(); /* new sockets are a reload's, which the next image begins again if it does not stop */
   bool executed = exec_execute(program, &codec, failure);
@@ -134,11 +134,11 @@ static bool execute(struct server *server, const char *program, struct failure *
 }
 
 /* Lanes stand still. Returns false if the service manager does not take everything. */
-static bool leave(struct server *server, struct failure *failure) {
+static bool handover_leave(struct server *server, struct failure *failure) {
   struct codec codec;
   codec_begin(&codec);
   codec.by_manager = true;
-  put(server, &codec);
+  handover_put(server, &codec);
   bool left = fd_store_keep(&codec, failure);
   for (unsigned i = 0; left && i < server->pipeline_count; i++) {
     const char *path = pipeline_awaited_file(server->pipelines[i], INT64_MAX);
@@ -166,16 +166,11 @@ struct exchange {
   const char *program;
 };
 
-/* After a fault frames do not move anyway, and no pipeline could go on without its file. */
-static int64_t file_time(enum history_cause cause) {
-  return cause == HISTORY_FAULT ? PARK_TIME : cause == HISTORY_RESTART ? LAST_TIME : FILE_TIME;
-}
-
-static bool park(struct server *server, enum history_cause cause, int64_t now, struct failure *failure) {
-  const struct lane_patience patience = {.device = now + PATIENCE,
-                                         .file = now + file_time(cause),
-                                         .leaves_files = cause == HISTORY_RESTART,
-                                         .limit = now + PARK_TIME};
+static bool handover_park(struct server *server, enum history_cause cause, int64_t now, struct failure *failure) {
+  /* after a fault frames do not move anyway, and no pipeline could go on without its file */
+  int64_t file_time = cause == HISTORY_FAULT ? PARK_TIME : cause == HISTORY_RESTART ? LAST_TIME : FILE_TIME;
+  const struct lane_patience patience = {
+      .device = now + PATIENCE, .file = now + file_time, .leaves_files = cause == HISTORY_RESTART, .limit = now + PARK_TIME};
   if (engine_park(server->engine, &patience)) {
     return true;
   }
@@ -197,7 +192,7 @@ void server_hear_later(struct server *server, struct pipeline *pipeline, enum pi
 }
 
 /* There is no other image: this one takes up what pipelines told. */
-static void hear(struct server *server) {
+static void handover_hear(struct server *server) {
   while (server->unheard) {
     struct unheard *first = server->unheard;
     server->unheard = first->next;
@@ -214,19 +209,19 @@ static bool exchange(struct server *server, const struct exchange *how, struct f
   int64_t now = clock_now();
   history_end(&server->history, how->cause, how->text, now);
   server->handing_over = true;
-  if (park(server, how->cause, now, failure)) {
-    settle(server);
+  if (handover_park(server, how->cause, now, failure)) {
+    handover_settle(server);
     suspect(server, how->cause == HISTORY_FAULT, how->failed_device);
     if (how->cause == HISTORY_RESTART) {
-      leave(server, failure);
+      handover_leave(server, failure);
     } else {
-      execute(server, how->program, failure);
+      handover_execute(server, how->program, failure);
     }
   }
   engine_unpark(server->engine);
   server->handing_over = false;
   server->history = before;
-  hear(server);
+  handover_hear(server);
   return false;
 }
 
@@ -270,12 +265,12 @@ void server_note(struct server *server) {
   if (fd_store_is_there()) {
     server_note_journal(server);
     fd_store_mark();
-    server_note_roster(server);
+    server_note_manifest(server);
   }
 }
 
 /* While pipelines are exchanged the last manifest stands: what it names is there until the next one is written. */
-void server_note_roster(struct server *server) {
+void server_note_manifest(struct server *server) {
   struct failure later;
   if (!fd_store_is_marked() || !fd_store_is_there() || !server_may_hand_over(server, &later)) {
     return;
@@ -284,7 +279,7 @@ void server_note_roster(struct server *server) {
   codec_begin(&codec);
   codec.by_manager = true;
   codec.live = true;
-  put(server, &codec);
+  handover_put(server, &codec);
   fd_store_keep_roster(&codec, checkpoint_fd() >= 0); /* without a checkpoint a manifest would be of no use */
   codec_clear(&codec);
   server_beat(server);
@@ -292,13 +287,13 @@ void server_note_roster(struct server *server) {
 
 void server_recover(struct server *server) {
   struct fd_store_journal journal = {0};
-  struct fd_store_pulse pulse;
-  server->recovers = fd_store_recover(&journal, &pulse);
+  struct fd_store_pulse heartbeat;
+  server->recovers = fd_store_recover(&journal, &heartbeat);
   if (server->recovers) {
     server->history = journal.history;
-    history_end(&server->history, HISTORY_CRASH, ENDED_WITHOUT_A_WORD, pulse.last);
-    server->history.closed += pulse.clients;
-    server->lost_clients = pulse.clients;
+    history_end(&server->history, HISTORY_CRASH, ENDED_WITHOUT_A_WORD, heartbeat.last);
+    server->history.closed += heartbeat.clients;
+    server->lost_clients = heartbeat.clients;
   }
 }
 
@@ -313,17 +308,10 @@ void server_recovered(struct server *server) {
 void server_take(struct server *server) {
   pass_server(server, server->codec);
   if (server->codec->live) {
-    struct fd_store_pulse pulse = fd_store_last_pulse();
-    history_end(&server->history, HISTORY_CRASH, ENDED_WITHOUT_A_WORD, pulse.last);
-    server->lost_clients = pulse.clients;
+    struct fd_store_pulse heartbeat = fd_store_last_pulse();
+    history_end(&server->history, HISTORY_CRASH, ENDED_WITHOUT_A_WORD, heartbeat.last);
+    server->lost_clients = heartbeat.clients;
   }
-}
-
-static void forget_codec(struct server *server) {
-  checkpoint_look_away();
-  codec_close_rest(server->codec);
-  codec_clear(server->codec);
-  server->codec = NULL;
 }
 
 /* A process before this one was killed. Besides connections that were cut off, those that were being made have gone. */
@@ -339,7 +327,10 @@ static void revived(struct server *server) {
 void server_taken(struct server *server) {
   const struct history *history = &server->history;
   bool was_killed = server->codec->live;
-  forget_codec(server);
+  checkpoint_look_away();
+  codec_close_rest(server->codec);
+  codec_clear(server->codec);
+  server->codec = NULL;
   if (was_killed) {
     revived(server);
     return;
@@ -350,14 +341,10 @@ void server_taken(struct server *server) {
             (double)history->gap / (double)NS_PER_MS, said ? "" : ": ", said ? "" : history->text);
 }
 
-/* Whether the next image would not know that files may be dirty, as a killed process left them. */
-static bool hides_torn_files(const struct codec *codec) {
-  return codec->live && !fd_store_expect_torn(); /* there may have been no memory to note that */
-}
-
 void server_start_over(const struct codec *codec, const char *why) {
   struct failure failure;
-  bool ends = systemd_has_passed() || hides_torn_files(codec);
+  /* a killed process left dirty files, and there may be no memory to tell the next image so */
+  bool ends = systemd_has_passed() || (codec->live && !fd_store_expect_torn());
   log_event(LOG_NOT_HANDED_OVER, NULL, "%s: %s", ends ? EXEC_ENDS : EXEC_BEGINS_ANEW, why);
   log_flush();
   fd_store_withdraw();

@@ -36,7 +36,7 @@ static bool is_opening(void) {
   return asked != 0 && clock_now() - asked > LONG;
 }
 
-static bool describe(const struct pipeline *pipeline, struct failure *failure) {
+static bool hanging_describe(const struct pipeline *pipeline, struct failure *failure) {
   const char *path = awaited_file(pipeline);
   return path && failure_set(failure, EXIT_STATUS_INTERNAL, "see to its disk, and try again",
                              "'%s' of pipeline '%s' does not answer", path, pipeline_config(pipeline)->name);
@@ -45,22 +45,19 @@ static bool describe(const struct pipeline *pipeline, struct failure *failure) {
 bool server_has_files(const struct server *server, struct failure *failure) {
   *failure = (struct failure){0};
   for (const struct hanging *hanging = server->hanging; hanging; hanging = hanging->next) {
-    describe(hanging->pipeline, failure);
+    hanging_describe(hanging->pipeline, failure);
   }
   for (unsigned i = 0; i < server->pipeline_count; i++) {
-    describe(server->pipelines[i], failure);
+    hanging_describe(server->pipelines[i], failure);
   }
   return failure->text[0] == '\0';
 }
 
-static bool has_path(const struct config_pipeline *config, const char *path) {
-  return (config->source.endpoint == CONFIG_FILE && strcmp(config->source.path, path) == 0) ||
-         (config->sink.endpoint == CONFIG_FILE && strcmp(config->sink.path, path) == 0);
-}
-
 static bool is_free_of(const struct pipeline *pipeline, const struct config_pipeline *config, struct failure *failure) {
   const char *path = awaited_file(pipeline);
-  return !path || !has_path(config, path) || describe(pipeline, failure);
+  bool names_path = path && ((config->source.endpoint == CONFIG_FILE && strcmp(config->source.path, path) == 0) ||
+                             (config->sink.endpoint == CONFIG_FILE && strcmp(config->sink.path, path) == 0));
+  return !names_path || hanging_describe(pipeline, failure);
 }
 
 bool server_may_open(const struct server *server, const struct config_pipeline *config, struct failure *failure) {
@@ -149,7 +146,7 @@ void server_close_sockets(void) {
   }
 }
 
-static bool park(struct server *server) {
+static bool hanging_park(struct server *server) {
   int64_t now = clock_now();
   const struct lane_patience patience = {.device = now, .file = now, .leaves_files = true, .limit = now + LOOK_MS * NS_PER_MS};
   return !server->engine || engine_park(server->engine, &patience);
@@ -163,13 +160,13 @@ void server_end_now(struct server *server, enum exit_status status) {
   listener_withhold_new();
   fd_store_end();
   log_flush();
-  if ((is_opening() || !server_has_files(server, &failure)) && park(server)) {
+  if ((is_opening() || !server_has_files(server, &failure)) && hanging_park(server)) {
     server_close_sockets();
   }
   _exit((int)status);
 }
 
-static void abandon(struct pipeline *pipeline) {
+static void hanging_abandon(struct pipeline *pipeline) {
   const char *path = awaited_file(pipeline);
   if (path) {
     log_event(LOG_HANGS, pipeline_config(pipeline)->name, "'%s' does not answer: the daemon ends without it", path);
@@ -180,10 +177,10 @@ static void abandon(struct pipeline *pipeline) {
 
 void server_end_hanging(struct server *server) {
   for (unsigned i = 0; server->phase != SERVER_STARTING && i < server->pipeline_count; i++) {
-    abandon(server->pipelines[i]);
+    hanging_abandon(server->pipelines[i]);
   }
   for (const struct hanging *hanging = server->hanging; hanging; hanging = hanging->next) {
-    abandon(hanging->pipeline);
+    hanging_abandon(hanging->pipeline);
   }
   if (is_opening()) {
     log_event(LOG_HANGS, NULL, "a file that is being opened does not answer: the daemon ends without it");

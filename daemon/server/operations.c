@@ -42,14 +42,6 @@ static void read_usage(const struct server *server, struct usage *usage) {
 
 static struct pipeline *pipeline_at(const struct server *server, unsigned index) { return server->pipelines[index]; }
 
-static void list_names(const struct server *server, char *text, size_t size) {
-  size_t length = (size_t)snprintf(text, size, "%s", server->pipeline_count > 0 ? "there are: " : "there is none");
-  for (unsigned i = 0; i < server->pipeline_count && length < size; i++) {
-    length +=
-        (size_t)snprintf(text + length, size - length, "%s%s", i > 0 ? ", " : "", pipeline_config(server->pipelines[i])->name);
-  }
-}
-
 static void obey(struct server *server, const struct command_order *order) {
   for (unsigned i = 0; i < server->pipeline_count; i++) {
     if (strcmp(pipeline_config(server->pipelines[i])->name, order->pipeline) == 0) {
@@ -58,7 +50,11 @@ static void obey(struct server *server, const struct command_order *order) {
     }
   }
   char names[512];
-  list_names(server, names, sizeof names);
+  size_t length = (size_t)snprintf(names, sizeof names, "%s", server->pipeline_count > 0 ? "there are: " : "there is none");
+  for (unsigned i = 0; i < server->pipeline_count && length < sizeof names; i++) {
+    const char *name = pipeline_config(server->pipelines[i])->name;
+    length += (size_t)snprintf(names + length, sizeof names - length, "%s%s", i > 0 ? ", " : "", name);
+  }
   answer_error(order->answer, order->context, 404, names, "there is no pipeline '%s'", order->pipeline);
 }
 
@@ -92,21 +88,16 @@ static void take_command(struct server *server, const struct command_order *orde
   }
 }
 
-/* A client that gave up waiting takes it that nothing was done, and would be surprised by frames that stop or come later on. */
-static void forget(const struct command_order *order) {
-  log_event(LOG_REFUSED, NULL, "pipeline '%s' was not told to %s: who asked for it has left while it waited for a reload",
-            order->pipeline, pipeline_command_names[order->command]);
-  answer_error(order->answer, order->context, 503, NULL, "nobody waits for this any more");
-}
-
 void server_obey_postponed(struct server *server) {
   while (server->postponed) {
     struct postponed *first = server->postponed;
     server->postponed = first->next;
     if (first->order.wanted(first->order.context)) {
       obey(server, &first->order);
-    } else {
-      forget(&first->order);
+    } else { /* a client that gave up waiting takes it that nothing was done, and would be surprised by what happens later */
+      log_event(LOG_REFUSED, NULL, "pipeline '%s' was not told to %s: who asked for it has left while it waited for a reload",
+                first->order.pipeline, pipeline_command_names[first->order.command]);
+      answer_error(first->order.answer, first->order.context, 503, NULL, "nobody waits for this any more");
     }
     free(first);
   }

@@ -201,7 +201,7 @@ void upgrade_cancel(struct server *server);
  * SERVER_EXCHANGED and SERVER_RELOADED, or SERVER_LET_GO. */
 void server_reload(struct server *server, server_answer *answer, void *context);
 void reload_on_pipeline(struct reload *reload, struct pipeline *pipeline, enum pipeline_event event);
-/* A worker is at the sockets of pipelines, none of which may be stopped until it is done: see cut() in server.c. */
+/* A worker is at the sockets of pipelines, none of which may be stopped until it is done: see server_cut() in server.c. */
 bool reload_is_at_sockets(const struct reload *reload);
 /* Pipelines stop for those that come. */
 bool reload_is_exchanging(const struct reload *reload);
@@ -242,7 +242,7 @@ void server_note(struct server *server);
 /* The journal: which files are written to, and the history of processes. */
 void server_note_journal(const struct server *server);
 /* The manifest of everything that runs, if it has changed, once all of it can be said. */
-void server_note_roster(struct server *server);
+void server_note_manifest(struct server *server);
 /* The heartbeat: that this process still runs, and how many clients it has. */
 void server_beat(const struct server *server);
 /* At a start for which nothing was left: whether the process before was killed, and what its journal says. */

@@ -77,7 +77,7 @@ static void end_all(struct server *server) {
 }
 
 /* Every pipeline stops without finishing. */
-static void cut(struct server *server) {
+static void server_cut(struct server *server) {
   server_look_for_hanging(server);
   if (server->reload && reload_is_at_sockets(server->reload)) {
     return; /* until SERVER_LET_GO says that the reload's worker has done with the sockets */
@@ -112,7 +112,7 @@ static void leave_now(struct server *server) {
   if (server->pipeline_count == 0) {
     end_all(server);
   }
-  cut(server);
+  server_cut(server);
 }
 
 static void prepare_to_leave(struct server *server) {
@@ -154,7 +154,7 @@ static void want_stop(struct server *server, const char *why) {
   systemd_stopping("finishing what is in flight");
 }
 
-/* The start goes on: where it is over, begin() ends the server, or go_on() stops it. */
+/* The start goes on: where it is over, server_begin() ends the server, or server_go_on() stops it. */
 static void stop_start(struct server *server, const struct server_cause *cause) {
   if (!server->stop_wanted) {
     want_stop(server, cause->why);
@@ -162,7 +162,7 @@ static void stop_start(struct server *server, const struct server_cause *cause) 
   }
 }
 
-static void stop(struct server *server, const struct server_cause *cause) {
+static void server_stop(struct server *server, const struct server_cause *cause) {
   if (!server->stop_wanted) {
     want_stop(server, cause->why);
     begin_stop(server);
@@ -170,16 +170,16 @@ static void stop(struct server *server, const struct server_cause *cause) {
 }
 
 /* The first signal may come while the server stops by itself, at the end of its input; another one cuts short. */
-static void stop_again(struct server *server, const struct server_cause *cause) {
+static void server_stop_again(struct server *server, const struct server_cause *cause) {
   if (!server->stop_wanted) {
-    stop(server, cause);
+    server_stop(server, cause);
     return;
   }
   log_event(LOG_STOPPING, NULL, "%s again: stopping without finishing", cause->why);
   if (server->leaving) {
     leave_now(server);
   } else {
-    cut(server);
+    server_cut(server);
   }
 }
 
@@ -193,7 +193,7 @@ static void give_no_more_time(struct server *server, const struct server_cause *
   server->limit = loop_timer_close(server->limit);
   server_look_for_hanging(server);
   if (!server->reload || !fd_store_is_there()) { /* else all of it is left to the next process, once the reload is over */
-    cut(server);
+    server_cut(server);
   }
 }
 
@@ -223,16 +223,16 @@ static void note_failed_start(struct server *server, const struct failure *failu
   server->stop_wanted = true;
 }
 
-static void fail(struct server *server, const struct server_cause *cause) {
+static void server_fail(struct server *server, const struct server_cause *cause) {
   note_failed_start(server, cause->failure);
   end_all(server);
 }
 
 /* Some pipelines may run already. */
-static void fail_late(struct server *server, const struct server_cause *cause) {
+static void server_fail_late(struct server *server, const struct server_cause *cause) {
   note_failed_start(server, cause->failure);
   enter(server, SERVER_STOPPING);
-  cut(server);
+  server_cut(server);
   if (have_all_stopped(server)) { /* none has started, or there is none */
     end_all(server);
   }
@@ -247,10 +247,10 @@ static void limit_unanswered(struct server *server, const struct server_cause *c
   }
 }
 
-static void end_by_fault(struct server *server, const struct server_cause *cause) {
+static void enter_fault(struct server *server, const struct server_cause *cause) {
   (void)cause;
   enter(server, SERVER_FAULTED);
-  cut(server);
+  server_cut(server);
   set_limit(server, on_limit, FAULT_LIMIT_MS);
 }
 
@@ -261,12 +261,12 @@ static void end_after_fault(struct server *server, const struct server_cause *ca
 
 static void cut_after_fault(struct server *server, const struct server_cause *cause) {
   (void)cause;
-  cut(server);
+  server_cut(server);
 }
 
 /* -- start and reloads ----------------------------------------------------------------------------------------------- */
 
-static void begin(struct server *server, const struct server_cause *cause) {
+static void server_begin(struct server *server, const struct server_cause *cause) {
   (void)cause;
   if (server->stop_wanted && !server->codec) {
     end_all(server); /* a signal came meanwhile, and nothing has begun */
@@ -284,7 +284,7 @@ static void reload_at_once(struct server *server) {
 }
 
 /* Takes up what the process before this one was at, and what came during the start. */
-static void go_on(struct server *server, const struct server_cause *cause) {
+static void server_go_on(struct server *server, const struct server_cause *cause) {
   (void)cause;
   if (server->stop_wanted) {
     begin_stop(server);
@@ -305,7 +305,7 @@ static void after_reload(struct server *server, const struct server_cause *cause
     if (late && server->leaving) {
       leave_now(server);
     } else if (late) {
-      cut(server);
+      server_cut(server);
     }
   } else {
     end_of_input(server);
@@ -370,7 +370,7 @@ static void on_pipeline(void *context, struct pipeline *pipeline, enum pipeline_
   } else if (server_on_hanging(server, pipeline, event)) {
     return;
   } else if (event == PIPELINE_CHANGED) {
-    server_note_roster(server);
+    server_note_manifest(server);
   } else {
     server->report(server, events[event], &(struct server_cause){.pipeline = pipeline, .event = event, .fault = fault});
   }
@@ -380,14 +380,14 @@ static void on_pipeline(void *context, struct pipeline *pipeline, enum pipeline_
 
 /* Nothing follows where a field is empty. FAULTED ends with the process, ENDING when the loop has no handle left. */
 static const struct server_step table[SERVER_PHASES][SERVER_EVENTS] = {
-    [SERVER_STARTING] = {[SERVER_PREPARED] = {begin, TO(SERVER_RUNNING) | TO(SERVER_ENDING)},
-                         [SERVER_FAILED] = {fail, TO(SERVER_ENDING)},
+    [SERVER_STARTING] = {[SERVER_PREPARED] = {server_begin, TO(SERVER_RUNNING) | TO(SERVER_ENDING)},
+                         [SERVER_FAILED] = {server_fail, TO(SERVER_ENDING)},
                          [SERVER_STOP] = {stop_start, 0},
                          [SERVER_FAULT] = {server_fault, 0},
-                         [SERVER_LOST] = {end_by_fault, TO(SERVER_FAULTED)}},
-    [SERVER_RUNNING] = {[SERVER_SERVES] = {go_on, TO(SERVER_STOPPING) | TO(SERVER_ENDING)},
-                        [SERVER_FAILED] = {fail_late, TO(SERVER_STOPPING) | TO(SERVER_ENDING)},
-                        [SERVER_STOP] = {stop, TO(SERVER_STOPPING) | TO(SERVER_ENDING)},
+                         [SERVER_LOST] = {enter_fault, TO(SERVER_FAULTED)}},
+    [SERVER_RUNNING] = {[SERVER_SERVES] = {server_go_on, TO(SERVER_STOPPING) | TO(SERVER_ENDING)},
+                        [SERVER_FAILED] = {server_fail_late, TO(SERVER_STOPPING) | TO(SERVER_ENDING)},
+                        [SERVER_STOP] = {server_stop, TO(SERVER_STOPPING) | TO(SERVER_ENDING)},
                         [SERVER_LATE] = {give_no_more_time, 0},
                         [SERVER_EXCHANGED] = {after_exchange, 0},
                         [SERVER_RELOADED] = {after_reload, TO(SERVER_STOPPING) | TO(SERVER_ENDING)},
@@ -396,18 +396,18 @@ static const struct server_step table[SERVER_PHASES][SERVER_EVENTS] = {
                         [SERVER_PIPELINE_ENDED] = {tell_reload, TO(SERVER_STOPPING) | TO(SERVER_ENDING)},
                         [SERVER_FAULT] = {server_fault, 0},
                         [SERVER_FAULT_WAITS] = {limit_unanswered, 0},
-                        [SERVER_LOST] = {end_by_fault, TO(SERVER_FAULTED)}},
-    [SERVER_STOPPING] = {[SERVER_FAILED] = {fail_late, TO(SERVER_STOPPING) | TO(SERVER_ENDING)},
-                         [SERVER_STOP] = {stop_again, TO(SERVER_ENDING)},
+                        [SERVER_LOST] = {enter_fault, TO(SERVER_FAULTED)}},
+    [SERVER_STOPPING] = {[SERVER_FAILED] = {server_fail_late, TO(SERVER_STOPPING) | TO(SERVER_ENDING)},
+                         [SERVER_STOP] = {server_stop_again, TO(SERVER_ENDING)},
                          [SERVER_LATE] = {give_no_more_time, TO(SERVER_ENDING)},
                          [SERVER_PIPELINE_QUIET] = {leave_if_quiet, TO(SERVER_ENDING)},
                          [SERVER_PIPELINE_GONE] = {end_if_gone, TO(SERVER_ENDING)},
                          [SERVER_FAULT] = {server_fault, 0},
-                         [SERVER_LOST] = {end_by_fault, TO(SERVER_FAULTED)}},
+                         [SERVER_LOST] = {enter_fault, TO(SERVER_FAULTED)}},
     [SERVER_FAULTED] = {[SERVER_LATE] = {end_after_fault, 0},
                         [SERVER_LET_GO] = {cut_after_fault, 0},
                         [SERVER_PIPELINE_GONE] = {end_after_fault_if_gone, 0}},
-    [SERVER_ENDING] = {[SERVER_LOST] = {end_by_fault, TO(SERVER_FAULTED)}},
+    [SERVER_ENDING] = {[SERVER_LOST] = {enter_fault, TO(SERVER_FAULTED)}},
 };
 
 /* An event may bring forth others before it is done with; each is judged by the phase that it finds. */
@@ -422,7 +422,7 @@ static void report(struct server *server, enum server_event event, const struct 
 
 /* -- from begin to end ----------------------------------------------------------------------------------------------- */
 
-static void run(struct server *server) {
+static void server_loop(struct server *server) {
   struct failure failure;
   if (!server_open_loop(server, &failure)) {
     if (server->codec) {
@@ -463,7 +463,7 @@ enum exit_status server_run(const char *path, struct config *config, struct code
   server->reload_at_once = reload;
   server->started = clock_now();
   server_adopt(server, generation);
-  run(server);
+  server_loop(server);
   server_close(server);
   fd_store_end();
   log_flush();

@@ -42,20 +42,14 @@ static void dump_state(struct server *server) {
   json_decref(document);
 }
 
-/* The file may have changed since the start or the reload under way has read it, and a signal cannot be
- * answered with "try again". */
-static void reload(struct server *server) {
-  if (server->phase == SERVER_STARTING || server->reload) {
-    server->reload_at_once = true;
-  } else {
-    server_reload(server, answer_nobody, NULL);
-  }
-}
-
-static void act(struct server *server, int number) {
+static void signals_act(struct server *server, int number) {
   switch (number) {
   case SIGHUP:
-    reload(server);
+    if (server->phase == SERVER_STARTING || server->reload) {
+      server->reload_at_once = true; /* the file may have changed since it was read, and nobody can be told to try again */
+    } else {
+      server_reload(server, answer_nobody, NULL);
+    }
     break;
   case SIGUSR2:
     server_upgrade(server, answer_nobody, NULL);
@@ -74,7 +68,7 @@ static void on_signals(void *context) {
   struct server *server = context;
   struct signalfd_siginfo signal;
   while (server->signals && read(server->signals->fd, &signal, sizeof signal) == (ssize_t)sizeof signal) {
-    act(server, (int)signal.ssi_signo);
+    signals_act(server, (int)signal.ssi_signo);
   }
 }
 

@@ -20,7 +20,7 @@
 
 #define MOST_FED (90 * NS_PER_S)
 
-static bool out_of_memory(struct failure *failure) {
+static bool startup_out_of_memory(struct failure *failure) {
   return failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "not enough memory to start");
 }
 
@@ -47,7 +47,7 @@ static bool make_pipelines(struct server *server, struct failure *failure) {
   const struct pipeline_setup setup = server_pipeline_setup(server);
   server->pipelines = calloc(config->pipeline_count + 1, sizeof(struct pipeline *));
   if (!server->pipelines) {
-    return out_of_memory(failure);
+    return startup_out_of_memory(failure);
   }
   for (unsigned i = 0; i < config->pipeline_count; i++) {
     server->pipelines[i] = pipeline_new(&setup, &config->pipelines[i], failure);
@@ -106,7 +106,7 @@ static void prepare(void *context) {
 static bool start_status(struct server *server, struct failure *failure) {
   server->tracer = tracer_new(&server->ops);
   if (!server->tracer) {
-    return out_of_memory(failure);
+    return startup_out_of_memory(failure);
   }
   struct failure why;
   if (!listener_begin(server->status_listener, &status_access, &why)) {
@@ -118,11 +118,6 @@ static bool start_status(struct server *server, struct failure *failure) {
     server->http = status_new(&server->ops, listener_fd(server->http_listener), true, failure);
   }
   return server->status && (!server->http_listener || server->http);
-}
-
-/* A reload in the process before this one may have come as far as the rights of sockets, and one here may not come so far. */
-static bool may_have_other_rights(const struct server *server) {
-  return server->reload_at_once || (server->codec && server->codec->live);
 }
 
 /* A pipeline that the process before could not start either does not keep the others from starting: it is tried until it
@@ -138,16 +133,19 @@ static bool start_one(struct pipeline *pipeline, struct failure *failure) {
 }
 
 static bool start_all(struct server *server, struct failure *failure) {
+  /* a reload in the process before this one may have come as far as the rights of sockets, and one here may not come so far */
+  bool has_other_rights = server->reload_at_once || (server->codec && server->codec->live);
   server_note_journal(server); /* before results are written to any file */
   for (unsigned i = 0; i < server->pipeline_count; i++) {
     if (!start_one(server->pipelines[i], failure)) {
       return false;
     }
-    if (may_have_other_rights(server)) {
+    if (has_other_rights) {
       pipeline_restore_access(server->pipelines[i]);
     }
   }
-  return ((checkup_start(server) && supervision_start(server)) || out_of_memory(failure)) && start_status(server, failure);
+  return ((checkup_start(server) && supervision_start(server)) || startup_out_of_memory(failure)) &&
+         start_status(server, failure);
 }
 
 static void say_ready(struct server *server) {
@@ -248,12 +246,12 @@ void server_serve(struct server *server) {
 static bool start_preparing(struct server *server, struct failure *failure) {
   struct preparation *preparation = calloc(1, sizeof *preparation);
   if (!preparation) {
-    return out_of_memory(failure);
+    return startup_out_of_memory(failure);
   }
   preparation->server = server;
   if (!loop_job(&server->loop, prepare, on_prepared, preparation)) {
     free(preparation);
-    return out_of_memory(failure);
+    return startup_out_of_memory(failure);
   }
   start_feeding(preparation);
   return true;

@@ -13,14 +13,14 @@
 #include "daemon/server/private.h"
 #include "daemon/state/fd_store.h"
 
-enum { FLUSH_MS = 10000, PULSE_MS = 20 };
+enum { FLUSH_MS = 10000, HEARTBEAT_MS = 20 };
 
 struct supervision {
   struct loop_timer *tick, *flush, *watchdog;
-  struct loop_timer *pulse; /* the heartbeat; NULL: there is no fd store */
-  struct loop_hook *roster; /* the manifest; likewise */
-  int64_t interval;         /* of systemd's watchdog, ns */
-  int64_t warned;           /* the gpu.timeout that was said to be longer than the interval */
+  struct loop_timer *heartbeat; /* the heartbeat; NULL: there is no fd store */
+  struct loop_hook *manifest;   /* the manifest; likewise */
+  int64_t interval;             /* of systemd's watchdog, ns */
+  int64_t warned;               /* the gpu.timeout that was said to be longer than the interval */
   char status[256];
 };
 
@@ -65,7 +65,7 @@ static void start_anchoring(struct server *server) {
 /* -- readings -------------------------------------------------------------------------------------------------- */
 
 /* Writes the status line; true: it is another one than was said last. */
-static bool describe(struct server *server) {
+static bool supervision_describe(struct server *server) {
   char text[sizeof server->supervision->status];
   unsigned running = 0;
   for (unsigned i = 0; i < server->pipeline_count; i++) {
@@ -78,14 +78,8 @@ static bool describe(struct server *server) {
   return differs;
 }
 
-static void say_status(struct server *server) {
-  if (describe(server)) {
-    systemd_status(server->supervision->status);
-  }
-}
-
 void supervision_say_ready(struct server *server) {
-  describe(server);
+  supervision_describe(server);
   systemd_ready(server->supervision->status);
 }
 
@@ -126,8 +120,8 @@ static void on_tick(void *context) {
     server_note_journal(server);
   }
   compare_limits(server);
-  if (server->phase == SERVER_RUNNING && !server->reload) {
-    say_status(server);
+  if (server->phase == SERVER_RUNNING && !server->reload && supervision_describe(server)) {
+    systemd_status(server->supervision->status);
   }
 }
 
@@ -136,9 +130,9 @@ static void on_flush(void *context) {
   log_flush();
 }
 
-static void on_pulse(void *context) { server_beat(context); }
+static void on_heartbeat(void *context) { server_beat(context); }
 
-static void on_turn(void *context) { server_note_roster(context); }
+static void on_turn(void *context) { server_note_manifest(context); }
 
 /* -- the watchdog ---------------------------------------------------------------------------------------------- */
 
@@ -169,12 +163,12 @@ bool supervision_start(struct server *server) {
     return false;
   }
   if (fd_store_is_there()) {
-    supervision->pulse = loop_timer_new(&server->loop, on_pulse, server);
-    supervision->roster = loop_hook_new(&server->loop, on_turn, server);
-    if (!supervision->pulse || !supervision->roster) {
+    supervision->heartbeat = loop_timer_new(&server->loop, on_heartbeat, server);
+    supervision->manifest = loop_hook_new(&server->loop, on_turn, server);
+    if (!supervision->heartbeat || !supervision->manifest) {
       return false;
     }
-    loop_timer_start(supervision->pulse, 0, PULSE_MS);
+    loop_timer_start(supervision->heartbeat, 0, HEARTBEAT_MS);
   }
   loop_timer_start(supervision->tick, METER_INTERVAL_MS, METER_INTERVAL_MS);
   loop_timer_start(supervision->flush, FLUSH_MS, FLUSH_MS);
@@ -194,8 +188,8 @@ void supervision_stop(struct server *server) {
   loop_timer_close(supervision->tick);
   loop_timer_close(supervision->flush);
   loop_timer_close(supervision->watchdog);
-  loop_timer_close(supervision->pulse);
-  loop_hook_close(supervision->roster);
+  loop_timer_close(supervision->heartbeat);
+  loop_hook_close(supervision->manifest);
   free(supervision);
   server->supervision = NULL;
 }

@@ -44,16 +44,6 @@ static struct pipeline *find_owner(const struct swap *swap, enum config_endpoint
   return NULL;
 }
 
-static void find_inheritance(const struct swap *swap, const struct config_pipeline *config,
-                             struct pipeline_inheritance *inheritance) {
-  if (config->source.endpoint == CONFIG_SOCKET) {
-    inheritance->source = find_owner(swap, CONFIG_SOCKET, config->source.path);
-  }
-  if (config->sink.endpoint != CONFIG_REPLY) {
-    inheritance->sink = find_owner(swap, config->sink.endpoint, config->sink.path);
-  }
-}
-
 static void list_outgoing(struct swap *swap) {
   const struct diff *diff = &swap->diff;
   for (unsigned i = 0; i < diff->old_count; i++) {
@@ -76,7 +66,12 @@ static bool make_incoming(struct swap *swap, struct failure *failure) {
     }
     const struct config_pipeline *config = &swap->config->pipelines[i];
     struct incoming *incoming = &swap->incoming[i];
-    find_inheritance(swap, config, &incoming->inheritance);
+    if (config->source.endpoint == CONFIG_SOCKET) {
+      incoming->inheritance.source = find_owner(swap, CONFIG_SOCKET, config->source.path);
+    }
+    if (config->sink.endpoint != CONFIG_REPLY) {
+      incoming->inheritance.sink = find_owner(swap, config->sink.endpoint, config->sink.path);
+    }
     incoming->pipeline = swap->next[i] = pipeline_new(&setup, config, failure);
     if (!incoming->pipeline) {
       return false;
