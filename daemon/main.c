@@ -20,7 +20,6 @@
 #include "daemon/frame/account.h"
 #include "daemon/server/config_diff.h"
 #include "daemon/server/config_files.h"
-#include "daemon/server/distinct.h"
 #include "daemon/server/footprint.h"
 #include "daemon/server/server.h"
 #include "daemon/sink/results.h"

@@ -19,7 +19,7 @@
 
 enum { LOOKS_A_PERIOD = 4 };
 
-/* A call into the device that has not returned so long after a canary should have been given up never will. */
+/* A canary is given up after its time; a call into the device that has not returned so long after that never will. */
 #define NO_RETURN NS_PER_S
 
 struct probe { /* of a device */
@@ -36,19 +36,12 @@ struct checkup {
   int64_t stood;    /* how long the control loop stood still at most, */
   int64_t stood_at; /* and until when: after a minute another one counts */
   int64_t awake;    /* when the process last came to itself after a standstill */
-  int64_t rested;   /* until when no canary could be expected back: the start, and reloads, which keep the driver busy */
+  int64_t rested;   /* until when no canary could be expected back: a start or a reload keeps the driver busy */
 };
 
-static int64_t later(int64_t a, int64_t b) { return a > b ? a : b; }
+static int64_t checkup_later(int64_t a, int64_t b) { return a > b ? a : b; }
 
 /* -- what is known --------------------------------------------------------------------------------------------------- */
-
-static void add_work(struct health_work *sum, const struct health_work *work) {
-  if (work->frames > 0 && (sum->frames == 0 || work->since < sum->since)) {
-    sum->since = work->since;
-  }
-  sum->frames += work->frames;
-}
 
 static void read_device(const struct server *server, const struct probe *probe, struct health_device *device) {
   struct canary_view view;
@@ -57,13 +50,16 @@ static void read_device(const struct server *server, const struct probe *probe, 
       .number = probe->number,
       .fault = server->phase == SERVER_FAULTED ? server->fault : view.failure,
       .completed = atomic_load_explicit(engine_completion(server->engine, probe->number), memory_order_relaxed),
-      .probed = later(view.returned, server->checkup->rested),
+      .probed = checkup_later(view.returned, server->checkup->rested),
   };
   for (unsigned i = 0; i < server->pipeline_count; i++) {
     if (pipeline_config(server->pipelines[i])->device == probe->number) {
       struct health_work work;
       pipeline_work(server->pipelines[i], &work);
-      add_work(&device->work, &work);
+      if (work.frames > 0 && (device->work.frames == 0 || work.since < device->work.since)) {
+        device->work.since = work.since;
+      }
+      device->work.frames += work.frames;
     }
   }
 }
@@ -76,32 +72,20 @@ static const struct probe *find_probe(const struct checkup *checkup, unsigned nu
   return probe;
 }
 
-/* Who asks may come before the timer, when both had to wait. */
-static int64_t awake_since(const struct checkup *checkup, int64_t now) {
-  return now - checkup->expected > STANDSTILL ? now : checkup->awake;
-}
-
 /* How long the control loop stood still at most within the last minute, be it until now. */
 static int64_t stood_longest(const struct checkup *checkup, int64_t now) {
   int64_t late = now - checkup->expected;
   int64_t before = now - checkup->stood_at < REMEMBERED ? checkup->stood : 0;
-  return later(late > STANDSTILL ? late : 0, before);
+  return checkup_later(late > STANDSTILL ? late : 0, before);
 }
 
-static void note_standstill(struct checkup *checkup, int64_t now) {
-  int64_t longest = stood_longest(checkup, now);
-  if (longest != checkup->stood) {
-    checkup->stood = longest;
-    checkup->stood_at = now;
-  }
-}
-
-static struct health_moment moment_of(const struct server *server) {
+static struct health_moment checkup_moment(const struct server *server) {
   int64_t timeout = server->config->gpu.timeout_ns;
   int64_t watchdog = systemd_watchdog_interval();
   int64_t now = clock_now();
+  bool stands = now - server->checkup->expected > STANDSTILL; /* /v1/health may be asked before the timer has fired again */
   return (struct health_moment){.now = now,
-                                .awake = awake_since(server->checkup, now),
+                                .awake = stands ? now : server->checkup->awake,
                                 .limit = health_limit(timeout),
                                 .period = health_period(timeout),
                                 .lane_limit = watchdog > 0 ? watchdog / 2 : LANE_LIMIT};
@@ -117,7 +101,7 @@ static void judge_device(const struct server *server, const struct health_moment
   health_of_device(moment, &device, item);
   canary_read(probe->canary, &view);
   item->canary_s = (double)view.round_trip / (double)NS_PER_S;
-  item->canary_age_s = (double)later(moment->now - view.returned, 0) / (double)NS_PER_S;
+  item->canary_age_s = (double)checkup_later(moment->now - view.returned, 0) / (double)NS_PER_S;
 }
 
 static void judge_pipeline(const struct server *server, const struct health_moment *moment, const struct pipeline *pipeline,
@@ -137,7 +121,7 @@ struct health *server_health(const struct server *server) {
   if (!health) {
     return NULL;
   }
-  const struct health_moment moment = moment_of(server);
+  const struct health_moment moment = checkup_moment(server);
   struct health_item *item = health->items;
   health->count = count;
   health_of_lanes(&moment, engine_beat(server->engine), item++);
@@ -154,14 +138,15 @@ struct health *server_health(const struct server *server) {
 
 /* -- canaries -------------------------------------------------------------------------------------------------------- */
 
-/* The canary itself says when it is late, but not from within a call that does not return. */
+/* A canary says itself when it is late, but not from within a call into the device that does not return. */
 static bool is_stuck(const struct checkup *checkup, const struct probe *probe, const struct canary_view *view,
                      const struct health_device *device, int64_t now, int64_t patience) {
-  int64_t since = later(later(view->sent, probe->ordered), later(device->completed, later(checkup->awake, checkup->rested)));
+  int64_t since = checkup_later(checkup_later(view->sent, probe->ordered),
+                                checkup_later(device->completed, checkup_later(checkup->awake, checkup->rested)));
   return view->under_way && now - since > patience + NO_RETURN;
 }
 
-static void tend(struct server *server, struct probe *probe, const struct health_moment *moment) {
+static void checkup_tend(struct server *server, struct probe *probe, const struct health_moment *moment) {
   int64_t patience = 2 * moment->limit; /* gpu.timeout, if that is not too short for a canary */
   struct canary_view view;
   struct health_device device;
@@ -170,22 +155,22 @@ static void tend(struct server *server, struct probe *probe, const struct health
   if (view.failure) {
     struct fault fault;
     fault_of_device(&fault, probe->number, view.failure);
-    server_fault(server, &fault);
+    server->report(server, SERVER_FAULT, &(struct server_cause){.fault = &fault});
   } else if (is_stuck(server->checkup, probe, &view, &device, moment->now, patience)) {
     struct fault fault;
     char text[GPU_TEXT];
     snprintf(text, sizeof text, "a call into device %u does not return, for %.3g s now", probe->number,
              (double)(patience + NO_RETURN) / (double)NS_PER_S);
     fault_of_device(&fault, probe->number, text);
-    server_fault(server, &fault);
+    server->report(server, SERVER_FAULT, &(struct server_cause){.fault = &fault});
   } else if (!server->reload && device.work.frames == 0 &&
-             moment->now - later(device.completed, view.returned) >= moment->period) {
+             moment->now - checkup_later(device.completed, view.returned) >= moment->period) {
     probe->ordered = view.under_way ? probe->ordered : moment->now;
     canary_send(probe->canary, patience);
   }
 }
 
-static void arm(struct server *server, const struct health_moment *moment) {
+static void checkup_arm(struct server *server, const struct health_moment *moment) {
   int64_t rest = moment->period / LOOKS_A_PERIOD;
   server->checkup->expected = moment->now + rest;
   loop_timer_start(server->checkup->timer, (uint64_t)(rest / NS_PER_MS), 0);
@@ -194,15 +179,19 @@ static void arm(struct server *server, const struct health_moment *moment) {
 static void on_look(void *context) {
   struct server *server = context;
   struct checkup *checkup = server->checkup;
-  struct health_moment moment = moment_of(server);
+  struct health_moment moment = checkup_moment(server);
   checkup->awake = moment.awake;
-  note_standstill(checkup, moment.now);
+  int64_t longest = stood_longest(checkup, moment.now);
+  if (longest != checkup->stood) {
+    checkup->stood = longest;
+    checkup->stood_at = moment.now;
+  }
   if (server->reload) {
     checkup->rested = moment.now;
   }
-  arm(server, &moment);
+  checkup_arm(server, &moment);
   for (unsigned i = 0; i < checkup->count && server->phase < SERVER_FAULTED; i++) {
-    tend(server, &checkup->probes[i], &moment);
+    checkup_tend(server, &checkup->probes[i], &moment);
   }
 }
 
@@ -231,11 +220,11 @@ bool checkup_prepare(struct server *server, struct failure *failure) {
 
 bool checkup_start(struct server *server) {
   struct checkup *checkup = server->checkup;
-  const struct health_moment moment = moment_of(server);
+  const struct health_moment moment = checkup_moment(server);
   checkup->awake = checkup->rested = moment.now;
   checkup->timer = loop_timer_new(&server->loop, on_look, server);
   if (checkup->timer) {
-    arm(server, &moment);
+    checkup_arm(server, &moment);
   }
   return checkup->timer != NULL;
 }

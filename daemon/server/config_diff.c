@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool find(const struct config *config, const char *name, unsigned *index) {
+static bool config_diff_find(const struct config *config, const char *name, unsigned *index) {
   for (*index = 0; *index < config->pipeline_count; (*index)++) {
     if (strcmp(config->pipelines[*index].name, name) == 0) {
       return true;
@@ -25,7 +25,7 @@ bool config_diff_make(struct diff *diff, const struct config *old, const struct 
   unsigned index;
   for (unsigned i = 0; i < now->pipeline_count; i++) {
     const struct config_pipeline *pipeline = &now->pipelines[i];
-    if (!find(old, pipeline->name, &index)) {
+    if (!config_diff_find(old, pipeline->name, &index)) {
       diff->now[i].change = CHANGE_ADDED;
       continue;
     }
@@ -33,7 +33,7 @@ bool config_diff_make(struct diff *diff, const struct config *old, const struct 
     diff->now[i].change = strcmp(old->pipelines[index].text, pipeline->text) == 0 ? CHANGE_NONE : CHANGE_CHANGED;
   }
   for (unsigned i = 0; i < old->pipeline_count; i++) {
-    diff->removed[i] = !find(now, old->pipelines[i].name, &index);
+    diff->removed[i] = !config_diff_find(now, old->pipelines[i].name, &index);
   }
   return true;
 }

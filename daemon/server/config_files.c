@@ -6,10 +6,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "gpu/gpu.h"
 
-/* What cannot be looked at by this user may be there for the daemon's. */
+/* -- what is not there yet --------------------------------------------------------------------------------------------- */
+
+/* A path that this user may not look at may be there for the daemon's user. */
 static bool is_missing(const char *path, bool directory) {
   struct stat there;
   return stat(path, &there) != 0 ? errno == ENOENT || errno == ENOTDIR : directory && !S_ISDIR(there.st_mode);
@@ -36,22 +39,6 @@ static void note_socket(FILE *out, const struct config_mark *at, const char *pat
   }
 }
 
-static void note_source(FILE *out, const struct config_source *source) {
-  if (source->endpoint == CONFIG_SOCKET) {
-    note_socket(out, &source->path_at, source->path);
-  } else if (strcmp(source->path, "-") != 0 && is_missing(source->path, false)) {
-    note(out, &source->path_at, "the source file", source->path, "check the path, or put the file there before the start");
-  }
-}
-
-static void note_sink(FILE *out, const struct config_sink *sink) {
-  if (sink->endpoint == CONFIG_SOCKET) {
-    note_socket(out, &sink->path_at, sink->path);
-  } else if (sink->endpoint == CONFIG_FILE && strcmp(sink->path, "-") != 0 && !has_directory(sink->path)) {
-    note(out, &sink->path_at, "the directory of the sink's file", sink->path, "create it before the start");
-  }
-}
-
 static bool uses_device(const struct config *config, unsigned index) {
   bool uses = config->gpu.device == index;
   for (unsigned i = 0; i < config->pipeline_count; i++) {
@@ -75,7 +62,87 @@ void config_files_print_missing(FILE *out, const struct config *config) {
   note_devices(out, config);
   note_socket(out, &config->status.socket_at, config->status.socket);
   for (unsigned i = 0; i < config->pipeline_count; i++) {
-    note_source(out, &config->pipelines[i].source);
-    note_sink(out, &config->pipelines[i].sink);
+    const struct config_source *source = &config->pipelines[i].source;
+    const struct config_sink *sink = &config->pipelines[i].sink;
+    if (source->endpoint == CONFIG_SOCKET) {
+      note_socket(out, &source->path_at, source->path);
+    } else if (strcmp(source->path, "-") != 0 && is_missing(source->path, false)) {
+      note(out, &source->path_at, "the source file", source->path, "check the path, or put the file there before the start");
+    }
+    if (sink->endpoint == CONFIG_SOCKET) {
+      note_socket(out, &sink->path_at, sink->path);
+    } else if (sink->endpoint == CONFIG_FILE && strcmp(sink->path, "-") != 0 && !has_directory(sink->path)) {
+      note(out, &sink->path_at, "the directory of the sink's file", sink->path, "create it before the start");
+    }
   }
+}
+
+/* -- what is there twice ------------------------------------------------------------------------------------------------ */
+
+struct file {
+  const struct config_pipeline *pipeline;
+  const char *path; /* NULL: none that matters, as a device that gives and takes without end */
+  bool is_pipe;
+  dev_t device;
+  ino_t inode;
+};
+
+struct ends {
+  struct file source, sink;
+};
+
+static struct file look(const struct config_pipeline *pipeline, enum config_endpoint endpoint, const char *path, int standard) {
+  struct stat there;
+  struct file file = {.pipeline = pipeline};
+  bool is_standard = endpoint == CONFIG_FILE && strcmp(path, "-") == 0;
+  bool found = endpoint == CONFIG_FILE && (is_standard ? fstat(standard, &there) : stat(path, &there)) == 0;
+  if (found && (S_ISREG(there.st_mode) || S_ISFIFO(there.st_mode) || S_ISBLK(there.st_mode))) {
+    file.path = path;
+    file.is_pipe = S_ISFIFO(there.st_mode);
+    file.device = there.st_dev;
+    file.inode = there.st_ino;
+  }
+  return file;
+}
+
+static bool config_files_are_one(const struct file *one, const struct file *other) {
+  return one->path && other->path && one->device == other->device && one->inode == other->inode;
+}
+
+static bool config_files_refuse(const struct file *one, const struct file *other, const char *what, struct failure *failure) {
+  return failure_set(failure, EXIT_STATUS_CONFIG, "name another file for one of them",
+                     "'%s' of pipeline '%s' and '%s' of pipeline '%s' are one file: %s", one->path, one->pipeline->name,
+                     other->path, other->pipeline->name, what);
+}
+
+static bool compare_all(const struct ends *ends, unsigned count, struct failure *failure) {
+  for (unsigned i = 0; i < count; i++) {
+    if (config_files_are_one(&ends[i].source, &ends[i].sink)) {
+      return config_files_refuse(&ends[i].source, &ends[i].sink, "it would read its own results", failure);
+    }
+    for (unsigned j = 0; j < i; j++) {
+      if (config_files_are_one(&ends[j].sink, &ends[i].sink)) {
+        return config_files_refuse(&ends[j].sink, &ends[i].sink, "their results would overwrite each other", failure);
+      }
+      if (ends[j].source.is_pipe && config_files_are_one(&ends[j].source, &ends[i].source)) {
+        return config_files_refuse(&ends[j].source, &ends[i].source, "each would get parts of frames", failure);
+      }
+    }
+  }
+  return true;
+}
+
+bool config_files_distinct(const struct config *config, struct failure *failure) {
+  struct ends *ends = calloc(config->pipeline_count + 1, sizeof *ends);
+  if (!ends) {
+    return failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "not enough memory to compare the files of pipelines");
+  }
+  for (unsigned i = 0; i < config->pipeline_count; i++) {
+    const struct config_pipeline *pipeline = &config->pipelines[i];
+    ends[i].source = look(pipeline, pipeline->source.endpoint, pipeline->source.path, STDIN_FILENO);
+    ends[i].sink = look(pipeline, pipeline->sink.endpoint, pipeline->sink.path, STDOUT_FILENO);
+  }
+  bool distinct = compare_all(ends, config->pipeline_count, failure);
+  free(ends);
+  return distinct;
 }

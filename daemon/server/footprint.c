@@ -51,7 +51,7 @@ struct check {
   size_t limit;  /* half of the memory of this machine */
 };
 
-/* What a source sends is known to the configuration; what the last stage gives only to us. */
+/* Whether the source's format fits y4m, config/ has checked; what the last stage gives is known only here. */
 static void check_y4m(const struct config_pipeline *pipeline, const struct footprint *footprint, struct config_errors *errors) {
   char text[FORMAT_TEXT];
   if (pipeline->sink.protocol == CONFIG_PROTOCOL_Y4M && !y4m_carries(&footprint->output)) {
@@ -77,7 +77,7 @@ static void check_memory(struct check *check, const struct config_pipeline *pipe
                     text_of_bytes(check->limit, limit));
 }
 
-static struct config_mark place_of(const struct config_pipeline *pipeline, const struct gpu_error *error) {
+static struct config_mark footprint_place(const struct config_pipeline *pipeline, const struct gpu_error *error) {
   return error->stage >= 0 && (unsigned)error->stage < pipeline->stage_count ? pipeline->stages[error->stage].at
                                                                              : pipeline->source.format.at;
 }
@@ -88,7 +88,7 @@ static void check_pipeline(const struct config *config, const struct config_pipe
   struct gpu_error error = {.stage = -1};
   struct footprint footprint;
   if (!footprint_of(pipeline, &footprint, &error)) {
-    config_errors_add(errors, place_of(pipeline, &error), error.remedy[0] ? error.remedy : NULL, "pipeline '%s': %s",
+    config_errors_add(errors, footprint_place(pipeline, &error), error.remedy[0] ? error.remedy : NULL, "pipeline '%s': %s",
                       pipeline->name, error.text[0] ? error.text : "the frames are too large");
     return;
   }
@@ -120,7 +120,7 @@ static const char *find_example(char path[PATH_MAX]) {
   return NULL;
 }
 
-/* A file, or the text. */
+/* Reads the text, or where that is NULL the file. */
 static struct config *read_config(const char *name, const char *text, struct config_errors *errors) {
   struct vocabulary *vocabulary = formats_new();
   if (!vocabulary) {

@@ -1,7 +1,7 @@
 /*
- * What becomes of the daemon when a GPU fails. The device is lost to this process, and only to this one: another image of it
- * goes on with everything. Where that cannot be, or happens too often, this process just ends: nothing may wait for a dead
- * device, and freeing what is on it might wait.
+ * What becomes of the daemon when a GPU fails. The device is lost to this image of the process, and only to this one: another
+ * image goes on with everything. Where that cannot be, or happens too often, the process just ends: nothing may wait for a dead
+ * device, and freeing what is on it might wait. server.c is told what is decided here, and enters the phase.
  */
 #include <stdarg.h>
 #include <stdio.h>
@@ -11,8 +11,6 @@
 #include "daemon/base/log.h"
 #include "daemon/base/systemd.h"
 #include "daemon/server/private.h"
-
-enum { FAULT_LIMIT_MS = 2000 }; /* for the lanes to account for their frames after a fault */
 
 enum { LIMIT_TEXT = 128 };
 
@@ -28,11 +26,11 @@ void server_end_by_faults(struct server *server, const struct fault *fault) {
   server_end_now(server, EXIT_STATUS_GPU_LOST);
 }
 
-void server_end_after_fault(void *context) {
-  struct server *server = context;
+void server_end_after_fault(struct server *server) {
   for (unsigned i = 0; i < server->pipeline_count; i++) {
     pipeline_log_account(server->pipelines[i]);
-    if (!server->reload || !reload_is_at_sockets(server->reload)) { /* else the next process finds what is left of them */
+    if (!server->reload ||
+        !reload_is_at_sockets(server->reload)) { /* else the sockets of pipelines stay for the next process */
       pipeline_abandon(server->pipelines[i]);
     }
   }
@@ -42,7 +40,7 @@ void server_end_after_fault(void *context) {
 __attribute__((format(printf, 3, 4))) static void end_by_fault(struct server *server, const struct fault *fault,
                                                                const char *why, ...) {
   if (server->phase == SERVER_FAULTED) {
-    return; /* another device did, meanwhile */
+    return; /* another device has failed meanwhile */
   }
   char outcome[sizeof((struct failure *)NULL)->text + 80];
   va_list arguments;
@@ -52,12 +50,10 @@ __attribute__((format(printf, 3, 4))) static void end_by_fault(struct server *se
   fault_log(fault, outcome);
   systemd_stopping("the GPU failed");
   fault_describe(fault, server->fault);
-  server->phase = SERVER_FAULTED;
-  server_cut(server);
-  server_limit(server, server_end_after_fault, FAULT_LIMIT_MS);
+  server->report(server, SERVER_LOST, NULL);
 }
 
-/* Frames that others than the one that saw it have on the device, as far as their lanes have said. */
+/* Adds the frames that pipelines other than the one that saw the fault have on the device, as far as their lanes have said. */
 static void add_others(const struct server *server, struct fault *fault) {
   for (unsigned i = 0; i < server->pipeline_count; i++) {
     const struct config_pipeline *config = pipeline_config(server->pipelines[i]);
@@ -70,12 +66,12 @@ static void add_others(const struct server *server, struct fault *fault) {
   }
 }
 
-static void end_unanswered(void *context) {
+void server_end_unanswered(void *context) {
   struct server *server = context;
   end_by_fault(server, server->unanswered, "the daemon ends, since a reload stands between two configurations");
 }
 
-/* A reload exchanges pipelines, of which nothing can be handed over; that will be over soon. */
+/* While a reload exchanges pipelines nothing of them can be handed over. The exchange will be over soon. */
 static void wait_for_reload(struct server *server, const struct fault *fault) {
   if (server->unanswered) {
     return;
@@ -86,9 +82,7 @@ static void wait_for_reload(struct server *server, const struct fault *fault) {
     return;
   }
   *server->unanswered = *fault;
-  if (!server->limit) {
-    server_limit(server, end_unanswered, FAULT_LIMIT_MS);
-  }
+  server->report(server, SERVER_FAULT_WAITS, NULL);
 }
 
 static void take_up_again(struct server *server, const struct fault *fault) {
@@ -105,7 +99,7 @@ static void take_up_again(struct server *server, const struct fault *fault) {
   end_by_fault(server, fault, "the daemon ends, since nothing could be taken up again (%s)", failure.text);
 }
 
-/* The pipeline that saw it may have gone with the reload. */
+/* The pipeline that saw the fault may have gone with the reload. */
 void server_answer_fault(struct server *server) {
   struct fault fault = *server->unanswered;
   bool is_there = false;
@@ -115,26 +109,19 @@ void server_answer_fault(struct server *server) {
     is_there = is_there || pipeline_config(server->pipelines[i])->name == fault.pipeline;
   }
   fault.pipeline = is_there ? fault.pipeline : NULL;
-  if (!server->stop_wanted) {
-    server->limit = loop_timer_close(server->limit);
-  }
   take_up_again(server, &fault);
 }
 
-static bool is_on_trial(const struct server *server, unsigned device) {
-  const struct retry *retry = engine_trial(server->engine, device);
-  return retry && retry_is_on(retry);
-}
-
-void server_fault(struct server *server, const struct fault *seen) {
-  struct fault fault = *seen;
-  if (server->phase == SERVER_FAULTED || server->phase == SERVER_ENDING || server->handing_over) {
+void server_fault(struct server *server, const struct server_cause *cause) {
+  struct fault fault = *cause->fault;
+  if (server->handing_over) {
     return;
   }
   add_others(server, &fault);
   int64_t now = clock_now();
   unsigned limit_a_minute = server->config->gpu.faults;
-  bool is_known = is_on_trial(server, fault.device); /* then it is that frame's, and its pipeline's, and not the device's */
+  const struct retry *retry = engine_trial(server->engine, fault.device);
+  bool is_known = retry && retry_is_on(retry); /* the fault is the suspected frame's and its pipeline's, and not the device's */
   if (limit_a_minute == 0 || (!is_known && history_is_too_fast(&server->history, limit_a_minute, now))) {
     char text[LIMIT_TEXT];
     end_by_fault(server, &fault, "%s", say_limit(server, text));

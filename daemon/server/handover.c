@@ -2,8 +2,9 @@
  * What a server leaves to the next image of its process, and takes from the one before: its configuration as text, its
  * listeners, its books, and every pipeline with all that is connected to it.
  *
- * To hand over, all lanes stand still first: from then on nothing touches a descriptor, and what is put on the tape is exactly
- * where everything is.
+ * To hand over, all lanes stand still first: from then on nothing touches a descriptor, and what is written says exactly where
+ * everything is. Where a service manager keeps the state, a manifest of the same is written while lanes run, for the process
+ * that follows should this one be killed.
  */
 #include <stdlib.h>
 #include <unistd.h>
@@ -19,8 +20,8 @@
 
 #define PATIENCE  (100 * NS_PER_MS) /* with a lane that may be within a call to a device */
 #define PARK_TIME (5 * NS_PER_S)    /* for a lane to finish a turn on a machine with too much to do */
-#define FILE_TIME (80 * NS_PER_MS)  /* for a request to a file, while everybody stands still, */
-#define LAST_TIME (500 * NS_PER_MS) /* and where that is the end anyway */
+#define FILE_TIME (80 * NS_PER_MS)  /* for a request to a file, while all lanes stand still, */
+#define LAST_TIME (500 * NS_PER_MS) /* and where the process ends anyway */
 
 #define ENDED_WITHOUT_A_WORD "the process before ended without a word"
 
@@ -28,8 +29,8 @@ enum { ROUNDS = 64 };
 
 void server_pass_config(char **text, struct codec *codec) { codec_pass_text(codec, text); }
 
-/* Where lanes note how far they are. */
-static void pass_chronicle(struct codec *codec) {
+/* The memory in which lanes note how far they are. */
+static void pass_checkpoint(struct codec *codec) {
   int fd = codec->writing ? checkpoint_fd() : -1;
   codec_pass_descriptor(codec, &fd);
   if (!codec->writing && (fd < 0 || !checkpoint_look_into(fd))) {
@@ -41,15 +42,15 @@ static void pass_chronicle(struct codec *codec) {
 }
 
 static void pass_server(struct server *server, struct codec *codec) {
-  /* A restart is the stop itself, and who is killed is not to stop again. */
+  /* At a restart the stop is done by leaving, and a stop that was killed is not to go on. */
   bool stops = server->stop_wanted && server->history.cause != HISTORY_RESTART && !codec->live;
   bool upgrades = server->upgrade && server->history.cause == HISTORY_FAULT;
   bool reloads = server->reload && (server->history.cause != HISTORY_RESTART || codec->live);
-  pid_t asked = upgrade_child(server);
+  pid_t asked = server->asking;
   codec_pass_time(codec, &server->started);
   CODEC_PASS(codec, server->reloads);
   CODEC_PASS(codec, server->reload_failures);
-  if (!codec->by_manager) { /* who is started anew looks at the file, and finds out by itself */
+  if (!codec->by_manager) { /* a process that the manager starts looks at the file, and finds out by itself */
     CODEC_PASS(codec, server->reload_refusal);
     server->reload_refusal[sizeof server->reload_refusal - 1] = '\0';
   }
@@ -68,7 +69,7 @@ static void pass_server(struct server *server, struct codec *codec) {
     server->asked = asked;
   }
   if (codec->live) {
-    pass_chronicle(codec);
+    pass_checkpoint(codec);
   } else if (!codec->by_manager) {
     fd_store_pass(codec);
     listener_pass_unused(codec);
@@ -77,8 +78,8 @@ static void pass_server(struct server *server, struct codec *codec) {
 
 /* -- out ------------------------------------------------------------------------------------------------------------ */
 
-/* Messages that are under way arrive, and those that they cause. */
-static void settle(struct server *server) {
+/* Messages that are under way arrive, and those that their arrival causes. */
+static void handover_settle(struct server *server) {
   bool any = true;
   for (int round = 0; any && round < ROUNDS; round++) {
     any = mailbox_run(&server->control);
@@ -90,7 +91,7 @@ static bool is_on(const struct pipeline *pipeline, unsigned device) {
   return device == NO_DEVICE || pipeline_config(pipeline)->device == device;
 }
 
-/* Frames on the device that failed are suspected of it, and one that was alone there even more. */
+/* Frames on the device that failed are suspected of the fault, and a frame that was alone there even more. */
 static void suspect(struct server *server, bool fault, unsigned device) {
   unsigned running = 0;
   for (unsigned i = 0; i < server->pipeline_count; i++) {
@@ -101,7 +102,7 @@ static void suspect(struct server *server, bool fault, unsigned device) {
   }
 }
 
-static void put(struct server *server, struct codec *codec) {
+static void handover_put(struct server *server, struct codec *codec) {
   char *text = server->config->text;
   server_pass_config(&text, codec);
   pass_server(server, codec);
@@ -120,24 +121,24 @@ bool server_may_hand_over(const struct server *server, struct failure *failure) 
          failure_set(failure, EXIT_STATUS_INTERNAL, "try again later", "the daemon starts, stops or exchanges pipelines");
 }
 
-static bool execute(struct server *server, const char *program, struct failure *failure) {
+static bool handover_execute(struct server *server, const char *program, struct failure *failure) {
   struct codec codec;
   codec_begin(&codec);
-  put(server, &codec);
+  handover_put(server, &codec);
   log_flush();
-  listener_withhold_new(); /* of a reload, which the next image begins again, if it does not stop */
+  listener_withhold_new(); /* new sockets are a reload's, which the next image begins again if it does not stop */
   bool executed = exec_execute(program, &codec, failure);
   listener_allow_new();
   codec_clear(&codec);
   return executed;
 }
 
-/* Everything stands still. */
-static bool leave(struct server *server, struct failure *failure) {
+/* Lanes stand still. Returns false if the service manager does not take everything. */
+static bool handover_leave(struct server *server, struct failure *failure) {
   struct codec codec;
   codec_begin(&codec);
   codec.by_manager = true;
-  put(server, &codec);
+  handover_put(server, &codec);
   bool left = fd_store_keep(&codec, failure);
   for (unsigned i = 0; left && i < server->pipeline_count; i++) {
     const char *path = pipeline_awaited_file(server->pipelines[i], INT64_MAX);
@@ -157,7 +158,7 @@ static bool leave(struct server *server, struct failure *failure) {
   return false;
 }
 
-/* What is done once everything stands still: with `program` it executes that, else (leaving) this process ends. */
+/* What is done once lanes stand still: at HISTORY_RESTART this process ends, else `program` is executed (NULL: this one). */
 struct exchange {
   enum history_cause cause;
   const char *text;
@@ -165,22 +166,39 @@ struct exchange {
   const char *program;
 };
 
-/* After a fault nothing moves anyway, and nothing could go on without the file. */
-static int64_t file_time(enum history_cause cause) {
-  return cause == HISTORY_FAULT ? PARK_TIME : cause == HISTORY_RESTART ? LAST_TIME : FILE_TIME;
-}
-
-static bool park(struct server *server, enum history_cause cause, int64_t now, struct failure *failure) {
-  const struct lane_patience patience = {.device = now + PATIENCE,
-                                         .file = now + file_time(cause),
-                                         .leaves_files = cause == HISTORY_RESTART,
-                                         .limit = now + PARK_TIME};
+static bool handover_park(struct server *server, enum history_cause cause, int64_t now, struct failure *failure) {
+  /* after a fault frames do not move anyway, and no pipeline could go on without its file */
+  int64_t file_time = cause == HISTORY_FAULT ? PARK_TIME : cause == HISTORY_RESTART ? LAST_TIME : FILE_TIME;
+  const struct lane_patience patience = {
+      .device = now + PATIENCE, .file = now + file_time, .leaves_files = cause == HISTORY_RESTART, .limit = now + PARK_TIME};
   if (engine_park(server->engine, &patience)) {
     return true;
   }
   failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "a lane does not come to the end of its turn, or a file does not answer");
   failure->later = clock_now() < patience.limit;
   return false;
+}
+
+/* Where another image takes over, it finds out by itself what pipelines tell meanwhile. */
+void server_hear_later(struct server *server, struct pipeline *pipeline, enum pipeline_event event, const struct fault *fault) {
+  struct unheard **end = &server->unheard;
+  while (*end) {
+    end = &(*end)->next;
+  }
+  *end = calloc(1, sizeof **end);
+  if (*end) {
+    **end = (struct unheard){.pipeline = pipeline, .event = event, .fault = fault};
+  }
+}
+
+/* There is no other image: this one takes up what pipelines told. */
+static void handover_hear(struct server *server) {
+  while (server->unheard) {
+    struct unheard *first = server->unheard;
+    server->unheard = first->next;
+    server->on_pipeline(server, first->pipeline, first->event, first->fault);
+    free(first);
+  }
 }
 
 static bool exchange(struct server *server, const struct exchange *how, struct failure *failure) {
@@ -191,19 +209,19 @@ static bool exchange(struct server *server, const struct exchange *how, struct f
   int64_t now = clock_now();
   history_end(&server->history, how->cause, how->text, now);
   server->handing_over = true;
-  if (park(server, how->cause, now, failure)) {
-    settle(server);
+  if (handover_park(server, how->cause, now, failure)) {
+    handover_settle(server);
     suspect(server, how->cause == HISTORY_FAULT, how->failed_device);
     if (how->cause == HISTORY_RESTART) {
-      leave(server, failure);
+      handover_leave(server, failure);
     } else {
-      execute(server, how->program, failure);
+      handover_execute(server, how->program, failure);
     }
   }
   engine_unpark(server->engine);
   server->handing_over = false;
   server->history = before;
-  server_hear(server);
+  handover_hear(server);
   return false;
 }
 
@@ -218,7 +236,8 @@ bool server_leave(struct server *server, const char *text, struct failure *failu
   return exchange(server, &how, failure);
 }
 
-/* -- without a word ------------------------------------------------------------------------------------------------ */
+/* -- should this process be killed
+ * ------------------------------------------------------------------------------------------------ */
 
 static uint64_t count_clients(const struct server *server) {
   uint64_t clients = 0;
@@ -246,12 +265,12 @@ void server_note(struct server *server) {
   if (fd_store_is_there()) {
     server_note_journal(server);
     fd_store_mark();
-    server_note_roster(server);
+    server_note_manifest(server);
   }
 }
 
-/* While pipelines are exchanged the last one stands: what it tells of is there until the next one. */
-void server_note_roster(struct server *server) {
+/* While pipelines are exchanged the last manifest stands: what it names is there until the next one is written. */
+void server_note_manifest(struct server *server) {
   struct failure later;
   if (!fd_store_is_marked() || !fd_store_is_there() || !server_may_hand_over(server, &later)) {
     return;
@@ -260,21 +279,21 @@ void server_note_roster(struct server *server) {
   codec_begin(&codec);
   codec.by_manager = true;
   codec.live = true;
-  put(server, &codec);
-  fd_store_keep_roster(&codec, checkpoint_fd() >= 0); /* without a chronicle it would be of no use */
+  handover_put(server, &codec);
+  fd_store_keep_roster(&codec, checkpoint_fd() >= 0); /* without a checkpoint a manifest would be of no use */
   codec_clear(&codec);
   server_beat(server);
 }
 
 void server_recover(struct server *server) {
   struct fd_store_journal journal = {0};
-  struct fd_store_pulse pulse;
-  server->recovers = fd_store_recover(&journal, &pulse);
+  struct fd_store_pulse heartbeat;
+  server->recovers = fd_store_recover(&journal, &heartbeat);
   if (server->recovers) {
     server->history = journal.history;
-    history_end(&server->history, HISTORY_CRASH, ENDED_WITHOUT_A_WORD, pulse.last);
-    server->history.closed += pulse.clients;
-    server->lost_clients = pulse.clients;
+    history_end(&server->history, HISTORY_CRASH, ENDED_WITHOUT_A_WORD, heartbeat.last);
+    server->history.closed += heartbeat.clients;
+    server->lost_clients = heartbeat.clients;
   }
 }
 
@@ -289,20 +308,13 @@ void server_recovered(struct server *server) {
 void server_take(struct server *server) {
   pass_server(server, server->codec);
   if (server->codec->live) {
-    struct fd_store_pulse pulse = fd_store_last_pulse();
-    history_end(&server->history, HISTORY_CRASH, ENDED_WITHOUT_A_WORD, pulse.last);
-    server->lost_clients = pulse.clients;
+    struct fd_store_pulse heartbeat = fd_store_last_pulse();
+    history_end(&server->history, HISTORY_CRASH, ENDED_WITHOUT_A_WORD, heartbeat.last);
+    server->lost_clients = heartbeat.clients;
   }
 }
 
-static void forget_tape(struct server *server) {
-  checkpoint_look_away();
-  codec_close_rest(server->codec);
-  codec_clear(server->codec);
-  server->codec = NULL;
-}
-
-/* Connections that were being made have gone, besides those that were cut off. */
+/* A process before this one was killed. Besides connections that were cut off, those that were being made have gone. */
 static void revived(struct server *server) {
   uint64_t here = count_clients(server);
   uint64_t lost = server->lost_clients > here ? server->lost_clients - here : 0;
@@ -315,25 +327,24 @@ static void revived(struct server *server) {
 void server_taken(struct server *server) {
   const struct history *history = &server->history;
   bool was_killed = server->codec->live;
-  forget_tape(server);
+  checkpoint_look_away();
+  codec_close_rest(server->codec);
+  codec_clear(server->codec);
+  server->codec = NULL;
   if (was_killed) {
     revived(server);
     return;
   }
   history_begin(&server->history, clock_now());
-  bool said = history->cause == HISTORY_FAULT; /* in an entry of its own */
+  bool said = history->cause == HISTORY_FAULT; /* a fault has a log entry of its own */
   log_event(LOG_HANDED_OVER, NULL, "everything goes on after %.0f ms, with all connections%s%s",
             (double)history->gap / (double)NS_PER_MS, said ? "" : ": ", said ? "" : history->text);
 }
 
-/* The next image would not know that files may be torn. */
-static bool hides_torn_files(const struct codec *codec) {
-  return codec->live && !fd_store_expect_torn(); /* there may have been no memory for it */
-}
-
 void server_start_over(const struct codec *codec, const char *why) {
   struct failure failure;
-  bool ends = systemd_has_passed() || hides_torn_files(codec);
+  /* a killed process left dirty files, and there may be no memory to tell the next image so */
+  bool ends = systemd_has_passed() || (codec->live && !fd_store_expect_torn());
   log_event(LOG_NOT_HANDED_OVER, NULL, "%s: %s", ends ? EXEC_ENDS : EXEC_BEGINS_ANEW, why);
   log_flush();
   fd_store_withdraw();

@@ -1,9 +1,10 @@
 /*
- * What a file that does not answer may not hold up. A request to it cannot be taken back: its thread sleeps in the kernel until
- * the disk answers, and so does the program that would execute itself over that. So a pipeline that waits for one is left
- * alone: a reload that removes it goes on without it, and an end does not wait for it.
+ * What a file that does not answer may not hold up. A request to such a file cannot be taken back: its thread sleeps in the
+ * kernel until the disk answers, and a program that is executed over the process would have to wait for that thread. So a
+ * pipeline that waits for a file is left alone: a reload that removes the pipeline goes on without it, and an end does not wait
+ * for it.
  *
- * The process that ends so is gone once the disk answers; until then nothing of it is left but the thread that sleeps.
+ * A process that ends so is gone once the disk answers; until then nothing of it is left but the thread that sleeps.
  */
 #include <dirent.h>
 #include <fcntl.h>
@@ -25,7 +26,7 @@ enum { LOOK_MS = 100 };
 
 /* -- who hangs --------------------------------------------------------------------------------------------------------- */
 
-/* The file that it waits for, or NULL. */
+/* The file that the pipeline waits for, or NULL. */
 static const char *awaited_file(const struct pipeline *pipeline) {
   return pipeline_state(pipeline) == PIPELINE_STOPPED ? NULL : pipeline_awaited_file(pipeline, clock_now() - LONG);
 }
@@ -35,7 +36,7 @@ static bool is_opening(void) {
   return asked != 0 && clock_now() - asked > LONG;
 }
 
-static bool describe(const struct pipeline *pipeline, struct failure *failure) {
+static bool hanging_describe(const struct pipeline *pipeline, struct failure *failure) {
   const char *path = awaited_file(pipeline);
   return path && failure_set(failure, EXIT_STATUS_INTERNAL, "see to its disk, and try again",
                              "'%s' of pipeline '%s' does not answer", path, pipeline_config(pipeline)->name);
@@ -44,22 +45,19 @@ static bool describe(const struct pipeline *pipeline, struct failure *failure) {
 bool server_has_files(const struct server *server, struct failure *failure) {
   *failure = (struct failure){0};
   for (const struct hanging *hanging = server->hanging; hanging; hanging = hanging->next) {
-    describe(hanging->pipeline, failure);
+    hanging_describe(hanging->pipeline, failure);
   }
   for (unsigned i = 0; i < server->pipeline_count; i++) {
-    describe(server->pipelines[i], failure);
+    hanging_describe(server->pipelines[i], failure);
   }
   return failure->text[0] == '\0';
 }
 
-static bool has_path(const struct config_pipeline *config, const char *path) {
-  return (config->source.endpoint == CONFIG_FILE && strcmp(config->source.path, path) == 0) ||
-         (config->sink.endpoint == CONFIG_FILE && strcmp(config->sink.path, path) == 0);
-}
-
 static bool is_free_of(const struct pipeline *pipeline, const struct config_pipeline *config, struct failure *failure) {
   const char *path = awaited_file(pipeline);
-  return !path || !has_path(config, path) || describe(pipeline, failure);
+  bool names_path = path && ((config->source.endpoint == CONFIG_FILE && strcmp(config->source.path, path) == 0) ||
+                             (config->sink.endpoint == CONFIG_FILE && strcmp(config->sink.path, path) == 0));
+  return !names_path || hanging_describe(pipeline, failure);
 }
 
 bool server_may_open(const struct server *server, const struct config_pipeline *config, struct failure *failure) {
@@ -73,7 +71,8 @@ bool server_may_open(const struct server *server, const struct config_pipeline *
   return may;
 }
 
-/* -- one that a reload removes ----------------------------------------------------------------------------------------- */
+/* -- a pipeline that a reload removes -----------------------------------------------------------------------------------------
+ */
 
 bool server_let_hang(struct server *server, struct pipeline *pipeline) {
   const char *path = awaited_file(pipeline);
@@ -126,7 +125,8 @@ bool server_hangs(const struct server *server) {
   return hangs;
 }
 
-/* -- an end without them ------------------------------------------------------------------------------------------------- */
+/* -- an end without such files
+ * ------------------------------------------------------------------------------------------------- */
 
 static bool is_number_of_file(int fd) {
   int kind;
@@ -146,7 +146,7 @@ void server_close_sockets(void) {
   }
 }
 
-static bool park(struct server *server) {
+static bool hanging_park(struct server *server) {
   int64_t now = clock_now();
   const struct lane_patience patience = {.device = now, .file = now, .leaves_files = true, .limit = now + LOOK_MS * NS_PER_MS};
   return !server->engine || engine_park(server->engine, &patience);
@@ -160,13 +160,13 @@ void server_end_now(struct server *server, enum exit_status status) {
   listener_withhold_new();
   fd_store_end();
   log_flush();
-  if ((is_opening() || !server_has_files(server, &failure)) && park(server)) {
+  if ((is_opening() || !server_has_files(server, &failure)) && hanging_park(server)) {
     server_close_sockets();
   }
   _exit((int)status);
 }
 
-static void abandon(struct pipeline *pipeline) {
+static void hanging_abandon(struct pipeline *pipeline) {
   const char *path = awaited_file(pipeline);
   if (path) {
     log_event(LOG_HANGS, pipeline_config(pipeline)->name, "'%s' does not answer: the daemon ends without it", path);
@@ -177,10 +177,10 @@ static void abandon(struct pipeline *pipeline) {
 
 void server_end_hanging(struct server *server) {
   for (unsigned i = 0; server->phase != SERVER_STARTING && i < server->pipeline_count; i++) {
-    abandon(server->pipelines[i]);
+    hanging_abandon(server->pipelines[i]);
   }
   for (const struct hanging *hanging = server->hanging; hanging; hanging = hanging->next) {
-    abandon(hanging->pipeline);
+    hanging_abandon(hanging->pipeline);
   }
   if (is_opening()) {
     log_event(LOG_HANGS, NULL, "a file that is being opened does not answer: the daemon ends without it");

@@ -4,14 +4,14 @@
  *   load      the file is read and checked
  *   prepare   pipelines that come take memory and device and open what is not in use
  *   quiesce   pipelines that leave finish what they have, for at most `drain_timeout`
- *   inherit   what those used until now is opened: the last step that may fail
- *   replace   they stop, their listeners move over, and the new ones start
- *   release   what they took is given back
+ *   inherit   what leaving pipelines used until now is opened: the last step that may fail
+ *   replace   leaving pipelines stop, their listeners move over, and the new ones start
+ *   release   what leaving pipelines took is given back
  *
  * A pipeline that leaves and waits for a file that does not answer is left alone (hanging.c).
  *
  * Whatever may block runs on a worker thread. Until `replace` every step can be taken back, so that a failure leaves things
- * as they were. Pipelines whose canonical text is the same are never touched.
+ * as they were. Pipelines whose canonical text is the same are never touched. What follows for the server is server.c's to say.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -33,23 +33,23 @@ struct reload {
   void *context;
   enum reload_step step;
   struct config_errors *errors;
-  struct generation *generation; /* with the new configuration, until it is in force */
+  struct generation *generation; /* the new configuration, until it is in force */
   struct swap *swap;
   struct loop_timer *limit;
   bool cancelled;
-  bool worked;            /* what the last worker's job gave, */
-  struct failure failure; /* and why it failed */
+  bool worked;            /* whether the last job of a worker did, */
+  struct failure failure; /* and if not, why */
 };
 
-/* After a GPU fault the process only waits for its lanes, and nothing goes on here. */
+/* After a GPU fault the process only waits for its lanes, and the reload does not go on. */
 static bool is_dead(const struct reload *reload) { return reload->server->phase == SERVER_FAULTED; }
 
 /* -- the end ----------------------------------------------------------------------------------------------------- */
 
-static void end(struct reload *reload, int http_status, json_t *body) {
+static void reload_end(struct reload *reload, int http_status, json_t *body) {
   struct server *server = reload->server;
   server->reload = NULL;
-  server_note(server); /* which says that it is under way */
+  server_note(server); /* the last note says that a reload is under way */
   swap_free(reload->swap);
   server_sweep(server);
   generation_free(reload->generation);
@@ -60,11 +60,11 @@ static void end(struct reload *reload, int http_status, json_t *body) {
   if (!server->stop_wanted) {
     supervision_say_ready(server);
   }
-  server_on_reloaded(server);
+  server->report(server, SERVER_RELOADED, NULL);
 }
 
 /* Of many errors in the file the log gets the first line of the first one, and how many there are. */
-static void refuse(struct reload *reload, int http_status, const char *text, const char *remedy) {
+static void reload_refuse(struct reload *reload, int http_status, const char *text, const char *remedy) {
   char more[64] = "", *kept = reload->server->reload_refusal;
   unsigned errors = config_errors_count(reload->errors);
   if (errors > 1) {
@@ -74,14 +74,15 @@ static void refuse(struct reload *reload, int http_status, const char *text, con
   snprintf(kept, sizeof reload->server->reload_refusal, "%.*s%s%s%s", (int)strcspn(text, "\n"), text, more,
            remedy[0] ? "; " : "", remedy);
   log_event(LOG_RELOAD_REFUSED, NULL, "nothing was changed: %s", kept);
-  end(reload, http_status, answer_error_document(text, remedy));
+  reload_end(reload, http_status, answer_error_document(text, remedy));
 }
 
 static void refuse_failure(struct reload *reload) {
   if (reload->cancelled) {
-    refuse(reload, 503, "the daemon is stopping", "");
+    reload_refuse(reload, 503, "the daemon is stopping", "");
   } else {
-    refuse(reload, reload->failure.status == EXIT_STATUS_CONFIG ? 400 : 500, reload->failure.text, reload->failure.remedy);
+    reload_refuse(reload, reload->failure.status == EXIT_STATUS_CONFIG ? 400 : 500, reload->failure.text,
+                  reload->failure.remedy);
   }
 }
 
@@ -102,8 +103,8 @@ static void on_taken_back(void *context) {
   }
 }
 
-static void take_back(struct reload *reload) {
-  loop_timer_stop(reload->limit); /* giving back may take longer than frames were given */
+static void reload_take_back(struct reload *reload) {
+  loop_timer_stop(reload->limit); /* giving back may take longer than `drain_timeout` */
   if (reload->step > RELOAD_PREPARING) {
     swap_unquiesce(reload->swap);
   }
@@ -121,7 +122,7 @@ static void on_released(void *context) {
   if (!reload->worked) {
     log_event(LOG_FAILED, NULL, "the configuration was reloaded, but not all of it runs, which is tried again: %s",
               reload->failure.text);
-    end(reload, 500, answer_error_document(reload->failure.text, "wait until it runs: it is tried every two seconds"));
+    reload_end(reload, 500, answer_error_document(reload->failure.text, "wait until it runs: it is tried every two seconds"));
     return;
   }
   json_t *document = swap_document(reload->swap);
@@ -130,7 +131,7 @@ static void on_released(void *context) {
             json_is_true(json_object_get(document, "same")) ? ", it is as it was" : "",
             json_array_size(json_object_get(document, "added")), json_array_size(json_object_get(document, "removed")),
             json_array_size(json_object_get(document, "changed")), json_array_size(json_object_get(document, "unchanged")));
-  end(reload, 200, document);
+  reload_end(reload, 200, document);
 }
 
 static void replace_if_gone(struct reload *reload) {
@@ -144,8 +145,8 @@ static void replace_if_gone(struct reload *reload) {
   reload->server->reload_refusal[0] = '\0';
   log_set_level(reload->server->config->log_level);
   reload->worked = swap_start_new(reload->swap, &reload->failure);
-  server_note(reload->server); /* before the memory of the old ones goes, of which the last roster tells */
-  server_obey_postponed(reload->server);
+  server_note(reload->server); /* before the memory of the old pipelines goes, which the last manifest still names */
+  reload->server->report(reload->server, SERVER_EXCHANGED, NULL);
   work_on(reload, release, on_released);
 }
 
@@ -168,13 +169,13 @@ static void on_inherited(void *context) {
   struct reload *reload = context;
   if (is_dead(reload)) {
     reload->step = RELOAD_RELEASING;
-    server_cut(reload->server);
+    reload->server->report(reload->server, SERVER_LET_GO, NULL);
     return;
   }
   if (reload->worked && !reload->cancelled) {
     replace(reload);
   } else {
-    take_back(reload);
+    reload_take_back(reload);
   }
 }
 
@@ -197,7 +198,7 @@ static void on_limit(void *context) {
   } else if (swap_may_open(reload->swap, &reload->failure)) {
     inherit(reload);
   } else {
-    take_back(reload);
+    reload_take_back(reload);
   }
 }
 
@@ -229,7 +230,7 @@ bool reload_is_exchanging(const struct reload *reload) { return reload->step == 
 void reload_cancel(struct reload *reload) {
   reload->cancelled = true;
   if (reload->step == RELOAD_QUIESCING) {
-    take_back(reload);
+    reload_take_back(reload);
   }
 }
 
@@ -248,13 +249,13 @@ static void on_prepared(void *context) {
   if (reload->worked && !reload->cancelled) {
     quiesce(reload);
   } else {
-    take_back(reload);
+    reload_take_back(reload);
   }
 }
 
 /* -- load ---------------------------------------------------------------------------------------------------------- */
 
-static void load(void *context) {
+static void reload_load(void *context) {
   struct reload *reload = context;
   reload->generation->config = footprint_load(reload->server->path, reload->errors);
 }
@@ -269,7 +270,7 @@ static void on_loaded(void *context) {
   if (reload->cancelled) {
     refuse_failure(reload);
   } else if (!config) {
-    refuse(reload, 400, config_errors_text(reload->errors), "");
+    reload_refuse(reload, 400, config_errors_text(reload->errors), "");
   } else if (config_diff_fixed_keys(reload->server->config, config, keys, sizeof keys)) {
     failure_set(&reload->failure, EXIT_STATUS_CONFIG,
                 "restart the daemon, which closes its connections, or put them back as they were",
@@ -285,7 +286,7 @@ static void on_loaded(void *context) {
   }
 }
 
-static struct reload *make(struct server *server, server_answer *answer, void *context) {
+static struct reload *reload_make(struct server *server, server_answer *answer, void *context) {
   struct reload *reload = calloc(1, sizeof *reload);
   if (!reload) {
     return NULL;
@@ -314,11 +315,11 @@ void server_reload(struct server *server, server_answer *answer, void *context) 
     answer_error(answer, context, 409, "try again later", "%s", obstacle);
     return;
   }
-  server->reload = make(server, answer, context);
+  server->reload = reload_make(server, answer, context);
   if (!server->reload) {
     answer_error(answer, context, 503, "try again later", "not enough memory to reload");
     return;
   }
   systemd_reloading();
-  work_on(server->reload, load, on_loaded);
+  work_on(server->reload, reload_load, on_loaded);
 }

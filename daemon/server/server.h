@@ -1,6 +1,6 @@
 /*
- * The daemon as a whole: configuration, devices, lanes and pipelines, from start to end.
- * Everything here belongs to the control loop (the main thread).
+ * server/ is the whole: start, stop, reload, upgrade, GPU fault and signals, in one table of phases and events (server.c).
+ * It uses every other room and is used by main.c alone. Everything here belongs to the control loop (the main thread).
  */
 #ifndef FRAMED_SERVER_SERVER_H
 #define FRAMED_SERVER_SERVER_H
@@ -12,14 +12,14 @@
 
 struct codec;
 
-/* Runs the daemon with `config`, which it takes and which `path` may replace on a reload. `tape` is what a process before this
- * one left, behind the text of its configuration, or NULL; `reload`: the file is to be reloaded at once. Returns when it has
- * ended. */
+/* Runs the daemon with `config`, which it takes, and which the file at `path` replaces on a reload. `codec` holds what a
+ * process before this one left, read up to the end of its configuration's text; or NULL. `reload`: the file is to be reloaded
+ * at once. Returns when the daemon has ended. */
 enum exit_status server_run(const char *path, struct config *config, struct codec *codec, bool reload);
-/* The signals that order something of a process that serves. Until server_run() they wait, while TERM and INT end the
- * process. */
+/* The signals that order something of a process that serves. Until server_run() reads them they wait, while TERM and INT end
+ * the process. */
 void signals_orders(sigset_t *orders);
-/* Puts the text on a tape, or takes it from there. */
+/* Writes the text of a configuration to a codec, or reads it from there. */
 void server_pass_config(char **text, struct codec *codec);
 
 #endif

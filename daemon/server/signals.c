@@ -1,8 +1,8 @@
 /*
  * Signals as events of the control loop: TERM and INT end, HUP reloads, USR1 writes the state to the log, USR2 upgrades.
  *
- * They are blocked in every thread, and wait in the kernel until they are read here and acted upon. So one that comes while
- * another image of the process takes over is still there for that image.
+ * Signals are blocked in every thread, and wait in the kernel until they are read here and acted upon. So a signal that comes
+ * while another image of the process takes over is still there for that image.
  */
 #include <errno.h>
 #include <signal.h>
@@ -42,19 +42,14 @@ static void dump_state(struct server *server) {
   json_decref(document);
 }
 
-/* The file may have changed since what is under way has read it, and whoever sends a signal is not told to try again. */
-static void reload(struct server *server) {
-  if (server->phase == SERVER_STARTING || server->reload) {
-    server->reload_at_once = true;
-  } else {
-    server_reload(server, answer_nobody, NULL);
-  }
-}
-
-static void act(struct server *server, int number) {
+static void signals_act(struct server *server, int number) {
   switch (number) {
   case SIGHUP:
-    reload(server);
+    if (server->phase == SERVER_STARTING || server->reload) {
+      server->reload_at_once = true; /* the file may have changed since it was read, and nobody can be told to try again */
+    } else {
+      server_reload(server, answer_nobody, NULL);
+    }
     break;
   case SIGUSR2:
     server_upgrade(server, answer_nobody, NULL);
@@ -63,17 +58,17 @@ static void act(struct server *server, int number) {
     dump_state(server);
     break;
   default:
-    server_stop(server, number == SIGTERM ? "SIGTERM" : "SIGINT");
+    server->report(server, SERVER_STOP, &(struct server_cause){.why = number == SIGTERM ? "SIGTERM" : "SIGINT"});
     break;
   }
 }
 
-/* What one of them leads to may be the end of all. */
+/* What a signal leads to may close the signals themselves. */
 static void on_signals(void *context) {
   struct server *server = context;
   struct signalfd_siginfo signal;
   while (server->signals && read(server->signals->fd, &signal, sizeof signal) == (ssize_t)sizeof signal) {
-    act(server, (int)signal.ssi_signo);
+    signals_act(server, (int)signal.ssi_signo);
   }
 }
 

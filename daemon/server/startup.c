@@ -1,7 +1,7 @@
 /*
- * The start of the daemon, in the order in which things may fail: the status sockets show a second daemon before any
- * memory is taken; the devices come before the lanes; the pipelines are prepared on a worker thread, so that signals are
- * heard; and only when all of them are ready does anybody get an answer.
+ * What the server takes at its start, in the order in which things may fail, and gives back at its end. The status sockets show
+ * a second daemon before any memory is taken; the devices come before the lanes; the pipelines are prepared on a worker thread,
+ * so that signals are heard; and only when all of them run does anybody get an answer.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 #include "daemon/base/log.h"
 #include "daemon/base/rights.h"
 #include "daemon/base/systemd.h"
-#include "daemon/server/distinct.h"
+#include "daemon/server/config_files.h"
 #include "daemon/server/private.h"
 #include "daemon/state/checkpoint.h"
 #include "daemon/state/exec.h"
@@ -20,7 +20,7 @@
 
 #define MOST_FED (90 * NS_PER_S)
 
-static bool out_of_memory(struct failure *failure) {
+static bool startup_out_of_memory(struct failure *failure) {
   return failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "not enough memory to start");
 }
 
@@ -47,7 +47,7 @@ static bool make_pipelines(struct server *server, struct failure *failure) {
   const struct pipeline_setup setup = server_pipeline_setup(server);
   server->pipelines = calloc(config->pipeline_count + 1, sizeof(struct pipeline *));
   if (!server->pipelines) {
-    return out_of_memory(failure);
+    return startup_out_of_memory(failure);
   }
   for (unsigned i = 0; i < config->pipeline_count; i++) {
     server->pipelines[i] = pipeline_new(&setup, &config->pipelines[i], failure);
@@ -65,12 +65,12 @@ struct preparation {
   struct server *server;
   bool done;
   struct failure failure;
-  struct loop_timer *feed; /* NULL: nobody watches yet */
+  struct loop_timer *feed; /* NULL: no watchdog has to be fed */
   int64_t began;
 };
 
-/* The watchdog goes on while one image of the process follows another, which makes everything anew. As long as the unit gives a
- * start, which has that limit instead. */
+/* The watchdog goes on while one image of the process follows another, and the new image makes everything anew. It is fed for
+ * as long as systemd gives a start of the unit by default, and then decides. */
 static void feed(void *context) {
   const struct preparation *preparation = context;
   if (clock_now() - preparation->began < MOST_FED) {
@@ -78,7 +78,7 @@ static void feed(void *context) {
   }
 }
 
-/* Without memory for it the watchdog may come first. */
+/* Without memory for the timer the watchdog may end a long start. */
 static void start_feeding(struct preparation *preparation) {
   uint64_t quarter = (uint64_t)(systemd_watchdog_interval() / 4 / NS_PER_MS);
   preparation->began = clock_now();
@@ -106,7 +106,7 @@ static void prepare(void *context) {
 static bool start_status(struct server *server, struct failure *failure) {
   server->tracer = tracer_new(&server->ops);
   if (!server->tracer) {
-    return out_of_memory(failure);
+    return startup_out_of_memory(failure);
   }
   struct failure why;
   if (!listener_begin(server->status_listener, &status_access, &why)) {
@@ -120,12 +120,8 @@ static bool start_status(struct server *server, struct failure *failure) {
   return server->status && (!server->http_listener || server->http);
 }
 
-/* A reload that was under way may have come as far as the rights of sockets, and not come so far again. */
-static bool may_have_other_rights(const struct server *server) {
-  return server->reload_at_once || (server->codec && server->codec->live);
-}
-
-/* One that the process before could not start either costs the others nothing: it is tried until it starts. */
+/* A pipeline that the process before could not start either does not keep the others from starting: it is tried until it
+ * starts. */
 static bool start_one(struct pipeline *pipeline, struct failure *failure) {
   bool starts = pipeline_start(pipeline, failure);
   bool waits = !starts && pipeline_may_start_later(pipeline);
@@ -137,16 +133,19 @@ static bool start_one(struct pipeline *pipeline, struct failure *failure) {
 }
 
 static bool start_all(struct server *server, struct failure *failure) {
-  server_note_journal(server); /* before anything is written anywhere */
+  /* a reload in the process before this one may have come as far as the rights of sockets, and one here may not come so far */
+  bool has_other_rights = server->reload_at_once || (server->codec && server->codec->live);
+  server_note_journal(server); /* before results are written to any file */
   for (unsigned i = 0; i < server->pipeline_count; i++) {
     if (!start_one(server->pipelines[i], failure)) {
       return false;
     }
-    if (may_have_other_rights(server)) {
+    if (has_other_rights) {
       pipeline_restore_access(server->pipelines[i]);
     }
   }
-  return ((checkup_start(server) && supervision_start(server)) || out_of_memory(failure)) && start_status(server, failure);
+  return ((checkup_start(server) && supervision_start(server)) || startup_out_of_memory(failure)) &&
+         start_status(server, failure);
 }
 
 static void say_ready(struct server *server) {
@@ -178,8 +177,8 @@ static void say_ready(struct server *server) {
 
 /* -- a start that cannot be ----------------------------------------------------------------------------------------- */
 
-/* Nothing has moved since it was handed over, so that all of it is there for another try, with a device that may be well then.
- * Nothing moves until that serves: the gap goes on. */
+/* Nothing of what was handed over has moved since, so that all of it is there for another try, with a device that may be well
+ * then. The gap in service goes on until that try serves. */
 static void take_up_once_more(struct server *server, const struct failure *why, struct failure *failure) {
   struct fault fault;
   struct history *history = &server->history;
@@ -201,18 +200,19 @@ static void take_up_once_more(struct server *server, const struct failure *why, 
   }
 }
 
-/* What was left and cannot be taken up is worth less than a daemon. */
+/* A daemon that begins anew is worth more than a state that cannot be taken up. */
 void server_fail_start(struct server *server, const struct failure *failure) {
   struct failure last = *failure;
   bool device = failure->device || (server->engine && engine_has_lost(server->engine));
-  bool is_whole = server->codec && !server->codec->broken && !server->codec->live; /* what was noted is looked into once */
+  bool is_whole =
+      server->codec && !server->codec->broken && !server->codec->live; /* what a killed process noted is looked into once */
   if (is_whole && device) {
     take_up_once_more(server, failure, &last);
   }
   if (server->codec) {
     server_start_over(server->codec, last.text);
   }
-  server_fail(server, failure);
+  server->report(server, SERVER_FAILED, &(struct server_cause){.failure = failure});
 }
 
 static void on_prepared(void *context) {
@@ -222,23 +222,22 @@ static void on_prepared(void *context) {
   bool prepared = preparation->done;
   loop_timer_close(preparation->feed);
   free(preparation);
-  if (!prepared) {
+  if (prepared) {
+    server->report(server, SERVER_PREPARED, NULL);
+  } else {
     server_fail_start(server, &failure);
-    return;
   }
-  if (server->stop_wanted && !server->codec) {
-    server_end(server); /* a signal came meanwhile, and nothing has begun */
-    return;
-  }
-  server->phase = SERVER_RUNNING;
+}
+
+void server_serve(struct server *server) {
+  struct failure failure;
   fd_store_release();
   fd_store_spend_roster();
   if (start_all(server, &failure)) {
     say_ready(server);
     exec_settle();
     exec_reserve();
-    server_go_on_ending(server);
-    upgrade_go_on(server);
+    server->report(server, SERVER_SERVES, NULL);
   } else {
     server_fail_start(server, &failure);
   }
@@ -247,27 +246,25 @@ static void on_prepared(void *context) {
 static bool start_preparing(struct server *server, struct failure *failure) {
   struct preparation *preparation = calloc(1, sizeof *preparation);
   if (!preparation) {
-    return out_of_memory(failure);
+    return startup_out_of_memory(failure);
   }
   preparation->server = server;
   if (!loop_job(&server->loop, prepare, on_prepared, preparation)) {
     free(preparation);
-    return out_of_memory(failure);
+    return startup_out_of_memory(failure);
   }
   start_feeding(preparation);
   return true;
 }
 
-/* What a reload has put in force stays so: where there was not what a pipeline needs, it is tried until there is. */
-void server_start_late(struct server *server) {
-  struct failure failure;
-  for (unsigned i = 0; server->phase == SERVER_RUNNING && !server->reload && i < server->pipeline_count; i++) {
-    struct pipeline *pipeline = server->pipelines[i];
-    if (pipeline_state(pipeline) == PIPELINE_STARTING && pipeline_start(pipeline, &failure)) {
-      log_event(LOG_RESUMED, pipeline_config(pipeline)->name, "runs now");
-      server_note(server);
-    }
+bool server_open_loop(struct server *server, struct failure *failure) {
+  int status = uv_loop_init(&server->loop);
+  if (status == 0) {
+    server->loop_open = true;
+    status = mailbox_open(&server->control, &server->loop);
   }
+  return status == 0 ||
+         failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "cannot make the control loop: %s", uv_strerror(status));
 }
 
 static unsigned count_files(const struct config *config) {
@@ -286,16 +283,69 @@ bool server_start(struct server *server, struct failure *failure) {
     server_recover(server);
   }
   if (fd_store_is_there()) {
-    checkpoint_open(); /* without one, connections are closed should this process be killed */
+    checkpoint_open(); /* without a checkpoint, connections are closed should this process be killed */
   }
   if (!rights_start(failure) || !signals_open(server, failure) || !open_status_listeners(server, failure)) {
     return false;
   }
   if (systemd_watches()) {
-    systemd_watchdog(); /* the image before may have had no time for it, and devices take theirs */
+    systemd_watchdog(); /* the image before may have had no time to feed it, and opening devices takes long */
   }
   signals_held(&held);
-  exec_allow_signals(&held); /* also where there is no tape: they wait while one image follows another */
+  exec_allow_signals(&held); /* also where nothing was left: signals wait while one image follows another */
   server->engine = engine_open(server->config, server->codec, failure);
   return server->engine && make_pipelines(server, failure) && loop_can_work(failure) && start_preparing(server, failure);
+}
+
+/* -- what is given back at the end ------------------------------------------------------------------------------------ */
+
+static void on_http_closed(void *context) {
+  struct server *server = context;
+  server->http = NULL;
+}
+
+static void on_status_closed(void *context) {
+  struct server *server = context;
+  server->status = NULL;
+}
+
+void server_close_handles(struct server *server) {
+  tracer_stop(server->tracer);
+  upgrade_cancel(server);
+  if (server->status) {
+    status_close(server->status, on_status_closed, server);
+  }
+  if (server->http) {
+    status_close(server->http, on_http_closed, server);
+  }
+  supervision_stop(server);
+  checkup_stop(server);
+  signals_close(server);
+  server->limit = loop_timer_close(server->limit);
+  server->look = loop_timer_close(server->look);
+  mailbox_close(&server->control);
+}
+
+void server_close(struct server *server) {
+  for (unsigned i = 0; i < server->pipeline_count; i++) {
+    pipeline_release(server->pipelines[i]);
+    pipeline_free(server->pipelines[i]);
+  }
+  free(server->pipelines);
+  checkup_free(server);
+  tracer_free(server->tracer);
+  engine_close(server->engine);
+  quota_free(server->quota);
+  free(server->unanswered);
+  listener_close(server->status_listener);
+  listener_close(server->http_listener);
+  if (server->loop_open && uv_loop_close(&server->loop) != 0) {
+    log_event(LOG_FAILED, NULL, "the control loop ended with open handles");
+    server->exit_status = EXIT_STATUS_INTERNAL;
+  }
+  while (server->generation) {
+    struct generation *generation = server->generation;
+    server->generation = generation->next;
+    generation_free(generation);
+  }
 }

@@ -1,6 +1,7 @@
 /*
- * What happens every few seconds while the daemon runs: readings for rates, the devices' clocks, the log's counts of
- * what it left out, the status line of systemd, and its watchdog, which is fed as long as there is progress.
+ * What happens every few seconds while the daemon runs: readings for rates, the devices' clocks, the log's counts of what it
+ * left out, systemd's status line, and systemd's watchdog, which is fed as long as there is progress. Where the service manager
+ * keeps the state, the heartbeat and the manifest as well.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,20 +13,20 @@
 #include "daemon/server/private.h"
 #include "daemon/state/fd_store.h"
 
-enum { FLUSH_MS = 10000, PULSE_MS = 20 };
+enum { FLUSH_MS = 10000, HEARTBEAT_MS = 20 };
 
 struct supervision {
   struct loop_timer *tick, *flush, *watchdog;
-  struct loop_timer *pulse; /* NULL: nobody feels it, */
-  struct loop_hook *roster; /* nor reads this */
-  int64_t interval;         /* of systemd's watchdog, ns */
-  int64_t warned;           /* of which gpu.timeout was said that it is longer */
+  struct loop_timer *heartbeat; /* the heartbeat; NULL: there is no fd store */
+  struct loop_hook *manifest;   /* the manifest; likewise */
+  int64_t interval;             /* of systemd's watchdog, ns */
+  int64_t warned;               /* the gpu.timeout that was said to be longer than the interval */
   char status[256];
 };
 
 /* -- the devices' clocks --------------------------------------------------------------------------------------- */
 
-/* Lives on its own: its worker thread may wait for a device for longer than the server lives. */
+/* Memory of its own, since the worker thread may wait for a device for longer than supervision lives. */
 struct anchoring {
   struct server *server;
   bool alive;
@@ -44,7 +45,7 @@ static void on_anchored(void *context) {
   if (!anchoring->alive) {
     struct fault fault;
     fault_of_device(&fault, NO_DEVICE, anchoring->error.text);
-    server_fault(server, &fault);
+    server->report(server, SERVER_FAULT, &(struct server_cause){.fault = &fault});
   }
   free(anchoring);
 }
@@ -63,8 +64,8 @@ static void start_anchoring(struct server *server) {
 
 /* -- readings -------------------------------------------------------------------------------------------------- */
 
-/* The status line; true: it is another one than was said last. */
-static bool describe(struct server *server) {
+/* Writes the status line; true: it is another one than was said last. */
+static bool supervision_describe(struct server *server) {
   char text[sizeof server->supervision->status];
   unsigned running = 0;
   for (unsigned i = 0; i < server->pipeline_count; i++) {
@@ -77,18 +78,12 @@ static bool describe(struct server *server) {
   return differs;
 }
 
-static void say_status(struct server *server) {
-  if (describe(server)) {
-    systemd_status(server->supervision->status);
-  }
-}
-
 void supervision_say_ready(struct server *server) {
-  describe(server);
+  supervision_describe(server);
   systemd_ready(server->supervision->status);
 }
 
-/* What the file says of it may change with a reload. */
+/* At every tick, since a reload may change gpu.timeout. */
 static void compare_limits(struct server *server) {
   struct supervision *supervision = server->supervision;
   int64_t timeout = server->config->gpu.timeout_ns;
@@ -101,6 +96,18 @@ static void compare_limits(struct server *server) {
   }
 }
 
+/* What a reload has put in force stays so: a pipeline that could not start yet is tried until it does. */
+static void start_late(struct server *server) {
+  struct failure failure;
+  for (unsigned i = 0; server->phase == SERVER_RUNNING && !server->reload && i < server->pipeline_count; i++) {
+    struct pipeline *pipeline = server->pipelines[i];
+    if (pipeline_state(pipeline) == PIPELINE_STARTING && pipeline_start(pipeline, &failure)) {
+      log_event(LOG_RESUMED, pipeline_config(pipeline)->name, "runs now");
+      server_note(server);
+    }
+  }
+}
+
 static void on_tick(void *context) {
   struct server *server = context;
   for (unsigned i = 0; i < server->pipeline_count; i++) {
@@ -108,13 +115,13 @@ static void on_tick(void *context) {
   }
   start_anchoring(server);
   systemd_flush();
-  server_start_late(server);
+  start_late(server);
   if (fd_store_try_again() && !server->reload) {
     server_note_journal(server);
   }
   compare_limits(server);
-  if (server->phase == SERVER_RUNNING && !server->reload) {
-    say_status(server);
+  if (server->phase == SERVER_RUNNING && !server->reload && supervision_describe(server)) {
+    systemd_status(server->supervision->status);
   }
 }
 
@@ -123,13 +130,14 @@ static void on_flush(void *context) {
   log_flush();
 }
 
-static void on_pulse(void *context) { server_beat(context); }
+static void on_heartbeat(void *context) { server_beat(context); }
 
-static void on_turn(void *context) { server_note_roster(context); }
+static void on_turn(void *context) { server_note_manifest(context); }
 
 /* -- the watchdog ---------------------------------------------------------------------------------------------- */
 
-/* It follows what /v1/health says. A fault of a device is found and seen to long before the watchdog bites. */
+/* The watchdog is fed as long as /v1/health says that all is well. A device's fault is found and answered long before it bites.
+ */
 static void on_watchdog(void *context) {
   struct server *server = context;
   struct health *health = server_health(server);
@@ -155,12 +163,12 @@ bool supervision_start(struct server *server) {
     return false;
   }
   if (fd_store_is_there()) {
-    supervision->pulse = loop_timer_new(&server->loop, on_pulse, server);
-    supervision->roster = loop_hook_new(&server->loop, on_turn, server);
-    if (!supervision->pulse || !supervision->roster) {
+    supervision->heartbeat = loop_timer_new(&server->loop, on_heartbeat, server);
+    supervision->manifest = loop_hook_new(&server->loop, on_turn, server);
+    if (!supervision->heartbeat || !supervision->manifest) {
       return false;
     }
-    loop_timer_start(supervision->pulse, 0, PULSE_MS);
+    loop_timer_start(supervision->heartbeat, 0, HEARTBEAT_MS);
   }
   loop_timer_start(supervision->tick, METER_INTERVAL_MS, METER_INTERVAL_MS);
   loop_timer_start(supervision->flush, FLUSH_MS, FLUSH_MS);
@@ -180,8 +188,8 @@ void supervision_stop(struct server *server) {
   loop_timer_close(supervision->tick);
   loop_timer_close(supervision->flush);
   loop_timer_close(supervision->watchdog);
-  loop_timer_close(supervision->pulse);
-  loop_hook_close(supervision->roster);
+  loop_timer_close(supervision->heartbeat);
+  loop_hook_close(supervision->manifest);
   free(supervision);
   server->supervision = NULL;
 }

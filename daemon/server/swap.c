@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "daemon/server/config_diff.h"
-#include "daemon/server/distinct.h"
+#include "daemon/server/config_files.h"
 
 struct incoming {            /* beside each pipeline of the new configuration */
   struct pipeline *pipeline; /* NULL: the old one stays */
@@ -21,16 +21,16 @@ struct swap {
   const struct config *config;
   struct diff diff;
   struct incoming *incoming; /* one for each pipeline of the new configuration */
-  struct outgoing *outgoing; /* changed and removed ones */
+  struct outgoing *outgoing; /* changed and removed pipelines */
   unsigned outgoing_count;
-  struct pipeline **next; /* the server's new list */
-  bool installed;         /* it is in force */
+  struct pipeline **next; /* the server's list as it will be */
+  bool installed;         /* `next` is the server's list */
   json_t *document;
 };
 
 /* -- making it ------------------------------------------------------------------------------------------------- */
 
-/* Who leaves and has this path until then. */
+/* The pipeline that leaves, and has this path until then. */
 static struct pipeline *find_owner(const struct swap *swap, enum config_endpoint endpoint, const char *path) {
   for (unsigned i = 0; i < swap->outgoing_count; i++) {
     struct pipeline *pipeline = swap->outgoing[i].pipeline;
@@ -42,16 +42,6 @@ static struct pipeline *find_owner(const struct swap *swap, enum config_endpoint
     }
   }
   return NULL;
-}
-
-static void find_inheritance(const struct swap *swap, const struct config_pipeline *config,
-                             struct pipeline_inheritance *inheritance) {
-  if (config->source.endpoint == CONFIG_SOCKET) {
-    inheritance->source = find_owner(swap, CONFIG_SOCKET, config->source.path);
-  }
-  if (config->sink.endpoint != CONFIG_REPLY) {
-    inheritance->sink = find_owner(swap, config->sink.endpoint, config->sink.path);
-  }
 }
 
 static void list_outgoing(struct swap *swap) {
@@ -76,7 +66,12 @@ static bool make_incoming(struct swap *swap, struct failure *failure) {
     }
     const struct config_pipeline *config = &swap->config->pipelines[i];
     struct incoming *incoming = &swap->incoming[i];
-    find_inheritance(swap, config, &incoming->inheritance);
+    if (config->source.endpoint == CONFIG_SOCKET) {
+      incoming->inheritance.source = find_owner(swap, CONFIG_SOCKET, config->source.path);
+    }
+    if (config->sink.endpoint != CONFIG_REPLY) {
+      incoming->inheritance.sink = find_owner(swap, config->sink.endpoint, config->sink.path);
+    }
     incoming->pipeline = swap->next[i] = pipeline_new(&setup, config, failure);
     if (!incoming->pipeline) {
       return false;

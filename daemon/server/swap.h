@@ -1,8 +1,8 @@
 /*
  * What a reload replaces: the pipelines that leave, those that come, and what the ones hand over to the others.
  *
- * The caller decides when; here is what each step does to all of them. Until swap_stop_old() all of it can be
- * taken back. Calls are for the control loop, except those marked [worker].
+ * reload.c decides when a step is due; here is what the step does to all these pipelines. Until swap_stop_old() all of it can
+ * be taken back. Calls are for the control loop, except those marked [worker].
  */
 #ifndef FRAMED_SERVER_SWAP_H
 #define FRAMED_SERVER_SWAP_H
@@ -17,27 +17,27 @@ struct swap *swap_new(struct server *server, const struct config *config, struct
 /* After swap_release(). NULL is fine; returns NULL. */
 struct swap *swap_free(struct swap *swap);
 
-/* Whether files of those that come answer, as far as that is known: nobody is to wait for them. */
+/* Whether the files of pipelines that come answer, as far as that is known: no worker is to wait for a file that does not. */
 bool swap_may_open(const struct swap *swap, struct failure *failure);
-/* [worker] Takes memory and device for those that come, and opens what is not in use. */
+/* [worker] Takes memory and device for pipelines that come, and opens what is not in use. */
 bool swap_prepare(struct swap *swap, struct failure *failure);
 
 void swap_quiesce(struct swap *swap);
 void swap_unquiesce(struct swap *swap);
 void swap_on_quiet(struct swap *swap, const struct pipeline *pipeline);
-bool swap_is_quiet(const struct swap *swap); /* all that leave */
+bool swap_is_quiet(const struct swap *swap); /* all pipelines that leave */
 
-/* [worker] Opens what those that leave used until now. */
+/* [worker] Opens what pipelines that leave used until now. */
 bool swap_prepare_inherited(struct swap *swap, struct failure *failure);
 
 void swap_stop_old(struct swap *swap);
-/* Those that were stopped and wait for a file that does not answer are left alone. */
+/* Pipelines that were stopped and wait for a file that does not answer are left to hanging.c. */
 void swap_let_hang(struct swap *swap);
 bool swap_old_is_gone(const struct swap *swap);
-/* Makes the new list the server's and starts those that come. */
+/* Makes the new list of pipelines the server's, and starts those that come. */
 bool swap_start_new(struct swap *swap, struct failure *failure);
 
-/* [worker] Gives back what those took that are not in the server's list. */
+/* [worker] Gives back what the pipelines took that are not in the server's list. */
 void swap_release(struct swap *swap);
 
 /* {"ok": true, "added": [...], "removed": [...], "changed": [...], "unchanged": [...]} */

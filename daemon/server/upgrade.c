@@ -1,7 +1,7 @@
 /*
- * An upgrade: the program that is installed now takes over from the one that runs. It is first asked, in a child, whether it
- * takes the running configuration and states of this version. Only then is it executed in place; a program that cannot go on
- * changes nothing.
+ * An upgrade: the program that is installed now takes over from the one that runs. The installed program is first asked, in a
+ * child, whether it takes the running configuration and states of this version. Only then is it executed in place; a program
+ * that cannot go on changes nothing.
  */
 #include <fcntl.h>
 #include <signal.h>
@@ -21,23 +21,25 @@
 #define LATE "a pipeline has not started since the last reload"
 
 enum { LIMIT_MS = 20000, ANSWER_MS = 50, SAID = 400, CONFIG_FD = 3 };
-enum { ATTEMPTS = 5, AGAIN_MS = 200 }; /* where a request to a file is under way, which everybody would stand still for */
+enum {
+  ATTEMPTS = 5,
+  AGAIN_MS = 200
+}; /* where a request to a file is under way, for which all lanes would have to stand still */
 
 struct upgrade {
   struct server *server;
   server_answer *answer;
   void *context;
   uv_process_t child;
-  int config, said; /* what the child reads, and writes what is wrong to */
+  int config, said; /* the child reads its configuration from one, and writes what is wrong to the other */
   struct loop_timer *timer;
-  bool running; /* the child */
   int attempts;
 };
 
 static void free_when_closed(uv_handle_t *handle) { free(handle->data); }
 
-/* The child's handle, if there was one, outlives the rest. */
-static void end(struct upgrade *upgrade, bool has_child) {
+/* libuv has the child's handle, if there was a child, until it is closed: the upgrade's memory goes with it. */
+static void upgrade_end(struct upgrade *upgrade, bool has_child) {
   upgrade->server->upgrade = NULL;
   upgrade->timer = loop_timer_close(upgrade->timer);
   if (upgrade->config >= 0) {
@@ -59,18 +61,18 @@ static void say_refusal(struct server *server, const char *why) {
   snprintf(server->refusal, sizeof server->refusal, "%s", why);
 }
 
-static void refuse(struct upgrade *upgrade, bool has_child, const char *why) {
+static void upgrade_refuse(struct upgrade *upgrade, bool has_child, const char *why) {
   say_refusal(upgrade->server, why);
   if (upgrade->answer) {
     answer_error(upgrade->answer, upgrade->context, 409, "install a program that can take over, or restart the service", "%s",
                  why);
   }
-  end(upgrade, has_child);
+  upgrade_end(upgrade, has_child);
 }
 
 /* -- taking over ----------------------------------------------------------------------------------------------------- */
 
-/* One that a reload could not start yet would begin anew, without the readers that it may have. */
+/* A pipeline that a reload could not start yet would begin anew, without the readers that it may have. */
 static bool is_one_late(const struct server *server) {
   bool late = false;
   for (unsigned i = 0; i < server->pipeline_count; i++) {
@@ -81,12 +83,12 @@ static bool is_one_late(const struct server *server) {
 
 static void execute_later(struct upgrade *upgrade, uint64_t milliseconds);
 
-static void execute(void *context) {
+static void upgrade_execute(void *context) {
   struct upgrade *upgrade = context;
   struct failure failure;
   char text[HISTORY_TEXT];
   if (is_one_late(upgrade->server)) {
-    refuse(upgrade, true, LATE);
+    upgrade_refuse(upgrade, true, LATE);
     return;
   }
   snprintf(text, sizeof text, "%s took over", exec_program());
@@ -96,25 +98,25 @@ static void execute(void *context) {
   if (failure.later && ++upgrade->attempts < ATTEMPTS) {
     execute_later(upgrade, AGAIN_MS);
   } else {
-    refuse(upgrade, true, failure.text);
+    upgrade_refuse(upgrade, true, failure.text);
   }
 }
 
 static void execute_later(struct upgrade *upgrade, uint64_t milliseconds) {
   upgrade->timer = loop_timer_close(upgrade->timer);
-  upgrade->timer = loop_timer_new(&upgrade->server->loop, execute, upgrade);
+  upgrade->timer = loop_timer_new(&upgrade->server->loop, upgrade_execute, upgrade);
   if (upgrade->timer) {
     loop_timer_start(upgrade->timer, milliseconds, 0);
   } else {
-    execute(upgrade);
+    upgrade_execute(upgrade);
   }
 }
 
-/* Answers need a moment to leave. */
+/* The answer to whoever asked for the upgrade needs a moment to leave, and so does a trace. */
 static void on_willing(struct upgrade *upgrade) {
   bool yielded = tracer_yield(upgrade->server->tracer);
   if (!upgrade->answer && !yielded) {
-    execute(upgrade);
+    upgrade_execute(upgrade);
     return;
   }
   if (upgrade->answer) {
@@ -132,14 +134,14 @@ static void on_child_exit(uv_process_t *child, int64_t status, int signal) {
   ssize_t length = pread(upgrade->said, said, SAID, 0);
   said[length > 0 ? length : 0] = '\0';
   said[strcspn(said, "\n")] = '\0';
-  upgrade->running = false;
+  upgrade->server->asking = 0;
   if (status == 0 && signal == 0) {
     on_willing(upgrade);
     return;
   }
   snprintf(why, sizeof why, "'%s' does not take over (%s %d)%s%s", exec_program(), signal != 0 ? "signal" : "status",
            signal != 0 ? signal : (int)status, said[0] ? ": " : "", said);
-  refuse(upgrade, true, why);
+  upgrade_refuse(upgrade, true, why);
 }
 
 static void on_limit(void *context) {
@@ -155,7 +157,7 @@ static bool write_config(struct upgrade *upgrade) {
   return upgrade->config >= 0 && upgrade->said >= 0 && write(upgrade->config, text, length) == (ssize_t)length;
 }
 
-static int ask(struct upgrade *upgrade) {
+static int upgrade_ask(struct upgrade *upgrade) {
   char version[STATE_VERSION_TEXT], path[32];
   snprintf(path, sizeof path, "/proc/self/fd/%d", CONFIG_FD);
   state_version(version);
@@ -173,20 +175,20 @@ static int ask(struct upgrade *upgrade) {
   return uv_spawn(&upgrade->server->loop, &upgrade->child, &options);
 }
 
-static void start(struct upgrade *upgrade) {
+static void upgrade_start(struct upgrade *upgrade) {
   upgrade->timer = loop_timer_new(&upgrade->server->loop, on_limit, upgrade);
   if (!upgrade->timer || !write_config(upgrade)) {
-    refuse(upgrade, false, "not enough memory");
+    upgrade_refuse(upgrade, false, "not enough memory");
     return;
   }
-  int status = exec_program() ? ask(upgrade) : UV_ENOENT;
+  int status = exec_program() ? upgrade_ask(upgrade) : UV_ENOENT;
   if (status != 0) {
     char why[SAID];
     snprintf(why, sizeof why, "cannot ask '%s': %s", exec_program() ? exec_program() : "the program", uv_strerror(status));
-    refuse(upgrade, exec_program() != NULL, why);
+    upgrade_refuse(upgrade, exec_program() != NULL, why);
     return;
   }
-  upgrade->running = true;
+  upgrade->server->asking = upgrade->child.pid;
   loop_timer_start(upgrade->timer, LIMIT_MS, 0);
 }
 
@@ -208,25 +210,17 @@ void server_upgrade(struct server *server, server_answer *answer, void *context)
   server->refusal[0] = '\0';
   *upgrade = (struct upgrade){.server = server, .answer = answer, .context = context, .config = -1, .said = -1};
   server->upgrade = upgrade;
-  start(upgrade);
+  upgrade_start(upgrade);
 }
 
 /* -- over a hand-over for another reason ------------------------------------------------------------------------------- */
 
-pid_t upgrade_child(const struct server *server) {
-  return server->upgrade && server->upgrade->running ? server->upgrade->child.pid : 0;
-}
-
-/* The one that asked is the same process, in its image before. */
-static void end_child(pid_t child) {
-  if (child > 0 && waitpid(child, NULL, WNOHANG) == 0) {
-    kill(child, SIGKILL);
-    waitpid(child, NULL, 0);
-  }
-}
-
 void upgrade_go_on(struct server *server) {
-  end_child(server->asked);
+  /* a child of the image before this one is still a child of this process */
+  if (server->asked > 0 && waitpid(server->asked, NULL, WNOHANG) == 0) {
+    kill(server->asked, SIGKILL);
+    waitpid(server->asked, NULL, 0);
+  }
   server->asked = 0;
   if (server->upgrades_again) {
     server_upgrade(server, answer_nobody, NULL);
@@ -242,9 +236,9 @@ void upgrade_cancel(struct server *server) {
     answer_error(upgrade->answer, upgrade->context, 409, NULL, "the daemon is stopping");
     upgrade->answer = NULL;
   }
-  if (upgrade->running) {
+  if (server->asking) {
     uv_process_kill(&upgrade->child, SIGKILL); /* on_child_exit() does the rest */
   } else {
-    end(upgrade, true);
+    upgrade_end(upgrade, true);
   }
 }
