@@ -28,11 +28,12 @@ def function_names(program):
 
 
 def lane_calls(counts, names):
-    """{function: calls} of the thread that ran the turns of sessions: with one lane, one."""
-    threads = collections.defaultdict(dict)
+    """{function: calls} of the thread that ran the turns of sessions: with one lane, one. Static functions of several files may
+    share a name, and so their calls are added up."""
+    threads = collections.defaultdict(collections.Counter)
     for line in counts.read_text().splitlines():
         thread, address, calls = line.split()
-        threads[thread][names[int(address, 16)]] = int(calls)
+        threads[thread][names[int(address, 16)]] += int(calls)
     lanes = [calls for calls in threads.values() if "session_turn" in calls]
     if len(lanes) != 1:
         raise RuntimeError(f"{len(lanes)} threads of the daemon look like a lane: has the name session_turn changed?")
