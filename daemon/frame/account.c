@@ -4,13 +4,14 @@
 #include <string.h>
 
 void account_publish(struct account *account) {
-  uint64_t words[ACCOUNT_WORDS] = {0};
-  memcpy(words, &account->now, sizeof account->now);
+  static_assert(sizeof account->now % sizeof(uint64_t) == 0, "it is copied by whole words");
   uint32_t sequence = atomic_load_explicit(&account->sequence, memory_order_relaxed);
   atomic_store_explicit(&account->sequence, sequence + 1, memory_order_relaxed);
   atomic_thread_fence(memory_order_release);
   for (unsigned i = 0; i < ACCOUNT_WORDS; i++) {
-    atomic_store_explicit(&account->published[i], words[i], memory_order_relaxed);
+    uint64_t word;
+    memcpy(&word, (const char *)&account->now + i * sizeof word, sizeof word);
+    atomic_store_explicit(&account->published[i], word, memory_order_relaxed);
   }
   atomic_store_explicit(&account->sequence, sequence + 2, memory_order_release);
 }

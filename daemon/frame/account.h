@@ -38,7 +38,7 @@ struct session_view { /* balanced: read under the lane's sequence lock */
                                   * submit to an idle device, the end of a standstill */
 };
 
-enum { ACCOUNT_WORDS = (sizeof(struct session_view) + 7) / 8 };
+enum { ACCOUNT_WORDS = sizeof(struct session_view) / sizeof(uint64_t) };
 
 struct account {
   struct session_view now; /* the lane's own */

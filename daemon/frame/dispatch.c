@@ -45,34 +45,34 @@ static void drop(struct flow *flow, struct slot *slot, enum fate fate, int64_t n
 /* Under drop-oldest one frame waits at most: the newest. That also leaves a slot to fill. */
 static bool drop_overtaken(struct flow *flow, int64_t now) {
   bool moved = false;
-  while (flow->overload == CONFIG_OVERLOAD_DROP_OLDEST && slot_count(&flow->ring, SLOT_READY) > 1 &&
-         !slot_oldest(&flow->ring, SLOT_READY)->frame.again) {
+  while (slot_count(&flow->ring, SLOT_READY) > 1 && !slot_oldest(&flow->ring, SLOT_READY)->frame.again) {
     drop(flow, slot_oldest(&flow->ring, SLOT_READY), FATE_OLDEST, now);
     moved = true;
   }
   return moved;
 }
 
-/* False: a trial is under way, and this frame's turn comes later. */
+/* While frames are tried again after a fault. False: this frame's turn comes later. */
 static bool is_admitted(struct flow *flow, const struct slot *slot) {
-  if (flow->retry && retry_is_over(flow->retry)) {
+  if (retry_is_over(flow->retry)) {
     flow->retry = NULL;
+    return true;
   }
-  return !flow->retry || retry_admits(flow->retry, slot->frame.suspect);
+  return retry_admits(flow->retry, slot->frame.suspect);
 }
 
 bool dispatch_turn(struct flow *flow, int64_t now) {
   bool moved = false;
-  while (slot_count(&flow->ring, SLOT_READY) > 0 && flow_taken(flow) < flow->depth && !flow->device_dead) {
-    struct slot *slot = slot_oldest(&flow->ring, SLOT_READY);
+  struct slot *slot;
+  while ((slot = slot_oldest(&flow->ring, SLOT_READY)) && flow_taken(flow) < flow->depth && !flow->device_dead) {
     if (is_late(flow, &slot->frame, now)) {
       drop(flow, slot, FATE_LATE, now);
-    } else if (!is_admitted(flow, slot)) {
+    } else if (flow->retry && !is_admitted(flow, slot)) {
       break;
     } else {
       submit(flow, slot, now);
     }
     moved = true;
   }
-  return drop_overtaken(flow, now) || moved;
+  return (flow->overload == CONFIG_OVERLOAD_DROP_OLDEST && drop_overtaken(flow, now)) || moved;
 }

@@ -62,8 +62,8 @@ unsigned flow_depth(enum config_overload overload, unsigned slots, bool has_dead
 
 /* Slots past READY now. */
 static inline unsigned flow_taken(const struct flow *flow) {
-  return slot_count(&flow->ring, SLOT_RUNNING) + slot_count(&flow->ring, SLOT_DONE) + slot_count(&flow->ring, SLOT_EMITTING) +
-         slot_count(&flow->ring, SLOT_FAILED);
+  const struct slot_queue *queues = flow->ring.queues;
+  return queues[SLOT_RUNNING].count + queues[SLOT_DONE].count + queues[SLOT_EMITTING].count + queues[SLOT_FAILED].count;
 }
 
 /* Gives the frame in the slot its fate and frees the slot. */

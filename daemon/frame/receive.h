@@ -38,7 +38,8 @@ struct receive {
   bool spoiled;           /* the frame that is being filled is invalid, though all of its bytes will come */
   enum stranger foreign;  /* raw: what the producer's bytes began like */
   char problem[PROTOCOL_PROBLEM];
-  size_t direct;                  /* bytes of the last vector that lie in slots or the discard buffer */
+  size_t wanted;                  /* bytes that the last vector has room for, */
+  size_t direct;                  /* and those of them that lie in slots or the discard buffer */
   bool discard_next;              /* the last vector meant a frame that had no slot, whatever is free by now */
   bool one_by_one;                /* read no further than one frame at a time: the source paces itself */
   unsigned staged_at, staged_end; /* bytes that were read behind a preamble and wait for a slot */

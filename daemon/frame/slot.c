@@ -31,23 +31,34 @@ void slot_ring_init(struct slot_ring *ring, unsigned count) {
 
 bool slot_may_move(enum slot_state from, enum slot_state to) { return (transitions[from] & TO(to)) != 0; }
 
-/* Queues are short (16 at most) and slots nearly always leave from the front. */
-static void take_out(struct slot_queue *queue, const struct slot *slot) {
+static struct slot **slot_place(struct slot_queue *queue, unsigned n) {
+  return &queue->items[(queue->first + n) % GPU_MAX_SLOTS];
+}
+
+/* Moves those before the slot one place back, over it. */
+static void slot_close_gap(struct slot_queue *queue, const struct slot *slot) {
   unsigned at = 0;
-  while (queue->items[at] != slot) {
+  while (*slot_place(queue, at) != slot) {
     at++;
     assert(at < queue->count);
   }
-  queue->count--;
-  memmove(&queue->items[at], &queue->items[at + 1], (queue->count - at) * sizeof queue->items[0]);
+  for (; at > 0; at--) {
+    *slot_place(queue, at) = *slot_place(queue, at - 1);
+  }
 }
 
+/* Slots nearly always leave from the front. */
 void slot_move(struct slot_ring *ring, struct slot *slot, enum slot_state to) {
-  assert(slot_may_move(slot->state, to));
-  take_out(&ring->queues[slot->state], slot);
+  struct slot_queue *from = &ring->queues[slot->state], *queue = &ring->queues[to];
+  assert((transitions[slot->state] & TO(to)) != 0);
+  if (from->items[from->first] != slot) {
+    slot_close_gap(from, slot);
+  }
+  from->first = (from->first + 1) % GPU_MAX_SLOTS;
+  from->count--;
   slot->state = to;
-  struct slot_queue *queue = &ring->queues[to];
-  queue->items[queue->count++] = slot;
+  queue->items[(queue->first + queue->count) % GPU_MAX_SLOTS] = slot;
+  queue->count++;
 }
 
 /* Slots further down the road hold older frames, and go before those that are in a state already. */
@@ -58,7 +69,7 @@ void slot_ring_arrange(struct slot_ring *ring, const enum slot_state becomes[GPU
   memset(ring->queues, 0, sizeof ring->queues);
   for (int from = SLOT_STATES - 1; from >= 0; from--) {
     for (unsigned i = 0; i < before.queues[from].count; i++) {
-      struct slot *slot = before.queues[from].items[i];
+      struct slot *slot = slot_at(&before, (enum slot_state)from, i);
       slot->state = becomes[slot->index];
       emitted += slot->state == SLOT_EMITTING;
       if (slot->state != SLOT_EMITTING) {
@@ -147,10 +158,12 @@ struct order {
   unsigned char counts[SLOT_STATES], slots[GPU_MAX_SLOTS];
 };
 
-static void list(struct order *order, unsigned *at, enum slot_state becomes, const struct slot_queue *queue) {
-  order->counts[becomes] = (unsigned char)(order->counts[becomes] + queue->count);
-  for (unsigned i = 0; i < queue->count; i++) {
-    order->slots[(*at)++] = (unsigned char)queue->items[i]->index;
+static void list(struct order *order, unsigned *at, enum slot_state becomes, const struct slot_ring *ring,
+                 enum slot_state state) {
+  unsigned count = slot_count(ring, state);
+  order->counts[becomes] = (unsigned char)(order->counts[becomes] + count);
+  for (unsigned i = 0; i < count; i++) {
+    order->slots[(*at)++] = (unsigned char)slot_at(ring, state, i)->index;
   }
 }
 
@@ -158,14 +171,13 @@ static void list(struct order *order, unsigned *at, enum slot_state becomes, con
 static struct order list_order(const struct slot_ring *ring) {
   struct order order = {0};
   unsigned at = 0;
-  const struct slot_queue *queues = ring->queues;
-  list(&order, &at, SLOT_FREE, &queues[SLOT_FAILED]);
-  list(&order, &at, SLOT_FREE, &queues[SLOT_FREE]);
-  list(&order, &at, SLOT_FILLING, &queues[SLOT_FILLING]);
-  list(&order, &at, SLOT_READY, &queues[SLOT_RUNNING]);
-  list(&order, &at, SLOT_READY, &queues[SLOT_READY]);
-  list(&order, &at, SLOT_DONE, &queues[SLOT_DONE]);
-  list(&order, &at, SLOT_EMITTING, &queues[SLOT_EMITTING]);
+  list(&order, &at, SLOT_FREE, ring, SLOT_FAILED);
+  list(&order, &at, SLOT_FREE, ring, SLOT_FREE);
+  list(&order, &at, SLOT_FILLING, ring, SLOT_FILLING);
+  list(&order, &at, SLOT_READY, ring, SLOT_RUNNING);
+  list(&order, &at, SLOT_READY, ring, SLOT_READY);
+  list(&order, &at, SLOT_DONE, ring, SLOT_DONE);
+  list(&order, &at, SLOT_EMITTING, ring, SLOT_EMITTING);
   return order;
 }
 

@@ -56,8 +56,8 @@ struct slot_ring {
   struct slot slots[GPU_MAX_SLOTS];
   unsigned count;
   struct slot_queue {
-    struct slot *items[GPU_MAX_SLOTS];
-    unsigned count;
+    struct slot *items[GPU_MAX_SLOTS]; /* a ring, so that the oldest leaves by one step */
+    unsigned first, count;
   } queues[SLOT_STATES];
 };
 
@@ -67,11 +67,15 @@ void slot_ring_init(struct slot_ring *ring, unsigned count);
 static inline unsigned slot_count(const struct slot_ring *ring, enum slot_state state) { return ring->queues[state].count; }
 
 /* The n-th oldest slot in a state, or NULL. */
-static inline struct slot *slot_at(struct slot_ring *ring, enum slot_state state, unsigned n) {
-  return n < ring->queues[state].count ? ring->queues[state].items[n] : NULL;
+static inline struct slot *slot_at(const struct slot_ring *ring, enum slot_state state, unsigned n) {
+  const struct slot_queue *queue = &ring->queues[state];
+  return n < queue->count ? queue->items[(queue->first + n) % GPU_MAX_SLOTS] : NULL;
 }
 
-static inline struct slot *slot_oldest(struct slot_ring *ring, enum slot_state state) { return slot_at(ring, state, 0); }
+static inline struct slot *slot_oldest(const struct slot_ring *ring, enum slot_state state) {
+  const struct slot_queue *queue = &ring->queues[state];
+  return queue->count > 0 ? queue->items[queue->first] : NULL;
+}
 
 /* Whether the table has this transition. */
 bool slot_may_move(enum slot_state from, enum slot_state to);

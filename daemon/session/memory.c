@@ -13,7 +13,9 @@ static void wake_from_device(void *context) {
 
 static void wake_from_sink(void *context) {
   struct session *session = context;
-  lane_schedule(&session->runner);
+  if (!session->looks) {
+    lane_schedule(&session->runner);
+  }
 }
 
 /* One that has a descriptor comes from a process before this one. */

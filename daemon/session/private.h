@@ -53,6 +53,7 @@ struct session {
   bool stopping;
   bool fault_told;
   struct fault fault; /* once it is told */
+  bool looks; /* within its rounds, which see by themselves what a sink on this lane gives back */
   int64_t ticked;
   struct arena inputs, outputs;
   struct arena control;   /* that a client shares; none as a rule */

@@ -40,7 +40,8 @@ enum source_state {
 struct source {
   enum source_state state;
   enum descriptor_kind kind;
-  struct runner *runner; /* of the session: asked for a turn when there is something to read */
+  const struct source_operations *operations; /* of that kind */
+  struct runner *runner;                      /* of the session: asked for a turn when there is something to read */
   struct receive *receive;
   int fd;
   int64_t timeout_ns; /* for the rest of a frame that has begun; 0: none */
@@ -49,8 +50,8 @@ struct source {
   enum detach_reason reason;
   char text[256];
   void (*closed)(struct source *source);      /* source_close() is done; the descriptor is the receiver's */
-  void (*before_read)(struct source *source); /* it is going to read: what came before is to be noted by then */
   struct record *record;                      /* touched while it reads what cannot be read again; NULL: nobody cares */
+  void (*before_read)(struct source *source); /* where there is one: what came before is to be noted by now */
 
   struct channel *channel; /* NULL: frames come as bytes */
 
@@ -88,21 +89,8 @@ bool source_waits(const struct source *source);
 bool source_has_unread(const struct source *source);
 /* Gives the descriptor back through `closed`, at once or when the request under way is done. */
 void source_close(struct source *source);
-
-/* What both kinds use: ends the source; the fill's unfinished frame becomes invalid. */
+/* Ends it: the frame that had begun gets its fate, and the session is asked for a turn. */
 __attribute__((format(printf, 3, 4))) void source_end(struct source *source, enum detach_reason reason, const char *format,
                                                       ...);
-/* The producer's bytes are over. */
-void source_end_of_input(struct source *source);
-
-void source_polled_open(struct source *source, struct lane *lane);
-bool source_polled_turn(struct source *source, int64_t now);
-void source_polled_close(struct source *source);
-void source_shared_open(struct source *source, struct lane *lane);
-bool source_shared_turn(struct source *source, int64_t now);
-void source_file_open(struct source *source, struct lane *lane);
-bool source_file_turn(struct source *source, int64_t now);
-void source_file_close(struct source *source);
-void source_on_handle_closed(uv_handle_t *handle);
 
 #endif
