@@ -146,7 +146,7 @@ void frame_pass(struct frame *frame, struct codec *codec) {
 
 /* A frame has no fate while it is on its way here, and none is suspected that will not run again. One that is being emitted is
  * the sink's. */
-static bool is_sound(const struct slot *slot) {
+static bool slot_is_sound(const struct slot *slot) {
   if (slot->state == SLOT_EMITTING) {
     return !slot->frame.suspect;
   }
@@ -154,12 +154,12 @@ static bool is_sound(const struct slot *slot) {
 }
 
 /* Which slots are in each state, in order. */
-struct order {
+struct slot_order {
   unsigned char counts[SLOT_STATES], slots[GPU_MAX_SLOTS];
 };
 
-static void list(struct order *order, unsigned *at, enum slot_state becomes, const struct slot_ring *ring,
-                 enum slot_state state) {
+static void list_state(struct slot_order *order, unsigned *at, enum slot_state becomes, const struct slot_ring *ring,
+                       enum slot_state state) {
   unsigned count = slot_count(ring, state);
   order->counts[becomes] = (unsigned char)(order->counts[becomes] + count);
   for (unsigned i = 0; i < count; i++) {
@@ -168,21 +168,21 @@ static void list(struct order *order, unsigned *at, enum slot_state becomes, con
 }
 
 /* As they will be: those that were on the device are READY again, before the others. */
-static struct order list_order(const struct slot_ring *ring) {
-  struct order order = {0};
+static struct slot_order list_order(const struct slot_ring *ring) {
+  struct slot_order order = {0};
   unsigned at = 0;
-  list(&order, &at, SLOT_FREE, ring, SLOT_FAILED);
-  list(&order, &at, SLOT_FREE, ring, SLOT_FREE);
-  list(&order, &at, SLOT_FILLING, ring, SLOT_FILLING);
-  list(&order, &at, SLOT_READY, ring, SLOT_RUNNING);
-  list(&order, &at, SLOT_READY, ring, SLOT_READY);
-  list(&order, &at, SLOT_DONE, ring, SLOT_DONE);
-  list(&order, &at, SLOT_EMITTING, ring, SLOT_EMITTING);
+  list_state(&order, &at, SLOT_FREE, ring, SLOT_FAILED);
+  list_state(&order, &at, SLOT_FREE, ring, SLOT_FREE);
+  list_state(&order, &at, SLOT_FILLING, ring, SLOT_FILLING);
+  list_state(&order, &at, SLOT_READY, ring, SLOT_RUNNING);
+  list_state(&order, &at, SLOT_READY, ring, SLOT_READY);
+  list_state(&order, &at, SLOT_DONE, ring, SLOT_DONE);
+  list_state(&order, &at, SLOT_EMITTING, ring, SLOT_EMITTING);
   return order;
 }
 
 /* False: it is not an order of these slots. */
-static bool put_in_order(struct slot_ring *ring, const struct order *order) {
+static bool put_in_order(struct slot_ring *ring, const struct slot_order *order) {
   unsigned at = 0, seen = 0;
   memset(ring->queues, 0, sizeof ring->queues);
   for (int state = 0; state < SLOT_STATES; state++) {
@@ -202,7 +202,7 @@ static bool put_in_order(struct slot_ring *ring, const struct order *order) {
 
 static void pass_order(struct slot_ring *ring, struct codec *codec) {
   unsigned count = ring->count;
-  struct order order = codec->writing ? list_order(ring) : (struct order){0};
+  struct slot_order order = codec->writing ? list_order(ring) : (struct slot_order){0};
   CODEC_PASS(codec, count);
   CODEC_PASS(codec, order);
   if (!codec->writing && !codec->broken && (count != ring->count || !put_in_order(ring, &order))) {
@@ -219,7 +219,7 @@ void slot_ring_pass(struct slot_ring *ring, struct codec *codec) {
     } else if (!codec->writing) {
       slot->frame = (struct frame){0};
     }
-    if (!codec->writing && !is_sound(slot)) {
+    if (!codec->writing && !slot_is_sound(slot)) {
       codec_break(codec);
     }
   }

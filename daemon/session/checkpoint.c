@@ -55,7 +55,7 @@ void session_put_live(struct session *session, struct codec *codec) {
   CODEC_PASS(codec, own);
   CODEC_PASS(codec, sink);
   CODEC_PASS(codec, session->attaches);
-  CODEC_PASS(codec, session->client_page);
+  CODEC_PASS(codec, session->client_record);
   session_pass_memory(session, codec, true);
 }
 
@@ -221,14 +221,14 @@ static void abandon(struct session *session) {
 
 /* With `reply`: what its client has taken goes along, or all of it goes. */
 static bool take_client(struct session *session, const struct sink_checkpointd *noted) {
-  if (!sink_take_noted(session->sink, noted, session_own_road, session)) {
+  if (!sink_take_noted(session->sink, noted, session_own_flow, session)) {
     return false;
   }
   bool goes_on = session->revival == SESSION_GOES_ON;
   if (goes_on && !session->client_gone) {
-    session->attach_reader = reader_take_noted(session->sink, session->client_page);
+    session->attach_reader = reader_take_noted(session->sink, session->client_record);
     goes_on = session->attach_reader != NULL;
-    session->client_page = goes_on ? record_name(session->attach_reader->record) : 0;
+    session->client_record = goes_on ? record_name(session->attach_reader->record) : 0;
   }
   if (!goes_on && session->revival == SESSION_GOES_ON) {
     session->revival = SESSION_CUT;
@@ -265,7 +265,7 @@ bool session_take_live(struct session *session, struct codec *codec, struct fail
   CODEC_PASS(codec, own);
   CODEC_PASS(codec, sink);
   CODEC_PASS(codec, session->attaches);
-  CODEC_PASS(codec, session->client_page);
+  CODEC_PASS(codec, session->client_record);
   session_pass_memory(session, codec, false);
   if (codec->broken || session->inputs.fd < 0 || session->outputs.fd < 0 || !take_notes(session, own, sink)) {
     return failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "what a session of '%s' noted makes no sense",

@@ -27,13 +27,13 @@ static void on_gone(struct session *session, bool closed, const char *why) {
 }
 
 static void run_left(struct message *message) {
-  struct session *session = ((struct order *)message)->session;
+  struct session *session = ((struct session_message *)message)->session;
   on_gone(session, false, session->client_text);
 }
 
-static void run_closed(struct message *message) { on_gone(((struct order *)message)->session, true, ""); }
+static void run_closed(struct message *message) { on_gone(((struct session_message *)message)->session, true, ""); }
 
-static void tell(struct session *session, struct order *order, void (*run)(struct message *message)) {
+static void tell(struct session *session, struct session_message *order, void (*run)(struct message *message)) {
   order->message.run = run;
   order->session = session;
   lane_post(session->setup.lane, &order->message);
@@ -96,7 +96,7 @@ bool session_detach_client(struct session *session) {
 }
 
 static void run_leave(struct message *message) {
-  struct session *session = ((struct order *)message)->session;
+  struct session *session = ((struct session_message *)message)->session;
   lane_leave(&session->sink->runner);
   session_tell_stopped(session);
 }

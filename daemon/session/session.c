@@ -5,6 +5,8 @@
  * last result is out. Frames outlive the producer that sent them. A stop ends everything and waits for the device.
  */
 #include <assert.h>
+#include <errno.h>
+#include <sys/socket.h>
 
 #include "daemon/base/nvtx.h"
 #include "daemon/frame/completion.h"
@@ -17,6 +19,39 @@
 #define STANDSTILL  (300 * NS_PER_MS) /* a tick that comes so late: the whole process was stopped */
 
 enum { ROUNDS_A_TURN = 8 };
+
+/* -- acknowledgements ----------------------------------------------------------------------------------------------- */
+
+/* With `reply` results go the same way, perhaps from another lane, so that nothing is said while one is on its way. */
+static bool is_between_messages(const struct session *session) {
+  return !session->is_reply || (session->flow.at_sink == 0 && session->client_there && !session->client_gone);
+}
+
+static bool owes_acknowledgement(const struct session *session) {
+  return session->acknowledges && session->source.state != SOURCE_NONE && session->source.state != SOURCE_CLOSING &&
+         acks_count(&session->account.acks, session->receive.producer) > session->acknowledged;
+}
+
+/* Tells a producer on the stream transport that asked for it which of its frames have their fate: one number a turn says it for
+ * all of them, as a result does for all frames before it. A client that does not read is told later. */
+static void acknowledge(struct session *session) {
+  const struct flow *flow = &session->flow;
+  unsigned char bytes[NATIVE_ACK_BYTES];
+  if (!owes_acknowledgement(session) || !is_between_messages(session)) {
+    return;
+  }
+  uint64_t frames = acks_count(&session->account.acks, session->receive.producer);
+  if (session->is_reply && flow->offered_producer == session->receive.producer && flow->offered_sequence + 1 >= frames) {
+    session->acknowledged = frames; /* its last result said so */
+    return;
+  }
+  native_write_ack(frames, bytes);
+  /* So few bytes go as a whole or not at all. Who has gone is told nothing more; for anything else the tick tries again. */
+  bool sent = send(session->source.fd, bytes, sizeof bytes, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0;
+  if (sent || errno == EPIPE || errno == ECONNRESET) {
+    session->acknowledged = frames;
+  }
+}
 
 /* -- one turn --------------------------------------------------------------------------------------------------- */
 
@@ -201,7 +236,7 @@ bool session_turn(struct runner *runner) {
   int64_t now;
   bool again = take_rounds(session, &now);
   if (session->acknowledges) {
-    session_acknowledge(session);
+    acknowledge(session);
   }
   if (session->receive.foreign && !session->foreign_told && receive_is_foreign(&session->receive)) {
     session_tell_foreign(session);
@@ -241,7 +276,7 @@ void session_tick(struct runner *runner, int64_t now) {
   completion_check(&session->flow, progress, session->setup.gpu_timeout_ns, now);
   session_watch_client(session, now);
   bool owed = session->shares && channel_is_owed(&session->channel); /* what a client is done with, it does not ring for */
-  owed |= session_owes_acknowledgement(session);
+  owed |= owes_acknowledgement(session);
   if ((session->flow.device_dead && !session->fault_told) || session->idle_owed || owed) {
     lane_schedule(&session->runner);
   }
@@ -284,7 +319,7 @@ static void finish_source(struct session *session) {
   if (lends(session) && !is_empty(session)) {
     return;
   }
-  session_acknowledge(session);
+  acknowledge(session);
   source_close(&session->source);
 }
 
