@@ -13,7 +13,7 @@
 
 enum { PAGE = 4096, HUGE_PAGE = 2 << 20, MOST_NODES = 1024, WORD = 8 * sizeof(unsigned long) };
 
-/* As Linux has them, for C libraries that do not know them yet. */
+/* Linux's numbers of these, for C libraries that do not have them yet. */
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23
 #endif
@@ -96,7 +96,7 @@ static void make_huge(const struct arena *arena) {
   (void)madvise(arena->base, arena->bytes / HUGE_PAGE * HUGE_PAGE, MADV_COLLAPSE);
 }
 
-/* What the memory holds stays as it is. */
+/* Leaves the bytes in the memory as they are. */
 static bool receive(const struct arena *arena, const char *name, struct failure *failure) {
   if (madvise(arena->base, arena->bytes, MADV_POPULATE_WRITE) == 0) {
     return true;

@@ -168,7 +168,7 @@ static bool make_program(struct canary *canary, struct failure *failure) {
   return true;
 }
 
-/* It takes no signals: those belong to the control loop. */
+/* The canary's thread takes no signals: those belong to the control loop. */
 static bool start_thread(struct canary *canary, struct failure *failure) {
   sigset_t all, before;
   sigfillset(&all);

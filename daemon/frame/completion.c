@@ -79,7 +79,7 @@ void completion_check(struct flow *flow, int64_t device_completion, int64_t time
   if (!slot || flow->device_dead) {
     return;
   }
-  /* That a frame is done is not taken from here: its callback may still be on its way. */
+  /* Whether a frame is done is not taken from this answer: its callback may still be on its way. */
   enum gpu_progress state = ask(flow, slot);
   if (state == GPU_DEAD) {
     flow->device_dead = true;

@@ -1,9 +1,9 @@
 /*
- * The fill step: makes frames of a producer's bytes, in slots.
+ * Receiving: makes frames of a producer's bytes, in slots.
  *
  * A source asks where the next bytes go (receive_vector), puts them there, and says how many came (receive_advance). Payload
  * goes straight into the slot; only preambles, and what was read behind one by chance, pass through a small staging
- * buffer. The fill decides at a frame's first byte whether it gets a slot, waits (`block`) or is dropped, and numbers
+ * buffer. Receiving decides at a frame's first byte whether it gets a slot, waits (`block`) or is dropped, and numbers
  * the frames. It never reads by itself and knows nothing of descriptors.
  */
 #ifndef FRAMED_FRAME_RECEIVE_H
@@ -65,7 +65,7 @@ static inline bool receive_has_staged(const struct receive *receive) { return re
 static inline bool receive_is_foreign(const struct receive *receive) {
   return receive->foreign != STRANGER_UNKNOWN && (receive->sequence > 1 || !receive->begun);
 }
-/* Passes where it is over a tape; slots have been passed before. `held` is the reader's to set. */
+/* Passes over a codec where receiving is; slots have been passed before. `held` is for whoever reads the codec to set. */
 void receive_pass(struct receive *receive, struct codec *codec);
 /* The producer ended or is cut off: an unfinished frame gets this fate. True if there was none. */
 bool receive_end(struct receive *receive, enum fate fate, int64_t now);

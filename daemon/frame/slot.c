@@ -61,7 +61,7 @@ void slot_move(struct slot_ring *ring, struct slot *slot, enum slot_state to) {
   queue->count++;
 }
 
-/* Slots further down the road hold older frames, and go before those that are in a state already. */
+/* Slots in later states hold older frames, and go before those that are in a state already. */
 void slot_ring_arrange(struct slot_ring *ring, const enum slot_state becomes[GPU_MAX_SLOTS],
                        const unsigned emitting[GPU_MAX_SLOTS]) {
   struct slot_ring before = *ring;
@@ -83,7 +83,7 @@ void slot_ring_arrange(struct slot_ring *ring, const enum slot_state becomes[GPU
   }
 }
 
-/* -- over a tape -------------------------------------------------------------------------------------------------- */
+/* -- over a codec ------------------------------------------------------------------------------------------------- */
 
 static bool are_times(const struct frame *frame) {
   const struct gpu_times *device = &frame->device;
@@ -134,7 +134,7 @@ struct native_result frame_result(const struct frame *frame, unsigned seat, int6
   return result;
 }
 
-/* All at once: this is done for every frame that is noted. */
+/* A frame passes in one piece, since every frame is checkpointed. */
 void frame_pass(struct frame *frame, struct codec *codec) {
   codec_pass(codec, frame, sizeof *frame);
   if (!codec->writing &&
@@ -167,7 +167,7 @@ static void list_state(struct slot_order *order, unsigned *at, enum slot_state b
   }
 }
 
-/* As they will be: those that were on the device are READY again, before the others. */
+/* The order in which the next process has the slots: those that were on the device are READY again, before the others. */
 static struct slot_order list_order(const struct slot_ring *ring) {
   struct slot_order order = {0};
   unsigned at = 0;

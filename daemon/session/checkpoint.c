@@ -177,7 +177,7 @@ void session_lose_source(struct session *session) {
   session->source.state = SOURCE_NONE;
 }
 
-/* The roster may be behind the session's note: then the producer there had ended, and another one has come since. */
+/* The manifest may be behind the session's checkpoint: then the producer in it had ended, and another one has come since. */
 static void revive_source(struct session *session, bool touched) {
   if (touched) {
     session->revival = SESSION_CUT;
@@ -194,7 +194,7 @@ static void revive_source(struct session *session, bool touched) {
   session->attached = session->attaches;
 }
 
-/* What is on the way to a client that is not there any more. */
+/* Settles results on the way to a client that is not there any more. */
 static void abandon(struct session *session) {
   static const enum slot_state all_free[GPU_MAX_SLOTS] = {SLOT_FREE};
   struct sink *sink = session->sink;

@@ -68,7 +68,7 @@ void session_tell_fault(struct session *session) {
   event_tell(session, &session->faulted, SESSION_GPU_FAULT);
 }
 
-/* One that is still on its way tells of this hold as well. */
+/* An event that is still on its way tells of this hold as well. */
 void session_tell_held(struct session *session) {
   if (!atomic_exchange(&session->held_posted, true)) {
     event_tell(session, &session->held, SESSION_HELD);

@@ -1,5 +1,5 @@
 /*
- * A session over a tape, for the next image of the program: its books, its slots with their frames, where its producer is in
+ * A session over a codec, for the next image of the program: its books, its slots with their frames, where its producer is in
  * its bytes and its client in the rings. The memory goes along by descriptor, so that no byte of a frame is copied. Frames on
  * the device, which is lost with the process, are run again; all others are where they were. While this runs no lane does.
  */
@@ -20,7 +20,7 @@ void session_suspect(struct session *session, bool failed, bool alone) {
   }
 }
 
-/* What is between the session and a sink on another lane goes to either. */
+/* Whatever is under way between the session and a sink on another lane goes to one of the two. */
 static void empty_relay(struct session *session) {
   if (session->flow.relay) {
     sink_take_handed_over(session->sink);
@@ -53,7 +53,7 @@ bool session_take(struct session *session, struct codec *codec, struct failure *
   return !session_is_unsound(session, failure) && session_begin_again(session, failure);
 }
 
-/* Each slot that is on its way out is so in one place. */
+/* Whether each slot in EMITTING is the sink's or the client's. */
 static bool is_complete(const struct session *session) {
   bool complete = true;
   for (unsigned i = 0; i < session->flow.ring.count; i++) {

@@ -29,7 +29,7 @@ static void wake_from_sink(void *context) {
   }
 }
 
-/* One that has a descriptor comes from a process before this one. */
+/* An arena that has a descriptor comes from a process before this one. */
 static bool take_arena(struct arena *arena, const char *name, size_t bytes, struct gpu_device *device,
                        struct failure *failure) {
   return arena->fd >= 0 ? arena_adopt(arena, name, bytes, arena->fd, device, failure)
@@ -248,7 +248,7 @@ struct session *session_free(struct session *session) {
   assert(!session->runner.lane);
   session_drop_memory(session);
   if (session->is_reply && session->sink) {
-    session->sink->count = 0; /* one that was taken from a tape and never ran may have results */
+    session->sink->count = 0; /* a sink that came over a codec and never ran may have results */
     sink_free(session->sink);
   }
   record_free(session->record);

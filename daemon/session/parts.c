@@ -169,7 +169,7 @@ static void forget_device(struct session *session) {
 
 bool session_has_source(const struct session *session) { return session->source.state != SOURCE_NONE; }
 
-/* Where memory is shared, it is there, with a client at it. */
+/* A session that shares memory has that memory, and a client at it. */
 static bool is_sound(const struct session *session) {
   bool has_source = session_has_source(session);
   return (!session->shares || (has_source && session->control.fd >= 0)) &&

@@ -119,13 +119,13 @@ bool session_reconcile(struct session *session, unsigned owed, const struct sink
 
 /* -- parts.c ---------------------------------------------------------------------------------------------- */
 
-/* The flow of the session, if it has that seat: for a sink of its own. */
+/* The flow of the session, if that is its number on the pipeline: for a sink of its own. */
 struct flow *session_own_flow(void *session, unsigned seat);
 /* Passes its descriptors, and everything that is not a descriptor but histograms. */
 void session_pass_memory(struct session *session, struct codec *codec, bool memory);
 void session_pass_books(struct session *session, struct codec *codec);
 void session_pass_histograms(struct account *account, struct codec *codec);
-/* What was passed makes no sense. */
+/* Whether what came over the codec makes no sense, which `failure` then says. */
 bool session_is_unsound(const struct session *session, struct failure *failure);
 /* Nothing of it is on a device now. */
 bool session_begin_again(struct session *session, struct failure *failure);

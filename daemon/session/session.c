@@ -79,7 +79,7 @@ static bool wants_slot(const struct session *session) {
   return to_dispatch || to_fill || (session->source.state == SOURCE_ENDED && lends(session));
 }
 
-/* Its results have nobody to go to. */
+/* The session's results have nobody to go to. */
 static bool abandon_results(struct session *session, int64_t now) {
   enum fate fate = session->stopping ? FATE_SHUTDOWN : FATE_CLIENT_GONE;
   if (session->shares) {
@@ -230,7 +230,7 @@ static bool take_rounds(struct session *session, int64_t *now) {
   return again;
 }
 
-/* What is the matter in few turns costs all others a test, and no call. */
+/* What few turns have to do costs all others a test, and no call. */
 bool session_turn(struct runner *runner) {
   struct session *session = (struct session *)runner;
   int64_t now;

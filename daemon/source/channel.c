@@ -217,7 +217,7 @@ static void tell(struct channel *channel, const struct slot *slot, enum fate fat
   atomic_store_explicit(&channel->control->daemon.completed, channel->completed, memory_order_release);
 }
 
-/* All other slots are free, or results that the client was told of. */
+/* Whether a slot that the client submitted is free again, so that the client is to be told. */
 static bool has_free_slots(const struct channel *channel) {
   const struct slot_ring *ring = &channel->flow->ring;
   unsigned idle = slot_count(ring, SLOT_FREE) + (channel->replies ? slot_count(ring, SLOT_EMITTING) : 0);

@@ -2,7 +2,7 @@
  * Sockets, pipes, FIFOs and terminals: polled, and read without blocking.
  *
  * The poll handle stays armed while bytes flow. Reading is tried first and waited for only when there was nothing, and
- * one that is ready while the fill step has no place is taken off the poll at its second report, so that a slow
+ * one that is ready while no slot is free is taken off the poll at its second report, so that a slow
  * pipeline costs neither a busy loop nor two system calls a frame.
  */
 #include <errno.h>
@@ -59,7 +59,7 @@ static void polled_fail(struct source *source, int error) {
   }
 }
 
-/* One read; returns how many bytes came, 0: no more now. */
+/* Reads once; returns how many bytes came, 0: no more now. */
 static size_t read_once(struct source *source, int64_t now) {
   struct iovec vector[RECEIVE_VECTORS];
   int count = receive_vector(source->receive, vector, now);

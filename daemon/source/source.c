@@ -52,7 +52,7 @@ void source_open(struct source *source, struct lane *lane, int fd) {
   open_kind(source, lane, fd);
 }
 
-/* One that had ended needs its handles too, to be closed. */
+/* A source that had ended needs handles too, to be closed. */
 void source_open_again(struct source *source, struct lane *lane, int fd) {
   bool had_ended = source->state == SOURCE_ENDED;
   enum detach_reason reason = source->reason;
