@@ -5,7 +5,7 @@
 
 /* -- acks ---------------------------------------------------------------------------------------------------------- */
 
-static void forget(struct acks *acks, unsigned at) {
+static void acks_forget(struct acks *acks, unsigned at) {
   acks->count--;
   memmove(acks->open + at, acks->open + at + 1, (acks->count - at) * sizeof *acks->open);
 }
@@ -15,7 +15,7 @@ void acks_open(struct acks *acks, const struct frame *frame) {
     *acks = (struct acks){.producer = frame->producer};
   }
   if (acks->count == ACKS_OPEN) {
-    forget(acks, 0); /* slow readers have it, whom `drop` promises nothing */
+    acks_forget(acks, 0); /* slow readers have it, whom `drop` promises nothing */
   }
   acks->open[acks->count++] = frame->sequence;
   acks->next = frame->sequence + 1;
@@ -27,7 +27,7 @@ void acks_close(struct acks *acks, const struct frame *frame, enum fate fate) {
   }
   for (unsigned i = 0; i < acks->count; i++) {
     if (acks->open[i] == frame->sequence) {
-      forget(acks, i);
+      acks_forget(acks, i);
       return;
     }
   }

@@ -40,7 +40,7 @@ static void complete(struct flow *flow, struct slot *slot, int64_t now) {
   flow->armed = false;
 }
 
-static enum gpu_progress ask(struct flow *flow, const struct slot *slot) {
+static enum gpu_progress completion_ask(struct flow *flow, const struct slot *slot) {
   flow_enter_device(flow);
   enum gpu_progress progress = gpu_ask(flow->program, slot->index, &flow->device_error);
   flow_leave_device(flow);
@@ -51,7 +51,7 @@ bool completion_turn(struct flow *flow) {
   bool moved = false;
   struct slot *slot = slot_oldest(&flow->ring, SLOT_RUNNING);
   while (slot && !flow->device_dead) {
-    enum gpu_progress state = flow->spin ? ask(flow, slot) : gpu_told(flow->program, slot->index);
+    enum gpu_progress state = flow->spin ? completion_ask(flow, slot) : gpu_told(flow->program, slot->index);
     if (state == GPU_DEAD) {
       flow->device_dead = true;
     }
@@ -80,7 +80,7 @@ void completion_check(struct flow *flow, int64_t device_completion, int64_t time
     return;
   }
   /* Whether a frame is done is not taken from this answer: its callback may still be on its way. */
-  enum gpu_progress state = ask(flow, slot);
+  enum gpu_progress state = completion_ask(flow, slot);
   if (state == GPU_DEAD) {
     flow->device_dead = true;
     return;

@@ -1,6 +1,6 @@
 #include "daemon/frame/dispatch.h"
 
-static bool is_late(const struct flow *flow, const struct frame *frame, int64_t now) {
+static bool dispatch_is_late(const struct flow *flow, const struct frame *frame, int64_t now) {
   if (frame->deadline != 0) {
     return now > frame->deadline;
   }
@@ -37,7 +37,7 @@ static void submit(struct flow *flow, struct slot *slot, int64_t now) {
 }
 
 /* The first frame of a producer may be dropped; the state of stages then starts anew with the first that is not. */
-static void drop(struct flow *flow, struct slot *slot, enum fate fate, int64_t now) {
+static void dispatch_drop(struct flow *flow, struct slot *slot, enum fate fate, int64_t now) {
   flow->restart_owed |= slot->frame.restart;
   flow_drop(flow, slot, fate, now);
 }
@@ -46,7 +46,7 @@ static void drop(struct flow *flow, struct slot *slot, enum fate fate, int64_t n
 static bool drop_overtaken(struct flow *flow, int64_t now) {
   bool moved = false;
   while (slot_count(&flow->ring, SLOT_READY) > 1 && !slot_oldest(&flow->ring, SLOT_READY)->frame.again) {
-    drop(flow, slot_oldest(&flow->ring, SLOT_READY), FATE_OLDEST, now);
+    dispatch_drop(flow, slot_oldest(&flow->ring, SLOT_READY), FATE_OLDEST, now);
     moved = true;
   }
   return moved;
@@ -65,8 +65,8 @@ bool dispatch_turn(struct flow *flow, int64_t now) {
   bool moved = false;
   struct slot *slot;
   while ((slot = slot_oldest(&flow->ring, SLOT_READY)) && flow_taken(flow) < flow->depth && !flow->device_dead) {
-    if (is_late(flow, &slot->frame, now)) {
-      drop(flow, slot, FATE_LATE, now);
+    if (dispatch_is_late(flow, &slot->frame, now)) {
+      dispatch_drop(flow, slot, FATE_LATE, now);
     } else if (flow->retry && !is_admitted(flow, slot)) {
       break;
     } else {

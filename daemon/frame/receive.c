@@ -34,7 +34,7 @@ void receive_rewind(struct receive *receive) {
 /* -- frames ---------------------------------------------------------------------------------------------------- */
 
 /* Whether a frame that begins now has somewhere to go. With drop-oldest the dispatch keeps a slot free. */
-static bool may_begin(const struct receive *receive) {
+static bool receive_may_begin(const struct receive *receive) {
   const struct flow *flow = receive->flow;
   return !receive->held && (slot_count(&flow->ring, SLOT_FREE) > 0 || flow->overload == CONFIG_OVERLOAD_DROP_NEWEST);
 }
@@ -171,7 +171,7 @@ int receive_vector(struct receive *receive, struct iovec vector[RECEIVE_VECTORS]
       return 0;
     }
   }
-  if (!receive->begun && !may_begin(receive)) {
+  if (!receive->begun && !receive_may_begin(receive)) {
     return 0;
   }
   if (receive->framing.state != FRAMING_PAYLOAD) {
@@ -247,7 +247,7 @@ static bool note_beginning(struct receive *receive, int64_t now) {
   if (receive->framing.state == FRAMING_HEADER) {
     receive->since = receive->since == 0 ? now : receive->since;
   } else if (!receive->begun) {
-    if (!may_begin(receive)) {
+    if (!receive_may_begin(receive)) {
       return false;
     }
     begin_frame(receive, now);
@@ -312,7 +312,7 @@ static void pass_framing(struct framing *framing, struct codec *codec) {
 }
 
 /* The slot that is being filled is the one that is FILLING; a frame without one is being discarded. */
-static bool is_sound(const struct receive *receive) {
+static bool receive_is_sound(const struct receive *receive) {
   unsigned filling = slot_count(&receive->flow->ring, SLOT_FILLING);
   return filling <= (receive->begun ? 1U : 0U) && (!receive->begun || filling == 1 || receive->discard) &&
          receive->filled <= receive->flow->input_bytes && receive->staged_at <= receive->staged_end;
@@ -344,7 +344,7 @@ void receive_pass(struct receive *receive, struct codec *codec) {
     return;
   }
   receive->filling = slot_oldest(&receive->flow->ring, SLOT_FILLING);
-  if (!is_sound(receive)) {
+  if (!receive_is_sound(receive)) {
     codec_break(codec);
   }
 }

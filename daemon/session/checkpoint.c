@@ -100,7 +100,7 @@ static bool judge(const struct slot *slot, unsigned seat, bool owed, const struc
 }
 
 /* When the device was done with it may not have been noted. */
-static void settle(struct session *session, struct slot *slot, enum fate fate, int64_t now) {
+static void settle_slot(struct session *session, struct slot *slot, enum fate fate, int64_t now) {
   slot->frame.open = true;
   slot->frame.seen = slot->frame.seen != 0 ? slot->frame.seen : now;
   session->account.now.ledger.out_bytes += fate == FATE_EMITTED ? session->flow.output_bytes : 0;
@@ -113,7 +113,7 @@ static void carry_out(struct session *session, const struct outcome *outcome) {
     struct slot *slot = &ring->slots[i];
     bool offered_again = slot->state == SLOT_EMITTING && outcome->states[i] == SLOT_DONE;
     if (outcome->settled[i]) {
-      settle(session, slot, outcome->fates[i], clock_now());
+      settle_slot(session, slot, outcome->fates[i], clock_now());
     }
     slot->frame.open = outcome->states[i] == SLOT_EMITTING || outcome->states[i] == SLOT_FREE ? false : slot->frame.open;
     slot->frame.open |= offered_again;
@@ -195,7 +195,7 @@ static void revive_source(struct session *session, bool touched) {
 }
 
 /* Settles results on the way to a client that is not there any more. */
-static void abandon(struct session *session) {
+static void abandon_client(struct session *session) {
   static const enum slot_state all_free[GPU_MAX_SLOTS] = {SLOT_FREE};
   struct sink *sink = session->sink;
   int64_t now = clock_now();
@@ -236,7 +236,7 @@ static bool take_client(struct session *session, const struct sink_checkpointd *
   }
   if (!goes_on) {
     session->client_gone = false;
-    abandon(session);
+    abandon_client(session);
   }
   return true;
 }

@@ -69,7 +69,7 @@ static bool make_discard(struct session *session, struct failure *failure) {
          failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "no memory for a session of '%s'", session->setup.config->name);
 }
 
-static bool make_program(struct session *session, const struct gpu_buffers *buffers, struct failure *failure) {
+static bool session_make_program(struct session *session, const struct gpu_buffers *buffers, struct failure *failure) {
   const struct session_setup *setup = &session->setup;
   struct flow *flow = &session->flow;
   struct gpu_error error = {0};
@@ -93,7 +93,7 @@ static bool make_program(struct session *session, const struct gpu_buffers *buff
 bool session_take_memory(struct session *session, struct failure *failure) {
   struct gpu_buffers buffers[GPU_MAX_SLOTS];
   session->flow.memory += session->outputs.fd < 0;
-  return make_memory(session, buffers, failure) && make_program(session, buffers, failure);
+  return make_memory(session, buffers, failure) && session_make_program(session, buffers, failure);
 }
 
 void session_drop_memory(struct session *session) {

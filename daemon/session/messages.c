@@ -25,7 +25,7 @@ static void post(struct session *session, struct session_message *order, void (*
 }
 
 /* False: it cannot be served, which is told. */
-static bool begin(struct session *session) {
+static bool attach_new(struct session *session) {
   session->receive.sequence = 0;
   session->receive.protocol = session->attach_protocol;
   session->shares = session->attach_shares;
@@ -49,7 +49,7 @@ static bool begin(struct session *session) {
 }
 
 /* Everything is as a process before this one left it, but for what only a process has. */
-static void go_on(struct session *session) {
+static void attach_left(struct session *session) {
   if (session->shares) {
     channel_open_again(&session->channel, (struct native_control *)session->control.base, &session->flow, &session->receive,
                        session->attach_fd, session->is_reply);
@@ -58,15 +58,15 @@ static void go_on(struct session *session) {
   source_open_again(&session->source, session->setup.lane, session->attach_fd);
 }
 
-static void run_attach(struct message *message) {
+static void session_run_attach(struct message *message) {
   struct session *session = ordered(message);
   session->account.now.attached = true;
   session->attached = session->attaches;
   session->flow.active = clock_now();
   session->flow.unnoted = true;
   if (session->attach_continues) {
-    go_on(session);
-  } else if (!begin(session)) {
+    attach_left(session);
+  } else if (!attach_new(session)) {
     return;
   }
   if (session->is_reply && !session->shares && session->attach_reader) {
@@ -107,7 +107,7 @@ void session_attach(struct session *session, int fd, enum config_protocol protoc
   if (session->attach_reader && protocol == CONFIG_PROTOCOL_NATIVE) {
     reader_speak(session->attach_reader, protocol);
   }
-  post(session, &session->attach_order, run_attach);
+  post(session, &session->attach_order, session_run_attach);
 }
 
 void session_attach_shared(struct session *session, int fd) {
@@ -115,7 +115,7 @@ void session_attach_shared(struct session *session, int fd) {
   session->attach_continues = false;
   session->attach_fd = fd;
   session->attach_protocol = CONFIG_PROTOCOL_NATIVE;
-  post(session, &session->attach_order, run_attach);
+  post(session, &session->attach_order, session_run_attach);
 }
 
 void session_attach_again(struct session *session, int fd) {
@@ -124,7 +124,7 @@ void session_attach_again(struct session *session, int fd) {
   if (session->attach_reader && session->attach_reader->fd < 0) {
     session->attach_reader->fd = fcntl(fd, F_DUPFD_CLOEXEC, 3); /* without one it leaves as soon as it comes */
   }
-  post(session, &session->attach_order, run_attach);
+  post(session, &session->attach_order, session_run_attach);
 }
 
 static void run_hold(struct message *message) {
@@ -163,7 +163,7 @@ void session_leave_partial(struct session *session) { atomic_store(&session->hol
 
 void session_resume(struct session *session) { want_hold(session, 0); }
 
-static void run_stop(struct message *message) {
+static void session_run_stop(struct message *message) {
   struct session *session = ordered(message);
   session->stopping = true;
   session->receive.held = true;
@@ -173,4 +173,4 @@ static void run_stop(struct message *message) {
   sink_discard(session->sink, FATE_SHUTDOWN, clock_now());
 }
 
-void session_stop(struct session *session) { post(session, &session->stop_order, run_stop); }
+void session_stop(struct session *session) { post(session, &session->stop_order, session_run_stop); }

@@ -170,14 +170,14 @@ static void forget_device(struct session *session) {
 bool session_has_source(const struct session *session) { return session->source.state != SOURCE_NONE; }
 
 /* A session that shares memory has that memory, and a client at it. */
-static bool is_sound(const struct session *session) {
+static bool session_is_sound(const struct session *session) {
   bool has_source = session_has_source(session);
   return (!session->shares || (has_source && session->control.fd >= 0)) &&
          (!has_source || session->receive.protocol != CONFIG_PROTOCOL_AUTO);
 }
 
 bool session_is_unsound(const struct session *session, struct failure *failure) {
-  if (is_sound(session)) {
+  if (session_is_sound(session)) {
     return false;
   }
   failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "what was handed over of a session of '%s' makes no sense",

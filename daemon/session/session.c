@@ -290,7 +290,7 @@ int64_t session_asked(const struct session *session) {
 /* -- ends ---------------------------------------------------------------------------------------------------------- */
 
 /* Nothing of what the session may lend is in use any more. */
-static bool is_empty(const struct session *session) {
+static bool all_slots_free(const struct session *session) {
   return slot_count(&session->flow.ring, SLOT_FREE) == session->flow.ring.count || session->flow.device_dead;
 }
 
@@ -299,7 +299,7 @@ static bool finish_sharing(struct session *session) {
     session->client_gone = true; /* without its connection it takes nothing */
     lane_schedule(&session->runner);
   }
-  return is_empty(session);
+  return all_slots_free(session);
 }
 
 /* The producer has ended: its descriptor goes back, with `reply` when it got its last result. Where memory is lent, frames do
@@ -316,7 +316,7 @@ static void finish_source(struct session *session) {
       return; /* there will be a turn when it is */
     }
   }
-  if (lends(session) && !is_empty(session)) {
+  if (lends(session) && !all_slots_free(session)) {
     return;
   }
   acknowledge(session);
