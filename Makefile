@@ -49,11 +49,12 @@ flags_tsan     := -O2 $(testing) -fsanitize=thread -Wno-tsan -fno-omit-frame-poi
 flags_coverage := -O0 $(testing) --coverage -fprofile-update=atomic
 flags_fuzz     := -O2 $(testing) -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined \
                   -fno-omit-frame-pointer
+flags_calls    := -O1 -fno-inline
 ifeq ($(VARIANT),fuzz)
 CC := clang
 endif
 ifndef flags_$(VARIANT)
-$(error unknown VARIANT '$(VARIANT)': one of release check asan tsan coverage fuzz)
+$(error unknown VARIANT '$(VARIANT)': one of release check asan tsan coverage fuzz calls)
 endif
 
 # Targets that install what is missing, or need nothing, come first; everything else needs the headers.
@@ -121,7 +122,7 @@ framebench_objects := $(call objects,$(framebench_sources) $(addprefix tools/fra
 
 # -- programs ----------------------------------------------------------------------------------------------------
 .PHONY: all help setup programs unit unit-programs e2e soak quick check demo lint coverage fuzz fuzz-programs install uninstall portable \
-        deb check-gpu bench bench-instructions bench-system-calls bench-hostile clean FORCE
+        deb check-gpu bench bench-instructions bench-calls bench-system-calls bench-hostile clean FORCE
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
 .SECONDARY:
@@ -134,7 +135,9 @@ setup: ## installs the packages that are missing, and says which
 	@tools/setup.sh
 	@tools/setup.sh backend
 
-$(bin)/framed: $(call objects,daemon/main.c) $(daemon_objects) $(gpu_objects) $(config_objects)
+# The daemon of bench-calls counts its own calls.
+counter_calls := $(call objects,tests/bench/call_counter.c)
+$(bin)/framed: $(call objects,daemon/main.c) $(daemon_objects) $(gpu_objects) $(config_objects) $(counter_$(VARIANT))
 	@mkdir -p $(@D)
 	$(call quiet,LINK)$(CC) $(link) -o $@ $^ $(libs) $(cuda_libs)
 
@@ -177,6 +180,10 @@ $(out)/flags: FORCE
 stages_check    := -O3
 stages_coverage := -O2
 $(out)/obj/gpu/stages/%.c.o: private flags += $(stages_$(VARIANT))
+
+# Calls are counted of the daemon's rooms, and of no stage.
+rooms_calls := -finstrument-functions
+$(out)/obj/daemon/%.c.o: private flags += $(rooms_$(VARIANT))
 
 $(out)/obj/daemon/status/page.c.o: daemon/status/page.html
 
@@ -386,6 +393,10 @@ bench: ## measures README's figures and many more into build/bench (results=FOLD
 
 bench-instructions: programs ## counts the instructions that a frame costs on its lane (needs valgrind)
 	@$(PYTHON) tools/framebench/instructions.py --programs $(bin)
+
+bench-calls: programs ## counts the calls of functions that a frame costs on its lane, in a build that counts itself
+	@+$(MAKE) --no-print-directory VARIANT=calls build/calls/framed
+	@$(PYTHON) tools/framebench/calls.py --programs $(bin)
 
 bench-system-calls: programs ## counts the system calls that a frame in shared memory costs both sides (needs strace)
 	@$(PYTHON) tools/framebench/system_calls.py --programs $(bin)

@@ -88,7 +88,7 @@ static void try_again(void *context) {
 
 void producer_renew(struct producer *producer) {
   producer->shares = false;
-  if (producer->closed) { /* nobody else comes, and its client keeps what it has: see session/share.c */
+  if (producer->closed) { /* nobody else comes, and its client keeps what it has: see session/memory.c */
     quota_release(&producer->charge);
   } else {
     quota_leave(&producer->charge);

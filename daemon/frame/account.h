@@ -9,11 +9,35 @@
 
 #include <stdatomic.h>
 
-#include "daemon/frame/acks.h"
 #include "daemon/frame/slot.h"
 #include "daemon/frame/trace_ring.h"
 #include "daemon/measure/histogram.h"
 #include "daemon/measure/ledger.h"
+
+/*
+ * Acks: up to which frame all of a producer's have their fate, told as one number: how many these are, from its first. For a
+ * producer that keeps its frames until it knows that they need not be sent again.
+ *
+ * Frames that were cut off by an end of the client or of the pipeline never count: they are to be sent again. Frames of earlier
+ * producers are forgotten when a new one begins.
+ */
+
+/* More than a session has slots: readers under `drop` may keep frames whose slots are used again. */
+enum { ACKS_OPEN = 64 };
+
+struct acks {
+  unsigned producer;        /* whose frames */
+  unsigned count;           /* of those without a fate, */
+  uint64_t open[ACKS_OPEN]; /* oldest first */
+  uint64_t next;            /* behind the newest that came */
+};
+
+void acks_open(struct acks *acks, const struct frame *frame);
+void acks_close(struct acks *acks, const struct frame *frame, enum fate fate);
+/* So many frames of this producer, from its first, have their fate. */
+uint64_t acks_count(const struct acks *acks, unsigned producer);
+/* Passes acks over a codec. */
+void acks_pass(struct acks *acks, struct codec *codec);
 
 enum session_waiting {
   WAITING_FOR_NOTHING,  /* frames move */
@@ -38,7 +62,7 @@ struct session_view { /* balanced: read under the lane's sequence lock */
                                   * submit to an idle device, the end of a standstill */
 };
 
-enum { ACCOUNT_WORDS = (sizeof(struct session_view) + 7) / 8 };
+enum { ACCOUNT_WORDS = sizeof(struct session_view) / sizeof(uint64_t) };
 
 struct account {
   struct session_view now; /* the lane's own */

@@ -13,7 +13,7 @@
 
 enum { PAGE = 4096, HUGE_PAGE = 2 << 20, MOST_NODES = 1024, WORD = 8 * sizeof(unsigned long) };
 
-/* As Linux has them, for C libraries that do not know them yet. */
+/* Linux's numbers of these, for C libraries that do not have them yet. */
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23
 #endif
@@ -46,7 +46,7 @@ static bool create(struct arena *arena, const char *name, struct failure *failur
  * with the mapping, so it also holds for pages that come anew where a client has punched holes, and for the process after
  * this one. Where there is one node, or a filter of system calls refuses, pages come from wherever they come.
  */
-static void place(const struct arena *arena, int node) {
+static void arena_place(const struct arena *arena, int node) {
   unsigned long nodes[MOST_NODES / WORD] = {0};
   if (node < 0 || node >= MOST_NODES) {
     return;
@@ -96,8 +96,8 @@ static void make_huge(const struct arena *arena) {
   (void)madvise(arena->base, arena->bytes / HUGE_PAGE * HUGE_PAGE, MADV_COLLAPSE);
 }
 
-/* What the memory holds stays as it is. */
-static bool receive(const struct arena *arena, const char *name, struct failure *failure) {
+/* Leaves the bytes in the memory as they are. */
+static bool arena_receive(const struct arena *arena, const char *name, struct failure *failure) {
   if (madvise(arena->base, arena->bytes, MADV_POPULATE_WRITE) == 0) {
     return true;
   }
@@ -121,7 +121,7 @@ static bool map(struct arena *arena, const char *name, bool is_new, struct failu
   if (is_new) {
     make_huge(arena);
   }
-  return receive(arena, name, failure);
+  return arena_receive(arena, name, failure);
 }
 
 static bool pin(struct arena *arena, const char *name, struct gpu_device *device, struct failure *failure) {
@@ -142,7 +142,7 @@ bool arena_make(struct arena *arena, const char *name, size_t bytes, struct gpu_
   arena->bytes = bytes;
   bool made = create(arena, name, failure);
   if (made && device) {
-    place(arena, gpu_node(device));
+    arena_place(arena, gpu_node(device));
   }
   made = made && map(arena, name, true, failure) && pin(arena, name, device, failure);
   if (!made) {

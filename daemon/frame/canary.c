@@ -41,14 +41,14 @@ struct canary {
 
 static unsigned char sample(uint64_t flight, unsigned index) { return (unsigned char)((flight * 31 + index * 7) % LARGEST); }
 
-static void prepare(struct canary *canary) {
+static void canary_prepare(struct canary *canary) {
   for (unsigned i = 0; i < SIZE; i++) {
     canary->input[i] = sample(canary->flights, i);
   }
   memset(canary->output, 0, SIZE); /* which no sample makes */
 }
 
-static bool compare(struct canary *canary, struct gpu_error *error) {
+static bool canary_compare(struct canary *canary, struct gpu_error *error) {
   for (unsigned i = 0; i < SIZE; i++) {
     int wanted = SCALE * sample(canary->flights, i) + OFFSET;
     if (canary->output[i] != wanted) {
@@ -60,17 +60,17 @@ static bool compare(struct canary *canary, struct gpu_error *error) {
   return true;
 }
 
-static void nap(unsigned looks) {
+static void canary_nap(unsigned looks) {
   nanosleep(&(struct timespec){.tv_nsec = looks < PATIENT_LOOKS ? SHORT_NAP_NS : LONG_NAP_NS}, NULL);
 }
 
 /* While other frames leave the device, it is only in their queue. */
-static bool is_late(const struct canary *canary, int64_t began, int64_t patience, int64_t now) {
+static bool canary_is_late(const struct canary *canary, int64_t began, int64_t patience, int64_t now) {
   int64_t completion = canary->setup.completion ? atomic_load(canary->setup.completion) : 0;
   return now - (completion > began ? completion : began) > patience;
 }
 
-static bool wait(struct canary *canary, int64_t patience, struct gpu_error *error) {
+static bool canary_wait(struct canary *canary, int64_t patience, struct gpu_error *error) {
   int64_t began = clock_now(), before = began;
   for (unsigned looks = 0;; looks++) {
     int64_t now = clock_now();
@@ -80,22 +80,23 @@ static bool wait(struct canary *canary, int64_t patience, struct gpu_error *erro
     if (progress != GPU_PENDING) {
       return progress == GPU_DONE;
     }
-    if (is_late(canary, began, patience, now)) {
+    if (canary_is_late(canary, began, patience, now)) {
       *error = (struct gpu_error){.stage = -1};
       snprintf(error->text, sizeof error->text, "it has not come back for %.3g s: the device hangs",
                (double)patience / (double)NS_PER_S);
       return false;
     }
-    nap(looks);
+    canary_nap(looks);
   }
 }
 
 static bool fly(struct canary *canary, int64_t patience, struct gpu_error *error) {
   const struct gpu_frame frame = {.sequence = canary->flights, .restart = true};
-  prepare(canary);
+  canary_prepare(canary);
   int64_t began = clock_now();
   atomic_store(&canary->sent, began);
-  if (!gpu_submit(canary->program, 0, &frame, error) || !wait(canary, patience, error) || !compare(canary, error)) {
+  if (!gpu_submit(canary->program, 0, &frame, error) || !canary_wait(canary, patience, error) ||
+      !canary_compare(canary, error)) {
     return false;
   }
   canary->flights++;
@@ -111,7 +112,7 @@ static void fail(struct canary *canary, const struct gpu_error *error) {
   atomic_store(&canary->failed, true);
 }
 
-static void *run(void *argument) {
+static void *canary_run(void *argument) {
   struct canary *canary = argument;
   struct gpu_error error;
   for (;;) {
@@ -146,7 +147,7 @@ static bool make_chain(struct canary *canary, struct failure *failure) {
   return canary->chain || gpu_failure(canary, &error, failure);
 }
 
-static bool make_program(struct canary *canary, struct failure *failure) {
+static bool canary_make_program(struct canary *canary, struct failure *failure) {
   static const struct gpu_options options = {.graph = GPU_GRAPH_OFF, .timed_one_in = GPU_TIMED_NEVER, .order = GPU_ORDER_OFF};
   char name[64];
   struct gpu_error error = {0};
@@ -168,12 +169,12 @@ static bool make_program(struct canary *canary, struct failure *failure) {
   return true;
 }
 
-/* It takes no signals: those belong to the control loop. */
-static bool start_thread(struct canary *canary, struct failure *failure) {
+/* The canary's thread takes no signals: those belong to the control loop. */
+static bool canary_start_thread(struct canary *canary, struct failure *failure) {
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
-  int code = pthread_create(&canary->thread, NULL, run, canary);
+  int code = pthread_create(&canary->thread, NULL, canary_run, canary);
   pthread_sigmask(SIG_SETMASK, &before, NULL);
   canary->has_thread = code == 0;
   if (!canary->has_thread) {
@@ -193,7 +194,7 @@ struct canary *canary_new(const struct canary_setup *setup, struct failure *fail
   canary->setup = *setup;
   canary->memory = ARENA_NONE;
   sem_init(&canary->wanted, 0, 0);
-  if (!make_chain(canary, failure) || !make_program(canary, failure) || !start_thread(canary, failure)) {
+  if (!make_chain(canary, failure) || !canary_make_program(canary, failure) || !canary_start_thread(canary, failure)) {
     return canary_free(canary);
   }
   return canary;

@@ -7,17 +7,16 @@ enum { OTHERS_EXCUSE = 5 };
 
 static void record_times(struct flow *flow, struct slot *slot, int64_t now) {
   struct histogram *steps = flow->account->steps;
-  struct gpu_times times;
-  if (!gpu_times(flow->program, slot->index, &times)) {
+  struct gpu_times *times = &slot->frame.device;
+  if (!gpu_times(flow->program, slot->index, times)) {
     return;
   }
-  slot->frame.device = times;
   histogram_record(&steps[STEP_GPU_WAIT],
-                   times.wait + (times.begin > slot->frame.dispatched ? times.begin - slot->frame.dispatched : 0));
-  histogram_record(&steps[STEP_H2D], times.h2d);
-  histogram_record(&steps[STEP_KERNEL], times.kernel);
-  histogram_record(&steps[STEP_D2H], times.d2h);
-  histogram_record(&steps[STEP_WAKE], now - times.copied_out);
+                   times->wait + (times->begin > slot->frame.dispatched ? times->begin - slot->frame.dispatched : 0));
+  histogram_record(&steps[STEP_H2D], times->h2d);
+  histogram_record(&steps[STEP_KERNEL], times->kernel);
+  histogram_record(&steps[STEP_D2H], times->d2h);
+  histogram_record(&steps[STEP_WAKE], now - times->copied_out);
 }
 
 static void complete(struct flow *flow, struct slot *slot, int64_t now) {
@@ -41,22 +40,18 @@ static void complete(struct flow *flow, struct slot *slot, int64_t now) {
   flow->armed = false;
 }
 
-static enum gpu_progress ask(struct flow *flow, const struct slot *slot) {
+static enum gpu_progress completion_ask(struct flow *flow, const struct slot *slot) {
   flow_enter_device(flow);
   enum gpu_progress progress = gpu_ask(flow->program, slot->index, &flow->device_error);
   flow_leave_device(flow);
   return progress;
 }
 
-static enum gpu_progress progress(struct flow *flow, const struct slot *slot) {
-  return flow->spin ? ask(flow, slot) : gpu_told(flow->program, slot->index);
-}
-
 bool completion_turn(struct flow *flow) {
   bool moved = false;
   struct slot *slot = slot_oldest(&flow->ring, SLOT_RUNNING);
   while (slot && !flow->device_dead) {
-    enum gpu_progress state = progress(flow, slot);
+    enum gpu_progress state = flow->spin ? completion_ask(flow, slot) : gpu_told(flow->program, slot->index);
     if (state == GPU_DEAD) {
       flow->device_dead = true;
     }
@@ -84,8 +79,8 @@ void completion_check(struct flow *flow, int64_t device_completion, int64_t time
   if (!slot || flow->device_dead) {
     return;
   }
-  /* That a frame is done is not taken from here: its callback may still be on its way. */
-  enum gpu_progress state = ask(flow, slot);
+  /* Whether a frame is done is not taken from this answer: its callback may still be on its way. */
+  enum gpu_progress state = completion_ask(flow, slot);
   if (state == GPU_DEAD) {
     flow->device_dead = true;
     return;

@@ -1,6 +1,6 @@
 #include "daemon/frame/dispatch.h"
 
-static bool is_late(const struct flow *flow, const struct frame *frame, int64_t now) {
+static bool dispatch_is_late(const struct flow *flow, const struct frame *frame, int64_t now) {
   if (frame->deadline != 0) {
     return now > frame->deadline;
   }
@@ -37,7 +37,7 @@ static void submit(struct flow *flow, struct slot *slot, int64_t now) {
 }
 
 /* The first frame of a producer may be dropped; the state of stages then starts anew with the first that is not. */
-static void drop(struct flow *flow, struct slot *slot, enum fate fate, int64_t now) {
+static void dispatch_drop(struct flow *flow, struct slot *slot, enum fate fate, int64_t now) {
   flow->restart_owed |= slot->frame.restart;
   flow_drop(flow, slot, fate, now);
 }
@@ -45,34 +45,34 @@ static void drop(struct flow *flow, struct slot *slot, enum fate fate, int64_t n
 /* Under drop-oldest one frame waits at most: the newest. That also leaves a slot to fill. */
 static bool drop_overtaken(struct flow *flow, int64_t now) {
   bool moved = false;
-  while (flow->overload == CONFIG_OVERLOAD_DROP_OLDEST && slot_count(&flow->ring, SLOT_READY) > 1 &&
-         !slot_oldest(&flow->ring, SLOT_READY)->frame.again) {
-    drop(flow, slot_oldest(&flow->ring, SLOT_READY), FATE_OLDEST, now);
+  while (slot_count(&flow->ring, SLOT_READY) > 1 && !slot_oldest(&flow->ring, SLOT_READY)->frame.again) {
+    dispatch_drop(flow, slot_oldest(&flow->ring, SLOT_READY), FATE_OLDEST, now);
     moved = true;
   }
   return moved;
 }
 
-/* False: a trial is under way, and this frame's turn comes later. */
+/* While frames are tried again after a fault. False: this frame's turn comes later. */
 static bool is_admitted(struct flow *flow, const struct slot *slot) {
-  if (flow->retry && retry_is_over(flow->retry)) {
+  if (retry_is_over(flow->retry)) {
     flow->retry = NULL;
+    return true;
   }
-  return !flow->retry || retry_admits(flow->retry, slot->frame.suspect);
+  return retry_admits(flow->retry, slot->frame.suspect);
 }
 
 bool dispatch_turn(struct flow *flow, int64_t now) {
   bool moved = false;
-  while (slot_count(&flow->ring, SLOT_READY) > 0 && flow_taken(flow) < flow->depth && !flow->device_dead) {
-    struct slot *slot = slot_oldest(&flow->ring, SLOT_READY);
-    if (is_late(flow, &slot->frame, now)) {
-      drop(flow, slot, FATE_LATE, now);
-    } else if (!is_admitted(flow, slot)) {
+  struct slot *slot;
+  while ((slot = slot_oldest(&flow->ring, SLOT_READY)) && flow_taken(flow) < flow->depth && !flow->device_dead) {
+    if (dispatch_is_late(flow, &slot->frame, now)) {
+      dispatch_drop(flow, slot, FATE_LATE, now);
+    } else if (flow->retry && !is_admitted(flow, slot)) {
       break;
     } else {
       submit(flow, slot, now);
     }
     moved = true;
   }
-  return drop_overtaken(flow, now) || moved;
+  return (flow->overload == CONFIG_OVERLOAD_DROP_OLDEST && drop_overtaken(flow, now)) || moved;
 }

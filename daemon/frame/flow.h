@@ -1,11 +1,13 @@
 /*
- * The road: what the steps of a frame's way share, and the only place where they meet.
+ * The room frame/: one frame on one lane, with its slots, books, receive, dispatch and completion.
  *
- *   source -> fill -> dispatch -> (stream and stages) -> completion -> emit -> sink
+ * A flow is what the steps of a frame's way share, and the only place where they meet.
  *
- * Each step moves slots from one state to the next and knows no other step. The road belongs to its session's lane.
+ *   source -> receive -> dispatch -> (stream and stages) -> completion -> emit -> sink
+ *
+ * Each step moves slots from one state to the next and knows no other step. A flow belongs to its session's lane.
  * What always holds between turns: the frames that came in are exactly those with a fate, plus the open ones in slots,
- * plus the open ones that the sink has taken over. A sink on another lane gets and gives them through a hand-off.
+ * plus the open ones that the sink has taken over. A sink on another lane gets and gives them through a relay.
  */
 #ifndef FRAMED_FRAME_FLOW_H
 #define FRAMED_FRAME_FLOW_H
@@ -23,7 +25,7 @@ struct flow {
   struct gpu_program *program;
   struct lane *lane;                /* that it belongs to; NULL in tests */
   size_t input_bytes, output_bytes; /* of one frame */
-  unsigned seat;                    /* of the session, on its pipeline */
+  unsigned seat;                    /* the session's number on its pipeline */
   _Atomic unsigned memory;          /* of the slots: another number each time that it is made anew */
   unsigned depth;                   /* slots that may be past READY */
   unsigned at_sink;                 /* open frames that the sink took over from their slots */
@@ -62,8 +64,8 @@ unsigned flow_depth(enum config_overload overload, unsigned slots, bool has_dead
 
 /* Slots past READY now. */
 static inline unsigned flow_taken(const struct flow *flow) {
-  return slot_count(&flow->ring, SLOT_RUNNING) + slot_count(&flow->ring, SLOT_DONE) + slot_count(&flow->ring, SLOT_EMITTING) +
-         slot_count(&flow->ring, SLOT_FAILED);
+  const struct slot_queue *queues = flow->ring.queues;
+  return queues[SLOT_RUNNING].count + queues[SLOT_DONE].count + queues[SLOT_EMITTING].count + queues[SLOT_FAILED].count;
 }
 
 /* Gives the frame in the slot its fate and frees the slot. */

@@ -34,33 +34,35 @@ void receive_rewind(struct receive *receive) {
 /* -- frames ---------------------------------------------------------------------------------------------------- */
 
 /* Whether a frame that begins now has somewhere to go. With drop-oldest the dispatch keeps a slot free. */
-static bool may_begin(const struct receive *receive) {
+static bool receive_may_begin(const struct receive *receive) {
   const struct flow *flow = receive->flow;
   return !receive->held && (slot_count(&flow->ring, SLOT_FREE) > 0 || flow->overload == CONFIG_OVERLOAD_DROP_NEWEST);
 }
 
 static void begin_frame(struct receive *receive, int64_t now) {
-  struct frame frame = {.sequence = receive->sequence++,
-                        .producer = receive->producer,
-                        .restart = receive->restart,
-                        .rate = receive->framing.rate.frames > 0 ? receive->framing.rate : receive->rate,
-                        .began = receive->read_began,
-                        .first_byte = receive->read_began};
-  account_open(receive->flow->account, &frame);
+  struct frame dropped;
+  struct slot *slot = receive->discard_next ? NULL : slot_oldest(&receive->flow->ring, SLOT_FREE);
+  struct frame *frame = slot ? &slot->frame : &dropped;
+  *frame = (struct frame){.sequence = receive->sequence++,
+                          .producer = receive->producer,
+                          .restart = receive->restart,
+                          .rate = receive->framing.rate.frames > 0 ? receive->framing.rate : receive->rate,
+                          .began = receive->read_began,
+                          .first_byte = receive->read_began};
+  account_open(receive->flow->account, frame);
   receive->begun = true;
   receive->spoiled = false;
   receive->filled = 0;
   receive->since = now;
-  receive->filling = receive->discard_next ? NULL : slot_oldest(&receive->flow->ring, SLOT_FREE);
+  receive->filling = slot;
   receive->discard_next = false;
-  if (!receive->filling) {
+  if (!slot) {
     assert(receive->flow->overload == CONFIG_OVERLOAD_DROP_NEWEST);
-    account_settle(receive->flow->account, &frame, FATE_NEWEST, now);
+    account_settle(receive->flow->account, frame, FATE_NEWEST, now);
     return;
   }
   receive->restart = false;
-  receive->filling->frame = frame;
-  slot_move(&receive->flow->ring, receive->filling, SLOT_FILLING);
+  slot_move(&receive->flow->ring, slot, SLOT_FILLING);
 }
 
 /* What a native producer says of its frame. A capture in the future is none. */
@@ -104,9 +106,9 @@ static void finish_frame(struct receive *receive, int64_t now) {
 
 static size_t payload_left(const struct receive *receive) { return receive->flow->input_bytes - receive->filled; }
 
-static void add(struct iovec *vector, int *count, void *base, size_t length) {
-  vector[*count] = (struct iovec){.iov_base = base, .iov_len = length};
-  (*count)++;
+static void receive_add(struct receive *receive, struct iovec *vector, int *count, void *base, size_t length) {
+  vector[(*count)++] = (struct iovec){.iov_base = base, .iov_len = length};
+  receive->wanted += length;
 }
 
 /* A dropped frame is read through the discard buffer, and what comes after it is decided then. */
@@ -114,25 +116,25 @@ static int discard_vector(struct receive *receive, struct iovec *vector) {
   size_t left = receive->begun ? payload_left(receive) : receive->flow->input_bytes;
   int count = 0;
   receive->discard_next = !receive->begun;
-  add(vector, &count, receive->discard, left < RECEIVE_DISCARD ? left : RECEIVE_DISCARD);
+  receive_add(receive, vector, &count, receive->discard, left < RECEIVE_DISCARD ? left : RECEIVE_DISCARD);
   return count;
 }
 
 /* The payload that is due, in the slot it has or will have. Frames without preambles may fill several free slots. */
 static int payload_vector(struct receive *receive, struct iovec *vector) {
-  struct slot_ring *ring = &receive->flow->ring;
+  const struct slot_ring *ring = &receive->flow->ring;
   int count = 0;
-  unsigned next_free = 0;
+  unsigned next_free = 0, free = slot_count(ring, SLOT_FREE);
   if (receive->begun && receive->filling) {
-    add(vector, &count, receive->filling->input + receive->filled, payload_left(receive));
-  } else if (receive->begun || slot_count(ring, SLOT_FREE) == 0) {
+    receive_add(receive, vector, &count, receive->filling->input + receive->filled, payload_left(receive));
+  } else if (receive->begun || free == 0) {
     return discard_vector(receive, vector);
   } else {
-    add(vector, &count, slot_at(ring, SLOT_FREE, next_free++)->input, receive->flow->input_bytes);
+    receive_add(receive, vector, &count, slot_at(ring, SLOT_FREE, next_free++)->input, receive->flow->input_bytes);
   }
   bool more = receive->protocol == CONFIG_PROTOCOL_RAW && !receive->held && !receive->one_by_one;
-  while (more && count < RECEIVE_VECTORS && next_free < slot_count(ring, SLOT_FREE)) {
-    add(vector, &count, slot_at(ring, SLOT_FREE, next_free++)->input, receive->flow->input_bytes);
+  while (more && count < RECEIVE_VECTORS && next_free < free) {
+    receive_add(receive, vector, &count, slot_at(ring, SLOT_FREE, next_free++)->input, receive->flow->input_bytes);
   }
   return count;
 }
@@ -158,33 +160,36 @@ static bool take_staged(struct receive *receive, int64_t now);
 
 int receive_vector(struct receive *receive, struct iovec vector[RECEIVE_VECTORS], int64_t now) {
   int count = 0;
-  receive->direct = 0;
+  receive->wanted = receive->direct = 0;
   receive->discard_next = false;
   receive->read_began = now;
-  if (!take_staged(receive, now)) {
-    return -1;
+  if (receive_has_staged(receive)) {
+    if (!take_staged(receive, now)) {
+      return -1;
+    }
+    if (receive_has_staged(receive)) {
+      return 0;
+    }
   }
-  if (receive_has_staged(receive) || (!receive->begun && !may_begin(receive))) {
+  if (!receive->begun && !receive_may_begin(receive)) {
     return 0;
   }
   if (receive->framing.state != FRAMING_PAYLOAD) {
-    add(vector, &count, receive->staging, staging_wanted(receive));
+    receive_add(receive, vector, &count, receive->staging, staging_wanted(receive));
     return count;
   }
   count = payload_vector(receive, vector);
-  for (int i = 0; i < count; i++) {
-    receive->direct += vector[i].iov_len;
-  }
-  size_t behind = lookahead(receive);
+  receive->direct = receive->wanted;
+  size_t behind = receive->protocol != CONFIG_PROTOCOL_RAW ? lookahead(receive) : 0;
   if (behind > 0) {
-    add(vector, &count, receive->staging, behind);
+    receive_add(receive, vector, &count, receive->staging, behind);
   }
   return count;
 }
 
 /* Any bytes may be raw frames, so that this only explains why they do not come out even. */
 static void look_at_first(struct receive *receive) {
-  if (receive->protocol == CONFIG_PROTOCOL_RAW && receive->sequence == 1 && receive->filling && !receive->foreign) {
+  if (receive->protocol == CONFIG_PROTOCOL_RAW && receive->filling && !receive->foreign) {
     receive->foreign = protocol_recognise(receive->filling->input, receive->filled);
   }
 }
@@ -195,11 +200,14 @@ static void take_direct(struct receive *receive, size_t count, int64_t now) {
     if (!receive->begun) {
       begin_frame(receive, now);
     }
-    size_t part = count < payload_left(receive) ? count : payload_left(receive);
+    size_t left = payload_left(receive);
+    size_t part = count < left ? count : left;
     receive->filled += part;
     count -= part;
-    look_at_first(receive);
-    if (payload_left(receive) == 0) {
+    if (receive->sequence == 1) {
+      look_at_first(receive);
+    }
+    if (part == left) {
       finish_frame(receive, now);
     }
   }
@@ -239,7 +247,7 @@ static bool note_beginning(struct receive *receive, int64_t now) {
   if (receive->framing.state == FRAMING_HEADER) {
     receive->since = receive->since == 0 ? now : receive->since;
   } else if (!receive->begun) {
-    if (!may_begin(receive)) {
+    if (!receive_may_begin(receive)) {
       return false;
     }
     begin_frame(receive, now);
@@ -275,7 +283,7 @@ bool receive_advance(struct receive *receive, size_t count, int64_t began, int64
   take_direct(receive, direct, now);
   receive->staged_at = 0;
   receive->staged_end = (unsigned)(count - direct);
-  return take_staged(receive, now);
+  return receive->staged_end == 0 || take_staged(receive, now);
 }
 
 bool receive_end(struct receive *receive, enum fate fate, int64_t now) {
@@ -290,7 +298,7 @@ bool receive_end(struct receive *receive, enum fate fate, int64_t now) {
   return clean;
 }
 
-/* -- over a tape --------------------------------------------------------------------------------------------------- */
+/* -- over a codec -------------------------------------------------------------------------------------------------- */
 
 static void pass_framing(struct framing *framing, struct codec *codec) {
   CODEC_PASS(codec, framing->stamp);
@@ -304,7 +312,7 @@ static void pass_framing(struct framing *framing, struct codec *codec) {
 }
 
 /* The slot that is being filled is the one that is FILLING; a frame without one is being discarded. */
-static bool is_sound(const struct receive *receive) {
+static bool receive_is_sound(const struct receive *receive) {
   unsigned filling = slot_count(&receive->flow->ring, SLOT_FILLING);
   return filling <= (receive->begun ? 1U : 0U) && (!receive->begun || filling == 1 || receive->discard) &&
          receive->filled <= receive->flow->input_bytes && receive->staged_at <= receive->staged_end;
@@ -336,7 +344,7 @@ void receive_pass(struct receive *receive, struct codec *codec) {
     return;
   }
   receive->filling = slot_oldest(&receive->flow->ring, SLOT_FILLING);
-  if (!is_sound(receive)) {
+  if (!receive_is_sound(receive)) {
     codec_break(codec);
   }
 }

@@ -1,9 +1,9 @@
 /*
- * The fill step: makes frames of a producer's bytes, in slots.
+ * Receiving: makes frames of a producer's bytes, in slots.
  *
  * A source asks where the next bytes go (receive_vector), puts them there, and says how many came (receive_advance). Payload
  * goes straight into the slot; only preambles, and what was read behind one by chance, pass through a small staging
- * buffer. The fill decides at a frame's first byte whether it gets a slot, waits (`block`) or is dropped, and numbers
+ * buffer. Receiving decides at a frame's first byte whether it gets a slot, waits (`block`) or is dropped, and numbers
  * the frames. It never reads by itself and knows nothing of descriptors.
  */
 #ifndef FRAMED_FRAME_RECEIVE_H
@@ -38,7 +38,8 @@ struct receive {
   bool spoiled;           /* the frame that is being filled is invalid, though all of its bytes will come */
   enum stranger foreign;  /* raw: what the producer's bytes began like */
   char problem[PROTOCOL_PROBLEM];
-  size_t direct;                  /* bytes of the last vector that lie in slots or the discard buffer */
+  size_t wanted;                  /* bytes that the last vector has room for, */
+  size_t direct;                  /* and those of them that lie in slots or the discard buffer */
   bool discard_next;              /* the last vector meant a frame that had no slot, whatever is free by now */
   bool one_by_one;                /* read no further than one frame at a time: the source paces itself */
   unsigned staged_at, staged_end; /* bytes that were read behind a preamble and wait for a slot */
@@ -64,7 +65,7 @@ static inline bool receive_has_staged(const struct receive *receive) { return re
 static inline bool receive_is_foreign(const struct receive *receive) {
   return receive->foreign != STRANGER_UNKNOWN && (receive->sequence > 1 || !receive->begun);
 }
-/* Passes where it is over a tape; slots have been passed before. `held` is the reader's to set. */
+/* Passes over a codec where receiving is; slots have been passed before. `held` is for whoever reads the codec to set. */
 void receive_pass(struct receive *receive, struct codec *codec);
 /* The producer ended or is cut off: an unfinished frame gets this fate. True if there was none. */
 bool receive_end(struct receive *receive, enum fate fate, int64_t now);

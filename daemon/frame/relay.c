@@ -16,13 +16,13 @@ void relay_init(struct relay *relay, struct flow *flow) {
 
 void relay_offer(struct relay *relay, struct slot *slot) {
   assert(slot->state == SLOT_EMITTING && slot->frame.open);
-  relay->parcels[slot->index] = (struct parcel){.slot = slot, .frame = slot->frame};
+  relay->slots[slot->index] = (struct relayed){.slot = slot, .frame = slot->frame};
   slot->frame.open = false;
   spsc_push(&relay->there, slot->index);
 }
 
 void relay_restore(struct relay *relay, struct slot *slot, const struct frame *frame) {
-  relay->parcels[slot->index] = (struct parcel){.slot = slot, .frame = *frame, .fate = frame->fate};
+  relay->slots[slot->index] = (struct relayed){.slot = slot, .frame = *frame, .fate = frame->fate};
   slot->owed = frame->open;
 }
 
@@ -30,12 +30,12 @@ bool relay_collect(struct relay *relay) {
   unsigned item;
   bool any = false;
   while (spsc_pop(&relay->back, &item)) {
-    struct parcel *parcel = &relay->parcels[item / WORDS];
+    struct relayed *relayed = &relay->slots[item / WORDS];
     if (item % WORDS == SETTLED) {
-      parcel->slot->owed = false;
-      flow_settle(relay->flow, &parcel->frame, parcel->fate, parcel->at);
+      relayed->slot->owed = false;
+      flow_settle(relay->flow, &relayed->frame, relayed->fate, relayed->at);
     } else {
-      flow_take_back(relay->flow, parcel->slot, parcel->fate);
+      flow_take_back(relay->flow, relayed->slot, relayed->fate);
     }
     any = true;
   }
@@ -55,14 +55,14 @@ bool relay_take(struct relay *relay, struct slot **slot, struct frame *frame) {
   if (!spsc_pop(&relay->there, &index)) {
     return false;
   }
-  *slot = relay->parcels[index].slot;
-  *frame = relay->parcels[index].frame;
+  *slot = relay->slots[index].slot;
+  *frame = relay->slots[index].frame;
   return true;
 }
 
 void relay_settle(struct relay *relay, const struct slot *slot, enum fate fate, int64_t now) {
-  relay->parcels[slot->index].fate = fate;
-  relay->parcels[slot->index].at = now;
+  relay->slots[slot->index].fate = fate;
+  relay->slots[slot->index].at = now;
   spsc_push(&relay->back, slot->index * WORDS + SETTLED);
 }
 

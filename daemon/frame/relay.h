@@ -1,5 +1,5 @@
 /*
- * The hand-off: what joins a session with a sink that lives on another lane.
+ * A relay: what joins a session with a sink that lives on another lane.
  *
  * One thread that both reads and writes large frames carries half of what two do, so results may be written where nothing
  * is read. Slots stay the session's: it offers them in EMITTING, and learns over the way back that a frame has its fate and
@@ -13,7 +13,7 @@
 #include "daemon/base/spsc.h"
 #include "daemon/frame/flow.h"
 
-struct parcel { /* one slot under way; whose lane it is follows from the rings */
+struct relayed { /* one slot under way; whose lane it is follows from the rings */
   struct slot *slot;
   struct frame frame;
   enum fate fate; /* once settled, */
@@ -22,12 +22,12 @@ struct parcel { /* one slot under way; whose lane it is follows from the rings *
 
 struct relay {
   struct flow *flow;
-  struct parcel parcels[GPU_MAX_SLOTS]; /* by the slot's index */
+  struct relayed slots[GPU_MAX_SLOTS]; /* by the slot's index */
   struct spsc there, back;
   atomic_uint orders; /* of the session to the sink, and not carried out yet */
 };
 
-/* Makes the road hand its results over. Before either lane knows of it. */
+/* Makes the flow offer its results to the relay. Before either lane knows of them. */
 void relay_init(struct relay *relay, struct flow *flow);
 
 /* -- [session's lane] ------------------------------------------------------------------------------------------- */

@@ -1,9 +1,9 @@
 /*
- * A trial: after a device has failed, the frames that were on it run again one at a time, so that a frame that makes it fail is
+ * A retry: after a device has failed, the frames that were on it run again one at a time, so that a frame that makes it fail is
  * found out. Until all have passed, nothing else runs on that device.
  *
  * It is shared by the sessions of one device. Their lanes are made known before they start, and outlive every session, which
- * may be gone by the end of a trial; from then on lanes only change its counters.
+ * may be gone by the end of a retry; from then on lanes only change its counters.
  */
 #ifndef FRAMED_FRAME_RETRY_H
 #define FRAMED_FRAME_RETRY_H

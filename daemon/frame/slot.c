@@ -31,26 +31,37 @@ void slot_ring_init(struct slot_ring *ring, unsigned count) {
 
 bool slot_may_move(enum slot_state from, enum slot_state to) { return (transitions[from] & TO(to)) != 0; }
 
-/* Queues are short (16 at most) and slots nearly always leave from the front. */
-static void take_out(struct slot_queue *queue, const struct slot *slot) {
+static struct slot **slot_place(struct slot_queue *queue, unsigned n) {
+  return &queue->items[(queue->first + n) % GPU_MAX_SLOTS];
+}
+
+/* Moves those before the slot one place back, over it. */
+static void slot_close_gap(struct slot_queue *queue, const struct slot *slot) {
   unsigned at = 0;
-  while (queue->items[at] != slot) {
+  while (*slot_place(queue, at) != slot) {
     at++;
     assert(at < queue->count);
   }
-  queue->count--;
-  memmove(&queue->items[at], &queue->items[at + 1], (queue->count - at) * sizeof queue->items[0]);
+  for (; at > 0; at--) {
+    *slot_place(queue, at) = *slot_place(queue, at - 1);
+  }
 }
 
+/* Slots nearly always leave from the front. */
 void slot_move(struct slot_ring *ring, struct slot *slot, enum slot_state to) {
-  assert(slot_may_move(slot->state, to));
-  take_out(&ring->queues[slot->state], slot);
+  struct slot_queue *from = &ring->queues[slot->state], *queue = &ring->queues[to];
+  assert((transitions[slot->state] & TO(to)) != 0);
+  if (from->items[from->first] != slot) {
+    slot_close_gap(from, slot);
+  }
+  from->first = (from->first + 1) % GPU_MAX_SLOTS;
+  from->count--;
   slot->state = to;
-  struct slot_queue *queue = &ring->queues[to];
-  queue->items[queue->count++] = slot;
+  queue->items[(queue->first + queue->count) % GPU_MAX_SLOTS] = slot;
+  queue->count++;
 }
 
-/* Slots further down the road hold older frames, and go before those that are in a state already. */
+/* Slots in later states hold older frames, and go before those that are in a state already. */
 void slot_ring_arrange(struct slot_ring *ring, const enum slot_state becomes[GPU_MAX_SLOTS],
                        const unsigned emitting[GPU_MAX_SLOTS]) {
   struct slot_ring before = *ring;
@@ -58,7 +69,7 @@ void slot_ring_arrange(struct slot_ring *ring, const enum slot_state becomes[GPU
   memset(ring->queues, 0, sizeof ring->queues);
   for (int from = SLOT_STATES - 1; from >= 0; from--) {
     for (unsigned i = 0; i < before.queues[from].count; i++) {
-      struct slot *slot = before.queues[from].items[i];
+      struct slot *slot = slot_at(&before, (enum slot_state)from, i);
       slot->state = becomes[slot->index];
       emitted += slot->state == SLOT_EMITTING;
       if (slot->state != SLOT_EMITTING) {
@@ -72,7 +83,7 @@ void slot_ring_arrange(struct slot_ring *ring, const enum slot_state becomes[GPU
   }
 }
 
-/* -- over a tape -------------------------------------------------------------------------------------------------- */
+/* -- over a codec ------------------------------------------------------------------------------------------------- */
 
 static bool are_times(const struct frame *frame) {
   const struct gpu_times *device = &frame->device;
@@ -123,7 +134,7 @@ struct native_result frame_result(const struct frame *frame, unsigned seat, int6
   return result;
 }
 
-/* All at once: this is done for every frame that is noted. */
+/* A frame passes in one piece, since every frame is checkpointed. */
 void frame_pass(struct frame *frame, struct codec *codec) {
   codec_pass(codec, frame, sizeof *frame);
   if (!codec->writing &&
@@ -135,7 +146,7 @@ void frame_pass(struct frame *frame, struct codec *codec) {
 
 /* A frame has no fate while it is on its way here, and none is suspected that will not run again. One that is being emitted is
  * the sink's. */
-static bool is_sound(const struct slot *slot) {
+static bool slot_is_sound(const struct slot *slot) {
   if (slot->state == SLOT_EMITTING) {
     return !slot->frame.suspect;
   }
@@ -143,34 +154,35 @@ static bool is_sound(const struct slot *slot) {
 }
 
 /* Which slots are in each state, in order. */
-struct order {
+struct slot_order {
   unsigned char counts[SLOT_STATES], slots[GPU_MAX_SLOTS];
 };
 
-static void list(struct order *order, unsigned *at, enum slot_state becomes, const struct slot_queue *queue) {
-  order->counts[becomes] = (unsigned char)(order->counts[becomes] + queue->count);
-  for (unsigned i = 0; i < queue->count; i++) {
-    order->slots[(*at)++] = (unsigned char)queue->items[i]->index;
+static void list_state(struct slot_order *order, unsigned *at, enum slot_state becomes, const struct slot_ring *ring,
+                       enum slot_state state) {
+  unsigned count = slot_count(ring, state);
+  order->counts[becomes] = (unsigned char)(order->counts[becomes] + count);
+  for (unsigned i = 0; i < count; i++) {
+    order->slots[(*at)++] = (unsigned char)slot_at(ring, state, i)->index;
   }
 }
 
-/* As they will be: those that were on the device are READY again, before the others. */
-static struct order list_order(const struct slot_ring *ring) {
-  struct order order = {0};
+/* The order in which the next process has the slots: those that were on the device are READY again, before the others. */
+static struct slot_order list_order(const struct slot_ring *ring) {
+  struct slot_order order = {0};
   unsigned at = 0;
-  const struct slot_queue *queues = ring->queues;
-  list(&order, &at, SLOT_FREE, &queues[SLOT_FAILED]);
-  list(&order, &at, SLOT_FREE, &queues[SLOT_FREE]);
-  list(&order, &at, SLOT_FILLING, &queues[SLOT_FILLING]);
-  list(&order, &at, SLOT_READY, &queues[SLOT_RUNNING]);
-  list(&order, &at, SLOT_READY, &queues[SLOT_READY]);
-  list(&order, &at, SLOT_DONE, &queues[SLOT_DONE]);
-  list(&order, &at, SLOT_EMITTING, &queues[SLOT_EMITTING]);
+  list_state(&order, &at, SLOT_FREE, ring, SLOT_FAILED);
+  list_state(&order, &at, SLOT_FREE, ring, SLOT_FREE);
+  list_state(&order, &at, SLOT_FILLING, ring, SLOT_FILLING);
+  list_state(&order, &at, SLOT_READY, ring, SLOT_RUNNING);
+  list_state(&order, &at, SLOT_READY, ring, SLOT_READY);
+  list_state(&order, &at, SLOT_DONE, ring, SLOT_DONE);
+  list_state(&order, &at, SLOT_EMITTING, ring, SLOT_EMITTING);
   return order;
 }
 
 /* False: it is not an order of these slots. */
-static bool put_in_order(struct slot_ring *ring, const struct order *order) {
+static bool put_in_order(struct slot_ring *ring, const struct slot_order *order) {
   unsigned at = 0, seen = 0;
   memset(ring->queues, 0, sizeof ring->queues);
   for (int state = 0; state < SLOT_STATES; state++) {
@@ -190,7 +202,7 @@ static bool put_in_order(struct slot_ring *ring, const struct order *order) {
 
 static void pass_order(struct slot_ring *ring, struct codec *codec) {
   unsigned count = ring->count;
-  struct order order = codec->writing ? list_order(ring) : (struct order){0};
+  struct slot_order order = codec->writing ? list_order(ring) : (struct slot_order){0};
   CODEC_PASS(codec, count);
   CODEC_PASS(codec, order);
   if (!codec->writing && !codec->broken && (count != ring->count || !put_in_order(ring, &order))) {
@@ -207,7 +219,7 @@ void slot_ring_pass(struct slot_ring *ring, struct codec *codec) {
     } else if (!codec->writing) {
       slot->frame = (struct frame){0};
     }
-    if (!codec->writing && !is_sound(slot)) {
+    if (!codec->writing && !slot_is_sound(slot)) {
       codec_break(codec);
     }
   }

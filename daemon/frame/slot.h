@@ -2,7 +2,7 @@
  * A slot: one buffer set of a session, and the frame in it.
  *
  * FREE -> FILLING -> READY -> RUNNING -> DONE -> EMITTING -> FREE, and RUNNING -> FAILED. All transitions stand in one table in
- * slot.c and happen only in slot_move(), which moves the slot between the queues of its road as well: a slot is on exactly the
+ * slot.c and happen only in slot_move(), which moves the slot between the queues of its ring as well: a slot is on exactly the
  * queue that its state names. Queues keep the order in which frames came. The only exception is what a process before this one
  * left: slot_ring_pass() and slot_ring_arrange() put it in its place, before the first turn.
  */
@@ -22,7 +22,7 @@ enum slot_state { SLOT_FREE, SLOT_FILLING, SLOT_READY, SLOT_RUNNING, SLOT_DONE, 
 
 extern const char *const slot_state_names[SLOT_STATES];
 
-/* One frame on its road. Times are CLOCK_MONOTONIC ns, 0 before it got there. */
+/* One frame on its way. Times are CLOCK_MONOTONIC ns, 0 before the frame got there. */
 struct frame {
   uint64_t sequence;      /* counts the frames of its producer from 0 */
   unsigned producer;      /* counts the producers of its session from 1 */
@@ -56,8 +56,8 @@ struct slot_ring {
   struct slot slots[GPU_MAX_SLOTS];
   unsigned count;
   struct slot_queue {
-    struct slot *items[GPU_MAX_SLOTS];
-    unsigned count;
+    struct slot *items[GPU_MAX_SLOTS]; /* a ring, so that the oldest leaves by one step */
+    unsigned first, count;
   } queues[SLOT_STATES];
 };
 
@@ -67,11 +67,15 @@ void slot_ring_init(struct slot_ring *ring, unsigned count);
 static inline unsigned slot_count(const struct slot_ring *ring, enum slot_state state) { return ring->queues[state].count; }
 
 /* The n-th oldest slot in a state, or NULL. */
-static inline struct slot *slot_at(struct slot_ring *ring, enum slot_state state, unsigned n) {
-  return n < ring->queues[state].count ? ring->queues[state].items[n] : NULL;
+static inline struct slot *slot_at(const struct slot_ring *ring, enum slot_state state, unsigned n) {
+  const struct slot_queue *queue = &ring->queues[state];
+  return n < queue->count ? queue->items[(queue->first + n) % GPU_MAX_SLOTS] : NULL;
 }
 
-static inline struct slot *slot_oldest(struct slot_ring *ring, enum slot_state state) { return slot_at(ring, state, 0); }
+static inline struct slot *slot_oldest(const struct slot_ring *ring, enum slot_state state) {
+  const struct slot_queue *queue = &ring->queues[state];
+  return queue->count > 0 ? queue->items[queue->first] : NULL;
+}
 
 /* Whether the table has this transition. */
 bool slot_may_move(enum slot_state from, enum slot_state to);
@@ -84,12 +88,12 @@ void slot_move(struct slot_ring *ring, struct slot *slot, enum slot_state to);
 void slot_ring_arrange(struct slot_ring *ring, const enum slot_state becomes[GPU_MAX_SLOTS],
                        const unsigned emitting[GPU_MAX_SLOTS]);
 
-/* What the native protocol tells of a frame with its result; it came to the session on this seat. */
+/* What the native protocol tells of a frame with its result; the frame came to the session with this number. */
 struct native_result frame_result(const struct frame *frame, unsigned seat, int64_t now);
 
-/* Passes one frame over a tape. */
+/* Passes one frame over a codec. */
 void frame_pass(struct frame *frame, struct codec *codec);
-/* Passes states, frames and their order over a tape. Frames that are on the device, which is lost with the process, are READY
+/* Passes states, frames and their order over a codec. Frames that are on the device, which is lost with the process, are READY
  * again, before the others. What is read must have as many slots. */
 void slot_ring_pass(struct slot_ring *ring, struct codec *codec);
 

@@ -40,7 +40,8 @@ int64_t histogram_value(unsigned bucket) { return (lower_edge(bucket) + histogra
 
 void histogram_record(struct histogram *histogram, int64_t ns) {
   int64_t value = ns > 0 ? ns : 0;
-  BUMP(histogram->counts[histogram_bucket(value)], 1U);
+  _Atomic uint64_t *count = &histogram->counts[histogram_bucket(value)];
+  BUMP(*count, 1U);
   BUMP(histogram->sum_ns, (uint64_t)value);
 }
 

@@ -55,7 +55,7 @@ void session_put_live(struct session *session, struct codec *codec) {
   CODEC_PASS(codec, own);
   CODEC_PASS(codec, sink);
   CODEC_PASS(codec, session->attaches);
-  CODEC_PASS(codec, session->client_page);
+  CODEC_PASS(codec, session->client_record);
   session_pass_memory(session, codec, true);
 }
 
@@ -100,7 +100,7 @@ static bool judge(const struct slot *slot, unsigned seat, bool owed, const struc
 }
 
 /* When the device was done with it may not have been noted. */
-static void settle(struct session *session, struct slot *slot, enum fate fate, int64_t now) {
+static void settle_slot(struct session *session, struct slot *slot, enum fate fate, int64_t now) {
   slot->frame.open = true;
   slot->frame.seen = slot->frame.seen != 0 ? slot->frame.seen : now;
   session->account.now.ledger.out_bytes += fate == FATE_EMITTED ? session->flow.output_bytes : 0;
@@ -113,7 +113,7 @@ static void carry_out(struct session *session, const struct outcome *outcome) {
     struct slot *slot = &ring->slots[i];
     bool offered_again = slot->state == SLOT_EMITTING && outcome->states[i] == SLOT_DONE;
     if (outcome->settled[i]) {
-      settle(session, slot, outcome->fates[i], clock_now());
+      settle_slot(session, slot, outcome->fates[i], clock_now());
     }
     slot->frame.open = outcome->states[i] == SLOT_EMITTING || outcome->states[i] == SLOT_FREE ? false : slot->frame.open;
     slot->frame.open |= offered_again;
@@ -177,7 +177,7 @@ void session_lose_source(struct session *session) {
   session->source.state = SOURCE_NONE;
 }
 
-/* The roster may be behind the session's note: then the producer there had ended, and another one has come since. */
+/* The manifest may be behind the session's checkpoint: then the producer in it had ended, and another one has come since. */
 static void revive_source(struct session *session, bool touched) {
   if (touched) {
     session->revival = SESSION_CUT;
@@ -194,8 +194,8 @@ static void revive_source(struct session *session, bool touched) {
   session->attached = session->attaches;
 }
 
-/* What is on the way to a client that is not there any more. */
-static void abandon(struct session *session) {
+/* Settles results on the way to a client that is not there any more. */
+static void abandon_client(struct session *session) {
   static const enum slot_state all_free[GPU_MAX_SLOTS] = {SLOT_FREE};
   struct sink *sink = session->sink;
   int64_t now = clock_now();
@@ -221,14 +221,14 @@ static void abandon(struct session *session) {
 
 /* With `reply`: what its client has taken goes along, or all of it goes. */
 static bool take_client(struct session *session, const struct sink_checkpointd *noted) {
-  if (!sink_take_noted(session->sink, noted, session_own_road, session)) {
+  if (!sink_take_noted(session->sink, noted, session_own_flow, session)) {
     return false;
   }
   bool goes_on = session->revival == SESSION_GOES_ON;
   if (goes_on && !session->client_gone) {
-    session->attach_reader = reader_take_noted(session->sink, session->client_page);
+    session->attach_reader = reader_take_noted(session->sink, session->client_record);
     goes_on = session->attach_reader != NULL;
-    session->client_page = goes_on ? record_name(session->attach_reader->record) : 0;
+    session->client_record = goes_on ? record_name(session->attach_reader->record) : 0;
   }
   if (!goes_on && session->revival == SESSION_GOES_ON) {
     session->revival = SESSION_CUT;
@@ -236,7 +236,7 @@ static bool take_client(struct session *session, const struct sink_checkpointd *
   }
   if (!goes_on) {
     session->client_gone = false;
-    abandon(session);
+    abandon_client(session);
   }
   return true;
 }
@@ -265,7 +265,7 @@ bool session_take_live(struct session *session, struct codec *codec, struct fail
   CODEC_PASS(codec, own);
   CODEC_PASS(codec, sink);
   CODEC_PASS(codec, session->attaches);
-  CODEC_PASS(codec, session->client_page);
+  CODEC_PASS(codec, session->client_record);
   session_pass_memory(session, codec, false);
   if (codec->broken || session->inputs.fd < 0 || session->outputs.fd < 0 || !take_notes(session, own, sink)) {
     return failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "what a session of '%s' noted makes no sense",

@@ -1,7 +1,18 @@
-/* How a session is made and freed: its arenas, its program on the device, its road. For set-up threads; may block. */
+/*
+ * How a session is made and freed: its arenas, its program on the device, its flow. For set-up threads; may block.
+ *
+ * A session may lend its memory to a client, and gets memory anew afterwards. A client keeps what it has mapped for as long as
+ * it lives, so memory that one has seen is never another's: when the client has gone, the session gets other arenas and a
+ * program that works in them, and the pages of the old ones go back to the kernel, whoever still has descriptors of them. Only
+ * a pipeline that ends leaves its clients what they have, since they send it to the next one. A client cannot write the outputs
+ * that it gets, as the file is the daemon's own; one that runs as the daemon's user could open it again, and is not kept from
+ * that.
+ */
 #include <assert.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "daemon/session/private.h"
 
@@ -13,10 +24,12 @@ static void wake_from_device(void *context) {
 
 static void wake_from_sink(void *context) {
   struct session *session = context;
-  lane_schedule(&session->runner);
+  if (!session->looks) {
+    lane_schedule(&session->runner);
+  }
 }
 
-/* One that has a descriptor comes from a process before this one. */
+/* An arena that has a descriptor comes from a process before this one. */
 static bool take_arena(struct arena *arena, const char *name, size_t bytes, struct gpu_device *device,
                        struct failure *failure) {
   return arena->fd >= 0 ? arena_adopt(arena, name, bytes, arena->fd, device, failure)
@@ -56,7 +69,7 @@ static bool make_discard(struct session *session, struct failure *failure) {
          failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "no memory for a session of '%s'", session->setup.config->name);
 }
 
-static bool make_program(struct session *session, const struct gpu_buffers *buffers, struct failure *failure) {
+static bool session_make_program(struct session *session, const struct gpu_buffers *buffers, struct failure *failure) {
   const struct session_setup *setup = &session->setup;
   struct flow *flow = &session->flow;
   struct gpu_error error = {0};
@@ -80,7 +93,7 @@ static bool make_program(struct session *session, const struct gpu_buffers *buff
 bool session_take_memory(struct session *session, struct failure *failure) {
   struct gpu_buffers buffers[GPU_MAX_SLOTS];
   session->flow.memory += session->outputs.fd < 0;
-  return make_memory(session, buffers, failure) && make_program(session, buffers, failure);
+  return make_memory(session, buffers, failure) && session_make_program(session, buffers, failure);
 }
 
 void session_drop_memory(struct session *session) {
@@ -89,6 +102,51 @@ void session_drop_memory(struct session *session) {
   arena_drop(&session->outputs);
   arena_drop(&session->control);
 }
+
+/* -- lent to a client ------------------------------------------------------------------------------------------------ */
+
+bool session_share(struct session *session, struct session_share *share, struct failure *failure) {
+  char name[96];
+  *share = (struct session_share){.input = -1, .output = -1, .control = -1};
+  snprintf(name, sizeof name, "framed:%s.%u:control", session->setup.config->name, session->setup.index);
+  if (!arena_make(&session->control, name, NATIVE_CONTROL, NULL, failure)) {
+    return false;
+  }
+  share->input = arena_open(&session->inputs, O_RDWR, failure);
+  share->output = arena_open(&session->outputs, O_RDONLY, failure);
+  share->control = arena_open(&session->control, O_RDWR, failure);
+  if (share->input < 0 || share->output < 0 || share->control < 0) {
+    const int opened[] = {share->input, share->output, share->control};
+    for (size_t i = 0; i < sizeof opened / sizeof *opened; i++) {
+      if (opened[i] >= 0) {
+        close(opened[i]);
+      }
+    }
+    arena_drop(&session->control);
+    return false;
+  }
+  share->input_stride = arena_stride(session->flow.input_bytes);
+  share->output_stride = arena_stride(session->flow.output_bytes);
+  share->control_bytes = NATIVE_CONTROL;
+  return true;
+}
+
+bool session_lend(const struct session *session, struct session_lent *lent, struct failure *failure) {
+  *lent = (struct session_lent){.output = arena_open(&session->outputs, O_RDONLY, failure),
+                                .stride = arena_stride(session->flow.output_bytes),
+                                .memory = session->flow.memory};
+  return lent->output >= 0;
+}
+
+bool session_renew(struct session *session, struct failure *failure) {
+  session->flow.program = gpu_program_free(session->flow.program);
+  arena_give_up(&session->inputs);
+  arena_give_up(&session->outputs);
+  arena_give_up(&session->control);
+  return session_take_memory(session, failure);
+}
+
+/* -- the whole ------------------------------------------------------------------------------------------------------- */
 
 static bool make_sink(struct session *session, const struct frame_format *output, struct failure *failure) {
   const struct session_setup *setup = &session->setup;
@@ -107,7 +165,7 @@ static bool make_sink(struct session *session, const struct frame_format *output
   return session->sink != NULL;
 }
 
-static void set_up_road(struct session *session) {
+static void set_up_flow(struct session *session) {
   const struct config_pipeline *config = session->setup.config;
   struct flow *flow = &session->flow;
   slot_ring_init(&flow->ring, config->slots);
@@ -142,7 +200,7 @@ struct session *session_new(const struct session_setup *setup, struct failure *f
   session->setup = *setup;
   session->inputs = session->outputs = session->control = ARENA_NONE;
   session->runner = (struct runner){.turn = session_turn, .tick = session_tick};
-  set_up_road(session);
+  set_up_flow(session);
   if (!format_bytes(input, &session->flow.input_bytes) ||
       !format_bytes(gpu_chain_output(setup->chain), &session->flow.output_bytes)) {
     failure_set(failure, EXIT_STATUS_CONFIG, NULL, "the frames of '%s' have no size", setup->config->name);
@@ -190,7 +248,7 @@ struct session *session_free(struct session *session) {
   assert(!session->runner.lane);
   session_drop_memory(session);
   if (session->is_reply && session->sink) {
-    session->sink->count = 0; /* one that was taken from a tape and never ran may have results */
+    session->sink->count = 0; /* a sink that came over a codec and never ran may have results */
     sink_free(session->sink);
   }
   record_free(session->record);

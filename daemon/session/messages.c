@@ -1,116 +1,15 @@
 /*
- * What a session hears from the control loop, and what it says: messages embedded in the session, each with one use at a
- * time, so that talking never needs memory.
+ * What a session hears from the control loop: messages that are embedded in the session, each on its way once at a time, so
+ * that asking never needs memory. Each has a function for either side: session_X() posts it, and run_X() runs on the lane.
  */
 #include <fcntl.h>
 #include <limits.h>
-#include <stdio.h>
 #include <unistd.h>
 
 #include "daemon/session/private.h"
 
-/* -- events ------------------------------------------------------------------------------------------------------- */
-
-static void deliver(struct message *message) {
-  struct notice *notice = (struct notice *)message;
-  struct session *session = notice->event.session;
-  struct session_event event = notice->event; /* the receiver may free what the notice is embedded in */
-  if (notice == &session->unread) {
-    atomic_store(&session->unread_posted, false);
-  }
-  if (notice == &session->foreign) {
-    atomic_store(&session->foreign_posted, false);
-  }
-  if (notice == &session->held) {
-    atomic_store(&session->held_posted, false);
-  }
-  if (notice == &session->idle) {
-    unsigned hold = session->idle_hold;
-    atomic_store(&session->idle_posted, false);
-    if (hold != atomic_load(&session->hold_wanted)) {
-      return; /* it was resumed since: that idleness is over */
-    }
-  }
-  session->setup.listener(session->setup.context, &event);
-}
-
-static void tell(struct session *session, struct notice *notice, enum session_event_kind kind) {
-  notice->message.run = deliver;
-  notice->event.kind = kind;
-  notice->event.session = session;
-  mailbox_post(session->setup.control, &notice->message);
-}
-
-void session_tell_detached(struct session *session, enum detach_reason reason, const char *text) {
-  struct session_event *event = &session->detached.event;
-  event->fd = session->attach_fd;
-  event->reason = reason;
-  event->frames = session->receive.sequence;
-  snprintf(event->text, sizeof event->text, "%s", text);
-  session->account.now.attached = false;
-  tell(session, &session->detached, SESSION_DETACHED);
-}
-
-static void describe_running(struct session *session, struct fault *fault) {
-  struct slot_ring *ring = &session->flow.ring;
-  fault->frames = slot_count(ring, SLOT_RUNNING);
-  if (fault->frames > 0) {
-    fault->first = slot_at(ring, SLOT_RUNNING, 0)->frame.sequence;
-    fault->last = slot_at(ring, SLOT_RUNNING, fault->frames - 1)->frame.sequence;
-  }
-}
-
-void session_tell_fault(struct session *session) {
-  const struct config_pipeline *config = session->setup.config;
-  struct fault *fault = &session->fault;
-  session->fault_told = true;
-  *fault = (struct fault){.device = config->device, .pipeline = config->name, .error = session->flow.device_error};
-  describe_running(session, fault);
-  for (unsigned i = 0; i < config->stage_count; i++) {
-    fault_add_stage(fault, gpu_chain_stage(session->setup.chain, i)->stage->name);
-  }
-  session->faulted.event.fault = fault;
-  tell(session, &session->faulted, SESSION_GPU_FAULT);
-}
-
-/* One that is still on its way tells of this hold as well. */
-static void tell_held(struct session *session) {
-  if (!atomic_exchange(&session->held_posted, true)) {
-    tell(session, &session->held, SESSION_HELD);
-  }
-}
-
-void session_tell_idle(struct session *session) {
-  if (atomic_exchange(&session->idle_posted, true)) {
-    return; /* the last one is still on its way: the tick tries again */
-  }
-  session->idle_owed = false;
-  session->idle_hold = atomic_load(&session->hold);
-  tell(session, &session->idle, SESSION_IDLE);
-}
-
-void session_tell_unread(struct session *session) {
-  if (!atomic_exchange(&session->unread_posted, true)) {
-    session->unread_told = true;
-    tell(session, &session->unread, SESSION_NOT_READ);
-  }
-}
-
-void session_tell_foreign(struct session *session) {
-  if (!atomic_exchange(&session->foreign_posted, true)) {
-    struct session_event *event = &session->foreign.event;
-    session->foreign_told = true;
-    snprintf(event->text, sizeof event->text, "%s", stranger_names[session->receive.foreign]);
-    tell(session, &session->foreign, SESSION_FOREIGN);
-  }
-}
-
-void session_tell_stopped(struct session *session) { tell(session, &session->stopped, SESSION_STOPPED); }
-
-/* -- orders of the control loop ------------------------------------------------------------------------------------ */
-
 static struct session *ordered(struct message *message) {
-  struct session *session = ((struct order *)message)->session;
+  struct session *session = ((struct session_message *)message)->session;
   if (!session->runner.lane) {
     session->ticked = clock_now();
     lane_join(session->setup.lane, &session->runner);
@@ -119,14 +18,14 @@ static struct session *ordered(struct message *message) {
   return session;
 }
 
-static void post(struct session *session, struct order *order, void (*run)(struct message *message)) {
+static void post(struct session *session, struct session_message *order, void (*run)(struct message *message)) {
   order->message.run = run;
   order->session = session;
   lane_post(session->setup.lane, &order->message);
 }
 
 /* False: it cannot be served, which is told. */
-static bool begin(struct session *session) {
+static bool attach_new(struct session *session) {
   session->receive.sequence = 0;
   session->receive.protocol = session->attach_protocol;
   session->shares = session->attach_shares;
@@ -150,7 +49,7 @@ static bool begin(struct session *session) {
 }
 
 /* Everything is as a process before this one left it, but for what only a process has. */
-static void go_on(struct session *session) {
+static void attach_left(struct session *session) {
   if (session->shares) {
     channel_open_again(&session->channel, (struct native_control *)session->control.base, &session->flow, &session->receive,
                        session->attach_fd, session->is_reply);
@@ -159,15 +58,15 @@ static void go_on(struct session *session) {
   source_open_again(&session->source, session->setup.lane, session->attach_fd);
 }
 
-static void run_attach(struct message *message) {
+static void session_run_attach(struct message *message) {
   struct session *session = ordered(message);
   session->account.now.attached = true;
   session->attached = session->attaches;
   session->flow.active = clock_now();
   session->flow.unnoted = true;
   if (session->attach_continues) {
-    go_on(session);
-  } else if (!begin(session)) {
+    attach_left(session);
+  } else if (!attach_new(session)) {
     return;
   }
   if (session->is_reply && !session->shares && session->attach_reader) {
@@ -203,12 +102,12 @@ void session_attach(struct session *session, int fd, enum config_protocol protoc
   session->attach_protocol = protocol;
   if (session->is_reply) {
     session->attach_reader = reply_reader(session, fd);
-    session->client_page = session->attach_reader ? record_name(session->attach_reader->record) : 0;
+    session->client_record = session->attach_reader ? record_name(session->attach_reader->record) : 0;
   }
   if (session->attach_reader && protocol == CONFIG_PROTOCOL_NATIVE) {
     reader_speak(session->attach_reader, protocol);
   }
-  post(session, &session->attach_order, run_attach);
+  post(session, &session->attach_order, session_run_attach);
 }
 
 void session_attach_shared(struct session *session, int fd) {
@@ -216,7 +115,7 @@ void session_attach_shared(struct session *session, int fd) {
   session->attach_continues = false;
   session->attach_fd = fd;
   session->attach_protocol = CONFIG_PROTOCOL_NATIVE;
-  post(session, &session->attach_order, run_attach);
+  post(session, &session->attach_order, session_run_attach);
 }
 
 void session_attach_again(struct session *session, int fd) {
@@ -225,7 +124,7 @@ void session_attach_again(struct session *session, int fd) {
   if (session->attach_reader && session->attach_reader->fd < 0) {
     session->attach_reader->fd = fcntl(fd, F_DUPFD_CLOEXEC, 3); /* without one it leaves as soon as it comes */
   }
-  post(session, &session->attach_order, run_attach);
+  post(session, &session->attach_order, session_run_attach);
 }
 
 static void run_hold(struct message *message) {
@@ -237,7 +136,7 @@ static void run_hold(struct message *message) {
   session->flow.active = clock_now();
   atomic_store(&session->hold, hold);
   if (hold != 0) {
-    tell_held(session);
+    session_tell_held(session);
   }
 }
 
@@ -264,7 +163,7 @@ void session_leave_partial(struct session *session) { atomic_store(&session->hol
 
 void session_resume(struct session *session) { want_hold(session, 0); }
 
-static void run_stop(struct message *message) {
+static void session_run_stop(struct message *message) {
   struct session *session = ordered(message);
   session->stopping = true;
   session->receive.held = true;
@@ -274,4 +173,4 @@ static void run_stop(struct message *message) {
   sink_discard(session->sink, FATE_SHUTDOWN, clock_now());
 }
 
-void session_stop(struct session *session) { post(session, &session->stop_order, run_stop); }
+void session_stop(struct session *session) { post(session, &session->stop_order, session_run_stop); }

@@ -18,7 +18,7 @@
 #include "daemon/source/source.h"
 
 /* Embedded messages: nothing is allocated to talk. */
-struct order {
+struct session_message {
   struct message message;
   struct session *session;
 };
@@ -43,7 +43,7 @@ struct session {
   bool client_gone;     /* it takes no more results */
   bool client_detached; /* the sink was told to let it go */
   char client_text[128];
-  struct order client_left, client_closed, leave_order;
+  struct session_message client_left, client_closed, leave_order;
   int64_t unread_since;  /* its results wait and so do its frames: since this tick; 0: they do not */
   bool unread_told;      /* of this client */
   bool foreign_told;     /* of this producer */
@@ -53,27 +53,28 @@ struct session {
   bool stopping;
   bool fault_told;
   struct fault fault; /* once it is told */
+  bool looks;         /* within its rounds, which see by themselves what a sink on this lane gives back */
   int64_t ticked;
   struct arena inputs, outputs;
   struct arena control;   /* that a client shares; none as a rule */
   struct channel channel; /* to it */
   bool shares;            /* the producer there is such a client */
   unsigned quarantined;   /* see session_quarantined(), */
-  uint64_t last_condemned;
+  uint64_t last_quarantined;
   unsigned char *discard;
   struct trace_ring *trace; /* the control loop's; the lane sees it through its account */
 
-  struct order attach_order, hold_order, stop_order;
+  struct session_message attach_order, hold_order, stop_order;
   int attach_fd;
   enum config_protocol attach_protocol;
   bool attach_shares;
   bool attach_acknowledges;
   bool attach_continues; /* the producer was there before this process */
   struct reader *attach_reader;
-  uint64_t attaches;     /* the control loop's: how many producers there were, */
-  uint64_t attached;     /* the lane's: the number of the last it knows of, */
-  uint64_t client_page;  /* reply: the control loop's, of its client's reader */
-  struct record *record; /* and of the one there, how far it is: see checkpoint.c; or NULL */
+  uint64_t attaches;      /* the control loop's: how many producers there were, */
+  uint64_t attached;      /* the lane's: the number of the last it knows of, */
+  uint64_t client_record; /* reply: the control loop's, of its client's reader */
+  struct record *record;  /* and of the one there, how far it is: see checkpoint.c; or NULL */
   enum session_revival revival;
   unsigned holds;          /* the control loop's: how many there were */
   atomic_uint hold_wanted; /* the number of the hold in force, 0: none */
@@ -104,13 +105,6 @@ bool session_detach_client(struct session *session);
 /* [lane] Takes the session and a sink of its own off their lanes and tells SESSION_STOPPED; it may be freed from then on. */
 void session_leave(struct session *session);
 
-/* -- acknowledge.c --------------------------------------------------------------------------------------- */
-
-/* [lane] Tells a producer that wants to know which frames have their fate, if it can be told now. */
-void session_acknowledge(struct session *session);
-/* [lane] It is to be told something. */
-bool session_owes_acknowledgement(const struct session *session);
-
 /* -- checkpoint.c ----------------------------------------------------------------------------------------------- */
 
 /* [lane] Notes where everything is, if that has changed since the last note. */
@@ -123,19 +117,23 @@ bool session_take_live(struct session *session, struct codec *codec, struct fail
  * of use. */
 bool session_reconcile(struct session *session, unsigned owed, const struct sink_checkpointd *noted);
 
-/* -- image.c ---------------------------------------------------------------------------------------------- */
+/* -- parts.c ---------------------------------------------------------------------------------------------- */
 
-/* Takes the session from its setup's tape: arenas have descriptors from then on. */
-bool session_take(struct session *session, struct codec *codec, struct failure *failure);
-/* For a sink of its own. */
-struct flow *session_own_road(void *session, unsigned seat);
-/* Passes its descriptors, and everything that is not a descriptor. */
+/* The flow of the session, if that is its number on the pipeline: for a sink of its own. */
+struct flow *session_own_flow(void *session, unsigned seat);
+/* Passes its descriptors, and everything that is not a descriptor but histograms. */
 void session_pass_memory(struct session *session, struct codec *codec, bool memory);
 void session_pass_books(struct session *session, struct codec *codec);
-/* What was passed makes no sense. */
+void session_pass_histograms(struct account *account, struct codec *codec);
+/* Whether what came over the codec makes no sense, which `failure` then says. */
 bool session_is_unsound(const struct session *session, struct failure *failure);
 /* Nothing of it is on a device now. */
 bool session_begin_again(struct session *session, struct failure *failure);
+
+/* -- image.c ---------------------------------------------------------------------------------------------- */
+
+/* Takes the session from its setup's codec: arenas have descriptors from then on. */
+bool session_take(struct session *session, struct codec *codec, struct failure *failure);
 /* A bit for each slot with a result, which no warm-up frame may overwrite. */
 unsigned session_spared(const struct session *session);
 
@@ -145,12 +143,15 @@ unsigned session_spared(const struct session *session);
 bool session_take_memory(struct session *session, struct failure *failure);
 void session_drop_memory(struct session *session);
 
+/* -- events.c -------------------------------------------------------------------------------------------- */
+
 /* [lane] Events for the control loop. */
 void session_tell_detached(struct session *session, enum detach_reason reason, const char *text);
 void session_tell_fault(struct session *session);
 void session_tell_unread(struct session *session);
 /* Says it of a producer whose first frame began like another protocol. */
 void session_tell_foreign(struct session *session);
+void session_tell_held(struct session *session);
 void session_tell_idle(struct session *session);
 void session_tell_stopped(struct session *session);
 

@@ -14,7 +14,7 @@
 
 /* -- what becomes of it ------------------------------------------------------------------------------------------ */
 
-static void on_gone(struct session *session, bool closed, const char *why) {
+static void client_is_gone(struct session *session, bool closed, const char *why) {
   session->client_there = session->client_there && !closed;
   if (session->source.state == SOURCE_OPEN || (session->source.state == SOURCE_ENDED && session->client_there)) {
     if (session->source.state == SOURCE_OPEN) {
@@ -27,13 +27,13 @@ static void on_gone(struct session *session, bool closed, const char *why) {
 }
 
 static void run_left(struct message *message) {
-  struct session *session = ((struct order *)message)->session;
-  on_gone(session, false, session->client_text);
+  struct session *session = ((struct session_message *)message)->session;
+  client_is_gone(session, false, session->client_text);
 }
 
-static void run_closed(struct message *message) { on_gone(((struct order *)message)->session, true, ""); }
+static void run_closed(struct message *message) { client_is_gone(((struct session_message *)message)->session, true, ""); }
 
-static void tell(struct session *session, struct order *order, void (*run)(struct message *message)) {
+static void reply_post(struct session *session, struct session_message *order, void (*run)(struct message *message)) {
   order->message.run = run;
   order->session = session;
   lane_post(session->setup.lane, &order->message);
@@ -43,19 +43,19 @@ static void tell(struct session *session, struct order *order, void (*run)(struc
 void session_on_client_gone(void *context, bool closed, const char *why) {
   struct session *session = context;
   if (!session->flow.relay) {
-    on_gone(session, closed, why);
+    client_is_gone(session, closed, why);
   } else if (closed) {
-    tell(session, &session->client_closed, run_closed);
+    reply_post(session, &session->client_closed, run_closed);
   } else {
     snprintf(session->client_text, sizeof session->client_text, "%s", why);
-    tell(session, &session->client_left, run_left);
+    reply_post(session, &session->client_left, run_left);
   }
 }
 
 /* The other end of its connection may lie in what it sent, and then nobody is there who could read or leave. */
 static void on_patience_over(struct session *session) {
   if (rights_wait_in(session->source.fd)) {
-    on_gone(session, false, "it passes descriptors and reads no results");
+    client_is_gone(session, false, "it passes descriptors and reads no results");
   } else {
     session_tell_unread(session);
   }
@@ -96,7 +96,7 @@ bool session_detach_client(struct session *session) {
 }
 
 static void run_leave(struct message *message) {
-  struct session *session = ((struct order *)message)->session;
+  struct session *session = ((struct session_message *)message)->session;
   lane_leave(&session->sink->runner);
   session_tell_stopped(session);
 }

@@ -5,11 +5,12 @@
  * last result is out. Frames outlive the producer that sent them. A stop ends everything and waits for the device.
  */
 #include <assert.h>
+#include <errno.h>
+#include <sys/socket.h>
 
 #include "daemon/base/nvtx.h"
 #include "daemon/frame/completion.h"
 #include "daemon/frame/dispatch.h"
-#include "daemon/session/emit.h"
 #include "daemon/session/private.h"
 
 #define SPIN_A_TURN (50 * NS_PER_US)
@@ -18,6 +19,39 @@
 #define STANDSTILL  (300 * NS_PER_MS) /* a tick that comes so late: the whole process was stopped */
 
 enum { ROUNDS_A_TURN = 8 };
+
+/* -- acknowledgements ----------------------------------------------------------------------------------------------- */
+
+/* With `reply` results go the same way, perhaps from another lane, so that nothing is said while one is on its way. */
+static bool is_between_messages(const struct session *session) {
+  return !session->is_reply || (session->flow.at_sink == 0 && session->client_there && !session->client_gone);
+}
+
+static bool owes_acknowledgement(const struct session *session) {
+  return session->acknowledges && session->source.state != SOURCE_NONE && session->source.state != SOURCE_CLOSING &&
+         acks_count(&session->account.acks, session->receive.producer) > session->acknowledged;
+}
+
+/* Tells a producer on the stream transport that asked for it which of its frames have their fate: one number a turn says it for
+ * all of them, as a result does for all frames before it. A client that does not read is told later. */
+static void acknowledge(struct session *session) {
+  const struct flow *flow = &session->flow;
+  unsigned char bytes[NATIVE_ACK_BYTES];
+  if (!owes_acknowledgement(session) || !is_between_messages(session)) {
+    return;
+  }
+  uint64_t frames = acks_count(&session->account.acks, session->receive.producer);
+  if (session->is_reply && flow->offered_producer == session->receive.producer && flow->offered_sequence + 1 >= frames) {
+    session->acknowledged = frames; /* its last result said so */
+    return;
+  }
+  native_write_ack(frames, bytes);
+  /* So few bytes go as a whole or not at all. Who has gone is told nothing more; for anything else the tick tries again. */
+  bool sent = send(session->source.fd, bytes, sizeof bytes, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0;
+  if (sent || errno == EPIPE || errno == ECONNRESET) {
+    session->acknowledged = frames;
+  }
+}
 
 /* -- one turn --------------------------------------------------------------------------------------------------- */
 
@@ -37,66 +71,76 @@ static bool lends(const struct session *session) {
   return protocol == CONFIG_PROTOCOL_NATIVE || protocol == CONFIG_PROTOCOL_AUTO;
 }
 
-/* A frame waits for a slot that only slow readers hold, or the next producer does. */
+/* While readers hold slots: a frame waits for one of those, or the next producer does. */
 static bool wants_slot(const struct session *session) {
   const struct slot_ring *ring = &session->flow.ring;
-  if (slot_count(ring, SLOT_EMITTING) == 0) {
-    return false;
-  }
   bool to_dispatch = slot_count(ring, SLOT_READY) > 0 && flow_taken(&session->flow) >= session->flow.depth;
   bool to_fill = slot_count(ring, SLOT_FREE) == 0 && source_waits(&session->source) && !session->receive.held;
   return to_dispatch || to_fill || (session->source.state == SOURCE_ENDED && lends(session));
 }
 
+/* The session's results have nobody to go to. */
+static bool abandon_results(struct session *session, int64_t now) {
+  enum fate fate = session->stopping ? FATE_SHUTDOWN : FATE_CLIENT_GONE;
+  if (session->shares) {
+    channel_abandon(&session->channel, fate, now);
+  }
+  bool moved = drop_all(session, SLOT_DONE, fate, now);
+  return drop_all(session, SLOT_READY, fate, now) || moved;
+}
+
+/* DONE results go to the sink, in order; what it does with them is its own business. */
 static bool emit(struct session *session, int64_t now) {
+  struct flow *flow = &session->flow;
   if (session->client_gone || session->stopping) {
-    enum fate fate = session->stopping ? FATE_SHUTDOWN : FATE_CLIENT_GONE;
-    if (session->shares) {
-      channel_abandon(&session->channel, fate, now);
-    }
-    bool moved = drop_all(session, SLOT_DONE, fate, now);
-    return drop_all(session, SLOT_READY, fate, now) || moved;
+    return abandon_results(session, now);
   }
   if (session->shares && session->is_reply) {
     return channel_give(&session->channel, now);
   }
-  if (slot_count(&session->flow.ring, SLOT_DONE) > 0) {
+  unsigned results = flow->ring.queues[SLOT_DONE].count;
+  if (results > 0 && session->record) {
     session_checkpoint(session); /* the sink is to have no frame that is not noted */
   }
-  bool moved = emit_turn(&session->flow, session->sink);
-  if (!session->flow.relay && (moved || sink_is_lending(session->sink)) && sink_turn(session->sink, now)) {
+  for (unsigned i = 0; i < results; i++) {
+    sink_offer(session->sink, flow, flow_offer(flow));
+  }
+  bool has_work = results > 0 || session->sink->loans.count > 0;
+  if (has_work && !flow->relay && sink_turn(session->sink, now)) {
     lane_schedule(&session->sink->runner);
   }
-  if (session->shares) {
-    moved |= channel_give(&session->channel, now);
-  }
-  return moved;
+  bool gave = session->shares && channel_give(&session->channel, now);
+  return results > 0 || gave;
 }
 
 /* Downstream first, so that what a step frees is there for the one before it. */
 static bool turn_once(struct session *session, int64_t now) {
   struct flow *flow = &session->flow;
+  const struct slot_queue *queues = flow->ring.queues;
   nvtx_begin("completion");
-  bool moved = completion_turn(flow);
+  bool moved = queues[SLOT_RUNNING].count > 0 && completion_turn(flow);
   if (moved) {
     atomic_store_explicit(session->setup.device_completion, now, memory_order_relaxed);
   }
   nvtx_next("emit");
   moved |= flow->relay && relay_collect(flow->relay);
   moved |= emit(session, now);
-  if (wants_slot(session)) {
+  if (queues[SLOT_EMITTING].count > 0 && wants_slot(session)) {
     moved |= sink_reclaim(session->sink, now);
   }
-  nvtx_next("dispatch");
-  moved |= dispatch_turn(flow, now);
-  nvtx_next("fill");
-  session_checkpoint(session); /* before anything comes into slots that were freed */
-  bool came = source_turn(&session->source, now);
-  if (came || slot_count(&flow->ring, SLOT_READY) > 0) { /* frames that had come before may have found a slot only now */
+  if (queues[SLOT_READY].count > 0) { /* frames that had come before may have found a slot only now */
+    nvtx_next("dispatch");
+    moved |= dispatch_turn(flow, now);
+  }
+  nvtx_next("receive");
+  if (session->record) {
+    session_checkpoint(session); /* before anything comes into slots that were freed */
+  }
+  moved |= source_turn(&session->source, now);
+  if (queues[SLOT_READY].count > 0) {
     nvtx_next("dispatch");
     moved |= dispatch_turn(flow, now); /* what came is on the device before that is asked again */
   }
-  moved |= came;
   if (session->shares) {
     channel_ring(&session->channel);
   }
@@ -112,20 +156,20 @@ static bool turn_once(struct session *session, int64_t now) {
 }
 
 static void finish_source(struct session *session);
-static void finish_hold(struct session *session);
+static bool is_idle(const struct session *session);
 static bool finish_stop(struct session *session);
 
 static void publish(struct session *session, int64_t now) {
   struct session_view *view = &session->account.now;
-  const struct slot_ring *ring = &session->flow.ring;
+  const struct slot_queue *queues = session->flow.ring.queues;
   bool quiet = now - session->flow.active > QUIET_AFTER;
   bool still = quiet || session->receive.held; /* where no frame begins, what is left is what it waits for */
   view->ledger.in_flight = flow_in_flight(&session->flow);
   view->not_read = session->unread_since != 0 && now - session->unread_since >= SESSION_PAUSE_S * NS_PER_S;
   view->waiting = WAITING_FOR_NOTHING;
-  if (slot_count(ring, SLOT_EMITTING) > 0 && still) {
+  if (queues[SLOT_EMITTING].count > 0 && still) {
     view->waiting = WAITING_FOR_READER;
-  } else if (slot_count(ring, SLOT_RUNNING) > 0 && still) {
+  } else if (queues[SLOT_RUNNING].count > 0 && still) {
     view->waiting = WAITING_FOR_GPU;
   } else if (session->receive.held) {
     view->waiting = WAITING_FOR_RESUME;
@@ -150,12 +194,9 @@ static bool may_wait(struct session *session) {
          (!session->shares || session->source.state != SOURCE_OPEN || channel_may_sleep(&session->channel));
 }
 
-/* Whether to look again without sleeping, although nothing moved. */
+/* spin: whether to look again without sleeping, although nothing moved. */
 static bool keep_spinning(struct session *session, int64_t now) {
   struct flow *flow = &session->flow;
-  if (!flow->spin) {
-    return false;
-  }
   if (now - flow->active < session->setup.config->spin_for_ns) {
     source_poke(&session->source);
     return true;
@@ -163,38 +204,57 @@ static bool keep_spinning(struct session *session, int64_t now) {
   return !completion_arm(flow);
 }
 
-/* How long a turn goes on at most before the loop looks at what else there is to do. */
-static int64_t longest_turn(const struct session *session) {
-  return session->shares && session->is_reply && lane_is_own(&session->runner) ? SPIN_ALONE : SPIN_A_TURN;
-}
-
-bool session_turn(struct runner *runner) {
-  struct session *session = (struct session *)runner;
-  const int64_t longest = longest_turn(session);
-  int64_t start = clock_now();
-  int64_t now = start;
+/* Rounds, until nothing moves or the loop is to look at what else there is to do; `now` gets the time of their end. True: more
+ * may move at once. */
+static bool take_rounds(struct session *session, int64_t *now) {
+  bool alone = session->shares && session->is_reply && lane_is_own(&session->runner);
+  const int64_t start = clock_now(), longest = alone ? SPIN_ALONE : SPIN_A_TURN;
   const int64_t worked = session->account.now.worked;
   bool again = true;
+  *now = start;
+  session->looks = true;
   for (int round = 0; again && (round < ROUNDS_A_TURN || session->flow.spin); round++) {
-    int64_t began = now;
-    bool moved = turn_once(session, now);
-    again = moved || keep_spinning(session, now);
-    now = clock_now();
-    session->account.now.worked += moved ? now - began : 0;
-    if (now - start > longest && round > 0) {
+    int64_t began = *now;
+    bool moved = turn_once(session, began);
+    again = moved || (session->flow.spin && keep_spinning(session, began));
+    *now = clock_now();
+    session->account.now.worked += moved ? *now - began : 0;
+    if (*now - start > longest && round > 0) {
       break;
     }
   }
-  lane_count_work(session->runner.lane, session->account.now.worked - worked);
-  session_acknowledge(session);
-  if (!session->foreign_told && receive_is_foreign(&session->receive)) {
+  session->looks = false;
+  if (session->account.now.worked != worked) {
+    lane_count_work(session->runner.lane, session->account.now.worked - worked);
+  }
+  return again;
+}
+
+/* What few turns have to do costs all others a test, and no call. */
+bool session_turn(struct runner *runner) {
+  struct session *session = (struct session *)runner;
+  int64_t now;
+  bool again = take_rounds(session, &now);
+  if (session->acknowledges) {
+    acknowledge(session);
+  }
+  if (session->receive.foreign && !session->foreign_told && receive_is_foreign(&session->receive)) {
     session_tell_foreign(session);
   }
-  finish_source(session);
-  session_checkpoint(session);
+  if (session->source.state == SOURCE_ENDED) {
+    finish_source(session);
+  }
+  if (session->record) {
+    session_checkpoint(session);
+  }
   publish(session, now);
-  finish_hold(session); /* whoever hears of it looks at what was published */
-  return !finish_stop(session) && (again || !may_wait(session));
+  if (session->idle_owed && is_idle(session)) {
+    session_tell_idle(session); /* whoever hears of it looks at what was published */
+  }
+  if (session->stopping && finish_stop(session)) {
+    return false;
+  }
+  return again || ((session->flow.relay || session->shares) && !may_wait(session));
 }
 
 /* While the process was stopped (SIGSTOP, a frozen machine) neither device nor producer was looked at: no limit counts
@@ -216,7 +276,7 @@ void session_tick(struct runner *runner, int64_t now) {
   completion_check(&session->flow, progress, session->setup.gpu_timeout_ns, now);
   session_watch_client(session, now);
   bool owed = session->shares && channel_is_owed(&session->channel); /* what a client is done with, it does not ring for */
-  owed |= session_owes_acknowledgement(session);
+  owed |= owes_acknowledgement(session);
   if ((session->flow.device_dead && !session->fault_told) || session->idle_owed || owed) {
     lane_schedule(&session->runner);
   }
@@ -230,7 +290,7 @@ int64_t session_asked(const struct session *session) {
 /* -- ends ---------------------------------------------------------------------------------------------------------- */
 
 /* Nothing of what the session may lend is in use any more. */
-static bool is_empty(const struct session *session) {
+static bool all_slots_free(const struct session *session) {
   return slot_count(&session->flow.ring, SLOT_FREE) == session->flow.ring.count || session->flow.device_dead;
 }
 
@@ -239,13 +299,13 @@ static bool finish_sharing(struct session *session) {
     session->client_gone = true; /* without its connection it takes nothing */
     lane_schedule(&session->runner);
   }
-  return is_empty(session);
+  return all_slots_free(session);
 }
 
-/* The producer ended: its descriptor goes back, with `reply` when it got its last result. Where memory is lent, frames do not
- * outlive their producer: the next one may have all slots. */
+/* The producer has ended: its descriptor goes back, with `reply` when it got its last result. Where memory is lent, frames do
+ * not outlive their producer: the next one may have all slots. */
 static void finish_source(struct session *session) {
-  if (session->source.state != SOURCE_ENDED || (session->shares && !finish_sharing(session))) {
+  if (session->shares && !finish_sharing(session)) {
     return;
   }
   if (session->is_reply) {
@@ -256,10 +316,10 @@ static void finish_source(struct session *session) {
       return; /* there will be a turn when it is */
     }
   }
-  if (lends(session) && !is_empty(session)) {
+  if (lends(session) && !all_slots_free(session)) {
     return;
   }
-  session_acknowledge(session);
+  acknowledge(session);
   source_close(&session->source);
 }
 
@@ -289,17 +349,11 @@ static bool is_idle(const struct session *session) {
          flow_in_flight(&session->flow) == left;
 }
 
-static void finish_hold(struct session *session) {
-  if (session->idle_owed && is_idle(session)) {
-    session_tell_idle(session);
-  }
-}
-
 /* True: the session has left its lane. */
 static bool finish_stop(struct session *session) {
   const struct slot_ring *ring = &session->flow.ring;
-  if (!session->stopping || session->source.state != SOURCE_NONE || flow_in_flight(&session->flow) > 0 ||
-      slot_count(ring, SLOT_RUNNING) > 0 || slot_count(ring, SLOT_EMITTING) > 0) {
+  if (session->source.state != SOURCE_NONE || flow_in_flight(&session->flow) > 0 || slot_count(ring, SLOT_RUNNING) > 0 ||
+      slot_count(ring, SLOT_EMITTING) > 0) {
     return false;
   }
   if (session->is_reply && !session_detach_client(session)) {

@@ -1,5 +1,7 @@
 /*
- * A session: one producer's place on a pipeline, with its slots, its sequence and its ledger.
+ * The room session/: one turn; the only room where source, frame and sink meet.
+ *
+ * A session is one producer's place on a pipeline, with its slots, its sequence and its ledger.
  *
  * The place is permanent (its memory is pinned when the pipeline starts), the producers in it come and go: each
  * is a descriptor that session_attach() hands in and that comes back in a SESSION_DETACHED event, for the control
@@ -72,11 +74,11 @@ struct session_setup {
 struct session *session_new(const struct session_setup *setup, struct failure *failure);
 /* For what the warm-up decided. */
 const struct gpu_program *session_program(const struct session *session);
-/* What its programs do: replay a graph, have kernels make the copies, and time one frame in so many (0: none). */
+/* What the session's programs do: replay a graph, have kernels make the copies, and time one frame in so many (0: none). */
 bool session_replays(const struct session *session);
 bool session_copies_by_kernel(const struct session *session);
 unsigned session_timed_one_in(const struct session *session);
-/* What its frames cost the device and its lane, as the first warm-up measured it. */
+/* What the session's frames cost the device and the lane, as the first warm-up measured it. */
 const struct gpu_costs *session_costs(const struct session *session);
 /* After SESSION_STOPPED, or if nothing was ever posted to it. Blocks (unpins memory). Returns NULL. */
 struct session *session_free(struct session *session);
@@ -113,7 +115,7 @@ bool session_renew(struct session *session, struct failure *failure);
  * connected. With `for_readers` that includes results that slow readers under `drop` are in the middle of, although their
  * frames have their fate: for a hold before the end. Calling it again asks for another SESSION_IDLE. */
 void session_hold(struct session *session, bool for_readers);
-/* Whether its lane knows of the last hold: no frame begins any more. */
+/* Whether the session's lane knows of the last hold: no frame begins any more. */
 bool session_is_held(const struct session *session);
 void session_resume(struct session *session);
 /* Before session_hold(), for an end that another process follows: a frame of which only a part has come keeps nobody
@@ -123,38 +125,38 @@ void session_leave_partial(struct session *session);
  * waited for, not counted as anything else). Then SESSION_STOPPED. For a gentle end, hold first. */
 void session_stop(struct session *session);
 
-/* -- over a tape: what is said of a session while no lane runs ------------------------------------------------------- */
+/* -- over a codec: what is asked and said of a session while no lane runs --------------------------------------------- */
 
 /* Frames that are on the device. */
 unsigned session_running(const struct session *session);
-/* They will run again; after its device failed they are suspected, `alone` if there was no other. */
+/* Frames on the device will run again; after the device failed they are suspected, `alone` if there was no other. */
 void session_suspect(struct session *session, bool failed, bool alone);
-/* Puts it on the tape; without `memory` (somebody else is at it) the next one makes its own. */
+/* Puts the session into the codec; without `memory` (a client is at it) the next process makes its own. */
 void session_put(struct session *session, struct codec *codec, bool memory);
-/* Whether it notes where it is as it goes, and what a tape that is live has of it then. */
+/* Whether the session checkpoints as it goes, and what a live codec has of it then. */
 bool session_is_noted(const struct session *session);
 void session_put_live(struct session *session, struct codec *codec);
 
-/* What became of the producer that it was given last, when its process was killed. */
+/* What became of the session's last producer when the process was killed. */
 enum session_revival {
   SESSION_NEVER_BEGAN, /* the session had not begun with it */
   SESSION_GOES_ON,     /* it goes on at the byte where it was */
   SESSION_CUT,         /* nobody knows how much of it was read: it cannot go on */
-  SESSION_FOLLOWED,    /* it had ended, and the session has begun with another one since, which is on no roster */
+  SESSION_FOLLOWED,    /* it had ended, and the session has begun with another one since, which is in no manifest */
   SESSION_ENDED        /* it had ended */
 };
 enum session_revival session_revival(const struct session *session);
-/* Its producer is gone: a frame that had begun is invalid. */
+/* The session's producer is gone: a frame that had begun is invalid. */
 void session_lose_source(struct session *session);
 
 /* After its sink was taken, too: false if its books do not balance. */
 bool session_taken(struct session *session, struct failure *failure);
-/* Whether the producer on the tape was the session's already; otherwise it was never told of it. */
+/* Whether the producer in the codec was the session's already; otherwise the session was never told of that producer. */
 bool session_has_source(const struct session *session);
 /* Whether that producer shares its memory, and whether one can. */
 bool session_shares(const struct session *session);
 bool session_may_share(const struct session *session);
-/* Goes on with that producer: like session_attach(). */
+/* Goes on with the producer in the codec: like session_attach(). */
 void session_attach_again(struct session *session, int fd);
 /* Frames that were dropped because they made the device fail again and again; `last` gets the number of the last, if any. */
 unsigned session_quarantined(const struct session *session, uint64_t *last);

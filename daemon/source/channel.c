@@ -43,7 +43,7 @@ bool channel_has_told(const struct channel *channel, unsigned slot) {
 }
 
 /* A slot of the client's is free, one that it was told of is free or a result, and it was told of each once. */
-static bool is_sound(const struct channel *channel, const struct flow *flow, bool replies) {
+static bool channel_is_sound(const struct channel *channel, const struct flow *flow, bool replies) {
   unsigned told = 0, submitted = 0;
   for (unsigned i = 0; i < flow->ring.count; i++) {
     enum slot_state state = flow->ring.slots[i].state;
@@ -72,7 +72,7 @@ void channel_pass(struct channel *channel, struct flow *flow, bool replies, stru
     codec_pass_below(codec, &told, GPU_MAX_SLOTS);
     channel->told[i] = (unsigned char)told;
   }
-  if (!codec->writing && (channel->completed - channel->taken > NATIVE_RING || !is_sound(channel, flow, replies))) {
+  if (!codec->writing && (channel->completed - channel->taken > NATIVE_RING || !channel_is_sound(channel, flow, replies))) {
     codec_break(codec);
   }
 }
@@ -86,7 +86,7 @@ static bool is_broken(struct channel *channel, const char *what, uint32_t number
 
 /* -- what the client is done with ------------------------------------------------------------------------------------ */
 
-static void take_back(struct channel *channel, enum fate fate, int64_t now) {
+static void channel_take_back(struct channel *channel, enum fate fate, int64_t now) {
   unsigned index = channel->told[channel->taken % NATIVE_RING];
   struct slot *slot = slot_of(channel, index);
   channel->taken++;
@@ -105,14 +105,14 @@ static bool take_all_back(struct channel *channel, uint32_t taken, int64_t now) 
     return is_broken(channel, "took results that it was not given", taken);
   }
   while (channel->taken != taken) {
-    take_back(channel, FATE_EMITTED, now);
+    channel_take_back(channel, FATE_EMITTED, now);
   }
   return true;
 }
 
 /* -- what it submitted ------------------------------------------------------------------------------------------------ */
 
-static void begin(struct channel *channel, struct slot *slot, const struct native_frame *stamp, int64_t now) {
+static void channel_begin(struct channel *channel, struct slot *slot, const struct native_frame *stamp, int64_t now) {
   struct flow *flow = channel->flow;
   struct receive *receive = channel->receive;
   now = stamp->timestamp > now ? clock_now() : now; /* it may have been taken after this turn began */
@@ -155,7 +155,7 @@ static bool take_submission(struct channel *channel, int64_t now) {
   }
   channel->submitted++;
   channel->owners[submission.slot] = CHANNEL_DAEMON;
-  begin(channel, slot_of(channel, submission.slot), &submission.frame, now);
+  channel_begin(channel, slot_of(channel, submission.slot), &submission.frame, now);
   return true;
 }
 
@@ -207,7 +207,7 @@ enum channel_progress channel_take(struct channel *channel, int64_t now) {
 
 /* -- what it is told -------------------------------------------------------------------------------------------------- */
 
-static void tell(struct channel *channel, const struct slot *slot, enum fate fate, int64_t now) {
+static void channel_tell(struct channel *channel, const struct slot *slot, enum fate fate, int64_t now) {
   struct native_completion completion = {.slot = slot->index, .fate = (uint32_t)fate};
   completion.result = frame_result(&slot->frame, channel->flow->seat, now);
   memcpy(&channel->control->completions[channel->completed % NATIVE_RING], &completion, sizeof completion);
@@ -217,7 +217,7 @@ static void tell(struct channel *channel, const struct slot *slot, enum fate fat
   atomic_store_explicit(&channel->control->daemon.completed, channel->completed, memory_order_release);
 }
 
-/* All other slots are free, or results that the client was told of. */
+/* Whether a slot that the client submitted is free again, so that the client is to be told. */
 static bool has_free_slots(const struct channel *channel) {
   const struct slot_ring *ring = &channel->flow->ring;
   unsigned idle = slot_count(ring, SLOT_FREE) + (channel->replies ? slot_count(ring, SLOT_EMITTING) : 0);
@@ -240,9 +240,9 @@ static bool give_oldest(struct channel *channel, int64_t now) {
   struct slot *back = oldest_free(channel);
   const struct slot *done = channel->replies ? slot_oldest(&channel->flow->ring, SLOT_DONE) : NULL;
   if (done && (!back || done->frame.sequence < back->frame.sequence)) {
-    tell(channel, flow_offer(channel->flow), FATE_EMITTED, now);
+    channel_tell(channel, flow_offer(channel->flow), FATE_EMITTED, now);
   } else if (back) {
-    tell(channel, back, back->frame.fate, now);
+    channel_tell(channel, back, back->frame.fate, now);
   }
   return done || back;
 }
@@ -269,7 +269,7 @@ void channel_ring(struct channel *channel) {
 
 void channel_abandon(struct channel *channel, enum fate fate, int64_t now) {
   while (channel->taken != channel->completed) {
-    take_back(channel, fate, now);
+    channel_take_back(channel, fate, now);
   }
 }
 

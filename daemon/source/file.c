@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "daemon/source/source.h"
+#include "daemon/source/private.h"
 
 /* A frame that is late by more than this starts the schedule anew, instead of a burst that catches up. */
 #define PACE_SLACK     (20 * NS_PER_MS)
@@ -18,7 +18,7 @@ static void on_pace(uv_timer_t *timer) {
   lane_schedule(source->runner);
 }
 
-void source_file_open(struct source *source, struct lane *lane) {
+static void file_open(struct source *source, struct lane *lane) {
   source->reading = false;
   source->receive->one_by_one = source->rate > 0;
   uv_timer_init(lane_loop(lane), &source->pace);
@@ -44,13 +44,21 @@ static void set_reading(struct source *source, int64_t now) {
   atomic_store_explicit(&source->runner->asked, now, memory_order_relaxed);
 }
 
+static void file_close(struct source *source) {
+  if (source->reading) {
+    return; /* on_read() comes back here */
+  }
+  source->closing = 1;
+  uv_close((uv_handle_t *)&source->pace, source_on_handle_closed);
+}
+
 static void on_read(uv_fs_t *request) {
   struct source *source = request->data;
   ssize_t got = request->result;
   uv_fs_req_cleanup(request);
   set_reading(source, 0);
   if (source->state == SOURCE_CLOSING) {
-    source_file_close(source);
+    file_close(source);
     return;
   }
   if (source->state == SOURCE_OPEN) {
@@ -87,7 +95,7 @@ static void schedule_next(struct source *source, int64_t now) {
   source->due = (on_time ? source->due : now) + period;
 }
 
-bool source_file_turn(struct source *source, int64_t now) {
+static bool file_turn(struct source *source, int64_t now) {
   if (source->reading || !is_due(source, now)) {
     return false;
   }
@@ -100,7 +108,9 @@ bool source_file_turn(struct source *source, int64_t now) {
   if (count <= 0) {
     return false;
   }
-  source->before_read(source);
+  if (source->record) {
+    source->before_read(source);
+  }
   uv_buf_t buffers[RECEIVE_VECTORS];
   for (int i = 0; i < count; i++) {
     buffers[i] = (uv_buf_t){.base = vector[i].iov_base, .len = vector[i].iov_len};
@@ -118,10 +128,4 @@ bool source_file_turn(struct source *source, int64_t now) {
   return false;
 }
 
-void source_file_close(struct source *source) {
-  if (source->reading) {
-    return; /* on_read() comes back here */
-  }
-  source->closing = 1;
-  uv_close((uv_handle_t *)&source->pace, source_on_handle_closed);
-}
+const struct source_operations source_file_operations = {.open = file_open, .turn = file_turn, .close = file_close};

@@ -2,7 +2,7 @@
  * Sockets, pipes, FIFOs and terminals: polled, and read without blocking.
  *
  * The poll handle stays armed while bytes flow. Reading is tried first and waited for only when there was nothing, and
- * one that is ready while the fill step has no place is taken off the poll at its second report, so that a slow
+ * one that is ready while no slot is free is taken off the poll at its second report, so that a slow
  * pipeline costs neither a busy loop nor two system calls a frame.
  */
 #include <errno.h>
@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 
 #include "daemon/base/rights.h"
-#include "daemon/source/source.h"
+#include "daemon/source/private.h"
 #include "daemon/state/checkpoint.h"
 
 enum { READS_A_TURN = 16, BYTES_A_TURN = 4 * 1024 * 1024 };
@@ -26,7 +26,7 @@ static void on_ready(uv_poll_t *poll, int status, int events) {
   lane_schedule(source->runner);
 }
 
-static void arm(struct source *source) {
+static void polled_arm(struct source *source) {
   source->readable = false;
   if (uv_is_active((uv_handle_t *)&source->poll)) {
     return;
@@ -37,7 +37,7 @@ static void arm(struct source *source) {
   }
 }
 
-void source_polled_open(struct source *source, struct lane *lane) {
+static void polled_open(struct source *source, struct lane *lane) {
   struct stat status;
   source->is_socket = fstat(source->fd, &status) == 0 && S_ISSOCK(status.st_mode);
   source->readable = true;
@@ -49,21 +49,9 @@ void source_polled_open(struct source *source, struct lane *lane) {
   }
 }
 
-static ssize_t read_some(struct source *source, struct iovec *vector, int count) {
-  return source->is_socket ? rights_read(source->fd, vector, count) : readv(source->fd, vector, count);
-}
-
-static size_t vector_bytes(const struct iovec *vector, int count) {
-  size_t bytes = 0;
-  for (int i = 0; i < count; i++) {
-    bytes += vector[i].iov_len;
-  }
-  return bytes;
-}
-
-static void fail(struct source *source, int error) {
+static void polled_fail(struct source *source, int error) {
   if (error == EAGAIN || error == EWOULDBLOCK || error == EINTR) {
-    arm(source);
+    polled_arm(source);
   } else if (error == ECONNRESET) {
     source_end_of_input(source); /* it closed without reading what we sent */
   } else {
@@ -71,7 +59,7 @@ static void fail(struct source *source, int error) {
   }
 }
 
-/* One read; returns how many bytes came, 0: no more now. */
+/* Reads once; returns how many bytes came, 0: no more now. */
 static size_t read_once(struct source *source, int64_t now) {
   struct iovec vector[RECEIVE_VECTORS];
   int count = receive_vector(source->receive, vector, now);
@@ -82,31 +70,32 @@ static size_t read_once(struct source *source, int64_t now) {
   if (count == 0) {
     return 0;
   }
-  size_t wanted = vector_bytes(vector, count);
-  source->before_read(source);
+  if (source->record) {
+    source->before_read(source);
+    record_touch(source->record);
+  }
   int64_t began = clock_now();
-  record_touch(source->record);
-  ssize_t got = read_some(source, vector, count);
+  ssize_t got = source->is_socket ? rights_read(source->fd, vector, count) : readv(source->fd, vector, count);
   if (got <= 0) {
     record_untouch(source->record);
     if (got == 0) {
       source_end_of_input(source);
     } else {
-      fail(source, errno);
+      polled_fail(source, errno);
     }
     return 0;
   }
   if (!receive_advance(source->receive, (size_t)got, began, clock_now())) {
     source_end(source, DETACH_MALFORMED, "%s", source->receive->problem);
-  } else if ((size_t)got < wanted && source->is_socket && !receive_has_staged(source->receive)) {
+  } else if ((size_t)got < source->receive->wanted && source->is_socket && !receive_has_staged(source->receive)) {
     /* The socket is empty: the poll reports what comes from here on. Of a FIFO it may not report the end, and of frames that
      * are here and wait for a slot nothing. */
-    arm(source);
+    polled_arm(source);
   }
   return (size_t)got;
 }
 
-bool source_polled_turn(struct source *source, int64_t now) {
+static bool polled_turn(struct source *source, int64_t now) {
   size_t total = 0;
   for (int reads = 0; reads < READS_A_TURN && total < BYTES_A_TURN; reads++) {
     size_t got = source->readable ? read_once(source, now) : 0;
@@ -118,12 +107,5 @@ bool source_polled_turn(struct source *source, int64_t now) {
   return true;
 }
 
-void source_polled_close(struct source *source) {
-  if (!source->poll.data) { /* it was never made */
-    source->state = SOURCE_NONE;
-    source->closed(source);
-    return;
-  }
-  source->closing = 1;
-  uv_close((uv_handle_t *)&source->poll, source_on_handle_closed);
-}
+const struct source_operations source_polled_operations = {
+    .open = polled_open, .turn = polled_turn, .close = source_close_poll};

@@ -9,7 +9,7 @@
 
 #include "daemon/base/doorbell.h"
 #include "daemon/source/channel.h"
-#include "daemon/source/source.h"
+#include "daemon/source/private.h"
 
 /* libuv stops at an error, but bytes may wait before the end of which it tells. */
 static void on_ready(uv_poll_t *poll, int status, int events) {
@@ -24,7 +24,7 @@ static void on_ready(uv_poll_t *poll, int status, int events) {
   lane_schedule(source->runner);
 }
 
-void source_shared_open(struct source *source, struct lane *lane) {
+static void shared_open(struct source *source, struct lane *lane) {
   source->poll.data = source;
   source->readable = false;
   int error = uv_poll_init(lane_loop(lane), &source->poll, source->fd);
@@ -57,7 +57,7 @@ static bool hear_doorbells(struct source *source) {
   return heard == DOORBELL_NOTHING || heard == DOORBELL_MORE;
 }
 
-bool source_shared_turn(struct source *source, int64_t now) {
+static bool take_turn(struct source *source, int64_t now) {
   bool rang = source->readable && !channel_is_held_up(source->channel);
   if (source->readable && !rang) {
     uv_poll_stop(&source->poll); /* until it is held no longer: that will ask for a turn */
@@ -73,3 +73,5 @@ bool source_shared_turn(struct source *source, int64_t now) {
   }
   return rang || progress != CHANNEL_QUIET;
 }
+
+const struct source_operations source_shared_operations = {.open = shared_open, .turn = take_turn, .close = source_close_poll};

@@ -1,15 +1,12 @@
-#include "daemon/source/source.h"
-
 #include <assert.h>
 #include <errno.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "daemon/source/channel.h"
+#include "daemon/source/private.h"
 
 /* Devices such as /dev/zero are always ready and know no polling: they are read as files are. */
 static bool can_be_polled(int fd) {
@@ -35,13 +32,13 @@ static void open_kind(struct source *source, struct lane *lane, int fd) {
   source->fd = fd;
   source->kind = source->channel ? DESCRIPTOR_SHARED : descriptor_kind(fd);
   source->state = SOURCE_OPEN;
+  source->operations = &source_polled_operations;
   if (source->kind == DESCRIPTOR_FILE) {
-    source_file_open(source, lane);
+    source->operations = &source_file_operations;
   } else if (source->kind == DESCRIPTOR_SHARED) {
-    source_shared_open(source, lane);
-  } else {
-    source_polled_open(source, lane);
+    source->operations = &source_shared_operations;
   }
+  source->operations->open(source, lane);
 }
 
 void source_open(struct source *source, struct lane *lane, int fd) {
@@ -55,7 +52,7 @@ void source_open(struct source *source, struct lane *lane, int fd) {
   open_kind(source, lane, fd);
 }
 
-/* One that had ended needs its handles too, to be closed. */
+/* A source that had ended needs handles too, to be closed. */
 void source_open_again(struct source *source, struct lane *lane, int fd) {
   bool had_ended = source->state == SOURCE_ENDED;
   enum detach_reason reason = source->reason;
@@ -89,24 +86,7 @@ void source_pass(struct source *source, struct codec *codec) {
 }
 
 bool source_turn(struct source *source, int64_t now) {
-  if (source->state != SOURCE_OPEN) {
-    return false;
-  }
-  switch (source->kind) {
-  case DESCRIPTOR_FILE:
-    return source_file_turn(source, now);
-  case DESCRIPTOR_SHARED:
-    return source_shared_turn(source, now);
-  case DESCRIPTOR_POLLED:
-    break;
-  }
-  return source_polled_turn(source, now);
-}
-
-/* Raw frames that do not come out even, since they are none. */
-static void end_foreign(struct source *source) {
-  source_end(source, DETACH_MALFORMED, "raw frames are expected here, and this began like %s",
-             stranger_names[source->receive->foreign]);
+  return source->state == SOURCE_OPEN && source->operations->turn(source, now);
 }
 
 void source_tick(struct source *source, int64_t now) {
@@ -115,7 +95,7 @@ void source_tick(struct source *source, int64_t now) {
     return;
   }
   if (source->receive->foreign) {
-    end_foreign(source);
+    source_end_foreign(source);
   } else {
     source_end(source, DETACH_TIMEOUT, "the rest of a %s did not come within %.3g s: %zu of %zu bytes are there",
                source->receive->begun ? "frame" : "y4m header", (double)source->timeout_ns / 1e9, source->receive->filled,
@@ -141,48 +121,8 @@ bool source_has_unread(const struct source *source) {
          unread > 0;
 }
 
-void source_end(struct source *source, enum detach_reason reason, const char *format, ...) {
-  va_list arguments;
-  va_start(arguments, format);
-  vsnprintf(source->text, sizeof source->text, format, arguments);
-  va_end(arguments);
-  enum fate fate = reason == DETACH_STOPPED ? FATE_SHUTDOWN : reason == DETACH_CLIENT_GONE ? FATE_CLIENT_GONE : FATE_INVALID;
-  receive_end(source->receive, fate, clock_now());
-  source->reason = reason;
-  source->state = SOURCE_ENDED;
-  lane_schedule(source->runner);
-}
-
-void source_end_of_input(struct source *source) {
-  struct receive *receive = source->receive;
-  bool in_header = receive->framing.state == FRAMING_HEADER && receive->framing.length > 0;
-  size_t filled = receive->filled;
-  if (receive->begun && receive->foreign) {
-    end_foreign(source);
-  } else if (receive->begun) {
-    source_end(source, DETACH_TRUNCATED, "it ended within frame %llu, after %zu of %zu bytes; is the frame size right?",
-               (unsigned long long)(receive->sequence - 1), filled, receive->flow->input_bytes);
-  } else if (in_header) {
-    source_end(source, DETACH_TRUNCATED, "it ended within the y4m header");
-  } else {
-    source_end(source, DETACH_END, "%s", "");
-  }
-}
-
 void source_close(struct source *source) {
   assert(source->state == SOURCE_OPEN || source->state == SOURCE_ENDED);
   source->state = SOURCE_CLOSING;
-  if (source->kind == DESCRIPTOR_FILE) {
-    source_file_close(source);
-  } else {
-    source_polled_close(source);
-  }
-}
-
-void source_on_handle_closed(uv_handle_t *handle) {
-  struct source *source = handle->data;
-  if (--source->closing == 0) {
-    source->state = SOURCE_NONE;
-    source->closed(source);
-  }
+  source->operations->close(source);
 }

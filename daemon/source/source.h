@@ -1,6 +1,8 @@
 /*
- * A source: where a producer's bytes come from. It reads straight to where the fill step says, and stops reading when the
- * fill has no place: the producer feels it, and nothing is buffered in between.
+ * The room source/: bytes in, by socket, file or shared memory.
+ *
+ * A source is where a producer's bytes come from. It reads straight to where receiving says, and stops reading when
+ * no slot is free: the producer feels that, and nothing is buffered in between.
  *
  * Three kinds: one that is polled (socket, pipe, FIFO, terminal) is read when it is ready, without blocking; a file through
  * uv_fs, one request at a time; and a channel, whose frames are there already. Lives on its session's lane.
@@ -40,7 +42,8 @@ enum source_state {
 struct source {
   enum source_state state;
   enum descriptor_kind kind;
-  struct runner *runner; /* of the session: asked for a turn when there is something to read */
+  const struct source_operations *operations; /* of that kind */
+  struct runner *runner;                      /* of the session: asked for a turn when there is something to read */
   struct receive *receive;
   int fd;
   int64_t timeout_ns; /* for the rest of a frame that has begun; 0: none */
@@ -49,8 +52,8 @@ struct source {
   enum detach_reason reason;
   char text[256];
   void (*closed)(struct source *source);      /* source_close() is done; the descriptor is the receiver's */
-  void (*before_read)(struct source *source); /* it is going to read: what came before is to be noted by then */
   struct record *record;                      /* touched while it reads what cannot be read again; NULL: nobody cares */
+  void (*before_read)(struct source *source); /* where there is one: what came before is to be noted by now */
 
   struct channel *channel; /* NULL: frames come as bytes */
 
@@ -72,9 +75,9 @@ struct source {
 };
 
 void source_open(struct source *source, struct lane *lane, int fd);
-/* The same for a descriptor that a process before this one read, from where it was: after source_pass(). */
+/* Opens a descriptor that a process before this one read, and goes on where that was: after source_pass(). */
 void source_open_again(struct source *source, struct lane *lane, int fd);
-/* Passes where it is over a tape, but for its descriptor. */
+/* Passes over a codec where the source is, but not its descriptor. */
 void source_pass(struct source *source, struct codec *codec);
 /* Reads what there is, within a budget; true: there may be more to do at once. */
 bool source_turn(struct source *source, int64_t now);
@@ -82,27 +85,14 @@ bool source_turn(struct source *source, int64_t now);
 void source_poke(struct source *source);
 /* Ends the source if the frame that has begun is overdue. */
 void source_tick(struct source *source, int64_t now);
-/* Whether there may be bytes that the fill step has no place for: the last read may have taken all. */
+/* Whether there may be bytes that no slot is free for: the last read may have taken all. */
 bool source_waits(const struct source *source);
-/* Whether there are; of descriptors that are polled only. Asks the kernel. */
+/* Whether there are bytes that were not read; of descriptors that are polled only. Asks the kernel. */
 bool source_has_unread(const struct source *source);
 /* Gives the descriptor back through `closed`, at once or when the request under way is done. */
 void source_close(struct source *source);
-
-/* What both kinds use: ends the source; the fill's unfinished frame becomes invalid. */
+/* Ends it: the frame that had begun gets its fate, and the session is asked for a turn. */
 __attribute__((format(printf, 3, 4))) void source_end(struct source *source, enum detach_reason reason, const char *format,
                                                       ...);
-/* The producer's bytes are over. */
-void source_end_of_input(struct source *source);
-
-void source_polled_open(struct source *source, struct lane *lane);
-bool source_polled_turn(struct source *source, int64_t now);
-void source_polled_close(struct source *source);
-void source_shared_open(struct source *source, struct lane *lane);
-bool source_shared_turn(struct source *source, int64_t now);
-void source_file_open(struct source *source, struct lane *lane);
-bool source_file_turn(struct source *source, int64_t now);
-void source_file_close(struct source *source);
-void source_on_handle_closed(uv_handle_t *handle);
 
 #endif

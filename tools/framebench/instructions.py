@@ -73,30 +73,36 @@ def configuration(folder, road):
     return counting.configuration(folder, {}, {"socket": f"{folder}/out.sock", "overload": "block"})
 
 
-def count(programs, options, kept, road, seconds):
+def live(folder, programs, command, way, seconds, environment=None):
+    """One life of a daemon, which is started by this command, and the frames that went through it in one of WAYS."""
+    _, options, kept, road = way
+    environment = {**os.environ, **(environment or {}), **(Manager(folder).environment if kept else {})}
+    (folder / "framed.yaml").write_text(configuration(folder, road))
+    with open(folder / "log", "w", encoding="utf-8") as log, subprocess.Popen(
+            [*command, "-c", folder / "framed.yaml"], stdout=log, stderr=log, env=environment) as process:
+        try:
+            counting.wait_ready(folder, programs, process)
+            frames = load(folder, programs, options, seconds)
+            process.send_signal(signal.SIGTERM)
+            process.wait(counting.START_S)
+        finally:
+            process.kill()
+    return frames
+
+
+def count(programs, way, seconds):
     """(frames, instructions of the lane) of one life of the daemon."""
     with tempfile.TemporaryDirectory(prefix="framed-count-", dir="/tmp") as name:
         folder = pathlib.Path(name)
-        environment = {**os.environ, **(Manager(folder).environment if kept else {})}
-        (folder / "framed.yaml").write_text(configuration(folder, road))
-        with open(folder / "log", "w", encoding="utf-8") as log, subprocess.Popen(
-                ["valgrind", "--tool=callgrind", "--separate-threads=yes", "--fair-sched=try",
-                 f"--callgrind-out-file={folder}/callgrind.out", programs / "framed", "-c", folder / "framed.yaml"],
-                stdout=log, stderr=log, env=environment) as process:
-            try:
-                counting.wait_ready(folder, programs, process)
-                frames = load(folder, programs, options, seconds)
-                process.send_signal(signal.SIGTERM)
-                process.wait(counting.START_S)
-            finally:
-                process.kill()
+        frames = live(folder, programs, ["valgrind", "--tool=callgrind", "--separate-threads=yes", "--fair-sched=try",
+                                         f"--callgrind-out-file={folder}/callgrind.out", programs / "framed"], way, seconds)
         return frames, lane_instructions(folder)
 
 
 def measure(programs, seconds):
-    for way, options, kept, road in WAYS:
-        frames, instructions = count(programs, options, kept, road, seconds)
-        yield {"way": way, "bytes": counting.SIZE, "frames": frames, "instructions": instructions,
+    for way in WAYS:
+        frames, instructions = count(programs, way, seconds)
+        yield {"way": way[0], "bytes": counting.SIZE, "frames": frames, "instructions": instructions,
                "instructions_per_frame": round(instructions / frames, 1)}
 
 

@@ -1,5 +1,5 @@
 /* Which frames of a producer have their fate, as one number. */
-#include "daemon/frame/acks.h"
+#include "daemon/frame/account.h"
 
 #include <check.h>
 #include <string.h>

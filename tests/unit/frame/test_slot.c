@@ -63,7 +63,7 @@ static void set_up_one_in_each(struct slot_ring *ring) {
 static void expect_queue(const struct slot_ring *ring, enum slot_state state, const char *slots) {
   char found[GPU_MAX_SLOTS + 1] = "";
   for (unsigned i = 0; i < ring->queues[state].count; i++) {
-    const struct slot *slot = ring->queues[state].items[i];
+    const struct slot *slot = slot_at(ring, state, i);
     ck_assert_int_eq(slot->state, state);
     found[i] = (char)('0' + slot->index);
   }
