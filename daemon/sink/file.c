@@ -264,6 +264,7 @@ static void discard(struct sink *sink, enum fate fate, int64_t now) {
 }
 
 const struct sink_operations sink_file_operations = {
+    .is_file = true,
     .offered = offered,
     .turn = turn,
     .stop = stop,

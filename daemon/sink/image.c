@@ -5,20 +5,14 @@
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
+#include "daemon/base/rights.h"
 #include "daemon/frame/relay.h"
-#include "daemon/sink/shared.h"
+#include "daemon/sink/loans.h"
 
-/* -- results ------------------------------------------------------------------------------------------------------- */
-
-bool sink_has_slot(const struct sink *sink, const struct slot *slot) {
-  for (uint64_t at = sink->first; at < sink_tail(sink); at++) {
-    if (sink->results[at % GPU_MAX_SLOTS].slot == slot) {
-      return true;
-    }
-  }
-  return false;
-}
+/* -- results ----------------------------------------------------------------------------------------------------------- */
 
 /* The session's part of a result: its slot is EMITTING, and its frame is in flight at the sink if it has no fate. */
 static void restore_result(struct sink *sink, struct result *result, struct flow *flow, unsigned index, struct codec *codec) {
@@ -61,7 +55,7 @@ static void forget_tape(const struct sink *sink) {
 }
 
 void sink_pass(struct sink *sink, struct codec *codec, sink_road *flow, void *context) {
-  shared_recall(sink);
+  loans_recall(sink);
   unsigned count = sink->count;
   forget_tape(sink);
   CODEC_PASS(codec, sink->first);
@@ -84,7 +78,43 @@ void sink_pass(struct sink *sink, struct codec *codec, sink_road *flow, void *co
   }
 }
 
-/* -- readers ------------------------------------------------------------------------------------------------------- */
+static bool take_held(struct sink *sink, const struct noted_result *held, struct flow *flow) {
+  struct slot *slot = flow && held->slot < flow->ring.count ? &flow->ring.slots[held->slot] : NULL;
+  if (!slot || slot->state != SLOT_EMITTING || sink_has_slot(sink, slot)) {
+    return false;
+  }
+  struct result *result = sink_result(sink, sink_tail(sink));
+  *result = (struct result){.sink = sink, .flow = flow, .slot = slot, .index = held->slot, .frame = held->frame};
+  slot->frame.open = false;
+  slot->owed = held->frame.open;
+  flow->at_sink += held->frame.open;
+  if (flow->relay) {
+    relay_restore(flow->relay, slot, &result->frame);
+  }
+  sink->count++;
+  return true;
+}
+
+bool sink_take_noted(struct sink *sink, const struct sink_checkpointd *noted, sink_road *flow, void *context) {
+  sink->first = sink->base = noted->first;
+  sink->position = noted->position;
+  sink->placed = noted->placed;
+  sink->written = noted->written;
+  sink->torn = noted->torn;
+  sink->lost = noted->lost;
+  for (unsigned i = noted->known - noted->count; i < noted->known; i++) {
+    const struct noted_result *held = &noted->results[i];
+    if (!take_held(sink, held, flow(context, held->seat))) {
+      sink->count = 0; /* none of it is used */
+      return false;
+    }
+  }
+  sink->unnoted = true;
+  sink_checkpoint(sink);
+  return true;
+}
+
+/* -- readers ----------------------------------------------------------------------------------------------------------- */
 
 /* Of several readers that hold the rest of one open frame, the first one on the tape speaks for it. */
 static void put_rest_frame(struct reader *reader, struct codec *codec) {
@@ -120,25 +150,6 @@ static void take_rest_frame(struct reader *reader, struct codec *codec, sink_roa
   of->at_sink++;
 }
 
-static void pass_counts(struct reader *reader, struct codec *codec) {
-  uint64_t emitted = atomic_load(&reader->emitted), missed = atomic_load(&reader->missed);
-  CODEC_PASS(codec, emitted);
-  CODEC_PASS(codec, missed);
-  atomic_store(&reader->emitted, emitted);
-  atomic_store(&reader->missed, missed);
-}
-
-static void pass_header(struct reader *reader, struct codec *codec) {
-  unsigned protocol = reader->protocol, bytes = (unsigned)reader->header_bytes, at = (unsigned)reader->header_at;
-  codec_pass_below(codec, &protocol, CONFIG_PROTOCOL_AUTO + 1);
-  codec_pass_below(codec, &bytes, Y4M_HEADER + 1);
-  codec_pass_below(codec, &at, bytes + 1);
-  codec_pass(codec, reader->header, bytes);
-  reader->protocol = (enum config_protocol)protocol;
-  reader->header_bytes = bytes;
-  reader->header_at = at;
-}
-
 static void pass_rest(struct reader *reader, const struct sink *sink, struct codec *codec) {
   uint64_t rest = reader->rest_end - reader->rest_at;
   CODEC_PASS(codec, rest);
@@ -165,15 +176,10 @@ static bool is_on_queue(const struct reader *reader, const struct sink *sink, si
   return (is_there || reader_has_rest(reader)) && reader->sent < whole && (reader->sent == 0 || reader->at < sink_tail(sink));
 }
 
-bool reader_is_in_place(const struct reader *reader, const struct sink *sink) {
+static bool is_in_place(const struct reader *reader, const struct sink *sink) {
   const unsigned char *prefix;
   size_t whole = result_prefix(&sink->results[0], reader->protocol, &prefix) + sink->result_bytes;
-  return sink->operations == &sink_file_operations ? is_in_file(reader, sink, whole) : is_on_queue(reader, sink, whole);
-}
-
-void reader_pass_head(struct reader *reader, struct codec *codec) {
-  pass_counts(reader, codec);
-  pass_header(reader, codec);
+  return sink->operations->is_file ? is_in_file(reader, sink, whole) : is_on_queue(reader, sink, whole);
 }
 
 static void pass_place(struct reader *reader, const struct sink *sink, struct codec *codec) {
@@ -181,7 +187,7 @@ static void pass_place(struct reader *reader, const struct sink *sink, struct co
   CODEC_PASS(codec, reader->sent);
   CODEC_PASS(codec, reader->skipped);
   pass_rest(reader, sink, codec);
-  if (!codec->writing && !reader_is_in_place(reader, sink)) {
+  if (!codec->writing && !is_in_place(reader, sink)) {
     codec_break(codec);
   }
 }
@@ -247,5 +253,93 @@ struct reader *reader_pass(struct reader *reader, struct sink *sink, struct code
     return take(sink, codec, flow, context);
   }
   put(reader, sink, codec);
+  return reader;
+}
+
+/* -- readers, after a kill --------------------------------------------------------------------------------------------- */
+
+void reader_put_live(const struct reader *reader, struct codec *codec) {
+  int fd = reader->fd;
+  uint64_t record = record_name(reader->record), emitted, missed;
+  reader_read(reader, &emitted, &missed);
+  codec_pass_descriptor(codec, &fd);
+  CODEC_PASS(codec, record);
+  CODEC_PASS(codec, emitted);
+  CODEC_PASS(codec, missed);
+}
+
+/* A result that was waiting for it may have been dropped since its last write. Of one that it was in the middle of, the rest
+ * was in memory that is gone. */
+static bool is_placed(struct reader *reader, const struct sink *sink, bool has_rest) {
+  if (!has_rest && reader->sent == 0 && reader->at < sink->first) {
+    atomic_fetch_add(&reader->missed, sink->first - reader->at);
+    reader->at = sink->first;
+  }
+  return !has_rest && is_in_place(reader, sink);
+}
+
+static bool take_place(struct reader *reader, const struct sink *sink, uint64_t record) {
+  bool has_rest = false;
+  enum record_state state = reader_read_note(reader, record, &has_rest);
+  bool taken = state == RECORD_EMPTY || (state == RECORD_NOTED && is_placed(reader, sink, has_rest));
+  return taken && (reader->sent == 0 || sink->block || reader_make_room(reader));
+}
+
+/* A file is where the sink's note says; what of a result stands behind that is cut off, and written again. One that was never
+ * written to, or that somebody has cut since, begins at its end. */
+static bool take_file(struct reader *reader, struct sink *sink, uint64_t *torn) {
+  struct stat status;
+  sink->written = 0;
+  sink->torn = false;
+  *torn = 0;
+  if (fstat(reader->fd, &status) != 0) {
+    return false;
+  }
+  sink->placed = sink->placed && (!S_ISREG(status.st_mode) || status.st_size >= sink->position);
+  reader->continues = sink->placed;
+  if (sink->placed && S_ISREG(status.st_mode) && status.st_size > sink->position) {
+    *torn = (uint64_t)(status.st_size - sink->position);
+    return ftruncate(reader->fd, sink->position) == 0;
+  }
+  return true;
+}
+
+struct reader *reader_take_noted(struct sink *sink, uint64_t record) {
+  struct failure failure;
+  struct reader *reader = reader_new(sink, -1, &failure);
+  if (reader && !take_place(reader, sink, record)) {
+    return reader_free(reader);
+  }
+  if (reader && reader->continues) {
+    reader_note(reader);
+  }
+  return reader;
+}
+
+struct reader *reader_take_live(struct sink *sink, struct codec *codec, bool *cut, uint64_t *torn) {
+  int fd = -1;
+  uint64_t record = 0, emitted = 0, missed = 0;
+  struct failure failure;
+  codec_pass_descriptor(codec, &fd);
+  CODEC_PASS(codec, record);
+  CODEC_PASS(codec, emitted);
+  CODEC_PASS(codec, missed);
+  *cut = fd >= 0;
+  struct reader *reader = fd >= 0 ? reader_new(sink, fd, &failure) : NULL;
+  if (!reader) {
+    codec->broken |= fd >= 0;
+    return NULL;
+  }
+  atomic_store(&reader->emitted, emitted);
+  atomic_store(&reader->missed, missed);
+  bool is_file = sink->operations->is_file;
+  if (!(is_file ? take_file(reader, sink, torn) : take_place(reader, sink, record))) {
+    rights_close(fd);
+    return reader_free(reader);
+  }
+  if (reader->continues) {
+    reader_note(reader);
+  }
+  *cut = false;
   return reader;
 }

@@ -10,52 +10,25 @@
 #include "daemon/sink/readers.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/uio.h>
 
 #include "daemon/sink/shared.h"
 
 enum { VECTORS = 16, WRITES_A_TURN = 16 };
 
+/* Bytes that a lossless reader of large results may leave in its socket. */
+enum { LEAST_ROOM = 256 * 1024, MOST_ROOM = 512 * 1024 };
+
+/* -- writing ----------------------------------------------------------------------------------------------------------- */
+
 static size_t total_bytes(const struct reader *reader) {
   const unsigned char *unused;
   return result_prefix(&reader->sink->results[0], reader->protocol, &unused) + reader->sink->result_bytes;
 }
-
-/* -- the queue's end -------------------------------------------------------------------------------------------- */
-
-/* The oldest result that some reader is still on. A reader that sends a rest is on none. */
-static uint64_t oldest_needed(const struct sink *sink) {
-  uint64_t oldest = sink_tail(sink);
-  for (const struct reader *reader = sink->readers; reader; reader = reader->next) {
-    if (!reader_has_rest(reader) && reader->at < oldest) {
-      oldest = reader->at;
-    }
-  }
-  return oldest;
-}
-
-void readers_release(struct sink *sink, int64_t now) {
-  uint64_t needed = oldest_needed(sink);
-  while (sink->count > 0 && sink->first < needed) {
-    struct result *result = sink_result(sink, sink->first);
-    bool lent = shared_has(sink, result);
-    if ((result->frame.open || lent) && sink->block) {
-      return; /* it waits for a reader */
-    }
-    if (lent) {
-      shared_set_aside(sink);
-      continue;
-    }
-    if (result->frame.open) {
-      result_settle(result, FATE_UNREAD, now);
-    }
-    sink_release_first(sink);
-  }
-}
-
-/* -- writing ------------------------------------------------------------------------------------------------------ */
 
 static int add(struct iovec *vector, int count, const void *base, size_t length) {
   if (length > 0) {
@@ -143,19 +116,6 @@ static void rest(struct reader *reader) {
   reader_watch(reader, false);
 }
 
-void readers_tick(struct runner *runner, int64_t now) {
-  struct sink *sink = (struct sink *)runner;
-  shared_tick(sink, now);
-  readers_tick_rooms(sink);
-  for (struct reader *reader = sink->readers; reader; reader = reader->next) {
-    if (reader->starved) {
-      reader->starved = false;
-      reader->writable = true;
-      lane_schedule(runner);
-    }
-  }
-}
-
 /* Where it begins with a result, it has room for the rest. */
 static bool may_begin(struct sink *sink, struct reader *reader) {
   bool begins = !reader_has_rest(reader) && reader->at < sink_tail(sink);
@@ -210,7 +170,117 @@ static bool serve(struct sink *sink, struct reader *reader) {
   return more;
 }
 
-/* -- the kind ------------------------------------------------------------------------------------------------------ */
+/* -- arrival ----------------------------------------------------------------------------------------------------------- */
+
+static void link_reader(struct sink *sink, struct reader *reader) {
+  reader->next = sink->readers;
+  reader->link = &sink->readers;
+  if (reader->next) {
+    reader->next->link = &reader->next;
+  }
+  sink->readers = reader;
+  if (reader->spare) {
+    reader->spare->next = sink->spares;
+    sink->spares = reader->spare;
+    reader->spare = NULL;
+  }
+  if (!sink->block) {
+    sink->reader_count += !reader->borrower;
+    sink->room_count += reader->room != NULL;
+    if (reader->sent == 0 && !reader_has_rest(reader)) {
+      readers_return_room(sink, reader);
+    }
+  }
+}
+
+/* Where a reader starts under `block`: what nobody has taken yet may be left to this one alone, so that no result may
+ * wait before all readers. */
+static uint64_t first_untaken(struct sink *sink) {
+  uint64_t at = sink->first;
+  while (at < sink_tail(sink) && !sink_result(sink, at)->frame.open) {
+    at++;
+  }
+  return at;
+}
+
+/* The kernel asks for more only when three quarters are gone. With its usual room that wake-up comes too late for large
+ * results, and the reader waits for it once in every 150 KiB. What the system does not allow is left out. */
+static void make_room(const struct sink *sink, const struct reader *reader) {
+  int room = (int)(sink->result_bytes < MOST_ROOM ? sink->result_bytes : MOST_ROOM);
+  if (reader->is_socket && sink->block && room >= LEAST_ROOM) {
+    setsockopt(reader->fd, SOL_SOCKET, SO_SNDBUF, &room, sizeof room);
+  }
+}
+
+static void tick_rooms(struct sink *sink) {
+  struct reader *next = NULL;
+  for (struct reader *reader = sink->room_wanted ? sink->readers : NULL; reader; reader = next) {
+    next = reader->next;
+    if (reader->room && ++reader->stalled > HOLD_TICKS) {
+      char why[128];
+      snprintf(why, sizeof why, "it took no byte of a result for more than %d ms while others needed the room for its rest",
+               HOLD_TICKS * TICK_MS);
+      reader_depart(sink, reader, why);
+    }
+  }
+  if (sink->room_wanted) {
+    sink->room_wanted = false; /* who still finds none says so again */
+    lane_schedule(&sink->runner);
+  }
+}
+
+static void tick(struct runner *runner, int64_t now) {
+  struct sink *sink = (struct sink *)runner;
+  shared_tick(sink, now);
+  tick_rooms(sink);
+  for (struct reader *reader = sink->readers; reader; reader = reader->next) {
+    if (reader->starved) {
+      reader->starved = false;
+      reader->writable = true;
+      lane_schedule(runner);
+    }
+  }
+}
+
+static void attach(struct sink *sink, struct reader *reader) {
+  struct stat status;
+  reader->is_socket = fstat(reader->fd, &status) == 0 && S_ISSOCK(status.st_mode);
+  int error = uv_poll_init(lane_loop(sink->lane), &reader->poll, reader->fd); /* from here on it never blocks */
+  if (error != 0) {
+    if (sink->gone) {
+      sink->gone(sink->session, false, uv_strerror(error)); /* what waits for it must not go on waiting */
+    }
+    reader->departure.event = (struct sink_event){.kind = SINK_DETACHED};
+    snprintf(reader->departure.event.text, sizeof reader->departure.event.text, "%s", uv_strerror(error));
+    readers_drop_rest(sink, reader, false, clock_now());
+    if (reader->borrower) {
+      loans_leave(sink, reader, clock_now());
+    }
+    reader_finish_departure(sink, reader);
+    return;
+  }
+  reader->poll.data = reader;
+  shared_look(sink, clock_now());
+  if (!reader->continues) {
+    reader->at = sink->block ? first_untaken(sink) : sink_tail(sink);
+  }
+  reader->writable = true;
+  reader->listened_to = reader->is_socket && !reader->borrower && !sink->gone;
+  sink->runner.tick = tick;
+  make_room(sink, reader);
+  link_reader(sink, reader);
+  error = reader->borrower ? shared_attach(reader) : 0;
+  if (error != 0) {
+    reader_depart(sink, reader, uv_strerror(error));
+    return;
+  }
+  if (!reader->borrower) {
+    reader_watch(reader, false);
+  }
+  lane_schedule(&sink->runner);
+}
+
+/* -- the kind ---------------------------------------------------------------------------------------------------------- */
 
 static bool turn(struct sink *sink, int64_t now) {
   bool more = false;
@@ -239,7 +309,7 @@ const struct sink_operations sink_readers_operations = {
     .offered = offered,
     .turn = turn,
     .stop = readers_stop,
-    .attach = readers_attach,
+    .attach = attach,
     .detach = readers_detach,
     .reclaim = readers_reclaim,
     .discard = readers_discard,

@@ -8,14 +8,13 @@
  * reader if they are fewer. A reader begins with a result once it has a piece, and returns it after the result. Where there are
  * more slow ones the others miss whole results, and one that takes nothing at all meanwhile has to go.
  */
-#include "daemon/sink/readers.h"
-#include "daemon/sink/shared.h"
-
 #include <assert.h>
-#include <stdio.h>
 #include <string.h>
 
-/* -- room ------------------------------------------------------------------------------------------------------------------ */
+#include "daemon/sink/loans.h"
+#include "daemon/sink/readers.h"
+
+/* -- room -------------------------------------------------------------------------------------------------------------- */
 
 bool readers_take_room(struct sink *sink, struct reader *reader) {
   if (sink->block || reader->room) {
@@ -38,23 +37,6 @@ void readers_return_room(struct sink *sink, struct reader *reader) {
   sink->rooms = reader->room;
   reader->room = NULL;
   if (sink->room_wanted) {
-    lane_schedule(&sink->runner);
-  }
-}
-
-void readers_tick_rooms(struct sink *sink) {
-  struct reader *next = NULL;
-  for (struct reader *reader = sink->room_wanted ? sink->readers : NULL; reader; reader = next) {
-    next = reader->next;
-    if (reader->room && ++reader->stalled > HOLD_TICKS) {
-      char why[128];
-      snprintf(why, sizeof why, "it took no byte of a result for more than %d ms while others needed the room for its rest",
-               HOLD_TICKS * TICK_MS);
-      reader_depart(sink, reader, why);
-    }
-  }
-  if (sink->room_wanted) {
-    sink->room_wanted = false; /* who still finds none says so again */
     lane_schedule(&sink->runner);
   }
 }
@@ -87,14 +69,46 @@ void readers_drop_rest(struct sink *sink, struct reader *reader, bool taken, int
 }
 
 bool sink_is_sending(const struct sink *sink) {
-  bool sending = sink->count > 0 || shared_lends(sink);
+  bool sending = sink->count > 0 || sink_is_lending(sink);
   for (const struct reader *reader = sink->readers; reader; reader = reader->next) {
     sending = sending || reader_has_rest(reader);
   }
   return sending;
 }
 
-/* -- making room ------------------------------------------------------------------------------------------------------ */
+/* -- the queue's end --------------------------------------------------------------------------------------------------- */
+
+/* The oldest result that some reader is still on. A reader that sends a rest is on none. */
+static uint64_t oldest_needed(const struct sink *sink) {
+  uint64_t oldest = sink_tail(sink);
+  for (const struct reader *reader = sink->readers; reader; reader = reader->next) {
+    if (!reader_has_rest(reader) && reader->at < oldest) {
+      oldest = reader->at;
+    }
+  }
+  return oldest;
+}
+
+void readers_release(struct sink *sink, int64_t now) {
+  uint64_t needed = oldest_needed(sink);
+  while (sink->count > 0 && sink->first < needed) {
+    struct result *result = sink_result(sink, sink->first);
+    bool lent = loans_have(sink, result);
+    if ((result->frame.open || lent) && sink->block) {
+      return; /* it waits for a reader */
+    }
+    if (lent) {
+      loans_set_aside(sink);
+      continue;
+    }
+    if (result->frame.open) {
+      result_settle(result, FATE_UNREAD, now);
+    }
+    sink_release_first(sink);
+  }
+}
+
+/* -- making room ------------------------------------------------------------------------------------------------------- */
 
 /* The reader is in the middle of the oldest result: what it still needs of it moves to its own buffer. */
 static void keep_rest(struct sink *sink, struct reader *reader, const struct result *result, struct pending *pending) {
@@ -149,7 +163,7 @@ bool readers_reclaim(struct sink *sink, int64_t now) {
 }
 
 void readers_discard(struct sink *sink, enum fate fate, int64_t now) {
-  shared_discard(sink, fate, now);
+  loans_discard(sink, fate, now);
   for (struct reader *reader = sink->readers; reader; reader = reader->next) {
     if (reader->rest_of) {
       settle_pending(sink, reader->rest_of, fate, now);

@@ -39,6 +39,7 @@ struct pending {
 typedef void sink_gone(void *session, bool closed, const char *why);
 
 struct sink_operations {
+  bool is_file;
   /* Another result is in the queue. */
   void (*offered)(struct sink *sink);
   /* Moves bytes; true: there may be more to do at once. */
@@ -97,11 +98,11 @@ struct reader {
   struct room *room; /* not attached: what it brings to the sink, or takes along */
   unsigned stalled;  /* ticks since it took a byte, in which room was wanted */
   size_t rest_at, rest_end;
-  struct pending *rest_of; /* NULL: that frame has its fate */
-  struct pending *spare;   /* what this reader lends to the sink while it is attached */
-  struct record *record;   /* where it notes how far it is; or NULL */
-  /* shared.c */
-  struct borrower *borrower; /* it has shared memory; NULL: results go through its descriptor */
+  struct pending *rest_of;   /* NULL: that frame has its fate */
+  struct pending *spare;     /* what this reader lends to the sink while it is attached */
+  struct record *record;     /* where it notes how far it is; or NULL */
+  struct borrower *borrower; /* it has shared memory: see loans.h; NULL: results go through its descriptor */
+  unsigned farewell;         /* the ERROR that it is still to be told when it has left; 0: none */
 };
 
 /* Slots that are lent to readers with shared memory, by index. */
@@ -188,6 +189,12 @@ void reader_set_header(struct reader *reader, const struct result *result);
 
 /* The frame's fate, once. */
 void result_settle(struct result *result, enum fate fate, int64_t now);
+/* The slot in EMITTING is behind the other results now. */
+void sink_take_in(struct sink *sink, struct flow *flow, struct slot *slot, const struct frame *frame);
+/* [no lane runs, or on it] Takes in what was handed over and not taken yet. */
+void sink_take_handed_over(struct sink *sink);
+/* Whether a result is in that slot. */
+bool sink_has_slot(const struct sink *sink, const struct slot *slot);
 /* A result's slot goes back to its road; its frame must have its fate, or have been taken over. */
 void result_release(const struct result *result);
 /* The same with the oldest one, which leaves the queue. */
@@ -228,6 +235,13 @@ bool sink_read_note(uint64_t record, struct sink_checkpointd *noted);
 /* The frame that a slot had, if the sink knew it; `held`: it still had it. */
 const struct noted_result *sink_checkpointd_find(const struct sink_checkpointd *noted, unsigned seat, const struct slot *slot,
                                                  bool *held);
+/* Where a reader is, as it noted it. UNKNOWN also where the note makes no sense. */
+enum record_state reader_read_note(struct reader *reader, uint64_t record, bool *has_rest);
+/* Passes a reader's counts and the header before its first result. */
+void reader_pass_head(struct reader *reader, struct codec *codec);
+
+/* -- image.c: what goes over an upgrade, and what is made of notes after a kill ------------------------------------- */
+
 /* Takes what it held, whose slots are EMITTING by now. */
 bool sink_take_noted(struct sink *sink, const struct sink_checkpointd *noted, sink_road *flow, void *context);
 /* The reader of that page, without its descriptor. NULL: nobody knows how far it is, or there is no memory. */
@@ -237,24 +251,14 @@ struct reader *reader_take_noted(struct sink *sink, uint64_t record);
 void reader_put_live(const struct reader *reader, struct codec *codec);
 struct reader *reader_take_live(struct sink *sink, struct codec *codec, bool *cut, uint64_t *torn);
 
-/* -- image.c ------------------------------------------------------------------------------------------------- */
-
 /* Passes what it has on the way and where its file ends over a tape, after its sessions. Both ways no lane runs. */
 void sink_pass(struct sink *sink, struct codec *codec, sink_road *flow, void *context);
-/* Whether a result is in that slot. */
-bool sink_has_slot(const struct sink *sink, const struct slot *slot);
 /* Whether its handle is closing: its place goes with this process. */
 bool reader_has_gone(const struct reader *reader, const struct sink *sink);
-/* Passes a reader's counts and the header before its first result. */
-void reader_pass_head(struct reader *reader, struct codec *codec);
-/* Whether it is on a result that is there or on the next one. */
-bool reader_is_in_place(const struct reader *reader, const struct sink *sink);
 /* A reader: puts one there, or takes a new one from there (NULL: broken, or no memory), which continues when it is attached. */
 struct reader *reader_pass(struct reader *reader, struct sink *sink, struct codec *codec, sink_road *flow, void *context);
 /* The same for what is lent to a reader with shared memory, behind it. */
 void reader_pass_loans(struct reader *reader, struct codec *codec);
-/* [no lane runs] Takes in what was handed over and not taken yet. */
-void sink_take_handed_over(struct sink *sink);
 
 /* The kinds. */
 extern const struct sink_operations sink_readers_operations; /* any number of readers, or the one of `reply` */

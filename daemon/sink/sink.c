@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "daemon/frame/relay.h"
-#include "daemon/sink/shared.h"
+#include "daemon/sink/results.h"
 
 static bool run_turn(struct runner *runner) {
   struct sink *sink = (struct sink *)runner;
@@ -93,7 +93,7 @@ struct sink *sink_free(struct sink *sink) {
 
 int64_t sink_asked(const struct sink *sink) { return atomic_load_explicit(&sink->runner.asked, memory_order_relaxed); }
 
-/* -- messages --------------------------------------------------------------------------------------------------- */
+/* -- messages ---------------------------------------------------------------------------------------------------------- */
 
 static void join(struct sink *sink) {
   if (!sink->runner.lane) {
@@ -164,149 +164,7 @@ void sink_stop(struct sink *sink) {
   lane_post(sink->lane, &sink->stop_message);
 }
 
-static void deliver(struct message *message) {
-  struct sink_notice *notice = (struct sink_notice *)message;
-  struct sink *sink = notice->event.sink;
-  struct sink_event event = notice->event; /* the receiver may free what the notice is embedded in */
-  if (notice == &sink->trouble_notice) {
-    atomic_store(&sink->trouble_posted, false);
-  }
-  sink->listener(sink->context, &event);
-}
-
-void sink_post(struct sink *sink, struct sink_notice *notice) {
-  notice->message.run = deliver;
-  notice->event.sink = sink;
-  mailbox_post(sink->control, &notice->message);
-}
-
-void sink_stopped(struct sink *sink) {
-  lane_leave(&sink->runner);
-  sink->stopped_notice.event = (struct sink_event){.kind = SINK_STOPPED};
-  sink_post(sink, &sink->stopped_notice);
-}
-
-/* -- readers ------------------------------------------------------------------------------------------------------ */
-
-struct reader *reader_new(struct sink *sink, int fd, struct failure *failure) {
-  struct reader *reader = calloc(1, sizeof *reader);
-  if (reader && !sink->block) {
-    reader->spare = calloc(1, sizeof *reader->spare);
-  }
-  if (!reader || (!sink->block && !reader->spare)) {
-    failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "no memory for a reader");
-    free(reader);
-    return NULL;
-  }
-  reader->sink = sink;
-  reader->fd = fd;
-  reader->record = sink->record && sink->operations == &sink_readers_operations ? record_new() : NULL;
-  reader->protocol = sink->protocol;
-  return reader;
-}
-
-size_t sink_room_bytes(const struct sink *sink) { return sink->block ? 0 : NATIVE_RESULT_BYTES + sink->result_bytes; }
-
-bool reader_make_room(struct reader *reader) {
-  if (!reader->room) {
-    reader->room = malloc(sizeof *reader->room + sink_room_bytes(reader->sink));
-    reader->sink->rooms_made += reader->room != NULL;
-  }
-  return reader->room;
-}
-
-bool reader_bring_room(struct reader *reader, struct failure *failure) {
-  const struct sink *sink = reader->sink;
-  bool is_needed = !sink->block && !reader->borrower && sink->rooms_made < sink->most_rooms;
-  return !is_needed || reader_make_room(reader) ||
-         failure_set(failure, EXIT_STATUS_INTERNAL, NULL,
-                     "no memory for %zu bytes of a result that a reader may be slow to take", sink->result_bytes);
-}
-
-void reader_drop_room(struct reader *reader) {
-  reader->sink->rooms_made -= reader->room != NULL;
-  free(reader->room);
-  reader->room = NULL;
-}
-
-struct reader *reader_free(struct reader *reader) {
-  if (reader) {
-    record_free(reader->record);
-    borrower_free(reader->borrower);
-    reader_drop_room(reader);
-    free(reader->spare);
-    free(reader);
-  }
-  return NULL;
-}
-
-void reader_speak(struct reader *reader, enum config_protocol protocol) { reader->protocol = protocol; }
-
-void reader_set_header(struct reader *reader, const struct result *result) {
-  const struct sink *sink = reader->sink;
-  reader->header_bytes = 0;
-  if (result && reader->protocol == CONFIG_PROTOCOL_Y4M) {
-    reader->header_bytes = y4m_write_header(&sink->format, &result->frame.rate, reader->header);
-  }
-}
-
-void reader_read(const struct reader *reader, uint64_t *emitted, uint64_t *missed) {
-  *emitted = atomic_load_explicit(&reader->emitted, memory_order_relaxed);
-  *missed = atomic_load_explicit(&reader->missed, memory_order_relaxed);
-}
-
-/* -- the queue ---------------------------------------------------------------------------------------------------- */
-
-size_t result_prefix(const struct result *result, enum config_protocol protocol, const unsigned char **prefix) {
-  if (protocol == CONFIG_PROTOCOL_NATIVE) {
-    *prefix = result->native;
-    return NATIVE_RESULT_BYTES;
-  }
-  *prefix = (const unsigned char *)Y4M_FRAME_LINE;
-  return protocol == CONFIG_PROTOCOL_Y4M ? sizeof Y4M_FRAME_LINE - 1 : 0;
-}
-
-size_t reader_prefix(struct reader *reader, uint64_t at, const unsigned char **prefix) {
-  const struct result *result = sink_result(reader->sink, at);
-  size_t bytes = result_prefix(result, reader->protocol, prefix);
-  if (*prefix == result->native && at == reader->at && reader->skipped > 0) {
-    memcpy(reader->native, result->native, sizeof reader->native);
-    native_add_dropped(reader->native, reader->skipped);
-    *prefix = reader->native;
-  }
-  return bytes;
-}
-
-void reader_miss(struct reader *reader, uint64_t at) {
-  atomic_store_explicit(&reader->missed, atomic_load_explicit(&reader->missed, memory_order_relaxed) + 1, memory_order_relaxed);
-  reader->skipped += sink_result(reader->sink, at)->frame.missing + 1;
-}
-
-static void take_in(struct sink *sink, struct flow *flow, struct slot *slot, const struct frame *frame) {
-  assert(sink->count < GPU_MAX_SLOTS);
-  struct result *result = sink_result(sink, sink_tail(sink));
-  result->sink = sink;
-  result->flow = flow;
-  result->slot = slot;
-  result->index = slot->index;
-  result->moved = false;
-  result->frame = *frame;
-  sink->unnoted = true;
-  if (sink->speaks_native) {
-    struct native_result native = frame_result(frame, flow->seat, clock_now());
-    native_write_result(&native, sink->result_bytes, result->native);
-  }
-  sink->count++;
-  sink->operations->offered(sink);
-}
-
-void sink_take_handed_over(struct sink *sink) {
-  struct slot *slot;
-  struct frame frame;
-  while (sink->relay && relay_take(sink->relay, &slot, &frame)) {
-    take_in(sink, sink->relay->flow, slot, &frame);
-  }
-}
+/* -- results ----------------------------------------------------------------------------------------------------------- */
 
 void sink_offer(struct sink *sink, struct flow *flow, struct slot *slot) {
   assert(slot->state == SLOT_EMITTING);
@@ -317,56 +175,15 @@ void sink_offer(struct sink *sink, struct flow *flow, struct slot *slot) {
     return;
   }
   join(sink);
-  take_in(sink, flow, slot, &slot->frame);
+  sink_take_in(sink, flow, slot, &slot->frame);
   slot->frame.open = false;
-}
-
-void result_settle(struct result *result, enum fate fate, int64_t now) {
-  struct flow *flow = result->flow;
-  struct sink *sink = result->sink;
-  sink->unnoted = true;
-  if (flow->relay) {
-    result->frame.open = false;
-    result->frame.fate = fate;
-    sink_checkpoint(sink); /* before the session knows */
-    relay_settle(flow->relay, result->slot, fate, now);
-    return;
-  }
-  if (result->slot) {
-    result->slot->owed = false;
-  }
-  flow_settle(flow, &result->frame, fate, now);
-  flow->wake(flow->session);
-}
-
-void result_release(const struct result *result) {
-  struct flow *flow = result->flow;
-  assert(!result->frame.open);
-  if (flow->relay) {
-    relay_release(flow->relay, result->slot);
-    return;
-  }
-  flow_take_back(flow, result->slot, result->frame.fate);
-  flow->wake(flow->session);
-}
-
-void sink_release_first(struct sink *sink) {
-  struct result *result = sink_result(sink, sink->first);
-  const struct result released = *result;
-  assert(sink->count > 0);
-  result->slot = NULL;
-  sink->first++;
-  sink->count--;
-  sink->unnoted = true;
-  sink_checkpoint(sink); /* before anything else comes into that slot */
-  result_release(&released);
 }
 
 bool sink_turn(struct sink *sink, int64_t now) { return sink->operations->turn(sink, now); }
 
 bool sink_reclaim(struct sink *sink, int64_t now) {
   if (!sink->block && sink->count == 0) {
-    shared_want(sink);
+    sink->loans.wanted = sink_is_lending(sink);
   }
   return !sink->block && sink->count > 0 && sink->operations->reclaim(sink, now);
 }

@@ -10,17 +10,14 @@
 #include <poll.h>
 #include <stdio.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "daemon/base/rights.h"
-#include "daemon/sink/shared.h"
+#include "daemon/sink/loans.h"
 
-/* Bytes that a lossless reader of large results may leave in its socket. */
 enum { INPUT_A_TURN = 16 * 1024 };
-enum { LEAST_ROOM = 256 * 1024, MOST_ROOM = 512 * 1024 };
 
-/* -- the poll ------------------------------------------------------------------------------------------------------ */
+/* -- the poll ---------------------------------------------------------------------------------------------------------- */
 
 static void on_ready(uv_poll_t *poll, int status, int events);
 
@@ -86,7 +83,7 @@ static void on_ready(uv_poll_t *poll, int status, int events) {
   }
 }
 
-/* -- departure ------------------------------------------------------------------------------------------------------ */
+/* -- departure --------------------------------------------------------------------------------------------------------- */
 
 /* There is a piece for each that stays, so that more of them are of no use. */
 static void take_room_along(struct sink *sink, struct reader *reader) {
@@ -113,14 +110,14 @@ static void unlink_reader(struct sink *sink, struct reader *reader) {
   }
 }
 
-static void finish_departure(struct sink *sink, struct reader *reader) {
+void reader_finish_departure(struct sink *sink, struct reader *reader) {
   if (sink->gone) {
     close(reader->fd); /* a duplicate of the session's own: closing it waits for nothing */
     reader_free(reader);
   } else {
     reader->departure.event.fd = reader->fd;
     reader->departure.event.reader = reader;
-    reader->departure.event.code = reader_farewell(reader);
+    reader->departure.event.code = reader->farewell;
     reader_read(reader, &reader->departure.event.emitted, &reader->departure.event.missed);
     sink_post(sink, &reader->departure);
   }
@@ -135,7 +132,7 @@ static void on_reader_closed(uv_handle_t *handle) {
   struct reader *reader = handle->data;
   struct sink *sink = reader->sink;
   sink->departing--;
-  finish_departure(sink, reader);
+  reader_finish_departure(sink, reader);
 }
 
 void reader_depart(struct sink *sink, struct reader *reader, const char *why) {
@@ -148,7 +145,7 @@ void reader_depart(struct sink *sink, struct reader *reader, const char *why) {
   snprintf(reader->departure.event.text, sizeof reader->departure.event.text, "%s", why);
   readers_drop_rest(sink, reader, false, now);
   if (reader->borrower) {
-    shared_leave(sink, reader, now);
+    loans_leave(sink, reader, now);
   }
   unlink_reader(sink, reader);
   sink->departing++;
@@ -172,84 +169,4 @@ void readers_stop(struct sink *sink) {
   if (sink->departing == 0) {
     sink_stopped(sink);
   }
-}
-
-/* -- arrival -------------------------------------------------------------------------------------------------------- */
-
-static void link_reader(struct sink *sink, struct reader *reader) {
-  reader->next = sink->readers;
-  reader->link = &sink->readers;
-  if (reader->next) {
-    reader->next->link = &reader->next;
-  }
-  sink->readers = reader;
-  if (reader->spare) {
-    reader->spare->next = sink->spares;
-    sink->spares = reader->spare;
-    reader->spare = NULL;
-  }
-  if (!sink->block) {
-    sink->reader_count += !reader->borrower;
-    sink->room_count += reader->room != NULL;
-    if (reader->sent == 0 && !reader_has_rest(reader)) {
-      readers_return_room(sink, reader);
-    }
-  }
-}
-
-/* Where a reader starts under `block`: what nobody has taken yet may be left to this one alone, so that no result may
- * wait before all readers. */
-static uint64_t first_untaken(struct sink *sink) {
-  uint64_t at = sink->first;
-  while (at < sink_tail(sink) && !sink_result(sink, at)->frame.open) {
-    at++;
-  }
-  return at;
-}
-
-/* The kernel asks for more only when three quarters are gone. With its usual room that wake-up comes too late for large
- * results, and the reader waits for it once in every 150 KiB. What the system does not allow is left out. */
-static void make_room(const struct sink *sink, const struct reader *reader) {
-  int room = (int)(sink->result_bytes < MOST_ROOM ? sink->result_bytes : MOST_ROOM);
-  if (reader->is_socket && sink->block && room >= LEAST_ROOM) {
-    setsockopt(reader->fd, SOL_SOCKET, SO_SNDBUF, &room, sizeof room);
-  }
-}
-
-void readers_attach(struct sink *sink, struct reader *reader) {
-  struct stat status;
-  reader->is_socket = fstat(reader->fd, &status) == 0 && S_ISSOCK(status.st_mode);
-  int error = uv_poll_init(lane_loop(sink->lane), &reader->poll, reader->fd); /* from here on it never blocks */
-  if (error != 0) {
-    if (sink->gone) {
-      sink->gone(sink->session, false, uv_strerror(error)); /* what waits for it must not go on waiting */
-    }
-    reader->departure.event = (struct sink_event){.kind = SINK_DETACHED};
-    snprintf(reader->departure.event.text, sizeof reader->departure.event.text, "%s", uv_strerror(error));
-    readers_drop_rest(sink, reader, false, clock_now());
-    if (reader->borrower) {
-      shared_leave(sink, reader, clock_now());
-    }
-    finish_departure(sink, reader);
-    return;
-  }
-  reader->poll.data = reader;
-  shared_look(sink, clock_now());
-  if (!reader->continues) {
-    reader->at = sink->block ? first_untaken(sink) : sink_tail(sink);
-  }
-  reader->writable = true;
-  reader->listened_to = reader->is_socket && !reader->borrower && !sink->gone;
-  sink->runner.tick = readers_tick;
-  make_room(sink, reader);
-  link_reader(sink, reader);
-  error = reader->borrower ? shared_attach(reader) : 0;
-  if (error != 0) {
-    reader_depart(sink, reader, uv_strerror(error));
-    return;
-  }
-  if (!reader->borrower) {
-    reader_watch(reader, false);
-  }
-  lane_schedule(&sink->runner);
 }
