@@ -41,29 +41,24 @@ struct identity {
 };
 
 enum { NUMBERS = 128 /* at most, besides results */ };
-static_assert(GPU_MAX_SLOTS * (sizeof(struct identity) + sizeof(struct frame)) + NUMBERS <= RECORD_PREFAULTED,
-              "no note meets a page fault");
+static_assert(GPU_MAX_SLOTS * sizeof(struct identity) + NUMBERS <= RECORD_PREFAULTED, "no note meets a page fault");
 
-static void put_result(struct result *result, bool held, struct codec *codec) {
-  struct frame *frame = &result->frame;
-  struct identity identity = {.sequence = frame->sequence,
-                              .producer = frame->producer,
+static void put_result(const struct result *result, struct codec *codec) {
+  struct identity identity = {.sequence = result->sequence,
+                              .producer = result->producer,
                               .seat = result->flow->seat,
                               .slot = result->index,
-                              .fate = frame->fate,
+                              .fate = result->fate,
                               .moved = result->moved,
-                              .open = frame->open};
+                              .open = result->open};
   CODEC_PASS(codec, identity);
-  if (held) {
-    frame_pass(frame, codec);
-  }
 }
 
 /* What a file has whole is no longer held, although its slot is not given back yet. */
 static unsigned released(struct sink *sink) {
   unsigned count = 0;
   bool is_file = sink->operations->is_file;
-  while (is_file && count < sink->count && !sink_result(sink, sink->first + count)->frame.open) {
+  while (is_file && count < sink->count && !sink_result(sink, sink->first + count)->open) {
     count++;
   }
   return count;
@@ -93,7 +88,7 @@ void sink_checkpoint(struct sink *sink) {
   record_begin(sink->record, &codec);
   pass_results(&noted, &codec);
   for (uint64_t at = sink_tail(sink) - noted.known; at < sink_tail(sink); at++) {
-    put_result(sink_result(sink, at), at >= noted.first, &codec);
+    put_result(sink_result(sink, at), &codec);
   }
   sink->unnoted = false;
   record_end(sink->record, &codec);
@@ -144,7 +139,7 @@ void reader_note(struct reader *reader) {
 
 /* -- in ---------------------------------------------------------------------------------------------------------------- */
 
-static void take_result(struct noted_result *result, bool held, struct codec *codec) {
+static void take_result(struct noted_result *result, struct codec *codec) {
   struct identity identity = {0};
   CODEC_PASS(codec, identity);
   if (identity.slot >= GPU_MAX_SLOTS || identity.fate >= FATE_COUNT || identity.moved > 1 || identity.open > 1) {
@@ -154,9 +149,6 @@ static void take_result(struct noted_result *result, bool held, struct codec *co
   result->seat = identity.seat;
   result->slot = identity.slot;
   result->moved = identity.moved == 1;
-  if (held) {
-    frame_pass(&result->frame, codec);
-  }
   result->frame.sequence = identity.sequence;
   result->frame.producer = identity.producer;
   result->frame.fate = (enum fate)identity.fate;
@@ -171,7 +163,7 @@ bool sink_read_note(uint64_t record, struct sink_checkpointd *noted) {
   if (is_there) {
     pass_results(noted, &codec);
     for (unsigned i = 0; i < noted->known && !codec.broken; i++) {
-      take_result(&noted->results[i], i + noted->count >= noted->known, &codec);
+      take_result(&noted->results[i], &codec);
     }
   }
   bool whole = state == RECORD_EMPTY || (is_there && codec_is_at_end(&codec));

@@ -84,7 +84,7 @@ static void tick(struct runner *runner, int64_t now) {
 
 /* Results that got their fate while they waited. */
 static void release_closed(struct sink *sink) {
-  while (sink->count > 0 && !sink_result(sink, sink->first)->frame.open) {
+  while (sink->count > 0 && !sink_result(sink, sink->first)->open) {
     sink_release_first(sink);
   }
 }
@@ -254,7 +254,7 @@ static void stop(struct sink *sink) {
 /* The result under way is waited for, since its slot is being read; the others behind it are let go of then. */
 static void discard(struct sink *sink, enum fate fate, int64_t now) {
   for (uint64_t at = sink->first + (sink->writing ? 1 : 0); at < sink_tail(sink); at++) {
-    if (sink_result(sink, at)->frame.open) {
+    if (sink_result(sink, at)->open) {
       result_settle(sink_result(sink, at), fate, now);
     }
   }

@@ -14,34 +14,19 @@
 
 /* -- results ----------------------------------------------------------------------------------------------------------- */
 
-/* The session's part of a result: its slot is EMITTING, and its frame is in flight at the sink if it has no fate. */
-static void restore_result(struct sink *sink, struct result *result, struct flow *flow, unsigned index, struct codec *codec) {
-  if (!flow || index >= flow->ring.count || flow->ring.slots[index].state != SLOT_EMITTING ||
-      sink_has_slot(sink, &flow->ring.slots[index])) {
-    codec_break(codec);
-    return;
-  }
-  result->sink = sink;
-  result->flow = flow;
-  result->slot = &flow->ring.slots[index];
-  result->index = index;
-  result->slot->frame.open = false;
-  result->slot->owed = result->frame.open;
-  flow->at_sink += result->frame.open;
-  if (flow->relay) {
-    relay_restore(flow->relay, result->slot, &result->frame);
-  }
-}
-
+/* A result's frame is in its slot, and goes over with that. */
 static void pass_result(struct sink *sink, struct result *result, struct codec *codec, sink_road *flow, void *context) {
+  bool open = codec->writing && result->open;
   unsigned seat = codec->writing ? result->flow->seat : 0;
   unsigned index = codec->writing ? result->slot->index : 0;
+  unsigned fate = codec->writing ? result->fate : 0;
   CODEC_PASS(codec, seat);
   CODEC_PASS(codec, index);
-  frame_pass(&result->frame, codec);
+  CODEC_PASS(codec, open);
+  codec_pass_below(codec, &fate, FATE_COUNT);
   CODEC_PASS(codec, result->native);
-  if (!codec->writing && !codec->broken) {
-    restore_result(sink, result, flow(context, seat), index, codec);
+  if (!codec->writing && !codec->broken && !sink_take_again(sink, flow(context, seat), index, open, (enum fate)fate)) {
+    codec_break(codec);
   }
 }
 
@@ -63,7 +48,6 @@ void sink_pass(struct sink *sink, struct codec *codec, sink_road *flow, void *co
   codec_pass_below(codec, &count, GPU_MAX_SLOTS + 1);
   for (unsigned i = 0; i < count && !codec->broken; i++) {
     pass_result(sink, sink_result(sink, sink->first + i), codec, flow, context);
-    sink->count = codec->writing ? count : i + 1;
   }
   codec_pass_time(codec, &sink->position); /* in bytes, with the same bounds */
   CODEC_PASS(codec, sink->placed);
@@ -78,20 +62,14 @@ void sink_pass(struct sink *sink, struct codec *codec, sink_road *flow, void *co
   }
 }
 
+/* The session may have noted the frame before the device was done with it. */
 static bool take_held(struct sink *sink, const struct noted_result *held, struct flow *flow) {
-  struct slot *slot = flow && held->slot < flow->ring.count ? &flow->ring.slots[held->slot] : NULL;
-  if (!slot || slot->state != SLOT_EMITTING || sink_has_slot(sink, slot)) {
+  if (!sink_take_again(sink, flow, held->slot, held->frame.open, held->frame.fate)) {
     return false;
   }
-  struct result *result = sink_result(sink, sink_tail(sink));
-  *result = (struct result){.sink = sink, .flow = flow, .slot = slot, .index = held->slot, .frame = held->frame};
-  slot->frame.open = false;
-  slot->owed = held->frame.open;
-  flow->at_sink += held->frame.open;
-  if (flow->relay) {
-    relay_restore(flow->relay, slot, &result->frame);
-  }
-  sink->count++;
+  struct frame *frame = &flow->ring.slots[held->slot].frame;
+  frame->seen = frame->seen != 0 ? frame->seen : clock_now();
+  frame->suspect = false;
   return true;
 }
 
@@ -112,6 +90,20 @@ bool sink_take_noted(struct sink *sink, const struct sink_checkpointd *noted, si
   sink->unnoted = true;
   sink_checkpoint(sink);
   return true;
+}
+
+void sink_abandon(struct sink *sink, enum fate fate, int64_t now) {
+  for (uint64_t at = sink->first; at < sink_tail(sink); at++) {
+    struct result *result = sink_result(sink, at);
+    if (result->open) {
+      result->slot->owed = false;
+      flow_settle(result->flow, &result->slot->frame, fate, now);
+    }
+  }
+  sink->first = sink->base = sink_tail(sink);
+  sink->count = 0;
+  sink->unnoted = true;
+  sink_checkpoint(sink);
 }
 
 /* -- readers ----------------------------------------------------------------------------------------------------------- */

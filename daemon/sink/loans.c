@@ -41,11 +41,10 @@ void loans_set_aside(struct sink *sink) {
 
 /* Nobody has it any more. */
 static void release_aside(struct sink *sink, struct result *result, enum fate fate, int64_t now) {
-  if (result->frame.open) {
+  if (result->open) {
     result_settle(result, fate, now);
   }
   result_release(result);
-  result->slot = NULL;
   sink->loans.wanted = false;
 }
 
@@ -73,9 +72,9 @@ void loans_end(struct sink *sink, struct reader *reader, bool taken, int64_t now
   if (taken) {
     READER_COUNT(reader->emitted, 1U);
   }
-  if (taken && result->frame.open) {
+  if (taken && result->open) {
     result_settle(result, FATE_EMITTED, now);
-  } else if (result->frame.open) {
+  } else if (result->open) {
     mark_again(result);
   }
   if (result == &sink->loans.aside[slot->index] && sink->loans.holders[slot->index] == 0) {

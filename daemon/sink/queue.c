@@ -27,18 +27,27 @@ bool sink_has_slot(const struct sink *sink, const struct slot *slot) {
   return false;
 }
 
-void sink_take_in(struct sink *sink, struct flow *flow, struct slot *slot, const struct frame *frame) {
-  assert(sink->count < GPU_MAX_SLOTS);
+/* The result behind the others, not counted yet. */
+static struct result *set_result(struct sink *sink, struct flow *flow, struct slot *slot, bool open, enum fate fate) {
   struct result *result = sink_result(sink, sink_tail(sink));
   result->sink = sink;
   result->flow = flow;
   result->slot = slot;
+  result->sequence = slot->frame.sequence;
+  result->producer = slot->frame.producer;
   result->index = slot->index;
+  result->open = open;
   result->moved = false;
-  result->frame = *frame;
+  result->fate = fate;
   sink->unnoted = true;
+  return result;
+}
+
+void sink_take_in(struct sink *sink, struct flow *flow, struct slot *slot) {
+  assert(sink->count < GPU_MAX_SLOTS);
+  struct result *result = set_result(sink, flow, slot, true, FATE_EMITTED);
   if (sink->speaks_native) {
-    struct native_result native = frame_result(frame, flow->seat, clock_now());
+    struct native_result native = frame_result(&slot->frame, flow->seat, clock_now());
     native_write_result(&native, sink->result_bytes, result->native);
   }
   sink->count++;
@@ -47,51 +56,64 @@ void sink_take_in(struct sink *sink, struct flow *flow, struct slot *slot, const
 
 void sink_take_handed_over(struct sink *sink) {
   struct slot *slot;
-  struct frame frame;
-  while (sink->relay && relay_take(sink->relay, &slot, &frame)) {
-    sink_take_in(sink, sink->relay->flow, slot, &frame);
+  while (sink->relay && (slot = relay_take(sink->relay))) {
+    sink_take_in(sink, sink->relay->flow, slot);
   }
+}
+
+bool sink_take_again(struct sink *sink, struct flow *flow, unsigned index, bool open, enum fate fate) {
+  struct slot *slot = flow && index < flow->ring.count ? &flow->ring.slots[index] : NULL;
+  if (!slot || slot->state != SLOT_EMITTING || sink_has_slot(sink, slot)) {
+    return false;
+  }
+  slot->frame.open = false;
+  slot->owed = open;
+  flow->at_sink += open;
+  set_result(sink, flow, slot, open, fate);
+  if (flow->relay) {
+    relay_restore(flow->relay, slot, fate);
+  }
+  sink->count++;
+  return true;
 }
 
 void result_settle(struct result *result, enum fate fate, int64_t now) {
   struct flow *flow = result->flow;
-  struct sink *sink = result->sink;
-  sink->unnoted = true;
+  assert(result->open);
+  result->open = false;
+  result->fate = fate;
+  result->sink->unnoted = true;
   if (flow->relay) {
-    result->frame.open = false;
-    result->frame.fate = fate;
-    sink_checkpoint(sink); /* before the session knows */
+    sink_checkpoint(result->sink); /* before the session knows */
     relay_settle(flow->relay, result->slot, fate, now);
     return;
   }
-  if (result->slot) {
-    result->slot->owed = false;
-  }
-  flow_settle(flow, &result->frame, fate, now);
+  result->slot->owed = false;
+  flow_settle(flow, &result->slot->frame, fate, now);
   flow->wake(flow->session);
 }
 
-void result_release(const struct result *result) {
+void result_release(struct result *result) {
   struct flow *flow = result->flow;
-  assert(!result->frame.open);
+  struct slot *slot = result->slot;
+  assert(!result->open);
+  result->slot = NULL;
   if (flow->relay) {
-    relay_release(flow->relay, result->slot);
+    relay_release(flow->relay, slot);
     return;
   }
-  flow_take_back(flow, result->slot, result->frame.fate);
+  flow_take_back(flow, slot, result->fate);
   flow->wake(flow->session);
 }
 
 void sink_release_first(struct sink *sink) {
   struct result *result = sink_result(sink, sink->first);
-  const struct result released = *result;
   assert(sink->count > 0);
-  result->slot = NULL;
   sink->first++;
   sink->count--;
   sink->unnoted = true;
   sink_checkpoint(sink); /* before anything else comes into that slot */
-  result_release(&released);
+  result_release(result);
 }
 
 /* -- words to the control loop ----------------------------------------------------------------------------------------- */

@@ -72,7 +72,7 @@ void reader_set_header(struct reader *reader, const struct result *result) {
   const struct sink *sink = reader->sink;
   reader->header_bytes = 0;
   if (result && reader->protocol == CONFIG_PROTOCOL_Y4M) {
-    reader->header_bytes = y4m_write_header(&sink->format, &result->frame.rate, reader->header);
+    reader->header_bytes = y4m_write_header(&sink->format, &result->slot->frame.rate, reader->header);
   }
 }
 
@@ -89,5 +89,5 @@ size_t reader_prefix(struct reader *reader, uint64_t at, const unsigned char **p
 
 void reader_miss(struct reader *reader, uint64_t at) {
   atomic_store_explicit(&reader->missed, atomic_load_explicit(&reader->missed, memory_order_relaxed) + 1, memory_order_relaxed);
-  reader->skipped += sink_result(reader->sink, at)->frame.missing + 1;
+  reader->skipped += sink_result(reader->sink, at)->slot->frame.missing + 1;
 }

@@ -70,7 +70,7 @@ static void finish_result(struct sink *sink, struct reader *reader, int64_t now)
   reader->sent = 0;
   reader->skipped = 0;
   READER_COUNT(reader->emitted, 1U);
-  if (result->frame.open) {
+  if (result->open) {
     result_settle(result, FATE_EMITTED, now);
   }
 }
@@ -197,7 +197,7 @@ static void link_reader(struct sink *sink, struct reader *reader) {
  * wait before all readers. */
 static uint64_t first_untaken(struct sink *sink) {
   uint64_t at = sink->first;
-  while (at < sink_tail(sink) && !sink_result(sink, at)->frame.open) {
+  while (at < sink_tail(sink) && !sink_result(sink, at)->open) {
     at++;
   }
   return at;

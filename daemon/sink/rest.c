@@ -2,7 +2,9 @@
  * Making room under `drop`: a slot that only slow readers hold goes back to its session.
  *
  * Readers in the middle of its result move the rest to room of their own. The frame lives on without its slot, as pending,
- * until the last of them is done or one has taken it whole. Each reader lends the sink one pending, and can be in one.
+ * until the last of them is done or one has taken it whole: it is the one frame that has a second home, since its slot has
+ * another frame by then. A sink under `drop` is on its session's lane, so that both are one thread's. Each reader lends the
+ * sink one pending, and can be in one.
  *
  * Room is a whole result's, so there is no more of it than the sink's `slow_readers` says: as many as that, or a piece for each
  * reader if they are fewer. A reader begins with a result once it has a piece, and returns it after the result. Where there are
@@ -45,9 +47,10 @@ void readers_return_room(struct sink *sink, struct reader *reader) {
 
 static void settle_pending(struct sink *sink, struct pending *pending, enum fate fate, int64_t now) {
   if (pending->frame.open) {
-    struct result result = {.sink = sink, .flow = pending->flow, .frame = pending->frame};
-    result_settle(&result, fate, now);
-    pending->frame = result.frame;
+    pending->frame.open = false;
+    sink->unnoted = true;
+    flow_settle(pending->flow, &pending->frame, fate, now);
+    pending->flow->wake(pending->flow->session);
   }
 }
 
@@ -94,14 +97,14 @@ void readers_release(struct sink *sink, int64_t now) {
   while (sink->count > 0 && sink->first < needed) {
     struct result *result = sink_result(sink, sink->first);
     bool lent = loans_have(sink, result);
-    if ((result->frame.open || lent) && sink->block) {
+    if ((result->open || lent) && sink->block) {
       return; /* it waits for a reader */
     }
     if (lent) {
       loans_set_aside(sink);
       continue;
     }
-    if (result->frame.open) {
+    if (result->open) {
       result_settle(result, FATE_UNREAD, now);
     }
     sink_release_first(sink);
@@ -135,8 +138,9 @@ static struct pending *take_over(struct sink *sink, struct result *result) {
   struct pending *pending = sink->spares;
   assert(pending);
   sink->spares = pending->next;
-  *pending = (struct pending){.flow = result->flow, .frame = result->frame};
-  result->frame.open = false;
+  *pending = (struct pending){.flow = result->flow, .frame = result->slot->frame};
+  pending->frame.open = true;
+  result->open = false;
   result->moved = true;
   result->slot->owed = false;
   return pending;
@@ -153,7 +157,7 @@ bool readers_reclaim(struct sink *sink, int64_t now) {
       reader_miss(reader, reader->at++);
       continue;
     }
-    if (result->frame.open) {
+    if (result->open) {
       pending = take_over(sink, result);
     }
     keep_rest(sink, reader, result, pending);
@@ -176,7 +180,7 @@ void readers_discard(struct sink *sink, enum fate fate, int64_t now) {
   }
   while (sink->count > 0) {
     struct result *result = sink_result(sink, sink->first);
-    if (result->frame.open) {
+    if (result->open) {
       result_settle(result, fate, now);
     }
     sink_release_first(sink);

@@ -1,10 +1,10 @@
 /*
  * What a session sees of its sink, and what the kinds of sinks share: the queue of results on their way out.
  *
- * A result is a slot in EMITTING with the frame that was taken out of it. Results are released strictly in order: the slot goes
- * back to its road when nobody needs its memory any more, and its frame gets its fate once, here or, when a slow reader took
- * the rest into its own buffer, when that reader is done. Both are noted before the session notes that it knows of them, so
- * that the notes of a killed process are true of the bytes in a slot.
+ * A result is a slot in EMITTING, whose frame it reads there, and whether that has its fate. Results are released strictly in
+ * order: the slot goes back to its road when nobody needs its memory any more, and its frame gets its fate once, here or, when
+ * a slow reader took the rest into its own buffer, when that reader is done. Both are noted before the session notes that it
+ * knows of them, so that the notes of a killed process are true of the bytes in a slot.
  */
 #ifndef FRAMED_SINK_RESULTS_H
 #define FRAMED_SINK_RESULTS_H
@@ -19,14 +19,16 @@
 struct result {
   struct sink *sink;
   struct flow *flow;
-  struct slot *slot;                         /* NULL once it is released; */
-  unsigned index;                            /* its index stays known */
+  struct slot *slot; /* where its frame is; NULL once it is released */
+  uint64_t sequence; /* which frame in which slot it was, for the notes, also when it is released */
+  unsigned producer, index;
+  bool open;                                 /* its frame has no fate yet, and is in its slot */
   bool moved;                                /* its frame lives on without its slot: see rest.c */
-  struct frame frame;                        /* closed once it has its fate */
+  enum fate fate;                            /* once it has one */
   unsigned char native[NATIVE_RESULT_BYTES]; /* what stands before it for a native reader */
 };
 
-/* A frame whose slot was taken back while readers still have its rest to send. */
+/* A frame whose slot was taken back while readers still have its rest to send: the only one that is not in a slot. */
 struct pending {
   struct flow *flow;
   struct frame frame;
@@ -190,13 +192,15 @@ void reader_set_header(struct reader *reader, const struct result *result);
 /* The frame's fate, once. */
 void result_settle(struct result *result, enum fate fate, int64_t now);
 /* The slot in EMITTING is behind the other results now. */
-void sink_take_in(struct sink *sink, struct flow *flow, struct slot *slot, const struct frame *frame);
+void sink_take_in(struct sink *sink, struct flow *flow, struct slot *slot);
+/* The same for a slot that the sink had before this process: it has its fate, or is open. False: it is not on its way out. */
+bool sink_take_again(struct sink *sink, struct flow *flow, unsigned index, bool open, enum fate fate);
 /* [no lane runs, or on it] Takes in what was handed over and not taken yet. */
 void sink_take_handed_over(struct sink *sink);
 /* Whether a result is in that slot. */
 bool sink_has_slot(const struct sink *sink, const struct slot *slot);
 /* A result's slot goes back to its road; its frame must have its fate, or have been taken over. */
-void result_release(const struct result *result);
+void result_release(struct result *result);
 /* The same with the oldest one, which leaves the queue. */
 void sink_release_first(struct sink *sink);
 
@@ -226,7 +230,7 @@ struct sink_checkpointd {
   struct noted_result {
     unsigned seat, slot;
     bool moved;
-    struct frame frame; /* of one that it no longer held: only which it was, and its fate */
+    struct frame frame; /* only which it was, whether it was open, and its fate */
   } results[GPU_MAX_SLOTS];
 };
 
@@ -244,6 +248,8 @@ void reader_pass_head(struct reader *reader, struct codec *codec);
 
 /* Takes what it held, whose slots are EMITTING by now. */
 bool sink_take_noted(struct sink *sink, const struct sink_checkpointd *noted, sink_road *flow, void *context);
+/* [no lane runs] Gives all that it has this fate: their client has gone with the process before. */
+void sink_abandon(struct sink *sink, enum fate fate, int64_t now);
 /* The reader of that page, without its descriptor. NULL: nobody knows how far it is, or there is no memory. */
 struct reader *reader_take_noted(struct sink *sink, uint64_t record);
 /* Puts where its reader's note is; takes a reader from there, or (`cut`) closes its descriptor, since nobody knows how far it

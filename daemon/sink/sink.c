@@ -167,16 +167,16 @@ void sink_stop(struct sink *sink) {
 /* -- results ----------------------------------------------------------------------------------------------------------- */
 
 void sink_offer(struct sink *sink, struct flow *flow, struct slot *slot) {
-  assert(slot->state == SLOT_EMITTING);
-  flow->at_sink++;
+  assert(slot->state == SLOT_EMITTING && slot->frame.open);
+  slot->frame.open = false; /* from here on nobody writes to the frame until its slot comes back */
   slot->owed = true;
+  flow->at_sink++;
   if (flow->relay) {
     relay_offer(flow->relay, slot);
     return;
   }
   join(sink);
-  sink_take_in(sink, flow, slot, &slot->frame);
-  slot->frame.open = false;
+  sink_take_in(sink, flow, slot);
 }
 
 bool sink_turn(struct sink *sink, int64_t now) { return sink->operations->turn(sink, now); }
