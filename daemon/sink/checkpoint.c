@@ -54,7 +54,7 @@ static void put_result(const struct result *result, struct codec *codec) {
   CODEC_PASS(codec, identity);
 }
 
-/* What a file has whole is no longer held, although its slot is not given back yet. */
+/* How many results a file has whole: they are noted as no longer held, although their slots are not given back yet. */
 static unsigned released(struct sink *sink) {
   unsigned count = 0;
   bool is_file = sink->operations->is_file;
@@ -64,7 +64,8 @@ static unsigned released(struct sink *sink) {
   return count;
 }
 
-/* No frame that the session may still take for its own left the sink longer ago than there are slots. */
+/* How many of the last results are noted: any that the session may still take for its own is among the last as many as there
+ * are slots. */
 static unsigned known_results(struct sink *sink) {
   uint64_t ever = sink_tail(sink) - sink->base;
   unsigned slots = ever > 0 ? sink_result(sink, sink_tail(sink) - 1)->flow->ring.count : 0;

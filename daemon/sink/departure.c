@@ -1,5 +1,5 @@
 /*
- * Readers come and go: each is polled for its end as long as it is there, and for room while something waits for it.
+ * How readers leave: each is polled for its end as long as it is attached, and for room while bytes wait for it.
  *
  * A reader leaves in two steps: it is taken off the queue at once, and given back when libuv has let go of its handle.
  */
@@ -19,10 +19,10 @@ enum { INPUT_A_TURN = 16 * 1024 };
 
 /* -- the poll ---------------------------------------------------------------------------------------------------------- */
 
-static void on_ready(uv_poll_t *poll, int status, int events);
+static void reader_on_ready(uv_poll_t *poll, int status, int events);
 
-/* A reader that has half-closed says so at every poll for its end; then only its full end is of interest, which shows
- * whatever is polled for: urgent data, of which there is none any more. */
+/* A reader that has half-closed its connection wakes every poll for its end. From then on only the full end is of interest,
+ * which epoll tells whatever is polled for: so the poll is for urgent data, of which there is none any more. */
 void reader_watch(struct reader *reader, bool wants_room) {
   int end = !reader->half_closed ? UV_DISCONNECT : !reader->urgent ? UV_PRIORITIZED : 0;
   int events = (wants_room ? UV_WRITABLE : 0) | (reader->listened_to ? UV_READABLE : 0) | end;
@@ -34,7 +34,7 @@ void reader_watch(struct reader *reader, bool wants_room) {
     uv_poll_stop(&reader->poll);
     return;
   }
-  int status = uv_poll_start(&reader->poll, events, on_ready);
+  int status = uv_poll_start(&reader->poll, events, reader_on_ready);
   if (status != 0) {
     reader_depart(reader->sink, reader, uv_strerror(status));
   }
@@ -45,25 +45,25 @@ static bool has_hung_up(int fd) {
   return poll(&check, 1, 0) > 0 && (check.revents & (POLLHUP | POLLERR | POLLNVAL)) != 0;
 }
 
-/* Takes a byte of urgent data out of the way, which would go on waking us; true if there was none to take. */
+/* Takes a byte of urgent data out of the socket, where it would wake every poll; true if there was none to take. */
 static bool stays_urgent(int fd) {
   char byte;
   return recv(fd, &byte, sizeof byte, MSG_OOB | MSG_DONTWAIT) < 0;
 }
 
-/* In what it sends may be descriptors, and among them the other end of this very connection, which would never end then. Some
- * at a time: the rest wakes us again. */
+/* Among what a reader sends may be descriptors, even the other end of this very connection, which would never end if it were
+ * kept. What is left after one read wakes the poll again. */
 static void throw_away_input(struct reader *reader) {
   char bytes[INPUT_A_TURN];
   ssize_t got = rights_read(reader->fd, &(struct iovec){.iov_base = bytes, .iov_len = sizeof bytes}, 1);
   reader->listened_to = got > 0 || (got < 0 && (errno == EAGAIN || errno == EINTR));
 }
 
-static void on_ready(uv_poll_t *poll, int status, int events) {
+static void reader_on_ready(uv_poll_t *poll, int status, int events) {
   struct reader *reader = poll->data;
   struct sink *sink = reader->sink;
   if (status < 0) {
-    reader->polled = 0; /* libuv stopped it */
+    reader->polled = 0; /* libuv stopped the poll */
   }
   if ((events & UV_READABLE) != 0 && reader->listened_to) {
     throw_away_input(reader);
@@ -85,7 +85,7 @@ static void on_ready(uv_poll_t *poll, int status, int events) {
 
 /* -- departure --------------------------------------------------------------------------------------------------------- */
 
-/* There is a piece for each that stays, so that more of them are of no use. */
+/* Each reader that stays has a piece of room, so that further pieces are of no use. */
 static void take_room_along(struct sink *sink, struct reader *reader) {
   if (sink->room_count > sink->reader_count) {
     reader->room = sink->rooms;
@@ -101,7 +101,7 @@ static void unlink_reader(struct sink *sink, struct reader *reader) {
     reader->next->link = reader->link;
   }
   if (!sink->block) {
-    reader->spare = sink->spares; /* one for each reader: with its rest dropped, one is free */
+    reader->spare = sink->spares; /* there is one for each reader: as the rest of this one is dropped, one is free */
     assert(reader->spare);
     sink->spares = reader->spare->next;
     readers_return_room(sink, reader);
@@ -112,7 +112,7 @@ static void unlink_reader(struct sink *sink, struct reader *reader) {
 
 void reader_finish_departure(struct sink *sink, struct reader *reader) {
   if (sink->gone) {
-    close(reader->fd); /* a duplicate of the session's own: closing it waits for nothing */
+    close(reader->fd); /* a duplicate of the session's own descriptor: closing it waits for nothing */
     reader_free(reader);
   } else {
     reader->departure.event.fd = reader->fd;

@@ -1,6 +1,10 @@
 /*
- * A sink and its readers over a tape: what has been written of which result, so that the next image of the program goes on at
- * the byte where this one stopped. While this runs no lane does.
+ * A sink and its readers over the end of a process: what has been written of which result, so that the next process goes on at
+ * the byte where this one stopped.
+ *
+ * At an upgrade all of it is passed in order; after a kill it is made of the notes that checkpoint.c reads. While any of this
+ * runs no lane does. A result is its slot's index and whether its frame has a fate: the frame goes over with its session's
+ * slots.
  */
 #include <assert.h>
 #include <stdlib.h>
@@ -14,7 +18,6 @@
 
 /* -- results ----------------------------------------------------------------------------------------------------------- */
 
-/* A result's frame is in its slot, and goes over with that. */
 static void pass_result(struct sink *sink, struct result *result, struct codec *codec, sink_road *flow, void *context) {
   bool open = codec->writing && result->open;
   unsigned seat = codec->writing ? result->flow->seat : 0;
@@ -30,11 +33,11 @@ static void pass_result(struct sink *sink, struct result *result, struct codec *
   }
 }
 
-/* There may have been a tape before that nobody took. */
-static void forget_tape(const struct sink *sink) {
+/* The state may have been written before, for an upgrade that did not come about. */
+static void forget_written(const struct sink *sink) {
   for (const struct reader *reader = sink->readers; reader; reader = reader->next) {
     if (reader->rest_of) {
-      reader->rest_of->on_tape = NULL;
+      reader->rest_of->written_to = NULL;
     }
   }
 }
@@ -42,7 +45,7 @@ static void forget_tape(const struct sink *sink) {
 void sink_pass(struct sink *sink, struct codec *codec, sink_road *flow, void *context) {
   loans_recall(sink);
   unsigned count = sink->count;
-  forget_tape(sink);
+  forget_written(sink);
   CODEC_PASS(codec, sink->first);
   sink->base = codec->writing ? sink->base : sink->first;
   codec_pass_below(codec, &count, GPU_MAX_SLOTS + 1);
@@ -108,17 +111,17 @@ void sink_abandon(struct sink *sink, enum fate fate, int64_t now) {
 
 /* -- readers ----------------------------------------------------------------------------------------------------------- */
 
-/* Of several readers that hold the rest of one open frame, the first one on the tape speaks for it. */
+/* Of several readers that hold the rest of one open frame, the first one that is written speaks for it. */
 static void put_rest_frame(struct reader *reader, struct codec *codec) {
   struct pending *pending = reader->rest_of;
-  bool open = pending && pending->frame.open && pending->on_tape != codec;
+  bool open = pending && pending->frame.open && pending->written_to != codec;
   CODEC_PASS(codec, open);
   if (!pending || !open) {
     return;
   }
   CODEC_PASS(codec, pending->flow->seat);
   frame_pass(&pending->frame, codec);
-  pending->on_tape = codec;
+  pending->written_to = codec;
 }
 
 static void take_rest_frame(struct reader *reader, struct codec *codec, sink_road *flow, void *context) {
@@ -156,13 +159,13 @@ static void pass_rest(struct reader *reader, const struct sink *sink, struct cod
   reader->rest_end = reader->rest_at + (size_t)rest;
 }
 
-/* What was written of a file's first result is less than the whole. */
+/* Whether less than the whole of a file's first result was written. */
 static bool is_in_file(const struct reader *reader, const struct sink *sink, size_t whole) {
   size_t before = sink->position == 0 ? reader->header_bytes : 0;
   return sink->written == 0 || (sink->count > 0 && sink->written < before + whole);
 }
 
-/* It is on a result that is there or on the next one, and in the middle of one that is there. */
+/* Whether the reader is on a result that is there or on the next one, and in the middle only of one that is there. */
 static bool is_on_queue(const struct reader *reader, const struct sink *sink, size_t whole) {
   bool is_there = reader->at >= sink->first && reader->at <= sink_tail(sink);
   return (is_there || reader_has_rest(reader)) && reader->sent < whole && (reader->sent == 0 || reader->at < sink_tail(sink));
@@ -201,12 +204,13 @@ bool reader_has_gone(const struct reader *reader, const struct sink *sink) {
   return !is_attached(reader, sink) && (reader->leaving || reader->link);
 }
 
-/* With `reply` it is a duplicate of the producer's, which the service manager keeps once: the next process makes it anew, as
- * session_attach_again() does. */
+/* Whether the reader's descriptor goes along: with `reply` it is a duplicate of the producer's, of which the service manager
+ * keeps only one, and the next process duplicates that again. */
 static bool goes_along(const struct sink *sink, const struct codec *codec) { return !(sink->session && codec->by_manager); }
 
-/* One whose attaching is still on its way to a lane that is held begins there as any other, with the next result. */
-static void put(struct reader *reader, const struct sink *sink, struct codec *codec) {
+/* A reader whose attaching is still on its way to the held lane begins in the next process as any new one, with the next
+ * result. */
+static void put_reader(struct reader *reader, const struct sink *sink, struct codec *codec) {
   bool attached = is_attached(reader, sink);
   if (goes_along(sink, codec)) {
     codec_pass_descriptor(codec, &reader->fd);
@@ -219,7 +223,7 @@ static void put(struct reader *reader, const struct sink *sink, struct codec *co
   put_rest_frame(reader, codec);
 }
 
-static struct reader *take(struct sink *sink, struct codec *codec, sink_road *flow, void *context) {
+static struct reader *take_reader(struct sink *sink, struct codec *codec, sink_road *flow, void *context) {
   int fd = -1;
   struct failure failure;
   bool has_own = goes_along(sink, codec);
@@ -242,9 +246,9 @@ static struct reader *take(struct sink *sink, struct codec *codec, sink_road *fl
 
 struct reader *reader_pass(struct reader *reader, struct sink *sink, struct codec *codec, sink_road *flow, void *context) {
   if (!reader) {
-    return take(sink, codec, flow, context);
+    return take_reader(sink, codec, flow, context);
   }
-  put(reader, sink, codec);
+  put_reader(reader, sink, codec);
   return reader;
 }
 
@@ -260,8 +264,8 @@ void reader_put_live(const struct reader *reader, struct codec *codec) {
   CODEC_PASS(codec, missed);
 }
 
-/* A result that was waiting for it may have been dropped since its last write. Of one that it was in the middle of, the rest
- * was in memory that is gone. */
+/* Results that were waiting for the reader may have been dropped since its last write. The rest of one that it was in the
+ * middle of was in memory that is gone. */
 static bool is_placed(struct reader *reader, const struct sink *sink, bool has_rest) {
   if (!has_rest && reader->sent == 0 && reader->at < sink->first) {
     atomic_fetch_add(&reader->missed, sink->first - reader->at);
@@ -270,15 +274,15 @@ static bool is_placed(struct reader *reader, const struct sink *sink, bool has_r
   return !has_rest && is_in_place(reader, sink);
 }
 
-static bool take_place(struct reader *reader, const struct sink *sink, uint64_t record) {
+static bool reader_take_place(struct reader *reader, const struct sink *sink, uint64_t record) {
   bool has_rest = false;
   enum record_state state = reader_read_note(reader, record, &has_rest);
   bool taken = state == RECORD_EMPTY || (state == RECORD_NOTED && is_placed(reader, sink, has_rest));
   return taken && (reader->sent == 0 || sink->block || reader_make_room(reader));
 }
 
-/* A file is where the sink's note says; what of a result stands behind that is cut off, and written again. One that was never
- * written to, or that somebody has cut since, begins at its end. */
+/* A file goes on where the sink's note says; a part of a result that stands behind that is cut off, and written again. A file
+ * that was never written to, or that somebody has cut since, goes on at its end. */
 static bool take_file(struct reader *reader, struct sink *sink, uint64_t *torn) {
   struct stat status;
   sink->written = 0;
@@ -299,7 +303,7 @@ static bool take_file(struct reader *reader, struct sink *sink, uint64_t *torn) 
 struct reader *reader_take_noted(struct sink *sink, uint64_t record) {
   struct failure failure;
   struct reader *reader = reader_new(sink, -1, &failure);
-  if (reader && !take_place(reader, sink, record)) {
+  if (reader && !reader_take_place(reader, sink, record)) {
     return reader_free(reader);
   }
   if (reader && reader->continues) {
@@ -325,7 +329,7 @@ struct reader *reader_take_live(struct sink *sink, struct codec *codec, bool *cu
   atomic_store(&reader->emitted, emitted);
   atomic_store(&reader->missed, missed);
   bool is_file = sink->operations->is_file;
-  if (!(is_file ? take_file(reader, sink, torn) : take_place(reader, sink, record))) {
+  if (!(is_file ? take_file(reader, sink, torn) : reader_take_place(reader, sink, record))) {
     rights_close(fd);
     return reader_free(reader);
   }

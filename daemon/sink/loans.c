@@ -39,7 +39,7 @@ void loans_set_aside(struct sink *sink) {
   sink->count--;
 }
 
-/* Nobody has it any more. */
+/* No reader has a result that was set aside any more. */
 static void release_aside(struct sink *sink, struct result *result, enum fate fate, int64_t now) {
   if (result->open) {
     result_settle(result, fate, now);
@@ -48,8 +48,9 @@ static void release_aside(struct sink *sink, struct result *result, enum fate fa
   sink->loans.wanted = false;
 }
 
-/* The reader, which left before it was done, or a process that ends, may have seen it: it says so of itself, as a frame that
- * was sent again would. Only who gave it a mark makes anything of that. */
+/* A reader that left before it was done with the result may have seen it: from now on the result says of itself that it may
+ * have been seen, as that of a frame that was sent again does. Only a producer that gave the frame a mark makes anything of
+ * that. */
 static void mark_again(struct result *result) {
   uint32_t flags;
   unsigned char *at = result->native + sizeof(struct native_header) + offsetof(struct native_result, flags);
@@ -82,7 +83,7 @@ void loans_end(struct sink *sink, struct reader *reader, bool taken, int64_t now
   }
 }
 
-/* At the end of a sink it is told so if that takes something from it; else the end of its connection says enough. */
+/* At the end of the sink a reader that still has loans is told so; to any other the end of its connection says enough. */
 void loans_leave(struct sink *sink, struct reader *reader, int64_t now) {
   struct borrower *borrower = reader->borrower;
   if (sink->stopping && borrower->taken != borrower->completed) {
@@ -138,7 +139,7 @@ static bool has_loan(const struct borrower *borrower, const struct slot *slot) {
   return false;
 }
 
-/* It is in the queue, before where this reader is, and lent to it once. */
+/* The slot with this index if it is in the queue, before where the reader is, and not lent to it yet; else NULL. */
 static struct slot *find_lent(const struct reader *reader, unsigned index) {
   struct sink *sink = reader->sink;
   for (uint64_t at = sink->first; at < reader->at && at < sink_tail(sink); at++) {
@@ -178,6 +179,6 @@ void reader_pass_loans(struct reader *reader, struct codec *codec) {
   for (unsigned n = 0; n < borrower->completed - borrower->taken && !codec->broken; n++) {
     pass_loan(reader, &borrower->loans[(borrower->taken + n) % NATIVE_RING], codec);
   }
-  borrower->asleep |= !codec->writing;  /* if it was, the reader may have seen it, */
-  borrower->unheard |= !codec->writing; /* and if that sleeps, nothing was said for it yet */
+  borrower->asleep |= !codec->writing;  /* the reader may have seen that the lane slept, */
+  borrower->unheard |= !codec->writing; /* and if the reader sleeps, nobody has rung for it yet */
 }

@@ -84,7 +84,7 @@ void result_settle(struct result *result, enum fate fate, int64_t now) {
   result->fate = fate;
   result->sink->unnoted = true;
   if (flow->relay) {
-    sink_checkpoint(result->sink); /* before the session knows */
+    sink_checkpoint(result->sink); /* before the session can know of the fate */
     relay_settle(flow->relay, result->slot, fate, now);
     return;
   }
@@ -112,16 +112,16 @@ void sink_release_first(struct sink *sink) {
   sink->first++;
   sink->count--;
   sink->unnoted = true;
-  sink_checkpoint(sink); /* before anything else comes into that slot */
+  sink_checkpoint(sink); /* before another frame can come into that slot */
   result_release(result);
 }
 
 /* -- words to the control loop ----------------------------------------------------------------------------------------- */
 
-static void deliver(struct message *message) {
+static void sink_deliver(struct message *message) {
   struct sink_notice *notice = (struct sink_notice *)message;
   struct sink *sink = notice->event.sink;
-  struct sink_event event = notice->event; /* the receiver may free what the notice is embedded in */
+  struct sink_event event = notice->event; /* the receiver may free the reader or sink that the notice is embedded in */
   if (notice == &sink->trouble_notice) {
     atomic_store(&sink->trouble_posted, false);
   }
@@ -129,7 +129,7 @@ static void deliver(struct message *message) {
 }
 
 void sink_post(struct sink *sink, struct sink_notice *notice) {
-  notice->message.run = deliver;
+  notice->message.run = sink_deliver;
   notice->event.sink = sink;
   mailbox_post(sink->control, &notice->message);
 }

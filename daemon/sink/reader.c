@@ -1,6 +1,6 @@
 /*
  * A reader as such, whatever kind of sink it is attached to: its making and its end, the room for a rest that it brings along,
- * and what it is sent before a result.
+ * and the bytes that stand before its next result.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -1,14 +1,15 @@
 /*
- * Making room under `drop`: a slot that only slow readers hold goes back to its session.
+ * When a result leaves a queue with readers, and what a slow reader keeps of it.
  *
- * Readers in the middle of its result move the rest to room of their own. The frame lives on without its slot, as pending,
- * until the last of them is done or one has taken it whole: it is the one frame that has a second home, since its slot has
- * another frame by then. A sink under `drop` is on its session's lane, so that both are one thread's. Each reader lends the
- * sink one pending, and can be in one.
+ * Under `drop` a slot that only slow readers hold goes back to its session. Readers in the middle of its result move the rest
+ * of the bytes to room of their own. The frame lives on without its slot, as pending, until the last of these readers is done
+ * or one has taken the result whole: it is the only frame with a second home, since its slot has another frame by then. A sink
+ * under `drop` is on its session's lane, so that slot and pending are one thread's. Each reader lends the sink one pending, and
+ * can be in one.
  *
  * Room is a whole result's, so there is no more of it than the sink's `slow_readers` says: as many as that, or a piece for each
  * reader if they are fewer. A reader begins with a result once it has a piece, and returns it after the result. Where there are
- * more slow ones the others miss whole results, and one that takes nothing at all meanwhile has to go.
+ * more slow readers than pieces, some miss whole results, and a reader that has a piece and takes nothing at all has to go.
  */
 #include <assert.h>
 #include <string.h>
@@ -98,7 +99,7 @@ void readers_release(struct sink *sink, int64_t now) {
     struct result *result = sink_result(sink, sink->first);
     bool lent = loans_have(sink, result);
     if ((result->open || lent) && sink->block) {
-      return; /* it waits for a reader */
+      return; /* the result waits for a reader */
     }
     if (lent) {
       loans_set_aside(sink);
@@ -113,7 +114,7 @@ void readers_release(struct sink *sink, int64_t now) {
 
 /* -- making room ------------------------------------------------------------------------------------------------------- */
 
-/* The reader is in the middle of the oldest result: what it still needs of it moves to its own buffer. */
+/* The reader is in the middle of the oldest result: the bytes that it still needs move to its room. */
 static void keep_rest(struct sink *sink, struct reader *reader, const struct result *result, struct pending *pending) {
   const unsigned char *prefix;
   size_t prefix_bytes = reader_prefix(reader, reader->at, &prefix);
@@ -130,10 +131,11 @@ static void keep_rest(struct sink *sink, struct reader *reader, const struct res
   reader->sent = 0;
   reader->skipped = 0;
   for (uint64_t at = reader->at + 1; at < sink_tail(sink); at++) {
-    reader_miss(reader, at); /* what waits behind, too */
+    reader_miss(reader, at); /* results that wait behind are missed, too */
   }
 }
 
+/* The frame of a result moves out of its slot. */
 static struct pending *take_over(struct sink *sink, struct result *result) {
   struct pending *pending = sink->spares;
   assert(pending);

@@ -16,7 +16,7 @@ bool reader_share(struct reader *reader, struct native_control *control, unsigne
   }
   reader->borrower->control = control;
   reader->borrower->memory = memory;
-  reader_drop_room(reader); /* it never has a rest */
+  reader_drop_room(reader); /* a reader with shared memory never has a rest */
   return true;
 }
 
@@ -27,18 +27,19 @@ static void send_away(struct sink *sink, struct reader *reader, enum native_erro
   reader_depart(sink, reader, why);
 }
 
-static void on_ready(uv_poll_t *poll, int status, int events) {
+static void shared_on_ready(uv_poll_t *poll, int status, int events) {
   struct reader *reader = poll->data;
   (void)events;
   if (status < 0) {
-    uv_poll_start(poll, UV_READABLE, on_ready); /* libuv stopped it, but bytes may wait before the end of which it tells */
+    uv_poll_start(poll, UV_READABLE,
+                  shared_on_ready); /* libuv stopped the poll, but bytes may wait before the end that it tells of */
   }
   reader->borrower->readable = true;
   lane_schedule(&reader->sink->runner);
 }
 
-/* Takes back what it says that it is done with. False: it was never given that. */
-static bool take_back(struct sink *sink, struct reader *reader, int64_t now) {
+/* Takes back what the reader says that it is done with. False: it was never given that. */
+static bool shared_take_back(struct sink *sink, struct reader *reader, int64_t now) {
   struct borrower *borrower = reader->borrower;
   uint32_t taken = atomic_load_explicit(&borrower->control->client.taken, memory_order_acquire);
   if (taken - borrower->taken > borrower->completed - borrower->taken) {
@@ -51,7 +52,7 @@ static bool take_back(struct sink *sink, struct reader *reader, int64_t now) {
   return true;
 }
 
-/* False: it is no reader any more. What it took before it left counts. */
+/* False: the reader has left, or is sent away. What it took before counts. */
 static bool hear(struct sink *sink, struct reader *reader, int64_t now) {
   enum doorbell_heard heard = reader->borrower->readable ? doorbell_hear(reader->fd) : DOORBELL_NOTHING;
   reader->borrower->readable = heard == DOORBELL_MORE;
@@ -59,7 +60,7 @@ static bool hear(struct sink *sink, struct reader *reader, int64_t now) {
     return true;
   }
   int error = errno;
-  take_back(sink, reader, now);
+  shared_take_back(sink, reader, now);
   if (heard == DOORBELL_NONSENSE) {
     send_away(sink, reader, NATIVE_E_PROTOCOL, DOORBELL_COMPLAINT);
   } else {
@@ -114,7 +115,7 @@ static bool lend_all(struct sink *sink, struct reader *reader, int64_t now) {
 
 /* -- turns ------------------------------------------------------------------------------------------------------------- */
 
-/* A reader rings for what it is done with only once it is told to. */
+/* Whether the lane may sleep: a reader rings for what it is done with only once it is told to. */
 static bool may_sleep(struct borrower *borrower) {
   borrower->asleep = true;
   atomic_store_explicit(&borrower->control->daemon.sleeps, 1, memory_order_relaxed);
@@ -131,26 +132,26 @@ bool shared_turn(struct sink *sink, struct reader *reader, int64_t now) {
   if (!hear(sink, reader, now)) {
     return false;
   }
-  if (!take_back(sink, reader, now)) {
+  if (!shared_take_back(sink, reader, now)) {
     send_away(sink, reader, NATIVE_E_PROTOCOL, "in shared memory it took results that it was not given");
     return false;
   }
-  readers_release(sink, now); /* what is set aside by that counts as lent, too */
+  readers_release(sink, now); /* results that this sets aside count as lent, too */
   if (!lend_all(sink, reader, now)) {
     send_away(sink, reader, NATIVE_E_STOPPING, "the pipeline has other memory now: connect again");
     return false;
   }
   if (borrower->taken == borrower->completed && !borrower->readable) {
-    return false; /* nothing is to be heard of it */
+    return false; /* the reader has nothing, and will say nothing */
   }
   return borrower->readable || now - borrower->active < sink->spin_ns || !may_sleep(borrower);
 }
 
-/* One that lies is sent away at its turn. */
+/* A reader whose cursor makes no sense is sent away at its turn. */
 void shared_look(struct sink *sink, int64_t now) {
   for (struct reader *reader = sink->readers; reader; reader = reader->next) {
     if (reader->borrower) {
-      take_back(sink, reader, now);
+      shared_take_back(sink, reader, now);
     }
   }
 }
@@ -166,16 +167,16 @@ void shared_tick(struct sink *sink, int64_t now) {
   struct reader *next = NULL;
   for (struct reader *reader = sink->readers; lends && reader; reader = next) {
     next = reader->next;
-    if (reader->borrower && take_back(sink, reader, now) && holds_too_long(sink, reader->borrower)) {
+    if (reader->borrower && shared_take_back(sink, reader, now) && holds_too_long(sink, reader->borrower)) {
       char why[128];
       snprintf(why, sizeof why, "it held a result for more than %d ms while its slot was needed", HOLD_TICKS * TICK_MS);
       send_away(sink, reader, NATIVE_E_TIMEOUT, why);
     }
   }
   if (lends) {
-    lane_schedule(&sink->runner); /* where the rest follows */
+    lane_schedule(&sink->runner); /* in that turn slots are released and lent again */
   }
-  if (sink->loans.wanted) { /* the session says so again if it still is so */
+  if (sink->loans.wanted) { /* the session says so again while it is so */
     sink->loans.wanted = false;
     sink->loans.flow->wake(sink->loans.flow->session);
   }
@@ -183,5 +184,5 @@ void shared_tick(struct sink *sink, int64_t now) {
 
 int shared_attach(struct reader *reader) {
   reader->borrower->readable = true;
-  return uv_poll_start(&reader->poll, UV_READABLE, on_ready);
+  return uv_poll_start(&reader->poll, UV_READABLE, shared_on_ready);
 }

@@ -1,4 +1,5 @@
-/* What all kinds of sinks share: set-up, the queue of results, messages from and to the control loop. */
+/* A sink as its pipeline and its session see it: which kind it is, and what comes to it from the control loop and the session.
+ */
 #include "daemon/sink/sink.h"
 
 #include <assert.h>
@@ -11,15 +12,15 @@
 #include "daemon/frame/relay.h"
 #include "daemon/sink/results.h"
 
-static bool run_turn(struct runner *runner) {
+static bool sink_run_turn(struct runner *runner) {
   struct sink *sink = (struct sink *)runner;
   sink_take_handed_over(sink);
   bool more = sink->operations->turn(sink, clock_now());
   return more || (sink->relay && !relay_may_rest(sink->relay));
 }
 
-static void set_up(struct sink *sink, const struct sink_operations *operations, const struct sink_setup *setup) {
-  sink->runner.turn = run_turn;
+static void sink_set_up(struct sink *sink, const struct sink_operations *operations, const struct sink_setup *setup) {
+  sink->runner.turn = sink_run_turn;
   sink->operations = operations;
   sink->lane = setup->lane;
   sink->control = setup->control;
@@ -44,7 +45,7 @@ void sink_join_handoff(struct sink *sink, struct relay *relay) {
   spsc_init(&relay->there, sink->lane, &sink->runner);
 }
 
-/* A file sink may name a pipe or a terminal, which is written when it is ready. */
+/* The only place that knows all kinds. A file sink may name a pipe or a terminal, which is written when it is ready. */
 static const struct sink_operations *kind_of(const struct config_sink *config) {
   struct stat status;
   bool is_standard_output = config->endpoint == CONFIG_FILE && strcmp(config->path, "-") == 0;
@@ -52,7 +53,7 @@ static const struct sink_operations *kind_of(const struct config_sink *config) {
     return &sink_readers_operations;
   }
   if ((is_standard_output ? fstat(STDOUT_FILENO, &status) : stat(config->path, &status)) != 0) {
-    return &sink_file_operations; /* not there yet: it will be a regular file */
+    return &sink_file_operations; /* nothing is there yet: it will be a regular file */
   }
   bool is_terminal = is_standard_output && isatty(STDOUT_FILENO);
   bool is_polled = S_ISFIFO(status.st_mode) || S_ISSOCK(status.st_mode) || (S_ISCHR(status.st_mode) && is_terminal);
@@ -65,7 +66,7 @@ struct sink *sink_new(const struct sink_setup *setup, struct failure *failure) {
     failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "no memory for the sink of pipeline '%s'", setup->config->name);
     return NULL;
   }
-  set_up(sink, kind_of(&setup->config->sink), setup);
+  sink_set_up(sink, kind_of(&setup->config->sink), setup);
   return sink;
 }
 
@@ -95,27 +96,27 @@ int64_t sink_asked(const struct sink *sink) { return atomic_load_explicit(&sink-
 
 /* -- messages ---------------------------------------------------------------------------------------------------------- */
 
-static void join(struct sink *sink) {
+static void sink_join_lane(struct sink *sink) {
   if (!sink->runner.lane) {
     lane_join(sink->lane, &sink->runner);
   }
 }
 
-static void run_attach(struct message *message) {
+static void sink_run_attach(struct message *message) {
   struct reader *reader = (struct reader *)message;
-  join(reader->sink);
+  sink_join_lane(reader->sink);
   reader->sink->operations->attach(reader->sink, reader);
 }
 
 void sink_attach(struct sink *sink, struct reader *reader) {
-  reader->message.run = run_attach;
+  reader->message.run = sink_run_attach;
   lane_post(sink->lane, &reader->message);
 }
 
-/* No result may be released before all are there that may be on it. */
-static void run_continue(struct message *message) {
+/* All readers at once: no result may be released before each reader is there that may be on it. */
+static void sink_run_continue(struct message *message) {
   struct sink *sink = (struct sink *)((char *)message - offsetof(struct sink, continue_message));
-  join(sink);
+  sink_join_lane(sink);
   while (sink->continuing) {
     struct reader *reader = sink->continuing;
     sink->continuing = reader->next;
@@ -125,16 +126,16 @@ static void run_continue(struct message *message) {
 }
 
 void sink_continue(struct sink *sink) {
-  sink->continue_message.run = run_continue;
+  sink->continue_message.run = sink_run_continue;
   lane_post(sink->lane, &sink->continue_message);
 }
 
 void sink_attach_here(struct sink *sink, struct reader *reader) {
-  join(sink);
+  sink_join_lane(sink);
   sink->operations->attach(sink, reader);
 }
 
-static void run_detach(struct message *message) {
+static void sink_run_detach(struct message *message) {
   struct sink *sink = (struct sink *)((char *)message - offsetof(struct sink, detach_message));
   sink->operations->detach(sink);
   relay_obeyed(sink->relay);
@@ -146,21 +147,21 @@ void sink_detach(struct sink *sink) {
     return;
   }
   relay_order(sink->relay);
-  sink->detach_message.run = run_detach;
+  sink->detach_message.run = sink_run_detach;
   lane_post(sink->lane, &sink->detach_message);
 }
 
 bool sink_has_obeyed(const struct sink *sink) { return !sink->relay || relay_has_obeyed(sink->relay); }
 
-static void run_stop(struct message *message) {
+static void sink_run_stop(struct message *message) {
   struct sink *sink = (struct sink *)((char *)message - offsetof(struct sink, stop_message));
-  join(sink);
+  sink_join_lane(sink);
   sink->stopping = true;
   sink->operations->stop(sink);
 }
 
 void sink_stop(struct sink *sink) {
-  sink->stop_message.run = run_stop;
+  sink->stop_message.run = sink_run_stop;
   lane_post(sink->lane, &sink->stop_message);
 }
 
@@ -175,7 +176,7 @@ void sink_offer(struct sink *sink, struct flow *flow, struct slot *slot) {
     relay_offer(flow->relay, slot);
     return;
   }
-  join(sink);
+  sink_join_lane(sink);
   sink_take_in(sink, flow, slot);
 }
 
@@ -188,11 +189,11 @@ bool sink_reclaim(struct sink *sink, int64_t now) {
   return !sink->block && sink->count > 0 && sink->operations->reclaim(sink, now);
 }
 
-/* What was offered before the order is discarded too, whether or not it was taken. */
-static void run_discard(struct message *message) {
+/* Results that were offered before the order are discarded too, also those that the sink has not taken in yet. */
+static void sink_run_discard(struct message *message) {
   struct sink *sink = (struct sink *)((char *)message - offsetof(struct sink, discard_message));
   atomic_store(&sink->discard_posted, false);
-  join(sink);
+  sink_join_lane(sink);
   sink_take_handed_over(sink);
   sink->operations->discard(sink, atomic_load(&sink->discard_fate), clock_now());
   relay_obeyed(sink->relay);
@@ -201,13 +202,13 @@ static void run_discard(struct message *message) {
 void sink_discard(struct sink *sink, enum fate fate, int64_t now) {
   if (!sink->relay) {
     sink->operations->discard(sink, fate, now);
-    sink_checkpoint(sink); /* before the session notes that it knows */
+    sink_checkpoint(sink); /* before the session notes that it knows these fates */
     return;
   }
   atomic_store(&sink->discard_fate, fate);
   if (!atomic_exchange(&sink->discard_posted, true)) {
     relay_order(sink->relay);
-    sink->discard_message.run = run_discard;
+    sink->discard_message.run = sink_run_discard;
     lane_post(sink->lane, &sink->discard_message);
   }
 }
