@@ -95,28 +95,20 @@ void sink_checkpoint(struct sink *sink) {
   record_end(sink->record, &codec);
 }
 
-static void pass_counts(struct reader *reader, struct codec *codec) {
+void reader_pass_head(struct reader *reader, struct codec *codec) {
   uint64_t emitted = atomic_load(&reader->emitted), missed = atomic_load(&reader->missed);
+  unsigned protocol = reader->protocol, bytes = (unsigned)reader->header_bytes, at = (unsigned)reader->header_at;
   CODEC_PASS(codec, emitted);
   CODEC_PASS(codec, missed);
-  atomic_store(&reader->emitted, emitted);
-  atomic_store(&reader->missed, missed);
-}
-
-static void pass_header(struct reader *reader, struct codec *codec) {
-  unsigned protocol = reader->protocol, bytes = (unsigned)reader->header_bytes, at = (unsigned)reader->header_at;
   codec_pass_below(codec, &protocol, CONFIG_PROTOCOL_AUTO + 1);
   codec_pass_below(codec, &bytes, Y4M_HEADER + 1);
   codec_pass_below(codec, &at, bytes + 1);
   codec_pass(codec, reader->header, bytes);
+  atomic_store(&reader->emitted, emitted);
+  atomic_store(&reader->missed, missed);
   reader->protocol = (enum config_protocol)protocol;
   reader->header_bytes = bytes;
   reader->header_at = at;
-}
-
-void reader_pass_head(struct reader *reader, struct codec *codec) {
-  pass_counts(reader, codec);
-  pass_header(reader, codec);
 }
 
 static void pass_noted_place(struct reader *reader, bool *has_rest, struct codec *codec) {

@@ -45,12 +45,6 @@ static bool has_hung_up(int fd) {
   return poll(&check, 1, 0) > 0 && (check.revents & (POLLHUP | POLLERR | POLLNVAL)) != 0;
 }
 
-/* Takes a byte of urgent data out of the socket, where it would wake every poll; true if there was none to take. */
-static bool stays_urgent(int fd) {
-  char byte;
-  return recv(fd, &byte, sizeof byte, MSG_OOB | MSG_DONTWAIT) < 0;
-}
-
 /* Among what a reader sends may be descriptors, even the other end of this very connection, which would never end if it were
  * kept. What is left after one read wakes the poll again. */
 static void throw_away_input(struct reader *reader) {
@@ -74,7 +68,10 @@ static void reader_on_ready(uv_poll_t *poll, int status, int events) {
       return;
     }
     reader->half_closed = true;
-    reader->urgent |= (events & UV_PRIORITIZED) != 0 && stays_urgent(reader->fd);
+    if ((events & UV_PRIORITIZED) != 0) { /* a byte of urgent data would wake every poll: it is taken out, if it can be */
+      char byte;
+      reader->urgent |= recv(reader->fd, &byte, sizeof byte, MSG_OOB | MSG_DONTWAIT) < 0;
+    }
   }
   reader_watch(reader, !reader->writable);
   if ((events & UV_WRITABLE) != 0) {
@@ -84,16 +81,6 @@ static void reader_on_ready(uv_poll_t *poll, int status, int events) {
 }
 
 /* -- departure --------------------------------------------------------------------------------------------------------- */
-
-/* Each reader that stays has a piece of room, so that further pieces are of no use. */
-static void take_room_along(struct sink *sink, struct reader *reader) {
-  if (sink->room_count > sink->reader_count) {
-    reader->room = sink->rooms;
-    assert(reader->room);
-    sink->rooms = reader->room->next;
-    sink->room_count--;
-  }
-}
 
 static void unlink_reader(struct sink *sink, struct reader *reader) {
   *reader->link = reader->next;
@@ -106,7 +93,12 @@ static void unlink_reader(struct sink *sink, struct reader *reader) {
     sink->spares = reader->spare->next;
     readers_return_room(sink, reader);
     sink->reader_count -= !reader->borrower;
-    take_room_along(sink, reader);
+    if (sink->room_count > sink->reader_count) { /* each that stays has a piece, so that further ones are of no use */
+      reader->room = sink->rooms;
+      assert(reader->room);
+      sink->rooms = reader->room->next;
+      sink->room_count--;
+    }
   }
 }
 

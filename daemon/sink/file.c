@@ -24,30 +24,21 @@ static void set_writing(struct sink *sink, bool writing) {
   atomic_store_explicit(&sink->runner.asked, writing ? clock_now() : 0, memory_order_relaxed);
 }
 
-/* The bytes that stand before the result under way: its prefix, and before the first one the y4m header. */
-static size_t preamble(struct sink *sink, uv_buf_t buffers[2], int *count) {
-  *count = 0;
-  size_t total = 0;
-  struct reader *reader = sink->readers;
-  if (sink->position == 0 && reader->header_bytes > 0) {
-    buffers[(*count)++] = (uv_buf_t){.base = reader->header, .len = reader->header_bytes};
-    total += reader->header_bytes;
-  }
-  const unsigned char *prefix;
-  size_t prefix_bytes = result_prefix(sink_result(sink, sink->first), reader->protocol, &prefix);
-  if (prefix_bytes > 0) {
-    buffers[(*count)++] = (uv_buf_t){.base = (char *)(uintptr_t)prefix, .len = prefix_bytes};
-    total += prefix_bytes;
-  }
-  return total;
-}
-
 /* The buffers of the result under way, less what is written already. Returns their bytes. */
 static size_t buffers_left(struct sink *sink, uv_buf_t buffers[3], unsigned *count) {
-  int before = 0;
-  size_t left = preamble(sink, buffers, &before) + sink->result_bytes - sink->written;
-  buffers[before] = (uv_buf_t){.base = (char *)sink_result(sink, sink->first)->slot->output, .len = sink->result_bytes};
-  *count = (unsigned)before + 1;
+  struct reader *reader = sink->readers;
+  const struct result *result = sink_result(sink, sink->first);
+  const unsigned char *prefix;
+  size_t prefix_bytes = result_prefix(result, reader->protocol, &prefix), left = prefix_bytes + sink->result_bytes;
+  *count = 0;
+  if (sink->position == 0 && reader->header_bytes > 0) {
+    buffers[(*count)++] = (uv_buf_t){.base = reader->header, .len = reader->header_bytes};
+    left += reader->header_bytes;
+  }
+  if (prefix_bytes > 0) {
+    buffers[(*count)++] = (uv_buf_t){.base = (char *)(uintptr_t)prefix, .len = prefix_bytes};
+  }
+  buffers[(*count)++] = (uv_buf_t){.base = (char *)result->slot->output, .len = sink->result_bytes};
   size_t skip = sink->written;
   while (skip > 0) {
     if (skip < buffers[0].len) {
@@ -59,7 +50,7 @@ static size_t buffers_left(struct sink *sink, uv_buf_t buffers[3], unsigned *cou
     (*count)--;
     memmove(buffers, buffers + 1, *count * sizeof buffers[0]);
   }
-  return left;
+  return left - sink->written;
 }
 
 /* Tells the control loop whether the file can be written, once for each change. While one word is on its way, the next waits

@@ -33,19 +33,14 @@ static void pass_result(struct sink *sink, struct result *result, struct codec *
   }
 }
 
-/* The state may have been written before, for an upgrade that did not come about. */
-static void forget_written(const struct sink *sink) {
-  for (const struct reader *reader = sink->readers; reader; reader = reader->next) {
-    if (reader->rest_of) {
-      reader->rest_of->written_to = NULL;
-    }
-  }
-}
-
 void sink_pass(struct sink *sink, struct codec *codec, sink_road *flow, void *context) {
   loans_recall(sink);
   unsigned count = sink->count;
-  forget_written(sink);
+  for (const struct reader *reader = sink->readers; reader; reader = reader->next) {
+    if (reader->rest_of) {
+      reader->rest_of->written_to = NULL; /* the state may have been written before, for an upgrade that did not come about */
+    }
+  }
   CODEC_PASS(codec, sink->first);
   sink->base = codec->writing ? sink->base : sink->first;
   codec_pass_below(codec, &count, GPU_MAX_SLOTS + 1);
@@ -159,25 +154,21 @@ static void pass_rest(struct reader *reader, const struct sink *sink, struct cod
   reader->rest_end = reader->rest_at + (size_t)rest;
 }
 
-/* Whether less than the whole of a file's first result was written. */
-static bool is_in_file(const struct reader *reader, const struct sink *sink, size_t whole) {
-  size_t before = sink->position == 0 ? reader->header_bytes : 0;
-  return sink->written == 0 || (sink->count > 0 && sink->written < before + whole);
-}
-
-/* Whether the reader is on a result that is there or on the next one, and in the middle only of one that is there. */
-static bool is_on_queue(const struct reader *reader, const struct sink *sink, size_t whole) {
+/* A reader is on a result that is there or on the next one, and in the middle only of one that is there. Of a file's first
+ * result less than the whole was written. */
+static bool is_in_place(const struct reader *reader, const struct sink *sink) {
+  const unsigned char *prefix;
+  size_t whole = result_prefix(&sink->results[0], reader->protocol, &prefix) + sink->result_bytes;
+  if (sink->operations->is_file) {
+    size_t before = sink->position == 0 ? reader->header_bytes : 0;
+    return sink->written == 0 || (sink->count > 0 && sink->written < before + whole);
+  }
   bool is_there = reader->at >= sink->first && reader->at <= sink_tail(sink);
   return (is_there || reader_has_rest(reader)) && reader->sent < whole && (reader->sent == 0 || reader->at < sink_tail(sink));
 }
 
-static bool is_in_place(const struct reader *reader, const struct sink *sink) {
-  const unsigned char *prefix;
-  size_t whole = result_prefix(&sink->results[0], reader->protocol, &prefix) + sink->result_bytes;
-  return sink->operations->is_file ? is_in_file(reader, sink, whole) : is_on_queue(reader, sink, whole);
-}
-
-static void pass_place(struct reader *reader, const struct sink *sink, struct codec *codec) {
+static void pass_reader(struct reader *reader, const struct sink *sink, struct codec *codec) {
+  reader_pass_head(reader, codec);
   CODEC_PASS(codec, reader->at);
   CODEC_PASS(codec, reader->sent);
   CODEC_PASS(codec, reader->skipped);
@@ -185,11 +176,6 @@ static void pass_place(struct reader *reader, const struct sink *sink, struct co
   if (!codec->writing && !is_in_place(reader, sink)) {
     codec_break(codec);
   }
-}
-
-static void pass(struct reader *reader, const struct sink *sink, struct codec *codec) {
-  reader_pass_head(reader, codec);
-  pass_place(reader, sink, codec);
 }
 
 static bool is_attached(const struct reader *reader, const struct sink *sink) {
@@ -208,21 +194,6 @@ bool reader_has_gone(const struct reader *reader, const struct sink *sink) {
  * keeps only one, and the next process duplicates that again. */
 static bool goes_along(const struct sink *sink, const struct codec *codec) { return !(sink->session && codec->by_manager); }
 
-/* A reader whose attaching is still on its way to the held lane begins in the next process as any new one, with the next
- * result. */
-static void put_reader(struct reader *reader, const struct sink *sink, struct codec *codec) {
-  bool attached = is_attached(reader, sink);
-  if (goes_along(sink, codec)) {
-    codec_pass_descriptor(codec, &reader->fd);
-  }
-  CODEC_PASS(codec, attached);
-  if (!attached) {
-    reader->at = sink_tail(sink);
-  }
-  pass(reader, sink, codec);
-  put_rest_frame(reader, codec);
-}
-
 static struct reader *take_reader(struct sink *sink, struct codec *codec, sink_road *flow, void *context) {
   int fd = -1;
   struct failure failure;
@@ -236,7 +207,7 @@ static struct reader *take_reader(struct sink *sink, struct codec *codec, sink_r
     return NULL;
   }
   CODEC_PASS(codec, taken->continues);
-  pass(taken, sink, codec);
+  pass_reader(taken, sink, codec);
   take_rest_frame(taken, codec, flow, context);
   if (taken->continues && !codec->broken) {
     reader_note(taken);
@@ -248,7 +219,16 @@ struct reader *reader_pass(struct reader *reader, struct sink *sink, struct code
   if (!reader) {
     return take_reader(sink, codec, flow, context);
   }
-  put_reader(reader, sink, codec);
+  bool attached = is_attached(reader, sink);
+  if (goes_along(sink, codec)) {
+    codec_pass_descriptor(codec, &reader->fd);
+  }
+  CODEC_PASS(codec, attached);
+  if (!attached) { /* its attaching is still on its way to the held lane: in the next process it begins as any new reader */
+    reader->at = sink_tail(sink);
+  }
+  pass_reader(reader, sink, codec);
+  put_rest_frame(reader, codec);
   return reader;
 }
 
@@ -266,18 +246,14 @@ void reader_put_live(const struct reader *reader, struct codec *codec) {
 
 /* Results that were waiting for the reader may have been dropped since its last write. The rest of one that it was in the
  * middle of was in memory that is gone. */
-static bool is_placed(struct reader *reader, const struct sink *sink, bool has_rest) {
-  if (!has_rest && reader->sent == 0 && reader->at < sink->first) {
-    atomic_fetch_add(&reader->missed, sink->first - reader->at);
-    reader->at = sink->first;
-  }
-  return !has_rest && is_in_place(reader, sink);
-}
-
 static bool reader_take_place(struct reader *reader, const struct sink *sink, uint64_t record) {
   bool has_rest = false;
   enum record_state state = reader_read_note(reader, record, &has_rest);
-  bool taken = state == RECORD_EMPTY || (state == RECORD_NOTED && is_placed(reader, sink, has_rest));
+  if (state == RECORD_NOTED && !has_rest && reader->sent == 0 && reader->at < sink->first) {
+    atomic_fetch_add(&reader->missed, sink->first - reader->at);
+    reader->at = sink->first;
+  }
+  bool taken = state == RECORD_EMPTY || (state == RECORD_NOTED && !has_rest && is_in_place(reader, sink));
   return taken && (reader->sent == 0 || sink->block || reader_make_room(reader));
 }
 

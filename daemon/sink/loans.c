@@ -130,22 +130,16 @@ void loans_recall(struct sink *sink) {
 
 /* -- over an upgrade --------------------------------------------------------------------------------------------------- */
 
-static bool has_loan(const struct borrower *borrower, const struct slot *slot) {
-  for (unsigned i = 0; i < NATIVE_RING; i++) {
-    if (borrower->loans[i].slot == slot) {
-      return true;
-    }
-  }
-  return false;
-}
-
 /* The slot with this index if it is in the queue, before where the reader is, and not lent to it yet; else NULL. */
 static struct slot *find_lent(const struct reader *reader, unsigned index) {
   struct sink *sink = reader->sink;
   for (uint64_t at = sink->first; at < reader->at && at < sink_tail(sink); at++) {
     struct slot *slot = sink_result(sink, at)->slot;
     if (slot->index == index) {
-      return has_loan(reader->borrower, slot) ? NULL : slot;
+      for (unsigned i = 0; i < NATIVE_RING; i++) {
+        slot = reader->borrower->loans[i].slot == sink_result(sink, at)->slot ? NULL : slot;
+      }
+      return slot;
     }
   }
   return NULL;

@@ -25,12 +25,6 @@ enum { LEAST_ROOM = 256 * 1024, MOST_ROOM = 512 * 1024 };
 
 /* -- writing ----------------------------------------------------------------------------------------------------------- */
 
-/* Of any result for this reader, with what stands before it. */
-static size_t total_bytes(const struct reader *reader) {
-  const unsigned char *unused;
-  return result_prefix(&reader->sink->results[0], reader->protocol, &unused) + reader->sink->result_bytes;
-}
-
 static int add_part(struct iovec *vector, int count, const void *base, size_t length) {
   if (length > 0) {
     vector[count++] = (struct iovec){.iov_base = (void *)(uintptr_t)base, .iov_len = length};
@@ -92,12 +86,14 @@ static void advance(struct sink *sink, struct reader *reader, size_t written, in
     }
     return;
   }
+  const unsigned char *unused;
+  size_t whole = result_prefix(&sink->results[0], reader->protocol, &unused) + sink->result_bytes;
   while (written > 0) {
-    size_t left = total_bytes(reader) - reader->sent;
+    size_t left = whole - reader->sent;
     part = left < written ? left : written;
     reader->sent += part;
     written -= part;
-    if (reader->sent == total_bytes(reader)) {
+    if (reader->sent == whole) {
       finish_result(sink, reader, now);
     }
   }
@@ -111,24 +107,12 @@ static ssize_t write_some(const struct reader *reader, struct iovec *vector, int
   return sendmsg(reader->fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
-/* The kernel says that the reader has room for bytes, and has no memory for them: the next tick tries again. */
-static void reader_wait_for_tick(struct reader *reader) {
-  reader->starved = true;
-  reader->writable = false;
-  reader_watch(reader, false);
-}
-
-/* Whether the reader has room for the rest of a result, if it is about to begin with one. */
-static bool reader_may_begin(struct sink *sink, struct reader *reader) {
-  bool begins = !reader_has_rest(reader) && reader->at < sink_tail(sink);
-  return !begins || readers_take_room(sink, reader);
-}
-
 /* Writes to the reader what there is for it; true: the budget of this turn ended first. */
 static bool write_results(struct sink *sink, struct reader *reader) {
   for (int writes = 0; writes < WRITES_A_TURN; writes++) {
     struct iovec vector[VECTORS];
-    if (!reader_may_begin(sink, reader)) {
+    bool begins = !reader_has_rest(reader) && reader->at < sink_tail(sink);
+    if (begins && !readers_take_room(sink, reader)) {
       reader_watch(reader, false);
       return false; /* there will be a turn when another reader returns its room */
     }
@@ -147,13 +131,11 @@ static bool write_results(struct sink *sink, struct reader *reader) {
       continue;
     }
     record_untouch(reader->record);
-    if (errno == EAGAIN || errno == EWOULDBLOCK) {
+    bool has_no_room = errno == EAGAIN || errno == EWOULDBLOCK;
+    if (has_no_room || errno == ENOBUFS || errno == ENOMEM) {
       reader->writable = false;
-      reader_watch(reader, true);
-      return false;
-    }
-    if (errno == ENOBUFS || errno == ENOMEM) {
-      reader_wait_for_tick(reader);
+      reader->starved = !has_no_room; /* the kernel has no memory for its bytes: the next tick tries again */
+      reader_watch(reader, has_no_room);
       return false;
     }
     if (errno != EINTR) {

@@ -82,19 +82,13 @@ bool sink_is_sending(const struct sink *sink) {
 
 /* -- the queue's end --------------------------------------------------------------------------------------------------- */
 
-/* The oldest result that some reader is still on. A reader that sends a rest is on none. */
-static uint64_t oldest_needed(const struct sink *sink) {
-  uint64_t oldest = sink_tail(sink);
+void readers_release(struct sink *sink, int64_t now) {
+  uint64_t needed = sink_tail(sink); /* the oldest result that some reader is on; one that sends a rest is on none */
   for (const struct reader *reader = sink->readers; reader; reader = reader->next) {
-    if (!reader_has_rest(reader) && reader->at < oldest) {
-      oldest = reader->at;
+    if (!reader_has_rest(reader) && reader->at < needed) {
+      needed = reader->at;
     }
   }
-  return oldest;
-}
-
-void readers_release(struct sink *sink, int64_t now) {
-  uint64_t needed = oldest_needed(sink);
   while (sink->count > 0 && sink->first < needed) {
     struct result *result = sink_result(sink, sink->first);
     bool lent = loans_have(sink, result);

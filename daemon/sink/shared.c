@@ -72,12 +72,10 @@ static bool hear(struct sink *sink, struct reader *reader, int64_t now) {
 /* -- lending ----------------------------------------------------------------------------------------------------------- */
 
 /* Under `drop` the session keeps two slots of those that it may have past READY, or one where it has two. */
-static unsigned most_lent(const struct sink *sink, const struct flow *flow) {
-  return sink->block ? flow->ring.count : flow->depth - (flow->depth > 2 ? 2 : 1);
-}
-
 static bool may_lend(const struct sink *sink, const struct result *result) {
-  return loans_have(sink, result) || sink->loans.count < most_lent(sink, result->flow);
+  const struct flow *flow = result->flow;
+  unsigned most = sink->block ? flow->ring.count : flow->depth - (flow->depth > 2 ? 2 : 1);
+  return loans_have(sink, result) || sink->loans.count < most;
 }
 
 static void lend(struct reader *reader, const struct result *result, int64_t now) {
@@ -156,18 +154,17 @@ void shared_look(struct sink *sink, int64_t now) {
   }
 }
 
-static bool holds_too_long(const struct sink *sink, struct borrower *borrower) {
-  struct loan *oldest = &borrower->loans[borrower->taken % NATIVE_RING];
-  return sink->loans.wanted && borrower->taken != borrower->completed && ++oldest->ticks > HOLD_TICKS;
-}
-
 /* What a reader is done with is looked at now and then even if it does not ring. */
 void shared_tick(struct sink *sink, int64_t now) {
   bool lends = sink_is_lending(sink);
   struct reader *next = NULL;
   for (struct reader *reader = sink->readers; lends && reader; reader = next) {
     next = reader->next;
-    if (reader->borrower && shared_take_back(sink, reader, now) && holds_too_long(sink, reader->borrower)) {
+    struct borrower *borrower = reader->borrower;
+    if (!borrower || !shared_take_back(sink, reader, now) || !sink->loans.wanted || borrower->taken == borrower->completed) {
+      continue;
+    }
+    if (++borrower->loans[borrower->taken % NATIVE_RING].ticks > HOLD_TICKS) {
       char why[128];
       snprintf(why, sizeof why, "it held a result for more than %d ms while its slot was needed", HOLD_TICKS * TICK_MS);
       send_away(sink, reader, NATIVE_E_TIMEOUT, why);
