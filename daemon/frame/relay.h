@@ -1,5 +1,5 @@
 /*
- * The hand-off: what joins a session with a sink that lives on another lane.
+ * The relay joins a session with a sink that lives on another lane.
  *
  * One thread that both reads and writes large frames carries half of what two do, so results may be written where nothing
  * is read. Slots stay the session's: it offers them in EMITTING, and learns over the way back that a frame has its fate and
@@ -23,7 +23,7 @@ struct relay {
   atomic_uint orders; /* of the session to the sink, and not carried out yet */
 };
 
-/* Makes the road hand its results over. Before either lane knows of it. */
+/* Makes the flow offer its results to the relay. Before either lane knows of it. */
 void relay_init(struct relay *relay, struct flow *flow);
 
 /* -- [session's lane] ------------------------------------------------------------------------------------------- */
