@@ -91,6 +91,10 @@ void account_settle(struct account *account, struct frame *frame, enum fate fate
   assert(frame->open);
   frame->open = false;
   frame->fate = fate;
+  account_close(account, frame, fate, now);
+}
+
+void account_close(struct account *account, const struct frame *frame, enum fate fate, int64_t now) {
   acks_close(&account->acks, frame, fate);
   account->now.ledger.fates[fate]++;
   if (fate == FATE_EMITTED) {

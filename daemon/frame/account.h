@@ -88,5 +88,7 @@ void account_open(struct account *account, struct frame *frame);
 /* [lane] An open frame gets its fate; emitted frames are recorded in the histograms of emit and total, and every frame in
  * the trace that is being taken. */
 void account_settle(struct account *account, struct frame *frame, enum fate fate, int64_t now);
+/* [lane] The same for a frame that a sink has, and that is not written: that it has its fate is noted elsewhere. */
+void account_close(struct account *account, const struct frame *frame, enum fate fate, int64_t now);
 
 #endif

@@ -33,11 +33,11 @@ struct slot *flow_offer(struct flow *flow) {
   return slot;
 }
 
-void flow_settle(struct flow *flow, struct frame *frame, enum fate fate, int64_t now) {
+void flow_settle(struct flow *flow, const struct frame *frame, enum fate fate, int64_t now) {
   if (fate == FATE_EMITTED) {
     flow->account->now.ledger.out_bytes += flow->output_bytes;
   }
-  account_settle(flow->account, frame, fate, now);
+  account_close(flow->account, frame, fate, now);
   flow->at_sink--;
   flow->active = now;
 }

@@ -28,7 +28,7 @@ struct flow {
   unsigned seat;                    /* the session's number on its pipeline */
   _Atomic unsigned memory;          /* of the slots: another number each time that it is made anew */
   unsigned depth;                   /* slots that may be past READY */
-  unsigned at_sink;                 /* open frames that the sink took over from their slots */
+  unsigned at_sink;                 /* frames at the sink whose fate it has not told yet */
   enum config_overload overload;
   int64_t deadline_ns; /* 0: none */
   bool spin;           /* completion: spin */
@@ -73,8 +73,8 @@ void flow_drop(struct flow *flow, struct slot *slot, enum fate fate, int64_t now
 
 /* The oldest result is on its way out: moves it to EMITTING. NULL: there is none. */
 struct slot *flow_offer(struct flow *flow);
-/* The frame that the sink took over has its fate. */
-void flow_settle(struct flow *flow, struct frame *frame, enum fate fate, int64_t now);
+/* The frame that the sink has, in its slot or without one, has its fate. */
+void flow_settle(struct flow *flow, const struct frame *frame, enum fate fate, int64_t now);
 /* The sink needs the slot no longer: it is free. Its frame's fate as far as the sink knows it by now. */
 void flow_take_back(struct flow *flow, struct slot *slot, enum fate fate);
 

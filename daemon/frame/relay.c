@@ -14,28 +14,24 @@ void relay_init(struct relay *relay, struct flow *flow) {
 
 /* -- the session's lane ------------------------------------------------------------------------------------------- */
 
-void relay_offer(struct relay *relay, struct slot *slot) {
-  assert(slot->state == SLOT_EMITTING && slot->frame.open);
-  relay->slots[slot->index] = (struct relayed){.slot = slot, .frame = slot->frame};
-  slot->frame.open = false;
+void relay_offer(struct relay *relay, const struct slot *slot) {
+  assert(slot->state == SLOT_EMITTING);
   spsc_push(&relay->there, slot->index);
 }
 
-void relay_restore(struct relay *relay, struct slot *slot, const struct frame *frame) {
-  relay->slots[slot->index] = (struct relayed){.slot = slot, .frame = *frame, .fate = frame->fate};
-  slot->owed = frame->open;
-}
+void relay_restore(struct relay *relay, const struct slot *slot, enum fate fate) { relay->told[slot->index].fate = fate; }
 
 bool relay_collect(struct relay *relay) {
   unsigned item;
   bool any = false;
   while (spsc_pop(&relay->back, &item)) {
-    struct relayed *relayed = &relay->slots[item / WORDS];
+    struct slot *slot = &relay->flow->ring.slots[item / WORDS];
+    const struct told *told = &relay->told[item / WORDS];
     if (item % WORDS == SETTLED) {
-      relayed->slot->owed = false;
-      flow_settle(relay->flow, &relayed->frame, relayed->fate, relayed->at);
+      slot->owed = false;
+      flow_settle(relay->flow, &slot->frame, told->fate, told->at);
     } else {
-      flow_take_back(relay->flow, relayed->slot, relayed->fate);
+      flow_take_back(relay->flow, slot, told->fate);
     }
     any = true;
   }
@@ -50,19 +46,13 @@ bool relay_has_obeyed(const struct relay *relay) { return atomic_load(&relay->or
 
 /* -- the sink's lane ---------------------------------------------------------------------------------------------- */
 
-bool relay_take(struct relay *relay, struct slot **slot, struct frame *frame) {
+struct slot *relay_take(struct relay *relay) {
   unsigned index;
-  if (!spsc_pop(&relay->there, &index)) {
-    return false;
-  }
-  *slot = relay->slots[index].slot;
-  *frame = relay->slots[index].frame;
-  return true;
+  return spsc_pop(&relay->there, &index) ? &relay->flow->ring.slots[index] : NULL;
 }
 
 void relay_settle(struct relay *relay, const struct slot *slot, enum fate fate, int64_t now) {
-  relay->slots[slot->index].fate = fate;
-  relay->slots[slot->index].at = now;
+  relay->told[slot->index] = (struct told){.fate = fate, .at = now};
   spsc_push(&relay->back, slot->index * WORDS + SETTLED);
 }
 

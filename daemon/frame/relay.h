@@ -1,11 +1,11 @@
 /*
- * A relay: what joins a session with a sink that lives on another lane.
+ * A relay joins a session with a sink that lives on another lane.
  *
  * One thread that both reads and writes large frames carries half of what two do, so results may be written where nothing
  * is read. Slots stay the session's: it offers them in EMITTING, and learns over the way back that a frame has its fate and
- * that a slot's memory is no longer needed. Ring, account and slots are only touched on the session's lane; between offer
- * and way back the sink's lane reads the slot's output and nothing else of it. A frame is in flight until its fate is
- * collected, so that the ledger balances at every instant.
+ * that a slot's memory is no longer needed. Ring, account and slots are only written on the session's lane; between offer
+ * and way back the sink's lane reads the slot's output and its frame, to which nobody writes meanwhile. A frame is in flight
+ * until its fate is collected, so that the ledger balances at every instant.
  */
 #ifndef FRAMED_FRAME_RELAY_H
 #define FRAMED_FRAME_RELAY_H
@@ -13,16 +13,12 @@
 #include "daemon/base/spsc.h"
 #include "daemon/frame/flow.h"
 
-struct relayed { /* one slot under way; whose lane it is follows from the rings */
-  struct slot *slot;
-  struct frame frame;
-  enum fate fate; /* once settled, */
-  int64_t at;     /* at this time */
-};
-
 struct relay {
   struct flow *flow;
-  struct relayed slots[GPU_MAX_SLOTS]; /* by the slot's index */
+  struct told { /* by the sink's lane, of the slot with this index; whose turn it is to look follows from the rings */
+    enum fate fate;
+    int64_t at;
+  } told[GPU_MAX_SLOTS];
   struct spsc there, back;
   atomic_uint orders; /* of the session to the sink, and not carried out yet */
 };
@@ -32,10 +28,10 @@ void relay_init(struct relay *relay, struct flow *flow);
 
 /* -- [session's lane] ------------------------------------------------------------------------------------------- */
 
-/* The sink has this slot already, since before this process; its frame may have its fate. Before the lanes start. */
-void relay_restore(struct relay *relay, struct slot *slot, const struct frame *frame);
-/* Hands over a slot in EMITTING with its open frame. */
-void relay_offer(struct relay *relay, struct slot *slot);
+/* The sink has this slot already, since before this process, and its frame may have this fate. Before the lanes start. */
+void relay_restore(struct relay *relay, const struct slot *slot, enum fate fate);
+/* Hands over a slot in EMITTING. */
+void relay_offer(struct relay *relay, const struct slot *slot);
 /* Takes in fates and slots that came back; true if there were any. */
 bool relay_collect(struct relay *relay);
 /* Whether the session may go without a turn until the next one comes back. */
@@ -47,8 +43,8 @@ bool relay_has_obeyed(const struct relay *relay);
 
 /* -- [sink's lane] ---------------------------------------------------------------------------------------------- */
 
-/* The next slot and its frame; false: none now. */
-bool relay_take(struct relay *relay, struct slot **slot, struct frame *frame);
+/* The next slot; NULL: none now. */
+struct slot *relay_take(struct relay *relay);
 /* The frame in the slot has its fate: once. */
 void relay_settle(struct relay *relay, const struct slot *slot, enum fate fate, int64_t now);
 /* The slot's memory is no longer needed: once, after its frame's fate. */

@@ -3,8 +3,9 @@
  *
  * FREE -> FILLING -> READY -> RUNNING -> DONE -> EMITTING -> FREE, and RUNNING -> FAILED. All transitions stand in one table in
  * slot.c and happen only in slot_move(), which moves the slot between the queues of its ring as well: a slot is on exactly the
- * queue that its state names. Queues keep the order in which frames came. The only exception is what a process before this one
- * left: slot_ring_pass() and slot_ring_arrange() put it in its place, before the first turn.
+ * queue that its state names. A frame lives in its slot and nowhere else; while the slot is EMITTING nobody writes to the
+ * frame, so that the sink may read it on a lane of its own. Queues keep the order in which frames came. The only exception is
+ * what a process before this one left: slot_ring_pass() and slot_ring_arrange() put it in its place, before the first turn.
  */
 #ifndef FRAMED_FRAME_SLOT_H
 #define FRAMED_FRAME_SLOT_H
@@ -26,8 +27,8 @@ extern const char *const slot_state_names[SLOT_STATES];
 struct frame {
   uint64_t sequence;      /* counts the frames of its producer from 0 */
   unsigned producer;      /* counts the producers of its session from 1 */
-  bool open;              /* it came in and has no fate yet */
-  enum fate fate;         /* once it is not; of the copy that was settled */
+  bool open;              /* it came in, has no fate yet, and is not at the sink, which knows that of its results */
+  enum fate fate;         /* once it has one, and its slot is free */
   bool restart;           /* the first of its producer: state of stages starts anew */
   struct frame_rate rate; /* of its producer */
   int64_t began; /* its capture, if its producer said when, or its first byte: its latency and deadline run from here */

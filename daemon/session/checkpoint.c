@@ -197,18 +197,8 @@ static void revive_source(struct session *session, bool touched) {
 /* Settles results on the way to a client that is not there any more. */
 static void abandon_client(struct session *session) {
   static const enum slot_state all_free[GPU_MAX_SLOTS] = {SLOT_FREE};
-  struct sink *sink = session->sink;
   int64_t now = clock_now();
-  for (unsigned i = 0; i < sink->count; i++) {
-    struct frame *frame = &sink_result(sink, sink->first + i)->frame;
-    if (frame->open) {
-      account_settle(&session->account, frame, FATE_CLIENT_GONE, now);
-    }
-  }
-  sink->first = sink->base = sink_tail(sink);
-  sink->count = session->flow.at_sink = 0;
-  sink->unnoted = true;
-  sink_checkpoint(sink);
+  sink_abandon(session->sink, FATE_CLIENT_GONE, now);
   for (unsigned i = 0; i < session->flow.ring.count; i++) {
     struct slot *slot = &session->flow.ring.slots[i];
     if (slot->frame.open) {

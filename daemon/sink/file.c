@@ -16,7 +16,7 @@
 
 static void write_more(struct sink *sink);
 
-static void offered(struct sink *sink) { (void)sink; }
+static void file_offered(struct sink *sink) { (void)sink; }
 
 /* A request to the file is under way. */
 static void set_writing(struct sink *sink, bool writing) {
@@ -24,30 +24,21 @@ static void set_writing(struct sink *sink, bool writing) {
   atomic_store_explicit(&sink->runner.asked, writing ? clock_now() : 0, memory_order_relaxed);
 }
 
-/* What goes before the result under way: the y4m header too, at the beginning of the file. */
-static size_t preamble(struct sink *sink, uv_buf_t buffers[2], int *count) {
-  *count = 0;
-  size_t total = 0;
-  struct reader *reader = sink->readers;
-  if (sink->position == 0 && reader->header_bytes > 0) {
-    buffers[(*count)++] = (uv_buf_t){.base = reader->header, .len = reader->header_bytes};
-    total += reader->header_bytes;
-  }
-  const unsigned char *prefix;
-  size_t prefix_bytes = result_prefix(sink_result(sink, sink->first), reader->protocol, &prefix);
-  if (prefix_bytes > 0) {
-    buffers[(*count)++] = (uv_buf_t){.base = (char *)(uintptr_t)prefix, .len = prefix_bytes};
-    total += prefix_bytes;
-  }
-  return total;
-}
-
 /* The buffers of the result under way, less what is written already. Returns their bytes. */
 static size_t buffers_left(struct sink *sink, uv_buf_t buffers[3], unsigned *count) {
-  int before = 0;
-  size_t left = preamble(sink, buffers, &before) + sink->result_bytes - sink->written;
-  buffers[before] = (uv_buf_t){.base = (char *)sink_result(sink, sink->first)->slot->output, .len = sink->result_bytes};
-  *count = (unsigned)before + 1;
+  struct reader *reader = sink->readers;
+  const struct result *result = sink_result(sink, sink->first);
+  const unsigned char *prefix;
+  size_t prefix_bytes = result_prefix(result, reader->protocol, &prefix), left = prefix_bytes + sink->result_bytes;
+  *count = 0;
+  if (sink->position == 0 && reader->header_bytes > 0) {
+    buffers[(*count)++] = (uv_buf_t){.base = reader->header, .len = reader->header_bytes};
+    left += reader->header_bytes;
+  }
+  if (prefix_bytes > 0) {
+    buffers[(*count)++] = (uv_buf_t){.base = (char *)(uintptr_t)prefix, .len = prefix_bytes};
+  }
+  buffers[(*count)++] = (uv_buf_t){.base = (char *)result->slot->output, .len = sink->result_bytes};
   size_t skip = sink->written;
   while (skip > 0) {
     if (skip < buffers[0].len) {
@@ -59,11 +50,11 @@ static size_t buffers_left(struct sink *sink, uv_buf_t buffers[3], unsigned *cou
     (*count)--;
     memmove(buffers, buffers + 1, *count * sizeof buffers[0]);
   }
-  return left;
+  return left - sink->written;
 }
 
-/* Says whether the file can be written, once for each change. While the last word is still on its way, the next waits: for
- * the tick. */
+/* Tells the control loop whether the file can be written, once for each change. While one word is on its way, the next waits
+ * for the tick. */
 static void tell_trouble(struct sink *sink) {
   if (sink->failed == sink->told || atomic_exchange(&sink->trouble_posted, true)) {
     return;
@@ -77,19 +68,19 @@ static void tell_trouble(struct sink *sink) {
   sink_post(sink, &sink->trouble_notice);
 }
 
-static void tick(struct runner *runner, int64_t now) {
+static void file_tick(struct runner *runner, int64_t now) {
   (void)now;
   tell_trouble((struct sink *)runner);
 }
 
-/* Results that got their fate while they waited. */
+/* Releases results that got their fate while they waited. */
 static void release_closed(struct sink *sink) {
-  while (sink->count > 0 && !sink_result(sink, sink->first)->frame.open) {
+  while (sink->count > 0 && !sink_result(sink, sink->first)->open) {
     sink_release_first(sink);
   }
 }
 
-static void go_on(struct sink *sink) {
+static void file_go_on(struct sink *sink) {
   release_closed(sink);
   if (sink->stopping) {
     sink->operations->stop(sink);
@@ -98,7 +89,7 @@ static void go_on(struct sink *sink) {
   }
 }
 
-static void finish(struct sink *sink, enum fate fate) {
+static void file_finish(struct sink *sink, enum fate fate) {
   sink->written = 0;
   result_settle(sink_result(sink, sink->first), fate, clock_now());
   sink_release_first(sink);
@@ -106,8 +97,8 @@ static void finish(struct sink *sink, enum fate fate) {
 
 static void finish_whole(struct sink *sink) {
   sink->position += (int64_t)sink->written;
-  sink->torn = false; /* what there was is written over */
-  finish(sink, FATE_EMITTED);
+  sink->torn = false; /* the part of a result that stood here is written over */
+  file_finish(sink, FATE_EMITTED);
   if (sink->readers) {
     atomic_fetch_add_explicit(&sink->readers->emitted, 1, memory_order_relaxed);
   }
@@ -118,7 +109,7 @@ static void finish_whole(struct sink *sink) {
 static void finish_lost(struct sink *sink, int error) {
   sink->lost++;
   sink->torn |= sink->written > 0;
-  finish(sink, FATE_SINK_ERROR);
+  file_finish(sink, FATE_SINK_ERROR);
   if (!sink->failed) {
     sink->failed = true;
     snprintf(sink->trouble, sizeof sink->trouble, "%s", strerror(-error));
@@ -126,8 +117,8 @@ static void finish_lost(struct sink *sink, int error) {
   tell_trouble(sink);
 }
 
-/* The next whole result is written over the torn one, and the end of the sink tries again; until then somebody should know.
- * What is no regular file has no end to cut. */
+/* A torn result could not be cut off: the next whole result is written over it, or the end of the sink tries again, and until
+ * then somebody should know. What is no regular file (EINVAL) has no end to cut. */
 static void tell_torn(struct sink *sink, int error) {
   if (error == UV_EINVAL) {
     sink->torn = false;
@@ -148,11 +139,11 @@ static void on_cut(uv_fs_t *request) {
   if (status != 0) {
     tell_torn(sink, status);
   }
-  go_on(sink);
+  file_go_on(sink);
 }
 
-/* Cuts off what was written of a result that failed, if there is any. True: that is under way, and ends in go_on(). */
-static bool cut(struct sink *sink) {
+/* Cuts off what was written of a result that failed, if there is any. True: that is under way, and ends in file_go_on(). */
+static bool file_cut(struct sink *sink) {
   if (!sink->torn) {
     return false;
   }
@@ -169,8 +160,8 @@ static bool cut(struct sink *sink) {
 static void lose(struct sink *sink, int error) {
   set_writing(sink, false);
   finish_lost(sink, error);
-  if (!cut(sink)) {
-    go_on(sink);
+  if (!file_cut(sink)) {
+    file_go_on(sink);
   }
 }
 
@@ -188,15 +179,15 @@ static void on_written(uv_fs_t *request) {
   sink->written += (size_t)written;
   sink->unnoted = true;
   if ((size_t)written < left && !lane_is_parking(sink->lane)) {
-    write_more(sink); /* it says why, or goes on */
+    write_more(sink); /* the next request fails with the reason, or goes on */
     return;
   }
   set_writing(sink, false);
   if ((size_t)written < left) {
-    return; /* whoever has the lane next goes on from here */
+    return; /* the next process goes on from here */
   }
   finish_whole(sink);
-  go_on(sink);
+  file_go_on(sink);
 }
 
 static void write_more(struct sink *sink) {
@@ -215,7 +206,7 @@ static void write_more(struct sink *sink) {
   }
 }
 
-static bool turn(struct sink *sink, int64_t now) {
+static bool file_turn(struct sink *sink, int64_t now) {
   (void)now;
   if (!sink->writing && !sink->stopping && sink->count > 0 && sink->readers) {
     write_more(sink);
@@ -223,22 +214,22 @@ static bool turn(struct sink *sink, int64_t now) {
   return false;
 }
 
-static void attach(struct sink *sink, struct reader *reader) {
+static void file_attach(struct sink *sink, struct reader *reader) {
   assert(!sink->readers);
   if (!reader->continues) {
-    off_t position = lseek(reader->fd, 0, SEEK_END); /* not before: another sink may have gone on with it until now */
+    off_t position = lseek(reader->fd, 0, SEEK_END); /* not before: another sink may have written to the file until now */
     sink->position = position > 0 ? position : 0;
     sink->placed = sink->unnoted = true;
     sink_checkpoint(sink);
   }
   sink->readers = reader;
-  sink->runner.tick = tick;
+  sink->runner.tick = file_tick;
   lane_schedule(&sink->runner);
 }
 
-static void stop(struct sink *sink) {
-  if (sink->writing || (sink->readers && cut(sink))) {
-    return; /* go_on() comes back here */
+static void file_stop(struct sink *sink) {
+  if (sink->writing || (sink->readers && file_cut(sink))) {
+    return; /* file_go_on() comes back here */
   }
   struct reader *reader = sink->readers;
   sink->readers = NULL;
@@ -251,10 +242,10 @@ static void stop(struct sink *sink) {
   sink_stopped(sink);
 }
 
-/* The result under way is waited for, since its slot is being read; the others behind it are let go of then. */
-static void discard(struct sink *sink, enum fate fate, int64_t now) {
+/* The result under way is waited for, since its slot is being read; those behind it are released after it. */
+static void file_discard(struct sink *sink, enum fate fate, int64_t now) {
   for (uint64_t at = sink->first + (sink->writing ? 1 : 0); at < sink_tail(sink); at++) {
-    if (sink_result(sink, at)->frame.open) {
+    if (sink_result(sink, at)->open) {
       result_settle(sink_result(sink, at), fate, now);
     }
   }
@@ -264,11 +255,12 @@ static void discard(struct sink *sink, enum fate fate, int64_t now) {
 }
 
 const struct sink_operations sink_file_operations = {
-    .offered = offered,
-    .turn = turn,
-    .stop = stop,
-    .attach = attach,
-    .discard = discard,
+    .is_file = true,
+    .offered = file_offered,
+    .turn = file_turn,
+    .stop = file_stop,
+    .attach = file_attach,
+    .discard = file_discard,
 };
 
 uint64_t sink_result_bytes_in_file(const struct config_pipeline *config, const struct frame_format *output) {

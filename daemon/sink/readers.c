@@ -1,5 +1,5 @@
 /*
- * A sink with readers: any number of them on a socket, or one that is standard output, a FIFO, or a `reply` client.
+ * A sink with readers: any number of them on a socket, or a single one: standard output, a FIFO, or a `reply` client.
  *
  * Each reader walks the queue of results at its own pace, so that the slowest never delays another's bytes. A result is
  * released when no reader is on it any more. Under `block` it also needs one reader that took it, and a reader starts at
@@ -10,54 +10,22 @@
 #include "daemon/sink/readers.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/uio.h>
 
 #include "daemon/sink/shared.h"
 
 enum { VECTORS = 16, WRITES_A_TURN = 16 };
 
-static size_t total_bytes(const struct reader *reader) {
-  const unsigned char *unused;
-  return result_prefix(&reader->sink->results[0], reader->protocol, &unused) + reader->sink->result_bytes;
-}
+/* How many bytes of large results may wait in the socket of a lossless reader. */
+enum { LEAST_ROOM = 256 * 1024, MOST_ROOM = 512 * 1024 };
 
-/* -- the queue's end -------------------------------------------------------------------------------------------- */
+/* -- writing ----------------------------------------------------------------------------------------------------------- */
 
-/* The oldest result that some reader is still on. A reader that sends a rest is on none. */
-static uint64_t oldest_needed(const struct sink *sink) {
-  uint64_t oldest = sink_tail(sink);
-  for (const struct reader *reader = sink->readers; reader; reader = reader->next) {
-    if (!reader_has_rest(reader) && reader->at < oldest) {
-      oldest = reader->at;
-    }
-  }
-  return oldest;
-}
-
-void readers_release(struct sink *sink, int64_t now) {
-  uint64_t needed = oldest_needed(sink);
-  while (sink->count > 0 && sink->first < needed) {
-    struct result *result = sink_result(sink, sink->first);
-    bool lent = shared_has(sink, result);
-    if ((result->frame.open || lent) && sink->block) {
-      return; /* it waits for a reader */
-    }
-    if (lent) {
-      shared_set_aside(sink);
-      continue;
-    }
-    if (result->frame.open) {
-      result_settle(result, FATE_UNREAD, now);
-    }
-    sink_release_first(sink);
-  }
-}
-
-/* -- writing ------------------------------------------------------------------------------------------------------ */
-
-static int add(struct iovec *vector, int count, const void *base, size_t length) {
+static int add_part(struct iovec *vector, int count, const void *base, size_t length) {
   if (length > 0) {
     vector[count++] = (struct iovec){.iov_base = (void *)(uintptr_t)base, .iov_len = length};
   }
@@ -69,10 +37,11 @@ static int add_result(struct reader *reader, uint64_t index, size_t sent, struct
   const unsigned char *prefix;
   size_t prefix_bytes = reader_prefix(reader, index, &prefix);
   if (sent < prefix_bytes) {
-    count = add(vector, count, prefix + sent, prefix_bytes - sent);
+    count = add_part(vector, count, prefix + sent, prefix_bytes - sent);
     sent = prefix_bytes;
   }
-  return add(vector, count, result->slot->output + (sent - prefix_bytes), prefix_bytes + reader->sink->result_bytes - sent);
+  return add_part(vector, count, result->slot->output + (sent - prefix_bytes),
+                  prefix_bytes + reader->sink->result_bytes - sent);
 }
 
 /* What this reader gets next: header, rest, then results. The header waits for the first result, and says its rate. */
@@ -80,9 +49,9 @@ static int vector_for(struct sink *sink, struct reader *reader, struct iovec vec
   if (reader->header_at == 0) {
     reader_set_header(reader, reader->at < sink_tail(sink) ? sink_result(sink, reader->at) : NULL);
   }
-  int count = add(vector, 0, reader->header + reader->header_at, reader->header_bytes - reader->header_at);
+  int count = add_part(vector, 0, reader->header + reader->header_at, reader->header_bytes - reader->header_at);
   if (reader_has_rest(reader)) {
-    return add(vector, count, reader->room->bytes + reader->rest_at, reader->rest_end - reader->rest_at);
+    return add_part(vector, count, reader->room->bytes + reader->rest_at, reader->rest_end - reader->rest_at);
   }
   size_t sent = reader->sent;
   for (uint64_t at = reader->at; at < sink_tail(sink) && count + 2 <= VECTORS; at++, sent = 0) {
@@ -97,7 +66,7 @@ static void finish_result(struct sink *sink, struct reader *reader, int64_t now)
   reader->sent = 0;
   reader->skipped = 0;
   READER_COUNT(reader->emitted, 1U);
-  if (result->frame.open) {
+  if (result->open) {
     result_settle(result, FATE_EMITTED, now);
   }
 }
@@ -117,12 +86,14 @@ static void advance(struct sink *sink, struct reader *reader, size_t written, in
     }
     return;
   }
+  const unsigned char *unused;
+  size_t whole = result_prefix(&sink->results[0], reader->protocol, &unused) + sink->result_bytes;
   while (written > 0) {
-    size_t left = total_bytes(reader) - reader->sent;
+    size_t left = whole - reader->sent;
     part = left < written ? left : written;
     reader->sent += part;
     written -= part;
-    if (reader->sent == total_bytes(reader)) {
+    if (reader->sent == whole) {
       finish_result(sink, reader, now);
     }
   }
@@ -136,39 +107,14 @@ static ssize_t write_some(const struct reader *reader, struct iovec *vector, int
   return sendmsg(reader->fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
-/* The kernel says that there is room for bytes, and has no memory for them: the tick tries again. */
-static void rest(struct reader *reader) {
-  reader->starved = true;
-  reader->writable = false;
-  reader_watch(reader, false);
-}
-
-void readers_tick(struct runner *runner, int64_t now) {
-  struct sink *sink = (struct sink *)runner;
-  shared_tick(sink, now);
-  readers_tick_rooms(sink);
-  for (struct reader *reader = sink->readers; reader; reader = reader->next) {
-    if (reader->starved) {
-      reader->starved = false;
-      reader->writable = true;
-      lane_schedule(runner);
-    }
-  }
-}
-
-/* Where it begins with a result, it has room for the rest. */
-static bool may_begin(struct sink *sink, struct reader *reader) {
-  bool begins = !reader_has_rest(reader) && reader->at < sink_tail(sink);
-  return !begins || readers_take_room(sink, reader);
-}
-
-/* Writes what there is; true: the budget ended first. */
-static bool write_all(struct sink *sink, struct reader *reader) {
+/* Writes to the reader what there is for it; true: the budget of this turn ended first. */
+static bool write_results(struct sink *sink, struct reader *reader) {
   for (int writes = 0; writes < WRITES_A_TURN; writes++) {
     struct iovec vector[VECTORS];
-    if (!may_begin(sink, reader)) {
+    bool begins = !reader_has_rest(reader) && reader->at < sink_tail(sink);
+    if (begins && !readers_take_room(sink, reader)) {
       reader_watch(reader, false);
-      return false; /* there will be a turn when there is room */
+      return false; /* there will be a turn when another reader returns its room */
     }
     int count = vector_for(sink, reader, vector);
     if (count == 0) {
@@ -185,13 +131,11 @@ static bool write_all(struct sink *sink, struct reader *reader) {
       continue;
     }
     record_untouch(reader->record);
-    if (errno == EAGAIN || errno == EWOULDBLOCK) {
+    bool has_no_room = errno == EAGAIN || errno == EWOULDBLOCK;
+    if (has_no_room || errno == ENOBUFS || errno == ENOMEM) {
       reader->writable = false;
-      reader_watch(reader, true);
-      return false;
-    }
-    if (errno == ENOBUFS || errno == ENOMEM) {
-      rest(reader);
+      reader->starved = !has_no_room; /* the kernel has no memory for its bytes: the next tick tries again */
+      reader_watch(reader, has_no_room);
       return false;
     }
     if (errno != EINTR) {
@@ -202,17 +146,128 @@ static bool write_all(struct sink *sink, struct reader *reader) {
   return true;
 }
 
-static bool serve(struct sink *sink, struct reader *reader) {
-  bool more = write_all(sink, reader);
+static bool serve_reader(struct sink *sink, struct reader *reader) {
+  bool more = write_results(sink, reader);
   if (!reader->leaving && reader->sent == 0 && !reader_has_rest(reader)) {
     readers_return_room(sink, reader);
   }
   return more;
 }
 
-/* -- the kind ------------------------------------------------------------------------------------------------------ */
+/* -- arrival ----------------------------------------------------------------------------------------------------------- */
 
-static bool turn(struct sink *sink, int64_t now) {
+static void link_reader(struct sink *sink, struct reader *reader) {
+  reader->next = sink->readers;
+  reader->link = &sink->readers;
+  if (reader->next) {
+    reader->next->link = &reader->next;
+  }
+  sink->readers = reader;
+  if (reader->spare) {
+    reader->spare->next = sink->spares;
+    sink->spares = reader->spare;
+    reader->spare = NULL;
+  }
+  if (!sink->block) {
+    sink->reader_count += !reader->borrower;
+    sink->room_count += reader->room != NULL;
+    if (reader->sent == 0 && !reader_has_rest(reader)) {
+      readers_return_room(sink, reader);
+    }
+  }
+}
+
+/* Where a new reader starts under `block`: at the first result that no reader has taken yet, since this reader may be the only
+ * one that ever takes it, and an open result that all readers are past would wait for ever. */
+static uint64_t first_untaken(struct sink *sink) {
+  uint64_t at = sink->first;
+  while (at < sink_tail(sink) && !sink_result(sink, at)->open) {
+    at++;
+  }
+  return at;
+}
+
+/* A socket asks for more bytes only when three quarters of those in it are gone. With its usual room that wake-up comes too
+ * late for large results, and the reader waits for it once in every 150 KiB. Room that the system does not allow is left out.
+ */
+static void widen_socket(const struct sink *sink, const struct reader *reader) {
+  int room = (int)(sink->result_bytes < MOST_ROOM ? sink->result_bytes : MOST_ROOM);
+  if (reader->is_socket && sink->block && room >= LEAST_ROOM) {
+    setsockopt(reader->fd, SOL_SOCKET, SO_SNDBUF, &room, sizeof room);
+  }
+}
+
+static void tick_rooms(struct sink *sink) {
+  struct reader *next = NULL;
+  for (struct reader *reader = sink->room_wanted ? sink->readers : NULL; reader; reader = next) {
+    next = reader->next;
+    if (reader->room && ++reader->stalled > HOLD_TICKS) {
+      char why[128];
+      snprintf(why, sizeof why, "it took no byte of a result for more than %d ms while others needed the room for its rest",
+               HOLD_TICKS * TICK_MS);
+      reader_depart(sink, reader, why);
+    }
+  }
+  if (sink->room_wanted) {
+    sink->room_wanted = false; /* a reader that still finds none says so again */
+    lane_schedule(&sink->runner);
+  }
+}
+
+static void readers_tick(struct runner *runner, int64_t now) {
+  struct sink *sink = (struct sink *)runner;
+  shared_tick(sink, now);
+  tick_rooms(sink);
+  for (struct reader *reader = sink->readers; reader; reader = reader->next) {
+    if (reader->starved) {
+      reader->starved = false;
+      reader->writable = true;
+      lane_schedule(runner);
+    }
+  }
+}
+
+static void readers_attach(struct sink *sink, struct reader *reader) {
+  struct stat status;
+  reader->is_socket = fstat(reader->fd, &status) == 0 && S_ISSOCK(status.st_mode);
+  int error = uv_poll_init(lane_loop(sink->lane), &reader->poll, reader->fd); /* from here on it never blocks */
+  if (error != 0) {
+    if (sink->gone) {
+      sink->gone(sink->session, false, uv_strerror(error)); /* a session that waits for its reader must not go on waiting */
+    }
+    reader->departure.event = (struct sink_event){.kind = SINK_DETACHED};
+    snprintf(reader->departure.event.text, sizeof reader->departure.event.text, "%s", uv_strerror(error));
+    readers_drop_rest(sink, reader, false, clock_now());
+    if (reader->borrower) {
+      loans_leave(sink, reader, clock_now());
+    }
+    reader_finish_departure(sink, reader);
+    return;
+  }
+  reader->poll.data = reader;
+  shared_look(sink, clock_now());
+  if (!reader->continues) {
+    reader->at = sink->block ? first_untaken(sink) : sink_tail(sink);
+  }
+  reader->writable = true;
+  reader->listened_to = reader->is_socket && !reader->borrower && !sink->gone;
+  sink->runner.tick = readers_tick;
+  widen_socket(sink, reader);
+  link_reader(sink, reader);
+  error = reader->borrower ? shared_attach(reader) : 0;
+  if (error != 0) {
+    reader_depart(sink, reader, uv_strerror(error));
+    return;
+  }
+  if (!reader->borrower) {
+    reader_watch(reader, false);
+  }
+  lane_schedule(&sink->runner);
+}
+
+/* -- the kind ---------------------------------------------------------------------------------------------------------- */
+
+static bool readers_turn(struct sink *sink, int64_t now) {
   bool more = false;
   struct reader *next = NULL;
   for (struct reader *reader = sink->readers; reader; reader = next) {
@@ -220,14 +275,14 @@ static bool turn(struct sink *sink, int64_t now) {
     if (reader->borrower) {
       more |= shared_turn(sink, reader, now);
     } else if (reader->writable) {
-      more |= serve(sink, reader);
+      more |= serve_reader(sink, reader);
     }
   }
   readers_release(sink, now);
   return more;
 }
 
-static void offered(struct sink *sink) {
+static void readers_offered(struct sink *sink) {
   for (struct reader *reader = sink->readers; reader; reader = reader->next) {
     if (reader_has_rest(reader)) {
       reader_miss(reader, sink_tail(sink) - 1);
@@ -236,8 +291,8 @@ static void offered(struct sink *sink) {
 }
 
 const struct sink_operations sink_readers_operations = {
-    .offered = offered,
-    .turn = turn,
+    .offered = readers_offered,
+    .turn = readers_turn,
     .stop = readers_stop,
     .attach = readers_attach,
     .detach = readers_detach,

@@ -1,21 +1,23 @@
 /*
- * Making room under `drop`: a slot that only slow readers hold goes back to its session.
+ * When a result leaves a queue with readers, and what a slow reader keeps of it.
  *
- * Readers in the middle of its result move the rest to room of their own. The frame lives on without its slot, as pending,
- * until the last of them is done or one has taken it whole. Each reader lends the sink one pending, and can be in one.
+ * Under `drop` a slot that only slow readers hold goes back to its session. Readers in the middle of its result move the rest
+ * of the bytes to room of their own. The frame lives on without its slot, as pending, until the last of these readers is done
+ * or one has taken the result whole: it is the only frame with a second home, since its slot has another frame by then. A sink
+ * under `drop` is on its session's lane, so that slot and pending are one thread's. Each reader lends the sink one pending, and
+ * can be in one.
  *
  * Room is a whole result's, so there is no more of it than the sink's `slow_readers` says: as many as that, or a piece for each
  * reader if they are fewer. A reader begins with a result once it has a piece, and returns it after the result. Where there are
- * more slow ones the others miss whole results, and one that takes nothing at all meanwhile has to go.
+ * more slow readers than pieces, some miss whole results, and a reader that has a piece and takes nothing at all has to go.
  */
-#include "daemon/sink/readers.h"
-#include "daemon/sink/shared.h"
-
 #include <assert.h>
-#include <stdio.h>
 #include <string.h>
 
-/* -- room ------------------------------------------------------------------------------------------------------------------ */
+#include "daemon/sink/loans.h"
+#include "daemon/sink/readers.h"
+
+/* -- room -------------------------------------------------------------------------------------------------------------- */
 
 bool readers_take_room(struct sink *sink, struct reader *reader) {
   if (sink->block || reader->room) {
@@ -42,30 +44,14 @@ void readers_return_room(struct sink *sink, struct reader *reader) {
   }
 }
 
-void readers_tick_rooms(struct sink *sink) {
-  struct reader *next = NULL;
-  for (struct reader *reader = sink->room_wanted ? sink->readers : NULL; reader; reader = next) {
-    next = reader->next;
-    if (reader->room && ++reader->stalled > HOLD_TICKS) {
-      char why[128];
-      snprintf(why, sizeof why, "it took no byte of a result for more than %d ms while others needed the room for its rest",
-               HOLD_TICKS * TICK_MS);
-      reader_depart(sink, reader, why);
-    }
-  }
-  if (sink->room_wanted) {
-    sink->room_wanted = false; /* who still finds none says so again */
-    lane_schedule(&sink->runner);
-  }
-}
-
 /* -- frames without a slot --------------------------------------------------------------------------------------------- */
 
 static void settle_pending(struct sink *sink, struct pending *pending, enum fate fate, int64_t now) {
   if (pending->frame.open) {
-    struct result result = {.sink = sink, .flow = pending->flow, .frame = pending->frame};
-    result_settle(&result, fate, now);
-    pending->frame = result.frame;
+    pending->frame.open = false;
+    sink->unnoted = true;
+    flow_settle(pending->flow, &pending->frame, fate, now);
+    pending->flow->wake(pending->flow->session);
   }
 }
 
@@ -87,16 +73,42 @@ void readers_drop_rest(struct sink *sink, struct reader *reader, bool taken, int
 }
 
 bool sink_is_sending(const struct sink *sink) {
-  bool sending = sink->count > 0 || shared_lends(sink);
+  bool sending = sink->count > 0 || sink_is_lending(sink);
   for (const struct reader *reader = sink->readers; reader; reader = reader->next) {
     sending = sending || reader_has_rest(reader);
   }
   return sending;
 }
 
-/* -- making room ------------------------------------------------------------------------------------------------------ */
+/* -- the queue's end --------------------------------------------------------------------------------------------------- */
 
-/* The reader is in the middle of the oldest result: what it still needs of it moves to its own buffer. */
+void readers_release(struct sink *sink, int64_t now) {
+  uint64_t needed = sink_tail(sink); /* the oldest result that some reader is on; one that sends a rest is on none */
+  for (const struct reader *reader = sink->readers; reader; reader = reader->next) {
+    if (!reader_has_rest(reader) && reader->at < needed) {
+      needed = reader->at;
+    }
+  }
+  while (sink->count > 0 && sink->first < needed) {
+    struct result *result = sink_result(sink, sink->first);
+    bool lent = loans_have(sink, result);
+    if ((result->open || lent) && sink->block) {
+      return; /* the result waits for a reader */
+    }
+    if (lent) {
+      loans_set_aside(sink);
+      continue;
+    }
+    if (result->open) {
+      result_settle(result, FATE_UNREAD, now);
+    }
+    sink_release_first(sink);
+  }
+}
+
+/* -- making room ------------------------------------------------------------------------------------------------------- */
+
+/* The reader is in the middle of the oldest result: the bytes that it still needs move to its room. */
 static void keep_rest(struct sink *sink, struct reader *reader, const struct result *result, struct pending *pending) {
   const unsigned char *prefix;
   size_t prefix_bytes = reader_prefix(reader, reader->at, &prefix);
@@ -113,16 +125,18 @@ static void keep_rest(struct sink *sink, struct reader *reader, const struct res
   reader->sent = 0;
   reader->skipped = 0;
   for (uint64_t at = reader->at + 1; at < sink_tail(sink); at++) {
-    reader_miss(reader, at); /* what waits behind, too */
+    reader_miss(reader, at); /* results that wait behind are missed, too */
   }
 }
 
+/* The frame of a result moves out of its slot. */
 static struct pending *take_over(struct sink *sink, struct result *result) {
   struct pending *pending = sink->spares;
   assert(pending);
   sink->spares = pending->next;
-  *pending = (struct pending){.flow = result->flow, .frame = result->frame};
-  result->frame.open = false;
+  *pending = (struct pending){.flow = result->flow, .frame = result->slot->frame};
+  pending->frame.open = true;
+  result->open = false;
   result->moved = true;
   result->slot->owed = false;
   return pending;
@@ -139,7 +153,7 @@ bool readers_reclaim(struct sink *sink, int64_t now) {
       reader_miss(reader, reader->at++);
       continue;
     }
-    if (result->frame.open) {
+    if (result->open) {
       pending = take_over(sink, result);
     }
     keep_rest(sink, reader, result, pending);
@@ -149,7 +163,7 @@ bool readers_reclaim(struct sink *sink, int64_t now) {
 }
 
 void readers_discard(struct sink *sink, enum fate fate, int64_t now) {
-  shared_discard(sink, fate, now);
+  loans_discard(sink, fate, now);
   for (struct reader *reader = sink->readers; reader; reader = reader->next) {
     if (reader->rest_of) {
       settle_pending(sink, reader->rest_of, fate, now);
@@ -162,7 +176,7 @@ void readers_discard(struct sink *sink, enum fate fate, int64_t now) {
   }
   while (sink->count > 0) {
     struct result *result = sink_result(sink, sink->first);
-    if (result->frame.open) {
+    if (result->open) {
       result_settle(result, fate, now);
     }
     sink_release_first(sink);

@@ -1,10 +1,10 @@
 /*
- * What a session sees of its sink, and what the kinds of sinks share: the queue of results on their way out.
+ * The insides of a sink: what its files share, and what the session that offers results to it sees; the queue of results.
  *
- * A result is a slot in EMITTING with the frame that was taken out of it. Results are released strictly in order: the slot goes
- * back to its road when nobody needs its memory any more, and its frame gets its fate once, here or, when a slow reader took
- * the rest into its own buffer, when that reader is done. Both are noted before the session notes that it knows of them, so
- * that the notes of a killed process are true of the bytes in a slot.
+ * A result is a slot in EMITTING, whose frame it reads there, and whether that has its fate. Results are released strictly in
+ * order: the slot goes back to its flow when nobody needs its memory any more, and its frame gets its fate once, here or, when
+ * a slow reader took the rest into its own buffer, when that reader is done. Both are noted before the session notes that it
+ * knows of them, so that the notes of a killed process are true of the bytes in a slot.
  */
 #ifndef FRAMED_SINK_RESULTS_H
 #define FRAMED_SINK_RESULTS_H
@@ -19,19 +19,21 @@
 struct result {
   struct sink *sink;
   struct flow *flow;
-  struct slot *slot;                         /* NULL once it is released; */
-  unsigned index;                            /* its index stays known */
+  struct slot *slot; /* where its frame is; NULL once it is released */
+  uint64_t sequence; /* which frame in which slot it was, for the notes, also when it is released */
+  unsigned producer, index;
+  bool open;                                 /* its frame has no fate yet, and is in its slot */
   bool moved;                                /* its frame lives on without its slot: see rest.c */
-  struct frame frame;                        /* closed once it has its fate */
+  enum fate fate;                            /* once it has one */
   unsigned char native[NATIVE_RESULT_BYTES]; /* what stands before it for a native reader */
 };
 
-/* A frame whose slot was taken back while readers still have its rest to send. */
+/* A frame whose slot was taken back while readers still have its rest to send: the only one that is not in a slot. */
 struct pending {
   struct flow *flow;
   struct frame frame;
   unsigned holders;
-  const struct codec *on_tape; /* it was put there */
+  const struct codec *written_to; /* the state that has this frame already, while it is written */
   struct pending *next;
 };
 
@@ -39,7 +41,8 @@ struct pending {
 typedef void sink_gone(void *session, bool closed, const char *why);
 
 struct sink_operations {
-  /* Another result is in the queue. */
+  bool is_file; /* results are written at positions of our own, by one reader that is not polled */
+  /* A result has come into the queue, behind the others. */
   void (*offered)(struct sink *sink);
   /* Moves bytes; true: there may be more to do at once. */
   bool (*turn)(struct sink *sink, int64_t now);
@@ -54,7 +57,7 @@ struct sink_operations {
   void (*discard)(struct sink *sink, enum fate fate, int64_t now);
 };
 
-/* An event on its way to the control loop; embedded in what it is about, so that it needs no memory of its own. */
+/* An event on its way to the control loop; embedded in the sink or reader that it is about, so that none is allocated. */
 struct sink_notice {
   struct message message;
   struct sink_event event;
@@ -89,7 +92,7 @@ struct reader {
   bool urgent;      /* it has urgent data that cannot be taken, and says so at every poll for it */
   bool leaving;     /* its poll handle is closing */
   int polled;       /* events that are polled for */
-  uint64_t at;      /* the result it is on */
+  uint64_t at;      /* the result that the reader is on */
   size_t sent;      /* bytes of that result, prefix included */
   uint64_t skipped; /* frames that it did not get the results of, since the last that it did: for `dropped` of the next */
   unsigned char native[NATIVE_RESULT_BYTES]; /* what stands before that one, with them */
@@ -97,16 +100,16 @@ struct reader {
   struct room *room; /* not attached: what it brings to the sink, or takes along */
   unsigned stalled;  /* ticks since it took a byte, in which room was wanted */
   size_t rest_at, rest_end;
-  struct pending *rest_of; /* NULL: that frame has its fate */
-  struct pending *spare;   /* what this reader lends to the sink while it is attached */
-  struct record *record;   /* where it notes how far it is; or NULL */
-  /* shared.c */
-  struct borrower *borrower; /* it has shared memory; NULL: results go through its descriptor */
+  struct pending *rest_of;   /* NULL: that frame has its fate */
+  struct pending *spare;     /* what this reader lends to the sink while it is attached */
+  struct record *record;     /* where it notes how far it is; or NULL */
+  struct borrower *borrower; /* it has shared memory: see loans.h; NULL: results go through its descriptor */
+  unsigned farewell;         /* the ERROR that it is still to be told when it has left; 0: none */
 };
 
 /* Slots that are lent to readers with shared memory, by index. */
 struct loans {
-  unsigned holders[GPU_MAX_SLOTS];    /* readers that have it */
+  unsigned holders[GPU_MAX_SLOTS];    /* readers that have the slot */
   unsigned count;                     /* slots that somebody has */
   struct flow *flow;                  /* whose they are */
   struct result aside[GPU_MAX_SLOTS]; /* `drop`: results that left the queue before their readers were done; slot NULL: none */
@@ -147,9 +150,9 @@ struct sink {
   struct loans loans;
   int64_t spin_ns; /* how long to look for what a reader with shared memory is done with before its lane sleeps */
   struct pending *spares;
-  struct room *rooms;                /* drop: those that are free, */
-  unsigned room_count, reader_count; /* of so many that attached readers brought, of whom so many may need one */
-  bool room_wanted;                  /* somebody found none since the last tick */
+  struct room *rooms;                /* drop: pieces of room that are free, */
+  unsigned room_count, reader_count; /* of so many pieces that attached readers brought, and so many readers who may need one */
+  bool room_wanted;                  /* a reader found no room since the last tick */
   unsigned rooms_made, most_rooms;   /* control loop */
   unsigned departing;                /* readers whose handles are closing */
   sink_gone *gone;                   /* reply */
@@ -178,18 +181,26 @@ static inline bool reader_has_rest(const struct reader *reader) { return reader-
 size_t result_prefix(const struct result *result, enum config_protocol protocol, const unsigned char **prefix);
 /* The same for this reader, which misses no result between where it is and this one. */
 size_t reader_prefix(struct reader *reader, uint64_t at, const unsigned char **prefix);
-/* It missed this result, whole. */
+/* The reader missed this result, whole. */
 void reader_miss(struct reader *reader, uint64_t at);
-/* [no lane knows the reader] Makes the room that it needs, being in the middle of a result, if it has none. */
+/* [no lane knows the reader] Makes the room that the reader needs in the middle of a result, if it has none. */
 bool reader_make_room(struct reader *reader);
 void reader_drop_room(struct reader *reader);
 /* Writes the reader's header for a stream that begins with this result; none at all for NULL. */
 void reader_set_header(struct reader *reader, const struct result *result);
 
-/* The frame's fate, once. */
+/* The frame of the result has its fate: once. */
 void result_settle(struct result *result, enum fate fate, int64_t now);
-/* A result's slot goes back to its road; its frame must have its fate, or have been taken over. */
-void result_release(const struct result *result);
+/* The slot in EMITTING is behind the other results now. */
+void sink_take_in(struct sink *sink, struct flow *flow, struct slot *slot);
+/* The same for a slot that the sink had before this process: it has its fate, or is open. False: it is not on its way out. */
+bool sink_take_again(struct sink *sink, struct flow *flow, unsigned index, bool open, enum fate fate);
+/* [no lane runs, or on it] Takes in what was handed over and not taken yet. */
+void sink_take_handed_over(struct sink *sink);
+/* Whether a result is in that slot. */
+bool sink_has_slot(const struct sink *sink, const struct slot *slot);
+/* A result's slot goes back to its flow; the frame must have its fate, or have moved out of the slot. */
+void result_release(struct result *result);
 /* The same with the oldest one, which leaves the queue. */
 void sink_release_first(struct sink *sink);
 
@@ -199,11 +210,11 @@ void sink_stopped(struct sink *sink);
 
 /* -- checkpoint.c: what a sink and its readers note as they go --------------------------------------------------------- */
 
-/* Whether they do: only where every client is one that cannot come back by itself. */
+/* Whether sinks of this pipeline take notes: only where no client can come back by itself. */
 bool sink_is_noted(const struct config_pipeline *config);
-/* [lane] Which results it has, and what became of the last ones; before the session learns of it. */
+/* [lane] Notes which results the sink has, and what became of the last ones; before the session learns of either. */
 void sink_checkpoint(struct sink *sink);
-/* [lane] How far this reader is, and what sink_checkpoint() has. */
+/* [lane] Notes how far this reader is, after sink_checkpoint(). */
 void reader_note(struct reader *reader);
 
 /* What a sink that was killed had noted. */
@@ -219,42 +230,41 @@ struct sink_checkpointd {
   struct noted_result {
     unsigned seat, slot;
     bool moved;
-    struct frame frame; /* of one that it no longer held: only which it was, and its fate */
+    struct frame frame; /* only which it was, whether it was open, and its fate */
   } results[GPU_MAX_SLOTS];
 };
 
-/* Reads it. False: it makes no sense. */
+/* Reads the note of a sink. False: it makes no sense. */
 bool sink_read_note(uint64_t record, struct sink_checkpointd *noted);
-/* The frame that a slot had, if the sink knew it; `held`: it still had it. */
+/* The frame that a slot had, if the sink knew that frame; `held`: the sink still had it. */
 const struct noted_result *sink_checkpointd_find(const struct sink_checkpointd *noted, unsigned seat, const struct slot *slot,
                                                  bool *held);
-/* Takes what it held, whose slots are EMITTING by now. */
+/* Where a reader is, as it noted it. UNKNOWN also where the note makes no sense. */
+enum record_state reader_read_note(struct reader *reader, uint64_t record, bool *has_rest);
+/* Passes a reader's counts and the header before its first result. */
+void reader_pass_head(struct reader *reader, struct codec *codec);
+
+/* -- image.c: what goes over an upgrade, and what is made of notes after a kill ------------------------------------- */
+
+/* Takes in again what the noted sink held; the slots are EMITTING by now. */
 bool sink_take_noted(struct sink *sink, const struct sink_checkpointd *noted, sink_road *flow, void *context);
-/* The reader of that page, without its descriptor. NULL: nobody knows how far it is, or there is no memory. */
+/* [no lane runs] Gives all that it has this fate: their client has gone with the process before. */
+void sink_abandon(struct sink *sink, enum fate fate, int64_t now);
+/* The reader with that note, without its descriptor. NULL: nobody knows how far it is, or there is no memory. */
 struct reader *reader_take_noted(struct sink *sink, uint64_t record);
-/* Puts where its reader's note is; takes a reader from there, or (`cut`) closes its descriptor, since nobody knows how far it
- * is. `torn` gets how many bytes of a file were cut off. */
+/* Writes where the reader's note is; makes a reader of that note, or (`cut`) closes its descriptor, since nobody knows how far
+ * the reader is. `torn` gets how many bytes of a file were cut off. */
 void reader_put_live(const struct reader *reader, struct codec *codec);
 struct reader *reader_take_live(struct sink *sink, struct codec *codec, bool *cut, uint64_t *torn);
 
-/* -- image.c ------------------------------------------------------------------------------------------------- */
-
-/* Passes what it has on the way and where its file ends over a tape, after its sessions. Both ways no lane runs. */
+/* Passes the results that are on their way and where the file ends, after the sessions. No lane runs, writing or reading. */
 void sink_pass(struct sink *sink, struct codec *codec, sink_road *flow, void *context);
-/* Whether a result is in that slot. */
-bool sink_has_slot(const struct sink *sink, const struct slot *slot);
-/* Whether its handle is closing: its place goes with this process. */
+/* Whether the reader's handle is closing: the reader ends with this process. */
 bool reader_has_gone(const struct reader *reader, const struct sink *sink);
-/* Passes a reader's counts and the header before its first result. */
-void reader_pass_head(struct reader *reader, struct codec *codec);
-/* Whether it is on a result that is there or on the next one. */
-bool reader_is_in_place(const struct reader *reader, const struct sink *sink);
-/* A reader: puts one there, or takes a new one from there (NULL: broken, or no memory), which continues when it is attached. */
+/* Writes a reader, or for NULL reads a new one (NULL: broken, or no memory), which goes on when it is attached. */
 struct reader *reader_pass(struct reader *reader, struct sink *sink, struct codec *codec, sink_road *flow, void *context);
-/* The same for what is lent to a reader with shared memory, behind it. */
+/* The same for what is lent to a reader with shared memory, after the reader. */
 void reader_pass_loans(struct reader *reader, struct codec *codec);
-/* [no lane runs] Takes in what was handed over and not taken yet. */
-void sink_take_handed_over(struct sink *sink);
 
 /* The kinds. */
 extern const struct sink_operations sink_readers_operations; /* any number of readers, or the one of `reply` */
@@ -269,14 +279,14 @@ struct sink *sink_new_reply(const struct sink_setup *setup, sink_gone *gone, voi
 void sink_join_handoff(struct sink *sink, struct relay *relay);
 /* [session's lane] Takes over a slot in EMITTING. */
 void sink_offer(struct sink *sink, struct flow *flow, struct slot *slot);
-/* [lane] True: it may do more at once. */
+/* [lane] True: the sink may do more at once. */
 bool sink_turn(struct sink *sink, int64_t now);
 bool sink_reclaim(struct sink *sink, int64_t now);
 /* [lane] `drop`: some reader has yet to take results, or the rest of one. */
 bool sink_is_sending(const struct sink *sink);
 /* [lane] Some reader has results in shared memory that it may be done with by now. */
 bool sink_is_lending(const struct sink *sink);
-/* [session's lane] Gives every result that was offered this fate; with a hand-off the slots come back later. */
+/* [session's lane] Gives every result that was offered this fate; with a relay the slots come back later. */
 void sink_discard(struct sink *sink, enum fate fate, int64_t now);
 /* [lane] `reply`: its reader comes and goes with the producer, here or by sink_attach() from another lane. The reader's
  * descriptor is closed by the sink. */

@@ -1,4 +1,5 @@
-/* What all kinds of sinks share: set-up, the queue of results, messages from and to the control loop. */
+/* A sink as its pipeline and its session see it: which kind it is, and what comes to it from the control loop and the session.
+ */
 #include "daemon/sink/sink.h"
 
 #include <assert.h>
@@ -9,17 +10,17 @@
 #include <unistd.h>
 
 #include "daemon/frame/relay.h"
-#include "daemon/sink/shared.h"
+#include "daemon/sink/results.h"
 
-static bool run_turn(struct runner *runner) {
+static bool sink_run_turn(struct runner *runner) {
   struct sink *sink = (struct sink *)runner;
   sink_take_handed_over(sink);
   bool more = sink->operations->turn(sink, clock_now());
   return more || (sink->relay && !relay_may_rest(sink->relay));
 }
 
-static void set_up(struct sink *sink, const struct sink_operations *operations, const struct sink_setup *setup) {
-  sink->runner.turn = run_turn;
+static void sink_set_up(struct sink *sink, const struct sink_operations *operations, const struct sink_setup *setup) {
+  sink->runner.turn = sink_run_turn;
   sink->operations = operations;
   sink->lane = setup->lane;
   sink->control = setup->control;
@@ -44,7 +45,7 @@ void sink_join_handoff(struct sink *sink, struct relay *relay) {
   spsc_init(&relay->there, sink->lane, &sink->runner);
 }
 
-/* A file sink may name a pipe or a terminal, which is written when it is ready. */
+/* The only place that knows all kinds. A file sink may name a pipe or a terminal, which is written when it is ready. */
 static const struct sink_operations *kind_of(const struct config_sink *config) {
   struct stat status;
   bool is_standard_output = config->endpoint == CONFIG_FILE && strcmp(config->path, "-") == 0;
@@ -52,7 +53,7 @@ static const struct sink_operations *kind_of(const struct config_sink *config) {
     return &sink_readers_operations;
   }
   if ((is_standard_output ? fstat(STDOUT_FILENO, &status) : stat(config->path, &status)) != 0) {
-    return &sink_file_operations; /* not there yet: it will be a regular file */
+    return &sink_file_operations; /* nothing is there yet: it will be a regular file */
   }
   bool is_terminal = is_standard_output && isatty(STDOUT_FILENO);
   bool is_polled = S_ISFIFO(status.st_mode) || S_ISSOCK(status.st_mode) || (S_ISCHR(status.st_mode) && is_terminal);
@@ -65,7 +66,7 @@ struct sink *sink_new(const struct sink_setup *setup, struct failure *failure) {
     failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "no memory for the sink of pipeline '%s'", setup->config->name);
     return NULL;
   }
-  set_up(sink, kind_of(&setup->config->sink), setup);
+  sink_set_up(sink, kind_of(&setup->config->sink), setup);
   return sink;
 }
 
@@ -93,29 +94,29 @@ struct sink *sink_free(struct sink *sink) {
 
 int64_t sink_asked(const struct sink *sink) { return atomic_load_explicit(&sink->runner.asked, memory_order_relaxed); }
 
-/* -- messages --------------------------------------------------------------------------------------------------- */
+/* -- messages ---------------------------------------------------------------------------------------------------------- */
 
-static void join(struct sink *sink) {
+static void sink_join_lane(struct sink *sink) {
   if (!sink->runner.lane) {
     lane_join(sink->lane, &sink->runner);
   }
 }
 
-static void run_attach(struct message *message) {
+static void sink_run_attach(struct message *message) {
   struct reader *reader = (struct reader *)message;
-  join(reader->sink);
+  sink_join_lane(reader->sink);
   reader->sink->operations->attach(reader->sink, reader);
 }
 
 void sink_attach(struct sink *sink, struct reader *reader) {
-  reader->message.run = run_attach;
+  reader->message.run = sink_run_attach;
   lane_post(sink->lane, &reader->message);
 }
 
-/* No result may be released before all are there that may be on it. */
-static void run_continue(struct message *message) {
+/* All readers at once: no result may be released before each reader is there that may be on it. */
+static void sink_run_continue(struct message *message) {
   struct sink *sink = (struct sink *)((char *)message - offsetof(struct sink, continue_message));
-  join(sink);
+  sink_join_lane(sink);
   while (sink->continuing) {
     struct reader *reader = sink->continuing;
     sink->continuing = reader->next;
@@ -125,16 +126,16 @@ static void run_continue(struct message *message) {
 }
 
 void sink_continue(struct sink *sink) {
-  sink->continue_message.run = run_continue;
+  sink->continue_message.run = sink_run_continue;
   lane_post(sink->lane, &sink->continue_message);
 }
 
 void sink_attach_here(struct sink *sink, struct reader *reader) {
-  join(sink);
+  sink_join_lane(sink);
   sink->operations->attach(sink, reader);
 }
 
-static void run_detach(struct message *message) {
+static void sink_run_detach(struct message *message) {
   struct sink *sink = (struct sink *)((char *)message - offsetof(struct sink, detach_message));
   sink->operations->detach(sink);
   relay_obeyed(sink->relay);
@@ -146,236 +147,53 @@ void sink_detach(struct sink *sink) {
     return;
   }
   relay_order(sink->relay);
-  sink->detach_message.run = run_detach;
+  sink->detach_message.run = sink_run_detach;
   lane_post(sink->lane, &sink->detach_message);
 }
 
 bool sink_has_obeyed(const struct sink *sink) { return !sink->relay || relay_has_obeyed(sink->relay); }
 
-static void run_stop(struct message *message) {
+static void sink_run_stop(struct message *message) {
   struct sink *sink = (struct sink *)((char *)message - offsetof(struct sink, stop_message));
-  join(sink);
+  sink_join_lane(sink);
   sink->stopping = true;
   sink->operations->stop(sink);
 }
 
 void sink_stop(struct sink *sink) {
-  sink->stop_message.run = run_stop;
+  sink->stop_message.run = sink_run_stop;
   lane_post(sink->lane, &sink->stop_message);
 }
 
-static void deliver(struct message *message) {
-  struct sink_notice *notice = (struct sink_notice *)message;
-  struct sink *sink = notice->event.sink;
-  struct sink_event event = notice->event; /* the receiver may free what the notice is embedded in */
-  if (notice == &sink->trouble_notice) {
-    atomic_store(&sink->trouble_posted, false);
-  }
-  sink->listener(sink->context, &event);
-}
-
-void sink_post(struct sink *sink, struct sink_notice *notice) {
-  notice->message.run = deliver;
-  notice->event.sink = sink;
-  mailbox_post(sink->control, &notice->message);
-}
-
-void sink_stopped(struct sink *sink) {
-  lane_leave(&sink->runner);
-  sink->stopped_notice.event = (struct sink_event){.kind = SINK_STOPPED};
-  sink_post(sink, &sink->stopped_notice);
-}
-
-/* -- readers ------------------------------------------------------------------------------------------------------ */
-
-struct reader *reader_new(struct sink *sink, int fd, struct failure *failure) {
-  struct reader *reader = calloc(1, sizeof *reader);
-  if (reader && !sink->block) {
-    reader->spare = calloc(1, sizeof *reader->spare);
-  }
-  if (!reader || (!sink->block && !reader->spare)) {
-    failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "no memory for a reader");
-    free(reader);
-    return NULL;
-  }
-  reader->sink = sink;
-  reader->fd = fd;
-  reader->record = sink->record && sink->operations == &sink_readers_operations ? record_new() : NULL;
-  reader->protocol = sink->protocol;
-  return reader;
-}
-
-size_t sink_room_bytes(const struct sink *sink) { return sink->block ? 0 : NATIVE_RESULT_BYTES + sink->result_bytes; }
-
-bool reader_make_room(struct reader *reader) {
-  if (!reader->room) {
-    reader->room = malloc(sizeof *reader->room + sink_room_bytes(reader->sink));
-    reader->sink->rooms_made += reader->room != NULL;
-  }
-  return reader->room;
-}
-
-bool reader_bring_room(struct reader *reader, struct failure *failure) {
-  const struct sink *sink = reader->sink;
-  bool is_needed = !sink->block && !reader->borrower && sink->rooms_made < sink->most_rooms;
-  return !is_needed || reader_make_room(reader) ||
-         failure_set(failure, EXIT_STATUS_INTERNAL, NULL,
-                     "no memory for %zu bytes of a result that a reader may be slow to take", sink->result_bytes);
-}
-
-void reader_drop_room(struct reader *reader) {
-  reader->sink->rooms_made -= reader->room != NULL;
-  free(reader->room);
-  reader->room = NULL;
-}
-
-struct reader *reader_free(struct reader *reader) {
-  if (reader) {
-    record_free(reader->record);
-    borrower_free(reader->borrower);
-    reader_drop_room(reader);
-    free(reader->spare);
-    free(reader);
-  }
-  return NULL;
-}
-
-void reader_speak(struct reader *reader, enum config_protocol protocol) { reader->protocol = protocol; }
-
-void reader_set_header(struct reader *reader, const struct result *result) {
-  const struct sink *sink = reader->sink;
-  reader->header_bytes = 0;
-  if (result && reader->protocol == CONFIG_PROTOCOL_Y4M) {
-    reader->header_bytes = y4m_write_header(&sink->format, &result->frame.rate, reader->header);
-  }
-}
-
-void reader_read(const struct reader *reader, uint64_t *emitted, uint64_t *missed) {
-  *emitted = atomic_load_explicit(&reader->emitted, memory_order_relaxed);
-  *missed = atomic_load_explicit(&reader->missed, memory_order_relaxed);
-}
-
-/* -- the queue ---------------------------------------------------------------------------------------------------- */
-
-size_t result_prefix(const struct result *result, enum config_protocol protocol, const unsigned char **prefix) {
-  if (protocol == CONFIG_PROTOCOL_NATIVE) {
-    *prefix = result->native;
-    return NATIVE_RESULT_BYTES;
-  }
-  *prefix = (const unsigned char *)Y4M_FRAME_LINE;
-  return protocol == CONFIG_PROTOCOL_Y4M ? sizeof Y4M_FRAME_LINE - 1 : 0;
-}
-
-size_t reader_prefix(struct reader *reader, uint64_t at, const unsigned char **prefix) {
-  const struct result *result = sink_result(reader->sink, at);
-  size_t bytes = result_prefix(result, reader->protocol, prefix);
-  if (*prefix == result->native && at == reader->at && reader->skipped > 0) {
-    memcpy(reader->native, result->native, sizeof reader->native);
-    native_add_dropped(reader->native, reader->skipped);
-    *prefix = reader->native;
-  }
-  return bytes;
-}
-
-void reader_miss(struct reader *reader, uint64_t at) {
-  atomic_store_explicit(&reader->missed, atomic_load_explicit(&reader->missed, memory_order_relaxed) + 1, memory_order_relaxed);
-  reader->skipped += sink_result(reader->sink, at)->frame.missing + 1;
-}
-
-static void take_in(struct sink *sink, struct flow *flow, struct slot *slot, const struct frame *frame) {
-  assert(sink->count < GPU_MAX_SLOTS);
-  struct result *result = sink_result(sink, sink_tail(sink));
-  result->sink = sink;
-  result->flow = flow;
-  result->slot = slot;
-  result->index = slot->index;
-  result->moved = false;
-  result->frame = *frame;
-  sink->unnoted = true;
-  if (sink->speaks_native) {
-    struct native_result native = frame_result(frame, flow->seat, clock_now());
-    native_write_result(&native, sink->result_bytes, result->native);
-  }
-  sink->count++;
-  sink->operations->offered(sink);
-}
-
-void sink_take_handed_over(struct sink *sink) {
-  struct slot *slot;
-  struct frame frame;
-  while (sink->relay && relay_take(sink->relay, &slot, &frame)) {
-    take_in(sink, sink->relay->flow, slot, &frame);
-  }
-}
+/* -- results ----------------------------------------------------------------------------------------------------------- */
 
 void sink_offer(struct sink *sink, struct flow *flow, struct slot *slot) {
-  assert(slot->state == SLOT_EMITTING);
-  flow->at_sink++;
+  assert(slot->state == SLOT_EMITTING && slot->frame.open);
+  slot->frame.open = false; /* from here on nobody writes to the frame until its slot comes back */
   slot->owed = true;
+  flow->at_sink++;
   if (flow->relay) {
     relay_offer(flow->relay, slot);
     return;
   }
-  join(sink);
-  take_in(sink, flow, slot, &slot->frame);
-  slot->frame.open = false;
-}
-
-void result_settle(struct result *result, enum fate fate, int64_t now) {
-  struct flow *flow = result->flow;
-  struct sink *sink = result->sink;
-  sink->unnoted = true;
-  if (flow->relay) {
-    result->frame.open = false;
-    result->frame.fate = fate;
-    sink_checkpoint(sink); /* before the session knows */
-    relay_settle(flow->relay, result->slot, fate, now);
-    return;
-  }
-  if (result->slot) {
-    result->slot->owed = false;
-  }
-  flow_settle(flow, &result->frame, fate, now);
-  flow->wake(flow->session);
-}
-
-void result_release(const struct result *result) {
-  struct flow *flow = result->flow;
-  assert(!result->frame.open);
-  if (flow->relay) {
-    relay_release(flow->relay, result->slot);
-    return;
-  }
-  flow_take_back(flow, result->slot, result->frame.fate);
-  flow->wake(flow->session);
-}
-
-void sink_release_first(struct sink *sink) {
-  struct result *result = sink_result(sink, sink->first);
-  const struct result released = *result;
-  assert(sink->count > 0);
-  result->slot = NULL;
-  sink->first++;
-  sink->count--;
-  sink->unnoted = true;
-  sink_checkpoint(sink); /* before anything else comes into that slot */
-  result_release(&released);
+  sink_join_lane(sink);
+  sink_take_in(sink, flow, slot);
 }
 
 bool sink_turn(struct sink *sink, int64_t now) { return sink->operations->turn(sink, now); }
 
 bool sink_reclaim(struct sink *sink, int64_t now) {
   if (!sink->block && sink->count == 0) {
-    shared_want(sink);
+    sink->loans.wanted = sink_is_lending(sink);
   }
   return !sink->block && sink->count > 0 && sink->operations->reclaim(sink, now);
 }
 
-/* What was offered before the order is discarded too, whether or not it was taken. */
-static void run_discard(struct message *message) {
+/* Results that were offered before the order are discarded too, also those that the sink has not taken in yet. */
+static void sink_run_discard(struct message *message) {
   struct sink *sink = (struct sink *)((char *)message - offsetof(struct sink, discard_message));
   atomic_store(&sink->discard_posted, false);
-  join(sink);
+  sink_join_lane(sink);
   sink_take_handed_over(sink);
   sink->operations->discard(sink, atomic_load(&sink->discard_fate), clock_now());
   relay_obeyed(sink->relay);
@@ -384,13 +202,13 @@ static void run_discard(struct message *message) {
 void sink_discard(struct sink *sink, enum fate fate, int64_t now) {
   if (!sink->relay) {
     sink->operations->discard(sink, fate, now);
-    sink_checkpoint(sink); /* before the session notes that it knows */
+    sink_checkpoint(sink); /* before the session notes that it knows these fates */
     return;
   }
   atomic_store(&sink->discard_fate, fate);
   if (!atomic_exchange(&sink->discard_posted, true)) {
     relay_order(sink->relay);
-    sink->discard_message.run = run_discard;
+    sink->discard_message.run = sink_run_discard;
     lane_post(sink->lane, &sink->discard_message);
   }
 }

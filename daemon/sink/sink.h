@@ -17,7 +17,7 @@
 struct sink;
 struct codec;
 struct native_control;
-/* The road of the session on a seat; NULL: there is none. */
+/* The flow of the session on a seat of the pipeline; NULL: there is none. */
 struct flow;
 typedef struct flow *sink_road(void *context, unsigned seat);
 struct reader; /* one attached descriptor; freed after SINK_DETACHED by reader_free() */
@@ -52,7 +52,7 @@ struct sink_setup {
 
 /* Makes the sink of a pipeline (not for `reply`). */
 struct sink *sink_new(const struct sink_setup *setup, struct failure *failure);
-/* Before it is taken from a tape: whether it is a file, also if its path names something else by now. */
+/* Before sink_pass() reads it: whether the sink is to a file, also if its path names something else by now. */
 void sink_be_file(struct sink *sink, bool is_file);
 struct sink *sink_free(struct sink *sink); /* after SINK_STOPPED, or if nothing was posted to it; returns NULL */
 
@@ -60,14 +60,15 @@ struct sink *sink_free(struct sink *sink); /* after SINK_STOPPED, or if nothing 
 
 /* NULL if there is no memory. */
 struct reader *reader_new(struct sink *sink, int fd, struct failure *failure);
-/* Before it is attached: makes what it may need while it is in the middle of a result, for it or any other reader, unless the
- * sink has enough of that or it needs none: so many bytes for each, under `block` none. */
+/* Before the reader is attached: makes room for the rest of a result, for this or any other reader, unless the sink has enough
+ * of it or the reader needs none: so many bytes for each reader, under `block` none. */
 bool reader_bring_room(struct reader *reader, struct failure *failure);
 size_t sink_room_bytes(const struct sink *sink);
-/* Before it is attached: another protocol than the sink's. */
+/* Before the reader is attached: another protocol than the sink's. */
 void reader_speak(struct reader *reader, enum config_protocol protocol);
-/* Before it is attached: it takes results where they lie, by completions in this control memory, which is all zero and stays
- * until the reader is freed. `memory` says which of the session's it sees (see frame/flow.h). False if there is no memory. */
+/* Before the reader is attached: it takes results where they lie, by completions in this control memory, which is all zero and
+ * stays until the reader is freed. `memory` says which of the session's it sees (see frame/flow.h). False if there is no
+ * memory. */
 bool reader_share(struct reader *reader, struct native_control *control, unsigned memory);
 struct reader *reader_free(struct reader *reader);
 /* Results this reader took and missed so far; any thread. */
@@ -76,12 +77,12 @@ void reader_read(const struct reader *reader, uint64_t *emitted, uint64_t *misse
 /* Adds a reader; all but a socket take exactly one. A regular file is continued at its end: see
  * sink_prepare_file(). */
 void sink_attach(struct sink *sink, struct reader *reader);
-/* A sink that was taken from a tape goes on with its readers. */
+/* A sink of the process before this one goes on with its readers. */
 void sink_continue(struct sink *sink);
 /* Detaches every reader; results still waiting get `shutdown` from their session first. Then SINK_STOPPED. */
 void sink_stop(struct sink *sink);
 
-/* Since when a request to its file is under way: CLOCK_MONOTONIC ns; 0: none is. Any thread. */
+/* Since when a request to the file is under way: CLOCK_MONOTONIC ns; 0: none is. Any thread. */
 int64_t sink_asked(const struct sink *sink);
 
 /* How many bytes a result takes in a file, with the line before it; 0: more than can be. */

@@ -13,7 +13,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "daemon/sink/shared.h"
+#include "daemon/sink/loans.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -256,7 +256,7 @@ static bool step(void) {
     }
     break;
   case RECALL:
-    shared_recall(sink); /* a hand-over that does not come about */
+    loans_recall(sink); /* a hand-over that does not come about */
     break;
   default:
     return false;

@@ -234,7 +234,7 @@ static void sink_one(int64_t now) {
   enum fate fate = possible[chance(sizeof possible / sizeof possible[0])];
   struct result *result = sink_result(&sink, sink.first);
   unsigned frame = oldest(AT_SINK);
-  CHECK(frames[frame].number == result->frame.sequence);
+  CHECK(frames[frame].number == result->slot->frame.sequence);
   for (size_t at = 0; at < FRAME_BYTES; at++) {
     CHECK(result->slot->output[at] == byte_of(frames[frame].number, at));
   }

@@ -2,8 +2,9 @@
  * What goes between a session and a sink on another lane: the ring under real lanes that sleep and wake each other, and the
  * hand-off with its account.
  */
-#include "daemon/frame/relay.h"
+#include <string.h>
 
+#include "daemon/frame/relay.h"
 #include "daemon/sink/results.h"
 #include "tests/unit/runner.h"
 
@@ -236,6 +237,27 @@ START_TEST(what_was_offered_is_in_flight_until_its_fate_comes_back) {
 }
 END_TEST
 
+/* The sink's lane reads it there. */
+START_TEST(nobody_writes_to_a_frame_until_its_slot_comes_back) {
+  struct frame offered[GPU_MAX_SLOTS];
+  set_up();
+  offer_all();
+  for (unsigned i = 0; i < GPU_MAX_SLOTS; i++) {
+    memcpy(&offered[i], &flow.ring.slots[i].frame, sizeof offered[i]);
+  }
+  sink_discard(sink, FATE_CLIENT_GONE, 1);
+  while (slot_count(&flow.ring, SLOT_FREE) < flow.ring.count) {
+    relay_collect(&relay);
+    for (unsigned i = 0; i < GPU_MAX_SLOTS; i++) {
+      const struct slot *slot = &flow.ring.slots[i];
+      ck_assert(slot->state == SLOT_FREE || memcmp(&offered[i], &slot->frame, sizeof offered[i]) == 0);
+    }
+  }
+  ck_assert_int_eq(flow.ring.slots[0].frame.fate, FATE_CLIENT_GONE);
+  tear_down();
+}
+END_TEST
+
 /* However orders and offers meet on the way, all that was offered before an order is covered by it. */
 START_TEST(no_offer_slips_through_a_discard) {
   set_up();
@@ -289,6 +311,7 @@ Suite *relay_suite(void) {
   tcase_add_test(tests, whoever_is_awake_is_not_woken);
   tcase_add_test(tests, a_full_ring_wraps_around);
   tcase_add_test(tests, what_was_offered_is_in_flight_until_its_fate_comes_back);
+  tcase_add_test(tests, nobody_writes_to_a_frame_until_its_slot_comes_back);
   tcase_add_test(tests, no_offer_slips_through_a_discard);
   tcase_add_test(tests, an_order_counts_until_it_is_carried_out);
   suite_add_tcase(suite, tests);

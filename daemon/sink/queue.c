@@ -1,0 +1,141 @@
+/*
+ * The queue of results: what all kinds of sinks are built on, and the words that a sink sends to the control loop.
+ *
+ * A result comes in behind the others, gets its fate once, and leaves from the front once nobody needs its slot. Fates and
+ * departures are noted before the session can know of them (see checkpoint.c).
+ */
+#include <assert.h>
+
+#include "daemon/frame/relay.h"
+#include "daemon/sink/results.h"
+
+size_t result_prefix(const struct result *result, enum config_protocol protocol, const unsigned char **prefix) {
+  if (protocol == CONFIG_PROTOCOL_NATIVE) {
+    *prefix = result->native;
+    return NATIVE_RESULT_BYTES;
+  }
+  *prefix = (const unsigned char *)Y4M_FRAME_LINE;
+  return protocol == CONFIG_PROTOCOL_Y4M ? sizeof Y4M_FRAME_LINE - 1 : 0;
+}
+
+bool sink_has_slot(const struct sink *sink, const struct slot *slot) {
+  for (uint64_t at = sink->first; at < sink_tail(sink); at++) {
+    if (sink->results[at % GPU_MAX_SLOTS].slot == slot) {
+      return true;
+    }
+  }
+  return false;
+}
+
+/* The result behind the others, not counted yet. */
+static struct result *set_result(struct sink *sink, struct flow *flow, struct slot *slot, bool open, enum fate fate) {
+  struct result *result = sink_result(sink, sink_tail(sink));
+  result->sink = sink;
+  result->flow = flow;
+  result->slot = slot;
+  result->sequence = slot->frame.sequence;
+  result->producer = slot->frame.producer;
+  result->index = slot->index;
+  result->open = open;
+  result->moved = false;
+  result->fate = fate;
+  sink->unnoted = true;
+  return result;
+}
+
+void sink_take_in(struct sink *sink, struct flow *flow, struct slot *slot) {
+  assert(sink->count < GPU_MAX_SLOTS);
+  struct result *result = set_result(sink, flow, slot, true, FATE_EMITTED);
+  if (sink->speaks_native) {
+    struct native_result native = frame_result(&slot->frame, flow->seat, clock_now());
+    native_write_result(&native, sink->result_bytes, result->native);
+  }
+  sink->count++;
+  sink->operations->offered(sink);
+}
+
+void sink_take_handed_over(struct sink *sink) {
+  struct slot *slot;
+  while (sink->relay && (slot = relay_take(sink->relay))) {
+    sink_take_in(sink, sink->relay->flow, slot);
+  }
+}
+
+bool sink_take_again(struct sink *sink, struct flow *flow, unsigned index, bool open, enum fate fate) {
+  struct slot *slot = flow && index < flow->ring.count ? &flow->ring.slots[index] : NULL;
+  if (!slot || slot->state != SLOT_EMITTING || sink_has_slot(sink, slot)) {
+    return false;
+  }
+  slot->frame.open = false;
+  slot->owed = open;
+  flow->at_sink += open;
+  set_result(sink, flow, slot, open, fate);
+  if (flow->relay) {
+    relay_restore(flow->relay, slot, fate);
+  }
+  sink->count++;
+  return true;
+}
+
+void result_settle(struct result *result, enum fate fate, int64_t now) {
+  struct flow *flow = result->flow;
+  assert(result->open);
+  result->open = false;
+  result->fate = fate;
+  result->sink->unnoted = true;
+  if (flow->relay) {
+    sink_checkpoint(result->sink); /* before the session can know of the fate */
+    relay_settle(flow->relay, result->slot, fate, now);
+    return;
+  }
+  result->slot->owed = false;
+  flow_settle(flow, &result->slot->frame, fate, now);
+  flow->wake(flow->session);
+}
+
+void result_release(struct result *result) {
+  struct flow *flow = result->flow;
+  struct slot *slot = result->slot;
+  assert(!result->open);
+  result->slot = NULL;
+  if (flow->relay) {
+    relay_release(flow->relay, slot);
+    return;
+  }
+  flow_take_back(flow, slot, result->fate);
+  flow->wake(flow->session);
+}
+
+void sink_release_first(struct sink *sink) {
+  struct result *result = sink_result(sink, sink->first);
+  assert(sink->count > 0);
+  sink->first++;
+  sink->count--;
+  sink->unnoted = true;
+  sink_checkpoint(sink); /* before another frame can come into that slot */
+  result_release(result);
+}
+
+/* -- words to the control loop ----------------------------------------------------------------------------------------- */
+
+static void sink_deliver(struct message *message) {
+  struct sink_notice *notice = (struct sink_notice *)message;
+  struct sink *sink = notice->event.sink;
+  struct sink_event event = notice->event; /* the receiver may free the reader or sink that the notice is embedded in */
+  if (notice == &sink->trouble_notice) {
+    atomic_store(&sink->trouble_posted, false);
+  }
+  sink->listener(sink->context, &event);
+}
+
+void sink_post(struct sink *sink, struct sink_notice *notice) {
+  notice->message.run = sink_deliver;
+  notice->event.sink = sink;
+  mailbox_post(sink->control, &notice->message);
+}
+
+void sink_stopped(struct sink *sink) {
+  lane_leave(&sink->runner);
+  sink->stopped_notice.event = (struct sink_event){.kind = SINK_STOPPED};
+  sink_post(sink, &sink->stopped_notice);
+}

@@ -1,0 +1,93 @@
+/*
+ * A reader as such, whatever kind of sink it is attached to: its making and its end, the room for a rest that it brings along,
+ * and the bytes that stand before its next result.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/sink/results.h"
+
+struct reader *reader_new(struct sink *sink, int fd, struct failure *failure) {
+  struct reader *reader = calloc(1, sizeof *reader);
+  if (reader && !sink->block) {
+    reader->spare = calloc(1, sizeof *reader->spare);
+  }
+  if (!reader || (!sink->block && !reader->spare)) {
+    failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "no memory for a reader");
+    free(reader);
+    return NULL;
+  }
+  reader->sink = sink;
+  reader->fd = fd;
+  reader->record = sink->record && !sink->operations->is_file ? record_new() : NULL;
+  reader->protocol = sink->protocol;
+  return reader;
+}
+
+size_t sink_room_bytes(const struct sink *sink) { return sink->block ? 0 : NATIVE_RESULT_BYTES + sink->result_bytes; }
+
+bool reader_make_room(struct reader *reader) {
+  if (!reader->room) {
+    reader->room = malloc(sizeof *reader->room + sink_room_bytes(reader->sink));
+    reader->sink->rooms_made += reader->room != NULL;
+  }
+  return reader->room;
+}
+
+bool reader_bring_room(struct reader *reader, struct failure *failure) {
+  const struct sink *sink = reader->sink;
+  bool is_needed = !sink->block && !reader->borrower && sink->rooms_made < sink->most_rooms;
+  return !is_needed || reader_make_room(reader) ||
+         failure_set(failure, EXIT_STATUS_INTERNAL, NULL,
+                     "no memory for %zu bytes of a result that a reader may be slow to take", sink->result_bytes);
+}
+
+void reader_drop_room(struct reader *reader) {
+  reader->sink->rooms_made -= reader->room != NULL;
+  free(reader->room);
+  reader->room = NULL;
+}
+
+struct reader *reader_free(struct reader *reader) {
+  if (reader) {
+    record_free(reader->record);
+    free(reader->borrower);
+    reader_drop_room(reader);
+    free(reader->spare);
+    free(reader);
+  }
+  return NULL;
+}
+
+void reader_speak(struct reader *reader, enum config_protocol protocol) { reader->protocol = protocol; }
+
+void reader_read(const struct reader *reader, uint64_t *emitted, uint64_t *missed) {
+  *emitted = atomic_load_explicit(&reader->emitted, memory_order_relaxed);
+  *missed = atomic_load_explicit(&reader->missed, memory_order_relaxed);
+}
+
+/* -- what stands before a result --------------------------------------------------------------------------------------- */
+
+void reader_set_header(struct reader *reader, const struct result *result) {
+  const struct sink *sink = reader->sink;
+  reader->header_bytes = 0;
+  if (result && reader->protocol == CONFIG_PROTOCOL_Y4M) {
+    reader->header_bytes = y4m_write_header(&sink->format, &result->slot->frame.rate, reader->header);
+  }
+}
+
+size_t reader_prefix(struct reader *reader, uint64_t at, const unsigned char **prefix) {
+  const struct result *result = sink_result(reader->sink, at);
+  size_t bytes = result_prefix(result, reader->protocol, prefix);
+  if (*prefix == result->native && at == reader->at && reader->skipped > 0) {
+    memcpy(reader->native, result->native, sizeof reader->native);
+    native_add_dropped(reader->native, reader->skipped);
+    *prefix = reader->native;
+  }
+  return bytes;
+}
+
+void reader_miss(struct reader *reader, uint64_t at) {
+  atomic_store_explicit(&reader->missed, atomic_load_explicit(&reader->missed, memory_order_relaxed) + 1, memory_order_relaxed);
+  reader->skipped += sink_result(reader->sink, at)->slot->frame.missing + 1;
+}
