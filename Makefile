@@ -174,7 +174,7 @@ stages_check    := -O3
 stages_coverage := -O2
 $(out)/obj/gpu/stages/%.c.o: private flags += $(stages_$(VARIANT))
 
-$(out)/obj/daemon/status/page.c.o: daemon/status/page.html
+$(out)/obj/daemon/status/status.c.o: daemon/status/page.html
 
 $(out)/obj/%.c.o: %.c $(out)/flags
 	@mkdir -p $(@D)

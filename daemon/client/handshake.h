@@ -9,11 +9,14 @@
 
 #include <uv.h>
 
+#include "config/config.h"
 #include "daemon/base/failure.h"
 #include "daemon/client/peer.h"
 #include "daemon/client/refusals.h"
 #include "daemon/state/codec.h"
 #include "daemon/wire/native.h"
+#include "daemon/wire/native_wire.h"
+#include "gpu/gpu.h"
 
 struct handshakes;
 
@@ -75,6 +78,12 @@ struct handshakes *handshakes_close(struct handshakes *handshakes);
 /* " as client 0123456789abcdef", or nothing: what it calls itself whenever it connects. */
 enum { CLIENT_NAME = 32 };
 const char *client_name(const struct client *client, char text[CLIENT_NAME]);
+
+/* What a pipeline tells native clients of itself, for the stream transport; `session` is the caller's to count. */
+struct native_welcome hello_reply_of(const struct config_pipeline *config, const struct frame_format *input,
+                                     const struct frame_format *output, enum native_role role);
+/* "producer", "consumer" or "both". */
+const char *welcome_role_name(uint32_t role);
 
 /* Tells the client in its own language why it is turned away, if it takes that at once. The descriptor stays open. */
 __attribute__((format(printf, 3, 4))) void client_tell(const struct client *client, enum native_error_code code,

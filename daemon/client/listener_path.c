@@ -2,13 +2,14 @@
  * The file of a Unix socket: made free, made without access for others, given its owner, group and mode, and removed if it is
  * still the one that was made. A file is new until a pipeline begins with it, and goes with a process that ends before that.
  */
-#include "daemon/client/listener_private.h"
+#include "daemon/client/private.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <libgen.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/socket.h>
@@ -17,10 +18,44 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "daemon/base/rights.h"
 #include "daemon/measure/clock.h"
 #include "daemon/state/fd_store.h"
 
 enum { LOCK_TRIES = 100, LOCK_PAUSE_MS = 20 };
+
+/* -- the socket ----------------------------------------------------------------------------------------------- */
+
+struct listener *listener_make(const char *path, struct failure *failure) {
+  struct listener *listener = calloc(1, sizeof *listener);
+  char *copy = strdup(path);
+  if (!listener || !copy) {
+    free(listener);
+    free(copy);
+    failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "not enough memory for a listening socket");
+    return NULL;
+  }
+  listener->fd = -1;
+  listener->path = copy;
+  return listener;
+}
+
+bool listener_make_socket(struct listener *listener, int domain, struct failure *failure) {
+  listener->fd = socket(domain, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  if (listener->fd < 0) {
+    return failure_set(failure, EXIT_STATUS_INTERNAL, "raise the limit of open files (LimitNOFILE=)",
+                       "cannot make a socket for '%s': %s", listener->path, strerror(errno));
+  }
+  rights_refuse(listener->fd);
+  return true;
+}
+
+bool listener_listen(struct listener *listener, struct failure *failure) {
+  if (listen(listener->fd, SOMAXCONN) != 0) {
+    return failure_set(failure, EXIT_STATUS_CONFIG, NULL, "cannot listen on '%s': %s", listener->path, strerror(errno));
+  }
+  return true;
+}
 
 /* -- those that are new --------------------------------------------------------------------------------------- */
 

@@ -1,4 +1,4 @@
-#include "daemon/pipeline/inputs_private.h"
+#include "daemon/pipeline/private.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -6,7 +6,6 @@
 #include "daemon/base/log.h"
 #include "daemon/base/rights.h"
 #include "daemon/client/detach.h"
-#include "daemon/client/hello_reply.h"
 #include "daemon/state/fd_store.h"
 
 /* -- making it ------------------------------------------------------------------------------------------------- */

@@ -8,8 +8,7 @@
 
 #include "daemon/base/log.h"
 #include "daemon/base/rights.h"
-#include "daemon/client/hello_reply.h"
-#include "daemon/pipeline/inputs_private.h"
+#include "daemon/pipeline/private.h"
 #include "daemon/state/fd_store.h"
 
 static struct producer *free_seat(struct inputs *inputs) {

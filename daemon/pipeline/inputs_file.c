@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "daemon/base/log.h"
-#include "daemon/pipeline/inputs_private.h"
+#include "daemon/pipeline/private.h"
 #include "daemon/state/fd_store.h"
 
 enum { RETRY_MS = 1000, DISCARD = 64 * 1024, DISCARDS_A_TURN = 64 };

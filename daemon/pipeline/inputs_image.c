@@ -6,7 +6,7 @@
 
 #include "daemon/base/log.h"
 #include "daemon/base/rights.h"
-#include "daemon/pipeline/inputs_private.h"
+#include "daemon/pipeline/private.h"
 
 /* -- both ways ----------------------------------------------------------------------------------------------------- */
 

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "daemon/base/log.h"
-#include "daemon/pipeline/outputs_private.h"
+#include "daemon/pipeline/private.h"
 #include "daemon/sink/results.h"
 #include "daemon/state/fd_store.h"
 
@@ -165,19 +165,6 @@ bool outputs_take(struct outputs *outputs, struct codec *codec, sink_road *flow,
   outputs->ended |= codec->live && outputs->endpoint.kind != ENDPOINT_FIFO && !outputs->listener && outputs->count == 0;
   return !codec->broken || failure_set(failure, EXIT_STATUS_INTERNAL, NULL,
                                        "what was handed over of the readers of '%s' makes no sense", outputs->config->name);
-}
-
-void outputs_log_cuts(const struct outputs *outputs) {
-  const char *name = outputs->config->name;
-  const char *doubt = outputs->cut_unsure ? " (if results had the size that they have now, which is not known)" : "";
-  if (outputs->cut > 0) {
-    log_event(LOG_CUT, name, "the last %" PRIu64 " bytes of '%s' were a torn result%s, and are cut off", outputs->cut,
-              outputs->config->sink.path, doubt);
-  }
-  if (outputs->cut_off > 0) {
-    log_event(LOG_CUT_OFF, name, "%u reader%s cut off: the process before was killed while it wrote to %s", outputs->cut_off,
-              outputs->cut_off == 1 ? " is" : "s are", outputs->cut_off == 1 ? "it" : "them");
-  }
 }
 
 /* -- a file and its name ------------------------------------------------------------------------------------------------ */

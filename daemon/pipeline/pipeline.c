@@ -6,7 +6,6 @@
 #include "daemon/base/formats.h"
 #include "daemon/base/log.h"
 #include "daemon/base/log_text.h"
-#include "daemon/pipeline/placement.h"
 #include "daemon/pipeline/private.h"
 
 /* -- making it ------------------------------------------------------------------------------------------------- */
@@ -66,8 +65,8 @@ struct pipeline *pipeline_new(const struct pipeline_setup *setup, const struct c
   }
   pipeline->setup = *setup;
   pipeline->config = config;
-  pipeline->pauses = (struct pending){.loop = setup->loop, .expired = pipeline_on_pause_expired, .owner = pipeline};
-  pipeline->drains = (struct pending){.loop = setup->loop, .expired = pipeline_on_drain_expired, .owner = pipeline};
+  pipeline->pauses = (struct pending_requests){.loop = setup->loop, .expired = pipeline_on_pause_expired, .owner = pipeline};
+  pipeline->drains = (struct pending_requests){.loop = setup->loop, .expired = pipeline_on_drain_expired, .owner = pipeline};
   return negotiate(pipeline, failure) && place(pipeline, failure) ? pipeline : pipeline_free(pipeline);
 }
 
@@ -151,14 +150,6 @@ bool pipeline_prepare(struct pipeline *pipeline, const struct pipeline_inheritan
 
 static bool pass_on(struct listener *listener, const struct config_socket_access *access, struct failure *failure) {
   return !listener || listener_set_access(listener, access, failure);
-}
-
-struct listener *pipeline_source_listener(const struct pipeline *pipeline) {
-  return inputs_listener(pipeline->inputs);
-}
-
-struct listener *pipeline_sink_listener(const struct pipeline *pipeline) {
-  return pipeline->outputs ? outputs_listener(pipeline->outputs) : NULL;
 }
 
 /* The listener of `owner` at `path`: a pipeline's sink may become another one's source. */

@@ -9,11 +9,32 @@
 #include "daemon/frame/flow.h"
 #include "daemon/pipeline/private.h"
 
-const char *const pipeline_state_names[] = {"starting", "running", "paused",   "draining",
-                                            "drained",  "failed",  "stopping", "stopped"};
-
 const char *const pipeline_command_names[] = {
     [PIPELINE_COMMAND_PAUSE] = "pause", [PIPELINE_COMMAND_RESUME] = "resume", [PIPELINE_COMMAND_DRAIN] = "drain"};
+
+/* -- plain questions ------------------------------------------------------------------------------------------ */
+
+bool pipeline_sink_has_ended(const struct pipeline *pipeline) { return pipeline->outputs && outputs_ended(pipeline->outputs); }
+
+bool pipeline_has_ended(const struct pipeline *pipeline) {
+  return inputs_ended(pipeline->inputs) || pipeline_sink_has_ended(pipeline);
+}
+
+const struct config_pipeline *pipeline_config(const struct pipeline *pipeline) { return pipeline->config; }
+
+enum pipeline_state pipeline_state(const struct pipeline *pipeline) { return pipeline->state; }
+
+uint64_t pipeline_result_bytes_in_file(const struct pipeline *pipeline) {
+  return sink_result_bytes_in_file(pipeline->config, gpu_chain_output(pipeline->chain));
+}
+
+struct listener *pipeline_source_listener(const struct pipeline *pipeline) {
+  return inputs_listener(pipeline->inputs);
+}
+
+struct listener *pipeline_sink_listener(const struct pipeline *pipeline) {
+  return pipeline->outputs ? outputs_listener(pipeline->outputs) : NULL;
+}
 
 /* Which of several sessions' answers stands for the pipeline: lower comes first. */
 static const int precedence[] = {

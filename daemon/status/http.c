@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "daemon/base/rights.h"
-#include "daemon/status/http_private.h"
+#include "daemon/status/private.h"
 
 enum {
   TICK_MS = 1000,
@@ -84,8 +84,6 @@ static void pump(struct http *http) {
 }
 
 static void on_timer(uv_timer_t *timer) { pump(timer->data); }
-
-void http_wake(struct http *http) { uv_timer_start(&http->timer, on_timer, 0, 0); }
 
 static void on_events(uv_poll_t *poll, int status, int events) {
   (void)status, (void)events;
@@ -205,6 +203,7 @@ struct http *http_new(const struct http_setup *setup, struct failure *failure) {
     return NULL;
   }
   http->setup = *setup;
+  http->on_timer = on_timer;
   if (!start_library(http)) {
     failure_set(failure, EXIT_STATUS_INTERNAL, "see that the limit of open files (LimitNOFILE) is not reached",
                 "the status server cannot start: %s", strerror(errno));

@@ -12,7 +12,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "daemon/status/http_private.h"
+#include "daemon/status/private.h"
 
 enum { GRACE_MS = 1000 };
 

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/status/http_private.h"
+#include "daemon/status/private.h"
 
 enum { BODY_LIMIT = 64 * 1024, STREAM_BLOCK = 16 * 1024 };
 
@@ -90,7 +90,7 @@ static void resume(struct http_request *request) {
   request->suspended = request->connection->suspended = false;
   request->connection->since = uv_now(http->setup.loop);
   MHD_resume_connection(request->handle);
-  http_wake(http); /* a resume alone does not wake the library's epoll descriptor */
+  uv_timer_start(&http->timer, http->on_timer, 0, 0); /* a resume alone does not wake the library's epoll descriptor */
 }
 
 /* A stream that is being sent; freed by the library. */

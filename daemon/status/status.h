@@ -21,4 +21,8 @@ json_t *status_document(const struct status_ops *ops);
 json_t *health_document(const struct health *health);
 char *metrics_text(const struct status_ops *ops);
 
+/* Asks the kernel for the memory and the descriptors of `usage`. For the control loop: it may take some tens of microseconds.
+ */
+void usage_of_process(struct usage *usage);
+
 #endif

@@ -1,9 +1,9 @@
 /*
- * What the parts of a listening socket share: listener.c (its life), listener_path.c (the file of a Unix socket) and
- * listener_tcp.c (the address of TCP).
+ * What the two parts of a listening socket share: listener.c has its life, from being found or made to being closed, and below
+ * it listener_path.c has the socket itself and the file of a Unix one.
  */
-#ifndef FRAMED_CLIENT_LISTENER_PRIVATE_H
-#define FRAMED_CLIENT_LISTENER_PRIVATE_H
+#ifndef FRAMED_CLIENT_PRIVATE_H
+#define FRAMED_CLIENT_PRIVATE_H
 
 #include <sys/types.h>
 
@@ -19,12 +19,13 @@ struct listener {
   struct listener *next; /* among those that are new, or that nobody uses */
 };
 
-/* One without a socket. NULL: no memory. */
+/* -- listener_path.c ---------------------------------------------------------------------------------------------------- */
+
+/* A listener without a socket. NULL: no memory. */
 struct listener *listener_make(const char *path, struct failure *failure);
 bool listener_make_socket(struct listener *listener, int domain, struct failure *failure);
 bool listener_listen(struct listener *listener, struct failure *failure);
 
-/* listener_path.c */
 /* Makes the socket and its file, which is new until it comes into use, and listens. */
 bool listener_create(struct listener *listener, const struct config_socket_access *access, struct failure *failure);
 void listener_use(const struct listener *listener);

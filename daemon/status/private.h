@@ -2,8 +2,8 @@
  * What the parts of the HTTP server share: http.c has the loop, the connections and the life of the server, http_places.c who
  * may have how many of them and for how long, http_request.c what is asked on a connection and answered.
  */
-#ifndef FRAMED_STATUS_HTTP_PRIVATE_H
-#define FRAMED_STATUS_HTTP_PRIVATE_H
+#ifndef FRAMED_STATUS_PRIVATE_H
+#define FRAMED_STATUS_PRIVATE_H
 
 #include <microhttpd.h>
 
@@ -41,8 +41,9 @@ struct http {
   struct http_setup setup;
   struct MHD_Daemon *daemon;
   uv_poll_t listener, events;
-  uv_timer_t timer; /* the library's own time-outs */
-  uv_timer_t tick;  /* slow clients, and accepting again */
+  uv_timer_t timer;     /* when the library runs next: its own time-outs, or at once to send an answer */
+  uv_timer_cb on_timer; /* runs the library: how the parts below http.c start the timer */
+  uv_timer_t tick;      /* slow clients, and accepting again */
   unsigned open_handles;
   bool accepting, closing;
   struct http_connection *connections;
@@ -52,9 +53,6 @@ struct http {
   void (*done)(void *context);
   void *done_context;
 };
-
-/* Runs the library soon; may be called from inside it. */
-void http_wake(struct http *http);
 
 /* -- http_places.c ------------------------------------------------------------------------------------------------ */
 
