@@ -24,7 +24,7 @@ static const struct {
 };
 
 /* Before its first frame a protocol is not broken, but another one than is taken here. */
-static void describe(const struct session_event *event, bool is_client, char text[DEPARTURE_TEXT]) {
+static void detach_describe(const struct session_event *event, bool is_client, char text[DEPARTURE_TEXT]) {
   const char *colon = event->text[0] ? ": " : "";
   const char *what = event->reason == DETACH_END && !is_client ? "ended" : reasons[event->reason].text;
   if (event->reason == DETACH_MALFORMED && event->frames == 0) {
@@ -54,7 +54,7 @@ void detach_log(const struct config_pipeline *pipeline, const struct session_eve
   enum log_kind kind = reasons[event->reason].kind;
   char what[DEPARTURE_TEXT], text[REFUSAL_TEXT];
   bool is_client = pipeline->source.endpoint == CONFIG_SOCKET;
-  describe(event, is_client, what);
+  detach_describe(event, is_client, what);
   if (!is_client) {
     log_event(kind, pipeline->name, "source '%s' %s", pipeline->source.path, what);
     return;

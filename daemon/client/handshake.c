@@ -114,7 +114,7 @@ const char *client_name(const struct client *client, char text[CLIENT_NAME]) {
 /* -- visitors ---------------------------------------------------------------------------------------------------- */
 
 /* The descriptor is the caller's from here on. */
-static void forget(struct handshake *handshake) {
+static void handshake_forget(struct handshake *handshake) {
   struct handshake **link = &handshake->handshakes->visitors;
   while (*link != handshake) {
     link = &(*link)->next;
@@ -126,11 +126,11 @@ static void forget(struct handshake *handshake) {
   free(handshake);
 }
 
-static void turn_away(struct handshake *handshake, enum native_error_code code, const char *problem) {
+static void handshake_turn_away(struct handshake *handshake, enum native_error_code code, const char *problem) {
   struct handshakes *handshakes = handshake->handshakes;
   struct client client = handshake->client;
   client.native = true; /* whatever it is, it came to a native socket */
-  forget(handshake);
+  handshake_forget(handshake);
   client_tell(&client, code, "%s", problem);
   refusals_add(handshakes->setup.refusals, LOG_REFUSED, handshakes->setup.pipeline, refusals_remedy(code),
                "%s pid %d (user %u) was refused: %s", handshakes->setup.who, (int)client.pid, (unsigned)client.uid, problem);
@@ -140,7 +140,7 @@ static void turn_away(struct handshake *handshake, enum native_error_code code, 
 /* It only looked whether somebody is there, as monitors do: nobody was turned away. */
 static void let_go(struct handshake *handshake) {
   int fd = handshake->client.fd;
-  forget(handshake);
+  handshake_forget(handshake);
   rights_close(fd);
 }
 
@@ -152,13 +152,13 @@ static void turn_away_foreign(struct handshake *handshake) {
   } else {
     snprintf(problem, sizeof problem, "a native client begins with FRMD: does it send raw frames?");
   }
-  turn_away(handshake, NATIVE_E_PROTOCOL, problem);
+  handshake_turn_away(handshake, NATIVE_E_PROTOCOL, problem);
 }
 
 static void hand_on(struct handshake *handshake) {
   struct handshakes *handshakes = handshake->handshakes;
   struct client client = handshake->client;
-  forget(handshake);
+  handshake_forget(handshake);
   handshakes->setup.greeted(handshakes->setup.context, &client);
 }
 
@@ -169,7 +169,7 @@ static void finish_hello(struct handshake *handshake) {
     handshake->client.native = true;
     hand_on(handshake);
   } else {
-    turn_away(handshake, code, problem);
+    handshake_turn_away(handshake, code, problem);
   }
 }
 
@@ -197,7 +197,7 @@ static void read_hello(struct handshake *handshake) {
     return;
   }
   if (got <= 0) {
-    turn_away(handshake, NATIVE_E_PROTOCOL, "it left within its HELLO");
+    handshake_turn_away(handshake, NATIVE_E_PROTOCOL, "it left within its HELLO");
     return;
   }
   handshake->count += (size_t)got;
@@ -215,15 +215,15 @@ static void on_readable(void *context) {
   }
 }
 
-static void on_impatient(void *context) { turn_away(context, NATIVE_E_TIMEOUT, "it did not say HELLO in time"); }
+static void on_impatient(void *context) { handshake_turn_away(context, NATIVE_E_TIMEOUT, "it did not say HELLO in time"); }
 
-static void start(struct handshake *handshake) {
+static void handshake_start(struct handshake *handshake) {
   uint64_t patience_ms = (uint64_t)(handshake->handshakes->setup.timeout_ns / NS_PER_MS);
   loop_watch_start(handshake->watch);
   loop_timer_start(handshake->patience, patience_ms > 0 ? patience_ms : 1, 0);
 }
 
-static struct handshake *receive(struct handshakes *handshakes, struct client client) {
+static struct handshake *handshake_receive(struct handshakes *handshakes, struct client client) {
   int fd = client.fd;
   struct handshake *handshake = handshakes->count < HANDSHAKES_MOST ? calloc(1, sizeof *handshake) : NULL;
   if (handshake) {
@@ -251,13 +251,13 @@ static struct handshake *receive(struct handshakes *handshakes, struct client cl
   handshakes->visitors = handshake;
   handshakes->count++;
   if (!handshakes->suspended) {
-    start(handshake);
+    handshake_start(handshake);
   }
   return handshake;
 }
 
 void handshakes_receive(struct handshakes *handshakes, int fd, const struct peer *peer) {
-  (void)receive(handshakes, (struct client){.fd = fd, .pid = peer->pid, .uid = peer->uid});
+  (void)handshake_receive(handshakes, (struct client){.fd = fd, .pid = peer->pid, .uid = peer->uid});
 }
 
 /* -- over a tape --------------------------------------------------------------------------------------------------- */
@@ -307,7 +307,7 @@ struct handshakes_visits *handshakes_pass(const struct handshakes *handshakes, s
 
 void handshakes_receive_again(struct handshakes *handshakes, struct handshakes_visits *visits) {
   for (unsigned i = 0; visits && i < visits->count; i++) {
-    struct handshake *handshake = receive(handshakes, visits->visits[i].client);
+    struct handshake *handshake = handshake_receive(handshakes, visits->visits[i].client);
     if (handshake) {
       memcpy(handshake->bytes, visits->visits[i].bytes, sizeof handshake->bytes);
       handshake->count = visits->visits[i].length;
@@ -331,7 +331,7 @@ void handshakes_suspend(struct handshakes *handshakes) {
 void handshakes_resume(struct handshakes *handshakes) {
   handshakes->suspended = false;
   for (struct handshake *handshake = handshakes->visitors; handshake; handshake = handshake->next) {
-    start(handshake);
+    handshake_start(handshake);
   }
 }
 
@@ -341,7 +341,7 @@ struct handshakes *handshakes_close(struct handshakes *handshakes) {
     struct client client = handshake->client;
     client.native = true;
     next = handshake->next;
-    forget(handshake);
+    handshake_forget(handshake);
     client_tell(&client, NATIVE_E_STOPPING, "pipeline %s is stopping", handshakes->setup.pipeline);
     rights_close(client.fd);
   }

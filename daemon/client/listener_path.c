@@ -113,7 +113,7 @@ void listener_remove_file(const struct listener *listener) {
 
 /* -- the path ------------------------------------------------------------------------------------------------- */
 
-static bool set_address(struct sockaddr_un *address, const char *path, struct failure *failure) {
+static bool path_address(struct sockaddr_un *address, const char *path, struct failure *failure) {
   *address = (struct sockaddr_un){.sun_family = AF_UNIX};
   size_t length = strlen(path);
   if (length == 0 || length >= sizeof address->sun_path) {
@@ -272,7 +272,7 @@ static bool create_locked(struct listener *listener, const struct sockaddr_un *a
 bool listener_create(struct listener *listener, const struct config_socket_access *access, struct failure *failure) {
   struct sockaddr_un address;
   int lock = -1;
-  if (!set_address(&address, listener->path, failure) || !lock_folder(&address, &lock, failure)) {
+  if (!path_address(&address, listener->path, failure) || !lock_folder(&address, &lock, failure)) {
     return false;
   }
   bool made = create_locked(listener, &address, access, failure);

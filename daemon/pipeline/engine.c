@@ -25,7 +25,7 @@ bool engine_failure(struct failure *failure, const struct gpu_error *error) {
   return failure_set(failure, error->no_device ? EXIT_STATUS_NO_GPU : EXIT_STATUS_INTERNAL, error->remedy, "%s", error->text);
 }
 
-static bool out_of_memory(struct failure *failure) {
+static bool engine_out_of_memory(struct failure *failure) {
   return failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "not enough memory to start");
 }
 
@@ -162,7 +162,7 @@ static bool open_devices(struct engine *engine, const struct config *config, con
                          struct failure *failure) {
   engine->devices = calloc(config->pipeline_count + 1, sizeof *engine->devices);
   if (!engine->devices) {
-    return out_of_memory(failure);
+    return engine_out_of_memory(failure);
   }
   gpu_expect(most_slots(config));
   if (!open_device(engine, config, config->gpu.device, known, failure)) {
@@ -237,7 +237,7 @@ static bool open_lanes(struct engine *engine, unsigned count, struct failure *fa
   engine->lanes = calloc(count, sizeof(struct lane *));
   engine->loads = calloc(count, sizeof *engine->loads);
   if (!engine->lanes || !engine->loads) {
-    return out_of_memory(failure);
+    return engine_out_of_memory(failure);
   }
   for (unsigned i = 0; i < count; i++) {
     engine->lanes[i] = lane_new(i, failure);
@@ -251,17 +251,17 @@ static bool open_lanes(struct engine *engine, unsigned count, struct failure *fa
 
 unsigned engine_lanes(const struct engine *engine) { return engine->lane_count; }
 
-static struct lane *load(struct engine *engine, unsigned index, size_t bytes) {
+static struct lane *engine_load(struct engine *engine, unsigned index, size_t bytes) {
   engine->loads[index] += bytes;
   return engine->lanes[index];
 }
 
 struct lane *engine_place(struct engine *engine, size_t bytes) {
-  return load(engine, placement_choose(engine->loads, engine->lane_count), bytes);
+  return engine_load(engine, placement_choose(engine->loads, engine->lane_count), bytes);
 }
 
 struct lane *engine_place_apart(struct engine *engine, const struct lane *from, size_t bytes) {
-  return load(engine, placement_choose_other(engine->loads, engine->lane_count, lane_index(from)), bytes);
+  return engine_load(engine, placement_choose_other(engine->loads, engine->lane_count, lane_index(from)), bytes);
 }
 
 void engine_unplace(struct engine *engine, const struct lane *lane, size_t bytes) { engine->loads[lane_index(lane)] -= bytes; }
@@ -307,7 +307,7 @@ struct engine *engine_open(const struct config *config, struct codec *codec, str
   take_known(&known, codec);
   struct engine *engine = calloc(1, sizeof *engine);
   if (!engine) {
-    out_of_memory(failure);
+    engine_out_of_memory(failure);
     return NULL;
   }
   unsigned lanes = config->lanes ? config->lanes : placement_lanes(sysconf(_SC_NPROCESSORS_ONLN));

@@ -48,7 +48,8 @@ enum config_protocol inputs_protocol(const struct inputs *inputs, const struct c
   return client->native ? CONFIG_PROTOCOL_NATIVE : otherwise;
 }
 
-static void refuse(struct inputs *inputs, const struct client *client, enum native_error_code code, const char *problem) {
+static void producer_refuse(struct inputs *inputs, const struct client *client, enum native_error_code code,
+                            const char *problem) {
   client_tell(client, code, "%s", problem);
   refusals_add(&inputs->refusals, LOG_REFUSED, inputs->config->name, refusals_remedy(code),
                "producer pid %d (user %u) was refused: %s", (int)client->pid, (unsigned)client->uid, problem);
@@ -59,7 +60,7 @@ static void refuse_one_more(struct inputs *inputs, const struct client *client) 
   char problem[160];
   snprintf(problem, sizeof problem, "pipeline %s already has its %u producer%s", inputs->config->name, inputs->count,
            inputs->count == 1 ? "" : "s");
-  refuse(inputs, client, NATIVE_E_BUSY, problem);
+  producer_refuse(inputs, client, NATIVE_E_BUSY, problem);
 }
 
 void inputs_seat_down(struct inputs *inputs, struct producer *producer, const struct client *client) {
@@ -82,7 +83,7 @@ void inputs_seat_down(struct inputs *inputs, struct producer *producer, const st
 }
 
 /* Before all others. */
-static void wait(struct inputs *inputs, const struct client *client) {
+static void producer_wait(struct inputs *inputs, const struct client *client) {
   assert(inputs->waiting_count < MOST_WAITING);
   memmove(inputs->waiting + 1, inputs->waiting, inputs->waiting_count * sizeof *inputs->waiting);
   inputs->waiting[0] = *client;
@@ -92,7 +93,7 @@ static void wait(struct inputs *inputs, const struct client *client) {
 
 /* Until the seat has memory that nobody has used. */
 static void wait_for_memory(struct inputs *inputs, struct producer *producer, const struct client *client) {
-  wait(inputs, client);
+  producer_wait(inputs, client);
   producer_renew(producer);
 }
 
@@ -111,10 +112,10 @@ static bool sit_down_or_refuse(struct inputs *inputs, struct producer *producer,
   if (quota_charge(inputs->quota, client->uid, QUOTA_SESSION, session_memory(producer->session), &producer->charge, problem)) {
     inputs_seat_down(inputs, producer, client);
   } else if (may_have_more_soon(inputs, client->uid)) {
-    wait(inputs, client);
+    producer_wait(inputs, client);
     return false;
   } else {
-    refuse(inputs, client, NATIVE_E_QUOTA, problem);
+    producer_refuse(inputs, client, NATIVE_E_QUOTA, problem);
   }
   return true;
 }
@@ -160,7 +161,7 @@ void inputs_on_greeted(void *context, const struct client *client) {
   char problem[160];
   snprintf(problem, sizeof problem, "the source of pipeline %s takes clients of the role '%s' only, not '%s'",
            inputs->config->name, welcome_role_name(inputs->welcome.role), welcome_role_name(client->hello.role));
-  refuse(inputs, client, NATIVE_E_ROLE, problem);
+  producer_refuse(inputs, client, NATIVE_E_ROLE, problem);
 }
 
 void inputs_on_accepted(void *context, int fd, const struct peer *peer) {

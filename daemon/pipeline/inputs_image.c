@@ -123,7 +123,7 @@ static void log_cut(const struct inputs *inputs, const struct producer *producer
 }
 
 /* A FIFO stays open for the next writer. */
-static void cut(struct inputs *inputs, struct producer *producer) {
+static void seat_cut(struct inputs *inputs, struct producer *producer) {
   if (inputs->endpoint.kind == ENDPOINT_FIFO) {
     inputs->endpoint.fd = producer->client.fd;
   } else {
@@ -145,7 +145,7 @@ void inputs_cut(struct inputs *inputs) {
   for (unsigned i = 0; i < inputs->count; i++) {
     if (inputs->seats[i].cut) {
       log_cut(inputs, &inputs->seats[i]);
-      cut(inputs, &inputs->seats[i]);
+      seat_cut(inputs, &inputs->seats[i]);
     }
   }
 }
@@ -181,7 +181,7 @@ static void charge(struct inputs *inputs, struct producer *producer) {
   }
 }
 
-static void attach(struct inputs *inputs, struct producer *producer) {
+static void seat_attach(struct inputs *inputs, struct producer *producer) {
   charge(inputs, producer);
   if (session_has_source(producer->session)) {
     session_attach_again(producer->session, producer->client.fd);
@@ -197,7 +197,7 @@ static void attach(struct inputs *inputs, struct producer *producer) {
  * producer, what is left of frames goes on. */
 static void continue_seat(struct inputs *inputs, struct producer *producer) {
   if (producer->client.fd >= 0) {
-    attach(inputs, producer);
+    seat_attach(inputs, producer);
   }
   if (inputs->starts_held) {
     session_hold(producer->session, false);

@@ -57,7 +57,7 @@ static bool open_listener(struct outputs *outputs, struct failure *failure) {
   return outputs->listener;
 }
 
-static bool make(struct outputs *outputs, const struct outputs_setup *setup, struct failure *failure) {
+static bool outputs_make(struct outputs *outputs, const struct outputs_setup *setup, struct failure *failure) {
   outputs->sink = sink_new(&setup->sink, failure);
   if (!outputs->sink) {
     return false;
@@ -82,7 +82,7 @@ struct outputs *outputs_new(const struct outputs_setup *setup, struct failure *f
   outputs->endpoint.fd = -1;
   outputs->lend = setup->lend;
   outputs->context = setup->sink.context;
-  return make(outputs, setup, failure) ? outputs : outputs_free(outputs);
+  return outputs_make(outputs, setup, failure) ? outputs : outputs_free(outputs);
 }
 
 struct outputs *outputs_free(struct outputs *outputs) {
@@ -171,7 +171,7 @@ static void log_cuts(const struct outputs *outputs) {
 
 /* -- control --------------------------------------------------------------------------------------------------- */
 
-static bool start_greeting(struct outputs *outputs, struct failure *failure) {
+static bool outputs_start_greeting(struct outputs *outputs, struct failure *failure) {
   if (outputs->config->sink.protocol != CONFIG_PROTOCOL_NATIVE) {
     return true;
   }
@@ -186,8 +186,8 @@ static bool start_greeting(struct outputs *outputs, struct failure *failure) {
   return outputs->handshakes;
 }
 
-static bool start_accepting(struct outputs *outputs, struct failure *failure) {
-  if (!outputs->handshakes && !start_greeting(outputs, failure)) {
+static bool outputs_start_accepting(struct outputs *outputs, struct failure *failure) {
+  if (!outputs->handshakes && !outputs_start_greeting(outputs, failure)) {
     return false;
   }
   const struct acceptor_setup setup = {.loop = outputs->loop,
@@ -204,7 +204,7 @@ static bool start_accepting(struct outputs *outputs, struct failure *failure) {
 }
 
 /* Everybody goes on where the process before this one stopped. */
-static bool go_on(struct outputs *outputs) {
+static bool outputs_go_on(struct outputs *outputs) {
   outputs_charge_again(outputs);
   sink_continue(outputs->sink);
   if (outputs->handshakes) {
@@ -218,11 +218,11 @@ static bool go_on(struct outputs *outputs) {
 bool outputs_start(struct outputs *outputs, struct failure *failure) {
   log_cuts(outputs);
   outputs_follow_name(outputs);
-  bool started = outputs->listener                         ? start_accepting(outputs, failure)
+  bool started = outputs->listener                         ? outputs_start_accepting(outputs, failure)
                  : outputs->endpoint.kind == ENDPOINT_FIFO ? start_fifo(outputs, failure)
                  : outputs->continues                      ? true
                                                            : attach_file(outputs, failure);
-  return started && (!outputs->continues || go_on(outputs));
+  return started && (!outputs->continues || outputs_go_on(outputs));
 }
 
 void outputs_close(struct outputs *outputs) {

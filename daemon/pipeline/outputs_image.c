@@ -86,7 +86,7 @@ static bool take_control(const struct outputs *outputs, struct reader_entry *pla
   return !codec->broken;
 }
 
-static void take_place(struct outputs *outputs, struct codec *codec, sink_road *flow, void *context) {
+static void reader_entry_take(struct outputs *outputs, struct codec *codec, sink_road *flow, void *context) {
   struct reader_entry *place = calloc(1, sizeof *place);
   bool cut = false;
   bool shares = false;
@@ -157,7 +157,7 @@ bool outputs_take(struct outputs *outputs, struct codec *codec, sink_road *flow,
   }
   CODEC_PASS(codec, count);
   for (unsigned i = 0; i < count && !codec->broken; i++) {
-    take_place(outputs, codec, flow, context);
+    reader_entry_take(outputs, codec, flow, context);
   }
   take_rooms(outputs, codec);
   outputs->visits = codec->live ? NULL : handshakes_pass(NULL, codec);

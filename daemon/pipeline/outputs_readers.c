@@ -175,7 +175,7 @@ void outputs_on_accepted(void *context, int fd, const struct peer *peer) {
 enum { LINGER_MS = 10000 };
 
 /* Nobody keeps its control memory, a few pages, unless the pipeline ends. */
-static void forget(struct reader_entry *place, bool leaves_memory) {
+static void reader_forget(struct reader_entry *place, bool leaves_memory) {
   place->linger = loop_timer_close(place->linger);
   if (leaves_memory) {
     arena_drop(&place->control);
@@ -193,14 +193,14 @@ static void on_lingered(void *context) {
     link = &(*link)->next;
   }
   *link = place->next;
-  forget(place, false);
+  reader_forget(place, false);
 }
 
 void outputs_let_go(struct outputs *outputs, struct reader_entry *place, bool was_sent_away) {
   bool lingers = place->control.fd >= 0 && was_sent_away && !outputs->closed;
   place->linger = lingers ? loop_timer_new(outputs->loop, on_lingered, place) : NULL;
   if (!place->linger) {
-    forget(place, outputs->closed);
+    reader_forget(place, outputs->closed);
     return;
   }
   quota_leave(&place->charge);
@@ -214,6 +214,6 @@ void outputs_leave_memory(struct outputs *outputs) {
   while (outputs->lingering) {
     struct reader_entry *place = outputs->lingering;
     outputs->lingering = place->next;
-    forget(place, true);
+    reader_forget(place, true);
   }
 }

@@ -161,7 +161,7 @@ void pipeline_stop(struct pipeline *pipeline) {
 
 /* -- events ------------------------------------------------------------------------------------------------------ */
 
-static void tell(struct pipeline *pipeline, enum pipeline_event event, const struct fault *fault) {
+static void pipeline_tell(struct pipeline *pipeline, enum pipeline_event event, const struct fault *fault) {
   pipeline->setup.listener(pipeline->setup.context, pipeline, event, fault);
 }
 
@@ -190,14 +190,14 @@ static void on_idle(struct pipeline *pipeline) {
   }
   if (pipeline_move(pipeline, HAPPENS_IDLE)) {
     log_event(LOG_PAUSED, pipeline->config->name, "drained: nothing is in flight");
-    tell(pipeline, PIPELINE_CHANGED, NULL);
+    pipeline_tell(pipeline, PIPELINE_CHANGED, NULL);
     grant(pipeline, &pipeline->drains);
   } else if (pipeline->state == PIPELINE_FAILED) {
     grant(pipeline, &pipeline->drains);
   } else if (pipeline->state == PIPELINE_STOPPING && pipeline->for_good) {
     pipeline_stop(pipeline);
   } else if (pipeline->state == PIPELINE_STOPPING && !pipeline->cut) {
-    tell(pipeline, PIPELINE_QUIET, NULL);
+    pipeline_tell(pipeline, PIPELINE_QUIET, NULL);
   }
 }
 
@@ -213,7 +213,7 @@ void pipeline_log_account(struct pipeline *pipeline) {
 static void become_stopped(struct pipeline *pipeline) {
   pipeline_move(pipeline, HAPPENS_END);
   pipeline_log_account(pipeline);
-  tell(pipeline, PIPELINE_GONE, NULL);
+  pipeline_tell(pipeline, PIPELINE_GONE, NULL);
 }
 
 static void on_stopped(struct pipeline *pipeline) {
@@ -230,7 +230,7 @@ static void on_stopped(struct pipeline *pipeline) {
 
 static void on_ended(struct pipeline *pipeline) {
   if (pipeline->state != PIPELINE_STOPPING) {
-    tell(pipeline, PIPELINE_ENDED, NULL);
+    pipeline_tell(pipeline, PIPELINE_ENDED, NULL);
   } else if (pipeline->for_good && pipeline_sink_has_ended(pipeline)) {
     pipeline_stop(pipeline); /* nobody will take what is in flight */
   }
@@ -259,7 +259,7 @@ void pipeline_on_session_event(void *context, const struct session_event *event)
   case SESSION_FOREIGN:
     break;
   case SESSION_GPU_FAULT:
-    tell(pipeline, PIPELINE_GPU_FAULT, event->fault);
+    pipeline_tell(pipeline, PIPELINE_GPU_FAULT, event->fault);
     break;
   }
 }
@@ -303,7 +303,7 @@ static void pause_frames(struct pipeline *pipeline, server_answer *answer, void 
     inputs_hold(pipeline->inputs, false);
     log_event(LOG_PAUSED, pipeline->config->name, "paused: no frames are taken until it is resumed");
   }
-  tell(pipeline, PIPELINE_CHANGED, NULL);
+  pipeline_tell(pipeline, PIPELINE_CHANGED, NULL);
   on_held(pipeline);
 }
 
@@ -364,6 +364,6 @@ void pipeline_command(struct pipeline *pipeline, enum pipeline_command command, 
     }
     break;
   }
-  tell(pipeline, PIPELINE_CHANGED, NULL);
+  pipeline_tell(pipeline, PIPELINE_CHANGED, NULL);
   answer(context, 200, state_document(pipeline));
 }

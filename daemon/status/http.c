@@ -98,7 +98,7 @@ static void on_tick(uv_timer_t *tick) {
 }
 
 /* Best effort: the client may have gone, or be something that never reads. */
-static void turn_away(int fd) {
+static void http_turn_away(int fd) {
   static const char body[] =
       "{\"error\": \"your other requests take all your places\", \"remedy\": \"let some of them end\"}\n";
   char answer[sizeof body + 160];
@@ -113,7 +113,7 @@ static void turn_away(int fd) {
 static void let_in(struct http *http, int fd, const struct sockaddr_storage *address, socklen_t length) {
   http_identify(fd, address, &http->newcomer);
   if (!http_find_place(http, &http->newcomer)) {
-    turn_away(fd);
+    http_turn_away(fd);
     return;
   }
   MHD_add_connection(http->daemon, fd, (const struct sockaddr *)address, length); /* closes it on error */
@@ -186,7 +186,7 @@ static void on_handle_closed(uv_handle_t *handle) {
   free(http);
 }
 
-static void close_handles(struct http *http) {
+static void http_close_handles(struct http *http) {
   uv_handle_t *handles[LOOP_HANDLES] = {(uv_handle_t *)&http->timer, (uv_handle_t *)&http->tick, (uv_handle_t *)&http->events,
                                         (uv_handle_t *)&http->listener};
   unsigned made = http->open_handles;
@@ -213,7 +213,7 @@ struct http *http_new(const struct http_setup *setup, struct failure *failure) {
   int status = start_handles(http);
   if (status != 0) {
     failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "the status server cannot listen: %s", uv_strerror(status));
-    close_handles(http);
+    http_close_handles(http);
     return NULL;
   }
   listen_again(http);
@@ -228,5 +228,5 @@ void http_close(struct http *http, void (*done)(void *context), void *context) {
   for (int i = 0; i < ROUNDS_BEFORE_CLOSING; i++) {
     MHD_run(http->daemon);
   }
-  close_handles(http);
+  http_close_handles(http);
 }
