@@ -12,7 +12,7 @@
 #include "daemon/base/rights.h"
 #include "daemon/client/handshake.h"
 
-enum { BATCH = 64, REST_MS = 100 }; /* connections a wake-up, so that signals and status get their turn */
+enum { BATCH = 64, REST_MS = 100 }; /* BATCH: connections a wake-up, so that signals and status get their turn */
 
 enum accept_outcome { TOOK_ONE, NOTHING_LEFT, MUST_REST };
 
@@ -30,7 +30,7 @@ static int open_spare(void) { return open("/dev/null", O_RDONLY | O_CLOEXEC); }
 static int acceptor_take(const struct acceptor *acceptor) {
   int fd = accept4(acceptor->setup.fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
   if (fd >= 0) {
-    rights_refuse(fd); /* it may be older than what was asked of its listener */
+    rights_refuse(fd); /* the connection may have been queued before its listener was told to refuse descriptors */
   }
   return fd;
 }
@@ -106,7 +106,7 @@ static enum accept_outcome accept_one(struct acceptor *acceptor) {
   acceptor->error = errno;
   switch (errno) {
   case EINTR:
-  case ECONNABORTED: /* gone before we came */
+  case ECONNABORTED: /* the client hung up while it was queued */
     return TOOK_ONE;
   case EAGAIN:
     return NOTHING_LEFT;

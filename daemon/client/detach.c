@@ -8,7 +8,7 @@
 
 enum { DEPARTURE_TEXT = 320 };
 
-/* The event's text, where there is one, says more. */
+/* What the log says of each reason; the text of the event, where there is one, follows and says more. */
 static const struct {
   enum log_kind kind;
   bool tell; /* the producer may not know */
@@ -23,7 +23,7 @@ static const struct {
     [DETACH_STOPPED] = {LOG_DISCONNECTED, false, "was disconnected"},
 };
 
-/* Before its first frame a protocol is not broken, but another one than is taken here. */
+/* A producer that has sent no whole frame did not break its protocol: it speaks another one than this source takes. */
 static void detach_describe(const struct session_event *event, bool is_client, char text[DEPARTURE_TEXT]) {
   const char *colon = event->text[0] ? ": " : "";
   const char *what = event->reason == DETACH_END && !is_client ? "ended" : reasons[event->reason].text;

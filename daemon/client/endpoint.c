@@ -117,7 +117,8 @@ bool endpoint_open_sink(const struct config_sink *sink, struct endpoint *endpoin
                                  : open_path(sink->path, O_WRONLY, endpoint, failure);
 }
 
-/* Whether it stands in a directory, and is no number of a descriptor, as in /dev/fd/3, which may be any other one by now. */
+/* Whether the path names a file in a directory, and not a descriptor by its number, as /dev/fd/3 does: after a hand-over that
+ * number may stand for any other file. */
 static bool is_name(const char *path) {
   char *resolved = realpath(path, NULL);
   free(resolved);

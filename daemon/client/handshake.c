@@ -13,7 +13,7 @@
 #include "daemon/base/rights.h"
 #include "daemon/measure/clock.h"
 
-struct handshake { /* somebody who has not said HELLO yet */
+struct handshake { /* a client that has not said HELLO yet */
   struct handshakes *handshakes;
   struct client client;
   struct loop_watch *watch;
@@ -54,7 +54,8 @@ void client_tell(const struct client *client, enum native_error_code code, const
   }
   unsigned char bytes[NATIVE_ERROR_BYTES];
   size_t length = native_write_error(code, text, bytes);
-  (void)!send(client->fd, bytes, length, MSG_DONTWAIT | MSG_NOSIGNAL); /* best effort: it may have gone, or never read */
+  (void)!send(client->fd, bytes, length,
+              MSG_DONTWAIT | MSG_NOSIGNAL); /* best effort: the client may have gone, or never read */
 }
 
 void client_welcome(const struct client *client, const struct native_welcome *reply, const int *descriptors, size_t count) {
@@ -73,8 +74,8 @@ void client_welcome(const struct client *client, const struct native_welcome *re
     header->cmsg_len = CMSG_LEN(count * sizeof *descriptors);
     memcpy(CMSG_DATA(header), descriptors, count * sizeof *descriptors);
   }
-  /* It fits, since nothing was sent on this connection before; but the kernel may refuse to pass descriptors. A client that
-   * cannot be answered sees the end instead of waiting, and so does whoever reads from it. */
+  /* The WELCOME fits, since nothing was sent on this connection before; but the kernel may refuse to pass descriptors. A client
+   * that cannot be answered sees the end instead of waiting, and so does whoever reads from it. */
   if (sendmsg(client->fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL) != (ssize_t)sizeof bytes) {
     shutdown(client->fd, SHUT_RDWR);
   }
@@ -111,9 +112,10 @@ const char *client_name(const struct client *client, char text[CLIENT_NAME]) {
   return text;
 }
 
-/* -- visitors ---------------------------------------------------------------------------------------------------- */
+/* -- clients that have not said HELLO
+ * ---------------------------------------------------------------------------------------------------- */
 
-/* The descriptor is the caller's from here on. */
+/* Frees a handshake; its client's descriptor is the caller's from here on. */
 static void handshake_forget(struct handshake *handshake) {
   struct handshake **link = &handshake->handshakes->visitors;
   while (*link != handshake) {
@@ -129,7 +131,7 @@ static void handshake_forget(struct handshake *handshake) {
 static void handshake_turn_away(struct handshake *handshake, enum native_error_code code, const char *problem) {
   struct handshakes *handshakes = handshake->handshakes;
   struct client client = handshake->client;
-  client.native = true; /* whatever it is, it came to a native socket */
+  client.native = true; /* the socket is native, whatever its client speaks */
   handshake_forget(handshake);
   client_tell(&client, code, "%s", problem);
   refusals_add(handshakes->setup.refusals, LOG_REFUSED, handshakes->setup.pipeline, refusals_remedy(code),
@@ -137,7 +139,7 @@ static void handshake_turn_away(struct handshake *handshake, enum native_error_c
   rights_close(client.fd);
 }
 
-/* It only looked whether somebody is there, as monitors do: nobody was turned away. */
+/* A client that hangs up without a byte only looked whether somebody listens, as monitors do: that is no refusal. */
 static void let_go(struct handshake *handshake) {
   int fd = handshake->client.fd;
   handshake_forget(handshake);
@@ -173,7 +175,8 @@ static void finish_hello(struct handshake *handshake) {
   }
 }
 
-/* The first byte tells a y4m producer, and stays its session's to read. True: the visitor was handed on. */
+/* The first byte tells a y4m producer from a native one, and is left for the session to read. True: the client was handed on.
+ */
 static bool is_y4m(struct handshake *handshake) {
   unsigned char first;
   if (!handshake->handshakes->setup.y4m_too || handshake->count > 0 ||
@@ -260,7 +263,7 @@ void handshakes_receive(struct handshakes *handshakes, int fd, const struct peer
   (void)handshake_receive(handshakes, (struct client){.fd = fd, .pid = peer->pid, .uid = peer->uid});
 }
 
-/* -- over a tape --------------------------------------------------------------------------------------------------- */
+/* -- over a codec --------------------------------------------------------------------------------------------------- */
 
 void client_pass(struct client *client, struct codec *codec) {
   codec_pass_descriptor(codec, &client->fd);

@@ -1,4 +1,4 @@
-/* The life of a listening socket: found or made, handed over, begun with, closed. */
+/* The life of a listening socket: found or made, handed over, begun with, closed. One that systemd passed is never closed. */
 #include "daemon/client/private.h"
 
 #include <errno.h>
@@ -16,8 +16,8 @@
 
 /* -- those that systemd passed ------------------------------------------------------------------------------------ */
 
-/* Nobody uses them since a reload has removed their pipelines. Systemd goes on listening there, and passes them at the next
- * start only, so that a pipeline which comes back has to find them here. */
+/* Listeners that systemd passed and that nobody uses since a reload has removed their pipelines. Systemd goes on listening at
+ * them and passes them again only at the next start, so a pipeline that comes back has to find its listener here. */
 static struct {
   pthread_mutex_t lock;
   struct listener *first;
@@ -44,7 +44,7 @@ static struct listener *take_unused(const char *path) {
   return found;
 }
 
-/* A worker thread that prepares a reload may be at them. */
+/* Holds the lock, since a worker thread that prepares a reload may take listeners off the list. */
 static void put_unused(struct codec *codec) {
   unsigned count = 0;
   pthread_mutex_lock(&unused.lock);
@@ -125,7 +125,7 @@ bool listener_is_passed(const struct listener *listener) { return listener->pass
 int listener_fd(const struct listener *listener) { return listener->fd; }
 const char *listener_path(const struct listener *listener) { return listener->path; }
 
-/* The one of the process before, with the connections that wait there. */
+/* Takes over the listening socket of the process before, with the connections that wait at it. */
 static bool take_kept(struct listener *listener) {
   struct stat there;
   listener->fd = fd_store_take_listener(listener->path, &listener->passed);
@@ -133,7 +133,7 @@ static bool take_kept(struct listener *listener) {
     return false;
   }
   if (lstat(listener->path, &there) != 0 || !S_ISSOCK(there.st_mode)) {
-    rights_close(listener->fd); /* nobody can connect to it any more */
+    rights_close(listener->fd); /* its file has gone, so nobody can connect to this socket */
     listener->fd = -1;
     return false;
   }
@@ -160,7 +160,7 @@ struct listener *listener_open(const char *name, const char *path, const struct 
     rights_refuse(listener->fd);
     return listener;
   }
-  /* who might connect to it before may not be who may now */
+  /* the configuration may let other users connect than the process before did */
   bool opened =
       take_kept(listener) ? listener_set_access(listener, access, failure) : listener_create(listener, access, failure);
   return opened ? listener : listener_close(listener);
@@ -183,7 +183,7 @@ bool listener_begin(struct listener *listener, const struct config_socket_access
   struct listener gone = *listener;
   *listener = *other;
   *other = gone;
-  other->created = false; /* what is there is not its file */
+  other->created = false; /* the file at the path is now the other socket's, and stays */
   listener_close(other);
   return true;
 }

@@ -59,7 +59,7 @@ bool listener_listen(struct listener *listener, struct failure *failure) {
 
 /* -- those that are new --------------------------------------------------------------------------------------- */
 
-/* Their files are made, and no pipeline has begun with them: what a reload prepares on a worker thread. */
+/* Listeners whose files are made, and with which no pipeline has begun yet: what a reload prepares on a worker thread. */
 static struct {
   pthread_mutex_t lock;
   struct listener *first;
@@ -77,7 +77,7 @@ static void remove_file(const struct listener *listener) {
   }
 }
 
-/* Holding the lock. */
+/* The caller holds the lock of `fresh`. */
 static void take_from_fresh(const struct listener *listener) {
   struct listener **link = &fresh.first;
   while (*link && *link != listener) {

@@ -12,11 +12,11 @@
 struct listener {
   int fd;
   char *path;
-  bool passed;  /* systemd has it, and passes it at every start */
-  bool created; /* the file at `path` is ours, as long as it is this one: */
+  bool passed;  /* systemd holds the socket, and passes it at every start */
+  bool created; /* the file at `path` is ours, as long as it has these numbers: */
   dev_t device;
   ino_t inode;
-  struct listener *next; /* among those that are new, or that nobody uses */
+  struct listener *next; /* on the list of new listeners, or of those that nobody uses */
 };
 
 /* -- listener_path.c ---------------------------------------------------------------------------------------------------- */
@@ -29,7 +29,7 @@ bool listener_listen(struct listener *listener, struct failure *failure);
 /* Makes the socket and its file, which is new until it comes into use, and listens. */
 bool listener_create(struct listener *listener, const struct config_socket_access *access, struct failure *failure);
 void listener_use(const struct listener *listener);
-/* Whether the file is still the one that it made. errno says why not: 0 if it is another one. */
+/* Whether the file at the path is still the one that this listener made. errno says why not: 0 if another file is there. */
 bool listener_has_file(const struct listener *listener);
 void listener_remove_file(const struct listener *listener);
 

@@ -15,10 +15,10 @@
 
 struct engine;
 
-/* Opens the devices that the configuration names, then starts the lanes. `tape` (or NULL) has what a process before this one
+/* Opens the devices that the configuration names, then starts the lanes. `codec` (or NULL) has what a process before this one
  * measured about them. Blocks. NULL on error. */
 struct engine *engine_open(const struct config *config, struct codec *codec, struct failure *failure);
-/* Puts those measurements on a tape. */
+/* Writes what was measured about the devices to the codec. */
 void engine_put(const struct engine *engine, struct codec *codec);
 /* Ends the lanes and closes the devices; nothing may be left on them. NULL is fine; returns NULL. */
 struct engine *engine_close(struct engine *engine);
@@ -43,7 +43,7 @@ struct lane *engine_place(struct engine *engine, size_t bytes);
 struct lane *engine_place_apart(struct engine *engine, const struct lane *from, size_t bytes);
 void engine_unplace(struct engine *engine, const struct lane *lane, size_t bytes);
 
-/* The trial of the frames that were on that device when it failed, before this process; NULL if it was not opened. */
+/* The retry of the frames that were on that device when it failed in the process before; NULL if the device was not opened. */
 struct retry *engine_trial(struct engine *engine, unsigned index);
 
 /* Makes every lane stand still: see lane_is_parked(). False: one still runs. */

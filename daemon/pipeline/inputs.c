@@ -106,7 +106,7 @@ struct inputs *inputs_new(const struct inputs_setup *setup, struct failure *fail
     inputs_take(inputs, setup->codec);
   }
   if (!open_source(inputs, setup->inherits, failure) || !make_sessions(inputs, setup, failure)) {
-    return setup->codec ? NULL : inputs_free(inputs); /* what came with the tape stays as it is, for another try */
+    return setup->codec ? NULL : inputs_free(inputs); /* what was handed over stays as it is, for another try */
   }
   return inputs;
 }

@@ -21,7 +21,7 @@ static struct producer *free_seat(struct inputs *inputs) {
   return NULL;
 }
 
-/* Seats that are not lost for now. */
+/* Counts the seats that have memory for a producer. */
 static unsigned seats_left(const struct inputs *inputs) {
   unsigned left = 0;
   for (unsigned i = 0; i < inputs->count; i++) {
@@ -82,7 +82,7 @@ void inputs_seat_down(struct inputs *inputs, struct producer *producer, const st
   session_attach(producer->session, client->fd, inputs_protocol(inputs, client), client_wants_acks(client));
 }
 
-/* Before all others. */
+/* The client waits before all others. */
 static void producer_wait(struct inputs *inputs, const struct client *client) {
   assert(inputs->waiting_count < MOST_WAITING);
   memmove(inputs->waiting + 1, inputs->waiting, inputs->waiting_count * sizeof *inputs->waiting);
@@ -120,7 +120,7 @@ static bool sit_down_or_refuse(struct inputs *inputs, struct producer *producer,
   return true;
 }
 
-/* Those that have gone and left nothing to read are in nobody's way. */
+/* Lets go of waiting clients that have hung up and left nothing to read, to make room for others. */
 static void forget_gone(struct inputs *inputs) {
   unsigned kept = 0;
   for (unsigned i = 0; i < inputs->waiting_count; i++) {
@@ -174,7 +174,7 @@ void inputs_on_accepted(void *context, int fd, const struct peer *peer) {
   }
 }
 
-/* The first that waits and may have the seat. */
+/* Gives the seat to the first waiting client that may have it. */
 void inputs_seat_next(struct inputs *inputs, struct producer *producer) {
   bool goes_on = true;
   while (inputs->waiting_count > 0 && producer_is_free(producer) && goes_on) {
@@ -189,7 +189,7 @@ void inputs_seat_next(struct inputs *inputs, struct producer *producer) {
   }
 }
 
-/* Its session has other memory than the last client's, or none for now. */
+/* The seat's session has other memory than the last client's, or none for now. */
 void inputs_on_renewed(void *context, struct producer *producer) {
   struct inputs *inputs = context;
   if (producer->stopped) { /* told again, and whoever hears it may free all of this */
@@ -199,7 +199,7 @@ void inputs_on_renewed(void *context, struct producer *producer) {
   for (unsigned i = 0; i < inputs->count && !inputs->closed; i++) {
     inputs_seat_next(inputs, &inputs->seats[i]); /* whoever waits may have waited for what this one gave up */
   }
-  while (seats_left(inputs) == 0 && inputs->waiting_count > 0) { /* for nothing any more */
+  while (seats_left(inputs) == 0 && inputs->waiting_count > 0) { /* no seat is left to wait for */
     refuse_one_more(inputs, &inputs->waiting[--inputs->waiting_count]);
   }
 }

@@ -128,7 +128,7 @@ static void look_for_end(struct outputs *outputs) {
   }
 }
 
-/* Whatever goes wrong here may be over at the next try. */
+/* An error is not told: it may be over at the next try. */
 static void on_retry(void *context) {
   struct outputs *outputs = context;
   struct failure failure;
@@ -203,7 +203,7 @@ static bool outputs_start_accepting(struct outputs *outputs, struct failure *fai
   return outputs->acceptor;
 }
 
-/* Everybody goes on where the process before this one stopped. */
+/* Readers and handshakes go on where the process before this one stopped. */
 static bool outputs_go_on(struct outputs *outputs) {
   outputs_charge_again(outputs);
   sink_continue(outputs->sink);
@@ -214,7 +214,7 @@ static bool outputs_go_on(struct outputs *outputs) {
   return true;
 }
 
-/* A file that was taken from a tape has its place already. */
+/* A file that was handed over is attached already. */
 bool outputs_start(struct outputs *outputs, struct failure *failure) {
   log_cuts(outputs);
   outputs_follow_name(outputs);

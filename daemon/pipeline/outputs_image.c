@@ -1,6 +1,6 @@
 /*
- * An outlet over a tape: its listener or file, its readers, each at the byte where it is, and the sink's results. It is put
- * after the sessions whose results these are.
+ * The outputs of a pipeline over a codec: their listener or file, the readers, each at the byte where it is, and the sink's
+ * results. It is put after the sessions whose results these are.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -29,7 +29,7 @@ static void pass_outlet(struct outputs *outputs, struct codec *codec) {
   }
 }
 
-/* Readers and results are in the chronicle; which of them are there is the control loop's to say. */
+/* The checkpoint of the sink has its readers and results; only the control loop knows which of the readers are there. */
 static void put_live(struct outputs *outputs, struct codec *codec) {
   uint64_t record = record_name(outputs->sink->record);
   CODEC_PASS(codec, record);
@@ -135,7 +135,7 @@ static void keep_kind(const struct outputs *outputs) {
   }
 }
 
-/* Those that are in the middle of a result have theirs by now. */
+/* Readers that are in the middle of a result have their room by now. */
 static void take_rooms(struct outputs *outputs, struct codec *codec) {
   struct failure failure;
   for (struct reader_entry *place = outputs->places; place; place = place->next) {
@@ -180,7 +180,7 @@ static bool open_anew(const struct outputs *outputs, struct endpoint *endpoint, 
   return is_fit;
 }
 
-/* The sink has one reader, which it has not been told of yet. */
+/* The file is the sink's one reader, of which the sink has not been told yet. */
 void outputs_follow_name(struct outputs *outputs) {
   const char *path = outputs->config->sink.path;
   const struct sink *sink = outputs->sink;
@@ -202,6 +202,6 @@ void outputs_follow_name(struct outputs *outputs) {
   log_event(LOG_MOVED, outputs->config->name, "somebody has taken '%s' away: results go on into a new one", path);
   close(reader->fd);
   reader->fd = anew.fd;
-  reader->continues = false; /* it begins at the end of this one */
+  reader->continues = false; /* the reader begins at the end of the new file */
   fd_store_mark();
 }

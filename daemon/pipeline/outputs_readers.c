@@ -1,5 +1,5 @@
 /*
- * The readers of an outlet: how one is let in, the shared memory that it may get (the outputs of the pipeline's session, which
+ * The readers of a pipeline: how one is let in, the shared memory that it may get (the outputs of the pipeline's session, which
  * it cannot write, and control memory of its own), and what becomes of that memory when the reader has left.
  *
  * Under `drop` a reader gets shared memory only where there are slots enough for the session to go on while one is lent; else
@@ -96,7 +96,7 @@ static uint64_t memory_of(const struct outputs *outputs, bool shares) {
   return shares ? NATIVE_CONTROL : sink_room_bytes(outputs->sink);
 }
 
-/* They have their places already, so that what their users may have is not asked again. */
+/* Readers that were handed over stay: that their users may not have them any more is only logged. */
 void outputs_charge_again(struct outputs *outputs) {
   char problem[QUOTA_PROBLEM];
   for (struct reader_entry *place = outputs_is_socket(outputs) ? outputs->places : NULL; place; place = place->next) {
@@ -174,7 +174,7 @@ void outputs_on_accepted(void *context, int fd, const struct peer *peer) {
 
 enum { LINGER_MS = 10000 };
 
-/* Nobody keeps its control memory, a few pages, unless the pipeline ends. */
+/* Frees the entry of a reader. Its control memory, a few pages, stays only if the pipeline ends. */
 static void reader_forget(struct reader_entry *place, bool leaves_memory) {
   place->linger = loop_timer_close(place->linger);
   if (leaves_memory) {

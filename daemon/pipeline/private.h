@@ -31,7 +31,7 @@ struct inputs {
   struct producer_setup producer_setup;
   struct producer *seats;
   unsigned count;
-  struct client waiting[MOST_WAITING]; /* for seats of producers that have hung up; in order */
+  struct client waiting[MOST_WAITING]; /* clients that wait for seats of producers that have hung up; in order */
   unsigned waiting_count;
   struct listener *listener;
   struct acceptor *acceptor;
@@ -46,23 +46,23 @@ struct inputs {
   bool for_readers;    /* of the hold in force, */
   bool leaves_partial; /* and frames that have begun may stay */
   bool closed, ended;
-  bool stops;     /* its sessions were told to */
-  bool continues; /* it was taken from a tape, */
+  bool stops;     /* the sessions were told to stop */
+  bool continues; /* they were handed over by the process before this one */
   bool starts_held;
   bool discards;                    /* the FIFO's writer is not to be understood any more: see inputs_file.c */
-  struct handshakes_visits *visits; /* with these on their way in; until the start */
+  struct handshakes_visits *visits; /* handshakes of the process before; until the start */
 };
 
 /* -- inputs_image.c ------------------------------------------------------------------------------------------------ */
 
-/* Takes what comes before the sessions, each seat before its session, and what comes after them. */
+/* Reads from the codec what comes before the sessions, each seat before its session, and what comes after the sessions. */
 void inputs_take(struct inputs *inputs, struct codec *codec);
 void inputs_take_seat(struct producer *producer, struct codec *codec);
 bool inputs_seat_is_sound(const struct producer *producer);
 void inputs_take_waiting(struct inputs *inputs, struct codec *codec);
-/* What became of its producer when the process before this one was killed. */
+/* Finds out what became of the seat's producer when the process before this one was killed. */
 void inputs_revive_seat(struct producer *producer);
-/* Lets go of producers that cannot go on. */
+/* Lets go of producers that cannot go on after a kill. */
 void inputs_cut(struct inputs *inputs);
 /* Everybody goes on where the process before this one stopped. */
 void inputs_continue(struct inputs *inputs);
@@ -73,9 +73,9 @@ void inputs_continue(struct inputs *inputs);
 void inputs_attach_file(struct inputs *inputs);
 /* True: the FIFO was taken over without a writer, and somebody has put another one in its place, whose writer is awaited. */
 bool inputs_follow_name(struct inputs *inputs);
-/* A FIFO: once it has a writer. */
+/* Attaches the FIFO once it has a writer. */
 bool inputs_await_writer(struct inputs *inputs, struct failure *failure);
-/* Another one, now or as soon as the FIFO can be opened; with no memory for that the source has ended. */
+/* Awaits the next writer, now or as soon as the FIFO can be opened; where there is no memory for that the source has ended. */
 void inputs_await_next_writer(struct inputs *inputs);
 
 /* -- inputs_admit.c --------------------------------------------------------------------------------------------- */
@@ -85,7 +85,7 @@ void inputs_seat_down(struct inputs *inputs, struct producer *producer, const st
 enum config_protocol inputs_protocol(const struct inputs *inputs, const struct client *client);
 /* A producer that waits takes the seat, if there is one. */
 void inputs_seat_next(struct inputs *inputs, struct producer *producer);
-/* What the acceptor, the greeter and a seat's renewal tell. */
+/* What the acceptor, the handshakes and a seat's renewal tell. */
 void inputs_on_accepted(void *context, int fd, const struct peer *peer);
 void inputs_on_greeted(void *context, const struct client *client);
 void inputs_on_renewed(void *context, struct producer *producer);
@@ -121,13 +121,13 @@ struct outputs {
   unsigned count;
   uint64_t missed; /* by readers that left */
   struct refusals refusals;
-  uint64_t cut;    /* bytes of a torn result that a process before this one left in the file, */
+  uint64_t cut;    /* bytes of a partial result that a process before this one left in the file, */
   bool cut_unsure; /* if its results had the size of ours */
   bool awaits_end; /* a FIFO whose reader is to see the end of what came before: see outputs.c */
   bool closed, ended;
   unsigned cut_off; /* readers that could not go on, since the process before this one was killed; until the start */
-  bool continues;   /* it was taken from a tape, */
-  struct handshakes_visits *visits; /* with these on their way in; until the start */
+  bool continues;   /* the process before this one handed it over */
+  struct handshakes_visits *visits; /* handshakes of that process; until the start */
 };
 
 static inline bool outputs_is_socket(const struct outputs *outputs) { return outputs->config->sink.endpoint == CONFIG_SOCKET; }
@@ -139,7 +139,7 @@ void outputs_follow_name(struct outputs *outputs);
 
 /* -- outputs_readers.c ---------------------------------------------------------------------------------------------- */
 
-/* Puts a reader on the list of the outlet, and takes one off it. */
+/* Puts a reader on the list of the outputs, and takes one off it. */
 void outputs_add(struct outputs *outputs, struct reader_entry *place);
 struct reader_entry *outputs_remove(struct outputs *outputs, const struct reader *reader);
 /* Gives the sink a client's descriptor; on failure it stays the caller's, and so does what the client's user was charged with.
@@ -176,7 +176,7 @@ bool pending_add(struct pending_requests *pending, int64_t limit_ns, server_answ
 /* Takes the next request that waits off the list. False if there is none. */
 bool pending_take(struct pending_requests *pending, server_answer **answer, void **context);
 
-enum { PIPELINE_TOO_MANY = 3 }; /* frames condemned within a minute */
+enum { PIPELINE_TOO_MANY = 3 }; /* frames in quarantine within a minute */
 
 struct pipeline {
   struct pipeline_setup setup;
@@ -192,22 +192,22 @@ struct pipeline {
   struct outputs *outputs;                /* NULL: it replies */
   struct pending_requests pauses, drains; /* requests that wait for it to be held; drained */
   struct meter *meter;
-  struct reading now;   /* for pipeline_snapshot(), too large for a stack */
-  bool for_good;        /* STOPPING: stops as soon as it is quiet */
-  bool cut;             /* sessions were told to stop */
-  bool accounted;       /* the log has its account, maybe from an image before this one */
-  bool outputs_started; /* while the intake may not be yet */
-  bool was_late;        /* the process before could not start it yet */
-  bool continues;       /* it was taken from a tape, */
-  enum pipeline_state continues_as;
-  unsigned now_condemned;                 /* by the hand-over, one at most as a rule, */
-  uint64_t last_condemned;                /* and its sequence number */
-  int64_t quarantined[PIPELINE_TOO_MANY]; /* when its last frames were condemned: CLOCK_MONOTONIC ns; the latest first */
+  struct reading now;                     /* for pipeline_snapshot(), too large for a stack */
+  bool for_good;                          /* STOPPING: stops as soon as it is quiet */
+  bool cut;                               /* sessions were told to stop */
+  bool accounted;                         /* the log has its account, maybe from an image before this one */
+  bool outputs_started;                   /* the outputs, while the inputs may still have to start */
+  bool was_late;                          /* the process before this one could not start the pipeline either */
+  bool continues;                         /* the process before this one handed it over, */
+  enum pipeline_state continues_as;       /* in this state */
+  unsigned now_condemned;                 /* by the hand-over: frames quarantined, one at most as a rule, */
+  uint64_t last_condemned;                /* and the sequence number of the last */
+  int64_t quarantined[PIPELINE_TOO_MANY]; /* when the last frames were put there: CLOCK_MONOTONIC ns; the latest first */
 };
 
 /* image.c */
 void pipeline_take(struct pipeline *pipeline, struct codec *codec);
-/* Takes the outlet, after the sessions, and counts the frames that they condemned. */
+/* Reads the outputs from the codec, after the sessions, and counts the frames that the sessions put in quarantine. */
 bool pipeline_take_outlet(struct pipeline *pipeline, struct codec *codec, struct failure *failure);
 
 /* run.c: what the sessions, the sink and waiting requests call. */
@@ -239,7 +239,7 @@ bool pipeline_may_move(enum pipeline_state state, enum pipeline_happening happen
  */
 bool pipeline_move(struct pipeline *pipeline, enum pipeline_happening happening);
 
-/* snapshot.c: sums over all sessions, and what the session that is furthest down the road waits for. */
+/* snapshot.c: sums over all sessions, and what the session that is furthest down the flow waits for. */
 void pipeline_ledger(const struct pipeline *pipeline, struct ledger *ledger);
 enum session_waiting pipeline_waiting(const struct pipeline *pipeline);
 

@@ -1,5 +1,6 @@
 /*
- * A pipeline while it runs: its states, what its sessions and its sink tell, and what it is told.
+ * A pipeline while it runs: what its sessions and its sink tell, what it is told, and what follows. Its state changes by
+ * pipeline_move() alone, along the table in states.c.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -34,7 +35,7 @@ static void log_choice(const struct pipeline *pipeline) {
   }
 }
 
-/* What became of it by the hand-over, where that is not as it was. */
+/* Says what the hand-over has cost the pipeline: frames in quarantine, and that it takes no more. */
 static void log_condemned(const struct pipeline *pipeline) {
   const char *name = pipeline->config->name;
   char sequence[24];
@@ -52,7 +53,7 @@ static void log_condemned(const struct pipeline *pipeline) {
   }
 }
 
-/* Without it nobody new can come, which is worth less than those who are there. */
+/* Without its socket nobody new can come to the pipeline; that is logged and no failure, for the sake of who is connected. */
 static void begin_at_socket(const struct pipeline *pipeline, struct listener *listener,
                             const struct config_socket_access *access) {
   struct failure failure;
@@ -62,7 +63,7 @@ static void begin_at_socket(const struct pipeline *pipeline, struct listener *li
   }
 }
 
-/* Files may be gone also where the process before was killed while a reload removed this pipeline, and had not said so yet. */
+/* Socket files may be missing also where the process before was killed while a reload removed this pipeline. */
 static void begin_at_sockets(const struct pipeline *pipeline) {
   begin_at_socket(pipeline, pipeline_source_listener(pipeline), &pipeline->config->source.access);
   begin_at_socket(pipeline, pipeline_sink_listener(pipeline), &pipeline->config->sink.access);
@@ -209,7 +210,7 @@ void pipeline_log_account(struct pipeline *pipeline) {
   }
 }
 
-/* Its account goes to the log here, since after a reload nobody can ask for it any more. */
+/* The account of the pipeline goes to the log here, since after a reload nobody can ask for it any more. */
 static void become_stopped(struct pipeline *pipeline) {
   pipeline_move(pipeline, HAPPENS_END);
   pipeline_log_account(pipeline);
@@ -232,7 +233,7 @@ static void on_ended(struct pipeline *pipeline) {
   if (pipeline->state != PIPELINE_STOPPING) {
     pipeline_tell(pipeline, PIPELINE_ENDED, NULL);
   } else if (pipeline->for_good && pipeline_sink_has_ended(pipeline)) {
-    pipeline_stop(pipeline); /* nobody will take what is in flight */
+    pipeline_stop(pipeline); /* its sink has ended, so nobody will take what is in flight */
   }
 }
 

@@ -33,7 +33,7 @@ ssize_t recv(int fd, void *bytes, size_t length, int flags) {
 static void connection_add(struct http *http, struct MHD_Connection *handle, void **state) {
   const union MHD_ConnectionInfo *info = MHD_get_connection_info(handle, MHD_CONNECTION_INFO_CONNECTION_FD);
   struct http_connection *connection = calloc(1, sizeof *connection);
-  if (!connection || !info) { /* requests on it will be refused, for they find no connection */
+  if (!connection || !info) { /* requests on this connection are refused later, since they find no record of it */
     free(connection);
     return;
   }
@@ -152,7 +152,7 @@ static bool start_library(struct http *http) {
   return http->daemon != NULL;
 }
 
-/* Counts the handles that were made, so that closing knows them. */
+/* Starts the loop's handles and counts those that were made, so that closing knows which to close. */
 static int start_handles(struct http *http) {
   uv_loop_t *loop = http->setup.loop;
   const union MHD_DaemonInfo *info = MHD_get_daemon_info(http->daemon, MHD_DAEMON_INFO_EPOLL_FD);

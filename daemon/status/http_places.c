@@ -70,7 +70,7 @@ static unsigned places_of(const struct http *http, const struct http_client *cli
   return count;
 }
 
-/* Those that are in the way of this client, which the others do not see. */
+/* Counts the places that are taken from this client's view: those of trusted clients are in the way of trusted ones alone. */
 static unsigned places_taken(const struct http *http, const struct http_client *client) {
   unsigned count = 0;
   for (const struct http_connection *connection = http->connections; connection; connection = connection->next) {
@@ -129,8 +129,8 @@ bool http_find_place(struct http *http, const struct http_client *client) {
 
 /* -- time ------------------------------------------------------------------------------------------------------------- */
 
-/* Nothing more of a request can come, although the library may wait for it: it is told of an end once, perhaps before it has
- * read what came before that. */
+/* Whether nothing more of a request can come, although the library may wait for more: the kernel tells it of the end once,
+ * perhaps before it has read what came before that. */
 static bool has_said_all(const struct http_connection *connection) {
   struct pollfd state = {.fd = connection->fd, .events = POLLRDHUP};
   int unread = 0;

@@ -153,7 +153,7 @@ static void set_response(struct http_request *request, struct http_answer *answe
   answer->body = NULL;
 }
 
-/* Nobody gets it. */
+/* Frees an answer that nobody gets. */
 static void answer_drop(struct http_answer *answer) {
   if (answer->stream.read) {
     answer->stream.free(answer->stream.context);

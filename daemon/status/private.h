@@ -22,7 +22,7 @@ struct http_connection {
   uint64_t since; /* loop time in ms: accepted, last answer finished, or this one begun */
   bool answering; /* a whole request has come, and its answer is not out */
   bool suspended; /* that waits for http_answer() */
-  bool shut;      /* it has no place any more, and goes as soon as the library has seen that */
+  bool shut;      /* the connection has lost its place, and closes as soon as the library has seen that */
 };
 
 struct http_request {
@@ -59,7 +59,7 @@ struct http {
 void http_identify(int fd, const struct sockaddr_storage *address, struct http_client *client);
 /* Whether this client may have one more connection, for which another one may have to give way. */
 bool http_find_place(struct http *http, const struct http_client *client);
-/* Those that take too long to ask or to read, and those that have gone. */
+/* Shuts connections that take too long to ask or to read, and those whose clients have gone. */
 void http_shut_slow(struct http *http);
 
 /* -- http_request.c, called by the library ---------------------------------------------------------------------- */

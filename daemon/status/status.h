@@ -1,5 +1,7 @@
 /*
- * The status socket: HTTP on the control loop, through libmicrohttpd. It only reads snapshots and passes commands
+ * status/: what is told outside; asks through a table of functions (status_ops) and never calls up.
+ *
+ * The status socket: HTTP on the control loop, through libmicrohttpd. Status only reads snapshots and passes commands
  * on; nothing a client does here can hold up a lane.
  */
 #ifndef FRAMED_STATUS_STATUS_H

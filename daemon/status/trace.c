@@ -120,7 +120,7 @@ struct trace_sorting {
   unsigned *frames, count;
 };
 
-/* Frames of one group share rows, or what serves them. */
+/* The group of a frame: frames of one group share rows, or the engine or stream that serves them. */
 static uint64_t group_of(const struct trace_sorting *order, const struct trace_frame *frame) {
   const struct trace_subject *subject = &order->trace->subjects[frame->subject];
   switch (order->part) {

@@ -15,7 +15,7 @@ enum { PIECE = 49152 };
 enum { PROCESS_FRAMED = 1, PROCESS_DEVICE = 2, PROCESS_SESSION = 1000 };
 enum { ROW_TRACE = 100, ROW_COPY_IN = 100, ROW_COPY_OUT = 200, ROW_STREAM = 300, ROW_DROPPED = 600 };
 
-/* A part's first row, in the order of the road, and what it is called there. */
+/* A part's first row, in the order of the flow, and what it is called there. */
 static const struct {
   unsigned row;
   const char *name;

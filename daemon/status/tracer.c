@@ -75,7 +75,7 @@ static bool add_feed(struct tracer *tracer, const struct pipeline *pipeline, uns
   return true;
 }
 
-/* Sessions for which there is no memory are left out, as one that has no frames. */
+/* Sessions for whose rings there is no memory are left out, as if they had no frames. */
 static void find_sessions(struct tracer *tracer) {
   struct server_view view;
   tracer->ops->read(tracer->ops->server, &view);
@@ -142,7 +142,7 @@ static bool join_feeds(struct trace_job *job, bool begins) {
   return true;
 }
 
-/* False: it is full. */
+/* False: the trace is full. */
 static bool read_feed(struct trace_job *job, unsigned number) {
   struct trace_record records[RECORDS_AT_ONCE];
   const struct feed *feed = &job->tracer->feeds[number];
@@ -157,7 +157,7 @@ static bool read_feed(struct trace_job *job, unsigned number) {
   }
 }
 
-/* False: it takes no more. */
+/* False: the trace takes no more records. */
 static bool job_read(struct trace_job *job) {
   if (!join_feeds(job, false)) {
     return false;
