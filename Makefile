@@ -185,7 +185,7 @@ $(out)/obj/gpu/stages/%.c.o: private flags += $(stages_$(VARIANT))
 rooms_calls := -finstrument-functions
 $(out)/obj/daemon/%.c.o: private flags += $(rooms_$(VARIANT))
 
-$(out)/obj/daemon/status/page.c.o: daemon/status/page.html
+$(out)/obj/daemon/status/status.c.o: daemon/status/page.html
 
 $(out)/obj/%.c.o: %.c $(out)/flags
 	@mkdir -p $(@D)

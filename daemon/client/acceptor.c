@@ -12,9 +12,9 @@
 #include "daemon/base/rights.h"
 #include "daemon/client/handshake.h"
 
-enum { BATCH = 64, REST_MS = 100 }; /* connections a wake-up, so that signals and status get their turn */
+enum { BATCH = 64, REST_MS = 100 }; /* BATCH: connections a wake-up, so that signals and status get their turn */
 
-enum outcome { TOOK_ONE, NOTHING_LEFT, MUST_REST };
+enum accept_outcome { TOOK_ONE, NOTHING_LEFT, MUST_REST };
 
 struct acceptor {
   struct acceptor_setup setup;
@@ -27,10 +27,10 @@ struct acceptor {
 
 static int open_spare(void) { return open("/dev/null", O_RDONLY | O_CLOEXEC); }
 
-static int take(const struct acceptor *acceptor) {
+static int acceptor_take(const struct acceptor *acceptor) {
   int fd = accept4(acceptor->setup.fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
   if (fd >= 0) {
-    rights_refuse(fd); /* it may be older than what was asked of its listener */
+    rights_refuse(fd); /* the connection may have been queued before its listener was told to refuse descriptors */
   }
   return fd;
 }
@@ -61,13 +61,13 @@ static void admit(struct acceptor *acceptor, int fd) {
 }
 
 /* Takes one connection with the spare descriptor and turns it away. */
-static enum outcome shed_one(struct acceptor *acceptor) {
+static enum accept_outcome shed_one(struct acceptor *acceptor) {
   if (acceptor->spare < 0) {
     return MUST_REST;
   }
   close(acceptor->spare);
-  int fd = take(acceptor);
-  enum outcome outcome = fd >= 0 ? TOOK_ONE : errno == EAGAIN ? NOTHING_LEFT : MUST_REST;
+  int fd = acceptor_take(acceptor);
+  enum accept_outcome outcome = fd >= 0 ? TOOK_ONE : errno == EAGAIN ? NOTHING_LEFT : MUST_REST;
   if (fd >= 0) {
     client_tell(&(struct client){.fd = fd, .native = acceptor->setup.native}, NATIVE_E_BUSY,
                 "no free descriptor; try again later");
@@ -79,7 +79,7 @@ static enum outcome shed_one(struct acceptor *acceptor) {
   return outcome;
 }
 
-static void rest(struct acceptor *acceptor) {
+static void acceptor_rest(struct acceptor *acceptor) {
   bool at_limit = acceptor->error == EMFILE || acceptor->error == ENFILE;
   log_event(at_limit ? LOG_NO_DESCRIPTORS : LOG_CLIENT_ERROR, acceptor->setup.pipeline,
             "cannot take connections for a moment: %s%s", strerror(acceptor->error), at_limit ? "; raise LimitNOFILE=" : "");
@@ -97,8 +97,8 @@ static void on_rested(void *context) {
   }
 }
 
-static enum outcome accept_one(struct acceptor *acceptor) {
-  int fd = take(acceptor);
+static enum accept_outcome accept_one(struct acceptor *acceptor) {
+  int fd = acceptor_take(acceptor);
   if (fd >= 0) {
     admit(acceptor, fd);
     return TOOK_ONE;
@@ -106,7 +106,7 @@ static enum outcome accept_one(struct acceptor *acceptor) {
   acceptor->error = errno;
   switch (errno) {
   case EINTR:
-  case ECONNABORTED: /* gone before we came */
+  case ECONNABORTED: /* the client hung up while it was queued */
     return TOOK_ONE;
   case EAGAIN:
     return NOTHING_LEFT;
@@ -120,12 +120,12 @@ static enum outcome accept_one(struct acceptor *acceptor) {
 
 static void on_connections(void *context) {
   struct acceptor *acceptor = context;
-  enum outcome outcome = TOOK_ONE;
+  enum accept_outcome outcome = TOOK_ONE;
   for (unsigned i = 0; i < BATCH && outcome == TOOK_ONE && !acceptor->suspended; i++) {
     outcome = accept_one(acceptor);
   }
   if (outcome == MUST_REST) {
-    rest(acceptor);
+    acceptor_rest(acceptor);
   }
 }
 

@@ -1,8 +1,10 @@
 /*
+ * client/: who may connect: sockets, handshake, rights, quotas, refusals.
+ *
  * Takes connections from a listening socket and hands over those that the access list lets in.
  *
- * It never spins: where no descriptor is left, it gives up a spare one to take the connection and turn it away, and where
- * even that fails it rests for a moment. Control loop only.
+ * The acceptor never spins: where no descriptor is left, it gives up a spare one to take the connection and turn it away, and
+ * where even that fails it rests for a moment. Control loop only.
  */
 #ifndef FRAMED_CLIENT_ACCEPTOR_H
 #define FRAMED_CLIENT_ACCEPTOR_H
@@ -22,11 +24,11 @@ struct acceptor_setup {
   const struct config_allow *allow;
   const char *pipeline; /* for the log */
   const char *role;     /* "producer" or "reader" */
-  bool native;          /* who is turned away is told so by an ERROR of the native protocol */
-  /* A client that is let in; its descriptor is now the receiver's. */
+  bool native;          /* clients that are turned away are told so by an ERROR of the native protocol */
+  /* Tells of a client that is let in; its descriptor is now the receiver's. */
   void (*accepted)(void *context, int fd, const struct peer *peer);
   void *context;
-  struct refusals *refusals; /* of those that are turned away here */
+  struct refusals *refusals; /* of the clients that the acceptor turns away */
 };
 
 /* Starts at once. NULL on error; `setup` is copied, what it points to must stay. */

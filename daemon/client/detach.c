@@ -8,7 +8,7 @@
 
 enum { DEPARTURE_TEXT = 320 };
 
-/* The event's text, where there is one, says more. */
+/* What the log says of each reason; the text of the event, where there is one, follows and says more. */
 static const struct {
   enum log_kind kind;
   bool tell; /* the producer may not know */
@@ -23,8 +23,8 @@ static const struct {
     [DETACH_STOPPED] = {LOG_DISCONNECTED, false, "was disconnected"},
 };
 
-/* Before its first frame a protocol is not broken, but another one than is taken here. */
-static void describe(const struct session_event *event, bool is_client, char text[DEPARTURE_TEXT]) {
+/* A producer that has sent no whole frame did not break its protocol: it speaks another one than this source takes. */
+static void detach_describe(const struct session_event *event, bool is_client, char text[DEPARTURE_TEXT]) {
   const char *colon = event->text[0] ? ": " : "";
   const char *what = event->reason == DETACH_END && !is_client ? "ended" : reasons[event->reason].text;
   if (event->reason == DETACH_MALFORMED && event->frames == 0) {
@@ -54,7 +54,7 @@ void detach_log(const struct config_pipeline *pipeline, const struct session_eve
   enum log_kind kind = reasons[event->reason].kind;
   char what[DEPARTURE_TEXT], text[REFUSAL_TEXT];
   bool is_client = pipeline->source.endpoint == CONFIG_SOCKET;
-  describe(event, is_client, what);
+  detach_describe(event, is_client, what);
   if (!is_client) {
     log_event(kind, pipeline->name, "source '%s' %s", pipeline->source.path, what);
     return;

@@ -11,7 +11,7 @@
  * because its stream is not what is expected counts as turned away; a file, which is no client, does not. */
 void detach_log(const struct config_pipeline *pipeline, const struct session_event *event, const struct client *client,
                 struct refusals *refusals);
-/* `shared`: its connection carries no results. */
+/* Tells the producer why it was cut off, if it may not know. `shared`: the producer's connection carries no results. */
 void detach_tell(const struct config_pipeline *pipeline, const struct session_event *event, const struct client *client,
                  bool shared);
 

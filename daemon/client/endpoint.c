@@ -95,7 +95,7 @@ bool endpoint_open_source(const struct config_source *source, struct endpoint *e
   return open_path(source->path, O_RDONLY, endpoint, failure);
 }
 
-static bool open_fifo(const char *path, struct endpoint *endpoint, struct failure *failure) {
+static bool endpoint_open_fifo(const char *path, struct endpoint *endpoint, struct failure *failure) {
   endpoint->kind = ENDPOINT_FIFO;
   endpoint->fd = open(path, O_WRONLY | O_NONBLOCK | O_CLOEXEC);
   return endpoint->fd >= 0 || errno == ENXIO /* nobody reads yet */ || cannot_open(path, errno, failure);
@@ -113,11 +113,12 @@ bool endpoint_open_sink(const struct config_sink *sink, struct endpoint *endpoin
   if (S_ISSOCK(there.st_mode)) {
     return refuse_socket(sink->path, failure);
   }
-  return S_ISFIFO(there.st_mode) ? open_fifo(sink->path, endpoint, failure)
+  return S_ISFIFO(there.st_mode) ? endpoint_open_fifo(sink->path, endpoint, failure)
                                  : open_path(sink->path, O_WRONLY, endpoint, failure);
 }
 
-/* Whether it stands in a directory, and is no number of a descriptor, as in /dev/fd/3, which may be any other one by now. */
+/* Whether the path names a file in a directory, and not a descriptor by its number, as /dev/fd/3 does: after a hand-over that
+ * number may stand for any other file. */
 static bool is_name(const char *path) {
   char *resolved = realpath(path, NULL);
   free(resolved);
@@ -134,7 +135,7 @@ bool endpoint_has_moved(const char *path, int fd, bool *gone) {
 
 bool endpoint_open_next(const struct config_sink *sink, struct endpoint *endpoint, struct failure *failure) {
   struct stat opened;
-  if (!open_fifo(sink->path, endpoint, failure)) {
+  if (!endpoint_open_fifo(sink->path, endpoint, failure)) {
     return false;
   }
   if (endpoint->fd >= 0 && (fstat(endpoint->fd, &opened) != 0 || !S_ISFIFO(opened.st_mode))) {

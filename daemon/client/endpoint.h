@@ -22,15 +22,15 @@ struct endpoint {
 };
 
 bool endpoint_open_source(const struct config_source *source, struct endpoint *endpoint, struct failure *failure);
-/* Makes a regular file that does not exist. */
+/* Opens what the sink writes to; a regular file that does not exist is made. */
 bool endpoint_open_sink(const struct config_sink *sink, struct endpoint *endpoint, struct failure *failure);
-/* A FIFO for its next reader, where there is one; nothing else is opened or made in its place. */
+/* Opens a FIFO for its next reader, if a reader is there; no other kind of file is opened or made at the path. */
 bool endpoint_open_next(const struct config_sink *sink, struct endpoint *endpoint, struct failure *failure);
 /* Since when somebody opens a file: CLOCK_MONOTONIC ns; 0: nobody does. Only one thread at a time prepares pipelines. */
 int64_t endpoint_asked(void);
 /* Whether the path, which is not "-", names another file of the kind that is open by now, or nothing any more (`gone`). */
 bool endpoint_has_moved(const char *path, int fd, bool *gone);
-/* Closes it if it is open; idempotent. */
+/* Closes the descriptor of an endpoint that is open; idempotent. */
 void endpoint_close(struct endpoint *endpoint);
 
 #endif

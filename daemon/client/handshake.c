@@ -13,7 +13,7 @@
 #include "daemon/base/rights.h"
 #include "daemon/measure/clock.h"
 
-struct handshake { /* somebody who has not said HELLO yet */
+struct handshake { /* a client that has not said HELLO yet */
   struct handshakes *handshakes;
   struct client client;
   struct loop_watch *watch;
@@ -54,7 +54,8 @@ void client_tell(const struct client *client, enum native_error_code code, const
   }
   unsigned char bytes[NATIVE_ERROR_BYTES];
   size_t length = native_write_error(code, text, bytes);
-  (void)!send(client->fd, bytes, length, MSG_DONTWAIT | MSG_NOSIGNAL); /* best effort: it may have gone, or never read */
+  (void)!send(client->fd, bytes, length,
+              MSG_DONTWAIT | MSG_NOSIGNAL); /* best effort: the client may have gone, or never read */
 }
 
 void client_welcome(const struct client *client, const struct native_welcome *reply, const int *descriptors, size_t count) {
@@ -73,11 +74,34 @@ void client_welcome(const struct client *client, const struct native_welcome *re
     header->cmsg_len = CMSG_LEN(count * sizeof *descriptors);
     memcpy(CMSG_DATA(header), descriptors, count * sizeof *descriptors);
   }
-  /* It fits, since nothing was sent on this connection before; but the kernel may refuse to pass descriptors. A client that
-   * cannot be answered sees the end instead of waiting, and so does whoever reads from it. */
+  /* The WELCOME fits, since nothing was sent on this connection before; but the kernel may refuse to pass descriptors. A client
+   * that cannot be answered sees the end instead of waiting, and so does whoever reads from it. */
   if (sendmsg(client->fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL) != (ssize_t)sizeof bytes) {
     shutdown(client->fd, SHUT_RDWR);
   }
+}
+
+static_assert((int)NATIVE_TEXT >= (int)FORMAT_TEXT, "a welcome has room for every format");
+
+struct native_welcome hello_reply_of(const struct config_pipeline *config, const struct frame_format *input,
+                                     const struct frame_format *output, enum native_role role) {
+  struct native_welcome reply = {
+      .version = NATIVE_VERSION, .role = (uint32_t)role, .transport = NATIVE_STREAM, .slots = config->slots};
+  size_t input_bytes = 0;
+  size_t output_bytes = 0;
+  format_bytes(input, &input_bytes);
+  format_bytes(output, &output_bytes);
+  reply.input_bytes = input_bytes;
+  reply.output_bytes = output_bytes;
+  snprintf(reply.pipeline, sizeof reply.pipeline, "%s", config->name);
+  format_describe(input, reply.input_format);
+  format_describe(output, reply.output_format);
+  return reply;
+}
+
+const char *welcome_role_name(uint32_t role) {
+  static const char *const names[] = {[NATIVE_PRODUCER] = "producer", [NATIVE_CONSUMER] = "consumer", [NATIVE_BOTH] = "both"};
+  return role >= NATIVE_PRODUCER && role <= NATIVE_BOTH ? names[role] : "?";
 }
 
 const char *client_name(const struct client *client, char text[CLIENT_NAME]) {
@@ -88,10 +112,11 @@ const char *client_name(const struct client *client, char text[CLIENT_NAME]) {
   return text;
 }
 
-/* -- visitors ---------------------------------------------------------------------------------------------------- */
+/* -- clients that have not said HELLO
+ * ---------------------------------------------------------------------------------------------------- */
 
-/* The descriptor is the caller's from here on. */
-static void forget(struct handshake *handshake) {
+/* Frees a handshake; its client's descriptor is the caller's from here on. */
+static void handshake_forget(struct handshake *handshake) {
   struct handshake **link = &handshake->handshakes->visitors;
   while (*link != handshake) {
     link = &(*link)->next;
@@ -103,21 +128,21 @@ static void forget(struct handshake *handshake) {
   free(handshake);
 }
 
-static void turn_away(struct handshake *handshake, enum native_error_code code, const char *problem) {
+static void handshake_turn_away(struct handshake *handshake, enum native_error_code code, const char *problem) {
   struct handshakes *handshakes = handshake->handshakes;
   struct client client = handshake->client;
-  client.native = true; /* whatever it is, it came to a native socket */
-  forget(handshake);
+  client.native = true; /* the socket is native, whatever its client speaks */
+  handshake_forget(handshake);
   client_tell(&client, code, "%s", problem);
   refusals_add(handshakes->setup.refusals, LOG_REFUSED, handshakes->setup.pipeline, refusals_remedy(code),
                "%s pid %d (user %u) was refused: %s", handshakes->setup.who, (int)client.pid, (unsigned)client.uid, problem);
   rights_close(client.fd);
 }
 
-/* It only looked whether somebody is there, as monitors do: nobody was turned away. */
+/* A client that hangs up without a byte only looked whether somebody listens, as monitors do: that is no refusal. */
 static void let_go(struct handshake *handshake) {
   int fd = handshake->client.fd;
-  forget(handshake);
+  handshake_forget(handshake);
   rights_close(fd);
 }
 
@@ -129,13 +154,13 @@ static void turn_away_foreign(struct handshake *handshake) {
   } else {
     snprintf(problem, sizeof problem, "a native client begins with FRMD: does it send raw frames?");
   }
-  turn_away(handshake, NATIVE_E_PROTOCOL, problem);
+  handshake_turn_away(handshake, NATIVE_E_PROTOCOL, problem);
 }
 
 static void hand_on(struct handshake *handshake) {
   struct handshakes *handshakes = handshake->handshakes;
   struct client client = handshake->client;
-  forget(handshake);
+  handshake_forget(handshake);
   handshakes->setup.greeted(handshakes->setup.context, &client);
 }
 
@@ -146,11 +171,12 @@ static void finish_hello(struct handshake *handshake) {
     handshake->client.native = true;
     hand_on(handshake);
   } else {
-    turn_away(handshake, code, problem);
+    handshake_turn_away(handshake, code, problem);
   }
 }
 
-/* The first byte tells a y4m producer, and stays its session's to read. True: the visitor was handed on. */
+/* The first byte tells a y4m producer from a native one, and is left for the session to read. True: the client was handed on.
+ */
 static bool is_y4m(struct handshake *handshake) {
   unsigned char first;
   if (!handshake->handshakes->setup.y4m_too || handshake->count > 0 ||
@@ -174,7 +200,7 @@ static void read_hello(struct handshake *handshake) {
     return;
   }
   if (got <= 0) {
-    turn_away(handshake, NATIVE_E_PROTOCOL, "it left within its HELLO");
+    handshake_turn_away(handshake, NATIVE_E_PROTOCOL, "it left within its HELLO");
     return;
   }
   handshake->count += (size_t)got;
@@ -192,15 +218,15 @@ static void on_readable(void *context) {
   }
 }
 
-static void on_impatient(void *context) { turn_away(context, NATIVE_E_TIMEOUT, "it did not say HELLO in time"); }
+static void on_impatient(void *context) { handshake_turn_away(context, NATIVE_E_TIMEOUT, "it did not say HELLO in time"); }
 
-static void start(struct handshake *handshake) {
+static void handshake_start(struct handshake *handshake) {
   uint64_t patience_ms = (uint64_t)(handshake->handshakes->setup.timeout_ns / NS_PER_MS);
   loop_watch_start(handshake->watch);
   loop_timer_start(handshake->patience, patience_ms > 0 ? patience_ms : 1, 0);
 }
 
-static struct handshake *receive(struct handshakes *handshakes, struct client client) {
+static struct handshake *handshake_receive(struct handshakes *handshakes, struct client client) {
   int fd = client.fd;
   struct handshake *handshake = handshakes->count < HANDSHAKES_MOST ? calloc(1, sizeof *handshake) : NULL;
   if (handshake) {
@@ -228,16 +254,16 @@ static struct handshake *receive(struct handshakes *handshakes, struct client cl
   handshakes->visitors = handshake;
   handshakes->count++;
   if (!handshakes->suspended) {
-    start(handshake);
+    handshake_start(handshake);
   }
   return handshake;
 }
 
 void handshakes_receive(struct handshakes *handshakes, int fd, const struct peer *peer) {
-  (void)receive(handshakes, (struct client){.fd = fd, .pid = peer->pid, .uid = peer->uid});
+  (void)handshake_receive(handshakes, (struct client){.fd = fd, .pid = peer->pid, .uid = peer->uid});
 }
 
-/* -- over a tape --------------------------------------------------------------------------------------------------- */
+/* -- over a codec --------------------------------------------------------------------------------------------------- */
 
 void client_pass(struct client *client, struct codec *codec) {
   codec_pass_descriptor(codec, &client->fd);
@@ -284,7 +310,7 @@ struct handshakes_visits *handshakes_pass(const struct handshakes *handshakes, s
 
 void handshakes_receive_again(struct handshakes *handshakes, struct handshakes_visits *visits) {
   for (unsigned i = 0; visits && i < visits->count; i++) {
-    struct handshake *handshake = receive(handshakes, visits->visits[i].client);
+    struct handshake *handshake = handshake_receive(handshakes, visits->visits[i].client);
     if (handshake) {
       memcpy(handshake->bytes, visits->visits[i].bytes, sizeof handshake->bytes);
       handshake->count = visits->visits[i].length;
@@ -308,7 +334,7 @@ void handshakes_suspend(struct handshakes *handshakes) {
 void handshakes_resume(struct handshakes *handshakes) {
   handshakes->suspended = false;
   for (struct handshake *handshake = handshakes->visitors; handshake; handshake = handshake->next) {
-    start(handshake);
+    handshake_start(handshake);
   }
 }
 
@@ -318,7 +344,7 @@ struct handshakes *handshakes_close(struct handshakes *handshakes) {
     struct client client = handshake->client;
     client.native = true;
     next = handshake->next;
-    forget(handshake);
+    handshake_forget(handshake);
     client_tell(&client, NATIVE_E_STOPPING, "pipeline %s is stopping", handshakes->setup.pipeline);
     rights_close(client.fd);
   }

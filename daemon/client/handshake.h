@@ -1,6 +1,6 @@
 /*
- * Greets native clients between accepting and seating: waits for their HELLO and hands them on with it, told apart from
- * y4m producers by the first byte where both may come. It reads the HELLO and not a byte more.
+ * The handshake with native clients, between accepting and seating them: waits for their HELLO and hands them on with it, told
+ * apart from y4m producers by the first byte where both may come. The handshake reads the HELLO and not a byte more.
  *
  * Clients that say nothing, something else, or hang up are turned away here and never hold a seat. Control loop only.
  */
@@ -9,11 +9,14 @@
 
 #include <uv.h>
 
+#include "config/config.h"
 #include "daemon/base/failure.h"
 #include "daemon/client/peer.h"
 #include "daemon/client/refusals.h"
 #include "daemon/state/codec.h"
 #include "daemon/wire/native.h"
+#include "daemon/wire/native_wire.h"
+#include "gpu/gpu.h"
 
 struct handshakes;
 
@@ -25,27 +28,28 @@ struct client { /* a client that may be seated */
   struct native_hello hello;
 };
 
-/* Those that have not said their HELLO yet, on their way to the next process image. */
+/* Clients that have not said their HELLO yet, on their way to the next process image. */
 enum { HANDSHAKES_MOST = 64 };
 struct handshakes_visits {
   unsigned count;
   struct handshakes_visit {
     struct client client;
-    unsigned char bytes[NATIVE_HELLO_BYTES]; /* of the HELLO that have come, */
-    unsigned length;                         /* so many */
+    unsigned char bytes[NATIVE_HELLO_BYTES]; /* the part of the HELLO that has come, */
+    unsigned length;                         /* and how long it is */
   } visits[HANDSHAKES_MOST];
 };
 
-/* Whether it asked to be told which frames have their fate. */
+/* Whether the client asked to be told which of its frames have their fate. */
 static inline bool client_wants_acks(const struct client *client) {
   return client->native && (client->hello.flags & NATIVE_HELLO_ACKS) != 0;
 }
 
-/* A guest over a tape, with its descriptor. */
+/* Passes a client over a codec, with its descriptor. */
 void client_pass(struct client *client, struct codec *codec);
-/* Puts a greeter's visitors on a tape (NULL: none), or takes them from there; NULL: there is none, or the tape is broken. */
+/* Writes the clients that are in their handshake to the codec (NULL: none), or reads them from there; NULL: there is none, or
+ * the codec is broken. */
 struct handshakes_visits *handshakes_pass(const struct handshakes *handshakes, struct codec *codec);
-/* They are greeted on. Frees the list; NULL is fine. */
+/* Goes on with the handshakes of the process before. Frees the list; NULL is fine. */
 void handshakes_receive_again(struct handshakes *handshakes, struct handshakes_visits *visits);
 
 struct handshakes_setup {
@@ -57,24 +61,30 @@ struct handshakes_setup {
   /* The descriptor is now the receiver's. */
   void (*greeted)(void *context, const struct client *client);
   void *context;
-  struct refusals *refusals; /* of those that are turned away here */
+  struct refusals *refusals; /* of the clients that fail their handshake */
 };
 
 /* NULL if there is no memory; what `setup` points to must stay. */
 struct handshakes *handshakes_new(const struct handshakes_setup *setup, struct failure *failure);
-/* Takes a connection over. */
+/* Begins a handshake on a connection, which is taken over. */
 void handshakes_receive(struct handshakes *handshakes, int fd, const struct peer *peer);
-/* How many wait to be greeted. */
+/* How many clients have not said HELLO yet. */
 unsigned handshakes_count(const struct handshakes *handshakes);
 /* While suspended nobody is handed on, and nobody's time runs. */
 void handshakes_suspend(struct handshakes *handshakes);
 void handshakes_resume(struct handshakes *handshakes);
-/* Turns away whoever waits. NULL is fine; returns NULL. */
+/* Turns away all clients that have not said HELLO. NULL is fine; returns NULL. */
 struct handshakes *handshakes_close(struct handshakes *handshakes);
 
-/* " as client 0123456789abcdef", or nothing: what it calls itself whenever it connects. */
+/* " as client 0123456789abcdef", or nothing: the name by which the client calls itself whenever it connects. */
 enum { CLIENT_NAME = 32 };
 const char *client_name(const struct client *client, char text[CLIENT_NAME]);
+
+/* What a pipeline tells native clients of itself, for the stream transport; `session` is the caller's to count. */
+struct native_welcome hello_reply_of(const struct config_pipeline *config, const struct frame_format *input,
+                                     const struct frame_format *output, enum native_role role);
+/* "producer", "consumer" or "both". */
+const char *welcome_role_name(uint32_t role);
 
 /* Tells the client in its own language why it is turned away, if it takes that at once. The descriptor stays open. */
 __attribute__((format(printf, 3, 4))) void client_tell(const struct client *client, enum native_error_code code,

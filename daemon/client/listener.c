@@ -1,7 +1,9 @@
-/* The life of a listening socket: found or made, handed over, begun with, closed. */
-#include "daemon/client/listener_private.h"
+/* The life of a listening socket: found or made, handed over, begun with, closed. One that systemd passed is never closed. */
+#include "daemon/client/private.h"
 
 #include <errno.h>
+#include <netdb.h>
+#include <netinet/in.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,41 +14,10 @@
 #include "daemon/base/systemd.h"
 #include "daemon/state/fd_store.h"
 
-struct listener *listener_make(const char *path, struct failure *failure) {
-  struct listener *listener = calloc(1, sizeof *listener);
-  char *copy = strdup(path);
-  if (!listener || !copy) {
-    free(listener);
-    free(copy);
-    failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "not enough memory for a listening socket");
-    return NULL;
-  }
-  listener->fd = -1;
-  listener->path = copy;
-  return listener;
-}
-
-bool listener_make_socket(struct listener *listener, int domain, struct failure *failure) {
-  listener->fd = socket(domain, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-  if (listener->fd < 0) {
-    return failure_set(failure, EXIT_STATUS_INTERNAL, "raise the limit of open files (LimitNOFILE=)",
-                       "cannot make a socket for '%s': %s", listener->path, strerror(errno));
-  }
-  rights_refuse(listener->fd);
-  return true;
-}
-
-bool listener_listen(struct listener *listener, struct failure *failure) {
-  if (listen(listener->fd, SOMAXCONN) != 0) {
-    return failure_set(failure, EXIT_STATUS_CONFIG, NULL, "cannot listen on '%s': %s", listener->path, strerror(errno));
-  }
-  return true;
-}
-
 /* -- those that systemd passed ------------------------------------------------------------------------------------ */
 
-/* Nobody uses them since a reload has removed their pipelines. Systemd goes on listening there, and passes them at the next
- * start only, so that a pipeline which comes back has to find them here. */
+/* Listeners that systemd passed and that nobody uses since a reload has removed their pipelines. Systemd goes on listening at
+ * them and passes them again only at the next start, so a pipeline that comes back has to find its listener here. */
 static struct {
   pthread_mutex_t lock;
   struct listener *first;
@@ -73,7 +44,7 @@ static struct listener *take_unused(const char *path) {
   return found;
 }
 
-/* A worker thread that prepares a reload may be at them. */
+/* Holds the lock, since a worker thread that prepares a reload may take listeners off the list. */
 static void put_unused(struct codec *codec) {
   unsigned count = 0;
   pthread_mutex_lock(&unused.lock);
@@ -154,7 +125,7 @@ bool listener_is_passed(const struct listener *listener) { return listener->pass
 int listener_fd(const struct listener *listener) { return listener->fd; }
 const char *listener_path(const struct listener *listener) { return listener->path; }
 
-/* The one of the process before, with the connections that wait there. */
+/* Takes over the listening socket of the process before, with the connections that wait at it. */
 static bool take_kept(struct listener *listener) {
   struct stat there;
   listener->fd = fd_store_take_listener(listener->path, &listener->passed);
@@ -162,7 +133,7 @@ static bool take_kept(struct listener *listener) {
     return false;
   }
   if (lstat(listener->path, &there) != 0 || !S_ISSOCK(there.st_mode)) {
-    rights_close(listener->fd); /* nobody can connect to it any more */
+    rights_close(listener->fd); /* its file has gone, so nobody can connect to this socket */
     listener->fd = -1;
     return false;
   }
@@ -189,7 +160,7 @@ struct listener *listener_open(const char *name, const char *path, const struct 
     rights_refuse(listener->fd);
     return listener;
   }
-  /* who might connect to it before may not be who may now */
+  /* the configuration may let other users connect than the process before did */
   bool opened =
       take_kept(listener) ? listener_set_access(listener, access, failure) : listener_create(listener, access, failure);
   return opened ? listener : listener_close(listener);
@@ -212,7 +183,71 @@ bool listener_begin(struct listener *listener, const struct config_socket_access
   struct listener gone = *listener;
   *listener = *other;
   *other = gone;
-  other->created = false; /* what is there is not its file */
+  other->created = false; /* the file at the path is now the other socket's, and stays */
   listener_close(other);
   return true;
+}
+
+/* -- an address of TCP, for status alone --------------------------------------------------------------------------- */
+
+/* Splits "host:port" in place. */
+static bool split_address(char *text, char **host, char **port) {
+  char *colon = strrchr(text, ':');
+  if (!colon || colon == text || colon[1] == '\0') {
+    return false;
+  }
+  *colon = '\0';
+  *port = colon + 1;
+  *host = text;
+  size_t length = strlen(text);
+  if (text[0] == '[' && text[length - 1] == ']') {
+    text[length - 1] = '\0';
+    *host = text + 1;
+  }
+  return true;
+}
+
+static struct addrinfo *resolve(const char *address, struct failure *failure) {
+  char *text = strdup(address);
+  char *host, *port;
+  struct addrinfo *result = NULL;
+  const struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICHOST | AI_NUMERICSERV | AI_PASSIVE};
+  if (!text || !split_address(text, &host, &port) ||
+      getaddrinfo(strcmp(host, "localhost") == 0 ? "127.0.0.1" : host, port, &hints, &result) != 0) {
+    failure_set(failure, EXIT_STATUS_CONFIG, "write it as 127.0.0.1:9464 or [::1]:9464",
+                "'%s' is not a numeric address with a port", address);
+    result = NULL;
+  }
+  free(text);
+  return result;
+}
+
+static bool bind_tcp(struct listener *listener, const struct addrinfo *target, struct failure *failure) {
+  listener->fd = fd_store_take_listener_at(target->ai_addr, target->ai_addrlen);
+  if (listener->fd >= 0) {
+    return true;
+  }
+  if (!listener_make_socket(listener, target->ai_family, failure)) {
+    return false;
+  }
+  int on = 1;
+  setsockopt(listener->fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on); /* a restart need not wait for TIME_WAIT */
+  if (bind(listener->fd, target->ai_addr, target->ai_addrlen) != 0) {
+    return failure_set(failure, EXIT_STATUS_CONFIG, "stop what uses the port, or choose another one", "cannot listen on %s: %s",
+                       listener->path, strerror(errno));
+  }
+  return listener_listen(listener, failure);
+}
+
+struct listener *listener_open_tcp(const char *address, struct failure *failure) {
+  struct addrinfo *target = resolve(address, failure);
+  if (!target) {
+    return NULL;
+  }
+  struct listener *listener = listener_make(address, failure);
+  if (listener && !bind_tcp(listener, target, failure)) {
+    listener = listener_close(listener);
+  }
+  freeaddrinfo(target);
+  return listener;
 }

@@ -18,21 +18,21 @@ struct listener *listener_open(const char *name, const char *path, const struct 
                                struct failure *failure);
 /* Listens on "host:port" or "[host]:port"; the host is numeric, or `localhost`. */
 struct listener *listener_open_tcp(const char *address, struct failure *failure);
-/* Closes it and removes its file, if that is still the one it made. One that systemd passed stays open for whoever opens it
- * next. NULL is fine; returns NULL. */
+/* Closes a listener and removes its file, if that is still the one it made. A socket that systemd passed stays open for whoever
+ * opens its path next. NULL is fine; returns NULL. */
 struct listener *listener_close(struct listener *listener);
 
-/* Puts it (or that there is none) on a tape, or takes it from there: the socket and its file stay. */
+/* Writes a listener (or that there is none) to the codec, or reads it from there: the socket and its file stay. */
 struct listener *listener_pass(struct listener *listener, struct codec *codec);
 
-/* The same for all that systemd passed and nobody uses now. */
+/* The same for all listeners that systemd passed and no pipeline uses now. */
 void listener_pass_unused(struct codec *codec);
 
-/* Whether systemd holds it, and passes it at every start. */
+/* Whether systemd holds the socket, and passes it at every start. */
 bool listener_is_passed(const struct listener *listener);
 
-/* It comes into use: makes its file anew, with another socket, if that has been removed. Before anybody accepts there. False:
- * nobody can connect to it. */
+/* A listener comes into use, before anybody accepts there: makes its file anew, with another socket, if the file has been
+ * removed. False: nobody can connect to it. */
 bool listener_begin(struct listener *listener, const struct config_socket_access *access, struct failure *failure);
 
 /* This process ends as it is: removes the files of listeners that have not come into use, and lets no worker thread make others
@@ -42,7 +42,7 @@ void listener_allow_new(void);
 
 int listener_fd(const struct listener *listener);
 const char *listener_path(const struct listener *listener); /* or the TCP address */
-/* Gives the file another owner, group and mode, as after a reload. */
+/* Gives the socket file another owner, group and mode, as after a reload. */
 bool listener_set_access(struct listener *listener, const struct config_socket_access *access, struct failure *failure);
 
 #endif

@@ -2,13 +2,14 @@
  * The file of a Unix socket: made free, made without access for others, given its owner, group and mode, and removed if it is
  * still the one that was made. A file is new until a pipeline begins with it, and goes with a process that ends before that.
  */
-#include "daemon/client/listener_private.h"
+#include "daemon/client/private.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <libgen.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/socket.h>
@@ -17,14 +18,48 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "daemon/base/rights.h"
 #include "daemon/measure/clock.h"
 #include "daemon/state/fd_store.h"
 
 enum { LOCK_TRIES = 100, LOCK_PAUSE_MS = 20 };
 
+/* -- the socket ----------------------------------------------------------------------------------------------- */
+
+struct listener *listener_make(const char *path, struct failure *failure) {
+  struct listener *listener = calloc(1, sizeof *listener);
+  char *copy = strdup(path);
+  if (!listener || !copy) {
+    free(listener);
+    free(copy);
+    failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "not enough memory for a listening socket");
+    return NULL;
+  }
+  listener->fd = -1;
+  listener->path = copy;
+  return listener;
+}
+
+bool listener_make_socket(struct listener *listener, int domain, struct failure *failure) {
+  listener->fd = socket(domain, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  if (listener->fd < 0) {
+    return failure_set(failure, EXIT_STATUS_INTERNAL, "raise the limit of open files (LimitNOFILE=)",
+                       "cannot make a socket for '%s': %s", listener->path, strerror(errno));
+  }
+  rights_refuse(listener->fd);
+  return true;
+}
+
+bool listener_listen(struct listener *listener, struct failure *failure) {
+  if (listen(listener->fd, SOMAXCONN) != 0) {
+    return failure_set(failure, EXIT_STATUS_CONFIG, NULL, "cannot listen on '%s': %s", listener->path, strerror(errno));
+  }
+  return true;
+}
+
 /* -- those that are new --------------------------------------------------------------------------------------- */
 
-/* Their files are made, and no pipeline has begun with them: what a reload prepares on a worker thread. */
+/* Listeners whose files are made, and with which no pipeline has begun yet: what a reload prepares on a worker thread. */
 static struct {
   pthread_mutex_t lock;
   struct listener *first;
@@ -42,7 +77,7 @@ static void remove_file(const struct listener *listener) {
   }
 }
 
-/* Holding the lock. */
+/* The caller holds the lock of `fresh`. */
 static void take_from_fresh(const struct listener *listener) {
   struct listener **link = &fresh.first;
   while (*link && *link != listener) {
@@ -78,7 +113,7 @@ void listener_remove_file(const struct listener *listener) {
 
 /* -- the path ------------------------------------------------------------------------------------------------- */
 
-static bool set_address(struct sockaddr_un *address, const char *path, struct failure *failure) {
+static bool path_address(struct sockaddr_un *address, const char *path, struct failure *failure) {
   *address = (struct sockaddr_un){.sun_family = AF_UNIX};
   size_t length = strlen(path);
   if (length == 0 || length >= sizeof address->sun_path) {
@@ -237,7 +272,7 @@ static bool create_locked(struct listener *listener, const struct sockaddr_un *a
 bool listener_create(struct listener *listener, const struct config_socket_access *access, struct failure *failure) {
   struct sockaddr_un address;
   int lock = -1;
-  if (!set_address(&address, listener->path, failure) || !lock_folder(&address, &lock, failure)) {
+  if (!path_address(&address, listener->path, failure) || !lock_folder(&address, &lock, failure)) {
     return false;
   }
   bool made = create_locked(listener, &address, access, failure);

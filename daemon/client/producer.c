@@ -69,7 +69,8 @@ static void on_tried(void *context) {
   producer->setup->renewed(producer->setup->context, producer);
 }
 
-/* Its last producer has left nothing behind any more, whether or not there is other memory. */
+/* What the seat's last producer had is given up by now, whether or not there is other memory, so its user is charged no more.
+ */
 static void on_worked(void *context) {
   struct producer *producer = context;
   quota_release(&producer->charge);
@@ -88,7 +89,8 @@ static void try_again(void *context) {
 
 void producer_renew(struct producer *producer) {
   producer->shares = false;
-  if (producer->closed) { /* nobody else comes, and its client keeps what it has: see session/memory.c */
+  if (producer
+          ->closed) { /* nobody else comes to this seat, and its last client keeps the memory it has: see session/memory.c */
     quota_release(&producer->charge);
   } else {
     quota_leave(&producer->charge);

@@ -17,7 +17,7 @@ struct producer;
 struct producer_setup {
   uv_loop_t *loop;
   const char *pipeline; /* for the log */
-  /* Its session has other memory, or cannot get any: then it is tried again until it has. */
+  /* Tells that the seat's session has other memory, or could not get any: then it is tried again until it has. */
   void (*renewed)(void *context, struct producer *producer);
   void *context;
 };
@@ -26,14 +26,14 @@ struct producer {
   const struct producer_setup *setup; /* stays */
   struct session *session;
   struct client client;       /* fd -1: nobody */
-  struct quota_charge charge; /* to its user, also while memory that it has seen is given up */
+  struct quota_charge charge; /* to the user of the client, also while memory that the client has seen is given up */
   bool idle, stopped;
-  bool cut;                 /* it cannot go on with its producer, though that has it */
-  bool shares;              /* its producer sees its memory */
-  bool used;                /* there are frames of earlier producers in its memory */
-  bool renewing;            /* its memory, which a client that left may still see */
+  bool cut;                 /* the session cannot go on with the producer, which still has the seat */
+  bool shares;              /* the producer sees the session's memory */
+  bool used;                /* the session's memory has frames of earlier producers */
+  bool renewing;            /* the memory is made anew, since a client that left may still see it */
   bool closed;              /* nothing is tried again */
-  bool lost;                /* that failed, and nobody can be seated here until it is done */
+  bool lost;                /* making new memory failed, and nobody can be seated here until it succeeds */
   bool renewed;             /* what the worker thread gave, */
   struct failure failure;   /* and why it failed */
   struct loop_timer *again; /* when it is tried again; NULL until it has failed once */
@@ -44,8 +44,8 @@ bool producer_is_free(const struct producer *producer);
 /* Whether this producer wants memory that has others' frames in it: it needs producer_renew() before it sits down. */
 bool producer_must_renew(const struct producer *producer, const struct client *client);
 
-/* Lends the session's memory to the seat's producer, if that asked for it, and welcomes it with its descriptors. False: it
- * gets the stream transport instead, and was not welcomed yet. `welcome` is as for that transport. */
+/* Lends the session's memory to the seat's producer, if the producer asked for it, and welcomes it with the descriptors. False:
+ * the producer gets the stream transport instead, and was not welcomed yet. `reply` is as for that transport. */
 bool producer_share(struct producer *producer, const struct native_welcome *reply);
 
 /* Gets a seat other memory once its producer has left, unless nobody comes any more. Until that is done the session may be
@@ -53,7 +53,7 @@ bool producer_share(struct producer *producer, const struct native_welcome *repl
 void producer_renew(struct producer *producer);
 /* Whether memory that still counts against this user is being given up. */
 bool seat_owes_memory(const struct producer *producer, uid_t user);
-/* Tries nothing again; what is under way goes on. Idempotent. */
+/* Ends the tries to get other memory; one that is under way goes on. Idempotent. */
 void producer_close(struct producer *producer);
 
 #endif

@@ -30,7 +30,7 @@ struct quota *quota_free(struct quota *quota) {
 
 void quota_limit(struct quota *quota, const struct config_limits *limits) { quota->limits = *limits; }
 
-static struct quota_user *find(struct quota *quota, uid_t uid) {
+static struct quota_user *quota_find_user(struct quota *quota, uid_t uid) {
   struct quota_user *user = quota->users;
   while (user && user->uid != uid) {
     user = user->next;
@@ -39,7 +39,7 @@ static struct quota_user *find(struct quota *quota, uid_t uid) {
 }
 
 static struct quota_user *find_or_add(struct quota *quota, uid_t uid) {
-  struct quota_user *user = find(quota, uid);
+  struct quota_user *user = quota_find_user(quota, uid);
   if (!user && (user = calloc(1, sizeof *user))) {
     *user = (struct quota_user){.quota = quota, .next = quota->users, .uid = uid};
     quota->users = user;
@@ -70,7 +70,7 @@ static bool fits_memory(const struct quota *quota, uid_t uid, uint64_t bytes, ch
 
 bool quota_charge(struct quota *quota, uid_t uid, enum quota_kind kind, uint64_t bytes, struct quota_charge *charge,
                   char problem[QUOTA_PROBLEM]) {
-  struct quota_user *user = find(quota, uid);
+  struct quota_user *user = quota_find_user(quota, uid);
   assert(!charge->user);
   if (!fits_count(quota, uid, kind, (user ? user->count[kind] : 0) + 1, problem) ||
       (bytes > 0 && !fits_memory(quota, uid, (user ? user->bytes : 0) + bytes, problem))) {
@@ -88,7 +88,7 @@ bool quota_charge(struct quota *quota, uid_t uid, enum quota_kind kind, uint64_t
   return true;
 }
 
-static void forget(struct quota_user *user) {
+static void quota_forget_user(struct quota_user *user) {
   struct quota_user **link = &user->quota->users;
   while (*link != user) {
     link = &(*link)->next;
@@ -110,7 +110,7 @@ void quota_release(struct quota_charge *charge) {
   if (user) {
     user->bytes -= charge->bytes;
     if (--user->charges == 0) {
-      forget(user);
+      quota_forget_user(user);
     }
   }
   *charge = (struct quota_charge){0};

@@ -17,7 +17,7 @@ enum quota_kind { QUOTA_SESSION, QUOTA_READER, QUOTA_KINDS };
 struct quota_charge { /* all zero: none */
   struct quota_user *user;
   enum quota_kind kind;
-  bool left; /* it has only its memory any more */
+  bool left; /* the client has left, and only its memory still counts */
   uint64_t bytes;
 };
 
@@ -32,7 +32,7 @@ void quota_limit(struct quota *quota, const struct config_limits *limits);
 /* One session or reader of so many bytes more. False if the user may not have it: `problem` says why. */
 bool quota_charge(struct quota *quota, uid_t user, enum quota_kind kind, uint64_t bytes, struct quota_charge *charge,
                   char problem[QUOTA_PROBLEM]);
-/* Who had it has left; its memory counts until quota_release(). Idempotent. */
+/* The client that was charged for has left; its memory counts until quota_release(). Idempotent. */
 void quota_leave(struct quota_charge *charge);
 void quota_release(struct quota_charge *charge); /* idempotent */
 

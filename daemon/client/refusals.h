@@ -23,10 +23,10 @@ struct refusals { /* zero before use */
   struct refusal last;
 };
 
-/* Adds one more, and logs it. The remedy may be NULL. */
+/* Adds a refusal, and logs it. The remedy may be NULL. */
 __attribute__((format(printf, 5, 6))) void refusals_add(struct refusals *refusals, enum log_kind kind, const char *pipeline,
                                                         const char *remedy, const char *format, ...);
-/* What whoever is turned away with this code can do. */
+/* What a client that is turned away with this code can do. */
 const char *refusals_remedy(enum native_error_code code);
 
 #endif

@@ -4,8 +4,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "daemon/pipeline/placement.h"
-
 enum { MOST_KNOWN = 64 }; /* devices */
 
 struct opened {
@@ -27,7 +25,7 @@ bool engine_failure(struct failure *failure, const struct gpu_error *error) {
   return failure_set(failure, error->no_device ? EXIT_STATUS_NO_GPU : EXIT_STATUS_INTERNAL, error->remedy, "%s", error->text);
 }
 
-static bool out_of_memory(struct failure *failure) {
+static bool engine_out_of_memory(struct failure *failure) {
   return failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "not enough memory to start");
 }
 
@@ -164,7 +162,7 @@ static bool open_devices(struct engine *engine, const struct config *config, con
                          struct failure *failure) {
   engine->devices = calloc(config->pipeline_count + 1, sizeof *engine->devices);
   if (!engine->devices) {
-    return out_of_memory(failure);
+    return engine_out_of_memory(failure);
   }
   gpu_expect(most_slots(config));
   if (!open_device(engine, config, config->gpu.device, known, failure)) {
@@ -197,13 +195,49 @@ bool engine_anchor(struct engine *engine, struct gpu_error *error) {
   return true;
 }
 
+/* -- placement ------------------------------------------------------------------------------------------------ */
+
+enum { MOST_LANES = 4 }; /* more loops than that wait for the same memory bus */
+
+/* Of smaller results writing costs less than waking the other lane. */
+#define WORTH_A_LANE ((size_t)256 * 1024)
+
+unsigned placement_choose(const size_t *loads, unsigned count) {
+  unsigned best = 0;
+  for (unsigned i = 1; i < count; i++) {
+    if (loads[i] < loads[best]) {
+      best = i;
+    }
+  }
+  return best;
+}
+
+unsigned placement_choose_other(const size_t *loads, unsigned count, unsigned than) {
+  unsigned best = than == 0 ? 1 : 0;
+  for (unsigned i = best + 1; i < count; i++) {
+    if (i != than && loads[i] < loads[best]) {
+      best = i;
+    }
+  }
+  return best;
+}
+
+bool placement_parts(size_t result_bytes, unsigned lanes) { return lanes > 1 && result_bytes >= WORTH_A_LANE; }
+
+unsigned placement_lanes(long processors) {
+  if (processors <= 2) {
+    return processors == 2 ? 2 : 1;
+  }
+  return processors - 1 < MOST_LANES ? (unsigned)(processors - 1) : MOST_LANES;
+}
+
 /* -- lanes --------------------------------------------------------------------------------------------------- */
 
 static bool open_lanes(struct engine *engine, unsigned count, struct failure *failure) {
   engine->lanes = calloc(count, sizeof(struct lane *));
   engine->loads = calloc(count, sizeof *engine->loads);
   if (!engine->lanes || !engine->loads) {
-    return out_of_memory(failure);
+    return engine_out_of_memory(failure);
   }
   for (unsigned i = 0; i < count; i++) {
     engine->lanes[i] = lane_new(i, failure);
@@ -217,17 +251,17 @@ static bool open_lanes(struct engine *engine, unsigned count, struct failure *fa
 
 unsigned engine_lanes(const struct engine *engine) { return engine->lane_count; }
 
-static struct lane *load(struct engine *engine, unsigned index, size_t bytes) {
+static struct lane *engine_load(struct engine *engine, unsigned index, size_t bytes) {
   engine->loads[index] += bytes;
   return engine->lanes[index];
 }
 
 struct lane *engine_place(struct engine *engine, size_t bytes) {
-  return load(engine, placement_choose(engine->loads, engine->lane_count), bytes);
+  return engine_load(engine, placement_choose(engine->loads, engine->lane_count), bytes);
 }
 
 struct lane *engine_place_apart(struct engine *engine, const struct lane *from, size_t bytes) {
-  return load(engine, placement_choose_other(engine->loads, engine->lane_count, lane_index(from)), bytes);
+  return engine_load(engine, placement_choose_other(engine->loads, engine->lane_count, lane_index(from)), bytes);
 }
 
 void engine_unplace(struct engine *engine, const struct lane *lane, size_t bytes) { engine->loads[lane_index(lane)] -= bytes; }
@@ -273,7 +307,7 @@ struct engine *engine_open(const struct config *config, struct codec *codec, str
   take_known(&known, codec);
   struct engine *engine = calloc(1, sizeof *engine);
   if (!engine) {
-    out_of_memory(failure);
+    engine_out_of_memory(failure);
     return NULL;
   }
   unsigned lanes = config->lanes ? config->lanes : placement_lanes(sysconf(_SC_NPROCESSORS_ONLN));

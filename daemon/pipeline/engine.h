@@ -15,10 +15,10 @@
 
 struct engine;
 
-/* Opens the devices that the configuration names, then starts the lanes. `tape` (or NULL) has what a process before this one
+/* Opens the devices that the configuration names, then starts the lanes. `codec` (or NULL) has what a process before this one
  * measured about them. Blocks. NULL on error. */
 struct engine *engine_open(const struct config *config, struct codec *codec, struct failure *failure);
-/* Puts those measurements on a tape. */
+/* Writes what was measured about the devices to the codec. */
 void engine_put(const struct engine *engine, struct codec *codec);
 /* Ends the lanes and closes the devices; nothing may be left on them. NULL is fine; returns NULL. */
 struct engine *engine_close(struct engine *engine);
@@ -43,7 +43,7 @@ struct lane *engine_place(struct engine *engine, size_t bytes);
 struct lane *engine_place_apart(struct engine *engine, const struct lane *from, size_t bytes);
 void engine_unplace(struct engine *engine, const struct lane *lane, size_t bytes);
 
-/* The trial of the frames that were on that device when it failed, before this process; NULL if it was not opened. */
+/* The retry of the frames that were on that device when it failed in the process before; NULL if the device was not opened. */
 struct retry *engine_trial(struct engine *engine, unsigned index);
 
 /* Makes every lane stand still: see lane_is_parked(). False: one still runs. */
@@ -56,6 +56,18 @@ void engine_unpark(struct engine *engine);
 bool engine_anchor(struct engine *engine, struct gpu_error *error);
 /* When the lane that has gone longest without a finished turn last finished one (CLOCK_MONOTONIC ns). */
 int64_t engine_beat(const struct engine *engine);
+
+/* -- placement: a new session, or a sink of its own lane, goes to the least loaded lane, counted in bytes a frame -- */
+
+/* Index of the smallest load, the first of equals. `count` is at least 1. */
+unsigned placement_choose(const size_t *loads, unsigned count);
+/* The same among all but one; `count` is at least 2. */
+unsigned placement_choose_other(const size_t *loads, unsigned count, unsigned than);
+/* Whether a lossless sink for results of that size is better off on another lane than its session. */
+bool placement_parts(size_t result_bytes, unsigned lanes);
+/* How many lanes `auto` means: one for each processor but one, which the control loop keeps; 1 to 4, and 2 as soon as
+ * there are two processors, so that large results can be written where nothing is read. */
+unsigned placement_lanes(long processors);
 
 /* An error of the GPU as a failure of the daemon. Returns false. */
 bool engine_failure(struct failure *failure, const struct gpu_error *error);

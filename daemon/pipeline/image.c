@@ -1,6 +1,6 @@
 /*
- * A pipeline over a tape: its state, its source side with the sessions, then its sink side, whose results point to them. Here
- * it is also decided that a pipeline whose frames make the device fail again and again takes no more.
+ * A pipeline over a codec: its state, its source side with the sessions, then its sink side, whose results point to the
+ * sessions. Here it is also decided that a pipeline whose frames make the device fail again and again takes no more.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +12,7 @@
 
 #define MINUTE (60 * NS_PER_S)
 
-/* A file is one as well, and so is who is being greeted. */
+/* A file counts as a reader, and so does a client whose handshake is under way. */
 static bool has_readers(const struct pipeline *pipeline) {
   return pipeline->outputs && outputs_readers(pipeline->outputs) + outputs_visitors(pipeline->outputs) > 0;
 }
@@ -21,8 +21,8 @@ static enum pipeline_state state_to_come(const struct pipeline *pipeline) {
   return pipeline->state >= PIPELINE_STOPPING ? pipeline->before : pipeline->state;
 }
 
-/* One that could not start yet, and has readers already, does so in the next process with them; not after a kill, for which
- * only those of running ones are noted. */
+/* A pipeline that could not start yet but has readers starts in the next process, with these readers; not after a kill, since
+ * the checkpoint holds the readers of running pipelines alone. */
 static enum pipeline_state state_of(const struct pipeline *pipeline, const struct codec *codec) {
   enum pipeline_state state = state_to_come(pipeline);
   return state == PIPELINE_STARTING && !codec->live && has_readers(pipeline) ? PIPELINE_RUNNING : state;
@@ -31,7 +31,7 @@ static enum pipeline_state state_of(const struct pipeline *pipeline, const struc
 static void pass_pipeline(struct pipeline *pipeline, struct codec *codec) {
   char *name = pipeline->config->name;
   unsigned state = state_of(pipeline, codec);
-  bool accounted = pipeline->accounted && !codec->by_manager; /* another process does not go on stopping */
+  bool accounted = pipeline->accounted && !codec->by_manager; /* a process that systemd starts does not go on stopping */
   bool late = state_to_come(pipeline) == PIPELINE_STARTING;
   codec_pass_text(codec, &name);
   codec_pass_below(codec, &state, PIPELINE_STOPPING);
@@ -51,10 +51,10 @@ static void pass_pipeline(struct pipeline *pipeline, struct codec *codec) {
   }
 }
 
-/* One that begins anew does so at the sockets that it had. */
+/* A pipeline that does not go on begins anew at the sockets that it had. */
 static void pass_listener(const struct listener *listener, struct codec *codec) {
   bool passed = listener && listener_is_passed(listener);
-  bool comes_again = passed && codec->by_manager; /* from systemd */
+  bool comes_again = passed && codec->by_manager; /* systemd passes it to the next process */
   int fd = listener && !comes_again ? listener_fd(listener) : -1;
   codec_pass_descriptor(codec, &fd);
   CODEC_PASS(codec, passed);
@@ -63,13 +63,14 @@ static void pass_listener(const struct listener *listener, struct codec *codec) 
   }
 }
 
-/* Nobody knows what becomes of the request that is under way. */
+/* A file that has not answered a request may still carry it out: the pipeline cannot be handed over until it has, but for a
+ * kill. */
 static bool has_whole_files(const struct pipeline *pipeline, const struct codec *codec) {
   return codec->live || !pipeline_awaited_file(pipeline, INT64_MAX);
 }
 
-/* Whether it goes on: not one that could not start yet and has no reader, nor one whose file does not answer, nor, after a
- * kill, one that notes nothing. */
+/* Whether the pipeline goes on in the next process: not if it could not start yet and has no reader, nor if its file does not
+ * answer, nor, after a kill, if its sessions keep no checkpoint. */
 static bool pass_going_on(struct pipeline *pipeline, struct codec *codec) {
   bool goes_on = codec->writing && state_of(pipeline, codec) != PIPELINE_STARTING && has_whole_files(pipeline, codec) &&
                  (!codec->live || inputs_is_noted(pipeline->inputs));

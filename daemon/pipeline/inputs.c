@@ -1,4 +1,4 @@
-#include "daemon/pipeline/inputs_private.h"
+#include "daemon/pipeline/private.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -6,12 +6,11 @@
 #include "daemon/base/log.h"
 #include "daemon/base/rights.h"
 #include "daemon/client/detach.h"
-#include "daemon/client/hello_reply.h"
 #include "daemon/state/fd_store.h"
 
 /* -- making it ------------------------------------------------------------------------------------------------- */
 
-static bool out_of_memory(struct failure *failure) {
+static bool inputs_out_of_memory(struct failure *failure) {
   return failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "not enough memory for the sessions of a pipeline");
 }
 
@@ -85,7 +84,7 @@ static bool make_sessions(struct inputs *inputs, const struct inputs_setup *setu
 struct inputs *inputs_new(const struct inputs_setup *setup, struct failure *failure) {
   struct inputs *inputs = calloc(1, sizeof *inputs);
   if (!inputs) {
-    out_of_memory(failure);
+    inputs_out_of_memory(failure);
     return NULL;
   }
   inputs->loop = setup->loop;
@@ -100,14 +99,14 @@ struct inputs *inputs_new(const struct inputs_setup *setup, struct failure *fail
                      inputs->config->sink.endpoint == CONFIG_REPLY ? NATIVE_BOTH : NATIVE_PRODUCER);
   inputs->seats = calloc(inputs->count, sizeof *inputs->seats);
   if (!inputs->seats) {
-    out_of_memory(failure);
+    inputs_out_of_memory(failure);
     return inputs_free(inputs);
   }
   if (setup->codec) {
     inputs_take(inputs, setup->codec);
   }
   if (!open_source(inputs, setup->inherits, failure) || !make_sessions(inputs, setup, failure)) {
-    return setup->codec ? NULL : inputs_free(inputs); /* what came with the tape stays as it is, for another try */
+    return setup->codec ? NULL : inputs_free(inputs); /* what was handed over stays as it is, for another try */
   }
   return inputs;
 }
@@ -133,7 +132,7 @@ struct inputs *inputs_free(struct inputs *inputs) {
 
 /* -- control --------------------------------------------------------------------------------------------------- */
 
-static bool start_greeting(struct inputs *inputs, struct failure *failure) {
+static bool inputs_start_greeting(struct inputs *inputs, struct failure *failure) {
   enum config_protocol protocol = inputs->config->source.protocol;
   if (protocol != CONFIG_PROTOCOL_NATIVE && protocol != CONFIG_PROTOCOL_AUTO) {
     return true;
@@ -150,8 +149,8 @@ static bool start_greeting(struct inputs *inputs, struct failure *failure) {
   return inputs->handshakes;
 }
 
-static bool start_accepting(struct inputs *inputs, struct failure *failure) {
-  if (!inputs->handshakes && !start_greeting(inputs, failure)) {
+static bool inputs_start_accepting(struct inputs *inputs, struct failure *failure) {
+  if (!inputs->handshakes && !inputs_start_greeting(inputs, failure)) {
     return false;
   }
   const struct acceptor_setup setup = {.loop = inputs->loop,
@@ -167,9 +166,9 @@ static bool start_accepting(struct inputs *inputs, struct failure *failure) {
   return inputs->acceptor;
 }
 
-static bool start(struct inputs *inputs, struct failure *failure) {
+static bool inputs_start_source(struct inputs *inputs, struct failure *failure) {
   if (inputs->listener) {
-    return start_accepting(inputs, failure);
+    return inputs_start_accepting(inputs, failure);
   }
   if (inputs->endpoint.fd < 0) { /* it was read before this process, or is at its end, or could not be opened again */
     if (inputs->endpoint.kind == ENDPOINT_FIFO && inputs->seats[0].client.fd < 0 && !inputs->ended) {
@@ -187,7 +186,7 @@ static bool start(struct inputs *inputs, struct failure *failure) {
 
 bool inputs_start(struct inputs *inputs, struct failure *failure) {
   inputs_cut(inputs);
-  if (!start(inputs, failure)) {
+  if (!inputs_start_source(inputs, failure)) {
     return false;
   }
   if (inputs->continues) {

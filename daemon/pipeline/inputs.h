@@ -1,7 +1,7 @@
 /*
  * The source side of a pipeline: its sessions, and the producers that come to them.
  *
- * A seat is a session with the producer that has it. The intake opens and closes every producer's descriptor; between
+ * A seat is a session with the producer that has it. The inputs open and closes every producer's descriptor; between
  * session_attach() and SESSION_DETACHED the session has it. A producer that finds no free seat is turned away, unless
  * enough earlier ones have hung up and only need to be read to their ends: then it waits for its turn.
  */
@@ -21,7 +21,7 @@ struct inputs_setup {
   struct session_setup session; /* of each session, but for `index` and the lanes */
   struct lane **lanes;          /* one for each seat, */
   struct lane **sink_lanes;     /* and for its own sink, if it replies and that is on another one: else NULL */
-  bool inherits;                /* the listener comes later, from another intake */
+  bool inherits;                /* the listener comes later, from other inputs */
   struct codec *codec;          /* what a process before this one left of it; NULL: nothing */
 };
 
@@ -34,7 +34,7 @@ struct inputs *inputs_free(struct inputs *inputs);
 
 /* Lets producers in. */
 bool inputs_start(struct inputs *inputs, struct failure *failure);
-/* Before the start of one that was taken from a tape: its sessions are held from the beginning. */
+/* Before the start of inputs that were handed over: their sessions are held from the beginning. */
 void inputs_start_held(struct inputs *inputs);
 void inputs_suspend(struct inputs *inputs); /* new producers wait in the kernel's queue */
 void inputs_unsuspend(struct inputs *inputs);
@@ -52,7 +52,7 @@ void inputs_stop(struct inputs *inputs); /* for good: nothing else is posted to 
 /* Takes note of an event of one of its sessions; the descriptor of a DETACHED one is closed. */
 void inputs_on_event(struct inputs *inputs, const struct session_event *event);
 
-/* Puts all of it on a tape, while no lane runs. */
+/* Writes the inputs to the codec, while no lane runs. */
 void inputs_put(struct inputs *inputs, struct codec *codec);
 /* Whether all its sessions note where they are. */
 bool inputs_is_noted(const struct inputs *inputs);

@@ -8,8 +8,7 @@
 
 #include "daemon/base/log.h"
 #include "daemon/base/rights.h"
-#include "daemon/client/hello_reply.h"
-#include "daemon/pipeline/inputs_private.h"
+#include "daemon/pipeline/private.h"
 #include "daemon/state/fd_store.h"
 
 static struct producer *free_seat(struct inputs *inputs) {
@@ -22,7 +21,7 @@ static struct producer *free_seat(struct inputs *inputs) {
   return NULL;
 }
 
-/* Seats that are not lost for now. */
+/* Counts the seats that have memory for a producer. */
 static unsigned seats_left(const struct inputs *inputs) {
   unsigned left = 0;
   for (unsigned i = 0; i < inputs->count; i++) {
@@ -49,7 +48,8 @@ enum config_protocol inputs_protocol(const struct inputs *inputs, const struct c
   return client->native ? CONFIG_PROTOCOL_NATIVE : otherwise;
 }
 
-static void refuse(struct inputs *inputs, const struct client *client, enum native_error_code code, const char *problem) {
+static void producer_refuse(struct inputs *inputs, const struct client *client, enum native_error_code code,
+                            const char *problem) {
   client_tell(client, code, "%s", problem);
   refusals_add(&inputs->refusals, LOG_REFUSED, inputs->config->name, refusals_remedy(code),
                "producer pid %d (user %u) was refused: %s", (int)client->pid, (unsigned)client->uid, problem);
@@ -60,7 +60,7 @@ static void refuse_one_more(struct inputs *inputs, const struct client *client) 
   char problem[160];
   snprintf(problem, sizeof problem, "pipeline %s already has its %u producer%s", inputs->config->name, inputs->count,
            inputs->count == 1 ? "" : "s");
-  refuse(inputs, client, NATIVE_E_BUSY, problem);
+  producer_refuse(inputs, client, NATIVE_E_BUSY, problem);
 }
 
 void inputs_seat_down(struct inputs *inputs, struct producer *producer, const struct client *client) {
@@ -82,8 +82,8 @@ void inputs_seat_down(struct inputs *inputs, struct producer *producer, const st
   session_attach(producer->session, client->fd, inputs_protocol(inputs, client), client_wants_acks(client));
 }
 
-/* Before all others. */
-static void wait(struct inputs *inputs, const struct client *client) {
+/* The client waits before all others. */
+static void producer_wait(struct inputs *inputs, const struct client *client) {
   assert(inputs->waiting_count < MOST_WAITING);
   memmove(inputs->waiting + 1, inputs->waiting, inputs->waiting_count * sizeof *inputs->waiting);
   inputs->waiting[0] = *client;
@@ -93,7 +93,7 @@ static void wait(struct inputs *inputs, const struct client *client) {
 
 /* Until the seat has memory that nobody has used. */
 static void wait_for_memory(struct inputs *inputs, struct producer *producer, const struct client *client) {
-  wait(inputs, client);
+  producer_wait(inputs, client);
   producer_renew(producer);
 }
 
@@ -112,15 +112,15 @@ static bool sit_down_or_refuse(struct inputs *inputs, struct producer *producer,
   if (quota_charge(inputs->quota, client->uid, QUOTA_SESSION, session_memory(producer->session), &producer->charge, problem)) {
     inputs_seat_down(inputs, producer, client);
   } else if (may_have_more_soon(inputs, client->uid)) {
-    wait(inputs, client);
+    producer_wait(inputs, client);
     return false;
   } else {
-    refuse(inputs, client, NATIVE_E_QUOTA, problem);
+    producer_refuse(inputs, client, NATIVE_E_QUOTA, problem);
   }
   return true;
 }
 
-/* Those that have gone and left nothing to read are in nobody's way. */
+/* Lets go of waiting clients that have hung up and left nothing to read, to make room for others. */
 static void forget_gone(struct inputs *inputs) {
   unsigned kept = 0;
   for (unsigned i = 0; i < inputs->waiting_count; i++) {
@@ -161,7 +161,7 @@ void inputs_on_greeted(void *context, const struct client *client) {
   char problem[160];
   snprintf(problem, sizeof problem, "the source of pipeline %s takes clients of the role '%s' only, not '%s'",
            inputs->config->name, welcome_role_name(inputs->welcome.role), welcome_role_name(client->hello.role));
-  refuse(inputs, client, NATIVE_E_ROLE, problem);
+  producer_refuse(inputs, client, NATIVE_E_ROLE, problem);
 }
 
 void inputs_on_accepted(void *context, int fd, const struct peer *peer) {
@@ -174,7 +174,7 @@ void inputs_on_accepted(void *context, int fd, const struct peer *peer) {
   }
 }
 
-/* The first that waits and may have the seat. */
+/* Gives the seat to the first waiting client that may have it. */
 void inputs_seat_next(struct inputs *inputs, struct producer *producer) {
   bool goes_on = true;
   while (inputs->waiting_count > 0 && producer_is_free(producer) && goes_on) {
@@ -189,7 +189,7 @@ void inputs_seat_next(struct inputs *inputs, struct producer *producer) {
   }
 }
 
-/* Its session has other memory than the last client's, or none for now. */
+/* The seat's session has other memory than the last client's, or none for now. */
 void inputs_on_renewed(void *context, struct producer *producer) {
   struct inputs *inputs = context;
   if (producer->stopped) { /* told again, and whoever hears it may free all of this */
@@ -199,7 +199,7 @@ void inputs_on_renewed(void *context, struct producer *producer) {
   for (unsigned i = 0; i < inputs->count && !inputs->closed; i++) {
     inputs_seat_next(inputs, &inputs->seats[i]); /* whoever waits may have waited for what this one gave up */
   }
-  while (seats_left(inputs) == 0 && inputs->waiting_count > 0) { /* for nothing any more */
+  while (seats_left(inputs) == 0 && inputs->waiting_count > 0) { /* no seat is left to wait for */
     refuse_one_more(inputs, &inputs->waiting[--inputs->waiting_count]);
   }
 }

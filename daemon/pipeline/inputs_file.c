@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "daemon/base/log.h"
-#include "daemon/pipeline/inputs_private.h"
+#include "daemon/pipeline/private.h"
 #include "daemon/state/fd_store.h"
 
 enum { RETRY_MS = 1000, DISCARD = 64 * 1024, DISCARDS_A_TURN = 64 };
@@ -19,7 +19,7 @@ void inputs_attach_file(struct inputs *inputs) {
 }
 
 /* Throws away what there is; true: its writer has gone. */
-static bool discard(const struct inputs *inputs) {
+static bool fifo_discard(const struct inputs *inputs) {
   char bytes[DISCARD];
   ssize_t got = sizeof bytes;
   for (int reads = 0; got > 0 && reads < DISCARDS_A_TURN; reads++) {
@@ -31,7 +31,7 @@ static bool discard(const struct inputs *inputs) {
 /* A writer of which nobody knows how far it was read cannot be cut off, since the next one comes through the same FIFO: what it
  * writes is thrown away until it ends. */
 static void on_discarded(struct inputs *inputs) {
-  if (!discard(inputs)) {
+  if (!fifo_discard(inputs)) {
     return;
   }
   log_event(LOG_DISCONNECTED, inputs->config->name,
@@ -72,7 +72,7 @@ bool inputs_follow_name(struct inputs *inputs) {
 }
 
 bool inputs_await_writer(struct inputs *inputs, struct failure *failure) {
-  inputs->discards = inputs->discards && !discard(inputs); /* there may be none any more, and the next one is another */
+  inputs->discards = inputs->discards && !fifo_discard(inputs); /* there may be none any more, and the next one is another */
   inputs->fifo = loop_watch_new(inputs->loop, inputs->endpoint.fd, on_writer, inputs);
   if (!inputs->fifo) {
     return failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "cannot watch the FIFO '%s'", inputs->config->source.path);
@@ -81,7 +81,7 @@ bool inputs_await_writer(struct inputs *inputs, struct failure *failure) {
   return true;
 }
 
-static bool open_fifo(struct inputs *inputs, struct failure *failure) {
+static bool fifo_open(struct inputs *inputs, struct failure *failure) {
   struct endpoint opened;
   if (!endpoint_open_source(&inputs->config->source, &opened, failure)) {
     return false;
@@ -101,14 +101,14 @@ static bool open_fifo(struct inputs *inputs, struct failure *failure) {
 static void on_retry(void *context) {
   struct inputs *inputs = context;
   struct failure failure;
-  if (open_fifo(inputs, &failure)) {
+  if (fifo_open(inputs, &failure)) {
     inputs->retry = loop_timer_close(inputs->retry);
   }
 }
 
 void inputs_await_next_writer(struct inputs *inputs) {
   struct failure failure;
-  if (open_fifo(inputs, &failure)) {
+  if (fifo_open(inputs, &failure)) {
     return;
   }
   log_event(LOG_CLIENT_ERROR, inputs->config->name, "no writer can come until this has an end: %s", failure.text);

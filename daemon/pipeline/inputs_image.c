@@ -1,12 +1,12 @@
 /*
- * An intake over a tape: its listener, its seats with their producers and sessions, and whoever is on the way to a seat. A
- * producer keeps its connection, and a descriptor that the session was never told of is handed to it as any other.
+ * The inputs of a pipeline over a codec: their listener, the seats with their producers and sessions, and whoever is on the way
+ * to a seat. A producer keeps its connection, and a descriptor that the session was never told of is handed to it as any other.
  */
 #include <string.h>
 
 #include "daemon/base/log.h"
 #include "daemon/base/rights.h"
-#include "daemon/pipeline/inputs_private.h"
+#include "daemon/pipeline/private.h"
 
 /* -- both ways ----------------------------------------------------------------------------------------------------- */
 
@@ -92,7 +92,7 @@ void inputs_take(struct inputs *inputs, struct codec *codec) {
 
 void inputs_take_seat(struct producer *producer, struct codec *codec) { pass_seat(producer, codec); }
 
-/* What is said of its producer and what its session has fit. */
+/* Whether what was read of the seat's producer fits what its session has. */
 bool inputs_seat_is_sound(const struct producer *producer) {
   const struct session *session = producer->session;
   bool has_source = session_has_source(session);
@@ -123,7 +123,7 @@ static void log_cut(const struct inputs *inputs, const struct producer *producer
 }
 
 /* A FIFO stays open for the next writer. */
-static void cut(struct inputs *inputs, struct producer *producer) {
+static void seat_cut(struct inputs *inputs, struct producer *producer) {
   if (inputs->endpoint.kind == ENDPOINT_FIFO) {
     inputs->endpoint.fd = producer->client.fd;
   } else {
@@ -134,7 +134,7 @@ static void cut(struct inputs *inputs, struct producer *producer) {
   producer->cut = false;
 }
 
-/* Whoever comes next writes to the same FIFO, and may have been read already. */
+/* Whether the FIFO may hold the rest of a frame that the killed process had begun to read. */
 static bool is_amid(const struct inputs *inputs) {
   enum session_revival revival = session_revival(inputs->seats[0].session);
   return inputs->endpoint.kind == ENDPOINT_FIFO && (revival == SESSION_CUT || revival == SESSION_FOLLOWED);
@@ -145,7 +145,7 @@ void inputs_cut(struct inputs *inputs) {
   for (unsigned i = 0; i < inputs->count; i++) {
     if (inputs->seats[i].cut) {
       log_cut(inputs, &inputs->seats[i]);
-      cut(inputs, &inputs->seats[i]);
+      seat_cut(inputs, &inputs->seats[i]);
     }
   }
 }
@@ -171,7 +171,7 @@ unsigned inputs_condemned(const struct inputs *inputs, uint64_t *last) {
   return quarantined;
 }
 
-/* It has its seat already, so that what its user may have is not asked again. */
+/* A producer that was handed over keeps its seat: that its user may not have it any more is only logged. */
 static void charge(struct inputs *inputs, struct producer *producer) {
   char problem[QUOTA_PROBLEM];
   if (inputs->config->source.endpoint == CONFIG_SOCKET &&
@@ -181,7 +181,7 @@ static void charge(struct inputs *inputs, struct producer *producer) {
   }
 }
 
-static void attach(struct inputs *inputs, struct producer *producer) {
+static void seat_attach(struct inputs *inputs, struct producer *producer) {
   charge(inputs, producer);
   if (session_has_source(producer->session)) {
     session_attach_again(producer->session, producer->client.fd);
@@ -197,7 +197,7 @@ static void attach(struct inputs *inputs, struct producer *producer) {
  * producer, what is left of frames goes on. */
 static void continue_seat(struct inputs *inputs, struct producer *producer) {
   if (producer->client.fd >= 0) {
-    attach(inputs, producer);
+    seat_attach(inputs, producer);
   }
   if (inputs->starts_held) {
     session_hold(producer->session, false);

@@ -1,4 +1,4 @@
-#include "daemon/pipeline/outputs_private.h"
+#include "daemon/pipeline/private.h"
 
 #include <fcntl.h>
 #include <inttypes.h>
@@ -10,7 +10,6 @@
 #include "daemon/base/log.h"
 #include "daemon/base/rights.h"
 #include "daemon/client/acceptor.h"
-#include "daemon/client/hello_reply.h"
 #include "daemon/measure/clock.h"
 #include "daemon/state/fd_store.h"
 
@@ -23,8 +22,6 @@ enum {
 
 /* -- making it ------------------------------------------------------------------------------------------------- */
 
-static bool is_socket(const struct outputs *outputs) { return outputs->config->sink.endpoint == CONFIG_SOCKET; }
-
 /* A sink of the same format may be in the middle of a result there, and will end with a whole one. */
 static bool is_continued(const struct outputs *outputs, const struct outputs *before) {
   return before && before->config->sink.protocol == outputs->config->sink.protocol &&
@@ -32,7 +29,7 @@ static bool is_continued(const struct outputs *outputs, const struct outputs *be
 }
 
 bool outputs_open_file(struct outputs *outputs, const struct outputs *before, struct failure *failure) {
-  if (is_socket(outputs) || outputs->endpoint.fd >= 0) {
+  if (outputs_is_socket(outputs) || outputs->endpoint.fd >= 0) {
     return true;
   }
   if (!endpoint_open_sink(&outputs->config->sink, &outputs->endpoint, failure)) {
@@ -60,7 +57,7 @@ static bool open_listener(struct outputs *outputs, struct failure *failure) {
   return outputs->listener;
 }
 
-static bool make(struct outputs *outputs, const struct outputs_setup *setup, struct failure *failure) {
+static bool outputs_make(struct outputs *outputs, const struct outputs_setup *setup, struct failure *failure) {
   outputs->sink = sink_new(&setup->sink, failure);
   if (!outputs->sink) {
     return false;
@@ -68,7 +65,7 @@ static bool make(struct outputs *outputs, const struct outputs_setup *setup, str
   if (setup->inherits || setup->continues) {
     return true;
   }
-  return is_socket(outputs) ? open_listener(outputs, failure) : outputs_open_file(outputs, NULL, failure);
+  return outputs_is_socket(outputs) ? open_listener(outputs, failure) : outputs_open_file(outputs, NULL, failure);
 }
 
 struct outputs *outputs_new(const struct outputs_setup *setup, struct failure *failure) {
@@ -85,7 +82,7 @@ struct outputs *outputs_new(const struct outputs_setup *setup, struct failure *f
   outputs->endpoint.fd = -1;
   outputs->lend = setup->lend;
   outputs->context = setup->sink.context;
-  return make(outputs, setup, failure) ? outputs : outputs_free(outputs);
+  return outputs_make(outputs, setup, failure) ? outputs : outputs_free(outputs);
 }
 
 struct outputs *outputs_free(struct outputs *outputs) {
@@ -107,97 +104,10 @@ struct sink *outputs_sink(const struct outputs *outputs) {
   return outputs->sink;
 }
 
-/* -- readers --------------------------------------------------------------------------------------------------- */
-
-void outputs_add(struct outputs *outputs, struct reader_entry *place) {
-  place->next = outputs->places;
-  outputs->places = place;
-  outputs->count++;
-  fd_store_mark();
-}
-
-/* What a reader takes of its user's memory: control memory, or what it may need of a result while it is in its middle. */
-static uint64_t memory_of(const struct outputs *outputs, bool shares) {
-  return shares ? NATIVE_CONTROL : sink_room_bytes(outputs->sink);
-}
-
-/* They have their places already, so that what their users may have is not asked again. */
-static void charge_again(struct outputs *outputs) {
-  char problem[QUOTA_PROBLEM];
-  for (struct reader_entry *place = is_socket(outputs) ? outputs->places : NULL; place; place = place->next) {
-    uint64_t bytes = memory_of(outputs, place->control.fd >= 0);
-    if (!quota_charge(outputs->quota, place->uid, QUOTA_READER, bytes, &place->charge, problem)) {
-      log_event(LOG_CLIENT_ERROR, outputs->config->name, "a reader stays that would not be let in now: %s", problem);
-    }
-  }
-}
-
-/* Gives the sink a descriptor; it stays the caller's on failure, and so does what its user was charged with. */
-static bool attach(struct outputs *outputs, const struct client *client, const struct quota_charge *charge,
-                   struct failure *failure) {
-  struct reader_entry *place = calloc(1, sizeof *place);
-  if (!place) {
-    return failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "not enough memory for one more reader");
-  }
-  place->reader = reader_new(outputs->sink, client->fd, failure);
-  if (!place->reader || !reader_bring_room(place->reader, failure)) {
-    reader_free(place->reader);
-    free(place);
-    return false;
-  }
-  place->pid = client->pid;
-  place->uid = client->uid;
-  place->control = ARENA_NONE;
-  place->charge = *charge;
-  outputs_add(outputs, place);
-  outputs->welcome.session += client->native;
-  if (client->native && !outputs_share(outputs, place, client)) {
-    client_welcome(client, &outputs->welcome, NULL, 0);
-  }
-  sink_attach(outputs->sink, place->reader);
-  return true;
-}
-
-static void refuse(struct outputs *outputs, const struct client *client, enum native_error_code code, const char *problem) {
-  client_tell(client, code, "%s", problem);
-  refusals_add(&outputs->refusals, LOG_REFUSED, outputs->config->name, refusals_remedy(code),
-               "reader pid %d (user %u) was refused: %s", (int)client->pid, (unsigned)client->uid, problem);
-  rights_close(client->fd);
-}
-
-static void on_greeted(void *context, const struct client *client) {
-  struct outputs *outputs = context;
-  struct failure failure;
-  struct quota_charge charge = {0};
-  char problem[QUOTA_PROBLEM];
-  uint64_t bytes = memory_of(outputs, outputs_may_share(outputs, client));
-  if (client->native && client->hello.role != NATIVE_CONSUMER) {
-    refuse(outputs, client, NATIVE_E_ROLE, "a sink takes clients of the role 'consumer' only");
-  } else if (!quota_charge(outputs->quota, client->uid, QUOTA_READER, bytes, &charge, problem)) {
-    refuse(outputs, client, NATIVE_E_QUOTA, problem);
-  } else if (!attach(outputs, client, &charge, &failure)) {
-    quota_release(&charge);
-    refuse(outputs, client, NATIVE_E_INTERNAL, failure.text);
-  } else {
-    char name[CLIENT_NAME];
-    log_event(LOG_CONNECTED, outputs->config->name, "reader pid %d (user %u) connected%s", (int)client->pid,
-              (unsigned)client->uid, client_name(client, name));
-  }
-}
-
-static void on_accepted(void *context, int fd, const struct peer *peer) {
-  struct outputs *outputs = context;
-  if (outputs->handshakes) {
-    handshakes_receive(outputs->handshakes, fd, peer);
-  } else {
-    on_greeted(outputs, &(struct client){.fd = fd, .pid = peer->pid, .uid = peer->uid});
-  }
-}
-
 /* -- files ----------------------------------------------------------------------------------------------------- */
 
 static bool attach_file(struct outputs *outputs, struct failure *failure) {
-  if (!attach(outputs, &(struct client){.fd = outputs->endpoint.fd}, &(struct quota_charge){0}, failure)) {
+  if (!outputs_attach(outputs, &(struct client){.fd = outputs->endpoint.fd}, &(struct quota_charge){0}, failure)) {
     return false;
   }
   outputs->endpoint.fd = -1;
@@ -218,7 +128,7 @@ static void look_for_end(struct outputs *outputs) {
   }
 }
 
-/* Whatever goes wrong here may be over at the next try. */
+/* An error is not told: it may be over at the next try. */
 static void on_retry(void *context) {
   struct outputs *outputs = context;
   struct failure failure;
@@ -246,9 +156,22 @@ static bool start_fifo(struct outputs *outputs, struct failure *failure) {
   return true;
 }
 
+static void log_cuts(const struct outputs *outputs) {
+  const char *name = outputs->config->name;
+  const char *doubt = outputs->cut_unsure ? " (if results had the size that they have now, which is not known)" : "";
+  if (outputs->cut > 0) {
+    log_event(LOG_CUT, name, "the last %" PRIu64 " bytes of '%s' were a torn result%s, and are cut off", outputs->cut,
+              outputs->config->sink.path, doubt);
+  }
+  if (outputs->cut_off > 0) {
+    log_event(LOG_CUT_OFF, name, "%u reader%s cut off: the process before was killed while it wrote to %s", outputs->cut_off,
+              outputs->cut_off == 1 ? " is" : "s are", outputs->cut_off == 1 ? "it" : "them");
+  }
+}
+
 /* -- control --------------------------------------------------------------------------------------------------- */
 
-static bool start_greeting(struct outputs *outputs, struct failure *failure) {
+static bool outputs_start_greeting(struct outputs *outputs, struct failure *failure) {
   if (outputs->config->sink.protocol != CONFIG_PROTOCOL_NATIVE) {
     return true;
   }
@@ -256,15 +179,15 @@ static bool start_greeting(struct outputs *outputs, struct failure *failure) {
                                          .pipeline = outputs->config->name,
                                          .who = "reader",
                                          .timeout_ns = HELLO_TIMEOUT,
-                                         .greeted = on_greeted,
+                                         .greeted = outputs_on_greeted,
                                          .refusals = &outputs->refusals,
                                          .context = outputs};
   outputs->handshakes = handshakes_new(&setup, failure);
   return outputs->handshakes;
 }
 
-static bool start_accepting(struct outputs *outputs, struct failure *failure) {
-  if (!outputs->handshakes && !start_greeting(outputs, failure)) {
+static bool outputs_start_accepting(struct outputs *outputs, struct failure *failure) {
+  if (!outputs->handshakes && !outputs_start_greeting(outputs, failure)) {
     return false;
   }
   const struct acceptor_setup setup = {.loop = outputs->loop,
@@ -273,16 +196,16 @@ static bool start_accepting(struct outputs *outputs, struct failure *failure) {
                                        .pipeline = outputs->config->name,
                                        .role = "reader",
                                        .native = outputs->handshakes != NULL,
-                                       .accepted = on_accepted,
+                                       .accepted = outputs_on_accepted,
                                        .refusals = &outputs->refusals,
                                        .context = outputs};
   outputs->acceptor = acceptor_new(&setup, failure);
   return outputs->acceptor;
 }
 
-/* Everybody goes on where the process before this one stopped. */
-static bool go_on(struct outputs *outputs) {
-  charge_again(outputs);
+/* Readers and handshakes go on where the process before this one stopped. */
+static bool outputs_go_on(struct outputs *outputs) {
+  outputs_charge_again(outputs);
   sink_continue(outputs->sink);
   if (outputs->handshakes) {
     handshakes_receive_again(outputs->handshakes, outputs->visits);
@@ -291,15 +214,15 @@ static bool go_on(struct outputs *outputs) {
   return true;
 }
 
-/* A file that was taken from a tape has its place already. */
+/* A file that was handed over is attached already. */
 bool outputs_start(struct outputs *outputs, struct failure *failure) {
-  outputs_log_cuts(outputs);
+  log_cuts(outputs);
   outputs_follow_name(outputs);
-  bool started = outputs->listener                         ? start_accepting(outputs, failure)
+  bool started = outputs->listener                         ? outputs_start_accepting(outputs, failure)
                  : outputs->endpoint.kind == ENDPOINT_FIFO ? start_fifo(outputs, failure)
                  : outputs->continues                      ? true
                                                            : attach_file(outputs, failure);
-  return started && (!outputs->continues || go_on(outputs));
+  return started && (!outputs->continues || outputs_go_on(outputs));
 }
 
 void outputs_close(struct outputs *outputs) {
@@ -330,21 +253,10 @@ void outputs_stop(struct outputs *outputs) { sink_stop(outputs->sink); }
 
 /* -- events ---------------------------------------------------------------------------------------------------- */
 
-static struct reader_entry *take_place(struct outputs *outputs, const struct reader *reader) {
-  struct reader_entry **link = &outputs->places;
-  while ((*link)->reader != reader) {
-    link = &(*link)->next;
-  }
-  struct reader_entry *place = *link;
-  *link = place->next;
-  outputs->count--;
-  return place;
-}
-
 static void log_detached(const struct outputs *outputs, const struct reader_entry *place, const struct sink_event *event) {
   const char *colon = event->text[0] ? ": " : "";
   enum log_kind kind = event->text[0] ? LOG_CLIENT_ERROR : LOG_DISCONNECTED;
-  if (is_socket(outputs)) {
+  if (outputs_is_socket(outputs)) {
     log_event(kind, outputs->config->name, "reader pid %d (user %u) left after %" PRIu64 " results, %" PRIu64 " missed%s%s",
               (int)place->pid, (unsigned)place->uid, event->emitted, event->missed, colon, event->text);
   } else {
@@ -364,7 +276,7 @@ static void say_farewell(const struct outputs *outputs, const struct sink_event 
 }
 
 static void on_detached(struct outputs *outputs, const struct sink_event *event) {
-  struct reader_entry *place = take_place(outputs, event->reader);
+  struct reader_entry *place = outputs_remove(outputs, event->reader);
   log_detached(outputs, place, event);
   outputs->missed += event->missed;
   say_farewell(outputs, event);
@@ -372,7 +284,7 @@ static void on_detached(struct outputs *outputs, const struct sink_event *event)
   outputs_let_go(outputs, place, event->code != 0);
   rights_close(event->fd);
   fd_store_mark();
-  if (outputs->closed || is_socket(outputs)) {
+  if (outputs->closed || outputs_is_socket(outputs)) {
     return;
   }
   if (outputs->endpoint.kind == ENDPOINT_FIFO) {

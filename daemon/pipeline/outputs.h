@@ -1,7 +1,7 @@
 /*
  * The far side of a pipeline: its sink, and the readers or the file that take the results.
  *
- * The outlet opens and closes every descriptor; between sink_attach() and SINK_DETACHED the sink has it. A FIFO without a
+ * The outputs open and close every descriptor; between sink_attach() and SINK_DETACHED the sink has it. A FIFO without a
  * reader is tried again until there is one, so a reader always starts at a whole result. Pipelines that reply have none.
  */
 #ifndef FRAMED_PIPELINE_OUTPUTS_H
@@ -24,8 +24,8 @@ struct outputs_setup {
   struct sink_setup sink;
   outputs_lend *lend;
   struct quota *quota; /* of all users */
-  bool continues;      /* everything comes from a tape: see outputs_take() */
-  bool inherits; /* the listener or the file is another outlet's for now: see outputs_give_listener(), outputs_open_file() */
+  bool continues;      /* everything comes from the process before: see outputs_take() */
+  bool inherits; /* the listener or the file is other outputs' for now: see outputs_give_listener(), outputs_open_file() */
 };
 
 /* Makes the sink and opens where it goes. Set-up thread; NULL on error. */
@@ -35,7 +35,8 @@ bool outputs_open_file(struct outputs *outputs, const struct outputs *before, st
 /* After outputs_close(), and after it stopped or before the start. Set-up thread. NULL is fine; returns NULL. */
 struct outputs *outputs_free(struct outputs *outputs);
 
-/* Puts all of it on a tape, while no lane runs, and takes it from there, once the sessions are there. Set-up thread. */
+/* Writes the outputs to the codec, while no lane runs, and reads them from there, once the sessions are there. Set-up thread.
+ */
 void outputs_put(struct outputs *outputs, struct codec *codec);
 bool outputs_take(struct outputs *outputs, struct codec *codec, sink_road *flow, void *context, struct failure *failure);
 
@@ -55,7 +56,7 @@ void outputs_on_event(struct outputs *outputs, const struct sink_event *event);
 /* Standard output, or another reader that cannot come back, was closed by its reader. */
 bool outputs_ended(const struct outputs *outputs);
 unsigned outputs_readers(const struct outputs *outputs);
-/* Those that have not been greeted yet. */
+/* Readers that have not said HELLO yet. */
 unsigned outputs_visitors(const struct outputs *outputs);
 uint64_t outputs_missed(const struct outputs *outputs); /* whole results, readers that left included */
 const struct refusals *outputs_refusals(const struct outputs *outputs);

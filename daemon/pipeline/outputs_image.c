@@ -1,6 +1,6 @@
 /*
- * An outlet over a tape: its listener or file, its readers, each at the byte where it is, and the sink's results. It is put
- * after the sessions whose results these are.
+ * The outputs of a pipeline over a codec: their listener or file, the readers, each at the byte where it is, and the sink's
+ * results. It is put after the sessions whose results these are.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "daemon/base/log.h"
-#include "daemon/pipeline/outputs_private.h"
+#include "daemon/pipeline/private.h"
 #include "daemon/sink/results.h"
 #include "daemon/state/fd_store.h"
 
@@ -29,7 +29,7 @@ static void pass_outlet(struct outputs *outputs, struct codec *codec) {
   }
 }
 
-/* Readers and results are in the chronicle; which of them are there is the control loop's to say. */
+/* The checkpoint of the sink has its readers and results; only the control loop knows which of the readers are there. */
 static void put_live(struct outputs *outputs, struct codec *codec) {
   uint64_t record = record_name(outputs->sink->record);
   CODEC_PASS(codec, record);
@@ -86,7 +86,7 @@ static bool take_control(const struct outputs *outputs, struct reader_entry *pla
   return !codec->broken;
 }
 
-static void take_place(struct outputs *outputs, struct codec *codec, sink_road *flow, void *context) {
+static void reader_entry_take(struct outputs *outputs, struct codec *codec, sink_road *flow, void *context) {
   struct reader_entry *place = calloc(1, sizeof *place);
   bool cut = false;
   bool shares = false;
@@ -135,7 +135,7 @@ static void keep_kind(const struct outputs *outputs) {
   }
 }
 
-/* Those that are in the middle of a result have theirs by now. */
+/* Readers that are in the middle of a result have their room by now. */
 static void take_rooms(struct outputs *outputs, struct codec *codec) {
   struct failure failure;
   for (struct reader_entry *place = outputs->places; place; place = place->next) {
@@ -157,7 +157,7 @@ bool outputs_take(struct outputs *outputs, struct codec *codec, sink_road *flow,
   }
   CODEC_PASS(codec, count);
   for (unsigned i = 0; i < count && !codec->broken; i++) {
-    take_place(outputs, codec, flow, context);
+    reader_entry_take(outputs, codec, flow, context);
   }
   take_rooms(outputs, codec);
   outputs->visits = codec->live ? NULL : handshakes_pass(NULL, codec);
@@ -165,19 +165,6 @@ bool outputs_take(struct outputs *outputs, struct codec *codec, sink_road *flow,
   outputs->ended |= codec->live && outputs->endpoint.kind != ENDPOINT_FIFO && !outputs->listener && outputs->count == 0;
   return !codec->broken || failure_set(failure, EXIT_STATUS_INTERNAL, NULL,
                                        "what was handed over of the readers of '%s' makes no sense", outputs->config->name);
-}
-
-void outputs_log_cuts(const struct outputs *outputs) {
-  const char *name = outputs->config->name;
-  const char *doubt = outputs->cut_unsure ? " (if results had the size that they have now, which is not known)" : "";
-  if (outputs->cut > 0) {
-    log_event(LOG_CUT, name, "the last %" PRIu64 " bytes of '%s' were a torn result%s, and are cut off", outputs->cut,
-              outputs->config->sink.path, doubt);
-  }
-  if (outputs->cut_off > 0) {
-    log_event(LOG_CUT_OFF, name, "%u reader%s cut off: the process before was killed while it wrote to %s", outputs->cut_off,
-              outputs->cut_off == 1 ? " is" : "s are", outputs->cut_off == 1 ? "it" : "them");
-  }
 }
 
 /* -- a file and its name ------------------------------------------------------------------------------------------------ */
@@ -193,7 +180,7 @@ static bool open_anew(const struct outputs *outputs, struct endpoint *endpoint, 
   return is_fit;
 }
 
-/* The sink has one reader, which it has not been told of yet. */
+/* The file is the sink's one reader, of which the sink has not been told yet. */
 void outputs_follow_name(struct outputs *outputs) {
   const char *path = outputs->config->sink.path;
   const struct sink *sink = outputs->sink;
@@ -215,6 +202,6 @@ void outputs_follow_name(struct outputs *outputs) {
   log_event(LOG_MOVED, outputs->config->name, "somebody has taken '%s' away: results go on into a new one", path);
   close(reader->fd);
   reader->fd = anew.fd;
-  reader->continues = false; /* it begins at the end of this one */
+  reader->continues = false; /* the reader begins at the end of the new file */
   fd_store_mark();
 }

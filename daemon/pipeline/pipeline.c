@@ -6,16 +6,15 @@
 #include "daemon/base/formats.h"
 #include "daemon/base/log.h"
 #include "daemon/base/log_text.h"
-#include "daemon/pipeline/placement.h"
 #include "daemon/pipeline/private.h"
 
 /* -- making it ------------------------------------------------------------------------------------------------- */
 
-static bool out_of_memory(struct failure *failure) {
+static bool pipeline_out_of_memory(struct failure *failure) {
   return failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "not enough memory for one more pipeline");
 }
 
-static bool negotiate(struct pipeline *pipeline, struct failure *failure) {
+static bool pipeline_negotiate(struct pipeline *pipeline, struct failure *failure) {
   struct gpu_error error = {.stage = -1};
   size_t input_bytes;
   pipeline->input = formats_format(&pipeline->config->source.format);
@@ -38,13 +37,13 @@ static bool emits_apart(const struct pipeline *pipeline) {
   return lossless && placement_parts(pipeline->result_bytes, engine_lanes(pipeline->setup.engine));
 }
 
-static bool place(struct pipeline *pipeline, struct failure *failure) {
+static bool pipeline_place(struct pipeline *pipeline, struct failure *failure) {
   unsigned count = pipeline->config->source.clients;
   pipeline->lanes = calloc(count, sizeof(struct lane *));
   pipeline->sink_lanes = calloc(count, sizeof(struct lane *));
   pipeline->meter = meter_new();
   if (!pipeline->lanes || !pipeline->sink_lanes || !pipeline->meter) {
-    return out_of_memory(failure);
+    return pipeline_out_of_memory(failure);
   }
   bool apart = emits_apart(pipeline);
   pipeline->frame_bytes += apart ? 0 : pipeline->result_bytes;
@@ -61,14 +60,14 @@ struct pipeline *pipeline_new(const struct pipeline_setup *setup, const struct c
                               struct failure *failure) {
   struct pipeline *pipeline = calloc(1, sizeof *pipeline);
   if (!pipeline) {
-    out_of_memory(failure);
+    pipeline_out_of_memory(failure);
     return NULL;
   }
   pipeline->setup = *setup;
   pipeline->config = config;
-  pipeline->pauses = (struct pending){.loop = setup->loop, .expired = pipeline_on_pause_expired, .owner = pipeline};
-  pipeline->drains = (struct pending){.loop = setup->loop, .expired = pipeline_on_drain_expired, .owner = pipeline};
-  return negotiate(pipeline, failure) && place(pipeline, failure) ? pipeline : pipeline_free(pipeline);
+  pipeline->pauses = (struct pending_requests){.loop = setup->loop, .expired = pipeline_on_pause_expired, .owner = pipeline};
+  pipeline->drains = (struct pending_requests){.loop = setup->loop, .expired = pipeline_on_drain_expired, .owner = pipeline};
+  return pipeline_negotiate(pipeline, failure) && pipeline_place(pipeline, failure) ? pipeline : pipeline_free(pipeline);
 }
 
 /* -- preparing it, on a set-up thread ---------------------------------------------------------------------------- */
@@ -153,16 +152,8 @@ static bool pass_on(struct listener *listener, const struct config_socket_access
   return !listener || listener_set_access(listener, access, failure);
 }
 
-struct listener *pipeline_source_listener(const struct pipeline *pipeline) {
-  return inputs_listener(pipeline->inputs);
-}
-
-struct listener *pipeline_sink_listener(const struct pipeline *pipeline) {
-  return pipeline->outputs ? outputs_listener(pipeline->outputs) : NULL;
-}
-
 /* The listener of `owner` at `path`: a pipeline's sink may become another one's source. */
-static struct listener *find_listener(struct pipeline *owner, const char *path) {
+static struct listener *pipeline_find_listener(struct pipeline *owner, const char *path) {
   struct listener *listener = inputs_listener(owner->inputs);
   if (listener && strcmp(listener_path(listener), path) == 0) {
     return listener;
@@ -175,13 +166,13 @@ bool pipeline_prepare_inherited(struct pipeline *pipeline, const struct pipeline
                                 struct failure *failure) {
   const struct config_source *source = &pipeline->config->source;
   const struct config_sink *sink = &pipeline->config->sink;
-  if (inheritance->source && !pass_on(find_listener(inheritance->source, source->path), &source->access, failure)) {
+  if (inheritance->source && !pass_on(pipeline_find_listener(inheritance->source, source->path), &source->access, failure)) {
     return false;
   }
   if (!inheritance->sink) {
     return true;
   }
-  return pass_on(find_listener(inheritance->sink, sink->path), &sink->access, failure) &&
+  return pass_on(pipeline_find_listener(inheritance->sink, sink->path), &sink->access, failure) &&
          outputs_open_file(pipeline->outputs, inheritance->sink->outputs, failure);
 }
 
@@ -199,7 +190,7 @@ void pipeline_restore_access(struct pipeline *pipeline) {
 }
 
 static struct listener *take_listener(struct pipeline *owner, const char *path) {
-  struct listener *listener = find_listener(owner, path);
+  struct listener *listener = pipeline_find_listener(owner, path);
   return listener == inputs_listener(owner->inputs) ? inputs_take_listener(owner->inputs)
                                                     : outputs_take_listener(owner->outputs);
 }

@@ -1,9 +1,10 @@
 /*
+ * pipeline/: one entry of the configuration while it runs.
+ *
  * A pipeline: what one entry of the configuration describes, while it runs. It belongs to the control loop.
  *
  * It opens and closes every descriptor (listeners, connections, files) and hands them to its sessions and sink,
- * which live on lanes; it learns by their events. States: starting (set-up thread), running, paused, draining,
- * drained, failed, stopping, stopped.
+ * which live on lanes; the pipeline learns by their events. The table of its states is in states.c.
  */
 #ifndef FRAMED_PIPELINE_PIPELINE_H
 #define FRAMED_PIPELINE_PIPELINE_H
@@ -96,7 +97,7 @@ void pipeline_stop(struct pipeline *pipeline);
 /* Closes its sockets and removes their files, where the device is dead and nobody may wait for it. */
 void pipeline_abandon(struct pipeline *pipeline);
 
-/* -- over a tape, while no lane runs ----------------------------------------------------------------------------- */
+/* -- over a codec, while no lane runs ----------------------------------------------------------------------------- */
 
 /* How many of its frames are on its device; and says that these are suspected after it failed (`alone`: there was but one). */
 unsigned pipeline_running_frames(const struct pipeline *pipeline);
@@ -153,7 +154,7 @@ struct pipeline_snapshot {
   unsigned readers;
   uint64_t missed;              /* whole results that readers missed, ended readers included */
   bool not_read;                /* a client does not take its results: see struct session_view */
-  enum session_waiting waiting; /* of the session that waits longest in the road: reader before gpu before source */
+  enum session_waiting waiting; /* of the session that waits furthest down the flow: reader before gpu before source */
   uint64_t refused;             /* clients turned away, */
   struct refusal refusal;       /* and the last of them */
   struct ledger ledger;

@@ -1,17 +1,182 @@
 /*
- * A pipeline's own state, for the three files that make it up: pipeline.c takes and gives back what it needs,
- * run.c owns its state while it runs, snapshot.c reads it.
+ * What the files of a pipeline share. inputs.c (their life and what they are told), inputs_file.c (producers that are files),
+ * inputs_admit.c (how producers that connect get their seats) and inputs_image.c (how inputs are handed over) are its source
+ * side; outputs.c (their life, files), outputs_readers.c (readers that connect) and outputs_image.c (how outputs are handed
+ * over) its sink side. Of the pipeline itself snapshot.c reads what can be known, states.c says which event leads where,
+ * image.c hands it over, run.c is what it does while it runs, and pipeline.c takes and gives back what it needs. Each uses
+ * those before it.
  */
 #ifndef FRAMED_PIPELINE_PRIVATE_H
 #define FRAMED_PIPELINE_PRIVATE_H
 
+#include "daemon/base/loop.h"
+#include "daemon/client/acceptor.h"
+#include "daemon/client/endpoint.h"
+#include "daemon/client/handshake.h"
+#include "daemon/client/producer.h"
+#include "daemon/frame/arena.h"
 #include "daemon/measure/meter.h"
 #include "daemon/pipeline/inputs.h"
 #include "daemon/pipeline/outputs.h"
-#include "daemon/pipeline/pending.h"
 #include "daemon/pipeline/pipeline.h"
 
-enum { PIPELINE_TOO_MANY = 3 }; /* frames condemned within a minute */
+/* == the source side ================================================================================================ */
+
+enum { MOST_WAITING = 64 };
+
+struct inputs {
+  uv_loop_t *loop;
+  struct quota *quota;
+  const struct config_pipeline *config;
+  struct producer_setup producer_setup;
+  struct producer *seats;
+  unsigned count;
+  struct client waiting[MOST_WAITING]; /* clients that wait for seats of producers that have hung up; in order */
+  unsigned waiting_count;
+  struct listener *listener;
+  struct acceptor *acceptor;
+  struct handshakes *handshakes; /* NULL: its producers say nothing but frames */
+  struct native_welcome welcome;
+  struct endpoint endpoint; /* of a file; its descriptor until the session gets it */
+  struct loop_watch *fifo;  /* until a writer comes */
+  struct loop_timer *retry; /* while a FIFO cannot be opened for the next one */
+  session_listener *listen; /* hears of sessions; */
+  void *context;            /* what it is told with it */
+  struct refusals refusals;
+  bool for_readers;    /* of the hold in force, */
+  bool leaves_partial; /* and frames that have begun may stay */
+  bool closed, ended;
+  bool stops;     /* the sessions were told to stop */
+  bool continues; /* they were handed over by the process before this one */
+  bool starts_held;
+  bool discards;                    /* the FIFO's writer is not to be understood any more: see inputs_file.c */
+  struct handshakes_visits *visits; /* handshakes of the process before; until the start */
+};
+
+/* -- inputs_image.c ------------------------------------------------------------------------------------------------ */
+
+/* Reads from the codec what comes before the sessions, each seat before its session, and what comes after the sessions. */
+void inputs_take(struct inputs *inputs, struct codec *codec);
+void inputs_take_seat(struct producer *producer, struct codec *codec);
+bool inputs_seat_is_sound(const struct producer *producer);
+void inputs_take_waiting(struct inputs *inputs, struct codec *codec);
+/* Finds out what became of the seat's producer when the process before this one was killed. */
+void inputs_revive_seat(struct producer *producer);
+/* Lets go of producers that cannot go on after a kill. */
+void inputs_cut(struct inputs *inputs);
+/* Everybody goes on where the process before this one stopped. */
+void inputs_continue(struct inputs *inputs);
+
+/* -- inputs_file.c ------------------------------------------------------------------------------------------------- */
+
+/* The file's descriptor becomes the producer. */
+void inputs_attach_file(struct inputs *inputs);
+/* True: the FIFO was taken over without a writer, and somebody has put another one in its place, whose writer is awaited. */
+bool inputs_follow_name(struct inputs *inputs);
+/* Attaches the FIFO once it has a writer. */
+bool inputs_await_writer(struct inputs *inputs, struct failure *failure);
+/* Awaits the next writer, now or as soon as the FIFO can be opened; where there is no memory for that the source has ended. */
+void inputs_await_next_writer(struct inputs *inputs);
+
+/* -- inputs_admit.c --------------------------------------------------------------------------------------------- */
+
+void inputs_seat_down(struct inputs *inputs, struct producer *producer, const struct client *client);
+/* What this producer speaks. */
+enum config_protocol inputs_protocol(const struct inputs *inputs, const struct client *client);
+/* A producer that waits takes the seat, if there is one. */
+void inputs_seat_next(struct inputs *inputs, struct producer *producer);
+/* What the acceptor, the handshakes and a seat's renewal tell. */
+void inputs_on_accepted(void *context, int fd, const struct peer *peer);
+void inputs_on_greeted(void *context, const struct client *client);
+void inputs_on_renewed(void *context, struct producer *producer);
+
+/* == the sink side ================================================================================================== */
+
+struct reader_entry { /* one reader */
+  struct reader_entry *next;
+  struct reader *reader;
+  pid_t pid;
+  uid_t uid;
+  struct arena control;       /* of one with shared memory */
+  struct quota_charge charge; /* to its user */
+  struct loop_timer *linger;  /* it was sent away, and may still look at its control memory for so long */
+  struct outputs *outputs;    /* then */
+};
+
+struct outputs {
+  uv_loop_t *loop;
+  struct quota *quota;
+  const struct config_pipeline *config;
+  struct frame_format format;
+  struct sink *sink;
+  struct listener *listener;
+  struct acceptor *acceptor;
+  struct handshakes *handshakes; /* NULL: its readers say nothing */
+  struct native_welcome welcome;
+  outputs_lend *lend;
+  void *context;            /* for lend() */
+  struct endpoint endpoint; /* of a file; its descriptor until the sink gets it */
+  struct loop_timer *retry; /* of a FIFO */
+  struct reader_entry *places, *lingering;
+  unsigned count;
+  uint64_t missed; /* by readers that left */
+  struct refusals refusals;
+  uint64_t cut;    /* bytes of a partial result that a process before this one left in the file, */
+  bool cut_unsure; /* if its results had the size of ours */
+  bool awaits_end; /* a FIFO whose reader is to see the end of what came before: see outputs.c */
+  bool closed, ended;
+  unsigned cut_off; /* readers that could not go on, since the process before this one was killed; until the start */
+  bool continues;   /* the process before this one handed it over */
+  struct handshakes_visits *visits; /* handshakes of that process; until the start */
+};
+
+static inline bool outputs_is_socket(const struct outputs *outputs) { return outputs->config->sink.endpoint == CONFIG_SOCKET; }
+
+/* -- outputs_image.c ------------------------------------------------------------------------------------------------ */
+
+/* Between two results, leaves a file that somebody has moved or removed since for a new one. */
+void outputs_follow_name(struct outputs *outputs);
+
+/* -- outputs_readers.c ---------------------------------------------------------------------------------------------- */
+
+/* Puts a reader on the list of the outputs, and takes one off it. */
+void outputs_add(struct outputs *outputs, struct reader_entry *place);
+struct reader_entry *outputs_remove(struct outputs *outputs, const struct reader *reader);
+/* Gives the sink a client's descriptor; on failure it stays the caller's, and so does what the client's user was charged with.
+ */
+bool outputs_attach(struct outputs *outputs, const struct client *client, const struct quota_charge *charge,
+                    struct failure *failure);
+/* Charges the users of readers that came from the process before this one. */
+void outputs_charge_again(struct outputs *outputs);
+/* Frees the entry of a reader that has left: at once or, if it has shared memory and was sent away, soon. */
+void outputs_let_go(struct outputs *outputs, struct reader_entry *place, bool was_sent_away);
+/* The pipeline ends: readers that have some of its memory keep that. */
+void outputs_leave_memory(struct outputs *outputs);
+/* What the acceptor and the handshakes tell. */
+void outputs_on_accepted(void *context, int fd, const struct peer *peer);
+void outputs_on_greeted(void *context, const struct client *client);
+
+/* == the pipeline =================================================================================================== */
+
+/* -- states.c ------------------------------------------------------------------------------------------------------- */
+
+/* A list of requests that wait until something has come about, each with a time limit of its own. */
+struct pending_request;
+
+struct pending_requests {
+  struct pending_request *first;
+  uv_loop_t *loop;
+  /* Answers a request whose time is over. */
+  void (*expired)(void *owner, server_answer *answer, void *context);
+  void *owner;
+};
+
+/* Lets a request wait. False: there is no memory for that, which was answered, with 503. */
+bool pending_add(struct pending_requests *pending, int64_t limit_ns, server_answer *answer, void *context);
+/* Takes the next request that waits off the list. False if there is none. */
+bool pending_take(struct pending_requests *pending, server_answer **answer, void **context);
+
+enum { PIPELINE_TOO_MANY = 3 }; /* frames in quarantine within a minute */
 
 struct pipeline {
   struct pipeline_setup setup;
@@ -24,25 +189,25 @@ struct pipeline {
   struct lane **lanes;              /* one for each seat */
   struct lane **sink_lanes;         /* the same for what a seat's results go to; NULL: its own lane */
   struct inputs *inputs;
-  struct outputs *outputs;       /* NULL: it replies */
-  struct pending pauses, drains; /* requests that wait for it to be held; drained */
+  struct outputs *outputs;                /* NULL: it replies */
+  struct pending_requests pauses, drains; /* requests that wait for it to be held; drained */
   struct meter *meter;
-  struct reading now;   /* for pipeline_snapshot(), too large for a stack */
-  bool for_good;        /* STOPPING: stops as soon as it is quiet */
-  bool cut;             /* sessions were told to stop */
-  bool accounted;       /* the log has its account, maybe from an image before this one */
-  bool outputs_started; /* while the intake may not be yet */
-  bool was_late;        /* the process before could not start it yet */
-  bool continues;       /* it was taken from a tape, */
-  enum pipeline_state continues_as;
-  unsigned now_condemned;                 /* by the hand-over, one at most as a rule, */
-  uint64_t last_condemned;                /* and its sequence number */
-  int64_t quarantined[PIPELINE_TOO_MANY]; /* when its last frames were condemned: CLOCK_MONOTONIC ns; the latest first */
+  struct reading now;                     /* for pipeline_snapshot(), too large for a stack */
+  bool for_good;                          /* STOPPING: stops as soon as it is quiet */
+  bool cut;                               /* sessions were told to stop */
+  bool accounted;                         /* the log has its account, maybe from an image before this one */
+  bool outputs_started;                   /* the outputs, while the inputs may still have to start */
+  bool was_late;                          /* the process before this one could not start the pipeline either */
+  bool continues;                         /* the process before this one handed it over, */
+  enum pipeline_state continues_as;       /* in this state */
+  unsigned now_condemned;                 /* by the hand-over: frames quarantined, one at most as a rule, */
+  uint64_t last_condemned;                /* and the sequence number of the last */
+  int64_t quarantined[PIPELINE_TOO_MANY]; /* when the last frames were put there: CLOCK_MONOTONIC ns; the latest first */
 };
 
 /* image.c */
 void pipeline_take(struct pipeline *pipeline, struct codec *codec);
-/* Takes the outlet, after the sessions, and counts the frames that they condemned. */
+/* Reads the outputs from the codec, after the sessions, and counts the frames that the sessions put in quarantine. */
 bool pipeline_take_outlet(struct pipeline *pipeline, struct codec *codec, struct failure *failure);
 
 /* run.c: what the sessions, the sink and waiting requests call. */
@@ -51,8 +216,33 @@ void pipeline_on_sink_event(void *context, const struct sink_event *event);
 void pipeline_on_pause_expired(void *owner, server_answer *answer, void *context);
 void pipeline_on_drain_expired(void *owner, server_answer *answer, void *context);
 
-/* snapshot.c: sums over all sessions, and what the session that is furthest down the road waits for. */
+/* -- states.c ------------------------------------------------------------------------------------------------------- */
+
+/* What happens to a pipeline, by which its state changes; the table in states.c says how. */
+enum pipeline_happening {
+  HAPPENS_START,    /* a pipeline without a past starts */
+  HAPPENS_CONTINUE, /* one starts that the process before this one left */
+  HAPPENS_PAUSE,    /* the commands */
+  HAPPENS_RESUME,
+  HAPPENS_DRAIN,
+  HAPPENS_IDLE,      /* all sessions are held, and nothing is in flight */
+  HAPPENS_QUIESCE,   /* pipeline_quiesce() */
+  HAPPENS_UNQUIESCE, /* pipeline_unquiesce() */
+  HAPPENS_STOP,      /* pipeline_stop() */
+  HAPPENS_END,       /* all sessions have stopped, and the sink */
+  PIPELINE_HAPPENINGS
+};
+
+/* Whether the table has this event in this state. */
+bool pipeline_may_move(enum pipeline_state state, enum pipeline_happening happening);
+/* Goes where the table says; an event that it does not have in this state is a bug and asserts. True: the state is another one.
+ */
+bool pipeline_move(struct pipeline *pipeline, enum pipeline_happening happening);
+
+/* snapshot.c: sums over all sessions, and what the session that is furthest down the flow waits for. */
 void pipeline_ledger(const struct pipeline *pipeline, struct ledger *ledger);
 enum session_waiting pipeline_waiting(const struct pipeline *pipeline);
+
+bool pipeline_sink_has_ended(const struct pipeline *pipeline);
 
 #endif

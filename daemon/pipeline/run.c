@@ -1,5 +1,6 @@
 /*
- * A pipeline while it runs: its states, what its sessions and its sink tell, and what it is told.
+ * A pipeline while it runs: what its sessions and its sink tell, what it is told, and what follows. Its state changes by
+ * pipeline_move() alone, along the table in states.c.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -34,7 +35,7 @@ static void log_choice(const struct pipeline *pipeline) {
   }
 }
 
-/* What became of it by the hand-over, where that is not as it was. */
+/* Says what the hand-over has cost the pipeline: frames in quarantine, and that it takes no more. */
 static void log_condemned(const struct pipeline *pipeline) {
   const char *name = pipeline->config->name;
   char sequence[24];
@@ -52,7 +53,7 @@ static void log_condemned(const struct pipeline *pipeline) {
   }
 }
 
-/* Without it nobody new can come, which is worth less than those who are there. */
+/* Without its socket nobody new can come to the pipeline; that is logged and no failure, for the sake of who is connected. */
 static void begin_at_socket(const struct pipeline *pipeline, struct listener *listener,
                             const struct config_socket_access *access) {
   struct failure failure;
@@ -62,7 +63,7 @@ static void begin_at_socket(const struct pipeline *pipeline, struct listener *li
   }
 }
 
-/* Files may be gone also where the process before was killed while a reload removed this pipeline, and had not said so yet. */
+/* Socket files may be missing also where the process before was killed while a reload removed this pipeline. */
 static void begin_at_sockets(const struct pipeline *pipeline) {
   begin_at_socket(pipeline, pipeline_source_listener(pipeline), &pipeline->config->source.access);
   begin_at_socket(pipeline, pipeline_sink_listener(pipeline), &pipeline->config->sink.access);
@@ -82,7 +83,7 @@ bool pipeline_start(struct pipeline *pipeline, struct failure *failure) {
   if (!pipeline->outputs_started || !inputs_start(pipeline->inputs, failure)) {
     return false;
   }
-  pipeline->state = state;
+  pipeline_move(pipeline, pipeline->continues ? HAPPENS_CONTINUE : HAPPENS_START);
   if (!pipeline->continues) {
     log_choice(pipeline);
   } else {
@@ -103,29 +104,14 @@ static void answer_pending(struct pipeline *pipeline, const char *why) {
   }
 }
 
-static bool sink_has_ended(const struct pipeline *pipeline) { return pipeline->outputs && outputs_ended(pipeline->outputs); }
-
-bool pipeline_has_ended(const struct pipeline *pipeline) { return inputs_ended(pipeline->inputs) || sink_has_ended(pipeline); }
-
-const struct config_pipeline *pipeline_config(const struct pipeline *pipeline) { return pipeline->config; }
-
-enum pipeline_state pipeline_state(const struct pipeline *pipeline) { return pipeline->state; }
-
-uint64_t pipeline_result_bytes_in_file(const struct pipeline *pipeline) {
-  return sink_result_bytes_in_file(pipeline->config, gpu_chain_output(pipeline->chain));
-}
-
 void pipeline_quiesce(struct pipeline *pipeline, bool for_good) {
   if (pipeline->cut) {
     return;
   }
-  if (pipeline->state < PIPELINE_STOPPING) {
-    pipeline->before = pipeline->state;
-    pipeline->state = PIPELINE_STOPPING;
-  }
+  pipeline_move(pipeline, HAPPENS_QUIESCE);
   pipeline->for_good = for_good;
   answer_pending(pipeline, for_good ? "was stopped" : "was held for a reload or a restart");
-  if (for_good && sink_has_ended(pipeline)) {
+  if (for_good && pipeline_sink_has_ended(pipeline)) {
     pipeline_stop(pipeline);
     return;
   }
@@ -150,9 +136,9 @@ void pipeline_unquiesce(struct pipeline *pipeline) {
   if (pipeline->cut) { /* a stop came meanwhile */
     return;
   }
-  pipeline->state = pipeline->before;
+  pipeline_move(pipeline, HAPPENS_UNQUIESCE);
   if (pipeline->state == PIPELINE_DRAINING && inputs_idle(pipeline->inputs)) {
-    pipeline->state = PIPELINE_DRAINED;
+    pipeline_move(pipeline, HAPPENS_IDLE);
     fd_store_mark();
   } else if (pipeline->state == PIPELINE_DRAINING) {
     inputs_hold(pipeline->inputs, false); /* only an end waits for slow readers */
@@ -168,8 +154,7 @@ void pipeline_stop(struct pipeline *pipeline) {
     return;
   }
   pipeline->cut = true;
-  pipeline->before = pipeline->state < PIPELINE_STOPPING ? pipeline->state : pipeline->before;
-  pipeline->state = PIPELINE_STOPPING;
+  pipeline_move(pipeline, HAPPENS_STOP);
   answer_pending(pipeline, "was stopped");
   inputs_close(pipeline->inputs);
   inputs_stop(pipeline->inputs);
@@ -177,7 +162,7 @@ void pipeline_stop(struct pipeline *pipeline) {
 
 /* -- events ------------------------------------------------------------------------------------------------------ */
 
-static void tell(struct pipeline *pipeline, enum pipeline_event event, const struct fault *fault) {
+static void pipeline_tell(struct pipeline *pipeline, enum pipeline_event event, const struct fault *fault) {
   pipeline->setup.listener(pipeline->setup.context, pipeline, event, fault);
 }
 
@@ -186,7 +171,7 @@ static json_t *state_document(const struct pipeline *pipeline) {
                    pipeline_state_names[pipeline->state]);
 }
 
-static void grant(const struct pipeline *pipeline, struct pending *requests) {
+static void grant(const struct pipeline *pipeline, struct pending_requests *requests) {
   server_answer *answer;
   void *context;
   while (pending_take(requests, &answer, &context)) {
@@ -200,25 +185,20 @@ static void on_held(struct pipeline *pipeline) {
   }
 }
 
-static void become_drained(struct pipeline *pipeline) {
-  pipeline->state = PIPELINE_DRAINED;
-  log_event(LOG_PAUSED, pipeline->config->name, "drained: nothing is in flight");
-  tell(pipeline, PIPELINE_CHANGED, NULL);
-  grant(pipeline, &pipeline->drains);
-}
-
 static void on_idle(struct pipeline *pipeline) {
   if (!inputs_idle(pipeline->inputs)) {
     return;
   }
-  if (pipeline->state == PIPELINE_DRAINING) {
-    become_drained(pipeline);
+  if (pipeline_move(pipeline, HAPPENS_IDLE)) {
+    log_event(LOG_PAUSED, pipeline->config->name, "drained: nothing is in flight");
+    pipeline_tell(pipeline, PIPELINE_CHANGED, NULL);
+    grant(pipeline, &pipeline->drains);
   } else if (pipeline->state == PIPELINE_FAILED) {
     grant(pipeline, &pipeline->drains);
   } else if (pipeline->state == PIPELINE_STOPPING && pipeline->for_good) {
     pipeline_stop(pipeline);
   } else if (pipeline->state == PIPELINE_STOPPING && !pipeline->cut) {
-    tell(pipeline, PIPELINE_QUIET, NULL);
+    pipeline_tell(pipeline, PIPELINE_QUIET, NULL);
   }
 }
 
@@ -230,11 +210,11 @@ void pipeline_log_account(struct pipeline *pipeline) {
   }
 }
 
-/* Its account goes to the log here, since after a reload nobody can ask for it any more. */
+/* The account of the pipeline goes to the log here, since after a reload nobody can ask for it any more. */
 static void become_stopped(struct pipeline *pipeline) {
-  pipeline->state = PIPELINE_STOPPED;
+  pipeline_move(pipeline, HAPPENS_END);
   pipeline_log_account(pipeline);
-  tell(pipeline, PIPELINE_GONE, NULL);
+  pipeline_tell(pipeline, PIPELINE_GONE, NULL);
 }
 
 static void on_stopped(struct pipeline *pipeline) {
@@ -251,9 +231,9 @@ static void on_stopped(struct pipeline *pipeline) {
 
 static void on_ended(struct pipeline *pipeline) {
   if (pipeline->state != PIPELINE_STOPPING) {
-    tell(pipeline, PIPELINE_ENDED, NULL);
-  } else if (pipeline->for_good && sink_has_ended(pipeline)) {
-    pipeline_stop(pipeline); /* nobody will take what is in flight */
+    pipeline_tell(pipeline, PIPELINE_ENDED, NULL);
+  } else if (pipeline->for_good && pipeline_sink_has_ended(pipeline)) {
+    pipeline_stop(pipeline); /* its sink has ended, so nobody will take what is in flight */
   }
 }
 
@@ -280,18 +260,18 @@ void pipeline_on_session_event(void *context, const struct session_event *event)
   case SESSION_FOREIGN:
     break;
   case SESSION_GPU_FAULT:
-    tell(pipeline, PIPELINE_GPU_FAULT, event->fault);
+    pipeline_tell(pipeline, PIPELINE_GPU_FAULT, event->fault);
     break;
   }
 }
 
 void pipeline_on_sink_event(void *context, const struct sink_event *event) {
   struct pipeline *pipeline = context;
-  bool had_ended = sink_has_ended(pipeline);
+  bool had_ended = pipeline_sink_has_ended(pipeline);
   outputs_on_event(pipeline->outputs, event);
   if (event->kind == SINK_STOPPED) {
     become_stopped(pipeline);
-  } else if (!had_ended && sink_has_ended(pipeline)) {
+  } else if (!had_ended && pipeline_sink_has_ended(pipeline)) {
     on_ended(pipeline);
   }
 }
@@ -314,27 +294,22 @@ static const char *const waiting_texts[] = {
     [WAITING_FOR_RESUME] = "",
 };
 
-static void hold(struct pipeline *pipeline) {
-  if (pipeline->state == PIPELINE_RUNNING) {
-    pipeline->state = PIPELINE_PAUSED;
+/* The answer comes when the lanes know of the pause, so that no frame that comes after it is taken. */
+static void pause_frames(struct pipeline *pipeline, server_answer *answer, void *context) {
+  if (!pending_add(&pipeline->pauses, PAUSE_LIMIT, answer, context)) {
+    return;
+  }
+  if (pipeline_move(pipeline, HAPPENS_PAUSE)) {
     fd_store_mark();
     inputs_hold(pipeline->inputs, false);
     log_event(LOG_PAUSED, pipeline->config->name, "paused: no frames are taken until it is resumed");
   }
+  pipeline_tell(pipeline, PIPELINE_CHANGED, NULL);
+  on_held(pipeline);
 }
 
-/* It is answered when the lanes know, so that no frame that comes after the answer is taken. */
-static void pause_frames(struct pipeline *pipeline, server_answer *answer, void *context) {
-  if (pending_add(&pipeline->pauses, PAUSE_LIMIT, answer, context)) {
-    hold(pipeline);
-    tell(pipeline, PIPELINE_CHANGED, NULL);
-    on_held(pipeline);
-  }
-}
-
-static void resume(struct pipeline *pipeline) {
-  if (pipeline->state != PIPELINE_RUNNING) {
-    pipeline->state = PIPELINE_RUNNING;
+static void resume_frames(struct pipeline *pipeline) {
+  if (pipeline_move(pipeline, HAPPENS_RESUME)) {
     fd_store_mark();
     inputs_resume(pipeline->inputs);
     log_event(LOG_RESUMED, pipeline->config->name, "resumed");
@@ -342,12 +317,11 @@ static void resume(struct pipeline *pipeline) {
   }
 }
 
-static void drain(struct pipeline *pipeline, int64_t limit_ns, server_answer *answer, void *context) {
+static void drain_frames(struct pipeline *pipeline, int64_t limit_ns, server_answer *answer, void *context) {
   if (!pending_add(&pipeline->drains, limit_ns, answer, context) || pipeline->state == PIPELINE_DRAINING) {
     return;
   }
-  if (pipeline->state != PIPELINE_FAILED) { /* which it stays: it takes no frames anyway */
-    pipeline->state = PIPELINE_DRAINING;
+  if (pipeline_move(pipeline, HAPPENS_DRAIN)) {
     fd_store_mark();
     log_event(LOG_PAUSED, pipeline->config->name, "draining: no frames are taken until it is resumed");
   }
@@ -382,15 +356,15 @@ void pipeline_command(struct pipeline *pipeline, enum pipeline_command command, 
     pause_frames(pipeline, answer, context);
     return;
   case PIPELINE_COMMAND_RESUME:
-    resume(pipeline);
+    resume_frames(pipeline);
     break;
   case PIPELINE_COMMAND_DRAIN:
     if (pipeline->state != PIPELINE_DRAINED) {
-      drain(pipeline, limit_ns, answer, context);
+      drain_frames(pipeline, limit_ns, answer, context);
       return;
     }
     break;
   }
-  tell(pipeline, PIPELINE_CHANGED, NULL);
+  pipeline_tell(pipeline, PIPELINE_CHANGED, NULL);
   answer(context, 200, state_document(pipeline));
 }

@@ -9,11 +9,32 @@
 #include "daemon/frame/flow.h"
 #include "daemon/pipeline/private.h"
 
-const char *const pipeline_state_names[] = {"starting", "running", "paused",   "draining",
-                                            "drained",  "failed",  "stopping", "stopped"};
-
 const char *const pipeline_command_names[] = {
     [PIPELINE_COMMAND_PAUSE] = "pause", [PIPELINE_COMMAND_RESUME] = "resume", [PIPELINE_COMMAND_DRAIN] = "drain"};
+
+/* -- plain questions ------------------------------------------------------------------------------------------ */
+
+bool pipeline_sink_has_ended(const struct pipeline *pipeline) { return pipeline->outputs && outputs_ended(pipeline->outputs); }
+
+bool pipeline_has_ended(const struct pipeline *pipeline) {
+  return inputs_ended(pipeline->inputs) || pipeline_sink_has_ended(pipeline);
+}
+
+const struct config_pipeline *pipeline_config(const struct pipeline *pipeline) { return pipeline->config; }
+
+enum pipeline_state pipeline_state(const struct pipeline *pipeline) { return pipeline->state; }
+
+uint64_t pipeline_result_bytes_in_file(const struct pipeline *pipeline) {
+  return sink_result_bytes_in_file(pipeline->config, gpu_chain_output(pipeline->chain));
+}
+
+struct listener *pipeline_source_listener(const struct pipeline *pipeline) {
+  return inputs_listener(pipeline->inputs);
+}
+
+struct listener *pipeline_sink_listener(const struct pipeline *pipeline) {
+  return pipeline->outputs ? outputs_listener(pipeline->outputs) : NULL;
+}
 
 /* Which of several sessions' answers stands for the pipeline: lower comes first. */
 static const int precedence[] = {
@@ -113,7 +134,7 @@ static void read_lane(const struct lane *lane, struct reading *reading) {
   }
 }
 
-static void read_lanes(const struct pipeline *pipeline, struct reading *reading) {
+static void pipeline_read_lanes(const struct pipeline *pipeline, struct reading *reading) {
   for (unsigned i = 0; i < inputs_seats(pipeline->inputs); i++) {
     read_lane(pipeline->lanes[i], reading);
     if (pipeline->sink_lanes[i]) {
@@ -142,7 +163,7 @@ static void read_now(const struct pipeline *pipeline, struct reading *reading) {
   reading->at = clock_now();
   read_sessions(pipeline, reading);
   reading->missed = pipeline->outputs ? outputs_missed(pipeline->outputs) : 0;
-  read_lanes(pipeline, reading);
+  pipeline_read_lanes(pipeline, reading);
   for (unsigned i = 0; i < inputs_seats(pipeline->inputs); i++) {
     for (enum step step = 0; step < STEP_COUNT; step++) {
       histogram_read(session_histogram(inputs_session(pipeline->inputs, i), step), &reading->steps[step]);
@@ -191,7 +212,7 @@ static uint64_t overtaken(const struct ledger *ledger) {
 }
 
 /* Whole results that were there for whoever is connected now. */
-static uint64_t offered(const struct ledger *ledger, uint64_t readers) {
+static uint64_t results_offered(const struct ledger *ledger, uint64_t readers) {
   return (ledger->fates[FATE_EMITTED] + ledger->fates[FATE_UNREAD]) * readers;
 }
 
@@ -215,7 +236,8 @@ static void fill_diagnosis(const struct pipeline *pipeline, struct pipeline_snap
       .frames = (double)snapshot->latency[STEP_QUEUE].count,
       .dropped = (double)(overtaken(&now->ledger) - overtaken(&before->ledger)),
       .missed = (double)(now->missed - before->missed),
-      .offered = (double)(offered(&now->ledger, snapshot->readers) - offered(&before->ledger, snapshot->readers)),
+      .offered =
+          (double)(results_offered(&now->ledger, snapshot->readers) - results_offered(&before->ledger, snapshot->readers)),
       .notice = snapshot->latency[STEP_WAKE].p50,
       .slots = config->slots,
       .depth = flow_depth(config->overload, config->slots, config->deadline_ns > 0),

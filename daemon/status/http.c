@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "daemon/base/rights.h"
-#include "daemon/status/http_private.h"
+#include "daemon/status/private.h"
 
 enum {
   TICK_MS = 1000,
@@ -33,7 +33,7 @@ ssize_t recv(int fd, void *bytes, size_t length, int flags) {
 static void connection_add(struct http *http, struct MHD_Connection *handle, void **state) {
   const union MHD_ConnectionInfo *info = MHD_get_connection_info(handle, MHD_CONNECTION_INFO_CONNECTION_FD);
   struct http_connection *connection = calloc(1, sizeof *connection);
-  if (!connection || !info) { /* requests on it will be refused, for they find no connection */
+  if (!connection || !info) { /* requests on this connection are refused later, since they find no record of it */
     free(connection);
     return;
   }
@@ -85,8 +85,6 @@ static void pump(struct http *http) {
 
 static void on_timer(uv_timer_t *timer) { pump(timer->data); }
 
-void http_wake(struct http *http) { uv_timer_start(&http->timer, on_timer, 0, 0); }
-
 static void on_events(uv_poll_t *poll, int status, int events) {
   (void)status, (void)events;
   pump(poll->data);
@@ -100,7 +98,7 @@ static void on_tick(uv_timer_t *tick) {
 }
 
 /* Best effort: the client may have gone, or be something that never reads. */
-static void turn_away(int fd) {
+static void http_turn_away(int fd) {
   static const char body[] =
       "{\"error\": \"your other requests take all your places\", \"remedy\": \"let some of them end\"}\n";
   char answer[sizeof body + 160];
@@ -115,7 +113,7 @@ static void turn_away(int fd) {
 static void let_in(struct http *http, int fd, const struct sockaddr_storage *address, socklen_t length) {
   http_identify(fd, address, &http->newcomer);
   if (!http_find_place(http, &http->newcomer)) {
-    turn_away(fd);
+    http_turn_away(fd);
     return;
   }
   MHD_add_connection(http->daemon, fd, (const struct sockaddr *)address, length); /* closes it on error */
@@ -154,7 +152,7 @@ static bool start_library(struct http *http) {
   return http->daemon != NULL;
 }
 
-/* Counts the handles that were made, so that closing knows them. */
+/* Starts the loop's handles and counts those that were made, so that closing knows which to close. */
 static int start_handles(struct http *http) {
   uv_loop_t *loop = http->setup.loop;
   const union MHD_DaemonInfo *info = MHD_get_daemon_info(http->daemon, MHD_DAEMON_INFO_EPOLL_FD);
@@ -188,7 +186,7 @@ static void on_handle_closed(uv_handle_t *handle) {
   free(http);
 }
 
-static void close_handles(struct http *http) {
+static void http_close_handles(struct http *http) {
   uv_handle_t *handles[LOOP_HANDLES] = {(uv_handle_t *)&http->timer, (uv_handle_t *)&http->tick, (uv_handle_t *)&http->events,
                                         (uv_handle_t *)&http->listener};
   unsigned made = http->open_handles;
@@ -205,6 +203,7 @@ struct http *http_new(const struct http_setup *setup, struct failure *failure) {
     return NULL;
   }
   http->setup = *setup;
+  http->on_timer = on_timer;
   if (!start_library(http)) {
     failure_set(failure, EXIT_STATUS_INTERNAL, "see that the limit of open files (LimitNOFILE) is not reached",
                 "the status server cannot start: %s", strerror(errno));
@@ -214,7 +213,7 @@ struct http *http_new(const struct http_setup *setup, struct failure *failure) {
   int status = start_handles(http);
   if (status != 0) {
     failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "the status server cannot listen: %s", uv_strerror(status));
-    close_handles(http);
+    http_close_handles(http);
     return NULL;
   }
   listen_again(http);
@@ -229,5 +228,5 @@ void http_close(struct http *http, void (*done)(void *context), void *context) {
   for (int i = 0; i < ROUNDS_BEFORE_CLOSING; i++) {
     MHD_run(http->daemon);
   }
-  close_handles(http);
+  http_close_handles(http);
 }

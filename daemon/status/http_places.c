@@ -12,7 +12,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "daemon/status/http_private.h"
+#include "daemon/status/private.h"
 
 enum { GRACE_MS = 1000 };
 
@@ -58,19 +58,19 @@ void http_identify(int fd, const struct sockaddr_storage *address, struct http_c
 
 /* -- places ----------------------------------------------------------------------------------------------------------- */
 
-static bool is_same(const struct http_client *one, const struct http_client *other) {
+static bool is_same_client(const struct http_client *one, const struct http_client *other) {
   return one->number == other->number && one->trusted == other->trusted;
 }
 
 static unsigned places_of(const struct http *http, const struct http_client *client) {
   unsigned count = 0;
   for (const struct http_connection *connection = http->connections; connection; connection = connection->next) {
-    count += !connection->shut && is_same(&connection->client, client);
+    count += !connection->shut && is_same_client(&connection->client, client);
   }
   return count;
 }
 
-/* Those that are in the way of this client, which the others do not see. */
+/* Counts the places that are taken from this client's view: those of trusted clients are in the way of trusted ones alone. */
 static unsigned places_taken(const struct http *http, const struct http_client *client) {
   unsigned count = 0;
   for (const struct http_connection *connection = http->connections; connection; connection = connection->next) {
@@ -92,7 +92,7 @@ static void shut(struct http *http, struct http_connection *connection) {
 static bool may_give_way(const struct http_connection *connection, const struct http_client *to, bool own, bool answered) {
   const struct http_client *client = &connection->client;
   bool may = connection->answering ? answered && client->tcp : !answered;
-  return may && !connection->shut && (own ? is_same(client, to) : to->trusted || !client->trusted);
+  return may && !connection->shut && (own ? is_same_client(client, to) : to->trusted || !client->trusted);
 }
 
 /* The connection that has been longest without a request, or its answer, among those of whoever has most. */
@@ -109,7 +109,7 @@ static struct http_connection *find_to_shut(const struct http *http, const struc
   return found;
 }
 
-static bool make_room(struct http *http, const struct http_client *to, bool own) {
+static bool place_make_room(struct http *http, const struct http_client *to, bool own) {
   struct http_connection *connection = find_to_shut(http, to, own, false);
   connection = connection ? connection : find_to_shut(http, to, own, true);
   if (connection) {
@@ -120,17 +120,17 @@ static bool make_room(struct http *http, const struct http_client *to, bool own)
 
 bool http_find_place(struct http *http, const struct http_client *client) {
   const struct http_limits *limits = &http->setup.limits;
-  if (!client->trusted && places_of(http, client) >= limits->share && !make_room(http, client, true)) {
+  if (!client->trusted && places_of(http, client) >= limits->share && !place_make_room(http, client, true)) {
     return false;
   }
   unsigned places = limits->connections - (client->trusted ? 0 : limits->kept);
-  return places_taken(http, client) < places || make_room(http, client, false);
+  return places_taken(http, client) < places || place_make_room(http, client, false);
 }
 
 /* -- time ------------------------------------------------------------------------------------------------------------- */
 
-/* Nothing more of a request can come, although the library may wait for it: it is told of an end once, perhaps before it has
- * read what came before that. */
+/* Whether nothing more of a request can come, although the library may wait for more: the kernel tells it of the end once,
+ * perhaps before it has read what came before that. */
 static bool has_said_all(const struct http_connection *connection) {
   struct pollfd state = {.fd = connection->fd, .events = POLLRDHUP};
   int unread = 0;
@@ -138,7 +138,7 @@ static bool has_said_all(const struct http_connection *connection) {
          (ioctl(connection->fd, FIONREAD, &unread) != 0 || unread == 0);
 }
 
-static bool is_over(const struct http *http, const struct http_connection *connection, uint64_t now) {
+static bool place_is_over(const struct http *http, const struct http_connection *connection, uint64_t now) {
   uint64_t age = now - connection->since;
   if (connection->answering) {
     return age >= http->setup.limits.answer_seconds * UINT64_C(1000);
@@ -149,7 +149,7 @@ static bool is_over(const struct http *http, const struct http_connection *conne
 void http_shut_slow(struct http *http) {
   uint64_t now = uv_now(http->setup.loop);
   for (struct http_connection *connection = http->connections; connection; connection = connection->next) {
-    if (!connection->suspended && !connection->shut && is_over(http, connection, now)) {
+    if (!connection->suspended && !connection->shut && place_is_over(http, connection, now)) {
       shut(http, connection);
     }
   }

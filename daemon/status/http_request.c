@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/status/http_private.h"
+#include "daemon/status/private.h"
 
 enum { BODY_LIMIT = 64 * 1024, STREAM_BLOCK = 16 * 1024 };
 
@@ -90,7 +90,7 @@ static void resume(struct http_request *request) {
   request->suspended = request->connection->suspended = false;
   request->connection->since = uv_now(http->setup.loop);
   MHD_resume_connection(request->handle);
-  http_wake(http); /* a resume alone does not wake the library's epoll descriptor */
+  uv_timer_start(&http->timer, http->on_timer, 0, 0); /* a resume alone does not wake the library's epoll descriptor */
 }
 
 /* A stream that is being sent; freed by the library. */
@@ -153,8 +153,8 @@ static void set_response(struct http_request *request, struct http_answer *answe
   answer->body = NULL;
 }
 
-/* Nobody gets it. */
-static void drop(struct http_answer *answer) {
+/* Frees an answer that nobody gets. */
+static void answer_drop(struct http_answer *answer) {
   if (answer->stream.read) {
     answer->stream.free(answer->stream.context);
   }
@@ -165,12 +165,12 @@ static void drop(struct http_answer *answer) {
 void http_answer(struct http_request *request, struct http_answer *answer) {
   request->answered = true;
   if (!request->handle) {
-    drop(answer);
+    answer_drop(answer);
     request_free(request);
     return;
   }
   if (request->response) { /* http_close() came first */
-    drop(answer);
+    answer_drop(answer);
     return;
   }
   set_response(request, answer);
@@ -180,7 +180,7 @@ void http_answer(struct http_request *request, struct http_answer *answer) {
 }
 
 /* The library's own answers are of no use to a program that reads JSON. */
-static void refuse(struct http_request *request, const char *text) {
+static void request_refuse(struct http_request *request, const char *text) {
   struct http_answer answer = {
       .status = MHD_HTTP_SERVICE_UNAVAILABLE, .type = "application/json", .body = strdup(text), .length = strlen(text)};
   set_response(request, &answer);
@@ -190,16 +190,16 @@ static enum MHD_Result send_response(struct http_request *request) {
   return request->response ? MHD_queue_response(request->handle, request->status, request->response) : MHD_NO;
 }
 
-static enum MHD_Result ask(struct http *http, struct http_request *request) {
+static enum MHD_Result request_ask(struct http *http, struct http_request *request) {
   request->connection->answering = true;
   request->connection->since = uv_now(http->setup.loop);
   if (http->closing) {
-    refuse(request, stopping);
+    request_refuse(request, stopping);
     return send_response(request);
   }
   unsigned waiting = http->setup.limits.waiting - (request->connection->client.trusted ? 0 : http->setup.limits.kept);
   if (http_is(request, MHD_HTTP_METHOD_POST) && http->waiting_count >= waiting) {
-    refuse(request, crowded);
+    request_refuse(request, crowded);
     return send_response(request);
   }
   request->asked = true;
@@ -224,7 +224,7 @@ enum MHD_Result http_on_request(void *context, struct MHD_Connection *handle, co
     *size = 0;
     return request->body_bytes <= BODY_LIMIT ? MHD_YES : MHD_NO;
   }
-  return request->asked ? send_response(request) : ask(context, request);
+  return request->asked ? send_response(request) : request_ask(context, request);
 }
 
 void http_on_completed(void *context, struct MHD_Connection *handle, void **state, enum MHD_RequestTerminationCode code) {
@@ -243,8 +243,8 @@ void http_on_completed(void *context, struct MHD_Connection *handle, void **stat
   }
 }
 
-static void give_up(struct http_request *request, const char *text) {
-  refuse(request, text);
+static void request_give_up(struct http_request *request, const char *text) {
+  request_refuse(request, text);
   resume(request);
 }
 
@@ -253,14 +253,14 @@ void http_refuse_one(struct http *http, const struct http_connection *connection
   while (request->connection != connection) {
     request = request->next;
   }
-  give_up(request, crowded);
+  request_give_up(request, crowded);
 }
 
 void http_refuse_gone(struct http *http) {
   for (struct http_request *request = http->waiting, *next; request; request = next) {
     next = request->next;
     if (http_client_left(request)) {
-      give_up(request, stopping);
+      request_give_up(request, stopping);
     }
   }
 }
@@ -268,6 +268,6 @@ void http_refuse_gone(struct http *http) {
 void http_refuse_waiting(struct http *http) {
   for (struct http_request *request = http->waiting, *next; request; request = next) {
     next = request->next;
-    give_up(request, stopping);
+    request_give_up(request, stopping);
   }
 }

@@ -6,12 +6,15 @@
  */
 #include "daemon/status/status.h"
 
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "daemon/measure/clock.h"
 #include "daemon/status/http.h"
-#include "daemon/status/page.h"
 #include "daemon/status/trace_text.h"
 
 enum { NAME_LIMIT = 64, JSON_FORM = JSON_INDENT(1) | JSON_REAL_PRECISION(15) };
@@ -61,6 +64,16 @@ static void answer_json(struct http_request *request, unsigned code, json_t *doc
 }
 
 static void on_server_answer(void *context, int code, json_t *body) { answer_json(context, (unsigned)code, body, NULL); }
+
+/* The page that a browser gets polls /v1/status and needs nothing from elsewhere. It lies in a file of its own, which the
+ * assembler takes in, so that editors and browsers know it as what it is. */
+extern const char status_page[];
+__asm__(".pushsection .rodata\n"
+        ".global status_page\n"
+        "status_page:\n"
+        ".incbin \"daemon/status/page.html\"\n"
+        ".byte 0\n"
+        ".popsection\n");
 
 static void answer_page(struct status *status, struct http_request *request, const struct route *route, const char *name) {
   (void)status, (void)route, (void)name;
@@ -245,6 +258,38 @@ static void on_request(void *context, struct http_request *request) {
     return;
   }
   answer_unknown(request);
+}
+
+/* -- what the process has of the machine --------------------------------------------------------------------------- */
+
+static size_t resident_bytes(void) {
+  char text[128];
+  int fd = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
+  ssize_t length = fd >= 0 ? read(fd, text, sizeof text - 1) : -1;
+  if (fd >= 0) {
+    close(fd);
+  }
+  text[length > 0 ? length : 0] = '\0';
+  unsigned long pages = 0;
+  return sscanf(text, "%*u %lu", &pages) == 1 ? pages * (size_t)sysconf(_SC_PAGESIZE) : 0;
+}
+
+static size_t open_descriptors(void) {
+  DIR *folder = opendir("/proc/self/fd");
+  if (!folder) {
+    return 0;
+  }
+  size_t count = 0;
+  for (const struct dirent *entry = readdir(folder); entry; entry = readdir(folder)) {
+    count += entry->d_name[0] != '.';
+  }
+  closedir(folder);
+  return count > 0 ? count - 1 : 0; /* without the one that looked */
+}
+
+void usage_of_process(struct usage *usage) {
+  usage->resident_bytes = resident_bytes();
+  usage->descriptors = open_descriptors();
 }
 
 /* -- life ----------------------------------------------------------------------------------------------------------- */

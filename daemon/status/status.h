@@ -1,5 +1,7 @@
 /*
- * The status socket: HTTP on the control loop, through libmicrohttpd. It only reads snapshots and passes commands
+ * status/: what is told outside; asks through a table of functions (status_ops) and never calls up.
+ *
+ * The status socket: HTTP on the control loop, through libmicrohttpd. Status only reads snapshots and passes commands
  * on; nothing a client does here can hold up a lane.
  */
 #ifndef FRAMED_STATUS_STATUS_H
@@ -20,5 +22,9 @@ void status_close(struct status *status, void (*done)(void *context), void *cont
 json_t *status_document(const struct status_ops *ops);
 json_t *health_document(const struct health *health);
 char *metrics_text(const struct status_ops *ops);
+
+/* Asks the kernel for the memory and the descriptors of `usage`. For the control loop: it may take some tens of microseconds.
+ */
+void usage_of_process(struct usage *usage);
 
 #endif

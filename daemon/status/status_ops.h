@@ -12,7 +12,6 @@
 #include "daemon/measure/health.h"
 #include "daemon/measure/history.h"
 #include "daemon/pipeline/pipeline.h"
-#include "daemon/status/usage.h"
 
 struct server; /* the daemon, as it is known here */
 struct trace;
@@ -30,6 +29,14 @@ struct server_view {
   bool upgrading;
   const char *refusal; /* why the last upgrade was none, or NULL */
   bool stopping;
+};
+
+/* What the process has of the machine, so that a leak shows long before it hurts: on a healthy daemon none of these figures
+ * grows with the number of frames, or of clients that came and went. */
+struct usage {
+  size_t resident_bytes;             /* memory of the process, pinned memory included; 0: the kernel does not say */
+  size_t descriptors;                /* open files; 0 likewise */
+  size_t pinned_bytes, device_bytes; /* registered with devices, and allocated on them */
 };
 
 struct command_order {

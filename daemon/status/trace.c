@@ -38,7 +38,7 @@ bool trace_add_subject(struct trace *trace, const struct trace_subject *subject)
   return true;
 }
 
-static bool make_room(struct trace *trace, unsigned wanted) {
+static bool trace_make_room(struct trace *trace, unsigned wanted) {
   unsigned room = trace->frame_room ? trace->frame_room : FIRST_ROOM;
   while (room < wanted) {
     room *= 2;
@@ -58,7 +58,7 @@ bool trace_add_records(struct trace *trace, unsigned subject, const struct trace
   unsigned left = TRACE_MOST_FRAMES - trace->frame_count;
   bool fits = count <= left;
   count = fits ? count : left;
-  if (!make_room(trace, trace->frame_count + count)) {
+  if (!trace_make_room(trace, trace->frame_count + count)) {
     return false;
   }
   for (unsigned i = 0; i < count; i++) {
@@ -114,14 +114,14 @@ static void make_spans(struct trace_frame *frame) {
 /* -- rows --------------------------------------------------------------------------------------------------------- */
 
 /* Frames that have a part, in the order in which they are looked at. */
-struct order {
+struct trace_sorting {
   const struct trace *trace;
   enum trace_part part;
   unsigned *frames, count;
 };
 
-/* Frames of one group share rows, or what serves them. */
-static uint64_t group_of(const struct order *order, const struct trace_frame *frame) {
+/* The group of a frame: frames of one group share rows, or the engine or stream that serves them. */
+static uint64_t group_of(const struct trace_sorting *order, const struct trace_frame *frame) {
   const struct trace_subject *subject = &order->trace->subjects[frame->subject];
   switch (order->part) {
   case TRACE_COPY_IN:
@@ -137,27 +137,27 @@ static uint64_t group_of(const struct order *order, const struct trace_frame *fr
 }
 
 /* Host parts by their beginning; on the device, where ends are in order, by their end. */
-static int64_t moment_of(const struct order *order, const struct trace_frame *frame) {
+static int64_t part_moment(const struct trace_sorting *order, const struct trace_frame *frame) {
   const struct trace_span *part = &frame->parts[order->part];
   return order->part < TRACE_HOST_PARTS ? part->begin : part->end;
 }
 
 static int compare(const void *left, const void *right, void *context) {
-  const struct order *order = context;
+  const struct trace_sorting *order = context;
   unsigned one = *(const unsigned *)left, other = *(const unsigned *)right;
   const struct trace_frame *frames = order->trace->frames;
   uint64_t group = group_of(order, &frames[one]), other_group = group_of(order, &frames[other]);
   if (group != other_group) {
     return group < other_group ? -1 : 1;
   }
-  int64_t moment = moment_of(order, &frames[one]), other_moment = moment_of(order, &frames[other]);
+  int64_t moment = part_moment(order, &frames[one]), other_moment = part_moment(order, &frames[other]);
   if (moment != other_moment) {
     return moment < other_moment ? -1 : 1;
   }
   return one < other ? -1 : one > other;
 }
 
-static void sort(struct order *order, enum trace_part part) {
+static void sort(struct trace_sorting *order, enum trace_part part) {
   order->part = part;
   order->count = 0;
   for (unsigned i = 0; i < order->trace->frame_count; i++) {
@@ -183,7 +183,7 @@ static void take_row(struct trace_frame *frame, enum trace_part part, int64_t en
   frame->rows[part] = (uint8_t)row;
 }
 
-static void share_rows(struct trace *trace, struct order *order, enum trace_part part) {
+static void share_rows(struct trace *trace, struct trace_sorting *order, enum trace_part part) {
   int64_t ends[TRACE_ROWS] = {0};
   sort(order, part);
   for (unsigned i = 0; i < order->count; i++) {
@@ -196,7 +196,7 @@ static int64_t service_of(const struct trace_frame *frame, enum trace_part part)
   return part == TRACE_COPY_IN ? frame->record.h2d : part == TRACE_KERNEL ? frame->record.kernel : frame->record.d2h;
 }
 
-static bool may_run_beside_others(const struct order *order, const struct trace_frame *frame) {
+static bool may_run_beside_others(const struct trace_sorting *order, const struct trace_frame *frame) {
   return order->part == TRACE_KERNEL ||
          (order->part != TRACE_STREAM && order->trace->subjects[frame->subject].copies_by_kernel);
 }
@@ -204,7 +204,7 @@ static bool may_run_beside_others(const struct order *order, const struct trace_
 /* What shares an engine or a stream follows one another on the device's own clock, but between two anchors of that clock
  * times may differ by some microseconds: a span begins no earlier than the one before it ended. Kernels of several streams may
  * run at once, and so may copies that kernels make: of these, only one that took no service has what those before it left. */
-static void part_spans(struct trace *trace, struct order *order, enum trace_part part) {
+static void part_spans(struct trace *trace, struct trace_sorting *order, enum trace_part part) {
   sort(order, part);
   for (unsigned i = 1; i < order->count; i++) {
     const struct trace_frame *before = &trace->frames[order->frames[i - 1]];
@@ -241,7 +241,7 @@ static void note_rows(struct trace *trace) {
 }
 
 bool trace_lay_out(struct trace *trace) {
-  struct order order = {.trace = trace, .frames = malloc((trace->frame_count + 1) * sizeof *order.frames)};
+  struct trace_sorting order = {.trace = trace, .frames = malloc((trace->frame_count + 1) * sizeof *order.frames)};
   if (!order.frames) {
     return false;
   }

@@ -1,7 +1,7 @@
 /*
  * A trace: what became of frames while it was taken, laid out on rows as a viewer shows them.
  *
- * Each step of a frame's road is a span on a row. On a row no two spans overlap, but for those of a stream, where a frame's
+ * Each step of a frame's way is a span on a row. On a row no two spans overlap, but for those of a stream, where a frame's
  * steps on the device lie within the frame. Frames of a session may be in one step at once, so each host step has as many rows
  * as that takes. Spans are as long as what the histograms recorded of the same frame, except where frames' times were not read
  * in the order in which an engine had the frames: there a span is as long as the engine was at the frame.

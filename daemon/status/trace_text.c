@@ -15,7 +15,7 @@ enum { PIECE = 49152 };
 enum { PROCESS_FRAMED = 1, PROCESS_DEVICE = 2, PROCESS_SESSION = 1000 };
 enum { ROW_TRACE = 100, ROW_COPY_IN = 100, ROW_COPY_OUT = 200, ROW_STREAM = 300, ROW_DROPPED = 600 };
 
-/* A part's first row, in the order of the road, and what it is called there. */
+/* A part's first row, in the order of the flow, and what it is called there. */
 static const struct {
   unsigned row;
   const char *name;
@@ -59,7 +59,7 @@ struct trace_text *trace_text_free(struct trace_text *text) {
 
 /* -- lines -------------------------------------------------------------------------------------------------------- */
 
-__attribute__((format(printf, 2, 3))) static void put(struct trace_text *text, const char *format, ...) {
+__attribute__((format(printf, 2, 3))) static void text_put(struct trace_text *text, const char *format, ...) {
   va_list arguments;
   va_start(arguments, format);
   int length = vsnprintf(text->piece + text->length, PIECE - text->length, format, arguments);
@@ -69,7 +69,7 @@ __attribute__((format(printf, 2, 3))) static void put(struct trace_text *text, c
 }
 
 static void put_time(struct trace_text *text, const char *key, int64_t ns) {
-  put(text, ",\"%s\":%" PRId64 ".%03d", key, ns / 1000, (int)(ns % 1000));
+  text_put(text, ",\"%s\":%" PRId64 ".%03d", key, ns / 1000, (int)(ns % 1000));
 }
 
 /* Where an event belongs. */
@@ -78,7 +78,7 @@ struct row {
 };
 
 static void begin_event(struct trace_text *text, const char *phase, struct row row) {
-  put(text, ",\n{\"ph\":\"%s\",\"pid\":%u,\"tid\":%u", phase, row.process, row.thread);
+  text_put(text, ",\n{\"ph\":\"%s\",\"pid\":%u,\"tid\":%u", phase, row.process, row.thread);
 }
 
 /* -- the head ------------------------------------------------------------------------------------------------------- */
@@ -86,24 +86,24 @@ static void begin_event(struct trace_text *text, const char *phase, struct row r
 /* Names hold letters, digits, '_', '-' and '.' alone. */
 static void name_process(struct trace_text *text, unsigned process, const char *name) {
   begin_event(text, "M", (struct row){process, 0});
-  put(text, ",\"name\":\"process_name\",\"args\":{\"name\":\"%s\"}}", name);
+  text_put(text, ",\"name\":\"process_name\",\"args\":{\"name\":\"%s\"}}", name);
 }
 
 static void name_thread(struct trace_text *text, struct row row, const char *name, unsigned number) {
   begin_event(text, "M", row);
-  put(text, ",\"name\":\"thread_name\",\"args\":{\"name\":\"%s", name);
-  put(text, number > 0 ? " %u\"}}" : "\"}}", number);
+  text_put(text, ",\"name\":\"thread_name\",\"args\":{\"name\":\"%s", name);
+  text_put(text, number > 0 ? " %u\"}}" : "\"}}", number);
   begin_event(text, "M", row);
-  put(text, ",\"name\":\"thread_sort_index\",\"args\":{\"sort_index\":%u}}", row.thread);
+  text_put(text, ",\"name\":\"thread_sort_index\",\"args\":{\"sort_index\":%u}}", row.thread);
 }
 
 static void put_head(struct trace_text *text) {
   const struct trace *trace = text->trace;
-  put(text, "[\n{\"ph\":\"i\",\"s\":\"t\",\"pid\":%d,\"tid\":%d,\"name\":\"trace\"", PROCESS_FRAMED, ROW_TRACE);
+  text_put(text, "[\n{\"ph\":\"i\",\"s\":\"t\",\"pid\":%d,\"tid\":%d,\"name\":\"trace\"", PROCESS_FRAMED, ROW_TRACE);
   put_time(text, "ts", trace->began);
-  put(text, ",\"args\":{\"frames\":%u,\"overwritten\":%" PRIu64 ",\"full\":%s,\"seconds\":%.3f,\"backend\":\"%s\"}}",
-      trace->frame_count, trace->overwritten, trace->full ? "true" : "false", (double)(trace->ended - trace->began) / 1e9,
-      trace->backend);
+  text_put(text, ",\"args\":{\"frames\":%u,\"overwritten\":%" PRIu64 ",\"full\":%s,\"seconds\":%.3f,\"backend\":\"%s\"}}",
+           trace->frame_count, trace->overwritten, trace->full ? "true" : "false", (double)(trace->ended - trace->began) / 1e9,
+           trace->backend);
   name_process(text, PROCESS_FRAMED, "framed");
   name_thread(text, (struct row){PROCESS_FRAMED, ROW_TRACE}, "trace", 0);
 }
@@ -128,7 +128,7 @@ static void put_device(struct trace_text *text, unsigned device) {
   name_thread(text, (struct row){process, ROW_COPY_OUT}, "copy engine out", 0);
 }
 
-static bool is_empty(const struct trace_subject *subject) {
+static bool subject_is_empty(const struct trace_subject *subject) {
   return subject->streams == 0 && subject->rows[TRACE_RECEIVE] == 0 && !subject->drops;
 }
 
@@ -172,7 +172,7 @@ static void put_span(struct trace_text *text, const struct trace_frame *frame, e
   begin_event(text, "X", row);
   put_time(text, "ts", span.begin);
   put_time(text, "dur", span.end - span.begin);
-  put(text, ",\"name\":\"%s\",\"args\":{\"frame\":%" PRIu64 "}}", parts[part].name, frame->record.sequence);
+  text_put(text, ",\"name\":\"%s\",\"args\":{\"frame\":%" PRIu64 "}}", parts[part].name, frame->record.sequence);
 }
 
 static struct row row_of(const struct trace_frame *frame, enum trace_part part) {
@@ -180,7 +180,7 @@ static struct row row_of(const struct trace_frame *frame, enum trace_part part) 
   return (struct row){PROCESS_SESSION + frame->subject, parts[part].row + beside};
 }
 
-static struct row engine_of(const struct trace_text *text, const struct trace_frame *frame, enum trace_part part) {
+static struct row engine_row(const struct trace_text *text, const struct trace_frame *frame, enum trace_part part) {
   return (struct row){PROCESS_DEVICE + text->trace->subjects[frame->subject].device,
                       part == TRACE_COPY_IN ? ROW_COPY_IN : ROW_COPY_OUT};
 }
@@ -189,8 +189,8 @@ static struct row engine_of(const struct trace_text *text, const struct trace_fr
 static void put_arrow(struct trace_text *text, const struct trace_frame *frame, const char *phase, struct row row, int64_t at) {
   begin_event(text, phase, row);
   put_time(text, "ts", at);
-  put(text, ",\"name\":\"frame\",\"cat\":\"frame\",\"id\":%u%s}", (unsigned)(frame - text->trace->frames) + 1,
-      phase[0] == 's' ? "" : ",\"bp\":\"e\"");
+  text_put(text, ",\"name\":\"frame\",\"cat\":\"frame\",\"id\":%u%s}", (unsigned)(frame - text->trace->frames) + 1,
+           phase[0] == 's' ? "" : ",\"bp\":\"e\"");
 }
 
 /* The way of a frame, from span to span. */
@@ -208,7 +208,7 @@ static void put_arrows(struct trace_text *text, const struct trace_frame *frame)
   }
   for (int i = 0; i < count && count > 1; i++) {
     enum trace_part part = found[i];
-    struct row row = trace_on_engine(text->trace, frame, part) ? engine_of(text, frame, part) : row_of(frame, part);
+    struct row row = trace_on_engine(text->trace, frame, part) ? engine_row(text, frame, part) : row_of(frame, part);
     put_arrow(text, frame, i == 0 ? "s" : i == count - 1 ? "f" : "t", row, shown(frame, part).begin);
   }
 }
@@ -219,15 +219,15 @@ static void put_frame(struct trace_text *text, const struct trace_frame *frame) 
       put_span(text, frame, part, row_of(frame, part));
     }
     if (trace_on_engine(text->trace, frame, part)) {
-      put_span(text, frame, part, engine_of(text, frame, part));
+      put_span(text, frame, part, engine_row(text, frame, part));
     }
   }
   put_arrows(text, frame);
   if (frame->record.fate != FATE_EMITTED) {
     begin_event(text, "i", (struct row){PROCESS_SESSION + frame->subject, ROW_DROPPED});
     put_time(text, "ts", frame->record.settled);
-    put(text, ",\"s\":\"t\",\"name\":\"%s\",\"args\":{\"frame\":%" PRIu64 "}}", fate_names[frame->record.fate],
-        frame->record.sequence);
+    text_put(text, ",\"s\":\"t\",\"name\":\"%s\",\"args\":{\"frame\":%" PRIu64 "}}", fate_names[frame->record.fate],
+             frame->record.sequence);
   }
 }
 
@@ -236,7 +236,7 @@ static void put_frame(struct trace_text *text, const struct trace_frame *frame) 
 static bool next_piece(struct trace_text *text) {
   const struct trace *trace = text->trace;
   text->at = text->length = 0;
-  while (text->headed && text->subject < trace->subject_count && is_empty(&trace->subjects[text->subject])) {
+  while (text->headed && text->subject < trace->subject_count && subject_is_empty(&trace->subjects[text->subject])) {
     text->subject++;
   }
   if (!text->headed) {
@@ -247,7 +247,7 @@ static bool next_piece(struct trace_text *text) {
   } else if (text->frame < trace->frame_count) {
     put_frame(text, &trace->frames[text->frame++]);
   } else if (!text->ended) {
-    put(text, "\n]\n");
+    text_put(text, "\n]\n");
     text->ended = true;
   }
   return text->length > 0;

@@ -26,8 +26,8 @@ struct feed {
   uint64_t since; /* what is before it in the ring is an earlier trace's */
 };
 
-struct job {
-  struct job *next, **link;
+struct trace_job {
+  struct trace_job *next, **link;
   struct tracer *tracer;
   struct trace_order order;
   struct trace *trace;
@@ -41,7 +41,7 @@ struct tracer {
   struct loop_timer *timer; /* while a trace is taken */
   struct feed *feeds;       /* likewise */
   unsigned feed_count, ring_records, ticks;
-  struct job *jobs;
+  struct trace_job *jobs;
   unsigned alive; /* traces in memory */
   bool stopped;
 };
@@ -75,7 +75,7 @@ static bool add_feed(struct tracer *tracer, const struct pipeline *pipeline, uns
   return true;
 }
 
-/* Sessions for which there is no memory are left out, as one that has no frames. */
+/* Sessions for whose rings there is no memory are left out, as if they had no frames. */
 static void find_sessions(struct tracer *tracer) {
   struct server_view view;
   tracer->ops->read(tracer->ops->server, &view);
@@ -122,7 +122,7 @@ static void let_sessions_go(struct tracer *tracer) {
 /* -- reading -------------------------------------------------------------------------------------------------------- */
 
 /* A trace that begins takes what happens from now on, one that is being taken also what a new session did since it came. */
-static bool join_feeds(struct job *job, bool begins) {
+static bool join_feeds(struct trace_job *job, bool begins) {
   const struct tracer *tracer = job->tracer;
   if (job->position_count == tracer->feed_count) {
     return true;
@@ -142,8 +142,8 @@ static bool join_feeds(struct job *job, bool begins) {
   return true;
 }
 
-/* False: it is full. */
-static bool read_feed(struct job *job, unsigned number) {
+/* False: the trace is full. */
+static bool read_feed(struct trace_job *job, unsigned number) {
   struct trace_record records[RECORDS_AT_ONCE];
   const struct feed *feed = &job->tracer->feeds[number];
   for (;;) {
@@ -157,8 +157,8 @@ static bool read_feed(struct job *job, unsigned number) {
   }
 }
 
-/* False: it takes no more. */
-static bool read_all(struct job *job) {
+/* False: the trace takes no more records. */
+static bool job_read(struct trace_job *job) {
   if (!join_feeds(job, false)) {
     return false;
   }
@@ -172,7 +172,7 @@ static bool read_all(struct job *job) {
 
 /* -- ends ----------------------------------------------------------------------------------------------------------- */
 
-static void detach(struct job *job) {
+static void detach(struct trace_job *job) {
   *job->link = job->next;
   if (job->next) {
     job->next->link = job->link;
@@ -184,24 +184,24 @@ static void detach(struct job *job) {
   }
 }
 
-static void job_free(struct job *job) {
+static void job_free(struct trace_job *job) {
   trace_free(job->trace);
   free(job->positions);
   free(job);
 }
 
-static void job_fail(struct job *job, const char *remedy, const char *why) {
+static void job_fail(struct trace_job *job, const char *remedy, const char *why) {
   answer_error(job->order.failed, job->order.context, 503, remedy, "%s", why);
   job_free(job);
 }
 
 static void lay_out(void *context) {
-  struct job *job = context;
+  struct trace_job *job = context;
   job->laid_out = trace_lay_out(job->trace);
 }
 
 static void on_laid_out(void *context) {
-  struct job *job = context;
+  struct trace_job *job = context;
   if (!job->laid_out) {
     job_fail(job, NULL, "not enough memory for this trace");
     return;
@@ -212,7 +212,7 @@ static void on_laid_out(void *context) {
   job_free(job);
 }
 
-static void finish(struct job *job, int64_t now) {
+static void job_finish(struct trace_job *job, int64_t now) {
   job->trace->ended = now;
   detach(job);
   if (!loop_job(job->tracer->ops->loop, lay_out, on_laid_out, job)) {
@@ -220,14 +220,14 @@ static void finish(struct job *job, int64_t now) {
   }
 }
 
-static void tend(struct job *job, bool look, int64_t now) {
-  bool takes_more = read_all(job);
+static void job_tend(struct trace_job *job, bool look, int64_t now) {
+  bool takes_more = job_read(job);
   if (look && !job->order.wanted(job->order.context)) {
     detach(job);
     job_fail(job, NULL, "nobody waits for this trace any more");
   } else if (!takes_more || now - job->trace->began >= job->order.duration_ns) {
     job->trace->full = !takes_more;
-    finish(job, now);
+    job_finish(job, now);
   }
 }
 
@@ -238,17 +238,17 @@ static void on_tick(void *context) {
   if (look) {
     find_sessions(tracer);
   }
-  for (struct job *job = tracer->jobs, *next; job; job = next) {
+  for (struct trace_job *job = tracer->jobs, *next; job; job = next) {
     next = job->next;
-    tend(job, look, now);
+    job_tend(job, look, now);
   }
 }
 
 /* -- begin ---------------------------------------------------------------------------------------------------------- */
 
-static struct job *job_new(struct tracer *tracer, const struct trace_order *order) {
+static struct trace_job *job_new(struct tracer *tracer, const struct trace_order *order) {
   struct server_view view;
-  struct job *job = calloc(1, sizeof *job);
+  struct trace_job *job = calloc(1, sizeof *job);
   struct trace *trace = trace_new(&tracer->alive);
   if (!job || !trace) {
     trace_free(trace);
@@ -258,7 +258,7 @@ static struct job *job_new(struct tracer *tracer, const struct trace_order *orde
   tracer->ops->read(tracer->ops->server, &view);
   trace->backend = view.backend;
   trace->began = clock_now();
-  *job = (struct job){.tracer = tracer, .order = *order, .trace = trace};
+  *job = (struct trace_job){.tracer = tracer, .order = *order, .trace = trace};
   return job;
 }
 
@@ -285,7 +285,7 @@ void tracer_take(struct tracer *tracer, const struct trace_order *order) {
                  "%d traces are being taken or sent", TRACER_MOST);
     return;
   }
-  struct job *job = job_new(tracer, order);
+  struct trace_job *job = job_new(tracer, order);
   if (!job) {
     answer_error(order->failed, order->context, 503, NULL, "not enough memory for a trace");
     return;
@@ -314,7 +314,7 @@ struct tracer *tracer_new(const struct status_ops *ops) {
 
 static bool fail_all(struct tracer *tracer, const char *remedy, const char *why) {
   bool any = tracer->jobs != NULL;
-  for (struct job *job = tracer->jobs, *next; job; job = next) {
+  for (struct trace_job *job = tracer->jobs, *next; job; job = next) {
     next = job->next;
     detach(job);
     job_fail(job, remedy, why);

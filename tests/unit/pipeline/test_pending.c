@@ -1,12 +1,12 @@
 /* Requests that wait: each is answered once, by whatever comes first. Also the loop's own tools. */
-#include "daemon/pipeline/pending.h"
+#include "daemon/pipeline/private.h"
 
 #include "daemon/base/loop.h"
 #include "daemon/measure/clock.h"
 #include "tests/unit/runner.h"
 
 static uv_loop_t loop;
-static struct pending pending;
+static struct pending_requests pending;
 static int answered[3];
 
 static void on_answer(void *context, int http_status, json_t *body) {
@@ -21,7 +21,7 @@ static void on_expired(void *owner, server_answer *answer, void *context) {
 
 static void make(void) {
   ck_assert_int_eq(uv_loop_init(&loop), 0);
-  pending = (struct pending){.loop = &loop, .expired = on_expired, .owner = &pending};
+  pending = (struct pending_requests){.loop = &loop, .expired = on_expired, .owner = &pending};
   answered[0] = answered[1] = answered[2] = 0;
 }
 

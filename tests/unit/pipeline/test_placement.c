@@ -1,5 +1,5 @@
 /* Which lane a session goes to, and how many lanes there are. */
-#include "daemon/pipeline/placement.h"
+#include "daemon/pipeline/engine.h"
 
 #include "tests/unit/runner.h"
 

@@ -5,7 +5,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "daemon/status/http_private.h"
+#include "daemon/status/private.h"
 
 enum { MOST = 8 };
 

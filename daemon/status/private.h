@@ -2,8 +2,8 @@
  * What the parts of the HTTP server share: http.c has the loop, the connections and the life of the server, http_places.c who
  * may have how many of them and for how long, http_request.c what is asked on a connection and answered.
  */
-#ifndef FRAMED_STATUS_HTTP_PRIVATE_H
-#define FRAMED_STATUS_HTTP_PRIVATE_H
+#ifndef FRAMED_STATUS_PRIVATE_H
+#define FRAMED_STATUS_PRIVATE_H
 
 #include <microhttpd.h>
 
@@ -22,7 +22,7 @@ struct http_connection {
   uint64_t since; /* loop time in ms: accepted, last answer finished, or this one begun */
   bool answering; /* a whole request has come, and its answer is not out */
   bool suspended; /* that waits for http_answer() */
-  bool shut;      /* it has no place any more, and goes as soon as the library has seen that */
+  bool shut;      /* the connection has lost its place, and closes as soon as the library has seen that */
 };
 
 struct http_request {
@@ -41,8 +41,9 @@ struct http {
   struct http_setup setup;
   struct MHD_Daemon *daemon;
   uv_poll_t listener, events;
-  uv_timer_t timer; /* the library's own time-outs */
-  uv_timer_t tick;  /* slow clients, and accepting again */
+  uv_timer_t timer;     /* when the library runs next: its own time-outs, or at once to send an answer */
+  uv_timer_cb on_timer; /* runs the library: how the parts below http.c start the timer */
+  uv_timer_t tick;      /* slow clients, and accepting again */
   unsigned open_handles;
   bool accepting, closing;
   struct http_connection *connections;
@@ -53,15 +54,12 @@ struct http {
   void *done_context;
 };
 
-/* Runs the library soon; may be called from inside it. */
-void http_wake(struct http *http);
-
 /* -- http_places.c ------------------------------------------------------------------------------------------------ */
 
 void http_identify(int fd, const struct sockaddr_storage *address, struct http_client *client);
 /* Whether this client may have one more connection, for which another one may have to give way. */
 bool http_find_place(struct http *http, const struct http_client *client);
-/* Those that take too long to ask or to read, and those that have gone. */
+/* Shuts connections that take too long to ask or to read, and those whose clients have gone. */
 void http_shut_slow(struct http *http);
 
 /* -- http_request.c, called by the library ---------------------------------------------------------------------- */

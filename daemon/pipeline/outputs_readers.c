@@ -1,0 +1,219 @@
+/*
+ * The readers of a pipeline: how one is let in, the shared memory that it may get (the outputs of the pipeline's session, which
+ * it cannot write, and control memory of its own), and what becomes of that memory when the reader has left.
+ *
+ * Under `drop` a reader gets shared memory only where there are slots enough for the session to go on while one is lent; else
+ * its results go over the socket. A reader that was sent away looks at its control memory until it looks at its connection, and
+ * would take zeros there for nonsense.
+ */
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "daemon/base/log.h"
+#include "daemon/base/rights.h"
+#include "daemon/frame/flow.h"
+#include "daemon/pipeline/private.h"
+#include "daemon/state/fd_store.h"
+
+void outputs_add(struct outputs *outputs, struct reader_entry *place) {
+  place->next = outputs->places;
+  outputs->places = place;
+  outputs->count++;
+  fd_store_mark();
+}
+
+struct reader_entry *outputs_remove(struct outputs *outputs, const struct reader *reader) {
+  struct reader_entry **link = &outputs->places;
+  while ((*link)->reader != reader) {
+    link = &(*link)->next;
+  }
+  struct reader_entry *place = *link;
+  *link = place->next;
+  outputs->count--;
+  return place;
+}
+
+static bool may_share(const struct outputs *outputs, const struct client *client) {
+  const struct config_pipeline *config = outputs->config;
+  bool is_wanted = client->native && client->hello.transport == NATIVE_SHARED;
+  unsigned depth = flow_depth(config->overload, config->slots, config->deadline_ns > 0);
+  return is_wanted && (config->sink.overload == CONFIG_SINK_BLOCK || depth > 1);
+}
+
+/* Opens it for the reader, apart from the daemon's own descriptor. */
+static int make_control(const struct outputs *outputs, struct reader_entry *place, unsigned memory, struct failure *failure) {
+  char name[96];
+  snprintf(name, sizeof name, "framed:%s.reader:control", outputs->config->name);
+  if (!arena_make(&place->control, name, NATIVE_CONTROL, NULL, failure)) {
+    return -1;
+  }
+  int fd = arena_open(&place->control, O_RDWR, failure);
+  if (fd >= 0 && !reader_share(place->reader, (struct native_control *)place->control.base, memory)) {
+    failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "not enough memory for a reader");
+    close(fd);
+    fd = -1;
+  }
+  if (fd < 0) {
+    arena_drop(&place->control);
+  }
+  return fd;
+}
+
+static void welcome(const struct outputs *outputs, const struct client *client, const struct session_lent *lent, int control) {
+  struct native_welcome shared = outputs->welcome;
+  const int memory[] = {lent->output, control};
+  shared.transport = NATIVE_SHARED;
+  shared.output_stride = lent->stride;
+  shared.control_bytes = NATIVE_CONTROL;
+  client_welcome(client, &shared, memory, sizeof memory / sizeof *memory);
+}
+
+static bool share_with(struct outputs *outputs, struct reader_entry *place, const struct client *client) {
+  struct session_lent lent;
+  struct failure failure;
+  if (!may_share(outputs, client)) {
+    return false;
+  }
+  if (!outputs->lend(outputs->context, &lent, &failure)) {
+    log_event(LOG_CLIENT_ERROR, outputs->config->name, "%s; the reader gets its results over its socket instead", failure.text);
+    return false;
+  }
+  int control = make_control(outputs, place, lent.memory, &failure);
+  if (control >= 0) {
+    welcome(outputs, client, &lent, control);
+    close(control);
+  } else {
+    log_event(LOG_CLIENT_ERROR, outputs->config->name, "%s; the reader gets its results over its socket instead", failure.text);
+  }
+  close(lent.output);
+  return control >= 0;
+}
+
+/* What a reader takes of its user's memory: control memory, or what it may need of a result while it is in its middle. */
+static uint64_t memory_of(const struct outputs *outputs, bool shares) {
+  return shares ? NATIVE_CONTROL : sink_room_bytes(outputs->sink);
+}
+
+/* Readers that were handed over stay: that their users may not have them any more is only logged. */
+void outputs_charge_again(struct outputs *outputs) {
+  char problem[QUOTA_PROBLEM];
+  for (struct reader_entry *place = outputs_is_socket(outputs) ? outputs->places : NULL; place; place = place->next) {
+    uint64_t bytes = memory_of(outputs, place->control.fd >= 0);
+    if (!quota_charge(outputs->quota, place->uid, QUOTA_READER, bytes, &place->charge, problem)) {
+      log_event(LOG_CLIENT_ERROR, outputs->config->name, "a reader stays that would not be let in now: %s", problem);
+    }
+  }
+}
+
+/* Gives the sink a descriptor; it stays the caller's on failure, and so does what its user was charged with. */
+bool outputs_attach(struct outputs *outputs, const struct client *client, const struct quota_charge *charge,
+                    struct failure *failure) {
+  struct reader_entry *place = calloc(1, sizeof *place);
+  if (!place) {
+    return failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "not enough memory for one more reader");
+  }
+  place->reader = reader_new(outputs->sink, client->fd, failure);
+  if (!place->reader || !reader_bring_room(place->reader, failure)) {
+    reader_free(place->reader);
+    free(place);
+    return false;
+  }
+  place->pid = client->pid;
+  place->uid = client->uid;
+  place->control = ARENA_NONE;
+  place->charge = *charge;
+  outputs_add(outputs, place);
+  outputs->welcome.session += client->native;
+  if (client->native && !share_with(outputs, place, client)) {
+    client_welcome(client, &outputs->welcome, NULL, 0);
+  }
+  sink_attach(outputs->sink, place->reader);
+  return true;
+}
+
+static void reader_refuse(struct outputs *outputs, const struct client *client, enum native_error_code code,
+                          const char *problem) {
+  client_tell(client, code, "%s", problem);
+  refusals_add(&outputs->refusals, LOG_REFUSED, outputs->config->name, refusals_remedy(code),
+               "reader pid %d (user %u) was refused: %s", (int)client->pid, (unsigned)client->uid, problem);
+  rights_close(client->fd);
+}
+
+void outputs_on_greeted(void *context, const struct client *client) {
+  struct outputs *outputs = context;
+  struct failure failure;
+  struct quota_charge charge = {0};
+  char problem[QUOTA_PROBLEM];
+  uint64_t bytes = memory_of(outputs, may_share(outputs, client));
+  if (client->native && client->hello.role != NATIVE_CONSUMER) {
+    reader_refuse(outputs, client, NATIVE_E_ROLE, "a sink takes clients of the role 'consumer' only");
+  } else if (!quota_charge(outputs->quota, client->uid, QUOTA_READER, bytes, &charge, problem)) {
+    reader_refuse(outputs, client, NATIVE_E_QUOTA, problem);
+  } else if (!outputs_attach(outputs, client, &charge, &failure)) {
+    quota_release(&charge);
+    reader_refuse(outputs, client, NATIVE_E_INTERNAL, failure.text);
+  } else {
+    char name[CLIENT_NAME];
+    log_event(LOG_CONNECTED, outputs->config->name, "reader pid %d (user %u) connected%s", (int)client->pid,
+              (unsigned)client->uid, client_name(client, name));
+  }
+}
+
+void outputs_on_accepted(void *context, int fd, const struct peer *peer) {
+  struct outputs *outputs = context;
+  if (outputs->handshakes) {
+    handshakes_receive(outputs->handshakes, fd, peer);
+  } else {
+    outputs_on_greeted(outputs, &(struct client){.fd = fd, .pid = peer->pid, .uid = peer->uid});
+  }
+}
+
+/* -- afterwards ----------------------------------------------------------------------------------------------------- */
+
+enum { LINGER_MS = 10000 };
+
+/* Frees the entry of a reader. Its control memory, a few pages, stays only if the pipeline ends. */
+static void reader_forget(struct reader_entry *place, bool leaves_memory) {
+  place->linger = loop_timer_close(place->linger);
+  if (leaves_memory) {
+    arena_drop(&place->control);
+  } else {
+    arena_give_up(&place->control);
+  }
+  quota_release(&place->charge);
+  free(place);
+}
+
+static void on_lingered(void *context) {
+  struct reader_entry *place = context;
+  struct reader_entry **link = &place->outputs->lingering;
+  while (*link != place) {
+    link = &(*link)->next;
+  }
+  *link = place->next;
+  reader_forget(place, false);
+}
+
+void outputs_let_go(struct outputs *outputs, struct reader_entry *place, bool was_sent_away) {
+  bool lingers = place->control.fd >= 0 && was_sent_away && !outputs->closed;
+  place->linger = lingers ? loop_timer_new(outputs->loop, on_lingered, place) : NULL;
+  if (!place->linger) {
+    reader_forget(place, outputs->closed);
+    return;
+  }
+  quota_leave(&place->charge);
+  place->outputs = outputs;
+  place->next = outputs->lingering;
+  outputs->lingering = place;
+  loop_timer_start(place->linger, LINGER_MS, 0);
+}
+
+void outputs_leave_memory(struct outputs *outputs) {
+  while (outputs->lingering) {
+    struct reader_entry *place = outputs->lingering;
+    outputs->lingering = place->next;
+    reader_forget(place, true);
+  }
+}
