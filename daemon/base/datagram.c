@@ -10,7 +10,7 @@
 
 enum { ROOM = 8 * 1024 * 1024 }; /* for what is not read yet, if the system lets us have so much */
 
-static bool set_address(struct datagram *datagram, const char *address) {
+static bool datagram_set_address(struct datagram *datagram, const char *address) {
   size_t length = strlen(address);
   bool abstract = address[0] == '@';
   if ((address[0] != '/' && !abstract) || length < 2 || length >= sizeof datagram->address.sun_path) {
@@ -27,7 +27,7 @@ static bool set_address(struct datagram *datagram, const char *address) {
 
 bool datagram_open(struct datagram *datagram, const char *address) {
   *datagram = DATAGRAM_NONE;
-  if (!set_address(datagram, address)) {
+  if (!datagram_set_address(datagram, address)) {
     return false;
   }
   datagram->fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
@@ -45,7 +45,7 @@ void datagram_close(struct datagram *datagram) {
   *datagram = DATAGRAM_NONE;
 }
 
-static void attach(struct msghdr *message, void *room, size_t size, int fd) {
+static void datagram_attach(struct msghdr *message, void *room, size_t size, int fd) {
   message->msg_control = room;
   message->msg_controllen = size;
   struct cmsghdr *head = CMSG_FIRSTHDR(message);
@@ -66,7 +66,7 @@ bool datagram_send(const struct datagram *datagram, const struct iovec *parts, i
                            .msg_iov = (struct iovec *)(uintptr_t)parts,
                            .msg_iovlen = (size_t)count};
   if (fd >= 0) {
-    attach(&message, &room, sizeof room, fd);
+    datagram_attach(&message, &room, sizeof room, fd);
   }
   ssize_t sent;
   do {

@@ -158,7 +158,7 @@ static bool set_up_loop(struct lane *lane) {
   return true;
 }
 
-static void close_handles(struct lane *lane) {
+static void lane_close_handles(struct lane *lane) {
   uv_close((uv_handle_t *)&lane->wake, NULL);
   uv_close((uv_handle_t *)&lane->tick, NULL);
   uv_close((uv_handle_t *)&lane->check, NULL);
@@ -185,7 +185,7 @@ struct lane *lane_new(unsigned index, struct failure *failure) {
   if (status != 0) {
     failure_set(failure, EXIT_STATUS_INTERNAL, "raise the limit of threads (TasksMax)", "cannot start lane %u: %s", index,
                 uv_strerror(status));
-    close_handles(lane);
+    lane_close_handles(lane);
     uv_run(&lane->loop, UV_RUN_DEFAULT);
     uv_loop_close(&lane->loop);
     free(lane);
@@ -211,7 +211,7 @@ struct lane *lane_free(struct lane *lane) {
   if (!lane->stopped) {
     lane_stop(lane);
   }
-  close_handles(lane);
+  lane_close_handles(lane);
   uv_run(&lane->loop, UV_RUN_DEFAULT);
   int status = uv_loop_close(&lane->loop);
   assert(status == 0);
@@ -257,7 +257,7 @@ void lane_park(struct lane *lane) {
   lane_wake_all(lane);
 }
 
-static void nap(void) { nanosleep(&(struct timespec){.tv_nsec = 20000}, NULL); }
+static void lane_nap(void) { nanosleep(&(struct timespec){.tv_nsec = 20000}, NULL); }
 
 /* Whoever holds it there sees all that the lane wrote before. */
 void lane_enter_device(struct lane *lane) { atomic_store_explicit(&lane->at_device, true, memory_order_release); }
@@ -266,7 +266,7 @@ void lane_enter_device(struct lane *lane) { atomic_store_explicit(&lane->at_devi
 void lane_leave_device(struct lane *lane) {
   atomic_store(&lane->at_device, false);
   while (atomic_load(&lane->held_there)) {
-    nap();
+    lane_nap();
   }
 }
 
@@ -300,7 +300,7 @@ bool lane_is_parked(struct lane *lane, const struct lane_patience *patience) {
     if (now > patience->limit || (now > patience->file && !leave_files(lane, patience))) {
       return false;
     }
-    nap();
+    lane_nap();
   }
   lane->stood = true;
   return true;

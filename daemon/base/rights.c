@@ -44,7 +44,7 @@ static atomic_bool started;
 
 /* -- bins ---------------------------------------------------------------------------------------------------------------- */
 
-static void put(struct bin *bin, int fd) {
+static void rights_put(struct bin *bin, int fd) {
   if (fd >= NUMBERS || !atomic_load(&started)) {
     close(fd);
     return;
@@ -78,7 +78,7 @@ static void *run(void *context) {
 }
 
 /* The thread takes no signals: those belong to the control loop. */
-static int start_thread(struct bin *bin) {
+static int rights_start_thread(struct bin *bin) {
   pthread_t thread;
   sigset_t all, before;
   sigfillset(&all);
@@ -94,8 +94,8 @@ static int start_thread(struct bin *bin) {
 }
 
 bool rights_start(struct failure *failure) {
-  int code = start_thread(&passed);
-  code = code == 0 ? start_thread(&connections) : code;
+  int code = rights_start_thread(&passed);
+  code = code == 0 ? rights_start_thread(&connections) : code;
   atomic_store(&started, code == 0);
   return code == 0 || failure_set(failure, EXIT_STATUS_INTERNAL, "raise the limit of threads (TasksMax)",
                                   "cannot start a thread that closes what clients pass: %s", strerror(code));
@@ -125,12 +125,12 @@ static void put_passed(struct msghdr *message) {
     for (size_t at = 0; header->cmsg_type == SCM_RIGHTS && at < bytes; at += sizeof(int)) {
       int fd;
       memcpy(&fd, CMSG_DATA(header) + at, sizeof fd);
-      put(&passed, fd);
+      rights_put(&passed, fd);
     }
   }
 }
 
-static ssize_t take(int fd, struct iovec *vector, int count) {
+static ssize_t rights_take(int fd, struct iovec *vector, int count) {
   _Alignas(struct cmsghdr) unsigned char control[CMSG_SPACE(MOST_A_MESSAGE * sizeof(int))];
   struct msghdr message = {
       .msg_iov = vector, .msg_iovlen = (size_t)count, .msg_control = control, .msg_controllen = sizeof control};
@@ -153,11 +153,11 @@ static ssize_t take_none(int fd, struct iovec vector) {
     return -1;
   }
   vector.iov_len = (size_t)there;
-  return take(fd, &vector, 1);
+  return rights_take(fd, &vector, 1);
 }
 
 ssize_t rights_read(int fd, struct iovec *vector, int count) {
-  return atomic_load_explicit(&passed.count, memory_order_relaxed) < MOST_AT_A_TIME ? take(fd, vector, count)
+  return atomic_load_explicit(&passed.count, memory_order_relaxed) < MOST_AT_A_TIME ? rights_take(fd, vector, count)
                                                                                     : take_none(fd, *vector);
 }
 
@@ -196,7 +196,7 @@ static void end_connection(int fd) {
   close(fd);
 }
 
-static bool is_listener(int fd) {
+static bool rights_is_listener(int fd) {
   int answer = 0;
   socklen_t length = sizeof answer;
   return getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &answer, &length) == 0 && answer;
@@ -210,7 +210,7 @@ static bool is_unread(int fd) {
 
 static void close_connection(int fd) {
   if (is_unread(fd)) {
-    put(&connections, fd);
+    rights_put(&connections, fd);
   } else {
     close(fd);
   }
@@ -218,7 +218,7 @@ static void close_connection(int fd) {
 
 /* A listener ends at once, since another one may take its path: those that wait there go before it. */
 void rights_close(int fd) {
-  while (is_listener(fd)) {
+  while (rights_is_listener(fd)) {
     int waiting = accept4(fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
     if (waiting < 0) {
       close(fd);
@@ -232,6 +232,6 @@ void rights_close(int fd) {
 void rights_leave(int fd) {
   int copy = is_unread(fd) ? fcntl(fd, F_DUPFD_CLOEXEC, 3) : -1;
   if (copy >= 0) {
-    put(&connections, copy);
+    rights_put(&connections, copy);
   }
 }

@@ -120,11 +120,11 @@ static void ask_once(void) {
 
 bool systemd_has_passed(void) { return passed.others || getenv(PASSED); }
 
-static bool is_listener(int fd) { return sd_is_socket(fd, AF_UNSPEC, SOCK_STREAM, 1) > 0; }
+static bool systemd_is_listener(int fd) { return sd_is_socket(fd, AF_UNSPEC, SOCK_STREAM, 1) > 0; }
 
-static int find_listener(const char *name, const char *path) {
+static int systemd_find_listener(const char *name, const char *path) {
   for (int i = 0; name && i < passed.count; i++) {
-    if (passed.names[i] && strcmp(passed.names[i], name) == 0 && is_listener(SD_LISTEN_FDS_START + i)) {
+    if (passed.names[i] && strcmp(passed.names[i], name) == 0 && systemd_is_listener(SD_LISTEN_FDS_START + i)) {
       return i;
     }
   }
@@ -138,7 +138,7 @@ static int find_listener(const char *name, const char *path) {
 
 int systemd_take_listener(const char *name, const char *path) {
   ask_once();
-  int index = find_listener(name, path);
+  int index = systemd_find_listener(name, path);
   if (index < 0) {
     return -1;
   }
@@ -241,14 +241,14 @@ static void owe(const char *name) {
   owed.names = names;
 }
 
-static bool pass(const char *variable, const char *value) {
+static bool systemd_export(const char *variable, const char *value) {
   return (value ? setenv(variable, value, 1) : unsetenv(variable)) == 0;
 }
 
 bool systemd_pass_on(void) {
   ask_for_owed();
-  return pass(OWED, owed.names) && pass(UNKNOWN, owed.unknown ? "1" : NULL) &&
-         pass(PASSED, systemd_has_passed() ? "1" : NULL) && pass(WATCHED, systemd_watches() ? "1" : NULL);
+  return systemd_export(OWED, owed.names) && systemd_export(UNKNOWN, owed.unknown ? "1" : NULL) &&
+         systemd_export(PASSED, systemd_has_passed() ? "1" : NULL) && systemd_export(WATCHED, systemd_watches() ? "1" : NULL);
 }
 
 /* -- what it keeps --------------------------------------------------------------------------------------------------- */
@@ -293,7 +293,7 @@ bool systemd_has_read(void) {
 /* A unit may call its socket so, too. Those that were kept have a number behind a dash, since there may be many. */
 static bool may_be_of_unit(int fd, const char *name) {
   const char *last = strrchr(name, '-') + 1;
-  return is_listener(fd) && (!*last || last[strspn(last, "0123456789")]);
+  return systemd_is_listener(fd) && (!*last || last[strspn(last, "0123456789")]);
 }
 
 static bool was_kept(int index, const char *prefix) {

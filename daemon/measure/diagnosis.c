@@ -45,7 +45,7 @@ static double found_in(const struct diagnosis_figures *figures, enum step step) 
 
 static bool lane_is_full(const struct diagnosis_figures *figures) { return figures->lane_share >= BUSY_LANE; }
 
-static enum bound engine_of(const struct overlap_work *work) { return (enum bound)overlap_longest(work); }
+static enum bound diagnosis_engine_of(const struct overlap_work *work) { return (enum bound)overlap_longest(work); }
 
 static enum bound bound_of_standstill(const struct diagnosis_figures *figures, const struct overlap_work *work) {
   switch (figures->standing) {
@@ -54,7 +54,7 @@ static enum bound bound_of_standstill(const struct diagnosis_figures *figures, c
   case STANDING_READER:
     return BOUND_READER;
   case STANDING_DEVICE:
-    return overlap_sum(work) > 0 ? engine_of(work) : BOUND_KERNEL;
+    return overlap_sum(work) > 0 ? diagnosis_engine_of(work) : BOUND_KERNEL;
   default:
     return BOUND_NOTHING;
   }
@@ -77,7 +77,7 @@ static enum bound bound_of_flow(const struct diagnosis_figures *figures, const s
     return BOUND_HOST;
   }
   if (most <= device) {
-    return engine_of(work);
+    return diagnosis_engine_of(work);
   }
   return most <= reader ? BOUND_READER : most <= source ? BOUND_SOURCE : BOUND_HOST;
 }

@@ -10,9 +10,9 @@
 #define SHORTEST      (100 * NS_PER_MS)
 #define CANARY_PERIOD NS_PER_S
 
-static int64_t later(int64_t a, int64_t b) { return a > b ? a : b; }
+static int64_t health_later(int64_t a, int64_t b) { return a > b ? a : b; }
 
-int64_t health_limit(int64_t timeout_ns) { return later(timeout_ns / 2, SHORTEST); }
+int64_t health_limit(int64_t timeout_ns) { return health_later(timeout_ns / 2, SHORTEST); }
 
 int64_t health_period(int64_t timeout_ns) {
   int64_t limit = health_limit(timeout_ns);
@@ -21,12 +21,12 @@ int64_t health_period(int64_t timeout_ns) {
 
 /* -- verdicts -------------------------------------------------------------------------------------------------- */
 
-static void begin(struct health_item *item, enum health_kind kind, const char *name) {
+static void health_begin(struct health_item *item, enum health_kind kind, const char *name) {
   *item = (struct health_item){.kind = kind, .ok = true};
   snprintf(item->name, sizeof item->name, "%s", name);
 }
 
-__attribute__((format(printf, 2, 3))) static void condemn(struct health_item *item, const char *format, ...) {
+__attribute__((format(printf, 2, 3))) static void health_condemn(struct health_item *item, const char *format, ...) {
   va_list arguments;
   va_start(arguments, format);
   vsnprintf(item->why, sizeof item->why, format, arguments);
@@ -41,27 +41,27 @@ static const char *plural(uint64_t count) { return count == 1 ? "" : "s"; }
 /* -- what each is judged by ------------------------------------------------------------------------------------ */
 
 void health_of_lanes(const struct health_moment *moment, int64_t beat, struct health_item *item) {
-  begin(item, HEALTH_LANES, "");
-  item->age_s = seconds(later(moment->now - beat, 0));
-  int64_t still = moment->now - later(beat, moment->awake);
+  health_begin(item, HEALTH_LANES, "");
+  item->age_s = seconds(health_later(moment->now - beat, 0));
+  int64_t still = moment->now - health_later(beat, moment->awake);
   if (still > moment->lane_limit) {
-    condemn(item, "a lane has finished no turn for %.3g s, and %.3g s is the limit", seconds(still),
-            seconds(moment->lane_limit));
+    health_condemn(item, "a lane has finished no turn for %.3g s, and %.3g s is the limit", seconds(still),
+                   seconds(moment->lane_limit));
   }
 }
 
 /* How long nothing has come back of what is there. */
 static int64_t stillness(const struct health_moment *moment, const struct health_device *device,
                          const struct health_work *work) {
-  return moment->now - later(later(work->since, device->completed), moment->awake);
+  return moment->now - health_later(health_later(work->since, device->completed), moment->awake);
 }
 
 /* Where no frame is on the device, its canaries have to come back: one that is due may take as long as a frame. */
 static void judge_canary(const struct health_moment *moment, const struct health_device *device, struct health_item *item) {
-  int64_t proven = later(later(device->completed, device->probed), moment->awake);
+  int64_t proven = health_later(health_later(device->completed, device->probed), moment->awake);
   int64_t unproven = moment->now - proven;
   if (unproven > moment->period + moment->limit) {
-    condemn(
+    health_condemn(
         item,
         "nothing has come back from it for %.3g s: no frame is there, and the canary that is sent every %.3g s has not come "
         "back within %.3g s",
@@ -73,30 +73,30 @@ void health_of_device(const struct health_moment *moment, const struct health_de
   const struct health_work *work = &device->work;
   char name[HEALTH_NAME];
   snprintf(name, sizeof name, "%u", device->number);
-  begin(item, HEALTH_DEVICE, name);
+  health_begin(item, HEALTH_DEVICE, name);
   if (device->fault) {
-    condemn(item, "it failed: %s", device->fault);
+    health_condemn(item, "it failed: %s", device->fault);
   } else if (work->frames == 0) {
     judge_canary(moment, device, item);
   } else if (stillness(moment, device, work) > moment->limit) {
-    condemn(item, "nothing has come back from it for %.3g s with %" PRIu64 " frame%s there, and %.3g s is the limit",
-            seconds(stillness(moment, device, work)), work->frames, plural(work->frames), seconds(moment->limit));
+    health_condemn(item, "nothing has come back from it for %.3g s with %" PRIu64 " frame%s there, and %.3g s is the limit",
+                   seconds(stillness(moment, device, work)), work->frames, plural(work->frames), seconds(moment->limit));
   }
 }
 
 void health_of_pipeline(const struct health_moment *moment, const char *name, const struct health_device *device,
                         const struct health_work *work, struct health_item *item) {
-  begin(item, HEALTH_PIPELINE, name);
-  int64_t own = moment->now - later(work->since, moment->awake);
+  health_begin(item, HEALTH_PIPELINE, name);
+  int64_t own = moment->now - health_later(work->since, moment->awake);
   if (work->frames == 0) {
     return;
   }
   if (stillness(moment, device, work) > moment->limit) {
-    condemn(item, "its %" PRIu64 " frame%s on device %u did not come back for %.3g s, and %.3g s is the limit", work->frames,
-            plural(work->frames), device->number, seconds(own), seconds(moment->limit));
+    health_condemn(item, "its %" PRIu64 " frame%s on device %u did not come back for %.3g s, and %.3g s is the limit",
+                   work->frames, plural(work->frames), device->number, seconds(own), seconds(moment->limit));
   } else if (own > HEALTH_OTHERS_EXCUSE * moment->limit) {
-    condemn(item, "its %" PRIu64 " frame%s on device %u did not come back for %.3g s, while those of others did", work->frames,
-            plural(work->frames), device->number, seconds(own));
+    health_condemn(item, "its %" PRIu64 " frame%s on device %u did not come back for %.3g s, while those of others did",
+                   work->frames, plural(work->frames), device->number, seconds(own));
   }
 }
 

@@ -22,7 +22,7 @@ static unsigned kernels_of(const struct overlap_work *work) {
   return kernels < OVERLAP_MAX_SLOTS ? kernels : OVERLAP_MAX_SLOTS;
 }
 
-static double later(double a, double b) { return a > b ? a : b; }
+static double overlap_later(double a, double b) { return a > b ? a : b; }
 
 static double share(double part, double whole) { return whole > 0 ? part / whole : 1; }
 
@@ -33,7 +33,7 @@ double overlap_services(const double service[OVERLAP_ENGINES]) {
 }
 
 /* Of a single slot whose round was measured, the services take no longer than that, and the turnaround is the rest. */
-static struct overlap_work settle(const struct overlap_work *work) {
+static struct overlap_work overlap_settle(const struct overlap_work *work) {
   struct overlap_work settled = *work;
   double sum = overlap_services(work->service);
   if (work->slots != 1 || work->alone <= 0) {
@@ -48,7 +48,7 @@ static struct overlap_work settle(const struct overlap_work *work) {
 }
 
 double overlap_sum(const struct overlap_work *work) {
-  const struct overlap_work settled = settle(work);
+  const struct overlap_work settled = overlap_settle(work);
   return overlap_services(settled.service);
 }
 
@@ -72,10 +72,12 @@ enum overlap_engine overlap_longest(const struct overlap_work *work) {
   return longest;
 }
 
-double overlap_period(const struct overlap_work *work) { return later(occupied(work, overlap_longest(work)), work->host); }
+double overlap_period(const struct overlap_work *work) {
+  return overlap_later(occupied(work, overlap_longest(work)), work->host);
+}
 
 double overlap_round(const struct overlap_work *work) {
-  const struct overlap_work settled = settle(work);
+  const struct overlap_work settled = overlap_settle(work);
   return overlap_services(settled.service) + settled.turnaround + settled.host;
 }
 
@@ -88,22 +90,22 @@ double overlap_ratio(double wall, double sum) { return wall < sum ? 1 - wall / s
 /* -- the timeline --------------------------------------------------------------------------------------------------- */
 
 void overlap_start(struct overlap_timeline *timeline, const struct overlap_work *work) {
-  *timeline = (struct overlap_timeline){.work = settle(work)};
+  *timeline = (struct overlap_timeline){.work = overlap_settle(work)};
   if (timeline->work.slots > OVERLAP_MAX_SLOTS) {
     timeline->work.slots = OVERLAP_MAX_SLOTS;
   }
 }
 
 /* When the host is ready with a frame that it may begin at `ready`. */
-static double prepare(double *host_free, double ready, double work) {
-  *host_free = later(*host_free, ready) + work;
+static double overlap_prepare(double *host_free, double ready, double work) {
+  *host_free = overlap_later(*host_free, ready) + work;
   return *host_free;
 }
 
-static double serve(double *engine_free, double ready, const struct overlap_work *work, enum overlap_engine engine,
-                    struct overlap_frame *frame) {
+static double overlap_serve(double *engine_free, double ready, const struct overlap_work *work, enum overlap_engine engine,
+                            struct overlap_frame *frame) {
   struct overlap_span *span = &frame->spans[engine];
-  span->begin = later(*engine_free, ready);
+  span->begin = overlap_later(*engine_free, ready);
   span->end = span->begin + work->service[engine];
   *engine_free = span->begin + taken(work, engine);
   return span->end;
@@ -125,10 +127,10 @@ struct overlap_frame overlap_next(struct overlap_timeline *timeline) {
   struct overlap_frame frame = {.number = timeline->next++};
   frame.slot = (unsigned)(frame.number % slots);
   double ready = work->slots != OVERLAP_UNLIMITED ? timeline->slot_free[frame.slot] : 0;
-  ready = prepare(&timeline->host_free, ready, work->host);
-  ready = serve(&timeline->copy_in_free, ready, work, OVERLAP_H2D, &frame);
-  ready = serve(first_free(timeline->kernel_free, kernels_of(work)), ready, work, OVERLAP_KERNEL, &frame);
-  ready = serve(&timeline->copy_out_free, ready, work, OVERLAP_D2H, &frame);
+  ready = overlap_prepare(&timeline->host_free, ready, work->host);
+  ready = overlap_serve(&timeline->copy_in_free, ready, work, OVERLAP_H2D, &frame);
+  ready = overlap_serve(first_free(timeline->kernel_free, kernels_of(work)), ready, work, OVERLAP_KERNEL, &frame);
+  ready = overlap_serve(&timeline->copy_out_free, ready, work, OVERLAP_D2H, &frame);
   timeline->slot_free[frame.slot] = ready + work->turnaround;
   return frame;
 }

@@ -103,10 +103,10 @@ uint64_t record_name(const struct record *record) {
 }
 
 /* The older of the two notes, which the next one replaces. */
-static struct note *place_of(struct record *record) { return &record->notes[record->last % 2]; }
+static struct note *checkpoint_place_of(struct record *record) { return &record->notes[record->last % 2]; }
 
 void record_begin(struct record *record, struct codec *codec) {
-  struct note *note = place_of(record);
+  struct note *note = checkpoint_place_of(record);
   atomic_store_explicit(&note->number, NOTE_BEGUN, memory_order_release);
   atomic_signal_fence(memory_order_seq_cst);
   codec_begin_in(codec, note->bytes, sizeof note->bytes);
@@ -114,7 +114,7 @@ void record_begin(struct record *record, struct codec *codec) {
 }
 
 void record_end(struct record *record, const struct codec *codec) {
-  struct note *note = place_of(record);
+  struct note *note = checkpoint_place_of(record);
   if (codec->broken) {
     atomic_store(&record->notes[0].number, 0);
     atomic_store(&record->notes[1].number, 0);
@@ -157,12 +157,12 @@ void checkpoint_look_away(void) {
   checkpoint.last = NULL;
 }
 
-static bool is_whole(const struct note *note) {
+static bool checkpoint_is_whole(const struct note *note) {
   return note->length <= sizeof note->bytes && state_checksum(note->bytes, note->length) == note->checksum;
 }
 
 /* No note is later than the last one. */
-static bool is_late(const struct note *note, uint64_t last) {
+static bool checkpoint_is_late(const struct note *note, uint64_t last) {
   uint64_t number = atomic_load(&note->number);
   return number != NOTE_BEGUN && number > last;
 }
@@ -175,8 +175,8 @@ static const struct note *last_note(const struct record *record, bool *lost) {
     last--;
     note = last > 0 ? &record->notes[(last - 1) % 2] : NULL;
   }
-  *lost = is_late(&record->notes[0], record->last) || is_late(&record->notes[1], record->last) ||
-          (note && (atomic_load(&note->number) != last || !is_whole(note)));
+  *lost = checkpoint_is_late(&record->notes[0], record->last) || checkpoint_is_late(&record->notes[1], record->last) ||
+          (note && (atomic_load(&note->number) != last || !checkpoint_is_whole(note)));
   return *lost ? NULL : note;
 }
 

@@ -29,7 +29,7 @@ void codec_clear(struct codec *codec) {
 
 void codec_break(struct codec *codec) { codec->broken = true; }
 
-static bool reserve(struct codec *codec, size_t size) {
+static bool codec_reserve(struct codec *codec, size_t size) {
   size_t room = codec->room > 0 ? codec->room : FIRST_ROOM;
   if (codec->room - codec->length >= size) {
     return true;
@@ -49,8 +49,8 @@ static bool reserve(struct codec *codec, size_t size) {
   return true;
 }
 
-static void put(struct codec *codec, const void *value, size_t size) {
-  if (codec->broken || !reserve(codec, size)) {
+static void codec_put(struct codec *codec, const void *value, size_t size) {
+  if (codec->broken || !codec_reserve(codec, size)) {
     codec->broken = true;
     return;
   }
@@ -58,7 +58,7 @@ static void put(struct codec *codec, const void *value, size_t size) {
   codec->length += size;
 }
 
-static void take(struct codec *codec, void *value, size_t size) {
+static void codec_take(struct codec *codec, void *value, size_t size) {
   if (codec->broken || codec->length - codec->at < size) {
     codec->broken = true;
     memset(value, 0, size);
@@ -73,19 +73,19 @@ void codec_pass(struct codec *codec, void *value, size_t size) {
     return;
   }
   if (codec->writing) {
-    put(codec, value, size);
+    codec_put(codec, value, size);
   } else {
-    take(codec, value, size);
+    codec_take(codec, value, size);
   }
 }
 
 void codec_pass_flag(struct codec *codec, void *flag, size_t size) {
   unsigned char byte = 0;
   if (codec->writing) {
-    put(codec, flag, size);
+    codec_put(codec, flag, size);
     return;
   }
-  take(codec, &byte, sizeof byte);
+  codec_take(codec, &byte, sizeof byte);
   codec->broken |= byte > 1;
   memcpy(flag, &(bool){byte == 1}, size);
 }
@@ -143,7 +143,7 @@ void codec_map(struct codec *codec, int before, int now) {
   codec->descriptors[codec->descriptor_count++] = (struct codec_descriptor){.before = before, .now = now};
 }
 
-static int find(struct codec *codec, int before) {
+static int codec_find(struct codec *codec, int before) {
   for (unsigned i = 0; i < codec->descriptor_count; i++) {
     struct codec_descriptor *descriptor = &codec->descriptors[i];
     if (descriptor->before == before && !descriptor->taken) {
@@ -165,7 +165,7 @@ static int take_same(struct codec *codec, int fd) {
     return -1;
   }
   codec_map(codec, fd, fd);
-  return codec->broken ? -1 : find(codec, fd);
+  return codec->broken ? -1 : codec_find(codec, fd);
 }
 
 void codec_pass_descriptor(struct codec *codec, int *fd) {
@@ -177,7 +177,7 @@ void codec_pass_descriptor(struct codec *codec, int *fd) {
   } else if (*fd < 0 || codec->broken) {
     *fd = -1;
   } else {
-    *fd = codec->same_descriptors ? take_same(codec, *fd) : find(codec, *fd);
+    *fd = codec->same_descriptors ? take_same(codec, *fd) : codec_find(codec, *fd);
     codec->broken |= *fd < 0 && !codec->live;
     rights_refuse(*fd); /* the process before may not have asked */
   }

@@ -64,14 +64,14 @@ void exec_remember(char **argv) {
   follow_link(argv[0]);
 }
 
-static void reserve(int count) {
+static void exec_hold(int count) {
   for (int i = 0; i < count; i++) {
     int fd = call.reserve[i] > 0 ? call.reserve[i] : fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, FIRST);
     call.reserve[i] = fd > 0 ? fd : 0;
   }
 }
 
-void exec_reserve(void) { reserve(RESERVE); }
+void exec_reserve(void) { exec_hold(RESERVE); }
 
 void exec_use_reserve(void) {
   for (int i = 0; i < RESERVE; i++) {
@@ -86,7 +86,7 @@ const char *exec_program(void) { return call.program[0] ? call.program : NULL; }
 
 /* -- in ------------------------------------------------------------------------------------------------------------ */
 
-static enum exec_receipt receive(struct codec *codec, struct failure *failure) {
+static enum exec_receipt exec_find(struct codec *codec, struct failure *failure) {
   const char *text = getenv(VARIABLE);
   if (!text) {
     return fd_store_receive(codec, failure) ? EXEC_WHOLE : failure->text[0] ? EXEC_UNUSABLE : EXEC_NONE;
@@ -161,7 +161,7 @@ static void wait_for_manager(void) {
 }
 
 enum exec_receipt exec_receive(struct codec *codec, struct failure *failure) {
-  enum exec_receipt receipt = receive(codec, failure);
+  enum exec_receipt receipt = exec_find(codec, failure);
   if (receipt == EXEC_WHOLE) {
     note_all_given();
   }
@@ -170,7 +170,7 @@ enum exec_receipt exec_receive(struct codec *codec, struct failure *failure) {
   } else if (receipt == EXEC_UNUSABLE) {
     wait_for_manager();
   }
-  reserve(1); /* the start needs the others */
+  exec_hold(1); /* the start needs the others */
   return receipt;
 }
 
@@ -192,21 +192,21 @@ void exec_allow_signals(const sigset_t *held) { pthread_sigmask(SIG_SETMASK, hel
 
 /* -- out ----------------------------------------------------------------------------------------------------------- */
 
-static bool keep(int fd, bool fd_table) {
+static bool exec_pass(int fd, bool fd_table) {
   int flags = fcntl(fd, F_GETFD);
   return flags >= 0 && fcntl(fd, F_SETFD, fd_table ? flags & ~FD_CLOEXEC : flags | FD_CLOEXEC) == 0;
 }
 
 /* One that is not kept would be missed by the next image, or be another one there. */
 static bool keep_all(const struct codec *codec, int state, bool fd_table) {
-  bool all = keep(state, fd_table);
+  bool all = exec_pass(state, fd_table);
   for (unsigned i = 0; i < codec->descriptor_count; i++) {
-    all = keep(codec->descriptors[i].now, fd_table) && all;
+    all = exec_pass(codec->descriptors[i].now, fd_table) && all;
   }
   return all;
 }
 
-static bool execute(const char *program, struct failure *failure) {
+static bool exec_run(const char *program, struct failure *failure) {
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -238,7 +238,7 @@ bool exec_execute(const char *program, const struct codec *codec, struct failure
   } else if (setenv(VARIABLE, number, 1) != 0) {
     failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "not enough memory to hand over");
   } else {
-    execute(program ? program : SELF, failure);
+    exec_run(program ? program : SELF, failure);
   }
   unsetenv(VARIABLE);
   keep_all(codec, state, false);
@@ -257,7 +257,7 @@ static bool is_there(const struct given *given) {
 static bool keep_given(void) {
   bool all = call.given_count > 0;
   for (unsigned i = 0; i < call.given_count; i++) {
-    all = all && is_there(&call.given[i]) && keep(call.given[i].fd, true);
+    all = all && is_there(&call.given[i]) && exec_pass(call.given[i].fd, true);
   }
   return all;
 }
@@ -266,7 +266,8 @@ static bool keep_given(void) {
 static bool pass_state(const struct codec *codec, int state) {
   char number[16];
   snprintf(number, sizeof number, "%d", state);
-  return codec->by_manager ? systemd_pass_again(FD_STORE_STATE, state) : keep(state, true) && setenv(VARIABLE, number, 1) == 0;
+  return codec->by_manager ? systemd_pass_again(FD_STORE_STATE, state)
+                           : exec_pass(state, true) && setenv(VARIABLE, number, 1) == 0;
 }
 
 /* All signals are blocked here, so that those raised wait for the next image. */
@@ -296,7 +297,7 @@ bool exec_repeat(const struct codec *codec, bool stops, bool reloads, struct fai
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     ask_next(stops, reloads);
-    execute(SELF, failure);
+    exec_run(SELF, failure);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
   }
   unsetenv(VARIABLE);
@@ -307,5 +308,5 @@ bool exec_repeat(const struct codec *codec, bool stops, bool reloads, struct fai
 void exec_start_over(struct failure *failure) {
   wait_for_manager();
   close_range(FIRST, ~0U, CLOSE_RANGE_CLOEXEC);
-  execute(SELF, failure);
+  exec_run(SELF, failure);
 }

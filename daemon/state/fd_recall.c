@@ -190,7 +190,7 @@ static void drop_unknown(void) {
   }
 }
 
-static bool receive(struct codec *codec, struct failure *failure) {
+static bool recall_receive(struct codec *codec, struct failure *failure) {
   recall_pulse();
   int state = look_at(STATE);
   if (state >= 0) {
@@ -208,7 +208,7 @@ bool fd_store_receive(struct codec *codec, struct failure *failure) {
   if (!fd_store_is_there()) {
     return false;
   }
-  bool received = receive(codec, failure);
+  bool received = recall_receive(codec, failure);
   drop_unknown();
   return received;
 }

@@ -26,7 +26,7 @@ static struct {
   unsigned taken_count;
 } fd_table;
 
-static bool make_room(unsigned number) {
+static bool fd_table_grow(unsigned number) {
   unsigned room = fd_table.room > 0 ? fd_table.room : FIRST_ROOM;
   while (room <= number) {
     room *= 2;
@@ -50,22 +50,22 @@ static void forget_name(unsigned number) {
   systemd_forget(name);
 }
 
-static void forget(unsigned number) {
+static void fd_table_forget(unsigned number) {
   forget_name(number);
   fd_table.descriptors[number] = (struct stored){0};
 }
 
-static bool keep(int fd) {
+static bool fd_table_keep(int fd) {
   char name[NAME];
   struct stat status;
   unsigned number = (unsigned)fd;
-  if (fd < 0 || !make_room(number)) {
+  if (fd < 0 || !fd_table_grow(number)) {
     return false;
   }
   struct stored *stored = &fd_table.descriptors[number];
   bool known = fstat(fd, &status) == 0;
   if (stored->there && (!known || stored->device != status.st_dev || stored->inode != status.st_ino)) {
-    forget(number); /* it may be another file's */
+    fd_table_forget(number); /* it may be another file's */
   }
   if (!known) {
     return false;
@@ -92,7 +92,7 @@ bool fd_table_all(const struct codec *codec, bool listeners_only) {
   bool all = true;
   for (unsigned i = 0; i < codec->descriptor_count; i++) {
     if (is_meant(codec->descriptors[i].now, listeners_only)) {
-      all = keep(codec->descriptors[i].now) && all;
+      all = fd_table_keep(codec->descriptors[i].now) && all;
     }
   }
   return all;
@@ -120,7 +120,7 @@ void fd_table_make_room(const struct codec *codec, bool listeners_only, unsigned
 void fd_table_forget_others(void) {
   for (unsigned i = 0; i < fd_table.room; i++) {
     if (fd_table.descriptors[i].there && !fd_table.descriptors[i].wanted) {
-      forget(i);
+      fd_table_forget(i);
     }
     fd_table.descriptors[i].wanted = false;
   }
@@ -129,7 +129,7 @@ void fd_table_forget_others(void) {
 void fd_table_pass(struct codec *codec) {
   unsigned count = fd_table.room;
   CODEC_PASS(codec, count);
-  if (!codec->writing && (codec->broken || (count > 0 && (count > MOST || !make_room(count - 1))))) {
+  if (!codec->writing && (codec->broken || (count > 0 && (count > MOST || !fd_table_grow(count - 1))))) {
     codec_break(codec);
     return;
   }

@@ -58,7 +58,7 @@ const char *state_version(char text[STATE_VERSION_TEXT]) {
 
 /* -- out ----------------------------------------------------------------------------------------------------------- */
 
-static bool write_all(int fd, const void *bytes, size_t length) {
+static bool state_write_all(int fd, const void *bytes, size_t length) {
   const unsigned char *at = bytes;
   while (length > 0) {
     ssize_t part = write(fd, at, length);
@@ -81,7 +81,7 @@ int state_write(const struct codec *codec, struct failure *failure) {
   header.checksum = state_checksum(codec->bytes, codec->length);
   header.own_checksum = state_checksum(&header, offsetof(struct header, own_checksum));
   int fd = codec->broken ? -1 : memfd_create("framed:state", MFD_CLOEXEC);
-  if (fd < 0 || !write_all(fd, &header, sizeof header) || !write_all(fd, codec->bytes, codec->length)) {
+  if (fd < 0 || !state_write_all(fd, &header, sizeof header) || !state_write_all(fd, codec->bytes, codec->length)) {
     failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "the state cannot be kept: %s",
                 codec->broken ? "not enough memory" : strerror(errno));
     if (fd >= 0) {
@@ -94,7 +94,7 @@ int state_write(const struct codec *codec, struct failure *failure) {
 
 /* -- in ------------------------------------------------------------------------------------------------------------ */
 
-static bool read_all(int fd, void *bytes, size_t length, off_t offset) {
+static bool state_read_all(int fd, void *bytes, size_t length, off_t offset) {
   unsigned char *at = bytes;
   while (length > 0) {
     ssize_t part = pread(fd, at, length, offset);
@@ -134,7 +134,7 @@ static bool check(const struct header *header, off_t size, struct failure *failu
 bool state_read(int fd, struct codec *codec, struct failure *failure) {
   struct header header;
   struct stat status;
-  if (fstat(fd, &status) != 0 || !read_all(fd, &header, sizeof header, 0)) {
+  if (fstat(fd, &status) != 0 || !state_read_all(fd, &header, sizeof header, 0)) {
     return is_wrong(failure, "it cannot be read");
   }
   if (!check(&header, status.st_size, failure)) {
@@ -144,7 +144,7 @@ bool state_read(int fd, struct codec *codec, struct failure *failure) {
   if (!bytes) {
     return is_wrong(failure, "there is not enough memory for it");
   }
-  if (!read_all(fd, bytes, (size_t)header.length, sizeof header) ||
+  if (!state_read_all(fd, bytes, (size_t)header.length, sizeof header) ||
       state_checksum(bytes, (size_t)header.length) != header.checksum) {
     free(bytes);
     return is_wrong(failure, "its checksum is wrong");

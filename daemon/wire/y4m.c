@@ -136,14 +136,14 @@ size_t y4m_write_header(const struct frame_format *format, const struct frame_ra
   return (size_t)length;
 }
 
-static bool is_whole(double number) { return number > 0.5 && fabs(number - round(number)) < 1e-4; }
+static bool y4m_is_whole(double number) { return number > 0.5 && fabs(number - round(number)) < 1e-4; }
 
 struct frame_rate y4m_rate_of(double frames_a_second) {
   double ntsc = frames_a_second * 1.001; /* 23.976, 29.97, 59.94 are 24, 30 and 60 less one in 1001 */
-  if (is_whole(frames_a_second)) {
+  if (y4m_is_whole(frames_a_second)) {
     return (struct frame_rate){.frames = (uint32_t)round(frames_a_second), .seconds = 1};
   }
-  if (is_whole(ntsc)) {
+  if (y4m_is_whole(ntsc)) {
     return (struct frame_rate){.frames = (uint32_t)round(ntsc) * 1000, .seconds = 1001};
   }
   return (struct frame_rate){.frames = (uint32_t)round(frames_a_second * 1000), .seconds = 1000};
