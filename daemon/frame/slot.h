@@ -52,14 +52,17 @@ struct slot {
   bool owed; /* its frame is at the sink, which has not told its fate yet */
 };
 
-/* The slots of one session, each on the queue of its state, oldest first. */
+/* The slots in one state, oldest first; a ring, so that the oldest leaves by one step. */
+struct slot_queue {
+  struct slot *items[GPU_MAX_SLOTS];
+  unsigned first, count;
+};
+
+/* The slots of one session, each on the queue of its state. */
 struct slot_ring {
   struct slot slots[GPU_MAX_SLOTS];
   unsigned count;
-  struct slot_queue {
-    struct slot *items[GPU_MAX_SLOTS]; /* a ring, so that the oldest leaves by one step */
-    unsigned first, count;
-  } queues[SLOT_STATES];
+  struct slot_queue queues[SLOT_STATES];
 };
 
 /* All slots FREE, in order of their index. Buffers are the caller's to set. */

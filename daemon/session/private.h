@@ -1,8 +1,7 @@
 /*
  * What a session is made of; private to session.c (its turns and its end) and to those that follow here with what each tells
- * the others: messages.c (what it hears from and says to the control loop), reply.c, acknowledge.c,
- * checkpoint.c (what it notes in case it is killed), image.c (how it is handed over) and memory.c (how it is
- * made and freed).
+ * the others: events.c (what it says to the control loop), messages.c (what it hears from there), reply.c, checkpoint.c (what
+ * it notes in case the process is killed), parts.c and image.c (how it is handed over) and memory.c (how it is made and freed).
  */
 #ifndef FRAMED_SESSION_PRIVATE_H
 #define FRAMED_SESSION_PRIVATE_H
@@ -47,7 +46,7 @@ struct session {
   int64_t unread_since;  /* its results wait and so do its frames: since this tick; 0: they do not */
   bool unread_told;      /* of this client */
   bool foreign_told;     /* of this producer */
-  bool acknowledges;     /* the producer wants to be told which frames have their fate: see acknowledge.c */
+  bool acknowledges;     /* the producer wants to be told which frames have their fate */
   uint64_t acknowledged; /* how many it was told of */
   bool idle_owed;        /* held, and SESSION_IDLE was not told yet */
   bool stopping;

@@ -19,7 +19,7 @@ import threading
 
 import counting
 
-MOST = 5000
+MOST = 3200
 SATURATED, ONE = ["--rate", "max"], ["--in-flight", "1"]
 WAYS = (  # what people read, what framebench load is told, whether a service manager keeps what a kill would lose, and the road
     ("saturated", SATURATED, False, "sockets"),
