@@ -1,6 +1,6 @@
 /*
  * What always holds: libmicrohttpd runs from pump() and from the end alone, so never from inside itself; and the listener
- * is polled unless there was no descriptor for another client.
+ * is polled unless there was no descriptor for another client, or no place that another one gives up already.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -14,6 +14,7 @@
 
 enum {
   TICK_MS = 1000,
+  WAIT_MS = 50,              /* until there may be a place again */
   MEMORY_LIMIT = 32 * 1024,  /* a connection: request line, headers, buffers */
   ROUNDS_BEFORE_CLOSING = 8, /* of the library's state machine, for the last answers */
   ACCEPTS_A_TURN = 64,
@@ -120,10 +121,21 @@ static void let_in(struct http *http, int fd, const struct sockaddr_storage *add
   pump(http);
 }
 
+static void stop_listening(struct http *http) {
+  uv_poll_stop(&http->listener);
+  http->accepting = false;
+}
+
 static void on_listener(uv_poll_t *poll, int status, int events) {
   (void)status, (void)events;
   struct http *http = poll->data;
+  pump(http); /* what has asked by now gives no place up */
   for (int i = 0; i < ACCEPTS_A_TURN; i++) {
+    if (http_must_wait(http)) {
+      stop_listening(http);
+      uv_timer_start(&http->tick, on_tick, WAIT_MS, TICK_MS);
+      return;
+    }
     struct sockaddr_storage address = {.ss_family = AF_UNIX};
     socklen_t length = sizeof address;
     int fd = accept4(http->setup.fd, (struct sockaddr *)&address, &length, SOCK_CLOEXEC | SOCK_NONBLOCK);
@@ -134,8 +146,7 @@ static void on_listener(uv_poll_t *poll, int status, int events) {
       break;
     } else if (errno != EINTR && errno != ECONNABORTED) {
       /* No descriptor or no memory: the listener stays readable, so leave it until the next tick. */
-      uv_poll_stop(&http->listener);
-      http->accepting = false;
+      stop_listening(http);
       return;
     }
   }

@@ -3,7 +3,9 @@
  *
  * Clients of a Unix socket are told apart by their user, those of TCP by their address. Where a newcomer finds no place, it
  * takes that of a connection on which no whole request has come, of whoever has most: so whoever asks at once is served. The
- * daemon's own user and root are held to no share, and some places are theirs alone.
+ * daemon's own user and root are held to no share, and some places are theirs alone. Where all places are taken by
+ * connections that have only just come, newcomers wait in the listener's queue, so that a burst cuts off nobody who is about to
+ * ask: others than the daemon's own user and root never take all places.
  */
 #include <netinet/in.h>
 #include <poll.h>
@@ -14,7 +16,7 @@
 
 #include "daemon/status/private.h"
 
-enum { GRACE_MS = 1000 };
+enum { GRACE_MS = 1000, ASKING_MS = 250 };
 
 /* -- who it is -------------------------------------------------------------------------------------------------------- */
 
@@ -118,6 +120,24 @@ static bool place_make_room(struct http *http, const struct http_client *to, boo
   return connection != NULL;
 }
 
+/* Whether nothing more of a request can come, although the library may wait for more: the kernel tells it of the end once,
+ * perhaps before it has read what came before that. */
+static bool has_said_all(const struct http_connection *connection) {
+  struct pollfd state = {.fd = connection->fd, .events = POLLRDHUP};
+  int unread = 0;
+  return poll(&state, 1, 0) > 0 && (state.revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0 &&
+         (ioctl(connection->fd, FIONREAD, &unread) != 0 || unread == 0);
+}
+
+bool http_must_wait(const struct http *http) {
+  const struct http_client root = {.trusted = true};
+  if (places_taken(http, &root) < http->setup.limits.connections) {
+    return false;
+  }
+  const struct http_connection *oldest = find_to_shut(http, &root, false, false);
+  return oldest && uv_now(http->setup.loop) - oldest->since < ASKING_MS && !has_said_all(oldest);
+}
+
 bool http_find_place(struct http *http, const struct http_client *client) {
   const struct http_limits *limits = &http->setup.limits;
   if (!client->trusted && places_of(http, client) >= limits->share && !place_make_room(http, client, true)) {
@@ -128,15 +148,6 @@ bool http_find_place(struct http *http, const struct http_client *client) {
 }
 
 /* -- time ------------------------------------------------------------------------------------------------------------- */
-
-/* Whether nothing more of a request can come, although the library may wait for more: the kernel tells it of the end once,
- * perhaps before it has read what came before that. */
-static bool has_said_all(const struct http_connection *connection) {
-  struct pollfd state = {.fd = connection->fd, .events = POLLRDHUP};
-  int unread = 0;
-  return poll(&state, 1, 0) > 0 && (state.revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0 &&
-         (ioctl(connection->fd, FIONREAD, &unread) != 0 || unread == 0);
-}
 
 static bool place_is_over(const struct http *http, const struct http_connection *connection, uint64_t now) {
   uint64_t age = now - connection->since;

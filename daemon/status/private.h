@@ -57,6 +57,8 @@ struct http {
 /* -- http_places.c ------------------------------------------------------------------------------------------------ */
 
 void http_identify(int fd, const struct sockaddr_storage *address, struct http_client *client);
+/* Whether nobody gives way yet, because all have only just come. */
+bool http_must_wait(const struct http *http);
 /* Whether this client may have one more connection, for which another one may have to give way. */
 bool http_find_place(struct http *http, const struct http_client *client);
 /* Shuts connections that take too long to ask or to read, and those whose clients have gone. */

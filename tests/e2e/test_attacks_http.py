@@ -137,6 +137,19 @@ def test_a_byte_at_a_time_keeps_nobody_out(door):
         wait_until(lambda: len(cuts) >= 64, lambda: f"{len(cuts)} were cut off", 30)
 
 
+def test_a_burst_cuts_off_nobody_who_has_just_come(place):
+    """As many as there are places come between a connection and its request."""
+    with Daemon(place, {"cam0": pipeline(FORMAT)}) as daemon:
+        for _ in range(5):
+            with contextlib.ExitStack() as stack:
+                first = stack.enter_context(dial(daemon))
+                for _ in range(64):
+                    stack.enter_context(dial(daemon))
+                time.sleep(0.02)  # the daemon looks at them
+                first.sendall(b"GET /v1/health HTTP/1.1\r\nHost: f\r\nConnection: close\r\n\r\n")
+                assert answers(first).startswith(b"HTTP/1.1 200")
+
+
 def test_traces_keep_nobody_out_over_tcp(place):
     port = free_port()
     keys = {"status": {"socket": str(place / "status.sock"), "http": f"127.0.0.1:{port}"}}

@@ -208,7 +208,7 @@ def test_a_thousand_connections(place):
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 4096), hard))
     entries = {"cam0": pipeline(FORMAT, sink={"overload": "drop"})}
     try:
-        with Daemon(place, entries) as daemon:
+        with Daemon(place, entries, limits={"readers_per_user": 0}) as daemon:
             before = daemon.open_files()
             readers = [Reader(daemon.path("cam0", "sink")) for _ in range(1000)]
             daemon.wait_view("all are attached or refused", lambda view: view["readers"] + view["refused"] == 1000)

@@ -48,7 +48,8 @@ def is_told(reader, seconds):
 def test_everything_is_left_where_no_descriptor_is_free(place):
     def before():
         resource.setrlimit(resource.RLIMIT_NOFILE, (80, 80))
-    with Store(place) as store, Daemon(place, {"cam0": pipeline(FORMAT)}, env=store.environment, before=before) as daemon:
+    with Store(place) as store, Daemon(place, {"cam0": pipeline(FORMAT)}, env=store.environment, before=before,
+                                       limits={"readers_per_user": 0}) as daemon:
         with daemon.producer() as producer:
             readers = use_up(daemon)
             daemon.signal(signal.SIGTERM)
