@@ -150,7 +150,7 @@ class Daemon:
                 raise AssertionError(f"framed ended with {self.process.returncode}:\n{self.log}")
             try:
                 return self.status()
-            except (FileNotFoundError, ConnectionRefusedError):
+            except (FileNotFoundError, ConnectionError):  # or one that begins anew has let go of it
                 return None
         wait_until(answers, lambda: f"the status socket answers; log:\n{self.log}", 30)
 
