@@ -263,7 +263,7 @@ void handshakes_receive(struct handshakes *handshakes, int fd, const struct peer
   (void)handshake_receive(handshakes, (struct client){.fd = fd, .pid = peer->pid, .uid = peer->uid});
 }
 
-/* -- over a codec --------------------------------------------------------------------------------------------------- */
+/* -- through a codec --------------------------------------------------------------------------------------------------- */
 
 void client_pass(struct client *client, struct codec *codec) {
   codec_pass_descriptor(codec, &client->fd);

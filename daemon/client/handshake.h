@@ -44,7 +44,7 @@ static inline bool client_wants_acks(const struct client *client) {
   return client->native && (client->hello.flags & NATIVE_HELLO_ACKS) != 0;
 }
 
-/* Passes a client over a codec, with its descriptor. */
+/* Passes a client through a codec, with its descriptor. */
 void client_pass(struct client *client, struct codec *codec);
 /* Writes the clients that are in their handshake to the codec (NULL: none), or reads them from there; NULL: there is none, or
  * the codec is broken. */

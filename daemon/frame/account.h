@@ -36,7 +36,7 @@ void acks_open(struct acks *acks, const struct frame *frame);
 void acks_close(struct acks *acks, const struct frame *frame, enum fate fate);
 /* So many frames of this producer, from its first, have their fate. */
 uint64_t acks_count(const struct acks *acks, unsigned producer);
-/* Passes acks over a codec. */
+/* Passes acks through a codec. */
 void acks_pass(struct acks *acks, struct codec *codec);
 
 enum session_waiting {

@@ -298,7 +298,7 @@ bool receive_end(struct receive *receive, enum fate fate, int64_t now) {
   return clean;
 }
 
-/* -- over a codec -------------------------------------------------------------------------------------------------- */
+/* -- through a codec -------------------------------------------------------------------------------------------------- */
 
 static void pass_framing(struct framing *framing, struct codec *codec) {
   CODEC_PASS(codec, framing->stamp);

@@ -83,7 +83,7 @@ void slot_ring_arrange(struct slot_ring *ring, const enum slot_state becomes[GPU
   }
 }
 
-/* -- over a codec ------------------------------------------------------------------------------------------------- */
+/* -- through a codec ------------------------------------------------------------------------------------------------- */
 
 static bool are_times(const struct frame *frame) {
   const struct gpu_times *device = &frame->device;

@@ -95,10 +95,10 @@ void slot_ring_arrange(struct slot_ring *ring, const enum slot_state becomes[GPU
 /* What the native protocol tells of a frame with its result; the frame came to the session with this number. */
 struct native_result frame_result(const struct frame *frame, unsigned seat, int64_t now);
 
-/* Passes one frame over a codec. */
+/* Passes one frame through a codec. */
 void frame_pass(struct frame *frame, struct codec *codec);
-/* Passes states, frames and their order over a codec. Frames that are on the device, which is lost with the process, are READY
- * again, before the others. What is read must have as many slots. */
+/* Passes states, frames and their order through a codec. Frames that are on the device, which is lost with the process, are
+ * READY again, before the others. What is read must have as many slots. */
 void slot_ring_pass(struct slot_ring *ring, struct codec *codec);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * A pipeline over a codec: its state, its source side with the sessions, then its sink side, whose results point to the
+ * A pipeline through a codec: its state, its source side with the sessions, then its sink side, whose results point to the
  * sessions. Here it is also decided that a pipeline whose frames make the device fail again and again takes no more.
  */
 #include <stdlib.h>

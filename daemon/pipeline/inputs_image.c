@@ -1,6 +1,7 @@
 /*
- * The inputs of a pipeline over a codec: their listener, the seats with their producers and sessions, and whoever is on the way
- * to a seat. A producer keeps its connection, and a descriptor that the session was never told of is handed to it as any other.
+ * The inputs of a pipeline through a codec: their listener, the seats with their producers and sessions, and whoever is on the
+ * way to a seat. A producer keeps its connection, and a descriptor that the session was never told of is handed to it as any
+ * other.
  */
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /*
- * The outputs of a pipeline over a codec: their listener or file, the readers, each at the byte where it is, and the sink's
+ * The outputs of a pipeline through a codec: their listener or file, the readers, each at the byte where it is, and the sink's
  * results. It is put after the sessions whose results these are.
  */
 #include <inttypes.h>

@@ -97,7 +97,7 @@ void pipeline_stop(struct pipeline *pipeline);
 /* Closes its sockets and removes their files, where the device is dead and nobody may wait for it. */
 void pipeline_abandon(struct pipeline *pipeline);
 
-/* -- over a codec, while no lane runs ----------------------------------------------------------------------------- */
+/* -- through a codec, while no lane runs ----------------------------------------------------------------------------- */
 
 /* How many of its frames are on its device; and says that these are suspected after it failed (`alone`: there was but one). */
 unsigned pipeline_running_frames(const struct pipeline *pipeline);

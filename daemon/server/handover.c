@@ -280,14 +280,14 @@ void server_note_manifest(struct server *server) {
   codec.by_manager = true;
   codec.live = true;
   handover_put(server, &codec);
-  fd_store_keep_roster(&codec, checkpoint_fd() >= 0); /* without a checkpoint a manifest would be of no use */
+  fd_store_keep_manifest(&codec, checkpoint_fd() >= 0); /* without a checkpoint a manifest would be of no use */
   codec_clear(&codec);
   server_beat(server);
 }
 
 void server_recover(struct server *server) {
   struct fd_store_journal journal = {0};
-  struct fd_store_pulse heartbeat;
+  struct fd_store_heartbeat heartbeat;
   server->recovers = fd_store_recover(&journal, &heartbeat);
   if (server->recovers) {
     server->history = journal.history;
@@ -308,7 +308,7 @@ void server_recovered(struct server *server) {
 void server_take(struct server *server) {
   pass_server(server, server->codec);
   if (server->codec->live) {
-    struct fd_store_pulse heartbeat = fd_store_last_pulse();
+    struct fd_store_heartbeat heartbeat = fd_store_last_heartbeat();
     history_end(&server->history, HISTORY_CRASH, ENDED_WITHOUT_A_WORD, heartbeat.last);
     server->lost_clients = heartbeat.clients;
   }
@@ -344,7 +344,7 @@ void server_taken(struct server *server) {
 void server_start_over(const struct codec *codec, const char *why) {
   struct failure failure;
   /* a killed process left dirty files, and there may be no memory to tell the next image so */
-  bool ends = systemd_has_passed() || (codec->live && !fd_store_expect_torn());
+  bool ends = systemd_has_passed() || (codec->live && !fd_store_expect_dirty());
   log_event(LOG_NOT_HANDED_OVER, NULL, "%s: %s", ends ? EXEC_ENDS : EXEC_BEGINS_ANEW, why);
   log_flush();
   fd_store_withdraw();

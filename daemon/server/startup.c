@@ -232,7 +232,7 @@ static void on_prepared(void *context) {
 void server_serve(struct server *server) {
   struct failure failure;
   fd_store_release();
-  fd_store_spend_roster();
+  fd_store_spend_manifest();
   if (start_all(server, &failure)) {
     say_ready(server);
     exec_settle();

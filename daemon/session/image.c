@@ -1,7 +1,7 @@
 /*
- * A session over a codec, for the next image of the program: its books, its slots with their frames, where its producer is in
- * its bytes and its client in the rings. The memory goes along by descriptor, so that no byte of a frame is copied. Frames on
- * the device, which is lost with the process, are run again; all others are where they were. While this runs no lane does.
+ * A session through a codec, for the next image of the program: its books, its slots with their frames, where its producer is
+ * in its bytes and its client in the rings. The memory goes along by descriptor, so that no byte of a frame is copied. Frames
+ * on the device, which is lost with the process, are run again; all others are where they were. While this runs no lane does.
  */
 #include <string.h>
 

@@ -248,7 +248,7 @@ struct session *session_free(struct session *session) {
   assert(!session->runner.lane);
   session_drop_memory(session);
   if (session->is_reply && session->sink) {
-    session->sink->count = 0; /* a sink that came over a codec and never ran may have results */
+    session->sink->count = 0; /* a sink that came through a codec and never ran may have results */
     sink_free(session->sink);
   }
   record_free(session->record);

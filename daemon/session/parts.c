@@ -1,10 +1,10 @@
 /*
- * What of a session goes over a codec, part by part, and how it begins again from what came: the same for a session that is
+ * What of a session goes through a codec, part by part, and how it begins again from what came: the same for a session that is
  * handed over whole (image.c) and for one whose process was killed (checkpoint.c).
  */
 #include "daemon/session/private.h"
 
-/* -- over a codec ---------------------------------------------------------------------------------------------------- */
+/* -- through a codec ---------------------------------------------------------------------------------------------------- */
 
 struct flow *session_own_flow(void *context, unsigned seat) {
   struct session *session = context;

@@ -124,7 +124,7 @@ struct flow *session_own_flow(void *session, unsigned seat);
 void session_pass_memory(struct session *session, struct codec *codec, bool memory);
 void session_pass_books(struct session *session, struct codec *codec);
 void session_pass_histograms(struct account *account, struct codec *codec);
-/* Whether what came over the codec makes no sense, which `failure` then says. */
+/* Whether what came through the codec makes no sense, which `failure` then says. */
 bool session_is_unsound(const struct session *session, struct failure *failure);
 /* Nothing of it is on a device now. */
 bool session_begin_again(struct session *session, struct failure *failure);

@@ -125,7 +125,7 @@ void session_leave_partial(struct session *session);
  * waited for, not counted as anything else). Then SESSION_STOPPED. For a gentle end, hold first. */
 void session_stop(struct session *session);
 
-/* -- over a codec: what is asked and said of a session while no lane runs --------------------------------------------- */
+/* -- through a codec: what is asked and said of a session while no lane runs --------------------------------------------- */
 
 /* Frames that are on the device. */
 unsigned session_running(const struct session *session);

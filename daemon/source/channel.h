@@ -35,7 +35,7 @@ enum channel_progress { CHANNEL_QUIET, CHANNEL_MOVED, CHANNEL_BROKEN };
 /* Begins with all slots the client's; the control memory is all zero. */
 void channel_open(struct channel *channel, struct native_control *control, struct flow *flow, struct receive *receive, int fd,
                   bool replies);
-/* The same for a client that another process image served: cursors and owners are passed over a codec. */
+/* The same for a client that another process image served: cursors and owners are passed through a codec. */
 void channel_pass(struct channel *channel, struct flow *flow, bool replies, struct codec *codec);
 /* Whether the client was told of that slot, and is not done with it. */
 bool channel_has_told(const struct channel *channel, unsigned slot);

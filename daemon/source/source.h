@@ -77,7 +77,7 @@ struct source {
 void source_open(struct source *source, struct lane *lane, int fd);
 /* Opens a descriptor that a process before this one read, and goes on where that was: after source_pass(). */
 void source_open_again(struct source *source, struct lane *lane, int fd);
-/* Passes over a codec where the source is, but not its descriptor. */
+/* Passes through a codec where the source is, but not its descriptor. */
 void source_pass(struct source *source, struct codec *codec);
 /* Reads what there is, within a budget; true: there may be more to do at once. */
 bool source_turn(struct source *source, int64_t now);

@@ -29,7 +29,7 @@ static struct {
   bool has_journal;
   bool unsure; /* which journal is the last: any file may be dirty */
   struct fd_store_journal journal;
-  struct fd_store_pulse pulse;
+  struct fd_store_heartbeat heartbeat;
   int listeners[MOST_LISTENERS]; /* -1 once taken */
   bool passed[MOST_LISTENERS];   /* the manager passes it at every start */
   unsigned listener_count;
@@ -71,18 +71,18 @@ static void remove_new_files(int fd) {
 
 /* What is known of a process that was killed is known until there is one that is ready, which replaces it. A beat that cannot
  * have been was one: nobody knows when. */
-static void recall_pulse(void) {
-  struct fd_store_pulse pulse = {0};
+static void recall_heartbeat(void) {
+  struct fd_store_heartbeat heartbeat = {0};
   int64_t now = clock_now();
-  int fd = look_at(PULSE);
+  int fd = look_at(HEARTBEAT);
   if (fd < 0) {
     return;
   }
-  if (pread(fd, &pulse, sizeof pulse, 0) != (ssize_t)sizeof pulse || pulse.last < 0 || pulse.last > now) {
-    pulse.last = now;
+  if (pread(fd, &heartbeat, sizeof heartbeat, 0) != (ssize_t)sizeof heartbeat || heartbeat.last < 0 || heartbeat.last > now) {
+    heartbeat.last = now;
   }
-  last.pulse = pulse;
-  fd_received_pulse(fd, pulse.takers);
+  last.heartbeat = heartbeat;
+  fd_received_heartbeat(fd, heartbeat.takers);
   remove_new_files(fd);
   put_aside(fd);
 }
@@ -106,28 +106,28 @@ static void recall_journal(void) {
 }
 
 /* There are two for a moment when one follows the other. The one that counts goes on lying there. */
-static int take_roster(void) {
+static int take_manifest(void) {
   char text[NAME];
-  int roster = -1;
+  int manifest = -1;
   uint64_t highest = 0;
-  for (int fd = systemd_take_kept(ROSTER, text, sizeof text); fd >= 0; fd = systemd_take_kept(ROSTER, text, sizeof text)) {
+  for (int fd = systemd_take_kept(MANIFEST, text, sizeof text); fd >= 0; fd = systemd_take_kept(MANIFEST, text, sizeof text)) {
     uint64_t number = strtoull(text, NULL, 10), other = number < highest ? number : highest;
     if (other > 0) {
-      fd_store_forget_roster(other);
+      fd_store_forget_manifest(other);
     }
-    if (roster >= 0) {
-      close(number > highest ? roster : fd);
+    if (manifest >= 0) {
+      close(number > highest ? manifest : fd);
     }
-    roster = number > highest ? fd : roster;
+    manifest = number > highest ? fd : manifest;
     highest = number > highest ? number : highest;
   }
-  fd_received_roster(highest);
-  return roster;
+  fd_received_manifest(highest);
+  return manifest;
 }
 
 /* -- what was received goes on lying there ------------------------------------------------------------------------------ */
 
-static bool read_tape(int fd, struct codec *codec, struct failure *failure) {
+static bool read_codec(int fd, struct codec *codec, struct failure *failure) {
   struct codec carried = {0};
   bool whole = fd >= 0 && state_read(fd, codec, failure);
   if (fd >= 0) {
@@ -155,15 +155,15 @@ static bool lies_there(const char *name) {
 }
 
 /* Receives from a process that was killed; one that ended by itself left a state. */
-static bool receive_roster(struct codec *codec, struct failure *failure) {
-  int roster = take_roster();
+static bool receive_manifest(struct codec *codec, struct failure *failure) {
+  int manifest = take_manifest();
   recall_journal();
   last.unsure = lies_there(UNSURE);
-  if (roster >= 0 && (last.pulse.last == 0 || last.pulse.takers == FD_STORE_SPENT)) {
-    close(roster);
-    roster = -1;
+  if (manifest >= 0 && (last.heartbeat.last == 0 || last.heartbeat.takers == FD_STORE_SPENT)) {
+    close(manifest);
+    manifest = -1;
   }
-  bool whole = read_tape(roster, codec, failure);
+  bool whole = read_codec(manifest, codec, failure);
   codec->live = whole;
   return whole;
 }
@@ -171,10 +171,10 @@ static bool receive_roster(struct codec *codec, struct failure *failure) {
 /* It may have been killed in the middle of its orderly end: all that it noted before is older, and the journal is for whoever
  * comes next, should this process not become ready. */
 static bool receive_state(int state, struct codec *codec, struct failure *failure) {
-  put_aside(take_roster());
+  put_aside(take_manifest());
   put_aside(look_at(JOURNAL));
   put_aside(look_at(UNSURE));
-  return read_tape(state, codec, failure);
+  return read_codec(state, codec, failure);
 }
 
 /* What another version left under names of its own: nobody else would ever take that away, and clients would wait at it. */
@@ -191,16 +191,16 @@ static void drop_unknown(void) {
 }
 
 static bool recall_receive(struct codec *codec, struct failure *failure) {
-  recall_pulse();
+  recall_heartbeat();
   int state = look_at(STATE);
   if (state >= 0) {
     fd_received_state();
   }
-  if (state >= 0 && last.pulse.takers == FD_STORE_SPENT) {
+  if (state >= 0 && last.heartbeat.takers == FD_STORE_SPENT) {
     put_aside(state);
     state = -1;
   }
-  return state >= 0 ? receive_state(state, codec, failure) : receive_roster(codec, failure);
+  return state >= 0 ? receive_state(state, codec, failure) : receive_manifest(codec, failure);
 }
 
 bool fd_store_receive(struct codec *codec, struct failure *failure) {
@@ -275,7 +275,7 @@ int fd_store_take_listener_at(const struct sockaddr *address, socklen_t length) 
 /* -- files that may end within a result, for an image of this process that begins anew without the journal ---------------- */
 
 /* One line for each file: the size of a whole result, the length of the path, and the path. */
-char *fd_store_list_torn(const struct fd_store_journal *journal) {
+char *fd_store_list_dirty(const struct fd_store_journal *journal) {
   struct stream stream; /* without some of them the list would say that those are whole */
   if (!stream_open(&stream)) {
     return NULL;
@@ -287,7 +287,7 @@ char *fd_store_list_torn(const struct fd_store_journal *journal) {
   return stream_close(&stream);
 }
 
-bool fd_store_is_torn(const char *lines, const char *file, uint64_t *result_bytes) {
+bool fd_store_is_dirty(const char *lines, const char *file, uint64_t *result_bytes) {
   while (*lines) {
     char *path;
     uint64_t bytes = strtoull(lines, &path, 10);
@@ -307,33 +307,33 @@ bool fd_store_is_torn(const char *lines, const char *file, uint64_t *result_byte
 
 /* -- what it noted ------------------------------------------------------------------------------------------------------ */
 
-bool fd_store_recover(struct fd_store_journal *journal, struct fd_store_pulse *pulse) {
+bool fd_store_recover(struct fd_store_journal *journal, struct fd_store_heartbeat *heartbeat) {
   *journal = last.journal;
-  *pulse = last.pulse;
-  return last.has_journal && pulse->last > 0;
+  *heartbeat = last.heartbeat;
+  return last.has_journal && heartbeat->last > 0;
 }
 
-struct fd_store_pulse fd_store_last_pulse(void) {
-  return last.pulse;
+struct fd_store_heartbeat fd_store_last_heartbeat(void) {
+  return last.heartbeat;
 }
 
 void fd_store_recall_again(void) {
   if (last.has_journal) {
     fd_store_note(&last.journal);
-    fd_store_beat(last.pulse.last, last.pulse.clients);
+    fd_store_beat(last.heartbeat.last, last.heartbeat.clients);
   }
   if (last.unsure || (getenv(TORN) && !last.has_journal)) {
     fd_store_say_unsure();
   }
 }
 
-bool fd_store_was_killed(void) { return getenv(TORN) || last.unsure || (last.has_journal && last.pulse.last > 0); }
+bool fd_store_was_killed(void) { return getenv(TORN) || last.unsure || (last.has_journal && last.heartbeat.last > 0); }
 
 bool fd_store_was_writing(const char *file, uint64_t *result_bytes) {
-  const char *torn = getenv(TORN);
+  const char *dirty = getenv(TORN);
   *result_bytes = 0;
-  if (torn || last.unsure) {
-    return last.unsure || fd_store_is_torn(torn, file, result_bytes);
+  if (dirty || last.unsure) {
+    return last.unsure || fd_store_is_dirty(dirty, file, result_bytes);
   }
   for (unsigned i = 0; i < last.journal.file_count; i++) {
     const struct fd_store_file *written = &last.journal.files[i];
@@ -345,8 +345,8 @@ bool fd_store_was_writing(const char *file, uint64_t *result_bytes) {
   return false;
 }
 
-bool fd_store_expect_torn(void) {
-  char *lines = last.has_journal && !last.unsure ? fd_store_list_torn(&last.journal) : NULL;
+bool fd_store_expect_dirty(void) {
+  char *lines = last.has_journal && !last.unsure ? fd_store_list_dirty(&last.journal) : NULL;
   bool set = setenv(TORN, lines && strlen(lines) < LONGEST_TORN ? lines : ANY_FILE, 1) == 0;
   free(lines);
   return set;

@@ -19,29 +19,29 @@ enum { MOST_TAKERS = 3 };
 static struct {
   bool lies_there;
   bool has_state;
-  uint64_t roster; /* its number; 0: none */
-  int pulse_fd;    /* 0: none */
-  uint64_t takers; /* processes that had received it before this one */
+  uint64_t manifest; /* its number; 0: none */
+  int heartbeat_fd;  /* 0: none */
+  uint64_t takers;   /* processes that had received it before this one */
 } received;
 
 void fd_received_state(void) { received.has_state = true; }
 
-void fd_received_roster(uint64_t number) { received.roster = number; }
+void fd_received_manifest(uint64_t number) { received.manifest = number; }
 
-void fd_received_pulse(int fd, uint64_t takers) {
-  received.pulse_fd = fd;
+void fd_received_heartbeat(int fd, uint64_t takers) {
+  received.heartbeat_fd = fd;
   received.takers = takers;
 }
 
-void fd_store_forget_roster(uint64_t number) {
+void fd_store_forget_manifest(uint64_t number) {
   char name[NAME];
-  snprintf(name, sizeof name, ROSTER "%llu", (unsigned long long)number);
+  snprintf(name, sizeof name, MANIFEST "%llu", (unsigned long long)number);
   systemd_forget(name);
 }
 
 static bool write_takers(uint64_t takers) {
-  return received.pulse_fd > 0 &&
-         pwrite(received.pulse_fd, &takers, sizeof takers, offsetof(struct fd_store_pulse, takers)) == (ssize_t)sizeof takers;
+  return received.heartbeat_fd > 0 && pwrite(received.heartbeat_fd, &takers, sizeof takers,
+                                             offsetof(struct fd_store_heartbeat, takers)) == (ssize_t)sizeof takers;
 }
 
 void fd_store_release(void) {
@@ -53,8 +53,8 @@ void fd_store_release(void) {
   if (received.has_state) {
     systemd_forget(STATE);
   }
-  if (received.roster > 0) {
-    fd_store_forget_roster(received.roster);
+  if (received.manifest > 0) {
+    fd_store_forget_manifest(received.manifest);
   }
   fd_table_forget_taken();
 }

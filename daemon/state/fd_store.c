@@ -16,18 +16,18 @@
 enum { OTHERS = 4 /* state or manifest, twice for a moment; journal; heartbeat */ };
 
 static struct {
-  uint64_t roster;    /* the number of the one that lies there; 0: none */
+  uint64_t manifest;  /* the number of the one that lies there; 0: none */
   atomic_bool marked; /* also by whoever prepares pipelines */
   bool unsaid;        /* something of it could not be said */
   bool unnoted;       /* nor of the journal or the heartbeat */
   /* Where the heartbeat lies, which stays; NULL: not yet. Whoever makes sockets looks there, too. */
   _Atomic(struct fd_store_memory *) memory;
-  int pulse_fd; /* where there is one */
+  int heartbeat_fd; /* where there is one */
 } keeper;
 
-static struct fd_store_pulse *pulse(void) {
+static struct fd_store_heartbeat *heartbeat(void) {
   struct fd_store_memory *memory = atomic_load(&keeper.memory);
-  return memory ? &memory->pulse : NULL;
+  return memory ? &memory->heartbeat : NULL;
 }
 
 bool fd_store_is_there(void) { return systemd_keeps() > 0; }
@@ -37,16 +37,16 @@ static unsigned room_of_descriptors(void) {
   return room > OTHERS ? room - OTHERS : 0;
 }
 
-static void forget_roster(void) {
-  if (keeper.roster > 0) {
-    fd_store_forget_roster(keeper.roster);
-    keeper.roster = 0;
+static void forget_manifest(void) {
+  if (keeper.manifest > 0) {
+    fd_store_forget_manifest(keeper.manifest);
+    keeper.manifest = 0;
   }
 }
 
 static void set_takers(uint64_t takers) {
-  if (pulse()) {
-    pulse()->takers = takers;
+  if (heartbeat()) {
+    heartbeat()->takers = takers;
   }
 }
 
@@ -57,7 +57,7 @@ static bool keep_state(const struct codec *codec, int state) {
   bool all = fd_table_all(codec, false);
   fd_table_forget_others();
   all = all && systemd_keep(state, STATE);
-  forget_roster();
+  forget_manifest();
   if (all) {
     set_takers(0);
   }
@@ -93,39 +93,39 @@ void fd_store_mark(void) { keeper.marked = true; }
 bool fd_store_is_marked(void) { return keeper.marked; }
 
 /* The new one lies there before the old one goes. What was said to be of no use before is gone by then. */
-static bool keep_roster(const struct codec *codec) {
+static bool keep_manifest(const struct codec *codec) {
   char name[NAME];
   struct failure failure; /* without a manifest the next process knows less of this one, and nothing else */
-  uint64_t number = keeper.roster + 1;
+  uint64_t number = keeper.manifest + 1;
   int fd = state_write(codec, &failure);
-  snprintf(name, sizeof name, ROSTER "%llu", (unsigned long long)number);
+  snprintf(name, sizeof name, MANIFEST "%llu", (unsigned long long)number);
   bool fd_table = fd >= 0 && systemd_keep(fd, name);
   if (fd >= 0) {
     close(fd);
   }
-  forget_roster();
-  keeper.roster = fd_table ? number : 0;
+  forget_manifest();
+  keeper.manifest = fd_table ? number : 0;
   if (fd_table) {
     set_takers(0);
   }
   return fd_table;
 }
 
-void fd_store_keep_roster(const struct codec *codec, bool whole) {
+void fd_store_keep_manifest(const struct codec *codec, bool whole) {
   keeper.marked = false;
   if (!fd_store_is_there()) {
     return;
   }
   bool fits = whole && codec->descriptor_count <= room_of_descriptors();
   if (!fits) {
-    forget_roster(); /* before what it tells of */
+    forget_manifest(); /* before what it tells of */
   }
   fd_table_make_room(codec, !fits, room_of_descriptors());
   bool fd_table = fd_table_all(codec, !fits);
   if (fits && fd_table) {
-    fd_table = keep_roster(codec);
+    fd_table = keep_manifest(codec);
   } else {
-    forget_roster();
+    forget_manifest();
   }
   fd_table_forget_others();
   keeper.unsaid = !fd_table;
@@ -138,7 +138,7 @@ bool fd_store_try_again(void) {
   return keeper.unnoted;
 }
 
-static struct fd_store_memory *map_pulse(int fd) {
+static struct fd_store_memory *map_heartbeat(int fd) {
   struct fd_store_memory *memory = mmap(NULL, sizeof *memory, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   if (memory == MAP_FAILED) {
     return NULL;
@@ -147,22 +147,22 @@ static struct fd_store_memory *map_pulse(int fd) {
   return memory;
 }
 
-static void use_pulse(struct fd_store_memory *memory, int fd) {
-  keeper.pulse_fd = fd;
+static void use_heartbeat(struct fd_store_memory *memory, int fd) {
+  keeper.heartbeat_fd = fd;
   atomic_store(&keeper.memory, memory);
 }
 
 /* One that does not lie there is made anew at the next note. */
-static void start_pulse(void) {
+static void start_heartbeat(void) {
   int fd = memfd_create("framed:pulse", MFD_CLOEXEC);
   bool made = fd >= 0 && ftruncate(fd, sizeof(struct fd_store_memory)) == 0;
-  struct fd_store_memory *memory = made ? map_pulse(fd) : NULL;
-  systemd_forget(PULSE); /* one before has been spent */
+  struct fd_store_memory *memory = made ? map_heartbeat(fd) : NULL;
+  systemd_forget(HEARTBEAT); /* one before has been spent */
   if (memory) {
-    memory->pulse.last = clock_now();
+    memory->heartbeat.last = clock_now();
   }
-  if (memory && systemd_keep(fd, PULSE)) {
-    use_pulse(memory, fd);
+  if (memory && systemd_keep(fd, HEARTBEAT)) {
+    use_heartbeat(memory, fd);
     return;
   }
   if (memory) {
@@ -211,10 +211,10 @@ void fd_store_note(struct fd_store_journal *journal) {
     return;
   }
   bool fd_table = keep_journal(journal);
-  if (!pulse()) {
-    start_pulse();
+  if (!heartbeat()) {
+    start_heartbeat();
   }
-  keeper.unnoted = !fd_table || !pulse();
+  keeper.unnoted = !fd_table || !heartbeat();
   if (!keeper.unnoted) {
     systemd_forget(UNSURE);
   }
@@ -253,21 +253,21 @@ void fd_store_forget_new_file(const char *path) {
 }
 
 void fd_store_beat(int64_t now, uint64_t clients) {
-  if (pulse()) {
-    pulse()->clients = clients;
-    pulse()->last = now;
+  if (heartbeat()) {
+    heartbeat()->clients = clients;
+    heartbeat()->last = now;
   }
 }
 
 void fd_store_withdraw(void) {
   fd_store_release();
-  forget_roster();
+  forget_manifest();
   fd_table_forget_others();
 }
 
 void fd_store_end(void) {
-  if (pulse()) {
-    pulse()->last = 0;
+  if (heartbeat()) {
+    heartbeat()->last = 0;
   }
   if (keeper.unnoted) {
     systemd_forget(UNSURE);
@@ -276,20 +276,20 @@ void fd_store_end(void) {
 }
 
 /* It is memory of that size, and no file of anybody's. */
-static bool is_pulse(int fd) {
+static bool is_heartbeat(int fd) {
   struct stat status;
   return fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && status.st_nlink == 0 &&
          status.st_size == sizeof(struct fd_store_memory);
 }
 
 void fd_store_pass(struct codec *codec) {
-  int fd = pulse() ? keeper.pulse_fd : -1;
-  CODEC_PASS(codec, keeper.roster);
+  int fd = heartbeat() ? keeper.heartbeat_fd : -1;
+  CODEC_PASS(codec, keeper.manifest);
   codec_pass_descriptor(codec, &fd);
   if (!codec->writing && fd >= 0) {
-    struct fd_store_memory *memory = is_pulse(fd) ? map_pulse(fd) : NULL;
+    struct fd_store_memory *memory = is_heartbeat(fd) ? map_heartbeat(fd) : NULL;
     if (memory) {
-      use_pulse(memory, fd);
+      use_heartbeat(memory, fd);
     } else {
       close(fd);
     }
@@ -298,7 +298,7 @@ void fd_store_pass(struct codec *codec) {
 }
 
 /* The heartbeat is memory, so that this is known at once, whatever becomes of what the service manager is told. */
-void fd_store_spend_roster(void) {
+void fd_store_spend_manifest(void) {
   set_takers(FD_STORE_SPENT);
-  forget_roster();
+  forget_manifest();
 }

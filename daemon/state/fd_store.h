@@ -51,7 +51,7 @@ struct fd_store_journal {
 };
 
 /* What a process leaves that is killed. */
-struct fd_store_pulse {
+struct fd_store_heartbeat {
   int64_t last;     /* CLOCK_MONOTONIC ns of its last beat, */
   uint64_t clients; /* and how many it had then */
   uint64_t takers;  /* how many processes have received what it left; FD_STORE_SPENT: one of them has gone on from there */
@@ -59,15 +59,15 @@ struct fd_store_pulse {
 
 #define FD_STORE_SPENT UINT64_MAX
 
-/* What is on the manifest has changed, and fd_store_keep_roster() is due. */
+/* What is on the manifest has changed, and fd_store_keep_manifest() is due. */
 void fd_store_mark(void);
 bool fd_store_is_marked(void);
 /* Since this image of the process reads and writes from now on, what the image before it noted is of no use to anybody. */
-void fd_store_spend_roster(void);
+void fd_store_spend_manifest(void);
 /* Replaces what lay there before by a codec that is live and all descriptors on it; without `whole`, or where there is not room
  * for all, by its listening sockets alone. */
-void fd_store_keep_roster(const struct codec *roster, bool whole);
-/* fd_store_keep_roster() is due once more if something of the manifest could not be said. True: so is fd_store_note(). */
+void fd_store_keep_manifest(const struct codec *manifest, bool whole);
+/* fd_store_keep_manifest() is due once more if something of the manifest could not be said. True: so is fd_store_note(). */
 bool fd_store_try_again(void);
 /* The same for the journal, which is for a process that can make nothing of the manifest. */
 void fd_store_note(struct fd_store_journal *journal);
@@ -87,11 +87,11 @@ void fd_store_pass(struct codec *codec);
 
 /* -- after the other kind of end: fd_recall.c, as is fd_store_receive() ---------------------------------------------- */
 
-/* Whether a process before this one ended without a word; `journal` and `pulse` are its own. From then on
+/* Whether a process before this one ended without a word; `journal` and `heartbeat` are its own. From then on
  * fd_store_was_writing() and fd_store_take_listener() know of it. */
-bool fd_store_recover(struct fd_store_journal *journal, struct fd_store_pulse *pulse);
+bool fd_store_recover(struct fd_store_journal *journal, struct fd_store_heartbeat *heartbeat);
 /* The heartbeat alone, where the manifest tells the rest. */
-struct fd_store_pulse fd_store_last_pulse(void);
+struct fd_store_heartbeat fd_store_last_heartbeat(void);
 /* Whether a process before this one was killed. */
 bool fd_store_was_killed(void);
 /* Whether that process may have left the file with a part of a result at its end; `result_bytes`: of a whole one, or 0. */
@@ -100,7 +100,7 @@ bool fd_store_was_writing(const char *file, uint64_t *result_bytes);
 void fd_store_recall_again(void);
 /* This process executes itself anew, without the journal, but files are to be looked after all the same. False: no memory to
  * pass that on. */
-bool fd_store_expect_torn(void);
+bool fd_store_expect_dirty(void);
 /* That process's listener at the path, or -1; `passed`: whether the manager passes it at every start. */
 int fd_store_take_listener(const char *path, bool *passed);
 /* The same for an address of TCP. Its listeners elsewhere are closed: they may be in the way of a socket at this address. */

@@ -10,14 +10,14 @@ static char named[] = "out", spaced[] = "a 7 b\n3 3 out", last[] = "/run/framed/
 static char *list(void) {
   static struct fd_store_journal journal = {
       .files = {{.path = spaced, .result_bytes = 5}, {.path = named, .result_bytes = 512}, {.path = last}}, .file_count = 3};
-  char *lines = fd_store_list_torn(&journal);
+  char *lines = fd_store_list_dirty(&journal);
   ck_assert_ptr_nonnull(lines);
   return lines;
 }
 
 static uint64_t size_of(const char *lines, const char *file) {
   uint64_t bytes = 99;
-  ck_assert(fd_store_is_torn(lines, file, &bytes));
+  ck_assert(fd_store_is_dirty(lines, file, &bytes));
   return bytes;
 }
 
@@ -35,9 +35,9 @@ START_TEST(no_other_file_is_found) {
   const char *const others[] = {"ou", "out2", "b", "raw", ""};
   uint64_t bytes;
   for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
-    ck_assert(!fd_store_is_torn(lines, others[i], &bytes));
+    ck_assert(!fd_store_is_dirty(lines, others[i], &bytes));
   }
-  ck_assert(!fd_store_is_torn("", named, &bytes));
+  ck_assert(!fd_store_is_dirty("", named, &bytes));
   free(lines);
 }
 END_TEST
