@@ -30,7 +30,7 @@ struct lane {
   _Atomic int64_t work; /* ns; it alone writes */
   /* parking */
   atomic_bool park_wanted;
-  unsigned quiet;           /* iterations since nothing was under way */
+  atomic_uint quiet;        /* iterations since nothing was under way */
   atomic_bool awaits_file;  /* only that keeps it from standing still, */
   atomic_bool leaves_files; /* and shall not */
   uv_sem_t stands, goes_on; /* the lane posts one and waits for the other */
@@ -72,13 +72,14 @@ static bool awaits_file(const struct lane *lane) {
 static void stand_still(struct lane *lane) {
   bool awaits = awaits_file(lane);
   atomic_store(&lane->awaits_file, awaits);
-  lane->quiet = awaits && !atomic_load(&lane->leaves_files) ? 0 : lane->quiet + 1;
-  if (lane->quiet > 1) {
+  unsigned quiet = awaits && !atomic_load(&lane->leaves_files) ? 0 : atomic_load(&lane->quiet) + 1;
+  atomic_store(&lane->quiet, quiet);
+  if (quiet > 1) {
     uv_sem_post(&lane->stands);
     while (atomic_load(&lane->park_wanted)) {
       uv_sem_wait(&lane->goes_on);
     }
-  } else if (lane->quiet > 0) {
+  } else if (quiet > 0) {
     uv_idle_start(&lane->idle, on_idle);
   }
 }
@@ -246,7 +247,7 @@ void lane_count_work(struct lane *lane, int64_t ns) {
 /* -- parking --------------------------------------------------------------------------------------------------- */
 
 void lane_park(struct lane *lane) {
-  lane->quiet = 0;
+  atomic_store(&lane->quiet, 0); /* the lane may still be at the end of standing still before */
   lane->stood = false;
   atomic_store(&lane->held_there, false);
   atomic_store(&lane->awaits_file, false);

@@ -105,9 +105,11 @@ static bool emit(struct session *session, int64_t now) {
   for (unsigned i = 0; i < results; i++) {
     sink_offer(session->sink, flow, flow_offer(flow));
   }
-  bool has_work = results > 0 || session->sink->loans.count > 0;
-  if (has_work && !flow->relay && sink_turn(session->sink, now)) {
-    lane_schedule(&session->sink->runner);
+  if (!flow->relay) { /* else the sink's own lane looks after it, and nothing of it is to be read here */
+    bool has_work = results > 0 || session->sink->loans.count > 0;
+    if (has_work && sink_turn(session->sink, now)) {
+      lane_schedule(&session->sink->runner);
+    }
   }
   bool gave = session->shares && channel_give(&session->channel, now);
   return results > 0 || gave;
