@@ -22,6 +22,8 @@
 #include "daemon/server/config_files.h"
 #include "daemon/server/footprint.h"
 #include "daemon/server/server.h"
+#include "daemon/session/session.h"
+#include "daemon/sink/loans.h"
 #include "daemon/sink/results.h"
 #include "daemon/state/exec.h"
 #include "daemon/state/state.h"
@@ -264,16 +266,20 @@ static void hold_orders(void) {
 
 /* What lies in a state as it lies in memory: where one of these differs, a state is of another version. */
 static void set_state_layout(void) {
-  static const size_t sizes[] = {sizeof(struct frame),
-                                 sizeof(struct session_view),
-                                 sizeof(struct frame_stamp),
-                                 sizeof(struct native_hello),
-                                 sizeof(struct gpu_calibration),
-                                 sizeof(void *),
-                                 NATIVE_RESULT_BYTES,
-                                 NATIVE_RING,
-                                 GPU_MAX_SLOTS,
-                                 FATE_COUNT};
+  const size_t sizes[] = {sizeof(struct frame),
+                          sizeof(struct session_view),
+                          sizeof(struct frame_stamp),
+                          sizeof(struct native_hello),
+                          sizeof(struct gpu_calibration),
+                          session_record_bytes(),
+                          sizeof(struct sink),
+                          sizeof(struct reader),
+                          sizeof(struct borrower),
+                          sizeof(void *),
+                          NATIVE_RESULT_BYTES,
+                          NATIVE_RING,
+                          GPU_MAX_SLOTS,
+                          FATE_COUNT};
   state_set_layout(sizes, sizeof sizes / sizeof *sizes);
 }
 

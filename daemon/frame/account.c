@@ -3,11 +3,13 @@
 #include <assert.h>
 #include <string.h>
 
+#include "daemon/state/image.h"
+
 /* -- acks ---------------------------------------------------------------------------------------------------------- */
 
 static void acks_forget(struct acks *acks, unsigned at) {
+  memmove(acks->open + at, acks->open + at + 1, (acks->count - at - 1) * sizeof *acks->open);
   acks->count--;
-  memmove(acks->open + at, acks->open + at + 1, (acks->count - at) * sizeof *acks->open);
 }
 
 void acks_open(struct acks *acks, const struct frame *frame) {
@@ -40,11 +42,24 @@ uint64_t acks_count(const struct acks *acks, unsigned producer) {
   return acks->count > 0 ? acks->open[0] : acks->next;
 }
 
-void acks_pass(struct acks *acks, struct codec *codec) {
-  CODEC_PASS(codec, acks->producer);
-  codec_pass_below(codec, &acks->count, ACKS_OPEN + 1);
-  codec_pass(codec, acks->open, acks->count * sizeof *acks->open);
-  CODEC_PASS(codec, acks->next);
+static bool is_open_there(const struct slot_ring *ring, unsigned producer, uint64_t sequence) {
+  bool open = false;
+  for (unsigned i = 0; i < ring->count; i++) {
+    const struct slot *slot = &ring->slots[i];
+    open |= slot->frame.producer == producer && slot->frame.sequence == sequence && (slot->frame.open || slot->owed);
+  }
+  return open;
+}
+
+void acks_mend(struct acks *acks, const struct slot_ring *ring) {
+  unsigned count = acks->count;
+  acks->count = 0;
+  for (unsigned i = 0; i < count; i++) {
+    bool again = acks->count > 0 && acks->open[acks->count - 1] >= acks->open[i];
+    if (!again && is_open_there(ring, acks->producer, acks->open[i])) {
+      acks->open[acks->count++] = acks->open[i];
+    }
+  }
 }
 
 /* -- the books ------------------------------------------------------------------------------------------------------ */
@@ -89,6 +104,7 @@ void account_open(struct account *account, struct frame *frame) {
 
 void account_settle(struct account *account, struct frame *frame, enum fate fate, int64_t now) {
   assert(frame->open);
+  account_begin(account, fate);
   frame->open = false;
   frame->fate = fate;
   account_close(account, frame, fate, now);
@@ -97,6 +113,8 @@ void account_settle(struct account *account, struct frame *frame, enum fate fate
 void account_close(struct account *account, const struct frame *frame, enum fate fate, int64_t now) {
   acks_close(&account->acks, frame, fate);
   account->now.ledger.fates[fate]++;
+  atomic_signal_fence(memory_order_seq_cst);
+  atomic_store_explicit(&account->settling, 0, memory_order_relaxed);
   if (fate == FATE_EMITTED) {
     histogram_record(&account->steps[STEP_EMIT], now - frame->seen);
     histogram_record(&account->steps[STEP_TOTAL], now - frame->began);
@@ -105,4 +123,39 @@ void account_close(struct account *account, const struct frame *frame, enum fate
   if (trace) {
     trace_ring_append(trace, frame, fate, now);
   }
+}
+
+/* -- of a process before this one -------------------------------------------------------------------------------------- */
+
+bool account_adopt(struct account *account, const struct account *left) {
+  const struct session_view *view = &left->now;
+  account->now.ledger = view->ledger;
+  account->now.began = view->began;
+  account->now.busy = view->busy;
+  account->now.worked = view->worked;
+  account->now.submitted = account->now.completed = view->submitted; /* nothing is on the device now */
+  memcpy(account->steps, left->steps, sizeof account->steps);
+  account->acks = left->acks;
+  return image_is_time(view->began) && image_is_time(view->busy) && image_is_time(view->worked) &&
+         left->acks.count <= ACKS_OPEN && left->settling <= FATE_COUNT;
+}
+
+bool account_mend(struct account *account, unsigned settling, enum fate lost, uint64_t most) {
+  struct ledger *ledger = &account->now.ledger;
+  uint64_t counted = ledger->in_flight;
+  for (int fate = 0; fate < FATE_COUNT; fate++) {
+    counted += ledger->fates[fate];
+  }
+  uint64_t missing = ledger->in - counted;
+  bool balances = missing <= most;
+  if (settling > 0 && missing > 0) {
+    ledger->fates[settling - 1]++;
+    missing--;
+  }
+  if (lost < FATE_COUNT) {
+    ledger->fates[lost] += missing;
+  } else {
+    ledger->in -= missing;
+  }
+  return balances;
 }

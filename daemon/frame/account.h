@@ -36,8 +36,8 @@ void acks_open(struct acks *acks, const struct frame *frame);
 void acks_close(struct acks *acks, const struct frame *frame, enum fate fate);
 /* So many frames of this producer, from its first, have their fate. */
 uint64_t acks_count(const struct acks *acks, unsigned producer);
-/* Passes acks through a codec. */
-void acks_pass(struct acks *acks, struct codec *codec);
+/* Forgets frames that are open nowhere: nobody knows how much of a change was made when the process was killed. */
+void acks_mend(struct acks *acks, const struct slot_ring *ring);
 
 enum session_waiting {
   WAITING_FOR_NOTHING,  /* frames move */
@@ -68,6 +68,7 @@ struct account {
   struct session_view now; /* the lane's own */
   struct histogram steps[STEP_COUNT];
   struct acks acks;
+  _Atomic unsigned settling; /* the fate that is being counted, and 1; 0: none is */
   _Atomic uint32_t sequence;
   _Atomic uint64_t published[ACCOUNT_WORDS];
   struct trace_ring *_Atomic trace; /* set by the control loop while a trace is taken, or NULL */
@@ -88,7 +89,18 @@ void account_open(struct account *account, struct frame *frame);
 /* [lane] An open frame gets its fate; emitted frames are recorded in the histograms of emit and total, and every frame in
  * the trace that is being taken. */
 void account_settle(struct account *account, struct frame *frame, enum fate fate, int64_t now);
-/* [lane] The same for a frame that a sink has, and that is not written: that it has its fate is noted elsewhere. */
+/* [lane] Before it stands anywhere that a frame has this fate, until account_close() has counted it. */
+static inline void account_begin(struct account *account, enum fate fate) {
+  atomic_store_explicit(&account->settling, (unsigned)fate + 1, memory_order_relaxed);
+  atomic_signal_fence(memory_order_seq_cst);
+}
+/* [lane] The same for a frame that a sink has, and that is not written: that it has its fate stands elsewhere. */
 void account_close(struct account *account, const struct frame *frame, enum fate fate, int64_t now);
+
+/* Takes the books of a process before this one. False: they make no sense. */
+bool account_adopt(struct account *account, const struct account *left);
+/* What came and is neither in flight nor counted was in the middle of that when the process was killed: it gets the fate that
+ * was being counted, else `lost`, or for FATE_COUNT it never came. False: that would be more than `most` frames. */
+bool account_mend(struct account *account, unsigned settling, enum fate lost, uint64_t most);
 
 #endif

@@ -12,7 +12,6 @@ unsigned flow_depth(enum config_overload overload, unsigned slots, bool has_dead
 
 void flow_drop(struct flow *flow, struct slot *slot, enum fate fate, int64_t now) {
   account_settle(flow->account, &slot->frame, fate, now);
-  flow->unnoted = true;
   if (slot->frame.suspect && flow->retry) {
     slot->frame.suspect = false;
     retry_pass(flow->retry, false);
@@ -26,11 +25,22 @@ struct slot *flow_offer(struct flow *flow) {
   if (slot) {
     struct frame *frame = &slot->frame;
     frame->missing = frame->sequence - (flow->offered_producer == frame->producer ? flow->offered_sequence + 1 : 0);
+    slot_move(&flow->ring, slot, SLOT_EMITTING); /* first, so that flow_offer_again() may follow */
     flow->offered_producer = frame->producer;
     flow->offered_sequence = frame->sequence;
-    slot_move(&flow->ring, slot, SLOT_EMITTING);
   }
   return slot;
+}
+
+void flow_offer_again(struct flow *flow, struct slot *slot) {
+  const struct frame *frame = &slot->frame;
+  slot->state = SLOT_DONE;
+  slot->owed = false;
+  slot->frame.open = true;
+  if (flow->offered_producer == frame->producer && flow->offered_sequence >= frame->sequence) {
+    flow->offered_producer = frame->missing == frame->sequence ? 0 : frame->producer;
+    flow->offered_sequence = frame->sequence - frame->missing - 1;
+  }
 }
 
 void flow_settle(struct flow *flow, const struct frame *frame, enum fate fate, int64_t now) {

@@ -34,7 +34,6 @@ struct flow {
   bool spin;           /* completion: spin */
   bool armed;          /* spin: the oldest running frame will wake the lane */
   bool restart_owed;   /* the first frame of a producer was dropped before the device had it */
-  bool unnoted;        /* frames came or went since the session's last note: see session_checkpoint() */
   bool device_dead;
   struct gpu_error device_error;
   unsigned offered_producer;   /* whose the last result was, 0: there was none, */
@@ -80,5 +79,8 @@ void flow_take_back(struct flow *flow, struct slot *slot, enum fate fate);
 
 /* Open frames, counted where they are. */
 unsigned flow_in_flight(const struct flow *flow);
+
+/* What another process had offered last is taken back to before this frame, which is offered once more. */
+void flow_offer_again(struct flow *flow, struct slot *slot);
 
 #endif

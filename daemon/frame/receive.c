@@ -3,6 +3,7 @@
 #include <assert.h>
 #include <string.h>
 
+#include "daemon/state/image.h"
 #include "daemon/wire/native.h"
 
 void receive_init(struct receive *receive, struct flow *flow, enum config_protocol protocol, const struct frame_format *format,
@@ -266,7 +267,6 @@ static bool take_staged(struct receive *receive, int64_t now) {
       return false;
     }
     receive->staged_at += (unsigned)count;
-    receive->flow->unnoted = true;
     if (receive->begun && receive->framing.state == FRAMING_PAYLOAD && payload_left(receive) == 0) {
       finish_frame(receive, now);
     }
@@ -277,7 +277,6 @@ static bool take_staged(struct receive *receive, int64_t now) {
 bool receive_advance(struct receive *receive, size_t count, int64_t began, int64_t now) {
   receive->read_began = began;
   receive->flow->active = now;
-  receive->flow->unnoted = true;
   receive->flow->account->now.ledger.in_bytes += count;
   size_t direct = count < receive->direct ? count : receive->direct;
   take_direct(receive, direct, now);
@@ -287,7 +286,6 @@ bool receive_advance(struct receive *receive, size_t count, int64_t began, int64
 }
 
 bool receive_end(struct receive *receive, enum fate fate, int64_t now) {
-  receive->flow->unnoted = true;
   bool clean = !receive->begun && receive->framing.length == 0 && !receive_has_staged(receive);
   if (receive->begun && receive->filling) {
     flow_drop(receive->flow, receive->filling, fate, now);
@@ -298,53 +296,49 @@ bool receive_end(struct receive *receive, enum fate fate, int64_t now) {
   return clean;
 }
 
-/* -- through a codec -------------------------------------------------------------------------------------------------- */
+/* -- of a process before this one -------------------------------------------------------------------------------------- */
 
-static void pass_framing(struct framing *framing, struct codec *codec) {
-  CODEC_PASS(codec, framing->stamp);
-  CODEC_PASS(codec, framing->rate);
-  unsigned state = framing->state, length = (unsigned)framing->length;
-  codec_pass_below(codec, &state, FRAMING_PAYLOAD + 1);
-  codec_pass_below(codec, &length, framing->protocol == CONFIG_PROTOCOL_NATIVE ? NATIVE_FRAME_BYTES : PROTOCOL_LINE + 1);
-  codec_pass(codec, framing->line, length);
-  framing->state = (enum framing_state)state;
-  framing->length = length;
+static bool framing_adopt(struct framing *framing, const struct framing *left) {
+  size_t limit = framing->protocol == CONFIG_PROTOCOL_NATIVE ? NATIVE_FRAME_BYTES : PROTOCOL_LINE + 1;
+  if ((unsigned)left->state > FRAMING_PAYLOAD || left->length >= limit) {
+    return false;
+  }
+  framing->stamp = left->stamp;
+  framing->rate = left->rate;
+  framing->state = left->state;
+  framing->length = left->length;
+  memcpy(framing->line, left->line, left->length);
+  return true;
 }
 
 /* The slot that is being filled is the one that is FILLING; a frame without one is being discarded. */
 static bool receive_is_sound(const struct receive *receive) {
   unsigned filling = slot_count(&receive->flow->ring, SLOT_FILLING);
   return filling <= (receive->begun ? 1U : 0U) && (!receive->begun || filling == 1 || receive->discard) &&
-         receive->filled <= receive->flow->input_bytes && receive->staged_at <= receive->staged_end;
+         receive->filled <= receive->flow->input_bytes;
 }
 
-void receive_pass(struct receive *receive, struct codec *codec) {
-  unsigned protocol = receive->protocol;
-  codec_pass_below(codec, &protocol, CONFIG_PROTOCOL_AUTO + 1);
-  if (!codec->writing) {
-    receive->protocol = (enum config_protocol)protocol;
-    framing_start(&receive->framing, receive->protocol, &receive->format);
+bool receive_adopt(struct receive *receive, const struct receive *left) {
+  bool whole = (unsigned)left->protocol <= CONFIG_PROTOCOL_AUTO && (unsigned)left->foreign < STRANGER_COUNT &&
+               IMAGE_IS_FLAG(left->begun) && IMAGE_IS_FLAG(left->restart) && IMAGE_IS_FLAG(left->spoiled) &&
+               image_is_time(left->since) && left->staged_at <= left->staged_end && left->staged_end <= RECEIVE_STAGING;
+  if (!whole) {
+    return false;
   }
-  pass_framing(&receive->framing, codec);
-  CODEC_PASS(codec, receive->rate);
-  CODEC_PASS(codec, receive->begun);
-  CODEC_PASS(codec, receive->filled);
-  codec_pass_time(codec, &receive->since);
-  CODEC_PASS(codec, receive->sequence);
-  CODEC_PASS(codec, receive->producer);
-  CODEC_PASS(codec, receive->restart);
-  CODEC_PASS(codec, receive->spoiled);
-  unsigned foreign = receive->foreign;
-  codec_pass_below(codec, &foreign, STRANGER_COUNT);
-  receive->foreign = (enum stranger)foreign;
-  codec_pass_below(codec, &receive->staged_at, RECEIVE_STAGING + 1);
-  codec_pass_below(codec, &receive->staged_end, RECEIVE_STAGING + 1);
-  codec_pass(codec, receive->staging, receive->staged_end);
-  if (codec->writing) {
-    return;
-  }
+  receive->protocol = left->protocol;
+  framing_start(&receive->framing, receive->protocol, &receive->format);
+  receive->rate = left->rate;
+  receive->begun = left->begun;
+  receive->filled = left->filled;
+  receive->since = left->since;
+  receive->sequence = left->sequence;
+  receive->producer = left->producer;
+  receive->restart = left->restart;
+  receive->spoiled = left->spoiled;
+  receive->foreign = left->foreign;
+  receive->staged_at = left->staged_at;
+  receive->staged_end = left->staged_end;
+  memcpy(receive->staging, left->staging, sizeof receive->staging);
   receive->filling = slot_oldest(&receive->flow->ring, SLOT_FILLING);
-  if (!receive_is_sound(receive)) {
-    codec_break(codec);
-  }
+  return framing_adopt(&receive->framing, &left->framing) && receive_is_sound(receive);
 }

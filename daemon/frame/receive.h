@@ -65,8 +65,8 @@ static inline bool receive_has_staged(const struct receive *receive) { return re
 static inline bool receive_is_foreign(const struct receive *receive) {
   return receive->foreign != STRANGER_UNKNOWN && (receive->sequence > 1 || !receive->begun);
 }
-/* Passes through a codec where receiving is; slots have been passed before. `held` is for whoever reads the codec to set. */
-void receive_pass(struct receive *receive, struct codec *codec);
+/* Takes where a process before this one was in its producer's bytes; slots were taken before. False: it makes no sense. */
+bool receive_adopt(struct receive *receive, const struct receive *left);
 /* The producer ended or is cut off: an unfinished frame gets this fate. True if there was none. */
 bool receive_end(struct receive *receive, enum fate fate, int64_t now);
 

@@ -28,6 +28,7 @@ bool relay_collect(struct relay *relay) {
     struct slot *slot = &relay->flow->ring.slots[item / WORDS];
     const struct told *told = &relay->told[item / WORDS];
     if (item % WORDS == SETTLED) {
+      account_begin(relay->flow->account, told->fate);
       slot->owed = false;
       flow_settle(relay->flow, &slot->frame, told->fate, told->at);
     } else {

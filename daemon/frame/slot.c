@@ -1,7 +1,10 @@
 #include "daemon/frame/slot.h"
 
 #include <assert.h>
+#include <stdatomic.h>
 #include <string.h>
+
+#include "daemon/state/image.h"
 
 const char *const slot_state_names[SLOT_STATES] = {"free", "filling", "ready", "running", "done", "emitting", "failed"};
 
@@ -56,55 +59,11 @@ void slot_move(struct slot_ring *ring, struct slot *slot, enum slot_state to) {
   }
   from->first = (from->first + 1) % GPU_MAX_SLOTS;
   from->count--;
+  atomic_signal_fence(memory_order_seq_cst); /* the frame is whole before the state says so */
   slot->state = to;
+  atomic_signal_fence(memory_order_seq_cst);
   queue->items[(queue->first + queue->count) % GPU_MAX_SLOTS] = slot;
   queue->count++;
-}
-
-/* Slots in later states hold older frames, and go before those that are in a state already. */
-void slot_ring_arrange(struct slot_ring *ring, const enum slot_state becomes[GPU_MAX_SLOTS],
-                       const unsigned emitting[GPU_MAX_SLOTS]) {
-  struct slot_ring before = *ring;
-  unsigned emitted = 0;
-  memset(ring->queues, 0, sizeof ring->queues);
-  for (int from = SLOT_STATES - 1; from >= 0; from--) {
-    for (unsigned i = 0; i < before.queues[from].count; i++) {
-      struct slot *slot = slot_at(&before, (enum slot_state)from, i);
-      slot->state = becomes[slot->index];
-      emitted += slot->state == SLOT_EMITTING;
-      if (slot->state != SLOT_EMITTING) {
-        struct slot_queue *queue = &ring->queues[slot->state];
-        queue->items[queue->count++] = slot;
-      }
-    }
-  }
-  for (unsigned i = 0; i < emitted; i++) {
-    ring->queues[SLOT_EMITTING].items[ring->queues[SLOT_EMITTING].count++] = &ring->slots[emitting[i]];
-  }
-}
-
-/* -- through a codec ------------------------------------------------------------------------------------------------- */
-
-static bool are_times(const struct frame *frame) {
-  const struct gpu_times *device = &frame->device;
-  const int64_t times[] = {frame->began,   frame->first_byte, frame->complete,  frame->dispatched,  frame->seen,
-                           device->begin,  device->copied_in, device->computed, device->copied_out, device->h2d,
-                           device->kernel, device->d2h,       device->wait,     device->told};
-  bool are = true;
-  for (size_t i = 0; i < sizeof times / sizeof *times; i++) {
-    are = are && codec_is_time(times[i]);
-  }
-  return are;
-}
-
-/* Looked at as bytes, since no other value may ever be read as a flag. */
-static bool are_flags(const struct frame *frame) {
-  const void *const flags[] = {&frame->open, &frame->restart, &frame->again, &frame->suspect};
-  bool are = true;
-  for (size_t i = 0; i < sizeof flags / sizeof *flags; i++) {
-    are = are && *(const unsigned char *)flags[i] <= 1;
-  }
-  return are;
 }
 
 static uint32_t clamp(int64_t ns) {
@@ -134,93 +93,66 @@ struct native_result frame_result(const struct frame *frame, unsigned seat, int6
   return result;
 }
 
-/* A frame passes in one piece, since every frame is checkpointed. */
-void frame_pass(struct frame *frame, struct codec *codec) {
-  codec_pass(codec, frame, sizeof *frame);
-  if (!codec->writing &&
-      (!are_flags(frame) || !are_times(frame) || (unsigned)frame->fate >= FATE_COUNT || frame->stream >= GPU_MAX_SLOTS)) {
-    memset(frame, 0, sizeof *frame);
-    codec_break(codec);
+/* -- of a process before this one -------------------------------------------------------------------------------------- */
+
+static bool are_times(const struct frame *frame) {
+  const struct gpu_times *device = &frame->device;
+  const int64_t times[] = {frame->began,   frame->first_byte, frame->complete,  frame->dispatched,  frame->seen,
+                           device->begin,  device->copied_in, device->computed, device->copied_out, device->h2d,
+                           device->kernel, device->d2h,       device->wait,     device->told};
+  bool are = true;
+  for (size_t i = 0; i < sizeof times / sizeof *times; i++) {
+    are = are && image_is_time(times[i]);
   }
+  return are;
 }
 
-/* A frame has no fate while it is on its way here, and none is suspected that will not run again. One that is being emitted is
- * the sink's. */
-static bool slot_is_sound(const struct slot *slot) {
-  if (slot->state == SLOT_EMITTING) {
-    return !slot->frame.suspect;
+bool frame_is_sound(const struct frame *frame) {
+  return IMAGE_IS_FLAG(frame->open) && IMAGE_IS_FLAG(frame->restart) && IMAGE_IS_FLAG(frame->again) &&
+         IMAGE_IS_FLAG(frame->suspect) && are_times(frame) && (unsigned)frame->fate < FATE_COUNT &&
+         frame->stream < GPU_MAX_SLOTS;
+}
+
+static bool slot_adopt(struct slot *slot, const struct slot *left) {
+  if ((unsigned)left->state >= SLOT_STATES || !IMAGE_IS_FLAG(left->owed)) {
+    return false;
   }
-  return slot->frame.open == (slot->state != SLOT_FREE) && (!slot->frame.suspect || slot->state == SLOT_READY);
-}
-
-/* Which slots are in each state, in order. */
-struct slot_order {
-  unsigned char counts[SLOT_STATES], slots[GPU_MAX_SLOTS];
-};
-
-static void list_state(struct slot_order *order, unsigned *at, enum slot_state becomes, const struct slot_ring *ring,
-                       enum slot_state state) {
-  unsigned count = slot_count(ring, state);
-  order->counts[becomes] = (unsigned char)(order->counts[becomes] + count);
-  for (unsigned i = 0; i < count; i++) {
-    order->slots[(*at)++] = (unsigned char)slot_at(ring, state, i)->index;
+  if (left->state == SLOT_FREE || left->state == SLOT_FAILED) { /* what a failed one had has gone with its process */
+    return true;
   }
+  if (!frame_is_sound(&left->frame)) {
+    return false;
+  }
+  bool told = left->state != SLOT_EMITTING && !left->frame.open;
+  slot->frame = left->frame;
+  slot->owed = left->owed;
+  slot->state = told ? SLOT_FREE : left->state == SLOT_RUNNING ? SLOT_READY : left->state;
+  slot->frame.suspect = slot->frame.suspect && slot->state == SLOT_READY;
+  return true;
 }
 
-/* The order in which the next process has the slots: those that were on the device are READY again, before the others. */
-static struct slot_order list_order(const struct slot_ring *ring) {
-  struct slot_order order = {0};
-  unsigned at = 0;
-  list_state(&order, &at, SLOT_FREE, ring, SLOT_FAILED);
-  list_state(&order, &at, SLOT_FREE, ring, SLOT_FREE);
-  list_state(&order, &at, SLOT_FILLING, ring, SLOT_FILLING);
-  list_state(&order, &at, SLOT_READY, ring, SLOT_RUNNING);
-  list_state(&order, &at, SLOT_READY, ring, SLOT_READY);
-  list_state(&order, &at, SLOT_DONE, ring, SLOT_DONE);
-  list_state(&order, &at, SLOT_EMITTING, ring, SLOT_EMITTING);
-  return order;
+bool slot_ring_adopt(struct slot_ring *ring, const struct slot_ring *left) {
+  bool sound = left->count == ring->count;
+  for (unsigned i = 0; i < ring->count && sound; i++) {
+    sound = slot_adopt(&ring->slots[i], &left->slots[i]);
+  }
+  slot_ring_order(ring);
+  return sound;
 }
 
-/* False: it is not an order of these slots. */
-static bool put_in_order(struct slot_ring *ring, const struct slot_order *order) {
-  unsigned at = 0, seen = 0;
+static bool is_older(const struct frame *one, const struct frame *other) {
+  return one->producer != other->producer ? one->producer < other->producer : one->sequence < other->sequence;
+}
+
+void slot_ring_order(struct slot_ring *ring) {
   memset(ring->queues, 0, sizeof ring->queues);
-  for (int state = 0; state < SLOT_STATES; state++) {
-    for (unsigned i = 0; i < order->counts[state]; i++) {
-      unsigned index = at < ring->count ? order->slots[at++] : ring->count;
-      if (index >= ring->count || (seen & 1U << index) != 0) {
-        return false;
-      }
-      seen |= 1U << index;
-      ring->slots[index].state = (enum slot_state)state;
-      ring->queues[state].items[i] = &ring->slots[index];
-    }
-    ring->queues[state].count = order->counts[state];
-  }
-  return at == ring->count;
-}
-
-static void pass_order(struct slot_ring *ring, struct codec *codec) {
-  unsigned count = ring->count;
-  struct slot_order order = codec->writing ? list_order(ring) : (struct slot_order){0};
-  CODEC_PASS(codec, count);
-  CODEC_PASS(codec, order);
-  if (!codec->writing && !codec->broken && (count != ring->count || !put_in_order(ring, &order))) {
-    codec_break(codec);
-  }
-}
-
-void slot_ring_pass(struct slot_ring *ring, struct codec *codec) {
-  pass_order(ring, codec);
-  for (unsigned i = 0; i < ring->count && !codec->broken; i++) {
+  for (unsigned i = 0; i < ring->count; i++) {
     struct slot *slot = &ring->slots[i];
-    if (slot->state != SLOT_FREE && slot->state != SLOT_FAILED) { /* what a failed one had goes with this process */
-      frame_pass(&slot->frame, codec);
-    } else if (!codec->writing) {
-      slot->frame = (struct frame){0};
+    struct slot_queue *queue = &ring->queues[slot->state];
+    unsigned at = queue->count++;
+    for (; at > 0 && is_older(&slot->frame, &queue->items[at - 1]->frame); at--) {
+      queue->items[at] = queue->items[at - 1];
     }
-    if (!codec->writing && !slot_is_sound(slot)) {
-      codec_break(codec);
-    }
+    queue->items[at] = slot;
   }
 }

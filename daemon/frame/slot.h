@@ -5,7 +5,9 @@
  * slot.c and happen only in slot_move(), which moves the slot between the queues of its ring as well: a slot is on exactly the
  * queue that its state names. A frame lives in its slot and nowhere else; while the slot is EMITTING nobody writes to the
  * frame, so that the sink may read it on a lane of its own. Queues keep the order in which frames came. The only exception is
- * what a process before this one left: slot_ring_pass() and slot_ring_arrange() put it in its place, before the first turn.
+ * what a process before this one left: slot_ring_adopt() and slot_ring_order() put it in its place, before the first turn.
+ * A slot's state is one word, and its frame is whole before the slot is in a state that says so: so a ring makes sense
+ * wherever its process was killed.
  */
 #ifndef FRAMED_FRAME_SLOT_H
 #define FRAMED_FRAME_SLOT_H
@@ -14,7 +16,6 @@
 #include <stdint.h>
 
 #include "daemon/measure/ledger.h"
-#include "daemon/state/codec.h"
 #include "daemon/wire/native_wire.h"
 #include "daemon/wire/protocol.h"
 #include "gpu/gpu.h"
@@ -86,19 +87,15 @@ bool slot_may_move(enum slot_state from, enum slot_state to);
 /* Puts the slot behind those that are in `to` already. A transition that is not in the table is a bug and asserts. */
 void slot_move(struct slot_ring *ring, struct slot *slot, enum slot_state to);
 
-/* Puts slots into other states at once, for what became of them while nobody noted it: `becomes` by index. Within a state they
- * keep their order, those that come back to it first; those that are to be EMITTING stand in `emitting`, in order (NULL: none
- * is). */
-void slot_ring_arrange(struct slot_ring *ring, const enum slot_state becomes[GPU_MAX_SLOTS],
-                       const unsigned emitting[GPU_MAX_SLOTS]);
-
 /* What the native protocol tells of a frame with its result; the frame came to the session with this number. */
 struct native_result frame_result(const struct frame *frame, unsigned seat, int64_t now);
 
-/* Passes one frame through a codec. */
-void frame_pass(struct frame *frame, struct codec *codec);
-/* Passes states, frames and their order through a codec. Frames that are on the device, which is lost with the process, are
- * READY again, before the others. What is read must have as many slots. */
-void slot_ring_pass(struct slot_ring *ring, struct codec *codec);
+/* Whether what another process left is a frame. */
+bool frame_is_sound(const struct frame *frame);
+/* Takes states and frames from the ring of a process before this one. Frames that were on the device, which is lost with that
+ * process, are READY again; one whose fate was just being told has none of its own to wait for. False: it makes no sense. */
+bool slot_ring_adopt(struct slot_ring *ring, const struct slot_ring *left);
+/* Puts each slot on the queue of its state, in the order of frames. */
+void slot_ring_order(struct slot_ring *ring);
 
 #endif

@@ -22,7 +22,7 @@ static enum pipeline_state state_to_come(const struct pipeline *pipeline) {
 }
 
 /* A pipeline that could not start yet but has readers starts in the next process, with these readers; not after a kill, since
- * the checkpoint holds the readers of running pipelines alone. */
+ * only readers of running pipelines were at work. */
 static enum pipeline_state state_of(const struct pipeline *pipeline, const struct codec *codec) {
   enum pipeline_state state = state_to_come(pipeline);
   return state == PIPELINE_STARTING && !codec->live && has_readers(pipeline) ? PIPELINE_RUNNING : state;
@@ -70,10 +70,9 @@ static bool has_whole_files(const struct pipeline *pipeline, const struct codec 
 }
 
 /* Whether the pipeline goes on in the next process: not if it could not start yet and has no reader, nor if its file does not
- * answer, nor, after a kill, if its sessions keep no checkpoint. */
+ * answer. */
 static bool pass_going_on(struct pipeline *pipeline, struct codec *codec) {
-  bool goes_on = codec->writing && state_of(pipeline, codec) != PIPELINE_STARTING && has_whole_files(pipeline, codec) &&
-                 (!codec->live || inputs_is_noted(pipeline->inputs));
+  bool goes_on = codec->writing && state_of(pipeline, codec) != PIPELINE_STARTING && has_whole_files(pipeline, codec);
   CODEC_PASS(codec, goes_on);
   if (!goes_on) {
     pass_listener(codec->writing ? pipeline_source_listener(pipeline) : NULL, codec);

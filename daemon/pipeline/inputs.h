@@ -54,8 +54,6 @@ void inputs_on_event(struct inputs *inputs, const struct session_event *event);
 
 /* Writes the inputs to the codec, while no lane runs. */
 void inputs_put(struct inputs *inputs, struct codec *codec);
-/* Whether all its sessions note where they are. */
-bool inputs_is_noted(const struct inputs *inputs);
 /* Frames of its sessions that are on the device, and what is said of them: see session_suspect(). */
 unsigned inputs_running(const struct inputs *inputs);
 void inputs_suspect(struct inputs *inputs, bool failed, bool alone);

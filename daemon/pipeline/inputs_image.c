@@ -46,11 +46,7 @@ static void put_seat(struct producer *producer, struct codec *codec) {
   bool memory = !producer->renewing && !producer->lost;
   struct producer put = {.client = producer->client, .shares = producer->shares, .used = producer->used && memory};
   pass_seat(&put, codec);
-  if (codec->live) {
-    session_put_live(producer->session, codec);
-  } else {
-    session_put(producer->session, codec, memory);
-  }
+  session_put(producer->session, codec, memory);
 }
 
 void inputs_put(struct inputs *inputs, struct codec *codec) {
@@ -59,7 +55,9 @@ void inputs_put(struct inputs *inputs, struct codec *codec) {
     put_seat(&inputs->seats[i], codec);
   }
   pass_waiting(inputs, codec);
-  handshakes_pass(inputs->handshakes, codec);
+  if (!codec->live) { /* what is being said now is not for another process */
+    handshakes_pass(inputs->handshakes, codec);
+  }
 }
 
 unsigned inputs_running(const struct inputs *inputs) {
@@ -74,14 +72,6 @@ void inputs_suspect(struct inputs *inputs, bool failed, bool alone) {
   for (unsigned i = 0; i < inputs->count; i++) {
     session_suspect(inputs->seats[i].session, failed, alone);
   }
-}
-
-bool inputs_is_noted(const struct inputs *inputs) {
-  bool noted = true;
-  for (unsigned i = 0; i < inputs->count; i++) {
-    noted = noted && session_is_noted(inputs->seats[i].session);
-  }
-  return noted;
 }
 
 /* -- in ------------------------------------------------------------------------------------------------------------- */
@@ -106,6 +96,7 @@ void inputs_revive_seat(struct producer *producer) {
   if (producer->client.fd < 0 && session_has_source(producer->session)) {
     session_lose_source(producer->session);
   }
+  producer->used = true; /* that may be newer than what the control loop said last */
   producer->cut = producer->client.fd >= 0 && revival != SESSION_NEVER_BEGAN && revival != SESSION_GOES_ON;
 }
 
@@ -133,6 +124,9 @@ static void seat_cut(struct inputs *inputs, struct producer *producer) {
   }
   producer->client.fd = -1;
   producer->cut = false;
+  if (producer->shares) {
+    producer_renew(producer);
+  }
 }
 
 /* Whether the FIFO may hold the rest of a frame that the killed process had begun to read. */
@@ -153,7 +147,7 @@ void inputs_cut(struct inputs *inputs) {
 
 void inputs_take_waiting(struct inputs *inputs, struct codec *codec) {
   pass_waiting(inputs, codec);
-  inputs->visits = handshakes_pass(NULL, codec);
+  inputs->visits = codec->live ? NULL : handshakes_pass(NULL, codec);
 }
 
 bool inputs_taken(const struct inputs *inputs, struct failure *failure) {

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "daemon/base/log.h"
+#include "daemon/base/rights.h"
 #include "daemon/pipeline/private.h"
 #include "daemon/sink/results.h"
 #include "daemon/state/fd_store.h"
@@ -29,100 +30,98 @@ static void pass_outlet(struct outputs *outputs, struct codec *codec) {
   }
 }
 
-/* The checkpoint of the sink has its readers and results; only the control loop knows which of the readers are there. */
-static void put_live(struct outputs *outputs, struct codec *codec) {
-  uint64_t record = record_name(outputs->sink->record);
-  CODEC_PASS(codec, record);
-  CODEC_PASS(codec, outputs->count);
-  for (const struct reader_entry *place = outputs->places; place; place = place->next) {
-    pid_t pid = place->pid;
-    uid_t uid = place->uid;
-    CODEC_PASS(codec, pid);
-    CODEC_PASS(codec, uid);
-    reader_put_live(place->reader, codec);
-  }
-}
-
 void outputs_put(struct outputs *outputs, struct codec *codec) {
   unsigned count = 0;
+  uint64_t sink = image_name(outputs->sink);
   pass_outlet(outputs, codec);
-  if (codec->live) {
-    put_live(outputs, codec);
-    return;
-  }
-  sink_pass(outputs->sink, codec, NULL, NULL);
+  CODEC_PASS(codec, sink);
   for (const struct reader_entry *place = outputs->places; place; place = place->next) {
-    count += !reader_has_gone(place->reader, outputs->sink);
+    count += codec->live || !reader_has_gone(place->reader);
   }
   CODEC_PASS(codec, count);
   for (struct reader_entry *place = outputs->places; place; place = place->next) {
-    if (!reader_has_gone(place->reader, outputs->sink)) {
+    if (codec->live || !reader_has_gone(place->reader)) { /* only the lane may ask that of its own */
+      bool shares = place->control.fd >= 0;
+      uint64_t reader = image_name(place->reader);
       CODEC_PASS(codec, place->pid);
       CODEC_PASS(codec, place->uid);
-      bool shares = place->control.fd >= 0;
+      CODEC_PASS(codec, reader);
+      codec_pass_descriptor(codec, &place->reader->fd);
       CODEC_PASS(codec, shares);
-      reader_pass(place->reader, outputs->sink, codec, NULL, NULL);
       if (shares) {
         codec_pass_descriptor(codec, &place->control.fd);
-        reader_pass_loans(place->reader, codec);
       }
     }
   }
-  handshakes_pass(outputs->handshakes, codec);
+  if (!codec->live) {
+    handshakes_pass(outputs->handshakes, codec);
+  }
 }
 
 /* The control memory of a reader that has results in shared memory. */
-static bool take_control(const struct outputs *outputs, struct reader_entry *place, struct codec *codec) {
+static bool take_control(const struct outputs *outputs, struct reader_entry *place, uint64_t name, int fd) {
   struct failure failure;
-  char name[96];
-  int fd = -1;
-  snprintf(name, sizeof name, "framed:%s.reader:control", outputs->config->name);
-  codec_pass_descriptor(codec, &fd);
-  if (codec->broken || !arena_adopt(&place->control, name, NATIVE_CONTROL, fd, NULL, &failure) ||
-      !reader_share(place->reader, (struct native_control *)place->control.base, 0)) {
-    return false;
-  }
-  reader_pass_loans(place->reader, codec);
-  return !codec->broken;
+  char text[96];
+  snprintf(text, sizeof text, "framed:%s.reader:control", outputs->config->name);
+  return arena_adopt(&place->control, text, NATIVE_CONTROL, fd, NULL, &failure) &&
+         reader_share(place->reader, (struct native_control *)place->control.base, 0) &&
+         reader_adopt_loans(place->reader, name);
 }
 
-static void reader_entry_take(struct outputs *outputs, struct codec *codec, sink_road *flow, void *context) {
-  struct reader_entry *place = calloc(1, sizeof *place);
-  bool cut = false;
-  bool shares = false;
-  if (!place) {
-    codec_break(codec);
-    return;
-  }
-  place->control = ARENA_NONE;
+/* A reader that cannot go on leaves its descriptor behind. */
+static bool reader_entry_take(struct outputs *outputs, struct reader_entry *place, struct codec *codec, sink_road *flow,
+                              void *context) {
+  struct sink *sink = outputs->sink;
+  uint64_t name = 0, torn = 0;
+  bool shares = false, cut = true;
+  int fd = -1, control = -1;
   CODEC_PASS(codec, place->pid);
   CODEC_PASS(codec, place->uid);
-  if (!codec->live) {
-    CODEC_PASS(codec, shares);
+  CODEC_PASS(codec, name);
+  codec_pass_descriptor(codec, &fd);
+  CODEC_PASS(codec, shares);
+  if (shares) {
+    codec_pass_descriptor(codec, &control);
   }
-  place->reader = codec->live ? reader_take_live(outputs->sink, codec, &cut, &outputs->cut)
-                              : reader_pass(NULL, outputs->sink, codec, flow, context);
-  outputs->cut_off += cut;
-  if (place->reader && shares && !take_control(outputs, place, codec)) {
-    codec_break(codec);
+  if (fd >= 0 && !codec->broken) {
+    place->reader = sink->operations->is_file ? reader_adopt_file(sink, name, fd, &torn)
+                                              : reader_adopt(sink, name, fd, flow, context, &cut);
+  }
+  outputs->cut = codec->live ? torn : 0;
+  if (place->reader && shares && !take_control(outputs, place, name, control)) {
+    control = -1; /* the arena's, or closed */
     arena_drop(&place->control);
     place->reader = reader_free(place->reader);
+    cut = true;
   }
   if (!place->reader) {
-    free(place);
-    return;
+    outputs->cut_off += cut && fd >= 0;
+    rights_close(fd);
+    return codec->live;
   }
-  outputs_add(outputs, place);
-  place->reader->next = outputs->sink->continuing;
-  outputs->sink->continuing = place->reader;
+  return true;
 }
 
-static void take_results(struct outputs *outputs, struct codec *codec, sink_road *flow, void *context) {
-  struct sink_checkpointd noted;
-  uint64_t record = 0;
-  CODEC_PASS(codec, record);
-  if (!sink_read_note(record, &noted) || !sink_take_noted(outputs->sink, &noted, flow, context)) {
-    codec_break(codec);
+static void take_readers(struct outputs *outputs, struct codec *codec, sink_road *flow, void *context) {
+  unsigned count = 0;
+  CODEC_PASS(codec, count);
+  for (unsigned i = 0; i < count && !codec->broken; i++) {
+    struct reader_entry *place = calloc(1, sizeof *place);
+    if (!place) {
+      codec_break(codec);
+      return;
+    }
+    place->control = ARENA_NONE;
+    if (!reader_entry_take(outputs, place, codec, flow, context)) {
+      codec_break(codec);
+    }
+    if (!place->reader) {
+      free(place);
+      continue;
+    }
+    outputs_add(outputs, place);
+    place->reader->next = outputs->sink->continuing;
+    outputs->sink->continuing = place->reader;
   }
 }
 
@@ -146,19 +145,16 @@ static void take_rooms(struct outputs *outputs, struct codec *codec) {
 }
 
 bool outputs_take(struct outputs *outputs, struct codec *codec, sink_road *flow, void *context, struct failure *failure) {
-  unsigned count = 0;
+  uint64_t name = 0;
   outputs->continues = true;
   pass_outlet(outputs, codec);
   keep_kind(outputs);
-  if (codec->live) {
-    take_results(outputs, codec, flow, context);
-  } else {
-    sink_pass(outputs->sink, codec, flow, context);
+  CODEC_PASS(codec, name);
+  const struct sink *left = sink_left(name);
+  if (!left || !sink_adopt(outputs->sink, left, flow, context)) {
+    codec_break(codec);
   }
-  CODEC_PASS(codec, count);
-  for (unsigned i = 0; i < count && !codec->broken; i++) {
-    reader_entry_take(outputs, codec, flow, context);
-  }
+  take_readers(outputs, codec, flow, context);
   take_rooms(outputs, codec);
   outputs->visits = codec->live ? NULL : handshakes_pass(NULL, codec);
   outputs->awaits_end |= codec->live && outputs->endpoint.kind == ENDPOINT_FIFO && outputs->count == 0;
@@ -185,7 +181,7 @@ void outputs_follow_name(struct outputs *outputs) {
   const char *path = outputs->config->sink.path;
   const struct sink *sink = outputs->sink;
   bool gone, is_file = outputs->continues && !outputs->listener && outputs->endpoint.kind == ENDPOINT_FILE && sink->continuing;
-  if (!is_file || strcmp(path, "-") == 0 || sink->written > 0 || sink->torn) {
+  if (!is_file || strcmp(path, "-") == 0 || sink->torn) {
     return;
   }
   struct reader *reader = sink->continuing;

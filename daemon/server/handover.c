@@ -12,10 +12,10 @@
 #include "daemon/base/log.h"
 #include "daemon/base/systemd.h"
 #include "daemon/server/private.h"
-#include "daemon/state/checkpoint.h"
 #include "daemon/state/codec.h"
 #include "daemon/state/exec.h"
 #include "daemon/state/fd_store.h"
+#include "daemon/state/image.h"
 #include "daemon/state/state.h"
 
 #define PATIENCE  (100 * NS_PER_MS) /* with a lane that may be within a call to a device */
@@ -29,15 +29,12 @@ enum { ROUNDS = 64 };
 
 void server_pass_config(char **text, struct codec *codec) { codec_pass_text(codec, text); }
 
-/* The memory in which lanes note how far they are. */
-static void pass_checkpoint(struct codec *codec) {
-  int fd = codec->writing ? checkpoint_fd() : -1;
+/* The memory in which sessions, sinks and readers are. */
+static void pass_image(struct codec *codec) {
+  int fd = codec->writing ? image_fd() : -1;
   codec_pass_descriptor(codec, &fd);
-  if (!codec->writing && (fd < 0 || !checkpoint_look_into(fd))) {
+  if (!codec->writing && fd >= 0 && !image_look_into(fd)) {
     codec_break(codec);
-  }
-  if (!codec->writing && fd >= 0) {
-    close(fd);
   }
 }
 
@@ -68,9 +65,8 @@ static void pass_server(struct server *server, struct codec *codec) {
     server->reload_at_once |= reloads;
     server->asked = asked;
   }
-  if (codec->live) {
-    pass_checkpoint(codec);
-  } else if (!codec->by_manager) {
+  pass_image(codec);
+  if (!codec->live && !codec->by_manager) {
     fd_store_pass(codec);
     listener_pass_unused(codec);
   }
@@ -205,6 +201,9 @@ static bool exchange(struct server *server, const struct exchange *how, struct f
   if (!server_may_hand_over(server, failure)) {
     return false;
   }
+  if (!image_outlives()) {
+    return failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "the system had no memory that outlives this process");
+  }
   struct history before = server->history;
   int64_t now = clock_now();
   history_end(&server->history, how->cause, how->text, now);
@@ -280,7 +279,7 @@ void server_note_manifest(struct server *server) {
   codec.by_manager = true;
   codec.live = true;
   handover_put(server, &codec);
-  fd_store_keep_manifest(&codec, checkpoint_fd() >= 0); /* without a checkpoint a manifest would be of no use */
+  fd_store_keep_manifest(&codec, image_outlives());
   codec_clear(&codec);
   server_beat(server);
 }
@@ -327,7 +326,7 @@ static void revived(struct server *server) {
 void server_taken(struct server *server) {
   const struct history *history = &server->history;
   bool was_killed = server->codec->live;
-  checkpoint_look_away();
+  image_look_away();
   codec_close_rest(server->codec);
   codec_clear(server->codec);
   server->codec = NULL;

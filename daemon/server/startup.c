@@ -12,7 +12,6 @@
 #include "daemon/base/systemd.h"
 #include "daemon/server/config_files.h"
 #include "daemon/server/private.h"
-#include "daemon/state/checkpoint.h"
 #include "daemon/state/exec.h"
 #include "daemon/state/fd_store.h"
 #include "daemon/state/state.h"
@@ -281,9 +280,6 @@ bool server_start(struct server *server, struct failure *failure) {
   loop_expect_files(count_files(server->config));
   if (!server->codec) {
     server_recover(server);
-  }
-  if (fd_store_is_there()) {
-    checkpoint_open(); /* without a checkpoint, connections are closed should this process be killed */
   }
   if (!rights_start(failure) || !signals_open(server, failure) || !open_status_listeners(server, failure)) {
     return false;

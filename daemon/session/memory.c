@@ -192,7 +192,7 @@ static void keep_choices(struct session *session) {
 
 struct session *session_new(const struct session_setup *setup, struct failure *failure) {
   const struct frame_format *input = gpu_chain_input(setup->chain);
-  struct session *session = calloc(1, sizeof *session);
+  struct session *session = image_new(IMAGE_SESSION, sizeof *session);
   if (!session) {
     failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "no memory for a session of '%s'", setup->config->name);
     return NULL;
@@ -220,10 +220,7 @@ struct session *session_new(const struct session_setup *setup, struct failure *f
   session->source.loop = setup->config->source.loop;
   session->account.now.waiting = WAITING_FOR_PRODUCER;
   session->setup.codec = NULL;
-  session->record = session->sink->record ? record_new() : NULL;
-  session->source.record = session->record;
-  session->source.before_read = session_checkpoint_before_read;
-  if ((setup->codec && !session_take(session, setup->codec, failure)) || !session_take_memory(session, failure)) {
+  if ((setup->codec && !session_adopt(session, setup->codec, failure)) || !session_take_memory(session, failure)) {
     return setup->codec ? NULL : session_free(session); /* see inputs_new() */
   }
   keep_choices(session);
@@ -248,16 +245,16 @@ struct session *session_free(struct session *session) {
   assert(!session->runner.lane);
   session_drop_memory(session);
   if (session->is_reply && session->sink) {
-    session->sink->count = 0; /* a sink that came through a codec and never ran may have results */
+    session->sink->tail = session->sink->first; /* a sink that came through a codec and never ran may have results */
     sink_free(session->sink);
   }
-  record_free(session->record);
   reader_free(session->attach_reader);
   trace_ring_drop(session->trace);
   free(session->discard);
-  free(session);
-  return NULL;
+  return image_free(session);
 }
+
+size_t session_record_bytes(void) { return sizeof(struct session); }
 
 size_t session_memory(const struct session *session) { return session->inputs.bytes + session->outputs.bytes; }
 

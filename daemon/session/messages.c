@@ -63,7 +63,6 @@ static void session_run_attach(struct message *message) {
   session->account.now.attached = true;
   session->attached = session->attaches;
   session->flow.active = clock_now();
-  session->flow.unnoted = true;
   if (session->attach_continues) {
     attach_left(session);
   } else if (!attach_new(session)) {
@@ -77,7 +76,6 @@ static void session_run_attach(struct message *message) {
   if (session->stopping) {
     source_end(&session->source, DETACH_STOPPED, "the pipeline ends");
   }
-  session_checkpoint(session);
 }
 
 /* Two handles cannot poll one descriptor: with `reply` the results go through a duplicate. */
@@ -102,7 +100,7 @@ void session_attach(struct session *session, int fd, enum config_protocol protoc
   session->attach_protocol = protocol;
   if (session->is_reply) {
     session->attach_reader = reply_reader(session, fd);
-    session->client_record = session->attach_reader ? record_name(session->attach_reader->record) : 0;
+    session->client_record = image_name(session->attach_reader);
   }
   if (session->attach_reader && protocol == CONFIG_PROTOCOL_NATIVE) {
     reader_speak(session->attach_reader, protocol);
@@ -113,6 +111,8 @@ void session_attach(struct session *session, int fd, enum config_protocol protoc
 void session_attach_shared(struct session *session, int fd) {
   session->attach_shares = true;
   session->attach_continues = false;
+  session->attaches++;
+  session->client_record = 0;
   session->attach_fd = fd;
   session->attach_protocol = CONFIG_PROTOCOL_NATIVE;
   post(session, &session->attach_order, session_run_attach);

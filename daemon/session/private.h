@@ -1,7 +1,7 @@
 /*
  * What a session is made of; private to session.c (its turns and its end) and to those that follow here with what each tells
- * the others: events.c (what it says to the control loop), messages.c (what it hears from there), reply.c, checkpoint.c (what
- * it notes in case the process is killed), parts.c and image.c (how it is handed over) and memory.c (how it is made and freed).
+ * the others: events.c (what it says to the control loop), messages.c (what it hears from there), reply.c, adopt.c (how the
+ * next process goes on with it) and memory.c (how it is made and freed). A session lies in the image (state/image.h).
  */
 #ifndef FRAMED_SESSION_PRIVATE_H
 #define FRAMED_SESSION_PRIVATE_H
@@ -72,9 +72,12 @@ struct session {
   struct reader *attach_reader;
   uint64_t attaches;      /* the control loop's: how many producers there were, */
   uint64_t attached;      /* the lane's: the number of the last it knows of, */
-  uint64_t client_record; /* reply: the control loop's, of its client's reader */
-  struct record *record;  /* and of the one there, how far it is: see checkpoint.c; or NULL */
+  uint64_t client_record; /* reply: the control loop's, the name of its client's reader */
   enum session_revival revival;
+  /* while it is adopted: the fate that was being counted, whether its file is read once more, and how many frames may lack */
+  unsigned settling;
+  bool rereads;
+  uint64_t most_lost;
   unsigned holds;          /* the control loop's: how many there were */
   atomic_uint hold_wanted; /* the number of the hold in force, 0: none */
   atomic_bool hold_for_readers, hold_leaves_partial;
@@ -104,35 +107,12 @@ bool session_detach_client(struct session *session);
 /* [lane] Takes the session and a sink of its own off their lanes and tells SESSION_STOPPED; it may be freed from then on. */
 void session_leave(struct session *session);
 
-/* -- checkpoint.c ----------------------------------------------------------------------------------------------- */
+/* -- adopt.c ----------------------------------------------------------------------------------------------- */
 
-/* [lane] Notes where everything is, if that has changed since the last note. */
-void session_checkpoint(struct session *session);
-void session_checkpoint_before_read(struct source *source);
-/* Takes what a session that was killed had noted. */
-bool session_take_live(struct session *session, struct codec *codec, struct failure *failure);
-/* Brings the ring and the books from where the session noted them to where the sink's note says that they were; `owed` has a
- * bit for each slot whose frame the session took to be open at the sink. False: the notes contradict each other, and neither is
- * of use. */
-bool session_reconcile(struct session *session, unsigned owed, const struct sink_checkpointd *noted);
-
-/* -- parts.c ---------------------------------------------------------------------------------------------- */
-
+/* Takes the session from what its setup's codec names: arenas have descriptors from then on. */
+bool session_adopt(struct session *session, struct codec *codec, struct failure *failure);
 /* The flow of the session, if that is its number on the pipeline: for a sink of its own. */
 struct flow *session_own_flow(void *session, unsigned seat);
-/* Passes its descriptors, and everything that is not a descriptor but histograms. */
-void session_pass_memory(struct session *session, struct codec *codec, bool memory);
-void session_pass_books(struct session *session, struct codec *codec);
-void session_pass_histograms(struct account *account, struct codec *codec);
-/* Whether what came through the codec makes no sense, which `failure` then says. */
-bool session_is_unsound(const struct session *session, struct failure *failure);
-/* Nothing of it is on a device now. */
-bool session_begin_again(struct session *session, struct failure *failure);
-
-/* -- image.c ---------------------------------------------------------------------------------------------- */
-
-/* Takes the session from its setup's codec: arenas have descriptors from then on. */
-bool session_take(struct session *session, struct codec *codec, struct failure *failure);
 /* A bit for each slot with a result, which no warm-up frame may overwrite. */
 unsigned session_spared(const struct session *session);
 

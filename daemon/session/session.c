@@ -89,6 +89,13 @@ static bool abandon_results(struct session *session, int64_t now) {
   return drop_all(session, SLOT_READY, fate, now) || moved;
 }
 
+static bool give(struct session *session, int64_t now) {
+  mark_set(&session->source.mark);
+  bool gave = channel_give(&session->channel, now);
+  mark_clear(&session->source.mark);
+  return gave;
+}
+
 /* DONE results go to the sink, in order; what it does with them is its own business. */
 static bool emit(struct session *session, int64_t now) {
   struct flow *flow = &session->flow;
@@ -96,12 +103,9 @@ static bool emit(struct session *session, int64_t now) {
     return abandon_results(session, now);
   }
   if (session->shares && session->is_reply) {
-    return channel_give(&session->channel, now);
+    return give(session, now);
   }
   unsigned results = flow->ring.queues[SLOT_DONE].count;
-  if (results > 0 && session->record) {
-    session_checkpoint(session); /* the sink is to have no frame that is not noted */
-  }
   for (unsigned i = 0; i < results; i++) {
     sink_offer(session->sink, flow, flow_offer(flow));
   }
@@ -111,7 +115,7 @@ static bool emit(struct session *session, int64_t now) {
       lane_schedule(&session->sink->runner);
     }
   }
-  bool gave = session->shares && channel_give(&session->channel, now);
+  bool gave = session->shares && give(session, now);
   return results > 0 || gave;
 }
 
@@ -135,9 +139,6 @@ static bool turn_once(struct session *session, int64_t now) {
     moved |= dispatch_turn(flow, now);
   }
   nvtx_next("receive");
-  if (session->record) {
-    session_checkpoint(session); /* before anything comes into slots that were freed */
-  }
   moved |= source_turn(&session->source, now);
   if (queues[SLOT_READY].count > 0) {
     nvtx_next("dispatch");
@@ -246,9 +247,6 @@ bool session_turn(struct runner *runner) {
   if (session->source.state == SOURCE_ENDED) {
     finish_source(session);
   }
-  if (session->record) {
-    session_checkpoint(session);
-  }
   publish(session, now);
   if (session->idle_owed && is_idle(session)) {
     session_tell_idle(session); /* whoever hears of it looks at what was published */
@@ -329,7 +327,6 @@ void session_on_source_closed(struct source *source) {
   struct session *session = (struct session *)((char *)source - offsetof(struct session, source));
   session->client_gone = false;
   session->shares = false;
-  session->flow.unnoted = true;
   source->channel = NULL;
   session_tell_detached(session, source->reason, source->text);
   lane_schedule(&session->runner);

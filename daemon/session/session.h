@@ -131,11 +131,8 @@ void session_stop(struct session *session);
 unsigned session_running(const struct session *session);
 /* Frames on the device will run again; after the device failed they are suspected, `alone` if there was no other. */
 void session_suspect(struct session *session, bool failed, bool alone);
-/* Puts the session into the codec; without `memory` (a client is at it) the next process makes its own. */
+/* Puts into the codec where the session lies; without `memory` (a client is at it) the next process makes its own. */
 void session_put(struct session *session, struct codec *codec, bool memory);
-/* Whether the session checkpoints as it goes, and what a live codec has of it then. */
-bool session_is_noted(const struct session *session);
-void session_put_live(struct session *session, struct codec *codec);
 
 /* What became of the session's last producer when the process was killed. */
 enum session_revival {
@@ -180,6 +177,8 @@ void session_trace_end(struct session *session);
 int64_t session_asked(const struct session *session);
 /* Bytes of the inputs and outputs that it has now. */
 size_t session_memory(const struct session *session);
+/* Bytes of its record: where they differ, another program cannot go on with it. */
+size_t session_record_bytes(void);
 /* Pinned host memory and slots' frame sizes that a session of this shape takes, in bytes; for --check. */
 size_t session_pinned_bytes(const struct config_pipeline *config, const struct gpu_chain *chain, size_t input_bytes);
 

@@ -156,7 +156,7 @@ void readers_detach(struct sink *sink) {
 }
 
 void readers_stop(struct sink *sink) {
-  assert(sink->count == 0);
+  assert(sink_count(sink) == 0);
   readers_detach(sink);
   if (sink->departing == 0) {
     sink_stopped(sink);

@@ -75,7 +75,7 @@ static void file_tick(struct runner *runner, int64_t now) {
 
 /* Releases results that got their fate while they waited. */
 static void release_closed(struct sink *sink) {
-  while (sink->count > 0 && !sink_result(sink, sink->first)->open) {
+  while (sink_count(sink) > 0 && !sink_result(sink, sink->first)->open) {
     sink_release_first(sink);
   }
 }
@@ -84,7 +84,7 @@ static void file_go_on(struct sink *sink) {
   release_closed(sink);
   if (sink->stopping) {
     sink->operations->stop(sink);
-  } else if (sink->count > 0 && sink->readers && !lane_is_parking(sink->lane)) {
+  } else if (sink_count(sink) > 0 && sink->readers && !lane_is_parking(sink->lane)) {
     write_more(sink);
   }
 }
@@ -96,7 +96,10 @@ static void file_finish(struct sink *sink, enum fate fate) {
 }
 
 static void finish_whole(struct sink *sink) {
-  sink->position += (int64_t)sink->written;
+  int64_t end = sink->position + (int64_t)sink->written;
+  sink_result(sink, sink->first)->end = end; /* from here on it is in the file, wherever this process ends */
+  atomic_signal_fence(memory_order_seq_cst);
+  sink->position = end;
   sink->torn = false; /* the part of a result that stood here is written over */
   file_finish(sink, FATE_EMITTED);
   if (sink->readers) {
@@ -177,7 +180,6 @@ static void on_written(uv_fs_t *request) {
     return;
   }
   sink->written += (size_t)written;
-  sink->unnoted = true;
   if ((size_t)written < left && !lane_is_parking(sink->lane)) {
     write_more(sink); /* the next request fails with the reason, or goes on */
     return;
@@ -208,7 +210,10 @@ static void write_more(struct sink *sink) {
 
 static bool file_turn(struct sink *sink, int64_t now) {
   (void)now;
-  if (!sink->writing && !sink->stopping && sink->count > 0 && sink->readers) {
+  if (!sink->writing) {
+    release_closed(sink); /* only of a process before this one */
+  }
+  if (!sink->writing && !sink->stopping && sink_count(sink) > 0 && sink->readers) {
     write_more(sink);
   }
   return false;
@@ -219,8 +224,8 @@ static void file_attach(struct sink *sink, struct reader *reader) {
   if (!reader->continues) {
     off_t position = lseek(reader->fd, 0, SEEK_END); /* not before: another sink may have written to the file until now */
     sink->position = position > 0 ? position : 0;
-    sink->placed = sink->unnoted = true;
-    sink_checkpoint(sink);
+    atomic_signal_fence(memory_order_seq_cst);
+    sink->placed = true;
   }
   sink->readers = reader;
   sink->runner.tick = file_tick;

@@ -8,7 +8,7 @@
 void loans_begin(struct reader *reader, const struct result *result) {
   struct borrower *borrower = reader->borrower;
   struct loans *loans = &reader->sink->loans;
-  borrower->loans[borrower->completed % NATIVE_RING] = (struct loan){.slot = result->slot};
+  borrower->loans[borrower->completed % NATIVE_RING] = (struct loan){.slot = result->slot, .index = result->index};
   loans->count += loans->holders[result->slot->index]++ == 0;
   loans->flow = result->flow;
   borrower->completed++;
@@ -36,7 +36,6 @@ void loans_set_aside(struct sink *sink) {
   sink->loans.order[index] = sink->first;
   result->slot = NULL;
   sink->first++;
-  sink->count--;
 }
 
 /* No reader has a result that was set aside any more. */
@@ -122,13 +121,13 @@ void loans_recall(struct sink *sink) {
   struct loans *loans = &sink->loans;
   for (int i = youngest_aside(loans); i >= 0; i = youngest_aside(loans)) {
     sink->first--;
-    sink->count++;
     *sink_result(sink, sink->first) = loans->aside[i];
     loans->aside[i].slot = NULL;
   }
 }
 
-/* -- over an upgrade --------------------------------------------------------------------------------------------------- */
+/* -- of a process before this one
+ * --------------------------------------------------------------------------------------------------- */
 
 /* The slot with this index if it is in the queue, before where the reader is, and not lent to it yet; else NULL. */
 static struct slot *find_lent(const struct reader *reader, unsigned index) {
@@ -145,34 +144,36 @@ static struct slot *find_lent(const struct reader *reader, unsigned index) {
   return NULL;
 }
 
-static void pass_loan(struct reader *reader, struct loan *loan, struct codec *codec) {
-  enum { ENDED = GPU_MAX_SLOTS };
-  unsigned index = loan->slot ? loan->slot->index : ENDED;
-  codec_pass_below(codec, &index, ENDED + 1);
-  if (codec->writing || index == ENDED) {
-    return;
+static bool adopt_loan(struct reader *reader, struct loan *loan, const struct loan *left) {
+  if (!left->slot) {
+    return true;
   }
-  loan->slot = find_lent(reader, index);
+  loan->index = left->index;
+  loan->slot = find_lent(reader, left->index);
   if (!loan->slot) {
-    codec_break(codec);
-    return;
+    return false;
   }
   struct loans *loans = &reader->sink->loans;
-  loans->count += loans->holders[index]++ == 0;
+  loans->count += loans->holders[left->index]++ == 0;
   loans->flow = find_result(reader->sink, loan->slot)->flow;
+  return true;
 }
 
-void reader_pass_loans(struct reader *reader, struct codec *codec) {
+bool reader_adopt_loans(struct reader *reader, uint64_t name) {
   struct borrower *borrower = reader->borrower;
-  CODEC_PASS(codec, borrower->memory);
-  CODEC_PASS(codec, borrower->completed);
-  CODEC_PASS(codec, borrower->taken);
-  if (borrower->completed - borrower->taken > NATIVE_RING) {
-    codec_break(codec);
+  const struct reader *of = image_left(name, IMAGE_READER, sizeof *of);
+  const struct borrower *left = of ? image_left_at(of->borrower, IMAGE_BORROWER, sizeof *left) : NULL;
+  if (!left || left->completed - left->taken > NATIVE_RING) {
+    return false;
   }
-  for (unsigned n = 0; n < borrower->completed - borrower->taken && !codec->broken; n++) {
-    pass_loan(reader, &borrower->loans[(borrower->taken + n) % NATIVE_RING], codec);
+  borrower->memory = left->memory;
+  borrower->completed = left->completed;
+  borrower->taken = left->taken;
+  borrower->asleep = true;  /* the reader may have seen that the lane slept, */
+  borrower->unheard = true; /* and if the reader sleeps, nobody has rung for it yet */
+  bool sound = true;
+  for (uint32_t at = left->taken; at != left->completed && sound; at++) {
+    sound = adopt_loan(reader, &borrower->loans[at % NATIVE_RING], &left->loans[at % NATIVE_RING]);
   }
-  borrower->asleep |= !codec->writing;  /* the reader may have seen that the lane slept, */
-  borrower->unheard |= !codec->writing; /* and if the reader sleeps, nobody has rung for it yet */
+  return sound;
 }

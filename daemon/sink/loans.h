@@ -15,6 +15,7 @@
 
 struct loan {
   struct slot *slot; /* NULL: it has ended without the reader */
+  unsigned index;    /* of the slot */
   unsigned ticks;    /* for which it was the oldest, and wanted */
 };
 

@@ -1,8 +1,8 @@
 /*
  * The queue of results: what all kinds of sinks are built on, and the words that a sink sends to the control loop.
  *
- * A result comes in behind the others, gets its fate once, and leaves from the front once nobody needs its slot. Fates and
- * departures are noted before the session can know of them (see checkpoint.c).
+ * A result comes in behind the others, gets its fate once, and leaves from the front once nobody needs its slot. A fate
+ * stands in the result before the session can know of it.
  */
 #include <assert.h>
 
@@ -36,21 +36,23 @@ static struct result *set_result(struct sink *sink, struct flow *flow, struct sl
   result->sequence = slot->frame.sequence;
   result->producer = slot->frame.producer;
   result->index = slot->index;
+  result->seat = flow->seat;
   result->open = open;
   result->moved = false;
   result->fate = fate;
-  sink->unnoted = true;
+  result->end = 0;
   return result;
 }
 
 void sink_take_in(struct sink *sink, struct flow *flow, struct slot *slot) {
-  assert(sink->count < GPU_MAX_SLOTS);
+  assert(sink_count(sink) < GPU_MAX_SLOTS);
   struct result *result = set_result(sink, flow, slot, true, FATE_EMITTED);
   if (sink->speaks_native) {
     struct native_result native = frame_result(&slot->frame, flow->seat, clock_now());
     native_write_result(&native, sink->result_bytes, result->native);
   }
-  sink->count++;
+  atomic_signal_fence(memory_order_seq_cst); /* the result is whole before it is in the queue */
+  sink->tail++;
   sink->operations->offered(sink);
 }
 
@@ -61,30 +63,16 @@ void sink_take_handed_over(struct sink *sink) {
   }
 }
 
-bool sink_take_again(struct sink *sink, struct flow *flow, unsigned index, bool open, enum fate fate) {
-  struct slot *slot = flow && index < flow->ring.count ? &flow->ring.slots[index] : NULL;
-  if (!slot || slot->state != SLOT_EMITTING || sink_has_slot(sink, slot)) {
-    return false;
-  }
-  slot->frame.open = false;
-  slot->owed = open;
-  flow->at_sink += open;
-  set_result(sink, flow, slot, open, fate);
-  if (flow->relay) {
-    relay_restore(flow->relay, slot, fate);
-  }
-  sink->count++;
-  return true;
-}
-
 void result_settle(struct result *result, enum fate fate, int64_t now) {
   struct flow *flow = result->flow;
   assert(result->open);
-  result->open = false;
   result->fate = fate;
-  result->sink->unnoted = true;
+  if (!flow->relay) {
+    account_begin(flow->account, fate);
+  }
+  atomic_signal_fence(memory_order_seq_cst);
+  result->open = false;
   if (flow->relay) {
-    sink_checkpoint(result->sink); /* before the session can know of the fate */
     relay_settle(flow->relay, result->slot, fate, now);
     return;
   }
@@ -108,11 +96,8 @@ void result_release(struct result *result) {
 
 void sink_release_first(struct sink *sink) {
   struct result *result = sink_result(sink, sink->first);
-  assert(sink->count > 0);
+  assert(sink_count(sink) > 0);
   sink->first++;
-  sink->count--;
-  sink->unnoted = true;
-  sink_checkpoint(sink); /* before another frame can come into that slot */
   result_release(result);
 }
 

@@ -2,24 +2,21 @@
  * A reader as such, whatever kind of sink it is attached to: its making and its end, the room for a rest that it brings along,
  * and the bytes that stand before its next result.
  */
-#include <stdlib.h>
 #include <string.h>
 
 #include "daemon/sink/results.h"
 
 struct reader *reader_new(struct sink *sink, int fd, struct failure *failure) {
-  struct reader *reader = calloc(1, sizeof *reader);
+  struct reader *reader = image_new(IMAGE_READER, sizeof *reader);
   if (reader && !sink->block) {
-    reader->spare = calloc(1, sizeof *reader->spare);
+    reader->spare = image_new(IMAGE_PENDING, sizeof *reader->spare);
   }
   if (!reader || (!sink->block && !reader->spare)) {
     failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "no memory for a reader");
-    free(reader);
-    return NULL;
+    return image_free(reader);
   }
   reader->sink = sink;
   reader->fd = fd;
-  reader->record = sink->record && !sink->operations->is_file ? record_new() : NULL;
   reader->protocol = sink->protocol;
   return reader;
 }
@@ -28,7 +25,7 @@ size_t sink_room_bytes(const struct sink *sink) { return sink->block ? 0 : NATIV
 
 bool reader_make_room(struct reader *reader) {
   if (!reader->room) {
-    reader->room = malloc(sizeof *reader->room + sink_room_bytes(reader->sink));
+    reader->room = image_new(IMAGE_ROOM, sizeof *reader->room + sink_room_bytes(reader->sink));
     reader->sink->rooms_made += reader->room != NULL;
   }
   return reader->room;
@@ -44,19 +41,16 @@ bool reader_bring_room(struct reader *reader, struct failure *failure) {
 
 void reader_drop_room(struct reader *reader) {
   reader->sink->rooms_made -= reader->room != NULL;
-  free(reader->room);
-  reader->room = NULL;
+  reader->room = image_free(reader->room);
 }
 
 struct reader *reader_free(struct reader *reader) {
   if (reader) {
-    record_free(reader->record);
-    free(reader->borrower);
+    image_free(reader->borrower);
     reader_drop_room(reader);
-    free(reader->spare);
-    free(reader);
+    image_free(reader->spare);
   }
-  return NULL;
+  return image_free(reader);
 }
 
 void reader_speak(struct reader *reader, enum config_protocol protocol) { reader->protocol = protocol; }

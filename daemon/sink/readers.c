@@ -121,16 +121,16 @@ static bool write_results(struct sink *sink, struct reader *reader) {
       reader_watch(reader, false);
       return false;
     }
-    record_touch(reader->record);
+    mark_set(&reader->mark);
     ssize_t written = write_some(reader, vector, count);
     if (written >= 0) {
       int64_t now = clock_now();
       advance(sink, reader, (size_t)written, now);
+      mark_clear(&reader->mark);
       readers_release(sink, now); /* the session may be waiting for the slot, on another lane */
-      reader_note(reader);
       continue;
     }
-    record_untouch(reader->record);
+    mark_clear(&reader->mark);
     bool has_no_room = errno == EAGAIN || errno == EWOULDBLOCK;
     if (has_no_room || errno == ENOBUFS || errno == ENOMEM) {
       reader->writable = false;
@@ -285,7 +285,9 @@ static bool readers_turn(struct sink *sink, int64_t now) {
 static void readers_offered(struct sink *sink) {
   for (struct reader *reader = sink->readers; reader; reader = reader->next) {
     if (reader_has_rest(reader)) {
+      mark_set(&reader->mark);
       reader_miss(reader, sink_tail(sink) - 1);
+      mark_clear(&reader->mark);
     }
   }
 }

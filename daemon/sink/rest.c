@@ -46,10 +46,10 @@ void readers_return_room(struct sink *sink, struct reader *reader) {
 
 /* -- frames without a slot --------------------------------------------------------------------------------------------- */
 
-static void settle_pending(struct sink *sink, struct pending *pending, enum fate fate, int64_t now) {
+static void settle_pending(struct pending *pending, enum fate fate, int64_t now) {
   if (pending->frame.open) {
+    account_begin(pending->flow->account, fate);
     pending->frame.open = false;
-    sink->unnoted = true;
     flow_settle(pending->flow, &pending->frame, fate, now);
     pending->flow->wake(pending->flow->session);
   }
@@ -64,7 +64,7 @@ void readers_drop_rest(struct sink *sink, struct reader *reader, bool taken, int
   }
   pending->holders--;
   if (taken || pending->holders == 0) {
-    settle_pending(sink, pending, taken ? FATE_EMITTED : FATE_UNREAD, now);
+    settle_pending(pending, taken ? FATE_EMITTED : FATE_UNREAD, now);
   }
   if (pending->holders == 0) {
     pending->next = sink->spares;
@@ -73,7 +73,7 @@ void readers_drop_rest(struct sink *sink, struct reader *reader, bool taken, int
 }
 
 bool sink_is_sending(const struct sink *sink) {
-  bool sending = sink->count > 0 || sink_is_lending(sink);
+  bool sending = sink_count(sink) > 0 || sink_is_lending(sink);
   for (const struct reader *reader = sink->readers; reader; reader = reader->next) {
     sending = sending || reader_has_rest(reader);
   }
@@ -89,7 +89,7 @@ void readers_release(struct sink *sink, int64_t now) {
       needed = reader->at;
     }
   }
-  while (sink->count > 0 && sink->first < needed) {
+  while (sink_count(sink) > 0 && sink->first < needed) {
     struct result *result = sink_result(sink, sink->first);
     bool lent = loans_have(sink, result);
     if ((result->open || lent) && sink->block) {
@@ -134,10 +134,11 @@ static struct pending *take_over(struct sink *sink, struct result *result) {
   struct pending *pending = sink->spares;
   assert(pending);
   sink->spares = pending->next;
-  *pending = (struct pending){.flow = result->flow, .frame = result->slot->frame};
+  *pending = (struct pending){.flow = result->flow, .seat = result->seat, .frame = result->slot->frame};
   pending->frame.open = true;
-  result->open = false;
   result->moved = true;
+  atomic_signal_fence(memory_order_seq_cst); /* what it is now is not its end */
+  result->open = false;
   result->slot->owed = false;
   return pending;
 }
@@ -149,14 +150,14 @@ bool readers_reclaim(struct sink *sink, int64_t now) {
     if (reader_has_rest(reader) || reader->at != sink->first) {
       continue;
     }
+    mark_set(&reader->mark);
     if (reader->sent == 0) {
       reader_miss(reader, reader->at++);
-      continue;
+    } else {
+      pending = result->open ? take_over(sink, result) : pending;
+      keep_rest(sink, reader, result, pending);
     }
-    if (result->open) {
-      pending = take_over(sink, result);
-    }
-    keep_rest(sink, reader, result, pending);
+    mark_clear(&reader->mark);
   }
   readers_release(sink, now);
   return true;
@@ -166,7 +167,7 @@ void readers_discard(struct sink *sink, enum fate fate, int64_t now) {
   loans_discard(sink, fate, now);
   for (struct reader *reader = sink->readers; reader; reader = reader->next) {
     if (reader->rest_of) {
-      settle_pending(sink, reader->rest_of, fate, now);
+      settle_pending(reader->rest_of, fate, now);
     }
     reader->at = sink_tail(sink);
     reader->sent = 0;
@@ -174,7 +175,7 @@ void readers_discard(struct sink *sink, enum fate fate, int64_t now) {
       readers_return_room(sink, reader);
     }
   }
-  while (sink->count > 0) {
+  while (sink_count(sink) > 0) {
     struct result *result = sink_result(sink, sink->first);
     if (result->open) {
       result_settle(result, fate, now);

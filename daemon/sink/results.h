@@ -3,8 +3,9 @@
  *
  * A result is a slot in EMITTING, whose frame it reads there, and whether that has its fate. Results are released strictly in
  * order: the slot goes back to its flow when nobody needs its memory any more, and its frame gets its fate once, here or, when
- * a slow reader took the rest into its own buffer, when that reader is done. Both are noted before the session notes that it
- * knows of them, so that the notes of a killed process are true of the bytes in a slot.
+ * a slow reader took the rest into its own buffer, when that reader is done. Sinks, readers and their rests lie in the image
+ * (state/image.h). A result stays in its place of the queue until another one needs that, so that after a kill it is known what
+ * became of it, whatever its session had heard.
  */
 #ifndef FRAMED_SINK_RESULTS_H
 #define FRAMED_SINK_RESULTS_H
@@ -13,18 +14,19 @@
 
 #include "daemon/frame/flow.h"
 #include "daemon/sink/sink.h"
-#include "daemon/state/checkpoint.h"
+#include "daemon/state/image.h"
 #include "daemon/wire/native.h"
 
 struct result {
   struct sink *sink;
   struct flow *flow;
   struct slot *slot; /* where its frame is; NULL once it is released */
-  uint64_t sequence; /* which frame in which slot it was, for the notes, also when it is released */
-  unsigned producer, index;
+  uint64_t sequence; /* which frame in which slot of which session it was, also when it is released */
+  unsigned producer, index, seat;
   bool open;                                 /* its frame has no fate yet, and is in its slot */
   bool moved;                                /* its frame lives on without its slot: see rest.c */
   enum fate fate;                            /* once it has one */
+  int64_t end;                               /* where it ends in the file, once it is there; 0: it is not */
   unsigned char native[NATIVE_RESULT_BYTES]; /* what stands before it for a native reader */
 };
 
@@ -32,8 +34,8 @@ struct result {
 struct pending {
   struct flow *flow;
   struct frame frame;
+  unsigned seat; /* of the flow */
   unsigned holders;
-  const struct codec *written_to; /* the state that has this frame already, while it is written */
   struct pending *next;
 };
 
@@ -100,11 +102,12 @@ struct reader {
   struct room *room; /* not attached: what it brings to the sink, or takes along */
   unsigned stalled;  /* ticks since it took a byte, in which room was wanted */
   size_t rest_at, rest_end;
-  struct pending *rest_of;   /* NULL: that frame has its fate */
-  struct pending *spare;     /* what this reader lends to the sink while it is attached */
-  struct record *record;     /* where it notes how far it is; or NULL */
-  struct borrower *borrower; /* it has shared memory: see loans.h; NULL: results go through its descriptor */
-  unsigned farewell;         /* the ERROR that it is still to be told when it has left; 0: none */
+  struct pending *rest_of;         /* NULL: that frame has its fate */
+  const struct pending *rest_left; /* the same in the process before, while readers are adopted */
+  struct pending *spare;           /* what this reader lends to the sink while it is attached */
+  struct mark mark;                /* set while nobody could say how much was written, or what of that stands here */
+  struct borrower *borrower;       /* it has shared memory: see loans.h; NULL: results go through its descriptor */
+  unsigned farewell;               /* the ERROR that it is still to be told when it has left; 0: none */
 };
 
 /* Slots that are lent to readers with shared memory, by index. */
@@ -130,10 +133,9 @@ struct sink {
   struct frame_format format;
   enum config_protocol protocol;
   bool speaks_native; /* some reader may */
-  /* The queue: results first to first + count - 1, counted since the start. */
+  /* The queue: results first to tail - 1, counted since the start; a change is one store to one of them. */
   struct result results[GPU_MAX_SLOTS];
-  uint64_t first;
-  unsigned count;
+  uint64_t first, tail;
   struct reader *readers;
   struct message stop_message;
   struct message continue_message;
@@ -143,9 +145,7 @@ struct sink {
   atomic_bool discard_posted;
   _Atomic enum fate discard_fate;
   struct sink_notice stopped_notice;
-  struct record *record; /* where it notes which results it has; or NULL */
-  uint64_t base;         /* the first result of this process */
-  bool unnoted;
+  uint64_t base; /* the first result of this process */
   /* with readers */
   struct loans loans;
   int64_t spin_ns; /* how long to look for what a reader with shared memory is done with before its lane sleeps */
@@ -171,7 +171,8 @@ struct sink {
   uv_fs_t request;
 };
 
-static inline uint64_t sink_tail(const struct sink *sink) { return sink->first + sink->count; }
+static inline uint64_t sink_tail(const struct sink *sink) { return sink->tail; }
+static inline unsigned sink_count(const struct sink *sink) { return (unsigned)(sink->tail - sink->first); }
 static inline struct result *sink_result(struct sink *sink, uint64_t index) { return &sink->results[index % GPU_MAX_SLOTS]; }
 
 /* The reader sends the rest of a result from its own buffer, and is on none in the queue. */
@@ -208,63 +209,27 @@ void sink_post(struct sink *sink, struct sink_notice *notice);
 /* Leaves the lane and posts SINK_STOPPED; the last thing that a sink does there. */
 void sink_stopped(struct sink *sink);
 
-/* -- checkpoint.c: what a sink and its readers note as they go --------------------------------------------------------- */
+/* -- adopt.c: how the next process goes on with them ------------------------------------------------------------------- */
 
-/* Whether sinks of this pipeline take notes: only where no client can come back by itself. */
-bool sink_is_noted(const struct config_pipeline *config);
-/* [lane] Notes which results the sink has, and what became of the last ones; before the session learns of either. */
-void sink_checkpoint(struct sink *sink);
-/* [lane] Notes how far this reader is, after sink_checkpoint(). */
-void reader_note(struct reader *reader);
-
-/* What a sink that was killed had noted. */
-struct sink_checkpointd {
-  uint64_t first; /* that it held */
-  unsigned count;
-  int64_t position;
-  bool placed;
-  size_t written;
-  bool torn;
-  uint64_t lost;
-  unsigned known; /* results before first + count, of which this is known, the last one last */
-  struct noted_result {
-    unsigned seat, slot;
-    bool moved;
-    struct frame frame; /* only which it was, whether it was open, and its fate */
-  } results[GPU_MAX_SLOTS];
-};
-
-/* Reads the note of a sink. False: it makes no sense. */
-bool sink_read_note(uint64_t record, struct sink_checkpointd *noted);
-/* The frame that a slot had, if the sink knew that frame; `held`: the sink still had it. */
-const struct noted_result *sink_checkpointd_find(const struct sink_checkpointd *noted, unsigned seat, const struct slot *slot,
-                                                 bool *held);
-/* Where a reader is, as it noted it. UNKNOWN also where the note makes no sense. */
-enum record_state reader_read_note(struct reader *reader, uint64_t record, bool *has_rest);
-/* Passes a reader's counts and the header before its first result. */
-void reader_pass_head(struct reader *reader, struct codec *codec);
-
-/* -- image.c: what goes over an upgrade, and what is made of notes after a kill ------------------------------------- */
-
-/* Takes in again what the noted sink held; the slots are EMITTING by now. */
-bool sink_take_noted(struct sink *sink, const struct sink_checkpointd *noted, sink_road *flow, void *context);
-/* [no lane runs] Gives all that it has this fate: their client has gone with the process before. */
-void sink_abandon(struct sink *sink, enum fate fate, int64_t now);
-/* The reader with that note, without its descriptor. NULL: nobody knows how far it is, or there is no memory. */
-struct reader *reader_take_noted(struct sink *sink, uint64_t record);
-/* Writes where the reader's note is; makes a reader of that note, or (`cut`) closes its descriptor, since nobody knows how far
- * the reader is. `torn` gets how many bytes of a file were cut off. */
-void reader_put_live(const struct reader *reader, struct codec *codec);
-struct reader *reader_take_live(struct sink *sink, struct codec *codec, bool *cut, uint64_t *torn);
-
-/* Passes the results that are on their way and where the file ends, after the sessions. No lane runs, writing or reading. */
-void sink_pass(struct sink *sink, struct codec *codec, sink_road *flow, void *context);
+/* The sink of that name that a process before this one left; NULL: there is none, or it makes no sense. */
+const struct sink *sink_left(uint64_t name);
+/* What that sink knows of the frame in this slot of a session, which is EMITTING: NULL, or a result that it has (`held`) or
+ * had. */
+const struct result *sink_left_find(const struct sink *left, unsigned seat, const struct slot *slot, bool *held);
+/* [no lane runs] Takes what that sink had; slots are EMITTING by now where it had them. Otherwise their memory is not to be
+ * had, and nothing is taken. False: it makes no sense. */
+bool sink_adopt(struct sink *sink, const struct sink *left, sink_road *flow, void *context);
+/* [no lane runs] Forgets all results: their client has gone with the process before. */
+void sink_abandon(struct sink *sink);
+/* Makes a reader of the one of that name, with this descriptor. NULL: there is no memory, or (`cut`) nobody knows how far it
+ * was; the descriptor stays the caller's. */
+struct reader *reader_adopt(struct sink *sink, uint64_t name, int fd, sink_road *road, void *context, bool *cut);
+/* The same for the file, where a part of a result is cut off: `torn` gets its bytes. */
+struct reader *reader_adopt_file(struct sink *sink, uint64_t name, int fd, uint64_t *torn);
+/* What is lent to a reader with shared memory, which it has by now. False: it makes no sense. */
+bool reader_adopt_loans(struct reader *reader, uint64_t name);
 /* Whether the reader's handle is closing: the reader ends with this process. */
-bool reader_has_gone(const struct reader *reader, const struct sink *sink);
-/* Writes a reader, or for NULL reads a new one (NULL: broken, or no memory), which goes on when it is attached. */
-struct reader *reader_pass(struct reader *reader, struct sink *sink, struct codec *codec, sink_road *flow, void *context);
-/* The same for what is lent to a reader with shared memory, after the reader. */
-void reader_pass_loans(struct reader *reader, struct codec *codec);
+bool reader_has_gone(const struct reader *reader);
 
 /* The kinds. */
 extern const struct sink_operations sink_readers_operations; /* any number of readers, or the one of `reply` */

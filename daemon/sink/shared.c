@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "daemon/base/doorbell.h"
@@ -10,7 +9,7 @@
 #include "daemon/sink/readers.h"
 
 bool reader_share(struct reader *reader, struct native_control *control, unsigned memory) {
-  reader->borrower = calloc(1, sizeof *reader->borrower);
+  reader->borrower = image_new(IMAGE_BORROWER, sizeof *reader->borrower);
   if (!reader->borrower) {
     return false;
   }
@@ -46,9 +45,11 @@ static bool shared_take_back(struct sink *sink, struct reader *reader, int64_t n
     return false;
   }
   borrower->active = taken != borrower->taken ? now : borrower->active;
+  mark_set(&reader->mark);
   while (borrower->taken != taken) {
     loans_end(sink, reader, true, now);
   }
+  mark_clear(&reader->mark);
   return true;
 }
 
@@ -94,6 +95,7 @@ static bool lend_all(struct sink *sink, struct reader *reader, int64_t now) {
   struct borrower *borrower = reader->borrower;
   uint32_t before = borrower->completed;
   bool sees = true;
+  mark_set(&reader->mark);
   while (reader->at < sink_tail(sink) && borrower->completed - borrower->taken < NATIVE_RING) {
     const struct result *result = sink_result(sink, reader->at);
     sees = result->flow->memory == borrower->memory;
@@ -105,6 +107,7 @@ static bool lend_all(struct sink *sink, struct reader *reader, int64_t now) {
   if (borrower->completed != before) {
     atomic_store_explicit(&borrower->control->daemon.completed, borrower->completed, memory_order_release);
   }
+  mark_clear(&reader->mark);
   if (borrower->completed != before || borrower->unheard) {
     borrower->unheard = !doorbell_ring(borrower->control, reader->fd);
   }

@@ -31,7 +31,6 @@ static void sink_set_up(struct sink *sink, const struct sink_operations *operati
   sink->protocol = setup->config->sink.protocol;
   format_bytes(setup->output, &sink->result_bytes);
   sink->most_rooms = setup->config->sink.slow_readers;
-  sink->record = sink_is_noted(setup->config) ? record_new() : NULL;
   sink->spin_ns = setup->config->completion == CONFIG_COMPLETION_SPIN ? setup->config->spin_for_ns : 0;
   enum config_protocol source = setup->config->source.protocol;
   bool replies = setup->config->sink.endpoint == CONFIG_REPLY;
@@ -61,7 +60,7 @@ static const struct sink_operations *kind_of(const struct config_sink *config) {
 }
 
 struct sink *sink_new(const struct sink_setup *setup, struct failure *failure) {
-  struct sink *sink = calloc(1, sizeof *sink);
+  struct sink *sink = image_new(IMAGE_SINK, sizeof *sink);
   if (!sink) {
     failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "no memory for the sink of pipeline '%s'", setup->config->name);
     return NULL;
@@ -85,11 +84,9 @@ struct sink *sink_new_reply(const struct sink_setup *setup, sink_gone *gone, voi
 
 struct sink *sink_free(struct sink *sink) {
   if (sink) {
-    assert(!sink->readers && sink->count == 0 && !sink->rooms);
-    record_free(sink->record);
-    free(sink);
+    assert(!sink->readers && sink_count(sink) == 0 && !sink->rooms);
   }
-  return NULL;
+  return image_free(sink);
 }
 
 int64_t sink_asked(const struct sink *sink) { return atomic_load_explicit(&sink->runner.asked, memory_order_relaxed); }
@@ -169,8 +166,9 @@ void sink_stop(struct sink *sink) {
 
 void sink_offer(struct sink *sink, struct flow *flow, struct slot *slot) {
   assert(slot->state == SLOT_EMITTING && slot->frame.open);
-  slot->frame.open = false; /* from here on nobody writes to the frame until its slot comes back */
   slot->owed = true;
+  atomic_signal_fence(memory_order_seq_cst); /* it is one of the two at every instant */
+  slot->frame.open = false;                  /* from here on nobody writes to the frame until its slot comes back */
   flow->at_sink++;
   if (flow->relay) {
     relay_offer(flow->relay, slot);
@@ -183,10 +181,10 @@ void sink_offer(struct sink *sink, struct flow *flow, struct slot *slot) {
 bool sink_turn(struct sink *sink, int64_t now) { return sink->operations->turn(sink, now); }
 
 bool sink_reclaim(struct sink *sink, int64_t now) {
-  if (!sink->block && sink->count == 0) {
+  if (!sink->block && sink_count(sink) == 0) {
     sink->loans.wanted = sink_is_lending(sink);
   }
-  return !sink->block && sink->count > 0 && sink->operations->reclaim(sink, now);
+  return !sink->block && sink_count(sink) > 0 && sink->operations->reclaim(sink, now);
 }
 
 /* Results that were offered before the order are discarded too, also those that the sink has not taken in yet. */
@@ -202,7 +200,6 @@ static void sink_run_discard(struct message *message) {
 void sink_discard(struct sink *sink, enum fate fate, int64_t now) {
   if (!sink->relay) {
     sink->operations->discard(sink, fate, now);
-    sink_checkpoint(sink); /* before the session notes that it knows these fates */
     return;
   }
   atomic_store(&sink->discard_fate, fate);

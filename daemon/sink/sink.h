@@ -15,7 +15,6 @@
 #include "gpu/gpu.h"
 
 struct sink;
-struct codec;
 struct native_control;
 /* The flow of the session on a seat of the pipeline; NULL: there is none. */
 struct flow;
@@ -52,7 +51,7 @@ struct sink_setup {
 
 /* Makes the sink of a pipeline (not for `reply`). */
 struct sink *sink_new(const struct sink_setup *setup, struct failure *failure);
-/* Before sink_pass() reads it: whether the sink is to a file, also if its path names something else by now. */
+/* Before sink_adopt(): whether the sink is to a file, also if its path names something else by now. */
 void sink_be_file(struct sink *sink, bool is_file);
 struct sink *sink_free(struct sink *sink); /* after SINK_STOPPED, or if nothing was posted to it; returns NULL */
 

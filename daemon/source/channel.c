@@ -58,22 +58,27 @@ static bool channel_is_sound(const struct channel *channel, const struct flow *f
   return channel->completed - channel->taken == told && away(channel) == submitted;
 }
 
-void channel_pass(struct channel *channel, struct flow *flow, bool replies, struct codec *codec) {
-  CODEC_PASS(codec, channel->submitted);
-  CODEC_PASS(codec, channel->completed);
-  CODEC_PASS(codec, channel->taken);
+bool channel_adopt(struct channel *channel, const struct channel *left, const struct flow *flow, bool replies) {
   for (unsigned i = 0; i < GPU_MAX_SLOTS; i++) {
-    unsigned owner = channel->owners[i];
-    codec_pass_below(codec, &owner, CHANNEL_TOLD + 1);
-    channel->owners[i] = (enum channel_owner)owner;
+    if ((unsigned)left->owners[i] > CHANNEL_TOLD) {
+      return false;
+    }
   }
+  channel->submitted = left->submitted;
+  channel->completed = left->completed;
+  channel->taken = left->taken;
+  memcpy(channel->owners, left->owners, sizeof channel->owners);
   for (unsigned i = 0; i < NATIVE_RING; i++) {
-    unsigned told = channel->told[i];
-    codec_pass_below(codec, &told, GPU_MAX_SLOTS);
-    channel->told[i] = (unsigned char)told;
+    channel->told[i] = left->told[i] % GPU_MAX_SLOTS;
   }
-  if (!codec->writing && (channel->completed - channel->taken > NATIVE_RING || !channel_is_sound(channel, flow, replies))) {
-    codec_break(codec);
+  return channel->completed - channel->taken <= NATIVE_RING && channel_is_sound(channel, flow, replies);
+}
+
+void channel_adopt_none(struct channel *channel, const struct flow *flow) {
+  for (unsigned i = 0; i < flow->ring.count; i++) {
+    bool is_in = flow->ring.slots[i].state != SLOT_FREE;
+    channel->owners[i] = is_in ? CHANNEL_DAEMON : CHANNEL_CLIENT;
+    channel->submitted += is_in;
   }
 }
 

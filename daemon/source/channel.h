@@ -35,8 +35,12 @@ enum channel_progress { CHANNEL_QUIET, CHANNEL_MOVED, CHANNEL_BROKEN };
 /* Begins with all slots the client's; the control memory is all zero. */
 void channel_open(struct channel *channel, struct native_control *control, struct flow *flow, struct receive *receive, int fd,
                   bool replies);
-/* The same for a client that another process image served: cursors and owners are passed through a codec. */
-void channel_pass(struct channel *channel, struct flow *flow, bool replies, struct codec *codec);
+/* Takes cursors and owners for a client that a process before this one served. False: they make no sense. */
+bool channel_adopt(struct channel *channel, const struct channel *left, const struct flow *flow, bool replies);
+/* The client is to be let go of, since nobody knows how much of what it submitted was taken: whatever is in a slot is the
+ * daemon's. */
+void channel_adopt_none(struct channel *channel, const struct flow *flow);
+/* The same for a client that another process served. */
 /* Whether the client was told of that slot, and is not done with it. */
 bool channel_has_told(const struct channel *channel, unsigned slot);
 void channel_open_again(struct channel *channel, struct native_control *control, struct flow *flow, struct receive *receive,

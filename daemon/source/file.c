@@ -52,6 +52,30 @@ static void file_close(struct source *source) {
   uv_close((uv_handle_t *)&source->pace, source_on_handle_closed);
 }
 
+/* A file is read again from here, should the process be killed before file_end_change(). */
+static void file_begin_change(struct source *source) {
+  source->before = *source->receive;
+  source->offset_before = source->offset;
+  mark_set(&source->mark);
+}
+
+static void file_end_change(struct source *source) { mark_clear(&source->mark); }
+
+static void take_read(struct source *source, ssize_t got) {
+  file_begin_change(source);
+  if (got < 0) {
+    source_end(source, DETACH_ERROR, "reading failed: %s", uv_strerror((int)got));
+  } else if (got == 0) {
+    at_end(source);
+  } else {
+    source->offset += got;
+    if (!receive_advance(source->receive, (size_t)got, source->read_began, clock_now())) {
+      source_end(source, DETACH_MALFORMED, "%s", source->receive->problem);
+    }
+  }
+  file_end_change(source);
+}
+
 static void on_read(uv_fs_t *request) {
   struct source *source = request->data;
   ssize_t got = request->result;
@@ -62,16 +86,7 @@ static void on_read(uv_fs_t *request) {
     return;
   }
   if (source->state == SOURCE_OPEN) {
-    if (got < 0) {
-      source_end(source, DETACH_ERROR, "reading failed: %s", uv_strerror((int)got));
-    } else if (got == 0) {
-      at_end(source);
-    } else {
-      source->offset += got;
-      if (!receive_advance(source->receive, (size_t)got, source->read_began, clock_now())) {
-        source_end(source, DETACH_MALFORMED, "%s", source->receive->problem);
-      }
-    }
+    take_read(source, got);
   }
   lane_schedule(source->runner);
 }
@@ -101,15 +116,14 @@ static bool file_turn(struct source *source, int64_t now) {
   }
   bool paced_begin = source->rate > 0 && !source->receive->begun && framing_at_boundary(&source->receive->framing);
   struct iovec vector[RECEIVE_VECTORS];
+  file_begin_change(source);
   int count = receive_vector(source->receive, vector, now);
   if (count < 0) {
     source_end(source, DETACH_MALFORMED, "%s", source->receive->problem);
   }
+  file_end_change(source);
   if (count <= 0) {
     return false;
-  }
-  if (source->record) {
-    source->before_read(source);
   }
   uv_buf_t buffers[RECEIVE_VECTORS];
   for (int i = 0; i < count; i++) {

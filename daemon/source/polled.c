@@ -12,7 +12,6 @@
 
 #include "daemon/base/rights.h"
 #include "daemon/source/private.h"
-#include "daemon/state/checkpoint.h"
 
 enum { READS_A_TURN = 16, BYTES_A_TURN = 4 * 1024 * 1024 };
 
@@ -60,7 +59,7 @@ static void polled_fail(struct source *source, int error) {
 }
 
 /* Reads once; returns how many bytes came, 0: no more now. */
-static size_t read_once(struct source *source, int64_t now) {
+static size_t take_bytes(struct source *source, int64_t now) {
   struct iovec vector[RECEIVE_VECTORS];
   int count = receive_vector(source->receive, vector, now);
   if (count < 0) {
@@ -70,19 +69,14 @@ static size_t read_once(struct source *source, int64_t now) {
   if (count == 0) {
     return 0;
   }
-  if (source->record) {
-    source->before_read(source);
-    record_touch(source->record);
-  }
   int64_t began = clock_now();
   ssize_t got = source->is_socket ? rights_read(source->fd, vector, count) : readv(source->fd, vector, count);
-  if (got <= 0) {
-    record_untouch(source->record);
-    if (got == 0) {
-      source_end_of_input(source);
-    } else {
-      polled_fail(source, errno);
-    }
+  if (got == 0) {
+    source_end_of_input(source);
+    return 0;
+  }
+  if (got < 0) {
+    polled_fail(source, errno);
     return 0;
   }
   if (!receive_advance(source->receive, (size_t)got, began, clock_now())) {
@@ -93,6 +87,13 @@ static size_t read_once(struct source *source, int64_t now) {
     polled_arm(source);
   }
   return (size_t)got;
+}
+
+static size_t read_once(struct source *source, int64_t now) {
+  mark_set(&source->mark);
+  size_t got = take_bytes(source, now);
+  mark_clear(&source->mark);
+  return got;
 }
 
 static bool polled_turn(struct source *source, int64_t now) {

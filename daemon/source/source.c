@@ -1,5 +1,6 @@
 #include <assert.h>
 #include <errno.h>
+#include <string.h>
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
@@ -65,24 +66,18 @@ void source_open_again(struct source *source, struct lane *lane, int fd) {
   }
 }
 
-void source_pass(struct source *source, struct codec *codec) {
-  unsigned state = source->state == SOURCE_CLOSING ? SOURCE_ENDED : source->state;
-  unsigned reason = source->reason;
-  codec_pass_below(codec, &state, SOURCE_CLOSING);
-  codec_pass_below(codec, &reason, DETACH_STOPPED + 1);
-  bool says_why = source->text[0] != '\0';
-  CODEC_PASS(codec, says_why);
-  if (says_why) {
-    codec_pass(codec, source->text, sizeof source->text);
+bool source_adopt(struct source *source, const struct source *left) {
+  if ((unsigned)left->state > SOURCE_CLOSING || (unsigned)left->reason > DETACH_STOPPED || !image_is_time(left->offset) ||
+      !image_is_time(left->due)) { /* an offset in bytes has the same bounds */
+    return false;
   }
-  codec_pass_time(codec, &source->offset); /* in bytes, with the same bounds */
-  CODEC_PASS(codec, source->rewound_at);
-  codec_pass_time(codec, &source->due);
-  if (!codec->writing) {
-    source->state = (enum source_state)state;
-    source->reason = (enum detach_reason)reason;
-    source->text[sizeof source->text - 1] = '\0';
-  }
+  source->state = left->state == SOURCE_CLOSING ? SOURCE_ENDED : left->state;
+  source->reason = left->reason;
+  memcpy(source->text, left->text, sizeof source->text - 1);
+  source->offset = left->offset;
+  source->rewound_at = left->rewound_at;
+  source->due = left->due;
+  return true;
 }
 
 bool source_turn(struct source *source, int64_t now) {

@@ -12,6 +12,7 @@
 
 #include "daemon/base/lane.h"
 #include "daemon/frame/receive.h"
+#include "daemon/state/image.h"
 
 enum descriptor_kind {
   DESCRIPTOR_POLLED, /* socket, pipe, FIFO, terminal: read and written when ready */
@@ -51,9 +52,8 @@ struct source {
   bool loop;
   enum detach_reason reason;
   char text[256];
-  void (*closed)(struct source *source);      /* source_close() is done; the descriptor is the receiver's */
-  struct record *record;                      /* touched while it reads what cannot be read again; NULL: nobody cares */
-  void (*before_read)(struct source *source); /* where there is one: what came before is to be noted by now */
+  void (*closed)(struct source *source); /* source_close() is done; the descriptor is the receiver's */
+  struct mark mark; /* set while nobody could say how much of its descriptor was read, and what of that is in slots */
 
   struct channel *channel; /* NULL: frames come as bytes */
 
@@ -71,14 +71,17 @@ struct source {
   uv_timer_t pace;
   int64_t due; /* when the next frame may begin */
 
+  struct receive before; /* while `mark` is set: a file can be read again from where this was */
+  int64_t offset_before;
+
   unsigned closing; /* handles whose close callback is to come */
 };
 
 void source_open(struct source *source, struct lane *lane, int fd);
-/* Opens a descriptor that a process before this one read, and goes on where that was: after source_pass(). */
+/* Opens a descriptor that a process before this one read, and goes on where that was: after source_adopt(). */
 void source_open_again(struct source *source, struct lane *lane, int fd);
-/* Passes through a codec where the source is, but not its descriptor. */
-void source_pass(struct source *source, struct codec *codec);
+/* Takes where the source of a process before this one was. False: it makes no sense. */
+bool source_adopt(struct source *source, const struct source *left);
 /* Reads what there is, within a budget; true: there may be more to do at once. */
 bool source_turn(struct source *source, int64_t now);
 /* spin: try to read in the next turn, whatever the poll says. */

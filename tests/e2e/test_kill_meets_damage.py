@@ -26,7 +26,7 @@ def spoil(descriptor, chance):
 
 
 @pytest.mark.takes(200)
-@pytest.mark.parametrize("what", ["framed-roster-", "chronicle", "framed-journal", "framed-pulse"])
+@pytest.mark.parametrize("what", ["framed-roster-", "image", "framed-journal", "framed-pulse"])
 def test_what_is_damaged_costs_connections_at_most(place, store, what):
     chance = random.Random(what)
     with start(place, store, {"cam0": pipeline(FORMAT, slots=3)}) as daemon:
@@ -105,7 +105,7 @@ def test_what_may_be_torn_is_known_until_it_is_looked_after(place, store):
             daemon.account(came=2, emitted=2)
             settle(daemon)
             store.end(daemon)
-            for descriptor in damaged(store, "chronicle"):
+            for descriptor in damaged(store, "image"):
                 os.pwrite(descriptor, b"other", 0)
             with open(place / "out", "ab") as out:
                 out.write(b"torn")
@@ -133,7 +133,7 @@ def test_a_file_with_results_of_another_size_is_not_cut_where_everything_begins_
         store.end(daemon)
         before = (place / "out").read_bytes()
         daemon.write({"cam0": pipeline(begun, sink={"file": str(place / "out")})}, lanes=1 if damage else 2)
-        for descriptor in damaged(store, "chronicle") if damage else []:
+        for descriptor in damaged(store, "image") if damage else []:
             os.pwrite(descriptor, b"other", 0)
         store.start(daemon)
         daemon.settled = True
@@ -187,9 +187,9 @@ def test_an_address_is_listened_at_again_where_everything_begins_anew(place, sto
 
 
 def damaged(store, what):
-    if what != "chronicle":
+    if what != "image":
         return store.named(what)
-    return [fd for _, fd in store.kept if "framed:chronicle" in os.readlink(f"/proc/self/fd/{fd}")]
+    return [fd for _, fd in store.kept if "framed:image" in os.readlink(f"/proc/self/fd/{fd}")]
 
 
 def test_a_fifo_gives_no_shifted_frame_where_everything_begins_anew(place, store):
@@ -202,7 +202,7 @@ def test_a_fifo_gives_no_shifted_frame_where_everything_begins_anew(place, store
             daemon.wait_view("a part is there", lambda view: view["frames"]["in"] == 2 and view["frames"]["emitted"] == 1)
             settle(daemon)
             store.end(daemon)
-            for descriptor in damaged(store, "chronicle"):
+            for descriptor in damaged(store, "image"):
                 os.pwrite(descriptor, b"other", 0)
             store.start(daemon)
             daemon.wait_ready()
@@ -221,7 +221,7 @@ def test_a_manager_that_is_slow_to_forget_is_waited_for(place):
             with daemon.reader() as reader, daemon.producer():
                 settle(daemon)
                 store.end(daemon)
-                for descriptor in damaged(store, "chronicle"):
+                for descriptor in damaged(store, "image"):
                     os.pwrite(descriptor, b"other", 0)
                 store.pace = 0.03
                 store.start(daemon)

@@ -1,7 +1,8 @@
 #!/usr/bin/python3
 """Takes over from framed like a program that is installed for an upgrade, and shows framed states that make no sense.
 
-Each is a copy of the state that was handed over to this program, changed at a few places, with checksums that are right. A framed
+Each is a copy of the state that was handed over to this program, changed at a few places, with checksums that are right, and in
+every second case of the image in which its sessions, sinks and readers worked, which has none. A framed
 of its own takes it, with all the descriptors, and must end as it is asked to: with the state or without it. What any other one did
 goes to the file OUTCOME, as JSON; `changes` there is what the environment's FRAMED_MUTATE asks for ("first:count").
 """
@@ -79,6 +80,33 @@ def mutated(tape, chance, skip):
     return bytes(tape)
 
 
+class Image:
+    """The memory in which sessions, sinks and readers worked; the number of its descriptor stays."""
+
+    PAGE = 4096
+
+    def __init__(self):
+        (self.fd,) = [fd for fd in descriptors() if "framed:image" in os.readlink(f"/proc/self/fd/{fd}")]
+        self.size = os.fstat(self.fd).st_size
+        pages = [(at, os.pread(self.fd, self.PAGE, at)) for at in range(0, self.size, self.PAGE)]
+        self.pages = [(at, page) for at, page in pages if page.strip(b"\0")]
+
+    def show(self, chance):
+        """From now on a copy is there, in which one to eight places are changed where there is something."""
+        copy = os.memfd_create("framed:image")
+        os.truncate(copy, self.size)
+        for at, page in self.pages:
+            os.pwrite(copy, page, at)
+        for _ in range(chance.choice([0, 1, 1, 2, 8]) if chance else 0):
+            at, page = chance.choice(self.pages[1:])
+            written = [place for place in range(0, self.PAGE, 8) if page[place:place + 8].strip(b"\0")]
+            at += chance.choice(written) + chance.choice([0, 4, chance.randrange(8)])
+            number = chance.choice([chance.choice(NUMBERS), chance.randrange(1 << 64), 1 << chance.randrange(64)])
+            os.pwrite(copy, struct.pack("<Q", number)[:chance.choice([1, 4, 8])], at)
+        os.dup2(copy, self.fd)
+        os.close(copy)
+
+
 def stacks(pid):
     """Where its threads are, as well as can be said."""
     said = []
@@ -129,9 +157,11 @@ def main():
     header, tape = HEADER.unpack(data[:HEADER.size]), data[HEADER.size:]
     skip = 8 + struct.unpack("<Q", tape[:8])[0]
     first, count = map(int, os.environ["FRAMED_MUTATE"].split(":"))
-    outcome = {"tried": 0, "taken": 0, "wrong": []}
+    image, outcome = Image(), {"tried": 0, "taken": 0, "wrong": []}
     for number in range(first, first + count):
-        changed = mutated(tape, random.Random(number), skip) if number > 0 else tape
+        chance = random.Random(number) if number > 0 else None
+        changed = mutated(tape, chance, skip) if number > 0 and number % 2 == 0 else tape
+        image.show(chance if number % 2 == 1 else None)
         wrong, taken = try_one(os.environ["FRAMED_MUTATED"], sys.argv[1:], sealed(header, changed), number)
         outcome["tried"] += 1
         outcome["taken"] += taken

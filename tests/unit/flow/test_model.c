@@ -228,7 +228,7 @@ static struct sink sink;
 
 static void sink_one(int64_t now) {
   static const enum fate possible[] = {FATE_EMITTED, FATE_UNREAD, FATE_SINK_ERROR, FATE_CLIENT_GONE, FATE_SHUTDOWN};
-  if (sink.count == 0) {
+  if (sink_count(&sink) == 0) {
     return;
   }
   enum fate fate = possible[chance(sizeof possible / sizeof possible[0])];

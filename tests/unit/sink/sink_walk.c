@@ -90,7 +90,7 @@ static void check_account(void) {
   }
   CHECK(!sink->block || account.now.ledger.fates[FATE_UNREAD] == 0);
   CHECK(account.now.ledger.in == settled + flow_in_flight(&flow));
-  CHECK(flow.relay || slot_count(&flow.ring, SLOT_EMITTING) == sink->count + slots_set_aside());
+  CHECK(flow.relay || slot_count(&flow.ring, SLOT_EMITTING) == sink_count(sink) + slots_set_aside());
 }
 
 static void turn_sink(void) { sink->runner.turn(&sink->runner); }

@@ -151,7 +151,7 @@ static void offer(char letter) {
   *sink_result(sink, sink_tail(sink)) = (struct result){.sink = sink, .flow = &flow, .slot = slot, .open = true};
   slot->frame.open = false;
   flow.at_sink++;
-  sink->count++;
+  sink->tail++;
   subject.turn(sink, 0);
 }
 

@@ -1,0 +1,399 @@
+/*
+ * How a session goes on in the next process, from the record in which it worked in this one: its books, its slots with their
+ * frames, where its producer is in its bytes and its client in the rings. The memory of the slots goes along by descriptor, so
+ * that no byte of a frame is copied. Frames on the device, which is lost with the process, are run again; all others are where
+ * they were.
+ *
+ * At an orderly end lanes stand still, and all records agree. A process that is killed stops anywhere, the sink's lane
+ * somewhere else than the session's: what each of them says of a slot is put together by the number of the frame in it, and of
+ * the sink and the session the sink is believed, since a result is what has been written of it.
+ */
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "daemon/session/private.h"
+#include "daemon/state/codec.h"
+
+/* -- before the end ------------------------------------------------------------------------------------------------- */
+
+unsigned session_running(const struct session *session) { return slot_count(&session->flow.ring, SLOT_RUNNING); }
+
+void session_suspect(struct session *session, bool failed, bool alone) {
+  for (unsigned i = 0; i < session_running(session); i++) {
+    struct frame *frame = &slot_at(&session->flow.ring, SLOT_RUNNING, i)->frame;
+    frame->again = true;
+    frame->suspect |= failed;
+    frame->failures += failed && alone;
+  }
+}
+
+/* Whether there is any. */
+static bool pass_memory(struct session *session, struct codec *codec, bool memory) {
+  unsigned number = session->flow.memory;
+  CODEC_PASS(codec, memory);
+  CODEC_PASS(codec, number);
+  session->flow.memory = number;
+  if (memory) {
+    codec_pass_descriptor(codec, &session->inputs.fd);
+    codec_pass_descriptor(codec, &session->outputs.fd);
+    codec_pass_descriptor(codec, &session->control.fd);
+  }
+  return memory;
+}
+
+void session_put(struct session *session, struct codec *codec, bool memory) {
+  uint64_t own = image_name(session), sink = image_name(session->sink);
+  CODEC_PASS(codec, own);
+  CODEC_PASS(codec, sink);
+  CODEC_PASS(codec, session->attaches);
+  CODEC_PASS(codec, session->client_record);
+  pass_memory(session, codec, memory);
+}
+
+/* -- what the sink says of a slot ----------------------------------------------------------------------------------- */
+
+static void judge_known(struct session *session, struct slot *slot, const struct result *result, bool held) {
+  if (!result->open && slot->owed && !result->moved) { /* when it came back from the device may not stand there yet */
+    slot->frame.seen = slot->frame.seen != 0 ? slot->frame.seen : clock_now();
+    account_close(&session->account, &slot->frame, result->fate, clock_now());
+  }
+  slot->frame.open = false;
+  slot->owed = held && result->open; /* what stands in the queue of one that was set aside may be older */
+  slot->state = held ? SLOT_EMITTING : SLOT_FREE;
+}
+
+/* A slot that is on its way out is the sink's, or was, or was not yet. */
+static void judge(struct session *session, struct slot *slot, const struct sink *sink) {
+  bool held;
+  const struct result *result = sink_left_find(sink, session->flow.seat, slot, &held);
+  if (result) {
+    judge_known(session, slot, result, held);
+  } else if (slot->owed || slot->frame.open) {
+    flow_offer_again(&session->flow, slot);
+  } else {
+    slot->state = SLOT_FREE;
+  }
+}
+
+static void reconcile(struct session *session, const struct sink *sink) {
+  struct slot_ring *ring = &session->flow.ring;
+  bool in_channel = session->shares && session->is_reply;
+  for (unsigned i = 0; i < ring->count; i++) {
+    if (ring->slots[i].state == SLOT_EMITTING && !(in_channel && channel_has_told(&session->channel, i))) {
+      judge(session, &ring->slots[i], sink);
+    }
+  }
+  slot_ring_order(ring);
+}
+
+/* -- its producer --------------------------------------------------------------------------------------------------- */
+
+enum session_revival session_revival(const struct session *session) { return session->revival; }
+
+void session_lose_source(struct session *session) {
+  receive_end(&session->receive, FATE_INVALID, clock_now());
+  session->source.state = SOURCE_NONE;
+  session->shares = false;
+}
+
+bool session_has_source(const struct session *session) { return session->source.state != SOURCE_NONE; }
+
+bool session_may_share(const struct session *session) { return session->control.fd >= 0; }
+
+bool session_shares(const struct session *session) { return session->shares; }
+
+/* Frames that a file gave since `before` are read from it once more. */
+static bool reread(struct session *session, const struct source *left) {
+  struct slot_ring *ring = &session->flow.ring;
+  const struct receive *before = &left->before;
+  for (unsigned i = 0; i < ring->count; i++) {
+    struct slot *slot = &ring->slots[i];
+    uint64_t after = slot->frame.sequence + 1 - before->sequence; /* 0: the one that had begun */
+    bool is_last = before->begun && after == 0;
+    if (slot->state != SLOT_FREE && slot->frame.producer == before->producer && (is_last || after - 1 < GPU_MAX_SLOTS)) {
+      session->account.now.ledger.in -= !is_last;
+      slot->state = is_last ? SLOT_FILLING : SLOT_FREE;
+      slot->frame.open = is_last;
+    }
+  }
+  slot_ring_order(ring);
+  session->source.offset = left->offset_before;
+  return receive_adopt(&session->receive, before);
+}
+
+/* What the control loop said of the producers may be behind what the session says: then the producer that it named had ended,
+ * and another one has come since. */
+static enum session_revival revive(const struct session *session, uint64_t attached, bool is_marked) {
+  if (attached < session->attaches) {
+    return SESSION_NEVER_BEGAN;
+  }
+  if (attached > session->attaches) {
+    return SESSION_FOLLOWED;
+  }
+  return !session_has_source(session) ? SESSION_ENDED : is_marked ? SESSION_CUT : SESSION_GOES_ON;
+}
+
+/* A client that shares memory leaves by the way of all others, since its memory must be made anew. */
+static void end_sharing(struct session *session) {
+  receive_end(&session->receive, FATE_INVALID, clock_now());
+  channel_adopt_none(&session->channel, &session->flow);
+  session->source.state = SOURCE_ENDED;
+  session->source.reason = DETACH_ERROR;
+  snprintf(session->source.text, sizeof session->source.text, "the process before was killed while it took its frames");
+  session->revival = SESSION_GOES_ON;
+}
+
+static bool adopt_source(struct session *session, const struct session *left) {
+  const bool is_marked = mark_is_set(&left->source.mark);
+  bool is_file = is_marked && (unsigned)left->source.kind == DESCRIPTOR_FILE;
+  bool sound = source_adopt(&session->source, &left->source);
+  sound = sound && IMAGE_IS_FLAG(left->shares) && IMAGE_IS_FLAG(left->acknowledges) && IMAGE_IS_FLAG(left->client_gone);
+  if (!sound) {
+    return false;
+  }
+  session->rereads = is_file;
+  session->revival = revive(session, left->attached, is_marked && !is_file);
+  session->acknowledges = left->acknowledges;
+  session->acknowledged = left->acknowledged;
+  session->client_gone = left->client_gone;
+  session->shares = left->shares;
+  sound = is_file ? reread(session, &left->source) : receive_adopt(&session->receive, &left->receive);
+  if (is_marked && !is_file) { /* whatever it was in the middle of */
+    session->receive.begun = session->receive.filling != NULL;
+    sound = true;
+  }
+  bool in_channel = session->shares && session_has_source(session);
+  if (in_channel && session->revival == SESSION_GOES_ON) {
+    sound = sound && channel_adopt(&session->channel, &left->channel, &session->flow, session->is_reply);
+  }
+  session->foreign_told = receive_is_foreign(&session->receive); /* also of a producer that has gone since */
+  return sound;
+}
+
+static void lose_whom_it_must(struct session *session) {
+  if (session->revival == SESSION_CUT && session->shares) {
+    end_sharing(session);
+  } else if (session->revival != SESSION_GOES_ON) {
+    session_lose_source(session);
+  }
+  session->attached = session->attaches;
+}
+
+/* -- its slots ------------------------------------------------------------------------------------------------------ */
+
+/* Nobody is there any more who would take what is in the slots. */
+static void forget_frames(struct session *session) {
+  struct slot_ring *ring = &session->flow.ring;
+  for (unsigned i = 0; i < ring->count; i++) {
+    struct slot *slot = &ring->slots[i];
+    if (slot->frame.open || slot->owed) {
+      slot->frame.open = true;
+      slot->frame.seen = slot->frame.seen != 0 ? slot->frame.seen : clock_now();
+      account_settle(&session->account, &slot->frame, FATE_CLIENT_GONE, clock_now());
+    }
+    slot->owed = false;
+    slot->state = SLOT_FREE;
+  }
+  session->receive.filling = NULL;
+  slot_ring_order(ring);
+}
+
+static bool adopt_choices(struct session *session, const struct session_setup *left) {
+  const struct gpu_costs *costs = &left->costs;
+  const int64_t times[] = {costs->alone, costs->lane,       costs->h2d,        costs->kernel,
+                           costs->d2h,   costs->shared_h2d, costs->shared_d2h, costs->kernels};
+  bool sound = (unsigned)left->graph <= GPU_GRAPH_OFF && (unsigned)left->copy <= GPU_COPY_KERNEL &&
+               left->timed_one_in >= GPU_TIMED_NEVER;
+  _Static_assert(sizeof *costs == sizeof times, "each of them is looked at");
+  for (size_t i = 0; i < sizeof times / sizeof *times; i++) {
+    sound = sound && image_is_time(times[i]);
+  }
+  session->setup.graph = left->graph;
+  session->setup.copy = left->copy;
+  session->setup.timed_one_in = left->timed_one_in;
+  session->setup.costs = *costs;
+  return sound;
+}
+
+/* With `reply`: its results go on to the same client, or nowhere. */
+static bool adopt_client(struct session *session, const struct sink *sink, bool *cut) {
+  if (!sink_adopt(session->sink, sink, session_own_flow, session)) {
+    return false;
+  }
+  bool has_client = session->revival == SESSION_GOES_ON && !session->shares;
+  if (has_client && !session->client_gone) {
+    session->attach_reader = reader_adopt(session->sink, session->client_record, -1, session_own_flow, session, cut);
+    has_client = session->attach_reader != NULL;
+  }
+  session->client_record = image_name(session->attach_reader);
+  if (!has_client && session->revival == SESSION_GOES_ON && !session->shares) {
+    session->revival = SESSION_CUT;
+    session_lose_source(session);
+  }
+  if (!has_client && !session->shares) {
+    session->client_gone = false;
+    sink_abandon(session->sink);
+    forget_frames(session);
+    session->flow.at_sink = 0;
+  }
+  return true;
+}
+
+static bool adopt_parts(struct session *session, const struct session *left) {
+  struct flow *flow = &session->flow;
+  if (!IMAGE_IS_FLAG(left->flow.restart_owed) || !adopt_choices(session, &left->setup) ||
+      !account_adopt(&session->account, &left->account) || !slot_ring_adopt(&flow->ring, &left->flow.ring)) {
+    return false;
+  }
+  flow->restart_owed = left->flow.restart_owed;
+  flow->offered_producer = left->flow.offered_producer;
+  flow->offered_sequence = left->flow.offered_sequence;
+  return adopt_source(session, left);
+}
+
+/* Whether the memory of the slots is not what frames in them were in, or has been seen by a client that nobody knows. */
+static bool has_other_memory(const struct session *session, const struct session *left, unsigned number) {
+  return session->inputs.fd < 0 || left->flow.memory != number || (session->revival == SESSION_FOLLOWED && left->shares);
+}
+
+static void drop_memory(struct session *session) {
+  int *const descriptors[] = {&session->inputs.fd, &session->outputs.fd, &session->control.fd};
+  for (size_t i = 0; i < sizeof descriptors / sizeof *descriptors; i++) {
+    if (*descriptors[i] >= 0) {
+      close(*descriptors[i]);
+    }
+    *descriptors[i] = -1;
+  }
+  forget_frames(session);
+  session->shares = false;
+  session->revival = session->revival == SESSION_GOES_ON ? SESSION_CUT : session->revival;
+}
+
+static bool adopt_all(struct session *session, const struct session *left, const struct sink *sink) {
+  bool cut;
+  if (!left || !sink || !adopt_parts(session, left)) {
+    return false;
+  }
+  session->settling = left->account.settling;
+  reconcile(session, sink);
+  if (has_other_memory(session, left, session->flow.memory)) {
+    drop_memory(session);
+  }
+  lose_whom_it_must(session);
+  return !session->is_reply || adopt_client(session, sink, &cut);
+}
+
+/* -- from there on -------------------------------------------------------------------------------------------------- */
+
+/* A frame that was alone on the device each time it failed will not be tried once more. */
+static void quarantine(struct session *session) {
+  struct slot_ring *ring = &session->flow.ring;
+  unsigned at = 0;
+  for (struct slot *slot = slot_at(ring, SLOT_READY, at); slot; slot = slot_at(ring, SLOT_READY, at)) {
+    if (slot->frame.failures >= RETRY_LIMIT) {
+      uint64_t sequence = slot->frame.sequence;
+      slot->frame.suspect = false;
+      flow_drop(&session->flow, slot, FATE_GPU_FAULT, clock_now());
+      session->quarantined++;
+      session->last_quarantined = sequence;
+    } else {
+      at++;
+    }
+  }
+}
+
+static bool join_retry(struct session *session, struct failure *failure) {
+  struct retry *retry = session->setup.retry;
+  unsigned suspects = 0;
+  for (unsigned i = 0; i < session->flow.ring.count; i++) {
+    suspects += session->flow.ring.slots[i].frame.suspect && session->flow.ring.slots[i].state == SLOT_READY;
+  }
+  session->flow.retry = retry;
+  return !retry || retry_join(retry, session->setup.lane, suspects) ||
+         failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "not enough memory to take up a session");
+}
+
+static bool begin_again(struct session *session, struct failure *failure) {
+  session->account.now.last_completion = clock_now();
+  session->flow.restart_owed |= session->receive.sequence > 0;
+  session->flow.active = clock_now();
+  session->receive.held = true; /* until it is held or resumed */
+  quarantine(session);
+  return join_retry(session, failure);
+}
+
+/* A session that shares memory has that memory, and a client at it. */
+static bool is_sound(const struct session *session) {
+  bool has_source = session_has_source(session);
+  return (!session->shares || (has_source && session->control.fd >= 0)) &&
+         (!has_source || session->receive.protocol != CONFIG_PROTOCOL_AUTO);
+}
+
+bool session_adopt(struct session *session, struct codec *codec, struct failure *failure) {
+  uint64_t own = 0, sink = 0;
+  CODEC_PASS(codec, own);
+  CODEC_PASS(codec, sink);
+  CODEC_PASS(codec, session->attaches);
+  CODEC_PASS(codec, session->client_record);
+  bool memory = pass_memory(session, codec, false);
+  bool gone = memory && (session->inputs.fd < 0 || session->outputs.fd < 0);
+  const struct session *left = image_left(own, IMAGE_SESSION, sizeof *left);
+  session->most_lost = codec->live ? ACKS_OPEN : 0;
+  if (codec->broken || gone || !adopt_all(session, left, sink_left(sink)) || !is_sound(session)) {
+    return failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "what was left of a session of '%s' makes no sense",
+                       session->setup.config->name);
+  }
+  return begin_again(session, failure);
+}
+
+/* Whether each slot in EMITTING is the sink's or the client's. */
+static bool is_complete(const struct session *session) {
+  bool complete = true;
+  for (unsigned i = 0; i < session->flow.ring.count; i++) {
+    const struct slot *slot = &session->flow.ring.slots[i];
+    bool out =
+        sink_has_slot(session->sink, slot) || (session->shares && session->is_reply && channel_has_told(&session->channel, i));
+    complete = complete && (slot->state != SLOT_EMITTING || out);
+  }
+  return complete;
+}
+
+bool session_taken(struct session *session, struct failure *failure) {
+  struct account *account = &session->account;
+  bool is_lossless = session->sink->block;
+  enum fate lost = session->rereads ? FATE_COUNT : is_lossless ? FATE_INVALID : FATE_UNREAD;
+  account->now.ledger.in_flight = flow_in_flight(&session->flow);
+  bool balanced = account_mend(account, session->settling, lost, session->most_lost);
+  account->now.ledger.out_bytes = account->now.ledger.fates[FATE_EMITTED] * session->flow.output_bytes;
+  if (is_lossless) {
+    acks_mend(&account->acks, &session->flow.ring);
+  }
+  account_publish(account);
+  return (is_complete(session) && balanced) ||
+         failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "the frames that were left of a session of '%s' do not add up",
+                     session->setup.config->name);
+}
+
+unsigned session_spared(const struct session *session) {
+  unsigned spared = 0;
+  for (unsigned i = 0; i < session->flow.ring.count; i++) {
+    enum slot_state state = session->flow.ring.slots[i].state;
+    spared |= state == SLOT_DONE || state == SLOT_EMITTING ? 1U << i : 0;
+  }
+  return spared;
+}
+
+unsigned session_quarantined(const struct session *session, uint64_t *last) {
+  *last = session->quarantined > 0 ? session->last_quarantined : *last;
+  return session->quarantined;
+}
+
+struct flow *session_road(struct session *session) {
+  return &session->flow;
+}
+
+struct flow *session_own_flow(void *context, unsigned seat) {
+  struct session *session = context;
+  return seat == session->flow.seat ? &session->flow : NULL;
+}

@@ -1,0 +1,261 @@
+/*
+ * How a sink and its readers go on in the next process, from the records in which they worked in this one: at the byte where
+ * each was. While this runs no lane does. A result is its slot's index and whether its frame has a fate: the frame is its
+ * session's, which asks here what became of it.
+ */
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "daemon/frame/relay.h"
+#include "daemon/sink/loans.h"
+
+/* -- what was left of a sink ------------------------------------------------------------------------------------------- */
+
+static bool result_is_sound(const struct result *result) {
+  return IMAGE_IS_FLAG(result->open) && IMAGE_IS_FLAG(result->moved) && (unsigned)result->fate < FATE_COUNT &&
+         result->index < GPU_MAX_SLOTS && image_is_time(result->end);
+}
+
+/* One that was just being set aside is still in the queue. */
+static bool is_aside(const struct sink *left, unsigned index) {
+  return left->loans.aside[index].slot && left->loans.order[index] < left->first;
+}
+
+const struct sink *sink_left(uint64_t name) {
+  const struct sink *left = image_left(name, IMAGE_SINK, sizeof *left);
+  bool sound = left && left->first <= left->tail && left->tail - left->first <= GPU_MAX_SLOTS && left->base <= left->first &&
+               IMAGE_IS_FLAG(left->placed) && image_is_time(left->position);
+  for (unsigned i = 0; i < GPU_MAX_SLOTS && sound; i++) {
+    sound = result_is_sound(&left->results[i]) && result_is_sound(&left->loans.aside[i]);
+  }
+  return sound ? left : NULL;
+}
+
+static bool is_of(const struct result *result, unsigned seat, const struct slot *slot) {
+  return result->seat == seat && result->index == slot->index && result->producer == slot->frame.producer &&
+         result->sequence == slot->frame.sequence;
+}
+
+/* Whatever a session may still take for its own is in the queue, aside, or among the last that left. */
+const struct result *sink_left_find(const struct sink *left, unsigned seat, const struct slot *slot, bool *held) {
+  const struct result *aside = &left->loans.aside[slot->index];
+  *held = true;
+  if (is_aside(left, slot->index) && is_of(aside, seat, slot)) {
+    return aside;
+  }
+  for (uint64_t at = left->tail; at > left->base && left->tail - at < GPU_MAX_SLOTS; at--) {
+    const struct result *result = &left->results[(at - 1) % GPU_MAX_SLOTS];
+    *held = at > left->first;
+    if (is_of(result, seat, slot)) {
+      return result;
+    }
+  }
+  return NULL;
+}
+
+/* -- results ----------------------------------------------------------------------------------------------------------- */
+
+static struct slot *slot_of(const struct result *result, struct flow *flow) {
+  struct slot *slot = flow && result->index < flow->ring.count ? &flow->ring.slots[result->index] : NULL;
+  return slot && slot->state == SLOT_EMITTING ? slot : NULL;
+}
+
+/* It is in the file, and its process was killed before it had counted that. */
+static void count_written(struct sink *sink, struct result *result, struct slot *slot) {
+  slot->frame.seen = slot->frame.seen != 0 ? slot->frame.seen : clock_now();
+  account_close(result->flow->account, &slot->frame, FATE_EMITTED, clock_now());
+  sink->position = result->end;
+  result->fate = FATE_EMITTED;
+  result->open = false;
+}
+
+static void take_result(struct sink *sink, struct result *result, struct flow *flow, struct slot *slot) {
+  result->sink = sink;
+  result->flow = flow;
+  result->slot = slot;
+  if (result->open && result->end != 0) {
+    count_written(sink, result, slot);
+  }
+  slot->frame.suspect = false;
+  slot->frame.open = false;
+  slot->owed = result->open;
+  flow->at_sink += result->open;
+  if (flow->relay) {
+    relay_restore(flow->relay, slot, result->fate);
+  }
+}
+
+/* What was set aside is in the queue again, before all else. */
+static void take_queue(struct sink *sink, const struct sink *left) {
+  sink->first = left->first;
+  sink->tail = left->tail;
+  memcpy(sink->results, left->results, sizeof sink->results);
+  for (unsigned i = 0; i < GPU_MAX_SLOTS; i++) {
+    sink->loans.aside[i] = left->loans.aside[i];
+    sink->loans.order[i] = left->loans.order[i];
+    if (!is_aside(left, i)) {
+      sink->loans.aside[i].slot = NULL;
+    }
+  }
+  loans_recall(sink);
+  sink->base = sink->first;
+  for (unsigned i = 0; i < GPU_MAX_SLOTS; i++) {
+    sink->results[i].slot = NULL;
+  }
+}
+
+bool sink_adopt(struct sink *sink, const struct sink *left, sink_road *flow, void *context) {
+  take_queue(sink, left);
+  sink->position = left->position;
+  sink->placed = left->placed;
+  sink->lost = left->lost;
+  bool all = sink_count(sink) <= GPU_MAX_SLOTS, sound = all;
+  for (uint64_t at = sink->first; all && at < sink->tail; at++) {
+    all = slot_of(sink_result(sink, at), flow(context, sink_result(sink, at)->seat)) != NULL;
+  }
+  for (uint64_t at = sink->first; all && sound && at < sink->tail; at++) {
+    struct result *result = sink_result(sink, at);
+    struct flow *of = flow(context, result->seat);
+    struct slot *slot = slot_of(result, of);
+    sound = !sink_has_slot(sink, slot);
+    take_result(sink, result, of, slot);
+  }
+  if (!all || !sound) {
+    sink_abandon(sink);
+  }
+  return sound;
+}
+
+void sink_abandon(struct sink *sink) { sink->first = sink->base = sink->tail; }
+
+/* -- readers ----------------------------------------------------------------------------------------------------------- */
+
+bool reader_has_gone(const struct reader *reader) { return reader->leaving; }
+
+static bool take_head(struct reader *reader, const struct reader *left) {
+  if ((unsigned)left->protocol > CONFIG_PROTOCOL_AUTO || left->header_bytes > Y4M_HEADER ||
+      left->header_at > left->header_bytes) {
+    return false;
+  }
+  reader->protocol = left->protocol;
+  memcpy(reader->header, left->header, sizeof reader->header);
+  reader->header_bytes = left->header_bytes;
+  reader->header_at = left->header_at;
+  return true;
+}
+
+/* Readers that hold the rest of one open frame hold it together. */
+static bool take_rest_frame(struct reader *reader, const struct reader *left, sink_road *road, void *context) {
+  const struct pending *of = image_left_at(left->rest_of, IMAGE_PENDING, sizeof *of);
+  for (const struct reader *other = reader->sink->continuing; other && of; other = other->next) {
+    if (other->rest_of && other->rest_left == left->rest_of) {
+      reader->rest_of = other->rest_of;
+      reader->rest_of->holders++;
+      return true;
+    }
+  }
+  if (!of || !IMAGE_IS_FLAG(of->frame.open) || !of->frame.open) {
+    return true;
+  }
+  struct flow *flow = road(context, of->seat);
+  if (!flow || !reader->spare || !frame_is_sound(&of->frame)) {
+    return false;
+  }
+  *reader->spare = (struct pending){.flow = flow, .seat = of->seat, .frame = of->frame, .holders = 1};
+  reader->rest_of = reader->spare;
+  reader->rest_left = left->rest_of;
+  reader->spare = NULL;
+  flow->at_sink++;
+  return true;
+}
+
+static bool take_rest(struct reader *reader, const struct reader *left, sink_road *road, void *context) {
+  const struct sink *sink = reader->sink;
+  size_t bytes = sizeof(struct room) + sink_room_bytes(sink);
+  bool has_rest = left->rest_at < left->rest_end;
+  if ((has_rest || left->sent > 0) && !sink->block && !left->borrower && !reader_make_room(reader)) {
+    return false;
+  }
+  if (!has_rest) {
+    return true;
+  }
+  const struct room *room = sink->block ? NULL : image_left_at(left->room, IMAGE_ROOM, bytes);
+  if (!room || left->rest_end > sink_room_bytes(sink)) {
+    return false;
+  }
+  memcpy(reader->room->bytes + left->rest_at, room->bytes + left->rest_at, left->rest_end - left->rest_at);
+  reader->rest_at = left->rest_at;
+  reader->rest_end = left->rest_end;
+  return take_rest_frame(reader, left, road, context);
+}
+
+/* A reader is on a result that is there or on the next one, and in the middle only of one that is there. */
+static bool is_in_place(const struct reader *reader) {
+  const struct sink *sink = reader->sink;
+  const unsigned char *prefix;
+  size_t whole = result_prefix(&sink->results[0], reader->protocol, &prefix) + sink->result_bytes;
+  bool is_there = reader->at >= sink->first && reader->at <= sink->tail;
+  return (is_there || reader_has_rest(reader)) && reader->sent < whole && (reader->sent == 0 || reader->at < sink->tail);
+}
+
+static void take_counts(struct reader *reader, const struct reader *left) {
+  reader->emitted = left->emitted;
+  reader->missed = left->missed;
+}
+
+/* One whose attaching was still on its way to the lane begins as any new reader. */
+static bool take_place(struct reader *reader, const struct reader *left, sink_road *road, void *context) {
+  take_counts(reader, left);
+  reader->continues = left->link != NULL;
+  if (!take_head(reader, left) || !reader->continues) {
+    return !reader->continues;
+  }
+  reader->at = left->at;
+  reader->sent = left->sent;
+  reader->skipped = left->skipped;
+  if (reader->sent == 0 && reader->at < reader->sink->first) { /* results that are lost with their memory */
+    reader->missed += reader->sink->first - reader->at;
+    reader->at = reader->sink->first;
+  }
+  return take_rest(reader, left, road, context) && is_in_place(reader);
+}
+
+struct reader *reader_adopt(struct sink *sink, uint64_t name, int fd, sink_road *road, void *context, bool *cut) {
+  struct failure failure;
+  const struct reader *left = image_left(name, IMAGE_READER, sizeof *left);
+  bool gone = left && IMAGE_IS_FLAG(left->leaving) && left->leaving;
+  *cut = !gone;
+  if (!left || gone || mark_is_set(&left->mark)) {
+    return NULL;
+  }
+  struct reader *reader = reader_new(sink, fd, &failure);
+  if (!reader || !take_place(reader, left, road, context)) {
+    return reader_free(reader);
+  }
+  *cut = false;
+  return reader;
+}
+
+/* A file goes on behind its last whole result, and the next one is written anew. One that was never written to, or that
+ * somebody has cut since, goes on at its end. */
+struct reader *reader_adopt_file(struct sink *sink, uint64_t name, int fd, uint64_t *torn) {
+  struct failure failure;
+  struct stat status;
+  const struct reader *left = image_left(name, IMAGE_READER, sizeof *left);
+  struct reader *reader = fstat(fd, &status) == 0 ? reader_new(sink, fd, &failure) : NULL;
+  *torn = 0;
+  if (!reader) {
+    return NULL;
+  }
+  if (left) {
+    take_counts(reader, left);
+  }
+  sink->placed = sink->placed && (!S_ISREG(status.st_mode) || status.st_size >= sink->position);
+  reader->continues = sink->placed;
+  if (sink->placed && S_ISREG(status.st_mode) && status.st_size > sink->position) {
+    *torn = (uint64_t)(status.st_size - sink->position);
+    sink->torn = ftruncate(fd, sink->position) != 0;
+  }
+  return reader;
+}

@@ -1,0 +1,203 @@
+#include "daemon/state/image.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "daemon/state/state.h"
+
+/* A name is the record's serial number with its first page below it. */
+enum { PAGE = 4096, PAGE_BITS = 22, FIRST_PAGES = 256, AT_ONCE = 512 * 1024 };
+
+#define MOST_PAGES (UINT64_C(1) << PAGE_BITS)
+
+struct head { /* at the beginning of the memory */
+  char version[STATE_VERSION_TEXT];
+  uintptr_t base; /* where the process had it that made it */
+  _Atomic unsigned char disowned;
+};
+
+struct record {
+  uint64_t serial; /* among all that were ever made; 0: nobody has it */
+  uint32_t kind, pages;
+  uint64_t bytes;
+  struct record *next; /* while nobody has it; means something to its own process only */
+  _Alignas(64) unsigned char body[];
+};
+
+static struct {
+  pthread_mutex_t lock; /* for what follows, but for records that somebody has */
+  unsigned char *base;  /* NULL: none yet */
+  int fd;
+  uint64_t serial, used, pages; /* of these pages so many were ever given, and so many are there */
+  struct record *free;
+} image = {.lock = PTHREAD_MUTEX_INITIALIZER, .fd = -1};
+
+static struct {
+  const unsigned char *base;
+  size_t bytes;
+  int fd;
+} left = {.fd = -1};
+
+/* -- this process's ------------------------------------------------------------------------------------------------- */
+
+/* Where the system has no such memory it is as any other, which ends with this process. */
+static bool open_image(void) {
+  int fd = memfd_create("framed:image", MFD_CLOEXEC);
+  int flags = MAP_NORESERVE | (fd >= 0 ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS);
+  void *base = fd < 0 || ftruncate(fd, FIRST_PAGES * PAGE) == 0
+                   ? mmap(NULL, MOST_PAGES * PAGE, PROT_READ | PROT_WRITE, flags, fd, 0)
+                   : MAP_FAILED;
+  if (base == MAP_FAILED) {
+    if (fd >= 0) {
+      close(fd);
+    }
+    return false;
+  }
+  image.fd = fd;
+  image.base = base;
+  image.pages = FIRST_PAGES;
+  image.used = 1;
+  struct head *head = base;
+  head->base = (uintptr_t)base;
+  state_version(head->version);
+  return true;
+}
+
+/* The file grows by doubling, and is sparse. */
+static bool grow(uint64_t pages) {
+  uint64_t wanted = image.pages;
+  while (wanted < image.used + pages) {
+    wanted *= 2;
+  }
+  if (wanted > MOST_PAGES || (wanted > image.pages && image.fd >= 0 && ftruncate(image.fd, (off_t)(wanted * PAGE)) != 0)) {
+    return false;
+  }
+  image.pages = wanted;
+  return true;
+}
+
+static struct record *take_record(uint64_t pages) {
+  struct record **link = &image.free;
+  while (*link && (*link)->pages != pages) {
+    link = &(*link)->next;
+  }
+  struct record *record = *link;
+  if (record) {
+    *link = record->next;
+  } else if ((image.base || open_image()) && grow(pages)) {
+    record = (struct record *)(image.base + image.used * PAGE);
+    image.used += pages;
+  }
+  return record;
+}
+
+/* What another owner left is gone before the new one has the record, and a lane meets no page fault in it unless it is large.
+ */
+void *image_new(enum image_kind kind, size_t bytes) {
+  uint64_t pages = bytes < MOST_PAGES * PAGE ? (sizeof(struct record) + bytes + PAGE - 1) / PAGE : MOST_PAGES;
+  pthread_mutex_lock(&image.lock);
+  struct record *record = take_record(pages);
+  uint64_t serial = ++image.serial;
+  pthread_mutex_unlock(&image.lock);
+  if (!record) {
+    return NULL;
+  }
+  if (bytes <= AT_ONCE) {
+    memset(record->body, 0, bytes);
+  }
+  record->pages = (uint32_t)pages;
+  record->bytes = bytes;
+  record->kind = kind;
+  record->serial = serial;
+  return record->body;
+}
+
+static struct record *record_of(const void *body) { return (struct record *)((uintptr_t)body - offsetof(struct record, body)); }
+
+void *image_free(void *body) {
+  if (!body) {
+    return NULL;
+  }
+  struct record *record = record_of(body);
+  record->serial = 0;
+  if (record->bytes > AT_ONCE && image.fd >= 0) { /* its pages are zeros again, and nobody's */
+    off_t at = (off_t)((unsigned char *)record - image.base);
+    (void)fallocate(image.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, at + PAGE, (off_t)(record->pages - 1) * PAGE);
+    memset(record->body, 0, PAGE - sizeof *record);
+  }
+  pthread_mutex_lock(&image.lock);
+  record->next = image.free;
+  image.free = record;
+  pthread_mutex_unlock(&image.lock);
+  return NULL;
+}
+
+uint64_t image_name(const void *body) {
+  if (!body) {
+    return 0;
+  }
+  const struct record *record = record_of(body);
+  return record->serial << PAGE_BITS | (uint64_t)((const unsigned char *)record - image.base) / PAGE;
+}
+
+int image_fd(void) { return image.fd; }
+
+bool image_outlives(void) { return !image.base || image.fd >= 0; }
+
+void image_disown(void) {
+  if (image.base) {
+    ((struct head *)image.base)->disowned = 1;
+  }
+}
+
+/* -- what a process before this one left ---------------------------------------------------------------------------- */
+
+bool image_look_into(int fd) {
+  struct stat status;
+  char version[STATE_VERSION_TEXT];
+  image_look_away();
+  left.fd = fd;
+  if (fstat(fd, &status) != 0 || status.st_size < FIRST_PAGES * PAGE) {
+    return false;
+  }
+  left.bytes = (size_t)status.st_size;
+  void *base = mmap(NULL, left.bytes, PROT_READ, MAP_SHARED | MAP_NORESERVE, fd, 0);
+  left.base = base != MAP_FAILED ? base : NULL;
+  const struct head *head = (const struct head *)left.base;
+  return head && strncmp(head->version, state_version(version), STATE_VERSION_TEXT) == 0 && head->disowned == 0;
+}
+
+void image_look_away(void) {
+  if (left.base) {
+    munmap((void *)(uintptr_t)left.base, left.bytes);
+  }
+  if (left.fd >= 0) {
+    close(left.fd);
+  }
+  left.base = NULL;
+  left.fd = -1;
+}
+
+static const void *left_body(uint64_t page, enum image_kind kind, size_t bytes) {
+  if (!left.base || page == 0 || page >= left.bytes / PAGE) {
+    return NULL;
+  }
+  const struct record *record = (const struct record *)(left.base + page * PAGE);
+  bool fits = record->bytes == bytes && bytes <= left.bytes - page * PAGE - sizeof *record;
+  return record->kind == (uint32_t)kind && record->serial != 0 && fits ? record->body : NULL;
+}
+
+const void *image_left(uint64_t name, enum image_kind kind, size_t bytes) {
+  const void *body = left_body(name % MOST_PAGES, kind, bytes);
+  return body && record_of(body)->serial == name >> PAGE_BITS ? body : NULL;
+}
+
+const void *image_left_at(const void *address, enum image_kind kind, size_t bytes) {
+  uintptr_t base = left.base ? ((const struct head *)left.base)->base : 0;
+  uintptr_t at = (uintptr_t)address - offsetof(struct record, body) - base;
+  return address && at % PAGE == 0 ? left_body(at / PAGE, kind, bytes) : NULL;
+}

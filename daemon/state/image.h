@@ -1,0 +1,68 @@
+/*
+ * The image: what this process works on and another one may go on with, in memory that outlives it.
+ *
+ * Sessions, sinks, readers and what belongs to them are made in records of one sparse memfd, and worked on there: nothing is
+ * written a second time, whether or not anybody keeps the memory. The next process gets it by exec or from the service manager,
+ * maps it beside its own, and adopts each object: it checks what it finds, takes what is no pointer, and sets its own pointers.
+ * That is the same whether this process ended in order or was killed.
+ *
+ * Who owns a record sets its mark before a read or a write, and before a change of several words that contradict each other
+ * meanwhile. The stores of one thread are seen in their order by whoever maps the memory later, so a record without a mark is
+ * whole. The memory is never registered with a device, since a wild kernel can write what is.
+ */
+#ifndef FRAMED_STATE_IMAGE_H
+#define FRAMED_STATE_IMAGE_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum image_kind { IMAGE_FREE, IMAGE_SESSION, IMAGE_SINK, IMAGE_READER, IMAGE_BORROWER, IMAGE_PENDING, IMAGE_ROOM };
+
+/* -- this process's ------------------------------------------------------------------------------------------------- */
+
+/* [any thread that may wait] A record of so many bytes, all zero. NULL: there is no memory. */
+void *image_new(enum image_kind kind, size_t bytes);
+void *image_free(void *record); /* NULL is fine; returns NULL */
+/* What finds the record later, also among others that had its place; 0 for NULL. */
+uint64_t image_name(const void *record);
+/* The memory's descriptor, to be kept; -1: nothing was made there, or it does not outlive this process. */
+int image_fd(void);
+bool image_outlives(void);
+/* [signal handler] A store of this process may have gone anywhere: nobody is to believe what lies here. */
+void image_disown(void);
+
+struct mark {
+  _Atomic unsigned char set; /* any value but 0 */
+};
+
+/* [its owner's lane] Here the compiler keeps the order of stores, too. */
+static inline void mark_set(struct mark *mark) {
+  atomic_store_explicit(&mark->set, 1, memory_order_relaxed);
+  atomic_signal_fence(memory_order_seq_cst);
+}
+
+static inline void mark_clear(struct mark *mark) {
+  atomic_signal_fence(memory_order_seq_cst);
+  atomic_store_explicit(&mark->set, 0, memory_order_relaxed);
+}
+
+static inline bool mark_is_set(const struct mark *mark) { return atomic_load_explicit(&mark->set, memory_order_relaxed) != 0; }
+
+/* -- what a process before this one left ---------------------------------------------------------------------------- */
+
+/* Maps the image of another process; takes the descriptor over. False: it is none of this version, or was disowned. */
+bool image_look_into(int fd);
+void image_look_away(void); /* idempotent */
+/* The record of that name, if it is still of this kind and has so many bytes; else NULL. */
+const void *image_left(uint64_t name, enum image_kind kind, size_t bytes);
+/* The same for one that lay at this address in that process. */
+const void *image_left_at(const void *address, enum image_kind kind, size_t bytes);
+
+/* Whether each of the bytes in which flags lie is one. No other value may ever be read as a flag. */
+#define IMAGE_IS_FLAG(flag) (_Generic((flag), bool : *(const unsigned char *)&(flag)) <= 1)
+/* Whether it can be a time: any two of those can be added and subtracted. */
+static inline bool image_is_time(int64_t time) { return time >= 0 && time <= INT64_MAX / 2; }
+
+#endif
