@@ -89,7 +89,11 @@ static bool abandon_results(struct session *session, int64_t now) {
   return drop_all(session, SLOT_READY, fate, now) || moved;
 }
 
+/* Who has ended is told nothing more. */
 static bool give(struct session *session, int64_t now) {
+  if (session->source.state != SOURCE_OPEN) {
+    return false;
+  }
   mark_set(&session->source.mark);
   bool gave = channel_give(&session->channel, now);
   mark_clear(&session->source.mark);

@@ -47,7 +47,8 @@ const struct result *sink_left_find(const struct sink *left, unsigned seat, cons
   for (uint64_t at = left->tail; at > left->base && left->tail - at < GPU_MAX_SLOTS; at--) {
     const struct result *result = &left->results[(at - 1) % GPU_MAX_SLOTS];
     *held = at > left->first;
-    if (is_of(result, seat, slot)) {
+    bool is_whole = *held || left->tail - at < GPU_MAX_SLOTS - 1; /* in the place of the oldest the next one may be coming in */
+    if (is_whole && is_of(result, seat, slot)) {
       return result;
     }
   }

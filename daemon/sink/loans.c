@@ -32,9 +32,11 @@ void loans_set_aside(struct sink *sink) {
   struct result *result = sink_result(sink, sink->first);
   unsigned index = result->slot->index;
   assert(!sink->block && !sink->loans.aside[index].slot);
-  sink->loans.aside[index] = *result;
   sink->loans.order[index] = sink->first;
+  atomic_signal_fence(memory_order_seq_cst); /* while it stands there as well, the one in the queue counts */
+  sink->loans.aside[index] = *result;
   result->slot = NULL;
+  atomic_signal_fence(memory_order_seq_cst);
   sink->first++;
 }
 
