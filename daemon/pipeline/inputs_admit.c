@@ -192,6 +192,7 @@ void inputs_seat_next(struct inputs *inputs, struct producer *producer) {
 /* The seat's session has other memory than the last client's, or none for now. */
 void inputs_on_renewed(void *context, struct producer *producer) {
   struct inputs *inputs = context;
+  fd_store_mark();
   if (producer->stopped) { /* told again, and whoever hears it may free all of this */
     inputs->listen(inputs->context, &(struct session_event){.kind = SESSION_STOPPED, .session = producer->session});
     return;

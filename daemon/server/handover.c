@@ -29,7 +29,7 @@ enum { ROUNDS = 64 };
 
 void server_pass_config(char **text, struct codec *codec) { codec_pass_text(codec, text); }
 
-/* The memory in which sessions, sinks and readers are. */
+/* The memory in which sessions, sinks and readers are; with the service manager it lies under a name of its own. */
 static void pass_image(struct codec *codec) {
   int fd = codec->writing ? image_fd() : -1;
   codec_pass_descriptor(codec, &fd);
@@ -65,8 +65,8 @@ static void pass_server(struct server *server, struct codec *codec) {
     server->reload_at_once |= reloads;
     server->asked = asked;
   }
-  pass_image(codec);
-  if (!codec->live && !codec->by_manager) {
+  if (!codec->by_manager) {
+    pass_image(codec);
     fd_store_pass(codec);
     listener_pass_unused(codec);
   }

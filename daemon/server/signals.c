@@ -2,7 +2,8 @@
  * Signals as events of the control loop: TERM and INT end, HUP reloads, USR1 writes the state to the log, USR2 upgrades.
  *
  * Signals are blocked in every thread, and wait in the kernel until they are read here and acted upon. So a signal that comes
- * while another image of the process takes over is still there for that image.
+ * while another image of the process takes over is still there for that image. Those of a fault of our own say first that our
+ * memory is not to be believed, and then do what they would have done.
  */
 #include <errno.h>
 #include <signal.h>
@@ -13,9 +14,14 @@
 
 #include "daemon/base/log.h"
 #include "daemon/server/private.h"
+#include "daemon/state/image.h"
 
 static const int wanted[] = {SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2};
 enum { WANTED = sizeof wanted / sizeof *wanted };
+
+static const int faults[] = {SIGSEGV, SIGBUS, SIGABRT};
+enum { FAULTS = sizeof faults / sizeof *faults };
+static struct sigaction before[FAULTS];
 
 struct signals {
   int fd;
@@ -85,8 +91,27 @@ void signals_orders(sigset_t *orders) {
   sigdelset(orders, SIGINT);
 }
 
+/* Pending until this returns, the signal comes once more, as if nobody had asked for it. */
+static void on_fault(int number) {
+  image_disown();
+  for (unsigned i = 0; i < FAULTS; i++) {
+    if (faults[i] == number) {
+      sigaction(number, &before[i], NULL);
+    }
+  }
+  raise(number);
+}
+
+static void watch_faults(void) {
+  const struct sigaction action = {.sa_handler = on_fault};
+  for (unsigned i = 0; i < FAULTS; i++) {
+    sigaction(faults[i], &action, &before[i]);
+  }
+}
+
 bool signals_open(struct server *server, struct failure *failure) {
   sigset_t held;
+  watch_faults();
   signals_held(&held);
   pthread_sigmask(SIG_BLOCK, &held, NULL);
   struct signals *signals = server->signals = calloc(1, sizeof *signals);

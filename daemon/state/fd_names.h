@@ -8,6 +8,7 @@
 #define MANIFEST  "roster-" /* and a number: the highest counts */
 #define JOURNAL   "journal"
 #define HEARTBEAT "pulse"
+#define IMAGE     "image"
 #define UNSURE    "unsure" /* while one journal follows another: any file may be dirty */
 
 enum { NAME = 64, MOST_NEW_FILES = 64 };

@@ -14,6 +14,7 @@
 #include "daemon/measure/clock.h"
 #include "daemon/state/fd_names.h"
 #include "daemon/state/fd_table.h"
+#include "daemon/state/image.h"
 #include "daemon/state/state.h"
 
 /* A variable, set where an image before this one could make nothing of a manifest: the text of its journal, or ANY_FILE. */
@@ -127,9 +128,15 @@ static int take_manifest(void) {
 
 /* -- what was received goes on lying there ------------------------------------------------------------------------------ */
 
+static bool recall_image(struct failure *failure) {
+  int fd = look_at(IMAGE);
+  return fd < 0 || image_look_into(fd) ||
+         failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "its memory is of another version, or its process failed by itself");
+}
+
 static bool read_codec(int fd, struct codec *codec, struct failure *failure) {
   struct codec carried = {0};
-  bool whole = fd >= 0 && state_read(fd, codec, failure);
+  bool whole = fd >= 0 && recall_image(failure) && state_read(fd, codec, failure);
   if (fd >= 0) {
     close(fd);
   }

@@ -11,15 +11,17 @@
 #include "daemon/measure/clock.h"
 #include "daemon/state/fd_names.h"
 #include "daemon/state/fd_table.h"
+#include "daemon/state/image.h"
 #include "daemon/state/state.h"
 
-enum { OTHERS = 4 /* state or manifest, twice for a moment; journal; heartbeat */ };
+enum { OTHERS = 5 /* state or manifest, twice for a moment; journal; heartbeat; image */ };
 
 static struct {
   uint64_t manifest;  /* the number of the one that lies there; 0: none */
   atomic_bool marked; /* also by whoever prepares pipelines */
   bool unsaid;        /* something of it could not be said */
   bool unnoted;       /* nor of the journal or the heartbeat */
+  bool image;         /* the image lies there */
   /* Where the heartbeat lies, which stays; NULL: not yet. Whoever makes sockets looks there, too. */
   _Atomic(struct fd_store_memory *) memory;
   int heartbeat_fd; /* where there is one */
@@ -50,13 +52,22 @@ static void set_takers(uint64_t takers) {
   }
 }
 
+/* The one before has been spent. */
+static bool keep_image(void) {
+  if (!keeper.image && image_fd() >= 0) {
+    systemd_forget(IMAGE);
+    keeper.image = systemd_keep(image_fd(), IMAGE);
+  }
+  return keeper.image || (image_fd() < 0 && image_outlives());
+}
+
 /* -- an orderly end ------------------------------------------------------------------------------------------------- */
 
 static bool keep_state(const struct codec *codec, int state) {
   fd_table_make_room(codec, false, room_of_descriptors());
   bool all = fd_table_all(codec, false);
   fd_table_forget_others();
-  all = all && systemd_keep(state, STATE);
+  all = all && keep_image() && systemd_keep(state, STATE);
   forget_manifest();
   if (all) {
     set_takers(0);
@@ -99,7 +110,7 @@ static bool keep_manifest(const struct codec *codec) {
   uint64_t number = keeper.manifest + 1;
   int fd = state_write(codec, &failure);
   snprintf(name, sizeof name, MANIFEST "%llu", (unsigned long long)number);
-  bool fd_table = fd >= 0 && systemd_keep(fd, name);
+  bool fd_table = fd >= 0 && keep_image() && systemd_keep(fd, name);
   if (fd >= 0) {
     close(fd);
   }

@@ -68,6 +68,26 @@ def test_a_program_that_ends_as_soon_as_it_takes_over_costs_nothing(place, store
         assert connections(daemon) == 0 and "anew" not in daemon.log
 
 
+@pytest.mark.parametrize("fault", [signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT])
+def test_after_a_fault_of_its_own_only_listeners_go_on(place, store, fault):
+    """A wild store may have gone anywhere."""
+    with start(place, store, {"cam0": pipeline(FORMAT)}) as daemon:
+        with daemon.reader() as reader, daemon.producer():
+            settle(daemon)
+            daemon.signal(fault)
+            assert daemon.process.wait() == -fault
+            store.end(daemon)
+            with socket.socket(socket.AF_UNIX) as early:
+                early.connect(daemon.path("cam0", "sink"))
+                store.start(daemon)
+                daemon.wait_ready()
+                assert reader.rest() == b""
+                daemon.wait_view("it waited", lambda view: view["readers"] == 1)
+        with daemon.reader() as reader, daemon.producer() as producer:
+            producer.send(whole(0, SIZE).tobytes())
+            assert reader.read(SIZE) == whole(0, SIZE).tobytes()
+
+
 @pytest.mark.host  # a driver makes memory files of its own
 def test_where_nothing_can_be_noted_only_listeners_are_kept(place, store):
     daemon = start(place, store, {"cam0": pipeline(FORMAT)})
@@ -142,7 +162,7 @@ def test_a_kill_within_an_orderly_end_leaves_nothing_that_is_older(place, store)
                 daemon.wait_view("it has gone", lambda view: view["readers"] == 1)
             store.heard()
             older = [(name, copy(descriptor)) for name, descriptor in store.kept if not name.startswith("framed-d")]
-            assert {name.split("-")[1] for name, _ in older} == {"roster", "journal", "pulse"}
+            assert {name.split("-")[1] for name, _ in older} == {"roster", "journal", "pulse", "image"}
             daemon.signal(signal.SIGTERM)
             daemon.process.wait(limit(20))
             store.heard()
