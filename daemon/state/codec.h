@@ -23,7 +23,7 @@ struct codec_descriptor {
 struct codec {
   bool writing, broken;
   bool fixed; /* writing: `bytes` is the caller's, and has no more room */
-  bool live;  /* of a process that goes on, or was killed: what lanes own lies in the checkpoint, and descriptors may be gone */
+  bool live;  /* of a process that goes on, or was killed: lanes may stand anywhere, and descriptors may be gone */
   unsigned char *bytes;
   size_t length, room; /* written; `room` is what is allocated */
   size_t at;           /* read so far */

@@ -2,8 +2,8 @@
  * The fd store: the descriptor store of the service manager, where what outlives a process lies until the next one.
  *
  * At an orderly end everything goes there, as it goes over exec in a handover. For the end that comes without a word, all
- * descriptors lie there at all times, with a manifest that says what each of them is (a codec that is live; the checkpoint says
- * how far each is), a journal that says which files were being written, and a heartbeat that says until when.
+ * descriptors lie there at all times, with a manifest that says what each of them is (a codec that is live; the image says how
+ * far each is), a journal that says which files were being written, and a heartbeat that says until when.
  */
 #ifndef FRAMED_STATE_FD_STORE_H
 #define FRAMED_STATE_FD_STORE_H
