@@ -13,10 +13,6 @@ enum { FIRST_ROOM = 64 * 1024, FIRST_DESCRIPTORS = 64, LONGEST_TEXT = 16 * 1024 
 
 void codec_begin(struct codec *codec) { *codec = (struct codec){.writing = true}; }
 
-void codec_begin_in(struct codec *codec, unsigned char *bytes, size_t room) {
-  *codec = (struct codec){.writing = true, .fixed = true, .bytes = bytes, .room = room};
-}
-
 void codec_load(struct codec *codec, unsigned char *bytes, size_t length) {
   *codec = (struct codec){.bytes = bytes, .length = length, .room = length};
 }
@@ -33,9 +29,6 @@ static bool codec_reserve(struct codec *codec, size_t size) {
   size_t room = codec->room > 0 ? codec->room : FIRST_ROOM;
   if (codec->room - codec->length >= size) {
     return true;
-  }
-  if (codec->fixed) {
-    return false;
   }
   while (room - codec->length < size) {
     room *= 2;
@@ -90,11 +83,11 @@ void codec_pass_flag(struct codec *codec, void *flag, size_t size) {
   memcpy(flag, &(bool){byte == 1}, size);
 }
 
-bool codec_is_time(int64_t time) { return time >= 0 && time <= LATEST; }
+static bool is_time(int64_t time) { return time >= 0 && time <= LATEST; }
 
 void codec_pass_time(struct codec *codec, int64_t *time) {
   codec_pass(codec, time, sizeof *time);
-  if (!codec->writing && !codec_is_time(*time)) {
+  if (!codec->writing && !is_time(*time)) {
     codec->broken = true;
     *time = 0;
   }
@@ -171,7 +164,7 @@ static int take_same(struct codec *codec, int fd) {
 void codec_pass_descriptor(struct codec *codec, int *fd) {
   CODEC_PASS(codec, *fd);
   if (codec->writing) {
-    if (*fd >= 0 && !codec->broken && !codec->fixed) {
+    if (*fd >= 0 && !codec->broken) {
       codec_map(codec, *fd, *fd);
     }
   } else if (*fd < 0 || codec->broken) {

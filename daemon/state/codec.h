@@ -22,8 +22,7 @@ struct codec_descriptor {
 
 struct codec {
   bool writing, broken;
-  bool fixed; /* writing: `bytes` is the caller's, and has no more room */
-  bool live;  /* of a process that goes on, or was killed: lanes may stand anywhere, and descriptors may be gone */
+  bool live; /* of a process that goes on, or was killed: lanes may stand anywhere, and descriptors may be gone */
   unsigned char *bytes;
   size_t length, room; /* written; `room` is what is allocated */
   size_t at;           /* read so far */
@@ -35,8 +34,6 @@ struct codec {
 
 /* For writing. It may allocate as it grows; without memory it breaks. */
 void codec_begin(struct codec *codec);
-/* For writing into `room` bytes of the caller's; without room it breaks. It must not be cleared. */
-void codec_begin_in(struct codec *codec, unsigned char *bytes, size_t room);
 /* For reading `length` bytes, which are taken over. */
 void codec_load(struct codec *codec, unsigned char *bytes, size_t length);
 /* Frees what it holds, but closes nothing. */
@@ -47,8 +44,6 @@ void codec_pass(struct codec *codec, void *value, size_t size);
 void codec_pass_flag(struct codec *codec, void *flag, size_t size);
 /* A flag, which must be one, or bytes as they are. */
 #define CODEC_PASS(codec, value) _Generic((value), bool : codec_pass_flag, default : codec_pass)(codec, &(value), sizeof(value))
-/* Whether it can be a time in a codec. */
-bool codec_is_time(int64_t time);
 /* Nanoseconds, of a clock or between two times; any two that were taken can be added and subtracted. */
 void codec_pass_time(struct codec *codec, int64_t *time);
 /* A number below `limit`; another one breaks the codec that is read, and is 0. */

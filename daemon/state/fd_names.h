@@ -4,12 +4,11 @@
 
 #include "daemon/state/fd_store.h"
 
-#define STATE     FD_STORE_STATE
-#define MANIFEST  "roster-" /* and a number: the highest counts */
-#define JOURNAL   "journal"
-#define HEARTBEAT "pulse"
-#define IMAGE     "image"
-#define UNSURE    "unsure" /* while one journal follows another: any file may be dirty */
+#define STATE    FD_STORE_STATE
+#define MANIFEST "roster-" /* and a number: the highest counts */
+#define JOURNAL  "journal"
+#define IMAGE    "image"
+#define UNSURE   "unsure" /* while one journal follows another: any file may be dirty */
 
 enum { NAME = 64, MOST_NEW_FILES = 64 };
 
@@ -22,7 +21,7 @@ struct new_file {
   struct timespec made;
 };
 
-/* The memory that holds the heartbeat. */
+/* What lies at the front of the image. */
 struct fd_store_memory {
   struct fd_store_heartbeat heartbeat; /* first: all that others may know */
   struct new_file new_files[MOST_NEW_FILES];
@@ -47,7 +46,9 @@ void fd_store_forget_manifest(uint64_t number);
  * received. */
 void fd_received_state(void);
 void fd_received_manifest(uint64_t number);
-void fd_received_heartbeat(int fd, uint64_t takers);
+void fd_received_heartbeat(uint64_t takers);
+/* Writes one of the numbers of the heartbeat: of this process or, until that has one, of the one before. */
+void fd_store_write_beat(size_t offset, uint64_t number);
 /* Leaves all of that to the next process, should this one be killed, if it is `of_use`; but not for ever, since it may be what
  * processes are killed for. */
 void fd_received_leave(bool of_use);

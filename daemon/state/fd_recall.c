@@ -28,7 +28,8 @@ enum { LONGEST_TORN = 64 * 1024 }; /* with more in a variable nothing can be exe
 
 static struct {
   bool has_journal;
-  bool unsure; /* which journal is the last: any file may be dirty */
+  bool no_image; /* there is one, which is of no use */
+  bool unsure;   /* which journal is the last: any file may be dirty */
   struct fd_store_journal journal;
   struct fd_store_heartbeat heartbeat;
   int listeners[MOST_LISTENERS]; /* -1 once taken */
@@ -61,7 +62,7 @@ static bool is_this(const struct new_file *file) {
 /* Removes files of sockets that nobody can connect to, since a reload was making them when its process was killed. */
 static void remove_new_files(int fd) {
   struct new_file file;
-  off_t at = offsetof(struct fd_store_memory, new_files);
+  off_t at = IMAGE_FRONT + (off_t)offsetof(struct fd_store_memory, new_files);
   for (unsigned i = 0; i < MOST_NEW_FILES && pread(fd, &file, sizeof file, at) == (ssize_t)sizeof file; i++) {
     if (file.path[0] != '\0' && is_this(&file)) {
       unlink(file.path); /* whoever binds there next replaces one that stays */
@@ -75,17 +76,18 @@ static void remove_new_files(int fd) {
 static void recall_heartbeat(void) {
   struct fd_store_heartbeat heartbeat = {0};
   int64_t now = clock_now();
-  int fd = look_at(HEARTBEAT);
+  int fd = look_at(IMAGE);
   if (fd < 0) {
     return;
   }
-  if (pread(fd, &heartbeat, sizeof heartbeat, 0) != (ssize_t)sizeof heartbeat || heartbeat.last < 0 || heartbeat.last > now) {
+  if (pread(fd, &heartbeat, sizeof heartbeat, IMAGE_FRONT) != (ssize_t)sizeof heartbeat || heartbeat.last < 0 ||
+      heartbeat.last > now) {
     heartbeat.last = now;
   }
   last.heartbeat = heartbeat;
-  fd_received_heartbeat(fd, heartbeat.takers);
+  fd_received_heartbeat(heartbeat.takers);
   remove_new_files(fd);
-  put_aside(fd);
+  last.no_image = !image_look_into(fd);
 }
 
 static void recall_journal(void) {
@@ -128,15 +130,12 @@ static int take_manifest(void) {
 
 /* -- what was received goes on lying there ------------------------------------------------------------------------------ */
 
-static bool recall_image(struct failure *failure) {
-  int fd = look_at(IMAGE);
-  return fd < 0 || image_look_into(fd) ||
-         failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "its memory is of another version, or its process failed by itself");
-}
-
 static bool read_codec(int fd, struct codec *codec, struct failure *failure) {
   struct codec carried = {0};
-  bool whole = fd >= 0 && recall_image(failure) && state_read(fd, codec, failure);
+  bool whole = fd >= 0 && !last.no_image && state_read(fd, codec, failure);
+  if (fd >= 0 && last.no_image) {
+    failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "its memory is of another version, or its process failed by itself");
+  }
   if (fd >= 0) {
     close(fd);
   }

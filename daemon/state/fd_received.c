@@ -11,6 +11,7 @@
 #include "daemon/base/systemd.h"
 #include "daemon/state/fd_names.h"
 #include "daemon/state/fd_table.h"
+#include "daemon/state/image.h"
 
 /* A process may be killed for what it receives: the last of so many processes in a row receives it, and the next one nothing.
  */
@@ -20,7 +21,6 @@ static struct {
   bool lies_there;
   bool has_state;
   uint64_t manifest; /* its number; 0: none */
-  int heartbeat_fd;  /* 0: none */
   uint64_t takers;   /* processes that had received it before this one */
 } received;
 
@@ -28,10 +28,7 @@ void fd_received_state(void) { received.has_state = true; }
 
 void fd_received_manifest(uint64_t number) { received.manifest = number; }
 
-void fd_received_heartbeat(int fd, uint64_t takers) {
-  received.heartbeat_fd = fd;
-  received.takers = takers;
-}
+void fd_received_heartbeat(uint64_t takers) { received.takers = takers; }
 
 void fd_store_forget_manifest(uint64_t number) {
   char name[NAME];
@@ -40,8 +37,8 @@ void fd_store_forget_manifest(uint64_t number) {
 }
 
 static bool write_takers(uint64_t takers) {
-  return received.heartbeat_fd > 0 && pwrite(received.heartbeat_fd, &takers, sizeof takers,
-                                             offsetof(struct fd_store_heartbeat, takers)) == (ssize_t)sizeof takers;
+  off_t at = IMAGE_FRONT + (off_t)offsetof(struct fd_store_heartbeat, takers);
+  return pwrite(image_left_fd(), &takers, sizeof takers, at) == (ssize_t)sizeof takers;
 }
 
 void fd_store_release(void) {

@@ -1,5 +1,6 @@
 #include "daemon/state/fd_store.h"
 
+#include <assert.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -14,7 +15,9 @@
 #include "daemon/state/image.h"
 #include "daemon/state/state.h"
 
-enum { OTHERS = 5 /* state or manifest, twice for a moment; journal; heartbeat; image */ };
+enum { OTHERS = 4 /* state or manifest, twice for a moment; journal; image */ };
+
+static_assert(sizeof(struct fd_store_memory) <= IMAGE_FRONT_BYTES, "it fits the front of the image");
 
 static struct {
   uint64_t manifest;  /* the number of the one that lies there; 0: none */
@@ -22,9 +25,8 @@ static struct {
   bool unsaid;        /* something of it could not be said */
   bool unnoted;       /* nor of the journal or the heartbeat */
   bool image;         /* the image lies there */
-  /* Where the heartbeat lies, which stays; NULL: not yet. Whoever makes sockets looks there, too. */
+  /* In the image, where it lies with the service manager by now; NULL: not yet. Whoever makes sockets looks there, too. */
   _Atomic(struct fd_store_memory *) memory;
-  int heartbeat_fd; /* where there is one */
 } keeper;
 
 static struct fd_store_heartbeat *heartbeat(void) {
@@ -46,11 +48,15 @@ static void forget_manifest(void) {
   }
 }
 
-static void set_takers(uint64_t takers) {
+void fd_store_write_beat(size_t offset, uint64_t number) {
   if (heartbeat()) {
-    heartbeat()->takers = takers;
+    memcpy((char *)heartbeat() + offset, &number, sizeof number);
+  } else if (pwrite(image_left_fd(), &number, sizeof number, IMAGE_FRONT + (off_t)offset) < 0) {
+    return; /* there is none, and nobody to look at it */
   }
 }
+
+static void set_takers(uint64_t takers) { fd_store_write_beat(offsetof(struct fd_store_heartbeat, takers), takers); }
 
 /* The one before has been spent. */
 static bool keep_image(void) {
@@ -58,7 +64,7 @@ static bool keep_image(void) {
     systemd_forget(IMAGE);
     keeper.image = systemd_keep(image_fd(), IMAGE);
   }
-  return keeper.image || (image_fd() < 0 && image_outlives());
+  return keeper.image;
 }
 
 /* -- an orderly end ------------------------------------------------------------------------------------------------- */
@@ -149,38 +155,14 @@ bool fd_store_try_again(void) {
   return keeper.unnoted;
 }
 
-static struct fd_store_memory *map_heartbeat(int fd) {
-  struct fd_store_memory *memory = mmap(NULL, sizeof *memory, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-  if (memory == MAP_FAILED) {
-    return NULL;
-  }
-  memset(memory->new_files, 0, sizeof memory->new_files); /* the image before has removed its own */
-  return memory;
-}
-
-static void use_heartbeat(struct fd_store_memory *memory, int fd) {
-  keeper.heartbeat_fd = fd;
-  atomic_store(&keeper.memory, memory);
-}
-
-/* One that does not lie there is made anew at the next note. */
+/* It lies there with the image; where that could not be, it is tried again at the next note. */
 static void start_heartbeat(void) {
-  int fd = memfd_create("framed:pulse", MFD_CLOEXEC);
-  bool made = fd >= 0 && ftruncate(fd, sizeof(struct fd_store_memory)) == 0;
-  struct fd_store_memory *memory = made ? map_heartbeat(fd) : NULL;
-  systemd_forget(HEARTBEAT); /* one before has been spent */
+  struct fd_store_memory *memory = image_front();
   if (memory) {
     memory->heartbeat.last = clock_now();
   }
-  if (memory && systemd_keep(fd, HEARTBEAT)) {
-    use_heartbeat(memory, fd);
-    return;
-  }
-  if (memory) {
-    munmap(memory, sizeof *memory);
-  }
-  if (fd >= 0) {
-    close(fd);
+  if (memory && keep_image()) {
+    atomic_store(&keeper.memory, memory);
   }
 }
 
@@ -277,34 +259,15 @@ void fd_store_withdraw(void) {
 }
 
 void fd_store_end(void) {
-  if (heartbeat()) {
-    heartbeat()->last = 0;
-  }
+  fd_store_write_beat(offsetof(struct fd_store_heartbeat, last), 0);
   if (keeper.unnoted) {
     systemd_forget(UNSURE);
   }
   fd_store_withdraw();
 }
 
-/* It is memory of that size, and no file of anybody's. */
-static bool is_heartbeat(int fd) {
-  struct stat status;
-  return fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && status.st_nlink == 0 &&
-         status.st_size == sizeof(struct fd_store_memory);
-}
-
 void fd_store_pass(struct codec *codec) {
-  int fd = heartbeat() ? keeper.heartbeat_fd : -1;
   CODEC_PASS(codec, keeper.manifest);
-  codec_pass_descriptor(codec, &fd);
-  if (!codec->writing && fd >= 0) {
-    struct fd_store_memory *memory = is_heartbeat(fd) ? map_heartbeat(fd) : NULL;
-    if (memory) {
-      use_heartbeat(memory, fd);
-    } else {
-      close(fd);
-    }
-  }
   fd_table_pass(codec);
 }
 

@@ -60,7 +60,7 @@ static bool open_image(void) {
   image.fd = fd;
   image.base = base;
   image.pages = FIRST_PAGES;
-  image.used = 1;
+  image.used = (IMAGE_FRONT + IMAGE_FRONT_BYTES) / PAGE;
   struct head *head = base;
   head->base = (uintptr_t)base;
   state_version(head->version);
@@ -116,6 +116,13 @@ void *image_new(enum image_kind kind, size_t bytes) {
   return record->body;
 }
 
+void *image_front(void) {
+  pthread_mutex_lock(&image.lock);
+  bool is_there = image.base || open_image();
+  pthread_mutex_unlock(&image.lock);
+  return is_there ? image.base + IMAGE_FRONT : NULL;
+}
+
 static struct record *record_of(const void *body) { return (struct record *)((uintptr_t)body - offsetof(struct record, body)); }
 
 void *image_free(void *body) {
@@ -156,6 +163,13 @@ void image_disown(void) {
 
 /* -- what a process before this one left ---------------------------------------------------------------------------- */
 
+static void forget_left(void) {
+  if (left.base) {
+    munmap((void *)(uintptr_t)left.base, left.bytes);
+  }
+  left.base = NULL;
+}
+
 bool image_look_into(int fd) {
   struct stat status;
   char version[STATE_VERSION_TEXT];
@@ -168,17 +182,20 @@ bool image_look_into(int fd) {
   void *base = mmap(NULL, left.bytes, PROT_READ, MAP_SHARED | MAP_NORESERVE, fd, 0);
   left.base = base != MAP_FAILED ? base : NULL;
   const struct head *head = (const struct head *)left.base;
-  return head && strncmp(head->version, state_version(version), STATE_VERSION_TEXT) == 0 && head->disowned == 0;
+  if (head && strncmp(head->version, state_version(version), STATE_VERSION_TEXT) == 0 && head->disowned == 0) {
+    return true;
+  }
+  forget_left();
+  return false;
 }
 
+int image_left_fd(void) { return left.fd; }
+
 void image_look_away(void) {
-  if (left.base) {
-    munmap((void *)(uintptr_t)left.base, left.bytes);
-  }
+  forget_left();
   if (left.fd >= 0) {
     close(left.fd);
   }
-  left.base = NULL;
   left.fd = -1;
 }
 

@@ -30,6 +30,9 @@ uint64_t image_name(const void *record);
 /* The memory's descriptor, to be kept; -1: nothing was made there, or it does not outlive this process. */
 int image_fd(void);
 bool image_outlives(void);
+/* The first bytes behind its head, which are not a record's: for whoever keeps the image. NULL: there is no memory. */
+enum { IMAGE_FRONT = 4096, IMAGE_FRONT_BYTES = 3 * 4096 };
+void *image_front(void);
 /* [signal handler] A store of this process may have gone anywhere: nobody is to believe what lies here. */
 void image_disown(void);
 
@@ -54,6 +57,7 @@ static inline bool mark_is_set(const struct mark *mark) { return atomic_load_exp
 
 /* Maps the image of another process; takes the descriptor over. False: it is none of this version, or was disowned. */
 bool image_look_into(int fd);
+int image_left_fd(void);    /* of that one, also if it was none; -1: there was none */
 void image_look_away(void); /* idempotent */
 /* The record of that name, if it is still of this kind and has so many bytes; else NULL. */
 const void *image_left(uint64_t name, enum image_kind kind, size_t bytes);

@@ -47,7 +47,7 @@ class Keeper:
             self.lost += 1
         elif "FDSTORE" in said:
             self.names.add(name)
-            if name == "framed-pulse":
+            if name == "framed-image":
                 self.pulse = os.dup(descriptors[0])
         elif "BARRIER" in said and not self.answers:
             self.barriers += descriptors  # as long as somebody has these, the daemon waits
@@ -68,7 +68,7 @@ class Keeper:
 
     @property
     def last_beat(self):
-        return int.from_bytes(os.pread(self.pulse, 8, 0), "little") if self.pulse else 0
+        return int.from_bytes(os.pread(self.pulse, 8, 4096), "little") if self.pulse else 0
 
 
 def carried(keeper):

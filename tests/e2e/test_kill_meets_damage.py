@@ -26,7 +26,7 @@ def spoil(descriptor, chance):
 
 
 @pytest.mark.takes(200)
-@pytest.mark.parametrize("what", ["framed-roster-", "image", "framed-journal", "framed-pulse"])
+@pytest.mark.parametrize("what", ["framed-roster-", "image", "framed-journal"])
 def test_what_is_damaged_costs_connections_at_most(place, store, what):
     chance = random.Random(what)
     with start(place, store, {"cam0": pipeline(FORMAT, slots=3)}) as daemon:
@@ -58,7 +58,7 @@ def test_what_another_version_left_is_let_go_of(place, store, orderly):
             old = store.kept
             store.kept = [(name.replace("framed-d", "framed-carried-"), fd) for name, fd in old]
             assert store.kept != old
-            store.kept += [("framed-" + "long" * 60, copy(fd)) for fd in store.named("framed-pulse")]
+            store.kept += [("framed-" + "long" * 60, copy(fd)) for fd in store.named("framed-image")]
             for fd in store.named("framed-roster") + store.named("framed-state"):
                 os.pwrite(fd, b"FRMDSTAT0.1", 0)
             store.start(daemon)
@@ -86,9 +86,9 @@ def test_a_pulse_that_cannot_have_been_costs_nothing(place, store, last):
                 assert reader.read(SIZE) == whole(number, SIZE).tobytes()
                 settle(daemon)
                 store.end(daemon)
-                (pulse,) = store.named("framed-pulse")
+                (image,) = store.named("framed-image")
                 if number == 0:
-                    os.pwrite(pulse, last.to_bytes(8, "little", signed=True), 0)
+                    os.pwrite(image, last.to_bytes(8, "little", signed=True), 4096)
                 store.start(daemon)
                 daemon.wait_ready()
                 assert 0 <= daemon.status()["handovers"]["last"]["gap_ms"] < 60000

@@ -168,7 +168,7 @@ def test_a_torn_file_is_known_although_the_manager_was_not_told_something(place,
             store.heard()
             if later:
                 wait_until(lambda: "framed-unsure" not in store.names, "it is told later")
-                assert {"framed-journal", "framed-pulse"} <= store.names
+                assert {"framed-journal", "framed-image"} <= store.names
             if not word.happened:
                 break
         assert at > 10
