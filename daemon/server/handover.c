@@ -201,8 +201,8 @@ static bool exchange(struct server *server, const struct exchange *how, struct f
   if (!server_may_hand_over(server, failure)) {
     return false;
   }
-  if (!image_outlives()) {
-    return failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "the system had no memory that outlives this process");
+  if (!image_may_follow()) {
+    return failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "the system has no memory that outlives a process, or not enough");
   }
   struct history before = server->history;
   int64_t now = clock_now();

@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -114,6 +115,12 @@ void *image_new(enum image_kind kind, size_t bytes) {
   record->kind = kind;
   record->serial = serial;
   return record->body;
+}
+
+bool image_may_follow(void) {
+  struct rlimit limit;
+  bool fits = getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY || limit.rlim_cur >= image.pages * PAGE;
+  return image_outlives() && fits;
 }
 
 void *image_front(void) {

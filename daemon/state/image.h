@@ -27,9 +27,10 @@ void *image_new(enum image_kind kind, size_t bytes);
 void *image_free(void *record); /* NULL is fine; returns NULL */
 /* What finds the record later, also among others that had its place; 0 for NULL. */
 uint64_t image_name(const void *record);
-/* The memory's descriptor, to be kept; -1: nothing was made there, or it does not outlive this process. */
-int image_fd(void);
+int image_fd(void); /* to be kept; -1: nothing was made there, or it does not outlive this process */
 bool image_outlives(void);
+/* Whether another process under the limits of this one could have as much: only then may it take over. */
+bool image_may_follow(void);
 /* The first bytes behind its head, which are not a record's: for whoever keeps the image. NULL: there is no memory. */
 enum { IMAGE_FRONT = 4096, IMAGE_FRONT_BYTES = 3 * 4096 };
 void *image_front(void);
