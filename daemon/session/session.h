@@ -125,7 +125,7 @@ void session_leave_partial(struct session *session);
  * waited for, not counted as anything else). Then SESSION_STOPPED. For a gentle end, hold first. */
 void session_stop(struct session *session);
 
-/* -- through a codec: what is asked and said of a session while no lane runs --------------------------------------------- */
+/* -- over the end of a process: what is asked and said of a session while no lane runs --------------------------------------- */
 
 /* Frames that are on the device. */
 unsigned session_running(const struct session *session);
@@ -148,12 +148,12 @@ void session_lose_source(struct session *session);
 
 /* After its sink was taken, too: false if its books do not balance. */
 bool session_taken(struct session *session, struct failure *failure);
-/* Whether the producer in the codec was the session's already; otherwise the session was never told of that producer. */
+/* Whether the producer that was left was the session's already; otherwise the session was never told of that producer. */
 bool session_has_source(const struct session *session);
 /* Whether that producer shares its memory, and whether one can. */
 bool session_shares(const struct session *session);
 bool session_may_share(const struct session *session);
-/* Goes on with the producer in the codec: like session_attach(). */
+/* Goes on with the producer that was left: like session_attach(). */
 void session_attach_again(struct session *session, int fd);
 /* Frames that were dropped because they made the device fail again and again; `last` gets the number of the last, if any. */
 unsigned session_quarantined(const struct session *session, uint64_t *last);

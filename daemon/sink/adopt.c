@@ -228,6 +228,9 @@ struct reader *reader_adopt(struct sink *sink, uint64_t name, int fd, sink_road 
   bool gone = left && IMAGE_IS_FLAG(left->leaving) && left->leaving;
   *cut = !gone;
   if (!left || gone || mark_is_set(&left->mark)) {
+    for (uint64_t at = sink->first; !gone && at < sink->tail; at++) {
+      result_mark_again(sink_result(sink, at)); /* the reader may have had it, and comes again */
+    }
     return NULL;
   }
   struct reader *reader = reader_new(sink, fd, &failure);

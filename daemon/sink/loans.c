@@ -49,17 +49,6 @@ static void release_aside(struct sink *sink, struct result *result, enum fate fa
   sink->loans.wanted = false;
 }
 
-/* A reader that left before it was done with the result may have seen it: from now on the result says of itself that it may
- * have been seen, as that of a frame that was sent again does. Only a producer that gave the frame a mark makes anything of
- * that. */
-static void mark_again(struct result *result) {
-  uint32_t flags;
-  unsigned char *at = result->native + sizeof(struct native_header) + offsetof(struct native_result, flags);
-  memcpy(&flags, at, sizeof flags);
-  flags |= (flags & NATIVE_MARK) != 0 ? NATIVE_AGAIN : 0;
-  memcpy(at, &flags, sizeof flags);
-}
-
 /* The oldest loan of a reader is over, because it is done with the result (`taken`) or left. */
 void loans_end(struct sink *sink, struct reader *reader, bool taken, int64_t now) {
   struct borrower *borrower = reader->borrower;
@@ -77,7 +66,7 @@ void loans_end(struct sink *sink, struct reader *reader, bool taken, int64_t now
   if (taken && result->open) {
     result_settle(result, FATE_EMITTED, now);
   } else if (result->open) {
-    mark_again(result);
+    result_mark_again(result);
   }
   if (result == &sink->loans.aside[slot->index] && sink->loans.holders[slot->index] == 0) {
     release_aside(sink, result, FATE_UNREAD, now);

@@ -5,6 +5,7 @@
  * stands in the result before the session can know of it.
  */
 #include <assert.h>
+#include <string.h>
 
 #include "daemon/frame/relay.h"
 #include "daemon/sink/results.h"
@@ -61,6 +62,14 @@ void sink_take_handed_over(struct sink *sink) {
   while (sink->relay && (slot = relay_take(sink->relay))) {
     sink_take_in(sink, sink->relay->flow, slot);
   }
+}
+
+void result_mark_again(struct result *result) {
+  uint32_t flags;
+  unsigned char *at = result->native + sizeof(struct native_header) + offsetof(struct native_result, flags);
+  memcpy(&flags, at, sizeof flags);
+  flags |= (flags & NATIVE_MARK) != 0 ? NATIVE_AGAIN : 0;
+  memcpy(at, &flags, sizeof flags);
 }
 
 void result_settle(struct result *result, enum fate fate, int64_t now) {

@@ -190,12 +190,14 @@ void reader_drop_room(struct reader *reader);
 /* Writes the reader's header for a stream that begins with this result; none at all for NULL. */
 void reader_set_header(struct reader *reader, const struct result *result);
 
+/* A reader that left before it was done with the result may have seen it: from now on the result says of itself that it may
+ * have been seen, as that of a frame that was sent again does. Only a producer that gave the frame a mark makes anything of
+ * that. */
+void result_mark_again(struct result *result);
 /* The frame of the result has its fate: once. */
 void result_settle(struct result *result, enum fate fate, int64_t now);
 /* The slot in EMITTING is behind the other results now. */
 void sink_take_in(struct sink *sink, struct flow *flow, struct slot *slot);
-/* The same for a slot that the sink had before this process: it has its fate, or is open. False: it is not on its way out. */
-bool sink_take_again(struct sink *sink, struct flow *flow, unsigned index, bool open, enum fate fate);
 /* [no lane runs, or on it] Takes in what was handed over and not taken yet. */
 void sink_take_handed_over(struct sink *sink);
 /* Whether a result is in that slot. */
