@@ -142,6 +142,7 @@ static void end_sharing(struct session *session) {
   session->source.reason = DETACH_ERROR;
   snprintf(session->source.text, sizeof session->source.text, "the process before was killed while it took its frames");
   session->revival = SESSION_GOES_ON;
+  session->cut_client = true;
 }
 
 static bool adopt_source(struct session *session, const struct session *left) {

@@ -139,10 +139,12 @@ bool session_lend(const struct session *session, struct session_lent *lent, stru
 }
 
 bool session_renew(struct session *session, struct failure *failure) {
+  void (*const let_go)(struct arena * arena) = session->cut_client ? arena_drop : arena_give_up;
+  session->cut_client = false;
   session->flow.program = gpu_program_free(session->flow.program);
-  arena_give_up(&session->inputs);
-  arena_give_up(&session->outputs);
-  arena_give_up(&session->control);
+  let_go(&session->inputs);
+  let_go(&session->outputs);
+  let_go(&session->control);
   return session_take_memory(session, failure);
 }
 

@@ -78,7 +78,8 @@ struct session {
   unsigned settling;
   bool rereads;
   uint64_t most_lost;
-  unsigned holds;          /* the control loop's: how many there were */
+  bool cut_client; /* it was cut off by a kill, of which it may not know yet: what it sees of the memory stays as it was */
+  unsigned holds;  /* the control loop's: how many there were */
   atomic_uint hold_wanted; /* the number of the hold in force, 0: none */
   atomic_bool hold_for_readers, hold_leaves_partial;
   atomic_uint hold;   /* the same, as far as the lane knows */

@@ -7,13 +7,16 @@ import contextlib
 import os
 import random
 import socket
+import subprocess
 import time
 
 import pytest
 
 from harness import Background, pipeline, wait_until, whole
+from harness.daemon import environment
 from harness.native import BOTH, CONSUMER, PRODUCER, Borrower, Native, NotLent, Refused, Shared, frame
 from harness.store import start
+from test_libframed import drive_client, finish, sunk
 
 pytestmark = pytest.mark.threads
 
@@ -146,3 +149,28 @@ def test_who_sends_and_who_takes(place, store, give, producer, take, consumer, o
     entry = pipeline(FORMAT, source={"protocol": "native"}, sink={"protocol": "native", "overload": overload}, slots=4)
     kill_under(place, store, entry, [(lambda daemon: producer(daemon.path("cam0", "source")), give),
                                      (lambda daemon: consumer(daemon.path("cam0", "sink")), take)])
+
+
+def drive(path, role, transport):
+    """A user of libframed, who connects again for a minute."""
+    command = [drive_client(), path, role, transport, "0", "sleep", "60"]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment())
+
+
+@pytest.mark.takes(120)
+@pytest.mark.parametrize("transport", ["stream", "shared"])
+def test_users_of_libframed_lose_nothing(place, store, transport):
+    """Of a producer and a consumer any may be cut off, and the other one go on."""
+    with start(place, store, {"cam0": sunk()}, lanes=2) as daemon:
+        consumer = drive(daemon.path("cam0", "sink"), "consumer", "stream")
+        daemon.wait_view("it is there", lambda view: view["readers"] == 1)
+        producer = drive(daemon.path("cam0", "source"), "producer", transport)
+        for number in range(3 * KILLS):
+            before = daemon.view()["frames"]["emitted"]
+            daemon.wait_view("frames flow", lambda view: view["frames"]["emitted"] > before + number * 7 % 40, seconds=30)
+            store.kill(daemon)
+        producer.terminate()
+        sent, taken = finish(producer), finish(consumer)
+        for answer in (sent, taken):
+            assert answer["status"] == 0 and (answer["wrong"], answer["out_of_order"]) == (0, 0), answer["said"]
+        assert taken["results"] == sent["sent"] > 0
