@@ -125,7 +125,7 @@ void session_leave_partial(struct session *session);
  * waited for, not counted as anything else). Then SESSION_STOPPED. For a gentle end, hold first. */
 void session_stop(struct session *session);
 
-/* -- over the end of a process: what is asked and said of a session while no lane runs --------------------------------------- */
+/* -- over the end of a process, while no lane runs --------------------------------------------------------------------- */
 
 /* Frames that are on the device. */
 unsigned session_running(const struct session *session);

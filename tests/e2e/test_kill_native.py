@@ -43,7 +43,8 @@ class Again:
                 time.sleep(0.001)
 
     def took(self, last, result):
-        assert result.sequence > last and result.payload == whole(result.sequence, SIZE).tobytes(), f"{result.sequence} after {last}"
+        is_whole = result.payload == whole(result.sequence, SIZE).tobytes()
+        assert result.sequence > last and is_whole, f"{result.sequence} after {last}"
         self.got += 1
         return result.sequence
 

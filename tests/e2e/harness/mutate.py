@@ -1,8 +1,8 @@
 #!/usr/bin/python3
 """Takes over from framed like a program that is installed for an upgrade, and shows framed states that make no sense.
 
-Each is a copy of the state that was handed over to this program, changed at a few places, with checksums that are right, and in
-every second case of the image in which its sessions, sinks and readers worked, which has none. A framed
+Each is a copy of the state that was handed over to this program, changed at a few places, with checksums that are right,
+and in every second case of the image in which its sessions, sinks and readers worked, which has none. A framed
 of its own takes it, with all the descriptors, and must end as it is asked to: with the state or without it. What any other one did
 goes to the file OUTCOME, as JSON; `changes` there is what the environment's FRAMED_MUTATE asks for ("first:count").
 """
