@@ -140,6 +140,10 @@ void pipeline_tick(struct pipeline *pipeline);
 
 unsigned pipeline_clients(const struct pipeline *pipeline); /* producers and readers that are connected */
 unsigned pipeline_seats(const struct pipeline *pipeline);   /* sessions */
+/* Asks for a picture of the next result of that producer's session, which the caller holds. NULL with a reason: its frames are
+ * no pictures; without one: no memory. pipeline_end_picture() takes it down if it still waits. */
+struct picture *pipeline_ask_picture(struct pipeline *pipeline, unsigned producer, enum picture_side side, const char **reason);
+void pipeline_end_picture(struct pipeline *pipeline, unsigned producer, enum picture_side side);
 /* See session_trace(). */
 struct trace_ring *pipeline_trace(struct pipeline *pipeline, unsigned producer, unsigned frames);
 bool pipeline_copies_by_kernel(const struct pipeline *pipeline); /* frames, and not by the device's copy engines */

@@ -290,6 +290,21 @@ void pipeline_snapshot(struct pipeline *pipeline, struct pipeline_snapshot *snap
   fill_figures(pipeline, snapshot, &pipeline->now);
 }
 
+/* -- pictures ---------------------------------------------------------------------------------------------------- */
+
+struct picture *pipeline_ask_picture(struct pipeline *pipeline, unsigned producer, enum picture_side side,
+                                     const char **reason) {
+  struct picture *picture = picture_new(gpu_chain_input(pipeline->chain), gpu_chain_output(pipeline->chain), side, reason);
+  if (picture) {
+    session_ask_picture(inputs_session(pipeline->inputs, producer), side, picture);
+  }
+  return picture;
+}
+
+void pipeline_end_picture(struct pipeline *pipeline, unsigned producer, enum picture_side side) {
+  session_ask_picture(inputs_session(pipeline->inputs, producer), side, NULL);
+}
+
 /* -- traces ------------------------------------------------------------------------------------------------------ */
 
 unsigned pipeline_clients(const struct pipeline *pipeline) {

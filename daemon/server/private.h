@@ -93,6 +93,7 @@ struct checkup;
 struct reload;
 struct signals;
 struct supervision;
+struct pictures;
 struct tracer;
 struct upgrade;
 
@@ -114,6 +115,7 @@ struct server {
   struct supervision *supervision;
   struct checkup *checkup;
   struct tracer *tracer;
+  struct pictures *pictures;
   struct loop_timer *limit; /* of a stop, or of the reload that a fault waits for */
   struct loop_timer *look;  /* looks for files that do not answer, once the time of a stop is over */
   struct hanging *hanging;

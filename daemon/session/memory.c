@@ -251,6 +251,8 @@ struct session *session_free(struct session *session) {
     session->sink->count = 0; /* a sink that came through a codec and never ran may have results */
     sink_free(session->sink);
   }
+  flow_ask_picture(&session->flow, PICTURE_IN, NULL);
+  flow_ask_picture(&session->flow, PICTURE_OUT, NULL);
   record_free(session->record);
   reader_free(session->attach_reader);
   trace_ring_drop(session->trace);
@@ -271,6 +273,10 @@ void session_read(const struct session *session, struct session_view *view) { ac
 
 const struct histogram *session_histogram(const struct session *session, enum step step) {
   return &session->account.steps[step];
+}
+
+void session_ask_picture(struct session *session, enum picture_side side, struct picture *picture) {
+  flow_ask_picture(&session->flow, side, picture);
 }
 
 struct trace_ring *session_trace(struct session *session, unsigned frames) {

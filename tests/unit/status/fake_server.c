@@ -143,6 +143,16 @@ static void fake_command(struct server *server, const struct command_order *orde
   }
 }
 
+static void fake_picture(struct server *server, const struct picture_order *order) {
+  (void)server;
+  if (strcmp(order->pipeline, "cam0") != 0) {
+    answer_error(order->failed, order->context, 404, NULL, "there is no such pipeline");
+    return;
+  }
+  order->ready(order->context, (unsigned char *)strdup(order->side == PICTURE_IN ? "in" : "out"),
+               order->side == PICTURE_IN ? 2 : 3);
+}
+
 static void fake_read(const struct server *server, struct server_view *view) {
   static const struct history none;
   *view = server->view;
@@ -188,7 +198,8 @@ static void set_ops(struct server *server) {
                                     .reload = fake_reload,
                                     .upgrade = fake_upgrade,
                                     .command = fake_command,
-                                    .trace = fake_trace};
+                                    .trace = fake_trace,
+                                    .picture = fake_picture};
 }
 
 struct server *fake_server_new(void) {
