@@ -8,6 +8,7 @@
 
 #include "daemon/base/log.h"
 #include "daemon/base/rights.h"
+#include "daemon/measure/clock.h"
 #include "daemon/pipeline/private.h"
 #include "daemon/state/fd_store.h"
 
@@ -195,6 +196,12 @@ void inputs_on_renewed(void *context, struct producer *producer) {
   if (producer->stopped) { /* told again, and whoever hears it may free all of this */
     inputs->listen(inputs->context, &(struct session_event){.kind = SESSION_STOPPED, .session = producer->session});
     return;
+  }
+  if (seats_left(inputs) == 0) {
+    trouble_note(&inputs->trouble, clock_now(), "it is tried again: free memory, or lower `slots` or `clients`",
+                 "there is no memory for a producer: %s", producer->failure.text);
+  } else if (!producer->lost) {
+    trouble_mend(&inputs->trouble);
   }
   for (unsigned i = 0; i < inputs->count && !inputs->closed; i++) {
     inputs_seat_next(inputs, &inputs->seats[i]); /* whoever waits may have waited for what this one gave up */

@@ -8,6 +8,7 @@
 #include "daemon/base/log.h"
 #include "daemon/base/rights.h"
 #include "daemon/pipeline/private.h"
+#include "daemon/state/state.h"
 
 /* -- both ways ----------------------------------------------------------------------------------------------------- */
 
@@ -17,6 +18,7 @@ static void pass_intake(struct inputs *inputs, struct codec *codec) {
   CODEC_PASS(codec, inputs->ended);
   CODEC_PASS(codec, inputs->discards);
   CODEC_PASS(codec, inputs->welcome.session);
+  trouble_pass(&inputs->trouble, codec);
   struct listener *listener = listener_pass(inputs->listener, codec);
   codec_pass_below(codec, &kind, ENDPOINT_FIFO + 1);
   codec_pass_descriptor(codec, &inputs->endpoint.fd);

@@ -12,6 +12,7 @@
 #include "daemon/pipeline/private.h"
 #include "daemon/sink/results.h"
 #include "daemon/state/fd_store.h"
+#include "daemon/state/state.h"
 
 static void pass_outlet(struct outputs *outputs, struct codec *codec) {
   unsigned kind = outputs->endpoint.kind;
@@ -20,6 +21,7 @@ static void pass_outlet(struct outputs *outputs, struct codec *codec) {
   CODEC_PASS(codec, outputs->ended);
   CODEC_PASS(codec, outputs->awaits_end);
   CODEC_PASS(codec, outputs->welcome.session);
+  trouble_pass(&outputs->trouble, codec);
   struct listener *listener = listener_pass(outputs->listener, codec);
   codec_pass_below(codec, &kind, ENDPOINT_FIFO + 1);
   codec_pass_descriptor(codec, &outputs->endpoint.fd);

@@ -128,6 +128,25 @@ static json_t *refusal_document(const struct refusal *refusal) {
                          refusal->text, "remedy", refusal->remedy);
 }
 
+/* How long ago that was; null: never. */
+static json_t *age_document(int64_t at) {
+  int64_t age = clock_now() - at;
+  return at == 0 ? json_null() : number((double)(age > 0 ? age : 0) / (double)NS_PER_S);
+}
+
+/* The last error, until it is mended; else null. */
+static json_t *trouble_document(const struct trouble *trouble) {
+  return !trouble || trouble->count == 0 ? json_null()
+                                         : json_pack("{s:o, s:s, s:o, s:o, s:o}", "text", answer_string(trouble->text),
+                                                     "remedy", trouble->remedy, "since_s", age_document(trouble->since),
+                                                     "age_s", age_document(trouble->last), "count", count(trouble->count));
+}
+
+static json_t *errors_document(const struct pipeline_snapshot *snapshot) {
+  return json_pack("{s:o, s:o, s:o}", "pipeline", trouble_document(snapshot->trouble), "source",
+                   trouble_document(snapshot->source_trouble), "sink", trouble_document(snapshot->sink_trouble));
+}
+
 static json_t *pipeline_document(const struct pipeline_snapshot *snapshot, const struct config_pipeline *config) {
   json_t *document =
       json_pack("{s:s, s:s, s:i, s:i, s:i, s:o, s:o, s:{s:s, s:s}}", "state", pipeline_state_names[snapshot->state], "waiting",
@@ -136,6 +155,10 @@ static json_t *pipeline_document(const struct pipeline_snapshot *snapshot, const
                 "formats", "input", snapshot->input, "output", snapshot->output);
   document = with(document, "not_read", json_boolean(snapshot->not_read));
   document = with(document, "last_refusal", refusal_document(&snapshot->refusal));
+  document = with(document, "errors", errors_document(snapshot));
+  document = with(document, "silent", trouble_document(snapshot->silence));
+  document = with(document, "last_in_age_s", age_document(snapshot->last_in));
+  document = with(document, "last_out_age_s", age_document(snapshot->last_out));
   document = with(document, "frames", frames_document(&snapshot->ledger));
   document = with(document, "throughput", throughput_document(snapshot));
   document = with(document, "latency_us", latency_document(snapshot->latency));
@@ -150,7 +173,7 @@ static json_t *pipeline_document(const struct pipeline_snapshot *snapshot, const
 /* -- health ---------------------------------------------------------------------------------------------------------- */
 
 static json_t *item_document(const struct health_item *item) {
-  json_t *document = json_pack("{s:b, s:s}", "ok", item->ok, "why", item->why);
+  json_t *document = json_pack("{s:b, s:o}", "ok", item->ok, "why", answer_string(item->why));
   if (item->kind == HEALTH_LANES) {
     document = with(document, "age_s", number(item->age_s));
   }
@@ -161,24 +184,52 @@ static json_t *item_document(const struct health_item *item) {
   return document;
 }
 
-json_t *health_document(const struct health *health) {
+/* The key under which an item stands in its document; the lanes stand alone. */
+static json_t *with_item(json_t *list, const struct health_item *item) { return with(list, item->name, item_document(item)); }
+
+static json_t *degraded_document(const struct health *health) {
+  static const char *const subjects[] = {
+      [HEALTH_LANES] = "lanes", [HEALTH_DEVICE] = "device", [HEALTH_PIPELINE] = "pipeline", [HEALTH_TROUBLE] = "pipeline"};
+  json_t *list = json_array();
+  for (unsigned i = 0; i < health->count; i++) {
+    const struct health_item *item = &health->items[i];
+    if (!item->ok) {
+      json_array_append_new(list,
+                            json_pack("{s:s, s:s, s:s, s:o, s:o, s:o, s:s}", "subject", subjects[item->kind], "name",
+                                      item->name, "reason", health_reason_names[item->reason], "text", answer_string(item->why),
+                                      "since_s", number(item->since_s), "count", count(item->count), "remedy", item->remedy));
+    }
+  }
+  return list;
+}
+
+json_t *health_document(const struct health *health, bool live_only) {
   json_t *lanes = NULL, *devices = json_object(), *pipelines = json_object();
   for (unsigned i = 0; i < health->count; i++) {
     const struct health_item *item = &health->items[i];
     if (item->kind == HEALTH_LANES) {
       lanes = item_document(item);
-    } else {
-      json_t **list = item->kind == HEALTH_DEVICE ? &devices : &pipelines;
-      *list = with(*list, item->name, item_document(item));
+    } else if (item->kind == HEALTH_DEVICE) {
+      devices = with_item(devices, item);
+    } else if (item->kind == HEALTH_PIPELINE ||
+               (!live_only && json_is_true(json_object_get(json_object_get(pipelines, item->name), "ok")))) {
+      pipelines = with_item(pipelines, item); /* the first trouble of a pipeline stands for it there */
     }
   }
-  return json_pack("{s:b, s:s, s:{s:o}, s:o, s:o, s:o}", "ok", health->ok, "why", health->why, "control", "standstill_s",
-                   number(health->standstill_s), "lanes", lanes, "devices", devices, "pipelines", pipelines);
+  bool ok = live_only ? health->live : health->ok;
+  json_t *document =
+      json_pack("{s:b, s:o, s:{s:o}, s:o, s:o, s:o}", "ok", ok, "why", answer_string(ok ? "" : health->why), "control",
+                "standstill_s", number(health->standstill_s), "lanes", lanes, "devices", devices, "pipelines", pipelines);
+  if (!live_only) {
+    document = with(document, "live", json_boolean(health->live));
+    document = with(document, "degraded", degraded_document(health));
+  }
+  return document;
 }
 
 static json_t *current_health(const struct status_ops *ops) {
   struct health *health = ops->health(ops->server);
-  json_t *document = health ? health_document(health) : NULL;
+  json_t *document = health ? health_document(health, false) : NULL;
   free(health);
   return document;
 }

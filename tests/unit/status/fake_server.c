@@ -156,20 +156,27 @@ static void fake_usage(const struct server *server, struct usage *usage) {
 
 static struct health *fake_health(const struct server *server) {
   static const struct health_item items[] = {
-      {.kind = HEALTH_LANES, .ok = true},
-      {.kind = HEALTH_DEVICE, .name = "0", .ok = true, .canary_s = 0.000123, .canary_age_s = 0.5},
-      {.kind = HEALTH_PIPELINE, .name = "cam0", .ok = true},
-      {.kind = HEALTH_PIPELINE, .name = "idle", .ok = true},
+      {.kind = HEALTH_LANES, .ok = true, .remedy = ""},
+      {.kind = HEALTH_DEVICE, .name = "0", .ok = true, .remedy = "", .canary_s = 0.000123, .canary_age_s = 0.5},
+      {.kind = HEALTH_PIPELINE, .name = "cam0", .ok = true, .remedy = ""},
+      {.kind = HEALTH_PIPELINE, .name = "idle", .ok = true, .remedy = ""},
+      {.kind = HEALTH_TROUBLE,
+       .name = "cam0",
+       .reason = HEALTH_SILENT,
+       .since_s = 7,
+       .count = 2,
+       .remedy = "look",
+       .why = "no frame"},
   };
   struct health *health = calloc(1, sizeof *health + sizeof items);
   if (health) {
-    *health = (struct health){.ok = !server->ill, .count = sizeof items / sizeof items[0]};
+    health->count = sizeof items / sizeof items[0] - !server->silent;
     memcpy(health->items, items, sizeof items);
     if (server->ill) {
       health->items[1].ok = false;
       snprintf(health->items[1].why, sizeof health->items[1].why, "it stands");
-      snprintf(health->why, sizeof health->why, "device 0: it stands");
     }
+    health_sum_up(health);
   }
   return health;
 }
