@@ -10,6 +10,7 @@
 #define FRAMED_PIPELINE_PIPELINE_H
 
 #include "daemon/base/answer.h"
+#include "daemon/client/peer.h"
 #include "daemon/client/quota.h"
 #include "daemon/client/refusals.h"
 #include "daemon/measure/diagnosis.h"
@@ -152,12 +153,28 @@ struct trace_ring *pipeline_trace(struct pipeline *pipeline, unsigned producer, 
 bool pipeline_copies_by_kernel(const struct pipeline *pipeline); /* frames, and not by the device's copy engines */
 void pipeline_trace_end(struct pipeline *pipeline, unsigned producer);
 
+/* Who is connected to it. */
+enum { PIPELINE_LISTED = 64 };
+struct pipeline_client {
+  bool reads; /* or produces; one that is replied to does both and counts as a producer */
+  pid_t pid;
+  uid_t uid;
+  char process[PEER_PROCESS];
+  int64_t since;           /* CLOCK_MONOTONIC ns */
+  uint64_t frames, missed; /* that it sent, or results that it took; and whole results that it missed */
+  const char *waiting;     /* what it waits for, or "nothing" */
+};
+/* Lists the first so many; returns how many these are. */
+unsigned pipeline_list(const struct pipeline *pipeline, struct pipeline_client list[PIPELINE_LISTED]);
+
 /* What status and metrics say of a pipeline: taken at one moment, balanced, plain data. */
 struct pipeline_snapshot {
   const char *name;
   enum pipeline_state state;
   unsigned sessions; /* producers connected */
   unsigned clients;  /* producers allowed */
+  unsigned listed;   /* of all clients */
+  struct pipeline_client list[PIPELINE_LISTED];
   unsigned readers;
   uint64_t missed;               /* whole results that readers missed, ended readers included */
   bool not_read;                 /* a client does not take its results: see struct session_view */
@@ -169,7 +186,7 @@ struct pipeline_snapshot {
   struct refusal refusal;                                        /* and the last of them */
   struct ledger ledger;
   double seconds; /* length of the window behind the next lines, up to 10 s */
-  double fps, in_bytes_per_s, out_bytes_per_s;
+  double in_fps, out_fps, in_bytes_per_s, out_bytes_per_s;
   unsigned slots;                               /* of each session */
   bool graph;                                   /* frames are replayed from CUDA graphs */
   bool copies, copies_by_kernel;                /* to a device and back; by kernels of these graphs, and not by engines */

@@ -98,6 +98,8 @@ struct reader_entry { /* one reader */
   struct reader *reader;
   pid_t pid;
   uid_t uid;
+  char process[PEER_PROCESS];
+  int64_t since;              /* when it connected */
   struct arena control;       /* of one with shared memory */
   struct quota_charge charge; /* to its user */
   struct loop_timer *linger;  /* it was sent away, and may still look at its control memory for so long */

@@ -215,6 +215,7 @@ static void count_refusals(const struct refusals *refusals, struct pipeline_snap
 static void fill_clients(const struct pipeline *pipeline, struct pipeline_snapshot *snapshot) {
   snapshot->clients = inputs_seats(pipeline->inputs);
   snapshot->sessions = inputs_producers(pipeline->inputs);
+  snapshot->listed = pipeline_list(pipeline, snapshot->list);
   snapshot->trouble = &pipeline->trouble;
   snapshot->source_trouble = inputs_trouble(pipeline->inputs);
   snapshot->last_in = pipeline_last_in(pipeline);
@@ -297,7 +298,8 @@ static void fill_figures(const struct pipeline *pipeline, struct pipeline_snapsh
   struct meter_rates rates = meter_rates(now, before);
   snapshot->ledger = now->ledger;
   snapshot->seconds = rates.seconds;
-  snapshot->fps = rates.fps;
+  snapshot->in_fps = rates.in_fps;
+  snapshot->out_fps = rates.out_fps;
   snapshot->in_bytes_per_s = rates.in_bytes_per_s;
   snapshot->out_bytes_per_s = rates.out_bytes_per_s;
   for (enum step step = 0; step < STEP_COUNT; step++) {

@@ -55,9 +55,11 @@ static json_t *latency_document(const struct histogram_summary latency[STEP_COUN
   return steps;
 }
 
+/* `fps` is what `out_fps` is, under the name that it had before frames that come were counted apart. */
 static json_t *throughput_document(const struct pipeline_snapshot *snapshot) {
-  return json_pack("{s:o, s:o, s:o, s:o}", "fps", number(snapshot->fps), "in_bytes_per_s", number(snapshot->in_bytes_per_s),
-                   "out_bytes_per_s", number(snapshot->out_bytes_per_s), "window_s", number(snapshot->seconds));
+  return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}", "in_fps", number(snapshot->in_fps), "out_fps", number(snapshot->out_fps),
+                   "fps", number(snapshot->out_fps), "in_bytes_per_s", number(snapshot->in_bytes_per_s), "out_bytes_per_s",
+                   number(snapshot->out_bytes_per_s), "window_s", number(snapshot->seconds));
 }
 
 static json_t *engines_document(const double us[OVERLAP_ENGINES]) {
@@ -147,6 +149,20 @@ static json_t *errors_document(const struct pipeline_snapshot *snapshot) {
                    trouble_document(snapshot->source_trouble), "sink", trouble_document(snapshot->sink_trouble));
 }
 
+/* Those that are listed; `sessions` and `readers` count all. */
+static json_t *connected_document(const struct pipeline_snapshot *snapshot) {
+  json_t *list = json_array();
+  for (unsigned i = 0; i < snapshot->listed; i++) {
+    const struct pipeline_client *client = &snapshot->list[i];
+    json_array_append_new(list,
+                          json_pack("{s:s, s:i, s:I, s:s, s:o, s:o, s:o, s:s}", "role", client->reads ? "reader" : "producer",
+                                    "pid", (int)client->pid, "user", (json_int_t)client->uid, "process", client->process,
+                                    "since_s", age_document(client->since), "frames", count(client->frames), "missed",
+                                    count(client->missed), "waiting", client->waiting));
+  }
+  return list;
+}
+
 static json_t *pipeline_document(const struct pipeline_snapshot *snapshot, const struct config_pipeline *config) {
   json_t *document =
       json_pack("{s:s, s:s, s:i, s:i, s:i, s:o, s:o, s:{s:s, s:s}}", "state", pipeline_state_names[snapshot->state], "waiting",
@@ -155,6 +171,7 @@ static json_t *pipeline_document(const struct pipeline_snapshot *snapshot, const
                 "formats", "input", snapshot->input, "output", snapshot->output);
   document = with(document, "not_read", json_boolean(snapshot->not_read));
   document = with(document, "last_refusal", refusal_document(&snapshot->refusal));
+  document = with(document, "connected", connected_document(snapshot));
   document = with(document, "errors", errors_document(snapshot));
   document = with(document, "silent", trouble_document(snapshot->silence));
   document = with(document, "last_in_age_s", age_document(snapshot->last_in));
