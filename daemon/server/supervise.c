@@ -116,6 +116,9 @@ static void on_tick(void *context) {
   start_anchoring(server);
   systemd_flush();
   start_late(server);
+  if (server->phase == SERVER_RUNNING && !server->reload) {
+    http_address_follow(server);
+  }
   if (fd_store_try_again() && !server->reload) {
     server_note_journal(server);
   }

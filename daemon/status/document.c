@@ -292,9 +292,11 @@ json_t *status_document(const struct status_ops *ops) {
     pipelines = with(pipelines, snapshot->name, pipeline_document(snapshot, find_config(view.config, snapshot->name)));
   }
   free(snapshot);
-  return json_pack("{s:s, s:o, s:s, s:s, s:i, s:b, s:{s:o, s:o, s:o}, s:o, s:o, s:o, s:o}", "version", view.version, "uptime_s",
-                   number(view.uptime_s), "backend", view.backend, "device", view.device, "lanes", (int)view.lanes, "stopping",
-                   view.stopping, "reloads", "done", count(view.reloads), "failed", count(view.reload_failures), "refused",
+  json_t *http_refused = view.http_refusal ? answer_string(view.http_refusal) : json_null();
+  return json_pack("{s:s, s:o, s:s, s:s, s:i, s:b, s:o, s:{s:o, s:o, s:o}, s:o, s:o, s:o, s:o}", "version", view.version,
+                   "uptime_s", number(view.uptime_s), "backend", view.backend, "device", view.device, "lanes", (int)view.lanes,
+                   "stopping", view.stopping, "http_refused", http_refused, "reloads", "done", count(view.reloads), "failed",
+                   count(view.reload_failures), "refused",
                    view.reload_refusal ? answer_string(view.reload_refusal) : json_null(), "handovers",
                    handovers_document(&view), "health", current_health(ops), "usage", usage_document(ops), "pipelines",
                    pipelines);

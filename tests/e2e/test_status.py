@@ -289,15 +289,56 @@ def test_tcp_is_read_only(place):
         assert daemon.view()["state"] == "running"
 
 
-def test_a_tcp_port_in_use_is_an_error(place):
+def serves(port):
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/v1/live", timeout=limit(20)) as answer:
+            return answer.status == 200
+    except (urllib.error.URLError, ConnectionError):
+        return False
+
+
+def test_a_tcp_port_in_use_is_tried_again(place):
+    """All else runs meanwhile, and an upgrade leaves it so."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
         keys = {"status": {"socket": str(place / "status.sock"), "http": f"127.0.0.1:{port}"}}
-        with Daemon(place, {"cam0": pipeline(FORMAT)}, ready=False, **keys) as daemon:
-            daemon.ends(78)
-            assert str(port) in daemon.log and "in use" in daemon.log, daemon.log
+        with Daemon(place, {"cam0": pipeline(FORMAT)}, **keys) as daemon:
+            daemon.wait_log("status.http does not answer, and is tried again: ")
+            assert "in use" in daemon.status()["http_refused"] and str(port) in daemon.status()["http_refused"]
+            done = subprocess.run([FRAMECTL, "-s", daemon.socket, "status"], capture_output=True, text=True, timeout=limit(20),
+                                  env=environment(), check=False)
+            assert done.returncode == 0 and "status.http does not answer: cannot listen on" in done.stdout, done
+            run_frames(daemon, 5)
+            daemon.signal(signal.SIGUSR2)
+            daemon.wait_log("everything goes on after")
+            taken.close()
+            wait_until(lambda: serves(port), lambda: f"it answers:\n{daemon.log}")
+            assert daemon.status()["http_refused"] is None
+            daemon.wait_log(f"status.http answers at 127.0.0.1:{port}")
+
+
+def test_a_reload_changes_the_tcp_address(place):
+    socket_path, first, second = str(place / "status.sock"), free_port(), free_port()
+    entries = {"cam0": pipeline(FORMAT)}
+    with Daemon(place, entries, status={"socket": socket_path, "http": f"127.0.0.1:{first}"}) as daemon:
+        wait_until(lambda: serves(first), "the first address answers")
+        with daemon.producer() as producer, daemon.reader() as reader:
+            for http, there, gone in ((f"127.0.0.1:{second}", second, first), (f"127.0.0.1:{first}", first, second)):
+                daemon.write(entries, status={"socket": socket_path, "http": http})
+                daemon.command("/v1/reload")
+                wait_until(lambda: serves(there), lambda: f"{there} answers:\n{daemon.log}")
+                assert not serves(gone)
+            daemon.signal(signal.SIGUSR2)
+            daemon.wait_log("everything goes on after")
+            wait_until(lambda: serves(first), "it still answers")
+            daemon.write(entries, status={"socket": socket_path})
+            daemon.command("/v1/reload")
+            wait_until(lambda: not serves(first), "none answers")
+            producer.send(numbered(3, SIZE).tobytes())
+            reader.frames(3, SIZE)
+        daemon.account(came=3, emitted=3)
 
 
 # -- nonsense --------------------------------------------------------------------------------------------------------------

@@ -64,6 +64,12 @@ static void print_daemon(const json_t *document, bool colour) {
          (unsigned long long)view.lanes, view.lanes == 1 ? "" : "s");
   print_handovers(document, &view.handovers, colour);
   print_refused("reload", view.reload_refused, colour);
+  if (view.http_refused[0]) {
+    text_colour_begin(stdout, COLOUR_YELLOW, colour);
+    printf("status.http does not answer: %s", view.http_refused);
+    text_colour_end(stdout, COLOUR_YELLOW, colour);
+    putchar('\n');
+  }
   putchar('\n');
 }
 

@@ -72,6 +72,7 @@ void view_daemon(const json_t *document, struct daemon_view *view) {
                                .device = text_of(document, "device"),
                                .uptime_s = number_of(document, "uptime_s"),
                                .lanes = count_of(document, "lanes"),
+                               .http_refused = text_of(document, "http_refused"),
                                .reload_refused = text_of(json_object_get(document, "reloads"), "refused"),
                                .handovers = view_handovers(json_object_get(document, "handovers"))};
 }

@@ -67,6 +67,7 @@ struct daemon_view {
   const char *version, *backend, *device;
   double uptime_s;
   uint64_t lanes;
+  const char *http_refused;   /* why nobody answers at status.http, or "" */
   const char *reload_refused; /* why the last reload was none, or "" */
   struct handovers_view handovers;
 };
