@@ -106,6 +106,7 @@ struct config_source {
   struct config_format format;
   unsigned clients;
   int64_t timeout_ns; /* for the rest of a frame that has begun */
+  int64_t expect_ns;  /* a frame has to come so often; 0: nobody knows */
   struct config_socket_access access;
   double rate; /* files: frames a second; 0: as fast as they go */
   bool loop;   /* files */

@@ -85,6 +85,7 @@ void account_open(struct account *account, struct frame *frame) {
     account->now.began = frame->first_byte;
   }
   account->now.ledger.in++;
+  account->now.last_in = frame->first_byte;
 }
 
 void account_settle(struct account *account, struct frame *frame, enum fate fate, int64_t now) {
@@ -98,6 +99,7 @@ void account_close(struct account *account, const struct frame *frame, enum fate
   acks_close(&account->acks, frame, fate);
   account->now.ledger.fates[fate]++;
   if (fate == FATE_EMITTED) {
+    account->now.last_out = now;
     histogram_record(&account->steps[STEP_EMIT], now - frame->seen);
     histogram_record(&account->steps[STEP_TOTAL], now - frame->began);
   }

@@ -38,13 +38,13 @@ struct reading *meter_next(struct meter *meter);
 const struct reading *meter_oldest(const struct meter *meter);
 
 struct meter_rates {
-  double seconds; /* between the readings, without what does not count */
-  double fps, in_bytes_per_s, out_bytes_per_s;
+  double seconds;         /* between the readings, without what does not count */
+  double in_fps, out_fps; /* frames that came, and frames that were emitted */
+  double in_bytes_per_s, out_bytes_per_s;
 };
 
-/* What happened between two readings; all 0 if no time has passed. The time before the first frame ever does not count. What
- * happened in less than a second counts as a second's: a single frame has no rate, and neither have those that waited while
- * another process took over. */
+/* What happened between two readings over the time that has passed; all 0 if none has. The time before the first frame ever
+ * does not count. What happened in less than a quarter of a second counts as that much time's: a single frame has no rate. */
 struct meter_rates meter_rates(const struct reading *now, const struct reading *before);
 
 /* The share of the time between two readings in which its busiest lane used a processor; 0 if no time has passed. */

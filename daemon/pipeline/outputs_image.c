@@ -12,6 +12,7 @@
 #include "daemon/pipeline/private.h"
 #include "daemon/sink/results.h"
 #include "daemon/state/fd_store.h"
+#include "daemon/state/state.h"
 
 static void pass_outlet(struct outputs *outputs, struct codec *codec) {
   unsigned kind = outputs->endpoint.kind;
@@ -20,6 +21,7 @@ static void pass_outlet(struct outputs *outputs, struct codec *codec) {
   CODEC_PASS(codec, outputs->ended);
   CODEC_PASS(codec, outputs->awaits_end);
   CODEC_PASS(codec, outputs->welcome.session);
+  trouble_pass(&outputs->trouble, codec);
   struct listener *listener = listener_pass(outputs->listener, codec);
   codec_pass_below(codec, &kind, ENDPOINT_FIFO + 1);
   codec_pass_descriptor(codec, &outputs->endpoint.fd);
@@ -29,16 +31,21 @@ static void pass_outlet(struct outputs *outputs, struct codec *codec) {
   }
 }
 
+static void pass_who(struct reader_entry *place, struct codec *codec) {
+  CODEC_PASS(codec, place->pid);
+  CODEC_PASS(codec, place->uid);
+  codec_pass(codec, place->process, sizeof place->process);
+  place->process[sizeof place->process - 1] = '\0';
+  codec_pass_time(codec, &place->since);
+}
+
 /* The checkpoint of the sink has its readers and results; only the control loop knows which of the readers are there. */
 static void put_live(struct outputs *outputs, struct codec *codec) {
   uint64_t record = record_name(outputs->sink->record);
   CODEC_PASS(codec, record);
   CODEC_PASS(codec, outputs->count);
-  for (const struct reader_entry *place = outputs->places; place; place = place->next) {
-    pid_t pid = place->pid;
-    uid_t uid = place->uid;
-    CODEC_PASS(codec, pid);
-    CODEC_PASS(codec, uid);
+  for (struct reader_entry *place = outputs->places; place; place = place->next) {
+    pass_who(place, codec);
     reader_put_live(place->reader, codec);
   }
 }
@@ -57,8 +64,7 @@ void outputs_put(struct outputs *outputs, struct codec *codec) {
   CODEC_PASS(codec, count);
   for (struct reader_entry *place = outputs->places; place; place = place->next) {
     if (!reader_has_gone(place->reader, outputs->sink)) {
-      CODEC_PASS(codec, place->pid);
-      CODEC_PASS(codec, place->uid);
+      pass_who(place, codec);
       bool shares = place->control.fd >= 0;
       CODEC_PASS(codec, shares);
       reader_pass(place->reader, outputs->sink, codec, NULL, NULL);
@@ -95,8 +101,7 @@ static void reader_entry_take(struct outputs *outputs, struct codec *codec, sink
     return;
   }
   place->control = ARENA_NONE;
-  CODEC_PASS(codec, place->pid);
-  CODEC_PASS(codec, place->uid);
+  pass_who(place, codec);
   if (!codec->live) {
     CODEC_PASS(codec, shares);
   }

@@ -54,6 +54,26 @@ enum session_waiting pipeline_waiting(const struct pipeline *pipeline) {
   return result;
 }
 
+int64_t pipeline_last_in(const struct pipeline *pipeline) {
+  int64_t last = 0;
+  for (unsigned i = 0; i < inputs_seats(pipeline->inputs); i++) {
+    struct session_view view;
+    session_read(inputs_session(pipeline->inputs, i), &view);
+    last = view.last_in > last ? view.last_in : last;
+  }
+  return last;
+}
+
+int64_t pipeline_last_out(const struct pipeline *pipeline) {
+  int64_t last = 0;
+  for (unsigned i = 0; i < inputs_seats(pipeline->inputs); i++) {
+    struct session_view view;
+    session_read(inputs_session(pipeline->inputs, i), &view);
+    last = view.last_out > last ? view.last_out : last;
+  }
+  return last;
+}
+
 static bool is_not_read(const struct pipeline *pipeline) {
   bool not_read = false;
   for (unsigned i = 0; i < inputs_seats(pipeline->inputs); i++) {
@@ -174,6 +194,7 @@ static void read_now(const struct pipeline *pipeline, struct reading *reading) {
 void pipeline_tick(struct pipeline *pipeline) {
   struct reading *reading = meter_next(pipeline->meter);
   read_now(pipeline, reading);
+  pipeline_watch(pipeline, reading->at);
 }
 
 static void fill_formats(const struct pipeline *pipeline, struct pipeline_snapshot *snapshot) {
@@ -194,12 +215,19 @@ static void count_refusals(const struct refusals *refusals, struct pipeline_snap
 static void fill_clients(const struct pipeline *pipeline, struct pipeline_snapshot *snapshot) {
   snapshot->clients = inputs_seats(pipeline->inputs);
   snapshot->sessions = inputs_producers(pipeline->inputs);
+  snapshot->listed = pipeline_list(pipeline, snapshot->list);
+  snapshot->trouble = &pipeline->trouble;
+  snapshot->source_trouble = inputs_trouble(pipeline->inputs);
+  snapshot->last_in = pipeline_last_in(pipeline);
+  snapshot->last_out = pipeline_last_out(pipeline);
+  snapshot->silence = &pipeline->silence;
   count_refusals(inputs_refusals(pipeline->inputs), snapshot);
   snapshot->waiting = pipeline_waiting(pipeline);
   snapshot->not_read = is_not_read(pipeline);
   if (pipeline->outputs) {
     snapshot->readers = outputs_readers(pipeline->outputs);
     snapshot->missed = outputs_missed(pipeline->outputs);
+    snapshot->sink_trouble = outputs_trouble(pipeline->outputs);
     count_refusals(outputs_refusals(pipeline->outputs), snapshot);
   } else {
     snapshot->readers = snapshot->sessions; /* producers read their own replies */
@@ -270,7 +298,8 @@ static void fill_figures(const struct pipeline *pipeline, struct pipeline_snapsh
   struct meter_rates rates = meter_rates(now, before);
   snapshot->ledger = now->ledger;
   snapshot->seconds = rates.seconds;
-  snapshot->fps = rates.fps;
+  snapshot->in_fps = rates.in_fps;
+  snapshot->out_fps = rates.out_fps;
   snapshot->in_bytes_per_s = rates.in_bytes_per_s;
   snapshot->out_bytes_per_s = rates.out_bytes_per_s;
   for (enum step step = 0; step < STEP_COUNT; step++) {

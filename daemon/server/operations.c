@@ -27,6 +27,7 @@ static void read_view(const struct server *server, struct server_view *view) {
                                .reloads = server->reloads,
                                .reload_failures = server->reload_failures,
                                .reload_refusal = server->reload_refusal[0] ? server->reload_refusal : NULL,
+                               .http_refusal = server->http_refusal[0] ? server->http_refusal : NULL,
                                .history = &server->history,
                                .upgrading = server->upgrade != NULL,
                                .refusal = server->refusal[0] ? server->refusal : NULL,

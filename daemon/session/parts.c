@@ -69,6 +69,8 @@ static void pass_choices(struct session *session, struct codec *codec) {
 static void pass_view(struct session_view *view, struct codec *codec) {
   CODEC_PASS(codec, view->ledger);
   codec_pass_time(codec, &view->began);
+  codec_pass_time(codec, &view->last_in);
+  codec_pass_time(codec, &view->last_out);
   codec_pass_time(codec, &view->busy);
   codec_pass_time(codec, &view->worked);
   CODEC_PASS(codec, view->submitted);

@@ -61,7 +61,7 @@ static void tell_trouble(struct sink *sink) {
   }
   struct sink_event *event = &sink->trouble_notice.event;
   sink->told = sink->failed;
-  *event = (struct sink_event){.kind = sink->failed ? SINK_FAILED : SINK_RECOVERED, .missed = sink->lost};
+  *event = (struct sink_event){.kind = sink->failed ? SINK_FAILED : SINK_RECOVERED, .missed = sink->lost, .error = sink->error};
   if (sink->failed) {
     snprintf(event->text, sizeof event->text, "%s", sink->trouble);
   }
@@ -71,6 +71,13 @@ static void tell_trouble(struct sink *sink) {
 static void file_tick(struct runner *runner, int64_t now) {
   (void)now;
   tell_trouble((struct sink *)runner);
+}
+
+/* "No space left on device (ENOSPC)" */
+static void describe_error(struct sink *sink, const char *before, int error) {
+  const char *name = strerrorname_np(error);
+  sink->error = error;
+  snprintf(sink->trouble, sizeof sink->trouble, "%s%s (%s)", before, strerror(error), name ? name : "of no name");
 }
 
 /* Releases results that got their fate while they waited. */
@@ -112,7 +119,7 @@ static void finish_lost(struct sink *sink, int error) {
   file_finish(sink, FATE_SINK_ERROR);
   if (!sink->failed) {
     sink->failed = true;
-    snprintf(sink->trouble, sizeof sink->trouble, "%s", strerror(-error));
+    describe_error(sink, "", -error);
   }
   tell_trouble(sink);
 }
@@ -126,7 +133,7 @@ static void tell_torn(struct sink *sink, int error) {
   }
   sink->failed = true;
   sink->told = false;
-  snprintf(sink->trouble, sizeof sink->trouble, "the part of a result that is there cannot be cut off: %s", strerror(-error));
+  describe_error(sink, "the part of a result that is there cannot be cut off: ", -error);
   tell_trouble(sink);
 }
 

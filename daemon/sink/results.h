@@ -160,6 +160,7 @@ struct sink {
   /* the file */
   struct sink_notice trouble_notice;
   atomic_bool trouble_posted;
+  int error;         /* of the last result that was lost */
   bool failed, told; /* that results are lost, and whether the control loop knows */
   char trouble[160]; /* why */
   bool writing;

@@ -35,6 +35,7 @@ struct sink_event {
   struct reader *reader;    /* DETACHED: now the receiver's, to free */
   int fd;                   /* DETACHED: now the receiver's, to close */
   uint64_t emitted, missed; /* DETACHED: results this reader took whole, and missed whole; FAILED, RECOVERED: lost */
+  int error;                /* FAILED: the errno */
   unsigned code;            /* DETACHED: the ERROR that this reader is still to be told, with `text`; 0: none */
   char text[256];           /* why, or empty */
 };

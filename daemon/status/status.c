@@ -85,12 +85,22 @@ static void answer_status(struct status *status, struct http_request *request, c
   answer_json(request, 200, status_document(status->ops), NULL);
 }
 
+/* 200 while what was asked for is so, else 503. */
+static void answer_judgement(struct status *status, struct http_request *request, bool live_only) {
+  struct health *health = status->ops->health(status->ops->server);
+  bool good = health && (live_only ? health->live : health->ok);
+  answer_json(request, health && !good ? 503 : 200, health ? health_document(health, live_only) : NULL, NULL);
+  free(health);
+}
+
+static void answer_live(struct status *status, struct http_request *request, const struct route *route, const char *name) {
+  (void)route, (void)name;
+  answer_judgement(status, request, true);
+}
+
 static void answer_health(struct status *status, struct http_request *request, const struct route *route, const char *name) {
   (void)route, (void)name;
-  struct health *health = status->ops->health(status->ops->server);
-  unsigned code = health && !health->ok ? 503 : 200;
-  answer_json(request, code, health ? health_document(health) : NULL, NULL);
-  free(health);
+  answer_judgement(status, request, false);
 }
 
 static void answer_metrics(struct status *status, struct http_request *request, const struct route *route, const char *name) {
@@ -222,6 +232,7 @@ static void do_command(struct status *status, struct http_request *request, cons
 static const struct route routes[] = {
     {"GET", "/", answer_page, 0},
     {"GET", "/v1/status", answer_status, 0},
+    {"GET", "/v1/live", answer_live, 0},
     {"GET", "/v1/health", answer_health, 0},
     {"GET", "/metrics", answer_metrics, 0},
     {"GET", "/v1/config", answer_config, 0},

@@ -26,6 +26,7 @@ struct server_view {
   uint64_t reloads, reload_failures;
   const char *reload_refusal; /* why the last reload was none, or NULL */
   const struct history *history;
+  const char *http_refusal; /* why nobody answers at status.http, or NULL */
   bool upgrading;
   const char *refusal; /* why the last upgrade was none, or NULL */
   bool stopping;

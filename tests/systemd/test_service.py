@@ -122,6 +122,18 @@ def test_reload_with_an_invalid_file_changes_nothing(service):
     send_through("cam0")
 
 
+def test_reload_fails_where_a_key_cannot_change(service):
+    service.configure({"cam0": pipeline("cam0")})
+    service.start()
+    pid = service.pid
+    service.configure({"cam0": pipeline("cam0")}, lanes=7)
+    told = subprocess.run(["systemctl", "reload", "framed.service"], capture_output=True, text=True, timeout=60, check=False)
+    assert told.returncode != 0, told
+    assert "these keys cannot change while the daemon runs: lanes" in service.wait_entry("RELOAD_REFUSED", pid)["MESSAGE"]
+    assert service.pid == pid
+    send_through("cam0")
+
+
 def test_a_stopped_process_is_replaced_by_the_watchdog(service):
     service.drop_in("[Service]\nWatchdogSec=5s\nLimitCORE=0\n")
     service.configure({"cam0": pipeline("cam0")})

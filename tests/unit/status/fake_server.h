@@ -37,6 +37,7 @@ struct server {
   unsigned traces_pending;
   int64_t trace_ns;                             /* of the last one */
   unsigned trace_frames;                        /* that each trace holds */
+  bool silent;                                  /* a pipeline does not do its job */
   bool ill;                                     /* what health says */
   unsigned reloads, upgrades, commands, traced; /* asked so far */
   char command_pipeline[80];                    /* of the last one */

@@ -37,8 +37,14 @@ START_TEST(health_is_told_by_the_status_code) {
   site_open(&site, _i == 1); /* read-only answers too */
   ask_and_expect(&site, "GET", "/v1/health", "200", "\"ok\": true");
   ask_and_expect(&site, "GET", "/v1/health", "200", "\"canary_us\": 123.0");
+  ask_and_expect(&site, "GET", "/v1/live", "200", "\"canary_us\": 123.0");
   ask_and_expect(&site, "HEAD", "/v1/health", "200", "Content-Type: application/json");
+  site.server->silent = true; /* which is no matter of life and death */
+  ask_and_expect(&site, "GET", "/v1/health", "503", "\"why\": \"pipeline cam0: no frame\"");
+  ask_and_expect(&site, "GET", "/v1/health", "503", "\"reason\": \"silent\"");
+  ask_and_expect(&site, "GET", "/v1/live", "200", "\"ok\": true");
   site.server->ill = true;
+  ask_and_expect(&site, "GET", "/v1/live", "503", "\"why\": \"device 0: it stands\"");
   ask_and_expect(&site, "GET", "/v1/health", "503", "\"why\": \"device 0: it stands\"");
   ask_and_expect(&site, "HEAD", "/v1/health", "503", "Content-Type: application/json");
   ask_and_expect(&site, "GET", "/v1/status", "200", "\"why\": \"device 0: it stands\"");
