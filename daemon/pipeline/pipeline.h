@@ -15,6 +15,7 @@
 #include "daemon/client/refusals.h"
 #include "daemon/measure/diagnosis.h"
 #include "daemon/measure/health.h"
+#include "daemon/measure/past.h"
 #include "daemon/pipeline/engine.h"
 #include "daemon/session/session.h"
 #include "daemon/sink/sink.h"
@@ -148,6 +149,8 @@ void pipeline_tick(struct pipeline *pipeline);
 
 unsigned pipeline_clients(const struct pipeline *pipeline); /* producers and readers that are connected */
 unsigned pipeline_seats(const struct pipeline *pipeline);   /* sessions */
+/* Its past ten minutes. */
+const struct past *pipeline_past(const struct pipeline *pipeline);
 /* Asks for a picture of the next result of that producer's session, which the caller holds. NULL with a reason: its frames are
  * no pictures; without one: no memory. pipeline_end_picture() takes it down if it still waits. */
 struct picture *pipeline_ask_picture(struct pipeline *pipeline, unsigned producer, enum picture_side side, const char **reason);
@@ -189,7 +192,8 @@ struct pipeline_snapshot {
   uint64_t refused;                                              /* clients turned away, */
   struct refusal refusal;                                        /* and the last of them */
   struct ledger ledger;
-  double seconds; /* length of the window behind the next lines, up to 10 s */
+  uint64_t lately[FATE_COUNT]; /* frames with each fate within the last minute */
+  double seconds;              /* length of the window behind the next lines, up to 10 s */
   double in_fps, out_fps, in_bytes_per_s, out_bytes_per_s;
   unsigned slots;                               /* of each session */
   bool graph;                                   /* frames are replayed from CUDA graphs */

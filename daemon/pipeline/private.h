@@ -16,6 +16,7 @@
 #include "daemon/client/producer.h"
 #include "daemon/frame/arena.h"
 #include "daemon/measure/meter.h"
+#include "daemon/measure/past.h"
 #include "daemon/pipeline/inputs.h"
 #include "daemon/pipeline/outputs.h"
 #include "daemon/pipeline/pipeline.h"
@@ -196,6 +197,7 @@ struct pipeline {
   struct outputs *outputs;                /* NULL: it replies */
   struct pending_requests pauses, drains; /* requests that wait for it to be held; drained */
   struct meter *meter;
+  struct past past;
   struct reading now;       /* for pipeline_snapshot(), too large for a stack */
   struct trouble trouble;   /* of its state, or of frames that the device failed with */
   struct trouble silence;   /* no frame comes, and one should */

@@ -194,6 +194,7 @@ static void read_now(const struct pipeline *pipeline, struct reading *reading) {
 void pipeline_tick(struct pipeline *pipeline) {
   struct reading *reading = meter_next(pipeline->meter);
   read_now(pipeline, reading);
+  past_add(&pipeline->past, reading, meter_oldest(pipeline->meter));
   pipeline_watch(pipeline, reading->at);
 }
 
@@ -297,6 +298,7 @@ static void fill_figures(const struct pipeline *pipeline, struct pipeline_snapsh
   const struct reading *before = meter_oldest(pipeline->meter);
   struct meter_rates rates = meter_rates(now, before);
   snapshot->ledger = now->ledger;
+  past_minute(&pipeline->past, &now->ledger, now->at, snapshot->lately);
   snapshot->seconds = rates.seconds;
   snapshot->in_fps = rates.in_fps;
   snapshot->out_fps = rates.out_fps;
@@ -318,6 +320,8 @@ void pipeline_snapshot(struct pipeline *pipeline, struct pipeline_snapshot *snap
   read_now(pipeline, &pipeline->now);
   fill_figures(pipeline, snapshot, &pipeline->now);
 }
+
+const struct past *pipeline_past(const struct pipeline *pipeline) { return &pipeline->past; }
 
 /* -- pictures ---------------------------------------------------------------------------------------------------- */
 

@@ -40,6 +40,15 @@ static json_t *frames_document(const struct ledger *ledger) {
                    count(ledger->in_flight), "dropped", dropped);
 }
 
+/* Reasons for which frames were dropped within the last minute; those of none are left out. */
+static json_t *lately_document(const uint64_t fates[FATE_COUNT]) {
+  json_t *dropped = json_object();
+  for (int fate = FATE_EMITTED + 1; fate < FATE_COUNT; fate++) {
+    dropped = fates[fate] > 0 ? with(dropped, fate_names[fate], count(fates[fate])) : dropped;
+  }
+  return dropped;
+}
+
 static json_t *step_document(const struct histogram_summary *summary) {
   return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}", "p50", number(summary->p50), "p99", number(summary->p99), "p999",
                    number(summary->p999), "max", number(summary->max), "mean", number(summary->mean), "count",
@@ -177,6 +186,7 @@ static json_t *pipeline_document(const struct pipeline_snapshot *snapshot, const
   document = with(document, "last_in_age_s", age_document(snapshot->last_in));
   document = with(document, "last_out_age_s", age_document(snapshot->last_out));
   document = with(document, "frames", frames_document(&snapshot->ledger));
+  document = with(document, "dropped_last_minute", lately_document(snapshot->lately));
   document = with(document, "throughput", throughput_document(snapshot));
   document = with(document, "latency_us", latency_document(snapshot->latency));
   document = with(document, "slots", json_integer(snapshot->slots));
@@ -300,4 +310,26 @@ json_t *status_document(const struct status_ops *ops) {
                    view.reload_refusal ? answer_string(view.reload_refusal) : json_null(), "handovers",
                    handovers_document(&view), "health", current_health(ops), "usage", usage_document(ops), "pipelines",
                    pipelines);
+}
+
+static json_t *with_interval(json_t *document, const struct past_sample *from, const struct past_sample *to, int64_t now) {
+  double seconds = (double)(to->at - from->at) / (double)NS_PER_S;
+  uint64_t out = to->fates[FATE_EMITTED] - from->fates[FATE_EMITTED];
+  uint64_t dropped = 0;
+  for (int fate = FATE_EMITTED + 1; fate < FATE_COUNT; fate++) {
+    dropped += to->fates[fate] - from->fates[fate];
+  }
+  json_t *interval =
+      json_pack("[o, o, o, o, o]", number((double)(now - to->at) / (double)NS_PER_S),
+                number((double)(to->in - from->in) / seconds), number((double)out / seconds), number(to->p99), count(dropped));
+  return interval && json_array_append_new(document, interval) == 0 ? document : (json_decref(document), NULL);
+}
+
+json_t *past_document(const struct past *past, int64_t now) {
+  json_t *intervals = json_array();
+  for (unsigned n = 1; n < past->count && intervals; n++) {
+    intervals = with_interval(intervals, past_at(past, n - 1), past_at(past, n), now);
+  }
+  return json_pack("{s:[s, s, s, s, s], s:o}", "columns", "age_s", "in_fps", "out_fps", "p99_us", "dropped", "intervals",
+                   intervals);
 }

@@ -167,6 +167,22 @@ static void answer_trace(struct status *status, struct http_request *request, co
   }
 }
 
+/* -- history -------------------------------------------------------------------------------------------------------- */
+
+static void answer_history(struct status *status, struct http_request *request, const struct route *route, const char *name) {
+  (void)route;
+  struct server_view view;
+  status->ops->read(status->ops->server, &view);
+  for (unsigned i = 0; i < view.pipeline_count; i++) {
+    struct pipeline *pipeline = status->ops->pipeline(status->ops->server, i);
+    if (strcmp(pipeline_config(pipeline)->name, name) == 0) {
+      answer_json(request, 200, past_document(pipeline_past(pipeline), clock_now()), NULL);
+      return;
+    }
+  }
+  answer_json(request, 404, answer_error_document("there is no such pipeline", NULL), NULL);
+}
+
 /* -- pictures ------------------------------------------------------------------------------------------------------- */
 
 enum { WIDEST = FORMAT_MAX_SIDE, USUAL_WIDTH = 640, MOST_PRODUCERS = 1024 };
@@ -237,6 +253,7 @@ static const struct route routes[] = {
     {"GET", "/metrics", answer_metrics, 0},
     {"GET", "/v1/config", answer_config, 0},
     {"GET", "/v1/trace", answer_trace, 0},
+    {"GET", "/v1/pipelines/NAME/history", answer_history, 0},
     {"GET", "/v1/pipelines/NAME/in.jpg", answer_picture, PICTURE_IN},
     {"GET", "/v1/pipelines/NAME/out.jpg", answer_picture, PICTURE_OUT},
     {"POST", "/v1/reload", do_reload, 0},

@@ -264,6 +264,8 @@ struct trace_ring *pipeline_trace(struct pipeline *pipeline, unsigned seat, unsi
   return pipeline->ring;
 }
 
+const struct past *pipeline_past(const struct pipeline *pipeline) { return &pipeline->past; }
+
 void pipeline_trace_end(struct pipeline *pipeline, unsigned seat) {
   (void)seat;
   pipeline->traced = false;

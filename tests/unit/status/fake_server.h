@@ -13,6 +13,7 @@ enum { FAKE_PIPELINES = 2, FAKE_PENDING = 64 };
 struct pipeline {
   struct pipeline_snapshot snapshot;
   const struct config_pipeline *config;
+  struct past past;
   struct trace_ring *ring; /* of its one session, from the first pipeline_trace() on */
   bool traced;             /* between pipeline_trace() and pipeline_trace_end() */
 };
