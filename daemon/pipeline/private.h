@@ -249,15 +249,13 @@ bool pipeline_may_move(enum pipeline_state state, enum pipeline_happening happen
  */
 bool pipeline_move(struct pipeline *pipeline, enum pipeline_happening happening);
 
-/* watch.c: at every tick, whether troubles go on, are over, or have begun. */
-void pipeline_watch(struct pipeline *pipeline, int64_t now);
-
 /* snapshot.c: sums over all sessions, and what the session that is furthest down the flow waits for. */
 void pipeline_ledger(const struct pipeline *pipeline, struct ledger *ledger);
 enum session_waiting pipeline_waiting(const struct pipeline *pipeline);
 /* When a frame last came, and when one last went out: CLOCK_MONOTONIC ns; 0: never. */
 int64_t pipeline_last_in(const struct pipeline *pipeline);
 int64_t pipeline_last_out(const struct pipeline *pipeline);
+void pipeline_read(const struct pipeline *pipeline, struct reading *reading);
 
 bool pipeline_sink_has_ended(const struct pipeline *pipeline);
 

@@ -78,7 +78,7 @@ static void watch_frames(struct pipeline *pipeline, const struct ledger *ledger)
   }
 }
 
-void pipeline_watch(struct pipeline *pipeline, int64_t now) {
+static void pipeline_watch(struct pipeline *pipeline, int64_t now) {
   struct ledger ledger;
   pipeline_ledger(pipeline, &ledger);
   watch_silence(pipeline, now);
@@ -88,6 +88,29 @@ void pipeline_watch(struct pipeline *pipeline, int64_t now) {
   }
   pipeline->watch.emitted = ledger.fates[FATE_EMITTED];
   pipeline->watch.lost = ledger.fates[FATE_SINK_ERROR];
+}
+
+/* Adds to its device's engines how long they have worked for this pipeline since the reading before: the mean of the frames
+ * that were timed stands for all. */
+static void add_served(struct pipeline *pipeline, struct reading *reading, const struct reading *before) {
+  static const enum step steps[OVERLAP_ENGINES] = {STEP_H2D, STEP_KERNEL, STEP_D2H};
+  double *served = engine_served(pipeline->setup.engine, pipeline->config->device);
+  uint64_t frames = histogram_summarize(&reading->steps[STEP_QUEUE], &before->steps[STEP_QUEUE]).count;
+  for (int engine = 0; served && engine < OVERLAP_ENGINES; engine++) {
+    enum step step = steps[engine];
+    served[engine] += histogram_summarize(&reading->steps[step], &before->steps[step]).mean * (double)frames;
+    reading->served[engine] = served[engine];
+  }
+}
+
+void pipeline_tick(struct pipeline *pipeline) {
+  const struct reading *before = meter_latest(pipeline->meter);
+  struct reading *reading = meter_next(pipeline->meter);
+  pipeline_read(pipeline, reading);
+  if (before) {
+    add_served(pipeline, reading, before);
+  }
+  pipeline_watch(pipeline, reading->at);
 }
 
 /* -- what is told ----------------------------------------------------------------------------------------------------- */
