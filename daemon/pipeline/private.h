@@ -196,10 +196,11 @@ struct pipeline {
   struct outputs *outputs;                /* NULL: it replies */
   struct pending_requests pauses, drains; /* requests that wait for it to be held; drained */
   struct meter *meter;
-  struct reading now;       /* for pipeline_snapshot(), too large for a stack */
-  struct trouble trouble;   /* of its state, or of frames that the device failed with */
-  struct trouble silence;   /* no frame comes, and one should */
-  struct watch {            /* what the last tick saw: see watch.c */
+  struct reading now;     /* for pipeline_snapshot(), too large for a stack */
+  struct trouble trouble; /* of its state, or of frames that the device failed with */
+  struct trouble silence; /* no frame comes, and one should */
+  struct watch {          /* what the last tick saw: see watch.c */
+    int64_t at;
     int64_t heard;          /* until when a silence has another cause than the source */
     uint64_t emitted, lost; /* frames, and frames that the sink could not write */
   } watch;
@@ -248,6 +249,9 @@ bool pipeline_may_move(enum pipeline_state state, enum pipeline_happening happen
 /* Goes where the table says; an event that it does not have in this state is a bug and asserts. True: the state is another one.
  */
 bool pipeline_move(struct pipeline *pipeline, enum pipeline_happening happening);
+
+/* watch.c: it starts, and what was before is not watched. */
+void pipeline_watch_begin(struct pipeline *pipeline);
 
 /* snapshot.c: sums over all sessions, and what the session that is furthest down the flow waits for. */
 void pipeline_ledger(const struct pipeline *pipeline, struct ledger *ledger);
