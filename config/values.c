@@ -274,12 +274,24 @@ static void store_text(struct reader *reader, const char *text, char **target) {
   *target = copy;
 }
 
+/* "rtsp://camera/1", and "unix:/run/x" as ffmpeg has it. */
+static bool is_url(const char *text) {
+  size_t scheme = strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789+-.");
+  return (scheme > 1 && strncmp(text + scheme, "://", 3) == 0) || strncmp(text, "unix:", 5) == 0;
+}
+
 static void read_path(struct reader *reader, const struct config_key *key, const struct node *node, size_t limit,
                       void *target) {
   size_t length = node->kind == NODE_TEXT ? strlen(node->text) : 0;
   if (!is_text(node) || length == 0) {
     bool plain = node->kind == NODE_TEXT && !node->quoted && !node_is_nothing(node);
     expect(reader, key->name, node, plain ? "put it in quotes if it is the name of a file" : NULL, "a path");
+  } else if (is_url(node->text)) {
+    config_errors_add(reader->errors, node->at,
+                      strncmp(node->text, "unix:", 5) == 0
+                          ? "write the path alone, without 'unix:'"
+                          : "write the path of a socket, and let a client carry the stream: ffmpeg -i URL ... unix:PATH",
+                      "'%s' takes a path, not a URL: %s", key->name, node->text);
   } else if (length > limit) {
     config_errors_add(reader->errors, node->at, "choose a shorter path, or one relative to the working directory",
                       "the path of '%s' has %zu bytes; the limit is %zu", key->name, length, limit);

@@ -25,6 +25,10 @@ struct reading *meter_next(struct meter *meter) {
   return reading;
 }
 
+const struct reading *meter_latest(const struct meter *meter) {
+  return meter->count > 0 ? &meter->readings[(meter->next + METER_READINGS - 1) % METER_READINGS] : NULL;
+}
+
 const struct reading *meter_oldest(const struct meter *meter) {
   return &meter->readings[meter->count < METER_READINGS ? 0 : meter->next];
 }

@@ -10,6 +10,7 @@
 #include "daemon/measure/clock.h"
 #include "daemon/measure/histogram.h"
 #include "daemon/measure/ledger.h"
+#include "daemon/measure/overlap.h"
 
 enum { METER_INTERVAL_MS = 2000, METER_READINGS = 5, METER_LANES = 256 }; /* ten seconds */
 
@@ -19,6 +20,7 @@ struct reading {
   struct ledger ledger;
   uint64_t missed; /* whole results, by slow readers */
   struct histogram_view steps[STEP_COUNT];
+  double served[OVERLAP_ENGINES]; /* us that the engines of its device have worked, for all pipelines there */
   int64_t busy;                   /* ns with frames on the device, of all sessions together */
   int64_t worked;                 /* ns of its lanes in turns that moved a frame, all sessions together */
   int64_t lane_time[METER_LANES]; /* ns of processor that each of its lanes has used; 0: not one of its lanes */
@@ -34,6 +36,8 @@ struct meter *meter_free(struct meter *meter); /* NULL is fine; returns NULL */
 
 /* Where to put the next reading; it takes the place of the oldest. */
 struct reading *meter_next(struct meter *meter);
+/* The one that was taken last; NULL: none yet. */
+const struct reading *meter_latest(const struct meter *meter);
 /* The oldest one kept; before the first, one without anything. */
 const struct reading *meter_oldest(const struct meter *meter);
 

@@ -198,10 +198,11 @@ struct pipeline {
   struct pending_requests pauses, drains; /* requests that wait for it to be held; drained */
   struct meter *meter;
   struct past past;
-  struct reading now;       /* for pipeline_snapshot(), too large for a stack */
-  struct trouble trouble;   /* of its state, or of frames that the device failed with */
-  struct trouble silence;   /* no frame comes, and one should */
-  struct watch {            /* what the last tick saw: see watch.c */
+  struct reading now;     /* for pipeline_snapshot(), too large for a stack */
+  struct trouble trouble; /* of its state, or of frames that the device failed with */
+  struct trouble silence; /* no frame comes, and one should */
+  struct watch {          /* what the last tick saw: see watch.c */
+    int64_t at;
     int64_t heard;          /* until when a silence has another cause than the source */
     uint64_t emitted, lost; /* frames, and frames that the sink could not write */
   } watch;
@@ -251,8 +252,8 @@ bool pipeline_may_move(enum pipeline_state state, enum pipeline_happening happen
  */
 bool pipeline_move(struct pipeline *pipeline, enum pipeline_happening happening);
 
-/* watch.c: at every tick, whether troubles go on, are over, or have begun. */
-void pipeline_watch(struct pipeline *pipeline, int64_t now);
+/* watch.c: it starts, and what was before is not watched. */
+void pipeline_watch_begin(struct pipeline *pipeline);
 
 /* snapshot.c: sums over all sessions, and what the session that is furthest down the flow waits for. */
 void pipeline_ledger(const struct pipeline *pipeline, struct ledger *ledger);
@@ -260,6 +261,7 @@ enum session_waiting pipeline_waiting(const struct pipeline *pipeline);
 /* When a frame last came, and when one last went out: CLOCK_MONOTONIC ns; 0: never. */
 int64_t pipeline_last_in(const struct pipeline *pipeline);
 int64_t pipeline_last_out(const struct pipeline *pipeline);
+void pipeline_read(const struct pipeline *pipeline, struct reading *reading);
 
 bool pipeline_sink_has_ended(const struct pipeline *pipeline);
 

@@ -106,7 +106,7 @@ bool pipeline_start(struct pipeline *pipeline, struct failure *failure) {
   } else {
     log_condemned(pipeline);
   }
-  pipeline->watch.heard = clock_now();
+  pipeline_watch_begin(pipeline);
   pipeline_tick(pipeline);
   return true;
 }

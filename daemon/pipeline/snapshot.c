@@ -178,10 +178,14 @@ static void read_sessions(const struct pipeline *pipeline, struct reading *readi
   }
 }
 
-static void read_now(const struct pipeline *pipeline, struct reading *reading) {
+void pipeline_read(const struct pipeline *pipeline, struct reading *reading) {
   memset(reading, 0, sizeof *reading);
   reading->at = clock_now();
   read_sessions(pipeline, reading);
+  const double *served = engine_served(pipeline->setup.engine, pipeline->config->device);
+  for (int engine = 0; served && engine < OVERLAP_ENGINES; engine++) {
+    reading->served[engine] = served[engine];
+  }
   reading->missed = pipeline->outputs ? outputs_missed(pipeline->outputs) : 0;
   pipeline_read_lanes(pipeline, reading);
   for (unsigned i = 0; i < inputs_seats(pipeline->inputs); i++) {
@@ -189,13 +193,6 @@ static void read_now(const struct pipeline *pipeline, struct reading *reading) {
       histogram_read(session_histogram(inputs_session(pipeline->inputs, i), step), &reading->steps[step]);
     }
   }
-}
-
-void pipeline_tick(struct pipeline *pipeline) {
-  struct reading *reading = meter_next(pipeline->meter);
-  read_now(pipeline, reading);
-  past_add(&pipeline->past, reading, meter_oldest(pipeline->meter));
-  pipeline_watch(pipeline, reading->at);
 }
 
 static void fill_formats(const struct pipeline *pipeline, struct pipeline_snapshot *snapshot) {
@@ -253,11 +250,19 @@ static enum standing standing_of(enum session_waiting waiting) {
   return standings[waiting];
 }
 
+/* The share of its time for which an engine of the device worked for any pipeline. */
+static double engine_share(const struct reading *now, const struct reading *before, enum overlap_engine engine,
+                           unsigned at_once) {
+  double us = (double)(now->at - before->at) / 1e3 * (at_once > 0 ? at_once : 1);
+  return us > 0 && before->at != 0 ? (now->served[engine] - before->served[engine]) / us : 0;
+}
+
 static void fill_diagnosis(const struct pipeline *pipeline, struct pipeline_snapshot *snapshot, const struct reading *now,
                            const struct reading *before) {
   const struct config_pipeline *config = pipeline->config;
   const struct gpu_device *device = engine_device(pipeline->setup.engine, config->device);
   const struct session *session = inputs_session(pipeline->inputs, 0);
+  const struct processors *processors = engine_processors(pipeline->setup.engine);
   bool spins = config->completion == CONFIG_COMPLETION_SPIN;
   struct diagnosis_figures figures = {
       .seconds = snapshot->seconds,
@@ -274,6 +279,16 @@ static void fill_diagnosis(const struct pipeline *pipeline, struct pipeline_snap
       .kernels = gpu_kernels_at_once(device),
       .host_share = spins ? 0 : meter_host_share(now, before),
       .lane_share = spins ? meter_worked_share(now, before) : meter_lane_share(now, before),
+      .engine_share = {engine_share(now, before, OVERLAP_H2D, 1),
+                       engine_share(now, before, OVERLAP_KERNEL, gpu_kernels_at_once(device)),
+                       engine_share(now, before, OVERLAP_D2H, 1)},
+      .on_processors = strcmp(gpu_backend_name(device), "cpu") == 0,
+      .is_short = processors_are_short(processors),
+      .processors = processors->count,
+      .ready = processors->ready,
+      .waited = processors->waited,
+      .stolen = processors->stolen,
+      .in_fps = snapshot->in_fps,
       .standing = standing_of(snapshot->waiting),
       .spins = spins,
       .graphless = config->graph == CONFIG_GRAPH_OFF && strcmp(gpu_backend_name(device), "cuda") == 0,
@@ -317,7 +332,7 @@ void pipeline_snapshot(struct pipeline *pipeline, struct pipeline_snapshot *snap
   snapshot->state = pipeline->state;
   fill_formats(pipeline, snapshot);
   fill_clients(pipeline, snapshot);
-  read_now(pipeline, &pipeline->now);
+  pipeline_read(pipeline, &pipeline->now);
   fill_figures(pipeline, snapshot, &pipeline->now);
 }
 

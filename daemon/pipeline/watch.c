@@ -61,12 +61,13 @@ static void watch_silence(struct pipeline *pipeline, int64_t now) {
 static void watch_sink(struct pipeline *pipeline, const struct ledger *ledger, int64_t now) {
   struct trouble *trouble = outputs_trouble(pipeline->outputs);
   uint64_t lost = ledger->fates[FATE_SINK_ERROR] - pipeline->watch.lost;
-  if (trouble->count == 0 || outputs_ended(pipeline->outputs)) {
-    return;
+  if (trouble->count == 0 || outputs_is_socket(pipeline->outputs) || outputs_ended(pipeline->outputs)) {
+    return; /* for what is wrong there it takes more than a frame */
   }
-  if (lost > 0) {
-    trouble_repeat(trouble, now, lost);
-  } else if (ledger->fates[FATE_EMITTED] > pipeline->watch.emitted) {
+  bool is_fresh = trouble->since > pipeline->watch.at; /* and has counted the first one */
+  if (lost > is_fresh) {
+    trouble_repeat(trouble, now, lost - is_fresh);
+  } else if (lost == 0 && ledger->fates[FATE_EMITTED] > pipeline->watch.emitted) {
     trouble_mend(trouble);
   }
 }
@@ -78,7 +79,13 @@ static void watch_frames(struct pipeline *pipeline, const struct ledger *ledger)
   }
 }
 
-void pipeline_watch(struct pipeline *pipeline, int64_t now) {
+static void watch_note(struct pipeline *pipeline, const struct ledger *ledger, int64_t now) {
+  pipeline->watch.at = now;
+  pipeline->watch.emitted = ledger->fates[FATE_EMITTED];
+  pipeline->watch.lost = ledger->fates[FATE_SINK_ERROR];
+}
+
+static void pipeline_watch(struct pipeline *pipeline, int64_t now) {
   struct ledger ledger;
   pipeline_ledger(pipeline, &ledger);
   watch_silence(pipeline, now);
@@ -86,8 +93,40 @@ void pipeline_watch(struct pipeline *pipeline, int64_t now) {
   if (pipeline->outputs) {
     watch_sink(pipeline, &ledger, now);
   }
-  pipeline->watch.emitted = ledger.fates[FATE_EMITTED];
-  pipeline->watch.lost = ledger.fates[FATE_SINK_ERROR];
+  watch_note(pipeline, &ledger, now);
+}
+
+/* A process before this one may have seen what is counted already. */
+void pipeline_watch_begin(struct pipeline *pipeline) {
+  struct ledger ledger;
+  int64_t now = clock_now();
+  pipeline_ledger(pipeline, &ledger);
+  pipeline->watch.heard = now;
+  watch_note(pipeline, &ledger, now);
+}
+
+/* Adds to its device's engines how long they have worked for this pipeline since the reading before: the mean of the frames
+ * that were timed stands for all. */
+static void add_served(struct pipeline *pipeline, struct reading *reading, const struct reading *before) {
+  static const enum step steps[OVERLAP_ENGINES] = {STEP_H2D, STEP_KERNEL, STEP_D2H};
+  double *served = engine_served(pipeline->setup.engine, pipeline->config->device);
+  uint64_t frames = histogram_summarize(&reading->steps[STEP_QUEUE], &before->steps[STEP_QUEUE]).count;
+  for (int engine = 0; served && engine < OVERLAP_ENGINES; engine++) {
+    enum step step = steps[engine];
+    served[engine] += histogram_summarize(&reading->steps[step], &before->steps[step]).mean * (double)frames;
+    reading->served[engine] = served[engine];
+  }
+}
+
+void pipeline_tick(struct pipeline *pipeline) {
+  const struct reading *before = meter_latest(pipeline->meter);
+  struct reading *reading = meter_next(pipeline->meter);
+  pipeline_read(pipeline, reading);
+  if (before) {
+    add_served(pipeline, reading, before);
+  }
+  past_add(&pipeline->past, reading, meter_oldest(pipeline->meter));
+  pipeline_watch(pipeline, reading->at);
 }
 
 /* -- what is told ----------------------------------------------------------------------------------------------------- */

@@ -110,6 +110,7 @@ static void start_late(struct server *server) {
 
 static void on_tick(void *context) {
   struct server *server = context;
+  processors_look(engine_processors(server->engine));
   for (unsigned i = 0; i < server->pipeline_count; i++) {
     pipeline_tick(server->pipelines[i]);
   }

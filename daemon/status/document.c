@@ -31,6 +31,12 @@ static json_t *with(json_t *document, const char *key, json_t *value) {
   return NULL;
 }
 
+/* How long ago that was; null: never. */
+static json_t *age_document(int64_t at) {
+  int64_t age = clock_now() - at;
+  return at == 0 ? json_null() : number((double)(age > 0 ? age : 0) / (double)NS_PER_S);
+}
+
 static json_t *frames_document(const struct ledger *ledger) {
   json_t *dropped = json_object();
   for (int fate = FATE_EMITTED + 1; fate < FATE_COUNT; fate++) {
@@ -139,12 +145,6 @@ static json_t *refusal_document(const struct refusal *refusal) {
                          refusal->text, "remedy", refusal->remedy);
 }
 
-/* How long ago that was; null: never. */
-static json_t *age_document(int64_t at) {
-  int64_t age = clock_now() - at;
-  return at == 0 ? json_null() : number((double)(age > 0 ? age : 0) / (double)NS_PER_S);
-}
-
 /* The last error, until it is mended; else null. */
 static json_t *trouble_document(const struct trouble *trouble) {
   return !trouble || trouble->count == 0 ? json_null()
@@ -201,6 +201,10 @@ static json_t *pipeline_document(const struct pipeline_snapshot *snapshot, const
 
 static json_t *item_document(const struct health_item *item) {
   json_t *document = json_pack("{s:b, s:o}", "ok", item->ok, "why", answer_string(item->why));
+  if (!item->ok) {
+    document = with(document, "since_s", number(item->since_s));
+    document = with(document, "count", count(item->count));
+  }
   if (item->kind == HEALTH_LANES) {
     document = with(document, "age_s", number(item->age_s));
   }
@@ -283,8 +287,9 @@ static json_t *handovers_document(const struct server_view *view) {
   document = with(document, "longest_ms", number((double)history->longest / 1e6));
   document = with(document, "last",
                   history->gap == 0 ? json_null()
-                                    : json_pack("{s:s, s:o, s:o}", "cause", history_names[history->cause], "text",
-                                                answer_string(history->text), "gap_ms", number((double)history->gap / 1e6)));
+                                    : json_pack("{s:s, s:o, s:o, s:o}", "cause", history_names[history->cause], "age_s",
+                                                age_document(history->stopped), "text", answer_string(history->text), "gap_ms",
+                                                number((double)history->gap / 1e6)));
   return document;
 }
 

@@ -2,6 +2,7 @@
 watchdog say that all moves; status keeps the last error until it is mended."""
 
 import json
+import os
 import resource
 import signal
 import subprocess
@@ -60,7 +61,8 @@ def test_a_sink_that_loses_results_degrades_its_pipeline_until_it_can_write(plac
         assert document["live"] is True and not document["pipelines"]["cam0"]["ok"] and document["pipelines"]["cam1"]["ok"], document
         assert document["why"] == f"pipeline cam0: {found['text']}"
         assert ask(daemon, "/v1/live")["ok"] is True
-        error = wait_until(lambda: (e := daemon.view()["errors"]["sink"]) and e["count"] >= 2 and e, "both results are counted")
+        daemon.wait_view("both have their fate", lambda view: view["frames"]["dropped"]["sink_error"] == 2)
+        error = wait_until(lambda: (e := daemon.view()["errors"]["sink"]) and e["count"] == 2 and e, "both results are counted")
         assert error["text"] == found["text"] and error["since_s"] >= error["age_s"], error
         assert daemon.view()["errors"]["pipeline"] is None and daemon.view("cam1")["errors"]["sink"] is None
         metrics = daemon.metrics()
@@ -78,7 +80,8 @@ def test_a_sink_that_loses_results_degrades_its_pipeline_until_it_can_write(plac
         assert done.returncode == 2 and "(EFBIG)" in done.stdout, done
         daemon.signal(signal.SIGUSR2)  # an upgrade keeps since when it is so
         daemon.wait_log("everything goes on after")
-        assert daemon.view()["errors"]["sink"]["since_s"] >= error["since_s"], daemon.view()["errors"]
+        after = daemon.view()["errors"]["sink"]
+        assert after["since_s"] >= error["since_s"] and after["count"] == 2, after
         resource.prlimit(daemon.process.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
         producer.send(whole(12, SIZE).tobytes())
         wait_well(daemon)
@@ -123,3 +126,14 @@ def test_without_a_daemon_the_exit_status_is_one(place):
     done = subprocess.run([FRAMECTL, "-s", place / "status.sock", "health"], capture_output=True, text=True,
                           timeout=limit(20), env=environment(), check=False)
     assert done.returncode == 1 and "status.sock" in done.stderr, done
+
+
+def test_a_file_that_is_read_at_a_pace_is_expected_to_give_frames(place):
+    """Three frames' time and a second at least, without a word in the configuration."""
+    os.mkfifo(place / "in")
+    entries = {"cam0": pipeline(FORMAT, source={"file": str(place / "in"), "rate": 50}),
+               "cam1": pipeline(FORMAT, source={"file": str(place / "in1")}), "cam2": pipeline(FORMAT)}
+    (place / "in1").write_bytes(b"")
+    with Daemon(place, entries) as daemon:
+        assert wait_degraded(daemon, "silent")["text"].endswith("no producer is connected")
+        assert set(degraded(daemon)) == {"cam0"}

@@ -158,6 +158,7 @@ def test_a_frame_that_hangs_is_told_before_the_device_is_given_up(place):
         producer, document = hang(daemon)
         assert document["why"].startswith("device 0: nothing has come back from it for "), document
         assert "with 1 frame there" in document["devices"]["0"]["why"], document
+        assert document["devices"]["0"]["since_s"] > 0 and document["devices"]["0"]["count"] == 1, document
         assert document["pipelines"]["cam0"]["ok"] is False and "on device 0" in document["pipelines"]["cam0"]["why"], document
         assert document["pipelines"]["cam1"] == {"ok": True, "why": ""}, document
         assert get(f"http://127.0.0.1:{port}/v1/health")[0] == 503

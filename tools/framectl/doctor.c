@@ -22,7 +22,8 @@ struct examination {
 /* A change that is worth making; less work for an engine that never rests is a matter of what is wanted. */
 static bool is_due(const struct overlap_view *overlap) {
   return strcmp(overlap->improve, "slots") == 0 || strcmp(overlap->improve, "spin") == 0 ||
-         strcmp(overlap->improve, "graph") == 0 || strcmp(overlap->improve, "reader") == 0;
+         strcmp(overlap->improve, "graph") == 0 || strcmp(overlap->improve, "reader") == 0 ||
+         strcmp(overlap->improve, "processors") == 0;
 }
 
 typedef void visit_pipeline(struct examination *examination, const struct pipeline_view *view, void *context);
@@ -165,7 +166,12 @@ static void print_pipeline(struct examination *examination, const struct pipelin
   text_colour_begin(stdout, COLOUR_BOLD, *colour);
   printf("%s", view->name);
   text_colour_end(stdout, COLOUR_BOLD, *colour);
-  printf(": bound by %s\n  ", view->overlap.bound_by[0] ? view->overlap.bound_by : "something that this daemon does not tell");
+  if (strcmp(view->overlap.bound_by, "nothing") == 0) {
+    printf(":\n  ");
+  } else {
+    printf(": bound by %s\n  ",
+           view->overlap.bound_by[0] ? view->overlap.bound_by : "something that this daemon does not tell");
+  }
   text_colour_begin(stdout, verdict, *colour);
   printf("%s", view->overlap.advice);
   text_colour_end(stdout, verdict, *colour);

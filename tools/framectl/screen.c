@@ -200,7 +200,9 @@ static void draw_frames(int y, const struct pipeline_view *view, const struct hi
   if (view->overlap.ratio > 0) {
     snprintf(won, sizeof won, "; overlap %.2f times, %.2f at best", view->overlap.speedup, view->overlap.ideal_speedup);
   }
-  put(y + 4, 0, A_NORMAL, "bound by %s: %s%s", view->overlap.bound_by, view->overlap.advice, won);
+  bool is_bound = strcmp(view->overlap.bound_by, "nothing") != 0;
+  put(y + 4, 0, A_NORMAL, "%s%s%s%s%s", is_bound ? "bound by " : "", is_bound ? view->overlap.bound_by : "",
+      is_bound ? ": " : "", view->overlap.advice, won);
   if (line) {
     draw_graph(y + 5, line);
   }

@@ -269,7 +269,9 @@ static void print_overlap(const struct overlap_view *overlap) {
     printf("  overlap   %.2f times as fast as one after the other, %.2f at best; %.1f %% of the device's work is hidden%s\n",
            overlap->speedup, overlap->ideal_speedup, overlap->ratio * 100, when);
   }
-  if (overlap->bound_by[0]) {
+  if (strcmp(overlap->bound_by, "nothing") == 0) {
+    printf("  bound     %s\n", overlap->advice);
+  } else if (overlap->bound_by[0]) {
     printf("  bound     by %s: %s\n", overlap->bound_by, overlap->advice);
   }
 }

@@ -142,7 +142,7 @@ static const struct mistake mistakes[] = {
      "    sink: {reply: true, overload: block}\n"
      "                        ^~~~~~~~\n"
      "  remove it\n"},
-    {"drop-oldest with two slots", PIPELINE("    overload: drop-oldest\n"),
+    {"drop-oldest with two slots", PIPELINE("    overload: drop-oldest\n    slots: 2\n"),
      "t.yaml:5:15: 'drop-oldest' needs at least 3 slots (one waits, one fills); pipeline 'cam0' has 2\n"
      "    overload: drop-oldest\n"
      "              ^~~~~~~~~~~\n"

@@ -225,9 +225,25 @@ END_TEST
 
 Suite *values_suite(void);
 
+/* Three slots would never overlap there. */
+START_TEST(drop_oldest_has_slots_enough_to_overlap) {
+  static const struct {
+    const char *keys;
+    unsigned slots;
+  } cases[] = {
+      {"    overload: drop-oldest\n", 4}, {"    overload: drop-oldest\n    slots: 3\n", 3}, {"    overload: drop-newest\n", 2}};
+  char text[512];
+  snprintf(text, sizeof text, "%s%s", PIPELINE(""), cases[_i].keys);
+  struct config *config = fixture_config(text);
+  ck_assert_uint_eq(config->pipelines[0].slots, cases[_i].slots);
+  config_free(config);
+}
+END_TEST
+
 Suite *values_suite(void) {
   Suite *suite = suite_create("values");
   TCase *meaning = tcase_create("meaning");
+  tcase_add_loop_test(meaning, drop_oldest_has_slots_enough_to_overlap, 0, 3);
   tcase_add_test(meaning, defaults_are_those_of_the_manual);
   tcase_add_test(meaning, pipeline_defaults_are_those_of_the_manual);
   tcase_add_test(meaning, socket_defaults_are_those_of_the_manual);

@@ -14,6 +14,7 @@ START_TEST(the_first_reading_stays_until_there_are_enough) {
   for (int64_t at = 1; at <= METER_READINGS; at++) {
     keep(at);
     ck_assert_int_eq(meter_oldest(meter)->at, 1);
+    ck_assert_int_eq(meter_latest(meter)->at, at);
   }
 }
 END_TEST
@@ -26,7 +27,10 @@ START_TEST(then_the_oldest_makes_room) {
 }
 END_TEST
 
-START_TEST(a_new_meter_has_an_empty_reading) { ck_assert_uint_eq(meter_oldest(meter)->ledger.in, 0); }
+START_TEST(a_new_meter_has_an_empty_reading) {
+  ck_assert_uint_eq(meter_oldest(meter)->ledger.in, 0);
+  ck_assert_ptr_null(meter_latest(meter));
+}
 END_TEST
 
 START_TEST(rates_are_differences_over_time) {
