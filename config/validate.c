@@ -61,7 +61,7 @@ static void check_y4m_source(struct reader *reader, const struct node *node, con
   }
 }
 
-/* A native client is greeted on its connection, which only a socket has. */
+/* A native client has its handshake on its connection, which only a socket has. */
 static void check_native(struct reader *reader, const struct node *node, const struct config_pipeline *pipeline) {
   const struct config_source *source = &pipeline->source;
   const struct config_sink *sink = &pipeline->sink;
