@@ -83,7 +83,7 @@ static void check_json(const struct config_pipeline *pipeline, const struct foot
     config_errors_add(
         errors, pipeline->sink.at,
         "end the stages with one such as stats, motion (output: boxes), top or detect, or use protocol raw or native",
-        "pipeline '%s': json needs results whose numbers have a meaning, and the last stage gives %s", pipeline->name,
+        "pipeline '%s' has results without a meaning, which json cannot write: the last stage gives %s", pipeline->name,
         format_describe(&footprint->output, text));
   }
 }

@@ -157,8 +157,7 @@ static void pass_rest(struct reader *reader, const struct sink *sink, struct cod
   reader->rest_end = reader->rest_at + (size_t)rest;
 }
 
-/* Of the result that the reader is on. 0: that cannot be known, since its line would have to be made of memory that the next
- * process does not have yet. */
+/* Of the result that the reader is on; of a line whose numbers are in memory that this process does not have yet, the most. */
 static size_t whole_bytes(const struct reader *reader, struct sink *sink) {
   const unsigned char *prefix;
   struct result *result = sink_result(sink, sink->operations->is_file ? sink->first : reader->at);
@@ -166,7 +165,7 @@ static size_t whole_bytes(const struct reader *reader, struct sink *sink) {
     return result_prefix(result, reader->protocol, &prefix) + sink->result_bytes;
   }
   bool is_there = result->slot && (result->line_bytes > 0 || result->slot->output);
-  return is_there ? result_payload(result).count : 0;
+  return is_there ? result_payload(result).count : sink->result_bytes;
 }
 
 /* A reader is on a result that is there or on the next one, and in the middle only of one that is there. Of a file's first
@@ -181,6 +180,8 @@ static bool is_in_place(const struct reader *reader, struct sink *sink) {
   bool is_between = reader->sent == 0;
   return (is_there || reader_has_rest(reader)) && (is_between || (reader->sent < whole && reader->at < sink_tail(sink)));
 }
+
+bool reader_is_in_place(const struct reader *reader) { return is_in_place(reader, reader->sink); }
 
 static void pass_reader(struct reader *reader, struct sink *sink, struct codec *codec) {
   reader_pass_head(reader, codec);

@@ -293,6 +293,8 @@ struct reader *reader_take_live(struct sink *sink, struct codec *codec, bool *cu
 
 /* Passes the results that are on their way and where the file ends, after the sessions. No lane runs, writing or reading. */
 void sink_pass(struct sink *sink, struct codec *codec, sink_road *flow, void *context);
+/* Whether a reader that was taken is within what there is for it; once the sessions have their memory. */
+bool reader_is_in_place(const struct reader *reader);
 /* Whether the reader's handle is closing: the reader ends with this process. */
 bool reader_has_gone(const struct reader *reader, const struct sink *sink);
 /* Writes a reader, or for NULL reads a new one (NULL: broken, or no memory), which goes on when it is attached. */
