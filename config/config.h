@@ -65,7 +65,9 @@ enum config_protocol {
   CONFIG_PROTOCOL_RAW,
   CONFIG_PROTOCOL_Y4M,
   CONFIG_PROTOCOL_NATIVE,
-  CONFIG_PROTOCOL_AUTO /* sources: native or y4m, by the first bytes */
+  CONFIG_PROTOCOL_AUTO, /* sources: native or y4m, by the first bytes */
+  CONFIG_PROTOCOL_JSON, /* sinks: a line a result */
+  CONFIG_PROTOCOL_COUNT
 };
 enum config_completion { CONFIG_COMPLETION_CALLBACK, CONFIG_COMPLETION_SPIN };
 enum config_graph { CONFIG_GRAPH_AUTO, CONFIG_GRAPH_ON, CONFIG_GRAPH_OFF };
@@ -229,7 +231,8 @@ void config_print_schema(FILE *out, const struct config_vocabulary *vocabulary);
 void config_print_manual(FILE *out, const struct config_vocabulary *vocabulary);
 
 extern const char *const config_backend_names[];
-extern const char *const config_protocol_names[];
+extern const char *const config_protocol_names[]; /* all of them */
+extern const char *const config_source_protocol_names[];
 extern const char *const config_sink_protocol_names[];
 extern const char *const config_completion_names[];
 extern const char *const config_graph_names[];

@@ -31,7 +31,7 @@ static void put_term(FILE *out, const char *name) {
 
 static void put_words(FILE *out, const char *const *words) {
   for (size_t i = 0; words[i]; i++) {
-    fputs(i > 0 ? " | " : "", out);
+    fputs(i > 0 && words[i][0] ? " | " : "", out);
     put(out, words[i]);
   }
 }

@@ -69,7 +69,9 @@ static void put_whole(struct schema *schema, const char *name, int64_t value) {
 static void put_words(struct schema *schema, const char *const *words) {
   open_with(schema, "enum", '[');
   for (; *words; words++) {
-    put(schema, NULL, *words);
+    if (**words) {
+      put(schema, NULL, *words);
+    }
   }
   close_with(schema, ']');
 }

@@ -184,6 +184,9 @@ bool value_read_word(struct reader *reader, const char *name, const struct node 
   char list[SUGGEST_TEXT] = "";
   size_t used = 0;
   for (unsigned i = 0; words[i]; i++) {
+    if (!words[i][0]) {
+      continue;
+    }
     if (node->kind == NODE_TEXT && strcmp(node->text, words[i]) == 0) {
       *index = i;
       return true;

@@ -43,12 +43,14 @@ static void begin_frame(struct receive *receive, int64_t now) {
   struct frame dropped;
   struct slot *slot = receive->discard_next ? NULL : slot_oldest(&receive->flow->ring, SLOT_FREE);
   struct frame *frame = slot ? &slot->frame : &dropped;
-  *frame = (struct frame){.sequence = receive->sequence++,
+  *frame = (struct frame){.sequence = receive->sequence,
+                          .tag = receive->sequence,
                           .producer = receive->producer,
                           .restart = receive->restart,
                           .rate = receive->framing.rate.frames > 0 ? receive->framing.rate : receive->rate,
                           .began = receive->read_began,
                           .first_byte = receive->read_began};
+  receive->sequence++;
   account_open(receive->flow->account, frame);
   receive->begun = true;
   receive->spoiled = false;
@@ -320,7 +322,7 @@ static bool receive_is_sound(const struct receive *receive) {
 
 void receive_pass(struct receive *receive, struct codec *codec) {
   unsigned protocol = receive->protocol;
-  codec_pass_below(codec, &protocol, CONFIG_PROTOCOL_AUTO + 1);
+  codec_pass_below(codec, &protocol, CONFIG_PROTOCOL_COUNT);
   if (!codec->writing) {
     receive->protocol = (enum config_protocol)protocol;
     framing_start(&receive->framing, receive->protocol, &receive->format);

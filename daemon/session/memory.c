@@ -155,6 +155,7 @@ static bool make_sink(struct session *session, const struct frame_format *output
   if (session->is_reply) {
     struct lane *lane = setup->sink_lane ? setup->sink_lane : setup->lane;
     struct sink_setup own = {.config = setup->config, .lane = lane, .control = setup->control, .output = output};
+    own.labels = gpu_chain_labels(setup->chain, &own.label_count);
     session->sink = sink_new_reply(&own, session_on_client_gone, session, failure);
   }
   if (session->sink && session->sink->lane != setup->lane) {

@@ -10,7 +10,7 @@
 #include "daemon/sink/results.h"
 
 static bool is_bytes(enum config_protocol protocol) {
-  return protocol == CONFIG_PROTOCOL_RAW || protocol == CONFIG_PROTOCOL_Y4M;
+  return protocol == CONFIG_PROTOCOL_RAW || protocol == CONFIG_PROTOCOL_Y4M || protocol == CONFIG_PROTOCOL_JSON;
 }
 
 bool sink_is_noted(const struct config_pipeline *config) {
@@ -100,7 +100,7 @@ void reader_pass_head(struct reader *reader, struct codec *codec) {
   unsigned protocol = reader->protocol, bytes = (unsigned)reader->header_bytes, at = (unsigned)reader->header_at;
   CODEC_PASS(codec, emitted);
   CODEC_PASS(codec, missed);
-  codec_pass_below(codec, &protocol, CONFIG_PROTOCOL_AUTO + 1);
+  codec_pass_below(codec, &protocol, CONFIG_PROTOCOL_COUNT);
   codec_pass_below(codec, &bytes, Y4M_HEADER + 1);
   codec_pass_below(codec, &at, bytes + 1);
   codec_pass(codec, reader->header, bytes);

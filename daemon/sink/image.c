@@ -31,6 +31,9 @@ static void pass_result(struct sink *sink, struct result *result, struct codec *
   if (!codec->writing && !codec->broken && !sink_take_again(sink, flow(context, seat), index, open, (enum fate)fate)) {
     codec_break(codec);
   }
+  if (!codec->broken) {
+    result_pass_line(result, codec);
+  }
 }
 
 void sink_pass(struct sink *sink, struct codec *codec, sink_road *flow, void *context) {
@@ -154,20 +157,33 @@ static void pass_rest(struct reader *reader, const struct sink *sink, struct cod
   reader->rest_end = reader->rest_at + (size_t)rest;
 }
 
+/* Of the result that the reader is on; of a line whose numbers are in memory that this process does not have yet, the most. */
+static size_t whole_bytes(const struct reader *reader, struct sink *sink) {
+  const unsigned char *prefix;
+  struct result *result = sink_result(sink, sink->operations->is_file ? sink->first : reader->at);
+  if (!sink->lines) {
+    return result_prefix(result, reader->protocol, &prefix) + sink->result_bytes;
+  }
+  bool is_there = result->slot && (result->line_bytes > 0 || result->slot->output);
+  return is_there ? result_payload(result).count : sink->result_bytes;
+}
+
 /* A reader is on a result that is there or on the next one, and in the middle only of one that is there. Of a file's first
  * result less than the whole was written. */
-static bool is_in_place(const struct reader *reader, const struct sink *sink) {
-  const unsigned char *prefix;
-  size_t whole = result_prefix(&sink->results[0], reader->protocol, &prefix) + sink->result_bytes;
+static bool is_in_place(const struct reader *reader, struct sink *sink) {
+  size_t whole = whole_bytes(reader, sink);
   if (sink->operations->is_file) {
     size_t before = sink->position == 0 ? reader->header_bytes : 0;
     return sink->written == 0 || (sink->count > 0 && sink->written < before + whole);
   }
   bool is_there = reader->at >= sink->first && reader->at <= sink_tail(sink);
-  return (is_there || reader_has_rest(reader)) && reader->sent < whole && (reader->sent == 0 || reader->at < sink_tail(sink));
+  bool is_between = reader->sent == 0;
+  return (is_there || reader_has_rest(reader)) && (is_between || (reader->sent < whole && reader->at < sink_tail(sink)));
 }
 
-static void pass_reader(struct reader *reader, const struct sink *sink, struct codec *codec) {
+bool reader_is_in_place(const struct reader *reader) { return is_in_place(reader, reader->sink); }
+
+static void pass_reader(struct reader *reader, struct sink *sink, struct codec *codec) {
   reader_pass_head(reader, codec);
   CODEC_PASS(codec, reader->at);
   CODEC_PASS(codec, reader->sent);
@@ -246,7 +262,7 @@ void reader_put_live(const struct reader *reader, struct codec *codec) {
 
 /* Results that were waiting for the reader may have been dropped since its last write. The rest of one that it was in the
  * middle of was in memory that is gone. */
-static bool reader_take_place(struct reader *reader, const struct sink *sink, uint64_t record) {
+static bool reader_take_place(struct reader *reader, struct sink *sink, uint64_t record) {
   bool has_rest = false;
   enum record_state state = reader_read_note(reader, record, &has_rest);
   if (state == RECORD_NOTED && !has_rest && reader->sent == 0 && reader->at < sink->first) {

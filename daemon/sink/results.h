@@ -14,6 +14,7 @@
 #include "daemon/frame/flow.h"
 #include "daemon/sink/sink.h"
 #include "daemon/state/checkpoint.h"
+#include "daemon/wire/json.h"
 #include "daemon/wire/native.h"
 
 struct result {
@@ -26,6 +27,7 @@ struct result {
   bool moved;                                /* its frame lives on without its slot: see rest.c */
   enum fate fate;                            /* once it has one */
   unsigned char native[NATIVE_RESULT_BYTES]; /* what stands before it for a native reader */
+  size_t line_bytes;                         /* of its line of JSON; 0: it is not made */
 };
 
 /* A frame whose slot was taken back while readers still have its rest to send: the only one that is not in a slot. */
@@ -126,10 +128,12 @@ struct sink {
   void *context;
   bool block; /* lossless */
   bool stopping;
-  size_t result_bytes;
+  size_t result_bytes; /* of a line of JSON: at most */
   struct frame_format format;
   enum config_protocol protocol;
   bool speaks_native; /* some reader may */
+  struct json_shape shape;
+  char *lines; /* JSON: room for one of each slot; else NULL */
   /* The queue: results first to first + count - 1, counted since the start. */
   struct result results[GPU_MAX_SLOTS];
   uint64_t first;
@@ -177,6 +181,36 @@ static inline struct result *sink_result(struct sink *sink, uint64_t index) { re
 
 /* The reader sends the rest of a result from its own buffer, and is on none in the queue. */
 static inline bool reader_has_rest(const struct reader *reader) { return reader->rest_at < reader->rest_end; }
+
+/* -- lines.c: results as JSON ---------------------------------------------------------------------------------------------- */
+
+bool sink_make_lines(struct sink *sink, const struct sink_setup *setup, struct failure *failure);
+void result_make_line(struct result *result);
+/* Passes the line of a result that is in its place; none where it was not made. */
+void result_pass_line(struct result *result, struct codec *codec);
+
+static inline char *result_line(const struct result *result) {
+  return result->sink->lines + result->slot->index * result->sink->result_bytes;
+}
+
+/* The bytes of a result as readers get them, behind what stands before it. */
+struct payload {
+  const unsigned char *bytes;
+  size_t count;
+};
+
+static inline struct payload result_payload(struct result *result) {
+  if (!result->sink->lines) {
+    return (struct payload){result->slot->output, result->sink->result_bytes};
+  }
+  if (result->line_bytes == 0) {
+    result_make_line(result);
+  }
+  return (struct payload){(const unsigned char *)result_line(result), result->line_bytes};
+}
+
+/* -- results and readers ----------------------------------------------------------------------------------------------------
+ */
 
 /* What stands before a result for readers of this protocol; how long it is depends on the protocol alone. */
 size_t result_prefix(const struct result *result, enum config_protocol protocol, const unsigned char **prefix);
@@ -260,6 +294,8 @@ struct reader *reader_take_live(struct sink *sink, struct codec *codec, bool *cu
 
 /* Passes the results that are on their way and where the file ends, after the sessions. No lane runs, writing or reading. */
 void sink_pass(struct sink *sink, struct codec *codec, sink_road *flow, void *context);
+/* Whether a reader that was taken is within what there is for it; once the sessions have their memory. */
+bool reader_is_in_place(const struct reader *reader);
 /* Whether the reader's handle is closing: the reader ends with this process. */
 bool reader_has_gone(const struct reader *reader, const struct sink *sink);
 /* Writes a reader, or for NULL reads a new one (NULL: broken, or no memory), which goes on when it is attached. */
