@@ -38,7 +38,7 @@ nvtx     := $(if $(NVTX),-DFRAMED_NVTX $(patsubst %,-isystem %/include,$(filter-
 common   := -std=c11 -D_GNU_SOURCE -I. -pthread -fno-common -ffp-contract=off -fno-math-errno -fno-trapping-math $(warnings) \
             -DFRAMED_VERSION='"$(VERSION)"' $(nvtx) -MMD -MP -g
 hardening := -fstack-protector-strong -D_FORTIFY_SOURCE=2 -fPIE
-libraries := libuv yaml-0.1 libsystemd libmicrohttpd jansson
+libraries := libuv yaml-0.1 libsystemd libmicrohttpd jansson libturbojpeg
 ncurses  := ncursesw
 testing  := -DFRAMED_FAULTS -DFRAMED_CHECK
 

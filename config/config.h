@@ -23,9 +23,17 @@ struct config_mark {
 
 /* -- what the caller knows -------------------------------------------------------------------------------- */
 
-enum { CONFIG_MAX_PARAMETERS = 8, CONFIG_MAX_NUMBERS = 4, CONFIG_MAX_RANK = 4, CONFIG_MAX_SLOTS = 16, CONFIG_MAX_STAGES = 16 };
+enum { CONFIG_MAX_PARAMETERS = 12, CONFIG_MAX_NUMBERS = 4, CONFIG_MAX_RANK = 4, CONFIG_MAX_SLOTS = 16, CONFIG_MAX_STAGES = 16 };
 
-enum config_parameter_type { CONFIG_NUMBER, CONFIG_INTEGER, CONFIG_CHOICE, CONFIG_NUMBERS };
+enum config_parameter_type {
+  CONFIG_NUMBER,
+  CONFIG_INTEGER,
+  CONFIG_CHOICE,
+  CONFIG_NUMBERS,
+  CONFIG_WORD,    /* a text */
+  CONFIG_PATH,    /* of a file; a relative one begins at the folder of the configuration file */
+  CONFIG_SETTINGS /* a mapping of names to texts, numbers or lists of numbers */
+};
 
 struct config_parameter {
   const char *name;
@@ -57,7 +65,9 @@ enum config_protocol {
   CONFIG_PROTOCOL_RAW,
   CONFIG_PROTOCOL_Y4M,
   CONFIG_PROTOCOL_NATIVE,
-  CONFIG_PROTOCOL_AUTO /* sources: native or y4m, by the first bytes */
+  CONFIG_PROTOCOL_AUTO, /* sources: native or y4m, by the first bytes */
+  CONFIG_PROTOCOL_JSON, /* sinks: a line a result */
+  CONFIG_PROTOCOL_COUNT
 };
 enum config_completion { CONFIG_COMPLETION_CALLBACK, CONFIG_COMPLETION_SPIN };
 enum config_graph { CONFIG_GRAPH_AUTO, CONFIG_GRAPH_ON, CONFIG_GRAPH_OFF };
@@ -98,18 +108,29 @@ struct config_source {
   struct config_format format;
   unsigned clients;
   int64_t timeout_ns; /* for the rest of a frame that has begun */
+  int64_t expect_ns;  /* a frame has to come so often; 0: nobody knows */
   struct config_socket_access access;
   double rate; /* files: frames a second; 0: as fast as they go */
   bool loop;   /* files */
 };
 
+struct config_setting {
+  char *name;
+  char *text; /* NULL: numbers */
+  unsigned count;
+  double numbers[CONFIG_MAX_NUMBERS];
+};
+
 struct config_stage {
   struct config_mark at;
   unsigned type; /* index into the vocabulary */
-  struct {
+  struct config_value {
     bool given;
     unsigned count;
     double numbers[CONFIG_MAX_NUMBERS];
+    char *text; /* of CONFIG_WORD and CONFIG_PATH (the whole path) */
+    struct config_setting *settings;
+    unsigned setting_count;
   } values[CONFIG_MAX_PARAMETERS];
 };
 
@@ -210,7 +231,8 @@ void config_print_schema(FILE *out, const struct config_vocabulary *vocabulary);
 void config_print_manual(FILE *out, const struct config_vocabulary *vocabulary);
 
 extern const char *const config_backend_names[];
-extern const char *const config_protocol_names[];
+extern const char *const config_protocol_names[]; /* all of them */
+extern const char *const config_source_protocol_names[];
 extern const char *const config_sink_protocol_names[];
 extern const char *const config_completion_names[];
 extern const char *const config_graph_names[];

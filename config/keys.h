@@ -57,11 +57,11 @@ struct config_key {
   enum key_section section;
   const char *name;
   enum key_type type;
-  size_t offset;            /* within the section's structure */
-  const char *fallback;     /* the default as it would stand in the file, or NULL */
-  const char *absent;       /* what its absence means, where no text can say it */
-  int64_t minimum, maximum; /* of numbers, durations (ns) and sizes (bytes) */
-  const char *const *choices;
+  size_t offset;              /* within the section's structure */
+  const char *fallback;       /* the default as it would stand in the file, or NULL */
+  const char *absent;         /* what its absence means, where no text can say it */
+  int64_t minimum, maximum;   /* of numbers, durations (ns) and sizes (bytes) */
+  const char *const *choices; /* "" has a value and no word: it cannot be chosen */
   enum key_section child;
   unsigned applies; /* set of variants, 1 << variant; 0: all */
   bool selects;     /* its presence chooses its variant */

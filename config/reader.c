@@ -295,6 +295,14 @@ static struct config_pipeline *add_pipeline(struct reader *reader, const struct 
   return pipeline;
 }
 
+/* With drop-oldest one slot waits and one is filled: with fewer than two more nothing on the device overlaps. */
+static void choose_slots(const struct node *node, struct config_pipeline *pipeline) {
+  enum { SLOTS_TO_OVERLAP = 4 };
+  if (pipeline->overload == CONFIG_OVERLOAD_DROP_OLDEST && !node_find(node, "slots")) {
+    pipeline->slots = SLOTS_TO_OVERLAP;
+  }
+}
+
 static void read_pipeline(struct reader *reader, const struct node *node) {
   bool usable = node->kind != NODE_INVALID && is_name_free(reader, node);
   struct config_pipeline *pipeline = usable ? add_pipeline(reader, node) : NULL;
@@ -310,6 +318,7 @@ static void read_pipeline(struct reader *reader, const struct node *node) {
   if (pipeline->sink.endpoint != CONFIG_SOCKET) {
     pipeline->sink.overload = CONFIG_SINK_BLOCK;
   }
+  choose_slots(node, pipeline);
   bool whole = reader->sound && config_errors_count(reader->errors) == errors;
   reader->valid[pipeline - reader->config->pipelines] = whole && validate_pipeline(reader, node, pipeline);
   reader->pipeline = NULL;

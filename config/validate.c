@@ -61,7 +61,7 @@ static void check_y4m_source(struct reader *reader, const struct node *node, con
   }
 }
 
-/* A native client is greeted on its connection, which only a socket has. */
+/* A native client has its handshake on its connection, which only a socket has. */
 static void check_native(struct reader *reader, const struct node *node, const struct config_pipeline *pipeline) {
   const struct config_source *source = &pipeline->source;
   const struct config_sink *sink = &pipeline->sink;
@@ -80,6 +80,17 @@ static void check_native(struct reader *reader, const struct node *node, const s
   }
 }
 
+/* A client that speaks native gets its replies so. */
+static void check_json(struct reader *reader, const struct node *node, const struct config_pipeline *pipeline) {
+  enum config_protocol source = pipeline->source.protocol;
+  bool speaks_native = source == CONFIG_PROTOCOL_NATIVE || source == CONFIG_PROTOCOL_AUTO;
+  if (pipeline->sink.protocol == CONFIG_PROTOCOL_JSON && pipeline->sink.endpoint == CONFIG_REPLY && speaks_native) {
+    config_errors_add(reader->errors, place(node, "sink", "protocol"),
+                      "write protocol: raw or y4m in the source, or give the sink a socket",
+                      "the clients of pipeline '%s' may speak native and get their replies so, not as json", pipeline->name);
+  }
+}
+
 bool validate_pipeline(struct reader *reader, const struct node *node, const struct config_pipeline *pipeline) {
   unsigned errors = config_errors_count(reader->errors);
   check_clients(reader, node, pipeline);
@@ -88,6 +99,7 @@ bool validate_pipeline(struct reader *reader, const struct node *node, const str
   check_overload(reader, node, pipeline);
   check_y4m_source(reader, node, pipeline);
   check_native(reader, node, pipeline);
+  check_json(reader, node, pipeline);
   return config_errors_count(reader->errors) == errors;
 }
 

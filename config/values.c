@@ -184,6 +184,9 @@ bool value_read_word(struct reader *reader, const char *name, const struct node 
   char list[SUGGEST_TEXT] = "";
   size_t used = 0;
   for (unsigned i = 0; words[i]; i++) {
+    if (!words[i][0]) {
+      continue;
+    }
     if (node->kind == NODE_TEXT && strcmp(node->text, words[i]) == 0) {
       *index = i;
       return true;
@@ -232,6 +235,37 @@ static void read_true(struct reader *reader, const struct config_key *key, const
 
 /* -- texts ------------------------------------------------------------------------------------------------------- */
 
+char *value_read_text(struct reader *reader, const char *name, const struct node *node) {
+  if (!is_text(node) || !node->text[0]) {
+    bool plain = node->kind == NODE_TEXT && !node->quoted && !node_is_nothing(node);
+    expect(reader, name, node, plain ? "put it in quotes" : NULL, "a text");
+    return NULL;
+  }
+  char *copy = memory_copy(node->text, strlen(node->text));
+  if (!copy) {
+    errors_set_exhausted(reader->errors);
+  }
+  return copy;
+}
+
+char *value_read_path(struct reader *reader, const char *name, const struct node *node) {
+  char *text = value_read_text(reader, name, node);
+  const char *slash = strrchr(node->at.file, '/');
+  if (!text || text[0] == '/' || !slash) {
+    return text;
+  }
+  size_t folder = (size_t)(slash - node->at.file) + 1;
+  char *path = memory_new(folder + strlen(text) + 1, 1);
+  if (path) {
+    memcpy(path, node->at.file, folder);
+    memcpy(path + folder, text, strlen(text));
+  } else {
+    errors_set_exhausted(reader->errors);
+  }
+  free(text);
+  return path;
+}
+
 /* Replaces the text at `target`, keeping the old one if there is no memory. */
 static void store_text(struct reader *reader, const char *text, char **target) {
   char *copy = memory_copy(text, strlen(text));
@@ -243,12 +277,24 @@ static void store_text(struct reader *reader, const char *text, char **target) {
   *target = copy;
 }
 
+/* "rtsp://camera/1", and "unix:/run/x" as ffmpeg has it. */
+static bool is_url(const char *text) {
+  size_t scheme = strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789+-.");
+  return (scheme > 1 && strncmp(text + scheme, "://", 3) == 0) || strncmp(text, "unix:", 5) == 0;
+}
+
 static void read_path(struct reader *reader, const struct config_key *key, const struct node *node, size_t limit,
                       void *target) {
   size_t length = node->kind == NODE_TEXT ? strlen(node->text) : 0;
   if (!is_text(node) || length == 0) {
     bool plain = node->kind == NODE_TEXT && !node->quoted && !node_is_nothing(node);
     expect(reader, key->name, node, plain ? "put it in quotes if it is the name of a file" : NULL, "a path");
+  } else if (is_url(node->text)) {
+    config_errors_add(reader->errors, node->at,
+                      strncmp(node->text, "unix:", 5) == 0
+                          ? "write the path alone, without 'unix:'"
+                          : "write the path of a socket, and let a client carry the stream: ffmpeg -i URL ... unix:PATH",
+                      "'%s' takes a path, not a URL: %s", key->name, node->text);
   } else if (length > limit) {
     config_errors_add(reader->errors, node->at, "choose a shorter path, or one relative to the working directory",
                       "the path of '%s' has %zu bytes; the limit is %zu", key->name, length, limit);

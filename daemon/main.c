@@ -22,6 +22,7 @@
 #include "daemon/server/config_files.h"
 #include "daemon/server/footprint.h"
 #include "daemon/server/server.h"
+#include "daemon/server/service_paths.h"
 #include "daemon/session/session.h"
 #include "daemon/sink/loans.h"
 #include "daemon/sink/results.h"
@@ -176,6 +177,9 @@ static enum exit_status with_config(const struct options *options) {
   if (options->action == CHECK) {
     footprint_print(stdout, options->path, config);
     config_files_print_missing(stdout, config);
+    if (!options->state && strcmp(options->path, DEFAULT_PATH) == 0) { /* the service's own */
+      service_paths_print(stdout, config);
+    }
   } else {
     fputs(config->text, stdout);
   }

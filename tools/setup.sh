@@ -34,6 +34,7 @@ need_build() {
   need libsystemd-dev pkg-config --exists libsystemd
   need libmicrohttpd-dev pkg-config --exists libmicrohttpd
   need libjansson-dev pkg-config --exists jansson
+  need libturbojpeg0-dev pkg-config --exists libturbojpeg
   need libncurses-dev pkg-config --exists ncursesw
 }
 

@@ -1,6 +1,6 @@
 /*
- * Everything the daemon says to systemd and takes from it; the only user of libsystemd. Each call does nothing
- * where the daemon was not started by systemd.
+ * Everything the daemon says to systemd and takes from it; with systemd_unit.c the only user of libsystemd. Each call does
+ * nothing where the daemon was not started by systemd.
  */
 #ifndef FRAMED_BASE_SYSTEMD_H
 #define FRAMED_BASE_SYSTEMD_H

@@ -19,7 +19,7 @@ static bool cannot_open(const char *path, int error, struct failure *failure) {
   const char *remedy = NULL;
   if (error == ENOENT) {
     remedy = "check the path and its directory";
-  } else if (error == EACCES || error == EPERM) {
+  } else if (error == EACCES || error == EPERM || error == EROFS) { /* EROFS: what ProtectSystem= makes of a folder */
     remedy = "give the daemon's user access to it (under systemd also ReadWritePaths=)";
   } else if (error == EMFILE || error == ENFILE) {
     remedy = "raise the limit of open files (LimitNOFILE=)";

@@ -260,15 +260,24 @@ static struct handshake *handshake_receive(struct handshakes *handshakes, struct
 }
 
 void handshakes_receive(struct handshakes *handshakes, int fd, const struct peer *peer) {
-  (void)handshake_receive(handshakes, (struct client){.fd = fd, .pid = peer->pid, .uid = peer->uid});
+  (void)handshake_receive(handshakes, client_of(fd, peer));
 }
 
 /* -- through a codec --------------------------------------------------------------------------------------------------- */
+
+struct client client_of(int fd, const struct peer *peer) {
+  struct client client = {.fd = fd, .pid = peer->pid, .uid = peer->uid, .since = clock_now()};
+  memcpy(client.process, peer->process, sizeof client.process);
+  return client;
+}
 
 void client_pass(struct client *client, struct codec *codec) {
   codec_pass_descriptor(codec, &client->fd);
   CODEC_PASS(codec, client->pid);
   CODEC_PASS(codec, client->uid);
+  codec_pass(codec, client->process, sizeof client->process);
+  client->process[sizeof client->process - 1] = '\0';
+  codec_pass_time(codec, &client->since);
   CODEC_PASS(codec, client->native);
   CODEC_PASS(codec, client->hello);
 }

@@ -24,7 +24,9 @@ struct client { /* a client that may be seated */
   int fd;
   pid_t pid;
   uid_t uid;
-  bool native; /* false: a y4m producer, whose bytes have not been touched */
+  char process[PEER_PROCESS]; /* see struct peer */
+  int64_t since;              /* when it connected: CLOCK_MONOTONIC ns */
+  bool native;                /* false: a y4m producer, whose bytes have not been touched */
   struct native_hello hello;
 };
 
@@ -39,6 +41,8 @@ struct handshakes_visits {
   } visits[HANDSHAKES_MOST];
 };
 
+/* One that has just connected. */
+struct client client_of(int fd, const struct peer *peer);
 /* Whether the client asked to be told which of its frames have their fate. */
 static inline bool client_wants_acks(const struct client *client) {
   return client->native && (client->hello.flags & NATIVE_HELLO_ACKS) != 0;

@@ -1,11 +1,14 @@
 #include "daemon/client/peer.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #ifndef SO_PEERGROUPS /* Linux 4.13, not in every libc's headers */
 #define SO_PEERGROUPS 59
@@ -15,6 +18,21 @@
 static socklen_t supplementary_groups(int fd) {
   socklen_t length = 0;
   return getsockopt(fd, SOL_SOCKET, SO_PEERGROUPS, NULL, &length) != 0 && errno == ERANGE ? length : 0;
+}
+
+void peer_process(pid_t pid, char name[PEER_PROCESS]) {
+  char path[32];
+  snprintf(path, sizeof path, "/proc/%d/comm", (int)pid);
+  int fd = pid > 0 ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+  ssize_t length = fd >= 0 ? read(fd, name, PEER_PROCESS - 1) : 0;
+  if (fd >= 0) {
+    close(fd);
+  }
+  name[length > 0 ? length : 0] = '\0';
+  name[strcspn(name, "\n")] = '\0';
+  for (char *letter = name; *letter; letter++) {
+    *letter = *letter < ' ' || *letter > '~' ? '?' : *letter; /* whoever runs it may call it what he likes */
+  }
 }
 
 bool peer_read(int fd, struct peer *peer) {
@@ -29,6 +47,7 @@ bool peer_read(int fd, struct peer *peer) {
   if (!peer->groups) {
     return false;
   }
+  peer_process(peer->pid, peer->process);
   peer->groups[0] = credentials.gid;
   if (length > 0 && getsockopt(fd, SOL_SOCKET, SO_PEERGROUPS, peer->groups + 1, &length) == 0) {
     peer->group_count += (unsigned)(length / sizeof peer->groups[0]);

@@ -11,8 +11,11 @@
 
 #include "config/config.h"
 
+enum { PEER_PROCESS = 16 }; /* as the kernel has it, with its end */
+
 struct peer {
   pid_t pid;
+  char process[PEER_PROCESS]; /* the name of its process, safe to print; "": it has gone, or is hidden from us */
   uid_t uid;
   unsigned group_count;
   gid_t *groups; /* its own group first, then the supplementary ones, of which there may be 65536 */
@@ -21,6 +24,8 @@ struct peer {
 /* False if the kernel does not say, or there is no memory; else peer_clear() follows. */
 bool peer_read(int fd, struct peer *peer);
 void peer_clear(struct peer *peer);
+/* The name of a process, as above. */
+void peer_process(pid_t pid, char name[PEER_PROCESS]);
 /* An empty list lets everybody in, a list only those it names, and root always. */
 bool peer_allowed(const struct peer *peer, const struct config_allow *allow);
 /* Writes one line, "framed: TEXT", if the client takes it at once. */

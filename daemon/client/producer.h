@@ -26,6 +26,7 @@ struct producer {
   const struct producer_setup *setup; /* stays */
   struct session *session;
   struct client client;       /* fd -1: nobody */
+  uint64_t frames_before;     /* that the session had from others before it */
   struct quota_charge charge; /* to the user of the client, also while memory that the client has seen is given up */
   bool idle, stopped;
   bool cut;                 /* the session cannot go on with the producer, which still has the seat */

@@ -100,6 +100,7 @@ void account_open(struct account *account, struct frame *frame) {
     account->now.began = frame->first_byte;
   }
   account->now.ledger.in++;
+  account->now.last_in = frame->first_byte;
 }
 
 void account_settle(struct account *account, struct frame *frame, enum fate fate, int64_t now) {
@@ -116,6 +117,7 @@ void account_close(struct account *account, const struct frame *frame, enum fate
   atomic_signal_fence(memory_order_seq_cst);
   atomic_store_explicit(&account->settling, 0, memory_order_relaxed);
   if (fate == FATE_EMITTED) {
+    account->now.last_out = now;
     histogram_record(&account->steps[STEP_EMIT], now - frame->seen);
     histogram_record(&account->steps[STEP_TOTAL], now - frame->began);
   }
@@ -131,13 +133,16 @@ bool account_adopt(struct account *account, const struct account *left) {
   const struct session_view *view = &left->now;
   account->now.ledger = view->ledger;
   account->now.began = view->began;
+  account->now.last_in = view->last_in;
+  account->now.last_out = view->last_out;
   account->now.busy = view->busy;
   account->now.worked = view->worked;
   account->now.submitted = account->now.completed = view->submitted; /* nothing is on the device now */
   memcpy(account->steps, left->steps, sizeof account->steps);
   account->acks = left->acks;
-  return image_is_time(view->began) && image_is_time(view->busy) && image_is_time(view->worked) &&
-         left->acks.count <= ACKS_OPEN && left->settling <= FATE_COUNT;
+  return image_is_time(view->began) && image_is_time(view->last_in) && image_is_time(view->last_out) &&
+         image_is_time(view->busy) && image_is_time(view->worked) && left->acks.count <= ACKS_OPEN &&
+         left->settling <= FATE_COUNT;
 }
 
 bool account_mend(struct account *account, unsigned settling, enum fate lost, uint64_t most) {

@@ -50,7 +50,8 @@ enum session_waiting {
 
 struct session_view { /* balanced: read under the lane's sequence lock */
   struct ledger ledger;
-  int64_t began; /* CLOCK_MONOTONIC ns of the first frame ever, 0 before it */
+  int64_t began;             /* CLOCK_MONOTONIC ns of the first frame ever, 0 before it */
+  int64_t last_in, last_out; /* likewise of the last frame that came, and of the last one that was emitted */
   bool attached;
   bool not_read; /* reply: for SESSION_PAUSE_S its client has taken no result, and its frames wait behind that */
   enum session_waiting waiting;

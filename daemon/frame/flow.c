@@ -19,6 +19,17 @@ void flow_drop(struct flow *flow, struct slot *slot, enum fate fate, int64_t now
   slot_move(&flow->ring, slot, SLOT_FREE);
 }
 
+static void show(struct flow *flow, const struct slot *slot) {
+  for (int side = 0; side < PICTURE_SIDES; side++) {
+    if (atomic_load_explicit(&flow->pictures[side], memory_order_relaxed)) {
+      struct picture *picture = atomic_exchange(&flow->pictures[side], NULL);
+      if (picture) {
+        picture_take(picture, slot->input, slot->output, slot->frame.sequence);
+      }
+    }
+  }
+}
+
 /* Sequences count every frame that came in, from 0 for each producer. */
 struct slot *flow_offer(struct flow *flow) {
   struct slot *slot = slot_oldest(&flow->ring, SLOT_DONE);
@@ -28,6 +39,7 @@ struct slot *flow_offer(struct flow *flow) {
     slot_move(&flow->ring, slot, SLOT_EMITTING); /* first, so that flow_offer_again() may follow */
     flow->offered_producer = frame->producer;
     flow->offered_sequence = frame->sequence;
+    show(flow, slot);
   }
   return slot;
 }
@@ -40,6 +52,17 @@ void flow_offer_again(struct flow *flow, struct slot *slot) {
   if (flow->offered_producer == frame->producer && flow->offered_sequence >= frame->sequence) {
     flow->offered_producer = frame->missing == frame->sequence ? 0 : frame->producer;
     flow->offered_sequence = frame->sequence - frame->missing - 1;
+  }
+}
+
+void flow_ask_picture(struct flow *flow, enum picture_side side, struct picture *picture) {
+  if (picture) {
+    atomic_fetch_add(&picture->holders, 1);
+  }
+  struct picture *before = atomic_exchange(&flow->pictures[side], picture);
+  if (before) {
+    atomic_store(&before->state, PICTURE_GONE);
+    picture_drop(before);
   }
 }
 

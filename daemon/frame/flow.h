@@ -13,6 +13,7 @@
 #define FRAMED_FRAME_FLOW_H
 
 #include "daemon/frame/account.h"
+#include "daemon/frame/picture.h"
 #include "daemon/frame/retry.h"
 #include "daemon/frame/slot.h"
 #include "daemon/measure/clock.h"
@@ -41,8 +42,9 @@ struct flow {
   int64_t active;              /* when a frame last moved, for spin_for and for what the session waits for */
   void (*wake)(void *session); /* [lane] asks for a turn: a slot came back from the sink */
   void *session;
-  struct relay *relay; /* NULL: the sink is on this lane */
-  struct retry *retry; /* NULL: none is under way */
+  struct relay *relay;                             /* NULL: the sink is on this lane */
+  struct retry *retry;                             /* NULL: none is under way */
+  struct picture *_Atomic pictures[PICTURE_SIDES]; /* that wait for the next result, hung up by the control loop; or NULL */
 };
 
 /* Around each call to the device, which may take for ever: see lane_enter_device(). */
@@ -72,6 +74,9 @@ void flow_drop(struct flow *flow, struct slot *slot, enum fate fate, int64_t now
 
 /* The oldest result is on its way out: moves it to EMITTING. NULL: there is none. */
 struct slot *flow_offer(struct flow *flow);
+/* [control loop] Hangs up a picture for the next result, in place of one of that side that waits, which is gone. */
+void flow_ask_picture(struct flow *flow, enum picture_side side, struct picture *picture);
+
 /* The frame that the sink has, in its slot or without one, has its fate. */
 void flow_settle(struct flow *flow, const struct frame *frame, enum fate fate, int64_t now);
 /* The sink needs the slot no longer: it is free. Its frame's fate as far as the sink knows it by now. */

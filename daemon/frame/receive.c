@@ -44,12 +44,14 @@ static void begin_frame(struct receive *receive, int64_t now) {
   struct frame dropped;
   struct slot *slot = receive->discard_next ? NULL : slot_oldest(&receive->flow->ring, SLOT_FREE);
   struct frame *frame = slot ? &slot->frame : &dropped;
-  *frame = (struct frame){.sequence = receive->sequence++,
+  *frame = (struct frame){.sequence = receive->sequence,
+                          .tag = receive->sequence,
                           .producer = receive->producer,
                           .restart = receive->restart,
                           .rate = receive->framing.rate.frames > 0 ? receive->framing.rate : receive->rate,
                           .began = receive->read_began,
                           .first_byte = receive->read_began};
+  receive->sequence++;
   account_open(receive->flow->account, frame);
   receive->begun = true;
   receive->spoiled = false;
@@ -319,7 +321,7 @@ static bool receive_is_sound(const struct receive *receive) {
 }
 
 bool receive_adopt(struct receive *receive, const struct receive *left) {
-  bool whole = (unsigned)left->protocol <= CONFIG_PROTOCOL_AUTO && (unsigned)left->foreign < STRANGER_COUNT &&
+  bool whole = (unsigned)left->protocol < CONFIG_PROTOCOL_COUNT && (unsigned)left->foreign < STRANGER_COUNT &&
                IMAGE_IS_FLAG(left->begun) && IMAGE_IS_FLAG(left->restart) && IMAGE_IS_FLAG(left->spoiled) &&
                image_is_time(left->since) && left->staged_at <= left->staged_end && left->staged_end <= RECEIVE_STAGING;
   if (!whole) {

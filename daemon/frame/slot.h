@@ -35,7 +35,7 @@ struct frame {
   int64_t began; /* its capture, if its producer said when, or its first byte: its latency and deadline run from here */
   int64_t first_byte, complete, dispatched, seen;
   int64_t deadline;        /* its own; 0: the pipeline's */
-  uint64_t tag;            /* the number that its producer gave it, */
+  uint64_t tag;            /* the number that its producer gave it, or else the same as `sequence`, */
   uint32_t flags;          /* and what it wants in the flags of the result */
   uint64_t missing;        /* once its result is offered: how many frames before it have none, since the last that has */
   unsigned stream;         /* that of its slot, once dispatched */

@@ -17,13 +17,17 @@
 #define TOO_SLOW 0.01
 /* A kernel beside copies takes up to that many times as long as alone; one that takes longer has others beside it. */
 #define DISTURBED 1.25
+/* An engine that works for a smaller share of its time than this bounds nothing. */
+#define RESTING 0.3
+/* Stages that take that many times as long as alone do not have the processors that they need. */
+#define SLOWED 1.5
 /* The model explains what was measured if it differs by less. */
 #define EXPLAINED 1.02
 
-const char *const bound_names[BOUND_COUNT] = {"h2d", "kernel", "d2h", "host", "source", "reader", "nothing"};
+const char *const bound_names[BOUND_COUNT] = {"h2d", "kernel", "d2h", "host", "source", "reader", "processors", "nothing"};
 
 const char *const improvement_names[IMPROVE_COUNT] = {"none",      "slots",      "spin",  "bytes_in", "stages",
-                                                      "bytes_out", "lane_bytes", "graph", "reader"};
+                                                      "bytes_out", "lane_bytes", "graph", "reader",   "processors"};
 
 static double larger(double a, double b) { return a > b ? a : b; }
 static double smaller(double a, double b) { return a < b ? a : b; }
@@ -46,6 +50,21 @@ static double found_in(const struct diagnosis_figures *figures, enum step step) 
 static bool lane_is_full(const struct diagnosis_figures *figures) { return figures->lane_share >= BUSY_LANE; }
 
 static enum bound diagnosis_engine_of(const struct overlap_work *work) { return (enum bound)overlap_longest(work); }
+
+static bool is_engine(enum bound bound) { return bound <= BOUND_D2H; }
+
+/* The share of its time for which an engine works: for all pipelines or, where only this one's is known, for it. */
+static double engine_busy(const struct diagnosis_figures *figures, const struct overlap_work *work, enum bound engine) {
+  unsigned at_once = engine == BOUND_KERNEL && figures->kernels > 1 ? figures->kernels : 1;
+  double own = figures->frames * work->service[engine] / (figures->seconds * 1e6 * at_once);
+  return larger(own, figures->engine_share[engine]);
+}
+
+/* Whether stages on processors take far longer than they did when the warm-up had these for itself. */
+static bool are_slowed(const struct diagnosis_figures *figures, const struct overlap_work *work) {
+  double alone = figures->costs.service[OVERLAP_KERNEL];
+  return figures->on_processors && alone > 0 && work->service[OVERLAP_KERNEL] > SLOWED * alone;
+}
 
 static enum bound bound_of_standstill(const struct diagnosis_figures *figures, const struct overlap_work *work) {
   switch (figures->standing) {
@@ -87,7 +106,13 @@ static enum bound find_bound(const struct diagnosis_figures *figures, const stru
   if (figures->frames <= 0 || figures->seconds <= 0 || one_holds_all) {
     return bound_of_standstill(figures, work);
   }
-  return bound_of_flow(figures, work);
+  enum bound bound = bound_of_flow(figures, work);
+  bool rests = is_engine(bound) && engine_busy(figures, work, bound) < RESTING;
+  bool waits = rests || (bound == BOUND_HOST && !lane_is_full(figures)) || (bound == BOUND_KERNEL && are_slowed(figures, work));
+  if (figures->is_short && waits) {
+    return BOUND_PROCESSORS;
+  }
+  return !rests ? bound : figures->dropped > TOO_FAST * figures->frames ? BOUND_HOST : BOUND_NOTHING;
 }
 
 /* -- the model ----------------------------------------------------------------------------------------------------- */
@@ -284,6 +309,11 @@ static bool advise_missed(const struct diagnosis_figures *figures, struct diagno
   return true;
 }
 
+/* Frames a second. */
+static double pace_of(const struct diagnosis_figures *figures) {
+  return figures->in_fps > 0 ? figures->in_fps : figures->frames / figures->seconds;
+}
+
 static void advise_outside(const struct diagnosis_figures *figures, struct diagnosis *diagnosis) {
   double room = room_for(&diagnosis->work, figures);
   if (diagnosis->bound_by == BOUND_READER && figures->replies && figures->standing == STANDING_READER) {
@@ -293,7 +323,8 @@ static void advise_outside(const struct diagnosis_figures *figures, struct diagn
   } else if (diagnosis->bound_by == BOUND_READER) {
     advise(diagnosis, IMPROVE_READER, room, "a reader that takes results faster: up to %.3g times as many frames", room);
   } else if (figures->frames > 0) {
-    advise(diagnosis, IMPROVE_NONE, 1, "nothing to change here: %.*f times as many frames could pass",
+    advise(diagnosis, IMPROVE_NONE, 1, "nothing to change here: frames come at %.3g/s, and %.*f times as many could pass",
+           pace_of(figures),
            room < 10    ? 2
            : room < 100 ? 1
                         : 0,
@@ -323,6 +354,16 @@ static void find_advice(const struct diagnosis_figures *figures, struct diagnosi
   case BOUND_NOTHING:
     advise(diagnosis, IMPROVE_NONE, 1,
            figures->standing == STANDING_RESUME ? "resume it: it takes no frames" : "nothing was measured yet");
+    if (flows(figures)) {
+      advise(diagnosis, IMPROVE_NONE, 1, "nothing bounds it: frames come at %.3g/s", pace_of(figures));
+    }
+    break;
+  case BOUND_PROCESSORS:
+    advise(
+        diagnosis, IMPROVE_PROCESSORS, 1,
+        "more processors, or less beside framed on these %u: for %.0f %% of the time something waits for one (%u ready to run, "
+        "%.0f %% stolen by a hypervisor)",
+        figures->processors, 100 * figures->waited, figures->ready, 100 * figures->stolen);
     break;
   case BOUND_SOURCE:
   case BOUND_READER:

@@ -17,7 +17,17 @@
 #include "daemon/measure/overlap.h"
 
 /* The first are the engines, in the order of enum overlap_engine. */
-enum bound { BOUND_H2D, BOUND_KERNEL, BOUND_D2H, BOUND_HOST, BOUND_SOURCE, BOUND_READER, BOUND_NOTHING, BOUND_COUNT };
+enum bound {
+  BOUND_H2D,
+  BOUND_KERNEL,
+  BOUND_D2H,
+  BOUND_HOST,
+  BOUND_SOURCE,
+  BOUND_READER,
+  BOUND_PROCESSORS,
+  BOUND_NOTHING,
+  BOUND_COUNT
+};
 
 extern const char *const bound_names[BOUND_COUNT];
 
@@ -32,6 +42,7 @@ enum improvement {
   IMPROVE_LANE_BYTES,
   IMPROVE_GRAPH,
   IMPROVE_READER,
+  IMPROVE_PROCESSORS,
   IMPROVE_COUNT
 };
 
@@ -69,6 +80,12 @@ struct diagnosis_figures {
   unsigned kernels;         /* at once */
   double lane_share;        /* share of its time in which the lane works; 0 or less: unknown */
   double host_share;        /* of the lane's time that other pipelines leave, its share for this one; 0: as lane_share */
+  double engine_share[OVERLAP_ENGINES]; /* share of its time for which an engine worked, for whatever pipeline; 0: unknown */
+  bool on_processors;                   /* the processors are the device */
+  bool is_short;                        /* of processors the machine has too few for all that runs there: */
+  unsigned processors, ready;           /* it has so many, and so many threads were ready to run, */
+  double waited, stolen;                /* for that share of the time some waited, and that share a hypervisor took */
+  double in_fps;                        /* frames that come */
   enum standing standing;
   bool spins;            /* completion: spin */
   bool graphless;        /* graph: off, on a device that has graphs */

@@ -10,6 +10,12 @@
 #define SHORTEST      (100 * NS_PER_MS)
 #define CANARY_PERIOD NS_PER_S
 
+const char *const health_reason_names[HEALTH_REASON_COUNT] = {
+#define X(name, text, meaning) [HEALTH_##name] = text,
+    HEALTH_REASONS(X)
+#undef X
+};
+
 static int64_t health_later(int64_t a, int64_t b) { return a > b ? a : b; }
 
 int64_t health_limit(int64_t timeout_ns) { return health_later(timeout_ns / 2, SHORTEST); }
@@ -22,19 +28,25 @@ int64_t health_period(int64_t timeout_ns) {
 /* -- verdicts -------------------------------------------------------------------------------------------------- */
 
 static void health_begin(struct health_item *item, enum health_kind kind, const char *name) {
-  *item = (struct health_item){.kind = kind, .ok = true};
+  *item = (struct health_item){.kind = kind, .ok = true, .remedy = ""};
   snprintf(item->name, sizeof item->name, "%s", name);
 }
 
-__attribute__((format(printf, 2, 3))) static void health_condemn(struct health_item *item, const char *format, ...) {
+static double seconds(int64_t ns) { return (double)ns / (double)NS_PER_S; }
+
+/* It has not moved for so long. */
+__attribute__((format(printf, 3, 4))) static void health_condemn(struct health_item *item, int64_t still, const char *format,
+                                                                 ...) {
   va_list arguments;
   va_start(arguments, format);
   vsnprintf(item->why, sizeof item->why, format, arguments);
   va_end(arguments);
   item->ok = false;
+  item->reason = HEALTH_STUCK;
+  item->since_s = seconds(still);
+  item->count = 1;
+  item->remedy = "journalctl -u framed -x says what came before; a device: nvidia-smi and dmesg (Xid) may say more";
 }
-
-static double seconds(int64_t ns) { return (double)ns / (double)NS_PER_S; }
 
 static const char *plural(uint64_t count) { return count == 1 ? "" : "s"; }
 
@@ -45,7 +57,7 @@ void health_of_lanes(const struct health_moment *moment, int64_t beat, struct he
   item->age_s = seconds(health_later(moment->now - beat, 0));
   int64_t still = moment->now - health_later(beat, moment->awake);
   if (still > moment->lane_limit) {
-    health_condemn(item, "a lane has finished no turn for %.3g s, and %.3g s is the limit", seconds(still),
+    health_condemn(item, still, "a lane has finished no turn for %.3g s, and %.3g s is the limit", seconds(still),
                    seconds(moment->lane_limit));
   }
 }
@@ -62,7 +74,7 @@ static void judge_canary(const struct health_moment *moment, const struct health
   int64_t unproven = moment->now - proven;
   if (unproven > moment->period + moment->limit) {
     health_condemn(
-        item,
+        item, unproven,
         "nothing has come back from it for %.3g s: no frame is there, and the canary that is sent every %.3g s has not come "
         "back within %.3g s",
         seconds(unproven), seconds(moment->period), seconds(moment->limit));
@@ -75,11 +87,12 @@ void health_of_device(const struct health_moment *moment, const struct health_de
   snprintf(name, sizeof name, "%u", device->number);
   health_begin(item, HEALTH_DEVICE, name);
   if (device->fault) {
-    health_condemn(item, "it failed: %s", device->fault);
+    health_condemn(item, moment->now - health_later(device->completed, device->probed), "it failed: %s", device->fault);
   } else if (work->frames == 0) {
     judge_canary(moment, device, item);
   } else if (stillness(moment, device, work) > moment->limit) {
-    health_condemn(item, "nothing has come back from it for %.3g s with %" PRIu64 " frame%s there, and %.3g s is the limit",
+    health_condemn(item, stillness(moment, device, work),
+                   "nothing has come back from it for %.3g s with %" PRIu64 " frame%s there, and %.3g s is the limit",
                    seconds(stillness(moment, device, work)), work->frames, plural(work->frames), seconds(moment->limit));
   }
 }
@@ -92,26 +105,38 @@ void health_of_pipeline(const struct health_moment *moment, const char *name, co
     return;
   }
   if (stillness(moment, device, work) > moment->limit) {
-    health_condemn(item, "its %" PRIu64 " frame%s on device %u did not come back for %.3g s, and %.3g s is the limit",
+    health_condemn(item, own, "its %" PRIu64 " frame%s on device %u did not come back for %.3g s, and %.3g s is the limit",
                    work->frames, plural(work->frames), device->number, seconds(own), seconds(moment->limit));
   } else if (own > HEALTH_OTHERS_EXCUSE * moment->limit) {
-    health_condemn(item, "its %" PRIu64 " frame%s on device %u did not come back for %.3g s, while those of others did",
+    health_condemn(item, own, "its %" PRIu64 " frame%s on device %u did not come back for %.3g s, while those of others did",
                    work->frames, plural(work->frames), device->number, seconds(own));
   }
+}
+
+void health_of_trouble(const struct health_moment *moment, const char *name, enum health_reason reason,
+                       const struct trouble *trouble, struct health_item *item) {
+  health_begin(item, HEALTH_TROUBLE, name);
+  item->ok = false;
+  item->reason = reason;
+  item->since_s = seconds(health_later(moment->now - trouble->since, 0));
+  item->count = trouble->count;
+  item->remedy = trouble->remedy;
+  snprintf(item->why, sizeof item->why, "%s", trouble->text);
 }
 
 /* -- all of them ----------------------------------------------------------------------------------------------- */
 
 void health_sum_up(struct health *health) {
   static const char *const prefixes[] = {
-      [HEALTH_LANES] = "lanes", [HEALTH_DEVICE] = "device ", [HEALTH_PIPELINE] = "pipeline "};
-  health->ok = true;
+      [HEALTH_LANES] = "lanes", [HEALTH_DEVICE] = "device ", [HEALTH_PIPELINE] = "pipeline ", [HEALTH_TROUBLE] = "pipeline "};
+  health->live = health->ok = true;
   health->why[0] = '\0';
-  for (unsigned i = 0; i < health->count && health->ok; i++) {
+  for (unsigned i = 0; i < health->count; i++) {
     const struct health_item *item = &health->items[i];
-    if (!item->ok) {
-      health->ok = false;
+    if (!item->ok && health->ok) {
       snprintf(health->why, sizeof health->why, "%s%s: %s", prefixes[item->kind], item->name, item->why);
     }
+    health->ok = health->ok && item->ok;
+    health->live = health->live && (item->ok || item->kind == HEALTH_TROUBLE);
   }
 }

@@ -1,6 +1,6 @@
 /*
- * Whether the daemon does its work: one judgement of lanes, devices and pipelines, which `/v1/health`, the metrics and
- * systemd's watchdog all follow.
+ * Two judgements of one daemon. It is live while its lanes and devices move, which `/v1/live` and systemd's watchdog follow. It
+ * is well while, besides, every pipeline does its job, which `/v1/health` and the metrics follow.
  *
  * A device is healthy while frames, or its canary where no frame comes, get through it within the limit, which is half of
  * `gpu.timeout`: an answer comes before the device is given up for lost. A pipeline with nothing on a device (idle, paused,
@@ -12,6 +12,8 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+
+#include "daemon/measure/trouble.h"
 
 enum { HEALTH_WHY = 320, HEALTH_NAME = 72 };
 
@@ -44,18 +46,44 @@ struct health_device {
   int64_t probed;          /* when a canary last came back, or when that could not be expected */
 };
 
+/* -- why something does not do its job ------------------------------------------------------------------------- */
+
+/* name, what it means */
+#define HEALTH_REASONS(X)                                                                                                      \
+  X(STUCK, "stuck", "frames, canaries or lanes do not move: the daemon is not live")                                           \
+  X(FAILED, "failed", "its frames made the device fail too often, and it takes none until it is resumed")                      \
+  X(NOT_STARTED, "not_started", "it could not start, and is tried until it can")                                               \
+  X(SOURCE, "source", "no frame can come")                                                                                     \
+  X(SILENT, "silent", "no frame has come for longer than its source's `expect`")                                               \
+  X(SINK, "sink", "results are lost, or have nowhere to go")
+
+enum health_reason {
+#define X(name, text, meaning) HEALTH_##name,
+  HEALTH_REASONS(X)
+#undef X
+      HEALTH_REASON_COUNT
+};
+
+extern const char *const health_reason_names[HEALTH_REASON_COUNT];
+
 /* -- the judgement of one -------------------------------------------------------------------------------------- */
 
-enum health_kind { HEALTH_LANES, HEALTH_DEVICE, HEALTH_PIPELINE };
+/* A TROUBLE is one more reason why a pipeline does not do its job. */
+enum health_kind { HEALTH_LANES, HEALTH_DEVICE, HEALTH_PIPELINE, HEALTH_TROUBLE };
 
 struct health_item {
   enum health_kind kind;
   char name[HEALTH_NAME]; /* a device's number or a pipeline's name; "" for the lanes */
   bool ok;
   char why[HEALTH_WHY]; /* a sentence without a full stop; "" if it is ok */
-  double age_s;         /* LANES: how long ago the slowest finished a turn */
-  double canary_s;      /* DEVICE: how long the last canary took, */
-  double canary_age_s;  /* and how long ago it came back */
+  /* Of what is not ok: */
+  enum health_reason reason;
+  double since_s;      /* how long it has been so */
+  uint64_t count;      /* how often it was seen */
+  const char *remedy;  /* "": none is known */
+  double age_s;        /* LANES: how long ago the slowest finished a turn */
+  double canary_s;     /* DEVICE: how long the last canary took, */
+  double canary_age_s; /* and how long ago it came back */
 };
 
 /* `beat`: when the slowest lane finished a turn. */
@@ -63,18 +91,21 @@ void health_of_lanes(const struct health_moment *moment, int64_t beat, struct he
 void health_of_device(const struct health_moment *moment, const struct health_device *device, struct health_item *item);
 void health_of_pipeline(const struct health_moment *moment, const char *name, const struct health_device *device,
                         const struct health_work *work, struct health_item *item);
+void health_of_trouble(const struct health_moment *moment, const char *name, enum health_reason reason,
+                       const struct trouble *trouble, struct health_item *item);
 
 /* -- and of all ------------------------------------------------------------------------------------------------ */
 
 struct health {
-  bool ok;
+  bool live;           /* lanes, devices and the frames on them move */
+  bool ok;             /* and every pipeline does its job */
   double standstill_s; /* how long the control loop stood still at most, within the last minute; it cannot say so before */
   char why[HEALTH_WHY + HEALTH_NAME + 16]; /* the first reason there is, or "" */
   unsigned count;
-  struct health_item items[]; /* lanes, devices, pipelines */
+  struct health_item items[]; /* lanes, devices, pipelines, troubles */
 };
 
-/* Fills `ok` and `why` from the items. */
+/* Fills `live`, `ok` and `why` from the items. */
 void health_sum_up(struct health *health);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * The succession: what is known of all process images that were this daemon one after the other: how often one followed
+ * The history: what is known of all process images that were this daemon one after the other: how often one followed
  * another, why, and for how long nothing moved.
  */
 #ifndef FRAMED_MEASURE_HISTORY_H

@@ -25,14 +25,20 @@ struct reading *meter_next(struct meter *meter) {
   return reading;
 }
 
+const struct reading *meter_latest(const struct meter *meter) {
+  return meter->count > 0 ? &meter->readings[(meter->next + METER_READINGS - 1) % METER_READINGS] : NULL;
+}
+
 const struct reading *meter_oldest(const struct meter *meter) {
   return &meter->readings[meter->count < METER_READINGS ? 0 : meter->next];
 }
 
+#define SHORTEST_WINDOW (NS_PER_S / 4)
+
 static int64_t window_begin(const struct reading *now, const struct reading *before) {
   int64_t begin = before->at;
   if (before->ledger.in == 0 && now->began > begin) {
-    begin = now->began < now->at - NS_PER_S ? now->began : now->at - NS_PER_S;
+    begin = now->began < now->at - SHORTEST_WINDOW ? now->began : now->at - SHORTEST_WINDOW;
   }
   return begin > before->at ? begin : before->at;
 }
@@ -42,8 +48,10 @@ struct meter_rates meter_rates(const struct reading *now, const struct reading *
   if (rates.seconds <= 0) {
     return (struct meter_rates){0};
   }
-  double over = rates.seconds < 1 ? 1 : rates.seconds;
-  rates.fps = (double)(now->ledger.fates[FATE_EMITTED] - before->ledger.fates[FATE_EMITTED]) / over;
+  double shortest = (double)SHORTEST_WINDOW / (double)NS_PER_S;
+  double over = rates.seconds < shortest ? shortest : rates.seconds;
+  rates.in_fps = (double)(now->ledger.in - before->ledger.in) / over;
+  rates.out_fps = (double)(now->ledger.fates[FATE_EMITTED] - before->ledger.fates[FATE_EMITTED]) / over;
   rates.in_bytes_per_s = (double)(now->ledger.in_bytes - before->ledger.in_bytes) / over;
   rates.out_bytes_per_s = (double)(now->ledger.out_bytes - before->ledger.out_bytes) / over;
   return rates;

@@ -10,6 +10,7 @@
 #include "daemon/measure/clock.h"
 #include "daemon/measure/histogram.h"
 #include "daemon/measure/ledger.h"
+#include "daemon/measure/overlap.h"
 
 enum { METER_INTERVAL_MS = 2000, METER_READINGS = 5, METER_LANES = 256 }; /* ten seconds */
 
@@ -19,6 +20,7 @@ struct reading {
   struct ledger ledger;
   uint64_t missed; /* whole results, by slow readers */
   struct histogram_view steps[STEP_COUNT];
+  double served[OVERLAP_ENGINES]; /* us that the engines of its device have worked, for all pipelines there */
   int64_t busy;                   /* ns with frames on the device, of all sessions together */
   int64_t worked;                 /* ns of its lanes in turns that moved a frame, all sessions together */
   int64_t lane_time[METER_LANES]; /* ns of processor that each of its lanes has used; 0: not one of its lanes */
@@ -34,17 +36,19 @@ struct meter *meter_free(struct meter *meter); /* NULL is fine; returns NULL */
 
 /* Where to put the next reading; it takes the place of the oldest. */
 struct reading *meter_next(struct meter *meter);
+/* The one that was taken last; NULL: none yet. */
+const struct reading *meter_latest(const struct meter *meter);
 /* The oldest one kept; before the first, one without anything. */
 const struct reading *meter_oldest(const struct meter *meter);
 
 struct meter_rates {
-  double seconds; /* between the readings, without what does not count */
-  double fps, in_bytes_per_s, out_bytes_per_s;
+  double seconds;         /* between the readings, without what does not count */
+  double in_fps, out_fps; /* frames that came, and frames that were emitted */
+  double in_bytes_per_s, out_bytes_per_s;
 };
 
-/* What happened between two readings; all 0 if no time has passed. The time before the first frame ever does not count. What
- * happened in less than a second counts as a second's: a single frame has no rate, and neither have those that waited while
- * another process took over. */
+/* What happened between two readings over the time that has passed; all 0 if none has. The time before the first frame ever
+ * does not count. What happened in less than a quarter of a second counts as that much time's: a single frame has no rate. */
 struct meter_rates meter_rates(const struct reading *now, const struct reading *before);
 
 /* The share of the time between two readings in which its busiest lane used a processor; 0 if no time has passed. */

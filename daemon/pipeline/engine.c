@@ -11,6 +11,7 @@ struct opened {
   struct gpu_device *device;
   _Atomic int64_t completion; /* written by the lanes */
   struct retry retry;
+  double served[OVERLAP_ENGINES]; /* us that its engines worked for all pipelines, up to their last readings */
 };
 
 struct engine {
@@ -19,6 +20,7 @@ struct engine {
   struct lane **lanes;
   size_t *loads; /* bytes a frame of the sessions on each lane */
   unsigned lane_count;
+  struct processors processors;
 };
 
 bool engine_failure(struct failure *failure, const struct gpu_error *error) {
@@ -48,6 +50,15 @@ struct gpu_device *engine_device(const struct engine *engine, unsigned index) {
 _Atomic int64_t *engine_completion(const struct engine *engine, unsigned index) {
   struct opened *opened = find_device(engine, index);
   return opened ? &opened->completion : NULL;
+}
+
+double *engine_served(const struct engine *engine, unsigned index) {
+  struct opened *opened = find_device(engine, index);
+  return opened ? opened->served : NULL;
+}
+
+struct processors *engine_processors(struct engine *engine) {
+  return &engine->processors;
 }
 
 struct retry *engine_trial(struct engine *engine, unsigned index) {

@@ -9,7 +9,9 @@
 
 #include "config/config.h"
 #include "daemon/base/lane.h"
+#include "daemon/base/processors.h"
 #include "daemon/frame/retry.h"
+#include "daemon/measure/overlap.h"
 #include "daemon/state/codec.h"
 #include "gpu/gpu.h"
 
@@ -27,6 +29,10 @@ struct engine *engine_close(struct engine *engine);
 struct gpu_device *engine_device(const struct engine *engine, unsigned index);
 /* Where the lanes note the time of that device's last completion (CLOCK_MONOTONIC ns); NULL if it was not opened. */
 _Atomic int64_t *engine_completion(const struct engine *engine, unsigned index);
+/* How long its copy engines and kernels have worked for all pipelines: us, for each of enum overlap_engine. */
+double *engine_served(const struct engine *engine, unsigned index);
+/* The machine's processors, as the server saw them at its last tick. */
+struct processors *engine_processors(struct engine *engine);
 /* What all devices together have of the host's and of their own memory. */
 void engine_usage(const struct engine *engine, struct gpu_usage *usage);
 struct gpu_device *engine_main_device(const struct engine *engine); /* gpu.device */

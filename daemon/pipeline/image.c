@@ -9,6 +9,7 @@
 #include "daemon/pipeline/private.h"
 #include "daemon/state/codec.h"
 #include "daemon/state/fd_store.h"
+#include "daemon/state/state.h"
 
 #define MINUTE (60 * NS_PER_S)
 
@@ -40,6 +41,8 @@ static void pass_pipeline(struct pipeline *pipeline, struct codec *codec) {
   for (unsigned i = 0; i < PIPELINE_TOO_MANY; i++) {
     codec_pass_time(codec, &pipeline->quarantined[i]);
   }
+  trouble_pass(&pipeline->trouble, codec);
+  trouble_pass(&pipeline->silence, codec);
   if (!codec->writing) {
     if (!name || strcmp(name, pipeline->config->name) != 0) {
       codec_break(codec);

@@ -6,6 +6,7 @@
 #include "daemon/base/log.h"
 #include "daemon/base/rights.h"
 #include "daemon/client/detach.h"
+#include "daemon/measure/clock.h"
 #include "daemon/state/fd_store.h"
 
 /* -- making it ------------------------------------------------------------------------------------------------- */
@@ -301,9 +302,18 @@ static struct producer *seat_of(struct inputs *inputs, const struct session *ses
   return &inputs->seats[i];
 }
 
+/* A file of which nothing more can be read before its end. */
+static void note_end(struct inputs *inputs, const struct session_event *event) {
+  if (inputs->config->source.endpoint == CONFIG_FILE && event->reason != DETACH_END && event->reason != DETACH_STOPPED) {
+    trouble_note(&inputs->trouble, clock_now(), "mend the file or name another one, and reload", "reading '%s' has ended: %s",
+                 inputs->config->source.path, event->text);
+  }
+}
+
 static void on_detached(struct inputs *inputs, struct producer *producer, const struct session_event *event) {
   detach_log(inputs->config, event, &producer->client, &inputs->refusals);
   detach_tell(inputs->config, event, &producer->client, producer->shares);
+  note_end(inputs, event);
   producer->client.fd = -1;
   if (!producer->shares) {
     quota_release(&producer->charge);
@@ -398,3 +408,5 @@ unsigned inputs_producers(const struct inputs *inputs) {
 }
 
 const struct refusals *inputs_refusals(const struct inputs *inputs) { return &inputs->refusals; }
+
+const struct trouble *inputs_trouble(const struct inputs *inputs) { return &inputs->trouble; }

@@ -11,6 +11,7 @@
 #include "daemon/client/listener.h"
 #include "daemon/client/quota.h"
 #include "daemon/client/refusals.h"
+#include "daemon/measure/trouble.h"
 #include "daemon/session/session.h"
 
 struct inputs;
@@ -74,5 +75,7 @@ unsigned inputs_seats(const struct inputs *inputs);
 struct session *inputs_session(const struct inputs *inputs, unsigned producer);
 unsigned inputs_producers(const struct inputs *inputs); /* connected */
 const struct refusals *inputs_refusals(const struct inputs *inputs);
+/* Why no frame can come, until one can. */
+const struct trouble *inputs_trouble(const struct inputs *inputs);
 
 #endif

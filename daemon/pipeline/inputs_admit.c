@@ -8,6 +8,7 @@
 
 #include "daemon/base/log.h"
 #include "daemon/base/rights.h"
+#include "daemon/measure/clock.h"
 #include "daemon/pipeline/private.h"
 #include "daemon/state/fd_store.h"
 
@@ -57,14 +58,23 @@ static void producer_refuse(struct inputs *inputs, const struct client *client, 
 }
 
 static void refuse_one_more(struct inputs *inputs, const struct client *client) {
-  char problem[160];
-  snprintf(problem, sizeof problem, "pipeline %s already has its %u producer%s", inputs->config->name, inputs->count,
-           inputs->count == 1 ? "" : "s");
+  char problem[REFUSAL_TEXT / 2], holder[128] = "";
+  const struct client *first = &inputs->seats[0].client;
+  if (inputs->count == 1 && first->fd >= 0) {
+    snprintf(holder, sizeof holder, ": pid %d (%s, user %u), connected for %.0f s", (int)first->pid,
+             first->process[0] ? first->process : "of no known name", (unsigned)first->uid,
+             (double)(clock_now() - first->since) / (double)NS_PER_S);
+  }
+  snprintf(problem, sizeof problem, "pipeline %s already has its %u producer%s%s", inputs->config->name, inputs->count,
+           inputs->count == 1 ? "" : "s", holder);
   producer_refuse(inputs, client, NATIVE_E_BUSY, problem);
 }
 
 void inputs_seat_down(struct inputs *inputs, struct producer *producer, const struct client *client) {
+  struct session_view view;
+  session_read(producer->session, &view);
   producer->client = *client;
+  producer->frames_before = view.ledger.in;
   fd_store_mark();
   if (inputs->config->source.endpoint == CONFIG_SOCKET) {
     char name[CLIENT_NAME];
@@ -166,7 +176,7 @@ void inputs_on_greeted(void *context, const struct client *client) {
 
 void inputs_on_accepted(void *context, int fd, const struct peer *peer) {
   struct inputs *inputs = context;
-  const struct client client = {.fd = fd, .pid = peer->pid, .uid = peer->uid};
+  const struct client client = client_of(fd, peer);
   if (inputs->handshakes) {
     handshakes_receive(inputs->handshakes, fd, peer);
   } else {
@@ -196,6 +206,12 @@ void inputs_on_renewed(void *context, struct producer *producer) {
   if (producer->stopped) { /* told again, and whoever hears it may free all of this */
     inputs->listen(inputs->context, &(struct session_event){.kind = SESSION_STOPPED, .session = producer->session});
     return;
+  }
+  if (seats_left(inputs) == 0) {
+    trouble_note(&inputs->trouble, clock_now(), "it is tried again: free memory, or lower `slots` or `clients`",
+                 "there is no memory for a producer: %s", producer->failure.text);
+  } else if (!producer->lost) {
+    trouble_mend(&inputs->trouble);
   }
   for (unsigned i = 0; i < inputs->count && !inputs->closed; i++) {
     inputs_seat_next(inputs, &inputs->seats[i]); /* whoever waits may have waited for what this one gave up */

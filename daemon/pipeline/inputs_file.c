@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "daemon/base/log.h"
+#include "daemon/measure/clock.h"
 #include "daemon/pipeline/private.h"
 #include "daemon/state/fd_store.h"
 
@@ -91,6 +92,7 @@ static bool fifo_open(struct inputs *inputs, struct failure *failure) {
     return failure_set(failure, EXIT_STATUS_CONFIG, NULL, "'%s' is no FIFO any more", inputs->config->source.path);
   }
   inputs->endpoint = opened;
+  trouble_mend(&inputs->trouble);
   if (!inputs_await_writer(inputs, failure)) {
     endpoint_close(&inputs->endpoint);
     return false;
@@ -111,6 +113,7 @@ void inputs_await_next_writer(struct inputs *inputs) {
   if (fifo_open(inputs, &failure)) {
     return;
   }
+  trouble_note(&inputs->trouble, clock_now(), failure.remedy, "no writer can come: %s", failure.text);
   log_event(LOG_CLIENT_ERROR, inputs->config->name, "no writer can come until this has an end: %s", failure.text);
   inputs->retry = loop_timer_new(inputs->loop, on_retry, inputs);
   inputs->ended = inputs->retry == NULL;

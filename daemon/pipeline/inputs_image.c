@@ -8,6 +8,7 @@
 #include "daemon/base/log.h"
 #include "daemon/base/rights.h"
 #include "daemon/pipeline/private.h"
+#include "daemon/state/state.h"
 
 /* -- both ways ----------------------------------------------------------------------------------------------------- */
 
@@ -17,6 +18,7 @@ static void pass_intake(struct inputs *inputs, struct codec *codec) {
   CODEC_PASS(codec, inputs->ended);
   CODEC_PASS(codec, inputs->discards);
   CODEC_PASS(codec, inputs->welcome.session);
+  trouble_pass(&inputs->trouble, codec);
   struct listener *listener = listener_pass(inputs->listener, codec);
   codec_pass_below(codec, &kind, ENDPOINT_FIFO + 1);
   codec_pass_descriptor(codec, &inputs->endpoint.fd);
@@ -28,6 +30,7 @@ static void pass_intake(struct inputs *inputs, struct codec *codec) {
 
 static void pass_seat(struct producer *producer, struct codec *codec) {
   client_pass(&producer->client, codec);
+  CODEC_PASS(codec, producer->frames_before);
   CODEC_PASS(codec, producer->shares);
   CODEC_PASS(codec, producer->used);
 }
@@ -44,7 +47,10 @@ static void pass_waiting(struct inputs *inputs, struct codec *codec) {
 /* A worker thread may be at the memory of a seat that gets other memory; the next process makes that anew. */
 static void put_seat(struct producer *producer, struct codec *codec) {
   bool memory = !producer->renewing && !producer->lost;
-  struct producer put = {.client = producer->client, .shares = producer->shares, .used = producer->used && memory};
+  struct producer put = {.client = producer->client,
+                         .frames_before = producer->frames_before,
+                         .shares = producer->shares,
+                         .used = producer->used && memory};
   pass_seat(&put, codec);
   session_put(producer->session, codec, memory);
 }

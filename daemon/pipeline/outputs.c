@@ -1,5 +1,6 @@
 #include "daemon/pipeline/private.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -291,6 +292,22 @@ static void on_detached(struct outputs *outputs, const struct sink_event *event)
     loop_timer_start(outputs->retry, 0, RETRY_MS);
   } else {
     outputs->ended = true;
+    trouble_note(&outputs->trouble, clock_now(), "restart the daemon, or reload another sink", "sink '%s' has ended%s%s",
+                 outputs->config->sink.path, event->text[0] ? ": " : "", event->text);
+  }
+}
+
+static const char *remedy_of(int error) {
+  switch (error) {
+  case ENOSPC:
+  case EDQUOT:
+    return "make room on that disk: results go on by themselves";
+  case EFBIG:
+    return "raise the largest size of a file (LimitFSIZE=), or write into another one";
+  case EIO:
+    return "look at the disk (dmesg): results go on by themselves if it answers again";
+  default:
+    return "results go on by themselves when the file can be written";
   }
 }
 
@@ -302,9 +319,11 @@ void outputs_on_event(struct outputs *outputs, const struct sink_event *event) {
     on_detached(outputs, event);
     break;
   case SINK_FAILED:
+    trouble_note(&outputs->trouble, clock_now(), remedy_of(event->error), "cannot write to '%s': %s", path, event->text);
     log_event(LOG_SINK_FAILED, name, "cannot write to '%s': %s; results are lost until there is room", path, event->text);
     break;
   case SINK_RECOVERED:
+    trouble_mend(&outputs->trouble);
     log_event(LOG_SINK_RECOVERED, name, "'%s' can be written again, %" PRIu64 " results were lost", path, event->missed);
     break;
   case SINK_STOPPED:
@@ -333,3 +352,7 @@ uint64_t outputs_missed(const struct outputs *outputs) {
 }
 
 const struct refusals *outputs_refusals(const struct outputs *outputs) { return &outputs->refusals; }
+
+struct trouble *outputs_trouble(struct outputs *outputs) {
+  return &outputs->trouble;
+}

@@ -10,6 +10,7 @@
 #include "daemon/client/listener.h"
 #include "daemon/client/quota.h"
 #include "daemon/client/refusals.h"
+#include "daemon/measure/trouble.h"
 #include "daemon/session/session.h"
 #include "daemon/sink/sink.h"
 #include "daemon/state/codec.h"
@@ -60,5 +61,7 @@ unsigned outputs_readers(const struct outputs *outputs);
 unsigned outputs_visitors(const struct outputs *outputs);
 uint64_t outputs_missed(const struct outputs *outputs); /* whole results, readers that left included */
 const struct refusals *outputs_refusals(const struct outputs *outputs);
+/* Why results are lost, until they are not. */
+struct trouble *outputs_trouble(struct outputs *outputs);
 
 #endif

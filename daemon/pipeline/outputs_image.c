@@ -13,6 +13,7 @@
 #include "daemon/pipeline/private.h"
 #include "daemon/sink/results.h"
 #include "daemon/state/fd_store.h"
+#include "daemon/state/state.h"
 
 static void pass_outlet(struct outputs *outputs, struct codec *codec) {
   unsigned kind = outputs->endpoint.kind;
@@ -21,6 +22,7 @@ static void pass_outlet(struct outputs *outputs, struct codec *codec) {
   CODEC_PASS(codec, outputs->ended);
   CODEC_PASS(codec, outputs->awaits_end);
   CODEC_PASS(codec, outputs->welcome.session);
+  trouble_pass(&outputs->trouble, codec);
   struct listener *listener = listener_pass(outputs->listener, codec);
   codec_pass_below(codec, &kind, ENDPOINT_FIFO + 1);
   codec_pass_descriptor(codec, &outputs->endpoint.fd);
@@ -28,6 +30,14 @@ static void pass_outlet(struct outputs *outputs, struct codec *codec) {
     outputs->listener = listener;
     outputs->endpoint.kind = (enum endpoint_kind)kind;
   }
+}
+
+static void pass_who(struct reader_entry *place, struct codec *codec) {
+  CODEC_PASS(codec, place->pid);
+  CODEC_PASS(codec, place->uid);
+  codec_pass(codec, place->process, sizeof place->process);
+  place->process[sizeof place->process - 1] = '\0';
+  codec_pass_time(codec, &place->since);
 }
 
 void outputs_put(struct outputs *outputs, struct codec *codec) {
@@ -43,8 +53,7 @@ void outputs_put(struct outputs *outputs, struct codec *codec) {
     if (codec->live || !reader_has_gone(place->reader)) { /* only the lane may ask that of its own */
       bool shares = place->control.fd >= 0;
       uint64_t reader = image_name(place->reader);
-      CODEC_PASS(codec, place->pid);
-      CODEC_PASS(codec, place->uid);
+      pass_who(place, codec);
       CODEC_PASS(codec, reader);
       codec_pass_descriptor(codec, &place->reader->fd);
       CODEC_PASS(codec, shares);
@@ -75,8 +84,7 @@ static bool reader_entry_take(struct outputs *outputs, struct reader_entry *plac
   uint64_t name = 0, torn = 0;
   bool shares = false, cut = true;
   int fd = -1, control = -1;
-  CODEC_PASS(codec, place->pid);
-  CODEC_PASS(codec, place->uid);
+  pass_who(place, codec);
   CODEC_PASS(codec, name);
   codec_pass_descriptor(codec, &fd);
   CODEC_PASS(codec, shares);

@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "daemon/base/log.h"
@@ -122,6 +123,8 @@ bool outputs_attach(struct outputs *outputs, const struct client *client, const 
   }
   place->pid = client->pid;
   place->uid = client->uid;
+  place->since = client->since;
+  memcpy(place->process, client->process, sizeof place->process);
   place->control = ARENA_NONE;
   place->charge = *charge;
   outputs_add(outputs, place);
@@ -166,7 +169,8 @@ void outputs_on_accepted(void *context, int fd, const struct peer *peer) {
   if (outputs->handshakes) {
     handshakes_receive(outputs->handshakes, fd, peer);
   } else {
-    outputs_on_greeted(outputs, &(struct client){.fd = fd, .pid = peer->pid, .uid = peer->uid});
+    const struct client client = client_of(fd, peer);
+    outputs_on_greeted(outputs, &client);
   }
 }
 

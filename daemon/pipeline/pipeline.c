@@ -93,6 +93,8 @@ static bool make_outlet(struct pipeline *pipeline, bool inherits, struct failure
   if (pipeline->config->sink.endpoint == CONFIG_REPLY) {
     return true;
   }
+  unsigned label_count;
+  const char *const *labels = gpu_chain_labels(pipeline->chain, &label_count);
   const struct outputs_setup setup = {.loop = pipeline->setup.loop,
                                       .sink = {.config = pipeline->config,
                                                .lane = pipeline->sink_lanes[0] ? pipeline->sink_lanes[0] : pipeline->lanes[0],
@@ -100,7 +102,9 @@ static bool make_outlet(struct pipeline *pipeline, bool inherits, struct failure
                                                .listener = pipeline_on_sink_event,
                                                .context = pipeline,
                                                .input = &pipeline->input,
-                                               .output = gpu_chain_output(pipeline->chain)},
+                                               .output = gpu_chain_output(pipeline->chain),
+                                               .labels = labels,
+                                               .label_count = label_count},
                                       .lend = lend_results,
                                       .quota = pipeline->setup.quota,
                                       .continues = pipeline->continues,

@@ -10,10 +10,12 @@
 #define FRAMED_PIPELINE_PIPELINE_H
 
 #include "daemon/base/answer.h"
+#include "daemon/client/peer.h"
 #include "daemon/client/quota.h"
 #include "daemon/client/refusals.h"
 #include "daemon/measure/diagnosis.h"
 #include "daemon/measure/health.h"
+#include "daemon/measure/past.h"
 #include "daemon/pipeline/engine.h"
 #include "daemon/session/session.h"
 #include "daemon/sink/sink.h"
@@ -130,6 +132,13 @@ bool pipeline_has_ended(const struct pipeline *pipeline);
 const char *pipeline_awaited_file(const struct pipeline *pipeline, int64_t before);
 /* What it has on its device. */
 void pipeline_work(const struct pipeline *pipeline, struct health_work *work);
+/* What keeps it from its job, each with its reason. Returns how many there are. */
+enum { PIPELINE_TROUBLES = 4 };
+struct pipeline_trouble {
+  enum health_reason reason;
+  const struct trouble *trouble; /* the pipeline's */
+};
+unsigned pipeline_troubles(const struct pipeline *pipeline, struct pipeline_trouble troubles[PIPELINE_TROUBLES]);
 /* Text of the form "in 10 = emitted 9 + in flight 0 + dropped 1 (late 1)", sums since its start. */
 enum { PIPELINE_ACCOUNT = 512 };
 const char *pipeline_account(const struct pipeline *pipeline, char text[PIPELINE_ACCOUNT]);
@@ -140,10 +149,30 @@ void pipeline_tick(struct pipeline *pipeline);
 
 unsigned pipeline_clients(const struct pipeline *pipeline); /* producers and readers that are connected */
 unsigned pipeline_seats(const struct pipeline *pipeline);   /* sessions */
+/* Its past ten minutes. */
+const struct past *pipeline_past(const struct pipeline *pipeline);
+/* Asks for a picture of the next result of that producer's session, which the caller holds. NULL with a reason: its frames are
+ * no pictures; without one: no memory. pipeline_end_picture() takes it down if it still waits. */
+struct picture *pipeline_ask_picture(struct pipeline *pipeline, unsigned producer, enum picture_side side, const char **reason);
+void pipeline_end_picture(struct pipeline *pipeline, unsigned producer, enum picture_side side);
 /* See session_trace(). */
 struct trace_ring *pipeline_trace(struct pipeline *pipeline, unsigned producer, unsigned frames);
 bool pipeline_copies_by_kernel(const struct pipeline *pipeline); /* frames, and not by the device's copy engines */
 void pipeline_trace_end(struct pipeline *pipeline, unsigned producer);
+
+/* Who is connected to it. */
+enum { PIPELINE_LISTED = 64 };
+struct pipeline_client {
+  bool reads; /* or produces; one that is replied to does both and counts as a producer */
+  pid_t pid;
+  uid_t uid;
+  char process[PEER_PROCESS];
+  int64_t since;           /* CLOCK_MONOTONIC ns */
+  uint64_t frames, missed; /* that it sent, or results that it took; and whole results that it missed */
+  const char *waiting;     /* what it waits for, or "nothing" */
+};
+/* Lists the first so many; returns how many these are. */
+unsigned pipeline_list(const struct pipeline *pipeline, struct pipeline_client list[PIPELINE_LISTED]);
 
 /* What status and metrics say of a pipeline: taken at one moment, balanced, plain data. */
 struct pipeline_snapshot {
@@ -151,15 +180,21 @@ struct pipeline_snapshot {
   enum pipeline_state state;
   unsigned sessions; /* producers connected */
   unsigned clients;  /* producers allowed */
+  unsigned listed;   /* of all clients */
+  struct pipeline_client list[PIPELINE_LISTED];
   unsigned readers;
-  uint64_t missed;              /* whole results that readers missed, ended readers included */
-  bool not_read;                /* a client does not take its results: see struct session_view */
-  enum session_waiting waiting; /* of the session that waits furthest down the flow: reader before gpu before source */
-  uint64_t refused;             /* clients turned away, */
-  struct refusal refusal;       /* and the last of them */
+  uint64_t missed;               /* whole results that readers missed, ended readers included */
+  bool not_read;                 /* a client does not take its results: see struct session_view */
+  enum session_waiting waiting;  /* of the session that waits furthest down the flow: reader before gpu before source */
+  int64_t last_in, last_out;     /* when a frame last came, and when one went out: CLOCK_MONOTONIC ns; 0: never */
+  const struct trouble *silence; /* no frame comes, and one should */
+  const struct trouble *trouble, *source_trouble, *sink_trouble; /* its last errors; NULL, or with a count of 0: none */
+  uint64_t refused;                                              /* clients turned away, */
+  struct refusal refusal;                                        /* and the last of them */
   struct ledger ledger;
-  double seconds; /* length of the window behind the next lines, up to 10 s */
-  double fps, in_bytes_per_s, out_bytes_per_s;
+  uint64_t lately[FATE_COUNT]; /* frames with each fate within the last minute */
+  double seconds;              /* length of the window behind the next lines, up to 10 s */
+  double in_fps, out_fps, in_bytes_per_s, out_bytes_per_s;
   unsigned slots;                               /* of each session */
   bool graph;                                   /* frames are replayed from CUDA graphs */
   bool copies, copies_by_kernel;                /* to a device and back; by kernels of these graphs, and not by engines */

@@ -2,9 +2,9 @@
  * What the files of a pipeline share. inputs.c (their life and what they are told), inputs_file.c (producers that are files),
  * inputs_admit.c (how producers that connect get their seats) and inputs_image.c (how inputs are handed over) are its source
  * side; outputs.c (their life, files), outputs_readers.c (readers that connect) and outputs_image.c (how outputs are handed
- * over) its sink side. Of the pipeline itself snapshot.c reads what can be known, states.c says which event leads where,
- * image.c hands it over, run.c is what it does while it runs, and pipeline.c takes and gives back what it needs. Each uses
- * those before it.
+ * over) its sink side. Of the pipeline itself snapshot.c reads what can be known, watch.c follows what goes wrong, states.c
+ * says which event leads where, image.c hands it over, run.c is what it does while it runs, and pipeline.c takes and gives back
+ * what it needs. Each uses those before it.
  */
 #ifndef FRAMED_PIPELINE_PRIVATE_H
 #define FRAMED_PIPELINE_PRIVATE_H
@@ -16,6 +16,7 @@
 #include "daemon/client/producer.h"
 #include "daemon/frame/arena.h"
 #include "daemon/measure/meter.h"
+#include "daemon/measure/past.h"
 #include "daemon/pipeline/inputs.h"
 #include "daemon/pipeline/outputs.h"
 #include "daemon/pipeline/pipeline.h"
@@ -43,6 +44,7 @@ struct inputs {
   session_listener *listen; /* hears of sessions; */
   void *context;            /* what it is told with it */
   struct refusals refusals;
+  struct trouble trouble;
   bool for_readers;    /* of the hold in force, */
   bool leaves_partial; /* and frames that have begun may stay */
   bool closed, ended;
@@ -97,6 +99,8 @@ struct reader_entry { /* one reader */
   struct reader *reader;
   pid_t pid;
   uid_t uid;
+  char process[PEER_PROCESS];
+  int64_t since;              /* when it connected */
   struct arena control;       /* of one with shared memory */
   struct quota_charge charge; /* to its user */
   struct loop_timer *linger;  /* it was sent away, and may still look at its control memory for so long */
@@ -121,6 +125,7 @@ struct outputs {
   unsigned count;
   uint64_t missed; /* by readers that left */
   struct refusals refusals;
+  struct trouble trouble;
   uint64_t cut;    /* bytes of a partial result that a process before this one left in the file, */
   bool cut_unsure; /* if its results had the size of ours */
   bool awaits_end; /* a FIFO whose reader is to see the end of what came before: see outputs.c */
@@ -192,7 +197,15 @@ struct pipeline {
   struct outputs *outputs;                /* NULL: it replies */
   struct pending_requests pauses, drains; /* requests that wait for it to be held; drained */
   struct meter *meter;
-  struct reading now;                     /* for pipeline_snapshot(), too large for a stack */
+  struct past past;
+  struct reading now;     /* for pipeline_snapshot(), too large for a stack */
+  struct trouble trouble; /* of its state, or of frames that the device failed with */
+  struct trouble silence; /* no frame comes, and one should */
+  struct watch {          /* what the last tick saw: see watch.c */
+    int64_t at;
+    int64_t heard;          /* until when a silence has another cause than the source */
+    uint64_t emitted, lost; /* frames, and frames that the sink could not write */
+  } watch;
   bool for_good;                          /* STOPPING: stops as soon as it is quiet */
   bool cut;                               /* sessions were told to stop */
   bool accounted;                         /* the log has its account, maybe from an image before this one */
@@ -239,9 +252,16 @@ bool pipeline_may_move(enum pipeline_state state, enum pipeline_happening happen
  */
 bool pipeline_move(struct pipeline *pipeline, enum pipeline_happening happening);
 
+/* watch.c: it starts, and what was before is not watched. */
+void pipeline_watch_begin(struct pipeline *pipeline);
+
 /* snapshot.c: sums over all sessions, and what the session that is furthest down the flow waits for. */
 void pipeline_ledger(const struct pipeline *pipeline, struct ledger *ledger);
 enum session_waiting pipeline_waiting(const struct pipeline *pipeline);
+/* When a frame last came, and when one last went out: CLOCK_MONOTONIC ns; 0: never. */
+int64_t pipeline_last_in(const struct pipeline *pipeline);
+int64_t pipeline_last_out(const struct pipeline *pipeline);
+void pipeline_read(const struct pipeline *pipeline, struct reading *reading);
 
 bool pipeline_sink_has_ended(const struct pipeline *pipeline);
 

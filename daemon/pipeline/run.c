@@ -36,7 +36,7 @@ static void log_choice(const struct pipeline *pipeline) {
 }
 
 /* Says what the hand-over has cost the pipeline: frames in quarantine, and that it takes no more. */
-static void log_condemned(const struct pipeline *pipeline) {
+static void log_condemned(struct pipeline *pipeline) {
   const char *name = pipeline->config->name;
   char sequence[24];
   snprintf(sequence, sizeof sequence, "%" PRIu64, pipeline->last_condemned);
@@ -45,8 +45,12 @@ static void log_condemned(const struct pipeline *pipeline) {
     log_event_with(LOG_CONDEMNED, name, fields,
                    "frame %s made the GPU fail %d times while it was alone there: it is dropped as gpu_fault", sequence,
                    RETRY_LIMIT);
+    trouble_note(&pipeline->trouble, clock_now(), "look at what its stages make of such a frame",
+                 "frame %s made the GPU fail %d times while it was alone there", sequence, RETRY_LIMIT);
   }
   if (pipeline->state == PIPELINE_FAILED && pipeline->now_condemned > 0) {
+    trouble_note(&pipeline->trouble, clock_now(), "mend its stages and reload, or let it take frames again by framectl resume",
+                 "%d of its frames made the GPU fail within a minute: it takes no more", PIPELINE_TOO_MANY);
     log_event(LOG_PIPELINE_FAILED, name,
               "%d of its frames made the GPU fail within a minute: it takes no more; mend its stages and reload, or resume it",
               PIPELINE_TOO_MANY);
@@ -55,23 +59,28 @@ static void log_condemned(const struct pipeline *pipeline) {
 
 /* Without its socket nobody new can come to the pipeline; that is logged and no failure, for the sake of who is connected. */
 static void begin_at_socket(const struct pipeline *pipeline, struct listener *listener,
-                            const struct config_socket_access *access) {
+                            const struct config_socket_access *access, struct trouble *trouble) {
   struct failure failure;
   if (listener && !listener_begin(listener, access, &failure)) {
     log_event(LOG_FAILED, pipeline->config->name, "somebody has removed the socket '%s', and it stays away: %s%s%s",
               listener_path(listener), failure.text, failure.remedy[0] ? "; " : "", failure.remedy);
+    trouble_note(trouble, clock_now(), failure.remedy, "nobody can come: the socket '%s' was removed, and stays away: %s",
+                 listener_path(listener), failure.text);
   }
 }
 
 /* Socket files may be missing also where the process before was killed while a reload removed this pipeline. */
 static void begin_at_sockets(const struct pipeline *pipeline) {
-  begin_at_socket(pipeline, pipeline_source_listener(pipeline), &pipeline->config->source.access);
-  begin_at_socket(pipeline, pipeline_sink_listener(pipeline), &pipeline->config->sink.access);
+  begin_at_socket(pipeline, pipeline_source_listener(pipeline), &pipeline->config->source.access, &pipeline->inputs->trouble);
+  if (pipeline->outputs) {
+    begin_at_socket(pipeline, pipeline_sink_listener(pipeline), &pipeline->config->sink.access,
+                    outputs_trouble(pipeline->outputs));
+  }
 }
 
 /* -- life, on the control loop ----------------------------------------------------------------------------------- */
 
-bool pipeline_start(struct pipeline *pipeline, struct failure *failure) {
+static bool start_ends(struct pipeline *pipeline, struct failure *failure) {
   enum pipeline_state state = pipeline->continues ? pipeline->continues_as : PIPELINE_RUNNING;
   if (state != PIPELINE_RUNNING) {
     inputs_start_held(pipeline->inputs);
@@ -80,8 +89,16 @@ bool pipeline_start(struct pipeline *pipeline, struct failure *failure) {
     begin_at_sockets(pipeline);
   }
   pipeline->outputs_started = pipeline->outputs_started || !pipeline->outputs || outputs_start(pipeline->outputs, failure);
-  if (!pipeline->outputs_started || !inputs_start(pipeline->inputs, failure)) {
+  return pipeline->outputs_started && inputs_start(pipeline->inputs, failure);
+}
+
+bool pipeline_start(struct pipeline *pipeline, struct failure *failure) {
+  if (!start_ends(pipeline, failure)) {
+    trouble_note(&pipeline->trouble, clock_now(), failure->remedy, "it cannot start: %s", failure->text);
     return false;
+  }
+  if (pipeline->state == PIPELINE_STARTING && !pipeline->continues) {
+    trouble_mend(&pipeline->trouble);
   }
   pipeline_move(pipeline, pipeline->continues ? HAPPENS_CONTINUE : HAPPENS_START);
   if (!pipeline->continues) {
@@ -89,6 +106,7 @@ bool pipeline_start(struct pipeline *pipeline, struct failure *failure) {
   } else {
     log_condemned(pipeline);
   }
+  pipeline_watch_begin(pipeline);
   pipeline_tick(pipeline);
   return true;
 }
@@ -312,6 +330,7 @@ static void resume_frames(struct pipeline *pipeline) {
   if (pipeline_move(pipeline, HAPPENS_RESUME)) {
     fd_store_mark();
     inputs_resume(pipeline->inputs);
+    trouble_mend(&pipeline->trouble);
     log_event(LOG_RESUMED, pipeline->config->name, "resumed");
     answer_pending(pipeline, "was resumed");
   }

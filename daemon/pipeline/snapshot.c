@@ -54,6 +54,26 @@ enum session_waiting pipeline_waiting(const struct pipeline *pipeline) {
   return result;
 }
 
+int64_t pipeline_last_in(const struct pipeline *pipeline) {
+  int64_t last = 0;
+  for (unsigned i = 0; i < inputs_seats(pipeline->inputs); i++) {
+    struct session_view view;
+    session_read(inputs_session(pipeline->inputs, i), &view);
+    last = view.last_in > last ? view.last_in : last;
+  }
+  return last;
+}
+
+int64_t pipeline_last_out(const struct pipeline *pipeline) {
+  int64_t last = 0;
+  for (unsigned i = 0; i < inputs_seats(pipeline->inputs); i++) {
+    struct session_view view;
+    session_read(inputs_session(pipeline->inputs, i), &view);
+    last = view.last_out > last ? view.last_out : last;
+  }
+  return last;
+}
+
 static bool is_not_read(const struct pipeline *pipeline) {
   bool not_read = false;
   for (unsigned i = 0; i < inputs_seats(pipeline->inputs); i++) {
@@ -158,10 +178,14 @@ static void read_sessions(const struct pipeline *pipeline, struct reading *readi
   }
 }
 
-static void read_now(const struct pipeline *pipeline, struct reading *reading) {
+void pipeline_read(const struct pipeline *pipeline, struct reading *reading) {
   memset(reading, 0, sizeof *reading);
   reading->at = clock_now();
   read_sessions(pipeline, reading);
+  const double *served = engine_served(pipeline->setup.engine, pipeline->config->device);
+  for (int engine = 0; served && engine < OVERLAP_ENGINES; engine++) {
+    reading->served[engine] = served[engine];
+  }
   reading->missed = pipeline->outputs ? outputs_missed(pipeline->outputs) : 0;
   pipeline_read_lanes(pipeline, reading);
   for (unsigned i = 0; i < inputs_seats(pipeline->inputs); i++) {
@@ -169,11 +193,6 @@ static void read_now(const struct pipeline *pipeline, struct reading *reading) {
       histogram_read(session_histogram(inputs_session(pipeline->inputs, i), step), &reading->steps[step]);
     }
   }
-}
-
-void pipeline_tick(struct pipeline *pipeline) {
-  struct reading *reading = meter_next(pipeline->meter);
-  read_now(pipeline, reading);
 }
 
 static void fill_formats(const struct pipeline *pipeline, struct pipeline_snapshot *snapshot) {
@@ -194,12 +213,19 @@ static void count_refusals(const struct refusals *refusals, struct pipeline_snap
 static void fill_clients(const struct pipeline *pipeline, struct pipeline_snapshot *snapshot) {
   snapshot->clients = inputs_seats(pipeline->inputs);
   snapshot->sessions = inputs_producers(pipeline->inputs);
+  snapshot->listed = pipeline_list(pipeline, snapshot->list);
+  snapshot->trouble = &pipeline->trouble;
+  snapshot->source_trouble = inputs_trouble(pipeline->inputs);
+  snapshot->last_in = pipeline_last_in(pipeline);
+  snapshot->last_out = pipeline_last_out(pipeline);
+  snapshot->silence = &pipeline->silence;
   count_refusals(inputs_refusals(pipeline->inputs), snapshot);
   snapshot->waiting = pipeline_waiting(pipeline);
   snapshot->not_read = is_not_read(pipeline);
   if (pipeline->outputs) {
     snapshot->readers = outputs_readers(pipeline->outputs);
     snapshot->missed = outputs_missed(pipeline->outputs);
+    snapshot->sink_trouble = outputs_trouble(pipeline->outputs);
     count_refusals(outputs_refusals(pipeline->outputs), snapshot);
   } else {
     snapshot->readers = snapshot->sessions; /* producers read their own replies */
@@ -224,11 +250,19 @@ static enum standing standing_of(enum session_waiting waiting) {
   return standings[waiting];
 }
 
+/* The share of its time for which an engine of the device worked for any pipeline. */
+static double engine_share(const struct reading *now, const struct reading *before, enum overlap_engine engine,
+                           unsigned at_once) {
+  double us = (double)(now->at - before->at) / 1e3 * (at_once > 0 ? at_once : 1);
+  return us > 0 && before->at != 0 ? (now->served[engine] - before->served[engine]) / us : 0;
+}
+
 static void fill_diagnosis(const struct pipeline *pipeline, struct pipeline_snapshot *snapshot, const struct reading *now,
                            const struct reading *before) {
   const struct config_pipeline *config = pipeline->config;
   const struct gpu_device *device = engine_device(pipeline->setup.engine, config->device);
   const struct session *session = inputs_session(pipeline->inputs, 0);
+  const struct processors *processors = engine_processors(pipeline->setup.engine);
   bool spins = config->completion == CONFIG_COMPLETION_SPIN;
   struct diagnosis_figures figures = {
       .seconds = snapshot->seconds,
@@ -245,6 +279,16 @@ static void fill_diagnosis(const struct pipeline *pipeline, struct pipeline_snap
       .kernels = gpu_kernels_at_once(device),
       .host_share = spins ? 0 : meter_host_share(now, before),
       .lane_share = spins ? meter_worked_share(now, before) : meter_lane_share(now, before),
+      .engine_share = {engine_share(now, before, OVERLAP_H2D, 1),
+                       engine_share(now, before, OVERLAP_KERNEL, gpu_kernels_at_once(device)),
+                       engine_share(now, before, OVERLAP_D2H, 1)},
+      .on_processors = strcmp(gpu_backend_name(device), "cpu") == 0,
+      .is_short = processors_are_short(processors),
+      .processors = processors->count,
+      .ready = processors->ready,
+      .waited = processors->waited,
+      .stolen = processors->stolen,
+      .in_fps = snapshot->in_fps,
       .standing = standing_of(snapshot->waiting),
       .spins = spins,
       .graphless = config->graph == CONFIG_GRAPH_OFF && strcmp(gpu_backend_name(device), "cuda") == 0,
@@ -269,8 +313,10 @@ static void fill_figures(const struct pipeline *pipeline, struct pipeline_snapsh
   const struct reading *before = meter_oldest(pipeline->meter);
   struct meter_rates rates = meter_rates(now, before);
   snapshot->ledger = now->ledger;
+  past_minute(&pipeline->past, &now->ledger, now->at, snapshot->lately);
   snapshot->seconds = rates.seconds;
-  snapshot->fps = rates.fps;
+  snapshot->in_fps = rates.in_fps;
+  snapshot->out_fps = rates.out_fps;
   snapshot->in_bytes_per_s = rates.in_bytes_per_s;
   snapshot->out_bytes_per_s = rates.out_bytes_per_s;
   for (enum step step = 0; step < STEP_COUNT; step++) {
@@ -286,8 +332,25 @@ void pipeline_snapshot(struct pipeline *pipeline, struct pipeline_snapshot *snap
   snapshot->state = pipeline->state;
   fill_formats(pipeline, snapshot);
   fill_clients(pipeline, snapshot);
-  read_now(pipeline, &pipeline->now);
+  pipeline_read(pipeline, &pipeline->now);
   fill_figures(pipeline, snapshot, &pipeline->now);
+}
+
+const struct past *pipeline_past(const struct pipeline *pipeline) { return &pipeline->past; }
+
+/* -- pictures ---------------------------------------------------------------------------------------------------- */
+
+struct picture *pipeline_ask_picture(struct pipeline *pipeline, unsigned producer, enum picture_side side,
+                                     const char **reason) {
+  struct picture *picture = picture_new(gpu_chain_input(pipeline->chain), gpu_chain_output(pipeline->chain), side, reason);
+  if (picture) {
+    session_ask_picture(inputs_session(pipeline->inputs, producer), side, picture);
+  }
+  return picture;
+}
+
+void pipeline_end_picture(struct pipeline *pipeline, unsigned producer, enum picture_side side) {
+  session_ask_picture(inputs_session(pipeline->inputs, producer), side, NULL);
 }
 
 /* -- traces ------------------------------------------------------------------------------------------------------ */

@@ -114,14 +114,29 @@ static void judge_pipeline(const struct server *server, const struct health_mome
   health_of_pipeline(moment, config->name, &device, &work, item);
 }
 
+/* How many troubles all pipelines have together; writes them to `item`, unless that is NULL. */
+static unsigned judge_troubles(const struct server *server, const struct health_moment *moment, struct health_item *item) {
+  unsigned count = 0;
+  for (unsigned i = 0; i < server->pipeline_count; i++) {
+    struct pipeline_trouble troubles[PIPELINE_TROUBLES];
+    unsigned found = pipeline_troubles(server->pipelines[i], troubles);
+    for (unsigned j = 0; item && j < found; j++) {
+      health_of_trouble(moment, pipeline_config(server->pipelines[i])->name, troubles[j].reason, troubles[j].trouble,
+                        &item[count + j]);
+    }
+    count += found;
+  }
+  return count;
+}
+
 struct health *server_health(const struct server *server) {
   const struct checkup *checkup = server->checkup;
-  unsigned count = 1 + checkup->count + server->pipeline_count;
+  const struct health_moment moment = checkup_moment(server);
+  unsigned count = 1 + checkup->count + server->pipeline_count + judge_troubles(server, &moment, NULL);
   struct health *health = calloc(1, sizeof *health + count * sizeof health->items[0]);
   if (!health) {
     return NULL;
   }
-  const struct health_moment moment = checkup_moment(server);
   struct health_item *item = health->items;
   health->count = count;
   health_of_lanes(&moment, engine_beat(server->engine), item++);
@@ -131,6 +146,7 @@ struct health *server_health(const struct server *server) {
   for (unsigned i = 0; i < server->pipeline_count; i++) {
     judge_pipeline(server, &moment, server->pipelines[i], item++);
   }
+  judge_troubles(server, &moment, item);
   health_sum_up(health);
   health->standstill_s = (double)stood_longest(checkup, moment.now) / (double)NS_PER_S;
   return health;

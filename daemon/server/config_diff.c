@@ -53,7 +53,6 @@ bool config_diff_fixed_keys(const struct config *old, const struct config *now, 
   } keys[] = {
       {"lanes", old->lanes == now->lanes},
       {"status.socket", same_text(old->status.socket, now->status.socket)},
-      {"status.http", same_text(old->status.http, now->status.http)},
       {"gpu.backend", old->gpu.backend == now->gpu.backend},
       {"gpu.device", old->gpu.device == now->gpu.device},
       {"gpu.timeout", old->gpu.timeout_ns == now->gpu.timeout_ns},

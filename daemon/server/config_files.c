@@ -32,11 +32,26 @@ static void note(FILE *out, const struct config_mark *at, const char *what, cons
   fprintf(out, "note: %s '%s' does not exist\n  %s\n", what, path, remedy);
 }
 
+/* What a service is kept from shows only inside it. */
+static void note_read_only(FILE *out, const struct config_mark *at, const char *path) {
+  char *copy = strdup(path);
+  if (copy && access(dirname(copy), W_OK) != 0 && errno == EROFS) {
+    if (at->file && at->line > 0) {
+      fprintf(out, "%s:%u:%u: ", at->file, at->line, at->column);
+    }
+    fprintf(out,
+            "note: '%s' is in a read-only file system\n  choose another folder (under systemd, name it in ReadWritePaths=)\n",
+            path);
+  }
+  free(copy);
+}
+
 static void note_socket(FILE *out, const struct config_mark *at, const char *path) {
   if (!has_directory(path)) {
     note(out, at, "the directory of the socket", path,
          "create it before the start, or let systemd do so with RuntimeDirectory=");
   }
+  note_read_only(out, at, path);
 }
 
 static bool uses_device(const struct config *config, unsigned index) {
@@ -53,7 +68,9 @@ static void note_devices(FILE *out, const struct config *config) {
   for (unsigned index = 0; config->gpu.backend != CONFIG_BACKEND_CPU && index < MOST_DEVICES; index++) {
     struct gpu_error error;
     if (uses_device(config, index) && !gpu_usable(choice, index, &error)) {
-      fprintf(out, "note: %s\n  %s\n", error.text, error.remedy);
+      bool asked = config->gpu.backend == CONFIG_BACKEND_CUDA;
+      fprintf(out, "note: %s%s\n  %s\n", asked ? "gpu.backend cuda cannot start on this machine: " : "", error.text,
+              error.remedy);
     }
   }
 }
@@ -73,6 +90,9 @@ void config_files_print_missing(FILE *out, const struct config *config) {
       note_socket(out, &sink->path_at, sink->path);
     } else if (sink->endpoint == CONFIG_FILE && strcmp(sink->path, "-") != 0 && !has_directory(sink->path)) {
       note(out, &sink->path_at, "the directory of the sink's file", sink->path, "create it before the start");
+    }
+    if (sink->endpoint == CONFIG_FILE && strcmp(sink->path, "-") != 0) {
+      note_read_only(out, &sink->path_at, sink->path);
     }
   }
 }

@@ -10,6 +10,7 @@
 #include "daemon/base/formats.h"
 #include "daemon/base/log_text.h"
 #include "daemon/session/session.h"
+#include "daemon/sink/sink.h"
 #include "daemon/wire/native.h"
 #include "daemon/wire/protocol.h"
 
@@ -25,6 +26,20 @@ static size_t plus(size_t a, size_t b) {
   return __builtin_add_overflow(a, b, &sum) ? SIZE_MAX : sum;
 }
 
+/* Of a result as readers get it. */
+static size_t most_result_bytes(const struct config_pipeline *pipeline, const struct gpu_chain *chain) {
+  const struct frame_format *output = gpu_chain_output(chain);
+  unsigned label_count;
+  const char *const *labels = gpu_chain_labels(chain, &label_count);
+  size_t bytes = 0;
+  format_bytes(output, &bytes);
+  if (pipeline->sink.protocol != CONFIG_PROTOCOL_JSON || !sink_writes_lines(output)) {
+    return bytes;
+  }
+  const struct json_shape shape = sink_line_shape(pipeline, output, labels, label_count);
+  return json_most_bytes(&shape);
+}
+
 bool footprint_of(const struct config_pipeline *pipeline, struct footprint *footprint, struct gpu_error *error) {
   footprint->input = formats_format(&pipeline->source.format);
   struct gpu_chain *chain = formats_chain(pipeline, error);
@@ -36,11 +51,10 @@ bool footprint_of(const struct config_pipeline *pipeline, struct footprint *foot
   footprint->output = *gpu_chain_output(chain);
   footprint->pinned_bytes = times(session_pinned_bytes(pipeline, chain, input_bytes), pipeline->source.clients);
   footprint->device_bytes = times(gpu_chain_device_bytes(chain, pipeline->slots), pipeline->source.clients);
+  size_t result_bytes = most_result_bytes(pipeline, chain);
   gpu_chain_free(chain);
   bool keeps = pipeline->sink.endpoint == CONFIG_SOCKET && pipeline->sink.overload == CONFIG_SINK_DROP;
-  size_t output_bytes = 0;
-  format_bytes(&footprint->output, &output_bytes);
-  footprint->reader_bytes = keeps ? times(plus(output_bytes, NATIVE_RESULT_BYTES), pipeline->sink.slow_readers) : 0;
+  footprint->reader_bytes = keeps ? times(plus(result_bytes, NATIVE_RESULT_BYTES), pipeline->sink.slow_readers) : 0;
   return true;
 }
 
@@ -59,6 +73,18 @@ static void check_y4m(const struct config_pipeline *pipeline, const struct footp
                       "end the stages with 'convert: {to: gray}' or 'convert: {to: yuv420p}', or use protocol raw",
                       "pipeline '%s': y4m does not carry %s, which the last stage gives", pipeline->name,
                       format_describe(&footprint->output, text));
+  }
+}
+
+static void check_json(const struct config_pipeline *pipeline, const struct footprint *footprint,
+                       struct config_errors *errors) {
+  char text[FORMAT_TEXT];
+  if (pipeline->sink.protocol == CONFIG_PROTOCOL_JSON && !sink_writes_lines(&footprint->output)) {
+    config_errors_add(
+        errors, pipeline->sink.at,
+        "end the stages with one such as stats, motion (output: boxes), top or detect, or use protocol raw or native",
+        "pipeline '%s' has results without a meaning, which json cannot write: the last stage gives %s", pipeline->name,
+        format_describe(&footprint->output, text));
   }
 }
 
@@ -93,6 +119,7 @@ static void check_pipeline(const struct config *config, const struct config_pipe
     return;
   }
   check_y4m(pipeline, &footprint, errors);
+  check_json(pipeline, &footprint, errors);
   check_memory(context, pipeline, &footprint, errors);
 }
 

@@ -10,6 +10,7 @@
 
 #include "daemon/base/log.h"
 #include "daemon/server/private.h"
+#include "daemon/status/pictures.h"
 #include "daemon/status/tracer.h"
 
 /* -- questions -------------------------------------------------------------------------------------------------------- */
@@ -26,6 +27,7 @@ static void read_view(const struct server *server, struct server_view *view) {
                                .reloads = server->reloads,
                                .reload_failures = server->reload_failures,
                                .reload_refusal = server->reload_refusal[0] ? server->reload_refusal : NULL,
+                               .http_refusal = server->http_refusal[0] ? server->http_refusal : NULL,
                                .history = &server->history,
                                .upgrading = server->upgrade != NULL,
                                .refusal = server->refusal[0] ? server->refusal : NULL,
@@ -105,6 +107,8 @@ void server_obey_postponed(struct server *server) {
 
 static void take_trace(struct server *server, const struct trace_order *order) { tracer_take(server->tracer, order); }
 
+static void take_picture(struct server *server, const struct picture_order *order) { pictures_take(server->pictures, order); }
+
 struct status_ops server_ops(struct server *server) {
   return (struct status_ops){.server = server,
                              .loop = &server->loop,
@@ -115,5 +119,6 @@ struct status_ops server_ops(struct server *server) {
                              .reload = server_reload,
                              .upgrade = server_upgrade,
                              .command = take_command,
-                             .trace = take_trace};
+                             .trace = take_trace,
+                             .picture = take_picture};
 }

@@ -2,9 +2,9 @@
  * The server's own state, for the files that make it up. From the top: server.c (phases and events), operations.c (what is
  * asked from outside), startup.c (what is taken at the start and given back at the end), signals.c, gpu_fault.c (what becomes
  * of the server when a GPU fails), upgrade.c, reload.c with swap.c (a new configuration), supervise.c (what happens every few
- * seconds), checkup.c (whether all is well), handover.c (what goes to the next process image, and comes from the one before),
- * hanging.c (files that do not answer), generation.c (configurations in use). Each uses those after it, and reports to server.c
- * alone.
+ * seconds), http_address.c (where status.http is served), checkup.c (whether all is well), handover.c (what goes to the next
+ * process image, and comes from the one before), hanging.c (files that do not answer), generation.c (configurations in use).
+ * Each uses those after it, and reports to server.c alone.
  */
 #ifndef FRAMED_SERVER_PRIVATE_H
 #define FRAMED_SERVER_PRIVATE_H
@@ -64,7 +64,7 @@ struct generation {
   struct config *config;
 };
 
-enum { UPGRADE_TEXT = 640 };
+enum { UPGRADE_TEXT = 640, HTTP_REFUSAL = 512 };
 
 /* What a pipeline told while everything was being handed over. */
 struct unheard {
@@ -93,6 +93,7 @@ struct checkup;
 struct reload;
 struct signals;
 struct supervision;
+struct pictures;
 struct tracer;
 struct upgrade;
 
@@ -110,10 +111,13 @@ struct server {
   unsigned pipeline_count;
   struct listener *status_listener, *http_listener;
   struct status *status, *http;
+  bool http_leaves;                /* the one at status.http is closing */
+  char http_refusal[HTTP_REFUSAL]; /* why nobody answers at status.http; empty: somebody does, or nobody should */
   struct signals *signals;
   struct supervision *supervision;
   struct checkup *checkup;
   struct tracer *tracer;
+  struct pictures *pictures;
   struct loop_timer *limit; /* of a stop, or of the reload that a fault waits for */
   struct loop_timer *look;  /* looks for files that do not answer, once the time of a stop is over */
   struct hanging *hanging;
@@ -214,6 +218,13 @@ bool supervision_start(struct server *server);
 /* To systemd, with a line on what runs. */
 void supervision_say_ready(struct server *server);
 void supervision_stop(struct server *server); /* idempotent */
+
+/* http_address.c */
+/* Listens at status.http, if that can be. */
+void http_address_open(struct server *server);
+/* Serves status.http as the configuration says: at once, or at one of the next ticks. */
+void http_address_follow(struct server *server);
+void http_address_close(struct server *server); /* idempotent */
 
 /* checkup.c */
 /* Whether all is well at this moment, to free(); NULL if there is no memory. */

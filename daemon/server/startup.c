@@ -15,6 +15,7 @@
 #include "daemon/state/exec.h"
 #include "daemon/state/fd_store.h"
 #include "daemon/state/state.h"
+#include "daemon/status/pictures.h"
 #include "daemon/status/tracer.h"
 
 #define MOST_FED (90 * NS_PER_S)
@@ -32,13 +33,10 @@ static bool open_status_listeners(struct server *server, struct failure *failure
            failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "what was handed over of the status socket makes no sense");
   }
   server->status_listener = listener_open("status", server->config->status.socket, &status_access, failure);
-  if (!server->status_listener) {
-    return false;
+  if (server->status_listener) {
+    http_address_open(server); /* before descriptors that the service manager kept are let go of */
   }
-  if (server->config->status.http) {
-    server->http_listener = listener_open_tcp(server->config->status.http, failure);
-  }
-  return !server->config->status.http || server->http_listener;
+  return server->status_listener;
 }
 
 static bool make_pipelines(struct server *server, struct failure *failure) {
@@ -104,7 +102,8 @@ static void prepare(void *context) {
 
 static bool start_status(struct server *server, struct failure *failure) {
   server->tracer = tracer_new(&server->ops);
-  if (!server->tracer) {
+  server->pictures = pictures_new(&server->ops);
+  if (!server->tracer || !server->pictures) {
     return startup_out_of_memory(failure);
   }
   struct failure why;
@@ -113,10 +112,10 @@ static bool start_status(struct server *server, struct failure *failure) {
               listener_path(server->status_listener), why.text);
   }
   server->status = status_new(&server->ops, listener_fd(server->status_listener), false, failure);
-  if (server->status && server->http_listener) {
-    server->http = status_new(&server->ops, listener_fd(server->http_listener), true, failure);
+  if (server->status) {
+    http_address_follow(server);
   }
-  return server->status && (!server->http_listener || server->http);
+  return server->status;
 }
 
 /* A pipeline that the process before could not start either does not keep the others from starting: it is tried until it
@@ -295,11 +294,6 @@ bool server_start(struct server *server, struct failure *failure) {
 
 /* -- what is given back at the end ------------------------------------------------------------------------------------ */
 
-static void on_http_closed(void *context) {
-  struct server *server = context;
-  server->http = NULL;
-}
-
 static void on_status_closed(void *context) {
   struct server *server = context;
   server->status = NULL;
@@ -307,13 +301,12 @@ static void on_status_closed(void *context) {
 
 void server_close_handles(struct server *server) {
   tracer_stop(server->tracer);
+  pictures_stop(server->pictures);
   upgrade_cancel(server);
   if (server->status) {
     status_close(server->status, on_status_closed, server);
   }
-  if (server->http) {
-    status_close(server->http, on_http_closed, server);
-  }
+  http_address_close(server);
   supervision_stop(server);
   checkup_stop(server);
   signals_close(server);
@@ -330,6 +323,7 @@ void server_close(struct server *server) {
   free(server->pipelines);
   checkup_free(server);
   tracer_free(server->tracer);
+  pictures_free(server->pictures);
   engine_close(server->engine);
   quota_free(server->quota);
   free(server->unanswered);

@@ -110,12 +110,16 @@ static void start_late(struct server *server) {
 
 static void on_tick(void *context) {
   struct server *server = context;
+  processors_look(engine_processors(server->engine));
   for (unsigned i = 0; i < server->pipeline_count; i++) {
     pipeline_tick(server->pipelines[i]);
   }
   start_anchoring(server);
   systemd_flush();
   start_late(server);
+  if (server->phase == SERVER_RUNNING && !server->reload) {
+    http_address_follow(server);
+  }
   if (fd_store_try_again() && !server->reload) {
     server_note_journal(server);
   }
@@ -136,12 +140,12 @@ static void on_turn(void *context) { server_note_manifest(context); }
 
 /* -- the watchdog ---------------------------------------------------------------------------------------------- */
 
-/* The watchdog is fed as long as /v1/health says that all is well. A device's fault is found and answered long before it bites.
- */
+/* The watchdog is fed as long as /v1/live says that all moves: no restart mends a camera that is silent, or a disk that is
+ * full. A device's fault is found and answered long before it bites. */
 static void on_watchdog(void *context) {
   struct server *server = context;
   struct health *health = server_health(server);
-  if (health && health->ok) {
+  if (health && health->live) {
     systemd_watchdog();
   }
   free(health);

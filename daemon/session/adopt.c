@@ -371,7 +371,9 @@ bool session_taken(struct session *session, struct failure *failure) {
     acks_mend(&account->acks, &session->flow.ring);
   }
   account_publish(account);
-  return (is_complete(session) && balanced) ||
+  const struct reader *client = session->attach_reader;
+  bool is_in_place = !client || !client->continues || reader_is_in_place(client);
+  return (is_complete(session) && balanced && is_in_place) ||
          failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "the frames that were left of a session of '%s' do not add up",
                      session->setup.config->name);
 }

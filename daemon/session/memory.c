@@ -157,6 +157,7 @@ static bool make_sink(struct session *session, const struct frame_format *output
   if (session->is_reply) {
     struct lane *lane = setup->sink_lane ? setup->sink_lane : setup->lane;
     struct sink_setup own = {.config = setup->config, .lane = lane, .control = setup->control, .output = output};
+    own.labels = gpu_chain_labels(setup->chain, &own.label_count);
     session->sink = sink_new_reply(&own, session_on_client_gone, session, failure);
   }
   if (session->sink && session->sink->lane != setup->lane) {
@@ -250,6 +251,8 @@ struct session *session_free(struct session *session) {
     session->sink->tail = session->sink->first; /* a sink that came through a codec and never ran may have results */
     sink_free(session->sink);
   }
+  flow_ask_picture(&session->flow, PICTURE_IN, NULL);
+  flow_ask_picture(&session->flow, PICTURE_OUT, NULL);
   reader_free(session->attach_reader);
   trace_ring_drop(session->trace);
   free(session->discard);
@@ -270,6 +273,10 @@ void session_read(const struct session *session, struct session_view *view) { ac
 
 const struct histogram *session_histogram(const struct session *session, enum step step) {
   return &session->account.steps[step];
+}
+
+void session_ask_picture(struct session *session, enum picture_side side, struct picture *picture) {
+  flow_ask_picture(&session->flow, side, picture);
 }
 
 struct trace_ring *session_trace(struct session *session, unsigned frames) {

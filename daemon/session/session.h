@@ -16,6 +16,7 @@
 #include "daemon/base/lane.h"
 #include "daemon/frame/account.h"
 #include "daemon/frame/fault.h"
+#include "daemon/frame/picture.h"
 #include "daemon/source/source.h"
 #include "gpu/gpu.h"
 
@@ -172,6 +173,9 @@ struct trace_ring;
  * stays the session's until it is freed. NULL if there is no memory. */
 struct trace_ring *session_trace(struct session *session, unsigned frames);
 void session_trace_end(struct session *session);
+
+/* [control loop] Hangs up a picture for its next result; NULL takes one down that waits. */
+void session_ask_picture(struct session *session, enum picture_side side, struct picture *picture);
 
 /* Since when a read of its source, a file, is under way: CLOCK_MONOTONIC ns; 0: none is. */
 int64_t session_asked(const struct session *session);

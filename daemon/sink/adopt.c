@@ -75,6 +75,7 @@ static void take_result(struct sink *sink, struct result *result, struct flow *f
   result->sink = sink;
   result->flow = flow;
   result->slot = slot;
+  result->line_bytes = 0; /* its line is made anew */
   if (result->open && result->end != 0) {
     count_written(sink, result, slot);
   }
@@ -135,7 +136,7 @@ void sink_abandon(struct sink *sink) { sink->first = sink->base = sink->tail; }
 bool reader_has_gone(const struct reader *reader) { return reader->leaving; }
 
 static bool take_head(struct reader *reader, const struct reader *left) {
-  if ((unsigned)left->protocol > CONFIG_PROTOCOL_AUTO || left->header_bytes > Y4M_HEADER ||
+  if ((unsigned)left->protocol >= CONFIG_PROTOCOL_COUNT || left->header_bytes > Y4M_HEADER ||
       left->header_at > left->header_bytes) {
     return false;
   }
@@ -191,13 +192,22 @@ static bool take_rest(struct reader *reader, const struct reader *left, sink_roa
   return take_rest_frame(reader, left, road, context);
 }
 
-/* A reader is on a result that is there or on the next one, and in the middle only of one that is there. */
-static bool is_in_place(const struct reader *reader) {
-  const struct sink *sink = reader->sink;
+/* Of the result that the reader is on; of a line whose numbers are in memory that this process does not have yet, the most. */
+static size_t whole_bytes(const struct reader *reader) {
   const unsigned char *prefix;
-  size_t whole = result_prefix(&sink->results[0], reader->protocol, &prefix) + sink->result_bytes;
+  struct result *result = sink_result(reader->sink, reader->at);
+  bool is_there = result->slot && result->slot->output;
+  return result_prefix(result, reader->protocol, &prefix) +
+         (is_there ? result_payload(result).count : reader->sink->result_bytes);
+}
+
+/* A reader is on a result that is there or on the next one, and in the middle only of one that is there. */
+bool reader_is_in_place(const struct reader *reader) {
+  const struct sink *sink = reader->sink;
   bool is_there = reader->at >= sink->first && reader->at <= sink->tail;
-  return (is_there || reader_has_rest(reader)) && reader->sent < whole && (reader->sent == 0 || reader->at < sink->tail);
+  bool is_between = reader->sent == 0;
+  return (is_there || reader_has_rest(reader)) &&
+         (is_between || (reader->at < sink->tail && reader->sent < whole_bytes(reader)));
 }
 
 static void take_counts(struct reader *reader, const struct reader *left) {
@@ -219,7 +229,7 @@ static bool take_place(struct reader *reader, const struct reader *left, sink_ro
     reader->missed += reader->sink->first - reader->at;
     reader->at = reader->sink->first;
   }
-  return take_rest(reader, left, road, context) && is_in_place(reader);
+  return take_rest(reader, left, road, context) && reader_is_in_place(reader);
 }
 
 struct reader *reader_adopt(struct sink *sink, uint64_t name, int fd, sink_road *road, void *context, bool *cut) {

@@ -14,6 +14,9 @@
 #include "daemon/measure/clock.h"
 #include "daemon/sink/results.h"
 
+/* Bytes of a line at the end of a file that are looked through for where it begins. */
+enum { MOST_LINE = 16 << 20 };
+
 static void write_more(struct sink *sink);
 
 static void file_offered(struct sink *sink) { (void)sink; }
@@ -27,9 +30,10 @@ static void set_writing(struct sink *sink, bool writing) {
 /* The buffers of the result under way, less what is written already. Returns their bytes. */
 static size_t buffers_left(struct sink *sink, uv_buf_t buffers[3], unsigned *count) {
   struct reader *reader = sink->readers;
-  const struct result *result = sink_result(sink, sink->first);
+  struct result *result = sink_result(sink, sink->first);
+  struct payload payload = result_payload(result);
   const unsigned char *prefix;
-  size_t prefix_bytes = result_prefix(result, reader->protocol, &prefix), left = prefix_bytes + sink->result_bytes;
+  size_t prefix_bytes = result_prefix(result, reader->protocol, &prefix), left = prefix_bytes + payload.count;
   *count = 0;
   if (sink->position == 0 && reader->header_bytes > 0) {
     buffers[(*count)++] = (uv_buf_t){.base = reader->header, .len = reader->header_bytes};
@@ -38,7 +42,7 @@ static size_t buffers_left(struct sink *sink, uv_buf_t buffers[3], unsigned *cou
   if (prefix_bytes > 0) {
     buffers[(*count)++] = (uv_buf_t){.base = (char *)(uintptr_t)prefix, .len = prefix_bytes};
   }
-  buffers[(*count)++] = (uv_buf_t){.base = (char *)result->slot->output, .len = sink->result_bytes};
+  buffers[(*count)++] = (uv_buf_t){.base = (char *)(uintptr_t)payload.bytes, .len = payload.count};
   size_t skip = sink->written;
   while (skip > 0) {
     if (skip < buffers[0].len) {
@@ -61,7 +65,7 @@ static void tell_trouble(struct sink *sink) {
   }
   struct sink_event *event = &sink->trouble_notice.event;
   sink->told = sink->failed;
-  *event = (struct sink_event){.kind = sink->failed ? SINK_FAILED : SINK_RECOVERED, .missed = sink->lost};
+  *event = (struct sink_event){.kind = sink->failed ? SINK_FAILED : SINK_RECOVERED, .missed = sink->lost, .error = sink->error};
   if (sink->failed) {
     snprintf(event->text, sizeof event->text, "%s", sink->trouble);
   }
@@ -71,6 +75,13 @@ static void tell_trouble(struct sink *sink) {
 static void file_tick(struct runner *runner, int64_t now) {
   (void)now;
   tell_trouble((struct sink *)runner);
+}
+
+/* "No space left on device (ENOSPC)" */
+static void describe_error(struct sink *sink, const char *before, int error) {
+  const char *name = strerrorname_np(error);
+  sink->error = error;
+  snprintf(sink->trouble, sizeof sink->trouble, "%s%s (%s)", before, strerror(error), name ? name : "of no name");
 }
 
 /* Releases results that got their fate while they waited. */
@@ -115,7 +126,7 @@ static void finish_lost(struct sink *sink, int error) {
   file_finish(sink, FATE_SINK_ERROR);
   if (!sink->failed) {
     sink->failed = true;
-    snprintf(sink->trouble, sizeof sink->trouble, "%s", strerror(-error));
+    describe_error(sink, "", -error);
   }
   tell_trouble(sink);
 }
@@ -129,7 +140,7 @@ static void tell_torn(struct sink *sink, int error) {
   }
   sink->failed = true;
   sink->told = false;
-  snprintf(sink->trouble, sizeof sink->trouble, "the part of a result that is there cannot be cut off: %s", strerror(-error));
+  describe_error(sink, "the part of a result that is there cannot be cut off: ", -error);
   tell_trouble(sink);
 }
 
@@ -270,6 +281,9 @@ const struct sink_operations sink_file_operations = {
 
 uint64_t sink_result_bytes_in_file(const struct config_pipeline *config, const struct frame_format *output) {
   size_t result_bytes = 0;
+  if (config->sink.protocol == CONFIG_PROTOCOL_JSON) {
+    return 1;
+  }
   if (!format_bytes(output, &result_bytes)) {
     return 0;
   }
@@ -277,9 +291,28 @@ uint64_t sink_result_bytes_in_file(const struct config_pipeline *config, const s
   return prefix + result_bytes;
 }
 
+/* How many bytes stand behind the last newline of a file; one without any in its last MOST_LINE bytes is no file of lines. */
+static uint64_t torn_line(int fd, off_t size) {
+  char bytes[4096];
+  off_t at = size;
+  while (at > 0 && size - at < MOST_LINE) {
+    off_t from = at > (off_t)sizeof bytes ? at - (off_t)sizeof bytes : 0;
+    ssize_t got = pread(fd, bytes, (size_t)(at - from), from);
+    const char *newline = got == at - from ? memrchr(bytes, '\n', (size_t)got) : NULL;
+    if (newline) {
+      return (uint64_t)(size - from - (newline - bytes) - 1);
+    }
+    at = from;
+  }
+  return (uint64_t)(size - at);
+}
+
 /* How many bytes of a file of that size belong to no whole result. */
-static uint64_t torn_bytes(const struct config_pipeline *config, const struct frame_format *output, uint64_t header_bytes,
-                           off_t size) {
+static uint64_t torn_bytes(const struct config_pipeline *config, const struct frame_format *output, int fd,
+                           uint64_t header_bytes, off_t size) {
+  if (config->sink.protocol == CONFIG_PROTOCOL_JSON) {
+    return torn_line(fd, size);
+  }
   uint64_t result_bytes = sink_result_bytes_in_file(config, output);
   return result_bytes > 0 ? ((uint64_t)size - header_bytes) % result_bytes : 0;
 }
@@ -304,8 +337,8 @@ uint64_t sink_cut_torn(const struct config_pipeline *config, const struct frame_
   }
   size_t length = config->sink.protocol == CONFIG_PROTOCOL_Y4M ? own_header(fd, output) : 0;
   bool is_own = config->sink.protocol != CONFIG_PROTOCOL_Y4M || length > 0;
-  uint64_t torn = is_own ? torn_bytes(config, output, length, status.st_size) : 0;
-  return torn > 0 && ftruncate(fd, status.st_size - (off_t)torn) == 0 ? torn : 0;
+  uint64_t torn = is_own ? torn_bytes(config, output, fd, length, status.st_size) : 0;
+  return torn > 0 && torn < MOST_LINE && ftruncate(fd, status.st_size - (off_t)torn) == 0 ? torn : 0;
 }
 
 bool sink_prepare_file(const struct config_pipeline *config, const struct frame_format *output, int fd,
@@ -324,7 +357,7 @@ bool sink_prepare_file(const struct config_pipeline *config, const struct frame_
                          config->name);
     }
   }
-  uint64_t torn = torn_bytes(config, output, length, status.st_size);
+  uint64_t torn = torn_bytes(config, output, fd, length, status.st_size);
   if (torn > 0) {
     return failure_set(failure, EXIT_STATUS_CONFIG, remedy,
                        "the file '%s' of pipeline '%s' ends within a result of this format, %" PRIu64

@@ -48,6 +48,7 @@ static struct result *set_result(struct sink *sink, struct flow *flow, struct sl
 void sink_take_in(struct sink *sink, struct flow *flow, struct slot *slot) {
   assert(sink_count(sink) < GPU_MAX_SLOTS);
   struct result *result = set_result(sink, flow, slot, true, FATE_EMITTED);
+  result->line_bytes = 0;
   if (sink->speaks_native) {
     struct native_result native = frame_result(&slot->frame, flow->seat, clock_now());
     native_write_result(&native, sink->result_bytes, result->native);

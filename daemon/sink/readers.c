@@ -33,15 +33,14 @@ static int add_part(struct iovec *vector, int count, const void *base, size_t le
 }
 
 static int add_result(struct reader *reader, uint64_t index, size_t sent, struct iovec *vector, int count) {
-  const struct result *result = sink_result(reader->sink, index);
+  struct payload payload = result_payload(sink_result(reader->sink, index));
   const unsigned char *prefix;
   size_t prefix_bytes = reader_prefix(reader, index, &prefix);
   if (sent < prefix_bytes) {
     count = add_part(vector, count, prefix + sent, prefix_bytes - sent);
     sent = prefix_bytes;
   }
-  return add_part(vector, count, result->slot->output + (sent - prefix_bytes),
-                  prefix_bytes + reader->sink->result_bytes - sent);
+  return add_part(vector, count, payload.bytes + (sent - prefix_bytes), prefix_bytes + payload.count - sent);
 }
 
 /* What this reader gets next: header, rest, then results. The header waits for the first result, and says its rate. */
@@ -87,8 +86,9 @@ static void advance(struct sink *sink, struct reader *reader, size_t written, in
     return;
   }
   const unsigned char *unused;
-  size_t whole = result_prefix(&sink->results[0], reader->protocol, &unused) + sink->result_bytes;
+  size_t prefix_bytes = result_prefix(&sink->results[0], reader->protocol, &unused);
   while (written > 0) {
+    size_t whole = prefix_bytes + result_payload(sink_result(sink, reader->at)).count;
     size_t left = whole - reader->sent;
     part = left < written ? left : written;
     reader->sent += part;

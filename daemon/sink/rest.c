@@ -109,15 +109,16 @@ void readers_release(struct sink *sink, int64_t now) {
 /* -- making room ------------------------------------------------------------------------------------------------------- */
 
 /* The reader is in the middle of the oldest result: the bytes that it still needs move to its room. */
-static void keep_rest(struct sink *sink, struct reader *reader, const struct result *result, struct pending *pending) {
+static void keep_rest(struct sink *sink, struct reader *reader, struct result *result, struct pending *pending) {
+  struct payload payload = result_payload(result);
   const unsigned char *prefix;
   size_t prefix_bytes = reader_prefix(reader, reader->at, &prefix);
   size_t prefix_left = reader->sent < prefix_bytes ? prefix_bytes - reader->sent : 0;
   size_t payload_at = reader->sent + prefix_left - prefix_bytes;
   memcpy(reader->room->bytes, prefix + (prefix_bytes - prefix_left), prefix_left);
-  memcpy(reader->room->bytes + prefix_left, result->slot->output + payload_at, sink->result_bytes - payload_at);
+  memcpy(reader->room->bytes + prefix_left, payload.bytes + payload_at, payload.count - payload_at);
   reader->rest_at = 0;
-  reader->rest_end = prefix_left + sink->result_bytes - payload_at;
+  reader->rest_end = prefix_left + payload.count - payload_at;
   reader->rest_of = pending;
   if (pending) {
     pending->holders++;

@@ -15,6 +15,7 @@
 #include "daemon/frame/flow.h"
 #include "daemon/sink/sink.h"
 #include "daemon/state/image.h"
+#include "daemon/wire/json.h"
 #include "daemon/wire/native.h"
 
 struct result {
@@ -28,6 +29,7 @@ struct result {
   enum fate fate;                            /* once it has one */
   int64_t end;                               /* where it ends in the file, once it is there; 0: it is not */
   unsigned char native[NATIVE_RESULT_BYTES]; /* what stands before it for a native reader */
+  size_t line_bytes;                         /* of its line of JSON; 0: it is not made */
 };
 
 /* A frame whose slot was taken back while readers still have its rest to send: the only one that is not in a slot. */
@@ -129,10 +131,12 @@ struct sink {
   void *context;
   bool block; /* lossless */
   bool stopping;
-  size_t result_bytes;
+  size_t result_bytes; /* of a line of JSON: at most */
   struct frame_format format;
   enum config_protocol protocol;
   bool speaks_native; /* some reader may */
+  struct json_shape shape;
+  char *lines; /* JSON: room for one of each slot; else NULL */
   /* The queue: results first to tail - 1, counted since the start; a change is one store to one of them. */
   struct result results[GPU_MAX_SLOTS];
   uint64_t first, tail;
@@ -160,6 +164,7 @@ struct sink {
   /* the file */
   struct sink_notice trouble_notice;
   atomic_bool trouble_posted;
+  int error;         /* of the last result that was lost */
   bool failed, told; /* that results are lost, and whether the control loop knows */
   char trouble[160]; /* why */
   bool writing;
@@ -177,6 +182,34 @@ static inline struct result *sink_result(struct sink *sink, uint64_t index) { re
 
 /* The reader sends the rest of a result from its own buffer, and is on none in the queue. */
 static inline bool reader_has_rest(const struct reader *reader) { return reader->rest_at < reader->rest_end; }
+
+/* -- lines.c: results as JSON ---------------------------------------------------------------------------------------------- */
+
+bool sink_make_lines(struct sink *sink, const struct sink_setup *setup, struct failure *failure);
+void result_make_line(struct result *result);
+
+static inline char *result_line(const struct result *result) {
+  return result->sink->lines + result->slot->index * result->sink->result_bytes;
+}
+
+/* The bytes of a result as readers get them, behind what stands before it. */
+struct payload {
+  const unsigned char *bytes;
+  size_t count;
+};
+
+static inline struct payload result_payload(struct result *result) {
+  if (!result->sink->lines) {
+    return (struct payload){result->slot->output, result->sink->result_bytes};
+  }
+  if (result->line_bytes == 0) {
+    result_make_line(result);
+  }
+  return (struct payload){(const unsigned char *)result_line(result), result->line_bytes};
+}
+
+/* -- results and readers ----------------------------------------------------------------------------------------------------
+ */
 
 /* What stands before a result for readers of this protocol; how long it is depends on the protocol alone. */
 size_t result_prefix(const struct result *result, enum config_protocol protocol, const unsigned char **prefix);
@@ -230,6 +263,8 @@ struct reader *reader_adopt(struct sink *sink, uint64_t name, int fd, sink_road 
 struct reader *reader_adopt_file(struct sink *sink, uint64_t name, int fd, uint64_t *torn);
 /* What is lent to a reader with shared memory, which it has by now. False: it makes no sense. */
 bool reader_adopt_loans(struct reader *reader, uint64_t name);
+/* Whether a reader that was taken is within what there is for it; once the sessions have their memory. */
+bool reader_is_in_place(const struct reader *reader);
 /* Whether the reader's handle is closing: the reader ends with this process. */
 bool reader_has_gone(const struct reader *reader);
 

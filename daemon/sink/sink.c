@@ -66,7 +66,8 @@ struct sink *sink_new(const struct sink_setup *setup, struct failure *failure) {
     return NULL;
   }
   sink_set_up(sink, kind_of(&setup->config->sink), setup);
-  return sink;
+  bool is_made = sink->protocol != CONFIG_PROTOCOL_JSON || sink_make_lines(sink, setup, failure);
+  return is_made ? sink : sink_free(sink);
 }
 
 void sink_be_file(struct sink *sink, bool is_file) {
@@ -85,6 +86,7 @@ struct sink *sink_new_reply(const struct sink_setup *setup, sink_gone *gone, voi
 struct sink *sink_free(struct sink *sink) {
   if (sink) {
     assert(!sink->readers && sink_count(sink) == 0 && !sink->rooms);
+    free(sink->lines);
   }
   return image_free(sink);
 }

@@ -12,6 +12,7 @@
 #include "config/config.h"
 #include "daemon/base/failure.h"
 #include "daemon/base/lane.h"
+#include "daemon/wire/json.h"
 #include "gpu/gpu.h"
 
 struct sink;
@@ -34,6 +35,7 @@ struct sink_event {
   struct reader *reader;    /* DETACHED: now the receiver's, to free */
   int fd;                   /* DETACHED: now the receiver's, to close */
   uint64_t emitted, missed; /* DETACHED: results this reader took whole, and missed whole; FAILED, RECOVERED: lost */
+  int error;                /* FAILED: the errno */
   unsigned code;            /* DETACHED: the ERROR that this reader is still to be told, with `text`; 0: none */
   char text[256];           /* why, or empty */
 };
@@ -47,10 +49,16 @@ struct sink_setup {
   sink_listener *listener;
   void *context;
   const struct frame_format *input, *output;
+  const char *const *labels; /* of the classes in results, or NULL; they outlive the sink */
+  unsigned label_count;
 };
 
 /* Makes the sink of a pipeline (not for `reply`). */
 struct sink *sink_new(const struct sink_setup *setup, struct failure *failure);
+/* Whether results of this format can be lines of JSON, and what these have in common if they can. */
+bool sink_writes_lines(const struct frame_format *output);
+struct json_shape sink_line_shape(const struct config_pipeline *config, const struct frame_format *output,
+                                  const char *const *labels, unsigned label_count);
 /* Before sink_adopt(): whether the sink is to a file, also if its path names something else by now. */
 void sink_be_file(struct sink *sink, bool is_file);
 struct sink *sink_free(struct sink *sink); /* after SINK_STOPPED, or if nothing was posted to it; returns NULL */
@@ -84,7 +92,8 @@ void sink_stop(struct sink *sink);
 /* Since when a request to the file is under way: CLOCK_MONOTONIC ns; 0: none is. Any thread. */
 int64_t sink_asked(const struct sink *sink);
 
-/* How many bytes a result takes in a file, with the line before it; 0: more than can be. */
+/* How many bytes a result takes in a file, with the line before it; of json, whose results end with a newline, 1; 0: more than
+ * can be. */
 uint64_t sink_result_bytes_in_file(const struct config_pipeline *config, const struct frame_format *output);
 /* Makes a regular file fit to be continued: a y4m file must be empty or start with the header of these results, at any rate; a
  * torn last result is refused with a sentence that says so. Blocks: for a set-up thread. */

@@ -183,3 +183,14 @@ bool history_replace(struct history *history, struct codec *codec, size_t at) {
   codec_clear(&part);
   return fits;
 }
+
+void trouble_pass(struct trouble *trouble, struct codec *codec) {
+  CODEC_PASS(codec, trouble->count);
+  codec_pass_time(codec, &trouble->since);
+  codec_pass_time(codec, &trouble->last);
+  codec_pass(codec, trouble->text, sizeof trouble->text);
+  codec_pass(codec, trouble->remedy, sizeof trouble->remedy);
+  if (!codec->writing) {
+    trouble->text[sizeof trouble->text - 1] = trouble->remedy[sizeof trouble->remedy - 1] = '\0';
+  }
+}

@@ -11,6 +11,7 @@
 
 #include "daemon/base/failure.h"
 #include "daemon/measure/history.h"
+#include "daemon/measure/trouble.h"
 #include "daemon/state/codec.h"
 
 /* Raised with every change of what is in the codec, or of what it means. */
@@ -36,5 +37,8 @@ uint64_t state_checksum(const void *bytes, size_t length);
 void history_pass(struct history *history, struct codec *codec);
 /* Puts it in the place, in a codec that was read, where it was taken from. */
 bool history_replace(struct history *history, struct codec *codec, size_t at);
+
+/* What is wrong with something that goes on in the next image. */
+void trouble_pass(struct trouble *trouble, struct codec *codec);
 
 #endif

@@ -31,6 +31,12 @@ static json_t *with(json_t *document, const char *key, json_t *value) {
   return NULL;
 }
 
+/* How long ago that was; null: never. */
+static json_t *age_document(int64_t at) {
+  int64_t age = clock_now() - at;
+  return at == 0 ? json_null() : number((double)(age > 0 ? age : 0) / (double)NS_PER_S);
+}
+
 static json_t *frames_document(const struct ledger *ledger) {
   json_t *dropped = json_object();
   for (int fate = FATE_EMITTED + 1; fate < FATE_COUNT; fate++) {
@@ -38,6 +44,15 @@ static json_t *frames_document(const struct ledger *ledger) {
   }
   return json_pack("{s:o, s:o, s:o, s:o}", "in", count(ledger->in), "emitted", count(ledger->fates[FATE_EMITTED]), "in_flight",
                    count(ledger->in_flight), "dropped", dropped);
+}
+
+/* Reasons for which frames were dropped within the last minute; those of none are left out. */
+static json_t *lately_document(const uint64_t fates[FATE_COUNT]) {
+  json_t *dropped = json_object();
+  for (int fate = FATE_EMITTED + 1; fate < FATE_COUNT; fate++) {
+    dropped = fates[fate] > 0 ? with(dropped, fate_names[fate], count(fates[fate])) : dropped;
+  }
+  return dropped;
 }
 
 static json_t *step_document(const struct histogram_summary *summary) {
@@ -55,9 +70,11 @@ static json_t *latency_document(const struct histogram_summary latency[STEP_COUN
   return steps;
 }
 
+/* `fps` is what `out_fps` is, under the name that it had before frames that come were counted apart. */
 static json_t *throughput_document(const struct pipeline_snapshot *snapshot) {
-  return json_pack("{s:o, s:o, s:o, s:o}", "fps", number(snapshot->fps), "in_bytes_per_s", number(snapshot->in_bytes_per_s),
-                   "out_bytes_per_s", number(snapshot->out_bytes_per_s), "window_s", number(snapshot->seconds));
+  return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}", "in_fps", number(snapshot->in_fps), "out_fps", number(snapshot->out_fps),
+                   "fps", number(snapshot->out_fps), "in_bytes_per_s", number(snapshot->in_bytes_per_s), "out_bytes_per_s",
+                   number(snapshot->out_bytes_per_s), "window_s", number(snapshot->seconds));
 }
 
 static json_t *engines_document(const double us[OVERLAP_ENGINES]) {
@@ -128,6 +145,33 @@ static json_t *refusal_document(const struct refusal *refusal) {
                          refusal->text, "remedy", refusal->remedy);
 }
 
+/* The last error, until it is mended; else null. */
+static json_t *trouble_document(const struct trouble *trouble) {
+  return !trouble || trouble->count == 0 ? json_null()
+                                         : json_pack("{s:o, s:s, s:o, s:o, s:o}", "text", answer_string(trouble->text),
+                                                     "remedy", trouble->remedy, "since_s", age_document(trouble->since),
+                                                     "age_s", age_document(trouble->last), "count", count(trouble->count));
+}
+
+static json_t *errors_document(const struct pipeline_snapshot *snapshot) {
+  return json_pack("{s:o, s:o, s:o}", "pipeline", trouble_document(snapshot->trouble), "source",
+                   trouble_document(snapshot->source_trouble), "sink", trouble_document(snapshot->sink_trouble));
+}
+
+/* Those that are listed; `sessions` and `readers` count all. */
+static json_t *connected_document(const struct pipeline_snapshot *snapshot) {
+  json_t *list = json_array();
+  for (unsigned i = 0; i < snapshot->listed; i++) {
+    const struct pipeline_client *client = &snapshot->list[i];
+    json_array_append_new(list,
+                          json_pack("{s:s, s:i, s:I, s:s, s:o, s:o, s:o, s:s}", "role", client->reads ? "reader" : "producer",
+                                    "pid", (int)client->pid, "user", (json_int_t)client->uid, "process", client->process,
+                                    "since_s", age_document(client->since), "frames", count(client->frames), "missed",
+                                    count(client->missed), "waiting", client->waiting));
+  }
+  return list;
+}
+
 static json_t *pipeline_document(const struct pipeline_snapshot *snapshot, const struct config_pipeline *config) {
   json_t *document =
       json_pack("{s:s, s:s, s:i, s:i, s:i, s:o, s:o, s:{s:s, s:s}}", "state", pipeline_state_names[snapshot->state], "waiting",
@@ -136,7 +180,13 @@ static json_t *pipeline_document(const struct pipeline_snapshot *snapshot, const
                 "formats", "input", snapshot->input, "output", snapshot->output);
   document = with(document, "not_read", json_boolean(snapshot->not_read));
   document = with(document, "last_refusal", refusal_document(&snapshot->refusal));
+  document = with(document, "connected", connected_document(snapshot));
+  document = with(document, "errors", errors_document(snapshot));
+  document = with(document, "silent", trouble_document(snapshot->silence));
+  document = with(document, "last_in_age_s", age_document(snapshot->last_in));
+  document = with(document, "last_out_age_s", age_document(snapshot->last_out));
   document = with(document, "frames", frames_document(&snapshot->ledger));
+  document = with(document, "dropped_last_minute", lately_document(snapshot->lately));
   document = with(document, "throughput", throughput_document(snapshot));
   document = with(document, "latency_us", latency_document(snapshot->latency));
   document = with(document, "slots", json_integer(snapshot->slots));
@@ -150,7 +200,11 @@ static json_t *pipeline_document(const struct pipeline_snapshot *snapshot, const
 /* -- health ---------------------------------------------------------------------------------------------------------- */
 
 static json_t *item_document(const struct health_item *item) {
-  json_t *document = json_pack("{s:b, s:s}", "ok", item->ok, "why", item->why);
+  json_t *document = json_pack("{s:b, s:o}", "ok", item->ok, "why", answer_string(item->why));
+  if (!item->ok) {
+    document = with(document, "since_s", number(item->since_s));
+    document = with(document, "count", count(item->count));
+  }
   if (item->kind == HEALTH_LANES) {
     document = with(document, "age_s", number(item->age_s));
   }
@@ -161,24 +215,52 @@ static json_t *item_document(const struct health_item *item) {
   return document;
 }
 
-json_t *health_document(const struct health *health) {
+/* The key under which an item stands in its document; the lanes stand alone. */
+static json_t *with_item(json_t *list, const struct health_item *item) { return with(list, item->name, item_document(item)); }
+
+static json_t *degraded_document(const struct health *health) {
+  static const char *const subjects[] = {
+      [HEALTH_LANES] = "lanes", [HEALTH_DEVICE] = "device", [HEALTH_PIPELINE] = "pipeline", [HEALTH_TROUBLE] = "pipeline"};
+  json_t *list = json_array();
+  for (unsigned i = 0; i < health->count; i++) {
+    const struct health_item *item = &health->items[i];
+    if (!item->ok) {
+      json_array_append_new(list,
+                            json_pack("{s:s, s:s, s:s, s:o, s:o, s:o, s:s}", "subject", subjects[item->kind], "name",
+                                      item->name, "reason", health_reason_names[item->reason], "text", answer_string(item->why),
+                                      "since_s", number(item->since_s), "count", count(item->count), "remedy", item->remedy));
+    }
+  }
+  return list;
+}
+
+json_t *health_document(const struct health *health, bool live_only) {
   json_t *lanes = NULL, *devices = json_object(), *pipelines = json_object();
   for (unsigned i = 0; i < health->count; i++) {
     const struct health_item *item = &health->items[i];
     if (item->kind == HEALTH_LANES) {
       lanes = item_document(item);
-    } else {
-      json_t **list = item->kind == HEALTH_DEVICE ? &devices : &pipelines;
-      *list = with(*list, item->name, item_document(item));
+    } else if (item->kind == HEALTH_DEVICE) {
+      devices = with_item(devices, item);
+    } else if (item->kind == HEALTH_PIPELINE ||
+               (!live_only && json_is_true(json_object_get(json_object_get(pipelines, item->name), "ok")))) {
+      pipelines = with_item(pipelines, item); /* the first trouble of a pipeline stands for it there */
     }
   }
-  return json_pack("{s:b, s:s, s:{s:o}, s:o, s:o, s:o}", "ok", health->ok, "why", health->why, "control", "standstill_s",
-                   number(health->standstill_s), "lanes", lanes, "devices", devices, "pipelines", pipelines);
+  bool ok = live_only ? health->live : health->ok;
+  json_t *document =
+      json_pack("{s:b, s:o, s:{s:o}, s:o, s:o, s:o}", "ok", ok, "why", answer_string(ok ? "" : health->why), "control",
+                "standstill_s", number(health->standstill_s), "lanes", lanes, "devices", devices, "pipelines", pipelines);
+  if (!live_only) {
+    document = with(document, "live", json_boolean(health->live));
+    document = with(document, "degraded", degraded_document(health));
+  }
+  return document;
 }
 
 static json_t *current_health(const struct status_ops *ops) {
   struct health *health = ops->health(ops->server);
-  json_t *document = health ? health_document(health) : NULL;
+  json_t *document = health ? health_document(health, false) : NULL;
   free(health);
   return document;
 }
@@ -205,8 +287,9 @@ static json_t *handovers_document(const struct server_view *view) {
   document = with(document, "longest_ms", number((double)history->longest / 1e6));
   document = with(document, "last",
                   history->gap == 0 ? json_null()
-                                    : json_pack("{s:s, s:o, s:o}", "cause", history_names[history->cause], "text",
-                                                answer_string(history->text), "gap_ms", number((double)history->gap / 1e6)));
+                                    : json_pack("{s:s, s:o, s:o, s:o}", "cause", history_names[history->cause], "age_s",
+                                                age_document(history->stopped), "text", answer_string(history->text), "gap_ms",
+                                                number((double)history->gap / 1e6)));
   return document;
 }
 
@@ -224,10 +307,34 @@ json_t *status_document(const struct status_ops *ops) {
     pipelines = with(pipelines, snapshot->name, pipeline_document(snapshot, find_config(view.config, snapshot->name)));
   }
   free(snapshot);
-  return json_pack("{s:s, s:o, s:s, s:s, s:i, s:b, s:{s:o, s:o, s:o}, s:o, s:o, s:o, s:o}", "version", view.version, "uptime_s",
-                   number(view.uptime_s), "backend", view.backend, "device", view.device, "lanes", (int)view.lanes, "stopping",
-                   view.stopping, "reloads", "done", count(view.reloads), "failed", count(view.reload_failures), "refused",
+  json_t *http_refused = view.http_refusal ? answer_string(view.http_refusal) : json_null();
+  return json_pack("{s:s, s:o, s:s, s:s, s:i, s:b, s:o, s:{s:o, s:o, s:o}, s:o, s:o, s:o, s:o}", "version", view.version,
+                   "uptime_s", number(view.uptime_s), "backend", view.backend, "device", view.device, "lanes", (int)view.lanes,
+                   "stopping", view.stopping, "http_refused", http_refused, "reloads", "done", count(view.reloads), "failed",
+                   count(view.reload_failures), "refused",
                    view.reload_refusal ? answer_string(view.reload_refusal) : json_null(), "handovers",
                    handovers_document(&view), "health", current_health(ops), "usage", usage_document(ops), "pipelines",
                    pipelines);
+}
+
+static json_t *with_interval(json_t *document, const struct past_sample *from, const struct past_sample *to, int64_t now) {
+  double seconds = (double)(to->at - from->at) / (double)NS_PER_S;
+  uint64_t out = to->fates[FATE_EMITTED] - from->fates[FATE_EMITTED];
+  uint64_t dropped = 0;
+  for (int fate = FATE_EMITTED + 1; fate < FATE_COUNT; fate++) {
+    dropped += to->fates[fate] - from->fates[fate];
+  }
+  json_t *interval =
+      json_pack("[o, o, o, o, o]", number((double)(now - to->at) / (double)NS_PER_S),
+                number((double)(to->in - from->in) / seconds), number((double)out / seconds), number(to->p99), count(dropped));
+  return interval && json_array_append_new(document, interval) == 0 ? document : (json_decref(document), NULL);
+}
+
+json_t *past_document(const struct past *past, int64_t now) {
+  json_t *intervals = json_array();
+  for (unsigned n = 1; n < past->count && intervals; n++) {
+    intervals = with_interval(intervals, past_at(past, n - 1), past_at(past, n), now);
+  }
+  return json_pack("{s:[s, s, s, s, s], s:o}", "columns", "age_s", "in_fps", "out_fps", "p99_us", "dropped", "intervals",
+                   intervals);
 }

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "config/stream.h"
+#include "daemon/measure/clock.h"
 #include "daemon/measure/history.h"
 #include "daemon/status/status.h"
 
@@ -165,7 +166,9 @@ static void write_usages(const struct report *report) {
 static void write_health(const struct report *report) {
   FILE *out = report->out;
   const struct health *health = report->health;
-  write_head(out, "framed_healthy", "gauge", "1 if /v1/health says that all is well, else 0.");
+  write_head(out, "framed_live", "gauge", "1 if lanes, devices and what is on them move, as /v1/live says, else 0.");
+  fprintf(out, "framed_live %d\n", health->live);
+  write_head(out, "framed_healthy", "gauge", "1 if /v1/health says that every pipeline does its job, too, else 0.");
   fprintf(out, "framed_healthy %d\n", health->ok);
   write_head(out, "framed_canary_seconds", "gauge", "How long the last canary took through a device and back.");
   for (unsigned i = 0; i < health->count; i++) {
@@ -173,6 +176,46 @@ static void write_health(const struct report *report) {
       write_labels(out, "framed_canary_seconds", (struct label[]){{"device", health->items[i].name}, {0}});
       fprintf(out, "%.9f\n", health->items[i].canary_s);
     }
+  }
+}
+
+static bool is_degraded(const struct health *health, const char *pipeline, enum health_reason reason) {
+  bool found = false;
+  for (unsigned i = 0; i < health->count && !found; i++) {
+    const struct health_item *item = &health->items[i];
+    bool is_pipelines = item->kind == HEALTH_PIPELINE || item->kind == HEALTH_TROUBLE;
+    found = is_pipelines && !item->ok && item->reason == reason && strcmp(item->name, pipeline) == 0;
+  }
+  return found;
+}
+
+static void write_degraded(const struct report *report) {
+  write_head(report->out, "framed_pipeline_degraded", "gauge",
+             "1 for each reason for which a pipeline does not do its job, 0 for all others.");
+  for (unsigned p = 0; p < report->view.pipeline_count; p++) {
+    const char *name = report->pipelines[p].name;
+    for (int reason = 0; reason < HEALTH_REASON_COUNT; reason++) {
+      const struct label labels[] = {{"pipeline", name}, {"reason", health_reason_names[reason]}, {0}};
+      write_count(report->out, "framed_pipeline_degraded", labels,
+                  is_degraded(report->health, name, (enum health_reason)reason));
+    }
+  }
+}
+
+/* Of a way that no frame has gone yet there is no age. */
+static void write_age(FILE *out, const char *pipeline, const char *way, int64_t at) {
+  int64_t age = clock_now() - at;
+  if (at != 0) {
+    write_labels(out, "framed_last_frame_age_seconds", (struct label[]){{"pipeline", pipeline}, {"way", way}, {0}});
+    fprintf(out, "%.3f\n", age > 0 ? (double)age / (double)NS_PER_S : 0);
+  }
+}
+
+static void write_ages(const struct report *report) {
+  write_head(report->out, "framed_last_frame_age_seconds", "gauge", "How long ago the last frame came in, or was emitted.");
+  for (unsigned p = 0; p < report->view.pipeline_count; p++) {
+    write_age(report->out, report->pipelines[p].name, "in", report->pipelines[p].last_in);
+    write_age(report->out, report->pipelines[p].name, "out", report->pipelines[p].last_out);
   }
 }
 
@@ -285,6 +328,8 @@ char *metrics_text(const struct status_ops *ops) {
     write_daemon(&report);
     write_usages(&report);
     write_health(&report);
+    write_degraded(&report);
+    write_ages(&report);
     write_figures(&report);
     write_measures(&report);
     write_states(&report);

@@ -33,7 +33,7 @@ struct status {
 struct route {
   const char *method, *path; /* NAME stands for one segment */
   void (*answer)(struct status *status, struct http_request *request, const struct route *route, const char *name);
-  enum pipeline_command command;
+  int detail; /* of commands which, of pictures the side */
 };
 
 /* -- answers -------------------------------------------------------------------------------------------------------- */
@@ -85,12 +85,22 @@ static void answer_status(struct status *status, struct http_request *request, c
   answer_json(request, 200, status_document(status->ops), NULL);
 }
 
+/* 200 while what was asked for is so, else 503. */
+static void answer_judgement(struct status *status, struct http_request *request, bool live_only) {
+  struct health *health = status->ops->health(status->ops->server);
+  bool good = health && (live_only ? health->live : health->ok);
+  answer_json(request, health && !good ? 503 : 200, health ? health_document(health, live_only) : NULL, NULL);
+  free(health);
+}
+
+static void answer_live(struct status *status, struct http_request *request, const struct route *route, const char *name) {
+  (void)route, (void)name;
+  answer_judgement(status, request, true);
+}
+
 static void answer_health(struct status *status, struct http_request *request, const struct route *route, const char *name) {
   (void)route, (void)name;
-  struct health *health = status->ops->health(status->ops->server);
-  unsigned code = health && !health->ok ? 503 : 200;
-  answer_json(request, code, health ? health_document(health) : NULL, NULL);
-  free(health);
+  answer_judgement(status, request, false);
 }
 
 static void answer_metrics(struct status *status, struct http_request *request, const struct route *route, const char *name) {
@@ -157,6 +167,63 @@ static void answer_trace(struct status *status, struct http_request *request, co
   }
 }
 
+/* -- history -------------------------------------------------------------------------------------------------------- */
+
+static void answer_history(struct status *status, struct http_request *request, const struct route *route, const char *name) {
+  (void)route;
+  struct server_view view;
+  status->ops->read(status->ops->server, &view);
+  for (unsigned i = 0; i < view.pipeline_count; i++) {
+    struct pipeline *pipeline = status->ops->pipeline(status->ops->server, i);
+    if (strcmp(pipeline_config(pipeline)->name, name) == 0) {
+      answer_json(request, 200, past_document(pipeline_past(pipeline), clock_now()), NULL);
+      return;
+    }
+  }
+  answer_json(request, 404, answer_error_document("there is no such pipeline", NULL), NULL);
+}
+
+/* -- pictures ------------------------------------------------------------------------------------------------------- */
+
+enum { WIDEST = FORMAT_MAX_SIDE, USUAL_WIDTH = 640, MOST_PRODUCERS = 1024 };
+
+/* A whole number up to `most`, `usual` if it was not given. False: it is none. */
+static bool parse_number(const char *text, unsigned most, unsigned usual, unsigned *number) {
+  *number = usual;
+  if (!text) {
+    return true;
+  }
+  if (!text[0] || strspn(text, "0123456789") != strlen(text) || strlen(text) > 6) {
+    return false;
+  }
+  *number = (unsigned)strtoul(text, NULL, 10);
+  return *number <= most;
+}
+
+static void on_picture(void *context, unsigned char *file, size_t length) {
+  struct http_answer answer = {.status = 200, .type = "image/jpeg", .body = (char *)file, .length = length};
+  http_answer(context, &answer);
+}
+
+static void answer_picture(struct status *status, struct http_request *request, const struct route *route, const char *name) {
+  struct picture_order order = {.pipeline = name,
+                                .side = (enum picture_side)route->detail,
+                                .ready = on_picture,
+                                .failed = on_server_answer,
+                                .context = request};
+  if (!parse_number(http_argument(request, "width"), WIDEST, USUAL_WIDTH, &order.width) ||
+      !parse_number(http_argument(request, "client"), MOST_PRODUCERS, 0, &order.producer)) {
+    answer_json(request, 400,
+                answer_error_document("width is a whole number of pixels, and client the place of a producer, from 0",
+                                      "ask for in.jpg?width=320; a width of 0 is that of the frame"),
+                NULL);
+  } else if (http_is(request, "HEAD")) {
+    answer_text(request, 200, "image/jpeg", strdup(""), NULL);
+  } else {
+    status->ops->picture(status->ops->server, &order);
+  }
+}
+
 /* -- commands ------------------------------------------------------------------------------------------------------- */
 
 static void do_reload(struct status *status, struct http_request *request, const struct route *route, const char *name) {
@@ -170,18 +237,25 @@ static void do_upgrade(struct status *status, struct http_request *request, cons
 }
 
 static void do_command(struct status *status, struct http_request *request, const struct route *route, const char *name) {
-  const struct command_order order = {
-      .pipeline = name, .command = route->command, .wanted = is_wanted, .answer = on_server_answer, .context = request};
+  const struct command_order order = {.pipeline = name,
+                                      .command = (enum pipeline_command)route->detail,
+                                      .wanted = is_wanted,
+                                      .answer = on_server_answer,
+                                      .context = request};
   status->ops->command(status->ops->server, &order);
 }
 
 static const struct route routes[] = {
     {"GET", "/", answer_page, 0},
     {"GET", "/v1/status", answer_status, 0},
+    {"GET", "/v1/live", answer_live, 0},
     {"GET", "/v1/health", answer_health, 0},
     {"GET", "/metrics", answer_metrics, 0},
     {"GET", "/v1/config", answer_config, 0},
     {"GET", "/v1/trace", answer_trace, 0},
+    {"GET", "/v1/pipelines/NAME/history", answer_history, 0},
+    {"GET", "/v1/pipelines/NAME/in.jpg", answer_picture, PICTURE_IN},
+    {"GET", "/v1/pipelines/NAME/out.jpg", answer_picture, PICTURE_OUT},
     {"POST", "/v1/reload", do_reload, 0},
     {"POST", "/v1/upgrade", do_upgrade, 0},
     {"POST", "/v1/pipelines/NAME/pause", do_command, PIPELINE_COMMAND_PAUSE},

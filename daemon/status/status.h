@@ -20,7 +20,10 @@ void status_close(struct status *status, void (*done)(void *context), void *cont
 
 /* The documents themselves, without HTTP; for tests, and for the state dump. The caller frees. */
 json_t *status_document(const struct status_ops *ops);
-json_t *health_document(const struct health *health);
+/* A pipeline's past ten minutes, the oldest interval first. */
+json_t *past_document(const struct past *past, int64_t now);
+/* Of `live_only` lanes, devices and what is on them, else of all. */
+json_t *health_document(const struct health *health, bool live_only);
 char *metrics_text(const struct status_ops *ops);
 
 /* Asks the kernel for the memory and the descriptors of `usage`. For the control loop: it may take some tens of microseconds.

@@ -26,6 +26,7 @@ struct server_view {
   uint64_t reloads, reload_failures;
   const char *reload_refusal; /* why the last reload was none, or NULL */
   const struct history *history;
+  const char *http_refusal; /* why nobody answers at status.http, or NULL */
   bool upgrading;
   const char *refusal; /* why the last upgrade was none, or NULL */
   bool stopping;
@@ -56,6 +57,18 @@ struct trace_order {
   void *context;
 };
 
+/* A picture that is asked for. One of `ready`, which takes a JPEG file from malloc(), and `failed` is called once, at once or
+ * later. */
+struct picture_order {
+  const char *pipeline; /* only within the call */
+  unsigned producer;    /* the place of the producer whose frames it shows, from 0 */
+  enum picture_side side;
+  unsigned width; /* of the file at most; 0: the frame's */
+  void (*ready)(void *context, unsigned char *file, size_t length);
+  server_answer *failed;
+  void *context;
+};
+
 struct status_ops {
   struct server *server; /* the first argument of each */
   uv_loop_t *loop;
@@ -67,6 +80,7 @@ struct status_ops {
   void (*upgrade)(struct server *server, server_answer *answer, void *context);
   void (*command)(struct server *server, const struct command_order *order);
   void (*trace)(struct server *server, const struct trace_order *order);
+  void (*picture)(struct server *server, const struct picture_order *order);
 };
 
 #endif

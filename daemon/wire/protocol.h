@@ -1,9 +1,9 @@
 /*
  * How frames stand in a stream of bytes: what comes before the first, and before each.
  *
- * A framing is a parser of preambles only. Payloads never pass through it: the fill step reads them straight into slots.
+ * A framing is a parser of preambles only. Payloads never pass through it: receive reads them straight into slots.
  * raw has no preambles; y4m has one line for the stream and one for each frame; native has a fixed part before each frame,
- * and its client was greeted before (client/handshake.h). A parser takes its input in pieces of
+ * which follow the handshake of client/handshake.h. A parser takes its input in pieces of
  * any size and gives the same result. It depends on nothing but its bytes, so that it can be tested and fuzzed alone.
  */
 #ifndef FRAMED_WIRE_PROTOCOL_H

@@ -19,6 +19,7 @@ bool stage_fill_sizes(struct stage_plan *plan, char problem[STAGE_TEXT]) {
 
 bool stage_keep_format(struct stage_plan *plan, char problem[STAGE_TEXT]) {
   plan->output = plan->input;
+  plan->output.meaning = MEANING_NONE; /* the numbers are others */
   return stage_fill_sizes(plan, problem);
 }
 

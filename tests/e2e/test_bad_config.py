@@ -97,6 +97,9 @@ MISTAKES = {
                                    "socket: {place}/cam0.out.sock\n      protocol: y4m", None),
     "several producers on one sink": ("      format:", "      clients: 2\n      format:", ["clients", "reply"]),
     "path too long for sun_path": ("socket: {place}/cam0.sock", "socket: /tmp/" + "x" * 120, ["107", "x" * 20]),
+    "URL for a socket": ("socket: {place}/cam0.sock", "socket: rtsp://camera/1", ["a path, not a URL", "rtsp://camera/1", "ffmpeg -i"]),
+    "URL for a file": ("socket: {place}/cam0.out.sock", "file: https://store/1", ["a path, not a URL", "https://store/1"]),
+    "ffmpeg's way to name a socket": ("socket: {place}/cam0.sock", "socket: unix:/run/cam0.sock", ["without 'unix:'"]),
     "same socket twice": ("cam0.out.sock", "cam0.sock", ["cam0.sock"]),
     "more pinned memory than allowed": ("width: 64, height: 48", "width: 65536, height: 65536", ["pin", "memory"]),
     "stage that is for other formats": ("affine: {scale: 2.0, offset: 1.0}", "convert: {{to: nonsense}}", ["nonsense"]),
@@ -273,6 +276,7 @@ def test_a_gpu_that_cannot_be_used_is_noted(place):
     """The file is valid, and the start fails; each device is named once."""
     done = check(place, changed(place, "backend: cpu", "backend: cuda, device: 3"), "--check")
     assert done.returncode == 0 and done.stdout.count("note:") == 1, done
+    assert "gpu.backend cuda cannot start on this machine" in done.stdout
     assert re.search(r"note: .*device 3 cannot be used: .*\n  .*, or set gpu.backend to cpu\n", done.stdout), done
 
 

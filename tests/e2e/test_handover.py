@@ -153,9 +153,14 @@ def test_a_pipeline_that_strikes_too_often_fails_alone(place):
             daemon.wait_view("it has failed", lambda view: view["state"] == "failed", seconds=45)
             assert daemon.frames()["dropped"]["gpu_fault"] == 3, daemon.frames()
             carry(daemon, 20, "cam1")
+            health = daemon.status()["health"]
+            assert [(entry["name"], entry["reason"]) for entry in health["degraded"]] == [("cam0", "failed")], health
+            assert health["live"] and "framectl resume" in health["degraded"][0]["remedy"], health
+            assert daemon.view()["errors"]["pipeline"]["text"] == health["degraded"][0]["text"]
             assert daemon.command("/v1/pipelines/cam0/drain")["state"] == "failed", "that is what it is, with nothing in flight"
             daemon.command("/v1/pipelines/cam0/resume")
             daemon.wait_view("it runs again", lambda view: view["state"] == "running")
+            assert daemon.status()["health"]["degraded"] == []
             assert require_whole(reader.read(30 * SIZE), SIZE)[-1] == 32
         daemon.account(came=33, emitted=30, gpu_fault=3)
 

@@ -66,6 +66,10 @@ def test_only_real_metrics_are_asked_for(place, document):
     asked = list(expressions(json.loads(text) if document is DASHBOARD else yaml.safe_load(text)))
     assert len(asked) >= 9
     with Daemon(place, {"cam0": pipeline({"dtype": "uint8", "shape": [64]})}) as daemon:
+        with daemon.reader() as reader, daemon.producer() as producer:
+            producer.send(bytes(64))  # there is no age of a frame before the first one
+            reader.read(64)
+        daemon.account(came=1, emitted=1)
         metrics = samples(daemon.metrics())
         for expression in asked:
             assert "framed_" in expression or expression.split("{")[0] in OF_PROMETHEUS, expression

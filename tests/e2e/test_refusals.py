@@ -62,7 +62,8 @@ def test_the_last_of_both_ends_is_told(place):
         assert last["text"].startswith("reader pid") and "this is a y4m stream" in last["text"] and last["remedy"], last
         with daemon.reader("cam1") as reader, daemon.producer("cam1") as producer:
             with daemon.producer("cam1") as second:
-                assert b"already has its 1 producer" in second.rest()
+                said = second.rest().decode()
+                assert f"already has its 1 producer: pid {os.getpid()} (" in said and ", connected for " in said, said
             producer.send(whole(0, SIZE).tobytes())
             reader.read(SIZE)
         assert "`clients`" in refused(daemon, name="cam1")["remedy"]

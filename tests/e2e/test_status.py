@@ -3,7 +3,9 @@
 import itertools
 import json
 import os
+import pathlib
 import shutil
+import signal
 import socket
 import subprocess
 import threading
@@ -14,7 +16,7 @@ import urllib.request
 import numpy as np
 import pytest
 
-from harness import BACKEND, Background, Daemon, limit, numbered, pipeline, wait_until, whole
+from harness import BACKEND, FRAMECTL, Background, Daemon, environment, limit, numbered, pipeline, wait_until, whole
 
 SIZE = 512
 FORMAT = {"dtype": "uint8", "shape": [SIZE]}
@@ -48,7 +50,7 @@ def test_the_document_has_every_key(place):
             assert view["state"] == "running"
             assert set(view["frames"]) == {"in", "emitted", "in_flight", "dropped"}
             assert set(view["frames"]["dropped"]) == FATES
-            assert {"fps", "in_bytes_per_s", "out_bytes_per_s"} <= view["throughput"].keys()
+            assert {"in_fps", "out_fps", "fps", "in_bytes_per_s", "out_bytes_per_s"} <= view["throughput"].keys()
             assert set(view["latency_us"]) == STEPS
             for step in view["latency_us"].values():
                 assert {"p50", "p99", "p999", "max"} <= step.keys()
@@ -125,6 +127,42 @@ def test_sessions_and_readers_are_counted(place):
             client.close()
         daemon.wait_view("no producer", lambda view: view["sessions"] == 0)
         daemon.wait_view("no reader", lambda view: view["readers"] == 0, "cam1")
+
+
+def test_clients_are_listed(place):
+    with Daemon(place, {"cam0": pipeline(FORMAT)}) as daemon:
+        run_frames(daemon, 5)
+        with daemon.producer() as producer:
+            producer.send(numbered(3, SIZE).tobytes())
+            daemon.wait_view("nobody reads", lambda view: view["frames"]["in"] >= 7 and view["waiting"] == "reader")
+            [client] = daemon.view()["connected"]
+            name = pathlib.Path("/proc/self/comm").read_text().strip()
+            assert (client["role"], client["pid"], client["user"], client["process"], client["waiting"]) == (
+                "producer", os.getpid(), os.geteuid(), name, "reader"), client
+            daemon.signal(signal.SIGUSR2)
+            daemon.wait_log("everything goes on after")
+            [after] = daemon.view()["connected"]
+            assert after["since_s"] >= client["since_s"] and after["process"] == name and after["frames"] >= client["frames"]
+            with daemon.reader() as reader:
+                reader.frames(3, SIZE)
+                daemon.wait_view("both wait", lambda view: {(one["role"], one["frames"], one["waiting"]) for one in
+                                 view["connected"]} == {("producer", 3, "nothing"), ("reader", 3, "results")})
+                done = subprocess.run([FRAMECTL, "-s", daemon.socket, "status", "cam0"], capture_output=True, text=True,
+                                      timeout=limit(20), env=environment(), check=False)
+                [line] = [line for line in done.stdout.splitlines() if line.startswith("  reader ")]
+                assert line.split()[1] == name.split()[0] and str(os.getpid()) in line and line.endswith("results"), done
+        daemon.wait_view("nobody is there", lambda view: view["connected"] == [])
+
+
+def test_rates_of_frames_and_of_bytes_agree(place):
+    """Frames that nobody reads come in all the same, and a window that is shorter than ten seconds counts as it is."""
+    entry = pipeline(FORMAT, source={"file": str(place / "in"), "rate": 40, "loop": True}, sink={"overload": "drop"})
+    (place / "in").write_bytes(numbered(10, SIZE).tobytes())
+    with Daemon(place, {"cam0": entry}) as daemon:
+        daemon.wait_view("frames come", lambda view: view["throughput"]["window_s"] > 1)
+        rate = daemon.view()["throughput"]
+        assert 10 < rate["in_fps"] < 60 and rate["out_fps"] == rate["fps"] == 0, rate
+        assert abs(rate["in_bytes_per_s"] - rate["in_fps"] * SIZE) <= SIZE * 4, rate
 
 
 def test_what_a_pipeline_waits_for(place):
@@ -251,15 +289,56 @@ def test_tcp_is_read_only(place):
         assert daemon.view()["state"] == "running"
 
 
-def test_a_tcp_port_in_use_is_an_error(place):
+def serves(port):
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/v1/live", timeout=limit(20)) as answer:
+            return answer.status == 200
+    except (urllib.error.URLError, ConnectionError):
+        return False
+
+
+def test_a_tcp_port_in_use_is_tried_again(place):
+    """All else runs meanwhile, and an upgrade leaves it so."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
         keys = {"status": {"socket": str(place / "status.sock"), "http": f"127.0.0.1:{port}"}}
-        with Daemon(place, {"cam0": pipeline(FORMAT)}, ready=False, **keys) as daemon:
-            daemon.ends(78)
-            assert str(port) in daemon.log and "in use" in daemon.log, daemon.log
+        with Daemon(place, {"cam0": pipeline(FORMAT)}, **keys) as daemon:
+            daemon.wait_log("status.http does not answer, and is tried again: ")
+            assert "in use" in daemon.status()["http_refused"] and str(port) in daemon.status()["http_refused"]
+            done = subprocess.run([FRAMECTL, "-s", daemon.socket, "status"], capture_output=True, text=True, timeout=limit(20),
+                                  env=environment(), check=False)
+            assert done.returncode == 0 and "status.http does not answer: cannot listen on" in done.stdout, done
+            run_frames(daemon, 5)
+            daemon.signal(signal.SIGUSR2)
+            daemon.wait_log("everything goes on after")
+            taken.close()
+            wait_until(lambda: serves(port), lambda: f"it answers:\n{daemon.log}")
+            assert daemon.status()["http_refused"] is None
+            daemon.wait_log(f"status.http answers at 127.0.0.1:{port}")
+
+
+def test_a_reload_changes_the_tcp_address(place):
+    socket_path, first, second = str(place / "status.sock"), free_port(), free_port()
+    entries = {"cam0": pipeline(FORMAT)}
+    with Daemon(place, entries, status={"socket": socket_path, "http": f"127.0.0.1:{first}"}) as daemon:
+        wait_until(lambda: serves(first), "the first address answers")
+        with daemon.producer() as producer, daemon.reader() as reader:
+            for http, there, gone in ((f"127.0.0.1:{second}", second, first), (f"127.0.0.1:{first}", first, second)):
+                daemon.write(entries, status={"socket": socket_path, "http": http})
+                daemon.command("/v1/reload")
+                wait_until(lambda: serves(there), lambda: f"{there} answers:\n{daemon.log}")
+                assert not serves(gone)
+            daemon.signal(signal.SIGUSR2)
+            daemon.wait_log("everything goes on after")
+            wait_until(lambda: serves(first), "it still answers")
+            daemon.write(entries, status={"socket": socket_path})
+            daemon.command("/v1/reload")
+            wait_until(lambda: not serves(first), "none answers")
+            producer.send(numbered(3, SIZE).tobytes())
+            reader.frames(3, SIZE)
+        daemon.account(came=3, emitted=3)
 
 
 # -- nonsense --------------------------------------------------------------------------------------------------------------

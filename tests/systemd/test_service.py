@@ -122,6 +122,30 @@ def test_reload_with_an_invalid_file_changes_nothing(service):
     send_through("cam0")
 
 
+def test_reload_fails_where_a_key_cannot_change(service):
+    service.configure({"cam0": pipeline("cam0")})
+    service.start()
+    pid = service.pid
+    service.configure({"cam0": pipeline("cam0")}, lanes=7)
+    told = subprocess.run(["systemctl", "reload", "framed.service"], capture_output=True, text=True, timeout=60, check=False)
+    assert told.returncode != 0, told
+    assert "these keys cannot change while the daemon runs: lanes" in service.wait_entry("RELOAD_REFUSED", pid)["MESSAGE"]
+    assert service.pid == pid
+    send_through("cam0")
+
+
+def test_check_names_paths_that_the_service_cannot_use(service):
+    service.configure({"cam0": pipeline("cam0") | {"sink": {"file": "/srv/out.raw"}}}, status={"socket": "/tmp/status.sock"})
+    done = subprocess.run(["framed", "--check"], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done
+    assert "note: framed.service cannot use '/srv/out.raw'" in done.stdout and "ReadWritePaths=" in done.stdout, done
+    assert "note: framed.service cannot use '/tmp/status.sock'" in done.stdout and "PrivateTmp=" in done.stdout, done
+    assert "cannot use '/run/framed" not in done.stdout, done
+    service.drop_in("[Service]\nReadWritePaths=/srv\n")
+    done = subprocess.run(["framed", "--check"], capture_output=True, text=True, timeout=60, check=False)
+    assert "/srv/out.raw'" not in done.stdout, done
+
+
 def test_a_stopped_process_is_replaced_by_the_watchdog(service):
     service.drop_in("[Service]\nWatchdogSec=5s\nLimitCORE=0\n")
     service.configure({"cam0": pipeline("cam0")})

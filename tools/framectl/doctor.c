@@ -22,7 +22,8 @@ struct examination {
 /* A change that is worth making; less work for an engine that never rests is a matter of what is wanted. */
 static bool is_due(const struct overlap_view *overlap) {
   return strcmp(overlap->improve, "slots") == 0 || strcmp(overlap->improve, "spin") == 0 ||
-         strcmp(overlap->improve, "graph") == 0 || strcmp(overlap->improve, "reader") == 0;
+         strcmp(overlap->improve, "graph") == 0 || strcmp(overlap->improve, "reader") == 0 ||
+         strcmp(overlap->improve, "processors") == 0;
 }
 
 typedef void visit_pipeline(struct examination *examination, const struct pipeline_view *view, void *context);
@@ -99,6 +100,24 @@ static void examine_refusals(struct examination *examination, const struct pipel
   }
 }
 
+static const char *text_in(const json_t *entry, const char *key) {
+  const char *text = json_string_value(json_object_get(entry, key));
+  return text ? text : "";
+}
+
+/* What does not do its job comes before what could be better. */
+static void examine_health(struct examination *examination) {
+  size_t at;
+  json_t *entry;
+  json_array_foreach(json_object_get(json_object_get(examination->document, "health"), "degraded"), at, entry) {
+    const char *name = text_in(entry, "name"), *remedy = text_in(entry, "remedy");
+    if (!examination->only || strcmp(name, examination->only) == 0) {
+      findings_add(&examination->findings, "health", VERDICT_BAD, remedy[0] ? remedy : NULL, "%s%s%s: %s: %s",
+                   text_in(entry, "subject"), name[0] ? " " : "", name, text_in(entry, "reason"), text_in(entry, "text"));
+    }
+  }
+}
+
 static void examine_gpus(const struct probe *probe, const char *backend) {
   struct nvml_gpu gpus[NVML_GPUS];
   char why[NVML_TEXT];
@@ -124,6 +143,7 @@ static void examine(struct examination *examination, const char *socket) {
   struct daemon_view daemon;
   uint64_t pinned = 0;
   view_daemon(examination->document, &daemon);
+  examine_health(examination);
   each_pipeline(examination, count_change, NULL);
   each_pipeline(examination, add_pinned, &pinned);
   probe_governor(&probe);
@@ -146,7 +166,12 @@ static void print_pipeline(struct examination *examination, const struct pipelin
   text_colour_begin(stdout, COLOUR_BOLD, *colour);
   printf("%s", view->name);
   text_colour_end(stdout, COLOUR_BOLD, *colour);
-  printf(": bound by %s\n  ", view->overlap.bound_by[0] ? view->overlap.bound_by : "something that this daemon does not tell");
+  if (strcmp(view->overlap.bound_by, "nothing") == 0) {
+    printf(":\n  ");
+  } else {
+    printf(": bound by %s\n  ",
+           view->overlap.bound_by[0] ? view->overlap.bound_by : "something that this daemon does not tell");
+  }
   text_colour_begin(stdout, verdict, *colour);
   printf("%s", view->overlap.advice);
   text_colour_end(stdout, verdict, *colour);
@@ -154,7 +179,7 @@ static void print_pipeline(struct examination *examination, const struct pipelin
 }
 
 static bool print_findings(const struct findings *findings, bool colour) {
-  static const enum text_colour colours[VERDICT_COUNT] = {COLOUR_GREEN, COLOUR_YELLOW, COLOUR_DIM};
+  static const enum text_colour colours[VERDICT_COUNT] = {COLOUR_GREEN, COLOUR_YELLOW, COLOUR_DIM, COLOUR_RED};
   struct table *table = table_new("CHECK|VERDICT|FOUND|WHAT TO DO");
   for (unsigned i = 0; table && i < findings->count; i++) {
     const struct finding *finding = &findings->items[i];
@@ -211,7 +236,8 @@ static bool report(struct examination *examination, const struct invocation *inv
   if (!fine) {
     return problem_set(problem, EXIT_STATUS_INTERNAL, NULL, "no memory");
   }
-  if (examination->changes > 0 || findings_count(&examination->findings, VERDICT_BETTER) > 0) {
+  if (examination->changes > 0 || findings_count(&examination->findings, VERDICT_BETTER) > 0 ||
+      findings_count(&examination->findings, VERDICT_BAD) > 0) {
     problem_set(problem, EXIT_STATUS_FINDINGS, NULL, "something could be better");
     problem->is_said = true;
     return false;

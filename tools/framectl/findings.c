@@ -3,7 +3,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-const char *const verdict_names[VERDICT_COUNT] = {"fine", "better", "unknown"};
+const char *const verdict_names[VERDICT_COUNT] = {"fine", "better", "unknown", "bad"};
 
 void findings_add(struct findings *findings, const char *check, enum verdict verdict, const char *remedy, const char *format,
                   ...) {

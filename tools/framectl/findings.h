@@ -2,7 +2,13 @@
 #ifndef FRAMED_TOOLS_FRAMECTL_FINDINGS_H
 #define FRAMED_TOOLS_FRAMECTL_FINDINGS_H
 
-enum verdict { VERDICT_FINE, VERDICT_BETTER /* it could be better */, VERDICT_UNKNOWN, VERDICT_COUNT };
+enum verdict {
+  VERDICT_FINE,
+  VERDICT_BETTER /* it could be better */,
+  VERDICT_UNKNOWN,
+  VERDICT_BAD /* it does not do its job */,
+  VERDICT_COUNT
+};
 
 extern const char *const verdict_names[VERDICT_COUNT];
 

@@ -1,14 +1,12 @@
-/* `framectl health`: whether all is well, in the daemon's own judgement; the exit status says it too. */
+/*
+ * `framectl health`: whether every pipeline does its job, in the daemon's own judgement, and if not why, since when and what to
+ * do. Exit status 0: all is well; 2: something is not; 1: nobody can say.
+ */
 #include <stdio.h>
 
 #include "tools/framectl/command.h"
 #include "tools/framectl/daemon.h"
 #include "tools/framectl/text.h"
-
-static const char *why(const json_t *item) {
-  const char *text = json_string_value(json_object_get(item, "why"));
-  return text ? text : "";
-}
 
 static bool is_ok(const json_t *item) { return json_is_true(json_object_get(item, "ok")); }
 
@@ -24,38 +22,42 @@ static void print_canaries(json_t *document) {
   putchar('\n');
 }
 
-static void print_reasons(const char *kind, json_t *items) {
-  const char *name;
-  json_t *item;
-  json_object_foreach(items, name, item) {
-    if (!is_ok(item)) {
-      printf("  %s %s: %s\n", kind, name, why(item));
-    }
+static const char *text_of(const json_t *entry, const char *key) {
+  const char *text = json_string_value(json_object_get(entry, key));
+  return text ? text : "";
+}
+
+/* "  pipeline cam0: silent, for 2 min: no frame has come ...", and the remedy below. */
+static void print_reason(const json_t *entry) {
+  char age[TEXT_ROOM];
+  const char *name = text_of(entry, "name"), *remedy = text_of(entry, "remedy");
+  printf("  %s%s%s: %s, for %s: %s\n", text_of(entry, "subject"), name[0] ? " " : "", name, text_of(entry, "reason"),
+         text_uptime(age, json_number_value(json_object_get(entry, "since_s"))), text_of(entry, "text"));
+  if (remedy[0]) {
+    printf("    %s\n", remedy);
   }
 }
 
 static void print(json_t *document, bool colour) {
-  bool ok = is_ok(document);
-  enum text_colour hue = ok ? COLOUR_GREEN : COLOUR_RED;
+  bool ok = is_ok(document), live = json_is_true(json_object_get(document, "live"));
+  enum text_colour hue = ok ? COLOUR_GREEN : live ? COLOUR_YELLOW : COLOUR_RED;
   text_colour_begin(stdout, hue, colour);
-  fputs(ok ? "healthy" : "not healthy", stdout);
+  fputs(ok ? "healthy" : live ? "degraded" : "not live", stdout);
   text_colour_end(stdout, hue, colour);
   if (ok) {
     print_canaries(document);
     return;
   }
   putchar('\n');
-  json_t *lanes = json_object_get(document, "lanes");
-  if (!is_ok(lanes)) {
-    printf("  lanes: %s\n", why(lanes));
-  }
-  print_reasons("device", json_object_get(document, "devices"));
-  print_reasons("pipeline", json_object_get(document, "pipelines"));
+  size_t at;
+  json_t *entry;
+  json_array_foreach(json_object_get(document, "degraded"), at, entry) { print_reason(entry); }
 }
 
 bool command_health(const struct invocation *invocation, struct problem *problem) {
   json_t *document = daemon_health(invocation->socket, problem);
   if (!document) {
+    problem->status = EXIT_STATUS_REFUSED;
     return false;
   }
   if (invocation->json) {
@@ -65,7 +67,7 @@ bool command_health(const struct invocation *invocation, struct problem *problem
     print(document, invocation->colour);
   }
   problem->is_said = !is_ok(document);
-  problem->status = problem->is_said ? EXIT_STATUS_REFUSED : EXIT_STATUS_OK;
+  problem->status = problem->is_said ? EXIT_STATUS_FINDINGS : EXIT_STATUS_OK;
   json_decref(document);
   return !problem->is_said;
 }

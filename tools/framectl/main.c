@@ -58,8 +58,9 @@ static const struct command {
      "go to, the account of all frames, and the latency of each step of their road over the last ten seconds.",
      command_status},
     {"health", NULL, TAKES(OPTION_JSON), "say whether all is well, also by the exit status",
-     "Says whether frames get through the GPU in time, or where none come, the daemon's canaries; if not, what is wrong with\n"
-     "which device or pipeline. Exit status 0: all is well (idle, paused and blocked are); 1: it is not.",
+     "Says whether frames, or where none come the daemon's canaries, get through the GPU in time, and whether every pipeline\n"
+     "does its job; if not, which does not, why, since when, and what to do. Exit status 0: all is well (idle, paused and\n"
+     "blocked are); 2: something is not; 1: no daemon says.",
      command_health},
     {"metrics", NULL, 0, "print the metrics that Prometheus reads", "Prints /metrics, in Prometheus' text format.",
      command_metrics},

@@ -7,7 +7,7 @@
 enum exit_status {
   EXIT_STATUS_OK = 0,
   EXIT_STATUS_REFUSED = 1,  /* the daemon said no */
-  EXIT_STATUS_FINDINGS = 2, /* doctor: something could be better */
+  EXIT_STATUS_FINDINGS = 2, /* health: something is degraded; doctor: something could be better */
   EXIT_STATUS_USAGE = 64,
   EXIT_STATUS_NO_DAEMON = 69,
   EXIT_STATUS_INTERNAL = 70

@@ -29,9 +29,21 @@ static void remember(struct relay *relay, const char *bytes, size_t count) {
   }
 }
 
+/* Counts the lines that end there, as many as are wanted; returns up to where. */
+static size_t take_lines(struct relay *relay, const char *bytes, size_t count) {
+  const char *newline = NULL;
+  for (size_t at = 0; at < count && (newline = memchr(bytes + at, '\n', count - at)); at = (size_t)(newline - bytes) + 1) {
+    relay->lines++;
+    if (relay->lines == relay->limit) {
+      return (size_t)(newline - bytes) + 1;
+    }
+  }
+  return count;
+}
+
 static void take(struct relay *relay) {
   size_t room = RELAY_BUFFER - relay->end;
-  if (relay->limit > 0 && relay->limit - relay->taken < room) {
+  if (relay->limit > 0 && !relay->by_line && relay->limit - relay->taken < room) {
     room = (size_t)(relay->limit - relay->taken);
   }
   ssize_t count = read(relay->from, relay->buffer + relay->end, room);
@@ -41,10 +53,13 @@ static void take(struct relay *relay) {
     }
     return;
   }
+  if (relay->by_line) {
+    count = (ssize_t)take_lines(relay, relay->buffer + relay->end, (size_t)count);
+  }
   remember(relay, relay->buffer + relay->end, (size_t)count);
   relay->end += (size_t)count;
   relay->taken += (uint64_t)count;
-  relay->source_ended = count == 0 || (relay->limit > 0 && relay->taken == relay->limit);
+  relay->source_ended = count == 0 || (relay->limit > 0 && (relay->by_line ? relay->lines : relay->taken) == relay->limit);
 }
 
 static void give(struct relay *relay) {

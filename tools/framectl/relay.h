@@ -23,7 +23,8 @@ struct relay {
   int from;
   int to;         /* -1: throw away */
   bool shut;      /* shut `to`, a socket, for writing at the end */
-  uint64_t limit; /* stop after that many bytes; 0: go on to the end */
+  uint64_t limit; /* stop after that many bytes, or lines; 0: go on to the end */
+  bool by_line;   /* what is moved are lines, which are counted */
 
   enum relay_state state;
   int error;
@@ -31,6 +32,7 @@ struct relay {
   char *buffer;
   size_t start, end; /* what waits in the buffer */
   uint64_t taken;    /* bytes read */
+  uint64_t lines;    /* and lines whose end was among them */
   bool source_ended;
   char first[RELAY_FIRST + 1]; /* the first bytes that were read, and a zero */
 };

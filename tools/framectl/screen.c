@@ -92,20 +92,22 @@ static void draw_title(const struct scene *scene) {
 /* -- the table ------------------------------------------------------------------------------------------------------- */
 
 static void draw_heading(int y) {
-  put(y, 0, A_REVERSE, "%-15s %-8s %-8s %7s %10s %10s %7s %8s%*s", "PIPELINE", "STATE", "WAITS", "FPS", "IN/S", "OUT/S", "P99",
-      "DROPPED", COLS > 80 ? COLS - 80 : 0, "");
+  put(y, 0, A_REVERSE, "%-15s %-8s %-8s %8s %8s %9s %8s %8s%*s", "PIPELINE", "STATE", "WAITS", "FPS IN", "FPS OUT", "LAST IN",
+      "P99", "DROPPED", COLS > 80 ? COLS - 80 : 0, "");
 }
 
 static void draw_row(int y, const struct pipeline_view *view, const struct history_line *line, bool selected) {
-  char fps[TEXT_ROOM], in[TEXT_ROOM], out[TEXT_ROOM], p99[TEXT_ROOM] = "-";
+  char in[TEXT_ROOM], out[TEXT_ROOM], last[TEXT_ROOM], p99[TEXT_ROOM] = "-";
   chtype bold = selected ? A_BOLD : A_NORMAL;
   if (view->latency[STEP_TOTAL].count > 0) {
     text_duration(p99, view->latency[STEP_TOTAL].p99);
   }
   put(y, 0, selected ? A_REVERSE : A_NORMAL, "%-15.15s", view->name);
   put(y, 16, bold | pair_of_state(view->state), "%-8.8s", view->state);
-  put(y, 25, bold, "%-8.8s %7s %10s %10s %7s", strcmp(view->waiting, "nothing") == 0 ? "-" : view->waiting,
-      text_rate(fps, view->fps), text_bytes(in, view->in_bytes_per_s), text_bytes(out, view->out_bytes_per_s), p99);
+  put(y, 25, bold, "%-8.8s %8s %8s", strcmp(view->waiting, "nothing") == 0 ? "-" : view->waiting, text_rate(in, view->in_fps),
+      text_rate(out, view->out_fps));
+  put(y, 52, bold | (view->is_silent ? (chtype)COLOR_PAIR(PAIR_BAD) : 0), "%9.9s", text_age(last, view->last_in_s));
+  put(y, 62, bold, "%8s", p99);
   uint64_t drops = view_dropped(view);
   chtype colour = drops == 0 ? A_NORMAL : (chtype)COLOR_PAIR(line && line->fresh_drops > 0 ? PAIR_BAD : PAIR_WARNING);
   put(y, 72, bold | colour, "%8llu", (unsigned long long)drops);
@@ -189,14 +191,18 @@ static void draw_frames(int y, const struct pipeline_view *view, const struct hi
   put(y + 1, 0, A_NORMAL, "producers %llu of %llu, readers %llu, clients refused %llu, results missed %llu",
       (unsigned long long)view->sessions, (unsigned long long)view->clients, (unsigned long long)view->readers,
       (unsigned long long)view->refused, (unsigned long long)view->missed);
-  put(y + 2, 0, A_NORMAL, "frames in %llu, emitted %llu, in flight %llu", (unsigned long long)view->in,
-      (unsigned long long)view->fates[FATE_EMITTED], (unsigned long long)view->in_flight);
+  char in[TEXT_ROOM], out[TEXT_ROOM];
+  put(y + 2, 0, A_NORMAL, "frames in %llu, emitted %llu, in flight %llu; in %s/s, out %s/s", (unsigned long long)view->in,
+      (unsigned long long)view->fates[FATE_EMITTED], (unsigned long long)view->in_flight, text_bytes(in, view->in_bytes_per_s),
+      text_bytes(out, view->out_bytes_per_s));
   draw_drops(y + 3, view);
   char won[TEXT_ROOM] = "";
   if (view->overlap.ratio > 0) {
     snprintf(won, sizeof won, "; overlap %.2f times, %.2f at best", view->overlap.speedup, view->overlap.ideal_speedup);
   }
-  put(y + 4, 0, A_NORMAL, "bound by %s: %s%s", view->overlap.bound_by, view->overlap.advice, won);
+  bool is_bound = strcmp(view->overlap.bound_by, "nothing") != 0;
+  put(y + 4, 0, A_NORMAL, "%s%s%s%s%s", is_bound ? "bound by " : "", is_bound ? view->overlap.bound_by : "",
+      is_bound ? ": " : "", view->overlap.advice, won);
   if (line) {
     draw_graph(y + 5, line);
   }

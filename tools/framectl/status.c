@@ -1,4 +1,5 @@
 /* `framectl status`: all pipelines as one table, or one pipeline with its ledger and the steps of its road. */
+#include <pwd.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -63,7 +64,74 @@ static void print_daemon(const json_t *document, bool colour) {
          (unsigned long long)view.lanes, view.lanes == 1 ? "" : "s");
   print_handovers(document, &view.handovers, colour);
   print_refused("reload", view.reload_refused, colour);
+  if (view.http_refused[0]) {
+    text_colour_begin(stdout, COLOUR_YELLOW, colour);
+    printf("status.http does not answer: %s", view.http_refused);
+    text_colour_end(stdout, COLOUR_YELLOW, colour);
+    putchar('\n');
+  }
   putchar('\n');
+}
+
+/* -- clients and errors --------------------------------------------------------------------------------------------- */
+
+/* The name of a user of this machine, which the daemon, who must not wait for a directory service, leaves to us. */
+static const char *user_name(char text[TEXT_ROOM], json_int_t user) {
+  const struct passwd *entry = getpwuid((uid_t)user);
+  if (entry) {
+    snprintf(text, TEXT_ROOM, "%s", entry->pw_name);
+  } else {
+    snprintf(text, TEXT_ROOM, "%lld", (long long)user);
+  }
+  return text;
+}
+
+static const char *string_of(const json_t *object, const char *key) {
+  const char *text = json_string_value(json_object_get(object, key));
+  return text ? text : "";
+}
+
+static long long number_of(const json_t *object, const char *key) { return json_integer_value(json_object_get(object, key)); }
+
+static bool print_clients(const json_t *pipeline, bool colour) {
+  struct table *table = table_new("CLIENT|PROCESS|>PID|USER|>SINCE|>FRAMES|>MISSED|WAITS FOR");
+  json_t *list = json_object_get(pipeline, "connected"), *client;
+  size_t at;
+  json_array_foreach(list, at, client) {
+    char text[TEXT_ROOM];
+    const char *process = string_of(client, "process"), *waiting = string_of(client, "waiting");
+    if (table) {
+      table_cell(table, COLOUR_NONE, "%s", string_of(client, "role"));
+      table_cell(table, COLOUR_BOLD, "%s", process[0] ? process : "-");
+      table_cell(table, COLOUR_NONE, "%lld", number_of(client, "pid"));
+      table_cell(table, COLOUR_NONE, "%s", user_name(text, number_of(client, "user")));
+      table_cell(table, COLOUR_NONE, "%s", text_age(text, json_number_value(json_object_get(client, "since_s"))));
+      table_cell(table, COLOUR_NONE, "%lld", number_of(client, "frames"));
+      table_cell(table, COLOUR_NONE, "%lld", number_of(client, "missed"));
+      table_cell(table, COLOUR_NONE, "%s", strcmp(waiting, "nothing") == 0 ? "-" : waiting);
+    }
+  }
+  bool fine = table && (json_array_size(list) == 0 || (table_print(table, stdout, "  ", colour) && putchar('\n') != EOF));
+  table_free(table);
+  return fine;
+}
+
+/* One line for each error that is not mended. */
+static void print_errors(const char *before, const json_t *pipeline, bool colour) {
+  const char *where;
+  json_t *error;
+  json_object_foreach(json_object_get(pipeline, "errors"), where, error) {
+    char since[TEXT_ROOM], last[TEXT_ROOM];
+    if (!json_is_object(error)) {
+      continue;
+    }
+    text_colour_begin(stdout, COLOUR_RED, colour);
+    printf("%serror of the %s, for %s, %lld times, the last %s ago: %s", before, where,
+           text_age(since, json_number_value(json_object_get(error, "since_s"))), number_of(error, "count"),
+           text_age(last, json_number_value(json_object_get(error, "age_s"))), string_of(error, "text"));
+    text_colour_end(stdout, COLOUR_RED, colour);
+    printf("%s%s\n", string_of(error, "remedy")[0] ? "; " : "", string_of(error, "remedy"));
+  }
 }
 
 /* -- all pipelines ------------------------------------------------------------------------------------------------- */
@@ -75,9 +143,11 @@ static void add_row(struct table *table, const struct pipeline_view *view) {
   table_cell(table, colour_of_state(view->state), "%s", view->state);
   table_cell(table, COLOUR_NONE, "%s", strcmp(view->waiting, "nothing") == 0 ? "-" : view->waiting);
   table_cell(table, COLOUR_NONE, "%llu", (unsigned long long)view->fates[FATE_EMITTED]);
-  table_cell(table, COLOUR_NONE, "%s", text_rate(text, view->fps));
+  table_cell(table, COLOUR_NONE, "%s", text_rate(text, view->in_fps));
+  table_cell(table, COLOUR_NONE, "%s", text_rate(text, view->out_fps));
   table_cell(table, COLOUR_NONE, "%s/s", text_bytes(text, view->in_bytes_per_s));
   table_cell(table, COLOUR_NONE, "%s/s", text_bytes(text, view->out_bytes_per_s));
+  table_cell(table, view->is_silent ? COLOUR_RED : COLOUR_NONE, "%s", text_age(text, view->last_in_s));
   table_cell(table, COLOUR_NONE, "%s", total->count ? text_duration(text, total->p50) : "-");
   table_cell(table, COLOUR_NONE, "%s", total->count ? text_duration(text, total->p99) : "-");
   table_cell(table, COLOUR_NONE, "%s", view->overlap.bound_by[0] ? view->overlap.bound_by : "-");
@@ -107,12 +177,14 @@ static void print_refusals(json_t *document, bool colour) {
     char before[TEXT_ROOM + 8];
     view_pipeline(name, pipeline, &view);
     snprintf(before, sizeof before, "%.64s: ", name);
+    print_errors(before, pipeline, colour);
     print_refusal(before, &view, colour);
   }
 }
 
 static bool print_all(json_t *document, bool colour, struct problem *problem) {
-  struct table *table = table_new("PIPELINE|STATE|WAITS FOR|>EMITTED|>FPS|>IN|>OUT|>P50|>P99|BOUND BY|DROPPED");
+  struct table *table =
+      table_new("PIPELINE|STATE|WAITS FOR|>EMITTED|>FPS IN|>FPS OUT|>IN|>OUT|>LAST IN|>P50|>P99|BOUND BY|DROPPED");
   if (!table) {
     return report_no_memory(problem);
   }
@@ -154,7 +226,7 @@ static void print_waiting(const struct pipeline_view *view) {
 }
 
 static void print_pipeline(const struct pipeline_view *view, bool colour) {
-  char rate[TEXT_ROOM], in[TEXT_ROOM], out[TEXT_ROOM];
+  char rate[TEXT_ROOM], out_rate[TEXT_ROOM], in[TEXT_ROOM], out[TEXT_ROOM];
   text_colour_begin(stdout, COLOUR_BOLD, colour);
   printf("%s", view->name);
   text_colour_end(stdout, COLOUR_BOLD, colour);
@@ -169,9 +241,10 @@ static void print_pipeline(const struct pipeline_view *view, bool colour) {
          (unsigned long long)view->sessions, (unsigned long long)view->clients, (unsigned long long)view->readers,
          (unsigned long long)view->refused, (unsigned long long)view->missed);
   print_refusal("            ", view, colour);
-  printf("  rate      %s frames/s, %s/s in, %s/s out over %.0f s\n", text_rate(rate, view->fps),
-         text_bytes(in, view->in_bytes_per_s), text_bytes(out, view->out_bytes_per_s),
-         view->window_s < 1 ? 1 : view->window_s); /* less counts as a second */
+  printf("  rate      in %s frames/s, %s/s; out %s frames/s, %s/s; over %.2g s\n", text_rate(rate, view->in_fps),
+         text_bytes(in, view->in_bytes_per_s), text_rate(out_rate, view->out_fps), text_bytes(out, view->out_bytes_per_s),
+         view->window_s);
+  printf("  last      frame in %s, out %s ago\n", text_age(in, view->last_in_s), text_age(out, view->last_out_s));
 }
 
 /* How frames go to the device, where that is not step by step with times for each. */
@@ -196,7 +269,9 @@ static void print_overlap(const struct overlap_view *overlap) {
     printf("  overlap   %.2f times as fast as one after the other, %.2f at best; %.1f %% of the device's work is hidden%s\n",
            overlap->speedup, overlap->ideal_speedup, overlap->ratio * 100, when);
   }
-  if (overlap->bound_by[0]) {
+  if (strcmp(overlap->bound_by, "nothing") == 0) {
+    printf("  bound     %s\n", overlap->advice);
+  } else if (overlap->bound_by[0]) {
     printf("  bound     by %s: %s\n", overlap->bound_by, overlap->advice);
   }
 }
@@ -242,14 +317,17 @@ static bool print_one(json_t *document, const char *name, bool colour, struct pr
   if (!view_find(document, name, &view, problem)) {
     return false;
   }
+  const json_t *pipeline = json_object_get(json_object_get(document, "pipelines"), name);
   struct table *ledger = ledger_table(&view), *latency = latency_table(&view);
   bool fine = ledger && latency;
   if (fine) {
     print_pipeline(&view, colour);
     print_device(&view);
     print_overlap(&view.overlap);
+    print_errors("  ", pipeline, colour);
     putchar('\n');
-    fine = table_print(ledger, stdout, "  ", colour);
+    fine = print_clients(pipeline, colour);
+    fine = table_print(ledger, stdout, "  ", colour) && fine;
     putchar('\n');
     fine = table_print(latency, stdout, "  ", colour) && fine;
   }

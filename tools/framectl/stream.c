@@ -53,20 +53,23 @@ static int connect_end(const struct transfer *transfer, const char *which, const
   return unix_connect(path, what, -1, problem);
 }
 
-static bool refuse_terminal(int fd, const struct invocation *invocation, struct problem *problem) {
-  if (invocation->force || !isatty(fd)) {
-    return true;
-  }
-  if (fd == STDIN_FILENO) {
-    return problem_set(problem, EXIT_STATUS_USAGE, "give it frames by '<' or a pipe, or say --force",
-                       "standard input is a terminal");
-  }
-  return problem_set(problem, EXIT_STATUS_USAGE, "send them on by '>' or a pipe, or say --force",
+static bool is_json(const struct end_view *end) { return strcmp(end->protocol, "json") == 0; }
+
+static bool refuse_terminal_input(const struct invocation *invocation, struct problem *problem) {
+  return invocation->force || !isatty(STDIN_FILENO) ||
+         problem_set(problem, EXIT_STATUS_USAGE, "give it frames by '<' or a pipe, or say --force",
+                     "standard input is a terminal");
+}
+
+static bool refuse_terminal_output(const struct end_view *sink, const struct invocation *invocation, struct problem *problem) {
+  return is_json(sink) || invocation->force || !isatty(STDOUT_FILENO) ||
+         problem_set(problem, EXIT_STATUS_USAGE, "send them on by '>' or a pipe, or say --force",
                      "results are binary and standard output is a terminal");
 }
 
 /* One line on standard error, which is not part of any data. */
-static void report(const struct transfer *transfer, const char *verb, const struct end_view *end, uint64_t bytes) {
+static void report(const struct transfer *transfer, const char *verb, const struct end_view *end, const struct relay *relay) {
+  uint64_t bytes = relay->moved;
   char amount[TEXT_ROOM], rate[TEXT_ROOM];
   struct timespec now;
   clock_gettime(CLOCK_MONOTONIC, &now);
@@ -79,6 +82,9 @@ static void report(const struct transfer *transfer, const char *verb, const stru
       fprintf(stderr, " and %llu bytes of a frame of %llu", (unsigned long long)(bytes % end->frame_bytes),
               (unsigned long long)end->frame_bytes);
     }
+  }
+  if (relay->by_line) {
+    fprintf(stderr, ", %llu frames", (unsigned long long)relay->lines);
   }
   fputc('\n', stderr);
 }
@@ -130,7 +136,7 @@ static bool judge_push(const struct transfer *transfer, const struct relay *in, 
 /* The second relay takes results of a `reply` pipeline; for others it only waits until the daemon has read it all. */
 static bool push(const struct transfer *transfer, int fd, struct problem *problem) {
   struct relay relays[] = {{.from = STDIN_FILENO, .to = fd, .shut = true},
-                           {.from = fd, .to = transfer->sink.reply ? STDOUT_FILENO : -1}};
+                           {.from = fd, .to = transfer->sink.reply ? STDOUT_FILENO : -1, .by_line = is_json(&transfer->sink)}};
   if (fcntl(fd, F_SETFL, O_NONBLOCK) != 0) { /* so that writing frames never keeps results waiting */
     return problem_set(problem, EXIT_STATUS_INTERNAL, NULL, "cannot set up the connection: %s", strerror(errno));
   }
@@ -138,9 +144,9 @@ static bool push(const struct transfer *transfer, int fd, struct problem *proble
     return report_no_memory(problem);
   }
   relay_read_rest(&relays[1]);
-  report(transfer, "pushed", &transfer->source, relays[0].moved);
+  report(transfer, "pushed", &transfer->source, &relays[0]);
   if (transfer->sink.reply) {
-    report(transfer, "received", &transfer->sink, relays[1].moved);
+    report(transfer, "received", &transfer->sink, &relays[1]);
   }
   return judge_push(transfer, &relays[0], &relays[1], problem);
 }
@@ -151,8 +157,8 @@ static bool push_to(const struct transfer *transfer, const struct invocation *in
                        "%s takes its frames from the file %s", transfer->name,
                        transfer->source.file ? transfer->source.file : "that it names");
   }
-  if (!refuse_terminal(STDIN_FILENO, invocation, problem) ||
-      (transfer->sink.reply && !refuse_terminal(STDOUT_FILENO, invocation, problem))) {
+  if (!refuse_terminal_input(invocation, problem) ||
+      (transfer->sink.reply && !refuse_terminal_output(&transfer->sink, invocation, problem))) {
     return false;
   }
   if (is_native(&transfer->source, invocation->shared)) {
@@ -221,7 +227,7 @@ static bool judge_pull(const struct relay *relay, uint64_t frames, struct proble
   if (relay->state == RELAY_READ_FAILED) {
     return problem_set(problem, EXIT_STATUS_REFUSED, NULL, "the connection broke: %s", strerror(relay->error));
   }
-  if (relay->moved < relay->limit) {
+  if ((relay->by_line ? relay->lines : relay->moved) < relay->limit) {
     return problem_set(problem, EXIT_STATUS_REFUSED, "see `framectl status`", "the results ended before %llu frames",
                        (unsigned long long)frames);
   }
@@ -238,14 +244,15 @@ static bool pull(const struct transfer *transfer, int fd, uint64_t frames, struc
   if (frames > 0 && is_y4m && !pass_header(fd, problem)) {
     return false;
   }
-  struct relay relay = {.from = fd, .to = STDOUT_FILENO, .limit = frames * frame_bytes};
+  bool by_line = is_json(&transfer->sink);
+  struct relay relay = {.from = fd, .to = STDOUT_FILENO, .limit = by_line ? frames : frames * frame_bytes, .by_line = by_line};
   if (!relay_run(&relay, 1)) {
     return report_no_memory(problem);
   }
   if (relay.state == RELAY_WRITE_FAILED && relay.error == EPIPE) {
     return true; /* whoever took the results has enough */
   }
-  report(transfer, "pulled", &transfer->sink, relay.moved);
+  report(transfer, "pulled", &transfer->sink, &relay);
   return judge_pull(&relay, frames, problem);
 }
 
@@ -259,7 +266,7 @@ static bool pull_from(const struct transfer *transfer, const struct invocation *
                        "%s writes its results to the file %s", transfer->name,
                        transfer->sink.file ? transfer->sink.file : "that it names");
   }
-  if (!refuse_terminal(STDOUT_FILENO, invocation, problem)) {
+  if (!refuse_terminal_output(&transfer->sink, invocation, problem)) {
     return false;
   }
   if (is_native(&transfer->sink, invocation->shared)) {

@@ -55,6 +55,17 @@ const char *text_uptime(char text[TEXT_ROOM], double seconds) {
   return text;
 }
 
+const char *text_age(char text[TEXT_ROOM], double seconds) {
+  if (seconds < 0) {
+    snprintf(text, TEXT_ROOM, "-");
+  } else if (seconds < 9.95) {
+    snprintf(text, TEXT_ROOM, "%.1f s", seconds);
+  } else {
+    text_uptime(text, seconds);
+  }
+  return text;
+}
+
 /* -- colours ------------------------------------------------------------------------------------------------------- */
 
 void text_colour_begin(FILE *out, enum text_colour colour, bool wanted) {

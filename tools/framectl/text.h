@@ -14,6 +14,7 @@ const char *text_duration(char text[TEXT_ROOM], double microseconds); /* "310 us
 const char *text_bytes(char text[TEXT_ROOM], double bytes);           /* "18.4 MB" */
 const char *text_rate(char text[TEXT_ROOM], double per_second);       /* "59.9", "2310", "86.1k" */
 const char *text_uptime(char text[TEXT_ROOM], double seconds);        /* "3 min 12 s" */
+const char *text_age(char text[TEXT_ROOM], double seconds);           /* "0.3 s", "3 min 12 s"; less than 0: "-" */
 
 /* -- tables: cells are collected row by row, then printed with columns as wide as they need --------------------- */
 

@@ -19,6 +19,11 @@ static uint64_t count_of(const json_t *object, const char *key) {
 
 static double number_of(const json_t *object, const char *key) { return json_number_value(json_object_get(object, key)); }
 
+static double age_of(const json_t *object, const char *key) {
+  const json_t *age = json_object_get(object, key);
+  return json_is_number(age) ? json_number_value(age) : -1;
+}
+
 static const char *const causes[HISTORY_CAUSE_COUNT] = {
 #define X(name, text, meaning) text,
     HISTORY_CAUSES(X)
@@ -67,6 +72,7 @@ void view_daemon(const json_t *document, struct daemon_view *view) {
                                .device = text_of(document, "device"),
                                .uptime_s = number_of(document, "uptime_s"),
                                .lanes = count_of(document, "lanes"),
+                               .http_refused = text_of(document, "http_refused"),
                                .reload_refused = text_of(json_object_get(document, "reloads"), "refused"),
                                .handovers = view_handovers(json_object_get(document, "handovers"))};
 }
@@ -134,6 +140,7 @@ void view_pipeline(const char *name, const json_t *document, struct pipeline_vie
                                  .state = text_of(document, "state"),
                                  .waiting = text_of(document, "waiting"),
                                  .slots = count_of(document, "slots"),
+                                 .is_silent = json_is_object(json_object_get(document, "silent")),
                                  .graph = json_is_true(json_object_get(document, "graph")),
                                  .copies_by_kernel = strcmp(text_of(document, "copies"), "kernel") == 0,
                                  .timed_one_in = count_of(document, "timed_one_in"),
@@ -146,7 +153,10 @@ void view_pipeline(const char *name, const json_t *document, struct pipeline_vie
                                  .refusal = view_refusal(json_object_get(document, "last_refusal")),
                                  .source = view_end(json_object_get(document, "source"), text_of(formats, "input")),
                                  .sink = view_end(json_object_get(document, "sink"), text_of(formats, "output")),
-                                 .fps = number_of(throughput, "fps"),
+                                 .in_fps = number_of(throughput, "in_fps"),
+                                 .out_fps = number_of(throughput, "out_fps"),
+                                 .last_in_s = age_of(document, "last_in_age_s"),
+                                 .last_out_s = age_of(document, "last_out_age_s"),
                                  .in_bytes_per_s = number_of(throughput, "in_bytes_per_s"),
                                  .out_bytes_per_s = number_of(throughput, "out_bytes_per_s"),
                                  .window_s = number_of(throughput, "window_s"),

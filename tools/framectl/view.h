@@ -40,13 +40,15 @@ struct refusal_view {        /* the last client that was turned away */
 struct pipeline_view {
   const char *name, *state, *waiting;
   uint64_t slots, sessions, clients, readers, missed, refused;
-  bool not_read; /* a client that gets its results on the connection of its frames does not take them */
+  bool not_read;  /* a client that gets its results on the connection of its frames does not take them */
+  bool is_silent; /* no frame comes, and one should */
   bool graph, copies_by_kernel;
   uint64_t timed_one_in;
   struct refusal_view refusal;
   struct end_view source, sink;
   uint64_t in, in_flight, fates[FATE_COUNT];
-  double fps, in_bytes_per_s, out_bytes_per_s, window_s;
+  double in_fps, out_fps, in_bytes_per_s, out_bytes_per_s, window_s;
+  double last_in_s, last_out_s; /* how long ago a frame came in, or went out; less than 0: none has yet */
   struct latency_view latency[STEP_COUNT];
   struct overlap_view overlap;
 };
@@ -65,6 +67,7 @@ struct daemon_view {
   const char *version, *backend, *device;
   double uptime_s;
   uint64_t lanes;
+  const char *http_refused;   /* why nobody answers at status.http, or "" */
   const char *reload_refused; /* why the last reload was none, or "" */
   struct handovers_view handovers;
 };

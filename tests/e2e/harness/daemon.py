@@ -228,8 +228,8 @@ class Daemon:
         wait_until(lambda: text in self.log, lambda: f"the log says {text!r}:\n{self.log}", seconds)
 
     def request(self, method, path, body=None):
-        """(HTTP status, body as text) of one request on the status socket; a question is asked again if the daemon executes
-        itself over it."""
+        """(HTTP status, body as text, of images as bytes) of one request on the status socket; a question is asked again if the
+        daemon executes itself over it."""
         for _ in range(5 if method == "GET" else 0):
             try:
                 return self.request_once(method, path, body)
@@ -243,7 +243,8 @@ class Daemon:
         try:
             connection.request(method, path, body)
             response = connection.getresponse()
-            return response.status, response.read().decode()
+            body = response.read()
+            return response.status, body if response.getheader("Content-Type", "").startswith("image/") else body.decode()
         finally:
             connection.close()
 

@@ -142,7 +142,7 @@ static const struct mistake mistakes[] = {
      "    sink: {reply: true, overload: block}\n"
      "                        ^~~~~~~~\n"
      "  remove it\n"},
-    {"drop-oldest with two slots", PIPELINE("    overload: drop-oldest\n"),
+    {"drop-oldest with two slots", PIPELINE("    overload: drop-oldest\n    slots: 2\n"),
      "t.yaml:5:15: 'drop-oldest' needs at least 3 slots (one waits, one fills); pipeline 'cam0' has 2\n"
      "    overload: drop-oldest\n"
      "              ^~~~~~~~~~~\n"
@@ -177,6 +177,20 @@ static const struct mistake mistakes[] = {
      "    sink: {reply: true, protocol: native}\n"
      "                                  ^~~~~~\n"
      "  write protocol: native in the source\n"},
+    {"json for clients that speak native",
+     SOURCE("socket: in, protocol: auto, " FORMAT, "    sink: {reply: true, protocol: json}\n"),
+     "t.yaml:4:35: the clients of pipeline 'cam0' may speak native and get their replies so, not as json\n"
+     "    sink: {reply: true, protocol: json}\n"
+     "                                  ^~~~\n"
+     "  write protocol: raw or y4m in the source, or give the sink a socket\n"},
+    {"a source of json", SOURCE("socket: in, protocol: json, " FORMAT, SINK),
+     "t.yaml:3:36: 'protocol' must be one of: raw, y4m, native, auto, not 'json'\n"
+     "    source: {socket: in, protocol: json, format: {pixels: gray, width: 4, height: 2}}\n"
+     "                                   ^~~~\n"},
+    {"a sink of nothing", SOURCE("socket: in, " FORMAT, "    sink: {socket: out, protocol: ''}\n"),
+     "t.yaml:4:35: 'protocol' must be one of: raw, y4m, native, json, not the text \"\"\n"
+     "    sink: {socket: out, protocol: ''}\n"
+     "                                  ^~\n"},
     {"mode without quotes", SOURCE("socket: in, mode: 0660, " FORMAT, SINK),
      "t.yaml:3:32: 'mode' must be an octal file mode in quotes, not '0660'\n"
      "    source: {socket: in, mode: 0660, format: {pixels: gray, width: 4, height: 2}}\n"

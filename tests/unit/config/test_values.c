@@ -43,6 +43,7 @@ START_TEST(socket_defaults_are_those_of_the_manual) {
   ck_assert_int_eq(source->protocol, CONFIG_PROTOCOL_RAW);
   ck_assert_uint_eq(source->clients, 1);
   ck_assert_int_eq(source->timeout_ns, 10000000000);
+  ck_assert_int_eq(source->expect_ns, 0);
   ck_assert_uint_eq(source->access.mode, 0660);
   ck_assert_uint_eq(source->access.owner, (uid_t)-1);
   ck_assert_uint_eq(source->access.group, (gid_t)-1);
@@ -89,12 +90,13 @@ END_TEST
 
 START_TEST(a_replying_socket_is_set) {
   struct config *config =
-      fixture_config(SOURCE("socket: in, clients: 1024, timeout: 2min, mode: '600', owner: root, group: 7, "
+      fixture_config(SOURCE("socket: in, clients: 1024, timeout: 2min, expect: 1.5s, mode: '600', owner: root, group: 7, "
                             "allow: {users: [root, 65534], groups: [root]}, format: {dtype: float32, shape: [3, 480, 640]}",
                             "    sink: {reply: true, protocol: raw}\n"));
   const struct config_source *source = &config->pipelines[0].source;
   ck_assert_uint_eq(source->clients, 1024);
   ck_assert_int_eq(source->timeout_ns, 120000000000);
+  ck_assert_int_eq(source->expect_ns, 1500000000);
   ck_assert_uint_eq(source->access.mode, 0600);
   ck_assert_uint_eq(source->access.owner, 0);
   ck_assert_uint_eq(source->access.group, 7);
@@ -223,9 +225,25 @@ END_TEST
 
 Suite *values_suite(void);
 
+/* Three slots would never overlap there. */
+START_TEST(drop_oldest_has_slots_enough_to_overlap) {
+  static const struct {
+    const char *keys;
+    unsigned slots;
+  } cases[] = {
+      {"    overload: drop-oldest\n", 4}, {"    overload: drop-oldest\n    slots: 3\n", 3}, {"    overload: drop-newest\n", 2}};
+  char text[512];
+  snprintf(text, sizeof text, "%s%s", PIPELINE(""), cases[_i].keys);
+  struct config *config = fixture_config(text);
+  ck_assert_uint_eq(config->pipelines[0].slots, cases[_i].slots);
+  config_free(config);
+}
+END_TEST
+
 Suite *values_suite(void) {
   Suite *suite = suite_create("values");
   TCase *meaning = tcase_create("meaning");
+  tcase_add_loop_test(meaning, drop_oldest_has_slots_enough_to_overlap, 0, 3);
   tcase_add_test(meaning, defaults_are_those_of_the_manual);
   tcase_add_test(meaning, pipeline_defaults_are_those_of_the_manual);
   tcase_add_test(meaning, socket_defaults_are_those_of_the_manual);

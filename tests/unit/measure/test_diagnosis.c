@@ -158,6 +158,47 @@ START_TEST(a_full_lane_is_the_host) {
 }
 END_TEST
 
+/* One frame in ten milliseconds, which waits on the device for reasons that are not its engines': 3 % busy. */
+START_TEST(an_engine_that_rests_is_never_the_bound) {
+  struct diagnosis_figures figures = full(100, 300, 100, 1, 10000);
+  figures.slots = 2;
+  figures.step[STEP_GPU_WAIT] = 15000;
+  figures.in_fps = 30;
+  struct diagnosis diagnosis = diagnosis_of(&figures);
+  ck_assert_int_eq(diagnosis.bound_by, BOUND_NOTHING);
+  expect_advice(&diagnosis, IMPROVE_NONE, "nothing bounds it: frames come at 30/s", 1);
+  figures.engine_share[OVERLAP_KERNEL] = 0.9; /* other pipelines' frames keep it busy */
+  ck_assert_int_eq(diagnosis_of(&figures).bound_by, BOUND_KERNEL);
+  figures.engine_share[OVERLAP_KERNEL] = 0;
+  figures.dropped = 500;
+  ck_assert_int_eq(diagnosis_of(&figures).bound_by, BOUND_HOST);
+}
+END_TEST
+
+START_TEST(processors_that_are_short_are_named) {
+  struct diagnosis_figures figures = full(100, 300, 100, 1, 10000);
+  figures.slots = 2;
+  figures.step[STEP_GPU_WAIT] = 15000;
+  figures.is_short = true;
+  figures.processors = 2;
+  figures.ready = 7;
+  figures.waited = 0.45;
+  figures.stolen = 0.03;
+  struct diagnosis diagnosis = diagnosis_of(&figures);
+  ck_assert_int_eq(diagnosis.bound_by, BOUND_PROCESSORS);
+  expect_advice(&diagnosis, IMPROVE_PROCESSORS, "on these 2: for 45 % of the time something waits for one (7 ready to run, 3 %",
+                1);
+  figures = full(0, 100, 0, 3, 100); /* a device that never rests is what it is, */
+  figures.is_short = true;
+  ck_assert_int_eq(diagnosis_of(&figures).bound_by, BOUND_KERNEL);
+  figures.on_processors = true; /* unless it is made of processors, and had more of them once */
+  figures.costs.service[OVERLAP_KERNEL] = 90;
+  ck_assert_int_eq(diagnosis_of(&figures).bound_by, BOUND_KERNEL);
+  figures.costs.service[OVERLAP_KERNEL] = 40;
+  ck_assert_int_eq(diagnosis_of(&figures).bound_by, BOUND_PROCESSORS);
+}
+END_TEST
+
 START_TEST(without_frames_the_moment_decides) {
   static const enum bound bounds[] = {[STANDING_NOT] = BOUND_NOTHING,
                                       [STANDING_SOURCE] = BOUND_SOURCE,
@@ -234,6 +275,8 @@ Suite *diagnosis_suite(void);
 Suite *diagnosis_suite(void) {
   Suite *suite = suite_create("diagnosis");
   TCase *cases = tcase_create("diagnosis");
+  tcase_add_test(cases, an_engine_that_rests_is_never_the_bound);
+  tcase_add_test(cases, processors_that_are_short_are_named);
   tcase_add_test(cases, the_longest_engine_bounds_a_full_pipeline);
   tcase_add_test(cases, less_work_helps_an_engine_that_never_rests);
   tcase_add_test(cases, another_slot_helps_two_with_equal_stages);

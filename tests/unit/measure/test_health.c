@@ -168,7 +168,34 @@ START_TEST(all_is_well_if_each_is) {
                {{true, false, false}, "device 1: it stands"}};
   struct health *health = health_of(cases[_i].oks);
   ck_assert_int_eq(health->ok, cases[_i].why[0] == '\0');
+  ck_assert_int_eq(health->live, health->ok);
   ck_assert_str_eq(health->why, cases[_i].why);
+  free(health);
+}
+END_TEST
+
+/* A camera that is silent ends no process: troubles make the daemon unwell, and leave it live. */
+START_TEST(troubles_are_no_matter_of_life) {
+  struct health *health = calloc(1, sizeof *health + 2 * sizeof health->items[0]);
+  struct health_moment moment = moment_at(9000);
+  struct trouble trouble = {0};
+  ck_assert_ptr_nonnull(health);
+  trouble_note(&trouble, at(2000), "make room", "no space");
+  trouble_note(&trouble, at(4000), "make room", "no space at all");
+  trouble_repeat(&trouble, at(8000), 3);
+  health->count = 2;
+  health_of_lanes(&moment, at(9000), &health->items[0]);
+  health_of_trouble(&moment, "cam0", HEALTH_SINK, &trouble, &health->items[1]);
+  health_sum_up(health);
+  ck_assert(health->live && !health->ok);
+  ck_assert_str_eq(health->why, "pipeline cam0: no space at all");
+  ck_assert_str_eq(health_reason_names[health->items[1].reason], "sink");
+  ck_assert_str_eq(health->items[1].remedy, "make room");
+  ck_assert_double_eq(health->items[1].since_s, 7);
+  ck_assert_uint_eq(health->items[1].count, 5);
+  ck_assert_int_eq(trouble.last, at(8000));
+  trouble_mend(&trouble);
+  ck_assert_uint_eq(trouble.count, 0);
   free(health);
 }
 END_TEST
@@ -185,6 +212,7 @@ Suite *health_suite(void) {
   tcase_add_test(cases, reasons_say_for_how_long_and_what_is_there);
   tcase_add_loop_test(cases, a_pipeline_gets_its_frames_back, 0, sizeof pipeline_cases / sizeof pipeline_cases[0]);
   tcase_add_loop_test(cases, all_is_well_if_each_is, 0, 5);
+  tcase_add_test(cases, troubles_are_no_matter_of_life);
   suite_add_tcase(suite, cases);
   return suite;
 }

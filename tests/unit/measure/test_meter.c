@@ -14,6 +14,7 @@ START_TEST(the_first_reading_stays_until_there_are_enough) {
   for (int64_t at = 1; at <= METER_READINGS; at++) {
     keep(at);
     ck_assert_int_eq(meter_oldest(meter)->at, 1);
+    ck_assert_int_eq(meter_latest(meter)->at, at);
   }
 }
 END_TEST
@@ -26,16 +27,22 @@ START_TEST(then_the_oldest_makes_room) {
 }
 END_TEST
 
-START_TEST(a_new_meter_has_an_empty_reading) { ck_assert_uint_eq(meter_oldest(meter)->ledger.in, 0); }
+START_TEST(a_new_meter_has_an_empty_reading) {
+  ck_assert_uint_eq(meter_oldest(meter)->ledger.in, 0);
+  ck_assert_ptr_null(meter_latest(meter));
+}
 END_TEST
 
 START_TEST(rates_are_differences_over_time) {
   static struct reading before, now;
-  before = (struct reading){.at = NS_PER_S, .ledger = {.in_bytes = 100, .out_bytes = 10, .fates = {[FATE_EMITTED] = 5}}};
-  now = (struct reading){.at = 3 * NS_PER_S, .ledger = {.in_bytes = 300, .out_bytes = 50, .fates = {[FATE_EMITTED] = 65}}};
+  before =
+      (struct reading){.at = NS_PER_S, .ledger = {.in = 7, .in_bytes = 100, .out_bytes = 10, .fates = {[FATE_EMITTED] = 5}}};
+  now = (struct reading){.at = 3 * NS_PER_S,
+                         .ledger = {.in = 87, .in_bytes = 300, .out_bytes = 50, .fates = {[FATE_EMITTED] = 65}}};
   struct meter_rates rates = meter_rates(&now, &before);
   ck_assert_double_eq(rates.seconds, 2);
-  ck_assert_double_eq(rates.fps, 30);
+  ck_assert_double_eq(rates.out_fps, 30);
+  ck_assert_double_eq(rates.in_fps, 40);
   ck_assert_double_eq(rates.in_bytes_per_s, 100);
   ck_assert_double_eq(rates.out_bytes_per_s, 20);
 }
@@ -44,7 +51,7 @@ END_TEST
 START_TEST(without_time_there_are_no_rates) {
   static struct reading moment = {.at = 5, .ledger = {.in_bytes = 9}};
   struct meter_rates rates = meter_rates(&moment, &moment);
-  ck_assert_double_eq(rates.fps, 0);
+  ck_assert_double_eq(rates.out_fps, 0);
   ck_assert_double_eq(rates.seconds, 0);
 }
 END_TEST
@@ -54,14 +61,14 @@ static double fps_at(int64_t second, int64_t began, uint64_t frames_before) {
   static struct reading before, now;
   before = (struct reading){.at = 8 * NS_PER_S, .ledger = {.in = frames_before}};
   now = (struct reading){.at = second * NS_PER_S, .began = began, .ledger = {.in = 60, .fates = {[FATE_EMITTED] = 60}}};
-  return meter_rates(&now, &before).fps;
+  return meter_rates(&now, &before).out_fps;
 }
 
 START_TEST(the_time_before_the_first_frame_does_not_count) {
   ck_assert_double_eq(fps_at(12, 10 * NS_PER_S, 0), 30);
-  ck_assert_double_eq(fps_at(12, 12 * NS_PER_S - 1, 0), 60); /* but a second does */
-  ck_assert_double_eq(fps_at(12, 7 * NS_PER_S, 0), 15);      /* it began in between: the reading had not seen it yet */
-  ck_assert_double_eq(fps_at(12, 10 * NS_PER_S, 1), 15);     /* frames of another producer: the silence since is real */
+  ck_assert_double_eq(fps_at(12, 12 * NS_PER_S - 1, 0), 240); /* but a quarter of a second does */
+  ck_assert_double_eq(fps_at(12, 7 * NS_PER_S, 0), 15);       /* it began in between: the reading had not seen it yet */
+  ck_assert_double_eq(fps_at(12, 10 * NS_PER_S, 1), 15);      /* frames of another producer: the silence since is real */
   ck_assert_double_eq(fps_at(8, 8 * NS_PER_S, 0), 0);
 }
 END_TEST
@@ -72,9 +79,23 @@ START_TEST(a_burst_after_a_moment_is_no_rate) {
   now = (struct reading){
       .at = NS_PER_S + NS_PER_S / 128, .began = 1, .ledger = {.in = 102, .in_bytes = 8, .fates = {[FATE_EMITTED] = 102}}};
   struct meter_rates rates = meter_rates(&now, &before);
-  ck_assert_double_eq(rates.fps, 2);
-  ck_assert_double_eq(rates.in_bytes_per_s, 8);
+  ck_assert_double_eq(rates.out_fps, 8);
+  ck_assert_double_eq(rates.in_bytes_per_s, 32);
   ck_assert_double_eq(rates.seconds, 1.0 / 128);
+}
+END_TEST
+
+/* Half a second after a start: what has passed counts, and not a second, nor the ten that a window can have. */
+START_TEST(a_short_window_divides_by_what_has_passed) {
+  static struct reading before, now;
+  before = (struct reading){.at = NS_PER_S, .began = 1, .ledger = {.in = 100, .fates = {[FATE_UNREAD] = 100}}};
+  now = (struct reading){.at = NS_PER_S + NS_PER_S / 2,
+                         .began = 1,
+                         .ledger = {.in = 115, .in_bytes = 15 * 460800, .fates = {[FATE_UNREAD] = 115}}};
+  struct meter_rates rates = meter_rates(&now, &before);
+  ck_assert_double_eq(rates.in_fps, 30);
+  ck_assert_double_eq(rates.out_fps, 0);
+  ck_assert_double_eq(rates.in_bytes_per_s, 30 * 460800);
 }
 END_TEST
 
@@ -138,6 +159,7 @@ Suite *meter_suite(void) {
   tcase_add_test(all, the_time_before_the_first_frame_does_not_count);
   tcase_add_test(all, without_time_there_are_no_rates);
   tcase_add_test(all, a_burst_after_a_moment_is_no_rate);
+  tcase_add_test(all, a_short_window_divides_by_what_has_passed);
   tcase_add_test(all, the_busiest_lane_counts);
   tcase_add_test(all, a_lane_works_for_others_too);
   tcase_add_test(all, results_on_another_lane_take_what_its_sessions_leave);

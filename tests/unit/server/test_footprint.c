@@ -78,6 +78,19 @@ START_TEST(y4m_carries_gray_and_planar_yuv_only) {
 }
 END_TEST
 
+START_TEST(json_needs_a_meaning) {
+  static const char sink[] = "    sink: {socket: /tmp/b, protocol: json}\n";
+  ck_assert(load("format: {pixels: gray, width: 64, height: 48}", "stats: {}", sink));
+  config = config_free(config);
+  ck_assert(load("format: {pixels: gray, width: 64, height: 48}", "motion: {output: boxes}", sink));
+  config = config_free(config);
+  ck_assert(!load("format: {pixels: gray, width: 64, height: 48}", "motion: {}", sink));
+  ck_assert(
+      report_has("pipeline 'cam0' has results without a meaning, which json cannot write: the last stage gives gray 64x48"));
+  ck_assert(report_has("end the stages with one such as stats, "));
+}
+END_TEST
+
 START_TEST(a_y4m_source_is_held_to_the_same) {
   ck_assert(!load("format: {pixels: nv12, width: 64, height: 48}, protocol: y4m", "", to_socket));
   ck_assert(report_has("nv12"));
@@ -150,6 +163,7 @@ Suite *footprint_suite(void) {
   tcase_add_test(all, formats_go_through_the_stages);
   tcase_add_test(all, stages_that_do_not_fit_are_an_error_at_their_line);
   tcase_add_test(all, y4m_carries_gray_and_planar_yuv_only);
+  tcase_add_test(all, json_needs_a_meaning);
   tcase_add_test(all, a_y4m_source_is_held_to_the_same);
   tcase_add_test(all, more_than_half_of_the_memory_is_refused);
   tcase_add_test(all, bytes_are_described_in_units);

@@ -203,7 +203,7 @@ START_TEST(a_torn_result_is_cut_off) {
   ck_assert(pending.cuts);
   answer(0);
   expect_file("a");
-  expect_told("FNo space left on device;");
+  expect_told("FNo space left on device (ENOSPC);");
   offer('c');
   answer_whole();
   expect_file("ac");
@@ -220,7 +220,7 @@ START_TEST(both_ends_of_a_short_trouble_are_told) {
   answer(UV_ENOSPC);
   offer('b');
   answer_whole();
-  expect_told("FNo space left on device;");
+  expect_told("FNo space left on device (ENOSPC);");
   sink->runner.tick(&sink->runner, 0);
   expect_told("R");
   sink->runner.tick(&sink->runner, 0);
@@ -235,14 +235,14 @@ START_TEST(what_cannot_be_cut_off_is_told_and_tried_again_at_the_end) {
   answer(5);
   answer(UV_ENOSPC);
   answer(UV_EIO);
-  expect_told("FNo space left on device;");
+  expect_told("FNo space left on device (ENOSPC);");
   sink->runner.tick(&sink->runner, 0);
-  expect_told("Fthe part of a result that is there cannot be cut off: Input/output error;");
+  expect_told("Fthe part of a result that is there cannot be cut off: Input/output error (EIO);");
   end();
   ck_assert(pending.cuts);
   expect_told("");
   answer(_i == 0 ? 0 : UV_EIO);
-  expect_told(_i == 0 ? "ds" : "Fthe part of a result that is there cannot be cut off: Input/output error;ds");
+  expect_told(_i == 0 ? "ds" : "Fthe part of a result that is there cannot be cut off: Input/output error (EIO);ds");
   ck_assert_uint_eq(file_bytes, _i == 0 ? 0 : 5);
 }
 END_TEST
@@ -252,7 +252,7 @@ START_TEST(what_is_no_file_has_nothing_to_cut_off) {
   answer(5);
   answer(UV_EIO);
   answer(UV_EINVAL);
-  expect_told("FInput/output error;");
+  expect_told("FInput/output error (EIO);");
   end();
   ck_assert_ptr_null(pending.request);
   expect_told("ds");
@@ -280,7 +280,7 @@ START_TEST(a_refused_request_holds_nobody_up) {
   answer_whole(); /* b is refused */
   expect_file("a");
   expect_fates(1, 1);
-  expect_told("FCannot allocate memory;");
+  expect_told("FCannot allocate memory (ENOMEM);");
   offer('c');
   answer(3);
   answer(2);

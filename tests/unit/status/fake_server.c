@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/measure/clock.h"
 #include "daemon/measure/history.h"
 #include "daemon/status/trace.h"
 
@@ -35,6 +36,9 @@ static void fill_cam0(struct pipeline_snapshot *snapshot) {
   snapshot->state = PIPELINE_RUNNING;
   snapshot->sessions = snapshot->clients = 1;
   snapshot->readers = 3;
+  snapshot->listed = 1;
+  snapshot->list[0] =
+      (struct pipeline_client){.pid = 42, .uid = 7, .process = "ffmpeg", .since = 1, .frames = 1000, .waiting = "reader"};
   snapshot->missed = 5;
   snapshot->refused = 7;
   snapshot->refusal = (struct refusal){.at = 1, .text = "somebody was refused", .remedy = "do not come again"};
@@ -42,7 +46,11 @@ static void fill_cam0(struct pipeline_snapshot *snapshot) {
   snapshot->ledger.fates[FATE_EMITTED] = 997;
   snapshot->ledger.fates[FATE_LATE] = 1;
   snapshot->seconds = 10;
-  snapshot->fps = 59.9;
+  static const struct trouble full = {.count = 3, .since = 1, .last = 2 * NS_PER_S, .text = "no room", .remedy = "make some"};
+  snapshot->sink_trouble = &full;
+  snapshot->last_in = 1;
+  snapshot->in_fps = 60.5;
+  snapshot->out_fps = 59.9;
   snapshot->slots = 4;
   snapshot->graph = snapshot->copies = snapshot->copies_by_kernel = true;
   snapshot->timed_one_in = 8;
@@ -143,6 +151,16 @@ static void fake_command(struct server *server, const struct command_order *orde
   }
 }
 
+static void fake_picture(struct server *server, const struct picture_order *order) {
+  (void)server;
+  if (strcmp(order->pipeline, "cam0") != 0) {
+    answer_error(order->failed, order->context, 404, NULL, "there is no such pipeline");
+    return;
+  }
+  order->ready(order->context, (unsigned char *)strdup(order->side == PICTURE_IN ? "in" : "out"),
+               order->side == PICTURE_IN ? 2 : 3);
+}
+
 static void fake_read(const struct server *server, struct server_view *view) {
   static const struct history none;
   *view = server->view;
@@ -156,20 +174,27 @@ static void fake_usage(const struct server *server, struct usage *usage) {
 
 static struct health *fake_health(const struct server *server) {
   static const struct health_item items[] = {
-      {.kind = HEALTH_LANES, .ok = true},
-      {.kind = HEALTH_DEVICE, .name = "0", .ok = true, .canary_s = 0.000123, .canary_age_s = 0.5},
-      {.kind = HEALTH_PIPELINE, .name = "cam0", .ok = true},
-      {.kind = HEALTH_PIPELINE, .name = "idle", .ok = true},
+      {.kind = HEALTH_LANES, .ok = true, .remedy = ""},
+      {.kind = HEALTH_DEVICE, .name = "0", .ok = true, .remedy = "", .canary_s = 0.000123, .canary_age_s = 0.5},
+      {.kind = HEALTH_PIPELINE, .name = "cam0", .ok = true, .remedy = ""},
+      {.kind = HEALTH_PIPELINE, .name = "idle", .ok = true, .remedy = ""},
+      {.kind = HEALTH_TROUBLE,
+       .name = "cam0",
+       .reason = HEALTH_SILENT,
+       .since_s = 7,
+       .count = 2,
+       .remedy = "look",
+       .why = "no frame"},
   };
   struct health *health = calloc(1, sizeof *health + sizeof items);
   if (health) {
-    *health = (struct health){.ok = !server->ill, .count = sizeof items / sizeof items[0]};
+    health->count = sizeof items / sizeof items[0] - !server->silent;
     memcpy(health->items, items, sizeof items);
     if (server->ill) {
       health->items[1].ok = false;
       snprintf(health->items[1].why, sizeof health->items[1].why, "it stands");
-      snprintf(health->why, sizeof health->why, "device 0: it stands");
     }
+    health_sum_up(health);
   }
   return health;
 }
@@ -188,7 +213,8 @@ static void set_ops(struct server *server) {
                                     .reload = fake_reload,
                                     .upgrade = fake_upgrade,
                                     .command = fake_command,
-                                    .trace = fake_trace};
+                                    .trace = fake_trace,
+                                    .picture = fake_picture};
 }
 
 struct server *fake_server_new(void) {
@@ -237,6 +263,8 @@ struct trace_ring *pipeline_trace(struct pipeline *pipeline, unsigned seat, unsi
   pipeline->traced = true;
   return pipeline->ring;
 }
+
+const struct past *pipeline_past(const struct pipeline *pipeline) { return &pipeline->past; }
 
 void pipeline_trace_end(struct pipeline *pipeline, unsigned seat) {
   (void)seat;

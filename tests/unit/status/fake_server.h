@@ -13,6 +13,7 @@ enum { FAKE_PIPELINES = 2, FAKE_PENDING = 64 };
 struct pipeline {
   struct pipeline_snapshot snapshot;
   const struct config_pipeline *config;
+  struct past past;
   struct trace_ring *ring; /* of its one session, from the first pipeline_trace() on */
   bool traced;             /* between pipeline_trace() and pipeline_trace_end() */
 };
@@ -37,6 +38,7 @@ struct server {
   unsigned traces_pending;
   int64_t trace_ns;                             /* of the last one */
   unsigned trace_frames;                        /* that each trace holds */
+  bool silent;                                  /* a pipeline does not do its job */
   bool ill;                                     /* what health says */
   unsigned reloads, upgrades, commands, traced; /* asked so far */
   char command_pipeline[80];                    /* of the last one */

@@ -66,7 +66,24 @@ START_TEST(says_what_a_pipeline_does) {
   ck_assert_str_eq(text_at(cam0, "last_refusal/text"), "somebody was refused");
   ck_assert_str_eq(text_at(cam0, "last_refusal/remedy"), "do not come again");
   ck_assert_double_eq(number_at(cam0, "frames/dropped/late"), 1);
+  ck_assert_double_eq(number_at(cam0, "throughput/in_fps"), 60.5);
+  ck_assert_double_eq(number_at(cam0, "throughput/out_fps"), 59.9);
   ck_assert_double_eq(number_at(cam0, "throughput/fps"), 59.9);
+  json_t *client = json_array_get(at(cam0, "connected"), 0);
+  ck_assert_str_eq(text_at(client, "role"), "producer");
+  ck_assert_str_eq(text_at(client, "process"), "ffmpeg");
+  ck_assert_str_eq(text_at(client, "waiting"), "reader");
+  ck_assert_double_eq(number_at(client, "pid"), 42);
+  ck_assert_double_eq(number_at(client, "user"), 7);
+  ck_assert_double_eq(number_at(client, "frames"), 1000);
+  ck_assert_double_gt(number_at(client, "since_s"), 0);
+  ck_assert_str_eq(text_at(cam0, "errors/sink/text"), "no room");
+  ck_assert_str_eq(text_at(cam0, "errors/sink/remedy"), "make some");
+  ck_assert_double_eq(number_at(cam0, "errors/sink/count"), 3);
+  ck_assert_double_ge(number_at(cam0, "errors/sink/since_s"), number_at(cam0, "errors/sink/age_s"));
+  ck_assert(json_is_null(at(cam0, "errors/source")) && json_is_null(at(cam0, "silent")));
+  ck_assert_double_gt(number_at(cam0, "last_in_age_s"), 0);
+  ck_assert(json_is_null(at(cam0, "last_out_age_s")));
   ck_assert_double_eq(number_at(cam0, "latency_us/total/p99"), 480);
   ck_assert_double_eq(number_at(cam0, "latency_us/total/count"), 599);
   ck_assert_double_eq(number_at(cam0, "latency_us/gpu_wait/max"), 0);
@@ -135,7 +152,7 @@ END_TEST
 
 START_TEST(never_says_what_json_cannot) {
   struct server *server = fake_server_new();
-  server->pipelines[0].snapshot.fps = 1.0 / 0.0;
+  server->pipelines[0].snapshot.out_fps = 1.0 / 0.0;
   server->pipelines[0].snapshot.latency[STEP_EMIT].p50 = 0.0 / 0.0;
   json_t *document = status_document(&server->ops);
   ck_assert_double_eq(number_at(document, "pipelines/cam0/throughput/fps"), 0);

@@ -71,8 +71,14 @@ END_TEST
 START_TEST(says_whether_all_is_well) {
   struct server *server = fake_server_new();
   server->ill = _i == 1;
+  server->silent = _i == 2;
   char *text = metrics_text(&server->ops);
-  expect_line(text, server->ill ? "framed_healthy 0" : "framed_healthy 1");
+  expect_line(text, server->ill ? "framed_live 0" : "framed_live 1");
+  expect_line(text, server->ill || server->silent ? "framed_healthy 0" : "framed_healthy 1");
+  expect_line(text, server->silent ? "framed_pipeline_degraded{pipeline=\"cam0\",reason=\"silent\"} 1"
+                                   : "framed_pipeline_degraded{pipeline=\"cam0\",reason=\"silent\"} 0");
+  expect_line(text, "framed_pipeline_degraded{pipeline=\"cam0\",reason=\"sink\"} 0");
+  expect_line(text, "framed_pipeline_degraded{pipeline=\"idle\",reason=\"silent\"} 0");
   expect_line(text, "framed_canary_seconds{device=\"0\"} 0.000123000");
   free(text);
   ck_assert(fake_server_free(server));
@@ -154,7 +160,7 @@ Suite *metrics_suite(void) {
   TCase *cases = tcase_create("metrics");
   tcase_set_timeout(cases, 60);
   tcase_add_test(cases, has_counters_of_each_pipeline);
-  tcase_add_loop_test(cases, says_whether_all_is_well, 0, 2);
+  tcase_add_loop_test(cases, says_whether_all_is_well, 0, 3);
   tcase_add_test(cases, counts_hand_overs_by_cause);
   tcase_add_test(cases, escapes_label_values);
   tcase_add_test(cases, histogram_is_cumulative);

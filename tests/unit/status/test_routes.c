@@ -37,8 +37,14 @@ START_TEST(health_is_told_by_the_status_code) {
   site_open(&site, _i == 1); /* read-only answers too */
   ask_and_expect(&site, "GET", "/v1/health", "200", "\"ok\": true");
   ask_and_expect(&site, "GET", "/v1/health", "200", "\"canary_us\": 123.0");
+  ask_and_expect(&site, "GET", "/v1/live", "200", "\"canary_us\": 123.0");
   ask_and_expect(&site, "HEAD", "/v1/health", "200", "Content-Type: application/json");
+  site.server->silent = true; /* which is no matter of life and death */
+  ask_and_expect(&site, "GET", "/v1/health", "503", "\"why\": \"pipeline cam0: no frame\"");
+  ask_and_expect(&site, "GET", "/v1/health", "503", "\"reason\": \"silent\"");
+  ask_and_expect(&site, "GET", "/v1/live", "200", "\"ok\": true");
   site.server->ill = true;
+  ask_and_expect(&site, "GET", "/v1/live", "503", "\"why\": \"device 0: it stands\"");
   ask_and_expect(&site, "GET", "/v1/health", "503", "\"why\": \"device 0: it stands\"");
   ask_and_expect(&site, "HEAD", "/v1/health", "503", "Content-Type: application/json");
   ask_and_expect(&site, "GET", "/v1/status", "200", "\"why\": \"device 0: it stands\"");
@@ -97,6 +103,23 @@ START_TEST(traces_have_a_length_within_limits) {
   ask_and_expect(&site, "HEAD", "/v1/trace", "200", "Content-Type: application/json");
   ask_and_expect(&site, "POST", "/v1/trace", "405", "Allow: GET, HEAD\r\n");
   ck_assert_uint_eq(site.server->traced, 3);
+  site_close(&site);
+}
+END_TEST
+
+START_TEST(pictures_have_a_width_and_a_client) {
+  static const char *const wrong[] = {"width=x", "width=", "width=-1", "width=65537", "client=1.5", "client=1025"};
+  struct site site;
+  char path[64];
+  site_open(&site, true);
+  ask_and_expect(&site, "GET", "/v1/pipelines/cam0/in.jpg", "200", "Content-Type: image/jpeg");
+  ask_and_expect(&site, "GET", "/v1/pipelines/cam0/out.jpg?width=320&client=0", "200", "Content-Length: 3");
+  ask_and_expect(&site, "HEAD", "/v1/pipelines/cam0/out.jpg", "200", "Content-Type: image/jpeg");
+  ask_and_expect(&site, "GET", "/v1/pipelines/cam9/out.jpg", "404", "there is no such pipeline");
+  for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+    snprintf(path, sizeof path, "/v1/pipelines/cam0/in.jpg?%s", wrong[i]);
+    ask_and_expect(&site, "GET", path, "400", "width is a whole number");
+  }
   site_close(&site);
 }
 END_TEST
@@ -166,6 +189,7 @@ Suite *routes_suite(void) {
   tcase_add_test(cases, head_has_no_body);
   tcase_add_test(cases, commands_reach_the_server);
   tcase_add_test(cases, traces_have_a_length_within_limits);
+  tcase_add_test(cases, pictures_have_a_width_and_a_client);
   tcase_add_test(cases, unknown_paths_list_the_routes);
   tcase_add_test(cases, names_are_limited);
   tcase_add_test(cases, wrong_methods_say_which_is_right);

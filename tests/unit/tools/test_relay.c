@@ -120,6 +120,20 @@ START_TEST(a_limit_leaves_the_rest) {
 }
 END_TEST
 
+START_TEST(a_limit_of_lines_ends_after_the_last_of_them) {
+  int in[2], out[2];
+  char got[16] = "";
+  ck_assert_int_eq(pipe(in) + pipe(out), 0);
+  ck_assert_int_eq(write(in[1], "one\n\nthree\nfo", 13), 13);
+  struct relay relay = {.from = in[0], .to = out[1], .limit = 2, .by_line = true};
+  ck_assert(relay_run(&relay, 1));
+  ck_assert_int_eq(relay.state, RELAY_ENDED);
+  ck_assert_uint_eq(relay.lines, 2);
+  ck_assert_int_eq(read(out[0], got, sizeof got), 5);
+  ck_assert_str_eq(got, "one\n\n");
+}
+END_TEST
+
 START_TEST(nobody_reads) {
   int in[2], out[2];
   ck_assert_int_eq(pipe(in) + pipe(out), 0);
@@ -184,6 +198,7 @@ Suite *relay_suite(void) {
   tcase_add_test(cases, every_byte_arrives);
   tcase_add_test(cases, two_relays_share_a_socket);
   tcase_add_test(cases, a_limit_leaves_the_rest);
+  tcase_add_test(cases, a_limit_of_lines_ends_after_the_last_of_them);
   tcase_add_test(cases, nobody_reads);
   tcase_add_test(cases, a_bad_source_is_told);
   tcase_add_test(cases, last_words_are_heard);

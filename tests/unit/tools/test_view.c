@@ -18,7 +18,8 @@ static const char document_text[] =
     "'source': {'socket': '/a', 'protocol': 'raw', 'frame_bytes': 307200},"
     "'sink': {'reply': true, 'protocol': 'y4m', 'frame_bytes': 76800},"
     "'frames': {'in': 10, 'emitted': 6, 'in_flight': 1, 'dropped': {'late': 1, 'unread': 2, 'of_tomorrow': 7}},"
-    "'throughput': {'fps': 59.9, 'in_bytes_per_s': 18.5, 'out_bytes_per_s': 4, 'window_s': 10},"
+    "'last_in_age_s': 0.25, 'last_out_age_s': null, 'throughput': {'in_fps': 60.5, 'out_fps': 59.9, 'in_bytes_per_s': 18.5, "
+    "'out_bytes_per_s': 4, 'window_s': 10},"
     "'overlap': {'ratio': 0.48, 'speedup': 1.93, 'ideal_speedup': 1.96, 'bound_by': 'd2h', 'advice': 'less', 'gain': 1.2, "
     "'improve': 'bytes_out',"
     "'slots': 3, 'kernels_at_once': 1, 'turnaround_us': 12.5, 'host_us': 4, "
@@ -71,7 +72,10 @@ START_TEST(figures_come_from_their_keys) {
   ck_assert_uint_eq(view.fates[FATE_EMITTED], 6);
   ck_assert_uint_eq(view.fates[FATE_UNREAD], 2);
   ck_assert_uint_eq(view_dropped(&view), 3);
-  ck_assert_double_eq(view.fps, 59.9);
+  ck_assert_double_eq(view.in_fps, 60.5);
+  ck_assert_double_eq(view.out_fps, 59.9);
+  ck_assert_double_eq(view.last_in_s, 0.25);
+  ck_assert_double_eq(view.last_out_s, -1);
   ck_assert_double_eq(view.latency[STEP_TOTAL].p99, 480.5);
   ck_assert_uint_eq(view.latency[STEP_TOTAL].count, 599);
   ck_assert_uint_eq(view.latency[STEP_H2D].count, 0);
@@ -123,7 +127,7 @@ START_TEST(what_is_missing_is_nothing) {
   json_t *wrong = json_pack("{s:i, s:[], s:s}", "state", 5, "frames", "throughput", "fast");
   view_pipeline("wrong", wrong, &view);
   ck_assert_str_eq(view.state, "");
-  ck_assert_double_eq(view.fps, 0);
+  ck_assert_double_eq(view.out_fps, 0);
   json_decref(wrong);
 }
 END_TEST

@@ -1,0 +1,56 @@
+/*
+ * Who is connected to a pipeline, since when, and what each waits for. A reader that has not taken what lies in its socket is
+ * waited for; one that has waits for results.
+ */
+#include <linux/sockios.h>
+#include <string.h>
+#include <sys/ioctl.h>
+
+#include "daemon/pipeline/private.h"
+#include "daemon/sink/results.h"
+
+static const char *const waits[] = {
+    [WAITING_FOR_NOTHING] = "nothing", [WAITING_FOR_PRODUCER] = "nothing", [WAITING_FOR_FRAMES] = "nothing",
+    [WAITING_FOR_GPU] = "gpu",         [WAITING_FOR_READER] = "reader",    [WAITING_FOR_RESUME] = "resume",
+};
+
+static struct pipeline_client list_producer(const struct producer *producer) {
+  struct session_view view;
+  session_read(producer->session, &view);
+  uint64_t in = view.ledger.in, before = producer->frames_before;
+  struct pipeline_client client = {.pid = producer->client.pid,
+                                   .uid = producer->client.uid,
+                                   .since = producer->client.since,
+                                   .frames = in > before ? in - before : 0,
+                                   .waiting = waits[view.waiting]};
+  memcpy(client.process, producer->client.process, sizeof client.process);
+  return client;
+}
+
+static struct pipeline_client list_reader(const struct reader_entry *place) {
+  int unread = 0;
+  bool lags = ioctl(place->reader->fd, SIOCOUTQ, &unread) == 0 && unread > 0;
+  struct pipeline_client client = {
+      .reads = true, .pid = place->pid, .uid = place->uid, .since = place->since, .waiting = lags ? "nothing" : "results"};
+  memcpy(client.process, place->process, sizeof client.process);
+  reader_read(place->reader, &client.frames, &client.missed);
+  return client;
+}
+
+/* A file is no client. */
+unsigned pipeline_list(const struct pipeline *pipeline, struct pipeline_client list[PIPELINE_LISTED]) {
+  const struct inputs *inputs = pipeline->inputs;
+  const struct outputs *outputs = pipeline->outputs;
+  bool connects = pipeline->config->source.endpoint == CONFIG_SOCKET, reads = outputs && outputs_is_socket(outputs);
+  unsigned count = 0;
+  for (unsigned i = 0; connects && i < inputs->count && count < PIPELINE_LISTED; i++) {
+    if (inputs->seats[i].client.fd >= 0) {
+      list[count++] = list_producer(&inputs->seats[i]);
+    }
+  }
+  for (const struct reader_entry *place = reads ? outputs->places : NULL; place && count < PIPELINE_LISTED;
+       place = place->next) {
+    list[count++] = list_reader(place);
+  }
+  return count;
+}

@@ -1,0 +1,154 @@
+/*
+ * What goes wrong with a pipeline and only time tells: whether frames that should come stay away, whether the sink still loses
+ * results, and whether frames get through again after an error. Looked at with each reading, every two seconds.
+ */
+#include <stdio.h>
+
+#include "daemon/base/log.h"
+#include "daemon/pipeline/private.h"
+
+static double watch_seconds(int64_t ns) { return (double)ns / (double)NS_PER_S; }
+
+/* -- silence ---------------------------------------------------------------------------------------------------------- */
+
+/* Where frames are held up behind the source, or none is wanted, that none comes is no silence. */
+static bool may_be_silent(const struct pipeline *pipeline) {
+  enum session_waiting waiting = pipeline_waiting(pipeline);
+  return pipeline->state == PIPELINE_RUNNING && !inputs_ended(pipeline->inputs) && waiting != WAITING_FOR_READER &&
+         waiting != WAITING_FOR_GPU && waiting != WAITING_FOR_RESUME;
+}
+
+/* How long may pass without a frame: what the source says, or three frames of a file that is read at a pace, in which a busy
+ * machine is no silence. 0: nobody knows. */
+static int64_t frame_expected(const struct config_source *source) {
+  int64_t periods = source->rate > 0 && source->rate < 3 ? (int64_t)(3 * (double)NS_PER_S / source->rate) : NS_PER_S;
+  bool paced = source->endpoint == CONFIG_FILE && source->rate > 0;
+  return source->expect_ns > 0 || !paced ? source->expect_ns : periods;
+}
+
+static void fall_silent(struct pipeline *pipeline, int64_t now, int64_t heard) {
+  const char *name = pipeline->config->name;
+  bool connected = inputs_producers(pipeline->inputs) > 0;
+  trouble_note(&pipeline->silence, now,
+               connected ? "see what the producer waits for, and whether the camera still delivers"
+                         : "start its producer; framectl status shows the last one that was turned away",
+               "no frame has come for %.3g s, and %.3g s is what `expect` of its source allows: %s", watch_seconds(now - heard),
+               watch_seconds(frame_expected(&pipeline->config->source)),
+               connected ? "its producer is connected" : "no producer is connected");
+  pipeline->silence.since = heard;
+  log_event(LOG_SILENT, name, "%s", pipeline->silence.text);
+}
+
+static void watch_silence(struct pipeline *pipeline, int64_t now) {
+  int64_t expected = frame_expected(&pipeline->config->source), last = pipeline_last_in(pipeline);
+  if (!may_be_silent(pipeline)) {
+    pipeline->watch.heard = now;
+  }
+  int64_t heard = last > pipeline->watch.heard ? last : pipeline->watch.heard;
+  if (pipeline->silence.count > 0 && last > pipeline->silence.since) {
+    log_event(LOG_HEARD, pipeline->config->name, "frames come again, after %.3g s without one",
+              watch_seconds(last - pipeline->silence.since));
+    trouble_mend(&pipeline->silence);
+  } else if (pipeline->silence.count == 0 && expected > 0 && now - heard > expected) {
+    fall_silent(pipeline, now, heard);
+  }
+}
+
+/* -- errors that are over ------------------------------------------------------------------------------------------- */
+
+/* A sink says once that it fails and once that it does not; each result that it loses in between counts. After an upgrade the
+ * second word may never come, but results come through. */
+static void watch_sink(struct pipeline *pipeline, const struct ledger *ledger, int64_t now) {
+  struct trouble *trouble = outputs_trouble(pipeline->outputs);
+  uint64_t lost = ledger->fates[FATE_SINK_ERROR] - pipeline->watch.lost;
+  if (trouble->count == 0 || outputs_is_socket(pipeline->outputs) || outputs_ended(pipeline->outputs)) {
+    return; /* for what is wrong there it takes more than a frame */
+  }
+  bool is_fresh = trouble->since > pipeline->watch.at; /* and has counted the first one */
+  if (lost > is_fresh) {
+    trouble_repeat(trouble, now, lost - is_fresh);
+  } else if (lost == 0 && ledger->fates[FATE_EMITTED] > pipeline->watch.emitted) {
+    trouble_mend(trouble);
+  }
+}
+
+/* A frame that the device failed with is past as soon as others get through. */
+static void watch_frames(struct pipeline *pipeline, const struct ledger *ledger) {
+  if (pipeline->state == PIPELINE_RUNNING && ledger->fates[FATE_EMITTED] > pipeline->watch.emitted) {
+    trouble_mend(&pipeline->trouble);
+  }
+}
+
+static void watch_note(struct pipeline *pipeline, const struct ledger *ledger, int64_t now) {
+  pipeline->watch.at = now;
+  pipeline->watch.emitted = ledger->fates[FATE_EMITTED];
+  pipeline->watch.lost = ledger->fates[FATE_SINK_ERROR];
+}
+
+static void pipeline_watch(struct pipeline *pipeline, int64_t now) {
+  struct ledger ledger;
+  pipeline_ledger(pipeline, &ledger);
+  watch_silence(pipeline, now);
+  watch_frames(pipeline, &ledger);
+  if (pipeline->outputs) {
+    watch_sink(pipeline, &ledger, now);
+  }
+  watch_note(pipeline, &ledger, now);
+}
+
+/* A process before this one may have seen what is counted already. */
+void pipeline_watch_begin(struct pipeline *pipeline) {
+  struct ledger ledger;
+  int64_t now = clock_now();
+  pipeline_ledger(pipeline, &ledger);
+  pipeline->watch.heard = now;
+  watch_note(pipeline, &ledger, now);
+}
+
+/* Adds to its device's engines how long they have worked for this pipeline since the reading before: the mean of the frames
+ * that were timed stands for all. */
+static void add_served(struct pipeline *pipeline, struct reading *reading, const struct reading *before) {
+  static const enum step steps[OVERLAP_ENGINES] = {STEP_H2D, STEP_KERNEL, STEP_D2H};
+  double *served = engine_served(pipeline->setup.engine, pipeline->config->device);
+  uint64_t frames = histogram_summarize(&reading->steps[STEP_QUEUE], &before->steps[STEP_QUEUE]).count;
+  for (int engine = 0; served && engine < OVERLAP_ENGINES; engine++) {
+    enum step step = steps[engine];
+    served[engine] += histogram_summarize(&reading->steps[step], &before->steps[step]).mean * (double)frames;
+    reading->served[engine] = served[engine];
+  }
+}
+
+void pipeline_tick(struct pipeline *pipeline) {
+  const struct reading *before = meter_latest(pipeline->meter);
+  struct reading *reading = meter_next(pipeline->meter);
+  pipeline_read(pipeline, reading);
+  if (before) {
+    add_served(pipeline, reading, before);
+  }
+  past_add(&pipeline->past, reading, meter_oldest(pipeline->meter));
+  pipeline_watch(pipeline, reading->at);
+}
+
+/* -- what is told ----------------------------------------------------------------------------------------------------- */
+
+unsigned pipeline_troubles(const struct pipeline *pipeline, struct pipeline_trouble troubles[PIPELINE_TROUBLES]) {
+  unsigned count = 0;
+  const struct trouble *sink = pipeline->outputs ? outputs_trouble(pipeline->outputs) : NULL;
+  const struct trouble *source = pipeline->inputs ? inputs_trouble(pipeline->inputs) : NULL;
+  if (pipeline->state == PIPELINE_FAILED || pipeline->state == PIPELINE_STARTING) {
+    enum health_reason reason = pipeline->state == PIPELINE_FAILED ? HEALTH_FAILED : HEALTH_NOT_STARTED;
+    if (pipeline->trouble.count > 0) {
+      troubles[count++] = (struct pipeline_trouble){reason, &pipeline->trouble};
+    }
+  }
+  if (source && source->count > 0) {
+    troubles[count++] = (struct pipeline_trouble){HEALTH_SOURCE, source};
+  }
+  if (pipeline->silence.count > 0) {
+    troubles[count++] = (struct pipeline_trouble){HEALTH_SILENT, &pipeline->silence};
+  }
+  if (sink && sink->count > 0) {
+    troubles[count++] = (struct pipeline_trouble){HEALTH_SINK, sink};
+  }
+  return count;
+}

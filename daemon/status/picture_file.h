@@ -1,0 +1,16 @@
+/*
+ * A picture as a JPEG file, by libjpeg-turbo; for a worker thread. Numbers that are no colours are shown as grey between the
+ * least and the greatest of them.
+ */
+#ifndef FRAMED_STATUS_PICTURE_FILE_H
+#define FRAMED_STATUS_PICTURE_FILE_H
+
+#include "daemon/frame/picture.h"
+
+/* A file from malloc() of at most that width (0: the picture's); NULL if there is no memory. */
+unsigned char *picture_file(const struct picture *picture, unsigned width, size_t *length);
+
+/* The picture as `width` times `height` pixels of red, green and blue, boxes drawn in. */
+void picture_render(const struct picture *picture, unsigned width, unsigned height, unsigned char *rgb);
+
+#endif

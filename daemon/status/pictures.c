@@ -1,0 +1,267 @@
+#include "daemon/status/pictures.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/base/loop.h"
+#include "daemon/measure/clock.h"
+#include "daemon/status/picture_file.h"
+
+enum { TICK_MS = 20, NAME_ROOM = 65 };
+
+#define PATIENCE_NS (2 * NS_PER_S)
+#define INTERVAL_NS (NS_PER_S / PICTURES_A_SECOND)
+
+/* One side of one session that somebody watches. */
+struct view {
+  struct view *next;
+  char pipeline[NAME_ROOM];
+  unsigned producer;
+  enum picture_side side;
+  struct picture *picture; /* held; asked for, or NULL */
+  int64_t taken;           /* when the last one was */
+};
+
+/* Who waits for the next picture of a view, or, with a picture, for a worker that makes its file. */
+struct viewer {
+  struct viewer *next;
+  struct pictures *pictures;
+  struct view *view;
+  struct picture_order order;
+  int64_t since;
+  struct picture *picture;
+  unsigned char *file;
+  size_t length;
+};
+
+struct pictures {
+  const struct status_ops *ops;
+  struct loop_timer *timer; /* while there is a view */
+  struct view *views;
+  struct viewer *viewers; /* that wait */
+  unsigned count;         /* of viewers, also of those whose file is made */
+  bool stopped;
+};
+
+static struct pipeline *find_pipeline(const struct pictures *pictures, const char *name) {
+  struct server_view server;
+  pictures->ops->read(pictures->ops->server, &server);
+  for (unsigned i = 0; i < server.pipeline_count; i++) {
+    struct pipeline *pipeline = pictures->ops->pipeline(pictures->ops->server, i);
+    if (strcmp(pipeline_config(pipeline)->name, name) == 0) {
+      return pipeline;
+    }
+  }
+  return NULL;
+}
+
+static void viewer_fail(struct viewer *viewer, int status, const char *remedy, const char *why) {
+  viewer->pictures->count--;
+  answer_error(viewer->order.failed, viewer->order.context, status, remedy, "%s", why);
+  picture_drop(viewer->picture);
+  free(viewer);
+}
+
+/* -- files ---------------------------------------------------------------------------------------------------------- */
+
+static void make_file(void *context) {
+  struct viewer *viewer = context;
+  viewer->file = picture_file(viewer->picture, viewer->order.width, &viewer->length);
+}
+
+static void on_file(void *context) {
+  struct viewer *viewer = context;
+  if (!viewer->file) {
+    viewer_fail(viewer, 503, NULL, "not enough memory for this picture");
+    return;
+  }
+  viewer->pictures->count--;
+  viewer->order.ready(viewer->order.context, viewer->file, viewer->length);
+  picture_drop(viewer->picture);
+  free(viewer);
+}
+
+/* -- waiting --------------------------------------------------------------------------------------------------------- */
+
+/* Takes the viewers of that view off the list: all of them, or only those whose patience has ended. */
+static struct viewer *take_viewers(struct pictures *pictures, const struct view *view, int64_t waiting_since) {
+  struct viewer *taken = NULL;
+  for (struct viewer **link = &pictures->viewers; *link;) {
+    struct viewer *viewer = *link;
+    if (viewer->view == view && viewer->since <= waiting_since) {
+      *link = viewer->next;
+      viewer->next = taken;
+      taken = viewer;
+    } else {
+      link = &viewer->next;
+    }
+  }
+  return taken;
+}
+
+static void fail_viewers(struct viewer *viewers, int status, const char *remedy, const char *why) {
+  for (struct viewer *viewer = viewers, *next; viewer; viewer = next) {
+    next = viewer->next;
+    viewer_fail(viewer, status, remedy, why);
+  }
+}
+
+static void give(struct pictures *pictures, struct view *view) {
+  for (struct viewer *viewer = take_viewers(pictures, view, INT64_MAX), *next; viewer; viewer = next) {
+    next = viewer->next;
+    atomic_fetch_add(&view->picture->holders, 1);
+    viewer->picture = view->picture;
+    if (!loop_job(pictures->ops->loop, make_file, on_file, viewer)) {
+      viewer_fail(viewer, 503, NULL, "not enough memory for this picture");
+    }
+  }
+}
+
+static bool has_viewers(const struct pictures *pictures, const struct view *view) {
+  const struct viewer *viewer = pictures->viewers;
+  while (viewer && viewer->view != view) {
+    viewer = viewer->next;
+  }
+  return viewer != NULL;
+}
+
+static void ask(struct pictures *pictures, struct view *view) {
+  struct pipeline *pipeline = find_pipeline(pictures, view->pipeline);
+  const char *reason = NULL;
+  if (pipeline && view->producer < pipeline_seats(pipeline)) {
+    view->picture = pipeline_ask_picture(pipeline, view->producer, view->side, &reason);
+  }
+  if (!view->picture) {
+    bool memory = pipeline && view->producer < pipeline_seats(pipeline) && !reason;
+    fail_viewers(take_viewers(pictures, view, INT64_MAX), memory ? 503 : 404, NULL,
+                 reason   ? reason
+                 : memory ? "not enough memory for this picture"
+                          : "there is no such pipeline, or no such producer of it");
+  }
+}
+
+/* Nobody watches any more: the picture that waits is taken down, so that its session need not copy it. */
+static void take_down(struct pictures *pictures, const struct view *view) {
+  struct pipeline *pipeline = find_pipeline(pictures, view->pipeline);
+  if (pipeline && view->producer < pipeline_seats(pipeline)) {
+    pipeline_end_picture(pipeline, view->producer, view->side);
+  }
+}
+
+static void view_tend(struct pictures *pictures, struct view *view, int64_t now) {
+  enum picture_state state = view->picture ? atomic_load_explicit(&view->picture->state, memory_order_acquire) : PICTURE_GONE;
+  if (state == PICTURE_TAKEN) {
+    view->taken = now;
+    give(pictures, view);
+  }
+  if (state != PICTURE_ASKED) {
+    view->picture = picture_drop(view->picture);
+  }
+  fail_viewers(take_viewers(pictures, view, now - PATIENCE_NS), 503, "see in framectl status what the pipeline waits for",
+               "no result came within two seconds");
+  bool watched = has_viewers(pictures, view);
+  if (watched && !view->picture && now - view->taken >= INTERVAL_NS) {
+    ask(pictures, view);
+  } else if (!watched && view->picture) {
+    take_down(pictures, view);
+  }
+}
+
+static void on_tick(void *context) {
+  struct pictures *pictures = context;
+  int64_t now = clock_now();
+  for (struct view **link = &pictures->views; *link;) {
+    struct view *view = *link;
+    view_tend(pictures, view, now);
+    if (!view->picture && !has_viewers(pictures, view) && now - view->taken >= INTERVAL_NS) {
+      *link = view->next;
+      free(view);
+    } else {
+      link = &view->next;
+    }
+  }
+  if (!pictures->views) {
+    pictures->timer = loop_timer_close(pictures->timer);
+  }
+}
+
+static struct view *find_view(struct pictures *pictures, const struct picture_order *order) {
+  struct view *view = pictures->views;
+  while (view &&
+         (strcmp(view->pipeline, order->pipeline) != 0 || view->producer != order->producer || view->side != order->side)) {
+    view = view->next;
+  }
+  view = view ? view : calloc(1, sizeof *view);
+  if (view && !view->pipeline[0]) {
+    snprintf(view->pipeline, sizeof view->pipeline, "%s", order->pipeline);
+    view->producer = order->producer;
+    view->side = order->side;
+    view->taken = clock_now() - INTERVAL_NS;
+    view->next = pictures->views;
+    pictures->views = view;
+  }
+  return view;
+}
+
+static bool start(struct pictures *pictures) {
+  if (!pictures->timer) {
+    pictures->timer = loop_timer_new(pictures->ops->loop, on_tick, pictures);
+    if (pictures->timer) {
+      loop_timer_start(pictures->timer, 0, TICK_MS);
+    }
+  }
+  return pictures->timer != NULL;
+}
+
+void pictures_take(struct pictures *pictures, const struct picture_order *order) {
+  if (pictures->stopped || pictures->count >= PICTURES_MOST) {
+    answer_error(order->failed, order->context, 503, "ask again later",
+                 pictures->stopped ? "the daemon is stopping" : "%d viewers wait for pictures", PICTURES_MOST);
+    return;
+  }
+  struct viewer *viewer = calloc(1, sizeof *viewer);
+  struct view *view = viewer && start(pictures) ? find_view(pictures, order) : NULL;
+  if (!view) {
+    free(viewer);
+    answer_error(order->failed, order->context, 503, NULL, "not enough memory for a picture");
+    return;
+  }
+  *viewer =
+      (struct viewer){.next = pictures->viewers, .pictures = pictures, .view = view, .order = *order, .since = clock_now()};
+  viewer->order.pipeline = view->pipeline;
+  pictures->viewers = viewer;
+  pictures->count++;
+}
+
+/* -- life ----------------------------------------------------------------------------------------------------------- */
+
+struct pictures *pictures_new(const struct status_ops *ops) {
+  struct pictures *pictures = calloc(1, sizeof *pictures);
+  if (pictures) {
+    pictures->ops = ops;
+  }
+  return pictures;
+}
+
+void pictures_stop(struct pictures *pictures) {
+  if (!pictures || pictures->stopped) {
+    return;
+  }
+  pictures->stopped = true;
+  for (const struct view *view = pictures->views; view; view = view->next) {
+    fail_viewers(take_viewers(pictures, view, INT64_MAX), 503, "ask again when it runs", "the daemon is stopping");
+  }
+  pictures->timer = loop_timer_close(pictures->timer);
+}
+
+struct pictures *pictures_free(struct pictures *pictures) {
+  while (pictures && pictures->views) {
+    struct view *view = pictures->views;
+    pictures->views = view->next;
+    picture_drop(view->picture);
+    free(view);
+  }
+  free(pictures);
+  return NULL;
+}

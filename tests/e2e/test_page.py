@@ -1,0 +1,106 @@
+"""The page in a browser: what it shows is what /v1/status says, at every width, and what is stale looks stale."""
+
+import json
+import signal
+import time
+import urllib.request
+
+import pytest
+
+from harness import Daemon, numbered, pipeline
+from harness.browser import PROGRAM, Browser
+from test_status import free_port
+
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(not PROGRAM, reason="there is no chromium")]
+
+GRAY = {"pixels": "gray", "width": 64, "height": 48}
+SIZE = 64 * 48
+ROWS = "document.querySelectorAll('#table > tbody > tr').length"
+CELLS = """Object.fromEntries([...document.querySelectorAll('#table > tbody > tr')].map(row =>
+    [row.cells[0].innerText, Object.fromEntries([...row.cells].map(cell => [cell.dataset.label, cell.innerText]))]))"""
+NAMELESS = """[...document.querySelectorAll('button, input, img, svg[role=img]')].filter(element => !(element.innerText ||
+    element.alt || element.getAttribute('aria-label') || element.closest('label'))).map(element => element.outerHTML)"""
+
+
+def start(place, count):
+    port = free_port()
+    pipelines = {f"cam{i}": pipeline(GRAY) for i in range(count)}
+    if count > 1:
+        pipelines["cam1"] = pipeline(GRAY, source={"expect": "100ms"})
+    return Daemon(place, pipelines, status={"socket": str(place / "status.sock"), "http": f"127.0.0.1:{port}"}), f"http://127.0.0.1:{port}"
+
+
+@pytest.mark.parametrize("width", [360, 1280, 3000])
+@pytest.mark.parametrize("count", [1, 8, 200])
+def test_the_page_fits_and_says_what_status_says(place, width, count):
+    daemon, url = start(place, count)
+    with daemon, Browser(place, width, dark=width == 1280) as browser:
+        with daemon.reader("cam0") as reader, daemon.producer("cam0") as producer:
+            producer.send(numbered(10, SIZE).tobytes())
+            reader.frames(10, SIZE)
+            daemon.account("cam0", came=10, emitted=10)
+            browser.open(f"{url}/#cam0")
+            browser.wait(f"{ROWS} === {count + 1}")
+            browser.wait("document.querySelectorAll('.panels svg').length === 4")
+            assert browser.evaluate("document.documentElement.scrollWidth <= innerWidth")
+            frames = browser.evaluate("document.querySelector('.panels').innerText")
+            assert "came in\t10" in frames and "emitted\t10" in frames and "python" in frames
+        shown = browser.evaluate(CELLS)
+        assert shown["cam0"]["state"] == "running" and shown["cam0"]["dropped, last minute"] == "0"
+        if count > 1:
+            browser.wait(f"({CELLS}).cam1.state === 'silent'")
+            assert "cam1" in browser.evaluate("document.getElementById('banner').innerText")
+        assert browser.evaluate(NAMELESS) == []
+        assert browser.complaints() == []
+
+
+def test_rows_are_sorted_and_filtered(place):
+    daemon, url = start(place, 12)
+    names = "[...document.querySelectorAll('#table > tbody > tr')].map(row => row.cells[0].innerText)"
+    with daemon, Browser(place, 1280) as browser:
+        browser.open(url)
+        browser.wait(f"{ROWS} === 12")
+        assert browser.evaluate(names) == [f"cam{i}" for i in range(12)]
+        browser.evaluate("document.querySelector('th button').click()")
+        assert browser.evaluate(names) == [f"cam{i}" for i in range(11, -1, -1)]
+        browser.evaluate("""(() => { const field = document.getElementById('filter'); field.value = 'CAM1';
+                             field.dispatchEvent(new Event('input')) })()""")
+        assert browser.evaluate(names) == ["cam11", "cam10", "cam1"]
+
+
+def test_pictures_are_shown_of_what_moves(place):
+    daemon, url = start(place, 1)
+    with daemon, Browser(place, 1280) as browser, daemon.reader("cam0") as reader, daemon.producer("cam0") as producer:
+        browser.open(f"{url}/#cam0")
+        browser.wait("document.querySelectorAll('.panels img').length === 2")
+        for _ in range(600):
+            time.sleep(0.05)
+            producer.send(numbered(1, SIZE).tobytes())
+            reader.frames(1, SIZE)
+            if browser.evaluate("[...document.querySelectorAll('.panels img')].every(image => image.naturalWidth === 64)"):
+                break
+        else:
+            pytest.fail("no picture was shown")
+        assert browser.complaints() == []
+
+
+def test_a_daemon_that_does_not_answer_is_not_shown_as_running(place):
+    daemon, url = start(place, 1)
+    with daemon, Browser(place, 1280) as browser:
+        browser.open(url)
+        browser.wait("document.getElementById('banner').className === 'good'")
+        daemon.signal(signal.SIGSTOP)
+        browser.wait("document.body.classList.contains('stale')")
+        assert "no answer since" in browser.evaluate("document.getElementById('banner').innerText")
+        daemon.signal(signal.SIGCONT)
+        browser.wait("!document.body.classList.contains('stale')")
+
+
+def test_history_is_there_when_the_page_opens(place):
+    daemon, url = start(place, 1)
+    with daemon:
+        daemon.wait_log("is ready")
+        with urllib.request.urlopen(f"{url}/v1/pipelines/cam0/history") as answer:
+            document = json.load(answer)
+        assert document["columns"] == ["age_s", "in_fps", "out_fps", "p99_us", "dropped"]
+        assert isinstance(document["intervals"], list)
