@@ -61,4 +61,21 @@ STAGE_INLINE uint8_t arithmetic_level(float value) {
   return (uint8_t)arithmetic_whole(arithmetic_clamp(value, 0.0F, 255.0F) + 0.5F);
 }
 
+/* e to the power of x, to within some units of the last place; limited to what floats have beyond -87 and 88, and the least
+ * of that for what is not a number. */
+STAGE_INLINE float arithmetic_exp(float x) {
+  const float within = arithmetic_clamp(x, -87.0F, 88.0F);
+  const float twos = within * 1.44269504F + 12582912.0F - 12582912.0F; /* rounded to a whole number */
+  const float rest = within - twos * 0.693359375F + twos * 2.12194440e-4F;
+  float sum = 1.0F / 5040.0F;
+  sum = sum * rest + 1.0F / 720.0F;
+  sum = sum * rest + 1.0F / 120.0F;
+  sum = sum * rest + 1.0F / 24.0F;
+  sum = sum * rest + 1.0F / 6.0F;
+  sum = sum * rest + 0.5F;
+  sum = sum * rest + 1.0F;
+  sum = sum * rest + 1.0F;
+  return sum * arithmetic_from_bits((uint32_t)((int32_t)twos + 127) << 23);
+}
+
 #endif
