@@ -78,4 +78,22 @@ STAGE_INLINE float arithmetic_exp(float x) {
   return sum * arithmetic_from_bits((uint32_t)((int32_t)twos + 127) << 23);
 }
 
+/* The nearest float16, as its bits; at a tie the even one. */
+STAGE_INLINE uint16_t arithmetic_half(float value) {
+#ifdef __CUDA_ARCH__
+  uint16_t half;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(half) : "f"(value));
+  return half;
+#else
+  const uint32_t bits = arithmetic_bits(value);
+  const uint32_t size = bits & 0x7fffffffU;
+  const uint32_t usual = (size - 0x38000000U + 0xfffU + (size >> 13 & 1U)) >> 13;
+  const uint32_t small = arithmetic_bits(arithmetic_from_bits(size) + 0.5F) - 0x3f000000U; /* its last place is that of 0.5 */
+  uint32_t half = size < 0x38800000U ? small : usual;
+  half = size >= 0x477ff000U ? 0x7c00U : half;
+  half = size > 0x7f800000U ? 0x7fffU : half;
+  return (uint16_t)(size > 0x7f800000U ? half : half | (bits >> 16 & 0x8000U));
+#endif
+}
+
 #endif

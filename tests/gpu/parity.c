@@ -134,14 +134,13 @@ static void run_here(struct scene *scene, unsigned frame) {
 
 static void compare_frame(struct test *test, const struct scene *scene, unsigned frame) {
   const void *output = scene->buffers[frame % scene->slots].output;
-  const size_t samples = format_samples(&scene->plan->output);
   const bool floats = scene->plan->output.dtype == ELEMENT_FLOAT32;
   struct difference *difference = floats ? &test->tally.floats : &test->tally.bytes;
   difference->beyond = false;
   if (floats) {
-    compare_floats(difference, scene->expected, output, samples);
+    compare_floats(difference, scene->expected, output, format_samples(&scene->plan->output));
   } else {
-    compare_bytes(difference, scene->expected, output, samples);
+    compare_bytes(difference, scene->expected, output, scene->plan->output_bytes);
   }
   if (difference->beyond) {
     char text[128];
