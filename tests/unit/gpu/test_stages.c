@@ -37,7 +37,7 @@ static void check_parameter(const struct stage_descriptor *stage, const struct s
   }
   if (parameter->choices) {
     unsigned count = count_choices(parameter);
-    ck_assert_uint_gt(count, 1);
+    ck_assert_uint_gt(count, 0);
     ck_assert_msg(parameter->fallback < count, "%s.%s: no such default", stage->name, parameter->name);
     return;
   }
