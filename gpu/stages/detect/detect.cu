@@ -17,7 +17,7 @@ enum {
   RANK_OTHERS = 1024, //
   RANK_BLOCKS = 132 * 8,
   KEEP_THREADS = 1024,
-  KEEP_TILE = 128, /* candidates that are compared with each other at once */
+  KEEP_TILE = 128, /* a power of two; candidates that are compared with each other at once */
   TILE_WORDS = int(KEEP_TILE) / 32
 };
 
@@ -123,26 +123,35 @@ struct detect_shared {
   detect_box kept[DETECT_MOST];
   detect_box tile[KEEP_TILE];
   uint32_t dropped[TILE_WORDS];          /* overlap one that is kept */
-  uint32_t drops[KEEP_TILE][TILE_WORDS]; /* those after each one that it drops if it is kept */
+  uint32_t drops[KEEP_TILE][TILE_WORDS]; /* of each one not dropped: those after it that it drops if it is kept */
   uint32_t kept_count;
 };
 
-__device__ void set_bit(uint32_t *words, uint32_t bit) { atomicOr(&words[bit / 32], 1U << bit % 32); }
-
-/* Compares a tile with what is kept, and with itself. */
-__device__ void compare_tile(detect_shared &shared, uint32_t count, float iou) {
+/* Drops what overlaps something that is kept. Each thread has one candidate of the tile, a warp those of one word. */
+__device__ void compare_with_kept(detect_shared &shared, uint32_t count, float iou) {
+  const uint32_t at = threadIdx.x % KEEP_TILE;
   const uint32_t kept = shared.kept_count;
-  for (uint32_t i = threadIdx.x; i < kept * KEEP_TILE; i += KEEP_THREADS) {
-    const uint32_t at = i % KEEP_TILE;
-    if (at < count && detect_overlaps(&shared.kept[i / KEEP_TILE], &shared.tile[at], iou)) {
-      set_bit(shared.dropped, at);
-    }
+  bool drops = false;
+  for (uint32_t i = threadIdx.x / KEEP_TILE; i < kept && at < count; i += KEEP_THREADS / KEEP_TILE) {
+    drops = drops || detect_overlaps(&shared.kept[i], &shared.tile[at], iou);
   }
-  for (uint32_t i = threadIdx.x; i < uint32_t(KEEP_TILE) * KEEP_TILE; i += KEEP_THREADS) {
-    const uint32_t before = i / KEEP_TILE;
-    const uint32_t at = i % KEEP_TILE;
-    if (before < at && at < count && detect_overlaps(&shared.tile[before], &shared.tile[at], iou)) {
-      set_bit(shared.drops[before], at);
+  const uint32_t word = __ballot_sync(launch_all_lanes, drops);
+  if (threadIdx.x % LAUNCH_WARP == 0 && word != 0) {
+    atomicOr(&shared.dropped[at / 32], word);
+  }
+}
+
+/* Compares the rest of the tile with itself. */
+__device__ void compare_tile(detect_shared &shared, uint32_t count, float iou) {
+  const uint32_t at = threadIdx.x % KEEP_TILE;
+  for (uint32_t before = threadIdx.x / KEEP_TILE; before < count; before += KEEP_THREADS / KEEP_TILE) {
+    if ((shared.dropped[before / 32] >> before % 32 & 1U) != 0) {
+      continue; /* the whole warp */
+    }
+    const bool drops = before < at && at < count && detect_overlaps(&shared.tile[before], &shared.tile[at], iou);
+    const uint32_t word = __ballot_sync(launch_all_lanes, drops);
+    if (threadIdx.x % LAUNCH_WARP == 0) {
+      shared.drops[before][at / 32] = word;
     }
   }
 }
@@ -166,15 +175,6 @@ __device__ void keep_tile(detect_shared &shared, uint32_t count, uint32_t most) 
   shared.kept_count = kept;
 }
 
-__device__ void clear_tile(detect_shared &shared) {
-  for (uint32_t i = threadIdx.x; i < uint32_t(KEEP_TILE) * TILE_WORDS; i += KEEP_THREADS) {
-    shared.drops[i / TILE_WORDS][i % TILE_WORDS] = 0;
-  }
-  if (threadIdx.x < TILE_WORDS) {
-    shared.dropped[threadIdx.x] = 0;
-  }
-}
-
 __global__ void __launch_bounds__(KEEP_THREADS)
     detect_keep(const float *__restrict__ in, detect_constants constants, detect_scratch scratch, float *__restrict__ out) {
   __shared__ detect_shared shared;
@@ -192,10 +192,14 @@ __global__ void __launch_bounds__(KEEP_THREADS)
   __syncthreads();
   for (uint32_t first = 0; first < sorted && shared.kept_count < constants.most; first += KEEP_TILE) {
     const uint32_t present = min(sorted - first, uint32_t(KEEP_TILE));
-    clear_tile(shared);
+    if (threadIdx.x < TILE_WORDS) {
+      shared.dropped[threadIdx.x] = 0;
+    }
     if (threadIdx.x < present) {
       shared.tile[threadIdx.x] = detect_box_of(&constants, in, scratch.sorted[first + threadIdx.x], scratch.classes);
     }
+    __syncthreads();
+    compare_with_kept(shared, present, constants.iou);
     __syncthreads();
     compare_tile(shared, present, constants.iou);
     __syncthreads();
