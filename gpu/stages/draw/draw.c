@@ -6,7 +6,7 @@
 #include <stdio.h>
 
 enum { ON, LABELS, THICKNESS, SCORE };
-enum { LINES_OF_TEXT = 45 }; /* that a picture is at least high enough for, before letters grow */
+enum { LINES_OF_TEXT = 35 }; /* that a picture is at least high enough for, before letters grow */
 
 static const char *const places[] = {"input", NULL};
 
