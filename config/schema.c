@@ -308,10 +308,16 @@ static bool is_text(const struct config_parameter *parameter) {
   return parameter->type == CONFIG_WORD || parameter->type == CONFIG_PATH || parameter->type == CONFIG_SETTINGS;
 }
 
+/* Whether the words are what YAML takes for no and yes. */
+static bool is_flag(const char *const *words) { return strcmp(words[0], "false") == 0; }
+
 static void put_parameter(struct schema *schema, const struct config_parameter *parameter) {
   open_with(schema, parameter->name, '{');
   put(schema, "description", parameter->help);
-  if (parameter->type == CONFIG_CHOICE) {
+  bool flag = parameter->type == CONFIG_CHOICE && is_flag(parameter->choices);
+  if (flag) {
+    put(schema, "type", "boolean");
+  } else if (parameter->type == CONFIG_CHOICE) {
     put_words(schema, parameter->choices);
   } else if (parameter->type == CONFIG_NUMBERS) {
     put_numbers(schema, parameter);
@@ -320,7 +326,9 @@ static void put_parameter(struct schema *schema, const struct config_parameter *
   } else {
     put_number(schema, parameter);
   }
-  if (!parameter->required && parameter->type == CONFIG_CHOICE) {
+  if (!parameter->required && flag) {
+    put_raw(schema, "default", parameter->choices[(size_t)parameter->fallback]);
+  } else if (!parameter->required && parameter->type == CONFIG_CHOICE) {
     put(schema, "default", parameter->choices[(size_t)parameter->fallback]);
   } else if (!parameter->required && !is_text(parameter)) {
     put_double(schema, "default", parameter->fallback);

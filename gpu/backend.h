@@ -114,6 +114,7 @@ struct gpu_chain {
   struct frame_format input;
   size_t input_bytes, output_bytes;
   unsigned length;
+  bool takes_source; /* some stage does, so that what came in is kept until the frame is done */
   unsigned prepared; /* so many plans may have something to release */
   /* Stages with state run in frame order from the first of them to the last; -1 where there is none. */
   int first_stateful, last_stateful;
@@ -122,13 +123,14 @@ struct gpu_chain {
 
 /*
  * Where a program's memory lies. Stage k of n reads buffer k % 2 and writes the other one, so two buffers hold a
- * chain of any length: buffer 0 begins as the input and buffer n % 2 ends as the output. All offsets are aligned.
+ * chain of any length: buffer 0 begins as the input and buffer n % 2 ends as the output. Where a stage takes what came in, the
+ * input has a place of its own, which nobody writes to. All offsets are aligned.
  */
 struct chain_layout {
-  size_t buffer[2], scratch;       /* offsets within a slot */
-  size_t slot_bytes;               /* of each slot */
-  size_t state[GPU_MAX_STAGES];    /* offsets within the state, which the slots share */
-  size_t state_bytes, total_bytes; /* total: all slots and one state */
+  size_t input, buffer[2], scratch; /* offsets within a slot */
+  size_t slot_bytes;                /* of each slot */
+  size_t state[GPU_MAX_STAGES];     /* offsets within the state, which the slots share */
+  size_t state_bytes, total_bytes;  /* total: all slots and one state */
 };
 
 /* `ends`: input and output are buffers of the device too; otherwise only what lies between stages is. */

@@ -113,6 +113,7 @@ static void run_stage(struct cpu_slot *slot, unsigned index) {
   const struct stage_call call = {
       .input = index == 0 ? slot->buffers.input : slot->memory + layout->buffer[index % 2],
       .output = index + 1 == chain->length ? slot->buffers.output : slot->memory + layout->buffer[(index + 1) % 2],
+      .source = chain->takes_source ? slot->buffers.input : NULL,
       .state = plan->state_bytes > 0 ? state : NULL,
       .scratch = plan->scratch_bytes > 0 ? slot->memory + layout->scratch : NULL,
       .sequence = slot->frame.sequence,

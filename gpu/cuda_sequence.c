@@ -47,7 +47,7 @@ bool cuda_sequence_copy_in(const struct cuda_slot *slot, const struct cuda_pass 
   bool ordered = cuda_order_in(&program->base);
   unsigned ticket = 0;
   return (!ordered || cuda_order_begin_in(slot, &ticket, error)) &&
-         copy(slot, slot->memory + program->layout.buffer[0], slot->buffers.input, program->base.chain->input_bytes,
+         copy(slot, slot->memory + program->layout.input, slot->buffers.input, program->base.chain->input_bytes,
               cudaMemcpyHostToDevice, pass, error) &&
          record(slot, slot->copied_in, pass, error) && (!ordered || cuda_order_end_in(slot, ticket, error));
 }
@@ -58,8 +58,9 @@ static bool run_stage(const struct cuda_slot *slot, unsigned index, const struct
   const struct stage_plan *plan = &program->base.chain->plans[index];
   unsigned char *state = program->memory + program->base.slot_count * layout->slot_bytes + layout->state[index];
   const struct stage_call call = {
-      .input = slot->memory + layout->buffer[index % 2],
+      .input = slot->memory + (index == 0 ? layout->input : layout->buffer[index % 2]),
       .output = slot->memory + layout->buffer[(index + 1) % 2],
+      .source = program->base.chain->takes_source ? slot->memory + layout->input : NULL,
       .state = plan->state_bytes > 0 ? state : NULL,
       .scratch = plan->scratch_bytes > 0 ? slot->memory + layout->scratch : NULL,
       .sequence = pass->sequence,

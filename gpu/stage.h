@@ -59,6 +59,8 @@ struct stage_value {
 struct stage_plan {
   const struct stage_descriptor *stage;
   struct frame_format input, output;
+  struct frame_format source; /* what came into the pipeline */
+  bool takes_source;          /* set by prepare(): the stage reads that frame too */
   size_t input_bytes, output_bytes;
   size_t state_bytes;        /* kept from frame to frame for one session, zeroed at its start; 0: none */
   size_t scratch_bytes;      /* device memory of the slot that the stage may use during a frame */
@@ -77,11 +79,12 @@ struct stage_plan {
 struct stage_call {
   const void *input;
   void *output;
-  void *state;       /* NULL if state_bytes is 0 */
-  void *scratch;     /* NULL if scratch_bytes is 0 */
-  uint64_t sequence; /* the frame's number within its session */
-  bool restart;      /* first frame of a session: `state` must be taken as empty */
-  bool again;        /* the frame was on a device that failed, and runs once more */
+  const void *source; /* the frame that came into the pipeline; NULL unless some stage takes it */
+  void *state;        /* NULL if state_bytes is 0 */
+  void *scratch;      /* NULL if scratch_bytes is 0 */
+  uint64_t sequence;  /* the frame's number within its session */
+  bool restart;       /* first frame of a session: `state` must be taken as empty */
+  bool again;         /* the frame was on a device that failed, and runs once more */
 };
 
 struct stage_descriptor {
