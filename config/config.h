@@ -23,9 +23,17 @@ struct config_mark {
 
 /* -- what the caller knows -------------------------------------------------------------------------------- */
 
-enum { CONFIG_MAX_PARAMETERS = 8, CONFIG_MAX_NUMBERS = 4, CONFIG_MAX_RANK = 4, CONFIG_MAX_SLOTS = 16, CONFIG_MAX_STAGES = 16 };
+enum { CONFIG_MAX_PARAMETERS = 12, CONFIG_MAX_NUMBERS = 4, CONFIG_MAX_RANK = 4, CONFIG_MAX_SLOTS = 16, CONFIG_MAX_STAGES = 16 };
 
-enum config_parameter_type { CONFIG_NUMBER, CONFIG_INTEGER, CONFIG_CHOICE, CONFIG_NUMBERS };
+enum config_parameter_type {
+  CONFIG_NUMBER,
+  CONFIG_INTEGER,
+  CONFIG_CHOICE,
+  CONFIG_NUMBERS,
+  CONFIG_WORD,    /* a text */
+  CONFIG_PATH,    /* of a file; a relative one begins at the folder of the configuration file */
+  CONFIG_SETTINGS /* a mapping of names to texts, numbers or lists of numbers */
+};
 
 struct config_parameter {
   const char *name;
@@ -103,13 +111,23 @@ struct config_source {
   bool loop;   /* files */
 };
 
+struct config_setting {
+  char *name;
+  char *text; /* NULL: numbers */
+  unsigned count;
+  double numbers[CONFIG_MAX_NUMBERS];
+};
+
 struct config_stage {
   struct config_mark at;
   unsigned type; /* index into the vocabulary */
-  struct {
+  struct config_value {
     bool given;
     unsigned count;
     double numbers[CONFIG_MAX_NUMBERS];
+    char *text; /* of CONFIG_WORD and CONFIG_PATH (the whole path) */
+    struct config_setting *settings;
+    unsigned setting_count;
   } values[CONFIG_MAX_PARAMETERS];
 };
 

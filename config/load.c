@@ -29,7 +29,22 @@ static void free_access(struct config_socket_access *access) {
   free(access->allow.groups);
 }
 
+static void free_stage(struct config_stage *stage) {
+  for (unsigned i = 0; i < CONFIG_MAX_PARAMETERS; i++) {
+    struct config_value *value = &stage->values[i];
+    for (unsigned j = 0; j < value->setting_count; j++) {
+      free(value->settings[j].name);
+      free(value->settings[j].text);
+    }
+    free(value->settings);
+    free(value->text);
+  }
+}
+
 static void free_pipeline(struct config_pipeline *pipeline) {
+  for (unsigned i = 0; i < pipeline->stage_count; i++) {
+    free_stage(&pipeline->stages[i]);
+  }
   free_access(&pipeline->source.access);
   free_access(&pipeline->sink.access);
   free(pipeline->source.path);

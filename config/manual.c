@@ -168,12 +168,28 @@ static void put_section(FILE *out, enum key_section section, const char *path, c
 
 /* -- stages ------------------------------------------------------------------------------------------------------ */
 
+static const char *kind_of_text(const struct config_parameter *parameter) {
+  switch (parameter->type) {
+  case CONFIG_WORD:
+    return "a text";
+  case CONFIG_PATH:
+    return "a path; a relative one begins at the folder of the configuration file";
+  case CONFIG_SETTINGS:
+    return "a mapping of names to numbers, lists of numbers or texts";
+  default:
+    return NULL;
+  }
+}
+
 static void put_parameter(FILE *out, const struct config_parameter *parameter) {
   char least[UNITS_TEXT];
   char most[UNITS_TEXT];
+  const char *text = kind_of_text(parameter);
   put_term(out, parameter->name);
   if (parameter->type == CONFIG_CHOICE) {
     put_words(out, parameter->choices);
+  } else if (text) {
+    put(out, text);
   } else {
     put(out, units_describe_number(parameter->minimum, least));
     fputs(" to ", out);
@@ -184,7 +200,7 @@ static void put_parameter(FILE *out, const struct config_parameter *parameter) {
   put(out, parameter->help);
   if (parameter->required) {
     fputs(" Required.", out);
-  } else {
+  } else if (!text) {
     fputs(" Default: ", out);
     put(out, parameter->type == CONFIG_CHOICE ? parameter->choices[(size_t)parameter->fallback]
                                               : units_describe_number(parameter->fallback, least));

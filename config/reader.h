@@ -37,6 +37,11 @@ const char *value_describe(const struct node *node, char text[READER_WHERE]);
 /* A number of a stage's parameter; false if an error was added. */
 bool value_read_number(struct reader *reader, const char *name, const struct node *node, bool whole, double *number);
 
+/* A text that YAML takes for one, copied; NULL if an error was added. */
+char *value_read_text(struct reader *reader, const char *name, const struct node *node);
+/* The same of a file's path; one that is relative begins at the folder of the file that the node stands in. */
+char *value_read_path(struct reader *reader, const char *name, const struct node *node);
+
 /* Index of the word in a NULL terminated list; false if an error was added. */
 bool value_read_word(struct reader *reader, const char *name, const struct node *node, const char *const *words,
                      unsigned *index);

@@ -302,6 +302,10 @@ static void put_numbers(struct schema *schema, const struct config_parameter *pa
   close_with(schema, ']');
 }
 
+static bool is_text(const struct config_parameter *parameter) {
+  return parameter->type == CONFIG_WORD || parameter->type == CONFIG_PATH || parameter->type == CONFIG_SETTINGS;
+}
+
 static void put_parameter(struct schema *schema, const struct config_parameter *parameter) {
   open_with(schema, parameter->name, '{');
   put(schema, "description", parameter->help);
@@ -309,12 +313,14 @@ static void put_parameter(struct schema *schema, const struct config_parameter *
     put_words(schema, parameter->choices);
   } else if (parameter->type == CONFIG_NUMBERS) {
     put_numbers(schema, parameter);
+  } else if (is_text(parameter)) {
+    put(schema, "type", parameter->type == CONFIG_SETTINGS ? "object" : "string");
   } else {
     put_number(schema, parameter);
   }
   if (!parameter->required && parameter->type == CONFIG_CHOICE) {
     put(schema, "default", parameter->choices[(size_t)parameter->fallback]);
-  } else if (!parameter->required) {
+  } else if (!parameter->required && !is_text(parameter)) {
     put_double(schema, "default", parameter->fallback);
   }
   close_with(schema, '}');

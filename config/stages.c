@@ -3,8 +3,11 @@
  * are the vocabulary's.
  */
 #include <inttypes.h>
+#include <math.h>
 #include <string.h>
 
+#include "config/errors.h"
+#include "config/memory.h"
 #include "config/reader.h"
 #include "config/suggest.h"
 #include "config/units.h"
@@ -62,9 +65,9 @@ static bool read_number(const struct stage_reading *reading, const struct config
   return false;
 }
 
+/* The numbers of a list; `count` is how many there are, 0 where one is wrong. */
 static void read_numbers(const struct stage_reading *reading, const struct config_parameter *parameter, const struct node *node,
-                         unsigned slot) {
-  struct config_stage *stage = reading->stage;
+                         double *numbers, unsigned *read) {
   unsigned count = 0;
   for (const struct node *child = node->first; child; child = child->next) {
     if (count == CONFIG_MAX_NUMBERS) {
@@ -72,7 +75,7 @@ static void read_numbers(const struct stage_reading *reading, const struct confi
                         CONFIG_MAX_NUMBERS);
       return;
     }
-    if (!read_number(reading, parameter, child, &stage->values[slot].numbers[count])) {
+    if (!read_number(reading, parameter, child, &numbers[count])) {
       return;
     }
     count++;
@@ -80,7 +83,7 @@ static void read_numbers(const struct stage_reading *reading, const struct confi
   if (count == 0) {
     config_errors_add(reading->reader->errors, node->at, parameter->help, "'%s' has no number", parameter->name);
   }
-  stage->values[slot].count = count;
+  *read = count;
 }
 
 static void read_choice(const struct stage_reading *reading, const struct config_parameter *parameter, const struct node *node,
@@ -91,18 +94,60 @@ static void read_choice(const struct stage_reading *reading, const struct config
   }
 }
 
+static void read_setting(const struct stage_reading *reading, const struct node *node, struct config_setting *setting) {
+  const struct config_parameter any = {.name = node->name, .type = CONFIG_NUMBER, .minimum = -HUGE_VAL, .maximum = HUGE_VAL};
+  double number;
+  setting->name = memory_copy(node->name, strlen(node->name));
+  if (!setting->name) {
+    errors_set_exhausted(reading->reader->errors);
+  }
+  if (node->kind == NODE_LIST) {
+    read_numbers(reading, &any, node, setting->numbers, &setting->count);
+  } else if (node->kind == NODE_TEXT && !node->quoted && units_number(node->text, &number) != UNITS_MALFORMED) {
+    setting->count = read_number(reading, &any, node, &setting->numbers[0]);
+  } else {
+    setting->text = value_read_text(reading->reader, node->name, node);
+  }
+}
+
+static void read_settings(const struct stage_reading *reading, const struct config_parameter *parameter,
+                          const struct node *node, struct config_value *value) {
+  char text[READER_WHERE];
+  if (node->kind != NODE_MAPPING) {
+    config_errors_add(reading->reader->errors, node->at, "write it as {name: value}", "'%s' must be a mapping, not %s",
+                      parameter->name, value_describe(node, text));
+    return;
+  }
+  for (const struct node *child = node->first; child; child = child->next) {
+    struct config_setting *grown = memory_grow(value->settings, value->setting_count, sizeof *grown);
+    if (!grown) {
+      errors_set_exhausted(reading->reader->errors);
+      return;
+    }
+    value->settings = grown;
+    read_setting(reading, child, &grown[value->setting_count++]);
+  }
+}
+
 static void read_parameter(const struct stage_reading *reading, unsigned slot, const struct node *node) {
   const struct config_parameter *parameter = &reading->type->parameters[slot];
-  reading->stage->values[slot].given = true;
+  struct config_value *value = &reading->stage->values[slot];
+  value->given = true;
   if (node->kind == NODE_INVALID) {
     return;
   }
   if (parameter->type == CONFIG_CHOICE) {
-    read_choice(reading, parameter, node, &reading->stage->values[slot].numbers[0]);
+    read_choice(reading, parameter, node, &value->numbers[0]);
   } else if (parameter->type == CONFIG_NUMBERS && node->kind == NODE_LIST) {
-    read_numbers(reading, parameter, node, slot);
+    read_numbers(reading, parameter, node, value->numbers, &value->count);
+  } else if (parameter->type == CONFIG_WORD) {
+    value->text = value_read_text(reading->reader, parameter->name, node);
+  } else if (parameter->type == CONFIG_PATH) {
+    value->text = value_read_path(reading->reader, parameter->name, node);
+  } else if (parameter->type == CONFIG_SETTINGS) {
+    read_settings(reading, parameter, node, value);
   } else {
-    read_number(reading, parameter, node, &reading->stage->values[slot].numbers[0]);
+    read_number(reading, parameter, node, &value->numbers[0]);
   }
 }
 

@@ -149,18 +149,42 @@ static bool is_present(const struct config_key *key, const void *value) {
 
 /* -- stages ------------------------------------------------------------------------------------------------------ */
 
-static void write_parameter(const struct writer *writer, const struct config_parameter *parameter, const double *numbers,
-                            unsigned count) {
+static void write_numbers(const struct writer *writer, const double *numbers, unsigned count) {
   char text[UNITS_TEXT];
-  fprintf(writer->out, "%s: ", parameter->name);
-  if (parameter->type == CONFIG_CHOICE) {
-    fputs(parameter->choices[(size_t)numbers[0]], writer->out);
-    return;
-  }
   for (unsigned i = 0; i < count; i++) {
     fprintf(writer->out, "%s%s", i > 0 ? ", " : count > 1 ? "[" : "", units_describe_number(numbers[i], text));
   }
   fputs(count > 1 ? "]" : "", writer->out);
+}
+
+static void write_settings(const struct writer *writer, const struct config_value *value) {
+  fputc('{', writer->out);
+  for (unsigned i = 0; i < value->setting_count; i++) {
+    const struct config_setting *setting = &value->settings[i];
+    fputs(i > 0 ? ", " : "", writer->out);
+    write_text(writer, setting->name);
+    fputs(": ", writer->out);
+    if (setting->text) {
+      write_text(writer, setting->text);
+    } else {
+      write_numbers(writer, setting->numbers, setting->count);
+    }
+  }
+  fputc('}', writer->out);
+}
+
+static void write_parameter(const struct writer *writer, const struct config_parameter *parameter,
+                            const struct config_value *value) {
+  fprintf(writer->out, "%s: ", parameter->name);
+  if (parameter->type == CONFIG_CHOICE) {
+    fputs(parameter->choices[(size_t)value->numbers[0]], writer->out);
+  } else if (parameter->type == CONFIG_SETTINGS) {
+    write_settings(writer, value);
+  } else if (parameter->type == CONFIG_WORD || parameter->type == CONFIG_PATH) {
+    write_text(writer, value->text);
+  } else {
+    write_numbers(writer, value->numbers, value->count);
+  }
 }
 
 /* Only parameters that were given: to some stages it matters whether one was. */
@@ -171,7 +195,7 @@ static void write_stage(const struct writer *writer, const struct config_stage *
   for (unsigned i = 0; i < type->parameter_count; i++) {
     if (stage->values[i].given) {
       fputs(separator, writer->out);
-      write_parameter(writer, &type->parameters[i], stage->values[i].numbers, stage->values[i].count);
+      write_parameter(writer, &type->parameters[i], &stage->values[i]);
       separator = ", ";
     }
   }

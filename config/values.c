@@ -232,6 +232,37 @@ static void read_true(struct reader *reader, const struct config_key *key, const
 
 /* -- texts ------------------------------------------------------------------------------------------------------- */
 
+char *value_read_text(struct reader *reader, const char *name, const struct node *node) {
+  if (!is_text(node) || !node->text[0]) {
+    bool plain = node->kind == NODE_TEXT && !node->quoted && !node_is_nothing(node);
+    expect(reader, name, node, plain ? "put it in quotes" : NULL, "a text");
+    return NULL;
+  }
+  char *copy = memory_copy(node->text, strlen(node->text));
+  if (!copy) {
+    errors_set_exhausted(reader->errors);
+  }
+  return copy;
+}
+
+char *value_read_path(struct reader *reader, const char *name, const struct node *node) {
+  char *text = value_read_text(reader, name, node);
+  const char *slash = strrchr(node->at.file, '/');
+  if (!text || text[0] == '/' || !slash) {
+    return text;
+  }
+  size_t folder = (size_t)(slash - node->at.file) + 1;
+  char *path = memory_new(folder + strlen(text) + 1, 1);
+  if (path) {
+    memcpy(path, node->at.file, folder);
+    memcpy(path + folder, text, strlen(text));
+  } else {
+    errors_set_exhausted(reader->errors);
+  }
+  free(text);
+  return path;
+}
+
 /* Replaces the text at `target`, keeping the old one if there is no memory. */
 static void store_text(struct reader *reader, const char *text, char **target) {
   char *copy = memory_copy(text, strlen(text));

@@ -114,6 +114,7 @@ struct gpu_chain {
   struct frame_format input;
   size_t input_bytes, output_bytes;
   unsigned length;
+  unsigned prepared; /* so many plans may have something to release */
   /* Stages with state run in frame order from the first of them to the last; -1 where there is none. */
   int first_stateful, last_stateful;
   struct stage_plan plans[]; /* `length` of them */

@@ -20,15 +20,24 @@ static bool refuse(const struct gpu_chain *chain, unsigned index, const char *pr
   return false;
 }
 
+static bool takes_elements(const struct stage_descriptor *stage, const struct frame_format *input) {
+  return stage->any_element || input->dtype == ELEMENT_UINT8 || input->dtype == ELEMENT_FLOAT32;
+}
+
 /* Fills the plan at `index` for a frame of `input`, whose size is known to be good. */
 static bool negotiate(struct gpu_chain *chain, unsigned index, const struct frame_format *input,
                       const struct gpu_stage_request *request, struct gpu_error *error) {
   struct stage_plan *plan = &chain->plans[index];
   char problem[STAGE_TEXT] = "";
-  *plan = (struct stage_plan){.stage = request->stage, .input = *input, .output = *input};
+  *plan = (struct stage_plan){.stage = request->stage, .input = *input, .output = *input, .resource = request->resource};
+  plan->output.meaning = MEANING_NONE;
+  if (!takes_elements(request->stage, input)) {
+    return refuse(chain, index, "it takes samples of uint8 and float32", error);
+  }
   if (!request->stage->prepare(plan, request->values, problem)) {
     return refuse(chain, index, problem, error);
   }
+  chain->prepared = index + 1;
   if (!format_bytes(&plan->input, &plan->input_bytes) || !format_bytes(&plan->output, &plan->output_bytes)) {
     return refuse(chain, index, "its result would be too large", error);
   }
@@ -77,6 +86,12 @@ struct gpu_chain *gpu_chain_new(const struct frame_format *input, const struct g
 }
 
 struct gpu_chain *gpu_chain_free(struct gpu_chain *chain) {
+  for (unsigned i = 0; chain && i < chain->prepared; i++) {
+    struct stage_plan *plan = &chain->plans[i];
+    if (plan->stage->release) {
+      plan->stage->release(plan);
+    }
+  }
   free(chain);
   return NULL;
 }
@@ -89,6 +104,12 @@ const struct frame_format *gpu_chain_output(const struct gpu_chain *chain) {
 
 const struct stage_plan *gpu_chain_stage(const struct gpu_chain *chain, unsigned index) {
   return index < chain->length ? &chain->plans[index] : NULL;
+}
+
+const char *const *gpu_chain_labels(const struct gpu_chain *chain, unsigned *count) {
+  const struct stage_plan *last = chain->length > 0 ? &chain->plans[chain->length - 1] : NULL;
+  *count = last ? last->label_count : 0;
+  return last ? last->labels : NULL;
 }
 
 static size_t align(size_t bytes) { return (bytes + GPU_ALIGNMENT - 1) / GPU_ALIGNMENT * GPU_ALIGNMENT; }

@@ -8,7 +8,7 @@ const char *const pixel_format_names[PIXELS_COUNT] = {
     NULL, "gray", "rgb24", "bgr24", "nv12", "yuv420p", "yuyv422", "grayf32le",
 };
 
-const char *const element_type_names[ELEMENT_COUNT] = {"uint8", "float32"};
+const char *const element_type_names[ELEMENT_COUNT] = {"uint8", "float32", "float16", "int32", "int64"};
 
 /* Sizes above this are never real, and below it no product of ours overflows. */
 #define MAX_BYTES (UINT64_C(1) << 40)
@@ -28,7 +28,10 @@ struct frame_format format_tensor(enum element_type dtype, const uint64_t *shape
   return format;
 }
 
-static size_t element_bytes(enum element_type dtype) { return dtype == ELEMENT_FLOAT32 ? 4 : 1; }
+size_t format_element_bytes(enum element_type dtype) {
+  static const size_t bytes[ELEMENT_COUNT] = {1, 4, 2, 4, 8};
+  return bytes[dtype];
+}
 
 static uint64_t image_samples(const struct frame_format *format) {
   uint64_t width = format->width;
@@ -81,10 +84,10 @@ static uint64_t samples(const struct frame_format *format) {
 
 bool format_bytes(const struct frame_format *format, size_t *bytes) {
   uint64_t count = samples(format);
-  if (count == 0 || count > MAX_BYTES / element_bytes(format->dtype)) {
+  if (count == 0 || count > MAX_BYTES / format_element_bytes(format->dtype)) {
     return false;
   }
-  *bytes = (size_t)(count * element_bytes(format->dtype));
+  *bytes = (size_t)(count * format_element_bytes(format->dtype));
   return true;
 }
 

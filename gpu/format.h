@@ -24,7 +24,16 @@ enum pixel_format {
   PIXELS_COUNT
 };
 
-enum element_type { ELEMENT_UINT8, ELEMENT_FLOAT32, ELEMENT_COUNT };
+enum element_type { ELEMENT_UINT8, ELEMENT_FLOAT32, ELEMENT_FLOAT16, ELEMENT_INT32, ELEMENT_INT64, ELEMENT_COUNT };
+
+/* What the numbers of a result say, for whoever writes them as text; given by the stage that makes them. */
+enum frame_meaning {
+  MEANING_NONE,
+  MEANING_STATS,   /* of the stage stats */
+  MEANING_MOTION,  /* of the stage motion, as boxes */
+  MEANING_CLASSES, /* float32[k, 2]: class and score, best first */
+  MEANING_BOXES    /* float32[n, 6]: x, y (upper left corner), width, height, score, class; unused rows, of score 0, last */
+};
 
 enum { FORMAT_MAX_RANK = 4, FORMAT_MAX_SIDE = 65536, FORMAT_TEXT = 64 };
 
@@ -34,6 +43,7 @@ struct frame_format {
   enum element_type dtype;  /* of a tensor; set for images too (type of one sample) */
   uint32_t rank;
   uint64_t shape[FORMAT_MAX_RANK];
+  enum frame_meaning meaning; /* not compared by format_equal() */
 };
 
 /* An image or tensor format; dtype is derived from `pixels`. Sizes are checked by format_bytes(). */
@@ -42,6 +52,9 @@ struct frame_format format_tensor(enum element_type dtype, const uint64_t *shape
 
 /* Bytes of one frame. False if a side is 0 or over FORMAT_MAX_SIDE, or if the product leaves 1 TiB. */
 bool format_bytes(const struct frame_format *format, size_t *bytes);
+
+/* Bytes of one element. */
+size_t format_element_bytes(enum element_type dtype);
 
 /* Number of samples (elements of type dtype) in one frame, chroma included. */
 size_t format_samples(const struct frame_format *format);

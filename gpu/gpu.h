@@ -95,6 +95,7 @@ bool gpu_is_lost(const struct gpu_device *device);
 struct gpu_stage_request {
   const struct stage_descriptor *stage;
   struct stage_value values[STAGE_MAX_PARAMETERS];
+  void *resource;
 };
 
 struct gpu_chain;
@@ -107,6 +108,8 @@ struct gpu_chain *gpu_chain_free(struct gpu_chain *chain); /* NULL is fine; retu
 const struct frame_format *gpu_chain_input(const struct gpu_chain *chain);
 const struct frame_format *gpu_chain_output(const struct gpu_chain *chain);
 const struct stage_plan *gpu_chain_stage(const struct gpu_chain *chain, unsigned index);
+/* The names of the classes in the result, or NULL. */
+const char *const *gpu_chain_labels(const struct gpu_chain *chain, unsigned *count);
 /* Device memory that one program with `slots` slots takes, in bytes. (The CPU backend takes less: it works on the
  * pinned buffers themselves.) */
 size_t gpu_chain_device_bytes(const struct gpu_chain *chain, unsigned slots);

@@ -12,7 +12,7 @@
 #include "gpu/format.h"
 
 enum {
-  STAGE_MAX_PARAMETERS = 8,
+  STAGE_MAX_PARAMETERS = 12,
   STAGE_MAX_NUMBERS = 4, /* length of a list of numbers, one for each channel */
   STAGE_CONSTANTS = 256, /* bytes of prepared constants, passed to a kernel by value */
   STAGE_TEXT = 240
@@ -22,7 +22,10 @@ enum stage_parameter_type {
   STAGE_NUMBER,  /* a finite double */
   STAGE_INTEGER, /* a whole number */
   STAGE_CHOICE,  /* one of `choices`; the value is its index */
-  STAGE_NUMBERS  /* a number, or a list of 1 to STAGE_MAX_NUMBERS numbers */
+  STAGE_NUMBERS, /* a number, or a list of 1 to STAGE_MAX_NUMBERS numbers */
+  STAGE_WORD,    /* a text */
+  STAGE_FILE,    /* a path; a relative one begins at the folder of the configuration file */
+  STAGE_SETTINGS /* a mapping of names to texts, numbers or lists of numbers */
 };
 
 struct stage_parameter {
@@ -35,19 +38,34 @@ struct stage_parameter {
   const char *help;           /* one sentence, shown in the manual page and the schema */
 };
 
-/* One value for each parameter of the descriptor, in its order. */
+/* One entry of a STAGE_SETTINGS. */
+struct stage_setting {
+  const char *name;
+  const char *text; /* NULL: numbers */
+  unsigned count;
+  double numbers[STAGE_MAX_NUMBERS];
+};
+
+/* One value for each parameter of the descriptor, in its order. What it points to is gone after prepare(). */
 struct stage_value {
   bool given; /* false: `numbers[0]` holds the default */
   unsigned count;
   double numbers[STAGE_MAX_NUMBERS];
+  const char *text; /* of a STAGE_WORD or STAGE_FILE; NULL if it was not given */
+  const struct stage_setting *settings;
+  unsigned setting_count;
 };
 
 struct stage_plan {
   const struct stage_descriptor *stage;
   struct frame_format input, output;
   size_t input_bytes, output_bytes;
-  size_t state_bytes;   /* kept from frame to frame for one session, zeroed at its start; 0: none */
-  size_t scratch_bytes; /* device memory of the slot that the stage may use during a frame */
+  size_t state_bytes;        /* kept from frame to frame for one session, zeroed at its start; 0: none */
+  size_t scratch_bytes;      /* device memory of the slot that the stage may use during a frame */
+  void *resource;            /* of the request: what the caller opened for the stage and keeps until the chain is freed */
+  void *object;              /* on the heap, made by prepare() and freed by release() */
+  const char *const *labels; /* names of the result's classes, which live as long as the plan */
+  unsigned label_count;
   _Alignas(16) unsigned char constants[STAGE_CONSTANTS]; /* of a type that stages/NAME.h defines */
 };
 
@@ -71,10 +89,14 @@ struct stage_descriptor {
   const char *help; /* one sentence */
   const struct stage_parameter *parameters;
   unsigned parameter_count;
+  bool any_element; /* takes tensors of every element type; without it those of uint8 and float32 */
 
   /* Fills output format, sizes and constants of the plan (stage and input are set). On false, `problem` says
    * in one sentence, without a full stop, what does not fit and what would. */
   bool (*prepare)(struct stage_plan *plan, const struct stage_value *values, char problem[STAGE_TEXT]);
+
+  /* Frees what prepare() made, after it gave true. NULL: nothing. */
+  void (*release)(struct stage_plan *plan);
 
   /* Runs on one thread of the CPU pool. */
   void (*run)(const struct stage_plan *plan, const struct stage_call *call);

@@ -1,5 +1,6 @@
 #include "daemon/base/formats.h"
 
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,6 +9,13 @@ _Static_assert((int)CONFIG_MAX_PARAMETERS == (int)STAGE_MAX_PARAMETERS && (int)C
 _Static_assert((int)CONFIG_MAX_RANK == (int)FORMAT_MAX_RANK && (int)CONFIG_MAX_STAGES == (int)GPU_MAX_STAGES &&
                    (int)CONFIG_MAX_SLOTS == (int)GPU_MAX_SLOTS,
                "the configuration's bounds are those of the GPU's interface");
+
+_Static_assert(sizeof(struct config_setting) == sizeof(struct stage_setting) &&
+                   offsetof(struct config_setting, name) == offsetof(struct stage_setting, name) &&
+                   offsetof(struct config_setting, text) == offsetof(struct stage_setting, text) &&
+                   offsetof(struct config_setting, count) == offsetof(struct stage_setting, count) &&
+                   offsetof(struct config_setting, numbers) == offsetof(struct stage_setting, numbers),
+               "a configured setting is what a stage takes");
 
 struct vocabulary {
   struct config_vocabulary words;
@@ -25,6 +33,12 @@ static enum config_parameter_type parameter_type(enum stage_parameter_type type)
     return CONFIG_CHOICE;
   case STAGE_NUMBERS:
     return CONFIG_NUMBERS;
+  case STAGE_WORD:
+    return CONFIG_WORD;
+  case STAGE_FILE:
+    return CONFIG_PATH;
+  case STAGE_SETTINGS:
+    return CONFIG_SETTINGS;
   case STAGE_NUMBER:
     break;
   }
@@ -101,12 +115,17 @@ struct frame_format formats_format(const struct config_format *format) {
   return format_image((enum pixel_format)(format->pixels + 1), format->width, format->height);
 }
 
+/* The settings stay the configuration's: both structs are laid out alike. */
 static void translate_stage(const struct config_stage *stage, struct gpu_stage_request *request) {
   *request = (struct gpu_stage_request){.stage = stage_descriptors[stage->type]};
   for (unsigned i = 0; i < request->stage->parameter_count; i++) {
-    request->values[i].given = stage->values[i].given;
-    request->values[i].count = stage->values[i].count;
-    memcpy(request->values[i].numbers, stage->values[i].numbers, sizeof request->values[i].numbers);
+    const struct config_value *value = &stage->values[i];
+    request->values[i] = (struct stage_value){.given = value->given,
+                                              .count = value->count,
+                                              .text = value->text,
+                                              .settings = (const struct stage_setting *)(const void *)value->settings,
+                                              .setting_count = value->setting_count};
+    memcpy(request->values[i].numbers, value->numbers, sizeof request->values[i].numbers);
   }
 }
 

@@ -70,6 +70,7 @@ static void plan_boxes(struct stage_plan *plan, const struct stage_value *values
   constants->columns = (constants->width + constants->cell - 1) / constants->cell;
   constants->rows = (constants->height + constants->cell - 1) / constants->cell;
   plan->output = format_tensor(ELEMENT_FLOAT32, (uint64_t[]){constants->boxes + 1, MOTION_ROW}, 2);
+  plan->output.meaning = MEANING_MOTION;
   plan->scratch_bytes = motion_scratch_bytes(constants->columns * constants->rows);
 }
 

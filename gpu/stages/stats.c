@@ -41,6 +41,7 @@ static bool prepare(struct stage_plan *plan, const struct stage_value *values, c
     return false;
   }
   plan->output = format_tensor(ELEMENT_FLOAT32, (uint64_t[]){STATS_ELEMENTS}, 1);
+  plan->output.meaning = MEANING_STATS;
   if (!stage_fill_sizes(plan, problem)) {
     return false;
   }

@@ -79,9 +79,17 @@ static double random_number(const struct stage_parameter *parameter, enum cases_
     return fmin(high, floor(low + exp(next_unit(random) * log(high - low + 2)) - 1));
   case STAGE_NUMBER:
   case STAGE_NUMBERS:
+  case STAGE_WORD:
+  case STAGE_FILE:
+  case STAGE_SETTINGS:
     break;
   }
   return low + next_unit(random) * (high - low);
+}
+
+/* Names, files and settings are never drawn: what they may be is the stage's own affair. */
+static bool is_drawn(const struct stage_parameter *parameter) {
+  return parameter->type != STAGE_WORD && parameter->type != STAGE_FILE && parameter->type != STAGE_SETTINGS;
 }
 
 /* What is not given has its default; but where frames are not small, things are not repeated as often. */
@@ -105,7 +113,7 @@ static void set_random(const struct stage_descriptor *stage, enum cases_effort e
   set_defaults(stage, effort, random, values);
   for (unsigned i = 0; i < stage->parameter_count; i++) {
     const struct stage_parameter *parameter = stage->parameters + i;
-    if (!parameter->required && next_unit(random) < 0.4) {
+    if (!is_drawn(parameter) || (!parameter->required && next_unit(random) < 0.4)) {
       continue;
     }
     values[i].given = true;
@@ -120,7 +128,7 @@ static void set_bounds(const struct stage_descriptor *stage, enum cases_effort e
   for (unsigned i = 0; i < stage->parameter_count; i++) {
     const struct stage_parameter *parameter = stage->parameters + i;
     double most = repeats(parameter) && effort > CASES_TINY ? usual_maximum(parameter, effort) : parameter->maximum;
-    values[i] = (struct stage_value){.given = true, .count = 1, .numbers = {upper ? most : parameter->minimum}};
+    values[i] = (struct stage_value){.given = is_drawn(parameter), .count = 1, .numbers = {upper ? most : parameter->minimum}};
   }
 }
 

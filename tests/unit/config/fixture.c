@@ -22,9 +22,14 @@ static const struct config_parameter normalize[] = {
 static const struct config_parameter work[] = {
     {.name = "rounds", .type = CONFIG_INTEGER, .minimum = 1, .maximum = 1000, .fallback = 10, .help = "Times."},
 };
+static const struct config_parameter run[] = {
+    {.name = "file", .type = CONFIG_PATH, .required = true, .help = "What runs."},
+    {.name = "entry", .type = CONFIG_WORD, .help = "Where it begins."},
+    {.name = "settings", .type = CONFIG_SETTINGS, .help = "What it is told."},
+};
 static const struct config_stage_type stages[] = {
     {"affine", "Scales.", affine, 2},       {"convert", "Converts.", convert, 2}, {"normalize", "Normalizes.", normalize, 2},
-    {"work", "Loads the device.", work, 1}, {"sobel", "Finds edges.", NULL, 0},
+    {"work", "Loads the device.", work, 1}, {"sobel", "Finds edges.", NULL, 0},   {"run", "Runs a file.", run, 3},
 };
 
 const struct config_vocabulary fixture_vocabulary = {

@@ -49,6 +49,29 @@ START_TEST(a_file_alone_is_read) {
 }
 END_TEST
 
+static const char *stage_file(const struct reading *reading, const char *pipeline) {
+  for (unsigned i = 0; i < reading->config->pipeline_count; i++) {
+    if (strcmp(reading->config->pipelines[i].name, pipeline) == 0) {
+      return reading->config->pipelines[i].stages[0].values[0].text;
+    }
+  }
+  return NULL;
+}
+
+START_TEST(files_of_stages_begin_at_the_folder_of_their_configuration) {
+  mkdir("etc", 0700);
+  mkdir("etc/conf.d", 0700);
+  write_file("etc/main.yaml", PIPELINE("    stages: [run: {file: /opt/x.so}]\n"));
+  write_file("etc/conf.d/b.yaml",
+             "pipelines: {rear: {source: {socket: r, " FORMAT "}, stages: [run: {file: x.so}], sink: {socket: r2}}}\n");
+  struct reading reading = load("etc/main.yaml");
+  ck_assert_str_eq(reading.report, "");
+  ck_assert_str_eq(stage_file(&reading, "cam0"), "/opt/x.so");
+  ck_assert_str_eq(stage_file(&reading, "rear"), "etc/conf.d/x.so");
+  fixture_end(&reading);
+}
+END_TEST
+
 START_TEST(drop_ins_add_and_override_in_the_order_of_their_names) {
   write_file("main.yaml", "lanes: 1\nlog: {level: debug}\ngpu: {device: 1, timeout: 3s}\n" PIPELINE(""));
   mkdir("conf.d", 0700);
@@ -196,6 +219,7 @@ Suite *load_suite(void) {
   TCase *files = tcase_create("files");
   tcase_add_checked_fixture(files, make_folder, remove_folder);
   tcase_add_test(files, a_file_alone_is_read);
+  tcase_add_test(files, files_of_stages_begin_at_the_folder_of_their_configuration);
   tcase_add_test(files, drop_ins_add_and_override_in_the_order_of_their_names);
   tcase_add_test(files, the_folder_is_beside_the_file);
   tcase_add_test(files, pipelines_may_be_in_drop_ins_alone);

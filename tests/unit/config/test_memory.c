@@ -9,7 +9,8 @@
 
 static const char *const valid =
     "status: {http: '127.0.0.1:1'}\npipelines:\n"
-    "  a: {source: {socket: a, allow: {users: [0, 1, 2], groups: [0]}, " FORMAT "}, sink: {socket: a2}, stages: [sobel]}\n"
+    "  a: {source: {socket: a, allow: {users: [0, 1, 2], groups: [0]}, " FORMAT "}, sink: {socket: a2},\n"
+    "      stages: [sobel, run: {file: x, settings: {a: 1, b: [1, 2], c: d}}]}\n"
     "  b: {source: {file: b, " FORMAT "}, sink: {file: b2}}\n";
 static const char *const invalid = "lanes: x\npipelines:\n"
                                    "  a: {sorce: {socket: a}, sink: {socket: a, file: b}}\n"

@@ -11,7 +11,7 @@ static const struct mistake mistakes[] = {
      "t.yaml:5:14: unknown stage 'banana' in pipeline 'cam0'\n"
      "    stages: [banana]\n"
      "             ^~~~~~\n"
-     "  stages are affine, convert, normalize, work, sobel\n"},
+     "  stages are affine, convert, normalize, work, sobel, run\n"},
     {"unknown parameter", PIPELINE("    stages: [affine: {scael: 2}]\n"),
      "t.yaml:5:23: unknown parameter 'scael' of stage 'affine' in pipeline 'cam0'\n"
      "    stages: [affine: {scael: 2}]\n"
@@ -105,6 +105,16 @@ static const struct mistake mistakes[] = {
      "    stages: [affine: [2]]\n"
      "                     ^\n"
      "  write them as {name: value}\n"},
+    {"settings that are a number", PIPELINE("    stages: [run: {file: x, settings: 3}]\n"),
+     "t.yaml:5:39: 'settings' must be a mapping, not '3'\n"
+     "    stages: [run: {file: x, settings: 3}]\n"
+     "                                      ^\n"
+     "  write it as {name: value}\n"},
+    {"file that is a number", PIPELINE("    stages: [run: {file: 7}]\n"),
+     "t.yaml:5:26: 'file' must be a text, not '7'\n"
+     "    stages: [run: {file: 7}]\n"
+     "                         ^\n"
+     "  put it in quotes\n"},
     {"too many stages", PIPELINE("    stages: [" EIGHT EIGHT "sobel]\n"),
      "t.yaml:5:126: more than 16 stages in pipeline 'cam0'\n"
      "    ...el, sobel, sobel, sobel, sobel, sobel, sobel, sobel, sobel, sobel]\n"

@@ -61,7 +61,7 @@ static void set_parameter(struct gpu_stage_request *request, const char *name, d
   for (unsigned i = 0; i < request->stage->parameter_count; i++) {
     const struct stage_parameter *parameter = &request->stage->parameters[i];
     bool named = name && strcmp(parameter->name, name) == 0;
-    request->values[i] = (struct stage_value){named, 1, {named ? value : parameter->fallback}};
+    request->values[i] = (struct stage_value){.given = named, .count = 1, .numbers = {named ? value : parameter->fallback}};
   }
 }
 
