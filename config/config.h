@@ -24,6 +24,7 @@ struct config_mark {
 /* -- what the caller knows -------------------------------------------------------------------------------- */
 
 enum { CONFIG_MAX_PARAMETERS = 12, CONFIG_MAX_NUMBERS = 4, CONFIG_MAX_RANK = 4, CONFIG_MAX_SLOTS = 16, CONFIG_MAX_STAGES = 16 };
+enum { CONFIG_MAX_SIDES = 8, CONFIG_MAX_SHAPES = 16 }; /* of models */
 
 enum config_parameter_type {
   CONFIG_NUMBER,
@@ -48,6 +49,7 @@ struct config_stage_type {
   const char *name, *help;
   const struct config_parameter *parameters;
   unsigned parameter_count;
+  bool runs_model; /* the one that its parameter `name` or `file` says */
 };
 
 struct config_vocabulary {
@@ -71,6 +73,7 @@ enum config_completion { CONFIG_COMPLETION_CALLBACK, CONFIG_COMPLETION_SPIN };
 enum config_graph { CONFIG_GRAPH_AUTO, CONFIG_GRAPH_ON, CONFIG_GRAPH_OFF };
 enum config_overload { CONFIG_OVERLOAD_BLOCK, CONFIG_OVERLOAD_DROP_OLDEST, CONFIG_OVERLOAD_DROP_NEWEST };
 enum config_sink_overload { CONFIG_SINK_DROP, CONFIG_SINK_BLOCK };
+enum config_precision { CONFIG_TF32, CONFIG_FLOAT32 };
 enum config_endpoint { CONFIG_SOCKET, CONFIG_FILE, CONFIG_REPLY };
 
 struct config_format {
@@ -111,6 +114,33 @@ struct config_source {
   bool loop;   /* files */
 };
 
+/* What a model's input is, where its file leaves that open. */
+struct config_shape {
+  char *input;
+  unsigned rank;
+  int64_t sides[CONFIG_MAX_SIDES];
+};
+
+struct config_shadow {
+  char *file; /* NULL: none */
+  struct config_mark file_at;
+};
+
+struct config_model {
+  struct config_mark at; /* its name, or the stage that names a file */
+  char *name;            /* as a pipeline's; NULL: a stage names its file */
+  char *file;
+  struct config_mark file_at;
+  struct config_shape *shapes;
+  unsigned shape_count;
+  unsigned instances;
+  int64_t memory; /* of each, at most; 0: no limit */
+  enum config_precision precision;
+  char *output; /* "all", or the name of one; NULL: the only one */
+  struct config_shadow shadow;
+  char *text; /* canonical, without the name, and which files there were: equal texts, equal models */
+};
+
 struct config_setting {
   char *name;
   char *text; /* NULL: numbers */
@@ -120,7 +150,8 @@ struct config_setting {
 
 struct config_stage {
   struct config_mark at;
-  unsigned type; /* index into the vocabulary */
+  unsigned type;                    /* index into the vocabulary */
+  const struct config_model *model; /* of a stage that runs one */
   struct config_value {
     bool given;
     unsigned count;
@@ -156,7 +187,7 @@ struct config_pipeline {
   struct config_stage stages[CONFIG_MAX_STAGES];
   unsigned stage_count;
   struct config_sink sink;
-  char *text; /* canonical text of this pipeline with every default: equal texts, equal pipelines */
+  char *text; /* canonical, with every default, its models, and which files stages name: equal texts, equal pipelines */
 };
 
 struct config_limits { /* 0: none */
@@ -180,6 +211,8 @@ struct config {
     unsigned faults; /* a minute, from which the daemon recovers */
   } gpu;
   struct config_limits limits;
+  struct config_model **models; /* those with a name in the order of the files, then those without */
+  unsigned model_count;
   struct config_pipeline *pipelines; /* in the order of the files */
   unsigned pipeline_count;
   char *text;   /* canonical YAML of everything, as --print-config prints it */
@@ -222,6 +255,9 @@ struct config *config_parse(const char *name, const char *text, size_t length, c
                             struct config_errors *errors);
 struct config *config_free(struct config *config);
 
+/* Whether a stage runs it. */
+bool config_names_model(const struct config *config, const struct config_model *model);
+
 /* The JSON schema of the file for this vocabulary, for editors. */
 void config_print_schema(FILE *out, const struct config_vocabulary *vocabulary);
 /* The table of keys as roff for framed.yaml(5): names, types, defaults, help. */
@@ -231,6 +267,7 @@ extern const char *const config_backend_names[];
 extern const char *const config_protocol_names[];
 extern const char *const config_sink_protocol_names[];
 extern const char *const config_completion_names[];
+extern const char *const config_precision_names[];
 extern const char *const config_graph_names[];
 extern const char *const config_overload_names[];
 extern const char *const config_sink_overload_names[];
