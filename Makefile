@@ -78,7 +78,7 @@ unit_libs := $(shell pkg-config --libs check $(ncurses) 2>/dev/null) -ldl
 
 # -- sources -----------------------------------------------------------------------------------------------------
 config_sources := $(wildcard config/*.c)
-gpu_sources    := $(filter-out gpu/cuda%.c,$(wildcard gpu/*.c)) $(wildcard gpu/stages/*.c gpu/stages/*/*.c)
+gpu_sources    := $(filter-out gpu/cuda%.c gpu/model/cuda%.c,$(wildcard gpu/*.c gpu/model/*.c)) $(wildcard gpu/stages/*.c gpu/stages/*/*.c)
 daemon_sources := $(wildcard daemon/*/*.c)
 framebench_cuda := $(wildcard tools/framebench/*/cuda*.c)
 framebench_sources := $(filter-out $(framebench_cuda),$(wildcard tools/framebench/*.c tools/framebench/*/*.c))
@@ -86,8 +86,8 @@ framebench_sources := $(filter-out $(framebench_cuda),$(wildcard tools/framebenc
 # The GPU backend needs nvcc; sanitizer and fuzzing builds leave it out, since their machines have no GPU.
 with_cuda := $(if $(and $(NVCC),$(filter release check,$(VARIANT)),$(if $(NO_CUDA),,yes)),yes)
 ifeq ($(with_cuda),yes)
-gpu_sources  += $(wildcard gpu/cuda*.c)
-cuda_kernels := $(wildcard gpu/*.cu gpu/stages/*.cu gpu/stages/*/*.cu)
+gpu_sources  += $(wildcard gpu/cuda*.c gpu/model/cuda*.c)
+cuda_kernels := $(wildcard gpu/*.cu gpu/model/*.cu gpu/stages/*.cu gpu/stages/*/*.cu)
 framebench_sources += $(framebench_cuda) $(wildcard tools/framebench/*/*.cu)
 ifneq ($(filter-out $(needs_nothing),$(or $(MAKECMDGOALS),all)),)
 cuda_trouble := $(shell NVCC='$(NVCC)' tools/setup.sh backend 2>&1 >/dev/null)
@@ -337,9 +337,9 @@ coverage: ## says which lines of daemon/, config/ and gpu/ the tests reach, and 
 	@tests/coverage.sh
 
 # -- lint: each file has a stamp, so that only what changed is looked at again ---------------------------------------
-lint_c := $(filter-out $(if $(with_cuda),,gpu/cuda% $(framebench_cuda) tests/gpu/%),\
-            $(wildcard config/*.c gpu/*.c gpu/stages/*.c gpu/stages/*/*.c daemon/*.c daemon/*/*.c tools/*/*.c tools/framebench/*/*.c packaging/*/*.c tests/*/*.c tests/unit/*/*.c))
-lint_headers := $(filter-out %.cuh $(if $(with_cuda),,gpu/cuda% $(framebench_cuda:.c=.h) tools/framebench/common/cuda%),$(wildcard config/*.h gpu/*.h gpu/stages/*.h gpu/stages/*/*.h daemon/*/*.h tools/*/*.h tools/framebench/*/*.h tests/gpu/*.h tests/injection/*.h tests/unit/*.h))
+lint_c := $(filter-out $(if $(with_cuda),,gpu/cuda% gpu/model/cuda% $(framebench_cuda) tests/gpu/%),\
+            $(wildcard config/*.c gpu/*.c gpu/model/*.c gpu/stages/*.c gpu/stages/*/*.c daemon/*.c daemon/*/*.c tools/*/*.c tools/framebench/*/*.c packaging/*/*.c tests/*/*.c tests/unit/*/*.c))
+lint_headers := $(filter-out %.cuh $(if $(with_cuda),,gpu/cuda% gpu/model/cuda% $(framebench_cuda:.c=.h) tools/framebench/common/cuda%),$(wildcard config/*.h gpu/*.h gpu/model/*.h gpu/stages/*.h gpu/stages/*/*.h daemon/*/*.h tools/*/*.h tools/framebench/*/*.h tests/gpu/*.h tests/injection/*.h tests/unit/*.h))
 lint_format := $(lint_c) $(lint_headers) $(wildcard gpu/*.cu gpu/stages/*.cu gpu/stages/*.cuh gpu/stages/*/*.cu gpu/stages/*/*.cuh tools/framebench/*/*.cu)
 lint_scripts := $(shell git ls-files '*.sh' .ci/run 2>/dev/null)
 lint_flags = $(filter-out -MMD -MP,$(common)) $(testing) $(packages) $(cuda_flags) -Werror

@@ -13,7 +13,7 @@
 
 #include "gpu/stage.h"
 
-enum { GPU_TEXT = 256, GPU_MAX_SLOTS = 16, GPU_MAX_STAGES = 16, GPU_NO_NODE = -1 };
+enum { GPU_TEXT = 512, GPU_MAX_SLOTS = 16, GPU_MAX_STAGES = 16, GPU_NO_NODE = -1 };
 
 struct gpu_error {
   int code;              /* cudaError_t, errno or 0 */

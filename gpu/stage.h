@@ -15,7 +15,7 @@ enum {
   STAGE_MAX_PARAMETERS = 12,
   STAGE_MAX_NUMBERS = 4, /* length of a list of numbers, one for each channel */
   STAGE_CONSTANTS = 256, /* bytes of prepared constants, passed to a kernel by value */
-  STAGE_TEXT = 240
+  STAGE_TEXT = 400
 };
 
 enum stage_parameter_type {
@@ -82,6 +82,7 @@ struct stage_call {
   uint64_t sequence; /* the frame's number within its session */
   bool restart;      /* first frame of a session: `state` must be taken as empty */
   bool again;        /* the frame was on a device that failed, and runs once more */
+  char *problem;     /* STAGE_TEXT bytes, empty at first: where run() says in one sentence why it failed */
 };
 
 struct stage_descriptor {

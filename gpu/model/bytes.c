@@ -20,10 +20,9 @@ enum { MOST_MODEL = INT32_MAX };
 static bool refuse_errno(const char *path, struct gpu_error *error) {
   char reason[128];
   int code = errno;
-  const char *remedy = code == EACCES   ? "let the daemon's user read it"
-                       : code == ENOENT ? "a relative path is looked for in the folder in which framed is started"
-                       : code == ELOOP  ? "weights beside a model must be files of its folder, not links"
-                                        : NULL;
+  const char *remedy = code == EACCES  ? "let the daemon's user read it"
+                       : code == ELOOP ? "weights beside a model must be files of its folder, not links"
+                                       : NULL;
   return gpu_error_set(error, code, remedy, "cannot read %s: %s", path, strerror_r(code, reason, sizeof reason));
 }
 

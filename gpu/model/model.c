@@ -8,7 +8,7 @@
 
 /* Instances and the threads of each share the workers of the CPU backend. */
 static void settle(struct model *model, const struct model_settings *settings) {
-  unsigned workers = settings->workers ? settings->workers : cpu_host_processors();
+  unsigned workers = cpu_host_processors();
   model->instances = settings->instances ? settings->instances : MODEL_INSTANCES;
   model->threads = workers > model->instances ? workers / model->instances : 1;
   model->memory = settings->memory;

@@ -29,7 +29,6 @@ struct model_settings {
   unsigned instances; /* that may run at once on one device */
   size_t memory;      /* most that one may take on a GPU; 0: no limit */
   enum model_precision precision;
-  unsigned workers; /* of the CPU backend; 0: one a processor */
 };
 
 struct model_tensor {

@@ -5,6 +5,7 @@
  * With one thread a run computes within the thread that calls it; with more the session has helpers, which all runs share.
  * Helpers do not spin while they wait: processors are for the lanes.
  */
+#include "gpu/backend.h"
 #include "gpu/model/private.h"
 
 #include <pthread.h>

@@ -2,6 +2,7 @@
  * What a model takes and gives, as frames have it. A frame has up to four sides and no open one; a model's leading sides of 1,
  * such as that of a batch of one, may be left out.
  */
+#include "gpu/backend.h"
 #include "gpu/model/private.h"
 
 #include <inttypes.h>
@@ -11,16 +12,15 @@
 enum { SHAPE_TEXT = 128 };
 
 static bool find_type(int type, enum element_type *element) {
-  switch (type) {
-  case ONNX_FLOAT:
-    *element = ELEMENT_FLOAT32;
-    return true;
-  case ONNX_UINT8:
-    *element = ELEMENT_UINT8;
-    return true;
-  default:
-    return false;
+  static const int types[ELEMENT_COUNT] = {
+      [ELEMENT_UINT8] = ONNX_UINT8, [ELEMENT_FLOAT32] = ONNX_FLOAT, [ELEMENT_FLOAT16] = ONNX_FLOAT16,
+      [ELEMENT_INT32] = ONNX_INT32, [ELEMENT_INT64] = ONNX_INT64,
+  };
+  *element = ELEMENT_UINT8;
+  while (*element < ELEMENT_COUNT && types[*element] != type) {
+    (*element)++;
   }
+  return *element < ELEMENT_COUNT;
 }
 
 /* Names of ONNX's types by number, for messages. */
