@@ -124,6 +124,7 @@ struct config_shape {
 struct config_shadow {
   char *file; /* NULL: none */
   struct config_mark file_at;
+  void *open; /* as a model's */
 };
 
 struct config_model {
@@ -138,7 +139,9 @@ struct config_model {
   enum config_precision precision;
   char *output; /* "all", or the name of one; NULL: the only one */
   struct config_shadow shadow;
-  char *text; /* canonical, without the name, and which files there were: equal texts, equal models */
+  void *open;                /* what the caller's hook opened for it, */
+  void (*close)(void *open); /* and what gives that back */
+  char *text;                /* canonical, without the name, and which files there were: equal texts, equal models */
 };
 
 struct config_setting {
@@ -240,6 +243,9 @@ const char *config_errors_text(struct config_errors *errors);
 
 struct config_hooks {
   const struct config_vocabulary *vocabulary;
+  /* Called for each model that a stage runs, before the pipelines: sets its `open` and `close`, or adds errors and gives false.
+   * Pipelines that run that one are not checked then. NULL: nothing is opened. */
+  bool (*open)(const struct config *config, struct config_model *model, struct config_errors *errors, void *context);
   /* Called for each pipeline that is valid in itself; adds errors for what the caller alone can judge. */
   void (*check)(const struct config *config, const struct config_pipeline *pipeline, struct config_errors *errors,
                 void *context);
@@ -255,8 +261,9 @@ struct config *config_parse(const char *name, const char *text, size_t length, c
                             struct config_errors *errors);
 struct config *config_free(struct config *config);
 
-/* Whether a stage runs it. */
-bool config_names_model(const struct config *config, const struct config_model *model);
+/* Whether a stage runs it: of that pipeline, or of any. */
+bool config_runs(const struct config_pipeline *pipeline, const struct config_model *model);
+bool config_is_run(const struct config *config, const struct config_model *model);
 
 /* The JSON schema of the file for this vocabulary, for editors. */
 void config_print_schema(FILE *out, const struct config_vocabulary *vocabulary);

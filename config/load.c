@@ -42,6 +42,10 @@ static void free_stage(struct config_stage *stage) {
 }
 
 static void free_model(struct config_model *model) {
+  if (model->close) {
+    model->close(model->open);
+    model->close(model->shadow.open);
+  }
   for (unsigned i = 0; i < model->shape_count; i++) {
     free(model->shapes[i].input);
   }
@@ -110,7 +114,24 @@ static void resolve_devices(struct config *config) {
   }
 }
 
+static void invalidate(const struct reader *reader, const struct config_model *model) {
+  for (unsigned i = 0; i < reader->config->pipeline_count; i++) {
+    reader->valid[i] = reader->valid[i] && !config_runs(&reader->config->pipelines[i], model);
+  }
+}
+
+static void open_models(const struct reader *reader, const struct config_hooks *hooks) {
+  for (unsigned i = 0; hooks->open && i < reader->config->model_count; i++) {
+    struct config_model *model = reader->config->models[i];
+    if (model->text && config_is_run(reader->config, model) &&
+        !hooks->open(reader->config, model, reader->errors, hooks->context)) {
+      invalidate(reader, model);
+    }
+  }
+}
+
 static void ask_caller(const struct reader *reader, const struct config_hooks *hooks) {
+  open_models(reader, hooks);
   for (unsigned i = 0; hooks->check && i < reader->config->pipeline_count; i++) {
     if (reader->valid[i]) {
       hooks->check(reader->config, &reader->config->pipelines[i], reader->errors, hooks->context);

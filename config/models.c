@@ -243,12 +243,18 @@ void models_resolve(struct reader *reader) {
   }
 }
 
-bool config_names_model(const struct config *config, const struct config_model *model) {
-  bool names = false;
-  for (unsigned i = 0; i < config->pipeline_count; i++) {
-    for (unsigned j = 0; j < config->pipelines[i].stage_count; j++) {
-      names = names || config->pipelines[i].stages[j].model == model;
-    }
+bool config_runs(const struct config_pipeline *pipeline, const struct config_model *model) {
+  bool runs = false;
+  for (unsigned i = 0; i < pipeline->stage_count; i++) {
+    runs = runs || pipeline->stages[i].model == model;
   }
-  return names;
+  return runs;
+}
+
+bool config_is_run(const struct config *config, const struct config_model *model) {
+  bool runs = false;
+  for (unsigned i = 0; i < config->pipeline_count; i++) {
+    runs = runs || config_runs(&config->pipelines[i], model);
+  }
+  return runs;
 }

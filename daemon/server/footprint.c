@@ -9,6 +9,7 @@
 
 #include "daemon/base/formats.h"
 #include "daemon/base/log_text.h"
+#include "daemon/base/models.h"
 #include "daemon/session/session.h"
 #include "daemon/wire/native.h"
 #include "daemon/wire/protocol.h"
@@ -47,8 +48,9 @@ bool footprint_of(const struct config_pipeline *pipeline, struct footprint *foot
 /* -- checks ------------------------------------------------------------------------------------------------- */
 
 struct check {
-  size_t pinned; /* of the pipelines so far */
-  size_t limit;  /* half of the memory of this machine */
+  const struct config *before; /* the one in force, or NULL */
+  size_t pinned;               /* of the pipelines so far */
+  size_t limit;                /* half of the memory of this machine */
 };
 
 /* Whether the source's format fits y4m, config/ has checked; what the last stage gives is known only here. */
@@ -96,6 +98,11 @@ static void check_pipeline(const struct config *config, const struct config_pipe
   check_memory(context, pipeline, &footprint, errors);
 }
 
+static bool open_model(const struct config *config, struct config_model *model, struct config_errors *errors, void *context) {
+  const struct check *check = context;
+  return models_open(check->before, config, model, errors);
+}
+
 static size_t half_of_memory(void) {
   long pages = sysconf(_SC_PHYS_PAGES);
   long page = sysconf(_SC_PAGESIZE);
@@ -121,27 +128,31 @@ static const char *find_example(char path[PATH_MAX]) {
 }
 
 /* Reads the text, or where that is NULL the file. */
-static struct config *read_config(const char *name, const char *text, struct config_errors *errors) {
+static struct config *read_config(const char *name, const char *text, const struct config *before,
+                                  struct config_errors *errors) {
   struct vocabulary *vocabulary = formats_new();
   if (!vocabulary) {
     config_errors_add(errors, (struct config_mark){.file = name}, NULL, "not enough memory to read the configuration");
     return NULL;
   }
-  struct check check = {.limit = half_of_memory()};
+  struct check check = {.limit = half_of_memory(), .before = before};
   char example[PATH_MAX];
-  struct config_hooks hooks = {
-      .vocabulary = formats_words(vocabulary), .check = check_pipeline, .context = &check, .example = find_example(example)};
+  struct config_hooks hooks = {.vocabulary = formats_words(vocabulary),
+                               .open = open_model,
+                               .check = check_pipeline,
+                               .context = &check,
+                               .example = find_example(example)};
   struct config *config = text ? config_parse(name, text, strlen(text), &hooks, errors) : config_load(name, &hooks, errors);
   formats_free(vocabulary);
   return config;
 }
 
-struct config *footprint_load(const char *path, struct config_errors *errors) {
-  return read_config(path, NULL, errors);
+struct config *footprint_load(const char *path, const struct config *before, struct config_errors *errors) {
+  return read_config(path, NULL, before, errors);
 }
 
 struct config *footprint_parse(const char *name, const char *text, struct config_errors *errors) {
-  return read_config(name, text, errors);
+  return read_config(name, text, NULL, errors);
 }
 
 /* -- the table of --check ------------------------------------------------------------------------------------- */

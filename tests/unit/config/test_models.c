@@ -112,8 +112,8 @@ START_TEST(a_stage_has_the_model_that_it_names) {
   ck_assert_uint_eq(stages[1].model->instances, 2);
   ck_assert_int_eq(stages[1].model->shapes[0].sides[0], 7);
   ck_assert_ptr_null(stages[2].model);
-  ck_assert(!config_names_model(config, config->models[0]));
-  ck_assert(config_names_model(config, config->models[1]));
+  ck_assert(!config_is_run(config, config->models[0]));
+  ck_assert(config_is_run(config, config->models[1]));
   config_free(config);
 }
 END_TEST
