@@ -1,8 +1,11 @@
 #include "daemon/base/models.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "daemon/base/log.h"
+#include "daemon/base/log_text.h"
 #include "gpu/model/model.h"
 
 _Static_assert((int)CONFIG_MAX_SIDES == (int)MODEL_MOST_RANK, "a configured shape holds what a model takes");
@@ -39,7 +42,7 @@ static struct model *open_file(const struct config_model *config, const char *fi
 
 static void report(const struct config_model *model, struct config_mark at, const struct gpu_error *error,
                    struct config_errors *errors) {
-  const char *remedy = error->remedy[0] ? error->remedy : NULL;
+  const char *remedy = error->remedy[0] ? error->remedy : "put a file of ONNX there that the daemon's user may read";
   if (model->name) {
     config_errors_add(errors, at, remedy, "model '%s': %s", model->name, error->text);
   } else {
@@ -105,4 +108,58 @@ bool models_open(const struct config *before, const struct config *config, struc
     return false;
   }
   return has_output(model, errors) && (!model->shadow.file || open_shadow(model, errors));
+}
+
+/* -- what is said of them -------------------------------------------------------------------------------------------- */
+
+static const char *name_of(const struct config_model *model) { return model->name ? model->name : model->file; }
+
+/* Whether it was opened for another one before it in the list. */
+static bool is_repeated(const struct config *config, const struct config_model *model) {
+  return model->open && find_open(config, model) != model;
+}
+
+void models_log(const struct config *config, const struct config *before) {
+  for (unsigned i = 0; i < config->model_count; i++) {
+    const struct config_model *model = config->models[i];
+    struct model_summary summary;
+    if (!model->open) {
+      log_event(LOG_UNUSED, NULL, "no pipeline runs model '%s', which is not opened", model->name);
+    } else if (!is_repeated(config, model) && !find_open(before, model)) {
+      model_summary(model->open, &summary);
+      log_event(LOG_MODEL, NULL, "model %s is open: %s, opset %" PRId64 ", by ONNX Runtime %s", name_of(model), model->file,
+                summary.opset, summary.runtime);
+    }
+  }
+}
+
+static void print_model(FILE *out, const struct config_model *model) {
+  char input[FORMAT_TEXT], output[FORMAT_TEXT], outputs[FORMAT_TEXT + 32], weights[BYTES_TEXT], together[BYTES_TEXT];
+  struct model_summary summary;
+  unsigned others = model_output_count(model->open) - 1;
+  model_summary(model->open, &summary);
+  format_describe(&model_output(model->open, 0)->format, output);
+  snprintf(outputs, sizeof outputs, others > 0 ? "%s and %u more" : "%s", output, others);
+  fprintf(out, "%-16s %-22s %-30s %9u %11s %11s\n", name_of(model), format_describe(&model_input(model->open)->format, input),
+          outputs, summary.instances, text_of_bytes(summary.weight_bytes, weights),
+          text_of_bytes(summary.instances * summary.weight_bytes, together));
+}
+
+void models_print(FILE *out, const struct config *config) {
+  static const char *const head =
+      "\nMODEL            INPUT                  OUTPUT                         INSTANCES     WEIGHTS    TOGETHER\n";
+  bool any = false;
+  for (unsigned i = 0; i < config->model_count; i++) {
+    const struct config_model *model = config->models[i];
+    if (model->open && !is_repeated(config, model)) {
+      fputs(any ? "" : head, out);
+      print_model(out, model);
+      any = true;
+    }
+  }
+  for (unsigned i = 0; i < config->model_count; i++) {
+    if (!config->models[i]->open) {
+      fprintf(out, "note: no pipeline runs model '%s', which was not looked into\n", config->models[i]->name);
+    }
+  }
 }

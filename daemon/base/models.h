@@ -13,4 +13,10 @@
 bool models_open(const struct config *before, const struct config *config, struct config_model *model,
                  struct config_errors *errors);
 
+/* Says in the log which models were opened, unless `before` had them open, and which ones nobody runs. */
+void models_log(const struct config *config, const struct config *before);
+
+/* The table of --check. */
+void models_print(FILE *out, const struct config *config);
+
 #endif

@@ -199,5 +199,6 @@ void footprint_print(FILE *out, const char *path, const struct config *config) {
   char pinned_text[BYTES_TEXT], device_text[BYTES_TEXT], readers_text[BYTES_TEXT];
   fprintf(out, "%-16s %-22s %-22s %5s %7s %11s %11s %12s\n", "together", "", "", "", "", text_of_bytes(pinned, pinned_text),
           text_of_bytes(device, device_text), text_of_bytes(readers, readers_text));
+  models_print(out, config);
   print_lock_limit(out, config, pinned);
 }
