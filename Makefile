@@ -21,6 +21,10 @@ DESTDIR ?=
 export PYTHON NVCC
 # Tests find promtool there, if tools/setup.sh had to fetch it.
 export PATH := $(PATH):$(CURDIR)/build
+# And ONNX Runtime, which it fetches too; tests that need it are left out without.
+ifneq ($(wildcard $(CURDIR)/build/onnxruntime),)
+export FRAMED_ONNXRUNTIME ?= $(CURDIR)/build/onnxruntime
+endif
 
 out := build/$(VARIANT)
 bin := $(if $(filter release,$(VARIANT)),build,$(out))
@@ -226,6 +230,7 @@ $(whole): $(daemon_objects) $(gpu_objects) $(config_objects)
 rooms := $(filter-out %.c,$(notdir $(wildcard daemon/*)))
 $(foreach room,$(rooms) flow,$(eval unit_layers_$(room) := $(whole)))
 unit_layers_gpu    := $(gpu_objects) $(call objects,tests/gpu/cases.c tests/gpu/compare.c)
+unit_layers_model  := $(gpu_objects)
 unit_layers_libframed := $(client_objects)
 unit_layers_tools  := $(filter-out %/main.c.o,$(framectl_objects)) $(shared_objects)
 unit_layers_framebench := $(filter-out %/main.c.o,$(framebench_objects)) $(gpu_objects)

@@ -39,13 +39,13 @@ static char *skip_signature(char *text) {
   for (; at && *at; at++) {
     depth += (*at == '(') - (*at == ')');
     if (depth == 0) {
-      at++;
       break;
     }
   }
-  if (!at) {
+  if (!at || !*at) {
     return text;
   }
+  at++;
   at += strncmp(at, " const", 6) == 0 ? 6 : 0;
   char *template = strncmp(at, " [with ", 7) == 0 ? strchr(at, ']') : NULL;
   at = template ? template + 1 : at;

@@ -8,10 +8,10 @@
 #include "gpu/model/onnxruntime.h"
 #include "gpu/model/parts.h"
 
-#include <stdatomic.h>
-
 struct model {
-  atomic_uint holders;
+  struct model *next; /* of those that are open */
+  char *key;          /* what was asked for */
+  unsigned holders;
   char *path;
   unsigned instances, threads;
   size_t memory;
