@@ -245,7 +245,7 @@ struct config_hooks {
   const struct config_vocabulary *vocabulary;
   /* Called for each model that a stage runs, before the pipelines: sets its `open` and `close`, or adds errors and gives false.
    * Pipelines that run that one are not checked then. NULL: nothing is opened. */
-  bool (*open)(const struct config *config, struct config_model *model, struct config_errors *errors, void *context);
+  bool (*open)(struct config_model *model, struct config_errors *errors, void *context);
   /* Called for each pipeline that is valid in itself; adds errors for what the caller alone can judge. */
   void (*check)(const struct config *config, const struct config_pipeline *pipeline, struct config_errors *errors,
                 void *context);

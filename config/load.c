@@ -123,8 +123,7 @@ static void invalidate(const struct reader *reader, const struct config_model *m
 static void open_models(const struct reader *reader, const struct config_hooks *hooks) {
   for (unsigned i = 0; hooks->open && i < reader->config->model_count; i++) {
     struct config_model *model = reader->config->models[i];
-    if (model->text && config_is_run(reader->config, model) &&
-        !hooks->open(reader->config, model, reader->errors, hooks->context)) {
+    if (model->text && config_is_run(reader->config, model) && !hooks->open(model, reader->errors, hooks->context)) {
       invalidate(reader, model);
     }
   }

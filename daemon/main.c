@@ -153,7 +153,7 @@ static bool has_distinct_files(const struct options *options, const struct confi
 
 static enum exit_status with_config(const struct options *options) {
   struct config_errors *errors = config_errors_new();
-  struct config *config = errors ? footprint_load(options->path, NULL, errors) : NULL;
+  struct config *config = errors ? footprint_load(options->path, errors) : NULL;
   if (!config) {
     fputs(errors ? config_errors_text(errors) : "framed: not enough memory\n", stderr);
     config_errors_free(errors);
@@ -198,7 +198,7 @@ enum file_change { FILE_SAME, FILE_CHANGED, FILE_NEEDS_START };
  * reload to complain about. */
 static enum file_change compare_file(const char *path, const struct config *config, char *keys, size_t size) {
   struct config_errors *errors = config_errors_new();
-  struct config *file = errors ? footprint_load(path, config, errors) : NULL;
+  struct config *file = errors ? footprint_load(path, errors) : NULL;
   enum file_change change = FILE_CHANGED;
   if (file && config_diff_fixed_keys(config, file, keys, size)) {
     change = FILE_NEEDS_START;

@@ -12,17 +12,6 @@ _Static_assert((int)CONFIG_MAX_SIDES == (int)MODEL_MOST_RANK, "a configured shap
 
 static void close_model(void *model) { model_release(model); }
 
-/* One that was opened from the same file with the same keys, or NULL. */
-static const struct config_model *find_open(const struct config *config, const struct config_model *wanted) {
-  for (unsigned i = 0; config && i < config->model_count; i++) {
-    const struct config_model *model = config->models[i];
-    if (model->open && strcmp(model->text, wanted->text) == 0) {
-      return model;
-    }
-  }
-  return NULL;
-}
-
 static struct model *open_file(const struct config_model *config, const char *file, struct gpu_error *error) {
   struct model_shape shapes[CONFIG_MAX_SHAPES];
   for (unsigned i = 0; i < config->shape_count; i++) {
@@ -91,17 +80,9 @@ static bool open_shadow(struct config_model *model, struct config_errors *errors
   return false;
 }
 
-bool models_open(const struct config *before, const struct config *config, struct config_model *model,
-                 struct config_errors *errors) {
-  const struct config_model *other = find_open(config, model);
-  other = other ? other : find_open(before, model);
-  model->close = close_model;
-  if (other) {
-    model->open = model_hold(other->open);
-    model->shadow.open = other->shadow.open ? model_hold(other->shadow.open) : NULL;
-    return true;
-  }
+bool models_open(struct config_model *model, struct config_errors *errors) {
   struct gpu_error error = {.stage = -1};
+  model->close = close_model;
   model->open = open_file(model, model->file, &error);
   if (!model->open) {
     report(model, model->file_at, &error, errors);
@@ -114,9 +95,13 @@ bool models_open(const struct config *before, const struct config *config, struc
 
 static const char *name_of(const struct config_model *model) { return model->name ? model->name : model->file; }
 
-/* Whether it was opened for another one before it in the list. */
-static bool is_repeated(const struct config *config, const struct config_model *model) {
-  return model->open && find_open(config, model) != model;
+/* Whether one of the first `count` models is that one. */
+static bool has_open(const struct config *config, unsigned count, const void *open) {
+  bool has = false;
+  for (unsigned i = 0; i < count; i++) {
+    has = has || config->models[i]->open == open;
+  }
+  return has;
 }
 
 void models_log(const struct config *config, const struct config *before) {
@@ -125,7 +110,7 @@ void models_log(const struct config *config, const struct config *before) {
     struct model_summary summary;
     if (!model->open) {
       log_event(LOG_UNUSED, NULL, "no pipeline runs model '%s', which is not opened", model->name);
-    } else if (!is_repeated(config, model) && !find_open(before, model)) {
+    } else if (!has_open(config, i, model->open) && !(before && has_open(before, before->model_count, model->open))) {
       model_summary(model->open, &summary);
       log_event(LOG_MODEL, NULL, "model %s is open: %s, opset %" PRId64 ", by ONNX Runtime %s", name_of(model), model->file,
                 summary.opset, summary.runtime);
@@ -151,7 +136,7 @@ void models_print(FILE *out, const struct config *config) {
   bool any = false;
   for (unsigned i = 0; i < config->model_count; i++) {
     const struct config_model *model = config->models[i];
-    if (model->open && !is_repeated(config, model)) {
+    if (model->open && !has_open(config, i, model->open)) {
       fputs(any ? "" : head, out);
       print_model(out, model);
       any = true;

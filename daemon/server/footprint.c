@@ -48,9 +48,8 @@ bool footprint_of(const struct config_pipeline *pipeline, struct footprint *foot
 /* -- checks ------------------------------------------------------------------------------------------------- */
 
 struct check {
-  const struct config *before; /* the one in force, or NULL */
-  size_t pinned;               /* of the pipelines so far */
-  size_t limit;                /* half of the memory of this machine */
+  size_t pinned; /* of the pipelines so far */
+  size_t limit;  /* half of the memory of this machine */
 };
 
 /* Whether the source's format fits y4m, config/ has checked; what the last stage gives is known only here. */
@@ -98,9 +97,9 @@ static void check_pipeline(const struct config *config, const struct config_pipe
   check_memory(context, pipeline, &footprint, errors);
 }
 
-static bool open_model(const struct config *config, struct config_model *model, struct config_errors *errors, void *context) {
-  const struct check *check = context;
-  return models_open(check->before, config, model, errors);
+static bool open_model(struct config_model *model, struct config_errors *errors, void *context) {
+  (void)context;
+  return models_open(model, errors);
 }
 
 static size_t half_of_memory(void) {
@@ -128,14 +127,13 @@ static const char *find_example(char path[PATH_MAX]) {
 }
 
 /* Reads the text, or where that is NULL the file. */
-static struct config *read_config(const char *name, const char *text, const struct config *before,
-                                  struct config_errors *errors) {
+static struct config *read_config(const char *name, const char *text, struct config_errors *errors) {
   struct vocabulary *vocabulary = formats_new();
   if (!vocabulary) {
     config_errors_add(errors, (struct config_mark){.file = name}, NULL, "not enough memory to read the configuration");
     return NULL;
   }
-  struct check check = {.limit = half_of_memory(), .before = before};
+  struct check check = {.limit = half_of_memory()};
   char example[PATH_MAX];
   struct config_hooks hooks = {.vocabulary = formats_words(vocabulary),
                                .open = open_model,
@@ -147,12 +145,12 @@ static struct config *read_config(const char *name, const char *text, const stru
   return config;
 }
 
-struct config *footprint_load(const char *path, const struct config *before, struct config_errors *errors) {
-  return read_config(path, NULL, before, errors);
+struct config *footprint_load(const char *path, struct config_errors *errors) {
+  return read_config(path, NULL, errors);
 }
 
 struct config *footprint_parse(const char *name, const char *text, struct config_errors *errors) {
-  return read_config(name, text, NULL, errors);
+  return read_config(name, text, errors);
 }
 
 /* -- the table of --check ------------------------------------------------------------------------------------- */

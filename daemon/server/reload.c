@@ -259,7 +259,7 @@ static void on_prepared(void *context) {
 
 static void reload_load(void *context) {
   struct reload *reload = context;
-  reload->generation->config = footprint_load(reload->server->path, reload->server->config, reload->errors);
+  reload->generation->config = footprint_load(reload->server->path, reload->errors);
 }
 
 static void on_loaded(void *context) {

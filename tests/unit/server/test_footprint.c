@@ -28,7 +28,7 @@ static bool load(const char *source, const char *stages, const char *sink) {
   fprintf(file, "status: {socket: /tmp/s}\npipelines:\n  cam0:\n    source: {socket: /tmp/a, %s}\n    stages: [%s]\n%s", source,
           stages, sink);
   fclose(file);
-  config = footprint_load(path, NULL, errors);
+  config = footprint_load(path, errors);
   unlink(path);
   return config != NULL;
 }
