@@ -425,6 +425,7 @@ installed_files := build/framed:bin/framed:755 build/framectl:bin/framectl:755 b
   $(filled)/framebench.1.gz:share/man/man1/framebench.1.gz:644 \
   $(filled)/framed.yaml.5.gz:share/man/man5/framed.yaml.5.gz:644 \
   $(filled)/framed-protocol.7.gz:share/man/man7/framed-protocol.7.gz:644 \
+  $(filled)/framed-models.7.gz:share/man/man7/framed-models.7.gz:644 \
   build/$(client_soname):$(LIBFOLDER)/$(client_soname):644 build/libframed.a:$(LIBFOLDER)/libframed.a:644 \
   tools/client/framed.h:include/framed.h:644 $(filled)/framed.pc:$(LIBFOLDER)/pkgconfig/framed.pc:644 \
   tools/client/example.c:share/doc/framed/examples/example.c:644 $(filled)/libframed.3.gz:share/man/man3/libframed.3.gz:644 \

@@ -39,10 +39,10 @@ struct package {
 static const struct package cpu_package = {"onnxruntime==" VERSION, NULL, 19 * MB, 25 * MB};
 static const struct package cuda_packages[] = {
     {"onnxruntime-gpu==" VERSION, NULL, 250 * MB, 305 * MB},
-    {"nvidia-cuda-runtime>=13,<14", "libcudart.so.13", 2 * MB, 3 * MB},
-    {"nvidia-cublas>=13,<14", "libcublas.so.13", 440 * MB, 620 * MB},
-    {"nvidia-curand>=10.4,<11", "libcurand.so.10", 77 * MB, 135 * MB},
-    {"nvidia-cudnn-cu13>=9,<10", "libcudnn.so.9", 520 * MB, 800 * MB},
+    {"nvidia-cuda-runtime==13.0.*", "libcudart.so.13", 3 * MB, 1 * MB},
+    {"nvidia-cublas>=13,<13.2", "libcublas.so.13", 423 * MB, 597 * MB},
+    {"nvidia-curand>=10.4,<10.4.1", "libcurand.so.10", 60 * MB, 133 * MB},
+    {"nvidia-cudnn-cu13>=9,<10", "libcudnn.so.9", 517 * MB, 940 * MB},
 };
 enum { CUDA_PACKAGES = sizeof cuda_packages / sizeof cuda_packages[0] };
 
