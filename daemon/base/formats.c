@@ -133,6 +133,7 @@ struct gpu_chain *formats_chain(const struct config_pipeline *pipeline, struct g
   struct gpu_stage_request requests[GPU_MAX_STAGES];
   for (unsigned i = 0; i < pipeline->stage_count; i++) {
     translate_stage(&pipeline->stages[i], &requests[i]);
+    requests[i].users = pipeline->slots * pipeline->source.clients;
   }
   struct frame_format input = formats_format(&pipeline->source.format);
   return gpu_chain_new(&input, requests, pipeline->stage_count, error);
