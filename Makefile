@@ -200,7 +200,8 @@ $(out)/obj/%.cu.o: %.cu $(out)/flags
 	$(call quiet,NVCC)$(NVCC) $(nvcc_flags) -MMD -MP -MF $(@:.o=.d) -c -o $@ $<
 
 # -- GPU tests: tests/gpu/check.sh runs them on a device; gpu-parity also takes --cpu --------------------------------
-gpu_tests := $(unit_folder)/gpu-parity
+gpu_tests := $(unit_folder)/gpu-parity $(unit_folder)/gpu-model
+$(unit_folder)/gpu-model: $(call objects,tests/gpu/model.c) $(gpu_objects)
 $(unit_folder)/gpu-parity: $(call objects,tests/gpu/parity.c tests/gpu/cases.c tests/gpu/compare.c) $(gpu_objects)
 ifeq ($(with_cuda) $(VARIANT),yes check)
 gpu_tests += $(unit_folder)/gpu-backend

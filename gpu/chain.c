@@ -29,7 +29,8 @@ static bool negotiate(struct gpu_chain *chain, unsigned index, const struct fram
                       const struct gpu_stage_request *request, struct gpu_error *error) {
   struct stage_plan *plan = &chain->plans[index];
   char problem[STAGE_TEXT] = "";
-  *plan = (struct stage_plan){.stage = request->stage, .input = *input, .output = *input, .resource = request->resource};
+  *plan = (struct stage_plan){
+      .stage = request->stage, .input = *input, .output = *input, .resource = request->resource, .users = request->users};
   plan->output.meaning = MEANING_NONE;
   if (!takes_elements(request->stage, input)) {
     return refuse(chain, index, "it takes samples of uint8 and float32", error);

@@ -96,6 +96,7 @@ struct gpu_stage_request {
   const struct stage_descriptor *stage;
   struct stage_value values[STAGE_MAX_PARAMETERS];
   void *resource;
+  unsigned users; /* slots of all programs that have this stage, or 0 */
 };
 
 struct gpu_chain;

@@ -147,6 +147,7 @@ struct gpu_chain *formats_chain(const struct config_pipeline *pipeline, struct g
   for (unsigned i = 0; i < pipeline->stage_count; i++) {
     translate_stage(&pipeline->stages[i], &requests[i]);
     choose_output(&pipeline->stages[i], &requests[i]);
+    requests[i].users = pipeline->slots * pipeline->source.clients;
   }
   struct frame_format input = formats_format(&pipeline->source.format);
   return gpu_chain_new(&input, requests, pipeline->stage_count, error);

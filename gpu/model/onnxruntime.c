@@ -10,6 +10,7 @@
 
 #include <dirent.h>
 #include <dlfcn.h>
+#include <link.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -166,6 +167,10 @@ static void *open_library(char path[PATH_BYTES], struct gpu_error *error) {
   for (unsigned i = 0; i < 6; i++) {
     void *library = find_place(i, path) ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
     if (library) {
+      struct link_map *where;
+      if (dlinfo(library, RTLD_DI_LINKMAP, &where) == 0) {
+        snprintf(path, PATH_BYTES, "%s", where->l_name);
+      }
       return library;
     }
     if (i < 4 && find_place(i, path)) {
@@ -218,6 +223,7 @@ static bool load(struct onnxruntime *runtime, struct gpu_error *error) {
     return false;
   }
   runtime->env = env;
+  gpu_expect_library();
   return true;
 }
 

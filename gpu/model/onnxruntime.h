@@ -29,7 +29,14 @@ typedef void ort_log(void *context, int severity, const char *category, const ch
 /* Types of elements, as ONNX numbers them in files and the library in its calls. */
 enum onnx_type { ONNX_FLOAT = 1, ONNX_UINT8 = 2, ONNX_INT32 = 6, ONNX_INT64 = 7, ONNX_FLOAT16 = 10 };
 
-enum { ORT_LOG_FATAL = 4, ORT_OPTIMIZE_NOTHING = 0, ORT_OPTIMIZE_ALL = 99, ORT_ARENA = 1, ORT_MEMORY_DEFAULT = 0 };
+enum {
+  ORT_LOG_FATAL = 4,
+  ORT_OPTIMIZE_NOTHING = 0,
+  ORT_OPTIMIZE_ALL = 99,
+  ORT_DEVICE = 0,
+  ORT_ARENA = 1,
+  ORT_MEMORY_DEFAULT = 0
+};
 
 /* FUNCTION(position, result, name, arguments) for each function that is used. */
 #define ORT_FUNCTIONS(FUNCTION)                                                                                                \
@@ -55,6 +62,7 @@ enum { ORT_LOG_FATAL = 4, ORT_OPTIMIZE_NOTHING = 0, ORT_OPTIMIZE_ALL = 99, ORT_A
   FUNCTION(61, struct ort_status *, rank, (const struct ort_tensor_info *, size_t *))                                          \
   FUNCTION(62, struct ort_status *, shape, (const struct ort_tensor_info *, int64_t *, size_t))                                \
   FUNCTION(65, struct ort_status *, tensor_of, (const struct ort_value *, struct ort_tensor_info **))                          \
+  FUNCTION(68, struct ort_status *, create_memory, (const char *, int, int, int, struct ort_memory_info **))                   \
   FUNCTION(69, struct ort_status *, create_host_memory, (int, int, struct ort_memory_info **))                                 \
   FUNCTION(76, struct ort_status *, give_back, (struct ort_allocator *, void *))                                               \
   FUNCTION(78, struct ort_status *, allocator, (struct ort_allocator **))                                                      \
@@ -67,6 +75,18 @@ enum { ORT_LOG_FATAL = 4, ORT_OPTIMIZE_NOTHING = 0, ORT_OPTIMIZE_ALL = 99, ORT_A
   FUNCTION(100, void, release_options, (struct ort_options *))                                                                 \
   FUNCTION(124, struct ort_status *, set_dimension, (struct ort_options *, const char *, int64_t))                             \
   FUNCTION(130, struct ort_status *, configure, (struct ort_options *, const char *, const char *))                            \
+  FUNCTION(133, struct ort_status *, run_bound,                                                                                \
+           (struct ort_session *, const struct ort_run_options *, const struct ort_binding *))                                 \
+  FUNCTION(134, struct ort_status *, create_binding, (struct ort_session *, struct ort_binding **))                            \
+  FUNCTION(135, void, release_binding, (struct ort_binding *))                                                                 \
+  FUNCTION(136, struct ort_status *, bind_input, (struct ort_binding *, const char *, const struct ort_value *))               \
+  FUNCTION(137, struct ort_status *, bind_output, (struct ort_binding *, const char *, const struct ort_value *))              \
+  FUNCTION(204, struct ort_status *, append_cuda, (struct ort_options *, const struct ort_cuda_options *))                     \
+  FUNCTION(205, struct ort_status *, create_cuda_options, (struct ort_cuda_options **))                                        \
+  FUNCTION(206, struct ort_status *, set_cuda_options,                                                                         \
+           (struct ort_cuda_options *, const char *const *, const char *const *, size_t))                                      \
+  FUNCTION(208, void, release_cuda_options, (struct ort_cuda_options *))                                                       \
+  FUNCTION(263, struct ort_status *, set_cuda_pointer, (struct ort_cuda_options *, const char *, void *))                      \
   FUNCTION(279, struct ort_status *, add_external,                                                                             \
            (struct ort_options *, const char *const *, char *const *, const size_t *, size_t))
 

@@ -8,10 +8,13 @@
 #include "gpu/model/onnxruntime.h"
 #include "gpu/model/parts.h"
 
+#include <stdatomic.h>
+
 struct model {
   struct model *next; /* of those that are open */
   char *key;          /* what was asked for */
   unsigned holders;
+  atomic_uint users; /* slots of all programs of all chains that have it */
   char *path;
   unsigned instances, threads;
   size_t memory;
@@ -50,6 +53,11 @@ bool signature_set_format(const struct model *model, struct model_tensor *tensor
 
 /* -- session.c --------------------------------------------------------------------------------------------------------- */
 
+/* What every session of the model has; for the caller to release. NULL on error. */
+struct ort_options *session_options(const struct model *model, const struct model_bytes *bytes, const struct onnx_file *file,
+                                    struct gpu_error *error);
+/* Puts why the library refused to open it into our words. Returns false. */
+bool session_explain(const struct model *model, struct gpu_error *error);
 /* Makes the session and learns the outputs from it. */
 bool session_open(struct model *model, const struct model_bytes *bytes, const struct onnx_file *file, struct gpu_error *error);
 void session_close(struct model *model);

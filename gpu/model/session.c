@@ -28,7 +28,7 @@ static bool find_between(const char *text, const char *before, const char *after
 }
 
 /* Says what users meet in our words; other reasons stay the library's. */
-static bool explain(const struct model *model, struct gpu_error *error) {
+bool session_explain(const struct model *model, struct gpu_error *error) {
   char name[64];
   const char *version = model->runtime->version;
   const struct gpu_error why = *error;
@@ -81,20 +81,32 @@ static bool add_files(const struct model *model, struct ort_options *options, co
          CHECK(model, error, add_external, options, names, (char *const *)bytes->files, bytes->file_counts, file->file_count);
 }
 
-static bool create(struct model *model, const struct model_bytes *bytes, const struct onnx_file *file,
-                   struct gpu_error *error) {
+struct ort_options *session_options(const struct model *model, const struct model_bytes *bytes, const struct onnx_file *file,
+                                    struct gpu_error *error) {
   struct ort_options *options = NULL;
-  bool good = CHECK(model, error, create_options, &options) && CHECK(model, error, set_threads, options, (int)model->threads) &&
-              CHECK(model, error, set_optimization, options, ORT_OPTIMIZE_ALL) &&
-              CHECK(model, error, set_log_severity, options, ORT_LOG_FATAL) &&
-              CHECK(model, error, configure, options, "session.intra_op.allow_spinning", "0") &&
-              set_sides(model, options, file, error) && add_files(model, options, bytes, file, error);
-  if (good && !CHECK(model, error, create_session, model->runtime->env, bytes->bytes, bytes->count, options, &model->session)) {
-    good = explain(model, error);
+  if (CHECK(model, error, create_options, &options) && CHECK(model, error, set_optimization, options, ORT_OPTIMIZE_ALL) &&
+      CHECK(model, error, set_log_severity, options, ORT_LOG_FATAL) &&
+      CHECK(model, error, configure, options, "session.intra_op.allow_spinning", "0") &&
+      set_sides(model, options, file, error) && add_files(model, options, bytes, file, error)) {
+    return options;
   }
   if (options) {
     model->runtime->release_options(options);
   }
+  return NULL;
+}
+
+static bool create(struct model *model, const struct model_bytes *bytes, const struct onnx_file *file,
+                   struct gpu_error *error) {
+  struct ort_options *options = session_options(model, bytes, file, error);
+  if (!options) {
+    return false;
+  }
+  bool good = CHECK(model, error, set_threads, options, (int)model->threads);
+  if (good && !CHECK(model, error, create_session, model->runtime->env, bytes->bytes, bytes->count, options, &model->session)) {
+    good = session_explain(model, error);
+  }
+  model->runtime->release_options(options);
   return good;
 }
 

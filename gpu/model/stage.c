@@ -5,6 +5,7 @@
  * A frame fits where its samples are the model's input, in its order and of its type. Nothing is converted here: a message
  * names the stages that do.
  */
+#include "gpu/model/stage.h"
 #include "gpu/model/private.h"
 #include "gpu/stages/prepare.h"
 
@@ -160,13 +161,18 @@ static bool check_fit(struct stage_plan *plan, const struct model *model, char p
   return false;
 }
 
-static void release(struct stage_plan *plan) { plan->object = model_release(plan->object); }
+static void release(struct stage_plan *plan) {
+  struct model *model = plan->object;
+  atomic_fetch_sub(&model->users, plan->users);
+  plan->object = model_release(model);
+}
 
 static bool prepare(struct stage_plan *plan, const struct stage_value *values, char problem[STAGE_TEXT]) {
   if (!find_model(plan, values, problem)) {
     return false;
   }
-  const struct model *model = plan->object;
+  struct model *model = plan->object;
+  atomic_fetch_add(&model->users, plan->users);
   bool good =
       check_fit(plan, model, problem) && choose(model, &values[OUTPUT], plan, problem) && stage_fill_sizes(plan, problem);
   if (!good) {
@@ -175,13 +181,17 @@ static bool prepare(struct stage_plan *plan, const struct stage_value *values, c
   return good;
 }
 
+int model_stage_chosen(const struct stage_plan *plan) {
+  struct model_constants constants;
+  STAGE_GET_CONSTANTS(plan, &constants);
+  return constants.chosen;
+}
+
 /* -- running it --------------------------------------------------------------------------------------------------------- */
 
 static void run(const struct stage_plan *plan, const struct stage_call *call) {
-  struct model_constants constants;
   struct gpu_error error;
-  STAGE_GET_CONSTANTS(plan, &constants);
-  if (!model_run(plan->object, call->input, call->output, constants.chosen, &error)) {
+  if (!model_run(plan->object, call->input, call->output, model_stage_chosen(plan), &error)) {
     snprintf(call->problem, STAGE_TEXT, "%.390s", error.text);
   }
 }
@@ -195,4 +205,7 @@ const struct stage_descriptor model_stage = {
     .prepare = prepare,
     .release = release,
     .run = run,
+    .enqueue = STAGE_ENQUEUE(model_enqueue),
+    .attach = STAGE_ENQUEUE(model_attach),
+    .detach = STAGE_ENQUEUE(model_detach),
 };

@@ -180,6 +180,21 @@ START_TEST(it_lives_while_somebody_holds_it) {
 }
 END_TEST
 
+START_TEST(who_asks_for_the_same_gets_the_same) {
+  const struct model_shape shapes[] = {{.input = "x", .rank = 4, .sides = {1, 3, 2, 2}},
+                                       {.input = "x", .rank = 4, .sides = {1, 3, 2, 3}}};
+  struct model *one = open_with("open", &shapes[0]), *same = open_with("open", &shapes[0]),
+               *other = open_with("open", &shapes[1]);
+  ck_assert_ptr_nonnull(one);
+  ck_assert_ptr_eq(one, same);
+  ck_assert_ptr_ne(one, other);
+  model_release(one);
+  model_release(other);
+  ck_assert_str_eq(describe(model_input(same)), "float32[1,3,2,2]");
+  model_release(same);
+}
+END_TEST
+
 struct refusal {
   const char *name, *text, *remedy;
 };
@@ -282,6 +297,7 @@ Suite *model_suite(void) {
   tcase_add_test(with, threads_run_it_at_once);
   tcase_add_test(with, a_run_that_fails_says_why);
   tcase_add_test(with, it_lives_while_somebody_holds_it);
+  tcase_add_test(with, who_asks_for_the_same_gets_the_same);
   tcase_add_loop_test(with, the_runtime_refuses_in_our_words, 0, 2);
   if (getenv("FRAMED_ONNXRUNTIME")) {
     suite_add_tcase(suite, with);
