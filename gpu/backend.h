@@ -69,6 +69,11 @@ struct gpu_program {
   size_t device_bytes; /* what the backend has allocated on the device; 0 where the device is the host */
 };
 
+/* Whether this process has loaded a library with kernels of its own, of which most are never used: so many that a device must
+ * not load all of them when it is opened. */
+void gpu_expect_library(void);
+bool gpu_expects_library(void);
+
 /* Fills what is common, before the first submit. */
 void gpu_program_init(struct gpu_program *program, struct gpu_device *device, const struct gpu_chain *chain, unsigned count,
                       const struct gpu_options *options);

@@ -13,7 +13,7 @@
 
 #include "gpu/stage.h"
 
-enum { GPU_TEXT = 256, GPU_MAX_SLOTS = 16, GPU_MAX_STAGES = 16, GPU_NO_NODE = -1 };
+enum { GPU_TEXT = 512, GPU_MAX_SLOTS = 16, GPU_MAX_STAGES = 16, GPU_NO_NODE = -1 };
 
 struct gpu_error {
   int code;              /* cudaError_t, errno or 0 */
@@ -96,6 +96,7 @@ struct gpu_stage_request {
   const struct stage_descriptor *stage;
   struct stage_value values[STAGE_MAX_PARAMETERS];
   void *resource;
+  unsigned users; /* slots of all programs that have this stage, or 0 */
 };
 
 struct gpu_chain;

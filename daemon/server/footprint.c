@@ -9,6 +9,7 @@
 
 #include "daemon/base/formats.h"
 #include "daemon/base/log_text.h"
+#include "daemon/base/models.h"
 #include "daemon/session/session.h"
 #include "daemon/sink/sink.h"
 #include "daemon/wire/native.h"
@@ -123,6 +124,11 @@ static void check_pipeline(const struct config *config, const struct config_pipe
   check_memory(context, pipeline, &footprint, errors);
 }
 
+static bool open_model(struct config_model *model, struct config_errors *errors, void *context) {
+  (void)context;
+  return models_open(model, errors);
+}
+
 static size_t half_of_memory(void) {
   long pages = sysconf(_SC_PHYS_PAGES);
   long page = sysconf(_SC_PAGESIZE);
@@ -156,8 +162,11 @@ static struct config *read_config(const char *name, const char *text, struct con
   }
   struct check check = {.limit = half_of_memory()};
   char example[PATH_MAX];
-  struct config_hooks hooks = {
-      .vocabulary = formats_words(vocabulary), .check = check_pipeline, .context = &check, .example = find_example(example)};
+  struct config_hooks hooks = {.vocabulary = formats_words(vocabulary),
+                               .open = open_model,
+                               .check = check_pipeline,
+                               .context = &check,
+                               .example = find_example(example)};
   struct config *config = text ? config_parse(name, text, strlen(text), &hooks, errors) : config_load(name, &hooks, errors);
   formats_free(vocabulary);
   return config;
@@ -215,5 +224,6 @@ void footprint_print(FILE *out, const char *path, const struct config *config) {
   char pinned_text[BYTES_TEXT], device_text[BYTES_TEXT], readers_text[BYTES_TEXT];
   fprintf(out, "%-16s %-22s %-22s %5s %7s %11s %11s %12s\n", "together", "", "", "", "", text_of_bytes(pinned, pinned_text),
           text_of_bytes(device, device_text), text_of_bytes(readers, readers_text));
+  models_print(out, config);
   print_lock_limit(out, config, pinned);
 }

@@ -7,7 +7,7 @@ _framectl_pipelines() {
 
 _framectl() {
   local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]} command="" words="" i
-  local commands="status health metrics top reload upgrade drain pause resume check push pull trace plan doctor"
+  local commands="status health metrics top reload upgrade drain pause resume check push pull trace plan doctor models"
   local -a socket=()
   for ((i = 1; i < COMP_CWORD; i++)); do
     case ${COMP_WORDS[i]} in
@@ -30,6 +30,7 @@ _framectl() {
     check) if [[ $word != -* ]]; then mapfile -t COMPREPLY < <(compgen -f -- "$word"); return; fi ;;
     push) words="--shm --force" ;;
     pull) words="--frames --shm --force" ;;
+    models) words="install remove --cuda"; if [[ $word != -* && ${COMP_WORDS[*]} == *install* ]]; then mapfile -t COMPREPLY < <(compgen -f -- "$word"); return; fi ;;
     trace) words="-o --output --seconds" ;;
     plan) words="--json --h2d --kernel --d2h --chunks --frames --slots --turnaround --host --from" ;;
   esac

@@ -20,11 +20,14 @@ enum plan_option {
 };
 
 struct invocation {
-  const char *socket;             /* of the daemon */
-  const char *operand;            /* a pipeline's name or a file; NULL: none */
+  const char *socket;    /* of the daemon */
+  const char *operand;   /* a pipeline's name, a file or an action; NULL: none */
+  char *const *operands; /* all of them */
+  unsigned operand_count;
   bool json;                      /* print JSON */
   bool colour;                    /* standard output is a terminal that shows colours */
   bool shared;                    /* native frames in shared memory */
+  bool cuda;                      /* with the libraries of CUDA */
   bool force;                     /* binary data to a terminal */
   uint64_t frames;                /* stop after that many; 0: go on, or as many as the command thinks fit */
   const char *output;             /* a file for the result; NULL: the command's usual one */
@@ -35,6 +38,7 @@ struct invocation {
 typedef bool command_run(const struct invocation *invocation, struct problem *problem);
 
 command_run command_status, command_health, command_metrics, command_top, command_reload, command_upgrade, command_drain,
-    command_pause, command_resume, command_check, command_push, command_pull, command_trace, command_plan, command_doctor;
+    command_pause, command_resume, command_check, command_push, command_pull, command_trace, command_plan, command_doctor,
+    command_models;
 
 #endif

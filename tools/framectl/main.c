@@ -16,6 +16,7 @@
 /* Options that not every command takes; those of `plan` follow in the order of enum plan_option. */
 enum option_id {
   OPTION_JSON,
+  OPTION_CUDA,
   OPTION_FORCE,
   OPTION_SHM,
   OPTION_FRAMES,
@@ -31,6 +32,7 @@ static const struct {
   const char *name, *value; /* NULL: takes none */
 } option_table[OPTION_COUNT] = {
     [OPTION_JSON] = {"json", NULL},
+    [OPTION_CUDA] = {"cuda", NULL},
     [OPTION_FORCE] = {"force", NULL},
     [OPTION_SHM] = {"shm", NULL},
     [OPTION_FRAMES] = {"frames", "N"},
@@ -47,7 +49,7 @@ static const struct {
 };
 
 static const struct command {
-  const char *name, *operand; /* NULL: takes none; in brackets: may be left out */
+  const char *name, *operand; /* NULL: takes none; in brackets: may be left out; with dots: may be several */
   unsigned options;           /* a bit for each of enum option_id */
   const char *summary, *help;
   command_run *run;
@@ -126,6 +128,16 @@ static const struct command {
      "memory, the processors' governor, lanes that may run far from the GPU, and memory of slots that lies far from it.\n"
      "Exit status 0: nothing to do; 2: something could be better.",
      command_doctor},
+    {"models", "[ACTION...]", TAKES(OPTION_CUDA), "list, install or remove ONNX Runtime, which runs models",
+     "Lists where framed looks for ONNX Runtime, without which it runs no stage `model`, and what is there. It asks no "
+     "daemon.\n"
+     "  install           fetch it with python3's pip from the package index of this machine (19 MB) and put it into\n"
+     "                    /var/lib/framed/onnxruntime, as another user than root into ~/.local/share/framed/onnxruntime,\n"
+     "                    or where FRAMED_ONNXRUNTIME says; all of it at once, or nothing\n"
+     "  install --cuda    the one that runs models on a GPU (250 MB), and the libraries of CUDA that are missing (1 GB)\n"
+     "  install WHEEL...  the same from files that pip has downloaded elsewhere, without a network\n"
+     "  remove            remove what was installed",
+     command_models},
 };
 enum { COMMAND_COUNT = sizeof commands / sizeof commands[0] };
 
@@ -151,7 +163,7 @@ static void print_help(void) {
          "                       doctor\n"
          "  -h, --help           this, or with a command what it does\n"
          "  --version            print the version\n\n"
-         "Exit status: 0 fine, 1 the daemon said no or is not well, 2 doctor found something, 64 usage, 69 no daemon there,\n"
+         "Exit status: 0 fine, 1 it was refused or is not well, 2 doctor found something, 64 usage, 69 no daemon there,\n"
          "70 internal error.\n");
 }
 
@@ -212,6 +224,9 @@ static bool take_command_option(enum option_id option, struct command_line *line
     return true;
   case OPTION_SHM:
     line->invocation.shared = true;
+    return true;
+  case OPTION_CUDA:
+    line->invocation.cuda = true;
     return true;
   case OPTION_FORCE:
     line->invocation.force = true;
@@ -283,7 +298,8 @@ static bool read_operands(int count, char **operands, struct command_line *line,
   if (!check_options(line, problem)) {
     return false;
   }
-  if (count > (command->operand ? 1 : 0)) {
+  bool takes_many = command->operand && strstr(command->operand, "...");
+  if (count > (command->operand ? 1 : 0) && !takes_many) {
     return problem_set(problem, EXIT_STATUS_USAGE, NULL, "'%s' takes nothing more: %s", command->name, operands[count - 1]);
   }
   if (count == 0 && command->operand && command->operand[0] != '[') {
@@ -291,6 +307,8 @@ static bool read_operands(int count, char **operands, struct command_line *line,
                        command->name);
   }
   line->invocation.operand = count > 0 ? operands[0] : NULL;
+  line->invocation.operands = operands;
+  line->invocation.operand_count = (unsigned)count;
   return true;
 }
 
