@@ -178,15 +178,17 @@ void model_detach(void *attached) {
 
 /* -- frames ------------------------------------------------------------------------------------------------------------- */
 
+/* There is always at least one. */
 static struct cuda_instance *choose(struct cuda_instances *set) {
-  unsigned turn = atomic_fetch_add_explicit(&set->turn, 1, memory_order_relaxed);
-  for (unsigned i = 0; i < set->count; i++) {
-    struct cuda_instance *instance = set->instances[(turn + i) % set->count];
+  const unsigned count = set->count > 0 ? set->count : 1;
+  unsigned turn = atomic_fetch_add_explicit(&set->turn, 1, memory_order_relaxed) % count;
+  for (unsigned i = 0; i < count; i++) {
+    struct cuda_instance *instance = set->instances[(turn + i) % count];
     if (cuda_instance_is_free(instance)) {
       return instance;
     }
   }
-  return set->instances[turn % set->count];
+  return set->instances[turn];
 }
 
 int model_enqueue(const struct stage_plan *plan, const struct stage_call *call, void *stream) {

@@ -86,7 +86,9 @@ static bool read_field(struct message *message, struct field *field) {
 }
 
 static struct onnx_text text_of(const struct field *field) {
-  return (struct onnx_text){(const char *)field->bytes.at, (size_t)(field->bytes.end - field->bytes.at)};
+  bool has_bytes = field->wire == WIRE_BYTES;
+  return (struct onnx_text){has_bytes ? (const char *)field->bytes.at : "",
+                            has_bytes ? (size_t)(field->bytes.end - field->bytes.at) : 0};
 }
 
 static bool is_text(struct onnx_text text, const char *other) {
@@ -178,7 +180,7 @@ static bool visit_tensor(struct walk *walk, const struct field *field, void *res
     walk->file->weight_bytes += walk->depth == 1 && field->number != TENSOR_NAME ? text_of(field).length : 0;
     return true;
   }
-  external->key = external->value = (struct onnx_text){0};
+  external->key = external->value = (struct onnx_text){"", 0};
   if (!for_each_in(walk, field, visit_entry, external)) {
     return false;
   }
@@ -194,7 +196,7 @@ static bool visit_tensor(struct walk *walk, const struct field *field, void *res
 
 /* A tensor somewhere in the file; `usual`: it is an initial value of the main graph. */
 static bool read_tensor(struct walk *walk, const struct field *field, bool usual) {
-  struct external external = {0};
+  struct external external = {.key = {"", 0}, .value = {"", 0}};
   if (!for_each_in(walk, field, visit_tensor, &external)) {
     return false;
   }

@@ -84,6 +84,15 @@ void onnxruntime_trim(char *text) {
   }
   while (cut_place(text)) {
   }
+  /* "[ONNXRuntimeError] : 1 : FAIL : " */
+  char *label = strstr(text, "[ONNXRuntimeError]"), *rest = label;
+  for (int i = 0; i < 3 && rest; i++) {
+    rest = strstr(rest, " : ");
+    rest = rest ? rest + 3 : NULL;
+  }
+  if (rest) {
+    memmove(label, rest, strlen(rest) + 1);
+  }
   size_t length = strlen(text);
   while (length > 0 && strchr(" .:", text[length - 1])) {
     text[--length] = '\0';

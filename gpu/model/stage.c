@@ -109,7 +109,8 @@ static bool fits(const struct frame_format *frame, const struct frame_format *in
     return false;
   }
   /* Of gray images the one channel need not be a side. */
-  if (frame->pixels != PIXELS_NONE && given_rank > 1 && given[given_rank - 1] == 1 && wanted[wanted_rank - 1] != 1) {
+  if (frame->pixels != PIXELS_NONE && given_rank > 1 && given[given_rank - 1] == 1 &&
+      (wanted_rank == 0 || wanted[wanted_rank - 1] != 1)) {
     given_rank--;
   }
   return given_rank == wanted_rank && memcmp(given, wanted, given_rank * sizeof given[0]) == 0 &&

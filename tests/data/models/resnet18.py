@@ -1,32 +1,66 @@
 #!/usr/bin/env python3
-"""Makes a ResNet-18 (11.7 M random parameters, BATCHx3x224x224 to BATCHx1000) for measurements; needs the package `onnx`.
+"""Makes a ResNet-18 (11.7 M random parameters, BATCHx3x224x224 to BATCHx1000) for measurements, on any machine with Python:
+writes the fields of an ONNX file itself.
 
 resnet18.py OUT.onnx [BATCH]"""
 
+import array
+import random
 import sys
 
-import numpy as np
-import onnx
-from onnx import TensorProto, helper, numpy_helper
+
+def number(value):
+    """A varint of Protocol Buffers."""
+    data = bytearray()
+    while value > 0x7F:
+        data.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes(data + bytes([value]))
+
+
+def field(index, value):
+    """A field with a number, a text, or bytes."""
+    if isinstance(value, int):
+        return number(index << 3) + number(value)
+    data = value.encode() if isinstance(value, str) else value
+    return number(index << 3 | 2) + number(len(data)) + data
+
+
+def tensor_type(name, shape):
+    sides = b"".join(field(1, field(1, side)) for side in shape)
+    return field(1, name) + field(2, field(1, field(1, 1) + field(2, sides)))
 
 
 class Graph:
-    def __init__(self):
-        self.random, self.nodes, self.weights = np.random.default_rng(1), [], []
+    INT, INTS = 2, 7  # types of attributes
 
-    def weight(self, array):
-        self.weights.append(numpy_helper.from_array(array.astype(np.float32), f"w{len(self.weights)}"))
-        return self.weights[-1].name
+    def __init__(self):
+        self.random, self.nodes, self.weights = random.Random(1), [], []
+
+    def weight(self, deviation, *shape):
+        count = 1
+        for side in shape:
+            count *= side
+        width, uniform = deviation * 12 ** 0.5, self.random.random
+        values = array.array("f", ((uniform() - 0.5) * width for _ in range(count)))
+        name = f"w{len(self.weights)}"
+        self.weights.append(b"".join(field(1, side) for side in shape) + field(2, 1) + field(8, name) + field(9, values.tobytes()))
+        return name
 
     def add(self, kind, *inputs, output=None, **attributes):
         output = output or f"t{len(self.nodes)}"
-        self.nodes.append(helper.make_node(kind, list(inputs), [output], **attributes))
+        node = b"".join(field(1, name) for name in inputs) + field(2, output) + field(4, kind)
+        for name, value in attributes.items():
+            if isinstance(value, int):
+                node += field(5, field(1, name) + field(3, value) + field(20, self.INT))
+            else:
+                node += field(5, field(1, name) + b"".join(field(8, item) for item in value) + field(20, self.INTS))
+        self.nodes.append(node)
         return output
 
     def conv(self, x, channels, out, size, stride, relu=True):
-        kernel = self.weight(self.random.normal(0, (2 / (channels * size * size)) ** 0.5, (out, channels, size, size)))
-        bias = self.weight(self.random.normal(0, 0.01, out))
-        y = self.add("Conv", x, kernel, bias, kernel_shape=[size] * 2, strides=[stride] * 2, pads=[size // 2] * 4)
+        kernel = self.weight((2 / (channels * size * size)) ** 0.5, out, channels, size, size)
+        y = self.add("Conv", x, kernel, self.weight(0.01, out), kernel_shape=[size] * 2, strides=[stride] * 2, pads=[size // 2] * 4)
         return self.add("Relu", y) if relu else y
 
     def block(self, x, channels, out, stride):
@@ -43,15 +77,15 @@ def resnet18(batch):
         x = graph.block(graph.block(x, channels, out, stride), out, out, 1)
         channels = out
     x = graph.add("Flatten", graph.add("GlobalAveragePool", x))
-    graph.add("Gemm", x, graph.weight(graph.random.normal(0, 0.05, (1000, 512))), graph.weight(np.zeros(1000)), output="logits",
-              transB=1)
-    whole = helper.make_graph(graph.nodes, "resnet18",
-                              [helper.make_tensor_value_info("input", TensorProto.FLOAT, [batch, 3, 224, 224])],
-                              [helper.make_tensor_value_info("logits", TensorProto.FLOAT, [batch, 1000])], graph.weights)
-    return helper.make_model(whole, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    graph.add("Gemm", x, graph.weight(0.05, 1000, 512), graph.weight(0.01, 1000), output="logits", transB=1)
+    whole = b"".join(field(1, node) for node in graph.nodes) + field(2, "resnet18")
+    whole += b"".join(field(5, weight) for weight in graph.weights)
+    whole += field(11, tensor_type("input", (batch, 3, 224, 224))) + field(12, tensor_type("logits", (batch, 1000)))
+    return field(1, 8) + field(7, whole) + field(8, field(1, "") + field(2, 17))
 
 
 if __name__ == "__main__":
     if len(sys.argv) < 2:
         sys.exit(__doc__)
-    onnx.save(resnet18(int(sys.argv[2]) if len(sys.argv) > 2 else 1), sys.argv[1])
+    with open(sys.argv[1], "wb") as file:
+        file.write(resnet18(int(sys.argv[2]) if len(sys.argv) > 2 else 1))

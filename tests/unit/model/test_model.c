@@ -266,6 +266,7 @@ START_TEST(texts_of_the_runtime_lose_what_says_nothing) {
        "CUDA failure 700: an "
        "illegal memory access ; GPU=0"},
       {"/a/b.h:46 void f(const X&) [with T = int] cond was false", "cond was false"},
+      {"Load: [ONNXRuntimeError] : 1 : FAIL : no such option", "Load: no such option"},
       {"plain words", "plain words"},
       {".cc:", ""},
       {"a.cc:1 (((", "((("},
