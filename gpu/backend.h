@@ -66,7 +66,8 @@ struct gpu_program {
   bool silent;                  /* during the warm-up: being told of a frame wakes nobody */
   struct gpu_measured measured;
   struct gpu_costs costs;
-  size_t device_bytes; /* what the backend has allocated on the device; 0 where the device is the host */
+  void *sessions[GPU_MAX_STAGES]; /* what the stages' begin() made */
+  size_t device_bytes;            /* what the backend has allocated on the device; 0 where the device is the host */
 };
 
 /* Fills what is common, before the first submit. */
@@ -130,6 +131,9 @@ struct chain_layout {
   size_t state[GPU_MAX_STAGES];    /* offsets within the state, which the slots share */
   size_t state_bytes, total_bytes; /* total: all slots and one state */
 };
+
+/* Whether each stage can run on that backend. */
+bool chain_runs(const struct gpu_chain *chain, bool on_cuda, struct gpu_error *error);
 
 /* `ends`: input and output are buffers of the device too; otherwise only what lies between stages is. */
 void chain_layout(const struct gpu_chain *chain, bool ends, unsigned slots, struct chain_layout *layout);
