@@ -186,6 +186,7 @@ rooms_calls := -finstrument-functions
 $(out)/obj/daemon/%.c.o: private flags += $(rooms_$(VARIANT))
 
 $(out)/obj/daemon/status/status.c.o: daemon/status/page.html
+$(out)/obj/gpu/stages/kernel/compiler.c.o: gpu/stages/kernel/framed-kernel.h
 
 $(out)/obj/%.c.o: %.c $(out)/flags
 	@mkdir -p $(@D)

@@ -86,6 +86,10 @@ struct gpu_device *cuda_open(unsigned index, const struct gpu_calibration *known
 /* Whether `directory` (really /dev) has a node of an NVIDIA device or driver. */
 bool gpu_nvidia_present(const char *directory);
 
+/* The compute capability of the device that was opened last (90: 9.0), or 0: what users' source is compiled for first. */
+void gpu_set_architecture(int architecture);
+int gpu_architecture(void);
+
 /* The NUMA node of the PCI device with that address ("0000:18:00.0"), as the kernel tells under `directory` (really
  * /sys/bus/pci/devices), or GPU_NO_NODE. */
 int gpu_pci_node(const char *directory, const char *address);

@@ -213,7 +213,8 @@ int library_enqueue(const struct library *library, const struct stage_call *call
 /* -- the stage ---------------------------------------------------------------------------------------------------- */
 
 static bool prepare(struct stage_plan *plan, const struct stage_value *values, char problem[STAGE_TEXT]) {
-  struct library *library = library_open(plan, values[FILE_NAME].text, &values[SETTINGS], problem);
+  struct library *library =
+      library_open(plan, values[FILE_NAME].text ? values[FILE_NAME].text : "", &values[SETTINGS], problem);
   if (!library) {
     return false;
   }
