@@ -39,7 +39,7 @@ common   := -std=c11 -D_GNU_SOURCE -I. -pthread -fno-common -ffp-contract=off -f
             -DFRAMED_VERSION='"$(VERSION)"' $(nvtx) -MMD -MP -g
 hardening := -fstack-protector-strong -D_FORTIFY_SOURCE=2 -fPIE
 libraries := libuv yaml-0.1 libsystemd libmicrohttpd jansson
-ncurses  := ncursesw
+for_tools := ncursesw libpng
 testing  := -DFRAMED_FAULTS -DFRAMED_CHECK
 
 flags_release  := -O3 $(hardening)
@@ -59,7 +59,7 @@ endif
 
 # Targets that install what is missing, or need nothing, come first; everything else needs the headers.
 needs_nothing := help setup clean quick check soak check-gpu bench demo lint coverage fuzz portable uninstall deb
-packages := $(shell pkg-config --cflags $(libraries) $(ncurses) 2>/dev/null || echo missing)
+packages := $(shell pkg-config --cflags $(libraries) $(for_tools) 2>/dev/null || echo missing)
 ifeq ($(lastword $(packages)),missing)
 ifneq ($(filter-out $(needs_nothing),$(or $(MAKECMDGOALS),all)),)
 $(error libraries are missing: run 'make setup' (it says what it installs), then make again)
@@ -73,8 +73,8 @@ portable_link := -Wl,--strip-debug,--disable-new-dtags,-rpath,'$$ORIGIN/lib:$$OR
 link  := -pthread $(filter -fsanitize% --coverage,$(flags_$(VARIANT))) $(if $(filter -fPIE,$(flags)),$(pie)) $(if $(PORTABLE),$(portable_link)) \
          $(LDFLAGS)
 libs  := $(shell pkg-config --libs $(libraries) 2>/dev/null) -lm
-framectl_libs := $(shell pkg-config --libs jansson $(ncurses) 2>/dev/null) -lm -ldl
-unit_libs := $(shell pkg-config --libs check $(ncurses) 2>/dev/null) -ldl
+framectl_libs := $(shell pkg-config --libs jansson $(for_tools) 2>/dev/null) -lm -ldl
+unit_libs := $(shell pkg-config --libs check $(for_tools) 2>/dev/null) -ldl
 
 # -- sources -----------------------------------------------------------------------------------------------------
 config_sources := $(wildcard config/*.c)

@@ -34,6 +34,7 @@ need_build() {
   need libsystemd-dev pkg-config --exists libsystemd
   need libmicrohttpd-dev pkg-config --exists libmicrohttpd
   need libjansson-dev pkg-config --exists jansson
+  need libpng-dev pkg-config --exists libpng
   need libncurses-dev pkg-config --exists ncursesw
 }
 
