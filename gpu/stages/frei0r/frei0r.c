@@ -15,7 +15,12 @@ enum { NAME, SETTINGS, RATE };
 enum { PIXEL = 4, MULTIPLE = 8 };
 
 static const struct stage_parameter parameters[] = {
-    [NAME] = {.name = "name", .type = STAGE_WORD, .required = true, .help = "The filter, as `framectl stages` lists it."},
+    [NAME] = {.name = "name",
+              .type = STAGE_WORD,
+              .required = true,
+              .help =
+                  "The filter, as `framectl stages` lists it, in pictures whose sides are multiples of 8; of frei0r-plugins "
+                  "1.8, 3dflippo ends the process and curves never ends."},
     [SETTINGS] = {.name = "settings",
                   .type = STAGE_SETTINGS,
                   .help = "The filter's parameters, as `framectl stages NAME` lists them: numbers from 0 to 1, [red, green, "

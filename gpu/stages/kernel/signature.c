@@ -29,6 +29,7 @@ static bool find_symbol(const struct kernel_code *code, const char *file, const 
     signature->symbol[length] = at[length];
     length++;
   }
+  signature->symbol[length] = '\0';
   if (at) {
     return true;
   }
