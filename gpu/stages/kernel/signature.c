@@ -104,7 +104,7 @@ static bool read_type(struct reading *reading, size_t *type) {
   do {                                                                                                                         \
     type value = (type)(number);                                                                                               \
     memcpy(to, &value, sizeof value);                                                                                          \
-    return value == (number) ? sizeof value : 0;                                                                               \
+    return (double)value == (number) ? sizeof value : 0;                                                                       \
   } while (0)
 #define STORE_WHOLE(type, least, most, number)                                                                                 \
   do {                                                                                                                         \
