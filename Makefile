@@ -43,7 +43,7 @@ common   := -std=c11 -D_GNU_SOURCE -I. -pthread -fno-common -ffp-contract=off -f
             -DFRAMED_VERSION='"$(VERSION)"' $(nvtx) -MMD -MP -g
 hardening := -fstack-protector-strong -D_FORTIFY_SOURCE=2 -fPIE
 libraries := libuv yaml-0.1 libsystemd libmicrohttpd jansson libturbojpeg
-ncurses  := ncursesw
+for_tools := ncursesw libpng
 testing  := -DFRAMED_FAULTS -DFRAMED_CHECK
 
 flags_release  := -O3 $(hardening)
@@ -63,7 +63,7 @@ endif
 
 # Targets that install what is missing, or need nothing, come first; everything else needs the headers.
 needs_nothing := help setup clean quick check soak check-gpu bench demo lint coverage fuzz portable uninstall deb
-packages := $(shell pkg-config --cflags $(libraries) $(ncurses) 2>/dev/null || echo missing)
+packages := $(shell pkg-config --cflags $(libraries) $(for_tools) 2>/dev/null || echo missing)
 ifeq ($(lastword $(packages)),missing)
 ifneq ($(filter-out $(needs_nothing),$(or $(MAKECMDGOALS),all)),)
 $(error libraries are missing: run 'make setup' (it says what it installs), then make again)
@@ -77,8 +77,8 @@ portable_link := -Wl,--strip-debug,--disable-new-dtags,-rpath,'$$ORIGIN/lib:$$OR
 link  := -pthread $(filter -fsanitize% --coverage,$(flags_$(VARIANT))) $(if $(filter -fPIE,$(flags)),$(pie)) $(if $(PORTABLE),$(portable_link)) \
          $(LDFLAGS)
 libs  := $(shell pkg-config --libs $(libraries) 2>/dev/null) -lm
-framectl_libs := $(shell pkg-config --libs jansson $(ncurses) 2>/dev/null) -lm -ldl
-unit_libs := $(shell pkg-config --libs check $(ncurses) 2>/dev/null) -ldl
+framectl_libs := $(shell pkg-config --libs jansson $(for_tools) 2>/dev/null) -lm -ldl
+unit_libs := $(shell pkg-config --libs check $(for_tools) 2>/dev/null) -ldl
 
 # -- sources -----------------------------------------------------------------------------------------------------
 config_sources := $(wildcard config/*.c)
@@ -190,6 +190,7 @@ rooms_calls := -finstrument-functions
 $(out)/obj/daemon/%.c.o: private flags += $(rooms_$(VARIANT))
 
 $(out)/obj/daemon/status/status.c.o: daemon/status/page.html
+$(out)/obj/gpu/stages/kernel/compiler.c.o: gpu/stages/kernel/framed-kernel.h
 
 $(out)/obj/%.c.o: %.c $(out)/flags
 	@mkdir -p $(@D)
@@ -352,6 +353,7 @@ lint_flags = $(filter-out -MMD -MP,$(common)) $(testing) $(packages) $(cuda_flag
 lint_tidy := $(filter-out tests/%,$(lint_c))
 $(patsubst %,build/lint/%.syntax,$(wildcard tests/unit/cuda/*.c)): lint_flags += -Itests/unit/cuda/fake
 $(patsubst %,build/lint/tools/client/example.c.%,syntax tidy): lint_flags += -Itools/client
+$(patsubst %,build/lint/packaging/examples/brighten.c.%,syntax tidy): lint_flags += -Igpu/stages/library
 lint_stamps := $(lint_c:%=build/lint/%.syntax) $(lint_headers:%=build/lint/%.alone) $(lint_format:%=build/lint/%.format) \
                $(lint_tidy:%=build/lint/%.tidy) $(lint_scripts:%=build/lint/%.script)
 
@@ -429,6 +431,9 @@ installed_files := build/framed:bin/framed:755 build/framectl:bin/framectl:755 b
   $(filled)/framed-models.7.gz:share/man/man7/framed-models.7.gz:644 \
   build/$(client_soname):$(LIBFOLDER)/$(client_soname):644 build/libframed.a:$(LIBFOLDER)/libframed.a:644 \
   tools/client/framed.h:include/framed.h:644 $(filled)/framed.pc:$(LIBFOLDER)/pkgconfig/framed.pc:644 \
+  gpu/stages/library/framed-stage.h:include/framed-stage.h:644 gpu/stages/kernel/framed-kernel.h:include/framed-kernel.h:644 \
+  $(filled)/framed-stage.3.gz:share/man/man3/framed-stage.3.gz:644 \
+  packaging/examples/brighten.c:share/doc/framed/examples/brighten.c:644 \
   tools/client/example.c:share/doc/framed/examples/example.c:644 $(filled)/libframed.3.gz:share/man/man3/libframed.3.gz:644 \
   $(filled)/framed_connect.3.gz:share/man/man3/framed_connect.3.gz:644 \
   $(foreach call,$(client_calls),$(filled)/calls/$(call).3.gz:share/man/man3/$(call).3.gz:644) \

@@ -60,6 +60,14 @@ void gpu_program_init(struct gpu_program *program, struct gpu_device *device, co
   };
 }
 
+/* -- what was opened ----------------------------------------------------------------------------------------------- */
+
+static _Atomic int opened_architecture;
+
+void gpu_set_architecture(int architecture) { atomic_store(&opened_architecture, architecture); }
+
+int gpu_architecture(void) { return atomic_load(&opened_architecture); }
+
 /* -- what the kernel says ------------------------------------------------------------------------------------------ */
 
 bool gpu_nvidia_present(const char *directory) {

@@ -66,7 +66,8 @@ struct gpu_program {
   bool silent;                  /* during the warm-up: being told of a frame wakes nobody */
   struct gpu_measured measured;
   struct gpu_costs costs;
-  size_t device_bytes; /* what the backend has allocated on the device; 0 where the device is the host */
+  void *sessions[GPU_MAX_STAGES]; /* what the stages' begin() made */
+  size_t device_bytes;            /* what the backend has allocated on the device; 0 where the device is the host */
 };
 
 /* Whether this process has loaded a library with kernels of its own, of which most are never used: so many that a device must
@@ -89,6 +90,10 @@ struct gpu_device *cuda_open(unsigned index, const struct gpu_calibration *known
 
 /* Whether `directory` (really /dev) has a node of an NVIDIA device or driver. */
 bool gpu_nvidia_present(const char *directory);
+
+/* The compute capability of the device that was opened last (90: 9.0), or 0: what users' source is compiled for first. */
+void gpu_set_architecture(int architecture);
+int gpu_architecture(void);
 
 /* The NUMA node of the PCI device with that address ("0000:18:00.0"), as the kernel tells under `directory` (really
  * /sys/bus/pci/devices), or GPU_NO_NODE. */
@@ -137,6 +142,9 @@ struct chain_layout {
   size_t state[GPU_MAX_STAGES];     /* offsets within the state, which the slots share */
   size_t state_bytes, total_bytes;  /* total: all slots and one state */
 };
+
+/* Whether each stage can run on that backend. */
+bool chain_runs(const struct gpu_chain *chain, bool on_cuda, struct gpu_error *error);
 
 /* `ends`: input and output are buffers of the device too; otherwise only what lies between stages is. */
 void chain_layout(const struct gpu_chain *chain, bool ends, unsigned slots, struct chain_layout *layout);

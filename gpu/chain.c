@@ -3,12 +3,15 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 static bool refuse(const struct gpu_chain *chain, unsigned index, const char *problem, struct gpu_error *error) {
   const struct stage_plan *plan = &chain->plans[index];
   char format[FORMAT_TEXT];
   format_describe(&plan->input, format);
-  if (index == 0) {
+  if (plan->remedy) {
+    gpu_error_set(error, 0, plan->remedy, "stages[%u] (%s): %s", index, plan->stage->name, problem);
+  } else if (index == 0) {
     gpu_error_set(error, 0, "change this stage, or the source's format", "stages[0] (%s), given %s by the source: %s",
                   plan->stage->name, format, problem);
   } else {
@@ -106,6 +109,21 @@ struct gpu_chain *gpu_chain_new(const struct frame_format *input, const struct g
   chain->length = count;
   chain->first_stateful = chain->last_stateful = -1;
   return negotiate_all(chain, requests, error) ? chain : gpu_chain_free(chain);
+}
+
+bool chain_runs(const struct gpu_chain *chain, bool on_cuda, struct gpu_error *error) {
+  for (unsigned i = 0; i < chain->length; i++) {
+    const struct stage_plan *plan = &chain->plans[i];
+    const char *why = on_cuda ? plan->not_on_cuda : plan->not_on_cpu;
+    if (why) {
+      const char *remedy = strstr(why, "; ");
+      gpu_error_set(error, 0, remedy ? remedy + 2 : NULL, "stages[%u] (%s) %.*s", i, plan->stage->name,
+                    remedy ? (int)(remedy - why) : -1, why);
+      error->stage = (int)i;
+      return false;
+    }
+  }
+  return true;
 }
 
 struct gpu_chain *gpu_chain_free(struct gpu_chain *chain) {

@@ -128,6 +128,7 @@ static void run_stage(struct cpu_slot *slot, unsigned index) {
       .source = chain->takes_source ? slot->buffers.input : NULL,
       .state = plan->state_bytes > 0 ? state : NULL,
       .scratch = plan->scratch_bytes > 0 ? slot->memory + layout->scratch : NULL,
+      .session = program->base.sessions[index],
       .sequence = slot->frame.sequence,
       .restart = slot->frame.restart,
       .again = slot->frame.again,

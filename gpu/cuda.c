@@ -180,6 +180,7 @@ static bool prepare(struct cuda_device *device, const struct gpu_calibration *kn
     return false;
   }
   snprintf(device->base.name, sizeof device->base.name, "%.*s", GPU_NAME - 1, properties.name);
+  gpu_set_architecture(properties.major * 10 + properties.minor);
   device->reads_host = properties.canUseHostPointerForRegisteredMem != 0;
   device->base.node = find_node(&properties);
   return cuda_clock_open(device, error) && cuda_order_open(device, error) && calibrate(device, known, error);

@@ -80,6 +80,7 @@ static bool run_stage(const struct cuda_slot *slot, unsigned index, const struct
       .source = program->base.chain->takes_source ? slot->memory + layout->input : NULL,
       .state = plan->state_bytes > 0 ? state : NULL,
       .scratch = plan->scratch_bytes > 0 ? slot->memory + layout->scratch : NULL,
+      .session = program->base.sessions[index],
       .sequence = pass->sequence,
       .restart = pass->restart,
       .again = pass->again,

@@ -67,6 +67,9 @@ struct stage_plan {
   unsigned users;            /* slots of all programs that the chain is for, if the caller knows, else 0 */
   void *resource;            /* of the request: what the caller opened for the stage and keeps until the chain is freed */
   void *object;              /* on the heap, made by prepare() and freed by release() */
+  const char *remedy;        /* a constant of prepare()'s, where it refuses for another reason than the format that comes in */
+  const char *not_on_cpu;    /* why it cannot run there, and what would help: "..., WHY; REMEDY"; NULL: it can */
+  const char *not_on_cuda;   /* the same */
   const char *const *labels; /* names of the result's classes, which live as long as the plan */
   unsigned label_count;
   _Alignas(16) unsigned char constants[STAGE_CONSTANTS]; /* of a type that stages/NAME.h defines */
@@ -91,6 +94,7 @@ struct stage_call {
   const void *source; /* the frame that came into the pipeline; NULL unless some stage takes it */
   void *state;       /* NULL if state_bytes is 0 */
   void *scratch;     /* NULL if scratch_bytes is 0 */
+  void *session;     /* what begin() made */
   uint64_t sequence; /* the frame's number within its session */
   bool restart;      /* first frame of a session: `state` must be taken as empty */
   bool again;        /* the frame was on a device that failed, and runs once more */
@@ -112,6 +116,11 @@ struct stage_descriptor {
 
   /* Frees what prepare() made, after it gave true. NULL: nothing. */
   void (*release)(struct stage_plan *plan);
+
+  /* Makes what the frames of one session share on the host, with a program on its device; on NULL `problem` says why. end()
+   * frees it once no frame is left. NULL: nothing. */
+  void *(*begin)(const struct stage_plan *plan, bool on_cuda, char problem[STAGE_TEXT]);
+  void (*end)(const struct stage_plan *plan, void *session);
 
   /* Runs on one thread of the CPU pool. */
   void (*run)(const struct stage_plan *plan, const struct stage_call *call);

@@ -35,6 +35,7 @@ need_build() {
   need libmicrohttpd-dev pkg-config --exists libmicrohttpd
   need libjansson-dev pkg-config --exists jansson
   need libturbojpeg0-dev pkg-config --exists libturbojpeg
+  need libpng-dev pkg-config --exists libpng
   need libncurses-dev pkg-config --exists ncursesw
 }
 

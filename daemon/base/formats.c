@@ -118,6 +118,18 @@ struct frame_format formats_format(const struct config_format *format) {
   return format_image((enum pixel_format)(format->pixels + 1), format->width, format->height);
 }
 
+enum gpu_backend_choice formats_backend(enum config_backend backend) {
+  switch (backend) {
+  case CONFIG_BACKEND_CUDA:
+    return GPU_BACKEND_CUDA;
+  case CONFIG_BACKEND_CPU:
+    return GPU_BACKEND_CPU;
+  case CONFIG_BACKEND_AUTO:
+    break;
+  }
+  return GPU_BACKEND_AUTO;
+}
+
 /* The settings stay the configuration's: both structs are laid out alike. */
 static void translate_stage(const struct config_stage *stage, struct gpu_stage_request *request) {
   *request = (struct gpu_stage_request){.stage = stage_descriptors[stage->type]};

@@ -41,11 +41,13 @@ static size_t most_result_bytes(const struct config_pipeline *pipeline, const st
   return json_most_bytes(&shape);
 }
 
-bool footprint_of(const struct config_pipeline *pipeline, struct footprint *footprint, struct gpu_error *error) {
+bool footprint_of(const struct config *config, const struct config_pipeline *pipeline, struct footprint *footprint,
+                  struct gpu_error *error) {
   footprint->input = formats_format(&pipeline->source.format);
   struct gpu_chain *chain = formats_chain(pipeline, error);
   size_t input_bytes;
-  if (!chain || !format_bytes(&footprint->input, &input_bytes)) {
+  if (!chain || !gpu_chain_runs(chain, formats_backend(config->gpu.backend), error) ||
+      !format_bytes(&footprint->input, &input_bytes)) {
     gpu_chain_free(chain);
     return false;
   }
@@ -111,10 +113,9 @@ static struct config_mark footprint_place(const struct config_pipeline *pipeline
 
 static void check_pipeline(const struct config *config, const struct config_pipeline *pipeline, struct config_errors *errors,
                            void *context) {
-  (void)config;
   struct gpu_error error = {.stage = -1};
   struct footprint footprint;
-  if (!footprint_of(pipeline, &footprint, &error)) {
+  if (!footprint_of(config, pipeline, &footprint, &error)) {
     config_errors_add(errors, footprint_place(pipeline, &error), error.remedy[0] ? error.remedy : NULL, "pipeline '%s': %s",
                       pipeline->name, error.text[0] ? error.text : "the frames are too large");
     return;
@@ -214,7 +215,7 @@ void footprint_print(FILE *out, const char *path, const struct config *config) {
   for (unsigned i = 0; i < config->pipeline_count; i++) {
     struct footprint footprint;
     struct gpu_error error;
-    if (footprint_of(&config->pipelines[i], &footprint, &error)) { /* true: it was checked */
+    if (footprint_of(config, &config->pipelines[i], &footprint, &error)) { /* true: it was checked */
       print_row(out, &config->pipelines[i], &footprint);
       pinned = plus(pinned, footprint.pinned_bytes);
       device = plus(device, footprint.device_bytes);

@@ -379,7 +379,7 @@ static bool unpack_fetched(const struct staging *staging, struct problem *proble
   return good;
 }
 
-static bool unpack_given(const struct staging *staging, char *const *wheels, unsigned count, struct problem *problem) {
+static bool unpack_given(const struct staging *staging, const char *const *wheels, unsigned count, struct problem *problem) {
   bool good = true;
   for (unsigned i = 0; good && i < count; i++) {
     struct stat file;
@@ -400,7 +400,7 @@ static bool is_talkative(const char *version) {
   return sscanf(version, "%u.%u", &major, &minor) == 2 && (major > 1 || minor > 28);
 }
 
-static bool install(struct staging *staging, bool cuda, char *const *wheels, unsigned count, struct problem *problem) {
+static bool install(struct staging *staging, bool cuda, const char *const *wheels, unsigned count, struct problem *problem) {
   struct runtime runtime;
   char size[TEXT_ROOM];
   bool unpacked = count > 0 ? unpack_given(staging, wheels, count, problem)
@@ -416,7 +416,7 @@ static bool install(struct staging *staging, bool cuda, char *const *wheels, uns
   return true;
 }
 
-bool install_runtime(const char *target, bool cuda, char *const *wheels, unsigned count, struct problem *problem) {
+bool install_runtime(const char *target, bool cuda, const char *const *wheels, unsigned count, struct problem *problem) {
   struct staging staging;
   signal(SIGINT, SIG_IGN);
   bool installed = stage(&staging, target, problem) && install(&staging, cuda, wheels, count, problem);

@@ -6,6 +6,6 @@
 
 /* Says what it takes, fetches and unpacks it beside `target`, and puts it there at once in place of what there was. Without
  * wheels it asks pip; `cuda`: for one with the libraries of CUDA that the linker does not find. */
-bool install_runtime(const char *target, bool cuda, char *const *wheels, unsigned count, struct problem *problem);
+bool install_runtime(const char *target, bool cuda, const char *const *wheels, unsigned count, struct problem *problem);
 
 #endif
