@@ -75,7 +75,8 @@ bool session_taken(struct session *session, struct failure *failure) {
   account_publish(&session->account);
   session->flow.unnoted = true;
   session_checkpoint(session);
-  bool is_in_place = !session->attach_reader || reader_is_in_place(session->attach_reader);
+  /* Of other results the reader was looked at as it was taken; how long a line is shows only now. */
+  bool is_in_place = !session->attach_reader || !session->sink->lines || reader_is_in_place(session->attach_reader);
   return (is_complete(session) && is_in_place && ledger->in == settled + ledger->in_flight) ||
          failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "the frames that were handed over of a session of '%s' do not add up",
                      session->setup.config->name);
