@@ -15,7 +15,7 @@ fail() {
 # What systemd-analyze says of the installed units, seen as if the folder were the root.
 verify() {
   mkdir -p "$root/verified"
-  sed "s,^ExecStart=/usr,ExecStart=$root/usr," "$root/usr/lib/systemd/system/framed.service" >"$root/verified/framed.service"
+  sed -E "s,^(Exec[A-Za-z]+=)/usr,\1$root/usr," "$root/usr/lib/systemd/system/framed.service" >"$root/verified/framed.service"
   cp "$root/usr/lib/systemd/system/framed@.socket" "$root/verified/framed@cam0.socket"
   systemd-analyze verify --man=no "$root/verified/framed.service" "$root/verified/framed@cam0.socket" 2>&1 || true
   rm -r "$root/verified"
