@@ -21,6 +21,10 @@ DESTDIR ?=
 export PYTHON NVCC
 # Tests find promtool there, if tools/setup.sh had to fetch it.
 export PATH := $(PATH):$(CURDIR)/build
+# And ONNX Runtime, which it fetches too; tests that need it are left out without.
+ifneq ($(wildcard $(CURDIR)/build/onnxruntime),)
+export FRAMED_ONNXRUNTIME ?= $(CURDIR)/build/onnxruntime
+endif
 
 out := build/$(VARIANT)
 bin := $(if $(filter release,$(VARIANT)),build,$(out))
@@ -39,7 +43,7 @@ common   := -std=c11 -D_GNU_SOURCE -I. -pthread -fno-common -ffp-contract=off -f
             -DFRAMED_VERSION='"$(VERSION)"' $(nvtx) -MMD -MP -g
 hardening := -fstack-protector-strong -D_FORTIFY_SOURCE=2 -fPIE
 libraries := libuv yaml-0.1 libsystemd libmicrohttpd jansson libturbojpeg
-ncurses  := ncursesw
+for_tools := ncursesw libpng
 testing  := -DFRAMED_FAULTS -DFRAMED_CHECK
 
 flags_release  := -O3 $(hardening)
@@ -59,7 +63,7 @@ endif
 
 # Targets that install what is missing, or need nothing, come first; everything else needs the headers.
 needs_nothing := help setup clean quick check soak check-gpu bench demo lint coverage fuzz portable uninstall deb
-packages := $(shell pkg-config --cflags $(libraries) $(ncurses) 2>/dev/null || echo missing)
+packages := $(shell pkg-config --cflags $(libraries) $(for_tools) 2>/dev/null || echo missing)
 ifeq ($(lastword $(packages)),missing)
 ifneq ($(filter-out $(needs_nothing),$(or $(MAKECMDGOALS),all)),)
 $(error libraries are missing: run 'make setup' (it says what it installs), then make again)
@@ -73,12 +77,12 @@ portable_link := -Wl,--strip-debug,--disable-new-dtags,-rpath,'$$ORIGIN/lib:$$OR
 link  := -pthread $(filter -fsanitize% --coverage,$(flags_$(VARIANT))) $(if $(filter -fPIE,$(flags)),$(pie)) $(if $(PORTABLE),$(portable_link)) \
          $(LDFLAGS)
 libs  := $(shell pkg-config --libs $(libraries) 2>/dev/null) -lm
-framectl_libs := $(shell pkg-config --libs jansson $(ncurses) 2>/dev/null) -lm -ldl
-unit_libs := $(shell pkg-config --libs check $(ncurses) 2>/dev/null) -ldl
+framectl_libs := $(shell pkg-config --libs jansson $(for_tools) 2>/dev/null) -lm -ldl
+unit_libs := $(shell pkg-config --libs check $(for_tools) 2>/dev/null) -ldl
 
 # -- sources -----------------------------------------------------------------------------------------------------
 config_sources := $(wildcard config/*.c)
-gpu_sources    := $(filter-out gpu/cuda%.c,$(wildcard gpu/*.c)) $(wildcard gpu/stages/*.c gpu/stages/*/*.c)
+gpu_sources    := $(filter-out gpu/cuda%.c gpu/model/cuda%.c,$(wildcard gpu/*.c gpu/model/*.c)) $(wildcard gpu/stages/*.c gpu/stages/*/*.c)
 daemon_sources := $(wildcard daemon/*/*.c)
 framebench_cuda := $(wildcard tools/framebench/*/cuda*.c)
 framebench_sources := $(filter-out $(framebench_cuda),$(wildcard tools/framebench/*.c tools/framebench/*/*.c))
@@ -86,8 +90,8 @@ framebench_sources := $(filter-out $(framebench_cuda),$(wildcard tools/framebenc
 # The GPU backend needs nvcc; sanitizer and fuzzing builds leave it out, since their machines have no GPU.
 with_cuda := $(if $(and $(NVCC),$(filter release check,$(VARIANT)),$(if $(NO_CUDA),,yes)),yes)
 ifeq ($(with_cuda),yes)
-gpu_sources  += $(wildcard gpu/cuda*.c)
-cuda_kernels := $(wildcard gpu/*.cu gpu/stages/*.cu gpu/stages/*/*.cu)
+gpu_sources  += $(wildcard gpu/cuda*.c gpu/model/cuda*.c)
+cuda_kernels := $(wildcard gpu/*.cu gpu/model/*.cu gpu/stages/*.cu gpu/stages/*/*.cu)
 framebench_sources += $(framebench_cuda) $(wildcard tools/framebench/*/*.cu)
 ifneq ($(filter-out $(needs_nothing),$(or $(MAKECMDGOALS),all)),)
 cuda_trouble := $(shell NVCC='$(NVCC)' tools/setup.sh backend 2>&1 >/dev/null)
@@ -186,6 +190,7 @@ rooms_calls := -finstrument-functions
 $(out)/obj/daemon/%.c.o: private flags += $(rooms_$(VARIANT))
 
 $(out)/obj/daemon/status/status.c.o: daemon/status/page.html
+$(out)/obj/gpu/stages/kernel/compiler.c.o: gpu/stages/kernel/framed-kernel.h
 
 $(out)/obj/%.c.o: %.c $(out)/flags
 	@mkdir -p $(@D)
@@ -196,7 +201,8 @@ $(out)/obj/%.cu.o: %.cu $(out)/flags
 	$(call quiet,NVCC)$(NVCC) $(nvcc_flags) -MMD -MP -MF $(@:.o=.d) -c -o $@ $<
 
 # -- GPU tests: tests/gpu/check.sh runs them on a device; gpu-parity also takes --cpu --------------------------------
-gpu_tests := $(unit_folder)/gpu-parity
+gpu_tests := $(unit_folder)/gpu-parity $(unit_folder)/gpu-model
+$(unit_folder)/gpu-model: $(call objects,tests/gpu/model.c) $(gpu_objects)
 $(unit_folder)/gpu-parity: $(call objects,tests/gpu/parity.c tests/gpu/cases.c tests/gpu/compare.c) $(gpu_objects)
 ifeq ($(with_cuda) $(VARIANT),yes check)
 gpu_tests += $(unit_folder)/gpu-backend
@@ -226,6 +232,7 @@ $(whole): $(daemon_objects) $(gpu_objects) $(config_objects)
 rooms := $(filter-out %.c,$(notdir $(wildcard daemon/*)))
 $(foreach room,$(rooms) flow,$(eval unit_layers_$(room) := $(whole)))
 unit_layers_gpu    := $(gpu_objects) $(call objects,tests/gpu/cases.c tests/gpu/compare.c)
+unit_layers_model  := $(gpu_objects)
 unit_layers_libframed := $(client_objects)
 unit_layers_tools  := $(filter-out %/main.c.o,$(framectl_objects)) $(shared_objects)
 unit_layers_framebench := $(filter-out %/main.c.o,$(framebench_objects)) $(gpu_objects)
@@ -337,15 +344,16 @@ coverage: ## says which lines of daemon/, config/ and gpu/ the tests reach, and 
 	@tests/coverage.sh
 
 # -- lint: each file has a stamp, so that only what changed is looked at again ---------------------------------------
-lint_c := $(filter-out $(if $(with_cuda),,gpu/cuda% $(framebench_cuda) tests/gpu/%),\
-            $(wildcard config/*.c gpu/*.c gpu/stages/*.c gpu/stages/*/*.c daemon/*.c daemon/*/*.c tools/*/*.c tools/framebench/*/*.c packaging/*/*.c tests/*/*.c tests/unit/*/*.c))
-lint_headers := $(filter-out %.cuh $(if $(with_cuda),,gpu/cuda% $(framebench_cuda:.c=.h) tools/framebench/common/cuda%),$(wildcard config/*.h gpu/*.h gpu/stages/*.h gpu/stages/*/*.h daemon/*/*.h tools/*/*.h tools/framebench/*/*.h tests/gpu/*.h tests/injection/*.h tests/unit/*.h))
+lint_c := $(filter-out $(if $(with_cuda),,gpu/cuda% gpu/model/cuda% $(framebench_cuda) tests/gpu/%),\
+            $(wildcard config/*.c gpu/*.c gpu/model/*.c gpu/stages/*.c gpu/stages/*/*.c daemon/*.c daemon/*/*.c tools/*/*.c tools/framebench/*/*.c packaging/*/*.c tests/*/*.c tests/unit/*/*.c))
+lint_headers := $(filter-out %.cuh $(if $(with_cuda),,gpu/cuda% gpu/model/cuda% $(framebench_cuda:.c=.h) tools/framebench/common/cuda%),$(wildcard config/*.h gpu/*.h gpu/model/*.h gpu/stages/*.h gpu/stages/*/*.h daemon/*/*.h tools/*/*.h tools/framebench/*/*.h tests/gpu/*.h tests/injection/*.h tests/unit/*.h))
 lint_format := $(lint_c) $(lint_headers) $(wildcard gpu/*.cu gpu/stages/*.cu gpu/stages/*.cuh gpu/stages/*/*.cu gpu/stages/*/*.cuh tools/framebench/*/*.cu)
 lint_scripts := $(shell git ls-files '*.sh' .ci/run 2>/dev/null)
 lint_flags = $(filter-out -MMD -MP,$(common)) $(testing) $(packages) $(cuda_flags) -Werror
 lint_tidy := $(filter-out tests/%,$(lint_c))
 $(patsubst %,build/lint/%.syntax,$(wildcard tests/unit/cuda/*.c)): lint_flags += -Itests/unit/cuda/fake
 $(patsubst %,build/lint/tools/client/example.c.%,syntax tidy): lint_flags += -Itools/client
+$(patsubst %,build/lint/packaging/examples/brighten.c.%,syntax tidy): lint_flags += -Igpu/stages/library
 lint_stamps := $(lint_c:%=build/lint/%.syntax) $(lint_headers:%=build/lint/%.alone) $(lint_format:%=build/lint/%.format) \
                $(lint_tidy:%=build/lint/%.tidy) $(lint_scripts:%=build/lint/%.script)
 
@@ -420,8 +428,12 @@ installed_files := build/framed:bin/framed:755 build/framectl:bin/framectl:755 b
   $(filled)/framebench.1.gz:share/man/man1/framebench.1.gz:644 \
   $(filled)/framed.yaml.5.gz:share/man/man5/framed.yaml.5.gz:644 \
   $(filled)/framed-protocol.7.gz:share/man/man7/framed-protocol.7.gz:644 \
+  $(filled)/framed-models.7.gz:share/man/man7/framed-models.7.gz:644 \
   build/$(client_soname):$(LIBFOLDER)/$(client_soname):644 build/libframed.a:$(LIBFOLDER)/libframed.a:644 \
   tools/client/framed.h:include/framed.h:644 $(filled)/framed.pc:$(LIBFOLDER)/pkgconfig/framed.pc:644 \
+  gpu/stages/library/framed-stage.h:include/framed-stage.h:644 gpu/stages/kernel/framed-kernel.h:include/framed-kernel.h:644 \
+  $(filled)/framed-stage.3.gz:share/man/man3/framed-stage.3.gz:644 \
+  packaging/examples/brighten.c:share/doc/framed/examples/brighten.c:644 \
   tools/client/example.c:share/doc/framed/examples/example.c:644 $(filled)/libframed.3.gz:share/man/man3/libframed.3.gz:644 \
   $(filled)/framed_connect.3.gz:share/man/man3/framed_connect.3.gz:644 \
   $(foreach call,$(client_calls),$(filled)/calls/$(call).3.gz:share/man/man3/$(call).3.gz:644) \

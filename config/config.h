@@ -24,6 +24,7 @@ struct config_mark {
 /* -- what the caller knows -------------------------------------------------------------------------------- */
 
 enum { CONFIG_MAX_PARAMETERS = 12, CONFIG_MAX_NUMBERS = 4, CONFIG_MAX_RANK = 4, CONFIG_MAX_SLOTS = 16, CONFIG_MAX_STAGES = 16 };
+enum { CONFIG_MAX_SIDES = 8, CONFIG_MAX_SHAPES = 16 }; /* of models */
 
 enum config_parameter_type {
   CONFIG_NUMBER,
@@ -48,6 +49,7 @@ struct config_stage_type {
   const char *name, *help;
   const struct config_parameter *parameters;
   unsigned parameter_count;
+  bool runs_model; /* the one that its parameter `name` or `file` says */
 };
 
 struct config_vocabulary {
@@ -73,6 +75,7 @@ enum config_completion { CONFIG_COMPLETION_CALLBACK, CONFIG_COMPLETION_SPIN };
 enum config_graph { CONFIG_GRAPH_AUTO, CONFIG_GRAPH_ON, CONFIG_GRAPH_OFF };
 enum config_overload { CONFIG_OVERLOAD_BLOCK, CONFIG_OVERLOAD_DROP_OLDEST, CONFIG_OVERLOAD_DROP_NEWEST };
 enum config_sink_overload { CONFIG_SINK_DROP, CONFIG_SINK_BLOCK };
+enum config_precision { CONFIG_TF32, CONFIG_FLOAT32 };
 enum config_endpoint { CONFIG_SOCKET, CONFIG_FILE, CONFIG_REPLY };
 
 struct config_format {
@@ -114,6 +117,36 @@ struct config_source {
   bool loop;   /* files */
 };
 
+/* What a model's input is, where its file leaves that open. */
+struct config_shape {
+  char *input;
+  unsigned rank;
+  int64_t sides[CONFIG_MAX_SIDES];
+};
+
+struct config_shadow {
+  char *file; /* NULL: none */
+  struct config_mark file_at;
+  void *open; /* as a model's */
+};
+
+struct config_model {
+  struct config_mark at; /* its name, or the stage that names a file */
+  char *name;            /* as a pipeline's; NULL: a stage names its file */
+  char *file;
+  struct config_mark file_at;
+  struct config_shape *shapes;
+  unsigned shape_count;
+  unsigned instances;
+  int64_t memory; /* of each, at most; 0: no limit */
+  enum config_precision precision;
+  char *output; /* "all", or the name of one; NULL: the only one */
+  struct config_shadow shadow;
+  void *open;                /* what the caller's hook opened for it, */
+  void (*close)(void *open); /* and what gives that back */
+  char *text;                /* canonical, without the name, and which files there were: equal texts, equal models */
+};
+
 struct config_setting {
   char *name;
   char *text; /* NULL: numbers */
@@ -123,7 +156,8 @@ struct config_setting {
 
 struct config_stage {
   struct config_mark at;
-  unsigned type; /* index into the vocabulary */
+  unsigned type;                    /* index into the vocabulary */
+  const struct config_model *model; /* of a stage that runs one */
   struct config_value {
     bool given;
     unsigned count;
@@ -159,7 +193,7 @@ struct config_pipeline {
   struct config_stage stages[CONFIG_MAX_STAGES];
   unsigned stage_count;
   struct config_sink sink;
-  char *text; /* canonical text of this pipeline with every default: equal texts, equal pipelines */
+  char *text; /* canonical, with every default, its models, and which files stages name: equal texts, equal pipelines */
 };
 
 struct config_limits { /* 0: none */
@@ -183,6 +217,8 @@ struct config {
     unsigned faults; /* a minute, from which the daemon recovers */
   } gpu;
   struct config_limits limits;
+  struct config_model **models; /* those with a name in the order of the files, then those without */
+  unsigned model_count;
   struct config_pipeline *pipelines; /* in the order of the files */
   unsigned pipeline_count;
   char *text;   /* canonical YAML of everything, as --print-config prints it */
@@ -210,6 +246,9 @@ const char *config_errors_text(struct config_errors *errors);
 
 struct config_hooks {
   const struct config_vocabulary *vocabulary;
+  /* Called for each model that a stage runs, before the pipelines: sets its `open` and `close`, or adds errors and gives false.
+   * Pipelines that run that one are not checked then. NULL: nothing is opened. */
+  bool (*open)(struct config_model *model, struct config_errors *errors, void *context);
   /* Called for each pipeline that is valid in itself; adds errors for what the caller alone can judge. */
   void (*check)(const struct config *config, const struct config_pipeline *pipeline, struct config_errors *errors,
                 void *context);
@@ -225,6 +264,10 @@ struct config *config_parse(const char *name, const char *text, size_t length, c
                             struct config_errors *errors);
 struct config *config_free(struct config *config);
 
+/* Whether a stage runs it: of that pipeline, or of any. */
+bool config_runs(const struct config_pipeline *pipeline, const struct config_model *model);
+bool config_is_run(const struct config *config, const struct config_model *model);
+
 /* The JSON schema of the file for this vocabulary, for editors. */
 void config_print_schema(FILE *out, const struct config_vocabulary *vocabulary);
 /* The table of keys as roff for framed.yaml(5): names, types, defaults, help. */
@@ -235,6 +278,7 @@ extern const char *const config_protocol_names[]; /* all of them */
 extern const char *const config_source_protocol_names[];
 extern const char *const config_sink_protocol_names[];
 extern const char *const config_completion_names[];
+extern const char *const config_precision_names[];
 extern const char *const config_graph_names[];
 extern const char *const config_overload_names[];
 extern const char *const config_sink_overload_names[];

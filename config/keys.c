@@ -7,6 +7,7 @@ const char *const config_protocol_names[CONFIG_PROTOCOL_COUNT + 1] = {"raw", "y4
 const char *const config_source_protocol_names[] = {"raw", "y4m", "native", "auto", NULL};
 const char *const config_sink_protocol_names[] = {"raw", "y4m", "native", "", "json", NULL};
 const char *const config_completion_names[] = {"callback", "spin", NULL};
+const char *const config_precision_names[] = {"tf32", "float32", NULL};
 const char *const config_graph_names[] = {"auto", "on", "off", NULL};
 const char *const config_overload_names[] = {"block", "drop-oldest", "drop-newest", NULL};
 const char *const config_sink_overload_names[] = {"drop", "block", NULL};
@@ -47,7 +48,7 @@ const char *keys_section_name(enum key_section section) {
       [SECTION_ROOT] = "the file",   [SECTION_LOG] = "'log'",           [SECTION_STATUS] = "'status'",
       [SECTION_GPU] = "'gpu'",       [SECTION_PIPELINE] = "a pipeline", [SECTION_SOURCE] = "'source'",
       [SECTION_FORMAT] = "'format'", [SECTION_ALLOW] = "'allow'",       [SECTION_SINK] = "'sink'",
-      [SECTION_LIMITS] = "'limits'",
+      [SECTION_LIMITS] = "'limits'", [SECTION_MODEL] = "a model",       [SECTION_SHADOW] = "'shadow'",
   };
   return names[section];
 }

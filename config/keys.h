@@ -16,6 +16,8 @@ enum key_section {
   SECTION_STATUS,
   SECTION_GPU,
   SECTION_LIMITS,
+  SECTION_MODEL,
+  SECTION_SHADOW,
   SECTION_PIPELINE,
   SECTION_SOURCE,
   SECTION_FORMAT,
@@ -27,6 +29,7 @@ enum key_section {
 enum key_type {
   KEY_SECTION,   /* `child`, at its own structure */
   KEY_PIPELINES, /* the mapping of names to pipelines */
+  KEY_MODELS,    /* the mapping of names to models */
   KEY_STAGES,    /* the list of stages */
   KEY_CHOICE,    /* enum; one of `choices` */
   KEY_COUNT,     /* unsigned */
@@ -40,6 +43,8 @@ enum key_type {
   KEY_TRUE,      /* nothing is stored: `true` alone makes sense */
   KEY_SOCKET,    /* char *, a path that fits into sun_path */
   KEY_FILE,      /* char *, a path or "-" */
+  KEY_PATH,      /* char *, the path of a file; a relative one begins at the folder of the configuration file */
+  KEY_TEXT,      /* char * */
   KEY_ADDRESS,   /* char *, "address:port" */
   KEY_MODE,      /* mode_t */
   KEY_USER,      /* uid_t */
@@ -48,7 +53,8 @@ enum key_type {
   KEY_GROUPS,    /* struct config_allow, its groups */
   KEY_PIXELS,    /* unsigned, index into the vocabulary */
   KEY_DTYPE,     /* unsigned, index into the vocabulary */
-  KEY_SHAPE      /* struct config_format, its rank and shape */
+  KEY_SHAPE,     /* struct config_format, its rank and shape */
+  KEY_SHAPES     /* struct config_model, its shapes */
 };
 
 enum { KEYS_NO_DEVICE = 0xFFFF, KEYS_SOCKET_PATH = 107, KEYS_FILE_PATH = 4095, KEYS_MOST_IDS = 256 };

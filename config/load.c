@@ -41,6 +41,23 @@ static void free_stage(struct config_stage *stage) {
   }
 }
 
+static void free_model(struct config_model *model) {
+  if (model->close) {
+    model->close(model->open);
+    model->close(model->shadow.open);
+  }
+  for (unsigned i = 0; i < model->shape_count; i++) {
+    free(model->shapes[i].input);
+  }
+  free(model->shapes);
+  free(model->name);
+  free(model->file);
+  free(model->output);
+  free(model->shadow.file);
+  free(model->text);
+  free(model);
+}
+
 static void free_pipeline(struct config_pipeline *pipeline) {
   for (unsigned i = 0; i < pipeline->stage_count; i++) {
     free_stage(&pipeline->stages[i]);
@@ -63,7 +80,11 @@ struct config *config_free(struct config *config) {
   for (unsigned i = 0; i < config->file_count; i++) {
     free(config->files[i]);
   }
+  for (unsigned i = 0; i < config->model_count; i++) {
+    free_model(config->models[i]);
+  }
   free(config->pipelines);
+  free(config->models);
   free(config->files);
   free(config->status.socket);
   free(config->status.http);
@@ -93,10 +114,37 @@ static void resolve_devices(struct config *config) {
   }
 }
 
+static void invalidate(const struct reader *reader, const struct config_model *model) {
+  for (unsigned i = 0; i < reader->config->pipeline_count; i++) {
+    reader->valid[i] = reader->valid[i] && !config_runs(&reader->config->pipelines[i], model);
+  }
+}
+
+static void open_models(const struct reader *reader, const struct config_hooks *hooks) {
+  for (unsigned i = 0; hooks->open && i < reader->config->model_count; i++) {
+    struct config_model *model = reader->config->models[i];
+    if (model->text && config_is_run(reader->config, model) && !hooks->open(model, reader->errors, hooks->context)) {
+      invalidate(reader, model);
+    }
+  }
+}
+
 static void ask_caller(const struct reader *reader, const struct config_hooks *hooks) {
+  open_models(reader, hooks);
   for (unsigned i = 0; hooks->check && i < reader->config->pipeline_count; i++) {
     if (reader->valid[i]) {
       hooks->check(reader->config, &reader->config->pipelines[i], reader->errors, hooks->context);
+    }
+  }
+}
+
+/* Before the caller is asked, which may open models and goes by their texts. */
+static void add_model_texts(struct reader *reader) {
+  for (unsigned i = 0; i < reader->config->model_count; i++) {
+    struct config_model *model = reader->config->models[i];
+    model->text = model->file ? text_of_model(model, reader->vocabulary) : NULL;
+    if (model->file && !model->text) {
+      errors_set_exhausted(reader->errors);
     }
   }
 }
@@ -118,7 +166,9 @@ static void add_texts(struct reader *reader) {
 static struct config *finish(struct reader *reader, const struct config_hooks *hooks) {
   if (reader->config) {
     resolve_devices(reader->config);
+    models_resolve(reader);
     validate_config(reader);
+    add_model_texts(reader);
     ask_caller(reader, hooks);
   }
   if (config_errors_count(reader->errors) == 0) {

@@ -87,6 +87,12 @@ static void put_type(FILE *out, const struct config_key *key, const struct confi
   case KEY_SOCKET:
     fprintf(out, "path of at most %d bytes", KEYS_SOCKET_PATH);
     break;
+  case KEY_PATH:
+    fputs("path; a relative one begins at the folder of the configuration file", out);
+    break;
+  case KEY_TEXT:
+    fputs("text", out);
+    break;
   case KEY_FILE:
     fputs("path", out);
     break;
@@ -110,11 +116,17 @@ static void put_type(FILE *out, const struct config_key *key, const struct confi
   case KEY_STAGES:
     fputs("list of stages", out);
     break;
+  case KEY_SHAPES:
+    fputs("mapping of inputs to lists of sizes", out);
+    break;
   case KEY_SECTION:
+  case KEY_MODELS:
   case KEY_PIPELINES:
     break;
   }
 }
+
+static bool has_names(const struct config_key *key) { return key->type == KEY_PIPELINES || key->type == KEY_MODELS; }
 
 /* "Only with socket or file." for keys of some variants. */
 static void put_applies(FILE *out, const struct config_key *key) {
@@ -151,17 +163,16 @@ static void put_section(FILE *out, enum key_section section, const char *path, c
   put(out, help);
   fputc('\n', out);
   for (const struct config_key *key = keys_first(section); key; key = keys_next(key)) {
-    if (key->type != KEY_SECTION && key->type != KEY_PIPELINES) {
+    if (key->type != KEY_SECTION && !has_names(key)) {
       put_key(out, key, vocabulary);
     }
   }
   for (const struct config_key *key = keys_first(section); key; key = keys_next(key)) {
     char below[128];
     const char *base = section == SECTION_ROOT ? "" : path;
-    bool pipelines = key->type == KEY_PIPELINES;
-    if (key->type == KEY_SECTION || pipelines) {
-      snprintf(below, sizeof below, "%s%s%s%s", base, *base ? "." : "", key->name, pipelines ? ".NAME" : "");
-      put_section(out, pipelines ? SECTION_PIPELINE : key->child, below, key->help, vocabulary);
+    if (key->type == KEY_SECTION || has_names(key)) {
+      snprintf(below, sizeof below, "%s%s%s%s", base, *base ? "." : "", key->name, has_names(key) ? ".NAME" : "");
+      put_section(out, key->child, below, key->help, vocabulary);
     }
   }
 }

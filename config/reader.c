@@ -7,17 +7,19 @@
 #include "config/memory.h"
 #include "config/suggest.h"
 
-enum { NAME_LENGTH = 64, MOST_PIPELINES = 1024 };
+enum { NAME_LENGTH = 64, MOST_PIPELINES = 1024, MOST_MODELS = 1024 };
 
 #define NAME_CHARACTERS "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-"
 
 const char *reader_where(const struct reader *reader, enum key_section section, char text[READER_WHERE]) {
-  if (!reader->pipeline) {
+  const char *kind = reader->model ? "model" : "pipeline";
+  const char *name = reader->model ? reader->model : reader->pipeline;
+  if (!name) {
     snprintf(text, READER_WHERE, "%s", keys_section_name(section));
-  } else if (section == SECTION_PIPELINE) {
-    snprintf(text, READER_WHERE, "pipeline '%.64s'", reader->pipeline);
+  } else if (section == SECTION_PIPELINE || section == SECTION_MODEL) {
+    snprintf(text, READER_WHERE, "%s '%.64s'", kind, name);
   } else {
-    snprintf(text, READER_WHERE, "%s of pipeline '%.64s'", keys_section_name(section), reader->pipeline);
+    snprintf(text, READER_WHERE, "%s of %s '%.64s'", keys_section_name(section), kind, name);
   }
   return text;
 }
@@ -154,7 +156,8 @@ static void check_required(struct reader *reader, enum key_section section, cons
   char where[READER_WHERE];
   for (const struct config_key *key = keys_first(section); key; key = keys_next(key)) {
     if (key->required && keys_applies(key, variant) && !is_there(reader, key, node)) {
-      config_errors_add(reader->errors, section == SECTION_PIPELINE ? node->name_at : node->at, key->help, "%s needs '%s'",
+      bool is_entry = section == SECTION_PIPELINE || section == SECTION_MODEL;
+      config_errors_add(reader->errors, is_entry ? node->name_at : node->at, key->help, "%s needs '%s'",
                         reader_where(reader, section, where), key->name);
     }
   }
@@ -187,6 +190,7 @@ static bool is_mapping(struct reader *reader, const char *name, const struct nod
 
 static void read_section(struct reader *reader, enum key_section section, const struct node *node, void *structure);
 static void read_pipelines(struct reader *reader, const struct node *node);
+static void read_models(struct reader *reader, const struct node *node);
 
 static void read_key(struct reader *reader, const struct config_key *key, const struct node *node, void *structure) {
   void *target = (char *)structure + key->offset;
@@ -199,6 +203,12 @@ static void read_key(struct reader *reader, const struct config_key *key, const 
   case KEY_PIPELINES:
     read_pipelines(reader, node);
     break;
+  case KEY_MODELS:
+    read_models(reader, node);
+    break;
+  case KEY_SHAPES:
+    models_read_shapes(reader, key, node, structure);
+    break;
   case KEY_STAGES:
     stages_read(reader, node, structure);
     break;
@@ -210,6 +220,11 @@ static void read_key(struct reader *reader, const struct config_key *key, const 
 
 /* Where the paths of sockets and files stand, for what is only found out later. */
 static void note_place(enum key_section section, const struct config_key *key, const struct node *node, void *structure) {
+  if (section == SECTION_MODEL && key->type == KEY_PATH) {
+    ((struct config_model *)structure)->file_at = node->at;
+  } else if (section == SECTION_SHADOW) {
+    ((struct config_shadow *)structure)->file_at = node->at;
+  }
   if (section == SECTION_SOURCE && key->selects) {
     ((struct config_source *)structure)->path_at = node->at;
   } else if (section == SECTION_SINK && key->selects) {
@@ -259,18 +274,18 @@ static const struct config_pipeline *find_pipeline(const struct config *config, 
   return NULL;
 }
 
-static bool is_name_free(struct reader *reader, const struct node *node) {
+/* `other`: where another one of that name stands, or NULL. */
+static bool is_name_free(struct reader *reader, const struct node *node, const char *kind, const struct config_mark *other) {
   size_t length = strlen(node->name);
   if (length == 0 || length > NAME_LENGTH || strspn(node->name, NAME_CHARACTERS) != length) {
     config_errors_add(reader->errors, node->name_at, "use 1 to 64 letters, digits, '_', '-' and '.'",
-                      "'%.80s' is not a name for a pipeline", node->name);
+                      "'%.80s' is not a name for a %s", node->name, kind);
     return false;
   }
-  const struct config_pipeline *other = find_pipeline(reader->config, node->name);
   if (other) {
     config_errors_add(reader->errors, node->name_at, "remove or rename one of the two",
-                      "pipeline '%s' is defined twice; the first is at %s:%u:%u", node->name, other->at.file, other->at.line,
-                      other->at.column);
+                      "%s '%s' is defined twice; the first is at %s:%u:%u", kind, node->name, other->file, other->line,
+                      other->column);
   }
   return !other;
 }
@@ -304,7 +319,8 @@ static void choose_slots(const struct node *node, struct config_pipeline *pipeli
 }
 
 static void read_pipeline(struct reader *reader, const struct node *node) {
-  bool usable = node->kind != NODE_INVALID && is_name_free(reader, node);
+  const struct config_pipeline *other = find_pipeline(reader->config, node->name);
+  bool usable = node->kind != NODE_INVALID && is_name_free(reader, node, "pipeline", other ? &other->at : NULL);
   struct config_pipeline *pipeline = usable ? add_pipeline(reader, node) : NULL;
   if (!pipeline) {
     return;
@@ -335,6 +351,37 @@ static void read_pipelines(struct reader *reader, const struct node *node) {
       return;
     }
     read_pipeline(reader, child);
+  }
+}
+
+/* -- models ------------------------------------------------------------------------------------------------------ */
+
+static void read_model(struct reader *reader, const struct node *node) {
+  struct config_model *model = models_add(reader, node->name, node->name_at);
+  if (!model) {
+    return;
+  }
+  reader->model = model->name;
+  set_defaults(reader, SECTION_MODEL, model);
+  if (is_mapping(reader, node->name, node) || node_is_nothing(node)) {
+    read_section(reader, SECTION_MODEL, node, model);
+  }
+  reader->model = NULL;
+}
+
+static void read_models(struct reader *reader, const struct node *node) {
+  if (!is_mapping(reader, "models", node)) {
+    return;
+  }
+  for (const struct node *child = node->first; child; child = child->next) {
+    const struct config_model *other = models_find(reader->config, child->name);
+    if (reader->config->model_count == MOST_MODELS) {
+      config_errors_add(reader->errors, child->name_at, NULL, "more than %d models", MOST_MODELS);
+      return;
+    }
+    if (child->kind != NODE_INVALID && is_name_free(reader, child, "model", other ? &other->at : NULL)) {
+      read_model(reader, child);
+    }
   }
 }
 

@@ -16,7 +16,8 @@ struct reader {
   const struct config_vocabulary *vocabulary;
   struct config_errors *errors;
   const char *example;  /* of the hooks */
-  const char *pipeline; /* name of the one that is read, or NULL */
+  const char *pipeline; /* name of the one that is read, or NULL; */
+  const char *model;    /* the same of a model */
   bool sound;           /* the file that is read had no error as YAML, so that nothing in it is missing by mistake */
   bool saw_pipelines;   /* some file has the key, if only to say that there are none */
   bool *valid;          /* a flag for each pipeline: no error in it alone */
@@ -48,6 +49,16 @@ bool value_read_word(struct reader *reader, const char *name, const struct node 
 
 /* stages.c: reads the list of stages of a pipeline. */
 void stages_read(struct reader *reader, const struct node *list, struct config_pipeline *pipeline);
+
+/* models.c: reads the shapes of a model. */
+void models_read_shapes(struct reader *reader, const struct config_key *key, const struct node *node,
+                        struct config_model *model);
+/* Adds a model of that name (NULL: none) with the defaults of a stage's own; NULL if an error was added. */
+struct config_model *models_add(struct reader *reader, const char *name, struct config_mark at);
+/* NULL: there is none of that name. */
+struct config_model *models_find(const struct config *config, const char *name);
+/* After the last file: finds the model of each stage that runs one. Stages that name a file add a model with the defaults. */
+void models_resolve(struct reader *reader);
 
 /* validate.c: what keys of one pipeline mean for each other; `node` is its mapping. False if an error was added. */
 bool validate_pipeline(struct reader *reader, const struct node *node, const struct config_pipeline *pipeline);

@@ -113,6 +113,20 @@ static void put_list(struct schema *schema, const struct config_key *key) {
   put_whole(schema, "maxItems", key->type == KEY_SHAPE ? CONFIG_MAX_RANK : KEYS_MOST_IDS);
 }
 
+static void put_shapes(struct schema *schema, const struct config_key *key) {
+  put(schema, "type", "object");
+  put_whole(schema, "maxProperties", CONFIG_MAX_SHAPES);
+  open_with(schema, "additionalProperties", '{');
+  put(schema, "type", "array");
+  open_with(schema, "items", '{');
+  put(schema, "type", "integer");
+  put_bounds(schema, key);
+  close_with(schema, '}');
+  put_whole(schema, "minItems", 1);
+  put_whole(schema, "maxItems", CONFIG_MAX_SIDES);
+  close_with(schema, '}');
+}
+
 static void put_lanes(struct schema *schema, const struct config_key *key) {
   open_with(schema, "oneOf", '[');
   open_with(schema, NULL, '{');
@@ -131,7 +145,7 @@ static void put_number_type(struct schema *schema, const struct config_key *key,
 }
 
 static void put_section(struct schema *schema, enum key_section section);
-static void put_pipelines(struct schema *schema);
+static void put_entries(struct schema *schema, enum key_section section);
 static void put_stages(struct schema *schema);
 
 static void put_type(struct schema *schema, const struct config_key *key) {
@@ -139,8 +153,12 @@ static void put_type(struct schema *schema, const struct config_key *key) {
   case KEY_SECTION:
     put_section(schema, key->child);
     break;
+  case KEY_MODELS:
   case KEY_PIPELINES:
-    put_pipelines(schema);
+    put_entries(schema, key->child);
+    break;
+  case KEY_SHAPES:
+    put_shapes(schema, key);
     break;
   case KEY_STAGES:
     put_stages(schema);
@@ -176,6 +194,11 @@ static void put_type(struct schema *schema, const struct config_key *key) {
   case KEY_SOCKET:
     put_path(schema, KEYS_SOCKET_PATH);
     break;
+  case KEY_TEXT:
+    put(schema, "type", "string");
+    put_whole(schema, "minLength", 1);
+    break;
+  case KEY_PATH:
   case KEY_FILE:
     put_path(schema, KEYS_FILE_PATH);
     break;
@@ -263,11 +286,12 @@ static void put_section(struct schema *schema, enum key_section section) {
   close_with(schema, ']');
 }
 
-static void put_pipelines(struct schema *schema) {
+/* By name. */
+static void put_entries(struct schema *schema, enum key_section section) {
   put_raw(schema, "type", "[\"object\", \"null\"]");
   open_with(schema, "patternProperties", '{');
   open_with(schema, "^[A-Za-z0-9_.-]{1,64}$", '{');
-  put_section(schema, SECTION_PIPELINE);
+  put_section(schema, section);
   close_with(schema, '}');
   close_with(schema, '}');
   put_raw(schema, "additionalProperties", "false");
@@ -308,10 +332,16 @@ static bool is_text(const struct config_parameter *parameter) {
   return parameter->type == CONFIG_WORD || parameter->type == CONFIG_PATH || parameter->type == CONFIG_SETTINGS;
 }
 
+/* Whether the words are what YAML takes for no and yes. */
+static bool is_flag(const char *const *words) { return strcmp(words[0], "false") == 0; }
+
 static void put_parameter(struct schema *schema, const struct config_parameter *parameter) {
   open_with(schema, parameter->name, '{');
   put(schema, "description", parameter->help);
-  if (parameter->type == CONFIG_CHOICE) {
+  bool flag = parameter->type == CONFIG_CHOICE && is_flag(parameter->choices);
+  if (flag) {
+    put(schema, "type", "boolean");
+  } else if (parameter->type == CONFIG_CHOICE) {
     put_words(schema, parameter->choices);
   } else if (parameter->type == CONFIG_NUMBERS) {
     put_numbers(schema, parameter);
@@ -320,7 +350,9 @@ static void put_parameter(struct schema *schema, const struct config_parameter *
   } else {
     put_number(schema, parameter);
   }
-  if (!parameter->required && parameter->type == CONFIG_CHOICE) {
+  if (!parameter->required && flag) {
+    put_raw(schema, "default", parameter->choices[(size_t)parameter->fallback]);
+  } else if (!parameter->required && parameter->type == CONFIG_CHOICE) {
     put(schema, "default", parameter->choices[(size_t)parameter->fallback]);
   } else if (!parameter->required && !is_text(parameter)) {
     put_double(schema, "default", parameter->fallback);
@@ -333,7 +365,7 @@ static bool needs_parameters(const struct config_stage_type *type) {
   while (i < type->parameter_count && !type->parameters[i].required) {
     i++;
   }
-  return i < type->parameter_count;
+  return i < type->parameter_count || type->runs_model;
 }
 
 static void put_stage(struct schema *schema, const struct config_stage_type *type) {

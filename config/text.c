@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "config/keys.h"
 #include "config/stream.h"
@@ -60,6 +61,19 @@ static void write_shape(const struct writer *writer, const struct config_format 
   fputc(']', writer->out);
 }
 
+static void write_shapes(const struct writer *writer, const struct config_model *model) {
+  for (unsigned i = 0; i < model->shape_count; i++) {
+    const struct config_shape *shape = &model->shapes[i];
+    fputs(i > 0 ? ", " : "{", writer->out);
+    write_text(writer, shape->input);
+    for (unsigned j = 0; j < shape->rank; j++) {
+      fprintf(writer->out, "%s%" PRId64, j > 0 ? ", " : ": [", shape->sides[j]);
+    }
+    fputc(']', writer->out);
+  }
+  fputc('}', writer->out);
+}
+
 static void write_value(const struct writer *writer, const struct config_key *key, const void *value) {
   const struct config_allow *allow = value;
   char text[UNITS_TEXT];
@@ -99,6 +113,8 @@ static void write_value(const struct writer *writer, const struct config_key *ke
     break;
   case KEY_SOCKET:
   case KEY_FILE:
+  case KEY_PATH:
+  case KEY_TEXT:
   case KEY_ADDRESS:
     write_text(writer, *(char *const *)value);
     break;
@@ -120,6 +136,10 @@ static void write_value(const struct writer *writer, const struct config_key *ke
   case KEY_SHAPE:
     write_shape(writer, value);
     break;
+  case KEY_SHAPES:
+    write_shapes(writer, value);
+    break;
+  case KEY_MODELS:
   case KEY_SECTION:
   case KEY_PIPELINES:
   case KEY_STAGES:
@@ -130,7 +150,14 @@ static void write_value(const struct writer *writer, const struct config_key *ke
 /* Whether there is anything to say: some keys have a value that only their absence means. */
 static bool is_present(const struct config_key *key, const void *value) {
   const struct config_allow *allow = value;
+  const struct config *config = value;
   switch (key->type) {
+  case KEY_MODELS:
+    return config->model_count > 0 && config->models[0]->name;
+  case KEY_SHAPES:
+    return ((const struct config_model *)value)->shape_count > 0;
+  case KEY_TEXT:
+  case KEY_PATH:
   case KEY_ADDRESS:
     return *(char *const *)value != NULL;
   case KEY_USER:
@@ -141,7 +168,9 @@ static bool is_present(const struct config_key *key, const void *value) {
   case KEY_SIZE:
     return key->fallback || *(const int64_t *)value != 0;
   case KEY_SECTION:
-    return key->child != SECTION_ALLOW || allow->user_count + allow->group_count > 0;
+    return key->child == SECTION_SHADOW  ? ((const struct config_shadow *)value)->file != NULL
+           : key->child == SECTION_ALLOW ? allow->user_count + allow->group_count > 0
+                                         : true;
   default:
     return true;
   }
@@ -228,6 +257,16 @@ static void write_inline(const struct writer *writer, enum key_section section, 
   fputs("}\n", writer->out);
 }
 
+static void write_models(const struct writer *writer, const struct config *config, int indent) {
+  fputs("models:\n", writer->out);
+  for (unsigned i = 0; i < config->model_count && config->models[i]->name; i++) {
+    write_indent(writer, indent + STEP);
+    write_text(writer, config->models[i]->name);
+    fputs(":\n", writer->out);
+    write_section(writer, SECTION_MODEL, config->models[i], indent + 2 * STEP);
+  }
+}
+
 static void write_pipelines(const struct writer *writer, const struct config *config, int indent) {
   fputs(config->pipeline_count > 0 ? "pipelines:\n" : "pipelines: {}\n", writer->out);
   for (unsigned i = 0; i < config->pipeline_count; i++) {
@@ -243,6 +282,8 @@ static void write_key(const struct writer *writer, const struct config_key *key,
   write_indent(writer, indent);
   if (key->type == KEY_STAGES) {
     write_stages(writer, structure, indent);
+  } else if (key->type == KEY_MODELS) {
+    write_models(writer, structure, indent);
   } else if (key->type == KEY_PIPELINES) {
     write_pipelines(writer, structure, indent);
   } else if (key->type == KEY_SECTION && key->on_one_line) {
@@ -267,20 +308,58 @@ static void write_section(const struct writer *writer, enum key_section section,
   }
 }
 
-static char *text_of(enum key_section section, const void *structure, const struct config_vocabulary *vocabulary) {
+/* -- which files there were ---------------------------------------------------------------------------------------- */
+
+/* Another file in its place, or one that was written to since, gives another line. */
+static void write_identity(const struct writer *writer, const char *path) {
+  struct stat file;
+  if (path && stat(path, &file) == 0) {
+    fprintf(writer->out, "# %s: %ju:%ju, %jd bytes of %jd.%09ld\n", path, (uintmax_t)file.st_dev, (uintmax_t)file.st_ino,
+            (intmax_t)file.st_size, (intmax_t)file.st_mtim.tv_sec, file.st_mtim.tv_nsec);
+  }
+}
+
+static void write_identities(const struct writer *writer, const struct config_stage *stage) {
+  const struct config_stage_type *type = &writer->vocabulary->stages[stage->type];
+  for (unsigned i = 0; i < type->parameter_count; i++) {
+    if (type->parameters[i].type == CONFIG_PATH) {
+      write_identity(writer, stage->values[i].text);
+    }
+  }
+  fputs(stage->model ? stage->model->text : "", writer->out);
+}
+
+char *text_of_config(const struct config *config, const struct config_vocabulary *vocabulary) {
   struct stream stream;
   if (!stream_open(&stream)) {
     return NULL;
   }
   const struct writer writer = {.out = stream.out, .vocabulary = vocabulary};
-  write_section(&writer, section, structure, 0);
+  write_section(&writer, SECTION_ROOT, config, 0);
   return stream_close(&stream);
 }
 
-char *text_of_config(const struct config *config, const struct config_vocabulary *vocabulary) {
-  return text_of(SECTION_ROOT, config, vocabulary);
+char *text_of_model(const struct config_model *model, const struct config_vocabulary *vocabulary) {
+  struct stream stream;
+  if (!stream_open(&stream)) {
+    return NULL;
+  }
+  const struct writer writer = {.out = stream.out, .vocabulary = vocabulary};
+  write_section(&writer, SECTION_MODEL, model, 0);
+  write_identity(&writer, model->file);
+  write_identity(&writer, model->shadow.file);
+  return stream_close(&stream);
 }
 
 char *text_of_pipeline(const struct config_pipeline *pipeline, const struct config_vocabulary *vocabulary) {
-  return text_of(SECTION_PIPELINE, pipeline, vocabulary);
+  struct stream stream;
+  if (!stream_open(&stream)) {
+    return NULL;
+  }
+  const struct writer writer = {.out = stream.out, .vocabulary = vocabulary};
+  write_section(&writer, SECTION_PIPELINE, pipeline, 0);
+  for (unsigned i = 0; i < pipeline->stage_count; i++) {
+    write_identities(&writer, &pipeline->stages[i]);
+  }
+  return stream_close(&stream);
 }

@@ -315,6 +315,16 @@ static void read_file(struct reader *reader, const struct config_key *key, const
   read_path(reader, key, node, KEYS_FILE_PATH, target);
 }
 
+static void read_path_here(struct reader *reader, const struct config_key *key, const struct node *node, void *target) {
+  free(*(char **)target);
+  *(char **)target = value_read_path(reader, key->name, node);
+}
+
+static void read_text(struct reader *reader, const struct config_key *key, const struct node *node, void *target) {
+  free(*(char **)target);
+  *(char **)target = value_read_text(reader, key->name, node);
+}
+
 /* "127.0.0.1:9464" or "[::1]:9464"; names are not looked up. */
 static bool is_address(const char *text) {
   const char *colon = strrchr(text, ':');
@@ -468,12 +478,12 @@ static void read_groups(struct reader *reader, const struct config_key *key, con
 void value_read(struct reader *reader, const struct config_key *key, const struct node *node, void *target) {
   typedef void value_reader(struct reader * reader, const struct config_key *key, const struct node *node, void *target);
   static value_reader *const readers[] = {
-      [KEY_CHOICE] = read_choice,       [KEY_COUNT] = read_count,   [KEY_LANES] = read_lanes, [KEY_DEVICE] = read_count,
-      [KEY_DURATION] = read_duration,   [KEY_SIZE] = read_size,     [KEY_RATE] = read_rate,   [KEY_FLAG] = read_flag,
-      [KEY_TRUE] = read_true,           [KEY_SOCKET] = read_socket, [KEY_FILE] = read_file,   [KEY_ADDRESS] = read_address,
-      [KEY_MODE] = read_mode,           [KEY_USER] = read_user,     [KEY_GROUP] = read_group, [KEY_USERS] = read_users,
-      [KEY_GROUPS] = read_groups,       [KEY_PIXELS] = read_pixels, [KEY_DTYPE] = read_dtype, [KEY_SHAPE] = read_shape,
-      [KEY_FREQUENCY] = read_frequency,
+      [KEY_CHOICE] = read_choice,       [KEY_COUNT] = read_count,    [KEY_LANES] = read_lanes, [KEY_DEVICE] = read_count,
+      [KEY_DURATION] = read_duration,   [KEY_SIZE] = read_size,      [KEY_RATE] = read_rate,   [KEY_FLAG] = read_flag,
+      [KEY_TRUE] = read_true,           [KEY_SOCKET] = read_socket,  [KEY_FILE] = read_file,   [KEY_ADDRESS] = read_address,
+      [KEY_MODE] = read_mode,           [KEY_USER] = read_user,      [KEY_GROUP] = read_group, [KEY_USERS] = read_users,
+      [KEY_GROUPS] = read_groups,       [KEY_PIXELS] = read_pixels,  [KEY_DTYPE] = read_dtype, [KEY_SHAPE] = read_shape,
+      [KEY_FREQUENCY] = read_frequency, [KEY_PATH] = read_path_here, [KEY_TEXT] = read_text,
   };
   if (node->kind != NODE_INVALID) {
     readers[key->type](reader, key, node, target);

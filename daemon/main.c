@@ -23,6 +23,7 @@
 #include "daemon/server/footprint.h"
 #include "daemon/server/server.h"
 #include "daemon/server/service_paths.h"
+#include "daemon/server/try.h"
 #include "daemon/session/session.h"
 #include "daemon/sink/loans.h"
 #include "daemon/sink/results.h"
@@ -37,6 +38,8 @@ static const char help[] =
     "       framed [-c FILE] --check --state VERSION   and whether this program can take over from one of that state version\n"
     "       framed [-c FILE] --print-config   print it with all defaults\n"
     "       framed --print-schema             print its JSON schema, for editors\n"
+    "       framed --print-stages[=STAGE]     print the stages and frei0r's filters, or what one takes\n"
+    "       framed --try TEXT                 put one frame through the pipeline of that configuration (see framectl try)\n"
     "       framed --print-manual             print the keys as framed.yaml(5) has them, in man's markup\n"
     "\n"
     "  -c, --config FILE   the configuration, with the drop-ins of conf.d/ beside it [" DEFAULT_PATH "]\n"
@@ -48,12 +51,13 @@ static const char help[] =
     "Exit status: 0 ended when asked, 64 wrong options, 69 no usable GPU, 70 internal error, 71 GPU lost,\n"
     "78 wrong configuration.\n";
 
-enum action { RUN, CHECK, PRINT_CONFIG, PRINT_SCHEMA, PRINT_MANUAL, PRINT_VERSION, PRINT_HELP, MISUSE };
+enum action { RUN, CHECK, PRINT_CONFIG, PRINT_SCHEMA, PRINT_MANUAL, PRINT_STAGES, TRY, PRINT_VERSION, PRINT_HELP, MISUSE };
 
 struct options {
   enum action action;
   const char *state; /* NULL: not asked for */
   const char *path;
+  const char *text; /* of TRY: a configuration; of PRINT_STAGES: a stage's name, or NULL */
 };
 
 /* Many programs take their configuration as a bare argument. */
@@ -73,6 +77,8 @@ static struct options parse(int argc, char **argv) {
                                                {"print-config", no_argument, NULL, PRINT_CONFIG},
                                                {"print-schema", no_argument, NULL, PRINT_SCHEMA},
                                                {"print-manual", no_argument, NULL, PRINT_MANUAL},
+                                               {"print-stages", optional_argument, NULL, PRINT_STAGES},
+                                               {"try", required_argument, NULL, TRY},
                                                {"version", no_argument, NULL, PRINT_VERSION},
                                                {"help", no_argument, NULL, PRINT_HELP},
                                                {0}};
@@ -85,6 +91,7 @@ static struct options parse(int argc, char **argv) {
       options.state = optarg;
     } else {
       options.action = option == '?' ? MISUSE : (enum action)option;
+      options.text = optarg;
     }
     if (options.action == MISUSE) {
       return options;
@@ -297,6 +304,12 @@ static enum exit_status act(const struct options *options) {
     return with_vocabulary(config_print_schema);
   case PRINT_MANUAL:
     return with_vocabulary(config_print_manual);
+  case PRINT_STAGES: {
+    enum exit_status status = try_print_stages(options->text);
+    return status == EXIT_STATUS_OK ? printed() : status;
+  }
+  case TRY:
+    return try_run(options->text);
   case PRINT_VERSION:
     puts("framed " FRAMED_VERSION);
     return printed();

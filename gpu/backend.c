@@ -42,6 +42,12 @@ void gpu_abandon(struct gpu_device *device, const char *reason) {
 
 /* -- programs ----------------------------------------------------------------------------------------------------- */
 
+static atomic_bool library_expected;
+
+void gpu_expect_library(void) { atomic_store(&library_expected, true); }
+
+bool gpu_expects_library(void) { return atomic_load(&library_expected); }
+
 void gpu_program_init(struct gpu_program *program, struct gpu_device *device, const struct gpu_chain *chain, unsigned count,
                       const struct gpu_options *options) {
   unsigned one_in = options->timed_one_in > 0 ? (unsigned)options->timed_one_in : 1;
@@ -53,6 +59,14 @@ void gpu_program_init(struct gpu_program *program, struct gpu_device *device, co
       .timed_one_in = options->timed_one_in == GPU_TIMED_NEVER ? 0 : one_in,
   };
 }
+
+/* -- what was opened ----------------------------------------------------------------------------------------------- */
+
+static _Atomic int opened_architecture;
+
+void gpu_set_architecture(int architecture) { atomic_store(&opened_architecture, architecture); }
+
+int gpu_architecture(void) { return atomic_load(&opened_architecture); }
 
 /* -- what the kernel says ------------------------------------------------------------------------------------------ */
 

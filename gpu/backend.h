@@ -66,8 +66,14 @@ struct gpu_program {
   bool silent;                  /* during the warm-up: being told of a frame wakes nobody */
   struct gpu_measured measured;
   struct gpu_costs costs;
-  size_t device_bytes; /* what the backend has allocated on the device; 0 where the device is the host */
+  void *sessions[GPU_MAX_STAGES]; /* what the stages' begin() made */
+  size_t device_bytes;            /* what the backend has allocated on the device; 0 where the device is the host */
 };
+
+/* Whether this process has loaded a library with kernels of its own, of which most are never used: so many that a device must
+ * not load all of them when it is opened. */
+void gpu_expect_library(void);
+bool gpu_expects_library(void);
 
 /* Fills what is common, before the first submit. */
 void gpu_program_init(struct gpu_program *program, struct gpu_device *device, const struct gpu_chain *chain, unsigned count,
@@ -84,6 +90,10 @@ struct gpu_device *cuda_open(unsigned index, const struct gpu_calibration *known
 
 /* Whether `directory` (really /dev) has a node of an NVIDIA device or driver. */
 bool gpu_nvidia_present(const char *directory);
+
+/* The compute capability of the device that was opened last (90: 9.0), or 0: what users' source is compiled for first. */
+void gpu_set_architecture(int architecture);
+int gpu_architecture(void);
 
 /* The NUMA node of the PCI device with that address ("0000:18:00.0"), as the kernel tells under `directory` (really
  * /sys/bus/pci/devices), or GPU_NO_NODE. */
@@ -114,6 +124,7 @@ struct gpu_chain {
   struct frame_format input;
   size_t input_bytes, output_bytes;
   unsigned length;
+  bool takes_source; /* some stage does, so that what came in is kept until the frame is done */
   unsigned prepared; /* so many plans may have something to release */
   /* Stages with state run in frame order from the first of them to the last; -1 where there is none. */
   int first_stateful, last_stateful;
@@ -122,14 +133,18 @@ struct gpu_chain {
 
 /*
  * Where a program's memory lies. Stage k of n reads buffer k % 2 and writes the other one, so two buffers hold a
- * chain of any length: buffer 0 begins as the input and buffer n % 2 ends as the output. All offsets are aligned.
+ * chain of any length: buffer 0 begins as the input and buffer n % 2 ends as the output. Where a stage takes what came in, the
+ * input has a place of its own, which nobody writes to. All offsets are aligned.
  */
 struct chain_layout {
-  size_t buffer[2], scratch;       /* offsets within a slot */
-  size_t slot_bytes;               /* of each slot */
-  size_t state[GPU_MAX_STAGES];    /* offsets within the state, which the slots share */
-  size_t state_bytes, total_bytes; /* total: all slots and one state */
+  size_t input, buffer[2], scratch; /* offsets within a slot */
+  size_t slot_bytes;                /* of each slot */
+  size_t state[GPU_MAX_STAGES];     /* offsets within the state, which the slots share */
+  size_t state_bytes, total_bytes;  /* total: all slots and one state */
 };
+
+/* Whether each stage can run on that backend. */
+bool chain_runs(const struct gpu_chain *chain, bool on_cuda, struct gpu_error *error);
 
 /* `ends`: input and output are buffers of the device too; otherwise only what lies between stages is. */
 void chain_layout(const struct gpu_chain *chain, bool ends, unsigned slots, struct chain_layout *layout);

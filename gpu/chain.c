@@ -3,12 +3,15 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 static bool refuse(const struct gpu_chain *chain, unsigned index, const char *problem, struct gpu_error *error) {
   const struct stage_plan *plan = &chain->plans[index];
   char format[FORMAT_TEXT];
   format_describe(&plan->input, format);
-  if (index == 0) {
+  if (plan->remedy) {
+    gpu_error_set(error, 0, plan->remedy, "stages[%u] (%s): %s", index, plan->stage->name, problem);
+  } else if (index == 0) {
     gpu_error_set(error, 0, "change this stage, or the source's format", "stages[0] (%s), given %s by the source: %s",
                   plan->stage->name, format, problem);
   } else {
@@ -24,13 +27,31 @@ static bool takes_elements(const struct stage_descriptor *stage, const struct fr
   return stage->any_element || input->dtype == ELEMENT_UINT8 || input->dtype == ELEMENT_FLOAT32;
 }
 
+/* Of what a stage gave without saying how it shows its input: an image shows all of it, a tensor was made of it. */
+static void follow_view(struct stage_plan *plan) {
+  const struct frame_format *out = &plan->output;
+  if (out->view.width != 0) {
+    return;
+  }
+  const struct frame_window all = {.width = out->width, .height = out->height};
+  plan->output.view =
+      out->pixels == PIXELS_NONE ? plan->input.view : format_view_in(&plan->input.view, &all, out->width, out->height);
+}
+
 /* Fills the plan at `index` for a frame of `input`, whose size is known to be good. */
 static bool negotiate(struct gpu_chain *chain, unsigned index, const struct frame_format *input,
                       const struct gpu_stage_request *request, struct gpu_error *error) {
   struct stage_plan *plan = &chain->plans[index];
   char problem[STAGE_TEXT] = "";
-  *plan = (struct stage_plan){.stage = request->stage, .input = *input, .output = *input, .resource = request->resource};
+  *plan = (struct stage_plan){
+      .stage = request->stage, .input = *input, .output = *input, .resource = request->resource, .users = request->users};
+  plan->source = chain->input;
   plan->output.meaning = MEANING_NONE;
+  plan->output.parts = NULL;
+  if (index > 0) {
+    plan->labels = plan[-1].labels;
+    plan->label_count = plan[-1].label_count;
+  }
   if (!takes_elements(request->stage, input)) {
     return refuse(chain, index, "it takes samples of uint8 and float32", error);
   }
@@ -41,6 +62,8 @@ static bool negotiate(struct gpu_chain *chain, unsigned index, const struct fram
   if (!format_bytes(&plan->input, &plan->input_bytes) || !format_bytes(&plan->output, &plan->output_bytes)) {
     return refuse(chain, index, "its result would be too large", error);
   }
+  follow_view(plan);
+  chain->takes_source = chain->takes_source || plan->takes_source;
   if (plan->state_bytes > 0) {
     chain->last_stateful = (int)index;
     chain->first_stateful = chain->first_stateful < 0 ? (int)index : chain->first_stateful;
@@ -79,10 +102,28 @@ struct gpu_chain *gpu_chain_new(const struct frame_format *input, const struct g
     return NULL;
   }
   chain->input = *input;
+  if (input->pixels != PIXELS_NONE) {
+    chain->input.view = format_view(input);
+  }
   chain->input_bytes = input_bytes;
   chain->length = count;
   chain->first_stateful = chain->last_stateful = -1;
   return negotiate_all(chain, requests, error) ? chain : gpu_chain_free(chain);
+}
+
+bool chain_runs(const struct gpu_chain *chain, bool on_cuda, struct gpu_error *error) {
+  for (unsigned i = 0; i < chain->length; i++) {
+    const struct stage_plan *plan = &chain->plans[i];
+    const char *why = on_cuda ? plan->not_on_cuda : plan->not_on_cpu;
+    if (why) {
+      const char *remedy = strstr(why, "; ");
+      gpu_error_set(error, 0, remedy ? remedy + 2 : NULL, "stages[%u] (%s) %.*s", i, plan->stage->name,
+                    remedy ? (int)(remedy - why) : -1, why);
+      error->stage = (int)i;
+      return false;
+    }
+  }
+  return true;
 }
 
 struct gpu_chain *gpu_chain_free(struct gpu_chain *chain) {
@@ -117,7 +158,8 @@ static size_t align(size_t bytes) { return (bytes + GPU_ALIGNMENT - 1) / GPU_ALI
 static void grow(size_t *size, size_t needed) { *size = *size > needed ? *size : needed; }
 
 void chain_layout(const struct gpu_chain *chain, bool ends, unsigned slots, struct chain_layout *layout) {
-  size_t sizes[2] = {ends ? chain->input_bytes : 0, 0};
+  size_t input = ends ? chain->input_bytes : 0;
+  size_t sizes[2] = {chain->takes_source ? 0 : input, 0};
   size_t scratch = 0;
   *layout = (struct chain_layout){0};
   for (unsigned i = 0; i < chain->length; i++) {
@@ -131,7 +173,8 @@ void chain_layout(const struct gpu_chain *chain, bool ends, unsigned slots, stru
   }
   layout->buffer[1] = align(sizes[0]);
   layout->scratch = layout->buffer[1] + align(sizes[1]);
-  layout->slot_bytes = layout->scratch + align(scratch);
+  layout->input = chain->takes_source ? layout->scratch + align(scratch) : layout->buffer[0];
+  layout->slot_bytes = layout->scratch + align(scratch) + (chain->takes_source ? align(input) : 0);
   layout->total_bytes = slots * layout->slot_bytes + layout->state_bytes;
 }
 

@@ -104,22 +104,41 @@ static bool given_up(const struct cpu_program *program) {
   return atomic_load(&program->lost) || gpu_device_is_dead(program->base.device, NULL);
 }
 
+/* A stage that fails is the device's end, as a kernel's fault is on a GPU: frames run again, and one that fails again by itself
+ * is given up. */
+static void fail(const struct cpu_slot *slot, unsigned index, const char *problem) {
+  const struct gpu_program *program = &slot->program->base;
+  struct gpu_error error;
+  gpu_error_set(&error, 0, NULL, "stages[%u] (%s), frame %llu: %s", index, program->chain->plans[index].stage->name,
+                (unsigned long long)slot->frame.sequence, problem);
+  error.stage = (int)index;
+  gpu_device_die(program->device, &error);
+}
+
 static void run_stage(struct cpu_slot *slot, unsigned index) {
   const struct cpu_program *program = slot->program;
   const struct gpu_chain *chain = program->base.chain;
   const struct chain_layout *layout = &program->layout;
   const struct stage_plan *plan = &chain->plans[index];
   unsigned char *state = program->memory + program->base.slot_count * layout->slot_bytes + layout->state[index];
+  char problem[STAGE_TEXT] = "";
   const struct stage_call call = {
       .input = index == 0 ? slot->buffers.input : slot->memory + layout->buffer[index % 2],
       .output = index + 1 == chain->length ? slot->buffers.output : slot->memory + layout->buffer[(index + 1) % 2],
+      .source = chain->takes_source ? slot->buffers.input : NULL,
       .state = plan->state_bytes > 0 ? state : NULL,
       .scratch = plan->scratch_bytes > 0 ? slot->memory + layout->scratch : NULL,
+      .session = program->base.sessions[index],
       .sequence = slot->frame.sequence,
       .restart = slot->frame.restart,
       .again = slot->frame.again,
+      .problem = problem,
   };
   plan->stage->run(plan, &call);
+  /* A warm-up frame is any bytes, which nobody waits for. */
+  if (*problem && slot->frame.sequence != STAGE_WARM_UP) {
+    fail(slot, index, problem);
+  }
 }
 
 enum outcome { OUTCOME_DONE, OUTCOME_PARKED, OUTCOME_LOST };

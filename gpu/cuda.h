@@ -47,10 +47,17 @@ struct cuda_device {
 };
 
 /*
- * A frame lies on its stream in one part, or in three where stages have state: before the first of them, up to the last
- * of them, and the rest. Between the parts the frame waits for the state and passes it on, by events that no graph has.
+ * A frame lies on its stream in one part, or in several. Where stages have state, those from the first of them to the last are
+ * apart: before, the frame waits for the state, and after it passes it on, by events that no graph has. And so is a stage
+ * whose work is beside the frame's graph. The copy in is in the first part, the copy out in the last.
  */
-enum { CUDA_PARTS = 3, CUDA_STATE_PART = 1 };
+enum { CUDA_PARTS = 2 * GPU_MAX_STAGES + 1 };
+
+struct cuda_part {
+  unsigned from, to; /* its stages, without `to` */
+  bool takes_state, passes_state;
+  bool beside; /* it is in no graph */
+};
 
 /* How most frames of a program go: step by step, replayed from a graph, or replayed from one in which kernels make the copies.
  */
@@ -106,6 +113,10 @@ struct cuda_program {
   enum cuda_way way;              /* of frames that do not differ */
   int64_t timed_at;               /* CLOCK_MONOTONIC, when the last frame that has times was submitted */
   bool differs;                   /* a stage enqueues some frames in another way than most */
+  void *attached[GPU_MAX_STAGES]; /* by stage; NULL for most */
+  bool beside[GPU_MAX_STAGES];
+  unsigned part_count;
+  struct cuda_part parts[CUDA_PARTS];
   struct cuda_program *next_lost;
   struct cuda_slot slots[];
 };
@@ -141,15 +152,15 @@ bool cuda_arm(struct gpu_program *program, unsigned slot, struct gpu_error *erro
 
 /* -- cuda_sequence.c ---------------------------------------------------------------------------------------------- */
 
-/* How many parts the frames of the chain have: 1 or CUDA_PARTS. */
-unsigned cuda_sequence_parts(const struct gpu_chain *chain);
+/* Finds the parts that the program's frames have. */
+void cuda_sequence_divide(struct cuda_program *program);
 /* Enqueues one part; the last one ends with the host function if the frame notifies. */
 bool cuda_sequence_enqueue(struct cuda_slot *slot, unsigned part, const struct cuda_pass *pass, struct gpu_error *error);
 /* Whether a part's copy in, or its end, is in an order and so in none of the part's graphs; and whether nothing is left for a
  * graph. */
-bool cuda_sequence_begins_beside(const struct gpu_program *program, unsigned part);
-bool cuda_sequence_ends_beside(const struct gpu_program *program, unsigned part);
-bool cuda_sequence_is_empty(const struct gpu_program *program, unsigned part);
+bool cuda_sequence_begins_beside(const struct cuda_program *program, unsigned part);
+bool cuda_sequence_ends_beside(const struct cuda_program *program, unsigned part);
+bool cuda_sequence_is_empty(const struct cuda_program *program, unsigned part);
 /* Those alone: the copy in; the copy out, and the host function if the frame notifies. */
 bool cuda_sequence_copy_in(const struct cuda_slot *slot, const struct cuda_pass *pass, struct gpu_error *error);
 bool cuda_sequence_end(struct cuda_slot *slot, const struct cuda_pass *pass, struct gpu_error *error);

@@ -27,7 +27,7 @@ struct shift { /* what is enqueued in a round */
 
 static bool enqueue_in(const struct cuda_slot *slot, struct gpu_error *error) {
   const struct cuda_program *program = slot->program;
-  return CUDA_CALL(program->base.device, error, cudaMemcpyAsync, slot->memory + program->layout.buffer[0], slot->buffers.input,
+  return CUDA_CALL(program->base.device, error, cudaMemcpyAsync, slot->memory + program->layout.input, slot->buffers.input,
                    program->base.chain->input_bytes, cudaMemcpyHostToDevice, slot->stream);
 }
 

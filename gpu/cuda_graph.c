@@ -37,15 +37,15 @@ static bool capture(struct cuda_slot *slot, unsigned part, const struct cuda_pas
 }
 
 static bool capture_slot(struct cuda_slot *slot, enum cuda_way way, bool timed, struct gpu_error *error) {
-  const struct gpu_program *program = &slot->program->base;
+  const struct cuda_program *program = slot->program;
   const struct cuda_pass pass = {.sequence = STAGE_WARM_UP,
-                                 .notify = program->options.notify,
+                                 .notify = program->base.options.notify,
                                  .timed = timed,
                                  .captured = true,
                                  .copied = way == CUDA_REPLAY_COPIED};
-  unsigned parts = cuda_sequence_parts(program->chain);
-  for (unsigned part = 0; part < parts; part++) {
-    if (!cuda_sequence_is_empty(program, part) && !capture(slot, part, &pass, &slot->graphs[way][timed][part], error)) {
+  for (unsigned part = 0; part < program->part_count; part++) {
+    bool is_captured = !program->parts[part].beside && !cuda_sequence_is_empty(program, part);
+    if (is_captured && !capture(slot, part, &pass, &slot->graphs[way][timed][part], error)) {
       return false;
     }
   }
@@ -102,10 +102,13 @@ enum cuda_way cuda_graph_way(const struct cuda_slot *slot, const struct cuda_pas
 }
 
 bool cuda_graph_launch(struct cuda_slot *slot, unsigned part, const struct cuda_pass *pass, struct gpu_error *error) {
-  const struct gpu_program *program = &slot->program->base;
+  const struct cuda_program *program = slot->program;
   cudaGraphExec_t graph = slot->graphs[slot->way][pass->timed][part];
+  if (program->parts[part].beside) {
+    return cuda_sequence_enqueue(slot, part, pass, error);
+  }
   bool is_empty = cuda_sequence_is_empty(program, part);
   return (!cuda_sequence_begins_beside(program, part) || cuda_sequence_copy_in(slot, pass, error)) &&
-         (is_empty || CUDA_CALL(program->device, error, cudaGraphLaunch, graph, slot->stream)) &&
+         (is_empty || CUDA_CALL(program->base.device, error, cudaGraphLaunch, graph, slot->stream)) &&
          (!cuda_sequence_ends_beside(program, part) || cuda_sequence_end(slot, pass, error));
 }

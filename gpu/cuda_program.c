@@ -87,6 +87,11 @@ static bool close_slots(struct cuda_program *program) {
   for (unsigned i = 0; i < program->base.slot_count; i++) {
     close_slot(device, &program->slots[i]);
   }
+  for (unsigned i = 0; i < program->base.chain->length; i++) {
+    if (program->attached[i]) {
+      program->base.chain->plans[i].stage->detach(program->attached[i]);
+    }
+  }
   if (program->memory) {
     (void)CUDA_CALL(device, &error, cudaFree, program->memory);
   }
@@ -135,6 +140,30 @@ static bool fill(struct cuda_program *program, const struct gpu_buffers *slots, 
   return true;
 }
 
+/* Gives each stage that needs more than the slots' memory what it needs. */
+static bool attach_stages(struct cuda_program *program, struct gpu_error *error) {
+  const struct gpu_chain *chain = program->base.chain;
+  struct stage_buffers buffers[GPU_MAX_SLOTS];
+  for (unsigned i = 0; i < chain->length; i++) {
+    const struct stage_plan *plan = &chain->plans[i];
+    for (unsigned k = 0; k < program->base.slot_count && plan->stage->attach; k++) {
+      unsigned char *memory = program->slots[k].memory;
+      buffers[k] = (struct stage_buffers){.input = memory + program->layout.buffer[i % 2],
+                                          .output = memory + program->layout.buffer[(i + 1) % 2]};
+    }
+    if (plan->stage->attach) {
+      program->attached[i] =
+          plan->stage->attach(program->base.device, plan, buffers, program->base.slot_count, &program->beside[i], error);
+      if (!program->attached[i]) {
+        error->stage = (int)i;
+        return false;
+      }
+    }
+  }
+  cuda_sequence_divide(program);
+  return true;
+}
+
 struct gpu_program *cuda_program_new(struct gpu_device *device, const struct gpu_chain *chain, const struct gpu_buffers *slots,
                                      unsigned count, const struct gpu_options *options, struct gpu_error *error) {
   if (!check_stages(chain, error) || !cuda_enter(device, error)) {
@@ -150,7 +179,7 @@ struct gpu_program *cuda_program_new(struct gpu_device *device, const struct gpu
   for (unsigned i = 0; i < chain->length; i++) {
     program->differs = program->differs || chain->plans[i].stage->differs;
   }
-  if (!fill(program, slots, error)) {
+  if (!fill(program, slots, error) || !attach_stages(program, error)) {
     cuda_program_free(&program->base);
     return NULL;
   }
@@ -176,16 +205,15 @@ static bool pass_state(const struct cuda_slot *slot, struct gpu_error *error) {
 }
 
 static bool enqueue(struct cuda_slot *slot, const struct cuda_pass *pass, struct gpu_error *error) {
-  unsigned parts = cuda_sequence_parts(slot->program->base.chain);
+  const struct cuda_program *program = slot->program;
   if (pass->timed && !cuda_clock_begin(slot, error)) {
     return false;
   }
-  for (unsigned part = 0; part < parts; part++) {
-    bool has_state = part == CUDA_STATE_PART;
-    if ((has_state && !take_state(slot, pass->restart, error)) ||
+  for (unsigned part = 0; part < program->part_count; part++) {
+    if ((program->parts[part].takes_state && !take_state(slot, pass->restart, error)) ||
         !(slot->way != CUDA_STEPS ? cuda_graph_launch(slot, part, pass, error)
                                   : cuda_sequence_enqueue(slot, part, pass, error)) ||
-        (has_state && !pass_state(slot, error))) {
+        (program->parts[part].passes_state && !pass_state(slot, error))) {
       return false;
     }
   }

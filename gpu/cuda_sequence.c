@@ -9,19 +9,36 @@
 
 #include <stdio.h>
 
-unsigned cuda_sequence_parts(const struct gpu_chain *chain) { return chain->first_stateful < 0 ? 1 : CUDA_PARTS; }
+static void add_part(struct cuda_program *program, unsigned from, unsigned to) {
+  const struct gpu_chain *chain = program->base.chain;
+  program->parts[program->part_count++] = (struct cuda_part){
+      .from = from,
+      .to = to,
+      .takes_state = to > from && (int)from == chain->first_stateful,
+      .passes_state = to > from && (int)to == chain->last_stateful + 1,
+      .beside = to > from && program->beside[from],
+  };
+}
 
-/* The stages of a part are those from `from` up to, but not including, `to`. */
-static void find_stages(const struct gpu_chain *chain, unsigned part, unsigned *from, unsigned *to) {
-  if (chain->first_stateful < 0) {
-    *from = 0;
-    *to = chain->length;
-    return;
+void cuda_sequence_divide(struct cuda_program *program) {
+  const struct gpu_chain *chain = program->base.chain;
+  bool cut[GPU_MAX_STAGES + 1] = {false};
+  unsigned from = 0;
+  if (chain->first_stateful >= 0) {
+    cut[chain->first_stateful] = cut[chain->last_stateful + 1] = true;
   }
-  const unsigned edges[CUDA_PARTS + 1] = {0, (unsigned)chain->first_stateful, (unsigned)chain->last_stateful + 1,
-                                          chain->length};
-  *from = edges[part];
-  *to = edges[part + 1];
+  for (unsigned i = 0; i < chain->length; i++) {
+    cut[i] = cut[i] || program->beside[i];
+    cut[i + 1] = cut[i + 1] || program->beside[i];
+  }
+  program->part_count = 0;
+  for (unsigned i = 0; i <= chain->length; i++) {
+    if (cut[i]) {
+      add_part(program, from, i);
+      from = i;
+    }
+  }
+  add_part(program, from, chain->length);
 }
 
 static bool record(const struct cuda_slot *slot, cudaEvent_t event, const struct cuda_pass *pass, struct gpu_error *error) {
@@ -47,7 +64,7 @@ bool cuda_sequence_copy_in(const struct cuda_slot *slot, const struct cuda_pass 
   bool ordered = cuda_order_in(&program->base);
   unsigned ticket = 0;
   return (!ordered || cuda_order_begin_in(slot, &ticket, error)) &&
-         copy(slot, slot->memory + program->layout.buffer[0], slot->buffers.input, program->base.chain->input_bytes,
+         copy(slot, slot->memory + program->layout.input, slot->buffers.input, program->base.chain->input_bytes,
               cudaMemcpyHostToDevice, pass, error) &&
          record(slot, slot->copied_in, pass, error) && (!ordered || cuda_order_end_in(slot, ticket, error));
 }
@@ -58,13 +75,17 @@ static bool run_stage(const struct cuda_slot *slot, unsigned index, const struct
   const struct stage_plan *plan = &program->base.chain->plans[index];
   unsigned char *state = program->memory + program->base.slot_count * layout->slot_bytes + layout->state[index];
   const struct stage_call call = {
-      .input = slot->memory + layout->buffer[index % 2],
+      .input = slot->memory + (index == 0 ? layout->input : layout->buffer[index % 2]),
       .output = slot->memory + layout->buffer[(index + 1) % 2],
+      .source = program->base.chain->takes_source ? slot->memory + layout->input : NULL,
       .state = plan->state_bytes > 0 ? state : NULL,
       .scratch = plan->scratch_bytes > 0 ? slot->memory + layout->scratch : NULL,
+      .session = program->base.sessions[index],
       .sequence = pass->sequence,
       .restart = pass->restart,
       .again = pass->again,
+      .attached = program->attached[index],
+      .slot = (unsigned)(slot - program->slots),
   };
   int status = plan->stage->enqueue(plan, &call, slot->stream);
   if (status == cudaSuccess) {
@@ -117,32 +138,30 @@ bool cuda_sequence_end(struct cuda_slot *slot, const struct cuda_pass *pass, str
   return copy_out(slot, pass, error) && (!pass->notify || cuda_sequence_notify(slot, error));
 }
 
-bool cuda_sequence_begins_beside(const struct gpu_program *program, unsigned part) {
-  return part == 0 && cuda_order_in(program);
+static bool is_last(const struct cuda_program *program, unsigned part) { return part + 1 == program->part_count; }
+
+bool cuda_sequence_begins_beside(const struct cuda_program *program, unsigned part) {
+  return part == 0 && cuda_order_in(&program->base);
 }
 
-bool cuda_sequence_ends_beside(const struct gpu_program *program, unsigned part) {
-  return part + 1 == cuda_sequence_parts(program->chain) && cuda_order_out(program);
+bool cuda_sequence_ends_beside(const struct cuda_program *program, unsigned part) {
+  return is_last(program, part) && cuda_order_out(&program->base);
 }
 
-bool cuda_sequence_is_empty(const struct gpu_program *program, unsigned part) {
-  unsigned from, to;
-  find_stages(program->chain, part, &from, &to);
-  bool copies_in = part == 0 && !cuda_order_in(program);
-  bool copies_out = part + 1 == cuda_sequence_parts(program->chain) && !cuda_order_out(program);
-  return from == to && !copies_in && !copies_out;
+bool cuda_sequence_is_empty(const struct cuda_program *program, unsigned part) {
+  bool copies_in = part == 0 && !cuda_order_in(&program->base);
+  bool copies_out = is_last(program, part) && !cuda_order_out(&program->base);
+  return program->parts[part].from == program->parts[part].to && !copies_in && !copies_out;
 }
 
 bool cuda_sequence_enqueue(struct cuda_slot *slot, unsigned part, const struct cuda_pass *pass, struct gpu_error *error) {
-  const struct gpu_program *program = &slot->program->base;
+  const struct cuda_program *program = slot->program;
   bool begins = part == 0 && !(pass->captured && cuda_sequence_begins_beside(program, part));
-  bool ends = part + 1 == cuda_sequence_parts(program->chain) && !(pass->captured && cuda_sequence_ends_beside(program, part));
-  unsigned from, to;
-  find_stages(program->chain, part, &from, &to);
+  bool ends = is_last(program, part) && !(pass->captured && cuda_sequence_ends_beside(program, part));
   if (begins && !cuda_sequence_copy_in(slot, pass, error)) {
     return false;
   }
-  for (unsigned i = from; i < to; i++) {
+  for (unsigned i = program->parts[part].from; i < program->parts[part].to; i++) {
     if (!run_stage(slot, i, pass, error)) {
       return false;
     }

@@ -93,6 +93,32 @@ bool format_bytes(const struct frame_format *format, size_t *bytes) {
 
 size_t format_samples(const struct frame_format *format) { return (size_t)samples(format); }
 
+struct frame_view format_view(const struct frame_format *image) {
+  return (struct frame_view){.width = image->width,
+                             .height = image->height,
+                             .picture_width = image->width,
+                             .picture_height = image->height,
+                             .scale_x = 1,
+                             .scale_y = 1};
+}
+
+struct frame_view format_view_in(const struct frame_view *view, const struct frame_window *window, uint32_t width,
+                                 uint32_t height) {
+  if (view->width == 0 || view->height == 0) {
+    return *view;
+  }
+  struct frame_view result = *view;
+  double x = (double)view->scale_x * view->width / window->width;
+  double y = (double)view->scale_y * view->height / window->height;
+  result.width = width;
+  result.height = height;
+  result.scale_x = (float)x;
+  result.scale_y = (float)y;
+  result.offset_x = (float)((double)view->offset_x - window->x * x);
+  result.offset_y = (float)((double)view->offset_y - window->y * y);
+  return result;
+}
+
 bool format_equal(const struct frame_format *a, const struct frame_format *b) {
   if (a->pixels != b->pixels || a->dtype != b->dtype) {
     return false;

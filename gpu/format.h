@@ -37,13 +37,31 @@ enum frame_meaning {
 
 enum { FORMAT_MAX_RANK = 4, FORMAT_MAX_SIDE = 65536, FORMAT_TEXT = 64 };
 
+/* How positions in a frame of `width` x `height` relate to the picture that came into the pipeline: a position there is
+ * position * scale + offset. A tensor has that of the image it was made of. */
+struct frame_view {
+  uint32_t width, height; /* 0: unknown, as where a tensor came in */
+  uint32_t picture_width, picture_height;
+  float scale_x, scale_y, offset_x, offset_y;
+};
+
+/* Where an image of another size shows a frame. */
+struct frame_window {
+  uint32_t x, y, width, height;
+};
+
+struct parts;
+
 struct frame_format {
   enum pixel_format pixels; /* PIXELS_NONE: `dtype`, `rank` and `shape` say what it is */
   uint32_t width, height;   /* pixels; 0 for a tensor */
   enum element_type dtype;  /* of a tensor; set for images too (type of one sample) */
   uint32_t rank;
   uint64_t shape[FORMAT_MAX_RANK];
-  enum frame_meaning meaning; /* not compared by format_equal() */
+  /* What follows is not compared by format_equal(). */
+  enum frame_meaning meaning;
+  struct frame_view view;
+  const struct parts *parts; /* of a frame of several tensors, as long as the chain lives; NULL: it is one */
 };
 
 /* An image or tensor format; dtype is derived from `pixels`. Sizes are checked by format_bytes(). */
@@ -58,6 +76,11 @@ size_t format_element_bytes(enum element_type dtype);
 
 /* Number of samples (elements of type dtype) in one frame, chroma included. */
 size_t format_samples(const struct frame_format *format);
+
+/* The view of an untouched image; and of one of `width` x `height` that shows what `view` is of in a window. */
+struct frame_view format_view(const struct frame_format *image);
+struct frame_view format_view_in(const struct frame_view *view, const struct frame_window *window, uint32_t width,
+                                 uint32_t height);
 
 bool format_equal(const struct frame_format *a, const struct frame_format *b);
 

@@ -66,6 +66,20 @@ static bool buffers_aligned(const struct gpu_buffers *slots, unsigned count) {
   return true;
 }
 
+static bool begin_stages(struct gpu_program *program, struct gpu_error *error) {
+  bool on_cuda = program->device->workers == 0;
+  for (unsigned i = 0; i < program->chain->length; i++) {
+    const struct stage_plan *plan = &program->chain->plans[i];
+    char problem[STAGE_TEXT] = "";
+    if (plan->stage->begin && !(program->sessions[i] = plan->stage->begin(plan, on_cuda, problem))) {
+      gpu_error_set(error, 0, plan->remedy, "stages[%u] (%s): %s", i, plan->stage->name, problem);
+      error->stage = (int)i;
+      return false;
+    }
+  }
+  return true;
+}
+
 struct gpu_program *gpu_program_new(struct gpu_device *device, const struct gpu_chain *chain, const struct gpu_buffers *slots,
                                     unsigned count, const struct gpu_options *options, struct gpu_error *error) {
   if (gpu_device_is_dead(device, error)) {
@@ -79,11 +93,14 @@ struct gpu_program *gpu_program_new(struct gpu_device *device, const struct gpu_
     gpu_error_set(error, 0, NULL, "the buffers of a slot are not aligned to %d bytes", GPU_ALIGNMENT);
     return NULL;
   }
+  if (!chain_runs(chain, device->workers == 0, error)) {
+    return NULL;
+  }
   struct gpu_program *program = device->backend->program_new(device, chain, slots, count, options, error);
   if (program) {
     atomic_fetch_add_explicit(&device->allocated, program->device_bytes, memory_order_relaxed);
   }
-  return program;
+  return program && begin_stages(program, error) ? program : gpu_program_free(program);
 }
 
 bool gpu_program_graph(const struct gpu_program *program) { return program->graph; }
@@ -98,8 +115,14 @@ unsigned gpu_program_timed_one_in(const struct gpu_program *program) { return pr
 
 struct gpu_program *gpu_program_free(struct gpu_program *program) {
   if (program) {
+    const struct gpu_program last = *program; /* the backend may free it, or keep it for what still runs on a dead device */
     atomic_fetch_sub_explicit(&program->device->allocated, program->device_bytes, memory_order_relaxed);
     program->device->backend->program_free(program);
+    for (unsigned i = 0; i < last.chain->length; i++) {
+      if (last.sessions[i]) {
+        last.chain->plans[i].stage->end(&last.chain->plans[i], last.sessions[i]);
+      }
+    }
   }
   return NULL;
 }

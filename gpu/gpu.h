@@ -13,7 +13,7 @@
 
 #include "gpu/stage.h"
 
-enum { GPU_TEXT = 256, GPU_MAX_SLOTS = 16, GPU_MAX_STAGES = 16, GPU_NO_NODE = -1 };
+enum { GPU_TEXT = 512, GPU_MAX_SLOTS = 16, GPU_MAX_STAGES = 16, GPU_NO_NODE = -1 };
 
 struct gpu_error {
   int code;              /* cudaError_t, errno or 0 */
@@ -96,6 +96,7 @@ struct gpu_stage_request {
   const struct stage_descriptor *stage;
   struct stage_value values[STAGE_MAX_PARAMETERS];
   void *resource;
+  unsigned users; /* slots of all programs that have this stage, or 0 */
 };
 
 struct gpu_chain;
@@ -105,6 +106,8 @@ struct gpu_chain;
 struct gpu_chain *gpu_chain_new(const struct frame_format *input, const struct gpu_stage_request *requests, unsigned count,
                                 struct gpu_error *error);
 struct gpu_chain *gpu_chain_free(struct gpu_chain *chain); /* NULL is fine; returns NULL */
+/* Whether all stages can run where gpu_open() would open a device; error->stage names one that cannot. */
+bool gpu_chain_runs(const struct gpu_chain *chain, enum gpu_backend_choice choice, struct gpu_error *error);
 const struct frame_format *gpu_chain_input(const struct gpu_chain *chain);
 const struct frame_format *gpu_chain_output(const struct gpu_chain *chain);
 const struct stage_plan *gpu_chain_stage(const struct gpu_chain *chain, unsigned index);

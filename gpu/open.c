@@ -31,6 +31,10 @@ bool gpu_usable(enum gpu_backend_choice choice, unsigned index, struct gpu_error
   return !is_cuda(choice) || cuda_usable(index, error);
 }
 
+bool gpu_chain_runs(const struct gpu_chain *chain, enum gpu_backend_choice choice, struct gpu_error *error) {
+  return chain_runs(chain, is_cuda(choice), error);
+}
+
 struct gpu_device *gpu_open_calibrated(enum gpu_backend_choice choice, unsigned index, unsigned workers,
                                        const struct gpu_calibration *known, struct gpu_error *error) {
   return is_cuda(choice) ? cuda_open(index, known, error) : cpu_open(workers, error);

@@ -15,7 +15,7 @@ enum {
   STAGE_MAX_PARAMETERS = 12,
   STAGE_MAX_NUMBERS = 4, /* length of a list of numbers, one for each channel */
   STAGE_CONSTANTS = 256, /* bytes of prepared constants, passed to a kernel by value */
-  STAGE_TEXT = 240
+  STAGE_TEXT = 400
 };
 
 enum stage_parameter_type {
@@ -59,11 +59,17 @@ struct stage_value {
 struct stage_plan {
   const struct stage_descriptor *stage;
   struct frame_format input, output;
+  struct frame_format source; /* what came into the pipeline */
+  bool takes_source;          /* set by prepare(): the stage reads that frame too */
   size_t input_bytes, output_bytes;
   size_t state_bytes;        /* kept from frame to frame for one session, zeroed at its start; 0: none */
   size_t scratch_bytes;      /* device memory of the slot that the stage may use during a frame */
+  unsigned users;            /* slots of all programs that the chain is for, if the caller knows, else 0 */
   void *resource;            /* of the request: what the caller opened for the stage and keeps until the chain is freed */
   void *object;              /* on the heap, made by prepare() and freed by release() */
+  const char *remedy;        /* a constant of prepare()'s, where it refuses for another reason than the format that comes in */
+  const char *not_on_cpu;    /* why it cannot run there, and what would help: "..., WHY; REMEDY"; NULL: it can */
+  const char *not_on_cuda;   /* the same */
   const char *const *labels; /* names of the result's classes, which live as long as the plan */
   unsigned label_count;
   _Alignas(16) unsigned char constants[STAGE_CONSTANTS]; /* of a type that stages/NAME.h defines */
@@ -72,16 +78,29 @@ struct stage_plan {
 /* The sequence of the frames that warm a program up: they are nobody's, and no session ever counts that far. */
 #define STAGE_WARM_UP UINT64_MAX
 
+/* Where a slot's frames lie on a device for one stage. */
+struct stage_buffers {
+  void *input, *output;
+};
+
+struct gpu_device;
+struct gpu_error;
+
 /* One run of one stage on one frame. Pointers are 256 byte aligned, and what is behind a frame up to the next such address
  * may be read on a GPU; input and output never overlap. */
 struct stage_call {
   const void *input;
   void *output;
+  const void *source; /* the frame that came into the pipeline; NULL unless some stage takes it */
   void *state;       /* NULL if state_bytes is 0 */
   void *scratch;     /* NULL if scratch_bytes is 0 */
+  void *session;     /* what begin() made */
   uint64_t sequence; /* the frame's number within its session */
   bool restart;      /* first frame of a session: `state` must be taken as empty */
   bool again;        /* the frame was on a device that failed, and runs once more */
+  void *attached;    /* what attach() gave, and the number of the slot within it; NULL on the CPU */
+  unsigned slot;
+  char *problem; /* STAGE_TEXT bytes, empty at first: where run() says in one sentence why it failed */
 };
 
 struct stage_descriptor {
@@ -98,12 +117,23 @@ struct stage_descriptor {
   /* Frees what prepare() made, after it gave true. NULL: nothing. */
   void (*release)(struct stage_plan *plan);
 
+  /* Makes what the frames of one session share on the host, with a program on its device; on NULL `problem` says why. end()
+   * frees it once no frame is left. NULL: nothing. */
+  void *(*begin)(const struct stage_plan *plan, bool on_cuda, char problem[STAGE_TEXT]);
+  void (*end)(const struct stage_plan *plan, void *session);
+
   /* Runs on one thread of the CPU pool. */
   void (*run)(const struct stage_plan *plan, const struct stage_call *call);
 
   /* Enqueues on a CUDA stream (cudaStream_t as void *); returns a cudaError_t. Enqueues only: no allocation, no
    * synchronisation, nothing on the default stream; works under stream capture. NULL without CUDA. */
   int (*enqueue)(const struct stage_plan *plan, const struct stage_call *call, void *stream);
+
+  /* For a stage that needs more on a GPU than the slot's memory: makes that for the slots of one program, and says whether what
+   * enqueue() does must be `beside` the frame's graph. NULL: none. For threads that set up; NULL on error. */
+  void *(*attach)(struct gpu_device *device, const struct stage_plan *plan, const struct stage_buffers *slots, unsigned count,
+                  bool *beside, struct gpu_error *error);
+  void (*detach)(void *attached);
 
   /* Whether the frame of that number is enqueued differently from others, so that a captured graph cannot stand for it. NULL:
    * none is. (Where the stage has state, the first frame of a session is too; that is known without asking.) */

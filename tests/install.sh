@@ -15,7 +15,7 @@ fail() {
 # What systemd-analyze says of the installed units, seen as if the folder were the root.
 verify() {
   mkdir -p "$root/verified"
-  sed "s,^ExecStart=/usr,ExecStart=$root/usr," "$root/usr/lib/systemd/system/framed.service" >"$root/verified/framed.service"
+  sed -E "s,^(Exec[A-Za-z]+=)/usr,\1$root/usr," "$root/usr/lib/systemd/system/framed.service" >"$root/verified/framed.service"
   cp "$root/usr/lib/systemd/system/framed@.socket" "$root/verified/framed@cam0.socket"
   systemd-analyze verify --man=no "$root/verified/framed.service" "$root/verified/framed@cam0.socket" 2>&1 || true
   rm -r "$root/verified"
@@ -31,7 +31,7 @@ rm -rf build/installed
 "${make[@]}" install >/dev/null
 for file in usr/bin/framed usr/bin/framectl usr/lib/systemd/system/framed.service usr/lib/systemd/system/framed@.socket \
   usr/lib/sysusers.d/framed.conf usr/lib/systemd/catalog/framed.catalog usr/share/man/man8/framed.8.gz \
-  usr/share/man/man1/framectl.1.gz usr/share/man/man5/framed.yaml.5.gz usr/share/man/man7/framed-protocol.7.gz \
+  usr/share/man/man1/framectl.1.gz usr/share/man/man5/framed.yaml.5.gz usr/share/man/man7/framed-protocol.7.gz usr/share/man/man7/framed-models.7.gz \
   usr/share/bash-completion/completions/framectl \
   usr/share/zsh/site-functions/_framectl usr/share/framed/grafana/framed.json \
   usr/share/framed/prometheus/framed.rules.yml usr/lib/libframed.a usr/lib/libframed.so usr/lib/pkgconfig/framed.pc \

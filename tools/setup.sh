@@ -35,6 +35,7 @@ need_build() {
   need libmicrohttpd-dev pkg-config --exists libmicrohttpd
   need libjansson-dev pkg-config --exists jansson
   need libturbojpeg0-dev pkg-config --exists libturbojpeg
+  need libpng-dev pkg-config --exists libpng
   need libncurses-dev pkg-config --exists ncursesw
 }
 
@@ -132,6 +133,24 @@ fetch_promtool() {
   rm -rf "$folder"
 }
 
+# A wheel is an archive, of which tests need the library alone; its version is one that reports to nobody.
+fetch_onnxruntime() {
+  if [ -d build/onnxruntime ] || [ -n "${FRAMED_ONNXRUNTIME:-}" ]; then
+    return
+  fi
+  echo "setup: fetching ONNX Runtime, which runs models (19 MB, with pip)"
+  folder=$(mktemp -d)
+  if "${PYTHON:-python3}" -m pip download --disable-pip-version-check --no-deps --only-binary=:all: --python-version 3.12 --implementation cp \
+    --platform "manylinux_2_28_$(uname -m)" --platform "manylinux_2_27_$(uname -m)" --dest "$folder" onnxruntime==1.28.0 >>"$log" 2>&1 &&
+    "${PYTHON:-python3}" -m zipfile -e "$folder"/*.whl "$folder" >>"$log" 2>&1; then
+    mkdir -p build/onnxruntime
+    mv "$folder"/onnxruntime/capi/libonnxruntime.so.* build/onnxruntime/
+  else
+    echo "setup: ONNX Runtime could not be fetched; tests of models will be left out; why is in $log" >&2
+  fi
+  rm -rf "$folder"
+}
+
 # What nobody has built it on may do; what is older than that lacks libraries or a compiler.
 say_machine() {
   case $(uname -m) in
@@ -207,4 +226,4 @@ for round in first second last; do
   echo "setup: installing $missing (what apt-get says goes to $log)"
   install_packages "$missing"
 done
-case " $* " in *" check "*) fetch_promtool ;; esac
+case " $* " in *" check "*) fetch_promtool; fetch_onnxruntime ;; esac

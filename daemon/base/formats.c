@@ -69,8 +69,11 @@ static void receive_stages(struct vocabulary *vocabulary) {
   struct config_parameter *next = vocabulary->parameters;
   for (unsigned i = 0; stage_descriptors[i]; i++) {
     const struct stage_descriptor *stage = stage_descriptors[i];
-    vocabulary->stages[i] = (struct config_stage_type){
-        .name = stage->name, .help = stage->help, .parameters = next, .parameter_count = stage->parameter_count};
+    vocabulary->stages[i] = (struct config_stage_type){.name = stage->name,
+                                                       .help = stage->help,
+                                                       .parameters = next,
+                                                       .parameter_count = stage->parameter_count,
+                                                       .runs_model = strcmp(stage->name, "model") == 0};
     for (unsigned j = 0; j < stage->parameter_count; j++) {
       *next++ = translate_parameter(&stage->parameters[j]);
     }
@@ -115,6 +118,18 @@ struct frame_format formats_format(const struct config_format *format) {
   return format_image((enum pixel_format)(format->pixels + 1), format->width, format->height);
 }
 
+enum gpu_backend_choice formats_backend(enum config_backend backend) {
+  switch (backend) {
+  case CONFIG_BACKEND_CUDA:
+    return GPU_BACKEND_CUDA;
+  case CONFIG_BACKEND_CPU:
+    return GPU_BACKEND_CPU;
+  case CONFIG_BACKEND_AUTO:
+    break;
+  }
+  return GPU_BACKEND_AUTO;
+}
+
 /* The settings stay the configuration's: both structs are laid out alike. */
 static void translate_stage(const struct config_stage *stage, struct gpu_stage_request *request) {
   *request = (struct gpu_stage_request){.stage = stage_descriptors[stage->type]};
@@ -127,12 +142,24 @@ static void translate_stage(const struct config_stage *stage, struct gpu_stage_r
                                               .setting_count = value->setting_count};
     memcpy(request->values[i].numbers, value->numbers, sizeof request->values[i].numbers);
   }
+  request->resource = stage->model ? stage->model->open : NULL;
+}
+
+/* What `models` says of the output is for stages that do not say it. */
+static void choose_output(const struct config_stage *stage, struct gpu_stage_request *request) {
+  for (unsigned i = 0; stage->model && stage->model->output && i < request->stage->parameter_count; i++) {
+    if (strcmp(request->stage->parameters[i].name, "output") == 0 && !request->values[i].given) {
+      request->values[i] = (struct stage_value){.given = true, .count = 1, .text = stage->model->output};
+    }
+  }
 }
 
 struct gpu_chain *formats_chain(const struct config_pipeline *pipeline, struct gpu_error *error) {
   struct gpu_stage_request requests[GPU_MAX_STAGES];
   for (unsigned i = 0; i < pipeline->stage_count; i++) {
     translate_stage(&pipeline->stages[i], &requests[i]);
+    choose_output(&pipeline->stages[i], &requests[i]);
+    requests[i].users = pipeline->slots * pipeline->source.clients;
   }
   struct frame_format input = formats_format(&pipeline->source.format);
   return gpu_chain_new(&input, requests, pipeline->stage_count, error);

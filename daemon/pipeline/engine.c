@@ -4,6 +4,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "daemon/base/formats.h"
+
 enum { MOST_KNOWN = 64 }; /* devices */
 
 struct opened {
@@ -82,18 +84,6 @@ unsigned engine_devices(const struct engine *engine) { return engine->device_cou
 
 unsigned engine_device_number(const struct engine *engine, unsigned index) { return engine->devices[index].index; }
 
-static enum gpu_backend_choice backend_choice(enum config_backend backend) {
-  switch (backend) {
-  case CONFIG_BACKEND_CUDA:
-    return GPU_BACKEND_CUDA;
-  case CONFIG_BACKEND_CPU:
-    return GPU_BACKEND_CPU;
-  case CONFIG_BACKEND_AUTO:
-    break;
-  }
-  return GPU_BACKEND_AUTO;
-}
-
 /* What a process before this one measured, by device. */
 struct known {
   unsigned count;
@@ -143,7 +133,7 @@ static bool open_device(struct engine *engine, const struct config *config, unsi
   }
   struct gpu_error error = {.stage = -1};
   struct gpu_device *device =
-      gpu_open_calibrated(backend_choice(config->gpu.backend), index, 0, find_known(known, index), &error);
+      gpu_open_calibrated(formats_backend(config->gpu.backend), index, 0, find_known(known, index), &error);
   if (!device) {
     engine_failure(failure, &error);
     failure->device = !error.no_device;

@@ -9,6 +9,7 @@
 
 #include "daemon/base/formats.h"
 #include "daemon/base/log_text.h"
+#include "daemon/base/models.h"
 #include "daemon/session/session.h"
 #include "daemon/sink/sink.h"
 #include "daemon/wire/native.h"
@@ -40,11 +41,13 @@ static size_t most_result_bytes(const struct config_pipeline *pipeline, const st
   return json_most_bytes(&shape);
 }
 
-bool footprint_of(const struct config_pipeline *pipeline, struct footprint *footprint, struct gpu_error *error) {
+bool footprint_of(const struct config *config, const struct config_pipeline *pipeline, struct footprint *footprint,
+                  struct gpu_error *error) {
   footprint->input = formats_format(&pipeline->source.format);
   struct gpu_chain *chain = formats_chain(pipeline, error);
   size_t input_bytes;
-  if (!chain || !format_bytes(&footprint->input, &input_bytes)) {
+  if (!chain || !gpu_chain_runs(chain, formats_backend(config->gpu.backend), error) ||
+      !format_bytes(&footprint->input, &input_bytes)) {
     gpu_chain_free(chain);
     return false;
   }
@@ -110,10 +113,9 @@ static struct config_mark footprint_place(const struct config_pipeline *pipeline
 
 static void check_pipeline(const struct config *config, const struct config_pipeline *pipeline, struct config_errors *errors,
                            void *context) {
-  (void)config;
   struct gpu_error error = {.stage = -1};
   struct footprint footprint;
-  if (!footprint_of(pipeline, &footprint, &error)) {
+  if (!footprint_of(config, pipeline, &footprint, &error)) {
     config_errors_add(errors, footprint_place(pipeline, &error), error.remedy[0] ? error.remedy : NULL, "pipeline '%s': %s",
                       pipeline->name, error.text[0] ? error.text : "the frames are too large");
     return;
@@ -121,6 +123,11 @@ static void check_pipeline(const struct config *config, const struct config_pipe
   check_y4m(pipeline, &footprint, errors);
   check_json(pipeline, &footprint, errors);
   check_memory(context, pipeline, &footprint, errors);
+}
+
+static bool open_model(struct config_model *model, struct config_errors *errors, void *context) {
+  (void)context;
+  return models_open(model, errors);
 }
 
 static size_t half_of_memory(void) {
@@ -156,8 +163,11 @@ static struct config *read_config(const char *name, const char *text, struct con
   }
   struct check check = {.limit = half_of_memory()};
   char example[PATH_MAX];
-  struct config_hooks hooks = {
-      .vocabulary = formats_words(vocabulary), .check = check_pipeline, .context = &check, .example = find_example(example)};
+  struct config_hooks hooks = {.vocabulary = formats_words(vocabulary),
+                               .open = open_model,
+                               .check = check_pipeline,
+                               .context = &check,
+                               .example = find_example(example)};
   struct config *config = text ? config_parse(name, text, strlen(text), &hooks, errors) : config_load(name, &hooks, errors);
   formats_free(vocabulary);
   return config;
@@ -205,7 +215,7 @@ void footprint_print(FILE *out, const char *path, const struct config *config) {
   for (unsigned i = 0; i < config->pipeline_count; i++) {
     struct footprint footprint;
     struct gpu_error error;
-    if (footprint_of(&config->pipelines[i], &footprint, &error)) { /* true: it was checked */
+    if (footprint_of(config, &config->pipelines[i], &footprint, &error)) { /* true: it was checked */
       print_row(out, &config->pipelines[i], &footprint);
       pinned = plus(pinned, footprint.pinned_bytes);
       device = plus(device, footprint.device_bytes);
@@ -215,5 +225,6 @@ void footprint_print(FILE *out, const char *path, const struct config *config) {
   char pinned_text[BYTES_TEXT], device_text[BYTES_TEXT], readers_text[BYTES_TEXT];
   fprintf(out, "%-16s %-22s %-22s %5s %7s %11s %11s %12s\n", "together", "", "", "", "", text_of_bytes(pinned, pinned_text),
           text_of_bytes(device, device_text), text_of_bytes(readers, readers_text));
+  models_print(out, config);
   print_lock_limit(out, config, pinned);
 }

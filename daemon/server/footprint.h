@@ -18,9 +18,11 @@ struct footprint { /* of one pipeline, with all its clients */
 };
 
 /* False if the pipeline's formats do not fit each other, with the stage concerned. */
-bool footprint_of(const struct config_pipeline *pipeline, struct footprint *footprint, struct gpu_error *error);
+bool footprint_of(const struct config *config, const struct config_pipeline *pipeline, struct footprint *footprint,
+                  struct gpu_error *error);
 
-/* Reads the configuration and checks all that can be checked without a device. NULL with errors. */
+/* Reads the configuration, opens its models, and checks all that can be checked without a device. NULL with errors. May take
+ * seconds. */
 struct config *footprint_load(const char *path, struct config_errors *errors);
 
 /* The same of a text; `name` is for the errors. */

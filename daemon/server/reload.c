@@ -17,6 +17,7 @@
 #include <string.h>
 
 #include "daemon/base/log.h"
+#include "daemon/base/models.h"
 #include "daemon/base/systemd.h"
 #include "daemon/server/config_diff.h"
 #include "daemon/server/footprint.h"
@@ -140,6 +141,7 @@ static void replace_if_gone(struct reload *reload) {
   }
   loop_timer_stop(reload->limit);
   reload->step = RELOAD_RELEASING;
+  models_log(reload->generation->config, reload->server->config);
   server_adopt(reload->server, reload->generation);
   reload->generation = NULL;
   reload->server->reload_refusal[0] = '\0';

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "daemon/base/log.h"
+#include "daemon/base/models.h"
 #include "daemon/base/rights.h"
 #include "daemon/base/systemd.h"
 #include "daemon/server/config_files.h"
@@ -165,6 +166,7 @@ static void say_ready(struct server *server) {
   log_event(LOG_STARTED, NULL, "framed %s is ready: %u pipeline%s on %s (%s), %u lane%s", FRAMED_VERSION,
             server->pipeline_count, server->pipeline_count == 1 ? "" : "s", gpu_device_name(device), gpu_backend_name(device),
             engine_lanes(server->engine), engine_lanes(server->engine) == 1 ? "" : "s");
+  models_log(server->config, NULL);
   if (server->recovers) {
     server_recovered(server);
   }

@@ -91,7 +91,7 @@ static json_t *make_document(const struct swap *swap) {
       json_array_append_new(removed, json_string(swap->server->config->pipelines[i].name));
     }
   }
-  bool same = strcmp(swap->config->text, swap->server->config->text) == 0;
+  bool same = strcmp(swap->config->text, swap->server->config->text) == 0 && json_array_size(lists[CHANGE_CHANGED]) == 0;
   return json_pack("{s:b, s:b, s:o, s:o, s:o, s:o}", "ok", 1, "same", same, "added", lists[CHANGE_ADDED], "removed", removed,
                    "changed", lists[CHANGE_CHANGED], "unchanged", lists[CHANGE_NONE]);
 }

@@ -3,10 +3,19 @@
 #include "gpu/stages/prepare.h"
 #include "gpu/stages/vector.h"
 
+#include <stdio.h>
+
 #define LIMIT 1e6
 
 enum { BLOCK = 1024 };
-enum { MEAN, STD, SCALE };
+enum { MEAN, STD, SCALE, DTYPE, CHANNELS, LAYOUT };
+enum { DTYPE_FLOAT32, DTYPE_FLOAT16 };
+enum { CHANNELS_KEEP, CHANNELS_RGB, CHANNELS_BGR };
+enum { LAYOUT_CHW, LAYOUT_HWC };
+
+static const char *const dtypes[] = {"float32", "float16", NULL};
+static const char *const orders[] = {"keep", "rgb", "bgr", NULL};
+static const char *const layouts[] = {"chw", "hwc", NULL};
 
 static const struct stage_parameter parameters[] = {
     [MEAN] = {.name = "mean",
@@ -14,20 +23,49 @@ static const struct stage_parameter parameters[] = {
               .minimum = -LIMIT,
               .maximum = LIMIT,
               .fallback = 0,
-              .help = "Subtracted after scaling: one number, or one for each channel."},
+              .help = "Subtracted after scaling: one number, or one for each channel of the result."},
     [STD] = {.name = "std",
              .type = STAGE_NUMBERS,
              .minimum = 1 / LIMIT,
              .maximum = LIMIT,
              .fallback = 1,
-             .help = "Divisor after the subtraction: one number, or one for each channel."},
+             .help = "Divisor after the subtraction: one number, or one for each channel of the result."},
     [SCALE] = {.name = "scale",
                .type = STAGE_NUMBER,
                .minimum = -LIMIT,
                .maximum = LIMIT,
                .fallback = 1.0 / 255.0,
                .help = "Factor that samples are multiplied by first; the default maps 0 to 255 onto 0 to 1."},
+    [DTYPE] = {.name = "dtype",
+               .type = STAGE_CHOICE,
+               .maximum = DTYPE_FLOAT16,
+               .fallback = DTYPE_FLOAT32,
+               .choices = dtypes,
+               .help = "Type of the result's elements."},
+    [CHANNELS] = {.name = "channels",
+                  .type = STAGE_CHOICE,
+                  .maximum = CHANNELS_BGR,
+                  .fallback = CHANNELS_KEEP,
+                  .choices = orders,
+                  .help = "Order of the result's three channels: that of the input, or this one."},
+    [LAYOUT] = {.name = "layout",
+                .type = STAGE_CHOICE,
+                .maximum = LAYOUT_HWC,
+                .fallback = LAYOUT_CHW,
+                .choices = layouts,
+                .help = "Whether the result is [channels, height, width] or [height, width, channels]."},
 };
+
+/* Whether the order asked for is the other one than the input's. */
+static bool turns(enum pixel_format pixels, unsigned order) {
+  return (pixels == PIXELS_RGB24 && order == CHANNELS_BGR) || (pixels == PIXELS_BGR24 && order == CHANNELS_RGB);
+}
+
+static struct frame_format result(const struct frame_format *input, const struct normalize_constants *constants) {
+  const enum element_type dtype = constants->half ? ELEMENT_FLOAT16 : ELEMENT_FLOAT32;
+  return constants->interleaved ? format_tensor(dtype, (uint64_t[]){input->height, input->width, constants->channels}, 3)
+                                : format_tensor(dtype, (uint64_t[]){constants->channels, input->height, input->width}, 3);
+}
 
 static bool prepare(struct stage_plan *plan, const struct stage_value *values, char problem[STAGE_TEXT]) {
   unsigned channels = stage_channels(&plan->input);
@@ -38,8 +76,16 @@ static bool prepare(struct stage_plan *plan, const struct stage_value *values, c
       !stage_check_channels(&values[STD], channels, "std", problem)) {
     return false;
   }
-  struct normalize_constants constants = {.channels = channels};
+  if (channels == 1 && values[CHANNELS].numbers[0] != CHANNELS_KEEP) {
+    snprintf(problem, STAGE_TEXT, "`channels` has no effect on gray; leave it out, or put `convert: {to: rgb24}` before it");
+    return false;
+  }
+  struct normalize_constants constants = {.channels = channels,
+                                          .half = values[DTYPE].numbers[0] == DTYPE_FLOAT16,
+                                          .interleaved = values[LAYOUT].numbers[0] == LAYOUT_HWC};
+  const bool turned = turns(plan->input.pixels, (unsigned)values[CHANNELS].numbers[0]);
   for (unsigned c = 0; c < channels; c++) {
+    constants.source[c] = turned ? channels - 1 - c : c;
     constants.channel[c] = (struct normalize_channel){
         .scale = (float)values[SCALE].numbers[0],
         .mean = (float)stage_channel_number(&values[MEAN], c),
@@ -47,7 +93,7 @@ static bool prepare(struct stage_plan *plan, const struct stage_value *values, c
     };
   }
   STAGE_SET_CONSTANTS(plan, &constants);
-  plan->output = format_tensor(ELEMENT_FLOAT32, (uint64_t[]){channels, plan->input.height, plan->input.width}, 3);
+  plan->output = result(&plan->input, &constants);
   return stage_fill_sizes(plan, problem);
 }
 
@@ -65,26 +111,56 @@ static void gather(const uint8_t *restrict in, uint8_t *restrict out, size_t cou
   }
 }
 
+STAGE_VECTOR
+static void spread(const float *restrict in, float *restrict out, size_t count, size_t step) {
+  for (size_t i = 0; i < count; i++) {
+    out[i * step] = in[i];
+  }
+}
+
+STAGE_VECTOR
+static void spread_half(const float *restrict in, uint16_t *restrict out, size_t count, size_t step) {
+  for (size_t i = 0; i < count; i++) {
+    out[i * step] = arithmetic_half(in[i]);
+  }
+}
+
+/* Computes a block of one channel and puts it where the result has it: every `step`th element from `at` on. */
+static void run_block(const uint8_t *in, const struct stage_call *call, size_t at, size_t count, size_t step, bool half,
+                      struct normalize_channel channel) {
+  float values[BLOCK];
+  if (!half && step == 1) {
+    run_plane(in, (float *)call->output + at, count, channel);
+    return;
+  }
+  run_plane(in, values, count, channel);
+  if (half) {
+    spread_half(values, (uint16_t *)call->output + at, count, step);
+  } else {
+    spread(values, (float *)call->output + at, count, step);
+  }
+}
+
 static void run(const struct stage_plan *plan, const struct stage_call *call) {
   struct normalize_constants constants;
   STAGE_GET_CONSTANTS(plan, &constants);
   const uint8_t *in = call->input;
-  float *out = call->output;
   size_t pixels = (size_t)plan->input.width * plan->input.height;
   size_t channels = constants.channels;
   uint8_t block[BLOCK];
   for (size_t first = 0; first < pixels; first += BLOCK) {
     size_t count = pixels - first < BLOCK ? pixels - first : BLOCK;
     for (size_t c = 0; c < channels; c++) {
-      gather(in + first * channels + c, block, count, channels);
-      run_plane(block, out + c * pixels + first, count, constants.channel[c]);
+      const size_t at = constants.interleaved ? first * channels + c : c * pixels + first;
+      gather(in + first * channels + constants.source[c], block, count, channels);
+      run_block(block, call, at, count, constants.interleaved ? channels : 1, constants.half, constants.channel[c]);
     }
   }
 }
 
 const struct stage_descriptor normalize_stage = {
     .name = "normalize",
-    .help = "Gives (in * scale - mean) / std as a float32 tensor of planes [C, H, W]; takes gray, rgb24 and bgr24.",
+    .help = "Gives (in * scale - mean) / std as the tensor that a network takes; takes gray, rgb24 and bgr24.",
     .parameters = parameters,
     .parameter_count = STAGE_PARAMETER_COUNT(parameters),
     .prepare = prepare,

@@ -1,13 +1,13 @@
 /*
- * normalize: 8 bit pixels to the float32 tensor [C, H, W] that networks take; out = (in * scale - mean) / std.
+ * normalize: 8 bit pixels to the tensor [C, H, W] or [H, W, C] that networks take; out = (in * scale - mean) / std.
  *
- * Channels keep the order of the input: rgb24 gives red, green, blue, bgr24 gives blue, green, red, gray gives
- * one plane. All steps are single precision, each rounded once.
+ * Channels keep the order of the input unless another is asked for: rgb24 gives red, green, blue, bgr24 gives blue, green, red,
+ * gray gives one plane. All steps are single precision, each rounded once; float16 is rounded once more at the end.
  */
 #ifndef FRAMED_GPU_STAGES_NORMALIZE_H
 #define FRAMED_GPU_STAGES_NORMALIZE_H
 
-#include "gpu/stage.h"
+#include "gpu/stages/arithmetic.h"
 
 enum { NORMALIZE_MAX_CHANNELS = 3 };
 
@@ -17,6 +17,9 @@ struct normalize_channel {
 
 struct normalize_constants {
   uint32_t channels;
+  uint32_t source[NORMALIZE_MAX_CHANNELS]; /* of each channel of the result: that of the input */
+  bool half;                               /* float16 */
+  bool interleaved;                        /* [H, W, C] */
   struct normalize_channel channel[NORMALIZE_MAX_CHANNELS];
 };
 

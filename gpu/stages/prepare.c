@@ -19,7 +19,8 @@ bool stage_fill_sizes(struct stage_plan *plan, char problem[STAGE_TEXT]) {
 
 bool stage_keep_format(struct stage_plan *plan, char problem[STAGE_TEXT]) {
   plan->output = plan->input;
-  plan->output.meaning = MEANING_NONE; /* the numbers are others */
+  plan->output.meaning = MEANING_NONE; /* its numbers are others now */
+  plan->output.parts = NULL;
   return stage_fill_sizes(plan, problem);
 }
 

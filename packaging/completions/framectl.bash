@@ -7,20 +7,20 @@ _framectl_pipelines() {
 
 _framectl() {
   local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]} command="" words="" i
-  local commands="status health metrics top reload upgrade drain pause resume check push pull trace plan doctor"
+  local commands="status health metrics top reload upgrade drain pause resume check push pull trace plan doctor models stages try"
   local -a socket=()
   for ((i = 1; i < COMP_CWORD; i++)); do
     case ${COMP_WORDS[i]} in
       -s | --socket) socket=(-s "${COMP_WORDS[++i]}") ;;
-      -o | --output | --frames | --seconds | --h2d | --kernel | --d2h | --turnaround | --host | --slots | --chunks | --from) ((i++)) ;;
+      -o | --output | -i | --input | --format | --frames | --seconds | --h2d | --kernel | --d2h | --turnaround | --host | --slots | --chunks | --from) ((i++)) ;;
       -*) ;;
       *) if [[ -z $command ]]; then command=${COMP_WORDS[i]}; fi ;;
     esac
   done
   case $before in
-    -s | --socket | -o | --output) mapfile -t COMPREPLY < <(compgen -f -- "$word"); return ;;
+    -s | --socket | -o | --output | -i | --input) mapfile -t COMPREPLY < <(compgen -f -- "$word"); return ;;
     --from) mapfile -t COMPREPLY < <(compgen -W "$(_framectl_pipelines "${socket[@]}")" -- "$word"); return ;;
-    --frames | --seconds | --h2d | --kernel | --d2h | --turnaround | --host | --slots | --chunks) return ;;
+    --frames | --format | --seconds | --h2d | --kernel | --d2h | --turnaround | --host | --slots | --chunks) return ;;
   esac
   case $command in
     "") words="$commands help --json --version" ;;
@@ -30,7 +30,12 @@ _framectl() {
     check) if [[ $word != -* ]]; then mapfile -t COMPREPLY < <(compgen -f -- "$word"); return; fi ;;
     push) words="--shm --force" ;;
     pull) words="--frames --shm --force" ;;
+    models) words="install remove --cuda"; if [[ $word != -* && ${COMP_WORDS[*]} == *install* ]]; then mapfile -t COMPREPLY < <(compgen -f -- "$word"); return; fi ;;
     trace) words="-o --output --seconds" ;;
+    try) words="-i --input -o --output --format --cpu" ;;
+    stages)
+      if [[ $word != -* ]]; then words=$(framectl stages 2>/dev/null | sed -n 's/^  \([^ ]*\) .*/\1/p'); fi
+      ;;
     plan) words="--json --h2d --kernel --d2h --chunks --frames --slots --turnaround --host --from" ;;
   esac
   case $command in

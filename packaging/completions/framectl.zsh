@@ -24,21 +24,30 @@ _framectl() {
       upgrade\:"have the installed program take over" drain\:"finish what is in flight, take nothing new"
       pause\:"take no frames until resume" resume\:"take frames again" check\:"check a configuration file"
       push\:"send standard input to a pipeline" pull\:"write results to standard output"
-      trace\:"record when each frame was where" plan\:"say what slots would win" doctor\:"say what could be better" help\:"say what a command does"))' \
+      trace\:"record when each frame was where" plan\:"say what slots would win" doctor\:"say what could be better"
+      models\:"list, install or remove ONNX Runtime" stages\:"list stages and what one takes"
+      try\:"put one frame through stages" help\:"say what a command does"))' \
     '*::argument:->argument'
   [[ $state == argument ]] || return
   socket=${opt_args[-s]:-${opt_args[--socket]}}
   case $line[1] in
-    help) compadd status health metrics top reload upgrade drain pause resume check push pull trace plan doctor ;;
+    help) compadd status health metrics top reload upgrade drain pause resume check push pull trace plan doctor models stages try ;;
     status|doctor|drain|pause|resume) _arguments $always $json '1:pipeline:_framectl_pipelines' ;;
     top) _arguments $always '1:pipeline:_framectl_pipelines' ;;
     health|reload|upgrade) _arguments $always $json ;;
     metrics) _arguments $always ;;
+    models) _arguments $always '--cuda[with the libraries of CUDA]' '1:action:(install remove)' '*:wheel:_files -g "*.whl"' ;;
     check) _arguments $always '1:configuration:_files' ;;
     push) _arguments $always $transfer '1:pipeline:_framectl_pipelines' ;;
     pull) _arguments $always $transfer '--frames[end after that many results]:number' '1:pipeline:_framectl_pipelines' ;;
     trace)
       _arguments $always '(-o --output)'{-o,--output}'[file for it]:file:_files' '--seconds[how long it is taken]:number'
+      ;;
+    stages) _arguments $always '1:stage:' ;;
+    try)
+      _arguments $always '(-i --input)'{-i,--input}'[picture or raw frame]:file:_files' \
+        '(-o --output)'{-o,--output}'[file for the result]:file:_files' '--format[of a raw frame]:format' \
+        '--cpu[on the CPU backend in any case]' '*:stage:'
       ;;
     plan)
       _arguments $always $json '--h2d[time of the copy in]:time' '--kernel[time of the kernel]:time' \

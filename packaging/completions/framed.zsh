@@ -6,5 +6,7 @@ _arguments \
   '(- *)--print-config[print the configuration with all defaults]' \
   '(- *)--print-schema[print a JSON schema of the file]' \
   '(- *)--print-manual[print the table of keys]' \
+  '(- *)--print-stages[print the stages, or what one takes]::stage' \
+  '(- *)--try[put one frame through the pipeline of a configuration]:text' \
   '(- *)--version[print version and backends]' \
   '(- *)--help[print a summary]'

@@ -77,7 +77,8 @@ def test_overlap(place):
 def test_stages():
     _, sections = measured("stages")
     names = {row["stage"].partition(":")[0] for row in sections["stages"]}
-    assert names == {"affine", "convert", "resize", "normalize", "blur", "sobel", "threshold", "motion", "stats", "work"}
+    assert names == {"affine", "convert", "resize", "normalize", "blur", "sobel", "threshold", "motion", "stats", "top", "detect",
+                     "mask", "image", "work"}
     for row in sections["stages"]:
         assert row["backend"] == "cpu" and row["ratio"] == pytest.approx(row["floor_us"] / row["us"], rel=1e-3), row
     sizes = {(row["pixels"], row["stage"]): row["bytes"] for row in sections["stages"]}
@@ -85,7 +86,8 @@ def test_stages():
     assert sizes["gray", "resize: width=half,height=half"] == 640 * 480 + 320 * 240
     assert sizes["gray", "resize: width=three_quarters,height=three_quarters"] == 640 * 480 + 480 * 360
     assert sizes["gray", "motion"] == 640 * 480 * (1 + 1 + 2 * 4), "its background is read and written, too"
-    assert {row["stage"] for row in sections["stages"] if row["computes"]} == {"work: rounds=1"}
+    assert sizes["float32", "detect: layout=yolo8"] == 4 * (84 * 8400 + 100 * 6)
+    assert {row["stage"].partition(":")[0] for row in sections["stages"] if row["computes"]} == {"work", "top", "detect"}
 
 
 def test_transport():

@@ -24,17 +24,22 @@ static const struct config_parameter parameters[] = {
 static const struct config_parameter needed[] = {
     {.name = "size", .type = CONFIG_INTEGER, .required = true, .minimum = 1, .maximum = 9, .help = "Needed."},
 };
-static const struct config_stage_type stages[] = {
-    {"affine", "Has one parameter of each type.", parameters, 4},
-    {"blur", "Needs its parameter.", needed, 1},
-    {"sobel", "Has no parameter.", NULL, 0},
+static const struct config_parameter model[] = {
+    {.name = "name", .type = CONFIG_WORD, .help = "A text."},
+    {.name = "file", .type = CONFIG_PATH, .help = "A path."},
+    {.name = "shape", .type = CONFIG_SETTINGS, .help = "Settings."},
 };
-static const struct config_vocabulary vocabulary = {pixels, dtypes, stages, 3};
+static const struct config_stage_type stages[] = {
+    {.name = "affine", .help = "Has one parameter of each number.", .parameters = parameters, .parameter_count = 4},
+    {.name = "blur", .help = "Needs its parameter.", .parameters = needed, .parameter_count = 1},
+    {.name = "sobel", .help = "Has no parameter."},
+    {.name = "model", .help = "Runs a model.", .parameters = model, .parameter_count = 3, .runs_model = true},
+};
+static const struct config_vocabulary vocabulary = {pixels, dtypes, stages, 4};
 
 /* Touches all that a caller may read of a pipeline that is valid in itself. */
 static void check(const struct config *config, const struct config_pipeline *pipeline, struct config_errors *errors,
                   void *context) {
-  (void)config;
   (void)errors;
   (void)context;
   assert(pipeline->slots >= 1 && pipeline->slots <= CONFIG_MAX_SLOTS);
@@ -43,6 +48,9 @@ static void check(const struct config *config, const struct config_pipeline *pip
   assert(pipeline->source.format.is_tensor ? pipeline->source.format.rank >= 1 : pipeline->source.format.width >= 1);
   for (unsigned i = 0; i < pipeline->stage_count; i++) {
     assert(pipeline->stages[i].type < vocabulary.stage_count);
+    const struct config_model *of = pipeline->stages[i].model;
+    assert(!of == !stages[pipeline->stages[i].type].runs_model);
+    assert(!of || (of->file && of->text && of->instances >= 1 && config_is_run(config, of)));
   }
 }
 

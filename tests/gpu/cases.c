@@ -44,6 +44,10 @@ unsigned cases_formats(const struct cases_size *size, struct frame_format format
   formats[count++] = format_tensor(ELEMENT_UINT8, shape + 1, 2);
   formats[count++] = format_tensor(ELEMENT_FLOAT32, shape, 3);
   formats[count++] = format_tensor(ELEMENT_FLOAT32, (uint64_t[]){(uint64_t)size->width * size->height}, 1);
+  formats[count++] = format_tensor(ELEMENT_FLOAT32, (uint64_t[]){3, size->height, size->width}, 3);
+  /* As detectors give it: candidates of six numbers, one for each cell of the three grids of YOLOX. */
+  const uint64_t side = size->width < 32 ? 1 : size->width / 32;
+  formats[count++] = format_tensor(ELEMENT_FLOAT32, (uint64_t[]){1, 21 * side * side, 6}, 3);
   return count;
 }
 

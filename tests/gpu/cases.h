@@ -7,7 +7,7 @@
 
 #include "gpu/stage.h"
 
-enum { CASES_MAX_SETS = 64, CASES_MAX_FORMATS = PIXELS_COUNT + 3 };
+enum { CASES_MAX_SETS = 64, CASES_MAX_FORMATS = PIXELS_COUNT + 5 };
 
 /* How much one frame costs, which says how far parameters may go: extremes only where frames are small. */
 enum cases_effort { CASES_TINY, CASES_SMALL, CASES_MEDIUM, CASES_LARGE };
@@ -22,8 +22,8 @@ extern const struct cases_size cases_sizes[]; /* small to large, ended by 0 x 0 
 /* Small frames for kernels that only large ones get, which take rows of whole 16 bytes alone. */
 extern const struct cases_size cases_as_if_large[];
 
-/* Every pixel format, and tensors of both types and several ranks, of about this size; of large frames the usual
- * formats alone. Returns how many. */
+/* Every pixel format, and tensors of both types and several ranks, of about this size, some as networks give them; of large
+ * frames the usual formats alone. Returns how many. */
 unsigned cases_formats(const struct cases_size *size, struct frame_format formats[CASES_MAX_FORMATS]);
 
 /* Defaults, bounds, every choice, whole parts of the frame's size where there is a new one, and random values. Not all

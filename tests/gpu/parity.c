@@ -1,9 +1,9 @@
 /*
  * Whether both backends compute the same: every stage, every format it takes, many sizes and parameters.
  *
- * Each case runs run() of the stage directly, and the same frames through a program of a device, as the daemon
- * does it; so `--cpu` tests the CPU backend's slots and, under a sanitizer, the loops of all stages. How far
- * results may be apart is in compare.h.
+ * Each case runs run() of the stage directly (and of those that lead to it, where it takes only what they give), and the same
+ * frames through a program of a device, as the daemon does it; so `--cpu` tests the CPU backend's slots and, under a sanitizer,
+ * the loops of all stages. How far results may be apart is in compare.h.
  *
  * Exit status: 0, 1 if anything differs or fails, 77 if there is no GPU (1 with FRAMED_REQUIRE_GPU=1).
  */
@@ -25,7 +25,7 @@
 #define ASAN_UNPOISON_MEMORY_REGION(address, size) ((void)(address), (void)(size))
 #endif
 
-enum { SLOTS = 2, FRAMES_WITH_STATE = 5, SKIPPED = 77, ALIGNMENT = 256 };
+enum { SLOTS = 2, FRAMES_WITH_STATE = 5, SKIPPED = 77, ALIGNMENT = 256, MOST_LEADING = 4 };
 
 struct options {
   enum gpu_backend_choice backend;
@@ -71,10 +71,12 @@ static void *take(struct arena *arena, size_t bytes) {
 
 struct scene {
   struct gpu_chain *chain;
-  const struct stage_plan *plan;
+  const struct stage_plan *plan; /* the last: that of the stage under test */
+  unsigned leading;              /* stages before it */
   struct gpu_program *program;
   struct gpu_buffers buffers[SLOTS];
   void *input[SLOTS];
+  void *between[2]; /* of stages, where some lead */
   void *expected, *state, *scratch;
   unsigned slots;
 };
@@ -87,13 +89,28 @@ static void complain(struct test *test, const struct stage_plan *plan, const cha
          cases_describe(plan->stage, test->values, parameters, sizeof parameters), what);
 }
 
+/* Memory for what the stages that lead give, and the scratch memory of all. */
+static bool lay_out_between(struct test *test, struct scene *scene) {
+  size_t output = 0;
+  size_t scratch = 0;
+  for (unsigned i = 0; i <= scene->leading; i++) {
+    const struct stage_plan *plan = gpu_chain_stage(scene->chain, i);
+    output = i < scene->leading && plan->output_bytes > output ? plan->output_bytes : output;
+    scratch = plan->scratch_bytes > scratch ? plan->scratch_bytes : scratch;
+  }
+  scene->between[0] = take(&test->arena, output);
+  scene->between[1] = take(&test->arena, output);
+  scene->scratch = take(&test->arena, scratch);
+  return scene->between[0] && scene->between[1] && scene->scratch;
+}
+
 /* False if the arena is too small for the case. */
 static bool lay_out(struct test *test, struct scene *scene) {
   const struct stage_plan *plan = scene->plan;
   test->arena.used = 0;
   scene->slots = plan->state_bytes ? SLOTS : 1;
   for (unsigned slot = 0; slot < scene->slots; slot++) {
-    scene->input[slot] = take(&test->arena, plan->input_bytes);
+    scene->input[slot] = take(&test->arena, gpu_chain_stage(scene->chain, 0)->input_bytes);
     scene->buffers[slot] = (struct gpu_buffers){scene->input[slot], take(&test->arena, plan->output_bytes)};
     if (!scene->input[slot] || !scene->buffers[slot].output) {
       return false;
@@ -101,8 +118,7 @@ static bool lay_out(struct test *test, struct scene *scene) {
   }
   scene->expected = take(&test->arena, plan->output_bytes);
   scene->state = take(&test->arena, plan->state_bytes);
-  scene->scratch = take(&test->arena, plan->scratch_bytes);
-  if (!scene->expected || !scene->state || !scene->scratch) {
+  if (!scene->expected || !scene->state || !lay_out_between(test, scene)) {
     return false;
   }
   memset(scene->state, 0, plan->state_bytes);
@@ -123,25 +139,31 @@ static bool run_on_device(struct scene *scene, unsigned frame, struct gpu_error 
 }
 
 static void run_here(struct scene *scene, unsigned frame) {
-  const struct stage_plan *plan = scene->plan;
-  plan->stage->run(plan, &(struct stage_call){.input = scene->input[frame % scene->slots],
-                                              .output = scene->expected,
-                                              .state = plan->state_bytes ? scene->state : NULL,
-                                              .scratch = plan->scratch_bytes ? scene->scratch : NULL,
-                                              .sequence = frame,
-                                              .restart = frame == 0});
+  const void *source = scene->input[frame % scene->slots];
+  const void *input = source;
+  for (unsigned i = 0; i <= scene->leading; i++) {
+    const struct stage_plan *plan = gpu_chain_stage(scene->chain, i);
+    void *output = i == scene->leading ? scene->expected : scene->between[i % 2];
+    plan->stage->run(plan, &(struct stage_call){.input = input,
+                                                .output = output,
+                                                .source = source,
+                                                .state = plan->state_bytes ? scene->state : NULL,
+                                                .scratch = plan->scratch_bytes ? scene->scratch : NULL,
+                                                .sequence = frame,
+                                                .restart = frame == 0});
+    input = output;
+  }
 }
 
 static void compare_frame(struct test *test, const struct scene *scene, unsigned frame) {
   const void *output = scene->buffers[frame % scene->slots].output;
-  const size_t samples = format_samples(&scene->plan->output);
   const bool floats = scene->plan->output.dtype == ELEMENT_FLOAT32;
   struct difference *difference = floats ? &test->tally.floats : &test->tally.bytes;
   difference->beyond = false;
   if (floats) {
-    compare_floats(difference, scene->expected, output, samples);
+    compare_floats(difference, scene->expected, output, format_samples(&scene->plan->output));
   } else {
-    compare_bytes(difference, scene->expected, output, samples);
+    compare_bytes(difference, scene->expected, output, scene->plan->output_bytes);
   }
   if (difference->beyond) {
     char text[128];
@@ -162,7 +184,7 @@ static bool run_frames(struct test *test, struct scene *scene, uint64_t seed) {
   scene->program = gpu_program_new(test->device, scene->chain, scene->buffers, scene->slots, &options, &error);
   bool good = scene->program && (!replays || gpu_program_warm_up(scene->program, &error));
   for (unsigned frame = 0; good && frame < frames; frame++) {
-    cases_fill(&scene->plan->input, scene->input[frame % scene->slots], seed, frame);
+    cases_fill(gpu_chain_input(scene->chain), scene->input[frame % scene->slots], seed, frame);
     good = run_on_device(scene, frame, &error);
     if (good) {
       run_here(scene, frame);
@@ -176,19 +198,55 @@ static bool run_frames(struct test *test, struct scene *scene, uint64_t seed) {
   return good;
 }
 
+static struct gpu_stage_request request_of(const char *name) {
+  struct gpu_stage_request request = {.stage = stage_find(name)};
+  for (unsigned i = 0; i < request.stage->parameter_count; i++) {
+    request.values[i] = (struct stage_value){.count = 1, .numbers = {request.stage->parameters[i].fallback}};
+  }
+  return request;
+}
+
+static void set(struct gpu_stage_request *request, const char *name, double number) {
+  for (unsigned i = 0; i < request->stage->parameter_count; i++) {
+    if (strcmp(request->stage->parameters[i].name, name) == 0) {
+      request->values[i] = (struct stage_value){.given = true, .count = 1, .numbers = {number}};
+    }
+  }
+}
+
+/* What draw draws must come from detect: the picture itself, made small, is a table of boxes. Returns how many stages it takes.
+ */
+static unsigned lead(const struct stage_descriptor *stage, struct gpu_stage_request requests[MOST_LEADING]) {
+  if (strcmp(stage->name, "draw") != 0) {
+    return 0;
+  }
+  requests[0] = request_of("convert");
+  set(&requests[0], "to", 0); /* gray */
+  requests[1] = request_of("resize");
+  set(&requests[1], "width", 6);
+  set(&requests[1], "height", 12);
+  requests[2] = request_of("normalize");
+  set(&requests[2], "scale", 6.0 / 255);
+  requests[3] = request_of("detect");
+  set(&requests[3], "layout", 3); /* end2end */
+  return MOST_LEADING;
+}
+
 /* False if the device is of no more use. */
 static bool run_case(struct test *test, const struct stage_descriptor *stage, const struct frame_format *format,
                      uint64_t seed) {
   struct gpu_error error = {0};
-  struct gpu_stage_request request = {.stage = stage};
-  struct scene scene = {0};
-  memcpy(request.values, test->values, sizeof request.values);
-  scene.chain = gpu_chain_new(format, &request, 1, &error);
+  struct gpu_stage_request requests[MOST_LEADING + 1] = {0};
+  struct scene scene = {.leading = lead(stage, requests)};
+  struct gpu_stage_request *request = &requests[scene.leading];
+  request->stage = stage;
+  memcpy(request->values, test->values, sizeof request->values);
+  scene.chain = gpu_chain_new(format, requests, scene.leading + 1, &error);
   if (!scene.chain) {
     test->tally.refused++;
     return true;
   }
-  scene.plan = gpu_chain_stage(scene.chain, 0);
+  scene.plan = gpu_chain_stage(scene.chain, scene.leading);
   bool good = true;
   if (!lay_out(test, &scene)) {
     test->tally.left_out++;
@@ -276,8 +334,14 @@ static bool is_wanted(const struct options *options, const char *name) {
       return true;
     }
   }
-  /* `fault` kills the device, and is tested where that is expected. */
-  return options->first_stage == options->count && strcmp(name, "fault") != 0;
+  /* `fault` kills the device, and is tested where that is expected; the others run what a user's file says. */
+  static const char *const left_out[] = {"fault", "model", "kernel", "library", "frei0r"};
+  for (size_t i = 0; i < sizeof left_out / sizeof left_out[0]; i++) {
+    if (strcmp(name, left_out[i]) == 0) {
+      return false;
+    }
+  }
+  return options->first_stage == options->count;
 }
 
 static int run_all(struct test *test, const struct options *options) {

@@ -2,6 +2,7 @@
 #ifndef FRAMED_TOOLS_FRAMECTL_COMMAND_H
 #define FRAMED_TOOLS_FRAMECTL_COMMAND_H
 
+#include <limits.h>
 #include <stdint.h>
 
 #include "tools/framectl/problem.h"
@@ -20,14 +21,19 @@ enum plan_option {
 };
 
 struct invocation {
-  const char *socket;             /* of the daemon */
-  const char *operand;            /* a pipeline's name or a file; NULL: none */
+  const char *socket;          /* of the daemon */
+  const char *operand;         /* a pipeline's name, a file or an action; NULL: none */
+  const char *const *operands; /* all of them, where the command takes several */
+  unsigned operand_count;
   bool json;                      /* print JSON */
   bool colour;                    /* standard output is a terminal that shows colours */
   bool shared;                    /* native frames in shared memory */
+  bool cuda;                      /* with the libraries of CUDA */
   bool force;                     /* binary data to a terminal */
   uint64_t frames;                /* stop after that many; 0: go on, or as many as the command thinks fit */
   const char *output;             /* a file for the result; NULL: the command's usual one */
+  const char *input, *format;     /* of `try`: a file, and what is in it; NULL: standard input, a picture */
+  bool cpu;                       /* on the CPU backend */
   double seconds;                 /* 0: as many as the command thinks fit */
   const char *plan[PLAN_OPTIONS]; /* NULL: not given */
 };
@@ -35,6 +41,10 @@ struct invocation {
 typedef bool command_run(const struct invocation *invocation, struct problem *problem);
 
 command_run command_status, command_health, command_metrics, command_top, command_reload, command_upgrade, command_drain,
-    command_pause, command_resume, command_check, command_push, command_pull, command_trace, command_plan, command_doctor;
+    command_pause, command_resume, command_check, command_push, command_pull, command_trace, command_plan, command_doctor,
+    command_models, command_stages, command_try;
+
+/* The daemon's program: the one beside this one if there is one, in `path`, so that an unpacked build works as it lies. */
+const char *command_find_framed(char path[PATH_MAX]);
 
 #endif

@@ -74,8 +74,7 @@ bool command_resume(const struct invocation *invocation, struct problem *problem
   return give_command(invocation, "resume", "takes frames again", "", NULL, problem);
 }
 
-/* The daemon's program: the one beside this one if there is one, so that an unpacked build works as it lies. */
-static const char *find_framed(char path[PATH_MAX]) {
+const char *command_find_framed(char path[PATH_MAX]) {
   char own[PATH_MAX];
   ssize_t length = readlink("/proc/self/exe", own, sizeof own - 1);
   if (length > 0) {
@@ -88,12 +87,23 @@ static const char *find_framed(char path[PATH_MAX]) {
   return "framed";
 }
 
-bool command_check(const struct invocation *invocation, struct problem *problem) {
+static bool become_framed(const char *option, const char *more, const char *value, struct problem *problem) {
   char path[PATH_MAX];
-  const char *framed = find_framed(path);
-  const char *arguments[] = {framed, "--check", invocation->operand ? "-c" : NULL, invocation->operand, NULL};
+  const char *framed = command_find_framed(path);
+  const char *arguments[] = {framed, option, more, value, NULL};
   fflush(stdout);
   execvp(framed, (char *const *)arguments);
   return problem_set(problem, EXIT_STATUS_INTERNAL, "install framed, or put it beside framectl or into PATH",
                      "cannot run framed: %s", strerror(errno));
+}
+
+bool command_check(const struct invocation *invocation, struct problem *problem) {
+  return become_framed("--check", invocation->operand ? "-c" : NULL, invocation->operand, problem);
+}
+
+bool command_stages(const struct invocation *invocation, struct problem *problem) {
+  char option[256];
+  snprintf(option, sizeof option, "--print-stages%s%s", invocation->operand ? "=" : "",
+           invocation->operand ? invocation->operand : "");
+  return become_framed(option, NULL, NULL, problem);
 }

@@ -16,11 +16,15 @@
 /* Options that not every command takes; those of `plan` follow in the order of enum plan_option. */
 enum option_id {
   OPTION_JSON,
+  OPTION_CUDA,
   OPTION_FORCE,
   OPTION_SHM,
   OPTION_FRAMES,
   OPTION_OUTPUT,
   OPTION_SECONDS,
+  OPTION_INPUT,
+  OPTION_FORMAT,
+  OPTION_CPU,
   OPTION_PLAN,
   OPTION_COUNT = OPTION_PLAN + PLAN_OPTIONS
 };
@@ -31,11 +35,15 @@ static const struct {
   const char *name, *value; /* NULL: takes none */
 } option_table[OPTION_COUNT] = {
     [OPTION_JSON] = {"json", NULL},
+    [OPTION_CUDA] = {"cuda", NULL},
     [OPTION_FORCE] = {"force", NULL},
     [OPTION_SHM] = {"shm", NULL},
     [OPTION_FRAMES] = {"frames", "N"},
     [OPTION_OUTPUT] = {"output", "FILE"},
     [OPTION_SECONDS] = {"seconds", "N"},
+    [OPTION_INPUT] = {"input", "FILE"},
+    [OPTION_FORMAT] = {"format", "FORMAT"},
+    [OPTION_CPU] = {"cpu", NULL},
     [OPTION_PLAN + PLAN_H2D] = {"h2d", "TIME"},
     [OPTION_PLAN + PLAN_KERNEL] = {"kernel", "TIME"},
     [OPTION_PLAN + PLAN_D2H] = {"d2h", "TIME"},
@@ -47,7 +55,7 @@ static const struct {
 };
 
 static const struct command {
-  const char *name, *operand; /* NULL: takes none; in brackets: may be left out */
+  const char *name, *operand; /* NULL: takes none; in brackets: may be left out; with dots: may be several */
   unsigned options;           /* a bit for each of enum option_id */
   const char *summary, *help;
   command_run *run;
@@ -126,6 +134,33 @@ static const struct command {
      "memory, the processors' governor, lanes that may run far from the GPU, and memory of slots that lies far from it.\n"
      "Exit status 0: nothing to do; 2: something could be better.",
      command_doctor},
+    {"models", "[ACTION...]", TAKES(OPTION_CUDA), "list, install or remove ONNX Runtime, which runs models",
+     "Lists where framed looks for ONNX Runtime, without which it runs no stage `model`, and what is there. It asks no "
+     "daemon.\n"
+     "  install           fetch it with python3's pip from the package index of this machine (19 MB) and put it into\n"
+     "                    /var/lib/framed/onnxruntime, as another user than root into ~/.local/share/framed/onnxruntime,\n"
+     "                    or where FRAMED_ONNXRUNTIME says; all of it at once, or nothing\n"
+     "  install --cuda    the one that runs models on a GPU (250 MB), and the libraries of CUDA that are missing (1 GB)\n"
+     "  install WHEEL...  the same from files that pip has downloaded elsewhere, without a network\n"
+     "  remove            remove what was installed",
+     command_models},
+    {"stages", "[STAGE]", 0, "list the stages and frei0r's filters, or what one takes",
+     "Lists the stages with a sentence each, and the filters of frei0r that are installed. With STAGE, a stage or a filter: "
+     "its\n"
+     "parameters.",
+     command_stages},
+    {"try", "STAGE...", TAKES(OPTION_INPUT) | TAKES(OPTION_OUTPUT) | TAKES(OPTION_FORMAT) | TAKES(OPTION_CPU),
+     "put one frame through stages, without a daemon",
+     "Runs a chain on one frame, on a GPU if there is one. STAGE is written as in the configuration: 'blur: {sigma: 3}'; "
+     "files\n"
+     "of stages are relative to the working directory. The frame is a PNG, PGM or PPM, or raw with --format; so is the "
+     "result,\n"
+     "by the ending of its name, or on standard output as the frame was. Its format is said on standard error.\n"
+     "  -i, --input FILE    default: standard input\n"
+     "  -o, --output FILE   default: standard output\n"
+     "  --format FORMAT     of a raw frame: 'nv12 640x480' or 'float32[3,480,640]'\n"
+     "  --cpu               on the CPU backend in any case",
+     command_try},
 };
 enum { COMMAND_COUNT = sizeof commands / sizeof commands[0] };
 
@@ -151,7 +186,7 @@ static void print_help(void) {
          "                       doctor\n"
          "  -h, --help           this, or with a command what it does\n"
          "  --version            print the version\n\n"
-         "Exit status: 0 fine, 1 the daemon said no or is not well, 2 doctor found something, 64 usage, 69 no daemon there,\n"
+         "Exit status: 0 fine, 1 it was refused or is not well, 2 doctor found something, 64 usage, 69 no daemon there,\n"
          "70 internal error.\n");
 }
 
@@ -213,6 +248,9 @@ static bool take_command_option(enum option_id option, struct command_line *line
   case OPTION_SHM:
     line->invocation.shared = true;
     return true;
+  case OPTION_CUDA:
+    line->invocation.cuda = true;
+    return true;
   case OPTION_FORCE:
     line->invocation.force = true;
     return true;
@@ -220,6 +258,15 @@ static bool take_command_option(enum option_id option, struct command_line *line
     return parse_frames(optarg, &line->invocation.frames, problem);
   case OPTION_OUTPUT:
     line->invocation.output = optarg;
+    return true;
+  case OPTION_INPUT:
+    line->invocation.input = optarg;
+    return true;
+  case OPTION_FORMAT:
+    line->invocation.format = optarg;
+    return true;
+  case OPTION_CPU:
+    line->invocation.cpu = true;
     return true;
   case OPTION_SECONDS:
     return parse_seconds(optarg, &line->invocation.seconds, problem);
@@ -236,6 +283,8 @@ static bool take_option(int option, struct command_line *line, char **arguments,
     return true;
   case 'o':
     return take_command_option(OPTION_OUTPUT, line, problem);
+  case 'i':
+    return take_command_option(OPTION_INPUT, line, problem);
   case 'h':
     line->wants_help = true;
     return true;
@@ -259,7 +308,7 @@ static bool read_options(int count, char **arguments, struct command_line *line,
   }
   opterr = 0;
   int option;
-  while ((option = getopt_long(count, arguments, ":s:o:h", options, NULL)) != -1) {
+  while ((option = getopt_long(count, arguments, ":s:o:i:h", options, NULL)) != -1) {
     if (!take_option(option, line, arguments, problem)) {
       return false;
     }
@@ -283,13 +332,20 @@ static bool read_operands(int count, char **operands, struct command_line *line,
   if (!check_options(line, problem)) {
     return false;
   }
-  if (count > (command->operand ? 1 : 0)) {
+  bool several = command->operand && strstr(command->operand, "...");
+  if (count > (command->operand ? 1 : 0) && !several) {
     return problem_set(problem, EXIT_STATUS_USAGE, NULL, "'%s' takes nothing more: %s", command->name, operands[count - 1]);
+  }
+  if (count == 0 && several && command->operand[0] != '[') {
+    return problem_set(problem, EXIT_STATUS_USAGE, "`framectl stages` lists them; write for example 'blur: {sigma: 3}'",
+                       "'%s' needs a stage", command->name);
   }
   if (count == 0 && command->operand && command->operand[0] != '[') {
     return problem_set(problem, EXIT_STATUS_USAGE, "`framectl status` lists the pipelines", "'%s' needs the name of a pipeline",
                        command->name);
   }
+  line->invocation.operands = (const char *const *)operands;
+  line->invocation.operand_count = (unsigned)count;
   line->invocation.operand = count > 0 ? operands[0] : NULL;
   return true;
 }

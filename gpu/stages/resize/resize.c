@@ -52,18 +52,14 @@ static const struct stage_parameter parameters[] = {
 
 /* -- geometry ----------------------------------------------------------------------------------------------------- */
 
-struct window {
-  uint32_t x, y, width, height;
-};
-
 static uint32_t proportional(uint32_t side, uint32_t in, uint32_t out) {
   uint64_t result = ((uint64_t)side * out + in / 2) / in;
   return result > 0 ? (uint32_t)result : 1;
 }
 
 /* Where the image goes. It begins at even pixels, so that halved chroma begins at the same place. */
-static struct window letterbox(const struct frame_format *in, const struct frame_format *out) {
-  struct window window = {.width = out->width, .height = out->height};
+static struct frame_window letterbox(const struct frame_format *in, const struct frame_format *out) {
+  struct frame_window window = {.width = out->width, .height = out->height};
   if ((uint64_t)in->width * out->height < (uint64_t)in->height * out->width) {
     window.width = proportional(in->width, in->height, out->height);
   } else {
@@ -74,7 +70,8 @@ static struct window letterbox(const struct frame_format *in, const struct frame
   return window;
 }
 
-static struct resize_plane full_plane(const struct frame_format *in, const struct frame_format *out, struct window window) {
+static struct resize_plane full_plane(const struct frame_format *in, const struct frame_format *out,
+                                      struct frame_window window) {
   return (struct resize_plane){
       .channels = in->pixels == PIXELS_RGB24 || in->pixels == PIXELS_BGR24 ? 3 : 1,
       .in_width = in->width,
@@ -116,12 +113,13 @@ static void add_chroma(struct resize_constants *constants, bool interleaved) {
   constants->plane[2].out_offset += (uint64_t)constants->plane[1].out_width * constants->plane[1].out_height;
 }
 
-static struct resize_constants make_constants(const struct stage_plan *plan, const struct stage_value *values) {
-  struct window window = {.width = plan->output.width, .height = plan->output.height};
+static struct resize_constants make_constants(struct stage_plan *plan, const struct stage_value *values) {
+  struct frame_window window = {.width = plan->output.width, .height = plan->output.height};
   if ((enum fit)values[FIT].numbers[0] == LETTERBOX) {
     window = letterbox(&plan->input, &plan->output);
   }
   struct resize_constants constants = {.filter = (uint32_t)values[FILTER].numbers[0], .planes = 1};
+  plan->output.view = format_view_in(&plan->input.view, &window, plan->output.width, plan->output.height);
   constants.plane[0] = full_plane(&plan->input, &plan->output, window);
   bool yuv = plan->input.pixels == PIXELS_NV12 || plan->input.pixels == PIXELS_YUV420P;
   double fill = yuv && !values[FILL].given ? VIDEO_BLACK : values[FILL].numbers[0];

@@ -319,7 +319,7 @@ bool has_instructions() {
   return cudaFuncGetAttributes(&attributes, resize_tiles_kernel<false, false>) == cudaSuccess && attributes.ptxVersion >= 80;
 }
 
-uint32_t parts(uint32_t whole, uint32_t part) { return (whole + part - 1) / part; }
+uint32_t blocks_over(uint32_t whole, uint32_t part) { return (whole + part - 1) / part; }
 
 } // namespace
 
@@ -340,7 +340,8 @@ int resize_tiles(const resize_constants &constants, const stage_call *call, cuda
   }
   const resize_plane &plane = constants.plane[0];
   const dim3 threads(THREADS_X, THREADS_Y);
-  const dim3 blocks(parts(plane.out_width * plane.channels, COLUMNS), parts(plane.out_height, LINES), constants.planes);
+  const dim3 blocks(blocks_over(plane.out_width * plane.channels, COLUMNS), blocks_over(plane.out_height, LINES),
+                    constants.planes);
   kernel_of(constants)<<<blocks, threads, bytes, stream>>>(static_cast<const uint8_t *>(call->input),
                                                            static_cast<uint8_t *>(call->output), constants, tiles);
   return cudaGetLastError();

@@ -83,13 +83,15 @@ class Browser:
 
     def wait(self, expression, seconds=30):
         end = time.monotonic() + seconds
-        while not (value := self.evaluate(expression)):
+        guarded = f"(() => {{ try {{ return {expression} }} catch {{ return null }} }})()"  # the page may not be there yet
+        while not (value := self.evaluate(guarded)):
             assert time.monotonic() < end, f"{expression} never came true: {self.evaluate('document.body.innerText')[:2000]}"
             time.sleep(0.1)
         return value
 
     def complaints(self):
-        """What the console has of errors, and exceptions."""
+        """What the console has of errors, and exceptions; not pictures of pipelines in which nothing came meanwhile."""
         return [event for event in self.events if event["method"] == "Runtime.exceptionThrown"
                 or event["method"] == "Log.entryAdded" and event["params"]["entry"]["level"] == "error"
+                and ".jpg?" not in event["params"]["entry"].get("url", "")
                 or event["method"] == "Runtime.consoleAPICalled" and event["params"]["type"] == "error"]

@@ -27,9 +27,19 @@ static const struct config_parameter run[] = {
     {.name = "entry", .type = CONFIG_WORD, .help = "Where it begins."},
     {.name = "settings", .type = CONFIG_SETTINGS, .help = "What it is told."},
 };
+static const struct config_parameter model[] = {
+    {.name = "name", .type = CONFIG_WORD, .help = "Which one."},
+    {.name = "file", .type = CONFIG_PATH, .help = "Its file."},
+    {.name = "shape", .type = CONFIG_SETTINGS, .help = "Of its inputs."},
+};
 static const struct config_stage_type stages[] = {
-    {"affine", "Scales.", affine, 2},       {"convert", "Converts.", convert, 2}, {"normalize", "Normalizes.", normalize, 2},
-    {"work", "Loads the device.", work, 1}, {"sobel", "Finds edges.", NULL, 0},   {"run", "Runs a file.", run, 3},
+    {.name = "affine", .help = "Scales.", .parameters = affine, .parameter_count = 2},
+    {.name = "convert", .help = "Converts.", .parameters = convert, .parameter_count = 2},
+    {.name = "normalize", .help = "Normalizes.", .parameters = normalize, .parameter_count = 2},
+    {.name = "work", .help = "Loads the device.", .parameters = work, .parameter_count = 1},
+    {.name = "sobel", .help = "Finds edges."},
+    {.name = "run", .help = "Runs a file.", .parameters = run, .parameter_count = 3},
+    {.name = "model", .help = "Runs a model.", .parameters = model, .parameter_count = 3, .runs_model = true},
 };
 
 const struct config_vocabulary fixture_vocabulary = {

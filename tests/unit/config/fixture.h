@@ -7,7 +7,7 @@
 #include "config/config.h"
 
 /* gray, rgb24, yuv420p; uint8, float32; the stages affine {scale, offset}, convert {to, matrix}, normalize {mean, std},
- * work {rounds}, sobel {}. */
+ * work {rounds}, sobel {}, run {file, entry, settings}, model {name, file, shape}. */
 extern const struct config_vocabulary fixture_vocabulary;
 extern const struct config_hooks fixture_hooks; /* with that vocabulary and no check */
 

@@ -22,7 +22,8 @@ END_TEST
 START_TEST(numbers_have_bounds) {
   for (const struct config_key *key = config_keys; key->name; key++) {
     bool number = key->type == KEY_COUNT || key->type == KEY_LANES || key->type == KEY_DEVICE || key->type == KEY_DURATION ||
-                  key->type == KEY_RATE || key->type == KEY_FREQUENCY || key->type == KEY_SIZE || key->type == KEY_SHAPE;
+                  key->type == KEY_RATE || key->type == KEY_FREQUENCY || key->type == KEY_SIZE || key->type == KEY_SHAPE ||
+                  key->type == KEY_SHAPES;
     ck_assert_msg(number == (key->maximum > key->minimum), "'%s' has wrong bounds", key->name);
   }
 }
@@ -31,7 +32,8 @@ END_TEST
 START_TEST(choices_and_sections_have_theirs) {
   for (const struct config_key *key = config_keys; key->name; key++) {
     ck_assert_msg((key->type == KEY_CHOICE) == (key->choices != NULL), "'%s' has wrong choices", key->name);
-    ck_assert_msg((key->type == KEY_SECTION) == (key->child != SECTION_ROOT), "'%s' has a wrong section", key->name);
+    bool has_section = key->type == KEY_SECTION || key->type == KEY_MODELS || key->type == KEY_PIPELINES;
+    ck_assert_msg(has_section == (key->child != SECTION_ROOT), "'%s' has a wrong section", key->name);
   }
 }
 END_TEST

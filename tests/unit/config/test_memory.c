@@ -8,9 +8,11 @@
 #include "tests/unit/config/fixture.h"
 
 static const char *const valid =
-    "status: {http: '127.0.0.1:1'}\npipelines:\n"
+    "status: {http: '127.0.0.1:1'}\n"
+    "models: {m: {file: m.onnx, shape: {x: [1], y: [2]}, output: o, shadow: {file: s}}}\npipelines:\n"
     "  a: {source: {socket: a, allow: {users: [0, 1, 2], groups: [0]}, " FORMAT "}, sink: {socket: a2},\n"
-    "      stages: [sobel, run: {file: x, settings: {a: 1, b: [1, 2], c: d}}]}\n"
+    "      stages: [sobel, run: {file: x, settings: {a: 1, b: [1, 2], c: d}},\n"
+    "               model: {name: m}, model: {file: n, shape: {x: [1]}}]}\n"
     "  b: {source: {file: b, " FORMAT "}, sink: {file: b2}}\n";
 static const char *const invalid = "lanes: x\npipelines:\n"
                                    "  a: {sorce: {socket: a}, sink: {socket: a, file: b}}\n"

@@ -11,7 +11,7 @@ static const struct mistake mistakes[] = {
      "t.yaml:5:14: unknown stage 'banana' in pipeline 'cam0'\n"
      "    stages: [banana]\n"
      "             ^~~~~~\n"
-     "  stages are affine, convert, normalize, work, sobel, run\n"},
+     "  stages are affine, convert, normalize, work, sobel, run, model\n"},
     {"unknown parameter", PIPELINE("    stages: [affine: {scael: 2}]\n"),
      "t.yaml:5:23: unknown parameter 'scael' of stage 'affine' in pipeline 'cam0'\n"
      "    stages: [affine: {scael: 2}]\n"

@@ -56,6 +56,43 @@ static bool differs(const struct stage_plan *plan, uint64_t sequence) {
   return sequence != STAGE_WARM_UP && sequence % 5 == 4;
 }
 
+unsigned attachments;
+bool attaching_fails;
+
+static void *attach_within(struct gpu_device *unused, const struct stage_plan *plan, const struct stage_buffers *slots,
+                           unsigned count, bool *beside_graph, struct gpu_error *error) {
+  (void)unused;
+  (void)plan;
+  ck_assert(slots[0].input && slots[count - 1].output && slots[0].input != slots[count - 1].output && !*beside_graph);
+  if (attaching_fails) {
+    gpu_error_set(error, 0, NULL, "it cannot be attached");
+    return NULL;
+  }
+  attachments++;
+  return &attachments;
+}
+
+static void *attach_beside(struct gpu_device *unused, const struct stage_plan *plan, const struct stage_buffers *slots,
+                           unsigned count, bool *beside_graph, struct gpu_error *error) {
+  void *attached = attach_within(unused, plan, slots, count, beside_graph, error);
+  *beside_graph = true;
+  return attached;
+}
+
+static void detach(void *attached) {
+  ck_assert_ptr_eq(attached, &attachments);
+  attachments--;
+}
+
+static int enqueue_attached(const struct stage_plan *plan, const struct stage_call *call, void *stream) {
+  ck_assert_ptr_eq(call->attached, &attachments);
+  return enqueue(plan, call, stream);
+}
+
+const struct stage_descriptor within = {
+    .name = "within", .prepare = keep, .enqueue = enqueue_attached, .attach = attach_within, .detach = detach};
+const struct stage_descriptor apart = {
+    .name = "apart", .prepare = keep, .enqueue = enqueue_attached, .attach = attach_beside, .detach = detach};
 const struct stage_descriptor plus_one = {.name = "plus_one", .prepare = keep, .enqueue = enqueue};
 const struct stage_descriptor fickle = {.name = "fickle", .prepare = keep, .enqueue = enqueue, .differs = differs};
 const struct stage_descriptor broken = {.name = "broken", .prepare = keep, .enqueue = enqueue_badly};

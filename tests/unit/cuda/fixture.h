@@ -28,6 +28,12 @@ extern const struct stage_descriptor fickle;
 /* The first refuses to be enqueued once the warm-up is over, the other has no kernel. */
 extern const struct stage_descriptor broken, cpu_only;
 
+/* As plus_one, with something of its own that is attached (how often, is counted), as part of the frame's graph or beside it.
+ */
+extern const struct stage_descriptor within, apart;
+extern unsigned attachments;
+extern bool attaching_fails;
+
 extern cudaStream_t streams[GPU_MAX_SLOTS]; /* of the slots, learned when a stage is enqueued */
 
 /* -- a device and a program of it ----------------------------------------------------------------------------------- */

@@ -27,6 +27,35 @@ START_TEST(a_graph_stands_for_a_frame) {
 }
 END_TEST
 
+/* What is beside the graph parts it in two: one before and one after. Where it has state too, it waits for that as any. */
+START_TEST(a_stage_may_be_beside_the_graph) {
+  bool has_state = _i % 2;
+  make_replaying(2, _i / 2 ? &apart : &within, has_state, false);
+  ck_assert_uint_eq(attachments, 1);
+  for (unsigned frame = 0; frame < 10; frame++) {
+    inputs[0][1] = (unsigned char)frame;
+    unsigned launches = launches_of(frame, false), parts = _i / 2 ? 2 : has_state ? 3 : 1;
+    ck_assert_uint_eq(launches, has_state && frame == 0 ? 0 : parts);
+    ck_assert_uint_eq(outputs[0][1], frame + 1);
+    ck_assert_uint_eq(outputs[0][0], !has_state ? inputs[0][0] + 1U : frame == 0 ? 0 : frame - 1);
+  }
+  program = gpu_program_free(program);
+  ck_assert_uint_eq(attachments, 0);
+}
+END_TEST
+
+START_TEST(a_stage_that_cannot_be_attached_is_named) {
+  attaching_fails = true;
+  make_chain(&within, 0);
+  buffers[0] = (struct gpu_buffers){.input = inputs[0], .output = outputs[0]};
+  ck_assert_ptr_null(gpu_program_new(device, chain, buffers, 1, &options, &problem));
+  attaching_fails = false;
+  ck_assert_str_eq(problem.text, "it cannot be attached");
+  ck_assert_int_eq(problem.stage, 0);
+  ck_assert_uint_eq(attachments, 0);
+}
+END_TEST
+
 /* Kernels copy what they may: small frames of graphs, on a device whose kernels read the host's memory. */
 START_TEST(kernels_copy_small_frames_of_graphs) {
   static const struct {
@@ -257,6 +286,8 @@ Suite *graphs_suite(void) {
   tcase_add_checked_fixture(group, set_up, tear_down);
   tcase_set_timeout(group, 120);
   tcase_add_loop_test(group, a_graph_stands_for_a_frame, 0, 4);
+  tcase_add_loop_test(group, a_stage_may_be_beside_the_graph, 0, 4);
+  tcase_add_test(group, a_stage_that_cannot_be_attached_is_named);
   tcase_add_loop_test(group, kernels_copy_small_frames_of_graphs, 0, 5);
   tcase_add_loop_test(group, the_faster_copies_are_chosen, 0, 4);
   tcase_add_loop_test(group, engines_copy_large_frames, 0, 2);

@@ -141,7 +141,7 @@ END_TEST
 
 START_TEST(test_shares_of_a_side) {
   struct problem problem = {0};
-  const struct stage_entry entry = {PIXELS_GRAY, "resize: width=double,height=half,filter=area"};
+  const struct stage_entry entry = {.pixels = PIXELS_GRAY, .stage = "resize: width=double,height=half,filter=area"};
   struct gpu_chain *chain = stage_list_chain(&entry, 64, 48, &problem);
   ck_assert_ptr_nonnull(chain);
   ck_assert_uint_eq(gpu_chain_output(chain)->width, 128);
@@ -154,7 +154,7 @@ START_TEST(test_wrong_settings_are_problems) {
   static const char *const wrong[] = {"blur: sigma", "blur: sigmas=1", "sobel: output=both", "blur: sigma=x", "bluer"};
   for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
     struct problem problem = {0};
-    const struct stage_entry entry = {PIXELS_GRAY, wrong[i]};
+    const struct stage_entry entry = {.pixels = PIXELS_GRAY, .stage = wrong[i]};
     ck_assert_msg(!stage_list_chain(&entry, 64, 48, &problem), "%s", wrong[i]);
     ck_assert_ptr_nonnull(problem.text);
     problem_clear(&problem);

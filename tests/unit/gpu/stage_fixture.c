@@ -36,20 +36,38 @@ static void set_values(const struct stage_descriptor *stage, const struct settin
 }
 
 static bool prepare(struct stage_plan *plan, const struct stage_descriptor *stage, struct frame_format format,
-                    const struct setting *settings, char problem[STAGE_TEXT]) {
+                    struct frame_format source, const struct setting *settings, char problem[STAGE_TEXT]) {
   struct stage_value values[STAGE_MAX_PARAMETERS];
   set_values(stage, settings, values);
-  *plan = (struct stage_plan){.stage = stage, .input = format};
+  *plan = (struct stage_plan){.stage = stage, .input = format, .source = source};
   problem[0] = '\0';
   return stage->prepare(plan, values, problem);
 }
 
+static void fill(const struct frame_format *format, void *data, uint32_t seed) {
+  size_t samples = format_samples(format);
+  uint32_t random = seed * 2654435761U + 1;
+  for (size_t i = 0; i < samples; i++) {
+    random = random * 1664525U + 1013904223U;
+    if (format->dtype == ELEMENT_FLOAT32) {
+      ((float *)data)[i] = ((float)(random >> 8) / 16777216.0F - 0.5F) * 600.0F;
+    } else {
+      ((uint8_t *)data)[i] = (uint8_t)(random >> 24);
+    }
+  }
+}
+
 void fixture_open(struct stage_fixture *fixture, const struct stage_descriptor *stage, struct frame_format format,
                   const struct setting *settings, uint32_t seed) {
+  fixture_open_with(fixture, stage, format, (struct frame_format){0}, settings, seed);
+}
+
+void fixture_open_with(struct stage_fixture *fixture, const struct stage_descriptor *stage, struct frame_format format,
+                       struct frame_format source, const struct setting *settings, uint32_t seed) {
   char problem[STAGE_TEXT];
   size_t bytes;
   *fixture = (struct stage_fixture){0};
-  ck_assert_msg(prepare(&fixture->plan, stage, format, settings, problem), "%s", problem);
+  ck_assert_msg(prepare(&fixture->plan, stage, format, source, settings, problem), "%s", problem);
   ck_assert(format_bytes(&format, &bytes));
   ck_assert_uint_eq(fixture->plan.input_bytes, bytes);
   ck_assert(format_bytes(&fixture->plan.output, &bytes));
@@ -62,26 +80,20 @@ void fixture_open(struct stage_fixture *fixture, const struct stage_descriptor *
     memset(fixture->state, 0, fixture->plan.state_bytes);
   }
   fixture_fill(fixture, seed);
-}
-
-void fixture_fill(struct stage_fixture *fixture, uint32_t seed) {
-  size_t samples = format_samples(&fixture->plan.input);
-  uint32_t random = seed * 2654435761U + 1;
-  for (size_t i = 0; i < samples; i++) {
-    random = random * 1664525U + 1013904223U;
-    if (fixture->plan.input.dtype == ELEMENT_FLOAT32) {
-      ((float *)fixture->input)[i] = ((float)(random >> 8) / 16777216.0F - 0.5F) * 600.0F;
-    } else {
-      ((uint8_t *)fixture->input)[i] = (uint8_t)(random >> 24);
-    }
+  if (format_bytes(&source, &bytes)) {
+    fixture->source = exact_memory(bytes);
+    fill(&source, fixture->source, seed + 1);
   }
 }
+
+void fixture_fill(struct stage_fixture *fixture, uint32_t seed) { fill(&fixture->plan.input, fixture->input, seed); }
 
 void fixture_run(struct stage_fixture *fixture) {
   memset(fixture->output, GARBAGE, fixture->plan.output_bytes);
   struct stage_call call = {
       .input = fixture->input,
       .output = fixture->output,
+      .source = fixture->source,
       .state = fixture->state,
       .scratch = fixture->scratch,
       .sequence = fixture->sequence,
@@ -96,6 +108,7 @@ void fixture_restart(struct stage_fixture *fixture) { fixture->sequence = 0; }
 void fixture_close(struct stage_fixture *fixture) {
   free(fixture->input);
   free(fixture->output);
+  free(fixture->source);
   free(fixture->state);
   free(fixture->scratch);
   *fixture = (struct stage_fixture){0};
@@ -104,7 +117,7 @@ void fixture_close(struct stage_fixture *fixture) {
 const char *fixture_problem(const struct stage_descriptor *stage, struct frame_format format, const struct setting *settings) {
   static char problem[STAGE_TEXT];
   struct stage_plan plan;
-  if (prepare(&plan, stage, format, settings, problem)) {
+  if (prepare(&plan, stage, format, (struct frame_format){0}, settings, problem)) {
     return NULL;
   }
   ck_assert_msg(problem[0] != '\0', "%s refuses without a reason", stage->name);

@@ -24,13 +24,16 @@ struct setting {
 
 struct stage_fixture {
   struct stage_plan plan;
-  void *input, *output, *state, *scratch;
+  void *input, *output, *source, *state, *scratch;
   uint64_t sequence; /* of the next frame */
 };
 
 /* Prepares the stage; the input is filled with bytes that depend on `seed`, floats between -300 and 300. */
 void fixture_open(struct stage_fixture *fixture, const struct stage_descriptor *stage, struct frame_format format,
                   const struct setting *settings, uint32_t seed);
+/* The same for a stage that also takes what came into the pipeline, a frame of that format, filled like the input. */
+void fixture_open_with(struct stage_fixture *fixture, const struct stage_descriptor *stage, struct frame_format format,
+                       struct frame_format source, const struct setting *settings, uint32_t seed);
 void fixture_fill(struct stage_fixture *fixture, uint32_t seed);
 /* Runs the next frame; the first one restarts. */
 void fixture_run(struct stage_fixture *fixture);

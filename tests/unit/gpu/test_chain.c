@@ -149,6 +149,70 @@ START_TEST(regions_are_aligned_and_apart) {
 }
 END_TEST
 
+/* -- what came in -------------------------------------------------------------------------------------------------- */
+
+static bool give_what_came(struct stage_plan *plan, const struct stage_value *values, char problem[STAGE_TEXT]) {
+  (void)values;
+  (void)problem;
+  plan->output = plan->source;
+  plan->takes_source = true;
+  return true;
+}
+
+static const struct stage_descriptor bring_back = {.name = "bring_back", .prepare = give_what_came};
+
+START_TEST(what_came_in_has_a_place_of_its_own_where_a_stage_takes_it) {
+  struct gpu_error error;
+  struct chain_layout layout;
+  struct gpu_chain *chain = chain_of((struct gpu_stage_request[]){{.stage = &to_float}, {.stage = &bring_back}}, 2, &error);
+  ck_assert_ptr_nonnull(chain);
+  ck_assert(format_equal(gpu_chain_output(chain), gpu_chain_input(chain)));
+  chain_layout(chain, true, 1, &layout);
+  ck_assert_uint_ge(layout.input, layout.scratch + 300);
+  ck_assert_uint_ge(layout.slot_bytes, layout.input + 70);
+  chain_layout(chain, false, 1, &layout); /* pinned memory is nobody's to write to */
+  ck_assert_uint_eq(layout.slot_bytes, layout.input);
+  gpu_chain_free(chain);
+  chain = chain_of((struct gpu_stage_request[]){{.stage = &to_float}}, 1, &error);
+  chain_layout(chain, true, 1, &layout);
+  ck_assert_uint_eq(layout.input, layout.buffer[0]);
+  gpu_chain_free(chain);
+}
+END_TEST
+
+START_TEST(a_tensor_has_the_view_of_its_image) {
+  struct gpu_error error;
+  struct gpu_chain *chain = chain_of((struct gpu_stage_request[]){{.stage = &gray_only}, {.stage = &to_float}}, 2, &error);
+  const struct frame_view *view = &gpu_chain_output(chain)->view;
+  ck_assert_uint_eq(view->width, 10);
+  ck_assert_uint_eq(view->picture_height, 7);
+  ck_assert_float_eq(view->scale_x, 1);
+  ck_assert_float_eq(view->offset_y, 0);
+  gpu_chain_free(chain);
+}
+END_TEST
+
+static bool give_twice_the_width(struct stage_plan *plan, const struct stage_value *values, char problem[STAGE_TEXT]) {
+  (void)values;
+  (void)problem;
+  plan->output = format_image(PIXELS_GRAY, 2 * plan->input.width, plan->input.height);
+  return true;
+}
+
+static const struct stage_descriptor twice = {.name = "twice", .prepare = give_twice_the_width};
+
+START_TEST(an_image_of_another_size_shows_all_of_the_one_before) {
+  struct gpu_error error;
+  struct gpu_chain *chain = chain_of((struct gpu_stage_request[]){{.stage = &twice}, {.stage = &twice}}, 2, &error);
+  const struct frame_view *view = &gpu_chain_output(chain)->view;
+  ck_assert_uint_eq(view->width, 40);
+  ck_assert_uint_eq(view->picture_width, 10);
+  ck_assert_float_eq(view->scale_x, 0.25F);
+  ck_assert_float_eq(view->scale_y, 1);
+  gpu_chain_free(chain);
+}
+END_TEST
+
 Suite *chain_suite(void);
 
 Suite *chain_suite(void) {
@@ -160,6 +224,9 @@ Suite *chain_suite(void) {
   tcase_add_test(group, the_first_stage_is_held_against_the_source);
   tcase_add_test(group, sizes_that_cannot_be_are_refused);
   tcase_add_test(group, device_bytes_add_up);
+  tcase_add_test(group, what_came_in_has_a_place_of_its_own_where_a_stage_takes_it);
+  tcase_add_test(group, a_tensor_has_the_view_of_its_image);
+  tcase_add_test(group, an_image_of_another_size_shows_all_of_the_one_before);
   tcase_add_test(group, regions_are_aligned_and_apart);
   suite_add_tcase(suite, group);
   return suite;

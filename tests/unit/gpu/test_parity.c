@@ -58,7 +58,8 @@ END_TEST
 static bool is_taken(const struct stage_descriptor *stage, const struct frame_format *format,
                      const struct stage_value *values) {
   char problem[STAGE_TEXT];
-  struct stage_plan plan = {.stage = stage, .input = *format};
+  struct stage_plan plan = {.stage = stage, .input = *format, .source = format_image(PIXELS_GRAY, 64, 48)};
+  plan.input.meaning = MEANING_BOXES; /* for draw, which detect leads to */
   return stage->prepare(&plan, values, problem);
 }
 

@@ -41,9 +41,9 @@ START_TEST(a_pipeline_counts_all_its_clients) {
   ck_assert(load("format: {pixels: gray, width: 640, height: 480}", "", to_socket));
   struct footprint one, three;
   struct gpu_error error;
-  ck_assert(footprint_of(&config->pipelines[0], &one, &error));
+  ck_assert(footprint_of(config, &config->pipelines[0], &one, &error));
   config->pipelines[0].source.clients = 3;
-  ck_assert(footprint_of(&config->pipelines[0], &three, &error));
+  ck_assert(footprint_of(config, &config->pipelines[0], &three, &error));
   ck_assert_uint_ge(one.pinned_bytes, 2 * 2 * 640 * 480); /* two slots, each with input and output */
   ck_assert_uint_eq(three.pinned_bytes, 3 * one.pinned_bytes);
   ck_assert_uint_eq(three.device_bytes, 3 * one.device_bytes);
@@ -54,7 +54,7 @@ START_TEST(formats_go_through_the_stages) {
   ck_assert(load("format: {pixels: rgb24, width: 64, height: 48}", "convert: {to: gray}", to_socket));
   struct footprint footprint;
   struct gpu_error error;
-  ck_assert(footprint_of(&config->pipelines[0], &footprint, &error));
+  ck_assert(footprint_of(config, &config->pipelines[0], &footprint, &error));
   ck_assert_int_eq(footprint.input.pixels, PIXELS_RGB24);
   ck_assert_int_eq(footprint.output.pixels, PIXELS_GRAY);
 }

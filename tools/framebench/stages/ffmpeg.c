@@ -33,16 +33,16 @@ static const struct pair {
   struct stage_entry entry;
   const char *format, *filter; /* the format that ffmpeg's source draws */
 } pairs[] = {
-    {{PIXELS_YUV420P, "convert: to=rgb24"}, "yuv420p", "scale=flags=bilinear,format=rgb24"},
-    {{PIXELS_RGB24, "convert: to=gray"}, "rgb24", "scale=flags=bilinear,format=gray"},
-    {{PIXELS_RGB24, "convert: to=yuv420p"}, "rgb24", "scale=flags=bilinear,format=yuv420p"},
-    {{PIXELS_GRAY, "resize: width=half,height=half"}, "gray", "scale=960:540:flags=bilinear"},
-    {{PIXELS_GRAY, "resize: width=1280,height=720,filter=area"}, "gray", "scale=1280:720:flags=area"},
-    {{PIXELS_GRAY, "resize: width=double,height=double"}, "gray", "scale=3840:2160:flags=bilinear"},
-    {{PIXELS_YUV420P, "resize: width=half,height=half"}, "yuv420p", "scale=960:540:flags=bilinear"},
-    {{PIXELS_GRAY, "blur: sigma=2"}, "gray", "gblur=sigma=2"},
-    {{PIXELS_RGB24, "blur: sigma=2"}, "gbrp", "gblur=sigma=2"},
-    {{PIXELS_GRAY, "sobel"}, "gray", "sobel"},
+    {{.pixels = PIXELS_YUV420P, .stage = "convert: to=rgb24"}, "yuv420p", "scale=flags=bilinear,format=rgb24"},
+    {{.pixels = PIXELS_RGB24, .stage = "convert: to=gray"}, "rgb24", "scale=flags=bilinear,format=gray"},
+    {{.pixels = PIXELS_RGB24, .stage = "convert: to=yuv420p"}, "rgb24", "scale=flags=bilinear,format=yuv420p"},
+    {{.pixels = PIXELS_GRAY, .stage = "resize: width=half,height=half"}, "gray", "scale=960:540:flags=bilinear"},
+    {{.pixels = PIXELS_GRAY, .stage = "resize: width=1280,height=720,filter=area"}, "gray", "scale=1280:720:flags=area"},
+    {{.pixels = PIXELS_GRAY, .stage = "resize: width=double,height=double"}, "gray", "scale=3840:2160:flags=bilinear"},
+    {{.pixels = PIXELS_YUV420P, .stage = "resize: width=half,height=half"}, "yuv420p", "scale=960:540:flags=bilinear"},
+    {{.pixels = PIXELS_GRAY, .stage = "blur: sigma=2"}, "gray", "gblur=sigma=2"},
+    {{.pixels = PIXELS_RGB24, .stage = "blur: sigma=2"}, "gbrp", "gblur=sigma=2"},
+    {{.pixels = PIXELS_GRAY, .stage = "sobel"}, "gray", "sobel"},
 };
 
 /* Seconds that ffmpeg takes for so many frames; negative if it cannot. */

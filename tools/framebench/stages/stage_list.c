@@ -7,46 +7,65 @@
 #include <string.h>
 
 const struct stage_entry stage_list[] = {
-    {PIXELS_GRAY, "affine: scale=2,offset=1"},
-    {PIXELS_GRAYF32LE, "affine: scale=2,offset=1"},
-    {PIXELS_YUV420P, "convert: to=rgb24"},
-    {PIXELS_NV12, "convert: to=rgb24"},
-    {PIXELS_YUYV422, "convert: to=rgb24"},
-    {PIXELS_RGB24, "convert: to=bgr24"},
-    {PIXELS_RGB24, "convert: to=gray"},
-    {PIXELS_RGB24, "convert: to=yuv420p"},
-    {PIXELS_YUV420P, "convert: to=gray"},
-    {PIXELS_YUV420P, "convert: to=nv12"},
-    {PIXELS_GRAY, "convert: to=rgb24"},
-    {PIXELS_GRAY, "convert: to=grayf32le"},
-    {PIXELS_GRAY, "resize: width=full,height=full"},
-    {PIXELS_GRAY, "resize: width=three_quarters,height=three_quarters"},
-    {PIXELS_GRAY, "resize: width=half,height=half"},
-    {PIXELS_GRAY, "resize: width=half,height=half,filter=area"},
-    {PIXELS_GRAY, "resize: width=half,height=half,filter=nearest"},
-    {PIXELS_RGB24, "resize: width=half,height=half"},
-    {PIXELS_RGB24, "resize: width=three_quarters,height=three_quarters"},
-    {PIXELS_YUV420P, "resize: width=half,height=half"},
-    {PIXELS_GRAYF32LE, "resize: width=three_quarters,height=three_quarters"},
-    {PIXELS_GRAYF32LE, "resize: width=three_quarters,height=three_quarters,filter=area"},
-    {PIXELS_GRAYF32LE, "resize: width=half,height=half,filter=area"},
-    {PIXELS_RGB24, "normalize"},
-    {PIXELS_GRAY, "blur: sigma=1"},
-    {PIXELS_GRAY, "blur: sigma=2"},
-    {PIXELS_GRAY, "blur: sigma=10"},
-    {PIXELS_RGB24, "blur: sigma=2"},
-    {PIXELS_GRAY, "sobel"},
-    {PIXELS_GRAYF32LE, "sobel"},
-    {PIXELS_GRAY, "threshold"},
-    {PIXELS_GRAY, "motion"},
-    {PIXELS_GRAY, "motion: output=boxes"},
-    {PIXELS_GRAY, "stats"},
-    {PIXELS_GRAY, "work: rounds=1"},
+    {.pixels = PIXELS_GRAY, .stage = "affine: scale=2,offset=1"},
+    {.pixels = PIXELS_GRAYF32LE, .stage = "affine: scale=2,offset=1"},
+    {.pixels = PIXELS_YUV420P, .stage = "convert: to=rgb24"},
+    {.pixels = PIXELS_NV12, .stage = "convert: to=rgb24"},
+    {.pixels = PIXELS_YUYV422, .stage = "convert: to=rgb24"},
+    {.pixels = PIXELS_RGB24, .stage = "convert: to=bgr24"},
+    {.pixels = PIXELS_RGB24, .stage = "convert: to=gray"},
+    {.pixels = PIXELS_RGB24, .stage = "convert: to=yuv420p"},
+    {.pixels = PIXELS_YUV420P, .stage = "convert: to=gray"},
+    {.pixels = PIXELS_YUV420P, .stage = "convert: to=nv12"},
+    {.pixels = PIXELS_GRAY, .stage = "convert: to=rgb24"},
+    {.pixels = PIXELS_GRAY, .stage = "convert: to=grayf32le"},
+    {.pixels = PIXELS_GRAY, .stage = "resize: width=full,height=full"},
+    {.pixels = PIXELS_GRAY, .stage = "resize: width=three_quarters,height=three_quarters"},
+    {.pixels = PIXELS_GRAY, .stage = "resize: width=half,height=half"},
+    {.pixels = PIXELS_GRAY, .stage = "resize: width=half,height=half,filter=area"},
+    {.pixels = PIXELS_GRAY, .stage = "resize: width=half,height=half,filter=nearest"},
+    {.pixels = PIXELS_RGB24, .stage = "resize: width=half,height=half"},
+    {.pixels = PIXELS_RGB24, .stage = "resize: width=three_quarters,height=three_quarters"},
+    {.pixels = PIXELS_YUV420P, .stage = "resize: width=half,height=half"},
+    {.pixels = PIXELS_GRAYF32LE, .stage = "resize: width=three_quarters,height=three_quarters"},
+    {.pixels = PIXELS_GRAYF32LE, .stage = "resize: width=three_quarters,height=three_quarters,filter=area"},
+    {.pixels = PIXELS_GRAYF32LE, .stage = "resize: width=half,height=half,filter=area"},
+    {.pixels = PIXELS_RGB24, .stage = "normalize"},
+    {.pixels = PIXELS_GRAY, .stage = "blur: sigma=1"},
+    {.pixels = PIXELS_GRAY, .stage = "blur: sigma=2"},
+    {.pixels = PIXELS_GRAY, .stage = "blur: sigma=10"},
+    {.pixels = PIXELS_RGB24, .stage = "blur: sigma=2"},
+    {.pixels = PIXELS_GRAY, .stage = "sobel"},
+    {.pixels = PIXELS_GRAYF32LE, .stage = "sobel"},
+    {.pixels = PIXELS_GRAY, .stage = "threshold"},
+    {.pixels = PIXELS_GRAY, .stage = "motion"},
+    {.pixels = PIXELS_GRAY, .stage = "motion: output=boxes"},
+    {.pixels = PIXELS_GRAY, .stage = "stats"},
+    {.stage = "top: softmax=true", .shape = {1, 1000, 1}},
+    {.stage = "detect: layout=yolo8", .shape = {1, 84, 8400}},
+    {.stage = "detect: layout=yolo5", .shape = {1, 8400, 85}},
+    {.stage = "mask", .shape = {3, 0, 0}},
+    {.stage = "image", .shape = {3, 0, 0}},
+    {.pixels = PIXELS_GRAY, .stage = "work: rounds=1"},
 };
 
 const unsigned stage_list_length = sizeof stage_list / sizeof stage_list[0];
 
-bool stage_list_computes(const struct stage_entry *entry) { return strncmp(entry->stage, "work", 4) == 0; }
+bool stage_list_computes(const struct stage_entry *entry) {
+  return strncmp(entry->stage, "work", 4) == 0 || (entry->pixels == PIXELS_NONE && entry->shape[2] != 0);
+}
+
+const char *stage_list_input(const struct stage_entry *entry) {
+  return entry->pixels == PIXELS_NONE ? element_type_names[ELEMENT_FLOAT32] : pixel_format_names[entry->pixels];
+}
+
+static struct frame_format input_of(const struct stage_entry *entry, uint32_t width, uint32_t height) {
+  if (entry->pixels != PIXELS_NONE) {
+    return format_image(entry->pixels, width, height);
+  }
+  const uint64_t *shape = entry->shape;
+  return format_tensor(ELEMENT_FLOAT32, (uint64_t[]){shape[0], shape[1] ? shape[1] : height, shape[2] ? shape[2] : width}, 3);
+}
 
 /* A choice's index, a number, or a share of a side. */
 static bool parse_value(const struct stage_parameter *parameter, const char *text, double side, double *value) {
@@ -112,7 +131,7 @@ static bool parse(const char *text, const struct frame_format *format, struct gp
 struct gpu_chain *stage_list_chain(const struct stage_entry *entry, uint32_t width, uint32_t height, struct problem *problem) {
   struct gpu_error error;
   struct gpu_stage_request request = {0};
-  struct frame_format format = format_image(entry->pixels, width, height);
+  struct frame_format format = input_of(entry, width, height);
   if (!parse(entry->stage, &format, &request)) {
     problem_set(problem, EXIT_STATUS_INTERNAL, NULL, "this is no stage with its settings: %s", entry->stage);
     return NULL;

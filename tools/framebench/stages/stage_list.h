@@ -8,13 +8,17 @@
 struct stage_entry {
   enum pixel_format pixels;
   const char *stage; /* "NAME" or "NAME: KEY=VALUE,KEY=VALUE"; of width and height also a share (stage_list.c) */
+  uint64_t shape[3]; /* of PIXELS_NONE, a float32 tensor: sides of 0 are the picture's height and width */
 };
 
 extern const struct stage_entry stage_list[];
 extern const unsigned stage_list_length;
 
-/* Whether the stage computes on purpose, so that memory is not what it is held to. */
+/* Whether the stage computes on purpose, or takes a small tensor, so that memory is not what it is held to. */
 bool stage_list_computes(const struct stage_entry *entry);
+
+/* "gray" or "float32". */
+const char *stage_list_input(const struct stage_entry *entry);
 
 /* The chain of one stage on images of that size. NULL on a problem. */
 struct gpu_chain *stage_list_chain(const struct stage_entry *entry, uint32_t width, uint32_t height, struct problem *problem);

@@ -105,9 +105,8 @@ static bool stage_row(const struct bench *bench, const struct stage_entry *entry
     double floor = (double)bytes / rate;
     results_row(bench->results,
                 json_pack("{s:s, s:s, s:s, s:s, s:f, s:f, s:f, s:I, s:b}", "backend", gpu_backend_name(bench->device), "size",
-                          size->name, "pixels", pixel_format_names[entry->pixels], "stage", entry->stage, "floor_us", floor,
-                          "us", each, "ratio", floor / each, "bytes", (json_int_t)bytes, "computes",
-                          stage_list_computes(entry)));
+                          size->name, "pixels", stage_list_input(entry), "stage", entry->stage, "floor_us", floor, "us", each,
+                          "ratio", floor / each, "bytes", (json_int_t)bytes, "computes", stage_list_computes(entry)));
   }
   gpu_chain_free(chain);
   return done;

@@ -1,0 +1,150 @@
+#include "daemon/base/models.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "daemon/base/log.h"
+#include "daemon/base/log_text.h"
+#include "gpu/model/model.h"
+
+_Static_assert((int)CONFIG_MAX_SIDES == (int)MODEL_MOST_RANK, "a configured shape holds what a model takes");
+
+static void close_model(void *model) { model_release(model); }
+
+static struct model *open_file(const struct config_model *config, const char *file, struct gpu_error *error) {
+  struct model_shape shapes[CONFIG_MAX_SHAPES];
+  for (unsigned i = 0; i < config->shape_count; i++) {
+    shapes[i] = (struct model_shape){.input = config->shapes[i].input, .rank = config->shapes[i].rank};
+    memcpy(shapes[i].sides, config->shapes[i].sides, sizeof shapes[i].sides);
+  }
+  const struct model_settings settings = {
+      .file = file,
+      .shapes = shapes,
+      .shape_count = config->shape_count,
+      .instances = config->instances,
+      .memory = (size_t)config->memory,
+      .precision = config->precision == CONFIG_FLOAT32 ? MODEL_FLOAT32 : MODEL_TF32,
+  };
+  return model_open(&settings, error);
+}
+
+static void report(const struct config_model *model, struct config_mark at, const struct gpu_error *error,
+                   struct config_errors *errors) {
+  const char *remedy = error->remedy[0] ? error->remedy : "put a file of ONNX there that the daemon's user may read";
+  if (model->name) {
+    config_errors_add(errors, at, remedy, "model '%s': %s", model->name, error->text);
+  } else {
+    config_errors_add(errors, at, remedy, "%s", error->text);
+  }
+}
+
+static bool has_output(struct config_model *model, struct config_errors *errors) {
+  bool all = !model->output || strcmp(model->output, "all") == 0;
+  if (all || model_find_output(model->open, model->output) != MODEL_ALL) {
+    return true;
+  }
+  char list[1024] = "its outputs are all";
+  size_t length = strlen(list);
+  for (unsigned i = 0; i < model_output_count(model->open) && length < sizeof list; i++) {
+    length += (size_t)snprintf(list + length, sizeof list - length, ", %s", model_output(model->open, i)->name);
+  }
+  config_errors_add(errors, model->file_at, list, "model '%s' has no output '%.80s'", model->name, model->output);
+  return false;
+}
+
+/* Results can be compared only where they are alike. */
+static bool is_comparable(const struct model *model, const struct model *shadow) {
+  bool same = model_input(model)->format.dtype == model_input(shadow)->format.dtype &&
+              model_input(model)->bytes == model_input(shadow)->bytes &&
+              model_output_count(model) == model_output_count(shadow);
+  for (unsigned i = 0; same && i < model_output_count(model); i++) {
+    const struct model_tensor *one = model_output(model, i), *other = model_output(shadow, i);
+    same = one->format.dtype == other->format.dtype && one->bytes == other->bytes;
+  }
+  return same;
+}
+
+static bool open_shadow(struct config_model *model, struct config_errors *errors) {
+  struct gpu_error error = {.stage = -1};
+  model->shadow.open = open_file(model, model->shadow.file, &error);
+  if (!model->shadow.open) {
+    report(model, model->shadow.file_at, &error, errors);
+    return false;
+  }
+  if (is_comparable(model->open, model->shadow.open)) {
+    return true;
+  }
+  config_errors_add(errors, model->shadow.file_at, "take one with the same input and outputs",
+                    "model '%s': %s takes or gives other tensors than %s", model->name, model->shadow.file, model->file);
+  return false;
+}
+
+bool models_open(struct config_model *model, struct config_errors *errors) {
+  struct gpu_error error = {.stage = -1};
+  model->close = close_model;
+  model->open = open_file(model, model->file, &error);
+  if (!model->open) {
+    report(model, model->file_at, &error, errors);
+    return false;
+  }
+  return has_output(model, errors) && (!model->shadow.file || open_shadow(model, errors));
+}
+
+/* -- what is said of them -------------------------------------------------------------------------------------------- */
+
+static const char *name_of(const struct config_model *model) { return model->name ? model->name : model->file; }
+
+/* Whether one of the first `count` models is that one. */
+static bool has_open(const struct config *config, unsigned count, const void *open) {
+  bool has = false;
+  for (unsigned i = 0; i < count; i++) {
+    has = has || config->models[i]->open == open;
+  }
+  return has;
+}
+
+void models_log(const struct config *config, const struct config *before) {
+  for (unsigned i = 0; i < config->model_count; i++) {
+    const struct config_model *model = config->models[i];
+    struct model_summary summary;
+    if (!model->open) {
+      log_event(LOG_UNUSED, NULL, "no pipeline runs model '%s', which is not opened", model->name);
+    } else if (!has_open(config, i, model->open) && !(before && has_open(before, before->model_count, model->open))) {
+      model_summary(model->open, &summary);
+      log_event(LOG_MODEL, NULL, "model %s is open: %s, opset %" PRId64 ", by ONNX Runtime %s", name_of(model), model->file,
+                summary.opset, summary.runtime);
+    }
+  }
+}
+
+static void print_model(FILE *out, const struct config_model *model) {
+  char input[FORMAT_TEXT], output[FORMAT_TEXT], outputs[FORMAT_TEXT + 32], weights[BYTES_TEXT], together[BYTES_TEXT];
+  struct model_summary summary;
+  unsigned others = model_output_count(model->open) - 1;
+  model_summary(model->open, &summary);
+  format_describe(&model_output(model->open, 0)->format, output);
+  snprintf(outputs, sizeof outputs, others > 0 ? "%s and %u more" : "%s", output, others);
+  fprintf(out, "%-16s %-22s %-30s %9u %11s %11s\n", name_of(model), format_describe(&model_input(model->open)->format, input),
+          outputs, summary.instances, text_of_bytes(summary.weight_bytes, weights),
+          text_of_bytes(summary.instances * summary.weight_bytes, together));
+}
+
+void models_print(FILE *out, const struct config *config) {
+  static const char *const head =
+      "\nMODEL            INPUT                  OUTPUT                         INSTANCES     WEIGHTS    TOGETHER\n";
+  bool any = false;
+  for (unsigned i = 0; i < config->model_count; i++) {
+    const struct config_model *model = config->models[i];
+    if (model->open && !has_open(config, i, model->open)) {
+      fputs(any ? "" : head, out);
+      print_model(out, model);
+      any = true;
+    }
+  }
+  for (unsigned i = 0; i < config->model_count; i++) {
+    if (!config->models[i]->open) {
+      fprintf(out, "note: no pipeline runs model '%s', which was not looked into\n", config->models[i]->name);
+    }
+  }
+}

@@ -1,0 +1,21 @@
+/*
+ * Opens the models that a configuration names. A configuration keeps what was opened for it, and whoever runs a model keeps its
+ * configuration, so that a model is open for as long as somebody runs it. One that is open already, for this configuration or
+ * the one in force, is not opened once more; one whose file was replaced is opened beside the old one.
+ */
+#ifndef FRAMED_BASE_MODELS_H
+#define FRAMED_BASE_MODELS_H
+
+#include "config/config.h"
+
+/* Opens a model of a configuration that is being read, and the one in its shadow, for the hook `open` of config_load(). May
+ * take seconds: for set-up threads. */
+bool models_open(struct config_model *model, struct config_errors *errors);
+
+/* Says in the log which models were opened, unless `before` (NULL: none) had them open, and which ones nobody runs. */
+void models_log(const struct config *config, const struct config *before);
+
+/* The table of --check. */
+void models_print(FILE *out, const struct config *config);
+
+#endif

@@ -1,0 +1,299 @@
+/* Makes instances of models on a GPU and puts frames through them; see cuda_instance.h. */
+#include "gpu/model/cuda_instance.h"
+#include "gpu/pool.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* It runs once or twice as it is, then captures. */
+enum { MOST_RUNS = 5 };
+
+#define CHECK(instance, error, function, ...)                                                                                  \
+  onnxruntime_check((instance)->model->runtime, (instance)->model->runtime->function(__VA_ARGS__), (instance)->model->path,    \
+                    (error))
+
+/* -- memory ------------------------------------------------------------------------------------------------------------- */
+
+static bool allocate(struct cuda_instance *instance, unsigned char **memory, size_t bytes, struct gpu_error *error) {
+  void *found = NULL;
+  bool good = CUDA_CALL(instance->device, error, cudaMalloc, &found, bytes) &&
+              CUDA_CALL(instance->device, error, cudaMemsetAsync, found, 0, bytes, instance->stream);
+  *memory = found;
+  return good;
+}
+
+/* The table of all outputs does not change: it is there before the first frame. */
+static bool make_places(struct cuda_instance *instance, const struct stage_buffers *slot, struct gpu_error *error) {
+  const struct model *model = instance->model;
+  if (!allocate(instance, &instance->workspace, PROVIDER_WORKSPACE, error) ||
+      !allocate(instance, &instance->outputs, parts_bytes(&model->parts), error) ||
+      !CUDA_CALL(instance->device, error, cudaMemcpyAsync, instance->outputs, &model->parts, sizeof model->parts,
+                 cudaMemcpyHostToDevice, instance->stream)) {
+    return false;
+  }
+  if (slot) {
+    instance->places = *slot;
+    return true;
+  }
+  instance->places.output = instance->outputs;
+  if (!allocate(instance, &instance->input, model->input.bytes, error)) {
+    return false;
+  }
+  instance->places.input = instance->input;
+  return true;
+}
+
+static void *find_output(const struct cuda_instance *instance, unsigned index) {
+  const struct part *part = &instance->model->parts.parts[index];
+  bool in_slot = instance->bound && (instance->chosen == MODEL_ALL || instance->chosen == (int)index);
+  unsigned char *base = in_slot ? instance->places.output : instance->outputs;
+  return base + (in_slot && instance->chosen != MODEL_ALL ? 0 : part->offset);
+}
+
+/* -- session ------------------------------------------------------------------------------------------------------------ */
+
+static bool explain(const struct cuda_instance *instance, struct gpu_error *error) {
+  bool needs_cpu =
+      strstr(error->text, "fallback to CPU EP") || strstr(error->text, "graph capture") || strstr(error->text, "control flow");
+  if (needs_cpu) {
+    return gpu_error_set(
+        error, 0, "run the pipeline with gpu.backend cpu, or export the model without If, Loop, Scan and operators on shapes",
+        "%s has operators that run on the CPU only", instance->model->path);
+  }
+  return session_explain(instance->model, error);
+}
+
+static bool create_session(struct cuda_instance *instance, const struct model_bytes *bytes, const struct onnx_file *file,
+                           struct gpu_error *error) {
+  const struct model *model = instance->model;
+  const int index = ((struct cuda_device *)instance->device)->index;
+  struct ort_options *options = session_options(model, bytes, file, error);
+  if (!options) {
+    return false;
+  }
+  bool good = CHECK(instance, error, set_threads, options, 1) &&
+              CHECK(instance, error, configure, options, "session.disable_cpu_ep_fallback", "1") &&
+              provider_append(model, options, index, instance->stream, instance->channels_last, error);
+  if (good &&
+      !CHECK(instance, error, create_session, model->runtime->env, bytes->bytes, bytes->count, options, &instance->session)) {
+    good = explain(instance, error);
+  }
+  model->runtime->release_options(options);
+  return good;
+}
+
+static bool bind(struct cuda_instance *instance, const struct model_tensor *tensor, void *place, bool is_input,
+                 struct gpu_error *error) {
+  const struct onnxruntime *runtime = instance->model->runtime;
+  struct ort_value *value = NULL;
+  if (!CHECK(instance, error, create_tensor, instance->memory, place, tensor->bytes, tensor->shape, tensor->rank, tensor->type,
+             &value)) {
+    return false;
+  }
+  bool good = is_input ? CHECK(instance, error, bind_input, instance->binding, tensor->name, value)
+                       : CHECK(instance, error, bind_output, instance->binding, tensor->name, value);
+  runtime->release_value(value); /* the binding holds it */
+  return good;
+}
+
+static bool bind_all(struct cuda_instance *instance, struct gpu_error *error) {
+  const struct model *model = instance->model;
+  const int index = ((struct cuda_device *)instance->device)->index;
+  if (!CHECK(instance, error, create_memory, "Cuda", ORT_DEVICE, index, ORT_MEMORY_DEFAULT, &instance->memory) ||
+      !CHECK(instance, error, create_binding, instance->session, &instance->binding) ||
+      !bind(instance, &model->input, instance->places.input, true, error)) {
+    return false;
+  }
+  for (unsigned i = 0; i < model->output_count; i++) {
+    if (!bind(instance, &model->outputs[i], find_output(instance, i), false, error)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+static bool capture(struct cuda_instance *instance, struct gpu_error *error) {
+  for (int i = 0; i < MOST_RUNS && !instance->capture.exec; i++) {
+    if (!CHECK(instance, error, run_bound, instance->session, NULL, instance->binding) ||
+        !CUDA_CALL(instance->device, error, cudaStreamSynchronize, instance->stream)) {
+      return false;
+    }
+  }
+  return instance->capture.exec ||
+         gpu_error_set(error, 0, "run the pipeline with gpu.backend cpu", "%s: ONNX Runtime %s captures no graph of it",
+                       instance->model->path, instance->model->runtime->version);
+}
+
+/* -- opening and closing ------------------------------------------------------------------------------------------------ */
+
+static void drop_session(struct cuda_instance *instance) {
+  const struct onnxruntime *runtime = instance->model->runtime;
+  struct gpu_error error;
+  if (instance->capture.graph) {
+    (void)CUDA_CALL(instance->device, &error, cudaGraphDestroy, instance->capture.graph);
+  }
+  if (instance->binding) {
+    runtime->release_binding(instance->binding);
+  }
+  if (instance->memory) {
+    runtime->release_memory(instance->memory);
+  }
+  if (instance->session) {
+    runtime->release_session(instance->session);
+  }
+  instance->capture.graph = NULL;
+  instance->capture.exec = NULL;
+  instance->binding = NULL;
+  instance->memory = NULL;
+  instance->session = NULL;
+}
+
+struct cuda_instance *cuda_instance_close(struct cuda_instance *instance) {
+  struct gpu_error error;
+  if (!instance || gpu_device_is_dead(instance->device, NULL) || !cuda_enter(instance->device, &error)) {
+    return NULL; /* what the library would do on a dead device ends the process */
+  }
+  void *const memory[] = {instance->workspace, instance->input, instance->outputs};
+  cudaEvent_t const events[] = {instance->entered, instance->done};
+  drop_session(instance);
+  for (size_t i = 0; i < sizeof memory / sizeof memory[0]; i++) {
+    if (memory[i]) {
+      (void)CUDA_CALL(instance->device, &error, cudaFree, memory[i]);
+    }
+  }
+  for (size_t i = 0; i < sizeof events / sizeof events[0]; i++) {
+    if (events[i]) {
+      (void)CUDA_CALL(instance->device, &error, cudaEventDestroy, events[i]);
+    }
+  }
+  if (instance->stream) {
+    (void)CUDA_CALL(instance->device, &error, cudaStreamDestroy, instance->stream);
+  }
+  atomic_fetch_sub_explicit(&instance->device->allocated, instance->bytes, memory_order_relaxed);
+  pthread_mutex_destroy(&instance->lock);
+  free(instance);
+  return NULL;
+}
+
+/* Channels last is the faster layout on tensor cores; what is not made for it is opened as the file has it. */
+static bool open_session(struct cuda_instance *instance, const struct model_bytes *bytes, const struct onnx_file *file,
+                         struct gpu_error *error) {
+  for (int attempt = 0; attempt < 2; attempt++) {
+    instance->channels_last = attempt == 0;
+    if (create_session(instance, bytes, file, error) && bind_all(instance, error) && capture(instance, error)) {
+      return true;
+    }
+    if (gpu_device_is_dead(instance->device, NULL)) {
+      return false;
+    }
+    drop_session(instance);
+  }
+  return false;
+}
+
+static bool fill(struct cuda_instance *instance, const struct model_bytes *bytes, const struct onnx_file *file,
+                 const struct stage_buffers *slot, struct gpu_error *error) {
+  if (!cuda_enter(instance->device, error) ||
+      !CUDA_CALL(instance->device, error, cudaStreamCreateWithFlags, &instance->stream, cudaStreamNonBlocking) ||
+      !CUDA_CALL(instance->device, error, cudaEventCreateWithFlags, &instance->entered, cudaEventDisableTiming) ||
+      !CUDA_CALL(instance->device, error, cudaEventCreateWithFlags, &instance->done, cudaEventDisableTiming) ||
+      !make_places(instance, slot, error)) {
+    return false;
+  }
+  instance->capture.workspace = instance->workspace;
+  provider_watch(&instance->capture);
+  bool good = open_session(instance, bytes, file, error);
+  provider_watch(NULL);
+  return good;
+}
+
+static size_t free_memory(struct gpu_device *device) {
+  size_t available = 0, total;
+  return gpu_memory(device, &available, &total) ? available : 0;
+}
+
+struct cuda_instance *cuda_instance_open(struct gpu_device *device, const struct model *model, const struct model_bytes *bytes,
+                                         const struct onnx_file *file, const struct stage_buffers *slot, int chosen,
+                                         struct gpu_error *error) {
+  struct cuda_instance *instance = calloc(1, sizeof *instance);
+  size_t before = free_memory(device);
+  if (!instance) {
+    gpu_error_set(error, ENOMEM, NULL, "no memory for an instance of a model");
+    return NULL;
+  }
+  instance->device = device;
+  instance->model = model;
+  instance->bound = slot != NULL;
+  instance->chosen = chosen;
+  pthread_mutex_init(&instance->lock, NULL);
+  if (!fill(instance, bytes, file, slot, error)) {
+    return cuda_instance_close(instance);
+  }
+  size_t after = free_memory(device);
+  instance->bytes = before > after ? before - after : 0;
+  atomic_fetch_add_explicit(&device->allocated, instance->bytes, memory_order_relaxed);
+  return instance;
+}
+
+/* -- frames ------------------------------------------------------------------------------------------------------------- */
+
+bool cuda_instance_is_free(struct cuda_instance *instance) { return cudaEventQuery(instance->done) == cudaSuccess; }
+
+/* Makes the graph a node of the one that is being captured. */
+static cudaError_t add_child(const struct cuda_instance *instance, cudaStream_t stream) {
+  enum cudaStreamCaptureStatus status;
+  cudaGraph_t graph;
+  const cudaGraphNode_t *before;
+  cudaGraphNode_t node;
+  size_t count;
+  cudaError_t result = cudaStreamGetCaptureInfo(stream, &status, NULL, &graph, &before, NULL, &count);
+  result = result == cudaSuccess ? cudaGraphAddChildGraphNode(&node, graph, before, count, instance->capture.graph) : result;
+  return result == cudaSuccess ? cudaStreamUpdateCaptureDependencies(stream, &node, NULL, 1, cudaStreamSetCaptureDependencies)
+                               : result;
+}
+
+cudaError_t cuda_instance_run_bound(const struct cuda_instance *instance, cudaStream_t stream) {
+  enum cudaStreamCaptureStatus status;
+  cudaError_t result = cudaStreamIsCapturing(stream, &status);
+  if (result == cudaSuccess) {
+    result =
+        status == cudaStreamCaptureStatusActive ? add_child(instance, stream) : cudaGraphLaunch(instance->capture.exec, stream);
+  }
+  if (result == cudaSuccess && instance->chosen == MODEL_ALL) {
+    result = cudaMemcpyAsync(instance->places.output, instance->outputs, sizeof instance->model->parts,
+                             cudaMemcpyDeviceToDevice, stream);
+  }
+  return result;
+}
+
+/* The output, or all of them with their table, within the memory of a shared instance. */
+static const void *find_result(const struct cuda_instance *instance, int chosen, size_t *bytes) {
+  const struct parts *parts = &instance->model->parts;
+  *bytes = chosen == MODEL_ALL ? parts_bytes(parts) : parts->parts[chosen].bytes;
+  return instance->outputs + (chosen == MODEL_ALL ? 0 : parts->parts[chosen].offset);
+}
+
+static cudaError_t pass_through(struct cuda_instance *instance, const void *input, void *output, int chosen,
+                                cudaStream_t stream) {
+  size_t bytes;
+  const void *result = find_result(instance, chosen, &bytes);
+  const size_t input_bytes = instance->model->input.bytes;
+  cudaError_t status = cudaEventRecord(instance->entered, stream);
+  status = status == cudaSuccess ? cudaStreamWaitEvent(instance->stream, instance->entered, 0) : status;
+  status = status == cudaSuccess
+               ? cudaMemcpyAsync(instance->input, input, input_bytes, cudaMemcpyDeviceToDevice, instance->stream)
+               : status;
+  status = status == cudaSuccess ? cudaGraphLaunch(instance->capture.exec, instance->stream) : status;
+  status = status == cudaSuccess ? cudaMemcpyAsync(output, result, bytes, cudaMemcpyDeviceToDevice, instance->stream) : status;
+  status = status == cudaSuccess ? cudaEventRecord(instance->done, instance->stream) : status;
+  return status == cudaSuccess ? cudaStreamWaitEvent(stream, instance->done, 0) : status;
+}
+
+cudaError_t cuda_instance_run_shared(struct cuda_instance *instance, const void *input, void *output, int chosen,
+                                     cudaStream_t stream) {
+  pool_take_lock(&instance->lock);
+  cudaError_t status = pass_through(instance, input, output, chosen, stream);
+  pthread_mutex_unlock(&instance->lock);
+  return status;
+}

@@ -1,0 +1,51 @@
+/*
+ * Instances of a model on a GPU: each has a session of ONNX Runtime with weights and memory of its own, and a graph that
+ * computes one frame from a fixed place to a fixed place.
+ *
+ * ONNX Runtime runs while an instance is made, until it has captured its graph, and never again: frames replay that graph.
+ * Where the places are a slot's own buffers the instance is bound to the slot; otherwise it is shared, has a stream of its own,
+ * and frames of any slot are copied in and out of its places.
+ */
+#ifndef FRAMED_GPU_MODEL_CUDA_INSTANCE_H
+#define FRAMED_GPU_MODEL_CUDA_INSTANCE_H
+
+#include "gpu/model/cuda_provider.h"
+
+#include <pthread.h>
+
+struct cuda_instance {
+  const struct model *model;
+  struct gpu_device *device;
+  bool bound, channels_last;
+  int chosen; /* what a bound one gives */
+  cudaStream_t stream;
+  cudaEvent_t entered, done;        /* of a shared one: the latest frame may begin, and has ended */
+  unsigned char *workspace, *input; /* input: NULL where it is the slot's */
+  unsigned char *outputs;           /* all of them, as gpu/model/parts.h says, with the table */
+  struct stage_buffers places;      /* what the graph reads and writes */
+  struct ort_session *session;
+  struct ort_binding *binding;
+  struct ort_memory_info *memory;
+  struct provider_capture capture;
+  size_t bytes;         /* what it took of the device */
+  pthread_mutex_t lock; /* of a shared one: frames are put onto its stream by one lane at a time */
+};
+
+/* With `slot` bound to these buffers and to one output, without shared. For threads that set up. NULL on error. */
+struct cuda_instance *cuda_instance_open(struct gpu_device *device, const struct model *model, const struct model_bytes *bytes,
+                                         const struct onnx_file *file, const struct stage_buffers *slot, int chosen,
+                                         struct gpu_error *error);
+/* Nothing may be on the device that uses it. On a dead device it is left as it is. NULL is fine; returns NULL. */
+struct cuda_instance *cuda_instance_close(struct cuda_instance *instance);
+
+/* Whether its graph can be part of another one. */
+static inline bool cuda_instance_is_child(const struct cuda_instance *instance) { return instance->capture.graph != NULL; }
+/* Whether no frame is in a shared one. */
+bool cuda_instance_is_free(struct cuda_instance *instance);
+
+/* [lane] Enqueue one frame; of a bound one on the slot's stream, which may be under capture if the instance is a child. */
+cudaError_t cuda_instance_run_bound(const struct cuda_instance *instance, cudaStream_t stream);
+cudaError_t cuda_instance_run_shared(struct cuda_instance *instance, const void *input, void *output, int chosen,
+                                     cudaStream_t stream);
+
+#endif

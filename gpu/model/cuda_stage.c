@@ -1,0 +1,200 @@
+/*
+ * The stage `model` on a GPU: which instances there are, and which one a frame takes.
+ *
+ * Where a model may have as many instances as slots use it, each slot gets one of its own, which is part of the slot's graph.
+ * Otherwise there are as many as it may have, and a frame takes one that is free or whose turn it is. Nothing on the host
+ * waits: a frame that finds all of them busy waits on the device.
+ */
+#include "gpu/model/cuda_instance.h"
+#include "gpu/model/stage.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+
+enum { MOST_SHARED = 64 };
+
+/* The shared instances of one model on one device. */
+struct cuda_instances {
+  struct cuda_instances *next;
+  struct gpu_device *device;
+  struct model *model;
+  unsigned holders; /* programs */
+  unsigned bound;   /* instances that belong to slots */
+  unsigned count;
+  struct cuda_instance *instances[MOST_SHARED];
+  _Atomic unsigned turn;
+};
+
+/* What a program has of them. */
+struct attached {
+  struct cuda_instances *shared;
+  struct model *model;
+  unsigned bound;
+  struct cuda_instance *instances[GPU_MAX_SLOTS]; /* of its slots, if they are bound */
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the list, and while instances are made */
+static struct cuda_instances *all;
+
+/* -- sets of instances -------------------------------------------------------------------------------------------------- */
+
+static struct cuda_instances *hold(struct gpu_device *device, struct model *model, struct gpu_error *error) {
+  struct cuda_instances *set = all;
+  while (set && (set->device != device || set->model != model)) {
+    set = set->next;
+  }
+  if (!set && (set = calloc(1, sizeof *set))) {
+    *set = (struct cuda_instances){.next = all, .device = device, .model = model_hold(model)};
+    all = set;
+  }
+  if (!set) {
+    gpu_error_set(error, ENOMEM, NULL, "no memory for the instances of a model");
+    return NULL;
+  }
+  set->holders++;
+  return set;
+}
+
+static void let_go(struct cuda_instances *set) {
+  if (--set->holders > 0) {
+    return;
+  }
+  for (struct cuda_instances **link = &all; *link; link = &(*link)->next) {
+    if (*link == set) {
+      *link = set->next;
+      break;
+    }
+  }
+  for (unsigned i = 0; i < set->count; i++) {
+    cuda_instance_close(set->instances[i]);
+  }
+  model_release(set->model);
+  free(set);
+}
+
+/* -- attaching ---------------------------------------------------------------------------------------------------------- */
+
+/* The file as it was when the model was opened. */
+static bool read_again(const struct model *model, struct model_bytes *bytes, struct onnx_file *file, struct gpu_error *error) {
+  if (!model_bytes_read(model->path, bytes, file, error)) {
+    return false;
+  }
+  if (bytes->hash == model->hash) {
+    return true;
+  }
+  model_bytes_free(bytes);
+  return gpu_error_set(error, 0, "run `framectl reload`", "%s was replaced since it was opened", model->path);
+}
+
+static bool bind_slots(struct attached *attached, const struct stage_plan *plan, const struct stage_buffers *slots,
+                       unsigned count, const struct model_bytes *bytes, const struct onnx_file *file, struct gpu_error *error) {
+  const int chosen = model_stage_chosen(plan);
+  for (; attached->bound < count; attached->bound++) {
+    struct cuda_instance *instance =
+        cuda_instance_open(attached->shared->device, attached->model, bytes, file, &slots[attached->bound], chosen, error);
+    if (!instance) {
+      return false;
+    }
+    attached->instances[attached->bound] = instance;
+    attached->shared->bound++;
+  }
+  return true;
+}
+
+static bool open_shared(struct cuda_instances *set, const struct model_bytes *bytes, const struct onnx_file *file,
+                        struct gpu_error *error) {
+  unsigned allowed = set->model->instances > set->bound ? set->model->instances - set->bound : 1;
+  allowed = allowed < MOST_SHARED ? allowed : MOST_SHARED;
+  while (set->count < allowed) {
+    struct cuda_instance *instance = cuda_instance_open(set->device, set->model, bytes, file, NULL, MODEL_ALL, error);
+    if (!instance) {
+      return false;
+    }
+    set->instances[set->count++] = instance;
+  }
+  return true;
+}
+
+static bool fill(struct attached *attached, const struct stage_plan *plan, const struct stage_buffers *slots, unsigned count,
+                 bool *beside, struct gpu_error *error) {
+  struct cuda_instances *set = attached->shared;
+  const struct model *model = attached->model;
+  struct model_bytes bytes;
+  struct onnx_file file;
+  unsigned users = atomic_load(&attached->model->users);
+  unsigned slots_in_all = set->bound + count > users ? set->bound + count : users;
+  bool binds = set->count == 0 && slots_in_all <= model->instances;
+  if (!binds && set->count > 0) {
+    *beside = true;
+    return true; /* they are there already */
+  }
+  if (!read_again(model, &bytes, &file, error)) {
+    return false;
+  }
+  bool good = binds ? bind_slots(attached, plan, slots, count, &bytes, &file, error) : open_shared(set, &bytes, &file, error);
+  model_bytes_free(&bytes);
+  *beside = !binds;
+  for (unsigned i = 0; i < attached->bound; i++) {
+    *beside = *beside || !cuda_instance_is_child(attached->instances[i]);
+  }
+  return good;
+}
+
+static void free_attached(struct attached *attached) {
+  for (unsigned i = 0; i < attached->bound; i++) {
+    cuda_instance_close(attached->instances[i]);
+  }
+  attached->shared->bound -= attached->bound;
+  let_go(attached->shared);
+  free(attached);
+}
+
+void *model_attach(struct gpu_device *device, const struct stage_plan *plan, const struct stage_buffers *slots, unsigned count,
+                   bool *beside, struct gpu_error *error) {
+  struct attached *attached = calloc(1, sizeof *attached);
+  if (!attached) {
+    gpu_error_set(error, ENOMEM, NULL, "no memory for the instances of a model");
+    return NULL;
+  }
+  attached->model = plan->object;
+  pthread_mutex_lock(&lock);
+  attached->shared = hold(device, attached->model, error);
+  bool good = attached->shared && fill(attached, plan, slots, count, beside, error);
+  if (!good && attached->shared) {
+    free_attached(attached);
+  } else if (!good) {
+    free(attached);
+  }
+  pthread_mutex_unlock(&lock);
+  return good ? attached : NULL;
+}
+
+void model_detach(void *attached) {
+  pthread_mutex_lock(&lock);
+  free_attached(attached);
+  pthread_mutex_unlock(&lock);
+}
+
+/* -- frames ------------------------------------------------------------------------------------------------------------- */
+
+/* There is always at least one. */
+static struct cuda_instance *choose(struct cuda_instances *set) {
+  const unsigned count = set->count > 0 ? set->count : 1;
+  unsigned turn = atomic_fetch_add_explicit(&set->turn, 1, memory_order_relaxed) % count;
+  for (unsigned i = 0; i < count; i++) {
+    struct cuda_instance *instance = set->instances[(turn + i) % count];
+    if (cuda_instance_is_free(instance)) {
+      return instance;
+    }
+  }
+  return set->instances[turn];
+}
+
+int model_enqueue(const struct stage_plan *plan, const struct stage_call *call, void *stream) {
+  struct attached *attached = call->attached;
+  if (attached->bound > 0) {
+    return cuda_instance_run_bound(attached->instances[call->slot], stream);
+  }
+  return cuda_instance_run_shared(choose(attached->shared), call->input, call->output, model_stage_chosen(plan), stream);
+}

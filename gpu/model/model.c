@@ -1,0 +1,194 @@
+/*
+ * Models as the rest of the program has them: opened, held, asked; see model.h.
+ *
+ * The models that are open are in one list, by what was asked for and by the file as it was then, so that whoever asks for the
+ * same gets the same one: its weights are in memory once.
+ */
+#include "gpu/cpu_host.h"
+#include "gpu/model/private.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the list, and of opening */
+static struct model *models;
+
+/* -- the list ----------------------------------------------------------------------------------------------------------- */
+
+/* What was asked for, and which file that is now; for the caller to free. NULL: there is no memory. */
+static char *write_key(const struct model_settings *settings) {
+  char *key = NULL;
+  size_t length;
+  struct stat file = {0};
+  FILE *out = open_memstream(&key, &length);
+  if (!out) {
+    return NULL;
+  }
+  (void)stat(settings->file, &file); /* what is wrong with it is said when it is opened */
+  fprintf(out, "%ju %ju %jd %jd.%09ld %u %zu %d", (uintmax_t)file.st_dev, (uintmax_t)file.st_ino, (intmax_t)file.st_size,
+          (intmax_t)file.st_mtim.tv_sec, file.st_mtim.tv_nsec, settings->instances, settings->memory, (int)settings->precision);
+  for (unsigned i = 0; i < settings->shape_count; i++) {
+    fprintf(out, " %s", settings->shapes[i].input);
+    for (unsigned k = 0; k < settings->shapes[i].rank; k++) {
+      fprintf(out, ",%jd", (intmax_t)settings->shapes[i].sides[k]);
+    }
+  }
+  fprintf(out, " %s", settings->file);
+  if (fclose(out) != 0) {
+    free(key);
+    return NULL;
+  }
+  return key;
+}
+
+static struct model *find(const char *key) {
+  struct model *model = models;
+  while (model && strcmp(model->key, key) != 0) {
+    model = model->next;
+  }
+  return model;
+}
+
+static void unlink_model(const struct model *model) {
+  for (struct model **link = &models; *link; link = &(*link)->next) {
+    if (*link == model) {
+      *link = model->next;
+      return;
+    }
+  }
+}
+
+/* -- opening ------------------------------------------------------------------------------------------------------------ */
+
+/* Instances and the threads of each share the workers of the CPU backend. */
+static void settle(struct model *model, const struct model_settings *settings) {
+  unsigned workers = cpu_host_processors();
+  model->instances = settings->instances ? settings->instances : MODEL_INSTANCES;
+  model->threads = workers > model->instances ? workers / model->instances : 1;
+  model->memory = settings->memory;
+  model->precision = settings->precision;
+}
+
+static bool fill(struct model *model, const struct model_settings *settings, struct gpu_error *error) {
+  struct model_bytes bytes;
+  struct onnx_file file;
+  if (!model_bytes_read(model->path, &bytes, &file, error)) {
+    return false;
+  }
+  model->ir_version = file.ir_version;
+  model->opset = file.opset;
+  model->weight_bytes = file.weight_bytes;
+  model->nodes = file.nodes;
+  model->hash = bytes.hash;
+  memcpy(model->parts.magic, PARTS_MAGIC, sizeof model->parts.magic);
+  bool good = signature_read_input(model, &file, settings, error) && (model->runtime = onnxruntime_load(error)) &&
+              session_open(model, &bytes, &file, error);
+  model_bytes_free(&bytes);
+  return good;
+}
+
+static void free_model(struct model *model) {
+  session_close(model);
+  free(model->key);
+  free(model->path);
+  free(model);
+}
+
+/* Takes the key over. */
+static struct model *make(const struct model_settings *settings, char *key, struct gpu_error *error) {
+  struct model *model = calloc(1, sizeof *model);
+  char *path = strdup(settings->file);
+  if (!model || !path) {
+    gpu_error_set(error, ENOMEM, NULL, "no memory for a model");
+    free(model);
+    free(path);
+    free(key);
+    return NULL;
+  }
+  model->holders = 1;
+  model->key = key;
+  model->path = path;
+  settle(model, settings);
+  if (!fill(model, settings, error)) {
+    free_model(model);
+    return NULL;
+  }
+  model->next = models;
+  models = model;
+  return model;
+}
+
+struct model *model_open(const struct model_settings *settings, struct gpu_error *error) {
+  pthread_mutex_lock(&lock);
+  char *key = write_key(settings);
+  struct model *model = key ? find(key) : NULL;
+  if (model) {
+    model->holders++;
+    free(key);
+  } else if (key) {
+    model = make(settings, key, error);
+  } else {
+    gpu_error_set(error, ENOMEM, NULL, "no memory for a model");
+  }
+  pthread_mutex_unlock(&lock);
+  return model;
+}
+
+struct model *model_hold(struct model *model) {
+  pthread_mutex_lock(&lock);
+  model->holders++;
+  pthread_mutex_unlock(&lock);
+  return model;
+}
+
+struct model *model_release(struct model *model) {
+  pthread_mutex_lock(&lock);
+  bool last = model && --model->holders == 0;
+  if (last) {
+    unlink_model(model);
+  }
+  pthread_mutex_unlock(&lock);
+  if (last) {
+    free_model(model);
+  }
+  return NULL;
+}
+
+/* -- asking ------------------------------------------------------------------------------------------------------------- */
+
+void model_summary(const struct model *model, struct model_summary *summary) {
+  *summary = (struct model_summary){
+      .file = model->path,
+      .runtime = model->runtime->version,
+      .ir_version = model->ir_version,
+      .opset = model->opset,
+      .weight_bytes = model->weight_bytes,
+      .nodes = model->nodes,
+      .hash = model->hash,
+      .instances = model->instances,
+      .threads = model->threads,
+      .memory = model->memory,
+      .precision = model->precision,
+  };
+}
+
+const struct model_tensor *model_input(const struct model *model) { return &model->input; }
+
+unsigned model_output_count(const struct model *model) { return model->output_count; }
+
+const struct model_tensor *model_output(const struct model *model, unsigned index) {
+  return index < model->output_count ? &model->outputs[index] : NULL;
+}
+
+int model_find_output(const struct model *model, const char *name) {
+  for (unsigned i = 0; i < model->output_count; i++) {
+    if (strcmp(model->outputs[i].name, name) == 0) {
+      return (int)i;
+    }
+  }
+  return MODEL_ALL;
+}

@@ -1,0 +1,76 @@
+/*
+ * A model: a file of ONNX with what it takes and gives, ready to run on the CPU.
+ *
+ * model_open() reads the file once, as a stranger's: regular files only, of a bounded size, and the files of weights beside it
+ * from its own folder alone. What ONNX Runtime gets are these bytes. A model may be run by several threads at once. Whoever
+ * asks for the same file with the same settings while it is open gets the same model; a file that was replaced is another
+ * one. It lives until everybody who holds it has let go.
+ */
+#ifndef FRAMED_GPU_MODEL_MODEL_H
+#define FRAMED_GPU_MODEL_MODEL_H
+
+#include "gpu/gpu.h"
+
+enum { MODEL_MOST_RANK = 8, MODEL_MOST_OUTPUTS = 16, MODEL_NAME = 128, MODEL_INSTANCES = 2, MODEL_ALL = -1 };
+
+enum model_precision { MODEL_TF32, MODEL_FLOAT32 };
+
+/* Sides of one input, for a file that leaves some of them open. */
+struct model_shape {
+  const char *input;
+  unsigned rank;
+  int64_t sides[MODEL_MOST_RANK];
+};
+
+/* What is zero is the default. */
+struct model_settings {
+  const char *file;
+  const struct model_shape *shapes;
+  unsigned shape_count;
+  unsigned instances; /* that may run at once on one device */
+  size_t memory;      /* most that one may take on a GPU; 0: no limit */
+  enum model_precision precision;
+};
+
+struct model_tensor {
+  char name[MODEL_NAME];
+  int type;      /* enum onnx_type */
+  unsigned rank; /* as the model has it */
+  int64_t shape[MODEL_MOST_RANK];
+  struct frame_format format; /* as frames have it: without the leading sides of 1 that are too many */
+  size_t bytes;
+};
+
+struct model;
+
+/* For threads that set up: it takes milliseconds to seconds. NULL on error. */
+struct model *model_open(const struct model_settings *settings, struct gpu_error *error);
+struct model *model_hold(struct model *model);    /* returns it */
+struct model *model_release(struct model *model); /* NULL is fine; returns NULL */
+
+/* -- what it is --------------------------------------------------------------------------------------------------- */
+
+struct model_summary {
+  const char *file, *runtime; /* its path, and the version of ONNX Runtime that runs it */
+  int64_t ir_version, opset;
+  uint64_t weight_bytes, nodes;
+  uint64_t hash;               /* of all bytes of the file and of those beside it */
+  unsigned instances, threads; /* threads of one run on the CPU */
+  size_t memory;
+  enum model_precision precision;
+};
+
+void model_summary(const struct model *model, struct model_summary *summary);
+const struct model_tensor *model_input(const struct model *model);
+unsigned model_output_count(const struct model *model);
+const struct model_tensor *model_output(const struct model *model, unsigned index);
+/* The index of the output of that name, or MODEL_ALL if there is none. */
+int model_find_output(const struct model *model, const char *name);
+
+/* -- running it on the CPU ---------------------------------------------------------------------------------------- */
+
+/* Computes output `chosen`, or with MODEL_ALL all of them as gpu/model/parts.h says, in the caller's thread. The memory is of
+ * the sizes that input, output or parts have. */
+bool model_run(const struct model *model, const void *input, void *output, int chosen, struct gpu_error *error);
+
+#endif

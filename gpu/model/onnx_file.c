@@ -1,0 +1,435 @@
+/*
+ * A walk over the fields of an ONNX file, which is a message of Protocol Buffers: each field has a number and either a value or
+ * bytes, and bytes may be a message again. Only the fields that are asked for are looked into.
+ *
+ * Weights in files beside it are taken where they are initial values of the main graph, and those files must lie in its own
+ * folder: ONNX Runtime itself would follow any path from anywhere in the file.
+ */
+#include "gpu/model/onnx_file.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST_DEPTH = 8, WIRE_VALUE = 0, WIRE_8_BYTES = 1, WIRE_BYTES = 2, WIRE_4_BYTES = 5 };
+
+/* Numbers of fields, by message. */
+enum { MODEL_IR = 1, MODEL_GRAPH = 7, MODEL_OPSET = 8, MODEL_FUNCTION = 25, OPSET_DOMAIN = 1, OPSET_VERSION = 2 };
+enum { GRAPH_NODE = 1, GRAPH_WEIGHT = 5, GRAPH_INPUT = 11, GRAPH_SPARSE = 15, FUNCTION_NODE = 7, NODE_ATTRIBUTE = 5 };
+enum { ATTRIBUTE_TENSOR = 5, ATTRIBUTE_GRAPH = 6, ATTRIBUTE_TENSORS = 10, ATTRIBUTE_GRAPHS = 11 };
+enum { ATTRIBUTE_SPARSE = 22, ATTRIBUTE_SPARSES = 23, SPARSE_VALUES = 1, SPARSE_INDICES = 2 };
+enum { TENSOR_NAME = 8, TENSOR_EXTERNAL = 13, ENTRY_KEY = 1, ENTRY_VALUE = 2 };
+enum { VALUE_NAME = 1, VALUE_TYPE = 2, TYPE_TENSOR = 1, TENSOR_TYPE = 1, TENSOR_SHAPE = 2 };
+enum { SHAPE_SIDE = 1, SIDE_SIZE = 1, SIDE_NAME = 2 };
+
+struct message {
+  const unsigned char *at, *end;
+};
+
+struct field {
+  unsigned number, wire;
+  uint64_t value;
+  struct message bytes;
+};
+
+struct walk {
+  struct onnx_file *file;
+  char *problem;
+  struct onnx_text *weights; /* names of initial values */
+  size_t weight_count, weight_room;
+  unsigned depth;
+};
+
+/* -- fields ------------------------------------------------------------------------------------------------------- */
+
+static bool read_number(struct message *message, uint64_t *number) {
+  *number = 0;
+  for (unsigned shift = 0; shift < 64 && message->at < message->end; shift += 7) {
+    unsigned char byte = *message->at++;
+    *number |= (uint64_t)(byte & 0x7F) << shift;
+    if (byte < 0x80) {
+      return true;
+    }
+  }
+  return false;
+}
+
+static bool read_bytes(struct message *message, uint64_t count, struct message *bytes) {
+  if (count > (uint64_t)(message->end - message->at)) {
+    return false;
+  }
+  *bytes = (struct message){message->at, message->at + count};
+  message->at += count;
+  return true;
+}
+
+static bool read_field(struct message *message, struct field *field) {
+  uint64_t key;
+  *field = (struct field){0};
+  if (!read_number(message, &key) || key >> 3 == 0 || key >> 3 > 1 << 29) {
+    return false;
+  }
+  field->number = (unsigned)(key >> 3);
+  field->wire = (unsigned)(key & 7);
+  switch (field->wire) {
+  case WIRE_VALUE:
+    return read_number(message, &field->value);
+  case WIRE_8_BYTES:
+    return read_bytes(message, 8, &field->bytes);
+  case WIRE_4_BYTES:
+    return read_bytes(message, 4, &field->bytes);
+  case WIRE_BYTES:
+    return read_number(message, &field->value) && read_bytes(message, field->value, &field->bytes);
+  default:
+    return false;
+  }
+}
+
+static struct onnx_text text_of(const struct field *field) {
+  bool has_bytes = field->wire == WIRE_BYTES;
+  return (struct onnx_text){has_bytes ? (const char *)field->bytes.at : "",
+                            has_bytes ? (size_t)(field->bytes.end - field->bytes.at) : 0};
+}
+
+static bool is_text(struct onnx_text text, const char *other) {
+  return text.length == strlen(other) && memcmp(text.text, other, text.length) == 0;
+}
+
+/* Calls `each` for every field of the message until one says false. */
+typedef bool visit(struct walk *walk, const struct field *field, void *result);
+
+static bool for_each(struct walk *walk, struct message message, visit *each, void *result) {
+  while (message.at < message.end) {
+    struct field field;
+    if (!read_field(&message, &field)) {
+      snprintf(walk->problem, ONNX_PROBLEM, "it is cut off, or not an ONNX model");
+      return false;
+    }
+    if (!each(walk, &field, result)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+/* The same for a field that must be a message. */
+static bool for_each_in(struct walk *walk, const struct field *field, visit *each, void *result) {
+  if (field->wire != WIRE_BYTES) {
+    snprintf(walk->problem, ONNX_PROBLEM, "it is not an ONNX model");
+    return false;
+  }
+  return for_each(walk, field->bytes, each, result);
+}
+
+/* -- files beside it ---------------------------------------------------------------------------------------------- */
+
+struct external {
+  struct onnx_text key, value, location;
+  uint64_t offset, length;
+};
+
+static bool is_plain_name(struct onnx_text name) {
+  return name.length > 0 && name.length <= NAME_MAX && !memchr(name.text, '/', name.length) &&
+         !memchr(name.text, '\0', name.length) && !is_text(name, ".") && !is_text(name, "..");
+}
+
+static bool add_file(struct walk *walk, const struct external *external) {
+  struct onnx_file *file = walk->file;
+  if (!is_plain_name(external->location)) {
+    snprintf(walk->problem, ONNX_PROBLEM, "its weights are in `%.*s`, which is not a file of its own folder",
+             ONNX_PRINT(external->location));
+    return false;
+  }
+  unsigned i = 0;
+  while (i < file->file_count && !is_text(external->location, file->files[i])) {
+    i++;
+  }
+  if (i == ONNX_MOST_FILES || external->offset + external->length < external->offset) {
+    snprintf(walk->problem, ONNX_PROBLEM, "its weights are in more than %d files, or in files too large", ONNX_MOST_FILES);
+    return false;
+  }
+  if (i == file->file_count) {
+    memcpy(file->files[i], external->location.text, external->location.length);
+    file->file_count++;
+  }
+  uint64_t end = external->offset + external->length;
+  file->file_bytes[i] = end > file->file_bytes[i] ? end : file->file_bytes[i];
+  file->weight_bytes += external->length;
+  return true;
+}
+
+static bool visit_entry(struct walk *walk, const struct field *field, void *result) {
+  (void)walk;
+  struct external *external = result;
+  external->key = field->number == ENTRY_KEY ? text_of(field) : external->key;
+  external->value = field->number == ENTRY_VALUE ? text_of(field) : external->value;
+  return true;
+}
+
+static uint64_t number_of(struct onnx_text text) {
+  uint64_t number = 0;
+  for (size_t i = 0; i < text.length && i < 18 && text.text[i] >= '0' && text.text[i] <= '9'; i++) {
+    number = number * 10 + (uint64_t)(text.text[i] - '0');
+  }
+  return number;
+}
+
+static bool visit_tensor(struct walk *walk, const struct field *field, void *result) {
+  struct external *external = result;
+  if (field->number != TENSOR_EXTERNAL) {
+    walk->file->weight_bytes += walk->depth == 1 && field->number != TENSOR_NAME ? text_of(field).length : 0;
+    return true;
+  }
+  external->key = external->value = (struct onnx_text){"", 0};
+  if (!for_each_in(walk, field, visit_entry, external)) {
+    return false;
+  }
+  if (is_text(external->key, "location")) {
+    external->location = external->value;
+  } else if (is_text(external->key, "offset")) {
+    external->offset = number_of(external->value);
+  } else if (is_text(external->key, "length")) {
+    external->length = number_of(external->value);
+  }
+  return true;
+}
+
+/* A tensor somewhere in the file; `usual`: it is an initial value of the main graph. */
+static bool read_tensor(struct walk *walk, const struct field *field, bool usual) {
+  struct external external = {.key = {"", 0}, .value = {"", 0}};
+  if (!for_each_in(walk, field, visit_tensor, &external)) {
+    return false;
+  }
+  if (external.location.text && !usual) {
+    snprintf(walk->problem, ONNX_PROBLEM, "a value inside of an operator is in another file (`%.*s`)",
+             ONNX_PRINT(external.location));
+    return false;
+  }
+  return !external.location.text || add_file(walk, &external);
+}
+
+/* -- graphs ------------------------------------------------------------------------------------------------------- */
+
+static visit visit_graph;
+
+static bool visit_sparse(struct walk *walk, const struct field *field, void *result) {
+  (void)result;
+  return (field->number != SPARSE_VALUES && field->number != SPARSE_INDICES) || read_tensor(walk, field, false);
+}
+
+static bool visit_attribute(struct walk *walk, const struct field *field, void *result) {
+  (void)result;
+  switch (field->number) {
+  case ATTRIBUTE_TENSOR:
+  case ATTRIBUTE_TENSORS:
+    return read_tensor(walk, field, false);
+  case ATTRIBUTE_SPARSE:
+  case ATTRIBUTE_SPARSES:
+    return for_each_in(walk, field, visit_sparse, NULL);
+  case ATTRIBUTE_GRAPH:
+  case ATTRIBUTE_GRAPHS:
+    walk->file->branches = true;
+    return for_each_in(walk, field, visit_graph, NULL);
+  default:
+    return true;
+  }
+}
+
+static bool visit_node(struct walk *walk, const struct field *field, void *result) {
+  return field->number != NODE_ATTRIBUTE || for_each_in(walk, field, visit_attribute, result);
+}
+
+static bool visit_name(struct walk *walk, const struct field *field, void *result) {
+  (void)walk;
+  if (field->number == TENSOR_NAME) {
+    *(struct onnx_text *)result = text_of(field);
+  }
+  return true;
+}
+
+static bool note_weight(struct walk *walk, const struct field *field) {
+  if (walk->weight_count == walk->weight_room) {
+    size_t room = 2 * walk->weight_room + 64;
+    struct onnx_text *weights = realloc(walk->weights, room * sizeof *weights);
+    if (!weights) {
+      snprintf(walk->problem, ONNX_PROBLEM, "there is no memory for its %zu weights", room);
+      return false;
+    }
+    walk->weights = weights;
+    walk->weight_room = room;
+  }
+  struct onnx_text *name = &walk->weights[walk->weight_count++];
+  *name = (struct onnx_text){"", 0};
+  return for_each_in(walk, field, visit_name, name) && read_tensor(walk, field, true);
+}
+
+static bool visit_graph(struct walk *walk, const struct field *field, void *result) {
+  if (field->number != GRAPH_NODE && field->number != GRAPH_WEIGHT && field->number != GRAPH_SPARSE) {
+    return true;
+  }
+  if (walk->depth == MOST_DEPTH) {
+    snprintf(walk->problem, ONNX_PROBLEM, "its graphs lie too deep within each other");
+    return false;
+  }
+  walk->depth++;
+  bool is_main = walk->depth == 1, good = true;
+  if (field->number == GRAPH_NODE) {
+    walk->file->nodes++;
+    good = for_each_in(walk, field, visit_node, result);
+  } else if (field->number == GRAPH_WEIGHT) {
+    good = is_main ? note_weight(walk, field) : read_tensor(walk, field, false);
+  } else {
+    good = for_each_in(walk, field, visit_sparse, NULL);
+  }
+  walk->depth--;
+  return good;
+}
+
+static bool visit_function(struct walk *walk, const struct field *field, void *result) {
+  return field->number != FUNCTION_NODE || for_each_in(walk, field, visit_node, result);
+}
+
+/* -- inputs ------------------------------------------------------------------------------------------------------- */
+
+static bool visit_side(struct walk *walk, const struct field *field, void *result) {
+  (void)walk;
+  struct onnx_input *input = result;
+  if (field->number == SIDE_SIZE && field->value > 0 && field->value <= INT64_MAX) {
+    input->shape[input->rank - 1] = (int64_t)field->value;
+  } else if (field->number == SIDE_NAME) {
+    input->names[input->rank - 1] = text_of(field);
+  }
+  return true;
+}
+
+static bool visit_shape(struct walk *walk, const struct field *field, void *result) {
+  struct onnx_input *input = result;
+  if (field->number != SHAPE_SIDE) {
+    return true;
+  }
+  if (input->rank == ONNX_MOST_RANK) {
+    snprintf(walk->problem, ONNX_PROBLEM, "its input `%.*s` has more than %d sides", ONNX_PRINT(input->name), ONNX_MOST_RANK);
+    return false;
+  }
+  input->shape[input->rank] = -1;
+  input->names[input->rank] = (struct onnx_text){"", 0};
+  input->rank++;
+  return for_each_in(walk, field, visit_side, input);
+}
+
+static bool visit_tensor_type(struct walk *walk, const struct field *field, void *result) {
+  struct onnx_input *input = result;
+  if (field->number == TENSOR_TYPE) {
+    input->type = (int)(field->value & INT_MAX);
+  }
+  if (field->number != TENSOR_SHAPE) {
+    return true;
+  }
+  input->is_ranked = true;
+  return for_each_in(walk, field, visit_shape, input);
+}
+
+static bool visit_type(struct walk *walk, const struct field *field, void *result) {
+  struct onnx_input *input = result;
+  if (field->number != TYPE_TENSOR) {
+    return true;
+  }
+  input->is_tensor = true;
+  return for_each_in(walk, field, visit_tensor_type, input);
+}
+
+/* The name comes before the type in every file that is written by a library. */
+static bool visit_input(struct walk *walk, const struct field *field, void *result) {
+  struct onnx_input *input = result;
+  if (field->number == VALUE_NAME) {
+    input->name = text_of(field);
+  }
+  return field->number != VALUE_TYPE || for_each_in(walk, field, visit_type, input);
+}
+
+static int compare(const void *a, const void *b) {
+  const struct onnx_text *one = a, *other = b;
+  size_t length = one->length < other->length ? one->length : other->length;
+  int order = memcmp(one->text, other->text, length);
+  return order ? order : (one->length > other->length) - (one->length < other->length);
+}
+
+/* Files of before 2019 name each weight among the inputs too. */
+static bool visit_graph_input(struct walk *walk, const struct field *field, void *result) {
+  struct onnx_file *file = result;
+  struct onnx_input input = {.name = {"", 0}};
+  if (field->number != GRAPH_INPUT) {
+    return true;
+  }
+  if (!for_each_in(walk, field, visit_input, &input)) {
+    return false;
+  }
+  if (walk->weight_count > 0 && bsearch(&input.name, walk->weights, walk->weight_count, sizeof input.name, compare)) {
+    return true;
+  }
+  if (file->input_count < ONNX_MOST_INPUTS) {
+    file->inputs[file->input_count] = input;
+  }
+  file->input_count++;
+  return true;
+}
+
+/* -- the whole ---------------------------------------------------------------------------------------------------- */
+
+struct opset {
+  struct onnx_text domain;
+  int64_t version;
+};
+
+static bool visit_opset(struct walk *walk, const struct field *field, void *result) {
+  (void)walk;
+  struct opset *opset = result;
+  opset->domain = field->number == OPSET_DOMAIN ? text_of(field) : opset->domain;
+  opset->version = field->number == OPSET_VERSION ? (int64_t)field->value : opset->version;
+  return true;
+}
+
+static bool visit_model(struct walk *walk, const struct field *field, void *result) {
+  struct onnx_file *file = walk->file;
+  struct message *graph = result;
+  struct opset opset = {.domain = {"", 0}};
+  switch (field->number) {
+  case MODEL_IR:
+    file->ir_version = (int64_t)field->value;
+    return true;
+  case MODEL_OPSET:
+    if (!for_each_in(walk, field, visit_opset, &opset)) {
+      return false;
+    }
+    file->opset = is_text(opset.domain, "") || is_text(opset.domain, "ai.onnx") ? opset.version : file->opset;
+    return true;
+  case MODEL_FUNCTION:
+    return for_each_in(walk, field, visit_function, NULL);
+  case MODEL_GRAPH:
+    if (graph->at) { /* a library would take both for one */
+      snprintf(walk->problem, ONNX_PROBLEM, "it is not an ONNX model");
+      return false;
+    }
+    *graph = field->bytes;
+    return for_each_in(walk, field, visit_graph, NULL);
+  default:
+    return true;
+  }
+}
+
+bool onnx_file_read(const void *bytes, size_t count, struct onnx_file *file, char problem[ONNX_PROBLEM]) {
+  struct walk walk = {.file = file, .problem = problem};
+  struct message graph = {0}, whole = {bytes, (const unsigned char *)bytes + count};
+  *file = (struct onnx_file){0};
+  bool good = for_each(&walk, whole, visit_model, &graph);
+  if (good && (!graph.at || file->ir_version <= 0 || file->ir_version > 1000)) {
+    snprintf(problem, ONNX_PROBLEM, "it is not an ONNX model");
+    good = false;
+  }
+  if (good && walk.weight_count > 0) {
+    qsort(walk.weights, walk.weight_count, sizeof walk.weights[0], compare);
+  }
+  good = good && for_each(&walk, graph, visit_graph_input, file);
+  free(walk.weights);
+  return good;
+}

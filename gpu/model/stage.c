@@ -1,0 +1,212 @@
+/*
+ * The stage `model`: a frame goes through a model. The caller may have opened it, and passes it as the plan's resource; a stage
+ * that names a file of its own opens that.
+ *
+ * A frame fits where its samples are the model's input, in its order and of its type. Nothing is converted here: a message
+ * names the stages that do.
+ */
+#include "gpu/model/stage.h"
+#include "gpu/model/private.h"
+#include "gpu/stages/prepare.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { NAME, FILE_NAME, SHAPE, OUTPUT };
+
+static const struct stage_parameter parameters[] = {
+    [NAME] = {.name = "name", .type = STAGE_WORD, .help = "The model of that name in the section `models`."},
+    [FILE_NAME] = {.name = "file", .type = STAGE_FILE, .help = "An ONNX file, for a model that is used once."},
+    [SHAPE] = {.name = "shape",
+               .type = STAGE_SETTINGS,
+               .help = "With `file`: sides of the input that the file leaves open, as {images: [1, 3, 640, 640]}."},
+    [OUTPUT] = {.name = "output",
+                .type = STAGE_WORD,
+                .help = "The output that is the result, or `all` for all of them behind a table; the only one by default."},
+};
+
+struct model_constants {
+  int chosen; /* output, or MODEL_ALL */
+};
+
+/* -- which model, and what of it ---------------------------------------------------------------------------------------- */
+
+static bool open_file(struct stage_plan *plan, const struct stage_value *values, char problem[STAGE_TEXT]) {
+  struct model_shape shapes[STAGE_MAX_PARAMETERS];
+  struct model_settings settings = {.file = values[FILE_NAME].text, .shapes = shapes};
+  struct gpu_error error;
+  for (unsigned i = 0; i < values[SHAPE].setting_count && i < STAGE_MAX_PARAMETERS; i++) {
+    const struct stage_setting *setting = &values[SHAPE].settings[i];
+    struct model_shape *shape = &shapes[settings.shape_count++];
+    *shape = (struct model_shape){.input = setting->name, .rank = setting->count};
+    for (unsigned k = 0; k < setting->count; k++) {
+      shape->sides[k] = (int64_t)setting->numbers[k];
+    }
+  }
+  plan->object = model_open(&settings, &error);
+  if (!plan->object) {
+    snprintf(problem, STAGE_TEXT, "%.230s%s%.160s", error.text, *error.remedy ? "; " : "", error.remedy);
+  }
+  return plan->object != NULL;
+}
+
+static bool find_model(struct stage_plan *plan, const struct stage_value *values, char problem[STAGE_TEXT]) {
+  if (plan->resource) {
+    plan->object = model_hold(plan->resource);
+    return true;
+  }
+  if (!values[FILE_NAME].text || values[NAME].text) {
+    snprintf(problem, STAGE_TEXT, "a model is given by its `name` in the section `models`, or by its `file`");
+    return false;
+  }
+  return open_file(plan, values, problem);
+}
+
+static bool choose(const struct model *model, const struct stage_value *value, struct stage_plan *plan,
+                   char problem[STAGE_TEXT]) {
+  struct model_constants constants = {.chosen = 0};
+  bool all = value->text && strcmp(value->text, "all") == 0;
+  if (all) {
+    constants.chosen = MODEL_ALL;
+  } else if (value->text) {
+    constants.chosen = model_find_output(model, value->text);
+  }
+  if (!all && (constants.chosen == MODEL_ALL || (!value->text && model->output_count > 1))) {
+    size_t length = (size_t)snprintf(problem, STAGE_TEXT, "the model has %s; give as `output` one of: all",
+                                     value->text ? "no output of that name" : "several outputs");
+    for (unsigned i = 0; i < model->output_count && length < STAGE_TEXT; i++) {
+      length += (size_t)snprintf(problem + length, STAGE_TEXT - length, ", %s", model->outputs[i].name);
+    }
+    return false;
+  }
+  const uint64_t bytes = parts_bytes(&model->parts);
+  plan->output = all ? format_tensor(ELEMENT_UINT8, &bytes, 1) : model->outputs[constants.chosen].format;
+  STAGE_SET_CONSTANTS(plan, &constants);
+  return true;
+}
+
+/* -- whether frames fit ------------------------------------------------------------------------------------------------- */
+
+/* The sides of an image in memory, or those of a tensor, without leading sides of 1. */
+static uint32_t bare_shape(const struct frame_format *format, uint64_t shape[FORMAT_MAX_RANK]) {
+  uint64_t all[FORMAT_MAX_RANK] = {format->height, format->width, stage_channels(format)};
+  uint32_t rank = all[2] == 0 ? 0 : 3, skipped = 0;
+  if (format->pixels == PIXELS_NONE) {
+    rank = format->rank;
+    memcpy(all, format->shape, sizeof all);
+  }
+  while (skipped < rank && all[skipped] == 1) {
+    skipped++;
+  }
+  memcpy(shape, all + skipped, (rank - skipped) * sizeof shape[0]);
+  return rank - skipped;
+}
+
+static bool fits(const struct frame_format *frame, const struct frame_format *input) {
+  uint64_t given[FORMAT_MAX_RANK], wanted[FORMAT_MAX_RANK];
+  uint32_t given_rank = bare_shape(frame, given), wanted_rank = bare_shape(input, wanted);
+  if (frame->dtype != input->dtype) {
+    return false;
+  }
+  /* Of gray images the one channel need not be a side. */
+  if (frame->pixels != PIXELS_NONE && given_rank > 1 && given[given_rank - 1] == 1 &&
+      (wanted_rank == 0 || wanted[wanted_rank - 1] != 1)) {
+    given_rank--;
+  }
+  return given_rank == wanted_rank && memcmp(given, wanted, given_rank * sizeof given[0]) == 0 &&
+         (frame->pixels == PIXELS_NONE || stage_channels(frame) > 0);
+}
+
+/* Channels and sides of an image as the input has them, in planes or one pixel after the other; false if it is no image. */
+static bool find_image(const struct frame_format *input, bool *planes, uint64_t *channels, uint64_t *height, uint64_t *width) {
+  if (input->rank < 3) {
+    return false;
+  }
+  const uint64_t *sides = input->shape + input->rank - 3;
+  *planes = sides[0] == 1 || sides[0] == 3;
+  *channels = *planes ? sides[0] : sides[2];
+  *height = *planes ? sides[1] : sides[0];
+  *width = *planes ? sides[2] : sides[1];
+  return *channels == 1 || *channels == 3;
+}
+
+/* "put `convert: {to: rgb24}`, `resize: {width: 224, height: 224}`, `normalize: {}` before it", as far as they are needed. */
+static void advise(const struct frame_format *frame, const struct frame_format *input, char advice[STAGE_TEXT]) {
+  uint64_t channels, height, width;
+  bool planes;
+  advice[0] = '\0';
+  if (frame->pixels == PIXELS_NONE || !find_image(input, &planes, &channels, &height, &width) ||
+      planes != (input->dtype == ELEMENT_FLOAT32)) {
+    return;
+  }
+  char convert[32] = "", resize[64] = "";
+  if (stage_channels(frame) != channels || frame->dtype != ELEMENT_UINT8) {
+    snprintf(convert, sizeof convert, "`convert: {to: %s}`", channels == 1 ? "gray" : "rgb24");
+  }
+  if (frame->width != width || frame->height != height) {
+    snprintf(resize, sizeof resize, "`resize: {width: %llu, height: %llu}`", (unsigned long long)width,
+             (unsigned long long)height);
+  }
+  snprintf(advice, STAGE_TEXT, "; put %s%s%s%s%s before it", convert, *convert && (*resize || planes) ? ", " : "", resize,
+           *resize && planes ? ", " : "", planes ? "`normalize: {}`" : "");
+}
+
+static bool check_fit(struct stage_plan *plan, const struct model *model, char problem[STAGE_TEXT]) {
+  if (fits(&plan->input, &model->input.format)) {
+    return true;
+  }
+  char wanted[FORMAT_TEXT], given[FORMAT_TEXT], advice[STAGE_TEXT];
+  advise(&plan->input, &model->input.format, advice);
+  snprintf(problem, STAGE_TEXT, "the model takes %s as `%.40s`, not %s%.120s", format_describe(&model->input.format, wanted),
+           model->input.name, format_describe(&plan->input, given), advice);
+  return false;
+}
+
+static void release(struct stage_plan *plan) {
+  struct model *model = plan->object;
+  atomic_fetch_sub(&model->users, plan->users);
+  plan->object = model_release(model);
+}
+
+static bool prepare(struct stage_plan *plan, const struct stage_value *values, char problem[STAGE_TEXT]) {
+  if (!find_model(plan, values, problem)) {
+    return false;
+  }
+  struct model *model = plan->object;
+  atomic_fetch_add(&model->users, plan->users);
+  bool good =
+      check_fit(plan, model, problem) && choose(model, &values[OUTPUT], plan, problem) && stage_fill_sizes(plan, problem);
+  if (!good) {
+    release(plan);
+  }
+  return good;
+}
+
+int model_stage_chosen(const struct stage_plan *plan) {
+  struct model_constants constants;
+  STAGE_GET_CONSTANTS(plan, &constants);
+  return constants.chosen;
+}
+
+/* -- running it --------------------------------------------------------------------------------------------------------- */
+
+static void run(const struct stage_plan *plan, const struct stage_call *call) {
+  struct gpu_error error;
+  if (!model_run(plan->object, call->input, call->output, model_stage_chosen(plan), &error)) {
+    snprintf(call->problem, STAGE_TEXT, "%.390s", error.text);
+  }
+}
+
+const struct stage_descriptor model_stage = {
+    .name = "model",
+    .help = "Runs a model of ONNX; takes frames that are its input as they are, and gives one output or all.",
+    .parameters = parameters,
+    .parameter_count = STAGE_PARAMETER_COUNT(parameters),
+    .any_element = true,
+    .prepare = prepare,
+    .release = release,
+    .run = run,
+    .enqueue = STAGE_ENQUEUE(model_enqueue),
+    .attach = STAGE_ENQUEUE(model_attach),
+    .detach = STAGE_ENQUEUE(model_detach),
+};

@@ -1,0 +1,96 @@
+#include "gpu/stages/labels.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { MOST_BYTES = 1 << 20, MOST_LINES = 1 << 16, SPACE = MOST_LINES * sizeof(char *) };
+
+/* The whole file as text, behind MOST_LINES pointers to its lines. NULL and a reason if there is none. */
+static char *read_text(int file, size_t *length, const char **reason) {
+  struct stat status;
+  if (fstat(file, &status) < 0 || !S_ISREG(status.st_mode) || status.st_size == 0 || status.st_size > MOST_BYTES) {
+    *reason = "it is not a regular file of 1 byte to 1 MiB";
+    return NULL;
+  }
+  char *memory = malloc(SPACE + (size_t)status.st_size + 1);
+  ssize_t got = memory ? pread(file, memory + SPACE, (size_t)status.st_size, 0) : -1;
+  if (got < 0) {
+    *reason = strerror(errno);
+    free(memory);
+    return NULL;
+  }
+  *length = (size_t)got;
+  memory[SPACE + *length] = '\0';
+  return memory;
+}
+
+/* Cuts the text into lines, of which the last may lack its newline. False if it is none, or has too many. */
+static bool cut(char *text, size_t length, const char **lines, unsigned *count) {
+  char *end = text + length;
+  if (memchr(text, '\0', length)) {
+    return false;
+  }
+  for (*count = 0; text < end && *count < MOST_LINES; ++*count) {
+    char *newline = memchr(text, '\n', (size_t)(end - text));
+    char *last = newline ? newline : end;
+    lines[*count] = text;
+    text = newline ? newline + 1 : end;
+    last -= last > lines[*count] && last[-1] == '\r';
+    *last = '\0';
+  }
+  return text >= end;
+}
+
+/* The lines of the file, and behind them their text. NULL and a reason. */
+static void *read_lines(const char *path, unsigned *count, const char **reason) {
+  size_t length = 0;
+  int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+  if (file < 0) {
+    *reason = strerror(errno);
+    return NULL;
+  }
+  void *memory = read_text(file, &length, reason);
+  close(file);
+  if (memory && !cut((char *)memory + SPACE, length, memory, count)) {
+    *reason = "it is not a text of at most 65536 lines";
+    free(memory);
+    return NULL;
+  }
+  return memory;
+}
+
+bool labels_read(struct stage_plan *plan, const struct stage_value *value, char problem[STAGE_TEXT]) {
+  const char *reason = NULL;
+  if (!value->text) {
+    return true;
+  }
+  plan->object = read_lines(value->text, &plan->label_count, &reason);
+  if (!plan->object) {
+    snprintf(problem, STAGE_TEXT, "`labels` cannot be read from %.120s: %s", value->text, reason);
+    return false;
+  }
+  plan->labels = plan->object;
+  return true;
+}
+
+bool labels_check(const struct stage_plan *plan, uint64_t classes, char problem[STAGE_TEXT]) {
+  if (!plan->labels || plan->label_count == classes) {
+    return true;
+  }
+  snprintf(problem, STAGE_TEXT,
+           "`labels` has %u names, but the tensor has %" PRIu64 " classes; give the file that belongs to the model, or another "
+           "layout",
+           plan->label_count, classes);
+  return false;
+}
+
+void labels_release(struct stage_plan *plan) {
+  free(plan->object);
+  plan->object = NULL;
+}

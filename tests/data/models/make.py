@@ -1,0 +1,57 @@
+#!/usr/bin/env python3
+"""Makes the small models that the tests use, in the folder of this script; needs the package `onnx`. What one computes stands
+beside it, so that no test needs a runtime of its own to know the answer."""
+
+import pathlib
+
+import numpy as np
+import onnx
+from onnx import TensorProto as T
+from onnx import helper, numpy_helper
+
+HERE = pathlib.Path(__file__).parent
+
+
+def tensor(name, dtype, shape):
+    return helper.make_tensor_value_info(name, dtype, shape)
+
+
+def constant(name, *values, shape=None, dtype=np.float32):
+    array = np.array(values, dtype)
+    return numpy_helper.from_array(array.reshape(shape) if shape else array, name)
+
+
+def save(name, nodes, inputs, outputs, weights=(), opset=17, ir=8, **how):
+    graph = helper.make_graph([helper.make_node(*node[:3], **(node[3] if len(node) > 3 else {})) for node in nodes], name,
+                              inputs, outputs, list(weights))
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=ir)
+    onnx.save(model, HERE / f"{name}.onnx", **how)
+
+
+# y = 2 x + 1
+LINE = [("Mul", ["x", "two"], ["double"]), ("Add", ["double", "one"], ["y"])]
+WEIGHTS = [constant("two", 2), constant("one", 1)]
+save("line", LINE, [tensor("x", T.FLOAT, [1, 3, 4, 5])], [tensor("y", T.FLOAT, [1, 3, 4, 5])], WEIGHTS)
+save("open", LINE, [tensor("x", T.FLOAT, ["batch", 3, "height", None])], [tensor("y", T.FLOAT, None)], WEIGHTS)
+save("old", LINE, [tensor("x", T.FLOAT, [4]), tensor("two", T.FLOAT, [1]), tensor("one", T.FLOAT, [1])],
+     [tensor("y", T.FLOAT, [4])], WEIGHTS, opset=7, ir=3)  # weights are among the inputs
+save("wide", [("Identity", ["x"], ["y"])], [tensor("x", T.FLOAT, [1, 1, 2, 3, 4, 5])], [tensor("y", T.FLOAT, [1, 1, 2, 3, 4, 5])])
+save("deep", [("Identity", ["x"], ["y"])], [tensor("x", T.FLOAT, [2, 2, 2, 2, 2])], [tensor("y", T.FLOAT, [2, 2, 2, 2, 2])])
+# each type that frames have: y = x
+for type_, dtype in (("uint8", T.UINT8), ("float16", T.FLOAT16), ("int32", T.INT32), ("int64", T.INT64), ("float64", T.DOUBLE)):
+    save(type_, [("Identity", ["x"], ["y"])], [tensor("x", dtype, [1, 6])], [tensor("y", dtype, [1, 6])])
+# an image as it lies in memory: y = 255 - x
+save("pixels", [("Sub", ["most", "x"], ["y"])], [tensor("x", T.UINT8, [1, 4, 6, 3])], [tensor("y", T.UINT8, [1, 4, 6, 3])],
+     [constant("most", 255, dtype=np.uint8)])
+# two outputs: the sum of all elements, and the halves of each
+save("several", [("ReduceSum", ["x"], ["sum"], {"keepdims": 0}), ("Mul", ["x", "half"], ["halves"])],
+     [tensor("x", T.FLOAT, [2, 3])], [tensor("sum", T.FLOAT, []), tensor("halves", T.FLOAT, [2, 3])], [constant("half", 0.5)])
+save("beside", [("Add", ["x", "ramp"], ["y"])], [tensor("x", T.FLOAT, [1, 64])], [tensor("y", T.FLOAT, [1, 64])],
+     [constant("ramp", *range(64), shape=(1, 64))], save_as_external_data=True, location="beside.bin", size_threshold=0)
+# y = table[x], which fails where x is no index
+save("lookup", [("Gather", ["table", "x"], ["y"])], [tensor("x", T.INT64, [4])], [tensor("y", T.FLOAT, [4])],
+     [constant("table", *range(8))])
+# what is refused
+save("unknown", [("Froobnicate", ["x"], ["y"])], [tensor("x", T.FLOAT, [4])], [tensor("y", T.FLOAT, [4])])
+save("too-new", [("Relu", ["x"], ["y"])], [tensor("x", T.FLOAT, [4])], [tensor("y", T.FLOAT, [4])], opset=99)
+save("two-inputs", [("Add", ["x", "z"], ["y"])], [tensor("x", T.FLOAT, [4]), tensor("z", T.FLOAT, [4])], [tensor("y", T.FLOAT, [4])])
