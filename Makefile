@@ -120,7 +120,7 @@ framectl_objects := $(call objects,$(wildcard tools/framectl/*.c)) $(client_obje
 # The daemon's names and arithmetic that its tools use too.
 shared_objects := $(call objects,daemon/measure/ledger.c daemon/measure/overlap.c config/units.c config/suggest.c)
 # Besides its own files, what framebench shares with framectl and the daemon.
-framebench_objects := $(call objects,$(framebench_sources) $(addprefix tools/framectl/,problem.c text.c http.c reply.c daemon.c \
+framebench_objects := $(call objects,$(framebench_sources) $(addprefix tools/framectl/,problem.c progress.c text.c http.c reply.c daemon.c \
                       view.c) daemon/measure/histogram.c daemon/measure/diagnosis.c daemon/wire/y4m.c) $(shared_objects) \
                       $(client_objects)
 

@@ -55,9 +55,10 @@ char *daemon_text(const char *socket, const char *path, struct problem *problem)
   return text;
 }
 
-bool daemon_stream(const char *socket, const char *path, int timeout_ms, reply_taker *taker, void *context,
+bool daemon_stream(const char *socket, const char *path, int timeout_ms, reply_taker *taker, http_waiter *waiter, void *context,
                    struct problem *problem) {
-  const struct question question = {.socket = socket, .method = "GET", .path = path, .timeout_ms = timeout_ms};
+  const struct question question = {
+      .socket = socket, .method = "GET", .path = path, .timeout_ms = timeout_ms, .waiter = waiter, .waiter_context = context};
   struct reply reply = {.taker = taker, .context = context};
   bool fine = ask(&question, &reply, problem);
   reply_clear(&reply);

@@ -104,7 +104,7 @@ static const struct command {
      command_push},
     {"pull", "PIPELINE", TAKES(OPTION_FORCE) | TAKES(OPTION_FRAMES) | TAKES(OPTION_SHM),
      "write a pipeline's results to standard output",
-     "Reads from the pipeline's sink socket until it ends. Says on standard error how much it was.\n"
+     "Reads from the pipeline's sink socket until it ends, or until Ctrl-C. Says on standard error how much it was.\n"
      "  --frames N     stop after N whole results\n"
      "  --shm          with `protocol: native`: in memory shared with the daemon, if it lends some\n"
      "  --force        also to a terminal",
