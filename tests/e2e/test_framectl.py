@@ -272,7 +272,7 @@ def test_pull_says_how_much_it_was_when_it_is_interrupted(place, protocol, sent,
     image = {"pixels": "gray", "width": 32, "height": 16}
     number = signal.SIGINT if takes else signal.SIGTERM
     sink = {"socket": str(place / "out.sock"), "protocol": protocol}
-    with Daemon(place, {"cam0": pipeline(image, sink=sink)}) as daemon:
+    with Daemon(place, {"cam0": pipeline(image, sink=sink)}, drain_timeout="100ms") as daemon:
         daemon.leaves_frames = not takes
         with subprocess.Popen([FRAMECTL, "-s", daemon.socket, "pull", "--force", "cam0"], stderr=subprocess.PIPE, text=True,
                               stdout=subprocess.DEVNULL if takes else subprocess.PIPE, env=environment()) as pull:
