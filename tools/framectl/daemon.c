@@ -76,8 +76,8 @@ json_t *daemon_status(const char *socket, int timeout_ms, struct problem *proble
   return document;
 }
 
-json_t *daemon_health(const char *socket, struct problem *problem) {
-  const struct question question = {.socket = socket, .method = "GET", .path = "/v1/health", .timeout_ms = DAEMON_PATIENCE_MS};
+json_t *daemon_health(const char *socket, int timeout_ms, struct problem *problem) {
+  const struct question question = {.socket = socket, .method = "GET", .path = "/v1/health", .timeout_ms = timeout_ms};
   struct reply reply = {0};
   json_t *document = NULL;
   if (http_ask(&question, &reply, problem) && (reply.status == 200 || reply.status == 503)) {

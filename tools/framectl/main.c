@@ -70,6 +70,11 @@ static const struct command {
      "does its job; if not, which does not, why, since when, and what to do. Exit status 0: all is well (idle, paused and\n"
      "blocked are); 2: something is not; 1: no daemon says.",
      command_health},
+    {"watch", NULL, TAKES(OPTION_JSON), "print a line whenever health changes",
+     "Prints what `health` says as one line, and another whenever that changes: what began, what is over, that the daemon is\n"
+     "away, that it is back; until Ctrl-C. With --json each line is an object with time, state, why (the daemon is away), began,\n"
+     "ended and degraded.",
+     command_watch},
     {"metrics", NULL, 0, "print the metrics that Prometheus reads", "Prints /metrics, in Prometheus' text format.",
      command_metrics},
     {"top", "[PIPELINE]", 0, "watch the pipelines live",
