@@ -445,7 +445,7 @@ installed_files := build/framed:bin/framed:755 build/framectl:bin/framectl:755 b
   packaging/completions/framebench.zsh:share/zsh/site-functions/_framebench:644 \
   packaging/grafana/framed.json:share/framed/grafana/framed.json:644 \
   packaging/prometheus/framed.rules.yml:share/framed/prometheus/framed.rules.yml:644 \
-  $(foreach file,$(wildcard config/examples/*.yaml),$(file):share/doc/framed/examples/$(notdir $(file)):644)
+  $(foreach file,$(wildcard config/examples/*.yaml packaging/systemd/health/*),$(file):share/doc/framed/examples/$(notdir $(file)):644)
 # The link by which a linker finds the library.
 library_link := $(DESTDIR)$(PREFIX)/$(LIBFOLDER)/libframed.so
 part = $(word $(2),$(subst :, ,$(1)))
