@@ -120,7 +120,7 @@ framectl_objects := $(call objects,$(wildcard tools/framectl/*.c)) $(client_obje
 # The daemon's names and arithmetic that its tools use too.
 shared_objects := $(call objects,daemon/measure/ledger.c daemon/measure/overlap.c config/units.c config/suggest.c)
 # Besides its own files, what framebench shares with framectl and the daemon.
-framebench_objects := $(call objects,$(framebench_sources) $(addprefix tools/framectl/,problem.c text.c http.c reply.c daemon.c \
+framebench_objects := $(call objects,$(framebench_sources) $(addprefix tools/framectl/,problem.c progress.c text.c http.c reply.c daemon.c \
                       view.c) daemon/measure/histogram.c daemon/measure/diagnosis.c daemon/wire/y4m.c) $(shared_objects) \
                       $(client_objects)
 
@@ -445,7 +445,7 @@ installed_files := build/framed:bin/framed:755 build/framectl:bin/framectl:755 b
   packaging/completions/framebench.zsh:share/zsh/site-functions/_framebench:644 \
   packaging/grafana/framed.json:share/framed/grafana/framed.json:644 \
   packaging/prometheus/framed.rules.yml:share/framed/prometheus/framed.rules.yml:644 \
-  $(foreach file,$(wildcard config/examples/*.yaml),$(file):share/doc/framed/examples/$(notdir $(file)):644)
+  $(foreach file,$(wildcard config/examples/*.yaml packaging/systemd/health/*),$(file):share/doc/framed/examples/$(notdir $(file)):644)
 # The link by which a linker finds the library.
 library_link := $(DESTDIR)$(PREFIX)/$(LIBFOLDER)/libframed.so
 part = $(word $(2),$(subst :, ,$(1)))

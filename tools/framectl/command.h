@@ -40,7 +40,7 @@ struct invocation {
 
 typedef bool command_run(const struct invocation *invocation, struct problem *problem);
 
-command_run command_status, command_health, command_metrics, command_top, command_reload, command_upgrade, command_drain,
+command_run command_status, command_health, command_watch, command_metrics, command_top, command_reload, command_upgrade, command_drain,
     command_pause, command_resume, command_check, command_push, command_pull, command_trace, command_plan, command_doctor,
     command_models, command_stages, command_try;
 

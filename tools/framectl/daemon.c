@@ -55,9 +55,10 @@ char *daemon_text(const char *socket, const char *path, struct problem *problem)
   return text;
 }
 
-bool daemon_stream(const char *socket, const char *path, int timeout_ms, reply_taker *taker, void *context,
+bool daemon_stream(const char *socket, const char *path, int timeout_ms, reply_taker *taker, http_waiter *waiter, void *context,
                    struct problem *problem) {
-  const struct question question = {.socket = socket, .method = "GET", .path = path, .timeout_ms = timeout_ms};
+  const struct question question = {
+      .socket = socket, .method = "GET", .path = path, .timeout_ms = timeout_ms, .waiter = waiter, .waiter_context = context};
   struct reply reply = {.taker = taker, .context = context};
   bool fine = ask(&question, &reply, problem);
   reply_clear(&reply);
@@ -75,8 +76,8 @@ json_t *daemon_status(const char *socket, int timeout_ms, struct problem *proble
   return document;
 }
 
-json_t *daemon_health(const char *socket, struct problem *problem) {
-  const struct question question = {.socket = socket, .method = "GET", .path = "/v1/health", .timeout_ms = DAEMON_PATIENCE_MS};
+json_t *daemon_health(const char *socket, int timeout_ms, struct problem *problem) {
+  const struct question question = {.socket = socket, .method = "GET", .path = "/v1/health", .timeout_ms = timeout_ms};
   struct reply reply = {0};
   json_t *document = NULL;
   if (http_ask(&question, &reply, problem) && (reply.status == 200 || reply.status == 503)) {

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "tools/client/framed.h"
+#include "tools/framectl/interrupt.h"
 #include "tools/framectl/text.h"
 
 struct passage {
@@ -58,6 +59,9 @@ static void report(const struct passage *passage, const char *verb, uint64_t fra
 static bool write_all(struct passage *passage, const unsigned char *bytes, size_t count, struct problem *problem) {
   while (count > 0) {
     ssize_t written = write(STDOUT_FILENO, bytes, count);
+    if (written < 0 && errno == EINTR && interrupt_came()) {
+      return true;
+    }
     if (written < 0 && errno != EINTR) {
       passage->output_ended = errno == EPIPE;
       return problem_set(problem, EXIT_STATUS_INTERNAL, NULL, "cannot write results: %s", strerror(errno));
@@ -72,7 +76,8 @@ static bool take_results(struct passage *passage, struct problem *problem) {
   struct framed_result result;
   uint64_t limit = passage->transfer->frames;
   bool done = true;
-  while (done && (limit == 0 || passage->results < limit) && framed_receive(passage->client, &result) > 0) {
+  while (done && !interrupt_came() && (limit == 0 || passage->results < limit) &&
+         framed_receive(passage->client, &result) > 0) {
     bool shared = framed_info(passage->client)->transport == FRAMED_SHARED;
     passage->dropped += shared ? result.data == NULL : result.dropped;
     if (result.data) {
@@ -169,6 +174,16 @@ bool native_push(const struct native_transfer *transfer, struct problem *problem
 
 /* -- pull -------------------------------------------------------------------------------------------------------------- */
 
+/* FRAMED_RESULT, FRAMED_END, 0 if neither or an interrupt came, or an error. */
+static int wait_for_result(struct passage *passage) {
+  struct pollfd ready[] = {{.fd = framed_descriptor(passage->client)}, {.fd = interrupt_descriptor(), .events = POLLIN}};
+  int events = framed_arm(passage->client, FRAMED_RESULT, &ready[0].events);
+  if (events == 0) {
+    poll(ready, 2, -1);
+  }
+  return events;
+}
+
 static bool pull(struct passage *passage, struct problem *problem) {
   uint64_t limit = passage->transfer->frames;
   for (int events = 0; !(events & FRAMED_END);) {
@@ -178,7 +193,10 @@ static bool pull(struct passage *passage, struct problem *problem) {
     if (limit > 0 && passage->results == limit) {
       return true;
     }
-    events = framed_poll(passage->client, FRAMED_RESULT, -1);
+    if (interrupt_came()) {
+      break;
+    }
+    events = wait_for_result(passage);
     if (events < 0) {
       return report_client(passage, problem);
     }
@@ -192,7 +210,9 @@ bool native_pull(const struct native_transfer *transfer, struct problem *problem
   if (!open_passage(&passage, transfer, FRAMED_CONSUMER, problem)) {
     return false;
   }
-  bool fine = pull(&passage, problem);
+  bool fine = interrupt_watch()
+                  ? pull(&passage, problem)
+                  : problem_set(problem, EXIT_STATUS_INTERNAL, NULL, "no descriptor is left: %s", strerror(errno));
   if (!passage.output_ended) {
     report(&passage, "pulled", passage.results, framed_info(passage.client)->output_bytes);
   }

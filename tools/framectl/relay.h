@@ -37,7 +37,8 @@ struct relay {
   char first[RELAY_FIRST + 1]; /* the first bytes that were read, and a zero */
 };
 
-/* Runs until the last relay has ended or any has failed. False: no memory. */
+/* Runs until the last relay has ended or any has failed, or an interrupt comes: then what was read is still written, as far as
+ * whoever takes it does so at once. False: no memory. */
 bool relay_run(struct relay *relays, unsigned count);
 /* After relay_run(): reads what still lies ready, for `first` alone. */
 void relay_read_rest(struct relay *relay);

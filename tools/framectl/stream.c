@@ -5,6 +5,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -14,6 +15,7 @@
 #include "tools/framectl/command.h"
 #include "tools/framectl/daemon.h"
 #include "tools/framectl/http.h"
+#include "tools/framectl/interrupt.h"
 #include "tools/framectl/native.h"
 #include "tools/framectl/relay.h"
 #include "tools/framectl/text.h"
@@ -190,8 +192,19 @@ bool command_push(const struct invocation *invocation, struct problem *problem) 
 
 /* -- pull ---------------------------------------------------------------------------------------------------------- */
 
+/* Until there is something to read, or nobody wants it any more. */
+static void wait_for_first(int fd) {
+  struct pollfd ready[] = {{.fd = fd, .events = POLLIN}, {.fd = interrupt_descriptor(), .events = POLLIN}};
+  while (poll(ready, 2, -1) < 0 && errno == EINTR) {
+  }
+}
+
 /* Whether the daemon turns this reader away; looks at the first bytes without taking them. */
 static bool is_refused(int fd, char text[RELAY_FIRST + 1]) {
+  wait_for_first(fd);
+  if (interrupt_came()) {
+    return false;
+  }
   ssize_t count = recv(fd, text, strlen("framed: "), MSG_PEEK | MSG_WAITALL);
   if (count != (ssize_t)strlen("framed: ") || memcmp(text, "framed: ", (size_t)count) != 0) {
     return false;
@@ -238,10 +251,13 @@ static bool pull(const struct transfer *transfer, int fd, uint64_t frames, struc
   bool is_y4m = strcmp(transfer->sink.protocol, "y4m") == 0;
   uint64_t frame_bytes = transfer->sink.frame_bytes + (is_y4m ? Y4M_MARKER : 0);
   char text[RELAY_FIRST + 1];
+  if (!interrupt_watch()) {
+    return problem_set(problem, EXIT_STATUS_INTERNAL, NULL, "no descriptor is left: %s", strerror(errno));
+  }
   if (is_refused(fd, text)) {
     return report_sentence(transfer, text, problem);
   }
-  if (frames > 0 && is_y4m && !pass_header(fd, problem)) {
+  if (frames > 0 && is_y4m && !interrupt_came() && !pass_header(fd, problem)) {
     return false;
   }
   bool by_line = is_json(&transfer->sink);
