@@ -43,7 +43,8 @@ struct cpu_slot {
   unsigned next_stage;
   bool parked; /* guarded by the program's lock */
   int64_t started, resumed, finished;
-  int64_t kernel;
+  int64_t kernel, model, modelled;
+  unsigned instance;
 };
 
 struct cpu_program {
@@ -115,6 +116,16 @@ static void fail(const struct cpu_slot *slot, unsigned index, const char *proble
   gpu_device_die(program->device, &error);
 }
 
+static void run_model(struct cpu_slot *slot, const struct stage_plan *plan, struct stage_call *call) {
+  struct stage_run told = {0};
+  int64_t begin = gpu_now();
+  call->run = &told;
+  plan->stage->run(plan, call);
+  slot->modelled = gpu_now();
+  slot->model += slot->modelled - begin;
+  slot->instance = told.instance;
+}
+
 static void run_stage(struct cpu_slot *slot, unsigned index) {
   const struct cpu_program *program = slot->program;
   const struct gpu_chain *chain = program->base.chain;
@@ -122,7 +133,7 @@ static void run_stage(struct cpu_slot *slot, unsigned index) {
   const struct stage_plan *plan = &chain->plans[index];
   unsigned char *state = program->memory + program->base.slot_count * layout->slot_bytes + layout->state[index];
   char problem[STAGE_TEXT] = "";
-  const struct stage_call call = {
+  struct stage_call call = {
       .input = index == 0 ? slot->buffers.input : slot->memory + layout->buffer[index % 2],
       .output = index + 1 == chain->length ? slot->buffers.output : slot->memory + layout->buffer[(index + 1) % 2],
       .source = chain->takes_source ? slot->buffers.input : NULL,
@@ -134,7 +145,11 @@ static void run_stage(struct cpu_slot *slot, unsigned index) {
       .again = slot->frame.again,
       .problem = problem,
   };
-  plan->stage->run(plan, &call);
+  if (plan->stage->runs_model) {
+    run_model(slot, plan, &call);
+  } else {
+    plan->stage->run(plan, &call);
+  }
   /* A warm-up frame is any bytes, which nobody waits for. */
   if (*problem && slot->frame.sequence != STAGE_WARM_UP) {
     fail(slot, index, problem);
@@ -239,7 +254,8 @@ bool cpu_submit(struct gpu_program *base, unsigned index, const struct gpu_frame
   struct cpu_slot *slot = &program->slots[index];
   slot->frame = *frame;
   slot->next_stage = 0;
-  slot->started = slot->kernel = 0;
+  slot->started = slot->kernel = slot->model = slot->modelled = 0;
+  slot->instance = 0;
   slot->ticket = program->next_ticket++;
   slot->job.patience_ns = frame->notify ? PATIENCE_NS : PATIENCE_SPINNING_NS;
   atomic_store(&slot->state, frame->notify ? SLOT_RUNNING_NOTIFY : SLOT_RUNNING);
@@ -283,6 +299,9 @@ bool cpu_times(struct gpu_program *base, unsigned index, struct gpu_times *resul
       .kernel = slot->kernel,
       .wait = slot->finished - slot->started - slot->kernel,
       .told = atomic_load(&slot->state) == SLOT_TOLD ? slot->finished : 0,
+      .modelled = slot->modelled,
+      .model = slot->model,
+      .instance = slot->instance,
   };
   return true;
 }

@@ -227,6 +227,9 @@ struct gpu_times {
   int64_t h2d, kernel, d2h; /* ns of service */
   int64_t wait;             /* ns between begin and copied_out that are in none of the three */
   int64_t told;             /* when the callback ran, or 0 */
+  int64_t modelled, model;  /* when the last stage that runs a model was done, and the ns that such stages took of the kernels'
+                             * time, without the wait for an instance */
+  uint64_t instance;        /* which instance of its model that one ran, from 1; 0: no model took part */
 };
 
 /* [lane] Valid once the slot's frame is DONE and before its next submit. False if the frame has no times: it was not one

@@ -15,6 +15,9 @@ static void record_times(struct flow *flow, struct slot *slot, int64_t now) {
                    times->wait + (times->begin > slot->frame.dispatched ? times->begin - slot->frame.dispatched : 0));
   histogram_record(&steps[STEP_H2D], times->h2d);
   histogram_record(&steps[STEP_KERNEL], times->kernel);
+  if (times->instance > 0) {
+    histogram_record(&steps[STEP_MODEL], times->model);
+  }
   histogram_record(&steps[STEP_D2H], times->d2h);
   histogram_record(&steps[STEP_WAKE], now - times->copied_out);
 }

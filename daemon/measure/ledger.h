@@ -37,6 +37,7 @@ enum fate {
   X(GPU_WAIT, "gpu_wait", "on the device, waiting for an engine or handed from one to the next")                               \
   X(H2D, "h2d", "copy to the device")                                                                                          \
   X(KERNEL, "kernel", "the stages on the device")                                                                              \
+  X(MODEL, "model", "of the stages, those that run a model")                                                                   \
   X(D2H, "d2h", "copy from the device")                                                                                        \
   X(WAKE, "wake", "from the end of its work on the device until the lane took notice")                                         \
   X(EMIT, "emit", "from then until a reader or the file took the last byte")                                                   \
