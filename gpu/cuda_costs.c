@@ -101,8 +101,7 @@ static bool run_shift(struct cuda_program *program, const struct shift *shift, i
 
 /* Gives what so much takes. The first round says how many times as much the others are; one that is no less than they counts
  * as well. */
-static bool measure_shift(struct cuda_program *program, const struct shift *shift, int64_t *best,
-                          struct gpu_error *error) {
+static bool measure_shift(struct cuda_program *program, const struct shift *shift, int64_t *best, struct gpu_error *error) {
   int64_t ns;
   if (!run_shift(program, shift, &ns, error)) {
     return false;

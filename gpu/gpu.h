@@ -211,6 +211,10 @@ bool gpu_submit(struct gpu_program *program, unsigned slot, const struct gpu_fra
 
 enum gpu_progress { GPU_PENDING, GPU_DONE, GPU_DEAD };
 
+/* [lane] Once the slot's frame is DONE and before its next submit: why a stage could not compute it, which is nobody's fault
+ * but the frame's, and whose result is none; NULL: it was computed. */
+const char *gpu_refusal(struct gpu_program *program, unsigned slot);
+
 /* [lane] Whether the slot's frame is done, as far as its callback has told: one atomic read. Never says DEAD. */
 enum gpu_progress gpu_told(struct gpu_program *program, unsigned slot);
 /* [lane] The same, asking the device: what `spin` polls, and the only way to find a fault. */

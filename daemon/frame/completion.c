@@ -22,6 +22,14 @@ static void record_times(struct flow *flow, struct slot *slot, int64_t now) {
   histogram_record(&steps[STEP_WAKE], now - times->copied_out);
 }
 
+/* The result of a frame that a stage could not compute is none. */
+static void drop_refused(struct flow *flow, struct slot *slot, const char *why, int64_t now) {
+  flow->refused = true;
+  flow->refused_sequence = slot->frame.sequence;
+  snprintf(flow->refusal, sizeof flow->refusal, "%s", why);
+  flow_drop(flow, slot, FATE_INVALID, now);
+}
+
 static void complete(struct flow *flow, struct slot *slot, int64_t now) {
   struct session_view *view = &flow->account->now;
   slot->frame.seen = now;
@@ -31,8 +39,13 @@ static void complete(struct flow *flow, struct slot *slot, int64_t now) {
       retry_pass(flow->retry, true);
     }
   }
-  record_times(flow, slot, now);
-  slot_move(&flow->ring, slot, SLOT_DONE);
+  const char *refusal = gpu_refusal(flow->program, slot->index);
+  if (refusal) {
+    drop_refused(flow, slot, refusal, now);
+  } else {
+    record_times(flow, slot, now);
+    slot_move(&flow->ring, slot, SLOT_DONE);
+  }
   view->completed++;
   view->last_completion = now;
   if (view->submitted == view->completed) {
