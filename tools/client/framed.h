@@ -192,6 +192,8 @@ struct framed_result {
   int fate;          /* enum framed_fate, or a number that a later daemon knows */
   unsigned session;  /* seat of the producer */
   unsigned flags;
+  uint64_t number; /* the daemon's own number of the frame: counts those of its producer from 0, */
+  uint64_t epoch;  /* whom this tells from all others of the pipeline; pipeline, epoch and number name a frame for ever */
   uint32_t steps[FRAMED_STEPS]; /* 2^32 - 1 where one took longer; 0 for steps on the device that were not timed */
   unsigned place;               /* the library's */
 };

@@ -215,6 +215,8 @@ bool shared_receive(struct framed *client, struct framed_result *result) {
                                    .fate = (int)completion.fate,
                                    .session = completion.result.session,
                                    .flags = completion.result.flags & ~NATIVE_MARK,
+                                   .number = completion.result.number,
+                                   .epoch = completion.result.epoch,
                                    .place = lot->number * NATIVE_RING + cursor % NATIVE_RING};
   memcpy(result->steps, completion.result.steps, sizeof result->steps);
   if (completion.fate == FRAMED_EMITTED) {
