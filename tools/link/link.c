@@ -204,9 +204,10 @@ static void *run(void *closure) {
   return NULL;
 }
 
-bool link_start(struct link *link, const struct settings *settings, const struct link_settings *which, int stop) {
+bool link_start(struct link *link, const struct link_kind *kind, const struct settings *settings,
+                const struct link_settings *which, int stop) {
   link->settings = which;
-  link->kind = which->is_source ? &source_kind : &sink_kind;
+  link->kind = kind;
   link->memory = (size_t)settings->memory / settings->link_count;
   link->stop = stop;
   return broker_open(&link->broker, settings) && link->kind->open(link) && pthread_create(&link->thread, NULL, run, link) == 0;

@@ -69,7 +69,8 @@ struct link {
 };
 
 /* False: no memory or descriptors. `stop` is a descriptor that becomes readable when all links are to stop. */
-bool link_start(struct link *link, const struct settings *settings, const struct link_settings *which, int stop);
+bool link_start(struct link *link, const struct link_kind *kind, const struct settings *settings,
+                const struct link_settings *which, int stop);
 void link_join(struct link *link);
 
 static inline void link_count(struct link *link, enum counter counter, uint64_t by) {

@@ -2,13 +2,13 @@
  * framed-link: carries results of pipelines into streams of NATS, and frames from its work queues into pipelines. A client of
  * the daemon like any other; framed-link(1) says how it is used.
  */
-#include <errno.h>
 #include <getopt.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/signalfd.h>
 #include <systemd/sd-daemon.h>
 #include <unistd.h>
@@ -45,6 +45,9 @@ static void write_link(FILE *out, const struct link *link) {
 /* Whole or not at all: whoever reads it finds the file before or this one. */
 static void write_metrics(const struct settings *settings, const struct link *links) {
   char path[4200];
+  if (!settings->metrics) {
+    return;
+  }
   snprintf(path, sizeof path, "%s.new", settings->metrics);
   FILE *out = fopen(path, "we");
   if (!out) {
@@ -73,33 +76,40 @@ static void notify(const struct settings *settings, const struct link *links) {
 
 /* -- running ----------------------------------------------------------------------------------------------------------- */
 
-static bool run_links(const struct settings *settings, struct link *links, int stop) {
-  struct pollfd stopped = {.fd = stop, .events = POLLIN};
+/* Those of `sources`, or those of sinks. */
+static void join_links(const struct settings *settings, struct link *links, bool sources) {
   for (unsigned i = 0; i < settings->link_count; i++) {
-    if (!link_start(&links[i], settings, &settings->links[i], stop)) {
+    if (links[i].settings->is_source == sources) {
+      link_join(&links[i]);
+    }
+  }
+}
+
+/* What came from queues has its results stored before sinks stop. */
+static bool run_links(const struct settings *settings, struct link *links, int stop, int stop_sinks) {
+  struct pollfd stopped = {.fd = stop, .events = POLLIN};
+  const uint64_t one = 1;
+  for (unsigned i = 0; i < settings->link_count; i++) {
+    const struct link_settings *which = &settings->links[i];
+    if (!link_start(&links[i], which->is_source ? &source_kind : &sink_kind, settings, which,
+                    which->is_source ? stop : stop_sinks)) {
       return false;
     }
   }
   sd_notify(0, "READY=1");
-  int ready = 0;
-  while (ready == 0 || (ready < 0 && errno == EINTR)) {
+  do {
     notify(settings, links);
-    if (settings->metrics) {
-      write_metrics(settings, links);
-    }
-    ready = poll(&stopped, 1, EVERY_MS);
-  }
-  sd_notify(0, "STOPPING=1");
-  for (unsigned i = 0; i < settings->link_count; i++) {
-    link_join(&links[i]);
-  }
-  if (settings->metrics) {
     write_metrics(settings, links);
-  }
+  } while (poll(&stopped, 1, EVERY_MS) <= 0);
+  sd_notify(0, "STOPPING=1");
+  join_links(settings, links, true);
+  (void)!write(stop_sinks, &one, sizeof one);
+  join_links(settings, links, false);
+  write_metrics(settings, links);
   return true;
 }
 
-/* The signal is never read, so that every link finds it. */
+/* The signal is never read, so that every source finds it. */
 static int open_stop(void) {
   sigset_t signals;
   sigemptyset(&signals);
@@ -111,14 +121,15 @@ static int open_stop(void) {
 
 static int run(const struct settings *settings) {
   signal(SIGPIPE, SIG_IGN);
-  int stop = open_stop();
+  int stop = open_stop(), stop_sinks = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   struct link *links = calloc(settings->link_count, sizeof *links);
-  if (stop < 0 || !links || nats_Open(-1) != NATS_OK || !run_links(settings, links, stop)) {
+  if (stop < 0 || stop_sinks < 0 || !links || nats_Open(-1) != NATS_OK || !run_links(settings, links, stop, stop_sinks)) {
     fprintf(stderr, "framed-link: not enough memory, threads or descriptors\n");
     return STATUS_INTERNAL;
   }
   free(links);
   close(stop);
+  close(stop_sinks);
   nats_CloseAndWait(2000);
   return STATUS_OK;
 }

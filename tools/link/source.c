@@ -28,6 +28,7 @@ struct job {
   unsigned delivered;
   bool submitted;   /* else it waits for a slot */
   const char *word; /* what the queue is to be told; NULL: not known yet */
+  char why[96];     /* it is a dead letter */
 };
 
 struct source {
@@ -51,20 +52,20 @@ static void tell(const struct link *link, const natsMsg *message, const char *wo
   natsConnection_Publish(link->broker.connection, natsMsg_GetReply(message), word, (int)strlen(word));
 }
 
-static void put_dead(struct link *link, const struct job *job, const char *why) {
+static void put_dead(const struct link *link, const struct job *job) {
   natsMsg *letter = NULL;
   char number[24];
   snprintf(number, sizeof number, "%" PRIu64, job->number);
   natsStatus status =
       natsMsg_Create(&letter, link->settings->dead, NULL, natsMsg_GetData(job->message), natsMsg_GetDataLength(job->message));
-  status = status == NATS_OK ? natsMsgHeader_Set(letter, "Framed-Reason", why) : status;
+  status = status == NATS_OK ? natsMsgHeader_Set(letter, "Framed-Reason", job->why) : status;
   status = status == NATS_OK ? natsMsgHeader_Set(letter, "Framed-Stream", link->settings->stream) : status;
   status = status == NATS_OK ? natsMsgHeader_Set(letter, "Framed-Sequence", number) : status;
   if (status == NATS_OK) {
     natsConnection_PublishMsg(link->broker.connection, letter);
   }
   natsMsg_Destroy(letter);
-  link_say(link, "frame %s of stream %s is dead: %s", number, link->settings->stream, why);
+  link_say(link, "frame %s of stream %s is dead: %s", number, link->settings->stream, job->why);
 }
 
 /* Nobody asks for the job any more. */
@@ -82,9 +83,7 @@ static void settle(struct link *link, struct job *job, const char *word, const c
   enum counter counter = word == done ? COUNT_ACKED : word == give_back ? COUNT_GIVEN_BACK : COUNT_ENDED;
   job->word = last ? end : word;
   if (last || why) {
-    if (link->broker.connection) {
-      put_dead(link, job, why ? why : "it was given back too often");
-    }
+    snprintf(job->why, sizeof job->why, "%s", why ? why : "it was given back too often");
     counter = COUNT_DEAD;
   }
   link_count(link, counter, 1);
@@ -116,6 +115,9 @@ static void tell_settled(struct link *link) {
   for (unsigned i = 0; i < JOBS; i++) {
     struct job *job = &source->jobs[i];
     if (job->message && job->word) {
+      if (job->why[0]) {
+        put_dead(link, job);
+      }
       tell(link, job->message, job->word);
       end_job(link, job);
     }
