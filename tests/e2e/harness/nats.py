@@ -177,6 +177,7 @@ class Link:
             entry.setdefault("socket", daemon.config["pipelines"][name]["source"]["socket"])
         self.file.write_text(json.dumps({"nats": {"servers": [server.url]}, "sinks": sinks or {}, "sources": sources or {},
                                          "metrics": str(self.metrics_file), **keys}))
+        self.log_file.unlink(missing_ok=True)
         self.process = None
 
     def __enter__(self):
@@ -187,7 +188,8 @@ class Link:
         try:
             if kind is None and self.process.poll() is None:
                 self.process.send_signal(signal.SIGTERM)
-                assert self.process.wait(limit(20)) == 0, self.log
+                status = self.process.wait(limit(20))
+                assert status == 0, f"it ended with {status}:\n{self.log}"
             assert not any(complaint in self.log for complaint in COMPLAINTS), self.log
         finally:
             self.kill()
