@@ -443,6 +443,10 @@ installed_files := build/framed:bin/framed:755 build/framectl:bin/framectl:755 b
   packaging/grafana/framed.json:share/framed/grafana/framed.json:644 \
   packaging/prometheus/framed.rules.yml:share/framed/prometheus/framed.rules.yml:644 \
   $(foreach file,$(wildcard config/examples/*.yaml),$(file):share/doc/framed/examples/$(notdir $(file)):644)
+ifneq ($(nats),)
+installed_files += build/framed-link:bin/framed-link:755 $(filled)/framed-link.1.gz:share/man/man1/framed-link.1.gz:644 \
+  $(filled)/framed-link.service:lib/systemd/system/framed-link.service:644
+endif
 # The link by which a linker finds the library.
 library_link := $(DESTDIR)$(PREFIX)/$(LIBFOLDER)/libframed.so
 part = $(word $(2),$(subst :, ,$(1)))
@@ -461,9 +465,9 @@ install: programs $(filter $(filled)/%,$(foreach file,$(installed_files),$(call 
 uninstall: ## removes what install put there, but not the configuration
 	@rm -f '$(library_link)' $(foreach file,$(installed_files),'$(DESTDIR)$(PREFIX)/$(call part,$(file),2)')
 
-$(filled)/framed.service: packaging/systemd/framed.service.in FORCE
+$(filled)/%.service: packaging/systemd/%.service.in FORCE
 	@mkdir -p $(@D)
-	@sed 's,@BINDIR@,$(PREFIX)/bin,; s,@SYSCONFDIR@,$(SYSCONFDIR),' $< > $@
+	@sed 's,@BINDIR@,$(PREFIX)/bin,; s,@SYSCONFDIR@,$(SYSCONFDIR),g' $< > $@
 
 $(filled)/framed.catalog: packaging/systemd/catalog.c daemon/base/log_kinds.def
 	@mkdir -p $(@D)
