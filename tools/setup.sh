@@ -53,6 +53,8 @@ need_check() {
   need socat command -v socat
   need tmux command -v tmux
   need valgrind command -v valgrind
+  need libnats-dev pkg-config --exists libnats
+  need nats-server command -v nats-server
   need python3 test -x "$python"
   need python3-pytest "$python" -c 'import pytest'
   need python3-numpy "$python" -c 'import numpy'
