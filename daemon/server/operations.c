@@ -112,6 +112,7 @@ static void take_picture(struct server *server, const struct picture_order *orde
 struct status_ops server_ops(struct server *server) {
   return (struct status_ops){.server = server,
                              .loop = &server->loop,
+                             .live_viewers = &server->live_viewers,
                              .read = read_view,
                              .usage = read_usage,
                              .health = server_health,

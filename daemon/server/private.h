@@ -118,6 +118,7 @@ struct server {
   struct checkup *checkup;
   struct tracer *tracer;
   struct pictures *pictures;
+  unsigned live_viewers;
   struct loop_timer *limit; /* of a stop, or of the reload that a fault waits for */
   struct loop_timer *look;  /* looks for files that do not answer, once the time of a stop is over */
   struct hanging *hanging;

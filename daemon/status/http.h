@@ -11,6 +11,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <uv.h>
 
 #include "daemon/base/failure.h"
@@ -52,6 +53,8 @@ const char *http_argument(const struct http_request *request, const char *name);
 /* Whether the client closed its connection; one that only ended its own side may still listen, which TCP does not tell. */
 bool http_client_left(const struct http_request *request);
 
+#define HTTP_LATER SIZE_MAX /* nothing is there yet: http_go_on() says when */
+
 /* A body that is made as the client takes it. */
 struct http_stream {
   size_t (*read)(void *context, char *bytes, size_t room); /* on the loop; 0: the end */
@@ -66,8 +69,11 @@ struct http_answer {
   char *body;        /* from malloc(), taken; NULL: there was no memory for it, or it is a stream */
   size_t length;
   struct http_stream stream; /* taken, with or without a client; `read` is NULL: it is a body */
+  bool live;                 /* a stream that lasts while somebody watches: it takes none of the places, and has no time */
 };
 
 void http_answer(struct http_request *request, struct http_answer *answer);
+/* A stream that said HTTP_LATER is read again. Not after its free(). */
+void http_go_on(struct http_request *request);
 
 #endif

@@ -15,6 +15,7 @@
 
 #include "daemon/measure/clock.h"
 #include "daemon/status/http.h"
+#include "daemon/status/live.h"
 #include "daemon/status/trace_text.h"
 
 enum { NAME_LIMIT = 64, JSON_FORM = JSON_INDENT(1) | JSON_REAL_PRECISION(15) };
@@ -63,7 +64,14 @@ static void answer_json(struct http_request *request, unsigned code, json_t *doc
   answer_text(request, code, "application/json", text, allow);
 }
 
-static void on_server_answer(void *context, int code, json_t *body) { answer_json(context, (unsigned)code, body, NULL); }
+static void on_server_answer(void *context, int code, json_t *body) {
+  if (code == 204) { /* which has no body */
+    json_decref(body);
+    answer_text(context, 204, "image/jpeg", strdup(""), NULL);
+  } else {
+    answer_json(context, (unsigned)code, body, NULL);
+  }
+}
 
 /* The page that a browser gets polls /v1/status and needs nothing from elsewhere. It lies in a file of its own, which the
  * assembler takes in, so that editors and browsers know it as what it is. */
@@ -205,22 +213,50 @@ static void on_picture(void *context, unsigned char *file, size_t length) {
   http_answer(context, &answer);
 }
 
+static bool parse_side(const char *text, enum picture_side *side) {
+  *side = text && strcmp(text, "in") == 0 ? PICTURE_IN : PICTURE_OUT;
+  return !text || *side == PICTURE_IN || strcmp(text, "out") == 0;
+}
+
+/* What is asked for, all but the side. False: that was answered. */
+static bool parse_picture(struct http_request *request, const char *name, struct picture_order *order) {
+  *order = (struct picture_order){.pipeline = name, .ready = on_picture, .failed = on_server_answer, .context = request};
+  if (parse_number(http_argument(request, "width"), WIDEST, USUAL_WIDTH, &order->width) &&
+      parse_number(http_argument(request, "client"), MOST_PRODUCERS, 0, &order->producer)) {
+    return true;
+  }
+  answer_json(request, 400,
+              answer_error_document("width is a whole number of pixels, and client the place of a producer, from 0",
+                                    "ask for in.jpg?width=320; a width of 0 is that of the frame"),
+              NULL);
+  return false;
+}
+
 static void answer_picture(struct status *status, struct http_request *request, const struct route *route, const char *name) {
-  struct picture_order order = {.pipeline = name,
-                                .side = (enum picture_side)route->detail,
-                                .ready = on_picture,
-                                .failed = on_server_answer,
-                                .context = request};
-  if (!parse_number(http_argument(request, "width"), WIDEST, USUAL_WIDTH, &order.width) ||
-      !parse_number(http_argument(request, "client"), MOST_PRODUCERS, 0, &order.producer)) {
-    answer_json(request, 400,
-                answer_error_document("width is a whole number of pixels, and client the place of a producer, from 0",
-                                      "ask for in.jpg?width=320; a width of 0 is that of the frame"),
-                NULL);
-  } else if (http_is(request, "HEAD")) {
+  struct picture_order order;
+  if (!parse_picture(request, name, &order)) {
+    return;
+  }
+  order.side = (enum picture_side)route->detail;
+  if (http_is(request, "HEAD")) {
     answer_text(request, 200, "image/jpeg", strdup(""), NULL);
   } else {
     status->ops->picture(status->ops->server, &order);
+  }
+}
+
+static void answer_live_view(struct status *status, struct http_request *request, const struct route *route, const char *name) {
+  (void)route;
+  struct picture_order order;
+  if (!parse_picture(request, name, &order)) {
+    return;
+  }
+  if (!parse_side(http_argument(request, "side"), &order.side)) {
+    answer_json(request, 400, answer_error_document("side is in or out", "ask for live?side=in"), NULL);
+  } else if (http_is(request, "HEAD")) {
+    answer_text(request, 200, LIVE_TYPE, strdup(""), NULL);
+  } else {
+    live_answer(status->ops, request, &order);
   }
 }
 
@@ -256,6 +292,7 @@ static const struct route routes[] = {
     {"GET", "/v1/pipelines/NAME/history", answer_history, 0},
     {"GET", "/v1/pipelines/NAME/in.jpg", answer_picture, PICTURE_IN},
     {"GET", "/v1/pipelines/NAME/out.jpg", answer_picture, PICTURE_OUT},
+    {"GET", "/v1/pipelines/NAME/live", answer_live_view, 0},
     {"POST", "/v1/reload", do_reload, 0},
     {"POST", "/v1/upgrade", do_upgrade, 0},
     {"POST", "/v1/pipelines/NAME/pause", do_command, PIPELINE_COMMAND_PAUSE},

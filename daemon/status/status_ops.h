@@ -58,12 +58,13 @@ struct trace_order {
 };
 
 /* A picture that is asked for. One of `ready`, which takes a JPEG file from malloc(), and `failed` is called once, at once or
- * later. */
+ * later; `failed` with 204 where no result came for two seconds. */
 struct picture_order {
   const char *pipeline; /* only within the call */
   unsigned producer;    /* the place of the producer whose frames it shows, from 0 */
   enum picture_side side;
   unsigned width; /* of the file at most; 0: the frame's */
+  bool live;      /* for one of those that watch, who are counted elsewhere */
   void (*ready)(void *context, unsigned char *file, size_t length);
   server_answer *failed;
   void *context;
@@ -72,6 +73,7 @@ struct picture_order {
 struct status_ops {
   struct server *server; /* the first argument of each */
   uv_loop_t *loop;
+  unsigned *live_viewers; /* of all addresses together */
   void (*read)(const struct server *server, struct server_view *view);
   void (*usage)(const struct server *server, struct usage *usage);
   struct health *(*health)(const struct server *server);                     /* the caller's to free; NULL: no memory */

@@ -206,6 +206,7 @@ static struct pipeline *fake_pipeline(const struct server *server, unsigned inde
 static void set_ops(struct server *server) {
   server->ops = (struct status_ops){.server = server,
                                     .loop = &server->loop,
+                                    .live_viewers = &server->live_viewers,
                                     .read = fake_read,
                                     .usage = fake_usage,
                                     .health = fake_health,
