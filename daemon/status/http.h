@@ -50,6 +50,9 @@ bool http_is(const struct http_request *request, const char *method); /* "GET" *
 
 /* What the query says for `name`, "" without a value; NULL: nothing. Only within the handler. */
 const char *http_argument(const struct http_request *request, const char *name);
+/* Of the head: a field, and the value of a cookie; NULL: it has none. Only within the handler. */
+const char *http_field(const struct http_request *request, const char *name);
+const char *http_cookie(const struct http_request *request, const char *name);
 /* Whether the client closed its connection; one that only ended its own side may still listen, which TCP does not tell. */
 bool http_client_left(const struct http_request *request);
 

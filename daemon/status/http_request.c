@@ -59,6 +59,14 @@ const char *http_argument(const struct http_request *request, const char *name) 
   return found && !value ? "" : value;
 }
 
+const char *http_field(const struct http_request *request, const char *name) {
+  return MHD_lookup_connection_value(request->handle, MHD_HEADER_KIND, name);
+}
+
+const char *http_cookie(const struct http_request *request, const char *name) {
+  return MHD_lookup_connection_value(request->handle, MHD_COOKIE_KIND, name);
+}
+
 /* The library does not look at a suspended connection. */
 bool http_client_left(const struct http_request *request) {
   if (!request->handle) {
@@ -158,6 +166,9 @@ static struct MHD_Response *make_response(struct http_request *request, const st
   MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, answer->type);
   MHD_add_response_header(response, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
   MHD_add_response_header(response, MHD_HTTP_HEADER_X_CONTENT_TYPE_OPTIONS, "nosniff");
+  if (answer->status == MHD_HTTP_UNAUTHORIZED) {
+    MHD_add_response_header(response, MHD_HTTP_HEADER_WWW_AUTHENTICATE, "Bearer");
+  }
   if (answer->allow) {
     MHD_add_response_header(response, MHD_HTTP_HEADER_ALLOW, answer->allow);
   }

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "daemon/measure/clock.h"
+#include "daemon/status/access.h"
 #include "daemon/status/http.h"
 #include "daemon/status/live.h"
 #include "daemon/status/trace_text.h"
@@ -90,7 +91,11 @@ static void answer_page(struct status *status, struct http_request *request, con
 
 static void answer_status(struct status *status, struct http_request *request, const struct route *route, const char *name) {
   (void)route, (void)name;
-  answer_json(request, 200, status_document(status->ops), NULL);
+  json_t *document = status_document(status->ops);
+  if (document) { /* without it the page would not know whether commands are taken here */
+    json_object_set_new(document, "read_only", json_boolean(status->read_only));
+  }
+  answer_json(request, 200, document, NULL);
 }
 
 /* 200 while what was asked for is so, else 503. */
@@ -352,14 +357,46 @@ static bool takes(const struct route *route, const struct http_request *request)
   return http_is(request, route->method) || (http_is(request, "HEAD") && strcmp(route->method, "GET") == 0);
 }
 
+/* The token is for TCP: who may use the Unix socket is said by its directory. */
+static enum access judge(struct status *status, const struct http_request *request) {
+  const struct access_headers headers = {.host = http_field(request, "Host"),
+                                         .origin = http_field(request, "Origin"),
+                                         .site = http_field(request, "Sec-Fetch-Site"),
+                                         .mode = http_field(request, "Sec-Fetch-Mode"),
+                                         .authorization = http_field(request, "Authorization"),
+                                         .cookie = http_cookie(request, "framed_token")};
+  struct server_view view;
+  status->ops->read(status->ops->server, &view);
+  return access_judge(&headers, status->read_only ? view.config->status.token : NULL);
+}
+
+static void answer_refused(struct http_request *request, enum access access) {
+  static const struct {
+    unsigned code;
+    const char *error, *remedy;
+  } answers[] = {
+      [ACCESS_WRONG_HOST] = {403, "this is asked by a name that may be anybody's",
+                             "ask by address, by localhost, or by a name without dots; any name does with status.token"},
+      [ACCESS_WRONG_ORIGIN] = {403, "another website asks for this", "open this daemon's own page"},
+      [ACCESS_NO_TOKEN] = {401, "this needs the token of status.token", "send it as Authorization: Bearer TOKEN"},
+      [ACCESS_NO_FILE] = {503, "the file of status.token holds no token, or cannot be read",
+                          "put a line of 16 to 256 letters and digits there that the daemon's user may read"},
+  };
+  answer_json(request, answers[access].code, answer_error_document(answers[access].error, answers[access].remedy), NULL);
+}
+
 static void on_request(void *context, struct http_request *request) {
   struct status *status = context;
+  enum access access = judge(status, request);
   for (const struct route *route = routes; route < routes + ROUTE_COUNT; route++) {
     char name[NAME_LIMIT + 1];
     if (!matches(route, http_path(request), name)) {
       continue;
     }
-    if (!takes(route, request)) {
+    /* The page says nothing by itself, and asks for the token. */
+    if (access != ACCESS_GRANTED && (access < ACCESS_NO_TOKEN || route->answer != answer_page)) {
+      answer_refused(request, access);
+    } else if (!takes(route, request)) {
       answer_wrong_method(request, route);
     } else if (status->read_only && http_is(request, "POST")) {
       answer_read_only(status, request);
