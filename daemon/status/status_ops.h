@@ -21,7 +21,7 @@ struct server_view {
   double uptime_s;
   const char *backend, *device;
   const struct config *config; /* the one in force */
-  unsigned pipeline_count;
+  unsigned pipeline_count, device_count;
   unsigned lanes;
   uint64_t reloads, reload_failures;
   const char *reload_refusal; /* why the last reload was none, or NULL */
@@ -30,6 +30,13 @@ struct server_view {
   bool upgrading;
   const char *refusal; /* why the last upgrade was none, or NULL */
   bool stopping;
+};
+
+struct device_view {
+  unsigned number;
+  const char *name, *address; /* of PCI; "" without */
+  bool lost;
+  const double *figures; /* NVML_FIGURES of gpu/nvml.h; NULL: nothing is known */
 };
 
 /* What the process has of the machine, so that a leak shows long before it hurts: on a healthy daemon none of these figures
@@ -75,6 +82,7 @@ struct status_ops {
   uv_loop_t *loop;
   unsigned *live_viewers; /* of all addresses together */
   void (*read)(const struct server *server, struct server_view *view);
+  void (*device)(const struct server *server, unsigned index, struct device_view *view); /* in the order of the engine */
   void (*usage)(const struct server *server, struct usage *usage);
   struct health *(*health)(const struct server *server);                     /* the caller's to free; NULL: no memory */
   struct pipeline *(*pipeline)(const struct server *server, unsigned index); /* in order of the configuration */
