@@ -347,7 +347,8 @@ static void read_address(struct reader *reader, const struct config_key *key, co
   if (is_text(node) && is_address(node->text)) {
     store_text(reader, node->text, target);
   } else {
-    expect(reader, key->name, node, "write 127.0.0.1:9464 for this machine only, or 0.0.0.0:9464 for all networks",
+    expect(reader, key->name, node,
+           "write 127.0.0.1:9464 for this machine only, or 0.0.0.0:9464, with a token, for all networks",
            "a numeric address and a port");
   }
 }

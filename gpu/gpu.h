@@ -61,6 +61,8 @@ struct gpu_device *gpu_close(struct gpu_device *device);
 
 const char *gpu_backend_name(const struct gpu_device *device); /* "cuda" or "cpu" */
 const char *gpu_device_name(const struct gpu_device *device);  /* "NVIDIA H200", or the processor's name */
+/* Of PCI, as "0000:18:00.0"; "" for the CPU backend. */
+const char *gpu_device_address(const struct gpu_device *device);
 /* The NUMA node whose memory is nearest to the device, or GPU_NO_NODE where the kernel names none and for the CPU backend,
  * whose workers run anywhere. */
 int gpu_node(const struct gpu_device *device);

@@ -53,7 +53,41 @@ static void print_handovers(const json_t *document, const struct handovers_view 
   print_refused("upgrade", handovers->refused, colour);
 }
 
-static void print_daemon(const json_t *document, bool colour) {
+/* What the driver says of a device, once the daemon has asked it: nothing without one. */
+static void print_figures(const char *number, const json_t *device) {
+  static const struct {
+    const char *key, *format;
+    double unit;
+  } figures[] = {
+      {"load", ", load %.0f %%", 0.01},
+      {"memory_used_bytes", ", memory %.1f GB", 1e9},
+      {"memory_total_bytes", " of %.1f GB", 1e9},
+      {"temperature_celsius", ", %.0f degrees Celsius", 1},
+      {"power_watts", ", %.0f W", 1},
+      {"clock_hertz", ", %.0f MHz", 1e6},
+      {"memory_clock_hertz", ", memory %.0f MHz", 1e6},
+  };
+  char line[TEXT_ROOM * 8];
+  size_t length = 0;
+  for (size_t i = 0; i < sizeof figures / sizeof figures[0]; i++) {
+    const json_t *figure = json_object_get(device, figures[i].key);
+    if (figure) {
+      length +=
+          (size_t)snprintf(line + length, sizeof line - length, figures[i].format, json_number_value(figure) / figures[i].unit);
+    }
+  }
+  if (length > 2) {
+    printf("device %s: %s\n", number, line + 2);
+  }
+}
+
+static void print_devices(json_t *document) {
+  const char *number;
+  json_t *device;
+  json_object_foreach(json_object_get(document, "devices"), number, device) { print_figures(number, device); }
+}
+
+static void print_daemon(json_t *document, bool colour) {
   struct daemon_view view;
   char uptime[TEXT_ROOM];
   view_daemon(document, &view);
@@ -62,6 +96,7 @@ static void print_daemon(const json_t *document, bool colour) {
   text_colour_end(stdout, COLOUR_BOLD, colour);
   printf(": up %s, %s on %s, %llu lane%s\n", text_uptime(uptime, view.uptime_s), view.backend, view.device,
          (unsigned long long)view.lanes, view.lanes == 1 ? "" : "s");
+  print_devices(document);
   print_handovers(document, &view.handovers, colour);
   print_refused("reload", view.reload_refused, colour);
   if (view.http_refused[0]) {
