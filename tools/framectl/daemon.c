@@ -44,8 +44,8 @@ static json_t *ask_json(const struct question *question, struct problem *problem
   return document;
 }
 
-char *daemon_text(const char *socket, const char *path, struct problem *problem) {
-  const struct question question = {.socket = socket, .method = "GET", .path = path, .timeout_ms = DAEMON_PATIENCE_MS};
+char *daemon_text(const char *socket, const char *path, int timeout_ms, struct problem *problem) {
+  const struct question question = {.socket = socket, .method = "GET", .path = path, .timeout_ms = timeout_ms};
   struct reply reply = {0};
   char *text = NULL;
   if (ask(&question, &reply, problem)) {

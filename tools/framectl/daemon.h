@@ -9,7 +9,7 @@
 enum { DAEMON_PATIENCE_MS = 10000 };
 
 /* A document as text, to free; NULL with a problem. */
-char *daemon_text(const char *socket, const char *path, struct problem *problem);
+char *daemon_text(const char *socket, const char *path, int timeout_ms, struct problem *problem);
 /* A document that may be long, in pieces; false with a problem, which says little if it was the taker who gave up. `waiter` is
  * called with the same context while nothing comes. */
 bool daemon_stream(const char *socket, const char *path, int timeout_ms, reply_taker *taker, http_waiter *waiter, void *context,
