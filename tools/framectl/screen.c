@@ -100,9 +100,10 @@ static bool is_shown(enum row_key key) { return COLS >= row_columns[key].least; 
 
 static void draw_heading(int y, const struct scene *scene) {
   put(y, 0, A_REVERSE, "%*s", COLS, "");
-  for (int key = 0, x = 0; key < ROW_KEYS; key++) {
+  int x = 0;
+  for (enum row_key key = 0; key < ROW_KEYS; key++) {
     const struct row_column *column = &row_columns[key];
-    bool orders = scene->order.key == (enum row_key)key;
+    bool orders = scene->order.key == key;
     chtype bold = orders ? A_BOLD | A_UNDERLINE : A_NORMAL;
     if (is_shown(key)) {
       put(y, x, A_REVERSE | bold, column->is_text ? "%-*s" : "%*s", width_of(key, x), column->title);
@@ -128,7 +129,8 @@ static chtype colour_of(const struct row *row, enum row_key key, const struct hi
 }
 
 static void draw_row(int y, const struct row *row, const struct history_line *line, bool selected) {
-  for (int key = 0, x = 0; key < ROW_KEYS; key++) {
+  int x = 0;
+  for (enum row_key key = 0; key < ROW_KEYS; key++) {
     char text[ROW_TEXT];
     int width = width_of(key, x);
     chtype bold = !selected ? A_NORMAL : key == ROW_NAME ? A_REVERSE : A_BOLD;
