@@ -92,13 +92,13 @@ struct stage_call {
   const void *input;
   void *output;
   const void *source; /* the frame that came into the pipeline; NULL unless some stage takes it */
-  void *state;       /* NULL if state_bytes is 0 */
-  void *scratch;     /* NULL if scratch_bytes is 0 */
-  void *session;     /* what begin() made */
-  uint64_t sequence; /* the frame's number within its session */
-  bool restart;      /* first frame of a session: `state` must be taken as empty */
-  bool again;        /* the frame was on a device that failed, and runs once more */
-  void *attached;    /* what attach() gave, and the number of the slot within it; NULL on the CPU */
+  void *state;        /* NULL if state_bytes is 0 */
+  void *scratch;      /* NULL if scratch_bytes is 0 */
+  void *session;      /* what begin() made */
+  uint64_t sequence;  /* the frame's number within its session */
+  bool restart;       /* first frame of a session: `state` must be taken as empty */
+  bool again;         /* the frame was on a device that failed, and runs once more */
+  void *attached;     /* what attach() gave, and the number of the slot within it; NULL on the CPU */
   unsigned slot;
   char *problem; /* STAGE_TEXT bytes, empty at first: where run() says in one sentence why it failed */
 };
