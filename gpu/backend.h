@@ -40,6 +40,7 @@ struct gpu_backend {
   enum gpu_progress (*ask)(struct gpu_program *program, unsigned slot, struct gpu_error *error);
   bool (*arm)(struct gpu_program *program, unsigned slot, struct gpu_error *error);
   bool (*times)(struct gpu_program *program, unsigned slot, struct gpu_times *times);
+  const char *(*refusal)(struct gpu_program *program, unsigned slot); /* NULL: no stage can refuse a frame there */
 };
 
 /* Dying is the moment in which one thread writes the cause; nobody reads it before the device is dead. */

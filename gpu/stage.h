@@ -86,6 +86,12 @@ struct stage_buffers {
 struct gpu_device;
 struct gpu_error;
 
+/* What a stage that runs a model tells of one frame. */
+struct stage_run {
+  unsigned instance;   /* which of its model took the frame, from 1 */
+  void *began, *ended; /* of a GPU: events (cudaEvent_t) to record around the model; NULL: the frame has no times */
+};
+
 /* One run of one stage on one frame. Pointers are 256 byte aligned, and what is behind a frame up to the next such address
  * may be read on a GPU; input and output never overlap. */
 struct stage_call {
@@ -100,7 +106,8 @@ struct stage_call {
   bool again;         /* the frame was on a device that failed, and runs once more */
   void *attached;     /* what attach() gave, and the number of the slot within it; NULL on the CPU */
   unsigned slot;
-  char *problem; /* STAGE_TEXT bytes, empty at first: where run() says in one sentence why it failed */
+  struct stage_run *run; /* for a stage that runs a model, else NULL */
+  char *problem;         /* STAGE_TEXT bytes, empty at first: where run() says in one sentence why it failed */
 };
 
 struct stage_descriptor {
@@ -108,6 +115,7 @@ struct stage_descriptor {
   const char *help; /* one sentence */
   const struct stage_parameter *parameters;
   unsigned parameter_count;
+  bool runs_model;  /* which has instances and times of its own */
   bool any_element; /* takes tensors of every element type; without it those of uint8 and float32 */
 
   /* Fills output format, sizes and constants of the plan (stage and input are set). On false, `problem` says

@@ -73,7 +73,7 @@ static void receive_stages(struct vocabulary *vocabulary) {
                                                        .help = stage->help,
                                                        .parameters = next,
                                                        .parameter_count = stage->parameter_count,
-                                                       .runs_model = strcmp(stage->name, "model") == 0};
+                                                       .runs_model = stage->runs_model};
     for (unsigned j = 0; j < stage->parameter_count; j++) {
       *next++ = translate_parameter(&stage->parameters[j]);
     }

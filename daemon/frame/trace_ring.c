@@ -64,6 +64,9 @@ static struct trace_record make_record(const struct frame *frame, enum fate fate
       .h2d = frame->device.h2d,
       .kernel = frame->device.kernel,
       .d2h = frame->device.d2h,
+      .modelled = frame->device.modelled,
+      .model = frame->device.model,
+      .instance = frame->device.instance,
       .fate = (uint32_t)fate,
       .stream = frame->stream,
   };

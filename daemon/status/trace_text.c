@@ -27,6 +27,7 @@ static const struct {
     [TRACE_STREAM] = {ROW_STREAM, "frame"},
     [TRACE_COPY_IN] = {ROW_STREAM, "copy in"},
     [TRACE_KERNEL] = {ROW_STREAM, "kernel"},
+    [TRACE_MODEL] = {ROW_STREAM, "model"},
     [TRACE_COPY_OUT] = {ROW_STREAM, "copy out"},
 };
 
@@ -172,7 +173,11 @@ static void put_span(struct trace_text *text, const struct trace_frame *frame, e
   begin_event(text, "X", row);
   put_time(text, "ts", span.begin);
   put_time(text, "dur", span.end - span.begin);
-  text_put(text, ",\"name\":\"%s\",\"args\":{\"frame\":%" PRIu64 "}}", parts[part].name, frame->record.sequence);
+  text_put(text, ",\"name\":\"%s\",\"args\":{\"frame\":%" PRIu64, parts[part].name, frame->record.sequence);
+  if (part == TRACE_MODEL) {
+    text_put(text, ",\"instance\":%" PRIu64, frame->record.instance);
+  }
+  text_put(text, "}}");
 }
 
 static struct row row_of(const struct trace_frame *frame, enum trace_part part) {

@@ -253,13 +253,23 @@ static cudaError_t add_child(const struct cuda_instance *instance, cudaStream_t 
                                : result;
 }
 
-cudaError_t cuda_instance_run_bound(const struct cuda_instance *instance, cudaStream_t stream) {
+/* An event around the model, of a frame that has times. */
+static cudaError_t mark(void *event, bool captured, cudaStream_t stream) {
+  return !event     ? cudaSuccess
+         : captured ? cudaEventRecordWithFlags(event, stream, cudaEventRecordExternal)
+                    : cudaEventRecord(event, stream);
+}
+
+cudaError_t cuda_instance_run_bound(const struct cuda_instance *instance, struct stage_run *run, cudaStream_t stream) {
   enum cudaStreamCaptureStatus status;
   cudaError_t result = cudaStreamIsCapturing(stream, &status);
+  bool captured = status == cudaStreamCaptureStatusActive;
+  run->instance = instance->number;
+  result = result == cudaSuccess ? mark(run->began, captured, stream) : result;
   if (result == cudaSuccess) {
-    result =
-        status == cudaStreamCaptureStatusActive ? add_child(instance, stream) : cudaGraphLaunch(instance->capture.exec, stream);
+    result = captured ? add_child(instance, stream) : cudaGraphLaunch(instance->capture.exec, stream);
   }
+  result = result == cudaSuccess ? mark(run->ended, captured, stream) : result;
   if (result == cudaSuccess && instance->chosen == MODEL_ALL) {
     result = cudaMemcpyAsync(instance->places.output, instance->outputs, sizeof instance->model->parts,
                              cudaMemcpyDeviceToDevice, stream);
@@ -274,26 +284,30 @@ static const void *find_result(const struct cuda_instance *instance, int chosen,
   return instance->outputs + (chosen == MODEL_ALL ? 0 : parts->parts[chosen].offset);
 }
 
-static cudaError_t pass_through(struct cuda_instance *instance, const void *input, void *output, int chosen,
+static cudaError_t pass_through(struct cuda_instance *instance, const struct stage_call *call, int chosen,
                                 cudaStream_t stream) {
   size_t bytes;
   const void *result = find_result(instance, chosen, &bytes);
   const size_t input_bytes = instance->model->input.bytes;
   cudaError_t status = cudaEventRecord(instance->entered, stream);
   status = status == cudaSuccess ? cudaStreamWaitEvent(instance->stream, instance->entered, 0) : status;
+  status = status == cudaSuccess ? mark(call->run->began, false, instance->stream) : status;
   status = status == cudaSuccess
-               ? cudaMemcpyAsync(instance->input, input, input_bytes, cudaMemcpyDeviceToDevice, instance->stream)
+               ? cudaMemcpyAsync(instance->input, call->input, input_bytes, cudaMemcpyDeviceToDevice, instance->stream)
                : status;
   status = status == cudaSuccess ? cudaGraphLaunch(instance->capture.exec, instance->stream) : status;
-  status = status == cudaSuccess ? cudaMemcpyAsync(output, result, bytes, cudaMemcpyDeviceToDevice, instance->stream) : status;
+  status =
+      status == cudaSuccess ? cudaMemcpyAsync(call->output, result, bytes, cudaMemcpyDeviceToDevice, instance->stream) : status;
+  status = status == cudaSuccess ? mark(call->run->ended, false, instance->stream) : status;
   status = status == cudaSuccess ? cudaEventRecord(instance->done, instance->stream) : status;
   return status == cudaSuccess ? cudaStreamWaitEvent(stream, instance->done, 0) : status;
 }
 
-cudaError_t cuda_instance_run_shared(struct cuda_instance *instance, const void *input, void *output, int chosen,
+cudaError_t cuda_instance_run_shared(struct cuda_instance *instance, const struct stage_call *call, int chosen,
                                      cudaStream_t stream) {
+  call->run->instance = instance->number;
   pool_take_lock(&instance->lock);
-  cudaError_t status = pass_through(instance, input, output, chosen, stream);
+  cudaError_t status = pass_through(instance, call, chosen, stream);
   pthread_mutex_unlock(&instance->lock);
   return status;
 }

@@ -15,6 +15,7 @@
 
 struct cuda_instance {
   const struct model *model;
+  unsigned number; /* of those of its model on its device, from 1 */
   struct gpu_device *device;
   bool bound, channels_last;
   int chosen; /* what a bound one gives */
@@ -44,8 +45,8 @@ static inline bool cuda_instance_is_child(const struct cuda_instance *instance) 
 bool cuda_instance_is_free(struct cuda_instance *instance);
 
 /* [lane] Enqueue one frame; of a bound one on the slot's stream, which may be under capture if the instance is a child. */
-cudaError_t cuda_instance_run_bound(const struct cuda_instance *instance, cudaStream_t stream);
-cudaError_t cuda_instance_run_shared(struct cuda_instance *instance, const void *input, void *output, int chosen,
+cudaError_t cuda_instance_run_bound(const struct cuda_instance *instance, struct stage_run *run, cudaStream_t stream);
+cudaError_t cuda_instance_run_shared(struct cuda_instance *instance, const struct stage_call *call, int chosen,
                                      cudaStream_t stream);
 
 #endif

@@ -97,7 +97,7 @@ static bool bind_slots(struct attached *attached, const struct stage_plan *plan,
       return false;
     }
     attached->instances[attached->bound] = instance;
-    attached->shared->bound++;
+    instance->number = ++attached->shared->bound;
   }
   return true;
 }
@@ -112,6 +112,7 @@ static bool open_shared(struct cuda_instances *set, const struct model_bytes *by
       return false;
     }
     set->instances[set->count++] = instance;
+    instance->number = set->bound + set->count;
   }
   return true;
 }
@@ -194,7 +195,7 @@ static struct cuda_instance *choose(struct cuda_instances *set) {
 int model_enqueue(const struct stage_plan *plan, const struct stage_call *call, void *stream) {
   struct attached *attached = call->attached;
   if (attached->bound > 0) {
-    return cuda_instance_run_bound(attached->instances[call->slot], stream);
+    return cuda_instance_run_bound(attached->instances[call->slot], call->run, stream);
   }
-  return cuda_instance_run_shared(choose(attached->shared), call->input, call->output, model_stage_chosen(plan), stream);
+  return cuda_instance_run_shared(choose(attached->shared), call, model_stage_chosen(plan), stream);
 }

@@ -14,7 +14,8 @@ struct model {
   struct model *next; /* of those that are open */
   char *key;          /* what was asked for */
   unsigned holders;
-  atomic_uint users; /* slots of all programs of all chains that have it */
+  atomic_uint users;        /* slots of all programs of all chains that have it */
+  _Atomic uint64_t running; /* on the CPU: a bit for each frame that it computes at this moment */
   char *path;
   unsigned instances, threads;
   size_t memory;

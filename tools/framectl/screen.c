@@ -235,6 +235,9 @@ static void draw_latencies(int y, const struct pipeline_view *view) {
       "LAST 10 SECONDS");
   for (int step = 0; step < STEP_COUNT; step++) {
     const struct latency_view *latency = &view->latency[step];
+    if (step == STEP_MODEL && latency->count == 0) {
+      continue;
+    }
     char p50[TEXT_ROOM] = "-", p99[TEXT_ROOM] = "-", p999[TEXT_ROOM] = "-", max[TEXT_ROOM] = "-";
     if (latency->count > 0) {
       text_duration(p50, latency->p50);

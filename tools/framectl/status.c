@@ -303,6 +303,9 @@ static struct table *latency_table(const struct pipeline_view *view) {
   struct table *table = table_new("STEP|>P50|>P99|>P99.9|>MAX|MEANING");
   for (int step = 0; table && step < STEP_COUNT; step++) {
     const struct latency_view *latency = &view->latency[step];
+    if (step == STEP_MODEL && latency->count == 0) {
+      continue; /* most pipelines have none */
+    }
     const double values[] = {latency->p50, latency->p99, latency->p999, latency->max};
     table_cell(table, step == STEP_TOTAL ? COLOUR_BOLD : COLOUR_NONE, "%s", step_names[step]);
     for (size_t i = 0; i < sizeof values / sizeof values[0]; i++) {
