@@ -120,7 +120,8 @@ def test_top_sorts_filters_and_opens_a_row(place):
             reader.read(SIZE * 3)
             tmux.keys(f"{FRAMECTL} -s {daemon.socket} top", "Enter")
             tmux.wait(lambda screen: names(screen) == ["cam1", "cam2", "cam10"], "by name, with numbers as such")
-            tmux.wait(lambda screen: "silent" in screen and "LAST ERROR" in screen, "why a pipeline does not do its job")
+            tmux.wait(lambda screen: "degraded: 1 reason" in screen and "silent" in screen and "LAST ERROR" in screen,
+                      "why a pipeline does not do its job")
             tmux.keys("r")
             tmux.wait(lambda screen: names(screen) == ["cam10", "cam2", "cam1"], "the other way round")
             tmux.keys("Right")

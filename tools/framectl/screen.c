@@ -69,6 +69,23 @@ __attribute__((format(printf, 4, 5))) static void put(int y, int x, chtype attri
   }
 }
 
+/* How many columns it took; a daemon of before says nothing of it. */
+static int draw_health(int x, const json_t *health) {
+  size_t reasons = json_array_size(json_object_get(health, "degraded"));
+  bool live = json_is_true(json_object_get(health, "live"));
+  char text[TEXT_ROOM];
+  if (!json_is_boolean(json_object_get(health, "ok"))) {
+    return 0;
+  }
+  if (json_is_true(json_object_get(health, "ok"))) {
+    snprintf(text, sizeof text, "healthy");
+  } else {
+    snprintf(text, sizeof text, "%s: %zu reason%s", live ? "degraded" : "not live", reasons, reasons == 1 ? "" : "s");
+  }
+  put(0, x, (chtype)COLOR_PAIR(json_is_true(json_object_get(health, "ok")) ? PAIR_GOOD : PAIR_BAD), "%s", text);
+  return (int)strlen(text) + 2;
+}
+
 static void draw_title(const struct scene *scene) {
   struct daemon_view view;
   char uptime[TEXT_ROOM];
@@ -82,13 +99,15 @@ static void draw_title(const struct scene *scene) {
     put(0, (int)strlen(view.version) + 9, (chtype)COLOR_PAIR(PAIR_BAD), "gone; these are its last figures");
     return;
   }
+  int x = (int)strlen(view.version) + 9;
+  x += draw_health(x, json_object_get(scene->document, "health"));
   char handovers[TEXT_ROOM * 2] = "", gap[TEXT_ROOM];
   if (view.handovers.total > 0) {
     snprintf(handovers, sizeof handovers, ", handed over %llu time%s, by %s after %s", (unsigned long long)view.handovers.total,
              view.handovers.total == 1 ? "" : "s", view.handovers.cause, text_duration(gap, view.handovers.gap_ms * 1000));
   }
-  put(0, (int)strlen(view.version) + 9, A_NORMAL, "up %s, %s on %s, %llu lane%s%s", text_uptime(uptime, view.uptime_s),
-      view.backend, view.device, (unsigned long long)view.lanes, view.lanes == 1 ? "" : "s", handovers);
+  put(0, x, A_NORMAL, "up %s, %s on %s, %llu lane%s%s", text_uptime(uptime, view.uptime_s), view.backend, view.device,
+      (unsigned long long)view.lanes, view.lanes == 1 ? "" : "s", handovers);
 }
 
 /* -- the table ------------------------------------------------------------------------------------------------------- */
