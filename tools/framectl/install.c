@@ -25,8 +25,6 @@
 #include "tools/framectl/runtime.h"
 #include "tools/framectl/text.h"
 
-extern char **environ;
-
 /* The last version whose wheels report nothing to their maker. */
 #define VERSION "1.28.0"
 #define MB      1e6

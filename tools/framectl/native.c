@@ -9,6 +9,7 @@
 
 #include "tools/client/framed.h"
 #include "tools/framectl/interrupt.h"
+#include "tools/framectl/progress.h"
 #include "tools/framectl/text.h"
 
 struct passage {
@@ -20,6 +21,7 @@ struct passage {
   uint64_t sent, results, dropped;
   bool ended;        /* standard input */
   bool output_ended; /* whoever takes the results has enough */
+  struct progress progress;
 };
 
 static bool report_client(const struct passage *passage, struct problem *problem) {
@@ -33,6 +35,9 @@ static bool open_passage(struct passage *passage, const struct native_transfer *
   struct framed_error error;
   *passage = (struct passage){.transfer = transfer, .client = framed_connect(transfer->path, &options, &error)};
   clock_gettime(CLOCK_MONOTONIC, &passage->start);
+  if (!isatty(STDOUT_FILENO)) { /* which may show the results themselves */
+    progress_begin(&passage->progress);
+  }
   if (!passage->client) {
     return problem_set(problem, error.code == FRAMED_E_SYSTEM ? EXIT_STATUS_NO_DAEMON : EXIT_STATUS_REFUSED,
                        PROBLEM_LOG " says why", "%s", error.text);
@@ -43,15 +48,21 @@ static bool open_passage(struct passage *passage, const struct native_transfer *
   return true;
 }
 
-static void report(const struct passage *passage, const char *verb, uint64_t frames, size_t frame_bytes) {
+static void report(struct passage *passage, const char *verb, uint64_t frames, size_t frame_bytes) {
   char amount[TEXT_ROOM], rate[TEXT_ROOM];
   struct timespec now;
   clock_gettime(CLOCK_MONOTONIC, &now);
   double seconds = (double)(now.tv_sec - passage->start.tv_sec) + (double)(now.tv_nsec - passage->start.tv_nsec) / 1e9;
   double bytes = (double)frames * (double)frame_bytes;
+  progress_clear(&passage->progress);
   fprintf(stderr, "%s: %s %s in %.1f s (%s/s), %llu frames", passage->transfer->name, verb, text_bytes(amount, bytes), seconds,
           text_bytes(rate, seconds > 0 ? bytes / seconds : 0), (unsigned long long)frames);
   fprintf(stderr, "%s\n", framed_info(passage->client)->transport == FRAMED_SHARED ? " through shared memory" : "");
+}
+
+static void show_progress(struct passage *passage) {
+  uint64_t frames = passage->sent > passage->results ? passage->sent : passage->results;
+  progress_show(&passage->progress, -1, "%s: %llu frames", passage->transfer->name, (unsigned long long)frames);
 }
 
 /* -- results ----------------------------------------------------------------------------------------------------------- */
@@ -85,6 +96,7 @@ static bool take_results(struct passage *passage, struct problem *problem) {
       done = write_all(passage, result.data, result.size, problem);
     }
     framed_release(passage->client, &result);
+    show_progress(passage);
   }
   return done;
 }
@@ -115,6 +127,7 @@ static bool read_input(struct passage *passage, struct problem *problem) {
     void *frame = passage->frame;
     passage->frame = NULL;
     passage->filled = 0;
+    show_progress(passage);
     return framed_submit(passage->client, frame, passage->sent++, 0, 0) == 0 || report_client(passage, problem);
   }
   return true;

@@ -9,6 +9,8 @@
 #include <unistd.h>
 
 #include "tools/framectl/interrupt.h"
+#include "tools/framectl/progress.h"
+#include "tools/framectl/text.h"
 
 enum { LAST_WRITES_MS = 500 };
 
@@ -131,8 +133,17 @@ static bool go_on(const struct relay *relays, unsigned count) {
   return relays[count - 1].state == RELAY_MOVING;
 }
 
+static void show_progress(const struct relay *relay, struct progress *progress) {
+  char bytes[TEXT_ROOM];
+  if (relay->verb) {
+    progress_show(progress, -1, "%s: %s", relay->verb, text_bytes(bytes, (double)relay->moved));
+  }
+}
+
 bool relay_run(struct relay *relays, unsigned count) {
+  struct progress progress;
   bool fine = true;
+  progress_begin(&progress);
   for (unsigned i = 0; i < count; i++) {
     relays[i].buffer = malloc(RELAY_BUFFER);
     fine = fine && relays[i].buffer;
@@ -144,8 +155,10 @@ bool relay_run(struct relay *relays, unsigned count) {
     }
     for (unsigned i = 0; i < count; i++) {
       step(&relays[i], &ready[2 * i], &ready[2 * i + 1]);
+      show_progress(&relays[i], &progress);
     }
   }
+  progress_clear(&progress);
   for (unsigned i = 0; i < count; i++) {
     free(relays[i].buffer);
     relays[i].buffer = NULL;

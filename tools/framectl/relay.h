@@ -21,10 +21,11 @@ enum relay_state {
 
 struct relay {
   int from;
-  int to;         /* -1: throw away */
-  bool shut;      /* shut `to`, a socket, for writing at the end */
-  uint64_t limit; /* stop after that many bytes, or lines; 0: go on to the end */
-  bool by_line;   /* what is moved are lines, which are counted */
+  int to;           /* -1: throw away */
+  bool shut;        /* shut `to`, a socket, for writing at the end */
+  uint64_t limit;   /* stop after that many bytes, or lines; 0: go on to the end */
+  bool by_line;     /* what is moved are lines, which are counted */
+  const char *verb; /* "pulling": shown with how much it is, as long as it goes on; NULL: nothing is */
 
   enum relay_state state;
   int error;

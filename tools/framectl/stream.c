@@ -91,6 +91,9 @@ static void report(const struct transfer *transfer, const char *verb, const stru
   fputc('\n', stderr);
 }
 
+/* On a terminal that shows the results themselves nothing else has a place. */
+static const char *shown(const char *verb) { return isatty(STDOUT_FILENO) ? NULL : verb; }
+
 static bool report_no_memory(struct problem *problem) { return problem_set(problem, EXIT_STATUS_INTERNAL, NULL, "no memory"); }
 
 /* What the daemon says to a client whom it turns away, before it closes the connection: "framed: ...\n". */
@@ -137,7 +140,7 @@ static bool judge_push(const struct transfer *transfer, const struct relay *in, 
 
 /* The second relay takes results of a `reply` pipeline; for others it only waits until the daemon has read it all. */
 static bool push(const struct transfer *transfer, int fd, struct problem *problem) {
-  struct relay relays[] = {{.from = STDIN_FILENO, .to = fd, .shut = true},
+  struct relay relays[] = {{.from = STDIN_FILENO, .to = fd, .shut = true, .verb = shown("pushing")},
                            {.from = fd, .to = transfer->sink.reply ? STDOUT_FILENO : -1, .by_line = is_json(&transfer->sink)}};
   if (fcntl(fd, F_SETFL, O_NONBLOCK) != 0) { /* so that writing frames never keeps results waiting */
     return problem_set(problem, EXIT_STATUS_INTERNAL, NULL, "cannot set up the connection: %s", strerror(errno));
@@ -261,7 +264,11 @@ static bool pull(const struct transfer *transfer, int fd, uint64_t frames, struc
     return false;
   }
   bool by_line = is_json(&transfer->sink);
-  struct relay relay = {.from = fd, .to = STDOUT_FILENO, .limit = by_line ? frames : frames * frame_bytes, .by_line = by_line};
+  struct relay relay = {.from = fd,
+                        .to = STDOUT_FILENO,
+                        .limit = by_line ? frames : frames * frame_bytes,
+                        .by_line = by_line,
+                        .verb = shown("pulling")};
   if (!relay_run(&relay, 1)) {
     return report_no_memory(problem);
   }
