@@ -274,6 +274,15 @@ static struct diagnosis_model model_of(const struct pipeline *pipeline) {
   return known;
 }
 
+static void fill_shadow(const struct pipeline *pipeline, struct pipeline_snapshot *snapshot) {
+  for (unsigned i = 0; i < pipeline->config->stage_count; i++) {
+    const struct stage_plan *plan = gpu_chain_stage(pipeline->chain, i);
+    if (plan->shadow) {
+      shadow_report(plan->shadow, &snapshot->shadow);
+    }
+  }
+}
+
 static void fill_diagnosis(const struct pipeline *pipeline, struct pipeline_snapshot *snapshot, const struct reading *now,
                            const struct reading *before) {
   const struct config_pipeline *config = pipeline->config;
@@ -350,6 +359,7 @@ void pipeline_snapshot(struct pipeline *pipeline, struct pipeline_snapshot *snap
   snapshot->state = pipeline->state;
   fill_formats(pipeline, snapshot);
   fill_clients(pipeline, snapshot);
+  fill_shadow(pipeline, snapshot);
   pipeline_read(pipeline, &pipeline->now);
   fill_figures(pipeline, snapshot, &pipeline->now);
 }

@@ -276,6 +276,22 @@ static void print_overlap(const struct overlap_view *overlap) {
   }
 }
 
+static void print_shadow(const struct shadow_view *shadow) {
+  if (!shadow->file[0]) {
+    return;
+  }
+  printf("  shadow    %s: %llu frames compared, %llu skipped, %llu failed\n", shadow->file,
+         (unsigned long long)shadow->compared, (unsigned long long)shadow->skipped, (unsigned long long)shadow->failed);
+  if (shadow->compared > 0) {
+    printf("            differs by %.3g at most, %.3g on average; the same top class in %.1f %%", shadow->largest, shadow->mean,
+           100 * shadow->agreement);
+    if (shadow->unlike > 0) {
+      printf("; %llu elements are no number in one of the two", (unsigned long long)shadow->unlike);
+    }
+    putchar('\n');
+  }
+}
+
 static void add_frames(struct table *table, enum text_colour colour, const char *what, uint64_t count, const char *meaning) {
   table_cell(table, colour, "%s", what);
   table_cell(table, colour, "%llu", (unsigned long long)count);
@@ -327,6 +343,7 @@ static bool print_one(json_t *document, const char *name, bool colour, struct pr
     print_pipeline(&view, colour);
     print_device(&view);
     print_overlap(&view.overlap);
+    print_shadow(&view.shadow);
     print_errors("  ", pipeline, colour);
     putchar('\n');
     fine = print_clients(pipeline, colour);

@@ -59,3 +59,6 @@ save("two-inputs", [("Add", ["x", "z"], ["y"])], [tensor("x", T.FLOAT, [4]), ten
 SLOW = ["x", *(f"y{i}" for i in range(59)), "y"]
 save("slow", [("Erf", [one], [next_]) for one, next_ in zip(SLOW, SLOW[1:])], [tensor("x", T.FLOAT, [1, 65536])],
      [tensor("y", T.FLOAT, [1, 65536])])
+# one and its shadow: y = x, y = -x
+for name, operator in (("identity", "Identity"), ("negated", "Neg")):
+    save(name, [(operator, ["x"], ["y"])], [tensor("x", T.FLOAT, [1, 6])], [tensor("y", T.FLOAT, [1, 6])])
