@@ -5,7 +5,7 @@
  * Otherwise there are as many as it may have, and a frame takes one that is free or whose turn it is. Nothing on the host
  * waits: a frame that finds all of them busy waits on the device.
  */
-#include "gpu/model/cuda_instance.h"
+#include "gpu/model/cuda_trial.h"
 #include "gpu/model/shadow.h"
 #include "gpu/model/stage.h"
 
@@ -24,6 +24,8 @@ struct cuda_instances {
   unsigned bound;   /* instances that belong to slots */
   unsigned count;
   struct cuda_instance *instances[MOST_SHARED];
+  bool decided;
+  struct model_choice choice; /* how they are opened */
   _Atomic unsigned turn;
 };
 
@@ -94,8 +96,8 @@ static bool bind_slots(struct attached *attached, const struct stage_plan *plan,
                        unsigned count, const struct model_bytes *bytes, const struct onnx_file *file, struct gpu_error *error) {
   const int chosen = model_stage_chosen(plan);
   for (; attached->bound < count; attached->bound++) {
-    struct cuda_instance *instance =
-        cuda_instance_open(attached->shared->device, attached->model, bytes, file, &slots[attached->bound], chosen, error);
+    struct cuda_instance *instance = cuda_instance_open(attached->shared->device, attached->model, bytes, file,
+                                                        &slots[attached->bound], chosen, &attached->shared->choice, error);
     if (!instance) {
       return false;
     }
@@ -110,7 +112,8 @@ static bool open_shared(struct cuda_instances *set, const struct model_bytes *by
   unsigned allowed = set->model->instances > set->bound ? set->model->instances - set->bound : 1;
   allowed = allowed < MOST_SHARED ? allowed : MOST_SHARED;
   while (set->count < allowed) {
-    struct cuda_instance *instance = cuda_instance_open(set->device, set->model, bytes, file, NULL, MODEL_ALL, error);
+    struct cuda_instance *instance =
+        cuda_instance_open(set->device, set->model, bytes, file, NULL, MODEL_ALL, &set->choice, error);
     if (!instance) {
       return false;
     }
@@ -135,6 +138,10 @@ static bool fill(struct attached *attached, const struct stage_plan *plan, const
   }
   if (!read_again(model, &bytes, &file, error)) {
     return false;
+  }
+  if (!set->decided) {
+    set->choice = cuda_trial_choose(set->device, model, &bytes, &file);
+    set->decided = true;
   }
   bool good = binds ? bind_slots(attached, plan, slots, count, &bytes, &file, error) : open_shared(set, &bytes, &file, error);
   model_bytes_free(&bytes);
