@@ -76,6 +76,7 @@ struct gpu_program {
  * not load all of them when it is opened. */
 void gpu_expect_library(void);
 bool gpu_expects_library(void);
+bool gpu_hurries(void); /* see gpu_hurry() */
 
 /* Fills what is common, before the first submit. */
 void gpu_program_init(struct gpu_program *program, struct gpu_device *device, const struct gpu_chain *chain, unsigned count,

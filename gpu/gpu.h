@@ -27,6 +27,10 @@ enum gpu_backend_choice { GPU_BACKEND_AUTO, GPU_BACKEND_CUDA, GPU_BACKEND_CPU };
 
 struct gpu_device;
 
+/* Whether devices and models are opened for a service that stands still meanwhile: then nothing is searched for or weighed that
+ * may be left as it is. Any thread. */
+void gpu_hurry(bool hurries);
+
 /* Says how many slots the programs on one device will have, so that each has a hardware queue of its own (there are 32 at
  * most). Every queue makes a process slower to start and to end: by 15 ms and 10 ms on an H200. Without this call there are as
  * many as the driver makes by itself (8). Call before the first device is opened: the driver looks only then. */
@@ -97,7 +101,7 @@ bool gpu_is_lost(const struct gpu_device *device);
 struct gpu_stage_request {
   const struct stage_descriptor *stage;
   struct stage_value values[STAGE_MAX_PARAMETERS];
-  void *resource;
+  void *resource, *shadow;
   unsigned users; /* slots of all programs that have this stage, or 0 */
 };
 

@@ -21,7 +21,7 @@ struct model {
   size_t memory;
   enum model_precision precision;
   int64_t ir_version, opset;
-  uint64_t weight_bytes, nodes, hash;
+  uint64_t weight_bytes, single_bytes, nodes, hash;
   struct model_tensor input;
   unsigned output_count;
   struct model_tensor outputs[MODEL_MOST_OUTPUTS];

@@ -7,6 +7,7 @@
  */
 #include "gpu/model/stage.h"
 #include "gpu/model/private.h"
+#include "gpu/model/shadow.h"
 #include "gpu/stages/prepare.h"
 
 #include <stdio.h>
@@ -191,6 +192,11 @@ int model_stage_chosen(const struct stage_plan *plan) {
 
 /* -- running it --------------------------------------------------------------------------------------------------------- */
 
+/* A frame for the shadow, which on a GPU takes more steps than others. */
+static bool differs(const struct stage_plan *plan, uint64_t sequence) {
+  return plan->shadow && sequence != STAGE_WARM_UP && shadow_wants(plan->shadow);
+}
+
 /* Of the frames that are computed at this moment each has a number, the lowest that is free. */
 static unsigned take_number(struct model *model) {
   uint64_t taken = atomic_load(&model->running);
@@ -216,6 +222,10 @@ static void run(const struct stage_plan *plan, const struct stage_call *call) {
     snprintf(call->problem, STAGE_TEXT, "%.390s", error.text);
   }
   give_number(model, instance);
+  if (differs(plan, call->sequence) && shadow_take(plan->shadow, plan)) {
+    memcpy(shadow_place(plan->shadow), call->input, model->input.bytes);
+    shadow_post(plan->shadow, NULL);
+  }
 }
 
 const struct stage_descriptor model_stage = {
@@ -231,4 +241,5 @@ const struct stage_descriptor model_stage = {
     .enqueue = STAGE_ENQUEUE(model_enqueue),
     .attach = STAGE_ENQUEUE(model_attach),
     .detach = STAGE_ENQUEUE(model_detach),
+    .differs = differs,
 };

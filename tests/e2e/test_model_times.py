@@ -3,8 +3,9 @@
 import subprocess
 
 import numpy as np
+import pytest
 
-from harness import FRAMECTL, Daemon, limit, pace, pipeline
+from harness import BACKEND, FRAMECTL, Daemon, limit, pace, pipeline
 from test_model import model, tensor, through, with_runtime
 from test_trace import Asked
 
@@ -44,3 +45,14 @@ def test_a_trace_names_the_instance_that_ran_each_frame(place):
     assert {event["args"]["instance"] for event in models.values()} <= {1, 2, 3}
     for number, event in models.items():
         assert kernels[number]["ts"] <= event["ts"] and event["dur"] <= kernels[number]["dur"], (event, kernels[number])
+
+
+@with_runtime
+@pytest.mark.skipif(BACKEND == "cuda", reason="on a GPU it takes no time")
+def test_frames_for_a_busy_model_wait_where_their_deadline_is_seen(place):
+    entry = pipeline(tensor("float32", 65536), slots=3, stages=[model("slow")], deadline="1ms", sink={"overload": "drop"})
+    with Daemon(place, {"cam0": entry}) as daemon, daemon.reader(), daemon.producer() as producer:
+        producer.send(np.zeros((100, 65536), np.float32).tobytes())
+        view = daemon.wait_view("some are late", lambda view: view["frames"]["in"] == 100 and view["frames"]["dropped"]["late"] > 0)
+    assert view["latency_us"]["queue"]["count"] > 0, view
+    assert view["overlap"]["bound_by"] in ("model", "processors", "host"), view["overlap"]
