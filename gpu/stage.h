@@ -117,6 +117,7 @@ struct stage_descriptor {
   const struct stage_parameter *parameters;
   unsigned parameter_count;
   bool runs_model;  /* which has instances and times of its own */
+  bool is_foreign;  /* runs what others wrote, which may break the device for what is in a frame */
   bool any_element; /* takes tensors of every element type; without it those of uint8 and float32 */
 
   /* Fills output format, sizes and constants of the plan (stage and input are set). On false, `problem` says

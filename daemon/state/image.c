@@ -45,13 +45,21 @@ static struct {
 
 /* -- this process's ------------------------------------------------------------------------------------------------- */
 
-/* Where the system has no such memory it is as any other, which ends with this process. */
-static bool open_image(void) {
+/* -1 where the system has no such memory, or files may not be as large. */
+static int open_memory(void) {
   int fd = memfd_create("framed:image", MFD_CLOEXEC);
+  if (fd >= 0 && ftruncate(fd, FIRST_PAGES * PAGE) != 0) {
+    close(fd);
+    return -1;
+  }
+  return fd;
+}
+
+/* Without that memory it is as any other, which ends with this process. */
+static bool open_image(void) {
+  int fd = open_memory();
   int flags = MAP_NORESERVE | (fd >= 0 ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS);
-  void *base = fd < 0 || ftruncate(fd, FIRST_PAGES * PAGE) == 0
-                   ? mmap(NULL, MOST_PAGES * PAGE, PROT_READ | PROT_WRITE, flags, fd, 0)
-                   : MAP_FAILED;
+  void *base = mmap(NULL, MOST_PAGES * PAGE, PROT_READ | PROT_WRITE, flags, fd, 0);
   if (base == MAP_FAILED) {
     if (fd >= 0) {
       close(fd);

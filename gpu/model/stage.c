@@ -230,6 +230,7 @@ static void run(const struct stage_plan *plan, const struct stage_call *call) {
 
 const struct stage_descriptor model_stage = {
     .name = "model",
+    .is_foreign = true,
     .help = "Runs a model of ONNX; takes frames that are its input as they are, and gives one output or all.",
     .parameters = parameters,
     .parameter_count = STAGE_PARAMETER_COUNT(parameters),
