@@ -276,6 +276,16 @@ static void print_overlap(const struct overlap_view *overlap) {
   }
 }
 
+static void print_model(const struct model_view *model) {
+  if (model->file[0]) {
+    printf("  model     %s; frames of its instances:", model->file);
+    for (unsigned i = 0; i < model->instances; i++) {
+      printf("%s %llu", i > 0 ? "," : "", (unsigned long long)model->served[i]);
+    }
+    putchar('\n');
+  }
+}
+
 static void print_shadow(const struct shadow_view *shadow) {
   if (!shadow->file[0]) {
     return;
@@ -343,6 +353,7 @@ static bool print_one(json_t *document, const char *name, bool colour, struct pr
     print_pipeline(&view, colour);
     print_device(&view);
     print_overlap(&view.overlap);
+    print_model(&view.model);
     print_shadow(&view.shadow);
     print_errors("  ", pipeline, colour);
     putchar('\n');
