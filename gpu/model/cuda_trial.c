@@ -75,6 +75,7 @@ struct model_choice cuda_trial_choose(struct gpu_device *device, struct model *m
                                       const struct onnx_file *file) {
   char key[CHOICE_KEY];
   struct model_choice choice;
+  provider_load(model->runtime); /* so that cuDNN can say its version */
   write_key(device, model, key);
   bool known = choice_find(key, &choice);
   if (!known && !gpu_hurries() && !gpu_device_is_dead(device, NULL)) {
