@@ -210,6 +210,8 @@ struct config {
     char *socket; /* path of the status socket */
     struct config_mark socket_at;
     char *http; /* "host:port", or NULL */
+    struct config_mark http_at;
+    char *token; /* path of a file, or NULL */
   } status;
   struct {
     enum config_backend backend;

@@ -90,6 +90,7 @@ struct config *config_free(struct config *config) {
   free(config->files);
   free(config->status.socket);
   free(config->status.http);
+  free(config->status.token);
   free(config->text);
   free(config);
   return NULL;

@@ -231,8 +231,20 @@ static void check_pipelines(struct reader *reader) {
   }
 }
 
+/* What pipelines see is not for whoever reaches a port. */
+static void check_http(struct reader *reader) {
+  const struct config *config = reader->config;
+  const char *http = config->status.http;
+  if (http && !config->status.token && strncmp(http, "127.", 4) != 0 && strncmp(http, "[::1]", 5) != 0) {
+    config_errors_add(reader->errors, config->status.http_at,
+                      "add 'token: FILE', made by openssl rand -hex 16 > FILE, or write 127.0.0.1 for this machine alone",
+                      "'http' answers other machines, and has no token");
+  }
+}
+
 void validate_config(struct reader *reader) {
   check_pipelines(reader);
+  check_http(reader);
   struct claims claims = {0};
   if (claim_all(reader, &claims)) {
     check_claims(reader, &claims);

@@ -255,10 +255,10 @@ char *value_read_path(struct reader *reader, const char *name, const struct node
     return text;
   }
   size_t folder = (size_t)(slash - node->at.file) + 1;
-  char *path = memory_new(folder + strlen(text) + 1, 1);
+  size_t room = folder + strlen(text) + 1;
+  char *path = memory_new(room, 1);
   if (path) {
-    memcpy(path, node->at.file, folder);
-    memcpy(path + folder, text, strlen(text));
+    snprintf(path, room, "%.*s%s", (int)folder, node->at.file, text);
   } else {
     errors_set_exhausted(reader->errors);
   }
@@ -347,7 +347,8 @@ static void read_address(struct reader *reader, const struct config_key *key, co
   if (is_text(node) && is_address(node->text)) {
     store_text(reader, node->text, target);
   } else {
-    expect(reader, key->name, node, "write 127.0.0.1:9464 for this machine only, or 0.0.0.0:9464 for all networks",
+    expect(reader, key->name, node,
+           "write 127.0.0.1:9464 for this machine only, or 0.0.0.0:9464, with a token, for all networks",
            "a numeric address and a port");
   }
 }

@@ -14,7 +14,7 @@
 #include <stdatomic.h>
 #include <time.h>
 
-enum { GPU_ALIGNMENT = 256, GPU_NAME = 128 };
+enum { GPU_ALIGNMENT = 256, GPU_NAME = 128, GPU_ADDRESS = 32 };
 
 /* A first launch may compile for seconds; a frame that takes longer than this never ends. */
 #define GPU_WARM_UP_LIMIT_NS INT64_C(30000000000)
@@ -49,6 +49,7 @@ enum gpu_condition { GPU_ALIVE, GPU_DYING, GPU_LOST };
 struct gpu_device {
   const struct gpu_backend *backend;
   char name[GPU_NAME];
+  char address[GPU_ADDRESS]; /* of PCI; empty: it has none */
   int node;         /* of NUMA, or GPU_NO_NODE */
   unsigned workers; /* 0: kernels run one after the other */
   struct gpu_calibration calibration;

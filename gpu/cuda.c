@@ -164,12 +164,11 @@ static bool calibrate(struct cuda_device *device, const struct gpu_calibration *
   return known || cuda_overhead_measure(device, error);
 }
 
-/* Where the kernel keeps what it knows of the device. A GPU is the first function of its PCI device. */
-static int find_node(const struct cudaDeviceProp *properties) {
-  char address[64];
-  snprintf(address, sizeof address, "%04x:%02x:%02x.0", (unsigned)properties->pciDomainID, (unsigned)properties->pciBusID,
-           (unsigned)properties->pciDeviceID);
-  return gpu_pci_node("/sys/bus/pci/devices", address);
+/* Where the kernel and the driver keep what they know of the device. A GPU is the first function of its PCI device. */
+static void find_place(struct gpu_device *device, const struct cudaDeviceProp *properties) {
+  snprintf(device->address, sizeof device->address, "%04x:%02x:%02x.0", (unsigned)properties->pciDomainID,
+           (unsigned)properties->pciBusID, (unsigned)properties->pciDeviceID);
+  device->node = gpu_pci_node("/sys/bus/pci/devices", device->address);
 }
 
 static bool prepare(struct cuda_device *device, const struct gpu_calibration *known, struct gpu_error *error) {
@@ -182,7 +181,7 @@ static bool prepare(struct cuda_device *device, const struct gpu_calibration *kn
   snprintf(device->base.name, sizeof device->base.name, "%.*s", GPU_NAME - 1, properties.name);
   gpu_set_architecture(properties.major * 10 + properties.minor);
   device->reads_host = properties.canUseHostPointerForRegisteredMem != 0;
-  device->base.node = find_node(&properties);
+  find_place(&device->base, &properties);
   return cuda_clock_open(device, error) && cuda_order_open(device, error) && calibrate(device, known, error);
 }
 

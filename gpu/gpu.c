@@ -23,6 +23,8 @@ const char *gpu_backend_name(const struct gpu_device *device) { return device->b
 
 const char *gpu_device_name(const struct gpu_device *device) { return device->name; }
 
+const char *gpu_device_address(const struct gpu_device *device) { return device->address; }
+
 int gpu_node(const struct gpu_device *device) { return device->node; }
 
 unsigned gpu_kernels_at_once(const struct gpu_device *device) { return device->workers > 0 ? device->workers : 1; }

@@ -65,6 +65,8 @@ struct gpu_device *gpu_close(struct gpu_device *device);
 
 const char *gpu_backend_name(const struct gpu_device *device); /* "cuda" or "cpu" */
 const char *gpu_device_name(const struct gpu_device *device);  /* "NVIDIA H200", or the processor's name */
+/* Of PCI, as "0000:18:00.0"; "" for the CPU backend. */
+const char *gpu_device_address(const struct gpu_device *device);
 /* The NUMA node whose memory is nearest to the device, or GPU_NO_NODE where the kernel names none and for the CPU backend,
  * whose workers run anywhere. */
 int gpu_node(const struct gpu_device *device);
@@ -168,8 +170,8 @@ struct gpu_options {
   bool notify;                 /* whether frames will ask for wake(), which is what the warm-up prepares for */
   enum gpu_graph_choice graph; /* whether frames replay a captured sequence; AUTO: whichever the warm-up finds better */
   int timed_one_in;            /* 1: every frame has times, N: one in N while frames come fast, or one of GPU_TIMED_... */
-  unsigned spared; /* a bit for each slot whose output must stay as it is: no warm-up frame goes through it, and nothing is
-                    * measured that is decided by AUTO only */
+  unsigned spared; /* a bit for each slot with a frame, whose output must stay and whose input may be what breaks the device: no
+                    * warm-up frame goes through it, and nothing is measured that is decided by AUTO only */
   enum gpu_order_choice order; /* of copies; the CPU backend makes none */
   enum gpu_copy_choice copy;
   bool weigh; /* whether the warm-up measures what frames cost, unless a slot is spared */

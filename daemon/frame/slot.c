@@ -79,6 +79,8 @@ struct native_result frame_result(const struct frame *frame, unsigned seat, int6
                                  .dropped = frame->missing,
                                  .timestamp = frame->began,
                                  .session = seat,
+                                 .number = frame->sequence,
+                                 .epoch = frame->epoch,
                                  .flags = frame->flags | (frame->restart ? NATIVE_RESULT_STATE_RESTARTED : 0)};
   result.steps[NATIVE_RECEIVE] = clamp(frame->complete - frame->first_byte);
   result.steps[NATIVE_QUEUE] = clamp(frame->dispatched - frame->complete);

@@ -28,6 +28,7 @@ extern const char *const slot_state_names[SLOT_STATES];
 struct frame {
   uint64_t sequence;      /* counts the frames of its producer from 0 */
   unsigned producer;      /* counts the producers of its session from 1 */
+  uint64_t epoch;         /* of its producer: see struct receive */
   bool open;              /* it came in, has no fate yet, and is not at the sink, which knows that of its results */
   enum fate fate;         /* once it has one, and its slot is free */
   bool restart;           /* the first of its producer: state of stages starts anew */

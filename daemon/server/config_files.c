@@ -78,6 +78,10 @@ static void note_devices(FILE *out, const struct config *config) {
 void config_files_print_missing(FILE *out, const struct config *config) {
   note_devices(out, config);
   note_socket(out, &config->status.socket_at, config->status.socket);
+  if (config->status.token && is_missing(config->status.token, false)) {
+    note(out, &config->status.http_at, "the token's file", config->status.token,
+         "make it by openssl rand -hex 16, and let the daemon's user read it");
+  }
   for (unsigned i = 0; i < config->pipeline_count; i++) {
     const struct config_source *source = &config->pipelines[i].source;
     const struct config_sink *sink = &config->pipelines[i].sink;

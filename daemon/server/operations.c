@@ -10,6 +10,7 @@
 
 #include "daemon/base/log.h"
 #include "daemon/server/private.h"
+#include "daemon/status/devices.h"
 #include "daemon/status/pictures.h"
 #include "daemon/status/tracer.h"
 
@@ -23,6 +24,7 @@ static void read_view(const struct server *server, struct server_view *view) {
                                .device = gpu_device_name(device),
                                .config = server->config,
                                .pipeline_count = server->pipeline_count,
+                               .device_count = engine_devices(server->engine),
                                .lanes = engine_lanes(server->engine),
                                .reloads = server->reloads,
                                .reload_failures = server->reload_failures,
@@ -32,6 +34,16 @@ static void read_view(const struct server *server, struct server_view *view) {
                                .upgrading = server->upgrade != NULL,
                                .refusal = server->refusal[0] ? server->refusal : NULL,
                                .stopping = server->stop_wanted || server->phase >= SERVER_STOPPING};
+}
+
+static void read_device(const struct server *server, unsigned index, struct device_view *view) {
+  unsigned number = engine_device_number(server->engine, index);
+  const struct gpu_device *device = engine_device(server->engine, number);
+  *view = (struct device_view){.number = number,
+                               .name = gpu_device_name(device),
+                               .address = gpu_device_address(device),
+                               .lost = gpu_is_lost(device),
+                               .figures = devices_figures(server->devices, index)};
 }
 
 static void read_usage(const struct server *server, struct usage *usage) {
@@ -112,7 +124,9 @@ static void take_picture(struct server *server, const struct picture_order *orde
 struct status_ops server_ops(struct server *server) {
   return (struct status_ops){.server = server,
                              .loop = &server->loop,
+                             .live_viewers = &server->live_viewers,
                              .read = read_view,
+                             .device = read_device,
                              .usage = read_usage,
                              .health = server_health,
                              .pipeline = pipeline_at,

@@ -93,6 +93,7 @@ struct checkup;
 struct reload;
 struct signals;
 struct supervision;
+struct devices;
 struct pictures;
 struct tracer;
 struct upgrade;
@@ -118,6 +119,8 @@ struct server {
   struct checkup *checkup;
   struct tracer *tracer;
   struct pictures *pictures;
+  struct devices *devices; /* what their driver says of them */
+  unsigned live_viewers;
   struct loop_timer *limit; /* of a stop, or of the reload that a fault waits for */
   struct loop_timer *look;  /* looks for files that do not answer, once the time of a stop is over */
   struct hanging *hanging;
@@ -171,8 +174,6 @@ void server_close_handles(struct server *server);
 void server_close(struct server *server);
 
 /* signals.c */
-/* The signals that the server reads. */
-void signals_held(sigset_t *held);
 /* Reports SERVER_STOP for those that end the daemon. */
 bool signals_open(struct server *server, struct failure *failure);
 void signals_close(struct server *server); /* idempotent */

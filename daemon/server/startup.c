@@ -16,6 +16,7 @@
 #include "daemon/state/exec.h"
 #include "daemon/state/fd_store.h"
 #include "daemon/state/state.h"
+#include "daemon/status/devices.h"
 #include "daemon/status/pictures.h"
 #include "daemon/status/tracer.h"
 
@@ -104,7 +105,8 @@ static void prepare(void *context) {
 static bool start_status(struct server *server, struct failure *failure) {
   server->tracer = tracer_new(&server->ops);
   server->pictures = pictures_new(&server->ops);
-  if (!server->tracer || !server->pictures) {
+  server->devices = devices_new(&server->ops);
+  if (!server->tracer || !server->pictures || !server->devices) {
     return startup_out_of_memory(failure);
   }
   struct failure why;
@@ -306,6 +308,7 @@ static void on_status_closed(void *context) {
 void server_close_handles(struct server *server) {
   tracer_stop(server->tracer);
   pictures_stop(server->pictures);
+  devices_stop(server->devices);
   upgrade_cancel(server);
   if (server->status) {
     status_close(server->status, on_status_closed, server);
@@ -328,6 +331,7 @@ void server_close(struct server *server) {
   checkup_free(server);
   tracer_free(server->tracer);
   pictures_free(server->pictures);
+  devices_free(server->devices);
   engine_close(server->engine);
   quota_free(server->quota);
   free(server->unanswered);

@@ -2,15 +2,17 @@
  * /v1/status as one JSON document.
  *
  * What always holds: every pipeline's frames come from one snapshot and so balance; a key is always there, with 0
- * where nothing happened yet, so that a reader needs no case for it.
+ * where nothing happened yet, so that a reader needs no case for it, but for what a driver does not say of its device.
  */
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "daemon/measure/clock.h"
 #include "daemon/measure/history.h"
 #include "daemon/status/status.h"
+#include "gpu/nvml.h"
 
 static const char *const waiting_names[] = {
     [WAITING_FOR_NOTHING] = "nothing", [WAITING_FOR_PRODUCER] = "producer", [WAITING_FOR_FRAMES] = "frames",
@@ -292,6 +294,36 @@ static json_t *usage_document(const struct status_ops *ops) {
                    count(usage.descriptors));
 }
 
+static json_t *device_document(const struct device_view *view) {
+  static const char *const keys[NVML_FIGURES] = {
+      [NVML_LOAD] = "load",
+      [NVML_MEMORY_USED] = "memory_used_bytes",
+      [NVML_MEMORY_TOTAL] = "memory_total_bytes",
+      [NVML_TEMPERATURE] = "temperature_celsius",
+      [NVML_POWER] = "power_watts",
+      [NVML_CLOCK] = "clock_hertz",
+      [NVML_MEMORY_CLOCK] = "memory_clock_hertz",
+  };
+  json_t *document = json_pack("{s:s, s:b}", "name", view->name, "lost", view->lost);
+  for (int i = 0; i < NVML_FIGURES && view->figures; i++) {
+    document = isfinite(view->figures[i]) ? with(document, keys[i], number(view->figures[i])) : document;
+  }
+  return document;
+}
+
+/* By their numbers. */
+static json_t *devices_document(const struct status_ops *ops, unsigned total) {
+  json_t *document = json_object();
+  for (unsigned i = 0; i < total; i++) {
+    struct device_view view;
+    char number_text[16];
+    ops->device(ops->server, i, &view);
+    snprintf(number_text, sizeof number_text, "%u", view.number);
+    document = with(document, number_text, device_document(&view));
+  }
+  return document;
+}
+
 /* -- all of it ------------------------------------------------------------------------------------------------------- */
 
 /* How often one process image followed another, and the last time. */
@@ -327,11 +359,11 @@ json_t *status_document(const struct status_ops *ops) {
   }
   free(snapshot);
   json_t *http_refused = view.http_refusal ? answer_string(view.http_refusal) : json_null();
-  return json_pack("{s:s, s:o, s:s, s:s, s:i, s:b, s:o, s:{s:o, s:o, s:o}, s:o, s:o, s:o, s:o}", "version", view.version,
-                   "uptime_s", number(view.uptime_s), "backend", view.backend, "device", view.device, "lanes", (int)view.lanes,
-                   "stopping", view.stopping, "http_refused", http_refused, "reloads", "done", count(view.reloads), "failed",
-                   count(view.reload_failures), "refused",
-                   view.reload_refusal ? answer_string(view.reload_refusal) : json_null(), "handovers",
+  return json_pack("{s:s, s:o, s:s, s:s, s:o, s:i, s:b, s:o, s:{s:o, s:o, s:o}, s:o, s:o, s:o, s:o}", "version", view.version,
+                   "uptime_s", number(view.uptime_s), "backend", view.backend, "device", view.device, "devices",
+                   devices_document(ops, view.device_count), "lanes", (int)view.lanes, "stopping", view.stopping,
+                   "http_refused", http_refused, "reloads", "done", count(view.reloads), "failed", count(view.reload_failures),
+                   "refused", view.reload_refusal ? answer_string(view.reload_refusal) : json_null(), "handovers",
                    handovers_document(&view), "health", current_health(ops), "usage", usage_document(ops), "pipelines",
                    pipelines);
 }

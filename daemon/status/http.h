@@ -11,6 +11,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <uv.h>
 
 #include "daemon/base/failure.h"
@@ -49,8 +50,13 @@ bool http_is(const struct http_request *request, const char *method); /* "GET" *
 
 /* What the query says for `name`, "" without a value; NULL: nothing. Only within the handler. */
 const char *http_argument(const struct http_request *request, const char *name);
+/* Of the head: a field, and the value of a cookie; NULL: it has none. Only within the handler. */
+const char *http_field(const struct http_request *request, const char *name);
+const char *http_cookie(const struct http_request *request, const char *name);
 /* Whether the client closed its connection; one that only ended its own side may still listen, which TCP does not tell. */
 bool http_client_left(const struct http_request *request);
+
+#define HTTP_LATER SIZE_MAX /* nothing is there yet: http_go_on() says when */
 
 /* A body that is made as the client takes it. */
 struct http_stream {
@@ -66,8 +72,11 @@ struct http_answer {
   char *body;        /* from malloc(), taken; NULL: there was no memory for it, or it is a stream */
   size_t length;
   struct http_stream stream; /* taken, with or without a client; `read` is NULL: it is a body */
+  bool live;                 /* a stream that lasts while somebody watches: it takes none of the places, and has no time */
 };
 
 void http_answer(struct http_request *request, struct http_answer *answer);
+/* A stream that said HTTP_LATER is read again. Not after its free(). */
+void http_go_on(struct http_request *request);
 
 #endif

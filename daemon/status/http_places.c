@@ -64,10 +64,12 @@ static bool is_same_client(const struct http_client *one, const struct http_clie
   return one->number == other->number && one->trusted == other->trusted;
 }
 
+static bool takes_place(const struct http_connection *connection) { return !connection->shut && !connection->live; }
+
 static unsigned places_of(const struct http *http, const struct http_client *client) {
   unsigned count = 0;
   for (const struct http_connection *connection = http->connections; connection; connection = connection->next) {
-    count += !connection->shut && is_same_client(&connection->client, client);
+    count += takes_place(connection) && is_same_client(&connection->client, client);
   }
   return count;
 }
@@ -76,7 +78,7 @@ static unsigned places_of(const struct http *http, const struct http_client *cli
 static unsigned places_taken(const struct http *http, const struct http_client *client) {
   unsigned count = 0;
   for (const struct http_connection *connection = http->connections; connection; connection = connection->next) {
-    count += !connection->shut && (client->trusted || !connection->client.trusted);
+    count += takes_place(connection) && (client->trusted || !connection->client.trusted);
   }
   return count;
 }
@@ -94,7 +96,7 @@ static void shut(struct http *http, struct http_connection *connection) {
 static bool may_give_way(const struct http_connection *connection, const struct http_client *to, bool own, bool answered) {
   const struct http_client *client = &connection->client;
   bool may = connection->answering ? answered && client->tcp : !answered;
-  return may && !connection->shut && (own ? is_same_client(client, to) : to->trusted || !client->trusted);
+  return may && takes_place(connection) && (own ? is_same_client(client, to) : to->trusted || !client->trusted);
 }
 
 /* The connection that has been longest without a request, or its answer, among those of whoever has most. */
@@ -160,7 +162,7 @@ static bool place_is_over(const struct http *http, const struct http_connection 
 void http_shut_slow(struct http *http) {
   uint64_t now = uv_now(http->setup.loop);
   for (struct http_connection *connection = http->connections; connection; connection = connection->next) {
-    if (!connection->suspended && !connection->shut && place_is_over(http, connection, now)) {
+    if (!connection->suspended && takes_place(connection) && place_is_over(http, connection, now)) {
       shut(http, connection);
     }
   }

@@ -1,7 +1,8 @@
 /*
  * What always holds:
  *   - a request is freed when it was both answered by its handler and completed by the library, in either order;
- *   - a suspended connection is on the `waiting` list, because the library cannot be stopped while there is one.
+ *   - a suspended connection is on the `waiting` list, because the library cannot be stopped while there is one: it waits for
+ *     its answer, or for more of its stream.
  */
 #include <poll.h>
 #include <stdlib.h>
@@ -58,6 +59,14 @@ const char *http_argument(const struct http_request *request, const char *name) 
   return found && !value ? "" : value;
 }
 
+const char *http_field(const struct http_request *request, const char *name) {
+  return MHD_lookup_connection_value(request->handle, MHD_HEADER_KIND, name);
+}
+
+const char *http_cookie(const struct http_request *request, const char *name) {
+  return MHD_lookup_connection_value(request->handle, MHD_COOKIE_KIND, name);
+}
+
 /* The library does not look at a suspended connection. */
 bool http_client_left(const struct http_request *request) {
   if (!request->handle) {
@@ -76,7 +85,7 @@ static void suspend(struct http_request *request) {
     request->next->link = &request->next;
   }
   http->waiting = request;
-  http->waiting_count++;
+  http->waiting_count += http_is(request, MHD_HTTP_METHOD_POST);
   MHD_suspend_connection(request->handle);
 }
 
@@ -86,7 +95,7 @@ static void resume(struct http_request *request) {
   if (request->next) {
     request->next->link = request->link;
   }
-  http->waiting_count--;
+  http->waiting_count -= http_is(request, MHD_HTTP_METHOD_POST);
   request->suspended = request->connection->suspended = false;
   request->connection->since = uv_now(http->setup.loop);
   MHD_resume_connection(request->handle);
@@ -94,26 +103,41 @@ static void resume(struct http_request *request) {
 }
 
 /* A stream that is being sent; freed by the library. */
+struct sent_stream {
+  struct http_stream stream;
+  struct http_request *request;
+};
+
 static ssize_t read_stream(void *context, uint64_t position, char *bytes, size_t room) {
   (void)position;
-  const struct http_stream *stream = context;
-  size_t count = stream->read(stream->context, bytes, room);
+  const struct sent_stream *sent = context;
+  size_t count = sent->request->cut ? 0 : sent->stream.read(sent->stream.context, bytes, room);
+  if (count == HTTP_LATER) {
+    suspend(sent->request);
+    return 0;
+  }
   return count > 0 ? (ssize_t)count : MHD_CONTENT_READER_END_OF_STREAM;
 }
 
 static void free_stream(void *context) {
-  const struct http_stream *stream = context;
-  stream->free(stream->context);
+  const struct sent_stream *sent = context;
+  sent->stream.free(sent->stream.context);
   free(context);
 }
 
-static struct MHD_Response *respond_with_stream(const struct http_stream *stream) {
-  struct http_stream *kept = malloc(sizeof *kept);
+void http_go_on(struct http_request *request) {
+  if (request->suspended) {
+    resume(request);
+  }
+}
+
+static struct MHD_Response *respond_with_stream(struct http_request *request, const struct http_stream *stream) {
+  struct sent_stream *kept = malloc(sizeof *kept);
   if (!kept) {
     stream->free(stream->context);
     return NULL;
   }
-  *kept = *stream;
+  *kept = (struct sent_stream){*stream, request};
   struct MHD_Response *response =
       MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, STREAM_BLOCK, read_stream, kept, free_stream);
   if (!response) {
@@ -133,14 +157,18 @@ static struct MHD_Response *respond_with_body(const struct http_answer *answer) 
   return response;
 }
 
-static struct MHD_Response *make_response(const struct http_answer *answer) {
-  struct MHD_Response *response = answer->stream.read ? respond_with_stream(&answer->stream) : respond_with_body(answer);
+static struct MHD_Response *make_response(struct http_request *request, const struct http_answer *answer) {
+  struct MHD_Response *response =
+      answer->stream.read ? respond_with_stream(request, &answer->stream) : respond_with_body(answer);
   if (!response) {
     return NULL;
   }
   MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, answer->type);
   MHD_add_response_header(response, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
   MHD_add_response_header(response, MHD_HTTP_HEADER_X_CONTENT_TYPE_OPTIONS, "nosniff");
+  if (answer->status == MHD_HTTP_UNAUTHORIZED) {
+    MHD_add_response_header(response, MHD_HTTP_HEADER_WWW_AUTHENTICATE, "Bearer");
+  }
   if (answer->allow) {
     MHD_add_response_header(response, MHD_HTTP_HEADER_ALLOW, answer->allow);
   }
@@ -149,7 +177,8 @@ static struct MHD_Response *make_response(const struct http_answer *answer) {
 
 static void set_response(struct http_request *request, struct http_answer *answer) {
   request->status = answer->status;
-  request->response = make_response(answer);
+  request->response = make_response(request, answer);
+  request->connection->live = answer->live && request->response;
   answer->body = NULL;
 }
 
@@ -236,7 +265,7 @@ void http_on_completed(void *context, struct MHD_Connection *handle, void **stat
     return;
   }
   request->connection->since = uv_now(http->setup.loop);
-  request->connection->answering = false;
+  request->connection->answering = request->connection->live = false;
   request->handle = NULL;
   if (request->answered || !request->asked) {
     request_free(request);
@@ -244,7 +273,11 @@ void http_on_completed(void *context, struct MHD_Connection *handle, void **stat
 }
 
 static void request_give_up(struct http_request *request, const char *text) {
-  request_refuse(request, text);
+  if (request->response) {
+    request->cut = true;
+  } else {
+    request_refuse(request, text);
+  }
   resume(request);
 }
 

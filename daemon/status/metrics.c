@@ -5,6 +5,7 @@
  * histogram's last bucket equals its count, since both come from the same buckets.
  */
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,12 +14,14 @@
 #include "daemon/measure/clock.h"
 #include "daemon/measure/history.h"
 #include "daemon/status/status.h"
+#include "gpu/nvml.h"
 
 /* Buckets for Prometheus are the octaves of the fine histogram, so that they cost no accuracy: 4 us to 2 s. */
 enum { FIRST_OCTAVE = 5, COARSE_BUCKETS = 20 };
 
 struct report {
   FILE *out;
+  const struct status_ops *ops;
   struct server_view view;
   struct usage usage;
   struct pipeline_snapshot *pipelines; /* view.pipeline_count of them */
@@ -175,6 +178,34 @@ static void write_health(const struct report *report) {
     if (health->items[i].kind == HEALTH_DEVICE) {
       write_labels(out, "framed_canary_seconds", (struct label[]){{"device", health->items[i].name}, {0}});
       fprintf(out, "%.9f\n", health->items[i].canary_s);
+    }
+  }
+}
+
+/* What the driver says of each device, if it does. */
+static void write_devices(const struct report *report) {
+  static const struct {
+    const char *name, *help;
+  } told[NVML_FIGURES] = {
+      [NVML_LOAD] = {"framed_device_load_ratio", "Share of the time in which kernels of any process ran on a device."},
+      [NVML_MEMORY_USED] = {"framed_device_memory_used_bytes", "Memory of a device that any process has."},
+      [NVML_MEMORY_TOTAL] = {"framed_device_memory_total_bytes", "Memory of a device."},
+      [NVML_TEMPERATURE] = {"framed_device_temperature_celsius", "Temperature of a device."},
+      [NVML_POWER] = {"framed_device_power_watts", "What a device draws."},
+      [NVML_CLOCK] = {"framed_device_clock_hertz", "Clock of a device's processors."},
+      [NVML_MEMORY_CLOCK] = {"framed_device_memory_clock_hertz", "Clock of a device's memory."},
+  };
+  for (int figure = 0; figure < NVML_FIGURES; figure++) {
+    write_head(report->out, told[figure].name, "gauge", told[figure].help);
+    for (unsigned i = 0; i < report->view.device_count; i++) {
+      struct device_view view;
+      char number[16];
+      report->ops->device(report->ops->server, i, &view);
+      snprintf(number, sizeof number, "%u", view.number);
+      if (view.figures && isfinite(view.figures[figure])) {
+        write_labels(report->out, told[figure].name, (struct label[]){{"device", number}, {0}});
+        fprintf(report->out, "%.12g\n", view.figures[figure]);
+      }
     }
   }
 }
@@ -378,8 +409,10 @@ char *metrics_text(const struct status_ops *ops) {
   report.health = ops->health(ops->server);
   if (report.pipelines && report.health && stream_open(&stream)) {
     report.out = stream.out;
+    report.ops = ops;
     write_daemon(&report);
     write_usages(&report);
+    write_devices(&report);
     write_health(&report);
     write_degraded(&report);
     write_ages(&report);

@@ -23,7 +23,8 @@ struct view {
   int64_t taken;           /* when the last one was */
 };
 
-/* Who waits for the next picture of a view, or, with a picture, for a worker that makes its file. */
+/* Who waits for the next picture of a view, or, with a picture, for a worker that makes its file: one for all behind it, who
+ * asked for the same. */
 struct viewer {
   struct viewer *next;
   struct pictures *pictures;
@@ -56,11 +57,22 @@ static struct pipeline *find_pipeline(const struct pictures *pictures, const cha
   return NULL;
 }
 
-static void viewer_fail(struct viewer *viewer, int status, const char *remedy, const char *why) {
-  viewer->pictures->count--;
-  answer_error(viewer->order.failed, viewer->order.context, status, remedy, "%s", why);
+static void viewer_free(struct viewer *viewer) {
   picture_drop(viewer->picture);
   free(viewer);
+}
+
+static void viewer_fail(struct viewer *viewer, int status, const char *remedy, const char *why) {
+  viewer->pictures->count -= !viewer->order.live;
+  answer_error(viewer->order.failed, viewer->order.context, status, remedy, "%s", why);
+  viewer_free(viewer);
+}
+
+static void fail_viewers(struct viewer *viewers, int status, const char *remedy, const char *why) {
+  for (struct viewer *viewer = viewers, *next; viewer; viewer = next) {
+    next = viewer->next;
+    viewer_fail(viewer, status, remedy, why);
+  }
 }
 
 /* -- files ---------------------------------------------------------------------------------------------------------- */
@@ -70,16 +82,27 @@ static void make_file(void *context) {
   viewer->file = picture_file(viewer->picture, viewer->order.width, &viewer->length);
 }
 
+static unsigned char *copy_file(const unsigned char *file, size_t length) {
+  unsigned char *copy = malloc(length);
+  return copy ? memcpy(copy, file, length) : NULL;
+}
+
+/* The last viewer gets the file itself. */
 static void on_file(void *context) {
-  struct viewer *viewer = context;
-  if (!viewer->file) {
-    viewer_fail(viewer, 503, NULL, "not enough memory for this picture");
-    return;
+  struct viewer *first = context;
+  unsigned char *file = first->file;
+  const size_t length = first->length;
+  for (struct viewer *viewer = first, *next; viewer; viewer = next) {
+    next = viewer->next;
+    unsigned char *own = file && next ? copy_file(file, length) : file;
+    if (own) {
+      viewer->pictures->count -= !viewer->order.live;
+      viewer->order.ready(viewer->order.context, own, length);
+      viewer_free(viewer);
+    } else {
+      viewer_fail(viewer, 503, NULL, "not enough memory for this picture");
+    }
   }
-  viewer->pictures->count--;
-  viewer->order.ready(viewer->order.context, viewer->file, viewer->length);
-  picture_drop(viewer->picture);
-  free(viewer);
 }
 
 /* -- waiting --------------------------------------------------------------------------------------------------------- */
@@ -100,20 +123,32 @@ static struct viewer *take_viewers(struct pictures *pictures, const struct view 
   return taken;
 }
 
-static void fail_viewers(struct viewer *viewers, int status, const char *remedy, const char *why) {
-  for (struct viewer *viewer = viewers, *next; viewer; viewer = next) {
-    next = viewer->next;
-    viewer_fail(viewer, status, remedy, why);
+/* Takes the first one off the list, with those behind it that asked for the same width. */
+static struct viewer *take_equals(struct viewer **viewers) {
+  struct viewer *first = *viewers;
+  *viewers = first->next;
+  first->next = NULL;
+  for (struct viewer **link = viewers; *link;) {
+    struct viewer *viewer = *link;
+    if (viewer->order.width == first->order.width) {
+      *link = viewer->next;
+      viewer->next = first->next;
+      first->next = viewer;
+    } else {
+      link = &viewer->next;
+    }
   }
+  return first;
 }
 
 static void give(struct pictures *pictures, struct view *view) {
-  for (struct viewer *viewer = take_viewers(pictures, view, INT64_MAX), *next; viewer; viewer = next) {
-    next = viewer->next;
+  struct viewer *viewers = take_viewers(pictures, view, INT64_MAX);
+  while (viewers) {
+    struct viewer *first = take_equals(&viewers);
     atomic_fetch_add(&view->picture->holders, 1);
-    viewer->picture = view->picture;
-    if (!loop_job(pictures->ops->loop, make_file, on_file, viewer)) {
-      viewer_fail(viewer, 503, NULL, "not enough memory for this picture");
+    first->picture = view->picture;
+    if (!loop_job(pictures->ops->loop, make_file, on_file, first)) {
+      fail_viewers(first, 503, NULL, "not enough memory for this picture");
     }
   }
 }
@@ -158,7 +193,7 @@ static void view_tend(struct pictures *pictures, struct view *view, int64_t now)
   if (state != PICTURE_ASKED) {
     view->picture = picture_drop(view->picture);
   }
-  fail_viewers(take_viewers(pictures, view, now - PATIENCE_NS), 503, "see in framectl status what the pipeline waits for",
+  fail_viewers(take_viewers(pictures, view, now - PATIENCE_NS), 204, "see in framectl status what the pipeline waits for",
                "no result came within two seconds");
   bool watched = has_viewers(pictures, view);
   if (watched && !view->picture && now - view->taken >= INTERVAL_NS) {
@@ -215,7 +250,7 @@ static bool start(struct pictures *pictures) {
 }
 
 void pictures_take(struct pictures *pictures, const struct picture_order *order) {
-  if (pictures->stopped || pictures->count >= PICTURES_MOST) {
+  if (pictures->stopped || (!order->live && pictures->count >= PICTURES_MOST)) {
     answer_error(order->failed, order->context, 503, "ask again later",
                  pictures->stopped ? "the daemon is stopping" : "%d viewers wait for pictures", PICTURES_MOST);
     return;
@@ -231,7 +266,7 @@ void pictures_take(struct pictures *pictures, const struct picture_order *order)
       (struct viewer){.next = pictures->viewers, .pictures = pictures, .view = view, .order = *order, .since = clock_now()};
   viewer->order.pipeline = view->pipeline;
   pictures->viewers = viewer;
-  pictures->count++;
+  pictures->count += !order->live;
 }
 
 /* -- life ----------------------------------------------------------------------------------------------------------- */

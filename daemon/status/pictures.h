@@ -9,7 +9,7 @@
 
 #include "daemon/status/status_ops.h"
 
-enum { PICTURES_MOST = 25, PICTURES_A_SECOND = 5 }; /* viewers that wait at once */
+enum { PICTURES_MOST = 25, PICTURES_A_SECOND = 5 }; /* viewers that wait at once, and likewise those that watch */
 
 struct pictures;
 
@@ -20,7 +20,7 @@ void pictures_stop(struct pictures *pictures);
 /* After pictures_stop() and the end of all sessions, with the loop at its end. NULL is fine; returns NULL. */
 struct pictures *pictures_free(struct pictures *pictures);
 
-/* 404 without such a pipeline or where its frames are no pictures; 503 if no result comes for two seconds. */
+/* 404 without such a pipeline or where its frames are no pictures; 204 if no result comes for two seconds. */
 void pictures_take(struct pictures *pictures, const struct picture_order *order);
 
 #endif

@@ -22,6 +22,7 @@ struct http_connection {
   uint64_t since; /* loop time in ms: accepted, last answer finished, or this one begun */
   bool answering; /* a whole request has come, and its answer is not out */
   bool suspended; /* that waits for http_answer() */
+  bool live;      /* that gets a live stream, and takes no place */
   bool shut;      /* the connection has lost its place, and closes as soon as the library has seen that */
 };
 
@@ -35,6 +36,7 @@ struct http_request {
   unsigned status;
   struct MHD_Response *response;
   bool asked, answered, suspended;
+  bool cut; /* its stream ends now */
 };
 
 struct http {
@@ -49,7 +51,7 @@ struct http {
   struct http_connection *connections;
   struct http_client newcomer; /* who is being let in */
   struct http_request *waiting;
-  unsigned waiting_count;
+  unsigned waiting_count; /* of these, commands */
   void (*done)(void *context);
   void *done_context;
 };

@@ -14,7 +14,9 @@
 #include <unistd.h>
 
 #include "daemon/measure/clock.h"
+#include "daemon/status/access.h"
 #include "daemon/status/http.h"
+#include "daemon/status/live.h"
 #include "daemon/status/trace_text.h"
 
 enum { NAME_LIMIT = 64, JSON_FORM = JSON_INDENT(1) | JSON_REAL_PRECISION(15) };
@@ -63,7 +65,14 @@ static void answer_json(struct http_request *request, unsigned code, json_t *doc
   answer_text(request, code, "application/json", text, allow);
 }
 
-static void on_server_answer(void *context, int code, json_t *body) { answer_json(context, (unsigned)code, body, NULL); }
+static void on_server_answer(void *context, int code, json_t *body) {
+  if (code == 204) { /* which has no body */
+    json_decref(body);
+    answer_text(context, 204, "image/jpeg", strdup(""), NULL);
+  } else {
+    answer_json(context, (unsigned)code, body, NULL);
+  }
+}
 
 /* The page that a browser gets polls /v1/status and needs nothing from elsewhere. It lies in a file of its own, which the
  * assembler takes in, so that editors and browsers know it as what it is. */
@@ -82,7 +91,11 @@ static void answer_page(struct status *status, struct http_request *request, con
 
 static void answer_status(struct status *status, struct http_request *request, const struct route *route, const char *name) {
   (void)route, (void)name;
-  answer_json(request, 200, status_document(status->ops), NULL);
+  json_t *document = status_document(status->ops);
+  if (document) { /* without it the page would not know whether commands are taken here */
+    json_object_set_new(document, "read_only", json_boolean(status->read_only));
+  }
+  answer_json(request, 200, document, NULL);
 }
 
 /* 200 while what was asked for is so, else 503. */
@@ -205,22 +218,50 @@ static void on_picture(void *context, unsigned char *file, size_t length) {
   http_answer(context, &answer);
 }
 
+static bool parse_side(const char *text, enum picture_side *side) {
+  *side = text && strcmp(text, "in") == 0 ? PICTURE_IN : PICTURE_OUT;
+  return !text || *side == PICTURE_IN || strcmp(text, "out") == 0;
+}
+
+/* What is asked for, all but the side. False: that was answered. */
+static bool parse_picture(struct http_request *request, const char *name, struct picture_order *order) {
+  *order = (struct picture_order){.pipeline = name, .ready = on_picture, .failed = on_server_answer, .context = request};
+  if (parse_number(http_argument(request, "width"), WIDEST, USUAL_WIDTH, &order->width) &&
+      parse_number(http_argument(request, "client"), MOST_PRODUCERS, 0, &order->producer)) {
+    return true;
+  }
+  answer_json(request, 400,
+              answer_error_document("width is a whole number of pixels, and client the place of a producer, from 0",
+                                    "ask for in.jpg?width=320; a width of 0 is that of the frame"),
+              NULL);
+  return false;
+}
+
 static void answer_picture(struct status *status, struct http_request *request, const struct route *route, const char *name) {
-  struct picture_order order = {.pipeline = name,
-                                .side = (enum picture_side)route->detail,
-                                .ready = on_picture,
-                                .failed = on_server_answer,
-                                .context = request};
-  if (!parse_number(http_argument(request, "width"), WIDEST, USUAL_WIDTH, &order.width) ||
-      !parse_number(http_argument(request, "client"), MOST_PRODUCERS, 0, &order.producer)) {
-    answer_json(request, 400,
-                answer_error_document("width is a whole number of pixels, and client the place of a producer, from 0",
-                                      "ask for in.jpg?width=320; a width of 0 is that of the frame"),
-                NULL);
-  } else if (http_is(request, "HEAD")) {
+  struct picture_order order;
+  if (!parse_picture(request, name, &order)) {
+    return;
+  }
+  order.side = (enum picture_side)route->detail;
+  if (http_is(request, "HEAD")) {
     answer_text(request, 200, "image/jpeg", strdup(""), NULL);
   } else {
     status->ops->picture(status->ops->server, &order);
+  }
+}
+
+static void answer_live_view(struct status *status, struct http_request *request, const struct route *route, const char *name) {
+  (void)route;
+  struct picture_order order;
+  if (!parse_picture(request, name, &order)) {
+    return;
+  }
+  if (!parse_side(http_argument(request, "side"), &order.side)) {
+    answer_json(request, 400, answer_error_document("side is in or out", "ask for live?side=in"), NULL);
+  } else if (http_is(request, "HEAD")) {
+    answer_text(request, 200, LIVE_TYPE, strdup(""), NULL);
+  } else {
+    live_answer(status->ops, request, &order);
   }
 }
 
@@ -256,6 +297,7 @@ static const struct route routes[] = {
     {"GET", "/v1/pipelines/NAME/history", answer_history, 0},
     {"GET", "/v1/pipelines/NAME/in.jpg", answer_picture, PICTURE_IN},
     {"GET", "/v1/pipelines/NAME/out.jpg", answer_picture, PICTURE_OUT},
+    {"GET", "/v1/pipelines/NAME/live", answer_live_view, 0},
     {"POST", "/v1/reload", do_reload, 0},
     {"POST", "/v1/upgrade", do_upgrade, 0},
     {"POST", "/v1/pipelines/NAME/pause", do_command, PIPELINE_COMMAND_PAUSE},
@@ -315,14 +357,46 @@ static bool takes(const struct route *route, const struct http_request *request)
   return http_is(request, route->method) || (http_is(request, "HEAD") && strcmp(route->method, "GET") == 0);
 }
 
+/* The token is for TCP: who may use the Unix socket is said by its directory. */
+static enum access judge(struct status *status, const struct http_request *request) {
+  const struct access_headers headers = {.host = http_field(request, "Host"),
+                                         .origin = http_field(request, "Origin"),
+                                         .site = http_field(request, "Sec-Fetch-Site"),
+                                         .mode = http_field(request, "Sec-Fetch-Mode"),
+                                         .authorization = http_field(request, "Authorization"),
+                                         .cookie = http_cookie(request, "framed_token")};
+  struct server_view view;
+  status->ops->read(status->ops->server, &view);
+  return access_judge(&headers, status->read_only ? view.config->status.token : NULL);
+}
+
+static void answer_refused(struct http_request *request, enum access access) {
+  static const struct {
+    unsigned code;
+    const char *error, *remedy;
+  } answers[] = {
+      [ACCESS_WRONG_HOST] = {403, "this is asked by a name that may be anybody's",
+                             "ask by address, by localhost, or by a name without dots; any name does with status.token"},
+      [ACCESS_WRONG_ORIGIN] = {403, "another website asks for this", "open this daemon's own page"},
+      [ACCESS_NO_TOKEN] = {401, "this needs the token of status.token", "send it as Authorization: Bearer TOKEN"},
+      [ACCESS_NO_FILE] = {503, "the file of status.token holds no token, or cannot be read",
+                          "put a line of 16 to 256 letters and digits there that the daemon's user may read"},
+  };
+  answer_json(request, answers[access].code, answer_error_document(answers[access].error, answers[access].remedy), NULL);
+}
+
 static void on_request(void *context, struct http_request *request) {
   struct status *status = context;
+  enum access access = judge(status, request);
   for (const struct route *route = routes; route < routes + ROUTE_COUNT; route++) {
     char name[NAME_LIMIT + 1];
     if (!matches(route, http_path(request), name)) {
       continue;
     }
-    if (!takes(route, request)) {
+    /* The page says nothing by itself, and asks for the token. */
+    if (access != ACCESS_GRANTED && (access < ACCESS_NO_TOKEN || route->answer != answer_page)) {
+      answer_refused(request, access);
+    } else if (!takes(route, request)) {
       answer_wrong_method(request, route);
     } else if (status->read_only && http_is(request, "POST")) {
       answer_read_only(status, request);

@@ -21,7 +21,7 @@ struct server_view {
   double uptime_s;
   const char *backend, *device;
   const struct config *config; /* the one in force */
-  unsigned pipeline_count;
+  unsigned pipeline_count, device_count;
   unsigned lanes;
   uint64_t reloads, reload_failures;
   const char *reload_refusal; /* why the last reload was none, or NULL */
@@ -30,6 +30,13 @@ struct server_view {
   bool upgrading;
   const char *refusal; /* why the last upgrade was none, or NULL */
   bool stopping;
+};
+
+struct device_view {
+  unsigned number;
+  const char *name, *address; /* of PCI; "" without */
+  bool lost;
+  const double *figures; /* NVML_FIGURES of gpu/nvml.h; NULL: nothing is known */
 };
 
 /* What the process has of the machine, so that a leak shows long before it hurts: on a healthy daemon none of these figures
@@ -58,12 +65,13 @@ struct trace_order {
 };
 
 /* A picture that is asked for. One of `ready`, which takes a JPEG file from malloc(), and `failed` is called once, at once or
- * later. */
+ * later; `failed` with 204 where no result came for two seconds. */
 struct picture_order {
   const char *pipeline; /* only within the call */
   unsigned producer;    /* the place of the producer whose frames it shows, from 0 */
   enum picture_side side;
   unsigned width; /* of the file at most; 0: the frame's */
+  bool live;      /* for one of those that watch, who are counted elsewhere */
   void (*ready)(void *context, unsigned char *file, size_t length);
   server_answer *failed;
   void *context;
@@ -72,7 +80,9 @@ struct picture_order {
 struct status_ops {
   struct server *server; /* the first argument of each */
   uv_loop_t *loop;
+  unsigned *live_viewers; /* of all addresses together */
   void (*read)(const struct server *server, struct server_view *view);
+  void (*device)(const struct server *server, unsigned index, struct device_view *view); /* in the order of the engine */
   void (*usage)(const struct server *server, struct usage *usage);
   struct health *(*health)(const struct server *server);                     /* the caller's to free; NULL: no memory */
   struct pipeline *(*pipeline)(const struct server *server, unsigned index); /* in order of the configuration */

@@ -162,7 +162,7 @@ def test_a_cut_is_said_to_be_a_guess_where_nobody_knows_of_what_size_results_wer
 
 def answers_at(address):
     with socket.create_connection(address, timeout=limit(20)) as client:
-        client.sendall(b"GET /v1/config HTTP/1.1\r\nHost: framed\r\nConnection: close\r\n\r\n")
+        client.sendall(b"GET / HTTP/1.1\r\nHost: framed\r\nConnection: close\r\n\r\n")
         return client.recv(64).startswith(b"HTTP/1.1 200")
 
 
@@ -180,7 +180,9 @@ def test_an_address_is_listened_at_again_where_everything_begins_anew(place, sto
         for fd in store.named("framed-roster") + store.named("framed-state"):
             os.pwrite(fd, b"FRMDSTAT0.1", 0)
         if moves:
-            daemon.write({"cam0": pipeline(FORMAT)}, status={**keys["status"], "http": f"0.0.0.0:{port}"})
+            token = place / "token"
+            token.write_text("0123456789abcdef")
+            daemon.write({"cam0": pipeline(FORMAT)}, status={**keys["status"], "http": f"0.0.0.0:{port}", "token": str(token)})
         store.start(daemon)
         daemon.wait_ready()
         assert "anew" in daemon.log and answers_at(("127.0.0.1", port))

@@ -1,14 +1,17 @@
 """The page in a browser: what it shows is what /v1/status says, at every width, and what is stale looks stale."""
 
+import contextlib
 import json
 import signal
-import time
+import socket
+import threading
 import urllib.request
 
 import pytest
 
 from harness import Daemon, numbered, pipeline
 from harness.browser import PROGRAM, Browser
+from test_pictures import Camera, Viewer
 from test_status import free_port
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(not PROGRAM, reason="there is no chromium")]
@@ -22,12 +25,12 @@ NAMELESS = """[...document.querySelectorAll('button, input, img, svg[role=img]')
     element.alt || element.getAttribute('aria-label') || element.closest('label'))).map(element => element.outerHTML)"""
 
 
-def start(place, count):
+def start(place, count, **keys):
     port = free_port()
     pipelines = {f"cam{i}": pipeline(GRAY) for i in range(count)}
     if count > 1:
         pipelines["cam1"] = pipeline(GRAY, source={"expect": "100ms"})
-    return Daemon(place, pipelines, status={"socket": str(place / "status.sock"), "http": f"127.0.0.1:{port}"}), f"http://127.0.0.1:{port}"
+    return Daemon(place, pipelines, status={"socket": str(place / "status.sock"), "http": f"127.0.0.1:{port}", **keys}), f"http://127.0.0.1:{port}"
 
 
 @pytest.mark.parametrize("width", [360, 1280, 3000])
@@ -68,20 +71,111 @@ def test_rows_are_sorted_and_filtered(place):
         assert browser.evaluate(names) == ["cam11", "cam10", "cam1"]
 
 
-def test_pictures_are_shown_of_what_moves(place):
+PIXELS = """(() => { const canvas = document.createElement('canvas').getContext('2d');
+    canvas.drawImage(document.querySelector('.panels img'), 0, 0); return canvas.getImageData(0, 0, 1, 1).data[0] })()"""
+
+
+def test_an_open_row_is_live_while_it_is_seen(place):
     daemon, url = start(place, 1)
-    with daemon, Browser(place, 1280) as browser, daemon.reader("cam0") as reader, daemon.producer("cam0") as producer:
+    shown = "[...document.querySelectorAll('.panels img')].map(image => [image.naturalWidth, 'live' in image.dataset])"
+    hide = """(hidden => { Object.defineProperty(document, 'hidden', {get: () => hidden, configurable: true});
+                 document.dispatchEvent(new Event('visibilitychange')) })"""
+    with daemon, Browser(place, 1280) as browser, Camera(daemon):
+        browser.open(f"{url}/#cam0")
+        browser.wait(f"JSON.stringify({shown}) === '[[64,true],[64,true]]'")
+        browser.wait(f"{PIXELS} !== {browser.evaluate(PIXELS)}")
+        browser.evaluate(f"{hide}(true)")
+        assert browser.evaluate(shown) == [[0, False], [0, False]]
+        browser.evaluate(f"{hide}(false)")
+        browser.wait(f"JSON.stringify({shown}) === '[[64,true],[64,true]]'")
+        assert browser.complaints() == []
+
+
+def test_where_too_many_watch_the_page_shows_single_pictures(place):
+    daemon, url = start(place, 1)
+    with daemon, Browser(place, 1280) as browser, Camera(daemon):
+        viewers = [Viewer(daemon) for _ in range(25)]
+        for viewer in viewers:
+            viewer.head()
+        browser.open(f"{url}/#cam0")
+        browser.wait("[...document.querySelectorAll('.panels img')].every(image => image.dataset.still && image.naturalWidth === 64)")
+        for viewer in viewers:
+            viewer.close()
+
+
+def test_a_pipeline_without_frames_leads_to_no_complaint(place):
+    daemon, url = start(place, 1)
+    with daemon, Browser(place, 1280) as browser:
         browser.open(f"{url}/#cam0")
         browser.wait("document.querySelectorAll('.panels img').length === 2")
-        for _ in range(600):
-            time.sleep(0.05)
-            producer.send(numbered(1, SIZE).tobytes())
-            reader.frames(1, SIZE)
-            if browser.evaluate("[...document.querySelectorAll('.panels img')].every(image => image.naturalWidth === 64)"):
-                break
-        else:
-            pytest.fail("no picture was shown")
+        browser.evaluate("document.getElementById('pictures').click()")
+        browser.evaluate("new Promise(done => { const still = new Image(); still.onerror = done; still.src = '/v1/pipelines/cam0/in.jpg' })")
         assert browser.complaints() == []
+
+
+class Forward:
+    """Carries connections of a TCP port of this machine to the Unix socket, as ssh -L does."""
+
+    def __init__(self, path):
+        self.path, self.listener = path, socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self.listener.getsockname()[1]}"
+        threading.Thread(target=self.serve, daemon=True).start()
+
+    def serve(self):
+        with contextlib.suppress(OSError):
+            while True:
+                client, _ = self.listener.accept()
+                daemon = socket.socket(socket.AF_UNIX)
+                daemon.connect(str(self.path))
+                for ends in ((client, daemon), (daemon, client)):
+                    threading.Thread(target=self.carry, args=ends, daemon=True).start()
+
+    @staticmethod
+    def carry(source, sink):
+        with contextlib.suppress(OSError):
+            while data := source.recv(65536):
+                sink.sendall(data)
+        for end in (source, sink):
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+
+
+def press(label):
+    return f"[...document.querySelectorAll('button')].find(button => button.innerText === '{label}').click()"
+
+
+def test_over_the_socket_the_page_commands(place):
+    daemon, url = start(place, 1)
+    said = "document.getElementById('said').innerText"
+    with daemon, Browser(place, 1280) as browser:
+        browser.open(f"{url}/#cam0")
+        browser.wait("document.querySelectorAll('.panels svg').length === 4")
+        assert browser.evaluate("document.querySelectorAll('.commands').length") == 0
+        assert browser.evaluate("document.getElementById('reload').hidden")
+        browser.open(f"{Forward(daemon.socket).url}/#cam0")
+        browser.wait("document.querySelectorAll('.commands button').length === 3")
+        for label, state in (("Pause", "paused"), ("Resume", "running"), ("Drain", "drained")):
+            browser.evaluate(press(label))
+            browser.wait(f"{said} === '{label} cam0: done' && ({CELLS}).cam0.state === '{state}'")
+        browser.evaluate(press("Reload the configuration"))
+        browser.wait(f"{said} === 'Reload: done'")
+        assert browser.complaints() == []
+
+
+def test_the_page_asks_for_the_token(place):
+    (place / "token").write_text("0123456789abcdef")
+    daemon, url = start(place, 1, token=str(place / "token"))
+    enter = """(token => { document.querySelector('#token input').value = token; document.querySelector('#token button').click() })"""
+    banner = "document.getElementById('banner').innerText"
+    with daemon, Browser(place, 1280) as browser:
+        browser.open(url)
+        browser.wait(f"{banner}.includes('whoever has its token')")
+        browser.evaluate(f"{enter}('0123456789abcdee')")
+        browser.wait(f"{banner}.includes('not the token')")
+        browser.evaluate(f"{enter}('0123456789abcdef')")
+        browser.wait(f"{banner}.includes('healthy') && {ROWS} === 1")
+        browser.open(url)
+        browser.wait(f"{banner}.includes('healthy') && {ROWS} === 1")
 
 
 def test_a_daemon_that_does_not_answer_is_not_shown_as_running(place):

@@ -90,8 +90,7 @@ class Browser:
         return value
 
     def complaints(self):
-        """What the console has of errors, and exceptions; not pictures of pipelines in which nothing came meanwhile."""
+        """What the console has of errors, and exceptions."""
         return [event for event in self.events if event["method"] == "Runtime.exceptionThrown"
                 or event["method"] == "Log.entryAdded" and event["params"]["entry"]["level"] == "error"
-                and ".jpg?" not in event["params"]["entry"].get("url", "")
                 or event["method"] == "Runtime.consoleAPICalled" and event["params"]["type"] == "error"]

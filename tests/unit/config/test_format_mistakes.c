@@ -29,17 +29,22 @@ static const struct mistake mistakes[] = {
      "t.yaml:1:16: 'http' must be a numeric address and a port, not '127.0.0.1'\n"
      "    status: {http: 127.0.0.1}\n"
      "                   ^~~~~~~~~\n"
-     "  write 127.0.0.1:9464 for this machine only, or 0.0.0.0:9464 for all networks\n"},
+     "  write 127.0.0.1:9464 for this machine only, or 0.0.0.0:9464, with a token, for all networks\n"},
     {"address with a name", "status: {http: 'localhost:80'}\n" PIPELINE(""),
      "t.yaml:1:16: 'http' must be a numeric address and a port, not the text \"localhost:80\"\n"
      "    status: {http: 'localhost:80'}\n"
      "                   ^~~~~~~~~~~~~~\n"
-     "  write 127.0.0.1:9464 for this machine only, or 0.0.0.0:9464 for all networks\n"},
+     "  write 127.0.0.1:9464 for this machine only, or 0.0.0.0:9464, with a token, for all networks\n"},
     {"address with a wrong port", "status: {http: '127.0.0.1:65536'}\n" PIPELINE(""),
      "t.yaml:1:16: 'http' must be a numeric address and a port, not the text \"127.0.0.1:65536\"\n"
      "    status: {http: '127.0.0.1:65536'}\n"
      "                   ^~~~~~~~~~~~~~~~~\n"
-     "  write 127.0.0.1:9464 for this machine only, or 0.0.0.0:9464 for all networks\n"},
+     "  write 127.0.0.1:9464 for this machine only, or 0.0.0.0:9464, with a token, for all networks\n"},
+    {"address of all networks without a token", "status: {http: '0.0.0.0:80'}\n" PIPELINE(""),
+     "t.yaml:1:16: 'http' answers other machines, and has no token\n"
+     "    status: {http: '0.0.0.0:80'}\n"
+     "                   ^~~~~~~~~~~~\n"
+     "  add 'token: FILE', made by openssl rand -hex 16 > FILE, or write 127.0.0.1 for this machine alone\n"},
     {"format of nothing", SOURCE("socket: in, format: {}", SINK),
      "t.yaml:3:34: 'format' of pipeline 'cam0' needs 'pixels' or 'dtype'\n"
      "    source: {socket: in, format: {}}\n"

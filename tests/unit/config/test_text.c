@@ -5,7 +5,7 @@
 #include "tests/unit/config/fixture.h"
 
 static const char *const rich =
-    "log: {level: warning}\nlanes: 4\ndrain_timeout: 90s\nstatus: {socket: ./s, http: 127.0.0.1:9464}\n"
+    "log: {level: warning}\nlanes: 4\ndrain_timeout: 90s\nstatus: {socket: ./s, http: 127.0.0.1:9464, token: t}\n"
     "gpu: {backend: cpu, device: 1, timeout: 1500ms}\n"
     "limits: {sessions_per_user: 3, memory_per_user: 1.5GiB}\n"
     "models:\n"
@@ -27,7 +27,7 @@ static const char *const rich =
     "    sink: {file: \"quote\\\"back\\\\slash \xC3\xA4\"}\n";
 
 static const char *const canonical =
-    "log:\n  level: warning\nlanes: 4\ndrain_timeout: 90s\nstatus:\n  socket: \"./s\"\n  http: \"127.0.0.1:9464\"\n"
+    "log:\n  level: warning\nlanes: 4\ndrain_timeout: 90s\nstatus:\n  socket: \"./s\"\n  http: \"127.0.0.1:9464\"\n  token: t\n"
     "gpu:\n  backend: cpu\n  device: 1\n  timeout: 1500ms\n  faults: 5/min\n"
     "limits: {sessions_per_user: 3, readers_per_user: 32, memory_per_user: 1536MiB}\n"
     "models:\n"

@@ -57,13 +57,14 @@ END_TEST
 
 START_TEST(the_whole_daemon_is_set) {
   struct config *config = fixture_config("log: {level: debug}\nlanes: 7\ndrain_timeout: 1.5s\n"
-                                         "status: {socket: s.sock, http: '[::1]:9464'}\n"
+                                         "status: {socket: s.sock, http: '[::1]:9464', token: /t}\n"
                                          "gpu: {backend: cpu, device: 3, timeout: 250 ms}\n" PIPELINE(""));
   ck_assert_int_eq(config->log_level, CONFIG_LOG_DEBUG);
   ck_assert_uint_eq(config->lanes, 7);
   ck_assert_int_eq(config->drain_timeout_ns, 1500000000);
   ck_assert_str_eq(config->status.socket, "s.sock");
   ck_assert_str_eq(config->status.http, "[::1]:9464");
+  ck_assert_str_eq(config->status.token, "/t");
   ck_assert_int_eq(config->gpu.backend, CONFIG_BACKEND_CPU);
   ck_assert_uint_eq(config->gpu.device, 3);
   ck_assert_int_eq(config->gpu.timeout_ns, 250000000);

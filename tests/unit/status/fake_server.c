@@ -1,5 +1,6 @@
 #include "tests/unit/status/fake_server.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,6 +8,7 @@
 #include "daemon/measure/clock.h"
 #include "daemon/measure/history.h"
 #include "daemon/status/trace.h"
+#include "gpu/nvml.h"
 
 const char *const pipeline_state_names[] = {"starting", "running", "paused",   "draining",
                                             "drained",  "failed",  "stopping", "stopped"};
@@ -172,6 +174,13 @@ static void fake_usage(const struct server *server, struct usage *usage) {
   *usage = (struct usage){.resident_bytes = 12000000, .descriptors = 20, .pinned_bytes = 614400, .device_bytes = 1228800};
 }
 
+/* A driver does not say everything of every device. */
+static void fake_device(const struct server *server, unsigned index, struct device_view *view) {
+  static const double figures[NVML_FIGURES] = {0.42, 2e9, 150e9, 61, 312.5, 1.98e9, NAN};
+  *view =
+      (struct device_view){.number = index, .name = server->view.device, .address = "", .figures = index == 0 ? figures : NULL};
+}
+
 static struct health *fake_health(const struct server *server) {
   static const struct health_item items[] = {
       {.kind = HEALTH_LANES, .ok = true, .remedy = ""},
@@ -206,7 +215,9 @@ static struct pipeline *fake_pipeline(const struct server *server, unsigned inde
 static void set_ops(struct server *server) {
   server->ops = (struct status_ops){.server = server,
                                     .loop = &server->loop,
+                                    .live_viewers = &server->live_viewers,
                                     .read = fake_read,
+                                    .device = fake_device,
                                     .usage = fake_usage,
                                     .health = fake_health,
                                     .pipeline = fake_pipeline,
@@ -238,6 +249,7 @@ struct server *fake_server_new(void) {
                                       .device = "a \"processor\"",
                                       .config = &server->config,
                                       .pipeline_count = FAKE_PIPELINES,
+                                      .device_count = 2,
                                       .lanes = 2,
                                       .reloads = 3,
                                       .reload_failures = 1};

@@ -36,10 +36,11 @@ struct server {
   unsigned pending_count;
   struct trace_order traces[FAKE_PENDING]; /* likewise */
   unsigned traces_pending;
-  int64_t trace_ns;                             /* of the last one */
-  unsigned trace_frames;                        /* that each trace holds */
-  bool silent;                                  /* a pipeline does not do its job */
-  bool ill;                                     /* what health says */
+  int64_t trace_ns;      /* of the last one */
+  unsigned trace_frames; /* that each trace holds */
+  bool silent;           /* a pipeline does not do its job */
+  bool ill;              /* what health says */
+  unsigned live_viewers;
   unsigned reloads, upgrades, commands, traced; /* asked so far */
   char command_pipeline[80];                    /* of the last one */
   enum pipeline_command command;
