@@ -87,10 +87,13 @@ struct stage_buffers {
 struct gpu_device;
 struct gpu_error;
 
+struct stage_counter; /* backend.h */
+
 /* What a stage that runs a model tells of one frame. */
 struct stage_run {
-  unsigned instance;   /* which of its model took the frame, from 1 */
-  void *began, *ended; /* of a GPU: events (cudaEvent_t) to record around the model; NULL: the frame has no times */
+  unsigned instance;            /* which of its model took the frame, from 1; */
+  struct stage_counter *served; /* what counts the frames of that one, for the caller to raise; NULL: nothing does */
+  void *began, *ended;          /* of a GPU: events (cudaEvent_t) to record around the model; NULL: the frame has no times */
 };
 
 /* One run of one stage on one frame. Pointers are 256 byte aligned, and what is behind a frame up to the next such address
