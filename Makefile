@@ -44,6 +44,8 @@ common   := -std=c11 -D_GNU_SOURCE -I. -pthread -fno-common -ffp-contract=off -f
 hardening := -fstack-protector-strong -D_FORTIFY_SOURCE=2 -fPIE
 libraries := libuv yaml-0.1 libsystemd libmicrohttpd jansson libturbojpeg
 for_tools := ncursesw libpng
+# framed-link alone needs it, and is left out where it is absent.
+nats     := $(if $(PORTABLE),,$(shell pkg-config --exists libnats 2>/dev/null && echo libnats))
 testing  := -DFRAMED_FAULTS -DFRAMED_CHECK
 
 flags_release  := -O3 $(hardening)
@@ -84,6 +86,7 @@ unit_libs := $(shell pkg-config --libs check $(for_tools) 2>/dev/null) -ldl
 config_sources := $(wildcard config/*.c)
 gpu_sources    := $(filter-out gpu/cuda%.c gpu/model/cuda%.c,$(wildcard gpu/*.c gpu/model/*.c)) $(wildcard gpu/stages/*.c gpu/stages/*/*.c)
 daemon_sources := $(wildcard daemon/*/*.c)
+link_sources := $(wildcard tools/link/*.c)
 framebench_cuda := $(wildcard tools/framebench/*/cuda*.c)
 framebench_sources := $(filter-out $(framebench_cuda),$(wildcard tools/framebench/*.c tools/framebench/*/*.c))
 
@@ -119,8 +122,9 @@ $(out)/obj/tools/client/%.o: private flags += -fPIC -fvisibility=hidden -Itools/
 framectl_objects := $(call objects,$(wildcard tools/framectl/*.c)) $(client_objects)
 # The daemon's names and arithmetic that its tools use too.
 shared_objects := $(call objects,daemon/measure/ledger.c daemon/measure/overlap.c config/units.c config/suggest.c)
+link_objects := $(call objects,$(link_sources)) $(config_objects) $(client_objects)
 # Besides its own files, what framebench shares with framectl and the daemon.
-framebench_objects := $(call objects,$(framebench_sources) $(addprefix tools/framectl/,problem.c text.c http.c reply.c daemon.c \
+framebench_objects := $(call objects,$(framebench_sources) $(addprefix tools/framectl/,problem.c progress.c text.c http.c reply.c daemon.c \
                       view.c) daemon/measure/histogram.c daemon/measure/diagnosis.c daemon/wire/y4m.c) $(shared_objects) \
                       $(client_objects)
 
@@ -131,9 +135,10 @@ framebench_objects := $(call objects,$(framebench_sources) $(addprefix tools/fra
 .DELETE_ON_ERROR:
 .SECONDARY:
 
-all: programs ## builds build/framed, build/framectl and build/framebench (the default)
-programs: $(bin)/framed $(bin)/framectl $(bin)/framebench $(bin)/libframed.a $(bin)/libframed.so $(bin)/framed-example
+all: programs ## builds build/framed, build/framectl, build/framebench and, with libnats, build/framed-link (the default)
+programs: $(bin)/framed $(bin)/framectl $(bin)/framebench $(if $(nats),$(bin)/framed-link) $(bin)/libframed.a $(bin)/libframed.so $(bin)/framed-example
 	@$(if $(filter release,$(VARIANT)),mkdir -p $(filled) && NO_CUDA=$(NO_CUDA) tools/setup.sh backend)
+	@$(if $(filter release,$(VARIANT)),$(if $(nats),,echo "framed-link: left out, since libnats is not installed (Debian: libnats-dev)"))
 
 setup: ## installs the packages that are missing, and says which
 	@tools/setup.sh
@@ -148,6 +153,10 @@ $(bin)/framed: $(call objects,daemon/main.c) $(daemon_objects) $(gpu_objects) $(
 $(bin)/framectl: $(framectl_objects) $(shared_objects)
 	@mkdir -p $(@D)
 	$(call quiet,LINK)$(CC) $(link) -o $@ $^ $(framectl_libs)
+
+$(bin)/framed-link: $(link_objects)
+	@mkdir -p $(@D)
+	$(call quiet,LINK)$(CC) $(link) -o $@ $^ $(libs) $(shell pkg-config --libs $(nats) 2>/dev/null)
 
 $(bin)/framebench: $(framebench_objects) $(gpu_objects)
 	@mkdir -p $(@D)
@@ -445,7 +454,11 @@ installed_files := build/framed:bin/framed:755 build/framectl:bin/framectl:755 b
   packaging/completions/framebench.zsh:share/zsh/site-functions/_framebench:644 \
   packaging/grafana/framed.json:share/framed/grafana/framed.json:644 \
   packaging/prometheus/framed.rules.yml:share/framed/prometheus/framed.rules.yml:644 \
-  $(foreach file,$(wildcard config/examples/*.yaml),$(file):share/doc/framed/examples/$(notdir $(file)):644)
+  $(foreach file,$(wildcard config/examples/*.yaml packaging/systemd/health/*),$(file):share/doc/framed/examples/$(notdir $(file)):644)
+ifneq ($(nats),)
+installed_files += build/framed-link:bin/framed-link:755 $(filled)/framed-link.1.gz:share/man/man1/framed-link.1.gz:644 \
+  $(filled)/framed-link.service:lib/systemd/system/framed-link.service:644
+endif
 # The link by which a linker finds the library.
 library_link := $(DESTDIR)$(PREFIX)/$(LIBFOLDER)/libframed.so
 part = $(word $(2),$(subst :, ,$(1)))
@@ -464,9 +477,9 @@ install: programs $(filter $(filled)/%,$(foreach file,$(installed_files),$(call 
 uninstall: ## removes what install put there, but not the configuration
 	@rm -f '$(library_link)' $(foreach file,$(installed_files),'$(DESTDIR)$(PREFIX)/$(call part,$(file),2)')
 
-$(filled)/framed.service: packaging/systemd/framed.service.in FORCE
+$(filled)/%.service: packaging/systemd/%.service.in FORCE
 	@mkdir -p $(@D)
-	@sed 's,@BINDIR@,$(PREFIX)/bin,; s,@SYSCONFDIR@,$(SYSCONFDIR),' $< > $@
+	@sed 's,@BINDIR@,$(PREFIX)/bin,; s,@SYSCONFDIR@,$(SYSCONFDIR),g' $< > $@
 
 $(filled)/framed.catalog: packaging/systemd/catalog.c daemon/base/log_kinds.def
 	@mkdir -p $(@D)

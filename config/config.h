@@ -127,7 +127,8 @@ struct config_shape {
 struct config_shadow {
   char *file; /* NULL: none */
   struct config_mark file_at;
-  void *open; /* as a model's */
+  void *open; /* these two as a model's */
+  void (*close)(void *open);
 };
 
 struct config_model {

@@ -44,7 +44,9 @@ static void free_stage(struct config_stage *stage) {
 static void free_model(struct config_model *model) {
   if (model->close) {
     model->close(model->open);
-    model->close(model->shadow.open);
+  }
+  if (model->shadow.close) {
+    model->shadow.close(model->shadow.open);
   }
   for (unsigned i = 0; i < model->shape_count; i++) {
     free(model->shapes[i].input);

@@ -255,10 +255,10 @@ char *value_read_path(struct reader *reader, const char *name, const struct node
     return text;
   }
   size_t folder = (size_t)(slash - node->at.file) + 1;
-  char *path = memory_new(folder + strlen(text) + 1, 1);
+  size_t room = folder + strlen(text) + 1;
+  char *path = memory_new(room, 1);
   if (path) {
-    memcpy(path, node->at.file, folder);
-    memcpy(path + folder, text, strlen(text));
+    snprintf(path, room, "%.*s%s", (int)folder, node->at.file, text);
   } else {
     errors_set_exhausted(reader->errors);
   }

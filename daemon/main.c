@@ -225,9 +225,9 @@ static enum file_change compare_file(const char *path, const struct config *conf
 
 /* What was left is of no use. True: the process ends; else it begins anew. */
 static bool give_up(const char *why, const char *keys, bool ends, enum exit_status *status) {
-  sigset_t orders;
-  signals_orders(&orders);
-  exec_allow_signals(&orders);
+  sigset_t held;
+  signals_held(&held);
+  exec_allow_signals(&held);
   log_open(CONFIG_LOG_INFO);
   log_event(LOG_NOT_HANDED_OVER, NULL, "%s: the state that was left is of no use: %s%s", ends ? EXEC_ENDS : EXEC_BEGINS_ANEW,
             why, keys);
@@ -269,10 +269,11 @@ static bool go_on(const struct options *options, enum exit_status *status) {
   return give_up(why, keys, had_passed, status);
 }
 
-static void hold_orders(void) {
-  sigset_t orders;
-  signals_orders(&orders);
-  pthread_sigmask(SIG_BLOCK, &orders, NULL);
+/* Each would end a process that does not handle it yet, also through a thread that a library starts while it is opened. */
+static void hold_signals(void) {
+  sigset_t held;
+  signals_held(&held);
+  pthread_sigmask(SIG_BLOCK, &held, NULL);
 }
 
 /* What lies in a state as it lies in memory: where one of these differs, a state is of another version. */
@@ -325,12 +326,13 @@ static enum exit_status act(const struct options *options) {
 
 int main(int argc, char **argv) {
   enum exit_status status;
+  setenv("ORT_DISABLE_TELEMETRY", "1", 1); /* of what runs models, before there is a thread or any library of it */
   exec_remember(argv);
   set_state_layout();
   fill_standard_descriptors();
   struct options options = parse(argc, argv);
   if (options.action == RUN) {
-    hold_orders(); /* each would end a process that does not handle it yet */
+    hold_signals();
     if (go_on(&options, &status)) {
       return (int)status;
     }

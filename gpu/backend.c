@@ -48,6 +48,12 @@ void gpu_expect_library(void) { atomic_store(&library_expected, true); }
 
 bool gpu_expects_library(void) { return atomic_load(&library_expected); }
 
+static atomic_bool hurried;
+
+void gpu_hurry(bool hurries) { atomic_store(&hurried, hurries); }
+
+bool gpu_hurries(void) { return atomic_load(&hurried); }
+
 void gpu_program_init(struct gpu_program *program, struct gpu_device *device, const struct gpu_chain *chain, unsigned count,
                       const struct gpu_options *options) {
   unsigned one_in = options->timed_one_in > 0 ? (unsigned)options->timed_one_in : 1;

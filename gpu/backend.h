@@ -40,6 +40,7 @@ struct gpu_backend {
   enum gpu_progress (*ask)(struct gpu_program *program, unsigned slot, struct gpu_error *error);
   bool (*arm)(struct gpu_program *program, unsigned slot, struct gpu_error *error);
   bool (*times)(struct gpu_program *program, unsigned slot, struct gpu_times *times);
+  const char *(*refusal)(struct gpu_program *program, unsigned slot); /* NULL: no stage can refuse a frame there */
 };
 
 /* Dying is the moment in which one thread writes the cause; nobody reads it before the device is dead. */
@@ -75,6 +76,7 @@ struct gpu_program {
  * not load all of them when it is opened. */
 void gpu_expect_library(void);
 bool gpu_expects_library(void);
+bool gpu_hurries(void); /* see gpu_hurry() */
 
 /* Fills what is common, before the first submit. */
 void gpu_program_init(struct gpu_program *program, struct gpu_device *device, const struct gpu_chain *chain, unsigned count,

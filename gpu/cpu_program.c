@@ -16,6 +16,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -43,7 +44,9 @@ struct cpu_slot {
   unsigned next_stage;
   bool parked; /* guarded by the program's lock */
   int64_t started, resumed, finished;
-  int64_t kernel;
+  int64_t kernel, model, modelled;
+  unsigned instance;
+  char refusal[STAGE_TEXT]; /* why a stage could not compute the frame, or empty */
 };
 
 struct cpu_program {
@@ -104,15 +107,31 @@ static bool given_up(const struct cpu_program *program) {
   return atomic_load(&program->lost) || gpu_device_is_dead(program->base.device, NULL);
 }
 
-/* A stage that fails is the device's end, as a kernel's fault is on a GPU: frames run again, and one that fails again by itself
- * is given up. */
-static void fail(const struct cpu_slot *slot, unsigned index, const char *problem) {
+/* What a model cannot compute is that frame's matter alone: the stages behind it are left out. */
+static void refuse(struct cpu_slot *slot, unsigned index, const char *problem) {
+  const char *name = slot->program->base.chain->plans[index].stage->name;
+  snprintf(slot->refusal, sizeof slot->refusal, "stages[%u] (%s): %.340s", index, name, problem);
+}
+
+/* Any other stage that fails is the device's end, as a kernel's fault is on a GPU: frames run again, and one that fails again
+ * by itself is given up. */
+static void fail(struct cpu_slot *slot, unsigned index, const char *problem) {
   const struct gpu_program *program = &slot->program->base;
   struct gpu_error error;
   gpu_error_set(&error, 0, NULL, "stages[%u] (%s), frame %llu: %s", index, program->chain->plans[index].stage->name,
                 (unsigned long long)slot->frame.sequence, problem);
   error.stage = (int)index;
   gpu_device_die(program->device, &error);
+}
+
+static void run_model(struct cpu_slot *slot, const struct stage_plan *plan, struct stage_call *call) {
+  struct stage_run told = {0};
+  int64_t begin = gpu_now();
+  call->run = &told;
+  plan->stage->run(plan, call);
+  slot->modelled = gpu_now();
+  slot->model += slot->modelled - begin;
+  slot->instance = told.instance;
 }
 
 static void run_stage(struct cpu_slot *slot, unsigned index) {
@@ -122,7 +141,7 @@ static void run_stage(struct cpu_slot *slot, unsigned index) {
   const struct stage_plan *plan = &chain->plans[index];
   unsigned char *state = program->memory + program->base.slot_count * layout->slot_bytes + layout->state[index];
   char problem[STAGE_TEXT] = "";
-  const struct stage_call call = {
+  struct stage_call call = {
       .input = index == 0 ? slot->buffers.input : slot->memory + layout->buffer[index % 2],
       .output = index + 1 == chain->length ? slot->buffers.output : slot->memory + layout->buffer[(index + 1) % 2],
       .source = chain->takes_source ? slot->buffers.input : NULL,
@@ -134,10 +153,14 @@ static void run_stage(struct cpu_slot *slot, unsigned index) {
       .again = slot->frame.again,
       .problem = problem,
   };
-  plan->stage->run(plan, &call);
+  if (plan->stage->runs_model) {
+    run_model(slot, plan, &call);
+  } else {
+    plan->stage->run(plan, &call);
+  }
   /* A warm-up frame is any bytes, which nobody waits for. */
   if (*problem && slot->frame.sequence != STAGE_WARM_UP) {
-    fail(slot, index, problem);
+    (plan->stage->runs_model ? refuse : fail)(slot, index, problem);
   }
 }
 
@@ -158,7 +181,9 @@ static enum outcome run_stages(struct cpu_slot *slot) {
     if ((int)index == chain->first_stateful && !take_turn(slot)) {
       return OUTCOME_PARKED;
     }
-    run_stage(slot, index);
+    if (!*slot->refusal) {
+      run_stage(slot, index);
+    }
     slot->next_stage = index + 1;
     if ((int)index == chain->last_stateful && !given_up(program)) {
       pass_turn(program);
@@ -239,7 +264,9 @@ bool cpu_submit(struct gpu_program *base, unsigned index, const struct gpu_frame
   struct cpu_slot *slot = &program->slots[index];
   slot->frame = *frame;
   slot->next_stage = 0;
-  slot->started = slot->kernel = 0;
+  slot->started = slot->kernel = slot->model = slot->modelled = 0;
+  slot->instance = 0;
+  slot->refusal[0] = '\0';
   slot->ticket = program->next_ticket++;
   slot->job.patience_ns = frame->notify ? PATIENCE_NS : PATIENCE_SPINNING_NS;
   atomic_store(&slot->state, frame->notify ? SLOT_RUNNING_NOTIFY : SLOT_RUNNING);
@@ -283,8 +310,16 @@ bool cpu_times(struct gpu_program *base, unsigned index, struct gpu_times *resul
       .kernel = slot->kernel,
       .wait = slot->finished - slot->started - slot->kernel,
       .told = atomic_load(&slot->state) == SLOT_TOLD ? slot->finished : 0,
+      .modelled = slot->modelled,
+      .model = slot->model,
+      .instance = slot->instance,
   };
   return true;
+}
+
+const char *cpu_refusal(struct gpu_program *base, unsigned index) {
+  const struct cpu_slot *slot = &((struct cpu_program *)base)->slots[index];
+  return *slot->refusal ? slot->refusal : NULL;
 }
 
 /* -- programs ----------------------------------------------------------------------------------------------------- */

@@ -84,11 +84,13 @@ struct cuda_slot {
   struct gpu_buffers buffers;
   unsigned char *memory; /* of the device */
   cudaStream_t stream;
-  cudaEvent_t begin, copied_in, computed, copied_out; /* NULL where no frame is timed */
-  cudaEvent_t finished;                               /* these two are without timing */
-  cudaEvent_t state_done;                             /* NULL if the chain has no state */
-  cudaEvent_t out_done;                               /* without timing; NULL if copies out are in no order */
-  bool ordered_out;                                   /* out_done is of the latest frame */
+  cudaEvent_t begin, copied_in, computed, copied_out;                   /* NULL where no frame is timed */
+  cudaEvent_t finished;                                                 /* these two are without timing */
+  cudaEvent_t state_done;                                               /* NULL if the chain has no state */
+  cudaEvent_t model_began[GPU_MAX_STAGES], model_ended[GPU_MAX_STAGES]; /* by stage; NULL where its times are the kernels' */
+  unsigned instance;                                /* of the last stage that runs a model; 0: there is none */
+  cudaEvent_t out_done;                             /* without timing; NULL if copies out are in no order */
+  bool ordered_out;                                 /* out_done is of the latest frame */
   cudaGraphExec_t graphs[CUDA_WAYS][2][CUDA_PARTS]; /* of untimed and of timed frames; NULL: there is none, or nothing in it */
   const struct cuda_anchor *anchor;
   uint64_t sequence;
@@ -165,7 +167,7 @@ bool cuda_sequence_is_empty(const struct cuda_program *program, unsigned part);
 bool cuda_sequence_copy_in(const struct cuda_slot *slot, const struct cuda_pass *pass, struct gpu_error *error);
 bool cuda_sequence_end(struct cuda_slot *slot, const struct cuda_pass *pass, struct gpu_error *error);
 /* All stages of a frame and nothing else, of a chain without state. */
-bool cuda_sequence_stages(const struct cuda_slot *slot, const struct cuda_pass *pass, struct gpu_error *error);
+bool cuda_sequence_stages(struct cuda_slot *slot, const struct cuda_pass *pass, struct gpu_error *error);
 /* Enqueues the host function alone. */
 bool cuda_sequence_notify(struct cuda_slot *slot, struct gpu_error *error);
 /* Whether every host function that was enqueued for the slot has run. */

@@ -190,6 +190,33 @@ static struct gpu_overhead choose(const struct cuda_slot *slot, const struct gpu
   };
 }
 
+/* What models took, each between two events of its own unless it is all there is. `host`: of the anchor. */
+static bool read_model(struct gpu_device *device, const struct cuda_slot *slot, int64_t host, struct gpu_times *times,
+                       struct gpu_error *error) {
+  cudaEvent_t last = NULL;
+  float ms;
+  times->instance = slot->instance;
+  for (unsigned i = 0; i < slot->program->base.chain->length; i++) {
+    if (slot->model_ended[i]) {
+      last = slot->model_ended[i];
+      if (!CUDA_CALL(device, error, cudaEventElapsedTime, &ms, slot->model_began[i], last)) {
+        return false;
+      }
+      times->model += from_ms(ms);
+    }
+  }
+  if (!last) {
+    times->model = times->kernel;
+    times->modelled = times->computed;
+    return true;
+  }
+  if (!CUDA_CALL(device, error, cudaEventElapsedTime, &ms, slot->anchor->event, last)) {
+    return false;
+  }
+  times->modelled = host + from_ms(ms);
+  return true;
+}
+
 static bool read_times(struct cuda_device *device, const struct cuda_slot *slot, struct gpu_times *times,
                        struct gpu_error *error) {
   int64_t ns[4];
@@ -214,7 +241,7 @@ static bool read_times(struct cuda_device *device, const struct cuda_slot *slot,
       .d2h = serve(copied ? &device->copied_out_end : &device->d2h_end, next.d2h, axis + ns[2], overhead.d2h, axis + ns[3]),
   };
   times->wait = ns[3] - ns[0] - times->h2d - times->kernel - times->d2h;
-  return true;
+  return slot->instance == 0 || read_model(&device->base, slot, host, times, error);
 }
 
 bool cuda_clock_read(struct gpu_program *base, unsigned index, struct gpu_times *times, struct gpu_error *error) {

@@ -52,7 +52,7 @@ static bool enqueue_nth_out(const struct cuda_program *program, const struct shi
 }
 
 /* As evenly as their numbers allow. */
-static bool enqueue_shift(const struct cuda_program *program, const struct shift *shift, struct gpu_error *error) {
+static bool enqueue_shift(struct cuda_program *program, const struct shift *shift, struct gpu_error *error) {
   const struct cuda_pass pass = {.sequence = STAGE_WARM_UP};
   unsigned in = 0, out = 0;
   while (in < shift->in || out < shift->out) {
@@ -86,7 +86,7 @@ static bool finish_stream(struct gpu_device *device, cudaStream_t stream, struct
   }
 }
 
-static bool run_shift(const struct cuda_program *program, const struct shift *shift, int64_t *ns, struct gpu_error *error) {
+static bool run_shift(struct cuda_program *program, const struct shift *shift, int64_t *ns, struct gpu_error *error) {
   int64_t begin = gpu_now();
   bool good = enqueue_shift(program, shift, error);
   for (unsigned i = 0; i < program->base.slot_count && good; i++) {
@@ -101,8 +101,7 @@ static bool run_shift(const struct cuda_program *program, const struct shift *sh
 
 /* Gives what so much takes. The first round says how many times as much the others are; one that is no less than they counts
  * as well. */
-static bool measure_shift(const struct cuda_program *program, const struct shift *shift, int64_t *best,
-                          struct gpu_error *error) {
+static bool measure_shift(struct cuda_program *program, const struct shift *shift, int64_t *best, struct gpu_error *error) {
   int64_t ns;
   if (!run_shift(program, shift, &ns, error)) {
     return false;

@@ -45,16 +45,23 @@ static bool finish_slots(struct cuda_program *program) {
   return finished;
 }
 
+static void close_events(struct gpu_device *device, const cudaEvent_t *events, size_t count) {
+  struct gpu_error error;
+  for (size_t i = 0; i < count; i++) {
+    if (events[i]) {
+      (void)CUDA_CALL(device, &error, cudaEventDestroy, events[i]);
+    }
+  }
+}
+
 static void close_slot(struct gpu_device *device, struct cuda_slot *slot) {
   struct gpu_error error;
   cudaEvent_t const events[] = {slot->begin,    slot->copied_in,  slot->computed, slot->copied_out,
                                 slot->finished, slot->state_done, slot->out_done};
   cuda_graph_drop_others(device, slot, CUDA_STEPS);
-  for (size_t i = 0; i < sizeof events / sizeof events[0]; i++) {
-    if (events[i]) {
-      (void)CUDA_CALL(device, &error, cudaEventDestroy, events[i]);
-    }
-  }
+  close_events(device, events, sizeof events / sizeof events[0]);
+  close_events(device, slot->model_began, GPU_MAX_STAGES);
+  close_events(device, slot->model_ended, GPU_MAX_STAGES);
   if (slot->stream) {
     (void)CUDA_CALL(device, &error, cudaStreamDestroy, slot->stream);
   }
@@ -140,6 +147,22 @@ static bool fill(struct cuda_program *program, const struct gpu_buffers *slots, 
   return true;
 }
 
+/* The times of a model that is alone in a frame's graph are those of the kernels. */
+static bool open_model_events(struct cuda_program *program, unsigned stage, struct gpu_error *error) {
+  struct gpu_device *device = program->base.device;
+  if (program->base.timed_one_in == 0 || (program->base.chain->length == 1 && !program->beside[stage])) {
+    return true;
+  }
+  for (unsigned i = 0; i < program->base.slot_count; i++) {
+    struct cuda_slot *slot = &program->slots[i];
+    if (!CUDA_CALL(device, error, cudaEventCreate, &slot->model_began[stage]) ||
+        !CUDA_CALL(device, error, cudaEventCreate, &slot->model_ended[stage])) {
+      return false;
+    }
+  }
+  return true;
+}
+
 /* Gives each stage that needs more than the slots' memory what it needs. */
 static bool attach_stages(struct cuda_program *program, struct gpu_error *error) {
   const struct gpu_chain *chain = program->base.chain;
@@ -158,6 +181,9 @@ static bool attach_stages(struct cuda_program *program, struct gpu_error *error)
         error->stage = (int)i;
         return false;
       }
+    }
+    if (plan->stage->runs_model && !open_model_events(program, i, error)) {
+      return false;
     }
   }
   cuda_sequence_divide(program);

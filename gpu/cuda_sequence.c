@@ -69,11 +69,13 @@ bool cuda_sequence_copy_in(const struct cuda_slot *slot, const struct cuda_pass 
          record(slot, slot->copied_in, pass, error) && (!ordered || cuda_order_end_in(slot, ticket, error));
 }
 
-static bool run_stage(const struct cuda_slot *slot, unsigned index, const struct cuda_pass *pass, struct gpu_error *error) {
+static bool run_stage(struct cuda_slot *slot, unsigned index, const struct cuda_pass *pass, struct gpu_error *error) {
   const struct cuda_program *program = slot->program;
   const struct chain_layout *layout = &program->layout;
   const struct stage_plan *plan = &program->base.chain->plans[index];
   unsigned char *state = program->memory + program->base.slot_count * layout->slot_bytes + layout->state[index];
+  struct stage_run run = {.began = pass->timed ? slot->model_began[index] : NULL,
+                          .ended = pass->timed ? slot->model_ended[index] : NULL};
   const struct stage_call call = {
       .input = slot->memory + (index == 0 ? layout->input : layout->buffer[index % 2]),
       .output = slot->memory + layout->buffer[(index + 1) % 2],
@@ -86,8 +88,10 @@ static bool run_stage(const struct cuda_slot *slot, unsigned index, const struct
       .again = pass->again,
       .attached = program->attached[index],
       .slot = (unsigned)(slot - program->slots),
+      .run = &run,
   };
   int status = plan->stage->enqueue(plan, &call, slot->stream);
+  slot->instance = run.instance > 0 ? run.instance : slot->instance;
   if (status == cudaSuccess) {
     return true;
   }
@@ -98,7 +102,7 @@ static bool run_stage(const struct cuda_slot *slot, unsigned index, const struct
   return false;
 }
 
-bool cuda_sequence_stages(const struct cuda_slot *slot, const struct cuda_pass *pass, struct gpu_error *error) {
+bool cuda_sequence_stages(struct cuda_slot *slot, const struct cuda_pass *pass, struct gpu_error *error) {
   for (unsigned i = 0; i < slot->program->base.chain->length; i++) {
     if (!run_stage(slot, i, pass, error)) {
       return false;

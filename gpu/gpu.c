@@ -146,6 +146,10 @@ enum gpu_progress gpu_ask(struct gpu_program *program, unsigned slot, struct gpu
   return program->device->backend->ask(program, slot, error);
 }
 
+const char *gpu_refusal(struct gpu_program *program, unsigned slot) {
+  return program->device->backend->refusal ? program->device->backend->refusal(program, slot) : NULL;
+}
+
 bool gpu_arm(struct gpu_program *program, unsigned slot, struct gpu_error *error) {
   return !gpu_device_is_dead(program->device, error) && program->device->backend->arm(program, slot, error);
 }

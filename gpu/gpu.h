@@ -27,6 +27,10 @@ enum gpu_backend_choice { GPU_BACKEND_AUTO, GPU_BACKEND_CUDA, GPU_BACKEND_CPU };
 
 struct gpu_device;
 
+/* Whether devices and models are opened for a service that stands still meanwhile: then nothing is searched for or weighed that
+ * may be left as it is. Any thread. */
+void gpu_hurry(bool hurries);
+
 /* Says how many slots the programs on one device will have, so that each has a hardware queue of its own (there are 32 at
  * most). Every queue makes a process slower to start and to end: by 15 ms and 10 ms on an H200. Without this call there are as
  * many as the driver makes by itself (8). Call before the first device is opened: the driver looks only then. */
@@ -97,7 +101,7 @@ bool gpu_is_lost(const struct gpu_device *device);
 struct gpu_stage_request {
   const struct stage_descriptor *stage;
   struct stage_value values[STAGE_MAX_PARAMETERS];
-  void *resource;
+  void *resource, *shadow;
   unsigned users; /* slots of all programs that have this stage, or 0 */
 };
 
@@ -166,8 +170,8 @@ struct gpu_options {
   bool notify;                 /* whether frames will ask for wake(), which is what the warm-up prepares for */
   enum gpu_graph_choice graph; /* whether frames replay a captured sequence; AUTO: whichever the warm-up finds better */
   int timed_one_in;            /* 1: every frame has times, N: one in N while frames come fast, or one of GPU_TIMED_... */
-  unsigned spared; /* a bit for each slot whose output must stay as it is: no warm-up frame goes through it, and nothing is
-                    * measured that is decided by AUTO only */
+  unsigned spared; /* a bit for each slot with a frame, whose output must stay and whose input may be what breaks the device: no
+                    * warm-up frame goes through it, and nothing is measured that is decided by AUTO only */
   enum gpu_order_choice order; /* of copies; the CPU backend makes none */
   enum gpu_copy_choice copy;
   bool weigh; /* whether the warm-up measures what frames cost, unless a slot is spared */
@@ -213,6 +217,10 @@ bool gpu_submit(struct gpu_program *program, unsigned slot, const struct gpu_fra
 
 enum gpu_progress { GPU_PENDING, GPU_DONE, GPU_DEAD };
 
+/* [lane] Once the slot's frame is DONE and before its next submit: why a stage could not compute it, which is nobody's fault
+ * but the frame's, and whose result is none; NULL: it was computed. */
+const char *gpu_refusal(struct gpu_program *program, unsigned slot);
+
 /* [lane] Whether the slot's frame is done, as far as its callback has told: one atomic read. Never says DEAD. */
 enum gpu_progress gpu_told(struct gpu_program *program, unsigned slot);
 /* [lane] The same, asking the device: what `spin` polls, and the only way to find a fault. */
@@ -229,6 +237,9 @@ struct gpu_times {
   int64_t h2d, kernel, d2h; /* ns of service */
   int64_t wait;             /* ns between begin and copied_out that are in none of the three */
   int64_t told;             /* when the callback ran, or 0 */
+  int64_t modelled, model;  /* when the last stage that runs a model was done, and the ns that such stages took of the kernels'
+                             * time, without the wait for an instance */
+  uint64_t instance;        /* which instance of its model that one ran, from 1; 0: no model took part */
 };
 
 /* [lane] Valid once the slot's frame is DONE and before its next submit. False if the frame has no times: it was not one

@@ -66,6 +66,7 @@ struct stage_plan {
   size_t scratch_bytes;      /* device memory of the slot that the stage may use during a frame */
   unsigned users;            /* slots of all programs that the chain is for, if the caller knows, else 0 */
   void *resource;            /* of the request: what the caller opened for the stage and keeps until the chain is freed */
+  void *shadow;              /* likewise: what computes some of its frames for comparison, or NULL */
   void *object;              /* on the heap, made by prepare() and freed by release() */
   const char *remedy;        /* a constant of prepare()'s, where it refuses for another reason than the format that comes in */
   const char *not_on_cpu;    /* why it cannot run there, and what would help: "..., WHY; REMEDY"; NULL: it can */
@@ -86,21 +87,28 @@ struct stage_buffers {
 struct gpu_device;
 struct gpu_error;
 
+/* What a stage that runs a model tells of one frame. */
+struct stage_run {
+  unsigned instance;   /* which of its model took the frame, from 1 */
+  void *began, *ended; /* of a GPU: events (cudaEvent_t) to record around the model; NULL: the frame has no times */
+};
+
 /* One run of one stage on one frame. Pointers are 256 byte aligned, and what is behind a frame up to the next such address
  * may be read on a GPU; input and output never overlap. */
 struct stage_call {
   const void *input;
   void *output;
   const void *source; /* the frame that came into the pipeline; NULL unless some stage takes it */
-  void *state;       /* NULL if state_bytes is 0 */
-  void *scratch;     /* NULL if scratch_bytes is 0 */
-  void *session;     /* what begin() made */
-  uint64_t sequence; /* the frame's number within its session */
-  bool restart;      /* first frame of a session: `state` must be taken as empty */
-  bool again;        /* the frame was on a device that failed, and runs once more */
-  void *attached;    /* what attach() gave, and the number of the slot within it; NULL on the CPU */
+  void *state;        /* NULL if state_bytes is 0 */
+  void *scratch;      /* NULL if scratch_bytes is 0 */
+  void *session;      /* what begin() made */
+  uint64_t sequence;  /* the frame's number within its session */
+  bool restart;       /* first frame of a session: `state` must be taken as empty */
+  bool again;         /* the frame was on a device that failed, and runs once more */
+  void *attached;     /* what attach() gave, and the number of the slot within it; NULL on the CPU */
   unsigned slot;
-  char *problem; /* STAGE_TEXT bytes, empty at first: where run() says in one sentence why it failed */
+  struct stage_run *run; /* for a stage that runs a model, else NULL */
+  char *problem;         /* STAGE_TEXT bytes, empty at first: where run() says in one sentence why it failed */
 };
 
 struct stage_descriptor {
@@ -108,6 +116,7 @@ struct stage_descriptor {
   const char *help; /* one sentence */
   const struct stage_parameter *parameters;
   unsigned parameter_count;
+  bool runs_model;  /* which has instances and times of its own */
   bool any_element; /* takes tensors of every element type; without it those of uint8 and float32 */
 
   /* Fills output format, sizes and constants of the plan (stage and input are set). On false, `problem` says

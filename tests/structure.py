@@ -5,9 +5,11 @@
 
 A room is a folder of daemon/. It uses itself and the rooms before it in ROOMS; `private.h`, or a header that ends so, is for
 its own room alone. Tools use measure/ and wire/ of the daemon, nothing else; config/ and gpu/ use nothing of it. Who uses whom
-is read from the #include lines, and between modules from the symbols of their objects, which no comment can hide.
+is read from the #include lines, and between modules from the symbols of their objects, which no comment can hide. The files
+that HACKING.md names are there.
 """
 
+import fnmatch
 import pathlib
 import re
 import subprocess
@@ -15,6 +17,7 @@ import sys
 
 ROOMS = ("wire", "measure", "base", "state", "frame", "source", "sink", "session", "client", "pipeline", "status", "server")
 FOR_TOOLS = ("wire", "measure")
+GUIDE_LINES = 150
 MOST_CIRCLES = 3  # outside daemon/; each has its reason, with the word "circle", at the head of one of its files
 
 
@@ -103,9 +106,23 @@ def is_justified(members):
     return any("circle" in pathlib.Path(member).read_text(encoding="utf-8").partition("*/")[0] for member in members)
 
 
+def untrue(guide="HACKING.md"):
+    """What the guide says of files that are not there; NAME stands for any name, and a name without a folder for one anywhere."""
+    lines = pathlib.Path(guide).read_text(encoding="utf-8").splitlines()
+    files = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], capture_output=True, text=True, check=True).stdout.split()
+    for number, line in enumerate(lines, 1):
+        for named in re.findall(r"[\w*][\w*./-]*\.(?:c|h|cu|cuh|def|py|yaml|yml|json|md|[1-9])\b", line):
+            pattern = named.replace("NAME", "*")
+            if not fnmatch.filter(files, pattern) and not fnmatch.filter(files, f"*/{pattern}"):
+                yield f"{guide}:{number}: there is no {named}"
+    if len(lines) > GUIDE_LINES:
+        yield f"{guide} has {len(lines)} lines, and {GUIDE_LINES} at most are read"
+
+
 def main():
     wrong = [f"{file}:{number}: includes {included}, but {why}" for file, number, included in includes()
              if (why := wrong_include(file, included))]
+    wrong += untrue()
     if len(sys.argv) > 1:
         found = circles(uses(symbols(pathlib.Path(sys.argv[1]))))
         inside = [members for members in found if any(member.startswith("daemon/") for member in members)]

@@ -53,6 +53,8 @@ need_check() {
   need socat command -v socat
   need tmux command -v tmux
   need valgrind command -v valgrind
+  need libnats-dev pkg-config --exists libnats
+  need nats-server command -v nats-server
   need python3 test -x "$python"
   need python3-pytest "$python" -c 'import pytest'
   need python3-numpy "$python" -c 'import numpy'
@@ -151,6 +153,24 @@ fetch_onnxruntime() {
   rm -rf "$folder"
 }
 
+# Its cases lie in its wheel; the last that needs nothing but the decoder of its files, and what Debian has of numpy.
+fetch_onnx_cases() {
+  if [ -d build/onnx ]; then
+    return
+  fi
+  echo "setup: fetching ONNX's own test cases (16 MB, with pip)"
+  folder=$(mktemp -d)
+  if "${PYTHON:-python3}" -m pip install --disable-pip-version-check --no-deps --no-compile --only-binary=:all: --target "$folder" \
+    onnx==1.17.0 protobuf==5.29.5 >>"$log" 2>&1; then
+    mkdir -p build
+    chmod 755 "$folder"
+    mv "$folder" build/onnx
+  else
+    echo "setup: ONNX's test cases could not be fetched; they will be left out; why is in $log" >&2
+    rm -rf "$folder"
+  fi
+}
+
 # What nobody has built it on may do; what is older than that lacks libraries or a compiler.
 say_machine() {
   case $(uname -m) in
@@ -226,4 +246,4 @@ for round in first second last; do
   echo "setup: installing $missing (what apt-get says goes to $log)"
   install_packages "$missing"
 done
-case " $* " in *" check "*) fetch_promtool; fetch_onnxruntime ;; esac
+case " $* " in *" check "*) fetch_promtool; fetch_onnxruntime; fetch_onnx_cases ;; esac

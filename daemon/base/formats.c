@@ -73,7 +73,7 @@ static void receive_stages(struct vocabulary *vocabulary) {
                                                        .help = stage->help,
                                                        .parameters = next,
                                                        .parameter_count = stage->parameter_count,
-                                                       .runs_model = strcmp(stage->name, "model") == 0};
+                                                       .runs_model = stage->runs_model};
     for (unsigned j = 0; j < stage->parameter_count; j++) {
       *next++ = translate_parameter(&stage->parameters[j]);
     }
@@ -143,6 +143,7 @@ static void translate_stage(const struct config_stage *stage, struct gpu_stage_r
     memcpy(request->values[i].numbers, value->numbers, sizeof request->values[i].numbers);
   }
   request->resource = stage->model ? stage->model->open : NULL;
+  request->shadow = stage->model ? stage->model->shadow.open : NULL;
 }
 
 /* What `models` says of the output is for stages that do not say it. */

@@ -7,10 +7,12 @@
 #include "daemon/base/log.h"
 #include "daemon/base/log_text.h"
 #include "gpu/model/model.h"
+#include "gpu/model/shadow.h"
 
 _Static_assert((int)CONFIG_MAX_SIDES == (int)MODEL_MOST_RANK, "a configured shape holds what a model takes");
 
 static void close_model(void *model) { model_release(model); }
+static void close_shadow(void *shadow) { shadow_free(shadow); }
 
 static struct model *open_file(const struct config_model *config, const char *file, struct gpu_error *error) {
   struct model_shape shapes[CONFIG_MAX_SHAPES];
@@ -67,17 +69,18 @@ static bool is_comparable(const struct model *model, const struct model *shadow)
 
 static bool open_shadow(struct config_model *model, struct config_errors *errors) {
   struct gpu_error error = {.stage = -1};
-  model->shadow.open = open_file(model, model->shadow.file, &error);
-  if (!model->shadow.open) {
+  struct model *other = open_file(model, model->shadow.file, &error);
+  bool comparable = other && is_comparable(model->open, other);
+  model->shadow.close = close_shadow;
+  model->shadow.open = comparable ? shadow_new(model->open, other, &error) : NULL;
+  if (other && !comparable) {
+    config_errors_add(errors, model->shadow.file_at, "take one with the same input and outputs",
+                      "model '%s': %s takes or gives other tensors than %s", model->name, model->shadow.file, model->file);
+  } else if (!model->shadow.open) {
     report(model, model->shadow.file_at, &error, errors);
-    return false;
   }
-  if (is_comparable(model->open, model->shadow.open)) {
-    return true;
-  }
-  config_errors_add(errors, model->shadow.file_at, "take one with the same input and outputs",
-                    "model '%s': %s takes or gives other tensors than %s", model->name, model->shadow.file, model->file);
-  return false;
+  model_release(other); /* the shadow holds it */
+  return model->shadow.open != NULL;
 }
 
 bool models_open(struct config_model *model, struct config_errors *errors) {

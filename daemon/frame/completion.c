@@ -15,8 +15,19 @@ static void record_times(struct flow *flow, struct slot *slot, int64_t now) {
                    times->wait + (times->begin > slot->frame.dispatched ? times->begin - slot->frame.dispatched : 0));
   histogram_record(&steps[STEP_H2D], times->h2d);
   histogram_record(&steps[STEP_KERNEL], times->kernel);
+  if (times->instance > 0) {
+    histogram_record(&steps[STEP_MODEL], times->model);
+  }
   histogram_record(&steps[STEP_D2H], times->d2h);
   histogram_record(&steps[STEP_WAKE], now - times->copied_out);
+}
+
+/* The result of a frame that a stage could not compute is none. */
+static void drop_refused(struct flow *flow, struct slot *slot, const char *why, int64_t now) {
+  flow->refused = true;
+  flow->refused_sequence = slot->frame.sequence;
+  snprintf(flow->refusal, sizeof flow->refusal, "%s", why);
+  flow_drop(flow, slot, FATE_INVALID, now);
 }
 
 static void complete(struct flow *flow, struct slot *slot, int64_t now) {
@@ -28,8 +39,13 @@ static void complete(struct flow *flow, struct slot *slot, int64_t now) {
       retry_pass(flow->retry, true);
     }
   }
-  record_times(flow, slot, now);
-  slot_move(&flow->ring, slot, SLOT_DONE);
+  const char *refusal = gpu_refusal(flow->program, slot->index);
+  if (refusal) {
+    drop_refused(flow, slot, refusal, now);
+  } else {
+    record_times(flow, slot, now);
+    slot_move(&flow->ring, slot, SLOT_DONE);
+  }
   view->completed++;
   view->last_completion = now;
   if (view->submitted == view->completed) {

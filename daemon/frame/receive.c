@@ -1,7 +1,9 @@
 #include "daemon/frame/receive.h"
 
 #include <assert.h>
+#include <stdatomic.h>
 #include <string.h>
+#include <time.h>
 
 #include "daemon/state/image.h"
 #include "daemon/wire/native.h"
@@ -16,10 +18,25 @@ void receive_init(struct receive *receive, struct flow *flow, enum config_protoc
   receive_start(receive);
 }
 
+/* Producers that begin within one microsecond, on different lanes, get different ones. */
+static uint64_t new_epoch(void) {
+  static _Atomic uint64_t last;
+  struct timespec now;
+  clock_gettime(CLOCK_REALTIME, &now);
+  uint64_t epoch = (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
+  uint64_t before = atomic_load(&last);
+  uint64_t next;
+  do {
+    next = epoch > before ? epoch : before + 1;
+  } while (!atomic_compare_exchange_weak(&last, &before, next));
+  return next;
+}
+
 void receive_start(struct receive *receive) {
   assert(!receive->begun);
   receive->sequence = 0;
   receive->producer++;
+  receive->epoch = new_epoch();
   receive->restart = true;
   receive->foreign = STRANGER_UNKNOWN;
   receive_rewind(receive);
@@ -47,6 +64,7 @@ static void begin_frame(struct receive *receive, int64_t now) {
   *frame = (struct frame){.sequence = receive->sequence,
                           .tag = receive->sequence,
                           .producer = receive->producer,
+                          .epoch = receive->epoch,
                           .restart = receive->restart,
                           .rate = receive->framing.rate.frames > 0 ? receive->framing.rate : receive->rate,
                           .began = receive->read_began,
@@ -335,6 +353,7 @@ bool receive_adopt(struct receive *receive, const struct receive *left) {
   receive->since = left->since;
   receive->sequence = left->sequence;
   receive->producer = left->producer;
+  receive->epoch = left->epoch;
   receive->restart = left->restart;
   receive->spoiled = left->spoiled;
   receive->foreign = left->foreign;

@@ -34,9 +34,10 @@ struct receive {
   int64_t since;          /* when the frame, or the y4m header, began; 0: neither */
   uint64_t sequence;      /* of the next frame */
   unsigned producer;      /* counts them from 1 */
-  bool restart;           /* the next frame is the first of its producer */
-  bool spoiled;           /* the frame that is being filled is invalid, though all of its bytes will come */
-  enum stranger foreign;  /* raw: what the producer's bytes began like */
+  uint64_t epoch; /* when the producer began, CLOCK_REALTIME in us: no other producer of the pipeline ever has the same */
+  bool restart;   /* the next frame is the first of its producer */
+  bool spoiled;   /* the frame that is being filled is invalid, though all of its bytes will come */
+  enum stranger foreign; /* raw: what the producer's bytes began like */
   char problem[PROTOCOL_PROBLEM];
   size_t wanted;                  /* bytes that the last vector has room for, */
   size_t direct;                  /* and those of them that lie in slots or the discard buffer */

@@ -15,7 +15,7 @@ static const unsigned transitions[SLOT_STATES] = {
     [SLOT_FREE] = TO(SLOT_FILLING),
     [SLOT_FILLING] = TO(SLOT_READY) | TO(SLOT_FREE),
     [SLOT_READY] = TO(SLOT_RUNNING) | TO(SLOT_FREE),
-    [SLOT_RUNNING] = TO(SLOT_DONE) | TO(SLOT_FAILED),
+    [SLOT_RUNNING] = TO(SLOT_DONE) | TO(SLOT_FAILED) | TO(SLOT_FREE),
     [SLOT_DONE] = TO(SLOT_EMITTING) | TO(SLOT_FREE),
     [SLOT_EMITTING] = TO(SLOT_FREE),
     [SLOT_FAILED] = 0, /* a dead device may still write to it: never used again */
@@ -79,6 +79,8 @@ struct native_result frame_result(const struct frame *frame, unsigned seat, int6
                                  .dropped = frame->missing,
                                  .timestamp = frame->began,
                                  .session = seat,
+                                 .number = frame->sequence,
+                                 .epoch = frame->epoch,
                                  .flags = frame->flags | (frame->restart ? NATIVE_RESULT_STATE_RESTARTED : 0)};
   result.steps[NATIVE_RECEIVE] = clamp(frame->complete - frame->first_byte);
   result.steps[NATIVE_QUEUE] = clamp(frame->dispatched - frame->complete);
@@ -97,9 +99,10 @@ struct native_result frame_result(const struct frame *frame, unsigned seat, int6
 
 static bool are_times(const struct frame *frame) {
   const struct gpu_times *device = &frame->device;
-  const int64_t times[] = {frame->began,   frame->first_byte, frame->complete,  frame->dispatched,  frame->seen,
-                           device->begin,  device->copied_in, device->computed, device->copied_out, device->h2d,
-                           device->kernel, device->d2h,       device->wait,     device->told};
+  const int64_t times[] = {frame->began,       frame->first_byte, frame->complete,   frame->dispatched,
+                           frame->seen,        device->begin,     device->copied_in, device->computed,
+                           device->copied_out, device->h2d,       device->kernel,    device->d2h,
+                           device->wait,       device->told,      device->modelled,  device->model};
   bool are = true;
   for (size_t i = 0; i < sizeof times / sizeof *times; i++) {
     are = are && image_is_time(times[i]);

@@ -1,13 +1,13 @@
 /*
  * A slot: one buffer set of a session, and the frame in it.
  *
- * FREE -> FILLING -> READY -> RUNNING -> DONE -> EMITTING -> FREE, and RUNNING -> FAILED. All transitions stand in one table in
- * slot.c and happen only in slot_move(), which moves the slot between the queues of its ring as well: a slot is on exactly the
- * queue that its state names. A frame lives in its slot and nowhere else; while the slot is EMITTING nobody writes to the
- * frame, so that the sink may read it on a lane of its own. Queues keep the order in which frames came. The only exception is
- * what a process before this one left: slot_ring_adopt() and slot_ring_order() put it in its place, before the first turn.
- * A slot's state is one word, and its frame is whole before the slot is in a state that says so: so a ring makes sense
- * wherever its process was killed.
+ * FREE -> FILLING -> READY -> RUNNING -> DONE -> EMITTING -> FREE, and RUNNING -> FAILED, or -> FREE where a stage refused it.
+ * All transitions stand in one table in slot.c and happen only in slot_move(), which moves the slot between the queues of its
+ * ring as well: a slot is on exactly the queue that its state names. A frame lives in its slot and nowhere else; while the slot
+ * is EMITTING nobody writes to the frame, so that the sink may read it on a lane of its own. Queues keep the order in which
+ * frames came. The only exception is what a process before this one left: slot_ring_adopt() and slot_ring_order() put it in its
+ * place, before the first turn. A slot's state is one word, and its frame is whole before the slot is in a state that says so:
+ * so a ring makes sense wherever its process was killed.
  */
 #ifndef FRAMED_FRAME_SLOT_H
 #define FRAMED_FRAME_SLOT_H
@@ -28,6 +28,7 @@ extern const char *const slot_state_names[SLOT_STATES];
 struct frame {
   uint64_t sequence;      /* counts the frames of its producer from 0 */
   unsigned producer;      /* counts the producers of its session from 1 */
+  uint64_t epoch;         /* of its producer: see struct receive */
   bool open;              /* it came in, has no fate yet, and is not at the sink, which knows that of its results */
   enum fate fate;         /* once it has one, and its slot is free */
   bool restart;           /* the first of its producer: state of stages starts anew */

@@ -52,6 +52,7 @@ struct trace_ring *trace_ring_drop(struct trace_ring *ring) {
 static struct trace_record make_record(const struct frame *frame, enum fate fate, int64_t now) {
   return (struct trace_record){
       .sequence = frame->sequence,
+      .epoch = frame->epoch,
       .first_byte = frame->first_byte,
       .complete = frame->complete,
       .dispatched = frame->dispatched,
@@ -64,6 +65,9 @@ static struct trace_record make_record(const struct frame *frame, enum fate fate
       .h2d = frame->device.h2d,
       .kernel = frame->device.kernel,
       .d2h = frame->device.d2h,
+      .modelled = frame->device.modelled,
+      .model = frame->device.model,
+      .instance = frame->device.instance,
       .fate = (uint32_t)fate,
       .stream = frame->stream,
   };

@@ -15,10 +15,12 @@
 
 /* A frame that has its fate. Times are CLOCK_MONOTONIC ns; 0: it never got there. */
 struct trace_record {
-  uint64_t sequence;
+  uint64_t sequence, epoch; /* which frame of which producer: its name in results, too */
   int64_t first_byte, complete, dispatched, seen, settled;
   int64_t begin, copied_in, computed, copied_out; /* on the device; all 0 if that was not timed */
   int64_t h2d, kernel, d2h;                       /* ns of service, each up to the end of its step */
+  int64_t modelled, model;                        /* the same of models, within the kernels; 0: there is none */
+  uint64_t instance;                              /* which of the last model, from 1 */
   uint32_t fate;                                  /* enum fate */
   uint32_t stream;                                /* index in its session; meaningless unless `begin` is set */
 };

@@ -25,6 +25,7 @@ enum bound {
   BOUND_SOURCE,
   BOUND_READER,
   BOUND_PROCESSORS,
+  BOUND_MODEL,
   BOUND_NOTHING,
   BOUND_COUNT
 };
@@ -43,6 +44,10 @@ enum improvement {
   IMPROVE_GRAPH,
   IMPROVE_READER,
   IMPROVE_PROCESSORS,
+  IMPROVE_INSTANCES,
+  IMPROVE_HALF,
+  IMPROVE_BATCH,
+  IMPROVE_MODEL,
   IMPROVE_COUNT
 };
 
@@ -66,6 +71,14 @@ struct diagnosis_costs {
 
 struct gpu_costs;
 struct diagnosis_costs diagnosis_costs_of(const struct gpu_costs *ns);
+
+/* What is known of a model that takes part. */
+struct diagnosis_model {
+  unsigned instances; /* that may run at once; 0: there is no model */
+  unsigned users;     /* slots of all pipelines that may run it; more than instances share these */
+  bool is_single;     /* most of its weights are of float32 */
+  bool is_batch;      /* a frame holds several inputs already */
+};
 
 struct diagnosis_figures {
   double seconds;           /* how long was measured */
@@ -93,6 +106,7 @@ struct diagnosis_figures {
   bool replies;          /* the producers are the readers */
   bool copies_by_kernel; /* no engine is needed: all of a frame's work on the device runs beside that of other slots' frames */
   struct diagnosis_costs costs;
+  struct diagnosis_model model;
 };
 
 enum { DIAGNOSIS_ADVICE = 256 };

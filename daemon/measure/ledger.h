@@ -16,7 +16,7 @@
   X(OLDEST, "oldest", "a newer frame took its place (overload: drop-oldest)")                                                  \
   X(NEWEST, "newest", "no slot was free when it came (overload: drop-newest)")                                                 \
   X(LATE, "late", "older than the deadline when its turn on the device came")                                                  \
-  X(INVALID, "invalid", "truncated or malformed")                                                                              \
+  X(INVALID, "invalid", "truncated or malformed, or no input for its model")                                                   \
   X(GPU_FAULT, "gpu_fault", "the device failed with it, twice alone or for good")                                              \
   X(CLIENT_GONE, "client_gone", "the client that would get the reply left")                                                    \
   X(UNREAD, "unread", "no reader took it")                                                                                     \
@@ -37,6 +37,7 @@ enum fate {
   X(GPU_WAIT, "gpu_wait", "on the device, waiting for an engine or handed from one to the next")                               \
   X(H2D, "h2d", "copy to the device")                                                                                          \
   X(KERNEL, "kernel", "the stages on the device")                                                                              \
+  X(MODEL, "model", "of the stages, those that run a model")                                                                   \
   X(D2H, "d2h", "copy from the device")                                                                                        \
   X(WAKE, "wake", "from the end of its work on the device until the lane took notice")                                         \
   X(EMIT, "emit", "from then until a reader or the file took the last byte")                                                   \

@@ -1,5 +1,6 @@
 #include "daemon/pipeline/private.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -294,6 +295,11 @@ static void on_foreign(const struct inputs *inputs, const struct producer *produ
             is_client ? client : inputs->config->source.path, event->text);
 }
 
+static void on_refused(const struct inputs *inputs, const struct session_event *event) {
+  log_event(LOG_REFUSED_FRAME, inputs->config->name, "frame %" PRIu64 " cannot be computed and is dropped as invalid: %s",
+            event->frames, event->text);
+}
+
 static struct producer *seat_of(struct inputs *inputs, const struct session *session) {
   unsigned i = 0;
   while (inputs->seats[i].session != session) {
@@ -358,6 +364,9 @@ void inputs_on_event(struct inputs *inputs, const struct session_event *event) {
     break;
   case SESSION_FOREIGN:
     on_foreign(inputs, producer, event);
+    break;
+  case SESSION_REFUSED:
+    on_refused(inputs, event);
     break;
   case SESSION_HELD:
   case SESSION_GPU_FAULT:

@@ -19,6 +19,7 @@
 #include "daemon/pipeline/engine.h"
 #include "daemon/session/session.h"
 #include "daemon/sink/sink.h"
+#include "gpu/model/shadow.h"
 
 enum pipeline_state {
   PIPELINE_STARTING,
@@ -205,6 +206,7 @@ struct pipeline_snapshot {
   struct histogram_view cumulative[STEP_COUNT]; /* since the start */
   char input[FORMAT_TEXT], output[FORMAT_TEXT]; /* formats */
   size_t input_bytes, output_bytes;             /* of one frame, of one result */
+  struct shadow_report shadow;                  /* of its model, with all pipelines that run that; without a file: none */
 };
 
 /* Fills `snapshot` (large: allocate it). Control loop only. */

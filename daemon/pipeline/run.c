@@ -276,6 +276,7 @@ void pipeline_on_session_event(void *context, const struct session_event *event)
     break;
   case SESSION_NOT_READ:
   case SESSION_FOREIGN:
+  case SESSION_REFUSED:
     break;
   case SESSION_GPU_FAULT:
     pipeline_tell(pipeline, PIPELINE_GPU_FAULT, event->fault);

@@ -8,6 +8,7 @@
 
 #include "daemon/frame/flow.h"
 #include "daemon/pipeline/private.h"
+#include "gpu/model/model.h"
 
 const char *const pipeline_command_names[] = {
     [PIPELINE_COMMAND_PAUSE] = "pause", [PIPELINE_COMMAND_RESUME] = "resume", [PIPELINE_COMMAND_DRAIN] = "drain"};
@@ -257,6 +258,31 @@ static double engine_share(const struct reading *now, const struct reading *befo
   return us > 0 && before->at != 0 ? (now->served[engine] - before->served[engine]) / us : 0;
 }
 
+static struct diagnosis_model model_of(const struct pipeline *pipeline) {
+  struct diagnosis_model known = {0};
+  for (unsigned i = 0; i < pipeline->config->stage_count; i++) {
+    const struct stage_plan *plan = gpu_chain_stage(pipeline->chain, i);
+    if (plan->stage->runs_model) {
+      struct model_summary summary;
+      model_summary(plan->object, &summary);
+      known = (struct diagnosis_model){.instances = summary.instances,
+                                       .users = summary.users,
+                                       .is_single = summary.is_single,
+                                       .is_batch = model_input(plan->object)->shape[0] > 1};
+    }
+  }
+  return known;
+}
+
+static void fill_shadow(const struct pipeline *pipeline, struct pipeline_snapshot *snapshot) {
+  for (unsigned i = 0; i < pipeline->config->stage_count; i++) {
+    const struct stage_plan *plan = gpu_chain_stage(pipeline->chain, i);
+    if (plan->shadow) {
+      shadow_report(plan->shadow, &snapshot->shadow);
+    }
+  }
+}
+
 static void fill_diagnosis(const struct pipeline *pipeline, struct pipeline_snapshot *snapshot, const struct reading *now,
                            const struct reading *before) {
   const struct config_pipeline *config = pipeline->config;
@@ -296,6 +322,7 @@ static void fill_diagnosis(const struct pipeline *pipeline, struct pipeline_snap
       .replies = config->sink.endpoint == CONFIG_REPLY,
       .copies_by_kernel = session_copies_by_kernel(session),
       .costs = diagnosis_costs_of(session_costs(session)),
+      .model = model_of(pipeline),
   };
   for (enum step step = 0; step < STEP_COUNT; step++) {
     figures.step[step] = snapshot->latency[step].mean;
@@ -332,6 +359,7 @@ void pipeline_snapshot(struct pipeline *pipeline, struct pipeline_snapshot *snap
   snapshot->state = pipeline->state;
   fill_formats(pipeline, snapshot);
   fill_clients(pipeline, snapshot);
+  fill_shadow(pipeline, snapshot);
   pipeline_read(pipeline, &pipeline->now);
   fill_figures(pipeline, snapshot, &pipeline->now);
 }

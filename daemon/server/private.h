@@ -174,8 +174,6 @@ void server_close_handles(struct server *server);
 void server_close(struct server *server);
 
 /* signals.c */
-/* The signals that the server reads. */
-void signals_held(sigset_t *held);
 /* Reports SERVER_STOP for those that end the daemon. */
 bool signals_open(struct server *server, struct failure *failure);
 void signals_close(struct server *server); /* idempotent */

@@ -16,9 +16,8 @@ struct codec;
  * process before this one left, read up to the end of its configuration's text; or NULL. `reload`: the file is to be reloaded
  * at once. Returns when the daemon has ended. */
 enum exit_status server_run(const char *path, struct config *config, struct codec *codec, bool reload);
-/* The signals that order something of a process that serves. Until server_run() reads them they wait, while TERM and INT end
- * the process. */
-void signals_orders(sigset_t *orders);
+/* The signals that the server reads; until server_run() does they wait. */
+void signals_held(sigset_t *held);
 /* Writes the text of a configuration to a codec, or reads it from there. */
 void server_pass_config(char **text, struct codec *codec);
 

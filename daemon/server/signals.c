@@ -85,12 +85,6 @@ void signals_held(sigset_t *held) {
   }
 }
 
-void signals_orders(sigset_t *orders) {
-  signals_held(orders);
-  sigdelset(orders, SIGTERM);
-  sigdelset(orders, SIGINT);
-}
-
 /* Pending until this returns, the signal comes once more, as if nobody had asked for it. */
 static void on_fault(int number) {
   image_disown();

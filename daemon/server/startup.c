@@ -237,6 +237,7 @@ void server_serve(struct server *server) {
   fd_store_spend_manifest();
   if (start_all(server, &failure)) {
     say_ready(server);
+    gpu_hurry(false);
     exec_settle();
     exec_reserve();
     server->report(server, SERVER_SERVES, NULL);
@@ -292,6 +293,7 @@ bool server_start(struct server *server, struct failure *failure) {
   }
   signals_held(&held);
   exec_allow_signals(&held); /* also where nothing was left: signals wait while one image follows another */
+  gpu_hurry(server->codec && server->history.cause == HISTORY_FAULT);
   server->engine = engine_open(server->config, server->codec, failure);
   return server->engine && make_pipelines(server, failure) && loop_can_work(failure) && start_preparing(server, failure);
 }

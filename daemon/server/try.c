@@ -48,7 +48,11 @@ static bool run_frame(const struct try *try, struct gpu_error *error) {
     }
     nanosleep(&nap, NULL);
   }
-  return progress == GPU_DONE;
+  const char *refusal = progress == GPU_DONE ? gpu_refusal(try->program, 0) : NULL;
+  if (refusal) {
+    snprintf(error->text, sizeof error->text, "the frame cannot be computed: %s", refusal);
+  }
+  return progress == GPU_DONE && !refusal;
 }
 
 static bool write_result(const struct try *try, struct failure *failure) {

@@ -382,7 +382,7 @@ unsigned session_spared(const struct session *session) {
   unsigned spared = 0;
   for (unsigned i = 0; i < session->flow.ring.count; i++) {
     enum slot_state state = session->flow.ring.slots[i].state;
-    spared |= state == SLOT_DONE || state == SLOT_EMITTING ? 1U << i : 0;
+    spared |= state == SLOT_FREE ? 0 : 1U << i;
   }
   return spared;
 }

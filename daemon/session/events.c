@@ -16,6 +16,9 @@ static void event_deliver(struct message *message) {
   if (notice == &session->foreign) {
     atomic_store(&session->foreign_posted, false);
   }
+  if (notice == &session->refused) {
+    atomic_store(&session->refused_posted, false);
+  }
   if (notice == &session->held) {
     atomic_store(&session->held_posted, false);
   }
@@ -97,6 +100,18 @@ void session_tell_foreign(struct session *session) {
     session->foreign_told = true;
     snprintf(event->text, sizeof event->text, "%s", stranger_names[session->receive.foreign]);
     event_tell(session, &session->foreign, SESSION_FOREIGN);
+  }
+}
+
+/* Of frames refused while this is on its way the last is told next. */
+void session_tell_refused(struct session *session) {
+  struct flow *flow = &session->flow;
+  if (!atomic_exchange(&session->refused_posted, true)) {
+    struct session_event *event = &session->refused.event;
+    flow->refused = false;
+    event->frames = flow->refused_sequence;
+    snprintf(event->text, sizeof event->text, "%.255s", flow->refusal);
+    event_tell(session, &session->refused, SESSION_REFUSED);
   }
 }
 

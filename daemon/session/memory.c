@@ -12,6 +12,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "daemon/session/private.h"
@@ -69,6 +70,16 @@ static bool make_discard(struct session *session, struct failure *failure) {
          failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "no memory for a session of '%s'", session->setup.config->name);
 }
 
+/* Warm-up frames go through free slots, where a frame that was given up would break the device once more. */
+static void clear_given_up(struct session *session) {
+  const struct flow *flow = &session->flow;
+  for (unsigned i = 0; i < flow->ring.count && session->quarantined > 0; i++) {
+    if (flow->ring.slots[i].state == SLOT_FREE) {
+      memset(flow->ring.slots[i].input, 0, flow->input_bytes);
+    }
+  }
+}
+
 static bool session_make_program(struct session *session, const struct gpu_buffers *buffers, struct failure *failure) {
   const struct session_setup *setup = &session->setup;
   struct flow *flow = &session->flow;
@@ -83,6 +94,7 @@ static bool session_make_program(struct session *session, const struct gpu_buffe
       .spared = session_spared(session),
       .weigh = setup->costs.alone == 0,
   };
+  clear_given_up(session);
   flow->program = gpu_program_new(setup->device, setup->chain, buffers, flow->ring.count, &options, &error);
   if (!flow->program || !gpu_program_warm_up(flow->program, &error)) {
     return failure_set(failure, EXIT_STATUS_INTERNAL, error.remedy, "pipeline '%s': %s", setup->config->name, error.text);

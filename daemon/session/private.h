@@ -84,8 +84,8 @@ struct session {
   atomic_bool hold_for_readers, hold_leaves_partial;
   atomic_uint hold;   /* the same, as far as the lane knows */
   unsigned idle_hold; /* which one the idle notice under way answers */
-  atomic_bool hold_posted, held_posted, idle_posted, unread_posted, foreign_posted;
-  struct notice detached, held, idle, stopped, faulted, unread, foreign;
+  atomic_bool hold_posted, held_posted, idle_posted, unread_posted, foreign_posted, refused_posted;
+  struct notice detached, held, idle, stopped, faulted, unread, foreign, refused;
 };
 
 /* [lane] The turn and the tick of the session's runner. */
@@ -128,6 +128,7 @@ void session_drop_memory(struct session *session);
 /* [lane] Events for the control loop. */
 void session_tell_detached(struct session *session, enum detach_reason reason, const char *text);
 void session_tell_fault(struct session *session);
+void session_tell_refused(struct session *session);
 void session_tell_unread(struct session *session);
 /* Says it of a producer whose first frame began like another protocol. */
 void session_tell_foreign(struct session *session);

@@ -248,6 +248,9 @@ bool session_turn(struct runner *runner) {
   if (session->receive.foreign && !session->foreign_told && receive_is_foreign(&session->receive)) {
     session_tell_foreign(session);
   }
+  if (session->flow.refused) {
+    session_tell_refused(session);
+  }
   if (session->source.state == SOURCE_ENDED) {
     finish_source(session);
   }

@@ -31,6 +31,7 @@ enum session_event_kind {
   SESSION_IDLE,     /* held (see session_hold) and nothing is in flight any more */
   SESSION_STOPPED,  /* session_stop() is done; session_free() may follow */
   SESSION_NOT_READ, /* reply: its client goes on sending and has taken no result for SESSION_PATIENCE_S; once a producer */
+  SESSION_REFUSED,  /* a stage could not compute a frame, for the reason in `text`; one of several at a time */
   SESSION_FOREIGN,  /* its producer's first frame came, and began like `text`; once a producer */
   SESSION_GPU_FAULT /* the device is dead; frames on it are counted as gpu_fault */
 };
@@ -42,8 +43,8 @@ struct session_event {
   struct session *session;
   int fd;                    /* DETACHED: now the receiver's, to close */
   enum detach_reason reason; /* DETACHED */
-  uint64_t frames;           /* DETACHED: frames that had come in over this descriptor */
-  char text[256];            /* DETACHED: one sentence, or empty; FOREIGN */
+  uint64_t frames;           /* DETACHED: frames that had come in over this descriptor; REFUSED: its sequence */
+  char text[256];            /* DETACHED: one sentence, or empty; FOREIGN, REFUSED */
   const struct fault *fault; /* GPU_FAULT: lives as long as the session */
 };
 

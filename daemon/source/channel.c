@@ -123,6 +123,7 @@ static void channel_begin(struct channel *channel, struct slot *slot, const stru
   now = stamp->timestamp > now ? clock_now() : now; /* it may have been taken after this turn began */
   slot->frame = (struct frame){.sequence = receive->sequence++,
                                .producer = receive->producer,
+                               .epoch = receive->epoch,
                                .restart = receive->restart,
                                .rate = receive->rate,
                                .began = stamp->timestamp != 0 ? stamp->timestamp : now,

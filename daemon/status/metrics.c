@@ -305,6 +305,44 @@ static void write_fates(const struct report *report) {
   }
 }
 
+/* Only of pipelines that have one. */
+static void write_shadow_measures(const struct report *report, const char *name, const char *help,
+                                  double (*measure)(const struct shadow_report *)) {
+  write_head(report->out, name, "gauge", help);
+  for (unsigned p = 0; p < report->view.pipeline_count; p++) {
+    const struct pipeline_snapshot *snapshot = &report->pipelines[p];
+    if (snapshot->shadow.file) {
+      write_labels(report->out, name, (struct label[]){{"pipeline", snapshot->name}, {0}});
+      fprintf(report->out, "%.9g\n", measure(&snapshot->shadow));
+    }
+  }
+}
+
+static double shadow_largest(const struct shadow_report *shadow) { return shadow->largest; }
+static double shadow_mean(const struct shadow_report *shadow) { return shadow->mean; }
+static double shadow_agreement(const struct shadow_report *shadow) { return shadow->agreement; }
+
+static void write_shadows(const struct report *report) {
+  static const char *const name = "framed_shadow_frames_total";
+  write_head(report->out, name, "counter", "Frames of a model with a shadow, by what that did with them.");
+  for (unsigned p = 0; p < report->view.pipeline_count; p++) {
+    const struct pipeline_snapshot *snapshot = &report->pipelines[p];
+    const struct shadow_report *shadow = &snapshot->shadow;
+    const struct {
+      const char *result;
+      uint64_t count;
+    } results[] = {{"compared", shadow->compared}, {"skipped", shadow->skipped}, {"failed", shadow->failed}};
+    for (size_t i = 0; i < sizeof results / sizeof results[0] && shadow->file; i++) {
+      write_count(report->out, name, (struct label[]){{"pipeline", snapshot->name}, {"result", results[i].result}, {0}},
+                  results[i].count);
+    }
+  }
+  write_shadow_measures(report, "framed_shadow_difference_largest", "Of two elements of the outputs.", shadow_largest);
+  write_shadow_measures(report, "framed_shadow_difference_mean", "Of all elements of the outputs.", shadow_mean);
+  write_shadow_measures(report, "framed_shadow_agreement", "Share of results whose largest element is at the same place.",
+                        shadow_agreement);
+}
+
 static void write_histogram(FILE *out, const char *pipeline, const char *step, const struct histogram_view *view) {
   uint64_t below = 0;
   unsigned fine = 0;
@@ -368,6 +406,7 @@ char *metrics_text(const struct status_ops *ops) {
     write_states(&report);
     write_bounds(&report);
     write_fates(&report);
+    write_shadows(&report);
     write_latencies(&report);
     text = stream_close(&stream);
   }

@@ -69,7 +69,10 @@ static unsigned char shade(double number, struct levels levels) {
   return level >= 255 ? 255 : level > 0 ? (unsigned char)level : 0;
 }
 
-static unsigned char clamp(double level) { return level >= 255 ? 255 : level > 0 ? (unsigned char)(level + 0.5) : 0; }
+static unsigned char clamp(double level) {
+  double above = level + 0.5; /* what is cut off rounds it */
+  return above >= 256 ? 255 : above > 0 ? (unsigned char)above : 0;
+}
 
 /* ITU-R BT.709 with the range of video: 16 to 235, and 16 to 240 around 128. */
 static void set_yuv(unsigned char *rgb, int y, int u, int v) {

@@ -84,6 +84,9 @@ static void make_device_spans(struct trace_frame *frame) {
   const struct trace_record *record = &frame->record;
   frame->parts[TRACE_STREAM] = span(record->begin, record->copied_out);
   frame->parts[TRACE_KERNEL] = served(record->copied_in, record->kernel, record->computed);
+  if (record->instance > 0) {
+    frame->parts[TRACE_MODEL] = span(record->modelled - record->model, record->modelled);
+  }
   if (record->copied_in > record->begin) {
     frame->parts[TRACE_COPY_IN] = served(record->begin, record->h2d, record->copied_in);
   }
@@ -227,6 +230,17 @@ static void keep_within_stream(struct trace_frame *frame) {
   }
 }
 
+/* A kernel span begins later than its model where the engine had another frame until then. */
+static void keep_within_kernel(struct trace_frame *frame) {
+  const struct trace_span *kernel = &frame->parts[TRACE_KERNEL];
+  struct trace_span *model = &frame->parts[TRACE_MODEL];
+  model->begin = model->begin > kernel->begin ? model->begin : kernel->begin;
+  model->end = model->end < kernel->end ? model->end : kernel->end;
+  if (model->begin >= model->end) {
+    *model = (struct trace_span){0};
+  }
+}
+
 static void note_rows(struct trace *trace) {
   for (unsigned i = 0; i < trace->frame_count; i++) {
     struct trace_frame *frame = &trace->frames[i];
@@ -235,6 +249,7 @@ static void note_rows(struct trace *trace) {
     subject->engines |= trace_on_engine(trace, frame, TRACE_COPY_IN) || trace_on_engine(trace, frame, TRACE_COPY_OUT);
     if (trace_has(frame, TRACE_STREAM)) {
       keep_within_stream(frame);
+      keep_within_kernel(frame);
       subject->streams = subject->streams > frame->record.stream ? subject->streams : frame->record.stream + 1;
     }
   }

@@ -26,6 +26,7 @@ enum trace_part {
   TRACE_STREAM = TRACE_HOST_PARTS, /* a frame on its stream, and within it: */
   TRACE_COPY_IN,
   TRACE_KERNEL,
+  TRACE_MODEL, /* within the kernel */
   TRACE_COPY_OUT,
   TRACE_PARTS
 };

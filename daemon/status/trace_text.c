@@ -27,6 +27,7 @@ static const struct {
     [TRACE_STREAM] = {ROW_STREAM, "frame"},
     [TRACE_COPY_IN] = {ROW_STREAM, "copy in"},
     [TRACE_KERNEL] = {ROW_STREAM, "kernel"},
+    [TRACE_MODEL] = {ROW_STREAM, "model"},
     [TRACE_COPY_OUT] = {ROW_STREAM, "copy out"},
 };
 
@@ -172,7 +173,12 @@ static void put_span(struct trace_text *text, const struct trace_frame *frame, e
   begin_event(text, "X", row);
   put_time(text, "ts", span.begin);
   put_time(text, "dur", span.end - span.begin);
-  text_put(text, ",\"name\":\"%s\",\"args\":{\"frame\":%" PRIu64 "}}", parts[part].name, frame->record.sequence);
+  text_put(text, ",\"name\":\"%s\",\"args\":{\"frame\":%" PRIu64 ",\"epoch\":%" PRIu64, parts[part].name,
+           frame->record.sequence, frame->record.epoch);
+  if (part == TRACE_MODEL) {
+    text_put(text, ",\"instance\":%" PRIu64, frame->record.instance);
+  }
+  text_put(text, "}}");
 }
 
 static struct row row_of(const struct trace_frame *frame, enum trace_part part) {
@@ -226,8 +232,8 @@ static void put_frame(struct trace_text *text, const struct trace_frame *frame) 
   if (frame->record.fate != FATE_EMITTED) {
     begin_event(text, "i", (struct row){PROCESS_SESSION + frame->subject, ROW_DROPPED});
     put_time(text, "ts", frame->record.settled);
-    text_put(text, ",\"s\":\"t\",\"name\":\"%s\",\"args\":{\"frame\":%" PRIu64 "}}", fate_names[frame->record.fate],
-             frame->record.sequence);
+    text_put(text, ",\"s\":\"t\",\"name\":\"%s\",\"args\":{\"frame\":%" PRIu64 ",\"epoch\":%" PRIu64 "}}",
+             fate_names[frame->record.fate], frame->record.sequence, frame->record.epoch);
   }
 }
 

@@ -27,9 +27,10 @@ size_t json_most_bytes(const struct json_shape *shape) {
 /* -- strings ------------------------------------------------------------------------------------------------------ */
 
 static char *put(char *at, const char *text) {
-  size_t length = strlen(text);
-  memcpy(at, text, length);
-  return at + length;
+  while (*text) {
+    *at++ = *text++;
+  }
+  return at;
 }
 
 static bool is_between(unsigned char byte, unsigned char least, unsigned char most) { return byte >= least && byte <= most; }

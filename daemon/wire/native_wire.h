@@ -121,6 +121,8 @@ struct native_result {
   uint32_t steps[NATIVE_STEPS];
   uint32_t session; /* place of the producer: 0 to clients - 1 */
   uint32_t flags;
+  uint64_t number; /* the daemon's own: counts the frames of their producer from 0, */
+  uint64_t epoch;  /* and this tells its producer from all others of the pipeline, also of other daemons' lives */
 };
 
 /* -- ACK --------------------------------------------------------------------------------------------------------------- */
@@ -196,14 +198,14 @@ struct native_control {
   struct native_submission submissions[NATIVE_RING]; /* written by the client */
   unsigned char rest_of_submissions[4096 - NATIVE_RING * 40];
   struct native_completion completions[NATIVE_RING]; /* written by the daemon */
-  unsigned char rest_of_completions[4096 - NATIVE_RING * 72];
+  unsigned char rest_of_completions[4096 - NATIVE_RING * 88];
 };
 
 _Static_assert(sizeof(struct native_header) == 16, "layout");
 _Static_assert(sizeof(struct native_hello) == 24, "layout");
 _Static_assert(sizeof(struct native_welcome) == 256, "layout");
 _Static_assert(sizeof(struct native_frame) == 32, "layout");
-_Static_assert(sizeof(struct native_result) == 64, "layout");
+_Static_assert(sizeof(struct native_result) == 80, "layout");
 _Static_assert(sizeof(struct native_ack) == 8, "layout");
 _Static_assert(sizeof(struct native_control) == NATIVE_CONTROL, "layout");
 

@@ -74,7 +74,7 @@ static bool create_session(struct cuda_instance *instance, const struct model_by
   }
   bool good = CHECK(instance, error, set_threads, options, 1) &&
               CHECK(instance, error, configure, options, "session.disable_cpu_ep_fallback", "1") &&
-              provider_append(model, options, index, instance->stream, instance->channels_last, error);
+              provider_append(model, options, index, instance->stream, &instance->choice, error);
   if (good &&
       !CHECK(instance, error, create_session, model->runtime->env, bytes->bytes, bytes->count, options, &instance->session)) {
     good = explain(instance, error);
@@ -176,11 +176,12 @@ struct cuda_instance *cuda_instance_close(struct cuda_instance *instance) {
   return NULL;
 }
 
-/* Channels last is the faster layout on tensor cores; what is not made for it is opened as the file has it. */
+/* What is not made for channels last is opened as the file has it. */
 static bool open_session(struct cuda_instance *instance, const struct model_bytes *bytes, const struct onnx_file *file,
                          struct gpu_error *error) {
-  for (int attempt = 0; attempt < 2; attempt++) {
-    instance->channels_last = attempt == 0;
+  const bool layouts[] = {instance->choice.channels_last, false};
+  for (int attempt = 0; attempt < (layouts[0] ? 2 : 1); attempt++) {
+    instance->choice.channels_last = layouts[attempt];
     if (create_session(instance, bytes, file, error) && bind_all(instance, error) && capture(instance, error)) {
       return true;
     }
@@ -215,7 +216,7 @@ static size_t free_memory(struct gpu_device *device) {
 
 struct cuda_instance *cuda_instance_open(struct gpu_device *device, const struct model *model, const struct model_bytes *bytes,
                                          const struct onnx_file *file, const struct stage_buffers *slot, int chosen,
-                                         struct gpu_error *error) {
+                                         const struct model_choice *choice, struct gpu_error *error) {
   struct cuda_instance *instance = calloc(1, sizeof *instance);
   size_t before = free_memory(device);
   if (!instance) {
@@ -226,6 +227,7 @@ struct cuda_instance *cuda_instance_open(struct gpu_device *device, const struct
   instance->model = model;
   instance->bound = slot != NULL;
   instance->chosen = chosen;
+  instance->choice = *choice;
   pthread_mutex_init(&instance->lock, NULL);
   if (!fill(instance, bytes, file, slot, error)) {
     return cuda_instance_close(instance);
@@ -234,6 +236,36 @@ struct cuda_instance *cuda_instance_open(struct gpu_device *device, const struct
   instance->bytes = before > after ? before - after : 0;
   atomic_fetch_add_explicit(&device->allocated, instance->bytes, memory_order_relaxed);
   return instance;
+}
+
+/* -- weighing ----------------------------------------------------------------------------------------------------------- */
+
+static bool time_frames(struct cuda_instance *instance, const cudaEvent_t events[2], unsigned frames, float *ms,
+                        struct gpu_error *error) {
+  struct gpu_device *device = instance->device;
+  bool good = CUDA_CALL(device, error, cudaEventRecord, events[0], instance->stream);
+  for (unsigned i = 0; i < frames && good; i++) {
+    good = CUDA_CALL(device, error, cudaGraphLaunch, instance->capture.exec, instance->stream);
+  }
+  good = good && CUDA_CALL(device, error, cudaEventRecord, events[1], instance->stream) &&
+         CUDA_CALL(device, error, cudaStreamSynchronize, instance->stream) &&
+         CUDA_CALL(device, error, cudaEventElapsedTime, ms, events[0], events[1]);
+  *ms /= (float)frames;
+  return good;
+}
+
+bool cuda_instance_time(struct cuda_instance *instance, unsigned frames, float *ms, struct gpu_error *error) {
+  cudaEvent_t events[2] = {NULL, NULL};
+  struct gpu_error other;
+  bool good = CUDA_CALL(instance->device, error, cudaEventCreate, &events[0]) &&
+              CUDA_CALL(instance->device, error, cudaEventCreate, &events[1]) &&
+              time_frames(instance, events, frames, ms, error);
+  for (int i = 0; i < 2; i++) {
+    if (events[i]) {
+      (void)CUDA_CALL(instance->device, &other, cudaEventDestroy, events[i]);
+    }
+  }
+  return good;
 }
 
 /* -- frames ------------------------------------------------------------------------------------------------------------- */
@@ -253,13 +285,23 @@ static cudaError_t add_child(const struct cuda_instance *instance, cudaStream_t 
                                : result;
 }
 
-cudaError_t cuda_instance_run_bound(const struct cuda_instance *instance, cudaStream_t stream) {
+/* An event around the model, of a frame that has times. */
+static cudaError_t mark(void *event, bool captured, cudaStream_t stream) {
+  return !event     ? cudaSuccess
+         : captured ? cudaEventRecordWithFlags(event, stream, cudaEventRecordExternal)
+                    : cudaEventRecord(event, stream);
+}
+
+cudaError_t cuda_instance_run_bound(const struct cuda_instance *instance, struct stage_run *run, cudaStream_t stream) {
   enum cudaStreamCaptureStatus status;
   cudaError_t result = cudaStreamIsCapturing(stream, &status);
+  bool captured = status == cudaStreamCaptureStatusActive;
+  run->instance = instance->number;
+  result = result == cudaSuccess ? mark(run->began, captured, stream) : result;
   if (result == cudaSuccess) {
-    result =
-        status == cudaStreamCaptureStatusActive ? add_child(instance, stream) : cudaGraphLaunch(instance->capture.exec, stream);
+    result = captured ? add_child(instance, stream) : cudaGraphLaunch(instance->capture.exec, stream);
   }
+  result = result == cudaSuccess ? mark(run->ended, captured, stream) : result;
   if (result == cudaSuccess && instance->chosen == MODEL_ALL) {
     result = cudaMemcpyAsync(instance->places.output, instance->outputs, sizeof instance->model->parts,
                              cudaMemcpyDeviceToDevice, stream);
@@ -274,26 +316,30 @@ static const void *find_result(const struct cuda_instance *instance, int chosen,
   return instance->outputs + (chosen == MODEL_ALL ? 0 : parts->parts[chosen].offset);
 }
 
-static cudaError_t pass_through(struct cuda_instance *instance, const void *input, void *output, int chosen,
+static cudaError_t pass_through(struct cuda_instance *instance, const struct stage_call *call, int chosen,
                                 cudaStream_t stream) {
   size_t bytes;
   const void *result = find_result(instance, chosen, &bytes);
   const size_t input_bytes = instance->model->input.bytes;
   cudaError_t status = cudaEventRecord(instance->entered, stream);
   status = status == cudaSuccess ? cudaStreamWaitEvent(instance->stream, instance->entered, 0) : status;
+  status = status == cudaSuccess ? mark(call->run->began, false, instance->stream) : status;
   status = status == cudaSuccess
-               ? cudaMemcpyAsync(instance->input, input, input_bytes, cudaMemcpyDeviceToDevice, instance->stream)
+               ? cudaMemcpyAsync(instance->input, call->input, input_bytes, cudaMemcpyDeviceToDevice, instance->stream)
                : status;
   status = status == cudaSuccess ? cudaGraphLaunch(instance->capture.exec, instance->stream) : status;
-  status = status == cudaSuccess ? cudaMemcpyAsync(output, result, bytes, cudaMemcpyDeviceToDevice, instance->stream) : status;
+  status =
+      status == cudaSuccess ? cudaMemcpyAsync(call->output, result, bytes, cudaMemcpyDeviceToDevice, instance->stream) : status;
+  status = status == cudaSuccess ? mark(call->run->ended, false, instance->stream) : status;
   status = status == cudaSuccess ? cudaEventRecord(instance->done, instance->stream) : status;
   return status == cudaSuccess ? cudaStreamWaitEvent(stream, instance->done, 0) : status;
 }
 
-cudaError_t cuda_instance_run_shared(struct cuda_instance *instance, const void *input, void *output, int chosen,
+cudaError_t cuda_instance_run_shared(struct cuda_instance *instance, const struct stage_call *call, int chosen,
                                      cudaStream_t stream) {
+  call->run->instance = instance->number;
   pool_take_lock(&instance->lock);
-  cudaError_t status = pass_through(instance, input, output, chosen, stream);
+  cudaError_t status = pass_through(instance, call, chosen, stream);
   pthread_mutex_unlock(&instance->lock);
   return status;
 }

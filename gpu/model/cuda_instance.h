@@ -15,8 +15,10 @@
 
 struct cuda_instance {
   const struct model *model;
+  unsigned number; /* of those of its model on its device, from 1 */
   struct gpu_device *device;
-  bool bound, channels_last;
+  bool bound;
+  struct model_choice choice;
   int chosen; /* what a bound one gives */
   cudaStream_t stream;
   cudaEvent_t entered, done;        /* of a shared one: the latest frame may begin, and has ended */
@@ -34,18 +36,20 @@ struct cuda_instance {
 /* With `slot` bound to these buffers and to one output, without shared. For threads that set up. NULL on error. */
 struct cuda_instance *cuda_instance_open(struct gpu_device *device, const struct model *model, const struct model_bytes *bytes,
                                          const struct onnx_file *file, const struct stage_buffers *slot, int chosen,
-                                         struct gpu_error *error);
+                                         const struct model_choice *choice, struct gpu_error *error);
 /* Nothing may be on the device that uses it. On a dead device it is left as it is. NULL is fine; returns NULL. */
 struct cuda_instance *cuda_instance_close(struct cuda_instance *instance);
 
 /* Whether its graph can be part of another one. */
 static inline bool cuda_instance_is_child(const struct cuda_instance *instance) { return instance->capture.graph != NULL; }
+/* Milliseconds of one of so many frames in a row, with nothing else on the device. For threads that set up. */
+bool cuda_instance_time(struct cuda_instance *instance, unsigned frames, float *ms, struct gpu_error *error);
 /* Whether no frame is in a shared one. */
 bool cuda_instance_is_free(struct cuda_instance *instance);
 
 /* [lane] Enqueue one frame; of a bound one on the slot's stream, which may be under capture if the instance is a child. */
-cudaError_t cuda_instance_run_bound(const struct cuda_instance *instance, cudaStream_t stream);
-cudaError_t cuda_instance_run_shared(struct cuda_instance *instance, const void *input, void *output, int chosen,
+cudaError_t cuda_instance_run_bound(const struct cuda_instance *instance, struct stage_run *run, cudaStream_t stream);
+cudaError_t cuda_instance_run_shared(struct cuda_instance *instance, const struct stage_call *call, int chosen,
                                      cudaStream_t stream);
 
 #endif

@@ -182,15 +182,19 @@ static void load_libraries(const struct onnxruntime *runtime) {
 
 /* -- options -------------------------------------------------------------------------------------------------------------- */
 
-static bool set_options(const struct model *model, struct ort_cuda_options *options, int device, bool channels_last,
-                        struct gpu_error *error) {
+static bool set_options(const struct model *model, struct ort_cuda_options *options, int device,
+                        const struct model_choice *choice, struct gpu_error *error) {
   char index[16], memory[32];
   const char *keys[] = {"device_id",    "enable_cuda_graph",      "use_tf32",
                         "prefer_nhwc",  "cudnn_conv_algo_search", "arena_extend_strategy",
                         "gpu_mem_limit"};
-  const char *values[] = {
-      index, "1", model->precision == MODEL_TF32 ? "1" : "0", channels_last ? "1" : "0", "EXHAUSTIVE", "kSameAsRequested",
-      memory};
+  const char *values[] = {index,
+                          "1",
+                          model->precision == MODEL_TF32 ? "1" : "0",
+                          choice->channels_last ? "1" : "0",
+                          choice->exhaustive ? "EXHAUSTIVE" : "HEURISTIC",
+                          "kSameAsRequested",
+                          memory};
   size_t count = sizeof keys / sizeof keys[0];
   snprintf(index, sizeof index, "%d", device);
   snprintf(memory, sizeof memory, "%zu", model->memory);
@@ -215,7 +219,7 @@ static bool explain(struct gpu_error *error) {
 }
 
 bool provider_append(const struct model *model, struct ort_options *options, int device, cudaStream_t stream,
-                     bool channels_last, struct gpu_error *error) {
+                     const struct model_choice *choice, struct gpu_error *error) {
   const struct onnxruntime *runtime = model->runtime;
   struct ort_cuda_options *cuda = NULL;
   pthread_mutex_lock(&lock);
@@ -224,7 +228,7 @@ bool provider_append(const struct model *model, struct ort_options *options, int
   }
   bool good =
       onnxruntime_check(runtime, runtime->create_cuda_options(&cuda), "ONNX Runtime", error) &&
-      set_options(model, cuda, device, channels_last, error) &&
+      set_options(model, cuda, device, choice, error) &&
       onnxruntime_check(runtime, runtime->set_cuda_pointer(cuda, "user_compute_stream", stream), "ONNX Runtime", error) &&
       onnxruntime_check(runtime, runtime->append_cuda(options, cuda), "ONNX Runtime", error);
   if (!good) {

@@ -8,6 +8,7 @@
 #define FRAMED_GPU_MODEL_CUDA_PROVIDER_H
 
 #include "gpu/cuda.h"
+#include "gpu/model/choice.h"
 #include "gpu/model/private.h"
 
 /* A workspace for cuBLAS, without which each capture would hold allocations, and a graph with such cannot be part of another.
@@ -26,6 +27,6 @@ void provider_watch(struct provider_capture *capture);
 
 /* Adds the CUDA part to the options of a session that computes on `stream`. */
 bool provider_append(const struct model *model, struct ort_options *options, int device, cudaStream_t stream,
-                     bool channels_last, struct gpu_error *error);
+                     const struct model_choice *choice, struct gpu_error *error);
 
 #endif

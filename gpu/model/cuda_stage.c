@@ -5,7 +5,8 @@
  * Otherwise there are as many as it may have, and a frame takes one that is free or whose turn it is. Nothing on the host
  * waits: a frame that finds all of them busy waits on the device.
  */
-#include "gpu/model/cuda_instance.h"
+#include "gpu/model/cuda_trial.h"
+#include "gpu/model/shadow.h"
 #include "gpu/model/stage.h"
 
 #include <errno.h>
@@ -23,6 +24,8 @@ struct cuda_instances {
   unsigned bound;   /* instances that belong to slots */
   unsigned count;
   struct cuda_instance *instances[MOST_SHARED];
+  bool decided;
+  struct model_choice choice; /* how they are opened */
   _Atomic unsigned turn;
 };
 
@@ -32,6 +35,8 @@ struct attached {
   struct model *model;
   unsigned bound;
   struct cuda_instance *instances[GPU_MAX_SLOTS]; /* of its slots, if they are bound */
+  struct shadow *shadow;
+  void *sample; /* pinned: an input on its way to the shadow; NULL: there is none */
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the list, and while instances are made */
@@ -91,13 +96,13 @@ static bool bind_slots(struct attached *attached, const struct stage_plan *plan,
                        unsigned count, const struct model_bytes *bytes, const struct onnx_file *file, struct gpu_error *error) {
   const int chosen = model_stage_chosen(plan);
   for (; attached->bound < count; attached->bound++) {
-    struct cuda_instance *instance =
-        cuda_instance_open(attached->shared->device, attached->model, bytes, file, &slots[attached->bound], chosen, error);
+    struct cuda_instance *instance = cuda_instance_open(attached->shared->device, attached->model, bytes, file,
+                                                        &slots[attached->bound], chosen, &attached->shared->choice, error);
     if (!instance) {
       return false;
     }
     attached->instances[attached->bound] = instance;
-    attached->shared->bound++;
+    instance->number = ++attached->shared->bound;
   }
   return true;
 }
@@ -107,11 +112,13 @@ static bool open_shared(struct cuda_instances *set, const struct model_bytes *by
   unsigned allowed = set->model->instances > set->bound ? set->model->instances - set->bound : 1;
   allowed = allowed < MOST_SHARED ? allowed : MOST_SHARED;
   while (set->count < allowed) {
-    struct cuda_instance *instance = cuda_instance_open(set->device, set->model, bytes, file, NULL, MODEL_ALL, error);
+    struct cuda_instance *instance =
+        cuda_instance_open(set->device, set->model, bytes, file, NULL, MODEL_ALL, &set->choice, error);
     if (!instance) {
       return false;
     }
     set->instances[set->count++] = instance;
+    instance->number = set->bound + set->count;
   }
   return true;
 }
@@ -132,6 +139,10 @@ static bool fill(struct attached *attached, const struct stage_plan *plan, const
   if (!read_again(model, &bytes, &file, error)) {
     return false;
   }
+  if (!set->decided) {
+    set->choice = cuda_trial_choose(set->device, model, &bytes, &file);
+    set->decided = true;
+  }
   bool good = binds ? bind_slots(attached, plan, slots, count, &bytes, &file, error) : open_shared(set, &bytes, &file, error);
   model_bytes_free(&bytes);
   *beside = !binds;
@@ -141,7 +152,44 @@ static bool fill(struct attached *attached, const struct stage_plan *plan, const
   return good;
 }
 
+/* -- the shadow ----------------------------------------------------------------------------------------------------------- */
+
+static bool make_sample(struct attached *attached, struct shadow *shadow, struct gpu_error *error) {
+  struct gpu_device *device = attached->shared->device;
+  attached->shadow = shadow;
+  return !shadow ||
+         CUDA_CALL(device, error, cudaHostAlloc, &attached->sample, attached->model->input.bytes, cudaHostAllocDefault);
+}
+
+/* Nothing of the program is on the device any more, so that what was taken was posted. */
+static void free_sample(struct attached *attached) {
+  struct gpu_error error;
+  if (attached->sample) {
+    shadow_leave(attached->shadow, attached);
+    (void)CUDA_CALL(attached->shared->device, &error, cudaFreeHost, attached->sample);
+  }
+}
+
+static void CUDART_CB on_sample(void *argument) {
+  const struct attached *attached = argument;
+  shadow_post(attached->shadow, attached->sample);
+}
+
+/* Behind the model, which leaves its input as it is, and before the stage that takes the memory of it. */
+static cudaError_t take_sample(struct attached *attached, const struct stage_call *call, cudaStream_t stream) {
+  if (!attached->sample || call->sequence == STAGE_WARM_UP || !shadow_take(attached->shadow, attached)) {
+    return cudaSuccess;
+  }
+  cudaError_t status =
+      cudaMemcpyAsync(attached->sample, call->input, attached->model->input.bytes, cudaMemcpyDeviceToHost, stream);
+  return status == cudaSuccess ? cudaLaunchHostFunc(stream, on_sample, attached) : status;
+}
+
+/* -- attaching and detaching ------------------------------------------------------------------------------------------------
+ */
+
 static void free_attached(struct attached *attached) {
+  free_sample(attached);
   for (unsigned i = 0; i < attached->bound; i++) {
     cuda_instance_close(attached->instances[i]);
   }
@@ -160,7 +208,8 @@ void *model_attach(struct gpu_device *device, const struct stage_plan *plan, con
   attached->model = plan->object;
   pthread_mutex_lock(&lock);
   attached->shared = hold(device, attached->model, error);
-  bool good = attached->shared && fill(attached, plan, slots, count, beside, error);
+  bool good =
+      attached->shared && fill(attached, plan, slots, count, beside, error) && make_sample(attached, plan->shadow, error);
   if (!good && attached->shared) {
     free_attached(attached);
   } else if (!good) {
@@ -193,8 +242,9 @@ static struct cuda_instance *choose(struct cuda_instances *set) {
 
 int model_enqueue(const struct stage_plan *plan, const struct stage_call *call, void *stream) {
   struct attached *attached = call->attached;
-  if (attached->bound > 0) {
-    return cuda_instance_run_bound(attached->instances[call->slot], stream);
-  }
-  return cuda_instance_run_shared(choose(attached->shared), call->input, call->output, model_stage_chosen(plan), stream);
+  cudaError_t status = attached->bound > 0
+                           ? cuda_instance_run_bound(attached->instances[call->slot], call->run, stream)
+                           : cuda_instance_run_shared(choose(attached->shared), call, model_stage_chosen(plan), stream);
+  status = status == cudaSuccess ? take_sample(attached, call, stream) : status;
+  return (int)status;
 }

@@ -82,6 +82,7 @@ static bool fill(struct model *model, const struct model_settings *settings, str
   model->ir_version = file.ir_version;
   model->opset = file.opset;
   model->weight_bytes = file.weight_bytes;
+  model->single_bytes = file.single_bytes;
   model->nodes = file.nodes;
   model->hash = bytes.hash;
   memcpy(model->parts.magic, PARTS_MAGIC, sizeof model->parts.magic);
@@ -167,6 +168,8 @@ void model_summary(const struct model *model, struct model_summary *summary) {
       .ir_version = model->ir_version,
       .opset = model->opset,
       .weight_bytes = model->weight_bytes,
+      .is_single = model->single_bytes > model->weight_bytes / 2,
+      .users = atomic_load(&model->users),
       .nodes = model->nodes,
       .hash = model->hash,
       .instances = model->instances,

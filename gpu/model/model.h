@@ -54,6 +54,8 @@ struct model_summary {
   const char *file, *runtime; /* its path, and the version of ONNX Runtime that runs it */
   int64_t ir_version, opset;
   uint64_t weight_bytes, nodes;
+  bool is_single;              /* most weights are of float32 */
+  unsigned users;              /* slots of all pipelines that may run it */
   uint64_t hash;               /* of all bytes of the file and of those beside it */
   unsigned instances, threads; /* threads of one run on the CPU */
   size_t memory;

@@ -6,6 +6,7 @@
  * folder: ONNX Runtime itself would follow any path from anywhere in the file.
  */
 #include "gpu/model/onnx_file.h"
+#include "gpu/model/onnxruntime.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,7 +19,7 @@ enum { MODEL_IR = 1, MODEL_GRAPH = 7, MODEL_OPSET = 8, MODEL_FUNCTION = 25, OPSE
 enum { GRAPH_NODE = 1, GRAPH_WEIGHT = 5, GRAPH_INPUT = 11, GRAPH_SPARSE = 15, FUNCTION_NODE = 7, NODE_ATTRIBUTE = 5 };
 enum { ATTRIBUTE_TENSOR = 5, ATTRIBUTE_GRAPH = 6, ATTRIBUTE_TENSORS = 10, ATTRIBUTE_GRAPHS = 11 };
 enum { ATTRIBUTE_SPARSE = 22, ATTRIBUTE_SPARSES = 23, SPARSE_VALUES = 1, SPARSE_INDICES = 2 };
-enum { TENSOR_NAME = 8, TENSOR_EXTERNAL = 13, ENTRY_KEY = 1, ENTRY_VALUE = 2 };
+enum { TENSOR_DATA_TYPE = 2, TENSOR_NAME = 8, TENSOR_EXTERNAL = 13, ENTRY_KEY = 1, ENTRY_VALUE = 2 };
 enum { VALUE_NAME = 1, VALUE_TYPE = 2, TYPE_TENSOR = 1, TENSOR_TYPE = 1, TENSOR_SHAPE = 2 };
 enum { SHAPE_SIDE = 1, SIDE_SIZE = 1, SIDE_NAME = 2 };
 
@@ -126,6 +127,7 @@ static bool for_each_in(struct walk *walk, const struct field *field, visit *eac
 struct external {
   struct onnx_text key, value, location;
   uint64_t offset, length;
+  uint64_t type; /* of its elements */
 };
 
 static bool is_plain_name(struct onnx_text name) {
@@ -176,6 +178,7 @@ static uint64_t number_of(struct onnx_text text) {
 
 static bool visit_tensor(struct walk *walk, const struct field *field, void *result) {
   struct external *external = result;
+  external->type = field->number == TENSOR_DATA_TYPE ? field->value : external->type;
   if (field->number != TENSOR_EXTERNAL) {
     walk->file->weight_bytes += walk->depth == 1 && field->number != TENSOR_NAME ? text_of(field).length : 0;
     return true;
@@ -197,6 +200,7 @@ static bool visit_tensor(struct walk *walk, const struct field *field, void *res
 /* A tensor somewhere in the file; `usual`: it is an initial value of the main graph. */
 static bool read_tensor(struct walk *walk, const struct field *field, bool usual) {
   struct external external = {.key = {"", 0}, .value = {"", 0}};
+  const uint64_t before = walk->file->weight_bytes;
   if (!for_each_in(walk, field, visit_tensor, &external)) {
     return false;
   }
@@ -205,7 +209,9 @@ static bool read_tensor(struct walk *walk, const struct field *field, bool usual
              ONNX_PRINT(external.location));
     return false;
   }
-  return !external.location.text || add_file(walk, &external);
+  bool good = !external.location.text || add_file(walk, &external);
+  walk->file->single_bytes += external.type == ONNX_FLOAT ? walk->file->weight_bytes - before : 0;
+  return good;
 }
 
 /* -- graphs ------------------------------------------------------------------------------------------------------- */

@@ -2,8 +2,8 @@
  * Finds the library of ONNX Runtime and loads it. It is looked for in FRAMED_ONNXRUNTIME (a file or a folder), where framectl
  * installs it, where a package does, and where the linker looks.
  *
- * Versions from 1.29 on report to their maker. That is turned off before the library is loaded, when it would begin, and once
- * more after.
+ * Versions from 1.29 on report to their maker. The daemon turns that off before it does anything else, other programs when they
+ * load the library, and once more after.
  */
 #include "gpu/model/onnxruntime.h"
 #include "gpu/backend.h"
@@ -214,7 +214,7 @@ static const void *const *find_table(void *library, struct onnxruntime *runtime,
 }
 
 static bool load(struct onnxruntime *runtime, struct gpu_error *error) {
-  setenv("ORT_DISABLE_TELEMETRY", "1", 1);
+  setenv("ORT_DISABLE_TELEMETRY", "1", 0);
   void *library = open_library(runtime->path, error);
   const void *const *table = library ? find_table(library, runtime, error) : NULL;
   if (!table) {

@@ -14,13 +14,14 @@ struct model {
   struct model *next; /* of those that are open */
   char *key;          /* what was asked for */
   unsigned holders;
-  atomic_uint users; /* slots of all programs of all chains that have it */
+  atomic_uint users;        /* slots of all programs of all chains that have it */
+  _Atomic uint64_t running; /* on the CPU: a bit for each frame that it computes at this moment */
   char *path;
   unsigned instances, threads;
   size_t memory;
   enum model_precision precision;
   int64_t ir_version, opset;
-  uint64_t weight_bytes, nodes, hash;
+  uint64_t weight_bytes, single_bytes, nodes, hash;
   struct model_tensor input;
   unsigned output_count;
   struct model_tensor outputs[MODEL_MOST_OUTPUTS];

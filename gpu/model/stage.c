@@ -7,12 +7,14 @@
  */
 #include "gpu/model/stage.h"
 #include "gpu/model/private.h"
+#include "gpu/model/shadow.h"
 #include "gpu/stages/prepare.h"
 
 #include <stdio.h>
 #include <string.h>
 
 enum { NAME, FILE_NAME, SHAPE, OUTPUT };
+enum { MOST_NUMBERS = 64 };
 
 static const struct stage_parameter parameters[] = {
     [NAME] = {.name = "name", .type = STAGE_WORD, .help = "The model of that name in the section `models`."},
@@ -190,10 +192,39 @@ int model_stage_chosen(const struct stage_plan *plan) {
 
 /* -- running it --------------------------------------------------------------------------------------------------------- */
 
+/* A frame for the shadow, which on a GPU takes more steps than others. */
+static bool differs(const struct stage_plan *plan, uint64_t sequence) {
+  return plan->shadow && sequence != STAGE_WARM_UP && shadow_wants(plan->shadow);
+}
+
+/* Of the frames that are computed at this moment each has a number, the lowest that is free. */
+static unsigned take_number(struct model *model) {
+  uint64_t taken = atomic_load(&model->running);
+  unsigned number;
+  do {
+    number = ~taken ? (unsigned)__builtin_ctzll(~taken) : MOST_NUMBERS;
+  } while (number < MOST_NUMBERS && !atomic_compare_exchange_weak(&model->running, &taken, taken | UINT64_C(1) << number));
+  return number;
+}
+
+static void give_number(struct model *model, unsigned number) {
+  if (number < MOST_NUMBERS) {
+    atomic_fetch_and(&model->running, ~(UINT64_C(1) << number));
+  }
+}
+
 static void run(const struct stage_plan *plan, const struct stage_call *call) {
   struct gpu_error error;
-  if (!model_run(plan->object, call->input, call->output, model_stage_chosen(plan), &error)) {
+  struct model *model = plan->object;
+  unsigned instance = take_number(model);
+  call->run->instance = instance + 1;
+  if (!model_run(model, call->input, call->output, model_stage_chosen(plan), &error)) {
     snprintf(call->problem, STAGE_TEXT, "%.390s", error.text);
+  }
+  give_number(model, instance);
+  if (differs(plan, call->sequence) && shadow_take(plan->shadow, plan)) {
+    memcpy(shadow_place(plan->shadow), call->input, model->input.bytes);
+    shadow_post(plan->shadow, NULL);
   }
 }
 
@@ -202,6 +233,7 @@ const struct stage_descriptor model_stage = {
     .help = "Runs a model of ONNX; takes frames that are its input as they are, and gives one output or all.",
     .parameters = parameters,
     .parameter_count = STAGE_PARAMETER_COUNT(parameters),
+    .runs_model = true,
     .any_element = true,
     .prepare = prepare,
     .release = release,
@@ -209,4 +241,5 @@ const struct stage_descriptor model_stage = {
     .enqueue = STAGE_ENQUEUE(model_enqueue),
     .attach = STAGE_ENQUEUE(model_attach),
     .detach = STAGE_ENQUEUE(model_detach),
+    .differs = differs,
 };

@@ -20,7 +20,7 @@ _framectl() {
   _arguments -C $always $json \
     '(- *)--version[print the version]' \
     '1:command:((status\:"the state of all pipelines, or of one" health\:"whether all is well"
-      metrics\:"metrics as Prometheus reads them" top\:"a live table" reload\:"read the configuration again"
+      watch\:"a line whenever health changes" metrics\:"metrics as Prometheus reads them" top\:"a live table" reload\:"read the configuration again"
       upgrade\:"have the installed program take over" drain\:"finish what is in flight, take nothing new"
       pause\:"take no frames until resume" resume\:"take frames again" check\:"check a configuration file"
       push\:"send standard input to a pipeline" pull\:"write results to standard output"
@@ -31,10 +31,10 @@ _framectl() {
   [[ $state == argument ]] || return
   socket=${opt_args[-s]:-${opt_args[--socket]}}
   case $line[1] in
-    help) compadd status health metrics top reload upgrade drain pause resume check push pull trace plan doctor models stages try ;;
+    help) compadd status health watch metrics top reload upgrade drain pause resume check push pull trace plan doctor models stages try ;;
     status|doctor|drain|pause|resume) _arguments $always $json '1:pipeline:_framectl_pipelines' ;;
     top) _arguments $always '1:pipeline:_framectl_pipelines' ;;
-    health|reload|upgrade) _arguments $always $json ;;
+    health|watch|reload|upgrade) _arguments $always $json ;;
     metrics) _arguments $always ;;
     models) _arguments $always '--cuda[with the libraries of CUDA]' '1:action:(install remove)' '*:wheel:_files -g "*.whl"' ;;
     check) _arguments $always '1:configuration:_files' ;;

@@ -107,7 +107,7 @@ def test_nothing_is_said_within_a_result(place):
                     fated = max(fated, struct.unpack("<Q", body)[0])
                 else:
                     sequence = struct.unpack_from("<Q", body)[0]
-                    assert sequence % 4 < 2 and body[64:] == bytes([sequence]) * size
+                    assert sequence % 4 < 2 and body[80:] == bytes([sequence]) * size
                     fated = sequence + 1
             sending.join()
         daemon.account(came=20, emitted=10, invalid=10)

@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import signal
 import subprocess
 
 import numpy as np
@@ -262,6 +263,29 @@ def test_push_of_half_a_frame_says_so(place):
             framectl(place, "push", "cam0", input=bytes(SIZE + 10))
             reader.frames(1, SIZE)
             daemon.account(came=2, emitted=1, invalid=1)
+
+
+@pytest.mark.parametrize("protocol", ["raw", "y4m", "native"])
+@pytest.mark.parametrize("sent, takes", [(0, True), (5, True), (20000, False)], ids=["nothing", "five", "stuck"])
+def test_pull_says_how_much_it_was_when_it_is_interrupted(place, protocol, sent, takes):
+    """Also before anything has come, and while nobody takes what it writes; Ctrl-C and SIGTERM do the same."""
+    image = {"pixels": "gray", "width": 32, "height": 16}
+    number = signal.SIGINT if takes else signal.SIGTERM
+    sink = {"socket": str(place / "out.sock"), "protocol": protocol}
+    with Daemon(place, {"cam0": pipeline(image, sink=sink)}, drain_timeout="100ms") as daemon:
+        daemon.leaves_frames = not takes
+        with subprocess.Popen([FRAMECTL, "-s", daemon.socket, "pull", "--force", "cam0"], stderr=subprocess.PIPE, text=True,
+                              stdout=subprocess.DEVNULL if takes else subprocess.PIPE, env=environment()) as pull:
+            daemon.wait_view("it pulls", lambda view: view["readers"] == 1)
+            with daemon.producer("cam0") as producer:
+                sending = Background(producer.send, bytes(SIZE * sent))
+                daemon.wait_view("frames came", lambda view: view["frames"]["emitted"] >= sent if takes else
+                                 view["waiting"] == "reader")
+                pull.send_signal(number)
+                said = pull.stderr.read()
+                assert pull.wait(limit(10)) == 0 and said.startswith("cam0: pulled ") and said.count("\n") == 1, said
+                if takes:
+                    sending.join()
 
 
 def test_pull_ends_quietly_when_its_reader_does(place):

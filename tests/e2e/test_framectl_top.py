@@ -1,5 +1,6 @@
 """framectl top on terminals: what it shows, and that it leaves nothing behind."""
 
+import itertools
 import os
 import shutil
 import signal
@@ -9,7 +10,7 @@ import pytest
 
 from harness import FRAMECTL, Daemon, pipeline, wait_until
 from harness.terminal import Terminal
-from test_framectl import FORMAT, framectl
+from test_framectl import FORMAT, SIZE, framectl
 
 pytestmark = pytest.mark.host
 
@@ -68,21 +69,91 @@ def test_top_without_a_terminal_is_an_error(place):
         assert done.returncode != 0 and "terminal" in done.stderr, done
 
 
-@pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not installed")
+class Tmux:
+    """A shell in a real terminal: tmux interprets every escape sequence, and says what is to be seen."""
+
+    def __init__(self, place, columns=100, rows=24):
+        self.tmux = ["tmux", "-S", str(place / "tmux"), "-f", "/dev/null"]
+        subprocess.run([*self.tmux, "new-session", "-d", "-x", str(columns), "-y", str(rows), "sh"], check=True)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        subprocess.run([*self.tmux, "kill-server"], check=False)
+
+    def keys(self, *keys):
+        subprocess.run([*self.tmux, "send-keys", *keys], check=True)
+
+    def screen(self):
+        return subprocess.run([*self.tmux, "capture-pane", "-p"], capture_output=True, text=True, check=False).stdout
+
+    def wait(self, condition, what):
+        wait_until(lambda: condition(self.screen()), lambda: f"{what}: {self.screen()}")
+
+
+needs_tmux = pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not installed")
+
+
+@needs_tmux
 def test_top_in_a_real_terminal_leaves_it_clean(place):
-    """tmux interprets every escape sequence: what is shown is text in columns, and the shell's screen comes back."""
-    tmux = ["tmux", "-S", str(place / "tmux"), "-f", "/dev/null"]
+    """What is shown is text in columns, and the shell's screen comes back."""
+    with Daemon(place, {"front": pipeline(FORMAT)}) as daemon, Tmux(place) as tmux:
+        tmux.keys(f"echo before; {FRAMECTL} -s {daemon.socket} top; echo status=$?", "Enter")
+        tmux.wait(lambda screen: "front" in screen and "before" not in screen, "top is shown")
+        tmux.keys("q")
+        tmux.wait(lambda screen: "status=0" in screen and "before" in screen, "the shell is back")
 
-    def screen():
-        return subprocess.run([*tmux, "capture-pane", "-p"], capture_output=True, text=True, check=False).stdout
 
-    with Daemon(place, {"front": pipeline(FORMAT)}) as daemon:
-        subprocess.run([*tmux, "new-session", "-d", "-x", "100", "-y", "24", "sh"], check=True)
-        try:
-            command = f"echo before; {FRAMECTL} -s {daemon.socket} top; echo status=$?"
-            subprocess.run([*tmux, "send-keys", command, "Enter"], check=True)
-            wait_until(lambda: "front" in screen() and "before" not in screen(), lambda: f"top is shown: {screen()}")
-            subprocess.run([*tmux, "send-keys", "q"], check=True)
-            wait_until(lambda: "status=0" in screen() and "before" in screen(), lambda: f"the shell is back: {screen()}")
-        finally:
-            subprocess.run([*tmux, "kill-server"], check=False)
+def names(screen):
+    """The pipelines in the table, from top to bottom."""
+    return [line.split()[0] for line in itertools.takewhile(str.strip, screen.splitlines()[2:])]
+
+
+@needs_tmux
+def test_top_sorts_filters_and_opens_a_row(place):
+    entries = {name: pipeline(FORMAT) for name in ("cam10", "cam2", "cam1")}
+    entries["cam2"]["source"]["expect"] = "100ms"
+    with Daemon(place, entries) as daemon, daemon.reader("cam1") as reader, Tmux(place, columns=120, rows=16) as tmux:
+        with daemon.producer("cam1") as producer:
+            producer.send(bytes(SIZE * 3))
+            reader.read(SIZE * 3)
+            tmux.keys(f"{FRAMECTL} -s {daemon.socket} top", "Enter")
+            tmux.wait(lambda screen: names(screen) == ["cam1", "cam2", "cam10"], "by name, with numbers as such")
+            tmux.wait(lambda screen: "degraded: 1 reason" in screen and "silent" in screen and "LAST ERROR" in screen,
+                      "why a pipeline does not do its job")
+            tmux.keys("r")
+            tmux.wait(lambda screen: names(screen) == ["cam10", "cam2", "cam1"], "the other way round")
+            tmux.keys("Right")
+            tmux.wait(lambda screen: names(screen) == ["cam1", "cam10", "cam2"], "by state: running, running, silent")
+            tmux.keys("/", "CAM1", "Enter")
+            tmux.wait(lambda screen: names(screen) == ["cam1", "cam10"] and "2 of 3: CAM1" in screen, "what the filter leaves")
+            tmux.keys("Escape")
+            tmux.wait(lambda screen: len(names(screen)) == 3, "all again")
+            tmux.keys("/", "silent", "Enter", "Escape", "/", "nothing like it", "Enter")
+            tmux.wait(lambda screen: "none of 3 pipelines has 'nothing like it'" in screen, "no row")
+            tmux.keys("Escape", "Up", "Up", "Enter")
+            tmux.wait(lambda screen: "cam1: running" in screen and "enter close" in screen, "it is open")
+            seen = set()
+            for _ in range(6):
+                tmux.wait(lambda screen: screen.strip() and "cam1" in screen or seen, "something")
+                seen |= set(tmux.screen().split())
+                tmux.keys("PageDown")
+            tmux.wait(lambda screen: "affine" in screen or "stages" in screen or "cam1.sock" in screen, "the configuration")
+            seen |= set(tmux.screen().split())
+            assert {"FRAMES", "emitted", "STEP", "producer", "python3", "CONFIGURATION"} <= seen, seen
+            tmux.keys("Escape")
+            tmux.wait(lambda screen: len(names(screen)) == 3, "it is closed")
+            tmux.keys("q")
+
+
+@needs_tmux
+@pytest.mark.parametrize("columns, shows, hides", [(40, "FPS IN", "FPS OUT"), (80, "DROPPED", "WAITS FOR"), (140, "LAST ERROR", "?")])
+def test_top_shows_the_columns_that_fit(place, columns, shows, hides):
+    with Daemon(place, {"cam0": pipeline(FORMAT)}) as daemon, Tmux(place, columns=columns) as tmux:
+        tmux.keys(f"{FRAMECTL} -s {daemon.socket} top", "Enter")
+        tmux.wait(lambda screen: "PIPELINE" in screen and "cam0" in screen, "top is shown")
+        heading, row = tmux.screen().splitlines()[1:3]
+        assert "STATE" in heading and shows in heading and hides not in heading and row.split()[:2] == ["cam0", "running"], heading
+        assert max(map(len, tmux.screen().splitlines())) <= columns
+        tmux.keys("q")

@@ -135,7 +135,7 @@ def test_all_kinds_of_roads_are_taken_up(place):
         data += video.read(20 * (SIZE + 6))
         np.testing.assert_array_equal(read_y4m(data, SIZE)[1], numbered(20, SIZE))
         kind, body = messages.message()
-        assert kind == native.RESULT and body[64:] == numbered(1, SIZE).tobytes()
+        assert kind == native.RESULT and body[80:] == numbered(1, SIZE).tobytes()
         asker.send(numbered(1, SIZE, first=1).tobytes())
         assert asker.read(2 * SIZE) == numbered(2, SIZE).tobytes()
         daemon.account("file", came=300, emitted=300)

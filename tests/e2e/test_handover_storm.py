@@ -178,7 +178,7 @@ def test_native_streams(place, overload, seed):
                 kind, body = reader.message()
                 sequence, gone = np.frombuffer(body[:16], np.uint64)
                 assert kind == native.RESULT and sequence > last if last >= 0 else True, (kind, sequence, last)
-                expect(body[64:], int(sequence), SIZE)
+                expect(body[80:], int(sequence), SIZE)
                 assert last + 1 + int(gone) == int(sequence), (last, gone, sequence)
                 dropped, last, taken = dropped + int(gone), int(sequence), taken + 1
             count = sending.join()

@@ -108,13 +108,14 @@ def test_without_the_runtime_the_command_that_brings_it_is_said(place):
 
 @with_runtime
 @pytest.mark.skipif(BACKEND == "cuda", reason="a kernel checks no index")
-def test_a_frame_that_the_model_cannot_compute_is_given_up_and_the_others_go_on(place):
+def test_a_frame_that_the_model_cannot_compute_is_dropped_and_nothing_else_happens(place):
     frames = np.tile(np.arange(4, dtype=np.int64), (30, 1))
     frames[10, 2] = 400
     with Daemon(place, {"cam0": pipeline(tensor("int64", 4), stages=[model("lookup")], sink={"overload": "block"})}) as daemon:
         with daemon.reader() as reader, daemon.producer() as producer:
             producer.send(frames.tobytes())
             results = reader.frames(29, (4,), np.float32)
-        daemon.account(came=30, emitted=29, gpu_fault=1)
-        assert "stages[0] (model), frame 10:" in daemon.log and "400" in daemon.log
+        daemon.account(came=30, emitted=29, invalid=1)
+        daemon.wait_log("frame 10 cannot be computed and is dropped as invalid: stages[0] (model): ")
+        assert "400" in daemon.log and daemon.status()["handovers"]["fault"] == 0
     np.testing.assert_array_equal(results, np.delete(frames, 10, 0).astype(np.float32))

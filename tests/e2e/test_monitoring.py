@@ -76,6 +76,30 @@ def test_only_real_metrics_are_asked_for(place, document):
             check(expression, metrics)
 
 
+NOT_SHOWN = {"framed_lanes", "framed_graph", "framed_kernel_copies", "framed_timed_one_in"}  # of the configuration, not of how it runs
+
+
+@needs_packaging
+def test_every_metric_is_shown_or_alerted_of(place):
+    shown = set(re.findall(r"\bframed_\w+", DASHBOARD.read_text() + RULES.read_text()))
+    with Daemon(place, {"cam0": pipeline({"dtype": "uint8", "shape": [64]})}) as daemon:
+        there = {re.sub("_(bucket|sum|count)$", "", name) for name in samples(daemon.metrics()) if name.startswith("framed_")}
+    assert there - {name.removesuffix("_bucket") for name in shown} == NOT_SHOWN
+
+
+@needs_packaging
+@needs_promtool
+def test_promtool_takes_what_the_dashboard_asks(place):
+    """As rules, with values in place of the dashboard's variables."""
+    asked = [re.sub(r"\$\w+", lambda name: "5m" if name[0] == "$__rate_interval" else ".*", expression)
+             for expression in expressions(json.loads(DASHBOARD.read_text())) if not expression.startswith("label_values")]
+    rules = place / "rules.yml"
+    rules.write_text(json.dumps({"groups": [{"name": "dashboard", "rules": [
+        {"record": f"shown:{number}", "expr": expression} for number, expression in enumerate(asked)]}]}))
+    done = subprocess.run(["promtool", "check", "rules", str(rules)], text=True, capture_output=True, timeout=limit(30), check=False)
+    assert done.returncode == 0 and f"{len(asked)} rules found" in done.stdout, done
+
+
 @needs_packaging
 @needs_promtool
 @pytest.mark.parametrize("task, file", [("check", RULES), ("test", ROOT / "tests/packaging/framed.rules.test.yml")])

@@ -126,7 +126,7 @@ def test_every_split_of_hello_and_frame(place):
             with Client(daemon.path("cam0", "source")) as client:
                 for at in range(0, len(stream), size):
                     client.send(stream[at:at + size])
-                answer = client.read(16 + 256 + 80 + 512)
+                answer = client.read(16 + 256 + 96 + 512)
                 assert answer[272:].startswith(b"FRMD\4\0") and answer.endswith(inverted(b"x" * 512))
                 client.finish()
                 assert client.rest() == b""

@@ -333,17 +333,28 @@ def test_the_version_is_the_daemons():
 
 @pytest.mark.host
 @pytest.mark.slow
-def test_the_package_installs(place):
-    """From a copy, since building leaves folders beside the sources; without a network."""
-    pytest.importorskip("setuptools", minversion="61")
+@pytest.mark.parametrize("options", [[], ["--editable"]], ids=["copied", "in place"])
+def test_the_package_installs_without_a_network(place, options):
+    """From a copy, by pip as it is: the package builds itself, and its sources also make an archive that builds."""
     pytest.importorskip("pip")
-    pytest.importorskip("wheel")
     copy = shutil.copytree(PACKAGE, place / "package", ignore=shutil.ignore_patterns("__pycache__"))
-    done = subprocess.run([sys.executable, "-m", "pip", "install", "-q", "--no-build-isolation", "--no-index", "--no-deps",
-                           "--disable-pip-version-check", "--root-user-action=ignore", "--target", place / "site", copy],
-                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=limit(50), check=False)
-    assert done.returncode == 0, done.stdout
-    ran = subprocess.run([sys.executable, "-c", "import framed; print(framed.__version__, framed.__file__)"], text=True, check=True,
-                         stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": str(place / "site")}, timeout=limit(20))
-    assert ran.stdout.split() == [framed.__version__, str(place / "site/framed/__init__.py")]
-    assert (place / "site/framed/py.typed").exists()
+    offline = ["unshare", "-rn"] if subprocess.run(["unshare", "-rn", "true"], check=False, capture_output=True).returncode == 0 else []
+
+    def install(source):
+        pip = [sys.executable, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--root-user-action=ignore"]
+        done = subprocess.run([*offline, *pip, "--upgrade", "--prefix", place / "site", *options, source], check=False, text=True,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=limit(50))
+        assert done.returncode == 0, done.stdout
+        modules, = (place / "site").glob("**/framed-*.dist-info")
+        ran = subprocess.run([sys.executable, "-c", f"import site; site.addsitedir({str(modules.parent)!r}); import framed;"
+                              "print(framed.__version__, framed.__file__)"], text=True, check=True, stdout=subprocess.PIPE,
+                             env={**os.environ, "PYTHONPATH": ""}, timeout=limit(20))
+        return ran.stdout.split(), modules.parent
+
+    said, modules = install(copy)
+    assert said == [framed.__version__, str((copy / "src" if options else modules) / "framed/__init__.py")]
+    assert options or (modules / "framed/py.typed").exists()
+    if not options:
+        made = subprocess.run([sys.executable, "-c", "import backend; print(backend.build_sdist('.'))"], cwd=copy, check=True, text=True,
+                              stdout=subprocess.PIPE, timeout=limit(20)).stdout.strip()
+        assert install(copy / made)[0] == said

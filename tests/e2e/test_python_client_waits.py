@@ -78,7 +78,7 @@ class Server:
         body = struct.pack("<IIIIQQQQQQ64s64s64s", 1, self.role, 0, SLOTS, SIZE, SIZE, 0, 0, 0, 1, b"fake", b"", b"")
         connection.sendall(struct.pack("<4sHHQ", b"FRMD", 2, 0, len(body)) + body)
         for n in range(SLOTS):
-            result = struct.pack("<QQq8III", n, 0, 0, *[0] * 8, 0, 0)
+            result = struct.pack("<QQq8IIIQQ", n, 0, 0, *[0] * 8, 0, 0, n, 0)
             connection.sendall(struct.pack("<4sHHQ", b"FRMD", 4, 0, len(result) + SIZE) + result + bytes(SIZE))
         return connection
 

@@ -260,7 +260,7 @@ def test_where_nothing_can_be_lent_the_connection_carries_results(place, keys):
             assert consumer.read(16 + 256)[24:28] == b"\0\0\0\0"
             daemon.wait_view("it is there", lambda view: view["readers"] == 1)
             send(producer, [0])
-            assert consumer.read(16 + 64 + SIZE)[80:] == result_of(0)
+            assert consumer.read(16 + 80 + SIZE)[96:] == result_of(0)
         daemon.account(came=1, emitted=1)
 
 

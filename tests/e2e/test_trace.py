@@ -69,7 +69,7 @@ class Trace:
             if outer and event["dur"] > GRAIN:
                 assert self.rows[row][1].startswith("stream"), (self.rows[row], outer[-1], event)
                 assert event["ts"] + event["dur"] <= outer[-1]["ts"] + outer[-1]["dur"] + GRAIN, (outer[-1], event)
-                assert event["args"] == outer[-1]["args"], (outer[-1], event)
+                assert event["args"]["frame"] == outer[-1]["args"]["frame"], (outer[-1], event)
             if event["dur"] > GRAIN:
                 outer.append(event)
 

@@ -117,7 +117,7 @@ static void check_books(void) {
     aside += sink->loans.aside[i].slot != NULL;
   }
   assert(account.now.ledger.in == settled + flow_in_flight(&flow));
-  assert(slot_count(&flow.ring, SLOT_EMITTING) == sink->count + aside);
+  assert(slot_count(&flow.ring, SLOT_EMITTING) == sink_count(sink) + aside);
 }
 
 /* What it was lent and has not given back is where it was, and as it was. */

@@ -132,7 +132,7 @@ struct framed {
   struct sockaddr_un address;
   struct framed_info info;
   struct framed_error problem;
-  bool broken, finished, keeps, paused;
+  bool broken, finished, keeps, paused, fates;
   int64_t spin_ns, timeout_ns;
   const struct transport *transport; /* NULL until there was a connection */
   struct lot *lot;                   /* the newest */

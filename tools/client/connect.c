@@ -109,6 +109,7 @@ struct framed *framed_connect(const char *path, const struct framed_options *opt
   options = options ? options : &defaults;
   client->fd = client->reconnect.descriptor = client->reconnect.timer = -1;
   client->spin_ns = options->spin_ns;
+  client->fates = options->fates != 0;
   client->info.role = options->role != 0 ? options->role : FRAMED_BOTH;
   client->info.transport = options->stream_only ? FRAMED_STREAM : FRAMED_SHARED;
   client->timeout_ns = options->connect_timeout_ns > 0 ? options->connect_timeout_ns : PATIENCE;

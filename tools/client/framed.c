@@ -81,7 +81,7 @@ int framed_finish(struct framed *client) {
 /* -- results ----------------------------------------------------------------------------------------------------------- */
 
 int framed_receive(struct framed *client, struct framed_result *result) {
-  if (client->info.role == FRAMED_PRODUCER) {
+  if (client->info.role == FRAMED_PRODUCER && !client->fates) {
     return client_misuse(client, "framed_receive: a producer gets no results");
   }
   if (client->transport->receive(client, result)) {

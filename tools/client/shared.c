@@ -185,21 +185,21 @@ static bool is_at_end(const struct framed *client, bool results) {
 }
 
 static unsigned shared_events(struct framed *client) {
-  if (client->info.role == FRAMED_PRODUCER) {
+  if (is_silent(client)) {
     shared_take_all(client);
   }
   if (client->keeps) {
     send_kept(client);
   }
   bool results = shared_with_results(client) != NULL;
-  bool received = results && client->info.role != FRAMED_PRODUCER; /* whose completions only give room */
+  bool received = results && !is_silent(client); /* whose completions only give room */
   return (received ? FRAMED_RESULT : 0U) | (shared_has_room(client) ? FRAMED_ROOM : 0U) |
          (is_at_end(client, results) ? FRAMED_END : 0U);
 }
 
 /* Whether what a client waits for has not come, so that it may be asked whether anybody is still there. */
 static bool is_quiet(const struct framed *client, unsigned there) {
-  return (there & (client->info.role == FRAMED_PRODUCER ? FRAMED_ROOM : FRAMED_RESULT)) == 0;
+  return (there & (is_silent(client) ? FRAMED_ROOM : FRAMED_RESULT)) == 0;
 }
 
 static unsigned shared_look(struct framed *client) {

@@ -5,6 +5,8 @@
 
 #include "tools/client/client.h"
 
+/* One that only wants its slots back, and no word of what became of its frames. */
+static inline bool is_silent(const struct framed *client) { return client->info.role == FRAMED_PRODUCER && !client->fates; }
 static inline bool is_consumer(const struct framed *client) { return client->info.role == FRAMED_CONSUMER; }
 
 /* -- shared_completions.c ---------------------------------------------------------------------------------------------- */
@@ -15,7 +17,7 @@ void shared_ring(const struct framed *client);
 void shared_drop_spent(struct framed *client);
 /* The oldest lot with a completion that the caller, or a producer's slots, wait for; NULL: there is none. */
 struct lot *shared_with_results(struct framed *client);
-/* A producer only wants its slots back. */
+/* Of one that only wants its slots back. */
 void shared_take_all(struct framed *client);
 
 /* Parts of the transport. */

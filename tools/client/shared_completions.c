@@ -190,7 +190,7 @@ struct lot *shared_with_results(struct framed *client) {
   return found;
 }
 
-/* A producer only wants its slots back. */
+/* Of one that only wants its slots back. */
 void shared_take_all(struct framed *client) {
   struct native_completion completion;
   for (struct lot *lot = shared_with_results(client); lot && see(client, lot, &completion); lot = shared_with_results(client)) {
@@ -201,7 +201,7 @@ void shared_take_all(struct framed *client) {
 /* Where a result lies is the number of its lot and the place in the ring. */
 bool shared_receive(struct framed *client, struct framed_result *result) {
   struct native_completion completion;
-  struct lot *lot = client->info.role == FRAMED_PRODUCER ? NULL : shared_with_results(client);
+  struct lot *lot = is_silent(client) ? NULL : shared_with_results(client);
   if (!lot || !see(client, lot, &completion)) {
     return false;
   }
@@ -215,9 +215,11 @@ bool shared_receive(struct framed *client, struct framed_result *result) {
                                    .fate = (int)completion.fate,
                                    .session = completion.result.session,
                                    .flags = completion.result.flags & ~NATIVE_MARK,
+                                   .number = completion.result.number,
+                                   .epoch = completion.result.epoch,
                                    .place = lot->number * NATIVE_RING + cursor % NATIVE_RING};
   memcpy(result->steps, completion.result.steps, sizeof result->steps);
-  if (completion.fate == FRAMED_EMITTED) {
+  if (completion.fate == FRAMED_EMITTED && client->info.role != FRAMED_PRODUCER) {
     result->data = lot->outputs.base + completion.slot * lot->outputs.stride;
     result->size = client->info.output_bytes;
   } else {

@@ -305,6 +305,8 @@ static bool stream_receive(struct framed *client, struct framed_result *result) 
                                    .timestamp = head->timestamp,
                                    .session = head->session,
                                    .flags = head->flags & ~NATIVE_MARK,
+                                   .number = head->number,
+                                   .epoch = head->epoch,
                                    .place = place};
   memcpy(result->steps, head->steps, sizeof result->steps);
   return true;

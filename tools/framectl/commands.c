@@ -11,7 +11,7 @@
 #include "tools/framectl/daemon.h"
 
 bool command_metrics(const struct invocation *invocation, struct problem *problem) {
-  char *text = daemon_text(invocation->socket, "/metrics", problem);
+  char *text = daemon_text(invocation->socket, "/metrics", DAEMON_PATIENCE_MS, problem);
   if (!text) {
     return false;
   }

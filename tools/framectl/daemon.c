@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "tools/framectl/http.h"
+#include "tools/framectl/progress.h"
 
 static json_t *parse(const struct question *question, const struct reply *reply, struct problem *problem) {
   json_error_t error;
@@ -44,8 +45,8 @@ static json_t *ask_json(const struct question *question, struct problem *problem
   return document;
 }
 
-char *daemon_text(const char *socket, const char *path, struct problem *problem) {
-  const struct question question = {.socket = socket, .method = "GET", .path = path, .timeout_ms = DAEMON_PATIENCE_MS};
+char *daemon_text(const char *socket, const char *path, int timeout_ms, struct problem *problem) {
+  const struct question question = {.socket = socket, .method = "GET", .path = path, .timeout_ms = timeout_ms};
   struct reply reply = {0};
   char *text = NULL;
   if (ask(&question, &reply, problem)) {
@@ -55,9 +56,10 @@ char *daemon_text(const char *socket, const char *path, struct problem *problem)
   return text;
 }
 
-bool daemon_stream(const char *socket, const char *path, int timeout_ms, reply_taker *taker, void *context,
+bool daemon_stream(const char *socket, const char *path, int timeout_ms, reply_taker *taker, http_waiter *waiter, void *context,
                    struct problem *problem) {
-  const struct question question = {.socket = socket, .method = "GET", .path = path, .timeout_ms = timeout_ms};
+  const struct question question = {
+      .socket = socket, .method = "GET", .path = path, .timeout_ms = timeout_ms, .waiter = waiter, .waiter_context = context};
   struct reply reply = {.taker = taker, .context = context};
   bool fine = ask(&question, &reply, problem);
   reply_clear(&reply);
@@ -75,8 +77,8 @@ json_t *daemon_status(const char *socket, int timeout_ms, struct problem *proble
   return document;
 }
 
-json_t *daemon_health(const char *socket, struct problem *problem) {
-  const struct question question = {.socket = socket, .method = "GET", .path = "/v1/health", .timeout_ms = DAEMON_PATIENCE_MS};
+json_t *daemon_health(const char *socket, int timeout_ms, struct problem *problem) {
+  const struct question question = {.socket = socket, .method = "GET", .path = "/v1/health", .timeout_ms = timeout_ms};
   struct reply reply = {0};
   json_t *document = NULL;
   if (http_ask(&question, &reply, problem) && (reply.status == 200 || reply.status == 503)) {
@@ -104,6 +106,17 @@ static bool is_name(const char *text) {
   return length > 0 && length <= 64;
 }
 
+struct patience {
+  struct progress progress;
+  const char *command, *pipeline;
+};
+
+static void show_patience(void *context) {
+  struct patience *patience = context;
+  progress_show(&patience->progress, -1, "waiting for %s%s%s", patience->command, patience->pipeline ? " of " : "",
+                patience->pipeline ? patience->pipeline : "");
+}
+
 json_t *daemon_command(const char *socket, const char *pipeline, const char *command, int timeout_ms, struct problem *problem) {
   char path[128];
   snprintf(path, sizeof path, "/v1/%s", command);
@@ -115,8 +128,19 @@ json_t *daemon_command(const char *socket, const char *pipeline, const char *com
     }
     snprintf(path, sizeof path, "/v1/pipelines/%s/%s", pipeline, command);
   }
-  const struct question question = {.socket = socket, .method = "POST", .path = path, .timeout_ms = timeout_ms};
-  return ask_json(&question, problem);
+  struct patience patience = {.command = command, .pipeline = pipeline};
+  if (timeout_ms < 0) {
+    progress_begin(&patience.progress);
+  }
+  const struct question question = {.socket = socket,
+                                    .method = "POST",
+                                    .path = path,
+                                    .timeout_ms = timeout_ms,
+                                    .waiter = show_patience,
+                                    .waiter_context = &patience};
+  json_t *answer = ask_json(&question, problem);
+  progress_clear(&patience.progress);
+  return answer;
 }
 
 static bool is_framed(int pid) {

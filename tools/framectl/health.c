@@ -55,7 +55,7 @@ static void print(json_t *document, bool colour) {
 }
 
 bool command_health(const struct invocation *invocation, struct problem *problem) {
-  json_t *document = daemon_health(invocation->socket, problem);
+  json_t *document = daemon_health(invocation->socket, DAEMON_PATIENCE_MS, problem);
   if (!document) {
     problem->status = EXIT_STATUS_REFUSED;
     return false;

@@ -12,7 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { TRIES = 3 };
+enum { TRIES = 3, WAITER_MS = 200 };
 
 #define LOOK_THERE "see `systemctl status framed` and `journalctl -u framed`"
 
@@ -135,11 +135,25 @@ static bool send_question(int fd, const struct question *question, int64_t deadl
   return true;
 }
 
+static bool wait_for_reply(int fd, const struct question *question, int64_t deadline) {
+  while (question->waiter) {
+    int64_t step = now_ms() + WAITER_MS;
+    if (deadline && step >= deadline) {
+      break;
+    }
+    if (wait_for(fd, POLLIN, step)) {
+      return true;
+    }
+    question->waiter(question->waiter_context);
+  }
+  return wait_for(fd, POLLIN, deadline);
+}
+
 static bool receive_reply(int fd, const struct question *question, int64_t deadline, struct reply *reply,
                           struct problem *problem) {
   char bytes[65536];
   while (reply->state < REPLY_DONE) {
-    if (!wait_for(fd, POLLIN, deadline)) {
+    if (!wait_for_reply(fd, question, deadline)) {
       return report_silence(question, problem);
     }
     ssize_t count = recv(fd, bytes, sizeof bytes, MSG_DONTWAIT);

@@ -9,9 +9,13 @@
  * listen there: "framed". Who listens may have too many waiting to take one more: -1 waits for that without end. */
 int unix_connect(const char *path, const char *what, int timeout_ms, struct problem *problem);
 
+typedef void http_waiter(void *context);
+
 struct question {
   const char *socket, *method, *path;
-  int timeout_ms; /* for the whole answer; -1: none */
+  int timeout_ms;      /* for the whole answer; -1: none */
+  http_waiter *waiter; /* called some times a second while no answer comes; NULL: nobody is */
+  void *waiter_context;
 };
 
 /* True with a whole answer of any HTTP status in `reply`, which the caller clears in any case. */

@@ -21,10 +21,9 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "tools/framectl/progress.h"
 #include "tools/framectl/runtime.h"
 #include "tools/framectl/text.h"
-
-extern char **environ;
 
 /* The last version whose wheels report nothing to their maker. */
 #define VERSION "1.28.0"
@@ -61,20 +60,14 @@ struct staging {
 
 /* -- other programs ------------------------------------------------------------------------------------------------- */
 
-static void show_progress(const struct staging *staging, time_t began, bool ends) {
+static void show_progress(const struct staging *staging, struct progress *progress) {
   char have[TEXT_ROOM], all[TEXT_ROOM];
-  static bool shown;
-  if (staging->expected == 0 || !isatty(STDOUT_FILENO) || time(NULL) - began < 2) {
+  if (staging->expected == 0) {
+    progress_show(progress, -1, "unpacking");
     return;
   }
-  if (ends) {
-    printf("%s", shown ? "\r\033[K" : "");
-    shown = false;
-  } else {
-    printf("\r\033[K  %s of %s", text_bytes(have, runtime_bytes(staging->wheels)), text_bytes(all, staging->expected));
-    shown = true;
-  }
-  fflush(stdout);
+  double fetched = runtime_bytes(staging->wheels);
+  progress_show(progress, 0, "fetching: %s of %s", text_bytes(have, fetched), text_bytes(all, staging->expected));
 }
 
 enum { ENDED = 126, MISSING = 127 }; /* in place of an exit status: by a signal; it could not be run */
@@ -86,7 +79,7 @@ static int run_program(const struct staging *staging, const char *const *argumen
   sigset_t interrupt;
   pid_t pid;
   int status = 0;
-  time_t began = time(NULL);
+  struct progress progress;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
   posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, staging->log, O_WRONLY | O_CREAT | O_TRUNC, 0600);
@@ -102,11 +95,12 @@ static int run_program(const struct staging *staging, const char *const *argumen
   if (error != 0) {
     return MISSING;
   }
+  progress_begin(&progress);
   while (waitpid(pid, &status, WNOHANG) == 0) {
-    show_progress(staging, began, false);
+    show_progress(staging, &progress);
     nanosleep(&(struct timespec){.tv_nsec = 100000000}, NULL);
   }
-  show_progress(staging, began, true);
+  progress_clear(&progress);
   return WIFEXITED(status) ? WEXITSTATUS(status) : ENDED;
 }
 

@@ -70,11 +70,18 @@ static const struct command {
      "does its job; if not, which does not, why, since when, and what to do. Exit status 0: all is well (idle, paused and\n"
      "blocked are); 2: something is not; 1: no daemon says.",
      command_health},
+    {"watch", NULL, TAKES(OPTION_JSON), "print a line whenever health changes",
+     "Prints what `health` says as one line, and another whenever that changes: what began, what is over, that the daemon is\n"
+     "away, that it is back; until Ctrl-C. With --json each line is an object with time, state, why (the daemon is away), "
+     "began,\n"
+     "ended and degraded.",
+     command_watch},
     {"metrics", NULL, 0, "print the metrics that Prometheus reads", "Prints /metrics, in Prometheus' text format.",
      command_metrics},
     {"top", "[PIPELINE]", 0, "watch the pipelines live",
-     "Shows the pipelines every second until q is pressed; ? lists the keys. Pipelines can be paused and resumed.\n"
-     "PIPELINE is the one selected at first.",
+     "Shows the pipelines every second until q is pressed; ? lists the keys. Pipelines can be sorted, filtered, opened, "
+     "paused\n"
+     "and resumed. PIPELINE is the one selected at first.",
      command_top},
     {"reload", NULL, TAKES(OPTION_JSON), "put the changed configuration in force",
      "Makes the daemon read its configuration again. With an error in it the old one stays in force, the error is\n"
@@ -104,7 +111,7 @@ static const struct command {
      command_push},
     {"pull", "PIPELINE", TAKES(OPTION_FORCE) | TAKES(OPTION_FRAMES) | TAKES(OPTION_SHM),
      "write a pipeline's results to standard output",
-     "Reads from the pipeline's sink socket until it ends. Says on standard error how much it was.\n"
+     "Reads from the pipeline's sink socket until it ends, or until Ctrl-C. Says on standard error how much it was.\n"
      "  --frames N     stop after N whole results\n"
      "  --shm          with `protocol: native`: in memory shared with the daemon, if it lends some\n"
      "  --force        also to a terminal",

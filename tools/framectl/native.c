@@ -8,6 +8,8 @@
 #include <unistd.h>
 
 #include "tools/client/framed.h"
+#include "tools/framectl/interrupt.h"
+#include "tools/framectl/progress.h"
 #include "tools/framectl/text.h"
 
 struct passage {
@@ -19,6 +21,7 @@ struct passage {
   uint64_t sent, results, dropped;
   bool ended;        /* standard input */
   bool output_ended; /* whoever takes the results has enough */
+  struct progress progress;
 };
 
 static bool report_client(const struct passage *passage, struct problem *problem) {
@@ -32,6 +35,9 @@ static bool open_passage(struct passage *passage, const struct native_transfer *
   struct framed_error error;
   *passage = (struct passage){.transfer = transfer, .client = framed_connect(transfer->path, &options, &error)};
   clock_gettime(CLOCK_MONOTONIC, &passage->start);
+  if (!isatty(STDOUT_FILENO)) { /* which may show the results themselves */
+    progress_begin(&passage->progress);
+  }
   if (!passage->client) {
     return problem_set(problem, error.code == FRAMED_E_SYSTEM ? EXIT_STATUS_NO_DAEMON : EXIT_STATUS_REFUSED,
                        PROBLEM_LOG " says why", "%s", error.text);
@@ -42,15 +48,21 @@ static bool open_passage(struct passage *passage, const struct native_transfer *
   return true;
 }
 
-static void report(const struct passage *passage, const char *verb, uint64_t frames, size_t frame_bytes) {
+static void report(struct passage *passage, const char *verb, uint64_t frames, size_t frame_bytes) {
   char amount[TEXT_ROOM], rate[TEXT_ROOM];
   struct timespec now;
   clock_gettime(CLOCK_MONOTONIC, &now);
   double seconds = (double)(now.tv_sec - passage->start.tv_sec) + (double)(now.tv_nsec - passage->start.tv_nsec) / 1e9;
   double bytes = (double)frames * (double)frame_bytes;
+  progress_clear(&passage->progress);
   fprintf(stderr, "%s: %s %s in %.1f s (%s/s), %llu frames", passage->transfer->name, verb, text_bytes(amount, bytes), seconds,
           text_bytes(rate, seconds > 0 ? bytes / seconds : 0), (unsigned long long)frames);
   fprintf(stderr, "%s\n", framed_info(passage->client)->transport == FRAMED_SHARED ? " through shared memory" : "");
+}
+
+static void show_progress(struct passage *passage) {
+  uint64_t frames = passage->sent > passage->results ? passage->sent : passage->results;
+  progress_show(&passage->progress, -1, "%s: %llu frames", passage->transfer->name, (unsigned long long)frames);
 }
 
 /* -- results ----------------------------------------------------------------------------------------------------------- */
@@ -58,6 +70,9 @@ static void report(const struct passage *passage, const char *verb, uint64_t fra
 static bool write_all(struct passage *passage, const unsigned char *bytes, size_t count, struct problem *problem) {
   while (count > 0) {
     ssize_t written = write(STDOUT_FILENO, bytes, count);
+    if (written < 0 && errno == EINTR && interrupt_came()) {
+      return true;
+    }
     if (written < 0 && errno != EINTR) {
       passage->output_ended = errno == EPIPE;
       return problem_set(problem, EXIT_STATUS_INTERNAL, NULL, "cannot write results: %s", strerror(errno));
@@ -72,7 +87,8 @@ static bool take_results(struct passage *passage, struct problem *problem) {
   struct framed_result result;
   uint64_t limit = passage->transfer->frames;
   bool done = true;
-  while (done && (limit == 0 || passage->results < limit) && framed_receive(passage->client, &result) > 0) {
+  while (done && !interrupt_came() && (limit == 0 || passage->results < limit) &&
+         framed_receive(passage->client, &result) > 0) {
     bool shared = framed_info(passage->client)->transport == FRAMED_SHARED;
     passage->dropped += shared ? result.data == NULL : result.dropped;
     if (result.data) {
@@ -80,6 +96,7 @@ static bool take_results(struct passage *passage, struct problem *problem) {
       done = write_all(passage, result.data, result.size, problem);
     }
     framed_release(passage->client, &result);
+    show_progress(passage);
   }
   return done;
 }
@@ -110,6 +127,7 @@ static bool read_input(struct passage *passage, struct problem *problem) {
     void *frame = passage->frame;
     passage->frame = NULL;
     passage->filled = 0;
+    show_progress(passage);
     return framed_submit(passage->client, frame, passage->sent++, 0, 0) == 0 || report_client(passage, problem);
   }
   return true;
@@ -169,6 +187,16 @@ bool native_push(const struct native_transfer *transfer, struct problem *problem
 
 /* -- pull -------------------------------------------------------------------------------------------------------------- */
 
+/* FRAMED_RESULT, FRAMED_END, 0 if neither or an interrupt came, or an error. */
+static int wait_for_result(struct passage *passage) {
+  struct pollfd ready[] = {{.fd = framed_descriptor(passage->client)}, {.fd = interrupt_descriptor(), .events = POLLIN}};
+  int events = framed_arm(passage->client, FRAMED_RESULT, &ready[0].events);
+  if (events == 0) {
+    poll(ready, 2, -1);
+  }
+  return events;
+}
+
 static bool pull(struct passage *passage, struct problem *problem) {
   uint64_t limit = passage->transfer->frames;
   for (int events = 0; !(events & FRAMED_END);) {
@@ -178,7 +206,10 @@ static bool pull(struct passage *passage, struct problem *problem) {
     if (limit > 0 && passage->results == limit) {
       return true;
     }
-    events = framed_poll(passage->client, FRAMED_RESULT, -1);
+    if (interrupt_came()) {
+      break;
+    }
+    events = wait_for_result(passage);
     if (events < 0) {
       return report_client(passage, problem);
     }
@@ -192,7 +223,9 @@ bool native_pull(const struct native_transfer *transfer, struct problem *problem
   if (!open_passage(&passage, transfer, FRAMED_CONSUMER, problem)) {
     return false;
   }
-  bool fine = pull(&passage, problem);
+  bool fine = interrupt_watch()
+                  ? pull(&passage, problem)
+                  : problem_set(problem, EXIT_STATUS_INTERNAL, NULL, "no descriptor is left: %s", strerror(errno));
   if (!passage.output_ended) {
     report(&passage, "pulled", passage.results, framed_info(passage.client)->output_bytes);
   }

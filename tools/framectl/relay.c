@@ -1,16 +1,23 @@
 #include "tools/framectl/relay.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "tools/framectl/interrupt.h"
+#include "tools/framectl/progress.h"
+#include "tools/framectl/text.h"
+
+enum { LAST_WRITES_MS = 500 };
+
 static bool is_empty(const struct relay *relay) { return relay->start == relay->end; }
 
 static bool wants_to_read(const struct relay *relay) {
-  return relay->state == RELAY_MOVING && !relay->source_ended && relay->end < RELAY_BUFFER;
+  return relay->state == RELAY_MOVING && !relay->source_ended && relay->end < RELAY_BUFFER && !interrupt_came();
 }
 
 static bool wants_to_write(const struct relay *relay) { return relay->state == RELAY_MOVING && !is_empty(relay); }
@@ -64,6 +71,9 @@ static void take(struct relay *relay) {
 
 static void give(struct relay *relay) {
   size_t waiting = relay->end - relay->start;
+  if (interrupt_came() && waiting > PIPE_BUF) { /* no more than a pipe that is ready takes without waiting */
+    waiting = PIPE_BUF;
+  }
   ssize_t count = relay->to < 0 ? (ssize_t)waiting : write(relay->to, relay->buffer + relay->start, waiting);
   if (count < 0) {
     if (!try_again()) {
@@ -87,18 +97,21 @@ static void end_if_done(struct relay *relay) {
   }
 }
 
-/* A negative descriptor makes poll() pass over an entry. */
-static void poll_all(struct relay *relays, unsigned count, struct pollfd *ready) {
+/* A negative descriptor makes poll() pass over an entry. False: there is nothing more to wait for. */
+static bool poll_all(struct relay *relays, unsigned count, struct pollfd *ready) {
+  bool interrupted = interrupt_came(), any = false;
   for (unsigned i = 0; i < count; i++) {
     bool writes = wants_to_write(&relays[i]);
     ready[2 * i] = (struct pollfd){.fd = wants_to_read(&relays[i]) ? relays[i].from : -1, .events = POLLIN};
     ready[2 * i + 1] = (struct pollfd){.fd = writes ? relays[i].to : -1, .events = POLLOUT};
+    any = any || writes;
   }
-  if (poll(ready, 2 * count, -1) < 0) {
-    for (unsigned i = 0; i < 2 * count; i++) {
-      ready[i].revents = 0;
-    }
+  ready[2 * count] = (struct pollfd){.fd = interrupted ? -1 : interrupt_descriptor(), .events = POLLIN};
+  int events = poll(ready, 2 * count + 1, interrupted ? LAST_WRITES_MS : -1);
+  for (unsigned i = 0; events < 0 && i < 2 * count; i++) {
+    ready[i].revents = 0;
   }
+  return !interrupted || (any && events != 0);
 }
 
 static void step(struct relay *relay, const struct pollfd *from, const struct pollfd *to) {
@@ -120,19 +133,32 @@ static bool go_on(const struct relay *relays, unsigned count) {
   return relays[count - 1].state == RELAY_MOVING;
 }
 
+static void show_progress(const struct relay *relay, struct progress *progress) {
+  char bytes[TEXT_ROOM];
+  if (relay->verb) {
+    progress_show(progress, -1, "%s: %s", relay->verb, text_bytes(bytes, (double)relay->moved));
+  }
+}
+
 bool relay_run(struct relay *relays, unsigned count) {
+  struct progress progress;
   bool fine = true;
+  progress_begin(&progress);
   for (unsigned i = 0; i < count; i++) {
     relays[i].buffer = malloc(RELAY_BUFFER);
     fine = fine && relays[i].buffer;
   }
   while (fine && go_on(relays, count)) {
-    struct pollfd ready[2 * RELAY_MAX];
-    poll_all(relays, count, ready);
+    struct pollfd ready[2 * RELAY_MAX + 1];
+    if (!poll_all(relays, count, ready)) {
+      break;
+    }
     for (unsigned i = 0; i < count; i++) {
       step(&relays[i], &ready[2 * i], &ready[2 * i + 1]);
+      show_progress(&relays[i], &progress);
     }
   }
+  progress_clear(&progress);
   for (unsigned i = 0; i < count; i++) {
     free(relays[i].buffer);
     relays[i].buffer = NULL;

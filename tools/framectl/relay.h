@@ -21,10 +21,11 @@ enum relay_state {
 
 struct relay {
   int from;
-  int to;         /* -1: throw away */
-  bool shut;      /* shut `to`, a socket, for writing at the end */
-  uint64_t limit; /* stop after that many bytes, or lines; 0: go on to the end */
-  bool by_line;   /* what is moved are lines, which are counted */
+  int to;           /* -1: throw away */
+  bool shut;        /* shut `to`, a socket, for writing at the end */
+  uint64_t limit;   /* stop after that many bytes, or lines; 0: go on to the end */
+  bool by_line;     /* what is moved are lines, which are counted */
+  const char *verb; /* "pulling": shown with how much it is, as long as it goes on; NULL: nothing is */
 
   enum relay_state state;
   int error;
@@ -37,7 +38,8 @@ struct relay {
   char first[RELAY_FIRST + 1]; /* the first bytes that were read, and a zero */
 };
 
-/* Runs until the last relay has ended or any has failed. False: no memory. */
+/* Runs until the last relay has ended or any has failed, or an interrupt comes: then what was read is still written, as far as
+ * whoever takes it does so at once. False: no memory. */
 bool relay_run(struct relay *relays, unsigned count);
 /* After relay_run(): reads what still lies ready, for `first` alone. */
 void relay_read_rest(struct relay *relay);

@@ -14,6 +14,7 @@
 #include "tools/framectl/text.h"
 
 enum { PAIR_GOOD = 1, PAIR_WARNING, PAIR_BAD, PAIR_DIM };
+enum { ESCAPE_MS = 25 /* a key that sends an escape and more sends both at once */ };
 enum { FRAME_LINES = 6, LATENCY_LINES = STEP_COUNT + 1 };
 
 static SCREEN *terminal;
@@ -28,6 +29,7 @@ bool screen_open(bool colour) {
   noecho();
   curs_set(0);
   keypad(stdscr, TRUE);
+  set_escdelay(ESCAPE_MS);
   if (colour && has_colors() && start_color() == OK) {
     use_default_colors();
     init_pair(PAIR_GOOD, COLOR_GREEN, -1);
@@ -67,6 +69,23 @@ __attribute__((format(printf, 4, 5))) static void put(int y, int x, chtype attri
   }
 }
 
+/* How many columns it took; a daemon of before says nothing of it. */
+static int draw_health(int x, const json_t *health) {
+  size_t reasons = json_array_size(json_object_get(health, "degraded"));
+  bool live = json_is_true(json_object_get(health, "live"));
+  char text[TEXT_ROOM];
+  if (!json_is_boolean(json_object_get(health, "ok"))) {
+    return 0;
+  }
+  if (json_is_true(json_object_get(health, "ok"))) {
+    snprintf(text, sizeof text, "healthy");
+  } else {
+    snprintf(text, sizeof text, "%s: %zu reason%s", live ? "degraded" : "not live", reasons, reasons == 1 ? "" : "s");
+  }
+  put(0, x, (chtype)COLOR_PAIR(json_is_true(json_object_get(health, "ok")) ? PAIR_GOOD : PAIR_BAD), "%s", text);
+  return (int)strlen(text) + 2;
+}
+
 static void draw_title(const struct scene *scene) {
   struct daemon_view view;
   char uptime[TEXT_ROOM];
@@ -80,37 +99,66 @@ static void draw_title(const struct scene *scene) {
     put(0, (int)strlen(view.version) + 9, (chtype)COLOR_PAIR(PAIR_BAD), "gone; these are its last figures");
     return;
   }
+  int x = (int)strlen(view.version) + 9;
+  x += draw_health(x, json_object_get(scene->document, "health"));
   char handovers[TEXT_ROOM * 2] = "", gap[TEXT_ROOM];
   if (view.handovers.total > 0) {
     snprintf(handovers, sizeof handovers, ", handed over %llu time%s, by %s after %s", (unsigned long long)view.handovers.total,
              view.handovers.total == 1 ? "" : "s", view.handovers.cause, text_duration(gap, view.handovers.gap_ms * 1000));
   }
-  put(0, (int)strlen(view.version) + 9, A_NORMAL, "up %s, %s on %s, %llu lane%s%s", text_uptime(uptime, view.uptime_s),
-      view.backend, view.device, (unsigned long long)view.lanes, view.lanes == 1 ? "" : "s", handovers);
+  put(0, x, A_NORMAL, "up %s, %s on %s, %llu lane%s%s", text_uptime(uptime, view.uptime_s), view.backend, view.device,
+      (unsigned long long)view.lanes, view.lanes == 1 ? "" : "s", handovers);
 }
 
 /* -- the table ------------------------------------------------------------------------------------------------------- */
 
-static void draw_heading(int y) {
-  put(y, 0, A_REVERSE, "%-15s %-8s %-8s %8s %8s %9s %8s %8s%*s", "PIPELINE", "STATE", "WAITS", "FPS IN", "FPS OUT", "LAST IN",
-      "P99", "DROPPED", COLS > 80 ? COLS - 80 : 0, "");
+/* Columns stand side by side as far as the terminal has room for them; the last one takes what is left. */
+static int width_of(enum row_key key, int x) { return row_columns[key].width > 0 ? row_columns[key].width : COLS - x; }
+
+static bool is_shown(enum row_key key) { return COLS >= row_columns[key].least; }
+
+static void draw_heading(int y, const struct scene *scene) {
+  put(y, 0, A_REVERSE, "%*s", COLS, "");
+  int x = 0;
+  for (enum row_key key = 0; key < ROW_KEYS; key++) {
+    const struct row_column *column = &row_columns[key];
+    bool orders = scene->order.key == key;
+    chtype bold = orders ? A_BOLD | A_UNDERLINE : A_NORMAL;
+    if (is_shown(key)) {
+      put(y, x, A_REVERSE | bold, column->is_text ? "%-*s" : "%*s", width_of(key, x), column->title);
+      x += width_of(key, x) + 1;
+    }
+  }
 }
 
-static void draw_row(int y, const struct pipeline_view *view, const struct history_line *line, bool selected) {
-  char in[TEXT_ROOM], out[TEXT_ROOM], last[TEXT_ROOM], p99[TEXT_ROOM] = "-";
-  chtype bold = selected ? A_BOLD : A_NORMAL;
-  if (view->latency[STEP_TOTAL].count > 0) {
-    text_duration(p99, view->latency[STEP_TOTAL].p99);
+static chtype colour_of(const struct row *row, enum row_key key, const struct history_line *line) {
+  const chtype bad = (chtype)COLOR_PAIR(PAIR_BAD), warning = (chtype)COLOR_PAIR(PAIR_WARNING);
+  switch (key) {
+  case ROW_STATE:
+    return row->reason[0] ? bad : pair_of_state(row->view.state);
+  case ROW_AGE:
+    return row->view.is_silent ? bad : A_NORMAL;
+  case ROW_DROPPED:
+    return row->dropped == 0 ? A_NORMAL : line && line->fresh_drops > 0 ? bad : warning;
+  case ROW_ERROR:
+    return row->error[0] ? bad : A_NORMAL;
+  default:
+    return A_NORMAL;
   }
-  put(y, 0, selected ? A_REVERSE : A_NORMAL, "%-15.15s", view->name);
-  put(y, 16, bold | pair_of_state(view->state), "%-8.8s", view->state);
-  put(y, 25, bold, "%-8.8s %8s %8s", strcmp(view->waiting, "nothing") == 0 ? "-" : view->waiting, text_rate(in, view->in_fps),
-      text_rate(out, view->out_fps));
-  put(y, 52, bold | (view->is_silent ? (chtype)COLOR_PAIR(PAIR_BAD) : 0), "%9.9s", text_age(last, view->last_in_s));
-  put(y, 62, bold, "%8s", p99);
-  uint64_t drops = view_dropped(view);
-  chtype colour = drops == 0 ? A_NORMAL : (chtype)COLOR_PAIR(line && line->fresh_drops > 0 ? PAIR_BAD : PAIR_WARNING);
-  put(y, 72, bold | colour, "%8llu", (unsigned long long)drops);
+}
+
+static void draw_row(int y, const struct row *row, const struct history_line *line, bool selected) {
+  int x = 0;
+  for (enum row_key key = 0; key < ROW_KEYS; key++) {
+    char text[ROW_TEXT];
+    int width = width_of(key, x);
+    chtype bold = !selected ? A_NORMAL : key == ROW_NAME ? A_REVERSE : A_BOLD;
+    if (is_shown(key)) {
+      put(y, x, bold | colour_of(row, key, line), row_columns[key].is_text ? "%-*.*s" : "%*.*s", width, width,
+          row_text(row, key, text));
+      x += width + 1;
+    }
+  }
 }
 
 /* Moves the window so that the selected pipeline, which stands at `index`, is inside. */
@@ -126,24 +174,17 @@ static void scroll_to(struct scene *scene, unsigned index, unsigned rows, unsign
 }
 
 static void draw_table(struct scene *scene, int y, unsigned rows) {
-  json_t *pipelines = json_object_get(scene->document, "pipelines"), *pipeline;
-  unsigned index = 0;
-  const char *name;
-  json_object_foreach(pipelines, name, pipeline) {
-    if (strcmp(name, scene->selected) == 0) {
-      scroll_to(scene, index, rows, (unsigned)json_object_size(pipelines));
-    }
-    index++;
+  unsigned selected = rows_find(&scene->rows, scene->selected);
+  if (selected < scene->rows.count) {
+    scroll_to(scene, selected, rows, scene->rows.count);
   }
-  draw_heading(y++);
-  index = 0;
-  json_object_foreach(pipelines, name, pipeline) {
-    if (index >= scene->top && index < scene->top + rows) {
-      struct pipeline_view view;
-      view_pipeline(name, pipeline, &view);
-      draw_row(y++, &view, history_find(scene->history, name), strcmp(name, scene->selected) == 0);
-    }
-    index++;
+  draw_heading(y++, scene);
+  for (unsigned index = scene->top; index < scene->rows.count && index < scene->top + rows; index++) {
+    const struct row *row = &scene->rows.items[index];
+    draw_row(y++, row, history_find(scene->history, row->view.name), index == selected);
+  }
+  if (scene->rows.count == 0 && scene->rows.all > 0) {
+    put(y, 0, (chtype)COLOR_PAIR(PAIR_DIM), "none of %u pipelines has '%s'", scene->rows.all, scene->order.filter);
   }
 }
 
@@ -213,6 +254,9 @@ static void draw_latencies(int y, const struct pipeline_view *view) {
       "LAST 10 SECONDS");
   for (int step = 0; step < STEP_COUNT; step++) {
     const struct latency_view *latency = &view->latency[step];
+    if (step == STEP_MODEL && latency->count == 0) {
+      continue;
+    }
     char p50[TEXT_ROOM] = "-", p99[TEXT_ROOM] = "-", p999[TEXT_ROOM] = "-", max[TEXT_ROOM] = "-";
     if (latency->count > 0) {
       text_duration(p50, latency->p50);
@@ -227,29 +271,48 @@ static void draw_latencies(int y, const struct pipeline_view *view) {
 }
 
 static void draw_selected(const struct scene *scene, int y, int lines) {
-  json_t *pipeline = json_object_get(json_object_get(scene->document, "pipelines"), scene->selected);
-  if (!pipeline || lines < FRAME_LINES) {
+  unsigned selected = rows_find(&scene->rows, scene->selected);
+  if (selected == scene->rows.count || lines < FRAME_LINES) {
     return;
   }
-  struct pipeline_view view;
-  view_pipeline(scene->selected, pipeline, &view);
-  draw_frames(y, &view, history_find(scene->history, scene->selected));
+  const struct pipeline_view *view = &scene->rows.items[selected].view;
+  draw_frames(y, view, history_find(scene->history, scene->selected));
   if (lines >= FRAME_LINES + LATENCY_LINES) {
-    draw_latencies(y + FRAME_LINES, &view);
+    draw_latencies(y + FRAME_LINES, view);
+  }
+}
+
+/* Lines are cut at the right edge, as everywhere. */
+static void draw_details(struct scene *scene, int y, int lines) {
+  unsigned all = 0;
+  for (const char *text = scene->details; *text; text++) {
+    all += *text == '\n';
+  }
+  unsigned most = all > (unsigned)lines ? all - (unsigned)lines : 0, number = 0;
+  scene->scroll = scene->scroll < most ? scene->scroll : most;
+  for (const char *line = scene->details; *line && number < scene->scroll + (unsigned)lines; number++) {
+    size_t length = strcspn(line, "\n");
+    if (number >= scene->scroll) {
+      put(y++, 0, number == 0 ? A_BOLD : A_NORMAL, "%.*s", (int)length, line);
+    }
+    line += length + (line[length] == '\n');
   }
 }
 
 /* -- the whole ---------------------------------------------------------------------------------------------------------- */
 
 static void draw_help(void) {
-  static const char *const lines[] = {"up, down   select a pipeline",
-                                      "space      pause or resume the selected pipeline",
-                                      "p          freeze the display",
-                                      "?          this help",
-                                      "q          quit",
+  static const char *const lines[] = {"up, down     select a pipeline; in an opened one scroll",
+                                      "enter        open it, with steps, ledger, clients and configuration; close it",
+                                      "left, right  sort by another column; r: the other way round",
+                                      "/            show only rows with these letters; escape: all",
+                                      "space        pause or resume the selected pipeline",
+                                      "p            freeze the display",
+                                      "?            this help",
+                                      "q            quit",
                                       "",
                                       "FPS, bytes and latencies are of the last ten seconds, the graph of each.",
-                                      "Red drops happened within the last second, yellow ones before."};
+                                      "Drops are of the last minute: red ones also of the last second."};
   for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
     put(2 + (int)i, 2, A_NORMAL, "%s", lines[i]);
   }
@@ -261,9 +324,15 @@ static void draw_footer(const struct scene *scene) {
     put(y, 0, A_BOLD | (chtype)COLOR_PAIR(PAIR_BAD), "no daemon, trying again: %s", scene->problem);
   } else if (scene->message[0]) {
     put(y, 0, (chtype)COLOR_PAIR(PAIR_WARNING), "%s", scene->message);
+  } else if (scene->is_typing) {
+    put(y, 0, A_BOLD, "show only: %s_", scene->order.filter);
   } else {
-    put(y, 0, (chtype)COLOR_PAIR(PAIR_DIM), "q quit   arrows select   space pause, resume   p freeze   ? help%s",
-        scene->frozen ? "   (frozen)" : "");
+    char shown[TEXT_ROOM] = "";
+    if (scene->order.filter[0]) {
+      snprintf(shown, sizeof shown, "   %u of %u: %s", scene->rows.count, scene->rows.all, scene->order.filter);
+    }
+    put(y, 0, (chtype)COLOR_PAIR(PAIR_DIM), "q quit   enter %s   / filter   left, right sort   space pause   ? help%s%s",
+        scene->details ? "close" : "open", scene->frozen ? "   (frozen)" : "", shown);
   }
 }
 
@@ -279,9 +348,11 @@ void screen_draw(struct scene *scene) {
   draw_title(scene);
   if (scene->help) {
     draw_help();
+  } else if (scene->details) {
+    draw_details(scene, 2, LINES - 3);
   } else if (scene->document) {
     int room = LINES - 3; /* all but title, heading and footer */
-    int rows = rows_for(room, (int)json_object_size(json_object_get(scene->document, "pipelines")));
+    int rows = rows_for(room, (int)scene->rows.count);
     draw_table(scene, 1, (unsigned)rows);
     draw_selected(scene, rows + 3, room - rows - 1);
   }

@@ -5,6 +5,7 @@
 
 #include "tools/framectl/command.h"
 #include "tools/framectl/daemon.h"
+#include "tools/framectl/status.h"
 #include "tools/framectl/text.h"
 #include "tools/framectl/view.h"
 
@@ -128,7 +129,7 @@ static const char *string_of(const json_t *object, const char *key) {
 
 static long long number_of(const json_t *object, const char *key) { return json_integer_value(json_object_get(object, key)); }
 
-static bool print_clients(const json_t *pipeline, bool colour) {
+static bool print_clients(FILE *out, const json_t *pipeline, bool colour) {
   struct table *table = table_new("CLIENT|PROCESS|>PID|USER|>SINCE|>FRAMES|>MISSED|WAITS FOR");
   json_t *list = json_object_get(pipeline, "connected"), *client;
   size_t at;
@@ -146,13 +147,13 @@ static bool print_clients(const json_t *pipeline, bool colour) {
       table_cell(table, COLOUR_NONE, "%s", strcmp(waiting, "nothing") == 0 ? "-" : waiting);
     }
   }
-  bool fine = table && (json_array_size(list) == 0 || (table_print(table, stdout, "  ", colour) && putchar('\n') != EOF));
+  bool fine = table && (json_array_size(list) == 0 || (table_print(table, out, "  ", colour) && fputc('\n', out) != EOF));
   table_free(table);
   return fine;
 }
 
 /* One line for each error that is not mended. */
-static void print_errors(const char *before, const json_t *pipeline, bool colour) {
+static void print_errors(FILE *out, const char *before, const json_t *pipeline, bool colour) {
   const char *where;
   json_t *error;
   json_object_foreach(json_object_get(pipeline, "errors"), where, error) {
@@ -160,12 +161,12 @@ static void print_errors(const char *before, const json_t *pipeline, bool colour
     if (!json_is_object(error)) {
       continue;
     }
-    text_colour_begin(stdout, COLOUR_RED, colour);
-    printf("%serror of the %s, for %s, %lld times, the last %s ago: %s", before, where,
-           text_age(since, json_number_value(json_object_get(error, "since_s"))), number_of(error, "count"),
-           text_age(last, json_number_value(json_object_get(error, "age_s"))), string_of(error, "text"));
-    text_colour_end(stdout, COLOUR_RED, colour);
-    printf("%s%s\n", string_of(error, "remedy")[0] ? "; " : "", string_of(error, "remedy"));
+    text_colour_begin(out, COLOUR_RED, colour);
+    fprintf(out, "%serror of the %s, for %s, %lld times, the last %s ago: %s", before, where,
+            text_age(since, json_number_value(json_object_get(error, "since_s"))), number_of(error, "count"),
+            text_age(last, json_number_value(json_object_get(error, "age_s"))), string_of(error, "text"));
+    text_colour_end(out, COLOUR_RED, colour);
+    fprintf(out, "%s%s\n", string_of(error, "remedy")[0] ? "; " : "", string_of(error, "remedy"));
   }
 }
 
@@ -191,17 +192,17 @@ static void add_row(struct table *table, const struct pipeline_view *view) {
 }
 
 /* One line, which is all that a client that was turned away leaves behind besides the log. */
-static void print_refusal(const char *before, const struct pipeline_view *view, bool colour) {
+static void print_refusal(FILE *out, const char *before, const struct pipeline_view *view, bool colour) {
   char age[TEXT_ROOM];
   const struct refusal_view *refusal = &view->refusal;
   if (!view_refused_lately(view)) {
     return;
   }
-  text_colour_begin(stdout, COLOUR_YELLOW, colour);
-  printf("%slast refusal of %llu, %s ago: %s%s%s", before, (unsigned long long)view->refused, text_uptime(age, refusal->age_s),
-         refusal->text, refusal->remedy[0] ? "; " : "", refusal->remedy);
-  text_colour_end(stdout, COLOUR_YELLOW, colour);
-  putchar('\n');
+  text_colour_begin(out, COLOUR_YELLOW, colour);
+  fprintf(out, "%slast refusal of %llu, %s ago: %s%s%s", before, (unsigned long long)view->refused,
+          text_uptime(age, refusal->age_s), refusal->text, refusal->remedy[0] ? "; " : "", refusal->remedy);
+  text_colour_end(out, COLOUR_YELLOW, colour);
+  fputc('\n', out);
 }
 
 static void print_refusals(json_t *document, bool colour) {
@@ -212,8 +213,8 @@ static void print_refusals(json_t *document, bool colour) {
     char before[TEXT_ROOM + 8];
     view_pipeline(name, pipeline, &view);
     snprintf(before, sizeof before, "%.64s: ", name);
-    print_errors(before, pipeline, colour);
-    print_refusal(before, &view, colour);
+    print_errors(stdout, before, pipeline, colour);
+    print_refusal(stdout, before, &view, colour);
   }
 }
 
@@ -239,75 +240,92 @@ static bool print_all(json_t *document, bool colour, struct problem *problem) {
 
 /* -- one pipeline --------------------------------------------------------------------------------------------------- */
 
-static void print_end(const char *label, const struct end_view *end) {
+static void print_end(FILE *out, const char *label, const struct end_view *end) {
   char bytes[TEXT_ROOM];
-  printf("  %-8s  ", label);
+  fprintf(out, "  %-8s  ", label);
   if (end->reply) {
-    printf("reply to the producer");
+    fprintf(out, "reply to the producer");
   } else {
-    printf("%s %s", end->socket ? "socket" : "file", end->socket ? end->socket : end->file ? end->file : "unknown");
+    fprintf(out, "%s %s", end->socket ? "socket" : "file", end->socket ? end->socket : end->file ? end->file : "unknown");
   }
-  printf(", %s, %s, %s a frame\n", end->protocol, end->format, text_bytes(bytes, (double)end->frame_bytes));
+  fprintf(out, ", %s, %s, %s a frame\n", end->protocol, end->format, text_bytes(bytes, (double)end->frame_bytes));
 }
 
-static void print_waiting(const struct pipeline_view *view) {
+static void print_waiting(FILE *out, const struct pipeline_view *view) {
   if (view->not_read) {
-    printf(", waits for reader: its client does not read its results\n");
+    fprintf(out, ", waits for reader: its client does not read its results\n");
   } else if (strcmp(view->waiting, "nothing") == 0) {
-    printf(", frames move\n");
+    fprintf(out, ", frames move\n");
   } else {
-    printf(", waits for %s\n", view->waiting);
+    fprintf(out, ", waits for %s\n", view->waiting);
   }
 }
 
-static void print_pipeline(const struct pipeline_view *view, bool colour) {
-  char rate[TEXT_ROOM], out_rate[TEXT_ROOM], in[TEXT_ROOM], out[TEXT_ROOM];
-  text_colour_begin(stdout, COLOUR_BOLD, colour);
-  printf("%s", view->name);
-  text_colour_end(stdout, COLOUR_BOLD, colour);
-  printf(": ");
-  text_colour_begin(stdout, colour_of_state(view->state), colour);
-  printf("%s", view->state);
-  text_colour_end(stdout, colour_of_state(view->state), colour);
-  print_waiting(view);
-  print_end("source", &view->source);
-  print_end("sink", &view->sink);
-  printf("  clients   producers: %llu of %llu, readers: %llu; refused: %llu, results missed by slow readers: %llu\n",
-         (unsigned long long)view->sessions, (unsigned long long)view->clients, (unsigned long long)view->readers,
-         (unsigned long long)view->refused, (unsigned long long)view->missed);
-  print_refusal("            ", view, colour);
-  printf("  rate      in %s frames/s, %s/s; out %s frames/s, %s/s; over %.2g s\n", text_rate(rate, view->in_fps),
-         text_bytes(in, view->in_bytes_per_s), text_rate(out_rate, view->out_fps), text_bytes(out, view->out_bytes_per_s),
-         view->window_s);
-  printf("  last      frame in %s, out %s ago\n", text_age(in, view->last_in_s), text_age(out, view->last_out_s));
+static void print_pipeline(FILE *out, const struct pipeline_view *view, bool colour) {
+  char rate[TEXT_ROOM], out_rate[TEXT_ROOM], in[TEXT_ROOM], gone[TEXT_ROOM];
+  text_colour_begin(out, COLOUR_BOLD, colour);
+  fprintf(out, "%s", view->name);
+  text_colour_end(out, COLOUR_BOLD, colour);
+  fprintf(out, ": ");
+  text_colour_begin(out, colour_of_state(view->state), colour);
+  fprintf(out, "%s", view->state);
+  text_colour_end(out, colour_of_state(view->state), colour);
+  print_waiting(out, view);
+  print_end(out, "source", &view->source);
+  print_end(out, "sink", &view->sink);
+  fprintf(out, "  clients   producers: %llu of %llu, readers: %llu; refused: %llu, results missed by slow readers: %llu\n",
+          (unsigned long long)view->sessions, (unsigned long long)view->clients, (unsigned long long)view->readers,
+          (unsigned long long)view->refused, (unsigned long long)view->missed);
+  print_refusal(out, "            ", view, colour);
+  fprintf(out, "  rate      in %s frames/s, %s/s; out %s frames/s, %s/s; over %.2g s\n", text_rate(rate, view->in_fps),
+          text_bytes(in, view->in_bytes_per_s), text_rate(out_rate, view->out_fps), text_bytes(gone, view->out_bytes_per_s),
+          view->window_s);
+  fprintf(out, "  last      frame in %s, out %s ago\n", text_age(in, view->last_in_s), text_age(gone, view->last_out_s));
 }
 
 /* How frames go to the device, where that is not step by step with times for each. */
-static void print_device(const struct pipeline_view *view) {
+static void print_device(FILE *out, const struct pipeline_view *view) {
   if (view->graph || view->timed_one_in > 1) {
-    printf("  device    ");
-    fputs(view->graph ? "frames are replayed from CUDA graphs" : "frames go step by step", stdout);
-    fputs(view->copies_by_kernel ? ", whose kernels copy them" : "", stdout);
+    fprintf(out, "  device    ");
+    fputs(view->graph ? "frames are replayed from CUDA graphs" : "frames go step by step", out);
+    fputs(view->copies_by_kernel ? ", whose kernels copy them" : "", out);
     if (view->timed_one_in > 1) {
-      printf(", one in %llu has times", (unsigned long long)view->timed_one_in);
+      fprintf(out, ", one in %llu has times", (unsigned long long)view->timed_one_in);
     }
-    putchar('\n');
+    fputc('\n', out);
   }
 }
 
-static void print_overlap(const struct overlap_view *overlap) {
+static void print_overlap(FILE *out, const struct overlap_view *overlap) {
   const char *when = strcmp(overlap->bound_by, "source") == 0 ? ", which matters only when frames come faster" : "";
   if (overlap->speedup > 0 && overlap->ratio <= 0) {
-    printf("  overlap   none: no work of the device is hidden behind other work; at best %.2f times as fast%s\n",
-           overlap->ideal_speedup, when);
+    fprintf(out, "  overlap   none: no work of the device is hidden behind other work; at best %.2f times as fast%s\n",
+            overlap->ideal_speedup, when);
   } else if (overlap->speedup > 0) {
-    printf("  overlap   %.2f times as fast as one after the other, %.2f at best; %.1f %% of the device's work is hidden%s\n",
-           overlap->speedup, overlap->ideal_speedup, overlap->ratio * 100, when);
+    fprintf(out,
+            "  overlap   %.2f times as fast as one after the other, %.2f at best; %.1f %% of the device's work is hidden%s\n",
+            overlap->speedup, overlap->ideal_speedup, overlap->ratio * 100, when);
   }
   if (strcmp(overlap->bound_by, "nothing") == 0) {
-    printf("  bound     %s\n", overlap->advice);
+    fprintf(out, "  bound     %s\n", overlap->advice);
   } else if (overlap->bound_by[0]) {
-    printf("  bound     by %s: %s\n", overlap->bound_by, overlap->advice);
+    fprintf(out, "  bound     by %s: %s\n", overlap->bound_by, overlap->advice);
+  }
+}
+
+static void print_shadow(FILE *out, const struct shadow_view *shadow) {
+  if (!shadow->file[0]) {
+    return;
+  }
+  fprintf(out, "  shadow    %s: %llu frames compared, %llu skipped, %llu failed\n", shadow->file,
+          (unsigned long long)shadow->compared, (unsigned long long)shadow->skipped, (unsigned long long)shadow->failed);
+  if (shadow->compared > 0) {
+    fprintf(out, "            differs by %.3g at most, %.3g on average; the same top class in %.1f %%", shadow->largest,
+            shadow->mean, 100 * shadow->agreement);
+    if (shadow->unlike > 0) {
+      fprintf(out, "; %llu elements are no number in one of the two", (unsigned long long)shadow->unlike);
+    }
+    fputc('\n', out);
   }
 }
 
@@ -336,6 +354,9 @@ static struct table *latency_table(const struct pipeline_view *view) {
   struct table *table = table_new("STEP|>P50|>P99|>P99.9|>MAX|MEANING");
   for (int step = 0; table && step < STEP_COUNT; step++) {
     const struct latency_view *latency = &view->latency[step];
+    if (step == STEP_MODEL && latency->count == 0) {
+      continue; /* most pipelines have none */
+    }
     const double values[] = {latency->p50, latency->p99, latency->p999, latency->max};
     table_cell(table, step == STEP_TOTAL ? COLOUR_BOLD : COLOUR_NONE, "%s", step_names[step]);
     for (size_t i = 0; i < sizeof values / sizeof values[0]; i++) {
@@ -347,7 +368,7 @@ static struct table *latency_table(const struct pipeline_view *view) {
   return table;
 }
 
-static bool print_one(json_t *document, const char *name, bool colour, struct problem *problem) {
+bool status_print_one(FILE *out, json_t *document, const char *name, bool colour, struct problem *problem) {
   struct pipeline_view view;
   if (!view_find(document, name, &view, problem)) {
     return false;
@@ -356,15 +377,16 @@ static bool print_one(json_t *document, const char *name, bool colour, struct pr
   struct table *ledger = ledger_table(&view), *latency = latency_table(&view);
   bool fine = ledger && latency;
   if (fine) {
-    print_pipeline(&view, colour);
-    print_device(&view);
-    print_overlap(&view.overlap);
-    print_errors("  ", pipeline, colour);
-    putchar('\n');
-    fine = print_clients(pipeline, colour);
-    fine = table_print(ledger, stdout, "  ", colour) && fine;
-    putchar('\n');
-    fine = table_print(latency, stdout, "  ", colour) && fine;
+    print_pipeline(out, &view, colour);
+    print_device(out, &view);
+    print_overlap(out, &view.overlap);
+    print_shadow(out, &view.shadow);
+    print_errors(out, "  ", pipeline, colour);
+    fputc('\n', out);
+    fine = print_clients(out, pipeline, colour);
+    fine = table_print(ledger, out, "  ", colour) && fine;
+    fputc('\n', out);
+    fine = table_print(latency, out, "  ", colour) && fine;
   }
   table_free(ledger);
   table_free(latency);
@@ -391,7 +413,7 @@ bool command_status(const struct invocation *invocation, struct problem *problem
   if (invocation->json) {
     fine = print_json(document, invocation->operand, problem);
   } else if (invocation->operand) {
-    fine = print_one(document, invocation->operand, invocation->colour, problem);
+    fine = status_print_one(stdout, document, invocation->operand, invocation->colour, problem);
   } else {
     fine = print_all(document, invocation->colour, problem);
   }

@@ -5,6 +5,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -14,6 +15,7 @@
 #include "tools/framectl/command.h"
 #include "tools/framectl/daemon.h"
 #include "tools/framectl/http.h"
+#include "tools/framectl/interrupt.h"
 #include "tools/framectl/native.h"
 #include "tools/framectl/relay.h"
 #include "tools/framectl/text.h"
@@ -89,6 +91,9 @@ static void report(const struct transfer *transfer, const char *verb, const stru
   fputc('\n', stderr);
 }
 
+/* On a terminal that shows the results themselves nothing else has a place. */
+static const char *shown(const char *verb) { return isatty(STDOUT_FILENO) ? NULL : verb; }
+
 static bool report_no_memory(struct problem *problem) { return problem_set(problem, EXIT_STATUS_INTERNAL, NULL, "no memory"); }
 
 /* What the daemon says to a client whom it turns away, before it closes the connection: "framed: ...\n". */
@@ -135,7 +140,7 @@ static bool judge_push(const struct transfer *transfer, const struct relay *in, 
 
 /* The second relay takes results of a `reply` pipeline; for others it only waits until the daemon has read it all. */
 static bool push(const struct transfer *transfer, int fd, struct problem *problem) {
-  struct relay relays[] = {{.from = STDIN_FILENO, .to = fd, .shut = true},
+  struct relay relays[] = {{.from = STDIN_FILENO, .to = fd, .shut = true, .verb = shown("pushing")},
                            {.from = fd, .to = transfer->sink.reply ? STDOUT_FILENO : -1, .by_line = is_json(&transfer->sink)}};
   if (fcntl(fd, F_SETFL, O_NONBLOCK) != 0) { /* so that writing frames never keeps results waiting */
     return problem_set(problem, EXIT_STATUS_INTERNAL, NULL, "cannot set up the connection: %s", strerror(errno));
@@ -190,8 +195,19 @@ bool command_push(const struct invocation *invocation, struct problem *problem) 
 
 /* -- pull ---------------------------------------------------------------------------------------------------------- */
 
+/* Until there is something to read, or nobody wants it any more. */
+static void wait_for_first(int fd) {
+  struct pollfd ready[] = {{.fd = fd, .events = POLLIN}, {.fd = interrupt_descriptor(), .events = POLLIN}};
+  while (poll(ready, 2, -1) < 0 && errno == EINTR) {
+  }
+}
+
 /* Whether the daemon turns this reader away; looks at the first bytes without taking them. */
 static bool is_refused(int fd, char text[RELAY_FIRST + 1]) {
+  wait_for_first(fd);
+  if (interrupt_came()) {
+    return false;
+  }
   ssize_t count = recv(fd, text, strlen("framed: "), MSG_PEEK | MSG_WAITALL);
   if (count != (ssize_t)strlen("framed: ") || memcmp(text, "framed: ", (size_t)count) != 0) {
     return false;
@@ -238,14 +254,21 @@ static bool pull(const struct transfer *transfer, int fd, uint64_t frames, struc
   bool is_y4m = strcmp(transfer->sink.protocol, "y4m") == 0;
   uint64_t frame_bytes = transfer->sink.frame_bytes + (is_y4m ? Y4M_MARKER : 0);
   char text[RELAY_FIRST + 1];
+  if (!interrupt_watch()) {
+    return problem_set(problem, EXIT_STATUS_INTERNAL, NULL, "no descriptor is left: %s", strerror(errno));
+  }
   if (is_refused(fd, text)) {
     return report_sentence(transfer, text, problem);
   }
-  if (frames > 0 && is_y4m && !pass_header(fd, problem)) {
+  if (frames > 0 && is_y4m && !interrupt_came() && !pass_header(fd, problem)) {
     return false;
   }
   bool by_line = is_json(&transfer->sink);
-  struct relay relay = {.from = fd, .to = STDOUT_FILENO, .limit = by_line ? frames : frames * frame_bytes, .by_line = by_line};
+  struct relay relay = {.from = fd,
+                        .to = STDOUT_FILENO,
+                        .limit = by_line ? frames : frames * frame_bytes,
+                        .by_line = by_line,
+                        .verb = shown("pulling")};
   if (!relay_run(&relay, 1)) {
     return report_no_memory(problem);
   }

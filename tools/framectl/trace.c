@@ -8,6 +8,7 @@
 
 #include "tools/framectl/command.h"
 #include "tools/framectl/daemon.h"
+#include "tools/framectl/progress.h"
 
 #define USUAL_FILE    "framed-trace.json"
 #define USUAL_SECONDS 2.0
@@ -21,6 +22,8 @@ struct recording {
   bool unopened;
   char start[START]; /* the summary stands on the second line */
   size_t length;
+  struct progress progress;
+  double seconds;
 };
 
 static bool to_standard_output(const struct recording *recording) { return strcmp(recording->path, "-") == 0; }
@@ -31,6 +34,11 @@ static bool open_file(struct recording *recording) {
   recording->error = recording->file ? 0 : errno;
   recording->unopened = !recording->file;
   return recording->file;
+}
+
+static void wait(void *context) {
+  struct recording *recording = context;
+  progress_show(&recording->progress, -1, "recording %.0f s", recording->seconds);
 }
 
 static bool take(void *context, const char *bytes, size_t count) {
@@ -45,6 +53,7 @@ static bool take(void *context, const char *bytes, size_t count) {
     recording->error = errno;
     return false;
   }
+  wait(context);
   return true;
 }
 
@@ -85,11 +94,15 @@ static void report(const struct recording *recording) {
 }
 
 bool command_trace(const struct invocation *invocation, struct problem *problem) {
-  struct recording recording = {.path = invocation->output ? invocation->output : USUAL_FILE};
   double seconds = invocation->seconds > 0 ? invocation->seconds : USUAL_SECONDS;
+  struct recording recording = {.path = invocation->output ? invocation->output : USUAL_FILE, .seconds = seconds};
   char path[64];
   snprintf(path, sizeof path, "/v1/trace?seconds=%.6f", seconds);
-  bool whole = daemon_stream(invocation->socket, path, (int)(seconds * 1000) + SENDING_MS, take, &recording, problem);
+  if (!to_standard_output(&recording)) {
+    progress_begin(&recording.progress);
+  }
+  bool whole = daemon_stream(invocation->socket, path, (int)(seconds * 1000) + SENDING_MS, take, wait, &recording, problem);
+  progress_clear(&recording.progress);
   close_file(&recording, whole);
   if (recording.error != 0) {
     return problem_set(problem, EXIT_STATUS_INTERNAL, "name another file by -o", "cannot %s '%s': %s",

@@ -134,6 +134,17 @@ static struct refusal_view view_refusal(const json_t *refusal) {
       .text = text_of(refusal, "text"), .remedy = text_of(refusal, "remedy"), .age_s = number_of(refusal, "age_s")};
 }
 
+static struct shadow_view view_shadow(const json_t *shadow) {
+  return (struct shadow_view){.file = text_of(shadow, "file"),
+                              .compared = count_of(shadow, "compared"),
+                              .skipped = count_of(shadow, "skipped"),
+                              .failed = count_of(shadow, "failed"),
+                              .unlike = count_of(shadow, "unlike"),
+                              .largest = number_of(shadow, "largest"),
+                              .mean = number_of(shadow, "mean"),
+                              .agreement = number_of(shadow, "agreement")};
+}
+
 void view_pipeline(const char *name, const json_t *document, struct pipeline_view *view) {
   const json_t *formats = json_object_get(document, "formats"), *throughput = json_object_get(document, "throughput");
   *view = (struct pipeline_view){.name = name,
@@ -160,7 +171,8 @@ void view_pipeline(const char *name, const json_t *document, struct pipeline_vie
                                  .in_bytes_per_s = number_of(throughput, "in_bytes_per_s"),
                                  .out_bytes_per_s = number_of(throughput, "out_bytes_per_s"),
                                  .window_s = number_of(throughput, "window_s"),
-                                 .overlap = view_overlap(json_object_get(document, "overlap"))};
+                                 .overlap = view_overlap(json_object_get(document, "overlap")),
+                                 .shadow = view_shadow(json_object_get(document, "shadow"))};
   view_frames(json_object_get(document, "frames"), view);
   view_latency(json_object_get(document, "latency_us"), view);
 }

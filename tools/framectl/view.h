@@ -37,6 +37,12 @@ struct refusal_view {        /* the last client that was turned away */
   double age_s;
 };
 
+struct shadow_view { /* a second model on the same frames */
+  const char *file;  /* "": there is none */
+  uint64_t compared, skipped, failed, unlike;
+  double largest, mean, agreement;
+};
+
 struct pipeline_view {
   const char *name, *state, *waiting;
   uint64_t slots, sessions, clients, readers, missed, refused;
@@ -51,6 +57,7 @@ struct pipeline_view {
   double last_in_s, last_out_s; /* how long ago a frame came in, or went out; less than 0: none has yet */
   struct latency_view latency[STEP_COUNT];
   struct overlap_view overlap;
+  struct shadow_view shadow;
 };
 
 /* How often one process image took over from another, and the last time. */

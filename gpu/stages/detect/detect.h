@@ -157,10 +157,10 @@ STAGE_INLINE struct detect_box detect_from_grid(const struct detect_constants *c
     index -= cells;
     stride *= 2;
   }
-  const uint32_t columns = constants->width / stride;
+  const uint32_t columns = constants->width / stride, column = index % columns, row = index / columns;
   const float side = (float)stride;
-  return detect_from_centre((x + (float)(index % columns)) * side, (y + (float)(index / columns)) * side,
-                            arithmetic_exp(width) * side, arithmetic_exp(height) * side);
+  return detect_from_centre((x + (float)column) * side, (y + (float)row) * side, arithmetic_exp(width) * side,
+                            arithmetic_exp(height) * side);
 }
 
 STAGE_INLINE struct detect_box detect_box_of(const struct detect_constants *constants, const float *in, unsigned long long key,

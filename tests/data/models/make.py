@@ -55,3 +55,10 @@ save("lookup", [("Gather", ["table", "x"], ["y"])], [tensor("x", T.INT64, [4])],
 save("unknown", [("Froobnicate", ["x"], ["y"])], [tensor("x", T.FLOAT, [4])], [tensor("y", T.FLOAT, [4])])
 save("too-new", [("Relu", ["x"], ["y"])], [tensor("x", T.FLOAT, [4])], [tensor("y", T.FLOAT, [4])], opset=99)
 save("two-inputs", [("Add", ["x", "z"], ["y"])], [tensor("x", T.FLOAT, [4]), tensor("z", T.FLOAT, [4])], [tensor("y", T.FLOAT, [4])])
+# takes milliseconds on a processor: y = erf(erf(... x))
+SLOW = ["x", *(f"y{i}" for i in range(59)), "y"]
+save("slow", [("Erf", [one], [next_]) for one, next_ in zip(SLOW, SLOW[1:])], [tensor("x", T.FLOAT, [1, 65536])],
+     [tensor("y", T.FLOAT, [1, 65536])])
+# one and its shadow: y = x, y = -x
+for name, operator in (("identity", "Identity"), ("negated", "Neg")):
+    save(name, [(operator, ["x"], ["y"])], [tensor("x", T.FLOAT, [1, 6])], [tensor("y", T.FLOAT, [1, 6])])

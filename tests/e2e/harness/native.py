@@ -50,6 +50,8 @@ class Result(NamedTuple):
     steps: tuple
     session: int
     flags: int
+    number: int
+    epoch: int
     payload: bytes
 
 
@@ -127,8 +129,8 @@ class Native(Client):
     def result(self):
         kind, body = self.message()
         assert kind == RESULT
-        fields = struct.unpack("<QQq8III", body[:64])
-        return Result(*fields[:3], fields[3:11], *fields[11:], body[64:])
+        fields = struct.unpack("<QQq8IIIQQ", body[:80])
+        return Result(*fields[:3], fields[3:11], *fields[11:], body[80:])
 
 
 class Words:
@@ -175,8 +177,8 @@ class Borrower(Words, Native):
     def result(self, seconds=20):
         """The next one, waiting for it without sleeping: (slot, result with payload). It is held until taken."""
         wait_until(lambda: self.lent() > 0, "a result", seconds)
-        at = self.COMPLETIONS + self.seen % self.RING * 72
-        slot, fate, *fields = struct.unpack("<IIQQq8III", self.control[at:at + 72])
+        at = self.COMPLETIONS + self.seen % self.RING * 88
+        slot, fate, *fields = struct.unpack("<IIQQq8IIIQQ", self.control[at:at + 88])
         assert fate == 0
         self.seen += 1
         return slot, Result(*fields[:3], tuple(fields[3:11]), *fields[11:], self.payload(slot))
@@ -275,8 +277,8 @@ class Shared(Words, Native):
         def there():
             return self.word(4096) != self.taken & 0xFFFFFFFF
         wait_until(there, "a completion", seconds)
-        at = self.COMPLETIONS + self.taken % self.RING * 72
-        slot, fate, *fields = struct.unpack("<IIQQq8III", self.control[at:at + 72])
+        at = self.COMPLETIONS + self.taken % self.RING * 88
+        slot, fate, *fields = struct.unpack("<IIQQq8IIIQQ", self.control[at:at + 88])
         return slot, fate, Result(*fields[:3], tuple(fields[3:11]), *fields[11:], b"")
 
     def payload(self, slot):

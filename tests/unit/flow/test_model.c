@@ -53,6 +53,14 @@ bool gpu_times(struct gpu_program *program, unsigned slot, struct gpu_times *tim
   return false;
 }
 
+/* Some frames no stage can compute. */
+static bool is_refused(uint64_t number) { return number % 5 == 4; }
+
+const char *gpu_refusal(struct gpu_program *program, unsigned slot) {
+  (void)program;
+  return is_refused(flow.ring.slots[slot].frame.sequence) ? "it cannot be computed" : NULL;
+}
+
 /* -- the model: where each frame is ----------------------------------------------------------------------------------- */
 
 enum place { FILLING, DISCARDING, READY, RUNNING, DONE, AT_SINK, GONE };
@@ -216,7 +224,11 @@ static void complete_one(void) {
 static void model_complete(void) {
   bool asks = true;
   for (unsigned frame = oldest(RUNNING); asks && frame != MAX_FRAMES && frames[frame].done_on_device; frame = oldest(RUNNING)) {
-    place(frame, DONE);
+    if (is_refused(frames[frame].number)) {
+      model_fate(frame, FATE_INVALID);
+    } else {
+      place(frame, DONE);
+    }
     asks = !flow.spin; /* then once a turn */
   }
 }

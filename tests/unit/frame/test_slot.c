@@ -5,8 +5,9 @@
 #include "daemon/frame/flow.h"
 
 START_TEST(test_every_transition) {
-  static const char *const allowed[] = {"free>filling", "filling>ready",  "filling>free",  "ready>running", "ready>free",
-                                        "running>done", "running>failed", "done>emitting", "done>free",     "emitting>free"};
+  static const char *const allowed[] = {"free>filling",  "filling>ready", "filling>free",   "ready>running",
+                                        "ready>free",    "running>done",  "running>failed", "running>free",
+                                        "done>emitting", "done>free",     "emitting>free"};
   unsigned found = 0;
   for (int from = 0; from < SLOT_STATES; from++) {
     for (int to = 0; to < SLOT_STATES; to++) {

@@ -123,8 +123,8 @@ END_TEST
 
 START_TEST(other_bytes_are_no_model) {
   static const char *const texts[] = {"", "hello, world", "\x08\x08",
-                                      "\x7F"
-                                      "ELF"};
+                                      ("\x7F"
+                                       "ELF")};
   for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
     ck_assert(!onnx_file_read(texts[i], strlen(texts[i]), &file, problem));
     ck_assert_ptr_nonnull(strstr(problem, "not an ONNX model"));

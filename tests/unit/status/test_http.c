@@ -110,7 +110,7 @@ START_TEST(streams_come_whole_and_late) {
   free(meanwhile);
   fake_server_answer(site.server);
   char *answer = site_receive(&site, fd);
-  ck_assert_ptr_nonnull(strstr(answer, "\"frame\":99}}\n]\n"));
+  ck_assert_ptr_nonnull(strstr(answer, "\"frame\":99,\"epoch\":0}}\n]\n"));
   free(answer);
   site_close(&site);
 }

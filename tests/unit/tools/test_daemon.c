@@ -74,7 +74,7 @@ static void expect_request(const char *start_of_it) {
 
 START_TEST(documents_are_asked_for) {
   start("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\na_total 1");
-  char *text = daemon_text(path, "/metrics", &problem);
+  char *text = daemon_text(path, "/metrics", DAEMON_PATIENCE_MS, &problem);
   finish();
   ck_assert_str_eq(text, "a_total 1");
   expect_request("GET /metrics HTTP/1.1\r\nHost: framed\r\n");

@@ -9,6 +9,9 @@
 struct results {
   bool json, failed; /* failed: no memory */
   json_t *document;
+  const char *command;
+  struct progress progress;
+  size_t expected;               /* rows of the section; 0: unknown */
   const struct section *section; /* the one that rows go to */
   json_t *rows;                  /* of it; the document's */
 };
@@ -22,12 +25,14 @@ struct results *results_new(const char *command, bool json, json_t *machine) {
     free(results);
     return NULL;
   }
-  *results = (struct results){.json = json, .document = document};
+  *results = (struct results){.json = json, .document = document, .command = command};
+  progress_begin(&results->progress);
   return results;
 }
 
 struct results *results_free(struct results *results) {
   if (results) {
+    progress_clear(&results->progress);
     json_decref(results->document);
     free(results);
   }
@@ -129,6 +134,7 @@ static void print_section(struct results *results) {
 /* -- filling -------------------------------------------------------------------------------------------------------- */
 
 static void end_section(struct results *results) {
+  progress_clear(&results->progress);
   if (results->section && !results->json) {
     print_section(results);
   }
@@ -139,11 +145,30 @@ static void end_section(struct results *results) {
 void results_section(struct results *results, const struct section *section) {
   end_section(results);
   results->section = section;
+  results->expected = 0;
   results->rows = json_array();
   results->failed |= json_object_set_new(json_object_get(results->document, "sections"), section->name, results->rows) != 0;
 }
 
-void results_row(struct results *results, json_t *row) { results->failed |= json_array_append_new(results->rows, row) != 0; }
+void results_expect(struct results *results, size_t rows) {
+  results->expected = rows;
+  progress_begin(&results->progress);
+}
+
+struct progress *results_progress(struct results *results) {
+  return &results->progress;
+}
+
+void results_row(struct results *results, json_t *row) {
+  results->failed |= json_array_append_new(results->rows, row) != 0;
+  size_t rows = json_array_size(results->rows), all = results->expected;
+  if (rows <= all) {
+    progress_show(&results->progress, (double)rows / (double)all, "%s %s: row %zu of %zu", results->command,
+                  results->section->name, rows, all);
+  } else {
+    progress_show(&results->progress, -1, "%s %s: row %zu", results->command, results->section->name, rows);
+  }
+}
 
 const json_t *results_rows(const struct results *results, const char *section) {
   return json_object_get(json_object_get(results->document, "sections"), section);

@@ -9,6 +9,7 @@
 #define FRAMED_FRAMEBENCH_COMMON_RESULTS_H
 
 #include "tools/framectl/problem.h"
+#include "tools/framectl/progress.h"
 
 #include <jansson.h>
 #include <stddef.h>
@@ -42,6 +43,10 @@ struct results *results_free(struct results *results); /* returns NULL */
 
 /* Starts a section; the one before is printed, if people read along. */
 void results_section(struct results *results, const struct section *section);
+/* How many rows the section last started will have, if that is known and takes long: for who waits for them. */
+void results_expect(struct results *results, size_t rows);
+/* For what takes longer than a row of its own. */
+struct progress *results_progress(struct results *results);
 /* Adds a row (taken) to the section last started. */
 void results_row(struct results *results, json_t *row);
 /* The rows of a section that was started before; borrowed. NULL if there was none of that name. */

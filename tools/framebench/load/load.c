@@ -161,7 +161,9 @@ struct load {
 
 static bool run_trial(const struct load *load, const struct load_plan *plan, struct load_outcome *outcome,
                       struct problem *problem) {
-  if (!load_trial(load->target, plan, outcome, problem)) {
+  struct load_plan shown = *plan;
+  shown.progress = results_progress(load->results);
+  if (!load_trial(load->target, &shown, outcome, problem)) {
     return false;
   }
   results_row(load->results, load_report_row(load->target, plan, outcome));

@@ -168,10 +168,23 @@ static bool is_broken(const struct trial *trial) {
   return broken;
 }
 
+static void show_progress(const struct trial *trial, int64_t now) {
+  const struct load_plan *plan = trial->plan;
+  char rate[64] = "";
+  if (plan->rate > 0) {
+    snprintf(rate, sizeof rate, " at %.6g frames/s", plan->rate);
+  }
+  if (plan->progress) {
+    progress_show(plan->progress, 0, "load%s: %.0f of %.0f s", rate, (double)(now - trial->start) / 1e9,
+                  (double)(plan->warm_up_ns + plan->duration_ns) / 1e9);
+  }
+}
+
 /* In steps, since a client that was turned away has nothing to wait for. */
 static void sleep_while_it_runs(const struct trial *trial, int64_t at) {
   for (int64_t now; (now = clock_now()) < at && !is_broken(trial);) {
     sleep_until(at - now > STEP_MS * NS_PER_MS ? now + STEP_MS * NS_PER_MS : at);
+    show_progress(trial, now);
   }
 }
 

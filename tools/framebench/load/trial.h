@@ -4,6 +4,7 @@
 
 #include "tools/framebench/load/client.h"
 #include "tools/framebench/load/target.h"
+#include "tools/framectl/progress.h"
 
 struct load_plan {
   double rate;        /* frames a second of all clients together, due one after the other; 0: as fast as they are taken */
@@ -12,6 +13,7 @@ struct load_plan {
   bool spin;
   enum load_transport transport; /* of native pipelines; others have none but ANY */
   int64_t warm_up_ns, duration_ns;
+  struct progress *progress; /* NULL: nobody is shown how far it is */
 };
 
 struct load_outcome {

@@ -21,7 +21,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { MOST_ROWS = 5 };
+enum { MOST_ROWS = 5, SERIAL_ROWS = 2, WAYS = 4 /* to be told, with graphs and without */ };
 
 static const struct section rows_section = {"rows", "The same work serially and with slots",
                                             (const struct column[]){{"bytes", "FRAME", COLUMN_SIZE},
@@ -226,10 +226,13 @@ static bool measure_entries(const struct bench *bench, struct entry *entries, in
   return true;
 }
 
+/* Of slots. */
+static size_t slots_count(bool quick) { return MOST_ROWS - (quick ? 2 : 0); }
+
 /* Rows that differ in their slots. */
 static bool slots_rows(const struct bench *bench, enum engine_completion completion, bool graph, struct problem *problem) {
   static const unsigned slots[MOST_ROWS] = {1, 2, 3, 4, 8};
-  const int count = MOST_ROWS - (bench->all->options->quick ? 2 : 0);
+  const int count = (int)slots_count(bench->all->options->quick);
   struct entry entries[MOST_ROWS] = {0};
   for (int i = 0; i < count; i++) {
     entries[i].setup = (struct engine_setup){.chain = bench->chain,
@@ -276,7 +279,7 @@ static bool kernel_rows(struct bench *bench, struct problem *problem) {
   if (!serial_rows(bench, problem)) {
     return false;
   }
-  for (int way = 0; way < 4; way++) {
+  for (int way = 0; way < WAYS; way++) {
     if (!slots_rows(bench, way % 2 ? ENGINE_CALLBACK : ENGINE_SPIN, way / 2, problem)) {
       return false;
     }
@@ -320,8 +323,10 @@ static bool size_rows(struct bench *bench, struct problem *problem) {
 bool overlap_rows(const struct overlap_bench *all, struct problem *problem) {
   static const size_t sizes[] = {4096, 65536, 1 << 20, 4 << 20, 24 << 20};
   struct bench bench = {.all = all};
+  const size_t count = all->options->quick ? 2 : sizeof sizes / sizeof sizes[0];
   results_section(all->results, &rows_section);
-  for (size_t i = 0; i < (all->options->quick ? 2 : sizeof sizes / sizeof sizes[0]); i++) {
+  results_expect(all->results, count * WORKLOAD_KINDS * (SERIAL_ROWS + WAYS * slots_count(all->options->quick)));
+  for (size_t i = 0; i < count; i++) {
     bench.bytes = sizes[i];
     if (!size_rows(&bench, problem)) {
       return false;

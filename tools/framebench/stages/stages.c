@@ -131,6 +131,9 @@ static bool measure_backend(struct bench *bench, struct problem *problem) {
                                       {"1920x1080", 1920, 1080},
                                       {"3840x2160", 3840, 2160},
                                       {"7680x4320", 7680, 4320}};
+  const size_t count = bench->options->quick ? 1 : sizeof sizes / sizeof sizes[0];
+  results_expect(bench->results,
+                 json_array_size(results_rows(bench->results, stages_section.name)) + count * stage_list_length);
   bench->rate = 0;
   if (bench->cuda && !measure_rate(bench, 0, &bench->rate, problem)) {
     return false;
@@ -138,7 +141,7 @@ static bool measure_backend(struct bench *bench, struct problem *problem) {
   if (bench->cuda) {
     results_set(bench->results, "device_copy_gb_per_s", json_real(bench->rate / 1e3));
   }
-  for (size_t i = 0; i < (bench->options->quick ? 1 : sizeof sizes / sizeof sizes[0]); i++) {
+  for (size_t i = 0; i < count; i++) {
     if (!size_rows(bench, &sizes[i], problem)) {
       return false;
     }

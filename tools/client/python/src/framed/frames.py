@@ -71,8 +71,8 @@ class Frame:
 class Result:
     """A frame's result: the caller's until release(), or until the next one of an iterator. `with` releases it, too."""
 
-    __slots__ = ("_done", "_owner", "_place", "_steps", "array", "dropped", "fate", "flags", "memory", "sequence", "session",
-                 "timestamp")
+    __slots__ = ("_done", "_owner", "_place", "_steps", "array", "dropped", "epoch", "fate", "flags", "memory", "number",
+                 "sequence", "session", "timestamp")
 
     def __init__(self, owner: "Client", place: int, fate: int, fields: Sequence[int], memory: Optional[memoryview],
                  array: Any) -> None:
@@ -86,6 +86,8 @@ class Result:
         self.timestamp = fields[2]  # the frame's; its arrival if it had none
         self.session = fields[11]   # seat of the producer
         self.flags = fields[12] & ~MARK
+        self.number = fields[13]    # the daemon's own number of the frame: counts those of its producer from 0,
+        self.epoch = fields[14]     # whom this tells from all others of the pipeline, for ever
         self.memory = memory  # None: the frame was dropped
         self.array = array
 

@@ -21,7 +21,7 @@ TOKEN_FORM = struct.Struct("<Q")
 WELCOME_FORM = struct.Struct("<IIIIQQQQQQ64s64s64s")
 FRAME_FORM = struct.Struct("<4sHHQQqqII")
 FRAME_FIXED = 32
-RESULT_FORM = struct.Struct("<QQq8III")
+RESULT_FORM = struct.Struct("<QQq8IIIQQ")
 ERROR_FORM = struct.Struct("<II")
 ACK_FORM = struct.Struct("<Q")
 
@@ -31,7 +31,7 @@ SUBMITTED, TAKEN, CLIENT_SLEEPS = 0, 64 // 4, 128 // 4
 COMPLETED, DAEMON_SLEEPS = 4096 // 4, 4160 // 4
 SUBMISSIONS, COMPLETIONS = 8192, 12288
 SUBMISSION_FORM = struct.Struct("<IIQqqII")
-COMPLETION_FORM = struct.Struct("<IIQQq8III")
+COMPLETION_FORM = struct.Struct("<IIQQq8IIIQQ")
 LAST_OF_RING = 15
 CURSOR = 0xFFFFFFFF
 

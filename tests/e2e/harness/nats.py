@@ -1,0 +1,221 @@
+"""A NATS server of the test's own, what a test asks of it, and framed-link between it and a daemon."""
+
+import base64
+import itertools
+import json
+import os
+import pathlib
+import shutil
+import signal
+import socket
+import subprocess
+
+import pytest
+
+from harness.daemon import BINARY, COMPLAINTS, environment
+from harness.waiting import limit, wait_until
+
+SERVER = shutil.which("nats-server", path=f"{os.environ['PATH']}:{pathlib.Path(__file__).parents[3] / 'build'}")
+LINK = BINARY.with_name("framed-link")
+
+needs_nats = [
+    pytest.mark.skipif(not SERVER, reason="no nats-server: tools/setup.sh check could not install it"),
+    pytest.mark.skipif(not LINK.exists(), reason="no framed-link: it was built without libnats-dev"),
+]
+
+
+class Server:
+    """nats-server with JetStream on a port of its own, which stays the same when it is killed and starts again."""
+
+    def __init__(self, place, name="nats", **keys):
+        self.folder = place / name
+        self.folder.mkdir()
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+        self.file = self.folder / "server.json"
+        self.file.write_text(json.dumps({"host": "127.0.0.1", "port": self.port, "max_payload": 8 << 20,
+                                         "jetstream": {"store_dir": str(self.folder)}, **keys}))
+        self.url = f"nats://127.0.0.1:{self.port}"
+        self.process = None
+
+    def __enter__(self):
+        self.start()
+        return self
+
+    def __exit__(self, *_):
+        self.kill()
+
+    def start(self):
+        with open(self.folder / "log", "ab") as log:
+            self.process = subprocess.Popen([SERVER, "-c", self.file], stdout=log, stderr=log)
+        wait_until(self.answers, "nats-server answers", 20)
+
+    def answers(self):
+        try:
+            with socket.create_connection(("127.0.0.1", self.port), 1) as found:
+                return found.recv(4) == b"INFO"
+        except OSError:
+            return False
+
+    def kill(self):
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGCONT)
+            self.process.kill()
+        self.process.wait(limit(10))
+
+    def client(self, **options):
+        return Nats(self.port, **options)
+
+
+class Message:
+    def __init__(self, subject, reply, head, data):
+        self.subject, self.reply, self.data = subject, reply, data
+        lines = head.decode().split("\r\n")
+        self.status = lines[0].removeprefix("NATS/1.0").strip()
+        self.headers = dict(line.split(": ", 1) for line in lines[1:] if ": " in line)
+
+
+class Nats:
+    """As much of a client as tests need: one thread, one thing at a time."""
+
+    def __init__(self, port, **options):
+        self.socket = socket.create_connection(("127.0.0.1", port), limit(20))
+        self.file = self.socket.makefile("rb")
+        self.inbox = f"_INBOX.test{id(self)}"
+        self.numbers = itertools.count()
+        self.file.readline()
+        self.write(f"CONNECT {json.dumps({'verbose': False, 'headers': True, 'no_responders': True, **options})}\r\n"
+                   f"SUB {self.inbox}.> 1\r\n")
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.file.close()
+        self.socket.close()
+
+    def write(self, text, data=b""):
+        self.socket.sendall(text.encode() + data)
+
+    def publish(self, subject, data=b"", reply="", headers=None):
+        if headers:
+            head = b"NATS/1.0\r\n" + b"".join(f"{key}: {value}\r\n".encode() for key, value in headers.items()) + b"\r\n"
+            self.write(f"HPUB {subject} {reply} {len(head)} {len(head) + len(data)}\r\n", head + data + b"\r\n")
+        else:
+            self.write(f"PUB {subject} {reply} {len(data)}\r\n", data + b"\r\n")
+
+    def subscribe(self, subject):
+        self.write(f"SUB {subject} {next(self.numbers) + 2}\r\n")
+
+    def next(self):
+        while True:
+            words = self.file.readline().split()
+            if not words:
+                raise EOFError("the server closed the connection")
+            if words[0] == b"PING":
+                self.write("PONG\r\n")
+            elif words[0] in (b"MSG", b"HMSG"):
+                headers = words[0] == b"HMSG"
+                sizes = [int(word) for word in words[-2 if headers else -1:]]
+                body = self.file.read(sizes[-1] + 2)[:-2]
+                head = sizes[0] if headers else 0
+                reply = words[3].decode() if len(words) == 5 + headers else ""
+                return Message(words[1].decode(), reply, body[:head], body[head:])
+            elif words[0] == b"-ERR":
+                raise AssertionError(b" ".join(words))
+
+    def request(self, subject, data=b"", headers=None):
+        reply = f"{self.inbox}.{next(self.numbers)}"
+        self.publish(subject, data, reply, headers)
+        message = self.next()
+        while message.subject != reply:
+            message = self.next()
+        return message
+
+    def ask(self, what, body=None):
+        answer = json.loads(self.request(f"$JS.API.{what}", json.dumps(body or {}).encode()).data)
+        if "error" in answer:
+            raise LookupError(answer["error"]["description"])
+        return answer
+
+    def make_stream(self, name, subjects, **keys):
+        return self.ask(f"STREAM.CREATE.{name}", {"name": name, "subjects": subjects, "storage": "file", "retention": "limits",
+                                                  "max_consumers": -1, "max_msgs": -1, "max_bytes": -1, "num_replicas": 1,
+                                                  "discard": "old", **keys})
+
+    def put(self, subject, data, **headers):
+        answer = json.loads(self.request(subject, data, headers).data)
+        assert "error" not in answer, answer
+        return answer["seq"]
+
+    def state(self, stream):
+        return self.ask(f"STREAM.INFO.{stream}")["state"]
+
+    def stored(self, stream):
+        """How many messages a stream has; 0 before it is there."""
+        try:
+            return self.state(stream)["messages"]
+        except LookupError:
+            return 0
+
+    def messages(self, stream, count):
+        """The first messages of a stream that keeps them."""
+        found = [self.ask(f"STREAM.MSG.GET.{stream}", {"seq": number})["message"] for number in range(1, count + 1)]
+        return [Message(one["subject"], "", *(base64.b64decode(one.get(part, "")) for part in ("hdrs", "data"))) for one in found]
+
+
+class Link:
+    """framed-link beside a daemon, whose pipelines' sockets it takes from there."""
+
+    def __init__(self, daemon, server, *, sinks=None, sources=None, **keys):
+        self.place = daemon.place
+        self.file, self.log_file, self.metrics_file = (self.place / name for name in ("link.yaml", "link.log", "link.prom"))
+        for name, entry in (sinks or {}).items():
+            entry.setdefault("socket", daemon.config["pipelines"][name]["sink"]["socket"])
+        for name, entry in (sources or {}).items():
+            entry.setdefault("socket", daemon.config["pipelines"][name]["source"]["socket"])
+        self.file.write_text(json.dumps({"nats": {"servers": [server.url]}, "sinks": sinks or {}, "sources": sources or {},
+                                         "metrics": str(self.metrics_file), **keys}))
+        self.log_file.unlink(missing_ok=True)
+        self.process = None
+
+    def __enter__(self):
+        self.start()
+        return self
+
+    def __exit__(self, kind, *_):
+        try:
+            if kind is None and self.process.poll() is None:
+                self.process.send_signal(signal.SIGTERM)
+                status = self.process.wait(limit(20))
+                assert status == 0, f"it ended with {status}:\n{self.log}"
+            assert not any(complaint in self.log for complaint in COMPLAINTS), self.log
+        finally:
+            self.kill()
+            print(f"-- log of framed-link --\n{self.log}")
+
+    def start(self):
+        with open(self.log_file, "ab") as log:
+            self.process = subprocess.Popen([LINK, "-c", self.file], stderr=log, env=environment())
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait(limit(10))
+
+    @property
+    def log(self):
+        return self.log_file.read_text()
+
+    def metrics(self, name="cam0", role="sink"):
+        """The values of one link; empty before there are any."""
+        lines = self.metrics_file.read_text().splitlines() if self.metrics_file.exists() else []
+        labels = f'{{pipeline="{name}",role="{role}"}}'
+        return {line.split("{")[0].removeprefix("framed_link_"): int(line.split()[-1]) for line in lines if labels in line}
+
+    def wait(self, what, condition, role="sink", name="cam0", seconds=20):
+        wait_until(lambda: self.metrics(name, role) and condition(self.metrics(name, role)),
+                   lambda: f"{what}: {self.metrics(name, role)}; log:\n{self.log}", seconds)
+
+    def wait_up(self, role="sink", name="cam0"):
+        self.wait("both sides are there", lambda view: view["broker_up"] and view["pipeline_up"], role, name)

@@ -1,0 +1,81 @@
+"""Pipeline, epoch and number name a frame for ever, whatever its producer speaks."""
+
+import signal
+import time
+
+import pytest
+
+from harness import Daemon, numbered, pipeline, wait_until
+from harness.native import CONSUMER, PRODUCER, Native
+from harness.store import settle, start
+
+SIZE = 64
+FORMAT = {"pixels": "gray", "width": 8, "height": 8}
+NATIVE = {"protocol": "native"}
+
+
+def names(consumer, count):
+    return [(result.epoch, result.number) for result in (consumer.result() for _ in range(count))]
+
+
+def entry(protocol, **keys):
+    return pipeline(FORMAT, source={"protocol": protocol}, sink=NATIVE, **keys)
+
+
+def stream(protocol, frames):
+    if protocol == "raw":
+        return frames.tobytes()
+    return b"YUV4MPEG2 W8 H8 F25:1 Cmono\n" + b"".join(b"FRAME\n" + frame.tobytes() for frame in frames)
+
+
+@pytest.mark.parametrize("protocol", ["raw", "y4m"])
+def test_each_producer_has_an_epoch_of_its_own(place, protocol):
+    frames = numbered(5, SIZE)
+    before = time.time_ns() // 1000
+    with Daemon(place, {"cam0": entry(protocol)}) as daemon, Native(daemon.path("cam0", "sink"), CONSUMER) as consumer:
+        epochs = []
+        for _ in range(3):
+            with daemon.producer() as producer:
+                producer.send(stream(protocol, frames))
+                got = names(consumer, 5)
+            assert [number for _, number in got] == [0, 1, 2, 3, 4] and len({epoch for epoch, _ in got}) == 1
+            epochs.append(got[0][0])
+        assert [before] + epochs == sorted({before, *epochs}) and epochs[-1] <= time.time_ns() // 1000
+
+
+def test_a_clients_own_number_stands_beside_it(place):
+    with Daemon(place, {"cam0": entry("native")}) as daemon, Native(daemon.path("cam0", "sink"), CONSUMER) as consumer:
+        with Native(daemon.path("cam0", "source"), PRODUCER) as producer:
+            for sequence in (70, 7, 7):
+                producer.send_frame(bytes(SIZE), sequence=sequence)
+            results = [consumer.result() for _ in range(3)]
+    assert [result.sequence for result in results] == [70, 7, 7]
+    assert [result.number for result in results] == [0, 1, 2]
+
+
+@pytest.mark.parametrize("lanes", [1, 2])
+def test_numbers_go_on_after_an_upgrade(place, lanes):
+    frames = numbered(2, SIZE)
+    with Daemon(place, {"cam0": entry("raw", slots=3)}, lanes=lanes) as daemon:
+        with daemon.producer() as producer, Native(daemon.path("cam0", "sink"), CONSUMER) as consumer:
+            got = []
+            for upgrades in range(1, 4):
+                producer.send(frames.tobytes())
+                got += names(consumer, 2)
+                daemon.signal(signal.SIGUSR2)
+                wait_until(lambda: daemon.status()["handovers"]["upgrade"] == upgrades, "it has taken over", 30)
+            assert [number for _, number in got] == list(range(6)) and len({epoch for epoch, _ in got}) == 1
+
+
+@pytest.mark.memory
+def test_no_name_comes_twice_after_a_kill(place, store):
+    frames = numbered(2, SIZE)
+    with start(place, store, {"cam0": entry("raw", slots=3)}) as daemon:
+        got = []
+        for _ in range(3):
+            with daemon.producer() as producer, Native(daemon.path("cam0", "sink"), CONSUMER) as consumer:
+                producer.send(frames.tobytes())
+                got += names(consumer, 2)
+                settle(daemon)
+                store.kill(daemon)
+        assert got == sorted(set(got)) and len(got) == 6

@@ -1,0 +1,147 @@
+"""framed-link: frames from a work queue of NATS into a pipeline, each told the queue by what became of it."""
+
+import signal
+
+import pytest
+
+from harness import Daemon, numbered, pipeline, slow_stage, wait_until, whole
+from harness.nats import Link, Server, needs_nats
+
+pytestmark = needs_nats
+
+SIZE = 1024
+BOTH = {"source": {"protocol": "native"}, "sink": {"protocol": "native"}}
+
+
+@pytest.fixture
+def server(place):
+    with Server(place) as server:
+        yield server
+
+
+def entry(**keys):
+    return pipeline({"dtype": "uint8", "shape": [SIZE]}, **BOTH, **keys)
+
+
+def source(**keys):
+    return {"cam0": {"stream": "FRAMES", "consumer": "workers", "ack_wait": "2s", **keys}}
+
+
+def sink():
+    return {"cam0": {"stream": "RESULTS", "overload": "block"}}
+
+
+def put(nats, frames):
+    for frame in numbered(frames, SIZE):
+        nats.put("frames.cam0", frame.tobytes())
+
+
+def queue(nats, frames=()):
+    nats.make_stream("FRAMES", ["frames.cam0"], retention="workqueue")
+    put(nats, frames)
+
+
+def test_frames_of_a_queue_are_computed_once(place, server):
+    with Daemon(place, {"cam0": entry(slots=4)}) as daemon, server.client() as nats:
+        queue(nats, 200)
+        with Link(daemon, server, sources=source(), sinks=sink()) as link:
+            wait_until(lambda: nats.stored("RESULTS") == 200, lambda: f"all are stored; {link.log}", 20)
+            wait_until(lambda: nats.stored("FRAMES") == 0, "the queue is empty")
+            link.wait("it counts them", lambda view: view["acked_total"] == 200, "source")
+        daemon.account(came=200, emitted=200)
+        messages = nats.messages("RESULTS", 200)
+        assert [message.headers["Nats-Msg-Id"] for message in messages] == [f"cam0:FRAMES:{n}" for n in range(1, 201)]
+        assert [message.data for message in messages] == [whole(number, SIZE).tobytes() for number in range(200)]
+
+
+def dead_letters(nats):
+    nats.make_stream("DEAD", ["dead.>"])
+
+
+FATES = {
+    "oldest": ({"overload": "drop-oldest", "slots": 3, "stages": [slow_stage(400)]}, "ended_total"),
+    "late": ({"deadline": "1ms", "slots": 4, "stages": [slow_stage(50)]}, "ended_total"),
+}
+
+
+@pytest.mark.parametrize("fate", FATES)
+def test_a_frame_that_the_pipeline_drops_is_ended(place, server, fate):
+    keys, counter = FATES[fate]
+    with Daemon(place, {"cam0": entry(**keys)}) as daemon, server.client() as nats:
+        queue(nats, 12)
+        with Link(daemon, server, sources=source(), sinks=sink()) as link:
+            wait_until(lambda: nats.stored("FRAMES") == 0, lambda: f"the queue is empty: {link.metrics(role='source')}", 20)
+            link.wait("it counts all", lambda view: view["acked_total"] + view[counter] == 12 and view[counter] > 0, "source")
+            ended = link.metrics(role="source")[counter]
+        daemon.account(came=12, emitted=12 - ended, **{fate: ended})
+
+
+def test_a_frame_of_another_size_is_a_dead_letter(place, server):
+    with Daemon(place, {"cam0": entry()}) as daemon, server.client() as nats:
+        queue(nats, 2)
+        dead_letters(nats)
+        nats.put("frames.cam0", b"too short")
+        with Link(daemon, server, sources=source(), sinks=sink()) as link:
+            wait_until(lambda: nats.stored("FRAMES") == 0 and nats.stored("DEAD") == 1, lambda: link.log, 20)
+        letter = nats.messages("DEAD", 1)[0]
+        assert letter.data == b"too short" and letter.subject == "dead.cam0"
+        assert letter.headers["Framed-Reason"] == "it has 9 bytes, and a frame of the pipeline has 1024"
+        assert (letter.headers["Framed-Stream"], letter.headers["Framed-Sequence"]) == ("FRAMES", "3")
+
+
+def test_frames_of_a_box_that_dies_are_computed_by_another(place, server):
+    """The first box takes frames and never ends them; SIGKILL, and the second has all of them in time."""
+    boxes = [place / "box1", place / "box2"]
+    for box in boxes:
+        box.mkdir()
+    with server.client() as nats:
+        queue(nats, 40)
+        with Daemon(boxes[0], {"cam0": entry(slots=4, stages=[slow_stage(60000)])}) as stuck:
+            stuck.leaves_frames = stuck.leaves_sockets = True
+            with Link(stuck, server, sources=source(), sinks=sink()) as first:
+                first.wait("it has taken some", lambda view: view["in_flight"] == 4, "source")
+                first.kill()
+            stuck.kill()
+            stuck.settled = True
+            with Daemon(boxes[1], {"cam0": entry(slots=4)}) as daemon, Link(daemon, server, sources=source(), sinks=sink()):
+                wait_until(lambda: nats.stored("RESULTS") == 40, lambda: f"all are stored: {nats.state('FRAMES')}", 4.5)
+                wait_until(lambda: nats.stored("FRAMES") == 0, "the queue is empty")
+        names = {message.headers["Nats-Msg-Id"] for message in nats.messages("RESULTS", 40)}
+        assert names == {f"cam0:FRAMES:{number}" for number in range(1, 41)}
+
+
+def test_frames_of_a_daemon_that_dies_are_given_back_at_once(place, server):
+    with Daemon(place, {"cam0": entry(slots=4, stages=[slow_stage(20)])}) as daemon, server.client() as nats:
+        queue(nats, 60)
+        with Link(daemon, server, sources=source(ack_wait="60s", deliver=100), sinks=sink()) as link:
+            for part in (5, 20):
+                wait_until(lambda: nats.stored("RESULTS") > part, "some are stored", 20)
+                daemon.kill()
+                daemon.start()
+                daemon.wait_ready()
+            wait_until(lambda: nats.stored("RESULTS") == 60, lambda: f"all are stored; {link.log}", 20)
+            wait_until(lambda: nats.stored("FRAMES") == 0, "the queue is empty")
+            link.wait("it counts them", lambda view: view["given_back_total"] > 0, "source")
+        assert nats.stored("RESULTS") == 60
+
+
+def test_a_frame_that_takes_longer_than_ack_wait_is_delivered_once(place, server):
+    with Daemon(place, {"cam0": entry(slots=1, stages=[slow_stage(1500)])}) as daemon, server.client() as nats:
+        queue(nats, 2)
+        with Link(daemon, server, sources=source(ack_wait="500ms"), sinks=sink()):
+            wait_until(lambda: nats.stored("FRAMES") == 0, "the queue is empty", 20)
+        daemon.account(came=2, emitted=2)
+
+
+def test_a_box_that_is_stopped_finishes_its_frames(place, server):
+    with Daemon(place, {"cam0": entry(slots=4, stages=[slow_stage(100)])}) as daemon, server.client() as nats:
+        queue(nats, 30)
+        with Link(daemon, server, sources=source(ack_wait="60s"), sinks=sink()) as link:
+            link.wait("it has taken some", lambda view: view["in_flight"] >= 2, "source")
+            link.process.send_signal(signal.SIGTERM)
+            assert link.process.wait(20) == 0
+            assert 0 < nats.stored("FRAMES") == 30 - nats.stored("RESULTS")
+            link.start()
+            wait_until(lambda: nats.stored("RESULTS") == 30, "another has the others", 20)
+            wait_until(lambda: nats.stored("FRAMES") == 0, "the queue is empty")
+        daemon.account(came=30, emitted=30)

@@ -1,0 +1,146 @@
+/*
+ * Streams and consumers: those that are there are left as they are, but for a subject that a stream lacks; others are made.
+ * Calls of the library that ask JetStream wait for the answer, so they have a connection of their own, which ends with them.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tools/link/broker.h"
+
+enum { ASK_MS = 5000, MOST_WAITING = 4096 };
+#define DUPLICATES_NS (INT64_C(120) * 1000000000)
+
+static bool say(char why[BROKER_TEXT], const char *what, const char *name, natsStatus status, jsErrCode code) {
+  const char *detail = nats_GetLastError(NULL);
+  snprintf(why, BROKER_TEXT, "%s %s: %s", what, name, detail && *detail ? detail : natsStatus_GetText(status));
+  (void)code;
+  return false;
+}
+
+static bool has_subject(const char **subjects, int count, const char *subject) {
+  for (int i = 0; i < count; i++) {
+    if (strcmp(subjects[i], subject) == 0) {
+      return true;
+    }
+  }
+  return false;
+}
+
+/* The subjects of all links with this stream behind the `count` that are there; at most SETTINGS_LINKS. */
+static int gather(const struct settings *settings, const char *stream, const char **subjects, int count) {
+  for (unsigned i = 0; i < settings->link_count && count < SETTINGS_LINKS; i++) {
+    const struct link_settings *link = &settings->links[i];
+    if (strcmp(link->stream, stream) == 0 && !has_subject(subjects, count, link->subject)) {
+      subjects[count++] = link->subject;
+    }
+  }
+  return count;
+}
+
+/* Whether a subject of the stream, which may have wildcards, takes the link's. */
+static bool takes(const char *pattern, const char *subject) {
+  while (*pattern && *subject) {
+    size_t length = strcspn(pattern, "."), other = strcspn(subject, ".");
+    if (pattern[0] == '>' && length == 1) {
+      return true;
+    }
+    if (!(pattern[0] == '*' && length == 1) && (length != other || strncmp(pattern, subject, length) != 0)) {
+      return false;
+    }
+    pattern += length + (pattern[length] == '.');
+    subject += other + (subject[other] == '.');
+  }
+  return !*pattern && !*subject;
+}
+
+static bool is_taken(const jsStreamConfig *config, const char *subject) {
+  for (int i = 0; i < config->SubjectsLen; i++) {
+    if (takes(config->Subjects[i], subject)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+static bool make_stream(jsCtx *js, const struct settings *settings, const struct link_settings *link, char why[BROKER_TEXT]) {
+  const char *subjects[SETTINGS_LINKS];
+  jsStreamConfig config;
+  jsErrCode code = 0;
+  jsStreamConfig_Init(&config);
+  config.Name = link->stream;
+  config.Subjects = subjects;
+  config.SubjectsLen = gather(settings, link->stream, subjects, 0);
+  config.Retention = link->is_source ? js_WorkQueuePolicy : js_LimitsPolicy;
+  config.Duplicates = DUPLICATES_NS;
+  natsStatus status = js_AddStream(NULL, js, &config, NULL, &code);
+  return status == NATS_OK || say(why, "cannot make stream", link->stream, status, code);
+}
+
+static bool widen_stream(jsCtx *js, jsStreamConfig *config, const struct link_settings *link, char why[BROKER_TEXT]) {
+  const char **subjects = calloc((size_t)config->SubjectsLen + 1, sizeof *subjects), **before = config->Subjects;
+  jsErrCode code = 0;
+  if (!subjects) {
+    return say(why, "no memory for stream", link->stream, NATS_NO_MEMORY, code);
+  }
+  memcpy(subjects, config->Subjects, (size_t)config->SubjectsLen * sizeof *subjects);
+  subjects[config->SubjectsLen++] = link->subject;
+  config->Subjects = subjects;
+  natsStatus status = js_UpdateStream(NULL, js, config, NULL, &code);
+  config->Subjects = before;
+  config->SubjectsLen--;
+  free(subjects);
+  return status == NATS_OK || say(why, "cannot add its subject to stream", link->stream, status, code);
+}
+
+static bool prepare_stream(jsCtx *js, const struct settings *settings, const struct link_settings *link,
+                           char why[BROKER_TEXT]) {
+  jsStreamInfo *info = NULL;
+  jsErrCode code = 0;
+  natsStatus status = js_GetStreamInfo(&info, js, link->stream, NULL, &code);
+  bool fine;
+  if (status == NATS_NOT_FOUND) {
+    fine = make_stream(js, settings, link, why);
+  } else if (status != NATS_OK) {
+    fine = say(why, "cannot ask for stream", link->stream, status, code);
+  } else {
+    fine = is_taken(info->Config, link->subject) || widen_stream(js, info->Config, link, why);
+  }
+  jsStreamInfo_Destroy(info);
+  return fine;
+}
+
+static bool prepare_consumer(jsCtx *js, const struct link_settings *link, char why[BROKER_TEXT]) {
+  jsConsumerInfo *info = NULL;
+  jsConsumerConfig config;
+  jsErrCode code = 0;
+  natsStatus status = js_GetConsumerInfo(&info, js, link->stream, link->consumer, NULL, &code);
+  jsConsumerInfo_Destroy(info);
+  if (status == NATS_NOT_FOUND) {
+    jsConsumerConfig_Init(&config);
+    config.Durable = link->consumer;
+    config.AckPolicy = js_AckExplicit;
+    config.AckWait = link->ack_wait_ns;
+    config.MaxDeliver = link->deliver;
+    config.MaxWaiting = MOST_WAITING;
+    config.FilterSubject = link->subject;
+    status = js_AddConsumer(NULL, js, link->stream, &config, NULL, &code);
+  }
+  return status == NATS_OK || say(why, "cannot make consumer", link->consumer, status, code);
+}
+
+bool broker_prepare(natsOptions *options, const struct settings *settings, const struct link_settings *link,
+                    char why[BROKER_TEXT]) {
+  natsConnection *connection = NULL;
+  jsCtx *js = NULL;
+  jsOptions ask;
+  jsOptions_Init(&ask);
+  ask.Wait = ASK_MS;
+  natsStatus status = natsConnection_Connect(&connection, options);
+  status = status == NATS_OK ? natsConnection_JetStream(&js, connection, &ask) : status;
+  bool fine = status == NATS_OK || say(why, "cannot connect to", "a server", status, 0);
+  fine = fine && prepare_stream(js, settings, link, why) && (!link->is_source || prepare_consumer(js, link, why));
+  jsCtx_Destroy(js);
+  natsConnection_Destroy(connection);
+  return fine;
+}

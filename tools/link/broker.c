@@ -1,0 +1,192 @@
+#include "tools/link/broker.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+enum { CONNECT_MS = 2000, PING_MS = 2000, PINGS_OUT = 2, BUFFER = 256 * 1024, FAREWELL_MS = 500 };
+
+bool broker_open(struct broker *broker, const struct settings *settings) {
+  *broker = (struct broker){.settings = settings, .event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), .socket = -1};
+  return broker->event >= 0 && natsInbox_Create(&broker->address) == NATS_OK;
+}
+
+void broker_close(struct broker *broker) {
+  broker_disconnect(broker);
+  natsInbox_Destroy(broker->address);
+  if (broker->event >= 0) {
+    close(broker->event);
+  }
+}
+
+/* -- what the library calls, from threads of its own, too -------------------------------------------------------------- */
+
+static void ring(struct broker *broker) {
+  const uint64_t one = 1;
+  (void)!write(broker->event, &one, sizeof one); /* one that is full has rung already */
+}
+
+static natsStatus on_attach(void **data, void *loop, natsConnection *connection, natsSock socket) {
+  struct broker *broker = loop;
+  (void)connection;
+  *data = broker;
+  broker->socket = socket;
+  return NATS_OK;
+}
+
+static natsStatus on_read(void *data, bool add) {
+  (void)data;
+  (void)add; /* it always reads */
+  return NATS_OK;
+}
+
+static natsStatus on_write(void *data, bool add) {
+  struct broker *broker = data;
+  atomic_store(&broker->writes, add);
+  if (add) {
+    ring(broker);
+  }
+  return NATS_OK;
+}
+
+static natsStatus on_detach(void *data) {
+  struct broker *broker = data;
+  atomic_store(&broker->lost, true);
+  ring(broker);
+  return NATS_OK;
+}
+
+static void on_closed(natsConnection *connection, void *closure) {
+  (void)connection;
+  on_detach(closure);
+}
+
+/* -- connecting -------------------------------------------------------------------------------------------------------- */
+
+static natsStatus set_security(natsOptions *options, const struct settings *settings) {
+  natsStatus status = NATS_OK;
+  if (settings->credentials) {
+    status = natsOptions_SetUserCredentialsFromFiles(options, settings->credentials, NULL);
+  }
+  if (status == NATS_OK && (settings->ca || settings->certificate)) {
+    status = natsOptions_SetSecure(options, true);
+  }
+  if (status == NATS_OK && settings->ca) {
+    status = natsOptions_LoadCATrustedCertificates(options, settings->ca);
+  }
+  if (status == NATS_OK && settings->certificate) {
+    status = natsOptions_LoadCertificatesChain(options, settings->certificate,
+                                               settings->key ? settings->key : settings->certificate);
+  }
+  return status;
+}
+
+static natsStatus set_options(natsOptions *options, const struct broker *broker, const struct link_settings *link) {
+  const struct settings *settings = broker->settings;
+  char name[128];
+  snprintf(name, sizeof name, "framed-link %s %.64s", link->is_source ? "source" : "sink", link->name);
+  natsStatus status = natsOptions_SetServers(options, (const char **)settings->servers, (int)settings->server_count);
+  status = status == NATS_OK ? natsOptions_SetName(options, name) : status;
+  status = status == NATS_OK ? natsOptions_SetAllowReconnect(options, false) : status;
+  status = status == NATS_OK ? natsOptions_SetTimeout(options, CONNECT_MS) : status;
+  status = status == NATS_OK ? natsOptions_SetPingInterval(options, PING_MS) : status;
+  status = status == NATS_OK ? natsOptions_SetMaxPingsOut(options, PINGS_OUT) : status;
+  status = status == NATS_OK ? natsOptions_SetIOBufSize(options, BUFFER) : status;
+  return status == NATS_OK ? set_security(options, settings) : status;
+}
+
+static natsStatus attach(natsOptions *options, struct broker *broker) {
+  natsStatus status = natsOptions_SetEventLoop(options, broker, on_attach, on_read, on_write, on_detach);
+  status = status == NATS_OK ? natsOptions_SetClosedCB(options, on_closed, broker) : status;
+  return status == NATS_OK ? natsConnection_Connect(&broker->connection, options) : status;
+}
+
+static natsStatus subscribe(struct broker *broker) {
+  char subject[128];
+  snprintf(subject, sizeof subject, "%s.>", broker->address);
+  natsStatus status = natsConnection_SubscribeSync(&broker->inbox, broker->connection, subject);
+  return status == NATS_OK ? natsSubscription_SetPendingLimits(broker->inbox, -1, -1) : status; /* it gets what it asks for */
+}
+
+bool broker_connect(struct broker *broker, const struct link_settings *link) {
+  natsOptions *options = NULL;
+  atomic_store(&broker->lost, false);
+  atomic_store(&broker->writes, false);
+  natsStatus status = natsOptions_Create(&options);
+  status = status == NATS_OK ? set_options(options, broker, link) : status;
+  bool prepared = status == NATS_OK && broker_prepare(options, broker->settings, link, broker->why);
+  if (prepared) {
+    status = attach(options, broker);
+    status = status == NATS_OK ? subscribe(broker) : status;
+  }
+  natsOptions_Destroy(options);
+  if (prepared && status == NATS_OK) {
+    return true;
+  }
+  if (status != NATS_OK) {
+    const char *detail = nats_GetLastError(NULL);
+    snprintf(broker->why, sizeof broker->why, "%s", detail && *detail ? detail : natsStatus_GetText(status));
+  }
+  broker_disconnect(broker);
+  return false;
+}
+
+/* -- turns ------------------------------------------------------------------------------------------------------------- */
+
+void broker_arm(const struct broker *broker, struct pollfd polls[BROKER_POLLS]) {
+  bool there = broker->connection && !atomic_load(&broker->lost);
+  short events = (short)(POLLIN | (atomic_load(&broker->writes) ? POLLOUT : 0));
+  polls[0] = (struct pollfd){.fd = broker->event, .events = POLLIN};
+  polls[1] = (struct pollfd){.fd = there ? broker->socket : -1, .events = events};
+}
+
+bool broker_turn(struct broker *broker, const struct pollfd polls[BROKER_POLLS]) {
+  uint64_t rung;
+  if (polls[0].revents != 0) {
+    (void)!read(broker->event, &rung, sizeof rung);
+  }
+  if (broker->connection && !atomic_load(&broker->lost) && (polls[1].revents & ~POLLOUT) != 0) {
+    natsConnection_ProcessReadEvent(broker->connection);
+  }
+  if (broker->connection && !atomic_load(&broker->lost) && (polls[1].revents & POLLOUT) != 0) {
+    natsConnection_ProcessWriteEvent(broker->connection);
+  }
+  if (broker->connection && (atomic_load(&broker->lost) || natsConnection_IsClosed(broker->connection))) {
+    const char *detail = NULL;
+    natsConnection_GetLastError(broker->connection, &detail);
+    snprintf(broker->why, sizeof broker->why, "%s", detail && *detail ? detail : "the server closed the connection");
+    return false;
+  }
+  return true;
+}
+
+natsMsg *broker_take(struct broker *broker) {
+  natsMsg *message = NULL;
+  return broker->inbox && natsSubscription_NextMsg(&message, broker->inbox, 0) == NATS_OK ? message : NULL;
+}
+
+size_t broker_largest(const struct broker *broker) {
+  int64_t most = natsConnection_GetMaxPayload(broker->connection);
+  return most < BROKER_LARGEST ? (size_t)most : BROKER_LARGEST;
+}
+
+/* What is in the buffer leaves if the server takes it. */
+static void say_farewell(struct broker *broker) {
+  struct pollfd ready = {.fd = broker->socket, .events = POLLOUT};
+  while (!atomic_load(&broker->lost) && natsConnection_Buffered(broker->connection) > 0 && poll(&ready, 1, FAREWELL_MS) > 0 &&
+         (ready.revents & POLLOUT) != 0) {
+    natsConnection_ProcessWriteEvent(broker->connection);
+  }
+}
+
+void broker_disconnect(struct broker *broker) {
+  if (broker->connection) {
+    say_farewell(broker);
+  }
+  natsSubscription_Destroy(broker->inbox);
+  natsConnection_Destroy(broker->connection);
+  broker->inbox = NULL;
+  broker->connection = NULL;
+}

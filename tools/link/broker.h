@@ -1,0 +1,55 @@
+/*
+ * One connection to a NATS server, driven by its owner's thread alone: bytes move in broker_turn(), and after
+ * broker_connect(), which waits for some seconds at most, no call waits.
+ *
+ * The client library's own way back to a server is switched off, since it keeps what is published meanwhile without asking: a
+ * connection that is lost is over, and its owner makes another when it is time. All answers come to one inbox, which stays the
+ * same for the broker's life.
+ */
+#ifndef FRAMED_TOOLS_LINK_BROKER_H
+#define FRAMED_TOOLS_LINK_BROKER_H
+
+#include <nats/nats.h>
+#include <poll.h>
+#include <stdatomic.h>
+
+#include "tools/link/settings.h"
+
+enum {
+  BROKER_TEXT = 512,
+  BROKER_POLLS = 2,
+  BROKER_LARGEST = 8 * 1024 * 1024 /* of a message; larger ones are lost by servers */
+};
+
+struct broker {
+  const struct settings *settings;
+  natsConnection *connection; /* NULL: none */
+  natsSubscription *inbox;
+  natsInbox *address; /* what the inbox's subjects begin with */
+  int event;          /* wakes the owner when other threads of the library want something */
+  _Atomic bool lost, writes;
+  int socket;
+  char why[BROKER_TEXT]; /* it could not connect, or why it was lost */
+};
+
+bool broker_open(struct broker *broker, const struct settings *settings);
+void broker_close(struct broker *broker);
+
+/* Connects and sees to it that the link's stream, and a source's consumer, are there. False with `why`. */
+bool broker_connect(struct broker *broker, const struct link_settings *link);
+/* Gives up what is not sent yet after a moment. */
+void broker_disconnect(struct broker *broker);
+
+/* What to wait for, and what to do after it. False: the connection is lost. */
+void broker_arm(const struct broker *broker, struct pollfd polls[BROKER_POLLS]);
+bool broker_turn(struct broker *broker, const struct pollfd polls[BROKER_POLLS]);
+/* The next message that came to the inbox, the caller's to destroy; NULL: none. */
+natsMsg *broker_take(struct broker *broker);
+/* Bytes that one message may have. */
+size_t broker_largest(const struct broker *broker);
+
+/* admin.c: makes streams and consumers that are not there, over a connection of its own; may wait for some seconds. */
+bool broker_prepare(natsOptions *options, const struct settings *settings, const struct link_settings *link,
+                    char why[BROKER_TEXT]);
+
+#endif

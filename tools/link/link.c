@@ -1,0 +1,216 @@
+#include "tools/link/link.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define PAUSE_FIRST   (100 * MS)
+#define PAUSE_LONGEST (10000 * MS)
+#define TURN_LONGEST  (1000 * MS)
+#define STOP_PATIENCE (3000 * MS)
+#define DAEMON_WAIT   (5000 * MS)
+
+enum { POLLS = BROKER_POLLS + 2 };
+
+const char *const counter_names[COUNTERS] = {"stored", "duplicates", "retries", "lost", "missed",
+                                             "acked",  "given_back", "ended",   "dead"};
+
+int64_t link_clock(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (int64_t)now.tv_sec * 1000 * MS + now.tv_nsec;
+}
+
+void link_say(const struct link *link, const char *format, ...) {
+  char text[BROKER_TEXT + 256];
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(text, sizeof text, format, arguments);
+  va_end(arguments);
+  fprintf(stderr, "framed-link: %s %s: %s\n", link->settings->is_source ? "source" : "sink", link->settings->name, text);
+}
+
+/* -- both sides -------------------------------------------------------------------------------------------------------- */
+
+static bool is_due(const struct pause *pause, int64_t now) { return now >= pause->next; }
+
+/* True: it is the first failure since it went well, which is worth a line. */
+static bool pause_failed(struct pause *pause) {
+  bool first = pause->wait == 0;
+  pause->wait = first ? PAUSE_FIRST : pause->wait * 2 < PAUSE_LONGEST ? pause->wait * 2 : PAUSE_LONGEST;
+  pause->next = link_clock() + pause->wait;
+  return first;
+}
+
+static void lose_broker(struct link *link) {
+  if (pause_failed(&link->to_broker)) {
+    link_say(link, "no broker: %s; it tries again", link->broker.why);
+  }
+  broker_disconnect(&link->broker);
+  atomic_store(&link->has_broker, false);
+}
+
+static void seek_broker(struct link *link) {
+  if (!broker_connect(&link->broker, link->settings)) {
+    lose_broker(link);
+    return;
+  }
+  link_say(link, "connected to the broker");
+  link->to_broker = (struct pause){0};
+  link->refused = false;
+  atomic_store(&link->has_broker, true);
+  link->kind->broker_there(link);
+}
+
+static void leave_daemon(struct link *link) {
+  link->client = framed_close(link->client);
+  atomic_store(&link->has_daemon, false);
+  link->kind->daemon_gone(link);
+}
+
+static void lose_daemon(struct link *link, const struct framed_error *error) {
+  if (pause_failed(&link->to_daemon)) {
+    link_say(link, "no pipeline at %s: %s; it tries again", link->settings->socket,
+             error->text[0] ? error->text : "the daemon closed the connection");
+  }
+  if (link->client) {
+    leave_daemon(link);
+  }
+}
+
+/* Whether a message of the pipeline's size can go through the broker. */
+static bool is_too_large(struct link *link) {
+  enum { HEADERS = 1024 };
+  const struct framed_info *info = framed_info(link->client);
+  size_t bytes = link->settings->is_source ? info->input_bytes : info->output_bytes, most = broker_largest(&link->broker);
+  if (bytes + HEADERS <= most) {
+    return false;
+  }
+  link_say(link, "refused: %s have %zu bytes, and a message may have %zu: %s", link->settings->is_source ? "frames" : "results",
+           bytes, most - HEADERS,
+           most < BROKER_LARGEST ? "set max_payload: 8MB in the server's configuration" : "let a stage make them smaller");
+  return true;
+}
+
+static void seek_daemon(struct link *link) {
+  struct framed_error error;
+  const struct framed_options options = {.role = link->settings->is_source ? FRAMED_PRODUCER : FRAMED_CONSUMER,
+                                         .connect_timeout_ns = DAEMON_WAIT,
+                                         .reconnect_for_ns = -1,
+                                         .fates = link->settings->is_source};
+  link->client = framed_connect(link->settings->socket, &options, &error);
+  if (!link->client) {
+    lose_daemon(link, &error);
+    return;
+  }
+  link->refused = is_too_large(link);
+  if (link->refused) {
+    leave_daemon(link);
+    return;
+  }
+  if (framed_info(link->client)->transport == FRAMED_STREAM) {
+    link_say(link, link->settings->is_source ? "the pipeline lends no memory, so that no frame's fate is told"
+                                             : "the pipeline lends no memory: results count as emitted before they are stored");
+  }
+  if (framed_info(link->client)->transport == FRAMED_STREAM && link->settings->is_source) {
+    lose_daemon(link, &error);
+    return;
+  }
+  link_say(link, "connected to pipeline %s, %s", framed_info(link->client)->pipeline, link->settings->socket);
+  link->to_daemon = (struct pause){0};
+  atomic_store(&link->has_daemon, true);
+}
+
+/* A sink that drops has no place at the pipeline while it cannot pass anything on: frames are `unread` then, or go to others.
+ */
+static void keep_sides(struct link *link, int64_t now) {
+  bool drops = !link->settings->is_source && link->settings->overload == LINK_DROP;
+  if (!link->broker.connection && is_due(&link->to_broker, now) && !link->stopping) {
+    seek_broker(link);
+  }
+  if (!link->broker.connection && link->client && drops) {
+    leave_daemon(link);
+  }
+  if (link->broker.connection && !link->client && !link->refused && is_due(&link->to_daemon, now) && !link->stopping) {
+    seek_daemon(link);
+  }
+}
+
+/* -- turns ------------------------------------------------------------------------------------------------------------- */
+
+static int patience_ms(const struct link *link, int64_t until) {
+  int64_t now = link_clock();
+  int64_t latest = now + TURN_LONGEST < until ? now + TURN_LONGEST : until;
+  if (!link->broker.connection && link->to_broker.next < latest) {
+    latest = link->to_broker.next;
+  }
+  if (!link->client && link->to_daemon.next < latest && link->to_daemon.next > now) {
+    latest = link->to_daemon.next;
+  }
+  return latest > now ? (int)((latest - now + MS - 1) / MS) : 0;
+}
+
+/* False: the client has something, or is lost; nothing is to be waited for. */
+static bool arm_client(struct link *link, struct pollfd *ready) {
+  *ready = (struct pollfd){.fd = -1};
+  if (!link->client) {
+    return true;
+  }
+  ready->fd = framed_descriptor(link->client);
+  int wanted = link->kind->wanted(link), there = framed_arm(link->client, wanted, &ready->events);
+  if (there == FRAMED_FAILED || (there & FRAMED_END) != 0) {
+    lose_daemon(link, framed_problem(link->client));
+    ready->fd = -1;
+    return false;
+  }
+  return (there & wanted) == 0;
+}
+
+static void turn(struct link *link) {
+  struct pollfd polls[POLLS];
+  natsMsg *message;
+  int64_t until = link->kind->turn(link, link_clock());
+  bool waits = arm_client(link, &polls[BROKER_POLLS]);
+  broker_arm(&link->broker, polls);
+  polls[BROKER_POLLS + 1] = (struct pollfd){.fd = link->stopping ? -1 : link->stop, .events = POLLIN};
+  poll(polls, POLLS, waits ? patience_ms(link, until) : 0);
+  if (link->broker.connection && !broker_turn(&link->broker, polls)) {
+    lose_broker(link);
+  } else if (!link->broker.connection) {
+    broker_turn(&link->broker, polls);
+  }
+  while ((message = broker_take(&link->broker))) {
+    link->kind->take_message(link, message);
+  }
+  link->stopping |= polls[BROKER_POLLS + 1].revents != 0;
+}
+
+static void *run(void *closure) {
+  struct link *link = closure;
+  int64_t stopped = 0;
+  while (!link->stopping || (!link->kind->is_idle(link) && link_clock() < stopped + STOP_PATIENCE)) {
+    keep_sides(link, link_clock());
+    turn(link);
+    stopped = link->stopping && stopped == 0 ? link_clock() : stopped;
+  }
+  if (link->client) {
+    leave_daemon(link);
+  }
+  link->kind->turn(link, link_clock());
+  link->kind->close(link);
+  broker_close(&link->broker);
+  return NULL;
+}
+
+bool link_start(struct link *link, const struct link_kind *kind, const struct settings *settings,
+                const struct link_settings *which, int stop) {
+  link->settings = which;
+  link->kind = kind;
+  link->memory = (size_t)settings->memory / settings->link_count;
+  link->stop = stop;
+  return broker_open(&link->broker, settings) && link->kind->open(link) && pthread_create(&link->thread, NULL, run, link) == 0;
+}
+
+void link_join(struct link *link) { pthread_join(link->thread, NULL); }

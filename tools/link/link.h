@@ -1,0 +1,85 @@
+/*
+ * One link: a pipeline of the daemon on one side, a stream of the broker on the other, and a thread that does all of it.
+ *
+ * link.c keeps both sides connected, each with a pause that grows while it fails, and turns until it is stopped. What goes
+ * through is a kind's: a sink (sink.c) or a source (source.c). Only the link's thread touches it, but for `counters`.
+ */
+#ifndef FRAMED_TOOLS_LINK_LINK_H
+#define FRAMED_TOOLS_LINK_LINK_H
+
+#include <pthread.h>
+
+#include "tools/client/framed.h"
+#include "tools/link/broker.h"
+
+#define MS INT64_C(1000000)
+
+/* What is told of a link, in the order of counter_names. */
+enum counter {
+  COUNT_STORED,     /* sink: results that the stream has */
+  COUNT_DUPLICATES, /* of these, those that it had already */
+  COUNT_RETRIES,    /* sink: results that were sent once more */
+  COUNT_LOST,       /* sink with `drop`: results that no answer came for */
+  COUNT_MISSED,     /* sink: frames of which the pipeline gave it no result */
+  COUNT_ACKED,      /* source: frames that were computed */
+  COUNT_GIVEN_BACK, /* source: frames for another box, or another time */
+  COUNT_ENDED,      /* source: frames that the pipeline dropped as it is configured to */
+  COUNT_DEAD,       /* source: frames that nobody can compute */
+  COUNTERS
+};
+extern const char *const counter_names[COUNTERS];
+
+/* A growing pause between attempts. */
+struct pause {
+  int64_t next, wait;
+};
+
+struct link;
+
+struct link_kind {
+  bool (*open)(struct link *link);
+  void (*close)(struct link *link);
+  /* Both sides may be gone, as `client` and `broker.connection` say. */
+  void (*broker_there)(struct link *link);
+  void (*daemon_gone)(struct link *link);
+  void (*take_message)(struct link *link, natsMsg *message);
+  /* Does what can be done now; returns when it is to be called again at the latest. */
+  int64_t (*turn)(struct link *link, int64_t now);
+  /* Events of the client that it can make something of now: see framed_poll(). */
+  int (*wanted)(const struct link *link);
+  /* Whether nothing is under way that a stop should wait for. */
+  bool (*is_idle)(const struct link *link);
+};
+extern const struct link_kind sink_kind, source_kind;
+
+struct link {
+  const struct link_settings *settings;
+  const struct link_kind *kind;
+  size_t memory; /* bytes that messages without an answer may have */
+  struct broker broker;
+  struct framed *client; /* NULL: none */
+  struct pause to_broker, to_daemon;
+  bool stopping, refused; /* what goes through is too large for the broker */
+  void *state;            /* the kind's */
+  int stop;               /* readable once it is to stop */
+  pthread_t thread;
+  _Atomic uint64_t counters[COUNTERS];
+  _Atomic unsigned in_flight;
+  _Atomic bool has_broker, has_daemon;
+};
+
+/* False: no memory or descriptors. `stop` is a descriptor that becomes readable when all links are to stop. */
+bool link_start(struct link *link, const struct link_kind *kind, const struct settings *settings,
+                const struct link_settings *which, int stop);
+void link_join(struct link *link);
+
+static inline void link_count(struct link *link, enum counter counter, uint64_t by) {
+  atomic_fetch_add_explicit(&link->counters[counter], by, memory_order_relaxed);
+}
+
+/* Puts what is wrong with the link into the log. */
+__attribute__((format(printf, 2, 3))) void link_say(const struct link *link, const char *format, ...);
+
+int64_t link_clock(void); /* CLOCK_MONOTONIC ns */
+
+#endif

@@ -1,0 +1,47 @@
+/*
+ * The configuration of framed-link: plain data, read by settings_load() with every mistake at its place, as the daemon reads
+ * its own. framed-link(1) says what the keys mean.
+ */
+#ifndef FRAMED_TOOLS_LINK_SETTINGS_H
+#define FRAMED_TOOLS_LINK_SETTINGS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "config/config.h"
+
+enum { SETTINGS_SERVERS = 16, SETTINGS_LINKS = 256 };
+
+enum link_overload { LINK_BLOCK, LINK_DROP };
+
+/* One entry of `sinks` or `sources`. */
+struct link_settings {
+  struct config_mark at;
+  bool is_source;
+  char *name;   /* the pipeline's */
+  char *socket; /* of its sink, or of its source */
+  char *subject, *stream;
+  unsigned overload; /* enum link_overload; a sink's */
+  char *consumer, *dead;
+  int64_t ack_wait_ns;
+  unsigned deliver;
+  char *queue; /* of a sink whose pipeline has a source here: that one's stream; owned by the source */
+};
+
+struct settings {
+  char *file; /* its name, to which marks point */
+  char *servers[SETTINGS_SERVERS + 1];
+  unsigned server_count;
+  char *credentials, *ca, *certificate, *key;
+  int64_t memory; /* bytes of messages that wait for an answer, all links together */
+  char *metrics;  /* NULL: no file */
+  char *prefix;   /* of MQTT discovery; NULL: none */
+  struct link_settings links[SETTINGS_LINKS];
+  unsigned link_count;
+};
+
+/* NULL with errors added. */
+struct settings *settings_load(const char *path, struct config_errors *errors);
+struct settings *settings_free(struct settings *settings);
+
+#endif

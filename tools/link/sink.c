@@ -1,0 +1,288 @@
+/*
+ * A sink: results of a pipeline into a stream, each stored once.
+ *
+ * Each result is copied into a message, whose name (`Nats-Msg-Id`) the stream stores once however often it comes. With `block`
+ * the pipeline gets its slot back when the stream has answered, and counts the frame as emitted then; what has no answer is
+ * sent again, also over the next connection. If the link dies, the pipeline gives whoever comes next what was not given back.
+ * With `drop` the slot goes back at once.
+ */
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "tools/link/link.h"
+
+enum { FLIGHTS = 256, NAME = 192 };
+#define ANSWER_WAIT   (2000 * MS)
+#define REFUSED_FIRST (100 * MS)
+#define REFUSED_MOST  (5000 * MS)
+
+/* A result on its way. */
+struct flight {
+  natsMsg *message; /* NULL: none */
+  struct framed_result result;
+  bool held; /* its slot is ours */
+  size_t bytes;
+  unsigned serial; /* which result it was in this place: answers to earlier ones are none */
+  int64_t due;     /* when it is sent again */
+  int64_t refused; /* how long it waits after a refusal */
+};
+
+struct sink {
+  struct flight flights[FLIGHTS];
+  unsigned count, next;
+  unsigned serial;
+  size_t bytes;
+  int64_t due;  /* of the flight that is due first, or earlier */
+  bool refuses; /* the stream refused the last one */
+};
+
+static bool sink_open(struct link *link) {
+  link->state = calloc(1, sizeof(struct sink));
+  return link->state != NULL;
+}
+
+static bool drops(const struct link *link) { return link->settings->overload == LINK_DROP; }
+
+static void end_flight(struct link *link, struct flight *flight) {
+  struct sink *sink = link->state;
+  if (flight->held && link->client) {
+    framed_release(link->client, &flight->result);
+  }
+  natsMsg_Destroy(flight->message);
+  flight->message = NULL;
+  flight->held = false;
+  sink->bytes -= flight->bytes;
+  sink->count--;
+  atomic_store(&link->in_flight, sink->count);
+}
+
+static void sink_close(struct link *link) {
+  struct sink *sink = link->state;
+  for (unsigned i = 0; i < FLIGHTS; i++) {
+    if (sink->flights[i].message) {
+      end_flight(link, &sink->flights[i]);
+    }
+  }
+  free(sink);
+}
+
+/* -- out --------------------------------------------------------------------------------------------------------------- */
+
+/* CLOCK_REALTIME ns of a point in time of CLOCK_MONOTONIC, which is this machine's alone. */
+static int64_t wall_clock(int64_t monotonic) {
+  struct timespec now;
+  clock_gettime(CLOCK_REALTIME, &now);
+  return (int64_t)now.tv_sec * 1000 * MS + now.tv_nsec - (link_clock() - monotonic);
+}
+
+/* A frame from a queue is named by its place there, since it may be computed by two boxes. */
+static void write_name(const struct link *link, const struct framed_result *result, char frame[NAME], char id[NAME]) {
+  snprintf(frame, NAME, "%s:%" PRIu64 ":%" PRIu64, link->settings->name, result->epoch, result->number);
+  if (link->settings->queue) {
+    snprintf(id, NAME, "%s:%s:%" PRIu64, link->settings->name, link->settings->queue, result->sequence);
+  } else {
+    memcpy(id, frame, NAME);
+  }
+}
+
+static natsMsg *make_message(const struct link *link, const struct framed_result *result, const char *reply) {
+  char frame[NAME], id[NAME], sequence[24], taken[24], total[24];
+  natsMsg *message = NULL;
+  write_name(link, result, frame, id);
+  snprintf(sequence, sizeof sequence, "%" PRIu64, result->sequence);
+  snprintf(taken, sizeof taken, "%" PRId64, wall_clock(result->timestamp));
+  snprintf(total, sizeof total, "%" PRIu32, result->steps[FRAMED_TOTAL]);
+  const char *const headers[][2] = {{"Nats-Msg-Id", id},           {"Framed-Frame", frame},
+                                    {"Framed-Sequence", sequence}, {"Framed-Time", taken},
+                                    {"Framed-Latency", total},     {"Framed-Format", framed_info(link->client)->output_format}};
+  natsStatus status = natsMsg_Create(&message, link->settings->subject, reply, result->data, (int)result->size);
+  for (size_t i = 0; i < sizeof headers / sizeof *headers && status == NATS_OK; i++) {
+    status = natsMsgHeader_Set(message, headers[i][0], headers[i][1]);
+  }
+  if (status != NATS_OK) {
+    natsMsg_Destroy(message);
+    return NULL;
+  }
+  return message;
+}
+
+static void send_flight(struct link *link, struct flight *flight, int64_t now) {
+  struct sink *sink = link->state;
+  natsConnection_PublishMsg(link->broker.connection, flight->message); /* what is lost on the way has no answer */
+  flight->due = now + ANSWER_WAIT;
+  sink->due = flight->due < sink->due ? flight->due : sink->due;
+}
+
+static struct flight *free_flight(struct sink *sink) {
+  while (sink->flights[sink->next].message) {
+    sink->next = (sink->next + 1) % FLIGHTS;
+  }
+  return &sink->flights[sink->next];
+}
+
+static int sink_wanted(const struct link *link) {
+  const struct sink *sink = link->state;
+  if (!link->client || !link->broker.connection || link->stopping || sink->refuses || sink->count == FLIGHTS) {
+    return 0;
+  }
+  size_t bytes = framed_info(link->client)->output_bytes;
+  return sink->count == 0 || sink->bytes + bytes <= link->memory ? FRAMED_RESULT : 0;
+}
+
+/* False: there is no memory for it, and it stays with the pipeline. */
+static bool begin_flight(struct link *link, const struct framed_result *result, int64_t now) {
+  struct sink *sink = link->state;
+  struct flight *flight = free_flight(sink);
+  char reply[128];
+  unsigned serial = sink->serial + 1;
+  snprintf(reply, sizeof reply, "%s.%u.%u", link->broker.address, (unsigned)(flight - sink->flights), serial);
+  natsMsg *message = make_message(link, result, reply);
+  if (!message) {
+    return false;
+  }
+  sink->serial = serial;
+  *flight =
+      (struct flight){.message = message, .result = *result, .held = !drops(link), .bytes = result->size, .serial = serial};
+  sink->count++;
+  sink->bytes += result->size;
+  atomic_store(&link->in_flight, sink->count);
+  link_count(link, COUNT_MISSED, result->dropped);
+  if (drops(link)) {
+    framed_release(link->client, result);
+  }
+  send_flight(link, flight, now);
+  return true;
+}
+
+static void send_due(struct link *link, int64_t now) {
+  struct sink *sink = link->state;
+  sink->due = INT64_MAX;
+  for (unsigned i = 0; i < FLIGHTS; i++) {
+    struct flight *flight = &sink->flights[i];
+    if (!flight->message) {
+      continue;
+    }
+    if (now < flight->due) {
+      sink->due = flight->due < sink->due ? flight->due : sink->due;
+    } else if (drops(link)) {
+      link_count(link, COUNT_LOST, 1);
+      end_flight(link, flight);
+    } else {
+      link_count(link, COUNT_RETRIES, 1);
+      send_flight(link, flight, now);
+    }
+  }
+}
+
+static int64_t sink_turn(struct link *link, int64_t now) {
+  struct sink *sink = link->state;
+  struct framed_result result;
+  if (!link->broker.connection) {
+    return INT64_MAX;
+  }
+  if (sink->count > 0 && now >= sink->due) {
+    send_due(link, now);
+  }
+  bool room = sink_wanted(link) != 0;
+  while (room && framed_receive(link->client, &result) > 0) {
+    room = (!result.data || begin_flight(link, &result, now)) && sink_wanted(link) != 0;
+  }
+  return sink->count > 0 ? sink->due : INT64_MAX;
+}
+
+/* -- in ---------------------------------------------------------------------------------------------------------------- */
+
+static void refuse(struct link *link, struct flight *flight, const char *why) {
+  struct sink *sink = link->state;
+  if (!sink->refuses) {
+    link_say(link, "the stream refuses a result: %s", why);
+  }
+  if (drops(link)) {
+    link_count(link, COUNT_LOST, 1);
+    end_flight(link, flight);
+    return;
+  }
+  int64_t twice = flight->refused * 2 < REFUSED_MOST ? flight->refused * 2 : REFUSED_MOST;
+  sink->refuses = true;
+  flight->refused = flight->refused == 0 ? REFUSED_FIRST : twice;
+  flight->due = link_clock() + flight->refused;
+  sink->due = flight->due < sink->due ? flight->due : sink->due;
+}
+
+static void take_refusal(struct link *link, struct flight *flight, const char *text, size_t length) {
+  json_t *answer = json_loadb(text, length, 0, NULL);
+  const char *why = json_string_value(json_object_get(json_object_get(answer, "error"), "description"));
+  refuse(link, flight, why ? why : "its answer makes no sense");
+  json_decref(answer);
+}
+
+static void take_answer(struct link *link, struct flight *flight, const natsMsg *message) {
+  struct sink *sink = link->state;
+  const char *text = natsMsg_GetData(message);
+  size_t length = (size_t)natsMsg_GetDataLength(message);
+  if (natsMsg_IsNoResponders((natsMsg *)message)) {
+    refuse(link, flight, "no stream takes its subject now");
+  } else if (!memmem(text, length, "\"seq\":", 6) || memmem(text, length, "\"error\"", 7)) {
+    take_refusal(link, flight, text, length);
+  } else {
+    link_count(link, COUNT_STORED, 1);
+    link_count(link, COUNT_DUPLICATES,
+               memmem(text, length, "\"duplicate\":true", 16) || memmem(text, length, "\"duplicate\": true", 17));
+    if (sink->refuses) {
+      link_say(link, "the stream stores results again");
+      sink->refuses = false;
+    }
+    end_flight(link, flight);
+  }
+}
+
+static void sink_take_message(struct link *link, natsMsg *message) {
+  struct sink *sink = link->state;
+  unsigned index, serial;
+  const char *token = natsMsg_GetSubject(message) + strlen(link->broker.address);
+  if (sscanf(token, ".%u.%u", &index, &serial) == 2 && index < FLIGHTS) {
+    struct flight *flight = &sink->flights[index];
+    if (flight->message && flight->serial == serial) {
+      take_answer(link, flight, message);
+    }
+  }
+  natsMsg_Destroy(message);
+}
+
+/* -- what comes and goes ----------------------------------------------------------------------------------------------- */
+
+/* What had no answer goes again at once. */
+static void sink_broker_there(struct link *link) {
+  struct sink *sink = link->state;
+  for (unsigned i = 0; i < FLIGHTS; i++) {
+    if (sink->flights[i].message && !drops(link)) {
+      sink->flights[i].due = 0;
+      sink->due = 0;
+    }
+  }
+}
+
+/* The pipeline gives its next reader what was not given back: under the same names. */
+static void sink_daemon_gone(struct link *link) {
+  struct sink *sink = link->state;
+  for (unsigned i = 0; i < FLIGHTS; i++) {
+    sink->flights[i].held = false;
+  }
+}
+
+static bool sink_is_idle(const struct link *link) { return ((const struct sink *)link->state)->count == 0; }
+
+const struct link_kind sink_kind = {
+    .open = sink_open,
+    .close = sink_close,
+    .broker_there = sink_broker_there,
+    .daemon_gone = sink_daemon_gone,
+    .take_message = sink_take_message,
+    .turn = sink_turn,
+    .wanted = sink_wanted,
+    .is_idle = sink_is_idle,
+};
