@@ -187,6 +187,17 @@ void picture_render(const struct picture *picture, unsigned width, unsigned heig
   draw_boxes(picture, &canvas);
 }
 
+void picture_heat(unsigned char *rgb, size_t pixels) {
+  static const unsigned char stops[][COLOURS] = {{0, 0, 0}, {90, 15, 110}, {190, 55, 85}, {250, 140, 10}, {255, 255, 165}, {0}};
+  enum { STEPS = sizeof stops / sizeof stops[0] - 2 };
+  for (size_t i = 0; i < pixels; i++, rgb += COLOURS) {
+    int at = rgb[0] * STEPS, stop = at / 255, rest = at % 255;
+    for (int colour = 0; colour < COLOURS; colour++) {
+      rgb[colour] = (unsigned char)((stops[stop][colour] * (255 - rest) + stops[stop + 1][colour] * rest) / 255);
+    }
+  }
+}
+
 static unsigned char *encode(unsigned char *rgb, unsigned width, unsigned height, size_t *length) {
   unsigned char *file = NULL;
   unsigned long room = tjBufSize((int)width, (int)height, TJSAMP_420);
@@ -204,7 +215,7 @@ static unsigned char *encode(unsigned char *rgb, unsigned width, unsigned height
   return file;
 }
 
-unsigned char *picture_file(const struct picture *picture, unsigned width, size_t *length) {
+unsigned char *picture_file(const struct picture *picture, unsigned width, bool heat, size_t *length) {
   const struct frame_format *format = &picture->format;
   if (width == 0 || width > format->width) {
     width = format->width;
@@ -216,6 +227,9 @@ unsigned char *picture_file(const struct picture *picture, unsigned width, size_
     return NULL;
   }
   picture_render(picture, width, (unsigned)height, rgb);
+  if (heat && format->pixels == PIXELS_NONE && picture->plane_count == 1 && picture->boxes_bytes == 0) {
+    picture_heat(rgb, (size_t)width * height);
+  }
   unsigned char *file = encode(rgb, width, (unsigned)height, length);
   free(rgb);
   return file;

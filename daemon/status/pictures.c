@@ -79,7 +79,7 @@ static void fail_viewers(struct viewer *viewers, int status, const char *remedy,
 
 static void make_file(void *context) {
   struct viewer *viewer = context;
-  viewer->file = picture_file(viewer->picture, viewer->order.width, &viewer->length);
+  viewer->file = picture_file(viewer->picture, viewer->order.width, viewer->order.heat, &viewer->length);
 }
 
 static unsigned char *copy_file(const unsigned char *file, size_t length) {
@@ -123,14 +123,14 @@ static struct viewer *take_viewers(struct pictures *pictures, const struct view 
   return taken;
 }
 
-/* Takes the first one off the list, with those behind it that asked for the same width. */
+/* Takes the first one off the list, with those behind it that asked for the same file. */
 static struct viewer *take_equals(struct viewer **viewers) {
   struct viewer *first = *viewers;
   *viewers = first->next;
   first->next = NULL;
   for (struct viewer **link = viewers; *link;) {
     struct viewer *viewer = *link;
-    if (viewer->order.width == first->order.width) {
+    if (viewer->order.width == first->order.width && viewer->order.heat == first->order.heat) {
       *link = viewer->next;
       viewer->next = first->next;
       first->next = viewer;

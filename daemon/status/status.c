@@ -225,13 +225,15 @@ static bool parse_side(const char *text, enum picture_side *side) {
 
 /* What is asked for, all but the side. False: that was answered. */
 static bool parse_picture(struct http_request *request, const char *name, struct picture_order *order) {
+  const char *as = http_argument(request, "as");
   *order = (struct picture_order){.pipeline = name, .ready = on_picture, .failed = on_server_answer, .context = request};
-  if (parse_number(http_argument(request, "width"), WIDEST, USUAL_WIDTH, &order->width) &&
+  order->heat = as && strcmp(as, "heat") == 0;
+  if ((!as || order->heat) && parse_number(http_argument(request, "width"), WIDEST, USUAL_WIDTH, &order->width) &&
       parse_number(http_argument(request, "client"), MOST_PRODUCERS, 0, &order->producer)) {
     return true;
   }
   answer_json(request, 400,
-              answer_error_document("width is a whole number of pixels, and client the place of a producer, from 0",
+              answer_error_document("width is a whole number of pixels, client the place of a producer, from 0, and as is heat",
                                     "ask for in.jpg?width=320; a width of 0 is that of the frame"),
               NULL);
   return false;

@@ -71,6 +71,7 @@ struct picture_order {
   unsigned producer;    /* the place of the producer whose frames it shows, from 0 */
   enum picture_side side;
   unsigned width; /* of the file at most; 0: the frame's */
+  bool heat;      /* numbers as a map of heat */
   bool live;      /* for one of those that watch, who are counted elsewhere */
   void (*ready)(void *context, unsigned char *file, size_t length);
   server_answer *failed;

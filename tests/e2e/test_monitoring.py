@@ -36,8 +36,8 @@ def expressions(node):
 
 
 def samples(text):
-    """{metric: {label: set of values}} of /metrics."""
-    found = {}
+    """{metric: {label: set of values}} of /metrics; of what only a GPU has there are heads alone without one."""
+    found = {name: {} for name in re.findall(r"^# TYPE (framed_device_\w+) gauge", text, re.MULTILINE)}
     for name, labels in re.findall(r"^(\w+)(?:\{(.*)\})? ", text, re.MULTILINE):
         values = found.setdefault(name, {})
         for label, value in re.findall(r'(\w+)="([^"]*)"', labels):

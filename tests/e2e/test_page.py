@@ -25,6 +25,41 @@ NAMELESS = """[...document.querySelectorAll('button, input, img, svg[role=img]')
     element.alt || element.getAttribute('aria-label') || element.closest('label'))).map(element => element.outerHTML)"""
 
 
+# What a checker of accessibility asks, as expressions that list what is wrong.
+CONTRAST = """(() => {
+    const number = text => text.match(/[\\d.]+/g).map(Number);
+    const light = ([r, g, b]) => [r, g, b].map(c => (c /= 255) <= .03928 ? c / 12.92 : ((c + .055) / 1.055) ** 2.4)
+        .reduce((sum, c, i) => sum + c * [.2126, .7152, .0722][i], 0);
+    const ground = element => { for (let at = element; at; at = at.parentElement) {
+        const colour = number(getComputedStyle(at).backgroundColor); if (colour.length === 3) return colour; } return [255, 255, 255]; };
+    const wrong = [], texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+    while (texts.nextNode()) {
+        const element = texts.currentNode.parentElement, style = getComputedStyle(element);
+        if (!texts.currentNode.data.trim() || element.matches('script, noscript') || !element.getClientRects().length) continue;
+        const [a, b] = [light(number(style.color)), light(ground(element))].sort((x, y) => y - x);
+        if ((a + .05) / (b + .05) < 4.5 && !element.closest(':disabled')) wrong.push(`${texts.currentNode.data}: ${style.color}`);
+    }
+    return wrong })()"""
+HEADS = "[...document.querySelectorAll('th')].filter(head => !head.scope || !head.innerText.trim()).map(head => head.outerHTML)"
+HEADINGS = """[...document.querySelectorAll('h1, h2, h3, h4')].map(each => Number(each.tagName[1]))
+    .filter((level, index, all) => level > (all[index - 1] ?? 0) + 1 || level === 1 && index > 0)"""
+LANDMARKS = """['header', 'main', 'nav', '[role=search]', 'h1', '[role=status]'].filter(each => !document.querySelector(each))
+    .concat([...document.body.children].filter(each => !each.matches('header, main, form, script, noscript')).map(each => each.outerHTML))"""
+UNSORTED = "[document.querySelectorAll('[aria-sort=ascending], [aria-sort=descending]').length].filter(count => count !== 1)"
+DOUBLE = "[...document.querySelectorAll('[id]')].map(each => each.id).filter((id, index, all) => all.indexOf(id) !== index)"
+# What is read aloud meanwhile.
+SPOKEN = """new Promise(done => {
+    const said = [], observer = new MutationObserver(changes => said.push(...changes.map(change => change.target.textContent)));
+    document.querySelectorAll('[role=status], [aria-live]').forEach(each => observer.observe(each, {childList: true, subtree: true, characterData: true}));
+    setTimeout(() => done(said), 3500) })"""
+# What the table should say of the status that it shows.
+EXPECTED = """Object.fromEntries(Object.entries(last.pipelines).map(([name, p]) => [name, [p.throughput.in_fps, p.throughput.out_fps]
+    .map(rate => rate.toFixed(rate < 100 ? 1 : 0)).concat(Object.values(p.dropped_last_minute).reduce((a, b) => a + b, 0), p.waiting)]))"""
+SHOWN = """Object.fromEntries([...document.querySelectorAll('#table > tbody > tr:not([id])')].map(row => [row.querySelector('.name').innerText,
+    [row.querySelector('.in').innerText, row.querySelector('.out').innerText, parseInt(row.querySelector('.dropped').innerText),
+     row.querySelector('.waits').innerText]]))"""
+
+
 def start(place, count, **keys):
     port = free_port()
     pipelines = {f"cam{i}": pipeline(GRAY) for i in range(count)}
@@ -54,6 +89,33 @@ def test_the_page_fits_and_says_what_status_says(place, width, count):
             browser.wait(f"({CELLS}).cam1.state === 'silent'")
             assert "cam1" in browser.evaluate("document.getElementById('banner').innerText")
         assert browser.evaluate(NAMELESS) == []
+        assert browser.complaints() == []
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_nobody_is_kept_from_reading_it(place, dark):
+    """In every state that a pipeline has for long, at the narrowest width, with a row opened by keyboard alone."""
+    daemon, url = start(place, 8)
+    with daemon, Forward(daemon.socket) as forward, Browser(place, 1280 if dark else 360, dark=dark) as browser, Camera(daemon):
+        daemon.post("/v1/pipelines/cam2/pause")
+        daemon.post("/v1/pipelines/cam3/drain")
+        browser.open(forward.url)
+        browser.wait(f"{ROWS} === 8 && ({CELLS}).cam1.state === 'silent' && ({CELLS}).cam2.state === 'paused'")
+        for _ in range(40):
+            browser.press("Tab")
+            assert browser.evaluate("getComputedStyle(document.activeElement).outlineStyle") != "none"
+            if browser.evaluate("document.activeElement.innerText") == "cam0":
+                break
+        browser.press("Enter")
+        browser.wait("document.querySelectorAll('.panels svg').length === 4")
+        assert browser.evaluate("document.activeElement.getAttribute('aria-expanded')") == "true"
+        browser.evaluate("document.getElementById('pictures').click()")
+        for wrong in (NAMELESS, CONTRAST, HEADS, HEADINGS, LANDMARKS, UNSORTED, DOUBLE, SPOKEN):
+            assert browser.evaluate(wrong) == [], wrong
+        assert browser.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        shown, expected, status = browser.evaluate(f"[{SHOWN}, {EXPECTED}, last.pipelines]")
+        assert shown == expected and shown.keys() == daemon.status()["pipelines"].keys()
+        assert status["cam0"]["frames"]["in"] > 0 and float(shown["cam0"][0]) > 0
         assert browser.complaints() == []
 
 
@@ -121,6 +183,12 @@ class Forward:
         self.url = f"http://127.0.0.1:{self.listener.getsockname()[1]}"
         threading.Thread(target=self.serve, daemon=True).start()
 
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, error, trace):
+        self.listener.close()
+
     def serve(self):
         with contextlib.suppress(OSError):
             while True:
@@ -147,12 +215,12 @@ def press(label):
 def test_over_the_socket_the_page_commands(place):
     daemon, url = start(place, 1)
     said = "document.getElementById('said').innerText"
-    with daemon, Browser(place, 1280) as browser:
+    with daemon, Forward(daemon.socket) as forward, Browser(place, 1280) as browser:
         browser.open(f"{url}/#cam0")
         browser.wait("document.querySelectorAll('.panels svg').length === 4")
         assert browser.evaluate("document.querySelectorAll('.commands').length") == 0
         assert browser.evaluate("document.getElementById('reload').hidden")
-        browser.open(f"{Forward(daemon.socket).url}/#cam0")
+        browser.open(f"{forward.url}/#cam0")
         browser.wait("document.querySelectorAll('.commands button').length === 3")
         for label, state in (("Pause", "paused"), ("Resume", "running"), ("Drain", "drained")):
             browser.evaluate(press(label))

@@ -91,6 +91,16 @@ START_TEST(numbers_are_grey_between_the_least_and_the_greatest) {
 }
 END_TEST
 
+START_TEST(heat_goes_from_black_to_yellow) {
+  unsigned char rgb[] = {0, 0, 0, 64, 64, 64, 128, 128, 128, 255, 255, 255};
+  picture_heat(rgb, 4);
+  ck_assert_mem_eq(rgb, "\0\0\0", 3);
+  ck_assert_uint_gt(rgb[5], rgb[4]);             /* blue before green, */
+  ck_assert(rgb[6] > rgb[7] && rgb[6] > rgb[8]); /* then red, */
+  ck_assert_mem_eq(rgb + 9, "\xff\xff\xa5", 3);  /* and yellow at the end */
+}
+END_TEST
+
 START_TEST(a_row_of_numbers_is_no_picture) {
   struct frame_format format = format_tensor(ELEMENT_FLOAT32, (uint64_t[]){260}, 1);
   const char *reason;
@@ -168,7 +178,7 @@ START_TEST(a_file_is_no_wider_than_asked) {
   struct picture *picture = picture_of(format, format, PICTURE_IN);
   take(picture, frame, NULL);
   size_t length;
-  unsigned char *file = picture_file(picture, 16, &length);
+  unsigned char *file = picture_file(picture, 16, false, &length);
   ck_assert_uint_gt(length, 100);
   ck_assert_mem_eq(file, "\xff\xd8\xff", 3);
   free(file);
@@ -184,6 +194,7 @@ Suite *picture_suite(void) {
   tcase_add_loop_test(drawn, each_pixel_format_is_drawn, 0, sizeof images / sizeof images[0]);
   tcase_add_test(drawn, colours_stand_in_their_order);
   tcase_add_test(drawn, numbers_are_grey_between_the_least_and_the_greatest);
+  tcase_add_test(drawn, heat_goes_from_black_to_yellow);
   tcase_add_test(drawn, a_row_of_numbers_is_no_picture);
   tcase_add_test(drawn, boxes_are_drawn_into_what_came_in);
   tcase_add_test(drawn, large_frames_lose_rows);

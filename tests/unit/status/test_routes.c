@@ -108,7 +108,7 @@ START_TEST(traces_have_a_length_within_limits) {
 END_TEST
 
 START_TEST(pictures_have_a_width_and_a_client) {
-  static const char *const wrong[] = {"width=x", "width=", "width=-1", "width=65537", "client=1.5", "client=1025"};
+  static const char *const wrong[] = {"width=x", "width=", "width=-1", "width=65537", "client=1.5", "client=1025", "as=x"};
   struct site site;
   char path[64];
   site_open(&site, true);
