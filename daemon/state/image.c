@@ -1,5 +1,6 @@
 #include "daemon/state/image.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <string.h>
@@ -55,19 +56,16 @@ static bool resize(int fd, uint64_t pages) {
   return (!is_aside || setrlimit(RLIMIT_FSIZE, &limit) == 0) && is_resized;
 }
 
-/* -1 where the system has no such memory, or files may not be as large. */
-static int open_memory(void) {
+/* Where the system has no such memory, or files may not be as large, it is as any other, which ends with this process. */
+static bool open_image(void) {
   int fd = memfd_create("framed:image", MFD_CLOEXEC);
+  if (fd < 0 && errno != ENOSYS) {
+    return false;
+  }
   if (fd >= 0 && !resize(fd, FIRST_PAGES)) {
     close(fd);
-    return -1;
+    fd = -1;
   }
-  return fd;
-}
-
-/* Without that memory it is as any other, which ends with this process. */
-static bool open_image(void) {
-  int fd = open_memory();
   int flags = MAP_NORESERVE | (fd >= 0 ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS);
   void *base = mmap(NULL, MOST_PAGES * PAGE, PROT_READ | PROT_WRITE, flags, fd, 0);
   if (base == MAP_FAILED) {
