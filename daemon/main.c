@@ -326,7 +326,8 @@ static enum exit_status act(const struct options *options) {
 
 int main(int argc, char **argv) {
   enum exit_status status;
-  setenv("ORT_DISABLE_TELEMETRY", "1", 1); /* of what runs models, before there is a thread or any library of it */
+  static char reports_nothing[] = "ORT_DISABLE_TELEMETRY=1";
+  putenv(reports_nothing); /* of what runs models, before there is a thread or any library of it */
   exec_remember(argv);
   set_state_layout();
   fill_standard_descriptors();

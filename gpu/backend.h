@@ -72,6 +72,18 @@ struct gpu_program {
   size_t device_bytes;            /* what the backend has allocated on the device; 0 where the device is the host */
 };
 
+/* The frames of one instance of a model. */
+struct stage_counter {
+  _Atomic uint64_t frames;
+};
+
+/* Counts a frame, but none of a warm-up. `counter` may be NULL. */
+static inline void stage_count(struct stage_counter *counter, uint64_t sequence) {
+  if (counter && sequence != STAGE_WARM_UP) {
+    atomic_fetch_add_explicit(&counter->frames, 1, memory_order_relaxed);
+  }
+}
+
 /* Whether this process has loaded a library with kernels of its own, of which most are never used: so many that a device must
  * not load all of them when it is opened. */
 void gpu_expect_library(void);

@@ -141,6 +141,14 @@ struct gpu_chain *gpu_chain_free(struct gpu_chain *chain) {
   return NULL;
 }
 
+bool gpu_chain_is_foreign(const struct gpu_chain *chain) {
+  bool is_foreign = false;
+  for (unsigned i = 0; i < chain->length; i++) {
+    is_foreign |= chain->plans[i].stage->is_foreign;
+  }
+  return is_foreign;
+}
+
 const struct frame_format *gpu_chain_input(const struct gpu_chain *chain) { return &chain->input; }
 
 const struct frame_format *gpu_chain_output(const struct gpu_chain *chain) {

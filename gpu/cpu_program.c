@@ -132,6 +132,7 @@ static void run_model(struct cpu_slot *slot, const struct stage_plan *plan, stru
   slot->modelled = gpu_now();
   slot->model += slot->modelled - begin;
   slot->instance = told.instance;
+  stage_count(told.served, slot->frame.sequence);
 }
 
 static void run_stage(struct cpu_slot *slot, unsigned index) {

@@ -88,6 +88,7 @@ struct cuda_slot {
   cudaEvent_t finished;                                                 /* these two are without timing */
   cudaEvent_t state_done;                                               /* NULL if the chain has no state */
   cudaEvent_t model_began[GPU_MAX_STAGES], model_ended[GPU_MAX_STAGES]; /* by stage; NULL where its times are the kernels' */
+  struct stage_counter *served;                                         /* of this instance: counts its frames */
   unsigned instance;                                /* of the last stage that runs a model; 0: there is none */
   cudaEvent_t out_done;                             /* without timing; NULL if copies out are in no order */
   bool ordered_out;                                 /* out_done is of the latest frame */

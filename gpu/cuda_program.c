@@ -292,6 +292,7 @@ bool cuda_submit(struct gpu_program *base, unsigned index, const struct gpu_fram
   slot->way = cuda_graph_way(slot, &pass);
   if (cuda_enter(device, error) && enqueue(slot, &pass, error) && mark_end(slot, &pass, error)) {
     program->latest = slot;
+    stage_count(slot->served, frame->sequence);
     return true;
   }
   gpu_device_die(device, error);

@@ -92,6 +92,7 @@ static bool run_stage(struct cuda_slot *slot, unsigned index, const struct cuda_
   };
   int status = plan->stage->enqueue(plan, &call, slot->stream);
   slot->instance = run.instance > 0 ? run.instance : slot->instance;
+  slot->served = run.instance > 0 ? run.served : slot->served;
   if (status == cudaSuccess) {
     return true;
   }

@@ -114,6 +114,8 @@ struct gpu_chain *gpu_chain_new(const struct frame_format *input, const struct g
 struct gpu_chain *gpu_chain_free(struct gpu_chain *chain); /* NULL is fine; returns NULL */
 /* Whether all stages can run where gpu_open() would open a device; error->stage names one that cannot. */
 bool gpu_chain_runs(const struct gpu_chain *chain, enum gpu_backend_choice choice, struct gpu_error *error);
+/* Whether a stage of it runs what others wrote. */
+bool gpu_chain_is_foreign(const struct gpu_chain *chain);
 const struct frame_format *gpu_chain_input(const struct gpu_chain *chain);
 const struct frame_format *gpu_chain_output(const struct gpu_chain *chain);
 const struct stage_plan *gpu_chain_stage(const struct gpu_chain *chain, unsigned index);
@@ -170,8 +172,8 @@ struct gpu_options {
   bool notify;                 /* whether frames will ask for wake(), which is what the warm-up prepares for */
   enum gpu_graph_choice graph; /* whether frames replay a captured sequence; AUTO: whichever the warm-up finds better */
   int timed_one_in;            /* 1: every frame has times, N: one in N while frames come fast, or one of GPU_TIMED_... */
-  unsigned spared; /* a bit for each slot with a frame, whose output must stay and whose input may be what breaks the device: no
-                    * warm-up frame goes through it, and nothing is measured that is decided by AUTO only */
+  unsigned spared; /* a bit for each slot whose output must stay, or whose input may break the device: no warm-up frame goes
+                    * through it, and nothing is measured that is decided by AUTO only */
   enum gpu_order_choice order; /* of copies; the CPU backend makes none */
   enum gpu_copy_choice copy;
   bool weigh; /* whether the warm-up measures what frames cost, unless a slot is spared */

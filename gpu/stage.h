@@ -87,10 +87,13 @@ struct stage_buffers {
 struct gpu_device;
 struct gpu_error;
 
+struct stage_counter; /* backend.h */
+
 /* What a stage that runs a model tells of one frame. */
 struct stage_run {
-  unsigned instance;   /* which of its model took the frame, from 1 */
-  void *began, *ended; /* of a GPU: events (cudaEvent_t) to record around the model; NULL: the frame has no times */
+  unsigned instance;            /* which of its model took the frame, from 1; */
+  struct stage_counter *served; /* what counts the frames of that one, for the caller to raise; NULL: nothing does */
+  void *began, *ended;          /* of a GPU: events (cudaEvent_t) to record around the model; NULL: the frame has no times */
 };
 
 /* One run of one stage on one frame. Pointers are 256 byte aligned, and what is behind a frame up to the next such address
@@ -117,6 +120,7 @@ struct stage_descriptor {
   const struct stage_parameter *parameters;
   unsigned parameter_count;
   bool runs_model;  /* which has instances and times of its own */
+  bool is_foreign;  /* runs what others wrote, which may break the device for what is in a frame */
   bool any_element; /* takes tensors of every element type; without it those of uint8 and float32 */
 
   /* Fills output format, sizes and constants of the plan (stage and input are set). On false, `problem` says

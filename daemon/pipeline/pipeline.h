@@ -206,6 +206,9 @@ struct pipeline_snapshot {
   struct histogram_view cumulative[STEP_COUNT]; /* since the start */
   char input[FORMAT_TEXT], output[FORMAT_TEXT]; /* formats */
   size_t input_bytes, output_bytes;             /* of one frame, of one result */
+  const char *model;                            /* the file of its model; NULL: it runs none */
+  unsigned instances;                           /* of that, */
+  uint64_t served[MODEL_MOST_INSTANCES];        /* and the frames of each, with all pipelines that run it */
   struct shadow_report shadow;                  /* of its model, with all pipelines that run that; without a file: none */
 };
 

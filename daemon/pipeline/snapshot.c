@@ -258,28 +258,39 @@ static double engine_share(const struct reading *now, const struct reading *befo
   return us > 0 && before->at != 0 ? (now->served[engine] - before->served[engine]) / us : 0;
 }
 
-static struct diagnosis_model model_of(const struct pipeline *pipeline) {
-  struct diagnosis_model known = {0};
+/* The last stage that runs a model, or NULL. */
+static const struct stage_plan *model_stage(const struct pipeline *pipeline) {
+  const struct stage_plan *found = NULL;
   for (unsigned i = 0; i < pipeline->config->stage_count; i++) {
     const struct stage_plan *plan = gpu_chain_stage(pipeline->chain, i);
-    if (plan->stage->runs_model) {
-      struct model_summary summary;
-      model_summary(plan->object, &summary);
-      known = (struct diagnosis_model){.instances = summary.instances,
-                                       .users = summary.users,
-                                       .is_single = summary.is_single,
-                                       .is_batch = model_input(plan->object)->shape[0] > 1};
-    }
+    found = plan->stage->runs_model ? plan : found;
   }
-  return known;
+  return found;
 }
 
-static void fill_shadow(const struct pipeline *pipeline, struct pipeline_snapshot *snapshot) {
-  for (unsigned i = 0; i < pipeline->config->stage_count; i++) {
-    const struct stage_plan *plan = gpu_chain_stage(pipeline->chain, i);
-    if (plan->shadow) {
-      shadow_report(plan->shadow, &snapshot->shadow);
-    }
+static struct diagnosis_model model_of(const struct pipeline *pipeline) {
+  const struct stage_plan *plan = model_stage(pipeline);
+  struct model_summary summary;
+  if (!plan) {
+    return (struct diagnosis_model){0};
+  }
+  model_summary(plan->object, &summary);
+  return (struct diagnosis_model){.instances = summary.instances,
+                                  .users = summary.users,
+                                  .is_single = summary.is_single,
+                                  .is_batch = model_input(plan->object)->shape[0] > 1};
+}
+
+static void fill_model(const struct pipeline *pipeline, struct pipeline_snapshot *snapshot) {
+  const struct stage_plan *plan = model_stage(pipeline);
+  struct model_summary summary;
+  if (plan) {
+    model_summary(plan->object, &summary);
+    snapshot->model = summary.file;
+    snapshot->instances = model_served(plan->object, snapshot->served);
+  }
+  if (plan && plan->shadow) {
+    shadow_report(plan->shadow, &snapshot->shadow);
   }
 }
 
@@ -359,7 +370,7 @@ void pipeline_snapshot(struct pipeline *pipeline, struct pipeline_snapshot *snap
   snapshot->state = pipeline->state;
   fill_formats(pipeline, snapshot);
   fill_clients(pipeline, snapshot);
-  fill_shadow(pipeline, snapshot);
+  fill_model(pipeline, snapshot);
   pipeline_read(pipeline, &pipeline->now);
   fill_figures(pipeline, snapshot, &pipeline->now);
 }

@@ -379,10 +379,12 @@ bool session_taken(struct session *session, struct failure *failure) {
 }
 
 unsigned session_spared(const struct session *session) {
+  const bool is_foreign = gpu_chain_is_foreign(session->setup.chain);
   unsigned spared = 0;
   for (unsigned i = 0; i < session->flow.ring.count; i++) {
     enum slot_state state = session->flow.ring.slots[i].state;
-    spared |= state == SLOT_FREE ? 0 : 1U << i;
+    bool has_result = state == SLOT_DONE || state == SLOT_EMITTING;
+    spared |= has_result || (is_foreign && state != SLOT_FREE) ? 1U << i : 0;
   }
   return spared;
 }

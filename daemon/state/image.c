@@ -45,13 +45,31 @@ static struct {
 
 /* -- this process's ------------------------------------------------------------------------------------------------- */
 
-/* Where the system has no such memory it is as any other, which ends with this process. */
-static bool open_image(void) {
+/* The limit of the size of files is meant for those on disks: up to what may be allowed it is put aside. */
+static bool resize(int fd, uint64_t pages) {
+  struct rlimit limit = {0}, none;
+  bool is_known = getrlimit(RLIMIT_FSIZE, &limit) == 0;
+  none = (struct rlimit){.rlim_cur = limit.rlim_max, .rlim_max = limit.rlim_max};
+  bool is_aside = is_known && limit.rlim_cur != limit.rlim_max && setrlimit(RLIMIT_FSIZE, &none) == 0;
+  bool is_resized = ftruncate(fd, (off_t)(pages * PAGE)) == 0;
+  return (!is_aside || setrlimit(RLIMIT_FSIZE, &limit) == 0) && is_resized;
+}
+
+/* -1 where the system has no such memory, or files may not be as large. */
+static int open_memory(void) {
   int fd = memfd_create("framed:image", MFD_CLOEXEC);
+  if (fd >= 0 && !resize(fd, FIRST_PAGES)) {
+    close(fd);
+    return -1;
+  }
+  return fd;
+}
+
+/* Without that memory it is as any other, which ends with this process. */
+static bool open_image(void) {
+  int fd = open_memory();
   int flags = MAP_NORESERVE | (fd >= 0 ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS);
-  void *base = fd < 0 || ftruncate(fd, FIRST_PAGES * PAGE) == 0
-                   ? mmap(NULL, MOST_PAGES * PAGE, PROT_READ | PROT_WRITE, flags, fd, 0)
-                   : MAP_FAILED;
+  void *base = mmap(NULL, MOST_PAGES * PAGE, PROT_READ | PROT_WRITE, flags, fd, 0);
   if (base == MAP_FAILED) {
     if (fd >= 0) {
       close(fd);
@@ -74,7 +92,7 @@ static bool grow(uint64_t pages) {
   while (wanted < image.used + pages) {
     wanted *= 2;
   }
-  if (wanted > MOST_PAGES || (wanted > image.pages && image.fd >= 0 && ftruncate(image.fd, (off_t)(wanted * PAGE)) != 0)) {
+  if (wanted > MOST_PAGES || (wanted > image.pages && image.fd >= 0 && !resize(image.fd, wanted))) {
     return false;
   }
   image.pages = wanted;
@@ -119,7 +137,7 @@ void *image_new(enum image_kind kind, size_t bytes) {
 
 bool image_may_follow(void) {
   struct rlimit limit;
-  bool fits = getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY || limit.rlim_cur >= image.pages * PAGE;
+  bool fits = getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_max == RLIM_INFINITY || limit.rlim_max >= image.pages * PAGE;
   return image_outlives() && fits;
 }
 

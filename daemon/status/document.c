@@ -174,6 +174,15 @@ static json_t *connected_document(const struct pipeline_snapshot *snapshot) {
   return list;
 }
 
+static json_t *model_document(const struct pipeline_snapshot *snapshot) {
+  json_t *instances = json_array();
+  for (unsigned i = 0; i < snapshot->instances; i++) {
+    json_array_append_new(instances, count(snapshot->served[i]));
+  }
+  return json_pack("{s:o, s:o}", "file", snapshot->model ? answer_string(snapshot->model) : json_null(), "instances",
+                   instances);
+}
+
 static json_t *shadow_document(const struct shadow_report *shadow) {
   return !shadow->file ? json_null()
                        : json_pack("{s:o, s:o, s:o, s:o, s:f, s:f, s:o, s:o}", "file", answer_string(shadow->file), "compared",
@@ -204,6 +213,7 @@ static json_t *pipeline_document(const struct pipeline_snapshot *snapshot, const
   document = with(document, "copies", json_string(copies_text(snapshot)));
   document = with(document, "timed_one_in", json_integer(snapshot->timed_one_in));
   document = with(document, "overlap", overlap_document(snapshot));
+  document = with(document, "model", model_document(snapshot));
   document = with(document, "shadow", shadow_document(&snapshot->shadow));
   return with_ends(document, snapshot, config);
 }

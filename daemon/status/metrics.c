@@ -305,6 +305,21 @@ static void write_fates(const struct report *report) {
   }
 }
 
+static void write_models(const struct report *report) {
+  static const char *const name = "framed_model_frames_total";
+  char number[16];
+  write_head(report->out, name, "counter",
+             "Frames that each instance of a pipeline's model computed, for all pipelines that run it.");
+  for (unsigned p = 0; p < report->view.pipeline_count; p++) {
+    const struct pipeline_snapshot *snapshot = &report->pipelines[p];
+    for (unsigned i = 0; i < snapshot->instances; i++) {
+      snprintf(number, sizeof number, "%u", i + 1);
+      write_count(report->out, name, (struct label[]){{"pipeline", snapshot->name}, {"instance", number}, {0}},
+                  snapshot->served[i]);
+    }
+  }
+}
+
 /* Only of pipelines that have one. */
 static void write_shadow_measures(const struct report *report, const char *name, const char *help,
                                   double (*measure)(const struct shadow_report *)) {
@@ -406,6 +421,7 @@ char *metrics_text(const struct status_ops *ops) {
     write_states(&report);
     write_bounds(&report);
     write_fates(&report);
+    write_models(&report);
     write_shadows(&report);
     write_latencies(&report);
     text = stream_close(&stream);

@@ -214,7 +214,7 @@ static size_t free_memory(struct gpu_device *device) {
   return gpu_memory(device, &available, &total) ? available : 0;
 }
 
-struct cuda_instance *cuda_instance_open(struct gpu_device *device, const struct model *model, const struct model_bytes *bytes,
+struct cuda_instance *cuda_instance_open(struct gpu_device *device, struct model *model, const struct model_bytes *bytes,
                                          const struct onnx_file *file, const struct stage_buffers *slot, int chosen,
                                          const struct model_choice *choice, struct gpu_error *error) {
   struct cuda_instance *instance = calloc(1, sizeof *instance);
@@ -296,7 +296,7 @@ cudaError_t cuda_instance_run_bound(const struct cuda_instance *instance, struct
   enum cudaStreamCaptureStatus status;
   cudaError_t result = cudaStreamIsCapturing(stream, &status);
   bool captured = status == cudaStreamCaptureStatusActive;
-  run->instance = instance->number;
+  cuda_instance_tell(instance, run);
   result = result == cudaSuccess ? mark(run->began, captured, stream) : result;
   if (result == cudaSuccess) {
     result = captured ? add_child(instance, stream) : cudaGraphLaunch(instance->capture.exec, stream);
@@ -337,7 +337,7 @@ static cudaError_t pass_through(struct cuda_instance *instance, const struct sta
 
 cudaError_t cuda_instance_run_shared(struct cuda_instance *instance, const struct stage_call *call, int chosen,
                                      cudaStream_t stream) {
-  call->run->instance = instance->number;
+  cuda_instance_tell(instance, call->run);
   pool_take_lock(&instance->lock);
   cudaError_t status = pass_through(instance, call, chosen, stream);
   pthread_mutex_unlock(&instance->lock);

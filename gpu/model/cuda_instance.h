@@ -14,7 +14,7 @@
 #include <pthread.h>
 
 struct cuda_instance {
-  const struct model *model;
+  struct model *model;
   unsigned number; /* of those of its model on its device, from 1 */
   struct gpu_device *device;
   bool bound;
@@ -33,8 +33,14 @@ struct cuda_instance {
   pthread_mutex_t lock; /* of a shared one: frames are put onto its stream by one lane at a time */
 };
 
+/* What it tells of a frame. */
+static inline void cuda_instance_tell(const struct cuda_instance *instance, struct stage_run *run) {
+  run->instance = instance->number;
+  run->served = instance->number <= MODEL_MOST_INSTANCES ? &instance->model->served[instance->number - 1] : NULL;
+}
+
 /* With `slot` bound to these buffers and to one output, without shared. For threads that set up. NULL on error. */
-struct cuda_instance *cuda_instance_open(struct gpu_device *device, const struct model *model, const struct model_bytes *bytes,
+struct cuda_instance *cuda_instance_open(struct gpu_device *device, struct model *model, const struct model_bytes *bytes,
                                          const struct onnx_file *file, const struct stage_buffers *slot, int chosen,
                                          const struct model_choice *choice, struct gpu_error *error);
 /* Nothing may be on the device that uses it. On a dead device it is left as it is. NULL is fine; returns NULL. */

@@ -180,6 +180,14 @@ static void load_libraries(const struct onnxruntime *runtime) {
   }
 }
 
+void provider_load(const struct onnxruntime *runtime) {
+  pthread_mutex_lock(&lock);
+  if (!is_replaced) {
+    load_libraries(runtime);
+  }
+  pthread_mutex_unlock(&lock);
+}
+
 /* -- options -------------------------------------------------------------------------------------------------------------- */
 
 static bool set_options(const struct model *model, struct ort_cuda_options *options, int device,
@@ -222,10 +230,8 @@ bool provider_append(const struct model *model, struct ort_options *options, int
                      const struct model_choice *choice, struct gpu_error *error) {
   const struct onnxruntime *runtime = model->runtime;
   struct ort_cuda_options *cuda = NULL;
+  provider_load(runtime);
   pthread_mutex_lock(&lock);
-  if (!is_replaced) {
-    load_libraries(runtime);
-  }
   bool good =
       onnxruntime_check(runtime, runtime->create_cuda_options(&cuda), "ONNX Runtime", error) &&
       set_options(model, cuda, device, choice, error) &&

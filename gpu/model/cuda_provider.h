@@ -25,6 +25,9 @@ struct provider_capture {
 /* While set, captures of this thread are noted there. NULL: no longer. */
 void provider_watch(struct provider_capture *capture);
 
+/* Loads the libraries that it needs, as long as it was not loaded with them: they may have been installed since. */
+void provider_load(const struct onnxruntime *runtime);
+
 /* Adds the CUDA part to the options of a session that computes on `stream`. */
 bool provider_append(const struct model *model, struct ort_options *options, int device, cudaStream_t stream,
                      const struct model_choice *choice, struct gpu_error *error);

@@ -126,7 +126,7 @@ static bool open_shared(struct cuda_instances *set, const struct model_bytes *by
 static bool fill(struct attached *attached, const struct stage_plan *plan, const struct stage_buffers *slots, unsigned count,
                  bool *beside, struct gpu_error *error) {
   struct cuda_instances *set = attached->shared;
-  const struct model *model = attached->model;
+  struct model *model = attached->model;
   struct model_bytes bytes;
   struct onnx_file file;
   unsigned users = atomic_load(&attached->model->users);

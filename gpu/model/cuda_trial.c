@@ -37,7 +37,7 @@ static void write_key(const struct gpu_device *device, const struct model *model
 /* -- trials ---------------------------------------------------------------------------------------------------------------- */
 
 /* Milliseconds of one frame, or 0. */
-static float measure(struct gpu_device *device, const struct model *model, const struct model_bytes *bytes,
+static float measure(struct gpu_device *device, struct model *model, const struct model_bytes *bytes,
                      const struct onnx_file *file, const struct model_choice *choice) {
   struct gpu_error error;
   float best = 0, ms = 0;
@@ -54,8 +54,8 @@ static float measure(struct gpu_device *device, const struct model *model, const
 
 static bool is_faster(float ms, float than) { return ms > 0 && (than <= 0 || ms < than); }
 
-static bool weigh(struct gpu_device *device, const struct model *model, const struct model_bytes *bytes,
-                  const struct onnx_file *file, struct model_choice *choice) {
+static bool weigh(struct gpu_device *device, struct model *model, const struct model_bytes *bytes, const struct onnx_file *file,
+                  struct model_choice *choice) {
   const struct model_choice planes = {.channels_last = false, .exhaustive = true};
   const struct model_choice pixels = {.channels_last = true, .exhaustive = true};
   float planes_ms = measure(device, model, bytes, file, &planes), pixels_ms = measure(device, model, bytes, file, &pixels);
@@ -71,10 +71,11 @@ static bool weigh(struct gpu_device *device, const struct model *model, const st
   return true;
 }
 
-struct model_choice cuda_trial_choose(struct gpu_device *device, const struct model *model, const struct model_bytes *bytes,
+struct model_choice cuda_trial_choose(struct gpu_device *device, struct model *model, const struct model_bytes *bytes,
                                       const struct onnx_file *file) {
   char key[CHOICE_KEY];
   struct model_choice choice;
+  provider_load(model->runtime); /* so that cuDNN can say its version */
   write_key(device, model, key);
   bool known = choice_find(key, &choice);
   if (!known && !gpu_hurries() && !gpu_device_is_dead(device, NULL)) {

@@ -9,7 +9,7 @@
 
 /* For threads that set up: it takes no time where it is known, or where there is none to lose (gpu_hurry()), else some seconds.
  */
-struct model_choice cuda_trial_choose(struct gpu_device *device, const struct model *model, const struct model_bytes *bytes,
+struct model_choice cuda_trial_choose(struct gpu_device *device, struct model *model, const struct model_bytes *bytes,
                                       const struct onnx_file *file);
 
 #endif

@@ -179,6 +179,15 @@ void model_summary(const struct model *model, struct model_summary *summary) {
   };
 }
 
+unsigned model_served(const struct model *model, uint64_t served[MODEL_MOST_INSTANCES]) {
+  unsigned count = model->instances;
+  for (unsigned i = 0; i < MODEL_MOST_INSTANCES; i++) {
+    served[i] = atomic_load_explicit(&model->served[i].frames, memory_order_relaxed);
+    count = served[i] > 0 && i >= count ? i + 1 : count;
+  }
+  return count;
+}
+
 const struct model_tensor *model_input(const struct model *model) { return &model->input; }
 
 unsigned model_output_count(const struct model *model) { return model->output_count; }

@@ -11,7 +11,14 @@
 
 #include "gpu/gpu.h"
 
-enum { MODEL_MOST_RANK = 8, MODEL_MOST_OUTPUTS = 16, MODEL_NAME = 128, MODEL_INSTANCES = 2, MODEL_ALL = -1 };
+enum {
+  MODEL_MOST_RANK = 8,
+  MODEL_MOST_OUTPUTS = 16,
+  MODEL_NAME = 128,
+  MODEL_INSTANCES = 2,
+  MODEL_MOST_INSTANCES = 64,
+  MODEL_ALL = -1
+};
 
 enum model_precision { MODEL_TF32, MODEL_FLOAT32 };
 
@@ -63,6 +70,8 @@ struct model_summary {
 };
 
 void model_summary(const struct model *model, struct model_summary *summary);
+/* How many frames each instance has computed, of all pipelines, but for those of a warm-up. Returns the number of instances. */
+unsigned model_served(const struct model *model, uint64_t served[MODEL_MOST_INSTANCES]);
 const struct model_tensor *model_input(const struct model *model);
 unsigned model_output_count(const struct model *model);
 const struct model_tensor *model_output(const struct model *model, unsigned index);

@@ -3,6 +3,7 @@
 #ifndef FRAMED_GPU_MODEL_PRIVATE_H
 #define FRAMED_GPU_MODEL_PRIVATE_H
 
+#include "gpu/backend.h"
 #include "gpu/model/model.h"
 #include "gpu/model/onnx_file.h"
 #include "gpu/model/onnxruntime.h"
@@ -14,8 +15,9 @@ struct model {
   struct model *next; /* of those that are open */
   char *key;          /* what was asked for */
   unsigned holders;
-  atomic_uint users;        /* slots of all programs of all chains that have it */
-  _Atomic uint64_t running; /* on the CPU: a bit for each frame that it computes at this moment */
+  atomic_uint users;                                 /* slots of all programs of all chains that have it */
+  struct stage_counter served[MODEL_MOST_INSTANCES]; /* frames of each instance */
+  _Atomic uint64_t running;                          /* on the CPU: a bit for each frame that it computes at this moment */
   char *path;
   unsigned instances, threads;
   size_t memory;

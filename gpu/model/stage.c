@@ -14,7 +14,6 @@
 #include <string.h>
 
 enum { NAME, FILE_NAME, SHAPE, OUTPUT };
-enum { MOST_NUMBERS = 64 };
 
 static const struct stage_parameter parameters[] = {
     [NAME] = {.name = "name", .type = STAGE_WORD, .help = "The model of that name in the section `models`."},
@@ -202,13 +201,14 @@ static unsigned take_number(struct model *model) {
   uint64_t taken = atomic_load(&model->running);
   unsigned number;
   do {
-    number = ~taken ? (unsigned)__builtin_ctzll(~taken) : MOST_NUMBERS;
-  } while (number < MOST_NUMBERS && !atomic_compare_exchange_weak(&model->running, &taken, taken | UINT64_C(1) << number));
+    number = ~taken ? (unsigned)__builtin_ctzll(~taken) : MODEL_MOST_INSTANCES;
+  } while (number < MODEL_MOST_INSTANCES &&
+           !atomic_compare_exchange_weak(&model->running, &taken, taken | UINT64_C(1) << number));
   return number;
 }
 
 static void give_number(struct model *model, unsigned number) {
-  if (number < MOST_NUMBERS) {
+  if (number < MODEL_MOST_INSTANCES) {
     atomic_fetch_and(&model->running, ~(UINT64_C(1) << number));
   }
 }
@@ -218,6 +218,7 @@ static void run(const struct stage_plan *plan, const struct stage_call *call) {
   struct model *model = plan->object;
   unsigned instance = take_number(model);
   call->run->instance = instance + 1;
+  call->run->served = instance < MODEL_MOST_INSTANCES ? &model->served[instance] : NULL;
   if (!model_run(model, call->input, call->output, model_stage_chosen(plan), &error)) {
     snprintf(call->problem, STAGE_TEXT, "%.390s", error.text);
   }
@@ -230,6 +231,7 @@ static void run(const struct stage_plan *plan, const struct stage_call *call) {
 
 const struct stage_descriptor model_stage = {
     .name = "model",
+    .is_foreign = true,
     .help = "Runs a model of ONNX; takes frames that are its input as they are, and gives one output or all.",
     .parameters = parameters,
     .parameter_count = STAGE_PARAMETER_COUNT(parameters),

@@ -123,7 +123,7 @@ def test_a_limit_of_the_size_of_files_refuses_the_state(place):
             for number in range(8):
                 producer.send(numbered(1, 300000, first=number).tobytes())
             daemon.wait_view("one is being read", lambda view: view["frames"]["in"] == 8 and view["frames"]["in_flight"] == 1)
-            resource.prlimit(daemon.process.pid, resource.RLIMIT_FSIZE, (64 * 1024, resource.RLIM_INFINITY))
+            resource.prlimit(daemon.process.pid, resource.RLIMIT_FSIZE, (64 * 1024, 64 * 1024))
             daemon.signal(signal.SIGUSR2)
             daemon.wait_log("no upgrade")
             assert require_whole(reader.read(300000), 300000) == [0]

@@ -68,6 +68,7 @@ def test_a_program_that_ends_as_soon_as_it_takes_over_costs_nothing(place, store
         assert connections(daemon) == 0 and "anew" not in daemon.log
 
 
+@pytest.mark.plain  # sanitizers handle these signals themselves
 @pytest.mark.parametrize("fault", [signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT])
 def test_after_a_fault_of_its_own_only_listeners_go_on(place, store, fault):
     """A wild store may have gone anywhere."""

@@ -261,8 +261,8 @@ static bool describe(const struct measuring *measuring, struct problem *problem)
 
 static bool with_daemon(struct measuring *measuring, struct target targets[2], double *hops, double *total,
                         struct problem *problem) {
-  json_t *gpu = options_gpu(measuring->options);
-  struct own_daemon *daemon = own_daemon_start(measuring->pipelines, OWN_FIRST + measuring->many, gpu, problem);
+  json_t *keys = json_pack("{s:o}", "gpu", options_gpu(measuring->options));
+  struct own_daemon *daemon = own_daemon_start(measuring->pipelines, OWN_FIRST + measuring->many, keys, problem);
   if (!daemon) {
     return false;
   }

@@ -36,6 +36,11 @@ static const struct command {
      "and takes the output once, and reads and writes what the stage keeps from frame to frame. With a GPU on both\n"
      "backends. Where ffmpeg is installed, its filters beside the stages of the cpu backend, too.",
      command_stages},
+    {"model", "[--json] [--quick] [--backend cpu|cuda] [--device N] FILE", "a model in the daemon, beside one process",
+     "Starts daemons of its own and runs the model of this file (1x3xHEIGHTxWIDTH floats) in them: 3 and 8 instances in\n"
+     "memory shared with the client, and one frame at a time, each beside the same in one process without a daemon. With a\n"
+     "GPU also 32 cameras of 1080p at 30 frames/s, and what 32 pipelines take on the device beside one.",
+     command_model},
     {"daemon", "[--json] [--quick] [--backend cpu|cuda] [--device N]", "the daemon from socket to socket, beside sockets alone",
      "Starts a daemon of its own (framed beside this program, or $FRAMED_BINARY) and measures 4 MiB frames through it\n"
      "beside a plain relay of sockets, one 4 KiB frame at a time beside device and sockets alone, and 64 pipelines\n"

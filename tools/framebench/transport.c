@@ -63,10 +63,10 @@ static const struct work works[WAYS] = {
 };
 
 static const struct own_pipeline pipelines[] = {
-    {"large", "spin", LARGE, 3, true, NULL},
-    {"sockets", "spin", LARGE, 3, false, NULL},
-    {"medium", "spin", MEDIUM, 4, true, "on"},
-    {"small", "spin", SMALL, 2, true, NULL},
+    {"large", "spin", LARGE, 3, true, NULL, NULL, NULL},
+    {"sockets", "spin", LARGE, 3, false, NULL, NULL, NULL},
+    {"medium", "spin", MEDIUM, 4, true, "on", NULL, NULL},
+    {"small", "spin", SMALL, 2, true, NULL, NULL, NULL},
 };
 
 struct transport {
@@ -249,8 +249,8 @@ static bool with_device(struct transport *transport, struct problem *problem) {
 }
 
 static bool with_daemon(struct transport *transport, struct problem *problem) {
-  json_t *gpu = options_gpu(transport->options);
-  struct own_daemon *daemon = own_daemon_start(pipelines, sizeof pipelines / sizeof pipelines[0], gpu, problem);
+  json_t *keys = json_pack("{s:o}", "gpu", options_gpu(transport->options));
+  struct own_daemon *daemon = own_daemon_start(pipelines, sizeof pipelines / sizeof pipelines[0], keys, problem);
   if (!daemon) {
     return false;
   }

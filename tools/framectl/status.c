@@ -313,6 +313,16 @@ static void print_overlap(FILE *out, const struct overlap_view *overlap) {
   }
 }
 
+static void print_model(FILE *out, const struct model_view *model) {
+  if (model->file[0]) {
+    fprintf(out, "  model     %s; frames of its instances:", model->file);
+    for (unsigned i = 0; i < model->instances; i++) {
+      fprintf(out, "%s %llu", i > 0 ? "," : "", (unsigned long long)model->served[i]);
+    }
+    fputc('\n', out);
+  }
+}
+
 static void print_shadow(FILE *out, const struct shadow_view *shadow) {
   if (!shadow->file[0]) {
     return;
@@ -380,6 +390,7 @@ bool status_print_one(FILE *out, json_t *document, const char *name, bool colour
     print_pipeline(out, &view, colour);
     print_device(out, &view);
     print_overlap(out, &view.overlap);
+    print_model(out, &view.model);
     print_shadow(out, &view.shadow);
     print_errors(out, "  ", pipeline, colour);
     fputc('\n', out);

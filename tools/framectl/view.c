@@ -134,6 +134,15 @@ static struct refusal_view view_refusal(const json_t *refusal) {
       .text = text_of(refusal, "text"), .remedy = text_of(refusal, "remedy"), .age_s = number_of(refusal, "age_s")};
 }
 
+static struct model_view view_model(const json_t *model) {
+  const json_t *instances = json_object_get(model, "instances");
+  struct model_view view = {.file = text_of(model, "file")};
+  for (size_t i = 0; i < json_array_size(instances) && i < VIEW_MOST_INSTANCES; i++) {
+    view.served[view.instances++] = (uint64_t)json_integer_value(json_array_get(instances, i));
+  }
+  return view;
+}
+
 static struct shadow_view view_shadow(const json_t *shadow) {
   return (struct shadow_view){.file = text_of(shadow, "file"),
                               .compared = count_of(shadow, "compared"),
@@ -172,6 +181,7 @@ void view_pipeline(const char *name, const json_t *document, struct pipeline_vie
                                  .out_bytes_per_s = number_of(throughput, "out_bytes_per_s"),
                                  .window_s = number_of(throughput, "window_s"),
                                  .overlap = view_overlap(json_object_get(document, "overlap")),
+                                 .model = view_model(json_object_get(document, "model")),
                                  .shadow = view_shadow(json_object_get(document, "shadow"))};
   view_frames(json_object_get(document, "frames"), view);
   view_latency(json_object_get(document, "latency_us"), view);

@@ -37,6 +37,14 @@ struct refusal_view {        /* the last client that was turned away */
   double age_s;
 };
 
+enum { VIEW_MOST_INSTANCES = 64 };
+
+struct model_view {
+  const char *file; /* "": there is none */
+  unsigned instances;
+  uint64_t served[VIEW_MOST_INSTANCES]; /* frames of each */
+};
+
 struct shadow_view { /* a second model on the same frames */
   const char *file;  /* "": there is none */
   uint64_t compared, skipped, failed, unlike;
@@ -57,6 +65,7 @@ struct pipeline_view {
   double last_in_s, last_out_s; /* how long ago a frame came in, or went out; less than 0: none has yet */
   struct latency_view latency[STEP_COUNT];
   struct overlap_view overlap;
+  struct model_view model;
   struct shadow_view shadow;
 };
 

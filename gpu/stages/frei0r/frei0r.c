@@ -311,6 +311,7 @@ static void run(const struct stage_plan *plan, const struct stage_call *call) {
 
 const struct stage_descriptor frei0r_stage = {
     .name = "frei0r",
+    .is_foreign = true,
     .help = "Runs a filter of frei0r, on the CPU backend; takes gray, rgb24 and bgr24 and gives the same format.",
     .parameters = parameters,
     .parameter_count = STAGE_PARAMETER_COUNT(parameters),

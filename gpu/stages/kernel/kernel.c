@@ -352,6 +352,7 @@ static void run(const struct stage_plan *plan, const struct stage_call *call) {
 
 const struct stage_descriptor kernel_stage = {
     .name = "kernel",
+    .is_foreign = true,
     .help = "Runs a CUDA kernel of your own; takes every format and gives what `output` says.",
     .parameters = parameters,
     .parameter_count = STAGE_PARAMETER_COUNT(parameters),

@@ -238,6 +238,7 @@ static int enqueue(const struct stage_plan *plan, const struct stage_call *call,
 
 const struct stage_descriptor library_stage = {
     .name = "library",
+    .is_foreign = true,
     .help = "Runs a shared library of your own within the daemon's process; takes and gives what that says.",
     .parameters = parameters,
     .parameter_count = STAGE_PARAMETER_COUNT(parameters),

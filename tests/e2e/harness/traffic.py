@@ -83,7 +83,7 @@ def split_native(data):
         if len(data) < 16 + length:
             break
         if kind == native.RESULT:
-            results.append(data[16 + 64:16 + length])
+            results.append(data[16 + 80:16 + length])
         data = data[16 + length:]
     return b"".join(results), data
 

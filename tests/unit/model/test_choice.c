@@ -18,7 +18,7 @@ static char file[512];
 static struct model_choice found;
 
 static void make_folder(void) {
-  memcpy(folder + sizeof folder - 7, "XXXXXX", 6);
+  snprintf(folder, sizeof folder, "/tmp/framed-choice-XXXXXX");
   ck_assert_ptr_nonnull(mkdtemp(folder));
   setenv("STATE_DIRECTORY", folder, 1);
 }

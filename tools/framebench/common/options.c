@@ -73,6 +73,13 @@ bool options_read(int count, char **arguments, unsigned takes, struct options *o
       return false;
     }
   }
+  if (takes & OPTION_FILE) {
+    options->file = arguments[optind];
+    optind += options->file != NULL;
+    if (!options->file) {
+      return problem_set(problem, EXIT_STATUS_USAGE, NULL, "'%s' needs a file", arguments[0]);
+    }
+  }
   return optind == count ||
          problem_set(problem, EXIT_STATUS_USAGE, NULL, "'%s' takes nothing more: %s", arguments[0], arguments[optind]);
 }

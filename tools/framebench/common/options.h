@@ -7,12 +7,13 @@
 #include "gpu/gpu.h"
 #include "tools/framectl/problem.h"
 
-enum option_id { OPTION_SVG = 1, OPTION_WITNESS = 2 }; /* bits: those that not every subcommand takes */
+enum option_id { OPTION_SVG = 1, OPTION_WITNESS = 2, OPTION_FILE = 4 }; /* bits: what not every subcommand takes */
 
 struct options {
   bool json, quick;
-  bool witness;    /* compare with CUPTI's records */
-  const char *svg; /* file for the timeline; NULL: none */
+  bool witness;     /* compare with CUPTI's records */
+  const char *svg;  /* file for the timeline; NULL: none */
+  const char *file; /* the operand, where one is taken; then it is needed */
   enum gpu_backend_choice backend;
   unsigned device;
 };
@@ -20,7 +21,7 @@ struct options {
 /* `takes`: of enum option_id. */
 bool options_read(int count, char **arguments, unsigned takes, struct options *options, struct problem *problem);
 
-/* The same choice as a daemon's configuration says it; to be released. */
+/* The same choice as the section `gpu` of a daemon's configuration; to be released. */
 json_t *options_gpu(const struct options *options);
 
 /* Opens the chosen device with a pool of `workers` on the CPU (0: one a processor). NULL on a problem. */

@@ -29,21 +29,27 @@ static json_t *pipeline_config(const struct own_daemon *daemon, const struct own
   json_t *sink = pipeline->native ? json_pack("{s:b}", "reply", 1)
                                   : json_pack("{s:o, s:s}", "socket", json_sprintf("%s/%s.out", daemon->folder, pipeline->name),
                                               "overload", "block");
-  return json_pack("{s:{s:o, s:s, s:{s:s, s:[I]}}, s:i, s:s, s:s, s:[{s:{s:i, s:i}}], s:o}", "source", "socket",
+  json_t *format = pipeline->format ? json_incref(pipeline->format)
+                                    : json_pack("{s:s, s:[I]}", "dtype", "float32", "shape",
+                                                (json_int_t)(pipeline->frame_bytes / sizeof(float)));
+  json_t *stages =
+      pipeline->stages ? json_incref(pipeline->stages) : json_pack("[{s:{s:i, s:i}}]", "affine", "scale", 1, "offset", 0);
+  return json_pack("{s:{s:o, s:s, s:o}, s:i, s:s, s:s, s:o, s:o}", "source", "socket",
                    json_sprintf("%s/%s", daemon->folder, pipeline->name), "protocol", pipeline->native ? "native" : "raw",
-                   "format", "dtype", "float32", "shape", (json_int_t)(pipeline->frame_bytes / sizeof(float)), "slots",
-                   (int)pipeline->slots, "completion", pipeline->completion, "graph",
-                   pipeline->graph ? pipeline->graph : "auto", "stages", "affine", "scale", 1, "offset", 0, "sink", sink);
+                   "format", format, "slots", (int)pipeline->slots, "completion", pipeline->completion, "graph",
+                   pipeline->graph ? pipeline->graph : "auto", "stages", stages, "sink", sink);
 }
 
 /* JSON is YAML. */
-static bool write_config(const struct own_daemon *daemon, const struct own_pipeline *pipelines, unsigned count, json_t *gpu,
+static bool write_config(const struct own_daemon *daemon, const struct own_pipeline *pipelines, unsigned count, json_t *keys,
                          struct problem *problem) {
   json_t *all = json_object();
   for (unsigned i = 0; i < count; i++) {
     json_object_set_new(all, pipelines[i].name, pipeline_config(daemon, &pipelines[i]));
   }
-  json_t *config = json_pack("{s:{s:s}, s:o, s:o}", "status", "socket", daemon->socket, "gpu", gpu, "pipelines", all);
+  json_t *config = json_pack("{s:{s:s}, s:o}", "status", "socket", daemon->socket, "pipelines", all);
+  json_object_update(config, keys);
+  json_decref(keys);
   bool written = config && json_dump_file(config, daemon->file, JSON_INDENT(1)) == 0;
   json_decref(config);
   return written || problem_set(problem, EXIT_STATUS_INTERNAL, NULL, "cannot write %s", daemon->file);
@@ -114,10 +120,10 @@ static bool wait_for_answer(struct own_daemon *daemon, struct problem *problem) 
   return report_end(daemon, "does not answer", problem);
 }
 
-static bool start(struct own_daemon *daemon, const struct own_pipeline *pipelines, unsigned count, json_t *gpu,
+static bool start(struct own_daemon *daemon, const struct own_pipeline *pipelines, unsigned count, json_t *keys,
                   struct problem *problem) {
   char program[4096];
-  if (!write_config(daemon, pipelines, count, gpu, problem) || !find_program(program, sizeof program, problem)) {
+  if (!write_config(daemon, pipelines, count, keys, problem) || !find_program(program, sizeof program, problem)) {
     return false;
   }
   daemon->process = fork();
@@ -145,15 +151,15 @@ static bool make_folder(struct own_daemon *daemon, struct problem *problem) {
   return true;
 }
 
-struct own_daemon *own_daemon_start(const struct own_pipeline *pipelines, unsigned count, json_t *gpu,
+struct own_daemon *own_daemon_start(const struct own_pipeline *pipelines, unsigned count, json_t *keys,
                                     struct problem *problem) {
   struct own_daemon *daemon = calloc(1, sizeof *daemon);
   if (!daemon || !make_folder(daemon, problem)) {
-    json_decref(gpu);
+    json_decref(keys);
     free(daemon);
     return NULL;
   }
-  return start(daemon, pipelines, count, gpu, problem) ? daemon : own_daemon_stop(daemon);
+  return start(daemon, pipelines, count, keys, problem) ? daemon : own_daemon_stop(daemon);
 }
 
 const char *own_daemon_socket(const struct own_daemon *daemon) { return daemon->socket; }

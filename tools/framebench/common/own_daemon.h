@@ -11,19 +11,21 @@
 
 struct own_daemon;
 
-/* A pipeline for the configuration, with sockets at both ends: frames of so many bytes of floats through affine, lossless
- * both ways. `name` is its sockets' too. */
+/* A pipeline for the configuration, with sockets at both ends, lossless both ways: frames of so many bytes of floats through
+ * affine, or of another format through other stages. `name` is its sockets' too. */
 struct own_pipeline {
   const char *name, *completion;
   size_t frame_bytes;
   unsigned slots;
-  bool native;       /* on one socket, with shared memory if the client wants it */
-  const char *graph; /* NULL: the daemon's default */
+  bool native;             /* on one socket, with shared memory if the client wants it */
+  const char *graph;       /* NULL: the daemon's default */
+  json_t *format, *stages; /* borrowed; NULL: as above */
 };
 
-/* Starts it and waits until it answers. `gpu` (taken) is that section of the configuration. NULL on a problem, which has
- * the daemon's own last words. Forks, so before any use of CUDA in this process. */
-struct own_daemon *own_daemon_start(const struct own_pipeline *pipelines, unsigned count, json_t *gpu, struct problem *problem);
+/* Starts it and waits until it answers. `keys` (taken) has `gpu` and what else the configuration is to have at its top. NULL on
+ * a problem, which has the daemon's own last words. Forks, so before any use of CUDA in this process. */
+struct own_daemon *own_daemon_start(const struct own_pipeline *pipelines, unsigned count, json_t *keys,
+                                    struct problem *problem);
 const char *own_daemon_socket(const struct own_daemon *daemon); /* of status */
 /* Ends it and removes its folder. NULL is fine; returns NULL. */
 struct own_daemon *own_daemon_stop(struct own_daemon *daemon);
