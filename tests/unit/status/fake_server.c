@@ -154,9 +154,12 @@ static void fake_command(struct server *server, const struct command_order *orde
 }
 
 static void fake_picture(struct server *server, const struct picture_order *order) {
-  (void)server;
   if (strcmp(order->pipeline, "cam0") != 0) {
     answer_error(order->failed, order->context, 404, NULL, "there is no such pipeline");
+    return;
+  }
+  if (order->live && server->live_pictures++ % 2 == 1) { /* a live view ends after one */
+    answer_error(order->failed, order->context, 503, NULL, "no memory");
     return;
   }
   order->ready(order->context, (unsigned char *)strdup(order->side == PICTURE_IN ? "in" : "out"),

@@ -40,7 +40,7 @@ struct server {
   unsigned trace_frames; /* that each trace holds */
   bool silent;           /* a pipeline does not do its job */
   bool ill;              /* what health says */
-  unsigned live_viewers;
+  unsigned live_viewers, live_pictures;
   unsigned reloads, upgrades, commands, traced; /* asked so far */
   char command_pipeline[80];                    /* of the last one */
   enum pipeline_command command;

@@ -121,6 +121,9 @@ START_TEST(pictures_have_a_width_and_a_client) {
     ask_and_expect(&site, "GET", path, "400", "width is a whole number");
   }
   ask_and_expect(&site, "HEAD", "/v1/pipelines/cam0/live?side=in", "200", "Content-Type: multipart/x-mixed-replace; boundary=");
+  ask_and_expect(&site, "GET", "/v1/pipelines/cam0/live?side=in", "200",
+                 "--frame\r\nContent-Type: image/jpeg\r\nContent-Length: 2\r\n\r\nin\r\n--frame\r\n");
+  ck_assert_uint_eq(site.server->live_viewers, 0);
   ask_and_expect(&site, "GET", "/v1/pipelines/cam0/live?side=up", "400", "side is in or out");
   ask_and_expect(&site, "GET", "/v1/pipelines/cam9/live", "404", "there is no such pipeline");
   site_close(&site);
