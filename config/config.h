@@ -168,6 +168,11 @@ struct config_stage {
   } values[CONFIG_MAX_PARAMETERS];
 };
 
+struct config_rotate {    /* 0: never, no limit */
+  int64_t every_ns, size; /* when the next segment begins */
+  int64_t keep_ns, most;  /* how long finished ones stay, and how many bytes all may take */
+};
+
 struct config_sink {
   struct config_mark at;
   enum config_endpoint endpoint;
@@ -176,6 +181,8 @@ struct config_sink {
   enum config_protocol protocol;
   enum config_sink_overload overload; /* CONFIG_SINK_BLOCK with CONFIG_REPLY and for files */
   unsigned slow_readers;
+  struct config_rotate rotate; /* files: every_ns or size, if there are segments */
+  bool records;                /* it takes what came in, for `record` */
   struct config_socket_access access;
 };
 

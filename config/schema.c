@@ -174,7 +174,7 @@ static void put_type(struct schema *schema, const struct config_key *key) {
     put_lanes(schema, key);
     break;
   case KEY_DURATION:
-    put_string(schema, "^[0-9]+(\\.[0-9]+)? *(ns|us|ms|s|min|h)$");
+    put_string(schema, "^[0-9]+(\\.[0-9]+)? *(ns|us|ms|s|min|m|h|d)$");
     break;
   case KEY_SIZE:
     put_string(schema, "^[0-9]+(\\.[0-9]+)? *(B|KiB|MiB|GiB|TiB)$");

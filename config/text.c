@@ -150,6 +150,7 @@ static void write_value(const struct writer *writer, const struct config_key *ke
 /* Whether there is anything to say: some keys have a value that only their absence means. */
 static bool is_present(const struct config_key *key, const void *value) {
   const struct config_allow *allow = value;
+  const struct config_rotate *rotate = value;
   const struct config *config = value;
   switch (key->type) {
   case KEY_MODELS:
@@ -168,9 +169,10 @@ static bool is_present(const struct config_key *key, const void *value) {
   case KEY_SIZE:
     return key->fallback || *(const int64_t *)value != 0;
   case KEY_SECTION:
-    return key->child == SECTION_SHADOW  ? ((const struct config_shadow *)value)->file != NULL
-           : key->child == SECTION_ALLOW ? allow->user_count + allow->group_count > 0
-                                         : true;
+    return key->child == SECTION_ROTATE   ? rotate->every_ns != 0 || rotate->size != 0
+           : key->child == SECTION_SHADOW ? ((const struct config_shadow *)value)->file != NULL
+           : key->child == SECTION_ALLOW  ? allow->user_count + allow->group_count > 0
+                                          : true;
   default:
     return true;
   }

@@ -91,6 +91,25 @@ static void check_json(struct reader *reader, const struct node *node, const str
   }
 }
 
+/* Each segment needs a name of its own. */
+static void check_rotate(struct reader *reader, const struct node *node, const struct config_pipeline *pipeline) {
+  const struct config_rotate *rotate = &pipeline->sink.rotate;
+  struct config_mark at = place(node, "sink", "rotate");
+  bool rotates = rotate->every_ns > 0 || rotate->size > 0;
+  if (!rotates && (rotate->keep_ns > 0 || rotate->most > 0)) {
+    config_errors_add(reader->errors, at, "say when the next one begins, such as every: 10m or size: 2GiB",
+                      "the segments of pipeline '%s' have no end", pipeline->name);
+  }
+  if (rotates && !strchr(pipeline->sink.path, '%')) {
+    config_errors_add(reader->errors, pipeline->sink.path_at, "write for example cam0-%Y%m%d-%H%M%S.y4m",
+                      "the segments of pipeline '%s' need names of their own, with the time in them", pipeline->name);
+  }
+  if (rotate->most > 0 && rotate->size > rotate->most / 2) {
+    config_errors_add(reader->errors, at, "make 'most' at least twice as large as 'size'",
+                      "'most' has no room for a finished segment and the one that is being written");
+  }
+}
+
 bool validate_pipeline(struct reader *reader, const struct node *node, const struct config_pipeline *pipeline) {
   unsigned errors = config_errors_count(reader->errors);
   check_clients(reader, node, pipeline);
@@ -100,6 +119,7 @@ bool validate_pipeline(struct reader *reader, const struct node *node, const str
   check_y4m_source(reader, node, pipeline);
   check_native(reader, node, pipeline);
   check_json(reader, node, pipeline);
+  check_rotate(reader, node, pipeline);
   return config_errors_count(reader->errors) == errors;
 }
 

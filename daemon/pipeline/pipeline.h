@@ -146,6 +146,8 @@ const char *pipeline_account(const struct pipeline *pipeline, char text[PIPELINE
 void pipeline_log_account(struct pipeline *pipeline);
 /* Keeps a reading for the rates of the next ten seconds; called every METER_INTERVAL_MS. */
 void pipeline_tick(struct pipeline *pipeline);
+/* Looks whether the file of its sink is still the one of that name. */
+void pipeline_look_at_file(struct pipeline *pipeline);
 
 unsigned pipeline_clients(const struct pipeline *pipeline); /* producers and readers that are connected */
 unsigned pipeline_seats(const struct pipeline *pipeline);   /* sessions */

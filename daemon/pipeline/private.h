@@ -1,10 +1,10 @@
 /*
  * What the files of a pipeline share. inputs.c (their life and what they are told), inputs_file.c (producers that are files),
  * inputs_admit.c (how producers that connect get their seats) and inputs_image.c (how inputs are handed over) are its source
- * side; outputs.c (their life, files), outputs_readers.c (readers that connect) and outputs_image.c (how outputs are handed
- * over) its sink side. Of the pipeline itself snapshot.c reads what can be known, watch.c follows what goes wrong, states.c
- * says which event leads where, image.c hands it over, run.c is what it does while it runs, and pipeline.c takes and gives back
- * what it needs. Each uses those before it.
+ * side; outputs.c (their life, FIFOs), outputs_files.c (regular files), outputs_readers.c (readers that connect) and
+ * outputs_image.c (how outputs are handed over) its sink side. Of the pipeline itself snapshot.c reads what can be known,
+ * watch.c follows what goes wrong, states.c says which event leads where, image.c hands it over, run.c is what it does while it
+ * runs, and pipeline.c takes and gives back what it needs. Each uses those before it.
  */
 #ifndef FRAMED_PIPELINE_PRIVATE_H
 #define FRAMED_PIPELINE_PRIVATE_H
@@ -20,6 +20,7 @@
 #include "daemon/pipeline/inputs.h"
 #include "daemon/pipeline/outputs.h"
 #include "daemon/pipeline/pipeline.h"
+#include "daemon/sink/segments.h"
 
 /* == the source side ================================================================================================ */
 
@@ -133,6 +134,25 @@ struct outputs {
   unsigned cut_off; /* readers that could not go on, since the process before this one was killed; until the start */
   bool continues;   /* the process before this one handed it over */
   struct handshakes_visits *visits; /* handshakes of that process; until the start */
+  struct file_work {                /* of a regular file: see outputs_files.c */
+    int index;                      /* beside what `endpoint` has: the index of a segment, */
+    uint64_t count;                 /* entries in it, */
+    int64_t began;                  /* when it began, in ns since 1970, */
+    int64_t hold_ns;                /* and how long it goes on in any case */
+    int fd, looks_at;               /* what the sink has; -1: nothing; and what a worker looks at */
+    int64_t seen;                   /* its size at the last look */
+    struct segment_end *ends;       /* segments that are being finished */
+    uint64_t emitted;               /* results that went into files before it */
+    unsigned jobs;                  /* that workers have, */
+    _Atomic int64_t asked;          /* since when (CLOCK_MONOTONIC ns); 0: none */
+    bool busy;                      /* one of them is about the next file, and fills in this: */
+    bool moved, worked;             /* whether the file is gone; whether there is a next one */
+    struct failure failure;         /* else */
+    struct segment_files next;      /* what the sink gets as soon as it has given back what it has */
+    bool wants_next;                /* the sink has given back a segment, and waits */
+    bool lasts;                     /* the trouble is not over when a result gets through */
+    bool stop_wanted;               /* as soon as no worker has a job */
+  } file;
 };
 
 static inline bool outputs_is_socket(const struct outputs *outputs) { return outputs->config->sink.endpoint == CONFIG_SOCKET; }
@@ -141,6 +161,23 @@ static inline bool outputs_is_socket(const struct outputs *outputs) { return out
 
 /* Between two results, leaves a file that somebody has moved or removed since for a new one. */
 void outputs_follow_name(struct outputs *outputs);
+
+/* -- outputs_files.c ------------------------------------------------------------------------------------------------- */
+
+/* [set-up thread] Begins a segment. */
+bool outputs_open_segment(struct outputs *outputs, struct failure *failure);
+/* [set-up thread] Finds what belongs to a segment of the process before. */
+void outputs_find_index(struct outputs *outputs);
+/* Gives the sink what `endpoint` has. */
+bool outputs_attach_file(struct outputs *outputs, struct failure *failure);
+/* The sink has given back a regular file that it has not ended with. False: the file's end is the sink's. */
+bool outputs_on_file_back(struct outputs *outputs, const struct sink_event *event);
+/* [set-up thread] Finishes the segment that the sink has given back at its end. */
+void outputs_end_file(struct outputs *outputs);
+/* Finishes segments that a process before this one left. */
+void outputs_sweep(struct outputs *outputs);
+/* Whether what is wrong with the file is not over when a result gets through. */
+bool outputs_trouble_lasts(const struct outputs *outputs);
 
 /* -- outputs_readers.c ---------------------------------------------------------------------------------------------- */
 

@@ -99,6 +99,9 @@ const char *pipeline_awaited_file(const struct pipeline *pipeline, int64_t befor
   bool writes = config->sink.endpoint == CONFIG_FILE && pipeline->outputs;
   int64_t read = reads ? session_asked(inputs_session(pipeline->inputs, 0)) : 0;
   int64_t written = writes ? sink_asked(outputs_sink(pipeline->outputs)) : 0;
+  /* what a worker does with the file may end anywhere, so that a hand-over need not wait for it */
+  int64_t worked = writes && before != INT64_MAX ? outputs_asked(pipeline->outputs) : 0;
+  written = written != 0 ? written : worked;
   return read != 0 && read < before ? config->source.path : written != 0 && written < before ? config->sink.path : NULL;
 }
 

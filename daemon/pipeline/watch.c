@@ -61,7 +61,8 @@ static void watch_silence(struct pipeline *pipeline, int64_t now) {
 static void watch_sink(struct pipeline *pipeline, const struct ledger *ledger, int64_t now) {
   struct trouble *trouble = outputs_trouble(pipeline->outputs);
   uint64_t lost = ledger->fates[FATE_SINK_ERROR] - pipeline->watch.lost;
-  if (trouble->count == 0 || outputs_is_socket(pipeline->outputs) || outputs_ended(pipeline->outputs)) {
+  if (trouble->count == 0 || outputs_is_socket(pipeline->outputs) || outputs_ended(pipeline->outputs) ||
+      outputs_trouble_lasts(pipeline->outputs)) {
     return; /* for what is wrong there it takes more than a frame */
   }
   bool is_fresh = trouble->since > pipeline->watch.at; /* and has counted the first one */
@@ -118,6 +119,12 @@ static void add_served(struct pipeline *pipeline, struct reading *reading, const
   }
 }
 
+void pipeline_look_at_file(struct pipeline *pipeline) {
+  if (pipeline->outputs) {
+    outputs_look(pipeline->outputs);
+  }
+}
+
 void pipeline_tick(struct pipeline *pipeline) {
   const struct reading *before = meter_latest(pipeline->meter);
   struct reading *reading = meter_next(pipeline->meter);
@@ -127,6 +134,7 @@ void pipeline_tick(struct pipeline *pipeline) {
   }
   past_add(&pipeline->past, reading, meter_oldest(pipeline->meter));
   pipeline_watch(pipeline, reading->at);
+  pipeline_look_at_file(pipeline);
 }
 
 /* -- what is told ----------------------------------------------------------------------------------------------------- */

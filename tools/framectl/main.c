@@ -161,6 +161,11 @@ static const struct command {
      "  --format FORMAT     of a raw frame: 'nv12 640x480' or 'float32[3,480,640]'\n"
      "  --cpu               on the CPU backend in any case",
      command_try},
+    {"repair", "PATH", 0, "finish segments of recordings that a kill left",
+     "PATH is a segment that ends in .part, its name without that, or a folder of them. What is behind the last whole result\n"
+     "is cut off, and the segment gets its name. It asks no daemon, and leaves alone what one is writing; a daemon that starts\n"
+     "does the same for its own.",
+     command_repair},
 };
 enum { COMMAND_COUNT = sizeof commands / sizeof commands[0] };
 

@@ -119,12 +119,12 @@ static const struct mistake mistakes[] = {
      "t.yaml:5:15: 'deadline' needs a unit\n"
      "    deadline: 50\n"
      "              ^~\n"
-     "  write for example 50ms or 50s; units are ns us ms s min h\n"},
+     "  write for example 50ms or 50s; units are ns us ms s min h d\n"},
     {"unknown unit", PIPELINE("    deadline: 50 sec\n"),
      "t.yaml:5:15: unknown unit 'sec' in 'deadline'\n"
      "    deadline: 50 sec\n"
      "              ^~\n"
-     "  units are ns us ms s min h\n"},
+     "  units are ns us ms s min h d\n"},
     {"text for a duration", PIPELINE("    deadline: soon\n"),
      "t.yaml:5:15: 'deadline' must be a duration such as 50ms, not 'soon'\n"
      "    deadline: soon\n"
