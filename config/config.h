@@ -76,6 +76,7 @@ enum config_graph { CONFIG_GRAPH_AUTO, CONFIG_GRAPH_ON, CONFIG_GRAPH_OFF };
 enum config_overload { CONFIG_OVERLOAD_BLOCK, CONFIG_OVERLOAD_DROP_OLDEST, CONFIG_OVERLOAD_DROP_NEWEST };
 enum config_sink_overload { CONFIG_SINK_DROP, CONFIG_SINK_BLOCK };
 enum config_precision { CONFIG_TF32, CONFIG_FLOAT32 };
+enum config_record_when { CONFIG_RECORD_ALWAYS, CONFIG_RECORD_BOXES, CONFIG_RECORD_EVENT };
 enum config_endpoint { CONFIG_SOCKET, CONFIG_FILE, CONFIG_REPLY };
 
 struct config_format {
@@ -186,6 +187,17 @@ struct config_sink {
   struct config_socket_access access;
 };
 
+/* What came in, in segments. */
+struct config_record {
+  char *file; /* NULL: nothing is recorded */
+  struct config_mark file_at;
+  enum config_protocol protocol;
+  enum config_record_when when;
+  int64_t before_ns, after_ns; /* around what was seen */
+  int64_t memory;              /* bytes of frames that wait for what is seen, or to be written */
+  struct config_rotate rotate;
+};
+
 struct config_pipeline {
   struct config_mark at;
   char *name; /* letters, digits, '_', '-', '.'; at most 64 */
@@ -200,6 +212,7 @@ struct config_pipeline {
   struct config_stage stages[CONFIG_MAX_STAGES];
   unsigned stage_count;
   struct config_sink sink;
+  struct config_record record;
   char *text; /* canonical, with every default, its models, and which files stages name: equal texts, equal pipelines */
 };
 
@@ -289,6 +302,8 @@ extern const char *const config_precision_names[];
 extern const char *const config_graph_names[];
 extern const char *const config_overload_names[];
 extern const char *const config_sink_overload_names[];
+extern const char *const config_record_protocol_names[];
+extern const char *const config_record_when_names[];
 extern const char *const config_log_level_names[];
 
 #endif

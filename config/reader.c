@@ -222,6 +222,8 @@ static void read_key(struct reader *reader, const struct config_key *key, const 
 static void note_place(enum key_section section, const struct config_key *key, const struct node *node, void *structure) {
   if (section == SECTION_MODEL && key->type == KEY_PATH) {
     ((struct config_model *)structure)->file_at = node->at;
+  } else if (section == SECTION_RECORD && key->type == KEY_PATH) {
+    ((struct config_record *)structure)->file_at = node->at;
   } else if (section == SECTION_SHADOW) {
     ((struct config_shadow *)structure)->file_at = node->at;
   }

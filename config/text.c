@@ -169,7 +169,8 @@ static bool is_present(const struct config_key *key, const void *value) {
   case KEY_SIZE:
     return key->fallback || *(const int64_t *)value != 0;
   case KEY_SECTION:
-    return key->child == SECTION_ROTATE   ? rotate->every_ns != 0 || rotate->size != 0
+    return key->child == SECTION_RECORD   ? ((const struct config_record *)value)->file != NULL
+           : key->child == SECTION_ROTATE ? rotate->every_ns != 0 || rotate->size != 0
            : key->child == SECTION_SHADOW ? ((const struct config_shadow *)value)->file != NULL
            : key->child == SECTION_ALLOW  ? allow->user_count + allow->group_count > 0
                                           : true;

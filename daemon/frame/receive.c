@@ -101,7 +101,7 @@ static void finish_frame(struct receive *receive, int64_t now) {
   }
   slot->frame.complete = now;
   histogram_record(&receive->flow->account->steps[STEP_RECEIVE], now - slot->frame.first_byte);
-  slot_move(&receive->flow->ring, slot, SLOT_READY);
+  flow_ready(receive->flow, slot, now);
   receive->flow->active = now;
 }
 

@@ -20,6 +20,7 @@
 #include "daemon/pipeline/inputs.h"
 #include "daemon/pipeline/outputs.h"
 #include "daemon/pipeline/pipeline.h"
+#include "daemon/sink/recorder.h"
 #include "daemon/sink/segments.h"
 
 /* == the source side ================================================================================================ */
@@ -232,6 +233,10 @@ struct pipeline {
   struct lane **sink_lanes;         /* the same for what a seat's results go to; NULL: its own lane */
   struct inputs *inputs;
   struct outputs *outputs;                /* NULL: it replies */
+  struct recorder *recorder;              /* NULL: what comes in is not recorded */
+  struct outputs *record;                 /* where that goes, */
+  struct config_pipeline record_config;   /* as a pipeline of its own with the same name */
+  bool recording, record_stopping;        /* they were started; told to stop */
   struct pending_requests pauses, drains; /* requests that wait for it to be held; drained */
   struct meter *meter;
   struct past past;
@@ -242,6 +247,8 @@ struct pipeline {
     int64_t at;
     int64_t heard;          /* until when a silence has another cause than the source */
     uint64_t emitted, lost; /* frames, and frames that the sink could not write */
+    uint64_t missed;        /* by the recording, */
+    bool record_lags;       /* which is what is wrong with it */
   } watch;
   bool for_good;                          /* STOPPING: stops as soon as it is quiet */
   bool cut;                               /* sessions were told to stop */
@@ -263,6 +270,8 @@ bool pipeline_take_outlet(struct pipeline *pipeline, struct codec *codec, struct
 /* run.c: what the sessions, the sink and waiting requests call. */
 void pipeline_on_session_event(void *context, const struct session_event *event);
 void pipeline_on_sink_event(void *context, const struct sink_event *event);
+void pipeline_on_record_event(void *context, const struct sink_event *event);
+void pipeline_on_record_stopped(void *context);
 void pipeline_on_pause_expired(void *owner, server_answer *answer, void *context);
 void pipeline_on_drain_expired(void *owner, server_answer *answer, void *context);
 

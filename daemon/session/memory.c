@@ -179,6 +179,7 @@ static void set_up_flow(struct session *session) {
   flow->overload = config->overload;
   flow->deadline_ns = config->deadline_ns;
   flow->spin = config->completion == CONFIG_COMPLETION_SPIN;
+  flow->tap = session->setup.tap;
   flow->wake = wake_from_sink;
   flow->session = session;
 }

@@ -368,6 +368,13 @@ static void run_let_go(struct message *message) {
   }
 }
 
+void sink_end_segment(struct sink *sink) {
+  if (sink->readers) {
+    sink->readers->until = clock_now();
+    lane_schedule(&sink->runner);
+  }
+}
+
 void sink_let_go(struct sink *sink) {
   sink->detach_message.run = run_let_go;
   lane_post(sink->lane, &sink->detach_message);

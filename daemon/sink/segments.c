@@ -236,7 +236,7 @@ static int compare_ages(const void *left, const void *right) {
   const struct finished *a = left, *b = right;
   int64_t seconds = a->at.tv_sec - b->at.tv_sec, rest = a->at.tv_nsec - b->at.tv_nsec;
   int64_t order = seconds != 0 ? seconds : rest;
-  return order != 0 ? (order > 0) - (order < 0) : strcmp(a->path, b->path);
+  return order != 0 ? (order > 0) - (order < 0) : strverscmp(a->path, b->path);
 }
 
 /* Whether it is a finished one of anybody's. */

@@ -26,13 +26,13 @@ _framectl() {
       push\:"send standard input to a pipeline" pull\:"write results to standard output"
       trace\:"record when each frame was where" plan\:"say what slots would win" doctor\:"say what could be better"
       models\:"list, install or remove ONNX Runtime" stages\:"list stages and what one takes"
-      try\:"put one frame through stages" repair\:"finish segments that a kill left" help\:"say what a command does"))' \
+      try\:"put one frame through stages" record\:"record around this moment" repair\:"finish segments that a kill left" help\:"say what a command does"))' \
     '*::argument:->argument'
   [[ $state == argument ]] || return
   socket=${opt_args[-s]:-${opt_args[--socket]}}
   case $line[1] in
-    help) compadd status health metrics top reload upgrade drain pause resume check push pull trace plan doctor models stages try repair ;;
-    status|doctor|drain|pause|resume) _arguments $always $json '1:pipeline:_framectl_pipelines' ;;
+    help) compadd status health metrics top reload upgrade drain pause resume record check push pull trace plan doctor models stages try repair ;;
+    status|doctor|drain|pause|resume|record) _arguments $always $json '1:pipeline:_framectl_pipelines' ;;
     top) _arguments $always '1:pipeline:_framectl_pipelines' ;;
     health|reload|upgrade) _arguments $always $json ;;
     metrics) _arguments $always ;;

@@ -2,11 +2,13 @@
 
 import json
 import os
+import resource
 import shutil
 import signal
 import struct
 import subprocess
 
+import numpy
 import pytest
 
 from harness import FRAMECTL, Background, Daemon, complete, limit, numbered, pipeline, require_whole, run_framed, wait_until, whole
@@ -321,3 +323,109 @@ def test_segments_are_checked(place, name, rotate, said):
     file.write_text(json.dumps(complete(place, rotating(place, name, **rotate))))
     done = run_framed("--check", "-c", file)
     assert (done.returncode == 78 and said in done.stderr) if said else done.returncode == 0, done
+
+
+# -- what comes in ----------------------------------------------------------------------------------------------------
+
+
+def recording(place, stages=(), format=None, **record):
+    """A pipeline whose results go nowhere."""
+    record = {"file": str(place / "in-%Y%m%d-%H%M%S.raw"), **record}
+    return {"cam0": pipeline(format or FORMAT, stages=stages, sink={"file": "/dev/null"}, record=record)}
+
+
+def recorded(place):
+    """The frames in the recording, by the index of each segment and held to their payload: [[numbers], ...]."""
+    found = []
+    for path in place.glob("in-*.raw"):
+        (*_, owner), entries = read_index(path.with_name(path.name + ".index"))
+        assert owner.rstrip(b"\0") == b"cam0 input"
+        found.append(([entry[2] for entry in entries], path.read_bytes(), entries[0][4]))
+    return [(numbers, data) for numbers, data, _ in sorted(found, key=lambda entry: entry[2])]
+
+
+def test_all_that_comes_in_is_recorded(place):
+    with Daemon(place, recording(place, size=f"{10 * SIZE}B")) as daemon:
+        with daemon.producer() as producer:
+            producer.send(numbered(35, SIZE).tobytes())
+            daemon.account(came=35, emitted=35)
+    found = recorded(place)
+    assert [len(numbers) for numbers, _ in found] == [10, 10, 10, 5]
+    assert b"".join(data for _, data in found) == numbered(35, SIZE).tobytes() and parts(place) == []
+
+
+def test_frames_that_are_dropped_are_recorded_too(place):
+    entries = recording(place, stages=[{"work": {"rounds": 3000}}], memory="64MiB")
+    entries["cam0"].update(overload="drop-oldest", slots=4)
+    with Daemon(place, entries) as daemon:
+        with daemon.producer() as producer:
+            producer.send(numbered(60, SIZE).tobytes())
+            daemon.wait_view("all came", lambda view: view["frames"]["in"] == 60 and view["frames"]["in_flight"] == 0)
+            assert daemon.frames()["dropped"]["oldest"] > 0
+    assert b"".join(data for _, data in recorded(place)) == numbered(60, SIZE).tobytes()
+
+
+def test_an_event_is_recorded_with_what_came_before(place):
+    with Daemon(place, recording(place, when="event", before="60s", after="1ms", memory=f"{8 * SIZE}B")) as daemon:
+        with daemon.producer() as producer:
+            for round in range(2):
+                feed(daemon, producer, 20 * round, 20)
+                done = subprocess.run([FRAMECTL, "-s", daemon.socket, "record", "cam0"], capture_output=True, text=True,
+                                      timeout=limit(20), check=False)
+                assert done.returncode == 0 and "is recorded" in done.stdout, done
+                wait_until(lambda: len(recorded(place)) == round + 1, lambda: "the event is recorded")
+            feed(daemon, producer, 40, 5)
+    assert [numbers for numbers, _ in recorded(place)] == [list(range(12, 20)), list(range(32, 40))]
+
+
+def test_what_is_not_recorded_on_demand_says_so(place):
+    with Daemon(place, {**recording(place), "cam1": pipeline(FORMAT)}) as daemon:
+        assert [daemon.post(f"/v1/pipelines/{name}/record")[0] for name in ("cam0", "cam1")] == [409, 409]
+        assert "always recorded" in daemon.post("/v1/pipelines/cam0/record")[1]["error"]
+        daemon.quiet()
+
+
+def moving(frames):
+    """Pictures of 64x64, grey but for a white square that stands still until it jumps in each of `frames`."""
+
+    pictures = numpy.full((max(frames) + 20, 64, 64), 64, numpy.uint8)
+    for number in range(len(pictures)):
+        jumps = sum(number >= frame for frame in frames)
+        pictures[number, 16:32, 8 + 16 * (jumps % 3):24 + 16 * (jumps % 3)] = 255
+    return pictures
+
+
+def test_what_is_around_boxes_is_recorded(place):
+    pictures = moving([60])
+    entries = recording(place, [{"motion": {"output": "boxes", "rate": 1, "threshold": 25}}], when="boxes", before="60s",
+                        after="1ms", memory=f"{10 * 4096}B", format={"pixels": "gray", "width": 64, "height": 64})
+    with Daemon(place, entries) as daemon:
+        with daemon.producer() as producer:
+            for picture in pictures:
+                came = daemon.frames()["in"]
+                producer.send(picture.tobytes())
+                daemon.wait_view("it has its fate", lambda view: view["frames"]["in"] == came + 1 and
+                                 view["frames"]["in_flight"] == 0)
+    found = recorded(place)
+    assert len(found) == 1 and 60 in found[0][0] and len(found[0][0]) >= 9 and found[0][0][0] >= 50, found
+
+
+def test_a_disk_that_is_full_costs_the_recording_frames_and_nobody_else(place):
+    def limited():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (4 << 20, resource.RLIM_INFINITY))
+    with Daemon(place, recording(place), before=limited) as daemon:
+        with daemon.producer() as producer:
+            producer.send(numbered(400, SIZE).tobytes())
+            daemon.account(came=400, emitted=400)
+            wait_until(lambda: "(EFBIG)" in daemon.request("GET", "/v1/health")[1], lambda: "health says so")
+    (numbers, data), = recorded(place)
+    assert numbers == list(range(256)) and data == numbered(256, SIZE).tobytes()
+
+
+def test_recordings_are_checked(place):
+    cases = {"names of their own": {"file": str(place / "in")}, "no boxes": {"when": "boxes"}, "y4m cannot": {"protocol": "y4m"}}
+    for said, record in cases.items():
+        file = place / "framed.yaml"
+        file.write_text(json.dumps(complete(place, recording(place, **record))))
+        done = run_framed("--check", "-c", file)
+        assert done.returncode == 78 and said in done.stderr, (said, done)

@@ -74,6 +74,10 @@ bool command_resume(const struct invocation *invocation, struct problem *problem
   return give_command(invocation, "resume", "takes frames again", "", NULL, problem);
 }
 
+bool command_record(const struct invocation *invocation, struct problem *problem) {
+  return give_command(invocation, "record", "is recorded: what came before, and what comes", "", NULL, problem);
+}
+
 const char *command_find_framed(char path[PATH_MAX]) {
   char own[PATH_MAX];
   ssize_t length = readlink("/proc/self/exe", own, sizeof own - 1);

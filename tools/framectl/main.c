@@ -92,6 +92,10 @@ static const struct command {
     {"pause", "PIPELINE", TAKES(OPTION_JSON), "stop taking frames",
      "Answers as soon as no frame begins any more. `framectl resume PIPELINE` ends it.", command_pause},
     {"resume", "PIPELINE", TAKES(OPTION_JSON), "take frames again", "Ends pause and drain.", command_resume},
+    {"record", "PIPELINE", TAKES(OPTION_JSON), "record what comes in around this moment",
+     "Of a pipeline with `record` and when: event or boxes, as if something had been seen now: frames of `before`, as far as\n"
+     "they are in memory, and those that come within `after`.",
+     command_record},
     {"check", "[FILE]", 0, "check a configuration file without using it",
      "Runs `framed --check` on FILE (default: framed's own), and exits as that does: 0 if the file is valid, 78 if not.",
      command_check},
