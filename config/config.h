@@ -115,6 +115,7 @@ struct config_source {
   int64_t expect_ns;  /* a frame has to come so often; 0: nobody knows */
   struct config_socket_access access;
   double rate; /* files: frames a second; 0: as fast as they go */
+  double pace; /* recordings: times as fast as recorded; INFINITY: as fast as they go; 0: it is no recording */
   bool loop;   /* files */
 };
 

@@ -315,6 +315,9 @@ static struct config_pipeline *add_pipeline(struct reader *reader, const struct 
 /* With drop-oldest one slot waits and one is filled: with fewer than two more nothing on the device overlaps. */
 static void choose_slots(const struct node *node, struct config_pipeline *pipeline) {
   enum { SLOTS_TO_OVERLAP = 4 };
+  if (pipeline->source.pace > 0) {
+    pipeline->overload = CONFIG_OVERLOAD_BLOCK; /* or results would depend on the machine */
+  }
   if (pipeline->overload == CONFIG_OVERLOAD_DROP_OLDEST && !node_find(node, "slots")) {
     pipeline->slots = SLOTS_TO_OVERLAP;
   }

@@ -182,6 +182,9 @@ static void put_type(struct schema *schema, const struct config_key *key) {
   case KEY_FREQUENCY:
     put_string(schema, "^[0-9]+ */ *min$");
     break;
+  case KEY_PACE:
+    put_string(schema, "^(recorded|asap|[0-9]+(\\.[0-9]+)?x)$");
+    break;
   case KEY_RATE:
     put_number_type(schema, key, "number");
     break;

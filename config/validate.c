@@ -41,6 +41,13 @@ static void check_loop(struct reader *reader, const struct node *node, const str
   }
 }
 
+static void check_pace(struct reader *reader, const struct node *node, const struct config_pipeline *pipeline) {
+  if (pipeline->source.pace > 0 && (is_standard(pipeline->source.path) || pipeline->source.rate > 0)) {
+    config_errors_add(reader->errors, place(node, "source", "pace"), "name a recording, and remove 'rate'",
+                      "'pace' is for a recording, whose index says when its frames came");
+  }
+}
+
 static void check_overload(struct reader *reader, const struct node *node, const struct config_pipeline *pipeline) {
   enum { SLOTS_NEEDED = 3 };
   if (pipeline->overload == CONFIG_OVERLOAD_DROP_OLDEST && pipeline->slots < SLOTS_NEEDED) {
@@ -137,6 +144,7 @@ bool validate_pipeline(struct reader *reader, const struct node *node, const str
   check_clients(reader, node, pipeline);
   check_reply(reader, node, pipeline);
   check_loop(reader, node, pipeline);
+  check_pace(reader, node, pipeline);
   check_overload(reader, node, pipeline);
   check_y4m_source(reader, node, pipeline);
   check_native(reader, node, pipeline);

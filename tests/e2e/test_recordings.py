@@ -1,5 +1,6 @@
 """Recordings: files of results that stay found, in segments, with an index beside each."""
 
+import hashlib
 import json
 import os
 import resource
@@ -7,11 +8,13 @@ import shutil
 import signal
 import struct
 import subprocess
+import time
 
 import numpy
 import pytest
 
 from harness import FRAMECTL, Background, Daemon, complete, limit, numbered, pipeline, require_whole, run_framed, wait_until, whole
+from harness.native import PRODUCER, Native
 
 SIZE = 16 << 10
 FORMAT = {"dtype": "uint8", "shape": [SIZE]}
@@ -429,3 +432,88 @@ def test_recordings_are_checked(place):
         file.write_text(json.dumps(complete(place, recording(place, **record))))
         done = run_framed("--check", "-c", file)
         assert done.returncode == 78 and said in done.stderr, (said, done)
+
+
+# -- the same again -----------------------------------------------------------------------------------------------------
+
+PICTURE = {"pixels": "gray", "width": 64, "height": 64}
+MOTION = [{"motion": {"output": "mask", "rate": 0.3, "threshold": 25}}]
+
+
+@pytest.fixture
+def recorded_results(place):
+    """(a recording, the results of its frames when they came) of a pipeline with motion and of two producers."""
+    record = {"file": str(place / "in-%Y%m%d-%H%M%S.raw")}
+    entries = {"cam0": pipeline(PICTURE, stages=MOTION, sink={"file": str(place / "results")}, record=record)}
+    with Daemon(place, entries) as daemon:
+        for turn in range(2):
+            with daemon.producer() as producer:
+                for picture in moving([5, 17])[:25]:
+                    producer.send(picture.tobytes())
+                daemon.wait_view("they came", lambda view: view["frames"]["emitted"] == 25 * (turn + 1))
+            daemon.wait_view("it left", lambda view: view["sessions"] == 0)
+    recording, = place.glob("in-*.raw")
+    return recording, (place / "results").read_bytes()
+
+
+def replay(place, recording, stages=MOTION, **keys):
+    output = place / "again"
+    output.unlink(missing_ok=True)
+    keys = {"source": {"file": str(recording), "pace": "asap"}, **keys}
+    entry = pipeline(PICTURE, stages=stages, sink={"file": str(output)}, **keys)
+    with Daemon(place, {"cam0": entry}, ready=False) as daemon:
+        daemon.ends(0)
+    return output.read_bytes(), daemon.final_account()
+
+
+@pytest.mark.parametrize("pace", ["asap", "recorded", "20x"])
+def test_a_replay_gives_the_same_results(place, recorded_results, pace):
+    recording, results = recorded_results
+    again, _ = replay(place, recording, source={"file": str(recording), "pace": pace}, overload="drop-oldest")
+    assert hashlib.sha256(again).digest() == hashlib.sha256(results).digest()
+
+
+def test_a_replay_takes_as_long_as_the_recording(place):
+    with Daemon(place, recording(place)) as daemon:
+        with daemon.producer() as producer:
+            for number in range(4):
+                producer.send(whole(number, SIZE).tobytes())
+                time.sleep(0.25)
+    segment, = place.glob("in-*.raw")
+    entry = pipeline(FORMAT, source={"file": str(segment), "pace": "recorded"}, sink={"file": str(place / "again")})
+    began = time.monotonic()
+    with Daemon(place, {"cam0": entry}, ready=False) as daemon:
+        daemon.ends(0)
+    assert time.monotonic() - began >= 0.75 and (place / "again").read_bytes() == segment.read_bytes()
+
+
+def test_frames_that_came_too_late_are_late_in_each_replay(place):
+    """Their age is that of the recording, however long a frame waits here."""
+    native = {"protocol": "native"}
+    record = {"file": str(place / "in-%Y%m%d-%H%M%S.raw")}
+    entries = {"cam0": pipeline(FORMAT, source=native, sink={"file": "/dev/null"}, record=record)}
+    with Daemon(place, entries) as daemon:
+        with Native(daemon.path("cam0", "source"), PRODUCER) as producer:
+            for number in range(20):
+                old = 10**9 if number % 4 == 0 else 0
+                producer.send_frame(whole(number, SIZE).tobytes(), sequence=number, timestamp=time.monotonic_ns() - old)
+            daemon.wait_view("they came", lambda view: view["frames"]["emitted"] == 20)
+    segment, = place.glob("in-*.raw")
+    for _ in range(2):
+        output = place / "again"
+        entry = pipeline(FORMAT, source={"file": str(segment), "pace": "asap"}, sink={"file": str(output)}, deadline="500ms",
+                         stages=[{"work": {"rounds": 300}}])
+        with Daemon(place, {"cam0": entry}, ready=False) as daemon:
+            daemon.ends(0)
+        assert daemon.final_account() == {"in": 20, "emitted": 15, "late": 5}
+        output.unlink()
+
+
+def test_what_is_no_recording_is_refused(place, recorded_results):
+    recording, _ = recorded_results
+    recording.with_name(recording.name + ".index").rename(place / "index")
+    entry = pipeline(PICTURE, source={"file": str(recording), "pace": "asap"}, sink={"file": "/dev/null"})
+    with Daemon(place, {"cam0": entry}, ready=False) as daemon:
+        daemon.settled = daemon.leaves_sockets = True
+        daemon.ends(78)
+    assert "which have an index" in daemon.log

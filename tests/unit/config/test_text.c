@@ -93,7 +93,7 @@ static const char *const canonical =
     "      protocol: raw\n"
     "      rotate: {every: 10min, size: 2GiB, keep: 168h, most: 200GiB}\n"
     "    record:\n"
-    "      file: in-%S\n"
+    "      file: \"in-%S\"\n"
     "      protocol: raw\n"
     "      when: boxes\n"
     "      before: 10s\n"
