@@ -7,7 +7,7 @@ _framectl_pipelines() {
 
 _framectl() {
   local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]} command="" words="" i
-  local commands="status health metrics top reload upgrade drain pause resume record check push pull trace plan doctor models stages try repair"
+  local commands="status health metrics top reload upgrade drain pause resume record check push pull trace plan doctor models stages try replay repair"
   local -a socket=()
   for ((i = 1; i < COMP_CWORD; i++)); do
     case ${COMP_WORDS[i]} in
@@ -33,6 +33,7 @@ _framectl() {
     models) words="install remove --cuda"; if [[ $word != -* && ${COMP_WORDS[*]} == *install* ]]; then mapfile -t COMPREPLY < <(compgen -f -- "$word"); return; fi ;;
     trace) words="-o --output --seconds" ;;
     try) words="-i --input -o --output --format --cpu" ;;
+    replay) words="--against --config"; if [[ $word != -* ]]; then mapfile -t COMPREPLY < <(compgen -f -- "$word"); return; fi ;;
     repair) if [[ $word != -* ]]; then mapfile -t COMPREPLY < <(compgen -f -- "$word"); return; fi ;;
     stages)
       if [[ $word != -* ]]; then words=$(framectl stages 2>/dev/null | sed -n 's/^  \([^ ]*\) .*/\1/p'); fi

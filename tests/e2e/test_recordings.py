@@ -15,6 +15,7 @@ import pytest
 
 from harness import FRAMECTL, Background, Daemon, complete, limit, numbered, pipeline, require_whole, run_framed, wait_until, whole
 from harness.native import PRODUCER, Native
+from harness.store import start
 
 SIZE = 16 << 10
 FORMAT = {"dtype": "uint8", "shape": [SIZE]}
@@ -113,15 +114,15 @@ def read_index(path):
     return head, [ENTRY.unpack_from(data, at) for at in range(HEAD.size, len(data), ENTRY.size)]
 
 
-def segments(place, glob="out-*"):
+def segments(place, glob="out-*", owner=b"cam0"):
     """All finished segments in the order of their times, each held to its index: (path, bytes, entries)."""
     found = []
     for path in place.glob(glob):
         if path.suffix in (".index", ".part"):
             continue
         data = path.read_bytes()
-        (_, _, _, began, payload, owner), entries = read_index(path.with_name(path.name + ".index"))
-        assert entries and owner.rstrip(b"\0") == b"cam0" and payload == SIZE
+        (*_, payload, writer), entries = read_index(path.with_name(path.name + ".index"))
+        assert entries and writer.rstrip(b"\0") == owner and payload == SIZE
         at = entries[0][0]
         for offset, size, sequence, _, stamp, came, _, _, _ in entries:
             assert offset == at and size >= SIZE and stamp <= came, (path, sequence)
@@ -272,6 +273,21 @@ def test_a_segment_that_is_removed_makes_room_for_another(place):
             daemon.wait_log("results go on into a new one")
             feed(daemon, producer, 2, 2)
     assert numbers_of(segments(place)) == [2, 3]
+
+
+@pytest.mark.memory
+def test_kills_under_a_manager_lose_no_result_of_a_segment(place, store):
+    (place / "in").write_bytes(numbered(400, SIZE).tobytes())
+    entries = {"file": pipeline(FORMAT, source={"file": str(place / "in"), "rate": 400},
+                                sink={"file": str(place / "out-%H%M%S"), "rotate": {"size": f"{7 * SIZE}B"}}, slots=3),
+               "cam0": pipeline(FORMAT)}  # or the daemon would end with its file
+    with start(place, store, entries) as daemon:
+        for number in range(1, 6):
+            daemon.wait_view("it is written", lambda view: view["frames"]["emitted"] > 60 * number, "file")
+            store.kill(daemon)
+        daemon.account("file", came=400, emitted=400)
+    _, unfinished = read_index(next(place.glob("*.part.index")))  # it is left to the next process
+    assert numbers_of(segments(place, owner=b"file")) + [entry[2] for entry in unfinished] == list(range(400))
 
 
 # -- framectl repair -------------------------------------------------------------------------------------------------
@@ -517,3 +533,45 @@ def test_what_is_no_recording_is_refused(place, recorded_results):
         daemon.settled = daemon.leaves_sockets = True
         daemon.ends(78)
     assert "which have an index" in daemon.log
+
+
+# -- what another configuration makes of it -------------------------------------------------------------------------------
+
+
+def against(place, recording, before, after):
+    for name, stages in (("old", before), ("new", after)):
+        entries = {"cam0": pipeline(PICTURE, stages=stages)}
+        (place / f"{name}.yaml").write_text(json.dumps(complete(place, entries)))
+    return subprocess.run([FRAMECTL, "replay", recording, "--config", place / "old.yaml", "--against", place / "new.yaml"],
+                          capture_output=True, text=True, timeout=limit(60), check=False)
+
+
+def test_the_same_configuration_makes_no_difference(place, recorded_results):
+    done = against(place, recorded_results[0], MOTION, MOTION)
+    assert done.returncode == 0 and done.stdout.startswith("0 of 50 frames differ;") and not done.stderr, done
+
+
+def test_a_replay_says_which_frames_differ_and_how(place, recorded_results):
+    recording, results = recorded_results
+    higher = [{"motion": {"output": "mask", "rate": 0.3, "threshold": 250}}]
+    done = against(place, recording, MOTION, higher)
+    again, _ = replay(place, recording, higher)
+    old, new = (numpy.frombuffer(data, numpy.uint8).reshape(50, 4096) for data in (results, again))
+    other = (old != new).sum(axis=1)
+    said = [line for line in done.stdout.splitlines() if line.startswith("frame ")]
+    assert done.returncode == 2 and f"{len(said)} of 50 frames differ" in done.stdout.splitlines()[-1], done
+    assert [int(line.split(": ")[1].split(" ")[0]) for line in said] == [count for count in other if count], done
+
+
+def test_a_replay_compares_boxes_one_by_one(place, recorded_results):
+    def boxes(threshold):
+        return [{"motion": {"output": "boxes", "rate": 0.3, "threshold": threshold}}]
+    done = against(place, recorded_results[0], boxes(25), boxes(254))
+    assert done.returncode == 2 and "gone, 0 new" in done.stdout and "boxes " in done.stdout.splitlines()[-1], done
+
+
+@pytest.mark.parametrize("stages, said", [([{"resize": {"width": 8, "height": 8}}], "cannot be compared"),
+                                          ([{"nonsense": {}}], "unknown stage")])
+def test_what_cannot_be_compared_is_said(place, recorded_results, stages, said):
+    done = against(place, recorded_results[0], MOTION, stages)
+    assert done.returncode == 78 and said in done.stderr, done
