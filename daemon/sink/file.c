@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include "daemon/measure/clock.h"
@@ -324,6 +325,35 @@ static void write_more(struct sink *sink) {
   if (status != 0) {
     lose(sink, status);
   }
+}
+
+/* One request at once, as a thread that may wait. */
+static bool write_first(struct sink *sink) {
+  uv_buf_t buffers[3];
+  unsigned count = 0;
+  struct reader *reader = sink->readers;
+  sink->written = 0;
+  reader_set_header(reader, sink_result(sink, sink->first));
+  set_entry(sink, sink->position == 0 ? reader->header_bytes : 0);
+  off_t at = (off_t)(sizeof(struct segment_head) + reader->count * sizeof reader->entry);
+  size_t bytes = buffers_left(sink, buffers, &count);
+  if (pwrite(reader->index, &reader->entry, sizeof reader->entry, at) != (ssize_t)sizeof reader->entry ||
+      pwritev(reader->fd, (const struct iovec *)(const void *)buffers, (int)count, sink->position) != (ssize_t)bytes) {
+    return false;
+  }
+  sink->written = bytes;
+  finish_whole(sink);
+  return true;
+}
+
+bool sink_flush_segment(struct sink *sink) {
+  release_closed(sink);
+  bool may = sink->readers && sink->readers->index >= 0 && !sink->writing;
+  while (may && sink_count(sink) > 0) {
+    may = write_first(sink);
+    release_closed(sink);
+  }
+  return may;
 }
 
 static bool file_turn(struct sink *sink, int64_t now) {

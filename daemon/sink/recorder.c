@@ -6,6 +6,8 @@
 #include "daemon/measure/clock.h"
 #include "daemon/sink/results.h"
 
+#define FLUSH_TIME (200 * NS_PER_MS) /* while everything stands still */
+
 enum { LEAST_CELLS = 4, SLOTS = 4 };
 
 struct recorder {
@@ -254,6 +256,16 @@ void recorder_note_event(struct recorder *recorder) {
   if (!atomic_exchange(&recorder->event_posted, true)) {
     recorder->event_message.run = run_event;
     lane_post(recorder->setup.lane, &recorder->event_message);
+  }
+}
+
+void recorder_flush(struct recorder *recorder) {
+  int64_t end = clock_now() + FLUSH_TIME;
+  struct slot *slot;
+  while (recorder->sink && sink_flush_segment(recorder->sink) && clock_now() < end && is_wanted(recorder)) {
+    while (is_wanted(recorder) && (slot = slot_oldest(&recorder->flow.ring, SLOT_FREE))) {
+      offer_one(recorder, slot);
+    }
   }
 }
 

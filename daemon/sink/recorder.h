@@ -35,6 +35,8 @@ struct tap *recorder_tap(struct recorder *recorder);
 void recorder_start(struct recorder *recorder, struct sink *sink);
 /* Something was seen now. */
 void recorder_note_event(struct recorder *recorder);
+/* While no lane runs: what is wanted is written at once, as far as there is time for it. */
+void recorder_flush(struct recorder *recorder);
 /* After the flow's session has stopped: what is wanted is still written; then `stopped`. */
 void recorder_stop(struct recorder *recorder);
 /* Frames that are missing in the recording so far. Any thread. */

@@ -91,6 +91,8 @@ void sink_continue(struct sink *sink);
  * may have its end; `began` is when it began, in ns since 1970. */
 void reader_keep_index(struct reader *reader, int index, uint64_t count, int64_t began, int64_t hold_ns);
 int reader_index(const struct reader *reader, uint64_t *count); /* after SINK_DETACHED */
+/* [no lane runs] Writes what has been offered to a segment. False: not all of it can be. */
+bool sink_flush_segment(struct sink *sink);
 /* [lane] The segment has its end once it has a result, or before its first one. */
 void sink_end_segment(struct sink *sink);
 /* The file comes back in SINK_DETACHED, between two results; those that come meanwhile wait for the next one. */

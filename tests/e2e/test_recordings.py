@@ -344,6 +344,34 @@ def test_segments_are_checked(place, name, rotate, said):
     assert (done.returncode == 78 and said in done.stderr) if said else done.returncode == 0, done
 
 
+@pytest.fixture
+def small_disk(place):
+    disk = place / "disk"
+    disk.mkdir()
+    if os.geteuid() != 0 or subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", disk], stderr=subprocess.DEVNULL,
+                                           check=False).returncode != 0:
+        pytest.skip("no file system can be mounted here")
+    yield disk
+    subprocess.run(["umount", "-l", disk], check=False)
+
+
+def test_a_full_disk_costs_whole_results_until_there_is_room(place, small_disk):
+    with Daemon(place, rotating(small_disk, size=f"{4 * SIZE}B")) as daemon:
+        with daemon.producer() as producer:
+            ballast = small_disk / "ballast"
+            ballast.write_bytes(bytes(800 << 10))
+            for number in range(30):
+                feed(daemon, producer, number, 1)
+            lost = daemon.frames()["dropped"]["sink_error"]
+            assert 0 < lost < 30
+            ballast.unlink()
+            wait_until(lambda: feed(daemon, producer, daemon.frames()["in"], 1) or daemon.request("GET", "/v1/health")[0] == 200,
+                       lambda: "all is well again")
+            emitted = daemon.frames()["emitted"]
+    numbers = numbers_of(segments(small_disk))
+    assert len(numbers) == emitted and numbers == sorted(set(numbers)) and parts(small_disk) == []
+
+
 # -- what comes in ----------------------------------------------------------------------------------------------------
 
 
@@ -395,6 +423,19 @@ def test_an_event_is_recorded_with_what_came_before(place):
                 wait_until(lambda: len(recorded(place)) == round + 1, lambda: "the event is recorded")
             feed(daemon, producer, 40, 5)
     assert [numbers for numbers, _ in recorded(place)] == [list(range(12, 20)), list(range(32, 40))]
+
+
+def test_an_upgrade_costs_a_recording_no_frame(place):
+    with Daemon(place, recording(place, size=f"{9 * SIZE}B")) as daemon:
+        with daemon.producer() as producer:
+            for turn in range(3):
+                producer.send(numbered(20 * (turn + 1), SIZE)[20 * turn:].tobytes())
+                daemon.signal(signal.SIGUSR2)
+                wait_until(lambda: daemon.log.count("took over") > turn, lambda: daemon.log)
+            daemon.account(came=60, emitted=60)
+    found = recorded(place)
+    assert [number for numbers, _ in found for number in numbers] == list(range(60))
+    assert b"".join(data for _, data in found) == numbered(60, SIZE).tobytes()
 
 
 def test_what_is_not_recorded_on_demand_says_so(place):

@@ -73,6 +73,7 @@ static void answer_whole(void) { answer((ssize_t)pending.length); }
 uint64_t subject_result_bytes(const struct config_pipeline *config, const struct frame_format *output);
 void subject_let_go(struct sink *sink);
 void subject_end_segment(struct sink *sink);
+bool subject_flush_segment(struct sink *sink);
 uint64_t subject_cut_torn(const struct config_pipeline *config, const struct frame_format *output, int fd);
 bool subject_prepare_file(const struct config_pipeline *config, const struct frame_format *output, int fd,
                           struct failure *failure);
@@ -86,6 +87,7 @@ bool subject_prepare_file(const struct config_pipeline *config, const struct fra
 #define sink_file_operations       subject
 #define sink_prepare_file          subject_prepare_file
 #define sink_cut_torn              subject_cut_torn
+#define sink_flush_segment         subject_flush_segment
 #define sink_end_segment           subject_end_segment
 #define sink_let_go                subject_let_go
 #define sink_result_bytes_in_file  subject_result_bytes
