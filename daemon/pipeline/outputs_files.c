@@ -190,16 +190,18 @@ void outputs_sweep(struct outputs *outputs) {
   }
 }
 
-void outputs_end_file(struct outputs *outputs) {
-  struct segment_files files = {outputs->endpoint.fd, outputs->file.index};
+static void end_at_once(const struct outputs *outputs, struct segment_files *files) {
   struct failure failure;
-  if (files.index < 0 || files.data < 0) {
-    return;
-  }
-  if (!segments_end(outputs->config, &files, &failure)) {
+  if (files->index >= 0 && !segments_end(outputs->config, files, &failure)) {
     log_event(LOG_SINK_FAILED, outputs->config->name, "%s; %s", failure.text, failure.remedy);
   }
-  segments_drop(&files);
+  segments_drop(files);
+}
+
+void outputs_end_file(struct outputs *outputs) {
+  struct segment_files files = {outputs->endpoint.fd, outputs->file.index};
+  end_at_once(outputs, &outputs->file.next); /* which nothing was written to */
+  end_at_once(outputs, &files);
   outputs->endpoint.fd = outputs->file.index = -1;
 }
 
@@ -243,11 +245,10 @@ static void run_next(void *context) {
 static void on_next(void *context) {
   struct outputs *outputs = context;
   outputs->file.busy = false;
-  if (outputs->file.stop_wanted) {
-    segments_drop(&outputs->file.next); /* the next start finishes it, and finds nothing in it */
-  } else if (outputs->file.worked) {
+  bool ends = outputs->file.stop_wanted; /* then outputs_end_file() sees to both */
+  if (!ends && outputs->file.worked) {
     take_next(outputs);
-  } else {
+  } else if (!ends) {
     note_trouble(outputs, "results go on into the segment before");
     take_again(outputs, HOLD);
   }
@@ -320,9 +321,8 @@ static void on_look(void *context) {
   struct file_work *file = &outputs->file;
   const char *name = outputs->config->name, *path = outputs->config->sink.path;
   file->busy = false;
-  if (file->stop_wanted) {
-    segments_drop(&file->next);
-  } else if (file->worked) {
+  bool ends = file->stop_wanted; /* then outputs_end_file() sees to it */
+  if (!ends && file->worked) {
     log_event(LOG_MOVED, name,
               file->moved ? "somebody has taken '%s' away: results go on into a new one"
                           : "somebody has cut '%s': results go on at its end",
@@ -332,12 +332,12 @@ static void on_look(void *context) {
     } else {
       sink_let_go(outputs->sink);
     }
-  } else if (file->moved) {
+  } else if (!ends && file->moved) {
     note_trouble(outputs, "somebody has taken the file away, and results go on into the old one");
-  } else {
+  } else if (!ends) {
     mend_trouble(outputs);
   }
-  if (file->wants_next && outputs->endpoint.fd >= 0 && !file->stop_wanted) {
+  if (file->wants_next && outputs->endpoint.fd >= 0 && !ends) {
     begin_next(outputs);
   }
   file->wants_next = false;

@@ -82,7 +82,8 @@ static void tell_trouble(struct sink *sink) {
 static void file_tick(struct runner *runner, int64_t now) {
   struct sink *sink = (struct sink *)runner;
   tell_trouble(sink);
-  if (sink->readers && sink->readers->until > 0 && now >= sink->readers->until) {
+  const struct reader *reader = sink->readers;
+  if (reader && reader->count > 0 && reader->until > 0 && now >= reader->until) {
     lane_schedule(runner);
   }
 }
@@ -178,6 +179,9 @@ static void let_go(struct sink *sink) {
 
 /* True: the file is given back, or will be once it ends with a whole result, and nothing may be written to it. */
 static bool file_leaves(struct sink *sink) {
+  if (sink->written > 0) { /* in the middle of a result, since the lane stood still */
+    return false;
+  }
   sink->letting_go |= is_over(sink, clock_now());
   if (!sink->letting_go) {
     return false;

@@ -80,6 +80,19 @@ def test_an_upgrade_costs_a_recording_no_frame(place):
     assert b"".join(data for _, data in found) == numbered(60, SIZE).tobytes()
 
 
+def test_a_reload_begins_the_recording_anew(place):
+    with Daemon(place, recording(place)) as daemon:
+        for turn, size in enumerate(("1GiB", "2GiB")):
+            with daemon.producer() as producer:
+                feed(daemon, producer, 0, 5)
+            daemon.write({**recording(place, size=size), "keep": pipeline(FORMAT)})
+            daemon.command("/v1/reload")
+            wait_until(lambda: len(recorded(place)) == turn + 1, lambda: "the recording before is finished")
+        daemon.write({"keep": pipeline(FORMAT)})
+        daemon.command("/v1/reload")
+        assert parts(place) == [] and [numbers for numbers, _ in recorded(place)] == [list(range(5))] * 2
+
+
 def test_what_is_not_recorded_on_demand_says_so(place):
     with Daemon(place, {**recording(place), "cam1": pipeline(FORMAT)}) as daemon:
         assert [daemon.post(f"/v1/pipelines/{name}/record")[0] for name in ("cam0", "cam1")] == [409, 409]
