@@ -76,6 +76,7 @@ enum config_graph { CONFIG_GRAPH_AUTO, CONFIG_GRAPH_ON, CONFIG_GRAPH_OFF };
 enum config_overload { CONFIG_OVERLOAD_BLOCK, CONFIG_OVERLOAD_DROP_OLDEST, CONFIG_OVERLOAD_DROP_NEWEST };
 enum config_sink_overload { CONFIG_SINK_DROP, CONFIG_SINK_BLOCK };
 enum config_precision { CONFIG_TF32, CONFIG_FLOAT32 };
+enum config_record_when { CONFIG_RECORD_ALWAYS, CONFIG_RECORD_BOXES, CONFIG_RECORD_EVENT };
 enum config_endpoint { CONFIG_SOCKET, CONFIG_FILE, CONFIG_REPLY };
 
 struct config_format {
@@ -114,6 +115,7 @@ struct config_source {
   int64_t expect_ns;  /* a frame has to come so often; 0: nobody knows */
   struct config_socket_access access;
   double rate; /* files: frames a second; 0: as fast as they go */
+  double pace; /* recordings: times as fast as recorded; INFINITY: as fast as they go; 0: it is no recording */
   bool loop;   /* files */
 };
 
@@ -169,6 +171,11 @@ struct config_stage {
   } values[CONFIG_MAX_PARAMETERS];
 };
 
+struct config_rotate {    /* 0: never, no limit */
+  int64_t every_ns, size; /* when the next segment begins */
+  int64_t keep_ns, most;  /* how long finished ones stay, and how many bytes all may take */
+};
+
 struct config_sink {
   struct config_mark at;
   enum config_endpoint endpoint;
@@ -177,7 +184,20 @@ struct config_sink {
   enum config_protocol protocol;
   enum config_sink_overload overload; /* CONFIG_SINK_BLOCK with CONFIG_REPLY and for files */
   unsigned slow_readers;
+  struct config_rotate rotate; /* files: every_ns or size, if there are segments */
+  bool records;                /* it takes what came in, for `record` */
   struct config_socket_access access;
+};
+
+/* What came in, in segments. */
+struct config_record {
+  char *file; /* NULL: nothing is recorded */
+  struct config_mark file_at;
+  enum config_protocol protocol;
+  enum config_record_when when;
+  int64_t before_ns, after_ns; /* around what was seen */
+  int64_t memory;              /* bytes of frames that wait for what is seen, or to be written */
+  struct config_rotate rotate;
 };
 
 struct config_pipeline {
@@ -194,6 +214,7 @@ struct config_pipeline {
   struct config_stage stages[CONFIG_MAX_STAGES];
   unsigned stage_count;
   struct config_sink sink;
+  struct config_record record;
   char *text; /* canonical, with every default, its models, and which files stages name: equal texts, equal pipelines */
 };
 
@@ -285,6 +306,8 @@ extern const char *const config_precision_names[];
 extern const char *const config_graph_names[];
 extern const char *const config_overload_names[];
 extern const char *const config_sink_overload_names[];
+extern const char *const config_record_protocol_names[];
+extern const char *const config_record_when_names[];
 extern const char *const config_log_level_names[];
 
 #endif

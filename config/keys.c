@@ -11,6 +11,8 @@ const char *const config_precision_names[] = {"tf32", "float32", NULL};
 const char *const config_graph_names[] = {"auto", "on", "off", NULL};
 const char *const config_overload_names[] = {"block", "drop-oldest", "drop-newest", NULL};
 const char *const config_sink_overload_names[] = {"drop", "block", NULL};
+const char *const config_record_protocol_names[] = {"raw", "y4m", NULL};
+const char *const config_record_when_names[] = {"always", "boxes", "event", NULL};
 const char *const config_log_level_names[] = {"error", "warning", "info", "debug", NULL};
 
 _Static_assert(sizeof(uint32_t) == sizeof(unsigned), "KEY_COUNT stores widths and heights too");
@@ -49,6 +51,7 @@ const char *keys_section_name(enum key_section section) {
       [SECTION_GPU] = "'gpu'",       [SECTION_PIPELINE] = "a pipeline", [SECTION_SOURCE] = "'source'",
       [SECTION_FORMAT] = "'format'", [SECTION_ALLOW] = "'allow'",       [SECTION_SINK] = "'sink'",
       [SECTION_LIMITS] = "'limits'", [SECTION_MODEL] = "a model",       [SECTION_SHADOW] = "'shadow'",
+      [SECTION_ROTATE] = "'rotate'", [SECTION_RECORD] = "'record'",
   };
   return names[section];
 }

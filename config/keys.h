@@ -23,6 +23,8 @@ enum key_section {
   SECTION_FORMAT,
   SECTION_ALLOW,
   SECTION_SINK,
+  SECTION_ROTATE,
+  SECTION_RECORD,
   SECTION_COUNT
 };
 
@@ -38,6 +40,7 @@ enum key_type {
   KEY_DURATION,  /* int64_t, nanoseconds */
   KEY_SIZE,      /* int64_t, bytes */
   KEY_RATE,      /* double */
+  KEY_PACE,      /* double; "recorded" is 1, "asap" INFINITY, "2x" 2 */
   KEY_FREQUENCY, /* unsigned, so often a minute */
   KEY_FLAG,      /* bool */
   KEY_TRUE,      /* nothing is stored: `true` alone makes sense */

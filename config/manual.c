@@ -68,6 +68,9 @@ static void put_type(FILE *out, const struct config_key *key, const struct confi
   case KEY_RATE:
     put_range(out, key);
     break;
+  case KEY_PACE:
+    fputs("recorded | asap | a number and x", out);
+    break;
   case KEY_FREQUENCY:
     put_range(out, key);
     fputs(" a minute, such as 5/min", out);

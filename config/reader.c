@@ -222,6 +222,8 @@ static void read_key(struct reader *reader, const struct config_key *key, const 
 static void note_place(enum key_section section, const struct config_key *key, const struct node *node, void *structure) {
   if (section == SECTION_MODEL && key->type == KEY_PATH) {
     ((struct config_model *)structure)->file_at = node->at;
+  } else if (section == SECTION_RECORD && key->type == KEY_PATH) {
+    ((struct config_record *)structure)->file_at = node->at;
   } else if (section == SECTION_SHADOW) {
     ((struct config_shadow *)structure)->file_at = node->at;
   }
@@ -315,6 +317,9 @@ static struct config_pipeline *add_pipeline(struct reader *reader, const struct 
 /* With drop-oldest one slot waits and one is filled: with fewer than two more nothing on the device overlaps. */
 static void choose_slots(const struct node *node, struct config_pipeline *pipeline) {
   enum { SLOTS_TO_OVERLAP = 4 };
+  if (pipeline->source.pace > 0) {
+    pipeline->overload = CONFIG_OVERLOAD_BLOCK; /* or results would depend on the machine */
+  }
   if (pipeline->overload == CONFIG_OVERLOAD_DROP_OLDEST && !node_find(node, "slots")) {
     pipeline->slots = SLOTS_TO_OVERLAP;
   }

@@ -174,13 +174,16 @@ static void put_type(struct schema *schema, const struct config_key *key) {
     put_lanes(schema, key);
     break;
   case KEY_DURATION:
-    put_string(schema, "^[0-9]+(\\.[0-9]+)? *(ns|us|ms|s|min|h)$");
+    put_string(schema, "^[0-9]+(\\.[0-9]+)? *(ns|us|ms|s|min|m|h|d)$");
     break;
   case KEY_SIZE:
     put_string(schema, "^[0-9]+(\\.[0-9]+)? *(B|KiB|MiB|GiB|TiB)$");
     break;
   case KEY_FREQUENCY:
     put_string(schema, "^[0-9]+ */ *min$");
+    break;
+  case KEY_PACE:
+    put_string(schema, "^(recorded|asap|[0-9]+(\\.[0-9]+)?x)$");
     break;
   case KEY_RATE:
     put_number_type(schema, key, "number");

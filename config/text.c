@@ -1,6 +1,7 @@
 #include "config/text.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -74,6 +75,15 @@ static void write_shapes(const struct writer *writer, const struct config_model 
   fputc('}', writer->out);
 }
 
+static void write_pace(const struct writer *writer, double pace) {
+  char text[UNITS_TEXT];
+  if (pace == 1 || isinf(pace)) {
+    fputs(pace == 1 ? "recorded" : "asap", writer->out);
+  } else {
+    fprintf(writer->out, "%sx", units_describe_number(pace, text));
+  }
+}
+
 static void write_value(const struct writer *writer, const struct config_key *key, const void *value) {
   const struct config_allow *allow = value;
   char text[UNITS_TEXT];
@@ -101,6 +111,9 @@ static void write_value(const struct writer *writer, const struct config_key *ke
     break;
   case KEY_FREQUENCY:
     fprintf(writer->out, "%u/min", *(const unsigned *)value);
+    break;
+  case KEY_PACE:
+    write_pace(writer, *(const double *)value);
     break;
   case KEY_RATE:
     fputs(units_describe_number(*(const double *)value, text), writer->out);
@@ -150,6 +163,7 @@ static void write_value(const struct writer *writer, const struct config_key *ke
 /* Whether there is anything to say: some keys have a value that only their absence means. */
 static bool is_present(const struct config_key *key, const void *value) {
   const struct config_allow *allow = value;
+  const struct config_rotate *rotate = value;
   const struct config *config = value;
   switch (key->type) {
   case KEY_MODELS:
@@ -164,13 +178,17 @@ static bool is_present(const struct config_key *key, const void *value) {
     return *(const uid_t *)value != (uid_t)-1;
   case KEY_GROUP:
     return *(const gid_t *)value != (gid_t)-1;
+  case KEY_PACE:
+    return *(const double *)value != 0;
   case KEY_DURATION:
   case KEY_SIZE:
     return key->fallback || *(const int64_t *)value != 0;
   case KEY_SECTION:
-    return key->child == SECTION_SHADOW  ? ((const struct config_shadow *)value)->file != NULL
-           : key->child == SECTION_ALLOW ? allow->user_count + allow->group_count > 0
-                                         : true;
+    return key->child == SECTION_RECORD   ? ((const struct config_record *)value)->file != NULL
+           : key->child == SECTION_ROTATE ? rotate->every_ns != 0 || rotate->size != 0
+           : key->child == SECTION_SHADOW ? ((const struct config_shadow *)value)->file != NULL
+           : key->child == SECTION_ALLOW  ? allow->user_count + allow->group_count > 0
+                                          : true;
   default:
     return true;
   }

@@ -14,7 +14,8 @@ struct unit { /* the last of a table has the worth 1 */
 };
 
 static const struct unit times[] = {
-    {"h", INT64_C(3600000000000)}, {"min", INT64_C(60000000000)}, {"s", 1000000000}, {"ms", 1000000}, {"us", 1000}, {"ns", 1}};
+    {"h", INT64_C(3600000000000)},  {"min", INT64_C(60000000000)}, {"s", 1000000000}, {"ms", 1000000}, {"us", 1000},
+    {"d", INT64_C(86400000000000)}, {"m", INT64_C(60000000000)},   {"ns", 1}}; /* d and m are read, and written as h and min */
 static const struct unit sizes[] = {
     {"TiB", INT64_C(1) << 40}, {"GiB", INT64_C(1) << 30}, {"MiB", INT64_C(1) << 20}, {"KiB", INT64_C(1) << 10}, {"B", 1}};
 

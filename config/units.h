@@ -13,7 +13,7 @@ enum units_result {
   UNITS_UNKNOWN_UNIT /* a number and something else */
 };
 
-#define UNITS_OF_TIME "ns us ms s min h"
+#define UNITS_OF_TIME "ns us ms s min h d"
 #define UNITS_OF_SIZE "B KiB MiB GiB TiB"
 
 /* A whole decimal number, perhaps negative. */

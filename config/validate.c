@@ -41,6 +41,13 @@ static void check_loop(struct reader *reader, const struct node *node, const str
   }
 }
 
+static void check_pace(struct reader *reader, const struct node *node, const struct config_pipeline *pipeline) {
+  if (pipeline->source.pace > 0 && (is_standard(pipeline->source.path) || pipeline->source.rate > 0)) {
+    config_errors_add(reader->errors, place(node, "source", "pace"), "name a recording, and remove 'rate'",
+                      "'pace' is for a recording, whose index says when its frames came");
+  }
+}
+
 static void check_overload(struct reader *reader, const struct node *node, const struct config_pipeline *pipeline) {
   enum { SLOTS_NEEDED = 3 };
   if (pipeline->overload == CONFIG_OVERLOAD_DROP_OLDEST && pipeline->slots < SLOTS_NEEDED) {
@@ -91,15 +98,58 @@ static void check_json(struct reader *reader, const struct node *node, const str
   }
 }
 
+/* Each segment needs a name of its own, and what they may take together has room for two. */
+static void check_segments(struct reader *reader, const struct config_pipeline *pipeline, const struct config_rotate *rotate,
+                           const char *path, struct config_mark at, struct config_mark path_at) {
+  bool rotates = rotate->every_ns > 0 || rotate->size > 0;
+  if (!rotates && (rotate->keep_ns > 0 || rotate->most > 0)) {
+    config_errors_add(reader->errors, at, "say when the next one begins, such as every: 10m or size: 2GiB",
+                      "the segments of pipeline '%s' have no end", pipeline->name);
+  }
+  if (rotates && !strchr(path, '%')) {
+    config_errors_add(reader->errors, path_at, "write for example cam0-%Y%m%d-%H%M%S.y4m",
+                      "the segments of pipeline '%s' need names of their own, with the time in them", pipeline->name);
+  }
+  if (rotate->most > 0 && rotate->size > rotate->most / 2) {
+    config_errors_add(reader->errors, at, "make 'most' at least twice as large as 'size'",
+                      "'most' has no room for a finished segment and the one that is being written");
+  }
+}
+
+static bool carries_y4m(const struct reader *reader, const struct config_format *format) {
+  const char *pixels = format->is_tensor ? "" : reader->vocabulary->pixels[format->pixels];
+  return strcmp(pixels, "gray") == 0 || strcmp(pixels, "yuv420p") == 0;
+}
+
+static void check_recordings(struct reader *reader, const struct node *node, const struct config_pipeline *pipeline) {
+  const struct config_record *record = &pipeline->record;
+  check_segments(reader, pipeline, &pipeline->sink.rotate, pipeline->sink.path, place(node, "sink", "rotate"),
+                 pipeline->sink.path_at);
+  if (!record->file) {
+    return;
+  }
+  check_segments(reader, pipeline, &record->rotate, record->file, place(node, "record", "most"), record->file_at);
+  if (pipeline->source.clients > 1) {
+    config_errors_add(reader->errors, place(node, NULL, "record"), "write clients: 1",
+                      "frames of more than 1 client cannot be recorded together");
+  }
+  if (record->protocol == CONFIG_PROTOCOL_Y4M && !carries_y4m(reader, &pipeline->source.format)) {
+    config_errors_add(reader->errors, place(node, "record", "protocol"), "use protocol: raw",
+                      "y4m cannot carry the frames of pipeline '%s'", pipeline->name);
+  }
+}
+
 bool validate_pipeline(struct reader *reader, const struct node *node, const struct config_pipeline *pipeline) {
   unsigned errors = config_errors_count(reader->errors);
   check_clients(reader, node, pipeline);
   check_reply(reader, node, pipeline);
   check_loop(reader, node, pipeline);
+  check_pace(reader, node, pipeline);
   check_overload(reader, node, pipeline);
   check_y4m_source(reader, node, pipeline);
   check_native(reader, node, pipeline);
   check_json(reader, node, pipeline);
+  check_recordings(reader, node, pipeline);
   return config_errors_count(reader->errors) == errors;
 }
 
@@ -176,7 +226,10 @@ static bool claim_pipeline(struct reader *reader, struct claims *claims, const s
   bool one_reader = source->endpoint == CONFIG_SOCKET || is_standard(source->path) || reads_own_results(pipeline);
   bool one_writer = sink->endpoint == CONFIG_SOCKET || (sink->endpoint == CONFIG_FILE && is_exclusive_file(sink->path));
   out.path = one_writer && is_standard(out.path) ? "/dev/stdout" : out.path;
-  return (!one_reader || claim(reader, claims, &in)) && (!one_writer || claim(reader, claims, &out));
+  struct claim record = {
+      .path = pipeline->record.file, .user = "recording", .pipeline = pipeline->name, .at = pipeline->record.file_at};
+  return (!one_reader || claim(reader, claims, &in)) && (!one_writer || claim(reader, claims, &out)) &&
+         (!record.path || claim(reader, claims, &record));
 }
 
 static bool claim_all(struct reader *reader, struct claims *claims) {

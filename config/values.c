@@ -4,6 +4,7 @@
 #include <arpa/inet.h>
 #include <grp.h>
 #include <inttypes.h>
+#include <math.h>
 #include <pwd.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -111,6 +112,23 @@ static void read_frequency(struct reader *reader, const struct config_key *key, 
     expect(reader, key->name, node, NULL, "so many a minute, such as 5/min");
   } else if (in_bounds(reader, key, node, (double)number)) {
     *(unsigned *)target = (unsigned)number;
+  }
+}
+
+/* "recorded", "asap" or "2x" */
+static void read_pace(struct reader *reader, const struct config_key *key, const struct node *node, void *target) {
+  const char *text = node->kind == NODE_TEXT ? node->text : "";
+  size_t length = strlen(text);
+  char number[UNITS_TEXT];
+  double times = strcmp(text, "recorded") == 0 ? 1 : strcmp(text, "asap") == 0 ? INFINITY : 0;
+  if (times == 0 && length > 1 && length < sizeof number && text[length - 1] == 'x') {
+    snprintf(number, sizeof number, "%.*s", (int)length - 1, text);
+    times = units_number(number, &times) == UNITS_OK && times >= 0.001 && times <= 1000 ? times : 0;
+  }
+  if (times > 0) {
+    *(double *)target = times;
+  } else {
+    expect(reader, key->name, node, NULL, "recorded, asap, or so many times as fast, such as 2x (0.001x to 1000x)");
   }
 }
 
@@ -479,12 +497,12 @@ static void read_groups(struct reader *reader, const struct config_key *key, con
 void value_read(struct reader *reader, const struct config_key *key, const struct node *node, void *target) {
   typedef void value_reader(struct reader * reader, const struct config_key *key, const struct node *node, void *target);
   static value_reader *const readers[] = {
-      [KEY_CHOICE] = read_choice,       [KEY_COUNT] = read_count,    [KEY_LANES] = read_lanes, [KEY_DEVICE] = read_count,
-      [KEY_DURATION] = read_duration,   [KEY_SIZE] = read_size,      [KEY_RATE] = read_rate,   [KEY_FLAG] = read_flag,
-      [KEY_TRUE] = read_true,           [KEY_SOCKET] = read_socket,  [KEY_FILE] = read_file,   [KEY_ADDRESS] = read_address,
-      [KEY_MODE] = read_mode,           [KEY_USER] = read_user,      [KEY_GROUP] = read_group, [KEY_USERS] = read_users,
-      [KEY_GROUPS] = read_groups,       [KEY_PIXELS] = read_pixels,  [KEY_DTYPE] = read_dtype, [KEY_SHAPE] = read_shape,
-      [KEY_FREQUENCY] = read_frequency, [KEY_PATH] = read_path_here, [KEY_TEXT] = read_text,
+      [KEY_CHOICE] = read_choice,       [KEY_COUNT] = read_count,   [KEY_LANES] = read_lanes,    [KEY_DEVICE] = read_count,
+      [KEY_DURATION] = read_duration,   [KEY_SIZE] = read_size,     [KEY_RATE] = read_rate,      [KEY_FLAG] = read_flag,
+      [KEY_TRUE] = read_true,           [KEY_SOCKET] = read_socket, [KEY_FILE] = read_file,      [KEY_ADDRESS] = read_address,
+      [KEY_MODE] = read_mode,           [KEY_USER] = read_user,     [KEY_GROUP] = read_group,    [KEY_USERS] = read_users,
+      [KEY_GROUPS] = read_groups,       [KEY_PIXELS] = read_pixels, [KEY_DTYPE] = read_dtype,    [KEY_SHAPE] = read_shape,
+      [KEY_FREQUENCY] = read_frequency, [KEY_PACE] = read_pace,     [KEY_PATH] = read_path_here, [KEY_TEXT] = read_text,
   };
   if (node->kind != NODE_INVALID) {
     readers[key->type](reader, key, node, target);

@@ -21,6 +21,7 @@
 #include "daemon/server/config_diff.h"
 #include "daemon/server/config_files.h"
 #include "daemon/server/footprint.h"
+#include "daemon/server/replay.h"
 #include "daemon/server/server.h"
 #include "daemon/server/service_paths.h"
 #include "daemon/server/try.h"
@@ -40,6 +41,7 @@ static const char help[] =
     "       framed --print-schema             print its JSON schema, for editors\n"
     "       framed --print-stages[=STAGE]     print the stages and frei0r's filters, or what one takes\n"
     "       framed --try TEXT                 put one frame through the pipeline of that configuration (see framectl try)\n"
+    "       framed [-c FILE] --replay RECORDING --against FILE   say what another configuration makes of its frames\n"
     "       framed --print-manual             print the keys as framed.yaml(5) has them, in man's markup\n"
     "\n"
     "  -c, --config FILE   the configuration, with the drop-ins of conf.d/ beside it [" DEFAULT_PATH "]\n"
@@ -51,13 +53,26 @@ static const char help[] =
     "Exit status: 0 ended when asked, 64 wrong options, 69 no usable GPU, 70 internal error, 71 GPU lost,\n"
     "78 wrong configuration.\n";
 
-enum action { RUN, CHECK, PRINT_CONFIG, PRINT_SCHEMA, PRINT_MANUAL, PRINT_STAGES, TRY, PRINT_VERSION, PRINT_HELP, MISUSE };
+enum action {
+  RUN,
+  CHECK,
+  PRINT_CONFIG,
+  PRINT_SCHEMA,
+  PRINT_MANUAL,
+  PRINT_STAGES,
+  TRY,
+  REPLAY,
+  PRINT_VERSION,
+  PRINT_HELP,
+  MISUSE
+};
 
 struct options {
   enum action action;
   const char *state; /* NULL: not asked for */
   const char *path;
-  const char *text; /* of TRY: a configuration; of PRINT_STAGES: a stage's name, or NULL */
+  const char *text;    /* of TRY: a configuration; of PRINT_STAGES: a stage's name, or NULL; of REPLAY: a recording */
+  const char *against; /* NULL: not given */
 };
 
 /* Many programs take their configuration as a bare argument. */
@@ -79,6 +94,8 @@ static struct options parse(int argc, char **argv) {
                                                {"print-manual", no_argument, NULL, PRINT_MANUAL},
                                                {"print-stages", optional_argument, NULL, PRINT_STAGES},
                                                {"try", required_argument, NULL, TRY},
+                                               {"replay", required_argument, NULL, REPLAY},
+                                               {"against", required_argument, NULL, 'a'},
                                                {"version", no_argument, NULL, PRINT_VERSION},
                                                {"help", no_argument, NULL, PRINT_HELP},
                                                {0}};
@@ -89,6 +106,8 @@ static struct options parse(int argc, char **argv) {
       options.path = optarg;
     } else if (option == 's') {
       options.state = optarg;
+    } else if (option == 'a') {
+      options.against = optarg;
     } else {
       options.action = option == '?' ? MISUSE : (enum action)option;
       options.text = optarg;
@@ -103,6 +122,9 @@ static struct options parse(int argc, char **argv) {
     options.action = MISUSE;
   } else if (options.state && options.action != CHECK) {
     fprintf(stderr, "framed: --state asks something only with --check\n");
+    options.action = MISUSE;
+  } else if ((options.against != NULL) != (options.action == REPLAY)) {
+    fprintf(stderr, "framed: --replay and --against go together\n");
     options.action = MISUSE;
   }
   return options;
@@ -295,7 +317,7 @@ static void set_state_layout(void) {
   state_set_layout(sizes, sizeof sizes / sizeof *sizes);
 }
 
-static enum exit_status act(const struct options *options) {
+static int act(const struct options *options) {
   switch (options->action) {
   case RUN:
   case CHECK:
@@ -307,10 +329,12 @@ static enum exit_status act(const struct options *options) {
     return with_vocabulary(config_print_manual);
   case PRINT_STAGES: {
     enum exit_status status = try_print_stages(options->text);
-    return status == EXIT_STATUS_OK ? printed() : status;
+    return (int)(status == EXIT_STATUS_OK ? printed() : status);
   }
   case TRY:
     return try_run(options->text);
+  case REPLAY:
+    return replay_run(options->text, options->path, options->against);
   case PRINT_VERSION:
     puts("framed " FRAMED_VERSION);
     return printed();
@@ -338,5 +362,5 @@ int main(int argc, char **argv) {
       return (int)status;
     }
   }
-  return (int)act(&options);
+  return act(&options);
 }

@@ -10,6 +10,13 @@ unsigned flow_depth(enum config_overload overload, unsigned slots, bool has_dead
   return slots > kept_back ? slots - kept_back : 1;
 }
 
+void flow_ready(struct flow *flow, struct slot *slot, int64_t now) {
+  slot_move(&flow->ring, slot, SLOT_READY);
+  if (flow->tap) {
+    flow->tap->came(flow->tap, slot, now);
+  }
+}
+
 void flow_drop(struct flow *flow, struct slot *slot, enum fate fate, int64_t now) {
   account_settle(flow->account, &slot->frame, fate, now);
   if (slot->frame.suspect && flow->retry) {
@@ -40,6 +47,9 @@ struct slot *flow_offer(struct flow *flow) {
     flow->offered_producer = frame->producer;
     flow->offered_sequence = frame->sequence;
     show(flow, slot);
+    if (flow->tap) {
+      flow->tap->resulted(flow->tap, slot, clock_now());
+    }
   }
   return slot;
 }

@@ -20,6 +20,12 @@
 
 struct relay;
 
+/* Whoever wants to know of each frame that has come whole, and of each result before it goes to the sink. */
+struct tap {
+  void (*came)(struct tap *tap, const struct slot *slot, int64_t now);
+  void (*resulted)(struct tap *tap, const struct slot *slot, int64_t now);
+};
+
 struct flow {
   struct slot_ring ring;
   struct account *account;
@@ -47,6 +53,7 @@ struct flow {
   void *session;
   struct relay *relay;                             /* NULL: the sink is on this lane */
   struct retry *retry;                             /* NULL: none is under way */
+  struct tap *tap;                                 /* NULL: nobody */
   struct picture *_Atomic pictures[PICTURE_SIDES]; /* that wait for the next result, hung up by the control loop; or NULL */
 };
 
@@ -71,6 +78,9 @@ static inline unsigned flow_taken(const struct flow *flow) {
   const struct slot_queue *queues = flow->ring.queues;
   return queues[SLOT_RUNNING].count + queues[SLOT_DONE].count + queues[SLOT_EMITTING].count + queues[SLOT_FAILED].count;
 }
+
+/* The frame in the slot, which was FILLING, has come whole: READY. */
+void flow_ready(struct flow *flow, struct slot *slot, int64_t now);
 
 /* Gives the frame in the slot its fate and frees the slot. */
 void flow_drop(struct flow *flow, struct slot *slot, enum fate fate, int64_t now);

@@ -104,6 +104,29 @@ static void drop_spoiled(struct receive *receive, struct slot *slot, int64_t now
   flow_drop(receive->flow, slot, FATE_INVALID, now);
 }
 
+static const struct segment_entry *entry_of(const struct receive *receive, uint64_t sequence) {
+  uint64_t number = sequence - receive->rewound_at;
+  return receive->entries && number < receive->entry_count ? &receive->entries[number] : NULL;
+}
+
+int64_t receive_gap(const struct receive *receive, uint64_t sequence) {
+  const struct segment_entry *entry = entry_of(receive, sequence);
+  return entry && entry != receive->entries && entry->came > entry[-1].came ? entry->came - entry[-1].came : 0;
+}
+
+/* The frame is as old as it was when it was recorded, and stages begin anew where they did. */
+static void take_recorded(const struct receive *receive, struct frame *frame) {
+  const struct segment_entry *entry = entry_of(receive, frame->sequence);
+  if (entry) {
+    frame->recorded = true;
+    frame->tag = entry->tag;
+    frame->restart = frame->restart || (entry->flags & SEGMENT_RESTART) != 0;
+    int64_t age = entry->came > entry->stamp ? entry->came - entry->stamp : 0;
+    frame->began = age < frame->complete ? frame->complete - age : 1;
+    frame->deadline = entry->deadline != 0 ? frame->complete + entry->deadline - entry->came : 0;
+  }
+}
+
 static void finish_frame(struct receive *receive, int64_t now) {
   struct slot *slot = receive->filling;
   receive->filling = NULL;
@@ -118,8 +141,9 @@ static void finish_frame(struct receive *receive, int64_t now) {
     return;
   }
   slot->frame.complete = now;
+  take_recorded(receive, &slot->frame);
   histogram_record(&receive->flow->account->steps[STEP_RECEIVE], now - slot->frame.first_byte);
-  slot_move(&receive->flow->ring, slot, SLOT_READY);
+  flow_ready(receive->flow, slot, now);
   receive->flow->active = now;
 }
 

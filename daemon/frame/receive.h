@@ -13,6 +13,7 @@
 
 #include "daemon/frame/flow.h"
 #include "daemon/wire/protocol.h"
+#include "daemon/wire/segment.h"
 
 enum {
   RECEIVE_VECTORS = 4, /* as many as libuv takes in a request without allocating */
@@ -46,6 +47,9 @@ struct receive {
   unsigned staged_at, staged_end; /* bytes that were read behind a preamble and wait for a slot */
   unsigned char staging[RECEIVE_STAGING];
   unsigned char *discard;
+  struct segment_entry *entries; /* of a recording, or NULL */
+  uint64_t entry_count;
+  uint64_t rewound_at; /* the number of the first frame since the file was last begun */
 };
 
 /* `discard` has RECEIVE_DISCARD bytes; NULL unless overload is drop-newest. The rate is not known. */
@@ -55,6 +59,8 @@ void receive_init(struct receive *receive, struct flow *flow, enum config_protoc
 void receive_start(struct receive *receive);
 /* The producer's bytes start over, its frames go on: the file is read again from its beginning. */
 void receive_rewind(struct receive *receive);
+/* When a frame of the recording came after the one before it; 0 for the first. */
+int64_t receive_gap(const struct receive *receive, uint64_t sequence);
 
 /* Where the next bytes go; returns how many vectors, 0: nowhere now (no slot is free, or held), -1: malformed. */
 int receive_vector(struct receive *receive, struct iovec vector[RECEIVE_VECTORS], int64_t now);

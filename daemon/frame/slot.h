@@ -41,6 +41,7 @@ struct frame {
   uint64_t missing;        /* once its result is offered: how many frames before it have none, since the last that has */
   unsigned stream;         /* that of its slot, once dispatched */
   struct gpu_times device; /* once seen; `begin` is 0 if that was not timed */
+  bool recorded;           /* it comes from a recording: whether it is late was settled when it came */
   bool again;              /* it was on a device that was lost, and runs once more, */
   bool suspect;            /* alone, since that device failed (retry.h) */
   unsigned failures;       /* how many times it was alone on a device that failed */

@@ -55,7 +55,8 @@ struct health_device {
   X(NOT_STARTED, "not_started", "it could not start, and is tried until it can")                                               \
   X(SOURCE, "source", "no frame can come")                                                                                     \
   X(SILENT, "silent", "no frame has come for longer than its source's `expect`")                                               \
-  X(SINK, "sink", "results are lost, or have nowhere to go")
+  X(SINK, "sink", "results are lost, or have nowhere to go")                                                                   \
+  X(RECORD, "record", "frames are missing in its recording")
 
 enum health_reason {
 #define X(name, text, meaning) HEALTH_##name,

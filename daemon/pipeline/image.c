@@ -105,6 +105,9 @@ void pipeline_put(struct pipeline *pipeline, struct codec *codec) {
   if (!pass_going_on(pipeline, codec)) {
     return;
   }
+  if (pipeline->recording && !codec->live) {
+    recorder_flush(pipeline->recorder);
+  }
   inputs_put(pipeline->inputs, codec);
   if (pipeline->outputs) {
     outputs_put(pipeline->outputs, codec);

@@ -33,6 +33,9 @@ bool outputs_open_file(struct outputs *outputs, const struct outputs *before, st
   if (outputs_is_socket(outputs) || outputs->endpoint.fd >= 0) {
     return true;
   }
+  if (sink_rotates(&outputs->config->sink)) {
+    return outputs_open_segment(outputs, failure);
+  }
   if (!endpoint_open_sink(&outputs->config->sink, &outputs->endpoint, failure)) {
     return false;
   }
@@ -80,7 +83,8 @@ struct outputs *outputs_new(const struct outputs_setup *setup, struct failure *f
   outputs->config = setup->sink.config;
   outputs->format = *setup->sink.output;
   outputs->welcome = hello_reply_of(outputs->config, setup->sink.input, setup->sink.output, NATIVE_CONSUMER);
-  outputs->endpoint.fd = -1;
+  outputs->endpoint.fd = outputs->file.fd = outputs->file.index = -1;
+  outputs->file.next = SEGMENT_FILES_NONE;
   outputs->lend = setup->lend;
   outputs->context = setup->sink.context;
   return outputs_make(outputs, setup, failure) ? outputs : outputs_free(outputs);
@@ -95,6 +99,7 @@ struct outputs *outputs_free(struct outputs *outputs) {
   }
   outputs->handshakes = handshakes_close(outputs->handshakes);
   outputs->listener = listener_close(outputs->listener);
+  outputs_end_file(outputs);
   endpoint_close(&outputs->endpoint);
   free(outputs->visits);
   free(outputs);
@@ -105,15 +110,7 @@ struct sink *outputs_sink(const struct outputs *outputs) {
   return outputs->sink;
 }
 
-/* -- files ----------------------------------------------------------------------------------------------------- */
-
-static bool attach_file(struct outputs *outputs, struct failure *failure) {
-  if (!outputs_attach(outputs, &(struct client){.fd = outputs->endpoint.fd}, &(struct quota_charge){0}, failure)) {
-    return false;
-  }
-  outputs->endpoint.fd = -1;
-  return true;
-}
+/* -- FIFOs ----------------------------------------------------------------------------------------------------- */
 
 /* Whoever reads there may have had a part of a result. It has had the rest of what was written when nothing is left, and then
  * it finds the end, since nobody writes until the next try. Looked at from its side, which wakes nobody. */
@@ -140,7 +137,7 @@ static void on_retry(void *context) {
   if (outputs->endpoint.fd < 0) {
     endpoint_open_next(&outputs->config->sink, &outputs->endpoint, &failure);
   }
-  if (outputs->endpoint.fd >= 0 && attach_file(outputs, &failure)) {
+  if (outputs->endpoint.fd >= 0 && outputs_attach_file(outputs, &failure)) {
     loop_timer_stop(outputs->retry);
   }
 }
@@ -221,8 +218,9 @@ bool outputs_start(struct outputs *outputs, struct failure *failure) {
   outputs_follow_name(outputs);
   bool started = outputs->listener                         ? outputs_start_accepting(outputs, failure)
                  : outputs->endpoint.kind == ENDPOINT_FIFO ? start_fifo(outputs, failure)
-                 : outputs->continues                      ? true
-                                                           : attach_file(outputs, failure);
+                 : outputs->endpoint.fd < 0                ? outputs->continues
+                                                           : outputs_attach_file(outputs, failure);
+  outputs_sweep(outputs);
   return started && (!outputs->continues || outputs_go_on(outputs));
 }
 
@@ -233,7 +231,9 @@ void outputs_close(struct outputs *outputs) {
   outputs->handshakes = handshakes_close(outputs->handshakes);
   outputs->retry = loop_timer_close(outputs->retry);
   outputs->listener = listener_close(outputs->listener);
-  endpoint_close(&outputs->endpoint);
+  if (outputs->file.index < 0) { /* else it is still to be finished */
+    endpoint_close(&outputs->endpoint);
+  }
 }
 
 struct listener *outputs_take_listener(struct outputs *outputs) {
@@ -250,8 +250,6 @@ struct listener *outputs_listener(struct outputs *outputs) {
   return outputs->listener;
 }
 
-void outputs_stop(struct outputs *outputs) { sink_stop(outputs->sink); }
-
 /* -- events ---------------------------------------------------------------------------------------------------- */
 
 static void log_detached(const struct outputs *outputs, const struct reader_entry *place, const struct sink_event *event) {
@@ -262,7 +260,7 @@ static void log_detached(const struct outputs *outputs, const struct reader_entr
               (int)place->pid, (unsigned)place->uid, event->emitted, event->missed, colon, event->text);
   } else {
     log_event(kind, outputs->config->name, "sink '%s' ended after %" PRIu64 " results, %" PRIu64 " missed%s%s",
-              outputs->config->sink.path, event->emitted, event->missed, colon, event->text);
+              outputs->config->sink.path, outputs->file.emitted, event->missed, colon, event->text);
   }
 }
 
@@ -278,13 +276,23 @@ static void say_farewell(const struct outputs *outputs, const struct sink_event 
 
 static void on_detached(struct outputs *outputs, const struct sink_event *event) {
   struct reader_entry *place = outputs_remove(outputs, event->reader);
-  log_detached(outputs, place, event);
+  bool is_file = !outputs_is_socket(outputs) && outputs->endpoint.kind == ENDPOINT_FILE;
+  bool goes_on = is_file && outputs_on_file_back(outputs, event);
+  if (!goes_on) {
+    log_detached(outputs, place, event);
+  }
   outputs->missed += event->missed;
   say_farewell(outputs, event);
   reader_free(place->reader);
   outputs_let_go(outputs, place, event->code != 0);
-  rights_close(event->fd);
   fd_store_mark();
+  if (goes_on) {
+    return;
+  }
+  if (!is_file || outputs->file.index < 0) { /* a segment is still to be finished */
+    rights_close(event->fd);
+    outputs->endpoint.fd = -1;
+  }
   if (outputs->closed || outputs_is_socket(outputs)) {
     return;
   }

@@ -47,6 +47,10 @@ struct sink *outputs_sink(const struct outputs *outputs);
 bool outputs_start(struct outputs *outputs, struct failure *failure);
 /* No more readers: closes the listener. Idempotent. */
 void outputs_close(struct outputs *outputs);
+/* Looks whether the file is still the one of its name, and leaves it for a new one if not. */
+void outputs_look(struct outputs *outputs);
+/* Since when a worker has to do with the file: CLOCK_MONOTONIC ns; 0: none has. Any thread. */
+int64_t outputs_asked(const struct outputs *outputs);
 struct listener *outputs_take_listener(struct outputs *outputs);
 void outputs_give_listener(struct outputs *outputs, struct listener *listener);
 struct listener *outputs_listener(struct outputs *outputs);

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "daemon/base/log.h"
@@ -152,6 +153,32 @@ static void take_rooms(struct outputs *outputs, struct codec *codec) {
   }
 }
 
+/* -- segments ----------------------------------------------------------------------------------------------------------- */
+
+void outputs_find_index(struct outputs *outputs) {
+  struct segment_head head;
+  struct reader *reader = outputs->sink->continuing;
+  int fd = reader ? reader->fd : outputs->endpoint.fd;
+  int index = sink_rotates(&outputs->config->sink) && fd >= 0 ? segments_find_index(fd) : -1;
+  if (index < 0) {
+    return;
+  }
+  if (!segment_read_head(index, &head)) {
+    close(index);
+    return;
+  }
+  struct stat status;
+  int64_t end, size = fstat(fd, &status) == 0 ? status.st_size : 0;
+  uint64_t count = segment_count(index, size, &end);
+  if (reader) {
+    reader_keep_index(reader, index, count, head.began, 0);
+  } else {
+    outputs->file.index = index;
+    outputs->file.count = count;
+    outputs->file.began = head.began;
+  }
+}
+
 bool outputs_take(struct outputs *outputs, struct codec *codec, sink_road *flow, void *context, struct failure *failure) {
   uint64_t name = 0;
   outputs->continues = true;
@@ -164,9 +191,11 @@ bool outputs_take(struct outputs *outputs, struct codec *codec, sink_road *flow,
   }
   take_readers(outputs, codec, flow, context);
   take_rooms(outputs, codec);
+  outputs_find_index(outputs);
   outputs->visits = codec->live ? NULL : handshakes_pass(NULL, codec);
   outputs->awaits_end |= codec->live && outputs->endpoint.kind == ENDPOINT_FIFO && outputs->count == 0;
-  outputs->ended |= codec->live && outputs->endpoint.kind != ENDPOINT_FIFO && !outputs->listener && outputs->count == 0;
+  outputs->ended |= codec->live && outputs->endpoint.kind != ENDPOINT_FIFO && !outputs->listener && outputs->count == 0 &&
+                    outputs->endpoint.fd < 0;
   return !codec->broken || failure_set(failure, EXIT_STATUS_INTERNAL, NULL,
                                        "what was handed over of the readers of '%s' makes no sense", outputs->config->name);
 }
@@ -189,7 +218,8 @@ void outputs_follow_name(struct outputs *outputs) {
   const char *path = outputs->config->sink.path;
   const struct sink *sink = outputs->sink;
   bool gone, is_file = outputs->continues && !outputs->listener && outputs->endpoint.kind == ENDPOINT_FILE && sink->continuing;
-  if (!is_file || strcmp(path, "-") == 0 || sink->torn) {
+  outputs->file.fd = is_file ? sink->continuing->fd : outputs->file.fd;
+  if (!is_file || strcmp(path, "-") == 0 || sink->torn || sink_rotates(&outputs->config->sink)) {
     return;
   }
   struct reader *reader = sink->continuing;
@@ -205,7 +235,7 @@ void outputs_follow_name(struct outputs *outputs) {
   }
   log_event(LOG_MOVED, outputs->config->name, "somebody has taken '%s' away: results go on into a new one", path);
   close(reader->fd);
-  reader->fd = anew.fd;
+  reader->fd = outputs->file.fd = anew.fd;
   reader->continues = false; /* the reader begins at the end of the new file */
   fd_store_mark();
 }

@@ -121,6 +121,9 @@ bool outputs_attach(struct outputs *outputs, const struct client *client, const 
     free(place);
     return false;
   }
+  if (outputs->file.index >= 0) {
+    reader_keep_index(place->reader, outputs->file.index, outputs->file.count, outputs->file.began, outputs->file.hold_ns);
+  }
   place->pid = client->pid;
   place->uid = client->uid;
   place->since = client->since;

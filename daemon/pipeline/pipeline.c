@@ -113,6 +113,45 @@ static bool make_outlet(struct pipeline *pipeline, bool inherits, struct failure
   return pipeline->outputs;
 }
 
+/* The recording is the sink of a pipeline whose results are what came in. Nothing of it is handed over. */
+static bool make_record(struct pipeline *pipeline, struct failure *failure) {
+  const struct config_pipeline *config = pipeline->config;
+  if (!config->record.file) {
+    return true;
+  }
+  pipeline->record_config = (struct config_pipeline){.at = config->at,
+                                                     .name = config->name,
+                                                     .device = config->device,
+                                                     .source = config->source,
+                                                     .slots = config->slots,
+                                                     .sink = {.at = config->record.file_at,
+                                                              .endpoint = CONFIG_FILE,
+                                                              .path = config->record.file,
+                                                              .protocol = config->record.protocol,
+                                                              .overload = CONFIG_SINK_BLOCK,
+                                                              .rotate = config->record.rotate,
+                                                              .records = true}};
+  const struct outputs_setup setup = {.loop = pipeline->setup.loop,
+                                      .sink = {.config = &pipeline->record_config,
+                                               .lane = pipeline->lanes[0],
+                                               .control = pipeline->setup.control,
+                                               .listener = pipeline_on_record_event,
+                                               .context = pipeline,
+                                               .input = &pipeline->input,
+                                               .output = &pipeline->input},
+                                      .quota = pipeline->setup.quota};
+  const struct recorder_setup recorder = {.config = config,
+                                          .input = &pipeline->input,
+                                          .output = gpu_chain_output(pipeline->chain),
+                                          .lane = pipeline->lanes[0],
+                                          .control = pipeline->setup.control,
+                                          .stopped = pipeline_on_record_stopped,
+                                          .context = pipeline};
+  pipeline->record = outputs_new(&setup, failure);
+  pipeline->recorder = pipeline->record ? recorder_new(&recorder, failure) : NULL;
+  return pipeline->recorder;
+}
+
 static bool make_intake(struct pipeline *pipeline, struct gpu_device *device, const struct pipeline_inheritance *inheritance,
                         struct codec *codec, struct failure *failure) {
   const struct inputs_setup setup = {
@@ -125,6 +164,7 @@ static bool make_intake(struct pipeline *pipeline, struct gpu_device *device, co
                   .chain = pipeline->chain,
                   .gpu_timeout_ns = pipeline->setup.gpu_timeout_ns,
                   .device_completion = engine_completion(pipeline->setup.engine, pipeline->config->device),
+                  .tap = recorder_tap(pipeline->recorder),
                   .sink = pipeline->outputs ? outputs_sink(pipeline->outputs) : NULL,
                   .retry = inheritance->codec ? engine_trial(pipeline->setup.engine, pipeline->config->device) : NULL},
       .quota = pipeline->setup.quota,
@@ -148,7 +188,7 @@ bool pipeline_prepare(struct pipeline *pipeline, const struct pipeline_inheritan
   }
   struct codec *codec = pipeline->continues ? inheritance->codec : NULL;
   return fits_device(pipeline, device, failure) && make_outlet(pipeline, inheritance->sink, failure) &&
-         make_intake(pipeline, device, inheritance, codec, failure) &&
+         make_record(pipeline, failure) && make_intake(pipeline, device, inheritance, codec, failure) &&
          (!codec || pipeline_take_outlet(pipeline, codec, failure));
 }
 
@@ -215,6 +255,8 @@ void pipeline_inherit(struct pipeline *pipeline, const struct pipeline_inheritan
 void pipeline_release(struct pipeline *pipeline) {
   pipeline->inputs = inputs_free(pipeline->inputs);
   pipeline->outputs = outputs_free(pipeline->outputs);
+  pipeline->record = outputs_free(pipeline->record);
+  pipeline->recorder = recorder_free(pipeline->recorder);
 }
 
 static void unplace(struct pipeline *pipeline) {

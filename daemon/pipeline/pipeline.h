@@ -111,7 +111,7 @@ void pipeline_put(struct pipeline *pipeline, struct codec *codec);
 
 /* -- commands ------------------------------------------------------------------------------------------------- */
 
-enum pipeline_command { PIPELINE_COMMAND_PAUSE, PIPELINE_COMMAND_RESUME, PIPELINE_COMMAND_DRAIN };
+enum pipeline_command { PIPELINE_COMMAND_PAUSE, PIPELINE_COMMAND_RESUME, PIPELINE_COMMAND_DRAIN, PIPELINE_COMMAND_RECORD };
 extern const char *const pipeline_command_names[];
 /* `limit_ns` is for DRAIN. */
 void pipeline_command(struct pipeline *pipeline, enum pipeline_command command, int64_t limit_ns, server_answer *answer,
@@ -134,7 +134,7 @@ const char *pipeline_awaited_file(const struct pipeline *pipeline, int64_t befor
 /* What it has on its device. */
 void pipeline_work(const struct pipeline *pipeline, struct health_work *work);
 /* What keeps it from its job, each with its reason. Returns how many there are. */
-enum { PIPELINE_TROUBLES = 4 };
+enum { PIPELINE_TROUBLES = 5 };
 struct pipeline_trouble {
   enum health_reason reason;
   const struct trouble *trouble; /* the pipeline's */
@@ -147,6 +147,8 @@ const char *pipeline_account(const struct pipeline *pipeline, char text[PIPELINE
 void pipeline_log_account(struct pipeline *pipeline);
 /* Keeps a reading for the rates of the next ten seconds; called every METER_INTERVAL_MS. */
 void pipeline_tick(struct pipeline *pipeline);
+/* Looks whether the file of its sink is still the one of that name. */
+void pipeline_look_at_file(struct pipeline *pipeline);
 
 unsigned pipeline_clients(const struct pipeline *pipeline); /* producers and readers that are connected */
 unsigned pipeline_seats(const struct pipeline *pipeline);   /* sessions */

@@ -1,10 +1,10 @@
 /*
  * What the files of a pipeline share. inputs.c (their life and what they are told), inputs_file.c (producers that are files),
  * inputs_admit.c (how producers that connect get their seats) and inputs_image.c (how inputs are handed over) are its source
- * side; outputs.c (their life, files), outputs_readers.c (readers that connect) and outputs_image.c (how outputs are handed
- * over) its sink side. Of the pipeline itself snapshot.c reads what can be known, watch.c follows what goes wrong, states.c
- * says which event leads where, image.c hands it over, run.c is what it does while it runs, and pipeline.c takes and gives back
- * what it needs. Each uses those before it.
+ * side; outputs.c (their life, FIFOs), outputs_files.c (regular files), outputs_readers.c (readers that connect) and
+ * outputs_image.c (how outputs are handed over) its sink side. Of the pipeline itself snapshot.c reads what can be known,
+ * watch.c follows what goes wrong, states.c says which event leads where, image.c hands it over, run.c is what it does while it
+ * runs, and pipeline.c takes and gives back what it needs. Each uses those before it.
  */
 #ifndef FRAMED_PIPELINE_PRIVATE_H
 #define FRAMED_PIPELINE_PRIVATE_H
@@ -20,6 +20,8 @@
 #include "daemon/pipeline/inputs.h"
 #include "daemon/pipeline/outputs.h"
 #include "daemon/pipeline/pipeline.h"
+#include "daemon/sink/recorder.h"
+#include "daemon/sink/segments.h"
 
 /* == the source side ================================================================================================ */
 
@@ -133,6 +135,25 @@ struct outputs {
   unsigned cut_off; /* readers that could not go on, since the process before this one was killed; until the start */
   bool continues;   /* the process before this one handed it over */
   struct handshakes_visits *visits; /* handshakes of that process; until the start */
+  struct file_work {                /* of a regular file: see outputs_files.c */
+    int index;                      /* beside what `endpoint` has: the index of a segment, */
+    uint64_t count;                 /* entries in it, */
+    int64_t began;                  /* when it began, in ns since 1970, */
+    int64_t hold_ns;                /* and how long it goes on in any case */
+    int fd, looks_at;               /* what the sink has; -1: nothing; and what a worker looks at */
+    int64_t seen;                   /* its size at the last look */
+    struct segment_end *ends;       /* segments that are being finished */
+    uint64_t emitted;               /* results that went into files before it */
+    unsigned jobs;                  /* that workers have, */
+    _Atomic int64_t asked;          /* since when (CLOCK_MONOTONIC ns); 0: none */
+    bool busy;                      /* one of them is about the next file, and fills in this: */
+    bool moved, worked;             /* whether the file is gone; whether there is a next one */
+    struct failure failure;         /* else */
+    struct segment_files next;      /* what the sink gets as soon as it has given back what it has */
+    bool wants_next;                /* the sink has given back a segment, and waits */
+    bool lasts;                     /* the trouble is not over when a result gets through */
+    bool stop_wanted;               /* as soon as no worker has a job */
+  } file;
 };
 
 static inline bool outputs_is_socket(const struct outputs *outputs) { return outputs->config->sink.endpoint == CONFIG_SOCKET; }
@@ -141,6 +162,23 @@ static inline bool outputs_is_socket(const struct outputs *outputs) { return out
 
 /* Between two results, leaves a file that somebody has moved or removed since for a new one. */
 void outputs_follow_name(struct outputs *outputs);
+
+/* -- outputs_files.c ------------------------------------------------------------------------------------------------- */
+
+/* [set-up thread] Begins a segment. */
+bool outputs_open_segment(struct outputs *outputs, struct failure *failure);
+/* [set-up thread] Finds what belongs to a segment of the process before. */
+void outputs_find_index(struct outputs *outputs);
+/* Gives the sink what `endpoint` has. */
+bool outputs_attach_file(struct outputs *outputs, struct failure *failure);
+/* The sink has given back a regular file that it has not ended with. False: the file's end is the sink's. */
+bool outputs_on_file_back(struct outputs *outputs, const struct sink_event *event);
+/* [set-up thread] Finishes the segment that the sink has given back at its end. */
+void outputs_end_file(struct outputs *outputs);
+/* Finishes segments that a process before this one left. */
+void outputs_sweep(struct outputs *outputs);
+/* Whether what is wrong with the file is not over when a result gets through. */
+bool outputs_trouble_lasts(const struct outputs *outputs);
 
 /* -- outputs_readers.c ---------------------------------------------------------------------------------------------- */
 
@@ -195,6 +233,10 @@ struct pipeline {
   struct lane **sink_lanes;         /* the same for what a seat's results go to; NULL: its own lane */
   struct inputs *inputs;
   struct outputs *outputs;                /* NULL: it replies */
+  struct recorder *recorder;              /* NULL: what comes in is not recorded */
+  struct outputs *record;                 /* where that goes, */
+  struct config_pipeline record_config;   /* as a pipeline of its own with the same name */
+  bool recording, record_stopping;        /* they were started; told to stop */
   struct pending_requests pauses, drains; /* requests that wait for it to be held; drained */
   struct meter *meter;
   struct past past;
@@ -205,6 +247,8 @@ struct pipeline {
     int64_t at;
     int64_t heard;          /* until when a silence has another cause than the source */
     uint64_t emitted, lost; /* frames, and frames that the sink could not write */
+    uint64_t missed;        /* by the recording, */
+    bool record_lags;       /* which is what is wrong with it */
   } watch;
   bool for_good;                          /* STOPPING: stops as soon as it is quiet */
   bool cut;                               /* sessions were told to stop */
@@ -226,6 +270,8 @@ bool pipeline_take_outlet(struct pipeline *pipeline, struct codec *codec, struct
 /* run.c: what the sessions, the sink and waiting requests call. */
 void pipeline_on_session_event(void *context, const struct session_event *event);
 void pipeline_on_sink_event(void *context, const struct sink_event *event);
+void pipeline_on_record_event(void *context, const struct sink_event *event);
+void pipeline_on_record_stopped(void *context);
 void pipeline_on_pause_expired(void *owner, server_answer *answer, void *context);
 void pipeline_on_drain_expired(void *owner, server_answer *answer, void *context);
 

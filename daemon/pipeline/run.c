@@ -80,6 +80,16 @@ static void begin_at_sockets(const struct pipeline *pipeline) {
 
 /* -- life, on the control loop ----------------------------------------------------------------------------------- */
 
+static bool start_record(struct pipeline *pipeline, struct failure *failure) {
+  if (pipeline->recorder && !pipeline->recording) {
+    pipeline->recording = outputs_start(pipeline->record, failure);
+    if (pipeline->recording) {
+      recorder_start(pipeline->recorder, outputs_sink(pipeline->record));
+    }
+  }
+  return !pipeline->recorder || pipeline->recording;
+}
+
 static bool start_ends(struct pipeline *pipeline, struct failure *failure) {
   enum pipeline_state state = pipeline->continues ? pipeline->continues_as : PIPELINE_RUNNING;
   if (state != PIPELINE_RUNNING) {
@@ -89,7 +99,7 @@ static bool start_ends(struct pipeline *pipeline, struct failure *failure) {
     begin_at_sockets(pipeline);
   }
   pipeline->outputs_started = pipeline->outputs_started || !pipeline->outputs || outputs_start(pipeline->outputs, failure);
-  return pipeline->outputs_started && inputs_start(pipeline->inputs, failure);
+  return pipeline->outputs_started && start_record(pipeline, failure) && inputs_start(pipeline->inputs, failure);
 }
 
 bool pipeline_start(struct pipeline *pipeline, struct failure *failure) {
@@ -235,15 +245,39 @@ static void become_stopped(struct pipeline *pipeline) {
   pipeline_tell(pipeline, PIPELINE_GONE, NULL);
 }
 
-static void on_stopped(struct pipeline *pipeline) {
-  if (!inputs_stopped(pipeline->inputs)) {
-    return;
-  }
+static void stop_outputs(struct pipeline *pipeline) {
   if (pipeline->outputs) {
     outputs_close(pipeline->outputs);
     outputs_stop(pipeline->outputs);
   } else {
     become_stopped(pipeline);
+  }
+}
+
+/* The recording first, which has all frames by now. */
+static void on_stopped(struct pipeline *pipeline) {
+  if (!inputs_stopped(pipeline->inputs) || pipeline->record_stopping) {
+    return;
+  }
+  pipeline->record_stopping = pipeline->recording;
+  if (pipeline->recording) {
+    recorder_stop(pipeline->recorder);
+  } else {
+    stop_outputs(pipeline);
+  }
+}
+
+void pipeline_on_record_stopped(void *context) {
+  struct pipeline *pipeline = context;
+  outputs_close(pipeline->record);
+  outputs_stop(pipeline->record);
+}
+
+void pipeline_on_record_event(void *context, const struct sink_event *event) {
+  struct pipeline *pipeline = context;
+  outputs_on_event(pipeline->record, event);
+  if (event->kind == SINK_STOPPED) {
+    stop_outputs(pipeline);
   }
 }
 
@@ -300,6 +334,9 @@ void pipeline_abandon(struct pipeline *pipeline) {
   if (pipeline->outputs) {
     outputs_close(pipeline->outputs);
   }
+  if (pipeline->record) {
+    outputs_close(pipeline->record);
+  }
 }
 
 /* -- commands ---------------------------------------------------------------------------------------------------- */
@@ -348,6 +385,17 @@ static void drain_frames(struct pipeline *pipeline, int64_t limit_ns, server_ans
   inputs_hold(pipeline->inputs, false);
 }
 
+static void record_event(const struct pipeline *pipeline, server_answer *answer, void *context) {
+  if (!pipeline->recorder || pipeline->config->record.when == CONFIG_RECORD_ALWAYS) {
+    answer_error(answer, context, 409, "write record: {file: ..., when: event} in the pipeline",
+                 pipeline->recorder ? "pipeline '%s' is always recorded" : "pipeline '%s' is not recorded",
+                 pipeline->config->name);
+    return;
+  }
+  recorder_note_event(pipeline->recorder);
+  answer(context, 200, state_document(pipeline));
+}
+
 void pipeline_on_pause_expired(void *owner, server_answer *answer, void *context) {
   const struct pipeline *pipeline = owner;
   answer_error(answer, context, 504, "ask again, and framectl health whether a lane or a device hangs",
@@ -374,6 +422,9 @@ void pipeline_command(struct pipeline *pipeline, enum pipeline_command command, 
   switch (command) {
   case PIPELINE_COMMAND_PAUSE:
     pause_frames(pipeline, answer, context);
+    return;
+  case PIPELINE_COMMAND_RECORD:
+    record_event(pipeline, answer, context);
     return;
   case PIPELINE_COMMAND_RESUME:
     resume_frames(pipeline);

@@ -10,8 +10,10 @@
 #include "daemon/pipeline/private.h"
 #include "gpu/model/model.h"
 
-const char *const pipeline_command_names[] = {
-    [PIPELINE_COMMAND_PAUSE] = "pause", [PIPELINE_COMMAND_RESUME] = "resume", [PIPELINE_COMMAND_DRAIN] = "drain"};
+const char *const pipeline_command_names[] = {[PIPELINE_COMMAND_PAUSE] = "pause",
+                                              [PIPELINE_COMMAND_RESUME] = "resume",
+                                              [PIPELINE_COMMAND_DRAIN] = "drain",
+                                              [PIPELINE_COMMAND_RECORD] = "record"};
 
 /* -- plain questions ------------------------------------------------------------------------------------------ */
 
@@ -94,13 +96,25 @@ void pipeline_ledger(const struct pipeline *pipeline, struct ledger *ledger) {
   }
 }
 
+/* What a worker does with a file may end anywhere, so that a hand-over need not wait for it. */
+static bool awaits(const struct outputs *outputs, int64_t before) {
+  int64_t written = sink_asked(outputs_sink(outputs)), worked = before != INT64_MAX ? outputs_asked(outputs) : 0;
+  return (written != 0 && written < before) || (worked != 0 && worked < before);
+}
+
 const char *pipeline_awaited_file(const struct pipeline *pipeline, int64_t before) {
   const struct config_pipeline *config = pipeline->config;
   bool reads = config->source.endpoint == CONFIG_FILE && pipeline->inputs;
   bool writes = config->sink.endpoint == CONFIG_FILE && pipeline->outputs;
   int64_t read = reads ? session_asked(inputs_session(pipeline->inputs, 0)) : 0;
-  int64_t written = writes ? sink_asked(outputs_sink(pipeline->outputs)) : 0;
-  return read != 0 && read < before ? config->source.path : written != 0 && written < before ? config->sink.path : NULL;
+  if (read != 0 && read < before) {
+    return config->source.path;
+  }
+  if (writes && awaits(pipeline->outputs, before)) {
+    return config->sink.path;
+  }
+  bool records = before != INT64_MAX && pipeline->record && awaits(pipeline->record, before); /* it is not handed over */
+  return records ? config->record.file : NULL;
 }
 
 static uint64_t dropped(const struct ledger *ledger) {

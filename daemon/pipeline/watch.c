@@ -2,6 +2,7 @@
  * What goes wrong with a pipeline and only time tells: whether frames that should come stay away, whether the sink still loses
  * results, and whether frames get through again after an error. Looked at with each reading, every two seconds.
  */
+#include <inttypes.h>
 #include <stdio.h>
 
 #include "daemon/base/log.h"
@@ -61,7 +62,8 @@ static void watch_silence(struct pipeline *pipeline, int64_t now) {
 static void watch_sink(struct pipeline *pipeline, const struct ledger *ledger, int64_t now) {
   struct trouble *trouble = outputs_trouble(pipeline->outputs);
   uint64_t lost = ledger->fates[FATE_SINK_ERROR] - pipeline->watch.lost;
-  if (trouble->count == 0 || outputs_is_socket(pipeline->outputs) || outputs_ended(pipeline->outputs)) {
+  if (trouble->count == 0 || outputs_is_socket(pipeline->outputs) || outputs_ended(pipeline->outputs) ||
+      outputs_trouble_lasts(pipeline->outputs)) {
     return; /* for what is wrong there it takes more than a frame */
   }
   bool is_fresh = trouble->since > pipeline->watch.at; /* and has counted the first one */
@@ -79,6 +81,24 @@ static void watch_frames(struct pipeline *pipeline, const struct ledger *ledger)
   }
 }
 
+/* Frames that the ring had no room for. What else is wrong with the file, its sink says itself. */
+static void watch_record(struct pipeline *pipeline, int64_t now) {
+  struct trouble *trouble = outputs_trouble(pipeline->record);
+  uint64_t missed = recorder_missed(pipeline->recorder), before = pipeline->watch.missed;
+  pipeline->watch.missed = missed;
+  if (missed > before && trouble->count == 0) {
+    trouble_note(trouble, now, "record onto a faster disk, or give `record` more memory",
+                 "%" PRIu64 " frames are missing in the recording: its disk is too slow", missed - before);
+    log_event(LOG_SINK_FAILED, pipeline->config->name, "%s", trouble->text);
+    pipeline->watch.record_lags = true;
+  } else if (missed > before) {
+    trouble_repeat(trouble, now, missed - before);
+  } else if (pipeline->watch.record_lags) {
+    pipeline->watch.record_lags = false;
+    trouble_mend(trouble);
+  }
+}
+
 static void watch_note(struct pipeline *pipeline, const struct ledger *ledger, int64_t now) {
   pipeline->watch.at = now;
   pipeline->watch.emitted = ledger->fates[FATE_EMITTED];
@@ -92,6 +112,9 @@ static void pipeline_watch(struct pipeline *pipeline, int64_t now) {
   watch_frames(pipeline, &ledger);
   if (pipeline->outputs) {
     watch_sink(pipeline, &ledger, now);
+  }
+  if (pipeline->recorder) {
+    watch_record(pipeline, now);
   }
   watch_note(pipeline, &ledger, now);
 }
@@ -118,6 +141,15 @@ static void add_served(struct pipeline *pipeline, struct reading *reading, const
   }
 }
 
+void pipeline_look_at_file(struct pipeline *pipeline) {
+  if (pipeline->outputs) {
+    outputs_look(pipeline->outputs);
+  }
+  if (pipeline->record) {
+    outputs_look(pipeline->record);
+  }
+}
+
 void pipeline_tick(struct pipeline *pipeline) {
   const struct reading *before = meter_latest(pipeline->meter);
   struct reading *reading = meter_next(pipeline->meter);
@@ -127,6 +159,7 @@ void pipeline_tick(struct pipeline *pipeline) {
   }
   past_add(&pipeline->past, reading, meter_oldest(pipeline->meter));
   pipeline_watch(pipeline, reading->at);
+  pipeline_look_at_file(pipeline);
 }
 
 /* -- what is told ----------------------------------------------------------------------------------------------------- */
@@ -149,6 +182,9 @@ unsigned pipeline_troubles(const struct pipeline *pipeline, struct pipeline_trou
   }
   if (sink && sink->count > 0) {
     troubles[count++] = (struct pipeline_trouble){HEALTH_SINK, sink};
+  }
+  if (pipeline->record && outputs_trouble(pipeline->record)->count > 0) {
+    troubles[count++] = (struct pipeline_trouble){HEALTH_RECORD, outputs_trouble(pipeline->record)};
   }
   return count;
 }

@@ -75,6 +75,9 @@ static void note_devices(FILE *out, const struct config *config) {
   }
 }
 
+/* Segments do, for what their names say. */
+static bool makes_folders(const struct config_sink *sink) { return sink->rotate.every_ns > 0 || sink->rotate.size > 0; }
+
 void config_files_print_missing(FILE *out, const struct config *config) {
   note_devices(out, config);
   note_socket(out, &config->status.socket_at, config->status.socket);
@@ -92,11 +95,15 @@ void config_files_print_missing(FILE *out, const struct config *config) {
     }
     if (sink->endpoint == CONFIG_SOCKET) {
       note_socket(out, &sink->path_at, sink->path);
-    } else if (sink->endpoint == CONFIG_FILE && strcmp(sink->path, "-") != 0 && !has_directory(sink->path)) {
+    } else if (sink->endpoint == CONFIG_FILE && strcmp(sink->path, "-") != 0 && !makes_folders(sink) &&
+               !has_directory(sink->path)) {
       note(out, &sink->path_at, "the directory of the sink's file", sink->path, "create it before the start");
     }
     if (sink->endpoint == CONFIG_FILE && strcmp(sink->path, "-") != 0) {
       note_read_only(out, &sink->path_at, sink->path);
+    }
+    if (config->pipelines[i].record.file) {
+      note_read_only(out, &config->pipelines[i].record.file_at, config->pipelines[i].record.file);
     }
   }
 }

@@ -91,6 +91,17 @@ static void check_json(const struct config_pipeline *pipeline, const struct foot
   }
 }
 
+static void check_record(const struct config_pipeline *pipeline, const struct footprint *footprint,
+                         struct config_errors *errors) {
+  enum frame_meaning meaning = footprint->output.meaning;
+  if (pipeline->record.file && pipeline->record.when == CONFIG_RECORD_BOXES && meaning != MEANING_BOXES &&
+      meaning != MEANING_MOTION) {
+    config_errors_add(errors, pipeline->record.file_at,
+                      "end the stages with one such as detect or motion (output: boxes), or write when: always or event",
+                      "pipeline '%s' has no boxes to record for: its last stage gives none", pipeline->name);
+  }
+}
+
 static void check_memory(struct check *check, const struct config_pipeline *pipeline, const struct footprint *footprint,
                          struct config_errors *errors) {
   size_t before = check->pinned;
@@ -122,6 +133,7 @@ static void check_pipeline(const struct config *config, const struct config_pipe
   }
   check_y4m(pipeline, &footprint, errors);
   check_json(pipeline, &footprint, errors);
+  check_record(pipeline, &footprint, errors);
   check_memory(context, pipeline, &footprint, errors);
 }
 

@@ -127,6 +127,9 @@ static void on_released(void *context) {
     return;
   }
   json_t *document = swap_document(reload->swap);
+  for (unsigned i = 0; i < reload->server->pipeline_count; i++) {
+    pipeline_look_at_file(reload->server->pipelines[i]);
+  }
   reload->server->reloads++;
   log_event(LOG_RELOADED, NULL, "configuration reloaded%s: pipelines %zu added, %zu removed, %zu changed, %zu unchanged",
             json_is_true(json_object_get(document, "same")) ? ", it is as it was" : "",

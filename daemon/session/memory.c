@@ -191,6 +191,7 @@ static void set_up_flow(struct session *session) {
   flow->overload = config->overload;
   flow->deadline_ns = config->deadline_ns;
   flow->spin = config->completion == CONFIG_COMPLETION_SPIN;
+  flow->tap = session->setup.tap;
   flow->wake = wake_from_sink;
   flow->session = session;
 }
@@ -233,6 +234,9 @@ struct session *session_new(const struct session_setup *setup, struct failure *f
   session->source.timeout_ns = setup->config->source.endpoint == CONFIG_SOCKET ? setup->config->source.timeout_ns : 0;
   session->source.rate = setup->config->source.rate;
   session->source.loop = setup->config->source.loop;
+  if (!source_load_recording(&session->source, &setup->config->source, failure)) {
+    return setup->codec ? NULL : session_free(session);
+  }
   session->account.now.waiting = WAITING_FOR_PRODUCER;
   session->setup.codec = NULL;
   if ((setup->codec && !session_adopt(session, setup->codec, failure)) || !session_take_memory(session, failure)) {
@@ -267,6 +271,7 @@ struct session *session_free(struct session *session) {
   flow_ask_picture(&session->flow, PICTURE_OUT, NULL);
   reader_free(session->attach_reader);
   trace_ring_drop(session->trace);
+  source_drop_recording(&session->source);
   free(session->discard);
   return image_free(session);
 }

@@ -69,6 +69,7 @@ struct session_setup {
   int timed_one_in;
   struct gpu_costs costs; /* what a warm-up before this session's has measured; `alone` 0: nothing */
   struct codec *codec;    /* what a process before this one left of the session; NULL: nothing. Not kept. */
+  struct tap *tap;        /* of its flow; NULL: none */
   struct retry *retry;    /* of its device, for frames that were on it when it failed; NULL: none */
 };
 

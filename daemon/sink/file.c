@@ -9,15 +9,15 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include "daemon/measure/clock.h"
 #include "daemon/sink/results.h"
 
-/* Bytes of a line at the end of a file that are looked through for where it begins. */
-enum { MOST_LINE = 16 << 20 };
-
 static void write_more(struct sink *sink);
+static void lose(struct sink *sink, int error);
+static bool file_cut(struct sink *sink);
 
 static void file_offered(struct sink *sink) { (void)sink; }
 
@@ -25,6 +25,13 @@ static void file_offered(struct sink *sink) { (void)sink; }
 static void set_writing(struct sink *sink, bool writing) {
   sink->writing = writing;
   atomic_store_explicit(&sink->runner.asked, writing ? clock_now() : 0, memory_order_relaxed);
+}
+
+/* Bytes of the next result, with what stands before it. */
+static size_t result_file_bytes(struct sink *sink) {
+  struct result *result = sink_result(sink, sink->first);
+  const unsigned char *prefix;
+  return result_prefix(result, sink->readers->protocol, &prefix) + result_payload(result).count;
 }
 
 /* The buffers of the result under way, less what is written already. Returns their bytes. */
@@ -73,8 +80,12 @@ static void tell_trouble(struct sink *sink) {
 }
 
 static void file_tick(struct runner *runner, int64_t now) {
-  (void)now;
-  tell_trouble((struct sink *)runner);
+  struct sink *sink = (struct sink *)runner;
+  tell_trouble(sink);
+  const struct reader *reader = sink->readers;
+  if (reader && reader->count > 0 && reader->until > 0 && now >= reader->until) {
+    lane_schedule(runner);
+  }
 }
 
 /* "No space left on device (ENOSPC)" */
@@ -91,11 +102,101 @@ static void release_closed(struct sink *sink) {
   }
 }
 
+/* -- segments ---------------------------------------------------------------------------------------------------------- */
+
+/* Whether the next result, if there is one, belongs into the next segment. */
+static bool is_over(struct sink *sink, int64_t now) {
+  const struct reader *reader = sink->readers;
+  bool has_next = sink_count(sink) > 0;
+  if (reader->index < 0 || now < reader->hold || (!has_next && reader->count == 0)) {
+    return false;
+  }
+  size_t next = has_next && sink->most > 0 ? result_file_bytes(sink) : 0;
+  bool is_full = next > 0 && reader->count > 0 && sink->position + (int64_t)next > sink->most;
+  return is_full || (reader->until > 0 && now >= reader->until);
+}
+
+/* CLOCK_REALTIME, so that recordings of several machines can be compared. */
+static void set_entry(struct sink *sink, size_t header_bytes) {
+  struct reader *reader = sink->readers;
+  const struct result *result = sink_result(sink, sink->first);
+  const struct frame *frame = &result->slot->frame;
+  struct timespec real;
+  clock_gettime(CLOCK_REALTIME, &real);
+  int64_t shift = (int64_t)real.tv_sec * NS_PER_S + real.tv_nsec - clock_now();
+  reader->entry = (struct segment_entry){.offset = (uint64_t)sink->position + header_bytes,
+                                         .bytes = result_file_bytes(sink),
+                                         .sequence = frame->sequence,
+                                         .tag = frame->tag,
+                                         .stamp = frame->began + shift,
+                                         .came = frame->complete + shift,
+                                         .deadline = frame->deadline != 0 ? frame->deadline + shift : 0,
+                                         .flags = frame->restart ? SEGMENT_RESTART : 0};
+}
+
+static void on_indexed(uv_fs_t *request) {
+  struct sink *sink = request->data;
+  ssize_t written = request->result;
+  uv_fs_req_cleanup(request);
+  sink->readers->indexed = written == (ssize_t)sizeof sink->readers->entry;
+  if (!sink->readers->indexed) {
+    lose(sink, written < 0 ? (int)written : UV_ENOSPC);
+  } else if (!lane_is_parking(sink->lane)) {
+    write_more(sink);
+  } else {
+    set_writing(sink, false);
+  }
+}
+
+/* The entry before the result, so that no result is ever without one. */
+static void write_entry(struct sink *sink) {
+  struct reader *reader = sink->readers;
+  set_entry(sink, sink->position == 0 ? reader->header_bytes : 0);
+  uv_buf_t buffer = {.base = (char *)&reader->entry, .len = sizeof reader->entry};
+  sink->request.data = sink;
+  set_writing(sink, true);
+  int status = uv_fs_write(lane_loop(sink->lane), &sink->request, reader->index, &buffer, 1,
+                           (int64_t)(sizeof(struct segment_head) + reader->count * sizeof reader->entry), on_indexed);
+  if (status != 0) {
+    lose(sink, status);
+  }
+}
+
+/* -- results ----------------------------------------------------------------------------------------------------------- */
+
+static void let_go(struct sink *sink) {
+  struct reader *reader = sink->readers;
+  bool full = is_over(sink, clock_now());
+  sink->readers = NULL;
+  sink->letting_go = false;
+  sink->placed = false;
+  reader->departure.event = (struct sink_event){.kind = SINK_DETACHED, .fd = reader->fd, .reader = reader, .full = full};
+  reader_read(reader, &reader->departure.event.emitted, &reader->departure.event.missed);
+  reader->departure.event.missed = sink->lost;
+  sink->lost = 0;
+  sink_post(sink, &reader->departure);
+}
+
+/* True: the file is given back, or will be once it ends with a whole result, and nothing may be written to it. */
+static bool file_leaves(struct sink *sink) {
+  if (sink->written > 0) { /* in the middle of a result, since the lane stood still */
+    return false;
+  }
+  sink->letting_go |= is_over(sink, clock_now());
+  if (!sink->letting_go) {
+    return false;
+  }
+  if (!file_cut(sink)) {
+    let_go(sink);
+  }
+  return true;
+}
+
 static void file_go_on(struct sink *sink) {
   release_closed(sink);
   if (sink->stopping) {
     sink->operations->stop(sink);
-  } else if (sink_count(sink) > 0 && sink->readers && !lane_is_parking(sink->lane)) {
+  } else if (sink->readers && !lane_is_parking(sink->lane) && !file_leaves(sink) && sink_count(sink) > 0) {
     write_more(sink);
   }
 }
@@ -112,10 +213,10 @@ static void finish_whole(struct sink *sink) {
   atomic_signal_fence(memory_order_seq_cst);
   sink->position = end;
   sink->torn = false; /* the part of a result that stood here is written over */
+  sink->readers->count++;
+  sink->readers->indexed = false;
   file_finish(sink, FATE_EMITTED);
-  if (sink->readers) {
-    atomic_fetch_add_explicit(&sink->readers->emitted, 1, memory_order_relaxed);
-  }
+  atomic_fetch_add_explicit(&sink->readers->emitted, 1, memory_order_relaxed);
   sink->failed = false;
   tell_trouble(sink);
 }
@@ -123,6 +224,7 @@ static void finish_whole(struct sink *sink) {
 static void finish_lost(struct sink *sink, int error) {
   sink->lost++;
   sink->torn |= sink->written > 0;
+  sink->readers->indexed = false; /* the next result's is written over it */
   file_finish(sink, FATE_SINK_ERROR);
   if (!sink->failed) {
     sink->failed = true;
@@ -144,12 +246,15 @@ static void tell_torn(struct sink *sink, int error) {
   tell_trouble(sink);
 }
 
+/* The file is about to leave, whatever is at its end. */
+static bool gives_back(const struct sink *sink) { return sink->stopping || sink->letting_go; }
+
 static void on_cut(uv_fs_t *request) {
   struct sink *sink = request->data;
   int status = (int)request->result;
   uv_fs_req_cleanup(request);
   set_writing(sink, false);
-  sink->torn = status != 0 && !sink->stopping;
+  sink->torn = status != 0 && !gives_back(sink);
   if (status != 0) {
     tell_torn(sink, status);
   }
@@ -165,7 +270,7 @@ static bool file_cut(struct sink *sink) {
   int status = uv_fs_ftruncate(lane_loop(sink->lane), &sink->request, sink->readers->fd, sink->position, on_cut);
   set_writing(sink, status == 0);
   if (status != 0) {
-    sink->torn = !sink->stopping;
+    sink->torn = !gives_back(sink);
     tell_torn(sink, status);
   }
   return sink->writing;
@@ -209,6 +314,10 @@ static void write_more(struct sink *sink) {
   if (sink->written == 0) {
     reader_set_header(sink->readers, sink_result(sink, sink->first));
   }
+  if (sink->readers->index >= 0 && !sink->readers->indexed) {
+    write_entry(sink);
+    return;
+  }
   buffers_left(sink, buffers, &count);
   sink->request.data = sink;
   set_writing(sink, true);
@@ -219,13 +328,42 @@ static void write_more(struct sink *sink) {
   }
 }
 
+/* One request at once, as a thread that may wait. */
+static bool write_first(struct sink *sink) {
+  uv_buf_t buffers[3];
+  unsigned count = 0;
+  struct reader *reader = sink->readers;
+  sink->written = 0;
+  reader_set_header(reader, sink_result(sink, sink->first));
+  set_entry(sink, sink->position == 0 ? reader->header_bytes : 0);
+  off_t at = (off_t)(sizeof(struct segment_head) + reader->count * sizeof reader->entry);
+  size_t bytes = buffers_left(sink, buffers, &count);
+  if (pwrite(reader->index, &reader->entry, sizeof reader->entry, at) != (ssize_t)sizeof reader->entry ||
+      pwritev(reader->fd, (const struct iovec *)(const void *)buffers, (int)count, sink->position) != (ssize_t)bytes) {
+    return false;
+  }
+  sink->written = bytes;
+  finish_whole(sink);
+  return true;
+}
+
+bool sink_flush_segment(struct sink *sink) {
+  release_closed(sink);
+  bool may = sink->readers && sink->readers->index >= 0 && !sink->writing;
+  while (may && sink_count(sink) > 0) {
+    may = write_first(sink);
+    release_closed(sink);
+  }
+  return may;
+}
+
 static bool file_turn(struct sink *sink, int64_t now) {
   (void)now;
   if (!sink->writing) {
     release_closed(sink); /* only of a process before this one */
   }
-  if (!sink->writing && !sink->stopping && sink_count(sink) > 0 && sink->readers) {
-    write_more(sink);
+  if (!sink->writing && !sink->stopping && sink->readers) {
+    file_go_on(sink);
   }
   return false;
 }
@@ -247,15 +385,30 @@ static void file_stop(struct sink *sink) {
   if (sink->writing || (sink->readers && file_cut(sink))) {
     return; /* file_go_on() comes back here */
   }
-  struct reader *reader = sink->readers;
-  sink->readers = NULL;
-  if (reader) {
-    reader->departure.event = (struct sink_event){.kind = SINK_DETACHED, .fd = reader->fd, .reader = reader};
-    reader_read(reader, &reader->departure.event.emitted, &reader->departure.event.missed);
-    reader->departure.event.missed = sink->lost;
-    sink_post(sink, &reader->departure);
+  if (sink->readers) {
+    let_go(sink);
   }
   sink_stopped(sink);
+}
+
+static void run_let_go(struct message *message) {
+  struct sink *sink = (struct sink *)((char *)message - offsetof(struct sink, detach_message));
+  if (sink->readers) {
+    sink->letting_go = true;
+    lane_schedule(&sink->runner);
+  }
+}
+
+void sink_end_segment(struct sink *sink) {
+  if (sink->readers) {
+    sink->readers->until = clock_now();
+    lane_schedule(&sink->runner);
+  }
+}
+
+void sink_let_go(struct sink *sink) {
+  sink->detach_message.run = run_let_go;
+  lane_post(sink->lane, &sink->detach_message);
 }
 
 /* The result under way is waited for, since its slot is being read; those behind it are released after it. */
@@ -278,91 +431,3 @@ const struct sink_operations sink_file_operations = {
     .attach = file_attach,
     .discard = file_discard,
 };
-
-uint64_t sink_result_bytes_in_file(const struct config_pipeline *config, const struct frame_format *output) {
-  size_t result_bytes = 0;
-  if (config->sink.protocol == CONFIG_PROTOCOL_JSON) {
-    return 1;
-  }
-  if (!format_bytes(output, &result_bytes)) {
-    return 0;
-  }
-  size_t prefix = config->sink.protocol == CONFIG_PROTOCOL_Y4M ? sizeof Y4M_FRAME_LINE - 1 : 0;
-  return prefix + result_bytes;
-}
-
-/* How many bytes stand behind the last newline of a file; one without any in its last MOST_LINE bytes is no file of lines. */
-static uint64_t torn_line(int fd, off_t size) {
-  char bytes[4096];
-  off_t at = size;
-  while (at > 0 && size - at < MOST_LINE) {
-    off_t from = at > (off_t)sizeof bytes ? at - (off_t)sizeof bytes : 0;
-    ssize_t got = pread(fd, bytes, (size_t)(at - from), from);
-    const char *newline = got == at - from ? memrchr(bytes, '\n', (size_t)got) : NULL;
-    if (newline) {
-      return (uint64_t)(size - from - (newline - bytes) - 1);
-    }
-    at = from;
-  }
-  return (uint64_t)(size - at);
-}
-
-/* How many bytes of a file of that size belong to no whole result. */
-static uint64_t torn_bytes(const struct config_pipeline *config, const struct frame_format *output, int fd,
-                           uint64_t header_bytes, off_t size) {
-  if (config->sink.protocol == CONFIG_PROTOCOL_JSON) {
-    return torn_line(fd, size);
-  }
-  uint64_t result_bytes = sink_result_bytes_in_file(config, output);
-  return result_bytes > 0 ? ((uint64_t)size - header_bytes) % result_bytes : 0;
-}
-
-/* The bytes of the header at the beginning of the file: the one that would be written, whatever rate it says; else 0. */
-static size_t own_header(int fd, const struct frame_format *output) {
-  char found[Y4M_HEADER], own[Y4M_HEADER], problem[PROTOCOL_PROBLEM];
-  struct frame_rate rate;
-  ssize_t got = pread(fd, found, sizeof found, 0);
-  const char *end = got > 0 ? memchr(found, '\n', (size_t)got) : NULL;
-  if (!end || !y4m_check_header(found, (size_t)(end - found), output, &rate, problem)) {
-    return 0;
-  }
-  size_t length = y4m_write_header(output, &rate, own);
-  return length == (size_t)(end - found) + 1 && memcmp(own, found, length) == 0 ? length : 0;
-}
-
-uint64_t sink_cut_torn(const struct config_pipeline *config, const struct frame_format *output, int fd) {
-  struct stat status;
-  if (fstat(fd, &status) != 0 || !S_ISREG(status.st_mode) || status.st_size == 0) {
-    return 0;
-  }
-  size_t length = config->sink.protocol == CONFIG_PROTOCOL_Y4M ? own_header(fd, output) : 0;
-  bool is_own = config->sink.protocol != CONFIG_PROTOCOL_Y4M || length > 0;
-  uint64_t torn = is_own ? torn_bytes(config, output, fd, length, status.st_size) : 0;
-  return torn > 0 && torn < MOST_LINE && ftruncate(fd, status.st_size - (off_t)torn) == 0 ? torn : 0;
-}
-
-bool sink_prepare_file(const struct config_pipeline *config, const struct frame_format *output, int fd,
-                       struct failure *failure) {
-  static const char remedy[] = "move the file away, or name another one";
-  size_t length = 0;
-  struct stat status;
-  if (fstat(fd, &status) != 0 || !S_ISREG(status.st_mode) || status.st_size == 0) {
-    return true;
-  }
-  if (config->sink.protocol == CONFIG_PROTOCOL_Y4M) {
-    length = own_header(fd, output);
-    if (length == 0) {
-      return failure_set(failure, EXIT_STATUS_CONFIG, remedy,
-                         "the file '%s' of pipeline '%s' exists and is no y4m file of this format", config->sink.path,
-                         config->name);
-    }
-  }
-  uint64_t torn = torn_bytes(config, output, fd, length, status.st_size);
-  if (torn > 0) {
-    return failure_set(failure, EXIT_STATUS_CONFIG, remedy,
-                       "the file '%s' of pipeline '%s' ends within a result of this format, %" PRIu64
-                       " bytes after the last whole one",
-                       config->sink.path, config->name, torn);
-  }
-  return true;
-}

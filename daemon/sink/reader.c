@@ -4,6 +4,7 @@
  */
 #include <string.h>
 
+#include "daemon/measure/clock.h"
 #include "daemon/sink/results.h"
 
 struct reader *reader_new(struct sink *sink, int fd, struct failure *failure) {
@@ -17,6 +18,7 @@ struct reader *reader_new(struct sink *sink, int fd, struct failure *failure) {
   }
   reader->sink = sink;
   reader->fd = fd;
+  reader->index = -1;
   reader->protocol = sink->protocol;
   return reader;
 }
@@ -58,6 +60,22 @@ void reader_speak(struct reader *reader, enum config_protocol protocol) { reader
 void reader_read(const struct reader *reader, uint64_t *emitted, uint64_t *missed) {
   *emitted = atomic_load_explicit(&reader->emitted, memory_order_relaxed);
   *missed = atomic_load_explicit(&reader->missed, memory_order_relaxed);
+}
+
+void reader_keep_index(struct reader *reader, int index, uint64_t count, int64_t began, int64_t hold_ns) {
+  struct timespec real;
+  int64_t now = clock_now();
+  clock_gettime(CLOCK_REALTIME, &real);
+  int64_t age = (int64_t)real.tv_sec * NS_PER_S + real.tv_nsec - began;
+  reader->index = index;
+  reader->count = count;
+  reader->hold = now + hold_ns;
+  reader->until = reader->sink->every_ns > 0 ? now - age + reader->sink->every_ns : 0;
+}
+
+int reader_index(const struct reader *reader, uint64_t *count) {
+  *count = reader->count;
+  return reader->index;
 }
 
 /* -- what stands before a result --------------------------------------------------------------------------------------- */

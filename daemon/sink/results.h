@@ -17,6 +17,7 @@
 #include "daemon/state/image.h"
 #include "daemon/wire/json.h"
 #include "daemon/wire/native.h"
+#include "daemon/wire/segment.h"
 
 struct result {
   struct sink *sink;
@@ -85,6 +86,13 @@ struct reader {
   enum config_protocol protocol;
   char header[Y4M_HEADER]; /* before its first result, whose rate it says */
   size_t header_bytes;
+  /* of a segment */
+  int index;      /* its descriptor; -1: the file is no segment */
+  bool indexed;   /* the entry of the result under way is there */
+  uint64_t count; /* entries before it */
+  int64_t until;  /* when the segment is over; 0: never */
+  int64_t hold;   /* until when it is not over whatever it has: the next one could not begin */
+  struct segment_entry entry;
   /* polled: all but a file */
   uv_poll_t poll;
   size_t header_at; /* bytes of the header that were sent */
@@ -168,10 +176,12 @@ struct sink {
   bool failed, told; /* that results are lost, and whether the control loop knows */
   char trouble[160]; /* why */
   bool writing;
-  bool torn;        /* part of a result stands behind `position` */
-  int64_t position; /* where the next whole result begins, */
-  bool placed;      /* once that is known */
-  size_t written;   /* bytes of the result under way */
+  bool torn;              /* part of a result stands behind `position` */
+  int64_t position;       /* where the next whole result begins, */
+  bool placed;            /* once that is known */
+  size_t written;         /* bytes of the result under way */
+  bool letting_go;        /* the file is to be given back between two results */
+  int64_t every_ns, most; /* of a segment: time and bytes; 0: no limit */
   uint64_t lost;
   uv_fs_t request;
 };

@@ -32,6 +32,8 @@ static void sink_set_up(struct sink *sink, const struct sink_operations *operati
   format_bytes(setup->output, &sink->result_bytes);
   sink->most_rooms = setup->config->sink.slow_readers;
   sink->spin_ns = setup->config->completion == CONFIG_COMPLETION_SPIN ? setup->config->spin_for_ns : 0;
+  sink->every_ns = setup->config->sink.rotate.every_ns;
+  sink->most = setup->config->sink.rotate.size;
   enum config_protocol source = setup->config->source.protocol;
   bool replies = setup->config->sink.endpoint == CONFIG_REPLY;
   sink->speaks_native = sink->protocol == CONFIG_PROTOCOL_NATIVE || (replies && source == CONFIG_PROTOCOL_NATIVE) ||

@@ -35,6 +35,7 @@ struct sink_event {
   struct reader *reader;    /* DETACHED: now the receiver's, to free */
   int fd;                   /* DETACHED: now the receiver's, to close */
   uint64_t emitted, missed; /* DETACHED: results this reader took whole, and missed whole; FAILED, RECOVERED: lost */
+  bool full;                /* DETACHED: of a segment that has its end, so that the next one is wanted */
   int error;                /* FAILED: the errno */
   unsigned code;            /* DETACHED: the ERROR that this reader is still to be told, with `text`; 0: none */
   char text[256];           /* why, or empty */
@@ -86,6 +87,16 @@ void reader_read(const struct reader *reader, uint64_t *emitted, uint64_t *misse
 void sink_attach(struct sink *sink, struct reader *reader);
 /* A sink of the process before this one goes on with its readers. */
 void sink_continue(struct sink *sink);
+/* A reader of a file is one segment, beside which results are entered in this index behind `count` of them. After `hold_ns` it
+ * may have its end; `began` is when it began, in ns since 1970. */
+void reader_keep_index(struct reader *reader, int index, uint64_t count, int64_t began, int64_t hold_ns);
+int reader_index(const struct reader *reader, uint64_t *count); /* after SINK_DETACHED */
+/* [no lane runs] Writes what has been offered to a segment. False: not all of it can be. */
+bool sink_flush_segment(struct sink *sink);
+/* [lane] The segment has its end once it has a result, or before its first one. */
+void sink_end_segment(struct sink *sink);
+/* The file comes back in SINK_DETACHED, between two results; those that come meanwhile wait for the next one. */
+void sink_let_go(struct sink *sink);
 /* Detaches every reader; results still waiting get `shutdown` from their session first. Then SINK_STOPPED. */
 void sink_stop(struct sink *sink);
 

@@ -143,7 +143,7 @@ static void channel_begin(struct channel *channel, struct slot *slot, const stru
   }
   receive->restart = false;
   histogram_record(&flow->account->steps[STEP_RECEIVE], 0);
-  slot_move(&flow->ring, slot, SLOT_READY);
+  flow_ready(flow, slot, now);
 }
 
 static bool take_submission(struct channel *channel, int64_t now) {

@@ -18,9 +18,12 @@ static void on_pace(uv_timer_t *timer) {
   lane_schedule(source->runner);
 }
 
+/* Frames begin when it is their time; those of a recording are read one by one at any pace. */
+static bool is_paced(const struct source *source) { return source->rate > 0 || source->pace_by > 0; }
+
 static void file_open(struct source *source, struct lane *lane) {
   source->reading = false;
-  source->receive->one_by_one = source->rate > 0;
+  source->receive->one_by_one = is_paced(source);
   uv_timer_init(lane_loop(lane), &source->pace);
   source->pace.data = source;
   source->request.data = source;
@@ -31,7 +34,7 @@ static void at_end(struct source *source) {
   bool had_frames = source->receive->sequence > source->rewound_at; /* or it would turn round for ever */
   if (source->loop && had_frames && clean) {
     source->offset = 0;
-    source->rewound_at = source->receive->sequence;
+    source->rewound_at = source->receive->rewound_at = source->receive->sequence;
     receive_rewind(source->receive);
     return;
   }
@@ -93,7 +96,7 @@ static void on_read(uv_fs_t *request) {
 
 /* Whether the next frame may begin; else the timer asks for a turn when it may. */
 static bool is_due(struct source *source, int64_t now) {
-  if (source->rate <= 0 || source->receive->begun || !framing_at_boundary(&source->receive->framing)) {
+  if (!is_paced(source) || source->receive->begun || !framing_at_boundary(&source->receive->framing)) {
     return true;
   }
   if (now < source->due) {
@@ -104,7 +107,9 @@ static bool is_due(struct source *source, int64_t now) {
 }
 
 static void schedule_next(struct source *source, int64_t now) {
-  int64_t period = (int64_t)fmin(1e9 / source->rate, LONGEST_PERIOD);
+  double gap = source->pace_by > 0 ? (double)receive_gap(source->receive, source->receive->sequence + 1) / source->pace_by
+                                   : 1e9 / source->rate;
+  int64_t period = (int64_t)fmin(gap, LONGEST_PERIOD);
   int64_t slack = period > PACE_SLACK ? period : PACE_SLACK;
   bool on_time = source->due != 0 && now - source->due < slack;
   source->due = (on_time ? source->due : now) + period;
@@ -114,7 +119,7 @@ static bool file_turn(struct source *source, int64_t now) {
   if (source->reading || !is_due(source, now)) {
     return false;
   }
-  bool paced_begin = source->rate > 0 && !source->receive->begun && framing_at_boundary(&source->receive->framing);
+  bool paced_begin = is_paced(source) && !source->receive->begun && framing_at_boundary(&source->receive->framing);
   struct iovec vector[RECEIVE_VECTORS];
   file_begin_change(source);
   int count = receive_vector(source->receive, vector, now);

@@ -47,7 +47,7 @@ void source_open(struct source *source, struct lane *lane, int fd) {
   source->reason = DETACH_END;
   source->text[0] = 0;
   source->offset = 0;
-  source->rewound_at = 0;
+  source->rewound_at = source->receive->rewound_at = 0;
   source->due = 0;
   receive_start(source->receive);
   open_kind(source, lane, fd);
@@ -75,7 +75,7 @@ bool source_adopt(struct source *source, const struct source *left) {
   source->reason = left->reason;
   memcpy(source->text, left->text, sizeof source->text - 1);
   source->offset = left->offset;
-  source->rewound_at = left->rewound_at;
+  source->rewound_at = source->receive->rewound_at = left->rewound_at;
   source->due = left->due;
   return true;
 }

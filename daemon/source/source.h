@@ -10,6 +10,8 @@
 #ifndef FRAMED_SOURCE_SOURCE_H
 #define FRAMED_SOURCE_SOURCE_H
 
+#include "config/config.h"
+#include "daemon/base/failure.h"
 #include "daemon/base/lane.h"
 #include "daemon/frame/receive.h"
 #include "daemon/state/image.h"
@@ -49,6 +51,7 @@ struct source {
   int fd;
   int64_t timeout_ns; /* for the rest of a frame that has begun; 0: none */
   double rate;        /* frames a second; 0: as they come */
+  double pace_by;     /* of a recording: times as fast as it came; INFINITY: as fast as it goes; 0: it is none */
   bool loop;
   enum detach_reason reason;
   char text[256];
@@ -77,6 +80,9 @@ struct source {
   unsigned closing; /* handles whose close callback is to come */
 };
 
+/* Where the configuration names a recording, reads its index; blocks. After the receiving is set up. */
+bool source_load_recording(struct source *source, const struct config_source *config, struct failure *failure);
+void source_drop_recording(struct source *source);
 void source_open(struct source *source, struct lane *lane, int fd);
 /* Opens a descriptor that a process before this one read, and goes on where that was: after source_adopt(). */
 void source_open_again(struct source *source, struct lane *lane, int fd);

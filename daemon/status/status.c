@@ -302,6 +302,7 @@ static const struct route routes[] = {
     {"POST", "/v1/pipelines/NAME/pause", do_command, PIPELINE_COMMAND_PAUSE},
     {"POST", "/v1/pipelines/NAME/resume", do_command, PIPELINE_COMMAND_RESUME},
     {"POST", "/v1/pipelines/NAME/drain", do_command, PIPELINE_COMMAND_DRAIN},
+    {"POST", "/v1/pipelines/NAME/record", do_command, PIPELINE_COMMAND_RECORD},
 };
 enum { ROUTE_COUNT = sizeof routes / sizeof routes[0] };
 

@@ -7,7 +7,7 @@ _framectl_pipelines() {
 
 _framectl() {
   local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]} command="" words="" i
-  local commands="status health watch metrics top reload upgrade drain pause resume check push pull trace plan doctor models stages try"
+  local commands="status health watch metrics top reload upgrade drain pause resume record check push pull trace plan doctor models stages try replay repair"
   local -a socket=()
   for ((i = 1; i < COMP_CWORD; i++)); do
     case ${COMP_WORDS[i]} in
@@ -25,7 +25,7 @@ _framectl() {
   case $command in
     "") words="$commands help --json --version" ;;
     help) words=$commands ;;
-    status | doctor | drain | pause | resume) words="--json" ;;
+    status | doctor | drain | pause | resume | record) words="--json" ;;
     health | watch | reload | upgrade) words="--json" ;;
     check) if [[ $word != -* ]]; then mapfile -t COMPREPLY < <(compgen -f -- "$word"); return; fi ;;
     push) words="--shm --force" ;;
@@ -33,13 +33,15 @@ _framectl() {
     models) words="install remove --cuda"; if [[ $word != -* && ${COMP_WORDS[*]} == *install* ]]; then mapfile -t COMPREPLY < <(compgen -f -- "$word"); return; fi ;;
     trace) words="-o --output --seconds" ;;
     try) words="-i --input -o --output --format --cpu" ;;
+    replay) words="--against --config"; if [[ $word != -* ]]; then mapfile -t COMPREPLY < <(compgen -f -- "$word"); return; fi ;;
+    repair) if [[ $word != -* ]]; then mapfile -t COMPREPLY < <(compgen -f -- "$word"); return; fi ;;
     stages)
       if [[ $word != -* ]]; then words=$(framectl stages 2>/dev/null | sed -n 's/^  \([^ ]*\) .*/\1/p'); fi
       ;;
     plan) words="--json --h2d --kernel --d2h --chunks --frames --slots --turnaround --host --from" ;;
   esac
   case $command in
-    status | top | doctor | drain | pause | resume | push | pull)
+    status | top | doctor | drain | pause | resume | record | push | pull)
       if [[ $word != -* ]]; then words+=" $(_framectl_pipelines "${socket[@]}")"; fi
       ;;
   esac

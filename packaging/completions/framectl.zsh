@@ -26,13 +26,13 @@ _framectl() {
       push\:"send standard input to a pipeline" pull\:"write results to standard output"
       trace\:"record when each frame was where" plan\:"say what slots would win" doctor\:"say what could be better"
       models\:"list, install or remove ONNX Runtime" stages\:"list stages and what one takes"
-      try\:"put one frame through stages" help\:"say what a command does"))' \
+      try\:"put one frame through stages" record\:"record around this moment" replay\:"compare what two configurations make of a recording" repair\:"finish segments that a kill left" help\:"say what a command does"))' \
     '*::argument:->argument'
   [[ $state == argument ]] || return
   socket=${opt_args[-s]:-${opt_args[--socket]}}
   case $line[1] in
-    help) compadd status health watch metrics top reload upgrade drain pause resume check push pull trace plan doctor models stages try ;;
-    status|doctor|drain|pause|resume) _arguments $always $json '1:pipeline:_framectl_pipelines' ;;
+    help) compadd status health watch metrics top reload upgrade drain pause resume record check push pull trace plan doctor models stages try replay repair ;;
+    status|doctor|drain|pause|resume|record) _arguments $always $json '1:pipeline:_framectl_pipelines' ;;
     top) _arguments $always '1:pipeline:_framectl_pipelines' ;;
     health|watch|reload|upgrade) _arguments $always $json ;;
     metrics) _arguments $always ;;
@@ -43,6 +43,8 @@ _framectl() {
     trace)
       _arguments $always '(-o --output)'{-o,--output}'[file for it]:file:_files' '--seconds[how long it is taken]:number'
       ;;
+    replay) _arguments $always '--against[the new configuration]:file:_files' '--config[the one before]:file:_files' '1:recording:_files' ;;
+    repair) _arguments $always '1:segment or folder:_files' ;;
     stages) _arguments $always '1:stage:' ;;
     try)
       _arguments $always '(-i --input)'{-i,--input}'[picture or raw frame]:file:_files' \

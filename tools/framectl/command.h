@@ -33,6 +33,7 @@ struct invocation {
   uint64_t frames;                /* stop after that many; 0: go on, or as many as the command thinks fit */
   const char *output;             /* a file for the result; NULL: the command's usual one */
   const char *input, *format;     /* of `try`: a file, and what is in it; NULL: standard input, a picture */
+  const char *config, *against;   /* of `replay`: configurations; NULL: framed's own; not given */
   bool cpu;                       /* on the CPU backend */
   double seconds;                 /* 0: as many as the command thinks fit */
   const char *plan[PLAN_OPTIONS]; /* NULL: not given */
@@ -41,8 +42,8 @@ struct invocation {
 typedef bool command_run(const struct invocation *invocation, struct problem *problem);
 
 command_run command_status, command_health, command_watch, command_metrics, command_top, command_reload, command_upgrade,
-    command_drain, command_pause, command_resume, command_check, command_push, command_pull, command_trace, command_plan,
-    command_doctor, command_models, command_stages, command_try;
+    command_drain, command_pause, command_resume, command_record, command_check, command_push, command_pull, command_trace,
+    command_plan, command_doctor, command_models, command_stages, command_try, command_replay, command_repair;
 
 /* The daemon's program: the one beside this one if there is one, in `path`, so that an unpacked build works as it lies. */
 const char *command_find_framed(char path[PATH_MAX]);

@@ -74,6 +74,10 @@ bool command_resume(const struct invocation *invocation, struct problem *problem
   return give_command(invocation, "resume", "takes frames again", "", NULL, problem);
 }
 
+bool command_record(const struct invocation *invocation, struct problem *problem) {
+  return give_command(invocation, "record", "is recorded: what came before, and what comes", "", NULL, problem);
+}
+
 const char *command_find_framed(char path[PATH_MAX]) {
   char own[PATH_MAX];
   ssize_t length = readlink("/proc/self/exe", own, sizeof own - 1);
@@ -87,23 +91,38 @@ const char *command_find_framed(char path[PATH_MAX]) {
   return "framed";
 }
 
-static bool become_framed(const char *option, const char *more, const char *value, struct problem *problem) {
+/* `arguments` begin behind the program's name and end with NULL. */
+static bool become_framed(const char *const *arguments, struct problem *problem) {
+  enum { MOST = 8 };
   char path[PATH_MAX];
-  const char *framed = command_find_framed(path);
-  const char *arguments[] = {framed, option, more, value, NULL};
+  const char *all[MOST] = {command_find_framed(path)};
+  for (unsigned i = 0; arguments[i] && i + 2 < MOST; i++) {
+    all[i + 1] = arguments[i];
+  }
   fflush(stdout);
-  execvp(framed, (char *const *)arguments);
+  execvp(all[0], (char *const *)all);
   return problem_set(problem, EXIT_STATUS_INTERNAL, "install framed, or put it beside framectl or into PATH",
                      "cannot run framed: %s", strerror(errno));
 }
 
+bool command_replay(const struct invocation *invocation, struct problem *problem) {
+  const char *arguments[] = {"--replay", invocation->operand, "--against", invocation->against, "-c", invocation->config, NULL};
+  if (!invocation->against) {
+    return problem_set(problem, EXIT_STATUS_USAGE, "write --against NEW.yaml",
+                       "'replay' needs a configuration to compare with");
+  }
+  arguments[4] = invocation->config ? arguments[4] : NULL;
+  return become_framed(arguments, problem);
+}
+
 bool command_check(const struct invocation *invocation, struct problem *problem) {
-  return become_framed("--check", invocation->operand ? "-c" : NULL, invocation->operand, problem);
+  const char *const arguments[] = {"--check", invocation->operand ? "-c" : NULL, invocation->operand, NULL};
+  return become_framed(arguments, problem);
 }
 
 bool command_stages(const struct invocation *invocation, struct problem *problem) {
   char option[256];
   snprintf(option, sizeof option, "--print-stages%s%s", invocation->operand ? "=" : "",
            invocation->operand ? invocation->operand : "");
-  return become_framed(option, NULL, NULL, problem);
+  return become_framed((const char *const[]){option, NULL}, problem);
 }

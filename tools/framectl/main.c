@@ -25,6 +25,8 @@ enum option_id {
   OPTION_INPUT,
   OPTION_FORMAT,
   OPTION_CPU,
+  OPTION_CONFIG,
+  OPTION_AGAINST,
   OPTION_PLAN,
   OPTION_COUNT = OPTION_PLAN + PLAN_OPTIONS
 };
@@ -44,6 +46,8 @@ static const struct {
     [OPTION_INPUT] = {"input", "FILE"},
     [OPTION_FORMAT] = {"format", "FORMAT"},
     [OPTION_CPU] = {"cpu", NULL},
+    [OPTION_CONFIG] = {"config", "FILE"},
+    [OPTION_AGAINST] = {"against", "FILE"},
     [OPTION_PLAN + PLAN_H2D] = {"h2d", "TIME"},
     [OPTION_PLAN + PLAN_KERNEL] = {"kernel", "TIME"},
     [OPTION_PLAN + PLAN_D2H] = {"d2h", "TIME"},
@@ -99,6 +103,10 @@ static const struct command {
     {"pause", "PIPELINE", TAKES(OPTION_JSON), "stop taking frames",
      "Answers as soon as no frame begins any more. `framectl resume PIPELINE` ends it.", command_pause},
     {"resume", "PIPELINE", TAKES(OPTION_JSON), "take frames again", "Ends pause and drain.", command_resume},
+    {"record", "PIPELINE", TAKES(OPTION_JSON), "record what comes in around this moment",
+     "Of a pipeline with `record` and when: event or boxes, as if something had been seen now: frames of `before`, as far as\n"
+     "they are in memory, and those that come within `after`.",
+     command_record},
     {"check", "[FILE]", 0, "check a configuration file without using it",
      "Runs `framed --check` on FILE (default: framed's own), and exits as that does: 0 if the file is valid, 78 if not.",
      command_check},
@@ -168,6 +176,21 @@ static const struct command {
      "  --format FORMAT     of a raw frame: 'nv12 640x480' or 'float32[3,480,640]'\n"
      "  --cpu               on the CPU backend in any case",
      command_try},
+    {"replay", "RECORDING", TAKES(OPTION_CONFIG) | TAKES(OPTION_AGAINST),
+     "say what a new configuration would make of frames that were recorded",
+     "Runs each frame of RECORDING, a segment of `record`, through the pipeline of that name in two configurations, without a\n"
+     "daemon, and says for each frame whose results differ how: boxes that are gone or new, numbers, bytes. Exit status 0: "
+     "none\n"
+     "differs; 2: some do.\n"
+     "  --against FILE      the new configuration\n"
+     "  --config FILE       the one before (default: framed's own)",
+     command_replay},
+    {"repair", "PATH", 0, "finish segments of recordings that a kill left",
+     "PATH is a segment that ends in .part, its name without that, or a folder of them. What is behind the last whole result\n"
+     "is cut off, and the segment gets its name. It asks no daemon, and leaves alone what one is writing; a daemon that "
+     "starts\n"
+     "does the same for its own.",
+     command_repair},
 };
 enum { COMMAND_COUNT = sizeof commands / sizeof commands[0] };
 
@@ -275,6 +298,12 @@ static bool take_command_option(enum option_id option, struct command_line *line
   case OPTION_CPU:
     line->invocation.cpu = true;
     return true;
+  case OPTION_CONFIG:
+    line->invocation.config = optarg;
+    return true;
+  case OPTION_AGAINST:
+    line->invocation.against = optarg;
+    return true;
   case OPTION_SECONDS:
     return parse_seconds(optarg, &line->invocation.seconds, problem);
   default:
@@ -346,6 +375,9 @@ static bool read_operands(int count, char **operands, struct command_line *line,
   if (count == 0 && several && command->operand[0] != '[') {
     return problem_set(problem, EXIT_STATUS_USAGE, "`framectl stages` lists them; write for example 'blur: {sigma: 3}'",
                        "'%s' needs a stage", command->name);
+  }
+  if (count == 0 && command->operand && command->operand[0] != '[' && strcmp(command->operand, "PIPELINE") != 0) {
+    return problem_set(problem, EXIT_STATUS_USAGE, NULL, "'%s' needs %s", command->name, command->operand);
   }
   if (count == 0 && command->operand && command->operand[0] != '[') {
     return problem_set(problem, EXIT_STATUS_USAGE, "`framectl status` lists the pipelines", "'%s' needs the name of a pipeline",

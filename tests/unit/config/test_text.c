@@ -24,7 +24,8 @@ static const char *const rich =
     "  \"7\":\n"
     "    device: 0\n"
     "    source: {file: '-', format: {dtype: float32, shape: [3, 5]}, rate: 29.97}\n"
-    "    sink: {file: \"quote\\\"back\\\\slash \xC3\xA4\"}\n";
+    "    sink: {file: \"quote\\\"back\\\\slash \xC3\xA4 %H\", rotate: {most: 200GiB, every: 10m, size: 2048MiB, keep: 7d}}\n"
+    "    record: {file: in-%S, when: boxes, after: 2s, size: 1024MiB}\n";
 
 static const char *const canonical =
     "log:\n  level: warning\nlanes: 4\ndrain_timeout: 90s\nstatus:\n  socket: \"./s\"\n  http: \"127.0.0.1:9464\"\n  token: t\n"
@@ -88,8 +89,18 @@ static const char *const canonical =
     "    overload: block\n"
     "    stages: []\n"
     "    sink:\n"
-    "      file: \"quote\\\"back\\\\slash \xC3\xA4\"\n"
-    "      protocol: raw\n";
+    "      file: \"quote\\\"back\\\\slash \xC3\xA4 %H\"\n"
+    "      protocol: raw\n"
+    "      rotate: {every: 10min, size: 2GiB, keep: 168h, most: 200GiB}\n"
+    "    record:\n"
+    "      file: \"in-%S\"\n"
+    "      protocol: raw\n"
+    "      when: boxes\n"
+    "      before: 10s\n"
+    "      after: 2s\n"
+    "      memory: 256MiB\n"
+    "      every: 10min\n"
+    "      size: 1GiB\n";
 
 START_TEST(text_says_everything) {
   struct config *config = fixture_config(rich);

@@ -112,7 +112,7 @@ static const struct mistake mistakes[] = {
      "t.yaml:1:16: 'timeout' needs a unit\n"
      "    gpu: {timeout: 5}\n"
      "                   ^\n"
-     "  write for example 5ms or 5s; units are ns us ms s min h\n"
+     "  write for example 5ms or 5s; units are ns us ms s min h d\n"
      "t.yaml:5:12: unknown key 'sock' in 'sink' of pipeline 'cam0'\n"
      "    sink: {sock: out}\n"
      "           ^~~~\n"

@@ -26,7 +26,7 @@ static const struct mistake mistakes[] = {
      "t.yaml:5:5: unknown key 'zebra' in pipeline 'cam0'\n"
      "    zebra: 3\n"
      "    ^~~~~\n"
-     "  keys are device, source, slots, completion, spin_for, graph, overload, deadline, stages, sink\n"},
+     "  keys are device, source, slots, completion, spin_for, graph, overload, deadline, stages, sink, record\n"},
     {"unknown key at the top", PIPELINE("") "piplines: {}\n",
      "t.yaml:5:1: unknown key 'piplines' in the file\n"
      "    piplines: {}\n"
@@ -119,12 +119,12 @@ static const struct mistake mistakes[] = {
      "t.yaml:5:15: 'deadline' needs a unit\n"
      "    deadline: 50\n"
      "              ^~\n"
-     "  write for example 50ms or 50s; units are ns us ms s min h\n"},
+     "  write for example 50ms or 50s; units are ns us ms s min h d\n"},
     {"unknown unit", PIPELINE("    deadline: 50 sec\n"),
      "t.yaml:5:15: unknown unit 'sec' in 'deadline'\n"
      "    deadline: 50 sec\n"
      "              ^~\n"
-     "  units are ns us ms s min h\n"},
+     "  units are ns us ms s min h d\n"},
     {"text for a duration", PIPELINE("    deadline: soon\n"),
      "t.yaml:5:15: 'deadline' must be a duration such as 50ms, not 'soon'\n"
      "    deadline: soon\n"

@@ -70,10 +70,9 @@ static void answer(ssize_t result) {
 
 static void answer_whole(void) { answer((ssize_t)pending.length); }
 
-uint64_t subject_result_bytes(const struct config_pipeline *config, const struct frame_format *output);
-uint64_t subject_cut_torn(const struct config_pipeline *config, const struct frame_format *output, int fd);
-bool subject_prepare_file(const struct config_pipeline *config, const struct frame_format *output, int fd,
-                          struct failure *failure);
+void subject_let_go(struct sink *sink);
+void subject_end_segment(struct sink *sink);
+bool subject_flush_segment(struct sink *sink);
 
 #define uv_fs_write                fake_write
 #define uv_fs_ftruncate            fake_truncate
@@ -82,9 +81,9 @@ bool subject_prepare_file(const struct config_pipeline *config, const struct fra
 #define lane_schedule(runner)      ((void)(runner))
 #define lane_is_parking(lane)      false
 #define sink_file_operations       subject
-#define sink_prepare_file          subject_prepare_file
-#define sink_cut_torn              subject_cut_torn
-#define sink_result_bytes_in_file  subject_result_bytes
+#define sink_flush_segment         subject_flush_segment
+#define sink_end_segment           subject_end_segment
+#define sink_let_go                subject_let_go
 #include "daemon/sink/file.c"
 
 /* -- the sink ------------------------------------------------------------------------------------------------------ */

@@ -1,0 +1,354 @@
+/*
+ * Regular files as sinks, while results go into them: one that somebody has moved or removed is left for a new one, and one in
+ * segments for the next. In both cases the sink gives the file back between two results and gets the other one, while results
+ * wait. A worker opens, finishes and looks at files, since a disk may not answer; the outputs end only after the last job.
+ */
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "daemon/base/log.h"
+#include "daemon/measure/clock.h"
+#include "daemon/pipeline/private.h"
+#include "daemon/state/fd_store.h"
+
+#define HOLD     NS_PER_S        /* how long a segment goes on whose next one cannot begin */
+#define PATIENCE (10 * NS_PER_S) /* with a disk that takes all of a segment, before anybody says that it hangs */
+
+/* -- opening ----------------------------------------------------------------------------------------------------------- */
+
+static bool open_file(const struct outputs *outputs, struct segment_files *files, struct failure *failure) {
+  const struct config_pipeline *config = outputs->config;
+  struct endpoint endpoint;
+  size_t bytes = 0;
+  if (sink_rotates(&config->sink)) {
+    bool is_sized = config->sink.protocol != CONFIG_PROTOCOL_JSON && format_bytes(&outputs->format, &bytes);
+    return segments_begin(config, is_sized ? bytes : 0, files, failure);
+  }
+  *files = SEGMENT_FILES_NONE;
+  if (!endpoint_open_sink(&config->sink, &endpoint, failure)) {
+    return false;
+  }
+  bool is_fit = endpoint.kind == ENDPOINT_FILE
+                    ? sink_prepare_file(config, &outputs->format, endpoint.fd, failure)
+                    : failure_set(failure, EXIT_STATUS_CONFIG, NULL, "'%s' is no file any more", config->sink.path);
+  if (!is_fit) {
+    endpoint_close(&endpoint);
+  }
+  files->data = endpoint.fd;
+  return is_fit;
+}
+
+static int64_t files_now(void) {
+  struct timespec real;
+  clock_gettime(CLOCK_REALTIME, &real);
+  return (int64_t)real.tv_sec * NS_PER_S + real.tv_nsec;
+}
+
+bool outputs_open_segment(struct outputs *outputs, struct failure *failure) {
+  struct segment_files files;
+  if (!open_file(outputs, &files, failure)) {
+    return false;
+  }
+  outputs->endpoint = (struct endpoint){.fd = files.data, .kind = ENDPOINT_FILE};
+  outputs->file.index = files.index;
+  outputs->file.began = files_now();
+  return true;
+}
+
+bool outputs_attach_file(struct outputs *outputs, struct failure *failure) {
+  int fd = outputs->endpoint.fd;
+  if (!outputs_attach(outputs, &(struct client){.fd = fd}, &(struct quota_charge){0}, failure)) {
+    return false;
+  }
+  outputs->endpoint.fd = -1;
+  outputs->file.fd = outputs->endpoint.kind == ENDPOINT_FILE ? fd : -1;
+  outputs->file.index = -1; /* the reader's */
+  outputs->file.seen = 0;
+  fd_store_mark();
+  return true;
+}
+
+/* -- jobs for workers -------------------------------------------------------------------------------------------------- */
+
+static void begin_job(struct outputs *outputs, int64_t patience, loop_callback *run, loop_callback *done, void *context) {
+  if (outputs->file.jobs++ == 0) {
+    atomic_store(&outputs->file.asked, clock_now() + patience);
+  }
+  if (!loop_job(outputs->loop, run, done, context)) {
+    run(context);
+    done(context);
+  }
+}
+
+static void end_job(struct outputs *outputs) {
+  if (--outputs->file.jobs > 0) {
+    return;
+  }
+  atomic_store(&outputs->file.asked, 0);
+  if (outputs->file.stop_wanted) {
+    sink_stop(outputs->sink);
+  }
+}
+
+int64_t outputs_asked(const struct outputs *outputs) { return atomic_load(&outputs->file.asked); }
+
+void outputs_stop(struct outputs *outputs) {
+  outputs->file.stop_wanted = true;
+  if (outputs->file.jobs == 0) {
+    sink_stop(outputs->sink);
+  }
+}
+
+/* What is wrong with the file, while results still go somewhere: said once, and counted. */
+static void note_trouble(struct outputs *outputs, const char *what) {
+  const struct failure *failure = &outputs->file.failure;
+  const char *remedy = failure->remedy[0] ? failure->remedy : "it is tried again and again";
+  trouble_note(&outputs->trouble, clock_now(), remedy, "%s: %s", what, failure->text);
+  if (!outputs->file.lasts) {
+    log_event(LOG_SINK_FAILED, outputs->config->name, "%s: %s; %s", what, failure->text, remedy);
+  }
+  outputs->file.lasts = true;
+}
+
+static void mend_trouble(struct outputs *outputs) {
+  if (outputs->file.lasts) {
+    outputs->file.lasts = false;
+    trouble_mend(&outputs->trouble);
+  }
+}
+
+bool outputs_trouble_lasts(const struct outputs *outputs) { return outputs->file.lasts; }
+
+/* -- the end of a segment ---------------------------------------------------------------------------------------------- */
+
+/* One after the other, since each removes old ones. */
+struct segment_end {
+  struct segment_end *next;
+  struct outputs *outputs;
+  struct segment_files files; /* none: those that a process before this one left */
+  bool worked;
+  struct failure failure;
+};
+
+static void run_end(void *context) {
+  struct segment_end *end = context;
+  end->worked = true;
+  if (end->files.data < 0) {
+    segments_sweep(end->outputs->config);
+  } else {
+    end->worked = segments_end(end->outputs->config, &end->files, &end->failure);
+  }
+  segments_drop(&end->files);
+}
+
+static void on_end(void *context) {
+  struct segment_end *end = context;
+  struct outputs *outputs = end->outputs;
+  if (!end->worked) {
+    log_event(LOG_SINK_FAILED, outputs->config->name, "%s; %s", end->failure.text, end->failure.remedy);
+    trouble_note(&outputs->trouble, clock_now(), end->failure.remedy, "%s", end->failure.text);
+  }
+  outputs->file.ends = end->next;
+  free(end);
+  if (outputs->file.ends) {
+    begin_job(outputs, PATIENCE, run_end, on_end, outputs->file.ends);
+  }
+  end_job(outputs);
+}
+
+/* Without memory for that the next start does it. */
+static void add_end(struct outputs *outputs, struct segment_files files) {
+  struct segment_end *end = calloc(1, sizeof *end), **last = &outputs->file.ends;
+  if (!end) {
+    segments_drop(&files);
+    return;
+  }
+  *end = (struct segment_end){.outputs = outputs, .files = files};
+  while (*last) {
+    last = &(*last)->next;
+  }
+  *last = end;
+  if (outputs->file.ends == end) {
+    begin_job(outputs, PATIENCE, run_end, on_end, end);
+  }
+}
+
+static void end_segment(struct outputs *outputs, struct segment_files files) {
+  if (files.index >= 0) {
+    add_end(outputs, files);
+  } else {
+    segments_drop(&files);
+  }
+}
+
+void outputs_sweep(struct outputs *outputs) {
+  if (sink_rotates(&outputs->config->sink)) {
+    add_end(outputs, SEGMENT_FILES_NONE);
+  }
+}
+
+static void end_at_once(const struct outputs *outputs, struct segment_files *files) {
+  struct failure failure;
+  if (files->index >= 0 && !segments_end(outputs->config, files, &failure)) {
+    log_event(LOG_SINK_FAILED, outputs->config->name, "%s; %s", failure.text, failure.remedy);
+  }
+  segments_drop(files);
+}
+
+void outputs_end_file(struct outputs *outputs) {
+  struct segment_files files = {outputs->endpoint.fd, outputs->file.index};
+  end_at_once(outputs, &outputs->file.next); /* which nothing was written to */
+  end_at_once(outputs, &files);
+  outputs->endpoint.fd = outputs->file.index = -1;
+}
+
+/* -- another file ------------------------------------------------------------------------------------------------------ */
+
+/* What the sink gets now, in the place of what `endpoint` has. */
+static void take_next(struct outputs *outputs) {
+  struct failure failure;
+  struct segment_files before = {outputs->endpoint.fd, outputs->file.index};
+  outputs->endpoint.fd = outputs->file.next.data;
+  outputs->file.index = outputs->file.next.index;
+  outputs->file.count = 0;
+  outputs->file.began = files_now();
+  outputs->file.hold_ns = 0;
+  outputs->file.next = SEGMENT_FILES_NONE;
+  end_segment(outputs, before);
+  if (outputs_attach_file(outputs, &failure)) {
+    mend_trouble(outputs);
+    return;
+  }
+  outputs->ended = true;
+  trouble_note(&outputs->trouble, clock_now(), "restart the daemon", "%s", failure.text);
+}
+
+/* The same file again. */
+static void take_again(struct outputs *outputs, int64_t hold_ns) {
+  struct failure failure;
+  outputs->file.hold_ns = hold_ns;
+  outputs->file.began = 0; /* it is over as soon as it may */
+  if (!outputs_attach_file(outputs, &failure)) {
+    outputs->ended = true;
+    trouble_note(&outputs->trouble, clock_now(), "restart the daemon", "%s", failure.text);
+  }
+}
+
+static void run_next(void *context) {
+  struct outputs *outputs = context;
+  outputs->file.worked = open_file(outputs, &outputs->file.next, &outputs->file.failure);
+}
+
+static void on_next(void *context) {
+  struct outputs *outputs = context;
+  outputs->file.busy = false;
+  bool ends = outputs->file.stop_wanted; /* then outputs_end_file() sees to both */
+  if (!ends && outputs->file.worked) {
+    take_next(outputs);
+  } else if (!ends) {
+    note_trouble(outputs, "results go on into the segment before");
+    take_again(outputs, HOLD);
+  }
+  end_job(outputs);
+}
+
+static void begin_next(struct outputs *outputs) {
+  outputs->file.wants_next = false;
+  outputs->file.busy = true;
+  begin_job(outputs, 0, run_next, on_next, outputs);
+}
+
+bool outputs_on_file_back(struct outputs *outputs, const struct sink_event *event) {
+  outputs->endpoint.fd = event->fd;
+  outputs->file.fd = -1;
+  outputs->file.index = reader_index(event->reader, &outputs->file.count);
+  outputs->file.emitted += event->emitted;
+  if (outputs->closed) {
+    return false;
+  }
+  if (outputs->file.next.data >= 0) {
+    take_next(outputs);
+  } else if (!event->full) {
+    take_again(outputs, 0);
+  } else if (outputs->file.busy) {
+    outputs->file.wants_next = true;
+  } else {
+    begin_next(outputs);
+  }
+  return true;
+}
+
+/* -- a file that is gone ----------------------------------------------------------------------------------------------- */
+
+/* One that was cut, as by logrotate's copytruncate, goes on at its end. */
+static bool was_cut(struct outputs *outputs, const struct stat *status) {
+  bool cut = status->st_size < outputs->file.seen;
+  outputs->file.seen = status->st_size;
+  return cut;
+}
+
+static bool has_gone(const struct outputs *outputs, const struct stat *status) {
+  const char *path = outputs->config->sink.path;
+  bool gone;
+  if (sink_rotates(&outputs->config->sink)) {
+    return status->st_nlink == 0;
+  }
+  return strcmp(path, "-") != 0 && (endpoint_has_moved(path, outputs->file.looks_at, &gone) || gone);
+}
+
+static void run_look(void *context) {
+  struct outputs *outputs = context;
+  struct file_work *file = &outputs->file;
+  struct stat status;
+  file->moved = file->worked = false;
+  if (fstat(file->looks_at, &status) != 0 || !S_ISREG(status.st_mode)) {
+    return;
+  }
+  file->moved = has_gone(outputs, &status);
+  if (file->moved) {
+    file->worked = open_file(outputs, &file->next, &file->failure);
+  } else if (was_cut(outputs, &status) && !sink_rotates(&outputs->config->sink)) {
+    file->next.data = fcntl(file->looks_at, F_DUPFD_CLOEXEC, 0);
+    file->worked = file->next.data >= 0;
+  }
+}
+
+static void on_look(void *context) {
+  struct outputs *outputs = context;
+  struct file_work *file = &outputs->file;
+  const char *name = outputs->config->name, *path = outputs->config->sink.path;
+  file->busy = false;
+  bool ends = file->stop_wanted; /* then outputs_end_file() sees to it */
+  if (!ends && file->worked) {
+    log_event(LOG_MOVED, name,
+              file->moved ? "somebody has taken '%s' away: results go on into a new one"
+                          : "somebody has cut '%s': results go on at its end",
+              path);
+    if (outputs->endpoint.fd >= 0) {
+      take_next(outputs); /* it is back already */
+    } else {
+      sink_let_go(outputs->sink);
+    }
+  } else if (!ends && file->moved) {
+    note_trouble(outputs, "somebody has taken the file away, and results go on into the old one");
+  } else if (!ends) {
+    mend_trouble(outputs);
+  }
+  if (file->wants_next && outputs->endpoint.fd >= 0 && !ends) {
+    begin_next(outputs);
+  }
+  file->wants_next = false;
+  end_job(outputs);
+}
+
+void outputs_look(struct outputs *outputs) {
+  struct file_work *file = &outputs->file;
+  if (file->fd >= 0 && !file->busy && file->next.data < 0 && !file->stop_wanted) {
+    file->busy = true;
+    file->looks_at = file->fd;
+    begin_job(outputs, 0, run_look, on_look, outputs);
+  }
+}

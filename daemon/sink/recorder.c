@@ -1,0 +1,281 @@
+#include "daemon/sink/recorder.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/measure/clock.h"
+#include "daemon/sink/results.h"
+
+#define FLUSH_TIME (200 * NS_PER_MS) /* while everything stands still */
+
+enum { LEAST_CELLS = 4, SLOTS = 4 };
+
+struct recorder {
+  struct runner runner; /* first */
+  struct recorder_setup setup;
+  struct tap tap;
+  struct sink *sink;
+  struct flow flow;
+  struct account account;
+  /* The ring: frames first to next - 1, counted since the start, of which the sink was offered those before `offered`. */
+  unsigned char *memory;
+  struct frame *frames;
+  uint64_t cells, first, offered, next;
+  size_t frame_bytes;
+  int64_t until; /* frames that came by then are wanted; 0: none were yet */
+  bool open;     /* an event is being recorded */
+  bool stopping;
+  _Atomic uint64_t missed;
+  atomic_bool event_posted;
+  struct message start_message, event_message, stop_message, stopped_message;
+};
+
+/* -- making it --------------------------------------------------------------------------------------------------------- */
+
+static void recorder_came(struct tap *tap, const struct slot *slot, int64_t now);
+static void recorder_resulted(struct tap *tap, const struct slot *slot, int64_t now);
+static bool recorder_turn(struct runner *runner);
+static void recorder_tick(struct runner *runner, int64_t now);
+
+static void wake_recorder(void *context) { lane_schedule(&((struct recorder *)context)->runner); }
+
+static void set_up_recorder(struct recorder *recorder, const struct recorder_setup *setup) {
+  struct flow *flow = &recorder->flow;
+  recorder->setup = *setup;
+  recorder->runner = (struct runner){.turn = recorder_turn, .tick = recorder_tick};
+  recorder->tap = (struct tap){.came = recorder_came, .resulted = recorder_resulted};
+  recorder->until = setup->config->record.when == CONFIG_RECORD_ALWAYS ? INT64_MAX : 0;
+  slot_ring_init(&flow->ring, SLOTS);
+  flow->account = &recorder->account;
+  flow->lane = setup->lane;
+  flow->wake = wake_recorder;
+  flow->session = recorder;
+}
+
+/* All of it is touched, so that no frame is the first on a page. */
+static bool take_cells(struct recorder *recorder) {
+  uint64_t wanted = (uint64_t)recorder->setup.config->record.memory / recorder->frame_bytes;
+  size_t bytes;
+  recorder->cells = wanted > LEAST_CELLS ? wanted : LEAST_CELLS;
+  if (__builtin_mul_overflow(recorder->cells, recorder->frame_bytes, &bytes)) {
+    return false;
+  }
+  recorder->frames = calloc(recorder->cells, sizeof *recorder->frames);
+  recorder->memory = malloc(bytes);
+  if (recorder->memory) {
+    memset(recorder->memory, 1, bytes);
+  }
+  return recorder->frames && recorder->memory;
+}
+
+struct recorder *recorder_new(const struct recorder_setup *setup, struct failure *failure) {
+  struct recorder *recorder = calloc(1, sizeof *recorder);
+  if (!recorder) {
+    failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "no memory to record pipeline '%s'", setup->config->name);
+    return NULL;
+  }
+  set_up_recorder(recorder, setup);
+  if (!format_bytes(setup->input, &recorder->frame_bytes) || !take_cells(recorder)) {
+    failure_set(failure, EXIT_STATUS_CONFIG, "give `record` less memory", "no memory for the frames that pipeline '%s' records",
+                setup->config->name);
+    return recorder_free(recorder);
+  }
+  return recorder;
+}
+
+struct recorder *recorder_free(struct recorder *recorder) {
+  if (recorder) {
+    free(recorder->frames);
+    free(recorder->memory);
+  }
+  free(recorder);
+  return NULL;
+}
+
+struct tap *recorder_tap(struct recorder *recorder) {
+  return recorder ? &recorder->tap : NULL;
+}
+
+uint64_t recorder_missed(const struct recorder *recorder) {
+  return atomic_load_explicit(&recorder->missed, memory_order_relaxed);
+}
+
+/* -- what the sink gets ------------------------------------------------------------------------------------------------ */
+
+static const struct frame *oldest_left(const struct recorder *recorder) {
+  return recorder->offered < recorder->next ? &recorder->frames[recorder->offered % recorder->cells] : NULL;
+}
+
+static bool is_wanted(const struct recorder *recorder) {
+  const struct frame *frame = oldest_left(recorder);
+  return frame && frame->complete <= recorder->until;
+}
+
+/* The sink gives slots back in the order in which it got them. */
+static void take_free(struct recorder *recorder) {
+  recorder->first = recorder->offered - slot_count(&recorder->flow.ring, SLOT_EMITTING);
+}
+
+/* The frame is in the slot as if it had gone through a device. */
+static void offer_one(struct recorder *recorder, struct slot *slot) {
+  static const enum slot_state states[] = {SLOT_FILLING, SLOT_READY, SLOT_RUNNING, SLOT_DONE, SLOT_EMITTING};
+  uint64_t cell = recorder->offered++ % recorder->cells;
+  slot->frame = recorder->frames[cell];
+  slot->frame.open = slot->frame.suspect = false; /* it is open in the account of its session */
+  slot->output = recorder->memory + cell * recorder->frame_bytes;
+  account_open(&recorder->account, &slot->frame);
+  for (size_t i = 0; i < sizeof states / sizeof *states; i++) {
+    slot_move(&recorder->flow.ring, slot, states[i]);
+  }
+  sink_offer(recorder->sink, &recorder->flow, slot);
+}
+
+static bool offer_wanted(struct recorder *recorder, int64_t now) {
+  struct slot *slot;
+  bool offered = false;
+  while (recorder->sink && is_wanted(recorder) && (slot = slot_oldest(&recorder->flow.ring, SLOT_FREE))) {
+    offer_one(recorder, slot);
+    offered = true;
+  }
+  if (offered && sink_turn(recorder->sink, now)) {
+    lane_schedule(&recorder->sink->runner);
+  }
+  take_free(recorder);
+  return offered;
+}
+
+/* -- what comes -------------------------------------------------------------------------------------------------------- */
+
+static void count_missed(struct recorder *recorder) {
+  atomic_store_explicit(&recorder->missed, recorder_missed(recorder) + 1, memory_order_relaxed);
+}
+
+/* Of a full ring the oldest frame goes, unless it is to be written. */
+static void recorder_came(struct tap *tap, const struct slot *slot, int64_t now) {
+  struct recorder *recorder = (struct recorder *)((char *)tap - offsetof(struct recorder, tap));
+  take_free(recorder);
+  if (recorder->next - recorder->first == recorder->cells) {
+    if (recorder->first < recorder->offered || is_wanted(recorder)) {
+      if (slot->frame.complete <= recorder->until) {
+        count_missed(recorder);
+      }
+      return;
+    }
+    recorder->first = ++recorder->offered;
+  }
+  uint64_t cell = recorder->next % recorder->cells;
+  memcpy(recorder->memory + cell * recorder->frame_bytes, slot->input, recorder->frame_bytes);
+  recorder->frames[cell] = slot->frame;
+  recorder->next++;
+  offer_wanted(recorder, now);
+}
+
+/* What came too long before the event is not part of it. */
+static void begin_event(struct recorder *recorder, int64_t now) {
+  int64_t oldest = now - recorder->setup.config->record.before_ns;
+  while (oldest_left(recorder) && oldest_left(recorder)->complete < oldest) {
+    recorder->offered++;
+  }
+  recorder->open = true;
+  sink_end_segment(recorder->sink);
+}
+
+static void recorder_see(struct recorder *recorder, int64_t now) {
+  if (recorder->setup.config->record.when == CONFIG_RECORD_ALWAYS || !recorder->sink) {
+    return;
+  }
+  if (!recorder->open) {
+    begin_event(recorder, now);
+  }
+  recorder->until = now + recorder->setup.config->record.after_ns;
+  offer_wanted(recorder, now);
+}
+
+static bool has_boxes(const struct frame_format *output, const float *values) {
+  return output->meaning == MEANING_BOXES ? values[4] != 0 : output->meaning == MEANING_MOTION && values[0] > 0;
+}
+
+static void recorder_resulted(struct tap *tap, const struct slot *slot, int64_t now) {
+  struct recorder *recorder = (struct recorder *)((char *)tap - offsetof(struct recorder, tap));
+  if (recorder->setup.config->record.when == CONFIG_RECORD_BOXES &&
+      has_boxes(recorder->setup.output, (const float *)(const void *)slot->output)) {
+    recorder_see(recorder, now);
+  }
+}
+
+/* -- on its lane ------------------------------------------------------------------------------------------------------- */
+
+static void tell_stopped(struct message *message) {
+  struct recorder *recorder = (struct recorder *)((char *)message - offsetof(struct recorder, stopped_message));
+  recorder->setup.stopped(recorder->setup.context);
+}
+
+static bool is_written(const struct recorder *recorder) {
+  return !is_wanted(recorder) && slot_count(&recorder->flow.ring, SLOT_EMITTING) == 0;
+}
+
+static bool recorder_turn(struct runner *runner) {
+  struct recorder *recorder = (struct recorder *)runner;
+  offer_wanted(recorder, clock_now());
+  if (recorder->stopping && is_written(recorder)) {
+    recorder->stopping = false;
+    lane_leave(&recorder->runner);
+    recorder->stopped_message.run = tell_stopped;
+    mailbox_post(recorder->setup.control, &recorder->stopped_message);
+  }
+  return false;
+}
+
+/* An event that is over has its segment to itself. */
+static void recorder_tick(struct runner *runner, int64_t now) {
+  struct recorder *recorder = (struct recorder *)runner;
+  if (recorder->open && now > recorder->until && is_written(recorder)) {
+    recorder->open = false;
+    sink_end_segment(recorder->sink);
+  }
+}
+
+static void run_start(struct message *message) {
+  struct recorder *recorder = (struct recorder *)((char *)message - offsetof(struct recorder, start_message));
+  lane_join(recorder->setup.lane, &recorder->runner);
+}
+
+void recorder_start(struct recorder *recorder, struct sink *sink) {
+  recorder->sink = sink; /* no frame has come yet */
+  recorder->start_message.run = run_start;
+  lane_post(recorder->setup.lane, &recorder->start_message);
+}
+
+static void run_event(struct message *message) {
+  struct recorder *recorder = (struct recorder *)((char *)message - offsetof(struct recorder, event_message));
+  atomic_store(&recorder->event_posted, false);
+  recorder_see(recorder, clock_now());
+}
+
+void recorder_note_event(struct recorder *recorder) {
+  if (!atomic_exchange(&recorder->event_posted, true)) {
+    recorder->event_message.run = run_event;
+    lane_post(recorder->setup.lane, &recorder->event_message);
+  }
+}
+
+void recorder_flush(struct recorder *recorder) {
+  int64_t end = clock_now() + FLUSH_TIME;
+  struct slot *slot;
+  while (recorder->sink && sink_flush_segment(recorder->sink) && clock_now() < end && is_wanted(recorder)) {
+    while (is_wanted(recorder) && (slot = slot_oldest(&recorder->flow.ring, SLOT_FREE))) {
+      offer_one(recorder, slot);
+    }
+  }
+}
+
+static void run_stop(struct message *message) {
+  struct recorder *recorder = (struct recorder *)((char *)message - offsetof(struct recorder, stop_message));
+  recorder->stopping = true;
+  lane_schedule(&recorder->runner);
+}
+
+void recorder_stop(struct recorder *recorder) {
+  recorder->stop_message.run = run_stop;
+  lane_post(recorder->setup.lane, &recorder->stop_message);
+}
