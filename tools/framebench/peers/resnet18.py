@@ -1,0 +1,102 @@
+#!/usr/bin/env python3
+"""Makes the model that figures are measured with: a ResNet-18 of 11.7 million random weights, 1x3x224x224 float32 to 1000 classes.
+
+    resnet18.py FILE.onnx
+
+Needs nothing but Python: what an ONNX file is made of is written here field by field. Weights are scaled so that numbers stay
+moderate from layer to layer; normalisation is part of them, as it is once a model is optimised. The same file each time.
+"""
+
+import array
+import random
+import sys
+
+FLOAT, INTS, INT = 1, 7, 2  # of elements and attributes, as ONNX numbers them
+
+
+def varint(value):
+    out = bytearray()
+    while value > 127:
+        out.append(value & 127 | 128)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def number(field, value):
+    return varint(field << 3) + varint(value)
+
+
+def part(field, data):
+    data = data.encode() if isinstance(data, str) else data
+    return varint(field << 3 | 2) + varint(len(data)) + data
+
+
+class Graph:
+    def __init__(self):
+        self.nodes, self.weights = b"", []
+        self.random = random.Random(18)
+
+    def weight(self, shape, fan_in):
+        """A name of new weights; as even numbers as make sums of `fan_in` products as large as what goes in."""
+        count = 1
+        for side in shape:
+            count *= side
+        most = (6 / fan_in) ** 0.5
+        values = array.array("f", [most * (2 * self.random.random() - 1) for _ in range(count)])
+        name = f"w{len(self.weights)}"
+        self.weights.append(part(5, b"".join(number(1, side) for side in shape) + number(2, FLOAT) + part(8, name) +
+                                 part(9, values.tobytes())))
+        return name
+
+    def node(self, kind, *inputs, **attributes):
+        output = f"t{len(self.nodes)}"
+        body = b"".join(part(1, name) for name in inputs) + part(2, output) + part(4, kind)
+        for name, value in attributes.items():
+            several = isinstance(value, list)
+            values = b"".join(number(8, each) for each in value) if several else number(3, value)
+            body += part(5, part(1, name) + values + number(20, INTS if several else INT))
+        self.nodes += part(1, body)
+        return output
+
+    def convolve(self, x, channels_in, channels_out, kernel, stride):
+        fan_in = channels_in * kernel * kernel
+        weights = self.weight((channels_out, channels_in, kernel, kernel), fan_in)
+        bias = self.weight((channels_out,), 600)
+        return self.node("Conv", x, weights, bias, kernel_shape=[kernel] * 2, strides=[stride] * 2, pads=[kernel // 2] * 4)
+
+    def block(self, x, channels_in, channels_out, stride):
+        way = self.node("Relu", self.convolve(x, channels_in, channels_out, 3, stride))
+        way = self.convolve(way, channels_out, channels_out, 3, 1)
+        short = x if channels_in == channels_out else self.convolve(x, channels_in, channels_out, 1, stride)
+        return self.node("Relu", self.node("Add", way, short))
+
+
+def value_info(name, shape):
+    sides = b"".join(part(1, number(1, side)) for side in shape)
+    return part(1, name) + part(2, part(1, number(1, FLOAT) + part(2, sides)))
+
+
+def resnet18():
+    graph = Graph()
+    x = graph.node("Relu", graph.convolve("image", 3, 64, 7, 2))
+    x = graph.node("MaxPool", x, kernel_shape=[3, 3], strides=[2, 2], pads=[1] * 4)
+    for channels_in, channels_out, stride in ((64, 64, 1), (64, 128, 2), (128, 256, 2), (256, 512, 2)):
+        x = graph.block(x, channels_in, channels_out, stride)
+        x = graph.block(x, channels_out, channels_out, 1)
+    x = graph.node("Flatten", graph.node("GlobalAveragePool", x), axis=1)
+    x = graph.node("Gemm", x, graph.weight((1000, 512), 512), graph.weight((1000,), 600), transB=1)
+    body = graph.nodes + part(2, "resnet18") + b"".join(graph.weights)
+    body += part(11, value_info("image", (1, 3, 224, 224))) + part(12, value_info(x, (1, 1000)))
+    return number(1, 8) + part(7, body) + part(8, number(2, 17))
+
+
+def main():
+    if len(sys.argv) != 2 or sys.argv[1].startswith("-"):
+        sys.exit(__doc__)
+    with open(sys.argv[1], "wb") as file:
+        file.write(resnet18())
+
+
+if __name__ == "__main__":
+    main()
