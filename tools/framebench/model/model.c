@@ -79,7 +79,7 @@ static json_t *tensor_format(const struct model_tensor *input) {
 /* What a camera gives, made into what the model takes: its sides are the last two of the tensor. */
 static json_t *camera_stages(const struct model_tensor *input) {
   const uint64_t *sides = input->format.shape + input->format.rank - 2;
-  return json_pack("[{s:{s:s}}, {s:{s:I, s:I}}, {s:{}}, {s:{s:s}}, {s:{}}]", "convert", "pixels", "rgb24", "resize", "width",
+  return json_pack("[{s:{s:s}}, {s:{s:I, s:I}}, {s:{}}, {s:{s:s}}, {s:{}}]", "convert", "to", "rgb24", "resize", "width",
                    (json_int_t)sides[1], "height", (json_int_t)sides[0], "normalize", "model", "name", "shared", "top");
 }
 
