@@ -10,7 +10,7 @@ import time
 import numpy
 import pytest
 
-from harness import FRAMECTL, Daemon, complete, limit, numbered, pipeline, run_framed, wait_until, whole
+from harness import FRAMECTL, Background, Daemon, complete, limit, numbered, pipeline, run_framed, wait_until, whole
 from harness.native import PRODUCER, Native
 from harness.recordings import FORMAT, SIZE, feed, parts, read_index
 
@@ -68,16 +68,19 @@ def test_an_event_is_recorded_with_what_came_before(place):
 
 
 def test_an_upgrade_costs_a_recording_no_frame(place):
-    with Daemon(place, recording(place, size=f"{9 * SIZE}B")) as daemon:
+    """The frames are so large that some wait to be written when the next process takes over."""
+    large, count = 1 << 20, 200
+    frames = numbered(count, large).tobytes()
+    with Daemon(place, recording(place, format={"dtype": "uint8", "shape": [large]})) as daemon:
         with daemon.producer() as producer:
-            for turn in range(3):
-                producer.send(numbered(20 * (turn + 1), SIZE)[20 * turn:].tobytes())
-                daemon.signal(signal.SIGUSR2)
-                wait_until(lambda: daemon.log.count("took over") > turn, lambda: daemon.log)
-            daemon.account(came=60, emitted=60)
+            sending = Background(producer.send, frames)
+            daemon.signal(signal.SIGUSR2)
+            wait_until(lambda: "took over" in daemon.log, lambda: daemon.log)
+            sending.join()
+            daemon.account(came=count, emitted=count)
     found = recorded(place)
-    assert [number for numbers, _ in found for number in numbers] == list(range(60))
-    assert b"".join(data for _, data in found) == numbered(60, SIZE).tobytes()
+    assert [number for numbers, _ in found for number in numbers] == list(range(count))
+    assert b"".join(data for _, data in found) == frames
 
 
 def test_a_reload_begins_the_recording_anew(place):
