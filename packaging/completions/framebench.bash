@@ -21,8 +21,12 @@ _framebench() {
   done
   if ((COMP_CWORD == 1)); then command=""; fi
   case $command in
-    "") words="limits overlap stages daemon transport load report --help --version" ;;
+    "") words="limits overlap stages model daemon transport load report --help --version" ;;
     limits | stages | daemon | transport) words=$measured ;;
+    model)
+      mapfile -t COMPREPLY < <(compgen -W "$measured" -- "$word"; compgen -f -- "$word")
+      return
+      ;;
     overlap) words="$measured --svg --witness" ;;
     load)
       words="-s --socket --rate --in-flight --clients --search --duration --warm-up --spin --transport --json --help"
