@@ -94,6 +94,7 @@ static bool session_make_program(struct session *session, const struct gpu_buffe
       .spared = session_spared(session),
       .weigh = setup->costs.alone == 0,
   };
+  session->on_gpu = strcmp(gpu_backend_name(setup->device), "cuda") == 0;
   clear_given_up(session);
   flow->program = gpu_program_new(setup->device, setup->chain, buffers, flow->ring.count, &options, &error);
   if (!flow->program || !gpu_program_warm_up(flow->program, &error)) {

@@ -58,6 +58,7 @@ struct session {
   struct arena control;   /* that a client shares; none as a rule */
   struct channel channel; /* to it */
   bool shares;            /* the producer there is such a client */
+  bool on_gpu;
   unsigned quarantined;   /* see session_quarantined(), */
   uint64_t last_quarantined;
   unsigned char *discard;

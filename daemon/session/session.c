@@ -13,10 +13,11 @@
 #include "daemon/frame/dispatch.h"
 #include "daemon/session/private.h"
 
-#define SPIN_A_TURN (50 * NS_PER_US)
-#define SPIN_ALONE  (200 * NS_PER_US) /* where no descriptor is waited for: what the loop does takes a good part of a frame */
-#define QUIET_AFTER (200 * NS_PER_MS) /* then status says what a session waits for */
-#define STANDSTILL  (300 * NS_PER_MS) /* a tick that comes so late: the whole process was stopped */
+#define SPIN_A_TURN     (50 * NS_PER_US)
+#define SPIN_ALONE      (200 * NS_PER_US) /* where no descriptor is waited for: what the loop does takes a good part of a frame */
+#define SPIN_FOR_FRAMES (10 * NS_PER_MS)
+#define QUIET_AFTER     (200 * NS_PER_MS) /* then status says what a session waits for */
+#define STANDSTILL      (300 * NS_PER_MS) /* a tick that comes so late: the whole process was stopped */
 
 enum { ROUNDS_A_TURN = 8 };
 
@@ -201,10 +202,18 @@ static bool may_wait(struct session *session) {
          (!session->shares || session->source.state != SOURCE_OPEN || channel_may_sleep(&session->channel));
 }
 
+/* How long the frames on a GPU may take from now, up to where waking up late no longer counts. On the CPU backend the workers
+ * want the processor. */
+static int64_t expected_on_device(const struct session *session) {
+  int64_t frames = slot_count(&session->flow.ring, SLOT_RUNNING);
+  int64_t expected = session->on_gpu ? frames * session->setup.costs.alone : 0;
+  return expected < SPIN_FOR_FRAMES ? expected : SPIN_FOR_FRAMES;
+}
+
 /* spin: whether to look again without sleeping, although nothing moved. */
 static bool keep_spinning(struct session *session, int64_t now) {
   struct flow *flow = &session->flow;
-  if (now - flow->active < session->setup.config->spin_for_ns) {
+  if (now - flow->active < session->setup.config->spin_for_ns + expected_on_device(session)) {
     source_poke(&session->source);
     return true;
   }
