@@ -21,9 +21,13 @@ _framebench() {
   done
   if ((COMP_CWORD == 1)); then command=""; fi
   case $command in
-    "") words="limits overlap stages daemon transport load report --help --version" ;;
+    "") words="limits overlap stages model daemon transport load report --help --version" ;;
     limits | stages | daemon | transport) words=$measured ;;
     overlap) words="$measured --svg --witness" ;;
+    model)
+      mapfile -t COMPREPLY < <(compgen -W "$measured" -- "$word"; [[ $word == -* ]] || compgen -f -- "$word")
+      return
+      ;;
     load)
       words="-s --socket --rate --in-flight --clients --search --duration --warm-up --spin --transport --json --help"
       [[ $word == -* ]] || words+=" $(_framebench_pipelines "${socket[@]}")"

@@ -14,7 +14,7 @@ if not FOLDER.exists():
 pytestmark = [pytest.mark.host, pytest.mark.plain]
 
 COMMANDS = {"framectl": "status health watch metrics top reload upgrade drain pause resume check push pull trace plan doctor models stages try".split(),
-            "framebench": "limits overlap stages daemon transport load report".split()}
+            "framebench": "limits overlap stages model daemon transport load report".split()}
 ALWAYS = {"framectl": {"-s", "--socket", "-h", "--help"}, "framebench": {"--help"}}
 FORMAT = {"dtype": "uint8", "shape": [16]}
 
