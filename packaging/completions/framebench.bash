@@ -23,11 +23,11 @@ _framebench() {
   case $command in
     "") words="limits overlap stages model daemon transport load report --help --version" ;;
     limits | stages | daemon | transport) words=$measured ;;
+    overlap) words="$measured --svg --witness" ;;
     model)
-      mapfile -t COMPREPLY < <(compgen -W "$measured" -- "$word"; compgen -f -- "$word")
+      mapfile -t COMPREPLY < <(compgen -W "$measured" -- "$word"; [[ $word == -* ]] || compgen -f -- "$word")
       return
       ;;
-    overlap) words="$measured --svg --witness" ;;
     load)
       words="-s --socket --rate --in-flight --clients --search --duration --warm-up --spin --transport --json --help"
       [[ $word == -* ]] || words+=" $(_framebench_pipelines "${socket[@]}")"

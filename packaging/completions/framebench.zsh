@@ -19,14 +19,15 @@ _framebench() {
     '(- *)--help[print a summary]' \
     '(- *)--version[print the version]' \
     '1:command:((limits\:"what this machine allows" overlap\:"the same work serially and with 1 to 8 slots"
-      stages\:"every stage beside what memory allows" model\:"a model in the daemon, beside one process" daemon\:"the daemon from socket to socket"
+      stages\:"every stage beside what memory allows" model\:"a model in the daemon, beside one process"
+      daemon\:"the daemon from socket to socket"
       transport\:"client to daemon to client in shared memory"
       load\:"frames into a running daemon" report\:"the table of results in a folder"))' \
     '*::argument:->argument'
   [[ $state == argument ]] || return
   case $line[1] in
     limits|stages|daemon|transport) _arguments $measured ;;
-    model) _arguments $measured '1:model:_files -g "*.onnx"' ;;
+    model) _arguments $measured '1:file:_files' ;;
     overlap) _arguments $measured '--svg[write the timeline as a picture]:file:_files' '--witness[compare with CUPTI]' ;;
     load)
       _arguments '(-s --socket)'{-s,--socket}'[status socket of the daemon]:socket:_files' \

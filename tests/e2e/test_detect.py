@@ -1,6 +1,8 @@
 """What a detector gives becomes boxes: every layout, with answers built into the tensors, beside a decoding of its own."""
 
 import json
+import os
+import pathlib
 
 import numpy as np
 import pytest
@@ -8,6 +10,7 @@ import pytest
 from harness import Background, Daemon, complete, pipeline, run_framed
 
 f32 = np.float32
+MODELS = pathlib.Path(__file__).parents[1] / "data/models"
 
 
 def through(place, tensor, stages, rows=None):
@@ -192,6 +195,53 @@ def test_boxes_come_back_through_a_letterbox(place):
     result = sent(place, picture, stages, (10, 6), f32)
     # Each row of the window says: from 2 to 2, a score of 2, class 2.
     np.testing.assert_allclose(result[:5], [[100, 0, 0, 0, 2, 2]] * 4 + [[0] * 6], rtol=1e-5)
+
+
+def boxes_in_pixels(layout, values):
+    """Corners in the network's 32x32, scores and classes that these pixels say, as the model of that layout computes them."""
+    if layout == "end2end":
+        return values[:, :4] / 8, values[:, 4] / 256, values[:, 5]
+    boxes, scores = values[:, :4] / 8, values[:, 4:] / 256
+    if layout == "yolo5":
+        return corners_of(boxes), scores[:, 0] * scores[:, 1:].max(axis=1), scores[:, 1:].argmax(axis=1)
+    if layout == "detr":
+        scores = 1 / (1 + np.exp(8 - values[:, 4:] / 16))
+    if layout == "yolox":
+        cells = np.array([(x, y, stride) for stride in (8, 16, 32) for y in range(32 // stride) for x in range(32 // stride)])
+        raw = values[:, :4] / 64 - 2
+        boxes = np.concatenate([(raw[:, :2] + cells[:, :2]) * cells[:, 2:], np.exp(raw[:, 2:]) * cells[:, 2:]], axis=1)
+        return corners_of(boxes), scores[:, 0] * scores[:, 1:].max(axis=1), scores[:, 1:].argmax(axis=1)
+    return corners_of(boxes), scores.max(axis=1), scores.argmax(axis=1)
+
+
+@pytest.mark.skipif("FRAMED_ONNXRUNTIME" not in os.environ, reason="there is no ONNX Runtime")
+@pytest.mark.parametrize("layout, candidates, numbers", [("yolo8", 128, 8), ("yolo5", 128, 8), ("yolox", 21, 8), ("end2end", 128, 6),
+                                                         ("detr", 128, 8)])
+def test_a_model_finds_the_boxes_that_are_built_into_the_picture(place, layout, candidates, numbers):
+    """The picture is twice as wide and three times as high as the 32x32 pixels that the model takes."""
+    random = np.random.default_rng(10)
+    values = random.integers(0, 256, (candidates, numbers))
+    if layout == "end2end":
+        values[:, 2:4] = np.minimum(values[:, :2] + random.integers(8, 90, (candidates, 2)), 255)
+        values[:, 5] = random.integers(0, 4, candidates)
+    pixels = np.zeros(32 * 32, np.uint8)
+    pixels[:values.size] = (values.T if layout == "yolo8" else values).ravel()
+    picture = np.kron(pixels.reshape(32, 32), np.ones((3, 2), np.uint8))
+    stages = [{"resize": {"width": 32, "height": 32, "filter": "nearest"}}, {"normalize": {"scale": 1.0}},
+              {"model": {"file": str(MODELS / f"layout-{layout}.onnx")}}, {"detect": {"layout": layout, "most": 128}}]
+    result = sent(place, picture, stages, (128, 6), f32)
+    corners, scores, classes = boxes_in_pixels(layout, values)
+    expected = suppress(corners, scores, classes, most=128, iou=1 if layout in ("end2end", "detr") else 0.45)
+    kept = np.flatnonzero(expected[:, 4])
+    assert len(kept) > 5
+    left, top = np.clip(expected[:, 0] * 2, 0, 64), np.clip(expected[:, 1] * 3, 0, 96)
+    right, bottom = ((expected[:, 0] + expected[:, 2]) * 2).clip(0, 64), ((expected[:, 1] + expected[:, 3]) * 3).clip(0, 96)
+    expected[:, :4] = np.stack([left, top, right - left, bottom - top], axis=1)
+    if layout in ("yolox", "detr"):  # exponents
+        np.testing.assert_array_equal(result[:, 5], expected[:, 5])
+        np.testing.assert_allclose(result[:, :5], expected[:, :5], rtol=1e-5, atol=1e-4)
+    else:
+        np.testing.assert_array_equal(result, expected.astype(f32))
 
 
 def test_boxes_are_drawn_into_the_picture(place):

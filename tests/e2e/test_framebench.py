@@ -15,6 +15,7 @@ from harness import BINARY, environment, limit
 pytestmark = [pytest.mark.host, pytest.mark.measures]
 
 FRAMEBENCH = pathlib.Path(os.environ.get("FRAMEBENCH", BINARY.with_name("framebench"))).absolute()
+MODELS = pathlib.Path(__file__).resolve().parents[1] / "data/models"
 QUICK = ("--quick", "--backend", "cpu")
 
 
@@ -88,6 +89,27 @@ def test_stages():
     assert sizes["gray", "motion"] == 640 * 480 * (1 + 1 + 2 * 4), "its background is read and written, too"
     assert sizes["float32", "detect: layout=yolo8"] == 4 * (84 * 8400 + 100 * 6)
     assert {row["stage"].partition(":")[0] for row in sections["stages"] if row["computes"]} == {"work", "top", "detect"}
+
+
+@pytest.mark.skipif("FRAMED_ONNXRUNTIME" not in os.environ, reason="there is no ONNX Runtime")
+def test_model():
+    _, sections = measured("model", MODELS / "line.onnx")
+    assert [(row["way"], row["slots"]) for row in sections["model"]] == [
+        (way, slots) for slots in (3, 8, 1) for way in ("daemon, shared memory", "alone")]
+    for row in sections["model"]:
+        assert (row["p50_us"] if row["slots"] == 1 else row["frames_per_s"]) > 0, row
+    assert [row.get("at_least", row.get("at_most")) for row in sections["targets"]] == [0.95, 12]
+
+
+@pytest.mark.skipif("FRAMED_ONNXRUNTIME" not in os.environ, reason="there is no ONNX Runtime")
+@pytest.mark.parametrize("arguments, status, said", [
+    ((), 64, "needs a file"),
+    ((MODELS / "pixels.onnx",), 64, "does not take pictures as planes of floats"),
+    ((MODELS / "none.onnx",), 1, "none.onnx: No such file"),
+])
+def test_what_is_no_model_of_pictures(arguments, status, said):
+    done = framebench("model", *QUICK, *arguments)
+    assert done.returncode == status and said in done.stderr, done
 
 
 def test_transport():

@@ -6,11 +6,14 @@ The models are in tests/data/models, and what they compute is said where they ar
 
 import os
 import pathlib
+import re
+import shutil
+import subprocess
 
 import numpy as np
 import pytest
 
-from harness import BACKEND, Background, Daemon, pipeline, run_framed
+from harness import BACKEND, BINARY, Background, Daemon, environment, limit, pipeline, run_framed
 
 MODELS = pathlib.Path(__file__).parents[1] / "data/models"
 with_runtime = pytest.mark.skipif("FRAMED_ONNXRUNTIME" not in os.environ, reason="there is no ONNX Runtime")
@@ -119,3 +122,32 @@ def test_a_frame_that_the_model_cannot_compute_is_dropped_and_nothing_else_happe
         daemon.wait_log("frame 10 cannot be computed and is dropped as invalid: stages[0] (model): ")
         assert "400" in daemon.log and daemon.status()["handovers"]["fault"] == 0
     np.testing.assert_array_equal(results, np.delete(frames, 10, 0).astype(np.float32))
+
+
+@with_runtime
+@pytest.mark.host
+@pytest.mark.skipif(not shutil.which("strace"), reason="needs strace")
+@pytest.mark.plain
+def test_nobody_is_told_of_a_model(place):
+    """ONNX Runtime's later versions report what they run. Of whatever version: no socket but the daemon's own, nothing written
+    elsewhere, and nothing read that names the machine."""
+    frames = np.random.default_rng(5).standard_normal((3, 3, 4, 5)).astype(np.float32)
+    (place / "in").write_bytes(frames.tobytes())
+    entry = pipeline(tensor("float32", 3, 4, 5), source={"file": str(place / "in")}, sink={"file": str(place / "out")}, stages=[model("line")])
+    daemon, home = Daemon(place, {"cam0": entry}), place / "home"
+    home.mkdir()
+    command = ["strace", "-f", "-qq", "-o", place / "calls", "-e", "trace=socket,connect,sendto,sendmsg,sendmmsg,open,openat,creat,execve"]
+    done = subprocess.run([*command, BINARY, "-c", daemon.file], capture_output=True, text=True, timeout=limit(60), check=False,
+                          env=environment({"HOME": str(home), "TMPDIR": str(home), "XDG_CACHE_HOME": str(home)}))
+    if done.returncode != 0 and "ptrace" in done.stderr:
+        pytest.skip("tracing is not allowed here")
+    assert done.returncode == 0, done.stderr
+    calls = (place / "calls").read_text()
+    np.testing.assert_array_equal(np.fromfile(place / "out", np.float32), frames.ravel() * 2 + 1)
+    assert "libonnxruntime" in calls  # so it was watched
+    assert re.findall(r"socket\(AF_(?!UNIX)\w+.*", calls) == []
+    assert [line for line in calls.splitlines() if re.search(r"\b(connect|send\w+)\(", line) and "NOTIFY" not in line] == []
+    assert re.findall(r".*(?:machine-id|dbus/machine|product_uuid|hostname).*", calls) == [] and calls.count("execve(") == 1
+    written = set(re.findall(r'"([^"]+)", [^)]*(?:O_WRONLY|O_RDWR|O_CREAT)', calls))
+    assert all(path.startswith((str(place), "/dev/", "/proc/self/")) and not path.startswith(str(home)) for path in written), written
+    assert list(home.iterdir()) == []

@@ -62,3 +62,15 @@ save("slow", [("Erf", [one], [next_]) for one, next_ in zip(SLOW, SLOW[1:])], [t
 # one and its shadow: y = x, y = -x
 for name, operator in (("identity", "Identity"), ("negated", "Neg")):
     save(name, [(operator, ["x"], ["y"])], [tensor("x", T.FLOAT, [1, 6])], [tensor("y", T.FLOAT, [1, 6])])
+# what a detector would give, built into a picture of 32x32: the first pixels in order are y, scaled and moved by column or row
+for name, shape, scale, offset in (
+        ("yolo8", [1, 8, 128], [1 / 8] * 4 + [1 / 256] * 4, [0] * 8), ("yolo5", [1, 128, 8], [1 / 8] * 4 + [1 / 256] * 4, [0] * 8),
+        ("yolox", [1, 21, 8], [1 / 64] * 4 + [1 / 256] * 4, [-2] * 4 + [0] * 4), ("end2end", [1, 128, 6], [1 / 8] * 4 + [1 / 256, 1], [0] * 6),
+        ("detr", [1, 128, 8], [1 / 256] * 4 + [1 / 16] * 4, [0] * 4 + [-8] * 4)):
+    along = (1, -1, 1) if name == "yolo8" else (1, 1, -1)
+    save(f"layout-{name}", [("Reshape", ["x", "flat"], ["all"]), ("Slice", ["all", "from", "to"], ["first"]),
+                            ("Reshape", ["first", "shape"], ["values"]), ("Mul", ["values", "scale"], ["scaled"]),
+                            ("Add", ["scaled", "offset"], ["y"])], [tensor("x", T.FLOAT, [1, 1, 32, 32])], [tensor("y", T.FLOAT, shape)],
+         [constant("flat", -1, shape=(1,), dtype=np.int64), constant("from", 0, shape=(1,), dtype=np.int64),
+          constant("to", int(np.prod(shape)), shape=(1,), dtype=np.int64), constant("shape", *shape, dtype=np.int64),
+          constant("scale", *scale, shape=along), constant("offset", *offset, shape=along)])
