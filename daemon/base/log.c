@@ -11,6 +11,7 @@
 #include <inttypes.h>
 #include <limits.h>
 #include <poll.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,6 +40,7 @@ static const struct kind kinds[LOG_KIND_COUNT] = {
 static const int priorities[] = {
     [CONFIG_LOG_ERROR] = 3, [CONFIG_LOG_WARNING] = 4, [CONFIG_LOG_INFO] = 6, [CONFIG_LOG_DEBUG] = 7};
 
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* for the state, while lines are written */
 static struct {
   enum config_log_level level;
   bool to_journal;
@@ -297,14 +299,18 @@ write_event(enum log_kind number, const char *pipeline, const struct log_field *
 void log_event(enum log_kind kind, const char *pipeline, const char *format, ...) {
   va_list arguments;
   va_start(arguments, format);
+  pthread_mutex_lock(&lock);
   write_event(kind, pipeline, NULL, format, arguments);
+  pthread_mutex_unlock(&lock);
   va_end(arguments);
 }
 
 void log_event_with(enum log_kind kind, const char *pipeline, const struct log_field *fields, const char *format, ...) {
   va_list arguments;
   va_start(arguments, format);
+  pthread_mutex_lock(&lock);
   write_event(kind, pipeline, fields, format, arguments);
+  pthread_mutex_unlock(&lock);
   va_end(arguments);
 }
 
@@ -317,6 +323,8 @@ static void tell_left_out(void *context, unsigned number, const char *pipeline, 
 }
 
 void log_flush(void) {
+  pthread_mutex_lock(&lock);
   log_limit_settle(&state.limit, clock_now(), tell_left_out, NULL);
   tell_lost();
+  pthread_mutex_unlock(&lock);
 }

@@ -1,6 +1,5 @@
 #include "daemon/state/image.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <string.h>
@@ -56,12 +55,10 @@ static bool resize(int fd, uint64_t pages) {
   return (!is_aside || setrlimit(RLIMIT_FSIZE, &limit) == 0) && is_resized;
 }
 
-/* Where the system has no such memory, or files may not be as large, it is as any other, which ends with this process. */
+/* Where the system has no such memory, no descriptor for it, or files may not be as large, it is as any other, which ends with
+ * this process. */
 static bool open_image(void) {
   int fd = memfd_create("framed:image", MFD_CLOEXEC);
-  if (fd < 0 && errno != ENOSYS) {
-    return false;
-  }
   if (fd >= 0 && !resize(fd, FIRST_PAGES)) {
     close(fd);
     fd = -1;

@@ -10,7 +10,8 @@ from harness import Background, Daemon, environment, numbered, pipeline, wait_un
 from harness.native import PRODUCER, Native
 from harness.nats import LINK, Link, Server, needs_nats
 
-pytestmark = needs_nats
+# With ASan alone: libnats' own locks are not seen by TSan.
+pytestmark = [*needs_nats, pytest.mark.memory]
 
 SIZE = 1024
 FORMAT = {"dtype": "uint8", "shape": [SIZE]}

@@ -235,7 +235,7 @@ def test_who_is_being_greeted_at_a_pipeline_that_has_not_started_stays(place, st
             assert early.read(16 + 256)[4] == native.WELCOME
             with daemon.producer("cam1") as other:
                 other.send(bytes(SIZE))
-                assert early.read(16 + 64 + SIZE)[-SIZE:] == bytes([version]) * SIZE
+                assert early.read(16 + 80 + SIZE)[-SIZE:] == bytes([version]) * SIZE
         assert "anew" not in daemon.log
 
 

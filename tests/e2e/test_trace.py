@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from harness import Daemon, limit, numbered, pace, pipeline, slow_stage, wait_until
+from harness import Background, Daemon, limit, numbered, pace, pipeline, slow_stage, wait_until
 from harness.daemon import UnixConnection
 
 pytestmark = pytest.mark.threads
@@ -296,15 +296,22 @@ def test_a_long_trace_with_clients_who_do_not_read(place):
             assert leaving.recv(1000).startswith(b"HTTP/1.1 200")
             leaving.close()
             before = daemon.frames()["in"]
-            # Of an answer of which nothing is taken for 5 s, the rest is not sent.
-            daemon.wait_view("frames go on", lambda view: slow.recv(1 << 16) and view["frames"]["in"] > before + 1000)
+            enough = threading.Event()
+
+            def take_little():
+                """Of an answer of which nothing is taken for 5 s, the rest is not sent."""
+                while not enough.wait(0.2):
+                    assert slow.recv(1 << 14)
+            taking = Background(take_little)
+            daemon.wait_view("frames go on", lambda view: view["frames"]["in"] > before + 1000)
 
             def tells_frames():
-                assert slow.recv(1 << 16)
                 code, body = daemon.request("GET", "/v1/trace?seconds=0.3")
                 assert code == 200, body
                 return Trace(body).check().sums["frames"] > 0
             wait_until(tells_frames, "a trace has frames in it")
+            enough.set()
+            taking.join()
             rest = answer(slow)
             assert rest.endswith(b"\r\n0\r\n\r\n")
             slow.close()

@@ -16,6 +16,9 @@ bool broker_open(struct broker *broker, const struct settings *settings) {
 void broker_close(struct broker *broker) {
   broker_disconnect(broker);
   natsInbox_Destroy(broker->address);
+}
+
+void broker_free(struct broker *broker) {
   if (broker->event >= 0) {
     close(broker->event);
   }

@@ -127,10 +127,13 @@ static int run(const struct settings *settings) {
     fprintf(stderr, "framed-link: not enough memory, threads or descriptors\n");
     return STATUS_INTERNAL;
   }
+  nats_CloseAndWait(2000);
+  for (unsigned i = 0; i < settings->link_count; i++) {
+    broker_free(&links[i].broker);
+  }
   free(links);
   close(stop);
   close(stop_sinks);
-  nats_CloseAndWait(2000);
   return STATUS_OK;
 }
 

@@ -37,10 +37,6 @@ static const struct row limits_rows[] = {
     ROW("memory", ROW_VALUE, KEY_SIZE, settings, memory, .minimum = MIB, .maximum = MIB << 20),
     {.key = {.name = NULL}}};
 
-static const struct row mqtt_rows[] = {
-    ROW("prefix", ROW_TEXT, KEY_FILE, settings, prefix, .required = true, .help = "Home Assistant's is homeassistant"),
-    {.key = {.name = NULL}}};
-
 static const struct row sink_rows[] = {
     ROW("socket", ROW_VALUE, KEY_SOCKET, link_settings, socket, .help = "the native socket of the pipeline"),
     ROW("subject", ROW_TEXT, KEY_FILE, link_settings, subject, .help = "of the messages"),
@@ -75,8 +71,8 @@ struct settings *settings_free(struct settings *settings) {
   for (unsigned i = 0; i < settings->server_count; i++) {
     free(settings->servers[i]);
   }
-  char *const texts[] = {settings->file, settings->credentials, settings->ca,    settings->certificate,
-                         settings->key,  settings->metrics,     settings->prefix};
+  char *const texts[] = {settings->file,        settings->credentials, settings->ca,
+                         settings->certificate, settings->key,         settings->metrics};
   for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
     free(texts[i]);
   }
@@ -274,7 +270,7 @@ static void join_links(struct settings *settings) {
 /* -- the file ---------------------------------------------------------------------------------------------------------- */
 
 static void read_root(struct reader *reader, struct settings *settings, const struct node *root) {
-  static const char *const names[] = {"nats", "sinks", "sources", "limits", "metrics", "mqtt", NULL};
+  static const char *const names[] = {"nats", "sinks", "sources", "limits", "metrics", NULL};
   const struct config_mark top = {.file = settings->file};
   for (const struct node *child = root->first; child; child = child->next) {
     if (strcmp(child->name, "nats") == 0 && is_mapping(reader, "nats", child)) {
@@ -283,8 +279,6 @@ static void read_root(struct reader *reader, struct settings *settings, const st
       read_links(reader, settings, child, strcmp(child->name, "sources") == 0);
     } else if (strcmp(child->name, "limits") == 0) {
       read_rows(reader, limits_rows, "'limits'", child, settings);
-    } else if (strcmp(child->name, "mqtt") == 0) {
-      read_rows(reader, mqtt_rows, "'mqtt'", child, settings);
     } else if (strcmp(child->name, "metrics") == 0) {
       replace(&settings->metrics, value_read_path(reader, child->name, child));
     } else if (strcmp(child->name, "nats") != 0) {

@@ -35,7 +35,6 @@ struct settings {
   char *credentials, *ca, *certificate, *key;
   int64_t memory; /* bytes of messages that wait for an answer, all links together */
   char *metrics;  /* NULL: no file */
-  char *prefix;   /* of MQTT discovery; NULL: none */
   struct link_settings links[SETTINGS_LINKS];
   unsigned link_count;
 };

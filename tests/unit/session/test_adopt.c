@@ -42,6 +42,7 @@ static void set_up_session(struct session *of, struct sink *sink, bool apart) {
   of->flow.input_bytes = of->flow.output_bytes = SIZE;
   of->flow.wake = no_wake;
   receive_init(&of->receive, &of->flow, CONFIG_PROTOCOL_RAW, &format, NULL);
+  of->source.receive = &of->receive;
   if (apart) {
     relay_init(&of->relay, &of->flow);
     spsc_init(&of->relay.back, lane, &of->runner);
