@@ -178,9 +178,30 @@ static const json_t *find_worst(const json_t *rows, const char *backend, const c
   return worst;
 }
 
+static double find_time(const json_t *rows, const char *backend, const char *stage) {
+  size_t index;
+  const json_t *row;
+  json_array_foreach(rows, index, row) {
+    if (strcmp(json_string_value(json_object_get(row, "backend")), backend) == 0 &&
+        strcmp(json_string_value(json_object_get(row, "stage")), stage) == 0) {
+      return json_number_value(json_object_get(row, "us"));
+    }
+  }
+  return 0;
+}
+
 static void add_targets(struct results *results) {
   char what[256];
   targets_begin(results);
+  double detected = find_time(results_rows(results, stages_section.name), "cuda", "detect: layout=yolo8");
+  if (detected > 0) {
+    targets_add(results, &(struct target){.what = "detect, 40 objects in 8,400 candidates of 80 classes",
+                                          .limit = "",
+                                          .unit = "us",
+                                          .value = detected,
+                                          .bound = 60,
+                                          .at_most = true});
+  }
   const json_t *worst = find_worst(results_rows(results, stages_section.name), "cuda", "7680x4320");
   if (worst) {
     double time = json_number_value(json_object_get(worst, "us")),
