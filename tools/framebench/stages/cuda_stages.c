@@ -9,6 +9,7 @@ enum { MOST_SETS = 128, LAUNCHES = 32, REPLAYS = 5, ALIGNMENT = 256, QUICK_SHARE
 /* One stage and what it takes: `sets` inputs and outputs used in turn, one scratch and one state. */
 struct track {
   const struct stage_plan *plan; /* NULL: a copy of `input_bytes` */
+  const void *frame;             /* of the host; NULL: as memory is filled */
   size_t input_bytes, output_bytes;
   unsigned sets;
   unsigned char *memory;
@@ -62,13 +63,22 @@ static bool take_memory(struct track *track, struct problem *problem) {
            CUDA_TRY(problem, cudaMemsetAsync, track->state, 0, track->plan->state_bytes, track->stream)));
 }
 
+static bool fill_inputs(struct track *track, struct problem *problem) {
+  bool done = true;
+  for (unsigned i = 0; i < track->sets && track->frame && done; i++) {
+    done = CUDA_TRY(problem, cudaMemcpyAsync, track->memory + i * set_bytes(track), track->frame, track->input_bytes,
+                    cudaMemcpyHostToDevice, track->stream);
+  }
+  return done;
+}
+
 static bool open_track(struct track *track, bool quick, struct problem *problem) {
   size_t wanted = (quick ? WORKING_SET / QUICK_SHARE : WORKING_SET) / set_bytes(track) + 1;
   track->sets = wanted > MOST_SETS ? MOST_SETS : (unsigned)wanted;
   return CUDA_TRY(problem, cudaStreamCreateWithFlags, &track->stream, cudaStreamNonBlocking) &&
          CUDA_TRY(problem, cudaEventCreate, &track->start) && CUDA_TRY(problem, cudaEventCreate, &track->stop) &&
-         take_memory(track, problem) && enqueue(track, 0, problem) && CUDA_TRY(problem, cudaStreamSynchronize, track->stream) &&
-         capture(track, problem);
+         take_memory(track, problem) && fill_inputs(track, problem) && enqueue(track, 0, problem) &&
+         CUDA_TRY(problem, cudaStreamSynchronize, track->stream) && capture(track, problem);
 }
 
 static void close_track(struct track *track) {
@@ -113,8 +123,8 @@ static bool run(struct track *track, bool quick, double *each, struct problem *p
   return done;
 }
 
-bool stages_cuda_time(const struct stage_plan *plan, bool quick, double *each, struct problem *problem) {
-  struct track track = {.plan = plan, .input_bytes = plan->input_bytes, .output_bytes = plan->output_bytes};
+bool stages_cuda_time(const struct stage_plan *plan, const void *frame, bool quick, double *each, struct problem *problem) {
+  struct track track = {.plan = plan, .frame = frame, .input_bytes = plan->input_bytes, .output_bytes = plan->output_bytes};
   return run(&track, quick, each, problem);
 }
 

@@ -67,6 +67,36 @@ static struct frame_format input_of(const struct stage_entry *entry, uint32_t wi
   return format_tensor(ELEMENT_FLOAT32, (uint64_t[]){shape[0], shape[1] ? shape[1] : height, shape[2] ? shape[2] : width}, 3);
 }
 
+/* The number of one candidate at `column`: place and size, objectness where the layout has it, then the classes' scores. */
+static float detector_says(unsigned candidate, unsigned column, unsigned first_class) {
+  unsigned object = candidate / 10 % 40;
+  bool found = candidate % 10 == 0;
+  const float box[] = {(float)(object % 8 * 75 + 40 + candidate % 7), (float)(object / 8 * 110 + 50 + candidate % 5), 60, 90};
+  if (column < 4) {
+    return box[column];
+  }
+  if (column < first_class) {
+    return 0.95F;
+  }
+  return found && column == first_class + object ? 0.4F + (float)(candidate % 64) / 128 : 0.01F;
+}
+
+bool stage_list_fill(const struct stage_plan *plan, float *frame) {
+  if (strcmp(plan->stage->name, "detect") != 0) {
+    return false;
+  }
+  const uint64_t *sides = plan->input.shape + 1;
+  bool by_column = sides[0] < sides[1]; /* as yolo8 has them, without objectness */
+  unsigned candidates = (unsigned)sides[by_column ? 1 : 0], columns = (unsigned)sides[by_column ? 0 : 1];
+  for (unsigned candidate = 0; candidate < candidates; candidate++) {
+    for (unsigned column = 0; column < columns; column++) {
+      size_t at = by_column ? (size_t)column * candidates + candidate : (size_t)candidate * columns + column;
+      frame[at] = detector_says(candidate, column, by_column ? 4 : 5);
+    }
+  }
+  return true;
+}
+
 /* A choice's index, a number, or a share of a side. */
 static bool parse_value(const struct stage_parameter *parameter, const char *text, double side, double *value) {
   static const struct {

@@ -20,6 +20,10 @@ bool stage_list_computes(const struct stage_entry *entry);
 /* "gray" or "float32". */
 const char *stage_list_input(const struct stage_entry *entry);
 
+/* Fills a frame of a detector with what its network would give: of so many candidates every tenth is one of 40 objects, and
+ * those of one object lie on each other. False: the stage is no detector, and the frame is as it was. */
+bool stage_list_fill(const struct stage_plan *plan, float *frame);
+
 /* The chain of one stage on images of that size. NULL on a problem. */
 struct gpu_chain *stage_list_chain(const struct stage_entry *entry, uint32_t width, uint32_t height, struct problem *problem);
 
