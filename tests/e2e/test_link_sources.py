@@ -126,6 +126,17 @@ def test_frames_of_a_daemon_that_dies_are_given_back_at_once(place, server):
         assert nats.stored("RESULTS") == 60
 
 
+def test_results_of_one_pipeline_are_frames_of_another(place, server):
+    """Both links make the stream, whichever comes first."""
+    chain = {name: entry() for name in ("made", "taken")}
+    sinks = {"made": {"stream": "FRAMES", "subject": "frames.taken"}, "taken": {"stream": "RESULTS"}}
+    with Daemon(place, chain) as daemon, server.client() as nats:
+        with Link(daemon, server, sinks=sinks, sources={"taken": {"stream": "FRAMES", "consumer": "workers"}}) as link:
+            link.wait_up("sink", "made")
+            link.wait_up("source", "taken")
+            assert nats.ask("STREAM.INFO.FRAMES")["config"]["retention"] == "workqueue"
+
+
 def test_a_frame_that_takes_longer_than_ack_wait_is_delivered_once(place, server):
     with Daemon(place, {"cam0": entry(slots=1, stages=[slow_stage(1500)])}) as daemon, server.client() as nats:
         queue(nats, 2)

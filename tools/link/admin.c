@@ -63,6 +63,16 @@ static bool is_taken(const jsStreamConfig *config, const char *subject) {
   return false;
 }
 
+/* Whether a link of this file takes frames out of the stream: then it is a work queue, whichever of its links makes it. */
+static bool is_queue(const struct settings *settings, const char *stream) {
+  for (unsigned i = 0; i < settings->link_count; i++) {
+    if (settings->links[i].is_source && strcmp(settings->links[i].stream, stream) == 0) {
+      return true;
+    }
+  }
+  return false;
+}
+
 static bool make_stream(jsCtx *js, const struct settings *settings, const struct link_settings *link, char why[BROKER_TEXT]) {
   const char *subjects[SETTINGS_LINKS];
   jsStreamConfig config;
@@ -71,7 +81,7 @@ static bool make_stream(jsCtx *js, const struct settings *settings, const struct
   config.Name = link->stream;
   config.Subjects = subjects;
   config.SubjectsLen = gather(settings, link->stream, subjects, 0);
-  config.Retention = link->is_source ? js_WorkQueuePolicy : js_LimitsPolicy;
+  config.Retention = is_queue(settings, link->stream) ? js_WorkQueuePolicy : js_LimitsPolicy;
   config.Duplicates = DUPLICATES_NS;
   natsStatus status = js_AddStream(NULL, js, &config, NULL, &code);
   return status == NATS_OK || say(why, "cannot make stream", link->stream, status, code);
