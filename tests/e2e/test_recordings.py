@@ -5,6 +5,7 @@ import os
 import shutil
 import signal
 import subprocess
+import time
 
 import pytest
 
@@ -50,6 +51,7 @@ def test_a_reload_is_what_logrotate_asks_for(place, ask):
     assert old + new == [0, 1, 2, 3, 4]
 
 
+@pytest.mark.waits
 def test_a_file_that_is_cut_goes_on_at_its_end(place):
     """As logrotate's copytruncate does it: else the file would begin with a hole."""
     output = place / "out"
@@ -57,11 +59,9 @@ def test_a_file_that_is_cut_goes_on_at_its_end(place):
         with daemon.producer() as producer:
             feed(daemon, producer, 0, 3)
 
-            def is_seen():  # the size of the file must have been looked at before
-                daemon.command("/v1/reload")
-                os.truncate(output, 0)
-                return "somebody has cut" in daemon.log
-            wait_until(is_seen, lambda: "it is seen that the file was cut")
+            time.sleep(limit(3))  # the size of the file must have been looked at before, which is done every 2 s
+            os.truncate(output, 0)
+            daemon.wait_log("somebody has cut")
             feed(daemon, producer, 3, 2)
             daemon.account(came=5, emitted=5)
     assert require_whole(output.read_bytes(), SIZE) == [3, 4]
@@ -166,7 +166,8 @@ def test_old_segments_and_too_many_are_removed_and_nobody_elses(place):
     assert alien.exists()
     alien.unlink()
     left = numbers_of(segments(place))
-    assert 2 <= len(left) <= 8 and left == list(range(40 - len(left), 40))
+    # They are finished beside each other: one that was late may outlive a newer one, but not the newest.
+    assert 2 <= len(left) <= 8 and left == sorted(left) and left[-2:] == [38, 39]
 
 
 def test_a_kill_leaves_an_unfinished_segment_that_the_next_start_finishes(place):
