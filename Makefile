@@ -64,7 +64,7 @@ $(error unknown VARIANT '$(VARIANT)': one of release check asan tsan coverage fu
 endif
 
 # Targets that install what is missing, or need nothing, come first; everything else needs the headers.
-needs_nothing := help setup clean quick check soak check-gpu bench demo lint coverage fuzz portable uninstall deb
+needs_nothing := help setup clean quick check soak check-gpu bench demo demo-model lint coverage fuzz portable uninstall deb
 packages := $(shell pkg-config --cflags $(libraries) $(for_tools) 2>/dev/null || echo missing)
 ifeq ($(lastword $(packages)),missing)
 ifneq ($(filter-out $(needs_nothing),$(or $(MAKECMDGOALS),all)),)
@@ -129,7 +129,7 @@ framebench_objects := $(call objects,$(framebench_sources) $(addprefix tools/fra
                       $(client_objects)
 
 # -- programs ----------------------------------------------------------------------------------------------------
-.PHONY: all help setup programs unit unit-programs e2e soak quick check demo lint coverage fuzz fuzz-programs install uninstall portable \
+.PHONY: all help setup programs unit unit-programs e2e soak quick check demo demo-model lint coverage fuzz fuzz-programs install uninstall portable \
         deb check-gpu bench bench-instructions bench-calls bench-system-calls bench-hostile clean FORCE
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
@@ -400,6 +400,11 @@ demo: ## sets up, builds, and runs a video through the daemon
 	@tools/setup.sh build demo
 	@+$(MAKE) --no-print-directory programs
 	@tools/demo/demo.sh
+
+demo-model: ## sets up, builds, and has a model find characters in a video; ./demo-model.png shows them (fetches 95 MB, once)
+	@tools/setup.sh build model
+	@+$(MAKE) --no-print-directory programs
+	@tools/demo/demo-model.sh
 
 # -- measuring --------------------------------------------------------------------------------------------------------
 results ?= build/bench

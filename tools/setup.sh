@@ -1,7 +1,7 @@
 #!/bin/sh
 # Installs what is missing to build, demonstrate and test framed, on Debian 12 and Ubuntu 22.04 or later.
 #
-#   tools/setup.sh [build] [demo] [check] [lint] [deb]     default: all but deb
+#   tools/setup.sh [build] [demo] [model] [check] [lint] [deb]     default: all but model, deb
 #   tools/setup.sh backend                           only says which GPU backends are built here; fails if nvcc is too old
 #
 # Says what it installs, and nothing if nothing is missing; what apt-get says goes to build/setup.log. Uses sudo where it
@@ -41,6 +41,11 @@ need_build() {
 
 need_demo() {
   need ffmpeg command -v ffmpeg
+}
+
+need_model() {
+  need_demo
+  need python3-pip python3 -m pip --version
 }
 
 need_check() {
@@ -242,7 +247,7 @@ find_missing() {
 [ $# -gt 0 ] || set -- build demo check lint
 for part in "$@"; do
   case $part in
-    build | demo | check | lint | deb) ;;
+    build | demo | model | check | lint | deb) ;;
     backend) say_backend ;;
     *) sed -n '2,9s/^# \{0,1\}//p' "$0" >&2; exit 64 ;;
   esac
