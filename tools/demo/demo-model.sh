@@ -67,11 +67,11 @@ fetch_model() {
 
 # What the machine has is taken, else the one for the CPU is fetched.
 find_runtime() {
-  if ! build/framectl models | grep -q 'which is used'; then
-    export FRAMED_ONNXRUNTIME=$PWD/$here/onnxruntime
-    echo "-- fetching ONNX Runtime, which computes models (19 MB with pip, once)"
-    build/framectl models install || fail "there is no ONNX Runtime" "framectl models says where framed looks for it"
-  fi
+  if build/framectl models | grep 'which is used' >/dev/null; then return 0; fi
+  export FRAMED_ONNXRUNTIME=$PWD/$here/onnxruntime
+  [ ! -d "$FRAMED_ONNXRUNTIME" ] || return 0
+  echo "-- fetching ONNX Runtime, which computes models (19 MB with pip, once)"
+  build/framectl models install || fail "there is no ONNX Runtime"
 }
 
 # The letters of a word, each on a way of its own.
@@ -89,7 +89,7 @@ make_video() {
 
 start_framed() {
   local backend=auto
-  build/framectl models | grep -q 'and CUDA, which is used' || backend=cpu
+  build/framectl models | grep 'and CUDA, which is used' >/dev/null || backend=cpu
   sed "s/backend: auto/backend: $backend/" tools/demo/demo-model.yaml >$here/framed.yaml
   echo character >$here/labels
   echo "-- starting build/framed -c $here/framed.yaml"

@@ -74,3 +74,9 @@ for name, shape, scale, offset in (
          [constant("flat", -1, shape=(1,), dtype=np.int64), constant("from", 0, shape=(1,), dtype=np.int64),
           constant("to", int(np.prod(shape)), shape=(1,), dtype=np.int64), constant("shape", *shape, dtype=np.int64),
           constant("scale", *scale, shape=along), constant("offset", *offset, shape=along)])
+# a detector of layout yolox that gives one box for whatever picture: 40x24 pixels in the middle of its input, score 0.75
+save("corner", [("ReduceMax", ["x"], ["most"], {"axes": [1, 2, 3], "keepdims": 0}), ("Mul", ["most", "none"], ["zero"]),
+                ("Add", ["row", "zero"], ["first"]), ("Pad", ["first", "pads"], ["y"])], [tensor("x", T.FLOAT, [1, 3, 416, 416])],
+     [tensor("y", T.FLOAT, [1, 3549, 6])],
+     [constant("none", 0), constant("row", 26, 26, np.log(5), np.log(3), 1, 0.75, shape=(1, 1, 6)),
+      constant("pads", 0, 0, 0, 0, 3548, 0, dtype=np.int64)])
