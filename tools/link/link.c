@@ -50,6 +50,7 @@ void link_lose_broker(struct link *link) {
   }
   broker_disconnect(&link->broker);
   atomic_store(&link->has_broker, false);
+  standing_set(&link->standing, link->broker.why);
 }
 
 static void seek_broker(struct link *link) {
@@ -61,6 +62,7 @@ static void seek_broker(struct link *link) {
   link->to_broker = (struct pause){0};
   link->refused = false;
   atomic_store(&link->has_broker, true);
+  standing_set(&link->standing, NULL);
   link->kind->broker_there(link);
 }
 
@@ -226,6 +228,7 @@ bool link_start(struct link *link, const struct link_kind *kind, const struct se
   link->kind = kind;
   link->memory = (size_t)settings->memory / settings->link_count;
   link->stop = stop;
+  standing_init(&link->standing);
   return broker_open(&link->broker, settings) && link->kind->open(link) && pthread_create(&link->thread, NULL, run, link) == 0;
 }
 

@@ -12,6 +12,7 @@
 
 #include "tools/client/framed.h"
 #include "tools/link/broker.h"
+#include "tools/link/tell.h"
 
 #define MS INT64_C(1000000)
 
@@ -72,6 +73,7 @@ struct link {
   _Atomic uint64_t counters[COUNTERS];
   _Atomic unsigned in_flight;
   _Atomic bool has_broker, has_daemon;
+  struct standing standing;
 };
 
 /* False: no memory or descriptors. `stop` is a descriptor that becomes readable when all links are to stop. */
