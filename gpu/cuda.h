@@ -33,6 +33,7 @@ struct cuda_anchor {
 struct cuda_device {
   struct gpu_device base;
   int index;
+  int priorities[PRIORITIES]; /* of streams, by rank */
   cudaStream_t clock;
   struct cuda_anchor anchors[CUDA_ANCHORS];
   _Atomic unsigned anchor; /* index of the one in force */
@@ -123,6 +124,11 @@ struct cuda_program {
   struct cuda_program *next_lost;
   struct cuda_slot slots[];
 };
+
+/* -- cuda.c -------------------------------------------------------------------------------------------------------- */
+
+/* A stream that waits for no other, whose kernels go before those of lower priorities. */
+bool cuda_stream_new(struct gpu_device *device, enum gpu_priority priority, cudaStream_t *stream, struct gpu_error *error);
 
 /* -- cuda_error.c ------------------------------------------------------------------------------------------------------- */
 
