@@ -171,23 +171,6 @@ static void find_place(struct gpu_device *device, const struct cudaDeviceProp *p
   device->node = gpu_pci_node("/sys/bus/pci/devices", device->address);
 }
 
-/* The driver has numbers for them, the lowest for what goes first; where there are only two, normal is low. */
-static bool find_priorities(struct cuda_device *device, struct gpu_error *error) {
-  int least, greatest;
-  if (!CUDA_CALL(&device->base, error, cudaDeviceGetStreamPriorityRange, &least, &greatest)) {
-    return false;
-  }
-  device->priorities[priority_rank(GPU_PRIORITY_HIGH)] = greatest;
-  device->priorities[priority_rank(GPU_PRIORITY_NORMAL)] = (least + greatest) / 2;
-  device->priorities[priority_rank(GPU_PRIORITY_LOW)] = least;
-  return true;
-}
-
-bool cuda_stream_new(struct gpu_device *device, enum gpu_priority priority, cudaStream_t *stream, struct gpu_error *error) {
-  const int number = ((struct cuda_device *)device)->priorities[priority_rank(priority)];
-  return CUDA_CALL(device, error, cudaStreamCreateWithPriority, stream, cudaStreamNonBlocking, number);
-}
-
 static bool prepare(struct cuda_device *device, const struct gpu_calibration *known, struct gpu_error *error) {
   struct cudaDeviceProp properties;
   if (!cuda_enter(&device->base, error) ||
@@ -199,7 +182,7 @@ static bool prepare(struct cuda_device *device, const struct gpu_calibration *kn
   gpu_set_architecture(properties.major * 10 + properties.minor);
   device->reads_host = properties.canUseHostPointerForRegisteredMem != 0;
   find_place(&device->base, &properties);
-  return find_priorities(device, error) && cuda_clock_open(device, error) && cuda_order_open(device, error) &&
+  return cuda_stream_find_priorities(device, error) && cuda_clock_open(device, error) && cuda_order_open(device, error) &&
          calibrate(device, known, error);
 }
 
