@@ -12,7 +12,6 @@
 
 #include "tools/client/framed.h"
 #include "tools/link/broker.h"
-#include "tools/link/tell.h"
 
 #define MS INT64_C(1000000)
 
@@ -36,6 +35,14 @@ extern const char *const counter_names[COUNTERS];
 /* A growing pause between attempts. */
 struct pause {
   int64_t next, wait;
+};
+
+/* How it stands with its broker: set by the link's thread, read by whoever tells of it. */
+struct standing {
+  pthread_mutex_t lock;
+  bool connected;
+  int64_t since;           /* 0: not known yet */
+  char error[BROKER_TEXT]; /* the last one, or "" */
 };
 
 struct link;
@@ -80,6 +87,7 @@ struct link {
 bool link_start(struct link *link, const struct link_kind *kind, const struct settings *settings,
                 const struct link_settings *which, int stop);
 void link_join(struct link *link);
+void link_free(struct link *link); /* after nats_CloseAndWait() */
 
 static inline void link_count(struct link *link, enum counter counter, uint64_t by) {
   atomic_fetch_add_explicit(&link->counters[counter], by, memory_order_relaxed);

@@ -13,7 +13,7 @@
 #include <systemd/sd-daemon.h>
 #include <unistd.h>
 
-#include "tools/link/link.h"
+#include "tools/link/tell.h"
 
 enum { STATUS_OK = 0, STATUS_USAGE = 64, STATUS_INTERNAL = 70, STATUS_CONFIG = 78, EVERY_MS = 1000 };
 
@@ -131,8 +131,7 @@ static int run(const struct settings *settings) {
   }
   nats_CloseAndWait(2000);
   for (unsigned i = 0; i < settings->link_count; i++) {
-    broker_free(&links[i].broker);
-    standing_free(&links[i].standing);
+    link_free(&links[i]);
   }
   free(links);
   close(stop);

@@ -10,27 +10,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "tools/link/link.h"
-
 enum { HOLDS_S = 10, PATIENCE_S = 1, ANSWER = 512 };
-
-void standing_init(struct standing *standing) {
-  *standing = (struct standing){0};
-  pthread_mutex_init(&standing->lock, NULL);
-}
-
-void standing_free(struct standing *standing) { pthread_mutex_destroy(&standing->lock); }
-
-void standing_set(struct standing *standing, const char *error) {
-  pthread_mutex_lock(&standing->lock);
-  bool connected = !error;
-  standing->since = standing->since == 0 || connected != standing->connected ? link_clock() : standing->since;
-  standing->connected = connected;
-  if (error) {
-    snprintf(standing->error, sizeof standing->error, "%s", error);
-  }
-  pthread_mutex_unlock(&standing->lock);
-}
 
 /* NULL: there is nothing to tell yet, or no memory. */
 static char *make_word(struct link *link, bool gone) {
