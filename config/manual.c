@@ -68,6 +68,9 @@ static void put_type(FILE *out, const struct config_key *key, const struct confi
   case KEY_RATE:
     put_range(out, key);
     break;
+  case KEY_DEVICES:
+    fputs("all | list of numbers", out);
+    break;
   case KEY_PACE:
     fputs("recorded | asap | a number and x", out);
     break;
