@@ -245,7 +245,7 @@ def test_a_paused_pipeline_stays_paused(place):
 # -- states that are none ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("state", [b"", b"nonsense", bytes(1 << 20)])
+@pytest.mark.parametrize("state", [b"", b"nonsense", bytes(1 << 20)], ids=["empty", "nonsense", "zeros"])
 def test_a_state_that_is_none_gives_a_clean_start(place, state):
     fd = os.memfd_create("state", 0)
     os.write(fd, state)
