@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include "daemon/base/rights.h"
-#include "daemon/state/image.h"
 
 #define LATEST (INT64_MAX / 2) /* in ns: 146 years after the start of the machine */
 
@@ -155,7 +154,7 @@ static int take_same(struct codec *codec, int fd) {
       return -1;
     }
   }
-  if (fd <= STDERR_FILENO || fd == image_left_fd() || fcntl(fd, F_GETFD) < 0) {
+  if (fd <= STDERR_FILENO || fcntl(fd, F_GETFD) < 0) {
     return -1;
   }
   codec_map(codec, fd, fd);

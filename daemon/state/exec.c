@@ -150,9 +150,13 @@ static void note_all_given(void) {
 static void map_given(struct codec *codec) {
   codec->same_descriptors = call.given_count == 0;
   for (unsigned i = 0; i < call.given_count; i++) {
-    if (call.given[i].fd != image_left_fd()) {
-      codec_map(codec, call.given[i].fd, call.given[i].fd);
-    }
+    codec_map(codec, call.given[i].fd, call.given[i].fd);
+  }
+  if (codec->same_descriptors) {
+    codec_map(codec, image_left_fd(), image_left_fd());
+  }
+  for (unsigned i = 0; i < codec->descriptor_count; i++) {
+    codec->descriptors[i].taken = codec->descriptors[i].now == image_left_fd();
   }
 }
 
@@ -314,7 +318,7 @@ bool exec_repeat(const struct codec *codec, bool stops, bool reloads, struct fai
 
 void exec_start_over(bool was_killed, struct failure *failure) {
   if (!was_killed) {
-    fd_store_forget_image();
+    fd_received_forget_image();
   }
   wait_for_manager();
   close_range(FIRST, ~0U, CLOSE_RANGE_CLOEXEC);

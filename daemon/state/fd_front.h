@@ -27,9 +27,20 @@ struct fd_store_front {
 /* Passes a journal through a codec, both ways. */
 void fd_store_pass_journal(struct history *history, char **files, struct codec *codec);
 
-/* fd_recall.c: the image of the process before this one need not lie in the store any more. */
-void fd_store_forget_image(void);
+/* Under which name an image lies there that was made then. */
+const char *fd_store_image_name(uint64_t born, char name[NAME]);
+
+/* -- fd_received.c, as are fd_store_release() and fd_store_repeat() ----------------------------------------------------- */
+
+/* The image of the process before this one, which was made then, lies there (0: none does). */
+void fd_received_image(uint64_t born);
+bool fd_received_has_image(void);
+/* It need not any more. */
+void fd_received_forget_image(void);
 /* That image says that nobody is killed. */
-void fd_store_end_last(void);
+void fd_received_end(void);
+/* So many processes have received before this one. Leaves all of it to the next process, should this one be killed, if it is
+ * `of_use`; but not for ever, since it may be what processes are killed for. */
+void fd_received_leave(bool of_use, uint64_t takers);
 
 #endif

@@ -20,13 +20,7 @@ enum { MOST_LISTENERS = 1024 };
 
 enum { LONGEST_NAME = 256 }; /* of a descriptor there */
 
-/* A process may be killed for what it receives: the last of so many processes in a row receives it, and the next one nothing.
- */
-enum { MOST_TAKERS = 3 };
-
 static struct {
-  uint64_t image;  /* when it was made, by which it lies in the store; 0: it does not */
-  bool lies_there; /* what was received lies there for another process */
   bool killed;
   bool has_journal;
   struct history history;
@@ -38,26 +32,6 @@ static struct {
 } last;
 
 /* -- out of the store -------------------------------------------------------------------------------------------------- */
-
-static void forget_image(uint64_t born) {
-  char name[NAME];
-  snprintf(name, sizeof name, IMAGE "%llu", (unsigned long long)born);
-  systemd_forget(name);
-}
-
-void fd_store_forget_image(void) {
-  if (last.image > 0) {
-    forget_image(last.image);
-    last.image = 0;
-  }
-}
-
-/* Its front is memory, so that what is written there is known at once, whatever becomes of what the service manager is told. */
-static bool write_left(size_t offset, uint64_t number) {
-  return pwrite(image_left_fd(), &number, sizeof number, IMAGE_FRONT + (off_t)offset) == (ssize_t)sizeof number;
-}
-
-void fd_store_end_last(void) { write_left(offsetof(struct fd_store_heartbeat, last), 0); }
 
 static bool is_this(const struct new_file *file) {
   struct stat there;
@@ -108,53 +82,29 @@ bool fd_store_look_into(int fd, bool was_killed) {
     recall_heartbeat(fd);
     recall_journal();
   }
-  last.image = image_left_born();
+  fd_received_image(image_left_born());
   return usable;
 }
 
 /* There are two for a moment when one follows the other. */
 static int take_image(void) {
-  char text[NAME];
+  char text[NAME], name[NAME];
   int image = -1;
+  uint64_t latest = 0;
   for (int fd = systemd_take_kept(IMAGE, text, sizeof text); fd >= 0; fd = systemd_take_kept(IMAGE, text, sizeof text)) {
     uint64_t born = strtoull(text, NULL, 10);
-    bool is_later = born > last.image;
-    if (image >= 0 && born != last.image) {
-      forget_image(is_later ? last.image : born);
+    bool is_later = born > latest;
+    if (image >= 0 && born != latest) {
+      systemd_forget(fd_store_image_name(is_later ? latest : born, name));
     }
     if (image >= 0) {
       close(is_later ? image : fd);
     }
     image = image < 0 || is_later ? fd : image;
-    last.image = is_later ? born : last.image;
+    latest = is_later ? born : latest;
   }
+  fd_received_image(latest);
   return image;
-}
-
-/* -- what was received goes on lying there ------------------------------------------------------------------------------ */
-
-/* How many processes have received it stands in the heartbeat of the process that left it. */
-static bool write_takers(uint64_t takers) { return write_left(offsetof(struct fd_store_heartbeat, takers), takers); }
-
-void fd_store_release(void) {
-  write_left(offsetof(struct fd_store_front, state), 0);
-  if (last.lies_there) {
-    last.lies_there = false;
-    fd_table_forget_taken();
-  }
-}
-
-void fd_store_repeat(void) {
-  last.lies_there = true;
-  write_takers(last.heartbeat.takers);
-}
-
-static void leave(bool of_use) {
-  uint64_t takers = last.heartbeat.takers + 1;
-  last.lies_there = true;
-  if (!of_use || takers >= MOST_TAKERS || !write_takers(takers)) {
-    fd_store_release();
-  }
 }
 
 /* -- all of that -------------------------------------------------------------------------------------------------------- */
@@ -162,8 +112,9 @@ static void leave(bool of_use) {
 /* The journal is for a process that can make nothing of the state; that of an orderly end says more. */
 static bool read_image(int fd, struct codec *codec, struct failure *failure) {
   remove_new_files(fd);
-  uint64_t stored = last.image;
-  bool usable = fd_store_look_into(fd, true);
+  bool usable = image_look_into(fd);
+  recall_heartbeat(fd);
+  recall_journal();
   const struct fd_store_front *front = image_left_front();
   bool is_there = front ? front->state != 0 : last.heartbeat.last != 0;
   bool whole = usable && is_there && state_read(front->state, codec, failure);
@@ -171,9 +122,8 @@ static bool read_image(int fd, struct codec *codec, struct failure *failure) {
     failure_set(failure, EXIT_STATUS_INTERNAL, NULL, "its memory is of another version, or its process failed by itself");
   }
   last.killed = last.killed && !(whole && !codec->live);
-  last.image = stored;
   if (!front) {
-    fd_store_forget_image();
+    fd_received_forget_image();
   }
   return whole;
 }
@@ -200,7 +150,7 @@ bool fd_store_receive(struct codec *codec, struct failure *failure) {
   int fd = take_image();
   bool whole = fd >= 0 && read_image(fd, codec, failure);
   fd_table_take(whole ? codec : &carried);
-  leave(whole);
+  fd_received_leave(whole, last.heartbeat.takers);
   if (whole) {
     codec->by_manager = true;
   } else {
@@ -302,7 +252,7 @@ struct fd_store_heartbeat fd_store_last_heartbeat(void) {
 }
 
 void fd_store_recall_again(void) {
-  if (last.killed && last.image == 0) {
+  if (last.killed && !fd_received_has_image()) {
     fd_store_note_again(&last.history, last.files, &last.heartbeat);
   }
 }

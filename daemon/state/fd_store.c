@@ -34,18 +34,13 @@ static unsigned room_of_descriptors(void) {
   return room > OTHERS ? room - OTHERS : 0;
 }
 
-static const char *image_name_there(char name[NAME]) {
-  snprintf(name, NAME, IMAGE "%llu", (unsigned long long)image_born());
-  return name;
-}
-
 static bool keep_image(void) {
   char name[NAME];
   if (!keeper.image && image_fd() >= 0) {
-    keeper.image = systemd_keep(image_fd(), image_name_there(name));
+    keeper.image = systemd_keep(image_fd(), fd_store_image_name(image_born(), name));
   }
   if (keeper.image) {
-    fd_store_forget_image();
+    fd_received_forget_image();
   }
   return keeper.image;
 }
@@ -191,14 +186,14 @@ void fd_store_withdraw(void) {
   put_state(NULL);
   fd_table_forget_others();
   if (keeper.image) {
-    systemd_forget(image_name_there(name));
+    systemd_forget(fd_store_image_name(image_born(), name));
     keeper.image = false;
   }
 }
 
 void fd_store_end(void) {
   fd_store_beat(0, 0);
-  fd_store_end_last();
+  fd_received_end();
   fd_store_withdraw();
 }
 

@@ -1,6 +1,5 @@
 #include "daemon/state/state.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -21,45 +20,10 @@ static struct {
   size_t length;
 } last; /* that was read */
 
-static uint64_t mix(uint64_t sum, uint64_t word) {
-  sum = (sum ^ word) * UINT64_C(0x9e3779b97f4a7c15);
-  return sum ^ (sum >> 29);
-}
-
-/* FNV-1a by words of 8 bytes, and a last mix, so that every bit of the input changes half of those that come out. */
-static uint64_t checksum_of(const void *bytes, size_t length) {
-  const unsigned char *at = bytes;
-  uint64_t sum = UINT64_C(0xcbf29ce484222325) ^ length;
-  const unsigned char *end = at + length;
-  for (; (size_t)(end - at) >= sizeof sum; at += sizeof sum) {
-    uint64_t word;
-    memcpy(&word, at, sizeof word);
-    sum = mix(sum, word);
-  }
-  if (at < end) {
-    uint64_t word = 0;
-    memcpy(&word, at, (size_t)(end - at));
-    sum = mix(sum, word);
-  }
-  sum *= UINT64_C(0xbf58476d1ce4e5b9);
-  return sum ^ (sum >> 32);
-}
-
-static unsigned layout; /* a hash of what is passed whole; set once, before any thread */
-
-void state_set_layout(const size_t *sizes, size_t count) {
-  layout = (unsigned)(checksum_of(sizes, count * sizeof *sizes) >> 32);
-}
-
-const char *state_version(char text[STATE_VERSION_TEXT]) {
-  snprintf(text, STATE_VERSION_TEXT, "%d.%08x", STATE_VERSION, layout);
-  return text;
-}
-
 /* -- out ----------------------------------------------------------------------------------------------------------- */
 
 static uint64_t sum_of(const struct state *state, size_t length) {
-  return checksum_of(&state->length, sizeof *state - sizeof state->checksum + length);
+  return state_checksum(&state->length, sizeof *state - sizeof state->checksum + length);
 }
 
 /* The image gives the memory of records again to others of the same size: so there are few sizes. */

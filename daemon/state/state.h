@@ -31,6 +31,7 @@ void state_set_layout(const size_t *sizes, size_t count);
 /* What must be equal for a state to be understood, as text: the version, and the layout of what is passed whole. */
 enum { STATE_VERSION_TEXT = 32 };
 const char *state_version(char text[STATE_VERSION_TEXT]);
+uint64_t state_checksum(const void *bytes, size_t length);
 
 /* What is known of all process images, which goes from each to the next. */
 void history_pass(struct history *history, struct codec *codec);
