@@ -178,6 +178,10 @@ natsMsg *broker_take(struct broker *broker) {
   return broker->inbox && natsSubscription_NextMsg(&message, broker->inbox, 0) == NATS_OK ? message : NULL;
 }
 
+bool broker_is_stuck(const struct broker *broker) {
+  return atomic_load(&broker->writes) && natsConnection_Buffered(broker->connection) > 0;
+}
+
 size_t broker_largest(const struct broker *broker) {
   int64_t most = natsConnection_GetMaxPayload(broker->connection);
   return most < BROKER_LARGEST ? (size_t)most : BROKER_LARGEST;

@@ -52,6 +52,8 @@ void broker_arm(const struct broker *broker, struct pollfd polls[BROKER_POLLS]);
 bool broker_turn(struct broker *broker, const struct pollfd polls[BROKER_POLLS]);
 /* The next message that came to the inbox, the caller's to destroy; NULL: none. */
 natsMsg *broker_take(struct broker *broker);
+/* Whether bytes wait for a server that takes none. */
+bool broker_is_stuck(const struct broker *broker);
 /* Bytes that one message may have. */
 size_t broker_largest(const struct broker *broker);
 
