@@ -15,6 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "daemon/base/formats.h"
 #include "daemon/session/private.h"
 
 static void wake_from_sink(void *context) {
@@ -167,7 +168,8 @@ struct session *session_new(const struct session_setup *setup, struct failure *f
   session->setup = *setup;
   session->stages[0] = setup->stages;
   session->inputs = session->outputs = session->control = ARENA_NONE;
-  session->runner = (struct runner){.turn = session_turn, .tick = session_tick};
+  session->runner =
+      (struct runner){.turn = session_turn, .tick = session_tick, .priority = formats_priority(setup->config->priority)};
   set_up_flow(session);
   if (!format_bytes(input, &session->flow.input_bytes) ||
       !format_bytes(gpu_chain_output(setup->stages.chain), &session->flow.output_bytes)) {

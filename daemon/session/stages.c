@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "daemon/base/formats.h"
 #include "daemon/session/private.h"
 
 /* Called by stream callbacks, from any thread. */
@@ -42,6 +43,7 @@ static bool make(struct session *session, struct session_stages *stages, const s
       .copy = stages->copy,
       .timed_one_in = stages->timed_one_in,
       .spared = spared,
+      .priority = formats_priority(setup->config->priority),
       .weigh = stages->costs.alone == 0,
   };
   stages->program = gpu_program_new(setup->device, stages->chain, buffers, session->flow.ring.count, &options, &error);
