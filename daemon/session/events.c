@@ -66,7 +66,8 @@ void session_tell_fault(struct session *session) {
   const struct stage_plan *stage;
   struct fault *fault = &session->fault;
   session->fault_told = true;
-  *fault = (struct fault){.device = config->device, .pipeline = config->name, .error = session->flow.device_error};
+  *fault =
+      (struct fault){.device = session->setup.device_number, .pipeline = config->name, .error = session->flow.device_error};
   describe_running(session, fault);
   for (unsigned i = 0; (stage = gpu_chain_stage(session->stages[session->flow.stages].chain, i)); i++) {
     fault_add_stage(fault, stage->stage->name);

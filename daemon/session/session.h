@@ -71,6 +71,7 @@ struct session_setup {
   void *context;
   struct gpu_device *device;
   struct session_stages stages; /* without a program; of a session before this one the choices and costs */
+  unsigned device_number;
   int64_t gpu_timeout_ns;
   _Atomic int64_t *device_completion; /* CLOCK_MONOTONIC ns of the device's last completion, shared by all its sessions */
   struct sink *sink;                  /* on any lane; NULL with a `reply` sink: the session makes its own, */

@@ -108,6 +108,8 @@ void result_make_line(struct result *result) {
   struct sink *sink = result->sink;
   const struct frame *frame = &result->slot->frame;
   const struct line_shape *shape = atomic_load_explicit(&sink->shapes[frame->stages % 2], memory_order_acquire);
-  result->line_bytes = json_write_line(&shape->shape, frame->tag, frame->began,
-                                       (const float *)(const void *)result->slot->output, result_line(result));
+  const struct json_frame which = {
+      .sequence = frame->tag, .epoch = frame->epoch, .number = frame->sequence, .timestamp = frame->began};
+  result->line_bytes =
+      json_write_line(&shape->shape, &which, (const float *)(const void *)result->slot->output, result_line(result));
 }
