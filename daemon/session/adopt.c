@@ -379,17 +379,6 @@ bool session_taken(struct session *session, struct failure *failure) {
                      session->setup.config->name);
 }
 
-unsigned session_spared(const struct session *session) {
-  const bool is_foreign = gpu_chain_is_foreign(session_stages(session)->chain);
-  unsigned spared = 0;
-  for (unsigned i = 0; i < session->flow.ring.count; i++) {
-    enum slot_state state = session->flow.ring.slots[i].state;
-    bool has_result = state == SLOT_DONE || state == SLOT_EMITTING;
-    spared |= has_result || (is_foreign && state != SLOT_FREE) ? 1U << i : 0;
-  }
-  return spared;
-}
-
 unsigned session_quarantined(const struct session *session, uint64_t *last) {
   *last = session->quarantined > 0 ? session->last_quarantined : *last;
   return session->quarantined;

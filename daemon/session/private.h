@@ -118,8 +118,6 @@ void session_leave(struct session *session);
 bool session_adopt(struct session *session, struct codec *codec, struct failure *failure);
 /* The flow of the session, if that is its number on the pipeline: for a sink of its own. */
 struct flow *session_own_flow(void *session, unsigned seat);
-/* A bit for each slot with a result, which no warm-up frame may overwrite. */
-unsigned session_spared(const struct session *session);
 
 /* -- stages.c -------------------------------------------------------------------------------------------- */
 

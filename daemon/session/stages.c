@@ -71,13 +71,25 @@ static void clear_given_up(struct session *session) {
   }
 }
 
+/* A bit for each slot with a result, which no warm-up frame may overwrite. */
+static unsigned find_spared(const struct session *session) {
+  const bool is_foreign = gpu_chain_is_foreign(session_stages(session)->chain);
+  unsigned spared = 0;
+  for (unsigned i = 0; i < session->flow.ring.count; i++) {
+    enum slot_state state = session->flow.ring.slots[i].state;
+    bool has_result = state == SLOT_DONE || state == SLOT_EMITTING;
+    spared |= has_result || (is_foreign && state != SLOT_FREE) ? 1U << i : 0;
+  }
+  return spared;
+}
+
 bool session_make_program(struct session *session, struct failure *failure) {
   struct session_stages *stages = &session->stages[session->in_force];
   struct gpu_buffers buffers[GPU_MAX_SLOTS];
   find_buffers(session, buffers);
   session->on_gpu = strcmp(gpu_backend_name(session->setup.device), "cuda") == 0;
   clear_given_up(session);
-  bool made = make(session, stages, buffers, session_spared(session), failure);
+  bool made = make(session, stages, buffers, find_spared(session), failure);
   session->flow.program = stages->program;
   return made;
 }
