@@ -194,6 +194,7 @@ static void turn(struct link *link) {
   struct pollfd polls[POLLS];
   natsMsg *message;
   int64_t until = link->kind->turn(link, link_clock());
+  broker_flush(&link->broker);
   bool waits = arm_client(link, &polls[BROKER_POLLS]);
   broker_arm(&link->broker, polls);
   polls[BROKER_POLLS + 1] = (struct pollfd){.fd = link->stopping ? -1 : link->stop, .events = POLLIN};
