@@ -61,7 +61,7 @@ void inputs_suspect(struct inputs *inputs, bool failed, bool alone);
 /* After the sink was taken, too: see session_taken(). */
 bool inputs_taken(const struct inputs *inputs, struct failure *failure);
 /* See session_quarantined(). */
-unsigned inputs_condemned(const struct inputs *inputs, uint64_t *last);
+unsigned inputs_condemned(const struct inputs *inputs, struct frame_name *last);
 
 bool inputs_held(const struct inputs *inputs);    /* all sessions know of inputs_hold(): see session_is_held() */
 bool inputs_idle(const struct inputs *inputs);    /* all sessions were idle since inputs_hold() */
