@@ -189,11 +189,17 @@ bool segments_end(const struct config_pipeline *config, const struct segment_fil
          failure_set(failure, EXIT_STATUS_INTERNAL, "framectl repair finishes it once its disk lets it", "%s", problem);
 }
 
+static bool is_empty(int fd) {
+  struct stat status;
+  return fd >= 0 && fstat(fd, &status) == 0 && status.st_size == 0;
+}
+
 static void sweep_one(const struct config_pipeline *config, const char *part) {
   char problem[SEGMENT_PROBLEM];
   struct segment_closed closed;
   int index = segment_open_index(part, O_RDONLY);
-  bool is_ours = is_own(config, index);
+  bool is_blank = is_empty(index); /* its maker ended before it wrote whose it is */
+  bool is_ours = is_own(config, index) || is_blank;
   if (index >= 0) {
     close(index);
   }
@@ -201,8 +207,11 @@ static void sweep_one(const struct config_pipeline *config, const char *part) {
   if (fd < 0) {
     return; /* not ours, or somebody writes to it */
   }
+  is_blank = is_blank && is_empty(fd);
   close(fd);
-  if (!segment_repair(part, &closed, problem)) {
+  if (is_blank) {
+    segment_remove(part);
+  } else if (!segment_repair(part, &closed, problem)) {
     log_event(LOG_CUT, config->name, "%s", problem);
   } else if (closed.name[0]) {
     log_event(LOG_CUT, config->name, "'%s' was left unfinished: it has %" PRIu64 " results; %" PRId64 " bytes were cut off",
