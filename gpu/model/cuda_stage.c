@@ -82,14 +82,15 @@ static void let_go(struct cuda_instances *set) {
 
 /* The file as it was when the model was opened. */
 static bool read_again(const struct model *model, struct model_bytes *bytes, struct onnx_file *file, struct gpu_error *error) {
-  if (!model_bytes_read(model->path, bytes, file, error)) {
+  if (!model_bytes_read_again(model, bytes, file, error)) {
     return false;
   }
   if (bytes->hash == model->hash) {
     return true;
   }
   model_bytes_free(bytes);
-  return gpu_error_set(error, 0, "run `framectl reload`", "%s was replaced since it was opened", model->path);
+  return gpu_error_set(error, 0, "put a new one in its place with mv, and run `framectl reload`",
+                       "%s was written to since it was opened", model->path);
 }
 
 static bool bind_slots(struct attached *attached, const struct stage_plan *plan, const struct stage_buffers *slots,
@@ -130,7 +131,7 @@ static bool fill(struct attached *attached, const struct stage_plan *plan, const
   struct model_bytes bytes;
   struct onnx_file file;
   unsigned users = atomic_load(&attached->model->users);
-  unsigned slots_in_all = set->bound + count > users ? set->bound + count : users;
+  unsigned slots_in_all = users > 0 ? users : set->bound + count; /* those of programs that leave do not count */
   bool binds = set->count == 0 && slots_in_all <= model->instances;
   if (!binds && set->count > 0) {
     *beside = true;
