@@ -173,6 +173,9 @@ static void put_type(struct schema *schema, const struct config_key *key) {
   case KEY_LANES:
     put_lanes(schema, key);
     break;
+  case KEY_WAIT:
+    put_string(schema, "^(auto|[0-9]+(\\.[0-9]+)? *(ns|us|ms|s|min|m|h|d))$");
+    break;
   case KEY_DURATION:
     put_string(schema, "^[0-9]+(\\.[0-9]+)? *(ns|us|ms|s|min|m|h|d)$");
     break;

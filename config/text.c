@@ -103,6 +103,12 @@ static void write_value(const struct writer *writer, const struct config_key *ke
   case KEY_GROUP:
     fprintf(writer->out, "%u", *(const unsigned *)value);
     break;
+  case KEY_WAIT:
+    if (*(const int64_t *)value == 0) {
+      fputs("auto", writer->out);
+      break;
+    }
+    /* fall through */
   case KEY_DURATION:
     fputs(units_describe_duration(*(const int64_t *)value, text), writer->out);
     break;
@@ -186,6 +192,7 @@ static bool is_present(const struct config_key *key, const void *value) {
   case KEY_SECTION:
     return key->child == SECTION_RECORD   ? ((const struct config_record *)value)->file != NULL
            : key->child == SECTION_ROTATE ? rotate->every_ns != 0 || rotate->size != 0
+           : key->child == SECTION_BATCH  ? ((const struct config_batch *)value)->most > 0
            : key->child == SECTION_SHADOW ? ((const struct config_shadow *)value)->file != NULL
            : key->child == SECTION_ALLOW  ? allow->user_count + allow->group_count > 0
                                           : true;

@@ -14,7 +14,7 @@ _Static_assert((int)CONFIG_MAX_SIDES == (int)MODEL_MOST_RANK, "a configured shap
 static void close_model(void *model) { model_release(model); }
 static void close_shadow(void *shadow) { shadow_free(shadow); }
 
-static struct model *open_file(const struct config_model *config, const char *file, struct gpu_error *error) {
+static struct model *open_file(const struct config_model *config, const char *file, unsigned most, struct gpu_error *error) {
   struct model_shape shapes[CONFIG_MAX_SHAPES];
   for (unsigned i = 0; i < config->shape_count; i++) {
     shapes[i] = (struct model_shape){.input = config->shapes[i].input, .rank = config->shapes[i].rank};
@@ -27,6 +27,7 @@ static struct model *open_file(const struct config_model *config, const char *fi
       .instances = config->instances,
       .memory = (size_t)config->memory,
       .precision = config->precision == CONFIG_FLOAT32 ? MODEL_FLOAT32 : MODEL_TF32,
+      .batch = {.most = most, .wait_ns = config->batch.wait_ns},
   };
   return model_open(&settings, error);
 }
@@ -69,7 +70,7 @@ static bool is_comparable(const struct model *model, const struct model *shadow)
 
 static bool open_shadow(struct config_model *model, struct config_errors *errors) {
   struct gpu_error error = {.stage = -1};
-  struct model *other = open_file(model, model->shadow.file, &error);
+  struct model *other = open_file(model, model->shadow.file, model->batch.most > 0 ? 1 : 0, &error); /* frame by frame */
   bool comparable = other && is_comparable(model->open, other);
   model->shadow.close = close_shadow;
   model->shadow.open = comparable ? shadow_new(model->open, other, &error) : NULL;
@@ -86,7 +87,7 @@ static bool open_shadow(struct config_model *model, struct config_errors *errors
 bool models_open(struct config_model *model, struct config_errors *errors) {
   struct gpu_error error = {.stage = -1};
   model->close = close_model;
-  model->open = open_file(model, model->file, &error);
+  model->open = open_file(model, model->file, model->batch.most, &error);
   if (!model->open) {
     report(model, model->file_at, &error, errors);
     return false;

@@ -6,6 +6,8 @@
 
 /* Which output of its model the stage gives, or MODEL_ALL. */
 int model_stage_chosen(const struct stage_plan *plan);
+/* Gives a frame that the model has computed on the CPU to its shadow, if that wants it. */
+void model_stage_sample(const struct stage_plan *plan, const struct stage_call *call);
 
 void *model_attach(struct gpu_device *device, const struct stage_plan *plan, const struct stage_buffers *slots, unsigned count,
                    bool *beside, struct gpu_error *error);
